@@ -1,0 +1,47 @@
+// Required<T>: a member of an options aggregate that must be given. Leaving it out does not compile:
+//
+//   struct LinearOptions {
+//     Required<int64_t> in, out;
+//     bool bias = true;
+//   };
+//   Linear fc{this, "fc", {.in = 128}};          // error: use of deleted function Required<long>::Required()
+//   Linear fc{this, "fc", {.in = 12.8, ...}};    // error: a floating-point number is no integer
+#pragma once
+
+#include <concepts>
+#include <type_traits>
+#include <utility>
+
+namespace gradus {
+
+namespace internal {
+// What may initialise a T: any integer but bool for an integer, any number for a float, else what converts to T.
+template <class U, class T>
+concept Gives = std::convertible_to<U, T> &&
+                (std::same_as<T, bool> || !std::same_as<std::remove_cvref_t<U>, bool>) &&
+                (!std::integral<T> || std::integral<std::remove_cvref_t<U>>);
+}  // namespace internal
+
+template <class T>
+class Required {
+ public:
+  Required() = delete;  // this option must be given
+
+  template <class U>
+    requires(internal::Gives<U, T> && !std::same_as<std::remove_cvref_t<U>, Required>)
+  constexpr Required(U&& value) : value_(static_cast<T>(std::forward<U>(value))) {}
+
+  // From several numbers in braces, as T itself: {.kernel = {3, 5}}. Does not narrow.
+  template <class A, class B, class... More>
+    requires requires(A a, B b, More... more) { T{a, b, more...}; }
+  constexpr Required(A a, B b, More... more) : value_{a, b, more...} {}
+
+  constexpr operator const T&() const { return value_; }
+  constexpr const T& operator*() const { return value_; }
+  constexpr const T* operator->() const { return &value_; }
+
+ private:
+  T value_;
+};
+
+}  // namespace gradus
