@@ -1,0 +1,87 @@
+"""The rules Gradus is built with. Every C++ target of Gradus uses them.
+
+    load("//bazel:defs.bzl", "gradus_library", "gradus_test")
+
+    gradus_library(
+        name = "shape",
+        srcs = ["shape.cc"],
+        hdrs = ["shape.h"],                     # #include "gradus/tensor/shape.h"
+        visibility = ["//bazel:uses_tensor"],
+        deps = [":errors"],
+    )
+
+    gradus_test(
+        name = "shape_test",
+        srcs = ["shape_test.cc"],               # GoogleTest with its main()
+        deps = ["//tensor:shape"],
+    )
+"""
+
+# Two warnings are off: designated initialisers leave the remaining options at their defaults on purpose, and g++ 12
+# reports -Wrestrict for `"text" + std::string`.
+GRADUS_COPTS = [
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-missing-field-initializers",
+    "-Wno-restrict",
+]
+
+# For the one target that uses OpenMP directives: `copts = OPENMP_COPTS, linkopts = OPENMP_LINKOPTS`.
+OPENMP_COPTS = select({
+    "//bazel:no_openmp": [],
+    "//conditions:default": ["-fopenmp"],
+})
+OPENMP_LINKOPTS = OPENMP_COPTS
+
+def gradus_library(name, copts = [], linkstatic = True, **kwargs):
+    """A library whose public headers are included by their path in the tree, below gradus/.
+
+    Args:
+      name: the target's name.
+      copts: added to Gradus' own.
+      linkstatic: static by default, so that each file is compiled once.
+      **kwargs: as for cc_library; hdrs may be used by those who depend on it, headers in srcs only by name.
+    """
+    native.cc_library(
+        name = name,
+        copts = GRADUS_COPTS + copts,
+        include_prefix = "gradus",
+        linkstatic = linkstatic,
+        strip_include_prefix = "/",
+        **kwargs
+    )
+
+def gradus_binary(name, copts = [], **kwargs):
+    """A program.
+
+    Args:
+      name: the target's name.
+      copts: added to Gradus' own.
+      **kwargs: as for cc_binary.
+    """
+    native.cc_binary(
+        name = name,
+        copts = GRADUS_COPTS + copts,
+        **kwargs
+    )
+
+def gradus_test(name, deps = [], copts = [], size = "small", linkstatic = True, **kwargs):
+    """A GoogleTest program, with GoogleMock and main().
+
+    Args:
+      name: the target's name.
+      deps: what is tested; GoogleTest is added.
+      copts: added to Gradus' own.
+      size: small tests have two minutes, medium ones ten (.bazelrc).
+      linkstatic: static by default: no library is compiled a second time for it.
+      **kwargs: as for cc_test.
+    """
+    native.cc_test(
+        name = name,
+        size = size,
+        copts = GRADUS_COPTS + copts,
+        linkstatic = linkstatic,
+        deps = deps + ["@gtest//:gtest_main"],
+        **kwargs
+    )
