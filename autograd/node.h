@@ -1,0 +1,111 @@
+// The graph that recordings write: nodes (ops that were recorded) and leaves (attached tensors).
+//
+// The graph hangs on tensors: a tensor's slot is the node that made it, or the leaf that it is. Each node knows the open
+// recordings it belongs to; when the last of them finishes, the node drops its rule and its edges, so a tensor that the
+// user keeps (a loss in a vector) keeps no graph.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gradus/tensor/context.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::autograd {
+
+class Node;
+
+// Where a gradient goes: an output of a node, or a leaf; null where the input was a constant.
+struct Edge {
+  Ref<AutogradSlot> slot;
+  uint32_t index = 0;
+};
+
+// What the engine needs of a value to bring its gradient into the value's own form.
+struct ValueInfo {
+  Shape shape;
+  DType dtype = DType::kF32;
+  Device device;
+  bool channels_last = false;
+
+  ValueInfo() = default;
+  explicit ValueInfo(const Tensor& x)
+      : shape(x.shape()), dtype(x.dtype()), device(x.device()), channels_last(x.is_channels_last()) {}
+};
+
+// One node's place in one recording's list of nodes.
+struct Membership {
+  Ref<RecordingState> recording;
+  Node* node = nullptr;
+  Membership *previous = nullptr, *next = nullptr;
+  std::unique_ptr<Membership> also;  // the same node in a further recording
+};
+
+// A recorded op. Subclasses hold the rule.
+class Node : public AutogradSlot {
+ public:
+  explicit Node(const char* op);
+
+  // Computes the gradients of the inputs marked in `needs`, into `dxs` (same length as edges()). `dys` holds the outputs'
+  // gradients, undefined where none arrived; at least one did. May be called once per recording.
+  virtual void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) = 0;
+  // Drops the rule and what it saved.
+  virtual void drop_rule() = 0;
+  // The engine visits the node even when no gradient arrives (receives that must answer, for example).
+  virtual bool runs_without_gradient() const { return false; }
+
+  const char* op() const { return op_; }
+  const std::string& module_path() const { return module_path_; }
+  uint64_t sequence() const { return sequence_; }
+  const Stream& stream() const { return stream_; }
+  const std::vector<Edge>& edges() const { return edges_; }
+  const std::vector<ValueInfo>& outputs() const { return outputs_; }
+  bool belongs_to(const RecordingState* r) const;
+  bool belongs_to_others(const RecordingState* r) const;
+
+ protected:
+  ~Node() override;
+  void dispose() override;  // iterative: a chain of any depth is freed without recursion
+
+ private:
+  friend class RecordingState;
+  friend class Recorder;
+  const char* op_;
+  uint64_t sequence_;
+  Stream stream_;
+  std::vector<Edge> edges_;
+  std::vector<ValueInfo> outputs_;
+  std::string module_path_;
+  Membership membership_;
+};
+
+// An attached tensor: the end of a gradient's way. It may have been computed too (then `producer` leads on).
+class Leaf final : public AutogradSlot {
+ public:
+  explicit Leaf(TensorImpl* owner) : owner_(owner) {}
+  void owner_gone() override {
+    std::lock_guard lock(mutex_);
+    owner_ = nullptr;
+  }
+  // The tensor, or undefined once the user has dropped it.
+  Tensor tensor() const {
+    std::lock_guard lock(mutex_);
+    return owner_ && owner_->try_retain() ? Tensor(Ref<TensorImpl>::adopt(owner_)) : Tensor();
+  }
+
+  Edge producer;
+  Tensor grad;
+
+ private:
+  mutable std::mutex mutex_;
+  TensorImpl* owner_;
+};
+
+// Returns x's leaf, made on first use. Errors: DTypeError unless x is floating point.
+Ref<Leaf> leaf_of(const Tensor& x);
+
+}  // namespace gradus::autograd

@@ -1,0 +1,199 @@
+#include "gradus/tensor/allocator.h"
+
+#include <sys/mman.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <map>
+#include <new>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "gradus/tensor/error.h"
+
+namespace gradus {
+namespace {
+
+// Note [Size classes]
+// Small requests (up to 1 MiB) round up to multiples of 64 bytes up to 1 KiB, then to 16 steps per power of two, and each
+// class has a free list. Large ones round up to 64 KiB and are matched best fit, at most an eighth too large: training
+// repeats its shapes, so nearly every request finds a block of its very size.
+constexpr int64_t kSmallest = 64;
+constexpr int64_t kSmallLimit = int64_t{1} << 20;
+constexpr int64_t kLargeStep = int64_t{64} << 10;
+constexpr int64_t kHugePage = int64_t{2} << 20;
+
+int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+int64_t class_size(int64_t bytes) {
+  if (bytes <= 1024) return round_up(bytes, kSmallest);
+  if (bytes > kSmallLimit) return round_up(bytes, kLargeStep);
+  const int64_t step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes - 1))) / 16;
+  return round_up(bytes, step);
+}
+
+int class_index(int64_t size) {  // size: a small class's size
+  if (size <= 1024) return static_cast<int>(size / kSmallest);
+  const int power = std::bit_width(static_cast<uint64_t>(size - 1)) - 1;  // 2^power < size <= 2^(power+1)
+  const int64_t step = (int64_t{1} << power) / 16;
+  return 16 + (power - 10) * 16 + static_cast<int>((size - (int64_t{1} << power)) / step);
+}
+constexpr int kClasses = 16 + 10 * 16 + 1;
+
+class SpinLock {
+ public:
+  void lock() {
+    for (int i = 0; flag_.test_and_set(std::memory_order_acquire); ++i)
+      if (i > 64) std::this_thread::yield();
+  }
+  void unlock() { flag_.clear(std::memory_order_release); }
+
+ private:
+  std::atomic_flag flag_ = ATOMIC_FLAG_INIT;
+};
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kCaching = false;  // let the sanitizer see every allocation
+#else
+constexpr bool kCaching = true;
+#endif
+
+class CachingAllocator {
+ public:
+  void* allocate(int64_t bytes) {
+    const int64_t size = class_size(bytes);
+    void* p = nullptr;
+    int64_t taken = size;
+    {
+      std::lock_guard lock(lock_);
+      p = size <= kSmallLimit ? take_small(size) : take_large(size, taken);
+      ++stats_.allocations;
+      if (p) {
+        stats_.cached_bytes -= taken;
+        count_live(taken);
+        return p;
+      }
+      ++stats_.system_calls;
+    }
+    p = from_system(size);
+    if (!p) {
+      release_cached();
+      p = from_system(size);
+    }
+    std::lock_guard lock(lock_);
+    if (!p) throw Error("allocate", "out of memory: asked for ", bytes, " bytes; ", to_string(stats_));
+    if (size > kSmallLimit) large_sizes_[p] = size;
+    count_live(size);
+    return p;
+  }
+
+  void deallocate(void* p, int64_t bytes) noexcept {
+    int64_t size = class_size(bytes);
+    std::lock_guard lock(lock_);
+    if (size > kSmallLimit) size = large_sizes_.find(p)->second;
+    stats_.live_bytes -= size;
+    if (!kCaching) {
+      large_sizes_.erase(p);
+      std::free(p);
+      return;
+    }
+    stats_.cached_bytes += size;
+    if (size <= kSmallLimit) {
+      void*& head = free_[class_index(size)];
+      *static_cast<void**>(p) = head;
+      head = p;
+    } else {
+      large_free_.emplace(size, p);
+    }
+  }
+
+  void release_cached() {
+    std::lock_guard lock(lock_);
+    for (void*& head : free_)
+      while (head) {
+        void* next = *static_cast<void**>(head);
+        std::free(head);
+        head = next;
+      }
+    for (auto& [size, p] : large_free_) {
+      large_sizes_.erase(p);
+      std::free(p);
+    }
+    large_free_.clear();
+    stats_.cached_bytes = 0;
+  }
+
+  MemoryStats stats() {
+    std::lock_guard lock(lock_);
+    return stats_;
+  }
+  void reset_peak() {
+    std::lock_guard lock(lock_);
+    stats_.peak_bytes = stats_.live_bytes;
+  }
+
+ private:
+  void count_live(int64_t size) {
+    stats_.live_bytes += size;
+    if (stats_.live_bytes > stats_.peak_bytes) stats_.peak_bytes = stats_.live_bytes;
+  }
+
+  void* take_small(int64_t size) {
+    void*& head = free_[class_index(size)];
+    void* p = head;
+    if (p) head = *static_cast<void**>(p);
+    return p;
+  }
+
+  void* take_large(int64_t size, int64_t& taken) {
+    auto it = large_free_.lower_bound(size);
+    if (it == large_free_.end() || it->first > size + size / 8) return nullptr;
+    taken = it->first;
+    void* p = it->second;
+    large_free_.erase(it);
+    return p;
+  }
+
+  static void* from_system(int64_t size) {
+    const bool huge = size >= kHugePage;
+    void* p = std::aligned_alloc(huge ? kHugePage : 64, round_up(size, huge ? kHugePage : 64));
+    if (p && huge) madvise(p, size, MADV_HUGEPAGE);  // fewer page faults; a hint, so its failure is no error
+    return p;
+  }
+
+  SpinLock lock_;
+  MemoryStats stats_;
+  std::array<void*, kClasses> free_{};
+  std::multimap<int64_t, void*> large_free_;
+  std::unordered_map<void*, int64_t> large_sizes_;
+};
+
+constexpr int kMaxCpuDevices = 64;
+
+CachingAllocator& allocator_of(Device device) {
+  // Never destroyed: tensors with static lifetime may outlive any order of destruction.
+  static auto* allocators = new std::array<CachingAllocator, kMaxCpuDevices>;
+  if (device.type != DeviceType::kCPU)
+    throw DeviceError("allocate", device, " has no allocator", device.type == DeviceType::kCUDA ? " (built without CUDA)" : "");
+  return (*allocators)[device.index];
+}
+
+}  // namespace
+
+MemoryStats memory_stats(Device device) { return allocator_of(device).stats(); }
+void reset_peak_memory(Device device) { allocator_of(device).reset_peak(); }
+void empty_cache(Device device) { allocator_of(device).release_cached(); }
+int64_t allocation_size(int64_t bytes) { return class_size(bytes); }
+void* allocate(Device device, int64_t bytes) { return allocator_of(device).allocate(bytes); }
+void deallocate(Device device, void* p, int64_t bytes) noexcept { allocator_of(device).deallocate(p, bytes); }
+
+std::string to_string(const MemoryStats& s) {
+  auto mib = [](int64_t bytes) { return static_cast<double>(bytes * 10 >> 20) / 10; };
+  return concat("live ", mib(s.live_bytes), " MiB, peak ", mib(s.peak_bytes), " MiB, cached ", mib(s.cached_bytes),
+                " MiB, ", s.allocations, " allocations, ", s.system_calls, " from the system");
+}
+
+}  // namespace gradus

@@ -1,0 +1,28 @@
+// Where a tensor lives: cpu:0 (runs inline), cpu:1.. (logical CPU devices, each with a worker of its own), cuda:0..,
+// meta (shapes without data).
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+namespace gradus {
+
+enum class DeviceType : uint8_t { kCPU, kCUDA, kMeta };
+
+struct Device {
+  DeviceType type = DeviceType::kCPU;
+  int16_t index = 0;
+
+  bool operator==(const Device&) const = default;
+
+  // Parses "cpu", "cpu:1", "cuda:0", "meta". Errors: ValueError.
+  static Device parse(std::string_view text);
+};
+
+inline constexpr Device kCPU{};
+std::string to_string(Device d);  // "cpu", "cpu:1", "cuda:0", "meta"
+std::ostream& operator<<(std::ostream& out, Device d);
+
+}  // namespace gradus

@@ -1,0 +1,20 @@
+#include "gradus/tensor/dtype.h"
+
+#include <ostream>
+
+namespace gradus {
+
+std::ostream& operator<<(std::ostream& out, DType t) { return out << name_of(t); }
+
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (is_floating(a) != is_floating(b)) return is_floating(a) ? a : b;
+  if (is_floating(a)) {
+    // f16 and bf16 hold different values: only f32 holds both.
+    if (size_of(a) == 2 && size_of(b) == 2) return DType::kF32;
+    return a < b ? a : b;
+  }
+  return a < b ? a : b;  // i64, i32, u8, bool: the wider comes first
+}
+
+}  // namespace gradus

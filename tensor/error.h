@@ -1,0 +1,52 @@
+// Typed errors. A user's mistake is an Error (or one of its kinds); a bug of ours is an InternalError.
+//
+//   throw ShapeError("conv2d", "weight has ", w.size(1), " input channels but x has ", x.size(1), ": x ", describe(x));
+//
+// prints `[conv2d] weight has 16 input channels but x has 8: x f32[32,8,28,28] cpu`.
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace gradus {
+
+// Joins the arguments' textual forms.
+template <class... Parts>
+std::string concat(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return std::move(out).str();
+}
+
+// A mistake in how Gradus is used, or bad input from outside. `op()` names the operation that noticed it.
+class Error : public std::runtime_error {
+ public:
+  template <class... Parts>
+  explicit Error(std::string_view op, const Parts&... parts)
+      : std::runtime_error(concat('[', op, "] ", parts...)), op_(op) {}
+  const std::string& op() const { return op_; }
+
+ private:
+  std::string op_;
+};
+
+// clang-format off
+struct ShapeError  : Error { using Error::Error; };   // a shape, stride or dimension does not fit
+struct DTypeError  : Error { using Error::Error; };   // a dtype does not fit
+struct DeviceError : Error { using Error::Error; };   // tensors on different devices, or no kernel for a device
+struct IndexError  : Error { using Error::Error; };   // an index out of range
+struct ValueError  : Error { using Error::Error; };   // an argument out of its domain
+struct StateError  : Error { using Error::Error; };   // called in the wrong order: no recording, second backward, ...
+struct FileError   : Error { using Error::Error; };   // a file is missing, truncated or malformed; the text names it
+// clang-format on
+
+// A broken invariant of Gradus itself: a bug to report, never the caller's mistake.
+class InternalError : public std::logic_error {
+ public:
+  template <class... Parts>
+  explicit InternalError(const Parts&... parts) : std::logic_error(concat("internal error: ", parts...)) {}
+};
+
+}  // namespace gradus

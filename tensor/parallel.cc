@@ -1,0 +1,119 @@
+#include "gradus/tensor/parallel.h"
+
+#include <sched.h>
+
+#include <cmath>
+#include <exception>
+#include <fstream>
+#include <mutex>
+#include <string>
+#ifdef GRADUS_NO_OPENMP
+#include <thread>
+#include <vector>
+#else
+#include <omp.h>
+#endif
+
+#include "gradus/tensor/context.h"
+#include "gradus/tensor/error.h"
+
+namespace gradus {
+namespace {
+
+// The CPU quota of this process's cgroup (v2), or a large number.
+int cgroup_cores() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
+  return std::max(1, static_cast<int>(std::ceil(std::strtod(quota.c_str(), nullptr) / period)));
+}
+
+}  // namespace
+
+int usable_cores() {
+  static const int cores = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    const int by_mask = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return std::clamp(std::min(by_mask, cgroup_cores()), 1, 1024);
+  }();
+  return cores;
+}
+
+int num_threads() {
+  const int n = Context::current().threads;
+  return n > 0 ? n : usable_cores();
+}
+
+void set_num_threads(int n) {
+  if (n < 1) throw ValueError("set_num_threads", "expected at least 1, given ", n);
+  Context::current().threads = n;
+}
+
+namespace internal {
+namespace {
+
+class FirstException {
+ public:
+  void capture() {
+    std::lock_guard lock(mutex_);
+    if (!first_) first_ = std::current_exception();
+  }
+  void rethrow() {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr first_;
+};
+
+}  // namespace
+
+#ifdef GRADUS_NO_OPENMP
+
+static thread_local bool in_parallel = false;
+
+void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t), void* context) {
+  if (in_parallel) return body(context, begin, end);
+  FirstException error;
+  const int64_t n = end - begin;
+  auto share = [&](int t) {
+    in_parallel = true;
+    try {
+      body(context, begin + n * t / threads, begin + n * (t + 1) / threads);
+    } catch (...) {
+      error.capture();
+    }
+    in_parallel = false;
+  };
+  std::vector<std::thread> workers;
+  for (int t = 1; t < threads; ++t) workers.emplace_back(share, t);
+  share(0);
+  for (auto& w : workers) w.join();
+  error.rethrow();
+}
+
+#else
+
+void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t), void* context) {
+  if (omp_in_parallel()) return body(context, begin, end);
+  FirstException error;
+  const int64_t n = end - begin;
+#pragma omp parallel num_threads(threads)
+  {
+    const int t = omp_get_thread_num(), count = omp_get_num_threads();
+    try {
+      body(context, begin + n * t / count, begin + n * (t + 1) / count);
+    } catch (...) {
+      error.capture();
+    }
+  }
+  error.rethrow();
+}
+
+#endif
+
+}  // namespace internal
+}  // namespace gradus

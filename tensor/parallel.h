@@ -1,0 +1,44 @@
+// parallel_for: splits an index range over the Context's threads (OpenMP, the pool that oneDNN uses; std::thread under
+// GRADUS_NO_OPENMP, for ThreadSanitizer, which does not understand libgomp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+namespace gradus {
+
+// CPU cores this process may use (its affinity mask, and its cgroup's CPU quota).
+int usable_cores();
+// Threads that parallel_for and oneDNN use on the calling thread: the Context's, or usable_cores().
+int num_threads();
+void set_num_threads(int n);  // of the current Context. Errors: ValueError below 1
+
+namespace internal {
+// Calls body(context, begin, end) on `threads` threads with equal shares of [begin, end); inline when threads is 1 or
+// when called from inside a parallel region. Exceptions of a share reach the caller.
+void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t), void* context);
+}  // namespace internal
+
+// Calls f(first, last) on consecutive shares of [begin, end). No share is smaller than `grain` elements, so small work
+// stays on the calling thread. The shares depend on the sizes and thread count alone.
+template <class F>
+void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& f) {
+  const int64_t n = end - begin;
+  if (n <= 0) return;
+  if (n <= grain) {
+    f(begin, end);
+    return;
+  }
+  const int threads = static_cast<int>(std::min<int64_t>(num_threads(), (n + grain - 1) / grain));
+  if (threads <= 1) {
+    f(begin, end);
+    return;
+  }
+  using G = std::remove_reference_t<F>;
+  internal::run_parallel(
+      begin, end, threads, [](void* g, int64_t b, int64_t e) { (*static_cast<G*>(g))(b, e); },
+      const_cast<void*>(static_cast<const void*>(&f)));
+}
+
+}  // namespace gradus

@@ -1,0 +1,59 @@
+// Randomness: counter-based Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+// Every draw names its position, so results do not depend on the number of threads or on the memory layout.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace gradus {
+
+// The 128 random bits of `counter` under `key`.
+inline std::array<uint32_t, 4> philox(uint64_t key, uint64_t stream, uint64_t counter) {
+  std::array<uint32_t, 4> c = {uint32_t(counter), uint32_t(counter >> 32), uint32_t(stream), uint32_t(stream >> 32)};
+  uint32_t k0 = uint32_t(key), k1 = uint32_t(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t(0xD2511F53u) * c[0], p1 = uint64_t(0xCD9E8D57u) * c[2];
+    c = {uint32_t(p1 >> 32) ^ c[1] ^ k0, uint32_t(p1), uint32_t(p0 >> 32) ^ c[3] ^ k1, uint32_t(p0)};
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return c;
+}
+
+// One reserved run of random numbers: what a kernel needs to draw the same values again.
+struct PhiloxKey {
+  uint64_t seed = 0;
+  uint64_t stream = 0;  // number of the draw since seeding
+};
+
+// A seedable source of PhiloxKeys; copyable, its state is three numbers.
+class Generator {
+ public:
+  explicit Generator(uint64_t seed = 0) : seed_(seed) {}
+  void manual_seed(uint64_t seed) { *this = Generator(seed); }
+  uint64_t seed() const { return seed_; }
+
+  // Reserves the next draw; every element index of it has its own numbers.
+  PhiloxKey next() { return {seed_, draws_++}; }
+
+  // The state as numbers, for checkpoints.
+  std::array<uint64_t, 2> state() const { return {seed_, draws_}; }
+  void set_state(std::array<uint64_t, 2> s) { seed_ = s[0], draws_ = s[1]; }
+
+ private:
+  uint64_t seed_;
+  uint64_t draws_ = 0;
+};
+
+// Uniform in [0, 1) with 24 bits: the same on every device.
+inline float uniform_f32(uint32_t bits) { return float(bits >> 8) * 0x1p-24f; }
+// Uniform in [0, 1) with 53 bits.
+inline double uniform_f64(uint32_t hi, uint32_t lo) {
+  return double((uint64_t(hi) << 21) ^ (uint64_t(lo) >> 11)) * 0x1p-53;
+}
+
+// Seeds the current Context's generator.
+void manual_seed(uint64_t seed);
+
+}  // namespace gradus

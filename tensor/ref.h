@@ -1,0 +1,83 @@
+// Intrusive reference counting: Counted (the base) and Ref<T> (the handle).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace gradus {
+
+// Base of objects that count their owners. The last owner calls `dispose`, which deletes unless overridden.
+class Counted {
+ public:
+  Counted() = default;
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+  void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
+  void release() const {
+    // A sole owner needs no atomic decrement: nobody else can be looking.
+    if (count_.load(std::memory_order_acquire) == 1 || count_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      const_cast<Counted*>(this)->dispose();
+  }
+  // Takes a reference unless the count has already reached zero. For registries that hold plain pointers.
+  bool try_retain() const {
+    uint32_t n = count_.load(std::memory_order_relaxed);
+    while (n != 0)
+      if (count_.compare_exchange_weak(n, n + 1, std::memory_order_acq_rel)) return true;
+    return false;
+  }
+  uint32_t use_count() const { return count_.load(std::memory_order_acquire); }
+
+ protected:
+  virtual ~Counted() = default;
+  virtual void dispose() { delete this; }
+
+ private:
+  mutable std::atomic<uint32_t> count_{0};
+};
+
+// An owning handle to a Counted object; null by default.
+template <class T>
+class Ref {
+ public:
+  Ref() = default;
+  Ref(std::nullptr_t) {}
+  explicit Ref(T* p) : p_(p) {
+    if (p_) p_->retain();
+  }
+  Ref(const Ref& o) : Ref(o.p_) {}
+  Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
+  template <class U>
+  Ref(const Ref<U>& o) : Ref(static_cast<T*>(o.get())) {}
+  Ref& operator=(Ref o) noexcept {
+    std::swap(p_, o.p_);
+    return *this;
+  }
+  ~Ref() {
+    if (p_) p_->release();
+  }
+
+  // Takes over a reference that the caller already holds.
+  static Ref adopt(T* p) {
+    Ref r;
+    r.p_ = p;
+    return r;
+  }
+
+  T* get() const { return p_; }
+  T* operator->() const { return p_; }
+  T& operator*() const { return *p_; }
+  explicit operator bool() const { return p_ != nullptr; }
+  bool operator==(const Ref& o) const { return p_ == o.p_; }
+
+ private:
+  T* p_ = nullptr;
+};
+
+template <class T, class... Args>
+Ref<T> make_ref(Args&&... args) {
+  return Ref<T>(new T(std::forward<Args>(args)...));
+}
+
+}  // namespace gradus

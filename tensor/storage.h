@@ -1,0 +1,40 @@
+// Storage: the bytes that one or more tensors view, their device, and a version that in-place writes bump.
+#pragma once
+
+#include <functional>
+
+#include "gradus/tensor/allocator.h"
+#include "gradus/tensor/device.h"
+#include "gradus/tensor/ref.h"
+
+namespace gradus {
+
+class Storage final : public Counted {
+ public:
+  // Takes `bytes` (may be 0) from the device's caching allocator; contents are unspecified.
+  static Ref<Storage> allocate(Device device, int64_t bytes);
+  // Adopts memory that someone else owns; `release` (may be empty) runs when the last tensor is gone.
+  static Ref<Storage> adopt(Device device, void* data, int64_t bytes, std::function<void()> release);
+
+  void* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+  bool is_external() const { return external_; }
+
+  uint32_t version() const { return version_.load(std::memory_order_acquire); }
+  void bump_version() { version_.fetch_add(1, std::memory_order_acq_rel); }
+
+ private:
+  Storage(Device device, void* data, int64_t bytes, bool external, std::function<void()> release)
+      : data_(data), bytes_(bytes), device_(device), external_(external), release_(std::move(release)) {}
+  ~Storage() override;
+
+  void* data_;
+  int64_t bytes_;
+  Device device_;
+  bool external_;
+  std::atomic<uint32_t> version_{0};
+  std::function<void()> release_;
+};
+
+}  // namespace gradus

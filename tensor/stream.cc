@@ -1,0 +1,187 @@
+#include "gradus/tensor/stream.h"
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "gradus/tensor/context.h"
+#include "gradus/tensor/error.h"
+#include "gradus/tensor/parallel.h"
+
+namespace gradus {
+namespace internal {
+
+struct EventState {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+
+  void set() {
+    {
+      std::lock_guard lock(mutex);
+      done = true;
+    }
+    changed.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return done; });
+  }
+};
+
+// A worker thread and its queue.
+struct StreamQueue {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> tasks;
+  bool busy = false, stop = false;
+  std::exception_ptr error;  // the first since the last synchronize
+  std::thread worker;
+
+  StreamQueue() : worker([this] { run(); }) {}
+  ~StreamQueue() {
+    {
+      std::lock_guard lock(mutex);
+      stop = true;
+    }
+    changed.notify_all();
+    worker.join();
+  }
+
+  void push(std::function<void()> task) {
+    {
+      std::lock_guard lock(mutex);
+      tasks.push_back(std::move(task));
+    }
+    changed.notify_all();
+  }
+
+  void drain() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return tasks.empty() && !busy; });
+    if (error) std::rethrow_exception(std::exchange(error, nullptr));
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return stop || !tasks.empty(); });
+      if (tasks.empty()) return;
+      std::function<void()> task = std::move(tasks.front());
+      tasks.pop_front();
+      busy = true;
+      lock.unlock();
+      std::exception_ptr thrown;
+      try {
+        task();
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+      task = nullptr;  // frees the tensors it held before the stream counts as idle
+      lock.lock();
+      if (thrown && !error) error = thrown;
+      busy = false;
+      if (tasks.empty()) changed.notify_all();
+    }
+  }
+};
+
+}  // namespace internal
+
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<int, Stream> defaults;                                      // by device index
+  std::vector<std::pair<Device, std::weak_ptr<internal::StreamQueue>>> all;  // to synchronize a device
+};
+Registry& registry() {
+  static auto* r = new Registry;  // workers live until the process ends
+  return *r;
+}
+
+}  // namespace
+
+Stream Stream::of(Device device) {
+  if (device == kCPU || device.type != DeviceType::kCPU) {
+    Stream s;
+    s.device_ = device;
+    return s;
+  }
+  Registry& r = registry();
+  {
+    std::lock_guard lock(r.mutex);
+    if (auto it = r.defaults.find(device.index); it != r.defaults.end()) return it->second;
+  }
+  Stream fresh = create(device);
+  std::lock_guard lock(r.mutex);
+  return r.defaults.emplace(device.index, fresh).first->second;
+}
+
+Stream Stream::create(Device device) {
+  if (device == kCPU || device.type != DeviceType::kCPU) return of(device);
+  Stream s;
+  s.device_ = device;
+  s.queue_ = std::make_shared<internal::StreamQueue>();
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  std::erase_if(r.all, [](const auto& entry) { return entry.second.expired(); });
+  r.all.emplace_back(device, s.queue_);
+  return s;
+}
+
+void Stream::enqueue(std::function<void()> task) const {
+  if (is_inline()) return task();
+  queue_->push([task = std::move(task), threads = Context::current().threads] {
+    Context::current().threads = threads;
+    task();
+  });
+}
+
+void Stream::wait(const Event& event) const {
+  if (!event.state_) return;
+  if (is_inline()) return event.synchronize();
+  queue_->push([state = event.state_] { state->wait(); });
+}
+
+void Stream::synchronize() const {
+  if (queue_) queue_->drain();
+}
+
+Event Event::record(const Stream& stream) {
+  Event e;
+  if (stream.is_inline()) return e;
+  e.state_ = std::make_shared<internal::EventState>();
+  stream.enqueue([state = e.state_] { state->set(); });
+  return e;
+}
+
+bool Event::done() const {
+  if (!state_) return true;
+  std::lock_guard lock(state_->mutex);
+  return state_->done;
+}
+
+void Event::synchronize() const {
+  if (state_) state_->wait();
+}
+
+void synchronize(Device device) {
+  if (device == kCPU || device.type != DeviceType::kCPU) return;
+  std::vector<std::shared_ptr<internal::StreamQueue>> queues;
+  {
+    Registry& r = registry();
+    std::lock_guard lock(r.mutex);
+    for (auto& [d, q] : r.all)
+      if (d == device)
+        if (auto alive = q.lock()) queues.push_back(std::move(alive));
+  }
+  for (auto& q : queues) q->drain();
+}
+
+}  // namespace gradus

@@ -1,0 +1,223 @@
+#include "gradus/tensor/tensor.h"
+
+#include <cstring>
+#include <numeric>
+
+#include "gradus/tensor/context.h"
+#include "gradus/tensor/stream.h"
+
+namespace gradus {
+namespace {
+
+// Gives dims of size 1 the stride they would have in a dense row-major array, so that equal layouts compare equal.
+Strides normalised(const Shape& shape, Strides strides) {
+  int64_t next = 1;
+  for (int i = shape.size() - 1; i >= 0; --i) {
+    if (shape[i] == 1) strides[i] = next;
+    next = strides[i] * std::max<int64_t>(shape[i], 1);
+  }
+  return strides;
+}
+
+bool lies_row_major(const Shape& shape, const Strides& strides) {
+  int64_t step = 1;
+  for (int i = shape.size() - 1; i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != step) return false;
+    step *= shape[i];
+  }
+  return true;
+}
+
+// Dims ordered from the outermost in memory to the innermost.
+Dims memory_order(const Shape& shape, const Strides& strides) {
+  Dims order = Dims::filled(shape.size(), 0);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    if (shape[static_cast<int>(a)] == 1 || shape[static_cast<int>(b)] == 1) return false;
+    return strides[static_cast<int>(a)] > strides[static_cast<int>(b)];
+  });
+  return order;
+}
+
+double read_as_double(const Tensor& x, int64_t offset) {
+  return dispatch_all(x.dtype(), [&]<class T>() { return static_cast<double>(x.ptr<T>()[offset]); });
+}
+
+
+}  // namespace
+
+TensorImpl::TensorImpl(Ref<Storage> s, int64_t o, const Shape& sh, const Strides& st, DType t)
+    : storage(std::move(s)), offset(o), shape(sh), strides(normalised(sh, st)), numel(sh.product()), dtype(t),
+      row_major(lies_row_major(sh, strides)) {}
+
+TensorImpl::~TensorImpl() {
+  if (slot) slot->owner_gone();
+}
+
+TensorImpl& Tensor::impl() const {
+  if (!impl_) throw StateError("Tensor", "is undefined (none) where a value is needed");
+  return *impl_;
+}
+
+int64_t Tensor::size(int64_t d) const { return shape()[wrap_dim(d, dim(), "size")]; }
+int64_t Tensor::stride(int64_t d) const { return strides()[wrap_dim(d, dim(), "stride")]; }
+
+bool Tensor::is_channels_last() const {
+  if (dim() < 3 || dim() > 5 || is_row_major()) return false;
+  const Strides want = channels_last_strides(shape());
+  for (int i = 0; i < dim(); ++i)
+    if (shape()[i] != 1 && strides()[i] != want[i]) return false;
+  return true;
+}
+
+bool Tensor::is_dense() const {
+  if (is_row_major()) return true;
+  int64_t step = 1;
+  const Dims order = memory_order(shape(), strides());
+  for (int i = dim() - 1; i >= 0; --i) {
+    const int d = static_cast<int>(order[i]);
+    if (shape()[d] == 1) continue;
+    if (strides()[d] != step) return false;
+    step *= shape()[d];
+  }
+  return true;
+}
+
+const void* Tensor::host_data(DType want) const {
+  if (dtype() != want) throw DTypeError("data", "asked for ", want, " elements of ", describe(*this));
+  if (!is_row_major()) throw ShapeError("data", "elements do not lie in row-major order, call contiguous(): ", describe(*this));
+  if (device().type != DeviceType::kCPU) throw DeviceError("data", "not in host memory, call to(x, kCPU): ", describe(*this));
+  synchronize(device());
+  return raw_ptr();
+}
+
+double Tensor::item_f64() const {
+  if (numel() != 1) throw ShapeError("item", "needs exactly one element, given ", describe(*this));
+  if (device().type != DeviceType::kCPU) throw DeviceError("item", "not in host memory: ", describe(*this));
+  synchronize(device());
+  return read_as_double(*this, 0);
+}
+
+int64_t Tensor::item_i64() const {
+  if (numel() != 1) throw ShapeError("item", "needs exactly one element, given ", describe(*this));
+  synchronize(device());
+  return *ptr<int64_t>();
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  if (device().type != DeviceType::kCPU) throw DeviceError("to_vector", "not in host memory: ", describe(*this));
+  synchronize(device());
+  std::vector<T> out(numel());
+  if (out.empty()) return out;
+  dispatch_all(dtype(), [&]<class S>() {
+    const S* p = ptr<S>();
+    Dims at = Dims::filled(dim(), 0);
+    for (int64_t i = 0; i < numel(); ++i) {
+      int64_t offset = 0;
+      for (int d = 0; d < dim(); ++d) offset += at[d] * strides()[d];
+      out[i] = static_cast<T>(p[offset]);
+      for (int d = dim() - 1; d >= 0 && ++at[d] == shape()[d]; --d) at[d] = 0;
+    }
+  });
+  return out;
+}
+template std::vector<double> Tensor::to_vector() const;
+template std::vector<float> Tensor::to_vector() const;
+template std::vector<int64_t> Tensor::to_vector() const;
+template std::vector<int32_t> Tensor::to_vector() const;
+template std::vector<uint8_t> Tensor::to_vector() const;
+
+Tensor empty_strided(const Shape& shape, const Strides& strides, TensorOptions options) {
+  const int64_t numel = checked_numel(shape, "empty");
+  return Tensor(make_ref<TensorImpl>(Storage::allocate(options.device, numel * size_of(options.dtype)), 0,
+                                     shape, strides, options.dtype));
+}
+
+Tensor empty(const Shape& shape, TensorOptions options) {
+  return empty_strided(shape, row_major_strides(shape), options);
+}
+
+Tensor empty_channels_last(const Shape& shape, TensorOptions options) {
+  return empty_strided(shape, channels_last_strides(shape), options);
+}
+
+Tensor empty_like(const Tensor& x, DType dtype) {
+  const TensorOptions options{dtype, x.device()};
+  if (x.is_row_major()) return empty(x.shape(), options);
+  // Dense strides in the order of x's dimensions in memory.
+  const Dims order = memory_order(x.shape(), x.strides());
+  Strides strides = x.shape();
+  int64_t step = 1;
+  for (int i = x.dim() - 1; i >= 0; --i) {
+    const int d = static_cast<int>(order[i]);
+    strides[d] = step;
+    step *= std::max<int64_t>(x.shape()[d], 1);
+  }
+  return empty_strided(x.shape(), strides, options);
+}
+Tensor empty_like(const Tensor& x) { return empty_like(x, x.dtype()); }
+
+Tensor from_blob(void* data, const Shape& shape, TensorOptions options, std::function<void()> release) {
+  const int64_t numel = checked_numel(shape, "from_blob");
+  if (!data && numel > 0) throw ValueError("from_blob", "null data for shape ", shape);
+  auto storage = Storage::adopt(options.device, data, numel * size_of(options.dtype), std::move(release));
+  return Tensor(make_ref<TensorImpl>(std::move(storage), 0, shape, row_major_strides(shape), options.dtype));
+}
+
+namespace {
+template <class T, class Range>
+Tensor copy_in(const Range& values, const Shape& shape, Device device) {
+  if (checked_numel(shape, "tensor") != static_cast<int64_t>(values.size()))
+    throw ShapeError("tensor", values.size(), " values do not fill shape ", shape);
+  if (device.type != DeviceType::kCPU) throw DeviceError("tensor", "expected a cpu device, given ", device);
+  Tensor out = empty(shape, {dtype_v<T>, device});
+  std::copy(values.begin(), values.end(), out.ptr<T>());
+  return out;
+}
+}  // namespace
+
+template <class T>
+Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device) {
+  return copy_in<T>(values, shape, device);
+}
+template Tensor tensor(const std::vector<double>&, const Shape&, Device);
+template Tensor tensor(const std::vector<float>&, const Shape&, Device);
+template Tensor tensor(const std::vector<int64_t>&, const Shape&, Device);
+template Tensor tensor(const std::vector<int32_t>&, const Shape&, Device);
+template Tensor tensor(const std::vector<uint8_t>&, const Shape&, Device);
+template Tensor tensor(const std::vector<bool>&, const Shape&, Device);
+Tensor tensor(std::initializer_list<float> v) { return copy_in<float>(v, {int64_t(v.size())}, kCPU); }
+Tensor tensor(std::initializer_list<double> v) { return copy_in<double>(v, {int64_t(v.size())}, kCPU); }
+Tensor tensor(std::initializer_list<int64_t> v) { return copy_in<int64_t>(v, {int64_t(v.size())}, kCPU); }
+Tensor tensor(std::initializer_list<int> v) { return copy_in<int64_t>(v, {int64_t(v.size())}, kCPU); }
+
+Tensor scalar(double value, TensorOptions options) {
+  Tensor host = empty({}, {options.dtype, kCPU});
+  dispatch_all(options.dtype, [&]<class T>() {
+    if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>) *host.ptr<T>() = T(static_cast<float>(value));
+    else *host.ptr<T>() = static_cast<T>(value);
+  });
+  if (options.device == kCPU) return host;
+  Tensor out = empty({}, options);
+  if (options.device.type == DeviceType::kCPU)
+    current_stream(options.device).enqueue([out, host] { std::memcpy(out.raw_ptr(), host.raw_ptr(), size_of(out.dtype())); });
+  else if (options.device.type == DeviceType::kCUDA)
+    throw DeviceError("scalar", "has no kernel for ", options.device, " (built without --config=cuda)");
+  return out;
+}
+
+Tensor view_as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset) {
+  return Tensor(make_ref<TensorImpl>(x.storage(), offset, shape, strides, x.dtype()));
+}
+
+Tensor detach(const Tensor& x) { return view_as_strided(x, x.shape(), x.strides(), x.impl().offset); }
+
+std::string describe(const Tensor& x) {
+  if (!x.defined()) return "undefined";
+  return concat(x.dtype(), x.shape(), ' ', x.device(),
+                x.is_row_major() ? "" : x.is_channels_last() ? " channels-last" : " strided");
+}
+
+}  // namespace gradus

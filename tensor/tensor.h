@@ -1,0 +1,166 @@
+// Tensor: a value handle to an n-dimensional array. Copying shares, it never copies elements.
+//
+// Logical shape is always NCHW for images; the strides say how it lies in memory. `data<T>()` gives the elements of a
+// row-major tensor. A default-constructed Tensor is undefined and means "none". Functions on tensors are free functions:
+// gradus/autograd/ops.h (differentiable, what users call) and gradus/tensor/ops/ (raw, no autograd).
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "gradus/tensor/device.h"
+#include "gradus/tensor/dtype.h"
+#include "gradus/tensor/ref.h"
+#include "gradus/tensor/shape.h"
+#include "gradus/tensor/storage.h"
+
+namespace gradus {
+
+class Index;     // one coordinate of x[{...}]: gradus/autograd/indexing.h
+class Indexed;   // what x[{...}] gives: read it as a Tensor, or assign to it
+
+// What autograd hangs on a tensor. Opaque here: autograd/ derives from it, tensor/ only owns it.
+class AutogradSlot : public Counted {
+ public:
+  // Called when the tensor that owned this slot is destroyed.
+  virtual void owner_gone() {}
+};
+
+// The array behind a handle.
+class TensorImpl final : public Counted {
+ public:
+  TensorImpl(Ref<Storage> storage, int64_t offset, const Shape& shape, const Strides& strides, DType dtype);
+  ~TensorImpl() override;
+
+  Ref<Storage> storage;
+  int64_t offset;  // elements from the start of the storage
+  Shape shape;
+  Strides strides;  // elements; strides of size-1 dims are normalised
+  int64_t numel;
+  DType dtype;
+  bool row_major;  // elements lie densely in row-major order
+  uint32_t slot_index = 0;  // which output of the slot's node this is
+  Ref<AutogradSlot> slot;   // null: a constant
+};
+
+class Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  bool defined() const { return bool(impl_); }
+  explicit operator bool() const { return defined(); }
+
+  const Shape& shape() const { return impl().shape; }
+  int64_t size(int64_t dim) const;  // negative counts from the back. Errors: IndexError
+  int dim() const { return impl().shape.size(); }
+  int64_t numel() const { return impl().numel; }
+  const Strides& strides() const { return impl().strides; }
+  int64_t stride(int64_t dim) const;
+  DType dtype() const { return impl().dtype; }
+  Device device() const { return impl().storage->device(); }
+  int64_t nbytes() const { return numel() * size_of(dtype()); }
+
+  // Elements lie densely in row-major order.
+  bool is_row_major() const { return impl().row_major; }
+  // Elements of a 3 to 5 dimensional image lie densely with channels innermost (and it is not row-major as well).
+  bool is_channels_last() const;
+  // Elements fill a dense block in some order of the dimensions (no gaps, no overlaps).
+  bool is_dense() const;
+
+  // Returns the elements, row-major, after the device has finished writing them. Mutable access bumps the version.
+  // Errors: DTypeError; ShapeError "call contiguous()" when not row-major; DeviceError when not in host memory.
+  template <class T>
+  const T* data() const {
+    return static_cast<const T*>(host_data(dtype_v<T>));
+  }
+  template <class T>
+  T* mutable_data() {
+    T* p = static_cast<T*>(const_cast<void*>(host_data(dtype_v<T>)));
+    storage()->bump_version();
+    return p;
+  }
+
+  // Returns the only element, converted to T. Waits for the device. Errors: ShapeError unless numel() is 1.
+  template <class T>
+  T item() const {
+    return dtype() == DType::kI64 ? static_cast<T>(item_i64()) : static_cast<T>(item_f64());
+  }
+
+  // Copies the elements, in row-major order, into a vector of T (converted). Waits for the device.
+  template <class T>
+  std::vector<T> to_vector() const;
+
+  // Reads or assigns a part: x[{1, Slice(0, 3)}]; defined in gradus/autograd/indexing.h.
+  Indexed operator[](std::initializer_list<Index> index) const;
+  Indexed operator[](const Tensor& mask_or_index) const;
+
+  // The gradient that the last backward set or added to; undefined when there is none. Only attached tensors have one.
+  // Defined in autograd/.
+  Tensor grad() const;
+  void set_grad(const Tensor& grad) const;
+
+  // --- for the framework itself ---
+  TensorImpl& impl() const;  // Errors: StateError when undefined
+  const Ref<TensorImpl>& ref() const { return impl_; }
+  const Ref<Storage>& storage() const { return impl().storage; }
+  // First element's address; no checks, no waiting.
+  template <class T>
+  T* ptr() const {
+    return static_cast<T*>(impl_->storage->data()) + impl_->offset;
+  }
+  void* raw_ptr() const { return static_cast<char*>(storage()->data()) + impl_->offset * size_of(dtype()); }
+  // Nobody else can see this tensor's elements: its buffer may be reused for a result.
+  bool sole_owner() const {
+    return impl_ && impl_->use_count() == 1 && impl_->storage->use_count() == 1 && !impl_->storage->is_external();
+  }
+  bool is_same(const Tensor& o) const { return impl_.get() == o.impl_.get(); }
+
+ private:
+  const void* host_data(DType want) const;
+  double item_f64() const;
+  int64_t item_i64() const;
+  Ref<TensorImpl> impl_;
+};
+
+struct TensorOptions {
+  DType dtype = DType::kF32;
+  Device device = kCPU;
+};
+
+// Returns a row-major tensor with unspecified contents.
+Tensor empty(const Shape& shape, TensorOptions options = {});
+// Returns a tensor with the given strides (of a dense layout) and unspecified contents.
+Tensor empty_strided(const Shape& shape, const Strides& strides, TensorOptions options = {});
+// Returns a channels-last image tensor [N,C,...] with unspecified contents.
+Tensor empty_channels_last(const Shape& shape, TensorOptions options = {});
+// Returns a tensor shaped and laid out like `x` (dense; an overlapping or gapped x gives its dims' order).
+Tensor empty_like(const Tensor& x);
+Tensor empty_like(const Tensor& x, DType dtype);
+// Views memory that the caller owns, row-major, without copying. `release` runs when the last view is gone.
+Tensor from_blob(void* data, const Shape& shape, TensorOptions options = {}, std::function<void()> release = {});
+// Copies values into a new row-major tensor. tensor({1.f, 2.f}) is f32[2].
+template <class T>
+Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device = kCPU);
+Tensor tensor(std::initializer_list<float> values);
+Tensor tensor(std::initializer_list<double> values);
+Tensor tensor(std::initializer_list<int64_t> values);
+Tensor tensor(std::initializer_list<int> values);  // i64
+// Returns a 0-dimensional tensor.
+Tensor scalar(double value, TensorOptions options = {});
+
+// Views `x`'s storage with another shape; the result is a constant (no autograd).
+Tensor view_as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset);
+// Shares x's elements but nothing of its autograd history.
+Tensor detach(const Tensor& x);
+
+// "f32[32,8,28,28] cpu", with " channels-last" or " strided" when not row-major, " undefined" for none.
+std::string describe(const Tensor& x);
+// Prints dtype, shape and values, long dimensions abridged as PyTorch does.
+std::string to_string(const Tensor& x);
+std::ostream& operator<<(std::ostream& out, const Tensor& x);
+
+}  // namespace gradus
