@@ -1,0 +1,47 @@
+#include "gradus/autograd/ops/copy.h"
+
+#include "gradus/autograd/ops/in_place.h"
+#include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus {
+namespace {
+
+// A rule for ops that move elements without changing them: the engine brings the gradient into its input's dtype,
+// device and layout.
+Tensor passes_gradient(const char* op, const Tensor& x, Tensor y) {
+  if (y.is_same(x)) return y;
+  if (Recorder r{op, x}) r.record(y, wrt(x, [](const Tensor& dy) { return dy; }));
+  return y;
+}
+
+}  // namespace
+
+Tensor contiguous(const Tensor& x) { return passes_gradient("contiguous", x, raw::contiguous(x)); }
+Tensor channels_last(const Tensor& x) { return passes_gradient("channels_last", x, raw::channels_last(x)); }
+Tensor clone(const Tensor& x) { return passes_gradient("clone", x, raw::clone(x)); }
+
+Tensor to(const Tensor& x, DType dtype) {
+  Tensor y = raw::to(x, dtype);
+  return is_floating(dtype) ? passes_gradient("to", x, std::move(y)) : y;
+}
+
+Tensor to(const Tensor& x, Device device) {
+  Tensor y = raw::to(x, device);
+  if (y.is_same(x)) return y;
+  if (Recorder r{"to", x})
+    r.record(y, wrt(x, [from = x.device()](const Tensor& dy) { return to(dy, from); }));
+  return y;
+}
+
+void copy_(const Tensor& dst, const Tensor& src) {
+  autograd::check_in_place("copy_", dst);
+  raw::copy_(dst, src);
+}
+
+void fill_(const Tensor& x, double value) {
+  autograd::check_in_place("fill_", x);
+  raw::fill_(x, value);
+}
+
+}  // namespace gradus

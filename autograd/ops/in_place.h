@@ -1,0 +1,15 @@
+// The check that public in-place ops make.
+#pragma once
+
+#include "gradus/autograd/record.h"
+
+namespace gradus::autograd {
+
+// Throws StateError when an open recording follows x: writing into it would change what its rules have saved.
+inline void check_in_place(const char* op, const Tensor& x) {
+  if (is_tracked(x))
+    throw StateError(op, "would overwrite a tensor that an open recording follows: ", describe(x),
+                     "; use the op without '_', or do this outside of the recording");
+}
+
+}  // namespace gradus::autograd

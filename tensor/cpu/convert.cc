@@ -1,0 +1,50 @@
+#include "gradus/tensor/cpu/convert.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gradus::cpu {
+namespace {
+
+template <class To, class From>
+To convert_one(From x) {
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (std::is_same_v<From, f16> || std::is_same_v<From, bf16>) {
+    return convert_one<To>(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, f16> || std::is_same_v<To, bf16>) {
+    return To(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return x != From(0);
+  } else if constexpr (std::is_same_v<To, uint8_t> && std::is_floating_point_v<From>) {
+    return static_cast<uint8_t>(static_cast<int32_t>(x));  // negative values wrap, as the hardware's do
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+template <class To, class From>
+void convert(int64_t n, void* dst, int64_t dst_stride, const void* src, int64_t src_stride) {
+  To* __restrict d = static_cast<To*>(dst);
+  const From* __restrict s = static_cast<const From*>(src);
+  if (dst_stride == 1 && src_stride == 1) {
+    if constexpr (std::is_same_v<To, From>)
+      std::memcpy(d, s, n * sizeof(To));
+    else
+      for (int64_t i = 0; i < n; ++i) d[i] = convert_one<To>(s[i]);
+  } else if (dst_stride == 1 && src_stride == 0) {
+    std::fill_n(d, n, convert_one<To>(*s));
+  } else {
+    for (int64_t i = 0; i < n; ++i) d[i * dst_stride] = convert_one<To>(s[i * src_stride]);
+  }
+}
+
+}  // namespace
+
+ConvertFunction converter(DType to, DType from) {
+  return dispatch_all(to, [&]<class To>() {
+    return dispatch_all(from, []<class From>() -> ConvertFunction { return &convert<To, From>; });
+  });
+}
+
+}  // namespace gradus::cpu

@@ -1,0 +1,14 @@
+// Conversion loops between any two dtypes.
+#pragma once
+
+#include <cstdint>
+
+#include "gradus/tensor/dtype.h"
+
+namespace gradus::cpu {
+
+// Converts n elements; strides in elements, src_stride 0 repeats one. Equal dtypes: a plain copy.
+using ConvertFunction = void (*)(int64_t n, void* dst, int64_t dst_stride, const void* src, int64_t src_stride);
+ConvertFunction converter(DType to, DType from);
+
+}  // namespace gradus::cpu

@@ -1,0 +1,91 @@
+// Copies on the CPU: straight runs, blocked transposes (NCHW <-> NHWC), and everything else row by row.
+#include "gradus/tensor/ops/copy.h"
+
+#include <cstring>
+
+#include "gradus/tensor/cpu/convert.h"
+#include "gradus/tensor/cpu/loop_nest.h"
+#include "gradus/tensor/cpu/transpose.h"
+#include "gradus/tensor/parallel.h"
+
+namespace gradus::cpu {
+namespace {
+
+// Rows of the inner loop, long ones cut into blocks, shared among the threads.
+void copy_rows(const LoopNest& nest, char* dst, int64_t dst_size, const char* src, int64_t src_size,
+               ConvertFunction convert) {
+  constexpr int64_t kBlock = 16384;
+  const int64_t inner = nest.inner(), blocks = (inner + kBlock - 1) / kBlock;
+  const int64_t rows = nest.numel / inner;
+  const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / std::min(inner, kBlock));
+  parallel_for(0, rows * blocks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t first = item % blocks * kBlock;
+      int64_t at[2];
+      nest.locate(item / blocks * inner + first, at);
+      convert(std::min(kBlock, inner - first), dst + at[0] * dst_size, nest.inner_stride(0), src + at[1] * src_size,
+              nest.inner_stride(1));
+    }
+  });
+}
+
+// The loop along which the source is contiguous while the destination is along the inner one; -1: none.
+int transposed_dim(const LoopNest& nest) {
+  if (nest.inner_stride(0) != 1 || nest.inner_stride(1) <= 1) return -1;
+  for (int d = 0; d < nest.dims - 1; ++d)
+    if (nest.stride[1][d] == 1) return d;
+  return -1;
+}
+
+void copy_transposed(const LoopNest& nest, int dim, char* dst, const char* src, int64_t size) {
+  // Strips of the matrix rows are the unit of work: strip x the other loops.
+  const int64_t rows = nest.size[dim], cols = nest.inner();
+  const int64_t strip = std::clamp<int64_t>(8192 / cols, 16, 512);
+  const int64_t strips = (rows + strip - 1) / strip, planes = nest.numel / (rows * cols);
+  const int64_t dst_row = nest.stride[0][dim], src_col = nest.inner_stride(1);
+  const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (std::min(strip, rows) * cols));
+  parallel_for(0, planes * strips, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t first = item % strips * strip, count = std::min(strip, rows - first);
+      int64_t dst_at = first * dst_row, src_at = first;
+      int64_t plane = item / strips;
+      for (int d = nest.dims - 2; d >= 0; --d) {
+        if (d == dim) continue;
+        dst_at += plane % nest.size[d] * nest.stride[0][d];
+        src_at += plane % nest.size[d] * nest.stride[1][d];
+        plane /= nest.size[d];
+      }
+      transpose(size, dst + dst_at * size, dst_row, src + src_at * size, src_col, count, cols);
+    }
+  });
+}
+
+void copy_cpu(const Tensor& dst, const Tensor& src) {
+  char* to = static_cast<char*>(dst.raw_ptr());
+  const char* from = static_cast<const char*>(src.raw_ptr());
+  const int64_t dst_size = size_of(dst.dtype()), src_size = size_of(src.dtype());
+  if (dst.numel() == 1) return converter(dst.dtype(), src.dtype())(1, to, 1, from, 1);
+
+  const Tensor* operands[] = {&dst, &src};
+  const LoopNest nest = make_loop_nest(operands, 2);
+  if (dst.dtype() == src.dtype())
+    if (const int dim = transposed_dim(nest); dim >= 0) return copy_transposed(nest, dim, to, from, dst_size);
+  copy_rows(nest, to, dst_size, from, src_size, converter(dst.dtype(), src.dtype()));
+}
+
+void fill_cpu(const Tensor& dst, double value) {
+  const Tensor* operands[] = {&dst};
+  LoopNest nest = make_loop_nest(operands, 1);
+  nest.operands = 2;  // the source: one element, stride 0 everywhere
+  const ConvertFunction convert = converter(dst.dtype(), dst.dtype());
+  // Converted once; integers above 2^53 arrive as the nearest double.
+  alignas(8) char element[8];
+  converter(dst.dtype(), DType::kF64)(1, element, 1, &value, 1);
+  copy_rows(nest, static_cast<char*>(dst.raw_ptr()), size_of(dst.dtype()), element, 0, convert);
+}
+
+const RegisterKernel reg_copy(raw::copy_kernel, DeviceType::kCPU, &copy_cpu);
+const RegisterKernel reg_fill(raw::fill_kernel, DeviceType::kCPU, &fill_cpu);
+
+}  // namespace
+}  // namespace gradus::cpu

@@ -1,0 +1,61 @@
+#include "gradus/tensor/cpu/transpose.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace gradus::cpu {
+namespace {
+
+template <class T>
+void transpose_scalar(T* __restrict dst, int64_t dst_row, const T* __restrict src, int64_t src_col, int64_t rows,
+                      int64_t cols) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < cols; ++c) dst[r * dst_row + c] = src[c * src_col + r];
+}
+
+// An n x n tile in registers: log2(n) rounds, each interleaving row i with row i + n/2.
+template <class T, int n>
+void transpose_tile(T* dst, int64_t dst_row, const T* src, int64_t src_col) {
+  typedef T Vector __attribute__((vector_size(n * sizeof(T))));
+  Vector v[n], w[n];
+  for (int c = 0; c < n; ++c) std::memcpy(&v[c], src + c * src_col, sizeof(Vector));
+  auto interleave = [&]<size_t... I>(std::index_sequence<I...>) {
+    for (int i = 0; i < n / 2; ++i) {
+      w[2 * i] = __builtin_shufflevector(v[i], v[i + n / 2], (I / 2 + (I % 2) * n)...);
+      w[2 * i + 1] = __builtin_shufflevector(v[i], v[i + n / 2], (n / 2 + I / 2 + (I % 2) * n)...);
+    }
+    std::copy_n(w, n, v);
+  };
+  for (int round = 1; round < n; round *= 2) interleave(std::make_index_sequence<n>());
+  for (int r = 0; r < n; ++r) std::memcpy(dst + r * dst_row, &v[r], sizeof(Vector));
+}
+
+template <class T, int n>
+void transpose_tiled(void* dst_bytes, int64_t dst_row, const void* src_bytes, int64_t src_col, int64_t rows,
+                     int64_t cols) {
+  T* dst = static_cast<T*>(dst_bytes);
+  const T* src = static_cast<const T*>(src_bytes);
+  const int64_t whole_rows = rows / n * n, whole_cols = cols / n * n;
+  for (int64_t r = 0; r < whole_rows; r += n) {
+    for (int64_t c = 0; c < whole_cols; c += n)
+      transpose_tile<T, n>(dst + r * dst_row + c, dst_row, src + c * src_col + r, src_col);
+    transpose_scalar(dst + r * dst_row + whole_cols, dst_row, src + whole_cols * src_col + r, src_col, n,
+                     cols - whole_cols);
+  }
+  transpose_scalar(dst + whole_rows * dst_row, dst_row, src + whole_rows, src_col, rows - whole_rows, cols);
+}
+
+}  // namespace
+
+void transpose(int64_t size, void* dst, int64_t dst_row, const void* src, int64_t src_col, int64_t rows,
+               int64_t cols) {
+  switch (size) {
+    case 1: return transpose_tiled<uint8_t, 16>(dst, dst_row, src, src_col, rows, cols);
+    case 2: return transpose_tiled<uint16_t, 8>(dst, dst_row, src, src_col, rows, cols);
+    case 4: return transpose_tiled<uint32_t, 8>(dst, dst_row, src, src_col, rows, cols);
+    default: return transpose_tiled<uint64_t, 4>(dst, dst_row, src, src_col, rows, cols);
+  }
+}
+
+}  // namespace gradus::cpu

@@ -1,0 +1,124 @@
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::raw {
+namespace {
+
+// Views src with dst's shape: stride 0 along the dimensions that are repeated.
+Tensor broadcast_to(const Tensor& src, const Tensor& dst) {
+  if (src.shape() == dst.shape()) return src;
+  const int lead = dst.dim() - src.dim();
+  bool fits = lead >= 0;
+  for (int d = 0; fits && d < src.dim(); ++d)
+    fits = src.shape()[d] == 1 || src.shape()[d] == dst.shape()[lead + d];
+  if (!fits)
+    throw ShapeError("copy_", "source does not broadcast to the destination: source ", describe(src),
+                     ", destination ", describe(dst));
+  Strides strides = Strides::filled(dst.dim(), 0);
+  for (int d = 0; d < src.dim(); ++d)
+    if (src.shape()[d] != 1) strides[lead + d] = src.strides()[d];
+  return view_as_strided(src, dst.shape(), strides, src.impl().offset);
+}
+
+// First and last element that x touches, counted from the start of its storage, in bytes.
+std::pair<int64_t, int64_t> byte_range(const Tensor& x) {
+  int64_t last = x.impl().offset;
+  for (int d = 0; d < x.dim(); ++d) last += (x.shape()[d] - 1) * x.strides()[d];
+  return {x.impl().offset * size_of(x.dtype()), (last + 1) * size_of(x.dtype())};
+}
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  if (a.storage() != b.storage()) return false;
+  const auto [a_begin, a_end] = byte_range(a);
+  const auto [b_begin, b_end] = byte_range(b);
+  return a_begin < b_end && b_begin < a_end;
+}
+
+// An uninitialised tensor that lies like x, with another dtype or device.
+Tensor empty_like_on(const Tensor& x, Device device) {
+  const TensorOptions options{x.dtype(), device};
+  if (x.is_row_major()) return empty(x.shape(), options);
+  if (x.is_dense()) return empty_strided(x.shape(), x.strides(), options);
+  return empty(x.shape(), options);
+}
+
+void copy_across(const Tensor& dst, const Tensor& src) {
+  const Device to = dst.device(), from = src.device();
+  if (from.type == DeviceType::kMeta)
+    throw DeviceError("copy_", "a meta tensor has no data: source ", describe(src), ", destination ",
+                      describe(dst));
+  if (from.type == DeviceType::kCUDA && to.type == DeviceType::kCPU) throw_no_kernel("copy_", from);
+  const Stream source = current_stream(from), target = current_stream(to);
+  if (target.is_inline()) {
+    Event::record(source).synchronize();
+    return copy_kernel(dst, src);
+  }
+  // The host may overwrite a host source as soon as this returns, so the queue reads a copy of its own.
+  if (source.is_inline()) return copy_kernel(dst, clone(src));
+  target.wait(Event::record(source));
+  copy_kernel(dst, src);
+  source.wait(Event::record(target));  // later writes to src come after the copy has read it
+}
+
+}  // namespace
+
+void copy_(const Tensor& dst, const Tensor& src) {
+  const Tensor from = broadcast_to(src, dst);
+  if (dst.numel() == 0) return;
+  if (dst.device().type == DeviceType::kMeta) return;
+  if (dst.device() != from.device()) {
+    copy_across(dst, from);
+  } else if (overlap(dst, from)) {
+    if (dst.impl().offset == from.impl().offset && dst.strides() == from.strides() && dst.dtype() == from.dtype())
+      return;
+    copy_kernel(dst, clone(from));
+  } else {
+    copy_kernel(dst, from);
+  }
+  dst.storage()->bump_version();
+}
+
+void fill_(const Tensor& dst, double value) {
+  if (dst.numel() == 0) return;
+  fill_kernel(dst, value);
+  dst.storage()->bump_version();
+}
+
+Tensor contiguous(const Tensor& x) {
+  if (x.is_row_major()) return x;
+  Tensor out = empty(x.shape(), {x.dtype(), x.device()});
+  if (x.numel() != 0) copy_kernel(out, x);
+  return out;
+}
+
+Tensor channels_last(const Tensor& x) {
+  if (x.dim() < 3 || x.dim() > 5)
+    throw ShapeError("channels_last", "expected an image of 3 to 5 dimensions, given ", describe(x));
+  if (x.is_channels_last()) return x;
+  // Row-major and channels-last are the same layout when one of them has nothing to reorder.
+  Tensor out = empty_channels_last(x.shape(), {x.dtype(), x.device()});
+  if (out.strides() == x.strides()) return x;
+  if (x.numel() != 0) copy_kernel(out, x);
+  return out;
+}
+
+Tensor to(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  Tensor out = empty_like(x, dtype);
+  if (x.numel() != 0) copy_kernel(out, x);
+  return out;
+}
+
+Tensor to(const Tensor& x, Device device) {
+  if (x.device() == device) return x;
+  Tensor out = empty_like_on(x, device);
+  if (x.numel() != 0 && device.type != DeviceType::kMeta) copy_across(out, x);
+  return out;
+}
+
+Tensor clone(const Tensor& x) {
+  Tensor out = empty_like(x);
+  if (x.numel() != 0) copy_kernel(out, x);
+  return out;
+}
+
+}  // namespace gradus::raw

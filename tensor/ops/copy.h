@@ -1,0 +1,28 @@
+// Raw copies: between layouts, dtypes and devices. No autograd; users call gradus/autograd/ops/copy.h.
+#pragma once
+
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::raw {
+
+// Both tensors have one shape; any strides (0 in src: broadcast), any pair of dtypes.
+inline constinit KernelSlot<void(const Tensor& dst, const Tensor& src)> copy_kernel{"copy"};
+inline constinit KernelSlot<void(const Tensor& dst, double value)> fill_kernel{"fill_"};
+
+// Writes src's elements into dst: any strides, dtypes and devices; src broadcasts to dst's shape.
+// Errors: ShapeError when it does not; DeviceError for a meta source of a real tensor.
+void copy_(const Tensor& dst, const Tensor& src);
+// Writes `value`, converted, into every element.
+void fill_(const Tensor& dst, double value);
+
+// Return x itself when it already lies so, else a copy that does.
+Tensor contiguous(const Tensor& x);
+Tensor channels_last(const Tensor& x);  // Errors: ShapeError unless x has 3 to 5 dimensions
+// Return x itself when it already is so, else a copy in x's layout.
+Tensor to(const Tensor& x, DType dtype);
+Tensor to(const Tensor& x, Device device);
+// Returns a copy in x's layout.
+Tensor clone(const Tensor& x);
+
+}  // namespace gradus::raw
