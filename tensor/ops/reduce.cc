@@ -1,0 +1,170 @@
+#include "gradus/tensor/ops/reduce.h"
+
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/view.h"
+
+namespace gradus::raw {
+namespace {
+
+DType sum_dtype(DType t) { return is_floating(t) ? t : DType::kI64; }
+
+void check_not_empty(const Tensor& x, const Dims& dims, std::string_view op) {
+  if (reduced_numel(x, dims, op) == 0 && x.numel() == 0 && reduced_shape(x, dims, true, op).product() > 0)
+    throw ShapeError(op, "has no value for a reduction over no elements: x ", describe(x));
+}
+
+void check_floating(const Tensor& x, std::string_view op) {
+  if (!is_floating(x.dtype()))
+    throw DTypeError(op, "expected floating point, call to() first: x ", describe(x));
+}
+
+std::pair<Tensor, Tensor> extremum(const Tensor& x, int64_t dim, bool keepdim, bool largest) {
+  const std::string_view op = largest ? "max" : "min";
+  const Tensor xd = x.dim() == 0 ? unsqueeze(x, 0) : x;
+  const int d = wrap_dim(dim, xd.dim(), op);
+  check_not_empty(xd, {d}, op);
+  Shape s = xd.shape();
+  int64_t inner = 1;
+  for (int i = d + 1; i < s.size(); ++i) inner *= s[i];
+  if (keepdim && x.dim() > 0) {
+    s[d] = 1;
+  } else {
+    s.erase(d);
+  }
+  const Tensor values = empty(s, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor indices = empty(s, {.dtype = DType::kI64, .device = x.device()});
+  extremum_kernel(values, indices, contiguous(xd), inner, largest);
+  return {values, indices};
+}
+
+}  // namespace
+
+std::array<bool, kMaxDims> reduced_dims(const Tensor& x, const Dims& dims, std::string_view op) {
+  std::array<bool, kMaxDims> flags{};
+  if (dims.empty()) flags.fill(true);
+  for (int64_t dim : dims) {
+    const int d = wrap_dim(dim, std::max(x.dim(), 1), op);
+    if (flags[d]) throw ShapeError(op, "dims ", dims, " name dim ", d, " twice: x ", describe(x));
+    flags[d] = true;
+  }
+  return flags;
+}
+
+Shape reduced_shape(const Tensor& x, const Dims& dims, bool keepdim, std::string_view op) {
+  const auto flags = reduced_dims(x, dims, op);
+  Shape s;
+  for (int i = 0; i < x.dim(); ++i) {
+    if (!flags[i]) {
+      s.push_back(x.shape()[i]);
+    } else if (keepdim) {
+      s.push_back(1);
+    }
+  }
+  return s;
+}
+
+int64_t reduced_numel(const Tensor& x, const Dims& dims, std::string_view op) {
+  const auto flags = reduced_dims(x, dims, op);
+  int64_t n = 1;
+  for (int i = 0; i < x.dim(); ++i)
+    if (flags[i]) n *= x.shape()[i];
+  return n;
+}
+
+Reduction make_reduction(const Tensor& x, const Dims& dims, bool keepdim, DType dtype, std::string_view op) {
+  const Tensor kept = empty(reduced_shape(x, dims, true, op), {.dtype = dtype, .device = x.device()});
+  if (keepdim) return {kept, kept};
+  const Shape s = reduced_shape(x, dims, false, op);
+  return {kept, view_as_strided(kept, s, row_major_strides(s), 0)};
+}
+
+Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
+  const Reduction r = make_reduction(x, dims, keepdim, sum_dtype(x.dtype()), "sum");
+  sum_kernel(r.kept, x, 1.0);
+  return r.result;
+}
+
+Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
+  check_floating(x, "mean");
+  const Reduction r = make_reduction(x, dims, keepdim, x.dtype(), "mean");
+  sum_kernel(r.kept, x, 1.0 / static_cast<double>(reduced_numel(x, dims, "mean")));
+  return r.result;
+}
+
+Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) {
+  const Reduction r = make_reduction(x, dims, keepdim, sum_dtype(x.dtype()), "prod");
+  prod_kernel(r.kept, x);
+  return r.result;
+}
+
+Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
+  check_not_empty(x, dims, "amax");
+  const Reduction r = make_reduction(x, dims, keepdim, x.dtype(), "amax");
+  amax_kernel(r.kept, x);
+  return r.result;
+}
+
+Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
+  check_not_empty(x, dims, "amin");
+  const Reduction r = make_reduction(x, dims, keepdim, x.dtype(), "amin");
+  amin_kernel(r.kept, x);
+  return r.result;
+}
+
+Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
+  const Reduction r = make_reduction(x, dims, keepdim, DType::kBool, "any");
+  any_kernel(r.kept, x);
+  return r.result;
+}
+
+Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
+  const Reduction r = make_reduction(x, dims, keepdim, DType::kBool, "all");
+  all_kernel(r.kept, x);
+  return r.result;
+}
+
+Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
+  check_floating(x, "norm");
+  if (std::isinf(p)) check_not_empty(x, dims, "norm");
+  const Reduction r = make_reduction(x, dims, keepdim, x.dtype(), "norm");
+  norm_kernel(r.kept, x, p, 1.0, true);
+  return r.result;
+}
+
+Tensor cumsum(const Tensor& x, int64_t dim, bool reverse) {
+  const int d = wrap_dim(dim, std::max(x.dim(), 1), "cumsum");
+  const Tensor out = empty(x.shape(), {.dtype = sum_dtype(x.dtype()), .device = x.device()});
+  int64_t inner = 1;
+  for (int i = d + 1; i < x.dim(); ++i) inner *= x.shape()[i];
+  const int64_t n = x.dim() == 0 ? 1 : x.shape()[d];
+  cumsum_kernel(view_as_strided(out, {inner * n == 0 ? 0 : x.numel() / (inner * n), n, inner},
+                                {n * inner, inner, 1}, 0),
+                contiguous(x), inner, reverse);
+  return out;
+}
+
+std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim) {
+  return extremum(x, dim, keepdim, true);
+}
+std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim) {
+  return extremum(x, dim, keepdim, false);
+}
+Tensor argmax(const Tensor& x) { return extremum(reshape(x, {x.numel()}), 0, false, true).second; }
+Tensor argmin(const Tensor& x) { return extremum(reshape(x, {x.numel()}), 0, false, false).second; }
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  const int extra = x.dim() - shape.size();
+  Dims dims;
+  for (int i = 0; i < x.dim(); ++i) {
+    const int64_t want = i < extra ? 1 : shape[i - extra];
+    if (want != x.shape()[i] && want != 1)
+      throw ShapeError("sum_to", "x is no broadcast of ", shape, ": x ", describe(x));
+    if (want != x.shape()[i] || i < extra) dims.push_back(i);
+  }
+  if (extra < 0) throw ShapeError("sum_to", "x is no broadcast of ", shape, ": x ", describe(x));
+  const Tensor y = dims.empty() ? x : sum(x, dims, true);
+  return view_as_strided(y, shape, row_major_strides(shape), y.impl().offset);
+}
+
+}  // namespace gradus::raw

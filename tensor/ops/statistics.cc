@@ -1,0 +1,33 @@
+#include "gradus/tensor/ops/statistics.h"
+
+#include <limits>
+
+#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/reduce.h"
+#include "gradus/tensor/ops/view.h"
+
+namespace gradus::raw {
+
+Tensor var(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) {
+  if (!is_floating(x.dtype()))
+    throw DTypeError("var", "expected floating point, call to() first: x ", describe(x));
+  const Tensor centred = sub(x, mean(x, dims, true));
+  const Reduction r = make_reduction(x, dims, keepdim, x.dtype(), "var");
+  // Too few elements give 0/0, NaN, as they should.
+  const int64_t n = std::max<int64_t>(reduced_numel(x, dims, "var") - correction, 0);
+  norm_kernel(r.kept, centred, 2, 1.0 / static_cast<double>(n), false);
+  return r.result;
+}
+
+Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
+  if (!is_floating(x.dtype()))
+    throw DTypeError("logsumexp", "expected floating point, call to() first: x ", describe(x));
+  if (reduced_numel(x, dims, "logsumexp") == 0) return log(sum(x, dims, keepdim));
+  // The shift is any finite number near the maximum: an infinite one would give inf - inf.
+  const Tensor shift =
+      clamp(amax(x, dims, true), std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max());
+  const Tensor y = add(log(sum(exp(sub(x, shift)), dims, true)), shift);
+  return keepdim ? y : reshape(y, reduced_shape(x, dims, false, "logsumexp"));
+}
+
+}  // namespace gradus::raw

@@ -1,0 +1,226 @@
+#include "gradus/tensor/ops/view.h"
+
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::raw {
+
+Shape resolve_shape(const Tensor& x, const Shape& shape, std::string_view op) {
+  Shape s = shape;
+  int free = -1;
+  Shape known;
+  for (int i = 0; i < s.size(); ++i) {
+    if (s[i] == -1 && free < 0) {
+      free = i;
+    } else if (s[i] < 0) {
+      throw ShapeError(op, "shape ", shape, " has more than one -1, or a negative size: x ", describe(x));
+    } else {
+      known.push_back(s[i]);
+    }
+  }
+  const int64_t n = checked_numel(known, op);
+  if (free >= 0) {
+    if (n == 0) throw ShapeError(op, "the -1 in ", shape, " is ambiguous next to a 0: x ", describe(x));
+    s[free] = x.numel() / n;
+    if (s[free] * n != x.numel())
+      throw ShapeError(op, "shape ", shape, " does not divide the ", x.numel(), " elements of x ",
+                       describe(x));
+  } else if (n != x.numel()) {
+    throw ShapeError(op, "shape ", shape, " has ", n, " elements but x has ", x.numel(), ": x ", describe(x));
+  }
+  return s;
+}
+
+std::optional<Strides> view_strides(const Tensor& x, const Shape& shape) {
+  if (x.is_row_major() || x.numel() == 0) return row_major_strides(shape);
+  const Shape& old = x.shape();
+  const Strides& st = x.strides();
+  Strides out = Strides::filled(shape.size(), 1);
+  // Walks from the back. `run` collects old dimensions that lie like one; each must be cut exactly into new
+  // ones.
+  int j = shape.size() - 1;
+  int64_t run = 1, run_stride = old.empty() ? 1 : st.back();
+  for (int i = old.size() - 1; i >= 0; --i) {
+    run *= old[i];
+    if (i > 0 && (old[i - 1] == 1 || st[i - 1] == run * run_stride)) continue;
+    int64_t cut = 1;
+    for (; j >= 0 && (cut < run || shape[j] == 1); --j) {
+      out[j] = cut * run_stride;
+      cut *= shape[j];
+    }
+    if (cut != run) return std::nullopt;
+    if (i > 0) run = 1, run_stride = st[i - 1];
+  }
+  return out;
+}
+
+Tensor view(const Tensor& x, const Shape& shape) {
+  const Shape s = resolve_shape(x, shape, "view");
+  const std::optional<Strides> st = view_strides(x, s);
+  if (!st) {
+    throw ShapeError("view", "x cannot be seen as ", s, " without copying, call reshape(): x ", describe(x),
+                     " with strides ", x.strides());
+  }
+  return view_as_strided(x, s, *st, x.impl().offset);
+}
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  const Shape s = resolve_shape(x, shape, "reshape");
+  if (const std::optional<Strides> st = view_strides(x, s))
+    return view_as_strided(x, s, *st, x.impl().offset);
+  const Tensor c = contiguous(x);
+  return view_as_strided(c, s, row_major_strides(s), c.impl().offset);
+}
+
+Shape flatten_shape(const Shape& shape, int64_t start, int64_t end) {
+  if (shape.empty()) return {1};
+  const int a = wrap_dim(start, shape.size(), "flatten"), b = wrap_dim(end, shape.size(), "flatten");
+  if (a > b) throw ShapeError("flatten", "start ", start, " comes after end ", end, ": x has shape ", shape);
+  Shape s;
+  for (int i = 0; i < shape.size(); ++i) {
+    if (i <= a || i > b) {
+      s.push_back(shape[i]);
+    } else {
+      s[a] *= shape[i];
+    }
+  }
+  return s;
+}
+
+Tensor flatten(const Tensor& x, int64_t start, int64_t end) {
+  return reshape(x, flatten_shape(x.shape(), start, end));
+}
+
+Tensor permute(const Tensor& x, const Dims& order) {
+  const int n = x.dim();
+  if (order.size() != n)
+    throw ShapeError("permute", "order ", order, " has ", order.size(), " entries for ", n, " dims: x ",
+                     describe(x));
+  Shape s = x.shape();
+  Strides st = x.strides();
+  uint32_t seen = 0;
+  for (int i = 0; i < n; ++i) {
+    const int d = wrap_dim(order[i], n, "permute");
+    if (seen & (1u << d))
+      throw ShapeError("permute", "order ", order, " names dim ", d, " twice: x ", describe(x));
+    seen |= 1u << d;
+    s[i] = x.shape()[d];
+    st[i] = x.strides()[d];
+  }
+  return view_as_strided(x, s, st, x.impl().offset);
+}
+
+Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
+  // A 0-dimensional tensor takes the dims that a 1-dimensional one takes, as everywhere.
+  const int n = std::max(x.dim(), 1);
+  const int a = wrap_dim(dim0, n, "transpose"), b = wrap_dim(dim1, n, "transpose");
+  Shape s = x.shape();
+  Strides st = x.strides();
+  if (a != b) std::swap(s[a], s[b]), std::swap(st[a], st[b]);
+  return view_as_strided(x, s, st, x.impl().offset);
+}
+
+Tensor expand(const Tensor& x, const Shape& shape) {
+  const int extra = shape.size() - x.dim();
+  if (extra < 0) throw ShapeError("expand", "shape ", shape, " has fewer dims than x has: x ", describe(x));
+  Shape s = shape;
+  Strides st = Strides::filled(shape.size(), 0);
+  for (int i = 0; i < shape.size(); ++i) {
+    const int64_t own = i < extra ? 1 : x.shape()[i - extra];
+    if (s[i] == -1 && i >= extra) s[i] = own;
+    if (s[i] < 0 || (own != 1 && own != s[i]))
+      throw ShapeError("expand", "x cannot be expanded to ", shape, " in dim ", i, ": x ", describe(x));
+    if (own == s[i] && i >= extra) st[i] = x.strides()[i - extra];
+  }
+  checked_numel(s, "expand");
+  return view_as_strided(x, s, st, x.impl().offset);
+}
+
+Tensor squeeze(const Tensor& x) {
+  Shape s;
+  Strides st;
+  for (int i = 0; i < x.dim(); ++i) {
+    if (x.shape()[i] == 1) continue;
+    s.push_back(x.shape()[i]);
+    st.push_back(x.strides()[i]);
+  }
+  return view_as_strided(x, s, st, x.impl().offset);
+}
+
+Tensor squeeze(const Tensor& x, int64_t dim) {
+  const int d = wrap_dim(dim, std::max(x.dim(), 1), "squeeze");
+  Shape s = x.shape();
+  Strides st = x.strides();
+  if (x.dim() > 0 && s[d] == 1) s.erase(d), st.erase(d);
+  return view_as_strided(x, s, st, x.impl().offset);
+}
+
+Tensor unsqueeze(const Tensor& x, int64_t dim) {
+  const int d = wrap_dim(dim, x.dim() + 1, "unsqueeze");
+  Shape s = x.shape();
+  Strides st = x.strides();
+  // The stride that keeps a dense layout dense; normalisation takes care of the rest.
+  const int64_t stride = d < x.dim() ? s[d] * st[d] : 1;
+  s.insert(d, 1);
+  st.insert(d, stride);
+  return view_as_strided(x, s, st, x.impl().offset);
+}
+
+Tensor movedim(const Tensor& x, int64_t from, int64_t to) {
+  const int n = x.dim(), a = wrap_dim(from, n, "movedim"), b = wrap_dim(to, n, "movedim");
+  Dims order;
+  for (int i = 0; i < n; ++i)
+    if (i != a) order.push_back(i);
+  order.insert(b, a);
+  return permute(x, order);
+}
+
+SliceRange clamp_slice(int64_t size, int64_t start, int64_t stop, int64_t step) {
+  if (step < 1) throw ValueError("slice", "expected a step of at least 1, given ", step);
+  const auto clamp = [size](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
+  const int64_t a = clamp(start), b = clamp(stop);
+  return {.start = a, .length = a < b ? (b - a - 1) / step + 1 : 0, .step = step};
+}
+
+Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step) {
+  const int d = wrap_dim(dim, x.dim(), "slice");
+  const SliceRange r = clamp_slice(x.shape()[d], start, stop, step);
+  Shape s = x.shape();
+  Strides st = x.strides();
+  const int64_t offset = r.length > 0 ? x.impl().offset + r.start * st[d] : x.impl().offset;
+  s[d] = r.length;
+  if (r.length > 1) st[d] *= step;
+  return view_as_strided(x, s, st, offset);
+}
+
+Tensor select(const Tensor& x, int64_t dim, int64_t index) {
+  if (x.dim() == 0) throw IndexError("select", "x has no dims to index: x ", describe(x));
+  const int d = wrap_dim(dim, x.dim(), "select");
+  const int64_t n = x.shape()[d];
+  if (index < -n || index >= n)
+    throw IndexError("select", "index ", index, " is out of range for dim ", d, " of size ", n, ": x ",
+                     describe(x));
+  Shape s = x.shape();
+  Strides st = x.strides();
+  const int64_t offset = x.impl().offset + (index < 0 ? index + n : index) * st[d];
+  s.erase(d);
+  st.erase(d);
+  return view_as_strided(x, s, st, offset);
+}
+
+Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
+  if (x.dim() == 0) throw IndexError("narrow", "x has no dims to narrow: x ", describe(x));
+  const int d = wrap_dim(dim, x.dim(), "narrow");
+  const int64_t n = x.shape()[d], first = start < 0 ? start + n : start;
+  if (first < 0 || length < 0 || first > n || length > n - first)
+    throw IndexError("narrow", "start ", start, " with length ", length, " is out of range for dim ", d,
+                     " of size ", n, ": x ", describe(x));
+  return slice(x, d, first, first + length);
+}
+
+Dims inverse_order(const Dims& order) {
+  Dims inverse = order;
+  for (int i = 0; i < order.size(); ++i) inverse[wrap_dim(order[i], order.size(), "permute")] = i;
+  return inverse;
+}
+
+}  // namespace gradus::raw

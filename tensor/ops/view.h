@@ -1,0 +1,44 @@
+// Raw view ops: the same elements under another shape. All but `reshape` and `flatten` share storage with
+// their input.
+#pragma once
+
+#include <optional>
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::raw {
+
+// Returns `shape` with its -1 (at most one) replaced so that it holds x's elements. Errors: ShapeError.
+Shape resolve_shape(const Tensor& x, const Shape& shape, std::string_view op);
+// Returns the strides with which x's elements can be seen as `shape`, or none when that takes a copy.
+std::optional<Strides> view_strides(const Tensor& x, const Shape& shape);
+
+Tensor view(const Tensor& x, const Shape& shape);
+Tensor reshape(const Tensor& x, const Shape& shape);
+Tensor flatten(const Tensor& x, int64_t start = 0, int64_t end = -1);
+// The shape that flatten gives.
+Shape flatten_shape(const Shape& shape, int64_t start, int64_t end);
+
+Tensor permute(const Tensor& x, const Dims& order);
+Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1);
+Tensor expand(const Tensor& x, const Shape& shape);
+Tensor squeeze(const Tensor& x);
+Tensor squeeze(const Tensor& x, int64_t dim);
+Tensor unsqueeze(const Tensor& x, int64_t dim);
+Tensor movedim(const Tensor& x, int64_t from, int64_t to);
+Tensor select(const Tensor& x, int64_t dim, int64_t index);
+Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
+// Every `step`-th element of [start, stop) of `dim`; bounds are clamped as Python clamps them.
+Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step = 1);
+
+// The first element, the number of elements and the step of a slice of a dimension of `size`.
+struct SliceRange {
+  int64_t start = 0, length = 0, step = 1;
+};
+SliceRange clamp_slice(int64_t size, int64_t start, int64_t stop,
+                       int64_t step);  // Errors: ValueError for step < 1
+
+// The order of dimensions that undoes `order`.
+Dims inverse_order(const Dims& order);
+
+}  // namespace gradus::raw
