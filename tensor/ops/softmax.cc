@@ -1,0 +1,60 @@
+#include "gradus/tensor/ops/softmax.h"
+
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::raw {
+namespace {
+
+// How `dim` of a dense tensor lies: its size, and how many elements separate its neighbours.
+struct Run {
+  int64_t n = 1, inner = 1;
+};
+
+Run run_of(const Tensor& x, int64_t dim, std::string_view op) {
+  if (!is_floating(x.dtype()))
+    throw DTypeError(op, "expected floating point, call to() first: x ", describe(x));
+  const int d = wrap_dim(dim, std::max(x.dim(), 1), op);
+  if (x.dim() == 0) return {};
+  Run run{x.shape()[d], 1};
+  if (run.n == 1) return run;
+  if (x.is_channels_last()) return {run.n, x.strides()[d]};
+  for (int i = d + 1; i < x.dim(); ++i) run.inner *= x.shape()[i];
+  return run;
+}
+
+Tensor dense(const Tensor& x) { return x.is_channels_last() ? x : contiguous(x); }
+
+Tensor forward(const Tensor& x, int64_t dim, bool log, std::string_view op) {
+  const Run run = run_of(x, dim, op);
+  if (size_of(x.dtype()) == 2) return to(forward(to(x, DType::kF32), dim, log, op), x.dtype());
+  const Tensor xd = dense(x);
+  const Tensor y = empty_like(xd);
+  softmax_kernel(y, xd, run.n, run.inner, log);
+  return y;
+}
+
+Tensor backward(const Tensor& dy, const Tensor& y, int64_t dim, bool log, std::string_view op) {
+  if (dy.shape() != y.shape() || dy.dtype() != y.dtype())
+    throw ShapeError(op, "dy ", describe(dy), " does not match y ", describe(y));
+  const Run run = run_of(y, dim, op);
+  if (size_of(y.dtype()) == 2)
+    return to(backward(to(dy, DType::kF32), to(y, DType::kF32), dim, log, op), y.dtype());
+  const Tensor yd = dense(y);
+  const Tensor dx = empty_like(yd);
+  softmax_grad_kernel(dx, yd.is_channels_last() ? channels_last(dy) : contiguous(dy), yd, run.n, run.inner,
+                      log);
+  return dx;
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& x, int64_t dim) { return forward(x, dim, false, "softmax"); }
+Tensor log_softmax(const Tensor& x, int64_t dim) { return forward(x, dim, true, "log_softmax"); }
+Tensor softmax_grad(const Tensor& dy, const Tensor& y, int64_t dim) {
+  return backward(dy, y, dim, false, "softmax_grad");
+}
+Tensor log_softmax_grad(const Tensor& dy, const Tensor& y, int64_t dim) {
+  return backward(dy, y, dim, true, "log_softmax_grad");
+}
+
+}  // namespace gradus::raw
