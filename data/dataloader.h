@@ -1,0 +1,111 @@
+// DataLoader: batches of a data set, read ahead by worker threads, in the sampler's order.
+//
+//   data::DataLoader loader(train, {.batch_size = 64, .shuffle = true, .num_workers = 2});
+//   for (int epoch = 0; epoch < 14; ++epoch)
+//     for (const data::Batch& b : loader) step(b.input, b.target);
+//
+// The batches depend on the seed and the epoch alone, never on the number of workers. Each pass over the loader is the
+// next epoch.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "gradus/data/dataset.h"
+#include "gradus/data/sampler.h"
+
+namespace gradus::data {
+
+struct DataLoaderOptions {
+  int64_t batch_size = 1;
+  bool shuffle = false;
+  int num_workers = 0;        // threads that read ahead; 0 reads in the calling thread
+  bool drop_last = false;     // leave out the last batch of an epoch when it is smaller
+  int prefetch_factor = 2;    // batches that each worker may be ahead
+  std::optional<uint64_t> seed = {};  // of the shuffling; by default the current generator's (manual_seed)
+  std::shared_ptr<const Sampler> sampler = {};  // instead of `shuffle`
+  int rank = 0;               // this process's share of every epoch: see shard()
+  int world_size = 1;
+};
+
+// Where a loader stands, as numbers for a checkpoint. The other fields say what it belongs to: a loader that would give
+// other batches refuses it.
+struct LoaderState {
+  uint64_t epoch = 0;
+  int64_t batches = 0;  // given to the caller in this epoch, the one in hand included
+  uint64_t seed = 0;
+  int64_t batch_size = 0;
+  int64_t dataset_size = 0;
+
+  bool operator==(const LoaderState&) const = default;
+};
+
+namespace internal {
+class Prefetcher;
+struct LoaderPlan;
+}  // namespace internal
+
+class DataLoader {
+ public:
+  class Iterator;
+
+  // Errors: ValueError for an option out of its domain.
+  explicit DataLoader(DatasetRef dataset, DataLoaderOptions options = {});
+
+  // Batches in an epoch.
+  int64_t size() const;
+  const Dataset& dataset() const;
+  const DataLoaderOptions& options() const;
+
+  // Starts the next epoch, or goes on where set_state pointed. Workers run in a copy of the caller's Context.
+  // Errors: what reading the first batch throws. While iterating, an exception of a worker arrives in place of its batch
+  // and ends the epoch.
+  Iterator begin();
+  std::default_sentinel_t end() const { return {}; }
+
+  // The epoch that is under way, or comes next when none is.
+  uint64_t epoch() const { return state().epoch; }
+  // Makes `epoch` the next one.
+  void set_epoch(uint64_t epoch);
+
+  // Says where the iteration stands. Saved while batch k is in hand, it resumes with batch k + 1.
+  LoaderState state() const;
+  // Makes the next begin() go on from `state`. Errors: ValueError when it belongs to another data set, seed or batch size.
+  void set_state(const LoaderState& state);
+
+ private:
+  std::shared_ptr<internal::LoaderPlan> plan_;
+};
+
+// An input iterator; its batch is valid until it moves on. Destroying it stops the workers: they finish the sample they
+// are reading, and no more.
+class DataLoader::Iterator {
+ public:
+  using value_type = Batch;
+  using difference_type = std::ptrdiff_t;
+  using reference = const Batch&;
+  using pointer = const Batch*;
+  using iterator_category = std::input_iterator_tag;
+
+  Iterator(Iterator&&) noexcept;
+  Iterator& operator=(Iterator&&) noexcept;
+  ~Iterator();
+
+  const Batch& operator*() const { return batch_; }
+  const Batch* operator->() const { return &batch_; }
+  Iterator& operator++();
+  void operator++(int) { ++*this; }
+  bool operator==(std::default_sentinel_t) const { return !prefetcher_; }
+
+ private:
+  friend class DataLoader;
+  explicit Iterator(std::unique_ptr<internal::Prefetcher> prefetcher);
+
+  std::unique_ptr<internal::Prefetcher> prefetcher_;
+  Batch batch_;
+};
+
+}  // namespace gradus::data

@@ -1,0 +1,242 @@
+#include "gradus/data/dataset.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+
+#include "gradus/tensor/context.h"
+
+namespace gradus::data {
+namespace {
+
+// Copies a host tensor of any strides to `out`, row-major.
+void copy_elements(const Tensor& x, char* out) {
+  const int64_t item = size_of(x.dtype());
+  if (x.is_row_major()) {
+    if (x.numel() > 0) std::memcpy(out, x.raw_ptr(), static_cast<size_t>(x.nbytes()));
+    return;
+  }
+  const char* base = static_cast<const char*>(x.raw_ptr());
+  Dims at = Dims::filled(x.dim(), 0);
+  for (int64_t i = 0; i < x.numel(); ++i, out += item) {
+    int64_t offset = 0;
+    for (int d = 0; d < x.dim(); ++d) offset += at[d] * x.strides()[d];
+    std::memcpy(out, base + offset * item, static_cast<size_t>(item));
+    for (int d = x.dim() - 1; d >= 0 && ++at[d] == x.shape()[d]; --d) at[d] = 0;
+  }
+}
+
+Shape with_rows(int64_t rows, const Shape& row) {
+  Shape shape = row;
+  shape.insert(0, rows);
+  return shape;
+}
+
+std::string describe_or_none(const Tensor& x) { return x.defined() ? describe(x) : "none"; }
+
+bool stackable(const Tensor& a, const Tensor& b) {
+  if (a.defined() != b.defined()) return false;
+  return !a.defined() || (a.shape() == b.shape() && a.dtype() == b.dtype());
+}
+
+Tensor stack(const std::vector<Sample>& samples, Tensor Sample::*part) {
+  const Tensor& first = samples[0].*part;
+  if (!first.defined()) return {};
+  Tensor out = empty(with_rows(static_cast<int64_t>(samples.size()), first.shape()), {.dtype = first.dtype()});
+  char* p = static_cast<char*>(out.raw_ptr());
+  for (const Sample& s : samples) {
+    copy_elements(s.*part, p);
+    p += first.nbytes();
+  }
+  return out;
+}
+
+// Gives each sample of a batch a generator of its own, derived from one draw of the Context's.
+class SampleGenerator {
+ public:
+  SampleGenerator() : context_(Context::current()), outer_(context_.generator), key_(outer_->next()) {
+    context_.generator = own_;
+  }
+  ~SampleGenerator() { context_.generator = outer_; }
+  SampleGenerator(const SampleGenerator&) = delete;
+  SampleGenerator& operator=(const SampleGenerator&) = delete;
+
+  void begin_sample(int64_t index) {
+    const auto bits = philox(key_.seed, key_.stream, static_cast<uint64_t>(index));
+    own_->manual_seed((uint64_t(bits[0]) << 32) | bits[1]);
+  }
+
+ private:
+  Context& context_;
+  std::shared_ptr<Generator> outer_;
+  std::shared_ptr<Generator> own_ = std::make_shared<Generator>();
+  PhiloxKey key_;
+};
+
+// Reads a sample; every failure becomes a SampleError, the innermost one wins.
+Sample read_sample(const Dataset& dataset, int64_t index) {
+  try {
+    Sample s = dataset.get(index);
+    if (!s.input.defined()) throw ValueError(dataset.name(), "the sample has no input");
+    return s;
+  } catch (const SampleError&) {
+    throw;
+  } catch (const std::exception& e) {
+    std::throw_with_nested(SampleError(dataset.name(), index, e.what()));
+  } catch (...) {
+    std::throw_with_nested(SampleError(dataset.name(), index, "an exception that is no std::exception"));
+  }
+}
+
+}  // namespace
+
+void Dataset::check_index(int64_t index) const {
+  if (index < 0 || index >= size())
+    throw IndexError(name(), "index ", index, " is outside the data set of ", size(), " samples");
+}
+
+Batch Dataset::get_batch(std::span<const int64_t> indices) const {
+  SampleGenerator generator;
+  std::vector<Sample> samples;
+  samples.reserve(indices.size());
+  for (int64_t index : indices) {
+    generator.begin_sample(index);
+    samples.push_back(read_sample(*this, index));
+  }
+  return collate(samples, indices, name());
+}
+
+Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices, const std::string& dataset) {
+  if (samples.empty() || samples.size() != indices.size())
+    throw ValueError("collate", "needs one index per sample and at least one sample, given ", samples.size(),
+                     " samples and ", indices.size(), " indices");
+  for (size_t i = 0; i < samples.size(); ++i) {
+    for (const Tensor* t : {&samples[i].input, &samples[i].target}) {
+      if (t->defined() && t->device() != kCPU)
+        throw SampleError(dataset, indices[i], concat("lies on ", t->device(), ", expected cpu"));
+    }
+    if (i == 0) continue;
+    const Sample &a = samples[i - 1], &b = samples[i];
+    if (!stackable(a.input, b.input))
+      throw SampleError(dataset, indices[i],
+                        concat("input ", describe_or_none(b.input), " cannot be stacked with ",
+                               describe_or_none(a.input), " of sample ", indices[i - 1]));
+    if (!stackable(a.target, b.target))
+      throw SampleError(dataset, indices[i],
+                        concat("target ", describe_or_none(b.target), " cannot be stacked with ",
+                               describe_or_none(a.target), " of sample ", indices[i - 1]));
+  }
+  if (!samples[0].input.defined()) throw SampleError(dataset, indices[0], "the sample has no input");
+  return {stack(samples, &Sample::input), stack(samples, &Sample::target), {indices.begin(), indices.end()}};
+}
+
+DatasetRef::DatasetRef(std::shared_ptr<const Dataset> shared) : p_(std::move(shared)) {
+  if (!p_) throw ValueError("data", "a null data set was given");
+}
+
+TensorDataset::TensorDataset(Tensor inputs, Tensor targets, std::string name)
+    : inputs_(std::move(inputs)), targets_(std::move(targets)), name_(std::move(name)) {
+  if (inputs_.dim() == 0) throw ShapeError(name_, "inputs need a first dimension to count samples by, given a scalar");
+  if (targets_.defined() && (targets_.dim() == 0 || targets_.size(0) != inputs_.size(0)))
+    throw ShapeError(name_, "inputs and targets must have the same first dimension: inputs ", describe(inputs_),
+                     ", targets ", describe(targets_));
+  for (Tensor* t : {&inputs_, &targets_}) {
+    if (!t->defined()) continue;
+    if (t->device() != kCPU) throw DeviceError(name_, "expected tensors on cpu, given ", describe(*t));
+    if (t->is_row_major()) continue;
+    Tensor dense = empty(t->shape(), {.dtype = t->dtype()});
+    copy_elements(*t, static_cast<char*>(dense.raw_ptr()));
+    *t = dense;
+  }
+}
+
+namespace {
+
+Tensor row(const Tensor& x, int64_t index) {
+  if (!x.defined()) return {};
+  Shape shape = x.shape();
+  shape.erase(0);
+  return view_as_strided(x, shape, row_major_strides(shape), x.impl().offset + index * shape.product());
+}
+
+Tensor rows(const Tensor& x, std::span<const int64_t> indices) {
+  if (!x.defined()) return {};
+  Shape shape = x.shape();
+  shape.erase(0);
+  const size_t bytes = static_cast<size_t>(shape.product() * size_of(x.dtype()));
+  Tensor out = empty(with_rows(static_cast<int64_t>(indices.size()), shape), {.dtype = x.dtype()});
+  if (bytes == 0) return out;
+  char* to = static_cast<char*>(out.raw_ptr());
+  const char* from = static_cast<const char*>(x.raw_ptr());
+  for (int64_t index : indices) {
+    std::memcpy(to, from + static_cast<size_t>(index) * bytes, bytes);
+    to += bytes;
+  }
+  return out;
+}
+
+}  // namespace
+
+Sample TensorDataset::get(int64_t index) const {
+  check_index(index);
+  return {row(inputs_, index), row(targets_, index)};
+}
+
+Batch TensorDataset::get_batch(std::span<const int64_t> indices) const {
+  for (int64_t index : indices) check_index(index);
+  return {rows(inputs_, indices), rows(targets_, indices), {indices.begin(), indices.end()}};
+}
+
+Subset::Subset(DatasetRef dataset, std::vector<int64_t> indices)
+    : dataset_(std::move(dataset)), indices_(std::move(indices)) {
+  for (size_t i = 0; i < indices_.size(); ++i) {
+    if (indices_[i] < 0 || indices_[i] >= dataset_->size())
+      throw IndexError("Subset", "indices[", i, "] is ", indices_[i], ", outside ", dataset_->name(), " of ",
+                       dataset_->size(), " samples");
+  }
+}
+
+Subset Subset::first(DatasetRef dataset, int64_t count) {
+  if (count < 0) throw ValueError("Subset", "count must not be negative, given ", count);
+  std::vector<int64_t> indices(static_cast<size_t>(std::min(count, dataset->size())));
+  for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i);
+  return Subset(std::move(dataset), std::move(indices));
+}
+
+Sample Subset::get(int64_t index) const {
+  check_index(index);
+  return read_sample(*dataset_, indices_[static_cast<size_t>(index)]);
+}
+
+Batch Subset::get_batch(std::span<const int64_t> indices) const {
+  std::vector<int64_t> inner;
+  inner.reserve(indices.size());
+  for (int64_t index : indices) {
+    check_index(index);
+    inner.push_back(indices_[static_cast<size_t>(index)]);
+  }
+  Batch batch = dataset_->get_batch(inner);
+  batch.indices.assign(indices.begin(), indices.end());
+  return batch;
+}
+
+ConcatDataset::ConcatDataset(std::vector<DatasetRef> parts) : parts_(std::move(parts)) {
+  if (parts_.empty()) throw ValueError("ConcatDataset", "needs at least one data set");
+  int64_t end = 0;
+  for (const DatasetRef& part : parts_) ends_.push_back(end += part->size());
+}
+
+std::string ConcatDataset::name() const {
+  std::string text;
+  for (const DatasetRef& part : parts_) text += (text.empty() ? "" : "+") + part->name();
+  return text;
+}
+
+Sample ConcatDataset::get(int64_t index) const {
+  check_index(index);
+  const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
+  const size_t part = static_cast<size_t>(end - ends_.begin());
+  return read_sample(*parts_[part], index - (part == 0 ? 0 : ends_[part - 1]));
+}
+
+}  // namespace gradus::data

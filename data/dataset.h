@@ -1,0 +1,141 @@
+// Dataset: a finite collection of samples that can be read by index, and the ways to combine them.
+//
+//   class Squares : public data::Dataset {
+//    public:
+//     std::string name() const override { return "Squares"; }
+//     int64_t size() const override { return 100; }
+//     data::Sample get(int64_t i) const override { return {scalar(i), scalar(i * i)}; }
+//   };
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gradus/tensor/error.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::data {
+
+struct Sample {
+  Tensor input;
+  Tensor target;  // undefined when the data set has no targets
+};
+
+// Samples stacked along a new first dimension.
+struct Batch {
+  Tensor input;
+  Tensor target;
+  std::vector<int64_t> indices;  // the samples' indices in their data set
+
+  int64_t size() const { return static_cast<int64_t>(indices.size()); }
+};
+
+// Reading a sample failed. The original exception is nested (std::rethrow_if_nested gives it).
+struct SampleError : Error {
+  SampleError(const std::string& dataset, int64_t index, const std::string& cause)
+      : Error(dataset, "sample ", index, ": ", cause), dataset(dataset), index(index) {}
+  std::string dataset;
+  int64_t index;
+};
+
+// All reading functions are const and are called from several threads at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  // Names the data set in errors and logs.
+  virtual std::string name() const { return "dataset"; }
+  virtual int64_t size() const = 0;
+  // Reads one sample. Random ops in it draw from a generator of that sample's own, so that augmentation does not depend
+  // on which worker reads it. Errors: IndexError outside [0, size()).
+  virtual Sample get(int64_t index) const = 0;
+  // Reads several samples as one batch. The default calls `get` and `collate`; sets that lie in memory fill the batch
+  // directly. Errors: SampleError naming the sample.
+  virtual Batch get_batch(std::span<const int64_t> indices) const;
+
+ protected:
+  Dataset() = default;
+  Dataset(const Dataset&) = default;
+  Dataset(Dataset&&) = default;
+  Dataset& operator=(const Dataset&) = default;
+  Dataset& operator=(Dataset&&) = default;
+
+  // Errors: IndexError naming the data set.
+  void check_index(int64_t index) const;
+};
+
+// Stacks samples: inputs f32[...] -> f32[N,...], targets alike. All must agree in shape and dtype, and lie on the CPU.
+// Errors: SampleError naming the first sample that differs from the one before.
+Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices, const std::string& dataset);
+
+// Holds a data set: borrowed from an lvalue (which must outlive it), or owned when given an rvalue or a shared_ptr.
+class DatasetRef {
+ public:
+  DatasetRef(const Dataset& borrowed) : p_(std::shared_ptr<const Dataset>(), &borrowed) {}
+  DatasetRef(std::shared_ptr<const Dataset> shared);  // Errors: ValueError for null
+  template <class D>
+    requires(!std::is_lvalue_reference_v<D> && std::derived_from<std::remove_cvref_t<D>, Dataset>)
+  DatasetRef(D&& owned) : p_(std::make_shared<std::remove_cvref_t<D>>(std::forward<D>(owned))) {}
+
+  const Dataset& operator*() const { return *p_; }
+  const Dataset* operator->() const { return p_.get(); }
+
+ private:
+  std::shared_ptr<const Dataset> p_;
+};
+
+// Rows of tensors: sample i is (inputs[i], targets[i]).
+class TensorDataset : public Dataset {
+ public:
+  // Errors: ShapeError when the first dimensions differ or there is none.
+  explicit TensorDataset(Tensor inputs, Tensor targets = {}, std::string name = "TensorDataset");
+
+  std::string name() const override { return name_; }
+  int64_t size() const override { return inputs_.size(0); }
+  Sample get(int64_t index) const override;
+  Batch get_batch(std::span<const int64_t> indices) const override;
+
+ private:
+  Tensor inputs_, targets_;
+  std::string name_;
+};
+
+// Some samples of a data set, in a given order. Errors name the sample by its index in the underlying set.
+class Subset : public Dataset {
+ public:
+  // Errors: IndexError for an index outside the data set.
+  Subset(DatasetRef dataset, std::vector<int64_t> indices);
+  // The first `count` samples (all, when there are fewer).
+  static Subset first(DatasetRef dataset, int64_t count);
+
+  std::string name() const override { return dataset_->name(); }
+  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
+  Sample get(int64_t index) const override;
+  Batch get_batch(std::span<const int64_t> indices) const override;
+
+ private:
+  DatasetRef dataset_;
+  std::vector<int64_t> indices_;
+};
+
+// The samples of several data sets, one set after the other.
+class ConcatDataset : public Dataset {
+ public:
+  explicit ConcatDataset(std::vector<DatasetRef> parts);  // Errors: ValueError for no parts
+
+  std::string name() const override;
+  int64_t size() const override { return ends_.back(); }
+  Sample get(int64_t index) const override;
+
+ private:
+  std::vector<DatasetRef> parts_;
+  std::vector<int64_t> ends_;
+};
+
+}  // namespace gradus::data

@@ -1,0 +1,44 @@
+// ImageSet: labelled 8-bit images in memory, one byte per value, normalised while a batch is filled.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "gradus/data/dataset.h"
+
+namespace gradus::data {
+
+// What turns a byte into a float: (byte / 255 - mean) / std, per channel.
+struct Normalization {
+  std::vector<float> mean;
+  std::vector<float> std;
+};
+
+class ImageSet : public Dataset {
+ public:
+  // Shapes: images u8[N,C,H,W], row-major; labels u8[N]. Normalises each of the C channels; an empty Normalization only
+  // divides by 255. Errors: ShapeError, DTypeError, ValueError for a label of `classes` or more.
+  ImageSet(std::string name, Tensor images, Tensor labels, int64_t classes, const Normalization& normalization);
+
+  std::string name() const override { return name_; }
+  int64_t size() const override { return images_.size(0); }
+  // Returns input f32[C,H,W], target i64[].
+  Sample get(int64_t index) const override;
+  // Returns input f32[N,C,H,W], target i64[N].
+  Batch get_batch(std::span<const int64_t> indices) const override;
+
+  int64_t classes() const { return classes_; }
+  const Tensor& images() const { return images_; }  // u8[N,C,H,W]
+  const Tensor& labels() const { return labels_; }  // u8[N]
+
+ private:
+  void fill(int64_t index, float* out) const;
+
+  std::string name_;
+  Tensor images_, labels_;
+  int64_t classes_;
+  std::vector<std::array<float, 256>> value_of_;  // per channel: the float for each byte
+};
+
+}  // namespace gradus::data

@@ -1,0 +1,33 @@
+// SHA-256 of files.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace gradus::data {
+
+// Takes bytes piece by piece.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(Sha256&&) noexcept;
+
+  void update(const void* bytes, int64_t n);
+  // Returns the digest as 64 lower-case hexadecimal digits. Call once.
+  std::string hex();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Errors: FileError.
+std::string sha256_of_file(const std::filesystem::path& path);
+// Of what a gzip file unpacks to (of the file itself when it is not gzip).
+// Errors: FileError, also for damaged gzip data and for a content of more than `max_bytes`.
+std::string sha256_of_content(const std::filesystem::path& path, int64_t max_bytes);
+
+}  // namespace gradus::data
