@@ -1,0 +1,61 @@
+// Runs a functor over the elements of broadcast, strided operands. The loops and conversions are compiled once; an op
+// adds one small vectorised loop per element type.
+#pragma once
+
+#include <array>
+#include <span>
+#include <tuple>
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::cpu {
+
+// Computes n consecutive elements: out[i] = f(in[0][i], in[1][i], ...). `out` may be one of the inputs.
+using ChunkFunction = void (*)(int64_t n, void* out, const void* const* in, const void* functor);
+
+struct PointwiseCall {
+  ChunkFunction chunk;
+  const void* functor;
+  DType out_type;                // the types that chunk works in; operands of another are converted on the way
+  std::array<DType, 3> in_types;
+};
+void run_pointwise(const PointwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs);
+
+template <class F, class Out, class... In>
+void pointwise_chunk(int64_t n, void* out, const void* const* in, const void* functor) {
+  const F f = *static_cast<const F*>(functor);
+  [&]<size_t... I>(std::index_sequence<I...>) {
+    Out* o = static_cast<Out*>(out);
+    const std::tuple<const In*...> x{static_cast<const In*>(in[I])...};
+    if (n == 1) {
+      *o = f(*std::get<I>(x)...);
+      return;
+    }
+    // An input is either elsewhere or the output itself, index by index.
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) o[i] = f(std::get<I>(x)[i]...);
+  }(std::index_sequence_for<In...>());
+}
+
+// Calls g with the C++ type to compute `t` in, if F accepts it. Errors: DTypeError naming `op`.
+template <class F, class G>
+void with_compute_type(const char* op, DType t, G&& g) {
+  auto call = [&]<class T>() {
+    if constexpr (F::template accepts<T>)
+      g.template operator()<T>();
+    else
+      throw DTypeError(op, "is not defined for ", name_of(t));
+  };
+  switch (t) {
+    case DType::kF64: return call.template operator()<double>();
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16: return call.template operator()<float>();
+    case DType::kI64: return call.template operator()<int64_t>();
+    case DType::kI32: return call.template operator()<int32_t>();
+    case DType::kU8: return call.template operator()<uint8_t>();
+    case DType::kBool: return call.template operator()<bool>();
+  }
+}
+
+}  // namespace gradus::cpu

@@ -1,0 +1,209 @@
+#include "gradus/tensor/ops/elementwise.h"
+
+#include <cmath>
+
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/elementwise_functors.h"
+#include "gradus/tensor/ops/elementwise_result.h"
+
+namespace gradus::raw {
+namespace {
+
+using namespace functors;  // NOLINT
+
+template <class F>
+constexpr bool only_floats = !F::template accepts<int64_t> && !F::template accepts<bool>;
+
+// The dtype of an op's result when its operands promote to t. Errors: DTypeError where F does not accept t.
+template <class F>
+DType check(const char* op, DType t, const Tensor& x) {
+  if constexpr (only_floats<F>) {
+    if (!is_floating(t)) t = DType::kF32;
+  } else if constexpr (!F::template accepts<bool>) {
+    if (t == DType::kBool) throw DTypeError(op, "is not defined for bool: ", describe(x));
+  }
+  return t;
+}
+
+template <class F, class Slot, class... P>
+Tensor unary(const char* op, const Slot& slot, const Tensor& x, P... parameters) {
+  Tensor y = empty_like(x, check<F>(op, x.dtype(), x));
+  slot(y, x, parameters...);
+  return y;
+}
+
+template <class F, class Slot, class... P>
+Tensor binary(const char* op, const Slot& slot, const Tensor& a, const Tensor& b, P... parameters) {
+  Tensor y = empty_result(op, check<F>(op, result_dtype(a, b), a), {&a, &b});
+  slot(y, a, b, parameters...);
+  return y;
+}
+
+// The result is bool, whatever the operands are.
+Tensor predicate(const UnarySlot& slot, const Tensor& x) {
+  Tensor y = empty_like(x, DType::kBool);
+  slot(y, x);
+  return y;
+}
+Tensor predicate(const char* op, const BinarySlot& slot, const Tensor& a, const Tensor& b) {
+  Tensor y = empty_result(op, DType::kBool, {&a, &b});
+  slot(y, a, b);
+  return y;
+}
+
+// A fused gradient: dy's dtype; the result goes to `out` where given.
+template <class Slot, class... P>
+Tensor backward(const char* op, const Slot& slot, const Tensor& dy, const Tensor& x, const Tensor& out,
+                P... parameters) {
+  check<OnFloats>(op, dy.dtype(), dy);
+  if (!is_floating(dy.dtype()) || !is_floating(x.dtype()))
+    throw DTypeError(op, "expected floating-point tensors, given dy ", describe(dy), ", x ", describe(x));
+  Tensor dx = out ? out : empty_result(op, dy.dtype(), {&dy, &x});
+  slot(dx, dy, x, parameters...);
+  if (out) out.storage()->bump_version();
+  return dx;
+}
+
+template <class F, class Slot, class... P>
+void in_place(const char* op, const Slot& slot, const Tensor& dst, P... parameters) {
+  if (only_floats<F> && !is_floating(dst.dtype()))
+    throw DTypeError(op, "expected a floating-point destination, given ", describe(dst));
+  check<F>(op, dst.dtype(), dst);
+  slot(dst, parameters...);
+  dst.storage()->bump_version();
+}
+
+// What rounding does to integers: nothing.
+template <class F>
+Tensor rounding(const char* op, const UnarySlot& slot, const Tensor& x) {
+  return is_floating(x.dtype()) ? unary<F>(op, slot, x) : clone(x);
+}
+
+}  // namespace
+
+// clang-format off
+Tensor add(const Tensor& a, const Tensor& b) { return binary<Add>("add", add_kernel, a, b); }
+Tensor sub(const Tensor& a, const Tensor& b) { return binary<Sub>("sub", sub_kernel, a, b); }
+Tensor mul(const Tensor& a, const Tensor& b) { return binary<Mul>("mul", mul_kernel, a, b); }
+Tensor div(const Tensor& a, const Tensor& b) { return binary<Div>("div", div_kernel, a, b); }
+Tensor pow(const Tensor& a, const Tensor& b) { return binary<Pow>("pow", pow_kernel, a, b); }
+Tensor remainder(const Tensor& a, const Tensor& b) { return binary<Remainder>("remainder", remainder_kernel, a, b); }
+Tensor maximum(const Tensor& a, const Tensor& b) { return binary<Maximum>("maximum", maximum_kernel, a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return binary<Minimum>("minimum", minimum_kernel, a, b); }
+Tensor add(const Tensor& a, const Tensor& b, double alpha) { return binary<AddScaled>("add", add_scaled_kernel, a, b, alpha); }
+Tensor lerp(const Tensor& a, const Tensor& b, double weight) { return binary<Lerp>("lerp", lerp_kernel, a, b, weight); }
+
+Tensor eq(const Tensor& a, const Tensor& b) { return predicate("eq", eq_kernel, a, b); }
+Tensor ne(const Tensor& a, const Tensor& b) { return predicate("ne", ne_kernel, a, b); }
+Tensor lt(const Tensor& a, const Tensor& b) { return predicate("lt", lt_kernel, a, b); }
+Tensor le(const Tensor& a, const Tensor& b) { return predicate("le", le_kernel, a, b); }
+Tensor gt(const Tensor& a, const Tensor& b) { return predicate("gt", gt_kernel, a, b); }
+Tensor ge(const Tensor& a, const Tensor& b) { return predicate("ge", ge_kernel, a, b); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return predicate("logical_and", logical_and_kernel, a, b); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return predicate("logical_or", logical_or_kernel, a, b); }
+Tensor logical_not(const Tensor& x) { return predicate(logical_not_kernel, x); }
+Tensor isnan(const Tensor& x) { return predicate(isnan_kernel, x); }
+Tensor isfinite(const Tensor& x) { return predicate(isfinite_kernel, x); }
+
+Tensor neg(const Tensor& x) { return unary<Neg>("neg", neg_kernel, x); }
+Tensor abs(const Tensor& x) { return unary<Abs>("abs", abs_kernel, x); }
+Tensor sign(const Tensor& x) { return unary<Sign>("sign", sign_kernel, x); }
+Tensor square(const Tensor& x) { return unary<Square>("square", square_kernel, x); }
+Tensor exp(const Tensor& x) { return unary<Exp>("exp", exp_kernel, x); }
+Tensor expm1(const Tensor& x) { return unary<Expm1>("expm1", expm1_kernel, x); }
+Tensor log(const Tensor& x) { return unary<Log>("log", log_kernel, x); }
+Tensor log1p(const Tensor& x) { return unary<Log1p>("log1p", log1p_kernel, x); }
+Tensor sqrt(const Tensor& x) { return unary<Sqrt>("sqrt", sqrt_kernel, x); }
+Tensor rsqrt(const Tensor& x) { return unary<Rsqrt>("rsqrt", rsqrt_kernel, x); }
+Tensor reciprocal(const Tensor& x) { return unary<Reciprocal>("reciprocal", reciprocal_kernel, x); }
+Tensor sin(const Tensor& x) { return unary<Sin>("sin", sin_kernel, x); }
+Tensor cos(const Tensor& x) { return unary<Cos>("cos", cos_kernel, x); }
+Tensor tanh(const Tensor& x) { return unary<Tanh>("tanh", tanh_kernel, x); }
+Tensor sigmoid(const Tensor& x) { return unary<Sigmoid>("sigmoid", sigmoid_kernel, x); }
+Tensor erf(const Tensor& x) { return unary<Erf>("erf", erf_kernel, x); }
+Tensor floor(const Tensor& x) { return rounding<Floor>("floor", floor_kernel, x); }
+Tensor ceil(const Tensor& x) { return rounding<Ceil>("ceil", ceil_kernel, x); }
+Tensor round(const Tensor& x) { return rounding<Round>("round", round_kernel, x); }
+
+Tensor relu(const Tensor& x) { return unary<Relu>("relu", relu_kernel, x); }
+Tensor leaky_relu(const Tensor& x, double slope) { return unary<LeakyRelu>("leaky_relu", leaky_relu_kernel, x, slope); }
+Tensor elu(const Tensor& x, double alpha) { return unary<Elu>("elu", elu_kernel, x, alpha); }
+Tensor softplus(const Tensor& x, double beta) { return unary<Softplus>("softplus", softplus_kernel, x, beta); }
+Tensor silu(const Tensor& x) { return unary<Silu>("silu", silu_kernel, x); }
+Tensor gelu(const Tensor& x) { return unary<Gelu>("gelu", gelu_kernel, x); }
+Tensor gelu_tanh(const Tensor& x) { return unary<GeluTanh>("gelu_tanh", gelu_tanh_kernel, x); }
+
+Tensor relu_backward(const Tensor& dy, const Tensor& y, const Tensor& out) { return backward("relu_backward", relu_backward_kernel, dy, y, out); }
+Tensor sigmoid_backward(const Tensor& dy, const Tensor& y, const Tensor& out) { return backward("sigmoid_backward", sigmoid_backward_kernel, dy, y, out); }
+Tensor tanh_backward(const Tensor& dy, const Tensor& y, const Tensor& out) { return backward("tanh_backward", tanh_backward_kernel, dy, y, out); }
+Tensor silu_backward(const Tensor& dy, const Tensor& x, const Tensor& out) { return backward("silu_backward", silu_backward_kernel, dy, x, out); }
+Tensor gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& out) { return backward("gelu_backward", gelu_backward_kernel, dy, x, out); }
+Tensor gelu_tanh_backward(const Tensor& dy, const Tensor& x, const Tensor& out) { return backward("gelu_tanh_backward", gelu_tanh_backward_kernel, dy, x, out); }
+// clang-format on
+Tensor leaky_relu_backward(const Tensor& dy, const Tensor& x, double slope, const Tensor& out) {
+  return backward("leaky_relu_backward", leaky_relu_backward_kernel, dy, x, out, slope);
+}
+Tensor elu_backward(const Tensor& dy, const Tensor& x, double alpha, const Tensor& out) {
+  return backward("elu_backward", elu_backward_kernel, dy, x, out, alpha);
+}
+Tensor clamp_backward(const Tensor& dy, const Tensor& x, double low, double high, const Tensor& out) {
+  return backward("clamp_backward", clamp_backward_kernel, dy, x, out, low, high);
+}
+
+Tensor clamp(const Tensor& x, double low, double high) {
+  if (std::isnan(low) || std::isnan(high)) throw ValueError("clamp", "bounds are ", low, " and ", high);
+  auto fractional = [](double v) { return std::isfinite(v) && v != std::trunc(v); };
+  if (is_integral(x.dtype()) && (fractional(low) || fractional(high))) return clamp(to(x, DType::kF32), low, high);
+  return unary<Clamp>("clamp", clamp_kernel, x, low, high);
+}
+
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
+  const DType dtype = check<LerpTensor>("lerp", result_dtype(a, b), a);
+  Tensor y = empty_result("lerp", dtype, {&a, &b, &weight});
+  lerp_tensor_kernel(y, a, b, weight);
+  return y;
+}
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  if (condition.dtype() != DType::kBool)
+    throw DTypeError("where", "expected a bool condition, given ", describe(condition));
+  Tensor y = empty_result("where", result_dtype(a, b), {&a, &b, &condition});
+  where_kernel(y, condition, a, b);
+  return y;
+}
+
+void add_(const Tensor& dst, const Tensor& src) {
+  in_place<Add>("add_", add_kernel, dst, dst, source_for("add_", dst, src));
+}
+void add_(const Tensor& dst, const Tensor& src, double alpha) {
+  in_place<AddScaled>("add_", add_scaled_kernel, dst, dst, source_for("add_", dst, src), alpha);
+}
+void sub_(const Tensor& dst, const Tensor& src) {
+  in_place<Sub>("sub_", sub_kernel, dst, dst, source_for("sub_", dst, src));
+}
+void mul_(const Tensor& dst, const Tensor& src) {
+  in_place<Mul>("mul_", mul_kernel, dst, dst, source_for("mul_", dst, src));
+}
+void div_(const Tensor& dst, const Tensor& src) {
+  in_place<Div>("div_", div_kernel, dst, dst, source_for("div_", dst, src));
+}
+void maximum_(const Tensor& dst, const Tensor& src) {
+  in_place<Maximum>("maximum_", maximum_kernel, dst, dst, source_for("maximum_", dst, src));
+}
+void lerp_(const Tensor& dst, const Tensor& src, double weight) {
+  in_place<Lerp>("lerp_", lerp_kernel, dst, dst, source_for("lerp_", dst, src), weight);
+}
+void addcmul_(const Tensor& dst, const Tensor& a, const Tensor& b, double value) {
+  in_place<AddCMul>("addcmul_", addcmul_kernel, dst, dst, source_for("addcmul_", dst, a),
+                    source_for("addcmul_", dst, b), value);
+}
+void addcdiv_(const Tensor& dst, const Tensor& a, const Tensor& b, double value) {
+  in_place<AddCDiv>("addcdiv_", addcdiv_kernel, dst, dst, source_for("addcdiv_", dst, a),
+                    source_for("addcdiv_", dst, b), value);
+}
+void sqrt_(const Tensor& x) { in_place<Sqrt>("sqrt_", sqrt_kernel, x, x); }
+void square_(const Tensor& x) { in_place<Square>("square_", square_kernel, x, x); }
+void relu_(const Tensor& x) { in_place<Relu>("relu_", relu_kernel, x, x); }
+void clamp_(const Tensor& x, double low, double high) { in_place<Clamp>("clamp_", clamp_kernel, x, x, low, high); }
+
+}  // namespace gradus::raw

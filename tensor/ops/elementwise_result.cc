@@ -1,0 +1,80 @@
+#include "gradus/tensor/ops/elementwise_result.h"
+
+#include <cmath>
+
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/elementwise.h"
+
+namespace gradus::raw {
+namespace {
+
+int kind(DType t) { return t == DType::kBool ? 0 : is_integral(t) ? 1 : 2; }
+
+[[noreturn]] void throw_devices(const char* op, std::initializer_list<const Tensor*> operands) {
+  std::string all;
+  for (const Tensor* x : operands) all += (all.empty() ? "" : ", ") + describe(*x);
+  throw DeviceError(op, "operands are on different devices: ", all);
+}
+
+}  // namespace
+
+DType result_dtype(const Tensor& a, const Tensor& b) {
+  const DType s = a.dtype(), t = b.dtype();
+  if (s == t) return s;
+  if (b.dim() == 0 && a.dim() > 0 && kind(t) <= kind(s)) return s;
+  if (a.dim() == 0 && b.dim() > 0 && kind(s) <= kind(t)) return t;
+  return promote(s, t);
+}
+
+DType result_dtype(const Tensor& x, double number) {
+  const DType t = x.dtype();
+  if (is_floating(t)) return t;
+  if (number != std::trunc(number) || std::isinf(number)) return DType::kF32;
+  return t == DType::kBool ? DType::kI64 : t;
+}
+
+Tensor operand(double number, const Tensor& x) {
+  const DType t = result_dtype(x, number);
+  // 16-bit floats are computed as float, so the number keeps float's precision.
+  return scalar(number, {t == DType::kF16 || t == DType::kBF16 ? DType::kF32 : t, x.device()});
+}
+
+Tensor empty_result(const char* op, DType dtype, std::initializer_list<const Tensor*> operands) {
+  const Tensor& first = **operands.begin();
+  const TensorOptions options{dtype, first.device()};
+  bool same = true;
+  for (const Tensor* x : operands) {
+    if (x->device() != options.device) throw_devices(op, operands);
+    same = same && x->is_row_major() && x->shape() == first.shape();
+  }
+  if (same) return empty(first.shape(), options);
+
+  Shape shape = first.shape();
+  for (const Tensor* x : operands) shape = broadcast_shapes(shape, x->shape(), op);
+  const Tensor* full = nullptr;
+  bool agree = true, channels_last = false;
+  for (const Tensor* x : operands) {
+    channels_last = channels_last || x->is_channels_last();
+    if (x->shape() != shape) continue;
+    agree = agree && (!full || full->strides() == x->strides());
+    if (!full) full = x;
+  }
+  if (full && agree) return empty_like(*full, dtype);
+  return channels_last && shape.size() >= 3 && shape.size() <= 5 ? empty_channels_last(shape, options)
+                                                               : empty(shape, options);
+}
+
+Tensor source_for(const char* op, const Tensor& dst, const Tensor& src) {
+  if (dst.device() != src.device()) throw_devices(op, {&dst, &src});
+  if (kind(src.dtype()) > kind(dst.dtype()))
+    throw DTypeError(op, "a result with ", src.dtype(), " does not fit into ", describe(dst), " in place");
+  if (dst.shape() != src.shape() && broadcast_shapes(dst.shape(), src.shape(), op) != dst.shape())
+    throw ShapeError(op, "operand does not broadcast to the destination: operand ", describe(src), ", destination ",
+                     describe(dst));
+  const TensorImpl &d = dst.impl(), &s = src.impl();
+  if (d.storage != s.storage) return src;
+  const bool identical = d.offset == s.offset && d.dtype == s.dtype && d.shape == s.shape && d.strides == s.strides;
+  return identical ? src : clone(src);
+}
+
+}  // namespace gradus::raw
