@@ -1,0 +1,181 @@
+#include "gradus/nn/init.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "gradus/autograd/record.h"
+#include "gradus/tensor/context.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/parallel.h"
+
+namespace gradus::nn::init {
+namespace {
+
+void check(const char* op, const Tensor& x) {
+  if (!is_floating(x.dtype())) throw DTypeError(op, "expected a floating-point tensor, given ", describe(x));
+  if (autograd::is_tracked(x))
+    throw StateError(op, "an open recording follows the tensor: run its backward or release it first");
+}
+
+using Bits = std::array<uint32_t, 4>;
+
+// The random bits of one element; a further try of a rejection has bits of its own.
+struct Draws {
+  PhiloxKey key;
+  int64_t element;
+  Bits operator()(int attempt = 0) const {
+    return philox(key.seed, key.stream, static_cast<uint64_t>(element) | static_cast<uint64_t>(attempt) << 48);
+  }
+};
+
+// Fills x with f(draws of element i), computed in f64.
+template <class F>
+const Tensor& fill_random(const char* op, const Tensor& x, F f) {
+  check(op, x);
+  const PhiloxKey key = Context::current().generator->next();
+  if (x.device().type == DeviceType::kMeta) return x;
+  const Tensor values = empty(x.shape(), {.dtype = DType::kF64});
+  double* v = values.ptr<double>();
+  parallel_for(0, x.numel(), 1 << 12, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) v[i] = f(Draws{key, i});
+  });
+  raw::copy_(x, values);
+  return x;
+}
+
+double uniform(const Bits& b) { return uniform_f64(b[0], b[1]); }
+
+// Box-Muller.
+double normal(const Bits& b) {
+  const double u = 1 - uniform_f64(b[0], b[1]);  // in (0, 1]
+  return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * uniform_f64(b[2], b[3]));
+}
+
+double normal_cdf(double z) { return 0.5 * std::erfc(-z / std::numbers::sqrt2); }
+
+// The z with normal_cdf(z) = p, between z_low and z_high, by bisection: exact and fast enough for initial values.
+double normal_quantile(double p, double z_low, double z_high) {
+  for (int i = 0; i < 60; ++i) {
+    const double mid = (z_low + z_high) / 2;
+    (normal_cdf(mid) < p ? z_low : z_high) = mid;
+  }
+  return (z_low + z_high) / 2;
+}
+
+double kaiming_std(const Tensor& x, const KaimingOptions& o) {
+  const Fans f = fans(x);
+  const int64_t fan = o.mode == FanMode::kFanIn ? f.in : f.out;
+  return fan ? gain(o.nonlinearity, o.a) / std::sqrt(static_cast<double>(fan)) : 0.0;
+}
+
+double xavier_std(const Tensor& x, const XavierOptions& o) {
+  const Fans f = fans(x);
+  return f.in + f.out ? o.gain * std::sqrt(2.0 / static_cast<double>(f.in + f.out)) : 0.0;
+}
+
+const Tensor& symmetric(const char* op, const Tensor& x, double bound) {
+  return fill_random(op, x, [=](const Draws& d) { return bound * (2 * uniform(d()) - 1); });
+}
+const Tensor& centred(const char* op, const Tensor& x, double stddev) {
+  return fill_random(op, x, [=](const Draws& d) { return stddev * normal(d()); });
+}
+
+}  // namespace
+
+Fans fans(const Tensor& weight) {
+  if (weight.dim() < 2)
+    throw ShapeError("fans", "fan_in and fan_out need at least 2 dimensions, given ", describe(weight));
+  int64_t kernel = 1;
+  for (int d = 2; d < weight.dim(); ++d) kernel *= weight.size(d);
+  return {weight.size(1) * kernel, weight.size(0) * kernel};
+}
+
+double gain(Nonlinearity nonlinearity, double a) {
+  switch (nonlinearity) {
+    case Nonlinearity::kLinear:
+    case Nonlinearity::kSigmoid: return 1;
+    case Nonlinearity::kTanh: return 5.0 / 3;
+    case Nonlinearity::kReLU: return std::numbers::sqrt2;
+    case Nonlinearity::kLeakyReLU: return std::sqrt(2 / (1 + a * a));
+    case Nonlinearity::kSELU: return 0.75;
+  }
+  throw InternalError("gain: unknown nonlinearity ", int(nonlinearity));
+}
+
+const Tensor& constant_(const Tensor& x, double value) {
+  check("constant_", x);
+  raw::fill_(x, value);
+  return x;
+}
+const Tensor& zeros_(const Tensor& x) { return constant_(x, 0); }
+const Tensor& ones_(const Tensor& x) { return constant_(x, 1); }
+
+const Tensor& uniform_(const Tensor& x, UniformOptions o) {
+  if (!(o.low <= o.high)) throw ValueError("uniform_", "expected low <= high, given ", o.low, " and ", o.high);
+  return fill_random("uniform_", x, [=](const Draws& d) { return o.low + (o.high - o.low) * uniform(d()); });
+}
+
+const Tensor& normal_(const Tensor& x, NormalOptions o) {
+  if (!(o.stddev >= 0)) throw ValueError("normal_", "expected stddev >= 0, given ", o.stddev);
+  return fill_random("normal_", x, [=](const Draws& d) { return o.mean + o.stddev * normal(d()); });
+}
+
+const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions o) {
+  if (!(o.stddev > 0)) throw ValueError("trunc_normal_", "expected stddev > 0, given ", o.stddev);
+  if (!(o.low < o.high)) throw ValueError("trunc_normal_", "expected low < high, given ", o.low, " and ", o.high);
+  // An interval in the upper half is mirrored: 1 - p has no digits left in that tail.
+  const double sign = o.low > o.mean ? -1 : 1;
+  const double ends[] = {sign * (o.low - o.mean) / o.stddev, sign * (o.high - o.mean) / o.stddev};
+  const double a = std::max(std::min(ends[0], ends[1]), -38.0), b = std::min(std::max(ends[0], ends[1]), 38.0);
+  const double p_a = normal_cdf(a), p_b = normal_cdf(b);
+  const int tries = p_b - p_a > 0.2 ? 100 : 0;
+  return fill_random("trunc_normal_", x, [=](const Draws& d) {
+    for (int i = 1; i <= tries; ++i)
+      if (const double z = normal(d(i)); z >= a && z <= b) return o.mean + o.stddev * sign * z;
+    return o.mean + o.stddev * sign * normal_quantile(p_a + (p_b - p_a) * uniform(d()), a, b);
+  });
+}
+
+const Tensor& xavier_uniform_(const Tensor& x, XavierOptions o) {
+  return symmetric("xavier_uniform_", x, std::sqrt(3.0) * xavier_std(x, o));
+}
+const Tensor& xavier_normal_(const Tensor& x, XavierOptions o) { return centred("xavier_normal_", x, xavier_std(x, o)); }
+const Tensor& kaiming_uniform_(const Tensor& x, KaimingOptions o) {
+  return symmetric("kaiming_uniform_", x, std::sqrt(3.0) * kaiming_std(x, o));
+}
+const Tensor& kaiming_normal_(const Tensor& x, KaimingOptions o) {
+  return centred("kaiming_normal_", x, kaiming_std(x, o));
+}
+
+const Tensor& orthogonal_(const Tensor& x, OrthogonalOptions o) {
+  fans(x);
+  check("orthogonal_", x);
+  const Tensor values = empty(x.shape(), {.dtype = DType::kF64});
+  normal_(values);
+  if (x.device().type == DeviceType::kMeta || x.numel() == 0) return x;
+
+  // Gram-Schmidt over the shorter side, twice per vector for full orthogonality. Vector i is a row, or a column of a
+  // tall matrix.
+  const int64_t rows = x.size(0), cols = x.numel() / rows;
+  const bool tall = rows > cols;
+  const int64_t count = std::min(rows, cols), length = std::max(rows, cols);
+  double* v = values.ptr<double>();
+  const auto at = [&](int64_t vec, int64_t k) -> double& { return tall ? v[k * cols + vec] : v[vec * cols + k]; };
+  for (int64_t i = 0; i < count; ++i) {
+    for (int pass = 0; pass < 2; ++pass)
+      for (int64_t j = 0; j < i; ++j) {
+        double dot = 0;
+        for (int64_t k = 0; k < length; ++k) dot += at(i, k) * at(j, k);
+        for (int64_t k = 0; k < length; ++k) at(i, k) -= dot * at(j, k);
+      }
+    double square = 0;
+    for (int64_t k = 0; k < length; ++k) square += at(i, k) * at(i, k);
+    for (int64_t k = 0; k < length; ++k) at(i, k) /= std::sqrt(square);
+  }
+  for (int64_t i = 0; i < x.numel(); ++i) v[i] *= o.gain;
+  raw::copy_(x, values);
+  return x;
+}
+
+}  // namespace gradus::nn::init

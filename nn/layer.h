@@ -1,0 +1,81 @@
+// Layer: a module that maps one tensor to one. Users override forward and call the layer itself, which runs hooks and
+// makes errors name the layer.
+#pragma once
+
+#include <memory>
+#include <type_traits>
+
+#include "gradus/nn/module.h"
+
+namespace gradus::nn {
+
+class Layer;
+
+// Removes its hook on remove(); dropping the handle leaves the hook in place.
+class HookHandle {
+ public:
+  HookHandle() = default;
+  explicit HookHandle(std::function<void()> remove) : remove_(std::move(remove)) {}
+  void remove() {
+    if (remove_) std::exchange(remove_, nullptr)();
+  }
+
+ private:
+  std::function<void()> remove_;
+};
+
+class Layer : public Module {
+ public:
+  using Module::Module;
+  Layer() = default;
+
+  // Computes the layer. Call the layer, not this.
+  virtual Tensor forward(const Tensor& x) = 0;
+
+  Tensor operator()(const Tensor& x) {
+    const CallScope scope(*this);
+    return hooks_ ? with_hooks(x) : forward(x);
+  }
+  // A temporary's buffer may become the result.
+  Tensor operator()(Tensor&& x) {
+    const CallScope scope(*this);
+    return hooks_ ? with_hooks(x) : forward_temporary(std::move(x));
+  }
+
+  // Calls f(layer, x) before forward. If it returns a Tensor, that (when defined) takes x's place.
+  template <class F>
+    requires std::is_invocable_v<F&, Layer&, const Tensor&>
+  HookHandle register_forward_pre_hook(F f) {
+    return add_pre_hook(returning_tensor<Layer&, const Tensor&>(std::move(f)));
+  }
+  // Calls f(layer, x, y) after forward. If it returns a Tensor, that (when defined) takes y's place.
+  template <class F>
+    requires std::is_invocable_v<F&, Layer&, const Tensor&, const Tensor&>
+  HookHandle register_forward_hook(F f) {
+    return add_hook(returning_tensor<Layer&, const Tensor&, const Tensor&>(std::move(f)));
+  }
+
+ protected:
+  // As forward, but x is the caller's to give away. Layers whose op can reuse a buffer override it.
+  virtual Tensor forward_temporary(Tensor&& x) { return forward(x); }
+
+ private:
+  using PreHook = std::function<Tensor(Layer&, const Tensor&)>;
+  using Hook = std::function<Tensor(Layer&, const Tensor&, const Tensor&)>;
+  struct Hooks;
+
+  template <class... Args, class F>
+  static std::function<Tensor(Args...)> returning_tensor(F f) {
+    if constexpr (std::is_void_v<std::invoke_result_t<F&, Args...>>)
+      return [f = std::move(f)](Args... args) mutable { return f(args...), Tensor(); };
+    else
+      return f;
+  }
+  HookHandle add_pre_hook(PreHook hook);
+  HookHandle add_hook(Hook hook);
+  Tensor with_hooks(const Tensor& x);
+
+  std::shared_ptr<Hooks> hooks_;
+};
+
+}  // namespace gradus::nn

@@ -1,0 +1,312 @@
+#include "gradus/nn/module.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <typeinfo>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "gradus/autograd/record.h"
+#include "gradus/tensor/context.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::nn {
+namespace {
+
+std::string join(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
+}
+
+void append_names(std::string& text, const char* what, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  text += concat("\n  ", what, " (", names.size(), "):");
+  for (const std::string& n : names) text += " " + n;
+}
+
+// Gives `x` the contents of `with`, keeping its identity. Kernels and saved tensors recognise old contents by the
+// storage's version, so the new storage starts above the old one's.
+void replace_contents(TensorImpl& x, const TensorImpl& with) {
+  while (with.storage->version() <= x.storage->version()) with.storage->bump_version();
+  x.storage = with.storage;
+  x.offset = with.offset;
+  x.strides = with.strides;
+  x.dtype = with.dtype;
+  x.row_major = with.row_major;
+}
+
+}  // namespace
+
+Parameter::Parameter(Module* owner, std::string name, Tensor value) : Tensor(std::move(value)), owner_(owner) {
+  owner->register_parameter(std::move(name), *this);
+}
+Parameter::~Parameter() { owner_->forget(this); }
+
+Buffer::Buffer(Module* owner, std::string name, Tensor value, BufferOptions options)
+    : Tensor(std::move(value)), owner_(owner) {
+  owner->register_buffer(std::move(name), *this, options);
+}
+Buffer::~Buffer() { owner_->forget(this); }
+
+Module::Module(Module* parent, std::string name) : name_(std::move(name)), parent_(parent) {
+  if (!parent) throw ValueError("Module", "the parent of '", name_, "' is null: a root takes no arguments");
+  parent->check_new_name(name_);
+  parent->children_.push_back(this);
+  training_ = parent->training_;
+}
+
+Module::~Module() {
+  if (parent_) std::erase(parent_->children_, this);
+  for (Module* child : children_) child->parent_ = nullptr;
+}
+
+std::string Module::path() const { return parent_ ? join(parent_->path(), name_) : ""; }
+
+void Module::check_new_name(const std::string& name) const {
+  const auto taken = [&](const auto& list) {
+    return std::any_of(list.begin(), list.end(), [&](const Slot& s) { return s.name == name; });
+  };
+  if (name.empty() || name.find('.') != std::string::npos)
+    throw ValueError("Module", "a name may not be empty or have a dot, given '", name, "'");
+  if (taken(parameters_) || taken(buffers_) ||
+      std::any_of(children_.begin(), children_.end(), [&](const Module* c) { return c->name_ == name; }))
+    throw ValueError("Module", "the name '", name, "' is taken in ", type_name(), path().empty() ? "" : " ", path());
+}
+
+void Module::register_parameter(std::string name, Tensor& member) {
+  check_new_name(name);
+  if (member.defined() && !is_floating(member.dtype()))
+    throw DTypeError("Module", "parameter '", name, "' must be floating point, given ", describe(member));
+  parameters_.push_back({std::move(name), &member, true});
+}
+
+void Module::register_buffer(std::string name, Tensor& member, BufferOptions options) {
+  check_new_name(name);
+  buffers_.push_back({std::move(name), &member, options.persistent});
+}
+
+void Module::forget(const Tensor* member) {
+  const auto is_it = [&](const Slot& s) { return s.tensor == member; };
+  std::erase_if(parameters_, is_it);
+  std::erase_if(buffers_, is_it);
+}
+
+template <class F>
+void Module::each_slot(const std::string& prefix, F&& f) const {
+  for (const Slot& s : parameters_)
+    if (s.tensor->defined()) f(join(prefix, s.name), s, true);
+  for (const Slot& s : buffers_)
+    if (s.tensor->defined()) f(join(prefix, s.name), s, false);
+  for (const Module* child : children_) child->each_slot(join(prefix, child->name_), f);
+}
+
+std::vector<std::pair<std::string, Module*>> Module::named_modules() {
+  std::vector<std::pair<std::string, Module*>> all;
+  const std::function<void(const std::string&, Module&)> visit = [&](const std::string& prefix, Module& m) {
+    all.emplace_back(prefix, &m);
+    for (Module* child : m.children_) visit(join(prefix, child->name_), *child);
+  };
+  visit("", *this);
+  return all;
+}
+
+Module& Module::find(const std::string& path) {
+  const auto all = named_modules();
+  for (const auto& [name, m] : all)
+    if (name == path) return *m;
+  std::string names;
+  for (const auto& [name, m] : all) names += " " + (name.empty() ? "\"\"" : name);
+  throw ValueError("Module::find", "no module '", path, "' in ", type_name(), "; there are:", names);
+}
+
+StateDict Module::named_parameters() const {
+  StateDict all;
+  std::unordered_set<const TensorImpl*> seen;
+  each_slot("", [&](std::string name, const Slot& s, bool is_parameter) {
+    if (is_parameter && seen.insert(s.tensor->ref().get()).second) all.emplace_back(std::move(name), *s.tensor);
+  });
+  return all;
+}
+
+StateDict Module::named_buffers() const {
+  StateDict all;
+  std::unordered_set<const TensorImpl*> seen;
+  each_slot("", [&](std::string name, const Slot& s, bool is_parameter) {
+    if (!is_parameter && seen.insert(s.tensor->ref().get()).second) all.emplace_back(std::move(name), *s.tensor);
+  });
+  return all;
+}
+
+namespace {
+std::vector<Tensor> tensors_of(StateDict&& named) {
+  std::vector<Tensor> tensors;
+  tensors.reserve(named.size());
+  for (auto& [name, t] : named) tensors.push_back(std::move(t));
+  return tensors;
+}
+}  // namespace
+
+std::vector<Tensor> Module::parameters() const { return tensors_of(named_parameters()); }
+std::vector<Tensor> Module::buffers() const { return tensors_of(named_buffers()); }
+
+int64_t Module::num_parameters() const {
+  int64_t n = 0;
+  for (const auto& [name, p] : named_parameters()) n += p.numel();
+  return n;
+}
+
+StateDict Module::state_dict() const {
+  StateDict state;
+  each_slot("", [&](std::string name, const Slot& s, bool) {
+    if (s.persistent) state.emplace_back(std::move(name), *s.tensor);
+  });
+  return state;
+}
+
+LoadReport Module::load_state_dict(const StateDict& state, LoadOptions options) {
+  LoadReport report;
+  std::vector<std::string> repeated, misfits, followed;
+  std::unordered_map<std::string, const Tensor*> given;
+  for (const auto& [name, t] : state)
+    if (!given.emplace(name, &t).second) repeated.push_back(name);
+
+  std::vector<std::pair<Tensor, Tensor>> copies;  // to, from
+  for (const auto& [name, own] : state_dict()) {
+    const auto it = given.find(name);
+    if (it == given.end()) {
+      report.missing.push_back(name);
+      continue;
+    }
+    const Tensor& from = *it->second;
+    if (!from.defined())
+      misfits.push_back(concat("\n    ", name, ": expected ", describe(own), ", given an undefined tensor"));
+    else if (from.shape() != own.shape() || is_floating(from.dtype()) != is_floating(own.dtype()))
+      misfits.push_back(concat("\n    ", name, ": expected ", describe(own), ", given ", describe(from)));
+    else if (autograd::is_tracked(own))
+      followed.push_back(name);
+    else
+      copies.emplace_back(own, from);
+    given.erase(it);
+  }
+  for (const auto& [name, t] : state)
+    if (given.erase(name)) report.unexpected.push_back(name);
+
+  std::string text;
+  if (options.strict) append_names(text, "missing", report.missing);
+  if (options.strict) append_names(text, "unexpected", report.unexpected);
+  append_names(text, "given more than once", repeated);
+  append_names(text, "does not fit", misfits);
+  if (!text.empty()) throw ValueError("load_state_dict", "the state does not fit ", type_name(), ':', text);
+  if (!followed.empty()) {
+    append_names(text, "followed", followed);
+    throw StateError("load_state_dict", "an open recording follows parameters of ", type_name(),
+                     ": run its backward or release it first", text);
+  }
+  for (const auto& [to, from] : copies)
+    if (!to.is_same(from)) raw::copy_(to, from);
+  return report;
+}
+
+Module& Module::train(bool on) {
+  training_ = on;
+  for (Module* child : children_) child->train(on);
+  return *this;
+}
+
+void Module::convert(const std::function<Tensor(const Tensor&)>& f, const char* op) {
+  std::vector<Tensor> all;
+  std::unordered_set<const TensorImpl*> seen;
+  each_slot("", [&](const std::string& name, const Slot& s, bool) {
+    if (!seen.insert(s.tensor->ref().get()).second) return;
+    if (autograd::is_tracked(*s.tensor))
+      throw StateError(op, "an open recording follows '", name, "': run its backward or release it first");
+    all.push_back(*s.tensor);
+  });
+  // Everything is converted before anything is replaced: a failure changes nothing.
+  std::vector<Tensor> contents, gradients;
+  for (const Tensor& t : all) {
+    contents.push_back(f(t));
+    const Tensor grad = t.grad();
+    gradients.push_back(grad.defined() ? f(grad) : grad);
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (contents[i].is_same(all[i])) continue;
+    replace_contents(all[i].impl(), contents[i].impl());
+    if (gradients[i].defined()) all[i].set_grad(gradients[i]);
+  }
+}
+
+Module& Module::to(DType dtype) {
+  if (!is_floating(dtype)) throw DTypeError("Module::to", "expected a floating-point dtype, given ", dtype);
+  convert([&](const Tensor& t) { return is_floating(t.dtype()) && t.dtype() != dtype ? raw::to(t, dtype) : t; },
+          "Module::to");
+  return *this;
+}
+
+Module& Module::to(Device device) {
+  convert([&](const Tensor& t) { return t.device() == device ? t : raw::to(t, device); }, "Module::to");
+  return *this;
+}
+
+Module& Module::apply(const std::function<void(Module&)>& f) {
+  for (Module* child : children_) child->apply(f);
+  f(*this);
+  return *this;
+}
+
+std::string Module::type_name() const {
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, nullptr), &std::free);
+  std::string name = text ? text.get() : typeid(*this).name();
+  const size_t colons = name.substr(0, name.find('<')).rfind("::");
+  return colons == std::string::npos ? name : name.substr(colons + 2);
+}
+
+Module::CallScope::CallScope(const Module& m) : pushed_(!m.name_.empty()) {
+  if (pushed_) Context::current().module_path.push_back(&m.name_);
+}
+Module::CallScope::~CallScope() {
+  if (pushed_) Context::current().module_path.pop_back();
+}
+
+void copy_state_(const Module& from, Module& to) { to.load_state_dict(from.state_dict()); }
+
+ParameterScope::ParameterScope(Module& module, const std::vector<Tensor>& tensors) {
+  const StateDict own = module.named_parameters();
+  if (tensors.size() != own.size())
+    throw ValueError("ParameterScope", module.type_name(), " has ", own.size(), " parameters, given ", tensors.size(),
+                     " tensors");
+  std::unordered_map<const TensorImpl*, const Tensor*> by_original;
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (!tensors[i].defined() || tensors[i].shape() != own[i].second.shape())
+      throw ShapeError("ParameterScope", "'", own[i].first, "' is ", describe(own[i].second), ", given ",
+                       describe(tensors[i]));
+    by_original[own[i].second.ref().get()] = &tensors[i];
+  }
+  module.each_slot("", [&](const std::string&, const Module::Slot& s, bool is_parameter) {
+    if (is_parameter) originals_.emplace_back(s.tensor, *s.tensor);
+  });
+  for (auto& [slot, original] : originals_) *slot = *by_original.at(original.ref().get());
+}
+
+ParameterScope::ParameterScope(Module& module, const StateDict& tensors) {
+  std::unordered_map<std::string, Tensor*> slots;
+  module.each_slot("", [&](const std::string& name, const Module::Slot& s, bool) { slots[name] = s.tensor; });
+  for (const auto& [name, t] : tensors) {
+    const auto it = slots.find(name);
+    if (it == slots.end())
+      throw ValueError("ParameterScope", module.type_name(), " has no parameter or buffer '", name, "'");
+    if (!t.defined() || t.shape() != it->second->shape())
+      throw ShapeError("ParameterScope", "'", name, "' is ", describe(*it->second), ", given ", describe(t));
+    originals_.emplace_back(it->second, *it->second);
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) *originals_[i].first = tensors[i].second;
+}
+
+ParameterScope::~ParameterScope() {
+  for (auto it = originals_.rbegin(); it != originals_.rend(); ++it) *it->first = std::move(it->second);
+}
+
+}  // namespace gradus::nn

@@ -1,0 +1,190 @@
+// Module: a tree of named parameters, buffers and child modules. Members register themselves, so each name is typed once:
+//
+//   struct Net : nn::Layer {
+//     nn::Linear fc{this, "fc", {.in = 784, .out = 10}};        // a child
+//     nn::Parameter scale{this, "scale", ones({10})};           // a parameter of its own
+//     Tensor forward(const Tensor& x) override { return fc(x) * scale; }
+//   };
+//
+// A module is pinned: it is neither copied nor moved. Another instance comes from building it again and copy_state_.
+// Whatever changes parameters (load_state_dict, to, optimizers) changes their contents, never which tensors they are.
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gradus/tensor/required.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::nn {
+
+class Module;
+
+// Names with tensors, in registration order. The tensors share storage with the module.
+using StateDict = std::vector<std::pair<std::string, Tensor>>;
+
+// A tensor that is learned: a member of a module, known to it by name. An undefined one is an absent parameter.
+class Parameter : public Tensor {
+ public:
+  Parameter(Module* owner, std::string name, Tensor value);
+  Parameter(const Parameter&) = delete;
+  Parameter& operator=(const Parameter&) = delete;
+  ~Parameter();
+
+ private:
+  Module* owner_;
+};
+
+struct BufferOptions {
+  bool persistent = true;  // part of state_dict
+};
+
+// A tensor that belongs to a module's state without being learned (running statistics).
+class Buffer : public Tensor {
+ public:
+  Buffer(Module* owner, std::string name, Tensor value, BufferOptions options = {});
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer();
+
+ private:
+  Module* owner_;
+};
+
+struct LoadOptions {
+  bool strict = true;  // missing and unexpected names are errors
+};
+
+// The names that a load which is not strict passed over.
+struct LoadReport {
+  std::vector<std::string> missing, unexpected;
+};
+
+class Module {
+ public:
+  // Makes a root.
+  Module() = default;
+  // Makes a child of `parent`, under a name that is unique there and has no dot. Errors: ValueError.
+  Module(Module* parent, std::string name);
+  virtual ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  const std::string& name() const { return name_; }  // "" for a root
+  std::string path() const;                          // "layer3.1.conv2"; "" for a root
+  Module* parent() const { return parent_; }
+  const std::vector<Module*>& children() const { return children_; }
+  // Returns this module (named "") and all below, each before its children.
+  std::vector<std::pair<std::string, Module*>> named_modules();
+  // Returns the module at a dotted path below this one. Errors: ValueError listing the names that exist.
+  Module& find(const std::string& path);
+
+  // Returns each distinct parameter once, in registration order: own ones, then the children's.
+  std::vector<Tensor> parameters() const;
+  StateDict named_parameters() const;
+  std::vector<Tensor> buffers() const;
+  StateDict named_buffers() const;
+  int64_t num_parameters() const;  // elements of parameters()
+
+  // Registers a tensor member of the module, which must live as long as it does. An undefined tensor is absent.
+  // Errors: ValueError for a name that is empty, dotted or taken.
+  void register_parameter(std::string name, Tensor& member);
+  void register_buffer(std::string name, Tensor& member, BufferOptions options = {});
+
+  // Returns all parameters and persistent buffers by dotted name, shared, not copied.
+  StateDict state_dict() const;
+  // Copies the given contents into the parameters and buffers, converted to their dtypes and devices.
+  // Errors: ValueError that lists every missing, unexpected, repeated and misshapen name at once; nothing is changed then.
+  LoadReport load_state_dict(const StateDict& state, LoadOptions options = {});
+
+  // Sets training mode (dropout drops, batch norm uses the batch) for this module and all below.
+  Module& train(bool on = true);
+  Module& eval() { return train(false); }
+  bool is_training() const { return training_; }
+
+  // Converts the floating-point parameters, buffers and gradients to `dtype`. Errors: DTypeError unless it is floating
+  // point; StateError while an open recording follows one of them.
+  Module& to(DType dtype);
+  // Moves parameters, buffers and gradients to `device`. Errors: StateError as above.
+  Module& to(Device device);
+
+  // Calls f on every module below, children first, and then on this one.
+  Module& apply(const std::function<void(Module&)>& f);
+
+  // The name of the type, as printed. By default the C++ class's, without namespaces.
+  virtual std::string type_name() const;
+  // What stands between the parentheses when printed: "in=128, out=10".
+  virtual std::string extra_repr() const { return ""; }
+
+ protected:
+  // Puts a module's name onto the context's module path, which errors report. One per call of a forward.
+  class CallScope {
+   public:
+    explicit CallScope(const Module& m);
+    ~CallScope();
+    CallScope(const CallScope&) = delete;
+    CallScope& operator=(const CallScope&) = delete;
+
+   private:
+    bool pushed_;
+  };
+
+ private:
+  friend class Parameter;
+  friend class Buffer;
+  friend class ParameterScope;
+  struct Slot {
+    std::string name;
+    Tensor* tensor;
+    bool persistent;
+  };
+
+  void check_new_name(const std::string& name) const;
+  void forget(const Tensor* member);
+  // Calls f(dotted name, slot, is_parameter) for all slots below, own parameters, own buffers, then children.
+  template <class F>
+  void each_slot(const std::string& prefix, F&& f) const;
+  void convert(const std::function<Tensor(const Tensor&)>& f, const char* op);
+
+  std::string name_;
+  Module* parent_ = nullptr;
+  std::vector<Module*> children_;
+  std::vector<Slot> parameters_, buffers_;
+  bool training_ = true;
+};
+
+// Copies all parameters and buffers of one module into another with the same names and shapes. Errors: as load_state_dict.
+void copy_state_(const Module& from, Module& to);
+
+// Replaces parameters (or buffers) of `module` by other tensors until the end of the scope: evaluation with averaged
+// weights, replicas, functional calls. Scopes of one module end in the reverse order of their beginning.
+//
+//   { nn::ParameterScope scope(net, ema_weights);  evaluate(net); }
+class ParameterScope {
+ public:
+  // One tensor for each of module.parameters(), in order. Errors: ValueError for another number, ShapeError.
+  ParameterScope(Module& module, const std::vector<Tensor>& tensors);
+  // By name; parameters and buffers that are not named stay. Errors: ValueError for an unknown name, ShapeError.
+  ParameterScope(Module& module, const StateDict& tensors);
+  ~ParameterScope();
+  ParameterScope(const ParameterScope&) = delete;
+  ParameterScope& operator=(const ParameterScope&) = delete;
+
+ private:
+  std::vector<std::pair<Tensor*, Tensor>> originals_;
+};
+
+// Returns the tree with types, options, parameter counts and their total, as text:
+//
+//   Net(
+//     (conv1): Conv2d(1, 32, kernel=3x3)       320
+//     (fc): Linear(in=128, out=10)           1,290
+//   )
+//   1,610 parameters in 4 tensors (6.3 KiB)
+std::string to_string(const Module& m);
+std::ostream& operator<<(std::ostream& out, const Module& m);
+
+}  // namespace gradus::nn

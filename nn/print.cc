@@ -1,0 +1,68 @@
+// Printing of the module tree.
+#include <algorithm>
+#include <ostream>
+
+#include "gradus/nn/module.h"
+
+namespace gradus::nn {
+namespace {
+
+std::string with_commas(int64_t n) {
+  std::string s = std::to_string(n);
+  for (int64_t i = static_cast<int64_t>(s.size()) - 3; i > 0; i -= 3) s.insert(static_cast<size_t>(i), 1, ',');
+  return s;
+}
+
+std::string in_units(int64_t bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double v = static_cast<double>(bytes);
+  int u = 0;
+  while (v >= 1024 && u < 4) v /= 1024, ++u;
+  char text[32];
+  std::snprintf(text, sizeof text, u ? "%.1f %s" : "%.0f %s", v, units[u]);
+  return text;
+}
+
+struct Line {
+  std::string text;
+  std::string count;  // parameters; empty for none
+};
+
+void add_lines(const Module& m, int indent, std::vector<Line>& lines) {
+  const std::string pad(static_cast<size_t>(indent), ' ');
+  const std::string label = m.name().empty() ? "" : "(" + m.name() + "): ";
+  const std::string head = pad + (indent ? label : "") + m.type_name() + "(" + m.extra_repr();
+  const int64_t n = m.num_parameters();
+  if (m.children().empty()) {
+    lines.push_back({head + ")", n ? with_commas(n) : ""});
+    return;
+  }
+  lines.push_back({head, indent && n ? with_commas(n) : ""});
+  for (const Module* child : m.children()) add_lines(*child, indent + 2, lines);
+  lines.push_back({pad + ")", ""});
+}
+
+}  // namespace
+
+std::string to_string(const Module& m) {
+  std::vector<Line> lines;
+  add_lines(m, 0, lines);
+  size_t width = 0, digits = 0;
+  for (const Line& l : lines)
+    if (!l.count.empty()) width = std::max(width, l.text.size()), digits = std::max(digits, l.count.size());
+  std::string out;
+  for (const Line& l : lines) {
+    out += l.text;
+    if (!l.count.empty()) out += std::string(width - l.text.size() + 2 + digits - l.count.size(), ' ') + l.count;
+    out += '\n';
+  }
+  const std::vector<Tensor> parameters = m.parameters();
+  int64_t bytes = 0;
+  for (const Tensor& p : parameters) bytes += p.nbytes();
+  return out + with_commas(m.num_parameters()) + " parameters in " + std::to_string(parameters.size()) + " tensors (" +
+         in_units(bytes) + ")";
+}
+
+std::ostream& operator<<(std::ostream& out, const Module& m) { return out << to_string(m); }
+
+}  // namespace gradus::nn

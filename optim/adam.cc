@@ -1,0 +1,40 @@
+#include "gradus/optim/adam.h"
+
+namespace gradus::optim {
+namespace {
+
+template <class Options>
+void check_adam(const Options& o, const char* kind) {
+  check_option(o.lr >= 0, kind, "lr", ">= 0", o.lr);
+  check_option(o.beta1 >= 0 && o.beta1 < 1, kind, "beta1", "in [0, 1)", o.beta1);
+  check_option(o.beta2 >= 0 && o.beta2 < 1, kind, "beta2", "in [0, 1)", o.beta2);
+  check_option(o.eps >= 0, kind, "eps", ">= 0", o.eps);
+  check_option(o.weight_decay >= 0, kind, "weight_decay", ">= 0", o.weight_decay);
+}
+
+std::vector<const char*> adam_states(bool amsgrad) {
+  if (amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
+  return {"exp_avg", "exp_avg_sq"};
+}
+
+template <class Options>
+raw::AdamStep adam_step(const Options& o, bool decoupled) {
+  return {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, decoupled, o.amsgrad, o.maximize};
+}
+
+}  // namespace
+
+void AdamOptions::check() const { check_adam(*this, "Adam"); }
+void AdamWOptions::check() const { check_adam(*this, "AdamW"); }
+
+std::vector<const char*> Adam::state_names(size_t group) const { return adam_states(options(group).amsgrad); }
+std::vector<const char*> AdamW::state_names(size_t group) const { return adam_states(options(group).amsgrad); }
+
+void Adam::step_group(size_t group, const std::vector<raw::StepItem>& items) {
+  raw::adam_step_(items, adam_step(options(group), false));
+}
+void AdamW::step_group(size_t group, const std::vector<raw::StepItem>& items) {
+  raw::adam_step_(items, adam_step(options(group), true));
+}
+
+}  // namespace gradus::optim

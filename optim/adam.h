@@ -1,0 +1,58 @@
+// Adam and AdamW.
+#pragma once
+
+#include "gradus/optim/optimizer.h"
+
+namespace gradus::optim {
+
+struct AdamOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  double weight_decay = 0;  // added to the gradient
+  bool amsgrad = false;     // divide by the largest second moment so far
+  bool maximize = false;
+
+  void check() const;
+  static void each(auto& o, auto&& f) {
+    f("lr", o.lr), f("beta1", o.beta1), f("beta2", o.beta2), f("eps", o.eps), f("weight_decay", o.weight_decay);
+    f("amsgrad", o.amsgrad), f("maximize", o.maximize);
+  }
+};
+
+struct AdamWOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  double weight_decay = 1e-2;  // shrinks the parameter itself
+  bool amsgrad = false;
+  bool maximize = false;
+
+  void check() const;
+  static void each(auto& o, auto&& f) { AdamOptions::each(o, f); }
+};
+
+// m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+// p -= lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps), with g = grad + weight_decay p.
+// Source: Kingma and Ba, ICLR 2015; amsgrad: Reddi et al., ICLR 2018.
+class Adam final : public OptimizerWith<AdamOptions> {
+ public:
+  explicit Adam(const std::vector<Tensor>& params, AdamOptions options = {}) { add_param_group(params, options); }
+
+ private:
+  const char* kind() const override { return "Adam"; }
+  std::vector<const char*> state_names(size_t group) const override;
+  void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
+};
+
+// As Adam, with p *= 1 - lr weight_decay before the step instead of weight decay in the gradient.
+// Source: Loshchilov and Hutter, ICLR 2019.
+class AdamW final : public OptimizerWith<AdamWOptions> {
+ public:
+  explicit AdamW(const std::vector<Tensor>& params, AdamWOptions options = {}) { add_param_group(params, options); }
+
+ private:
+  const char* kind() const override { return "AdamW"; }
+  std::vector<const char*> state_names(size_t group) const override;
+  void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
+};
+
+}  // namespace gradus::optim

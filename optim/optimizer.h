@@ -1,0 +1,124 @@
+// Optimizer: updates parameters in place from their gradients. Parameters come in groups with options of their own.
+//
+//   optim::SGD opt(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+//   opt.add_param_group(head.parameters(), {.lr = 1.0});
+//   gm.backward(loss);
+//   opt.step().clear_grad();
+//
+// A parameter without a gradient is skipped: neither it nor its state changes.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gradus/tensor/ops/optim_step.h"
+#include "gradus/tensor/required.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::optim {
+
+// What an optimizer or a schedule must remember, as named tensors and numbers: what a checkpoint stores.
+struct State {
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  std::vector<std::pair<std::string, double>> numbers;
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  // Updates every parameter that has a gradient, once. Errors: StateError while an open recording follows a parameter
+  // (run its backward or release it first); ShapeError, DTypeError, DeviceError for a gradient that does not fit.
+  Optimizer& step();
+  // Drops all gradients: grad() is undefined afterwards.
+  Optimizer& clear_grad();
+
+  size_t num_groups() const { return groups_.size(); }
+  const std::vector<Tensor>& parameters(size_t group) const { return groups_.at(group).params; }
+  std::vector<Tensor> parameters() const;  // of all groups
+
+  double lr(size_t group = 0) const;
+  void set_lr(double lr);  // of all groups. Errors: ValueError below 0
+  void set_lr(size_t group, double lr);
+
+  // Returns options and per-parameter state, by parameter number: "state.0.momentum_buffer", "group.0.lr". The tensors
+  // are shared, not copied.
+  State state_dict() const;
+  // Takes over a state_dict of an optimizer of the same kind over parameters of the same shapes; tensors are copied.
+  // Errors: ValueError that lists everything missing, unexpected and misshapen; nothing is changed then.
+  void load_state_dict(const State& state);
+
+ protected:
+  struct ParamState {
+    int64_t step = 0;
+    std::array<Tensor, 3> tensors;
+  };
+  // Names and values of a group's options, as numbers.
+  using Numbers = std::vector<std::pair<const char*, double>>;
+
+  Optimizer() = default;
+  // Errors: ValueError for an undefined, repeated or empty list of parameters; DTypeError unless floating point.
+  void add_params(const std::vector<Tensor>& params);
+
+  // "SGD"
+  virtual const char* kind() const = 0;
+  // Names of the states in use by a group's options, in the order of StepItem::state.
+  virtual std::vector<const char*> state_names(size_t group) const = 0;
+  virtual void step_group(size_t group, const std::vector<raw::StepItem>& items) = 0;
+  virtual Numbers group_numbers(size_t group) const = 0;
+  virtual void set_group_numbers(size_t group, const Numbers& numbers) = 0;
+  virtual double group_lr(size_t group) const = 0;
+  virtual void set_group_lr(size_t group, double lr) = 0;
+
+ private:
+  struct Group {
+    std::vector<Tensor> params;
+    std::vector<ParamState> states;
+  };
+  std::vector<Group> groups_;
+};
+
+// An optimizer whose groups have `Options`, an aggregate with a member `lr` and a static
+// `each(options, f)` that calls f("name", member) for every member, and `check()`.
+template <class Options>
+class OptimizerWith : public Optimizer {
+ public:
+  // Adds parameters with options of their own. Errors: ValueError for a parameter that is already there.
+  void add_param_group(const std::vector<Tensor>& params, Options options) {
+    options.check();
+    add_params(params);
+    options_.push_back(options);
+  }
+  const Options& options(size_t group = 0) const { return options_.at(group); }
+  void set_options(size_t group, Options options) {
+    options.check();
+    options_.at(group) = options;
+  }
+
+ protected:
+  Numbers group_numbers(size_t group) const override {
+    Numbers numbers;
+    Options::each(options_[group], [&](const char* name, const auto& v) { numbers.emplace_back(name, double(v)); });
+    return numbers;
+  }
+  void set_group_numbers(size_t group, const Numbers& numbers) override {
+    Options changed = options_[group];
+    auto it = numbers.begin();
+    Options::each(changed, [&]<class T>(const char*, T& v) { v = static_cast<T>((it++)->second); });
+    changed.check();
+    options_[group] = changed;
+  }
+  double group_lr(size_t group) const override { return options_[group].lr; }
+  void set_group_lr(size_t group, double lr) override { options_[group].lr = lr; }
+
+ private:
+  std::vector<Options> options_;
+};
+
+// Throws ValueError naming `op` and the option unless it holds.
+void check_option(bool holds, const char* op, const char* name, const char* expected, double given);
+
+}  // namespace gradus::optim

@@ -1,0 +1,32 @@
+// Stochastic gradient descent with momentum.
+#pragma once
+
+#include "gradus/optim/optimizer.h"
+
+namespace gradus::optim {
+
+struct SGDOptions {
+  Required<double> lr;
+  double momentum = 0, dampening = 0, weight_decay = 0;
+  bool nesterov = false;  // needs momentum, and no dampening
+  bool maximize = false;
+
+  void check() const;
+  static void each(auto& o, auto&& f) {
+    f("lr", o.lr), f("momentum", o.momentum), f("dampening", o.dampening), f("weight_decay", o.weight_decay);
+    f("nesterov", o.nesterov), f("maximize", o.maximize);
+  }
+};
+
+// g = grad + weight_decay p;  b = momentum b + (1 - dampening) g, at first b = g;  p -= lr (nesterov ? g + momentum b : b).
+class SGD final : public OptimizerWith<SGDOptions> {
+ public:
+  SGD(const std::vector<Tensor>& params, SGDOptions options) { add_param_group(params, options); }
+
+ private:
+  const char* kind() const override { return "SGD"; }
+  std::vector<const char*> state_names(size_t group) const override;
+  void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
+};
+
+}  // namespace gradus::optim

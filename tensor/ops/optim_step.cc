@@ -1,0 +1,102 @@
+#include "gradus/tensor/ops/optim_step.h"
+
+#include <cmath>
+
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::raw {
+namespace {
+
+void check_fits(const char* op, const char* what, const Tensor& t, const Tensor& param) {
+  if (t.device() != param.device())
+    throw DeviceError(op, what, " is ", describe(t), " but its parameter is ", describe(param));
+  if (t.dtype() != param.dtype())
+    throw DTypeError(op, what, " is ", describe(t), " but its parameter is ", describe(param));
+  if (t.shape() != param.shape())
+    throw ShapeError(op, what, " is ", describe(t), " but its parameter is ", describe(param));
+}
+
+// Runs the kernel on the items of each device and dtype, with everything row-major.
+template <class Options>
+void run_steps(const char* op, const KernelSlot<void(const Tensor&, const std::vector<StepItem>&, const Options&)>& kernel,
+               const std::vector<StepItem>& items, const Options& options) {
+  for (const StepItem& item : items) {
+    check_fits(op, "the gradient", item.grad, item.param);
+    for (const Tensor& s : item.state)
+      if (s.defined()) check_fits(op, "a state", s, item.param);
+  }
+  std::vector<bool> done(items.size());
+  for (size_t first = 0; first < items.size(); ++first) {
+    if (done[first]) continue;
+    std::vector<StepItem> batch;
+    std::vector<std::pair<Tensor, size_t>> copies;  // parameters that are not row-major are updated in a copy
+    for (size_t i = first; i < items.size(); ++i) {
+      const Tensor& p = items[i].param;
+      if (done[i] || p.device() != items[first].param.device() || p.dtype() != items[first].param.dtype()) continue;
+      done[i] = true;
+      StepItem item = items[i];
+      if (!p.is_row_major()) copies.emplace_back(p, batch.size());
+      item.param = contiguous(p);
+      item.grad = contiguous(item.grad);
+      batch.push_back(std::move(item));
+    }
+    kernel(batch.front().param, batch, options);
+    for (const StepItem& item : batch) item.param.storage()->bump_version();
+    for (const auto& [p, i] : copies) copy_(p, batch[i].param);
+  }
+}
+
+void check_one_device(const char* op, const std::vector<Tensor>& tensors) {
+  for (const Tensor& t : tensors)
+    if (t.device() != tensors.front().device())
+      throw DeviceError(op, "expected all tensors on one device, given ", describe(tensors.front()), " and ",
+                        describe(t));
+}
+
+// Calls f(row-major tensors); those that were copies for it are written back.
+template <class F>
+void in_place(const std::vector<Tensor>& tensors, F f) {
+  std::vector<Tensor> dense;
+  for (const Tensor& t : tensors) dense.push_back(contiguous(t));
+  f(dense);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    dense[i].storage()->bump_version();
+    if (!dense[i].is_same(tensors[i])) copy_(tensors[i], dense[i]);
+  }
+}
+
+}  // namespace
+
+void sgd_step_(const std::vector<StepItem>& items, const SGDStep& o) { run_steps("sgd_step", sgd_step_kernel, items, o); }
+void adam_step_(const std::vector<StepItem>& items, const AdamStep& o) {
+  run_steps("adam_step", adam_step_kernel, items, o);
+}
+void adadelta_step_(const std::vector<StepItem>& items, const AdadeltaStep& o) {
+  run_steps("adadelta_step", adadelta_step_kernel, items, o);
+}
+
+Tensor norm_of(const std::vector<Tensor>& tensors, double p) {
+  if (tensors.empty()) return scalar(0);
+  if (!(p > 0)) throw ValueError("norm_of", "expected p > 0, given ", p);
+  check_one_device("norm_of", tensors);
+  const Tensor& first = tensors.front();
+  const Tensor out = empty({}, {first.dtype() == DType::kF64 ? DType::kF64 : DType::kF32, first.device()});
+  std::vector<Tensor> dense;
+  for (const Tensor& t : tensors) dense.push_back(contiguous(t));
+  norm_of_kernel(out, dense, p);
+  return out;
+}
+
+void clip_by_norm_(const std::vector<Tensor>& tensors, const Tensor& norm, double max_norm) {
+  if (tensors.empty()) return;
+  check_one_device("clip_by_norm_", tensors);
+  in_place(tensors, [&](const std::vector<Tensor>& dense) { clip_by_norm_kernel(norm, dense, max_norm); });
+}
+
+void clip_by_value_(const std::vector<Tensor>& tensors, double limit) {
+  if (tensors.empty()) return;
+  check_one_device("clip_by_value_", tensors);
+  in_place(tensors, [&](const std::vector<Tensor>& dense) { clip_by_value_kernel(dense.front(), dense, limit); });
+}
+
+}  // namespace gradus::raw
