@@ -1,0 +1,135 @@
+// Checkpoints: everything a run needs to continue, in one file that is replaced as a whole and never lost.
+//
+//   io::Checkpoint c;
+//   c.put("epoch", epoch);
+//   c.put("model", net_tensors);               // a list of named tensors, as "model.fc1.weight", ...
+//   c.put("optimizer", optimizer_state);       // another Checkpoint: sections nest
+//   io::save_checkpoint("runs/last.ckpt", c);  // the previous one stays as runs/last.ckpt.previous
+//
+//   io::LoadedCheckpoint loaded = io::load_checkpoint("runs/last.ckpt");
+//   if (!loaded.warning.empty()) std::cerr << loaded.warning << '\n';  // the newest was damaged, an older
+//   one is used int epoch = loaded.checkpoint.get<int>("epoch");
+//
+// A checkpoint file is a safetensors file (other programs can read its tensors): numbers and strings are its
+// metadata, and its last tensor, "__crc32__", is the CRC-32 of all bytes before it.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "gradus/io/safetensors.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::io {
+
+// Named tensors, integers, doubles, booleans and strings. A dot in a name separates sections: "optimizer.lr".
+//
+// Numbers keep their exact value (of a NaN, that it is one), strings any bytes. Tensors are shared, not
+// copied: what is saved is their value then.
+class Checkpoint {
+ public:
+  // Sets `name`, replacing what it was. Errors: ValueError for an undefined tensor, a name that is not UTF-8
+  // or one that starts with "__" (those are the format's).
+  void put(const std::string& name, const Tensor& x);
+  void put(const std::string& name, const std::string& text) { set(name, text); }
+  void put(const std::string& name, const char* text) { set(name, std::string(text)); }
+  template <std::integral T>
+  void put(const std::string& name, T value) {
+    if constexpr (std::same_as<T, bool>) {
+      set(name, value);
+    } else if constexpr (std::is_signed_v<T>) {
+      set(name, static_cast<int64_t>(value));
+    } else {
+      set(name, static_cast<uint64_t>(value));
+    }
+  }
+  template <class T>
+  requires std::same_as<T, float> || std::same_as<T, double>
+  void put(const std::string& name, T value) { set(name, static_cast<double>(value)); }
+  // Sets prefix.NAME for every member.
+  void put(const std::string& prefix, const NamedTensors& tensors);
+  void put(const std::string& prefix, const Checkpoint& section);
+
+  bool contains(const std::string& name) const { return values_.contains(name); }
+  bool empty() const { return values_.empty(); }
+  // All names, sorted; "" gives all, "model" those that start with "model.".
+  std::vector<std::string> names(std::string_view prefix = "") const;
+
+  // Returns the tensor `name`. Errors: FileError if there is none, saying what there is.
+  const Tensor& tensor(const std::string& name) const;
+  // Returns the value `name` as an integer, float, double, bool or std::string. Errors: FileError if there is
+  // none, it is of another kind, or it does not fit T.
+  template <class T>
+  T get(const std::string& name) const;
+  // Returns the tensors below `prefix`, by their names without it, sorted; all for "".
+  NamedTensors tensors(std::string_view prefix = "") const;
+  // Returns what lies below `prefix`, by names without it.
+  Checkpoint section(std::string_view prefix) const;
+
+ private:
+  using Value = std::variant<Tensor, bool, int64_t, uint64_t, double, std::string>;
+
+  struct File;  // to and from disk
+  friend struct File;
+  friend void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint);
+  friend struct LoadedCheckpoint load_checkpoint(const std::filesystem::path& path);
+
+  void set(const std::string& name, Value value);
+  const Value& value(const std::string& name, std::string_view wanted) const;
+  [[noreturn]] void fail_kind(const std::string& name, std::string_view wanted) const;
+
+  std::map<std::string, Value, std::less<>> values_;
+  std::string source_ = "checkpoint";  // for errors: its file, if it has one
+};
+
+// Writes a checkpoint, atomically and flushed to the disk. If `path` holds a good one, that becomes
+// PATH.previous; one that is damaged is dropped, so that a good PATH.previous survives it. A crash at any
+// moment leaves a good checkpoint.
+//
+// Errors: FileError when it cannot be written; what was there is then unchanged.
+void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint);
+
+struct LoadedCheckpoint {
+  Checkpoint checkpoint;
+  std::string path;     // the file it came from
+  std::string warning;  // why that is not the newest; empty if it is
+};
+
+// Reads PATH, or PATH.previous when PATH is missing, truncated or damaged. The tensors are in host memory.
+//
+// Errors: FileError naming both files and what is wrong with each.
+LoadedCheckpoint load_checkpoint(const std::filesystem::path& path);
+
+template <class T>
+T Checkpoint::get(const std::string& name) const {
+  if constexpr (std::same_as<T, std::string> || std::same_as<T, bool>) {
+    constexpr std::string_view kWanted = std::same_as<T, bool> ? "boolean" : "string";
+    if (const T* v = std::get_if<T>(&value(name, kWanted))) return *v;
+    fail_kind(name, kWanted);
+  } else if constexpr (std::integral<T>) {
+    const Value& v = value(name, "integer");
+    if (const auto* i = std::get_if<int64_t>(&v); i && std::in_range<T>(*i)) return static_cast<T>(*i);
+    if (const auto* u = std::get_if<uint64_t>(&v); u && std::in_range<T>(*u)) return static_cast<T>(*u);
+    fail_kind(name, "integer of " + std::to_string(8 * sizeof(T)) + " bits" +
+                        (std::is_signed_v<T> ? "" : ", unsigned"));
+  } else {
+    static_assert(std::same_as<T, float> || std::same_as<T, double>,
+                  "get an integer, float, double, bool or string");
+    const Value& v = value(name, "number");
+    if (const auto* d = std::get_if<double>(&v)) return static_cast<T>(*d);
+    if (const auto* i = std::get_if<int64_t>(&v)) return static_cast<T>(*i);
+    if (const auto* u = std::get_if<uint64_t>(&v)) return static_cast<T>(*u);
+    fail_kind(name, "number");
+  }
+}
+
+}  // namespace gradus::io

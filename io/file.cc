@@ -1,0 +1,187 @@
+#include "gradus/io/file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+namespace gradus::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Linux moves at most 2 GiB in one call.
+constexpr int64_t kChunk = int64_t{1} << 28;
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+uint32_t extend_crc(uint32_t crc, const void* data, int64_t bytes) {
+  return static_cast<uint32_t>(::crc32_z(crc, static_cast<const Bytef*>(data), static_cast<size_t>(bytes)));
+}
+
+// Opens NAME.tmp for the caller alone. It may be left over from a crash, or another writer may hold it and
+// rename it away while this one waits.
+int open_locked(const fs::path& temporary) {
+  for (;;) {
+    const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (fd < 0) return -1;
+    while (::flock(fd, LOCK_EX) != 0 && errno == EINTR) {
+    }  // A file system without locks: go on without.
+    struct stat opened {
+    }, named{};
+    if (::fstat(fd, &opened) == 0 && ::lstat(temporary.c_str(), &named) == 0 &&
+        opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) {
+      if (S_ISREG(opened.st_mode) && ::ftruncate(fd, 0) == 0) return fd;
+      const int error = S_ISREG(opened.st_mode) ? errno : EINVAL;
+      ::close(fd);
+      errno = error;
+      return -1;
+    }
+    ::close(fd);
+  }
+}
+
+}  // namespace
+
+FileReader::FileReader(const fs::path& path, FileOptions options)
+    : path_(path), options_(std::move(options)) {
+  // O_NONBLOCK: opening a named pipe must not wait for its writer.
+  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd_ < 0) fail("cannot open: ", reason(errno));
+  struct stat info {};
+  const int error = ::fstat(fd_, &info) == 0 ? 0 : errno;
+  if (error == 0 && S_ISREG(info.st_mode)) {
+    size_ = info.st_size;
+    return;
+  }
+  ::close(fd_);
+  if (error != 0) fail("cannot examine: ", reason(error));
+  fail("expected a regular file, given a ", S_ISDIR(info.st_mode) ? "folder" : "device or pipe");
+}
+
+FileReader::~FileReader() { ::close(fd_); }
+
+void FileReader::read(void* into, int64_t bytes) {
+  if (bytes < 0 || bytes > remaining())
+    fail("ends after ", size_, " bytes; expected ", bytes, " more at byte ", position_);
+  char* p = static_cast<char*>(into);
+  for (int64_t left = bytes; left > 0;) {
+    const ssize_t n = ::read(fd_, p, static_cast<size_t>(std::min(left, kChunk)));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("cannot read: ", reason(errno));
+    if (n == 0) fail("became shorter while it was read: it had ", size_, " bytes, now ", position_);
+    if (options_.checksum) crc_ = extend_crc(crc_, p, n);
+    p += n;
+    left -= n;
+    position_ += n;
+  }
+}
+
+AtomicFile::AtomicFile(const fs::path& path, FileOptions options)
+    : path_(path), temporary_(path.string() + ".tmp"), options_(std::move(options)) {
+  if (!path_.has_filename())
+    throw FileError(options_.op, "expected a file name, given '", path_.string(), "'");
+  std::error_code ignored;
+  const fs::path folder = folder_of(path_);
+  if (!fs::exists(folder, ignored))
+    throw FileError(options_.op, path_.string(), ": the folder ", folder.string(), " does not exist");
+  if (!fs::is_directory(folder, ignored))
+    throw FileError(options_.op, path_.string(), ": ", folder.string(), " is not a folder");
+  if (fs::is_directory(path_, ignored))
+    throw FileError(options_.op, path_.string(), ": expected a file name, given a folder");
+  fd_ = open_locked(temporary_);
+  if (fd_ < 0) fail(concat("cannot create ", temporary_.filename().string()));
+}
+
+AtomicFile::~AtomicFile() {
+  // Removed before the lock goes with the descriptor: until then no other writer uses this name.
+  if (!committed_) ::unlink(temporary_.c_str());
+  ::close(fd_);
+}
+
+void AtomicFile::fail(std::string_view what) const {
+  throw FileError(options_.op, path_.string(), ": ", what, ": ", reason(errno));
+}
+
+void AtomicFile::write(const void* data, int64_t bytes) {
+  if (bytes > 0 && options_.checksum) crc_ = extend_crc(crc_, data, bytes);
+  const char* p = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::write(fd_, p, static_cast<size_t>(std::min(bytes, kChunk)));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("cannot write");
+    p += n;
+    bytes -= n;
+  }
+}
+
+void AtomicFile::sync_folder() const {
+  const int fd = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) fail("cannot open its folder to flush it");
+  const int error = ::fsync(fd) == 0 ? 0 : errno;
+  ::close(fd);
+  errno = error;
+  // Some file systems cannot flush folders.
+  if (error != 0 && error != EINVAL && error != ENOTSUP) fail("cannot flush its folder");
+}
+
+// Note [Keeping the previous file]
+// The old file gets a second name, NAME.previous.tmp, before the new one takes its place, and that name
+// becomes NAME.previous only after it has. So a crash leaves: old and older; or new and older; or new and
+// old.
+void AtomicFile::commit_keeping(const fs::path& previous) {
+  if (::fsync(fd_) != 0) fail("cannot flush");
+  const fs::path second = previous.string() + ".tmp";
+  bool linked = false, moved = false;
+  if (!previous.empty()) {
+    ::unlink(second.c_str());
+    linked = ::link(path_.c_str(), second.c_str()) == 0;
+    if (!linked && errno != ENOENT) {
+      // No hard links here: for a moment there is only the previous file.
+      if (errno != EPERM && errno != ENOTSUP && errno != ENOSYS && errno != EMLINK)
+        fail("cannot keep the previous file");
+      moved = ::rename(path_.c_str(), previous.c_str()) == 0;
+      if (!moved) fail("cannot keep the previous file");
+    }
+  }
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    if (linked) ::unlink(second.c_str());
+    if (moved) ::rename(previous.c_str(), path_.c_str());
+    errno = error;
+    fail("cannot replace it");
+  }
+  committed_ = true;
+  sync_folder();
+  if (!linked) return;
+  if (::rename(second.c_str(), previous.c_str()) != 0)
+    fail("is saved, but the previous file could not be kept");
+  ::unlink(second.c_str());  // rename leaves it when both names were one file already
+  sync_folder();
+}
+
+std::string read_file(const fs::path& path, int64_t max_bytes) {
+  FileReader file(path);
+  if (file.size() > max_bytes) file.fail("has ", file.size(), " bytes; expected at most ", max_bytes);
+  std::string content(static_cast<size_t>(file.size()), '\0');
+  file.read(content.data(), file.size());
+  return content;
+}
+
+void write_file(const fs::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content.data(), static_cast<int64_t>(content.size()));
+  file.commit();
+}
+
+}  // namespace gradus::io

@@ -1,0 +1,97 @@
+// Files from and to disk: FileReader reads one sequentially and never past its end; AtomicFile replaces one
+// as a whole, so that a crash at any moment leaves either the old content or the new.
+//
+//   io::AtomicFile file("model.bin", {.op = "save_model"});
+//   file.write(data, bytes);
+//   file.commit();        // without it (an exception, say) model.bin stays as it was
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "gradus/tensor/error.h"
+
+namespace gradus::io {
+
+struct FileOptions {
+  std::string op = "file";  // what errors say was being done
+  bool checksum = false;    // keep the CRC-32 of the bytes that passed
+};
+
+// Reads a regular file from front to back.
+//
+// Errors: FileError naming the file: it is missing, not a regular file, not readable, or ends before what is
+// asked for.
+class FileReader {
+ public:
+  explicit FileReader(const std::filesystem::path& path, FileOptions options = {.op = "read_file"});
+  ~FileReader();
+  FileReader(const FileReader&) = delete;
+  FileReader& operator=(const FileReader&) = delete;
+
+  int64_t size() const { return size_; }
+  int64_t remaining() const { return size_ - position_; }
+  void read(void* into, int64_t bytes);
+  // CRC-32 of what has been read so far (with FileOptions::checksum).
+  uint32_t crc32() const { return crc_; }
+
+  // Throws a FileError that starts with the file's name.
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const {
+    throw FileError(options_.op, path_.string(), ": ", parts...);
+  }
+
+ private:
+  std::filesystem::path path_;
+  FileOptions options_;
+  int fd_ = -1;
+  int64_t size_ = 0;
+  int64_t position_ = 0;
+  uint32_t crc_ = 0;
+};
+
+// Writes a new version of a file beside it, as NAME.tmp, and puts it in its place with `commit`. Processes
+// and threads that write the same file take turns.
+//
+// Errors: FileError naming the file, with the system's reason (no such folder, permission, no space, ...).
+// The old file is then as it was, and NAME.tmp is gone.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::filesystem::path& path, FileOptions options = {.op = "write_file"});
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(const void* data, int64_t bytes);
+  // CRC-32 of what has been written so far (with FileOptions::checksum).
+  uint32_t crc32() const { return crc_; }
+
+  // Flushes to the disk and replaces the file.
+  void commit() { commit_keeping({}); }
+  // The same; the file that was there until now becomes `previous`, in the same folder (empty: it is
+  // dropped). At every moment the file itself is there, old or new, and the old `previous` goes only when the
+  // new file is in place.
+  void commit_keeping(const std::filesystem::path& previous);
+
+ private:
+  [[noreturn]] void fail(std::string_view what) const;
+  void sync_folder() const;
+
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  FileOptions options_;
+  int fd_ = -1;
+  bool committed_ = false;
+  uint32_t crc_ = 0;
+};
+
+// Returns the content of a file. Errors: FileError; also for one larger than `max_bytes`, before any of it is
+// read.
+std::string read_file(const std::filesystem::path& path, int64_t max_bytes = int64_t{1} << 32);
+
+// Replaces the content of a file (AtomicFile).
+void write_file(const std::filesystem::path& path, std::string_view content);
+
+}  // namespace gradus::io

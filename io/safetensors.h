@@ -1,0 +1,69 @@
+// Safetensors files: named tensors and a few strings, in the public format that Python's safetensors library
+// reads and writes, so that weights move to and from other frameworks.
+//
+//   io::save_safetensors("net.safetensors", {{"fc.weight", w}, {"fc.bias", b}}, {{"format", "gradus"}});
+//   Tensor w = io::load_safetensors("net.safetensors").at("fc.weight");
+//
+// A file is 8 bytes of header length (little endian), a JSON header, and the elements of all tensors,
+// row-major, one after the other. Nothing in a file is trusted: all of the header is checked before the first
+// tensor is made.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::io {
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+using Metadata = std::map<std::string, std::string>;
+
+struct SafetensorsFile {
+  NamedTensors tensors;  // as they lie in the file
+  Metadata metadata;
+
+  bool contains(std::string_view name) const;
+  // Returns the tensor of that name. Errors: FileError listing the names there are.
+  const Tensor& at(std::string_view name) const;
+
+  std::string path;  // for errors
+};
+
+// One tensor of a header. Its elements are the bytes [begin, end) after the header.
+struct SafetensorsEntry {
+  std::string name;
+  DType dtype;
+  Shape shape;
+  int64_t begin;
+  int64_t end;
+};
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;  // as they lie in the file: without gaps or overlaps
+  Metadata metadata;
+};
+
+// Writes tensors of any dtype, device and layout, atomically (AtomicFile). The elements lie row-major, the
+// widest dtypes first, then by name, as the reference library orders them.
+//
+// Errors: ValueError for an undefined tensor, a name that occurs twice, is "__metadata__" or not UTF-8;
+// DeviceError for a tensor without data (meta); FileError when the file cannot be written.
+void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                      const Metadata& metadata = {});
+
+// Reads all tensors, into host memory.
+//
+// Errors: FileError naming the file and what is wrong with it: missing, truncated, malformed, or a dtype that
+// Gradus does not have.
+SafetensorsFile load_safetensors(const std::filesystem::path& path);
+
+// Reads and checks the header alone: names, dtypes, shapes. Errors: as load_safetensors.
+SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
+
+}  // namespace gradus::io

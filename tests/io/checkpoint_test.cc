@@ -1,0 +1,230 @@
+#include "gradus/io/checkpoint.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "gradus/tests/io/testing.h"
+
+namespace gradus::io {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+Checkpoint round_trip(const Checkpoint& c) {
+  TempDir dir;
+  save_checkpoint(dir / "c", c);
+  LoadedCheckpoint loaded = load_checkpoint(dir / "c");
+  EXPECT_EQ(loaded.warning, "");
+  EXPECT_EQ(loaded.path, (dir / "c").string());
+  return std::move(loaded.checkpoint);
+}
+
+TEST(Checkpoint, KeepsIntegersExactly) {
+  Checkpoint c;
+  c.put("min", std::numeric_limits<int64_t>::min());
+  c.put("max", std::numeric_limits<int64_t>::max());
+  c.put("umax", std::numeric_limits<uint64_t>::max());
+  c.put("int", 7);
+  c.put("yes", true);
+  c.put("no", false);
+  c = round_trip(c);
+  EXPECT_EQ(c.get<int64_t>("min"), std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(c.get<int64_t>("max"), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(c.get<uint64_t>("umax"), std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(c.get<int>("int"), 7);
+  EXPECT_EQ(c.get<uint8_t>("int"), 7);
+  EXPECT_EQ(c.get<double>("int"), 7.0);
+  EXPECT_TRUE(c.get<bool>("yes"));
+  EXPECT_FALSE(c.get<bool>("no"));
+}
+
+TEST(Checkpoint, KeepsDoublesBitForBit) {
+  std::mt19937_64 random(1);
+  std::vector<double> values{0.0,
+                             -0.0,
+                             0.1,
+                             1.0 / 3,
+                             5e-324,
+                             -1e308,
+                             std::numeric_limits<double>::infinity(),
+                             -std::numeric_limits<double>::infinity()};
+  for (int i = 0; i < 1000; ++i) {
+    const uint64_t bits = random();
+    double v;
+    std::memcpy(&v, &bits, 8);
+    if (!std::isnan(v)) values.push_back(v);
+  }
+  Checkpoint c;
+  for (size_t i = 0; i < values.size(); ++i) c.put(concat("v", i), values[i]);
+  c.put("nan", std::nan(""));
+  c.put("float", 0.1f);
+  c = round_trip(c);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double v = c.get<double>(concat("v", i));
+    EXPECT_EQ(std::memcmp(&v, &values[i], 8), 0) << values[i];
+  }
+  EXPECT_TRUE(std::isnan(c.get<double>("nan")));
+  EXPECT_EQ(c.get<float>("float"), 0.1f);
+}
+
+TEST(Checkpoint, KeepsStringsOfAnyBytes) {
+  std::string all;
+  for (int i = 0; i < 256; ++i) all += static_cast<char>(i);
+  Checkpoint c;
+  c.put("text", "StepLR");
+  c.put("empty", "");
+  c.put("colon", "i64:5");
+  c.put("utf8", std::string("\u00e4\u2192\0\n", 7));
+  c.put("binary", all);
+  c = round_trip(c);
+  EXPECT_EQ(c.get<std::string>("text"), "StepLR");
+  EXPECT_EQ(c.get<std::string>("empty"), "");
+  EXPECT_EQ(c.get<std::string>("colon"), "i64:5");
+  EXPECT_EQ(c.get<std::string>("utf8"), std::string("\u00e4\u2192\0\n", 7));
+  EXPECT_EQ(c.get<std::string>("binary"), all);
+}
+
+TEST(Checkpoint, KeepsTensorsInSections) {
+  Checkpoint optimizer;
+  optimizer.put("lr", 0.5);
+  optimizer.put("group.0.momentum", counted({3}, DType::kF64));
+  Checkpoint c;
+  c.put("model",
+        NamedTensors{{"fc.weight", counted({2, 3}, DType::kF32)}, {"fc.bias", counted({2}, DType::kF32)}});
+  c.put("optimizer", optimizer);
+  c.put("model2", counted({}, DType::kI32));
+  c.put("rng", counted({16}, DType::kU8));
+  c = round_trip(c);
+  const NamedTensors model = c.tensors("model");
+  ASSERT_EQ(model.size(), 2u);
+  EXPECT_EQ(model[0].first, "fc.bias");
+  EXPECT_EQ(model[1].first, "fc.weight");
+  EXPECT_TRUE(same(model[1].second, counted({2, 3}, DType::kF32)));
+  EXPECT_TRUE(same(c.tensor("model.fc.bias"), counted({2}, DType::kF32)));
+  EXPECT_TRUE(same(c.section("optimizer").section("group").tensor("0.momentum"), counted({3}, DType::kF64)));
+  EXPECT_EQ(c.section("optimizer").get<double>("lr"), 0.5);
+  EXPECT_THAT(c.names("optimizer"), ElementsAre("optimizer.group.0.momentum", "optimizer.lr"));
+  EXPECT_TRUE(c.section("model.fc.weight").empty());
+  EXPECT_EQ(c.tensors().size(), 5u);
+}
+
+TEST(Checkpoint, AnEmptyOneIsACheckpointToo) { EXPECT_TRUE(round_trip({}).empty()); }
+
+TEST(Checkpoint, PuttingAgainReplaces) {
+  Checkpoint c;
+  c.put("x", 1);
+  c.put("x", counted({2}, DType::kF32));
+  c.put("y", counted({2}, DType::kF32));
+  c.put("y", "text");
+  c = round_trip(c);
+  EXPECT_TRUE(same(c.tensor("x"), counted({2}, DType::kF32)));
+  EXPECT_EQ(c.get<std::string>("y"), "text");
+}
+
+TEST(Checkpoint, NamesWhatIsMissingOrOfAnotherKind) {
+  TempDir dir;
+  Checkpoint c;
+  c.put("epoch", 300);
+  c.put("w", counted({2}, DType::kF32));
+  save_checkpoint(dir / "c", c);
+  c = load_checkpoint(dir / "c").checkpoint;
+  const std::string file = (dir / "c").string();
+  EXPECT_THAT(error_of<FileError>([&] { c.get<int>("epochs"); }),
+              AllOf(HasSubstr(file), HasSubstr("has no integer 'epochs'; it has 'epoch', 'w'")));
+  EXPECT_THAT(error_of<FileError>([&] { c.get<int>("w"); }),
+              AllOf(HasSubstr(file), HasSubstr("expected 'w' to be a integer"), HasSubstr("f32[2]")));
+  EXPECT_THAT(error_of<FileError>([&] { c.tensor("epoch"); }), HasSubstr("to be a tensor, given 'i64:300'"));
+  EXPECT_THAT(error_of<FileError>([&] { c.get<int8_t>("epoch"); }), HasSubstr("integer of 8 bits"));
+  EXPECT_THAT(error_of<FileError>([&] { c.get<std::string>("epoch"); }), HasSubstr("to be a string"));
+  EXPECT_THAT(error_of<FileError>([&] { c.section("a").get<bool>("b"); }),
+              HasSubstr("section 'a': has no boolean"));
+}
+
+TEST(Checkpoint, RefusesNamesOfTheFormatAndUndefinedTensors) {
+  Checkpoint c;
+  EXPECT_THROW(c.put("__crc32__", 1), ValueError);
+  EXPECT_THROW(c.put("\xff", 1), ValueError);
+  EXPECT_THROW(c.put("x", Tensor()), ValueError);
+  EXPECT_TRUE(c.empty());
+}
+
+TEST(Checkpoint, IsASafetensorsFile) {
+  TempDir dir;
+  Checkpoint c;
+  c.put("lr", 0.1);
+  c.put("model.w", counted({2}, DType::kF32));
+  save_checkpoint(dir / "c", c);
+  const SafetensorsFile file = load_safetensors(dir / "c");
+  EXPECT_TRUE(same(file.at("model.w"), counted({2}, DType::kF32)));
+  EXPECT_EQ(file.metadata.at("lr"), "f64:0.1");
+}
+
+TEST(LoadCheckpoint, FallsBackToThePreviousOneAndSaysSo) {
+  TempDir dir;
+  for (int epoch : {1, 2, 3}) {
+    Checkpoint c;
+    c.put("epoch", epoch);
+    save_checkpoint(dir / "c", c);
+  }
+  EXPECT_THAT(dir.names(), ElementsAre("c", "c.previous"));
+  EXPECT_EQ(load_checkpoint(dir / "c").checkpoint.get<int>("epoch"), 3);
+
+  std::filesystem::remove(dir / "c");
+  const LoadedCheckpoint loaded = load_checkpoint(dir / "c");
+  EXPECT_EQ(loaded.checkpoint.get<int>("epoch"), 2);
+  EXPECT_EQ(loaded.path, (dir / "c.previous").string());
+  EXPECT_THAT(loaded.warning, AllOf(StartsWith((dir / "c").string()), HasSubstr("No such file"),
+                                    HasSubstr("continuing from " + loaded.path)));
+}
+
+TEST(LoadCheckpoint, NamesBothFilesWhenNeitherIsGood) {
+  TempDir dir;
+  spit(dir / "c", "short");
+  save_safetensors(dir / "c.previous", {});
+  EXPECT_THAT(
+      error_of<FileError>([&] { load_checkpoint(dir / "c"); }),
+      AllOf(StartsWith("[load_checkpoint] no usable checkpoint: "),
+            HasSubstr((dir / "c").string() + ": has 5 bytes"),
+            HasSubstr((dir / "c.previous").string() + ": is a safetensors file, but not a checkpoint")));
+  EXPECT_THAT(error_of<FileError>([&] { load_checkpoint(dir / "d"); }),
+              AllOf(HasSubstr((dir / "d").string()), HasSubstr((dir / "d.previous").string())));
+  EXPECT_THROW(load_checkpoint(dir.path()), FileError);
+}
+
+TEST(LoadCheckpoint, RefusesAnotherVersion) {
+  TempDir dir;
+  save_safetensors(dir / "c", {}, {{"__checkpoint__", "2"}});
+  EXPECT_THAT(error_of<FileError>([&] { load_checkpoint(dir / "c"); }), HasSubstr("version '2'; expected 1"));
+}
+
+TEST(SaveCheckpoint, SaysWhereItCannotWrite) {
+  TempDir dir;
+  EXPECT_THAT(error_of<FileError>([&] { save_checkpoint(dir / "no/c", {}); }),
+              AllOf(StartsWith("[save_checkpoint] " + (dir / "no/c").string()), HasSubstr("does not exist")));
+  EXPECT_THROW(save_checkpoint("/proc/c", {}), FileError);
+  EXPECT_THROW(save_checkpoint(dir.path(), {}), FileError);
+}
+
+TEST(SaveCheckpoint, DoesNotKeepADamagedOneInPlaceOfAGoodOne) {
+  TempDir dir;
+  Checkpoint c;
+  for (int epoch : {1, 2}) {
+    c.put("epoch", epoch);
+    save_checkpoint(dir / "c", c);
+  }
+  std::string content = slurp(dir / "c");
+  content.back() ^= 1;
+  spit(dir / "c", content);
+  c.put("epoch", 3);
+  save_checkpoint(dir / "c", c);
+  EXPECT_EQ(load_checkpoint(dir / "c").checkpoint.get<int>("epoch"), 3);
+  EXPECT_EQ(load_checkpoint(dir / "c.previous").checkpoint.get<int>("epoch"), 1);
+}
+
+}  // namespace
+}  // namespace gradus::io

@@ -1,0 +1,157 @@
+#include "gradus/io/file.h"
+
+#include <sys/stat.h>
+
+#include <latch>
+#include <thread>
+
+#include "gradus/tests/io/testing.h"
+
+namespace gradus::io {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+TEST(FileReader, ReadsInOrderAndKeepsAChecksum) {
+  TempDir dir;
+  spit(dir / "a", "123456789");
+  FileReader file(dir / "a", {.op = "test", .checksum = true});
+  EXPECT_EQ(file.size(), 9);
+  char text[10] = {};
+  file.read(text, 4);
+  EXPECT_EQ(file.remaining(), 5);
+  file.read(text + 4, 5);
+  EXPECT_STREQ(text, "123456789");
+  EXPECT_EQ(file.crc32(), 0xcbf43926u);  // the check value of CRC-32
+}
+
+TEST(FileReader, NeverReadsBeyondTheEnd) {
+  TempDir dir;
+  spit(dir / "a", "123");
+  FileReader file(dir / "a", {.op = "test"});
+  char text[10];
+  EXPECT_THAT(error_of<FileError>([&] { file.read(text, 4); }),
+              AllOf(StartsWith("[test] " + (dir / "a").string()), HasSubstr("ends after 3 bytes")));
+  EXPECT_THROW(file.read(text, -1), FileError);
+}
+
+TEST(FileReader, NamesAFileItCannotOpen) {
+  TempDir dir;
+  EXPECT_THAT(error_of<FileError>([&] { FileReader(dir / "none"); }),
+              AllOf(HasSubstr((dir / "none").string()), HasSubstr("No such file")));
+  EXPECT_THAT(error_of<FileError>([&] { FileReader(dir.path()); }), HasSubstr("given a folder"));
+  ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(error_of<FileError>([&] { FileReader(dir / "pipe"); }), HasSubstr("given a device or pipe"));
+  EXPECT_THAT(error_of<FileError>([&] { FileReader("/dev/zero"); }), HasSubstr("given a device or pipe"));
+}
+
+TEST(ReadFile, ReturnsTheContentUpToALimit) {
+  TempDir dir;
+  spit(dir / "a", std::string("x\0y", 3));
+  spit(dir / "empty", "");
+  EXPECT_EQ(read_file(dir / "a"), std::string("x\0y", 3));
+  EXPECT_EQ(read_file(dir / "empty"), "");
+  EXPECT_THAT(error_of<FileError>([&] { read_file(dir / "a", 2); }),
+              HasSubstr("has 3 bytes; expected at most 2"));
+}
+
+TEST(AtomicFile, ReplacesAFileOnlyAtCommit) {
+  TempDir dir;
+  spit(dir / "a", "old");
+  {
+    AtomicFile file(dir / "a");
+    file.write("new", 3);
+    EXPECT_EQ(slurp(dir / "a"), "old");
+    file.commit();
+  }
+  EXPECT_EQ(slurp(dir / "a"), "new");
+  EXPECT_THAT(dir.names(), ElementsAre("a"));
+}
+
+TEST(AtomicFile, LeavesEverythingAsItWasWithoutCommit) {
+  TempDir dir;
+  spit(dir / "a", "old");
+  {
+    AtomicFile file(dir / "a");
+    file.write("new", 3);
+  }
+  EXPECT_EQ(slurp(dir / "a"), "old");
+  EXPECT_THAT(dir.names(), ElementsAre("a"));
+}
+
+TEST(AtomicFile, LeavesEverythingAsItWasWhenTheDiskIsFull) {
+  TempDir dir;
+  spit(dir / "a", "old");
+  {
+    FileSizeLimit limit(100);
+    EXPECT_THAT(error_of<FileError>([&] { write_file(dir / "a", std::string(101, 'x')); }),
+                AllOf(HasSubstr((dir / "a").string()), HasSubstr("cannot write")));
+  }
+  EXPECT_EQ(slurp(dir / "a"), "old");
+  EXPECT_THAT(dir.names(), ElementsAre("a"));
+}
+
+TEST(AtomicFile, SaysWhyItCannotBeCreated) {
+  TempDir dir;
+  spit(dir / "a", "old");
+  EXPECT_THAT(error_of<FileError>([&] { write_file(dir / "no/a", ""); }), HasSubstr("does not exist"));
+  EXPECT_THAT(error_of<FileError>([&] { write_file(dir / "a/b", ""); }), HasSubstr("is not a folder"));
+  EXPECT_THAT(error_of<FileError>([&] { write_file(dir.path(), ""); }), HasSubstr("given a folder"));
+  EXPECT_THAT(error_of<FileError>([&] { write_file("", ""); }), HasSubstr("expected a file name"));
+  EXPECT_THAT(error_of<FileError>([&] { write_file("/proc/a", ""); }), HasSubstr("cannot create a.tmp"));
+  EXPECT_THAT(error_of<FileError>([&] { write_file(dir / std::string(252, 'x'), ""); }),
+              HasSubstr("too long"));
+  EXPECT_EQ(slurp(dir / "a"), "old");
+  EXPECT_THAT(dir.names(), ElementsAre("a"));
+}
+
+TEST(AtomicFile, TakesOverWhatACrashedWriterLeft) {
+  TempDir dir;
+  spit(dir / "a.tmp", "a much longer half-written file");
+  write_file(dir / "a", "new");
+  EXPECT_EQ(slurp(dir / "a"), "new");
+  EXPECT_THAT(dir.names(), ElementsAre("a"));
+}
+
+TEST(AtomicFile, DoesNotWriteThroughALinkInPlaceOfItsTemporaryFile) {
+  TempDir dir;
+  spit(dir / "victim", "precious");
+  std::filesystem::create_symlink(dir / "victim", dir / "a.tmp");
+  EXPECT_THROW(write_file(dir / "a", "new"), FileError);
+  EXPECT_EQ(slurp(dir / "victim"), "precious");
+}
+
+TEST(AtomicFile, KeepsThePreviousOne) {
+  TempDir dir;
+  for (const char* content : {"one", "two", "three"}) {
+    AtomicFile file(dir / "a");
+    file.write(content, static_cast<int64_t>(strlen(content)));
+    file.commit_keeping(dir / "a.old");
+  }
+  EXPECT_EQ(slurp(dir / "a"), "three");
+  EXPECT_EQ(slurp(dir / "a.old"), "two");
+  EXPECT_THAT(dir.names(), ElementsAre("a", "a.old"));
+}
+
+TEST(AtomicFile, WritersOfOneFileTakeTurns) {
+  TempDir dir;
+  constexpr int kThreads = 4, kWrites = 10;
+  std::latch start(kThreads);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      start.arrive_and_wait();
+      for (int i = 0; i < kWrites; ++i) write_file(dir / "a", std::string(10000, static_cast<char>('a' + t)));
+    });
+  for (std::thread& t : threads) t.join();
+  const std::string content = slurp(dir / "a");
+  EXPECT_EQ(content, std::string(10000, content.at(0)));
+  EXPECT_THAT(dir.names(), ElementsAre("a"));
+}
+
+}  // namespace
+}  // namespace gradus::io

@@ -1,0 +1,113 @@
+// What the tests of files share.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::io {
+
+// A folder of its own, removed at the end.
+class TempDir {
+ public:
+  TempDir() {
+    std::string name = (std::filesystem::path(testing::TempDir()) / "gradus-io-XXXXXX").string();
+    if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp " + name);
+    path_ = name;
+  }
+  ~TempDir() { std::filesystem::remove_all(path_); }
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+
+  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& e : std::filesystem::directory_iterator(path_)) names.push_back(e.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Plain reads and writes, for files the code under test then sees.
+inline std::string slurp(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+inline void spit(const std::filesystem::path& path, std::string_view content) {
+  std::ofstream(path, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
+}
+
+// The text of the E that f throws; another exception, or none, fails the test.
+template <class E, class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const E& e) {
+    return e.what();
+  } catch (const std::exception& e) {
+    ADD_FAILURE() << "another exception: " << e.what();
+    return {};
+  }
+  ADD_FAILURE() << "no exception";
+  return {};
+}
+
+// The elements' bytes of a row-major tensor.
+inline std::string bytes_of(const Tensor& x) {
+  return {static_cast<const char*>(x.raw_ptr()), static_cast<size_t>(x.nbytes())};
+}
+
+// A tensor whose bytes are 1, 2, 3, ... (bool: 1, 0, 1, 0, ...).
+inline Tensor counted(const Shape& shape, DType dtype) {
+  Tensor x = empty(shape, {.dtype = dtype});
+  auto* p = static_cast<unsigned char*>(x.raw_ptr());
+  for (int64_t i = 0; i < x.nbytes(); ++i)
+    p[i] = static_cast<unsigned char>(dtype == DType::kBool ? (i + 1) % 2 : i + 1);
+  return x;
+}
+
+inline bool same(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() && bytes_of(a) == bytes_of(b);
+}
+
+inline constexpr DType kAllDTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16,
+                                       DType::kI64, DType::kI32, DType::kU8,  DType::kBool};
+
+// While it lives, files cannot grow beyond `bytes`: writes fail as on a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(int64_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{static_cast<rlim_t>(bytes), before_.rlim_max};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) throw std::runtime_error("setrlimit");
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+}  // namespace gradus::io
