@@ -18,6 +18,8 @@
 namespace gradus::autograd {
 
 class Node;
+class RecordingState;
+class RecordingState;
 
 // Where a gradient goes: an output of a node, or a leaf; null where the input was a constant.
 struct Edge {
@@ -64,7 +66,11 @@ class Node : public AutogradSlot {
   const Stream& stream() const { return stream_; }
   const std::vector<Edge>& edges() const { return edges_; }
   const std::vector<ValueInfo>& outputs() const { return outputs_; }
-  bool belongs_to(const RecordingState* r) const;
+  bool belongs_to(const RecordingState* r) const {
+    for (const Membership* m = &membership_; m; m = m->also.get())
+      if (m->recording.get() == r) return true;
+    return false;
+  }
   bool belongs_to_others(const RecordingState* r) const;
 
  protected:
@@ -74,6 +80,8 @@ class Node : public AutogradSlot {
  private:
   friend class RecordingState;
   friend class Recorder;
+  void drop_edges();
+
   const char* op_;
   uint64_t sequence_;
   Stream stream_;
@@ -81,12 +89,13 @@ class Node : public AutogradSlot {
   std::vector<ValueInfo> outputs_;
   std::string module_path_;
   Membership membership_;
+  Node* next_dead_ = nullptr;  // chain of nodes that wait to be deleted
 };
 
 // An attached tensor: the end of a gradient's way. It may have been computed too (then `producer` leads on).
 class Leaf final : public AutogradSlot {
  public:
-  explicit Leaf(TensorImpl* owner) : owner_(owner) {}
+  explicit Leaf(TensorImpl* owner) : AutogradSlot(true), owner_(owner) {}
   void owner_gone() override {
     std::lock_guard lock(mutex_);
     owner_ = nullptr;

@@ -21,6 +21,7 @@
 // A rule may take `Tensor dy` by value and hand `std::move(dy)` to an op that can reuse the buffer.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <tuple>
@@ -108,6 +109,7 @@ class Recorder {
     join(context, all);
   }
   Recorder(const char* op, const std::vector<Tensor>& inputs);
+  Recorder(const char* op, std::span<const Edge> inputs);
 
   explicit operator bool() const { return !joined_.empty(); }
 

@@ -25,11 +25,14 @@ class Error : public std::runtime_error {
  public:
   template <class... Parts>
   explicit Error(std::string_view op, const Parts&... parts)
-      : std::runtime_error(concat('[', op, "] ", parts...)), op_(op) {}
+      : std::runtime_error(""), op_(op), text_(concat('[', op, "] ", parts...)) {}
   const std::string& op() const { return op_; }
+  const char* what() const noexcept override { return text_.c_str(); }
+  // Puts where it happened before the text, on its way up: "while running backward of conv2d (layer3.1.conv2): ".
+  void add_context(const std::string& where) { text_ = where + ": " + text_; }
 
  private:
-  std::string op_;
+  std::string op_, text_;
 };
 
 // clang-format off

@@ -24,6 +24,9 @@ class Storage final : public Counted {
   uint32_t version() const { return version_.load(std::memory_order_acquire); }
   void bump_version() { version_.fetch_add(1, std::memory_order_acq_rel); }
 
+  // What kernels keep beside the contents (weights in a library's own layout). Theirs to guard; dropped with the bytes.
+  Ref<Counted> companion;
+
  private:
   Storage(Device device, void* data, int64_t bytes, bool external, std::function<void()> release)
       : data_(data), bytes_(bytes), device_(device), external_(external), release_(std::move(release)) {}

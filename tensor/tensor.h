@@ -25,8 +25,16 @@ class Indexed;   // what x[{...}] gives: read it as a Tensor, or assign to it
 // What autograd hangs on a tensor. Opaque here: autograd/ derives from it, tensor/ only owns it.
 class AutogradSlot : public Counted {
  public:
+  // A leaf (an attached tensor) rather than the node of an op.
+  bool is_leaf() const { return is_leaf_; }
   // Called when the tensor that owned this slot is destroyed.
   virtual void owner_gone() {}
+
+ protected:
+  explicit AutogradSlot(bool is_leaf) : is_leaf_(is_leaf) {}
+
+ private:
+  bool is_leaf_;
 };
 
 // The array behind a handle.

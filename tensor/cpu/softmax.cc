@@ -69,7 +69,7 @@ void softmax_columns(T* y, const T* x, int64_t n, int64_t inner, int64_t width, 
 }
 
 template <class T>
-void softmax_grad_row(T* dx, const T* dy, const T* y, int64_t n, bool log) {
+void softmax_backward_row(T* dx, const T* dy, const T* y, int64_t n, bool log) {
   const ConstRow<T> dys(dy, n), ys(y, n);
   double sum = 0;
   for_tiles(n, [&](int64_t at, int64_t width) {
@@ -82,7 +82,7 @@ void softmax_grad_row(T* dx, const T* dy, const T* y, int64_t n, bool log) {
 }
 
 template <class T>
-void softmax_grad_columns(T* dx, const T* dy, const T* y, int64_t n, int64_t inner, int64_t width, bool log) {
+void softmax_backward_columns(T* dx, const T* dy, const T* y, int64_t n, int64_t inner, int64_t width, bool log) {
   Buffer<T> sum = Buffer<T>::Zero(width);
   for (int64_t i = 0; i < n; ++i) {
     const ConstRow<T> dys(dy + i * inner, width), ys(y + i * inner, width);
@@ -126,21 +126,21 @@ void softmax_cpu(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, boo
   });
 }
 
-void softmax_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& y, int64_t n, int64_t inner,
+void softmax_backward_cpu(const Tensor& dx, const Tensor& dy, const Tensor& y, int64_t n, int64_t inner,
                       bool log) {
-  dispatch_floating(y.dtype(), "softmax_grad", [&]<class T>() {
+  dispatch_floating(y.dtype(), "softmax_backward", [&]<class T>() {
     T* to = dx.ptr<T>();
     const T *g = dy.ptr<T>(), *v = y.ptr<T>();
     for_each_softmax(
-        y.numel(), n, inner, [&](int64_t at) { softmax_grad_row(to + at, g + at, v + at, n, log); },
+        y.numel(), n, inner, [&](int64_t at) { softmax_backward_row(to + at, g + at, v + at, n, log); },
         [&](int64_t at, int64_t width) {
-          softmax_grad_columns(to + at, g + at, v + at, n, inner, width, log);
+          softmax_backward_columns(to + at, g + at, v + at, n, inner, width, log);
         });
   });
 }
 
 const RegisterKernel kSoftmax(softmax_kernel, DeviceType::kCPU, &softmax_cpu);
-const RegisterKernel kSoftmaxGrad(softmax_grad_kernel, DeviceType::kCPU, &softmax_grad_cpu);
+const RegisterKernel kSoftmaxGrad(softmax_backward_kernel, DeviceType::kCPU, &softmax_backward_cpu);
 
 }  // namespace
 }  // namespace gradus::raw

@@ -41,7 +41,7 @@ Tensor backward(const Tensor& dy, const Tensor& y, int64_t dim, bool log, std::s
     return to(backward(to(dy, DType::kF32), to(y, DType::kF32), dim, log, op), y.dtype());
   const Tensor yd = dense(y);
   const Tensor dx = empty_like(yd);
-  softmax_grad_kernel(dx, yd.is_channels_last() ? channels_last(dy) : contiguous(dy), yd, run.n, run.inner,
+  softmax_backward_kernel(dx, yd.is_channels_last() ? channels_last(dy) : contiguous(dy), yd, run.n, run.inner,
                       log);
   return dx;
 }
@@ -50,11 +50,11 @@ Tensor backward(const Tensor& dy, const Tensor& y, int64_t dim, bool log, std::s
 
 Tensor softmax(const Tensor& x, int64_t dim) { return forward(x, dim, false, "softmax"); }
 Tensor log_softmax(const Tensor& x, int64_t dim) { return forward(x, dim, true, "log_softmax"); }
-Tensor softmax_grad(const Tensor& dy, const Tensor& y, int64_t dim) {
-  return backward(dy, y, dim, false, "softmax_grad");
+Tensor softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim) {
+  return backward(dy, y, dim, false, "softmax_backward");
 }
-Tensor log_softmax_grad(const Tensor& dy, const Tensor& y, int64_t dim) {
-  return backward(dy, y, dim, true, "log_softmax_grad");
+Tensor log_softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim) {
+  return backward(dy, y, dim, true, "log_softmax_backward");
 }
 
 }  // namespace gradus::raw

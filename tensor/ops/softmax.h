@@ -11,13 +11,13 @@ namespace gradus::raw {
 inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool log)>
     softmax_kernel{"softmax"};
 inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& y, int64_t n, int64_t inner, bool log)>
-    softmax_grad_kernel{"softmax_grad"};
+    softmax_backward_kernel{"softmax_backward"};
 // clang-format on
 
 Tensor softmax(const Tensor& x, int64_t dim);
 Tensor log_softmax(const Tensor& x, int64_t dim);
 // dx = y (dy - sum(dy y)), and dx = dy - exp(y) sum(dy), where y is the forward's result.
-Tensor softmax_grad(const Tensor& dy, const Tensor& y, int64_t dim);
-Tensor log_softmax_grad(const Tensor& dy, const Tensor& y, int64_t dim);
+Tensor softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim);
+Tensor log_softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim);
 
 }  // namespace gradus::raw

@@ -1,0 +1,264 @@
+#include "gradus/autograd/engine.h"
+
+#include <queue>
+#include <unordered_map>
+
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/elementwise.h"
+
+namespace gradus::autograd {
+namespace {
+
+// A slot that this pass visits.
+struct Visit {
+  AutogradSlot* slot = nullptr;
+  int waiting_for = 0;      // gradients still to come from nodes that will run
+  bool leads = false;       // to a target
+  bool scheduled = false;
+  std::vector<Tensor> dys;  // gradients so far, per output
+};
+
+class Pass {
+ public:
+  explicit Pass(BackwardPass& p) : p_(p) {}
+
+  void run() {
+    find_targets();
+    mark();
+    if (p_.begin) {
+      std::vector<bool> reached;
+      for (const Edge& t : p_.targets) reached.push_back(t.slot && index_.count(t.slot.get()));
+      p_.begin(reached);
+    }
+    for (size_t t = 0; t < p_.targets.size(); ++t)
+      if (!p_.targets[t].slot || !index_.count(p_.targets[t].slot.get())) p_.deliver(t, Tensor());
+    count_dependencies();
+    for (size_t i = 0; i < p_.roots.size(); ++i) {
+      const Tensor& root = p_.roots[i];
+      if (root.ref()->slot) accumulate({root.ref()->slot, root.ref()->slot_index}, p_.dys[i]);
+    }
+    for (size_t v = 0; v < visits_.size(); ++v)
+      if (visits_[v].leads && visits_[v].waiting_for == 0) schedule(v);
+    while (!ready_.empty()) {
+      const size_t v = ready_.top().second;
+      ready_.pop();
+      run_node(v);
+    }
+  }
+
+ private:
+  void find_targets() {
+    for (size_t t = 0; t < p_.targets.size(); ++t)
+      if (p_.targets[t].slot) targets_of_[p_.targets[t].slot.get()].push_back(t);
+  }
+
+  bool belongs(const AutogradSlot* slot) const {
+    return slot->is_leaf() || static_cast<const Node*>(slot)->belongs_to(&p_.recording);
+  }
+  bool in_recording(const AutogradSlot* slot) const { return belongs(slot) || p_.recording.has_leaf(slot); }
+
+  // The edges along which a slot passes gradients on: a node's inputs, or the producer of a leaf that was computed.
+  std::span<const Edge> edges_of(const AutogradSlot* slot) const {
+    if (slot->is_leaf()) {
+      const Edge& producer = static_cast<const Leaf*>(slot)->producer;
+      return {&producer, producer.slot ? size_t{1} : size_t{0}};
+    }
+    // A node of another recording can be a leaf of this one: the way ends there.
+    return belongs(slot) ? std::span<const Edge>(static_cast<const Node*>(slot)->edges()) : std::span<const Edge>();
+  }
+
+  // Finds what the roots reach in this recording and which of it leads to a target. Depth first, without recursion.
+  void mark() {
+    struct Step {
+      size_t visit, edge;
+    };
+    std::vector<Step> path;
+    auto enter = [&](AutogradSlot* slot) {
+      const auto [it, fresh] = index_.try_emplace(slot, visits_.size());
+      if (!fresh) return;
+      visits_.push_back({.slot = slot});
+      visits_.back().leads =
+          targets_of_.count(slot) || (!slot->is_leaf() && static_cast<Node*>(slot)->runs_without_gradient());
+      path.push_back({it->second, 0});
+    };
+    auto walk = [&](AutogradSlot* from) {
+      if (!in_recording(from)) return;
+      enter(from);
+      while (!path.empty()) {
+        const auto [visit, edge] = path.back();
+        const auto edges = edges_of(visits_[visit].slot);
+        if (edge < edges.size()) {
+          ++path.back().edge;
+          if (AutogradSlot* next = edges[edge].slot.get(); next && in_recording(next)) enter(next);
+          continue;
+        }
+        for (const Edge& e : edges)
+          if (e.slot && leads(e.slot.get())) visits_[visit].leads = true;
+        path.pop_back();
+      }
+    };
+    for (const Tensor& root : p_.roots)
+      if (root.ref()->slot) walk(root.ref()->slot.get());
+    always_ = p_.keep_graph ? std::vector<Ref<Node>>{} : p_.recording.nodes_that_always_run();
+    for (const Ref<Node>& node : always_) walk(node.get());
+  }
+
+  bool leads(const AutogradSlot* slot) const {
+    auto it = index_.find(slot);
+    return it != index_.end() && visits_[it->second].leads;
+  }
+
+  void count_dependencies() {
+    for (const Visit& v : visits_) {
+      if (!v.leads) continue;
+      for (const Edge& e : edges_of(v.slot))
+        if (e.slot && leads(e.slot.get())) ++visits_[index_[e.slot.get()]].waiting_for;
+    }
+  }
+
+  void schedule(size_t v) {
+    if (visits_[v].scheduled) return;
+    visits_[v].scheduled = true;
+    const AutogradSlot* slot = visits_[v].slot;
+    ready_.emplace(slot->is_leaf() ? ~uint64_t{0} : static_cast<const Node*>(slot)->sequence(), v);
+  }
+
+  void accumulate(const Edge& to, Tensor dy) {
+    if (!dy.defined() || !leads(to.slot.get())) return;
+    Visit& v = visits_[index_[to.slot.get()]];
+    if (to.slot->is_leaf()) {
+      const Tensor x = static_cast<const Leaf*>(to.slot.get())->tensor();
+      if (x.defined()) dy = conform(std::move(dy), ValueInfo(x));
+      else if (const Edge& producer = static_cast<const Leaf*>(to.slot.get())->producer; producer.slot)
+        dy = conform(std::move(dy), static_cast<const Node*>(producer.slot.get())->outputs()[producer.index]);
+    } else {
+      dy = conform(std::move(dy), static_cast<const Node*>(to.slot.get())->outputs()[to.index]);
+    }
+    if (v.dys.size() <= to.index) v.dys.resize(to.index + 1);
+    Tensor& sum = v.dys[to.index];
+    if (!sum.defined()) sum = std::move(dy);
+    else if (may_reuse(sum) && !is_tracked(sum) && !is_tracked(dy)) raw::add_(sum, dy);
+    else sum = add(sum, dy);
+  }
+
+  void deliver_targets(Visit& v) {
+    auto it = targets_of_.find(v.slot);
+    if (it == targets_of_.end()) return;
+    const bool passes_on = !v.slot->is_leaf() || leads_further(v);
+    for (size_t i = 0; i < it->second.size(); ++i) {
+      const size_t t = it->second[i];
+      const uint32_t output = p_.targets[t].index;
+      if (output >= v.dys.size()) p_.deliver(t, Tensor());
+      else if (passes_on || i + 1 < it->second.size()) p_.deliver(t, v.dys[output]);
+      else p_.deliver(t, std::move(v.dys[output]));
+    }
+  }
+
+  bool leads_further(const Visit& v) const {
+    for (const Edge& e : edges_of(v.slot))
+      if (e.slot && leads(e.slot.get())) return true;
+    return false;
+  }
+
+  void run_node(size_t index) {
+    deliver_targets(visits_[index]);
+    AutogradSlot* slot = visits_[index].slot;
+    std::vector<Tensor> dys = std::move(visits_[index].dys);
+    bool any = false;
+    for (const Tensor& dy : dys) any = any || dy.defined();
+    if (slot->is_leaf()) {
+      const Edge& producer = static_cast<Leaf*>(slot)->producer;
+      if (producer.slot && leads(producer.slot.get())) {
+        if (any) accumulate(producer, std::move(dys[0]));
+        count_down(producer);
+      }
+      return;
+    }
+    if (!belongs(slot)) return;
+    Node& node = *static_cast<Node*>(slot);
+    const size_t n = node.edges().size();
+    std::vector<char> needs(n, 0);
+    bool any_need = node.runs_without_gradient();
+    for (size_t i = 0; i < n; ++i) {
+      const Edge& e = node.edges()[i];
+      needs[i] = e.slot && leads(e.slot.get());
+      any_need = any_need || needs[i];
+    }
+    std::vector<Tensor> dxs(n);
+    if (any_need && (any || node.runs_without_gradient())) {
+      dys.resize(node.outputs().size());
+      run_rule(node, dys, needs, dxs);
+    }
+    dys.clear();
+    for (size_t i = 0; i < n; ++i) {
+      if (!needs[i]) continue;
+      accumulate(node.edges()[i], std::move(dxs[i]));
+      count_down(node.edges()[i]);
+    }
+  }
+
+  void count_down(const Edge& e) {
+    const size_t v = index_[e.slot.get()];
+    if (--visits_[v].waiting_for == 0) schedule(v);
+  }
+
+  void run_rule(Node& node, std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) {
+    Context& context = Context::current();
+    AutogradSlot* const outer_node = std::exchange(context.running_node, &node);
+    const bool last = !p_.keep_graph && !node.belongs_to_others(&p_.recording);
+    const bool outer_last = std::exchange(context.last_run, last);
+    struct Restore {
+      Context& c;
+      AutogradSlot* node;
+      bool last;
+      ~Restore() { c.running_node = node, c.last_run = last; }
+    } restore{context, outer_node, outer_last};
+    try {
+      if (node.stream().is_inline()) {
+        node.run(dys, needs, dxs);
+      } else {
+        const StreamScope scope(node.stream());
+        node.run(dys, needs, dxs);
+      }
+    } catch (Error& e) {
+      e.add_context(concat("while running backward of ", node.op(),
+                           node.module_path().empty() ? "" : " (" + node.module_path() + ")"));
+      throw;
+    }
+    if (last) node.drop_rule();  // what it saved is needed no more: free it before the next node runs
+  }
+
+  BackwardPass& p_;
+  std::unordered_map<const AutogradSlot*, size_t> index_;
+  std::unordered_map<const AutogradSlot*, std::vector<size_t>> targets_of_;
+  std::vector<Visit> visits_;
+  std::vector<Ref<Node>> always_;
+  std::priority_queue<std::pair<uint64_t, size_t>> ready_;
+};
+
+}  // namespace
+
+Tensor conform(Tensor gradient, const ValueInfo& value) {
+  if (!(gradient.shape() == value.shape)) {
+    // Rules ignore broadcasting; everything else is a rule's mistake.
+    if (gradient.dim() < value.shape.size())
+      throw ShapeError("backward", "a gradient of shape ", gradient.shape(), " for a value of shape ", value.shape);
+    gradient = sum_to(gradient, value.shape);
+  }
+  if (gradient.dtype() != value.dtype) gradient = to(gradient, value.dtype);
+  if (!(gradient.device() == value.device)) gradient = to(gradient, value.device);
+  if (value.channels_last && !gradient.is_channels_last()) gradient = channels_last(gradient);
+  return gradient;
+}
+
+void run(BackwardPass& pass) {
+  for (size_t i = 0; i < pass.roots.size(); ++i)
+    pass.dys[i] = conform(std::move(pass.dys[i]), ValueInfo(pass.roots[i]));
+  const RecordingsScope scope(pass.keep_graph ? open_recordings() : recordings_that_see(pass.recording));
+  Pass(pass).run();
+}
+
+}  // namespace gradus::autograd

@@ -1,0 +1,90 @@
+// explain(loss): which attached tensors a loss reaches, and where the way of the others ends.
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "gradus/autograd/grad_manager.h"
+
+namespace gradus::autograd {
+namespace {
+
+std::string name_of_node(const Node& node) {
+  return node.module_path().empty() ? node.op() : concat(node.op(), " (", node.module_path(), ")");
+}
+
+// Who uses each slot's value: recorded ops, oldest first.
+std::unordered_map<const AutogradSlot*, std::vector<const Node*>> consumers(const std::vector<Ref<Node>>& nodes) {
+  std::unordered_map<const AutogradSlot*, std::vector<const Node*>> map;
+  for (const Ref<Node>& node : nodes)
+    for (const Edge& e : node->edges())
+      if (e.slot) map[e.slot.get()].push_back(node.get());
+  return map;
+}
+
+}  // namespace
+
+std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
+  Ref<RecordingState> state = innermost_following(loss);
+  if (!state && !open_recordings().empty()) state = Ref<RecordingState>(as_recording(open_recordings().back()));
+  if (!state) throw StateError("explain", "no recording is open on this thread: call it between record() and backward");
+  const std::vector<Ref<Node>> nodes = state->nodes();
+  const auto used_by = consumers(nodes);
+
+  // What leads to the loss.
+  std::unordered_set<const AutogradSlot*> reached;
+  std::vector<const AutogradSlot*> todo;
+  if (loss.impl().slot) todo.push_back(loss.impl().slot.get());
+  while (!todo.empty()) {
+    const AutogradSlot* slot = todo.back();
+    todo.pop_back();
+    if (!reached.insert(slot).second || slot->is_leaf()) continue;
+    const Node* node = static_cast<const Node*>(slot);
+    if (!node->belongs_to(state.get())) continue;
+    for (const Edge& e : node->edges())
+      if (e.slot) todo.push_back(e.slot.get());
+  }
+
+  // Follows a value forward to the last op on its way (towards the loss where `within` is set).
+  auto way = [&](const AutogradSlot* from, bool towards_loss) {
+    std::vector<std::string> ops;
+    std::unordered_set<const AutogradSlot*> seen;
+    for (const AutogradSlot* at = from; seen.insert(at).second;) {
+      auto it = used_by.find(at);
+      if (it == used_by.end()) break;
+      auto next = std::find_if(it->second.begin(), it->second.end(),
+                               [&](const Node* n) { return !towards_loss || reached.count(n); });
+      if (next == it->second.end()) break;
+      ops.push_back(name_of_node(**next));
+      at = *next;
+    }
+    return ops;
+  };
+  auto joined = [](const std::vector<std::string>& ops) {
+    std::string text;
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (ops.size() > 8 && i == 4) {
+        text += " -> ...";
+        i = ops.size() - 3;
+      }
+      text += (i ? " -> " : "") + ops[i];
+    }
+    return text;
+  };
+
+  std::string text = concat("loss ", describe(loss), "\n");
+  for (size_t i = 0; i < state->leaves().size(); ++i) {
+    const auto* leaf = static_cast<const Leaf*>(state->leaves()[i].get());
+    const Tensor x = leaf->tensor();
+    text += concat("  ", i < names.size() ? names[i] : concat("tensor ", i), " ", describe(x), ": ");
+    if (reached.count(leaf)) {
+      text += "reached: " + joined(way(leaf, true)) + "\n";
+      continue;
+    }
+    const auto ops = way(leaf, false);
+    if (ops.empty()) text += "not reached: no recorded op uses it\n";
+    else text += "not reached: used by " + joined(ops) + ", whose result goes no further (detached, rounded, or unused)\n";
+  }
+  return text;
+}
+
+}  // namespace gradus::autograd

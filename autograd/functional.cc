@@ -1,0 +1,218 @@
+#include "gradus/autograd/functional.h"
+
+#include <algorithm>
+
+#include "gradus/autograd/engine.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::autograd {
+namespace {
+
+// x under another name: what is attached to the result is not attached to x, but recordings that follow x follow it.
+Tensor alias(const Tensor& x) {
+  Tensor y = detach(x);
+  if (Recorder r{"identity", x}) r.record(y, wrt(x, [](Tensor dy) { return dy; }));
+  return y;
+}
+
+Tensor filled_like(const Tensor& x, double value) {
+  Tensor y = empty_like(x);
+  raw::fill_(y, value);
+  return y;
+}
+
+Tensor default_dy(const Tensor& y, const Tensor& dy) {
+  if (!y.defined()) throw StateError("grad", "the function returned an undefined tensor");
+  if (!dy.defined()) return filled_like(y, 1.0);
+  if (!(dy.shape() == y.shape()))
+    throw ShapeError("grad", "dy must have the result's shape: dy ", describe(dy), ", result ", describe(y));
+  return dy;
+}
+
+// Closes a recording however the scope ends.
+struct OpenScope {
+  Ref<RecordingState> state;
+  explicit OpenScope(const std::vector<Ref<AutogradSlot>>& leaves) : state(make_ref<RecordingState>(leaves)) {
+    open_recording(state);
+  }
+  ~OpenScope() {
+    close_recording(state.get());
+    state->finish();
+  }
+};
+
+}  // namespace
+
+std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, const std::vector<Tensor>& xs, const Tensor& dy) {
+  std::vector<Tensor> inner, grads(xs.size());
+  std::vector<Ref<AutogradSlot>> leaves;
+  std::vector<Edge> targets;
+  for (const Tensor& x : xs) {
+    inner.push_back(alias(x));
+    leaves.push_back(leaf_of(inner.back()));
+    targets.push_back({leaves.back(), 0});
+  }
+  Tensor value;
+  {
+    const OpenScope scope(leaves);
+    value = f(inner);
+    BackwardPass pass{*scope.state, {value}, {default_dy(value, dy)}, targets, false, {}, {}};
+    pass.deliver = [&](size_t i, Tensor g) { grads[i] = std::move(g); };
+    run(pass);
+  }
+  for (size_t i = 0; i < xs.size(); ++i)
+    if (!grads[i].defined()) grads[i] = filled_like(xs[i], 0.0);
+  return {value, std::move(grads)};
+}
+
+std::pair<Tensor, Tensor> value_and_grad(const UnaryFunction& f, const Tensor& x, const Tensor& dy) {
+  auto [value, grads] = value_and_grad([&](const std::vector<Tensor>& xs) { return f(xs[0]); }, std::vector{x}, dy);
+  return {std::move(value), std::move(grads[0])};
+}
+
+Tensor grad(const UnaryFunction& f, const Tensor& x, const Tensor& dy) { return value_and_grad(f, x, dy).second; }
+
+std::vector<Tensor> grad(const NaryFunction& f, const std::vector<Tensor>& xs, const Tensor& dy) {
+  return value_and_grad(f, xs, dy).second;
+}
+
+std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, const TensorList& dys) {
+  if (!dys.empty() && dys.get().size() != ys.get().size())
+    throw ValueError("grad", "needs one dy per y: ", ys.get().size(), " ys, ", dys.get().size(), " dys");
+  Ref<RecordingState> state;
+  for (const Tensor& y : ys.get())
+    if (!state) state = innermost_following(y);
+  if (!state) throw StateError("grad", "no open recording tracks ys: compute them inside record(), or use grad(f, x)");
+  BackwardPass pass{*state, ys.get(), {}, {}, true, {}, {}};
+  for (size_t i = 0; i < ys.get().size(); ++i) {
+    if (dys.empty() && ys.get()[i].numel() != 1)
+      throw ShapeError("grad", "y must have one element (or pass its dy), given ", describe(ys.get()[i]));
+    pass.dys.push_back(default_dy(ys.get()[i], dys.empty() ? Tensor() : dys.get()[i]));
+  }
+  for (const Tensor& x : xs) pass.targets.push_back({x.impl().slot, x.impl().slot_index});
+  std::vector<Tensor> grads(xs.size());
+  pass.deliver = [&](size_t i, Tensor g) { grads[i] = std::move(g); };
+  run(pass);
+  return grads;
+}
+
+namespace {
+
+// Note [Checkpoint]
+// Forward runs under a probe, a recording that keeps edges but no rules: its edges that leave the segment are the
+// graph inputs f uses. Backward runs f again under a recording whose leaves are exactly those, and takes their
+// gradients. Enclosing recordings see both runs of the rules, so higher orders work.
+class CheckpointNode final : public Node {
+ public:
+  CheckpointNode(UnaryFunction f, Saved x, std::vector<Edge> used, std::array<uint64_t, 2> random)
+      : Node("checkpoint"), f_(std::move(f)), x_(std::move(x)), used_(std::move(used)), random_(random) {}
+
+  void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) override {
+    const Tensor x = x_.get();
+    const Tensor inner = alias(x);
+    const bool float_x = is_floating(x.dtype());
+    std::vector<Ref<AutogradSlot>> leaves;
+    std::vector<Edge> targets(1 + used_.size());
+    if (float_x) {
+      leaves.push_back(leaf_of(inner));
+      if (needs[0]) targets[0] = {leaves[0], 0};
+    }
+    for (size_t i = 0; i < used_.size(); ++i) {
+      leaves.push_back(used_[i].slot);
+      if (needs[i + 1]) targets[i + 1] = used_[i];
+    }
+    const OpenScope scope(leaves);
+    const Tensor y = recompute(inner);
+    BackwardPass pass{*scope.state, {y}, {dys[0]}, std::move(targets), false, {}, {}};
+    pass.deliver = [&](size_t i, Tensor g) { dxs[i] = std::move(g); };
+    autograd::run(pass);
+  }
+
+  void drop_rule() override {
+    f_ = nullptr;
+    x_ = Saved();
+    used_.clear();
+  }
+
+ private:
+  Tensor recompute(const Tensor& x) const {
+    Generator& generator = *Context::current().generator;
+    const auto now = generator.state();
+    generator.set_state(random_);
+    struct Restore {
+      Generator& g;
+      std::array<uint64_t, 2> state;
+      ~Restore() { g.set_state(state); }
+    } restore{generator, now};
+    return f_(x);
+  }
+
+  UnaryFunction f_;
+  Saved x_;
+  std::vector<Edge> used_;  // graph inputs other than x
+  std::array<uint64_t, 2> random_;
+};
+
+}  // namespace
+
+Tensor checkpoint(const UnaryFunction& f, const Tensor& x) {
+  const std::vector<Ref<Counted>> outer = open_recordings();
+  if (outer.empty()) return f(x);
+  const auto random = Context::current().generator->state();
+  const Ref<RecordingState> probe = RecordingState::probe(outer);
+  const Tensor inner = detach(x);
+  Tensor y;
+  std::vector<Edge> used;
+  {
+    const RecordingsScope scope({probe});
+    y = f(inner);
+    auto use = [&](const Edge& e) {
+      if (!e.slot || std::any_of(used.begin(), used.end(), [&](const Edge& u) { return u.slot == e.slot && u.index == e.index; }))
+        return;
+      if (e.slot->is_leaf() || !static_cast<const Node*>(e.slot.get())->belongs_to(probe.get())) used.push_back(e);
+    };
+    for (const Ref<Node>& node : probe->nodes())
+      for (const Edge& e : node->edges()) use(e);
+    if (!y.defined()) throw StateError("checkpoint", "the function returned an undefined tensor");
+    if (y.ref()->slot && probe->follows(y.ref()->slot.get())) use({y.ref()->slot, y.ref()->slot_index});
+    probe->finish();
+  }
+  // The result is a new handle: y itself belongs to the probe (or is a tensor from outside).
+  Tensor result = detach(y);
+  std::vector<Edge> edges{{x.ref()->slot, x.ref()->slot_index}};
+  edges.insert(edges.end(), used.begin(), used.end());
+  Recorder recorder("checkpoint", edges);
+  if (!recorder) return result;
+  edges[0] = recorder.edge_to(x);
+  Ref<Node> node(new CheckpointNode(f, recorder.save(x), used, random));
+  recorder.attach(node, {&result, 1}, std::move(edges));
+  return result;
+}
+
+std::vector<Tensor> apply(std::shared_ptr<Function> f, const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> outputs;
+  {
+    const NoRecord off;
+    outputs = f->forward(inputs);
+  }
+  for (const Tensor& y : outputs)
+    for (const Tensor& x : inputs)
+      if (y.defined() && y.is_same(x)) throw StateError("apply", "a Function must not return an input itself; return a clone");
+  Recorder recorder("function", inputs);
+  if (recorder) {
+    for (const Tensor& x : f->to_save_) {
+      const bool is_output = std::any_of(outputs.begin(), outputs.end(), [&](const Tensor& y) { return y.is_same(x); });
+      if (!is_output) {
+        f->saved_.push_back(recorder.save(x));
+        continue;
+      }
+      for (size_t i = 0; i < outputs.size(); ++i)
+        if (outputs[i].is_same(x)) f->saved_.push_back(recorder.save_output(x, static_cast<int>(i)));
+    }
+    recorder.record_joint(outputs, inputs, [f](std::vector<Tensor> dys, Needs) { return f->backward(std::move(dys)); });
+  }
+  f->to_save_.clear();
+  return outputs;
+}
+
+}  // namespace gradus::autograd

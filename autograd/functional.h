@@ -1,0 +1,70 @@
+// Gradients of functions: grad, value_and_grad; recomputation: checkpoint; rules of one's own: Function.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/record.h"
+
+namespace gradus::autograd {
+
+using UnaryFunction = std::function<Tensor(const Tensor&)>;
+using NaryFunction = std::function<Tensor(const std::vector<Tensor>&)>;
+
+// Returns df/dx at x, weighted by dy (ones by default): the vector-Jacobian product dy^T df/dx. Differentiates through
+// f's argument only; what f captures counts as constant here, but an enclosing recording or grad follows it, so that
+// gradients of any order come by nesting. Zeros where f does not depend on x.
+// Shapes: x any, dy like f(x), result like x. Errors: DTypeError unless x is floating point; what f throws.
+Tensor grad(const UnaryFunction& f, const Tensor& x, const Tensor& dy = {});
+std::vector<Tensor> grad(const NaryFunction& f, const std::vector<Tensor>& xs, const Tensor& dy = {});
+
+// The same, with f's value first.
+std::pair<Tensor, Tensor> value_and_grad(const UnaryFunction& f, const Tensor& x, const Tensor& dy = {});
+std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, const std::vector<Tensor>& xs,
+                                                      const Tensor& dy = {});
+
+// Returns the gradients of sum(ys * dys) with respect to xs, which an open recording tracks (attached tensors, or
+// results of recorded ops). The recording goes on and sees this gradient's own computation. Undefined where no y
+// depends on x. Errors: StateError when no open recording tracks ys; ShapeError when a dy is missing or does not fit.
+std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, const TensorList& dys = {});
+
+// Returns f(x) without keeping what f's ops save: backward computes f again, with the same random numbers, and
+// differentiates that. One node in the graph, with edges to x and to whatever else f uses (parameters it captures).
+// f must compute the same when called again.
+Tensor checkpoint(const UnaryFunction& f, const Tensor& x);
+
+// A differentiable function with a rule of its own:
+//
+//   struct Cube : autograd::Function {
+//     std::vector<Tensor> forward(const std::vector<Tensor>& xs) override { save(xs[0]); return {xs[0] * xs[0] * xs[0]}; }
+//     std::vector<Tensor> backward(std::vector<Tensor> dys) override { return {dys[0] * 3 * square(saved(0))}; }
+//   };
+//   Tensor y = autograd::apply(std::make_shared<Cube>(), {x})[0];
+//
+// forward is not recorded. backward receives one gradient per output, undefined where none arrived, and returns one per
+// input, undefined for none; made of differentiable ops, it can be differentiated again.
+class Function {
+ public:
+  virtual ~Function() = default;
+  virtual std::vector<Tensor> forward(const std::vector<Tensor>& inputs) = 0;
+  virtual std::vector<Tensor> backward(std::vector<Tensor> dys) = 0;
+
+ protected:
+  // Keeps an input, or an auxiliary tensor, for backward; saved(i) is the i-th one kept.
+  void save(const Tensor& x) { to_save_.push_back(x); }
+  Tensor saved(size_t i) const { return saved_.at(i).get(); }
+
+ private:
+  friend std::vector<Tensor> apply(std::shared_ptr<Function> f, const std::vector<Tensor>& inputs);
+  std::vector<Tensor> to_save_;
+  std::vector<Saved> saved_;
+};
+
+// Calls f->forward and records its backward. An instance serves one call. Errors: StateError when f returns an input
+// itself as its output.
+std::vector<Tensor> apply(std::shared_ptr<Function> f, const std::vector<Tensor>& inputs);
+
+}  // namespace gradus::autograd

@@ -1,0 +1,82 @@
+// RecordingState: what stands behind an open recording; ops reach it through Context::recordings.
+#pragma once
+
+#include <mutex>
+#include <unordered_set>
+#include <vector>
+
+#include "gradus/autograd/node.h"
+
+namespace gradus::autograd {
+
+class RecordingState final : public Counted {
+ public:
+  // Records what depends on `leaves`. Recordings of the same `level` see each other's backward; 0 takes a new level.
+  explicit RecordingState(const std::vector<Ref<AutogradSlot>>& leaves, uint64_t level = 0);
+  // A probe learns which graph inputs a function uses: it follows whatever `outer` follow and keeps edges, not rules.
+  static Ref<RecordingState> probe(std::vector<Ref<Counted>> outer);
+  ~RecordingState() override;
+
+  void add_leaf(const Ref<AutogradSlot>& leaf);
+  // Whether an op on a tensor with this slot belongs to this recording.
+  bool follows(const AutogradSlot* slot) const;
+  bool has_leaf(const AutogradSlot* slot) const { return leaf_set_.count(slot) != 0; }
+  const std::vector<Ref<AutogradSlot>>& leaves() const { return leaves_; }
+  bool is_probe() const { return is_probe_; }
+
+  // Age: a backward is seen by recordings of lower levels, and by others of its own.
+  uint64_t level() const { return level_; }
+  bool finished() const { return finished_; }
+  // Forgets all nodes; those that belong to no other recording drop their rules and edges. Ops no longer join.
+  void finish();
+
+  // The nodes now alive, oldest first.
+  std::vector<Ref<Node>> nodes() const;
+  // The same, but only those that run even without a gradient.
+  std::vector<Ref<Node>> nodes_that_always_run() const;
+
+ private:
+  friend class Node;
+  friend class Recorder;
+  void enlist(Membership& m);
+  void delist(Membership& m);
+  void unlink(Membership& m);
+
+  std::vector<Ref<AutogradSlot>> leaves_;
+  std::unordered_set<const AutogradSlot*> leaf_set_;
+  std::vector<Ref<Counted>> outer_;
+  const uint64_t level_;
+  bool is_probe_ = false;
+  mutable std::mutex mutex_;  // guards the list of nodes
+  Membership* nodes_ = nullptr;
+  int always_run_ = 0;
+  std::atomic<bool> finished_{false};
+};
+
+// The recordings open on this thread, oldest first.
+inline const std::vector<Ref<Counted>>& open_recordings() { return Context::current().recordings; }
+inline RecordingState* as_recording(const Ref<Counted>& r) { return static_cast<RecordingState*>(r.get()); }
+
+// Shows `state` to the calling thread's ops, in order of level.
+void open_recording(const Ref<RecordingState>& state);
+void close_recording(const RecordingState* state);
+// The open recordings that see a backward of `state`: those opened before it, and its peers.
+std::vector<Ref<Counted>> recordings_that_see(const RecordingState& state);
+// The newest open recording that follows x, or null.
+Ref<RecordingState> innermost_following(const Tensor& x);
+
+// Replaces the open recordings for a scope.
+class RecordingsScope {
+ public:
+  explicit RecordingsScope(std::vector<Ref<Counted>> visible) : saved_(std::move(visible)) {
+    saved_.swap(Context::current().recordings);
+  }
+  ~RecordingsScope() { saved_.swap(Context::current().recordings); }
+  RecordingsScope(const RecordingsScope&) = delete;
+  RecordingsScope& operator=(const RecordingsScope&) = delete;
+
+ private:
+  std::vector<Ref<Counted>> saved_;
+};
+
+}  // namespace gradus::autograd
