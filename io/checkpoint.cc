@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "gradus/io/file.h"
-#include "gradus/io/safetensors_format.h"
+#include "safetensors_format.h"
 
 namespace gradus::io {
 namespace {
@@ -228,7 +228,7 @@ const Checkpoint::Value& Checkpoint::value(const std::string& name, std::string_
 void Checkpoint::fail_kind(const std::string& name, std::string_view wanted) const {
   const Value& v = values_.at(name);
   const Tensor* x = std::get_if<Tensor>(&v);
-  throw FileError("checkpoint", source_, ": expected ", quote(name), " to be a ", wanted, ", given ",
+  throw FileError("checkpoint", source_, ": expected ", quote(name), " as ", wanted, ", given ",
                   x ? "the tensor " + describe(*x) : quote(File::encode(v)));
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "gradus/io/safetensors_format.h"
+#include "safetensors_format.h"
 
 namespace gradus::io {
 

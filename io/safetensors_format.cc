@@ -1,4 +1,4 @@
-#include "gradus/io/safetensors_format.h"
+#include "safetensors_format.h"
 
 #include <algorithm>
 #include <array>

@@ -139,7 +139,7 @@ TEST(CheckpointCrash, AProcessKilledWhileSavingLeavesAGoodCheckpoint) {
   save_checkpoint(dir / "c", of_step(0, 50'000));
   std::mt19937 random(3);
   int64_t last = 0;
-  for (int round = 0; round < 25; ++round) {
+  for (int round = 0; round < 25 || (last == 0 && round < 200); ++round) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
@@ -149,7 +149,7 @@ TEST(CheckpointCrash, AProcessKilledWhileSavingLeavesAGoodCheckpoint) {
         ::_exit(1);
       }
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(1000 + random() % 30'000));
+    std::this_thread::sleep_for(std::chrono::microseconds((1000 + random() % 30'000) * (1 + round / 25)));
     ::kill(child, SIGKILL);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);

@@ -137,10 +137,10 @@ TEST(Checkpoint, NamesWhatIsMissingOrOfAnotherKind) {
   EXPECT_THAT(error_of<FileError>([&] { c.get<int>("epochs"); }),
               AllOf(HasSubstr(file), HasSubstr("has no integer 'epochs'; it has 'epoch', 'w'")));
   EXPECT_THAT(error_of<FileError>([&] { c.get<int>("w"); }),
-              AllOf(HasSubstr(file), HasSubstr("expected 'w' to be a integer"), HasSubstr("f32[2]")));
-  EXPECT_THAT(error_of<FileError>([&] { c.tensor("epoch"); }), HasSubstr("to be a tensor, given 'i64:300'"));
+              AllOf(HasSubstr(file), HasSubstr("expected 'w' as integer of 32 bits"), HasSubstr("f32[2]")));
+  EXPECT_THAT(error_of<FileError>([&] { c.tensor("epoch"); }), HasSubstr("as tensor, given 'i64:300'"));
   EXPECT_THAT(error_of<FileError>([&] { c.get<int8_t>("epoch"); }), HasSubstr("integer of 8 bits"));
-  EXPECT_THAT(error_of<FileError>([&] { c.get<std::string>("epoch"); }), HasSubstr("to be a string"));
+  EXPECT_THAT(error_of<FileError>([&] { c.get<std::string>("epoch"); }), HasSubstr("as string"));
   EXPECT_THAT(error_of<FileError>([&] { c.section("a").get<bool>("b"); }),
               HasSubstr("section 'a': has no boolean"));
 }

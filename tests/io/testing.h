@@ -51,6 +51,8 @@ inline std::string slurp(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 inline void spit(const std::filesystem::path& path, std::string_view content) {
+  std::filesystem::remove(
+      path);  // a new file: some file systems flush one that is truncated and written again
   std::ofstream(path, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
 }
 
