@@ -1,0 +1,107 @@
+// Matrix products on the CPU: oneDNN in f32, Eigen in f64.
+#include "gradus/tensor/ops/matmul.h"
+
+#include "gradus/tensor/cpu/matmul_reference.h"
+#include "gradus/tensor/cpu/onednn.h"
+
+namespace gradus {
+namespace {
+
+using onednn::Desc;
+
+// Strides of a [rows, cols] matrix as oneDNN accepts them: a dim of size 1 has the stride of a dense matrix.
+std::array<int64_t, 2> matrix_strides(const Tensor& x) {
+  const int n = x.dim();
+  const int64_t rows = x.shape()[n - 2], cols = x.shape()[n - 1];
+  int64_t row_step = x.strides()[n - 2], col_step = x.strides()[n - 1];
+  if (cols == 1) {
+    if (rows == 1 || row_step == 1) return {1, rows};
+    return {row_step, 1};
+  }
+  if (rows == 1) return col_step == 1 ? std::array<int64_t, 2>{cols, 1} : std::array<int64_t, 2>{1, col_step};
+  return {row_step, col_step};
+}
+
+void gemm_f32(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  static const char kind[] = "matmul";
+  auto layout = [](const Tensor& x, dnnl::memory::dims& dims, dnnl::memory::dims& strides) {
+    const auto [row_step, col_step] = matrix_strides(x);
+    dims = {x.size(-2), x.size(-1)}, strides = {row_step, col_step};
+    if (x.dim() == 3) {  // a batch of one matrix broadcasts
+      const bool repeated = x.stride(0) == 0 && x.size(0) > 1;
+      dims.insert(dims.begin(), repeated ? 1 : x.size(0));
+      const int64_t one = x.size(-2) * row_step + x.size(-1) * col_step;
+      strides.insert(strides.begin(), dims[0] == 1 ? one : x.stride(0));
+    }
+  };
+  dnnl::memory::dims a_dims, a_strides, b_dims, b_strides;
+  layout(a, a_dims, a_strides);
+  layout(b, b_dims, b_strides);
+  onednn::PlanKey key(kind);
+  for (const auto* list : {&a_dims, &a_strides, &b_dims, &b_strides})
+    for (int64_t v : *list) key.add(v);
+  key.add(out.dim()).add(bias.defined());
+
+  const auto plan = onednn::plan_for(key, [&] {
+    const auto f32 = dnnl::memory::data_type::f32;
+    onednn::Plan p;
+    p.src = Desc(a_dims, f32, a_strides);
+    p.weights = Desc(b_dims, f32, b_strides);
+    const dnnl::memory::dims out_dims(out.shape().begin(), out.shape().end());
+    p.dst = Desc(out_dims, f32, out.dim() == 3 ? dnnl::memory::format_tag::abc : dnnl::memory::format_tag::ab);
+    const dnnl::memory::dims bias_dims = out.dim() == 3 ? dnnl::memory::dims{1, 1, out.size(-1)}
+                                                        : dnnl::memory::dims{1, out.size(-1)};
+    const Desc bias_desc(bias_dims, f32, out.dim() == 3 ? dnnl::memory::format_tag::abc : dnnl::memory::format_tag::ab);
+    const auto desc = bias.defined() ? dnnl::matmul::desc(p.src, p.weights, bias_desc, p.dst)
+                                     : dnnl::matmul::desc(p.src, p.weights, p.dst);
+    const dnnl::matmul::primitive_desc pd(desc, onednn::user_scratchpad(), onednn::engine());
+    p.scratchpad = pd.scratchpad_desc();
+    p.bias = pd.bias_desc();
+    p.primitive = dnnl::matmul(pd);
+    return p;
+  });
+  onednn::run(*plan, {{DNNL_ARG_SRC, onednn::memory(plan->src, a)},
+                      {DNNL_ARG_WEIGHTS, onednn::memory(plan->weights, b)},
+                      {DNNL_ARG_BIAS, bias.defined() ? onednn::memory(plan->bias, bias) : dnnl::memory()},
+                      {DNNL_ARG_DST, onednn::memory(plan->dst, out)}});
+}
+
+// Merges neighbouring batch dims that all three tensors step through evenly, so that as few products as possible remain.
+void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
+  Tensor* all[] = {&out, &a, &b};
+  for (int d = out.dim() - 4; d >= 0; --d) {
+    bool even = true;
+    for (Tensor* x : all) even &= x->strides()[d] == x->strides()[d + 1] * x->shape()[d + 1];
+    if (!even && out.shape()[d] != 1 && out.shape()[d + 1] != 1) continue;
+    for (Tensor* x : all) {
+      Shape shape = x->shape();
+      Strides strides = x->strides();
+      if (shape[d + 1] == 1) strides[d + 1] = strides[d];
+      shape[d + 1] *= shape[d];
+      shape.erase(d), strides.erase(d);
+      *x = view_as_strided(*x, shape, strides, x->impl().offset);
+    }
+  }
+}
+
+void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (out.dtype() != DType::kF32 || a.size(-1) == 0) return matmul_reference(out, a, b, bias);
+  if (out.dim() == 2) return gemm_f32(out, a, b, bias);
+  Tensor o = out, x = a, y = b;
+  merge_batch(o, x, y);
+  if (o.dim() == 3) return gemm_f32(o, x, y, bias);
+  for (int64_t i = 0; i < o.size(0); ++i) {
+    auto part = [i](const Tensor& t) {
+      Shape shape = t.shape();
+      Strides strides = t.strides();
+      shape.erase(0), strides.erase(0);
+      return view_as_strided(t, shape, strides, t.impl().offset + i * t.stride(0));
+    };
+    matmul_cpu(part(o), part(x), part(y), bias);
+  }
+}
+
+const RegisterKernel matmul_registration(raw::matmul_kernel, DeviceType::kCPU, &matmul_cpu);
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,137 @@
+// Batch normalisation on the CPU. Channels are innermost, so an image is a matrix [rows, C] and a statistic is a sum over
+// its rows. Sums are kept in f64, over blocks of rows that do not depend on the number of threads.
+#include "gradus/tensor/ops/norm.h"
+
+#include <cmath>
+#include <vector>
+
+#include "gradus/tensor/parallel.h"
+
+namespace gradus {
+namespace {
+
+struct Rows {
+  explicit Rows(const Tensor& x) : C(x.size(1)), count(x.numel() / C) {}
+  int64_t C, count;
+};
+
+// Returns sums over all rows of what add(sums, first_row, last_row) adds to its K * C sums.
+template <class Add>
+std::vector<double> sum_rows(const Rows& rows, int K, Add add) {
+  const int64_t width = K * rows.C;
+  const int64_t blocks = std::clamp<int64_t>(rows.count * rows.C / 16384, 1, 64);
+  std::vector<double> parts(blocks * width, 0.0);
+  parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
+    for (int64_t b = first; b < last; ++b)
+      add(parts.data() + b * width, rows.count * b / blocks, rows.count * (b + 1) / blocks);
+  });
+  for (int64_t b = 1; b < blocks; ++b)
+    for (int64_t i = 0; i < width; ++i) parts[i] += parts[b * width + i];
+  parts.resize(width);
+  return parts;
+}
+
+// y = (x - mean) * scale + bias, by rows.
+template <class T>
+void normalise(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+               const Tensor& bias, double eps) {
+  const Rows rows(x);
+  const int64_t C = rows.C;
+  std::vector<T> scale(C), shift(C, T(0));
+  for (int64_t c = 0; c < C; ++c) {
+    scale[c] = T((weight.defined() ? weight.ptr<T>()[c] : 1.0) / std::sqrt(var.ptr<T>()[c] + eps));
+    if (bias.defined()) shift[c] = bias.ptr<T>()[c];
+  }
+  parallel_for(0, rows.count, 1 + 16384 / C, [&](int64_t first, int64_t last) {
+    const T *m = mean.ptr<T>(), *s = scale.data(), *b = shift.data();
+    for (int64_t r = first; r < last; ++r) {
+      const T* __restrict from = x.ptr<T>() + r * C;
+      T* __restrict to = y.ptr<T>() + r * C;
+      for (int64_t c = 0; c < C; ++c) to[c] = (from[c] - m[c]) * s[c] + b[c];
+    }
+  });
+}
+
+void batch_norm_apply_cpu(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                          const Tensor& bias, double eps) {
+  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() { normalise<T>(y, x, mean, var, weight, bias, eps); });
+}
+
+void batch_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
+                    const Tensor& bias, double eps) {
+  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
+    const Rows rows(x);
+    const int64_t C = rows.C;
+    const T* values = x.ptr<T>();
+    const auto sum = sum_rows(rows, 1, [&](double* __restrict s, int64_t first, int64_t last) {
+      for (int64_t r = first; r < last; ++r)
+        for (int64_t c = 0; c < C; ++c) s[c] += values[r * C + c];
+    });
+    T* m = mean.ptr<T>();
+    for (int64_t c = 0; c < C; ++c) m[c] = T(sum[c] / rows.count);
+    const auto squares = sum_rows(rows, 1, [&](double* __restrict s, int64_t first, int64_t last) {
+      for (int64_t r = first; r < last; ++r)
+        for (int64_t c = 0; c < C; ++c) {
+          const T d = values[r * C + c] - m[c];
+          s[c] += d * d;
+        }
+    });
+    for (int64_t c = 0; c < C; ++c) var.ptr<T>()[c] = T(squares[c] / rows.count);
+    normalise<T>(y, x, mean, var, weight, bias, eps);
+  });
+}
+
+void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                             const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, double eps) {
+  dispatch_floating(x.dtype(), "batch_norm_backward", [&]<class T>() {
+    const Rows rows(x);
+    const int64_t C = rows.C;
+    const T *values = x.ptr<T>(), *grads = dy.ptr<T>(), *m = mean.ptr<T>();
+    const auto sums = sum_rows(rows, 2, [&](double* __restrict s, int64_t first, int64_t last) {
+      for (int64_t r = first; r < last; ++r)
+        for (int64_t c = 0; c < C; ++c) {
+          s[c] += grads[r * C + c];
+          s[C + c] += grads[r * C + c] * (values[r * C + c] - m[c]);
+        }
+    });
+    // dx = scale * (dy - mean(dy) - (x - mean) * slope)
+    std::vector<T> scale(C), offset(C), slope(C);
+    for (int64_t c = 0; c < C; ++c) {
+      const double inv_std = 1 / std::sqrt(var.ptr<T>()[c] + eps);
+      dbias.ptr<T>()[c] = T(sums[c]);
+      dweight.ptr<T>()[c] = T(sums[C + c] * inv_std);
+      scale[c] = T((weight.defined() ? weight.ptr<T>()[c] : 1.0) * inv_std);
+      offset[c] = T(sums[c] / rows.count);
+      slope[c] = T(sums[C + c] * inv_std * inv_std / rows.count);
+    }
+    parallel_for(0, rows.count, 1 + 16384 / C, [&](int64_t first, int64_t last) {
+      for (int64_t r = first; r < last; ++r) {
+        T* __restrict to = dx.ptr<T>() + r * C;
+        const T *g = grads + r * C, *v = values + r * C;
+        for (int64_t c = 0; c < C; ++c) to[c] = scale[c] * (g[c] - offset[c] - (v[c] - m[c]) * slope[c]);
+      }
+    });
+  });
+}
+
+void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean, const Tensor& var,
+                           int64_t rows, double momentum) {
+  dispatch_floating(mean.dtype(), "batch_norm_update_", [&]<class T>() {
+    const double unbiased = double(rows) / double(rows - 1);
+    for (int64_t c = 0; c < mean.numel(); ++c) {
+      T &m = running_mean.ptr<T>()[c], &v = running_var.ptr<T>()[c];
+      m = T(m + momentum * (mean.ptr<T>()[c] - m));
+      v = T(v + momentum * (var.ptr<T>()[c] * unbiased - v));
+    }
+  });
+}
+
+const RegisterKernel registrations[] = {
+    {raw::batch_norm_kernel, DeviceType::kCPU, &batch_norm_cpu},
+    {raw::batch_norm_apply_kernel, DeviceType::kCPU, &batch_norm_apply_cpu},
+    {raw::batch_norm_backward_kernel, DeviceType::kCPU, &batch_norm_backward_cpu},
+    {raw::batch_norm_update_kernel, DeviceType::kCPU, &batch_norm_update_cpu},
+};
+
+}  // namespace
+}  // namespace gradus

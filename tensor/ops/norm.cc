@@ -1,0 +1,81 @@
+#include "gradus/tensor/ops/norm.h"
+
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::raw {
+namespace {
+
+Tensor channels_innermost(const Tensor& x) { return x.dim() == 2 ? contiguous(x) : channels_last(x); }
+Tensor channels_innermost_like(const Tensor& x) {
+  const TensorOptions options{x.dtype(), x.device()};
+  return x.dim() == 2 ? empty(x.shape(), options) : empty_channels_last(x.shape(), options);
+}
+Tensor row_major(const Tensor& t) { return t.defined() ? contiguous(t) : t; }
+
+}  // namespace
+
+void check_batch_norm(const char* op, const Tensor& x, std::initializer_list<std::pair<const char*, const Tensor*>> named) {
+  if (x.dim() < 2 || x.dim() > 5) throw ShapeError(op, "x must be [N,C], [N,C,L] or [N,C,H,W]: x ", describe(x));
+  if (x.dtype() != DType::kF32 && x.dtype() != DType::kF64)
+    throw DTypeError(op, "expected f32 or f64: x ", describe(x));
+  for (const auto& [name, t] : named) {
+    if (!t->defined()) continue;
+    if (t->dim() != 1 || t->size(0) != x.size(1))
+      throw ShapeError(op, name, " must have ", x.size(1), " elements: ", name, ' ', describe(*t), ", x ", describe(x));
+    if (t->dtype() != x.dtype())
+      throw DTypeError(op, name, " is ", t->dtype(), " but x is ", x.dtype(), ": ", name, ' ', describe(*t));
+    if (t->device() != x.device())
+      throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ', describe(*t));
+  }
+}
+
+BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  check_batch_norm("batch_norm", x, {{"weight", &weight}, {"bias", &bias}});
+  const TensorOptions like{x.dtype(), x.device()};
+  BatchNormResult r{channels_innermost_like(x), empty({x.size(1)}, like), empty({x.size(1)}, like)};
+  if (x.numel() > 0) {
+    batch_norm_kernel(r.y, r.mean, r.var, channels_innermost(x), row_major(weight), row_major(bias), eps);
+  } else {
+    fill_(r.mean, 0), fill_(r.var, 0);
+  }
+  return r;
+}
+
+Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
+                        double eps) {
+  check_batch_norm("batch_norm", x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}, {"bias", &bias}});
+  Tensor y = channels_innermost_like(x);
+  if (x.numel() > 0)
+    batch_norm_apply_kernel(y, channels_innermost(x), contiguous(mean), contiguous(var), row_major(weight),
+                            row_major(bias), eps);
+  return y;
+}
+
+BatchNormGrads batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
+                                   const Tensor& weight, double eps) {
+  const char* op = "batch_norm_backward";
+  check_batch_norm(op, x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}});
+  if (!(dy.shape() == x.shape()) || dy.dtype() != x.dtype() || dy.device() != x.device())
+    throw ShapeError(op, "dy must be like x: dy ", describe(dy), ", x ", describe(x));
+  const TensorOptions like{x.dtype(), x.device()};
+  BatchNormGrads g{channels_innermost_like(x), empty({x.size(1)}, like), empty({x.size(1)}, like)};
+  if (x.numel() > 0) {
+    batch_norm_backward_kernel(g.dx, g.dweight, g.dbias, channels_innermost(dy), channels_innermost(x),
+                               contiguous(mean), contiguous(var), row_major(weight), eps);
+  } else {
+    fill_(g.dweight, 0), fill_(g.dbias, 0);
+  }
+  return g;
+}
+
+void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean, const Tensor& var,
+                        int64_t rows, double momentum) {
+  for (const Tensor* t : {&running_mean, &running_var}) {
+    if (!t->is_row_major() || !(t->shape() == mean.shape()) || t->dtype() != mean.dtype())
+      throw ShapeError("batch_norm_update_", "running statistics must be row-major ", mean.shape(), ": ", describe(*t));
+    t->storage()->bump_version();
+  }
+  batch_norm_update_kernel(running_mean, running_var, mean, var, rows, momentum);
+}
+
+}  // namespace gradus::raw

@@ -1,0 +1,54 @@
+// Raw batch normalisation. The differentiable form is in gradus/autograd/ops/norm.h.
+#pragma once
+
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+struct BatchNormOptions {
+  bool training = false;  // normalise by the batch's statistics and update the running ones
+  double momentum = 0.1;  // weight of the new statistics in the running ones
+  double eps = 1e-5;      // added to the variance
+};
+
+namespace raw {
+
+// x[N,C,...]; weight and bias [C] may be undefined (1 and 0).
+struct BatchNormResult {
+  Tensor y, mean, var;  // statistics [C] of the batch; the variance is biased
+};
+BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
+// Normalises by given statistics.
+Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
+                        double eps);
+struct BatchNormGrads {
+  Tensor dx, dweight, dbias;
+};
+// The gradients of batch_norm (the batch's own statistics, with their part in it).
+BatchNormGrads batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
+                                   const Tensor& weight, double eps);
+// Moves running statistics towards the batch's; `rows` elements of each channel went into them.
+void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean, const Tensor& var,
+                        int64_t rows, double momentum);
+
+// Checks x[N,C,...] and the [C] tensors that belong to it (undefined ones are fine). Errors: typed, named `op`.
+void check_batch_norm(const char* op, const Tensor& x, std::initializer_list<std::pair<const char*, const Tensor*>> named);
+
+// Kernels: one floating dtype; x and y dense with channels innermost, [C] tensors row-major, no empty x.
+inline constinit KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                                 const Tensor& weight, const Tensor& bias, double eps)>
+    batch_norm_kernel{"batch_norm"};
+inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
+                                 const Tensor& weight, const Tensor& bias, double eps)>
+    batch_norm_apply_kernel{"batch_norm"};
+inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                                 const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                                 double eps)>
+    batch_norm_backward_kernel{"batch_norm_backward"};
+inline constinit KernelSlot<void(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
+                                 const Tensor& var, int64_t rows, double momentum)>
+    batch_norm_update_kernel{"batch_norm_update_"};
+
+}  // namespace raw
+}  // namespace gradus
