@@ -78,4 +78,19 @@ class Layer : public Module {
   std::shared_ptr<Hooks> hooks_;
 };
 
+// A layer with options: as a child {parent, name, options}, as a root {options}. The options may be left out when none of
+// them is required.
+template <class O>
+class LayerWith : public Layer {
+ public:
+  using Options = O;
+  LayerWith(Module* parent, std::string name, Options options = {})
+      : Layer(parent, std::move(name)), options_(std::move(options)) {}
+  explicit LayerWith(Options options = {}) : options_(std::move(options)) {}
+  const Options& options() const { return options_; }
+
+ private:
+  Options options_;
+};
+
 }  // namespace gradus::nn

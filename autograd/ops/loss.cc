@@ -42,10 +42,7 @@ Tensor with_probabilities(const Tensor& x, const Tensor& target, const CrossEntr
     shape[static_cast<int>(dim)] = classes;
     p = p * reshape(o.weight, shape);
   }
-  const Tensor losses = neg(sum(p * log_softmax(x, dim), {dim}, false));
-  if (o.reduction == Reduction::kMean && x.dim() > 2)
-    return sum(losses) / double(losses.numel());
-  return reduce(losses, o.reduction);
+  return reduce(neg(sum(p * log_softmax(x, dim), {dim}, false)), o.reduction);
 }
 
 }  // namespace

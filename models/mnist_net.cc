@@ -1,0 +1,13 @@
+#include "gradus/models/mnist_net.h"
+
+#include "gradus/autograd/ops.h"
+
+namespace gradus::models {
+
+Tensor MnistNet::forward(const Tensor& x) {
+  Tensor h = max_pool2d(relu(conv2(relu(conv1(x)))), {.kernel = 2});
+  h = relu(fc1(flatten(dropout1(std::move(h)), 1)));
+  return fc2(dropout2(std::move(h)));
+}
+
+}  // namespace gradus::models

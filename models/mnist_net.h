@@ -1,0 +1,22 @@
+// MnistNet: the small convolutional network for 28x28 digits of PyTorch's mnist example.
+#pragma once
+
+#include "gradus/nn/nn.h"
+
+namespace gradus::models {
+
+// 1,199,882 parameters: two 3x3 convolutions, one pooling, two linear layers; dropout after the pooling and the first
+// linear layer. Returns logits, for nn::cross_entropy.
+// Shapes: x [N,1,28,28] -> [N,10]. Source: pytorch/examples, mnist/main.py.
+struct MnistNet : nn::Layer {
+  nn::Conv2d conv1{this, "conv1", {.in = 1, .out = 32, .kernel = 3}};
+  nn::Conv2d conv2{this, "conv2", {.in = 32, .out = 64, .kernel = 3}};
+  nn::Dropout dropout1{this, "dropout1", {.p = 0.25}};
+  nn::Dropout dropout2{this, "dropout2", {.p = 0.5}};
+  nn::Linear fc1{this, "fc1", {.in = 9216, .out = 128}};
+  nn::Linear fc2{this, "fc2", {.in = 128, .out = 10}};
+
+  Tensor forward(const Tensor& x) override;
+};
+
+}  // namespace gradus::models

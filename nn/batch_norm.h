@@ -1,0 +1,65 @@
+// Batch normalisation layers.
+#pragma once
+
+#include <optional>
+
+#include "gradus/nn/layer.h"
+
+namespace gradus::nn {
+
+struct BatchNormOptions {
+  Required<int64_t> features;
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;  // weight of the newest batch in the running statistics; none: equal weights
+  bool affine = true;                    // learn weight and bias
+  bool track_running_stats = true;       // otherwise evaluation uses the batch as well
+};
+
+// Normalises each channel as batch_norm does: by the batch in training, by the running statistics in evaluation.
+// weight starts at 1, bias at 0, running_mean at 0, running_var at 1.
+class BatchNorm : public LayerWith<BatchNormOptions> {
+ public:
+  Parameter weight{this, "weight", initial(options().affine, 1)};
+  Parameter bias{this, "bias", initial(options().affine, 0)};
+  Buffer running_mean{this, "running_mean", initial(options().track_running_stats, 0)};
+  Buffer running_var{this, "running_var", initial(options().track_running_stats, 1)};
+  Buffer num_batches_tracked{this, "num_batches_tracked", initial_count()};  // i64[]
+
+  // Forgets the batches seen.
+  void reset_running_stats();
+
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+
+ protected:
+  using LayerWith::LayerWith;
+  // Errors: ShapeError unless x has a shape that the layer takes.
+  virtual void check_input(const Tensor& x) const = 0;
+
+ private:
+  Tensor initial(bool wanted, double value) const;
+  Tensor initial_count() const;
+  double next_momentum();
+};
+
+// Shapes: x [N,features] or [N,features,L] -> the same.
+class BatchNorm1d final : public BatchNorm {
+ public:
+  BatchNorm1d(Module* parent, std::string name, Options options) : BatchNorm(parent, std::move(name), options) {}
+  explicit BatchNorm1d(Options options) : BatchNorm(options) {}
+
+ private:
+  void check_input(const Tensor& x) const override;
+};
+
+// Shapes: x [N,features,H,W] -> the same.
+class BatchNorm2d final : public BatchNorm {
+ public:
+  BatchNorm2d(Module* parent, std::string name, Options options) : BatchNorm(parent, std::move(name), options) {}
+  explicit BatchNorm2d(Options options) : BatchNorm(options) {}
+
+ private:
+  void check_input(const Tensor& x) const override;
+};
+
+}  // namespace gradus::nn

@@ -1,0 +1,30 @@
+// Linear: a fully connected layer.
+#pragma once
+
+#include "gradus/nn/layer.h"
+
+namespace gradus::nn {
+
+struct LinearOptions {
+  Required<int64_t> in, out;
+  bool bias = true;
+};
+
+// Computes y = x w^T + b. Weight and bias start uniform in +-1/sqrt(in).
+// Shapes: x [...,in] -> [...,out]; weight [out,in], bias [out].
+class Linear final : public LayerWith<LinearOptions> {
+ public:
+  using LayerWith::LayerWith;
+
+  Parameter weight{this, "weight", initial_weight(options())};
+  Parameter bias{this, "bias", initial_bias(options())};
+
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+
+ private:
+  static Tensor initial_weight(const LinearOptions& o);
+  static Tensor initial_bias(const LinearOptions& o);
+};
+
+}  // namespace gradus::nn

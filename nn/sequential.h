@@ -1,0 +1,77 @@
+// Sequential: layers one after the other.
+//
+//   nn::Sequential net({nn::layer<nn::Linear>({.in = 784, .out = 128}),
+//                       nn::layer<nn::ReLU>(),
+//                       nn::layer<nn::Linear>({.in = 128, .out = 10})});
+//
+//   nn::Sequential blocks{this, "blocks"};                  // as a member, filled in the constructor
+//   for (int i = 0; i < depth; ++i) blocks.add<Block>(width);  // Block(Module* parent, std::string name, int width)
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "gradus/nn/layer.h"
+
+namespace gradus::nn {
+
+// Builds a layer as the child of a module, under a name.
+using LayerFactory = std::function<std::unique_ptr<Layer>(Module* parent, const std::string& name)>;
+
+// Returns the factory of an L with these options.
+template <class L>
+  requires requires { typename L::Options; }
+LayerFactory layer(typename L::Options options = {}) {
+  return [options](Module* parent, const std::string& name) { return std::make_unique<L>(parent, name, options); };
+}
+// Returns the factory of a layer that has a constructor (parent, name, args...).
+template <class L, class... Args>
+  requires(!requires { typename L::Options; })
+LayerFactory layer(Args... args) {
+  return [args...](Module* parent, const std::string& name) { return std::make_unique<L>(parent, name, args...); };
+}
+
+class Sequential final : public Layer {
+ public:
+  Sequential() = default;
+  Sequential(Module* parent, std::string name) : Layer(parent, std::move(name)) {}
+  explicit Sequential(const std::vector<LayerFactory>& layers) { add_all(layers); }
+  Sequential(Module* parent, std::string name, const std::vector<LayerFactory>& layers) : Layer(parent, std::move(name)) {
+    add_all(layers);
+  }
+
+  // Appends a layer, named by its number ("0", "1", ...), and returns it.
+  template <class L>
+    requires requires { typename L::Options; }
+  L& add(typename L::Options options = {}) {
+    return append(std::make_unique<L>(this, std::to_string(size()), std::move(options)));
+  }
+  template <class L, class... Args>
+    requires(!requires { typename L::Options; })
+  L& add(Args&&... args) {
+    return append(std::make_unique<L>(this, std::to_string(size()), std::forward<Args>(args)...));
+  }
+  Layer& add(const LayerFactory& make) { return append(make(this, std::to_string(size()))); }
+
+  size_t size() const { return layers_.size(); }
+  Layer& operator[](size_t i);  // Errors: IndexError
+
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  void add_all(const std::vector<LayerFactory>& layers) {
+    for (const LayerFactory& make : layers) add(make);
+  }
+  template <class L>
+  L& append(std::unique_ptr<L> layer) {
+    L& l = *layer;
+    layers_.push_back(std::move(layer));
+    return l;
+  }
+  Tensor forward_temporary(Tensor&& x) override;
+
+  std::vector<std::unique_ptr<Layer>> layers_;
+};
+
+}  // namespace gradus::nn
