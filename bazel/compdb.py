@@ -8,11 +8,11 @@ def main():
     workspace, output_base = sys.argv[1:]
     commands = []
     for action in json.load(sys.stdin).get("actions", []):
-        arguments = []
-        for argument in action["arguments"]:
-            # Libraries lie outside the workspace; bazel-out is linked from it.
-            argument = argument.replace("external/", output_base + "/external/", 1) if argument.startswith("external/") else argument
-            arguments.append(argument)
+        # Libraries lie outside the workspace; bazel-out is linked from it.
+        arguments = [
+            output_base + "/" + argument if argument.startswith("external/") else argument
+            for argument in action["arguments"]
+        ]
         arguments.insert(1, "-I" + output_base + "/gradus_include")
         source = arguments[arguments.index("-c") + 1]
         commands.append({"directory": workspace, "file": source, "arguments": arguments})
