@@ -78,23 +78,23 @@ Tensor isnan(const Tensor& x);
 Tensor isfinite(const Tensor& x);
 
 // With a number in place of a tensor.
-inline Tensor add(const Tensor& a, double b) { return add(a, operand(b, a)); }
-inline Tensor sub(const Tensor& a, double b) { return sub(a, operand(b, a)); }
-inline Tensor sub(double a, const Tensor& b) { return sub(operand(a, b), b); }
-inline Tensor mul(const Tensor& a, double b) { return mul(a, operand(b, a)); }
-inline Tensor div(const Tensor& a, double b) { return div(a, operand(b, a)); }
-inline Tensor div(double a, const Tensor& b) { return div(operand(a, b), b); }
-inline Tensor pow(const Tensor& a, double b) { return pow(a, operand(b, a)); }
-inline Tensor pow(double a, const Tensor& b) { return pow(operand(a, b), b); }
-inline Tensor remainder(const Tensor& a, double b) { return remainder(a, operand(b, a)); }
-inline Tensor maximum(const Tensor& a, double b) { return maximum(a, operand(b, a)); }
-inline Tensor minimum(const Tensor& a, double b) { return minimum(a, operand(b, a)); }
-inline Tensor eq(const Tensor& a, double b) { return eq(a, operand(b, a)); }
-inline Tensor ne(const Tensor& a, double b) { return ne(a, operand(b, a)); }
-inline Tensor lt(const Tensor& a, double b) { return lt(a, operand(b, a)); }
-inline Tensor le(const Tensor& a, double b) { return le(a, operand(b, a)); }
-inline Tensor gt(const Tensor& a, double b) { return gt(a, operand(b, a)); }
-inline Tensor ge(const Tensor& a, double b) { return ge(a, operand(b, a)); }
+inline Tensor add(const Tensor& a, double b) { return raw::add(a, operand(b, a)); }
+inline Tensor sub(const Tensor& a, double b) { return raw::sub(a, operand(b, a)); }
+inline Tensor sub(double a, const Tensor& b) { return raw::sub(operand(a, b), b); }
+inline Tensor mul(const Tensor& a, double b) { return raw::mul(a, operand(b, a)); }
+inline Tensor div(const Tensor& a, double b) { return raw::div(a, operand(b, a)); }
+inline Tensor div(double a, const Tensor& b) { return raw::div(operand(a, b), b); }
+inline Tensor pow(const Tensor& a, double b) { return raw::pow(a, operand(b, a)); }
+inline Tensor pow(double a, const Tensor& b) { return raw::pow(operand(a, b), b); }
+inline Tensor remainder(const Tensor& a, double b) { return raw::remainder(a, operand(b, a)); }
+inline Tensor maximum(const Tensor& a, double b) { return raw::maximum(a, operand(b, a)); }
+inline Tensor minimum(const Tensor& a, double b) { return raw::minimum(a, operand(b, a)); }
+inline Tensor eq(const Tensor& a, double b) { return raw::eq(a, operand(b, a)); }
+inline Tensor ne(const Tensor& a, double b) { return raw::ne(a, operand(b, a)); }
+inline Tensor lt(const Tensor& a, double b) { return raw::lt(a, operand(b, a)); }
+inline Tensor le(const Tensor& a, double b) { return raw::le(a, operand(b, a)); }
+inline Tensor gt(const Tensor& a, double b) { return raw::gt(a, operand(b, a)); }
+inline Tensor ge(const Tensor& a, double b) { return raw::ge(a, operand(b, a)); }
 
 // Functions of one tensor keep its dtype; those with fractional values give f32 for integers.
 Tensor neg(const Tensor& x);
@@ -148,10 +148,10 @@ void maximum_(const Tensor& dst, const Tensor& src);
 void lerp_(const Tensor& dst, const Tensor& src, double weight);  // dst += weight (src - dst)
 void addcmul_(const Tensor& dst, const Tensor& a, const Tensor& b, double value);  // dst += value a b
 void addcdiv_(const Tensor& dst, const Tensor& a, const Tensor& b, double value);  // dst += value a / b
-inline void add_(const Tensor& dst, double number) { add_(dst, operand(number, dst)); }
-inline void sub_(const Tensor& dst, double number) { sub_(dst, operand(number, dst)); }
-inline void mul_(const Tensor& dst, double number) { mul_(dst, operand(number, dst)); }
-inline void div_(const Tensor& dst, double number) { div_(dst, operand(number, dst)); }
+inline void add_(const Tensor& dst, double number) { raw::add_(dst, operand(number, dst)); }
+inline void sub_(const Tensor& dst, double number) { raw::sub_(dst, operand(number, dst)); }
+inline void mul_(const Tensor& dst, double number) { raw::mul_(dst, operand(number, dst)); }
+inline void div_(const Tensor& dst, double number) { raw::div_(dst, operand(number, dst)); }
 void sqrt_(const Tensor& x);
 void square_(const Tensor& x);
 void relu_(const Tensor& x);

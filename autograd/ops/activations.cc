@@ -1,0 +1,180 @@
+#include "gradus/autograd/ops/activations.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/reuse.h"
+#include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/elementwise.h"
+
+namespace gradus {
+
+// Note [Gradients in place]
+// A fused gradient overwrites dy when the engine has handed it over for good. When the gradient is itself recorded by an
+// outer recording, a rule below saves dy: then the result goes elsewhere.
+namespace {
+
+using autograd::reusable_for;
+
+// dy's buffer, unless the derivative of the gradient op needs dy's elements.
+Tensor reusable_unless_saved(const Tensor& dy, const Tensor& x) {
+  return autograd::is_tracked(dy) || autograd::is_tracked(x) ? Tensor() : reusable_for(dy, x);
+}
+
+Tensor record_relu(const Tensor& x, Tensor y) {
+  if (Recorder r{"relu", x})
+    r.record(y, wrt(x, [y = r.save_output(y)](Tensor dy) { return relu_backward(std::move(dy), y.get()); }));
+  return y;
+}
+
+}  // namespace
+
+Tensor relu(const Tensor& x) { return record_relu(x, raw::relu(x)); }
+
+Tensor relu(Tensor&& temporary) {
+  const Tensor x = std::move(temporary);  // gone when this returns, so that the result alone owns the buffer
+  if (!autograd::may_reuse(x)) return relu(x);
+  Tensor y = detach(x);
+  raw::relu_(y);
+  return record_relu(x, std::move(y));
+}
+
+Tensor relu_backward(Tensor dy, const Tensor& y) {
+  Tensor dx = raw::relu_backward(dy, y, reusable_for(dy, y));
+  if (Recorder r{"relu_backward", dy})
+    r.record(dx, wrt(dy, [y = r.save(y)](Tensor ddx) { return relu_backward(std::move(ddx), y.get()); }));
+  return dx;
+}
+
+Tensor leaky_relu(const Tensor& x, double slope) {
+  Tensor y = raw::leaky_relu(x, slope);
+  if (Recorder r{"leaky_relu", x})
+    r.record(y, wrt(x, [x = r.save(x), slope](Tensor dy) {
+      return leaky_relu_backward(std::move(dy), x.get(), slope);
+    }));
+  return y;
+}
+
+Tensor leaky_relu_backward(Tensor dy, const Tensor& x, double slope) {
+  Tensor dx = raw::leaky_relu_backward(dy, x, slope, reusable_for(dy, x));
+  if (Recorder r{"leaky_relu_backward", dy})
+    r.record(dx, wrt(dy, [x = r.save(x), slope](Tensor ddx) {
+      return leaky_relu_backward(std::move(ddx), x.get(), slope);
+    }));
+  return dx;
+}
+
+Tensor elu(const Tensor& x, double alpha) {
+  Tensor y = raw::elu(x, alpha);
+  if (Recorder r{"elu", x})
+    r.record(y, wrt(x, [x = r.save(x), alpha](Tensor dy) { return elu_backward(std::move(dy), x.get(), alpha); }));
+  return y;
+}
+
+Tensor elu_backward(Tensor dy, const Tensor& x, double alpha) {
+  Tensor dx = raw::elu_backward(dy, x, alpha, reusable_unless_saved(dy, x));
+  if (Recorder r{"elu_backward", dy, x})
+    r.record(dx, wrt(dy, [x = r.save(x), alpha](Tensor ddx) { return elu_backward(std::move(ddx), x.get(), alpha); }),
+             wrt(x, [dy = r.save(dy), x = r.save(x), alpha](const Tensor& ddx) {
+               return ddx * dy.get() * where(gt(x.get(), 0), 0, exp(clamp(x.get(), -INFINITY, 0)) * alpha);
+             }));
+  return dx;
+}
+
+Tensor sigmoid(const Tensor& x) {
+  Tensor y = raw::sigmoid(x);
+  if (Recorder r{"sigmoid", x})
+    r.record(y, wrt(x, [y = r.save_output(y)](Tensor dy) { return sigmoid_backward(std::move(dy), y.get()); }));
+  return y;
+}
+
+Tensor sigmoid_backward(Tensor dy, const Tensor& y) {
+  Tensor dx = raw::sigmoid_backward(dy, y, reusable_unless_saved(dy, y));
+  if (Recorder r{"sigmoid_backward", dy, y})
+    r.record(dx, wrt(dy, [y = r.save(y)](Tensor ddx) { return sigmoid_backward(std::move(ddx), y.get()); }),
+             wrt(y, [dy = r.save(dy), y = r.save(y)](const Tensor& ddx) {
+               return ddx * dy.get() * (1 - y.get() * 2);
+             }));
+  return dx;
+}
+
+Tensor tanh(const Tensor& x) {
+  Tensor y = raw::tanh(x);
+  if (Recorder r{"tanh", x})
+    r.record(y, wrt(x, [y = r.save_output(y)](Tensor dy) { return tanh_backward(std::move(dy), y.get()); }));
+  return y;
+}
+
+Tensor tanh_backward(Tensor dy, const Tensor& y) {
+  Tensor dx = raw::tanh_backward(dy, y, reusable_unless_saved(dy, y));
+  if (Recorder r{"tanh_backward", dy, y})
+    r.record(dx, wrt(dy, [y = r.save(y)](Tensor ddx) { return tanh_backward(std::move(ddx), y.get()); }),
+             wrt(y, [dy = r.save(dy), y = r.save(y)](const Tensor& ddx) {
+               return ddx * dy.get() * (y.get() * -2);
+             }));
+  return dx;
+}
+
+Tensor softplus(const Tensor& x, double beta) {
+  if (!(beta > 0)) throw ValueError("softplus", "expected beta > 0, given ", beta);
+  Tensor y = raw::softplus(x, beta);
+  if (Recorder r{"softplus", x})
+    r.record(y, wrt(x, [x = r.save(x), beta](const Tensor& dy) { return dy * sigmoid(x.get() * beta); }));
+  return y;
+}
+
+Tensor silu(const Tensor& x) {
+  Tensor y = raw::silu(x);
+  if (Recorder r{"silu", x})
+    r.record(y, wrt(x, [x = r.save(x)](Tensor dy) { return silu_backward(std::move(dy), x.get()); }));
+  return y;
+}
+
+Tensor silu_backward(Tensor dy, const Tensor& x) {
+  Tensor dx = raw::silu_backward(dy, x, reusable_unless_saved(dy, x));
+  if (Recorder r{"silu_backward", dy, x})
+    r.record(dx, wrt(dy, [x = r.save(x)](Tensor ddx) { return silu_backward(std::move(ddx), x.get()); }),
+             wrt(x, [dy = r.save(dy), x = r.save(x)](const Tensor& ddx) {
+               const Tensor s = sigmoid(x.get());
+               return ddx * dy.get() * (s * (1 - s) * (2 + x.get() * (1 - 2 * s)));
+             }));
+  return dx;
+}
+
+Tensor gelu(const Tensor& x, Gelu form) {
+  Tensor y = form == Gelu::kTanh ? raw::gelu_tanh(x) : raw::gelu(x);
+  if (Recorder r{"gelu", x})
+    r.record(y, wrt(x, [x = r.save(x), form](Tensor dy) { return gelu_backward(std::move(dy), x.get(), form); }));
+  return y;
+}
+
+namespace {
+
+// The second derivative of gelu. Exact: (2 - x^2) p(x), p the normal density. Tanh: of x/2 (1 + t) with t = tanh(u),
+// t' = (1 - t^2) u', it is t' + x/2 t''.
+Tensor gelu_second(const Tensor& x, Gelu form) {
+  constexpr double kScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCubic = 0.044715;
+  const Tensor xx = square(x);
+  if (form == Gelu::kExact) return exp(xx * -0.5) * (2 - xx) * (kScale / 2);
+  const Tensor t = tanh((x + xx * x * kCubic) * kScale);
+  const Tensor du = (xx * (3 * kCubic) + 1) * kScale, ddu = x * (6 * kCubic * kScale);
+  const Tensor slope = 1 - square(t), dt = slope * du;
+  return dt + x * 0.5 * (slope * ddu - t * dt * du * 2);
+}
+
+}  // namespace
+
+Tensor gelu_backward(Tensor dy, const Tensor& x, Gelu form) {
+  const Tensor out = reusable_unless_saved(dy, x);
+  Tensor dx = form == Gelu::kTanh ? raw::gelu_tanh_backward(dy, x, out) : raw::gelu_backward(dy, x, out);
+  if (Recorder r{"gelu_backward", dy, x})
+    r.record(dx, wrt(dy, [x = r.save(x), form](Tensor ddx) { return gelu_backward(std::move(ddx), x.get(), form); }),
+             wrt(x, [dy = r.save(dy), x = r.save(x), form](const Tensor& ddx) {
+               return ddx * dy.get() * gelu_second(x.get(), form);
+             }));
+  return dx;
+}
+
+}  // namespace gradus

@@ -1,0 +1,390 @@
+#include "gradus/autograd/ops/elementwise.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/in_place.h"
+#include "gradus/autograd/ops/reuse.h"
+#include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/elementwise.h"
+
+namespace gradus {
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  Tensor y = raw::add(a, b);
+  if (Recorder r{"add", a, b})
+    r.record(y, wrt(a, [](Tensor dy) { return dy; }), wrt(b, [](Tensor dy) { return dy; }));
+  return y;
+}
+
+Tensor add(const Tensor& a, double b) {
+  Tensor y = raw::add(a, b);
+  if (Recorder r{"add", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
+  return y;
+}
+Tensor add(double a, const Tensor& b) { return add(b, a); }
+
+Tensor sub(const Tensor& a, const Tensor& b) {
+  Tensor y = raw::sub(a, b);
+  if (Recorder r{"sub", a, b})
+    r.record(y, wrt(a, [](Tensor dy) { return dy; }), wrt(b, [](const Tensor& dy) { return -dy; }));
+  return y;
+}
+
+Tensor sub(const Tensor& a, double b) {
+  Tensor y = raw::sub(a, b);
+  if (Recorder r{"sub", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
+  return y;
+}
+
+Tensor sub(double a, const Tensor& b) {
+  Tensor y = raw::sub(a, b);
+  if (Recorder r{"sub", b}) r.record(y, wrt(b, [](const Tensor& dy) { return -dy; }));
+  return y;
+}
+
+Tensor mul(const Tensor& a, const Tensor& b) {
+  Tensor y = raw::mul(a, b);
+  if (Recorder r{"mul", a, b})
+    r.record(y, wrt(a, [b = r.save(b)](const Tensor& dy) { return dy * b.get(); }),
+             wrt(b, [a = r.save(a)](const Tensor& dy) { return dy * a.get(); }));
+  return y;
+}
+
+Tensor mul(const Tensor& a, double b) {
+  Tensor y = raw::mul(a, b);
+  if (Recorder r{"mul", a}) r.record(y, wrt(a, [b](const Tensor& dy) { return dy * b; }));
+  return y;
+}
+Tensor mul(double a, const Tensor& b) { return mul(b, a); }
+
+Tensor div(const Tensor& a, const Tensor& b) {
+  Tensor y = raw::div(a, b);
+  if (Recorder r{"div", a, b})
+    r.record(y, wrt(a, [b = r.save(b)](const Tensor& dy) { return dy / b.get(); }),
+             wrt(b, [b = r.save(b), y = r.save_output(y)](const Tensor& dy) { return -dy * (y.get() / b.get()); }));
+  return y;
+}
+
+Tensor div(const Tensor& a, double b) {
+  Tensor y = raw::div(a, b);
+  if (Recorder r{"div", a}) r.record(y, wrt(a, [b](const Tensor& dy) { return dy / b; }));
+  return y;
+}
+
+Tensor div(double a, const Tensor& b) {
+  Tensor y = raw::div(a, b);
+  if (Recorder r{"div", b})
+    r.record(y, wrt(b, [b = r.save(b), y = r.save_output(y)](const Tensor& dy) { return -dy * (y.get() / b.get()); }));
+  return y;
+}
+
+Tensor pow(const Tensor& a, const Tensor& b) {
+  Tensor y = raw::pow(a, b);
+  if (Recorder r{"pow", a, b})
+    r.record(y, wrt(a,
+                    [a = r.save(a), b = r.save(b)](const Tensor& dy) {
+                      const Tensor da = dy * (b.get() * pow(a.get(), b.get() - 1));
+                      return where(eq(b.get(), 0), 0, da);  // also for 0^0, where the formula has 0 * infinity
+                    }),
+             wrt(b, [a = r.save(a), y = r.save_output(y)](const Tensor& dy) {
+               const Tensor vanishes = logical_and(eq(a.get(), 0), eq(y.get(), 0));
+               return where(vanishes, 0, dy * y.get() * log(where(vanishes, 1, a.get())));
+             }));
+  return y;
+}
+
+Tensor pow(const Tensor& a, double b) {
+  Tensor y = b == 2 ? raw::square(a) : raw::pow(a, b);
+  if (Recorder r{"pow", a})
+    r.record(y, wrt(a, [a = r.save(a), b](const Tensor& dy) {
+      if (b == 0) return dy * 0;
+      return b == 1 ? dy : b == 2 ? dy * (a.get() * 2) : dy * (pow(a.get(), b - 1) * b);
+    }));
+  return y;
+}
+
+Tensor pow(double a, const Tensor& b) {
+  Tensor y = raw::pow(a, b);
+  if (Recorder r{"pow", b})
+    r.record(y, wrt(b, [a, y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() * std::log(a)); }));
+  return y;
+}
+
+Tensor remainder(const Tensor& a, const Tensor& b) {
+  Tensor y = raw::remainder(a, b);
+  if (Recorder r{"remainder", a, b})
+    r.record(y, wrt(a, [](Tensor dy) { return dy; }), wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) {
+               return -dy * floor(a.get() / b.get());
+             }));
+  return y;
+}
+
+Tensor remainder(const Tensor& a, double b) {
+  Tensor y = raw::remainder(a, b);
+  if (Recorder r{"remainder", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
+  return y;
+}
+
+namespace {
+
+// 1 where a > b, 1/2 where they are equal, else 0, in dy's dtype.
+template <class B>
+Tensor share_of_larger(const Tensor& dy, const Tensor& a, const B& b) {
+  return (to(gt(a, b), dy.dtype()) + to(ge(a, b), dy.dtype())) * 0.5;
+}
+template <class B>
+Tensor share_of_smaller(const Tensor& dy, const Tensor& a, const B& b) {
+  return (to(lt(a, b), dy.dtype()) + to(le(a, b), dy.dtype())) * 0.5;
+}
+
+}  // namespace
+
+Tensor maximum(const Tensor& a, const Tensor& b) {
+  Tensor y = raw::maximum(a, b);
+  if (Recorder r{"maximum", a, b}) {
+    const auto x = r.save(a), z = r.save(b);
+    r.record(y, wrt(a, [x, z](const Tensor& dy) { return dy * share_of_larger(dy, x.get(), z.get()); }),
+             wrt(b, [x, z](const Tensor& dy) { return dy * share_of_larger(dy, z.get(), x.get()); }));
+  }
+  return y;
+}
+
+Tensor maximum(const Tensor& a, double b) {
+  Tensor y = raw::maximum(a, b);
+  if (Recorder r{"maximum", a})
+    r.record(y, wrt(a, [a = r.save(a), b](const Tensor& dy) { return dy * share_of_larger(dy, a.get(), b); }));
+  return y;
+}
+
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  Tensor y = raw::minimum(a, b);
+  if (Recorder r{"minimum", a, b}) {
+    const auto x = r.save(a), z = r.save(b);
+    r.record(y, wrt(a, [x, z](const Tensor& dy) { return dy * share_of_smaller(dy, x.get(), z.get()); }),
+             wrt(b, [x, z](const Tensor& dy) { return dy * share_of_smaller(dy, z.get(), x.get()); }));
+  }
+  return y;
+}
+
+Tensor minimum(const Tensor& a, double b) {
+  Tensor y = raw::minimum(a, b);
+  if (Recorder r{"minimum", a})
+    r.record(y, wrt(a, [a = r.save(a), b](const Tensor& dy) { return dy * share_of_smaller(dy, a.get(), b); }));
+  return y;
+}
+
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
+  Tensor y = raw::lerp(a, b, weight);
+  if (Recorder r{"lerp", a, b, weight})
+    r.record(y, wrt(a, [w = r.save(weight)](const Tensor& dy) { return dy * (1 - w.get()); }),
+             wrt(b, [w = r.save(weight)](const Tensor& dy) { return dy * w.get(); }),
+             wrt(weight, [a = r.save(a), b = r.save(b)](const Tensor& dy) { return dy * (b.get() - a.get()); }));
+  return y;
+}
+
+Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
+  Tensor y = raw::lerp(a, b, weight);
+  if (Recorder r{"lerp", a, b})
+    r.record(y, wrt(a, [weight](const Tensor& dy) { return dy * (1 - weight); }),
+             wrt(b, [weight](const Tensor& dy) { return dy * weight; }));
+  return y;
+}
+
+Tensor clamp(const Tensor& x, double low, double high) {
+  Tensor y = raw::clamp(x, low, high);
+  if (Recorder r{"clamp", x})
+    r.record(y, wrt(x, [x = r.save(x), low, high](Tensor dy) {
+      return clamp_backward(std::move(dy), x.get(), low, high);
+    }));
+  return y;
+}
+
+Tensor clamp_backward(Tensor dy, const Tensor& x, double low, double high) {
+  Tensor dx = raw::clamp_backward(dy, x, low, high, autograd::reusable_for(dy, x));
+  if (Recorder r{"clamp_backward", dy})
+    r.record(dx, wrt(dy, [x = r.save(x), low, high](Tensor ddx) {
+      return clamp_backward(std::move(ddx), x.get(), low, high);
+    }));
+  return dx;
+}
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  Tensor y = raw::where(condition, a, b);
+  if (Recorder r{"where", a, b}) {
+    const auto c = r.save(condition);
+    r.record(y, wrt(a, [c](const Tensor& dy) { return where(c.get(), dy, 0); }),
+             wrt(b, [c](const Tensor& dy) { return where(c.get(), 0, dy); }));
+  }
+  return y;
+}
+Tensor where(const Tensor& condition, const Tensor& a, double b) { return where(condition, a, raw::operand(b, a)); }
+Tensor where(const Tensor& condition, double a, const Tensor& b) { return where(condition, raw::operand(a, b), b); }
+
+// clang-format off
+Tensor eq(const Tensor& a, const Tensor& b) { return raw::eq(a, b); }
+Tensor eq(const Tensor& a, double b) { return raw::eq(a, b); }
+Tensor ne(const Tensor& a, const Tensor& b) { return raw::ne(a, b); }
+Tensor ne(const Tensor& a, double b) { return raw::ne(a, b); }
+Tensor lt(const Tensor& a, const Tensor& b) { return raw::lt(a, b); }
+Tensor lt(const Tensor& a, double b) { return raw::lt(a, b); }
+Tensor le(const Tensor& a, const Tensor& b) { return raw::le(a, b); }
+Tensor le(const Tensor& a, double b) { return raw::le(a, b); }
+Tensor gt(const Tensor& a, const Tensor& b) { return raw::gt(a, b); }
+Tensor gt(const Tensor& a, double b) { return raw::gt(a, b); }
+Tensor ge(const Tensor& a, const Tensor& b) { return raw::ge(a, b); }
+Tensor ge(const Tensor& a, double b) { return raw::ge(a, b); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return raw::logical_and(a, b); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return raw::logical_or(a, b); }
+Tensor logical_not(const Tensor& x) { return raw::logical_not(x); }
+Tensor isnan(const Tensor& x) { return raw::isnan(x); }
+Tensor isfinite(const Tensor& x) { return raw::isfinite(x); }
+// clang-format on
+
+Tensor neg(const Tensor& x) {
+  Tensor y = raw::neg(x);
+  if (Recorder r{"neg", x}) r.record(y, wrt(x, [](const Tensor& dy) { return -dy; }));
+  return y;
+}
+
+Tensor abs(const Tensor& x) {
+  Tensor y = raw::abs(x);
+  if (Recorder r{"abs", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sign(x.get()); }));
+  return y;
+}
+
+Tensor square(const Tensor& x) {
+  Tensor y = raw::square(x);
+  if (Recorder r{"square", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * (x.get() * 2); }));
+  return y;
+}
+
+Tensor exp(const Tensor& x) {
+  Tensor y = raw::exp(x);
+  if (Recorder r{"exp", x}) r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * y.get(); }));
+  return y;
+}
+
+Tensor expm1(const Tensor& x) {
+  Tensor y = raw::expm1(x);
+  if (Recorder r{"expm1", x})
+    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() + 1); }));
+  return y;
+}
+
+Tensor log(const Tensor& x) {
+  Tensor y = raw::log(x);
+  if (Recorder r{"log", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / x.get(); }));
+  return y;
+}
+
+Tensor log1p(const Tensor& x) {
+  Tensor y = raw::log1p(x);
+  if (Recorder r{"log1p", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() + 1); }));
+  return y;
+}
+
+Tensor sqrt(const Tensor& x) {
+  Tensor y = raw::sqrt(x);
+  if (Recorder r{"sqrt", x})
+    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy / (y.get() * 2); }));
+  return y;
+}
+
+Tensor rsqrt(const Tensor& x) {
+  Tensor y = raw::rsqrt(x);
+  if (Recorder r{"rsqrt", x})
+    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (square(y.get()) * y.get() * -0.5); }));
+  return y;
+}
+
+Tensor reciprocal(const Tensor& x) {
+  Tensor y = raw::reciprocal(x);
+  if (Recorder r{"reciprocal", x})
+    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return -dy * square(y.get()); }));
+  return y;
+}
+
+Tensor sin(const Tensor& x) {
+  Tensor y = raw::sin(x);
+  if (Recorder r{"sin", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * cos(x.get()); }));
+  return y;
+}
+
+Tensor cos(const Tensor& x) {
+  Tensor y = raw::cos(x);
+  if (Recorder r{"cos", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * sin(x.get()); }));
+  return y;
+}
+
+Tensor erf(const Tensor& x) {
+  Tensor y = raw::erf(x);
+  if (Recorder r{"erf", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
+      return dy * (exp(-square(x.get())) * (2 * std::numbers::inv_sqrtpi));
+    }));
+  return y;
+}
+
+namespace {
+
+// A step function: its derivative is 0 wherever it has one.
+Tensor step(const char* op, const Tensor& x, Tensor y) {
+  if (Recorder r{op, x}) r.record(y, wrt(x, [](const Tensor& dy) { return dy * 0; }));
+  return y;
+}
+
+}  // namespace
+
+Tensor sign(const Tensor& x) { return step("sign", x, raw::sign(x)); }
+Tensor floor(const Tensor& x) { return step("floor", x, raw::floor(x)); }
+Tensor ceil(const Tensor& x) { return step("ceil", x, raw::ceil(x)); }
+Tensor round(const Tensor& x) { return step("round", x, raw::round(x)); }
+
+void add_(const Tensor& x, const Tensor& y) {
+  autograd::check_in_place("add_", x);
+  raw::add_(x, y);
+}
+void add_(const Tensor& x, const Tensor& y, double alpha) {
+  autograd::check_in_place("add_", x);
+  raw::add_(x, y, alpha);
+}
+void add_(const Tensor& x, double y) {
+  autograd::check_in_place("add_", x);
+  raw::add_(x, y);
+}
+void sub_(const Tensor& x, const Tensor& y) {
+  autograd::check_in_place("sub_", x);
+  raw::sub_(x, y);
+}
+void sub_(const Tensor& x, double y) {
+  autograd::check_in_place("sub_", x);
+  raw::sub_(x, y);
+}
+void mul_(const Tensor& x, const Tensor& y) {
+  autograd::check_in_place("mul_", x);
+  raw::mul_(x, y);
+}
+void mul_(const Tensor& x, double y) {
+  autograd::check_in_place("mul_", x);
+  raw::mul_(x, y);
+}
+void div_(const Tensor& x, const Tensor& y) {
+  autograd::check_in_place("div_", x);
+  raw::div_(x, y);
+}
+void div_(const Tensor& x, double y) {
+  autograd::check_in_place("div_", x);
+  raw::div_(x, y);
+}
+void lerp_(const Tensor& x, const Tensor& y, double weight) {
+  autograd::check_in_place("lerp_", x);
+  raw::lerp_(x, y, weight);
+}
+void clamp_(const Tensor& x, double low, double high) {
+  autograd::check_in_place("clamp_", x);
+  raw::clamp_(x, low, high);
+}
+
+}  // namespace gradus

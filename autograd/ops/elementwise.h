@@ -1,0 +1,185 @@
+// Element-wise arithmetic, functions of one number, comparison and selection. Activations are in activations.h.
+//
+// Operands of different shapes broadcast (NumPy's rule); dtypes promote as in PyTorch, and a number takes the tensor's
+// dtype (a fraction next to integers gives f32). The result lies in memory as the operands do.
+// Errors of all: ShapeError when shapes do not broadcast; DTypeError; DeviceError for operands on different devices.
+#pragma once
+
+#include <limits>
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+// --- arithmetic ---
+
+// Adds: y = a + b.
+// Grad: da = dy, db = dy.
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor add(const Tensor& a, double b);
+Tensor add(double a, const Tensor& b);
+// Subtracts: y = a - b.
+// Grad: da = dy, db = -dy.
+Tensor sub(const Tensor& a, const Tensor& b);
+Tensor sub(const Tensor& a, double b);
+Tensor sub(double a, const Tensor& b);
+// Multiplies: y = a b.
+// Grad: da = dy b, db = dy a.
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, double b);
+Tensor mul(double a, const Tensor& b);
+// Divides: y = a / b. Integers give f32.
+// Grad: da = dy / b, db = -dy y / b.
+Tensor div(const Tensor& a, const Tensor& b);
+Tensor div(const Tensor& a, double b);
+Tensor div(double a, const Tensor& b);
+// Raises to a power: y = a^b.
+// Grad: da = dy b a^(b-1), db = dy y log a (0 where a and y are 0).
+Tensor pow(const Tensor& a, const Tensor& b);
+Tensor pow(const Tensor& a, double b);
+Tensor pow(double a, const Tensor& b);
+// Takes the remainder with the divisor's sign: y = a - b floor(a / b). Integers: 0 for a divisor of 0.
+// Grad: da = dy, db = -dy floor(a / b).
+Tensor remainder(const Tensor& a, const Tensor& b);
+Tensor remainder(const Tensor& a, double b);
+// Takes the larger; NaN if either is.
+// Grad: dy to the larger, half each where equal.
+Tensor maximum(const Tensor& a, const Tensor& b);
+Tensor maximum(const Tensor& a, double b);
+// Takes the smaller; NaN if either is.
+// Grad: dy to the smaller, half each where equal.
+Tensor minimum(const Tensor& a, const Tensor& b);
+Tensor minimum(const Tensor& a, double b);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
+inline Tensor operator+(double a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator-(const Tensor& a, double b) { return sub(a, b); }
+inline Tensor operator-(double a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
+inline Tensor operator*(double a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
+inline Tensor operator/(double a, const Tensor& b) { return div(a, b); }
+
+// Interpolates: y = a + weight (b - a).
+// Grad: da = dy (1 - weight), db = dy weight, dweight = dy (b - a).
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
+Tensor lerp(const Tensor& a, const Tensor& b, double weight);
+
+// Limits: y = min(max(x, low), high). NaN stays.
+// Errors: ValueError for a NaN bound.
+// Grad: dy where low <= x <= high, else 0.
+Tensor clamp(const Tensor& x, double low = -std::numeric_limits<double>::infinity(),
+             double high = std::numeric_limits<double>::infinity());
+
+// --- selection and comparison ---
+
+// Selects: a where the condition (bool) holds, else b.
+// Grad: dy to the one that was taken.
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+Tensor where(const Tensor& condition, const Tensor& a, double b);
+Tensor where(const Tensor& condition, double a, const Tensor& b);
+
+// Compare; the result is bool. Anything compared with NaN is false, but for ne.
+Tensor eq(const Tensor& a, const Tensor& b);
+Tensor eq(const Tensor& a, double b);
+Tensor ne(const Tensor& a, const Tensor& b);
+Tensor ne(const Tensor& a, double b);
+Tensor lt(const Tensor& a, const Tensor& b);
+Tensor lt(const Tensor& a, double b);
+Tensor le(const Tensor& a, const Tensor& b);
+Tensor le(const Tensor& a, double b);
+Tensor gt(const Tensor& a, const Tensor& b);
+Tensor gt(const Tensor& a, double b);
+Tensor ge(const Tensor& a, const Tensor& b);
+Tensor ge(const Tensor& a, double b);
+
+// Combine truth values; other dtypes count as true where not 0. The result is bool.
+Tensor logical_and(const Tensor& a, const Tensor& b);
+Tensor logical_or(const Tensor& a, const Tensor& b);
+Tensor logical_not(const Tensor& x);
+
+// Test for NaN, and for neither NaN nor infinite. The result is bool.
+Tensor isnan(const Tensor& x);
+Tensor isfinite(const Tensor& x);
+
+// --- functions of one number; those with fractional values give f32 for integers ---
+
+// Negates: y = -x.
+// Grad: -dy.
+Tensor neg(const Tensor& x);
+inline Tensor operator-(const Tensor& x) { return neg(x); }
+// Takes the absolute value.
+// Grad: dy sign(x).
+Tensor abs(const Tensor& x);
+// Takes the sign: -1, 0 or 1; 0 for NaN.
+// Grad: 0.
+Tensor sign(const Tensor& x);
+// Squares: y = x^2.
+// Grad: 2 dy x.
+Tensor square(const Tensor& x);
+// Takes the exponential: y = e^x.
+// Grad: dy y.
+Tensor exp(const Tensor& x);
+// Takes e^x - 1, accurate near 0.
+// Grad: dy (y + 1).
+Tensor expm1(const Tensor& x);
+// Takes the natural logarithm.
+// Grad: dy / x.
+Tensor log(const Tensor& x);
+// Takes log(1 + x), accurate near 0.
+// Grad: dy / (1 + x).
+Tensor log1p(const Tensor& x);
+// Takes the square root.
+// Grad: dy / (2 y).
+Tensor sqrt(const Tensor& x);
+// Takes the reciprocal of the square root.
+// Grad: -dy y^3 / 2.
+Tensor rsqrt(const Tensor& x);
+// Takes the reciprocal: y = 1 / x.
+// Grad: -dy y^2.
+Tensor reciprocal(const Tensor& x);
+// Takes the sine of radians.
+// Grad: dy cos(x).
+Tensor sin(const Tensor& x);
+// Takes the cosine of radians.
+// Grad: -dy sin(x).
+Tensor cos(const Tensor& x);
+// Takes the error function: y = 2/sqrt(pi) times the integral of e^(-t^2) from 0 to x.
+// Grad: dy 2/sqrt(pi) e^(-x^2).
+Tensor erf(const Tensor& x);
+// Round down, up, and to the nearest integer (halves to the even one). The dtype stays.
+// Grad: 0.
+Tensor floor(const Tensor& x);
+Tensor ceil(const Tensor& x);
+Tensor round(const Tensor& x);
+
+// --- in place ---
+// x keeps its shape, dtype and layout; the operand broadcasts to it. Not differentiable.
+// Errors of all: StateError when an open recording follows x; DTypeError when x is integral and the result is not.
+
+// x += y, x += alpha y.
+void add_(const Tensor& x, const Tensor& y);
+void add_(const Tensor& x, const Tensor& y, double alpha);
+void add_(const Tensor& x, double y);
+void sub_(const Tensor& x, const Tensor& y);
+void sub_(const Tensor& x, double y);
+void mul_(const Tensor& x, const Tensor& y);
+void mul_(const Tensor& x, double y);
+void div_(const Tensor& x, const Tensor& y);
+void div_(const Tensor& x, double y);
+// x += weight (y - x).
+void lerp_(const Tensor& x, const Tensor& y, double weight);
+// x = min(max(x, low), high).
+void clamp_(const Tensor& x, double low, double high);
+
+// --- fused gradients ---
+
+// Returns dy where low <= x <= high, else 0. May write into dy's buffer.
+// Grad: d(dy) = the same of dy's gradient.
+Tensor clamp_backward(Tensor dy, const Tensor& x, double low, double high);
+
+}  // namespace gradus
