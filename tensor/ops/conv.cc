@@ -10,9 +10,9 @@ constexpr int64_t kMaxExtent = int64_t(1) << 31;
 
 void check_operand(const char* op, const char* name, const Tensor& t, const Tensor& like) {
   if (t.device() != like.device())
-    throw DeviceError(op, name, " is on ", t.device(), " but x on ", like.device(), ": ", name, ' ', describe(t));
+    throw DeviceError(op, name, " is on ", t.device(), " but the other operand on ", like.device(), ": ", name, ' ', describe(t));
   if (t.dtype() != like.dtype())
-    throw DTypeError(op, name, " is ", t.dtype(), " but x is ", like.dtype(), ": ", name, ' ', describe(t));
+    throw DTypeError(op, name, " is ", t.dtype(), " but the other operand ", like.dtype(), ": ", name, ' ', describe(t));
 }
 
 void check_dtype(const char* op, const char* name, const Tensor& t) {
@@ -29,28 +29,30 @@ int64_t output_extent(int64_t in, int64_t kernel, int64_t stride, int64_t paddin
   return (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
 }
 
-// Checks that a filter of w_shape fits an image of x_shape, and returns the result's shape.
-Shape conv2d_shape(const char* op, const Shape& x, const Shape& w, const Conv2dOptions& o) {
-  if (x.size() != 4) throw ShapeError(op, "x must be [N,C,H,W]: x ", x);
-  if (w.size() != 4) throw ShapeError(op, "weight must be [O,C/groups,KH,KW]: weight ", w);
+// Checks that filters w fit images of shape x, and returns the result's shape.
+Shape conv2d_shape(const char* op, const Shape& x, const Shape& w, const Conv2dOptions& o, TensorOptions like) {
+  auto given = [&] {  // only put together for an error
+    return concat(": x ", like.dtype, x, ' ', like.device, ", weight ", like.dtype, w, ' ', like.device);
+  };
+  if (x.size() != 4) throw ShapeError(op, "x must be [N,C,H,W]", given());
+  if (w.size() != 4) throw ShapeError(op, "weight must be [O,C/groups,KH,KW]", given());
   check_size(op, "stride", o.stride, 1);
   check_size(op, "padding", o.padding, 0);
   check_size(op, "dilation", o.dilation, 1);
   if (o.groups < 1) throw ValueError(op, "groups must be at least 1, given ", o.groups);
-  for (int d = 0; d < 4; ++d)
-    if (x[d] < 0 || x[d] >= kMaxExtent) throw ShapeError(op, "size out of range: x ", x);
-  for (int d = 0; d < 4; ++d)
-    if (w[d] < 1 || w[d] >= kMaxExtent) throw ShapeError(op, "weight must not be empty: weight ", w);
+  for (int d = 0; d < 4; ++d) {
+    if (x[d] < 0 || x[d] >= kMaxExtent) throw ShapeError(op, "x has a size out of range", given());
+    if (w[d] < 1 || w[d] >= kMaxExtent) throw ShapeError(op, "weight must not be empty", given());
+  }
   if (w[0] % o.groups != 0)
-    throw ShapeError(op, "output channels ", w[0], " do not divide into ", o.groups, " groups: weight ", w);
+    throw ShapeError(op, "output channels ", w[0], " do not divide into ", o.groups, " groups", given());
   if (x[1] != w[1] * o.groups)
-    throw ShapeError(op, "weight has ", w[1] * o.groups, " input channels but x has ", x[1], ": x ", x, ", weight ", w,
-                     ", groups ", o.groups);
+    throw ShapeError(op, "weight has ", w[1] * o.groups, " input channels but x has ", x[1],
+                     o.groups > 1 ? concat(" (", o.groups, " groups)") : "", given());
   const Size2 image{x[2] + 2 * o.padding.h, x[3] + 2 * o.padding.w};
   const Size2 kernel{o.dilation.h * (w[2] - 1) + 1, o.dilation.w * (w[3] - 1) + 1};
   if (kernel.h > image.h || kernel.w > image.w)
-    throw ShapeError(op, "kernel ", kernel, " (with dilation) is larger than the padded input ", image, ": x ", x,
-                     ", weight ", w);
+    throw ShapeError(op, "kernel of ", kernel, " is larger than the padded input of ", image, given());
   return {x[0], w[0], output_extent(x[2], w[2], o.stride.h, o.padding.h, o.dilation.h),
           output_extent(x[3], w[3], o.stride.w, o.padding.w, o.dilation.w)};
 }
@@ -63,16 +65,16 @@ void check_result_grad(const char* op, const Tensor& dy, const Shape& want) {
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& options) {
   const char* op = "conv2d";
-  if (x.dim() != 4) throw ShapeError(op, "x must be [N,C,H,W]: x ", describe(x));
   check_dtype(op, "x", x);
   check_operand(op, "weight", w, x);
-  const Shape shape = conv2d_shape(op, x.shape(), w.shape(), options);
+  const TensorOptions like{x.dtype(), x.device()};
+  const Shape shape = conv2d_shape(op, x.shape(), w.shape(), options, like);
   if (bias.defined()) {
     check_operand(op, "bias", bias, x);
     if (bias.dim() != 1 || bias.size(0) != w.size(0))
       throw ShapeError(op, "bias must have ", w.size(0), " elements: bias ", describe(bias), ", weight ", describe(w));
   }
-  Tensor y = empty_channels_last(shape, {x.dtype(), x.device()});
+  Tensor y = empty_channels_last(shape, like);
   if (y.numel() > 0)
     conv2d_kernel(y, channels_last(x), contiguous(w), bias.defined() ? contiguous(bias) : bias, options);
   return y;
@@ -82,8 +84,9 @@ Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape
   const char* op = "conv2d_input_grad";
   check_dtype(op, "dy", dy);
   check_operand(op, "weight", w, dy);
-  check_result_grad(op, dy, conv2d_shape(op, x_shape, w.shape(), options));
-  Tensor dx = empty_channels_last(x_shape, {dy.dtype(), dy.device()});
+  const TensorOptions like{dy.dtype(), dy.device()};
+  check_result_grad(op, dy, conv2d_shape(op, x_shape, w.shape(), options, like));
+  Tensor dx = empty_channels_last(x_shape, like);
   if (dx.numel() > 0) conv2d_input_grad_kernel(dx, channels_last(dy), contiguous(w), options);
   return dx;
 }
@@ -93,8 +96,8 @@ std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, 
   const char* op = "conv2d_weight_grad";
   check_dtype(op, "x", x);
   check_operand(op, "dy", dy, x);
-  check_result_grad(op, dy, conv2d_shape(op, x.shape(), w_shape, options));
   const TensorOptions like{x.dtype(), x.device()};
+  check_result_grad(op, dy, conv2d_shape(op, x.shape(), w_shape, options, like));
   Tensor dw = empty(w_shape, like), db = with_bias ? empty({w_shape[0]}, like) : Tensor();
   if (dy.numel() > 0) {
     conv2d_weight_grad_kernel(dw, db, channels_last(dy), channels_last(x), options);

@@ -1,0 +1,185 @@
+#include "gradus/tensor/ops/conv.h"
+
+#include "gradus/tensor/cpu/conv_reference.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/view.h"
+#include "gradus/tests/ops/values.h"
+
+namespace gradus {
+namespace {
+
+struct Case {
+  const char* name;
+  Shape x, w;
+  Conv2dOptions options;
+};
+
+const Case kCases[] = {
+    {"Plain", {2, 3, 7, 8}, {4, 3, 3, 3}, {}},
+    {"OneChannel", {3, 1, 9, 9}, {8, 1, 3, 3}, {}},
+    {"Pointwise", {2, 5, 4, 4}, {7, 5, 1, 1}, {}},
+    {"Padding", {2, 3, 5, 6}, {4, 3, 3, 3}, {.padding = 1}},
+    {"StrideWithRest", {2, 3, 8, 9}, {4, 3, 3, 3}, {.stride = 2}},
+    {"StridePadding", {1, 4, 9, 7}, {6, 4, 3, 3}, {.stride = {2, 1}, .padding = {1, 2}}},
+    {"Dilation", {2, 2, 9, 9}, {3, 2, 3, 2}, {.padding = 2, .dilation = {2, 3}}},
+    {"Groups", {2, 6, 6, 5}, {4, 3, 3, 3}, {.padding = 1, .groups = 2}},
+    {"Depthwise", {2, 8, 6, 5}, {8, 1, 3, 3}, {.padding = 1, .groups = 8}},
+    {"DepthwiseTwofold", {2, 4, 6, 5}, {8, 1, 3, 3}, {.stride = 2, .padding = 1, .groups = 4}},
+    {"WholeImage", {2, 3, 5, 4}, {6, 3, 5, 4}, {}},
+    {"MoreThanOneBlock", {2, 32, 10, 10}, {64, 32, 3, 3}, {.padding = 1}},
+    {"PaddingBeyondKernel", {1, 2, 4, 4}, {3, 2, 2, 2}, {.padding = 3}},
+};
+
+Shape result_shape(const Case& c) {
+  auto extent = [](int64_t n, int64_t k, int64_t s, int64_t p, int64_t d) { return (n + 2 * p - d * (k - 1) - 1) / s + 1; };
+  const auto& o = c.options;
+  return {c.x[0], c.w[0], extent(c.x[2], c.w[2], o.stride.h, o.padding.h, o.dilation.h),
+          extent(c.x[3], c.w[3], o.stride.w, o.padding.w, o.dilation.w)};
+}
+
+// The definition, element by element, from row-major values.
+Tensor naive(const Tensor& x, const Tensor& w, const Tensor& bias, const Case& c) {
+  const auto& o = c.options;
+  const Shape shape = result_shape(c);
+  Tensor y = empty(shape, {DType::kF64, kCPU});
+  const auto xs = x.to_vector<double>(), ws = w.to_vector<double>(), bs = bias.to_vector<double>();
+  const int64_t C = c.x[1], H = c.x[2], W = c.x[3], Cg = c.w[1], KH = c.w[2], KW = c.w[3], Og = c.w[0] / o.groups;
+  double* at = y.ptr<double>();
+  for (int64_t n = 0; n < shape[0]; ++n)
+    for (int64_t i = 0; i < shape[1]; ++i)
+      for (int64_t p = 0; p < shape[2]; ++p)
+        for (int64_t q = 0; q < shape[3]; ++q) {
+          double s = bs[i];
+          for (int64_t k = 0; k < Cg; ++k)
+            for (int64_t a = 0; a < KH; ++a)
+              for (int64_t b = 0; b < KW; ++b) {
+                const int64_t h = p * o.stride.h - o.padding.h + a * o.dilation.h;
+                const int64_t v = q * o.stride.w - o.padding.w + b * o.dilation.w;
+                if (h < 0 || h >= H || v < 0 || v >= W) continue;
+                s += xs[((n * C + i / Og * Cg + k) * H + h) * W + v] * ws[((i * Cg + k) * KH + a) * KW + b];
+              }
+          *at++ = s;
+        }
+  return y;
+}
+
+class Conv2d : public testing::TestWithParam<std::tuple<DType, Case>> {
+ protected:
+  DType dtype() const { return std::get<0>(GetParam()); }
+  const Case& shape() const { return std::get<1>(GetParam()); }
+  double tolerance() const { return dtype() == DType::kF64 ? 1e-11 : 5e-5; }
+};
+INSTANTIATE_TEST_SUITE_P(Cases, Conv2d, testing::Combine(testing::Values(DType::kF32, DType::kF64), testing::ValuesIn(kCases)),
+                         [](const auto& info) {
+                           return std::get<1>(info.param).name + std::string("_") + std::string(name_of(std::get<0>(info.param)));
+                         });
+
+TEST_P(Conv2d, IsTheDefinition) {
+  const Case& c = shape();
+  const Tensor x = random_tensor(c.x, dtype(), 1), w = random_tensor(c.w, dtype(), 2), b = random_tensor({c.w[0]}, dtype(), 3);
+  const Tensor y = raw::conv2d(x, w, b, c.options);
+  EXPECT_TRUE(y.is_channels_last() || y.is_row_major());
+  expect_near(y, naive(x, w, b, c), tolerance());
+  expect_near(raw::conv2d(raw::channels_last(x), raw::channels_last(w), b, c.options), y, tolerance());
+}
+
+// <conv(x, w), dy> = <x, input_grad(dy, w)> = <w, weight_grad(dy, x)>, for any x, w and dy.
+TEST_P(Conv2d, GradientsAreItsTransposes) {
+  const Case& c = shape();
+  const Tensor x = random_tensor(c.x, dtype(), 1), w = random_tensor(c.w, dtype(), 2);
+  const Tensor dy = random_tensor(result_shape(c), dtype(), 3);
+  const double want = dot(raw::conv2d(x, w, {}, c.options), dy);
+  const double slack = tolerance() * dy.numel();
+  const Tensor dx = raw::conv2d_input_grad(dy, w, c.x, c.options);
+  EXPECT_EQ(dx.shape(), c.x);
+  EXPECT_NEAR(dot(x, dx), want, slack);
+  const auto [dw, db] = raw::conv2d_weight_grad(dy, x, c.w, true, c.options);
+  EXPECT_TRUE(dw.is_row_major());
+  EXPECT_NEAR(dot(w, dw), want, slack);
+  const Tensor alone = raw::conv2d_weight_grad(dy, x, c.w, false, c.options).first;
+  expect_near(alone, dw, tolerance() * 10);
+  for (int64_t o = 0; o < c.w[0]; ++o) {
+    double s = 0;
+    for (double v : raw::select(dy, 1, o).to_vector<double>()) s += v;
+    EXPECT_NEAR(db.to_vector<double>()[o], s, slack);
+  }
+}
+
+TEST_P(Conv2d, GradientsAgreeWithTheReference) {
+  const Case& c = shape();
+  const Tensor x = raw::channels_last(random_tensor(c.x, dtype(), 1)), w = random_tensor(c.w, dtype(), 2);
+  const Tensor dy = raw::channels_last(random_tensor(result_shape(c), dtype(), 3));
+  Tensor dx = empty_channels_last(c.x, {dtype(), kCPU}), dw = empty(c.w, {dtype(), kCPU});
+  conv2d_input_grad_reference(dx, dy, w, c.options);
+  conv2d_weight_grad_reference(dw, {}, dy, x, c.options);
+  expect_near(raw::conv2d_input_grad(dy, w, c.x, c.options), dx, tolerance());
+  expect_near(raw::conv2d_weight_grad(dy, x, c.w, false, c.options).first, dw, tolerance() * 10);
+}
+
+TEST(Conv2dWeights, AnUpdateIsSeen) {  // reordered copies of weights are kept, but not beyond a change
+  const Tensor x = random_tensor({2, 32, 6, 6}), w = random_tensor({32, 32, 3, 3}, DType::kF32, 2);
+  const auto before = raw::conv2d(x, w, {}).to_vector<float>();
+  EXPECT_EQ(raw::conv2d(x, w, {}).to_vector<float>(), before);
+  raw::fill_(w, 0);
+  expect_near(raw::conv2d(x, w, {}), raw::conv2d(x, raw::clone(w), {}), 0);
+  EXPECT_EQ(raw::conv2d(x, w, {}).to_vector<float>(), std::vector<float>(2 * 32 * 16, 0.f));
+}
+
+TEST(Conv2dWeights, TwoInOneStorageAreKeptApart) {
+  const Tensor both = random_tensor({2, 32, 32, 3, 3}), x = random_tensor({1, 32, 6, 6}, DType::kF32, 2);
+  for (int round = 0; round < 2; ++round)
+    for (int i : {0, 1})
+      expect_near(raw::conv2d(x, raw::select(both, 0, i), {}), raw::conv2d(x, raw::clone(raw::select(both, 0, i)), {}), 0);
+}
+
+TEST(Conv2dSizes, AnEmptyBatchWorks) {
+  for (DType t : {DType::kF32, DType::kF64}) {
+    const Tensor x = empty({0, 3, 8, 8}, {t, kCPU}), w = random_tensor({4, 3, 3, 3}, t), b = random_tensor({4}, t);
+    const Tensor y = raw::conv2d(x, w, b);
+    EXPECT_EQ(y.shape(), Shape({0, 4, 6, 6}));
+    EXPECT_EQ(raw::conv2d_input_grad(y, w, x.shape()).shape(), x.shape());
+    const auto [dw, db] = raw::conv2d_weight_grad(y, x, w.shape(), true);
+    EXPECT_EQ(dw.to_vector<double>(), std::vector<double>(108, 0));
+    EXPECT_EQ(db.to_vector<double>(), std::vector<double>(4, 0));
+  }
+}
+
+TEST(Conv2dSizes, StridedInputsAreRead) {
+  const Tensor big = random_tensor({2, 6, 9, 16}), w = random_tensor({4, 3, 3, 3}, DType::kF32, 2);
+  const Tensor x = raw::slice(raw::narrow(big, 1, 2, 3), 3, 0, 16, 2);
+  expect_near(raw::conv2d(x, w, {}), raw::conv2d(raw::clone(x), w, {}), 1e-6);
+}
+
+TEST(Conv2dErrors, SayWhatWasGiven) {
+  const Tensor x = empty({2, 8, 28, 28}), w = empty({4, 16, 3, 3});
+  expect_error<ShapeError>([&] { raw::conv2d(x, w, {}); },
+                           {"[conv2d] weight has 16 input channels but x has 8", "x f32[2,8,28,28] cpu", "weight f32[4,16,3,3]"});
+  expect_error<ShapeError>([&] { raw::conv2d(empty({8, 28, 28}), w, {}); }, {"[N,C,H,W]", "f32[8,28,28]"});
+  expect_error<ShapeError>([&] { raw::conv2d(x, empty({4, 8, 3}), {}); }, {"weight must be", "[4,8,3]"});
+  const Tensor v = empty({4, 8, 3, 3});
+  expect_error<ShapeError>([&] { raw::conv2d(x, v, empty({3})); }, {"bias must have 4 elements", "f32[3]"});
+  expect_error<ShapeError>([&] { raw::conv2d(empty({2, 8, 2, 5}), v, {}); }, {"larger than the padded input", "2x5"});
+  expect_error<ShapeError>([&] { raw::conv2d(x, empty({6, 2, 3, 3}), {}, {.groups = 4}); }, {"do not divide into 4 groups"});
+  expect_error<ShapeError>([&] { raw::conv2d(x, empty({4, 0, 3, 3}), {}); }, {"must not be empty"});
+  expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.stride = 0}); }, {"stride must be at least 1, given 0x0"});
+  expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.padding = -1}); }, {"padding"});
+  expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.dilation = 0}); }, {"dilation"});
+  expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.padding = int64_t(1) << 40}); }, {"padding"});
+  expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.groups = 0}); }, {"groups"});
+  expect_error<DTypeError>([&] { raw::conv2d(x, empty({4, 8, 3, 3}, {DType::kF64, kCPU}), {}); }, {"weight is f64 but the other operand f32"});
+  expect_error<DTypeError>([&] { raw::conv2d(empty({2, 8, 28, 28}, {DType::kI64, kCPU}), v, {}); }, {"i64"});
+  expect_error<DeviceError>([&] { raw::conv2d(x, empty({4, 8, 3, 3}, {DType::kF32, Device::parse("cpu:1")}), {}); }, {"cpu:1"});
+  expect_error<ShapeError>([&] { raw::conv2d_input_grad(empty({2, 4, 26, 27}), v, {2, 8, 28, 28}); },
+                           {"dy must be [2,4,26,26]", "f32[2,4,26,27]"});
+}
+
+TEST(Conv2dDevices, MetaAndFurtherCpus) {
+  const Device meta = Device::parse("meta"), other = Device::parse("cpu:1");
+  EXPECT_EQ(raw::conv2d(empty({1 << 20, 8, 512, 512}, {DType::kF32, meta}), empty({4, 8, 3, 3}, {DType::kF32, meta}), {}).shape(),
+            Shape({1 << 20, 4, 510, 510}));
+  const Tensor x = random_tensor({2, 3, 8, 8}), w = random_tensor({4, 3, 3, 3}, DType::kF32, 2);
+  expect_near(raw::conv2d(raw::to(x, other), raw::to(w, other), {}), raw::conv2d(x, w, {}), 1e-6);
+}
+
+}  // namespace
+}  // namespace gradus

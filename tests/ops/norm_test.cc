@@ -1,0 +1,114 @@
+#include "gradus/tensor/ops/norm.h"
+
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/view.h"
+#include "gradus/tests/ops/values.h"
+
+namespace gradus {
+namespace {
+
+class BatchNorm : public testing::TestWithParam<DType> {
+ protected:
+  double tolerance() const { return GetParam() == DType::kF64 ? 1e-11 : 2e-5; }
+};
+INSTANTIATE_TEST_SUITE_P(DTypes, BatchNorm, testing::Values(DType::kF32, DType::kF64),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+// The elements of channel c.
+std::vector<double> channel(const Tensor& x, int64_t c) { return raw::select(x, 1, c).to_vector<double>(); }
+
+std::pair<double, double> moments(const std::vector<double>& v) {
+  double mean = 0, var = 0;
+  for (double e : v) mean += e / v.size();
+  for (double e : v) var += (e - mean) * (e - mean) / v.size();
+  return {mean, var};
+}
+
+TEST_P(BatchNorm, NormalisesEveryChannel) {
+  for (const Shape& shape : {Shape{6, 3}, Shape{4, 3, 5}, Shape{2, 3, 4, 5}, Shape{40, 3, 30, 20}, Shape{3, 1, 4, 4}}) {
+    const Tensor x = random_tensor(shape, GetParam(), 1);
+    const Tensor w = random_tensor({shape[1]}, GetParam(), 2), b = random_tensor({shape[1]}, GetParam(), 3);
+    const auto r = raw::batch_norm(x, w, b, 1e-5);
+    for (int64_t c = 0; c < shape[1]; ++c) {
+      const auto v = channel(x, c), y = channel(r.y, c);
+      const auto [mean, var] = moments(v);
+      EXPECT_NEAR(r.mean.to_vector<double>()[c], mean, tolerance());
+      EXPECT_NEAR(r.var.to_vector<double>()[c], var, tolerance());
+      for (size_t i = 0; i < v.size(); ++i)
+        ASSERT_NEAR(y[i], (v[i] - mean) / std::sqrt(var + 1e-5) * w.to_vector<double>()[c] + b.to_vector<double>()[c], tolerance());
+    }
+    expect_near(raw::batch_norm_apply(x, r.mean, r.var, w, b, 1e-5), r.y, tolerance());
+  }
+}
+
+TEST_P(BatchNorm, ImagesComeOutChannelsLast) {
+  EXPECT_TRUE(raw::batch_norm(random_tensor({2, 3, 4, 5}, GetParam()), {}, {}, 1e-5).y.is_channels_last());
+  EXPECT_TRUE(raw::batch_norm(random_tensor({4, 3}, GetParam()), {}, {}, 1e-5).y.is_row_major());
+}
+
+TEST_P(BatchNorm, SurvivesALargeMean) {
+  Tensor x = random_tensor({64, 2, 8, 8}, GetParam());
+  for (int64_t i = 0; i < x.numel(); ++i)
+    GetParam() == DType::kF64 ? void(x.ptr<double>()[i] += 1000) : void(x.ptr<float>()[i] += 1000);
+  const auto r = raw::batch_norm(x, {}, {}, 1e-5);
+  for (int64_t c : {0, 1}) EXPECT_NEAR(r.var.to_vector<double>()[c], moments(channel(x, c)).second, 1e-4);
+}
+
+// Finite differences of <dy, batch_norm(x)> in f64.
+TEST(BatchNormBackward, IsTheDerivative) {
+  const Tensor x = random_tensor({3, 2, 2, 2}, DType::kF64, 1), w = random_tensor({2}, DType::kF64, 2);
+  const Tensor b = random_tensor({2}, DType::kF64, 3), dy = random_tensor({3, 2, 2, 2}, DType::kF64, 4);
+  const auto r = raw::batch_norm(x, w, b, 1e-5);
+  const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, 1e-5);
+  auto slope = [&](const Tensor& t, int64_t i) {
+    const double h = 1e-6, before = t.ptr<double>()[i];
+    t.ptr<double>()[i] = before + h;
+    const double up = dot(raw::batch_norm(x, w, b, 1e-5).y, dy);
+    t.ptr<double>()[i] = before - h;
+    const double down = dot(raw::batch_norm(x, w, b, 1e-5).y, dy);
+    t.ptr<double>()[i] = before;
+    return (up - down) / (2 * h);
+  };
+  const auto dx = g.dx.to_vector<double>();
+  for (int64_t i = 0; i < x.numel(); ++i) EXPECT_NEAR(dx[i], slope(x, i), 1e-7);
+  for (int64_t c : {0, 1}) {
+    EXPECT_NEAR(g.dweight.to_vector<double>()[c], slope(w, c), 1e-7);
+    EXPECT_NEAR(g.dbias.to_vector<double>()[c], slope(b, c), 1e-7);
+  }
+}
+
+TEST(BatchNormBackward, F32AgreesWithF64) {
+  const Shape shape{16, 20, 9, 9};
+  const Tensor x = random_tensor(shape, DType::kF64, 1), w = random_tensor({20}, DType::kF64, 2), dy = random_tensor(shape, DType::kF64, 3);
+  const auto r = raw::batch_norm(x, w, {}, 1e-5);
+  const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, 1e-5);
+  auto f = [](const Tensor& t) { return raw::to(t, DType::kF32); };
+  const auto h = raw::batch_norm_backward(f(dy), f(x), f(r.mean), f(r.var), f(w), 1e-5);
+  expect_near(h.dx, g.dx, 1e-5);
+  expect_near(h.dweight, g.dweight, 1e-4);
+  expect_near(h.dbias, g.dbias, 1e-4);
+}
+
+TEST_P(BatchNorm, RunningStatisticsMoveByMomentum) {
+  const TensorOptions o{GetParam(), kCPU};
+  const Tensor mean = empty({2}, o), var = empty({2}, o), new_mean = empty({2}, o), new_var = empty({2}, o);
+  raw::fill_(mean, 1), raw::fill_(var, 2), raw::fill_(new_mean, 3), raw::fill_(new_var, 6);
+  const uint32_t version = mean.storage()->version();
+  raw::batch_norm_update_(mean, var, new_mean, new_var, 4, 0.25);
+  EXPECT_GT(mean.storage()->version(), version);
+  for (int64_t c : {0, 1}) {
+    EXPECT_NEAR(mean.to_vector<double>()[c], 1.5, 1e-6);
+    EXPECT_NEAR(var.to_vector<double>()[c], 0.75 * 2 + 0.25 * 6 * 4 / 3, 1e-6);  // unbiased: times rows / (rows - 1)
+  }
+}
+
+TEST(BatchNormErrors, SayWhatWasGiven) {
+  const Tensor x = empty({2, 3, 4, 4});
+  expect_error<ShapeError>([&] { raw::batch_norm(empty({3}), {}, {}, 1e-5); }, {"[batch_norm]", "f32[3]"});
+  expect_error<ShapeError>([&] { raw::batch_norm(x, empty({4}), {}, 1e-5); }, {"weight must have 3 elements", "f32[4]", "f32[2,3,4,4]"});
+  expect_error<DTypeError>([&] { raw::batch_norm(x, empty({3}, {DType::kF64, kCPU}), {}, 1e-5); }, {"weight is f64 but x is f32"});
+  expect_error<DTypeError>([&] { raw::batch_norm(empty({2, 3}, {DType::kI32, kCPU}), {}, {}, 1e-5); }, {"i32"});
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,185 @@
+#include "gradus/tensor/ops/pool.h"
+
+#include <limits>
+
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/view.h"
+#include "gradus/tests/ops/values.h"
+
+namespace gradus {
+namespace {
+
+using raw::PoolWindows;
+
+Tensor image(std::vector<float> v, int64_t h, int64_t w) { return tensor(v, {1, 1, h, w}); }
+
+class Pool : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(DTypes, Pool, testing::Values(DType::kF32, DType::kF64),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+// Every window geometry that differs in kind.
+std::vector<PoolWindows> max_windows(const Tensor& x) {
+  return {raw::max_pool2d_windows(x, {.kernel = 2}),
+          raw::max_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1}),
+          raw::max_pool2d_windows(x, {.kernel = {3, 2}, .stride = {1, 3}, .padding = {1, 0}}),
+          raw::max_pool2d_windows(x, {.kernel = 2, .stride = 1, .dilation = 2}),
+          raw::max_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true}),
+          raw::max_pool2d_windows(x, {.kernel = 1, .stride = 2}),
+          raw::adaptive_windows("adaptive_max_pool2d", x, {3, 4}),
+          raw::adaptive_windows("adaptive_max_pool2d", x, {9, 1})};
+}
+
+// The definition of max pooling, cell by cell.
+Tensor naive_max(const Tensor& x, const PoolWindows& w) {
+  Tensor y = empty({x.size(0), x.size(1), w.output.h, w.output.w}, {DType::kF64, kCPU});
+  const auto v = x.to_vector<double>();
+  double* at = y.ptr<double>();
+  for (int64_t nc = 0; nc < x.size(0) * x.size(1); ++nc)
+    for (int64_t p = 0; p < w.output.h; ++p)
+      for (int64_t q = 0; q < w.output.w; ++q) {
+        double best = -std::numeric_limits<double>::infinity();
+        for (int64_t h = 0; h < w.input.h; ++h)
+          for (int64_t c = 0; c < w.input.w; ++c) {
+            auto covers = [&](int64_t in, int64_t out, int64_t i, int64_t at, int64_t k, int64_t s, int64_t pad, int64_t d) {
+              if (w.adaptive) return at >= i * in / out && at < ((i + 1) * in + out - 1) / out;
+              const int64_t distance = at - (i * s - pad);
+              return distance >= 0 && distance % d == 0 && distance / d < k;
+            };
+            if (covers(w.input.h, w.output.h, p, h, w.kernel.h, w.stride.h, w.padding.h, w.dilation.h) &&
+                covers(w.input.w, w.output.w, q, c, w.kernel.w, w.stride.w, w.padding.w, w.dilation.w))
+              best = std::max(best, v[(nc * w.input.h + h) * w.input.w + c]);
+          }
+        *at++ = best;
+      }
+  return y;
+}
+
+TEST_P(Pool, MaxIsTheDefinition) {
+  const Tensor x = random_tensor({2, 5, 7, 8}, GetParam());
+  for (const PoolWindows& w : max_windows(x)) {
+    const auto [y, index] = raw::max_pool2d(x, w);
+    EXPECT_TRUE(y.is_channels_last());
+    EXPECT_EQ(index.dtype(), DType::kU8);
+    expect_near(y, naive_max(x, w), 0);
+    expect_near(raw::max_pool2d_value(raw::channels_last(x), w), y, 0);
+    expect_near(raw::max_pool2d_gather(x, index, w), y, 0);
+  }
+}
+
+TEST_P(Pool, ScatterIsTheTransposeOfGather) {
+  const Tensor x = random_tensor({2, 5, 7, 8}, GetParam(), 1);
+  for (const PoolWindows& w : max_windows(x)) {
+    const auto [y, index] = raw::max_pool2d(x, w);
+    const Tensor dy = random_tensor(y.shape(), GetParam(), 2), g = random_tensor(x.shape(), GetParam(), 3);
+    const Tensor dx = raw::max_pool2d_scatter(dy, index, w);
+    EXPECT_EQ(dx.shape(), x.shape());
+    EXPECT_NEAR(dot(dx, g), dot(dy, raw::max_pool2d_gather(g, index, w)), 1e-4);
+    EXPECT_NEAR(dot(dx, x), dot(dy, y), 1e-4);
+  }
+}
+
+TEST_P(Pool, AverageAndItsSpreadAreTransposes) {
+  const Tensor x = random_tensor({2, 5, 7, 8}, GetParam(), 1);
+  for (const PoolWindows& w : {raw::avg_pool2d_windows(x, {.kernel = 2}),
+                               raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1}),
+                               raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true}),
+                               raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1, .count_include_pad = false}),
+                               raw::adaptive_windows("adaptive_avg_pool2d", x, {3, 5}),
+                               raw::adaptive_windows("adaptive_avg_pool2d", x, 10)}) {
+    const Tensor y = raw::avg_pool2d(x, w), dy = random_tensor(y.shape(), GetParam(), 2);
+    EXPECT_NEAR(dot(raw::avg_pool2d_spread(dy, w), x), dot(dy, y), 1e-4);
+  }
+}
+
+TEST(MaxPool2d, TheFirstOfEqualsWins) {
+  const Tensor x = image({1, 3, 3, 3}, 2, 2);
+  const auto [y, index] = raw::max_pool2d(x, raw::max_pool2d_windows(x, {.kernel = 2}));
+  EXPECT_EQ(y.item<float>(), 3);
+  EXPECT_EQ(index.to_vector<int64_t>(), std::vector<int64_t>{1});
+}
+
+TEST(MaxPool2d, ANaNWins) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x = image({1, nan, 3, 2}, 2, 2);
+  EXPECT_TRUE(std::isnan(raw::max_pool2d(x, raw::max_pool2d_windows(x, {.kernel = 2})).first.item<float>()));
+  EXPECT_TRUE(std::isnan(raw::max_pool2d_value(x, raw::max_pool2d_windows(x, {.kernel = 2})).item<float>()));
+}
+
+TEST(MaxPool2d, LargeWindowsUseWiderIndices) {
+  const Tensor x = random_tensor({1, 2, 20, 20});
+  const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 20});
+  const auto [y, index] = raw::max_pool2d(x, w);
+  EXPECT_EQ(index.dtype(), DType::kI32);
+  expect_near(raw::max_pool2d_gather(x, index, w), y, 0);
+}
+
+TEST(MaxPool2d, CeilModeKeepsARest) {
+  const Tensor x = image({1, 2, 3, 4, 5, 6, 7, 8, 9}, 3, 3);
+  EXPECT_EQ(raw::max_pool2d(x, raw::max_pool2d_windows(x, {.kernel = 2, .ceil_mode = true})).first.to_vector<float>(),
+            (std::vector<float>{5, 6, 8, 9}));
+}
+
+TEST(AvgPool2d, CountsThePaddingOrNot) {
+  const Tensor x = image({4, 4, 4, 4}, 2, 2);
+  const AvgPool2dOptions counted{.kernel = 2, .padding = 1}, not_counted{.kernel = 2, .padding = 1, .count_include_pad = false};
+  EXPECT_EQ(raw::avg_pool2d(x, raw::avg_pool2d_windows(x, counted)).to_vector<float>(), (std::vector<float>{1, 1, 1, 1}));
+  EXPECT_EQ(raw::avg_pool2d(x, raw::avg_pool2d_windows(x, not_counted)).to_vector<float>(), (std::vector<float>{4, 4, 4, 4}));
+}
+
+TEST(AdaptivePool2d, OneCellIsTheWholeImage) {
+  const Tensor x = image({1, 2, 3, 4, 5, 9}, 2, 3);
+  EXPECT_EQ(raw::avg_pool2d(x, raw::adaptive_windows("adaptive_avg_pool2d", x, 1)).item<float>(), 4);
+}
+
+TEST(MaxPool2dOfRelu, OverwritesItsInputByTheGradient) {
+  // Windows with one maximum, a tie, nothing positive; a last row and column that no window covers.
+  const Tensor x = image({1, 2, 0, 0, 5,  //
+                          3, 0, 4, 4, 6,  //
+                          0, 0, 1, 0, 7,  //
+                          0, 0, 0, 1, 8,  //
+                          9, 9, 9, 9, 9}, 5, 5);
+  const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 2});
+  raw::max_pool2d_relu_grad_(x, image({10, 20, 30, 40}, 2, 2), w);
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{0, 0, 0, 0, 0, 10, 0, 20, 0, 0, 0, 0, 40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+}
+
+TEST_P(Pool, GradientOfReluAgreesWithTheTwoSteps) {
+  for (int64_t stride : {2, 3}) {
+    Tensor x = random_tensor({2, 70, 7, 8}, GetParam(), 1);
+    x = raw::channels_last(x);
+    for (int64_t i = 0; i < x.numel(); ++i)
+      GetParam() == DType::kF64 ? void(x.ptr<double>()[i] = std::max(0.0, x.ptr<double>()[i] - 0.5))
+                                : void(x.ptr<float>()[i] = std::max(0.f, x.ptr<float>()[i] - 0.5f));
+    const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 2, .stride = stride});
+    const auto [y, index] = raw::max_pool2d(x, w);
+    const Tensor dy = random_tensor(y.shape(), GetParam(), 2);
+    const auto scattered = raw::max_pool2d_scatter(dy, index, w).to_vector<double>(), h = x.to_vector<double>();
+    raw::max_pool2d_relu_grad_(x, dy, w);
+    const auto got = x.to_vector<double>();
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], h[i] > 0 ? scattered[i] : 0) << i;
+  }
+}
+
+TEST(PoolSizes, AnEmptyBatchWorks) {
+  const Tensor x = empty({0, 3, 8, 8});
+  const auto [y, index] = raw::max_pool2d(x, raw::max_pool2d_windows(x, {.kernel = 2}));
+  EXPECT_EQ(y.shape(), Shape({0, 3, 4, 4}));
+  EXPECT_EQ(raw::max_pool2d_scatter(y, index, raw::max_pool2d_windows(x, {.kernel = 2})).shape(), x.shape());
+  EXPECT_EQ(raw::avg_pool2d(x, raw::avg_pool2d_windows(x, {.kernel = 2})).shape(), Shape({0, 3, 4, 4}));
+}
+
+TEST(PoolErrors, SayWhatWasGiven) {
+  const Tensor x = empty({2, 3, 4, 4});
+  expect_error<ShapeError>([&] { raw::max_pool2d_windows(empty({3, 4, 4}), {.kernel = 2}); }, {"[max_pool2d]", "f32[3,4,4]"});
+  expect_error<ShapeError>([&] { raw::max_pool2d_windows(x, {.kernel = 5}); }, {"window of 5", "padded input of 4", "f32[2,3,4,4]"});
+  expect_error<ValueError>([&] { raw::max_pool2d_windows(x, {.kernel = 2, .padding = 2}); }, {"padding 2 is more than half"});
+  expect_error<ValueError>([&] { raw::max_pool2d_windows(x, {.kernel = 0}); }, {"kernel must be at least 1"});
+  expect_error<ValueError>([&] { raw::max_pool2d_windows(x, {.kernel = 2, .stride = -1}); }, {"stride"});
+  expect_error<ValueError>([&] { raw::avg_pool2d_windows(x, {.kernel = 2, .padding = -1}); }, {"[avg_pool2d]", "padding"});
+  expect_error<DTypeError>([&] { raw::avg_pool2d_windows(empty({2, 3, 4, 4}, {DType::kI64, kCPU}), {.kernel = 2}); }, {"i64"});
+  expect_error<ValueError>([&] { raw::adaptive_windows("adaptive_avg_pool2d", x, 0); }, {"[adaptive_avg_pool2d]", "output size"});
+  expect_error<ShapeError>([&] { raw::max_pool2d_windows(empty({2, 3, 0, 4}), {.kernel = 2}); }, {"no cells"});
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,49 @@
+// Test tensors with values that depend on their position alone, and comparisons of whole tensors.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "gradus/tensor/random.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+// Uniform in [-1, 1).
+inline Tensor random_tensor(const Shape& shape, DType dtype = DType::kF32, uint64_t seed = 1) {
+  Tensor x = empty(shape, {dtype, kCPU});
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const auto bits = philox(seed, 0, uint64_t(i));
+    const double v = 2 * uniform_f64(bits[0], bits[1]) - 1;
+    dtype == DType::kF64 ? void(x.ptr<double>()[i] = v) : void(x.ptr<float>()[i] = float(v));
+  }
+  return x;
+}
+
+inline void expect_near(const Tensor& got, const Tensor& want, double tolerance) {
+  ASSERT_EQ(got.shape(), want.shape());
+  const auto a = got.to_vector<double>(), b = want.to_vector<double>();
+  for (size_t i = 0; i < a.size(); ++i)
+    ASSERT_NEAR(a[i], b[i], tolerance * std::max(1.0, std::abs(b[i]))) << "element " << i << " of " << describe(got);
+}
+
+inline double dot(const Tensor& a, const Tensor& b) {
+  const auto x = a.to_vector<double>(), y = b.to_vector<double>();
+  double s = 0;
+  for (size_t i = 0; i < x.size(); ++i) s += x[i] * y[i];
+  return s;
+}
+
+// Expects `f` to throw E with each of `parts` in its text.
+template <class E, class F>
+void expect_error(F f, std::initializer_list<const char*> parts) {
+  try {
+    f();
+    FAIL() << "nothing was thrown";
+  } catch (const E& e) {
+    for (const char* part : parts) EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace gradus
