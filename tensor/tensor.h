@@ -102,9 +102,11 @@ class Tensor {
   template <class T>
   std::vector<T> to_vector() const;
 
-  // Reads or assigns a part: x[{1, Slice(0, 3)}]; defined in gradus/autograd/indexing.h.
+  // Reads or assigns a part: x[{1, Slice(0, 3)}], x[0], x[mask]; defined in gradus/autograd/indexing.h.
+  Indexed operator[](std::initializer_list<Index> index);
   Indexed operator[](std::initializer_list<Index> index) const;
-  Indexed operator[](const Tensor& mask_or_index) const;
+  Indexed operator[](const Index& index);
+  Indexed operator[](const Index& index) const;
 
   // The gradient that the last backward set or added to; undefined when there is none. Only attached tensors have one.
   // Defined in autograd/.
