@@ -149,7 +149,8 @@ bool is_tracked(const Tensor& x) {
 }
 
 bool may_reuse(const Tensor& x) {
-  if (!x.sole_owner()) return false;
+  // A broadcast view may own its storage too, but several of its elements share a place.
+  if (!x.sole_owner() || !x.is_dense()) return false;
   const auto& slot = x.ref()->slot;
   return !slot || !slot->is_leaf();
 }

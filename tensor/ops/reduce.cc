@@ -71,7 +71,7 @@ int64_t reduced_numel(const Tensor& x, const Dims& dims, std::string_view op) {
   return n;
 }
 
-Reduction make_reduction(const Tensor& x, const Dims& dims, bool keepdim, DType dtype, std::string_view op) {
+ReductionResult make_reduction(const Tensor& x, const Dims& dims, bool keepdim, DType dtype, std::string_view op) {
   const Tensor kept = empty(reduced_shape(x, dims, true, op), {.dtype = dtype, .device = x.device()});
   if (keepdim) return {kept, kept};
   const Shape s = reduced_shape(x, dims, false, op);
@@ -79,46 +79,46 @@ Reduction make_reduction(const Tensor& x, const Dims& dims, bool keepdim, DType 
 }
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
-  const Reduction r = make_reduction(x, dims, keepdim, sum_dtype(x.dtype()), "sum");
+  const ReductionResult r = make_reduction(x, dims, keepdim, sum_dtype(x.dtype()), "sum");
   sum_kernel(r.kept, x, 1.0);
   return r.result;
 }
 
 Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
   check_floating(x, "mean");
-  const Reduction r = make_reduction(x, dims, keepdim, x.dtype(), "mean");
+  const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "mean");
   sum_kernel(r.kept, x, 1.0 / static_cast<double>(reduced_numel(x, dims, "mean")));
   return r.result;
 }
 
 Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) {
-  const Reduction r = make_reduction(x, dims, keepdim, sum_dtype(x.dtype()), "prod");
+  const ReductionResult r = make_reduction(x, dims, keepdim, sum_dtype(x.dtype()), "prod");
   prod_kernel(r.kept, x);
   return r.result;
 }
 
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
   check_not_empty(x, dims, "amax");
-  const Reduction r = make_reduction(x, dims, keepdim, x.dtype(), "amax");
+  const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "amax");
   amax_kernel(r.kept, x);
   return r.result;
 }
 
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
   check_not_empty(x, dims, "amin");
-  const Reduction r = make_reduction(x, dims, keepdim, x.dtype(), "amin");
+  const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "amin");
   amin_kernel(r.kept, x);
   return r.result;
 }
 
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
-  const Reduction r = make_reduction(x, dims, keepdim, DType::kBool, "any");
+  const ReductionResult r = make_reduction(x, dims, keepdim, DType::kBool, "any");
   any_kernel(r.kept, x);
   return r.result;
 }
 
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
-  const Reduction r = make_reduction(x, dims, keepdim, DType::kBool, "all");
+  const ReductionResult r = make_reduction(x, dims, keepdim, DType::kBool, "all");
   all_kernel(r.kept, x);
   return r.result;
 }
@@ -126,7 +126,7 @@ Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
 Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
   check_floating(x, "norm");
   if (std::isinf(p)) check_not_empty(x, dims, "norm");
-  const Reduction r = make_reduction(x, dims, keepdim, x.dtype(), "norm");
+  const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "norm");
   norm_kernel(r.kept, x, p, 1.0, true);
   return r.result;
 }

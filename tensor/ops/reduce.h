@@ -33,10 +33,10 @@ Shape reduced_shape(const Tensor& x, const Dims& dims, bool keepdim, std::string
 // How many elements go into one result.
 int64_t reduced_numel(const Tensor& x, const Dims& dims, std::string_view op);
 // A row-major result to fill: with the reduced dims kept, as kernels want it, and in its final shape.
-struct Reduction {
+struct ReductionResult {
   Tensor kept, result;
 };
-Reduction make_reduction(const Tensor& x, const Dims& dims, bool keepdim, DType dtype, std::string_view op);
+ReductionResult make_reduction(const Tensor& x, const Dims& dims, bool keepdim, DType dtype, std::string_view op);
 
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);

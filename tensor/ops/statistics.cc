@@ -12,7 +12,7 @@ Tensor var(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) 
   if (!is_floating(x.dtype()))
     throw DTypeError("var", "expected floating point, call to() first: x ", describe(x));
   const Tensor centred = sub(x, mean(x, dims, true));
-  const Reduction r = make_reduction(x, dims, keepdim, x.dtype(), "var");
+  const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "var");
   // Too few elements give 0/0, NaN, as they should.
   const int64_t n = std::max<int64_t>(reduced_numel(x, dims, "var") - correction, 0);
   norm_kernel(r.kept, centred, 2, 1.0 / static_cast<double>(n), false);

@@ -1,0 +1,137 @@
+#include "gradus/autograd/indexing.h"
+
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/index.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus {
+namespace {
+
+int dims_taken(const Index& index) {
+  if (index.get<NoneType>() || index.get<EllipsisType>()) return 0;
+  if (const Tensor* t = index.get<Tensor>()) return t->defined() && t->dtype() == DType::kBool ? t->dim() : 1;
+  return 1;
+}
+
+// The part that numbers, slices, None and Ellipsis name, a view; and the tensors that index its dims, if any.
+struct Part {
+  Tensor view;
+  std::vector<Tensor> tensors;
+  bool whole = true;  // the view is x itself
+};
+
+Part part_of(const Tensor& x, const std::vector<Index>& index) {
+  int taken = 0, ellipses = 0;
+  for (const Index& i : index) taken += dims_taken(i), ellipses += i.get<EllipsisType>() != nullptr;
+  if (ellipses > 1) throw IndexError("index", "more than one Ellipsis: x ", describe(x));
+  if (taken > x.dim())
+    throw IndexError("index", "indices for ", taken, " dims but x has ", x.dim(), ": x ", describe(x));
+  Part part{x, {}, true};
+  int d = 0;
+  bool any_tensor = false;
+  const auto replace = [&](Tensor view) { part.view = std::move(view), part.whole = false; };
+  const auto pass = [&](int dims) { d += dims, part.tensors.resize(part.tensors.size() + dims); };
+  for (const Index& i : index) {
+    if (const int64_t* at = i.get<int64_t>()) {
+      replace(select(part.view, d, *at));
+    } else if (const Slice* s = i.get<Slice>()) {
+      if (!s->whole()) replace(slice(part.view, d, s->start, s->stop, s->step));
+      pass(1);
+    } else if (i.get<NoneType>()) {
+      replace(unsqueeze(part.view, d));
+      pass(1);
+    } else if (i.get<EllipsisType>()) {
+      pass(x.dim() - taken);
+    } else {
+      part.tensors.push_back(*i.get<Tensor>());
+      d += dims_taken(i);
+      any_tensor = true;
+    }
+  }
+  if (!any_tensor) part.tensors.clear();
+  return part;
+}
+
+// v without leading dims of size 1 that the part has not.
+Tensor fitted(const Tensor& v, int dims) {
+  if (v.dim() <= dims) return v;
+  Shape s;
+  for (int i = 0; i < v.dim(); ++i) {
+    if (i >= v.dim() - dims)
+      s.push_back(v.shape()[i]);
+    else if (v.shape()[i] != 1)
+      return v;
+  }
+  return reshape(v, s);
+}
+
+// A new value: x with v in the part.
+Tensor assigned(const Tensor& x, const std::vector<Index>& index, const Tensor& v) {
+  const Part part = part_of(x, index);
+  if (!part.tensors.empty()) {
+    const Tensor inner = index_put(part.view, part.tensors, v);
+    if (part.whole) return inner;
+    std::vector<Index> basic;  // the tensors' dims are whole in the view
+    for (const Index& i : index) {
+      if (const Tensor* t = i.get<Tensor>())
+        basic.insert(basic.end(), t->dtype() == DType::kBool ? t->dim() : 1, Slice());
+      else
+        basic.push_back(i);
+    }
+    return assigned(x, basic, inner);
+  }
+  const Tensor src = fitted(v, part.view.dim());
+  Tensor y = raw::clone(x);
+  raw::copy_(part_of(y, index).view, src);
+  if (Recorder r{"index_assign", x, src})
+    r.record(y,
+             wrt(x,
+                 [index](const Tensor& dy) {
+                   return assigned(dy, index, scalar(0, {dy.dtype(), dy.device()}));
+                 }),
+             wrt(src, [index](const Tensor& dy) { return part_of(dy, index).view; }));
+  return y;
+}
+
+}  // namespace
+
+Tensor Indexed::get() const {
+  const Part part = part_of(x_, index_);
+  if (!part.tensors.empty()) return index(part.view, part.tensors);
+  return part.whole ? view(x_, x_.shape()) : part.view;
+}
+
+void Indexed::operator=(const Tensor& v) && {
+  if (v.device() != x_.device())
+    throw DeviceError("index", "x is on ", x_.device(), " but the value on ", v.device());
+  if (autograd::is_tracked(x_) || autograd::is_tracked(v)) {
+    if (!handle_)
+      throw StateError(
+          "index",
+          "assigning to a part of a recorded tensor gives a new value, which a const handle cannot "
+          "take: x ",
+          describe(x_));
+    *handle_ = assigned(x_, index_, v);
+    return;
+  }
+  // Nobody records: views and index_put below are plain reads.
+  const Part part = part_of(x_, index_);
+  const Tensor src = v.storage() == x_.storage() ? raw::clone(v) : v;
+  raw::copy_(part.view,
+             part.tensors.empty() ? fitted(src, part.view.dim()) : index_put(part.view, part.tensors, src));
+}
+
+void Indexed::operator=(double v) && { std::move(*this) = scalar(v, {x_.dtype(), x_.device()}); }
+void Indexed::operator+=(const Tensor& v) && { std::move(*this) = get() + v; }
+void Indexed::operator-=(const Tensor& v) && { std::move(*this) = get() - v; }
+void Indexed::operator*=(const Tensor& v) && { std::move(*this) = get() * v; }
+void Indexed::operator/=(const Tensor& v) && { std::move(*this) = get() / v; }
+
+Indexed Tensor::operator[](std::initializer_list<Index> index) { return {*this, this, index}; }
+Indexed Tensor::operator[](std::initializer_list<Index> index) const { return {*this, nullptr, index}; }
+Indexed Tensor::operator[](const Index& index) { return {*this, this, {index}}; }
+Indexed Tensor::operator[](const Index& index) const { return {*this, nullptr, {index}}; }
+
+}  // namespace gradus

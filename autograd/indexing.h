@@ -1,0 +1,100 @@
+// Indexing as in Python:
+//
+//   Tensor row = x[0];                           // also x[{0}]
+//   Tensor part = x[{Ellipsis, Slice(0, 3)}];    // a view
+//   Tensor column = x[{None, Slice(), -1}];      // None inserts a dim of size 1
+//   Tensor picked = x[{rows, columns}];          // index tensors broadcast together; a copy
+//   x[{1, Slice(0, 6, 2)}] = v;
+//   x[mask] = 0;
+//
+// An assignment writes in place. When an open recording follows x or v it cannot: then it makes a new value,
+// with gradients to both, and the handle x names the new value from there on (other handles keep the old
+// one).
+#pragma once
+
+#include <concepts>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+// A new dim of size 1; as a bound of a Slice: its end of the dim.
+struct NoneType {
+  operator std::optional<int64_t>() const { return std::nullopt; }
+};
+inline constexpr NoneType None;
+// As many whole dims as are left over.
+struct EllipsisType {};
+inline constexpr EllipsisType Ellipsis;
+
+// The elements start, start + step, ... before stop of a dim. Negative bounds count from the back; bounds
+// beyond the ends are clamped. Slice() is the whole dim. Errors: ValueError for a step below 1.
+struct Slice {
+  Slice() = default;
+  Slice(std::optional<int64_t> start_, std::optional<int64_t> stop_ = std::nullopt, int64_t step_ = 1)
+      : start(start_.value_or(0)), stop(stop_.value_or(kEnd)), step(step_) {}
+  bool whole() const { return start == 0 && stop == kEnd && step == 1; }
+
+  static constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+  int64_t start = 0, stop = kEnd, step = 1;
+};
+
+// One coordinate: a number, a Slice, None, Ellipsis, a tensor of indices, or a bool mask over one or more
+// dims.
+class Index {
+ public:
+  template <std::integral I>
+  requires(!std::same_as<I, bool>) Index(I at) : value_(static_cast<int64_t>(at)) {}
+  Index(const Slice& slice) : value_(slice) {}
+  Index(NoneType none) : value_(none) {}
+  Index(EllipsisType ellipsis) : value_(ellipsis) {}
+  Index(const Tensor& indices_or_mask) : value_(indices_or_mask) {}
+
+  template <class T>
+  const T* get() const {
+    return std::get_if<T>(&value_);
+  }
+
+ private:
+  std::variant<int64_t, Slice, NoneType, EllipsisType, Tensor> value_;
+};
+
+// A part of a tensor, to be read as a Tensor or assigned to. Lives for the expression only.
+class Indexed {
+ public:
+  Indexed(const Tensor& x, Tensor* handle, std::vector<Index> index)
+      : x_(x), handle_(handle), index_(std::move(index)) {}
+  Indexed(const Indexed&) = delete;
+
+  // Reads: a view unless tensors index. Errors: IndexError naming index, dim and size.
+  // Grad: dy amid zeros.
+  Tensor get() const;
+  operator Tensor() const { return get(); }
+  template <class T>
+  T item() const {
+    return get().item<T>();
+  }
+
+  // Writes v, converted to x's dtype and broadcast to the part.
+  // Errors: ShapeError when it does not broadcast; StateError when a recording follows x or v and the handle
+  // is const. Grad: x dy outside of the part; v the rest.
+  void operator=(const Tensor& v) &&;
+  void operator=(double v) &&;
+  void operator=(const Indexed& v) && { std::move(*this) = v.get(); }
+  void operator+=(const Tensor& v) &&;
+  void operator-=(const Tensor& v) &&;
+  void operator*=(const Tensor& v) &&;
+  void operator/=(const Tensor& v) &&;
+
+ private:
+  const Tensor& x_;
+  Tensor* handle_;  // null: const
+  std::vector<Index> index_;
+};
+
+}  // namespace gradus

@@ -1,0 +1,61 @@
+// Indexing by tensors: indices are i64 or i32, masks bool. x[{...}] in gradus/autograd/indexing.h is the
+// short form. Errors of all: DTypeError for another index dtype; IndexError naming index, dim and size for
+// one out of range; DeviceError unless all are on one device.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+// Returns the slices of x at `index` along `dim`.
+// Shapes: x[a,n,b], index[k] -> [a,k,b].
+// Grad: index_add of dy into zeros.
+Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);
+// Returns x with the slices of src added at `index`, repeated ones too; or put there (the last of repeated
+// ones stays). Shapes: x[a,n,b], index[k], src[a,k,b] -> [a,n,b]. Grad: x dy (without the slices that
+// index_copy overwrote); src index_select of dy.
+Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
+Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
+
+// Returns y[i][j][k] = x[i][index[i][j][k]][k], for dim 1 of 3. index may be smaller than x in the other
+// dims. Errors: ShapeError unless index fits x. Grad: scatter_add of dy into zeros.
+Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
+// The same with x and index broadcast against each other outside of `dim`.
+Tensor take_along_dim(const Tensor& x, const Tensor& index, int64_t dim);
+// Returns zeros of `shape` with dy added at the places that gather read: its transpose.
+Tensor gather_backward(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor& index);
+
+// Returns x with y[i][index[i][j][k]][k] = src[i][j][k], or `value`, for dim 1 of 3; or with src added there.
+// Errors: ShapeError unless index fits x and src.
+// Grad: x dy (0 where scatter overwrote it); src gather of dy.
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value);
+Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
+
+// Returns x with `value` (a number, or a tensor that broadcasts to x) where `mask`, which broadcasts to x, is
+// true. Grad: x dy, 0 where masked; value the rest.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
+// Returns the elements of x where `mask` is true, row-major. Waits for the device.
+// Shapes: x and mask broadcast together -> [count].
+// Grad: dy put back amid zeros.
+Tensor masked_select(const Tensor& x, const Tensor& mask);
+
+// Returns the positions of x's elements that are not 0. Waits for the device.
+// Shapes: x with d dims -> i64[count,d].
+Tensor nonzero(const Tensor& x);
+
+// Indexes x's leading dims by tensors, undefined ones standing for a whole dim: NumPy's advanced indexing.
+// Indices broadcast together, negative ones count from the back, a mask stands for the positions where it is
+// true. The indexed dims give way to the indices' common shape: in place when they are neighbours, in front
+// otherwise. Grad: dy added where it was read.
+Tensor index(const Tensor& x, const std::vector<Tensor>& indices);
+// Returns x with v, which broadcasts to the shape that index gives, put there; or added there, also
+// repeatedly. Grad: x dy (0 where overwritten); v index of dy.
+Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tensor& v,
+                 bool accumulate = false);
+
+}  // namespace gradus

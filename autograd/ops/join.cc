@@ -1,0 +1,121 @@
+#include "gradus/autograd/ops/join.h"
+
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/index.h"
+#include "gradus/tensor/ops/join.h"
+#include "gradus/tensor/ops/view.h"
+
+namespace gradus {
+namespace {
+
+// The gradients of pieces with zeros for those that got none. At least one did.
+std::vector<Tensor> without_gaps(std::vector<Tensor> dys, const std::vector<Shape>& shapes) {
+  TensorOptions options;
+  for (const Tensor& dy : dys)
+    if (dy.defined()) options = {.dtype = dy.dtype(), .device = dy.device()};
+  for (size_t i = 0; i < dys.size(); ++i) {
+    if (dys[i].defined()) continue;
+    dys[i] = empty(shapes[i], options);
+    raw::fill_(dys[i], 0);
+  }
+  return dys;
+}
+
+std::vector<Shape> shapes_of(const std::vector<Tensor>& xs) {
+  std::vector<Shape> shapes;
+  for (const Tensor& x : xs) shapes.push_back(x.shape());
+  return shapes;
+}
+
+}  // namespace
+
+Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
+  Tensor y = raw::cat(xs, dim);
+  if (Recorder r{"cat", xs}) {
+    const int d = wrap_dim(dim, y.dim(), "cat");
+    std::vector<int64_t> sizes;
+    for (const Tensor& x : xs) sizes.push_back(x.shape()[d]);
+    r.record_joint({&y, 1}, xs, [d, sizes](std::vector<Tensor> dys, autograd::Needs needs) {
+      std::vector<Tensor> dxs(sizes.size());
+      int64_t at = 0;
+      for (size_t i = 0; i < sizes.size(); at += sizes[i++])
+        if (needs[i]) dxs[i] = narrow(dys[0], d, at, sizes[i]);
+      return dxs;
+    });
+  }
+  return y;
+}
+
+Tensor stack(const std::vector<Tensor>& xs, int64_t dim) {
+  Tensor y = raw::stack(xs, dim);
+  if (Recorder r{"stack", xs}) {
+    const int d = wrap_dim(dim, y.dim(), "stack");
+    r.record_joint({&y, 1}, xs, [d, n = xs.size()](std::vector<Tensor> dys, autograd::Needs needs) {
+      std::vector<Tensor> dxs(n);
+      for (size_t i = 0; i < n; ++i)
+        if (needs[i]) dxs[i] = select(dys[0], d, static_cast<int64_t>(i));
+      return dxs;
+    });
+  }
+  return y;
+}
+
+std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
+  const int64_t n = x.size(dim);
+  const int d = wrap_dim(dim, x.dim(), "split");
+  std::vector<Tensor> pieces;
+  pieces.reserve(sizes.size());
+  int64_t at = 0;
+  for (const int64_t size : sizes) {
+    if (size < 0 || size > n - at)
+      throw ShapeError("split", "pieces do not fit dim ", d, " of size ", n, ": a piece of ", size, " at ",
+                       at, " of x ", describe(x));
+    pieces.push_back(raw::narrow(x, d, at, size));
+    at += size;
+  }
+  if (at != n)
+    throw ShapeError("split", "pieces take ", at, " of dim ", d, " of size ", n, ": x ", describe(x));
+  if (Recorder r{"split", x}; r && !pieces.empty())
+    r.record_joint(pieces, {x}, [d, shapes = shapes_of(pieces)](std::vector<Tensor> dys, autograd::Needs) {
+      return std::vector<Tensor>{cat(without_gaps(std::move(dys), shapes), d)};
+    });
+  return pieces;
+}
+
+std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
+  if (size < 1) throw ValueError("split", "expected pieces of at least 1, given ", size);
+  std::vector<int64_t> sizes;
+  int64_t left = x.size(dim);
+  do {
+    sizes.push_back(std::min(size, left));
+    left -= sizes.back();
+  } while (left > 0);
+  return split(x, sizes, dim);
+}
+
+std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
+  if (chunks < 1) throw ValueError("chunk", "expected at least 1 chunk, given ", chunks);
+  const int64_t n = x.size(dim);
+  return split(x, std::max<int64_t>(1, n / chunks + (n % chunks != 0)), dim);
+}
+
+std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
+  const int64_t n = x.size(dim);
+  const int d = wrap_dim(dim, x.dim(), "unbind");
+  std::vector<Tensor> pieces;
+  pieces.reserve(n);
+  for (int64_t i = 0; i < n; ++i) pieces.push_back(raw::select(x, d, i));
+  if (Recorder r{"unbind", x}; r && n > 0)
+    r.record_joint(pieces, {x}, [d, shapes = shapes_of(pieces)](std::vector<Tensor> dys, autograd::Needs) {
+      return std::vector<Tensor>{stack(without_gaps(std::move(dys), shapes), d)};
+    });
+  return pieces;
+}
+
+Tensor one_hot(const Tensor& index, int64_t classes, DType dtype) {
+  return raw::one_hot(index, classes, dtype);
+}
+
+}  // namespace gradus

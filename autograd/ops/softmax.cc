@@ -1,0 +1,50 @@
+#include "gradus/autograd/ops/softmax.h"
+
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/softmax.h"
+
+namespace gradus {
+
+Tensor softmax(const Tensor& x, int64_t dim) {
+  Tensor y = raw::softmax(x, dim);
+  if (Recorder r{"softmax", x})
+    r.record(y, wrt(x, [y = r.save_output(y), dim](const Tensor& dy) {
+               return softmax_backward(dy, y.get(), dim);
+             }));
+  return y;
+}
+
+Tensor log_softmax(const Tensor& x, int64_t dim) {
+  Tensor y = raw::log_softmax(x, dim);
+  if (Recorder r{"log_softmax", x})
+    r.record(y, wrt(x, [y = r.save_output(y), dim](const Tensor& dy) {
+               return log_softmax_backward(dy, y.get(), dim);
+             }));
+  return y;
+}
+
+Tensor softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim) {
+  Tensor dx = raw::softmax_backward(dy, y, dim);
+  if (Recorder r{"softmax_backward", dy, y})
+    r.record(dx, wrt(dy, [y = r.save(y), dim](const Tensor& g) { return softmax_backward(g, y.get(), dim); }),
+             wrt(y, [dy = r.save(dy), y = r.save(y), dim](const Tensor& g) {
+               const Tensor d = dy.get();
+               return g * (d - sum(d * y.get(), dim, true)) - d * sum(g * y.get(), dim, true);
+             }));
+  return dx;
+}
+
+Tensor log_softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim) {
+  Tensor dx = raw::log_softmax_backward(dy, y, dim);
+  if (Recorder r{"log_softmax_backward", dy, y})
+    r.record(dx,
+             wrt(dy, [y = r.save(y), dim](const Tensor& g) { return g - sum(g * exp(y.get()), dim, true); }),
+             wrt(y, [dy = r.save(dy), y = r.save(y), dim](const Tensor& g) {
+               return -(g * exp(y.get()) * sum(dy.get(), dim, true));
+             }));
+  return dx;
+}
+
+}  // namespace gradus
