@@ -10,8 +10,6 @@
 namespace gradus {
 namespace {
 
-using raw::PoolWindows;
-
 // The cells of one window along one axis: number k, of which those from `first` to `last` lie inside the input, at
 // position origin + k * step.
 struct Span {

@@ -28,8 +28,6 @@ struct AvgPool2dOptions {
   bool count_include_pad = true;  // divide by the window's size with the padding in it
 };
 
-namespace raw {
-
 // Where the windows of a pooling lie: one per output cell, at even steps or, when adaptive, evenly cut.
 struct PoolWindows {
   Size2 input, output, kernel, stride, padding, dilation = 1;  // kernel of adaptive pooling: the largest window
@@ -40,6 +38,8 @@ struct PoolWindows {
     return !adaptive && stride.h >= kernel.h && stride.w >= kernel.w && dilation == Size2(1);
   }
 };
+
+namespace raw {
 
 // Checks the arguments and places the windows on x[N,C,H,W].
 PoolWindows max_pool2d_windows(const Tensor& x, const MaxPool2dOptions& options);

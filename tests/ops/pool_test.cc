@@ -9,8 +9,6 @@
 namespace gradus {
 namespace {
 
-using raw::PoolWindows;
-
 Tensor image(std::vector<float> v, int64_t h, int64_t w) { return tensor(v, {1, 1, h, w}); }
 
 class Pool : public testing::TestWithParam<DType> {};

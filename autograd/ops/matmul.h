@@ -1,0 +1,20 @@
+// Matrix products, differentiable.
+#pragma once
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+// Multiplies matrices: y[..., M, N] = a[..., M, K] b[..., K, N], batch dims broadcast. A vector is a row on the left and a
+// column on the right, and that dimension goes again from the result. Transposed operands are read in place.
+// Shapes: a [...,M,K] or [K]; b [...,K,N] or [K].
+// Errors: ShapeError when K differs, an operand is 0-dimensional or batch dims do not broadcast; DTypeError, DeviceError
+// when the operands differ or are neither f32 nor f64.
+Tensor matmul(const Tensor& a, const Tensor& b);
+
+// Applies a linear map: y = x w^T + bias.
+// Shapes: x [...,in], w [out,in], bias [out] or undefined -> y [...,out].
+// Errors: ShapeError when `in` or `out` do not fit; DTypeError, DeviceError as matmul.
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
+
+}  // namespace gradus

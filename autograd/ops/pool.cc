@@ -1,0 +1,105 @@
+#include "gradus/autograd/ops/pool.h"
+
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus {
+namespace {
+
+Tensor max_pool2d_over(const char* op, const Tensor& x, const PoolWindows& windows) {
+  Recorder r{op, x};
+  if (!r) return raw::max_pool2d_value(x, windows);
+  auto [y, index] = raw::max_pool2d(x, windows);
+  r.record(y, wrt(x, [index = r.save(index), windows](const Tensor& dy) {
+             return max_pool2d_scatter(dy, index.get(), windows);
+           }));
+  return y;
+}
+
+Tensor avg_pool2d_over(const char* op, const Tensor& x, const PoolWindows& windows) {
+  Tensor y = raw::avg_pool2d(x, windows);
+  if (Recorder r{op, x})
+    r.record(y, wrt(x, [windows](const Tensor& dy) { return avg_pool2d_spread(dy, windows); }));
+  return y;
+}
+
+// Note [Pooling a relu]
+// For max_pool2d(relu(x)) over disjoint windows, the relu's result h is all that backward needs: x's gradient is dy at each
+// window's first maximum if that is positive, and 0 elsewhere. So one node stands for both ops, with the relu's edge; the
+// relu's own node remains for whoever else uses h. The node keeps h, and if by the time of backward nobody else does,
+// h's buffer, overwritten window by window, becomes x's gradient: no index, no mask, no new memory.
+
+// The relu node that made x, or null.
+const autograd::Node* relu_of(const Tensor& x) {
+  const auto& slot = x.ref()->slot;
+  if (!slot || slot->is_leaf()) return nullptr;
+  const auto* node = static_cast<const autograd::Node*>(slot.get());
+  return std::string_view(node->op()) == "relu" && node->edges().size() == 1 ? node : nullptr;
+}
+
+// Returns the gradient of max_pool2d(relu(.)) given h = relu(.), which is overwritten if nobody else holds it.
+Tensor max_pool2d_relu_grad(const Tensor& dy, Tensor h, const PoolWindows& windows) {
+  if (autograd::is_tracked(dy)) {  // this backward will be differentiated: it is linear in dy
+    const Tensor index = raw::max_pool2d(h, windows).second;
+    return mul(max_pool2d_scatter(dy, index, windows), to(gt(h, 0), h.dtype()));
+  }
+  Tensor dx = raw::channels_last(h);
+  if (dx.is_same(std::exchange(h, {})) && !autograd::may_reuse(dx)) dx = raw::clone(dx);
+  raw::max_pool2d_relu_grad_(dx, dy, windows);
+  return dx;
+}
+
+}  // namespace
+
+Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
+  const PoolWindows windows = raw::max_pool2d_windows(x, options);
+  const autograd::Node* relu = windows.are_disjoint() && windows.padding == Size2(0) ? relu_of(x) : nullptr;
+  Recorder r{"max_pool2d(relu)", x};
+  if (!relu || !r) return max_pool2d_over("max_pool2d", x, windows);
+  Tensor y = raw::max_pool2d_value(x, windows);
+  auto rule = [h = r.save(detach(x)), windows](const Tensor& dy) mutable {
+    return max_pool2d_relu_grad(dy, h.take(), windows);
+  };
+  r.attach(Ref<autograd::Node>(new autograd::RuleNode<decltype(rule)>("max_pool2d(relu)", std::move(rule))), {&y, 1},
+           {relu->edges()[0]});
+  return y;
+}
+
+Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options) {
+  return avg_pool2d_over("avg_pool2d", x, raw::avg_pool2d_windows(x, options));
+}
+Tensor adaptive_avg_pool2d(const Tensor& x, Size2 output) {
+  return avg_pool2d_over("adaptive_avg_pool2d", x, raw::adaptive_windows("adaptive_avg_pool2d", x, output));
+}
+Tensor adaptive_max_pool2d(const Tensor& x, Size2 output) {
+  return max_pool2d_over("adaptive_max_pool2d", x, raw::adaptive_windows("adaptive_max_pool2d", x, output));
+}
+
+Tensor max_pool2d_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& windows) {
+  Tensor dx = raw::max_pool2d_scatter(dy, index, windows);
+  if (Recorder r{"max_pool2d_scatter", dy})
+    r.record(dx, wrt(dy, [index = r.save(index), windows](const Tensor& g) {
+               return max_pool2d_gather(g, index.get(), windows);
+             }));
+  return dx;
+}
+
+Tensor max_pool2d_gather(const Tensor& x, const Tensor& index, const PoolWindows& windows) {
+  Tensor y = raw::max_pool2d_gather(x, index, windows);
+  if (Recorder r{"max_pool2d_gather", x})
+    r.record(y, wrt(x, [index = r.save(index), windows](const Tensor& g) {
+               return max_pool2d_scatter(g, index.get(), windows);
+             }));
+  return y;
+}
+
+Tensor avg_pool2d_spread(const Tensor& dy, const PoolWindows& windows) {
+  Tensor dx = raw::avg_pool2d_spread(dy, windows);
+  if (Recorder r{"avg_pool2d_spread", dy})
+    r.record(dx, wrt(dy, [windows](const Tensor& g) { return avg_pool2d_over("avg_pool2d", g, windows); }));
+  return dx;
+}
+
+}  // namespace gradus
