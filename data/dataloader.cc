@@ -40,8 +40,8 @@ std::shared_ptr<Generator> epoch_generator(uint64_t seed, uint64_t epoch) {
 
 }  // namespace
 
-// One pass over the data set. Batches are numbered; workers take the numbers in order and may run ahead of the consumer
-// by the size of a ring of slots.
+// One pass over the data set. Batches are numbered; workers take the numbers in order and may run ahead of
+// the consumer by the size of a ring of slots.
 class Prefetcher {
  public:
   Prefetcher(std::shared_ptr<LoaderPlan> plan, uint64_t epoch, int64_t first)
@@ -91,8 +91,10 @@ class Prefetcher {
   // Reads batch `number`; `context` is the calling thread's.
   Batch read(Context& context, int64_t number) const {
     context.generator = epoch_generator(plan_->seed, epoch_);
-    const int64_t size = plan_->options.batch_size, rest = static_cast<int64_t>(order_.size()) - number * size;
-    const std::span<const int64_t> indices(order_.data() + number * size, static_cast<size_t>(std::min(size, rest)));
+    const int64_t size = plan_->options.batch_size,
+                  rest = static_cast<int64_t>(order_.size()) - number * size;
+    const std::span<const int64_t> indices(order_.data() + number * size,
+                                           static_cast<size_t>(std::min(size, rest)));
     const Dataset& dataset = *plan_->dataset;
     try {
       return dataset.get_batch(indices);
@@ -100,7 +102,8 @@ class Prefetcher {
       throw;
     } catch (const std::exception& e) {
       // A get_batch of the user's that does not say which sample it was: name the range.
-      const std::string range = indices.size() == 1 ? "" : concat("(or one of ", indices.size() - 1, " read with it) ");
+      const std::string range =
+          indices.size() == 1 ? "" : concat("(or one of ", indices.size() - 1, " read with it) ");
       std::throw_with_nested(SampleError(dataset.name(), indices[0], range + e.what()));
     }
   }
@@ -179,10 +182,12 @@ DataLoader::DataLoader(DatasetRef dataset, DataLoaderOptions options) {
     if (!ok) throw ValueError("DataLoader", option, " must be ", expected, ", given ", given);
   };
   require(options.batch_size >= 1, "batch_size", "at least 1", options.batch_size);
-  require(options.num_workers >= 0 && options.num_workers <= 1024, "num_workers", "0 to 1024", options.num_workers);
+  require(options.num_workers >= 0 && options.num_workers <= 1024, "num_workers", "0 to 1024",
+          options.num_workers);
   require(options.prefetch_factor >= 1, "prefetch_factor", "at least 1", options.prefetch_factor);
   require(options.world_size >= 1, "world_size", "at least 1", options.world_size);
-  require(options.rank >= 0 && options.rank < options.world_size, "rank", "0 to world_size - 1", options.rank);
+  require(options.rank >= 0 && options.rank < options.world_size, "rank", "0 to world_size - 1",
+          options.rank);
   if (options.sampler && options.shuffle)
     throw ValueError("DataLoader", "shuffle and sampler exclude each other: the sampler gives the order");
 

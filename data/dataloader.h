@@ -4,8 +4,8 @@
 //   for (int epoch = 0; epoch < 14; ++epoch)
 //     for (const data::Batch& b : loader) step(b.input, b.target);
 //
-// The batches depend on the seed and the epoch alone, never on the number of workers. Each pass over the loader is the
-// next epoch.
+// The batches depend on the seed and the epoch alone, never on the number of workers. Each pass over the
+// loader is the next epoch.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ namespace gradus::data {
 struct DataLoaderOptions {
   int64_t batch_size = 1;
   bool shuffle = false;
-  int num_workers = 0;        // threads that read ahead; 0 reads in the calling thread
-  bool drop_last = false;     // leave out the last batch of an epoch when it is smaller
-  int prefetch_factor = 2;    // batches that each worker may be ahead
+  int num_workers = 0;                // threads that read ahead; 0 reads in the calling thread
+  bool drop_last = false;             // leave out the last batch of an epoch when it is smaller
+  int prefetch_factor = 2;            // batches that each worker may be ahead
   std::optional<uint64_t> seed = {};  // of the shuffling; by default the current generator's (manual_seed)
   std::shared_ptr<const Sampler> sampler = {};  // instead of `shuffle`
-  int rank = 0;               // this process's share of every epoch: see shard()
+  int rank = 0;                                 // this process's share of every epoch: see shard()
   int world_size = 1;
 };
 
-// Where a loader stands, as numbers for a checkpoint. The other fields say what it belongs to: a loader that would give
-// other batches refuses it.
+// Where a loader stands, as numbers for a checkpoint. The other fields say what it belongs to: a loader that
+// would give other batches refuses it.
 struct LoaderState {
   uint64_t epoch = 0;
   int64_t batches = 0;  // given to the caller in this epoch, the one in hand included
@@ -61,8 +61,8 @@ class DataLoader {
   const DataLoaderOptions& options() const;
 
   // Starts the next epoch, or goes on where set_state pointed. Workers run in a copy of the caller's Context.
-  // Errors: what reading the first batch throws. While iterating, an exception of a worker arrives in place of its batch
-  // and ends the epoch.
+  // Errors: what reading the first batch throws. While iterating, an exception of a worker arrives in place
+  // of its batch and ends the epoch.
   Iterator begin();
   std::default_sentinel_t end() const { return {}; }
 
@@ -73,15 +73,16 @@ class DataLoader {
 
   // Says where the iteration stands. Saved while batch k is in hand, it resumes with batch k + 1.
   LoaderState state() const;
-  // Makes the next begin() go on from `state`. Errors: ValueError when it belongs to another data set, seed or batch size.
+  // Makes the next begin() go on from `state`. Errors: ValueError when it belongs to another data set, seed
+  // or batch size.
   void set_state(const LoaderState& state);
 
  private:
   std::shared_ptr<internal::LoaderPlan> plan_;
 };
 
-// An input iterator; its batch is valid until it moves on. Destroying it stops the workers: they finish the sample they
-// are reading, and no more.
+// An input iterator; its batch is valid until it moves on. Destroying it stops the workers: they finish the
+// sample they are reading, and no more.
 class DataLoader::Iterator {
  public:
   using value_type = Batch;

@@ -42,7 +42,8 @@ bool stackable(const Tensor& a, const Tensor& b) {
 Tensor stack(const std::vector<Sample>& samples, Tensor Sample::*part) {
   const Tensor& first = samples[0].*part;
   if (!first.defined()) return {};
-  Tensor out = empty(with_rows(static_cast<int64_t>(samples.size()), first.shape()), {.dtype = first.dtype()});
+  Tensor out =
+      empty(with_rows(static_cast<int64_t>(samples.size()), first.shape()), {.dtype = first.dtype()});
   char* p = static_cast<char*>(out.raw_ptr());
   for (const Sample& s : samples) {
     copy_elements(s.*part, p);
@@ -106,7 +107,8 @@ Batch Dataset::get_batch(std::span<const int64_t> indices) const {
   return collate(samples, indices, name());
 }
 
-Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices, const std::string& dataset) {
+Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,
+              const std::string& dataset) {
   if (samples.empty() || samples.size() != indices.size())
     throw ValueError("collate", "needs one index per sample and at least one sample, given ", samples.size(),
                      " samples and ", indices.size(), " indices");
@@ -136,10 +138,11 @@ DatasetRef::DatasetRef(std::shared_ptr<const Dataset> shared) : p_(std::move(sha
 
 TensorDataset::TensorDataset(Tensor inputs, Tensor targets, std::string name)
     : inputs_(std::move(inputs)), targets_(std::move(targets)), name_(std::move(name)) {
-  if (inputs_.dim() == 0) throw ShapeError(name_, "inputs need a first dimension to count samples by, given a scalar");
+  if (inputs_.dim() == 0)
+    throw ShapeError(name_, "inputs need a first dimension to count samples by, given a scalar");
   if (targets_.defined() && (targets_.dim() == 0 || targets_.size(0) != inputs_.size(0)))
-    throw ShapeError(name_, "inputs and targets must have the same first dimension: inputs ", describe(inputs_),
-                     ", targets ", describe(targets_));
+    throw ShapeError(name_, "inputs and targets must have the same first dimension: inputs ",
+                     describe(inputs_), ", targets ", describe(targets_));
   for (Tensor* t : {&inputs_, &targets_}) {
     if (!t->defined()) continue;
     if (t->device() != kCPU) throw DeviceError(name_, "expected tensors on cpu, given ", describe(*t));

@@ -52,11 +52,11 @@ class Dataset {
   // Names the data set in errors and logs.
   virtual std::string name() const { return "dataset"; }
   virtual int64_t size() const = 0;
-  // Reads one sample. Random ops in it draw from a generator of that sample's own, so that augmentation does not depend
-  // on which worker reads it. Errors: IndexError outside [0, size()).
+  // Reads one sample. Random ops in it draw from a generator of that sample's own, so that augmentation does
+  // not depend on which worker reads it. Errors: IndexError outside [0, size()).
   virtual Sample get(int64_t index) const = 0;
-  // Reads several samples as one batch. The default calls `get` and `collate`; sets that lie in memory fill the batch
-  // directly. Errors: SampleError naming the sample.
+  // Reads several samples as one batch. The default calls `get` and `collate`; sets that lie in memory fill
+  // the batch directly. Errors: SampleError naming the sample.
   virtual Batch get_batch(std::span<const int64_t> indices) const;
 
  protected:
@@ -70,18 +70,21 @@ class Dataset {
   void check_index(int64_t index) const;
 };
 
-// Stacks samples: inputs f32[...] -> f32[N,...], targets alike. All must agree in shape and dtype, and lie on the CPU.
-// Errors: SampleError naming the first sample that differs from the one before.
-Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices, const std::string& dataset);
+// Stacks samples: inputs f32[...] -> f32[N,...], targets alike. All must agree in shape and dtype, and lie on
+// the CPU. Errors: SampleError naming the first sample that differs from the one before.
+Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,
+              const std::string& dataset);
 
-// Holds a data set: borrowed from an lvalue (which must outlive it), or owned when given an rvalue or a shared_ptr.
+// Holds a data set: borrowed from an lvalue (which must outlive it), or owned when given an rvalue or a
+// shared_ptr.
 class DatasetRef {
  public:
   DatasetRef(const Dataset& borrowed) : p_(std::shared_ptr<const Dataset>(), &borrowed) {}
   DatasetRef(std::shared_ptr<const Dataset> shared);  // Errors: ValueError for null
   template <class D>
-    requires(!std::is_lvalue_reference_v<D> && std::derived_from<std::remove_cvref_t<D>, Dataset>)
-  DatasetRef(D&& owned) : p_(std::make_shared<std::remove_cvref_t<D>>(std::forward<D>(owned))) {}
+  requires(!std::is_lvalue_reference_v<D> && std::derived_from<std::remove_cvref_t<D>, Dataset>)
+      DatasetRef(D&& owned)
+      : p_(std::make_shared<std::remove_cvref_t<D>>(std::forward<D>(owned))) {}
 
   const Dataset& operator*() const { return *p_; }
   const Dataset* operator->() const { return p_.get(); }

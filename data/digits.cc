@@ -19,7 +19,7 @@ struct Point {
   float x, y;
 };
 
-// Points in a box one unit wide and high, y downwards. A smooth stroke is a Catmull-Rom spline through them.
+// Points in a box 100 units wide and high, y downwards. A smooth stroke is a Catmull-Rom spline through them.
 struct Stroke {
   bool smooth;
   std::vector<Point> points;
@@ -33,60 +33,85 @@ constexpr bool kSmooth = true, kStraight = false;
 const std::array<std::vector<Glyph>, 10>& glyphs() {
   static const std::array<std::vector<Glyph>, 10> all = {{
       {  // 0: round; narrow; begun and ended at the top with a small overlap; left open
-          {{kSmooth, {{.5f, 0}, {.17f, .15f}, {.05f, .5f}, {.17f, .86f}, {.5f, 1}, {.83f, .86f}, {.95f, .5f}, {.83f, .15f}, {.5f, 0}}}},
-          {{kSmooth, {{.55f, 0}, {.3f, .2f}, {.2f, .55f}, {.3f, .9f}, {.5f, 1}, {.7f, .85f}, {.8f, .45f}, {.72f, .1f}, {.55f, 0}}}},
-          {{kSmooth, {{.62f, .06f}, {.3f, .08f}, {.08f, .4f}, {.15f, .8f}, {.45f, 1}, {.8f, .85f}, {.93f, .45f}, {.75f, .12f}, {.45f, .04f}, {.35f, .14f}}}},
-          {{kSmooth, {{.45f, .02f}, {.15f, .2f}, {.06f, .55f}, {.2f, .9f}, {.55f, 1}, {.88f, .8f}, {.93f, .4f}, {.75f, .1f}, {.58f, .06f}}}},
+          {{kSmooth, {{50, 0}, {17, 15}, {5, 50}, {17, 86}, {50, 100}, {83, 86}, {95, 50}, {83, 15},
+            {50, 0}}}},
+          {{kSmooth, {{55, 0}, {30, 20}, {20, 55}, {30, 90}, {50, 100}, {70, 85}, {80, 45}, {72, 10},
+            {55, 0}}}},
+          {{kSmooth, {{62, 6}, {30, 8}, {8, 40}, {15, 80}, {45, 100}, {80, 85}, {93, 45}, {75, 12},
+            {45, 4}, {35, 14}}}},
+          {{kSmooth, {{45, 2}, {15, 20}, {6, 55}, {20, 90}, {55, 100}, {88, 80}, {93, 40}, {75, 10},
+            {58, 6}}}},
       },
       {  // 1: bar; bar with a flag; with a flag and a foot; slightly bent
-          {{kStraight, {{.5f, 0}, {.5f, 1}}}},
-          {{kStraight, {{.28f, .24f}, {.55f, 0}, {.55f, 1}}}},
-          {{kStraight, {{.25f, .22f}, {.52f, 0}, {.52f, 1}}}, {kStraight, {{.22f, 1}, {.82f, 1}}}},
-          {{kSmooth, {{.58f, 0}, {.52f, .35f}, {.48f, .7f}, {.47f, 1}}}},
+          {{kStraight, {{50, 0}, {50, 100}}}},
+          {{kStraight, {{28, 24}, {55, 0}, {55, 100}}}},
+          {{kStraight, {{25, 22}, {52, 0}, {52, 100}}}, {kStraight, {{22, 100}, {82, 100}}}},
+          {{kSmooth, {{58, 0}, {52, 35}, {48, 70}, {47, 100}}}},
       },
       {  // 2: with a straight foot; with a loop; with a wavy foot; angular
-          {{kSmooth, {{.12f, .26f}, {.3f, .04f}, {.62f, .01f}, {.86f, .2f}, {.76f, .46f}, {.45f, .74f}, {.1f, .98f}}}, {kStraight, {{.1f, .98f}, {.92f, .95f}}}},
-          {{kSmooth, {{.14f, .2f}, {.4f, 0}, {.75f, .1f}, {.78f, .4f}, {.5f, .72f}, {.2f, .95f}, {.06f, .86f}, {.22f, .76f}, {.5f, .9f}, {.95f, .94f}}}},
-          {{kSmooth, {{.1f, .3f}, {.2f, .08f}, {.55f, 0}, {.82f, .18f}, {.7f, .5f}, {.3f, .82f}, {.08f, 1}}}, {kSmooth, {{.08f, 1}, {.35f, .88f}, {.65f, .98f}, {.95f, .9f}}}},
-          {{kStraight, {{.14f, .12f}, {.4f, 0}, {.74f, .06f}, {.8f, .36f}, {.12f, 1}, {.88f, 1}}}},
+          {{kSmooth, {{12, 26}, {30, 4}, {62, 1}, {86, 20}, {76, 46}, {45, 74}, {10, 98}}},
+            {kStraight, {{10, 98}, {92, 95}}}},
+          {{kSmooth, {{14, 20}, {40, 0}, {75, 10}, {78, 40}, {50, 72}, {20, 95}, {6, 86}, {22, 76},
+            {50, 90}, {95, 94}}}},
+          {{kSmooth, {{10, 30}, {20, 8}, {55, 0}, {82, 18}, {70, 50}, {30, 82}, {8, 100}}},
+            {kSmooth, {{8, 100}, {35, 88}, {65, 98}, {95, 90}}}},
+          {{kStraight, {{14, 12}, {40, 0}, {74, 6}, {80, 36}, {12, 100}, {88, 100}}}},
       },
       {  // 3: two bows; with a flat top; with a small loop in the middle; flattened
-          {{kSmooth, {{.14f, .16f}, {.42f, 0}, {.76f, .12f}, {.72f, .38f}, {.4f, .48f}}}, {kSmooth, {{.4f, .48f}, {.8f, .58f}, {.86f, .82f}, {.5f, 1}, {.1f, .86f}}}},
-          {{kStraight, {{.14f, .02f}, {.82f, .02f}, {.44f, .4f}}}, {kSmooth, {{.44f, .4f}, {.8f, .5f}, {.86f, .78f}, {.52f, 1}, {.12f, .88f}}}},
-          {{kSmooth, {{.18f, .1f}, {.5f, 0}, {.78f, .18f}, {.62f, .42f}, {.38f, .5f}, {.36f, .42f}, {.56f, .46f}, {.84f, .62f}, {.78f, .9f}, {.44f, 1}, {.1f, .9f}}}},
-          {{kSmooth, {{.1f, .08f}, {.5f, .02f}, {.82f, .22f}, {.5f, .46f}}}, {kSmooth, {{.5f, .46f}, {.9f, .66f}, {.7f, .94f}, {.3f, 1}, {.05f, .94f}}}},
+          {{kSmooth, {{14, 16}, {42, 0}, {76, 12}, {72, 38}, {40, 48}}}, {kSmooth, {{40, 48}, {80, 58},
+            {86, 82}, {50, 100}, {10, 86}}}},
+          {{kStraight, {{14, 2}, {82, 2}, {44, 40}}}, {kSmooth, {{44, 40}, {80, 50}, {86, 78},
+            {52, 100}, {12, 88}}}},
+          {{kSmooth, {{18, 10}, {50, 0}, {78, 18}, {62, 42}, {38, 50}, {36, 42}, {56, 46}, {84, 62},
+            {78, 90}, {44, 100}, {10, 90}}}},
+          {{kSmooth, {{10, 8}, {50, 2}, {82, 22}, {50, 46}}}, {kSmooth, {{50, 46}, {90, 66}, {70, 94},
+            {30, 100}, {5, 94}}}},
       },
       {  // 4: open top; closed; open with a short bar; with a curved left arm
-          {{kStraight, {{.3f, .02f}, {.1f, .56f}, {.88f, .54f}}}, {kStraight, {{.68f, .2f}, {.62f, 1}}}},
-          {{kStraight, {{.68f, 0}, {.06f, .64f}, {.95f, .64f}}}, {kStraight, {{.68f, 0}, {.68f, 1}}}},
-          {{kStraight, {{.18f, .02f}, {.16f, .5f}, {.8f, .5f}}}, {kStraight, {{.78f, .02f}, {.76f, 1}}}},
-          {{kSmooth, {{.22f, 0}, {.12f, .3f}, {.24f, .52f}, {.55f, .52f}, {.8f, .4f}}}, {kSmooth, {{.84f, .05f}, {.8f, .45f}, {.68f, 1}}}},
+          {{kStraight, {{30, 2}, {10, 56}, {88, 54}}}, {kStraight, {{68, 20}, {62, 100}}}},
+          {{kStraight, {{68, 0}, {6, 64}, {95, 64}}}, {kStraight, {{68, 0}, {68, 100}}}},
+          {{kStraight, {{18, 2}, {16, 50}, {80, 50}}}, {kStraight, {{78, 2}, {76, 100}}}},
+          {{kSmooth, {{22, 0}, {12, 30}, {24, 52}, {55, 52}, {80, 40}}}, {kSmooth, {{84, 5}, {80, 45},
+            {68, 100}}}},
       },
       {  // 5: with a roof; in one line; angular
-          {{kStraight, {{.88f, .03f}, {.26f, .03f}, {.2f, .44f}}}, {kSmooth, {{.2f, .44f}, {.5f, .36f}, {.84f, .52f}, {.84f, .82f}, {.48f, 1}, {.08f, .88f}}}},
-          {{kSmooth, {{.86f, .04f}, {.5f, .02f}, {.26f, .12f}, {.24f, .36f}, {.52f, .44f}, {.82f, .6f}, {.76f, .88f}, {.42f, 1}, {.1f, .92f}}}},
-          {{kSmooth, {{.3f, .04f}, {.22f, .4f}, {.55f, .4f}, {.86f, .6f}, {.74f, .92f}, {.36f, 1}, {.1f, .9f}}}, {kStraight, {{.3f, .04f}, {.9f, .02f}}}},
+          {{kStraight, {{88, 3}, {26, 3}, {20, 44}}}, {kSmooth, {{20, 44}, {50, 36}, {84, 52}, {84, 82},
+            {48, 100}, {8, 88}}}},
+          {{kSmooth, {{86, 4}, {50, 2}, {26, 12}, {24, 36}, {52, 44}, {82, 60}, {76, 88}, {42, 100},
+            {10, 92}}}},
+          {{kSmooth, {{30, 4}, {22, 40}, {55, 40}, {86, 60}, {74, 92}, {36, 100}, {10, 90}}},
+            {kStraight, {{30, 4}, {90, 2}}}},
       },
       {  // 6: bowed; straight back; tall with a small loop
-          {{kSmooth, {{.76f, .03f}, {.4f, .2f}, {.15f, .58f}, {.24f, .92f}, {.58f, 1}, {.84f, .8f}, {.7f, .54f}, {.4f, .54f}, {.18f, .76f}}}},
-          {{kSmooth, {{.5f, 0}, {.28f, .35f}, {.16f, .72f}, {.36f, .98f}, {.7f, .96f}, {.84f, .72f}, {.62f, .52f}, {.32f, .6f}, {.2f, .78f}}}},
-          {{kSmooth, {{.66f, 0}, {.34f, .26f}, {.2f, .64f}, {.3f, .95f}, {.56f, 1}, {.7f, .84f}, {.56f, .68f}, {.36f, .72f}, {.26f, .86f}}}},
+          {{kSmooth, {{76, 3}, {40, 20}, {15, 58}, {24, 92}, {58, 100}, {84, 80}, {70, 54}, {40, 54},
+            {18, 76}}}},
+          {{kSmooth, {{50, 0}, {28, 35}, {16, 72}, {36, 98}, {70, 96}, {84, 72}, {62, 52}, {32, 60},
+            {20, 78}}}},
+          {{kSmooth, {{66, 0}, {34, 26}, {20, 64}, {30, 95}, {56, 100}, {70, 84}, {56, 68}, {36, 72},
+            {26, 86}}}},
       },
       {  // 7: plain; with a bar; with a hook; curved
-          {{kStraight, {{.08f, .05f}, {.9f, .04f}, {.4f, 1}}}},
-          {{kStraight, {{.1f, .04f}, {.9f, .04f}, {.38f, 1}}}, {kStraight, {{.3f, .5f}, {.82f, .48f}}}},
-          {{kStraight, {{.1f, .2f}, {.14f, .03f}, {.9f, .03f}, {.5f, 1}}}},
-          {{kSmooth, {{.06f, .1f}, {.3f, .03f}, {.6f, .08f}, {.88f, .04f}}}, {kSmooth, {{.88f, .04f}, {.62f, .4f}, {.5f, .7f}, {.46f, 1}}}},
+          {{kStraight, {{8, 5}, {90, 4}, {40, 100}}}},
+          {{kStraight, {{10, 4}, {90, 4}, {38, 100}}}, {kStraight, {{30, 50}, {82, 48}}}},
+          {{kStraight, {{10, 20}, {14, 3}, {90, 3}, {50, 100}}}},
+          {{kSmooth, {{6, 10}, {30, 3}, {60, 8}, {88, 4}}}, {kSmooth, {{88, 4}, {62, 40}, {50, 70},
+            {46, 100}}}},
       },
       {  // 8: in one line; two rings; begun at the top right
-          {{kSmooth, {{.5f, .47f}, {.2f, .28f}, {.3f, .05f}, {.65f, .01f}, {.8f, .22f}, {.5f, .47f}, {.16f, .72f}, {.3f, .97f}, {.7f, .98f}, {.85f, .72f}, {.5f, .47f}}}},
-          {{kSmooth, {{.5f, 0}, {.24f, .1f}, {.22f, .34f}, {.5f, .46f}, {.78f, .34f}, {.76f, .1f}, {.5f, 0}}}, {kSmooth, {{.5f, .46f}, {.17f, .58f}, {.14f, .88f}, {.5f, 1}, {.86f, .88f}, {.83f, .58f}, {.5f, .46f}}}},
-          {{kSmooth, {{.82f, .12f}, {.5f, 0}, {.22f, .16f}, {.4f, .4f}, {.74f, .62f}, {.78f, .9f}, {.46f, 1}, {.2f, .84f}, {.34f, .6f}, {.68f, .4f}, {.84f, .1f}}}},
+          {{kSmooth, {{50, 47}, {20, 28}, {30, 5}, {65, 1}, {80, 22}, {50, 47}, {16, 72}, {30, 97},
+            {70, 98}, {85, 72}, {50, 47}}}},
+          {{kSmooth, {{50, 0}, {24, 10}, {22, 34}, {50, 46}, {78, 34}, {76, 10}, {50, 0}}},
+            {kSmooth, {{50, 46}, {17, 58}, {14, 88}, {50, 100}, {86, 88}, {83, 58}, {50, 46}}}},
+          {{kSmooth, {{82, 12}, {50, 0}, {22, 16}, {40, 40}, {74, 62}, {78, 90}, {46, 100}, {20, 84},
+            {34, 60}, {68, 40}, {84, 10}}}},
       },
       {  // 9: straight tail; curved tail; in one line
-          {{kSmooth, {{.8f, .2f}, {.58f, 0}, {.26f, .08f}, {.16f, .32f}, {.4f, .5f}, {.7f, .42f}, {.82f, .18f}}}, {kStraight, {{.82f, .12f}, {.72f, 1}}}},
-          {{kSmooth, {{.82f, .16f}, {.55f, 0}, {.22f, .12f}, {.2f, .38f}, {.48f, .5f}, {.78f, .34f}, {.84f, .14f}}}, {kSmooth, {{.84f, .14f}, {.84f, .55f}, {.7f, .9f}, {.42f, 1}, {.16f, .9f}}}},
-          {{kSmooth, {{.78f, .12f}, {.42f, .02f}, {.18f, .26f}, {.36f, .48f}, {.66f, .36f}, {.8f, .14f}, {.74f, .5f}, {.56f, .8f}, {.36f, 1}}}},
+          {{kSmooth, {{80, 20}, {58, 0}, {26, 8}, {16, 32}, {40, 50}, {70, 42}, {82, 18}}},
+            {kStraight, {{82, 12}, {72, 100}}}},
+          {{kSmooth, {{82, 16}, {55, 0}, {22, 12}, {20, 38}, {48, 50}, {78, 34}, {84, 14}}},
+            {kSmooth, {{84, 14}, {84, 55}, {70, 90}, {42, 100}, {16, 90}}}},
+          {{kSmooth, {{78, 12}, {42, 2}, {18, 26}, {36, 48}, {66, 36}, {80, 14}, {74, 50}, {56, 80},
+            {36, 100}}}},
       },
   }};
   return all;
@@ -129,11 +154,15 @@ class ElasticField {
       for (Point& p : row) p = {amplitude * draws.normal(), amplitude * draws.normal()};
   }
   Point move(Point p) const {
-    const float gx = std::clamp(p.x / kCell, 0.f, kCells - .001f), gy = std::clamp(p.y / kCell, 0.f, kCells - .001f);
+    const float gx = std::clamp(p.x / kCell, 0.f, kCells - .001f),
+                gy = std::clamp(p.y / kCell, 0.f, kCells - .001f);
     const int i = static_cast<int>(gx), j = static_cast<int>(gy);
     const float u = ease(gx - static_cast<float>(i)), v = ease(gy - static_cast<float>(j));
-    const auto mix = [](Point a, Point b, float t) { return Point{a.x + t * (b.x - a.x), a.y + t * (b.y - a.y)}; };
-    const Point d = mix(mix(grid_[j][i], grid_[j][i + 1], u), mix(grid_[j + 1][i], grid_[j + 1][i + 1], u), v);
+    const auto mix = [](Point a, Point b, float t) {
+      return Point{a.x + t * (b.x - a.x), a.y + t * (b.y - a.y)};
+    };
+    const Point d =
+        mix(mix(grid_[j][i], grid_[j][i + 1], u), mix(grid_[j + 1][i], grid_[j + 1][i + 1], u), v);
     return {p.x + d.x, p.y + d.y};
   }
 
@@ -168,7 +197,8 @@ class Canvas {
     }
   }
 
-  // Writes bytes: ink of brightness `pen`, plus uniform noise of up to `noise` either way where there is ink nearby or not.
+  // Writes bytes: ink of brightness `pen`, plus uniform noise of up to `noise` either way where there is ink
+  // nearby or not.
   void develop(Draws& draws, float pen, float noise, uint8_t* out) const {
     uint32_t bits = 0;
     for (int i = 0; i < kSide * kSide; ++i) {
@@ -203,15 +233,16 @@ void draw_digit(Draws& draws, int label, uint8_t* out) {
   const float height = draws.uniform(15.f, 21.5f), width = height * draws.uniform(.5f, .92f);
   const float cx = kSide / 2.f + draws.uniform(-2.2f, 2.2f), cy = kSide / 2.f + draws.uniform(-2.2f, 2.2f);
   const float cosine = std::cos(angle), sine = std::sin(angle);
-  const float shake = draws.uniform(.01f, .05f);
+  const float shake = draws.uniform(1.f, 5.f);
   const ElasticField field(draws, draws.uniform(.2f, 1.25f));
   const auto place = [&](Point p) {
-    const float y = (p.y - .5f) * height, x = (p.x - .5f) * width - slant * y;
+    const float y = (p.y * .01f - .5f) * height, x = (p.x * .01f - .5f) * width - slant * y;
     return field.move({cx + cosine * x - sine * y, cy + sine * x + cosine * y});
   };
 
   Canvas canvas;
-  const float radius = draws.uniform(.65f, 1.75f), swell = draws.uniform(0.f, .3f), phase = draws.uniform(0.f, 6.28f);
+  const float radius = draws.uniform(.65f, 1.75f), swell = draws.uniform(0.f, .3f),
+              phase = draws.uniform(0.f, 6.28f);
   float drawn = 0.f;  // the pen presses harder and softer along the way
   const auto pressure = [&] { return radius * (1.f + swell * std::sin(phase + drawn * .35f)); };
   for (const Stroke& stroke : glyph) {
@@ -240,7 +271,8 @@ void draw_digit(Draws& draws, int label, uint8_t* out) {
   if (draws.chance(.1f)) {  // a stray mark
     const Point a{draws.uniform(0, kSide), draws.uniform(0, kSide)};
     const float turn = draws.uniform(0.f, 2 * std::numbers::pi_v<float>), length = draws.uniform(1.f, 6.f);
-    canvas.line(a, {a.x + length * std::cos(turn), a.y + length * std::sin(turn)}, radius * .6f, radius * .6f);
+    canvas.line(a, {a.x + length * std::cos(turn), a.y + length * std::sin(turn)}, radius * .6f,
+                radius * .6f);
   }
   const float pen = draws.uniform(.75f, 1.15f), noise = draws.uniform(0.f, .06f);
   canvas.develop(draws, pen, noise, out);

@@ -36,8 +36,10 @@ class PartFile {
       while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
       }
       // Whoever held the lock may have renamed or removed the file meanwhile: then open the new one.
-      struct stat mine {}, there {};
-      if (::fstat(fd_, &mine) == 0 && ::stat(path_.c_str(), &there) == 0 && mine.st_ino == there.st_ino) return;
+      struct stat mine {
+      }, there{};
+      if (::fstat(fd_, &mine) == 0 && ::stat(path_.c_str(), &there) == 0 && mine.st_ino == there.st_ino)
+        return;
       ::close(fd_);
     }
   }
@@ -74,7 +76,8 @@ class PartFile {
 
  private:
   void truncate_to(int64_t n) {
-    if (::ftruncate(fd_, n) != 0) throw FileError(kOp, "cannot write ", path_.string(), ": ", std::strerror(errno));
+    if (::ftruncate(fd_, n) != 0)
+      throw FileError(kOp, "cannot write ", path_.string(), ": ", std::strerror(errno));
   }
   fs::path path_;
   int fd_ = -1;
@@ -87,8 +90,8 @@ struct Transfer {
   CURL* curl = nullptr;
   int64_t offset = 0;  // bytes that were there before
   bool checked_status = false;
-  std::string refused;            // why the body is not wanted
-  std::exception_ptr exception;   // from a callback; must not cross the C library
+  std::string refused;           // why the body is not wanted
+  std::exception_ptr exception;  // from a callback; must not cross the C library
 
   int64_t number(CURLINFO info) const {
     curl_off_t v = 0;
@@ -137,7 +140,8 @@ struct Transfer {
     auto& t = *static_cast<Transfer*>(self);
     try {
       if (t.request.progress && t.checked_status && t.refused.empty())
-        t.request.progress({t.request.path.filename().string(), t.offset + now, total > 0 ? t.offset + total : 0});
+        t.request.progress(
+            {t.request.path.filename().string(), t.offset + now, total > 0 ? t.offset + total : 0});
       return 0;
     } catch (...) {
       t.exception = std::current_exception();
@@ -192,8 +196,10 @@ Outcome fetch(const DownloadRequest& request, const std::string& url, PartFile& 
   }
   if (status != 0 && status != 200 && status != 206) return {false, false, concat("HTTP ", status)};
   if (code != CURLE_OK) {
-    const bool cut_short = code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING;
-    return {false, cut_short, concat(error[0] ? error : curl_easy_strerror(code), " (", part.size(), " bytes so far)")};
+    const bool cut_short =
+        code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING;
+    return {false, cut_short,
+            concat(error[0] ? error : curl_easy_strerror(code), " (", part.size(), " bytes so far)")};
   }
   return {true, false, {}};
 }
@@ -237,15 +243,17 @@ std::string try_mirror(const DownloadRequest& request, const std::string& url, P
 }
 
 bool is_sha256(const std::string& s) {
-  return s.size() == 64 && std::all_of(s.begin(), s.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return s.size() == 64 && std::all_of(s.begin(), s.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
 }
 
 }  // namespace
 
 void download(const DownloadRequest& request) {
   if (request.urls.empty() || request.path.filename().empty())
-    throw ValueError(kOp, "needs at least one URL and the path of a file, given ", request.urls.size(), " URLs and \"",
-                     request.path.string(), "\"");
+    throw ValueError(kOp, "needs at least one URL and the path of a file, given ", request.urls.size(),
+                     " URLs and \"", request.path.string(), "\"");
   for (const std::string* sha : {&request.sha256, &request.sha256_content}) {
     if (!sha->empty() && !is_sha256(*sha))
       throw ValueError(kOp, "a SHA-256 has 64 lower-case hexadecimal digits, given \"", *sha, "\"");
@@ -289,8 +297,8 @@ struct KnownFile {
   const char* sha256;  // of the unpacked content for MNIST, which mirrors have packed in different ways
 };
 
-void download_all(const fs::path& dir, const std::vector<std::string>& mirrors, std::span<const KnownFile> files,
-                  bool sha_of_content, const ProgressFunction& progress) {
+void download_all(const fs::path& dir, const std::vector<std::string>& mirrors,
+                  std::span<const KnownFile> files, bool sha_of_content, const ProgressFunction& progress) {
   constexpr int64_t kMaxBytes = 64 << 20;
   for (const KnownFile& file : files) {
     DownloadRequest request{.path = dir / file.name, .max_bytes = kMaxBytes, .progress = progress};

@@ -1,6 +1,7 @@
 // Downloads: a file from the first mirror that gives it, complete and with the right checksum.
 //
-//   data::download({.urls = {"https://a.example/x.gz", "https://b.example/x.gz"}, .path = "x.gz", .sha256 = "..."});
+//   data::download({.urls = {"https://a.example/x.gz", "https://b.example/x.gz"}, .path = "x.gz", .sha256 =
+//   "..."});
 #pragma once
 
 #include <cstdint>
@@ -21,24 +22,29 @@ struct DownloadProgress {
 };
 
 struct DownloadRequest {
-  std::vector<std::string> urls;   // mirrors, in order of preference; http or https
-  std::filesystem::path path;      // where the file goes; its folder is created
-  std::string sha256 = {};         // of the file; empty: not checked
+  std::vector<std::string> urls;    // mirrors, in order of preference; http or https
+  std::filesystem::path path;       // where the file goes; its folder is created
+  std::string sha256 = {};          // of the file; empty: not checked
   std::string sha256_content = {};  // of what the gzip file unpacks to; empty: not checked
-  int64_t max_bytes = int64_t{1} << 30;  // of the file, and of what it unpacks to while sha256_content is checked
-  double connect_timeout = 15;     // seconds
-  double stall_timeout = 30;       // seconds without a byte
-  // Called now and then from the downloading thread; an exception from it ends the download and reaches the caller.
+  int64_t max_bytes =
+      int64_t{1} << 30;         // of the file, and of what it unpacks to while sha256_content is checked
+  double connect_timeout = 15;  // seconds
+  double stall_timeout = 30;    // seconds without a byte
+  // Called now and then from the downloading thread; an exception from it ends the download and reaches the
+  // caller.
   std::function<void(const DownloadProgress&)> progress = {};
 };
 
 // No mirror gave the file; the text says what each one answered.
-struct DownloadError : Error { using Error::Error; };
+struct DownloadError : Error {
+  using Error::Error;
+};
 
-// Makes sure that `path` holds the file: does nothing when it is there with the right checksum, else downloads to
-// `path` + ".part", verifies, and renames. A part left by an interrupted download is completed when there is a checksum
-// to prove the result. Processes that want the same file wait for the one that fetches it.
-// Errors: DownloadError; ValueError for a request without URL or path; FileError when the folder cannot be written.
+// Makes sure that `path` holds the file: does nothing when it is there with the right checksum, else
+// downloads to `path` + ".part", verifies, and renames. A part left by an interrupted download is completed
+// when there is a checksum to prove the result. Processes that want the same file wait for the one that
+// fetches it. Errors: DownloadError; ValueError for a request without URL or path; FileError when the folder
+// cannot be written.
 void download(const DownloadRequest& request);
 
 using ProgressFunction = std::function<void(const DownloadProgress&)>;

@@ -27,12 +27,18 @@ struct ElementType {
 
 ElementType element_type(unsigned char code, const std::filesystem::path& path) {
   switch (code) {
-    case 0x08: return {DType::kU8, 1};
-    case 0x09: return {DType::kI32, 1};
-    case 0x0B: return {DType::kI32, 2};
-    case 0x0C: return {DType::kI32, 4};
-    case 0x0D: return {DType::kF32, 4};
-    case 0x0E: return {DType::kF64, 8};
+    case 0x08:
+      return {DType::kU8, 1};
+    case 0x09:
+      return {DType::kI32, 1};
+    case 0x0B:
+      return {DType::kI32, 2};
+    case 0x0C:
+      return {DType::kI32, 4};
+    case 0x0D:
+      return {DType::kF32, 4};
+    case 0x0E:
+      return {DType::kF64, 8};
     default:
       throw FileError(kOp, path.string(), ": unknown element type ", hex({&code, 1}),
                       ", expected 08 (u8), 09 (i8), 0b (i16), 0c (i32), 0d (f32) or 0e (f64)");
@@ -50,11 +56,21 @@ void decode(std::span<const unsigned char> from, unsigned char code, Tensor& to,
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t bits = big_endian(from.data() + i * item, item);
     switch (code) {
-      case 0x09: to.ptr<int32_t>()[first + i] = static_cast<int8_t>(bits); break;
-      case 0x0B: to.ptr<int32_t>()[first + i] = static_cast<int16_t>(bits); break;
-      case 0x0C: to.ptr<int32_t>()[first + i] = static_cast<int32_t>(bits); break;
-      case 0x0D: to.ptr<float>()[first + i] = std::bit_cast<float>(static_cast<uint32_t>(bits)); break;
-      default: to.ptr<double>()[first + i] = std::bit_cast<double>(bits); break;
+      case 0x09:
+        to.ptr<int32_t>()[first + i] = static_cast<int8_t>(bits);
+        break;
+      case 0x0B:
+        to.ptr<int32_t>()[first + i] = static_cast<int16_t>(bits);
+        break;
+      case 0x0C:
+        to.ptr<int32_t>()[first + i] = static_cast<int32_t>(bits);
+        break;
+      case 0x0D:
+        to.ptr<float>()[first + i] = std::bit_cast<float>(static_cast<uint32_t>(bits));
+        break;
+      default:
+        to.ptr<double>()[first + i] = std::bit_cast<double>(bits);
+        break;
     }
   }
 }
@@ -82,7 +98,8 @@ Tensor read_idx(const std::filesystem::path& path, IdxOptions options) {
     const int64_t size = static_cast<int64_t>(big_endian(bytes.data(), 4));
     shape.push_back(size);
     // Zero once, zero for good; a product that overflows is beyond every limit.
-    if (__builtin_mul_overflow(content, size, &content)) fail("claims ", shape, " elements so far: too large");
+    if (__builtin_mul_overflow(content, size, &content))
+      fail("claims ", shape, " elements so far: too large");
   }
   const int64_t elements = content / type.bytes;
   if (elements > options.max_bytes / size_of(type.dtype))
@@ -108,9 +125,11 @@ Tensor read_idx(const std::filesystem::path& path, IdxOptions options) {
       if (n < static_cast<int64_t>(chunk.size())) break;
     }
   }
-  if (done != content) fail("is cut short: holds ", done, " of the ", content, " bytes that its header claims (", shape, ")");
+  if (done != content)
+    fail("is cut short: holds ", done, " of the ", content, " bytes that its header claims (", shape, ")");
   char extra = 0;
-  if (file.read(&extra, 1) != 0) fail("goes on after the ", content, " bytes that its header claims (", shape, ")");
+  if (file.read(&extra, 1) != 0)
+    fail("goes on after the ", content, " bytes that its header claims (", shape, ")");
   return out;
 }
 

@@ -7,15 +7,16 @@ namespace gradus::data {
 ImageSet::ImageSet(std::string name, Tensor images, Tensor labels, int64_t classes,
                    const Normalization& normalization)
     : name_(std::move(name)), images_(std::move(images)), labels_(std::move(labels)), classes_(classes) {
-  if (images_.dim() != 4 || labels_.dim() != 1 || images_.size(0) != labels_.size(0) || !images_.is_row_major() ||
-      !labels_.is_row_major())
-    throw ShapeError(name_, "expected row-major images [N,C,H,W] and labels [N], given images ", describe(images_),
-                     ", labels ", describe(labels_));
+  if (images_.dim() != 4 || labels_.dim() != 1 || images_.size(0) != labels_.size(0) ||
+      !images_.is_row_major() || !labels_.is_row_major())
+    throw ShapeError(name_, "expected row-major images [N,C,H,W] and labels [N], given images ",
+                     describe(images_), ", labels ", describe(labels_));
   if (images_.dtype() != DType::kU8 || labels_.dtype() != DType::kU8)
     throw DTypeError(name_, "expected u8, given images ", describe(images_), ", labels ", describe(labels_));
   for (int64_t i = 0; i < labels_.numel(); ++i) {
     if (labels_.ptr<uint8_t>()[i] >= classes)
-      throw ValueError(name_, "label ", i, " is ", int(labels_.ptr<uint8_t>()[i]), ", expected less than ", classes);
+      throw ValueError(name_, "label ", i, " is ", int(labels_.ptr<uint8_t>()[i]), ", expected less than ",
+                       classes);
   }
   const size_t channels = static_cast<size_t>(images_.size(1));
   const bool plain = normalization.mean.empty() && normalization.std.empty();
@@ -51,7 +52,8 @@ Sample ImageSet::get(int64_t index) const {
 Batch ImageSet::get_batch(std::span<const int64_t> indices) const {
   for (int64_t index : indices) check_index(index);
   const int64_t n = static_cast<int64_t>(indices.size());
-  Batch b{empty({n, images_.size(1), images_.size(2), images_.size(3)}), empty({n}, {.dtype = DType::kI64}),
+  Batch b{empty({n, images_.size(1), images_.size(2), images_.size(3)}),
+          empty({n}, {.dtype = DType::kI64}),
           {indices.begin(), indices.end()}};
   const int64_t image = images_.size(1) * images_.size(2) * images_.size(3);
   for (int64_t i = 0; i < n; ++i) {

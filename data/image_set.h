@@ -17,9 +17,11 @@ struct Normalization {
 
 class ImageSet : public Dataset {
  public:
-  // Shapes: images u8[N,C,H,W], row-major; labels u8[N]. Normalises each of the C channels; an empty Normalization only
-  // divides by 255. Errors: ShapeError, DTypeError, ValueError for a label of `classes` or more.
-  ImageSet(std::string name, Tensor images, Tensor labels, int64_t classes, const Normalization& normalization);
+  // Shapes: images u8[N,C,H,W], row-major; labels u8[N]. Normalises each of the C channels; an empty
+  // Normalization only divides by 255. Errors: ShapeError, DTypeError, ValueError for a label of `classes` or
+  // more.
+  ImageSet(std::string name, Tensor images, Tensor labels, int64_t classes,
+           const Normalization& normalization);
 
   std::string name() const override { return name_; }
   int64_t size() const override { return images_.size(0); }

@@ -58,7 +58,8 @@ struct InputFile::State {
 
   int64_t read_gzip(void* out, int64_t bytes) {
     int64_t done = 0;
-    // The loop runs once more after the last byte, so that checksum and length at a member's end are always checked.
+    // The loop runs once more after the last byte, so that checksum and length at a member's end are always
+    // checked.
     while (!at_end) {
       if (z.avail_in == 0) refill();
       if (z.avail_in == 0) {
@@ -87,7 +88,8 @@ struct InputFile::State {
   }
 };
 
-InputFile::InputFile(const std::filesystem::path& path, std::string_view op) : state_(std::make_unique<State>()) {
+InputFile::InputFile(const std::filesystem::path& path, std::string_view op)
+    : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.path = path;
   s.op = op;

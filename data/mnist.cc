@@ -12,25 +12,28 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Kind {
-  const char* name;    // as errors call it, and of the folder that other tools keep it in
+  const char* name;  // as errors call it, and of the folder that other tools keep it in
   Normalization normalization;
   const char* origin;  // where to get the files
 };
 
 const Kind& mnist() {
-  static const Kind kind{"MNIST", {{0.1307f}, {0.3081f}},
+  static const Kind kind{"MNIST",
+                         {{0.1307f}, {0.3081f}},
                          "https://ossci-datasets.s3.amazonaws.com/mnist/ or "
                          "https://storage.googleapis.com/cvdf-datasets/mnist/"};
   return kind;
 }
 
 const Kind& fashion_mnist() {
-  static const Kind kind{"FashionMNIST", {{0.2860f}, {0.3530f}},
-                         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"};
+  static const Kind kind{
+      "FashionMNIST", {{0.2860f}, {0.3530f}}, "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"};
   return kind;
 }
 
-std::vector<fs::path> folders(const fs::path& dir, const Kind& kind) { return {dir, dir / kind.name / "raw", dir / "raw"}; }
+std::vector<fs::path> folders(const fs::path& dir, const Kind& kind) {
+  return {dir, dir / kind.name / "raw", dir / "raw"};
+}
 
 // `stem` is "train-images", `rank` the 3 of idx3. Both spellings of the name are in circulation.
 std::vector<std::string> names(const std::string& stem, int rank) {
@@ -54,20 +57,24 @@ Tensor read(const fs::path& dir, const Kind& kind, const std::string& stem, int 
   if (path.empty()) {
     const auto candidates = names(stem, rank);
     std::error_code ignored;
-    throw FileError(kind.name, fs::is_directory(dir, ignored) ? "found no " : "there is no such folder, so no ",
-                    candidates[0], " or ", candidates[1], " in ", dir.string(), " (nor in ", kind.name,
-                    "/raw or raw below it); get the files from ", kind.origin, " (data::download_mnist does)");
+    throw FileError(
+        kind.name, fs::is_directory(dir, ignored) ? "found no " : "there is no such folder, so no ",
+        candidates[0], " or ", candidates[1], " in ", dir.string(), " (nor in ", kind.name,
+        "/raw or raw below it); get the files from ", kind.origin, " (data::download_mnist does)");
   }
   constexpr int64_t kMaxBytes = int64_t{1} << 30;
   Tensor x = read_idx(path, {.max_bytes = kMaxBytes});
-  const bool fits = x.dtype() == DType::kU8 && x.dim() == rank && (rank == 1 || (x.size(1) == 28 && x.size(2) == 28));
+  const bool fits =
+      x.dtype() == DType::kU8 && x.dim() == rank && (rank == 1 || (x.size(1) == 28 && x.size(2) == 28));
   if (!fits)
-    throw FileError(kind.name, path.string(), ": expected ", rank == 3 ? "images u8[N,28,28]" : "labels u8[N]", ", found ",
-                    name_of(x.dtype()), x.shape());
+    throw FileError(kind.name, path.string(), ": expected ",
+                    rank == 3 ? "images u8[N,28,28]" : "labels u8[N]", ", found ", name_of(x.dtype()),
+                    x.shape());
   if (rank == 1) {
     for (int64_t i = 0; i < x.numel(); ++i) {
       if (x.ptr<uint8_t>()[i] > 9)
-        throw FileError(kind.name, path.string(), ": label ", i, " is ", int(x.ptr<uint8_t>()[i]), ", expected 0 to 9");
+        throw FileError(kind.name, path.string(), ": label ", i, " is ", int(x.ptr<uint8_t>()[i]),
+                        ", expected 0 to 9");
     }
   }
   return x;
@@ -78,8 +85,8 @@ ImageSet load(const fs::path& dir, const Kind& kind, MnistOptions options) {
   const Tensor images = read(dir, kind, part + "-images", 3);
   const Tensor labels = read(dir, kind, part + "-labels", 1);
   if (images.size(0) != labels.size(0) || images.size(0) == 0)
-    throw FileError(kind.name, dir.string(), ": ", part, "-images has ", images.size(0), " images, but ", part,
-                    "-labels has ", labels.size(0), " labels; expected as many, and at least one");
+    throw FileError(kind.name, dir.string(), ": ", part, "-images has ", images.size(0), " images, but ",
+                    part, "-labels has ", labels.size(0), " labels; expected as many, and at least one");
   const Shape shape{images.size(0), 1, 28, 28};
   return ImageSet(kind.name, view_as_strided(images, shape, row_major_strides(shape), 0), labels, 10,
                   options.normalize ? kind.normalization : Normalization{});

@@ -1,5 +1,5 @@
-// Samplers: in which order an epoch visits the samples. An order is a pure function of the epoch, so that any process can
-// compute it again: to resume in the middle of an epoch, or to take its share of it.
+// Samplers: in which order an epoch visits the samples. An order is a pure function of the epoch, so that any
+// process can compute it again: to resume in the middle of an epoch, or to take its share of it.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,9 @@ class RandomSampler : public Sampler {
   uint64_t seed_;
 };
 
-// Returns rank's share of an order: positions rank, rank + world_size, ... The first k shares of all ranks together are
-// the first k * world_size samples, whatever the number of ranks; shares differ by one sample at most.
+// Returns rank's share of an order: positions rank, rank + world_size, ... The first k shares of all ranks
+// together are the first k * world_size samples, whatever the number of ranks; shares differ by one sample at
+// most.
 std::vector<int64_t> shard(const std::vector<int64_t>& order, int rank, int world_size);
 
 }  // namespace gradus::data

@@ -71,7 +71,8 @@ std::string sha256_of_content(const std::filesystem::path& path, int64_t max_byt
   int64_t total = 0;
   while (const int64_t n = file.read(chunk.data(), static_cast<int64_t>(chunk.size()))) {
     total += n;
-    if (total > max_bytes) throw FileError("sha256", path.string(), ": unpacks to more than ", max_bytes, " bytes");
+    if (total > max_bytes)
+      throw FileError("sha256", path.string(), ": unpacks to more than ", max_bytes, " bytes");
     sha.update(chunk.data(), n);
   }
   return sha.hex();

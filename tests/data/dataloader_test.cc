@@ -1,0 +1,299 @@
+#include "gradus/data/dataloader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "gradus/tensor/context.h"
+
+namespace gradus::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Sample i is the number i; reading takes a different time each, so that workers overtake one another.
+class Numbers : public Dataset {
+ public:
+  explicit Numbers(int64_t size) : size_(size) {}
+  std::string name() const override { return "Numbers"; }
+  int64_t size() const override { return size_; }
+  Sample get(int64_t i) const override {
+    check_index(i);
+    if (i == broken) throw FileError("decode", "broken.png");
+    if (sleep) std::this_thread::sleep_for(std::chrono::microseconds((i * 7919) % 300));
+    reads.fetch_add(1);
+    const PhiloxKey key = Context::current().generator->next();
+    return {scalar(double(philox(key.seed, key.stream, 0)[0]), {.dtype = DType::kF64}),
+            scalar(double(i), {.dtype = DType::kI64})};
+  }
+
+  int64_t broken = -1;
+  bool sleep = false;
+  mutable std::atomic<int64_t> reads{0};
+
+ private:
+  int64_t size_;
+};
+
+std::vector<std::vector<int64_t>> batches_of(DataLoader& loader) {
+  std::vector<std::vector<int64_t>> all;
+  for (const Batch& b : loader) {
+    EXPECT_EQ(b.target.to_vector<int64_t>(), b.indices);
+    all.push_back(b.indices);
+  }
+  return all;
+}
+
+TEST(DataLoader, CutsTheOrderIntoBatches) {
+  const Numbers d(10);
+  DataLoader loader(d, {.batch_size = 4});
+  EXPECT_EQ(loader.size(), 3);
+  EXPECT_THAT(batches_of(loader),
+              ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5, 6, 7), ElementsAre(8, 9)));
+  DataLoader whole(d, {.batch_size = 4, .drop_last = true});
+  EXPECT_EQ(whole.size(), 2);
+  EXPECT_EQ(batches_of(whole).size(), 2u);
+  DataLoader large(d, {.batch_size = 100, .num_workers = 3});
+  EXPECT_EQ(batches_of(large).size(), 1u);
+  const Numbers none(0);
+  DataLoader nothing(none, {.batch_size = 4, .num_workers = 2});
+  EXPECT_EQ(nothing.size(), 0);
+  EXPECT_TRUE(batches_of(nothing).empty());
+}
+
+TEST(DataLoader, GivesTheSamplersOrderForAnyNumberOfWorkers) {
+  Numbers d(203);
+  d.sleep = true;
+  const RandomSampler sampler(203, 5);
+  for (int workers : {0, 1, 2, 3, 8}) {
+    for (int prefetch : {1, 2, 7}) {
+      DataLoader loader(
+          d,
+          {.batch_size = 8, .shuffle = true, .num_workers = workers, .prefetch_factor = prefetch, .seed = 5});
+      for (uint64_t epoch : {0, 1}) {
+        std::vector<int64_t> joined;
+        for (const auto& batch : batches_of(loader)) joined.insert(joined.end(), batch.begin(), batch.end());
+        EXPECT_EQ(joined, sampler.order(epoch)) << workers << " workers, epoch " << epoch;
+      }
+    }
+  }
+}
+
+TEST(DataLoader, RandomNumbersOfSamplesDoNotDependOnWorkersOrBatchSize) {
+  const Numbers d(60);
+  const auto drawn = [&](int workers, int64_t batch_size) {
+    DataLoader loader(d, {.batch_size = batch_size, .shuffle = true, .num_workers = workers, .seed = 2});
+    std::vector<double> values(60);
+    for (int epoch = 0; epoch < 2; ++epoch)
+      for (const Batch& b : loader)
+        for (int64_t i = 0; i < b.size(); ++i)
+          values[size_t(b.indices[size_t(i)])] = b.input.data<double>()[i];
+    return values;
+  };
+  const auto values = drawn(0, 4);
+  EXPECT_EQ(values, drawn(3, 4));
+  EXPECT_EQ(values, drawn(2, 7));
+  EXPECT_EQ(std::set<double>(values.begin(), values.end()).size(), 60u);
+}
+
+TEST(DataLoader, LeavesTheCallersGeneratorAlone) {
+  const Numbers d(20);
+  for (int workers : {0, 2}) {
+    DataLoader loader(d, {.batch_size = 4, .num_workers = workers});
+    const auto before = Context::current().generator->state();
+    batches_of(loader);
+    EXPECT_EQ(Context::current().generator->state(), before);
+  }
+}
+
+TEST(DataLoader, SeedComesFromTheGeneratorUnlessGiven) {
+  const Numbers d(50);
+  manual_seed(77);
+  DataLoader a(d, {.batch_size = 50, .shuffle = true});
+  EXPECT_EQ(batches_of(a)[0], RandomSampler(50, 77).order(0));
+}
+
+TEST(DataLoader, EpochsAdvanceAndCanBeSet) {
+  const Numbers d(50);
+  DataLoader loader(d, {.batch_size = 50, .shuffle = true, .num_workers = 1, .seed = 1});
+  const RandomSampler sampler(50, 1);
+  EXPECT_EQ(loader.epoch(), 0u);
+  EXPECT_EQ(batches_of(loader)[0], sampler.order(0));
+  EXPECT_EQ(loader.epoch(), 1u);
+  EXPECT_EQ(batches_of(loader)[0], sampler.order(1));
+  loader.set_epoch(9);
+  EXPECT_EQ(batches_of(loader)[0], sampler.order(9));
+  EXPECT_EQ(loader.epoch(), 10u);
+}
+
+TEST(DataLoader, ExceptionsArriveInPlaceOfTheirBatchAndNameTheSample) {
+  Numbers d(100);
+  d.sleep = true;
+  d.broken = 42;
+  for (int workers : {0, 1, 4}) {
+    DataLoader loader(d, {.batch_size = 4, .num_workers = workers});
+    int64_t seen = 0;
+    try {
+      for (const Batch& b : loader) {
+        EXPECT_EQ(b.indices[0], seen);
+        seen += b.size();
+      }
+      FAIL() << "the exception was lost";
+    } catch (const SampleError& e) {
+      EXPECT_EQ(seen, 40);
+      EXPECT_EQ(e.index, 42);
+      EXPECT_THAT(e.what(), HasSubstr("[Numbers] sample 42: [decode] broken.png"));
+      EXPECT_THROW(std::rethrow_if_nested(e), FileError);
+    }
+    EXPECT_EQ(loader.state().batches, 10);
+  }
+}
+
+TEST(DataLoader, AFailingGetBatchIsReportedWithItsSamples) {
+  class Fails : public Numbers {
+   public:
+    using Numbers::Numbers;
+    Batch get_batch(std::span<const int64_t>) const override { throw std::runtime_error("no connection"); }
+  };
+  const Fails d(10);
+  DataLoader loader(d, {.batch_size = 5, .num_workers = 1});
+  try {
+    loader.begin();
+    FAIL();
+  } catch (const SampleError& e) {
+    EXPECT_THAT(e.what(),
+                ::testing::AllOf(HasSubstr("sample 0"), HasSubstr("4"), HasSubstr("no connection")));
+  }
+}
+
+TEST(DataLoader, EarlyBreakStopsTheWorkersAndTheNextPassIsTheNextEpoch) {
+  Numbers d(10'000);
+  DataLoader loader(d, {.batch_size = 4, .shuffle = true, .num_workers = 4, .seed = 3});
+  for (int round = 0; round < 50; ++round) {
+    for (const Batch& b : loader)
+      if (b.indices[0] % 3 == 0) break;
+  }
+  const int64_t reads = d.reads;
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(d.reads, reads) << "workers go on after the loop was left";
+  EXPECT_EQ(loader.begin()->indices[0], RandomSampler(10'000, 3).order(50)[0]);
+}
+
+TEST(DataLoader, ReadsAheadNoMoreThanTold) {
+  const Numbers d(1000);
+  DataLoader loader(d, {.batch_size = 1, .num_workers = 2, .prefetch_factor = 3});
+  auto it = loader.begin();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_LE(d.reads, 1 + 2 * 3);
+}
+
+TEST(DataLoader, AnIteratorOutlivesItsLoader) {
+  const Numbers d(100);
+  auto loader = std::make_unique<DataLoader>(d, DataLoaderOptions{.batch_size = 10, .num_workers = 2});
+  auto it = loader->begin();
+  loader.reset();
+  int64_t batches = 0;
+  for (; it != std::default_sentinel; ++it) ++batches;
+  EXPECT_EQ(batches, 10);
+}
+
+TEST(DataLoader, OwnsATemporaryDataSet) {
+  DataLoader loader(TensorDataset(tensor<float>({1, 2, 3}, {3})), {.batch_size = 3, .num_workers = 1});
+  EXPECT_THAT(loader.begin()->input.to_vector<float>(), ElementsAre(1, 2, 3));
+}
+
+TEST(DataLoader, ResumesInTheMiddleOfAnEpoch) {
+  const Numbers d(103);
+  const DataLoaderOptions options{.batch_size = 8, .shuffle = true, .num_workers = 2, .seed = 11};
+  std::vector<std::vector<int64_t>> expected;
+  DataLoader reference(d, options);
+  for (int epoch = 0; epoch < 3; ++epoch)
+    for (auto& batch : batches_of(reference)) expected.push_back(batch);
+
+  for (size_t stop : {1u, 5u, 12u, 13u, 14u, 26u, 30u}) {
+    DataLoader first(d, options);
+    std::vector<std::vector<int64_t>> got;
+    LoaderState saved;
+    while (got.size() < stop)
+      for (const Batch& b : first) {
+        got.push_back(b.indices);
+        saved = first.state();
+        if (got.size() == stop) break;
+      }
+    DataLoader second(d, options);
+    second.set_state(saved);
+    EXPECT_EQ(second.state(), saved);
+    while (got.size() < expected.size())
+      for (auto& batch : batches_of(second)) got.push_back(batch);
+    EXPECT_EQ(got, expected) << "stopped after " << stop << " batches";
+  }
+}
+
+TEST(DataLoader, StateOfAnotherLoaderIsRefused) {
+  const Numbers d(100), larger(101);
+  DataLoader a(d, {.batch_size = 8, .seed = 1});
+  const LoaderState state = a.state();
+  EXPECT_THROW(DataLoader(d, {.batch_size = 4, .seed = 1}).set_state(state), ValueError);
+  EXPECT_THROW(DataLoader(d, {.batch_size = 8, .seed = 2}).set_state(state), ValueError);
+  EXPECT_THROW(DataLoader(larger, {.batch_size = 8, .seed = 1}).set_state(state), ValueError);
+  LoaderState wrong = state;
+  wrong.batches = 14;
+  EXPECT_THROW(a.set_state(wrong), ValueError);
+  wrong.batches = -1;
+  EXPECT_THROW(a.set_state(wrong), ValueError);
+  wrong.batches = 13;
+  a.set_state(wrong);
+  EXPECT_EQ(a.epoch(), 1u);
+}
+
+TEST(DataLoader, RanksShareAnEpoch) {
+  const Numbers d(50);
+  std::multiset<int64_t> seen;
+  for (int rank = 0; rank < 3; ++rank) {
+    DataLoader loader(
+        d, {.batch_size = 4, .shuffle = true, .num_workers = 1, .seed = 1, .rank = rank, .world_size = 3});
+    const auto batches = batches_of(loader);
+    EXPECT_EQ(int64_t(batches.size()), loader.size());
+    for (const auto& batch : batches) seen.insert(batch.begin(), batch.end());
+  }
+  EXPECT_EQ(seen.size(), 50u);
+  EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 50u);
+}
+
+TEST(DataLoader, WorkersRunInTheirCallersContextWithOneThread) {
+  class Spy : public Dataset {
+   public:
+    int64_t size() const override { return 8; }
+    Sample get(int64_t) const override {
+      const Context& c = Context::current();
+      return {tensor({float(c.deterministic), float(c.threads)}), {}};
+    }
+  };
+  Context context = Context::current().snapshot();
+  context.deterministic = true;
+  ContextScope scope(context);
+  DataLoader loader(Spy{}, {.batch_size = 8, .num_workers = 1});
+  EXPECT_THAT(loader.begin()->input.to_vector<float>(),
+              ElementsAre(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1));
+}
+
+TEST(DataLoader, RejectsOptionsOutOfTheirDomain) {
+  const Numbers d(10);
+  EXPECT_THROW(DataLoader(d, {.batch_size = 0}), ValueError);
+  EXPECT_THROW(DataLoader(d, {.num_workers = -1}), ValueError);
+  EXPECT_THROW(DataLoader(d, {.prefetch_factor = 0}), ValueError);
+  EXPECT_THROW(DataLoader(d, {.rank = 1, .world_size = 1}), ValueError);
+  EXPECT_THROW(DataLoader(d, {.shuffle = true, .sampler = std::make_shared<SequentialSampler>(10)}),
+               ValueError);
+  DataLoader outside(d, {.sampler = std::make_shared<SequentialSampler>(11)});
+  EXPECT_THROW(outside.begin(), IndexError);
+}
+
+}  // namespace
+}  // namespace gradus::data

@@ -1,0 +1,184 @@
+#include "gradus/data/dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gradus/tensor/context.h"
+
+namespace gradus::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TensorDataset five_rows() {
+  return TensorDataset(tensor<float>({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {5, 2}),
+                       tensor<int64_t>({0, 10, 20, 30, 40}, {5}));
+}
+
+// Sample i is f32[i % 3 == 0 ? 2 : 3] when ragged.
+class Numbers : public Dataset {
+ public:
+  explicit Numbers(int64_t size, bool ragged = false) : size_(size), ragged_(ragged) {}
+  std::string name() const override { return "Numbers"; }
+  int64_t size() const override { return size_; }
+  Sample get(int64_t i) const override {
+    check_index(i);
+    if (i == 13) throw FileError("decode", "13.png: cut short");
+    return {tensor<float>(std::vector<float>(ragged_ && i % 3 == 0 ? 2 : 3, float(i)),
+                          {ragged_ && i % 3 == 0 ? 2 : 3}),
+            scalar(double(i))};
+  }
+
+ private:
+  int64_t size_;
+  bool ragged_;
+};
+
+// What a random op in get() would draw.
+class Draws : public Dataset {
+ public:
+  int64_t size() const override { return 100; }
+  Sample get(int64_t) const override {
+    const PhiloxKey key = Context::current().generator->next();
+    return {scalar(double(philox(key.seed, key.stream, 0)[0]), {.dtype = DType::kF64}), {}};
+  }
+};
+
+template <class E, class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const E& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(TensorDataset, GivesRowsAndBatches) {
+  const TensorDataset d = five_rows();
+  ASSERT_EQ(d.size(), 5);
+  const Sample s = d.get(3);
+  EXPECT_EQ(s.input.shape(), Shape({2}));
+  EXPECT_THAT(s.input.to_vector<float>(), ElementsAre(6, 7));
+  EXPECT_EQ(s.target.item<int64_t>(), 30);
+  const std::vector<int64_t> indices = {4, 0, 4};
+  const Batch b = d.get_batch(indices);
+  EXPECT_EQ(b.size(), 3);
+  EXPECT_EQ(b.input.shape(), Shape({3, 2}));
+  EXPECT_THAT(b.input.to_vector<float>(), ElementsAre(8, 9, 0, 1, 8, 9));
+  EXPECT_THAT(b.target.to_vector<int64_t>(), ElementsAre(40, 0, 40));
+  EXPECT_EQ(b.indices, indices);
+}
+
+TEST(TensorDataset, WorksWithoutTargetsAndWithStridedTensors) {
+  const Tensor x = tensor<float>({0, 1, 2, 3, 4, 5}, {2, 3});
+  const TensorDataset d(view_as_strided(x, {3, 2}, {1, 3}, 0));
+  EXPECT_THAT(d.get(1).input.to_vector<float>(), ElementsAre(1, 4));
+  EXPECT_FALSE(d.get(1).target.defined());
+  EXPECT_FALSE(d.get_batch(std::vector<int64_t>{0, 2}).target.defined());
+}
+
+TEST(TensorDataset, RejectsWhatDoesNotFit) {
+  EXPECT_THROW(TensorDataset(scalar(1)), ShapeError);
+  EXPECT_THAT(message_of<ShapeError>([] {
+                TensorDataset(empty({3, 2}), empty({4}));
+              }),
+              ::testing::AllOf(HasSubstr("f32[3,2]"), HasSubstr("f32[4]")));
+  EXPECT_THROW(five_rows().get(5), IndexError);
+  EXPECT_THROW(five_rows().get(-1), IndexError);
+  EXPECT_THROW(five_rows().get_batch(std::vector<int64_t>{0, 5}), IndexError);
+}
+
+TEST(Dataset, DefaultBatchEqualsStackedSamples) {
+  const Numbers d(10);
+  const Batch b = d.get_batch(std::vector<int64_t>{7, 2});
+  EXPECT_EQ(b.input.shape(), Shape({2, 3}));
+  EXPECT_THAT(b.input.to_vector<float>(), ElementsAre(7, 7, 7, 2, 2, 2));
+  EXPECT_EQ(b.target.shape(), Shape({2}));
+  EXPECT_THAT(b.target.to_vector<float>(), ElementsAre(7, 2));
+}
+
+TEST(Dataset, CollateCopiesStridedSamples) {
+  const Tensor x = tensor<float>({0, 1, 2, 3, 4, 5}, {2, 3});
+  const Tensor t = view_as_strided(x, {3, 2}, {1, 3}, 0);
+  const Batch b = collate({{t, {}}, {t, {}}}, std::vector<int64_t>{0, 1}, "d");
+  EXPECT_THAT(b.input.to_vector<float>(), ElementsAre(0, 3, 1, 4, 2, 5, 0, 3, 1, 4, 2, 5));
+}
+
+TEST(Dataset, ErrorsNameTheSampleAndKeepTheirCause) {
+  const Numbers d(20);
+  try {
+    d.get_batch(std::vector<int64_t>{1, 13, 2});
+    FAIL();
+  } catch (const SampleError& e) {
+    EXPECT_EQ(e.dataset, "Numbers");
+    EXPECT_EQ(e.index, 13);
+    EXPECT_STREQ(e.what(), "[Numbers] sample 13: [decode] 13.png: cut short");
+    EXPECT_THROW(std::rethrow_if_nested(e), FileError);
+  }
+}
+
+TEST(Dataset, SamplesThatCannotBeStackedAreAnErrorThatShowsBoth) {
+  EXPECT_THAT(message_of<SampleError>([] {
+                Numbers(9, true).get_batch(std::vector<int64_t>{1, 2, 3});
+              }),
+              ::testing::AllOf(HasSubstr("sample 3"), HasSubstr("f32[2]"), HasSubstr("f32[3]"),
+                               HasSubstr("sample 2")));
+}
+
+TEST(Dataset, RandomNumbersBelongToTheSample) {
+  const Draws d;
+  const auto draw = [&](std::vector<int64_t> indices) {
+    manual_seed(5);
+    return d.get_batch(indices).input.to_vector<double>();
+  };
+  const auto ab = draw({3, 4}), ba = draw({4, 3});
+  EXPECT_EQ(ab[0], ba[1]);
+  EXPECT_EQ(ab[1], ba[0]);
+  EXPECT_NE(ab[0], ab[1]);
+  const auto again = d.get_batch(std::vector<int64_t>{4, 3}).input.to_vector<double>();
+  EXPECT_NE(again[0], ba[0]) << "a second batch must draw anew";
+}
+
+TEST(Subset, SelectsInOrderAndNamesTheUnderlyingSample) {
+  const Numbers d(20);
+  const Subset s(d, {5, 13, 0});
+  EXPECT_EQ(s.size(), 3);
+  EXPECT_EQ(s.get(0).target.item<int64_t>(), 5);
+  const Batch b = s.get_batch(std::vector<int64_t>{2, 0});
+  EXPECT_THAT(b.target.to_vector<float>(), ElementsAre(0, 5));
+  EXPECT_THAT(b.indices, ElementsAre(2, 0));
+  EXPECT_THAT(message_of<SampleError>([&] {
+                s.get_batch(std::vector<int64_t>{0, 1});
+              }),
+              HasSubstr("[Numbers] sample 13"));
+  EXPECT_THROW(Subset(d, {20}), IndexError);
+  EXPECT_THROW(s.get(3), IndexError);
+  EXPECT_EQ(Subset::first(d, 4).size(), 4);
+  EXPECT_EQ(Subset::first(d, 400).size(), 20);
+}
+
+TEST(Subset, OwnsATemporary) {
+  const Subset s(Numbers(20), {5});
+  EXPECT_EQ(s.get(0).target.item<int64_t>(), 5);
+}
+
+TEST(ConcatDataset, PlacesSetsOneAfterTheOther) {
+  const Numbers a(2), none(0), b(14);
+  const ConcatDataset all({a, none, b});
+  ASSERT_EQ(all.size(), 16);
+  EXPECT_THAT(all.get_batch(std::vector<int64_t>{0, 1, 2, 14}).target.to_vector<float>(),
+              ElementsAre(0, 1, 0, 12));
+  try {
+    all.get_batch(std::vector<int64_t>{15});
+    FAIL();
+  } catch (const SampleError& e) {
+    EXPECT_EQ(e.index, 13);
+  }
+  EXPECT_THROW(all.get(16), IndexError);
+  EXPECT_THROW(ConcatDataset({}), ValueError);
+}
+
+}  // namespace
+}  // namespace gradus::data

@@ -1,0 +1,195 @@
+#include "gradus/data/mnist.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "gradus/data/cache_dir.h"
+#include "gradus/data/sha256.h"
+#include "gradus/tests/data/scratch.h"
+
+namespace gradus::data {
+namespace {
+
+using gradus::testing::Scratch;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string be32(uint32_t v) { return {char(v >> 24), char(v >> 16), char(v >> 8), char(v)}; }
+
+std::string images(uint32_t n, uint32_t side = 28) {
+  std::string bytes = std::string("\0\0\x08\x03", 4) + be32(n) + be32(side) + be32(side);
+  for (uint32_t i = 0; i < n * side * side; ++i) bytes += char(i * 7 + i / 784);
+  return bytes;
+}
+
+std::string labels(uint32_t n, int first = 0) {
+  std::string bytes = std::string("\0\0\x08\x01", 4) + be32(n);
+  for (uint32_t i = 0; i < n; ++i) bytes += char((first + int(i)) % 256 % (first > 9 ? 256 : 10));
+  return bytes;
+}
+
+template <class F>
+std::string file_error(F&& f) {
+  try {
+    f();
+  } catch (const FileError& e) {
+    return e.what();
+  }
+  return "no FileError";
+}
+
+TEST(MNIST, ReadsImagesAndLabelsFromEitherFolder) {
+  for (const std::string prefix : {"", "MNIST/raw/", "raw/"}) {
+    Scratch s;
+    EXPECT_FALSE(MNIST::available(s.dir()));
+    s.write(prefix + "train-images-idx3-ubyte", images(12));
+    s.write(prefix + "train-labels.idx1-ubyte", labels(12));
+    const MNIST d(s.dir());
+    EXPECT_EQ(d.size(), 12);
+    EXPECT_EQ(d.name(), "MNIST");
+    EXPECT_FALSE(MNIST::available(s.dir())) << "the test images are missing";
+    s.write(prefix + "t10k-images-idx3-ubyte", images(2));
+    s.write(prefix + "t10k-labels-idx1-ubyte", labels(2));
+    EXPECT_TRUE(MNIST::available(s.dir()));
+    EXPECT_EQ(MNIST(s.dir(), {.train = false}).size(), 2);
+  }
+}
+
+TEST(MNIST, NormalisesLikePyTorch) {
+  Scratch s;
+  s.write("train-images-idx3-ubyte", images(3));
+  s.write("train-labels-idx1-ubyte", labels(3));
+  const MNIST d(s.dir());
+  const Sample x = d.get(2);
+  EXPECT_EQ(x.input.shape(), Shape({1, 28, 28}));
+  EXPECT_EQ(x.target.shape(), Shape({}));
+  EXPECT_EQ(x.target.dtype(), DType::kI64);
+  EXPECT_EQ(x.target.item<int>(), 2);
+  for (int64_t i = 0; i < 784; ++i) {
+    const float byte = d.images().data<uint8_t>()[2 * 784 + i];
+    ASSERT_EQ(x.input.data<float>()[i], (byte / 255.f - 0.1307f) / 0.3081f);
+  }
+  const MNIST plain(s.dir(), {.normalize = false});
+  EXPECT_EQ(plain.get(0).input.data<float>()[1], 7.f / 255.f);
+}
+
+TEST(MNIST, BatchEqualsItsSamples) {
+  Scratch s;
+  s.write("train-images-idx3-ubyte", images(30));
+  s.write("train-labels-idx1-ubyte", labels(30));
+  const MNIST d(s.dir());
+  const std::vector<int64_t> indices = {29, 0, 7, 7};
+  const Batch fast = d.get_batch(indices), slow = d.Dataset::get_batch(indices);
+  EXPECT_EQ(fast.input.shape(), Shape({4, 1, 28, 28}));
+  EXPECT_EQ(fast.input.to_vector<float>(), slow.input.to_vector<float>());
+  EXPECT_EQ(fast.target.to_vector<int64_t>(), slow.target.to_vector<int64_t>());
+  EXPECT_THROW(d.get_batch(std::vector<int64_t>{30}), IndexError);
+}
+
+TEST(MNIST, MissingFilesAreNamedWithTheFolderAndAWayToGetThem) {
+  Scratch s;
+  EXPECT_THAT(
+      file_error([&] { MNIST d(s.dir()); }),
+      AllOf(HasSubstr("[MNIST]"), HasSubstr(s.dir().string()), HasSubstr("train-images-idx3-ubyte.gz"),
+            HasSubstr("https://"), HasSubstr("download_mnist")));
+  EXPECT_THAT(file_error([&] { MNIST d(s / "nowhere"); }), HasSubstr("no such folder"));
+  s.write("t10k-images-idx3-ubyte", images(2));
+  EXPECT_THAT(file_error([&] { MNIST d(s.dir(), {.train = false}); }), HasSubstr("t10k-labels-idx1-ubyte"));
+  EXPECT_THAT(file_error([&] { FashionMNIST d(s.dir()); }), HasSubstr("[FashionMNIST]"));
+}
+
+TEST(MNIST, FilesThatDoNotBelongTogetherAreErrors) {
+  const auto with = [](const std::string& i, const std::string& l) {
+    Scratch s;
+    s.write("train-images-idx3-ubyte", i);
+    s.write("train-labels-idx1-ubyte", l);
+    return file_error([&] { MNIST d(s.dir()); });
+  };
+  EXPECT_THAT(with(images(3), labels(4)), AllOf(HasSubstr("3 images"), HasSubstr("4 labels")));
+  EXPECT_THAT(with(images(3, 32), labels(3)), AllOf(HasSubstr("u8[N,28,28]"), HasSubstr("u8[3,32,32]")));
+  EXPECT_THAT(with(labels(3), labels(3)), HasSubstr("u8[3]"));
+  EXPECT_THAT(with(images(3), images(3)), HasSubstr("labels u8[N]"));
+  EXPECT_THAT(with(images(3), labels(3, 200)), HasSubstr("label 0 is 200, expected 0 to 9"));
+  EXPECT_THAT(with(images(0), labels(0)), HasSubstr("at least one"));
+  EXPECT_THAT(with(images(3).substr(0, 2000), labels(3)), HasSubstr("cut short"));
+}
+
+TEST(ImageSet, NormalisesEachChannel) {
+  const ImageSet d("rgb", tensor<uint8_t>({0, 255, 51, 102, 255, 0}, {1, 3, 1, 2}), tensor<uint8_t>({4}, {1}),
+                   10, {{0.f, .5f, 1.f}, {1.f, .5f, .25f}});
+  const auto x = d.get(0).input.to_vector<float>();
+  EXPECT_EQ(x, (std::vector<float>{0, 1, (51.f / 255.f - .5f) / .5f, (102.f / 255.f - .5f) / .5f, 0, -4}));
+  EXPECT_THROW(
+      ImageSet("x", empty({2, 1, 2, 2}, {.dtype = DType::kU8}), empty({3}, {.dtype = DType::kU8}), 10, {}),
+      ShapeError);
+  EXPECT_THROW(ImageSet("x", tensor<uint8_t>({1}, {1, 1, 1, 1}), tensor<uint8_t>({10}, {1}), 10, {}),
+               ValueError);
+  EXPECT_THROW(
+      ImageSet("x", tensor<uint8_t>({1}, {1, 1, 1, 1}), tensor<uint8_t>({1}, {1}), 10, {{0, 0}, {1, 1}}),
+      ValueError);
+}
+
+TEST(CacheDir, FollowsTheEnvironment) {
+  const char* home = std::getenv("HOME");
+  const std::string saved = home ? home : "";
+  ::setenv("XDG_CACHE_HOME", "/somewhere", 1);
+  EXPECT_EQ(cache_dir(), "/somewhere/gradus");
+  ::setenv("XDG_CACHE_HOME", "relative", 1);
+  ::setenv("HOME", "/home/me", 1);
+  EXPECT_EQ(cache_dir(), "/home/me/.cache/gradus");
+  ::unsetenv("XDG_CACHE_HOME");
+  EXPECT_EQ(cache_dir(), "/home/me/.cache/gradus");
+  ::unsetenv("HOME");
+  EXPECT_THROW(cache_dir(), FileError);
+  if (home) ::setenv("HOME", saved.c_str(), 1);
+}
+
+// The real files, where GRADUS_DATA names a folder that has mnist/ in it.
+TEST(RealMNIST, HasThePublishedContent) {
+  const char* data = std::getenv("GRADUS_DATA");
+  const std::filesystem::path dir = data ? std::filesystem::path(data) / "mnist" : "";
+  if (!data || !MNIST::available(dir)) GTEST_SKIP() << "GRADUS_DATA names no folder with mnist/";
+  const std::map<std::string, std::string> published = {
+      {"train-images-idx3-ubyte", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
+      {"train-labels-idx1-ubyte", "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"},
+      {"t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
+      {"t10k-labels-idx1-ubyte", "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"},
+  };
+  for (bool train : {true, false}) {
+    const MNIST d(dir, {.train = train});
+    EXPECT_EQ(d.size(), train ? 60'000 : 10'000);
+    const std::string part = train ? "train" : "t10k";
+    const std::string image_header =
+        std::string("\0\0\x08\x03", 4) + be32(uint32_t(d.size())) + be32(28) + be32(28);
+    Sha256 image_sum;
+    image_sum.update(image_header.data(), 16);
+    image_sum.update(d.images().data<uint8_t>(), d.images().numel());
+    EXPECT_EQ(image_sum.hex(), published.at(part + "-images-idx3-ubyte"));
+    const std::string label_header = std::string("\0\0\x08\x01", 4) + be32(uint32_t(d.size()));
+    Sha256 label_sum;
+    label_sum.update(label_header.data(), 8);
+    label_sum.update(d.labels().data<uint8_t>(), d.labels().numel());
+    EXPECT_EQ(label_sum.hex(), published.at(part + "-labels-idx1-ubyte"));
+  }
+  double sum = 0, squares = 0;
+  const MNIST train(dir);
+  for (int64_t i = 0; i < 60'000; i += 1000) {
+    std::vector<int64_t> indices(1000);
+    for (int64_t k = 0; k < 1000; ++k) indices[size_t(k)] = i + k;
+    const Batch b = train.get_batch(indices);
+    for (int64_t k = 0; k < b.input.numel(); ++k) {
+      const double v = b.input.data<float>()[k];
+      sum += v;
+      squares += v * v;
+    }
+  }
+  const double n = 60'000. * 784;
+  EXPECT_NEAR(sum / n, 0, 1e-3);
+  EXPECT_NEAR(std::sqrt(squares / n), 1, 1e-3);
+}
+
+}  // namespace
+}  // namespace gradus::data
