@@ -1,0 +1,760 @@
+// What GradManager promises, one test per promise: attaching, callbacks, recording, backward, several managers.
+#include <cmath>
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gradus/autograd/functional.h"
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops.h"
+
+namespace gradus {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
+Tensor f64(std::initializer_list<double> v) { return tensor(v); }
+
+template <class E, class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const E& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+// --- attach ---
+
+TEST(GradManagerAttach, TakesOneTensorOrAList) {
+  const Tensor a = f64({1}), b = f64({2}), c = f64({3});
+  GradManager gm;
+  gm.attach(a).attach({b, c});
+  {
+    auto recording = gm.record();
+    gm.backward(a * b * c);
+  }
+  EXPECT_THAT(values(a.grad()), ElementsAre(6));
+  EXPECT_THAT(values(b.grad()), ElementsAre(3));
+  EXPECT_THAT(values(c.grad()), ElementsAre(2));
+}
+
+TEST(GradManagerAttach, TakesAVectorAndSkipsUndefinedTensors) {
+  const std::vector<Tensor> params = {f64({1}), Tensor(), f64({2})};
+  GradManager gm;
+  gm.attach(params);
+  EXPECT_EQ(gm.attached_tensors().size(), 2u);
+}
+
+TEST(GradManagerAttach, HoldsTensorsWeakly) {
+  GradManager gm;
+  const Tensor kept = f64({1});
+  const int64_t before = memory_stats().live_bytes;
+  {
+    const Tensor temporary = f64({1, 2, 3, 4});
+    gm.attach({temporary, kept});
+    EXPECT_EQ(gm.attached_tensors().size(), 2u);
+  }
+  ASSERT_EQ(gm.attached_tensors().size(), 1u);
+  EXPECT_TRUE(gm.attached_tensors()[0].is_same(kept));
+  EXPECT_EQ(memory_stats().live_bytes, before);
+}
+
+TEST(GradManagerAttach, ATensorThatIsDroppedWhileRecordingDoesNoHarm) {
+  GradManager gm;
+  const Tensor x = f64({2});
+  auto recording = gm.record();
+  Tensor y;
+  {
+    const Tensor w = f64({3});
+    gm.attach({x, w});
+    y = x * w;
+  }
+  gm.backward(y);
+  EXPECT_THAT(values(x.grad()), ElementsAre(3));
+}
+
+TEST(GradManagerAttach, ListsTensorsInOrderOfAttachingWithoutRepeats) {
+  const Tensor a = f64({1}), b = f64({2}), c = f64({3});
+  GradManager gm;
+  gm.attach({b, a}).attach(c).attach({a, b});
+  const std::vector<Tensor> all = gm.attached_tensors();
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_TRUE(all[0].is_same(b));
+  EXPECT_TRUE(all[1].is_same(a));
+  EXPECT_TRUE(all[2].is_same(c));
+}
+
+TEST(GradManagerAttach, RefusesDtypesWithoutGradients) {
+  GradManager gm;
+  for (DType t : {DType::kI64, DType::kI32, DType::kU8, DType::kBool}) {
+    const Tensor x = empty({2}, {.dtype = t});
+    EXPECT_THAT(error_of<DTypeError>([&] { gm.attach(x); }), HasSubstr(std::string(name_of(t))));
+  }
+  EXPECT_TRUE(gm.attached_tensors().empty());
+}
+
+TEST(GradManagerAttach, AcceptsEveryFloatingDtype) {
+  std::vector<Tensor> all;
+  for (DType t : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) all.push_back(empty({2}, {.dtype = t}));
+  GradManager gm;
+  gm.attach(all);
+  EXPECT_EQ(gm.attached_tensors().size(), 4u);
+}
+
+TEST(GradManagerAttach, WhileRecordingFollowsFromThatMomentOn) {
+  const Tensor x = f64({3});
+  GradManager gm;
+  auto recording = gm.record();
+  const Tensor unseen = x * x;
+  gm.attach(x);
+  gm.backward(unseen + 5 * x);
+  EXPECT_THAT(values(x.grad()), ElementsAre(5));
+}
+
+TEST(GradManagerAttach, AComputedTensorIsALeafAndPassesTheGradientOn) {
+  const Tensor x = f64({3});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  const Tensor h = x * x;
+  gm.attach(h);
+  gm.backward(h * h);
+  EXPECT_THAT(values(h.grad()), ElementsAre(18));
+  EXPECT_THAT(values(x.grad()), ElementsAre(108));
+}
+
+TEST(GradManagerAttach, AgainAddsCallbacks) {
+  const Tensor x = f64({1});
+  std::string order;
+  const auto note = [&](char c) {
+    return [&order, c](const Tensor&, const Tensor& g) {
+      order += c;
+      return g;
+    };
+  };
+  GradManager gm;
+  gm.attach(x, note('a'));
+  gm.attach(x, note('b'), note('c'));
+  auto recording = gm.record();
+  gm.backward(2 * x);
+  EXPECT_EQ(order, "abc");
+}
+
+// --- callbacks ---
+
+TEST(GradManagerCallback, ReplacesTheGradientInOrderOfAttaching) {
+  const Tensor x = f64({1, 2});
+  GradManager gm;
+  gm.attach(x, [](const Tensor&, const Tensor& g) { return g + 1; }, [](const Tensor&, const Tensor& g) { return 10 * g; });
+  auto recording = gm.record();
+  gm.backward(sum(3 * x));
+  EXPECT_THAT(values(x.grad()), ElementsAre(40, 40));
+}
+
+TEST(GradManagerCallback, GetsTheTensorItWasAttachedTo) {
+  const Tensor a = f64({1}), b = f64({2});
+  GradManager gm;
+  gm.attach({a, b}, [&](const Tensor& param, const Tensor& g) {
+    EXPECT_TRUE(param.is_same(a) || param.is_same(b));
+    EXPECT_THAT(values(g), ElementsAre(param.is_same(a) ? 2 : 1));
+    return g;
+  });
+  auto recording = gm.record();
+  gm.backward(a * b);
+}
+
+TEST(GradManagerCallback, SeesTheWholeGradientOfATensorUsedTwice) {
+  const Tensor x = f64({3});
+  int calls = 0;
+  GradManager gm;
+  gm.attach(x, [&](const Tensor&, const Tensor& g) {
+    ++calls;
+    EXPECT_THAT(values(g), ElementsAre(11));
+    return g;
+  });
+  auto recording = gm.record();
+  gm.backward(x * x + 5 * x);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(GradManagerCallback, RunsInReverseOrderOfUse) {
+  std::vector<Tensor> w;
+  for (int i = 0; i < 4; ++i) w.push_back(f64({1.0 + i}));
+  std::vector<double> order;
+  GradManager gm;
+  gm.attach(w, [&](const Tensor& param, const Tensor& g) {
+    order.push_back(values(param)[0]);
+    return g;
+  });
+  auto recording = gm.record();
+  Tensor h = f64({1});
+  for (const Tensor& p : w) h = h * p;
+  gm.backward(h);
+  EXPECT_THAT(order, ElementsAre(4, 3, 2, 1));
+}
+
+TEST(GradManagerCallback, IsNotCalledWithoutAGradient) {
+  const Tensor x = f64({1}), unused = f64({2});
+  bool called = false;
+  GradManager gm;
+  gm.attach(x);
+  gm.attach(unused, [&](const Tensor&, const Tensor& g) {
+    called = true;
+    return g;
+  });
+  auto recording = gm.record();
+  gm.backward(2 * x);
+  EXPECT_FALSE(called);
+  EXPECT_FALSE(unused.grad().defined());
+}
+
+// Holds every gradient back and delivers all of them, scaled, at the end.
+class Pack : public GradCallback {
+ public:
+  void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) override {
+    log += "begin";
+    for (size_t i = 0; i < attached.size(); ++i) log += reached[i] ? '1' : '0';
+  }
+  std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) override {
+    log += grad.defined() ? " ready" : " none";
+    if (grad.defined()) pending.push_back({param, grad});
+    return std::nullopt;
+  }
+  std::vector<Delivery> finish() override {
+    log += " finish";
+    for (Delivery& d : pending) d.grad = 2 * d.grad;
+    if (extra.defined()) pending.push_back({extra, ones_like(extra)});
+    return std::exchange(pending, {});
+  }
+  void abandon() override {
+    log += " abandon";
+    pending.clear();
+  }
+
+  std::string log;
+  std::vector<Delivery> pending;
+  Tensor extra;
+};
+
+TEST(GradManagerCallback, AsAnObjectSeesTheWholeBackward) {
+  const Tensor a = f64({2}), unused = f64({5}), b = f64({3});
+  auto pack = std::make_shared<Pack>();
+  GradManager gm;
+  gm.attach({a, unused, b}, pack);
+  auto recording = gm.record();
+  gm.backward(a * b);
+  EXPECT_EQ(pack->log, "begin101 none ready ready finish");
+  EXPECT_THAT(values(a.grad()), ElementsAre(6));
+  EXPECT_THAT(values(b.grad()), ElementsAre(4));
+  EXPECT_FALSE(unused.grad().defined());
+}
+
+TEST(GradManagerCallback, AsAnObjectMayDeliverForATensorThatWasNotReached) {
+  const Tensor a = f64({2}), unused = f64({5});
+  auto pack = std::make_shared<Pack>();
+  pack->extra = unused;
+  GradManager gm;
+  gm.attach({a, unused}, pack);
+  auto recording = gm.record();
+  gm.backward(3 * a);
+  EXPECT_THAT(values(unused.grad()), ElementsAre(1));
+}
+
+TEST(GradManagerCallback, ChainedAfterAnObjectRunsWhenItDelivers) {
+  const Tensor a = f64({2});
+  auto pack = std::make_shared<Pack>();
+  GradManager gm;
+  gm.attach(a, pack, [&](const Tensor&, const Tensor& g) {
+    EXPECT_THAT(pack->log, HasSubstr("finish"));
+    return g + 1;
+  });
+  auto recording = gm.record();
+  gm.backward(3 * a);
+  EXPECT_THAT(values(a.grad()), ElementsAre(7));
+}
+
+TEST(GradManagerCallback, AsAnObjectIsToldOfARecordingThatEndsWithoutBackward) {
+  const Tensor a = f64({2});
+  auto pack = std::make_shared<Pack>();
+  GradManager gm;
+  gm.attach(a, pack);
+  {
+    auto recording = gm.record();
+    const Tensor y = 3 * a;
+  }
+  EXPECT_EQ(pack->log, " abandon");
+}
+
+// --- record ---
+
+TEST(GradManagerRecord, EndsWithItsScope) {
+  const Tensor x = f64({2});
+  GradManager gm;
+  gm.attach(x);
+  Tensor y;
+  {
+    auto recording = gm.record();
+    y = x * x;
+  }
+  EXPECT_THAT(error_of<StateError>([&] { gm.backward(y); }), HasSubstr("record"));
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(GradManagerRecord, TwiceGivesTwoRecordingsAndBackwardTakesTheInnermost) {
+  const Tensor x = f64({2});
+  GradManager gm;
+  gm.attach(x);
+  auto outer = gm.record();
+  const Tensor before = x * x;
+  auto inner = gm.record();
+  gm.backward(3 * x);
+  EXPECT_THAT(values(x.grad()), ElementsAre(3));
+  EXPECT_FALSE(inner.is_open());
+  EXPECT_TRUE(outer.is_open());
+  gm.backward(before);
+  EXPECT_THAT(values(x.grad()), ElementsAre(7));
+}
+
+TEST(GradManagerRecord, AgainAfterBackwardStartsAnew) {
+  const Tensor x = f64({2});
+  GradManager gm;
+  gm.attach(x);
+  for (int step = 1; step <= 3; ++step) {
+    auto recording = gm.record();
+    gm.backward(x * x);
+    EXPECT_THAT(values(x.grad()), ElementsAre(4.0 * step));
+  }
+}
+
+TEST(GradManagerRecord, ATensorOfAFinishedRecordingIsAConstant) {
+  const Tensor x = f64({2});
+  GradManager gm;
+  gm.attach(x);
+  Tensor carried;
+  {
+    auto recording = gm.record();
+    carried = x * x;
+    gm.backward(carried);
+  }
+  x.set_grad({});
+  auto recording = gm.record();
+  gm.backward(carried * x);
+  EXPECT_THAT(values(x.grad()), ElementsAre(4));
+}
+
+TEST(GradManagerRecord, CanBeNarrowedToSomeTensors) {
+  const Tensor a = f64({2}), b = f64({3});
+  GradManager gm;
+  gm.attach({a, b});
+  auto recording = gm.record({.only = a});
+  gm.backward(a * b);
+  EXPECT_THAT(values(a.grad()), ElementsAre(3));
+  EXPECT_FALSE(b.grad().defined());
+}
+
+TEST(GradManagerRecord, RecordsNothingUnderNoRecord) {
+  const Tensor x = f64({2});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  Tensor constant;
+  {
+    auto off = no_record();
+    constant = x * x;
+  }
+  gm.backward(constant + x + detach(5 * x));
+  EXPECT_THAT(values(x.grad()), ElementsAre(1));
+}
+
+// --- backward ---
+
+TEST(GradManagerBackward, WithoutARecordingIsAnErrorThatSaysSo) {
+  const Tensor x = f64({2});
+  GradManager gm;
+  gm.attach(x);
+  EXPECT_THAT(error_of<StateError>([&] { gm.backward(x); }), HasSubstr("record()"));
+  EXPECT_THAT(error_of<StateError>([&] { gm.backward(); }), HasSubstr("record()"));
+}
+
+TEST(GradManagerBackward, TwiceIsAnError) {
+  const Tensor x = f64({2});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  const Tensor y = x * x;
+  gm.backward(y);
+  EXPECT_NE(error_of<StateError>([&] { gm.backward(y); }), "no error");
+  EXPECT_THAT(values(x.grad()), ElementsAre(4));
+}
+
+TEST(GradManagerBackward, WithoutRootsEndsTheRecording) {
+  const Tensor x = f64({2});
+  GradManager gm;
+  gm.attach(x);
+  for (int way = 0; way < 3; ++way) {
+    auto recording = gm.record();
+    const Tensor y = x * x;
+    if (way == 0) gm.backward();
+    if (way == 1) gm.backward({});
+    if (way == 2) gm.backward(std::vector<Tensor>{});
+    EXPECT_FALSE(recording.is_open());
+    EXPECT_FALSE(x.grad().defined());
+  }
+}
+
+TEST(GradManagerBackward, AddsUpSeveralRoots) {
+  const Tensor x = f64({2});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  const Tensor y = x * x;
+  gm.backward({y, 3 * x, y});
+  EXPECT_THAT(values(x.grad()), ElementsAre(11));
+}
+
+TEST(GradManagerBackward, TakesDyForARootOfSeveralElements) {
+  const Tensor x = f64({1, 2, 3});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  gm.backward(x * x, f64({1, 10, 100}));
+  EXPECT_THAT(values(x.grad()), ElementsAre(2, 40, 600));
+}
+
+TEST(GradManagerBackward, TakesOneDyPerRoot) {
+  const Tensor x = f64({1, 2});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  gm.backward({x * x, 3 * x}, {f64({1, 10}), f64({100, 1000})});
+  EXPECT_THAT(values(x.grad()), ElementsAre(302, 3040));
+}
+
+TEST(GradManagerBackward, RefusesDysThatDoNotFit) {
+  const Tensor x = f64({1, 2});
+  GradManager gm;
+  gm.attach(x);
+  {
+    auto recording = gm.record();
+    EXPECT_THAT(error_of<ShapeError>([&] { gm.backward(x * x); }), HasSubstr("[2]"));
+  }
+  {
+    auto recording = gm.record();
+    const std::string text = error_of<ShapeError>([&] { gm.backward(x * x, f64({1, 2, 3})); });
+    EXPECT_THAT(text, HasSubstr("[2]"));
+    EXPECT_THAT(text, HasSubstr("[3]"));
+  }
+  {
+    auto recording = gm.record();
+    EXPECT_NE(error_of<Error>([&] { gm.backward({sum(x), sum(x)}, {scalar(1, {.dtype = DType::kF64})}); }), "no error");
+  }
+}
+
+TEST(GradManagerBackward, AccumulatesUntilCleared) {
+  const Tensor x = f64({2});
+  GradManager gm;
+  gm.attach(x);
+  for (double expected : {4.0, 8.0}) {
+    auto recording = gm.record();
+    gm.backward(x * x);
+    EXPECT_THAT(values(x.grad()), ElementsAre(expected));
+  }
+  x.set_grad({});
+  EXPECT_FALSE(x.grad().defined());
+  auto recording = gm.record();
+  gm.backward(x * x);
+  EXPECT_THAT(values(x.grad()), ElementsAre(4));
+}
+
+TEST(GradManagerBackward, DoesNotWriteIntoAGradientThatTheUserKept) {
+  const Tensor x = f64({2});
+  GradManager gm;
+  gm.attach(x);
+  Tensor kept;
+  for (int step = 0; step < 2; ++step) {
+    auto recording = gm.record();
+    gm.backward(x * x);
+    if (step == 0) kept = x.grad();
+  }
+  EXPECT_THAT(values(kept), ElementsAre(4));
+  EXPECT_THAT(values(x.grad()), ElementsAre(8));
+}
+
+TEST(GradManagerBackward, LeavesTheGradientOfAnUnreachedTensorAlone) {
+  const Tensor x = f64({2}), unused = f64({3}), old = f64({7});
+  unused.set_grad(old);
+  GradManager gm;
+  gm.attach({x, unused});
+  auto recording = gm.record();
+  const Tensor tried = unused * 2;
+  gm.backward(x * x);
+  EXPECT_THAT(values(unused.grad()), ElementsAre(7));
+}
+
+TEST(GradManagerBackward, SkipsAnOpWhoseResultIsNotUsed) {
+  const Tensor x = f64({1, 2}), w = f64({3, 4});
+  GradManager gm;
+  gm.attach({x, w});
+  auto recording = gm.record();
+  const Tensor h = 2 * x;
+  const Tensor unused = h * w;
+  gm.backward(sum(h + 1));
+  EXPECT_THAT(values(x.grad()), ElementsAre(2, 2));
+  EXPECT_FALSE(w.grad().defined());
+}
+
+TEST(GradManagerBackward, FillsInForOutputsOfOneOpThatAreNotUsed) {
+  const Tensor x = f64({1, 2, 3, 4});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  const std::vector<Tensor> parts = split(x * x, 2, 0);
+  gm.backward(sum(parts[1]));
+  EXPECT_THAT(values(x.grad()), ElementsAre(0, 0, 6, 8));
+}
+
+TEST(GradManagerBackward, GivesALeafThatIsARootItsDy) {
+  const Tensor x = f64({5});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  gm.backward(x);
+  EXPECT_THAT(values(x.grad()), ElementsAre(1));
+}
+
+TEST(GradManagerBackward, ReleasesWhenACallbackThrows) {
+  const Tensor x = f64({2});
+  bool armed = true;
+  GradManager gm;
+  gm.attach(x, [&](const Tensor&, const Tensor& g) -> Tensor {
+    if (armed) throw ValueError("callback", "refused");
+    return g;
+  });
+  auto recording = gm.record();
+  EXPECT_THAT(error_of<ValueError>([&] { gm.backward(x * x); }), HasSubstr("refused"));
+  EXPECT_FALSE(recording.is_open());
+  EXPECT_NE(error_of<StateError>([&] { gm.backward(x); }), "no error");
+  armed = false;
+  auto again = gm.record();
+  gm.backward(x * x);
+  EXPECT_THAT(values(x.grad()), ElementsAre(4));
+}
+
+TEST(GradManagerBackward, KeepsNoGraphInAKeptLoss) {
+  const Tensor x = full({1000}, 1.0, {.dtype = DType::kF64});
+  GradManager gm;
+  gm.attach(x);
+  std::vector<Tensor> losses;
+  int64_t live[2] = {};
+  for (int step = 0; step < 8; ++step) {
+    auto recording = gm.record();
+    losses.push_back(sum(exp(x * x)));
+    gm.backward(losses.back());
+    x.set_grad({});
+    if (step == 1) live[0] = memory_stats().live_bytes;
+    if (step == 7) live[1] = memory_stats().live_bytes;
+  }
+  EXPECT_LT(live[1] - live[0], 6 * 1024);
+}
+
+// --- release ---
+
+TEST(GradManagerRelease, DropsTheHistory) {
+  const Tensor x = f64({2});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  const Tensor y = x * x;
+  gm.release();
+  EXPECT_FALSE(recording.is_open());
+  EXPECT_NE(error_of<StateError>([&] { gm.backward(y); }), "no error");
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(GradManagerRelease, MayBeCalledAnyNumberOfTimes) {
+  GradManager gm;
+  gm.release();
+  auto recording = gm.record();
+  gm.release();
+  gm.release();
+  recording.release();
+  EXPECT_FALSE(recording.is_open());
+}
+
+// --- several managers ---
+
+TEST(SeveralManagers, DifferentiateOneForwardEachForItself) {
+  const Tensor a = f64({2}), b = f64({3});
+  GradManager gm_a, gm_b;
+  gm_a.attach(a);
+  gm_b.attach(b);
+  auto ra = gm_a.record();
+  auto rb = gm_b.record();
+  const Tensor y = a * a * b;
+  gm_b.backward(y);
+  EXPECT_THAT(values(b.grad()), ElementsAre(4));
+  EXPECT_FALSE(a.grad().defined());
+  gm_a.backward(y);
+  EXPECT_THAT(values(a.grad()), ElementsAre(12));
+  EXPECT_THAT(values(b.grad()), ElementsAre(4));
+}
+
+TEST(SeveralManagers, CanFinishInEitherOrder) {
+  const Tensor x = f64({2});
+  GradManager first, second;
+  first.attach(x);
+  second.attach(x);
+  auto r1 = first.record();
+  auto r2 = second.record();
+  const Tensor y = x * x;
+  first.backward(y);
+  EXPECT_THAT(values(x.grad()), ElementsAre(4));
+  second.backward(y);
+  EXPECT_THAT(values(x.grad()), ElementsAre(8));
+}
+
+TEST(SeveralManagers, TheOuterOneSeesTheInnerBackward) {
+  const Tensor x = f64({0.7});
+  GradManager outer, inner;
+  outer.attach(x);
+  inner.attach(x);
+  auto r1 = outer.record();
+  {
+    auto r2 = inner.record();
+    inner.backward(cos(x));
+    EXPECT_NEAR(values(x.grad())[0], -std::sin(0.7), 1e-15);
+  }
+  const Tensor first = x.grad();
+  x.set_grad({});
+  outer.backward(first);
+  EXPECT_NEAR(values(x.grad())[0], -std::cos(0.7), 1e-15);
+}
+
+TEST(SeveralManagers, TheInnerOneDoesNotSeeTheOuterBackward) {
+  const Tensor x = f64({0.7});
+  GradManager outer, inner;
+  outer.attach(x);
+  inner.attach(x);
+  auto r1 = outer.record();
+  auto r2 = inner.record();
+  outer.backward(cos(x));
+  const Tensor first = x.grad();
+  x.set_grad({});
+  inner.backward(first);
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(SeveralManagers, GoToTheThirdOrder) {
+  const Tensor x = f64({0.7});
+  GradManager gm[3];
+  for (GradManager& g : gm) g.attach(x);
+  auto r0 = gm[0].record();
+  auto r1 = gm[1].record();
+  auto r2 = gm[2].record();
+  Tensor y = sin(x);
+  for (int k : {2, 1, 0}) {
+    gm[k].backward(y);
+    y = x.grad();
+    x.set_grad({});
+  }
+  EXPECT_NEAR(values(y)[0], -std::cos(0.7), 1e-15);
+}
+
+TEST(SeveralManagers, InAGroupSeeEachOther) {
+  for (bool swapped : {false, true}) {
+    const Tensor x = f64({0.7});
+    GradManager a, b;
+    a.attach(x);
+    b.attach(x);
+    auto recordings = (a | b).record();
+    GradManager& first = swapped ? b : a;
+    GradManager& second = swapped ? a : b;
+    first.backward(cos(x));
+    const Tensor g = x.grad();
+    x.set_grad({});
+    second.backward(g);
+    ASSERT_TRUE(x.grad().defined());
+    EXPECT_NEAR(values(x.grad())[0], -std::cos(0.7), 1e-15);
+  }
+}
+
+TEST(SeveralManagers, OutsideOfAGroupStillSeeByOrder) {
+  const Tensor x = f64({0.7});
+  GradManager outer, a, b;
+  for (GradManager* g : {&outer, &a, &b}) g->attach(x);
+  auto r = outer.record();
+  auto recordings = (a | b).record();
+  a.backward(sin(x));
+  Tensor y = x.grad();
+  x.set_grad({});
+  b.backward(y);
+  y = x.grad();
+  x.set_grad({});
+  outer.backward(y);
+  EXPECT_NEAR(values(x.grad())[0], -std::cos(0.7), 1e-15);
+}
+
+TEST(SeveralManagers, EmulateForwardModeByTwoReverses) {
+  const auto f = [](const Tensor& x) { return sin(x) * exp(x); };
+  const Tensor x = f64({0.3, -0.4, 0.9}), v = f64({1, 2, -1});
+  GradManager of_dy, of_x;
+  of_x.attach(x);
+  auto outer = of_dy.record();
+  const Tensor dy = zeros({3}, {.dtype = DType::kF64});
+  of_dy.attach(dy);
+  {
+    auto inner = of_x.record();
+    of_x.backward(f(x), dy);
+  }
+  of_dy.backward(x.grad(), v);
+  // x.grad() = J^T dy is linear in dy: its gradient along v is J v.
+  for (int i = 0; i < 3; ++i) {
+    const double at = values(x)[i];
+    EXPECT_NEAR(values(dy.grad())[i], (std::cos(at) + std::sin(at)) * std::exp(at) * values(v)[i], 1e-14);
+  }
+}
+
+// --- in-place edits ---
+
+TEST(InPlaceEdits, OfATrackedTensorAreRefused) {
+  const Tensor x = f64({2, 3});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  const Tensor h = x * x;
+  EXPECT_NE(error_of<StateError>([&] { fill_(h, 0); }), "no error");
+  EXPECT_NE(error_of<StateError>([&] { copy_(x, h); }), "no error");
+  gm.backward(sum(h));
+  EXPECT_THAT(values(x.grad()), ElementsAre(4, 6));
+}
+
+TEST(InPlaceEdits, OfASavedTensorAreFoundInBackward) {
+  const Tensor x = f64({2, 3}), c = f64({5, 7});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  const Tensor y = sum(x * c);
+  fill_(c, 0);
+  const std::string text = error_of<StateError>([&] { gm.backward(y); });
+  EXPECT_THAT(text, HasSubstr("mul"));
+}
+
+TEST(InPlaceEdits, AfterTheBackwardAreFine) {
+  const Tensor x = f64({2, 3});
+  GradManager gm;
+  gm.attach(x);
+  for (int step = 0; step < 2; ++step) {
+    auto recording = gm.record();
+    gm.backward(sum(x * x));
+    fill_(x, 10);
+  }
+  EXPECT_THAT(values(x.grad()), ElementsAre(24, 26));
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,255 @@
+// Runs every row of the op table through the tests that all ops share.
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "gradus/autograd/gradcheck.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tests/ops/op_table.h"
+
+namespace gradus::optest {
+namespace {
+
+std::string bits(const Tensor& t) {
+  const Tensor c = raw::contiguous(t);
+  return dispatch_all(c.dtype(), [&]<class T>() {
+    return std::string(reinterpret_cast<const char*>(c.data<T>()), size_t(c.nbytes()));
+  });
+}
+
+// Result and expectation agree within the row's tolerance, element by element; NaN and infinities exactly.
+void expect_close(const OpCase& row, const Tensor& y, const Array& expected, DType dtype, const std::string& where) {
+  ASSERT_EQ(to_string(y.shape()), to_string(expected.shape)) << where;
+  const std::vector<double> v = y.to_vector<double>();
+  const double allowed = tolerance(row, dtype, expected);
+  for (size_t i = 0; i < v.size(); ++i) {
+    const double e = expected.v[i];
+    if (std::isnan(e) ? std::isnan(v[i]) : std::isinf(e) ? v[i] == e : std::abs(v[i] - e) <= allowed) continue;
+    FAIL() << where << ": element " << i << " of " << describe(y) << " is " << v[i] << ", expected " << e
+           << " (off by " << std::abs(v[i] - e) << ", allowed " << allowed << ")";
+  }
+}
+
+// The same elements with every dimension's stride doubled: nothing about it is dense.
+Tensor strided(const Tensor& x) {
+  Shape wide = x.shape();
+  for (int64_t& n : wide) n *= 2;
+  const Tensor base = empty(wide, {.dtype = x.dtype(), .device = x.device()});
+  raw::fill_(base, 77);
+  Strides strides = base.strides();
+  for (int64_t& s : strides) s *= 2;
+  const Tensor y = view_as_strided(base, x.shape(), strides, 0);
+  raw::copy_(y, x);
+  return y;
+}
+
+// The same elements, laid out in reversed order of the dimensions.
+Tensor reversed_order(const Tensor& x) {
+  Strides strides = x.strides();
+  int64_t step = 1;
+  for (int d = 0; d < x.dim(); ++d) strides[d] = step, step *= std::max<int64_t>(1, x.size(d));
+  const Tensor y = empty_strided(x.shape(), strides, {.dtype = x.dtype(), .device = x.device()});
+  raw::copy_(y, x);
+  return y;
+}
+
+class OpTable : public testing::TestWithParam<size_t> {
+ protected:
+  const OpCase& row() const { return all_rows()[GetParam()]; }
+  std::string at(size_t sample, DType t) const {
+    std::string s = row().op + "/" + row().variant + " sample " + std::to_string(sample) + " " + std::string(name_of(t));
+    for (const Input& i : row().samples[sample]) s += " " + to_string(i.shape);
+    return s;
+  }
+  DType result_type(DType t) const { return row().fixed_result ? row().result : t; }
+  bool has(DType t) const { return std::count(row().dtypes.begin(), row().dtypes.end(), t) != 0; }
+};
+
+TEST_P(OpTable, ValueMatchesTheF64Reference) {
+  if (!row().reference) GTEST_SKIP();
+  for (DType t : row().dtypes) {
+    for (size_t s = 0; s < row().samples.size(); ++s) {
+      const std::vector<Tensor> x = make_inputs(row(), s, t);
+      const Tensor y = row().run(x);
+      EXPECT_EQ(name_of(y.dtype()), name_of(result_type(t))) << at(s, t);
+      expect_close(row(), y, row().reference(to_arrays(x)), t, at(s, t));
+    }
+  }
+}
+
+TEST_P(OpTable, TwoRunsAgreeBitForBit) {
+  for (DType t : row().dtypes) {
+    for (size_t s = 0; s < row().samples.size(); ++s) {
+      const std::vector<Tensor> x = make_inputs(row(), s, t);
+      EXPECT_EQ(bits(row().run(x)), bits(row().run(x))) << at(s, t);
+    }
+  }
+}
+
+TEST_P(OpTable, LayoutOfInputsDoesNotMatter) {
+  if (!row().layouts) GTEST_SKIP();
+  const auto compare = [&](Tensor (*lay_out)(const Tensor&), bool images_only, const char* name) {
+    for (DType t : row().dtypes) {
+      for (size_t s = 0; s < row().samples.size(); ++s) {
+        const std::vector<Tensor> x = make_inputs(row(), s, t);
+        // Each input alone, then all together.
+        for (size_t k = 0; k <= x.size(); ++k) {
+          std::vector<Tensor> other = x;
+          for (size_t i = 0; i < x.size(); ++i) {
+            if ((k == i || k == x.size()) && (!images_only || x[i].dim() == 4)) other[i] = lay_out(x[i]);
+          }
+          Array expected;
+          const Tensor plain = row().run(x);
+          expected.shape = plain.shape(), expected.v = plain.to_vector<double>();
+          expect_close(row(), row().run(other), expected, t, at(s, t) + " with " + name + " input " + std::to_string(k));
+        }
+      }
+    }
+  };
+  compare(&strided, false, "strided");
+  compare(&reversed_order, false, "reversed-order");
+  compare(&raw::channels_last, true, "channels-last");
+}
+
+TEST_P(OpTable, GradientMatchesDifferences) {
+  if (!row().differentiable || !has(DType::kF64)) GTEST_SKIP();
+  for (size_t s = 0; s < row().samples.size(); ++s) {
+    const auto check = autograd::gradcheck(row().run, make_inputs(row(), s, DType::kF64), {.step = row().step});
+    EXPECT_TRUE(check) << at(s, DType::kF64) << ": " << check.message;
+  }
+}
+
+TEST_P(OpTable, GradientIsTheSameForChannelsLastInputs) {
+  if (!row().differentiable || !row().layouts || !has(DType::kF64)) GTEST_SKIP();
+  for (size_t s = 0; s < row().samples.size(); ++s) {
+    std::vector<Tensor> x = make_inputs(row(), s, DType::kF64);
+    if (std::none_of(x.begin(), x.end(), [](const Tensor& t) { return t.dim() == 4; })) continue;
+    for (Tensor& t : x) {
+      if (t.dim() == 4) t = raw::channels_last(t);
+    }
+    const auto check = autograd::gradcheck(row().run, x, {.step = row().step});
+    EXPECT_TRUE(check) << at(s, DType::kF64) << ": " << check.message;
+  }
+}
+
+TEST_P(OpTable, GradientOfTheGradientMatchesDifferences) {
+  if (!row().differentiable || !row().second_order || !has(DType::kF64)) GTEST_SKIP();
+  for (size_t s = 0; s < row().samples.size(); ++s) {
+    const auto check = autograd::gradgradcheck(row().run, make_inputs(row(), s, DType::kF64), {.step = row().step});
+    EXPECT_TRUE(check) << at(s, DType::kF64) << ": " << check.message;
+  }
+}
+
+TEST_P(OpTable, AsynchronousDeviceGivesTheSame) {
+  const Device other{DeviceType::kCPU, 1};
+  for (size_t s = 0; s < row().samples.size(); ++s) {
+    const DType t = row().dtypes[0];
+    const std::vector<Tensor> x = make_inputs(row(), s, t);
+    if (x.empty()) continue;
+    const Tensor y = row().run(make_inputs(row(), s, t, other));
+    EXPECT_EQ(to_string(y.device()), to_string(other)) << at(s, t);
+    synchronize(other);
+    EXPECT_EQ(bits(raw::to(y, kCPU)), bits(row().run(x))) << at(s, t);
+  }
+}
+
+TEST_P(OpTable, MetaDeviceGivesTheShape) {
+  if (row().shape_from_data) GTEST_SKIP();
+  const Device meta{DeviceType::kMeta, 0};
+  for (size_t s = 0; s < row().samples.size(); ++s) {
+    const DType t = row().dtypes[0];
+    const std::vector<Tensor> x = make_inputs(row(), s, t);
+    if (x.empty()) continue;
+    std::vector<Tensor> shapes;
+    for (const Tensor& v : x) shapes.push_back(empty(v.shape(), {.dtype = v.dtype(), .device = meta}));
+    const Tensor y = row().run(shapes), real = row().run(x);
+    EXPECT_EQ(to_string(y.shape()), to_string(real.shape())) << at(s, t);
+    EXPECT_EQ(name_of(y.dtype()), name_of(real.dtype())) << at(s, t);
+    EXPECT_EQ(to_string(y.strides()), to_string(real.strides())) << at(s, t);
+    EXPECT_EQ(to_string(y.device()), "meta") << at(s, t);
+  }
+}
+
+TEST_P(OpTable, InputsOnTwoDevicesAreAnError) {
+  const Device other{DeviceType::kCPU, 1};
+  for (size_t s = 0; s < row().samples.size(); ++s) {
+    std::vector<Tensor> x = make_inputs(row(), s, row().dtypes[0]);
+    if (x.size() < 2) continue;
+    x.back() = raw::to(x.back(), other);
+    try {
+      row().run(x);
+      ADD_FAILURE() << at(s, row().dtypes[0]) << ": last input on cpu:1, no error";
+    } catch (const DeviceError& e) {
+      EXPECT_NE(std::string(e.what()).find("cpu:1"), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST_P(OpTable, ErrorsSayWhatWasGiven) {
+  for (const ErrorCase& c : row().errors) {
+    try {
+      c.call();
+      ADD_FAILURE() << row().op << ": " << c.what << ": no error";
+    } catch (const Error& e) {
+      EXPECT_FALSE(e.op().empty()) << e.what();
+      for (const std::string& part : c.says) {
+        EXPECT_NE(std::string(e.what()).find(part), std::string::npos)
+            << row().op << ": " << c.what << ": \"" << part << "\" is not in: " << e.what();
+      }
+    }
+  }
+}
+
+std::vector<size_t> row_numbers() {
+  std::vector<size_t> n(all_rows().size());
+  for (size_t i = 0; i < n.size(); ++i) n[i] = i;
+  return n;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OpTable, testing::ValuesIn(row_numbers()), [](const auto& info) {
+  const OpCase& r = all_rows()[info.param];
+  std::string name = r.op + (r.variant.empty() ? "" : "_" + r.variant);
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name + "_" + std::to_string(info.param);
+});
+
+// Names of the functions that the public op headers declare.
+std::set<std::string> public_ops() {
+  std::set<std::string> names;
+  // Declarations stand at the start of a line; members of classes and overloads that are templates are indented or
+  // repeat a name.
+  const std::regex declaration(R"(^(?:inline )?(?:Tensor|void|std::\w+<.*>|[A-Z]\w*) (operator[^\s(]+|\w+)\()");
+  for (const auto& file : std::filesystem::directory_iterator("autograd/ops")) {
+    if (file.path().extension() != ".h") continue;
+    std::ifstream text(file.path());
+    bool hidden = false;
+    for (std::string line; std::getline(text, line);) {
+      if (line.rfind("namespace ", 0) == 0) hidden = line != "namespace gradus {";
+      std::smatch m;
+      if (!hidden && std::regex_search(line, m, declaration)) names.insert(m[1]);
+    }
+  }
+  return names;
+}
+
+TEST(OpTableCoverage, EveryPublicOpHasARow) {
+  std::set<std::string> covered;
+  for (const OpCase& r : all_rows()) covered.insert(r.op);
+  for (const auto& [op, test] : ops_covered_elsewhere()) covered.insert(op);
+  const std::set<std::string> ops = public_ops();
+  EXPECT_GT(ops.size(), 50u) << "the headers were not found";
+  std::string missing;
+  for (const std::string& op : ops) {
+    if (!covered.count(op)) missing += " " + op;
+  }
+  EXPECT_EQ(missing, "") << "public ops without a row in the op table";
+}
+
+}  // namespace
+}  // namespace gradus::optest
