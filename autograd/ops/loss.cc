@@ -23,7 +23,7 @@ Tensor with_classes(const Tensor& x, const Tensor& target, const Tensor& weight,
   if (Recorder r{spec.log_probs ? "nll_loss" : "cross_entropy", x})
     r.record(forward.loss, wrt(x, [x = r.save(x), target = r.save(target), weight, spec, stats = forward.stats,
                                    total = forward.total](const Tensor& dy) {
-      return cross_entropy_grad(dy, x.get(), target.get(), weight, {{}, stats, total}, spec);
+      return gradus::cross_entropy_grad(dy, x.get(), target.get(), weight, {{}, stats, total}, spec);
     }));
   return forward.loss;
 }

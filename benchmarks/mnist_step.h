@@ -1,0 +1,75 @@
+// One training step of the MNIST network, and the matrix products and convolutions in it alone.
+#pragma once
+
+#include "gradus/gradus.h"
+#include "gradus/models/mnist_net.h"
+#include "gradus/tensor/ops/conv.h"
+#include "gradus/tensor/ops/matmul.h"
+#include "gradus/tensor/ops/view.h"
+
+namespace gradus::bench {
+
+// Forward, backward and SGD with momentum on one fixed batch of random digits.
+class MnistStep {
+ public:
+  explicit MnistStep(int64_t batch)
+      : x_(randn({batch, 1, 28, 28})), y_(randint(0, 10, {batch})),
+        opt_(net_.parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4}) {
+    gm_.attach(net_.parameters());
+  }
+
+  Tensor run() {
+    auto recording = gm_.record();
+    Tensor loss = nn::cross_entropy(net_(x_), y_);
+    gm_.backward(loss);
+    opt_.step().clear_grad();
+    return loss;
+  }
+
+  // Bytes that a step cannot do without: parameters, gradients, optimizer state, and what the rules have saved when the
+  // forward is done.
+  int64_t needed_bytes() {
+    run();  // the optimizer has its state now
+    const int64_t before = memory_stats().live_bytes;
+    auto recording = gm_.record();
+    const Tensor loss = nn::cross_entropy(net_(x_), y_);
+    int64_t gradients = 0;
+    for (const Tensor& p : net_.parameters()) gradients += allocation_size(p.nbytes());
+    return before + (memory_stats().live_bytes - before) + gradients;
+  }
+
+ private:
+  models::MnistNet net_;
+  Tensor x_, y_;
+  GradManager gm_;
+  optim::SGD opt_;
+};
+
+// The step's convolutions and matrix products, forward and backward, on tensors that lie as they do in the step.
+class MnistKernels {
+ public:
+  explicit MnistKernels(int64_t n)
+      : x_(randn({n, 1, 28, 28})), h1_(channels_last(randn({n, 32, 26, 26}))), h2_(channels_last(randn({n, 64, 24, 24}))),
+        f_(randn({n, 9216})), g_(randn({n, 128})), l_(randn({n, 10})), w1_(randn({32, 1, 3, 3})), b1_(randn({32})),
+        w2_(randn({64, 32, 3, 3})), b2_(randn({64})), w3_(randn({128, 9216})), b3_(randn({128})), w4_(randn({10, 128})),
+        b4_(randn({10})) {}
+
+  void run() {
+    raw::conv2d(x_, w1_, b1_);
+    raw::conv2d(h1_, w2_, b2_);
+    raw::linear(f_, w3_, b3_);
+    raw::linear(g_, w4_, b4_);
+    raw::matmul(l_, w4_);
+    raw::matmul(raw::transpose(l_, 0, 1), g_);
+    raw::matmul(g_, w3_);
+    raw::matmul(raw::transpose(g_, 0, 1), f_);
+    raw::conv2d_weight_grad(h2_, h1_, w2_.shape(), true);
+    raw::conv2d_input_grad(h2_, w2_, h1_.shape());
+    raw::conv2d_weight_grad(h1_, x_, w1_.shape(), true);
+  }
+
+ private:
+  Tensor x_, h1_, h2_, f_, g_, l_, w1_, b1_, w2_, b2_, w3_, b3_, w4_, b4_;
+};
+
+}  // namespace gradus::bench
