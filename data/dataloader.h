@@ -54,6 +54,9 @@ class DataLoader {
 
   // Errors: ValueError for an option out of its domain.
   explicit DataLoader(DatasetRef dataset, DataLoaderOptions options = {});
+  // Movable; a copy would share its place in the order.
+  DataLoader(DataLoader&&) = default;
+  DataLoader& operator=(DataLoader&&) = default;
 
   // Batches in an epoch.
   int64_t size() const;
@@ -82,7 +85,7 @@ class DataLoader {
 };
 
 // An input iterator; its batch is valid until it moves on. Destroying it stops the workers: they finish the
-// sample they are reading, and no more.
+// batch they are reading, and no more.
 class DataLoader::Iterator {
  public:
   using value_type = Batch;

@@ -229,12 +229,12 @@ void draw_digit(Draws& draws, int label, uint8_t* out) {
   const std::vector<Glyph>& variants = glyphs()[static_cast<size_t>(label)];
   const Glyph& glyph = variants[static_cast<size_t>(draws.below(static_cast<int>(variants.size())))];
 
-  const float angle = draws.normal() * .16f, slant = .08f + draws.normal() * .17f;
+  const float angle = draws.normal() * .2f, slant = .08f + draws.normal() * .2f;
   const float height = draws.uniform(15.f, 21.5f), width = height * draws.uniform(.5f, .92f);
   const float cx = kSide / 2.f + draws.uniform(-2.2f, 2.2f), cy = kSide / 2.f + draws.uniform(-2.2f, 2.2f);
   const float cosine = std::cos(angle), sine = std::sin(angle);
-  const float shake = draws.uniform(1.f, 5.f);
-  const ElasticField field(draws, draws.uniform(.2f, 1.25f));
+  const float shake = draws.uniform(1.f, 6.f);
+  const ElasticField field(draws, draws.uniform(.2f, 1.5f));
   const auto place = [&](Point p) {
     const float y = (p.y * .01f - .5f) * height, x = (p.x * .01f - .5f) * width - slant * y;
     return field.move({cx + cosine * x - sine * y, cy + sine * x + cosine * y});
@@ -268,7 +268,7 @@ void draw_digit(Draws& draws, int label, uint8_t* out) {
       }
     }
   }
-  if (draws.chance(.1f)) {  // a stray mark
+  if (draws.chance(.15f)) {  // a stray mark
     const Point a{draws.uniform(0, kSide), draws.uniform(0, kSide)};
     const float turn = draws.uniform(0.f, 2 * std::numbers::pi_v<float>), length = draws.uniform(1.f, 6.f);
     canvas.line(a, {a.x + length * std::cos(turn), a.y + length * std::sin(turn)}, radius * .6f,

@@ -38,6 +38,7 @@ class Server {
   std::string redirect;
 
   Server() {
+    ::setenv("no_proxy", "127.0.0.1", 1);
     listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;

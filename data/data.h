@@ -1,0 +1,11 @@
+// Data sets, samplers, the loader.
+#pragma once
+
+#include "gradus/data/cache_dir.h"
+#include "gradus/data/dataloader.h"
+#include "gradus/data/dataset.h"
+#include "gradus/data/digits.h"
+#include "gradus/data/download.h"
+#include "gradus/data/idx.h"
+#include "gradus/data/mnist.h"
+#include "gradus/data/sampler.h"
