@@ -18,8 +18,8 @@ const RegisterKernel kernels[] = {
     {raw::add_scaled_kernel, DeviceType::kCPU, &binary<AddScaled, double>},
     {raw::lerp_kernel, DeviceType::kCPU, &binary<Lerp, double>},
     {raw::lerp_tensor_kernel, DeviceType::kCPU, &ternary<LerpTensor>},
-    {raw::addcmul_kernel, DeviceType::kCPU, &ternary<AddCMul, void, double>},
-    {raw::addcdiv_kernel, DeviceType::kCPU, &ternary<AddCDiv, void, double>},
+    {raw::addcmul_kernel, DeviceType::kCPU, &ternary<AddCMul, double>},
+    {raw::addcdiv_kernel, DeviceType::kCPU, &ternary<AddCDiv, double>},
 };
 // clang-format on
 

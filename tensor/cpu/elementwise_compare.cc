@@ -5,6 +5,15 @@ namespace {
 
 using namespace functors;  // NOLINT
 
+void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b) {
+  const Where f;
+  with_compute_type<Where>("where", out.dtype(), [&]<class T>() {
+    const Tensor* in[] = {&condition, &a, &b};
+    run_pointwise({&pointwise_chunk<Where, T, uint8_t, T, T>, &f, dtype_v<T>, {DType::kBool, dtype_v<T>, dtype_v<T>}},
+                  out, in);
+  });
+}
+
 const RegisterKernel kernels[] = {
     {raw::eq_kernel, DeviceType::kCPU, &binary<Eq>},
     {raw::ne_kernel, DeviceType::kCPU, &binary<Ne>},
@@ -17,7 +26,7 @@ const RegisterKernel kernels[] = {
     {raw::logical_not_kernel, DeviceType::kCPU, &unary<LogicalNot>},
     {raw::isnan_kernel, DeviceType::kCPU, &unary<IsNaN>},
     {raw::isfinite_kernel, DeviceType::kCPU, &unary<IsFinite>},
-    {raw::where_kernel, DeviceType::kCPU, &ternary<Where, bool>},
+    {raw::where_kernel, DeviceType::kCPU, &where},
 };
 
 }  // namespace

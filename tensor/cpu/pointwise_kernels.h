@@ -38,14 +38,12 @@ void binary(const Tensor& out, const Tensor& a, const Tensor& b, P... parameters
   });
 }
 
-// `First` is the type of the first operand where it differs (a condition); void where it does not.
-template <class F, class First = void, class... P>
+template <class F, class... P>
 void ternary(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, P... parameters) {
   const F f{{}, parameters...};
   with_compute_type<F>("elementwise", out.dtype(), [&]<class T>() {
-    using A = std::conditional_t<std::is_void_v<First>, T, First>;
     const Tensor* in[] = {&a, &b, &c};
-    run_pointwise({&pointwise_chunk<F, T, A, T, T>, &f, dtype_v<T>, {dtype_v<A>, dtype_v<T>, dtype_v<T>}}, out, in);
+    run_pointwise({&pointwise_chunk<F, T, T, T, T>, &f, dtype_v<T>, {dtype_v<T>, dtype_v<T>, dtype_v<T>}}, out, in);
   });
 }
 

@@ -106,13 +106,20 @@ struct LogicalOr : OnBools { template <class T> GRADUS_HD bool operator()(T a, T
 struct LogicalNot : OnBools { template <class T> GRADUS_HD bool operator()(T a) const { return !a; } };
 struct IsNaN : OnAll { template <class T> GRADUS_HD bool operator()(T x) const { return x != x; } };
 struct IsFinite : OnAll { template <class T> GRADUS_HD bool operator()(T x) const { return T(x - x) == T(0); } };
-// By bit masks: a branch between two loads is not turned into vector code.
+// a where the condition holds, else b; by bit masks, because a branch between two loads is not turned into vector code.
+// Conditions are read as bytes for the same reason.
+template <class T>
+GRADUS_HD T choose(uint8_t condition, T a, T b) {
+  using U = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint8_t>>;
+  const U mask = U(U(0) - U(condition != 0));
+  return std::bit_cast<T>(U((std::bit_cast<U>(a) & mask) | (std::bit_cast<U>(b) & U(~mask))));
+}
 struct Where : OnAll {
-  template <class T> GRADUS_HD T operator()(bool condition, T a, T b) const {
-    using U = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint8_t>>;
-    const U mask = U(U(0) - U(condition));
-    return std::bit_cast<T>(U((std::bit_cast<U>(a) & mask) | (std::bit_cast<U>(b) & U(~mask))));
-  }
+  template <class T> GRADUS_HD T operator()(uint8_t condition, T a, T b) const { return choose(condition, a, b); }
+};
+struct MaskedScale : OnFloats {
+  double scale;
+  template <class T> GRADUS_HD T operator()(T x, uint8_t keep) const { return choose(keep, T(x * T(scale)), T(0)); }
 };
 
 // Functions of one number.

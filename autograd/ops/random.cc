@@ -1,0 +1,22 @@
+#include "gradus/autograd/ops/random.h"
+
+#include "gradus/autograd/ops/in_place.h"
+
+namespace gradus {
+
+void uniform_(const Tensor& x, double low, double high) {
+  autograd::check_in_place("uniform_", x);
+  raw::uniform_(x, low, high);
+}
+
+void normal_(const Tensor& x, double mean, double std) {
+  autograd::check_in_place("normal_", x);
+  raw::normal_(x, mean, std);
+}
+
+void bernoulli_(const Tensor& x, double p) {
+  autograd::check_in_place("bernoulli_", x);
+  raw::bernoulli_(x, p);
+}
+
+}  // namespace gradus

@@ -1,0 +1,44 @@
+#include "gradus/tensor/ops/creation.h"
+
+#include "gradus/tensor/cpu/convert.h"
+#include "gradus/tensor/parallel.h"
+
+namespace gradus::cpu {
+namespace {
+
+constexpr int64_t kBlock = 512;
+
+// Writes f(i), computed in f64, to every element of the row-major `out`.
+template <class F>
+void generate(const Tensor& out, F f) {
+  const ConvertFunction store = converter(out.dtype(), DType::kF64);
+  char* const to = static_cast<char*>(out.raw_ptr());
+  const int64_t size = size_of(out.dtype());
+  parallel_for(0, out.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
+    double values[kBlock];
+    for (int64_t at = begin; at < end; at += kBlock) {
+      const int64_t n = std::min(kBlock, end - at);
+      for (int64_t i = 0; i < n; ++i) values[i] = f(at + i);
+      store(n, to + at * size, 1, values, 1);
+    }
+  });
+}
+
+void arange_cpu(const Tensor& out, double start, double step) {
+  generate(out, [=](int64_t i) { return start + double(i) * step; });
+}
+
+// From both ends towards the middle, so that both are exact.
+void linspace_cpu(const Tensor& out, double start, double end) {
+  const int64_t n = out.numel();
+  const double step = n > 1 ? (end - start) / double(n - 1) : 0;
+  generate(out, [=](int64_t i) { return i < (n + 1) / 2 ? start + double(i) * step : end - double(n - 1 - i) * step; });
+}
+
+const RegisterKernel kernels[] = {
+    {raw::arange_kernel, DeviceType::kCPU, &arange_cpu},
+    {raw::linspace_kernel, DeviceType::kCPU, &linspace_cpu},
+};
+
+}  // namespace
+}  // namespace gradus::cpu

@@ -1,0 +1,56 @@
+// Tensors with given contents. Row-major, on `options.device`.
+#pragma once
+
+#include <type_traits>
+
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+namespace raw {
+// out[i] = start + i step, and n evenly spaced values that include both ends.
+inline constinit KernelSlot<void(const Tensor& out, double start, double step)> arange_kernel{"arange"};
+inline constinit KernelSlot<void(const Tensor& out, double start, double end)> linspace_kernel{"linspace"};
+}  // namespace raw
+
+Tensor zeros(const Shape& shape, TensorOptions options = {});
+Tensor ones(const Shape& shape, TensorOptions options = {});
+Tensor full(const Shape& shape, double value, TensorOptions options = {});
+
+// Return a tensor with x's shape, dtype, device and layout.
+Tensor zeros_like(const Tensor& x);
+Tensor ones_like(const Tensor& x);
+Tensor full_like(const Tensor& x, double value);
+
+// Returns start, start + step, ... below (above, for a negative step) end.
+// Errors: ValueError for a step of 0 or of the wrong sign, or anything not finite.
+Tensor arange_from(double start, double end, double step, TensorOptions options);
+
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
+template <class... N>
+inline constexpr DType kNumberType = (std::is_integral_v<N> && ...) ? DType::kI64 : DType::kF32;
+
+// The same in PyTorch's forms: arange(5), arange(2, 5), arange(0, 1, 0.25). Whole numbers give i64, fractions f32.
+template <Number A>
+Tensor arange(A end, TensorOptions options = {.dtype = kNumberType<A>}) {
+  return arange_from(0, double(end), 1, options);
+}
+template <Number A, Number B>
+Tensor arange(A start, B end, TensorOptions options = {.dtype = kNumberType<A, B>}) {
+  return arange_from(double(start), double(end), 1, options);
+}
+template <Number A, Number B, Number C>
+Tensor arange(A start, B end, C step, TensorOptions options = {.dtype = kNumberType<A, B, C>}) {
+  return arange_from(double(start), double(end), double(step), options);
+}
+
+// Returns `steps` values from start to end, evenly spaced, both included.
+// Errors: ValueError for a negative number of steps.
+Tensor linspace(double start, double end, int64_t steps, TensorOptions options = {});
+
+// Returns the matrix f[n, m] with ones on the diagonal; m = -1: square.
+Tensor eye(int64_t n, int64_t m = -1, TensorOptions options = {});
+
+}  // namespace gradus

@@ -1,0 +1,114 @@
+#include "gradus/tensor/ops/random.h"
+
+#include <cmath>
+
+#include "gradus/tensor/context.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/elementwise_result.h"
+
+namespace gradus {
+namespace raw {
+namespace {
+
+PhiloxKey next_draw() { return Context::current().generator->next(); }
+
+void check_floating(const char* op, const Tensor& x) {
+  if (!is_floating(x.dtype())) throw DTypeError(op, "expected a floating-point tensor, given ", describe(x));
+}
+
+void check_probability(const char* op, double p) {
+  if (!(p >= 0 && p <= 1)) throw ValueError(op, "expected a probability between 0 and 1, given ", p);
+}
+
+}  // namespace
+
+void uniform_(const Tensor& x, double low, double high) {
+  check_floating("uniform_", x);
+  if (!(low <= high) || !std::isfinite(high - low))
+    throw ValueError("uniform_", "expected low <= high, given ", low, " and ", high);
+  const PhiloxKey key = next_draw();
+  if (x.numel() == 0) return;
+  uniform_kernel(x, low, high, key);
+  x.storage()->bump_version();
+}
+
+void normal_(const Tensor& x, double mean, double std) {
+  check_floating("normal_", x);
+  if (!(std >= 0)) throw ValueError("normal_", "expected a standard deviation of at least 0, given ", std);
+  const PhiloxKey key = next_draw();
+  if (x.numel() == 0) return;
+  normal_kernel(x, mean, std, key);
+  x.storage()->bump_version();
+}
+
+Tensor bernoulli_mask(const Tensor& x, double p) {
+  check_probability("bernoulli", p);
+  Tensor mask = empty_like(x, DType::kBool);
+  const PhiloxKey key = next_draw();
+  if (mask.numel() > 0) bernoulli_kernel(mask, p, key);
+  return mask;
+}
+
+void bernoulli_(const Tensor& x, double p) { copy_(x, bernoulli_mask(x, p)); }
+
+Tensor masked_scale(const Tensor& x, const Tensor& mask, double scale, const Tensor& out) {
+  check_floating("masked_scale", x);
+  if (mask.dtype() != DType::kBool) throw DTypeError("masked_scale", "expected a bool mask, given ", describe(mask));
+  Tensor y = out ? out : empty_result("masked_scale", x.dtype(), {&x, &mask});
+  masked_scale_kernel(y, x, mask, scale);
+  if (out) out.storage()->bump_version();
+  return y;
+}
+
+}  // namespace raw
+
+Tensor rand(const Shape& shape, TensorOptions options) {
+  Tensor y = empty(shape, options);
+  raw::uniform_(y);
+  return y;
+}
+Tensor randn(const Shape& shape, TensorOptions options) {
+  Tensor y = empty(shape, options);
+  raw::normal_(y);
+  return y;
+}
+Tensor rand_like(const Tensor& x) {
+  Tensor y = empty_like(x);
+  raw::uniform_(y);
+  return y;
+}
+Tensor randn_like(const Tensor& x) {
+  Tensor y = empty_like(x);
+  raw::normal_(y);
+  return y;
+}
+
+Tensor randint(int64_t low, int64_t high, const Shape& shape, TensorOptions options) {
+  if (low >= high) throw ValueError("randint", "expected low < high, given ", low, " and ", high);
+  if (options.dtype == DType::kBool) throw DTypeError("randint", "is not defined for bool");
+  const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  Tensor y = empty(shape, {DType::kI64, options.device});
+  const PhiloxKey key = raw::next_draw();
+  if (y.numel() > 0) raw::randint_kernel(y, low, range, key);
+  return raw::to(y, options.dtype);
+}
+Tensor randint(int64_t high, const Shape& shape, TensorOptions options) { return randint(0, high, shape, options); }
+
+Tensor randperm(int64_t n, TensorOptions options) {
+  if (n < 0) throw ValueError("randperm", "expected a length of at least 0, given ", n);
+  Tensor y = empty({n}, {DType::kI64, options.device});
+  const PhiloxKey key = raw::next_draw();
+  if (n > 0) raw::randperm_kernel(y, key);
+  return raw::to(y, options.dtype);
+}
+
+Tensor bernoulli(const Tensor& p) {
+  raw::check_floating("bernoulli", p);
+  const bool is_f64 = p.dtype() == DType::kF64;
+  Tensor u = empty(p.shape(), {is_f64 ? DType::kF64 : DType::kF32, p.device()});
+  raw::uniform_(u);
+  return raw::to(raw::lt(u, p), p.dtype());
+}
+
+}  // namespace gradus

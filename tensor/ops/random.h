@@ -1,0 +1,59 @@
+// Random tensors. Each call takes the next draw of the Context's generator; element i of a draw depends on the seed,
+// the draw's number and i (row-major) alone: not on threads, layout or device.
+#pragma once
+
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/random.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+namespace raw {
+
+// Note [Draws]
+// Element i of a draw with key k reads philox(k.seed, k.stream, counter), four 32-bit words:
+//   uniform f32, bernoulli   word i mod 4 of counter i / 4
+//   normal f32               words 2j, 2j + 1 give elements 2j, 2j + 1 of the counter's four (Box-Muller)
+//   uniform f64, integers    words 2j, 2j + 1 of counter i / 2, j = i mod 2
+//   normal f64               all words of counter i / 2 give elements 2j, 2j + 1
+// 16-bit floats are drawn as f32.
+inline constinit KernelSlot<void(const Tensor& out, double low, double high, PhiloxKey key)> uniform_kernel{"uniform_"};
+inline constinit KernelSlot<void(const Tensor& out, double mean, double std, PhiloxKey key)> normal_kernel{"normal_"};
+// True with probability p, into a bool tensor.
+inline constinit KernelSlot<void(const Tensor& out, double p, PhiloxKey key)> bernoulli_kernel{"bernoulli"};
+// low + [0, range), into an i64 tensor.
+inline constinit KernelSlot<void(const Tensor& out, int64_t low, uint64_t range, PhiloxKey key)> randint_kernel{
+    "randint"};
+inline constinit KernelSlot<void(const Tensor& out, PhiloxKey key)> randperm_kernel{"randperm"};
+// y = scale x where the mask (bool) holds, else 0.
+inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, double scale)>
+    masked_scale_kernel{"masked_scale"};
+
+// Fill x with uniform numbers of [low, high), or normal ones. Errors: DTypeError unless floating; ValueError.
+void uniform_(const Tensor& x, double low = 0, double high = 1);
+void normal_(const Tensor& x, double mean = 0, double std = 1);
+// Fills x, of any dtype, with 1 with probability p, else 0. Errors: ValueError unless 0 <= p <= 1.
+void bernoulli_(const Tensor& x, double p);
+// Returns a bool tensor in x's layout, true with probability p.
+Tensor bernoulli_mask(const Tensor& x, double p);
+// Returns scale x where the mask holds, else 0; into `out` (which may share x's buffer) where given.
+Tensor masked_scale(const Tensor& x, const Tensor& mask, double scale, const Tensor& out = {});
+
+}  // namespace raw
+
+// Returns uniform numbers of [0, 1): multiples of 2^-24 (f32, f16, bf16) or 2^-53 (f64).
+Tensor rand(const Shape& shape, TensorOptions options = {});
+// Returns numbers of the standard normal distribution.
+Tensor randn(const Shape& shape, TensorOptions options = {});
+Tensor rand_like(const Tensor& x);
+Tensor randn_like(const Tensor& x);
+// Returns integers of [low, high). Errors: ValueError unless low < high; DTypeError for bool.
+Tensor randint(int64_t low, int64_t high, const Shape& shape, TensorOptions options = {.dtype = DType::kI64});
+// Returns integers of [0, high).
+Tensor randint(int64_t high, const Shape& shape, TensorOptions options = {.dtype = DType::kI64});
+// Returns a random order of 0 .. n - 1. Errors: ValueError for a negative n.
+Tensor randperm(int64_t n, TensorOptions options = {.dtype = DType::kI64});
+// Returns 1 with the probability that each element of p says, else 0, in p's dtype.
+Tensor bernoulli(const Tensor& p);
+
+}  // namespace gradus
