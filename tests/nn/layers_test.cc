@@ -1,0 +1,143 @@
+// Layers: what they add to their ops. The ops' values are tested in tests/ops and against PyTorch in tests/golden.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops.h"
+#include "gradus/models/mnist_net.h"
+#include "gradus/nn/nn.h"
+#include "gradus/optim/optim.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus {
+namespace {
+
+using testing::ElementsAre;
+using testing::Each;
+using testing::FloatNear;
+using testing::HasSubstr;
+using testing::Pointwise;
+
+std::vector<float> values(const Tensor& x) { return x.to_vector<float>(); }
+Tensor matrix(std::vector<float> v, int64_t rows) { return tensor(v, {rows, int64_t(v.size()) / rows}); }
+
+TEST(BatchNormLayer, TracksStatisticsInTrainingAndUsesThemInEvaluation) {
+  nn::BatchNorm1d bn({.features = 2});
+  const Tensor x = matrix({1, 10, 3, 30, 5, 50}, 3);  // means 3, 30; unbiased variances 4, 400
+  bn(x);
+  EXPECT_THAT(values(bn.running_mean), Pointwise(FloatNear(1e-6f), {0.3f, 3.f}));
+  EXPECT_THAT(values(bn.running_var), Pointwise(FloatNear(1e-5f), {0.9f + 0.4f, 0.9f + 40.f}));
+  EXPECT_EQ(bn.num_batches_tracked.item<int64_t>(), 1);
+  bn.eval();
+  const Tensor y = bn(matrix({0.3f, 3.f}, 1));
+  EXPECT_THAT(values(y), Pointwise(FloatNear(1e-6f), {0.f, 0.f}));
+  EXPECT_EQ(bn.num_batches_tracked.item<int64_t>(), 1);
+  bn.reset_running_stats();
+  EXPECT_THAT(values(bn.running_var), ElementsAre(1, 1));
+  EXPECT_EQ(bn.num_batches_tracked.item<int64_t>(), 0);
+}
+
+TEST(BatchNormLayer, WithoutMomentumAveragesAllBatches) {
+  nn::BatchNorm1d bn({.features = 1, .momentum = std::nullopt});
+  bn(matrix({0, 2}, 2));  // mean 1
+  bn(matrix({3, 5}, 2));  // mean 4
+  EXPECT_THAT(values(bn.running_mean), Pointwise(FloatNear(1e-6f), {2.5f}));
+}
+
+TEST(BatchNormLayer, WithoutTrackingUsesTheBatchInEvaluationToo) {
+  nn::BatchNorm1d bn({.features = 1, .affine = false, .track_running_stats = false});
+  bn.eval();
+  EXPECT_THAT(values(bn(matrix({0, 2}, 2))), Pointwise(FloatNear(1e-4f), {-1.f, 1.f}));
+  EXPECT_TRUE(bn.state_dict().empty());
+}
+
+TEST(BatchNormLayer, NamesTheShapeItTakes) {
+  nn::BatchNorm2d bn({.features = 3});
+  try {
+    bn(empty({2, 4, 5, 5}));
+    FAIL();
+  } catch (const ShapeError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("expected x [N,3,H,W], given f32[2,4,5,5]"));
+  }
+  EXPECT_THROW(nn::BatchNorm1d({.features = 3})(empty({2, 3, 4, 4})), ShapeError);
+}
+
+TEST(DropoutLayer, DropsInTrainingAlone) {
+  manual_seed(1);
+  nn::Dropout dropout({.p = 0.25});
+  const Tensor x = nn::init::ones_(empty({10000}));
+  const std::vector<float> y = values(dropout(x));
+  const auto zeros = std::count(y.begin(), y.end(), 0.f);
+  EXPECT_NEAR(double(zeros), 2500, 5 * std::sqrt(10000 * 0.25 * 0.75));
+  EXPECT_EQ(std::count(y.begin(), y.end(), 1 / 0.75f), 10000 - zeros);
+  dropout.eval();
+  EXPECT_THAT(values(dropout(x)), Each(1));
+}
+
+TEST(ReluLayer, NeverChangesATensorThatSomeoneElseHolds) {
+  nn::ReLU relu;
+  const Tensor x = tensor({-1.f, 2.f});
+  relu(Tensor(x));
+  EXPECT_THAT(values(x), ElementsAre(-1, 2));
+}
+
+TEST(Layers, RefuseOptionsOutOfTheirDomain) {
+  EXPECT_THROW(nn::Linear({.in = -1, .out = 2}), ValueError);
+  EXPECT_THROW(nn::Conv2d({.in = 3, .out = 4, .kernel = 3, .groups = 2}), ValueError);
+  EXPECT_THROW(nn::Conv2d({.in = 4, .out = 4, .kernel = 0}), ValueError);
+  EXPECT_THROW(nn::BatchNorm2d({.features = 0}), ValueError);
+}
+
+TEST(Losses, OfScoresThatAreLargeStayExact) {
+  const Tensor x = matrix({10000, 9999, 10000, 10001}, 2), y = tensor(std::vector<int64_t>{0, 0}, {2});
+  EXPECT_THAT(values(nn::cross_entropy(x, y, {.reduction = Reduction::kNone})),
+              Pointwise(FloatNear(1e-6f), {std::log1p(std::exp(-1.f)), std::log1p(std::exp(1.f))}));
+}
+
+TEST(Losses, NameTheTargetThatIsNoClass) {
+  try {
+    nn::cross_entropy(empty({3, 10}), tensor(std::vector<int64_t>{1, 2, 10}, {3}));
+    FAIL();
+  } catch (const IndexError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("target 10 of sample 2 is no class: there are 10"));
+  }
+  EXPECT_THROW(nn::cross_entropy(empty({3, 10}), tensor(std::vector<int64_t>{1, 2, -1}, {3})), IndexError);
+  EXPECT_THROW(nn::cross_entropy(empty({3, 10}), empty({3}, {.dtype = DType::kBool})), DTypeError);
+  EXPECT_THROW(nn::nll_loss(empty({3, 10}), empty({3})), DTypeError);
+  EXPECT_THROW(nn::mse_loss(empty({3, 10}), empty({3, 10}, {.dtype = DType::kI64})), DTypeError);
+}
+
+TEST(MnistNet, HasPyTorchsNamesAndSizes) {
+  models::MnistNet net;
+  EXPECT_EQ(net.num_parameters(), 1199882);
+  EXPECT_EQ(net.named_parameters()[4].first, "fc1.weight");
+  EXPECT_EQ(net(nn::init::zeros_(empty({2, 1, 28, 28}))).shape(), (Shape{2, 10}));
+  EXPECT_THAT(to_string(net), HasSubstr("(conv2): Conv2d(32, 64, kernel=3x3)"));
+  EXPECT_THAT(to_string(net), HasSubstr("1,199,882 parameters in 8 tensors (4.6 MiB)"));
+}
+
+TEST(MnistNet, LearnsABatchByHeart) {
+  manual_seed(3);
+  models::MnistNet net;
+  const Tensor x = nn::init::normal_(empty({16, 1, 28, 28}));
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < 16; ++i) labels.push_back(i % 10);
+  const Tensor y = tensor(labels, {16});
+  GradManager gm;
+  gm.attach(net.parameters());
+  optim::Adam opt(net.parameters());
+  double loss = 0;
+  for (int step = 0; step < 40; ++step) {
+    auto recording = gm.record();
+    const Tensor l = nn::cross_entropy(net(x), y);
+    gm.backward(l);
+    opt.step().clear_grad();
+    loss = l.item<double>();
+  }
+  EXPECT_LT(loss, 0.05);
+}
+
+}  // namespace
+}  // namespace gradus
