@@ -15,7 +15,7 @@ namespace gradus::raw {
 namespace {
 
 constexpr int64_t kTask = 32768;  // elements
-constexpr int64_t kBlock = 64;    // steps of a lane
+constexpr int64_t kBlock = 16;    // steps of a lane: few, so that f32 lanes round little
 constexpr int kLanes = 32;
 constexpr int64_t kTile = 256;  // columns
 
@@ -34,7 +34,6 @@ struct Sum {
   double scale = 1;
   Lane start() const { return 0; }
   Lane step(Lane a, T x) const { return a + static_cast<Lane>(x); }
-  Lane join(Lane a, Lane b) const { return a + b; }
   Wide merge(Wide a, Wide b) const { return a + b; }
   Wide finish(Wide a) const {
     if constexpr (std::is_same_v<Wide, double>) return a * scale;
@@ -48,7 +47,6 @@ struct Prod {
   using Wide = WideOf<T>;
   Lane start() const { return 1; }
   Lane step(Lane a, T x) const { return a * static_cast<Lane>(x); }
-  Lane join(Lane a, Lane b) const { return a * b; }
   Wide merge(Wide a, Wide b) const { return a * b; }
   Wide finish(Wide a) const { return a; }
 };
@@ -77,17 +75,6 @@ struct Extreme {
   Lane step(Lane a, T x) const { return join(a, static_cast<Lane>(x)); }
   Wide merge(Wide a, Wide b) const { return join(a, b); }
   Wide finish(Wide a) const { return a; }
-};
-
-template <class T, bool any>
-struct Logical {
-  using Lane = uint8_t;
-  using Wide = uint8_t;
-  Lane start() const { return !any; }
-  Lane join(Lane a, Lane b) const { return any ? a | b : a & b; }
-  Lane step(Lane a, T x) const { return join(a, static_cast<LaneOf<T>>(x) != 0); }
-  Wide merge(Wide a, Wide b) const { return join(a, b); }
-  bool finish(Wide a) const { return a != 0; }
 };
 
 enum class Power { kZero, kOne, kTwo, kAny };
@@ -225,9 +212,11 @@ typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride
       const int64_t steps = std::min(kBlock, (n - i) / kLanes);
       for (int64_t s = 0; s < steps; ++s, i += kLanes)
         for (int j = 0; j < kLanes; ++j) lanes[j] = op.step(lanes[j], p[i + j]);
+      Wide wide[kLanes];
+      for (int j = 0; j < kLanes; ++j) wide[j] = static_cast<Wide>(lanes[j]);
       for (int half = kLanes / 2; half > 0; half /= 2)
-        for (int j = 0; j < half; ++j) lanes[j] = op.join(lanes[j], lanes[j + half]);
-      total = op.merge(total, static_cast<Wide>(lanes[0]));
+        for (int j = 0; j < half; ++j) wide[j] = op.merge(wide[j], wide[j + half]);
+      total = op.merge(total, wide[0]);
     }
   }
   while (i < n) {
@@ -379,34 +368,35 @@ void sum_cpu(const Tensor& out, const Tensor& x, double scale) {
 }
 
 void prod_cpu(const Tensor& out, const Tensor& x) {
-  dispatch(x, [&]<class T>() { reduce<T, SumResult<T>>(out, x, Prod<T>{}); });
+  if (x.dtype() == DType::kI64) return reduce<int64_t, int64_t>(out, x, Prod<int64_t>{});
+  dispatch_floating(x.dtype(), "prod", [&]<class T>() { reduce<T, T>(out, x, Prod<T>{}); });
 }
 
 template <bool largest>
 void extreme_cpu(const Tensor& out, const Tensor& x) {
-  dispatch(x, [&]<class T>() { reduce<T, T>(out, x, Extreme<T, largest>{}); });
+  if (x.dtype() == DType::kBool) return reduce<uint8_t, uint8_t>(out, x, Extreme<uint8_t, largest>{});
+  dispatch_numeric(x.dtype(), "amax", [&]<class T>() { reduce<T, T>(out, x, Extreme<T, largest>{}); });
 }
 
+// Of bools, bytes 0 and 1: all is the smallest, any the largest.
 template <bool any>
 void logical_cpu(const Tensor& out, const Tensor& x) {
-  dispatch(x, [&]<class T>() { reduce<T, bool>(out, x, Logical<T, any>{}); });
+  reduce<uint8_t, uint8_t>(out, x, Extreme<uint8_t, any>{});
 }
 
 void norm_cpu(const Tensor& out, const Tensor& x, double p, double scale, bool root) {
-  dispatch_all(x.dtype(), [&]<class T>() {
-    if constexpr (is_floating(dtype_v<T>)) {
-      const auto run = [&]<Power power>() { reduce<T, T>(out, x, Norm<T, power>{{scale}, p, root}); };
-      if (std::isinf(p)) {
-        p > 0 ? reduce<T, T>(out, x, ExtremeAbs<T, true>{}) : reduce<T, T>(out, x, ExtremeAbs<T, false>{});
-      } else if (p == 0) {
-        run.template operator()<Power::kZero>();
-      } else if (p == 1) {
-        run.template operator()<Power::kOne>();
-      } else if (p == 2) {
-        run.template operator()<Power::kTwo>();
-      } else {
-        run.template operator()<Power::kAny>();
-      }
+  dispatch_floating(x.dtype(), "norm", [&]<class T>() {
+    const auto run = [&]<Power power>() { reduce<T, T>(out, x, Norm<T, power>{{scale}, p, root}); };
+    if (std::isinf(p)) {
+      p > 0 ? reduce<T, T>(out, x, ExtremeAbs<T, true>{}) : reduce<T, T>(out, x, ExtremeAbs<T, false>{});
+    } else if (p == 0) {
+      run.template operator()<Power::kZero>();
+    } else if (p == 1) {
+      run.template operator()<Power::kOne>();
+    } else if (p == 2) {
+      run.template operator()<Power::kTwo>();
+    } else {
+      run.template operator()<Power::kAny>();
     }
   });
 }

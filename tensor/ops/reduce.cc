@@ -8,6 +8,9 @@ namespace {
 
 DType sum_dtype(DType t) { return is_floating(t) ? t : DType::kI64; }
 
+// 16-bit floats, which only sum reduces as they are.
+bool half(const Tensor& x) { return size_of(x.dtype()) == 2; }
+
 void check_not_empty(const Tensor& x, const Dims& dims, std::string_view op) {
   if (reduced_numel(x, dims, op) == 0 && x.numel() == 0 && reduced_shape(x, dims, true, op).product() > 0)
     throw ShapeError(op, "has no value for a reduction over no elements: x ", describe(x));
@@ -71,7 +74,8 @@ int64_t reduced_numel(const Tensor& x, const Dims& dims, std::string_view op) {
   return n;
 }
 
-ReductionResult make_reduction(const Tensor& x, const Dims& dims, bool keepdim, DType dtype, std::string_view op) {
+ReductionResult make_reduction(const Tensor& x, const Dims& dims, bool keepdim, DType dtype,
+                               std::string_view op) {
   const Tensor kept = empty(reduced_shape(x, dims, true, op), {.dtype = dtype, .device = x.device()});
   if (keepdim) return {kept, kept};
   const Shape s = reduced_shape(x, dims, false, op);
@@ -92,12 +96,14 @@ Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
 }
 
 Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) {
+  if (half(x)) return to(prod(to(x, DType::kF32), dims, keepdim), x.dtype());
   const ReductionResult r = make_reduction(x, dims, keepdim, sum_dtype(x.dtype()), "prod");
-  prod_kernel(r.kept, x);
+  prod_kernel(r.kept, to(x, sum_dtype(x.dtype())));
   return r.result;
 }
 
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
+  if (half(x)) return to(amax(to(x, DType::kF32), dims, keepdim), x.dtype());
   check_not_empty(x, dims, "amax");
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "amax");
   amax_kernel(r.kept, x);
@@ -105,6 +111,7 @@ Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
 }
 
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
+  if (half(x)) return to(amin(to(x, DType::kF32), dims, keepdim), x.dtype());
   check_not_empty(x, dims, "amin");
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "amin");
   amin_kernel(r.kept, x);
@@ -113,18 +120,19 @@ Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
 
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
   const ReductionResult r = make_reduction(x, dims, keepdim, DType::kBool, "any");
-  any_kernel(r.kept, x);
+  any_kernel(r.kept, to(x, DType::kBool));
   return r.result;
 }
 
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
   const ReductionResult r = make_reduction(x, dims, keepdim, DType::kBool, "all");
-  all_kernel(r.kept, x);
+  all_kernel(r.kept, to(x, DType::kBool));
   return r.result;
 }
 
 Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
   check_floating(x, "norm");
+  if (half(x)) return to(norm(to(x, DType::kF32), dims, p, keepdim), x.dtype());
   if (std::isinf(p)) check_not_empty(x, dims, "norm");
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "norm");
   norm_kernel(r.kept, x, p, 1.0, true);

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
@@ -11,6 +12,7 @@ namespace gradus::raw {
 Tensor var(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) {
   if (!is_floating(x.dtype()))
     throw DTypeError("var", "expected floating point, call to() first: x ", describe(x));
+  if (size_of(x.dtype()) == 2) return to(var(to(x, DType::kF32), dims, correction, keepdim), x.dtype());
   const Tensor centred = sub(x, mean(x, dims, true));
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "var");
   // Too few elements give 0/0, NaN, as they should.
@@ -23,9 +25,11 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   if (!is_floating(x.dtype()))
     throw DTypeError("logsumexp", "expected floating point, call to() first: x ", describe(x));
   if (reduced_numel(x, dims, "logsumexp") == 0) return log(sum(x, dims, keepdim));
+  if (size_of(x.dtype()) == 2) return to(logsumexp(to(x, DType::kF32), dims, keepdim), x.dtype());
   // The shift is any finite number near the maximum: an infinite one would give inf - inf.
-  const Tensor shift =
-      clamp(amax(x, dims, true), std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max());
+  const double limit =
+      x.dtype() == DType::kF64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+  const Tensor shift = clamp(amax(x, dims, true), -limit, limit);
   const Tensor y = add(log(sum(exp(sub(x, shift)), dims, true)), shift);
   return keepdim ? y : reshape(y, reduced_shape(x, dims, false, "logsumexp"));
 }

@@ -1,0 +1,137 @@
+#include "gradus/autograd/ops/view.h"
+
+#include "gradus/autograd/functional.h"
+#include "gradus/autograd/gradcheck.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/tests/ops/values.h"
+
+namespace gradus {
+namespace {
+
+using Values = std::vector<float>;
+
+Tensor counting(const Shape& shape) {
+  Tensor x = empty(shape);
+  for (int64_t i = 0; i < x.numel(); ++i) x.ptr<float>()[i] = static_cast<float>(i);
+  return x;
+}
+
+bool share(const Tensor& a, const Tensor& b) { return a.storage() == b.storage(); }
+
+TEST(View, SharesItsStorage) {
+  const Tensor x = counting({2, 3, 4});
+  for (const Tensor& y :
+       {reshape(x, {6, 4}), view(x, {-1}), flatten(x, 1), permute(x, {2, 0, 1}), transpose(x, 0, -1),
+        expand(unsqueeze(x, 0), {5, 2, 3, 4}), narrow(x, 1, 1, 2), slice(x, 2, 0, 4, 2), select(x, 0, -1),
+        movedim(x, 0, 2), squeeze(unsqueeze(x, 1), 1)})
+    EXPECT_TRUE(share(x, y)) << describe(y);
+  Tensor y = view(x, {24});
+  y.mutable_data<float>()[23] = -1;
+  EXPECT_EQ(x.data<float>()[23], -1);
+}
+
+TEST(View, InfersOneSize) {
+  const Tensor x = counting({2, 3, 4});
+  EXPECT_EQ(reshape(x, {-1, 2}).shape(), (Shape{12, 2}));
+  EXPECT_EQ(reshape(x, {4, -1, 3}).shape(), (Shape{4, 2, 3}));
+  EXPECT_EQ(reshape(counting({0, 3}), {3, 0}).shape(), (Shape{3, 0}));
+  EXPECT_EQ(reshape(counting({1}), {}).shape(), Shape{});
+  EXPECT_EQ(reshape(counting({}), {1, 1}).shape(), (Shape{1, 1}));
+}
+
+TEST(View, RefusesShapesThatDoNotFit) {
+  const Tensor x = counting({2, 3});
+  expect_error<ShapeError>([&] { reshape(x, {4}); }, {"[reshape]", "[4]", "f32[2,3] cpu"});
+  expect_error<ShapeError>([&] { reshape(x, {-1, 4}); }, {"[-1,4]", "f32[2,3] cpu"});
+  expect_error<ShapeError>([&] { reshape(x, {-1, -1}); }, {"more than one -1"});
+  expect_error<ShapeError>([&] { reshape(counting({0}), {-1, 0}); }, {"ambiguous"});
+  expect_error<ShapeError>([&] { view(transpose(x, 0, 1), {6}); }, {"[view]", "call reshape()", "f32[3,2]"});
+  expect_error<ShapeError>([&] { permute(x, {0, 0}); }, {"twice"});
+  expect_error<ShapeError>([&] { permute(x, {0}); }, {"[0]"});
+  expect_error<ShapeError>([&] { expand(x, {2, 4}); }, {"[2,4]", "f32[2,3] cpu"});
+  expect_error<ShapeError>([&] { expand(x, {3}); }, {"fewer"});
+  expect_error<ShapeError>([&] { flatten(x, 1, 0); }, {"start 1", "end 0"});
+  expect_error<ShapeError>([&] { t(counting({1, 2, 3})); }, {"transpose()"});
+  expect_error<IndexError>([&] { transpose(x, 0, 2); }, {"2"});
+  expect_error<IndexError>([&] { select(x, 1, 3); }, {"index 3", "dim 1", "size 3"});
+  expect_error<IndexError>([&] { narrow(x, 1, 2, 2); }, {"start 2", "length 2", "size 3"});
+  expect_error<ValueError>([&] { slice(x, 0, 0, 2, 0); }, {"step"});
+}
+
+TEST(View, ViewsStridedTensorsWhereItCan) {
+  const Tensor x = permute(counting({4, 2, 3}), {1, 2, 0});  // [2,3,4], the first two lie like one
+  EXPECT_TRUE(share(x, view(x, {6, 4})));
+  EXPECT_TRUE(share(x, view(x, {3, 2, 2, 2})));
+  EXPECT_EQ(view(x, {6, 2, 2}).to_vector<float>(), x.to_vector<float>());
+  EXPECT_THROW(view(x, {24}), ShapeError);
+  EXPECT_EQ(reshape(x, {24}).to_vector<float>(), x.to_vector<float>());
+  EXPECT_FALSE(share(x, reshape(x, {24})));
+  const Tensor part = slice(counting({4, 6}), 1, 0, 6, 2);
+  EXPECT_EQ(view(part, {2, 2, 3}).to_vector<float>(), part.to_vector<float>());
+  EXPECT_EQ(reshape(part, {12}).to_vector<float>(), (Values{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22}));
+}
+
+TEST(View, FlattenOfChannelsLastIsRowMajor) {
+  const Tensor x = counting({2, 3, 2, 2});
+  const Tensor y = flatten(channels_last(x), 1);
+  EXPECT_TRUE(y.is_row_major());
+  EXPECT_EQ(y.shape(), (Shape{2, 12}));
+  EXPECT_EQ(y.to_vector<float>(), x.to_vector<float>());
+  EXPECT_EQ(flatten(counting({})).shape(), Shape{1});
+}
+
+TEST(View, PermuteOfChannelsLastToNhwcIsRowMajor) {
+  EXPECT_TRUE(permute(channels_last(counting({2, 3, 4, 5})), {0, 2, 3, 1}).is_row_major());
+}
+
+TEST(View, SlicesClampAsPython) {
+  const Tensor x = counting({5});
+  EXPECT_EQ(slice(x, 0, -2, 100).to_vector<float>(), (Values{3, 4}));
+  EXPECT_EQ(slice(x, 0, -100, 2).to_vector<float>(), (Values{0, 1}));
+  EXPECT_EQ(slice(x, 0, 0, 5, 3).to_vector<float>(), (Values{0, 3}));
+  EXPECT_EQ(slice(x, 0, 1, 5, 100).to_vector<float>(), Values{1});
+  EXPECT_EQ(slice(x, 0, 4, 2).shape(), Shape{0});
+  EXPECT_EQ(slice(x, 0, 5, 9).shape(), Shape{0});
+  EXPECT_EQ(slice(x, 0, INT64_MIN, INT64_MAX).numel(), 5);
+}
+
+TEST(View, ExpandRepeatsWithoutCopying) {
+  const Tensor x = counting({3, 1});
+  const Tensor y = expand(x, {2, -1, 2});
+  EXPECT_EQ(y.to_vector<float>(), (Values{0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(expand(counting({}), {2}).to_vector<float>(), (Values{0, 0}));
+  EXPECT_EQ(expand(x, {3, 0}).shape(), (Shape{3, 0}));
+}
+
+TEST(View, SumToUndoesABroadcast) {
+  const Tensor x = counting({2, 3});
+  EXPECT_EQ(sum_to(x, {3}).to_vector<float>(), (Values{3, 5, 7}));
+  EXPECT_EQ(sum_to(x, {2, 1}).to_vector<float>(), (Values{3, 12}));
+  EXPECT_EQ(sum_to(x, {}).item<float>(), 15);
+  EXPECT_TRUE(sum_to(x, {2, 3}).is_same(x));
+  EXPECT_EQ(sum_to(counting({1, 3}), {3}).to_vector<float>(), (Values{0, 1, 2}));
+  EXPECT_EQ(sum_to(counting({0, 3}), {3}).to_vector<float>(), (Values{0, 0, 0}));
+  EXPECT_THROW(sum_to(x, {2}), ShapeError);
+  EXPECT_THROW(sum_to(counting({3}), {1, 3}), ShapeError);
+}
+
+TEST(View, GradientsFlowBackThroughChains) {
+  const auto f = [](const std::vector<Tensor>& x) {
+    const Tensor a = permute(narrow(x[0], 1, 1, 2), {2, 0, 1});
+    const Tensor b = expand(unsqueeze(select(x[0], 1, -1), 0), {3, 2, 4});
+    return square(slice(flatten(a, 1), 1, 0, 4, 2)) + reshape(slice(b, 2, 1, 3), {3, 4});
+  };
+  EXPECT_THROW(f({random_tensor({2, 3, 4}, DType::kF64)}), ShapeError);
+  const auto g = [](const std::vector<Tensor>& x) {
+    const Tensor a = flatten(permute(narrow(x[0], 1, 1, 2), {2, 0, 1}), 1);                // [4,4]
+    const Tensor b = movedim(expand(unsqueeze(select(x[0], 1, -1), 0), {2, 2, 4}), 2, 0);  // [4,2,2]
+    return square(slice(a, 1, 0, 4, 2)) * slice(reshape(b, {4, 4}), -1, 1, 3);
+  };
+  const std::vector<Tensor> x = {random_tensor({2, 3, 4}, DType::kF64)};
+  EXPECT_TRUE(autograd::gradcheck(g, x)) << autograd::gradcheck(g, x).message;
+  EXPECT_TRUE(autograd::gradgradcheck(g, x)) << autograd::gradgradcheck(g, x).message;
+}
+
+}  // namespace
+}  // namespace gradus
