@@ -77,6 +77,12 @@ struct Extreme {
   Wide finish(Wide a) const { return a; }
 };
 
+// Of bools, bytes 0 and 1: all is the smallest, any the largest.
+template <bool any>
+struct Logical : Extreme<uint8_t, any> {
+  uint8_t finish(uint8_t a) const { return a != 0; }
+};
+
 enum class Power { kZero, kOne, kTwo, kAny };
 
 template <class T, Power power>
@@ -378,10 +384,9 @@ void extreme_cpu(const Tensor& out, const Tensor& x) {
   dispatch_numeric(x.dtype(), "amax", [&]<class T>() { reduce<T, T>(out, x, Extreme<T, largest>{}); });
 }
 
-// Of bools, bytes 0 and 1: all is the smallest, any the largest.
 template <bool any>
 void logical_cpu(const Tensor& out, const Tensor& x) {
-  reduce<uint8_t, uint8_t>(out, x, Extreme<uint8_t, any>{});
+  reduce<uint8_t, uint8_t>(out, x, Logical<any>{});
 }
 
 void norm_cpu(const Tensor& out, const Tensor& x, double p, double scale, bool root) {
