@@ -100,6 +100,13 @@ Tensor sigmoid_backward(Tensor dy, const Tensor& y) {
   return dx;
 }
 
+Tensor logsigmoid(const Tensor& x) {
+  Tensor y = raw::logsigmoid(x);
+  if (Recorder r{"logsigmoid", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sigmoid(-x.get()); }));
+  return y;
+}
+
 Tensor tanh(const Tensor& x) {
   Tensor y = raw::tanh(x);
   if (Recorder r{"tanh", x})

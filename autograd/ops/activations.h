@@ -22,6 +22,10 @@ Tensor elu(const Tensor& x, double alpha = 1);
 // Grad: dy y (1 - y).
 Tensor sigmoid(const Tensor& x);
 
+// Takes the logarithm of the logistic function: y = -log(1 + e^-x), without overflow.
+// Grad: dy sigmoid(-x).
+Tensor logsigmoid(const Tensor& x);
+
 // Takes the hyperbolic tangent.
 // Grad: dy (1 - y^2).
 Tensor tanh(const Tensor& x);

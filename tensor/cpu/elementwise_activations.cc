@@ -10,6 +10,7 @@ const RegisterKernel kernels[] = {
     {raw::sigmoid_kernel, DeviceType::kCPU, &unary<Sigmoid>},
     {raw::tanh_kernel, DeviceType::kCPU, &unary<Tanh>},
     {raw::silu_kernel, DeviceType::kCPU, &unary<Silu>},
+    {raw::logsigmoid_kernel, DeviceType::kCPU, &unary<LogSigmoid>},
     {raw::gelu_kernel, DeviceType::kCPU, &unary<Gelu>},
     {raw::gelu_tanh_kernel, DeviceType::kCPU, &unary<GeluTanh>},
     {raw::leaky_relu_kernel, DeviceType::kCPU, &unary<LeakyRelu, double>},

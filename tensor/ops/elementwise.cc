@@ -130,6 +130,7 @@ Tensor leaky_relu(const Tensor& x, double slope) { return unary<LeakyRelu>("leak
 Tensor elu(const Tensor& x, double alpha) { return unary<Elu>("elu", elu_kernel, x, alpha); }
 Tensor softplus(const Tensor& x, double beta) { return unary<Softplus>("softplus", softplus_kernel, x, beta); }
 Tensor silu(const Tensor& x) { return unary<Silu>("silu", silu_kernel, x); }
+Tensor logsigmoid(const Tensor& x) { return unary<LogSigmoid>("logsigmoid", logsigmoid_kernel, x); }
 Tensor gelu(const Tensor& x) { return unary<Gelu>("gelu", gelu_kernel, x); }
 Tensor gelu_tanh(const Tensor& x) { return unary<GeluTanh>("gelu_tanh", gelu_tanh_kernel, x); }
 

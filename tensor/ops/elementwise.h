@@ -33,7 +33,7 @@ inline constinit UnarySlot neg_kernel{"neg"}, abs_kernel{"abs"}, sign_kernel{"si
 inline constinit UnarySlot2 clamp_kernel{"clamp"};
 inline constinit BinarySlot2 clamp_backward_kernel{"clamp_backward"};
 inline constinit UnarySlot relu_kernel{"relu"}, sigmoid_kernel{"sigmoid"}, tanh_kernel{"tanh"}, silu_kernel{"silu"},
-    gelu_kernel{"gelu"}, gelu_tanh_kernel{"gelu_tanh"};
+    gelu_kernel{"gelu"}, gelu_tanh_kernel{"gelu_tanh"}, logsigmoid_kernel{"logsigmoid"};
 inline constinit UnarySlot1 leaky_relu_kernel{"leaky_relu"}, elu_kernel{"elu"}, softplus_kernel{"softplus"};
 inline constinit BinarySlot relu_backward_kernel{"relu_backward"}, sigmoid_backward_kernel{"sigmoid_backward"},
     tanh_backward_kernel{"tanh_backward"}, silu_backward_kernel{"silu_backward"},
@@ -123,6 +123,7 @@ Tensor leaky_relu(const Tensor& x, double slope);
 Tensor elu(const Tensor& x, double alpha);
 Tensor softplus(const Tensor& x, double beta);
 Tensor silu(const Tensor& x);
+Tensor logsigmoid(const Tensor& x);
 Tensor gelu(const Tensor& x);
 Tensor gelu_tanh(const Tensor& x);
 

@@ -193,6 +193,13 @@ struct Softplus : OnFloats {
     return z > T(20) ? x : m::log1p(m::exp(z)) / T(beta);
   }
 };
+// log(1 / (1 + e^-x)), in a form whose exponential does not overflow.
+struct LogSigmoid : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return (x < T(0) ? x : T(0)) - m::log1p(m::exp(-m::abs(x)));
+  }
+};
 struct Silu : OnFloats {
   template <class T>
   GRADUS_HD T operator()(T x) const {

@@ -226,6 +226,7 @@ void add_functions() {
   add({"ceil", [](const Tensor& x) { return ceil(x); }, [](double v) { return std::ceil(v); }, distinct({})});
   add({"round", [](const Tensor& x) { return round(x); }, [](double v) { return std::nearbyint(v); }, distinct({})});
   add({"sigmoid", [](const Tensor& x) { return sigmoid(x); }, sigmoid_of, wide});
+  add({"logsigmoid", [](const Tensor& x) { return logsigmoid(x); }, [](double v) { return -std::log1p(std::exp(-v)); }, wide});
   add({"relu", [](const Tensor& x) { return relu(x); }, [](double v) { return std::max(v, 0.0); }, no_zero});
   add({"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.2); },
        [](double v) { return v > 0 ? v : 0.2 * v; }, no_zero});
