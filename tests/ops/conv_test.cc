@@ -1,5 +1,7 @@
-#include "gradus/tensor/ops/conv.h"
+#include "gradus/autograd/ops/conv.h"
 
+#include "gradus/autograd/functional.h"
+#include "gradus/autograd/ops.h"
 #include "gradus/tensor/cpu/conv_reference.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
@@ -179,6 +181,33 @@ TEST(Conv2dDevices, MetaAndFurtherCpus) {
             Shape({1 << 20, 4, 510, 510}));
   const Tensor x = random_tensor({2, 3, 8, 8}), w = random_tensor({4, 3, 3, 3}, DType::kF32, 2);
   expect_near(raw::conv2d(raw::to(x, other), raw::to(w, other), {}), raw::conv2d(x, w, {}), 1e-6);
+}
+
+TEST_P(Conv2d, IsDifferentiable) {
+  const Case& c = shape();
+  const Tensor x = random_tensor(c.x, dtype(), 1), w = random_tensor(c.w, dtype(), 2), b = random_tensor({c.w[0]}, dtype(), 3);
+  const Tensor dy = random_tensor(result_shape(c), dtype(), 4);
+  const auto grads = autograd::grad(
+      [&](const std::vector<Tensor>& v) { return conv2d(v[0], v[1], v[2], c.options); }, {x, w, b}, dy);
+  expect_near(grads[0], raw::conv2d_input_grad(dy, w, c.x, c.options), tolerance());
+  const auto [dw, db] = raw::conv2d_weight_grad(dy, x, c.w, true, c.options);
+  expect_near(grads[1], dw, tolerance() * 10);
+  expect_near(grads[2], db, tolerance() * 10);
+}
+
+// The joint gradient of weight and bias, differentiated again: d<(dw, db), (g, h)>/d(dy, x) = (conv2d(x, g, h), ...).
+TEST_P(Conv2d, WeightAndBiasGradientIsDifferentiable) {
+  const Case& c = shape();
+  const Tensor x = random_tensor(c.x, dtype(), 1), dy = random_tensor(result_shape(c), dtype(), 2);
+  const Tensor g = random_tensor(c.w, dtype(), 3), h = random_tensor({c.w[0]}, dtype(), 4);
+  const auto grads = autograd::grad(
+      [&](const std::vector<Tensor>& v) {
+        const auto [dw, db] = conv2d_weight_grad(v[0], v[1], c.w, true, c.options);
+        return sum(dw * g) + sum(db * h);
+      },
+      {dy, x});
+  expect_near(grads[0], raw::conv2d(x, g, h, c.options), tolerance());
+  expect_near(grads[1], raw::conv2d_input_grad(dy, g, c.x, c.options), tolerance());
 }
 
 }  // namespace

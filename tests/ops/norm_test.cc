@@ -1,5 +1,8 @@
-#include "gradus/tensor/ops/norm.h"
+#include "gradus/autograd/ops/norm.h"
 
+#include "gradus/autograd/functional.h"
+#include "gradus/autograd/gradcheck.h"
+#include "gradus/autograd/ops.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tests/ops/values.h"
@@ -108,6 +111,63 @@ TEST(BatchNormErrors, SayWhatWasGiven) {
   expect_error<ShapeError>([&] { raw::batch_norm(x, empty({4}), {}, 1e-5); }, {"weight must have 3 elements", "f32[4]", "f32[2,3,4,4]"});
   expect_error<DTypeError>([&] { raw::batch_norm(x, empty({3}, {DType::kF64, kCPU}), {}, 1e-5); }, {"weight is f64 but x is f32"});
   expect_error<DTypeError>([&] { raw::batch_norm(empty({2, 3}, {DType::kI32, kCPU}), {}, {}, 1e-5); }, {"i32"});
+}
+
+TEST(BatchNormGradients, OfFirstAndSecondOrder) {
+  const Tensor w = random_tensor({3}, DType::kF64, 2), b = random_tensor({3}, DType::kF64, 3);
+  const Tensor mean = random_tensor({3}, DType::kF64, 4), var = raw::clone(mean);
+  raw::fill_(var, 0.5);
+  for (const Shape& shape : {Shape{5, 3}, Shape{2, 3, 4}, Shape{2, 3, 2, 3}})
+    for (bool training : {true, false}) {
+      const Tensor x = random_tensor(shape, DType::kF64, 1);
+      const auto f = [&](const std::vector<Tensor>& v) {
+        return batch_norm(v[0], v[1], v[2], training ? Tensor() : mean, training ? Tensor() : var, {.training = training});
+      };
+      const auto first = autograd::gradcheck(f, {x, w, b});
+      EXPECT_TRUE(first) << shape << ' ' << training << ' ' << first.message;
+      const auto second = autograd::gradgradcheck(f, {x, w, b});
+      EXPECT_TRUE(second) << shape << ' ' << training << ' ' << second.message;
+      const auto plain = autograd::gradgradcheck([&](const std::vector<Tensor>& v) { return f({v[0], {}, {}}); }, {x});
+      EXPECT_TRUE(plain) << shape << ' ' << training << ' ' << plain.message;
+    }
+}
+
+TEST(BatchNormTraining, UpdatesTheRunningStatistics) {
+  const Tensor x = random_tensor({8, 2, 3, 3}), mean = empty({2}), var = empty({2});
+  raw::fill_(mean, 0), raw::fill_(var, 1);
+  batch_norm(x, {}, {}, mean, var, {.training = true, .momentum = 0.1});
+  for (int64_t c : {0, 1}) {
+    const auto [m, v] = moments(channel(x, c));
+    EXPECT_NEAR(mean.to_vector<double>()[c], 0.1 * m, 1e-6);
+    EXPECT_NEAR(var.to_vector<double>()[c], 0.9 + 0.1 * v * 72 / 71, 1e-5);
+  }
+  const auto before = mean.to_vector<float>();
+  batch_norm(x, {}, {}, mean, var, {});
+  EXPECT_EQ(mean.to_vector<float>(), before);
+}
+
+TEST(BatchNormTraining, StatisticsMayMoveOnBeforeBackward) {
+  const Tensor x = random_tensor({4, 2}), w = random_tensor({2}, DType::kF32, 2), mean = empty({2}), var = empty({2});
+  raw::fill_(mean, 0), raw::fill_(var, 1);
+  GradManager gm;
+  gm.attach(w);
+  auto recording = gm.record();
+  const Tensor y = batch_norm(x, w, {}, mean, var, {});
+  raw::fill_(mean, 7);
+  gm.backward(sum(y));
+  for (int64_t c : {0, 1}) {
+    double s = 0;
+    for (double v : channel(x, c)) s += v;
+    EXPECT_NEAR(w.grad().to_vector<double>()[c], s, 1e-4);
+  }
+}
+
+TEST(BatchNormErrors, OfMode) {
+  const Tensor x = empty({2, 3});
+  expect_error<ValueError>([&] { batch_norm(x, {}, {}, {}, {}, {}); }, {"no running statistics"});
+  expect_error<ValueError>([&] { batch_norm(empty({1, 3}), {}, {}, {}, {}, {.training = true}); }, {"more than one element", "f32[1,3]"});
+  expect_error<ValueError>([&] { batch_norm(x, {}, {}, empty({3}), {}, {}); }, {"together"});
+  expect_error<ValueError>([&] { batch_norm(x, {}, {}, {}, {}, {.training = true, .eps = -1}); }, {"eps"});
 }
 
 }  // namespace

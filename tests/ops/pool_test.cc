@@ -1,7 +1,9 @@
-#include "gradus/tensor/ops/pool.h"
+#include "gradus/autograd/ops/pool.h"
 
 #include <limits>
 
+#include "gradus/autograd/functional.h"
+#include "gradus/autograd/ops.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tests/ops/values.h"
@@ -177,6 +179,61 @@ TEST(PoolErrors, SayWhatWasGiven) {
   expect_error<DTypeError>([&] { raw::avg_pool2d_windows(empty({2, 3, 4, 4}, {DType::kI64, kCPU}), {.kernel = 2}); }, {"i64"});
   expect_error<ValueError>([&] { raw::adaptive_windows("adaptive_avg_pool2d", x, 0); }, {"[adaptive_avg_pool2d]", "output size"});
   expect_error<ShapeError>([&] { raw::max_pool2d_windows(empty({2, 3, 0, 4}), {.kernel = 2}); }, {"no cells"});
+}
+
+// The fused node gives what relu and pooling give one by one.
+TEST_P(Pool, OfAReluHasTheGradientOfBoth) {
+  const Tensor x = random_tensor({2, 5, 7, 8}, GetParam(), 1), dy = random_tensor({2, 5, 3, 4}, GetParam(), 2);
+  const auto fused = [](const Tensor& v) { return max_pool2d(relu(v), {.kernel = 2}); };
+  const auto apart = [](const Tensor& v) { return max_pool2d(relu(v) + 0, {.kernel = 2}); };
+  expect_near(autograd::grad(fused, x, dy), autograd::grad(apart, x, dy), 0);
+  // The relu's result is used once more, so its buffer is not the pooling's to overwrite.
+  const auto shared = [](const Tensor& v) {
+    const Tensor h = relu(v);
+    return max_pool2d(h, {.kernel = 2}) + max_pool2d(h * h, {.kernel = 2});
+  };
+  const auto shared_apart = [](const Tensor& v) {
+    const Tensor h = relu(v) + 0;
+    return max_pool2d(h, {.kernel = 2}) + max_pool2d(h * h, {.kernel = 2});
+  };
+  expect_near(autograd::grad(shared, x, dy), autograd::grad(shared_apart, x, dy), 1e-6);
+}
+
+TEST_P(Pool, OfAReluHasASecondDerivative) {
+  const Tensor x = random_tensor({2, 3, 6, 6}, GetParam(), 1), dy = random_tensor({2, 3, 3, 3}, GetParam(), 2);
+  const Tensor ddx = random_tensor(x.shape(), GetParam(), 3);
+  const auto of = [&](auto pooled) {  // d<dx(x, dy), ddx>/d(x, dy)
+    return autograd::grad(
+        [&](const std::vector<Tensor>& v) {
+          return sum(ddx * autograd::grad([&](const Tensor& u) { return pooled(u * u * u); }, v[0], v[1]));
+        },
+        {x, dy});
+  };
+  const auto fused = of([](const Tensor& v) { return max_pool2d(relu(v), {.kernel = 2}); });
+  const auto apart = of([](const Tensor& v) { return max_pool2d(relu(v) + 0, {.kernel = 2}); });
+  for (int i : {0, 1}) expect_near(fused[i], apart[i], 1e-5);
+}
+
+TEST(MaxPool2dOfRelu, BackwardTakesOverTheBuffer) {
+  const Tensor w = random_tensor({1});
+  GradManager gm;
+  gm.attach(w);
+  auto recording = gm.record();
+  Tensor h = relu(raw::channels_last(random_tensor({4, 16, 32, 32})) * w);
+  const void* buffer = h.raw_ptr();
+  h = max_pool2d(h, {.kernel = 2});
+  const int64_t before = memory_stats().live_bytes;
+  reset_peak_memory();
+  gm.backward(sum(h));
+  EXPECT_NE(buffer, nullptr);
+  // The gradients of h and of the scaled image, not one for the relu too.
+  EXPECT_LT(memory_stats().peak_bytes - before, 4 * 16 * 32 * 32 * 4 * 3 / 2);
+}
+
+TEST_P(Pool, ReadsAnyLayout) {
+  const Tensor x = random_tensor({2, 5, 7, 8}, GetParam(), 1), dy = random_tensor({2, 5, 3, 4}, GetParam(), 2);
+  const auto f = [](const Tensor& v) { return max_pool2d(relu(v), {.kernel = 2}); };
+  expect_near(autograd::grad(f, raw::channels_last(x), dy), autograd::grad(f, x, dy), 0);
 }
 
 }  // namespace
