@@ -1,0 +1,493 @@
+// Element-wise ops: accuracy against the C library, special values, dtypes, layouts, in-place forms.
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops.h"
+#include "gradus/tensor/context.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/math.h"
+#include "gradus/tensor/ops/view.h"
+#include "gradus/tests/ops/values.h"
+
+namespace gradus {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
+
+// --- accuracy ---
+
+struct Function {
+  const char* name;
+  Tensor (*run)(const Tensor&);
+  double (*reference)(double);
+  double ulps;
+  double absolute = 0;  // also allowed
+};
+
+const Function kFunctions[] = {
+    {"exp", raw::exp, std::exp, 2},
+    {"expm1", raw::expm1, std::expm1, 3},
+    {"log", raw::log, std::log, 2},
+    {"log1p", raw::log1p, std::log1p, 3},
+    {"tanh", raw::tanh, std::tanh, 3},
+    {"erf", raw::erf, std::erf, 3},
+    {"sqrt", raw::sqrt, std::sqrt, 1},
+    {"sin", raw::sin, std::sin, 1},
+    {"cos", raw::cos, std::cos, 1},
+    {"rsqrt", raw::rsqrt, [](double v) { return 1 / std::sqrt(v); }, 2},
+    {"sigmoid", raw::sigmoid, [](double v) { return 1 / (1 + std::exp(-v)); }, 4, 0x1p-126},
+};
+
+// Every 4099th float: 2^32 / 4099 of them, all exponents, subnormals, infinities and NaNs included.
+TEST(ElementwiseAccuracy, FloatFunctionsMatchTheCLibraryOverTheWholeRange) {
+  std::vector<float> inputs;
+  for (uint64_t bits = 0; bits < (uint64_t(1) << 32); bits += 4099)
+    inputs.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  for (float special : {0.f, -0.f, 1.f, -1.f, kInf, -kInf, kNaN, 88.72f, 88.73f, -87.4f, -103.9f, -104.1f, 0.625f})
+    inputs.push_back(special);
+  const Tensor x = tensor(inputs, {int64_t(inputs.size())});
+  for (const Function& f : kFunctions) {
+    const auto got = f.run(x).to_vector<float>();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const float want = float(f.reference(double(inputs[i])));
+      if (std::isnan(want)) {
+        ASSERT_TRUE(std::isnan(got[i])) << f.name << "(" << inputs[i] << ") = " << got[i];
+        continue;
+      }
+      if (std::isinf(want) || std::isinf(got[i])) {
+        // Next to overflow one may be the largest finite number.
+        const float finite = std::isinf(want) ? got[i] : want;
+        ASSERT_TRUE(want == got[i] || std::abs(finite) > 3.40e38f) << f.name << "(" << inputs[i] << ") = " << got[i];
+        continue;
+      }
+      const double unit = std::max(double(std::nextafter(std::abs(want), kInf)) - std::abs(want), 0x1p-149);
+      ASSERT_LE(std::abs(double(got[i]) - f.reference(double(inputs[i]))), f.ulps * unit + f.absolute)
+          << f.name << "(" << inputs[i] << ") = " << got[i] << ", expected " << want;
+    }
+  }
+}
+
+TEST(ElementwiseAccuracy, VectorsAndSingleElementsGiveTheSameBits) {
+  const Tensor x = random_tensor({37}) * 5;
+  for (const Function& f : kFunctions) {
+    const auto all = f.run(x).to_vector<float>();
+    for (int64_t i = 0; i < 37; ++i) {
+      const float alone = f.run(view_as_strided(x, {1}, {1}, i)).item<float>();
+      ASSERT_EQ(std::bit_cast<uint32_t>(alone), std::bit_cast<uint32_t>(all[size_t(i)])) << f.name << " at " << i;
+    }
+  }
+}
+
+// --- layouts: every op gives the same bits whatever its operands' strides ---
+
+using Op = std::function<Tensor(const Tensor& a, const Tensor& b)>;
+const std::pair<const char*, Op> kOps[] = {
+    {"add", [](const Tensor& a, const Tensor& b) { return raw::add(a, b); }},
+    {"sub", [](const Tensor& a, const Tensor& b) { return raw::sub(a, b); }},
+    {"mul", [](const Tensor& a, const Tensor& b) { return raw::mul(a, b); }},
+    {"div", [](const Tensor& a, const Tensor& b) { return raw::div(a, b); }},
+    {"pow", [](const Tensor& a, const Tensor& b) { return raw::pow(raw::abs(a), b); }},
+    {"remainder", [](const Tensor& a, const Tensor& b) { return raw::remainder(a, b); }},
+    {"maximum", [](const Tensor& a, const Tensor& b) { return raw::maximum(a, b); }},
+    {"minimum", [](const Tensor& a, const Tensor& b) { return raw::minimum(a, b); }},
+    {"add scaled", [](const Tensor& a, const Tensor& b) { return raw::add(a, b, 0.3); }},
+    {"add number", [](const Tensor& a, const Tensor&) { return raw::add(a, 0.3); }},
+    {"lerp", [](const Tensor& a, const Tensor& b) { return raw::lerp(a, b, 0.7); }},
+    {"lerp tensor", [](const Tensor& a, const Tensor& b) { return raw::lerp(a, b, raw::abs(b)); }},
+    {"where", [](const Tensor& a, const Tensor& b) { return raw::where(raw::gt(a, b), a, b); }},
+    {"eq", [](const Tensor& a, const Tensor& b) { return raw::eq(a, b); }},
+    {"ne", [](const Tensor& a, const Tensor& b) { return raw::ne(a, b); }},
+    {"lt", [](const Tensor& a, const Tensor& b) { return raw::lt(a, b); }},
+    {"le", [](const Tensor& a, const Tensor& b) { return raw::le(a, b); }},
+    {"gt", [](const Tensor& a, const Tensor& b) { return raw::gt(a, b); }},
+    {"ge", [](const Tensor& a, const Tensor& b) { return raw::ge(a, b); }},
+    {"and", [](const Tensor& a, const Tensor& b) { return raw::logical_and(raw::gt(a, 0), raw::gt(b, 0)); }},
+    {"or", [](const Tensor& a, const Tensor& b) { return raw::logical_or(raw::gt(a, 0), raw::gt(b, 0)); }},
+    {"not", [](const Tensor& a, const Tensor&) { return raw::logical_not(raw::gt(a, 0)); }},
+    {"isnan", [](const Tensor& a, const Tensor&) { return raw::isnan(a); }},
+    {"isfinite", [](const Tensor& a, const Tensor&) { return raw::isfinite(a); }},
+    {"neg", [](const Tensor& a, const Tensor&) { return raw::neg(a); }},
+    {"abs", [](const Tensor& a, const Tensor&) { return raw::abs(a); }},
+    {"sign", [](const Tensor& a, const Tensor&) { return raw::sign(a); }},
+    {"square", [](const Tensor& a, const Tensor&) { return raw::square(a); }},
+    {"exp", [](const Tensor& a, const Tensor&) { return raw::exp(a); }},
+    {"log", [](const Tensor& a, const Tensor&) { return raw::log(raw::abs(a)); }},
+    {"sqrt", [](const Tensor& a, const Tensor&) { return raw::sqrt(raw::abs(a)); }},
+    {"reciprocal", [](const Tensor& a, const Tensor&) { return raw::reciprocal(a); }},
+    {"tanh", [](const Tensor& a, const Tensor&) { return raw::tanh(a); }},
+    {"sigmoid", [](const Tensor& a, const Tensor&) { return raw::sigmoid(a); }},
+    {"erf", [](const Tensor& a, const Tensor&) { return raw::erf(a); }},
+    {"floor", [](const Tensor& a, const Tensor&) { return raw::floor(a); }},
+    {"ceil", [](const Tensor& a, const Tensor&) { return raw::ceil(a); }},
+    {"round", [](const Tensor& a, const Tensor&) { return raw::round(a); }},
+    {"clamp", [](const Tensor& a, const Tensor&) { return raw::clamp(a, -0.2, 0.4); }},
+    {"relu", [](const Tensor& a, const Tensor&) { return raw::relu(a); }},
+    {"leaky_relu", [](const Tensor& a, const Tensor&) { return raw::leaky_relu(a, 0.1); }},
+    {"elu", [](const Tensor& a, const Tensor&) { return raw::elu(a, 1.5); }},
+    {"softplus", [](const Tensor& a, const Tensor&) { return raw::softplus(a, 2); }},
+    {"silu", [](const Tensor& a, const Tensor&) { return raw::silu(a); }},
+    {"gelu", [](const Tensor& a, const Tensor&) { return raw::gelu(a); }},
+    {"gelu_tanh", [](const Tensor& a, const Tensor&) { return raw::gelu_tanh(a); }},
+    {"relu_backward", [](const Tensor& a, const Tensor& b) { return raw::relu_backward(a, b); }},
+    {"leaky_relu_backward", [](const Tensor& a, const Tensor& b) { return raw::leaky_relu_backward(a, b, 0.1); }},
+    {"elu_backward", [](const Tensor& a, const Tensor& b) { return raw::elu_backward(a, b, 1.5); }},
+    {"sigmoid_backward", [](const Tensor& a, const Tensor& b) { return raw::sigmoid_backward(a, b); }},
+    {"tanh_backward", [](const Tensor& a, const Tensor& b) { return raw::tanh_backward(a, b); }},
+    {"silu_backward", [](const Tensor& a, const Tensor& b) { return raw::silu_backward(a, b); }},
+    {"gelu_backward", [](const Tensor& a, const Tensor& b) { return raw::gelu_backward(a, b); }},
+    {"gelu_tanh_backward", [](const Tensor& a, const Tensor& b) { return raw::gelu_tanh_backward(a, b); }},
+    {"clamp_backward", [](const Tensor& a, const Tensor& b) { return raw::clamp_backward(a, b, -0.5, 0.5); }},
+};
+
+// The same logical elements in other places: channels-last, transposed storage, every second column, reversed dims.
+std::vector<Tensor> layouts_of(const Tensor& x) {
+  std::vector<Tensor> all = {x, raw::channels_last(x)};
+  all.push_back(raw::permute(raw::contiguous(raw::permute(x, {3, 2, 1, 0})), {3, 2, 1, 0}));
+  all.push_back(raw::permute(raw::contiguous(raw::permute(x, {1, 0, 3, 2})), {1, 0, 3, 2}));
+  const Shape s = x.shape();
+  const Tensor wide = full({s[0], s[1], s[2], 2 * s[3]}, 77, {.dtype = x.dtype()});
+  const Tensor gapped = view_as_strided(wide, s, {wide.stride(0), wide.stride(1), wide.stride(2), 2}, 1);
+  raw::copy_(gapped, x);
+  all.push_back(gapped);
+  return all;
+}
+
+TEST(ElementwiseLayouts, EveryOpGivesTheSameBitsForAnyStrides) {
+  for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{3, 16, 12, 11}, Shape{1, 2, 1, 700}}) {
+    for (DType t : {DType::kF32, DType::kF64}) {
+      const Tensor a = random_tensor(shape, t, 1), b = random_tensor(shape, t, 2);
+      const auto as = layouts_of(a), bs = layouts_of(b);
+      for (const auto& [name, op] : kOps) {
+        const auto want = values(op(a, b));
+        for (const Tensor& x : as)
+          for (const Tensor& y : bs) ASSERT_EQ(values(op(x, y)), want) << name << " of " << describe(x) << ", " << describe(y);
+      }
+    }
+  }
+}
+
+TEST(ElementwiseLayouts, SixteenBitFloatsAreComputedAsF32AndRoundedOnce) {
+  for (DType t : {DType::kF16, DType::kBF16}) {
+    const Tensor a = raw::to(random_tensor({1003}, DType::kF32, 1), t);
+    const Tensor b = raw::to(random_tensor({1003}, DType::kF32, 2), t);
+    for (const auto& [name, op] : kOps) {
+      const Tensor got = op(a, b);
+      const Tensor wide = op(raw::to(a, DType::kF32), raw::to(b, DType::kF32));
+      ASSERT_EQ(got.dtype(), wide.dtype() == DType::kF32 ? t : wide.dtype()) << name;
+      // Ops of two steps round twice.
+      const double tolerance = t == DType::kF16 ? 0x1p-9 : 0x1p-6;
+      const auto g = values(got), w = values(wide);
+      for (size_t i = 0; i < g.size(); ++i)
+        ASSERT_NEAR(g[i], w[i], tolerance * std::max(1.0, std::abs(w[i]))) << name << " in " << name_of(t);
+    }
+    EXPECT_EQ(values(raw::exp(a)), values(raw::to(raw::exp(raw::to(a, DType::kF32)), t)));
+  }
+}
+
+TEST(ElementwiseLayouts, ResultsDoNotDependOnThreads) {
+  Context context = Context::current().snapshot();
+  const Tensor a = random_tensor({3, 40, 37, 41}, DType::kF32, 1), b = random_tensor({40, 1, 1}, DType::kF32, 2);
+  std::vector<std::vector<double>> results;
+  for (int threads : {1, 2, 3}) {
+    context.threads = threads;
+    ContextScope scope(context);
+    results.push_back(values(raw::add(a, b)));
+    ASSERT_EQ(values(raw::add(raw::channels_last(a), b)), results[0]);
+    ASSERT_EQ(results.back(), results[0]);
+  }
+}
+
+TEST(ElementwiseLayouts, ResultsTakeTheOperandsLayout) {
+  const Tensor rows = random_tensor({2, 3, 4, 5}), image = raw::channels_last(rows);
+  const Tensor bias = random_tensor({3, 1, 1});
+  EXPECT_TRUE(raw::add(rows, rows).is_row_major());
+  EXPECT_TRUE(raw::add(image, image).is_channels_last());
+  EXPECT_TRUE(raw::add(image, rows).is_channels_last());
+  EXPECT_TRUE(raw::add(rows, image).is_channels_last());
+  EXPECT_TRUE(raw::add(image, bias).is_channels_last());
+  EXPECT_TRUE(raw::add(bias, image).is_channels_last());
+  EXPECT_TRUE(raw::relu(image).is_channels_last());
+  EXPECT_TRUE(raw::gt(image, 0).is_channels_last());
+  EXPECT_TRUE(raw::where(raw::gt(image, 0), image, raw::operand(0, image)).is_channels_last());
+  const Tensor transposed = raw::permute(random_tensor({6, 5}), {1, 0});
+  EXPECT_EQ(raw::mul(transposed, transposed).strides(), transposed.strides());
+}
+
+// --- broadcasting ---
+
+TEST(ElementwiseBroadcast, EveryPairOfShapesFollowsNumPysRule) {
+  const Shape shapes[] = {{}, {1}, {5}, {3, 1}, {1, 5}, {3, 5}, {2, 1, 1}, {2, 3, 5}, {2, 1, 5}, {1, 3, 1}};
+  for (const Shape& s : shapes)
+    for (const Shape& t : shapes) {
+      const Tensor a = random_tensor(s, DType::kF64, 3), b = random_tensor(t, DType::kF64, 4);
+      const Shape out = broadcast_shapes(s, t, "test");
+      const Tensor y = raw::sub(a, b);
+      ASSERT_EQ(y.shape(), out);
+      // Reference: expand both by hand.
+      const auto at = [&](const Tensor& x, int64_t i) {
+        int64_t offset = 0;
+        for (int d = out.size() - 1; d >= 0; --d) {
+          const int own = d - (out.size() - x.dim());
+          const int64_t index = i % out[d];
+          i /= out[d];
+          if (own >= 0 && x.shape()[own] != 1) offset += index * x.strides()[own];
+        }
+        return x.ptr<double>()[offset];
+      };
+      const auto v = values(y);
+      for (int64_t i = 0; i < y.numel(); ++i) ASSERT_EQ(v[size_t(i)], at(a, i) - at(b, i)) << s << " and " << t;
+    }
+}
+
+TEST(ElementwiseBroadcast, LongRowsAndManyRowsAgree) {
+  for (const auto& [s, t] : {std::pair<Shape, Shape>{{3, 1000}, {3, 1}}, {{1000, 3}, {1000, 1}}, {{3, 1000}, {1000}},
+                             {{40, 600}, {1, 600}}, {{2000, 2}, {1, 2}}, {{70, 1}, {1, 70}}}) {
+    const Tensor a = random_tensor(s, DType::kF32, 5), b = random_tensor(t, DType::kF32, 6);
+    const Shape out = broadcast_shapes(s, t, "test");
+    const auto expanded = [&](const Tensor& x) {
+      const Tensor y = empty(out);
+      raw::copy_(y, x);
+      return y;
+    };
+    EXPECT_EQ(values(raw::add(a, b)), values(raw::add(expanded(a), expanded(b)))) << s << t;
+  }
+}
+
+TEST(ElementwiseBroadcast, EmptyTensorsStayEmpty) {
+  EXPECT_EQ(raw::add(empty({0, 3}), empty({1, 3})).shape(), (Shape{0, 3}));
+  EXPECT_EQ(raw::exp(empty({2, 0})).shape(), (Shape{2, 0}));
+  EXPECT_EQ(raw::where(empty({0}, {.dtype = DType::kBool}), empty({0}), empty({1})).numel(), 0);
+}
+
+// --- special values ---
+
+TEST(ElementwiseSpecial, NaNFollowsItsRules) {
+  const Tensor nan = tensor({kNaN}), one = tensor({1.f});
+  for (const auto& pair : {std::pair{nan, one}, {one, nan}, {nan, nan}}) {
+    EXPECT_TRUE(std::isnan(raw::maximum(pair.first, pair.second).item<float>()));
+    EXPECT_TRUE(std::isnan(raw::minimum(pair.first, pair.second).item<float>()));
+    EXPECT_EQ(raw::eq(pair.first, pair.second).item<float>(), 0);
+    EXPECT_EQ(raw::ne(pair.first, pair.second).item<float>(), 1);
+    EXPECT_EQ(raw::le(pair.first, pair.second).item<float>(), 0);
+  }
+  EXPECT_TRUE(std::isnan(raw::relu(nan).item<float>()));
+  EXPECT_TRUE(std::isnan(raw::clamp(nan, -1, 1).item<float>()));
+  EXPECT_TRUE(std::isnan(raw::leaky_relu(nan, 0.1).item<float>()));
+  EXPECT_EQ(raw::sign(nan).item<float>(), 0);
+  EXPECT_EQ(values(raw::isnan(tensor({kNaN, kInf, 1.f}))), (std::vector<double>{1, 0, 0}));
+  EXPECT_EQ(values(raw::isfinite(tensor({kNaN, kInf, -kInf, 1.f}))), (std::vector<double>{0, 0, 0, 1}));
+  // A NaN that is not taken does not matter.
+  EXPECT_EQ(raw::where(raw::gt(one, 0), one, nan).item<float>(), 1);
+}
+
+TEST(ElementwiseSpecial, RemainderHasTheDivisorsSign) {
+  EXPECT_EQ(values(raw::remainder(tensor({5.5f, -5.5f, 5.5f, -5.5f}), tensor({3.f, 3.f, -3.f, -3.f}))),
+            (std::vector<double>{2.5, 0.5, -0.5, -2.5}));
+  EXPECT_EQ(values(raw::remainder(tensor({7, -7, 7, -7, 7}), tensor({3, 3, -3, -3, 0}))),
+            (std::vector<double>{1, 2, -2, -1, 0}));
+  EXPECT_EQ(raw::remainder(tensor({INT64_MIN}), tensor({int64_t(-1)})).item<int64_t>(), 0);
+}
+
+TEST(ElementwiseSpecial, RoundTakesHalvesToTheEvenNeighbour) {
+  EXPECT_EQ(values(raw::round(tensor({0.5f, 1.5f, 2.5f, -0.5f, -1.5f}))), (std::vector<double>{0, 2, 2, 0, -2}));
+}
+
+TEST(ElementwiseSpecial, SoftplusAndGeluAreRightFarOut) {
+  const auto s = values(raw::softplus(tensor({-200.f, 0.f, 30.f, 1000.f}), 1));
+  EXPECT_EQ(s[0], 0);
+  EXPECT_NEAR(s[1], std::log(2.0), 1e-7);
+  EXPECT_EQ(s[2], 30);
+  EXPECT_EQ(s[3], 1000);
+  for (const Tensor& y : {raw::gelu(tensor({-40.f, 40.f})), raw::gelu_tanh(tensor({-40.f, 40.f}))}) {
+    EXPECT_EQ(values(y)[0], 0);
+    EXPECT_EQ(values(y)[1], 40);
+  }
+}
+
+// --- dtypes ---
+
+TEST(ElementwiseTypes, PromotionFollowsPyTorch) {
+  const Tensor f32 = ones({2}), f64 = ones({2}, {.dtype = DType::kF64}), f16 = ones({2}, {.dtype = DType::kF16});
+  const Tensor i64 = ones({2}, {.dtype = DType::kI64}), u8 = ones({2}, {.dtype = DType::kU8});
+  const Tensor flag = ones({2}, {.dtype = DType::kBool});
+  EXPECT_EQ(raw::add(f32, f64).dtype(), DType::kF64);
+  EXPECT_EQ(raw::add(f16, i64).dtype(), DType::kF16);
+  EXPECT_EQ(raw::add(u8, i64).dtype(), DType::kI64);
+  EXPECT_EQ(raw::add(flag, u8).dtype(), DType::kU8);
+  EXPECT_EQ(raw::add(flag, flag).dtype(), DType::kBool);
+  EXPECT_EQ(raw::div(i64, i64).dtype(), DType::kF32);
+  EXPECT_EQ(raw::exp(i64).dtype(), DType::kF32);
+  EXPECT_EQ(raw::floor(i64).dtype(), DType::kI64);
+  // A 0-dimensional tensor decides only by its kind.
+  EXPECT_EQ(raw::add(f32, scalar(1, {.dtype = DType::kF64})).dtype(), DType::kF32);
+  EXPECT_EQ(raw::add(i64, scalar(1.5)).dtype(), DType::kF32);
+  EXPECT_EQ(raw::add(u8, scalar(1, {.dtype = DType::kI64})).dtype(), DType::kU8);
+}
+
+TEST(ElementwiseTypes, NumbersTakeTheTensorsDtype) {
+  EXPECT_EQ((ones({2}, {.dtype = DType::kF16}) * 0.5).dtype(), DType::kF16);
+  EXPECT_EQ((ones({2}, {.dtype = DType::kI32}) + 1).dtype(), DType::kI32);
+  EXPECT_EQ(values(arange(3) * 0.5), (std::vector<double>{0, 0.5, 1}));
+  EXPECT_EQ((arange(3) * 0.5).dtype(), DType::kF32);
+  EXPECT_EQ((ones({2}, {.dtype = DType::kBool}) + 1).dtype(), DType::kI64);
+  EXPECT_EQ(raw::clamp(arange(5), 0.5, 3).dtype(), DType::kF32);
+  EXPECT_EQ(values(raw::clamp(arange(5), 1, INFINITY)), (std::vector<double>{1, 1, 2, 3, 4}));
+  EXPECT_EQ(values(raw::clamp(raw::to(arange(5), DType::kU8), -3, 300)), (std::vector<double>{0, 1, 2, 3, 4}));
+}
+
+TEST(ElementwiseTypes, IntegersWrapAndDoNotTrap) {
+  EXPECT_EQ(values(raw::pow(tensor({2, -3, 0, 5}), tensor({10, 3, 0, -1}))), (std::vector<double>{1024, -27, 1, 0}));
+  EXPECT_EQ(values(raw::pow(tensor({1, -1, -1}), tensor({-5, -5, -4}))), (std::vector<double>{1, -1, 1}));
+  const Tensor u = raw::to(tensor({200, 3}), DType::kU8);
+  EXPECT_EQ(values(raw::add(u, u)), (std::vector<double>{144, 6}));
+  EXPECT_EQ(values(raw::sub(u, 201)), (std::vector<double>{255, 58}));
+}
+
+TEST(ElementwiseTypes, UnsupportedOnesAreErrors) {
+  const Tensor flag = ones({2}, {.dtype = DType::kBool});
+  expect_error<DTypeError>([&] { sub(flag, flag); }, {"[sub]", "bool"});
+  expect_error<DTypeError>([&] { neg(flag); }, {"[neg]", "bool"});
+  expect_error<DTypeError>([&] { where(ones({2}), ones({2}), ones({2})); }, {"[where]", "bool", "f32[2]"});
+  expect_error<DTypeError>([&] { sigmoid_backward(arange(2), arange(2)); }, {"i64[2]"});
+}
+
+// --- errors ---
+
+TEST(ElementwiseErrors, NameTheOpAndBothOperands) {
+  expect_error<ShapeError>([] { add(ones({2, 3}), ones({2, 4})); }, {"[add]", "[2,3]", "[2,4]"});
+  expect_error<DeviceError>([] { mul(ones({2}), ones({2}, {.device = Device::parse("cpu:1")})); },
+                            {"[mul]", "f32[2] cpu", "f32[2] cpu:1"});
+  expect_error<ValueError>([] { clamp(ones({2}), NAN, 1); }, {"[clamp]"});
+  expect_error<ValueError>([] { softplus(ones({2}), 0); }, {"[softplus]", "0"});
+  expect_error<StateError>([] { add(Tensor(), ones({2})); }, {"undefined"});
+}
+
+// --- in place ---
+
+TEST(ElementwiseInPlace, WritesTheDestinationThroughAnyLayout) {
+  for (const Tensor& x : layouts_of(random_tensor({2, 3, 4, 5}))) {
+    const Tensor b = random_tensor({3, 1, 1}, DType::kF32, 9);
+    const auto sum = values(raw::add(x, b)), product = values(raw::mul(raw::add(x, b), 2));
+    const uint32_t version = x.storage()->version();
+    add_(x, b);
+    EXPECT_EQ(values(x), sum) << describe(x);
+    mul_(x, 2);
+    EXPECT_EQ(values(x), product) << describe(x);
+    EXPECT_EQ(x.storage()->version(), version + 2);
+  }
+}
+
+TEST(ElementwiseInPlace, FusedFormsMatchTheirFormulas) {
+  const auto fresh = [] { return random_tensor({50}, DType::kF64, 1); };
+  const Tensor a = random_tensor({50}, DType::kF64, 2), b = random_tensor({50}, DType::kF64, 3);
+  const auto check = [&](auto f, const Tensor& want) {
+    const Tensor x = fresh();
+    f(x);
+    expect_near(x, want, 1e-14);
+  };
+  const Tensor x = fresh();
+  check([&](const Tensor& t) { raw::add_(t, a, -0.5); }, x + a * -0.5);
+  check([&](const Tensor& t) { raw::lerp_(t, a, 0.3); }, x + (a - x) * 0.3);
+  check([&](const Tensor& t) { raw::addcmul_(t, a, b, 0.3); }, x + a * b * 0.3);
+  check([&](const Tensor& t) { raw::addcdiv_(t, a, b, 0.3); }, x + a / b * 0.3);
+  check([&](const Tensor& t) { raw::maximum_(t, a); }, maximum(x, a));
+  check([&](const Tensor& t) { raw::clamp_(t, -0.1, 0.1); }, clamp(x, -0.1, 0.1));
+  check([&](const Tensor& t) { raw::square_(t); }, x * x);
+}
+
+TEST(ElementwiseInPlace, OverlappingOperandsAreReadFirst) {
+  const Tensor x = random_tensor({20, 20});
+  const auto want = values(raw::add(x, raw::permute(x, {1, 0})));
+  add_(x, raw::permute(x, {1, 0}));
+  EXPECT_EQ(values(x), want);
+  add_(x, x);
+  for (size_t i = 0; i < want.size(); ++i) ASSERT_EQ(values(x)[i], 2 * want[i]);
+  const Tensor row = random_tensor({5});
+  const auto shifted = values(raw::mul(row, row.ptr<float>()[2]));
+  mul_(row, view_as_strided(row, {1}, {1}, 2));
+  EXPECT_EQ(values(row), shifted);
+}
+
+TEST(ElementwiseInPlace, RefusesWhatDoesNotFit) {
+  expect_error<ShapeError>([] { add_(ones({3}), ones({2, 3})); }, {"[add_]", "f32[3]", "f32[2,3]"});
+  expect_error<DTypeError>([] { add_(arange(3), ones({3})); }, {"[add_]", "f32", "i64[3]"});
+  expect_error<DTypeError>([] { div_(arange(3), arange(3)); }, {"[div_]", "i64[3]"});
+  expect_error<DTypeError>([] { add_(arange(3), 0.5); }, {"[add_]"});
+  const Tensor x = ones({3});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  expect_error<StateError>([&] { add_(x, x); }, {"[add_]", "recording"});
+  expect_error<StateError>([&] { mul_(x, 2); }, {"[mul_]"});
+  EXPECT_EQ(values(x), (std::vector<double>{1, 1, 1}));
+}
+
+TEST(ElementwiseInPlace, ReluOfATemporaryReusesItsBufferAlsoWhileRecording) {
+  Tensor x = random_tensor({100});
+  const void* buffer = x.raw_ptr();
+  const auto want = values(raw::relu(x));
+  const Tensor y = relu(std::move(x));
+  EXPECT_EQ(y.raw_ptr(), buffer);
+  EXPECT_EQ(values(y), want);
+
+  const Tensor w = random_tensor({100});
+  GradManager gm;
+  gm.attach(w);
+  auto recording = gm.record();
+  Tensor product = w * 3;
+  buffer = product.raw_ptr();
+  const Tensor z = relu(std::move(product));
+  EXPECT_EQ(z.raw_ptr(), buffer);
+  // exp saved its result: that buffer must stay as it is.
+  Tensor e = exp(w);
+  buffer = e.raw_ptr();
+  const Tensor kept = relu(std::move(e));
+  EXPECT_NE(kept.raw_ptr(), buffer);
+  gm.backward(sum(z) + sum(kept));
+  const auto dw = values(w.grad()), v = values(w);
+  for (size_t i = 0; i < v.size(); ++i) EXPECT_NEAR(dw[i], (v[i] > 0 ? 3 : 0) + std::exp(v[i]), 1e-5);
+}
+
+// --- gradients beyond the op table ---
+
+TEST(ElementwiseGrad, TiesShareTheGradientAndKinksTakeTheirSide) {
+  const auto gradient = [](const Tensor& at, auto f) {
+    const Tensor x = raw::clone(at);
+    GradManager gm;
+    gm.attach(x);
+    auto recording = gm.record();
+    gm.backward(sum(f(x)));
+    return values(x.grad());
+  };
+  const Tensor x = tensor({1.f, 2.f, 3.f});
+  const Tensor two = tensor({2.f, 2.f, 2.f});
+  EXPECT_EQ(gradient(x, [&](const Tensor& t) { return maximum(t, two); }), (std::vector<double>{0, 0.5, 1}));
+  EXPECT_EQ(gradient(x, [&](const Tensor& t) { return minimum(two, t); }), (std::vector<double>{1, 0.5, 0}));
+  EXPECT_EQ(gradient(x, [&](const Tensor& t) { return maximum(t, 2); }), (std::vector<double>{0, 0.5, 1}));
+  EXPECT_EQ(gradient(x, [&](const Tensor& t) { return clamp(t, 2, 2.5); }), (std::vector<double>{0, 1, 0}));
+  EXPECT_EQ(gradient(tensor({-1.f, 0.f, 1.f}), [](const Tensor& t) { return relu(t); }), (std::vector<double>{0, 0, 1}));
+  EXPECT_EQ(gradient(tensor({-1.f, 0.f, 1.f}), [](const Tensor& t) { return abs(t); }), (std::vector<double>{-1, 0, 1}));
+  EXPECT_EQ(gradient(tensor({0.f, 2.f}), [](const Tensor& t) { return pow(t, 0); }), (std::vector<double>{0, 0}));
+  EXPECT_EQ(gradient(tensor({0.f, 2.f}), [](const Tensor& t) { return pow(t, tensor({0.f, 3.f})); }),
+            (std::vector<double>{0, 12}));
+  EXPECT_EQ(gradient(tensor({0.f, 2.f}), [](const Tensor& t) { return pow(tensor({0.f, 1.f}), t); }),
+            (std::vector<double>{-kInf, 0}));
+}
+
+TEST(ElementwiseGrad, TheSameTensorTwiceSumsBothWays) {
+  const Tensor x = tensor({3.f});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  gm.backward(x * x + x / x + x - x);
+  EXPECT_NEAR(x.grad().item<float>(), 6, 1e-6);
+}
+
+}  // namespace
+}  // namespace gradus
