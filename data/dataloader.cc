@@ -72,7 +72,12 @@ class Prefetcher {
 
   ~Prefetcher() { stop(); }
 
-  bool done() const { return next_ >= end_; }
+  // Says whether all batches were taken; then the loader stands before its next epoch.
+  bool finish() {
+    if (next_ < end_) return false;
+    if (plan_->now == plan_->state_at(epoch_, next_)) plan_->now = plan_->next;
+    return true;
+  }
 
   // Returns the next batch in order, or throws what reading it threw.
   Batch take() {
@@ -218,10 +223,7 @@ DataLoader::Iterator DataLoader::begin() {
 
 void DataLoader::set_epoch(uint64_t epoch) { plan_->now = plan_->next = plan_->state_at(epoch, 0); }
 
-LoaderState DataLoader::state() const {
-  const LoaderState& now = plan_->now;
-  return now.batches > 0 && now.batches >= size() ? plan_->state_at(now.epoch + 1, 0) : now;
-}
+LoaderState DataLoader::state() const { return plan_->now; }
 
 void DataLoader::set_state(const LoaderState& state) {
   const LoaderState own = plan_->state_at(state.epoch, state.batches);
@@ -232,7 +234,6 @@ void DataLoader::set_state(const LoaderState& state) {
   if (state.batches < 0 || state.batches > size())
     throw ValueError("DataLoader", "the state has ", state.batches, " batches, expected 0 to ", size());
   plan_->now = plan_->next = state;
-  plan_->now = plan_->next = this->state();
 }
 
 DataLoader::Iterator::Iterator(std::unique_ptr<internal::Prefetcher> prefetcher)
@@ -247,7 +248,7 @@ DataLoader::Iterator& DataLoader::Iterator::operator++() {
   batch_ = Batch{};
   // An exception ends the pass: the workers are gone when it reaches the caller.
   std::unique_ptr<internal::Prefetcher> prefetcher = std::move(prefetcher_);
-  if (!prefetcher || prefetcher->done()) return *this;
+  if (!prefetcher || prefetcher->finish()) return *this;
   batch_ = prefetcher->take();
   prefetcher_ = std::move(prefetcher);
   return *this;

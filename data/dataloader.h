@@ -74,7 +74,8 @@ class DataLoader {
   // Makes `epoch` the next one.
   void set_epoch(uint64_t epoch);
 
-  // Says where the iteration stands. Saved while batch k is in hand, it resumes with batch k + 1.
+  // Says where the iteration stands. Saved while batch k is in hand, it resumes with batch k + 1; saved with
+  // the last batch in hand, the resumed pass is empty, so that what follows an epoch happens once.
   LoaderState state() const;
   // Makes the next begin() go on from `state`. Errors: ValueError when it belongs to another data set, seed
   // or batch size.

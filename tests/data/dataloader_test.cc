@@ -64,7 +64,9 @@ TEST(DataLoader, CutsTheOrderIntoBatches) {
   const Numbers none(0);
   DataLoader nothing(none, {.batch_size = 4, .num_workers = 2});
   EXPECT_EQ(nothing.size(), 0);
+  EXPECT_EQ(nothing.epoch(), 0u);
   EXPECT_TRUE(batches_of(nothing).empty());
+  EXPECT_EQ(nothing.epoch(), 1u);
 }
 
 TEST(DataLoader, GivesTheSamplersOrderForAnyNumberOfWorkers) {
@@ -247,9 +249,28 @@ TEST(DataLoader, StateOfAnotherLoaderIsRefused) {
   EXPECT_THROW(a.set_state(wrong), ValueError);
   wrong.batches = -1;
   EXPECT_THROW(a.set_state(wrong), ValueError);
-  wrong.batches = 13;
-  a.set_state(wrong);
-  EXPECT_EQ(a.epoch(), 1u);
+}
+
+TEST(DataLoader, TheEpochEndsWithTheLoopNotWithTheLastBatch) {
+  const Numbers d(10);
+  for (int workers : {0, 2}) {
+    const DataLoaderOptions options{.batch_size = 4, .num_workers = workers, .seed = 1};
+    DataLoader loader(d, options);
+    LoaderState last;
+    for ([[maybe_unused]] const Batch& b : loader) {
+      EXPECT_EQ(loader.epoch(), 0u);
+      last = loader.state();
+    }
+    EXPECT_EQ(loader.epoch(), 1u);
+    EXPECT_EQ(loader.state().batches, 0);
+
+    DataLoader resumed(d, options);
+    resumed.set_state(last);
+    EXPECT_EQ(resumed.epoch(), 0u);
+    EXPECT_TRUE(batches_of(resumed).empty());
+    EXPECT_EQ(resumed.epoch(), 1u);
+    EXPECT_EQ(batches_of(resumed).size(), 3u);
+  }
 }
 
 TEST(DataLoader, RanksShareAnEpoch) {
