@@ -261,11 +261,9 @@ class Trainer {
                             100.0 * double(train_.seen) / double(total), loss, 100 * train_.accuracy(),
                             progress.units_per_second())
                   << std::endl;
-      if (++batch == batches || args_.dry_run) {
-        progress.finish(figures);
-        break;
-      }
-      // After the last batch the epoch's end, which saves as well, is near.
+      if (++batch == batches || args_.dry_run) progress.finish(figures);
+      if (args_.dry_run) break;
+      if (batch == batches) continue;  // the end of the epoch saves and stops as well
       const bool stop = interrupt_.requested();
       const bool due = args_.checkpoint_interval > 0 && batch % args_.checkpoint_interval == 0;
       if (!args_.checkpoint_dir.empty() && (stop || due)) save();

@@ -15,6 +15,9 @@ class Dropout final : public LayerWith<DropoutOptions> {
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
   std::string extra_repr() const override;
+
+ private:
+  Tensor forward_temporary(Tensor&& x) override;
 };
 
 }  // namespace gradus::nn

@@ -120,7 +120,7 @@ TEST(Optimizer, ManyParametersOfAllSizesOnAnyNumberOfThreads) {
   const std::vector<float> one = train(1), two = train(2);
   ASSERT_EQ(one.size(), two.size());
   for (size_t i = 0; i < one.size(); ++i) ASSERT_EQ(one[i], two[i]) << i;
-  EXPECT_NE(one[1], std::sin(0.f));
+  EXPECT_NE(one[2], std::sin(1.f));
 }
 
 TEST(Optimizer, SkipsParametersWithoutGradient) {
