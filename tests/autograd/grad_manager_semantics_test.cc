@@ -8,6 +8,7 @@
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops.h"
+#include "gradus/tensor/ops/creation.h"
 
 namespace gradus {
 namespace {
@@ -196,6 +197,46 @@ TEST(GradManagerCallback, RunsInReverseOrderOfUse) {
   for (const Tensor& p : w) h = h * p;
   gm.backward(h);
   EXPECT_THAT(order, ElementsAre(4, 3, 2, 1));
+}
+
+// Doubles its input and notes when its rule runs.
+struct Marked : autograd::Function {
+  explicit Marked(std::string* log) : log(log) {}
+  std::vector<Tensor> forward(const std::vector<Tensor>& x) override { return {2 * x[0]}; }
+  std::vector<Tensor> backward(std::vector<Tensor> dys) override {
+    *log += " rule";
+    return {2 * dys[0]};
+  }
+  std::string* log;
+};
+
+TEST(GradManagerCallback, RunsAsSoonAsItsGradientIsCompleteBeforeEarlierOpsRules) {
+  const Tensor early = f64({2}), late = f64({3});
+  std::string log;
+  GradManager gm;
+  gm.attach(early, [&](const Tensor&, const Tensor& g) {
+    log += " early";
+    return g;
+  });
+  gm.attach(late, [&](const Tensor&, const Tensor& g) {
+    log += " late";
+    return g;
+  });
+  auto recording = gm.record();
+  const Tensor h = autograd::apply(std::make_shared<Marked>(&log), {early})[0];
+  gm.backward(h * late);
+  EXPECT_EQ(log, " late rule early");
+  EXPECT_THAT(values(early.grad()), ElementsAre(6));
+}
+
+TEST(GradManagerCallback, MayComputeWithTensors) {
+  const Tensor x = f64({3, 4});
+  GradManager gm;
+  gm.attach(x, [](const Tensor&, const Tensor& g) { return g / norm(g); });
+  auto recording = gm.record();
+  gm.backward(sum(x * x));
+  EXPECT_NEAR(values(x.grad())[0], 0.6, 1e-15);
+  EXPECT_NEAR(values(x.grad())[1], 0.8, 1e-15);
 }
 
 TEST(GradManagerCallback, IsNotCalledWithoutAGradient) {
@@ -645,8 +686,16 @@ TEST(SeveralManagers, TheInnerOneDoesNotSeeTheOuterBackward) {
   outer.backward(cos(x));
   const Tensor first = x.grad();
   x.set_grad({});
-  inner.backward(first);
+  EXPECT_THAT(error_of<StateError>([&] { inner.backward(first); }), HasSubstr("depends on no attached tensor"));
   EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(GradManagerBackward, OfALossThatDependsOnNothingAttachedIsAnError) {
+  const Tensor x = f64({2}), constant = f64({3});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  EXPECT_THAT(error_of<StateError>([&] { gm.backward(constant * 2); }), HasSubstr("f64[1]"));
 }
 
 TEST(SeveralManagers, GoToTheThirdOrder) {

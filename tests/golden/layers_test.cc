@@ -105,7 +105,7 @@ const std::vector<Layer>& layers() {
       {"sqrt", [](X x) { return sqrt(x[0]); }},
       {"rsqrt", [](X x) { return rsqrt(x[0]); }},
       {"var", [](X x) { return var(x[0], {1}); }},
-      {"var_biased", [](X x) { return var(x[0], {0, 2}, 0); }},
+      {"var_biased", [](X x) { return var(x[0], {0, 2}, {.correction = 0}); }},
       {"norm", [](X x) { return norm(x[0], {1}); }},
       {"prod", [](X x) { return prod(x[0], {1}); }},
       {"cumsum", [](X x) { return cumsum(x[0], 1); }},

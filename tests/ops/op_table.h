@@ -99,6 +99,7 @@ struct OpCase {
   std::vector<ErrorCase> errors = {};
   double step = 1e-4;               // of the gradient check
   bool shape_from_data = false;     // nothing to say on the meta device
+  bool mixes_devices = false;       // inputs on two devices are fine
 };
 
 void add_row(OpCase row);

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tests/ops/op_table.h"
 
 namespace gradus::optest {

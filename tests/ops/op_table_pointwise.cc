@@ -151,7 +151,8 @@ void add_more_arithmetic() {
 }
 
 // An in-place op applied to a copy of the first input.
-void in_place(const char* op, const char* variant, std::vector<Sample> samples, std::function<void(X)> f, Reference r) {
+void in_place(const char* op, const char* variant, std::vector<Sample> samples, std::function<void(X)> f, Reference r,
+              bool mixes_devices = false) {
   add_row({.op = op, .variant = variant, .samples = std::move(samples),
            .run = [f](X x) {
              std::vector<Tensor> all = x;
@@ -159,7 +160,7 @@ void in_place(const char* op, const char* variant, std::vector<Sample> samples, 
              f(all);
              return all[0];
            },
-           .reference = std::move(r), .differentiable = false});
+           .reference = std::move(r), .differentiable = false, .mixes_devices = mixes_devices});
 }
 
 void add_in_place() {
@@ -170,7 +171,7 @@ void add_in_place() {
   in_place("mul_", "", pairs, [](X x) { mul_(x[0], x[1]); }, binary([](double a, double b) { return a * b; }));
   in_place("div_", "", pairs, [](X x) { div_(x[0], x[1]); }, binary([](double a, double b) { return a / b; }));
   in_place("lerp_", "", pairs, [](X x) { lerp_(x[0], x[1], 0.25); }, binary([](double a, double b) { return a + 0.25 * (b - a); }));
-  in_place("copy_", "", pairs, [](X x) { copy_(x[0], x[1]); }, binary([](double, double b) { return b; }));
+  in_place("copy_", "", pairs, [](X x) { copy_(x[0], x[1]); }, binary([](double, double b) { return b; }), true);
   const std::vector<Sample> one = {{in({3, 7})}, {in({2, 3, 2, 2})}};
   in_place("add_", "number", one, [](X x) { add_(x[0], 0.5); }, unary([](double a) { return a + 0.5; }));
   in_place("sub_", "number", one, [](X x) { sub_(x[0], 0.5); }, unary([](double a) { return a - 0.5; }));
@@ -225,6 +226,7 @@ void add_functions() {
   add({"floor", [](const Tensor& x) { return floor(x); }, [](double v) { return std::floor(v); }, distinct({})});
   add({"ceil", [](const Tensor& x) { return ceil(x); }, [](double v) { return std::ceil(v); }, distinct({})});
   add({"round", [](const Tensor& x) { return round(x); }, [](double v) { return std::nearbyint(v); }, distinct({})});
+  add({"logsigmoid", [](const Tensor& x) { return logsigmoid(x); }, [](double v) { return -std::log1p(std::exp(-v)); }, wide});
   add({"sigmoid", [](const Tensor& x) { return sigmoid(x); }, sigmoid_of, wide});
   add({"logsigmoid", [](const Tensor& x) { return logsigmoid(x); }, [](double v) { return -std::log1p(std::exp(-v)); }, wide});
   add({"relu", [](const Tensor& x) { return relu(x); }, [](double v) { return std::max(v, 0.0); }, no_zero});

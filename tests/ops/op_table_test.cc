@@ -9,6 +9,7 @@
 
 #include "gradus/autograd/gradcheck.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/parallel.h"
 #include "gradus/tests/ops/op_table.h"
 
 namespace gradus::optest {
@@ -59,6 +60,8 @@ Tensor reversed_order(const Tensor& x) {
 
 class OpTable : public testing::TestWithParam<size_t> {
  protected:
+  // The samples are small: threads would only spin. ThreadsDoNotMatter sets its own.
+  OpTable() { set_num_threads(1); }
   const OpCase& row() const { return all_rows()[GetParam()]; }
   std::string at(size_t sample, DType t) const {
     std::string s = row().op + "/" + row().variant + " sample " + std::to_string(sample) + " " + std::string(name_of(t));
@@ -87,6 +90,20 @@ TEST_P(OpTable, TwoRunsAgreeBitForBit) {
       const std::vector<Tensor> x = make_inputs(row(), s, t);
       EXPECT_EQ(bits(row().run(x)), bits(row().run(x))) << at(s, t);
     }
+  }
+}
+
+TEST_P(OpTable, ThreadsDoNotMatter) {
+  for (size_t s = 0; s < row().samples.size(); ++s) {
+    const DType t = row().dtypes[0];
+    const std::vector<Tensor> x = make_inputs(row(), s, t);
+    const Tensor one = row().run(x);
+    set_num_threads(3);
+    const Tensor three = row().run(x);
+    set_num_threads(1);
+    Array expected;
+    expected.shape = one.shape(), expected.v = one.to_vector<double>();
+    expect_close(row(), three, expected, t, at(s, t) + " with 3 threads");
   }
 }
 
@@ -149,7 +166,7 @@ TEST_P(OpTable, AsynchronousDeviceGivesTheSame) {
   for (size_t s = 0; s < row().samples.size(); ++s) {
     const DType t = row().dtypes[0];
     const std::vector<Tensor> x = make_inputs(row(), s, t);
-    if (x.empty()) continue;
+    if (x.empty()) continue;  // nothing that says where
     const Tensor y = row().run(make_inputs(row(), s, t, other));
     EXPECT_EQ(to_string(y.device()), to_string(other)) << at(s, t);
     synchronize(other);
@@ -175,6 +192,7 @@ TEST_P(OpTable, MetaDeviceGivesTheShape) {
 }
 
 TEST_P(OpTable, InputsOnTwoDevicesAreAnError) {
+  if (row().mixes_devices) GTEST_SKIP();
   const Device other{DeviceType::kCPU, 1};
   for (size_t s = 0; s < row().samples.size(); ++s) {
     std::vector<Tensor> x = make_inputs(row(), s, row().dtypes[0]);
@@ -225,14 +243,18 @@ std::set<std::string> public_ops() {
   // Declarations stand at the start of a line; members of classes and overloads that are templates are indented or
   // repeat a name.
   const std::regex declaration(R"(^(?:inline )?(?:Tensor|void|std::\w+<.*>|[A-Z]\w*) (operator[^\s(]+|\w+)\()");
-  for (const auto& file : std::filesystem::directory_iterator("autograd/ops")) {
-    if (file.path().extension() != ".h") continue;
-    std::ifstream text(file.path());
-    bool hidden = false;
-    for (std::string line; std::getline(text, line);) {
-      if (line.rfind("namespace ", 0) == 0) hidden = line != "namespace gradus {";
-      std::smatch m;
-      if (!hidden && std::regex_search(line, m, declaration)) names.insert(m[1]);
+  for (const char* folder : {"autograd/ops", "tensor/ops"}) {
+    for (const auto& file : std::filesystem::directory_iterator(folder)) {
+      if (file.path().extension() != ".h") continue;
+      std::ifstream text(file.path());
+      std::vector<std::string> namespaces;
+      for (std::string line; std::getline(text, line);) {
+        std::smatch m;
+        if (line.rfind("namespace ", 0) == 0) namespaces.push_back(line);
+        else if (line.rfind("}  // namespace", 0) == 0 && !namespaces.empty()) namespaces.pop_back();
+        else if (namespaces.size() == 1 && namespaces[0] == "namespace gradus {" && std::regex_search(line, m, declaration))
+          names.insert(m[1]);
+      }
     }
   }
   return names;
