@@ -60,6 +60,15 @@ class Pass {
   }
   bool in_recording(const AutogradSlot* slot) const { return belongs(slot) || p_.recording.has_leaf(slot); }
 
+  // A fused node passes over the value between its ops; if that value's gradient is a target, it must not.
+  void split_if_wanted(AutogradSlot* slot) {
+    if (slot->is_leaf()) return;
+    Node* node = static_cast<Node*>(slot);
+    if (const uint64_t between = node->passed_over())
+      for (const Edge& t : p_.targets)
+        if (t.slot && !t.slot->is_leaf() && static_cast<Node*>(t.slot.get())->sequence() == between) node->split(t);
+  }
+
   // The edges along which a slot passes gradients on: a node's inputs, or the producer of a leaf that was computed.
   std::span<const Edge> edges_of(const AutogradSlot* slot) const {
     if (slot->is_leaf()) {
@@ -79,6 +88,7 @@ class Pass {
     auto enter = [&](AutogradSlot* slot) {
       const auto [it, fresh] = index_.try_emplace(slot, visits_.size());
       if (!fresh) return;
+      split_if_wanted(slot);
       visits_.push_back({.slot = slot});
       visits_.back().leads =
           targets_of_.count(slot) || (!slot->is_leaf() && static_cast<Node*>(slot)->runs_without_gradient());

@@ -59,6 +59,10 @@ class Node : public AutogradSlot {
   virtual void drop_rule() = 0;
   // The engine visits the node even when no gradient arrives (receives that must answer, for example).
   virtual bool runs_without_gradient() const { return false; }
+  // A node that stands for its input's op as well names that op's node, by sequence number. When the gradient of the value
+  // between the two is asked for, the engine calls `split` with the edge to it, before the pass.
+  virtual uint64_t passed_over() const { return 0; }
+  virtual void split(const Edge& between) { (void)between; }
 
   const char* op() const { return op_; }
   const std::string& module_path() const { return module_path_; }
@@ -75,6 +79,7 @@ class Node : public AutogradSlot {
 
  protected:
   ~Node() override;
+  void set_edge(size_t i, Edge e) { edges_[i] = std::move(e); }
   void dispose() override;  // iterative: a chain of any depth is freed without recursion
 
  private:

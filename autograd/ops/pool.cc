@@ -29,7 +29,8 @@ Tensor avg_pool2d_over(const char* op, const Tensor& x, const PoolWindows& windo
 // For max_pool2d(relu(x)) over disjoint windows, the relu's result h is all that backward needs: x's gradient is dy at each
 // window's first maximum if that is positive, and 0 elsewhere. So one node stands for both ops, with the relu's edge; the
 // relu's own node remains for whoever else uses h. The node keeps h, and if by the time of backward nobody else does,
-// h's buffer, overwritten window by window, becomes x's gradient: no index, no mask, no new memory.
+// h's buffer, overwritten window by window, becomes x's gradient: no index, no mask, no new memory. Asked for the gradient
+// of h itself, the node splits: it is the pooling alone again, with an edge to the relu.
 
 // The relu node that made x, or null.
 const autograd::Node* relu_of(const Tensor& x) {
@@ -46,10 +47,35 @@ Tensor max_pool2d_relu_grad(const Tensor& dy, Tensor h, const PoolWindows& windo
     return mul(max_pool2d_scatter(dy, index, windows), to(gt(h, 0), h.dtype()));
   }
   Tensor dx = raw::channels_last(h);
-  if (dx.is_same(std::exchange(h, {})) && !autograd::may_reuse(dx)) dx = raw::clone(dx);
+  const bool copied = !dx.is_same(h);
+  h = Tensor();
+  if (!copied && !autograd::may_reuse(dx)) dx = raw::clone(dx);
   raw::max_pool2d_relu_grad_(dx, dy, windows);
   return dx;
 }
+
+class MaxPoolReluNode final : public autograd::Node {
+ public:
+  MaxPoolReluNode(autograd::Saved h, const PoolWindows& windows, uint64_t relu)
+      : Node("max_pool2d(relu)"), h_(std::move(h)), windows_(windows), relu_(relu) {}
+
+  void run(std::span<Tensor> dys, std::span<const char>, std::span<Tensor> dxs) override {
+    if (relu_) dxs[0] = max_pool2d_relu_grad(dys[0], h_.take(), windows_);
+    else dxs[0] = max_pool2d_scatter(dys[0], raw::max_pool2d(h_.get(), windows_).second, windows_);
+  }
+  void drop_rule() override { h_ = {}; }
+
+  uint64_t passed_over() const override { return relu_; }
+  void split(const autograd::Edge& between) override {
+    set_edge(0, between);
+    relu_ = 0;
+  }
+
+ private:
+  autograd::Saved h_;
+  PoolWindows windows_;
+  uint64_t relu_;  // sequence number of the relu's node; 0 once it is on its own
+};
 
 }  // namespace
 
@@ -59,11 +85,7 @@ Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
   Recorder r{"max_pool2d(relu)", x};
   if (!relu || !r) return max_pool2d_over("max_pool2d", x, windows);
   Tensor y = raw::max_pool2d_value(x, windows);
-  auto rule = [h = r.save(detach(x)), windows](const Tensor& dy) mutable {
-    return max_pool2d_relu_grad(dy, h.take(), windows);
-  };
-  r.attach(Ref<autograd::Node>(new autograd::RuleNode<decltype(rule)>("max_pool2d(relu)", std::move(rule))), {&y, 1},
-           {relu->edges()[0]});
+  r.attach(make_ref<MaxPoolReluNode>(r.save(detach(x)), windows, relu->sequence()), {&y, 1}, {relu->edges()[0]});
   return y;
 }
 

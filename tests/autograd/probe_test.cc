@@ -125,6 +125,24 @@ TEST(Probe, ACheckpointedSegmentHasTheGradientsOfAPlainOne) {
   EXPECT_EQ(calls, 2);
 }
 
+TEST(Probe, ACheckpointedSegmentDrawsTheSameRandomNumbersAgain) {
+  Tensor x = tensor(std::vector<double>(64, 1.0), {64});
+  auto run = [&](bool checkpointed) {
+    manual_seed(7);
+    auto f = [](const Tensor& t) { return dropout(t, 0.5, true) * t; };
+    GradManager gm;
+    gm.attach(x);
+    auto recording = gm.record();
+    const Tensor y = checkpointed ? autograd::checkpoint(f, x) : f(x);
+    const Tensor after = rand({2});
+    gm.backward(sum(y));
+    V g = values(x.grad());
+    x.set_grad({});
+    for (double u : after.to_vector<double>()) g.push_back(u);
+    return g;
+  };
+  EXPECT_EQ(run(true), run(false));
+}
 
 TEST(Probe, ACheckpointedSegmentIsRightAtSecondOrder) {
   const Tensor w = vec({0.5});
@@ -178,7 +196,36 @@ TEST(Engine, AChainOf200000OpsRunsBackwardAndIsFreedWithoutRecursion) {
   EXPECT_FALSE(autograd::is_tracked(y));
 }
 
+TEST(Engine, ALossKeptInAVectorKeepsNoGraph) {
+  Tensor w = rand({1000, 100});
+  GradManager gm;
+  gm.attach(w);
+  std::vector<Tensor> losses;
+  int64_t after_first = 0;
+  for (int step = 0; step < 5; ++step) {
+    auto recording = gm.record();
+    losses.push_back(sum(exp(w) * w));
+    gm.backward(losses.back());
+    if (step == 0) after_first = memory_stats().live_bytes;
+  }
+  EXPECT_LT(memory_stats().live_bytes - after_first, 10000);
+}
 
+TEST(Engine, SavedTensorsAreFreedWhileTheBackwardRuns) {
+  Tensor x = rand({1 << 16});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  Tensor y = x;
+  for (int i = 0; i < 32; ++i) y = tanh(y);
+  const Tensor loss = sum(y);
+  y = Tensor();
+  const int64_t saved = memory_stats().live_bytes;
+  reset_peak_memory();
+  gm.backward(loss);
+  // A few gradients of 256 KiB on top of what forward saved; nothing else.
+  EXPECT_LT(memory_stats().peak_bytes, saved + 4 * x.nbytes());
+}
 
 TEST(Engine, AnInPlaceEditOfASavedTensorIsAnErrorThatNamesTheOp) {
   Tensor a = vec({2}), b = vec({3});
@@ -259,7 +306,45 @@ TEST(Engine, OnlyNarrowsARecordingToTheNamedTensors) {
   EXPECT_THROW((void)gm.record({.only = vec({1})}), StateError);
 }
 
+// Holds gradients back and delivers them at the end, as an all-reduce does.
+class Packing final : public GradCallback {
+ public:
+  void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) override {
+    log += "begin " + std::to_string(attached.size()) + "/" + std::to_string(std::count(reached.begin(), reached.end(), true));
+  }
+  std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) override {
+    log += grad.defined() ? " grad" : " none";
+    held.push_back({param, grad});
+    return std::nullopt;
+  }
+  std::vector<Delivery> finish() override {
+    log += " finish;";
+    for (auto& d : held)
+      if (!d.grad.defined()) d.grad = full(d.param.shape(), 100.0, {d.param.dtype()});
+    return std::exchange(held, {});
+  }
+  void abandon() override { log += " abandon;"; }
+  std::string log;
+  std::vector<Delivery> held;
+};
 
+TEST(Engine, ACallbackObjectMayDeliverLaterAndForTensorsNotReached) {
+  Tensor a = vec({2}), b = vec({3});
+  auto packing = std::make_shared<Packing>();
+  GradManager gm;
+  gm.attach({a, b}, packing);
+  gm.attach(a, [](const Tensor&, const Tensor& g) { return g * 10; });  // chained: runs on what was delivered
+  {
+    auto recording = gm.record();
+    gm.backward(a * 5);
+  }
+  EXPECT_EQ(packing->log, "begin 2/1 none grad finish;");
+  EXPECT_EQ(values(a.grad()), V{50});
+  EXPECT_EQ(values(b.grad()), V{100});
+  packing->log.clear();
+  { auto recording = gm.record(); }
+  EXPECT_EQ(packing->log, " abandon;");
+}
 
 TEST(Functional, GradOfGradIsTheSecondDerivative) {
   auto f = [](const Tensor& x) { return sum(x * x * x); };
@@ -293,6 +378,22 @@ TEST(Functional, GradOfTrackedTensorsLeavesTheRecordingOpen) {
   EXPECT_EQ(values(g[1]), V{108});
   gm.backward(g[1] + y);  // 12 w^2 + 4 w^3
   EXPECT_EQ(values(w.grad()), V{216});
+}
+
+TEST(Functional, AFusedNodeSplitsWhenTheValueInsideItIsAskedFor) {
+  const Tensor x = tensor(std::vector<double>{-1, 2, 3, -4}, {1, 1, 2, 2});
+  const Tensor all_negative = tensor(std::vector<double>{-1, -2, -3, -4}, {1, 1, 2, 2});
+  for (const Tensor& input : {x, all_negative}) {
+    GradManager gm;
+    gm.attach(input);
+    auto recording = gm.record();
+    const Tensor h = relu(input);
+    const Tensor y = max_pool2d(h, {.kernel = 2});
+    const auto g = autograd::grad(sum(y), {h, input});
+    // The pooling passes its gradient to the first maximum, also where that is the relu's 0.
+    EXPECT_EQ(values(g[0]), input.is_same(x) ? (V{0, 0, 1, 0}) : (V{1, 0, 0, 0}));
+    EXPECT_EQ(values(g[1]), input.is_same(x) ? (V{0, 0, 1, 0}) : (V{0, 0, 0, 0}));
+  }
 }
 
 TEST(Functional, GradIsZeroWhereTheFunctionDoesNotDependOnItsArgument) {
