@@ -31,82 +31,101 @@ void over_items(const std::vector<StepItem>& items, F f) {
   over_all(sizes, [&](size_t i, int64_t begin, int64_t end) { f(items[i], begin, end); });
 }
 
+// The loops stand in functions of their own: as parameters, __restrict pointers and plain numbers let the compiler turn
+// them into vector code.
+
+template <class T>
+void sgd(int64_t n, T* __restrict p, const T* __restrict g, T lr, T sign, T decay) {
+  for (int64_t i = 0; i < n; ++i) p[i] -= lr * (sign * g[i] + decay * p[i]);
+}
+
+// b = keep b + take d;  p -= lr (direct d + ahead b)
+template <class T>
+void sgd_momentum(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict b, T lr, T sign, T decay, T keep, T take,
+                  T direct, T ahead) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T d = sign * g[i] + decay * p[i];
+    b[i] = keep * b[i] + take * d;
+    p[i] -= lr * (direct * d + ahead * b[i]);
+  }
+}
+
 void sgd_step_cpu(const Tensor& first, const std::vector<StepItem>& items, const SGDStep& o) {
   dispatch_floating(first.dtype(), "sgd_step", [&]<class T>() {
-    const T lr = T(o.lr), momentum = T(o.momentum), fresh = T(1 - o.dampening), decay = T(o.weight_decay);
     const T sign = o.maximize ? T(-1) : T(1);
     over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
-      T* __restrict p = item.param.ptr<T>();
-      const T* __restrict g = item.grad.ptr<T>();
-      if (o.momentum == 0) {
-        for (int64_t i = begin; i < end; ++i) p[i] -= lr * (sign * g[i] + decay * p[i]);
-        return;
-      }
-      T* __restrict b = item.state[0].ptr<T>();
-      const T keep = item.step == 1 ? T(0) : momentum, take = item.step == 1 ? T(1) : fresh;
-      // A new buffer is zero, so `keep` need not be looked at per element.
-      const T ahead = o.nesterov ? momentum : T(1), direct = o.nesterov ? T(1) : T(0);
-      for (int64_t i = begin; i < end; ++i) {
-        const T d = sign * g[i] + decay * p[i];
-        b[i] = keep * b[i] + take * d;
-        p[i] -= lr * (direct * d + ahead * b[i]);
-      }
+      T* p = item.param.ptr<T>() + begin;
+      const T* g = item.grad.ptr<T>() + begin;
+      if (o.momentum == 0) return sgd<T>(end - begin, p, g, T(o.lr), sign, T(o.weight_decay));
+      // A new buffer is zero: the first gradient enters it as it is.
+      const bool fresh = item.step == 1;
+      sgd_momentum<T>(end - begin, p, g, item.state[0].ptr<T>() + begin, T(o.lr), sign, T(o.weight_decay),
+                      fresh ? T(0) : T(o.momentum), fresh ? T(1) : T(1 - o.dampening), o.nesterov ? T(1) : T(0),
+                      o.nesterov ? T(o.momentum) : T(1));
     });
   });
+}
+
+template <class T>
+struct AdamNumbers {
+  T sign, decay, shrink, b1, c1, b2, c2, rate, root, eps;
+};
+
+template <class T, bool amsgrad>
+void adam(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, T* __restrict top,
+          const AdamNumbers<T> k) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T d = k.sign * g[i] + k.decay * p[i];
+    m[i] = k.b1 * m[i] + k.c1 * d;
+    v[i] = k.b2 * v[i] + k.c2 * d * d;
+    T second = v[i];
+    if constexpr (amsgrad) second = top[i] = top[i] < second ? second : top[i];
+    p[i] = k.shrink * p[i] - k.rate * m[i] / (std::sqrt(second) * k.root + k.eps);
+  }
 }
 
 void adam_step_cpu(const Tensor& first, const std::vector<StepItem>& items, const AdamStep& o) {
   dispatch_floating(first.dtype(), "adam_step", [&]<class T>() {
-    const T b1 = T(o.beta1), b2 = T(o.beta2), c1 = T(1 - o.beta1), c2 = T(1 - o.beta2), eps = T(o.eps);
-    const T decay = o.decoupled ? T(0) : T(o.weight_decay);
-    const T shrink = o.decoupled ? T(1 - o.lr * o.weight_decay) : T(1);
-    const T sign = o.maximize ? T(-1) : T(1);
     over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
       const double t = static_cast<double>(item.step);
-      const T rate = T(o.lr / (1 - std::pow(o.beta1, t)));
-      const T root = T(1 / std::sqrt(1 - std::pow(o.beta2, t)));
-      T* __restrict p = item.param.ptr<T>();
-      const T* __restrict g = item.grad.ptr<T>();
-      T* __restrict m = item.state[0].ptr<T>();
-      T* __restrict v = item.state[1].ptr<T>();
-      T* __restrict largest = o.amsgrad ? item.state[2].ptr<T>() : nullptr;
-      const auto update = [&](int64_t i) {
-        const T d = sign * g[i] + decay * p[i];
-        m[i] = b1 * m[i] + c1 * d;
-        v[i] = b2 * v[i] + c2 * d * d;
+      const AdamNumbers<T> k = {
+          .sign = o.maximize ? T(-1) : T(1),
+          .decay = o.decoupled ? T(0) : T(o.weight_decay),
+          .shrink = o.decoupled ? T(1 - o.lr * o.weight_decay) : T(1),
+          .b1 = T(o.beta1), .c1 = T(1 - o.beta1), .b2 = T(o.beta2), .c2 = T(1 - o.beta2),
+          .rate = T(o.lr / (1 - std::pow(o.beta1, t))),
+          .root = T(1 / std::sqrt(1 - std::pow(o.beta2, t))),
+          .eps = T(o.eps),
       };
-      if (o.amsgrad) {
-        for (int64_t i = begin; i < end; ++i) {
-          update(i);
-          largest[i] = std::max(largest[i], v[i]);
-          p[i] = shrink * p[i] - rate * m[i] / (std::sqrt(largest[i]) * root + eps);
-        }
-      } else {
-        for (int64_t i = begin; i < end; ++i) {
-          update(i);
-          p[i] = shrink * p[i] - rate * m[i] / (std::sqrt(v[i]) * root + eps);
-        }
-      }
+      T* p = item.param.ptr<T>() + begin;
+      const T* g = item.grad.ptr<T>() + begin;
+      T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;
+      if (o.amsgrad)
+        adam<T, true>(end - begin, p, g, m, v, item.state[2].ptr<T>() + begin, k);
+      else
+        adam<T, false>(end - begin, p, g, m, v, nullptr, k);
     });
   });
 }
 
+template <class T>
+void adadelta(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict v, T* __restrict u, T lr, T sign, T decay,
+              T rho, T fresh, T eps) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T d = sign * g[i] + decay * p[i];
+    v[i] = rho * v[i] + fresh * d * d;
+    const T delta = std::sqrt((u[i] + eps) / (v[i] + eps)) * d;
+    u[i] = rho * u[i] + fresh * delta * delta;
+    p[i] -= lr * delta;
+  }
+}
+
 void adadelta_step_cpu(const Tensor& first, const std::vector<StepItem>& items, const AdadeltaStep& o) {
   dispatch_floating(first.dtype(), "adadelta_step", [&]<class T>() {
-    const T lr = T(o.lr), rho = T(o.rho), fresh = T(1 - o.rho), eps = T(o.eps), decay = T(o.weight_decay);
-    const T sign = o.maximize ? T(-1) : T(1);
     over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
-      T* __restrict p = item.param.ptr<T>();
-      const T* __restrict g = item.grad.ptr<T>();
-      T* __restrict v = item.state[0].ptr<T>();
-      T* __restrict u = item.state[1].ptr<T>();
-      for (int64_t i = begin; i < end; ++i) {
-        const T d = sign * g[i] + decay * p[i];
-        v[i] = rho * v[i] + fresh * d * d;
-        const T delta = std::sqrt((u[i] + eps) / (v[i] + eps)) * d;
-        u[i] = rho * u[i] + fresh * delta * delta;
-        p[i] -= lr * delta;
-      }
+      adadelta<T>(end - begin, item.param.ptr<T>() + begin, item.grad.ptr<T>() + begin, item.state[0].ptr<T>() + begin,
+                  item.state[1].ptr<T>() + begin, T(o.lr), o.maximize ? T(-1) : T(1), T(o.weight_decay), T(o.rho),
+                  T(1 - o.rho), T(o.eps));
     });
   });
 }
@@ -165,23 +184,25 @@ void clip_by_norm_cpu(const Tensor& norm, const std::vector<Tensor>& tensors, do
   const double total = dispatch_floating(norm.dtype(), "clip_by_norm_", [&]<class T>() { return double(*norm.ptr<T>()); });
   const double scale = max_norm / (total + 1e-6);
   if (scale >= 1) return;
-  over_tensors("clip_by_norm_", tensors, [&]<class T>(T* x, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) x[i] *= T(scale);
+  over_tensors("clip_by_norm_", tensors, [scale]<class T>(T* x, int64_t n) {
+    const T factor = T(scale);
+    for (int64_t i = 0; i < n; ++i) x[i] *= factor;
   });
 }
 
 void clip_by_value_cpu(const Tensor&, const std::vector<Tensor>& tensors, double limit) {
-  over_tensors("clip_by_value_", tensors, [&]<class T>(T* x, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) x[i] = std::clamp(x[i], T(-limit), T(limit));
+  over_tensors("clip_by_value_", tensors, [limit]<class T>(T* x, int64_t n) {
+    const T low = T(-limit), high = T(limit);
+    for (int64_t i = 0; i < n; ++i) x[i] = x[i] < low ? low : x[i] > high ? high : x[i];  // NaN stays
   });
 }
 
-const RegisterKernel sgd(sgd_step_kernel, DeviceType::kCPU, &sgd_step_cpu);
-const RegisterKernel adam(adam_step_kernel, DeviceType::kCPU, &adam_step_cpu);
-const RegisterKernel adadelta(adadelta_step_kernel, DeviceType::kCPU, &adadelta_step_cpu);
-const RegisterKernel norm(norm_of_kernel, DeviceType::kCPU, &norm_of_cpu);
-const RegisterKernel by_norm(clip_by_norm_kernel, DeviceType::kCPU, &clip_by_norm_cpu);
-const RegisterKernel by_value(clip_by_value_kernel, DeviceType::kCPU, &clip_by_value_cpu);
+const RegisterKernel sgd_registration(sgd_step_kernel, DeviceType::kCPU, &sgd_step_cpu);
+const RegisterKernel adam_registration(adam_step_kernel, DeviceType::kCPU, &adam_step_cpu);
+const RegisterKernel adadelta_registration(adadelta_step_kernel, DeviceType::kCPU, &adadelta_step_cpu);
+const RegisterKernel norm_registration(norm_of_kernel, DeviceType::kCPU, &norm_of_cpu);
+const RegisterKernel by_norm_registration(clip_by_norm_kernel, DeviceType::kCPU, &clip_by_norm_cpu);
+const RegisterKernel by_value_registration(clip_by_value_kernel, DeviceType::kCPU, &clip_by_value_cpu);
 
 }  // namespace
 }  // namespace gradus::raw
