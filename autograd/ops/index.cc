@@ -181,6 +181,8 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
   if (mask.dtype() != DType::kBool)
     throw DTypeError("masked_fill", "expected a bool mask, given ", describe(mask));
+  if (!(broadcast_shapes(x.shape(), mask.shape(), "masked_fill") == x.shape()))
+    throw ShapeError("masked_fill", "mask ", describe(mask), " does not broadcast to x ", describe(x));
   return where(mask, to(value, x.dtype()), x);
 }
 

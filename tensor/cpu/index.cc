@@ -8,7 +8,7 @@ namespace gradus::raw {
 namespace {
 
 constexpr int64_t kGrain = 16384;  // elements moved
-constexpr int64_t kColumns = 64;   // neighbours that one thread takes, where columns are shared out
+constexpr int64_t kColumns = 64;   // least neighbours that one thread takes, where columns are shared out
 
 int64_t checked(int64_t index, const IndexedDim& d, const char* op) {
   if (index < 0 || index >= d.n)
@@ -115,7 +115,9 @@ void index_put_cpu(const Tensor& out, const Tensor& index, const Tensor& src, In
     T* to = out.ptr<T>();
     const T* from = src.ptr<T>();
     // A thread takes some columns of all slices, in order: repeated indices never meet.
-    const int64_t width = std::min(d.inner, kColumns), tiles = (d.inner + width - 1) / width;
+    const int64_t shares = (num_threads() + d.outer - 1) / d.outer;
+    const int64_t width = std::min(d.inner, std::max(kColumns, (d.inner + shares - 1) / shares));
+    const int64_t tiles = (d.inner + width - 1) / width;
     parallel_for(0, d.outer * tiles, std::max<int64_t>(1, kGrain / (k * width)),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t tile = begin; tile < end; ++tile) {

@@ -34,6 +34,7 @@ Tensor forward(const Tensor& x, int64_t dim, bool log, std::string_view op) {
 }
 
 Tensor backward(const Tensor& dy, const Tensor& y, int64_t dim, bool log, std::string_view op) {
+  if (dy.device() != y.device()) throw DeviceError(op, "dy is on ", dy.device(), " but y on ", y.device());
   if (dy.shape() != y.shape() || dy.dtype() != y.dtype())
     throw ShapeError(op, "dy ", describe(dy), " does not match y ", describe(y));
   const Run run = run_of(y, dim, op);
@@ -41,8 +42,8 @@ Tensor backward(const Tensor& dy, const Tensor& y, int64_t dim, bool log, std::s
     return to(backward(to(dy, DType::kF32), to(y, DType::kF32), dim, log, op), y.dtype());
   const Tensor yd = dense(y);
   const Tensor dx = empty_like(yd);
-  softmax_backward_kernel(dx, yd.is_channels_last() ? channels_last(dy) : contiguous(dy), yd, run.n, run.inner,
-                      log);
+  softmax_backward_kernel(dx, yd.is_channels_last() ? channels_last(dy) : contiguous(dy), yd, run.n,
+                          run.inner, log);
   return dx;
 }
 

@@ -1,0 +1,299 @@
+// How a reduction goes through a tensor of any layout. What is combined is an Op:
+//
+//   struct Op {
+//     using Lane = ...; using Wide = ...;   // of the inner loop; outside of it
+//     Lane start() const;                   // the neutral element
+//     Lane step(Lane a, T x) const;         // takes in an element
+//     Wide merge(Wide a, Wide b) const;
+//     auto finish(Wide a) const;            // the result
+//   };
+//
+// Note [Order of summation]
+// A result is the same for any number of threads because the way its elements are combined follows from
+// shapes alone: lanes within a block of at most kBlock steps, in the input's precision; blocks into a wide
+// accumulator (f64 for floats); tasks of about kTask elements, each with a wide partial, combined in order.
+// Threads only share out tasks.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <vector>
+
+#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::cpu {
+
+inline constexpr int64_t kTask = 32768;  // elements
+inline constexpr int64_t kBlock = 16;    // steps of a lane: few, so that f32 lanes round little
+inline constexpr int kLanes = 32;
+inline constexpr int64_t kTile = 256;  // columns
+
+struct Axis {
+  int64_t size, x_stride, out_stride;
+  bool reduced;
+};
+
+class Axes {
+ public:
+  void push_back(const Axis& a) { axes_[n_++] = a; }
+  void pop_back() { --n_; }
+  int size() const { return n_; }
+  bool empty() const { return n_ == 0; }
+  const Axis& operator[](int i) const { return axes_[i]; }
+  Axis& back() { return axes_[n_ - 1]; }
+  Axis* begin() { return axes_.data(); }
+  Axis* end() { return axes_.data() + n_; }
+
+ private:
+  std::array<Axis, kMaxDims> axes_;
+  int n_ = 0;
+};
+
+// x's dims, outermost in memory first, neighbours that lie like one merged, the innermost apart.
+struct Plan {
+  Axes kept, reduced;  // without the innermost
+  Axis inner{1, 1, 1, true};
+  int64_t outputs = 1, reductions = 1;  // products of the sizes of kept and reduced
+
+  // Kept columns follow each other, and rows of them too.
+  bool rows_lie_densely() const {
+    return inner.x_stride == 1 && reduced.size() == 1 && reduced[0].x_stride == inner.size;
+  }
+};
+
+inline Plan make_plan(const Tensor& out, const Tensor& x) {
+  Axes axes;
+  for (int i = 0; i < x.dim(); ++i) {
+    const int64_t n = x.shape()[i];
+    if (n == 1) continue;
+    const bool reduced = out.shape()[i] == 1;
+    axes.push_back({n, x.strides()[i], reduced ? 0 : out.strides()[i], reduced});
+  }
+  // A stride of 0 is a broadcast: outermost, so that the inner loop has a real one.
+  const auto rank = [](const Axis& a) {
+    return a.x_stride == 0 ? std::numeric_limits<int64_t>::max() : a.x_stride;
+  };
+  std::stable_sort(axes.begin(), axes.end(), [&](const Axis& a, const Axis& b) { return rank(a) > rank(b); });
+  Plan plan;
+  Axes merged;
+  for (const Axis& a : axes) {
+    if (!merged.empty()) {
+      Axis& m = merged.back();
+      if (m.reduced == a.reduced && m.x_stride == a.size * a.x_stride &&
+          m.out_stride == a.size * a.out_stride) {
+        m = {m.size * a.size, a.x_stride, a.out_stride, a.reduced};
+        continue;
+      }
+    }
+    merged.push_back(a);
+  }
+  if (!merged.empty()) {
+    plan.inner = merged.back();
+    merged.pop_back();
+  }
+  for (const Axis& a : merged) {
+    (a.reduced ? plan.reduced : plan.kept).push_back(a);
+    (a.reduced ? plan.reductions : plan.outputs) *= a.size;
+  }
+  return plan;
+}
+
+// Steps through the positions of some axes in row-major order.
+class Walker {
+ public:
+  Walker(const Axes& axes, int64_t position) : axes_(axes) {
+    for (int i = axes.size() - 1; i >= 0; --i) {
+      at_[i] = position % axes[i].size;
+      position /= axes[i].size;
+      x += at_[i] * axes[i].x_stride;
+      out += at_[i] * axes[i].out_stride;
+    }
+  }
+  void next() {
+    for (int i = axes_.size() - 1; i >= 0; --i) {
+      const Axis& a = axes_[i];
+      x += a.x_stride;
+      out += a.out_stride;
+      if (++at_[i] < a.size) return;
+      x -= a.size * a.x_stride;
+      out -= a.size * a.out_stride;
+      at_[i] = 0;
+    }
+  }
+  int64_t x = 0, out = 0;
+
+ private:
+  const Axes& axes_;
+  std::array<int64_t, kMaxDims> at_{};
+};
+
+template <class Op, class T>
+typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride) {
+  using Wide = typename Op::Wide;
+  Wide total = static_cast<Wide>(op.start());
+  int64_t i = 0;
+  if (stride == 1) {
+    while (n - i >= kLanes) {
+      typename Op::Lane lanes[kLanes];
+      for (auto& lane : lanes) lane = op.start();
+      const int64_t steps = std::min(kBlock, (n - i) / kLanes);
+      for (int64_t s = 0; s < steps; ++s, i += kLanes)
+        for (int j = 0; j < kLanes; ++j) lanes[j] = op.step(lanes[j], p[i + j]);
+      Wide wide[kLanes];
+      for (int j = 0; j < kLanes; ++j) wide[j] = static_cast<Wide>(lanes[j]);
+      for (int half = kLanes / 2; half > 0; half /= 2)
+        for (int j = 0; j < half; ++j) wide[j] = op.merge(wide[j], wide[j + half]);
+      total = op.merge(total, wide[0]);
+    }
+  }
+  while (i < n) {
+    typename Op::Lane lane = op.start();
+    for (const int64_t stop = std::min(n, i + kBlock); i < stop; ++i) lane = op.step(lane, p[i * stride]);
+    total = op.merge(total, static_cast<Wide>(lane));
+  }
+  return total;
+}
+
+// The innermost axis is reduced: each task of an output takes whole rows, or a piece of one.
+template <class T, class Out, class Op>
+void reduce_rows(Out* out, const T* x, const Plan& plan, const Op& op) {
+  using Wide = typename Op::Wide;
+  const int64_t length = plan.inner.size, piece = std::min(length, kTask);
+  const int64_t pieces = (length + piece - 1) / piece;
+  const int64_t units = plan.reductions * pieces, per_task = std::max<int64_t>(1, kTask / piece);
+  const int64_t tasks = (units + per_task - 1) / per_task;
+  std::vector<Wide> partials(tasks > 1 ? plan.outputs * tasks : 0);
+  const int64_t elements = std::min(units, per_task) * piece;
+  parallel_for(
+      0, plan.outputs * tasks, std::max<int64_t>(1, 2 * kTask / elements), [&](int64_t begin, int64_t end) {
+        Walker o(plan.kept, begin / tasks);
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t task = i % tasks;
+          const int64_t first = task * per_task, last = std::min(units, first + per_task);
+          Walker r(plan.reduced, first / pieces);
+          Wide total = static_cast<Wide>(op.start());
+          for (int64_t u = first; u < last; ++u) {
+            const int64_t at = u % pieces * piece;
+            const T* p = x + o.x + r.x + at * plan.inner.x_stride;
+            total = op.merge(total, reduce_row(op, p, std::min(piece, length - at), plan.inner.x_stride));
+            if (at + piece >= length) r.next();
+          }
+          if (tasks > 1) {
+            partials[i] = total;
+          } else {
+            out[o.out] = static_cast<Out>(op.finish(total));
+          }
+          if (task == tasks - 1) o.next();
+        }
+      });
+  if (tasks == 1) return;
+  Walker o(plan.kept, 0);
+  for (int64_t i = 0; i < plan.outputs; ++i, o.next()) {
+    Wide total = partials[i * tasks];
+    for (int64_t t = 1; t < tasks; ++t) total = op.merge(total, partials[i * tasks + t]);
+    out[o.out] = static_cast<Out>(op.finish(total));
+  }
+}
+
+template <class T, class Op, int64_t fixed_stride>
+void add_rows(const Op& op, typename Op::Lane* __restrict lanes, const T* const* rows, int count,
+              int64_t width, int64_t x_stride) {
+  const int64_t st = fixed_stride ? fixed_stride : x_stride;
+  if (count == 4) {
+    const T *a = rows[0], *b = rows[1], *c = rows[2], *d = rows[3];
+    for (int64_t j = 0; j < width; ++j)
+      lanes[j] = op.step(op.step(op.step(op.step(lanes[j], a[j * st]), b[j * st]), c[j * st]), d[j * st]);
+    return;
+  }
+  for (int r = 0; r < count; ++r)
+    for (int64_t j = 0; j < width; ++j) lanes[j] = op.step(lanes[j], rows[r][j * st]);
+}
+
+// Adds rows [first, last) of `width` neighbouring columns, row 0 of which begins at `base`, to `total`.
+template <class T, class Op>
+void reduce_column_block(const Op& op, typename Op::Wide* total, const T* base, const Plan& plan,
+                         int64_t first, int64_t last, int64_t width) {
+  using Wide = typename Op::Wide;
+  const int64_t x_stride = plan.inner.x_stride;
+  typename Op::Lane lanes[kTile];
+  int64_t row = first;
+  // Few columns that lie densely: several rows are taken as one long one.
+  if (const int64_t pack = kLanes / width; pack > 1 && plan.rows_lie_densely()) {
+    const int64_t wide = pack * width;
+    while (last - row >= pack) {
+      for (int64_t j = 0; j < wide; ++j) lanes[j] = op.start();
+      const int64_t steps = std::min(kBlock, (last - row) / pack);
+      for (int64_t s = 0; s < steps; ++s, row += pack) {
+        const T* p = base + row * width;
+        for (int64_t j = 0; j < wide; ++j) lanes[j] = op.step(lanes[j], p[j]);
+      }
+      for (int64_t j = 0; j < wide; ++j)
+        total[j % width] = op.merge(total[j % width], static_cast<Wide>(lanes[j]));
+    }
+  }
+  Walker r(plan.reduced, row);
+  while (row < last) {
+    for (int64_t j = 0; j < width; ++j) lanes[j] = op.start();
+    for (const int64_t stop = std::min(last, row + kBlock); row < stop;) {
+      const T* four[4];
+      int count = 0;
+      for (; count < 4 && row < stop; ++row, r.next()) four[count++] = base + r.x;
+      x_stride == 1 ? add_rows<T, Op, 1>(op, lanes, four, count, width, 1)
+                    : add_rows<T, Op, 0>(op, lanes, four, count, width, x_stride);
+    }
+    for (int64_t j = 0; j < width; ++j) total[j] = op.merge(total[j], static_cast<Wide>(lanes[j]));
+  }
+}
+
+// The innermost axis is kept: each task takes some rows of a tile of columns.
+template <class T, class Out, class Op>
+void reduce_columns(Out* out, const T* x, const Plan& plan, const Op& op) {
+  using Wide = typename Op::Wide;
+  const int64_t columns = plan.inner.size, out_stride = plan.inner.out_stride, rows = plan.reductions;
+  const int64_t tile = std::min(columns, kTile), tiles = (columns + tile - 1) / tile;
+  const int64_t per_task = std::max(kBlock, kTask / tile), tasks = (rows + per_task - 1) / per_task;
+  std::vector<Wide> partials(tasks > 1 ? plan.outputs * tasks * columns : 0);
+  const int64_t grain = std::max<int64_t>(1, 2 * kTask / (std::min(rows, per_task) * tile));
+  // The index counts tasks of a tile fastest, then tiles, then outputs.
+  parallel_for(0, plan.outputs * tiles * tasks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t task = i % tasks, at = i / tasks % tiles * tile, output = i / tasks / tiles;
+      const int64_t width = std::min(tile, columns - at), first = task * per_task;
+      const Walker o(plan.kept, output);
+      Wide total[kTile];
+      for (int64_t j = 0; j < width; ++j) total[j] = static_cast<Wide>(op.start());
+      reduce_column_block(op, total, x + o.x + at * plan.inner.x_stride, plan, first,
+                          std::min(rows, first + per_task), width);
+      if (tasks > 1) {
+        std::copy_n(total, width, &partials[(output * tasks + task) * columns + at]);
+      } else {
+        for (int64_t j = 0; j < width; ++j)
+          out[o.out + (at + j) * out_stride] = static_cast<Out>(op.finish(total[j]));
+      }
+    }
+  });
+  if (tasks == 1) return;
+  Walker o(plan.kept, 0);
+  for (int64_t i = 0; i < plan.outputs; ++i, o.next()) {
+    Wide* total = &partials[i * tasks * columns];
+    for (int64_t t = 1; t < tasks; ++t)
+      for (int64_t j = 0; j < columns; ++j) total[j] = op.merge(total[j], total[t * columns + j]);
+    for (int64_t j = 0; j < columns; ++j) out[o.out + j * out_stride] = static_cast<Out>(op.finish(total[j]));
+  }
+}
+
+template <class T, class Out, class Op>
+void reduce(const Tensor& out, const Tensor& x, const Op& op) {
+  if (out.numel() == 0) return;
+  Out* y = out.ptr<Out>();
+  if (x.numel() == 0) {
+    std::fill_n(y, out.numel(), static_cast<Out>(op.finish(static_cast<typename Op::Wide>(op.start()))));
+    return;
+  }
+  const Plan plan = make_plan(out, x);
+  plan.inner.reduced ? reduce_rows(y, x.ptr<T>(), plan, op) : reduce_columns(y, x.ptr<T>(), plan, op);
+}
+
+}  // namespace gradus::cpu

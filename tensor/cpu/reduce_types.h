@@ -1,0 +1,60 @@
+// What elements are accumulated in and compared as.
+#pragma once
+
+#include <limits>
+#include <type_traits>
+
+#include "gradus/tensor/dtype.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::cpu {
+
+// Few elements; many.
+template <class T>
+using LaneOf = std::conditional_t<std::is_same_v<T, double>, double,
+                                  std::conditional_t<is_floating(dtype_v<T>), float, int64_t>>;
+template <class T>
+using WideOf = std::conditional_t<is_floating(dtype_v<T>), double, int64_t>;
+
+// The dtype of sums.
+template <class T>
+using SumResult = std::conditional_t<is_floating(dtype_v<T>), T, int64_t>;
+
+// What values of T compare as.
+template <class T>
+using OrderOf = std::conditional_t<is_floating(dtype_v<T>), LaneOf<T>, T>;
+
+template <class V>
+constexpr bool is_nan(V v) {
+  if constexpr (std::is_floating_point_v<V>) return v != v;
+  return false;
+}
+
+// The largest or smallest, or NaN when there is one.
+template <class T, bool largest>
+struct Extreme {
+  using Lane = OrderOf<T>;
+  using Wide = Lane;
+  Lane start() const {
+    using L = std::numeric_limits<Lane>;
+    if constexpr (L::has_infinity) return largest ? -L::infinity() : L::infinity();
+    return largest ? L::lowest() : L::max();
+  }
+  Lane join(Lane a, Lane x) const {
+    const Lane better = (largest ? x > a : x < a) ? x : a;  // a where it is NaN
+    return is_nan(x) ? x : better;
+  }
+  Lane step(Lane a, T x) const { return join(a, static_cast<Lane>(x)); }
+  Wide merge(Wide a, Wide b) const { return join(a, b); }
+  Wide finish(Wide a) const { return a; }
+};
+
+// Calls f.operator()<T>() with the C++ type of any dtype; bools are taken as what they are, bytes 0 and 1.
+template <class F>
+void dispatch_bytes(const Tensor& x, F&& f) {
+  dispatch_all(x.dtype(), [&]<class T>() {
+    f.template operator()<std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>();
+  });
+}
+
+}  // namespace gradus::cpu
