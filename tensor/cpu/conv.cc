@@ -3,6 +3,7 @@
 #include "gradus/tensor/ops/conv.h"
 
 #include "gradus/tensor/cpu/conv_reference.h"
+#include "gradus/tensor/cpu/conv_weight_grad.h"
 #include "gradus/tensor/cpu/onednn.h"
 
 namespace gradus {
@@ -104,6 +105,7 @@ void conv2d_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, 
 
 void conv2d_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, Conv2dOptions o) {
   if (dw.dtype() != DType::kF32) return conv2d_weight_grad_reference(dw, db, dy, x, o);
+  if (has_fast_weight_grad(dw, o)) return fast_weight_grad(dw, db, dy, x, o);
   static const char kind[] = "conv2d_weight_grad";
   const auto plan = onednn::plan_for(key_of(kind, x, dw, o, db.defined()), [&] {
     const Problem problem(x, dw, dy, o);

@@ -1,9 +1,11 @@
 // Pooling on the CPU. Images lie channels-last, so each cell of a window is a run of C neighbours, and every loop below
-// works on whole runs.
+// works on whole runs, or on vectors of neighbouring channels where a window's state is to stay in registers.
 #include "gradus/tensor/ops/pool.h"
 
-#include <array>
 #include <limits>
+#include <span>
+#include <type_traits>
+#include <vector>
 
 #include "gradus/tensor/parallel.h"
 
@@ -34,22 +36,34 @@ Span columns_of(const PoolWindows& w, int64_t q) {
   return span_of(w, w.input.w, w.output.w, w.kernel.w, w.stride.w, w.padding.w, w.dilation.w, q);
 }
 
-// Calls f(number of the cell within the window, offset of its run in the image of C channels).
-template <class F>
-void for_each_cell(const PoolWindows& w, const Span& rows, const Span& columns, int64_t C, F f) {
-  for (int64_t i = rows.first; i < rows.last; ++i)
-    for (int64_t j = columns.first; j < columns.last; ++j)
-      f(i * w.kernel.w + j, ((rows.origin + i * rows.step) * w.input.w + columns.origin + j * columns.step) * C);
-}
+// One cell of a window: its number there, and where its run starts in the image of C channels.
+struct Cell {
+  int32_t number;
+  int64_t offset;
+};
+struct Window {
+  int64_t image;                // n
+  int64_t at;                   // where the output's run starts
+  std::span<const Cell> cells;  // those inside of the image
+  int64_t padded_size;          // cells in the padding counted
+};
 
-// Calls f(image n, rows of the window, columns of it, offset of the output's run) for all windows of images
-// [first, last).
+// Calls f(window) for the output rows [first_row, last_row), counted over all images.
 template <class F>
 void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t last_row, F f) {
+  std::vector<Cell> cells(w.kernel.h * w.kernel.w);
   for (int64_t row = first_row; row < last_row; ++row) {
     const Span rows = rows_of(w, row % w.output.h);
-    for (int64_t q = 0; q < w.output.w; ++q)
-      f(row / w.output.h, rows, columns_of(w, q), (row * w.output.w + q) * C);
+    for (int64_t q = 0; q < w.output.w; ++q) {
+      const Span columns = columns_of(w, q);
+      size_t count = 0;
+      for (int64_t i = rows.first; i < rows.last; ++i)
+        for (int64_t j = columns.first; j < columns.last; ++j)
+          cells[count++] = {int32_t(i * w.kernel.w + j),
+                            ((rows.origin + i * rows.step) * w.input.w + columns.origin + j * columns.step) * C};
+      f(Window{row / w.output.h, (row * w.output.w + q) * C, {cells.data(), count},
+               rows.padded_length * columns.padded_length});
+    }
   }
 }
 
@@ -62,49 +76,51 @@ int64_t image_grain(const PoolWindows& w, int64_t C) {
   return 1 + 16384 / (1 + w.output.h * w.output.w * C * w.kernel.h * w.kernel.w);
 }
 
-template <class T, class I>
-void max_forward(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w) {
-  const int64_t C = x.size(1), image = w.input.h * w.input.w * C;
-  parallel_for(0, x.size(0) * w.output.h, row_grain(w, C), [&](int64_t first, int64_t last) {
-    for_each_window(w, C, first, last, [&](int64_t n, const Span& rows, const Span& columns, int64_t at) {
-      T* __restrict best = y.ptr<T>() + at;
-      I* __restrict where = index.ptr<I>() + at;
-      bool begun = false;
-      for_each_cell(w, rows, columns, C, [&](int64_t cell, int64_t offset) {
-        const T* __restrict in = x.ptr<T>() + n * image + offset;
-        if (!begun) {
-          std::copy_n(in, C, best);
-          std::fill_n(where, C, I(cell));
-          begun = true;
-          return;
-        }
-        for (int64_t c = 0; c < C; ++c) {
-          const bool wins = in[c] > best[c] || in[c] != in[c];
-          best[c] = wins ? in[c] : best[c];
-          where[c] = wins ? I(cell) : where[c];
-        }
-      });
-      if (!begun) {  // all cells lie in the padding
-        std::fill_n(best, C, -std::numeric_limits<T>::infinity());
-        std::fill_n(where, C, I(0));
-      }
-    });
-  });
+// N neighbouring channels. Comparisons give lanes of all ones or zeros, which `? :` selects by.
+template <class T, int N>
+using Vector [[gnu::vector_size(N * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
+template <class T>
+using IntegerLike = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+
+template <int N, class T>
+Vector<T, N>& lanes(T* p) {
+  return *reinterpret_cast<Vector<T, N>*>(p);
+}
+template <int N, class T>
+const Vector<T, N>& lanes(const T* p) {
+  return *reinterpret_cast<const Vector<T, N>*>(p);
 }
 
-template <class T>
-void max_value(const Tensor& y, const Tensor& x, const PoolWindows& w) {
+// Calls f(number of lanes, first channel) so that all C channels are covered: vectors of 32 bytes, then single ones.
+template <class T, class F>
+void for_each_vector(int64_t C, F f) {
+  constexpr int kLanes = 32 / sizeof(T);
+  int64_t c = 0;
+  for (; c + kLanes <= C; c += kLanes) f(std::integral_constant<int, kLanes>(), c);
+  for (; c < C; ++c) f(std::integral_constant<int, 1>(), c);
+}
+
+// `where` may be null.
+template <class T, class I>
+void max_forward(const Tensor& y, I* where, const Tensor& x, const PoolWindows& w) {
   const int64_t C = x.size(1), image = w.input.h * w.input.w * C;
-  parallel_for(0, x.size(0) * w.output.h, row_grain(w, C), [&](int64_t first, int64_t last) {
-    for_each_window(w, C, first, last, [&](int64_t n, const Span& rows, const Span& columns, int64_t at) {
-      T* __restrict best = y.ptr<T>() + at;
-      bool begun = false;
-      for_each_cell(w, rows, columns, C, [&](int64_t, int64_t offset) {
-        const T* __restrict in = x.ptr<T>() + n * image + offset;
-        if (!begun) std::copy_n(in, C, best);
-        else
-          for (int64_t c = 0; c < C; ++c) best[c] = in[c] > best[c] || in[c] != in[c] ? in[c] : best[c];
-        begun = true;
+  parallel_for(0, x.size(0) * w.output.h, row_grain(w, C), [=, &w, xs = x.ptr<T>(), ys = y.ptr<T>()](int64_t first, int64_t last) {
+    for_each_window(w, C, first, last, [=](const Window& window) {
+      const int32_t none = window.cells.empty() ? 0 : window.cells[0].number;
+      for_each_vector<T>(C, [=](auto count, int64_t c) {
+        constexpr int N = decltype(count)::value;
+        using Integers = Vector<IntegerLike<T>, N>;
+        const T* in = xs + window.image * image + c;
+        Vector<T, N> best = Vector<T, N>{} - std::numeric_limits<T>::infinity();
+        Integers winner = Integers{} + none;
+        for (const Cell& cell : window.cells) {
+          const Vector<T, N> v = lanes<N>(in + cell.offset);
+          const auto wins = (v > best) | (v != v);
+          best = wins ? v : best;
+          if (where) winner = wins ? Integers{} + cell.number : winner;
+        }
+        lanes<N>(ys + window.at + c) = best;
+        if (where) lanes<N>(where + window.at + c) = __builtin_convertvector(winner, Vector<I, N>);
       });
     });
   });
@@ -117,8 +133,8 @@ void dispatch_index(DType t, F f) {
 
 void max_pool2d_cpu(const Tensor& y, const Tensor& index, const Tensor& x, PoolWindows w) {
   dispatch_floating(x.dtype(), "max_pool2d", [&]<class T>() {
-    if (!index.defined()) return max_value<T>(y, x, w);
-    dispatch_index(index.dtype(), [&]<class I>() { max_forward<T, I>(y, index, x, w); });
+    if (!index.defined()) return max_forward<T, uint8_t>(y, nullptr, x, w);
+    dispatch_index(index.dtype(), [&]<class I>() { max_forward<T, I>(y, index.ptr<I>(), x, w); });
   });
 }
 
@@ -128,14 +144,13 @@ void max_pool2d_scatter_cpu(const Tensor& dx, const Tensor& dy, const Tensor& in
     dispatch_index(index.dtype(), [&]<class I>() {
       parallel_for(0, dx.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
         std::fill(dx.ptr<T>() + first * image, dx.ptr<T>() + last * image, T(0));
-        for_each_window(w, C, first * w.output.h, last * w.output.h,
-                        [&](int64_t n, const Span& rows, const Span& columns, int64_t at) {
-          const T* __restrict from = dy.ptr<T>() + at;
-          const I* __restrict where = index.ptr<I>() + at;
-          for_each_cell(w, rows, columns, C, [&](int64_t cell, int64_t offset) {
-            T* __restrict to = dx.ptr<T>() + n * image + offset;
-            for (int64_t c = 0; c < C; ++c) to[c] += where[c] == I(cell) ? from[c] : T(0);
-          });
+        for_each_window(w, C, first * w.output.h, last * w.output.h, [&](const Window& window) {
+          const T* __restrict from = dy.ptr<T>() + window.at;
+          const I* __restrict where = index.ptr<I>() + window.at;
+          for (const Cell& cell : window.cells) {
+            T* __restrict to = dx.ptr<T>() + window.image * image + cell.offset;
+            for (int64_t c = 0; c < C; ++c) to[c] += where[c] == I(cell.number) ? from[c] : T(0);
+          }
         });
       });
     });
@@ -147,14 +162,14 @@ void max_pool2d_gather_cpu(const Tensor& y, const Tensor& x, const Tensor& index
   dispatch_floating(x.dtype(), "max_pool2d_gather", [&]<class T>() {
     dispatch_index(index.dtype(), [&]<class I>() {
       parallel_for(0, x.size(0) * w.output.h, row_grain(w, C), [&](int64_t first, int64_t last) {
-        for_each_window(w, C, first, last, [&](int64_t n, const Span& rows, const Span& columns, int64_t at) {
-          T* __restrict to = y.ptr<T>() + at;
-          const I* __restrict where = index.ptr<I>() + at;
+        for_each_window(w, C, first, last, [&](const Window& window) {
+          T* __restrict to = y.ptr<T>() + window.at;
+          const I* __restrict where = index.ptr<I>() + window.at;
           std::fill_n(to, C, T(0));
-          for_each_cell(w, rows, columns, C, [&](int64_t cell, int64_t offset) {
-            const T* __restrict from = x.ptr<T>() + n * image + offset;
-            for (int64_t c = 0; c < C; ++c) to[c] = where[c] == I(cell) ? from[c] : to[c];
-          });
+          for (const Cell& cell : window.cells) {
+            const T* __restrict from = x.ptr<T>() + window.image * image + cell.offset;
+            for (int64_t c = 0; c < C; ++c) to[c] = where[c] == I(cell.number) ? from[c] : to[c];
+          }
         });
       });
     });
@@ -163,24 +178,23 @@ void max_pool2d_gather_cpu(const Tensor& y, const Tensor& x, const Tensor& index
 
 // One over the number of cells that a window's sum is divided by.
 template <class T>
-T weight_of(const PoolWindows& w, const Span& rows, const Span& columns) {
-  const int64_t inside = (rows.last - rows.first) * (columns.last - columns.first);
-  return T(1) / T(w.count_include_pad ? rows.padded_length * columns.padded_length : inside);
+T weight_of(const PoolWindows& w, const Window& window) {
+  return T(1) / T(w.count_include_pad ? window.padded_size : int64_t(window.cells.size()));
 }
 
 void avg_pool2d_cpu(const Tensor& y, const Tensor& x, PoolWindows w) {
   const int64_t C = x.size(1), image = w.input.h * w.input.w * C;
   dispatch_floating(x.dtype(), "avg_pool2d", [&]<class T>() {
     parallel_for(0, x.size(0) * w.output.h, row_grain(w, C), [&](int64_t first, int64_t last) {
-      for_each_window(w, C, first, last, [&](int64_t n, const Span& rows, const Span& columns, int64_t at) {
-        T* __restrict to = y.ptr<T>() + at;
-        std::fill_n(to, C, T(0));
-        for_each_cell(w, rows, columns, C, [&](int64_t, int64_t offset) {
-          const T* __restrict from = x.ptr<T>() + n * image + offset;
-          for (int64_t c = 0; c < C; ++c) to[c] += from[c];
+      for_each_window(w, C, first, last, [&](const Window& window) {
+        const T weight = weight_of<T>(w, window);
+        for_each_vector<T>(C, [&](auto count, int64_t c) {
+          constexpr int N = decltype(count)::value;
+          const T* in = x.ptr<T>() + window.image * image + c;
+          Vector<T, N> sum{};
+          for (const Cell& cell : window.cells) sum += lanes<N>(in + cell.offset);
+          lanes<N>(y.ptr<T>() + window.at + c) = sum * weight;
         });
-        const T weight = weight_of<T>(w, rows, columns);
-        for (int64_t c = 0; c < C; ++c) to[c] *= weight;
       });
     });
   });
@@ -191,54 +205,56 @@ void avg_pool2d_spread_cpu(const Tensor& dx, const Tensor& dy, PoolWindows w) {
   dispatch_floating(dx.dtype(), "avg_pool2d_spread", [&]<class T>() {
     parallel_for(0, dx.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
       std::fill(dx.ptr<T>() + first * image, dx.ptr<T>() + last * image, T(0));
-      for_each_window(w, C, first * w.output.h, last * w.output.h,
-                      [&](int64_t n, const Span& rows, const Span& columns, int64_t at) {
-        const T* __restrict from = dy.ptr<T>() + at;
-        const T weight = weight_of<T>(w, rows, columns);
-        for_each_cell(w, rows, columns, C, [&](int64_t, int64_t offset) {
-          T* __restrict to = dx.ptr<T>() + n * image + offset;
+      for_each_window(w, C, first * w.output.h, last * w.output.h, [&](const Window& window) {
+        const T* __restrict from = dy.ptr<T>() + window.at;
+        const T weight = weight_of<T>(w, window);
+        for (const Cell& cell : window.cells) {
+          T* __restrict to = dx.ptr<T>() + window.image * image + cell.offset;
           for (int64_t c = 0; c < C; ++c) to[c] += from[c] * weight;
-        });
+        }
       });
     });
   });
 }
 
+// Writes zeros where no window looks.
+template <class T>
+void clear_uncovered(T* image, int64_t C, const PoolWindows& w) {
+  auto covered = [](int64_t i, int64_t stride, int64_t kernel, int64_t count) {
+    return i / stride < count && i % stride < kernel;
+  };
+  for (int64_t h = 0; h < w.input.h; ++h)
+    for (int64_t v = 0; v < w.input.w; ++v)
+      if (!covered(h, w.stride.h, w.kernel.h, w.output.h) || !covered(v, w.stride.w, w.kernel.w, w.output.w))
+        std::fill_n(image + (h * w.input.w + v) * C, C, T(0));
+}
+
 // Each window is read and overwritten before the next one, so x's buffer becomes the gradient in one pass.
 void max_pool2d_relu_grad_cpu(const Tensor& x, const Tensor& dy, PoolWindows w) {
-  constexpr int64_t kRun = 64;  // channels at a time: their maxima stay in registers or the first cache
   const int64_t C = x.size(1), image = w.input.h * w.input.w * C;
+  const bool all_covered = w.kernel == w.stride && w.output.h * w.stride.h >= w.input.h && w.output.w * w.stride.w >= w.input.w;
   dispatch_floating(x.dtype(), "max_pool2d_relu_grad_", [&]<class T>() {
-    parallel_for(0, x.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
-      for_each_window(w, C, first * w.output.h, last * w.output.h,
-                      [&](int64_t n, const Span& rows, const Span& columns, int64_t at) {
-        for (int64_t start = 0; start < C; start += kRun) {
-          const int64_t run = std::min(kRun, C - start);
-          const T* from = dy.ptr<T>() + at + start;
-          T* cells = x.ptr<T>() + n * image + start;
-          std::array<T, kRun> best, left;  // the window's maxima; what no cell has taken yet
-          std::fill_n(best.begin(), run, T(0));
-          std::copy_n(from, run, left.begin());
-          for_each_cell(w, rows, columns, C, [&](int64_t, int64_t offset) {
-            for (int64_t c = 0; c < run; ++c) best[c] = std::max(best[c], cells[offset + c]);
-          });
-          for_each_cell(w, rows, columns, C, [&](int64_t, int64_t offset) {
-            for (int64_t c = 0; c < run; ++c) {
-              const bool wins = best[c] > 0 && cells[offset + c] == best[c];
-              cells[offset + c] = wins ? left[c] : T(0);
-              left[c] = wins ? T(0) : left[c];
-            }
-          });
-        }
+    parallel_for(0, x.size(0), image_grain(w, C), [=, &w, xs = x.ptr<T>(), dys = dy.ptr<T>()](int64_t first, int64_t last) {
+      for_each_window(w, C, first * w.output.h, last * w.output.h, [=](const Window& window) {
+        for_each_vector<T>(C, [=](auto count, int64_t c) {
+          constexpr int N = decltype(count)::value;
+          T* in = xs + window.image * image + c;
+          Vector<T, N> best{};
+          for (const Cell& cell : window.cells) {
+            const Vector<T, N> v = lanes<N>(in + cell.offset);
+            best = v > best ? v : best;
+          }
+          Vector<T, N> left = lanes<N>(dys + window.at + c);  // what no cell has taken yet
+          left = best > 0 ? left : Vector<T, N>{};
+          for (const Cell& cell : window.cells) {
+            const auto wins = lanes<N>(in + cell.offset) == best;
+            lanes<N>(in + cell.offset) = wins ? left : Vector<T, N>{};
+            left = wins ? Vector<T, N>{} : left;
+          }
+        });
       });
-      // Cells that no window covers.
-      for (int64_t n = first; n < last; ++n)
-        for (int64_t h = 0; h < w.input.h; ++h) {
-          const bool covered_row = h / w.stride.h < w.output.h && h % w.stride.h < w.kernel.h;
-          for (int64_t v = 0; v < w.input.w; ++v)
-            if (!covered_row || v / w.stride.w >= w.output.w || v % w.stride.w >= w.kernel.w)
-              std::fill_n(x.ptr<T>() + n * image + (h * w.input.w + v) * C, C, T(0));
-        }
+      if (!all_covered)
+        for (int64_t n = first; n < last; ++n) clear_uncovered(xs + n * image, C, w);
     });
   });
 }

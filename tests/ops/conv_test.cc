@@ -29,6 +29,11 @@ const Case kCases[] = {
     {"DepthwiseTwofold", {2, 4, 6, 5}, {8, 1, 3, 3}, {.stride = 2, .padding = 1, .groups = 4}},
     {"WholeImage", {2, 3, 5, 4}, {6, 3, 5, 4}, {}},
     {"MoreThanOneBlock", {2, 32, 10, 10}, {64, 32, 3, 3}, {.padding = 1}},
+    {"SixteenFilters", {3, 5, 9, 8}, {16, 5, 3, 3}, {}},
+    {"UnevenTiles", {2, 7, 12, 11}, {112, 7, 3, 5}, {.stride = {2, 3}, .padding = {2, 1}, .dilation = {2, 1}}},
+    {"Stem", {2, 3, 21, 30}, {64, 3, 7, 7}, {.stride = 2, .padding = 3}},
+    {"PointwiseStride", {2, 24, 9, 7}, {48, 24, 1, 1}, {.stride = 2, .dilation = 3}},
+    {"ManySums", {2, 100, 6, 6}, {320, 100, 3, 3}, {.padding = 1}},
     {"PaddingBeyondKernel", {1, 2, 4, 4}, {3, 2, 2, 2}, {.padding = 3}},
 };
 
