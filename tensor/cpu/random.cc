@@ -73,19 +73,40 @@ void uniform_cpu(const Tensor& out, double low, double high, PhiloxKey key) {
   });
 }
 
+// The sine and cosine of 2 pi u for u in [0, 1): u is brought to within an eighth of a turn of a quarter turn, exactly.
+struct SinCos {
+  float sin, cos;
+};
+// Source: coefficients of Cephes' sinf and cosf (S. Moshier).
+inline SinCos sin_cos_turns(float u) {
+  const float shifted = m::fma(u, 4.f, 12582912.f), quarters = shifted - 12582912.f;
+  const uint32_t quadrant = std::bit_cast<uint32_t>(shifted);
+  const float x = m::fma(quarters, -0.25f, u) * float(2 * std::numbers::pi), z = x * x;
+  const float s = m::fma(x * z, m::fma(m::fma(-1.9515295891e-4f, z, 8.3321608736e-3f), z, -1.6666654611e-1f), x);
+  const float c = m::fma(z * z, m::fma(m::fma(2.4433157118e-5f, z, -1.3887316255e-3f), z, 4.1666645683e-2f),
+                         m::fma(-0.5f, z, 1.f));
+  const bool odd = quadrant & 1;
+  const float sine = odd ? c : s, cosine = odd ? s : c;
+  return {quadrant & 2 ? -sine : sine, (quadrant + 1) & 2 ? -cosine : cosine};
+}
+inline auto sin_cos_turns(double u) {
+  struct {
+    double sin, cos;
+  } y{std::sin(2 * std::numbers::pi * u), std::cos(2 * std::numbers::pi * u)};
+  return y;
+}
+
 // Box-Muller.
 void normal_cpu(const Tensor& out, double mean, double std, PhiloxKey key) {
   with_draw_type(out, [&]<class T>() {
     constexpr int kElements = elements_per_block<T>;
     const T centre = T(mean), scale = T(std);
     draw<T, kElements>(out, key, [=](const uint32_t* words, T* values) {
-      T radius[kElements / 2];
-      for (int j = 0; j < kElements / 2; ++j)
-        radius[j] = scale * m::sqrt(T(-2) * m::log(T(1) - uniform_at<T>(words, 2 * j)));
       for (int j = 0; j < kElements / 2; ++j) {
-        const T angle = T(2 * std::numbers::pi) * uniform_at<T>(words, 2 * j + 1);
-        values[2 * j] = m::fma(radius[j], std::cos(angle), centre);
-        values[2 * j + 1] = m::fma(radius[j], std::sin(angle), centre);
+        const T radius = scale * m::sqrt(T(-2) * m::log(T(1) - uniform_at<T>(words, 2 * j)));
+        const auto [sin, cos] = sin_cos_turns(uniform_at<T>(words, 2 * j + 1));
+        values[2 * j] = m::fma(radius, cos, centre);
+        values[2 * j + 1] = m::fma(radius, sin, centre);
       }
     });
   });
@@ -96,6 +117,15 @@ void bernoulli_cpu(const Tensor& out, double p, PhiloxKey key) {
   const uint32_t below = static_cast<uint32_t>(std::ceil(p * 0x1p24));
   draw<bool, kPhiloxWords>(out, key, [=](const uint32_t* words, bool* values) {
     for (int i = 0; i < kPhiloxWords; ++i) values[i] = (words[i] >> 8) < below;
+  });
+}
+
+void dropout_mask_cpu(const Tensor& out, double p, PhiloxKey key) {
+  const uint32_t below = static_cast<uint32_t>(std::ceil(p * 0x1p16));
+  draw<bool, 2 * kPhiloxWords>(out, key, [=](const uint32_t* words, bool* values) {
+    uint16_t halves[2 * kPhiloxWords];
+    std::memcpy(halves, words, sizeof(halves));
+    for (int i = 0; i < 2 * kPhiloxWords; ++i) values[i] = halves[i] < below;
   });
 }
 
@@ -139,6 +169,7 @@ const RegisterKernel kernels[] = {
     {raw::uniform_kernel, DeviceType::kCPU, &uniform_cpu},
     {raw::normal_kernel, DeviceType::kCPU, &normal_cpu},
     {raw::bernoulli_kernel, DeviceType::kCPU, &bernoulli_cpu},
+    {raw::dropout_mask_kernel, DeviceType::kCPU, &dropout_mask_cpu},
     {raw::randint_kernel, DeviceType::kCPU, &randint_cpu},
     {raw::randperm_kernel, DeviceType::kCPU, &randperm_cpu},
     {raw::masked_scale_kernel, DeviceType::kCPU, &masked_scale_cpu},

@@ -31,18 +31,24 @@ void transpose_tile(T* dst, int64_t dst_row, const T* src, int64_t src_col) {
   for (int r = 0; r < n; ++r) std::memcpy(dst + r * dst_row, &v[r], sizeof(Vector));
 }
 
+// Works in squares a cache line wide, so that every line is used up on both sides, and fetches the next square's lines
+// ahead: they are too far apart for the processor to foresee.
 template <class T, int n>
 void transpose_tiled(void* dst_bytes, int64_t dst_row, const void* src_bytes, int64_t src_col, int64_t rows,
                      int64_t cols) {
   T* dst = static_cast<T*>(dst_bytes);
   const T* src = static_cast<const T*>(src_bytes);
+  constexpr int64_t kLine = std::max<int64_t>(64 / sizeof(T), n);
   const int64_t whole_rows = rows / n * n, whole_cols = cols / n * n;
-  for (int64_t r = 0; r < whole_rows; r += n) {
-    for (int64_t c = 0; c < whole_cols; c += n)
-      transpose_tile<T, n>(dst + r * dst_row + c, dst_row, src + c * src_col + r, src_col);
-    transpose_scalar(dst + r * dst_row + whole_cols, dst_row, src + whole_cols * src_col + r, src_col, n,
-                     cols - whole_cols);
-  }
+  for (int64_t top = 0; top < whole_rows; top += kLine)
+    for (int64_t left = 0; left < whole_cols; left += kLine) {
+      const int64_t bottom = std::min(top + kLine, whole_rows), right = std::min(left + kLine, whole_cols);
+      for (int64_t c = left; c < right; ++c) __builtin_prefetch(src + c * src_col + bottom);
+      for (int64_t r = top; r < bottom; r += n)
+        for (int64_t c = left; c < right; c += n)
+          transpose_tile<T, n>(dst + r * dst_row + c, dst_row, src + c * src_col + r, src_col);
+    }
+  transpose_scalar(dst + whole_cols, dst_row, src + whole_cols * src_col, src_col, whole_rows, cols - whole_cols);
   transpose_scalar(dst + whole_rows * dst_row, dst_row, src + whole_rows, src_col, rows - whole_rows, cols);
 }
 

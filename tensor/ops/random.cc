@@ -50,6 +50,14 @@ Tensor bernoulli_mask(const Tensor& x, double p) {
   return mask;
 }
 
+Tensor dropout_mask(const Tensor& x, double p) {
+  check_probability("dropout", p);
+  Tensor mask = empty_like(x, DType::kBool);
+  const PhiloxKey key = next_draw();
+  if (mask.numel() > 0) dropout_mask_kernel(mask, p, key);
+  return mask;
+}
+
 void bernoulli_(const Tensor& x, double p) { copy_(x, bernoulli_mask(x, p)); }
 
 Tensor masked_scale(const Tensor& x, const Tensor& mask, double scale, const Tensor& out) {
