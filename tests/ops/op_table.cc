@@ -140,6 +140,7 @@ const std::vector<OpCase>& all_rows() {
     add_structure_rows();
     add_dnn_rows();
     add_loss_rows();
+    add_combined_rows();
     return true;
   }();
   (void)filled;

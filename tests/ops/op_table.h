@@ -120,5 +120,6 @@ void add_reduce_rows();
 void add_structure_rows();
 void add_dnn_rows();
 void add_loss_rows();
+void add_combined_rows();
 
 }  // namespace gradus::optest

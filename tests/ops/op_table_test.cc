@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "gradus/autograd/functional.h"
 #include "gradus/autograd/gradcheck.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/parallel.h"
@@ -90,6 +91,34 @@ TEST_P(OpTable, TwoRunsAgreeBitForBit) {
       const std::vector<Tensor> x = make_inputs(row(), s, t);
       EXPECT_EQ(bits(row().run(x)), bits(row().run(x))) << at(s, t);
     }
+  }
+}
+
+TEST_P(OpTable, InputsAndGivenGradientsAreNotChanged) {
+  for (size_t s = 0; s < row().samples.size(); ++s) {
+    const DType t = row().dtypes[0];
+    const std::vector<Tensor> x = make_inputs(row(), s, t);
+    std::vector<std::string> before;
+    for (const Tensor& v : x) before.push_back(bits(v));
+    const Tensor y = row().run(x);
+    if (row().differentiable && !x.empty()) {
+      std::vector<size_t> wanted;
+      std::vector<Tensor> floating;
+      for (size_t k = 0; k < x.size(); ++k) {
+        if (is_floating(x[k].dtype())) wanted.push_back(k), floating.push_back(x[k]);
+      }
+      const auto f = [&](const std::vector<Tensor>& v) {
+        std::vector<Tensor> all = x;
+        for (size_t k = 0; k < wanted.size(); ++k) all[wanted[k]] = v[k];
+        return row().run(all);
+      };
+      const Tensor dy = empty_like(y);
+      raw::fill_(dy, 1.5);
+      const std::string dy_before = bits(dy);
+      autograd::grad(f, floating, dy);
+      EXPECT_EQ(bits(dy), dy_before) << at(s, t) << ": backward wrote into the dy it was given";
+    }
+    for (size_t k = 0; k < x.size(); ++k) EXPECT_EQ(bits(x[k]), before[k]) << at(s, t) << ": input " << k << " changed";
   }
 }
 
