@@ -62,6 +62,8 @@ Optimizer& Optimizer::step() {
       stepped.push_back(&state);
     }
   }
+  // All groups are checked before any is stepped.
+  for (const auto& group : items) raw::check_step_items(kind(), group);
   for (size_t g = 0; g < groups_.size(); ++g)
     if (!items[g].empty()) step_group(g, items[g]);
   for (ParamState* s : stepped) ++s->step;

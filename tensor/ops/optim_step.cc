@@ -20,11 +20,7 @@ void check_fits(const char* op, const char* what, const Tensor& t, const Tensor&
 template <class Options>
 void run_steps(const char* op, const KernelSlot<void(const Tensor&, const std::vector<StepItem>&, const Options&)>& kernel,
                const std::vector<StepItem>& items, const Options& options) {
-  for (const StepItem& item : items) {
-    check_fits(op, "the gradient", item.grad, item.param);
-    for (const Tensor& s : item.state)
-      if (s.defined()) check_fits(op, "a state", s, item.param);
-  }
+  check_step_items(op, items);
   std::vector<bool> done(items.size());
   for (size_t first = 0; first < items.size(); ++first) {
     if (done[first]) continue;
@@ -66,6 +62,14 @@ void in_place(const std::vector<Tensor>& tensors, F f) {
 }
 
 }  // namespace
+
+void check_step_items(const char* op, const std::vector<StepItem>& items) {
+  for (const StepItem& item : items) {
+    check_fits(op, "the gradient", item.grad, item.param);
+    for (const Tensor& s : item.state)
+      if (s.defined()) check_fits(op, "a state", s, item.param);
+  }
+}
 
 void sgd_step_(const std::vector<StepItem>& items, const SGDStep& o) { run_steps("sgd_step", sgd_step_kernel, items, o); }
 void adam_step_(const std::vector<StepItem>& items, const AdamStep& o) {

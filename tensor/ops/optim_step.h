@@ -41,7 +41,10 @@ struct AdadeltaStep {
   bool maximize;
 };
 
-// Errors: ShapeError, DTypeError and DeviceError where a gradient or state does not fit its parameter.
+// Throws ShapeError, DTypeError or DeviceError where a gradient or state does not fit its parameter.
+void check_step_items(const char* op, const std::vector<StepItem>& items);
+
+// Errors: as check_step_items, before anything is changed.
 void sgd_step_(const std::vector<StepItem>& items, const SGDStep& options);
 void adam_step_(const std::vector<StepItem>& items, const AdamStep& options);
 void adadelta_step_(const std::vector<StepItem>& items, const AdadeltaStep& options);

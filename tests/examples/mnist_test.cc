@@ -92,7 +92,7 @@ std::string bytes_of(const fs::path& file) {
 
 TEST(MnistProgram, LearnsGeneratedDigits) {
   Scratch s;
-  const Result r = run(s.dir(), {"--train-samples", "6400", "--test-samples", "500", "--epochs", "1", "--threads", "2",
+  const Result r = run(s.dir(), {"--train-samples", "6400", "--test-samples", "500", "--epochs", "1", "--threads", "1",
                                  "--summary", "s.json", "--save-model"});
   ASSERT_EQ(r.status, 0) << r.output;
   EXPECT_THAT(r.output, HasSubstr("Training on generated digits"));
@@ -115,7 +115,7 @@ TEST(MnistProgram, LearnsGeneratedDigits) {
 }
 
 const std::vector<std::string> kShort = {"--train-samples", "500", "--test-samples", "100", "--epochs", "3",
-                                         "--batch-size", "50", "--log-interval", "1", "--threads", "2",
+                                         "--batch-size", "50", "--log-interval", "1", "--threads", "1",
                                          "--save-model", "--summary", "s.json"};
 
 std::vector<std::string> with(std::vector<std::string> args, std::initializer_list<std::string> more) {

@@ -10,6 +10,7 @@
 #include "gradus/nn/nn.h"
 #include "gradus/optim/optim.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/parallel.h"
 
 namespace gradus {
 namespace {
@@ -120,6 +121,7 @@ TEST(MnistNet, HasPyTorchsNamesAndSizes) {
 
 TEST(MnistNet, LearnsABatchByHeart) {
   manual_seed(3);
+  set_num_threads(1);  // a small batch, and tests run side by side
   models::MnistNet net;
   const Tensor x = nn::init::normal_(empty({16, 1, 28, 28}));
   std::vector<int64_t> labels;

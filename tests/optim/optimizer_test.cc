@@ -221,6 +221,13 @@ TEST(Optimizer, RefusesAGradientThatDoesNotFit) {
   p.set_grad(tensor({1.f, 2.f}));
   EXPECT_THROW(opt.step(), DTypeError);
   EXPECT_THAT(values(p), ElementsAre(1, 2));
+  // Nor is a group changed that comes before the mistake.
+  const Tensor q = f64({3});
+  SGD two({q}, {.lr = 0.1});
+  two.add_param_group({p}, {.lr = 0.1});
+  q.set_grad(f64({1}));
+  EXPECT_THROW(two.step(), DTypeError);
+  EXPECT_THAT(values(q), ElementsAre(3));
 }
 
 template <class O>

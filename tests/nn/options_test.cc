@@ -1,0 +1,45 @@
+// Options: what is required cannot be left out, and a floating-point number is no integer. Mistakes do not compile, so
+// this asks the compiler.
+#include <gtest/gtest.h>
+
+#include "gradus/nn/nn.h"
+#include "gradus/optim/optim.h"
+
+namespace gradus {
+namespace {
+
+template <class O>
+concept BuiltFromInAlone = requires { O{.in = 1}; };
+template <class O, class T>
+concept BuiltFromIn = requires(T in) { O{.in = in, .out = 1}; };
+template <class O, class T>
+concept BuiltFromKernel = requires(T kernel) { O{.in = 1, .out = 1, .kernel = kernel}; };
+template <class O>
+concept BuiltFromNothing = requires { O{}; };
+
+static_assert(!BuiltFromInAlone<nn::LinearOptions>, "out is required");
+static_assert(BuiltFromIn<nn::LinearOptions, int>);
+static_assert(BuiltFromIn<nn::LinearOptions, size_t>);
+static_assert(!BuiltFromIn<nn::LinearOptions, double>);
+static_assert(!BuiltFromIn<nn::LinearOptions, bool>);
+static_assert(BuiltFromKernel<nn::Conv2dOptions, int>);
+static_assert(BuiltFromKernel<nn::Conv2dOptions, Size2>);
+static_assert(!BuiltFromKernel<nn::Conv2dOptions, double>);
+static_assert(!BuiltFromNothing<nn::BatchNormOptions>, "features is required");
+static_assert(BuiltFromNothing<nn::DropoutOptions>);
+static_assert(!BuiltFromNothing<optim::SGDOptions>, "lr is required");
+static_assert(BuiltFromNothing<optim::AdamOptions>);
+
+// Modules are pinned.
+static_assert(!std::is_copy_constructible_v<nn::Linear> && !std::is_move_constructible_v<nn::Linear>);
+static_assert(!std::is_copy_assignable_v<nn::Linear> && !std::is_move_assignable_v<nn::Linear>);
+
+TEST(Options, ReadAsWhatTheyHold) {
+  const nn::Conv2dOptions o{.in = 3, .out = size_t{8}, .kernel = {3, 5}};
+  EXPECT_EQ(o.in + o.out, 11);
+  EXPECT_EQ(o.kernel->w, 5);
+  EXPECT_EQ(optim::SGDOptions{.lr = 1}.lr, 1.0);
+}
+
+}  // namespace
+}  // namespace gradus
