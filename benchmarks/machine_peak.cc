@@ -9,21 +9,25 @@
 namespace gradus::bench {
 namespace {
 
+typedef float V8 __attribute__((vector_size(32)));
+typedef float V16 __attribute__((vector_size(64)));
+
 // Independent chains of multiply-adds, enough to hide the latency; in the widest registers the CPU has.
-template <int kLanes>
+template <class V>
 [[gnu::always_inline]] inline float chains(int64_t iterations) {
-  typedef float V __attribute__((vector_size(kLanes * 4)));
-  V acc[12], a, b;
-  for (int l = 0; l < kLanes; ++l) a[l] = 0.999f, b[l] = 1e-3f;
-  for (auto& v : acc) v = b;
-  for (int64_t i = 0; i < iterations; ++i)
-    for (auto& v : acc) v = v * a + b;
+  const V a = V{} + 0.999f, b = V{} + 1e-3f;
+  V acc[12];
+  for (V& v : acc) v = b;
+  for (int64_t i = 0; i < iterations; ++i) {
+#pragma GCC unroll 12
+    for (int k = 0; k < 12; ++k) acc[k] = acc[k] * a + b;
+  }
   float sum = 0;
-  for (auto& v : acc) sum += v[0];
+  for (const V& v : acc) sum += v[0];
   return sum;
 }
-[[gnu::target("avx512f"), gnu::optimize("unroll-loops")]] float chains_512(int64_t n) { return chains<16>(n); }
-[[gnu::optimize("unroll-loops")]] float chains_256(int64_t n) { return chains<8>(n); }
+[[gnu::target("avx512f")]] float chains_512(int64_t n) { return chains<V16>(n); }
+float chains_256(int64_t n) { return chains<V8>(n); }
 
 template <class F>
 void on_threads(int threads, F f) {
