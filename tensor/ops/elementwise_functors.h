@@ -11,6 +11,22 @@
 
 namespace gradus::functors {
 
+// Signed integers wrap, as the hardware's do: they are added and multiplied as unsigned ones.
+template <class T>
+struct Wrapping {
+  using type = T;
+};
+template <>
+struct Wrapping<int32_t> {
+  using type = uint32_t;
+};
+template <>
+struct Wrapping<int64_t> {
+  using type = uint64_t;
+};
+template <class T>
+using W = typename Wrapping<T>::type;
+
 // clang-format off
 struct OnFloats  { template <class T> static constexpr bool accepts = std::is_floating_point_v<T>; };
 struct OnNumbers { template <class T> static constexpr bool accepts = !std::is_same_v<T, bool>; };
@@ -18,9 +34,9 @@ struct OnAll     { template <class T> static constexpr bool accepts = true; };
 struct OnBools   { template <class T> static constexpr bool accepts = std::is_same_v<T, bool>; };
 
 // Arithmetic.
-struct Add : OnAll { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a + b); } };
-struct Sub : OnNumbers { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a - b); } };
-struct Mul : OnAll { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a * b); } };
+struct Add : OnAll { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) + W<T>(b)); } };
+struct Sub : OnNumbers { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) - W<T>(b)); } };
+struct Mul : OnAll { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) * W<T>(b)); } };
 struct Div : OnFloats { template <class T> GRADUS_HD T operator()(T a, T b) const { return a / b; } };
 // A comparison with NaN is false, so each of these lets a NaN on either side through.
 struct Maximum : OnAll { template <class T> GRADUS_HD T operator()(T a, T b) const { return a > b || a != a ? a : b; } };
@@ -30,7 +46,7 @@ struct AddScaled : OnNumbers {
   double alpha;
   template <class T> GRADUS_HD T operator()(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>) return m::fma(T(alpha), b, a);
-    else return T(a + T(alpha) * b);
+    else return T(W<T>(a) + W<T>(T(alpha)) * W<T>(b));
   }
 };
 // clang-format on
@@ -123,10 +139,15 @@ struct MaskedScale : OnFloats {
 };
 
 // Functions of one number.
-struct Neg : OnNumbers { template <class T> GRADUS_HD T operator()(T x) const { return T(-x); } };
-struct Abs : OnNumbers { template <class T> GRADUS_HD T operator()(T x) const { return m::abs(x); } };
+struct Neg : OnNumbers { template <class T> GRADUS_HD T operator()(T x) const { return T(-W<T>(x)); } };
+struct Abs : OnNumbers {
+  template <class T> GRADUS_HD T operator()(T x) const {
+    if constexpr (std::is_floating_point_v<T>) return m::abs(x);
+    else return x < T(0) ? T(-W<T>(x)) : x;
+  }
+};
 struct Sign : OnNumbers { template <class T> GRADUS_HD T operator()(T x) const { return T((T(0) < x) - (x < T(0))); } };
-struct Square : OnNumbers { template <class T> GRADUS_HD T operator()(T x) const { return T(x * x); } };
+struct Square : OnNumbers { template <class T> GRADUS_HD T operator()(T x) const { return T(W<T>(x) * W<T>(x)); } };
 struct Exp : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::exp(x); } };
 struct Expm1 : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::expm1(x); } };
 struct Log : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::log(x); } };

@@ -27,14 +27,6 @@ GRADUS_HD T sqrt(T x) {
 }
 template <class T>
 GRADUS_HD T abs(T x) {
-  return x < T(0) ? T(-x) : x;
-}
-template <>
-GRADUS_HD float abs(float x) {
-  return std::fabs(x);
-}
-template <>
-GRADUS_HD double abs(double x) {
   return std::fabs(x);
 }
 template <class T>

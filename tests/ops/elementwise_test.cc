@@ -347,6 +347,10 @@ TEST(ElementwiseTypes, IntegersWrapAndDoNotTrap) {
   const Tensor u = raw::to(tensor({200, 3}), DType::kU8);
   EXPECT_EQ(values(raw::add(u, u)), (std::vector<double>{144, 6}));
   EXPECT_EQ(values(raw::sub(u, 201)), (std::vector<double>{255, 58}));
+  const Tensor i = raw::to(tensor({INT32_MAX, INT32_MIN}), DType::kI32);
+  EXPECT_EQ(raw::add(i, i).to_vector<int32_t>(), (std::vector<int32_t>{-2, 0}));
+  EXPECT_EQ(raw::square(i).to_vector<int32_t>(), (std::vector<int32_t>{1, 0}));
+  EXPECT_EQ(raw::abs(i).to_vector<int32_t>(), (std::vector<int32_t>{INT32_MAX, INT32_MIN}));
 }
 
 TEST(ElementwiseTypes, UnsupportedOnesAreErrors) {
