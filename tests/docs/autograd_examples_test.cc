@@ -1,0 +1,210 @@
+// The examples of docs/autograd.md: that they compile and do what the page says.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <thread>
+
+#include "gradus/gradus.h"
+
+namespace gradus {
+namespace {
+
+using testing::ElementsAre;
+using testing::FloatEq;
+using testing::HasSubstr;
+
+std::vector<float> values(const Tensor& x) { return x.to_vector<float>(); }
+
+TEST(AutogradPage, AttachRecordBackward) {
+  Tensor w = tensor({1.f, 2.f});
+  GradManager gm;
+  gm.attach(w);
+  {
+    auto recording = gm.record();
+    Tensor loss = sum(square(w));
+    gm.backward(loss);
+  }
+  Tensor g = w.grad();  // [2, 4]
+  EXPECT_THAT(values(g), ElementsAre(2, 4));
+}
+
+TEST(AutogradPage, SeveralManagers) {
+  Tensor a = scalar(2), b = scalar(5);
+  GradManager gm_a, gm_b;
+  gm_a.attach(a);
+  gm_b.attach(b);
+  auto recording_a = gm_a.record();
+  auto recording_b = gm_b.record();
+  Tensor y = a * b;
+  gm_a.backward(y);  // sets a.grad() alone
+  EXPECT_FALSE(b.grad().defined());
+  gm_b.backward(y);  // sets b.grad() alone
+  EXPECT_EQ(a.grad().item<float>(), 5);
+  EXPECT_EQ(b.grad().item<float>(), 2);
+}
+
+TEST(AutogradPage, Narrowing) {
+  Tensor a = scalar(2), b = scalar(5);
+  GradManager gm;
+  gm.attach({a, b});
+  {
+    auto recording = gm.record({.only = a});
+    gm.backward(a * b);  // b is a constant here
+  }
+  EXPECT_EQ(a.grad().item<float>(), 5);
+  EXPECT_FALSE(b.grad().defined());
+}
+
+TEST(AutogradPage, PausedRecordings) {
+  Tensor w = scalar(3);
+  GradManager gm;
+  gm.attach(w);
+  std::deque<std::pair<Recording, Tensor>> in_flight;
+  for (double x : {1.0, 2.0}) {
+    Recording recording = gm.record();
+    Tensor loss = square(w) * x;
+    in_flight.emplace_back(std::move(recording).pause(), loss);
+  }
+  for (auto& [recording, loss] : in_flight) recording.backward(loss);  // adds up in w.grad()
+  EXPECT_EQ(w.grad().item<float>(), 18);
+}
+
+TEST(AutogradPage, Callbacks) {
+  Tensor w = scalar(1);
+  GradManager gm;
+  gm.attach(w, [](const Tensor& /*w*/, const Tensor& grad) { return grad * 0.5; });
+  {
+    auto recording = gm.record();
+    gm.backward(w * 8);
+  }
+  EXPECT_EQ(w.grad().item<float>(), 4);
+}
+
+TEST(AutogradPage, GradOfGrad) {
+  auto cube = [](const Tensor& x) { return x * x * x; };
+  auto slope = [&](const Tensor& x) { return autograd::grad(cube, x); };
+  Tensor second = autograd::grad(slope, scalar(2));  // 6x = 12
+  EXPECT_EQ(second.item<float>(), 12);
+}
+
+TEST(AutogradPage, GradientPenalty) {
+  nn::Linear disc({.in = 3, .out = 1});
+  Tensor x = tensor<float>({1, 2, 3}, {1, 3});
+  GradManager gm;
+  gm.attach(disc.parameters());
+  {
+    auto recording = gm.record();
+    Tensor gx = autograd::grad([&](const Tensor& x) { return sum(disc(x)); }, x);
+    gm.backward(mean(square(norm(gx, {1}) - 1)));  // reaches disc's weights through gx
+  }
+  EXPECT_TRUE(disc.weight.grad().defined());
+  EXPECT_FALSE(disc.bias.grad().defined());
+}
+
+TEST(AutogradPage, HessianVectorProduct) {
+  Tensor x = tensor({1.f, 2.f}), v = tensor({1.f, 0.f});
+  auto f = [](const Tensor& x) { return sum(x * x * x); };
+  Tensor hv = autograd::grad([&](const Tensor& x) { return sum(autograd::grad(f, x) * v); }, x);
+  EXPECT_THAT(values(hv), ElementsAre(6, 0));
+}
+
+TEST(AutogradPage, Checkpoint) {
+  nn::Linear block({.in = 2, .out = 2});
+  Tensor x = tensor<float>({1, 2}, {1, 2});
+  GradManager gm;
+  gm.attach(block.parameters());
+  {
+    auto recording = gm.record();
+    Tensor h = autograd::checkpoint([&](const Tensor& x) { return relu(block(x)); }, x);
+    gm.backward(sum(h));
+  }
+  EXPECT_TRUE(block.weight.grad().defined());
+}
+
+// [function]
+struct Cube : autograd::Function {
+  std::vector<Tensor> forward(const std::vector<Tensor>& xs) override {
+    save(xs[0]);
+    return {xs[0] * xs[0] * xs[0]};
+  }
+  std::vector<Tensor> backward(std::vector<Tensor> dys) override { return {dys[0] * 3 * square(saved(0))}; }
+};
+
+TEST(AutogradPage, Function) {
+  Tensor x = scalar(2);
+  GradManager gm;
+  gm.attach(x);
+  {
+    auto recording = gm.record();
+    Tensor y = autograd::apply(std::make_shared<Cube>(), {x})[0];
+    gm.backward(y);
+  }
+  EXPECT_EQ(x.grad().item<float>(), 12);
+}
+
+TEST(AutogradPage, GradCheck) {
+  Tensor a = tensor({0.5, -1.0}), b = tensor({2.0, 3.0});
+  auto f = [](const std::vector<Tensor>& x) { return x[0] * exp(x[1]); };
+  auto first = autograd::gradcheck(f, {a, b});       // f64 inputs
+  auto second = autograd::gradgradcheck(f, {a, b});  // the gradient's gradient
+  EXPECT_TRUE(first) << first.message;
+  EXPECT_TRUE(second) << second.message;
+}
+
+TEST(AutogradPage, Threads) {
+  Tensor w = scalar(3), y;
+  GradManager gm;
+  gm.attach(w);
+  auto recording = gm.record();
+  std::thread worker([&, context = Context::current().snapshot()]() mutable {
+    ContextScope scope(context);
+    y = w * 2;  // recorded
+  });
+  worker.join();
+  gm.backward(y);
+  EXPECT_EQ(w.grad().item<float>(), 2);
+}
+
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(AutogradPage, ErrorsReadAsThePageSays) {
+  Tensor w = tensor({1.f, 2.f});
+  GradManager gm;
+  gm.attach(w);
+  EXPECT_THAT(error_of([&] { gm.backward(sum(w)); }),
+              HasSubstr("[backward] no computation history: call record() before the forward"));
+  EXPECT_THAT(error_of([&] {
+                auto recording = gm.record();
+                gm.backward(w * 2);
+              }),
+              HasSubstr("[backward] the loss must have one element (or pass its dy), given f32[2] cpu"));
+  EXPECT_THAT(error_of([&] {
+                auto recording = gm.record();
+                gm.backward(sum(detach(w)));
+              }),
+              HasSubstr("[backward] the loss depends on no attached tensor: f32[] cpu, 1 tensors attached"));
+  EXPECT_THAT(error_of([&] {
+                auto recording = gm.record();
+                add_(w, 1);
+              }),
+              HasSubstr("[add_] would overwrite a tensor that an open recording follows: f32[2] cpu"));
+  EXPECT_THAT(error_of([&] {
+                auto recording = gm.record();
+                Tensor x = tensor({1.f, 1.f}), loss = sum(w * x);
+                add_(x, 1);
+                gm.backward(loss);
+              }),
+              HasSubstr("while running backward of mul: [mul] input 1 saved for backward was modified in place"));
+}
+
+}  // namespace
+}  // namespace gradus
