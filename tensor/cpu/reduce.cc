@@ -10,20 +10,6 @@ namespace {
 using namespace cpu;
 
 template <class T>
-struct Sum {
-  using Lane = LaneOf<T>;
-  using Wide = WideOf<T>;
-  double scale = 1;
-  Lane start() const { return 0; }
-  Lane step(Lane a, T x) const { return a + static_cast<Lane>(x); }
-  Wide merge(Wide a, Wide b) const { return a + b; }
-  Wide finish(Wide a) const {
-    if constexpr (std::is_same_v<Wide, double>) return a * scale;
-    return a;
-  }
-};
-
-template <class T>
 struct Prod {
   using Lane = WideOf<T>;  // a product of few f32 leaves their range easily
   using Wide = WideOf<T>;

@@ -1,4 +1,4 @@
-// What elements are accumulated in and compared as.
+// What elements are accumulated in and compared as; sums and extrema as Ops (reduce_loops.h).
 #pragma once
 
 #include <limits>
@@ -19,6 +19,21 @@ using WideOf = std::conditional_t<is_floating(dtype_v<T>), double, int64_t>;
 // The dtype of sums.
 template <class T>
 using SumResult = std::conditional_t<is_floating(dtype_v<T>), T, int64_t>;
+
+// scale times the sum.
+template <class T>
+struct Sum {
+  using Lane = LaneOf<T>;
+  using Wide = WideOf<T>;
+  double scale = 1;
+  Lane start() const { return 0; }
+  Lane step(Lane a, T x) const { return a + static_cast<Lane>(x); }
+  Wide merge(Wide a, Wide b) const { return a + b; }
+  Wide finish(Wide a) const {
+    if constexpr (std::is_same_v<Wide, double>) return a * scale;
+    return a;
+  }
+};
 
 // What values of T compare as.
 template <class T>

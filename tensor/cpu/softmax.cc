@@ -1,8 +1,9 @@
 // Softmax, log-softmax and their gradients on the CPU.
-#include <Eigen/Core>
-#include <limits>
-
 #include "gradus/tensor/ops/softmax.h"
+
+#include <Eigen/Core>
+
+#include "gradus/tensor/ops/math.h"
 #include "gradus/tensor/parallel.h"
 
 namespace gradus::raw {
@@ -12,86 +13,85 @@ constexpr int64_t kGrain = 8192;  // elements; each costs an exponential
 constexpr int64_t kTile = 256;
 
 template <class T>
-using Row = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
-template <class T>
-using ConstRow = Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>>;
-template <class T>
-using Buffer = Eigen::Array<T, Eigen::Dynamic, 1, 0, kTile, 1>;  // on the stack
+using Row = Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>>;
 
-// Calls f(at, width) for consecutive pieces of [0, n).
-template <class F>
-void for_tiles(int64_t n, F&& f) {
-  for (int64_t at = 0; at < n; at += kTile) f(at, std::min(kTile, n - at));
+// The sum of a row: tiles in T, their sums in f64.
+template <class T>
+T row_sum(const T* x, int64_t n) {
+  double sum = 0;
+  for (int64_t at = 0; at < n; at += kTile)
+    sum += static_cast<double>(Row<T>(x + at, std::min(kTile, n - at)).sum());
+  return static_cast<T>(sum);
+}
+
+// Returns the sum of exp(x - shift); `e` receives the terms.
+template <class T>
+T exp_sum(T* e, const T* x, int64_t n, T shift) {
+  for (int64_t i = 0; i < n; ++i) e[i] = m::exp(x[i] - shift);
+  return row_sum(e, n);
 }
 
 template <class T>
 void softmax_row(T* y, const T* x, int64_t n, bool log) {
-  const ConstRow<T> xs(x, n);
-  Row<T> ys(y, n);
-  const T top = xs.maxCoeff();
-  double sum = 0;
-  if (log) {
-    for_tiles(n, [&](int64_t at, int64_t width) {
-      sum += static_cast<double>((xs.segment(at, width) - top).exp().sum());
-    });
-    ys = (xs - top) - static_cast<T>(std::log(sum));
+  const T top = Row<T>(x, n).maxCoeff();
+  if (!log) {
+    const T scale = 1 / exp_sum(y, x, n, top);
+    for (int64_t i = 0; i < n; ++i) y[i] *= scale;
     return;
   }
-  for_tiles(n, [&](int64_t at, int64_t width) {
-    auto part = ys.segment(at, width);
-    part = (xs.segment(at, width) - top).exp();
-    sum += static_cast<double>(part.sum());
-  });
-  ys *= static_cast<T>(1 / sum);
+  const T shift = std::log(exp_sum(y, x, n, top));
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - top) - shift;
 }
 
 // `width` neighbouring columns of an [n, inner] block.
 template <class T>
 void softmax_columns(T* y, const T* x, int64_t n, int64_t inner, int64_t width, bool log) {
-  Buffer<T> top = Buffer<T>::Constant(width, -std::numeric_limits<T>::infinity()),
-            sum = Buffer<T>::Zero(width);
-  for (int64_t i = 0; i < n; ++i) top = top.max(ConstRow<T>(x + i * inner, width));
+  T top[kTile], sum[kTile] = {}, last[kTile];
+  for (int64_t j = 0; j < width; ++j) top[j] = x[j];
+  for (int64_t i = 1; i < n; ++i)
+    for (int64_t j = 0; j < width; ++j) top[j] = std::max(top[j], x[i * inner + j]);
   for (int64_t i = 0; i < n; ++i) {
-    Row<T> ys(y + i * inner, width);
-    ys = ConstRow<T>(x + i * inner, width) - top;
+    const T* from = x + i * inner;
+    T* __restrict to = y + i * inner;
     if (log) {
-      sum += ys.exp();
+      for (int64_t j = 0; j < width; ++j) to[j] = from[j] - top[j], sum[j] += m::exp(from[j] - top[j]);
     } else {
-      ys = ys.exp();
-      sum += ys;
+      for (int64_t j = 0; j < width; ++j) sum[j] += to[j] = m::exp(from[j] - top[j]);
     }
   }
-  const Buffer<T> last = log ? Buffer<T>(sum.log()) : Buffer<T>(sum.inverse());
+  for (int64_t j = 0; j < width; ++j) last[j] = log ? std::log(sum[j]) : 1 / sum[j];
   for (int64_t i = 0; i < n; ++i) {
-    Row<T> ys(y + i * inner, width);
-    log ? void(ys -= last) : void(ys *= last);
+    T* to = y + i * inner;
+    for (int64_t j = 0; j < width; ++j) to[j] = log ? to[j] - last[j] : to[j] * last[j];
   }
 }
 
 template <class T>
-void softmax_backward_row(T* dx, const T* dy, const T* y, int64_t n, bool log) {
-  const ConstRow<T> dys(dy, n), ys(y, n);
-  double sum = 0;
-  for_tiles(n, [&](int64_t at, int64_t width) {
-    const auto g = dys.segment(at, width);
-    sum += static_cast<double>(log ? g.sum() : (g * ys.segment(at, width)).sum());
-  });
-  const T s = static_cast<T>(sum);
-  Row<T> out(dx, n);
-  log ? void(out = dys - ys.exp() * s) : void(out = ys * (dys - s));
+void softmax_backward_row(T* __restrict dx, const T* dy, const T* y, int64_t n, bool log) {
+  if (log) {
+    const T sum = row_sum(dy, n);
+    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - m::exp(y[i]) * sum;
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * y[i];
+  const T sum = row_sum(dx, n);
+  for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * (dy[i] - sum);
 }
 
 template <class T>
-void softmax_backward_columns(T* dx, const T* dy, const T* y, int64_t n, int64_t inner, int64_t width, bool log) {
-  Buffer<T> sum = Buffer<T>::Zero(width);
+void softmax_backward_columns(T* __restrict dx, const T* dy, const T* y, int64_t n, int64_t inner,
+                              int64_t width, bool log) {
+  T sum[kTile] = {};
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < width; ++j) sum[j] += dy[i * inner + j] * (log ? T(1) : y[i * inner + j]);
   for (int64_t i = 0; i < n; ++i) {
-    const ConstRow<T> dys(dy + i * inner, width), ys(y + i * inner, width);
-    log ? void(sum += dys) : void(sum += dys * ys);
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    const ConstRow<T> dys(dy + i * inner, width), ys(y + i * inner, width);
-    Row<T> out(dx + i * inner, width);
-    log ? void(out = dys - ys.exp() * sum) : void(out = ys * (dys - sum));
+    const T *g = dy + i * inner, *v = y + i * inner;
+    T* to = dx + i * inner;
+    if (log) {
+      for (int64_t j = 0; j < width; ++j) to[j] = g[j] - m::exp(v[j]) * sum[j];
+    } else {
+      for (int64_t j = 0; j < width; ++j) to[j] = v[j] * (g[j] - sum[j]);
+    }
   }
 }
 
@@ -127,7 +127,7 @@ void softmax_cpu(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, boo
 }
 
 void softmax_backward_cpu(const Tensor& dx, const Tensor& dy, const Tensor& y, int64_t n, int64_t inner,
-                      bool log) {
+                          bool log) {
   dispatch_floating(y.dtype(), "softmax_backward", [&]<class T>() {
     T* to = dx.ptr<T>();
     const T *g = dy.ptr<T>(), *v = y.ptr<T>();
