@@ -4,6 +4,7 @@
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/gradcheck.h"
+#include "gradus/autograd/indexing.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/data/data.h"
 #include "gradus/io/checkpoint.h"
