@@ -80,21 +80,21 @@ std::vector<Ref<Node>> RecordingState::nodes_that_always_run() const {
 
 void RecordingState::finish() {
   if (finished_.exchange(true)) return;
-  std::vector<Ref<Node>> emptied;
+  std::vector<Ref<Node>> members;           // may be the last references: they go after the lock
   std::vector<Ref<RecordingState>> selves;  // keeps this alive until the nodes have let go
   {
     std::lock_guard lock(mutex_);
     for (Membership *m = nodes_, *next; m; m = next) {
       next = m->next;
-      // A node whose count is zero is being deleted by another thread and takes itself off the list.
+      // A node whose count is zero is being deleted and takes itself off the list.
       if (!m->node->try_retain()) continue;
-      Ref<Node> node = Ref<Node>::adopt(m->node);
+      members.push_back(Ref<Node>::adopt(m->node));
       unlink(*m);
       selves.push_back(std::move(m->recording));
-      if (!node->belongs_to_others(nullptr)) emptied.push_back(std::move(node));
     }
   }
-  for (auto& node : emptied) {
+  for (auto& node : members) {
+    if (node->belongs_to_others(nullptr)) continue;
     node->drop_rule();
     node->drop_edges();
   }

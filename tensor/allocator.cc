@@ -70,8 +70,8 @@ class CachingAllocator {
     {
       std::lock_guard lock(lock_);
       p = size <= kSmallLimit ? take_small(size) : take_large(size, taken);
-      ++stats_.allocations;
       if (p) {
+        ++stats_.allocations;
         stats_.cached_bytes -= taken;
         count_live(taken);
         return p;
@@ -86,6 +86,7 @@ class CachingAllocator {
     std::lock_guard lock(lock_);
     if (!p) throw Error("allocate", "out of memory: asked for ", bytes, " bytes; ", to_string(stats_));
     if (size > kSmallLimit) large_sizes_[p] = size;
+    ++stats_.allocations;
     count_live(size);
     return p;
   }
@@ -178,6 +179,8 @@ CachingAllocator& allocator_of(Device device) {
   static auto* allocators = new std::array<CachingAllocator, kMaxCpuDevices>;
   if (device.type != DeviceType::kCPU)
     throw DeviceError("allocate", device, " has no allocator", device.type == DeviceType::kCUDA ? " (built without CUDA)" : "");
+  if (device.index < 0 || device.index >= kMaxCpuDevices)
+    throw DeviceError("allocate", device, " does not exist: indices go from 0 to ", kMaxCpuDevices - 1);
   return (*allocators)[device.index];
 }
 

@@ -20,17 +20,14 @@ namespace internal {
 void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t), void* context);
 }  // namespace internal
 
-// Calls f(first, last) on consecutive shares of [begin, end). No share is smaller than `grain` elements, so small work
-// stays on the calling thread. The shares depend on the sizes and thread count alone.
+// Calls f(first, last) on consecutive shares of [begin, end). A range of at most `grain` elements stays on the calling
+// thread, and a longer one is cut into shares of more than half of that. They depend on sizes and thread count alone.
 template <class F>
 void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& f) {
   const int64_t n = end - begin;
   if (n <= 0) return;
-  if (n <= grain) {
-    f(begin, end);
-    return;
-  }
-  const int threads = static_cast<int>(std::min<int64_t>(num_threads(), (n + grain - 1) / grain));
+  grain = std::max<int64_t>(grain, 1);
+  const int threads = n <= grain ? 1 : static_cast<int>(std::min<int64_t>(num_threads(), (n - 1) / grain + 1));
   if (threads <= 1) {
     f(begin, end);
     return;

@@ -1,4 +1,4 @@
-// Printing: values abridged the way PyTorch does, so that a large tensor is still readable.
+// Printing: values abridged and aligned the way PyTorch does, so that a large tensor is still readable.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,83 +10,102 @@
 namespace gradus {
 namespace {
 
-constexpr int64_t kAbridgeAbove = 1000;
-constexpr int64_t kEdge = 3;
+constexpr int64_t kAbridgeAbove = 1000;  // elements
+constexpr int64_t kEdge = 3;             // elements shown at either end
+constexpr int kLineWidth = 80;
 
-// How numbers of one tensor are written: all alike, so that columns line up.
-struct NumberFormat {
-  bool integral = false, scientific = false, whole = false;
-  int width = 0;
+// How the numbers of one tensor are written: all alike, so that columns line up.
+enum class Style { kInteger, kTruth, kWhole, kFixed, kScientific };
 
-  std::string operator()(double v) const {
-    char text[40];
-    if (integral || (whole && std::isfinite(v))) std::snprintf(text, sizeof text, whole ? "%.0f." : "%.0f", v);
-    else if (std::isnan(v)) std::snprintf(text, sizeof text, "nan");
-    else if (std::isinf(v)) std::snprintf(text, sizeof text, v > 0 ? "inf" : "-inf");
-    else std::snprintf(text, sizeof text, scientific ? "%.4e" : "%.4f", v);
-    return std::string(std::max<int>(0, width - static_cast<int>(std::string_view(text).size())), ' ') + text;
-  }
-};
+std::string written(double v, Style style) {
+  if (std::isnan(v)) return "nan";
+  if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
+  char text[40];
+  std::snprintf(text, sizeof text, style == Style::kWhole ? "%.0f." : style == Style::kFixed ? "%.4f" : "%.4e", v);
+  return text;
+}
 
 class Printer {
  public:
-  explicit Printer(const Tensor& x) : x_(x), abridge_(x.numel() > kAbridgeAbove) {
-    std::vector<double> shown;
-    visit(0, 0, [&](double v) { shown.push_back(v); });
-    format_.integral = is_integral(x.dtype());
-    double largest = 0, smallest = HUGE_VAL;
-    format_.whole = !format_.integral && !shown.empty();
-    for (double v : shown) {
-      if (!std::isfinite(v)) continue;
-      if (v != std::trunc(v)) format_.whole = false;
-      largest = std::max(largest, std::abs(v));
-      if (v != 0) smallest = std::min(smallest, std::abs(v));
-    }
-    if (!format_.integral && largest > 0 && (largest > 1e8 || largest / smallest > 1e3 || smallest < 1e-4))
-      format_.scientific = !format_.whole || largest > 1e8;
-    if (format_.scientific) format_.whole = false;
-    int width = 0;
-    for (double v : shown) width = std::max(width, static_cast<int>(format_(v).size()));
-    format_.width = width;
+  explicit Printer(const Tensor& x) : x_(x), abridge_(x.numel() > kAbridgeAbove), style_(choose_style()) {
+    visit(0, 0, [&](int64_t at) { width_ = std::max(width_, element(at).size()); });
   }
 
-  std::string text() const { return block(0, 0, 0); }
+  std::string text() const { return x_.numel() == 0 ? "[]" : block(0, 0); }
 
  private:
+  // Calls f with the offset of every element that is shown.
   template <class F>
   void visit(int d, int64_t offset, F&& f) const {
-    if (d == x_.dim()) return f(value(offset));
-    const int64_t n = x_.shape()[d];
-    for (int64_t i = 0; i < n; ++i) {
-      if (abridge_ && n > 2 * kEdge && i == kEdge) i = n - kEdge;
+    if (x_.numel() == 0) return;
+    if (d == x_.dim()) return f(offset);
+    for (int64_t i = 0; i < x_.shape()[d]; ++i) {
+      if (starts_gap(d, i)) i = x_.shape()[d] - kEdge;
       visit(d + 1, offset + i * x_.strides()[d], f);
     }
+  }
+  bool starts_gap(int d, int64_t i) const { return abridge_ && x_.shape()[d] > 2 * kEdge && i == kEdge; }
+
+  // Whole numbers as 3., others with four digits after the point, and with an exponent when those would not show much.
+  Style choose_style() const {
+    if (x_.dtype() == DType::kBool) return Style::kTruth;
+    if (is_integral(x_.dtype())) return Style::kInteger;
+    bool whole = true;
+    double largest = 0, smallest = HUGE_VAL;
+    visit(0, 0, [&](int64_t at) {
+      const double v = std::abs(value(at));
+      if (!std::isfinite(v)) return;
+      whole = whole && v == std::trunc(v);
+      largest = std::max(largest, v);
+      if (v != 0) smallest = std::min(smallest, v);
+    });
+    if (largest > 1e8) return Style::kScientific;
+    if (whole) return Style::kWhole;
+    return largest / smallest > 1e3 || smallest < 1e-4 ? Style::kScientific : Style::kFixed;
   }
 
   double value(int64_t offset) const {
     return dispatch_all(x_.dtype(), [&]<class T>() { return static_cast<double>(x_.ptr<T>()[offset]); });
   }
 
-  std::string block(int d, int64_t offset, int indent) const {
-    if (d == x_.dim()) return format_(value(offset));
-    const bool last = d == x_.dim() - 1;
-    const std::string gap = last ? ", " : "," + std::string(x_.dim() - d - 1, '\n') + std::string(indent + 1, ' ');
-    const int64_t n = x_.shape()[d];
+  std::string element(int64_t offset) const {
+    if (style_ == Style::kTruth) return x_.ptr<bool>()[offset] ? "true" : "false";
+    if (style_ == Style::kInteger)
+      return dispatch_all(x_.dtype(), [&]<class T>() { return std::to_string(static_cast<int64_t>(x_.ptr<T>()[offset])); });
+    return written(value(offset), style_);
+  }
+
+  std::string block(int d, int64_t offset) const {
+    if (d == x_.dim()) {
+      const std::string number = element(offset);
+      return std::string(width_ - number.size(), ' ') + number;
+    }
+    const int deeper = x_.dim() - d - 1;
+    const std::string margin(d + 1, ' ');
+    const std::string next_line = ',' + std::string(std::max(deeper, 1), '\n') + margin;
+    int per_line = 1;
+    if (deeper == 0) per_line = starts_gap(d, kEdge) ? 2 * kEdge + 1 : std::max(1, (kLineWidth - d) / static_cast<int>(width_ + 2));
     std::string out = "[";
-    for (int64_t i = 0; i < n; ++i) {
-      if (abridge_ && n > 2 * kEdge && i == kEdge) {
-        out += gap + "...";
-        i = n - kEdge;
+    int shown = 0;
+    auto put = [&](const std::string& part) {
+      if (shown > 0) out += shown % per_line == 0 ? next_line : ", ";
+      out += part;
+      ++shown;
+    };
+    for (int64_t i = 0; i < x_.shape()[d]; ++i) {
+      if (starts_gap(d, i)) {
+        put("...");
+        i = x_.shape()[d] - kEdge;
       }
-      if (i > 0) out += gap;
-      out += block(d + 1, offset + i * x_.strides()[d], indent + 1);
+      put(block(d + 1, offset + i * x_.strides()[d]));
     }
     return out + "]";
   }
 
   const Tensor& x_;
-  bool abridge_;
-  NumberFormat format_;
+  const bool abridge_;
+  const Style style_;
+  size_t width_ = 0;
 };
 
 }  // namespace

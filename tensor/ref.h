@@ -16,9 +16,8 @@ class Counted {
 
   void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
   void release() const {
-    // A sole owner needs no atomic decrement: nobody else can be looking.
-    if (count_.load(std::memory_order_acquire) == 1 || count_.fetch_sub(1, std::memory_order_acq_rel) == 1)
-      const_cast<Counted*>(this)->dispose();
+    // No shortcut for a sole owner: a registry may be in try_retain, and must see the count reach zero first.
+    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) const_cast<Counted*>(this)->dispose();
   }
   // Takes a reference unless the count has already reached zero. For registries that hold plain pointers.
   bool try_retain() const {

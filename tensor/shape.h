@@ -60,7 +60,7 @@ int wrap_dim(int64_t dim, int n, std::string_view op);
 // Returns the shape that `a` and `b` broadcast to (NumPy's rule). Errors: ShapeError naming `op` and both shapes.
 Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view op);
 
-// Returns the element count, checked: ShapeError for a negative size or a product above 2^62.
+// Returns the element count, checked: ShapeError for a negative size or a product above 2^59 (2^62 bytes of f64).
 int64_t checked_numel(const Shape& s, std::string_view op);
 
 Strides row_major_strides(const Shape& s);

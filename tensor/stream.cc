@@ -19,38 +19,30 @@ struct EventState {
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
+  std::exception_ptr error;  // what had gone wrong on the stream by then
 
-  void set() {
+  void set(std::exception_ptr e) {
     {
       std::lock_guard lock(mutex);
       done = true;
+      error = std::move(e);
     }
     changed.notify_all();
   }
   void wait() {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return done; });
+    if (error) std::rethrow_exception(error);
   }
 };
 
-// A worker thread and its queue.
-struct StreamQueue {
+// What a worker thread, its stream's handles and synchronize(device) share. The last may come when the handles are gone.
+struct WorkQueue {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> tasks;
   bool busy = false, stop = false;
   std::exception_ptr error;  // the first since the last synchronize
-  std::thread worker;
-
-  StreamQueue() : worker([this] { run(); }) {}
-  ~StreamQueue() {
-    {
-      std::lock_guard lock(mutex);
-      stop = true;
-    }
-    changed.notify_all();
-    worker.join();
-  }
 
   void push(std::function<void()> task) {
     {
@@ -66,7 +58,17 @@ struct StreamQueue {
     if (error) std::rethrow_exception(std::exchange(error, nullptr));
   }
 
- private:
+  std::exception_ptr pending_error() {
+    std::lock_guard lock(mutex);
+    return error;
+  }
+
+  // Nothing to wait for and nothing to tell any more.
+  bool is_over() {
+    std::lock_guard lock(mutex);
+    return stop && tasks.empty() && !busy && !error;
+  }
+
   void run() {
     std::unique_lock lock(mutex);
     for (;;) {
@@ -91,14 +93,31 @@ struct StreamQueue {
   }
 };
 
+// The handles' side: when the last one goes, the worker finishes what is queued and ends.
+struct StreamQueue {
+  std::shared_ptr<WorkQueue> work = std::make_shared<WorkQueue>();
+  std::thread worker{[work = work] { work->run(); }};
+
+  ~StreamQueue() {
+    {
+      std::lock_guard lock(work->mutex);
+      work->stop = true;
+    }
+    work->changed.notify_all();
+    // A task may have held the last handle (a tensor knows its node, a node its stream).
+    if (worker.get_id() == std::this_thread::get_id()) worker.detach();
+    else worker.join();
+  }
+};
+
 }  // namespace internal
 
 namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::map<int, Stream> defaults;                                      // by device index
-  std::vector<std::pair<Device, std::weak_ptr<internal::StreamQueue>>> all;  // to synchronize a device
+  std::map<int, Stream> defaults;                                           // by device index
+  std::vector<std::pair<Device, std::shared_ptr<internal::WorkQueue>>> all;  // to synchronize a device
 };
 Registry& registry() {
   static auto* r = new Registry;  // workers live until the process ends
@@ -130,14 +149,14 @@ Stream Stream::create(Device device) {
   s.queue_ = std::make_shared<internal::StreamQueue>();
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  std::erase_if(r.all, [](const auto& entry) { return entry.second.expired(); });
-  r.all.emplace_back(device, s.queue_);
+  std::erase_if(r.all, [](const auto& entry) { return entry.second->is_over(); });
+  r.all.emplace_back(device, s.queue_->work);
   return s;
 }
 
 void Stream::enqueue(std::function<void()> task) const {
   if (is_inline()) return task();
-  queue_->push([task = std::move(task), threads = Context::current().threads] {
+  queue_->work->push([task = std::move(task), threads = Context::current().threads] {
     Context::current().threads = threads;
     task();
   });
@@ -146,18 +165,19 @@ void Stream::enqueue(std::function<void()> task) const {
 void Stream::wait(const Event& event) const {
   if (!event.state_) return;
   if (is_inline()) return event.synchronize();
-  queue_->push([state = event.state_] { state->wait(); });
+  queue_->work->push([state = event.state_] { state->wait(); });
 }
 
 void Stream::synchronize() const {
-  if (queue_) queue_->drain();
+  if (queue_) queue_->work->drain();
 }
 
 Event Event::record(const Stream& stream) {
   Event e;
   if (stream.is_inline()) return e;
   e.state_ = std::make_shared<internal::EventState>();
-  stream.enqueue([state = e.state_] { state->set(); });
+  internal::WorkQueue* work = stream.queue_->work.get();  // alive as long as its tasks
+  work->push([state = e.state_, work] { state->set(work->pending_error()); });
   return e;
 }
 
@@ -173,15 +193,14 @@ void Event::synchronize() const {
 
 void synchronize(Device device) {
   if (device == kCPU || device.type != DeviceType::kCPU) return;
-  std::vector<std::shared_ptr<internal::StreamQueue>> queues;
+  std::vector<std::shared_ptr<internal::WorkQueue>> queues;
   {
     Registry& r = registry();
     std::lock_guard lock(r.mutex);
-    for (auto& [d, q] : r.all)
-      if (d == device)
-        if (auto alive = q.lock()) queues.push_back(std::move(alive));
+    for (const auto& [d, queue] : r.all)
+      if (d == device) queues.push_back(queue);
   }
-  for (auto& q : queues) q->drain();
+  for (const auto& queue : queues) queue->drain();
 }
 
 }  // namespace gradus

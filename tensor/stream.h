@@ -15,6 +15,7 @@ struct StreamQueue;
 struct EventState;
 }  // namespace internal
 
+// A handle. When the last one of a further stream goes, what is queued still runs.
 class Stream {
  public:
   // The device's default stream.
@@ -27,7 +28,8 @@ class Stream {
   bool is_inline() const { return queue_ == nullptr; }
   // Runs `task` after everything enqueued before it. An exception in it surfaces at synchronize().
   void enqueue(std::function<void()> task) const;
-  // Later tasks of this stream wait for `event`; the host does not.
+  // Later tasks of this stream wait for `event`; the host does not. An error that the event's stream had met by then
+  // becomes this stream's as well.
   void wait(const Event& event) const;
   // Blocks the host until all enqueued tasks are done. Errors: the first exception of a task since the last call.
   void synchronize() const;
@@ -35,6 +37,7 @@ class Stream {
   bool operator==(const Stream& o) const { return device_ == o.device_ && queue_ == o.queue_; }
 
  private:
+  friend class Event;
   Device device_;
   std::shared_ptr<internal::StreamQueue> queue_;
 };
@@ -45,7 +48,8 @@ class Event {
   Event() = default;  // already happened
   static Event record(const Stream& stream);
   bool done() const;
-  void synchronize() const;  // blocks the host
+  // Blocks the host. Errors: what a task before the event threw, unless the stream's synchronize() has told.
+  void synchronize() const;
 
  private:
   friend class Stream;

@@ -1,7 +1,7 @@
 #include "gradus/tensor/tensor.h"
 
+#include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/stream.h"
@@ -20,9 +20,9 @@ Strides normalised(const Shape& shape, Strides strides) {
 }
 
 bool lies_row_major(const Shape& shape, const Strides& strides) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return true;
   int64_t step = 1;
   for (int i = shape.size() - 1; i >= 0; --i) {
-    if (shape[i] == 0) return true;
     if (shape[i] != 1 && strides[i] != step) return false;
     step *= shape[i];
   }
@@ -30,20 +30,25 @@ bool lies_row_major(const Shape& shape, const Strides& strides) {
 }
 
 // Dims ordered from the outermost in memory to the innermost.
-Dims memory_order(const Shape& shape, const Strides& strides) {
-  Dims order = Dims::filled(shape.size(), 0);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    if (shape[static_cast<int>(a)] == 1 || shape[static_cast<int>(b)] == 1) return false;
-    return strides[static_cast<int>(a)] > strides[static_cast<int>(b)];
-  });
+Dims memory_order(const Strides& strides) {
+  Dims order;
+  for (int d = 0; d < strides.size(); ++d) {
+    int at = d;
+    while (at > 0 && strides[static_cast<int>(order[at - 1])] < strides[d]) --at;
+    order.insert(at, d);
+  }
   return order;
+}
+
+void wait_for_item(const Tensor& x) {
+  if (x.numel() != 1) throw ShapeError("item", "needs exactly one element, given ", describe(x));
+  if (x.device().type != DeviceType::kCPU) throw DeviceError("item", "not in host memory: ", describe(x));
+  synchronize(x.device());
 }
 
 double read_as_double(const Tensor& x, int64_t offset) {
   return dispatch_all(x.dtype(), [&]<class T>() { return static_cast<double>(x.ptr<T>()[offset]); });
 }
-
 
 }  // namespace
 
@@ -74,7 +79,7 @@ bool Tensor::is_channels_last() const {
 bool Tensor::is_dense() const {
   if (is_row_major()) return true;
   int64_t step = 1;
-  const Dims order = memory_order(shape(), strides());
+  const Dims order = memory_order(strides());
   for (int i = dim() - 1; i >= 0; --i) {
     const int d = static_cast<int>(order[i]);
     if (shape()[d] == 1) continue;
@@ -93,15 +98,12 @@ const void* Tensor::host_data(DType want) const {
 }
 
 double Tensor::item_f64() const {
-  if (numel() != 1) throw ShapeError("item", "needs exactly one element, given ", describe(*this));
-  if (device().type != DeviceType::kCPU) throw DeviceError("item", "not in host memory: ", describe(*this));
-  synchronize(device());
+  wait_for_item(*this);
   return read_as_double(*this, 0);
 }
 
 int64_t Tensor::item_i64() const {
-  if (numel() != 1) throw ShapeError("item", "needs exactly one element, given ", describe(*this));
-  synchronize(device());
+  wait_for_item(*this);
   return *ptr<int64_t>();
 }
 
@@ -129,33 +131,45 @@ template std::vector<int64_t> Tensor::to_vector() const;
 template std::vector<int32_t> Tensor::to_vector() const;
 template std::vector<uint8_t> Tensor::to_vector() const;
 
-Tensor empty_strided(const Shape& shape, const Strides& strides, TensorOptions options) {
-  const int64_t numel = checked_numel(shape, "empty");
-  return Tensor(make_ref<TensorImpl>(Storage::allocate(options.device, numel * size_of(options.dtype)), 0,
-                                     shape, strides, options.dtype));
+namespace {
+Tensor allocated(int64_t numel, const Shape& shape, const Strides& strides, TensorOptions options) {
+  return Tensor(make_ref<TensorImpl>(Storage::allocate(options.device, numel * size_of(options.dtype)), 0, shape, strides,
+                                     options.dtype));
 }
+}  // namespace
 
 Tensor empty(const Shape& shape, TensorOptions options) {
-  return empty_strided(shape, row_major_strides(shape), options);
+  const int64_t numel = checked_numel(shape, "empty");
+  return allocated(numel, shape, row_major_strides(shape), options);
 }
 
 Tensor empty_channels_last(const Shape& shape, TensorOptions options) {
-  return empty_strided(shape, channels_last_strides(shape), options);
+  const int64_t numel = checked_numel(shape, "empty_channels_last");
+  return allocated(numel, shape, channels_last_strides(shape), options);
+}
+
+Tensor empty_strided(const Shape& shape, const Strides& strides, TensorOptions options) {
+  const int64_t numel = checked_numel(shape, "empty_strided");
+  if (strides.size() != shape.size())
+    throw ShapeError("empty_strided", "needs one stride per dimension: shape ", shape, ", strides ", strides);
+  const Tensor x = allocated(numel, shape, strides, options);
+  if (!x.is_dense()) throw ShapeError("empty_strided", "strides must fill a block: shape ", shape, ", strides ", strides);
+  return x;
 }
 
 Tensor empty_like(const Tensor& x, DType dtype) {
   const TensorOptions options{dtype, x.device()};
   if (x.is_row_major()) return empty(x.shape(), options);
   // Dense strides in the order of x's dimensions in memory.
-  const Dims order = memory_order(x.shape(), x.strides());
+  const Dims order = memory_order(x.strides());
   Strides strides = x.shape();
   int64_t step = 1;
   for (int i = x.dim() - 1; i >= 0; --i) {
     const int d = static_cast<int>(order[i]);
     strides[d] = step;
-    step *= std::max<int64_t>(x.shape()[d], 1);
+    step *= x.shape()[d];
   }
-  return empty_strided(x.shape(), strides, options);
+  return allocated(x.numel(), x.shape(), strides, options);
 }
 Tensor empty_like(const Tensor& x) { return empty_like(x, x.dtype()); }
 
