@@ -1,5 +1,6 @@
-// Trains a small convolutional network on handwritten digits, as PyTorch's mnist example does: Adadelta, learning rate
-// 1.0 times 0.7 after every epoch. Reaches 99.0 % test accuracy on MNIST after 5 epochs, 99.2 % after 14.
+// Trains a small convolutional network on handwritten digits, as PyTorch's mnist example does: Adadelta,
+// learning rate 1.0 times 0.7 after every epoch. Reaches 99.0 % test accuracy on MNIST after 5 epochs, 99.2 %
+// after 14.
 //
 //   ./run mnist                       MNIST from the cache folder, or digits that the program draws itself
 //   ./run mnist --download            fetches MNIST first
@@ -55,24 +56,43 @@ Args parse(int argc, char** argv) {
   Args a;
   CLI::App app{"Trains a convolutional network on MNIST"};
   const auto at_least = [](int64_t low) { return CLI::Range(low, int64_t{1} << 40); };
-  app.add_option("--batch-size", a.batch_size, "images per training step")->capture_default_str()->check(at_least(1));
-  app.add_option("--test-batch-size", a.test_batch_size, "images per test step")->capture_default_str()->check(at_least(1));
-  app.add_option("--epochs", a.epochs, "passes over the training images")->capture_default_str()->check(at_least(0));
+  app.add_option("--batch-size", a.batch_size, "images per training step")
+      ->capture_default_str()
+      ->check(at_least(1));
+  app.add_option("--test-batch-size", a.test_batch_size, "images per test step")
+      ->capture_default_str()
+      ->check(at_least(1));
+  app.add_option("--epochs", a.epochs, "passes over the training images")
+      ->capture_default_str()
+      ->check(at_least(0));
   app.add_option("--lr", a.lr, "learning rate")->capture_default_str()->check(CLI::NonNegativeNumber);
-  app.add_option("--gamma", a.gamma, "factor of the learning rate after each epoch")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app.add_option("--gamma", a.gamma, "factor of the learning rate after each epoch")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", a.seed, "seed of all random numbers")->capture_default_str();
-  app.add_option("--log-interval", a.log_interval, "batches between two lines of the log")->capture_default_str()->check(at_least(1));
+  app.add_option("--log-interval", a.log_interval, "batches between two lines of the log")
+      ->capture_default_str()
+      ->check(at_least(1));
   app.add_flag("--dry-run", a.dry_run, "one training step and one test step only");
   app.add_flag("--save-model", a.save_model, "write the weights to mnist_cnn.safetensors");
   app.add_option("--data", a.data, "folder with the four files of MNIST, plain or .gz")->type_name("DIR");
   app.add_flag("--download", a.download, "fetch MNIST (11.6 MB) into the data folder if it is not there");
-  app.add_option("--train-samples", a.train_samples, "use only the first N training images")->type_name("N")->check(at_least(1));
-  app.add_option("--test-samples", a.test_samples, "use only the first N test images")->type_name("N")->check(at_least(1));
-  app.add_option("--workers", a.workers, "threads that prepare batches ahead")->capture_default_str()->check(CLI::Range(0, 256));
+  app.add_option("--train-samples", a.train_samples, "use only the first N training images")
+      ->type_name("N")
+      ->check(at_least(1));
+  app.add_option("--test-samples", a.test_samples, "use only the first N test images")
+      ->type_name("N")
+      ->check(at_least(1));
+  app.add_option("--workers", a.workers, "threads that prepare batches ahead")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 256));
   app.add_option("--threads", a.threads, "threads that compute [all cores]")->check(CLI::Range(1, 4096));
   app.add_option("--resume", a.resume, "continue from this checkpoint")->type_name("FILE");
-  app.add_option("--checkpoint-dir", a.checkpoint_dir, "write DIR/mnist.ckpt after every epoch")->type_name("DIR");
-  app.add_option("--checkpoint-interval", a.checkpoint_interval, "write it also every K batches")->type_name("K")->check(at_least(1));
+  app.add_option("--checkpoint-dir", a.checkpoint_dir, "write DIR/mnist.ckpt after every epoch")
+      ->type_name("DIR");
+  app.add_option("--checkpoint-interval", a.checkpoint_interval, "write it also every K batches")
+      ->type_name("K")
+      ->check(at_least(1));
   app.add_option("--summary", a.summary, "write the results as JSON")->type_name("FILE");
   try {
     app.parse(argc, argv);
@@ -165,8 +185,10 @@ struct Interrupted {};
 class Trainer {
  public:
   Trainer(const Args& a, const Data& d)
-      : args_(a), data_(d),
-        train_loader_(d.train, {.batch_size = a.batch_size, .shuffle = true, .num_workers = a.workers, .seed = a.seed}),
+      : args_(a),
+        data_(d),
+        train_loader_(
+            d.train, {.batch_size = a.batch_size, .shuffle = true, .num_workers = a.workers, .seed = a.seed}),
         test_loader_(d.test, {.batch_size = a.test_batch_size, .num_workers = a.workers}) {
     gm_.attach(net_.parameters());
   }
@@ -213,7 +235,8 @@ class Trainer {
     const io::Checkpoint& c = loaded.checkpoint;
     if (!loaded.warning.empty()) std::cerr << "mnist: " << loaded.warning << std::endl;
     if (c.get<std::string>("program") != "mnist")
-      throw FileError("resume", loaded.path, ": expected a checkpoint of mnist, given one of ", c.get<std::string>("program"));
+      throw FileError("resume", loaded.path, ": expected a checkpoint of mnist, given one of ",
+                      c.get<std::string>("program"));
     if (c.get<std::string>("dataset") != data_.train->name())
       throw ValueError("resume", loaded.path, " was trained on ", c.get<std::string>("dataset"), ", not on ",
                        data_.train->name());
@@ -225,7 +248,8 @@ class Trainer {
     net_.load_state_dict(c.tensors("model"));
     opt_.load_state_dict(get(c, "optimizer"));
     schedule_.load_state_dict(get(c, "schedule"));
-    Context::current().generator->set_state({c.get<uint64_t>("generator.seed"), c.get<uint64_t>("generator.draws")});
+    Context::current().generator->set_state(
+        {c.get<uint64_t>("generator.seed"), c.get<uint64_t>("generator.draws")});
     train_ = {c.get<double>("epoch.loss"), c.get<int64_t>("epoch.correct"), c.get<int64_t>("epoch.seen")};
     images_ = c.get<int64_t>("images");
     seconds_ = c.get<double>("seconds");
@@ -247,19 +271,22 @@ class Trainer {
     int64_t batch = train_loader_.state().batches;
     if (batch == 0) train_ = {};
     const double seconds_before = seconds_;
-    Progress progress({.title = format("Epoch %d/%d", epoch, int(args_.epochs)), .total = total, .done = train_.seen});
+    Progress progress(
+        {.title = format("Epoch %d/%d", epoch, int(args_.epochs)), .total = total, .done = train_.seen});
     for (const data::Batch& b : train_loader_) {
       const double loss = train_step(b);
       images_ += b.size();
       seconds_ = seconds_before + progress.seconds();
 
-      const std::string figures = format("loss %.4f  accuracy %.2f %%", train_.mean_loss(), 100 * train_.accuracy());
+      const std::string figures =
+          format("loss %.4f  accuracy %.2f %%", train_.mean_loss(), 100 * train_.accuracy());
       progress.update(train_.seen, figures);
       if (!Progress::is_bar() && batch % args_.log_interval == 0)
-        std::cout << format("Train Epoch: %d [%lld/%lld (%.0f%%)]\tLoss: %.6f\tAccuracy: %.2f%%\t%.0f images/s", epoch,
-                            static_cast<long long>(train_.seen), static_cast<long long>(total),
-                            100.0 * double(train_.seen) / double(total), loss, 100 * train_.accuracy(),
-                            progress.units_per_second())
+        std::cout << format(
+                         "Train Epoch: %d [%lld/%lld (%.0f%%)]\tLoss: %.6f\tAccuracy: %.2f%%\t%.0f images/s",
+                         epoch, static_cast<long long>(train_.seen), static_cast<long long>(total),
+                         100.0 * double(train_.seen) / double(total), loss, 100 * train_.accuracy(),
+                         progress.units_per_second())
                   << std::endl;
       if (++batch == batches || args_.dry_run) progress.finish(figures);
       if (args_.dry_run) break;
@@ -324,7 +351,8 @@ class Trainer {
 
 void check_folder_of(const fs::path& file) {
   const fs::path dir = file.has_parent_path() ? file.parent_path() : ".";
-  if (!fs::is_directory(dir)) throw FileError("mnist", "there is no folder ", dir.string(), " for ", file.string());
+  if (!fs::is_directory(dir))
+    throw FileError("mnist", "there is no folder ", dir.string(), " for ", file.string());
 }
 
 int run(const Args& args) {
@@ -334,8 +362,8 @@ int run(const Args& args) {
   const Data data = load_data(args);
   manual_seed(args.seed);
   Trainer trainer(args, data);
-  std::cout << data.train->size() << " training and " << data.test->size() << " test images of " << data.train->name()
-            << "; cpu, " << num_threads() << " threads; seed " << args.seed << '\n'
+  std::cout << data.train->size() << " training and " << data.test->size() << " test images of "
+            << data.train->name() << "; cpu, " << num_threads() << " threads; seed " << args.seed << '\n'
             << trainer.net() << std::endl;
   if (!args.resume.empty()) trainer.resume(args.resume);
   try {

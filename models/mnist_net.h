@@ -5,9 +5,10 @@
 
 namespace gradus::models {
 
-// 1,199,882 parameters: two 3x3 convolutions, one pooling, two linear layers; dropout after the pooling and the first
-// linear layer. Returns logits, for nn::cross_entropy.
-// Shapes: x [N,1,28,28] -> [N,10]. Source: pytorch/examples, mnist/main.py.
+// 1,199,882 parameters: two 3x3 convolutions, one pooling, two linear layers; dropout after the pooling and
+// the first linear layer. Returns logits, for nn::cross_entropy.
+// Shapes: x [N,1,28,28] -> [N,10].
+// Source: pytorch/examples, mnist/main.py.
 struct MnistNet : nn::Layer {
   nn::Conv2d conv1{this, "conv1", {.in = 1, .out = 32, .kernel = 3}};
   nn::Conv2d conv2{this, "conv2", {.in = 32, .out = 64, .kernel = 3}};

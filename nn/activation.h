@@ -1,4 +1,5 @@
-// Activation layers: each applies the op of its name to every element (Softmax and LogSoftmax along one dimension).
+// Activation layers: each applies the op of its name to every element (Softmax and LogSoftmax along one
+// dimension).
 #pragma once
 
 #include "gradus/nn/layer.h"

@@ -9,7 +9,8 @@
 namespace gradus::nn {
 
 Tensor BatchNorm::initial(bool wanted, double value) const {
-  if (options().features < 1) throw ValueError("BatchNorm", "expected features >= 1, given ", *options().features);
+  if (options().features < 1)
+    throw ValueError("BatchNorm", "expected features >= 1, given ", *options().features);
   if (!wanted) return {};
   return init::constant_(empty({options().features}, {.device = Context::current().device}), value);
 }

@@ -10,13 +10,14 @@ namespace gradus::nn {
 struct BatchNormOptions {
   Required<int64_t> features;
   double eps = 1e-5;
-  std::optional<double> momentum = 0.1;  // weight of the newest batch in the running statistics; none: equal weights
-  bool affine = true;                    // learn weight and bias
-  bool track_running_stats = true;       // otherwise evaluation uses the batch as well
+  // Weight of the newest batch in the running statistics; none: all batches weigh the same.
+  std::optional<double> momentum = 0.1;
+  bool affine = true;               // learn weight and bias
+  bool track_running_stats = true;  // otherwise evaluation uses the batch as well
 };
 
-// Normalises each channel as batch_norm does: by the batch in training, by the running statistics in evaluation.
-// weight starts at 1, bias at 0, running_mean at 0, running_var at 1.
+// Normalises each channel as batch_norm does: by the batch in training, by the running statistics in
+// evaluation. weight starts at 1, bias at 0, running_mean at 0, running_var at 1.
 class BatchNorm : public LayerWith<BatchNormOptions> {
  public:
   Parameter weight{this, "weight", initial(options().affine, 1)};
@@ -45,7 +46,8 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
 // Shapes: x [N,features] or [N,features,L] -> the same.
 class BatchNorm1d final : public BatchNorm {
  public:
-  BatchNorm1d(Module* parent, std::string name, Options options) : BatchNorm(parent, std::move(name), options) {}
+  BatchNorm1d(Module* parent, std::string name, Options options)
+      : BatchNorm(parent, std::move(name), options) {}
   explicit BatchNorm1d(Options options) : BatchNorm(options) {}
 
  private:
@@ -55,7 +57,8 @@ class BatchNorm1d final : public BatchNorm {
 // Shapes: x [N,features,H,W] -> the same.
 class BatchNorm2d final : public BatchNorm {
  public:
-  BatchNorm2d(Module* parent, std::string name, Options options) : BatchNorm(parent, std::move(name), options) {}
+  BatchNorm2d(Module* parent, std::string name, Options options)
+      : BatchNorm(parent, std::move(name), options) {}
   explicit BatchNorm2d(Options options) : BatchNorm(options) {}
 
  private:

@@ -10,11 +10,11 @@ namespace gradus::nn {
 
 Tensor Conv2d::initial_weight(const Conv2dOptions& o) {
   if (o.in < 1 || o.out < 1 || o.kernel->h < 1 || o.kernel->w < 1 || o.groups < 1)
-    throw ValueError("Conv2d", "expected in, out, kernel, groups >= 1, given in ", *o.in, ", out ", *o.out, ", kernel ",
-                     *o.kernel, ", groups ", o.groups);
+    throw ValueError("Conv2d", "expected in, out, kernel, groups >= 1, given in ", *o.in, ", out ", *o.out,
+                     ", kernel ", *o.kernel, ", groups ", o.groups);
   if (o.in % o.groups != 0 || o.out % o.groups != 0)
-    throw ValueError("Conv2d", "expected in and out to be multiples of groups, given in ", *o.in, ", out ", *o.out,
-                     ", groups ", o.groups);
+    throw ValueError("Conv2d", "expected in and out to be multiples of groups, given in ", *o.in, ", out ",
+                     *o.out, ", groups ", o.groups);
   return init::kaiming_uniform_(
       empty({o.out, o.in / o.groups, o.kernel->h, o.kernel->w}, {.device = Context::current().device}),
       {.a = std::sqrt(5.0)});
@@ -23,7 +23,8 @@ Tensor Conv2d::initial_weight(const Conv2dOptions& o) {
 Tensor Conv2d::initial_bias(const Conv2dOptions& o) {
   if (!o.bias) return {};
   const double bound = 1 / std::sqrt(double(o.in / o.groups * o.kernel->h * o.kernel->w));
-  return init::uniform_(empty({o.out}, {.device = Context::current().device}), {.low = -bound, .high = bound});
+  return init::uniform_(empty({o.out}, {.device = Context::current().device}),
+                        {.low = -bound, .high = bound});
 }
 
 Tensor Conv2d::forward(const Tensor& x) {

@@ -25,7 +25,8 @@ struct Draws {
   PhiloxKey key;
   int64_t element;
   Bits operator()(int attempt = 0) const {
-    return philox(key.seed, key.stream, static_cast<uint64_t>(element) | static_cast<uint64_t>(attempt) << 48);
+    return philox(key.seed, key.stream,
+                  static_cast<uint64_t>(element) | static_cast<uint64_t>(attempt) << 48);
   }
 };
 
@@ -54,7 +55,8 @@ double normal(const Bits& b) {
 
 double normal_cdf(double z) { return 0.5 * std::erfc(-z / std::numbers::sqrt2); }
 
-// The z with normal_cdf(z) = p, between z_low and z_high, by bisection: exact and fast enough for initial values.
+// The z with normal_cdf(z) = p, between z_low and z_high, by bisection: exact and fast enough for initial
+// values.
 double normal_quantile(double p, double z_low, double z_high) {
   for (int i = 0; i < 60; ++i) {
     const double mid = (z_low + z_high) / 2;
@@ -94,11 +96,16 @@ Fans fans(const Tensor& weight) {
 double gain(Nonlinearity nonlinearity, double a) {
   switch (nonlinearity) {
     case Nonlinearity::kLinear:
-    case Nonlinearity::kSigmoid: return 1;
-    case Nonlinearity::kTanh: return 5.0 / 3;
-    case Nonlinearity::kReLU: return std::numbers::sqrt2;
-    case Nonlinearity::kLeakyReLU: return std::sqrt(2 / (1 + a * a));
-    case Nonlinearity::kSELU: return 0.75;
+    case Nonlinearity::kSigmoid:
+      return 1;
+    case Nonlinearity::kTanh:
+      return 5.0 / 3;
+    case Nonlinearity::kReLU:
+      return std::numbers::sqrt2;
+    case Nonlinearity::kLeakyReLU:
+      return std::sqrt(2 / (1 + a * a));
+    case Nonlinearity::kSELU:
+      return 0.75;
   }
   throw InternalError("gain: unknown nonlinearity ", int(nonlinearity));
 }
@@ -112,7 +119,8 @@ const Tensor& zeros_(const Tensor& x) { return constant_(x, 0); }
 const Tensor& ones_(const Tensor& x) { return constant_(x, 1); }
 
 const Tensor& uniform_(const Tensor& x, UniformOptions o) {
-  if (!(o.low <= o.high)) throw ValueError("uniform_", "expected low <= high, given ", o.low, " and ", o.high);
+  if (!(o.low <= o.high))
+    throw ValueError("uniform_", "expected low <= high, given ", o.low, " and ", o.high);
   return fill_random("uniform_", x, [=](const Draws& d) { return o.low + (o.high - o.low) * uniform(d()); });
 }
 
@@ -123,11 +131,13 @@ const Tensor& normal_(const Tensor& x, NormalOptions o) {
 
 const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions o) {
   if (!(o.stddev > 0)) throw ValueError("trunc_normal_", "expected stddev > 0, given ", o.stddev);
-  if (!(o.low < o.high)) throw ValueError("trunc_normal_", "expected low < high, given ", o.low, " and ", o.high);
+  if (!(o.low < o.high))
+    throw ValueError("trunc_normal_", "expected low < high, given ", o.low, " and ", o.high);
   // An interval in the upper half is mirrored: 1 - p has no digits left in that tail.
   const double sign = o.low > o.mean ? -1 : 1;
   const double ends[] = {sign * (o.low - o.mean) / o.stddev, sign * (o.high - o.mean) / o.stddev};
-  const double a = std::max(std::min(ends[0], ends[1]), -38.0), b = std::min(std::max(ends[0], ends[1]), 38.0);
+  const double a = std::max(std::min(ends[0], ends[1]), -38.0),
+               b = std::min(std::max(ends[0], ends[1]), 38.0);
   const double p_a = normal_cdf(a), p_b = normal_cdf(b);
   const int tries = p_b - p_a > 0.2 ? 100 : 0;
   return fill_random("trunc_normal_", x, [=](const Draws& d) {
@@ -140,7 +150,9 @@ const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions o) {
 const Tensor& xavier_uniform_(const Tensor& x, XavierOptions o) {
   return symmetric("xavier_uniform_", x, std::sqrt(3.0) * xavier_std(x, o));
 }
-const Tensor& xavier_normal_(const Tensor& x, XavierOptions o) { return centred("xavier_normal_", x, xavier_std(x, o)); }
+const Tensor& xavier_normal_(const Tensor& x, XavierOptions o) {
+  return centred("xavier_normal_", x, xavier_std(x, o));
+}
 const Tensor& kaiming_uniform_(const Tensor& x, KaimingOptions o) {
   return symmetric("kaiming_uniform_", x, std::sqrt(3.0) * kaiming_std(x, o));
 }
@@ -155,13 +167,15 @@ const Tensor& orthogonal_(const Tensor& x, OrthogonalOptions o) {
   normal_(values);
   if (x.device().type == DeviceType::kMeta || x.numel() == 0) return x;
 
-  // Gram-Schmidt over the shorter side, twice per vector for full orthogonality. Vector i is a row, or a column of a
-  // tall matrix.
+  // Gram-Schmidt over the shorter side, twice per vector for full orthogonality. Vector i is a row, or a
+  // column of a tall matrix.
   const int64_t rows = x.size(0), cols = x.numel() / rows;
   const bool tall = rows > cols;
   const int64_t count = std::min(rows, cols), length = std::max(rows, cols);
   double* v = values.ptr<double>();
-  const auto at = [&](int64_t vec, int64_t k) -> double& { return tall ? v[k * cols + vec] : v[vec * cols + k]; };
+  const auto at = [&](int64_t vec, int64_t k) -> double& {
+    return tall ? v[k * cols + vec] : v[vec * cols + k];
+  };
   for (int64_t i = 0; i < count; ++i) {
     for (int pass = 0; pass < 2; ++pass)
       for (int64_t j = 0; j < i; ++j) {

@@ -1,5 +1,5 @@
-// Initialisers: fill a tensor in place from the Context's generator. Values are drawn in f64 on the host by logical
-// element, so they are the same for any thread count, dtype (up to rounding) and device.
+// Initialisers: fill a tensor in place from the Context's generator. Values are drawn in f64 on the host by
+// logical element, so they are the same for any thread count, dtype (up to rounding) and device.
 //
 // Of a weight [out, in, ...kernel], fan_in is in * kernel size and fan_out is out * kernel size.
 #pragma once
@@ -40,8 +40,8 @@ Fans fans(const Tensor& weight);
 // Returns the factor that keeps the variance through a nonlinearity: 1, 5/3 for tanh, sqrt(2) for ReLU, ...
 double gain(Nonlinearity nonlinearity, double a = 0.01);
 
-// Each returns its argument. Errors: DTypeError unless floating point; StateError while an open recording follows it;
-// ValueError for bounds in the wrong order or a negative deviation.
+// Each returns its argument. Errors: DTypeError unless floating point; StateError while an open recording
+// follows it; ValueError for bounds in the wrong order or a negative deviation.
 const Tensor& constant_(const Tensor& x, double value);
 const Tensor& zeros_(const Tensor& x);
 const Tensor& ones_(const Tensor& x);

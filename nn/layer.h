@@ -1,5 +1,5 @@
-// Layer: a module that maps one tensor to one. Users override forward and call the layer itself, which runs hooks and
-// makes errors name the layer.
+// Layer: a module that maps one tensor to one. Users override forward and call the layer itself, which runs
+// hooks and makes errors name the layer.
 #pragma once
 
 #include <memory>
@@ -78,8 +78,8 @@ class Layer : public Module {
   std::shared_ptr<Hooks> hooks_;
 };
 
-// A layer with options: as a child {parent, name, options}, as a root {options}. The options may be left out when none of
-// them is required.
+// A layer with options: as a child {parent, name, options}, as a root {options}. The options may be left out
+// when none of them is required.
 template <class O>
 class LayerWith : public Layer {
  public:

@@ -26,8 +26,8 @@ void append_names(std::string& text, const char* what, const std::vector<std::st
   for (const std::string& n : names) text += " " + n;
 }
 
-// Gives `x` the contents of `with`, keeping its identity. Kernels and saved tensors recognise old contents by the
-// storage's version, so the new storage starts above the old one's.
+// Gives `x` the contents of `with`, keeping its identity. Kernels and saved tensors recognise old contents by
+// the storage's version, so the new storage starts above the old one's.
 void replace_contents(TensorImpl& x, const TensorImpl& with) {
   while (with.storage->version() <= x.storage->version()) with.storage->bump_version();
   x.storage = with.storage;
@@ -39,7 +39,8 @@ void replace_contents(TensorImpl& x, const TensorImpl& with) {
 
 }  // namespace
 
-Parameter::Parameter(Module* owner, std::string name, Tensor value) : Tensor(std::move(value)), owner_(owner) {
+Parameter::Parameter(Module* owner, std::string name, Tensor value)
+    : Tensor(std::move(value)), owner_(owner) {
   owner->register_parameter(std::move(name), *this);
 }
 Parameter::~Parameter() { owner_->forget(this); }
@@ -72,7 +73,8 @@ void Module::check_new_name(const std::string& name) const {
     throw ValueError("Module", "a name may not be empty or have a dot, given '", name, "'");
   if (taken(parameters_) || taken(buffers_) ||
       std::any_of(children_.begin(), children_.end(), [&](const Module* c) { return c->name_ == name; }))
-    throw ValueError("Module", "the name '", name, "' is taken in ", type_name(), path().empty() ? "" : " ", path());
+    throw ValueError("Module", "the name '", name, "' is taken in ", type_name(), path().empty() ? "" : " ",
+                     path());
 }
 
 void Module::register_parameter(std::string name, Tensor& member) {
@@ -125,7 +127,8 @@ StateDict Module::named_parameters() const {
   StateDict all;
   std::unordered_set<const TensorImpl*> seen;
   each_slot("", [&](std::string name, const Slot& s, bool is_parameter) {
-    if (is_parameter && seen.insert(s.tensor->ref().get()).second) all.emplace_back(std::move(name), *s.tensor);
+    if (is_parameter && seen.insert(s.tensor->ref().get()).second)
+      all.emplace_back(std::move(name), *s.tensor);
   });
   return all;
 }
@@ -134,7 +137,8 @@ StateDict Module::named_buffers() const {
   StateDict all;
   std::unordered_set<const TensorImpl*> seen;
   each_slot("", [&](std::string name, const Slot& s, bool is_parameter) {
-    if (!is_parameter && seen.insert(s.tensor->ref().get()).second) all.emplace_back(std::move(name), *s.tensor);
+    if (!is_parameter && seen.insert(s.tensor->ref().get()).second)
+      all.emplace_back(std::move(name), *s.tensor);
   });
   return all;
 }
@@ -240,8 +244,9 @@ void Module::convert(const std::function<Tensor(const Tensor&)>& f, const char* 
 
 Module& Module::to(DType dtype) {
   if (!is_floating(dtype)) throw DTypeError("Module::to", "expected a floating-point dtype, given ", dtype);
-  convert([&](const Tensor& t) { return is_floating(t.dtype()) && t.dtype() != dtype ? raw::to(t, dtype) : t; },
-          "Module::to");
+  convert(
+      [&](const Tensor& t) { return is_floating(t.dtype()) && t.dtype() != dtype ? raw::to(t, dtype) : t; },
+      "Module::to");
   return *this;
 }
 
@@ -276,8 +281,8 @@ void copy_state_(const Module& from, Module& to) { to.load_state_dict(from.state
 ParameterScope::ParameterScope(Module& module, const std::vector<Tensor>& tensors) {
   const StateDict own = module.named_parameters();
   if (tensors.size() != own.size())
-    throw ValueError("ParameterScope", module.type_name(), " has ", own.size(), " parameters, given ", tensors.size(),
-                     " tensors");
+    throw ValueError("ParameterScope", module.type_name(), " has ", own.size(), " parameters, given ",
+                     tensors.size(), " tensors");
   std::unordered_map<const TensorImpl*, const Tensor*> by_original;
   for (size_t i = 0; i < own.size(); ++i) {
     if (!tensors[i].defined() || tensors[i].shape() != own[i].second.shape())

@@ -1,4 +1,5 @@
-// Module: a tree of named parameters, buffers and child modules. Members register themselves, so each name is typed once:
+// Module: a tree of named parameters, buffers and child modules. Members register themselves, so each name is
+// typed once:
 //
 //   struct Net : nn::Layer {
 //     nn::Linear fc{this, "fc", {.in = 784, .out = 10}};        // a child
@@ -6,8 +7,9 @@
 //     Tensor forward(const Tensor& x) override { return fc(x) * scale; }
 //   };
 //
-// A module is pinned: it is neither copied nor moved. Another instance comes from building it again and copy_state_.
-// Whatever changes parameters (load_state_dict, to, optimizers) changes their contents, never which tensors they are.
+// A module is pinned: it is neither copied nor moved. Another instance comes from building it again and
+// copy_state_. Whatever changes parameters (load_state_dict, to, optimizers) changes their contents, never
+// which tensors they are.
 #pragma once
 
 #include <functional>
@@ -26,7 +28,8 @@ class Module;
 // Names with tensors, in registration order. The tensors share storage with the module.
 using StateDict = std::vector<std::pair<std::string, Tensor>>;
 
-// A tensor that is learned: a member of a module, known to it by name. An undefined one is an absent parameter.
+// A tensor that is learned: a member of a module, known to it by name. An undefined one is an absent
+// parameter.
 class Parameter : public Tensor {
  public:
   Parameter(Module* owner, std::string name, Tensor value);
@@ -89,15 +92,16 @@ class Module {
   StateDict named_buffers() const;
   int64_t num_parameters() const;  // elements of parameters()
 
-  // Registers a tensor member of the module, which must live as long as it does. An undefined tensor is absent.
-  // Errors: ValueError for a name that is empty, dotted or taken.
+  // Registers a tensor member of the module, which must live as long as it does. An undefined tensor is
+  // absent. Errors: ValueError for a name that is empty, dotted or taken.
   void register_parameter(std::string name, Tensor& member);
   void register_buffer(std::string name, Tensor& member, BufferOptions options = {});
 
   // Returns all parameters and persistent buffers by dotted name, shared, not copied.
   StateDict state_dict() const;
   // Copies the given contents into the parameters and buffers, converted to their dtypes and devices.
-  // Errors: ValueError that lists every missing, unexpected, repeated and misshapen name at once; nothing is changed then.
+  // Errors: ValueError that lists every missing, unexpected, repeated and misshapen name at once; nothing is
+  // changed then.
   LoadReport load_state_dict(const StateDict& state, LoadOptions options = {});
 
   // Sets training mode (dropout drops, batch norm uses the batch) for this module and all below.
@@ -105,8 +109,8 @@ class Module {
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
 
-  // Converts the floating-point parameters, buffers and gradients to `dtype`. Errors: DTypeError unless it is floating
-  // point; StateError while an open recording follows one of them.
+  // Converts the floating-point parameters, buffers and gradients to `dtype`. Errors: DTypeError unless it is
+  // floating point; StateError while an open recording follows one of them.
   Module& to(DType dtype);
   // Moves parameters, buffers and gradients to `device`. Errors: StateError as above.
   Module& to(Device device);
@@ -156,18 +160,21 @@ class Module {
   bool training_ = true;
 };
 
-// Copies all parameters and buffers of one module into another with the same names and shapes. Errors: as load_state_dict.
+// Copies all parameters and buffers of one module into another with the same names and shapes. Errors: as
+// load_state_dict.
 void copy_state_(const Module& from, Module& to);
 
-// Replaces parameters (or buffers) of `module` by other tensors until the end of the scope: evaluation with averaged
-// weights, replicas, functional calls. Scopes of one module end in the reverse order of their beginning.
+// Replaces parameters (or buffers) of `module` by other tensors until the end of the scope: evaluation with
+// averaged weights, replicas, functional calls. Scopes of one module end in the reverse order of their
+// beginning.
 //
 //   { nn::ParameterScope scope(net, ema_weights);  evaluate(net); }
 class ParameterScope {
  public:
   // One tensor for each of module.parameters(), in order. Errors: ValueError for another number, ShapeError.
   ParameterScope(Module& module, const std::vector<Tensor>& tensors);
-  // By name; parameters and buffers that are not named stay. Errors: ValueError for an unknown name, ShapeError.
+  // By name; parameters and buffers that are not named stay. Errors: ValueError for an unknown name,
+  // ShapeError.
   ParameterScope(Module& module, const StateDict& tensors);
   ~ParameterScope();
   ParameterScope(const ParameterScope&) = delete;

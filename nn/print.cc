@@ -9,7 +9,8 @@ namespace {
 
 std::string with_commas(int64_t n) {
   std::string s = std::to_string(n);
-  for (int64_t i = static_cast<int64_t>(s.size()) - 3; i > 0; i -= 3) s.insert(static_cast<size_t>(i), 1, ',');
+  for (int64_t i = static_cast<int64_t>(s.size()) - 3; i > 0; i -= 3)
+    s.insert(static_cast<size_t>(i), 1, ',');
   return s;
 }
 
@@ -53,14 +54,15 @@ std::string to_string(const Module& m) {
   std::string out;
   for (const Line& l : lines) {
     out += l.text;
-    if (!l.count.empty()) out += std::string(width - l.text.size() + 2 + digits - l.count.size(), ' ') + l.count;
+    if (!l.count.empty())
+      out += std::string(width - l.text.size() + 2 + digits - l.count.size(), ' ') + l.count;
     out += '\n';
   }
   const std::vector<Tensor> parameters = m.parameters();
   int64_t bytes = 0;
   for (const Tensor& p : parameters) bytes += p.nbytes();
-  return out + with_commas(m.num_parameters()) + " parameters in " + std::to_string(parameters.size()) + " tensors (" +
-         in_units(bytes) + ")";
+  return out + with_commas(m.num_parameters()) + " parameters in " + std::to_string(parameters.size()) +
+         " tensors (" + in_units(bytes) + ")";
 }
 
 std::ostream& operator<<(std::ostream& out, const Module& m) { return out << to_string(m); }

@@ -5,7 +5,7 @@
 //                       nn::layer<nn::Linear>({.in = 128, .out = 10})});
 //
 //   nn::Sequential blocks{this, "blocks"};                  // as a member, filled in the constructor
-//   for (int i = 0; i < depth; ++i) blocks.add<Block>(width);  // Block(Module* parent, std::string name, int width)
+//   for (int i = 0; i < depth; ++i) blocks.add<Block>(width);  // Block(Module*, std::string name, int width)
 #pragma once
 
 #include <functional>
@@ -23,13 +23,17 @@ using LayerFactory = std::function<std::unique_ptr<Layer>(Module* parent, const 
 template <class L>
   requires requires { typename L::Options; }
 LayerFactory layer(typename L::Options options = {}) {
-  return [options](Module* parent, const std::string& name) { return std::make_unique<L>(parent, name, options); };
+  return [options](Module* parent, const std::string& name) {
+    return std::make_unique<L>(parent, name, options);
+  };
 }
 // Returns the factory of a layer that has a constructor (parent, name, args...).
 template <class L, class... Args>
   requires(!requires { typename L::Options; })
 LayerFactory layer(Args... args) {
-  return [args...](Module* parent, const std::string& name) { return std::make_unique<L>(parent, name, args...); };
+  return [args...](Module* parent, const std::string& name) {
+    return std::make_unique<L>(parent, name, args...);
+  };
 }
 
 class Sequential final : public Layer {
@@ -37,7 +41,8 @@ class Sequential final : public Layer {
   Sequential() = default;
   Sequential(Module* parent, std::string name) : Layer(parent, std::move(name)) {}
   explicit Sequential(const std::vector<LayerFactory>& layers) { add_all(layers); }
-  Sequential(Module* parent, std::string name, const std::vector<LayerFactory>& layers) : Layer(parent, std::move(name)) {
+  Sequential(Module* parent, std::string name, const std::vector<LayerFactory>& layers)
+      : Layer(parent, std::move(name)) {
     add_all(layers);
   }
 

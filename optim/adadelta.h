@@ -12,7 +12,8 @@ struct AdadeltaOptions {
 
   void check() const;
   static void each(auto& o, auto&& f) {
-    f("lr", o.lr), f("rho", o.rho), f("eps", o.eps), f("weight_decay", o.weight_decay), f("maximize", o.maximize);
+    f("lr", o.lr), f("rho", o.rho), f("eps", o.eps);
+    f("weight_decay", o.weight_decay), f("maximize", o.maximize);
   }
 };
 

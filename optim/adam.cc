@@ -28,7 +28,9 @@ void AdamOptions::check() const { check_adam(*this, "Adam"); }
 void AdamWOptions::check() const { check_adam(*this, "AdamW"); }
 
 std::vector<const char*> Adam::state_names(size_t group) const { return adam_states(options(group).amsgrad); }
-std::vector<const char*> AdamW::state_names(size_t group) const { return adam_states(options(group).amsgrad); }
+std::vector<const char*> AdamW::state_names(size_t group) const {
+  return adam_states(options(group).amsgrad);
+}
 
 void Adam::step_group(size_t group, const std::vector<raw::StepItem>& items) {
   raw::adam_step_(items, adam_step(options(group), false));

@@ -14,7 +14,8 @@ struct AdamOptions {
 
   void check() const;
   static void each(auto& o, auto&& f) {
-    f("lr", o.lr), f("beta1", o.beta1), f("beta2", o.beta2), f("eps", o.eps), f("weight_decay", o.weight_decay);
+    f("lr", o.lr), f("beta1", o.beta1), f("beta2", o.beta2), f("eps", o.eps);
+    f("weight_decay", o.weight_decay);
     f("amsgrad", o.amsgrad), f("maximize", o.maximize);
   }
 };
@@ -35,7 +36,9 @@ struct AdamWOptions {
 // Source: Kingma and Ba, ICLR 2015; amsgrad: Reddi et al., ICLR 2018.
 class Adam final : public OptimizerWith<AdamOptions> {
  public:
-  explicit Adam(const std::vector<Tensor>& params, AdamOptions options = {}) { add_param_group(params, options); }
+  explicit Adam(const std::vector<Tensor>& params, AdamOptions options = {}) {
+    add_param_group(params, options);
+  }
 
  private:
   const char* kind() const override { return "Adam"; }
@@ -47,7 +50,9 @@ class Adam final : public OptimizerWith<AdamOptions> {
 // Source: Loshchilov and Hutter, ICLR 2019.
 class AdamW final : public OptimizerWith<AdamWOptions> {
  public:
-  explicit AdamW(const std::vector<Tensor>& params, AdamWOptions options = {}) { add_param_group(params, options); }
+  explicit AdamW(const std::vector<Tensor>& params, AdamWOptions options = {}) {
+    add_param_group(params, options);
+  }
 
  private:
   const char* kind() const override { return "AdamW"; }

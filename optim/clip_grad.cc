@@ -16,17 +16,20 @@ std::vector<Tensor> grads_of(const std::vector<Tensor>& params) {
 
 Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipNormOptions options) {
   if (!(max_norm >= 0)) throw ValueError("clip_grad_norm_", "expected max_norm >= 0, given ", max_norm);
-  if (!(options.norm_type > 0)) throw ValueError("clip_grad_norm_", "expected norm_type > 0, given ", options.norm_type);
+  if (!(options.norm_type > 0))
+    throw ValueError("clip_grad_norm_", "expected norm_type > 0, given ", options.norm_type);
   const std::vector<Tensor> grads = grads_of(params);
   const Tensor norm = raw::norm_of(grads, options.norm_type);
   if (options.error_if_nonfinite && !std::isfinite(norm.item<double>()))
-    throw ValueError("clip_grad_norm_", "the norm of the gradients is ", norm.item<double>(), "; nothing was clipped");
+    throw ValueError("clip_grad_norm_", "the norm of the gradients is ", norm.item<double>(),
+                     "; nothing was clipped");
   raw::clip_by_norm_(grads, norm, max_norm);
   return norm;
 }
 
 void clip_grad_value_(const std::vector<Tensor>& params, double clip_value) {
-  if (!(clip_value >= 0)) throw ValueError("clip_grad_value_", "expected clip_value >= 0, given ", clip_value);
+  if (!(clip_value >= 0))
+    throw ValueError("clip_grad_value_", "expected clip_value >= 0, given ", clip_value);
   raw::clip_by_value_(grads_of(params), clip_value);
 }
 

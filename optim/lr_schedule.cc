@@ -39,7 +39,8 @@ void LRSchedule::load_state_dict(const State& state) {
   const auto take = [&](const std::string& name) {
     const auto node = numbers.extract(name);
     if (!node) return wrong += "\n  missing: " + name, 0.0;
-    if (!(node.mapped() >= 0 && node.mapped() < 0x1p53)) wrong += concat("\n  ", name, ": out of range: ", node.mapped());
+    if (!(node.mapped() >= 0 && node.mapped() < 0x1p53))
+      wrong += concat("\n  ", name, ": out of range: ", node.mapped());
     return node.mapped();
   };
   const double epoch = take("last_epoch");
@@ -59,9 +60,11 @@ double StepLR::rate(double base, int64_t epoch) const {
   return base * std::pow(options_.gamma, double(epoch / options_.step_size));
 }
 
-MultiStepLR::MultiStepLR(Optimizer& optimizer, MultiStepLROptions options) : LRSchedule(optimizer), options_(options) {
+MultiStepLR::MultiStepLR(Optimizer& optimizer, MultiStepLROptions options)
+    : LRSchedule(optimizer), options_(options) {
   const std::vector<int64_t>& m = options_.milestones;
-  for (size_t i = 1; i < m.size(); ++i) check_option(m[i - 1] <= m[i], "MultiStepLR", "milestones", "ascending", double(m[i]));
+  for (size_t i = 1; i < m.size(); ++i)
+    check_option(m[i - 1] <= m[i], "MultiStepLR", "milestones", "ascending", double(m[i]));
 }
 double MultiStepLR::rate(double base, int64_t epoch) const {
   const std::vector<int64_t>& m = options_.milestones;
@@ -70,7 +73,9 @@ double MultiStepLR::rate(double base, int64_t epoch) const {
 
 ExponentialLR::ExponentialLR(Optimizer& optimizer, ExponentialLROptions options)
     : LRSchedule(optimizer), options_(options) {}
-double ExponentialLR::rate(double base, int64_t epoch) const { return base * std::pow(options_.gamma, double(epoch)); }
+double ExponentialLR::rate(double base, int64_t epoch) const {
+  return base * std::pow(options_.gamma, double(epoch));
+}
 
 CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, CosineAnnealingLROptions options)
     : LRSchedule(optimizer), options_(options) {

@@ -1,5 +1,5 @@
-// Learning-rate schedules. Each computes the rate of every group from its rate at construction and the number of
-// step() calls, so a schedule that is resumed continues exactly.
+// Learning-rate schedules. Each computes the rate of every group from its rate at construction and the number
+// of step() calls, so a schedule that is resumed continues exactly.
 //
 //   optim::StepLR schedule(opt, {.step_size = 1, .gamma = 0.7});
 //   for (int epoch = 1; epoch <= 14; ++epoch) { train(); schedule.step(); }
@@ -82,10 +82,12 @@ struct CosineAnnealingLROptions {
   Required<int64_t> t_max;
   double eta_min = 0;
 };
-// eta_min + (base - eta_min) (1 + cos(pi epoch / t_max)) / 2. Source: Loshchilov and Hutter, ICLR 2017, without restarts.
+// eta_min + (base - eta_min) (1 + cos(pi epoch / t_max)) / 2. Source: Loshchilov and Hutter, ICLR 2017,
+// without restarts.
 class CosineAnnealingLR final : public LRSchedule {
  public:
-  CosineAnnealingLR(Optimizer& optimizer, CosineAnnealingLROptions options);  // Errors: ValueError for t_max < 1
+  CosineAnnealingLR(Optimizer& optimizer,
+                    CosineAnnealingLROptions options);  // Errors: ValueError for t_max < 1
 
  private:
   double rate(double base, int64_t epoch) const override;

@@ -50,7 +50,8 @@ Optimizer& Optimizer::step() {
       Tensor grad = p.grad();
       if (!grad.defined()) continue;
       if (autograd::is_tracked(p))
-        throw StateError(kind(), "step would overwrite a parameter that an open recording follows: ", describe(p),
+        throw StateError(kind(),
+                         "step would overwrite a parameter that an open recording follows: ", describe(p),
                          "; run the recording's backward or release it first");
       ParamState& state = group.states[i];
       for (size_t k = 0; k < num_states; ++k)
@@ -101,7 +102,8 @@ State Optimizer::state_dict() const {
     for (const ParamState& s : groups_[g].states) {
       if (s.step > 0) {
         out.numbers.emplace_back(state_name(number, "step"), double(s.step));
-        for (size_t k = 0; k < names.size(); ++k) out.tensors.emplace_back(state_name(number, names[k]), s.tensors[k]);
+        for (size_t k = 0; k < names.size(); ++k)
+          out.tensors.emplace_back(state_name(number, names[k]), s.tensors[k]);
       }
       ++number;
     }
@@ -129,7 +131,8 @@ void Optimizer::load_state_dict(const State& state) {
   for (size_t g = 0; g < groups_.size(); ++g) {
     if (const double n = take(group_name(g, "params")); n != double(groups_[g].params.size()))
       wrong += concat("\n  group ", g, " has ", groups_[g].params.size(), " parameters, given ", n);
-    for (const auto& [name, value] : group_numbers(g)) group_values[g].emplace_back(name, take(group_name(g, name)));
+    for (const auto& [name, value] : group_numbers(g))
+      group_values[g].emplace_back(name, take(group_name(g, name)));
   }
   if (!wrong.empty()) throw ValueError("load_state_dict", "the state does not fit this ", kind(), ':', wrong);
 
@@ -156,8 +159,10 @@ void Optimizer::load_state_dict(const State& state) {
           const auto it = tensors.find(name);
           if (it == tensors.end()) {
             wrong += "\n  missing: " + name;
-          } else if (!it->second.defined() || it->second.shape() != p.shape() || !is_floating(it->second.dtype())) {
-            wrong += concat("\n  ", name, ": expected the shape of ", describe(p), ", given ", describe(it->second));
+          } else if (!it->second.defined() || it->second.shape() != p.shape() ||
+                     !is_floating(it->second.dtype())) {
+            wrong += concat("\n  ", name, ": expected the shape of ", describe(p), ", given ",
+                            describe(it->second));
             tensors.erase(it);
           } else {
             states[i].tensors[k] = empty(p.shape(), {p.dtype(), p.device()});
@@ -171,7 +176,8 @@ void Optimizer::load_state_dict(const State& state) {
       if (numbers.erase(name)) wrong += "\n  unexpected: " + name;
     for (const auto& [name, t] : state.tensors)
       if (tensors.erase(name)) wrong += "\n  unexpected: " + name;
-    if (!wrong.empty()) throw ValueError("load_state_dict", "the state does not fit this ", kind(), ':', wrong);
+    if (!wrong.empty())
+      throw ValueError("load_state_dict", "the state does not fit this ", kind(), ':', wrong);
     for (size_t g = 0; g < groups_.size(); ++g) groups_[g].states = std::move(loaded[g]);
   } catch (...) {
     for (size_t g = 0; g < groups_.size(); ++g) set_group_numbers(g, previous[g]);

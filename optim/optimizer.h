@@ -1,4 +1,5 @@
-// Optimizer: updates parameters in place from their gradients. Parameters come in groups with options of their own.
+// Optimizer: updates parameters in place from their gradients. Parameters come in groups with options of
+// their own.
 //
 //   optim::SGD opt(net.parameters(), {.lr = 0.1, .momentum = 0.9});
 //   opt.add_param_group(head.parameters(), {.lr = 1.0});
@@ -30,8 +31,9 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Updates every parameter that has a gradient, once. Errors: StateError while an open recording follows a parameter
-  // (run its backward or release it first); ShapeError, DTypeError, DeviceError for a gradient that does not fit.
+  // Updates every parameter that has a gradient, once. Errors: StateError while an open recording follows a
+  // parameter (run its backward or release it first); ShapeError, DTypeError, DeviceError for a gradient that
+  // does not fit.
   Optimizer& step();
   // Drops all gradients: grad() is undefined afterwards.
   Optimizer& clear_grad();
@@ -44,11 +46,12 @@ class Optimizer {
   void set_lr(double lr);  // of all groups. Errors: ValueError below 0
   void set_lr(size_t group, double lr);
 
-  // Returns options and per-parameter state, by parameter number: "state.0.momentum_buffer", "group.0.lr". The tensors
-  // are shared, not copied.
+  // Returns options and per-parameter state, by parameter number: "state.0.momentum_buffer", "group.0.lr".
+  // The tensors are shared, not copied.
   State state_dict() const;
-  // Takes over a state_dict of an optimizer of the same kind over parameters of the same shapes; tensors are copied.
-  // Errors: ValueError that lists everything missing, unexpected and misshapen; nothing is changed then.
+  // Takes over a state_dict of an optimizer of the same kind over parameters of the same shapes; tensors are
+  // copied. Errors: ValueError that lists everything missing, unexpected and misshapen; nothing is changed
+  // then.
   void load_state_dict(const State& state);
 
  protected:
@@ -60,7 +63,8 @@ class Optimizer {
   using Numbers = std::vector<std::pair<const char*, double>>;
 
   Optimizer() = default;
-  // Errors: ValueError for an undefined, repeated or empty list of parameters; DTypeError unless floating point.
+  // Errors: ValueError for an undefined, repeated or empty list of parameters; DTypeError unless floating
+  // point.
   void add_params(const std::vector<Tensor>& params);
 
   // "SGD"
@@ -101,7 +105,8 @@ class OptimizerWith : public Optimizer {
  protected:
   Numbers group_numbers(size_t group) const override {
     Numbers numbers;
-    Options::each(options_[group], [&](const char* name, const auto& v) { numbers.emplace_back(name, double(v)); });
+    Options::each(options_[group],
+                  [&](const char* name, const auto& v) { numbers.emplace_back(name, double(v)); });
     return numbers;
   }
   void set_group_numbers(size_t group, const Numbers& numbers) override {

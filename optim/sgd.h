@@ -18,7 +18,8 @@ struct SGDOptions {
   }
 };
 
-// g = grad + weight_decay p;  b = momentum b + (1 - dampening) g, at first b = g;  p -= lr (nesterov ? g + momentum b : b).
+// g = grad + weight_decay p;  b = momentum b + (1 - dampening) g, at first b = g;
+// p -= lr (nesterov ? g + momentum b : b).
 class SGD final : public OptimizerWith<SGDOptions> {
  public:
   SGD(const std::vector<Tensor>& params, SGDOptions options) { add_param_group(params, options); }

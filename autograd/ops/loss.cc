@@ -11,20 +11,24 @@ namespace {
 
 Tensor reduce(const Tensor& losses, Reduction reduction) {
   switch (reduction) {
-    case Reduction::kMean: return mean(losses);
-    case Reduction::kSum: return sum(losses);
-    case Reduction::kNone: return losses;
+    case Reduction::kMean:
+      return mean(losses);
+    case Reduction::kSum:
+      return sum(losses);
+    case Reduction::kNone:
+      return losses;
   }
   throw InternalError("unknown reduction ", int(reduction));
 }
 
-Tensor with_classes(const Tensor& x, const Tensor& target, const Tensor& weight, const raw::CrossEntropySpec& spec) {
+Tensor with_classes(const Tensor& x, const Tensor& target, const Tensor& weight,
+                    const raw::CrossEntropySpec& spec) {
   const raw::CrossEntropyResult forward = raw::cross_entropy(x, target, weight, spec);
   if (Recorder r{spec.log_probs ? "nll_loss" : "cross_entropy", x})
-    r.record(forward.loss, wrt(x, [x = r.save(x), target = r.save(target), weight, spec, stats = forward.stats,
-                                   total = forward.total](const Tensor& dy) {
-      return gradus::cross_entropy_grad(dy, x.get(), target.get(), weight, {{}, stats, total}, spec);
-    }));
+    r.record(forward.loss, wrt(x, [x = r.save(x), target = r.save(target), weight, spec,
+                                   stats = forward.stats, total = forward.total](const Tensor& dy) {
+               return gradus::cross_entropy_grad(dy, x.get(), target.get(), weight, {{}, stats, total}, spec);
+             }));
   return forward.loss;
 }
 
@@ -49,8 +53,9 @@ Tensor with_probabilities(const Tensor& x, const Tensor& target, const CrossEntr
 
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
   if (is_floating(target.dtype())) return with_probabilities(x, target, o);
-  return with_classes(x, target, o.weight,
-                      {.reduction = o.reduction, .ignore_index = o.ignore_index, .smoothing = o.label_smoothing});
+  return with_classes(
+      x, target, o.weight,
+      {.reduction = o.reduction, .ignore_index = o.ignore_index, .smoothing = o.label_smoothing});
 }
 
 Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossOptions& o) {
@@ -63,7 +68,8 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
   const Tensor dx = raw::cross_entropy_grad(dy, x, target, weight, forward, spec);
   if (Recorder r{"cross_entropy_grad", dy, x}) {
     const int64_t dim = x.dim() == 1 ? 0 : 1;
-    // -a of every sample and class: the gradient for log-probabilities, unscaled. It depends on the targets alone.
+    // -a of every sample and class: the gradient for log-probabilities, unscaled. It depends on the targets
+    // alone.
     raw::CrossEntropySpec plain = spec;
     plain.log_probs = true, plain.reduction = Reduction::kSum;
     const Tensor minus_a =

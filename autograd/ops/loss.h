@@ -13,9 +13,10 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;   // this share of the target is spread evenly over all classes
 };
 
-// Computes the cross-entropy of softmax(x) relative to the class numbers `target`: -log softmax(x)[target], weighted.
-// kMean divides by the sum of the counted targets' weights. A floating-point target of x's shape is taken as
-// probabilities: -sum_c target_c weight_c log softmax(x)_c; kMean then divides by the number of samples.
+// Computes the cross-entropy of softmax(x) relative to the class numbers `target`: -log softmax(x)[target],
+// weighted. kMean divides by the sum of the counted targets' weights. A floating-point target of x's shape is
+// taken as probabilities: -sum_c target_c weight_c log softmax(x)_c; kMean then divides by the number of
+// samples.
 // Shapes: x[N,C,D...], target integral [N,D...] (or x[C], target []) -> [] or, for kNone, [N,D...].
 // Errors: ShapeError, DTypeError, DeviceError, ValueError; IndexError naming a target that is no class.
 // Grad: softmax(x) - onehot(target), scaled.

@@ -23,14 +23,18 @@ std::string clock_text(double seconds) {
   const int64_t s = std::max<int64_t>(0, static_cast<int64_t>(std::min(seconds, 3.6e8) + 0.5));
   char text[32];
   if (s >= 3600)
-    std::snprintf(text, sizeof text, "%lld:%02d:%02d", static_cast<long long>(s / 3600), int(s / 60 % 60), int(s % 60));
+    std::snprintf(text, sizeof text, "%lld:%02d:%02d", static_cast<long long>(s / 3600), int(s / 60 % 60),
+                  int(s % 60));
   else
     std::snprintf(text, sizeof text, "%d:%02d", int(s / 60), int(s % 60));
   return text;
 }
 
 Progress::Progress(ProgressOptions options)
-    : options_(std::move(options)), done_(options_.done), start_(std::chrono::steady_clock::now()), drawn_(start_) {}
+    : options_(std::move(options)),
+      done_(options_.done),
+      start_(std::chrono::steady_clock::now()),
+      drawn_(start_) {}
 
 Progress::~Progress() {
   if (line_open_) std::cout << std::endl;
@@ -72,19 +76,22 @@ void Progress::finish(const std::string& figures) {
 void Progress::draw(const std::string& figures) {
   const double rate = units_per_second();
   const double fraction =
-      options_.total > 0 ? std::min(1.0, static_cast<double>(done_) / static_cast<double>(options_.total)) : 0;
+      options_.total > 0 ? std::min(1.0, static_cast<double>(done_) / static_cast<double>(options_.total))
+                         : 0;
   char head[128], tail[128];
   std::snprintf(head, sizeof head, "%s %3d %% ", options_.title.c_str(), static_cast<int>(fraction * 100));
   const std::string left = done_ >= options_.total ? "in " + clock_text(seconds())
-                           : rate > 0 ? "ETA " + clock_text(static_cast<double>(options_.total - done_) / rate)
-                                      : "ETA -";
+                           : rate > 0
+                               ? "ETA " + clock_text(static_cast<double>(options_.total - done_) / rate)
+                               : "ETA -";
   std::snprintf(tail, sizeof tail, "  %.0f %s/s  %s", rate, options_.unit.c_str(), left.c_str());
   const std::string text = "  " + figures + tail;
   const int room = terminal_columns() - 1 - static_cast<int>(std::string_view(head).size() + text.size()) - 2;
   std::string bar;
   if (room >= 5) {
     const int width = std::min(room, 40), full = static_cast<int>(fraction * width);
-    bar = "[" + std::string(static_cast<size_t>(full), '#') + std::string(static_cast<size_t>(width - full), '.') + "]";
+    bar = "[" + std::string(static_cast<size_t>(full), '#') +
+          std::string(static_cast<size_t>(width - full), '.') + "]";
   }
   // \033[K clears what a longer line has left.
   std::cout << '\r' << head << bar << text << "\033[K" << std::flush;

@@ -8,9 +8,9 @@
 namespace gradus::examples {
 
 struct ProgressOptions {
-  std::string title;        // "Epoch 3/14"
-  int64_t total = 0;        // units of work in all
-  int64_t done = 0;         // of them before this run
+  std::string title;  // "Epoch 3/14"
+  int64_t total = 0;  // units of work in all
+  int64_t done = 0;   // of them before this run
   std::string unit = "images";
 };
 
@@ -30,7 +30,7 @@ class Progress {
   // Redraws a last time and ends the line.
   void finish(const std::string& figures);
 
-  double seconds() const;          // since construction
+  double seconds() const;           // since construction
   double units_per_second() const;  // of the units done since construction
 
  private:

@@ -21,7 +21,8 @@ void write_text_file(const std::filesystem::path& path, const std::string& text)
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << text << std::flush;
   if (!out)
-    throw FileError("write", "cannot write ", path.string(), errno ? std::string(": ") + std::strerror(errno) : "");
+    throw FileError("write", "cannot write ", path.string(),
+                    errno ? std::string(": ") + std::strerror(errno) : "");
 }
 
 }  // namespace gradus::examples

@@ -20,7 +20,8 @@ using DenseScores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
 template <class T, class F>
 void with_scores(T* x, int64_t sample, const CrossEntropySpec& s, F f) {
   if (s.inner == 1) return f(DenseScores<T>(x + sample * s.classes, s.classes));
-  f(Scores<T>(x + sample / s.inner * s.classes * s.inner + sample % s.inner, s.classes, Eigen::InnerStride<>(s.inner)));
+  f(Scores<T>(x + sample / s.inner * s.classes * s.inner + sample % s.inner, s.classes,
+              Eigen::InnerStride<>(s.inner)));
 }
 
 int64_t grain(const CrossEntropySpec& s) { return std::max<int64_t>(1, 8192 / s.classes); }
@@ -31,8 +32,8 @@ void check_target(int64_t y, int64_t sample, const CrossEntropySpec& s) {
                      " is no class: there are ", s.classes);
 }
 
-void cross_entropy_cpu(const Tensor& loss, const Tensor& stats, const Tensor& total, const Tensor& x, const Tensor& target,
-                       const Tensor& weight, const CrossEntropySpec& s) {
+void cross_entropy_cpu(const Tensor& loss, const Tensor& stats, const Tensor& total, const Tensor& x,
+                       const Tensor& target, const Tensor& weight, const CrossEntropySpec& s) {
   dispatch_floating(x.dtype(), "cross_entropy", [&]<class T>() {
     const int64_t samples = target.numel();
     const int64_t* y = target.ptr<int64_t>();
@@ -77,8 +78,9 @@ void cross_entropy_cpu(const Tensor& loss, const Tensor& stats, const Tensor& to
   });
 }
 
-void cross_entropy_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
-                            const Tensor& stats, const Tensor& total, const CrossEntropySpec& s) {
+void cross_entropy_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
+                            const Tensor& weight, const Tensor& stats, const Tensor& total,
+                            const CrossEntropySpec& s) {
   dispatch_floating(x.dtype(), "cross_entropy_grad", [&]<class T>() {
     const int64_t* y = target.ptr<int64_t>();
     const T* w = weight.defined() ? weight.ptr<T>() : nullptr;

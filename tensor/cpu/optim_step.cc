@@ -1,5 +1,5 @@
-// Optimizer steps on the CPU: one parallel pass over the elements of all parameters, as if they lay in one row, so that
-// many small parameters cost no more than one large one.
+// Optimizer steps on the CPU: one parallel pass over the elements of all parameters, as if they lay in one
+// row, so that many small parameters cost no more than one large one.
 #include "gradus/tensor/ops/optim_step.h"
 
 #include <algorithm>
@@ -18,7 +18,8 @@ void over_all(const std::vector<int64_t>& sizes, F f) {
   std::vector<int64_t> starts(sizes.size() + 1, 0);
   for (size_t i = 0; i < sizes.size(); ++i) starts[i + 1] = starts[i] + sizes[i];
   parallel_for(0, starts.back(), kGrain, [&](int64_t begin, int64_t end) {
-    size_t i = static_cast<size_t>(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1;
+    size_t i =
+        static_cast<size_t>(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1;
     for (; begin < end; begin = starts[++i])
       if (sizes[i]) f(i, begin - starts[i], std::min(end, starts[i + 1]) - starts[i]);
   });
@@ -31,8 +32,8 @@ void over_items(const std::vector<StepItem>& items, F f) {
   over_all(sizes, [&](size_t i, int64_t begin, int64_t end) { f(items[i], begin, end); });
 }
 
-// The loops stand in functions of their own: as parameters, __restrict pointers and plain numbers let the compiler turn
-// them into vector code.
+// The loops stand in functions of their own: as parameters, __restrict pointers and plain numbers let the
+// compiler turn them into vector code.
 
 template <class T>
 void sgd(int64_t n, T* __restrict p, const T* __restrict g, T lr, T sign, T decay) {
@@ -41,8 +42,8 @@ void sgd(int64_t n, T* __restrict p, const T* __restrict g, T lr, T sign, T deca
 
 // b = keep b + take d;  p -= lr (direct d + ahead b)
 template <class T>
-void sgd_momentum(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict b, T lr, T sign, T decay, T keep, T take,
-                  T direct, T ahead) {
+void sgd_momentum(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict b, T lr, T sign, T decay,
+                  T keep, T take, T direct, T ahead) {
   for (int64_t i = 0; i < n; ++i) {
     const T d = sign * g[i] + decay * p[i];
     b[i] = keep * b[i] + take * d;
@@ -60,8 +61,8 @@ void sgd_step_cpu(const Tensor& first, const std::vector<StepItem>& items, const
       // A new buffer is zero: the first gradient enters it as it is.
       const bool fresh = item.step == 1;
       sgd_momentum<T>(end - begin, p, g, item.state[0].ptr<T>() + begin, T(o.lr), sign, T(o.weight_decay),
-                      fresh ? T(0) : T(o.momentum), fresh ? T(1) : T(1 - o.dampening), o.nesterov ? T(1) : T(0),
-                      o.nesterov ? T(o.momentum) : T(1));
+                      fresh ? T(0) : T(o.momentum), fresh ? T(1) : T(1 - o.dampening),
+                      o.nesterov ? T(1) : T(0), o.nesterov ? T(o.momentum) : T(1));
     });
   });
 }
@@ -72,8 +73,8 @@ struct AdamNumbers {
 };
 
 template <class T, bool amsgrad>
-void adam(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, T* __restrict top,
-          const AdamNumbers<T> k) {
+void adam(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v,
+          T* __restrict top, const AdamNumbers<T> k) {
   for (int64_t i = 0; i < n; ++i) {
     const T d = k.sign * g[i] + k.decay * p[i];
     m[i] = k.b1 * m[i] + k.c1 * d;
@@ -92,7 +93,10 @@ void adam_step_cpu(const Tensor& first, const std::vector<StepItem>& items, cons
           .sign = o.maximize ? T(-1) : T(1),
           .decay = o.decoupled ? T(0) : T(o.weight_decay),
           .shrink = o.decoupled ? T(1 - o.lr * o.weight_decay) : T(1),
-          .b1 = T(o.beta1), .c1 = T(1 - o.beta1), .b2 = T(o.beta2), .c2 = T(1 - o.beta2),
+          .b1 = T(o.beta1),
+          .c1 = T(1 - o.beta1),
+          .b2 = T(o.beta2),
+          .c2 = T(1 - o.beta2),
           .rate = T(o.lr / (1 - std::pow(o.beta1, t))),
           .root = T(1 / std::sqrt(1 - std::pow(o.beta2, t))),
           .eps = T(o.eps),
@@ -109,8 +113,8 @@ void adam_step_cpu(const Tensor& first, const std::vector<StepItem>& items, cons
 }
 
 template <class T>
-void adadelta(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict v, T* __restrict u, T lr, T sign, T decay,
-              T rho, T fresh, T eps) {
+void adadelta(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict v, T* __restrict u, T lr,
+              T sign, T decay, T rho, T fresh, T eps) {
   for (int64_t i = 0; i < n; ++i) {
     const T d = sign * g[i] + decay * p[i];
     v[i] = rho * v[i] + fresh * d * d;
@@ -123,9 +127,9 @@ void adadelta(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict v
 void adadelta_step_cpu(const Tensor& first, const std::vector<StepItem>& items, const AdadeltaStep& o) {
   dispatch_floating(first.dtype(), "adadelta_step", [&]<class T>() {
     over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
-      adadelta<T>(end - begin, item.param.ptr<T>() + begin, item.grad.ptr<T>() + begin, item.state[0].ptr<T>() + begin,
-                  item.state[1].ptr<T>() + begin, T(o.lr), o.maximize ? T(-1) : T(1), T(o.weight_decay), T(o.rho),
-                  T(1 - o.rho), T(o.eps));
+      adadelta<T>(end - begin, item.param.ptr<T>() + begin, item.grad.ptr<T>() + begin,
+                  item.state[0].ptr<T>() + begin, item.state[1].ptr<T>() + begin, T(o.lr),
+                  o.maximize ? T(-1) : T(1), T(o.weight_decay), T(o.rho), T(1 - o.rho), T(o.eps));
     });
   });
 }
@@ -176,12 +180,14 @@ void over_tensors(const char* op, const std::vector<Tensor>& tensors, F f) {
   std::vector<int64_t> sizes;
   for (const Tensor& t : tensors) sizes.push_back(t.numel());
   over_all(sizes, [&](size_t i, int64_t begin, int64_t end) {
-    dispatch_floating(tensors[i].dtype(), op, [&]<class T>() { f(tensors[i].ptr<T>() + begin, end - begin); });
+    dispatch_floating(tensors[i].dtype(), op,
+                      [&]<class T>() { f(tensors[i].ptr<T>() + begin, end - begin); });
   });
 }
 
 void clip_by_norm_cpu(const Tensor& norm, const std::vector<Tensor>& tensors, double max_norm) {
-  const double total = dispatch_floating(norm.dtype(), "clip_by_norm_", [&]<class T>() { return double(*norm.ptr<T>()); });
+  const double total =
+      dispatch_floating(norm.dtype(), "clip_by_norm_", [&]<class T>() { return double(*norm.ptr<T>()); });
   const double scale = max_norm / (total + 1e-6);
   if (scale >= 1) return;
   over_tensors("clip_by_norm_", tensors, [scale]<class T>(T* x, int64_t n) {

@@ -60,7 +60,8 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
                           const CrossEntropyResult& forward, const CrossEntropySpec& spec) {
   const Clean c = check(x, target, weight, spec);
   const Tensor dx = empty_like(c.x);
-  cross_entropy_grad_kernel(dx, contiguous(dy), c.x, c.target, c.weight, forward.stats, forward.total, c.spec);
+  cross_entropy_grad_kernel(dx, contiguous(dy), c.x, c.target, c.weight, forward.stats, forward.total,
+                            c.spec);
   return dx;
 }
 

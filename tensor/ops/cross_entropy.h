@@ -1,9 +1,9 @@
 // Raw cross-entropy between scores and class numbers, and its gradient. The differentiable form is in
 // gradus/autograd/ops/loss.h.
 //
-// Every sample has C scores x_c and a target y. With a_c = w_c ((1 - smoothing) [c = y] + smoothing / C), where w_c in
-// the first term counts as w_y, its loss is -sum_c a_c log p_c: p = softmax(x), or p = exp(x) for scores that are
-// logarithms already.
+// Every sample has C scores x_c and a target y. With a_c = w_c ((1 - smoothing) [c = y] + smoothing / C),
+// where w_c in the first term counts as w_y, its loss is -sum_c a_c log p_c: p = softmax(x), or p = exp(x)
+// for scores that are logarithms already.
 #pragma once
 
 #include "gradus/tensor/kernel.h"
@@ -34,18 +34,21 @@ struct CrossEntropyResult {
 
 // x[N,C,D...] or x[C] floating, target[N,D...] or [] integral, weight[C] or undefined.
 // Errors: ShapeError, DTypeError, DeviceError, ValueError; IndexError for a target that is no class.
-CrossEntropyResult cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, const CrossEntropySpec& spec);
+CrossEntropyResult cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
+                                 const CrossEntropySpec& spec);
 // The gradient of x when that of the loss is dy. `total` may be undefined unless the reduction is a mean.
 Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
                           const CrossEntropyResult& forward, const CrossEntropySpec& spec);
 
 // Kernels: x and dx of one layout, dense; target i64 row-major; weight row-major of x's dtype.
 // clang-format off
-inline constinit KernelSlot<void(const Tensor& loss, const Tensor& stats, const Tensor& total, const Tensor& x,
-                                 const Tensor& target, const Tensor& weight, const CrossEntropySpec&)>
+inline constinit KernelSlot<void(const Tensor& loss, const Tensor& stats, const Tensor& total,
+                                 const Tensor& x, const Tensor& target, const Tensor& weight,
+                                 const CrossEntropySpec&)>
     cross_entropy_kernel{"cross_entropy"};
 inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
-                                 const Tensor& weight, const Tensor& stats, const Tensor& total, const CrossEntropySpec&)>
+                                 const Tensor& weight, const Tensor& stats, const Tensor& total,
+                                 const CrossEntropySpec&)>
     cross_entropy_grad_kernel{"cross_entropy_grad"};
 // clang-format on
 

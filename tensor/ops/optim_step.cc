@@ -18,7 +18,7 @@ void check_fits(const char* op, const char* what, const Tensor& t, const Tensor&
 
 // Runs the kernel on the items of each device and dtype, with everything row-major.
 template <class Options>
-void run_steps(const char* op, const KernelSlot<void(const Tensor&, const std::vector<StepItem>&, const Options&)>& kernel,
+void run_steps(const char* op, const StepSlot<Options>& kernel,
                const std::vector<StepItem>& items, const Options& options) {
   check_step_items(op, items);
   std::vector<bool> done(items.size());
@@ -28,7 +28,8 @@ void run_steps(const char* op, const KernelSlot<void(const Tensor&, const std::v
     std::vector<std::pair<Tensor, size_t>> copies;  // parameters that are not row-major are updated in a copy
     for (size_t i = first; i < items.size(); ++i) {
       const Tensor& p = items[i].param;
-      if (done[i] || p.device() != items[first].param.device() || p.dtype() != items[first].param.dtype()) continue;
+      if (done[i] || p.device() != items[first].param.device() || p.dtype() != items[first].param.dtype())
+        continue;
       done[i] = true;
       StepItem item = items[i];
       if (!p.is_row_major()) copies.emplace_back(p, batch.size());
@@ -71,7 +72,9 @@ void check_step_items(const char* op, const std::vector<StepItem>& items) {
   }
 }
 
-void sgd_step_(const std::vector<StepItem>& items, const SGDStep& o) { run_steps("sgd_step", sgd_step_kernel, items, o); }
+void sgd_step_(const std::vector<StepItem>& items, const SGDStep& o) {
+  run_steps("sgd_step", sgd_step_kernel, items, o);
+}
 void adam_step_(const std::vector<StepItem>& items, const AdamStep& o) {
   run_steps("adam_step", adam_step_kernel, items, o);
 }
@@ -100,7 +103,8 @@ void clip_by_norm_(const std::vector<Tensor>& tensors, const Tensor& norm, doubl
 void clip_by_value_(const std::vector<Tensor>& tensors, double limit) {
   if (tensors.empty()) return;
   check_one_device("clip_by_value_", tensors);
-  in_place(tensors, [&](const std::vector<Tensor>& dense) { clip_by_value_kernel(dense.front(), dense, limit); });
+  in_place(tensors,
+           [&](const std::vector<Tensor>& dense) { clip_by_value_kernel(dense.front(), dense, limit); });
 }
 
 }  // namespace gradus::raw

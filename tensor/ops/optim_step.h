@@ -35,7 +35,8 @@ struct AdamStep {
 };
 
 // state: {v, u}.
-// v = rho * v + (1 - rho) * g^2;  d = sqrt(u + eps) / sqrt(v + eps) * g;  u = rho * u + (1 - rho) * d^2;  p -= lr * d
+// v = rho * v + (1 - rho) * g^2;  d = sqrt(u + eps) / sqrt(v + eps) * g;  u = rho * u + (1 - rho) * d^2
+// p -= lr * d
 struct AdadeltaStep {
   double lr, rho, eps, weight_decay;
   bool maximize;
@@ -49,24 +50,30 @@ void sgd_step_(const std::vector<StepItem>& items, const SGDStep& options);
 void adam_step_(const std::vector<StepItem>& items, const AdamStep& options);
 void adadelta_step_(const std::vector<StepItem>& items, const AdadeltaStep& options);
 
-// Returns the p-norm (p may be infinite) of all elements together, 0-dimensional, f32 (f64 if the first tensor is).
-// The result is the same for any number of threads. Errors: DeviceError unless all are on one device.
+// Returns the p-norm (p may be infinite) of all elements together, 0-dimensional, f32 (f64 if the first
+// tensor is). The result is the same for any number of threads.
+// Errors: DeviceError unless all are on one device.
 Tensor norm_of(const std::vector<Tensor>& tensors, double p);
 // Multiplies every tensor by min(1, max_norm / (norm + 1e-6)).
 void clip_by_norm_(const std::vector<Tensor>& tensors, const Tensor& norm, double max_norm);
 // Brings every element into [-limit, limit].
 void clip_by_value_(const std::vector<Tensor>& tensors, double limit);
 
-// Kernels. All tensors of one call have one device and one dtype, and are row-major. The first argument repeats one of
-// them, to say where to run.
+// Kernels. All tensors of one step have one device and one dtype, and are row-major. The first argument
+// repeats one of them, to say where to run.
 // clang-format off
-inline constinit KernelSlot<void(const Tensor&, const std::vector<StepItem>&, const SGDStep&)> sgd_step_kernel{"sgd_step"};
-inline constinit KernelSlot<void(const Tensor&, const std::vector<StepItem>&, const AdamStep&)> adam_step_kernel{"adam_step"};
-inline constinit KernelSlot<void(const Tensor&, const std::vector<StepItem>&, const AdadeltaStep&)> adadelta_step_kernel{"adadelta_step"};
+template <class Options>
+using StepSlot = KernelSlot<void(const Tensor&, const std::vector<StepItem>&, const Options&)>;
+inline constinit StepSlot<SGDStep> sgd_step_kernel{"sgd_step"};
+inline constinit StepSlot<AdamStep> adam_step_kernel{"adam_step"};
+inline constinit StepSlot<AdadeltaStep> adadelta_step_kernel{"adadelta_step"};
 // out (f32 or f64, dense) = the norm; the tensors may be of several dtypes.
-inline constinit KernelSlot<void(const Tensor& out, const std::vector<Tensor>&, double p)> norm_of_kernel{"norm_of"};
-inline constinit KernelSlot<void(const Tensor& norm, const std::vector<Tensor>&, double max_norm)> clip_by_norm_kernel{"clip_by_norm_"};
-inline constinit KernelSlot<void(const Tensor&, const std::vector<Tensor>&, double limit)> clip_by_value_kernel{"clip_by_value_"};
+inline constinit KernelSlot<void(const Tensor& out, const std::vector<Tensor>&, double p)>
+    norm_of_kernel{"norm_of"};
+inline constinit KernelSlot<void(const Tensor& norm, const std::vector<Tensor>&, double max_norm)>
+    clip_by_norm_kernel{"clip_by_norm_"};
+inline constinit KernelSlot<void(const Tensor&, const std::vector<Tensor>&, double limit)>
+    clip_by_value_kernel{"clip_by_value_"};
 // clang-format on
 
 }  // namespace gradus::raw

@@ -1,5 +1,5 @@
-// The MNIST program from outside: what it learns, what it prints and writes, and that a run that is interrupted or killed
-// and then resumed ends with the same bits as one that was not.
+// The MNIST program from outside: what it learns, what it prints and writes, and that a run that is
+// interrupted or killed and then resumed ends with the same bits as one that was not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -92,8 +92,8 @@ std::string bytes_of(const fs::path& file) {
 
 TEST(MnistProgram, LearnsGeneratedDigits) {
   Scratch s;
-  const Result r = run(s.dir(), {"--train-samples", "6400", "--test-samples", "500", "--epochs", "1", "--threads", "1",
-                                 "--summary", "s.json", "--save-model"});
+  const Result r = run(s.dir(), {"--train-samples", "6400", "--test-samples", "500", "--epochs", "1",
+                                 "--threads", "1", "--summary", "s.json", "--save-model"});
   ASSERT_EQ(r.status, 0) << r.output;
   EXPECT_THAT(r.output, HasSubstr("Training on generated digits"));
   EXPECT_THAT(r.output, HasSubstr("Train Epoch: 1 [64/6400 (1%)]\tLoss: "));
@@ -110,13 +110,17 @@ TEST(MnistProgram, LearnsGeneratedDigits) {
   EXPECT_EQ(j.at("seed"), 1);
   EXPECT_EQ(j.at("device"), "cpu");
   EXPECT_EQ(j.at("world_size"), 1);
-  for (const char* key : {"images_per_second", "peak_rss_mib", "seconds"}) EXPECT_GT(j.at(key).get<double>(), 0) << key;
-  EXPECT_EQ(io::load_safetensors(s.dir() / "mnist_cnn.safetensors").at("fc1.weight").shape(), (Shape{128, 9216}));
+  for (const char* key : {"images_per_second", "peak_rss_mib", "seconds"})
+    EXPECT_GT(j.at(key).get<double>(), 0) << key;
+  EXPECT_EQ(io::load_safetensors(s.dir() / "mnist_cnn.safetensors").at("fc1.weight").shape(),
+            (Shape{128, 9216}));
 }
 
-const std::vector<std::string> kShort = {"--train-samples", "500", "--test-samples", "100", "--epochs", "3",
-                                         "--batch-size", "50", "--log-interval", "1", "--threads", "1",
-                                         "--save-model", "--summary", "s.json"};
+// clang-format off
+const std::vector<std::string> kShort = {
+    "--train-samples", "500", "--test-samples", "100", "--epochs", "3", "--batch-size", "50",
+    "--threads", "1", "--log-interval", "1", "--save-model", "--summary", "s.json"};
+// clang-format on
 
 std::vector<std::string> with(std::vector<std::string> args, std::initializer_list<std::string> more) {
   args.insert(args.end(), more);
@@ -144,7 +148,8 @@ TEST(MnistProgram, ContinuesBitIdenticallyAfterBeingInterruptedOrKilled) {
   {
     // In the middle of the second epoch, as by Ctrl-C: it saves and says how to go on.
     Scratch s;
-    const Result r = run(s.dir(), with(kShort, {"--checkpoint-dir", "c"}), SIGINT, saw("Train Epoch: 2 [150/500"));
+    const Result r =
+        run(s.dir(), with(kShort, {"--checkpoint-dir", "c"}), SIGINT, saw("Train Epoch: 2 [150/500"));
     EXPECT_EQ(r.status, 130) << r.output;
     EXPECT_THAT(r.output, HasSubstr("continue with --resume c/mnist.ckpt"));
     EXPECT_THAT(r.output, Not(HasSubstr("Train Epoch: 3")));
@@ -153,8 +158,8 @@ TEST(MnistProgram, ContinuesBitIdenticallyAfterBeingInterruptedOrKilled) {
   {
     // Killed on the spot: it goes on from the last checkpoint.
     Scratch s;
-    const Result r = run(s.dir(), with(kShort, {"--checkpoint-dir", "c", "--checkpoint-interval", "3"}), SIGKILL,
-                         saw("Train Epoch: 2 [250/500"));
+    const Result r = run(s.dir(), with(kShort, {"--checkpoint-dir", "c", "--checkpoint-interval", "3"}),
+                         SIGKILL, saw("Train Epoch: 2 [250/500"));
     EXPECT_EQ(r.status, 128 + SIGKILL);
     expect_same(s);
   }
@@ -162,7 +167,8 @@ TEST(MnistProgram, ContinuesBitIdenticallyAfterBeingInterruptedOrKilled) {
 
 TEST(MnistProgram, DryRunTakesOneStep) {
   Scratch s;
-  const Result r = run(s.dir(), {"--train-samples", "200", "--test-samples", "100", "--dry-run", "--log-interval", "1"});
+  const Result r =
+      run(s.dir(), {"--train-samples", "200", "--test-samples", "100", "--dry-run", "--log-interval", "1"});
   EXPECT_EQ(r.status, 0) << r.output;
   EXPECT_THAT(r.output, HasSubstr("[64/200"));
   EXPECT_THAT(r.output, Not(HasSubstr("[128/200")));

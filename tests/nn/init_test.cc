@@ -53,7 +53,8 @@ TEST(Init, NormalHasItsMoments) {
 TEST(Init, TruncNormalStaysWithinItsBounds) {
   manual_seed(3);
   // Of a standard normal cut at +-2: deviation 0.8796.
-  const Moments wide = moments(trunc_normal_(empty({kDraws}), {.mean = 1, .stddev = 0.5, .low = 0, .high = 2}));
+  const Moments wide =
+      moments(trunc_normal_(empty({kDraws}), {.mean = 1, .stddev = 0.5, .low = 0, .high = 2}));
   EXPECT_NEAR(wide.mean, 1, kOff / 2);
   EXPECT_NEAR(wide.deviation, 0.8796 / 2, kOff / 2);
   EXPECT_GE(wide.low, 0);
@@ -77,9 +78,11 @@ TEST(Init, KaimingAndXavierScaleWithTheFans) {
   manual_seed(4);
   const Tensor w = empty({200, 50, 3, 3});
   const double in = 450, out = 1800;
-  EXPECT_NEAR(moments(kaiming_normal_(w, {.nonlinearity = Nonlinearity::kReLU})).deviation, std::sqrt(2 / in), 0.001);
-  EXPECT_NEAR(moments(kaiming_normal_(w, {.mode = FanMode::kFanOut, .nonlinearity = Nonlinearity::kReLU})).deviation,
-              std::sqrt(2 / out), 0.001);
+  EXPECT_NEAR(moments(kaiming_normal_(w, {.nonlinearity = Nonlinearity::kReLU})).deviation, std::sqrt(2 / in),
+              0.001);
+  EXPECT_NEAR(
+      moments(kaiming_normal_(w, {.mode = FanMode::kFanOut, .nonlinearity = Nonlinearity::kReLU})).deviation,
+      std::sqrt(2 / out), 0.001);
   const Moments k = moments(kaiming_uniform_(w, {.a = std::sqrt(5)}));
   EXPECT_NEAR(k.high, 1 / std::sqrt(in), 1e-4);
   EXPECT_NEAR(k.low, -1 / std::sqrt(in), 1e-4);
@@ -92,8 +95,11 @@ TEST(Init, OrthogonalRowsOrColumns) {
   for (const Shape& shape : {Shape{4, 7}, Shape{7, 4}, Shape{3, 2, 2, 2}}) {
     const Tensor w = orthogonal_(empty(shape, {.dtype = DType::kF64}), {.gain = 3});
     const std::vector<double> v = w.to_vector<double>();
-    const int64_t rows = shape[0], cols = w.numel() / rows, n = std::min(rows, cols), length = std::max(rows, cols);
-    const auto at = [&](int64_t i, int64_t k) { return rows > cols ? v[size_t(k * cols + i)] : v[size_t(i * cols + k)]; };
+    const int64_t rows = shape[0], cols = w.numel() / rows, n = std::min(rows, cols),
+                  length = std::max(rows, cols);
+    const auto at = [&](int64_t i, int64_t k) {
+      return rows > cols ? v[size_t(k * cols + i)] : v[size_t(i * cols + k)];
+    };
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = 0; j < n; ++j) {
         double dot = 0;

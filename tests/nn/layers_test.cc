@@ -1,4 +1,5 @@
-// Layers: what they add to their ops. The ops' values are tested in tests/ops and against PyTorch in tests/golden.
+// Layers: what they add to their ops. The ops' values are tested in tests/ops and against PyTorch in
+// tests/golden.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,8 +16,8 @@
 namespace gradus {
 namespace {
 
-using testing::ElementsAre;
 using testing::Each;
+using testing::ElementsAre;
 using testing::FloatNear;
 using testing::HasSubstr;
 using testing::Pointwise;

@@ -50,13 +50,15 @@ std::string error_of(F f) {
 
 TEST(Module, NamesComeInRegistrationOrderOwnBeforeChildren) {
   Net net;
-  EXPECT_THAT(names(net.named_parameters()),
-              ElementsAre("scale", "block.fc.weight", "block.fc.bias", "block.bn.weight", "block.bn.bias", "head.weight"));
-  EXPECT_THAT(names(net.named_buffers()), ElementsAre("offset", "scratch", "block.bn.running_mean",
-                                                      "block.bn.running_var", "block.bn.num_batches_tracked"));
+  EXPECT_THAT(names(net.named_parameters()), ElementsAre("scale", "block.fc.weight", "block.fc.bias",
+                                                         "block.bn.weight", "block.bn.bias", "head.weight"));
+  EXPECT_THAT(names(net.named_buffers()),
+              ElementsAre("offset", "scratch", "block.bn.running_mean", "block.bn.running_var",
+                          "block.bn.num_batches_tracked"));
   EXPECT_THAT(names(net.state_dict()),
-              ElementsAre("scale", "offset", "block.fc.weight", "block.fc.bias", "block.bn.weight", "block.bn.bias",
-                          "block.bn.running_mean", "block.bn.running_var", "block.bn.num_batches_tracked", "head.weight"));
+              ElementsAre("scale", "offset", "block.fc.weight", "block.fc.bias", "block.bn.weight",
+                          "block.bn.bias", "block.bn.running_mean", "block.bn.running_var",
+                          "block.bn.num_batches_tracked", "head.weight"));
   EXPECT_THAT(names(net.named_modules()), ElementsAre("", "block", "block.fc", "block.bn", "head"));
   EXPECT_EQ(net.num_parameters(), 3 + 6 + 3 + 3 + 3 + 6);
   EXPECT_EQ(net.block.fc.path(), "block.fc");
@@ -83,8 +85,10 @@ TEST(Module, ASharedParameterIsListedOnceButSavedUnderBothNames) {
 
 TEST(Module, NamesMustBeUniqueAndWithoutDots) {
   Net net;
-  EXPECT_THAT(error_of([&] { nn::Linear(&net, "head", {.in = 1, .out = 1}); }), HasSubstr("'head' is taken in Net"));
-  EXPECT_THAT(error_of([&] { nn::Linear(&net, "scale", {.in = 1, .out = 1}); }), HasSubstr("'scale' is taken"));
+  EXPECT_THAT(error_of([&] { nn::Linear(&net, "head", {.in = 1, .out = 1}); }),
+              HasSubstr("'head' is taken in Net"));
+  EXPECT_THAT(error_of([&] { nn::Linear(&net, "scale", {.in = 1, .out = 1}); }),
+              HasSubstr("'scale' is taken"));
   EXPECT_THAT(error_of([&] { nn::ReLU(&net, "a.b"); }), HasSubstr("'a.b'"));
   EXPECT_THAT(error_of([&] { nn::ReLU(&net, ""); }), HasSubstr("empty"));
   EXPECT_EQ(net.children().size(), 2u);  // those that failed are gone
@@ -137,14 +141,15 @@ TEST(LoadStateDict, ListsEverythingWrongAtOnceAndChangesNothing) {
 
 TEST(LoadStateDict, WithoutStrictReportsNamesButStillRefusesShapes) {
   Net net;
-  const nn::LoadReport report = net.load_state_dict({{"scale", tensor({1.f, 2.f, 3.f})}, {"other", empty({1})}},
-                                                    {.strict = false});
+  const nn::LoadReport report =
+      net.load_state_dict({{"scale", tensor({1.f, 2.f, 3.f})}, {"other", empty({1})}}, {.strict = false});
   EXPECT_THAT(values(net.scale), ElementsAre(1, 2, 3));
   EXPECT_EQ(report.missing.size(), 9u);
   EXPECT_THAT(report.unexpected, ElementsAre("other"));
   EXPECT_THROW(net.load_state_dict({{"scale", empty({4})}}, {.strict = false}), ValueError);
   EXPECT_THROW(net.load_state_dict({{"scale", Tensor()}}, {.strict = false}), ValueError);
-  EXPECT_THROW(net.load_state_dict({{"scale", empty({3})}, {"scale", empty({3})}}, {.strict = false}), ValueError);
+  EXPECT_THROW(net.load_state_dict({{"scale", empty({3})}, {"scale", empty({3})}}, {.strict = false}),
+               ValueError);
 }
 
 TEST(LoadStateDict, IsRefusedWhileARecordingFollowsTheParameters) {

@@ -1,5 +1,5 @@
-// Options: what is required cannot be left out, and a floating-point number is no integer. Mistakes do not compile, so
-// this asks the compiler.
+// Options: what is required cannot be left out, and a floating-point number is no integer. Mistakes do not
+// compile, so this asks the compiler.
 #include <gtest/gtest.h>
 
 #include "gradus/nn/nn.h"
@@ -9,13 +9,21 @@ namespace gradus {
 namespace {
 
 template <class O>
-concept BuiltFromInAlone = requires { O{.in = 1}; };
+concept BuiltFromInAlone = requires {
+  O{.in = 1};
+};
 template <class O, class T>
-concept BuiltFromIn = requires(T in) { O{.in = in, .out = 1}; };
+concept BuiltFromIn = requires(T in) {
+  O{.in = in, .out = 1};
+};
 template <class O, class T>
-concept BuiltFromKernel = requires(T kernel) { O{.in = 1, .out = 1, .kernel = kernel}; };
+concept BuiltFromKernel = requires(T kernel) {
+  O{.in = 1, .out = 1, .kernel = kernel};
+};
 template <class O>
-concept BuiltFromNothing = requires { O{}; };
+concept BuiltFromNothing = requires {
+  O{};
+};
 
 static_assert(!BuiltFromInAlone<nn::LinearOptions>, "out is required");
 static_assert(BuiltFromIn<nn::LinearOptions, int>);

@@ -37,7 +37,8 @@ TEST(ClipGradNorm, ScalesAllGradientsByOneFactor) {
 TEST(ClipGradNorm, KnowsOtherNorms) {
   const std::vector<Tensor> p = params_with_grads({{3, -1}, {-4}});
   EXPECT_EQ(clip_grad_norm_(p, 100, {.norm_type = 1}).item<double>(), 8);
-  EXPECT_EQ(clip_grad_norm_(p, 100, {.norm_type = std::numeric_limits<double>::infinity()}).item<double>(), 4);
+  EXPECT_EQ(clip_grad_norm_(p, 100, {.norm_type = std::numeric_limits<double>::infinity()}).item<double>(),
+            4);
   EXPECT_NEAR(clip_grad_norm_(p, 100, {.norm_type = 3}).item<double>(), std::cbrt(92.0), 1e-12);
 }
 
@@ -47,7 +48,8 @@ TEST(ClipGradNorm, ReportsInfiniteGradientsWhenAsked) {
   EXPECT_EQ(grad(p[0])[0], 1);
   EXPECT_TRUE(std::isinf(clip_grad_norm_(p, 1).item<double>()));
   const std::vector<Tensor> nan = params_with_grads({{1, std::nan("")}, {5}});
-  EXPECT_TRUE(std::isnan(clip_grad_norm_(nan, 1, {.norm_type = std::numeric_limits<double>::infinity()}).item<double>()));
+  EXPECT_TRUE(std::isnan(
+      clip_grad_norm_(nan, 1, {.norm_type = std::numeric_limits<double>::infinity()}).item<double>()));
 }
 
 TEST(ClipGradNorm, IsTheSameOnAnyNumberOfThreads) {

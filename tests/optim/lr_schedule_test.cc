@@ -46,7 +46,8 @@ TEST(Schedule, RefusesAStateThatDoesNotFit) {
   schedule.step();
   EXPECT_THROW(schedule.load_state_dict({}), ValueError);
   EXPECT_THROW(schedule.load_state_dict({{}, {{"last_epoch", -1}, {"base_lr.0", 1}}}), ValueError);
-  EXPECT_THROW(schedule.load_state_dict({{}, {{"last_epoch", 1}, {"base_lr.0", 1}, {"base_lr.1", 1}}}), ValueError);
+  EXPECT_THROW(schedule.load_state_dict({{}, {{"last_epoch", 1}, {"base_lr.0", 1}, {"base_lr.1", 1}}}),
+               ValueError);
   EXPECT_EQ(schedule.last_epoch(), 1);
   EXPECT_EQ(opt.lr(), 0.5);
 }

@@ -1,5 +1,5 @@
-// Optimizers: their formulas step by step, groups, state, and what they refuse. Long trajectories against PyTorch are
-// in tests/golden.
+// Optimizers: their formulas step by step, groups, state, and what they refuse. Long trajectories against
+// PyTorch are in tests/golden.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,8 @@ std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
 double gradient(double p, int t) { return 0.5 * p + std::sin(3 * p + t); }
 
 // Steps `opt` over p with gradient() and compares with `update(p, g, t)`, the formula for one element.
-void follow(Optimizer& opt, const Tensor& p, std::function<double(double p, double g, int t, size_t i)> update) {
+void follow(Optimizer& opt, const Tensor& p,
+            std::function<double(double p, double g, int t, size_t i)> update) {
   for (int t = 1; t <= 5; ++t) {
     std::vector<double> expected = values(p), g;
     for (double v : expected) g.push_back(gradient(v, t));
@@ -32,7 +33,8 @@ void follow(Optimizer& opt, const Tensor& p, std::function<double(double p, doub
     opt.step().clear_grad();
     EXPECT_FALSE(p.grad().defined());
     const std::vector<double> now = values(p);
-    for (size_t i = 0; i < g.size(); ++i) EXPECT_NEAR(now[i], expected[i], 1e-13) << "step " << t << " element " << i;
+    for (size_t i = 0; i < g.size(); ++i)
+      EXPECT_NEAR(now[i], expected[i], 1e-13) << "step " << t << " element " << i;
   }
 }
 
@@ -250,13 +252,15 @@ void continues_exactly(const std::function<std::unique_ptr<O>(const Tensor&)>& m
 
 TEST(OptimizerState, ContinuesExactly) {
   continues_exactly<SGD>([](const Tensor& p) {
-    return std::make_unique<SGD>(std::vector<Tensor>{p}, SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.5});
+    return std::make_unique<SGD>(std::vector<Tensor>{p},
+                                 SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.5});
   });
   continues_exactly<Adam>([](const Tensor& p) {
     return std::make_unique<Adam>(std::vector<Tensor>{p}, AdamOptions{.lr = 0.1, .amsgrad = true});
   });
   continues_exactly<AdamW>([](const Tensor& p) { return std::make_unique<AdamW>(std::vector<Tensor>{p}); });
-  continues_exactly<Adadelta>([](const Tensor& p) { return std::make_unique<Adadelta>(std::vector<Tensor>{p}); });
+  continues_exactly<Adadelta>(
+      [](const Tensor& p) { return std::make_unique<Adadelta>(std::vector<Tensor>{p}); });
 }
 
 TEST(OptimizerState, BringsTheOptionsBack) {
