@@ -58,7 +58,25 @@ template <int V, int R>
     }
 }
 
+// sums[0..V*16) += over all pixels, dy.
+template <int V>
+[[gnu::target("avx512f")]] void add_bias(const PixelRows& b, int64_t dy_at, float* sums) {
+  __m512 sum[V];
+  #pragma GCC unroll 16
+  for (int v = 0; v < V; ++v) sum[v] = _mm512_setzero_ps();
+  for (int64_t i = 0; i < b.rows; ++i) {
+    const float* dy = b.dy[i] + dy_at;
+    for (int64_t q = 0; q < b.pixels; ++q, dy += b.dy_step)
+      #pragma GCC unroll 16
+      for (int v = 0; v < V; ++v) sum[v] = _mm512_add_ps(sum[v], _mm512_loadu_ps(dy + v * kLanes));
+  }
+  #pragma GCC unroll 16
+  for (int v = 0; v < V; ++v)
+    _mm512_storeu_ps(sums + v * kLanes, _mm512_add_ps(_mm512_loadu_ps(sums + v * kLanes), sum[v]));
+}
+
 using TileFunction = void (*)(const PixelRows&, int64_t, int64_t, float*, int64_t);
+using BiasFunction = void (*)(const PixelRows&, int64_t, float*);
 
 // Tiles of V vectors by 1 to kMost columns: as many as the 32 registers hold beside V of dy and a broadcast.
 template <int V>
@@ -74,37 +92,28 @@ struct Tiles {
 // One tile's place: filters [o, o + 16 V), columns [column, column + count) of filter row kh.
 struct Tile {
   TileFunction add;
+  BiasFunction add_bias;  // null but for one tile of each range of filters
   int64_t o, kh, column;
-  int vectors;
-  bool with_bias;  // adds up dy as well: the bias gradient of its filters
 };
+
+// Tiles for the filters from `o`: V vectors by as even a share of the columns as they allow.
+template <int V>
+void cut_columns(int64_t o, int64_t KH, int64_t columns, bool with_bias, std::vector<Tile>& tiles) {
+  const int64_t parts = (columns + Tiles<V>::kMost - 1) / Tiles<V>::kMost;
+  for (int64_t kh = 0; kh < KH; ++kh)
+    for (int64_t i = 0; i < parts; ++i) {
+      const int64_t first = columns * i / parts, count = columns * (i + 1) / parts - first;
+      tiles.push_back({Tiles<V>::functions[count - 1], with_bias && kh + i == 0 ? &add_bias<V> : nullptr, o, kh, first});
+    }
+}
 
 std::vector<Tile> cut_tiles(int64_t O, int64_t KH, int64_t columns, bool with_bias) {
   std::vector<Tile> tiles;
-  for (int64_t o = 0; o < O;) {
-    const int V = O - o >= 4 * kLanes ? 4 : O - o >= 2 * kLanes ? 2 : 1;
-    const int most = V == 4 ? Tiles<4>::kMost : Tiles<1>::kMost;
-    const int64_t parts = (columns + most - 1) / most;
-    for (int64_t kh = 0; kh < KH; ++kh)
-      for (int64_t i = 0; i < parts; ++i) {  // of even width
-        const int64_t first = columns * i / parts, count = columns * (i + 1) / parts - first;
-        const TileFunction add = V == 4 ? Tiles<4>::functions[count - 1]
-                                 : V == 2 ? Tiles<2>::functions[count - 1]
-                                          : Tiles<1>::functions[count - 1];
-        tiles.push_back({add, o, kh, first, V, with_bias && kh == 0 && i == 0});
-      }
-    o += V * kLanes;
-  }
+  int64_t o = 0;
+  for (; O - o >= 4 * kLanes; o += 4 * kLanes) cut_columns<4>(o, KH, columns, with_bias, tiles);
+  for (; O - o >= 2 * kLanes; o += 2 * kLanes) cut_columns<2>(o, KH, columns, with_bias, tiles);
+  for (; o < O; o += kLanes) cut_columns<1>(o, KH, columns, with_bias, tiles);
   return tiles;
-}
-
-void add_bias(const PixelRows& b, int64_t o, int64_t count, float* sums) {
-  for (int64_t i = 0; i < b.rows; ++i) {
-    float row[4 * kLanes] = {};
-    for (int64_t q = 0; q < b.pixels; ++q)
-      for (int64_t c = 0; c < count; ++c) row[c] += b.dy[i][q * b.dy_step + o + c];
-    for (int64_t c = 0; c < count; ++c) sums[o + c] += row[c];
-  }
 }
 
 }  // namespace
@@ -154,7 +163,7 @@ void fast_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, cons
         const Tile& tile = tiles[t];
         const PixelRows pixels{dy_rows.data(), x_rows.data() + tile.kh * block, rows, Q, O, o.stride.w * C};
         tile.add(pixels, tile.o, tile.column, sums.ptr<float>() + (tile.kh * columns + tile.column) * O + tile.o, O);
-        if (tile.with_bias) add_bias(pixels, tile.o, tile.vectors * kLanes, db.ptr<float>());
+        if (tile.add_bias) tile.add_bias(pixels, tile.o, db.ptr<float>() + tile.o);
       }
     }
   });

@@ -1,10 +1,13 @@
-// Batch normalisation on the CPU. Channels are innermost, so an image is a matrix [rows, C] and a statistic is a sum over
-// its rows. Sums are kept in f64, over blocks of rows that do not depend on the number of threads.
-#include "gradus/tensor/ops/norm.h"
+// Batch normalisation on the CPU: oneDNN in f32, loops in f64, which also check the former. Channels are innermost, so an
+// image is a matrix [rows, C] and a statistic is a sum over its rows; the loops sum over blocks of rows that do not depend
+// on the number of threads.
+#include "gradus/tensor/cpu/norm_reference.h"
 
+#include <bit>
 #include <cmath>
 #include <vector>
 
+#include "gradus/tensor/cpu/onednn.h"
 #include "gradus/tensor/parallel.h"
 
 namespace gradus {
@@ -57,8 +60,10 @@ void batch_norm_apply_cpu(const Tensor& y, const Tensor& x, const Tensor& mean, 
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() { normalise<T>(y, x, mean, var, weight, bias, eps); });
 }
 
-void batch_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
-                    const Tensor& bias, double eps) {
+}  // namespace
+
+void batch_norm_reference(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
+                          const Tensor& bias, double eps) {
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
     const Rows rows(x);
     const int64_t C = rows.C;
@@ -81,8 +86,9 @@ void batch_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, cons
   });
 }
 
-void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
-                             const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, double eps) {
+void batch_norm_backward_reference(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                                   const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                                   double eps) {
   dispatch_floating(x.dtype(), "batch_norm_backward", [&]<class T>() {
     const Rows rows(x);
     const int64_t C = rows.C;
@@ -112,6 +118,84 @@ void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
       }
     });
   });
+}
+
+namespace {
+
+using onednn::Desc;
+
+onednn::PlanKey key_of(const char* kind, const Tensor& x, double eps) {
+  onednn::PlanKey key(kind);
+  key.add(x.size(0)).add(x.size(1)).add(x.numel()).add(std::bit_cast<int64_t>(eps));
+  return key;
+}
+
+dnnl::batch_normalization_forward::primitive_desc forward_of(const Tensor& x, double eps) {
+  using dnnl::normalization_flags;
+  const Desc image({x.size(0), x.size(1), x.numel() / (x.size(0) * x.size(1)), 1}, dnnl::memory::data_type::f32,
+                   dnnl::memory::format_tag::nhwc);
+  return {{dnnl::prop_kind::forward_training, image, float(eps),
+           normalization_flags::use_scale | normalization_flags::use_shift}, onednn::user_scratchpad(), onednn::engine()};
+}
+
+template <class PrimitiveDesc>
+onednn::Plan plan_of(const PrimitiveDesc& pd, const Tensor& x, const dnnl::primitive& primitive) {
+  onednn::Plan p;
+  p.primitive = primitive;
+  p.src = p.dst = pd.src_desc();
+  p.weights = Desc({x.size(1)}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::x);
+  p.scratchpad = pd.scratchpad_desc();
+  return p;
+}
+
+// t, or `value` for each of n channels.
+Tensor or_filled(const Tensor& t, int64_t n, float value) {
+  if (t.defined()) return t;
+  Tensor filled = empty({n});
+  std::fill_n(filled.ptr<float>(), n, value);
+  return filled;
+}
+
+void batch_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
+                    const Tensor& bias, double eps) {
+  if (x.dtype() != DType::kF32) return batch_norm_reference(y, mean, var, x, weight, bias, eps);
+  static const char kind[] = "batch_norm";
+  const auto plan = onednn::plan_for(key_of(kind, x, eps), [&] {
+    const auto pd = forward_of(x, eps);
+    return plan_of(pd, x, dnnl::batch_normalization_forward(pd));
+  });
+  const Tensor scale = or_filled(weight, x.size(1), 1), shift = or_filled(bias, x.size(1), 0);
+  onednn::run(*plan, {{DNNL_ARG_SRC, onednn::memory(plan->src, x)},
+                      {DNNL_ARG_SCALE, onednn::memory(plan->weights, scale)},
+                      {DNNL_ARG_SHIFT, onednn::memory(plan->weights, shift)},
+                      {DNNL_ARG_MEAN, onednn::memory(plan->weights, mean)},
+                      {DNNL_ARG_VARIANCE, onednn::memory(plan->weights, var)},
+                      {DNNL_ARG_DST, onednn::memory(plan->dst, y)}});
+}
+
+void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                             const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, double eps) {
+  if (x.dtype() != DType::kF32) return batch_norm_backward_reference(dx, dweight, dbias, dy, x, mean, var, weight, eps);
+  static const char kind[] = "batch_norm_backward";
+  const auto plan = onednn::plan_for(key_of(kind, x, eps), [&] {
+    const auto forward = forward_of(x, eps);
+    using dnnl::normalization_flags;
+    const dnnl::batch_normalization_backward::primitive_desc pd(
+        {dnnl::prop_kind::backward, forward.src_desc(), forward.src_desc(), float(eps),
+         normalization_flags::use_scale | normalization_flags::use_shift},
+        onednn::user_scratchpad(), onednn::engine(), forward);
+    return plan_of(pd, x, dnnl::batch_normalization_backward(pd));
+  });
+  const Tensor scale = or_filled(weight, x.size(1), 1), shift = or_filled({}, x.size(1), 0);
+  onednn::run(*plan, {{DNNL_ARG_SRC, onednn::memory(plan->src, x)},
+                      {DNNL_ARG_DIFF_DST, onednn::memory(plan->dst, dy)},
+                      {DNNL_ARG_SCALE, onednn::memory(plan->weights, scale)},
+                      {DNNL_ARG_SHIFT, onednn::memory(plan->weights, shift)},
+                      {DNNL_ARG_MEAN, onednn::memory(plan->weights, mean)},
+                      {DNNL_ARG_VARIANCE, onednn::memory(plan->weights, var)},
+                      {DNNL_ARG_DIFF_SRC, onednn::memory(plan->src, dx)},
+                      {DNNL_ARG_DIFF_SCALE, onednn::memory(plan->weights, dweight)},
+                      {DNNL_ARG_DIFF_SHIFT, onednn::memory(plan->weights, dbias)}});
 }
 
 void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean, const Tensor& var,

@@ -83,8 +83,7 @@ int use_threads() {
 #else
   const int n = num_threads();
 #endif
-  thread_local int set = 0;
-  if (set != n) omp_set_num_threads(set = n);
+  omp_set_num_threads(n);  // of this thread; cheap, and other code may have set it since
   return n;
 }
 

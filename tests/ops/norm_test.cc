@@ -3,6 +3,7 @@
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/gradcheck.h"
 #include "gradus/autograd/ops.h"
+#include "gradus/tensor/cpu/norm_reference.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tests/ops/values.h"
@@ -16,6 +17,12 @@ class BatchNorm : public testing::TestWithParam<DType> {
 };
 INSTANTIATE_TEST_SUITE_P(DTypes, BatchNorm, testing::Values(DType::kF32, DType::kF64),
                          [](const auto& info) { return std::string(name_of(info.param)); });
+
+// As a kernel takes it: channels innermost.
+Tensor image(const Shape& shape, uint64_t seed) {
+  const Tensor x = random_tensor(shape, DType::kF32, seed);
+  return x.dim() == 2 ? x : raw::channels_last(x);
+}
 
 // The elements of channel c.
 std::vector<double> channel(const Tensor& x, int64_t c) { return raw::select(x, 1, c).to_vector<double>(); }
@@ -90,6 +97,25 @@ TEST(BatchNormBackward, F32AgreesWithF64) {
   expect_near(h.dx, g.dx, 1e-5);
   expect_near(h.dweight, g.dweight, 1e-4);
   expect_near(h.dbias, g.dbias, 1e-4);
+}
+
+TEST(BatchNormKernel, AgreesWithTheReferenceInF32) {
+  for (const Shape& shape : {Shape{5, 3}, Shape{2, 1, 3, 3}, Shape{4, 37, 6, 5}, Shape{33, 64, 4, 4}}) {
+    const Tensor x = image(shape, 1), dy = image(shape, 2);
+    const Tensor w = random_tensor({shape[1]}, DType::kF32, 3);
+    const Tensor mean = empty({shape[1]}), var = empty({shape[1]}), dw = empty({shape[1]}), db = empty({shape[1]});
+    Tensor y = empty_like(x), dx = empty_like(x);
+    batch_norm_reference(y, mean, var, x, w, {}, 1e-5);
+    const auto r = raw::batch_norm(x, w, {}, 1e-5);
+    expect_near(r.y, y, 1e-5);
+    expect_near(r.mean, mean, 1e-6);
+    expect_near(r.var, var, 1e-6);
+    batch_norm_backward_reference(dx, dw, db, dy, x, mean, var, w, 1e-5);
+    const auto g = raw::batch_norm_backward(dy, x, mean, var, w, 1e-5);
+    expect_near(g.dx, dx, 2e-5);
+    expect_near(g.dweight, dw, 1e-4);
+    expect_near(g.dbias, db, 1e-4);
+  }
 }
 
 TEST_P(BatchNorm, RunningStatisticsMoveByMomentum) {
