@@ -12,8 +12,8 @@
 namespace gradus {
 
 // Note [Gradients in place]
-// A fused gradient overwrites dy when the engine has handed it over for good. When the gradient is itself recorded by an
-// outer recording, a rule below saves dy: then the result goes elsewhere.
+// A fused gradient overwrites dy when the engine has handed it over for good. When the gradient is itself
+// recorded by an outer recording, a rule below saves dy: then the result goes elsewhere.
 namespace {
 
 using autograd::reusable_for;
@@ -52,8 +52,8 @@ Tensor leaky_relu(const Tensor& x, double slope) {
   Tensor y = raw::leaky_relu(x, slope);
   if (Recorder r{"leaky_relu", x})
     r.record(y, wrt(x, [x = r.save(x), slope](Tensor dy) {
-      return leaky_relu_backward(std::move(dy), x.get(), slope);
-    }));
+               return leaky_relu_backward(std::move(dy), x.get(), slope);
+             }));
   return y;
 }
 
@@ -61,32 +61,36 @@ Tensor leaky_relu_backward(Tensor dy, const Tensor& x, double slope) {
   Tensor dx = raw::leaky_relu_backward(dy, x, slope, reusable_for(dy, x));
   if (Recorder r{"leaky_relu_backward", dy})
     r.record(dx, wrt(dy, [x = r.save(x), slope](Tensor ddx) {
-      return leaky_relu_backward(std::move(ddx), x.get(), slope);
-    }));
+               return leaky_relu_backward(std::move(ddx), x.get(), slope);
+             }));
   return dx;
 }
 
 Tensor elu(const Tensor& x, double alpha) {
   Tensor y = raw::elu(x, alpha);
   if (Recorder r{"elu", x})
-    r.record(y, wrt(x, [x = r.save(x), alpha](Tensor dy) { return elu_backward(std::move(dy), x.get(), alpha); }));
+    r.record(
+        y, wrt(x, [x = r.save(x), alpha](Tensor dy) { return elu_backward(std::move(dy), x.get(), alpha); }));
   return y;
 }
 
 Tensor elu_backward(Tensor dy, const Tensor& x, double alpha) {
   Tensor dx = raw::elu_backward(dy, x, alpha, reusable_unless_saved(dy, x));
   if (Recorder r{"elu_backward", dy, x})
-    r.record(dx, wrt(dy, [x = r.save(x), alpha](Tensor ddx) { return elu_backward(std::move(ddx), x.get(), alpha); }),
-             wrt(x, [dy = r.save(dy), x = r.save(x), alpha](const Tensor& ddx) {
-               return ddx * dy.get() * where(gt(x.get(), 0), 0, exp(clamp(x.get(), -INFINITY, 0)) * alpha);
-             }));
+    r.record(
+        dx,
+        wrt(dy, [x = r.save(x), alpha](Tensor ddx) { return elu_backward(std::move(ddx), x.get(), alpha); }),
+        wrt(x, [dy = r.save(dy), x = r.save(x), alpha](const Tensor& ddx) {
+          return ddx * dy.get() * where(gt(x.get(), 0), 0, exp(clamp(x.get(), -INFINITY, 0)) * alpha);
+        }));
   return dx;
 }
 
 Tensor sigmoid(const Tensor& x) {
   Tensor y = raw::sigmoid(x);
   if (Recorder r{"sigmoid", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](Tensor dy) { return sigmoid_backward(std::move(dy), y.get()); }));
+    r.record(y,
+             wrt(x, [y = r.save_output(y)](Tensor dy) { return sigmoid_backward(std::move(dy), y.get()); }));
   return y;
 }
 
@@ -153,14 +157,15 @@ Tensor silu_backward(Tensor dy, const Tensor& x) {
 Tensor gelu(const Tensor& x, Gelu form) {
   Tensor y = form == Gelu::kTanh ? raw::gelu_tanh(x) : raw::gelu(x);
   if (Recorder r{"gelu", x})
-    r.record(y, wrt(x, [x = r.save(x), form](Tensor dy) { return gelu_backward(std::move(dy), x.get(), form); }));
+    r.record(
+        y, wrt(x, [x = r.save(x), form](Tensor dy) { return gelu_backward(std::move(dy), x.get(), form); }));
   return y;
 }
 
 namespace {
 
-// The second derivative of gelu. Exact: (2 - x^2) p(x), p the normal density. Tanh: of x/2 (1 + t) with t = tanh(u),
-// t' = (1 - t^2) u', it is t' + x/2 t''.
+// The second derivative of gelu. Exact: (2 - x^2) p(x), p the normal density. Tanh: of x/2 (1 + t) with t =
+// tanh(u), t' = (1 - t^2) u', it is t' + x/2 t''.
 Tensor gelu_second(const Tensor& x, Gelu form) {
   constexpr double kScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCubic = 0.044715;
   const Tensor xx = square(x);
@@ -177,10 +182,12 @@ Tensor gelu_backward(Tensor dy, const Tensor& x, Gelu form) {
   const Tensor out = reusable_unless_saved(dy, x);
   Tensor dx = form == Gelu::kTanh ? raw::gelu_tanh_backward(dy, x, out) : raw::gelu_backward(dy, x, out);
   if (Recorder r{"gelu_backward", dy, x})
-    r.record(dx, wrt(dy, [x = r.save(x), form](Tensor ddx) { return gelu_backward(std::move(ddx), x.get(), form); }),
-             wrt(x, [dy = r.save(dy), x = r.save(x), form](const Tensor& ddx) {
-               return ddx * dy.get() * gelu_second(x.get(), form);
-             }));
+    r.record(
+        dx,
+        wrt(dy, [x = r.save(x), form](Tensor ddx) { return gelu_backward(std::move(ddx), x.get(), form); }),
+        wrt(x, [dy = r.save(dy), x = r.save(x), form](const Tensor& ddx) {
+          return ddx * dy.get() * gelu_second(x.get(), form);
+        }));
   return dx;
 }
 

@@ -5,8 +5,8 @@
 
 namespace gradus {
 
-// Rectifies: y = max(x, 0). NaN stays. A temporary gives its buffer to the result when nobody else can see it.
-// Grad: dy where y > 0, else 0.
+// Rectifies: y = max(x, 0). NaN stays. A temporary gives its buffer to the result when nobody else can see
+// it. Grad: dy where y > 0, else 0.
 Tensor relu(const Tensor& x);
 Tensor relu(Tensor&& x);
 

@@ -7,8 +7,8 @@
 namespace gradus {
 namespace {
 
-// A rule for ops that move elements without changing them: the engine brings the gradient into its input's dtype,
-// device and layout.
+// A rule for ops that move elements without changing them: the engine brings the gradient into its input's
+// dtype, device and layout.
 Tensor passes_gradient(const char* op, const Tensor& x, Tensor y) {
   if (y.is_same(x)) return y;
   if (Recorder r{op, x}) r.record(y, wrt(x, [](const Tensor& dy) { return dy; }));

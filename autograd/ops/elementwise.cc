@@ -63,7 +63,9 @@ Tensor div(const Tensor& a, const Tensor& b) {
   Tensor y = raw::div(a, b);
   if (Recorder r{"div", a, b})
     r.record(y, wrt(a, [b = r.save(b)](const Tensor& dy) { return dy / b.get(); }),
-             wrt(b, [b = r.save(b), y = r.save_output(y)](const Tensor& dy) { return -dy * (y.get() / b.get()); }));
+             wrt(b, [b = r.save(b), y = r.save_output(y)](const Tensor& dy) {
+               return -dy * (y.get() / b.get());
+             }));
   return y;
 }
 
@@ -76,18 +78,21 @@ Tensor div(const Tensor& a, double b) {
 Tensor div(double a, const Tensor& b) {
   Tensor y = raw::div(a, b);
   if (Recorder r{"div", b})
-    r.record(y, wrt(b, [b = r.save(b), y = r.save_output(y)](const Tensor& dy) { return -dy * (y.get() / b.get()); }));
+    r.record(y, wrt(b, [b = r.save(b), y = r.save_output(y)](const Tensor& dy) {
+               return -dy * (y.get() / b.get());
+             }));
   return y;
 }
 
 Tensor pow(const Tensor& a, const Tensor& b) {
   Tensor y = raw::pow(a, b);
   if (Recorder r{"pow", a, b})
-    r.record(y, wrt(a,
-                    [a = r.save(a), b = r.save(b)](const Tensor& dy) {
-                      const Tensor da = dy * (b.get() * pow(a.get(), b.get() - 1));
-                      return where(eq(b.get(), 0), 0, da);  // also for 0^0, where the formula has 0 * infinity
-                    }),
+    r.record(y,
+             wrt(a,
+                 [a = r.save(a), b = r.save(b)](const Tensor& dy) {
+                   const Tensor da = dy * (b.get() * pow(a.get(), b.get() - 1));
+                   return where(eq(b.get(), 0), 0, da);  // also for 0^0, where the formula has 0 * infinity
+                 }),
              wrt(b, [a = r.save(a), y = r.save_output(y)](const Tensor& dy) {
                const Tensor vanishes = logical_and(eq(a.get(), 0), eq(y.get(), 0));
                return where(vanishes, 0, dy * y.get() * log(where(vanishes, 1, a.get())));
@@ -99,9 +104,9 @@ Tensor pow(const Tensor& a, double b) {
   Tensor y = b == 2 ? raw::square(a) : raw::pow(a, b);
   if (Recorder r{"pow", a})
     r.record(y, wrt(a, [a = r.save(a), b](const Tensor& dy) {
-      if (b == 0) return dy * 0;
-      return b == 1 ? dy : b == 2 ? dy * (a.get() * 2) : dy * (pow(a.get(), b - 1) * b);
-    }));
+               if (b == 0) return dy * 0;
+               return b == 1 ? dy : b == 2 ? dy * (a.get() * 2) : dy * (pow(a.get(), b - 1) * b);
+             }));
   return y;
 }
 
@@ -115,9 +120,9 @@ Tensor pow(double a, const Tensor& b) {
 Tensor remainder(const Tensor& a, const Tensor& b) {
   Tensor y = raw::remainder(a, b);
   if (Recorder r{"remainder", a, b})
-    r.record(y, wrt(a, [](Tensor dy) { return dy; }), wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) {
-               return -dy * floor(a.get() / b.get());
-             }));
+    r.record(
+        y, wrt(a, [](Tensor dy) { return dy; }),
+        wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) { return -dy * floor(a.get() / b.get()); }));
   return y;
 }
 
@@ -154,7 +159,8 @@ Tensor maximum(const Tensor& a, const Tensor& b) {
 Tensor maximum(const Tensor& a, double b) {
   Tensor y = raw::maximum(a, b);
   if (Recorder r{"maximum", a})
-    r.record(y, wrt(a, [a = r.save(a), b](const Tensor& dy) { return dy * share_of_larger(dy, a.get(), b); }));
+    r.record(y,
+             wrt(a, [a = r.save(a), b](const Tensor& dy) { return dy * share_of_larger(dy, a.get(), b); }));
   return y;
 }
 
@@ -171,16 +177,18 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
 Tensor minimum(const Tensor& a, double b) {
   Tensor y = raw::minimum(a, b);
   if (Recorder r{"minimum", a})
-    r.record(y, wrt(a, [a = r.save(a), b](const Tensor& dy) { return dy * share_of_smaller(dy, a.get(), b); }));
+    r.record(y,
+             wrt(a, [a = r.save(a), b](const Tensor& dy) { return dy * share_of_smaller(dy, a.get(), b); }));
   return y;
 }
 
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
   Tensor y = raw::lerp(a, b, weight);
   if (Recorder r{"lerp", a, b, weight})
-    r.record(y, wrt(a, [w = r.save(weight)](const Tensor& dy) { return dy * (1 - w.get()); }),
-             wrt(b, [w = r.save(weight)](const Tensor& dy) { return dy * w.get(); }),
-             wrt(weight, [a = r.save(a), b = r.save(b)](const Tensor& dy) { return dy * (b.get() - a.get()); }));
+    r.record(
+        y, wrt(a, [w = r.save(weight)](const Tensor& dy) { return dy * (1 - w.get()); }),
+        wrt(b, [w = r.save(weight)](const Tensor& dy) { return dy * w.get(); }),
+        wrt(weight, [a = r.save(a), b = r.save(b)](const Tensor& dy) { return dy * (b.get() - a.get()); }));
   return y;
 }
 
@@ -196,8 +204,8 @@ Tensor clamp(const Tensor& x, double low, double high) {
   Tensor y = raw::clamp(x, low, high);
   if (Recorder r{"clamp", x})
     r.record(y, wrt(x, [x = r.save(x), low, high](Tensor dy) {
-      return clamp_backward(std::move(dy), x.get(), low, high);
-    }));
+               return clamp_backward(std::move(dy), x.get(), low, high);
+             }));
   return y;
 }
 
@@ -205,8 +213,8 @@ Tensor clamp_backward(Tensor dy, const Tensor& x, double low, double high) {
   Tensor dx = raw::clamp_backward(dy, x, low, high, autograd::reusable_for(dy, x));
   if (Recorder r{"clamp_backward", dy})
     r.record(dx, wrt(dy, [x = r.save(x), low, high](Tensor ddx) {
-      return clamp_backward(std::move(ddx), x.get(), low, high);
-    }));
+               return clamp_backward(std::move(ddx), x.get(), low, high);
+             }));
   return dx;
 }
 
@@ -219,8 +227,12 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   }
   return y;
 }
-Tensor where(const Tensor& condition, const Tensor& a, double b) { return where(condition, a, raw::operand(b, a)); }
-Tensor where(const Tensor& condition, double a, const Tensor& b) { return where(condition, raw::operand(a, b), b); }
+Tensor where(const Tensor& condition, const Tensor& a, double b) {
+  return where(condition, a, raw::operand(b, a));
+}
+Tensor where(const Tensor& condition, double a, const Tensor& b) {
+  return where(condition, raw::operand(a, b), b);
+}
 
 // clang-format off
 Tensor eq(const Tensor& a, const Tensor& b) { return raw::eq(a, b); }
@@ -250,19 +262,22 @@ Tensor neg(const Tensor& x) {
 
 Tensor abs(const Tensor& x) {
   Tensor y = raw::abs(x);
-  if (Recorder r{"abs", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sign(x.get()); }));
+  if (Recorder r{"abs", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sign(x.get()); }));
   return y;
 }
 
 Tensor square(const Tensor& x) {
   Tensor y = raw::square(x);
-  if (Recorder r{"square", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * (x.get() * 2); }));
+  if (Recorder r{"square", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * (x.get() * 2); }));
   return y;
 }
 
 Tensor exp(const Tensor& x) {
   Tensor y = raw::exp(x);
-  if (Recorder r{"exp", x}) r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * y.get(); }));
+  if (Recorder r{"exp", x})
+    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * y.get(); }));
   return y;
 }
 
@@ -281,7 +296,8 @@ Tensor log(const Tensor& x) {
 
 Tensor log1p(const Tensor& x) {
   Tensor y = raw::log1p(x);
-  if (Recorder r{"log1p", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() + 1); }));
+  if (Recorder r{"log1p", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() + 1); }));
   return y;
 }
 
@@ -295,7 +311,9 @@ Tensor sqrt(const Tensor& x) {
 Tensor rsqrt(const Tensor& x) {
   Tensor y = raw::rsqrt(x);
   if (Recorder r{"rsqrt", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (square(y.get()) * y.get() * -0.5); }));
+    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) {
+               return dy * (square(y.get()) * y.get() * -0.5);
+             }));
   return y;
 }
 
@@ -308,13 +326,15 @@ Tensor reciprocal(const Tensor& x) {
 
 Tensor sin(const Tensor& x) {
   Tensor y = raw::sin(x);
-  if (Recorder r{"sin", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * cos(x.get()); }));
+  if (Recorder r{"sin", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * cos(x.get()); }));
   return y;
 }
 
 Tensor cos(const Tensor& x) {
   Tensor y = raw::cos(x);
-  if (Recorder r{"cos", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * sin(x.get()); }));
+  if (Recorder r{"cos", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * sin(x.get()); }));
   return y;
 }
 
@@ -322,8 +342,8 @@ Tensor erf(const Tensor& x) {
   Tensor y = raw::erf(x);
   if (Recorder r{"erf", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-      return dy * (exp(-square(x.get())) * (2 * std::numbers::inv_sqrtpi));
-    }));
+               return dy * (exp(-square(x.get())) * (2 * std::numbers::inv_sqrtpi));
+             }));
   return y;
 }
 

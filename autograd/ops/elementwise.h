@@ -1,8 +1,10 @@
-// Element-wise arithmetic, functions of one number, comparison and selection. Activations are in activations.h.
+// Element-wise arithmetic, functions of one number, comparison and selection. Activations are in
+// activations.h.
 //
-// Operands of different shapes broadcast (NumPy's rule); dtypes promote as in PyTorch, and a number takes the tensor's
-// dtype (a fraction next to integers gives f32). The result lies in memory as the operands do.
-// Errors of all: ShapeError when shapes do not broadcast; DTypeError; DeviceError for operands on different devices.
+// Operands of different shapes broadcast (NumPy's rule); dtypes promote as in PyTorch, and a number takes the
+// tensor's dtype (a fraction next to integers gives f32). The result lies in memory as the operands do.
+// Errors of all: ShapeError when shapes do not broadcast; DTypeError; DeviceError for operands on different
+// devices.
 #pragma once
 
 #include <limits>
@@ -159,7 +161,8 @@ Tensor round(const Tensor& x);
 
 // --- in place ---
 // x keeps its shape, dtype and layout; the operand broadcasts to it. Not differentiable.
-// Errors of all: StateError when an open recording follows x; DTypeError when x is integral and the result is not.
+// Errors of all: StateError when an open recording follows x; DTypeError when x is integral and the result is
+// not.
 
 // x += y, x += alpha y.
 void add_(const Tensor& x, const Tensor& y);

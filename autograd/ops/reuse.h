@@ -5,8 +5,8 @@
 
 namespace gradus::autograd {
 
-// Returns a tensor that shares dy's buffer for an element-wise result of dy with x, but has no place in the graph;
-// undefined when somebody else may still read dy, or the result has another shape.
+// Returns a tensor that shares dy's buffer for an element-wise result of dy with x, but has no place in the
+// graph; undefined when somebody else may still read dy, or the result has another shape.
 inline Tensor reusable_for(const Tensor& dy, const Tensor& x) {
   return may_reuse(dy) && dy.shape() == x.shape() ? detach(dy) : Tensor();
 }

@@ -23,8 +23,8 @@ void copy_rows(const LoopNest& nest, char* dst, int64_t dst_size, const char* sr
       const int64_t first = item % blocks * kBlock;
       int64_t at[2];
       nest.locate(item / blocks * inner + first, at);
-      convert(std::min(kBlock, inner - first), dst + at[0] * dst_size, nest.inner_stride(0), src + at[1] * src_size,
-              nest.inner_stride(1));
+      convert(std::min(kBlock, inner - first), dst + at[0] * dst_size, nest.inner_stride(0),
+              src + at[1] * src_size, nest.inner_stride(1));
     }
   });
 }

@@ -32,7 +32,9 @@ void arange_cpu(const Tensor& out, double start, double step) {
 void linspace_cpu(const Tensor& out, double start, double end) {
   const int64_t n = out.numel();
   const double step = n > 1 ? (end - start) / double(n - 1) : 0;
-  generate(out, [=](int64_t i) { return i < (n + 1) / 2 ? start + double(i) * step : end - double(n - 1 - i) * step; });
+  generate(out, [=](int64_t i) {
+    return i < (n + 1) / 2 ? start + double(i) * step : end - double(n - 1 - i) * step;
+  });
 }
 
 const RegisterKernel kernels[] = {

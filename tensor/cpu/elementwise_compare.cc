@@ -9,8 +9,9 @@ void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Te
   const Where f;
   with_compute_type<Where>("where", out.dtype(), [&]<class T>() {
     const Tensor* in[] = {&condition, &a, &b};
-    run_pointwise({&pointwise_chunk<Where, T, uint8_t, T, T>, &f, dtype_v<T>, {DType::kBool, dtype_v<T>, dtype_v<T>}},
-                  out, in);
+    run_pointwise(
+        {&pointwise_chunk<Where, T, uint8_t, T, T>, &f, dtype_v<T>, {DType::kBool, dtype_v<T>, dtype_v<T>}},
+        out, in);
   });
 }
 

@@ -13,8 +13,9 @@ inline constexpr int kMaxOperands = 5;
 // Elements below which a loop is not worth a second thread.
 inline constexpr int64_t kPointwiseGrain = 32768;
 
-// The iteration space of operand 0 (the output). Dimensions are ordered by its strides, outermost first, and merged
-// where every operand allows it; an operand that is broadcast has stride 0. Same-layout operands give one loop.
+// The iteration space of operand 0 (the output). Dimensions are ordered by its strides, outermost first, and
+// merged where every operand allows it; an operand that is broadcast has stride 0. Same-layout operands give
+// one loop.
 struct LoopNest {
   int operands = 0;
   int dims = 1;  // at least one
@@ -25,7 +26,9 @@ struct LoopNest {
   int64_t inner() const { return size[dims - 1]; }
   int64_t inner_stride(int operand) const { return stride[operand][dims - 1]; }
   // The operand is read or written in order, without gaps.
-  bool flat(int operand) const { return dims == 1 ? stride[operand][0] == 1 || numel == 1 : flat_dims(operand); }
+  bool flat(int operand) const {
+    return dims == 1 ? stride[operand][0] == 1 || numel == 1 : flat_dims(operand);
+  }
 
   // Element offsets of all operands at position `linear` of the space.
   void locate(int64_t linear, int64_t* offsets) const {

@@ -15,22 +15,23 @@ constexpr int64_t kLongRow = 128;
 
 // How an operand's elements reach the chunk function.
 enum class Access : uint8_t {
-  kDirect,   // one flat run of the right type: by address
-  kScalar,   // one element for all: converted once
-  kRows,     // runs of the right type along the inner loop: by address when a chunk lies within a row
-  kGather,   // copied into a buffer, chunk by chunk
+  kDirect,  // one flat run of the right type: by address
+  kScalar,  // one element for all: converted once
+  kRows,    // runs of the right type along the inner loop: by address when a chunk lies within a row
+  kGather,  // copied into a buffer, chunk by chunk
 };
 
 struct Operand {
   char* base;
-  int64_t size;      // bytes of an element
+  int64_t size;  // bytes of an element
   Access access;
   ConvertFunction load;  // into the buffer
 };
 
 class Loops {
  public:
-  Loops(const PointwiseCall& call, const LoopNest& nest, const Tensor& out, std::span<const Tensor* const> inputs)
+  Loops(const PointwiseCall& call, const LoopNest& nest, const Tensor& out,
+        std::span<const Tensor* const> inputs)
       : call_(call), nest_(nest), inputs_(static_cast<int>(inputs.size())) {
     set(0, out, call.out_type);
     store_ = converter(out.dtype(), call.out_type);
@@ -41,7 +42,8 @@ class Loops {
       by_rows_ = by_rows_ || operands_[k].access == Access::kRows;
     }
     for (int k = 0; k <= inputs_; ++k)
-      buffered_ = buffered_ || operands_[k].access == Access::kGather || operands_[k].access == Access::kScalar;
+      buffered_ =
+          buffered_ || operands_[k].access == Access::kGather || operands_[k].access == Access::kScalar;
     // Repeated along the inner loop: one value per row, as cheap as a row by address.
     for (int k = 1; k <= inputs_; ++k) by_rows_ = by_rows_ || (long_rows && repeats(k));
   }
@@ -62,8 +64,12 @@ class Loops {
       for (int k = 1; k <= inputs_; ++k) in[k - 1] = load(k, at, n, offsets, buffers[k]);
       const Operand& out = operands_[0];
       switch (out.access) {
-        case Access::kDirect: call_.chunk(n, out.base + at * out.size, in, call_.functor); break;
-        case Access::kRows: call_.chunk(n, out.base + offsets[0] * out.size, in, call_.functor); break;
+        case Access::kDirect:
+          call_.chunk(n, out.base + at * out.size, in, call_.functor);
+          break;
+        case Access::kRows:
+          call_.chunk(n, out.base + offsets[0] * out.size, in, call_.functor);
+          break;
         default:
           call_.chunk(n, buffers[0], in, call_.functor);
           for_each_row(at, n, [&](const int64_t* row, int64_t done, int64_t length) {
@@ -82,10 +88,14 @@ class Loops {
     o.size = size_of(x.dtype());
     o.load = converter(type, x.dtype());
     const bool right_type = x.dtype() == type;
-    if (k > 0 && x.numel() == 1) o.access = Access::kScalar;
-    else if (right_type && nest_.flat(k)) o.access = Access::kDirect;
-    else if (right_type && nest_.inner_stride(k) == 1) o.access = Access::kRows;
-    else o.access = Access::kGather;
+    if (k > 0 && x.numel() == 1)
+      o.access = Access::kScalar;
+    else if (right_type && nest_.flat(k))
+      o.access = Access::kDirect;
+    else if (right_type && nest_.inner_stride(k) == 1)
+      o.access = Access::kRows;
+    else
+      o.access = Access::kGather;
   }
 
   bool repeats(int k) const { return operands_[k].access == Access::kGather && nest_.inner_stride(k) == 0; }
@@ -93,10 +103,14 @@ class Loops {
   const void* load(int k, int64_t at, int64_t n, const int64_t* offsets, char* buffer) const {
     const Operand& o = operands_[k];
     switch (o.access) {
-      case Access::kDirect: return o.base + at * o.size;
-      case Access::kScalar: return buffer;
-      case Access::kRows: return o.base + offsets[k] * o.size;
-      case Access::kGather: break;
+      case Access::kDirect:
+        return o.base + at * o.size;
+      case Access::kScalar:
+        return buffer;
+      case Access::kRows:
+        return o.base + offsets[k] * o.size;
+      case Access::kGather:
+        break;
     }
     const int64_t element = size_of(call_.in_types[k - 1]);
     for_each_row(at, n, [&](const int64_t* row, int64_t done, int64_t length) {
@@ -126,8 +140,8 @@ class Loops {
   bool buffered_ = false;  // chunks are no longer than the buffers
 };
 
-// A large operand that lies in another order than the output is brought into the output's order first: the blocked
-// transpose is many times faster than a gather across its rows.
+// A large operand that lies in another order than the output is brought into the output's order first: the
+// blocked transpose is many times faster than a gather across its rows.
 bool lies_across(const LoopNest& nest, int k, const Tensor& x) {
   return nest.inner_stride(k) > 1 && x.numel() == nest.numel && nest.numel >= 4096;
 }

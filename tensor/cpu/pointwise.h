@@ -1,5 +1,5 @@
-// Runs a functor over the elements of broadcast, strided operands. The loops and conversions are compiled once; an op
-// adds one small vectorised loop per element type.
+// Runs a functor over the elements of broadcast, strided operands. The loops and conversions are compiled
+// once; an op adds one small vectorised loop per element type.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ using ChunkFunction = void (*)(int64_t n, void* out, const void* const* in, cons
 struct PointwiseCall {
   ChunkFunction chunk;
   const void* functor;
-  DType out_type;                // the types that chunk works in; operands of another are converted on the way
+  DType out_type;  // the types that chunk works in; operands of another are converted on the way
   std::array<DType, 3> in_types;
 };
 void run_pointwise(const PointwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs);
@@ -34,7 +34,8 @@ void pointwise_chunk(int64_t n, void* out, const void* const* in, const void* fu
     // An input is either elsewhere or the output itself, index by index.
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) o[i] = f(std::get<I>(x)[i]...);
-  }(std::index_sequence_for<In...>());
+  }
+  (std::index_sequence_for<In...>());
 }
 
 // Calls g with the C++ type to compute `t` in, if F accepts it. Errors: DTypeError naming `op`.
@@ -47,14 +48,20 @@ void with_compute_type(const char* op, DType t, G&& g) {
       throw DTypeError(op, "is not defined for ", name_of(t));
   };
   switch (t) {
-    case DType::kF64: return call.template operator()<double>();
+    case DType::kF64:
+      return call.template operator()<double>();
     case DType::kF32:
     case DType::kF16:
-    case DType::kBF16: return call.template operator()<float>();
-    case DType::kI64: return call.template operator()<int64_t>();
-    case DType::kI32: return call.template operator()<int32_t>();
-    case DType::kU8: return call.template operator()<uint8_t>();
-    case DType::kBool: return call.template operator()<bool>();
+    case DType::kBF16:
+      return call.template operator()<float>();
+    case DType::kI64:
+      return call.template operator()<int64_t>();
+    case DType::kI32:
+      return call.template operator()<int32_t>();
+    case DType::kU8:
+      return call.template operator()<uint8_t>();
+    case DType::kBool:
+      return call.template operator()<bool>();
   }
 }
 

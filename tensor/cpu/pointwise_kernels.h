@@ -43,7 +43,8 @@ void ternary(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& 
   const F f{{}, parameters...};
   with_compute_type<F>("elementwise", out.dtype(), [&]<class T>() {
     const Tensor* in[] = {&a, &b, &c};
-    run_pointwise({&pointwise_chunk<F, T, T, T, T>, &f, dtype_v<T>, {dtype_v<T>, dtype_v<T>, dtype_v<T>}}, out, in);
+    run_pointwise({&pointwise_chunk<F, T, T, T, T>, &f, dtype_v<T>, {dtype_v<T>, dtype_v<T>, dtype_v<T>}},
+                  out, in);
   });
 }
 

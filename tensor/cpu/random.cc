@@ -26,8 +26,8 @@ T uniform_at(const uint32_t* words, int i) {
 template <class T>
 constexpr int elements_per_block = std::is_same_v<T, float> ? kPhiloxWords : kPhiloxWords / 2;
 
-// Calls f(words, values) for blocks of elements of the row-major draw and stores the values in `out`, which may lie and
-// be typed differently.
+// Calls f(words, values) for blocks of elements of the row-major draw and stores the values in `out`, which
+// may lie and be typed differently.
 template <class T, int kElements, class F>
 void draw(const Tensor& out, PhiloxKey key, F f) {
   if (!out.is_row_major() || out.dtype() != dtype_v<T>) {
@@ -63,7 +63,8 @@ void uniform_cpu(const Tensor& out, double low, double high, PhiloxKey key) {
   with_draw_type(out, [&]<class T>() {
     constexpr int kElements = elements_per_block<T>;
     // Rounding may reach `high` itself, which does not belong to the interval.
-    const T base = T(low), width = T(high - low), last = low < high ? std::nextafter(T(high), T(low)) : T(high);
+    const T base = T(low), width = T(high - low),
+            last = low < high ? std::nextafter(T(high), T(low)) : T(high);
     draw<T, kElements>(out, key, [=](const uint32_t* words, T* values) {
       for (int i = 0; i < kElements; ++i) {
         const T v = m::fma(width, uniform_at<T>(words, i), base);
@@ -73,7 +74,8 @@ void uniform_cpu(const Tensor& out, double low, double high, PhiloxKey key) {
   });
 }
 
-// The sine and cosine of 2 pi u for u in [0, 1): u is brought to within an eighth of a turn of a quarter turn, exactly.
+// The sine and cosine of 2 pi u for u in [0, 1): u is brought to within an eighth of a turn of a quarter
+// turn, exactly.
 struct SinCos {
   float sin, cos;
 };
@@ -82,7 +84,8 @@ inline SinCos sin_cos_turns(float u) {
   const float shifted = m::fma(u, 4.f, 12582912.f), quarters = shifted - 12582912.f;
   const uint32_t quadrant = std::bit_cast<uint32_t>(shifted);
   const float x = m::fma(quarters, -0.25f, u) * float(2 * std::numbers::pi), z = x * x;
-  const float s = m::fma(x * z, m::fma(m::fma(-1.9515295891e-4f, z, 8.3321608736e-3f), z, -1.6666654611e-1f), x);
+  const float s =
+      m::fma(x * z, m::fma(m::fma(-1.9515295891e-4f, z, 8.3321608736e-3f), z, -1.6666654611e-1f), x);
   const float c = m::fma(z * z, m::fma(m::fma(2.4433157118e-5f, z, -1.3887316255e-3f), z, 4.1666645683e-2f),
                          m::fma(-0.5f, z, 1.f));
   const bool odd = quadrant & 1;
@@ -152,7 +155,8 @@ void randperm_cpu(const Tensor& out, PhiloxKey key) {
   for (int64_t i = 0; i + 1 < n; ++i) {
     constexpr int kElements = kPhiloxWords / 2;
     if (i % kElements == 0) philox_words(key, static_cast<uint64_t>(i / kElements) * kPhiloxCounters, words);
-    std::swap(order[i], order[i + static_cast<int64_t>(scaled_bits(words + 2 * (i % kElements), uint64_t(n - i)))]);
+    std::swap(order[i],
+              order[i + static_cast<int64_t>(scaled_bits(words + 2 * (i % kElements), uint64_t(n - i)))]);
   }
 }
 
@@ -160,8 +164,9 @@ void masked_scale_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, do
   const functors::MaskedScale f{{}, scale};
   with_compute_type<functors::MaskedScale>("masked_scale", out.dtype(), [&]<class T>() {
     const Tensor* in[] = {&x, &mask};
-    run_pointwise({&pointwise_chunk<functors::MaskedScale, T, T, uint8_t>, &f, dtype_v<T>, {dtype_v<T>, DType::kBool}},
-                  out, in);
+    run_pointwise(
+        {&pointwise_chunk<functors::MaskedScale, T, T, uint8_t>, &f, dtype_v<T>, {dtype_v<T>, DType::kBool}},
+        out, in);
   });
 }
 

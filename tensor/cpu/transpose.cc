@@ -8,8 +8,8 @@ namespace gradus::cpu {
 namespace {
 
 template <class T>
-void transpose_scalar(T* __restrict dst, int64_t dst_row, const T* __restrict src, int64_t src_col, int64_t rows,
-                      int64_t cols) {
+void transpose_scalar(T* __restrict dst, int64_t dst_row, const T* __restrict src, int64_t src_col,
+                      int64_t rows, int64_t cols) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c) dst[r * dst_row + c] = src[c * src_col + r];
 }
@@ -31,8 +31,8 @@ void transpose_tile(T* dst, int64_t dst_row, const T* src, int64_t src_col) {
   for (int r = 0; r < n; ++r) std::memcpy(dst + r * dst_row, &v[r], sizeof(Vector));
 }
 
-// Works in squares a cache line wide, so that every line is used up on both sides, and fetches the next square's lines
-// ahead: they are too far apart for the processor to foresee.
+// Works in squares a cache line wide, so that every line is used up on both sides, and fetches the next
+// square's lines ahead: they are too far apart for the processor to foresee.
 template <class T, int n>
 void transpose_tiled(void* dst_bytes, int64_t dst_row, const void* src_bytes, int64_t src_col, int64_t rows,
                      int64_t cols) {
@@ -48,7 +48,8 @@ void transpose_tiled(void* dst_bytes, int64_t dst_row, const void* src_bytes, in
         for (int64_t c = left; c < right; c += n)
           transpose_tile<T, n>(dst + r * dst_row + c, dst_row, src + c * src_col + r, src_col);
     }
-  transpose_scalar(dst + whole_cols, dst_row, src + whole_cols * src_col, src_col, whole_rows, cols - whole_cols);
+  transpose_scalar(dst + whole_cols, dst_row, src + whole_cols * src_col, src_col, whole_rows,
+                   cols - whole_cols);
   transpose_scalar(dst + whole_rows * dst_row, dst_row, src + whole_rows, src_col, rows - whole_rows, cols);
 }
 
@@ -57,10 +58,14 @@ void transpose_tiled(void* dst_bytes, int64_t dst_row, const void* src_bytes, in
 void transpose(int64_t size, void* dst, int64_t dst_row, const void* src, int64_t src_col, int64_t rows,
                int64_t cols) {
   switch (size) {
-    case 1: return transpose_tiled<uint8_t, 16>(dst, dst_row, src, src_col, rows, cols);
-    case 2: return transpose_tiled<uint16_t, 8>(dst, dst_row, src, src_col, rows, cols);
-    case 4: return transpose_tiled<uint32_t, 8>(dst, dst_row, src, src_col, rows, cols);
-    default: return transpose_tiled<uint64_t, 4>(dst, dst_row, src, src_col, rows, cols);
+    case 1:
+      return transpose_tiled<uint8_t, 16>(dst, dst_row, src, src_col, rows, cols);
+    case 2:
+      return transpose_tiled<uint16_t, 8>(dst, dst_row, src, src_col, rows, cols);
+    case 4:
+      return transpose_tiled<uint32_t, 8>(dst, dst_row, src, src_col, rows, cols);
+    default:
+      return transpose_tiled<uint64_t, 4>(dst, dst_row, src, src_col, rows, cols);
   }
 }
 

@@ -68,7 +68,8 @@ void copy_(const Tensor& dst, const Tensor& src) {
   if (dst.device() != from.device()) {
     copy_across(dst, from);
   } else if (overlap(dst, from)) {
-    if (dst.impl().offset == from.impl().offset && dst.strides() == from.strides() && dst.dtype() == from.dtype())
+    if (dst.impl().offset == from.impl().offset && dst.strides() == from.strides() &&
+        dst.dtype() == from.dtype())
       return;
     copy_kernel(dst, clone(from));
   } else {

@@ -32,7 +32,8 @@ concept Number = std::is_arithmetic_v<T>;
 template <class... N>
 inline constexpr DType kNumberType = (std::is_integral_v<N> && ...) ? DType::kI64 : DType::kF32;
 
-// The same in PyTorch's forms: arange(5), arange(2, 5), arange(0, 1, 0.25). Whole numbers give i64, fractions f32.
+// The same in PyTorch's forms: arange(5), arange(2, 5), arange(0, 1, 0.25). Whole numbers give i64, fractions
+// f32.
 template <Number A>
 Tensor arange(A end, TensorOptions options = {.dtype = kNumberType<A>}) {
   return arange_from(0, double(end), 1, options);

@@ -81,17 +81,22 @@ Tensor rounding(const char* op, const UnarySlot& slot, const Tensor& x) {
 
 }  // namespace
 
-// clang-format off
 Tensor add(const Tensor& a, const Tensor& b) { return binary<Add>("add", add_kernel, a, b); }
 Tensor sub(const Tensor& a, const Tensor& b) { return binary<Sub>("sub", sub_kernel, a, b); }
 Tensor mul(const Tensor& a, const Tensor& b) { return binary<Mul>("mul", mul_kernel, a, b); }
 Tensor div(const Tensor& a, const Tensor& b) { return binary<Div>("div", div_kernel, a, b); }
 Tensor pow(const Tensor& a, const Tensor& b) { return binary<Pow>("pow", pow_kernel, a, b); }
-Tensor remainder(const Tensor& a, const Tensor& b) { return binary<Remainder>("remainder", remainder_kernel, a, b); }
+Tensor remainder(const Tensor& a, const Tensor& b) {
+  return binary<Remainder>("remainder", remainder_kernel, a, b);
+}
 Tensor maximum(const Tensor& a, const Tensor& b) { return binary<Maximum>("maximum", maximum_kernel, a, b); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return binary<Minimum>("minimum", minimum_kernel, a, b); }
-Tensor add(const Tensor& a, const Tensor& b, double alpha) { return binary<AddScaled>("add", add_scaled_kernel, a, b, alpha); }
-Tensor lerp(const Tensor& a, const Tensor& b, double weight) { return binary<Lerp>("lerp", lerp_kernel, a, b, weight); }
+Tensor add(const Tensor& a, const Tensor& b, double alpha) {
+  return binary<AddScaled>("add", add_scaled_kernel, a, b, alpha);
+}
+Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
+  return binary<Lerp>("lerp", lerp_kernel, a, b, weight);
+}
 
 Tensor eq(const Tensor& a, const Tensor& b) { return predicate("eq", eq_kernel, a, b); }
 Tensor ne(const Tensor& a, const Tensor& b) { return predicate("ne", ne_kernel, a, b); }
@@ -99,8 +104,12 @@ Tensor lt(const Tensor& a, const Tensor& b) { return predicate("lt", lt_kernel, 
 Tensor le(const Tensor& a, const Tensor& b) { return predicate("le", le_kernel, a, b); }
 Tensor gt(const Tensor& a, const Tensor& b) { return predicate("gt", gt_kernel, a, b); }
 Tensor ge(const Tensor& a, const Tensor& b) { return predicate("ge", ge_kernel, a, b); }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return predicate("logical_and", logical_and_kernel, a, b); }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return predicate("logical_or", logical_or_kernel, a, b); }
+Tensor logical_and(const Tensor& a, const Tensor& b) {
+  return predicate("logical_and", logical_and_kernel, a, b);
+}
+Tensor logical_or(const Tensor& a, const Tensor& b) {
+  return predicate("logical_or", logical_or_kernel, a, b);
+}
 Tensor logical_not(const Tensor& x) { return predicate(logical_not_kernel, x); }
 Tensor isnan(const Tensor& x) { return predicate(isnan_kernel, x); }
 Tensor isfinite(const Tensor& x) { return predicate(isfinite_kernel, x); }
@@ -126,21 +135,36 @@ Tensor ceil(const Tensor& x) { return rounding<Ceil>("ceil", ceil_kernel, x); }
 Tensor round(const Tensor& x) { return rounding<Round>("round", round_kernel, x); }
 
 Tensor relu(const Tensor& x) { return unary<Relu>("relu", relu_kernel, x); }
-Tensor leaky_relu(const Tensor& x, double slope) { return unary<LeakyRelu>("leaky_relu", leaky_relu_kernel, x, slope); }
+Tensor leaky_relu(const Tensor& x, double slope) {
+  return unary<LeakyRelu>("leaky_relu", leaky_relu_kernel, x, slope);
+}
 Tensor elu(const Tensor& x, double alpha) { return unary<Elu>("elu", elu_kernel, x, alpha); }
-Tensor softplus(const Tensor& x, double beta) { return unary<Softplus>("softplus", softplus_kernel, x, beta); }
+Tensor softplus(const Tensor& x, double beta) {
+  return unary<Softplus>("softplus", softplus_kernel, x, beta);
+}
 Tensor silu(const Tensor& x) { return unary<Silu>("silu", silu_kernel, x); }
 Tensor logsigmoid(const Tensor& x) { return unary<LogSigmoid>("logsigmoid", logsigmoid_kernel, x); }
 Tensor gelu(const Tensor& x) { return unary<Gelu>("gelu", gelu_kernel, x); }
 Tensor gelu_tanh(const Tensor& x) { return unary<GeluTanh>("gelu_tanh", gelu_tanh_kernel, x); }
 
-Tensor relu_backward(const Tensor& dy, const Tensor& y, const Tensor& out) { return backward("relu_backward", relu_backward_kernel, dy, y, out); }
-Tensor sigmoid_backward(const Tensor& dy, const Tensor& y, const Tensor& out) { return backward("sigmoid_backward", sigmoid_backward_kernel, dy, y, out); }
-Tensor tanh_backward(const Tensor& dy, const Tensor& y, const Tensor& out) { return backward("tanh_backward", tanh_backward_kernel, dy, y, out); }
-Tensor silu_backward(const Tensor& dy, const Tensor& x, const Tensor& out) { return backward("silu_backward", silu_backward_kernel, dy, x, out); }
-Tensor gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& out) { return backward("gelu_backward", gelu_backward_kernel, dy, x, out); }
-Tensor gelu_tanh_backward(const Tensor& dy, const Tensor& x, const Tensor& out) { return backward("gelu_tanh_backward", gelu_tanh_backward_kernel, dy, x, out); }
-// clang-format on
+Tensor relu_backward(const Tensor& dy, const Tensor& y, const Tensor& out) {
+  return backward("relu_backward", relu_backward_kernel, dy, y, out);
+}
+Tensor sigmoid_backward(const Tensor& dy, const Tensor& y, const Tensor& out) {
+  return backward("sigmoid_backward", sigmoid_backward_kernel, dy, y, out);
+}
+Tensor tanh_backward(const Tensor& dy, const Tensor& y, const Tensor& out) {
+  return backward("tanh_backward", tanh_backward_kernel, dy, y, out);
+}
+Tensor silu_backward(const Tensor& dy, const Tensor& x, const Tensor& out) {
+  return backward("silu_backward", silu_backward_kernel, dy, x, out);
+}
+Tensor gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& out) {
+  return backward("gelu_backward", gelu_backward_kernel, dy, x, out);
+}
+Tensor gelu_tanh_backward(const Tensor& dy, const Tensor& x, const Tensor& out) {
+  return backward("gelu_tanh_backward", gelu_tanh_backward_kernel, dy, x, out);
+}
 Tensor leaky_relu_backward(const Tensor& dy, const Tensor& x, double slope, const Tensor& out) {
   return backward("leaky_relu_backward", leaky_relu_backward_kernel, dy, x, out, slope);
 }
@@ -154,7 +178,8 @@ Tensor clamp_backward(const Tensor& dy, const Tensor& x, double low, double high
 Tensor clamp(const Tensor& x, double low, double high) {
   if (std::isnan(low) || std::isnan(high)) throw ValueError("clamp", "bounds are ", low, " and ", high);
   auto fractional = [](double v) { return std::isfinite(v) && v != std::trunc(v); };
-  if (is_integral(x.dtype()) && (fractional(low) || fractional(high))) return clamp(to(x, DType::kF32), low, high);
+  if (is_integral(x.dtype()) && (fractional(low) || fractional(high)))
+    return clamp(to(x, DType::kF32), low, high);
   return unary<Clamp>("clamp", clamp_kernel, x, low, high);
 }
 
@@ -205,6 +230,8 @@ void addcdiv_(const Tensor& dst, const Tensor& a, const Tensor& b, double value)
 void sqrt_(const Tensor& x) { in_place<Sqrt>("sqrt_", sqrt_kernel, x, x); }
 void square_(const Tensor& x) { in_place<Square>("square_", square_kernel, x, x); }
 void relu_(const Tensor& x) { in_place<Relu>("relu_", relu_kernel, x, x); }
-void clamp_(const Tensor& x, double low, double high) { in_place<Clamp>("clamp_", clamp_kernel, x, x, low, high); }
+void clamp_(const Tensor& x, double low, double high) {
+  in_place<Clamp>("clamp_", clamp_kernel, x, x, low, high);
+}
 
 }  // namespace gradus::raw

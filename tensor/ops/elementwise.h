@@ -1,5 +1,5 @@
-// Raw element-wise ops: operands broadcast to a common shape; results keep the operands' common layout. No autograd;
-// users call gradus/autograd/ops/elementwise.h and activations.h.
+// Raw element-wise ops: operands broadcast to a common shape; results keep the operands' common layout. No
+// autograd; users call gradus/autograd/ops/elementwise.h and activations.h.
 #pragma once
 
 #include "gradus/tensor/kernel.h"
@@ -17,32 +17,33 @@ using TernarySlot = KernelSlot<void(const Tensor& out, const Tensor& a, const Te
 using TernarySlot1 =
     KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, double parameter)>;
 
-// clang-format off
 inline constinit BinarySlot add_kernel{"add"}, sub_kernel{"sub"}, mul_kernel{"mul"}, div_kernel{"div"},
     pow_kernel{"pow"}, remainder_kernel{"remainder"}, maximum_kernel{"maximum"}, minimum_kernel{"minimum"};
 inline constinit BinarySlot1 add_scaled_kernel{"add"}, lerp_kernel{"lerp"};
 inline constinit TernarySlot lerp_tensor_kernel{"lerp"}, where_kernel{"where"};
 inline constinit TernarySlot1 addcmul_kernel{"addcmul"}, addcdiv_kernel{"addcdiv"};
-inline constinit BinarySlot eq_kernel{"eq"}, ne_kernel{"ne"}, lt_kernel{"lt"}, le_kernel{"le"}, gt_kernel{"gt"},
-    ge_kernel{"ge"}, logical_and_kernel{"logical_and"}, logical_or_kernel{"logical_or"};
-inline constinit UnarySlot logical_not_kernel{"logical_not"}, isnan_kernel{"isnan"}, isfinite_kernel{"isfinite"};
+inline constinit BinarySlot eq_kernel{"eq"}, ne_kernel{"ne"}, lt_kernel{"lt"}, le_kernel{"le"},
+    gt_kernel{"gt"}, ge_kernel{"ge"}, logical_and_kernel{"logical_and"}, logical_or_kernel{"logical_or"};
+inline constinit UnarySlot logical_not_kernel{"logical_not"}, isnan_kernel{"isnan"},
+    isfinite_kernel{"isfinite"};
 inline constinit UnarySlot neg_kernel{"neg"}, abs_kernel{"abs"}, sign_kernel{"sign"}, square_kernel{"square"},
     exp_kernel{"exp"}, expm1_kernel{"expm1"}, log_kernel{"log"}, log1p_kernel{"log1p"}, sqrt_kernel{"sqrt"},
-    rsqrt_kernel{"rsqrt"}, reciprocal_kernel{"reciprocal"}, sin_kernel{"sin"}, cos_kernel{"cos"}, erf_kernel{"erf"},
-    floor_kernel{"floor"}, ceil_kernel{"ceil"}, round_kernel{"round"};
+    rsqrt_kernel{"rsqrt"}, reciprocal_kernel{"reciprocal"}, sin_kernel{"sin"}, cos_kernel{"cos"},
+    erf_kernel{"erf"}, floor_kernel{"floor"}, ceil_kernel{"ceil"}, round_kernel{"round"};
 inline constinit UnarySlot2 clamp_kernel{"clamp"};
 inline constinit BinarySlot2 clamp_backward_kernel{"clamp_backward"};
-inline constinit UnarySlot relu_kernel{"relu"}, sigmoid_kernel{"sigmoid"}, tanh_kernel{"tanh"}, silu_kernel{"silu"},
-    gelu_kernel{"gelu"}, gelu_tanh_kernel{"gelu_tanh"}, logsigmoid_kernel{"logsigmoid"};
+inline constinit UnarySlot relu_kernel{"relu"}, sigmoid_kernel{"sigmoid"}, tanh_kernel{"tanh"},
+    silu_kernel{"silu"}, gelu_kernel{"gelu"}, gelu_tanh_kernel{"gelu_tanh"}, logsigmoid_kernel{"logsigmoid"};
 inline constinit UnarySlot1 leaky_relu_kernel{"leaky_relu"}, elu_kernel{"elu"}, softplus_kernel{"softplus"};
-inline constinit BinarySlot relu_backward_kernel{"relu_backward"}, sigmoid_backward_kernel{"sigmoid_backward"},
-    tanh_backward_kernel{"tanh_backward"}, silu_backward_kernel{"silu_backward"},
-    gelu_backward_kernel{"gelu_backward"}, gelu_tanh_backward_kernel{"gelu_tanh_backward"};
-inline constinit BinarySlot1 leaky_relu_backward_kernel{"leaky_relu_backward"}, elu_backward_kernel{"elu_backward"};
-// clang-format on
+inline constinit BinarySlot relu_backward_kernel{"relu_backward"},
+    sigmoid_backward_kernel{"sigmoid_backward"}, tanh_backward_kernel{"tanh_backward"},
+    silu_backward_kernel{"silu_backward"}, gelu_backward_kernel{"gelu_backward"},
+    gelu_tanh_backward_kernel{"gelu_tanh_backward"};
+inline constinit BinarySlot1 leaky_relu_backward_kernel{"leaky_relu_backward"},
+    elu_backward_kernel{"elu_backward"};
 
-// The dtype that arithmetic yields: promote()'s, but a 0-dimensional operand counts only when its kind (bool, integer,
-// float) is the higher one.
+// The dtype that arithmetic yields: promote()'s, but a 0-dimensional operand counts only when its kind (bool,
+// integer, float) is the higher one.
 DType result_dtype(const Tensor& a, const Tensor& b);
 inline DType result_dtype(const Tensor& x) { return x.dtype(); }
 // The dtype of x with a number: x's, unless x is integral and the number is not (f32), or x is bool (i64).
@@ -59,8 +60,8 @@ Tensor pow(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, const Tensor& b);  // with b's sign
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
-Tensor add(const Tensor& a, const Tensor& b, double alpha);          // a + alpha b
-Tensor lerp(const Tensor& a, const Tensor& b, double weight);        // a + weight (b - a)
+Tensor add(const Tensor& a, const Tensor& b, double alpha);    // a + alpha b
+Tensor lerp(const Tensor& a, const Tensor& b, double weight);  // a + weight (b - a)
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
@@ -127,7 +128,7 @@ Tensor logsigmoid(const Tensor& x);
 Tensor gelu(const Tensor& x);
 Tensor gelu_tanh(const Tensor& x);
 
-// Gradients, fused. `out`, where given, receives the result (dy itself may be given): same shape and dtype as dy.
+// Gradients, fused, with dy's dtype. `out`, where given, receives the result; it may share dy's buffer.
 Tensor relu_backward(const Tensor& dy, const Tensor& y, const Tensor& out = {});
 Tensor leaky_relu_backward(const Tensor& dy, const Tensor& x, double slope, const Tensor& out = {});
 Tensor elu_backward(const Tensor& dy, const Tensor& x, double alpha, const Tensor& out = {});

@@ -1,7 +1,7 @@
 // What each element-wise op computes for one element: written once, compiled for the CPU and for GPUs.
 //
-// A functor names the element types it accepts through its base; 16-bit floats are computed as float. Parameters are
-// doubles in the order of the op's arguments.
+// A functor names the element types it accepts through its base; 16-bit floats are computed as float.
+// Parameters are doubles in the order of the op's arguments.
 #pragma once
 
 #include <cmath>
@@ -34,13 +34,23 @@ struct OnAll     { template <class T> static constexpr bool accepts = true; };
 struct OnBools   { template <class T> static constexpr bool accepts = std::is_same_v<T, bool>; };
 
 // Arithmetic.
-struct Add : OnAll { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) + W<T>(b)); } };
-struct Sub : OnNumbers { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) - W<T>(b)); } };
-struct Mul : OnAll { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) * W<T>(b)); } };
+struct Add : OnAll {
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) + W<T>(b)); }
+};
+struct Sub : OnNumbers {
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) - W<T>(b)); }
+};
+struct Mul : OnAll {
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) * W<T>(b)); }
+};
 struct Div : OnFloats { template <class T> GRADUS_HD T operator()(T a, T b) const { return a / b; } };
 // A comparison with NaN is false, so each of these lets a NaN on either side through.
-struct Maximum : OnAll { template <class T> GRADUS_HD T operator()(T a, T b) const { return a > b || a != a ? a : b; } };
-struct Minimum : OnAll { template <class T> GRADUS_HD T operator()(T a, T b) const { return a < b || a != a ? a : b; } };
+struct Maximum : OnAll {
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return a > b || a != a ? a : b; }
+};
+struct Minimum : OnAll {
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return a < b || a != a ? a : b; }
+};
 // a + alpha b
 struct AddScaled : OnNumbers {
   double alpha;
@@ -117,27 +127,41 @@ struct Lt : OnAll { template <class T> GRADUS_HD bool operator()(T a, T b) const
 struct Le : OnAll { template <class T> GRADUS_HD bool operator()(T a, T b) const { return a <= b; } };
 struct Gt : OnAll { template <class T> GRADUS_HD bool operator()(T a, T b) const { return a > b; } };
 struct Ge : OnAll { template <class T> GRADUS_HD bool operator()(T a, T b) const { return a >= b; } };
-struct LogicalAnd : OnBools { template <class T> GRADUS_HD bool operator()(T a, T b) const { return a & b; } };
+struct LogicalAnd : OnBools {
+  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a & b; }
+};
 struct LogicalOr : OnBools { template <class T> GRADUS_HD bool operator()(T a, T b) const { return a | b; } };
 struct LogicalNot : OnBools { template <class T> GRADUS_HD bool operator()(T a) const { return !a; } };
 struct IsNaN : OnAll { template <class T> GRADUS_HD bool operator()(T x) const { return x != x; } };
-struct IsFinite : OnAll { template <class T> GRADUS_HD bool operator()(T x) const { return T(x - x) == T(0); } };
-// a where the condition holds, else b; by bit masks, because a branch between two loads is not turned into vector code.
-// Conditions are read as bytes for the same reason.
+struct IsFinite : OnAll {
+  template <class T> GRADUS_HD bool operator()(T x) const { return T(x - x) == T(0); }
+};
+// clang-format on
+
+// a where the condition holds, else b; by bit masks, because a branch between two loads is not turned into
+// vector code. Conditions are read as bytes for the same reason.
 template <class T>
 GRADUS_HD T choose(uint8_t condition, T a, T b) {
-  using U = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint8_t>>;
+  using U =
+      std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint8_t>>;
   const U mask = U(U(0) - U(condition != 0));
   return std::bit_cast<T>(U((std::bit_cast<U>(a) & mask) | (std::bit_cast<U>(b) & U(~mask))));
 }
 struct Where : OnAll {
-  template <class T> GRADUS_HD T operator()(uint8_t condition, T a, T b) const { return choose(condition, a, b); }
+  template <class T>
+  GRADUS_HD T operator()(uint8_t condition, T a, T b) const {
+    return choose(condition, a, b);
+  }
 };
 struct MaskedScale : OnFloats {
   double scale;
-  template <class T> GRADUS_HD T operator()(T x, uint8_t keep) const { return choose(keep, T(x * T(scale)), T(0)); }
+  template <class T>
+  GRADUS_HD T operator()(T x, uint8_t keep) const {
+    return choose(keep, T(x * T(scale)), T(0));
+  }
 };
 
+// clang-format off
 // Functions of one number.
 struct Neg : OnNumbers { template <class T> GRADUS_HD T operator()(T x) const { return T(-W<T>(x)); } };
 struct Abs : OnNumbers {
@@ -146,14 +170,20 @@ struct Abs : OnNumbers {
     else return x < T(0) ? T(-W<T>(x)) : x;
   }
 };
-struct Sign : OnNumbers { template <class T> GRADUS_HD T operator()(T x) const { return T((T(0) < x) - (x < T(0))); } };
-struct Square : OnNumbers { template <class T> GRADUS_HD T operator()(T x) const { return T(W<T>(x) * W<T>(x)); } };
+struct Sign : OnNumbers {
+  template <class T> GRADUS_HD T operator()(T x) const { return T((T(0) < x) - (x < T(0))); }
+};
+struct Square : OnNumbers {
+  template <class T> GRADUS_HD T operator()(T x) const { return T(W<T>(x) * W<T>(x)); }
+};
 struct Exp : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::exp(x); } };
 struct Expm1 : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::expm1(x); } };
 struct Log : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::log(x); } };
 struct Log1p : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::log1p(x); } };
 struct Sqrt : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::sqrt(x); } };
-struct Rsqrt : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return T(1) / m::sqrt(x); } };
+struct Rsqrt : OnFloats {
+  template <class T> GRADUS_HD T operator()(T x) const { return T(1) / m::sqrt(x); }
+};
 struct Reciprocal : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return T(1) / x; } };
 struct Sin : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return std::sin(x); } };
 struct Cos : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return std::cos(x); } };
@@ -179,7 +209,9 @@ struct Clamp : OnNumbers {
 
 // Activations and their fused backward forms; a backward takes dy and the input x or the output y.
 // clang-format off
-struct Relu : OnNumbers { template <class T> GRADUS_HD T operator()(T x) const { return x < T(0) ? T(0) : x; } };
+struct Relu : OnNumbers {
+  template <class T> GRADUS_HD T operator()(T x) const { return x < T(0) ? T(0) : x; }
+};
 struct ReluBackward : OnFloats {
   template <class T> GRADUS_HD T operator()(T dy, T y) const { return y <= T(0) ? T(0) : dy; }
 };

@@ -61,7 +61,7 @@ Tensor empty_result(const char* op, DType dtype, std::initializer_list<const Ten
   }
   if (full && agree) return empty_like(*full, dtype);
   return channels_last && shape.size() >= 3 && shape.size() <= 5 ? empty_channels_last(shape, options)
-                                                               : empty(shape, options);
+                                                                 : empty(shape, options);
 }
 
 Tensor source_for(const char* op, const Tensor& dst, const Tensor& src) {
@@ -69,11 +69,12 @@ Tensor source_for(const char* op, const Tensor& dst, const Tensor& src) {
   if (kind(src.dtype()) > kind(dst.dtype()))
     throw DTypeError(op, "a result with ", src.dtype(), " does not fit into ", describe(dst), " in place");
   if (dst.shape() != src.shape() && broadcast_shapes(dst.shape(), src.shape(), op) != dst.shape())
-    throw ShapeError(op, "operand does not broadcast to the destination: operand ", describe(src), ", destination ",
-                     describe(dst));
+    throw ShapeError(op, "operand does not broadcast to the destination: operand ", describe(src),
+                     ", destination ", describe(dst));
   const TensorImpl &d = dst.impl(), &s = src.impl();
   if (d.storage != s.storage) return src;
-  const bool identical = d.offset == s.offset && d.dtype == s.dtype && d.shape == s.shape && d.strides == s.strides;
+  const bool identical =
+      d.offset == s.offset && d.dtype == s.dtype && d.shape == s.shape && d.strides == s.strides;
   return identical ? src : clone(src);
 }
 

@@ -1,7 +1,8 @@
 // Mathematical functions that element-wise functors are written with, for float and double, host and device.
 //
-// The float ones on the host are branch-free, so that compilers turn a loop over them into vector code, and the same
-// element gives the same bits in a vector as alone. Within 2 units in the last place; edge cases as in the C library.
+// The float ones on the host are branch-free, so that compilers turn a loop over them into vector code, and
+// the same element gives the same bits in a vector as alone. Within 2 units in the last place; edge cases as
+// in the C library.
 #pragma once
 
 #include <bit>
@@ -63,7 +64,8 @@ inline constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
 
 GRADUS_HD float power_of_two(int32_t n) { return std::bit_cast<float>((uint32_t(n) + 127u) << 23); }
 
-// x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20. Adding 1.5 * 2^23 rounds to an integer held in the low bits.
+// x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20. Adding 1.5 * 2^23 rounds to an integer held in the low
+// bits.
 struct Reduced {
   float r;
   int32_t n;

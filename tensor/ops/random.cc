@@ -62,7 +62,8 @@ void bernoulli_(const Tensor& x, double p) { copy_(x, bernoulli_mask(x, p)); }
 
 Tensor masked_scale(const Tensor& x, const Tensor& mask, double scale, const Tensor& out) {
   check_floating("masked_scale", x);
-  if (mask.dtype() != DType::kBool) throw DTypeError("masked_scale", "expected a bool mask, given ", describe(mask));
+  if (mask.dtype() != DType::kBool)
+    throw DTypeError("masked_scale", "expected a bool mask, given ", describe(mask));
   Tensor y = out ? out : empty_result("masked_scale", x.dtype(), {&x, &mask});
   masked_scale_kernel(y, x, mask, scale);
   if (out) out.storage()->bump_version();
@@ -101,7 +102,9 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, TensorOptions opti
   if (y.numel() > 0) raw::randint_kernel(y, low, range, key);
   return raw::to(y, options.dtype);
 }
-Tensor randint(int64_t high, const Shape& shape, TensorOptions options) { return randint(0, high, shape, options); }
+Tensor randint(int64_t high, const Shape& shape, TensorOptions options) {
+  return randint(0, high, shape, options);
+}
 
 Tensor randperm(int64_t n, TensorOptions options) {
   if (n < 0) throw ValueError("randperm", "expected a length of at least 0, given ", n);

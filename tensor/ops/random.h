@@ -1,5 +1,5 @@
-// Random tensors. Each call takes the next draw of the Context's generator; element i of a draw depends on the seed,
-// the draw's number and i (row-major) alone: not on threads, layout or device.
+// Random tensors. Each call takes the next draw of the Context's generator; element i of a draw depends on
+// the seed, the draw's number and i (row-major) alone: not on threads, layout or device.
 #pragma once
 
 #include "gradus/tensor/kernel.h"
@@ -18,15 +18,17 @@ namespace raw {
 //   normal f64               all words of counter i / 2 give elements 2j, 2j + 1
 //   dropout masks            half-word i mod 8 of counter i / 8, the lower half of a word first
 // 16-bit floats are drawn as f32.
-inline constinit KernelSlot<void(const Tensor& out, double low, double high, PhiloxKey key)> uniform_kernel{"uniform_"};
-inline constinit KernelSlot<void(const Tensor& out, double mean, double std, PhiloxKey key)> normal_kernel{"normal_"};
+inline constinit KernelSlot<void(const Tensor& out, double low, double high, PhiloxKey key)> uniform_kernel{
+    "uniform_"};
+inline constinit KernelSlot<void(const Tensor& out, double mean, double std, PhiloxKey key)> normal_kernel{
+    "normal_"};
 // True with probability p, into a bool tensor.
 inline constinit KernelSlot<void(const Tensor& out, double p, PhiloxKey key)> bernoulli_kernel{"bernoulli"};
 // The same with p rounded up to a multiple of 2^-16, from half as many bits.
 inline constinit KernelSlot<void(const Tensor& out, double p, PhiloxKey key)> dropout_mask_kernel{"dropout"};
 // low + [0, range), into an i64 tensor.
-inline constinit KernelSlot<void(const Tensor& out, int64_t low, uint64_t range, PhiloxKey key)> randint_kernel{
-    "randint"};
+inline constinit KernelSlot<void(const Tensor& out, int64_t low, uint64_t range, PhiloxKey key)>
+    randint_kernel{"randint"};
 inline constinit KernelSlot<void(const Tensor& out, PhiloxKey key)> randperm_kernel{"randperm"};
 // y = scale x where the mask (bool) holds, else 0.
 inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, double scale)>
@@ -37,7 +39,8 @@ void uniform_(const Tensor& x, double low = 0, double high = 1);
 void normal_(const Tensor& x, double mean = 0, double std = 1);
 // Fills x, of any dtype, with 1 with probability p, else 0. Errors: ValueError unless 0 <= p <= 1.
 void bernoulli_(const Tensor& x, double p);
-// Return a bool tensor in x's layout, true with probability p; for dropout, p is rounded up to a multiple of 2^-16.
+// Return a bool tensor in x's layout, true with probability p; for dropout, p is rounded up to a multiple of
+// 2^-16.
 Tensor bernoulli_mask(const Tensor& x, double p);
 Tensor dropout_mask(const Tensor& x, double p);
 // Returns scale x where the mask holds, else 0; into `out` (which may share x's buffer) where given.

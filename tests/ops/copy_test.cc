@@ -1,8 +1,8 @@
 // Copies between layouts, dtypes and devices.
-#include "gradus/autograd/ops.h"
-#include "gradus/autograd/grad_manager.h"
-#include "gradus/tensor/context.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops.h"
+#include "gradus/tensor/context.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/parallel.h"
 #include "gradus/tests/ops/values.h"
@@ -35,8 +35,10 @@ TEST(Copy, ConvertsSmallIntegersBetweenAllDtypes) {
 }
 
 TEST(Copy, ConversionsTruncateTowardsZeroAndKeepNaN) {
-  EXPECT_EQ(raw::to(tensor({1.9f, -1.9f, 0.5f}), DType::kI32).to_vector<int32_t>(), (std::vector<int32_t>{1, -1, 0}));
-  EXPECT_EQ(raw::to(tensor({0.25f, 0.f, -3.f, NAN}), DType::kBool).to_vector<double>(), (std::vector<double>{1, 0, 1, 1}));
+  EXPECT_EQ(raw::to(tensor({1.9f, -1.9f, 0.5f}), DType::kI32).to_vector<int32_t>(),
+            (std::vector<int32_t>{1, -1, 0}));
+  EXPECT_EQ(raw::to(tensor({0.25f, 0.f, -3.f, NAN}), DType::kBool).to_vector<double>(),
+            (std::vector<double>{1, 0, 1, 1}));
   for (DType t : {DType::kF16, DType::kBF16, DType::kF64})
     EXPECT_TRUE(std::isnan(raw::to(tensor({NAN}), t).to_vector<double>()[0])) << name_of(t);
   EXPECT_EQ(raw::to(tensor({1e30f}), DType::kF16).to_vector<double>()[0], INFINITY);
@@ -75,7 +77,8 @@ TEST(Copy, AnyOrderOfDimensionsGivesTheSameElements) {
     const Tensor view = raw::permute(x, {order[0], order[1], order[2], order[3]});
     const Tensor dense = raw::contiguous(view);
     ASSERT_TRUE(dense.is_row_major());
-    ASSERT_EQ(dense.to_vector<double>(), view.to_vector<double>()) << order[0] << order[1] << order[2] << order[3];
+    ASSERT_EQ(dense.to_vector<double>(), view.to_vector<double>())
+        << order[0] << order[1] << order[2] << order[3];
     ASSERT_EQ(raw::to(view, DType::kF64).to_vector<double>(), view.to_vector<double>());
   } while (std::next_permutation(order, order + 4));
 }

@@ -49,7 +49,8 @@ TEST(ElementwiseAccuracy, FloatFunctionsMatchTheCLibraryOverTheWholeRange) {
   std::vector<float> inputs;
   for (uint64_t bits = 0; bits < (uint64_t(1) << 32); bits += 4099)
     inputs.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-  for (float special : {0.f, -0.f, 1.f, -1.f, kInf, -kInf, kNaN, 88.72f, 88.73f, -87.4f, -103.9f, -104.1f, 0.625f})
+  for (float special :
+       {0.f, -0.f, 1.f, -1.f, kInf, -kInf, kNaN, 88.72f, 88.73f, -87.4f, -103.9f, -104.1f, 0.625f})
     inputs.push_back(special);
   const Tensor x = tensor(inputs, {int64_t(inputs.size())});
   for (const Function& f : kFunctions) {
@@ -63,7 +64,8 @@ TEST(ElementwiseAccuracy, FloatFunctionsMatchTheCLibraryOverTheWholeRange) {
       if (std::isinf(want) || std::isinf(got[i])) {
         // Next to overflow one may be the largest finite number.
         const float finite = std::isinf(want) ? got[i] : want;
-        ASSERT_TRUE(want == got[i] || std::abs(finite) > 3.40e38f) << f.name << "(" << inputs[i] << ") = " << got[i];
+        ASSERT_TRUE(want == got[i] || std::abs(finite) > 3.40e38f)
+            << f.name << "(" << inputs[i] << ") = " << got[i];
         continue;
       }
       const double unit = std::max(double(std::nextafter(std::abs(want), kInf)) - std::abs(want), 0x1p-149);
@@ -79,7 +81,8 @@ TEST(ElementwiseAccuracy, VectorsAndSingleElementsGiveTheSameBits) {
     const auto all = f.run(x).to_vector<float>();
     for (int64_t i = 0; i < 37; ++i) {
       const float alone = f.run(view_as_strided(x, {1}, {1}, i)).item<float>();
-      ASSERT_EQ(std::bit_cast<uint32_t>(alone), std::bit_cast<uint32_t>(all[size_t(i)])) << f.name << " at " << i;
+      ASSERT_EQ(std::bit_cast<uint32_t>(alone), std::bit_cast<uint32_t>(all[size_t(i)]))
+          << f.name << " at " << i;
     }
   }
 }
@@ -135,7 +138,8 @@ const std::pair<const char*, Op> kOps[] = {
     {"gelu", [](const Tensor& a, const Tensor&) { return raw::gelu(a); }},
     {"gelu_tanh", [](const Tensor& a, const Tensor&) { return raw::gelu_tanh(a); }},
     {"relu_backward", [](const Tensor& a, const Tensor& b) { return raw::relu_backward(a, b); }},
-    {"leaky_relu_backward", [](const Tensor& a, const Tensor& b) { return raw::leaky_relu_backward(a, b, 0.1); }},
+    {"leaky_relu_backward",
+     [](const Tensor& a, const Tensor& b) { return raw::leaky_relu_backward(a, b, 0.1); }},
     {"elu_backward", [](const Tensor& a, const Tensor& b) { return raw::elu_backward(a, b, 1.5); }},
     {"sigmoid_backward", [](const Tensor& a, const Tensor& b) { return raw::sigmoid_backward(a, b); }},
     {"tanh_backward", [](const Tensor& a, const Tensor& b) { return raw::tanh_backward(a, b); }},
@@ -145,7 +149,8 @@ const std::pair<const char*, Op> kOps[] = {
     {"clamp_backward", [](const Tensor& a, const Tensor& b) { return raw::clamp_backward(a, b, -0.5, 0.5); }},
 };
 
-// The same logical elements in other places: channels-last, transposed storage, every second column, reversed dims.
+// The same logical elements in other places: channels-last, transposed storage, every second column, reversed
+// dims.
 std::vector<Tensor> layouts_of(const Tensor& x) {
   std::vector<Tensor> all = {x, raw::channels_last(x)};
   all.push_back(raw::permute(raw::contiguous(raw::permute(x, {3, 2, 1, 0})), {3, 2, 1, 0}));
@@ -166,7 +171,8 @@ TEST(ElementwiseLayouts, EveryOpGivesTheSameBitsForAnyStrides) {
       for (const auto& [name, op] : kOps) {
         const auto want = values(op(a, b));
         for (const Tensor& x : as)
-          for (const Tensor& y : bs) ASSERT_EQ(values(op(x, y)), want) << name << " of " << describe(x) << ", " << describe(y);
+          for (const Tensor& y : bs)
+            ASSERT_EQ(values(op(x, y)), want) << name << " of " << describe(x) << ", " << describe(y);
       }
     }
   }
@@ -192,7 +198,8 @@ TEST(ElementwiseLayouts, SixteenBitFloatsAreComputedAsF32AndRoundedOnce) {
 
 TEST(ElementwiseLayouts, ResultsDoNotDependOnThreads) {
   Context context = Context::current().snapshot();
-  const Tensor a = random_tensor({3, 40, 37, 41}, DType::kF32, 1), b = random_tensor({40, 1, 1}, DType::kF32, 2);
+  const Tensor a = random_tensor({3, 40, 37, 41}, DType::kF32, 1),
+               b = random_tensor({40, 1, 1}, DType::kF32, 2);
   std::vector<std::vector<double>> results;
   for (int threads : {1, 2, 3}) {
     context.threads = threads;
@@ -241,13 +248,18 @@ TEST(ElementwiseBroadcast, EveryPairOfShapesFollowsNumPysRule) {
         return x.ptr<double>()[offset];
       };
       const auto v = values(y);
-      for (int64_t i = 0; i < y.numel(); ++i) ASSERT_EQ(v[size_t(i)], at(a, i) - at(b, i)) << s << " and " << t;
+      for (int64_t i = 0; i < y.numel(); ++i)
+        ASSERT_EQ(v[size_t(i)], at(a, i) - at(b, i)) << s << " and " << t;
     }
 }
 
 TEST(ElementwiseBroadcast, LongRowsAndManyRowsAgree) {
-  for (const auto& [s, t] : {std::pair<Shape, Shape>{{3, 1000}, {3, 1}}, {{1000, 3}, {1000, 1}}, {{3, 1000}, {1000}},
-                             {{40, 600}, {1, 600}}, {{2000, 2}, {1, 2}}, {{70, 1}, {1, 70}}}) {
+  for (const auto& [s, t] : {std::pair<Shape, Shape>{{3, 1000}, {3, 1}},
+                             {{1000, 3}, {1000, 1}},
+                             {{3, 1000}, {1000}},
+                             {{40, 600}, {1, 600}},
+                             {{2000, 2}, {1, 2}},
+                             {{70, 1}, {1, 70}}}) {
     const Tensor a = random_tensor(s, DType::kF32, 5), b = random_tensor(t, DType::kF32, 6);
     const Shape out = broadcast_shapes(s, t, "test");
     const auto expanded = [&](const Tensor& x) {
@@ -295,7 +307,8 @@ TEST(ElementwiseSpecial, RemainderHasTheDivisorsSign) {
 }
 
 TEST(ElementwiseSpecial, RoundTakesHalvesToTheEvenNeighbour) {
-  EXPECT_EQ(values(raw::round(tensor({0.5f, 1.5f, 2.5f, -0.5f, -1.5f}))), (std::vector<double>{0, 2, 2, 0, -2}));
+  EXPECT_EQ(values(raw::round(tensor({0.5f, 1.5f, 2.5f, -0.5f, -1.5f}))),
+            (std::vector<double>{0, 2, 2, 0, -2}));
 }
 
 TEST(ElementwiseSpecial, SoftplusAndGeluAreRightFarOut) {
@@ -313,7 +326,8 @@ TEST(ElementwiseSpecial, SoftplusAndGeluAreRightFarOut) {
 // --- dtypes ---
 
 TEST(ElementwiseTypes, PromotionFollowsPyTorch) {
-  const Tensor f32 = ones({2}), f64 = ones({2}, {.dtype = DType::kF64}), f16 = ones({2}, {.dtype = DType::kF16});
+  const Tensor f32 = ones({2}), f64 = ones({2}, {.dtype = DType::kF64}),
+               f16 = ones({2}, {.dtype = DType::kF16});
   const Tensor i64 = ones({2}, {.dtype = DType::kI64}), u8 = ones({2}, {.dtype = DType::kU8});
   const Tensor flag = ones({2}, {.dtype = DType::kBool});
   EXPECT_EQ(raw::add(f32, f64).dtype(), DType::kF64);
@@ -338,11 +352,13 @@ TEST(ElementwiseTypes, NumbersTakeTheTensorsDtype) {
   EXPECT_EQ((ones({2}, {.dtype = DType::kBool}) + 1).dtype(), DType::kI64);
   EXPECT_EQ(raw::clamp(arange(5), 0.5, 3).dtype(), DType::kF32);
   EXPECT_EQ(values(raw::clamp(arange(5), 1, INFINITY)), (std::vector<double>{1, 1, 2, 3, 4}));
-  EXPECT_EQ(values(raw::clamp(raw::to(arange(5), DType::kU8), -3, 300)), (std::vector<double>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(values(raw::clamp(raw::to(arange(5), DType::kU8), -3, 300)),
+            (std::vector<double>{0, 1, 2, 3, 4}));
 }
 
 TEST(ElementwiseTypes, IntegersWrapAndDoNotTrap) {
-  EXPECT_EQ(values(raw::pow(tensor({2, -3, 0, 5}), tensor({10, 3, 0, -1}))), (std::vector<double>{1024, -27, 1, 0}));
+  EXPECT_EQ(values(raw::pow(tensor({2, -3, 0, 5}), tensor({10, 3, 0, -1}))),
+            (std::vector<double>{1024, -27, 1, 0}));
   EXPECT_EQ(values(raw::pow(tensor({1, -1, -1}), tensor({-5, -5, -4}))), (std::vector<double>{1, -1, 1}));
   const Tensor u = raw::to(tensor({200, 3}), DType::kU8);
   EXPECT_EQ(values(raw::add(u, u)), (std::vector<double>{144, 6}));
@@ -475,12 +491,21 @@ TEST(ElementwiseGrad, TiesShareTheGradientAndKinksTakeTheirSide) {
   EXPECT_EQ(gradient(x, [&](const Tensor& t) { return minimum(two, t); }), (std::vector<double>{1, 0.5, 0}));
   EXPECT_EQ(gradient(x, [&](const Tensor& t) { return maximum(t, 2); }), (std::vector<double>{0, 0.5, 1}));
   EXPECT_EQ(gradient(x, [&](const Tensor& t) { return clamp(t, 2, 2.5); }), (std::vector<double>{0, 1, 0}));
-  EXPECT_EQ(gradient(tensor({-1.f, 0.f, 1.f}), [](const Tensor& t) { return relu(t); }), (std::vector<double>{0, 0, 1}));
-  EXPECT_EQ(gradient(tensor({-1.f, 0.f, 1.f}), [](const Tensor& t) { return abs(t); }), (std::vector<double>{-1, 0, 1}));
-  EXPECT_EQ(gradient(tensor({0.f, 2.f}), [](const Tensor& t) { return pow(t, 0); }), (std::vector<double>{0, 0}));
-  EXPECT_EQ(gradient(tensor({0.f, 2.f}), [](const Tensor& t) { return pow(t, tensor({0.f, 3.f})); }),
+  EXPECT_EQ(gradient(tensor({-1.f, 0.f, 1.f}), [](const Tensor& t) { return relu(t); }),
+            (std::vector<double>{0, 0, 1}));
+  EXPECT_EQ(gradient(tensor({-1.f, 0.f, 1.f}), [](const Tensor& t) { return abs(t); }),
+            (std::vector<double>{-1, 0, 1}));
+  EXPECT_EQ(gradient(tensor({0.f, 2.f}), [](const Tensor& t) { return pow(t, 0); }),
+            (std::vector<double>{0, 0}));
+  EXPECT_EQ(gradient(tensor({0.f, 2.f}),
+                     [](const Tensor& t) {
+                       return pow(t, tensor({0.f, 3.f}));
+                     }),
             (std::vector<double>{0, 12}));
-  EXPECT_EQ(gradient(tensor({0.f, 2.f}), [](const Tensor& t) { return pow(tensor({0.f, 1.f}), t); }),
+  EXPECT_EQ(gradient(tensor({0.f, 2.f}),
+                     [](const Tensor& t) {
+                       return pow(tensor({0.f, 1.f}), t);
+                     }),
             (std::vector<double>{-kInf, 0}));
 }
 
