@@ -8,13 +8,23 @@ namespace {
 void check_pair(const char* op, const Tensor& a, const Tensor& b) {
   if (a.device() != b.device())
     throw DeviceError(op, "operands on different devices: ", describe(a), " and ", describe(b));
-  if (a.dtype() != b.dtype()) throw DTypeError(op, "operands of different dtypes: ", describe(a), " and ", describe(b));
+  if (a.dtype() != b.dtype())
+    throw DTypeError(op, "operands of different dtypes: ", describe(a), " and ", describe(b));
   if (a.dtype() != DType::kF32 && a.dtype() != DType::kF64)
     throw DTypeError(op, "expected f32 or f64, given ", describe(a));
 }
 
 Tensor restrided(const Tensor& x, const Shape& shape, const Strides& strides) {
   return view_as_strided(x, shape, strides, x.impl().offset);
+}
+
+Shape broadcast_batch(const Tensor& a, const Tensor& b, const Shape& batch_a, const Shape& batch_b) {
+  try {
+    return broadcast_shapes(batch_a, batch_b, "matmul");
+  } catch (const ShapeError&) {
+    throw ShapeError("matmul", "batch dims ", batch_a, " and ", batch_b, " do not broadcast: a ", describe(a),
+                     ", b ", describe(b));
+  }
 }
 
 // Both orders of the two innermost dims are fine for a kernel, as long as one of them is dense.
@@ -29,6 +39,15 @@ bool lies_as_matrices(const Tensor& x) {
 
 Tensor as_matrices(const Tensor& x) { return lies_as_matrices(x) ? x : contiguous(x); }
 
+// What the batch dims of a and b broadcast to.
+Shape common_batch(const Shape& batch_a, const Shape& batch_b, const Tensor& a, const Tensor& b) {
+  try {
+    return broadcast_shapes(batch_a, batch_b, "matmul");
+  } catch (const ShapeError&) {
+    throw ShapeError("matmul", "batch dimensions do not broadcast: ", describe(a), " and ", describe(b));
+  }
+}
+
 // Repeats x over the batch dims of `batch` without copying.
 Tensor expand_batch(const Tensor& x, const Shape& batch) {
   const int skip = batch.size() - (x.dim() - 2);
@@ -36,7 +55,8 @@ Tensor expand_batch(const Tensor& x, const Shape& batch) {
   Strides strides = Dims::filled(batch.size(), 0);
   for (int i = skip; i < batch.size(); ++i)
     if (x.shape()[i - skip] == batch[i]) strides[i] = x.strides()[i - skip];
-  for (int i = x.dim() - 2; i < x.dim(); ++i) shape.push_back(x.shape()[i]), strides.push_back(x.strides()[i]);
+  for (int i = x.dim() - 2; i < x.dim(); ++i)
+    shape.push_back(x.shape()[i]), strides.push_back(x.strides()[i]);
   return restrided(x, shape, strides);
 }
 
@@ -46,8 +66,10 @@ Tensor fold_batch(const Tensor& x) {
   int64_t rows = 1, step = 0;
   for (int i = n - 2; i >= 0; --i) {
     if (x.shape()[i] == 1) continue;
-    if (rows == 1) step = x.strides()[i];
-    else if (x.strides()[i] != step * rows) return {};
+    if (rows == 1)
+      step = x.strides()[i];
+    else if (x.strides()[i] != step * rows)
+      return {};
     rows *= x.shape()[i];
   }
   return restrided(x, {rows, x.shape()[n - 1]}, {rows == 1 ? x.shape()[n - 1] : step, x.strides()[n - 1]});
@@ -58,18 +80,19 @@ Tensor fold_batch(const Tensor& x) {
 Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
   check_pair("matmul", a_in, b_in);
   if (a_in.dim() == 0 || b_in.dim() == 0)
-    throw ShapeError("matmul", "operands need at least one dimension: ", describe(a_in), " and ", describe(b_in));
+    throw ShapeError("matmul", "operands need at least one dimension: ", describe(a_in), " and ",
+                     describe(b_in));
   // A vector is a row on the left and a column on the right; the dimension added goes again from the result.
   const bool row = a_in.dim() == 1, column = b_in.dim() == 1;
   Tensor a = row ? restrided(a_in, {1, a_in.size(0)}, {a_in.size(0), a_in.stride(0)}) : a_in;
   Tensor b = column ? restrided(b_in, {b_in.size(0), 1}, {b_in.stride(0), 1}) : b_in;
   const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
   if (b.size(-2) != k)
-    throw ShapeError("matmul", "a has ", k, " columns but b has ", b.size(-2), " rows: a ", describe(a_in), ", b ",
-                     describe(b_in));
+    throw ShapeError("matmul", "a has ", k, " columns but b has ", b.size(-2), " rows: a ", describe(a_in),
+                     ", b ", describe(b_in));
 
   auto batch_of = [](const Tensor& x) { return Shape(std::span(x.shape().begin(), size_t(x.dim() - 2))); };
-  const Shape batch = broadcast_shapes(batch_of(a), batch_of(b), "matmul");
+  const Shape batch = common_batch(batch_of(a), batch_of(b), a_in, b_in);
   Shape shape = batch;
   if (!row) shape.push_back(m);
   if (!column) shape.push_back(n);
@@ -85,7 +108,8 @@ Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
   }
   Shape matrices = batch;
   matrices.push_back(m), matrices.push_back(n);
-  matmul_kernel(restrided(out, matrices, row_major_strides(matrices)), expand_batch(a, batch), expand_batch(b, batch), {});
+  matmul_kernel(restrided(out, matrices, row_major_strides(matrices)), expand_batch(a, batch),
+                expand_batch(b, batch), {});
   return out;
 }
 
@@ -93,14 +117,15 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   check_pair("linear", x, w);
   if (w.dim() != 2) throw ShapeError("linear", "weight must be [out, in]: weight ", describe(w));
   if (x.dim() < 1 || x.size(-1) != w.size(1))
-    throw ShapeError("linear", "weight takes ", w.size(1), " features but x has ", x.dim() ? x.size(-1) : 0, ": x ",
-                     describe(x), ", weight ", describe(w));
+    throw ShapeError("linear", "weight takes ", w.size(1), " features but x has ", x.dim() ? x.size(-1) : 0,
+                     ": x ", describe(x), ", weight ", describe(w));
   const int64_t in = w.size(1), features = w.size(0);
   Tensor b;
   if (bias.defined()) {
     check_pair("linear", x, bias);
     if (bias.dim() != 1 || bias.size(0) != features)
-      throw ShapeError("linear", "bias must have ", features, " elements: bias ", describe(bias), ", weight ", describe(w));
+      throw ShapeError("linear", "bias must have ", features, " elements: bias ", describe(bias), ", weight ",
+                       describe(w));
     b = contiguous(bias);
   }
   Shape shape = x.shape();
@@ -110,7 +135,8 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
 
   // x as one matrix of rows; the transposed weight is a view.
   Tensor rows = x.dim() == 1 ? restrided(x, {1, in}, {in, x.stride(0)}) : fold_batch(x);
-  if (!rows.defined() || !lies_as_matrices(rows)) rows = restrided(contiguous(x), {out.numel() / features, in}, {in, 1});
+  if (!rows.defined() || !lies_as_matrices(rows))
+    rows = restrided(contiguous(x), {out.numel() / features, in}, {in, 1});
   const Tensor plain = as_matrices(w);
   const Tensor transposed = restrided(plain, {in, features}, {plain.stride(1), plain.stride(0)});
   matmul_kernel(restrided(out, {out.numel() / features, features}, {features, 1}), rows, transposed, b);

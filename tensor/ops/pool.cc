@@ -11,7 +11,8 @@ void check_image(const char* op, const Tensor& x) {
   if (x.dim() != 4) throw ShapeError(op, "x must be [N,C,H,W]: x ", describe(x));
   if (x.dtype() != DType::kF32 && x.dtype() != DType::kF64)
     throw DTypeError(op, "expected f32 or f64: x ", describe(x));
-  if (x.size(1) == 0 || x.size(2) == 0 || x.size(3) == 0) throw ShapeError(op, "x has no cells to pool: x ", describe(x));
+  if (x.size(1) == 0 || x.size(2) == 0 || x.size(3) == 0)
+    throw ShapeError(op, "x has no cells to pool: x ", describe(x));
 }
 
 void check_size(const char* op, const char* what, Size2 s, int64_t least) {
@@ -19,22 +20,23 @@ void check_size(const char* op, const char* what, Size2 s, int64_t least) {
     throw ValueError(op, what, " must be at least ", least, ", given ", s);
 }
 
-int64_t output_extent(const char* op, const Tensor& x, int64_t in, int64_t kernel, int64_t stride, int64_t padding,
-                      int64_t dilation, bool ceil_mode) {
+int64_t output_extent(const char* op, const Tensor& x, int64_t in, int64_t kernel, int64_t stride,
+                      int64_t padding, int64_t dilation, bool ceil_mode) {
   const int64_t reach = dilation * (kernel - 1) + 1;
-  if (2 * padding > reach) throw ValueError(op, "padding ", padding, " is more than half of the window's ", reach);
+  if (2 * padding > reach)
+    throw ValueError(op, "padding ", padding, " is more than half of the window's ", reach);
   const int64_t room = in + 2 * padding - reach;
   if (room < 0)
-    throw ShapeError(op, "window of ", reach, " is larger than the padded input of ", in + 2 * padding, ": x ",
-                     describe(x));
+    throw ShapeError(op, "window of ", reach, " is larger than the padded input of ", in + 2 * padding,
+                     ": x ", describe(x));
   int64_t out = room / stride + 1;
   // A window that hangs over the edge starts inside the image or its left padding.
   if (ceil_mode && room % stride != 0 && out * stride < in + padding) ++out;
   return out;
 }
 
-PoolWindows windows_of(const char* op, const Tensor& x, Size2 kernel, Size2 stride, Size2 padding, Size2 dilation,
-                       bool ceil_mode) {
+PoolWindows windows_of(const char* op, const Tensor& x, Size2 kernel, Size2 stride, Size2 padding,
+                       Size2 dilation, bool ceil_mode) {
   check_image(op, x);
   check_size(op, "kernel", kernel, 1);
   check_size(op, "stride", stride, 0);
@@ -59,9 +61,15 @@ void check_cells(const char* op, const char* name, const Tensor& t, Size2 size) 
   if (t.dim() != 4 || t.size(2) != size.h || t.size(3) != size.w)
     throw ShapeError(op, name, " must be [N,C,", size.h, ',', size.w, "]: ", name, ' ', describe(t));
 }
-void check_index(const char* op, const Tensor& index, const Tensor& like, Size2 output) {
-  check_cells(op, "index", index, output);
-  if (index.size(0) != like.size(0) || index.size(1) != like.size(1) || index.device() != like.device())
+DType index_type(const PoolWindows& w) { return w.kernel.h * w.kernel.w <= 256 ? DType::kU8 : DType::kI32; }
+
+void check_index(const char* op, const Tensor& index, const Tensor& like, const PoolWindows& w) {
+  check_cells(op, "index", index, w.output);
+  if (index.device() != like.device())
+    throw DeviceError(op, "operands on different devices: index ", describe(index), " and ", describe(like));
+  if (index.dtype() != index_type(w))
+    throw DTypeError(op, "index must be ", index_type(w), ": index ", describe(index));
+  if (index.size(0) != like.size(0) || index.size(1) != like.size(1))
     throw ShapeError(op, "index ", describe(index), " does not belong to ", describe(like));
 }
 
@@ -80,7 +88,9 @@ PoolWindows avg_pool2d_windows(const Tensor& x, const AvgPool2dOptions& o) {
 PoolWindows adaptive_windows(const char* op, const Tensor& x, Size2 output) {
   check_image(op, x);
   check_size(op, "output size", output, 1);
-  auto largest = [](int64_t in, int64_t out) { return in % out == 0 ? in / out : std::min(in, in / out + 2); };
+  auto largest = [](int64_t in, int64_t out) {
+    return in % out == 0 ? in / out : std::min(in, in / out + 2);
+  };
   PoolWindows w{{x.size(2), x.size(3)}, output};
   w.kernel = {largest(x.size(2), output.h), largest(x.size(3), output.w)};
   w.adaptive = true;
@@ -90,8 +100,7 @@ PoolWindows adaptive_windows(const char* op, const Tensor& x, Size2 output) {
 std::pair<Tensor, Tensor> max_pool2d(const Tensor& x, const PoolWindows& w) {
   check_cells("max_pool2d", "x", x, w.input);
   Tensor y = outputs_like(x, w);
-  const DType index_type = w.kernel.h * w.kernel.w <= 256 ? DType::kU8 : DType::kI32;
-  Tensor index = empty_channels_last(y.shape(), {index_type, x.device()});
+  Tensor index = empty_channels_last(y.shape(), {index_type(w), x.device()});
   if (y.numel() > 0) max_pool2d_kernel(y, index, channels_last(x), w);
   return {y, index};
 }
@@ -105,17 +114,17 @@ Tensor max_pool2d_value(const Tensor& x, const PoolWindows& w) {
 
 Tensor max_pool2d_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& w) {
   check_cells("max_pool2d_scatter", "dy", dy, w.output);
-  check_index("max_pool2d_scatter", index, dy, w.output);
+  check_index("max_pool2d_scatter", index, dy, w);
   Tensor dx = inputs_like(dy, w);
-  if (dx.numel() > 0) max_pool2d_scatter_kernel(dx, channels_last(dy), index, w);
+  if (dx.numel() > 0) max_pool2d_scatter_kernel(dx, channels_last(dy), channels_last(index), w);
   return dx;
 }
 
 Tensor max_pool2d_gather(const Tensor& x, const Tensor& index, const PoolWindows& w) {
   check_cells("max_pool2d_gather", "x", x, w.input);
-  check_index("max_pool2d_gather", index, x, w.output);
+  check_index("max_pool2d_gather", index, x, w);
   Tensor y = outputs_like(x, w);
-  if (y.numel() > 0) max_pool2d_gather_kernel(y, channels_last(x), index, w);
+  if (y.numel() > 0) max_pool2d_gather_kernel(y, channels_last(x), channels_last(index), w);
   return y;
 }
 
