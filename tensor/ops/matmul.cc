@@ -39,15 +39,6 @@ bool lies_as_matrices(const Tensor& x) {
 
 Tensor as_matrices(const Tensor& x) { return lies_as_matrices(x) ? x : contiguous(x); }
 
-// What the batch dims of a and b broadcast to.
-Shape common_batch(const Shape& batch_a, const Shape& batch_b, const Tensor& a, const Tensor& b) {
-  try {
-    return broadcast_shapes(batch_a, batch_b, "matmul");
-  } catch (const ShapeError&) {
-    throw ShapeError("matmul", "batch dimensions do not broadcast: ", describe(a), " and ", describe(b));
-  }
-}
-
 // Repeats x over the batch dims of `batch` without copying.
 Tensor expand_batch(const Tensor& x, const Shape& batch) {
   const int skip = batch.size() - (x.dim() - 2);
@@ -92,7 +83,7 @@ Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
                      ", b ", describe(b_in));
 
   auto batch_of = [](const Tensor& x) { return Shape(std::span(x.shape().begin(), size_t(x.dim() - 2))); };
-  const Shape batch = common_batch(batch_of(a), batch_of(b), a_in, b_in);
+  const Shape batch = broadcast_batch(a_in, b_in, batch_of(a), batch_of(b));
   Shape shape = batch;
   if (!row) shape.push_back(m);
   if (!column) shape.push_back(n);
