@@ -35,8 +35,10 @@ DType result_dtype(const Tensor& x, double number) {
 
 Tensor operand(double number, const Tensor& x) {
   const DType t = result_dtype(x, number);
-  // 16-bit floats are computed as float, so the number keeps float's precision.
-  return scalar(number, {t == DType::kF16 || t == DType::kBF16 ? DType::kF32 : t, x.device()});
+  // 16-bit floats are computed as float, so the number keeps float's precision; not next to a 0-dimensional x, which
+  // would promote to f32 with it.
+  const bool widen = (t == DType::kF16 || t == DType::kBF16) && x.dim() > 0;
+  return scalar(number, {widen ? DType::kF32 : t, x.device()});
 }
 
 Tensor empty_result(const char* op, DType dtype, std::initializer_list<const Tensor*> operands) {

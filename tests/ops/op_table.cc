@@ -206,10 +206,14 @@ double tolerance(const OpCase& row, DType dtype, const Array& expected) {
   for (double v : expected.v) {
     if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
   }
-  const double eps = dtype == DType::kF64 ? std::numeric_limits<double>::epsilon()
-                     : dtype == DType::kF32 ? double(std::numeric_limits<float>::epsilon())
-                     : is_floating(dtype) ? 1.0 / 128 : 0.0;
-  return eps * (4 + row.terms) * largest;
+  switch (dtype) {
+    case DType::kF64: return std::numeric_limits<double>::epsilon() * (4 + row.terms) * largest;
+    case DType::kF32: return double(std::numeric_limits<float>::epsilon()) * (4 + row.terms) * largest;
+    // 16-bit floats are computed in f32 and rounded once.
+    case DType::kF16: return 0x1p-11 * 1.01 * largest;
+    case DType::kBF16: return 0x1p-8 * 1.01 * largest;
+    default: return 0;
+  }
 }
 
 }  // namespace gradus::optest

@@ -8,6 +8,8 @@
 namespace gradus::optest {
 namespace {
 
+const std::vector<DType> kFloats = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
+
 // A scalar, a vector with a SIMD tail, size-1 dims, an image, an empty tensor.
 std::vector<Sample> unary_samples(const Input& like) {
   std::vector<Sample> out;
@@ -44,7 +46,7 @@ struct Unary {
 
 void add(const Unary& u) {
   add_row({.op = u.op, .samples = unary_samples(u.like), .run = [f = u.run](X x) { return f(x[0]); },
-           .reference = unary(u.reference), .terms = u.terms, .second_order = u.second_order});
+           .reference = unary(u.reference), .terms = u.terms, .second_order = u.second_order, .dtypes = kFloats});
 }
 
 ErrorCase two_shapes(const char* what, std::function<Tensor(const Tensor&, const Tensor&)> f) {
@@ -52,7 +54,7 @@ ErrorCase two_shapes(const char* what, std::function<Tensor(const Tensor&, const
 }
 
 void add_arithmetic() {
-  const std::vector<DType> numeric = {DType::kF32, DType::kF64, DType::kI64, DType::kI32};
+  const std::vector<DType> numeric = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI64, DType::kI32};
   const std::vector<Sample> pairs = binary_samples(in({}), in({}));
   const auto row = [&](const char* op, const char* variant, std::function<Tensor(const Tensor&, const Tensor&)> f,
                        double (*r)(double, double), std::vector<Sample> samples, std::vector<DType> dtypes) {
@@ -67,18 +69,17 @@ void add_arithmetic() {
   row("sub", "", [](const Tensor& a, const Tensor& b) { return sub(a, b); }, minus, pairs, numeric);
   row("mul", "", [](const Tensor& a, const Tensor& b) { return mul(a, b); }, times, pairs, numeric);
   const std::vector<Sample> quotients = binary_samples(in({}), off_zero({}));
-  const std::vector<DType> floating = {DType::kF32, DType::kF64};
-  row("div", "", [](const Tensor& a, const Tensor& b) { return div(a, b); }, over, quotients, floating);
+  row("div", "", [](const Tensor& a, const Tensor& b) { return div(a, b); }, over, quotients, kFloats);
   row("operator+", "", [](const Tensor& a, const Tensor& b) { return a + b; }, plus, pairs, numeric);
   row("operator-", "", [](const Tensor& a, const Tensor& b) { return a - b; }, minus, pairs, numeric);
   row("operator*", "", [](const Tensor& a, const Tensor& b) { return a * b; }, times, pairs, numeric);
-  row("operator/", "", [](const Tensor& a, const Tensor& b) { return a / b; }, over, quotients, floating);
+  row("operator/", "", [](const Tensor& a, const Tensor& b) { return a / b; }, over, quotients, kFloats);
   row("maximum", "", [](const Tensor& a, const Tensor& b) { return maximum(a, b); },
       [](double a, double b) { return std::max(a, b); }, pairs, numeric);
   row("minimum", "", [](const Tensor& a, const Tensor& b) { return minimum(a, b); },
       [](double a, double b) { return std::min(a, b); }, pairs, numeric);
   row("pow", "tensor", [](const Tensor& a, const Tensor& b) { return pow(a, b); },
-      [](double a, double b) { return std::pow(a, b); }, binary_samples(in({}, 0.3, 2), in({}, -2, 2)), floating);
+      [](double a, double b) { return std::pow(a, b); }, binary_samples(in({}, 0.3, 2), in({}, -2, 2)), kFloats);
 
   add({"add", [](const Tensor& x) { return gradus::add(x, 1.25); }, [](double v) { return v + 1.25; }});
   add({"sub", [](const Tensor& x) { return sub(x, 1.25); }, [](double v) { return v - 1.25; }});
@@ -99,7 +100,7 @@ void add_arithmetic() {
 }
 
 void add_more_arithmetic() {
-  const std::vector<DType> numeric = {DType::kF32, DType::kF64, DType::kI64, DType::kI32};
+  const std::vector<DType> numeric = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI64, DType::kI32};
   const Input x = distinct({}), y = off_zero({}, 3);
   add({"add", [](const Tensor& x) { return gradus::add(1.25, x); }, [](double v) { return v + 1.25; }});
   add({"sub", [](const Tensor& x) { return sub(1.25, x); }, [](double v) { return 1.25 - v; }});

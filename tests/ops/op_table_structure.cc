@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gradus/autograd/indexing.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tests/ops/op_table.h"
 
@@ -233,6 +234,53 @@ void add_advanced_indexing() {
       [](X x) { return index_put(x[0], {x[1], x[2]}, x[3], true); }, put(true));
 }
 
+// x[{...}], read and assigned to.
+void add_brackets() {
+  row("Indexed", "read", {in({3, 4, 5})}, [](X x) { return x[0][{Slice(1, 3), None, Ellipsis, -1}].get(); },
+      [](A x) {
+        Array y = pick(pick(x[0], 0, {1, 2}), 2, {4}, true);
+        y.shape.insert(1, 1);
+        return y;
+      });
+  row("Indexed", "read by tensors", {in({4, 5}), indices({3}, {3, 0, 3})}, [](X x) { return x[0][{x[1], Slice(None, None, 2)}].get(); },
+      [](A x) { return pick(pick(x[0], 0, {3, 0, 3}), 1, {0, 2, 4}); });
+  row("Indexed", "assign", {in({3, 4}), in({2, 1})},
+      [](X x) {
+        Tensor y = clone(x[0]);
+        y[{Slice(0, 2), Slice(1, 3)}] = x[1];
+        return y;
+      },
+      [](A x) {
+        Array y = x[0];
+        for (int64_t i = 0; i < 2; ++i)
+          for (int64_t j = 1; j < 3; ++j) y.at({i, j}) = x[1].at({i, 0});
+        return y;
+      });
+  row("Indexed", "add and scale", {in({3, 4}), in({4})},
+      [](X x) {
+        Tensor y = clone(x[0]);
+        y[{1}] += x[1];
+        y[{Slice(), 0}] *= x[1][{3}].get();
+        return y;
+      },
+      [](A x) {
+        Array y = x[0];
+        for (int64_t j = 0; j < 4; ++j) y.at({1, j}) += x[1].v[size_t(j)];
+        for (int64_t i = 0; i < 3; ++i) y.at({i, 0}) *= x[1].v[3];
+        return y;
+      });
+  Input chosen = mask({2, 3});
+  chosen.values = {1, 0, 1, 0, 0, 1};
+  add_row({.op = "Indexed", .variant = "assign under a mask", .samples = {{in({2, 3}), chosen}},
+           .run =
+               [](X x) {
+                 Tensor y = clone(x[0]);
+                 y[x[1]] = 7;
+                 return y;
+               },
+           .reference = binary([](double v, double m) { return m != 0 ? 7 : v; }), .shape_from_data = true});
+}
+
 void add_joining() {
   row("cat", "rows", {in({2, 3}), in({1, 3}), in({3, 3})}, [](X x) { return cat({x[0], x[1], x[2]}, 0); },
       [](A x) {
@@ -290,6 +338,7 @@ void add_structure_rows() {
   add_index_updates();
   add_masks();
   add_advanced_indexing();
+  add_brackets();
   add_joining();
 }
 
