@@ -15,7 +15,8 @@ Tensor as_rows(const Tensor& x) {
   return x.dim() == 2 ? x : reshape(x, {k == 0 ? x.shape().product() : x.numel() / k, k});
 }
 
-// Gradients of matmul between operands of two dimensions or more; the engine sums over batch dims that broadcast.
+// Gradients of matmul between operands of two dimensions or more; the engine sums over batch dims that
+// broadcast.
 Tensor matmul_left_grad(const Tensor& dy, const Tensor& b) { return matmul(dy, transposed(b)); }
 Tensor matmul_right_grad(const Tensor& dy, const Tensor& a, int b_dims) {
   // One matrix on the right of a whole batch: one large product instead of a sum over the batch.
@@ -31,8 +32,9 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   if (b.dim() == 1 && a.dim() >= 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
   Tensor y = raw::matmul(a, b);
   if (Recorder r{"matmul", a, b})
-    r.record(y, wrt(a, [b = r.save(b)](const Tensor& dy) { return matmul_left_grad(dy, b.get()); }),
-             wrt(b, [a = r.save(a), n = b.dim()](const Tensor& dy) { return matmul_right_grad(dy, a.get(), n); }));
+    r.record(
+        y, wrt(a, [b = r.save(b)](const Tensor& dy) { return matmul_left_grad(dy, b.get()); }),
+        wrt(b, [a = r.save(a), n = b.dim()](const Tensor& dy) { return matmul_right_grad(dy, a.get(), n); }));
   return y;
 }
 
@@ -40,7 +42,8 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   Tensor y = raw::linear(x, w, bias);
   if (Recorder r{"linear", x, w, bias})
     r.record(y, wrt(x, [w = r.save(w)](const Tensor& dy) { return matmul(dy, w.get()); }),
-             wrt(w, [x = r.save(x)](const Tensor& dy) { return matmul(transposed(as_rows(dy)), as_rows(x.get())); }),
+             wrt(w, [x = r.save(x)](
+                        const Tensor& dy) { return matmul(transposed(as_rows(dy)), as_rows(x.get())); }),
              wrt(bias, [](const Tensor& dy) { return sum(as_rows(dy), {0}); }));
   return y;
 }

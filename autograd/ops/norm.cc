@@ -22,31 +22,35 @@ Tensor per_channel(const Tensor& t, const Tensor& x) {
   return reshape(t, shape);
 }
 
-// Gradients of batch_norm by public ops: what further derivatives are made of. x's part in mean and variance included.
+// Gradients of batch_norm by public ops: what further derivatives are made of. x's part in mean and variance
+// included.
 raw::BatchNormGrads batch_norm_grads(const Tensor& dy, const Tensor& x, const Tensor& weight, double eps) {
   const Dims dims = all_but_channels(x);
   const Tensor centred = x - mean(x, dims, true);
   const Tensor inv_std = rsqrt(mean(centred * centred, dims, true) + eps);
   const Tensor normal = centred * inv_std;
   const Tensor scale = weight.defined() ? inv_std * per_channel(weight, x) : inv_std;
-  return {scale * (dy - mean(dy, dims, true) - normal * mean(dy * normal, dims, true)), sum(dy * normal, dims, false),
-          sum(dy, dims, false)};
+  return {scale * (dy - mean(dy, dims, true) - normal * mean(dy * normal, dims, true)),
+          sum(dy * normal, dims, false), sum(dy, dims, false)};
 }
 
 // y by given statistics: constants, which may move on before backward.
-Tensor normalise_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
-                    double eps) {
+Tensor normalise_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                    const Tensor& bias, double eps) {
   Tensor y = raw::batch_norm_apply(x, mean, var, weight, bias, eps);
   if (Recorder r{"batch_norm", x, weight, bias}) {
     const Tensor inv_std = per_channel(rsqrt(detach(var) + eps), x);
-    r.record(y, wrt(x, [inv_std, weight = r.save(weight)](const Tensor& dy) {
-               const Tensor w = weight.get();
-               return dy * (w.defined() ? inv_std * per_channel(w, dy) : inv_std);
-             }),
-             wrt(weight, [inv_std, x = r.save(x), mean = r.save(raw::clone(mean))](const Tensor& dy) {
-               const Tensor v = x.get();
-               return sum(dy * ((v - per_channel(mean.get(), v)) * inv_std), all_but_channels(v), false);
-             }),
+    r.record(y,
+             wrt(x,
+                 [inv_std, weight = r.save(weight)](const Tensor& dy) {
+                   const Tensor w = weight.get();
+                   return dy * (w.defined() ? inv_std * per_channel(w, dy) : inv_std);
+                 }),
+             wrt(weight,
+                 [inv_std, x = r.save(x), mean = r.save(raw::clone(mean))](const Tensor& dy) {
+                   const Tensor v = x.get();
+                   return sum(dy * ((v - per_channel(mean.get(), v)) * inv_std), all_but_channels(v), false);
+                 }),
              wrt(bias, [dims = all_but_channels(x)](const Tensor& dy) { return sum(dy, dims, false); }));
   }
   return y;
@@ -57,12 +61,15 @@ Tensor normalise_by(const Tensor& x, const Tensor& mean, const Tensor& var, cons
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                   const Tensor& running_var, const BatchNormOptions& options) {
   const char* op = "batch_norm";
-  raw::check_batch_norm(op, x, {{"weight", &weight}, {"bias", &bias}, {"running_mean", &running_mean}, {"running_var", &running_var}});
+  raw::check_batch_norm(
+      op, x,
+      {{"weight", &weight}, {"bias", &bias}, {"running_mean", &running_mean}, {"running_var", &running_var}});
   if (!(options.eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", options.eps);
   if (running_mean.defined() != running_var.defined())
     throw ValueError(op, "running_mean and running_var are given together or not at all");
   if (!options.training) {
-    if (!running_mean.defined()) throw ValueError(op, "has no running statistics to normalise by, and training is off");
+    if (!running_mean.defined())
+      throw ValueError(op, "has no running statistics to normalise by, and training is off");
     return normalise_by(x, running_mean, running_var, weight, bias, options.eps);
   }
   const int64_t rows = x.size(1) > 0 ? x.numel() / x.size(1) : 0;
@@ -73,10 +80,11 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
     raw::batch_norm_update_(running_mean, running_var, mean, var, rows, options.momentum);
   if (Recorder r{op, x, weight, bias})
     r.record_joint({&y, 1}, {x, weight, bias},
-                   [x = r.save(x), weight = r.save(weight), mean = r.save(mean), var = r.save(var), eps = options.eps](
-                       std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
+                   [x = r.save(x), weight = r.save(weight), mean = r.save(mean), var = r.save(var),
+                    eps = options.eps](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
                      const Tensor dy = dys[0], v = x.get(), w = weight.get();
-                     const bool again = autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
+                     const bool again =
+                         autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
                      auto g = again ? batch_norm_grads(dy, v, w, eps)
                                     : raw::batch_norm_backward(dy, v, mean.get(), var.get(), w, eps);
                      return {g.dx, g.dweight, g.dbias};

@@ -6,12 +6,13 @@
 
 namespace gradus {
 
-// Normalises every channel over the batch and its positions: y = (x - mean) / sqrt(var + eps) * weight + bias.
-// In training, mean and (biased) variance are the batch's own, and the running statistics, when given, move towards the
-// batch's mean and unbiased variance in place: running = (1 - momentum) running + momentum batch. Otherwise they are the
-// running statistics. Images lie channels-last in the result.
-// Shapes: x [N,C], [N,C,L] or [N,C,H,W]; the others [C], weight and bias (1 and 0 when undefined) for themselves.
-// Errors: ShapeError, DTypeError, DeviceError for what does not fit x; ValueError when training on one element per channel,
+// Normalises every channel over the batch and its positions: y = (x - mean) / sqrt(var + eps) * weight +
+// bias. In training, mean and (biased) variance are the batch's own, and the running statistics, when given,
+// move towards the batch's mean and unbiased variance in place: running = (1 - momentum) running + momentum
+// batch. Otherwise they are the running statistics. Images lie channels-last in the result. Shapes: x [N,C],
+// [N,C,L] or [N,C,H,W]; the others [C], weight and bias (1 and 0 when undefined) for themselves. Errors:
+// ShapeError, DTypeError, DeviceError for what does not fit x; ValueError when training on one element per
+// channel,
 //   when there are no running statistics to use, or for eps < 0.
 // Source: Ioffe and Szegedy, "Batch Normalization", ICML 2015.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,

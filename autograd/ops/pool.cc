@@ -26,11 +26,12 @@ Tensor avg_pool2d_over(const char* op, const Tensor& x, const PoolWindows& windo
 }
 
 // Note [Pooling a relu]
-// For max_pool2d(relu(x)) over disjoint windows, the relu's result h is all that backward needs: x's gradient is dy at each
-// window's first maximum if that is positive, and 0 elsewhere. So one node stands for both ops, with the relu's edge; the
-// relu's own node remains for whoever else uses h. The node keeps h, and if by the time of backward nobody else does,
-// h's buffer, overwritten window by window, becomes x's gradient: no index, no mask, no new memory. Asked for the gradient
-// of h itself, the node splits: it is the pooling alone again, with an edge to the relu.
+// For max_pool2d(relu(x)) over disjoint windows, the relu's result h is all that backward needs: x's gradient
+// is dy at each window's first maximum if that is positive, and 0 elsewhere. So one node stands for both ops,
+// with the relu's edge; the relu's own node remains for whoever else uses h. The node keeps h, and if by the
+// time of backward nobody else does, h's buffer, overwritten window by window, becomes x's gradient: no
+// index, no mask, no new memory. Asked for the gradient of h itself, the node splits: it is the pooling alone
+// again, with an edge to the relu.
 
 // The relu node that made x, or null.
 const autograd::Node* relu_of(const Tensor& x) {
@@ -40,7 +41,8 @@ const autograd::Node* relu_of(const Tensor& x) {
   return std::string_view(node->op()) == "relu" && node->edges().size() == 1 ? node : nullptr;
 }
 
-// Returns the gradient of max_pool2d(relu(.)) given h = relu(.), which is overwritten if nobody else holds it.
+// Returns the gradient of max_pool2d(relu(.)) given h = relu(.), which is overwritten if nobody else holds
+// it.
 Tensor max_pool2d_relu_grad(const Tensor& dy, Tensor h, const PoolWindows& windows) {
   if (autograd::is_tracked(dy)) {  // this backward will be differentiated: it is linear in dy
     const Tensor index = raw::max_pool2d(h, windows).second;
@@ -60,8 +62,10 @@ class MaxPoolReluNode final : public autograd::Node {
       : Node("max_pool2d(relu)"), h_(std::move(h)), windows_(windows), relu_(relu) {}
 
   void run(std::span<Tensor> dys, std::span<const char>, std::span<Tensor> dxs) override {
-    if (relu_) dxs[0] = max_pool2d_relu_grad(dys[0], h_.take(), windows_);
-    else dxs[0] = max_pool2d_scatter(dys[0], raw::max_pool2d(h_.get(), windows_).second, windows_);
+    if (relu_)
+      dxs[0] = max_pool2d_relu_grad(dys[0], h_.take(), windows_);
+    else
+      dxs[0] = max_pool2d_scatter(dys[0], raw::max_pool2d(h_.get(), windows_).second, windows_);
   }
   void drop_rule() override { h_ = {}; }
 
@@ -85,7 +89,8 @@ Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
   Recorder r{"max_pool2d(relu)", x};
   if (!relu || !r) return max_pool2d_over("max_pool2d", x, windows);
   Tensor y = raw::max_pool2d_value(x, windows);
-  r.attach(make_ref<MaxPoolReluNode>(r.save(detach(x)), windows, relu->sequence()), {&y, 1}, {relu->edges()[0]});
+  r.attach(make_ref<MaxPoolReluNode>(r.save(detach(x)), windows, relu->sequence()), {&y, 1},
+           {relu->edges()[0]});
   return y;
 }
 

@@ -1,5 +1,5 @@
-// Convolution on the CPU: oneDNN in f32, patches and Eigen in f64. Images lie channels-last; weights are reordered to the
-// layout that oneDNN picks, once per update (onednn::weights_as).
+// Convolution on the CPU: oneDNN in f32, patches and Eigen in f64. Images lie channels-last; weights are
+// reordered to the layout that oneDNN picks, once per update (onednn::weights_as).
 #include "gradus/tensor/ops/conv.h"
 
 #include "gradus/tensor/cpu/conv_reference.h"
@@ -16,7 +16,10 @@ using tag = dnnl::memory::format_tag;
 // The memory layouts and the movement of one convolution, in oneDNN's terms.
 struct Problem {
   Problem(const Tensor& x, const Tensor& w, const Tensor& y, const Conv2dOptions& o)
-      : src(image(x)), dst(image(y)), stride{o.stride.h, o.stride.w}, dilation{o.dilation.h - 1, o.dilation.w - 1},
+      : src(image(x)),
+        dst(image(y)),
+        stride{o.stride.h, o.stride.w},
+        dilation{o.dilation.h - 1, o.dilation.w - 1},
         padding{o.padding.h, o.padding.w} {
     dims shape(w.shape().begin(), w.shape().end());
     if (o.groups > 1) shape[0] /= o.groups, shape.insert(shape.begin(), o.groups);
@@ -29,35 +32,38 @@ struct Problem {
     using dnnl::convolution_forward;
     const auto kind = dnnl::prop_kind::forward_training;
     const auto direct = dnnl::algorithm::convolution_direct;
-    const auto desc = with_bias ? convolution_forward::desc(kind, direct, src, any_weights, bias, dst, stride, dilation,
-                                                            padding, padding)
-                                : convolution_forward::desc(kind, direct, src, any_weights, dst, stride, dilation,
-                                                            padding, padding);
+    const auto desc = with_bias ? convolution_forward::desc(kind, direct, src, any_weights, bias, dst, stride,
+                                                            dilation, padding, padding)
+                                : convolution_forward::desc(kind, direct, src, any_weights, dst, stride,
+                                                            dilation, padding, padding);
     return {desc, onednn::user_scratchpad(), onednn::engine()};
   }
   dnnl::convolution_backward_data::primitive_desc backward_data() const {
-    const dnnl::convolution_backward_data::desc desc(dnnl::algorithm::convolution_direct, src, any_weights, dst, stride,
-                                                     dilation, padding, padding);
+    const dnnl::convolution_backward_data::desc desc(dnnl::algorithm::convolution_direct, src, any_weights,
+                                                     dst, stride, dilation, padding, padding);
     return {desc, onednn::user_scratchpad(), onednn::engine(), forward(false)};
   }
   dnnl::convolution_backward_weights::primitive_desc backward_weights(bool with_bias) const {
     using dnnl::convolution_backward_weights;
     const auto direct = dnnl::algorithm::convolution_direct;
-    const auto desc = with_bias ? convolution_backward_weights::desc(direct, src, any_weights, bias, dst, stride,
-                                                                     dilation, padding, padding)
-                                : convolution_backward_weights::desc(direct, src, any_weights, dst, stride, dilation,
-                                                                     padding, padding);
+    const auto desc = with_bias ? convolution_backward_weights::desc(direct, src, any_weights, bias, dst,
+                                                                     stride, dilation, padding, padding)
+                                : convolution_backward_weights::desc(direct, src, any_weights, dst, stride,
+                                                                     dilation, padding, padding);
     return {desc, onednn::user_scratchpad(), onednn::engine(), forward(with_bias)};
   }
 
   static constexpr auto f32 = dnnl::memory::data_type::f32;
-  static Desc image(const Tensor& x) { return Desc(dims(x.shape().begin(), x.shape().end()), f32, tag::nhwc); }
+  static Desc image(const Tensor& x) {
+    return Desc(dims(x.shape().begin(), x.shape().end()), f32, tag::nhwc);
+  }
 
   Desc src, dst, plain_weights, any_weights, bias;
   dims stride, dilation, padding;
 };
 
-onednn::PlanKey key_of(const char* kind, const Tensor& x, const Tensor& w, const Conv2dOptions& o, bool with_bias) {
+onednn::PlanKey key_of(const char* kind, const Tensor& x, const Tensor& w, const Conv2dOptions& o,
+                       bool with_bias) {
   onednn::PlanKey key(kind);
   key.add(x.shape()).add(w.shape()).add(o.stride).add(o.padding).add(o.dilation).add(o.groups).add(with_bias);
   return key;
@@ -103,7 +109,8 @@ void conv2d_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, 
                       {DNNL_ARG_DIFF_SRC, onednn::memory(plan->src, dx)}});
 }
 
-void conv2d_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, Conv2dOptions o) {
+void conv2d_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
+                            Conv2dOptions o) {
   if (dw.dtype() != DType::kF32) return conv2d_weight_grad_reference(dw, db, dy, x, o);
   if (has_fast_weight_grad(dw, o)) return fast_weight_grad(dw, db, dy, x, o);
   static const char kind[] = "conv2d_weight_grad";

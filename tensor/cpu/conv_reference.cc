@@ -15,16 +15,26 @@ using Channels = Eigen::Map<Matrix<T>, 0, Eigen::OuterStride<>>;
 
 struct Geometry {
   Geometry(const Tensor& x, const Tensor& w, const Tensor& y, const Conv2dOptions& options)
-      : o(options), N(x.size(0)), C(x.size(1)), H(x.size(2)), W(x.size(3)), O(w.size(0)), KH(w.size(2)), KW(w.size(3)),
-        P(y.size(2)), Q(y.size(3)), Cg(C / o.groups), Og(O / o.groups) {}
+      : o(options),
+        N(x.size(0)),
+        C(x.size(1)),
+        H(x.size(2)),
+        W(x.size(3)),
+        O(w.size(0)),
+        KH(w.size(2)),
+        KW(w.size(3)),
+        P(y.size(2)),
+        Q(y.size(3)),
+        Cg(C / o.groups),
+        Og(O / o.groups) {}
 
   template <class T>
   Channels<T> outputs(const Tensor& y, int64_t n, int64_t g) const {
     return {y.ptr<T>() + n * P * Q * O + g * Og, P * Q, Og, Eigen::OuterStride<>(O)};
   }
 
-  // Calls f(row, column, offset): element (row, column) of the patch matrix [P*Q, KH*KW*Cg] starts Cg channels at
-  // `offset` of the image; taps in the padding are skipped.
+  // Calls f(row, column, offset): element (row, column) of the patch matrix [P*Q, KH*KW*Cg] starts Cg
+  // channels at `offset` of the image; taps in the padding are skipped.
   template <class F>
   void for_each_tap(F f) const {
     for (int64_t p = 0; p < P; ++p)
@@ -77,7 +87,8 @@ struct Geometry {
 
 }  // namespace
 
-void conv2d_reference(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, Conv2dOptions options) {
+void conv2d_reference(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
+                      Conv2dOptions options) {
   dispatch_floating(y.dtype(), "conv2d", [&]<class T>() {
     const Geometry s(x, w, y, options);
     for (int64_t g = 0; g < options.groups; ++g) {
@@ -87,7 +98,8 @@ void conv2d_reference(const Tensor& y, const Tensor& x, const Tensor& w, const T
           auto out = s.outputs<T>(y, n, g);
           out.noalias() = s.unfold<T>(x, n, g) * filters;
           if (bias.defined())
-            out.rowwise() += Eigen::Map<const Eigen::Matrix<T, 1, Eigen::Dynamic>>(bias.ptr<T>() + g * s.Og, s.Og);
+            out.rowwise() +=
+                Eigen::Map<const Eigen::Matrix<T, 1, Eigen::Dynamic>>(bias.ptr<T>() + g * s.Og, s.Og);
         }
       });
     }
@@ -121,7 +133,8 @@ void conv2d_weight_grad_reference(const Tensor& dw, const Tensor& db, const Tens
         const auto out = s.outputs<T>(dy, n, g);
         filters.noalias() += s.unfold<T>(x, n, g).transpose() * out;
         if (db.defined())
-          Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>>(db.ptr<T>() + g * s.Og, s.Og) += out.colwise().sum();
+          Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>>(db.ptr<T>() + g * s.Og, s.Og) +=
+              out.colwise().sum();
       }
       s.for_each_weight(dw, g, filters, [](T& to, T& from) { to = from; });
     }

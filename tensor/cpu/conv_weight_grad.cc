@@ -9,11 +9,11 @@
 #include "gradus/tensor/parallel.h"
 
 // Note [Weight gradient in registers]
-// dw[kh, (kw,c), o] = sum over pixels (n,p,q) of x[n, p*s+kh, (q*s+kw, c)] dy[n,p,q,o]. For a row kh of the filter, (kw, c)
-// runs over KW*C neighbours in memory. A tile is R of those by V*16 filters o, its sums in R*V vector registers: per
-// pixel V loads of dy, R broadcasts of x, R*V fused multiply-adds. Pixels come in blocks of rows that stay in the first
-// cache while all tiles pass over them. Threads share out the tiles, so no sum is split between threads and the result
-// does not depend on their number.
+// dw[kh, (kw,c), o] = sum over pixels (n,p,q) of x[n, p*s+kh, (q*s+kw, c)] dy[n,p,q,o]. For a row kh of the
+// filter, (kw, c) runs over KW*C neighbours in memory. A tile is R of those by V*16 filters o, its sums in
+// R*V vector registers: per pixel V loads of dy, R broadcasts of x, R*V fused multiply-adds. Pixels come in
+// blocks of rows that stay in the first cache while all tiles pass over them. Threads share out the tiles, so
+// no sum is split between threads and the result does not depend on their number.
 
 namespace gradus {
 namespace {
@@ -29,29 +29,30 @@ struct PixelRows {
 
 // sums[R][stride] += over all pixels, x[0..R) times dy[0..V*16).
 template <int V, int R>
-[[gnu::target("avx512f")]] void add_tile(const PixelRows& b, int64_t dy_at, int64_t x_at, float* sums, int64_t stride) {
+[[gnu::target("avx512f")]] void add_tile(const PixelRows& b, int64_t dy_at, int64_t x_at, float* sums,
+                                         int64_t stride) {
   __m512 sum[R][V];
-  #pragma GCC unroll 16
+#pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
-    #pragma GCC unroll 16
+#pragma GCC unroll 16
     for (int v = 0; v < V; ++v) sum[r][v] = _mm512_setzero_ps();
   for (int64_t i = 0; i < b.rows; ++i) {
     const float *dy = b.dy[i] + dy_at, *x = b.x[i] + x_at;
     for (int64_t q = 0; q < b.pixels; ++q, dy += b.dy_step, x += b.x_step) {
       __m512 g[V];
-      #pragma GCC unroll 16
+#pragma GCC unroll 16
       for (int v = 0; v < V; ++v) g[v] = _mm512_loadu_ps(dy + v * kLanes);
-      #pragma GCC unroll 16
+#pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const __m512 value = _mm512_set1_ps(x[r]);
-        #pragma GCC unroll 16
+#pragma GCC unroll 16
         for (int v = 0; v < V; ++v) sum[r][v] = _mm512_fmadd_ps(value, g[v], sum[r][v]);
       }
     }
   }
-  #pragma GCC unroll 16
+#pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
-    #pragma GCC unroll 16
+#pragma GCC unroll 16
     for (int v = 0; v < V; ++v) {
       float* to = sums + r * stride + v * kLanes;
       _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), sum[r][v]));
@@ -62,15 +63,15 @@ template <int V, int R>
 template <int V>
 [[gnu::target("avx512f")]] void add_bias(const PixelRows& b, int64_t dy_at, float* sums) {
   __m512 sum[V];
-  #pragma GCC unroll 16
+#pragma GCC unroll 16
   for (int v = 0; v < V; ++v) sum[v] = _mm512_setzero_ps();
   for (int64_t i = 0; i < b.rows; ++i) {
     const float* dy = b.dy[i] + dy_at;
     for (int64_t q = 0; q < b.pixels; ++q, dy += b.dy_step)
-      #pragma GCC unroll 16
+#pragma GCC unroll 16
       for (int v = 0; v < V; ++v) sum[v] = _mm512_add_ps(sum[v], _mm512_loadu_ps(dy + v * kLanes));
   }
-  #pragma GCC unroll 16
+#pragma GCC unroll 16
   for (int v = 0; v < V; ++v)
     _mm512_storeu_ps(sums + v * kLanes, _mm512_add_ps(_mm512_loadu_ps(sums + v * kLanes), sum[v]));
 }
@@ -103,7 +104,8 @@ void cut_columns(int64_t o, int64_t KH, int64_t columns, bool with_bias, std::ve
   for (int64_t kh = 0; kh < KH; ++kh)
     for (int64_t i = 0; i < parts; ++i) {
       const int64_t first = columns * i / parts, count = columns * (i + 1) / parts - first;
-      tiles.push_back({Tiles<V>::functions[count - 1], with_bias && kh + i == 0 ? &add_bias<V> : nullptr, o, kh, first});
+      tiles.push_back(
+          {Tiles<V>::functions[count - 1], with_bias && kh + i == 0 ? &add_bias<V> : nullptr, o, kh, first});
     }
 }
 
@@ -124,14 +126,16 @@ bool has_fast_weight_grad(const Tensor& dw, const Conv2dOptions& o) {
          (o.dilation.w == 1 || dw.size(3) == 1);
 }
 
-void fast_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, const Conv2dOptions& o) {
+void fast_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
+                      const Conv2dOptions& o) {
   const int64_t N = x.size(0), C = x.size(1), H = x.size(2), W = x.size(3);
   const int64_t O = dw.size(0), KH = dw.size(2), KW = dw.size(3), P = dy.size(2), Q = dy.size(3);
   const int64_t columns = KW * C;
   const bool padded = o.padding.h > 0 || o.padding.w > 0;
   const int64_t width = W + 2 * o.padding.w;  // of a padded row
 
-  // Rows of output pixels that are worked on together: more of them when the sums themselves leave the second cache.
+  // Rows of output pixels that are worked on together: more of them when the sums themselves leave the second
+  // cache.
   const int64_t pixels = KH * columns * O <= (1 << 18) ? 96 : 512;
   const int64_t block = std::clamp<int64_t>(pixels / Q, 1, 64);
   Tensor sums = empty({KH * columns, O});
@@ -149,11 +153,14 @@ void fast_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, cons
         dy_rows[i] = dy.ptr<float>() + (at + i) * Q * O;
         for (int64_t kh = 0; kh < KH; ++kh) {
           const int64_t h = p * o.stride.h - o.padding.h + kh * o.dilation.h;
-          const float* row = x.ptr<float>() + (n * H + h) * W * C;
+          const bool inside = h >= 0 && h < H;
+          const float* row = inside ? x.ptr<float>() + (n * H + h) * W * C : nullptr;
           if (padded) {  // the row between zeros
             float* to = copy.data() + (i * KH + kh) * width * C;
-            if (h >= 0 && h < H) std::memcpy(to + o.padding.w * C, row, W * C * sizeof(float));
-            else std::memset(to + o.padding.w * C, 0, W * C * sizeof(float));
+            if (inside)
+              std::memcpy(to + o.padding.w * C, row, W * C * sizeof(float));
+            else
+              std::memset(to + o.padding.w * C, 0, W * C * sizeof(float));
             row = to;
           }
           x_rows[kh * block + i] = row;
@@ -162,7 +169,8 @@ void fast_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, cons
       for (int64_t t = first; t < last; ++t) {
         const Tile& tile = tiles[t];
         const PixelRows pixels{dy_rows.data(), x_rows.data() + tile.kh * block, rows, Q, O, o.stride.w * C};
-        tile.add(pixels, tile.o, tile.column, sums.ptr<float>() + (tile.kh * columns + tile.column) * O + tile.o, O);
+        tile.add(pixels, tile.o, tile.column,
+                 sums.ptr<float>() + (tile.kh * columns + tile.column) * O + tile.o, O);
         if (tile.add_bias) tile.add_bias(pixels, tile.o, db.ptr<float>() + tile.o);
       }
     }
@@ -172,7 +180,8 @@ void fast_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, cons
   parallel_for(0, O, 1 + 16384 / (KH * columns), [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i)
       for (int64_t k = 0; k < KH * KW; ++k)
-        for (int64_t c = 0; c < C; ++c) dw.ptr<float>()[(i * C + c) * KH * KW + k] = sums.ptr<float>()[(k * C + c) * O + i];
+        for (int64_t c = 0; c < C; ++c)
+          dw.ptr<float>()[(i * C + c) * KH * KW + k] = sums.ptr<float>()[(k * C + c) * O + i];
   });
 }
 

@@ -48,10 +48,12 @@ void gemm_f32(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor&
     p.src = Desc(a_dims, f32, a_strides);
     p.weights = Desc(b_dims, f32, b_strides);
     const dnnl::memory::dims out_dims(out.shape().begin(), out.shape().end());
-    p.dst = Desc(out_dims, f32, out.dim() == 3 ? dnnl::memory::format_tag::abc : dnnl::memory::format_tag::ab);
-    const dnnl::memory::dims bias_dims = out.dim() == 3 ? dnnl::memory::dims{1, 1, out.size(-1)}
-                                                        : dnnl::memory::dims{1, out.size(-1)};
-    const Desc bias_desc(bias_dims, f32, out.dim() == 3 ? dnnl::memory::format_tag::abc : dnnl::memory::format_tag::ab);
+    p.dst =
+        Desc(out_dims, f32, out.dim() == 3 ? dnnl::memory::format_tag::abc : dnnl::memory::format_tag::ab);
+    const dnnl::memory::dims bias_dims =
+        out.dim() == 3 ? dnnl::memory::dims{1, 1, out.size(-1)} : dnnl::memory::dims{1, out.size(-1)};
+    const Desc bias_desc(bias_dims, f32,
+                         out.dim() == 3 ? dnnl::memory::format_tag::abc : dnnl::memory::format_tag::ab);
     const auto desc = bias.defined() ? dnnl::matmul::desc(p.src, p.weights, bias_desc, p.dst)
                                      : dnnl::matmul::desc(p.src, p.weights, p.dst);
     const dnnl::matmul::primitive_desc pd(desc, onednn::user_scratchpad(), onednn::engine());
@@ -66,7 +68,8 @@ void gemm_f32(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor&
                       {DNNL_ARG_DST, onednn::memory(plan->dst, out)}});
 }
 
-// Merges neighbouring batch dims that all three tensors step through evenly, so that as few products as possible remain.
+// Merges neighbouring batch dims that all three tensors step through evenly, so that as few products as
+// possible remain.
 void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
   Tensor* all[] = {&out, &a, &b};
   for (int d = out.dim() - 4; d >= 0; --d) {

@@ -37,7 +37,8 @@ void matmul_reference(const Tensor& out, const Tensor& a, const Tensor& b, const
         auto rows = y.middleRows(first, last - first);
         rows.noalias() = left.middleRows(first, last - first) * right;
         if (bias.defined())
-          rows.rowwise() += Eigen::Map<const Eigen::Matrix<T, 1, Eigen::Dynamic>>(bias.ptr<T>(), bias.numel());
+          rows.rowwise() +=
+              Eigen::Map<const Eigen::Matrix<T, 1, Eigen::Dynamic>>(bias.ptr<T>(), bias.numel());
       });
     }
   });

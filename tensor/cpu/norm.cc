@@ -1,6 +1,6 @@
-// Batch normalisation on the CPU: oneDNN in f32, loops in f64, which also check the former. Channels are innermost, so an
-// image is a matrix [rows, C] and a statistic is a sum over its rows; the loops sum over blocks of rows that do not depend
-// on the number of threads.
+// Batch normalisation on the CPU: oneDNN in f32, loops in f64, which also check the former. Channels are
+// innermost, so an image is a matrix [rows, C] and a statistic is a sum over its rows; the loops sum over
+// blocks of rows that do not depend on the number of threads.
 #include "gradus/tensor/cpu/norm_reference.h"
 
 #include <bit>
@@ -55,15 +55,16 @@ void normalise(const Tensor& y, const Tensor& x, const Tensor& mean, const Tenso
   });
 }
 
-void batch_norm_apply_cpu(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
-                          const Tensor& bias, double eps) {
-  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() { normalise<T>(y, x, mean, var, weight, bias, eps); });
+void batch_norm_apply_cpu(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
+                          const Tensor& weight, const Tensor& bias, double eps) {
+  dispatch_floating(x.dtype(), "batch_norm",
+                    [&]<class T>() { normalise<T>(y, x, mean, var, weight, bias, eps); });
 }
 
 }  // namespace
 
-void batch_norm_reference(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
-                          const Tensor& bias, double eps) {
+void batch_norm_reference(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                          const Tensor& weight, const Tensor& bias, double eps) {
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
     const Rows rows(x);
     const int64_t C = rows.C;
@@ -86,9 +87,9 @@ void batch_norm_reference(const Tensor& y, const Tensor& mean, const Tensor& var
   });
 }
 
-void batch_norm_backward_reference(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
-                                   const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
-                                   double eps) {
+void batch_norm_backward_reference(const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
+                                   const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
+                                   const Tensor& weight, double eps) {
   dispatch_floating(x.dtype(), "batch_norm_backward", [&]<class T>() {
     const Rows rows(x);
     const int64_t C = rows.C;
@@ -132,10 +133,12 @@ onednn::PlanKey key_of(const char* kind, const Tensor& x, double eps) {
 
 dnnl::batch_normalization_forward::primitive_desc forward_of(const Tensor& x, double eps) {
   using dnnl::normalization_flags;
-  const Desc image({x.size(0), x.size(1), x.numel() / (x.size(0) * x.size(1)), 1}, dnnl::memory::data_type::f32,
-                   dnnl::memory::format_tag::nhwc);
+  const Desc image({x.size(0), x.size(1), x.numel() / (x.size(0) * x.size(1)), 1},
+                   dnnl::memory::data_type::f32, dnnl::memory::format_tag::nhwc);
   return {{dnnl::prop_kind::forward_training, image, float(eps),
-           normalization_flags::use_scale | normalization_flags::use_shift}, onednn::user_scratchpad(), onednn::engine()};
+           normalization_flags::use_scale | normalization_flags::use_shift},
+          onednn::user_scratchpad(),
+          onednn::engine()};
 }
 
 template <class PrimitiveDesc>
@@ -156,8 +159,8 @@ Tensor or_filled(const Tensor& t, int64_t n, float value) {
   return filled;
 }
 
-void batch_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
-                    const Tensor& bias, double eps) {
+void batch_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                    const Tensor& weight, const Tensor& bias, double eps) {
   if (x.dtype() != DType::kF32) return batch_norm_reference(y, mean, var, x, weight, bias, eps);
   static const char kind[] = "batch_norm";
   const auto plan = onednn::plan_for(key_of(kind, x, eps), [&] {
@@ -174,8 +177,10 @@ void batch_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, cons
 }
 
 void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
-                             const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, double eps) {
-  if (x.dtype() != DType::kF32) return batch_norm_backward_reference(dx, dweight, dbias, dy, x, mean, var, weight, eps);
+                             const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                             double eps) {
+  if (x.dtype() != DType::kF32)
+    return batch_norm_backward_reference(dx, dweight, dbias, dy, x, mean, var, weight, eps);
   static const char kind[] = "batch_norm_backward";
   const auto plan = onednn::plan_for(key_of(kind, x, eps), [&] {
     const auto forward = forward_of(x, eps);
@@ -198,8 +203,8 @@ void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
                       {DNNL_ARG_DIFF_SHIFT, onednn::memory(plan->weights, dbias)}});
 }
 
-void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean, const Tensor& var,
-                           int64_t rows, double momentum) {
+void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
+                           const Tensor& var, int64_t rows, double momentum) {
   dispatch_floating(mean.dtype(), "batch_norm_update_", [&]<class T>() {
     const double unbiased = double(rows) / double(rows - 1);
     for (int64_t c = 0; c < mean.numel(); ++c) {

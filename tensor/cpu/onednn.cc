@@ -136,7 +136,8 @@ dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& want, Te
     std::lock_guard lock(reordered_mutex);
     if (auto* r = static_cast<ReorderedWeights*>(w.storage()->companion.get()))
       for (const auto& c : r->copies)
-        if (c.version == version && c.offset == offset && c.layout == want) return memory(want, hold = c.bytes);
+        if (c.version == version && c.offset == offset && c.layout == want)
+          return memory(want, hold = c.bytes);
   }
   hold = scratch(want);
   dnnl::memory to = memory(want, hold);

@@ -1,5 +1,5 @@
-// What all oneDNN kernels share: engine and stream, a bounded cache of ready primitives, scratch memory, and weights in
-// oneDNN's own layouts.
+// What all oneDNN kernels share: engine and stream, a bounded cache of ready primitives, scratch memory, and
+// weights in oneDNN's own layouts.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -54,7 +54,8 @@ using PlanPtr = std::shared_ptr<const Plan>;
 PlanPtr find_plan(const PlanKey& key);
 PlanPtr keep_plan(const PlanKey& key, Plan plan);
 
-// Returns the plan of `key`, made on first use. Two threads may make the same plan; the first one kept serves both.
+// Returns the plan of `key`, made on first use. Two threads may make the same plan; the first one kept serves
+// both.
 template <class Make>
 PlanPtr plan_for(const PlanKey& key, Make make) {
   if (PlanPtr p = find_plan(key)) return p;
@@ -84,8 +85,8 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to);
 // A tensor of raw bytes for a memory of this layout.
 Tensor scratch(const Desc& d);
 
-// Returns `w`, which lies as `plain`, in the layout `want`. The reordered copy stays with w's storage until its contents
-// change, so an unchanged weight is reordered once. `hold` keeps the bytes alive for the call.
+// Returns `w`, which lies as `plain`, in the layout `want`. The reordered copy stays with w's storage until
+// its contents change, so an unchanged weight is reordered once. `hold` keeps the bytes alive for the call.
 dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& want, Tensor& hold);
 
 }  // namespace gradus::onednn

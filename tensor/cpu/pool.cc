@@ -1,5 +1,6 @@
-// Pooling on the CPU. Images lie channels-last, so each cell of a window is a run of C neighbours, and every loop below
-// works on whole runs, or on vectors of neighbouring channels where a window's state is to stay in registers.
+// Pooling on the CPU. Images lie channels-last, so each cell of a window is a run of C neighbours, and every
+// loop below works on whole runs, or on vectors of neighbouring channels where a window's state is to stay in
+// registers.
 #include "gradus/tensor/ops/pool.h"
 
 #include <limits>
@@ -12,8 +13,8 @@
 namespace gradus {
 namespace {
 
-// The cells of one window along one axis: number k, of which those from `first` to `last` lie inside the input, at
-// position origin + k * step.
+// The cells of one window along one axis: number k, of which those from `first` to `last` lie inside the
+// input, at position origin + k * step.
 struct Span {
   int64_t first, last, origin, step, padded_length;
 };
@@ -59,9 +60,12 @@ void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t
       size_t count = 0;
       for (int64_t i = rows.first; i < rows.last; ++i)
         for (int64_t j = columns.first; j < columns.last; ++j)
-          cells[count++] = {int32_t(i * w.kernel.w + j),
-                            ((rows.origin + i * rows.step) * w.input.w + columns.origin + j * columns.step) * C};
-      f(Window{row / w.output.h, (row * w.output.w + q) * C, {cells.data(), count},
+          cells[count++] = {
+              int32_t(i * w.kernel.w + j),
+              ((rows.origin + i * rows.step) * w.input.w + columns.origin + j * columns.step) * C};
+      f(Window{row / w.output.h,
+               (row * w.output.w + q) * C,
+               {cells.data(), count},
                rows.padded_length * columns.padded_length});
     }
   }
@@ -91,7 +95,8 @@ const Vector<T, N>& lanes(const T* p) {
   return *reinterpret_cast<const Vector<T, N>*>(p);
 }
 
-// Calls f(number of lanes, first channel) so that all C channels are covered: vectors of 32 bytes, then single ones.
+// Calls f(number of lanes, first channel) so that all C channels are covered: vectors of 32 bytes, then
+// single ones.
 template <class T, class F>
 void for_each_vector(int64_t C, F f) {
   constexpr int kLanes = 32 / sizeof(T);
@@ -104,26 +109,25 @@ void for_each_vector(int64_t C, F f) {
 template <class T, class I>
 void max_forward(const Tensor& y, I* where, const Tensor& x, const PoolWindows& w) {
   const int64_t C = x.size(1), image = w.input.h * w.input.w * C;
-  parallel_for(0, x.size(0) * w.output.h, row_grain(w, C), [=, &w, xs = x.ptr<T>(), ys = y.ptr<T>()](int64_t first, int64_t last) {
-    for_each_window(w, C, first, last, [=](const Window& window) {
-      const int32_t none = window.cells.empty() ? 0 : window.cells[0].number;
-      for_each_vector<T>(C, [=](auto count, int64_t c) {
-        constexpr int N = decltype(count)::value;
-        using Integers = Vector<IntegerLike<T>, N>;
-        const T* in = xs + window.image * image + c;
-        Vector<T, N> best = Vector<T, N>{} - std::numeric_limits<T>::infinity();
-        Integers winner = Integers{} + none;
-        for (const Cell& cell : window.cells) {
-          const Vector<T, N> v = lanes<N>(in + cell.offset);
-          const auto wins = (v > best) | (v != v);
-          best = wins ? v : best;
-          if (where) winner = wins ? Integers{} + cell.number : winner;
-        }
-        lanes<N>(ys + window.at + c) = best;
-        if (where) lanes<N>(where + window.at + c) = __builtin_convertvector(winner, Vector<I, N>);
-      });
+  const auto pool = [=, from = x.ptr<T>(), to = y.ptr<T>()](const Window& window) {
+    const int32_t none = window.cells.empty() ? 0 : window.cells[0].number;
+    for_each_vector<T>(C, [=](auto count, int64_t c) {
+      constexpr int N = decltype(count)::value;
+      using Integers = Vector<IntegerLike<T>, N>;
+      Vector<T, N> best = Vector<T, N>{} - std::numeric_limits<T>::infinity();
+      Integers winner = Integers{} + none;
+      for (const Cell& cell : window.cells) {
+        const Vector<T, N> v = lanes<N>(from + window.image * image + cell.offset + c);
+        const auto wins = (v > best) | (v != v);
+        best = wins ? v : best;
+        if (where) winner = wins ? Integers{} + cell.number : winner;
+      }
+      lanes<N>(to + window.at + c) = best;
+      if (where) lanes<N>(where + window.at + c) = __builtin_convertvector(winner, Vector<I, N>);
     });
-  });
+  };
+  parallel_for(0, x.size(0) * w.output.h, row_grain(w, C),
+               [&](int64_t first, int64_t last) { for_each_window(w, C, first, last, pool); });
 }
 
 template <class F>
@@ -230,33 +234,38 @@ void clear_uncovered(T* image, int64_t C, const PoolWindows& w) {
 }
 
 // Each window is read and overwritten before the next one, so x's buffer becomes the gradient in one pass.
-void max_pool2d_relu_grad_cpu(const Tensor& x, const Tensor& dy, PoolWindows w) {
+template <class T>
+void relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
   const int64_t C = x.size(1), image = w.input.h * w.input.w * C;
-  const bool all_covered = w.kernel == w.stride && w.output.h * w.stride.h >= w.input.h && w.output.w * w.stride.w >= w.input.w;
-  dispatch_floating(x.dtype(), "max_pool2d_relu_grad_", [&]<class T>() {
-    parallel_for(0, x.size(0), image_grain(w, C), [=, &w, xs = x.ptr<T>(), dys = dy.ptr<T>()](int64_t first, int64_t last) {
-      for_each_window(w, C, first * w.output.h, last * w.output.h, [=](const Window& window) {
-        for_each_vector<T>(C, [=](auto count, int64_t c) {
-          constexpr int N = decltype(count)::value;
-          T* in = xs + window.image * image + c;
-          Vector<T, N> best{};
-          for (const Cell& cell : window.cells) {
-            const Vector<T, N> v = lanes<N>(in + cell.offset);
-            best = v > best ? v : best;
-          }
-          Vector<T, N> left = lanes<N>(dys + window.at + c);  // what no cell has taken yet
-          left = best > 0 ? left : Vector<T, N>{};
-          for (const Cell& cell : window.cells) {
-            const auto wins = lanes<N>(in + cell.offset) == best;
-            lanes<N>(in + cell.offset) = wins ? left : Vector<T, N>{};
-            left = wins ? Vector<T, N>{} : left;
-          }
-        });
-      });
-      if (!all_covered)
-        for (int64_t n = first; n < last; ++n) clear_uncovered(xs + n * image, C, w);
+  const auto replace = [=, cells = x.ptr<T>(), from = dy.ptr<T>()](const Window& window) {
+    for_each_vector<T>(C, [=](auto count, int64_t c) {
+      constexpr int N = decltype(count)::value;
+      T* in = cells + window.image * image + c;
+      Vector<T, N> best{};
+      for (const Cell& cell : window.cells) {
+        const Vector<T, N> v = lanes<N>(in + cell.offset);
+        best = v > best ? v : best;
+      }
+      Vector<T, N> left = lanes<N>(from + window.at + c);  // what no cell has taken yet
+      left = best > 0 ? left : Vector<T, N>{};
+      for (const Cell& cell : window.cells) {
+        const auto wins = lanes<N>(in + cell.offset) == best;
+        lanes<N>(in + cell.offset) = wins ? left : Vector<T, N>{};
+        left = wins ? Vector<T, N>{} : left;
+      }
     });
+  };
+  const bool all_covered =
+      w.kernel == w.stride && w.output.h * w.stride.h >= w.input.h && w.output.w * w.stride.w >= w.input.w;
+  parallel_for(0, x.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
+    for_each_window(w, C, first * w.output.h, last * w.output.h, replace);
+    if (!all_covered)
+      for (int64_t n = first; n < last; ++n) clear_uncovered(x.ptr<T>() + n * image, C, w);
   });
+}
+
+void max_pool2d_relu_grad_cpu(const Tensor& x, const Tensor& dy, PoolWindows w) {
+  dispatch_floating(x.dtype(), "max_pool2d_relu_grad_", [&]<class T>() { relu_grad<T>(x, dy, w); });
 }
 
 const RegisterKernel registrations[] = {

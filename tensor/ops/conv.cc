@@ -10,9 +10,11 @@ constexpr int64_t kMaxExtent = int64_t(1) << 31;
 
 void check_operand(const char* op, const char* name, const Tensor& t, const Tensor& like) {
   if (t.device() != like.device())
-    throw DeviceError(op, name, " is on ", t.device(), " but the other operand on ", like.device(), ": ", name, ' ', describe(t));
+    throw DeviceError(op, name, " is on ", t.device(), " but the other operand on ", like.device(), ": ",
+                      name, ' ', describe(t));
   if (t.dtype() != like.dtype())
-    throw DTypeError(op, name, " is ", t.dtype(), " but the other operand ", like.dtype(), ": ", name, ' ', describe(t));
+    throw DTypeError(op, name, " is ", t.dtype(), " but the other operand ", like.dtype(), ": ", name, ' ',
+                     describe(t));
 }
 
 void check_dtype(const char* op, const char* name, const Tensor& t) {
@@ -30,7 +32,8 @@ int64_t output_extent(int64_t in, int64_t kernel, int64_t stride, int64_t paddin
 }
 
 // Checks that filters w fit images of shape x, and returns the result's shape.
-Shape conv2d_shape(const char* op, const Shape& x, const Shape& w, const Conv2dOptions& o, TensorOptions like) {
+Shape conv2d_shape(const char* op, const Shape& x, const Shape& w, const Conv2dOptions& o,
+                   TensorOptions like) {
   auto given = [&] {  // only put together for an error
     return concat(": x ", like.dtype, x, ' ', like.device, ", weight ", like.dtype, w, ' ', like.device);
   };
@@ -72,7 +75,8 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
   if (bias.defined()) {
     check_operand(op, "bias", bias, x);
     if (bias.dim() != 1 || bias.size(0) != w.size(0))
-      throw ShapeError(op, "bias must have ", w.size(0), " elements: bias ", describe(bias), ", weight ", describe(w));
+      throw ShapeError(op, "bias must have ", w.size(0), " elements: bias ", describe(bias), ", weight ",
+                       describe(w));
   }
   Tensor y = empty_channels_last(shape, like);
   if (y.numel() > 0)
@@ -80,7 +84,8 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
   return y;
 }
 
-Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const Conv2dOptions& options) {
+Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
+                         const Conv2dOptions& options) {
   const char* op = "conv2d_input_grad";
   check_dtype(op, "dy", dy);
   check_operand(op, "weight", w, dy);
@@ -91,8 +96,8 @@ Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape
   return dx;
 }
 
-std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape, bool with_bias,
-                                             const Conv2dOptions& options) {
+std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
+                                             bool with_bias, const Conv2dOptions& options) {
   const char* op = "conv2d_weight_grad";
   check_dtype(op, "x", x);
   check_operand(op, "dy", dy, x);

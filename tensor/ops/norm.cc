@@ -14,18 +14,22 @@ Tensor row_major(const Tensor& t) { return t.defined() ? contiguous(t) : t; }
 
 }  // namespace
 
-void check_batch_norm(const char* op, const Tensor& x, std::initializer_list<std::pair<const char*, const Tensor*>> named) {
-  if (x.dim() < 2 || x.dim() > 5) throw ShapeError(op, "x must be [N,C], [N,C,L] or [N,C,H,W]: x ", describe(x));
+void check_batch_norm(const char* op, const Tensor& x,
+                      std::initializer_list<std::pair<const char*, const Tensor*>> named) {
+  if (x.dim() < 2 || x.dim() > 5)
+    throw ShapeError(op, "x must be [N,C], [N,C,L] or [N,C,H,W]: x ", describe(x));
   if (x.dtype() != DType::kF32 && x.dtype() != DType::kF64)
     throw DTypeError(op, "expected f32 or f64: x ", describe(x));
   for (const auto& [name, t] : named) {
     if (!t->defined()) continue;
     if (t->dim() != 1 || t->size(0) != x.size(1))
-      throw ShapeError(op, name, " must have ", x.size(1), " elements: ", name, ' ', describe(*t), ", x ", describe(x));
+      throw ShapeError(op, name, " must have ", x.size(1), " elements: ", name, ' ', describe(*t), ", x ",
+                       describe(x));
     if (t->dtype() != x.dtype())
       throw DTypeError(op, name, " is ", t->dtype(), " but x is ", x.dtype(), ": ", name, ' ', describe(*t));
     if (t->device() != x.device())
-      throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ', describe(*t));
+      throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
+                        describe(*t));
   }
 }
 
@@ -41,8 +45,8 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& 
   return r;
 }
 
-Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
-                        double eps) {
+Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                        const Tensor& bias, double eps) {
   check_batch_norm("batch_norm", x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}, {"bias", &bias}});
   Tensor y = channels_innermost_like(x);
   if (x.numel() > 0)
@@ -68,11 +72,12 @@ BatchNormGrads batch_norm_backward(const Tensor& dy, const Tensor& x, const Tens
   return g;
 }
 
-void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean, const Tensor& var,
-                        int64_t rows, double momentum) {
+void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
+                        const Tensor& var, int64_t rows, double momentum) {
   for (const Tensor* t : {&running_mean, &running_var}) {
     if (!t->is_row_major() || !(t->shape() == mean.shape()) || t->dtype() != mean.dtype())
-      throw ShapeError("batch_norm_update_", "running statistics must be row-major ", mean.shape(), ": ", describe(*t));
+      throw ShapeError("batch_norm_update_", "running statistics must be row-major ", mean.shape(), ": ",
+                       describe(*t));
     t->storage()->bump_version();
   }
   batch_norm_update_kernel(running_mean, running_var, mean, var, rows, momentum);

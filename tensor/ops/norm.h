@@ -20,8 +20,8 @@ struct BatchNormResult {
 };
 BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
 // Normalises by given statistics.
-Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
-                        double eps);
+Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                        const Tensor& bias, double eps);
 struct BatchNormGrads {
   Tensor dx, dweight, dbias;
 };
@@ -29,11 +29,13 @@ struct BatchNormGrads {
 BatchNormGrads batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                    const Tensor& weight, double eps);
 // Moves running statistics towards the batch's; `rows` elements of each channel went into them.
-void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean, const Tensor& var,
-                        int64_t rows, double momentum);
+void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
+                        const Tensor& var, int64_t rows, double momentum);
 
-// Checks x[N,C,...] and the [C] tensors that belong to it (undefined ones are fine). Errors: typed, named `op`.
-void check_batch_norm(const char* op, const Tensor& x, std::initializer_list<std::pair<const char*, const Tensor*>> named);
+// Checks x[N,C,...] and the [C] tensors that belong to it (undefined ones are fine). Errors: typed, named
+// `op`.
+void check_batch_norm(const char* op, const Tensor& x,
+                      std::initializer_list<std::pair<const char*, const Tensor*>> named);
 
 // Kernels: one floating dtype; x and y dense with channels innermost, [C] tensors row-major, no empty x.
 inline constinit KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
@@ -42,9 +44,9 @@ inline constinit KernelSlot<void(const Tensor& y, const Tensor& mean, const Tens
 inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
                                  const Tensor& weight, const Tensor& bias, double eps)>
     batch_norm_apply_kernel{"batch_norm"};
-inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
-                                 const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
-                                 double eps)>
+inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
+                                 const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
+                                 const Tensor& weight, double eps)>
     batch_norm_backward_kernel{"batch_norm_backward"};
 inline constinit KernelSlot<void(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
                                  const Tensor& var, int64_t rows, double momentum)>

@@ -30,7 +30,10 @@ const Case kCases[] = {
     {"WholeImage", {2, 3, 5, 4}, {6, 3, 5, 4}, {}},
     {"MoreThanOneBlock", {2, 32, 10, 10}, {64, 32, 3, 3}, {.padding = 1}},
     {"SixteenFilters", {3, 5, 9, 8}, {16, 5, 3, 3}, {}},
-    {"UnevenTiles", {2, 7, 12, 11}, {112, 7, 3, 5}, {.stride = {2, 3}, .padding = {2, 1}, .dilation = {2, 1}}},
+    {"UnevenTiles",
+     {2, 7, 12, 11},
+     {112, 7, 3, 5},
+     {.stride = {2, 3}, .padding = {2, 1}, .dilation = {2, 1}}},
     {"Stem", {2, 3, 21, 30}, {64, 3, 7, 7}, {.stride = 2, .padding = 3}},
     {"PointwiseStride", {2, 24, 9, 7}, {48, 24, 1, 1}, {.stride = 2, .dilation = 3}},
     {"ManySums", {2, 100, 6, 6}, {320, 100, 3, 3}, {.padding = 1}},
@@ -38,7 +41,9 @@ const Case kCases[] = {
 };
 
 Shape result_shape(const Case& c) {
-  auto extent = [](int64_t n, int64_t k, int64_t s, int64_t p, int64_t d) { return (n + 2 * p - d * (k - 1) - 1) / s + 1; };
+  auto extent = [](int64_t n, int64_t k, int64_t s, int64_t p, int64_t d) {
+    return (n + 2 * p - d * (k - 1) - 1) / s + 1;
+  };
   const auto& o = c.options;
   return {c.x[0], c.w[0], extent(c.x[2], c.w[2], o.stride.h, o.padding.h, o.dilation.h),
           extent(c.x[3], c.w[3], o.stride.w, o.padding.w, o.dilation.w)};
@@ -50,7 +55,8 @@ Tensor naive(const Tensor& x, const Tensor& w, const Tensor& bias, const Case& c
   const Shape shape = result_shape(c);
   Tensor y = empty(shape, {DType::kF64, kCPU});
   const auto xs = x.to_vector<double>(), ws = w.to_vector<double>(), bs = bias.to_vector<double>();
-  const int64_t C = c.x[1], H = c.x[2], W = c.x[3], Cg = c.w[1], KH = c.w[2], KW = c.w[3], Og = c.w[0] / o.groups;
+  const int64_t C = c.x[1], H = c.x[2], W = c.x[3], Cg = c.w[1], KH = c.w[2], KW = c.w[3],
+                Og = c.w[0] / o.groups;
   double* at = y.ptr<double>();
   for (int64_t n = 0; n < shape[0]; ++n)
     for (int64_t i = 0; i < shape[1]; ++i)
@@ -76,14 +82,16 @@ class Conv2d : public testing::TestWithParam<std::tuple<DType, Case>> {
   const Case& shape() const { return std::get<1>(GetParam()); }
   double tolerance() const { return dtype() == DType::kF64 ? 1e-11 : 5e-5; }
 };
-INSTANTIATE_TEST_SUITE_P(Cases, Conv2d, testing::Combine(testing::Values(DType::kF32, DType::kF64), testing::ValuesIn(kCases)),
-                         [](const auto& info) {
-                           return std::get<1>(info.param).name + std::string("_") + std::string(name_of(std::get<0>(info.param)));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, Conv2d, testing::Combine(testing::Values(DType::kF32, DType::kF64), testing::ValuesIn(kCases)),
+    [](const auto& info) {
+      return std::get<1>(info.param).name + std::string("_") + std::string(name_of(std::get<0>(info.param)));
+    });
 
 TEST_P(Conv2d, IsTheDefinition) {
   const Case& c = shape();
-  const Tensor x = random_tensor(c.x, dtype(), 1), w = random_tensor(c.w, dtype(), 2), b = random_tensor({c.w[0]}, dtype(), 3);
+  const Tensor x = random_tensor(c.x, dtype(), 1), w = random_tensor(c.w, dtype(), 2),
+               b = random_tensor({c.w[0]}, dtype(), 3);
   const Tensor y = raw::conv2d(x, w, b, c.options);
   EXPECT_TRUE(y.is_channels_last() || y.is_row_major());
   expect_near(y, naive(x, w, b, c), tolerance());
@@ -136,12 +144,14 @@ TEST(Conv2dWeights, TwoInOneStorageAreKeptApart) {
   const Tensor both = random_tensor({2, 32, 32, 3, 3}), x = random_tensor({1, 32, 6, 6}, DType::kF32, 2);
   for (int round = 0; round < 2; ++round)
     for (int i : {0, 1})
-      expect_near(raw::conv2d(x, raw::select(both, 0, i), {}), raw::conv2d(x, raw::clone(raw::select(both, 0, i)), {}), 0);
+      expect_near(raw::conv2d(x, raw::select(both, 0, i), {}),
+                  raw::conv2d(x, raw::clone(raw::select(both, 0, i)), {}), 0);
 }
 
 TEST(Conv2dSizes, AnEmptyBatchWorks) {
   for (DType t : {DType::kF32, DType::kF64}) {
-    const Tensor x = empty({0, 3, 8, 8}, {t, kCPU}), w = random_tensor({4, 3, 3, 3}, t), b = random_tensor({4}, t);
+    const Tensor x = empty({0, 3, 8, 8}, {t, kCPU}), w = random_tensor({4, 3, 3, 3}, t),
+                 b = random_tensor({4}, t);
     const Tensor y = raw::conv2d(x, w, b);
     EXPECT_EQ(y.shape(), Shape({0, 4, 6, 6}));
     EXPECT_EQ(raw::conv2d_input_grad(y, w, x.shape()).shape(), x.shape());
@@ -159,30 +169,53 @@ TEST(Conv2dSizes, StridedInputsAreRead) {
 
 TEST(Conv2dErrors, SayWhatWasGiven) {
   const Tensor x = empty({2, 8, 28, 28}), w = empty({4, 16, 3, 3});
-  expect_error<ShapeError>([&] { raw::conv2d(x, w, {}); },
-                           {"[conv2d] weight has 16 input channels but x has 8", "x f32[2,8,28,28] cpu", "weight f32[4,16,3,3]"});
+  expect_error<ShapeError>(
+      [&] { raw::conv2d(x, w, {}); },
+      {"[conv2d] weight has 16 input channels but x has 8", "x f32[2,8,28,28] cpu", "weight f32[4,16,3,3]"});
   expect_error<ShapeError>([&] { raw::conv2d(empty({8, 28, 28}), w, {}); }, {"[N,C,H,W]", "f32[8,28,28]"});
   expect_error<ShapeError>([&] { raw::conv2d(x, empty({4, 8, 3}), {}); }, {"weight must be", "[4,8,3]"});
   const Tensor v = empty({4, 8, 3, 3});
   expect_error<ShapeError>([&] { raw::conv2d(x, v, empty({3})); }, {"bias must have 4 elements", "f32[3]"});
-  expect_error<ShapeError>([&] { raw::conv2d(empty({2, 8, 2, 5}), v, {}); }, {"larger than the padded input", "2x5"});
-  expect_error<ShapeError>([&] { raw::conv2d(x, empty({6, 2, 3, 3}), {}, {.groups = 4}); }, {"do not divide into 4 groups"});
+  expect_error<ShapeError>(
+      [&] {
+        raw::conv2d(empty({2, 8, 2, 5}), v, {});
+      },
+      {"larger than the padded input", "2x5"});
+  expect_error<ShapeError>(
+      [&] {
+        raw::conv2d(x, empty({6, 2, 3, 3}), {}, {.groups = 4});
+      },
+      {"do not divide into 4 groups"});
   expect_error<ShapeError>([&] { raw::conv2d(x, empty({4, 0, 3, 3}), {}); }, {"must not be empty"});
-  expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.stride = 0}); }, {"stride must be at least 1, given 0x0"});
+  expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.stride = 0}); },
+                           {"stride must be at least 1, given 0x0"});
   expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.padding = -1}); }, {"padding"});
   expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.dilation = 0}); }, {"dilation"});
   expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.padding = int64_t(1) << 40}); }, {"padding"});
   expect_error<ValueError>([&] { raw::conv2d(x, v, {}, {.groups = 0}); }, {"groups"});
-  expect_error<DTypeError>([&] { raw::conv2d(x, empty({4, 8, 3, 3}, {DType::kF64, kCPU}), {}); }, {"weight is f64 but the other operand f32"});
+  expect_error<DTypeError>(
+      [&] {
+        raw::conv2d(x, empty({4, 8, 3, 3}, {DType::kF64, kCPU}), {});
+      },
+      {"weight is f64 but the other operand f32"});
   expect_error<DTypeError>([&] { raw::conv2d(empty({2, 8, 28, 28}, {DType::kI64, kCPU}), v, {}); }, {"i64"});
-  expect_error<DeviceError>([&] { raw::conv2d(x, empty({4, 8, 3, 3}, {DType::kF32, Device::parse("cpu:1")}), {}); }, {"cpu:1"});
-  expect_error<ShapeError>([&] { raw::conv2d_input_grad(empty({2, 4, 26, 27}), v, {2, 8, 28, 28}); },
-                           {"dy must be [2,4,26,26]", "f32[2,4,26,27]"});
+  expect_error<DeviceError>(
+      [&] {
+        raw::conv2d(x, empty({4, 8, 3, 3}, {DType::kF32, Device::parse("cpu:1")}), {});
+      },
+      {"cpu:1"});
+  expect_error<ShapeError>(
+      [&] {
+        raw::conv2d_input_grad(empty({2, 4, 26, 27}), v, {2, 8, 28, 28});
+      },
+      {"dy must be [2,4,26,26]", "f32[2,4,26,27]"});
 }
 
 TEST(Conv2dDevices, MetaAndFurtherCpus) {
   const Device meta = Device::parse("meta"), other = Device::parse("cpu:1");
-  EXPECT_EQ(raw::conv2d(empty({1 << 20, 8, 512, 512}, {DType::kF32, meta}), empty({4, 8, 3, 3}, {DType::kF32, meta}), {}).shape(),
+  EXPECT_EQ(raw::conv2d(empty({1 << 20, 8, 512, 512}, {DType::kF32, meta}),
+                        empty({4, 8, 3, 3}, {DType::kF32, meta}), {})
+                .shape(),
             Shape({1 << 20, 4, 510, 510}));
   const Tensor x = random_tensor({2, 3, 8, 8}), w = random_tensor({4, 3, 3, 3}, DType::kF32, 2);
   expect_near(raw::conv2d(raw::to(x, other), raw::to(w, other), {}), raw::conv2d(x, w, {}), 1e-6);
@@ -190,7 +223,8 @@ TEST(Conv2dDevices, MetaAndFurtherCpus) {
 
 TEST_P(Conv2d, IsDifferentiable) {
   const Case& c = shape();
-  const Tensor x = random_tensor(c.x, dtype(), 1), w = random_tensor(c.w, dtype(), 2), b = random_tensor({c.w[0]}, dtype(), 3);
+  const Tensor x = random_tensor(c.x, dtype(), 1), w = random_tensor(c.w, dtype(), 2),
+               b = random_tensor({c.w[0]}, dtype(), 3);
   const Tensor dy = random_tensor(result_shape(c), dtype(), 4);
   const auto grads = autograd::grad(
       [&](const std::vector<Tensor>& v) { return conv2d(v[0], v[1], v[2], c.options); }, {x, w, b}, dy);
@@ -200,7 +234,8 @@ TEST_P(Conv2d, IsDifferentiable) {
   expect_near(grads[2], db, tolerance() * 10);
 }
 
-// The joint gradient of weight and bias, differentiated again: d<(dw, db), (g, h)>/d(dy, x) = (conv2d(x, g, h), ...).
+// The joint gradient of weight and bias, differentiated again: d<(dw, db), (g, h)>/d(dy, x) = (conv2d(x, g,
+// h), ...).
 TEST_P(Conv2d, WeightAndBiasGradientIsDifferentiable) {
   const Case& c = shape();
   const Tensor x = random_tensor(c.x, dtype(), 1), dy = random_tensor(result_shape(c), dtype(), 2);

@@ -29,7 +29,8 @@ INSTANTIATE_TEST_SUITE_P(DTypes, Matmul, testing::Values(DType::kF32, DType::kF6
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST_P(Matmul, IsTheDefinitionForManySizes) {
-  for (const auto& [m, k, n] : {std::array<int64_t, 3>{1, 1, 1}, {1, 7, 5}, {5, 7, 1}, {3, 4, 5}, {17, 33, 9}, {64, 100, 65}}) {
+  for (const auto& [m, k, n] :
+       {std::array<int64_t, 3>{1, 1, 1}, {1, 7, 5}, {5, 7, 1}, {3, 4, 5}, {17, 33, 9}, {64, 100, 65}}) {
     const Tensor a = random_tensor({m, k}, GetParam(), 1), b = random_tensor({k, n}, GetParam(), 2);
     expect_near(raw::matmul(a, b), naive(a, b), tolerance_of(GetParam()));
   }
@@ -46,25 +47,35 @@ TEST_P(Matmul, ReadsTransposedOperandsInPlace) {
 
 TEST_P(Matmul, ReadsSlicesAndGappedStrides) {
   const Tensor big = random_tensor({8, 10}, GetParam(), 1);
-  const Tensor a = raw::narrow(raw::narrow(big, 0, 2, 4), 1, 3, 5);        // rows with gaps
-  const Tensor every = raw::slice(random_tensor({5, 12}, GetParam(), 2), 1, 0, 12, 2);  // no dense dim: copied
+  const Tensor a = raw::narrow(raw::narrow(big, 0, 2, 4), 1, 3, 5);  // rows with gaps
+  const Tensor every =
+      raw::slice(random_tensor({5, 12}, GetParam(), 2), 1, 0, 12, 2);  // no dense dim: copied
   expect_near(raw::matmul(a, every), naive(a, every), tolerance_of(GetParam()));
 }
 
 TEST_P(Matmul, VectorsLoseTheirDimension) {
-  const Tensor a = random_tensor({3, 4}, GetParam()), v = random_tensor({4}, GetParam(), 2), u = random_tensor({3}, GetParam(), 3);
+  const Tensor a = random_tensor({3, 4}, GetParam()), v = random_tensor({4}, GetParam(), 2),
+               u = random_tensor({3}, GetParam(), 3);
   EXPECT_EQ(raw::matmul(v, v).shape(), Shape({}));
   EXPECT_NEAR(raw::matmul(v, v).item<double>(), dot(v, v), tolerance_of(GetParam()));
-  expect_near(raw::matmul(a, v), raw::reshape(naive(a, raw::reshape(v, {4, 1})), {3}), tolerance_of(GetParam()));
-  expect_near(raw::matmul(u, a), raw::reshape(naive(raw::reshape(u, {1, 3}), a), {4}), tolerance_of(GetParam()));
+  expect_near(raw::matmul(a, v), raw::reshape(naive(a, raw::reshape(v, {4, 1})), {3}),
+              tolerance_of(GetParam()));
+  expect_near(raw::matmul(u, a), raw::reshape(naive(raw::reshape(u, {1, 3}), a), {4}),
+              tolerance_of(GetParam()));
   EXPECT_EQ(raw::matmul(random_tensor({2, 5, 4}, GetParam()), v).shape(), Shape({2, 5}));
 }
 
 TEST_P(Matmul, BatchesBroadcast) {
-  struct Case { Shape a, b, y; };
-  for (const auto& c : {Case{{2, 3, 4}, {2, 4, 5}, {2, 3, 5}}, {{2, 3, 4}, {4, 5}, {2, 3, 5}}, {{3, 4}, {2, 4, 5}, {2, 3, 5}},
-                        {{2, 1, 3, 4}, {6, 4, 5}, {2, 6, 3, 5}}, {{2, 6, 3, 4}, {2, 1, 4, 5}, {2, 6, 3, 5}},
-                        {{3, 1, 2, 3, 4}, {1, 5, 1, 4, 2}, {3, 5, 2, 3, 2}}, {{1, 3, 4}, {2, 4, 5}, {2, 3, 5}}}) {
+  struct Case {
+    Shape a, b, y;
+  };
+  for (const auto& c : {Case{{2, 3, 4}, {2, 4, 5}, {2, 3, 5}},
+                        {{2, 3, 4}, {4, 5}, {2, 3, 5}},
+                        {{3, 4}, {2, 4, 5}, {2, 3, 5}},
+                        {{2, 1, 3, 4}, {6, 4, 5}, {2, 6, 3, 5}},
+                        {{2, 6, 3, 4}, {2, 1, 4, 5}, {2, 6, 3, 5}},
+                        {{3, 1, 2, 3, 4}, {1, 5, 1, 4, 2}, {3, 5, 2, 3, 2}},
+                        {{1, 3, 4}, {2, 4, 5}, {2, 3, 5}}}) {
     const Tensor a = random_tensor(c.a, GetParam(), 1), b = random_tensor(c.b, GetParam(), 2);
     const Tensor y = raw::matmul(a, b);
     ASSERT_EQ(y.shape(), c.y);
@@ -77,14 +88,16 @@ TEST_P(Matmul, BatchesBroadcast) {
     const Tensor eb = raw::reshape(raw::expand(b, fb), {n, b.size(-2), b.size(-1)});
     const Tensor ey = raw::reshape(y, {n, y.size(-2), y.size(-1)});
     for (int64_t i = 0; i < n; ++i)
-      expect_near(raw::select(ey, 0, i), naive(raw::select(ea, 0, i), raw::select(eb, 0, i)), tolerance_of(GetParam()));
+      expect_near(raw::select(ey, 0, i), naive(raw::select(ea, 0, i), raw::select(eb, 0, i)),
+                  tolerance_of(GetParam()));
   }
 }
 
 TEST_P(Matmul, PermutedBatches) {  // as attention heads lie: [batch, time, head, feature]
   const Tensor q = raw::permute(random_tensor({2, 5, 3, 4}, GetParam(), 1), {0, 2, 1, 3});
   const Tensor k = raw::permute(random_tensor({2, 5, 3, 4}, GetParam(), 2), {0, 2, 3, 1});
-  expect_near(raw::matmul(q, k), raw::matmul(raw::contiguous(q), raw::contiguous(k)), tolerance_of(GetParam()));
+  expect_near(raw::matmul(q, k), raw::matmul(raw::contiguous(q), raw::contiguous(k)),
+              tolerance_of(GetParam()));
 }
 
 TEST_P(Matmul, EmptySizes) {
@@ -95,12 +108,15 @@ TEST_P(Matmul, EmptySizes) {
 }
 
 TEST_P(Matmul, LinearAddsTheBiasToEveryRow) {
-  const Tensor x = random_tensor({2, 3, 4}, GetParam(), 1), w = random_tensor({5, 4}, GetParam(), 2), b = random_tensor({5}, GetParam(), 3);
+  const Tensor x = random_tensor({2, 3, 4}, GetParam(), 1), w = random_tensor({5, 4}, GetParam(), 2),
+               b = random_tensor({5}, GetParam(), 3);
   const Tensor y = raw::linear(x, w, b), plain = raw::linear(x, w);
   ASSERT_EQ(y.shape(), Shape({2, 3, 5}));
-  expect_near(raw::reshape(plain, {6, 5}), naive(raw::reshape(x, {6, 4}), raw::transpose(w, 0, 1)), tolerance_of(GetParam()));
+  expect_near(raw::reshape(plain, {6, 5}), naive(raw::reshape(x, {6, 4}), raw::transpose(w, 0, 1)),
+              tolerance_of(GetParam()));
   const auto with = y.to_vector<double>(), without = plain.to_vector<double>(), bias = b.to_vector<double>();
-  for (size_t i = 0; i < with.size(); ++i) EXPECT_NEAR(with[i] - without[i], bias[i % 5], tolerance_of(GetParam()));
+  for (size_t i = 0; i < with.size(); ++i)
+    EXPECT_NEAR(with[i] - without[i], bias[i % 5], tolerance_of(GetParam()));
   EXPECT_EQ(raw::linear(random_tensor({4}, GetParam()), w, b).shape(), Shape({5}));
   EXPECT_EQ(raw::linear(random_tensor({0, 4}, GetParam()), w, b).shape(), Shape({0, 5}));
   const TensorOptions o{GetParam(), kCPU};
@@ -120,20 +136,50 @@ TEST(MatmulKernel, SameResultOnAnyCall) {
 }
 
 TEST(MatmulErrors, NameBothOperands) {
-  expect_error<ShapeError>([] { raw::matmul(empty({2, 3}), empty({4, 5})); }, {"[matmul]", "f32[2,3]", "f32[4,5]", "3 columns", "4 rows"});
-  expect_error<ShapeError>([] { raw::matmul(empty({2, 3, 4}), empty({3, 4, 5})); }, {"[matmul]"});
+  expect_error<ShapeError>(
+      [] {
+        raw::matmul(empty({2, 3}), empty({4, 5}));
+      },
+      {"[matmul]", "f32[2,3]", "f32[4,5]", "3 columns", "4 rows"});
+  expect_error<ShapeError>(
+      [] {
+        raw::matmul(empty({2, 3, 4}), empty({3, 4, 5}));
+      },
+      {"[matmul]", "f32[2,3,4]", "f32[3,4,5]"});
   expect_error<ShapeError>([] { raw::matmul(empty({}), empty({4, 5})); }, {"[matmul]", "f32[4,5]"});
-  expect_error<DTypeError>([] { raw::matmul(empty({2, 3}), empty({3, 5}, {DType::kF64, kCPU})); }, {"f64[3,5]"});
-  expect_error<DTypeError>([] { raw::matmul(empty({2, 3}, {DType::kI64, kCPU}), empty({3, 5}, {DType::kI64, kCPU})); }, {"i64"});
-  expect_error<DeviceError>([] { raw::matmul(empty({2, 3}), empty({3, 5}, {DType::kF32, Device::parse("cpu:1")})); }, {"cpu:1"});
-  expect_error<ShapeError>([] { raw::linear(empty({2, 3}), empty({4, 5})); }, {"[linear]", "weight takes 5 features but x has 3"});
-  expect_error<ShapeError>([] { raw::linear(empty({2, 3}), empty({4, 3}), empty({3})); }, {"bias must have 4 elements"});
+  expect_error<DTypeError>(
+      [] {
+        raw::matmul(empty({2, 3}), empty({3, 5}, {DType::kF64, kCPU}));
+      },
+      {"f64[3,5]"});
+  expect_error<DTypeError>(
+      [] {
+        raw::matmul(empty({2, 3}, {DType::kI64, kCPU}), empty({3, 5}, {DType::kI64, kCPU}));
+      },
+      {"i64"});
+  expect_error<DeviceError>(
+      [] {
+        raw::matmul(empty({2, 3}), empty({3, 5}, {DType::kF32, Device::parse("cpu:1")}));
+      },
+      {"cpu:1"});
+  expect_error<ShapeError>(
+      [] {
+        raw::linear(empty({2, 3}), empty({4, 5}));
+      },
+      {"[linear]", "weight takes 5 features but x has 3"});
+  expect_error<ShapeError>(
+      [] {
+        raw::linear(empty({2, 3}), empty({4, 3}), empty({3}));
+      },
+      {"bias must have 4 elements"});
 }
 
 TEST(MatmulDevices, MetaHasShapesOnly) {
   const Device meta = Device::parse("meta");
-  EXPECT_EQ(raw::matmul(empty({1 << 20, 1 << 20}, {DType::kF32, meta}), empty({1 << 20, 3}, {DType::kF32, meta})).shape(),
-            Shape({1 << 20, 3}));
+  EXPECT_EQ(
+      raw::matmul(empty({1 << 20, 1 << 20}, {DType::kF32, meta}), empty({1 << 20, 3}, {DType::kF32, meta}))
+          .shape(),
+      Shape({1 << 20, 3}));
 }
 
 TEST(MatmulDevices, QueuesOnFurtherCpus) {

@@ -35,7 +35,8 @@ std::pair<double, double> moments(const std::vector<double>& v) {
 }
 
 TEST_P(BatchNorm, NormalisesEveryChannel) {
-  for (const Shape& shape : {Shape{6, 3}, Shape{4, 3, 5}, Shape{2, 3, 4, 5}, Shape{40, 3, 30, 20}, Shape{3, 1, 4, 4}}) {
+  for (const Shape& shape :
+       {Shape{6, 3}, Shape{4, 3, 5}, Shape{2, 3, 4, 5}, Shape{40, 3, 30, 20}, Shape{3, 1, 4, 4}}) {
     const Tensor x = random_tensor(shape, GetParam(), 1);
     const Tensor w = random_tensor({shape[1]}, GetParam(), 2), b = random_tensor({shape[1]}, GetParam(), 3);
     const auto r = raw::batch_norm(x, w, b, 1e-5);
@@ -45,7 +46,9 @@ TEST_P(BatchNorm, NormalisesEveryChannel) {
       EXPECT_NEAR(r.mean.to_vector<double>()[c], mean, tolerance());
       EXPECT_NEAR(r.var.to_vector<double>()[c], var, tolerance());
       for (size_t i = 0; i < v.size(); ++i)
-        ASSERT_NEAR(y[i], (v[i] - mean) / std::sqrt(var + 1e-5) * w.to_vector<double>()[c] + b.to_vector<double>()[c], tolerance());
+        ASSERT_NEAR(
+            y[i], (v[i] - mean) / std::sqrt(var + 1e-5) * w.to_vector<double>()[c] + b.to_vector<double>()[c],
+            tolerance());
     }
     expect_near(raw::batch_norm_apply(x, r.mean, r.var, w, b, 1e-5), r.y, tolerance());
   }
@@ -89,7 +92,8 @@ TEST(BatchNormBackward, IsTheDerivative) {
 
 TEST(BatchNormBackward, F32AgreesWithF64) {
   const Shape shape{16, 20, 9, 9};
-  const Tensor x = random_tensor(shape, DType::kF64, 1), w = random_tensor({20}, DType::kF64, 2), dy = random_tensor(shape, DType::kF64, 3);
+  const Tensor x = random_tensor(shape, DType::kF64, 1), w = random_tensor({20}, DType::kF64, 2),
+               dy = random_tensor(shape, DType::kF64, 3);
   const auto r = raw::batch_norm(x, w, {}, 1e-5);
   const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, 1e-5);
   auto f = [](const Tensor& t) { return raw::to(t, DType::kF32); };
@@ -103,7 +107,8 @@ TEST(BatchNormKernel, AgreesWithTheReferenceInF32) {
   for (const Shape& shape : {Shape{5, 3}, Shape{2, 1, 3, 3}, Shape{4, 37, 6, 5}, Shape{33, 64, 4, 4}}) {
     const Tensor x = image(shape, 1), dy = image(shape, 2);
     const Tensor w = random_tensor({shape[1]}, DType::kF32, 3);
-    const Tensor mean = empty({shape[1]}), var = empty({shape[1]}), dw = empty({shape[1]}), db = empty({shape[1]});
+    const Tensor mean = empty({shape[1]}), var = empty({shape[1]}), dw = empty({shape[1]}),
+                 db = empty({shape[1]});
     Tensor y = empty_like(x), dx = empty_like(x);
     batch_norm_reference(y, mean, var, x, w, {}, 1e-5);
     const auto r = raw::batch_norm(x, w, {}, 1e-5);
@@ -127,16 +132,26 @@ TEST_P(BatchNorm, RunningStatisticsMoveByMomentum) {
   EXPECT_GT(mean.storage()->version(), version);
   for (int64_t c : {0, 1}) {
     EXPECT_NEAR(mean.to_vector<double>()[c], 1.5, 1e-6);
-    EXPECT_NEAR(var.to_vector<double>()[c], 0.75 * 2 + 0.25 * 6 * 4 / 3, 1e-6);  // unbiased: times rows / (rows - 1)
+    EXPECT_NEAR(var.to_vector<double>()[c], 0.75 * 2 + 0.25 * 6 * 4 / 3,
+                1e-6);  // unbiased: times rows / (rows - 1)
   }
 }
 
 TEST(BatchNormErrors, SayWhatWasGiven) {
   const Tensor x = empty({2, 3, 4, 4});
   expect_error<ShapeError>([&] { raw::batch_norm(empty({3}), {}, {}, 1e-5); }, {"[batch_norm]", "f32[3]"});
-  expect_error<ShapeError>([&] { raw::batch_norm(x, empty({4}), {}, 1e-5); }, {"weight must have 3 elements", "f32[4]", "f32[2,3,4,4]"});
-  expect_error<DTypeError>([&] { raw::batch_norm(x, empty({3}, {DType::kF64, kCPU}), {}, 1e-5); }, {"weight is f64 but x is f32"});
-  expect_error<DTypeError>([&] { raw::batch_norm(empty({2, 3}, {DType::kI32, kCPU}), {}, {}, 1e-5); }, {"i32"});
+  expect_error<ShapeError>([&] { raw::batch_norm(x, empty({4}), {}, 1e-5); },
+                           {"weight must have 3 elements", "f32[4]", "f32[2,3,4,4]"});
+  expect_error<DTypeError>(
+      [&] {
+        raw::batch_norm(x, empty({3}, {DType::kF64, kCPU}), {}, 1e-5);
+      },
+      {"weight is f64 but x is f32"});
+  expect_error<DTypeError>(
+      [&] {
+        raw::batch_norm(empty({2, 3}, {DType::kI32, kCPU}), {}, {}, 1e-5);
+      },
+      {"i32"});
 }
 
 TEST(BatchNormGradients, OfFirstAndSecondOrder) {
@@ -147,13 +162,18 @@ TEST(BatchNormGradients, OfFirstAndSecondOrder) {
     for (bool training : {true, false}) {
       const Tensor x = random_tensor(shape, DType::kF64, 1);
       const auto f = [&](const std::vector<Tensor>& v) {
-        return batch_norm(v[0], v[1], v[2], training ? Tensor() : mean, training ? Tensor() : var, {.training = training});
+        return batch_norm(v[0], v[1], v[2], training ? Tensor() : mean, training ? Tensor() : var,
+                          {.training = training});
       };
       const auto first = autograd::gradcheck(f, {x, w, b});
       EXPECT_TRUE(first) << shape << ' ' << training << ' ' << first.message;
       const auto second = autograd::gradgradcheck(f, {x, w, b});
       EXPECT_TRUE(second) << shape << ' ' << training << ' ' << second.message;
-      const auto plain = autograd::gradgradcheck([&](const std::vector<Tensor>& v) { return f({v[0], {}, {}}); }, {x});
+      const auto plain = autograd::gradgradcheck(
+          [&](const std::vector<Tensor>& v) {
+            return f({v[0], {}, {}});
+          },
+          {x});
       EXPECT_TRUE(plain) << shape << ' ' << training << ' ' << plain.message;
     }
 }
@@ -173,7 +193,8 @@ TEST(BatchNormTraining, UpdatesTheRunningStatistics) {
 }
 
 TEST(BatchNormTraining, StatisticsMayMoveOnBeforeBackward) {
-  const Tensor x = random_tensor({4, 2}), w = random_tensor({2}, DType::kF32, 2), mean = empty({2}), var = empty({2});
+  const Tensor x = random_tensor({4, 2}), w = random_tensor({2}, DType::kF32, 2), mean = empty({2}),
+               var = empty({2});
   raw::fill_(mean, 0), raw::fill_(var, 1);
   GradManager gm;
   gm.attach(w);
@@ -191,7 +212,11 @@ TEST(BatchNormTraining, StatisticsMayMoveOnBeforeBackward) {
 TEST(BatchNormErrors, OfMode) {
   const Tensor x = empty({2, 3});
   expect_error<ValueError>([&] { batch_norm(x, {}, {}, {}, {}, {}); }, {"no running statistics"});
-  expect_error<ValueError>([&] { batch_norm(empty({1, 3}), {}, {}, {}, {}, {.training = true}); }, {"more than one element", "f32[1,3]"});
+  expect_error<ValueError>(
+      [&] {
+        batch_norm(empty({1, 3}), {}, {}, {}, {}, {.training = true});
+      },
+      {"more than one element", "f32[1,3]"});
   expect_error<ValueError>([&] { batch_norm(x, {}, {}, empty({3}), {}, {}); }, {"together"});
   expect_error<ValueError>([&] { batch_norm(x, {}, {}, {}, {}, {.training = true, .eps = -1}); }, {"eps"});
 }

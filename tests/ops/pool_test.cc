@@ -40,7 +40,8 @@ Tensor naive_max(const Tensor& x, const PoolWindows& w) {
         double best = -std::numeric_limits<double>::infinity();
         for (int64_t h = 0; h < w.input.h; ++h)
           for (int64_t c = 0; c < w.input.w; ++c) {
-            auto covers = [&](int64_t in, int64_t out, int64_t i, int64_t at, int64_t k, int64_t s, int64_t pad, int64_t d) {
+            auto covers = [&](int64_t in, int64_t out, int64_t i, int64_t at, int64_t k, int64_t s,
+                              int64_t pad, int64_t d) {
               if (w.adaptive) return at >= i * in / out && at < ((i + 1) * in + out - 1) / out;
               const int64_t distance = at - (i * s - pad);
               return distance >= 0 && distance % d == 0 && distance / d < k;
@@ -80,12 +81,13 @@ TEST_P(Pool, ScatterIsTheTransposeOfGather) {
 
 TEST_P(Pool, AverageAndItsSpreadAreTransposes) {
   const Tensor x = random_tensor({2, 5, 7, 8}, GetParam(), 1);
-  for (const PoolWindows& w : {raw::avg_pool2d_windows(x, {.kernel = 2}),
-                               raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1}),
-                               raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true}),
-                               raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1, .count_include_pad = false}),
-                               raw::adaptive_windows("adaptive_avg_pool2d", x, {3, 5}),
-                               raw::adaptive_windows("adaptive_avg_pool2d", x, 10)}) {
+  for (const PoolWindows& w :
+       {raw::avg_pool2d_windows(x, {.kernel = 2}),
+        raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1}),
+        raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true}),
+        raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1, .count_include_pad = false}),
+        raw::adaptive_windows("adaptive_avg_pool2d", x, {3, 5}),
+        raw::adaptive_windows("adaptive_avg_pool2d", x, 10)}) {
     const Tensor y = raw::avg_pool2d(x, w), dy = random_tensor(y.shape(), GetParam(), 2);
     EXPECT_NEAR(dot(raw::avg_pool2d_spread(dy, w), x), dot(dy, y), 1e-4);
   }
@@ -115,15 +117,19 @@ TEST(MaxPool2d, LargeWindowsUseWiderIndices) {
 
 TEST(MaxPool2d, CeilModeKeepsARest) {
   const Tensor x = image({1, 2, 3, 4, 5, 6, 7, 8, 9}, 3, 3);
-  EXPECT_EQ(raw::max_pool2d(x, raw::max_pool2d_windows(x, {.kernel = 2, .ceil_mode = true})).first.to_vector<float>(),
+  EXPECT_EQ(raw::max_pool2d(x, raw::max_pool2d_windows(x, {.kernel = 2, .ceil_mode = true}))
+                .first.to_vector<float>(),
             (std::vector<float>{5, 6, 8, 9}));
 }
 
 TEST(AvgPool2d, CountsThePaddingOrNot) {
   const Tensor x = image({4, 4, 4, 4}, 2, 2);
-  const AvgPool2dOptions counted{.kernel = 2, .padding = 1}, not_counted{.kernel = 2, .padding = 1, .count_include_pad = false};
-  EXPECT_EQ(raw::avg_pool2d(x, raw::avg_pool2d_windows(x, counted)).to_vector<float>(), (std::vector<float>{1, 1, 1, 1}));
-  EXPECT_EQ(raw::avg_pool2d(x, raw::avg_pool2d_windows(x, not_counted)).to_vector<float>(), (std::vector<float>{4, 4, 4, 4}));
+  const AvgPool2dOptions counted{.kernel = 2, .padding = 1},
+      not_counted{.kernel = 2, .padding = 1, .count_include_pad = false};
+  EXPECT_EQ(raw::avg_pool2d(x, raw::avg_pool2d_windows(x, counted)).to_vector<float>(),
+            (std::vector<float>{1, 1, 1, 1}));
+  EXPECT_EQ(raw::avg_pool2d(x, raw::avg_pool2d_windows(x, not_counted)).to_vector<float>(),
+            (std::vector<float>{4, 4, 4, 4}));
 }
 
 TEST(AdaptivePool2d, OneCellIsTheWholeImage) {
@@ -137,10 +143,12 @@ TEST(MaxPool2dOfRelu, OverwritesItsInputByTheGradient) {
                           3, 0, 4, 4, 6,  //
                           0, 0, 1, 0, 7,  //
                           0, 0, 0, 1, 8,  //
-                          9, 9, 9, 9, 9}, 5, 5);
+                          9, 9, 9, 9, 9},
+                         5, 5);
   const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 2});
   raw::max_pool2d_relu_grad_(x, image({10, 20, 30, 40}, 2, 2), w);
-  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{0, 0, 0, 0, 0, 10, 0, 20, 0, 0, 0, 0, 40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{0, 0, 0, 0, 0, 10, 0, 20, 0, 0, 0, 0, 40,
+                                                      0, 0, 0, 0, 0, 0,  0, 0,  0, 0, 0, 0}));
 }
 
 TEST_P(Pool, GradientOfReluAgreesWithTheTwoSteps) {
@@ -153,7 +161,8 @@ TEST_P(Pool, GradientOfReluAgreesWithTheTwoSteps) {
     const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 2, .stride = stride});
     const auto [y, index] = raw::max_pool2d(x, w);
     const Tensor dy = random_tensor(y.shape(), GetParam(), 2);
-    const auto scattered = raw::max_pool2d_scatter(dy, index, w).to_vector<double>(), h = x.to_vector<double>();
+    const auto scattered = raw::max_pool2d_scatter(dy, index, w).to_vector<double>(),
+               h = x.to_vector<double>();
     raw::max_pool2d_relu_grad_(x, dy, w);
     const auto got = x.to_vector<double>();
     for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], h[i] > 0 ? scattered[i] : 0) << i;
@@ -170,20 +179,59 @@ TEST(PoolSizes, AnEmptyBatchWorks) {
 
 TEST(PoolErrors, SayWhatWasGiven) {
   const Tensor x = empty({2, 3, 4, 4});
-  expect_error<ShapeError>([&] { raw::max_pool2d_windows(empty({3, 4, 4}), {.kernel = 2}); }, {"[max_pool2d]", "f32[3,4,4]"});
-  expect_error<ShapeError>([&] { raw::max_pool2d_windows(x, {.kernel = 5}); }, {"window of 5", "padded input of 4", "f32[2,3,4,4]"});
-  expect_error<ValueError>([&] { raw::max_pool2d_windows(x, {.kernel = 2, .padding = 2}); }, {"padding 2 is more than half"});
+  expect_error<ShapeError>(
+      [&] {
+        raw::max_pool2d_windows(empty({3, 4, 4}), {.kernel = 2});
+      },
+      {"[max_pool2d]", "f32[3,4,4]"});
+  expect_error<ShapeError>([&] { raw::max_pool2d_windows(x, {.kernel = 5}); },
+                           {"window of 5", "padded input of 4", "f32[2,3,4,4]"});
+  expect_error<ValueError>([&] { raw::max_pool2d_windows(x, {.kernel = 2, .padding = 2}); },
+                           {"padding 2 is more than half"});
   expect_error<ValueError>([&] { raw::max_pool2d_windows(x, {.kernel = 0}); }, {"kernel must be at least 1"});
   expect_error<ValueError>([&] { raw::max_pool2d_windows(x, {.kernel = 2, .stride = -1}); }, {"stride"});
-  expect_error<ValueError>([&] { raw::avg_pool2d_windows(x, {.kernel = 2, .padding = -1}); }, {"[avg_pool2d]", "padding"});
-  expect_error<DTypeError>([&] { raw::avg_pool2d_windows(empty({2, 3, 4, 4}, {DType::kI64, kCPU}), {.kernel = 2}); }, {"i64"});
-  expect_error<ValueError>([&] { raw::adaptive_windows("adaptive_avg_pool2d", x, 0); }, {"[adaptive_avg_pool2d]", "output size"});
-  expect_error<ShapeError>([&] { raw::max_pool2d_windows(empty({2, 3, 0, 4}), {.kernel = 2}); }, {"no cells"});
+  expect_error<ValueError>([&] { raw::avg_pool2d_windows(x, {.kernel = 2, .padding = -1}); },
+                           {"[avg_pool2d]", "padding"});
+  expect_error<DTypeError>(
+      [&] {
+        raw::avg_pool2d_windows(empty({2, 3, 4, 4}, {DType::kI64, kCPU}), {.kernel = 2});
+      },
+      {"i64"});
+  expect_error<ValueError>([&] { raw::adaptive_windows("adaptive_avg_pool2d", x, 0); },
+                           {"[adaptive_avg_pool2d]", "output size"});
+  expect_error<ShapeError>(
+      [&] {
+        raw::max_pool2d_windows(empty({2, 3, 0, 4}), {.kernel = 2});
+      },
+      {"no cells"});
+  const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 2});
+  const Tensor dy = empty({2, 3, 2, 2});
+  expect_error<DTypeError>(
+      [&] {
+        raw::max_pool2d_scatter(dy, empty({2, 3, 2, 2}, {DType::kI64, kCPU}), w);
+      },
+      {"index must be u8", "i64"});
+  expect_error<ShapeError>(
+      [&] {
+        raw::max_pool2d_scatter(dy, empty({2, 4, 2, 2}, {DType::kU8, kCPU}), w);
+      },
+      {"does not belong"});
+  expect_error<ShapeError>(
+      [&] {
+        raw::max_pool2d_gather(empty({2, 3, 5, 4}), {}, w);
+      },
+      {"x must be [N,C,4,4]"});
+  expect_error<DeviceError>(
+      [&] {
+        raw::max_pool2d_scatter(dy, empty({2, 3, 2, 2}, {DType::kU8, Device::parse("cpu:1")}), w);
+      },
+      {"cpu:1"});
 }
 
 // The fused node gives what relu and pooling give one by one.
 TEST_P(Pool, OfAReluHasTheGradientOfBoth) {
-  const Tensor x = random_tensor({2, 5, 7, 8}, GetParam(), 1), dy = random_tensor({2, 5, 3, 4}, GetParam(), 2);
+  const Tensor x = random_tensor({2, 5, 7, 8}, GetParam(), 1),
+               dy = random_tensor({2, 5, 3, 4}, GetParam(), 2);
   const auto fused = [](const Tensor& v) { return max_pool2d(relu(v), {.kernel = 2}); };
   const auto apart = [](const Tensor& v) { return max_pool2d(relu(v) + 0, {.kernel = 2}); };
   expect_near(autograd::grad(fused, x, dy), autograd::grad(apart, x, dy), 0);
@@ -200,7 +248,8 @@ TEST_P(Pool, OfAReluHasTheGradientOfBoth) {
 }
 
 TEST_P(Pool, OfAReluHasASecondDerivative) {
-  const Tensor x = random_tensor({2, 3, 6, 6}, GetParam(), 1), dy = random_tensor({2, 3, 3, 3}, GetParam(), 2);
+  const Tensor x = random_tensor({2, 3, 6, 6}, GetParam(), 1),
+               dy = random_tensor({2, 3, 3, 3}, GetParam(), 2);
   const Tensor ddx = random_tensor(x.shape(), GetParam(), 3);
   const auto of = [&](auto pooled) {  // d<dx(x, dy), ddx>/d(x, dy)
     return autograd::grad(
@@ -231,7 +280,8 @@ TEST(MaxPool2dOfRelu, BackwardTakesOverTheBuffer) {
 }
 
 TEST_P(Pool, ReadsAnyLayout) {
-  const Tensor x = random_tensor({2, 5, 7, 8}, GetParam(), 1), dy = random_tensor({2, 5, 3, 4}, GetParam(), 2);
+  const Tensor x = random_tensor({2, 5, 7, 8}, GetParam(), 1),
+               dy = random_tensor({2, 5, 3, 4}, GetParam(), 2);
   const auto f = [](const Tensor& v) { return max_pool2d(relu(v), {.kernel = 2}); };
   expect_near(autograd::grad(f, raw::channels_last(x), dy), autograd::grad(f, x, dy), 0);
 }

@@ -25,7 +25,8 @@ inline void expect_near(const Tensor& got, const Tensor& want, double tolerance)
   ASSERT_EQ(got.shape(), want.shape());
   const auto a = got.to_vector<double>(), b = want.to_vector<double>();
   for (size_t i = 0; i < a.size(); ++i)
-    ASSERT_NEAR(a[i], b[i], tolerance * std::max(1.0, std::abs(b[i]))) << "element " << i << " of " << describe(got);
+    ASSERT_NEAR(a[i], b[i], tolerance * std::max(1.0, std::abs(b[i])))
+        << "element " << i << " of " << describe(got);
 }
 
 inline double dot(const Tensor& a, const Tensor& b) {
