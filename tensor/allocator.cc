@@ -194,7 +194,7 @@ void* allocate(Device device, int64_t bytes) { return allocator_of(device).alloc
 void deallocate(Device device, void* p, int64_t bytes) noexcept { allocator_of(device).deallocate(p, bytes); }
 
 std::string to_string(const MemoryStats& s) {
-  auto mib = [](int64_t bytes) { return static_cast<double>(bytes * 10 >> 20) / 10; };
+  auto mib = [](int64_t bytes) { return concat(bytes >> 20, '.', (bytes & ((1 << 20) - 1)) * 10 >> 20); };
   return concat("live ", mib(s.live_bytes), " MiB, peak ", mib(s.peak_bytes), " MiB, cached ", mib(s.cached_bytes),
                 " MiB, ", s.allocations, " allocations, ", s.system_calls, " from the system");
 }

@@ -1,0 +1,302 @@
+// Streams and events of the further CPU devices: order, waiting, errors, lifetimes. Meant for ThreadSanitizer too.
+#include "gradus/tensor/stream.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "gradus/tensor/context.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/parallel.h"
+#include "gradus/tests/ops/values.h"
+
+namespace gradus {
+namespace {
+
+const Device kFirst = Device::parse("cpu:1");
+const Device kSecond = Device::parse("cpu:2");
+
+void nap(int milliseconds = 10) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
+
+// Holds a stream up until it is opened.
+class Gate {
+ public:
+  void hold(const Stream& s) {
+    s.enqueue([this] {
+      while (!open_) nap(1);
+    });
+  }
+  void open() { open_ = true; }
+  ~Gate() { open(); }
+
+ private:
+  std::atomic<bool> open_{false};
+};
+
+TEST(Stream, RunsTasksInTheirOrder) {
+  const Stream s = Stream::create(kFirst);
+  std::vector<int> order;
+  for (int i = 0; i < 1000; ++i) s.enqueue([&order, i] { order.push_back(i); });
+  s.synchronize();
+  ASSERT_EQ(order.size(), 1000u);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST(Stream, DoesNotBlockTheHost) {
+  const Stream s = Stream::create(kFirst);
+  Gate gate;
+  gate.hold(s);
+  const Event e = Event::record(s);
+  EXPECT_FALSE(e.done());
+  gate.open();
+  e.synchronize();
+  EXPECT_TRUE(e.done());
+  s.synchronize();
+}
+
+TEST(Stream, OfCpuZeroRunsInline) {
+  const Stream s = Stream::of(kCPU);
+  EXPECT_TRUE(s.is_inline());
+  EXPECT_TRUE(Stream::create(kCPU).is_inline());
+  const auto caller = std::this_thread::get_id();
+  std::thread::id runner;
+  s.enqueue([&] { runner = std::this_thread::get_id(); });
+  EXPECT_EQ(runner, caller);
+  EXPECT_TRUE(Event::record(s).done());
+  EXPECT_THROW(s.enqueue([] { throw ValueError("task", "at once"); }), ValueError);
+}
+
+TEST(Stream, OfADeviceIsTheSameEveryTimeAndForEveryThread) {
+  const Stream here = Stream::of(kFirst);
+  EXPECT_EQ(here, Stream::of(kFirst));
+  EXPECT_FALSE(here == Stream::of(kSecond));
+  EXPECT_FALSE(here == Stream::create(kFirst));
+  std::thread([&] { EXPECT_EQ(here, Stream::of(kFirst)); }).join();
+}
+
+TEST(Stream, ManyThreadsMayAskForADefaultStreamAtOnce) {
+  const Device fresh = Device::parse("cpu:40");
+  std::atomic<int> ran{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) threads.emplace_back([&] { Stream::of(fresh).enqueue([&] { ++ran; }); });
+  for (auto& t : threads) t.join();
+  synchronize(fresh);
+  EXPECT_EQ(ran, 8);
+}
+
+TEST(Stream, TwoOfOneDeviceRunSideBySide) {
+  const Stream a = Stream::create(kFirst), b = Stream::create(kFirst);
+  std::atomic<bool> from_a{false}, from_b{false};
+  // Each waits for the other: one after the other would never end.
+  a.enqueue([&] {
+    from_a = true;
+    while (!from_b) nap(1);
+  });
+  b.enqueue([&] {
+    from_b = true;
+    while (!from_a) nap(1);
+  });
+  a.synchronize();
+  b.synchronize();
+}
+
+TEST(Stream, SynchronizeDeviceWaitsForAllItsStreams) {
+  const Stream a = Stream::create(kFirst), b = Stream::create(kFirst);
+  std::atomic<int> done{0};
+  for (const Stream& s : {a, b, Stream::of(kFirst)})
+    s.enqueue([&] {
+      nap();
+      ++done;
+    });
+  synchronize(kFirst);
+  EXPECT_EQ(done, 3);
+}
+
+TEST(Stream, ATaskHasTheThreadCountOfWhoeverQueuedIt) {
+  const Stream s = Stream::create(kFirst);
+  Context context = Context::current().snapshot();
+  const ContextScope scope(context);
+  int first = 0, second = 0;
+  set_num_threads(3);
+  s.enqueue([&] { first = num_threads(); });
+  set_num_threads(1);
+  s.enqueue([&] { second = num_threads(); });
+  s.synchronize();
+  EXPECT_EQ(first, 3);
+  EXPECT_EQ(second, 1);
+}
+
+TEST(Event, ALaterTaskOfAnotherStreamWaits) {
+  const Stream producer = Stream::create(kFirst), consumer = Stream::create(kSecond);
+  int value = 0, seen = -1;
+  producer.enqueue([&] {
+    nap(20);
+    value = 42;
+  });
+  consumer.wait(Event::record(producer));
+  consumer.enqueue([&] { seen = value; });
+  consumer.synchronize();
+  EXPECT_EQ(seen, 42);
+}
+
+TEST(Event, CountsOnlyWhatWasQueuedBeforeIt) {
+  const Stream s = Stream::create(kFirst);
+  const Event before = Event::record(s);
+  Gate gate;
+  gate.hold(s);
+  before.synchronize();
+  EXPECT_TRUE(before.done());
+  gate.open();
+  s.synchronize();
+}
+
+TEST(Event, ADefaultOneHasHappened) {
+  EXPECT_TRUE(Event().done());
+  Event().synchronize();
+  Stream::of(kFirst).wait(Event());
+}
+
+TEST(StreamErrors, SurfaceAtSynchronizeOnce) {
+  const Stream s = Stream::create(kFirst);
+  std::atomic<bool> later{false};
+  s.enqueue([] { throw ShapeError("kernel", "first"); });
+  s.enqueue([] { throw ValueError("kernel", "second"); });
+  s.enqueue([&] { later = true; });
+  expect_error<ShapeError>([&] { s.synchronize(); }, {"[kernel] first"});
+  EXPECT_TRUE(later);
+  EXPECT_NO_THROW(s.synchronize());
+}
+
+TEST(StreamErrors, SurfaceWhereTheDevicesElementsAreRead) {
+  const Device d = Device::parse("cpu:5");
+  const Tensor x = empty({1}, {DType::kF32, d});
+  Stream::of(d).enqueue([x] { throw ValueError("kernel", "no result"); });
+  expect_error<ValueError>([&] { x.item<float>(); }, {"no result"});
+  EXPECT_NO_THROW(x.item<float>());
+}
+
+TEST(StreamErrors, TravelWithEventsToTheStreamsThatWait) {
+  const Stream producer = Stream::create(kFirst), consumer = Stream::create(kSecond);
+  producer.enqueue([] { throw ValueError("kernel", "broken input"); });
+  const Event e = Event::record(producer);
+  consumer.wait(e);
+  expect_error<ValueError>([&] { consumer.synchronize(); }, {"broken input"});
+  expect_error<ValueError>([&] { e.synchronize(); }, {"broken input"});
+  EXPECT_THROW(producer.synchronize(), ValueError);
+  // Told: what comes now is not affected.
+  Event::record(producer).synchronize();
+}
+
+TEST(StreamErrors, AreNotLostWithTheStream) {
+  const Device d = Device::parse("cpu:6");
+  Stream::create(d).enqueue([] { throw ValueError("kernel", "of a stream that is gone"); });
+  Stream::create(d);  // tidies up after streams that have nothing left to tell
+  expect_error<ValueError>([&] { synchronize(d); }, {"of a stream that is gone"});
+  EXPECT_NO_THROW(synchronize(d));
+}
+
+TEST(StreamLifetime, WhatIsQueuedRunsAfterTheLastHandle) {
+  std::atomic<int> ran{0};
+  {
+    const Stream s = Stream::create(kFirst);
+    for (int i = 0; i < 100; ++i) s.enqueue([&] { ++ran; });
+  }
+  EXPECT_EQ(ran, 100);
+}
+
+TEST(StreamLifetime, ATaskMayHoldTheLastHandle) {
+  std::atomic<bool> ran{false};
+  {
+    const Stream s = Stream::create(kFirst);
+    auto gate = std::make_shared<std::atomic<bool>>(false);
+    s.enqueue([gate] {
+      while (!*gate) nap(1);
+    });
+    s.enqueue([s, &ran] { ran = true; });
+    std::thread([gate] {
+      nap();
+      *gate = true;
+    }).detach();
+  }
+  synchronize(kFirst);
+  EXPECT_TRUE(ran);
+}
+
+TEST(StreamLifetime, AnEventOutlivesItsStream) {
+  Event e;
+  {
+    const Stream s = Stream::create(kFirst);
+    s.enqueue([] { nap(); });
+    e = Event::record(s);
+  }
+  e.synchronize();
+  EXPECT_TRUE(e.done());
+}
+
+TEST(StreamLifetime, AQueuedKernelKeepsItsTensors) {
+  const Stream s = Stream::create(kFirst);
+  const StreamScope scope(s);
+  Gate gate;
+  gate.hold(s);
+  Tensor y;
+  {
+    const Tensor x = raw::to(tensor({1.f, 2.f, 3.f}), kFirst);
+    y = raw::add(x, x);
+  }
+  // Would take the block of x if it were free already.
+  const Tensor other = empty({3}, {DType::kF32, kFirst});
+  gate.open();
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{2, 4, 6}));
+}
+
+TEST(TwoDevices, AChainOfKernelsGivesTheNumbersOfOne) {
+  const Tensor start = random_tensor({64, 33});
+  Tensor here = start, a = raw::to(start, kFirst), b;
+  for (int i = 0; i < 50; ++i) {
+    here = raw::add(raw::mul(here, here), start);
+    // Squares on one device, sums on the other; each intermediate value goes across and is dropped.
+    b = raw::to(raw::mul(a, a), kSecond);
+    b = raw::add(b, raw::to(start, kSecond));
+    a = raw::to(b, kFirst);
+    here = raw::mul(here, scalar(0.5));
+    a = raw::mul(a, scalar(0.5, {DType::kF32, kFirst}));
+  }
+  EXPECT_EQ(a.to_vector<float>(), here.to_vector<float>());
+}
+
+TEST(TwoDevices, OverwritingASourceWaitsForTheCopyThatReadsIt) {
+  Tensor src = raw::to(tensor({1.f}), kFirst);
+  Gate gate;
+  gate.hold(Stream::of(kSecond));
+  const Tensor copy = raw::to(src, kSecond);
+  raw::fill_(src, 9);
+  gate.open();
+  EXPECT_EQ(copy.item<float>(), 1);
+  EXPECT_EQ(src.item<float>(), 9);
+}
+
+TEST(TwoDevices, AHostSourceMayBeOverwrittenAtOnce) {
+  Tensor src = tensor({1.f});
+  Gate gate;
+  gate.hold(Stream::of(kFirst));
+  const Tensor copy = raw::to(src, kFirst);
+  src.mutable_data<float>()[0] = 9;
+  gate.open();
+  EXPECT_EQ(copy.item<float>(), 1);
+}
+
+TEST(TwoDevices, SeveralHostThreadsMayUseThem) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([t] {
+      const Device mine = t % 2 ? kFirst : kSecond, other = t % 2 ? kSecond : kFirst;
+      Tensor x = raw::to(tensor({float(t)}), mine);
+      for (int i = 0; i < 100; ++i) x = raw::to(raw::to(raw::add(x, scalar(1, {DType::kF32, mine})), other), mine);
+      EXPECT_EQ(x.item<float>(), float(t + 100));
+    });
+  for (auto& t : threads) t.join();
+}
+
+}  // namespace
+}  // namespace gradus
