@@ -58,6 +58,10 @@ void add_matmul() {
   product("matrix by batch", {3, 4}, {2, 4, 2});
   product("batch by matrix", {2, 3, 4}, {4, 2});
   product("batch by vector", {2, 3, 4}, {4});
+  // Past the sizes of blocks and vector registers.
+  product("large", {67, 130}, {130, 65});
+  product("large batch", {3, 33, 40}, {3, 40, 35});
+  product("large matrix by vector", {150, 200}, {200});
 
   const auto linear_of = [](A x) {
     Array y = matmul_of(x[0], transpose_to(x[1], {1, 0}));
@@ -118,6 +122,11 @@ void add_convolution() {
       {"1x1", {2, 5, 3, 2}, {3, 5, 1, 1}, {}},
       {"uneven", {1, 2, 4, 7}, {3, 2, 2, 5}, {.stride = {2, 1}, .padding = {1, 2}}},
       {"one channel", {2, 1, 6, 6}, {2, 1, 3, 3}, {}},
+      {"large", {2, 17, 13, 11}, {20, 17, 3, 3}, {.padding = 1}},
+      {"large stride", {2, 16, 15, 15}, {24, 16, 3, 3}, {.stride = 2, .padding = 1}},
+      {"large depthwise", {2, 24, 12, 12}, {24, 1, 3, 3}, {.padding = 1, .groups = 24}},
+      {"large 1x1", {2, 33, 9, 9}, {34, 33, 1, 1}, {}},
+      {"large one channel", {4, 1, 28, 28}, {32, 1, 3, 3}, {}},
   };
   for (const ConvCase& c : cases) {
     const Conv2dOptions o = c.options;
@@ -217,6 +226,8 @@ void add_pooling() {
       {"exclude padding", {1, 2, 6, 5}, 3, 2, 1, 1, false, false},
       {"uneven", {1, 2, 6, 7}, {2, 3}, {1, 2}, {1, 0}},
       {"steps over cells", {1, 2, 6, 6}, 1, 2},
+      {"large", {2, 19, 24, 24}, 2, 2},
+      {"large overlapping", {2, 19, 17, 15}, 3, 2, 1},
   };
   for (const Pool& c : cases) {
     const Size2 out(pooled_size(c.x[2], c.kernel.h, c.stride.h, c.padding.h, 1, c.ceil_mode),
@@ -373,7 +384,7 @@ void add_batch_norm() {
     return y;
   };
   const std::vector<double> mean = {0.3, -0.2, 0.1}, var = {0.8, 1.7, 0.4};
-  for (const Shape& s : {Shape{5, 3}, Shape{4, 3, 5}, Shape{2, 3, 3, 2}}) {
+  for (const Shape& s : {Shape{5, 3}, Shape{4, 3, 5}, Shape{2, 3, 3, 2}, Shape{6, 3, 21, 20}}) {
     for (bool training : {true, false}) {
       const std::string variant = concat(training ? "train " : "eval ", s);
       const auto run = [=](const Tensor& x, const Tensor& w, const Tensor& b) {

@@ -13,7 +13,7 @@ const std::vector<DType> kFloats = {DType::kF32, DType::kF64, DType::kF16, DType
 // A scalar, a vector with a SIMD tail, size-1 dims, an image, an empty tensor.
 std::vector<Sample> unary_samples(const Input& like) {
   std::vector<Sample> out;
-  for (const Shape& s : {Shape{}, Shape{19}, Shape{1, 5, 1}, Shape{2, 3, 2, 3}, Shape{0, 3}}) {
+  for (const Shape& s : {Shape{}, Shape{19}, Shape{1, 5, 1}, Shape{2, 3, 2, 3}, Shape{0, 3}, Shape{7, 701}}) {
     Input i = like;
     i.shape = s;
     out.push_back({i});
@@ -25,7 +25,7 @@ std::vector<Sample> unary_samples(const Input& like) {
 std::vector<Sample> binary_samples(const Input& a, const Input& b) {
   const std::pair<Shape, Shape> shapes[] = {
       {{3, 7}, {3, 7}}, {{3, 4}, {4}}, {{4}, {2, 1, 4}}, {{3, 1}, {1, 4}}, {{}, {5}}, {{2, 3}, {}}, {{}, {}},
-      {{2, 3, 2, 3}, {2, 3, 2, 3}}, {{2, 3, 2, 2}, {3, 1, 1}}, {{0, 3}, {1, 3}}};
+      {{2, 3, 2, 3}, {2, 3, 2, 3}}, {{2, 3, 2, 2}, {3, 1, 1}}, {{0, 3}, {1, 3}}, {{9, 5, 67}, {5, 1}}, {{4, 40, 9, 9}, {40, 1, 1}}};
   std::vector<Sample> out;
   for (const auto& [sa, sb] : shapes) {
     Input x = a, y = b;

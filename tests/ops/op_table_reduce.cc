@@ -68,7 +68,8 @@ struct Over {
 const Over kOver[] = {{{}, false, {3, 4}},           {{}, true, {2, 3}},          {{}, false, {}},
                       {{0}, false, {3, 4}},          {{-1}, true, {3, 17}},       {{1}, false, {2, 5, 3}},
                       {{0, 2}, false, {2, 3, 4}},    {{1, 2, 3}, false, {2, 3, 2, 2}}, {{0, 2, 3}, true, {2, 3, 2, 2}},
-                      {{1}, true, {2, 3, 2, 2}},     {{0}, false, {1, 4}}};
+                      {{1}, true, {2, 3, 2, 2}},     {{0}, false, {1, 4}},
+                      {{1}, false, {40, 300}},       {{0}, false, {300, 40}},     {{0, 2, 3}, false, {9, 5, 17, 13}}};
 
 using Run = std::function<Tensor(const Tensor&, const Dims&, bool)>;
 
@@ -82,7 +83,8 @@ void reduction(const char* op, Run run, std::function<double(const Values&)> f, 
     row.samples = {{like}};
     row.run = [run, o](X x) { return run(x[0], o.dims, o.keepdim); };
     row.reference = [f, o](A x) { return reduce_of(x[0], o.dims, o.keepdim, f); };
-    row.terms = 24;
+    row.terms = 24 + double(o.shape.product());
+    row.dtypes = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
     add_row(row);
   }
 }
@@ -210,7 +212,8 @@ void add_along_a_dim() {
     base.samples = {{i}};
     base.run = [run](X x) { return run(x[0]); };
     base.reference = [f, dim, keepdim](A x) { return along(x[0], dim, keepdim, f); };
-    base.terms = 24;
+    base.terms = 24 + double(shape[dim < 0 ? dim + shape.size() : dim]);
+    base.dtypes = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
     add_row(base);
   };
   const auto softmax_of = [](Values v) {
@@ -231,7 +234,7 @@ void add_along_a_dim() {
   const auto at_min = [](Values v) { return Values{double(std::min_element(v.begin(), v.end()) - v.begin())}; };
   OpCase index;
   index.fixed_result = true, index.result = DType::kI64, index.differentiable = false;
-  const std::pair<Shape, int> lines[] = {{{3, 5}, 1}, {{3, 5}, 0}, {{2, 4, 3}, -2}, {{2, 3, 2, 2}, 1}, {{19}, 0}};
+  const std::pair<Shape, int> lines[] = {{{3, 5}, 1}, {{3, 5}, 0}, {{2, 4, 3}, -2}, {{2, 3, 2, 2}, 1}, {{19}, 0}, {{60, 130}, 1}, {{130, 60}, 0}};
   for (const auto& [s, d] : lines) {
     row("softmax", "", s, d, true, in({}, -4, 4), [d = d](const Tensor& x) { return softmax(x, d); }, softmax_of);
     row("log_softmax", "", s, d, true, in({}, -4, 4), [d = d](const Tensor& x) { return log_softmax(x, d); },

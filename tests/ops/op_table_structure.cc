@@ -36,7 +36,8 @@ Array pick(const Array& x, int dim, const std::vector<int64_t>& picks, bool drop
 void row(const char* op, const char* variant, std::vector<Input> inputs, std::function<Tensor(X)> run, Reference r,
          std::vector<ErrorCase> errors = {}) {
   add_row({.op = op, .variant = variant, .samples = {std::move(inputs)}, .run = std::move(run),
-           .reference = std::move(r), .terms = 8, .errors = std::move(errors)});
+           .reference = std::move(r), .terms = 8, .dtypes = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI64},
+           .errors = std::move(errors)});
 }
 
 void add_views() {
@@ -167,14 +168,14 @@ void add_index_updates() {
     Array y = x[0];
     for (int64_t i = 0; i < x[1].size(0); ++i)
       for (int64_t j = 0; j < x[1].size(1); ++j)
-        y.at({i, int64_t(x[1].at({i, j}))}) = x.size() > 2 ? x[2].at({i, j}) : 0.5;
+        y.at({i, int64_t(x[1].at({i, j}))}) = x.size() > 2 ? x[2].at({i, j}) : 2;
     return y;
   };
   row("scatter", "", {in({3, 4}), indices({2, 2}, {0, 3, 2, 1}), in({2, 2})},
       [](X x) { return scatter(x[0], 1, x[1], x[2]); }, scattered,
       {{"out of range", [] { scatter(zeros({1, 3}), 1, tensor(std::vector<int64_t>{-4}, {1, 1}), 1.0); }, {"-4"}}});
   row("scatter", "number", {in({3, 4}), indices({2, 2}, {0, 3, 2, 1})},
-      [](X x) { return scatter(x[0], 1, x[1], 0.5); }, scattered);
+      [](X x) { return scatter(x[0], 1, x[1], 2); }, scattered);
 }
 
 void add_masks() {
