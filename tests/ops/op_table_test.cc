@@ -77,6 +77,20 @@ class OpTable : public testing::TestWithParam<size_t> {
     if (largest <= 400) return {.step = row().step};
     return {.step = 1e-6, .directions = 1};
   }
+  // Gradients of <dy, row> with respect to the floating inputs.
+  std::vector<Tensor> gradients(const std::vector<Tensor>& x, const Tensor& dy) const {
+    std::vector<size_t> wanted;
+    std::vector<Tensor> floating;
+    for (size_t k = 0; k < x.size(); ++k) {
+      if (is_floating(x[k].dtype())) wanted.push_back(k), floating.push_back(x[k]);
+    }
+    const auto f = [&](const std::vector<Tensor>& v) {
+      std::vector<Tensor> all = x;
+      for (size_t k = 0; k < wanted.size(); ++k) all[wanted[k]] = v[k];
+      return row().run(all);
+    };
+    return autograd::grad(f, floating, dy);
+  }
   bool has(DType t) const { return std::count(row().dtypes.begin(), row().dtypes.end(), t) != 0; }
 };
 
@@ -109,20 +123,10 @@ TEST_P(OpTable, InputsAndGivenGradientsAreNotChanged) {
     for (const Tensor& v : x) before.push_back(bits(v));
     const Tensor y = row().run(x);
     if (row().differentiable && !x.empty()) {
-      std::vector<size_t> wanted;
-      std::vector<Tensor> floating;
-      for (size_t k = 0; k < x.size(); ++k) {
-        if (is_floating(x[k].dtype())) wanted.push_back(k), floating.push_back(x[k]);
-      }
-      const auto f = [&](const std::vector<Tensor>& v) {
-        std::vector<Tensor> all = x;
-        for (size_t k = 0; k < wanted.size(); ++k) all[wanted[k]] = v[k];
-        return row().run(all);
-      };
       const Tensor dy = empty_like(y);
       raw::fill_(dy, 1.5);
       const std::string dy_before = bits(dy);
-      autograd::grad(f, floating, dy);
+      gradients(x, dy);
       EXPECT_EQ(bits(dy), dy_before) << at(s, t) << ": backward wrote into the dy it was given";
     }
     for (size_t k = 0; k < x.size(); ++k) EXPECT_EQ(bits(x[k]), before[k]) << at(s, t) << ": input " << k << " changed";
@@ -187,6 +191,36 @@ TEST_P(OpTable, GradientIsTheSameForChannelsLastInputs) {
     }
     const auto check = autograd::gradcheck(row().run, x, options(x));
     EXPECT_TRUE(check) << at(s, DType::kF64) << ": " << check.message;
+  }
+}
+
+// The f32 kernels are others than the f64 ones that the differences check.
+TEST_P(OpTable, GradientInF32MatchesF64) {
+  if (!row().differentiable || !has(DType::kF64) || !has(DType::kF32)) GTEST_SKIP();
+  for (size_t s = 0; s < row().samples.size(); ++s) {
+    const std::vector<Tensor> x = make_inputs(row(), s, DType::kF32);
+    std::vector<Tensor> wide = x, channels_last = x;
+    for (size_t k = 0; k < x.size(); ++k) {
+      if (x[k].dtype() == DType::kF32) wide[k] = raw::to(x[k], DType::kF64);
+      if (x[k].dim() == 4 && row().layouts) channels_last[k] = raw::channels_last(x[k]);
+    }
+    const Tensor y = row().run(x);
+    std::vector<double> v(size_t(y.numel()));
+    for (size_t i = 0; i < v.size(); ++i) v[i] = (i % 2 ? -1 : 1) * (0.5 + double(i * 7 % 16) / 16);  // exact in f32
+    const Tensor dy = tensor(v, y.shape());
+    const std::vector<Tensor> expected = gradients(wide, dy);
+    for (const std::vector<Tensor>& inputs : {x, channels_last}) {
+      const std::vector<Tensor> g = gradients(inputs, raw::to(dy, y.dtype()));
+      ASSERT_EQ(g.size(), expected.size());
+      for (size_t k = 0; k < g.size(); ++k) {
+        ASSERT_EQ(name_of(g[k].dtype()), "f32") << at(s, DType::kF32);
+        Array e = to_arrays({expected[k]})[0];
+        // A gradient may be a sum over all of the result, whose rounding errors grow like a random walk.
+        OpCase bound;
+        bound.terms = 8 + row().terms + 2 * std::sqrt(double(y.numel()));
+        expect_close(bound, g[k], e, DType::kF32, at(s, DType::kF32) + " gradient " + std::to_string(k));
+      }
+    }
   }
 }
 
