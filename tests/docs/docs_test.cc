@@ -21,18 +21,25 @@ using Lines = std::vector<std::string>;
 const char* const kPages[] = {"README.md", "docs/adding-an-op.md", "docs/architecture.md", "docs/autograd.md",
                               "docs/performance.md"};
 
-std::string trimmed(const std::string& line) {
-  const size_t first = line.find_first_not_of(' ');
-  return first == std::string::npos ? "" : line.substr(first, line.find_last_not_of(' ') + 1 - first);
-}
-
-// The file's lines without their indentation.
 Lines lines_of(const fs::path& path) {
   std::ifstream file(path);
   EXPECT_TRUE(file) << path << " is missing";
   Lines lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(trimmed(line));
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
   return lines;
+}
+
+// The text without blanks, line breaks and comment marks: layout may change.
+std::string squeezed(const std::string& text) {
+  std::string out;
+  for (const char c : text)
+    if (c != ' ' && c != '/') out += c;
+  return out;
+}
+std::string squeezed(const Lines& lines) {
+  std::string out;
+  for (const std::string& line : lines) out += squeezed(line);
+  return out;
 }
 
 // The ```cpp blocks of a page.
@@ -50,32 +57,34 @@ std::vector<Lines> blocks_of(const fs::path& page) {
   return blocks;
 }
 
-bool contains(const Lines& file, const Lines& block) {
-  return std::search(file.begin(), file.end(), block.begin(), block.end()) != file.end();
-}
-
-// A block whose first line is a comment that names a file is a selection of its lines, in order, with "..." for what is
-// left out; others stand in a file of this folder as a whole.
+// A block whose first line is a comment that names a file shows parts of it, in order, with "..." for what is left out;
+// others stand in a file of this folder as a whole.
 TEST(Docs, CodeInThePagesIsCodeOfTheTree) {
-  std::vector<Lines> examples;
+  std::vector<std::string> examples;
   for (const auto& file : fs::directory_iterator("tests/docs"))
-    if (file.path().extension() == ".cc") examples.push_back(lines_of(file.path()));
+    if (file.path().extension() == ".cc") examples.push_back(squeezed(lines_of(file.path())));
   ASSERT_GE(examples.size(), 2u);
   for (const char* page : kPages)
-    for (Lines block : blocks_of(page)) {
+    for (const Lines& block : blocks_of(page)) {
       ASSERT_FALSE(block.empty()) << page;
       std::smatch name;
       if (!std::regex_match(block[0], name, std::regex(R"(// ([\w/]+\.(?:h|cc)))"))) {
-        EXPECT_TRUE(std::any_of(examples.begin(), examples.end(), [&](const Lines& f) { return contains(f, block); }))
-            << page << ": no example has the block that starts with: " << block[0];
+        EXPECT_TRUE(std::any_of(examples.begin(), examples.end(), [&](const std::string& f) {
+          return f.find(squeezed(block)) != f.npos;
+        })) << page << ": no example has the block that starts with: " << block[0];
         continue;
       }
-      const Lines file = lines_of(name[1].str());
-      auto at = file.begin();
-      for (size_t i = 1; i < block.size(); ++i) {
-        if (block[i].empty() || block[i] == "...") continue;
-        at = std::find(at, file.end(), block[i]);
-        ASSERT_NE(at, file.end()) << page << ": " << name[1] << " has no line (there): " << block[i];
+      const std::string file = squeezed(lines_of(name[1].str()));
+      size_t at = 0;
+      Lines part;
+      for (size_t i = 1; i <= block.size(); ++i) {
+        if (i < block.size() && block[i] != "...") {
+          part.push_back(block[i]);
+          continue;
+        }
+        at = file.find(squeezed(part), at);
+        ASSERT_NE(at, file.npos) << page << ": " << name[1] << " has not (there): " << squeezed(part);
+        part.clear();
       }
     }
 }
