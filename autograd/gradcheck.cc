@@ -59,8 +59,8 @@ class Check {
       if (t == DType::kF64) {
         wanted_.push_back(i);
       } else if (is_floating(t)) {
-        throw DTypeError("gradcheck", "expected f64 inputs (differences need the precision), input ", i, " is ",
-                         describe(inputs[i]));
+        throw DTypeError("gradcheck", "expected f64 inputs (differences need the precision), input ", i,
+                         " is ", describe(inputs[i]));
       }
     }
     if (wanted_.empty()) throw DTypeError("gradcheck", "expected an f64 input, given none");
@@ -85,7 +85,8 @@ class Check {
       if (inputs_[i].grad().defined()) return fail(concat("input ", i, " was left with a grad()"));
     }
     if (result_.ok) {
-      result_.message = concat(compared_, " derivatives agree, the worst within ", result_.worst, " of its tolerance");
+      result_.message =
+          concat(compared_, " derivatives agree, the worst within ", result_.worst, " of its tolerance");
     }
     return result_;
   }
@@ -183,7 +184,8 @@ class Check {
       const Values u = random_values(n, options_.seed, 1000 + uint64_t(r));
       const Values d = differences(input, x, u, options_.step, dys);
       // Rounding errors of the sums grow with the square root of their length.
-      for (size_t k = 0; k < dys.size(); ++k) compare(input, -1, dot(grads[k], u), d[k], std::sqrt(double(n)));
+      for (size_t k = 0; k < dys.size(); ++k)
+        compare(input, -1, dot(grads[k], u), d[k], std::sqrt(double(n)));
     }
   }
 
@@ -198,7 +200,8 @@ class Check {
     result_.given = given, result_.expected = expected;
     if (error <= 1) return;
     const Tensor& x = inputs_[input];
-    const std::string where = element < 0 ? "along a random direction" : "at " + coordinates(x.shape(), element);
+    const std::string where =
+        element < 0 ? "along a random direction" : "at " + coordinates(x.shape(), element);
     fail(concat("gradient of input ", input, " (", describe(x), ") ", where, " is ", given,
                 ", central differences give ", expected, " (", error, " times the tolerance)"));
   }
@@ -249,7 +252,8 @@ GradCheckResult gradgradcheck(const TensorFunction& f, const std::vector<Tensor>
     if (!gradient(with_dy).defined()) continue;  // f does not depend on this input
     GradCheckResult r = gradcheck(gradient, with_dy, options);
     if (!r) {
-      r.message = concat("in the gradient of input ", wanted[w], " (dy is input ", inputs.size(), "): ", r.message);
+      r.message =
+          concat("in the gradient of input ", wanted[w], " (dy is input ", inputs.size(), "): ", r.message);
       return r;
     }
     if (r.worst >= total.worst) total = r;

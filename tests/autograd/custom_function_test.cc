@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/functional.h"
-#include "gradus/autograd/gradcheck.h"
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/gradcheck.h"
 #include "gradus/autograd/ops.h"
 
 namespace gradus {

@@ -1,4 +1,5 @@
-// What GradManager promises, one test per promise: attaching, callbacks, recording, backward, several managers.
+// What GradManager promises, one test per promise: attaching, callbacks, recording, backward, several
+// managers.
 #include <cmath>
 #include <numeric>
 
@@ -101,7 +102,8 @@ TEST(GradManagerAttach, RefusesDtypesWithoutGradients) {
 
 TEST(GradManagerAttach, AcceptsEveryFloatingDtype) {
   std::vector<Tensor> all;
-  for (DType t : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) all.push_back(empty({2}, {.dtype = t}));
+  for (DType t : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16})
+    all.push_back(empty({2}, {.dtype = t}));
   GradManager gm;
   gm.attach(all);
   EXPECT_EQ(gm.attached_tensors().size(), 4u);
@@ -151,7 +153,9 @@ TEST(GradManagerAttach, AgainAddsCallbacks) {
 TEST(GradManagerCallback, ReplacesTheGradientInOrderOfAttaching) {
   const Tensor x = f64({1, 2});
   GradManager gm;
-  gm.attach(x, [](const Tensor&, const Tensor& g) { return g + 1; }, [](const Tensor&, const Tensor& g) { return 10 * g; });
+  gm.attach(
+      x, [](const Tensor&, const Tensor& g) { return g + 1; },
+      [](const Tensor&, const Tensor& g) { return 10 * g; });
   auto recording = gm.record();
   gm.backward(sum(3 * x));
   EXPECT_THAT(values(x.grad()), ElementsAre(40, 40));
@@ -492,7 +496,10 @@ TEST(GradManagerBackward, RefusesDysThatDoNotFit) {
   }
   {
     auto recording = gm.record();
-    EXPECT_NE(error_of<Error>([&] { gm.backward({sum(x), sum(x)}, {scalar(1, {.dtype = DType::kF64})}); }), "no error");
+    EXPECT_NE(error_of<Error>([&] {
+                gm.backward({sum(x), sum(x)}, {scalar(1, {.dtype = DType::kF64})});
+              }),
+              "no error");
   }
 }
 
@@ -686,7 +693,8 @@ TEST(SeveralManagers, TheInnerOneDoesNotSeeTheOuterBackward) {
   outer.backward(cos(x));
   const Tensor first = x.grad();
   x.set_grad({});
-  EXPECT_THAT(error_of<StateError>([&] { inner.backward(first); }), HasSubstr("depends on no attached tensor"));
+  EXPECT_THAT(error_of<StateError>([&] { inner.backward(first); }),
+              HasSubstr("depends on no attached tensor"));
   EXPECT_FALSE(x.grad().defined());
 }
 

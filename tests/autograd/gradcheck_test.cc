@@ -39,7 +39,8 @@ TEST(GradCheck, PassesARightRule) {
 
 TEST(GradCheck, NamesTheElementOfAWrongRule) {
   const Tensor factor = tensor({2.0, 3.0, 2.0});  // wrong in the middle
-  const auto check = autograd::gradcheck(square_with([=](const Tensor& dy, const Tensor& x) { return dy * factor * x; }), {kX});
+  const auto check = autograd::gradcheck(
+      square_with([=](const Tensor& dy, const Tensor& x) { return dy * factor * x; }), {kX});
   EXPECT_FALSE(check);
   EXPECT_EQ(check.input, 0);
   EXPECT_EQ(check.element, 1);
@@ -49,15 +50,18 @@ TEST(GradCheck, NamesTheElementOfAWrongRule) {
 }
 
 TEST(GradCheck, FindsAnErrorOfOnePartInAHundredThousand) {
-  EXPECT_FALSE(autograd::gradcheck(square_with([](const Tensor& dy, const Tensor& x) { return dy * 2.00002 * x; }), {kX}));
+  EXPECT_FALSE(autograd::gradcheck(
+      square_with([](const Tensor& dy, const Tensor& x) { return dy * 2.00002 * x; }), {kX}));
 }
 
 TEST(GradCheck, FindsAWrongRuleOfALargeInput) {
   std::vector<double> many;
   for (int i = 0; i < 1000; ++i) many.push_back(0.001 * i - 0.4);
   const Tensor x = tensor(many, {1000});
-  EXPECT_TRUE(autograd::gradcheck(square_with([](const Tensor& dy, const Tensor& x) { return dy * 2 * x; }), {x}));
-  EXPECT_FALSE(autograd::gradcheck(square_with([](const Tensor& dy, const Tensor& x) { return dy * 2.1 * x; }), {x}));
+  EXPECT_TRUE(
+      autograd::gradcheck(square_with([](const Tensor& dy, const Tensor& x) { return dy * 2 * x; }), {x}));
+  EXPECT_FALSE(
+      autograd::gradcheck(square_with([](const Tensor& dy, const Tensor& x) { return dy * 2.1 * x; }), {x}));
 }
 
 TEST(GradCheck, FindsARuleThatIsWrongAtTheSecondOrderAlone) {
@@ -81,7 +85,8 @@ TEST(GradCheck, FindsAFunctionThatIsNotDeterministic) {
 
 TEST(GradCheck, FindsARuleThatIsNotDeterministic) {
   int calls = 0;
-  const auto check = autograd::gradcheck(square_with([&](const Tensor& dy, const Tensor& x) { return dy * ++calls * x; }), {kX});
+  const auto check = autograd::gradcheck(
+      square_with([&](const Tensor& dy, const Tensor& x) { return dy * ++calls * x; }), {kX});
   EXPECT_FALSE(check);
   EXPECT_THAT(check.message, HasSubstr("two backward runs"));
 }

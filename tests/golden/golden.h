@@ -21,7 +21,8 @@ inline io::SafetensorsFile load(const std::string& name) {
 inline std::vector<double> formula(int64_t n, uint64_t key, double scale) {
   std::vector<double> v;
   for (int64_t i = 0; i < n; ++i) {
-    v.push_back((double((uint64_t(i) * 2654435761u + 40503u * key) & 0xFFFFFFFFu) / 2147483648.0 - 1) * scale);
+    v.push_back((double((uint64_t(i) * 2654435761u + 40503u * key) & 0xFFFFFFFFu) / 2147483648.0 - 1) *
+                scale);
   }
   return v;
 }
@@ -33,7 +34,8 @@ inline double magnitude(const Tensor& x, double least = 1) {
 }
 
 // Expects |given - expected| <= tolerance * max(1, |expected|max), element by element.
-inline void expect_near(const Tensor& given, const Tensor& expected, double tolerance, const std::string& what) {
+inline void expect_near(const Tensor& given, const Tensor& expected, double tolerance,
+                        const std::string& what) {
   ASSERT_TRUE(given.defined()) << what << " is undefined";
   ASSERT_EQ(to_string(given.shape()), to_string(expected.shape())) << what;
   const std::vector<double> g = given.to_vector<double>(), e = expected.to_vector<double>();

@@ -1,4 +1,5 @@
-// Values and gradients of layers against PyTorch's, in f64 to 1e-9 and in f32 to a bound from the number of roundings.
+// Values and gradients of layers against PyTorch's, in f64 to 1e-9 and in f32 to a bound from the number of
+// roundings.
 #include <functional>
 
 #include "gradus/autograd/grad_manager.h"
@@ -14,7 +15,9 @@ const io::SafetensorsFile& file() {
   static const io::SafetensorsFile f = golden::load("layers");
   return f;
 }
-Tensor stored(const std::string& name, DType t = DType::kF64) { return raw::to(raw::clone(file().at(name)), t); }
+Tensor stored(const std::string& name, DType t = DType::kF64) {
+  return raw::to(raw::clone(file().at(name)), t);
+}
 
 Tensor weight(X x) { return stored("weight", x[0].dtype()); }
 
@@ -37,19 +40,35 @@ const std::vector<Layer>& layers() {
       {"conv2d_depthwise",
        [](X x) { return conv2d(x[0], x[1], x[2], {.stride = 2, .padding = 1, .groups = 4}); }, 64},
       {"conv2d_1x1", [](X x) { return conv2d(x[0], x[1], x[2]); }, 64},
-      {"conv2d_uneven", [](X x) { return conv2d(x[0], x[1], {}, {.stride = {2, 1}, .padding = {1, 2}}); }, 64},
+      {"conv2d_uneven",
+       [](X x) {
+         return conv2d(x[0], x[1], {}, {.stride = {2, 1}, .padding = {1, 2}});
+       },
+       64},
       {"max_pool2d", [](X x) { return max_pool2d(x[0], {.kernel = 2}); }},
-      {"max_pool2d_overlapping", [](X x) { return max_pool2d(x[0], {.kernel = 3, .stride = 2, .padding = 1}); }},
-      {"max_pool2d_dilation", [](X x) { return max_pool2d(x[0], {.kernel = 2, .stride = 1, .dilation = 2}); }},
-      {"max_pool2d_ceil", [](X x) { return max_pool2d(x[0], {.kernel = 2, .stride = 2, .ceil_mode = true}); }},
+      {"max_pool2d_overlapping",
+       [](X x) { return max_pool2d(x[0], {.kernel = 3, .stride = 2, .padding = 1}); }},
+      {"max_pool2d_dilation",
+       [](X x) { return max_pool2d(x[0], {.kernel = 2, .stride = 1, .dilation = 2}); }},
+      {"max_pool2d_ceil",
+       [](X x) { return max_pool2d(x[0], {.kernel = 2, .stride = 2, .ceil_mode = true}); }},
       {"avg_pool2d", [](X x) { return avg_pool2d(x[0], {.kernel = 2}); }},
       {"avg_pool2d_padding", [](X x) { return avg_pool2d(x[0], {.kernel = 3, .stride = 2, .padding = 1}); }},
       {"avg_pool2d_exclude_padding",
-       [](X x) { return avg_pool2d(x[0], {.kernel = 3, .stride = 2, .padding = 1, .count_include_pad = false}); }},
-      {"avg_pool2d_ceil", [](X x) { return avg_pool2d(x[0], {.kernel = 2, .stride = 2, .ceil_mode = true}); }},
+       [](X x) {
+         return avg_pool2d(x[0], {.kernel = 3, .stride = 2, .padding = 1, .count_include_pad = false});
+       }},
+      {"avg_pool2d_ceil",
+       [](X x) { return avg_pool2d(x[0], {.kernel = 2, .stride = 2, .ceil_mode = true}); }},
       {"adaptive_avg_pool2d_1", [](X x) { return adaptive_avg_pool2d(x[0], 1); }},
-      {"adaptive_avg_pool2d_3x4", [](X x) { return adaptive_avg_pool2d(x[0], {3, 4}); }},
-      {"adaptive_max_pool2d_3x4", [](X x) { return adaptive_max_pool2d(x[0], {3, 4}); }},
+      {"adaptive_avg_pool2d_3x4",
+       [](X x) {
+         return adaptive_avg_pool2d(x[0], {3, 4});
+       }},
+      {"adaptive_max_pool2d_3x4",
+       [](X x) {
+         return adaptive_max_pool2d(x[0], {3, 4});
+       }},
       {"softmax_0", [](X x) { return softmax(x[0], 0); }},
       {"softmax_1", [](X x) { return softmax(x[0], 1); }},
       {"softmax_2", [](X x) { return softmax(x[0], 2); }},
@@ -83,8 +102,10 @@ const std::vector<Layer>& layers() {
        [](X x) { return cross_entropy(x[0], x[1], {.weight = weight(x), .label_smoothing = 0.1}); }},
       {"cross_entropy_image", [](X x) { return cross_entropy(x[0], x[1]); }},
       {"nll_loss_mean", [](X x) { return nll_loss(x[0], x[1], {.weight = weight(x)}); }},
-      {"nll_loss_sum", [](X x) { return nll_loss(x[0], x[1], {.reduction = Reduction::kSum, .weight = weight(x)}); }},
-      {"nll_loss_none", [](X x) { return nll_loss(x[0], x[1], {.reduction = Reduction::kNone, .weight = weight(x)}); }},
+      {"nll_loss_sum",
+       [](X x) { return nll_loss(x[0], x[1], {.reduction = Reduction::kSum, .weight = weight(x)}); }},
+      {"nll_loss_none",
+       [](X x) { return nll_loss(x[0], x[1], {.reduction = Reduction::kNone, .weight = weight(x)}); }},
       {"mse_loss_mean", [](X x) { return mse_loss(x[0], x[1]); }},
       {"mse_loss_sum", [](X x) { return mse_loss(x[0], x[1], {.reduction = Reduction::kSum}); }},
       {"mse_loss_none", [](X x) { return mse_loss(x[0], x[1], {.reduction = Reduction::kNone}); }},
@@ -105,7 +126,10 @@ const std::vector<Layer>& layers() {
       {"sqrt", [](X x) { return sqrt(x[0]); }},
       {"rsqrt", [](X x) { return rsqrt(x[0]); }},
       {"var", [](X x) { return var(x[0], {1}); }},
-      {"var_biased", [](X x) { return var(x[0], {0, 2}, {.correction = 0}); }},
+      {"var_biased",
+       [](X x) {
+         return var(x[0], {0, 2}, {.correction = 0});
+       }},
       {"norm", [](X x) { return norm(x[0], {1}); }},
       {"prod", [](X x) { return prod(x[0], {1}); }},
       {"cumsum", [](X x) { return cumsum(x[0], 1); }},
@@ -130,7 +154,8 @@ void check(const Layer& layer, DType t) {
     y = layer.run(x);
     gm.backward(y, stored(name + "/dy", t));
   }
-  const double tolerance = t == DType::kF64 ? 1e-9 : (4 + layer.terms) * double(std::numeric_limits<float>::epsilon());
+  const double tolerance =
+      t == DType::kF64 ? 1e-9 : (4 + layer.terms) * double(std::numeric_limits<float>::epsilon());
   golden::expect_near(y, file().at(name + "/y"), tolerance, name + " y");
   for (size_t i = 0; i < x.size(); ++i) {
     const std::string key = name + "/dx" + std::to_string(i);
@@ -147,12 +172,11 @@ INSTANTIATE_TEST_SUITE_P(PyTorch, Layers, testing::Range(size_t(0), layers().siz
 // In training, the running statistics move too.
 void check_batch_norm(const std::string& name, double momentum, DType t) {
   const Tensor mean = stored(name + "/mean", t), var = stored(name + "/var", t);
-  check({name.c_str(),
-         [&](X x) {
-           return batch_norm(x[0], x[1], x[2], mean, var, {.training = true, .momentum = momentum});
-         },
-         64},
-        t);
+  check(
+      {name.c_str(),
+       [&](X x) { return batch_norm(x[0], x[1], x[2], mean, var, {.training = true, .momentum = momentum}); },
+       64},
+      t);
   const double tolerance = t == DType::kF64 ? 1e-9 : 1e-5;
   golden::expect_near(mean, file().at(name + "/new_mean"), tolerance, name + " running mean");
   golden::expect_near(var, file().at(name + "/new_var"), tolerance, name + " running variance");

@@ -1,5 +1,5 @@
-// Whole training steps of the MNIST network against PyTorch: logits, loss, every parameter's gradient, the losses of
-// four steps of Adadelta under StepLR, and the parameters afterwards.
+// Whole training steps of the MNIST network against PyTorch: logits, loss, every parameter's gradient, the
+// losses of four steps of Adadelta under StepLR, and the parameters afterwards.
 #include <map>
 
 #include "gradus/autograd/grad_manager.h"
@@ -16,9 +16,10 @@ struct Param {
   Shape shape;
   double fan_in;
 };
-const Param kParams[] = {{"conv1.weight", {32, 1, 3, 3}, 9},  {"conv1.bias", {32}, 9},    {"conv2.weight", {64, 32, 3, 3}, 288},
-                         {"conv2.bias", {64}, 288},           {"fc1.weight", {128, 9216}, 9216}, {"fc1.bias", {128}, 9216},
-                         {"fc2.weight", {10, 128}, 128},      {"fc2.bias", {10}, 128}};
+const Param kParams[] = {{"conv1.weight", {32, 1, 3, 3}, 9},    {"conv1.bias", {32}, 9},
+                         {"conv2.weight", {64, 32, 3, 3}, 288}, {"conv2.bias", {64}, 288},
+                         {"fc1.weight", {128, 9216}, 9216},     {"fc1.bias", {128}, 9216},
+                         {"fc2.weight", {10, 128}, 128},        {"fc2.bias", {10}, 128}};
 
 Tensor from_formula(const Shape& shape, uint64_t key, double scale, DType t) {
   return raw::to(tensor(golden::formula(shape.product(), key, scale), shape), t);
@@ -83,7 +84,8 @@ void check(DType t, double forward, double gradients, double later) {
         const double expected = file.at("grad_norm/" + name).item<double>();
         EXPECT_NEAR(norm, expected, gradients * expected) << name;
         // A sum of n elements of this norm is at most sqrt(n) times it.
-        EXPECT_NEAR(total, file.at("grad_sum/" + name).item<double>(), gradients * expected * std::sqrt(double(g.numel())))
+        EXPECT_NEAR(total, file.at("grad_sum/" + name).item<double>(),
+                    gradients * expected * std::sqrt(double(g.numel())))
             << name;
       }
     }
@@ -92,7 +94,8 @@ void check(DType t, double forward, double gradients, double later) {
   }
   const std::vector<double> expected = file.at("losses").to_vector<double>();
   EXPECT_NEAR(losses[0], expected[0], forward * expected[0]);
-  for (size_t i = 1; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], later * expected[i]) << "step " << i;
+  for (size_t i = 1; i < losses.size(); ++i)
+    EXPECT_NEAR(losses[i], expected[i], later * expected[i]) << "step " << i;
   for (const Param& q : kParams) {
     expect_relative(sample(p[q.name]), file.at(std::string("param/") + q.name), later, q.name);
   }
@@ -100,8 +103,9 @@ void check(DType t, double forward, double gradients, double later) {
 
 TEST(MnistStep, AgreesInF64) { check(DType::kF64, 1e-9, 1e-9, 1e-9); }
 
-// The longest chain is fc1 with 9216 terms after conv2 with 288: about sqrt(9504) roundings of 6e-8 each. The first steps
-// of Adadelta divide gradients by about their own size, which passes relative errors of small ones on in full.
+// The longest chain is fc1 with 9216 terms after conv2 with 288: about sqrt(9504) roundings of 6e-8 each. The
+// first steps of Adadelta divide gradients by about their own size, which passes relative errors of small
+// ones on in full.
 TEST(MnistStep, AgreesInF32) { check(DType::kF32, 2e-5, 1e-4, 1e-2); }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// 200 steps of every optimizer, in f64, against PyTorch's trajectories; and the schedules' rates over 40 epochs.
+// 200 steps of every optimizer, in f64, against PyTorch's trajectories; and the schedules' rates over 40
+// epochs.
 #include <functional>
 #include <memory>
 
@@ -46,8 +47,9 @@ const std::vector<Trajectory>& trajectories() {
                       AdamOptions{.lr = 0.02, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1}),
       of<optim::Adam>("adam_amsgrad", AdamOptions{.lr = 0.02, .amsgrad = true}),
       of<optim::AdamW>("adamw", AdamWOptions{.lr = 0.01}),
-      of<optim::AdamW>("adamw_options",
-                       AdamWOptions{.lr = 0.02, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.2}),
+      of<optim::AdamW>(
+          "adamw_options",
+          AdamWOptions{.lr = 0.02, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.2}),
       of<optim::AdamW>("adamw_amsgrad", AdamWOptions{.lr = 0.02, .amsgrad = true}),
       of<optim::Adadelta>("adadelta", AdadeltaOptions{.lr = 1.0}),
       of<optim::Adadelta>("adadelta_options",
@@ -97,7 +99,8 @@ INSTANTIATE_TEST_SUITE_P(PyTorch, Trajectories, testing::Range(size_t(0), trajec
 
 TEST(Schedules, AgreeWithPyTorch) {
   const io::SafetensorsFile file = golden::load("schedules");
-  const auto check = [&](const char* name, const std::function<std::unique_ptr<optim::LRSchedule>(optim::Optimizer&)>& make) {
+  const auto check = [&](const char* name,
+                         const std::function<std::unique_ptr<optim::LRSchedule>(optim::Optimizer&)>& make) {
     optim::SGD opt({empty({1})}, {.lr = 0.8});
     const auto schedule = make(opt);
     const std::vector<double> expected = file.at(name).to_vector<double>();
@@ -107,7 +110,9 @@ TEST(Schedules, AgreeWithPyTorch) {
     }
   };
   using namespace optim;
-  check("step_1", [](Optimizer& o) { return std::make_unique<StepLR>(o, StepLROptions{.step_size = 1, .gamma = 0.7}); });
+  check("step_1", [](Optimizer& o) {
+    return std::make_unique<StepLR>(o, StepLROptions{.step_size = 1, .gamma = 0.7});
+  });
   check("step_3", [](Optimizer& o) { return std::make_unique<StepLR>(o, StepLROptions{.step_size = 3}); });
   check("multi_step", [](Optimizer& o) {
     return std::make_unique<MultiStepLR>(o, MultiStepLROptions{.milestones = {4, 11, 30}, .gamma = 0.2});

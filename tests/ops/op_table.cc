@@ -19,7 +19,12 @@ Input distinct(const Shape& shape, double lo, double hi) {
 }
 
 Input indices(const Shape& shape, int64_t below) {
-  return {.shape = shape, .fill = Fill::kInteger, .lo = 0, .hi = double(below), .fixed = true, .dtype = DType::kI64};
+  return {.shape = shape,
+          .fill = Fill::kInteger,
+          .lo = 0,
+          .hi = double(below),
+          .fixed = true,
+          .dtype = DType::kI64};
 }
 
 Input indices(const Shape& shape, std::vector<double> values) {
@@ -89,7 +94,8 @@ Reference ternary(std::function<double(double, double, double)> f) {
   return element_wise([f](const double* a) { return f(a[0], a[1], a[2]); }, 3);
 }
 
-Array along(const Array& x, int dim, bool keepdim, const std::function<std::vector<double>(std::vector<double>)>& f) {
+Array along(const Array& x, int dim, bool keepdim,
+            const std::function<std::vector<double>(std::vector<double>)>& f) {
   if (dim < 0) dim += x.dim();
   int64_t outer = 1, inner = 1;
   for (int d = 0; d < dim; ++d) outer *= x.shape[d];
@@ -166,11 +172,21 @@ std::vector<Tensor> make_inputs(const OpCase& row, size_t sample, DType dtype, D
         const auto bits = philox(key, sample * 100 + k, uint64_t(i));
         const double u = uniform_f64(bits[0], bits[1]);
         switch (want.fill) {
-          case Fill::kUniform: v.push_back(want.lo + (want.hi - want.lo) * u); break;
-          case Fill::kNonzero: v.push_back((bits[2] & 1 ? 1 : -1) * (0.1 + (want.hi - 0.1) * u)); break;
-          case Fill::kDistinct: v.push_back(u); break;
-          case Fill::kInteger: v.push_back(std::floor(want.lo + (want.hi - want.lo) * u)); break;
-          case Fill::kMask: v.push_back(double(bits[2] & 1)); break;
+          case Fill::kUniform:
+            v.push_back(want.lo + (want.hi - want.lo) * u);
+            break;
+          case Fill::kNonzero:
+            v.push_back((bits[2] & 1 ? 1 : -1) * (0.1 + (want.hi - 0.1) * u));
+            break;
+          case Fill::kDistinct:
+            v.push_back(u);
+            break;
+          case Fill::kInteger:
+            v.push_back(std::floor(want.lo + (want.hi - want.lo) * u));
+            break;
+          case Fill::kMask:
+            v.push_back(double(bits[2] & 1));
+            break;
         }
       }
     }
@@ -207,12 +223,17 @@ double tolerance(const OpCase& row, DType dtype, const Array& expected) {
     if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
   }
   switch (dtype) {
-    case DType::kF64: return std::numeric_limits<double>::epsilon() * (4 + row.terms) * largest;
-    case DType::kF32: return double(std::numeric_limits<float>::epsilon()) * (4 + row.terms) * largest;
+    case DType::kF64:
+      return std::numeric_limits<double>::epsilon() * (4 + row.terms) * largest;
+    case DType::kF32:
+      return double(std::numeric_limits<float>::epsilon()) * (4 + row.terms) * largest;
     // 16-bit floats are computed in f32 and rounded once.
-    case DType::kF16: return 0x1p-11 * 1.01 * largest;
-    case DType::kBF16: return 0x1p-8 * 1.01 * largest;
-    default: return 0;
+    case DType::kF16:
+      return 0x1p-11 * 1.01 * largest;
+    case DType::kBF16:
+      return 0x1p-8 * 1.01 * largest;
+    default:
+      return 0;
   }
 }
 

@@ -1,6 +1,7 @@
-// The op test table: one row per op (or variant of an op). From each row op_table_test.cc makes the tests: value against
-// an f64 reference, strided and channels-last inputs, gradients of first and second order, dtypes, the asynchronous
-// cpu:1, meta shapes and error texts. A public op without a row fails EveryPublicOpHasARow.
+// The op test table: one row per op (or variant of an op). From each row op_table_test.cc makes the tests:
+// value against an f64 reference, strided and channels-last inputs, gradients of first and second order,
+// dtypes, the asynchronous cpu:1, meta shapes and error texts. A public op without a row fails
+// EveryPublicOpHasARow.
 //
 //   add_row({.op = "exp", .samples = {{in({3, 4})}, {in({})}}, .run = [](X x) { return exp(x[0]); },
 //            .reference = unary([](double v) { return std::exp(v); })});
@@ -17,7 +18,8 @@ namespace gradus::optest {
 
 // --- inputs ---
 
-// What the elements of a sample input look like. Values are a function of (row, sample, input, element) alone.
+// What the elements of a sample input look like. Values are a function of (row, sample, input, element)
+// alone.
 enum class Fill {
   kUniform,   // in [lo, hi)
   kNonzero,   // in +-[0.1, hi): away from a kink at 0
@@ -30,7 +32,7 @@ struct Input {
   Shape shape;
   Fill fill = Fill::kUniform;
   double lo = -1.5, hi = 1.5;
-  bool fixed = false;          // keeps `dtype`; otherwise it takes the dtype that the test runs in
+  bool fixed = false;  // keeps `dtype`; otherwise it takes the dtype that the test runs in
   DType dtype = DType::kF32;
   std::vector<double> values;  // given element by element; overrides `fill`
 };
@@ -38,9 +40,9 @@ struct Input {
 Input in(const Shape& shape, double lo = -1.5, double hi = 1.5);
 Input off_zero(const Shape& shape, double hi = 1.5);
 Input distinct(const Shape& shape, double lo = -2, double hi = 2);
-Input indices(const Shape& shape, int64_t below);   // i64 in [0, below)
+Input indices(const Shape& shape, int64_t below);  // i64 in [0, below)
 Input indices(const Shape& shape, std::vector<double> values);
-Input mask(const Shape& shape);                     // bool
+Input mask(const Shape& shape);  // bool
 
 using Sample = std::vector<Input>;
 using X = const std::vector<Tensor>&;
@@ -66,28 +68,29 @@ using Reference = std::function<Array(A)>;
 // Element `i` of `shape` (row-major) read from `a`, which broadcasts to `shape`.
 double broadcast_at(const Array& a, const Shape& shape, int64_t i);
 Reference unary(std::function<double(double)> f);
-Reference binary(std::function<double(double, double)> f);                  // with broadcasting
+Reference binary(std::function<double(double, double)> f);  // with broadcasting
 Reference ternary(std::function<double(double, double, double)> f);
 // Calls f(values along `dim`) for every line of x along `dim`: a reduction when f returns one value.
-Array along(const Array& x, int dim, bool keepdim, const std::function<std::vector<double>(std::vector<double>)>& f);
+Array along(const Array& x, int dim, bool keepdim,
+            const std::function<std::vector<double>(std::vector<double>)>& f);
 Array transpose_to(const Array& x, const std::vector<int>& order);
 
 // --- rows ---
 
 struct ErrorCase {
-  std::string what;                 // "mismatched shapes"
+  std::string what;  // "mismatched shapes"
   std::function<void()> call;
-  std::vector<std::string> says;    // parts of the error's text, e.g. both shapes
+  std::vector<std::string> says;  // parts of the error's text, e.g. both shapes
 };
 
 struct OpCase {
-  std::string op;                   // the public function's name
-  std::string variant = "";         // distinguishes rows of one op
+  std::string op;            // the public function's name
+  std::string variant = "";  // distinguishes rows of one op
   std::vector<Sample> samples;
   std::function<Tensor(X)> run;
-  Reference reference = nullptr;    // none: an identity of other ops is tested elsewhere
-  // Tolerance: eps(dtype) * (4 + terms) * max(1, |expected|max), where `terms` is the length of the longest sum or
-  // chain of roundings behind an element.
+  Reference reference = nullptr;  // none: an identity of other ops is tested elsewhere
+  // Tolerance: eps(dtype) * (4 + terms) * max(1, |expected|max), where `terms` is the length of the longest
+  // sum or chain of roundings behind an element.
   double terms = 4;
   // Result does not take the inputs' dtype: kBool for comparisons, kI64 for argmax.
   bool fixed_result = false;
@@ -95,11 +98,11 @@ struct OpCase {
   bool differentiable = true;
   bool second_order = true;
   std::vector<DType> dtypes = {DType::kF32, DType::kF64};
-  bool layouts = true;              // strided and channels-last inputs are accepted
+  bool layouts = true;  // strided and channels-last inputs are accepted
   std::vector<ErrorCase> errors = {};
-  double step = 1e-4;               // of the gradient check
-  bool shape_from_data = false;     // nothing to say on the meta device
-  bool mixes_devices = false;       // inputs on two devices are fine
+  double step = 1e-4;            // of the gradient check
+  bool shape_from_data = false;  // nothing to say on the meta device
+  bool mixes_devices = false;    // inputs on two devices are fine
 };
 
 void add_row(OpCase row);

@@ -1,4 +1,5 @@
-// Rows of the creation and random ops. Random ones start from a seed, so that what they draw is part of the row.
+// Rows of the creation and random ops. Random ones start from a seed, so that what they draw is part of the
+// row.
 #include <cmath>
 
 #include "gradus/autograd/ops/dropout.h"
@@ -12,11 +13,18 @@ namespace gradus::optest {
 namespace {
 
 // An op without inputs.
-void source(const char* op, const char* variant, std::function<Tensor()> run, std::function<Array()> r, DType t,
-            std::vector<ErrorCase> errors = {}) {
-  add_row({.op = op, .variant = variant, .samples = {{}}, .run = [run](X) { return run(); },
-           .reference = r ? Reference([r](A) { return r(); }) : nullptr, .fixed_result = true, .result = t,
-           .differentiable = false, .dtypes = {t}, .errors = std::move(errors)});
+void source(const char* op, const char* variant, std::function<Tensor()> run, std::function<Array()> r,
+            DType t, std::vector<ErrorCase> errors = {}) {
+  add_row({.op = op,
+           .variant = variant,
+           .samples = {{}},
+           .run = [run](X) { return run(); },
+           .reference = r ? Reference([r](A) { return r(); }) : nullptr,
+           .fixed_result = true,
+           .result = t,
+           .differentiable = false,
+           .dtypes = {t},
+           .errors = std::move(errors)});
 }
 
 Array list(const std::vector<double>& v) {
@@ -27,47 +35,113 @@ Array list(const std::vector<double>& v) {
 
 void add_creation() {
   constexpr TensorOptions kDouble = {.dtype = DType::kF64};
-  source("zeros", "", [] { return zeros({2, 3}); }, [] { return Array({2, 3}); }, DType::kF32,
-         {{"negative size", [] { zeros({2, -3}); }, {"-3"}}});
-  source("ones", "", [=] { return ones({2, 3}, kDouble); }, [] { return Array({2, 3}, 1); }, DType::kF64);
-  source("full", "", [] { return full({2}, 7, {.dtype = DType::kI64}); }, [] { return Array({2}, 7); }, DType::kI64);
-  source("full", "0-dim", [] { return full({}, 0.5); }, [] { return Array(Shape{}, 0.5); }, DType::kF32);
-  source("arange", "", [] { return arange(4); }, [] { return list({0, 1, 2, 3}); }, DType::kI64);
-  source("arange", "between", [] { return arange(2, 5); }, [] { return list({2, 3, 4}); }, DType::kI64);
-  source("arange", "fractions", [] { return arange(0, 1, 0.25); }, [] { return list({0, 0.25, 0.5, 0.75}); }, DType::kF32);
-  source("arange", "downwards", [] { return arange(5, 0, -2); }, [] { return list({5, 3, 1}); }, DType::kI64);
-  source("arange_from", "", [=] { return arange_from(1, 2.1, 0.5, kDouble); }, [] { return list({1, 1.5, 2}); }, DType::kF64,
-         {{"step 0", [] { arange_from(0, 1, 0, {}); }, {"0"}}, {"wrong sign", [] { arange_from(0, 1, -1, {}); }, {"-1"}}});
-  source("linspace", "", [=] { return linspace(-1, 1, 5, kDouble); }, [] { return list({-1, -0.5, 0, 0.5, 1}); },
-         DType::kF64, {{"negative", [] { linspace(0, 1, -1); }, {"-1"}}});
-  source("linspace", "one step", [] { return linspace(3, 9, 1); }, [] { return list({3}); }, DType::kF32);
+  source(
+      "zeros", "",
+      [] {
+        return zeros({2, 3});
+      },
+      [] {
+        return Array({2, 3});
+      },
+      DType::kF32,
+      {{"negative size",
+        [] {
+          zeros({2, -3});
+        },
+        {"-3"}}});
+  source(
+      "ones", "",
+      [=] {
+        return ones({2, 3}, kDouble);
+      },
+      [] {
+        return Array({2, 3}, 1);
+      },
+      DType::kF64);
+  source(
+      "full", "", [] { return full({2}, 7, {.dtype = DType::kI64}); }, [] { return Array({2}, 7); },
+      DType::kI64);
+  source(
+      "full", "0-dim", [] { return full({}, 0.5); }, [] { return Array(Shape{}, 0.5); }, DType::kF32);
+  source(
+      "arange", "", [] { return arange(4); },
+      [] {
+        return list({0, 1, 2, 3});
+      },
+      DType::kI64);
+  source(
+      "arange", "between", [] { return arange(2, 5); },
+      [] {
+        return list({2, 3, 4});
+      },
+      DType::kI64);
+  source(
+      "arange", "fractions", [] { return arange(0, 1, 0.25); },
+      [] {
+        return list({0, 0.25, 0.5, 0.75});
+      },
+      DType::kF32);
+  source(
+      "arange", "downwards", [] { return arange(5, 0, -2); },
+      [] {
+        return list({5, 3, 1});
+      },
+      DType::kI64);
+  source(
+      "arange_from", "", [=] { return arange_from(1, 2.1, 0.5, kDouble); },
+      [] {
+        return list({1, 1.5, 2});
+      },
+      DType::kF64,
+      {{"step 0", [] { arange_from(0, 1, 0, {}); }, {"0"}},
+       {"wrong sign", [] { arange_from(0, 1, -1, {}); }, {"-1"}}});
+  source(
+      "linspace", "", [=] { return linspace(-1, 1, 5, kDouble); },
+      [] {
+        return list({-1, -0.5, 0, 0.5, 1});
+      },
+      DType::kF64, {{"negative", [] { linspace(0, 1, -1); }, {"-1"}}});
+  source(
+      "linspace", "one step", [] { return linspace(3, 9, 1); }, [] { return list({3}); }, DType::kF32);
   const auto identity = [](int64_t n, int64_t m) {
     Array y({n, m});
     for (int64_t i = 0; i < std::min(n, m); ++i) y.at({i, i}) = 1;
     return y;
   };
-  source("eye", "", [] { return eye(3); }, [=] { return identity(3, 3); }, DType::kF32);
-  source("eye", "wide", [] { return eye(2, 4); }, [=] { return identity(2, 4); }, DType::kF32);
+  source(
+      "eye", "", [] { return eye(3); }, [=] { return identity(3, 3); }, DType::kF32);
+  source(
+      "eye", "wide", [] { return eye(2, 4); }, [=] { return identity(2, 4); }, DType::kF32);
 
   const std::vector<Sample> any = {{in({3, 5})}, {in({2, 3, 2, 2})}, {in({})}};
   const auto like = [&](const char* op, Tensor (*f)(const Tensor&), double (*r)(double)) {
-    add_row({.op = op, .samples = any, .run = [f](X x) { return f(x[0]); }, .reference = unary(r),
+    add_row({.op = op,
+             .samples = any,
+             .run = [f](X x) { return f(x[0]); },
+             .reference = unary(r),
              .dtypes = {DType::kF32, DType::kF64, DType::kI64}});
   };
-  like("zeros_like", [](const Tensor& x) { return zeros_like(x); }, [](double) { return 0.0; });
-  like("ones_like", [](const Tensor& x) { return ones_like(x); }, [](double) { return 1.0; });
-  like("full_like", [](const Tensor& x) { return full_like(x, 4); }, [](double) { return 4.0; });
+  like(
+      "zeros_like", [](const Tensor& x) { return zeros_like(x); }, [](double) { return 0.0; });
+  like(
+      "ones_like", [](const Tensor& x) { return ones_like(x); }, [](double) { return 1.0; });
+  like(
+      "full_like", [](const Tensor& x) { return full_like(x, 4); }, [](double) { return 4.0; });
 }
 
 void add_random() {
   const std::vector<Sample> any = {{in({300})}, {in({2, 3, 2, 2})}, {in({})}};
-  const auto drawn = [&](const char* op, std::function<Tensor(const Tensor&)> f, std::vector<ErrorCase> errors = {}) {
-    add_row({.op = op, .samples = any,
-             .run = [f](X x) {
-               manual_seed(11);
-               return f(x[0]);
-             },
-             .differentiable = false, .errors = std::move(errors)});
+  const auto drawn = [&](const char* op, std::function<Tensor(const Tensor&)> f,
+                         std::vector<ErrorCase> errors = {}) {
+    add_row({.op = op,
+             .samples = any,
+             .run =
+                 [f](X x) {
+                   manual_seed(11);
+                   return f(x[0]);
+                 },
+             .differentiable = false,
+             .errors = std::move(errors)});
   };
   const auto into = [](void (*f)(const Tensor&)) {
     return [f](const Tensor& x) {
@@ -78,15 +152,19 @@ void add_random() {
   };
   drawn("uniform_", into([](const Tensor& x) { uniform_(x, -1, 2); }),
         {{"bounds", [] { uniform_(empty({2}), 2, 1); }, {"2", "1"}}});
-  drawn("normal_", into([](const Tensor& x) { normal_(x, 1, 2); }), {{"std", [] { normal_(empty({2}), 0, -1); }, {"-1"}}});
-  drawn("bernoulli_", into([](const Tensor& x) { bernoulli_(x, 0.3); }), {{"p", [] { bernoulli_(empty({2}), 1.5); }, {"1.5"}}});
+  drawn("normal_", into([](const Tensor& x) { normal_(x, 1, 2); }),
+        {{"std", [] { normal_(empty({2}), 0, -1); }, {"-1"}}});
+  drawn("bernoulli_", into([](const Tensor& x) { bernoulli_(x, 0.3); }),
+        {{"p", [] { bernoulli_(empty({2}), 1.5); }, {"1.5"}}});
   drawn("rand_like", [](const Tensor& x) { return rand_like(x); });
   drawn("randn_like", [](const Tensor& x) { return randn_like(x); });
-  add_row({.op = "bernoulli", .samples = {{in({300}, 0, 1)}},
-           .run = [](X x) {
-             manual_seed(11);
-             return bernoulli(x[0]);
-           },
+  add_row({.op = "bernoulli",
+           .samples = {{in({300}, 0, 1)}},
+           .run =
+               [](X x) {
+                 manual_seed(11);
+                 return bernoulli(x[0]);
+               },
            .differentiable = false});
   const auto seeded = [](std::function<Tensor()> f) {
     return [f] {
@@ -107,14 +185,25 @@ void add_random() {
       return dropout(x[0], p, training);
     };
   };
-  add_row({.op = "dropout", .samples = any, .run = dropped(0.3, true),
+  add_row({.op = "dropout",
+           .samples = any,
+           .run = dropped(0.3, true),
            .errors = {{"p", [] { dropout(empty({2}), 1.5); }, {"1.5"}}}});
-  add_row({.op = "dropout", .variant = "evaluation", .samples = any, .run = dropped(0.3, false),
+  add_row({.op = "dropout",
+           .variant = "evaluation",
+           .samples = any,
+           .run = dropped(0.3, false),
            .reference = [](A x) { return x[0]; }});
-  add_row({.op = "dropout", .variant = "p 0", .samples = any, .run = dropped(0, true), .reference = [](A x) { return x[0]; }});
-  add_row({.op = "dropout", .variant = "p 1", .samples = any, .run = dropped(1, true),
+  add_row({.op = "dropout", .variant = "p 0", .samples = any, .run = dropped(0, true), .reference = [](A x) {
+             return x[0];
+           }});
+  add_row({.op = "dropout",
+           .variant = "p 1",
+           .samples = any,
+           .run = dropped(1, true),
            .reference = unary([](double) { return 0.0; })});
-  add_row({.op = "masked_scale", .samples = {{in({3, 5}), mask({3, 5})}, {in({2, 3, 2, 2}), mask({2, 3, 2, 2})}},
+  add_row({.op = "masked_scale",
+           .samples = {{in({3, 5}), mask({3, 5})}, {in({2, 3, 2, 2}), mask({2, 3, 2, 2})}},
            .run = [](X x) { return masked_scale(x[0], x[1], 2.5); },
            .reference = binary([](double v, double m) { return m != 0 ? 2.5 * v : 0; })});
 }

@@ -41,12 +41,27 @@ Array matmul_of(Array a, Array b) {
 
 void add_matmul() {
   const auto product = [](const char* variant, const Shape& a, const Shape& b) {
-    add_row({.op = "matmul", .variant = variant, .samples = {{in(a), in(b)}},
-             .run = [](X x) { return matmul(x[0], x[1]); }, .reference = [](A x) { return matmul_of(x[0], x[1]); },
+    add_row({.op = "matmul",
+             .variant = variant,
+             .samples = {{in(a), in(b)}},
+             .run = [](X x) { return matmul(x[0], x[1]); },
+             .reference = [](A x) { return matmul_of(x[0], x[1]); },
              .terms = double(a.back()),
-             .errors = {{"inner sizes", [] { matmul(empty({2, 3}), empty({4, 5})); }, {"[2,3]", "[4,5]"}},
-                        {"batch sizes", [] { matmul(empty({2, 3, 4}), empty({3, 4, 5})); }, {"[2,3,4]", "[3,4,5]"}},
-                        {"a scalar", [] { matmul(empty({}), empty({4, 5})); }, {"[4,5]"}}}});
+             .errors = {{"inner sizes",
+                         [] {
+                           matmul(empty({2, 3}), empty({4, 5}));
+                         },
+                         {"[2,3]", "[4,5]"}},
+                        {"batch sizes",
+                         [] {
+                           matmul(empty({2, 3, 4}), empty({3, 4, 5}));
+                         },
+                         {"[2,3,4]", "[3,4,5]"}},
+                        {"a scalar",
+                         [] {
+                           matmul(empty({}), empty({4, 5}));
+                         },
+                         {"[4,5]"}}}});
   };
   product("", {3, 5}, {5, 4});
   product("one row", {1, 5}, {5, 1});
@@ -70,12 +85,29 @@ void add_matmul() {
     }
     return y;
   };
-  add_row({.op = "linear", .samples = {{in({4, 6}), in({3, 6}), in({3})}, {in({2, 2, 6}), in({3, 6}), in({3})}, {in({6}), in({3, 6}), in({3})}},
-           .run = [](X x) { return linear(x[0], x[1], x[2]); }, .reference = linear_of, .terms = 7,
-           .errors = {{"features", [] { linear(empty({2, 3}), empty({4, 5}), empty({4})); }, {"[2,3]", "[4,5]"}},
-                      {"bias", [] { linear(empty({2, 3}), empty({4, 3}), empty({5})); }, {"[5]"}}}});
-  add_row({.op = "linear", .variant = "without bias", .samples = {{in({4, 6}), in({3, 6})}},
-           .run = [](X x) { return linear(x[0], x[1]); }, .reference = linear_of, .terms = 6});
+  add_row({.op = "linear",
+           .samples = {{in({4, 6}), in({3, 6}), in({3})},
+                       {in({2, 2, 6}), in({3, 6}), in({3})},
+                       {in({6}), in({3, 6}), in({3})}},
+           .run = [](X x) { return linear(x[0], x[1], x[2]); },
+           .reference = linear_of,
+           .terms = 7,
+           .errors = {{"features",
+                       [] {
+                         linear(empty({2, 3}), empty({4, 5}), empty({4}));
+                       },
+                       {"[2,3]", "[4,5]"}},
+                      {"bias",
+                       [] {
+                         linear(empty({2, 3}), empty({4, 3}), empty({5}));
+                       },
+                       {"[5]"}}}});
+  add_row({.op = "linear",
+           .variant = "without bias",
+           .samples = {{in({4, 6}), in({3, 6})}},
+           .run = [](X x) { return linear(x[0], x[1]); },
+           .reference = linear_of,
+           .terms = 6});
 }
 
 struct ConvCase {
@@ -85,7 +117,9 @@ struct ConvCase {
 };
 
 Shape conv_shape(const Shape& x, const Shape& w, const Conv2dOptions& o) {
-  const auto out = [](int64_t n, int64_t k, int64_t s, int64_t p, int64_t d) { return (n + 2 * p - d * (k - 1) - 1) / s + 1; };
+  const auto out = [](int64_t n, int64_t k, int64_t s, int64_t p, int64_t d) {
+    return (n + 2 * p - d * (k - 1) - 1) / s + 1;
+  };
   return {x[0], w[0], out(x[2], w[2], o.stride.h, o.padding.h, o.dilation.h),
           out(x[3], w[3], o.stride.w, o.padding.w, o.dilation.w)};
 }
@@ -134,40 +168,69 @@ void add_convolution() {
     const double terms = double(ws[1] * ws[2] * ws[3]);
     const auto forward = [=](A x) {
       Array y(ys);
-      for_each_product(xs, ws, o, [&](size_t iy, size_t ix, size_t iw) { y.v[iy] += x[0].v[ix] * x[1].v[iw]; });
+      for_each_product(xs, ws, o,
+                       [&](size_t iy, size_t ix, size_t iw) { y.v[iy] += x[0].v[ix] * x[1].v[iw]; });
       if (x.size() > 2) {
         const size_t area = size_t(ys[2] * ys[3]);
         for (size_t i = 0; i < y.v.size(); ++i) y.v[i] += x[2].v[i / area % size_t(ys[1])];
       }
       return y;
     };
-    add_row({.op = "conv2d", .variant = c.name, .samples = {{in(xs), in(ws), in({ws[0]})}},
-             .run = [=](X x) { return conv2d(x[0], x[1], x[2], o); }, .reference = forward, .terms = terms,
+    add_row({.op = "conv2d",
+             .variant = c.name,
+             .samples = {{in(xs), in(ws), in({ws[0]})}},
+             .run = [=](X x) { return conv2d(x[0], x[1], x[2], o); },
+             .reference = forward,
+             .terms = terms,
              .errors = {{"channels",
-                         [] { conv2d(empty({1, 3, 5, 5}), empty({2, 4, 3, 3}), {}, {}); }, {"4", "3", "[1,3,5,5]"}},
+                         [] {
+                           conv2d(empty({1, 3, 5, 5}), empty({2, 4, 3, 3}), {}, {});
+                         },
+                         {"4", "3", "[1,3,5,5]"}},
                         {"filter larger than the image",
-                         [] { conv2d(empty({1, 3, 2, 2}), empty({2, 3, 3, 3}), {}, {}); }, {"[1,3,2,2]"}},
-                        {"dims", [] { conv2d(empty({3, 5, 5}), empty({2, 3, 3, 3}), {}, {}); }, {"[3,5,5]"}},
-                        {"bias", [] { conv2d(empty({1, 3, 5, 5}), empty({2, 3, 3, 3}), empty({3}), {}); }, {"[3]"}}}});
-    add_row({.op = "conv2d", .variant = std::string(c.name) + " without bias", .samples = {{in(xs), in(ws)}},
-             .run = [=](X x) { return conv2d(x[0], x[1], {}, o); }, .reference = forward, .terms = terms});
-    add_row({.op = "conv2d_input_grad", .variant = c.name, .samples = {{in(ys), in(ws)}},
+                         [] {
+                           conv2d(empty({1, 3, 2, 2}), empty({2, 3, 3, 3}), {}, {});
+                         },
+                         {"[1,3,2,2]"}},
+                        {"dims",
+                         [] {
+                           conv2d(empty({3, 5, 5}), empty({2, 3, 3, 3}), {}, {});
+                         },
+                         {"[3,5,5]"}},
+                        {"bias",
+                         [] {
+                           conv2d(empty({1, 3, 5, 5}), empty({2, 3, 3, 3}), empty({3}), {});
+                         },
+                         {"[3]"}}}});
+    add_row({.op = "conv2d",
+             .variant = std::string(c.name) + " without bias",
+             .samples = {{in(xs), in(ws)}},
+             .run = [=](X x) { return conv2d(x[0], x[1], {}, o); },
+             .reference = forward,
+             .terms = terms});
+    add_row({.op = "conv2d_input_grad",
+             .variant = c.name,
+             .samples = {{in(ys), in(ws)}},
              .run = [=](X x) { return conv2d_input_grad(x[0], x[1], xs, o); },
              .reference =
                  [=](A x) {
                    Array dx(xs);
-                   for_each_product(xs, ws, o,
-                                    [&](size_t iy, size_t ix, size_t iw) { dx.v[ix] += x[0].v[iy] * x[1].v[iw]; });
+                   for_each_product(xs, ws, o, [&](size_t iy, size_t ix, size_t iw) {
+                     dx.v[ix] += x[0].v[iy] * x[1].v[iw];
+                   });
                    return dx;
                  },
              .terms = double(ws[0] / o.groups * ws[2] * ws[3])});
-    add_row({.op = "conv2d_weight_grad", .variant = c.name, .samples = {{in(ys), in(xs)}},
+    add_row({.op = "conv2d_weight_grad",
+             .variant = c.name,
+             .samples = {{in(ys), in(xs)}},
              .run = [=](X x) { return conv2d_weight_grad(x[0], x[1], ws, false, o).first; },
              .reference =
                  [=](A x) {
                    Array dw(ws);
-                   for_each_product(xs, ws, o,
-                                    [&](size_t iy, size_t ix, size_t iw) { dw.v[iw] += x[0].v[iy] * x[1].v[ix]; });
+                   for_each_product(xs, ws, o, [&](size_t iy, size_t ix, size_t iw) {
+                     dw.v[iw] += x[0].v[iy] * x[1].v[ix];
+                   });
                    return dw;
                  },
              .terms = double(ys[0] * ys[2] * ys[3])});
@@ -179,7 +242,8 @@ struct Window {
   int64_t step;
 };
 
-int64_t pooled_size(int64_t n, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, bool ceil_mode) {
+int64_t pooled_size(int64_t n, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
+                    bool ceil_mode) {
   const int64_t span = n + 2 * padding - dilation * (kernel - 1) - 1;
   int64_t out = (ceil_mode ? (span + stride - 1) / stride : span / stride) + 1;
   if (ceil_mode && (out - 1) * stride >= n + padding) --out;  // the last window starts in the padding
@@ -187,8 +251,9 @@ int64_t pooled_size(int64_t n, int64_t kernel, int64_t stride, int64_t padding, 
 }
 
 // y[n,c,p,q] = f(values inside of the window, cells of the window with the padding in it)
-Array pool(const Array& x, Size2 out, const std::function<Window(int64_t)>& rows, const std::function<Window(int64_t)>& columns,
-           Size2 padding, const std::function<double(const std::vector<double>&, int64_t)>& f) {
+Array pool(const Array& x, Size2 out, const std::function<Window(int64_t)>& rows,
+           const std::function<Window(int64_t)>& columns, Size2 padding,
+           const std::function<double(const std::vector<double>&, int64_t)>& f) {
   Array y({x.shape[0], x.shape[1], out.h, out.w});
   for (int64_t n = 0; n < x.shape[0]; ++n)
     for (int64_t c = 0; c < x.shape[1]; ++c)
@@ -239,64 +304,106 @@ void add_pooling() {
       return Window{q * c.stride.w - c.padding.w, q * c.stride.w - c.padding.w + c.kernel.w, 1};
     };
     if (c.include_pad) {
-      add_row({.op = "max_pool2d", .variant = c.name, .samples = {{distinct(c.x)}},
-               .run = [c](X x) {
-                 return max_pool2d(x[0], {.kernel = c.kernel, .stride = c.stride, .padding = c.padding,
-                                          .ceil_mode = c.ceil_mode});
-               },
+      add_row({.op = "max_pool2d",
+               .variant = c.name,
+               .samples = {{distinct(c.x)}},
+               .run =
+                   [c](X x) {
+                     return max_pool2d(x[0], {.kernel = c.kernel,
+                                              .stride = c.stride,
+                                              .padding = c.padding,
+                                              .ceil_mode = c.ceil_mode});
+                   },
                .reference = [=](A x) { return pool(x[0], out, rows, columns, c.padding, max_of); },
                .errors = {{"larger than the image",
-                           [] { max_pool2d(empty({1, 1, 2, 2}), {.kernel = Size2(3)}); }, {"[1,1,2,2]"}},
-                          {"dims", [] { max_pool2d(empty({2, 2}), {.kernel = Size2(2)}); }, {"[2,2]"}},
-                          {"padding", [] { max_pool2d(empty({1, 1, 4, 4}), {.kernel = Size2(2), .padding = 2}); }, {"padding"}}}});
+                           [] {
+                             max_pool2d(empty({1, 1, 2, 2}), {.kernel = Size2(3)});
+                           },
+                           {"[1,1,2,2]"}},
+                          {"dims",
+                           [] {
+                             max_pool2d(empty({2, 2}), {.kernel = Size2(2)});
+                           },
+                           {"[2,2]"}},
+                          {"padding",
+                           [] {
+                             max_pool2d(empty({1, 1, 4, 4}), {.kernel = Size2(2), .padding = 2});
+                           },
+                           {"padding"}}}});
     }
-    add_row({.op = "avg_pool2d", .variant = c.name, .samples = {{in(c.x)}},
-             .run = [c](X x) {
-               return avg_pool2d(x[0], {.kernel = c.kernel, .stride = c.stride, .padding = c.padding,
-                                        .ceil_mode = c.ceil_mode, .count_include_pad = c.include_pad});
-             },
-             .reference = [=](A x) {
-               return pool(x[0], out, rows, columns, c.padding, [c](const std::vector<double>& v, int64_t cells) {
-                 double s = 0;
-                 for (double e : v) s += e;
-                 return s / double(c.include_pad ? cells : int64_t(v.size()));
-               });
-             },
+    add_row({.op = "avg_pool2d",
+             .variant = c.name,
+             .samples = {{in(c.x)}},
+             .run =
+                 [c](X x) {
+                   return avg_pool2d(x[0], {.kernel = c.kernel,
+                                            .stride = c.stride,
+                                            .padding = c.padding,
+                                            .ceil_mode = c.ceil_mode,
+                                            .count_include_pad = c.include_pad});
+                 },
+             .reference =
+                 [=](A x) {
+                   return pool(x[0], out, rows, columns, c.padding,
+                               [c](const std::vector<double>& v, int64_t cells) {
+                                 double s = 0;
+                                 for (double e : v) s += e;
+                                 return s / double(c.include_pad ? cells : int64_t(v.size()));
+                               });
+                 },
              .terms = 9,
              .errors = {{"larger than the image",
-                         [] { avg_pool2d(empty({1, 1, 2, 2}), {.kernel = Size2(3)}); }, {"[1,1,2,2]"}}}});
+                         [] {
+                           avg_pool2d(empty({1, 1, 2, 2}), {.kernel = Size2(3)});
+                         },
+                         {"[1,1,2,2]"}}}});
   }
-  add_row({.op = "max_pool2d", .variant = "dilation", .samples = {{distinct({1, 2, 5, 6})}},
+  add_row({.op = "max_pool2d",
+           .variant = "dilation",
+           .samples = {{distinct({1, 2, 5, 6})}},
            .run = [](X x) { return max_pool2d(x[0], {.kernel = Size2(2), .stride = 1, .dilation = 2}); },
-           .reference = [](A x) {
-             const auto w = [](int64_t p) { return Window{p, p + 3, 2}; };
-             return pool(x[0], {3, 4}, w, w, 0, max_of);
-           }});
-  for (const auto& [s, out] : {std::pair<Shape, Size2>{{2, 3, 4, 5}, 1}, {{1, 2, 7, 5}, {3, 4}}, {{1, 2, 4, 4}, 2},
+           .reference =
+               [](A x) {
+                 const auto w = [](int64_t p) { return Window{p, p + 3, 2}; };
+                 return pool(x[0], {3, 4}, w, w, 0, max_of);
+               }});
+  for (const auto& [s, out] : {std::pair<Shape, Size2>{{2, 3, 4, 5}, 1},
+                               {{1, 2, 7, 5}, {3, 4}},
+                               {{1, 2, 4, 4}, 2},
                                {{1, 2, 3, 3}, {3, 5}}}) {
     const auto cut = [](int64_t n, int64_t parts) {
       return [=](int64_t p) { return Window{p * n / parts, ((p + 1) * n + parts - 1) / parts, 1}; };
     };
     const auto rows = cut(s[2], out.h), columns = cut(s[3], out.w);
     const Size2 o = out;
-    add_row({.op = "adaptive_avg_pool2d", .variant = concat(out), .samples = {{in(s)}},
+    add_row({.op = "adaptive_avg_pool2d",
+             .variant = concat(out),
+             .samples = {{in(s)}},
              .run = [o](X x) { return adaptive_avg_pool2d(x[0], o); },
-             .reference = [=](A x) {
-               return pool(x[0], o, rows, columns, 0, [](const std::vector<double>& v, int64_t) {
-                 double sum = 0;
-                 for (double e : v) sum += e;
-                 return sum / double(v.size());
-               });
-             },
+             .reference =
+                 [=](A x) {
+                   return pool(x[0], o, rows, columns, 0, [](const std::vector<double>& v, int64_t) {
+                     double sum = 0;
+                     for (double e : v) sum += e;
+                     return sum / double(v.size());
+                   });
+                 },
              .terms = 20,
-             .errors = {{"dims", [] { adaptive_avg_pool2d(empty({2, 2}), 1); }, {"[2,2]"}}}});
-    add_row({.op = "adaptive_max_pool2d", .variant = concat(out), .samples = {{distinct(s)}},
+             .errors = {{"dims",
+                         [] {
+                           adaptive_avg_pool2d(empty({2, 2}), 1);
+                         },
+                         {"[2,2]"}}}});
+    add_row({.op = "adaptive_max_pool2d",
+             .variant = concat(out),
+             .samples = {{distinct(s)}},
              .run = [o](X x) { return adaptive_max_pool2d(x[0], o); },
              .reference = [=](A x) { return pool(x[0], o, rows, columns, 0, max_of); }});
   }
 }
 
-// The ops that pooling's derivatives are made of, on 2x2 windows: overlapping ones (stride 1) and disjoint ones.
+// The ops that pooling's derivatives are made of, on 2x2 windows: overlapping ones (stride 1) and disjoint
+// ones.
 void add_pooling_gradients() {
   for (int64_t stride : {1, 2}) {
     const Shape image{1, 2, 4, 4};
@@ -308,44 +415,56 @@ void add_pooling_gradients() {
     const auto avg_windows = [=] {
       return raw::avg_pool2d_windows(empty(image), {.kernel = Size2(2), .stride = stride});
     };
-    Input index = {.shape = out, .fill = Fill::kInteger, .lo = 0, .hi = 4, .fixed = true, .dtype = DType::kU8};
-    const auto for_each = [=](const std::function<void(std::initializer_list<int64_t>, int64_t, int64_t)>& f) {
-      for (int64_t c = 0; c < 2; ++c)
-        for (int64_t p = 0; p < n; ++p)
-          for (int64_t q = 0; q < n; ++q) f({0, c, p, q}, p * stride, q * stride);
-    };
+    Input index = {
+        .shape = out, .fill = Fill::kInteger, .lo = 0, .hi = 4, .fixed = true, .dtype = DType::kU8};
+    const auto for_each =
+        [=](const std::function<void(std::initializer_list<int64_t>, int64_t, int64_t)>& f) {
+          for (int64_t c = 0; c < 2; ++c)
+            for (int64_t p = 0; p < n; ++p)
+              for (int64_t q = 0; q < n; ++q) f({0, c, p, q}, p * stride, q * stride);
+        };
     const std::string variant = "stride " + std::to_string(stride);
-    add_row({.op = "max_pool2d_scatter", .variant = variant, .samples = {{in(out), index}},
-             .run = [=](X x) { return gradus::max_pool2d_scatter(x[0], raw::channels_last(x[1]), max_windows()); },
-             .reference =
-                 [=](A x) {
-                   Array y(image);
-                   for_each([&](std::initializer_list<int64_t> at, int64_t h, int64_t w) {
-                     const int64_t k = int64_t(x[1].at(at));
-                     y.at({0, *(at.begin() + 1), h + k / 2, w + k % 2}) += x[0].at(at);
-                   });
-                   return y;
-                 },
-             .layouts = false});
-    add_row({.op = "max_pool2d_gather", .variant = variant, .samples = {{in(image), index}},
-             .run = [=](X x) { return gradus::max_pool2d_gather(x[0], raw::channels_last(x[1]), max_windows()); },
-             .reference =
-                 [=](A x) {
-                   Array y(out);
-                   for_each([&](std::initializer_list<int64_t> at, int64_t h, int64_t w) {
-                     const int64_t k = int64_t(x[1].at(at));
-                     y.at(at) = x[0].at({0, *(at.begin() + 1), h + k / 2, w + k % 2});
-                   });
-                   return y;
-                 },
-             .layouts = false});
-    add_row({.op = "avg_pool2d_spread", .variant = variant, .samples = {{in(out)}},
+    add_row(
+        {.op = "max_pool2d_scatter",
+         .variant = variant,
+         .samples = {{in(out), index}},
+         .run =
+             [=](X x) { return gradus::max_pool2d_scatter(x[0], raw::channels_last(x[1]), max_windows()); },
+         .reference =
+             [=](A x) {
+               Array y(image);
+               for_each([&](std::initializer_list<int64_t> at, int64_t h, int64_t w) {
+                 const int64_t k = int64_t(x[1].at(at));
+                 y.at({0, *(at.begin() + 1), h + k / 2, w + k % 2}) += x[0].at(at);
+               });
+               return y;
+             },
+         .layouts = false});
+    add_row(
+        {.op = "max_pool2d_gather",
+         .variant = variant,
+         .samples = {{in(image), index}},
+         .run = [=](X x) { return gradus::max_pool2d_gather(x[0], raw::channels_last(x[1]), max_windows()); },
+         .reference =
+             [=](A x) {
+               Array y(out);
+               for_each([&](std::initializer_list<int64_t> at, int64_t h, int64_t w) {
+                 const int64_t k = int64_t(x[1].at(at));
+                 y.at(at) = x[0].at({0, *(at.begin() + 1), h + k / 2, w + k % 2});
+               });
+               return y;
+             },
+         .layouts = false});
+    add_row({.op = "avg_pool2d_spread",
+             .variant = variant,
+             .samples = {{in(out)}},
              .run = [=](X x) { return gradus::avg_pool2d_spread(x[0], avg_windows()); },
              .reference =
                  [=](A x) {
                    Array y(image);
                    for_each([&](std::initializer_list<int64_t> at, int64_t h, int64_t w) {
-                     for (int64_t k = 0; k < 4; ++k) y.at({0, *(at.begin() + 1), h + k / 2, w + k % 2}) += x[0].at(at) / 4;
+                     for (int64_t k = 0; k < 4; ++k)
+                       y.at({0, *(at.begin() + 1), h + k / 2, w + k % 2}) += x[0].at(at) / 4;
                    });
                    return y;
                  },
@@ -361,8 +480,8 @@ Tensor constant(const Tensor& x, const std::vector<double>& values) {
 }
 
 void add_batch_norm() {
-  const auto normalised = [](A x, bool training, const std::vector<double>& mean, const std::vector<double>& var,
-                             double eps) {
+  const auto normalised = [](A x, bool training, const std::vector<double>& mean,
+                             const std::vector<double>& var, double eps) {
     const Array& v = x[0];
     const int64_t channels = v.shape[1];
     int64_t area = 1;
@@ -389,20 +508,37 @@ void add_batch_norm() {
       const std::string variant = concat(training ? "train " : "eval ", s);
       const auto run = [=](const Tensor& x, const Tensor& w, const Tensor& b) {
         return training ? batch_norm(x, w, b, {}, {}, {.training = true, .eps = 0.01})
-                        : batch_norm(x, w, b, constant(x, mean), constant(x, var), {.training = false, .eps = 0.01});
+                        : batch_norm(x, w, b, constant(x, mean), constant(x, var),
+                                     {.training = false, .eps = 0.01});
       };
       const auto reference = [=](A x) { return normalised(x, training, mean, var, 0.01); };
-      add_row({.op = "batch_norm", .variant = variant, .samples = {{in(s), in({3}), in({3})}},
-               .run = [run](X x) { return run(x[0], x[1], x[2]); }, .reference = reference, .terms = 32,
+      add_row({.op = "batch_norm",
+               .variant = variant,
+               .samples = {{in(s), in({3}), in({3})}},
+               .run = [run](X x) { return run(x[0], x[1], x[2]); },
+               .reference = reference,
+               .terms = 32,
                .errors = {{"weight",
-                           [] { batch_norm(empty({2, 3}), empty({4}), empty({4}), {}, {}, {.training = true}); },
+                           [] {
+                             batch_norm(empty({2, 3}), empty({4}), empty({4}), {}, {}, {.training = true});
+                           },
                            {"[2,3]", "[4]"}},
                           {"one value per channel",
-                           [] { batch_norm(empty({1, 3}), {}, {}, {}, {}, {.training = true}); }, {"[1,3]"}},
+                           [] {
+                             batch_norm(empty({1, 3}), {}, {}, {}, {}, {.training = true});
+                           },
+                           {"[1,3]"}},
                           {"no statistics",
-                           [] { batch_norm(empty({2, 3}), {}, {}, {}, {}, {.training = false}); }, {"running"}}}});
-      add_row({.op = "batch_norm", .variant = variant + " without weight", .samples = {{in(s)}},
-               .run = [run](X x) { return run(x[0], {}, {}); }, .reference = reference, .terms = 32});
+                           [] {
+                             batch_norm(empty({2, 3}), {}, {}, {}, {}, {.training = false});
+                           },
+                           {"running"}}}});
+      add_row({.op = "batch_norm",
+               .variant = variant + " without weight",
+               .samples = {{in(s)}},
+               .run = [run](X x) { return run(x[0], {}, {}); },
+               .reference = reference,
+               .terms = 32});
     }
   }
 }

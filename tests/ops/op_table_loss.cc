@@ -92,46 +92,81 @@ void add_loss_rows() {
                                        {in({1, 5}, -3, 3), indices({1}, {1})},
                                        {in({2, 5, 2, 1}, -3, 3), indices({2, 2, 1}, {3, 1, 0, 4})}};
   const std::vector<ErrorCase> errors = {
-      {"batch sizes", [] { cross_entropy(zeros({4, 5}), zeros({3}, {.dtype = DType::kI64})); }, {"[4,5]", "[3]"}},
-      {"no such class", [] { cross_entropy(zeros({1, 5}), tensor(std::vector<int64_t>{5}, {1})); }, {"5"}},
-      {"weight", [] { cross_entropy(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.weight = zeros({4})}); }, {"[4]"}},
+      {"batch sizes",
+       [] {
+         cross_entropy(zeros({4, 5}), zeros({3}, {.dtype = DType::kI64}));
+       },
+       {"[4,5]", "[3]"}},
+      {"no such class",
+       [] {
+         cross_entropy(zeros({1, 5}), tensor(std::vector<int64_t>{5}, {1}));
+       },
+       {"5"}},
+      {"weight",
+       [] {
+         cross_entropy(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.weight = zeros({4})});
+       },
+       {"[4]"}},
   };
   for (Loss l : losses) {
-    add_row({.op = "cross_entropy", .variant = l.name, .samples = samples,
-             .run = [l](X x) {
-               return cross_entropy(x[0], x[1], {.reduction = l.reduction,
-                                                 .weight = l.weighted ? class_weights(x[0]) : Tensor(),
-                                                 .label_smoothing = l.smoothing});
+    add_row({.op = "cross_entropy",
+             .variant = l.name,
+             .samples = samples,
+             .run =
+                 [l](X x) {
+                   return cross_entropy(x[0], x[1],
+                                        {.reduction = l.reduction,
+                                         .weight = l.weighted ? class_weights(x[0]) : Tensor(),
+                                         .label_smoothing = l.smoothing});
+                 },
+             .reference = [l](A x) { return cross_entropy_of(x[0], x[1], l); },
+             .terms = 32,
+             .errors = errors});
+    add_row(
+        {.op = "cross_entropy",
+         .variant = std::string("of probabilities, ") + l.name,
+         .samples = {{in({4, 5}, -3, 3), in({4, 5}, 0, 0.5)}, {in({2, 5, 2}, -3, 3), in({2, 5, 2}, 0, 0.5)}},
+         .run =
+             [l](X x) {
+               return cross_entropy(x[0], x[1],
+                                    {.reduction = l.reduction,
+                                     .weight = l.weighted ? class_weights(x[0]) : Tensor(),
+                                     .label_smoothing = l.smoothing});
              },
-             .reference = [l](A x) { return cross_entropy_of(x[0], x[1], l); }, .terms = 32, .errors = errors});
-    add_row({.op = "cross_entropy", .variant = std::string("of probabilities, ") + l.name,
-             .samples = {{in({4, 5}, -3, 3), in({4, 5}, 0, 0.5)}, {in({2, 5, 2}, -3, 3), in({2, 5, 2}, 0, 0.5)}},
-             .run = [l](X x) {
-               return cross_entropy(x[0], x[1], {.reduction = l.reduction,
-                                                 .weight = l.weighted ? class_weights(x[0]) : Tensor(),
-                                                 .label_smoothing = l.smoothing});
-             },
-             .reference = [l](A x) { return cross_entropy_of(x[0], x[1], l); }, .terms = 32});
+         .reference = [l](A x) { return cross_entropy_of(x[0], x[1], l); },
+         .terms = 32});
     if (l.smoothing != 0) continue;
     l.log_probs = true;
-    add_row({.op = "nll_loss", .variant = l.name, .samples = samples,
-             .run = [l](X x) {
-               return nll_loss(x[0], x[1],
-                               {.reduction = l.reduction, .weight = l.weighted ? class_weights(x[0]) : Tensor()});
-             },
-             .reference = [l](A x) { return cross_entropy_of(x[0], x[1], l); }, .terms = 16});
+    add_row({.op = "nll_loss",
+             .variant = l.name,
+             .samples = samples,
+             .run =
+                 [l](X x) {
+                   return nll_loss(
+                       x[0], x[1],
+                       {.reduction = l.reduction, .weight = l.weighted ? class_weights(x[0]) : Tensor()});
+                 },
+             .reference = [l](A x) { return cross_entropy_of(x[0], x[1], l); },
+             .terms = 16});
   }
   for (Reduction r : {Reduction::kMean, Reduction::kSum, Reduction::kNone}) {
-    add_row({.op = "mse_loss", .variant = std::to_string(int(r)), .samples = {{in({3, 4}), in({3, 4})}, {in({}), in({})}},
+    add_row({.op = "mse_loss",
+             .variant = std::to_string(int(r)),
+             .samples = {{in({3, 4}), in({3, 4})}, {in({}), in({})}},
              .run = [r](X x) { return mse_loss(x[0], x[1], {.reduction = r}); },
              .reference =
                  [r](A x) {
                    Array y = x[0];
-                   for (size_t i = 0; i < y.v.size(); ++i) y.v[i] = (x[0].v[i] - x[1].v[i]) * (x[0].v[i] - x[1].v[i]);
+                   for (size_t i = 0; i < y.v.size(); ++i)
+                     y.v[i] = (x[0].v[i] - x[1].v[i]) * (x[0].v[i] - x[1].v[i]);
                    return reduced(y, r, double(y.v.size()));
                  },
              .terms = 16,
-             .errors = {{"shapes", [] { mse_loss(zeros({2, 3}), zeros({3})); }, {"[2,3]", "[3]"}}}});
+             .errors = {{"shapes",
+                         [] {
+                           mse_loss(zeros({2, 3}), zeros({3}));
+                         },
+                         {"[2,3]", "[3]"}}}});
   }
   covered_elsewhere("cross_entropy_grad", "second order of cross_entropy and nll_loss");
 }

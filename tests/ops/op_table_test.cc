@@ -24,13 +24,15 @@ std::string bits(const Tensor& t) {
 }
 
 // Result and expectation agree within the row's tolerance, element by element; NaN and infinities exactly.
-void expect_close(const OpCase& row, const Tensor& y, const Array& expected, DType dtype, const std::string& where) {
+void expect_close(const OpCase& row, const Tensor& y, const Array& expected, DType dtype,
+                  const std::string& where) {
   ASSERT_EQ(to_string(y.shape()), to_string(expected.shape)) << where;
   const std::vector<double> v = y.to_vector<double>();
   const double allowed = tolerance(row, dtype, expected);
   for (size_t i = 0; i < v.size(); ++i) {
     const double e = expected.v[i];
-    if (std::isnan(e) ? std::isnan(v[i]) : std::isinf(e) ? v[i] == e : std::abs(v[i] - e) <= allowed) continue;
+    if (std::isnan(e) ? std::isnan(v[i]) : std::isinf(e) ? v[i] == e : std::abs(v[i] - e) <= allowed)
+      continue;
     FAIL() << where << ": element " << i << " of " << describe(y) << " is " << v[i] << ", expected " << e
            << " (off by " << std::abs(v[i] - e) << ", allowed " << allowed << ")";
   }
@@ -65,7 +67,8 @@ class OpTable : public testing::TestWithParam<size_t> {
   OpTable() { set_num_threads(1); }
   const OpCase& row() const { return all_rows()[GetParam()]; }
   std::string at(size_t sample, DType t) const {
-    std::string s = row().op + "/" + row().variant + " sample " + std::to_string(sample) + " " + std::string(name_of(t));
+    std::string s =
+        row().op + "/" + row().variant + " sample " + std::to_string(sample) + " " + std::string(name_of(t));
     for (const Input& i : row().samples[sample]) s += " " + to_string(i.shape);
     return s;
   }
@@ -129,7 +132,8 @@ TEST_P(OpTable, InputsAndGivenGradientsAreNotChanged) {
       gradients(x, dy);
       EXPECT_EQ(bits(dy), dy_before) << at(s, t) << ": backward wrote into the dy it was given";
     }
-    for (size_t k = 0; k < x.size(); ++k) EXPECT_EQ(bits(x[k]), before[k]) << at(s, t) << ": input " << k << " changed";
+    for (size_t k = 0; k < x.size(); ++k)
+      EXPECT_EQ(bits(x[k]), before[k]) << at(s, t) << ": input " << k << " changed";
   }
 }
 
@@ -162,7 +166,8 @@ TEST_P(OpTable, LayoutOfInputsDoesNotMatter) {
           Array expected;
           const Tensor plain = row().run(x);
           expected.shape = plain.shape(), expected.v = plain.to_vector<double>();
-          expect_close(row(), row().run(other), expected, t, at(s, t) + " with " + name + " input " + std::to_string(k));
+          expect_close(row(), row().run(other), expected, t,
+                       at(s, t) + " with " + name + " input " + std::to_string(k));
         }
       }
     }
@@ -206,7 +211,8 @@ TEST_P(OpTable, GradientInF32MatchesF64) {
     }
     const Tensor y = row().run(x);
     std::vector<double> v(size_t(y.numel()));
-    for (size_t i = 0; i < v.size(); ++i) v[i] = (i % 2 ? -1 : 1) * (0.5 + double(i * 7 % 16) / 16);  // exact in f32
+    for (size_t i = 0; i < v.size(); ++i)
+      v[i] = (i % 2 ? -1 : 1) * (0.5 + double(i * 7 % 16) / 16);  // exact in f32
     const Tensor dy = tensor(v, y.shape());
     const std::vector<Tensor> expected = gradients(wide, dy);
     for (const std::vector<Tensor>& inputs : {x, channels_last}) {
@@ -312,9 +318,10 @@ INSTANTIATE_TEST_SUITE_P(All, OpTable, testing::ValuesIn(row_numbers()), [](cons
 // Names of the functions that the public op headers declare.
 std::set<std::string> public_ops() {
   std::set<std::string> names;
-  // Declarations stand at the start of a line; members of classes and overloads that are templates are indented or
-  // repeat a name.
-  const std::regex declaration(R"(^(?:inline )?(?:Tensor|void|std::\w+<.*>|[A-Z]\w*) (operator[^\s(]+|\w+)\()");
+  // Declarations stand at the start of a line; members of classes and overloads that are templates are
+  // indented or repeat a name.
+  const std::regex declaration(
+      R"(^(?:inline )?(?:Tensor|void|std::\w+<.*>|[A-Z]\w*) (operator[^\s(]+|\w+)\()");
   for (const char* folder : {"autograd/ops", "tensor/ops"}) {
     for (const auto& file : std::filesystem::directory_iterator(folder)) {
       if (file.path().extension() != ".h") continue;
@@ -322,9 +329,12 @@ std::set<std::string> public_ops() {
       std::vector<std::string> namespaces;
       for (std::string line; std::getline(text, line);) {
         std::smatch m;
-        if (line.rfind("namespace ", 0) == 0) namespaces.push_back(line);
-        else if (line.rfind("}  // namespace", 0) == 0 && !namespaces.empty()) namespaces.pop_back();
-        else if (namespaces.size() == 1 && namespaces[0] == "namespace gradus {" && std::regex_search(line, m, declaration))
+        if (line.rfind("namespace ", 0) == 0)
+          namespaces.push_back(line);
+        else if (line.rfind("}  // namespace", 0) == 0 && !namespaces.empty())
+          namespaces.pop_back();
+        else if (namespaces.size() == 1 && namespaces[0] == "namespace gradus {" &&
+                 std::regex_search(line, m, declaration))
           names.insert(m[1]);
       }
     }
