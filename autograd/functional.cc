@@ -190,6 +190,7 @@ Tensor checkpoint(const UnaryFunction& f, const Tensor& x) {
 }
 
 std::vector<Tensor> apply(std::shared_ptr<Function> f, const std::vector<Tensor>& inputs) {
+  if (!f) throw ValueError("apply", "no Function given");
   std::vector<Tensor> outputs;
   {
     const NoRecord off;

@@ -28,7 +28,8 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, con
 
 // Returns the gradients of sum(ys * dys) with respect to xs, which an open recording tracks (attached tensors, or
 // results of recorded ops). The recording goes on and sees this gradient's own computation. Undefined where no y
-// depends on x. Errors: StateError when no open recording tracks ys; ShapeError when a dy is missing or does not fit.
+// depends on x. Errors: StateError when no open recording tracks ys; ValueError unless there is a dy for each y or none;
+// ShapeError when a dy does not fit, or is missing for a y of several elements.
 std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, const TensorList& dys = {});
 
 // Returns f(x) without keeping what f's ops save: backward computes f again, with the same random numbers, and
@@ -64,7 +65,7 @@ class Function {
 };
 
 // Calls f->forward and records its backward. An instance serves one call. Errors: StateError when f returns an input
-// itself as its output.
+// itself as its output; ValueError for no f.
 std::vector<Tensor> apply(std::shared_ptr<Function> f, const std::vector<Tensor>& inputs);
 
 }  // namespace gradus::autograd

@@ -242,8 +242,13 @@ bool Recording::is_open() const { return open_ && !open_->state->finished(); }
 
 GradManager::GradManager() : state_(std::make_shared<autograd::ManagerState>()) {}
 
+const std::shared_ptr<autograd::ManagerState>& GradManager::state(const char* op) const {
+  if (!state_) throw StateError(op, "this GradManager was moved from");
+  return state_;
+}
+
 GradManager& GradManager::attach(TensorList tensors, std::vector<Callback> callbacks) {
-  state_->forget_dead();
+  state("attach")->forget_dead();
   for (const Tensor& x : tensors.get()) {
     const Ref<autograd::Leaf> leaf = autograd::leaf_of(x);
     auto& attached = state_->attached;
@@ -258,7 +263,7 @@ GradManager& GradManager::attach(TensorList tensors, std::vector<Callback> callb
 
 std::vector<Tensor> GradManager::attached_tensors() const {
   std::vector<Tensor> alive;
-  for (const auto& a : state_->attached)
+  for (const auto& a : state("attached_tensors")->attached)
     if (Tensor x = a.leaf->tensor(); x.defined()) alive.push_back(std::move(x));
   return alive;
 }
@@ -286,7 +291,7 @@ Ref<autograd::RecordingState> state_for(autograd::ManagerState& manager, const T
 
 Recording GradManager::record(RecordOptions options) {
   auto open = std::make_shared<OpenRecording>();
-  open->manager = state_;
+  open->manager = state("record");
   open->state = state_for(*state_, options.only, 0);
   open->narrowed = !options.only.empty();
   state_->open.push_back(open);
@@ -295,12 +300,14 @@ Recording GradManager::record(RecordOptions options) {
 }
 
 void GradManager::backward(TensorList roots, TensorList dys) {
+  state("backward");
   for (auto it = state_->open.rbegin(); it != state_->open.rend(); ++it)
     if (auto open = it->lock(); open && !open->state->finished()) return open->backward(roots.get(), dys.get());
   throw StateError("backward", "no computation history: call record() before the forward; a recording serves one backward");
 }
 
 void GradManager::release() {
+  state("release");
   for (auto it = state_->open.rbegin(); it != state_->open.rend(); ++it)
     if (auto open = it->lock(); open && !open->state->finished()) return open->finish();
 }
@@ -310,7 +317,7 @@ std::vector<Recording> GradManagerGroup::record() {
   uint64_t level = 0;
   for (GradManager* gm : managers_) {
     auto open = std::make_shared<OpenRecording>();
-    open->manager = gm->state_;
+    open->manager = gm->state("record");
     open->state = state_for(*gm->state_, {}, level);
     level = open->state->level();
     gm->state_->open.push_back(open);

@@ -143,6 +143,7 @@ class GradManager {
 
  private:
   friend class GradManagerGroup;
+  const std::shared_ptr<autograd::ManagerState>& state(const char* op) const;  // StateError once moved from
   std::shared_ptr<autograd::ManagerState> state_;
 };
 

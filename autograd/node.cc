@@ -9,7 +9,11 @@ Tensor Tensor::grad() const {
   return slot && slot->is_leaf() ? static_cast<autograd::Leaf*>(slot.get())->grad : Tensor();
 }
 
-void Tensor::set_grad(const Tensor& grad) const { autograd::leaf_of(*this)->grad = grad; }
+void Tensor::set_grad(const Tensor& grad) const {
+  if (grad.defined() && (!(grad.shape() == shape()) || grad.dtype() != dtype()))
+    throw ShapeError("set_grad", "expected a gradient like the tensor, given ", describe(grad), " for ", describe(*this));
+  autograd::leaf_of(*this)->grad = grad;
+}
 
 namespace autograd {
 namespace {

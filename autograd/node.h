@@ -19,7 +19,6 @@ namespace gradus::autograd {
 
 class Node;
 class RecordingState;
-class RecordingState;
 
 // Where a gradient goes: an output of a node, or a leaf; null where the input was a constant.
 struct Edge {

@@ -34,6 +34,12 @@ OPENMP_COPTS = select({
 })
 OPENMP_LINKOPTS = OPENMP_COPTS
 
+# Part of every program that ThreadSanitizer looks at.
+TSAN_DEPS = select({
+    "//bazel:no_openmp": ["//bazel:tsan_suppressions"],
+    "//conditions:default": [],
+})
+
 def gradus_library(name, copts = [], linkstatic = True, **kwargs):
     """A library whose public headers are included by their path in the tree, below gradus/.
 
@@ -52,17 +58,19 @@ def gradus_library(name, copts = [], linkstatic = True, **kwargs):
         **kwargs
     )
 
-def gradus_binary(name, copts = [], **kwargs):
+def gradus_binary(name, deps = [], copts = [], **kwargs):
     """A program.
 
     Args:
       name: the target's name.
+      deps: the libraries it uses.
       copts: added to Gradus' own.
       **kwargs: as for cc_binary.
     """
     native.cc_binary(
         name = name,
         copts = GRADUS_COPTS + copts,
+        deps = deps + TSAN_DEPS,
         **kwargs
     )
 
@@ -82,6 +90,6 @@ def gradus_test(name, deps = [], copts = [], size = "small", linkstatic = True, 
         size = size,
         copts = GRADUS_COPTS + copts,
         linkstatic = linkstatic,
-        deps = deps + ["@gtest//:gtest_main"],
+        deps = deps + ["@gtest//:gtest_main"] + TSAN_DEPS,
         **kwargs
     )

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "gradus/nn/module.h"
+#include "gradus/tensor/context.h"
 
 namespace gradus::nn {
 
@@ -33,13 +34,11 @@ class Layer : public Module {
   virtual Tensor forward(const Tensor& x) = 0;
 
   Tensor operator()(const Tensor& x) {
-    const CallScope scope(*this);
-    return hooks_ ? with_hooks(x) : forward(x);
+    return call([&] { return hooks_ ? with_hooks(x) : forward(x); });
   }
   // A temporary's buffer may become the result.
   Tensor operator()(Tensor&& x) {
-    const CallScope scope(*this);
-    return hooks_ ? with_hooks(x) : forward_temporary(std::move(x));
+    return call([&] { return hooks_ ? with_hooks(x) : forward_temporary(std::move(x)); });
   }
 
   // Calls f(layer, x) before forward. If it returns a Tensor, that (when defined) takes x's place.
@@ -70,6 +69,16 @@ class Layer : public Module {
       return [f = std::move(f)](Args... args) mutable { return f(args...), Tensor(); };
     else
       return f;
+  }
+  template <class F>
+  Tensor call(F f) {
+    const CallScope scope(*this);
+    try {
+      return f();
+    } catch (Error& e) {
+      e.set_module(Context::current().module_path_text());
+      throw;
+    }
   }
   HookHandle add_pre_hook(PreHook hook);
   HookHandle add_hook(Hook hook);

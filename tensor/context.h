@@ -25,11 +25,11 @@ struct Context {
   AutogradSlot* running_node = nullptr;
   bool last_run = false;
 
-  Device device = kCPU;              // where factories without an explicit device allocate
+  Device device = kCPU;              // where layers put their parameters
   std::vector<Stream> streams;       // current streams that differ from their device's default
   std::shared_ptr<Generator> generator = std::make_shared<Generator>();
   int threads = 0;                   // of parallel_for; 0: usable_cores()
-  bool deterministic = false;        // refuse kernels whose result may differ between runs
+  bool deterministic = false;        // refuse kernels that may differ from run to run; none on the CPU does
   std::vector<const std::string*> module_path;  // names of the modules being called, outermost first
 
   // The calling thread's context; a thread starts with one of its own.

@@ -30,9 +30,16 @@ class Error : public std::runtime_error {
   const char* what() const noexcept override { return text_.c_str(); }
   // Puts where it happened before the text, on its way up: "while running backward of conv2d (layer3.1.conv2): ".
   void add_context(const std::string& where) { text_ = where + ": " + text_; }
+  // Names the module in which it happened; the innermost, which is told first, counts.
+  void set_module(const std::string& path) {
+    if (has_module_ || path.empty()) return;
+    has_module_ = true;
+    add_context("in " + path);
+  }
 
  private:
   std::string op_, text_;
+  bool has_module_ = false;
 };
 
 // clang-format off

@@ -4,7 +4,7 @@ namespace gradus {
 
 void throw_no_kernel(const char* op, Device device) {
   throw DeviceError(op, "has no kernel for ", device,
-                    device.type == DeviceType::kCUDA ? " (built without --config=cuda)" : "");
+                    device.type == DeviceType::kCUDA ? " (built without CUDA)" : "");
 }
 
 }  // namespace gradus

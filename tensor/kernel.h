@@ -1,7 +1,7 @@
 // Kernel slots: how an op finds the code that computes it. Each op has one slot; each backend's kernel file fills it when
 // it is linked:
 //
-//   // tensor/ops/relu.h      KernelSlot<void(const Tensor& out, const Tensor& x)> in namespace raw::kernels
+//   // tensor/ops/relu.h      KernelSlot<void(const Tensor& out, const Tensor& x)> in namespace raw
 //   inline constinit KernelSlot<void(const Tensor&, const Tensor&)> relu_kernel{"relu"};
 //   // tensor/cpu/relu.cc     static const RegisterKernel reg(relu_kernel, DeviceType::kCPU, &relu_cpu);
 //   // tensor/ops/relu.cc     relu_kernel(out, x);

@@ -27,7 +27,7 @@ struct PhiloxKey {
   uint64_t stream = 0;  // number of the draw since seeding
 };
 
-// A seedable source of PhiloxKeys; copyable, its state is three numbers.
+// A seedable source of PhiloxKeys; copyable, its state is two numbers.
 class Generator {
  public:
   explicit Generator(uint64_t seed = 0) : seed_(seed) {}

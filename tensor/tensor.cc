@@ -218,7 +218,7 @@ Tensor scalar(double value, TensorOptions options) {
   if (options.device.type == DeviceType::kCPU)
     current_stream(options.device).enqueue([out, host] { std::memcpy(out.raw_ptr(), host.raw_ptr(), size_of(out.dtype())); });
   else if (options.device.type == DeviceType::kCUDA)
-    throw DeviceError("scalar", "has no kernel for ", options.device, " (built without --config=cuda)");
+    throw DeviceError("scalar", "has no kernel for ", options.device, " (built without CUDA)");
   return out;
 }
 

@@ -109,7 +109,7 @@ class Tensor {
   Indexed operator[](const Index& index) const;
 
   // The gradient that the last backward set or added to; undefined when there is none. Only attached tensors have one.
-  // Defined in autograd/.
+  // set_grad replaces it (undefined: removes it). Errors: ShapeError unless it is like the tensor. Defined in autograd/.
   Tensor grad() const;
   void set_grad(const Tensor& grad) const;
 

@@ -23,8 +23,11 @@ Tensor reduce(const Tensor& losses, Reduction reduction) {
 
 Tensor with_classes(const Tensor& x, const Tensor& target, const Tensor& weight,
                     const raw::CrossEntropySpec& spec) {
+  const char* op = spec.log_probs ? "nll_loss" : "cross_entropy";
+  if (autograd::is_tracked(weight))
+    throw StateError(op, "has no gradient for its weight, which a recording tracks; detach(weight) makes it a constant");
   const raw::CrossEntropyResult forward = raw::cross_entropy(x, target, weight, spec);
-  if (Recorder r{spec.log_probs ? "nll_loss" : "cross_entropy", x})
+  if (Recorder r{op, x})
     r.record(forward.loss, wrt(x, [x = r.save(x), target = r.save(target), weight, spec,
                                    stats = forward.stats, total = forward.total](const Tensor& dy) {
                return gradus::cross_entropy_grad(dy, x.get(), target.get(), weight, {{}, stats, total}, spec);

@@ -3,6 +3,7 @@
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/record.h"
+#include "gradus/autograd/recording_state.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus {
@@ -38,6 +39,9 @@ const autograd::Node* relu_of(const Tensor& x) {
   const auto& slot = x.ref()->slot;
   if (!slot || slot->is_leaf()) return nullptr;
   const auto* node = static_cast<const autograd::Node*>(slot.get());
+  // A recording that has h for a leaf (a checkpoint's) does not know what made it.
+  for (const auto& open : autograd::open_recordings())
+    if (const auto* r = autograd::as_recording(open); r->follows(slot.get()) && !node->belongs_to(r)) return nullptr;
   return std::string_view(node->op()) == "relu" && node->edges().size() == 1 ? node : nullptr;
 }
 

@@ -3,6 +3,7 @@
 #include "gradus/tensor/ops/conv.h"
 
 #include "gradus/tensor/cpu/conv_reference.h"
+#include "gradus/tensor/cpu/conv_sparse_grad.h"
 #include "gradus/tensor/cpu/conv_weight_grad.h"
 #include "gradus/tensor/cpu/onednn.h"
 
@@ -97,6 +98,7 @@ void conv2d_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor&
 
 void conv2d_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, Conv2dOptions o) {
   if (dx.dtype() != DType::kF32) return conv2d_input_grad_reference(dx, dy, w, o);
+  if (pays_sparse_grad(dy, dx, w.shape(), o)) return sparse_input_grad(dx, dy, w, o);
   static const char kind[] = "conv2d_input_grad";
   const auto plan = onednn::plan_for(key_of(kind, dx, w, o, false), [&] {
     const Problem problem(dx, w, dy, o);
@@ -112,6 +114,7 @@ void conv2d_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, 
 void conv2d_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
                             Conv2dOptions o) {
   if (dw.dtype() != DType::kF32) return conv2d_weight_grad_reference(dw, db, dy, x, o);
+  if (pays_sparse_grad(dy, x, dw.shape(), o)) return sparse_weight_grad(dw, db, dy, x, o);
   if (has_fast_weight_grad(dw, o)) return fast_weight_grad(dw, db, dy, x, o);
   static const char kind[] = "conv2d_weight_grad";
   const auto plan = onednn::plan_for(key_of(kind, x, dw, o, db.defined()), [&] {

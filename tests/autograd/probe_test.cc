@@ -144,6 +144,26 @@ TEST(Probe, ACheckpointedSegmentDrawsTheSameRandomNumbersAgain) {
   EXPECT_EQ(run(true), run(false));
 }
 
+TEST(Probe, ACheckpointedPoolingOfAReluFromOutsideHasItsGradient) {
+  const Tensor x = tensor(std::vector<double>{-1, 2, 3, -4}, {1, 1, 2, 2}), z = vec({5});
+  GradManager gm;
+  gm.attach({x, z});
+  auto recording = gm.record();
+  const Tensor h = relu(x);
+  gm.backward(sum(autograd::checkpoint([&](const Tensor& t) { return max_pool2d(h, {.kernel = 2}) * t; }, z)));
+  EXPECT_EQ(values(x.grad()), (V{0, 0, 5, 0}));
+  EXPECT_EQ(values(z.grad()), V{3});
+}
+
+TEST(Engine, MisuseIsATypedError) {
+  GradManager gm;
+  const GradManager moved = std::move(gm);
+  EXPECT_THROW((void)gm.record(), StateError);
+  EXPECT_THROW(gm.attach(vec({1})), StateError);
+  EXPECT_THROW(autograd::apply(nullptr, {vec({1})}), ValueError);
+  EXPECT_THROW(vec({1}).set_grad(vec({1, 2})), ShapeError);
+}
+
 TEST(Probe, ACheckpointedSegmentIsRightAtSecondOrder) {
   const Tensor w = vec({0.5});
   auto f = [&](const Tensor& x) { return autograd::checkpoint([&](const Tensor& t) { return t * t * t * w; }, x); };

@@ -85,6 +85,33 @@ TEST(ReluLayer, NeverChangesATensorThatSomeoneElseHolds) {
   EXPECT_THAT(values(x), ElementsAre(-1, 2));
 }
 
+TEST(Layers, ErrorsNameTheInnermostLayer) {
+  struct Block : nn::Layer {
+    nn::Linear fc{this, "fc", {.in = 3, .out = 2}};
+    using nn::Layer::Layer;
+    Tensor forward(const Tensor& x) override { return fc(x); }
+  };
+  struct Net : nn::Layer {
+    Block block{this, "block"};
+    Tensor forward(const Tensor& x) override { return block(x); }
+  } net;
+  try {
+    net(ones({1, 4}));
+    FAIL() << "nothing was thrown";
+  } catch (const ShapeError& e) {
+    EXPECT_EQ(std::string(e.what()).find("in block.fc: [linear] "), 0u) << e.what();
+  }
+}
+
+TEST(Losses, RefuseAWeightThatIsToBeDifferentiated) {
+  const Tensor x = ones({2, 3}), weight = ones({3});
+  GradManager gm;
+  gm.attach({x, weight});
+  auto recording = gm.record();
+  EXPECT_THROW(cross_entropy(x, tensor({0, 1}), {.weight = weight}), StateError);
+  cross_entropy(x, tensor({0, 1}), {.weight = detach(weight)});
+}
+
 TEST(Layers, RefuseOptionsOutOfTheirDomain) {
   EXPECT_THROW(nn::Linear({.in = -1, .out = 2}), ValueError);
   EXPECT_THROW(nn::Conv2d({.in = 3, .out = 4, .kernel = 3, .groups = 2}), ValueError);

@@ -3,8 +3,10 @@
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/tensor/cpu/conv_reference.h"
+#include "gradus/tensor/cpu/conv_sparse_grad.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/parallel.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {
@@ -129,6 +131,65 @@ TEST_P(Conv2d, GradientsAgreeWithTheReference) {
   conv2d_weight_grad_reference(dw, {}, dy, x, c.options);
   expect_near(raw::conv2d_input_grad(dy, w, c.x, c.options), dx, tolerance());
   expect_near(raw::conv2d_weight_grad(dy, x, c.w, false, c.options).first, dw, tolerance() * 10);
+}
+
+// Gradients that are mostly zeros take kernels of their own where the processor has AVX-512.
+const Case kSparseCases[] = {
+    {"Plain", {3, 32, 9, 8}, {64, 32, 3, 3}, {}},
+    {"Padding", {2, 32, 7, 9}, {32, 32, 3, 3}, {.padding = 1}},
+    {"WidePadding", {2, 16, 5, 4}, {16, 16, 3, 3}, {.padding = {3, 4}}},
+    {"StridePadding", {2, 48, 11, 12}, {48, 48, 3, 3}, {.stride = {2, 3}, .padding = {1, 2}}},
+    {"TallDilation", {2, 16, 12, 9}, {16, 16, 3, 3}, {.padding = {2, 1}, .dilation = {2, 1}}},
+    {"FiveByFive", {9, 16, 10, 9}, {32, 16, 5, 5}, {.padding = 2}},
+};
+
+class SparseConv2d : public testing::TestWithParam<Case> {
+ protected:
+  // One element in six, as below a pooled relu with dropout.
+  static Tensor sparse(const Shape& shape) {
+    Tensor dy = random_tensor(shape, DType::kF32, 3);
+    for (int64_t i = 0; i < dy.numel(); ++i)
+      if (philox(4, 0, uint64_t(i))[0] % 6) dy.ptr<float>()[i] = 0;
+    return raw::channels_last(dy);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Cases, SparseConv2d, testing::ValuesIn(kSparseCases),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(SparseConv2d, GradientsAreThoseOfF64) {
+  const Case& c = GetParam();
+  const Tensor x = raw::channels_last(random_tensor(c.x)), w = random_tensor(c.w, DType::kF32, 2);
+  const Tensor dy = sparse(result_shape(c));
+  if (__builtin_cpu_supports("avx512f")) {
+    EXPECT_TRUE(pays_sparse_grad(dy, x, c.w, c.options));
+    EXPECT_FALSE(pays_sparse_grad(raw::channels_last(random_tensor(result_shape(c))), x, c.w, c.options));
+  }
+  const Tensor x64 = raw::to(x, DType::kF64), w64 = raw::to(w, DType::kF64), dy64 = raw::to(dy, DType::kF64);
+  const auto [dw, db] = raw::conv2d_weight_grad(dy, x, c.w, true, c.options);
+  const auto [dw64, db64] = raw::conv2d_weight_grad(dy64, x64, c.w, true, c.options);
+  // Sums of at most dy.numel() / O products below 1, each rounded to 2^-24 of a partial sum below their number.
+  const double tolerance = 0x1p-24 * static_cast<double>(dy.numel() / c.w[0]);
+  expect_near(dw, dw64, tolerance);
+  expect_near(db, db64, tolerance);
+  expect_near(raw::conv2d_input_grad(dy, w, c.x, c.options), raw::conv2d_input_grad(dy64, w64, c.x, c.options), 1e-5);
+}
+
+TEST_P(SparseConv2d, GradientsDoNotDependOnTheNumberOfThreads) {
+  const Case& c = GetParam();
+  const Tensor x = raw::channels_last(random_tensor(c.x)), w = random_tensor(c.w, DType::kF32, 2);
+  const Tensor dy = sparse(result_shape(c));
+  const int before = num_threads();
+  std::vector<std::vector<float>> dws, dxs;
+  for (int threads : {1, 2, 5}) {
+    set_num_threads(threads);
+    dws.push_back(raw::conv2d_weight_grad(dy, x, c.w, true, c.options).first.to_vector<float>());
+    dxs.push_back(raw::conv2d_input_grad(dy, w, c.x, c.options).to_vector<float>());
+  }
+  set_num_threads(before);
+  EXPECT_EQ(dws[0], dws[1]);
+  EXPECT_EQ(dws[0], dws[2]);
+  EXPECT_EQ(dxs[0], dxs[1]);
+  EXPECT_EQ(dxs[0], dxs[2]);
 }
 
 TEST(Conv2dWeights, AnUpdateIsSeen) {  // reordered copies of weights are kept, but not beyond a change
