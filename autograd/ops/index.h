@@ -35,8 +35,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value);
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 
-// Returns x with `value` (a number, or a tensor that broadcasts to x) where `mask`, which broadcasts to x, is
-// true. Grad: x dy, 0 where masked; value the rest.
+// Returns x with `value` where `mask` is true; x, mask and value broadcast to each other. Grad: x dy, 0 where masked; value the rest.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 // Returns the elements of x where `mask` is true, row-major. Waits for the device.

@@ -81,6 +81,9 @@ struct Geometry {
     return filters;
   }
 
+  // Images that make a thread worth waking: some 64 thousand multiplications.
+  int64_t images_per_thread() const { return 1 + 65536 / std::max<int64_t>(1, P * Q * KH * KW * Cg * Og); }
+
   const Conv2dOptions o;
   const int64_t N, C, H, W, O, KH, KW, P, Q, Cg, Og;
 };
@@ -93,7 +96,7 @@ void conv2d_reference(const Tensor& y, const Tensor& x, const Tensor& w, const T
     const Geometry s(x, w, y, options);
     for (int64_t g = 0; g < options.groups; ++g) {
       const Matrix<T> filters = s.filters_of<T>(w, g);
-      parallel_for(0, s.N, 1, [&](int64_t first, int64_t last) {
+      parallel_for(0, s.N, s.images_per_thread(), [&](int64_t first, int64_t last) {
         for (int64_t n = first; n < last; ++n) {
           auto out = s.outputs<T>(y, n, g);
           out.noalias() = s.unfold<T>(x, n, g) * filters;
@@ -112,7 +115,7 @@ void conv2d_input_grad_reference(const Tensor& dx, const Tensor& dy, const Tenso
     std::fill_n(dx.ptr<T>(), dx.numel(), T(0));
     for (int64_t g = 0; g < options.groups; ++g) {
       const Matrix<T> filters = s.filters_of<T>(w, g);
-      parallel_for(0, s.N, 1, [&](int64_t first, int64_t last) {
+      parallel_for(0, s.N, s.images_per_thread(), [&](int64_t first, int64_t last) {
         for (int64_t n = first; n < last; ++n) {
           const Matrix<T> patches = s.outputs<T>(dy, n, g) * filters.transpose();
           s.fold<T>(patches, dx, n, g);
