@@ -6,8 +6,8 @@ namespace {
 template <class Options>
 void check_adam(const Options& o, const char* kind) {
   check_option(o.lr >= 0, kind, "lr", ">= 0", o.lr);
-  check_option(o.beta1 >= 0 && o.beta1 < 1, kind, "beta1", "in [0, 1)", o.beta1);
-  check_option(o.beta2 >= 0 && o.beta2 < 1, kind, "beta2", "in [0, 1)", o.beta2);
+  check_option(o.betas[0] >= 0 && o.betas[0] < 1, kind, "beta1", "in [0, 1)", o.betas[0]);
+  check_option(o.betas[1] >= 0 && o.betas[1] < 1, kind, "beta2", "in [0, 1)", o.betas[1]);
   check_option(o.eps >= 0, kind, "eps", ">= 0", o.eps);
   check_option(o.weight_decay >= 0, kind, "weight_decay", ">= 0", o.weight_decay);
 }
@@ -19,7 +19,7 @@ std::vector<const char*> adam_states(bool amsgrad) {
 
 template <class Options>
 raw::AdamStep adam_step(const Options& o, bool decoupled) {
-  return {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, decoupled, o.amsgrad, o.maximize};
+  return {o.lr, o.betas[0], o.betas[1], o.eps, o.weight_decay, decoupled, o.amsgrad, o.maximize};
 }
 
 }  // namespace

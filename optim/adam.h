@@ -1,20 +1,23 @@
 // Adam and AdamW.
 #pragma once
 
+#include <array>
+
 #include "gradus/optim/optimizer.h"
 
 namespace gradus::optim {
 
 struct AdamOptions {
   double lr = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  std::array<double, 2> betas = {0.9, 0.999};  // of the mean of gradients, of their squares
+  double eps = 1e-8;
   double weight_decay = 0;  // added to the gradient
   bool amsgrad = false;     // divide by the largest second moment so far
   bool maximize = false;
 
   void check() const;
   static void each(auto& o, auto&& f) {
-    f("lr", o.lr), f("beta1", o.beta1), f("beta2", o.beta2), f("eps", o.eps);
+    f("lr", o.lr), f("beta1", o.betas[0]), f("beta2", o.betas[1]), f("eps", o.eps);
     f("weight_decay", o.weight_decay);
     f("amsgrad", o.amsgrad), f("maximize", o.maximize);
   }
@@ -22,7 +25,8 @@ struct AdamOptions {
 
 struct AdamWOptions {
   double lr = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  std::array<double, 2> betas = {0.9, 0.999};  // of the mean of gradients, of their squares
+  double eps = 1e-8;
   double weight_decay = 1e-2;  // shrinks the parameter itself
   bool amsgrad = false;
   bool maximize = false;

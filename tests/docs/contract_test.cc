@@ -62,8 +62,8 @@ TEST(Contract, AGanTrainsWithAGradientPenaltyAndTwoManagers) {
   GradManager gm_d, gm_g;
   gm_d.attach(disc.parameters());
   gm_g.attach(gen.parameters());
-  optim::Adam opt_d(disc.parameters(), {.lr = 1e-3, .beta1 = 0.5, .beta2 = 0.9});
-  optim::Adam opt_g(gen.parameters(), {.lr = 1e-3, .beta1 = 0.5, .beta2 = 0.9});
+  optim::Adam opt_d(disc.parameters(), {.lr = 1e-3, .betas = {0.5, 0.9}});
+  optim::Adam opt_g(gen.parameters(), {.lr = 1e-3, .betas = {0.5, 0.9}});
   const Tensor real = rand({4, 1, 8, 8}), noise = randn({4, 5}), epsilon = rand({4, 1, 1, 1});
   const std::vector<float> d0 = disc.fc.weight.to_vector<float>(), g0 = gen.fc.weight.to_vector<float>();
   {

@@ -63,7 +63,7 @@ TEST(Adam, FollowsItsFormulaAlsoWithAmsgrad) {
   for (bool amsgrad : {false, true}) {
     std::vector<double> m(3), v(3), top(3);
     const Tensor p = f64({1, -2, 0.5});
-    Adam opt({p}, {.lr = 0.1, .beta1 = 0.8, .beta2 = 0.9, .weight_decay = 0.1, .amsgrad = amsgrad});
+    Adam opt({p}, {.lr = 0.1, .betas = {0.8, 0.9}, .weight_decay = 0.1, .amsgrad = amsgrad});
     follow(opt, p, [&](double p, double g, int t, size_t i) {
       g += 0.1 * p;
       m[i] = 0.8 * m[i] + 0.2 * g;
@@ -207,7 +207,7 @@ TEST(Optimizer, RefusesOptionsOutOfTheirDomain) {
   EXPECT_THROW(SGD({p}, {.lr = -1.0}), ValueError);
   EXPECT_THROW(SGD({p}, {.lr = 1.0, .nesterov = true}), ValueError);
   EXPECT_THROW(SGD({p}, {.lr = 1.0, .momentum = 0.9, .dampening = 0.1, .nesterov = true}), ValueError);
-  EXPECT_THROW(Adam({p}, {.beta1 = 1.0}), ValueError);
+  EXPECT_THROW(Adam({p}, {.betas = {1.0, 0.999}}), ValueError);
   EXPECT_THROW(Adadelta({p}, {.rho = 1.5}), ValueError);
   EXPECT_THROW(SGD({}, {.lr = 1.0}), ValueError);
   EXPECT_THROW(SGD({p, p}, {.lr = 1.0}), ValueError);
