@@ -84,7 +84,8 @@ struct OpenRecording;
 }  // namespace autograd
 
 // An open recording of a manager, closed when it goes out of scope. Movable, and may be paused: one manager can have
-// several in flight, which finish in any order.
+// several in flight, which finish in any order. Threads that share a Context record together; end a recording only when no
+// other thread is recording into it.
 class Recording {
  public:
   Recording() = default;

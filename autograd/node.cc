@@ -10,8 +10,14 @@ Tensor Tensor::grad() const {
 }
 
 void Tensor::set_grad(const Tensor& grad) const {
-  if (grad.defined() && (!(grad.shape() == shape()) || grad.dtype() != dtype()))
-    throw ShapeError("set_grad", "expected a gradient like the tensor, given ", describe(grad), " for ", describe(*this));
+  if (grad.defined()) {
+    if (!(grad.shape() == shape()))
+      throw ShapeError("set_grad", "expected a gradient like the tensor, given ", describe(grad), " for ", describe(*this));
+    if (grad.dtype() != dtype())
+      throw DTypeError("set_grad", "expected ", dtype(), ", given ", describe(grad), " for ", describe(*this));
+    if (!(grad.device() == device()))
+      throw DeviceError("set_grad", "expected ", device(), ", given ", describe(grad), " for ", describe(*this));
+  }
   autograd::leaf_of(*this)->grad = grad;
 }
 

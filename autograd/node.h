@@ -93,6 +93,7 @@ class Node : public AutogradSlot {
   std::vector<ValueInfo> outputs_;
   std::string module_path_;
   Membership membership_;
+  std::atomic<int> open_memberships_{0};  // whoever closes the last one drops the rule and the edges
   Node* next_dead_ = nullptr;  // chain of nodes that wait to be deleted
 };
 

@@ -127,6 +127,7 @@ void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vect
     if (i == 0) node->stream_ = current_stream(y.device());
   }
   bool probes_only = true;
+  node->open_memberships_ = static_cast<int>(joined_.size());
   Membership* m = &node->membership_;
   for (size_t i = 0; i < joined_.size(); ++i) {
     if (i > 0) {

@@ -94,7 +94,7 @@ void RecordingState::finish() {
     }
   }
   for (auto& node : members) {
-    if (node->belongs_to_others(nullptr)) continue;
+    if (node->open_memberships_.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
     node->drop_rule();
     node->drop_edges();
   }

@@ -29,7 +29,9 @@ void LRSchedule::step() {
 State LRSchedule::state_dict() const {
   State state;
   state.numbers.emplace_back("last_epoch", double(epoch_));
-  for (size_t g = 0; g < base_.size(); ++g) state.numbers.emplace_back(concat("base_lr.", g), base_[g]);
+  // A group added since the last step has the rate it was added with.
+  for (size_t g = 0; g < optimizer_.num_groups(); ++g)
+    state.numbers.emplace_back(concat("base_lr.", g), g < base_.size() ? base_[g] : optimizer_.lr(g));
   return state;
 }
 

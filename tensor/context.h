@@ -35,7 +35,12 @@ struct Context {
   // The calling thread's context; a thread starts with one of its own.
   static Context& current() { return current_ ? *current_ : own(); }
   // A copy for another thread: same recordings, generator and settings.
-  Context snapshot() const { return *this; }
+  Context snapshot() const {
+    Context copy = *this;
+    copy.running_node = nullptr;  // a rule runs on the thread that called it
+    copy.last_run = false;
+    return copy;
+  }
   std::string module_path_text() const;  // "layer3.1.conv2"; "" outside modules
 
  private:

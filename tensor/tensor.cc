@@ -1,7 +1,9 @@
 #include "gradus/tensor/tensor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/stream.h"
@@ -207,10 +209,21 @@ Tensor tensor(std::initializer_list<double> v) { return copy_in<double>(v, {int6
 Tensor tensor(std::initializer_list<int64_t> v) { return copy_in<int64_t>(v, {int64_t(v.size())}, kCPU); }
 Tensor tensor(std::initializer_list<int> v) { return copy_in<int64_t>(v, {int64_t(v.size())}, kCPU); }
 
+namespace {
+// The number as a 64-bit integer: beyond its range the nearest, NaN as 0.
+int64_t whole(double value) {
+  if (std::isnan(value)) return 0;
+  if (value >= 0x1p63) return std::numeric_limits<int64_t>::max();
+  if (value < -0x1p63) return std::numeric_limits<int64_t>::min();
+  return static_cast<int64_t>(value);
+}
+}  // namespace
+
 Tensor scalar(double value, TensorOptions options) {
   Tensor host = empty({}, {options.dtype, kCPU});
   dispatch_all(options.dtype, [&]<class T>() {
     if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>) *host.ptr<T>() = T(static_cast<float>(value));
+    else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) *host.ptr<T>() = static_cast<T>(whole(value));
     else *host.ptr<T>() = static_cast<T>(value);
   });
   if (options.device == kCPU) return host;

@@ -109,7 +109,8 @@ class Tensor {
   Indexed operator[](const Index& index) const;
 
   // The gradient that the last backward set or added to; undefined when there is none. Only attached tensors have one.
-  // set_grad replaces it (undefined: removes it). Errors: ShapeError unless it is like the tensor. Defined in autograd/.
+  // set_grad replaces it (undefined: removes it). Errors: ShapeError, DTypeError, DeviceError unless like the tensor.
+  // Defined in autograd/.
   Tensor grad() const;
   void set_grad(const Tensor& grad) const;
 
@@ -159,7 +160,7 @@ Tensor tensor(std::initializer_list<float> values);
 Tensor tensor(std::initializer_list<double> values);
 Tensor tensor(std::initializer_list<int64_t> values);
 Tensor tensor(std::initializer_list<int> values);  // i64
-// Returns a 0-dimensional tensor.
+// Returns a 0-dimensional tensor. Integral dtypes drop the fraction; narrower ones than i64 wrap.
 Tensor scalar(double value, TensorOptions options = {});
 
 // Views `x`'s storage with another shape; the result is a constant (no autograd).

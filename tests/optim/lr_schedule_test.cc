@@ -40,6 +40,14 @@ TEST(Schedule, ContinuesExactlyFromItsState) {
   EXPECT_EQ(run(true), run(false));
 }
 
+TEST(Schedule, TakesItsOwnStateBackAfterAGroupWasAdded) {
+  SGD opt({empty({1})}, {.lr = 1.0});
+  StepLR schedule(opt, {.step_size = 2, .gamma = 0.1});
+  opt.add_param_group({empty({1})}, {.lr = 0.5});
+  schedule.load_state_dict(schedule.state_dict());
+  EXPECT_EQ(opt.lr(1), 0.5);
+}
+
 TEST(Schedule, RefusesAStateThatDoesNotFit) {
   SGD opt({empty({1})}, {.lr = 1.0});
   ExponentialLR schedule(opt, {.gamma = 0.5});
