@@ -5,6 +5,7 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops.h"
+#include "gradus/autograd/record.h"
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/parallel.h"
 #include "gradus/tests/ops/values.h"
@@ -141,6 +142,24 @@ TEST(Threads, BackwardOnTwoDevicesGivesTheGradientsOfOne) {
     return w.grad().to_vector<float>();
   };
   EXPECT_EQ(gradient(kOther, Device::parse("cpu:2")), gradient(kCPU, kCPU));
+}
+
+TEST(Threads, TwoRecordingsOfOneForwardEndAtOnce) {
+  for (int round = 0; round < 50; ++round) {
+    Tensor a = ones({1}), b = ones({1});
+    GradManager gm_a, gm_b;
+    gm_a.attach(a);
+    gm_b.attach(b);
+    Recording ra = gm_a.record(), rb = gm_b.record();
+    Tensor y = a * b;
+    for (int i = 0; i < 100; ++i) y = y * a + b;
+    ra.pause();
+    rb.pause();
+    std::thread other([&] { ra.release(); });
+    rb.release();
+    other.join();
+    EXPECT_FALSE(autograd::is_tracked(y));
+  }
 }
 
 }  // namespace
