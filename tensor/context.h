@@ -31,6 +31,7 @@ struct Context {
   int threads = 0;                   // of parallel_for; 0: usable_cores()
   bool deterministic = false;        // refuse kernels that may differ from run to run; none on the CPU does
   std::vector<const std::string*> module_path;  // names of the modules being called, outermost first
+  Ref<Counted> world;  // this rank's place in its job, when ranks are threads; distributed/ owns its meaning
 
   // The calling thread's context; a thread starts with one of its own.
   static Context& current() { return current_ ? *current_ : own(); }

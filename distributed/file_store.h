@@ -1,0 +1,15 @@
+// FileStore: a store in one file on a file system that all ranks see; for file:// initialisation.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "gradus/distributed/store.h"
+
+namespace gradus::dist {
+
+// Opens or makes the file, which is an append-only log under a file lock; a malformed one is a StoreError.
+// Errors: FileError when it cannot be opened.
+std::shared_ptr<Store> open_file_store(const std::string& path, Milliseconds timeout);
+
+}  // namespace gradus::dist

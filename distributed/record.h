@@ -1,0 +1,55 @@
+// Record: what a rank is about to do in a group. Before data moves, all members exchange their records; a
+// difference is the same MismatchError on every rank.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gradus/distributed/error.h"
+#include "gradus/distributed/reduce_op.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::dist::internal {
+
+enum class Op : uint8_t {
+  kNone,
+  kBarrier,
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kScatter,
+  kGather,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kObject,
+  kNewGroup
+};
+std::string_view name_of(Op op);
+
+// Trivially copyable: travels as bytes between ranks of one build on one architecture.
+struct Record {
+  uint64_t sequence = 0;  // the number of this call in its group
+  Op op = Op::kNone;
+  ReduceOp reduce = ReduceOp::kSum;
+  DType dtype = DType::kF32;
+  uint8_t flags = 0;  // of the op's own: whether a rank has an incoming gradient, for instance
+  int32_t root = -1;  // index in the group
+  int32_t ndim = 0;
+  int64_t dims[8] = {};  // shape of this rank's tensor (the input; of a non-root's scatter the output)
+  int64_t bytes = 0;     // of this rank's contribution
+};
+
+// "all_reduce(f32[4,8], sum)", for errors.
+std::string describe(const Record& record);
+
+// Throws MismatchError unless the records agree in all that must agree for their op: op, reduce, dtype, root,
+// and shape where all shapes must be equal. `ranks` are the members' ranks in the job. The text is the same
+// on every rank and names the odd one: "rank 2 called broadcast(f32[4], root 0) as call 12 of group 'world',
+// where rank 0 called all_reduce(f32[4], sum)". The rank at fault is one that differs from the majority (from
+// the first, on a tie).
+void check_records(const std::vector<Record>& records, const std::vector<int>& ranks,
+                   const std::string& group);
+
+}  // namespace gradus::dist::internal

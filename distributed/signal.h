@@ -1,0 +1,67 @@
+// Signal: how ranks wait for each other, in memory that threads or processes share. A waiter spins briefly,
+// then sleeps in a futex, in slices, so that it notices a failure of the job that nobody could tell it
+// through this memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "gradus/distributed/deadline.h"
+#include "gradus/distributed/membership.h"
+#include "gradus/distributed/simulation.h"
+
+namespace gradus::dist::internal {
+
+// Limits of a wait: the job goes on, and the deadline.
+struct Watch {
+  const Membership* membership = nullptr;
+  Deadline deadline;
+};
+
+enum class Wait { kReady, kFailed, kTimeout };
+
+// All zeros is a valid state: it may lie in fresh shared memory. Holds no lock, so a rank that dies leaves
+// nothing behind.
+class Signal {
+ public:
+  // Makes those who wait look again. Call after the change that they wait for.
+  void notify();
+
+  // Waits until ready() holds; ready() must be cheap, and read what it reads with acquire order. Says kReady
+  // whenever it holds, else kFailed when the job has failed, else kTimeout.
+  template <class Ready>
+  Wait wait(const Watch& watch, Ready&& ready, const char* what) {
+    if (Simulation* simulation = Simulation::current()) {
+      const auto stop = [&] { return ready() || watch.membership->failed(); };
+      simulation->block(stop, watch.deadline.time(), what);
+    } else {
+      for (int spins = spin_limit(); spins > 0; --spins) {
+        if (ready()) return Wait::kReady;
+        pause();
+      }
+      for (;;) {
+        const uint32_t seen = count_.load(std::memory_order_seq_cst);
+        if (ready()) return Wait::kReady;
+        if (watch.membership->failed() || watch.deadline.passed()) break;
+        sleep(seen, watch.deadline);
+      }
+    }
+    if (ready()) return Wait::kReady;
+    return watch.membership->failed() ? Wait::kFailed : Wait::kTimeout;
+  }
+
+  // Iterations before a waiter sleeps: 0 when this machine has fewer cores than ranks (set_ranks_on_host).
+  static int spin_limit();
+  static void set_ranks_on_host(int ranks);
+
+ private:
+  static void pause();
+  // Sleeps until notified, but not long (50 ms), nor beyond the deadline.
+  void sleep(uint32_t seen, const Deadline& deadline);
+
+  std::atomic<uint32_t> count_{0};
+  std::atomic<uint32_t> sleepers_{0};
+};
+static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(Signal) == 8);
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,85 @@
+// Simulation: ranks as threads under a scheduler that a seed drives. One thread runs at a time; at every
+// point where ranks meet (a wait, a notification, a message, a store operation) the seed decides who goes on,
+// how long a message takes, which one is lost and who is killed. Time is virtual. The same seed replays the
+// same run.
+//
+//   for (uint64_t seed = 0; seed < 10'000; ++seed)
+//     SimulationReport report = simulate(4, {.seed = seed, .kill = 0.1}, [] { ...collectives... });
+//
+// Code that blocks or communicates calls the hooks below; outside of a simulation they cost one thread-local
+// load.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gradus/distributed/deadline.h"
+
+namespace gradus::dist {
+
+struct SimulationOptions {
+  uint64_t seed = 0;
+  double kill = 0;                // chance that one rank is killed, at a random point
+  double drop = 0;                // chance that one message is lost
+  Milliseconds max_delay{50};     // of a message, virtual
+  Milliseconds timeout{10'000};   // of the ranks' calls, virtual
+  Milliseconds give_up{600'000};  // virtual; a run that lasts longer counts as hung
+};
+
+// How a run ended.
+struct SimulationReport {
+  uint64_t seed = 0;
+  std::vector<std::exception_ptr> errors;  // per rank; null: its function returned
+  int killed = -1;                         // the rank that was killed, or -1
+  bool dropped = false;                    // a message was lost
+  bool hung = false;                       // every rank waited for ever: what each waited for is in `trace`
+  uint64_t trace_hash = 0;                 // equal for equal runs
+  std::vector<std::string> trace;          // the last decisions, oldest first
+};
+
+// Runs `body` on `world_size` ranks (threads with a `local` group as their world).
+SimulationReport simulate(int world_size, const SimulationOptions& options,
+                          const std::function<void()>& body);
+
+namespace internal {
+
+// Thrown at a scheduling point of the rank that the simulation kills. No std::exception: nothing should catch
+// it.
+struct RankKilled {};
+
+class Simulation {
+ public:
+  // The simulation that runs the calling thread, or null.
+  static Simulation* current() { return current_; }
+
+  virtual TimePoint now() const = 0;
+  // Lets others run until `ready` holds or `until` has passed; returns whether it holds. `what` is for the
+  // trace.
+  virtual bool block(const std::function<bool()>& ready, TimePoint until, const char* what) = 0;
+  // A point at which another thread may run, or this rank may be killed (throws RankKilled).
+  virtual void step(const char* what) = 0;
+  // Whether the message about to be sent is lost.
+  virtual bool drops(int from, int to) = 0;
+  // When a message sent now becomes visible to its receiver.
+  virtual TimePoint arrival(int from, int to) = 0;
+  // Starts a thread that belongs to the calling thread's rank.
+  virtual std::thread start_thread(std::function<void()> body) = 0;
+  // Waits for such a thread.
+  virtual void join(std::thread& thread) = 0;
+
+ protected:
+  ~Simulation() = default;
+  static thread_local Simulation* current_;
+};
+
+// std::thread that a simulation schedules when the caller is in one. Installs a snapshot of the caller's
+// Context.
+std::thread start_thread(std::function<void()> body);
+void join_thread(std::thread& thread);
+
+}  // namespace internal
+}  // namespace gradus::dist

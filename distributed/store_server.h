@@ -1,0 +1,46 @@
+// StoreServer: hosts a job's store on a TCP port, and knows which ranks are alive: each keeps a connection to
+// it. One thread; it answers what is valid, refuses the rest, and outlives any client.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gradus/distributed/deadline.h"
+#include "gradus/distributed/error.h"
+
+namespace gradus::dist {
+
+struct StoreServerOptions {
+  std::string host = "127.0.0.1";  // address to listen on; "0.0.0.0" for several hosts, which needs a token
+  int port = 0;                    // 0: any free one
+  int further_ports = 0;           // how many following ports to try when it is taken
+  std::string job_id = "none";     // clients must give the same
+  std::string token;  // the job's secret: clients prove that they know it (HMAC-SHA256 of a challenge)
+};
+
+class StoreServer {
+ public:
+  // Starts to listen. Errors: ConnectionError for a taken port or a bad address; ValueError for no token off
+  // loopback.
+  explicit StoreServer(const StoreServerOptions& options);
+  ~StoreServer();  // ends all connections
+
+  int port() const;
+  // Ends the job's current attempt for all its ranks: they get this failure. For the launcher, which knows
+  // better than a broken connection why a rank ended (the server gives it half a second to say so before it
+  // reports a broken connection).
+  void report(const Failure& failure);
+  // What a rank or a launcher reported first, if anything.
+  bool failed(Failure* failure = nullptr) const;
+  // Forgets keys, failure and ranks: the next attempt begins. Connections of the earlier attempt are refused
+  // from now on.
+  void begin_attempt(int attempt);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gradus::dist

@@ -1,0 +1,55 @@
+// World: what all groups of one rank share; GroupState: one group of it. Internal: the public handle is
+// Group.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gradus/distributed/backend.h"
+#include "gradus/distributed/group.h"
+#include "gradus/distributed/membership.h"
+#include "gradus/distributed/record.h"
+#include "gradus/distributed/segment.h"
+#include "gradus/distributed/store.h"
+#include "gradus/distributed/transport.h"
+
+namespace gradus::dist::internal {
+
+// One rank's place in the job. Ranks as threads have one each (in their Context), a process has one.
+class World : public Counted {
+ public:
+  int rank = 0, size = 1;
+  int local_rank = 0, local_size = 1;  // among the ranks of this host
+  std::string backend;                 // "local", "gloo"
+  Milliseconds timeout{600'000};
+  std::vector<int> host_of;  // per rank: the number of its host, counted by first rank
+  bool shared_memory = true;
+  std::shared_ptr<Store> store;  // waits in it end with the job's failure
+  std::shared_ptr<Membership> membership;
+  std::shared_ptr<SegmentProvider> segments;
+  std::shared_ptr<Transport> transport;
+  std::shared_ptr<void> hosted;  // the store's server, on rank 0 of a job without a launcher
+  std::atomic<uint32_t> last_group_id{0};
+  Ref<GroupState> default_group;
+
+  Watch watch(std::optional<Milliseconds> limit = {}) const {
+    return {membership.get(), Deadline::after(limit.value_or(timeout))};
+  }
+  // The calling thread's world (its Context's, else the process's), or null.
+  static World* current();
+};
+
+// What a backend is built from. `index` is this rank's place in `members`.
+struct BackendSetup {
+  World& world;
+  std::vector<int> members;  // ranks in the job
+  int index;
+  uint32_t group_id;  // the same on all members, unique for each pair of ranks
+};
+// The backend for these members: shared memory when all are on one host (and it is allowed), messages when
+// none share a host, both otherwise. Collective over the members.
+std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const Watch& watch);
+
+}  // namespace gradus::dist::internal
