@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,11 +46,14 @@ struct Record {
 // "all_reduce(f32[4,8], sum)", for errors.
 std::string describe(const Record& record);
 
-// Throws MismatchError unless the records agree in all that must agree for their op: op, reduce, dtype, root,
-// and shape where all shapes must be equal. `ranks` are the members' ranks in the job. The text is the same
-// on every rank and names the odd one: "rank 2 called broadcast(f32[4], root 0) as call 12 of group 'world',
-// where rank 0 called all_reduce(f32[4], sum)". The rank at fault is one that differs from the majority (from
-// the first, on a tie).
+// Returns what is wrong unless the records agree in all that must agree for their op: op, reduce, dtype,
+// root, and shape where all shapes must be equal. `ranks` are the members' ranks in the job. The text is the
+// same on every rank and names the odd one: "rank 2 called broadcast(f32[4], root 0) as call 12 of group
+// 'world', where rank 0 called all_reduce(f32[4], sum)". The rank at fault is one that differs from the
+// majority (from the first, on a tie).
+std::optional<Failure> find_mismatch(const std::vector<Record>& records, const std::vector<int>& ranks,
+                                     const std::string& group);
+// Throws it as MismatchError.
 void check_records(const std::vector<Record>& records, const std::vector<int>& ranks,
                    const std::string& group);
 

@@ -14,7 +14,7 @@ namespace gradus::dist::internal {
 
 // Limits of a wait: the job goes on, and the deadline.
 struct Watch {
-  const Membership* membership = nullptr;
+  Membership* membership = nullptr;
   Deadline deadline;
 };
 

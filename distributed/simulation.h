@@ -73,7 +73,7 @@ class Simulation {
 
  protected:
   ~Simulation() = default;
-  static thread_local Simulation* current_;
+  static constinit thread_local Simulation* current_;
 };
 
 // std::thread that a simulation schedules when the caller is in one. Installs a snapshot of the caller's

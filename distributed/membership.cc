@@ -1,0 +1,76 @@
+#include "gradus/distributed/membership.h"
+
+#include <deque>
+
+namespace gradus::dist {
+
+Failure Membership::failure() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Membership::set_doing(std::string doing) {
+  std::lock_guard lock(mutex_);
+  doing_ = std::move(doing);
+}
+
+std::string Membership::doing() const {
+  std::lock_guard lock(mutex_);
+  return doing_;
+}
+
+void Membership::set_failed(const Failure& failure) {
+  std::lock_guard lock(mutex_);
+  if (failed()) return;
+  failure_ = failure;
+  failed_.store(true, std::memory_order_release);
+}
+
+namespace {
+
+// All members in one place: what one learns it tells the others directly.
+class LocalMembership final : public Membership {
+ public:
+  struct Job {
+    std::mutex mutex;  // one report at a time, so that all see the same one as the first
+    std::deque<LocalMembership> members;
+  };
+
+  LocalMembership(Job& job, int rank, int world_size) : Membership(rank, world_size), job_(job) {}
+
+  Failure report(const Failure& failure) override {
+    std::lock_guard lock(job_.mutex);
+    if (!failed() && !has_left(rank()))
+      for (LocalMembership& member : job_.members) member.set_failed(failure);
+    return failed() ? this->failure() : failure;
+  }
+
+  void leave() override {
+    std::lock_guard lock(job_.mutex);
+    for (LocalMembership& member : job_.members) member.set_left(rank());
+  }
+
+  // Threads of one process stop together, so that none is silent.
+  std::vector<RankStatus> statuses() override {
+    std::vector<RankStatus> statuses;
+    for (const LocalMembership& member : job_.members)
+      if (&member != this)
+        statuses.push_back({member.rank(), has_left(member.rank()), Milliseconds(0), member.doing()});
+    return statuses;
+  }
+
+ private:
+  Job& job_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<Membership>> make_local_memberships(int world_size) {
+  const auto job = std::make_shared<LocalMembership::Job>();
+  std::vector<std::shared_ptr<Membership>> memberships;
+  for (int rank = 0; rank < world_size; ++rank)
+    memberships.emplace_back(job, &job->members.emplace_back(*job, rank, world_size));
+  return memberships;
+}
+
+}  // namespace gradus::dist
