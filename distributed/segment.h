@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gradus/distributed/membership.h"
 #include "gradus/distributed/signal.h"
@@ -24,13 +25,14 @@ class Segment {
   size_t bytes_ = 0;
 };
 
-// Makes segments. Collective: each of the `members` ranks of one host calls open with the same key (unique in
-// the job) and size, and with its index among them; it returns when this member has the memory.
+// Makes segments. Collective: each of the `members`, ranks in the job on one host, calls open with the same
+// key (unique in the job) and size, and with its place among them; it returns when this member has the
+// memory. Errors: those of waits (gradus/distributed/waiting.h), naming the members that did not come.
 class SegmentProvider {
  public:
   virtual ~SegmentProvider() = default;
-  virtual std::shared_ptr<Segment> open(const std::string& key, int index, int members, size_t bytes,
-                                        const Watch& watch) = 0;
+  virtual std::shared_ptr<Segment> open(const std::string& key, const std::vector<int>& members, int index,
+                                        size_t bytes, const Watch& watch) = 0;
 };
 
 // Ranks as threads: one provider object shared by all of them.

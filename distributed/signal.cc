@@ -1,0 +1,58 @@
+#include "gradus/distributed/signal.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <climits>
+
+#include "gradus/tensor/parallel.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+// A waiter looks up so often whether the job still goes on.
+constexpr Milliseconds kSlice{50};
+// About 50 us of pauses: waking a sleeper costs about as much.
+constexpr int kSpins = 2000;
+
+std::atomic<int> ranks_on_host{1};
+
+// The futex is not a private one: the waiters may be other processes.
+void futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* timeout) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), operation, value, timeout, nullptr, 0);
+}
+
+}  // namespace
+
+// No wakeup is lost: either notify sees the sleeper, or the sleeper's futex sees the new count and does not
+// sleep.
+void Signal::notify() {
+  count_.fetch_add(1, std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_seq_cst) != 0) futex(count_, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+void Signal::sleep(uint32_t seen, const Deadline& deadline) {
+  const int64_t ms = std::clamp<int64_t>(deadline.left().count(), 1, kSlice.count());
+  const timespec limit{.tv_sec = 0, .tv_nsec = ms * 1'000'000};
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  futex(count_, FUTEX_WAIT, seen, &limit);
+  sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void Signal::pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
+#endif
+}
+
+int Signal::spin_limit() {
+  return ranks_on_host.load(std::memory_order_relaxed) <= usable_cores() ? kSpins : 0;
+}
+
+void Signal::set_ranks_on_host(int ranks) { ranks_on_host.store(ranks, std::memory_order_relaxed); }
+
+}  // namespace gradus::dist::internal
