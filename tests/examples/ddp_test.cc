@@ -1,0 +1,83 @@
+// The ddp program from outside. It checks its own results; here: that it runs to its end, however its ranks
+// are started, and shows what it should.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <string>
+
+namespace gradus {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+struct Result {
+  int status = -1;
+  std::string output;
+};
+
+Result run(const std::string& command) {
+  Result r;
+  FILE* program = popen((command + " 2>&1").c_str(), "r");
+  if (!program) throw std::runtime_error("popen");
+  char buffer[4096];
+  while (size_t n = fread(buffer, 1, sizeof buffer, program)) r.output.append(buffer, n);
+  const int status = pclose(program);
+  r.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return r;
+}
+
+const std::string kProgram = "examples/ddp";
+
+void expect_all_shown(const Result& r) {
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("All results are right on all ranks."));
+  for (const char* name : {"all_reduce, sum", "reduce:", "broadcast:", "scatter:", "gather:", "all_gather:",
+                           "reduce_scatter:", "all_to_all:", "barrier:", "broadcast_object:", "groups:",
+                           "send and recv:", "tags:", "ring all-reduce"})
+    EXPECT_THAT(r.output, HasSubstr(name));
+}
+
+TEST(DdpProgram, RanksAreProcesses) {
+  const Result r = run(kProgram + " --nproc 3");
+  expect_all_shown(r);
+  EXPECT_THAT(r.output, HasSubstr("3 ranks, backend gloo"));
+  EXPECT_THAT(r.output, HasSubstr("  rank 0   [0 1 2]      ->   [30 33 36]\n"));
+  EXPECT_THAT(r.output, HasSubstr("  rank 2   [20 21 22]   ->   [30 33 36]\n"));
+}
+
+TEST(DdpProgram, RanksAreThreads) {
+  const Result r = run(kProgram + " --nproc 4 --backend local");
+  expect_all_shown(r);
+  EXPECT_THAT(r.output, HasSubstr("4 ranks, backend local"));
+}
+
+TEST(DdpProgram, RunsUnchangedUnderGradusRun) {
+  const Result r = run("distributed/gradus-run --nproc-per-node 2 " + kProgram);
+  expect_all_shown(r);
+  EXPECT_THAT(r.output, HasSubstr("2 ranks, backend gloo"));
+}
+
+TEST(DdpProgram, OneRankNeedsNoOthers) {
+  const Result r = run(kProgram + " --nproc 1");
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("All results are right on all ranks."));
+}
+
+TEST(DdpProgram, OneDemonstrationAlone) {
+  const Result r = run(kProgram + " --nproc 2 --only ring");
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("ring all-reduce"));
+  EXPECT_THAT(r.output, Not(HasSubstr("broadcast:")));
+}
+
+TEST(DdpProgram, MistakesGiveAStatus) {
+  EXPECT_EQ(run(kProgram + " --nproc none").status, 2);
+  EXPECT_EQ(run(kProgram + " --backend smoke-signals").status, 2);
+  EXPECT_EQ(run(kProgram + " --only painting").status, 2);
+}
+
+}  // namespace
+}  // namespace gradus
