@@ -125,11 +125,11 @@ void all_to_all() {
 
 void barrier() {
   const int rank = dist::get_rank(), size = dist::get_world_size();
-  dist::Store& store = dist::get_client().store();
+  const dist::Client client = dist::get_client();
   std::this_thread::sleep_for(std::chrono::milliseconds(20 * rank));
-  const std::string arrived = std::to_string(store.add("ddp/arrived", 1));
+  const std::string arrived = std::to_string(client.store().add("ddp/arrived", 1));
   dist::barrier();
-  const std::string passed = std::to_string(store.add("ddp/arrived", 0));
+  const std::string passed = std::to_string(client.store().add("ddp/arrived", 0));
   show("barrier: nobody goes on before everyone is there (how many are, before and after it)", arrived,
        passed, std::to_string(size));
 }

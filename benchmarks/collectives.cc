@@ -1,0 +1,313 @@
+// Times collectives and messages between processes of this machine, against gloo by itself.
+//
+//   ./run collectives                      2, 4 and 8 ranks, through shared memory and through sockets alone
+//   ./run collectives --ranks 2 --only "all_reduce 25" --rounds 31
+//
+// Every round runs each side once, each first in turn. A sample is the time of the slowest rank for as many
+// calls as take gloo some 20 ms, divided by their number. Ratio: the time of gloo's best algorithm divided by
+// Gradus'.
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "benchmarks/plain_gloo.h"
+#include "benchmarks/statistics.h"
+#include "gradus/distributed/client.h"
+#include "gradus/distributed/collectives.h"
+#include "gradus/distributed/launcher.h"
+#include "gradus/distributed/object.h"
+#include "gradus/distributed/process_group.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/parallel.h"
+
+namespace gradus::bench {
+namespace {
+
+constexpr size_t kKiB = 1 << 10, kMiB = 1 << 20;
+constexpr const char* kSocketsOnly = "GRADUS_BENCH_SOCKETS_ONLY";
+
+struct Args {
+  std::vector<int> ranks = {2, 4, 8};
+  int rounds = 21;
+  std::string only, mode = "both", json_file;
+};
+
+Args parse(int argc, char** argv) {
+  Args a;
+  CLI::App app("Times collectives and messages against gloo by itself.");
+  app.add_option("--ranks", a.ranks, "numbers of ranks")
+      ->delimiter(',')
+      ->check(CLI::Range(2, 64))
+      ->capture_default_str();
+  app.add_option("--rounds", a.rounds)->check(CLI::Range(1, 100000))->capture_default_str();
+  app.add_option("--only", a.only, "rows whose name contains this");
+  app.add_option("--mode", a.mode,
+                 "how Gradus' ranks talk: shared memory, sockets alone, or one after the other")
+      ->check(CLI::IsMember({"shared", "sockets", "both"}))
+      ->capture_default_str();
+  app.add_option("--json", a.json_file, "write the figures to this file");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    std::exit(app.exit(e) == 0 ? 0 : 2);
+  }
+  return a;
+}
+
+// ---- what is measured ----
+
+struct Side {
+  std::string name;
+  std::function<void()> run;  // one call; on every rank
+};
+
+struct Contest {
+  std::string name;
+  std::vector<Side> sides;      // Gradus first
+  std::function<void()> reset;  // puts values in, of which `right` can tell whether one call did its work
+  std::function<bool()> right;
+};
+
+std::string size_text(size_t bytes) {
+  return bytes >= kMiB   ? std::to_string(bytes / kMiB) + " MiB"
+         : bytes >= kKiB ? std::to_string(bytes / kKiB) + " KiB"
+                         : std::to_string(bytes) + " B";
+}
+
+void fill(Tensor& x, float value) { std::fill_n(x.mutable_data<float>(), x.numel(), value); }
+
+bool all_are(const Tensor& x, float value) {
+  const float* p = x.data<float>();
+  return std::all_of(p, p + x.numel(), [&](float v) { return v == value; });
+}
+
+Contest all_reduce_contest(PlainGloo& gloo, size_t bytes) {
+  const int rank = dist::get_rank(), size = dist::get_world_size();
+  Tensor x = zeros({static_cast<int64_t>(bytes / sizeof(float))});
+  Contest c{"all_reduce " + size_text(bytes)};
+  c.sides.push_back({"gradus", [x] { dist::all_reduce(x); }});
+  for (auto& way : gloo.all_reduces(x.mutable_data<float>(), bytes / sizeof(float)))
+    c.sides.push_back({"gloo " + way.name, [x, run = std::move(way.run)] { run(); }});
+  c.reset = [x, rank]() mutable { fill(x, static_cast<float>(rank + 1)); };
+  c.right = [x, size] { return all_are(x, static_cast<float>(size * (size + 1) / 2)); };
+  return c;
+}
+
+Contest broadcast_contest(PlainGloo& gloo, size_t bytes) {
+  const int rank = dist::get_rank();
+  Tensor x = zeros({static_cast<int64_t>(bytes / sizeof(float))});
+  Contest c{"broadcast " + size_text(bytes)};
+  c.sides.push_back({"gradus", [x] { dist::broadcast(x); }});
+  c.sides.push_back({"gloo", [x, &gloo]() mutable { gloo.broadcast(x.mutable_data<float>(), x.numel()); }});
+  c.reset = [x, rank]() mutable { fill(x, rank == 0 ? 7 : 0); };
+  c.right = [x] { return all_are(x, 7); };
+  return c;
+}
+
+Contest all_gather_contest(PlainGloo& gloo, size_t bytes) {
+  const int rank = dist::get_rank(), size = dist::get_world_size();
+  const int64_t n = static_cast<int64_t>(bytes / sizeof(float));
+  Tensor x = zeros({n}), all = zeros({size, n});
+  Contest c{"all_gather " + size_text(bytes)};
+  c.sides.push_back({"gradus", [x, all] { dist::all_gather_into_tensor(all, x); }});
+  c.sides.push_back({"gloo", [x, all, n, &gloo]() mutable {
+                       gloo.all_gather(x.mutable_data<float>(), n, all.mutable_data<float>());
+                     }});
+  c.reset = [x, all, rank]() mutable { fill(x, static_cast<float>(rank)), fill(all, -1); };
+  c.right = [all, n, size] {
+    for (int64_t i = 0; i < n * size; ++i)
+      if (all.data<float>()[i] != static_cast<float>(i / n)) return false;
+    return true;
+  };
+  return c;
+}
+
+Contest barrier_contest(PlainGloo& gloo) {
+  Contest c{"barrier"};
+  c.sides.push_back({"gradus", [] { dist::barrier(); }});
+  c.sides.push_back({"gloo", [&gloo] { gloo.barrier(); }});
+  c.reset = [] {};
+  c.right = [] { return true; };
+  return c;
+}
+
+// From rank 0 to rank 1 and back; the others have nothing to do.
+Contest message_contest(PlainGloo& gloo, size_t bytes) {
+  const int rank = dist::get_rank();
+  Tensor x = zeros({static_cast<int64_t>(bytes / sizeof(float))});
+  Contest c{"send and back " + size_text(bytes)};
+  c.sides.push_back({"gradus", [x, rank] {
+                       if (rank == 0) dist::send(x, {.dst = 1}), dist::recv(x, {.src = 1});
+                       if (rank == 1) dist::recv(x, {.src = 0}), dist::send(x, {.dst = 0});
+                     }});
+  c.sides.push_back({"gloo", [x, rank, &gloo]() mutable {
+                       float* p = x.mutable_data<float>();
+                       const size_t n = static_cast<size_t>(x.numel());
+                       if (rank == 0) gloo.send(1, p, n), gloo.recv(1, p, n);
+                       if (rank == 1) gloo.recv(0, p, n), gloo.send(0, p, n);
+                     }});
+  c.reset = [x, rank]() mutable { fill(x, rank == 0 ? 7 : 0); };
+  c.right = [x, rank] { return rank > 1 || all_are(x, 7); };
+  return c;
+}
+
+// ---- measuring, on every rank ----
+
+using SideTimes =
+    std::pair<std::string, std::vector<double>>;  // seconds per call, one per round, of this rank
+using Row = std::pair<std::string, std::vector<SideTimes>>;
+
+Row measure(const Contest& c, int rounds) {
+  for (const Side& side : c.sides) {
+    c.reset();
+    side.run();
+    if (!c.right()) throw StateError("collectives", c.name, ": ", side.name, " gave a wrong result");
+    dist::barrier();
+  }
+  // As many calls as take gloo some 20 ms; all ranks agree on rank 0's number.
+  for (int i = 0; i < 3; ++i) c.sides[1].run();
+  dist::barrier();
+  const double once = seconds_of([&] {
+                        for (int i = 0; i < 5; ++i) c.sides[1].run();
+                      }) /
+                      5;
+  const int calls = std::stoi(dist::broadcast_object(
+      std::to_string(std::clamp(static_cast<int>(std::lround(0.02 / once)), 1, 1000))));
+
+  Row row{c.name, {}};
+  for (const Side& side : c.sides) row.second.emplace_back(side.name, std::vector<double>());
+  for (int round = -1; round < rounds; ++round)  // the first one warms up
+    for (size_t i = 0; i < c.sides.size(); ++i) {
+      const size_t at = (static_cast<size_t>(round + 1) + i) % c.sides.size();
+      c.reset();
+      dist::barrier();
+      const double seconds = seconds_of([&] {
+        for (int k = 0; k < calls; ++k) c.sides[at].run();
+      });
+      if (round >= 0) row.second[at].second.push_back(seconds / calls);
+    }
+  return row;
+}
+
+std::vector<Row> run_rank(const Args& args) {
+  const dist::Client client = dist::get_client();
+  PlainGloo gloo(dist::get_rank(), dist::get_world_size(), client.store());
+  std::vector<std::function<Contest()>> contests;
+  for (const size_t bytes : {4 * kKiB, 256 * kKiB, 25 * kMiB})
+    contests.push_back([&gloo, bytes] { return all_reduce_contest(gloo, bytes); });
+  for (const size_t bytes : {4 * kKiB, 25 * kMiB})
+    contests.push_back([&gloo, bytes] { return broadcast_contest(gloo, bytes); });
+  for (const size_t bytes : {4 * kKiB, 4 * kMiB})
+    contests.push_back([&gloo, bytes] { return all_gather_contest(gloo, bytes); });
+  contests.push_back([&gloo] { return barrier_contest(gloo); });
+  for (const size_t bytes : {size_t(4), 25 * kMiB})
+    contests.push_back([&gloo, bytes] { return message_contest(gloo, bytes); });
+
+  std::vector<Row> rows;
+  for (const auto& make : contests) {
+    const Contest c = make();
+    if (c.name.find(args.only) != c.name.npos) rows.push_back(measure(c, args.rounds));
+  }
+  return rows;
+}
+
+// ---- figures ----
+
+// Per round, the slowest rank's time.
+std::vector<double> slowest(const std::vector<std::vector<Row>>& ranks, size_t row, size_t side) {
+  std::vector<double> times = ranks[0][row].second[side].second;
+  for (const auto& rows : ranks)
+    for (size_t i = 0; i < times.size(); ++i) times[i] = std::max(times[i], rows[row].second[side].second[i]);
+  return times;
+}
+
+std::string time_text(double seconds) {
+  char text[32];
+  if (seconds < 1e-3)
+    std::snprintf(text, sizeof text, "%.1f us", 1e6 * seconds);
+  else
+    std::snprintf(text, sizeof text, "%.2f ms", 1e3 * seconds);
+  return text;
+}
+
+// Prints one table, and returns it as JSON.
+nlohmann::json report(int ranks, bool sockets_only, const std::vector<std::vector<Row>>& results) {
+  std::printf("\n%d ranks, %-26s %12s %12s   %-20s %s\n", ranks,
+              sockets_only ? "sockets alone" : "shared memory", "Gradus", "gloo", "ratio (10 %..90 %)",
+              "gloo's algorithm");
+  nlohmann::json json = nlohmann::json::array();
+  for (size_t row = 0; row < results[0].size(); ++row) {
+    const auto& [name, sides] = results[0][row];
+    size_t best = 1;
+    for (size_t side = 2; side < sides.size(); ++side)
+      if (median(slowest(results, row, side)) < median(slowest(results, row, best))) best = side;
+    const std::vector<double> ours = slowest(results, row, 0), theirs = slowest(results, row, best);
+    std::vector<double> ratio;
+    for (size_t i = 0; i < ours.size(); ++i) ratio.push_back(theirs[i] / ours[i]);
+    std::printf("  %-36s %12s %12s   %6.2f (%.2f..%.2f)%*s %s\n", name.c_str(),
+                time_text(median(ours)).c_str(), time_text(median(theirs)).c_str(), median(ratio),
+                quantile(ratio, .1), quantile(ratio, .9), 3, "", sides[best].first.c_str());
+    nlohmann::json of_row = {{"name", name},
+                             {"ranks", ranks},
+                             {"shared_memory", !sockets_only},
+                             {"gradus", median(ours)},
+                             {"peer", median(theirs)},
+                             {"peer_name", sides[best].first},
+                             {"unit", "s"},
+                             {"ratio", median(ratio)},
+                             {"ratio_10", quantile(ratio, .1)},
+                             {"ratio_90", quantile(ratio, .9)},
+                             {"runs", ours.size()}};
+    for (size_t side = 0; side < sides.size(); ++side)
+      of_row["all"][sides[side].first] = median(slowest(results, row, side));
+    json.push_back(of_row);
+  }
+  std::fflush(stdout);
+  return json;
+}
+
+int run(int argc, char** argv) {
+  const Args args = parse(argc, argv);
+  const bool is_rank = dist::is_launched();
+  if (!is_rank) {
+    std::string command = "./run collectives";
+    for (int i = 1; i < argc; ++i) command += concat(' ', argv[i]);
+    std::printf("%s\n%d usable cores\n", command.c_str(), usable_cores());
+  } else if (std::getenv(kSocketsOnly)) {
+    // As if each rank were on a host of its own.
+    setenv("GRADUS_HOST_ID", std::getenv("RANK"), 1);
+  }
+  nlohmann::json rows = nlohmann::json::array();
+  for (const bool sockets_only : {false, true})
+    for (const int ranks : args.ranks) {
+      if (args.mode == (sockets_only ? "shared" : "sockets")) continue;
+      if (!is_rank) sockets_only ? setenv(kSocketsOnly, "1", 1) : unsetenv(kSocketsOnly);
+      // Ranks come by here as well, on their way to the launch that they are part of.
+      const auto results =
+          dist::launch<std::vector<Row>>({.nproc_per_node = ranks}, [&] { return run_rank(args); });
+      if (!is_rank)
+        for (const nlohmann::json& row : report(ranks, sockets_only, results)) rows.push_back(row);
+    }
+  if (!args.json_file.empty()) {
+    std::ofstream out(args.json_file);
+    out << nlohmann::json{{"rows", rows}}.dump(2) << "\n";
+    if (!out.flush()) throw FileError("collectives", "cannot write ", args.json_file);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace gradus::bench
+
+int main(int argc, char** argv) {
+  try {
+    return gradus::bench::run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}
