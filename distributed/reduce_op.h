@@ -23,7 +23,7 @@ enum class ReduceOp : uint8_t {
 // "sum", "product", "min", "max", "avg", "band", "bor", "bxor".
 std::string_view name_of(ReduceOp op);
 
-// Errors: DTypeError for a bit operation on floating point.
+// Errors: DTypeError for a bit operation on floating point, and for avg on bool.
 void check_reduce_op(std::string_view op_name, ReduceOp op, DType dtype);
 
 // accumulator[i] = accumulator[i] (op) x[i] for i < n. kAvg adds; finish_reduce divides. NaN wins in min and
