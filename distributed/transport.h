@@ -57,6 +57,8 @@ class Transport {
   // threw, with `op` before it; when a peer has left with nothing more to come, PeerError after reporting;
   // when time is over, TimeoutError after reporting it (gradus/distributed/waiting.h).
   virtual void wait(Request& request, const Watch& watch, const char* op) = 0;
+  // The rank of one of `sources` from which a message with `tag` has come that no receive is for, or kAnySource.
+  virtual int probe(Tag tag, const std::vector<int>& sources) = 0;
   // Sends and receives that nobody waits for make progress as well from now on (a thread of the transport's).
   virtual void progress_in_background() = 0;
 };
