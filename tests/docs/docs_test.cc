@@ -18,7 +18,16 @@ namespace {
 namespace fs = std::filesystem;
 using Lines = std::vector<std::string>;
 
-const char* const kPages[] = {"README.md", "docs/adding-an-op.md", "docs/architecture.md", "docs/autograd.md",
+const char* const kPages[] = {"README.md",
+                              "docs/adding-an-op.md",
+                              "docs/architecture.md",
+                              "docs/autograd.md",
+                              "docs/distributed.md",
+                              "docs/launch/kubernetes.md",
+                              "docs/launch/mpi.md",
+                              "docs/launch/one-machine.md",
+                              "docs/launch/several-machines.md",
+                              "docs/launch/slurm.md",
                               "docs/performance.md"};
 
 Lines lines_of(const fs::path& path) {
@@ -106,6 +115,15 @@ TEST(Docs, TheModelOfTheReadmeLearns) {
   double last = 0;
   for (size_t i = 180; i < 200; ++i) last += losses[i] / 20;
   EXPECT_LT(last, 0.5 * losses[0]);
+}
+
+TEST(Docs, TheFirstRanksAddUp) {
+  FILE* program = popen("tests/docs/first_ranks", "r");
+  ASSERT_TRUE(program);
+  std::string output;
+  for (char line[256]; std::fgets(line, sizeof line, program);) output += line;
+  EXPECT_EQ(pclose(program), 0);
+  EXPECT_THAT(output, testing::HasSubstr("[6, 6]"));
 }
 
 TEST(Docs, LinksLeadToPages) {
