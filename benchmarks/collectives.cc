@@ -3,14 +3,15 @@
 //   ./run collectives                      2, 4 and 8 ranks, through shared memory and through sockets alone
 //   ./run collectives --ranks 2 --only "all_reduce 25" --rounds 31
 //
-// Every round runs each side once, each first in turn. A sample is the time of the slowest rank for as many
-// calls as take gloo some 20 ms, divided by their number. Ratio: the time of gloo's best algorithm divided by
-// Gradus'.
+// Every round runs each side once, each first in turn. A sample is the slowest rank's time for calls that
+// take some 20 ms, divided by their number. Ratio: gloo's time in a round, of its fastest algorithm, divided
+// by Gradus'. Gradus checks in every call that the ranks do the same; gloo does not.
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -67,6 +68,7 @@ struct Side {
 
 struct Contest {
   std::string name;
+  size_t bytes = 0;             // of one rank's tensor
   std::vector<Side> sides;      // Gradus first
   std::function<void()> reset;  // puts values in, of which `right` can tell whether one call did its work
   std::function<bool()> right;
@@ -88,10 +90,10 @@ bool all_are(const Tensor& x, float value) {
 Contest all_reduce_contest(PlainGloo& gloo, size_t bytes) {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   Tensor x = zeros({static_cast<int64_t>(bytes / sizeof(float))});
-  Contest c{"all_reduce " + size_text(bytes)};
+  Contest c{.name = "all_reduce " + size_text(bytes), .bytes = bytes};
   c.sides.push_back({"gradus", [x] { dist::all_reduce(x); }});
   for (auto& way : gloo.all_reduces(x.mutable_data<float>(), bytes / sizeof(float)))
-    c.sides.push_back({"gloo " + way.name, [x, run = std::move(way.run)] { run(); }});
+    c.sides.push_back({way.name, [x, run = std::move(way.run)] { run(); }});
   c.reset = [x, rank]() mutable { fill(x, static_cast<float>(rank + 1)); };
   c.right = [x, size] { return all_are(x, static_cast<float>(size * (size + 1) / 2)); };
   return c;
@@ -100,7 +102,7 @@ Contest all_reduce_contest(PlainGloo& gloo, size_t bytes) {
 Contest broadcast_contest(PlainGloo& gloo, size_t bytes) {
   const int rank = dist::get_rank();
   Tensor x = zeros({static_cast<int64_t>(bytes / sizeof(float))});
-  Contest c{"broadcast " + size_text(bytes)};
+  Contest c{.name = "broadcast " + size_text(bytes), .bytes = bytes};
   c.sides.push_back({"gradus", [x] { dist::broadcast(x); }});
   c.sides.push_back({"gloo", [x, &gloo]() mutable { gloo.broadcast(x.mutable_data<float>(), x.numel()); }});
   c.reset = [x, rank]() mutable { fill(x, rank == 0 ? 7 : 0); };
@@ -112,7 +114,7 @@ Contest all_gather_contest(PlainGloo& gloo, size_t bytes) {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   const int64_t n = static_cast<int64_t>(bytes / sizeof(float));
   Tensor x = zeros({n}), all = zeros({size, n});
-  Contest c{"all_gather " + size_text(bytes)};
+  Contest c{.name = "all_gather " + size_text(bytes), .bytes = bytes};
   c.sides.push_back({"gradus", [x, all] { dist::all_gather_into_tensor(all, x); }});
   c.sides.push_back({"gloo", [x, all, n, &gloo]() mutable {
                        gloo.all_gather(x.mutable_data<float>(), n, all.mutable_data<float>());
@@ -127,7 +129,7 @@ Contest all_gather_contest(PlainGloo& gloo, size_t bytes) {
 }
 
 Contest barrier_contest(PlainGloo& gloo) {
-  Contest c{"barrier"};
+  Contest c{.name = "barrier"};
   c.sides.push_back({"gradus", [] { dist::barrier(); }});
   c.sides.push_back({"gloo", [&gloo] { gloo.barrier(); }});
   c.reset = [] {};
@@ -139,7 +141,7 @@ Contest barrier_contest(PlainGloo& gloo) {
 Contest message_contest(PlainGloo& gloo, size_t bytes) {
   const int rank = dist::get_rank();
   Tensor x = zeros({static_cast<int64_t>(bytes / sizeof(float))});
-  Contest c{"send and back " + size_text(bytes)};
+  Contest c{.name = "send and back " + size_text(bytes), .bytes = bytes};
   c.sides.push_back({"gradus", [x, rank] {
                        if (rank == 0) dist::send(x, {.dst = 1}), dist::recv(x, {.src = 1});
                        if (rank == 1) dist::recv(x, {.src = 0}), dist::send(x, {.dst = 0});
@@ -159,36 +161,39 @@ Contest message_contest(PlainGloo& gloo, size_t bytes) {
 
 using SideTimes =
     std::pair<std::string, std::vector<double>>;  // seconds per call, one per round, of this rank
-using Row = std::pair<std::string, std::vector<SideTimes>>;
+using Row = std::pair<std::pair<std::string, uint64_t>, std::vector<SideTimes>>;  // name, bytes
+
+// How many calls take some 20 ms; all ranks agree on rank 0's number.
+int calls_of(const Side& side) {
+  for (int i = 0; i < 3; ++i) side.run();
+  dist::barrier();
+  const double seconds = seconds_of([&] {
+    for (int i = 0; i < 5; ++i) side.run();
+  });
+  const double calls = std::clamp(0.02 / (seconds / 5), 1.0, 5000.0);
+  return std::stoi(dist::broadcast_object(std::to_string(std::lround(calls))));
+}
 
 Row measure(const Contest& c, int rounds) {
+  Row row{{c.name, c.bytes}, {}};
+  std::vector<int> calls;
   for (const Side& side : c.sides) {
     c.reset();
     side.run();
     if (!c.right()) throw StateError("collectives", c.name, ": ", side.name, " gave a wrong result");
     dist::barrier();
+    calls.push_back(calls_of(side));
+    row.second.emplace_back(side.name, std::vector<double>());
   }
-  // As many calls as take gloo some 20 ms; all ranks agree on rank 0's number.
-  for (int i = 0; i < 3; ++i) c.sides[1].run();
-  dist::barrier();
-  const double once = seconds_of([&] {
-                        for (int i = 0; i < 5; ++i) c.sides[1].run();
-                      }) /
-                      5;
-  const int calls = std::stoi(dist::broadcast_object(
-      std::to_string(std::clamp(static_cast<int>(std::lround(0.02 / once)), 1, 1000))));
-
-  Row row{c.name, {}};
-  for (const Side& side : c.sides) row.second.emplace_back(side.name, std::vector<double>());
   for (int round = -1; round < rounds; ++round)  // the first one warms up
     for (size_t i = 0; i < c.sides.size(); ++i) {
-      const size_t at = (static_cast<size_t>(round + 1) + i) % c.sides.size();
+      const size_t side = (static_cast<size_t>(round + 1) + i) % c.sides.size();
       c.reset();
       dist::barrier();
       const double seconds = seconds_of([&] {
-        for (int k = 0; k < calls; ++k) c.sides[at].run();
+        for (int k = 0; k < calls[side]; ++k) c.sides[side].run();
       });
-      if (round >= 0) row.second[at].second.push_back(seconds / calls);
+      if (round >= 0) row.second[side].second.push_back(seconds / calls[side]);
     }
   return row;
 }
@@ -234,40 +239,49 @@ std::string time_text(double seconds) {
   return text;
 }
 
-// Prints one table, and returns it as JSON.
-nlohmann::json report(int ranks, bool sockets_only, const std::vector<std::vector<Row>>& results) {
-  std::printf("\n%d ranks, %-26s %12s %12s   %-20s %s\n", ranks,
+// Prints one table, and adds its rows to the JSON. gloo has a function with options, which is what programs
+// call, and older classes that are prepared for one buffer; each of the two is represented by its fastest
+// algorithm.
+void report(int ranks, bool sockets_only, const std::vector<std::vector<Row>>& results,
+            nlohmann::json& json) {
+  std::printf("\n%d ranks, %-22s %10s %10s  %-21s %9s  %s\n", ranks,
               sockets_only ? "sockets alone" : "shared memory", "Gradus", "gloo", "ratio (10 %..90 %)",
-              "gloo's algorithm");
-  nlohmann::json json = nlohmann::json::array();
+              "Gradus", "gloo's algorithm");
   for (size_t row = 0; row < results[0].size(); ++row) {
-    const auto& [name, sides] = results[0][row];
-    size_t best = 1;
-    for (size_t side = 2; side < sides.size(); ++side)
-      if (median(slowest(results, row, side)) < median(slowest(results, row, best))) best = side;
-    const std::vector<double> ours = slowest(results, row, 0), theirs = slowest(results, row, best);
-    std::vector<double> ratio;
-    for (size_t i = 0; i < ours.size(); ++i) ratio.push_back(theirs[i] / ours[i]);
-    std::printf("  %-36s %12s %12s   %6.2f (%.2f..%.2f)%*s %s\n", name.c_str(),
-                time_text(median(ours)).c_str(), time_text(median(theirs)).c_str(), median(ratio),
-                quantile(ratio, .1), quantile(ratio, .9), 3, "", sides[best].first.c_str());
-    nlohmann::json of_row = {{"name", name},
-                             {"ranks", ranks},
-                             {"shared_memory", !sockets_only},
-                             {"gradus", median(ours)},
-                             {"peer", median(theirs)},
-                             {"peer_name", sides[best].first},
-                             {"unit", "s"},
-                             {"ratio", median(ratio)},
-                             {"ratio_10", quantile(ratio, .1)},
-                             {"ratio_90", quantile(ratio, .9)},
-                             {"runs", ours.size()}};
-    for (size_t side = 0; side < sides.size(); ++side)
-      of_row["all"][sides[side].first] = median(slowest(results, row, side));
-    json.push_back(of_row);
+    const auto& [about, sides] = results[0][row];
+    const std::vector<double> ours = slowest(results, row, 0);
+    std::map<bool, size_t> best;  // by whether it is prepared
+    for (size_t side = 1; side < sides.size(); ++side) {
+      const auto [it, first] = best.emplace(sides[side].first.starts_with("prepared "), side);
+      if (!first && median(slowest(results, row, side)) < median(slowest(results, row, it->second)))
+        it->second = side;
+    }
+    for (const auto& [prepared, side] : best) {
+      const std::vector<double> theirs = slowest(results, row, side);
+      std::vector<double> ratio;
+      for (size_t i = 0; i < ours.size(); ++i) ratio.push_back(theirs[i] / ours[i]);
+      char range[32], rate[32] = "";
+      std::snprintf(range, sizeof range, "%.2f (%.2f..%.2f)", median(ratio), quantile(ratio, .1),
+                    quantile(ratio, .9));
+      if (about.second >= kMiB)
+        std::snprintf(rate, sizeof rate, "%.2f GB/s",
+                      1e-9 * static_cast<double>(about.second) / median(ours));
+      std::printf("  %-30s %10s %10s  %-21s %9s  %s\n", about.first.c_str(), time_text(median(ours)).c_str(),
+                  time_text(median(theirs)).c_str(), range, rate, sides[side].first.c_str());
+      json.push_back({{"name", about.first},
+                      {"ranks", ranks},
+                      {"shared_memory", !sockets_only},
+                      {"gradus", median(ours)},
+                      {"peer", median(theirs)},
+                      {"peer_name", sides[side].first},
+                      {"unit", "s"},
+                      {"ratio", median(ratio)},
+                      {"ratio_10", quantile(ratio, .1)},
+                      {"ratio_90", quantile(ratio, .9)},
+                      {"runs", ours.size()}});
+    }
   }
   std::fflush(stdout);
-  return json;
 }
 
 int run(int argc, char** argv) {
@@ -289,8 +303,7 @@ int run(int argc, char** argv) {
       // Ranks come by here as well, on their way to the launch that they are part of.
       const auto results =
           dist::launch<std::vector<Row>>({.nproc_per_node = ranks}, [&] { return run_rank(args); });
-      if (!is_rank)
-        for (const nlohmann::json& row : report(ranks, sockets_only, results)) rows.push_back(row);
+      if (!is_rank) report(ranks, sockets_only, results, rows);
     }
   if (!args.json_file.empty()) {
     std::ofstream out(args.json_file);

@@ -72,9 +72,9 @@ std::vector<PlainGloo::AllReduce> PlainGloo::all_reduces(float* x, size_t n) {
   add_option("ring", gloo::AllreduceOptions::Algorithm::RING);
   add_option("bcube", gloo::AllreduceOptions::Algorithm::BCUBE);
   const int count = static_cast<int>(n);
-  add_prepared("halving-doubling", std::make_shared<gloo::AllreduceHalvingDoubling<float>>(
-                                       context, std::vector<float*>{x}, count));
-  add_prepared("chunked ring",
+  add_prepared("prepared halving-doubling", std::make_shared<gloo::AllreduceHalvingDoubling<float>>(
+                                                context, std::vector<float*>{x}, count));
+  add_prepared("prepared chunked ring",
                std::make_shared<gloo::AllreduceRingChunked<float>>(context, std::vector<float*>{x}, count));
   return ways;
 }
