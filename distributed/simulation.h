@@ -23,8 +23,8 @@ namespace gradus::dist {
 
 struct SimulationOptions {
   uint64_t seed = 0;
-  double kill = 0;                // chance that one rank is killed, at a random point
-  double drop = 0;                // chance that one message is lost
+  double kill = 0;  // chance that one rank is killed, at a random point
+  double drop = 0;  // chance that one message is lost, and all that follow it between these two ranks
   Milliseconds max_delay{50};     // of a message, virtual
   Milliseconds timeout{10'000};   // of the ranks' calls, virtual
   Milliseconds give_up{600'000};  // virtual; a run that lasts longer counts as hung
@@ -60,7 +60,8 @@ class Simulation {
   // Lets others run until `ready` holds or `until` has passed; returns whether it holds. `what` is for the
   // trace.
   virtual bool block(const std::function<bool()>& ready, TimePoint until, const char* what) = 0;
-  // A point at which another thread may run, or this rank may be killed (throws RankKilled).
+  // A point at which another thread may run, or this rank may be killed (throws RankKilled). To be called
+  // with no lock held.
   virtual void step(const char* what) = 0;
   // Whether the message about to be sent is lost.
   virtual bool drops(int from, int to) = 0;
