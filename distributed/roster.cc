@@ -1,0 +1,76 @@
+#include "gradus/distributed/roster.h"
+
+#include <algorithm>
+
+namespace gradus::dist::internal {
+
+std::optional<std::string> Roster::join(int rank, int world_size, TimePoint now) {
+  if (ranks_.empty()) {
+    ranks_.resize(static_cast<size_t>(world_size));
+    started_ = now;
+  }
+  if (ranks_.size() != static_cast<size_t>(world_size))
+    return concat("rank ", rank, " says that the job has ", world_size, " ranks; others said ",
+                  ranks_.size());
+  Rank& r = ranks_[rank];
+  if (r.joined) return concat("rank ", rank, " is announced already: two processes have the same rank");
+  r = {.joined = true, .seen = now};
+  return {};
+}
+
+void Roster::heartbeat(int rank, std::string_view doing, TimePoint now) {
+  ranks_[rank].seen = now;
+  ranks_[rank].doing = doing;
+}
+
+void Roster::leave(int rank) { ranks_[rank].left = true; }
+
+void Roster::lost(int rank, std::string_view why, TimePoint now) {
+  if (ranks_[rank].left) return;
+  suspect({.kind = Failure::Kind::kDied, .rank = rank, .text = concat("rank ", rank, " died: ", why)}, now);
+}
+
+void Roster::lost_launcher(std::string_view name, std::string_view why, TimePoint now) {
+  suspect({.kind = Failure::Kind::kDied, .text = concat("the launcher of ", name, " died: ", why)}, now);
+}
+
+void Roster::report(const Failure& failure, TimePoint now) {
+  if (failure.kind == Failure::Kind::kDied)
+    suspect(failure, now);
+  else if (!failure_ && !suspected_)
+    failure_ = failure;
+}
+
+void Roster::suspect(Failure failure, TimePoint now) {
+  if (failure_ || suspected_) return;
+  suspected_ = std::move(failure);
+  believed_at_ = now + kGrace;
+}
+
+void Roster::decide(const Failure& failure) {
+  if (!failure_) failure_ = failure;
+  suspected_.reset();
+}
+
+void Roster::expire(TimePoint now) {
+  if (suspected_ && believed_at_ <= now) decide(Failure(*suspected_));
+}
+
+std::optional<TimePoint> Roster::next_deadline() const {
+  return suspected_ ? std::optional(believed_at_) : std::nullopt;
+}
+
+std::vector<RankStatus> Roster::statuses(TimePoint now) const {
+  std::vector<RankStatus> all;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const Rank& r = ranks_[i];
+    const auto silent = std::chrono::duration_cast<Milliseconds>(now - (r.joined ? r.seen : started_));
+    all.push_back({.rank = static_cast<int>(i),
+                   .left = r.left,
+                   .silent = std::max(silent, Milliseconds(0)),
+                   .doing = r.joined ? r.doing : "not in the job yet"});
+  }
+  return all;
+}
+
+}  // namespace gradus::dist::internal

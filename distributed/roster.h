@@ -1,0 +1,55 @@
+// Roster: which ranks of the job's current attempt are there, what they do, and the failure that ended it. No
+// sockets, no threads; time is what the caller says it is.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gradus/distributed/membership.h"
+
+namespace gradus::dist::internal {
+
+// How long a launcher has to say why a rank ended, before "its connection closed" is all there is to say.
+inline constexpr Milliseconds kGrace{500};
+
+class Roster {
+ public:
+  // Announces a rank. Returns why not, if so.
+  std::optional<std::string> join(int rank, int world_size, TimePoint now);
+  void heartbeat(int rank, std::string_view doing, TimePoint now);
+  void leave(int rank);
+  bool has_left(int rank) const { return ranks_[rank].left; }
+  // A rank's connection is gone. `why`: "its connection closed".
+  void lost(int rank, std::string_view why, TimePoint now);
+  // A launcher's connection is gone.
+  void lost_launcher(std::string_view name, std::string_view why, TimePoint now);
+  // What a rank says of another's death waits for a launcher's verdict; everything else counts at once.
+  void report(const Failure& failure, TimePoint now);
+  // A launcher's verdict.
+  void decide(const Failure& failure);
+  void expire(TimePoint now);
+  std::optional<TimePoint> next_deadline() const;
+
+  const std::optional<Failure>& failure() const { return failure_; }
+  // Of all ranks, once the first has joined.
+  std::vector<RankStatus> statuses(TimePoint now) const;
+  void begin_attempt() { *this = Roster(); }
+
+ private:
+  struct Rank {
+    bool joined = false, left = false;
+    TimePoint seen;
+    std::string doing;
+  };
+  void suspect(Failure failure, TimePoint now);
+
+  std::vector<Rank> ranks_;
+  TimePoint started_;
+  std::optional<Failure> failure_;
+  // A death seen that no launcher has explained yet, and when to believe it.
+  std::optional<Failure> suspected_;
+  TimePoint believed_at_;
+};
+
+}  // namespace gradus::dist::internal
