@@ -112,8 +112,8 @@ class Pass {
     };
     for (const Tensor& root : p_.roots)
       if (root.ref()->slot) walk(root.ref()->slot.get());
-    always_ = p_.keep_graph ? std::vector<Ref<Node>>{} : p_.recording.nodes_that_always_run();
-    for (const Ref<Node>& node : always_) walk(node.get());
+    if (!p_.keep_graph) must_run_ = p_.recording.nodes_that_must_run();
+    for (const Ref<Node>& node : must_run_) walk(node.get());
   }
 
   bool leads(const AutogradSlot* slot) const {
@@ -227,17 +227,19 @@ class Pass {
       ~Restore() { c.running_node = node, c.last_run = last; }
     } restore{context, outer_node, outer_last};
     try {
+      const RecordingState* ending = p_.keep_graph ? nullptr : &p_.recording;
       if (node.stream().is_inline()) {
-        node.run(dys, needs, dxs);
+        node.run_for(ending, dys, needs, dxs);
       } else {
         const StreamScope scope(node.stream());
-        node.run(dys, needs, dxs);
+        node.run_for(ending, dys, needs, dxs);
       }
     } catch (Error& e) {
       e.add_context(concat("while running backward of ", node.op(),
                            node.module_path().empty() ? "" : " (" + node.module_path() + ")"));
       throw;
     }
+    if (!p_.keep_graph && node.runs_without_gradient()) p_.recording.has_run(node);
     if (last) node.drop_rule();  // what it saved is needed no more: free it before the next node runs
   }
 
@@ -245,7 +247,7 @@ class Pass {
   std::unordered_map<const AutogradSlot*, size_t> index_;
   std::unordered_map<const AutogradSlot*, std::vector<size_t>> targets_of_;
   std::vector<Visit> visits_;
-  std::vector<Ref<Node>> always_;
+  std::vector<Ref<Node>> must_run_;
   std::priority_queue<std::pair<uint64_t, size_t>> ready_;
 };
 
@@ -268,7 +270,12 @@ void run(BackwardPass& pass) {
   for (size_t i = 0; i < pass.roots.size(); ++i)
     pass.dys[i] = conform(std::move(pass.dys[i]), ValueInfo(pass.roots[i]));
   const RecordingsScope scope(pass.keep_graph ? open_recordings() : recordings_that_see(pass.recording));
-  Pass(pass).run();
+  try {
+    Pass(pass).run();
+  } catch (...) {
+    if (!pass.keep_graph) pass.recording.finish(std::current_exception());
+    throw;
+  }
 }
 
 }  // namespace gradus::autograd

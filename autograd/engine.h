@@ -23,7 +23,7 @@ struct BackwardPass {
 };
 
 // Runs the pass. Only nodes that lead from the roots to a target run: leaves first, then the newest node first, which
-// is the same order on every rank. Rules' ops are seen by the recordings opened before `recording` (and by itself
+// is the same order on every rank; and those that run without a gradient (Node). Rules' ops are seen by the recordings opened before `recording` (and by itself
 // under keep_graph). Errors of a rule come with "while running backward of <op> (<module path>)" before them.
 void run(BackwardPass& pass);
 

@@ -104,8 +104,15 @@ namespace {
 // gradients. Enclosing recordings see both runs of the rules, so higher orders work.
 class CheckpointNode final : public Node {
  public:
-  CheckpointNode(UnaryFunction f, Saved x, std::vector<Edge> used, std::array<uint64_t, 2> random)
-      : Node("checkpoint"), f_(std::move(f)), x_(std::move(x)), used_(std::move(used)), random_(random) {}
+  CheckpointNode(UnaryFunction f, Saved x, std::vector<Edge> used, std::array<uint64_t, 2> random, bool communicates)
+      : Node("checkpoint"),
+        f_(std::move(f)),
+        x_(std::move(x)),
+        used_(std::move(used)),
+        random_(random),
+        communicates_(communicates) {}
+
+  bool runs_without_gradient() const override { return communicates_; }
 
   void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) override {
     const Tensor x = x_.get();
@@ -123,7 +130,8 @@ class CheckpointNode final : public Node {
     }
     const OpenScope scope(leaves);
     const Tensor y = recompute(inner);
-    BackwardPass pass{*scope.state, {y}, {dys[0]}, std::move(targets), false, {}, {}};
+    BackwardPass pass{*scope.state, {}, {}, std::move(targets), false, {}, {}};
+    if (dys[0].defined()) pass.roots = {y}, pass.dys = {dys[0]};
     pass.deliver = [&](size_t i, Tensor g) { dxs[i] = std::move(g); };
     autograd::run(pass);
   }
@@ -151,6 +159,7 @@ class CheckpointNode final : public Node {
   Saved x_;
   std::vector<Edge> used_;  // graph inputs other than x
   std::array<uint64_t, 2> random_;
+  bool communicates_;
 };
 
 }  // namespace
@@ -177,6 +186,9 @@ Tensor checkpoint(const UnaryFunction& f, const Tensor& x) {
     if (y.ref()->slot && probe->follows(y.ref()->slot.get())) use({y.ref()->slot, y.ref()->slot_index});
     probe->finish();
   }
+  if (probe->communicates())
+    for (const Ref<Counted>& r : outer)
+      if (as_recording(r)->is_probe()) as_recording(r)->set_communicates();  // a checkpoint within a checkpoint
   // The result is a new handle: y itself belongs to the probe (or is a tensor from outside).
   Tensor result = detach(y);
   std::vector<Edge> edges{{x.ref()->slot, x.ref()->slot_index}};
@@ -184,7 +196,7 @@ Tensor checkpoint(const UnaryFunction& f, const Tensor& x) {
   Recorder recorder("checkpoint", edges);
   if (!recorder) return result;
   edges[0] = recorder.edge_to(x);
-  Ref<Node> node(new CheckpointNode(f, recorder.save(x), used, random));
+  Ref<Node> node(new CheckpointNode(f, recorder.save(x), used, random, probe->communicates()));
   recorder.attach(node, {&result, 1}, std::move(edges));
   return result;
 }

@@ -40,10 +40,10 @@ struct OpenRecording {
       for (const auto& object : objects()) object->abandon();
   }
 
-  void finish() {
+  void finish(std::exception_ptr error = {}) {
     if (!state) return;
     close_recording(state.get());
-    state->finish();
+    state->finish(error);
   }
 
   std::vector<std::shared_ptr<GradCallback>> objects() const {
@@ -54,7 +54,11 @@ struct OpenRecording {
     return found;
   }
 
+  // Ends the recording, however it goes.
   void backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys);
+
+ private:
+  void compute(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys);
 };
 
 namespace {
@@ -165,14 +169,20 @@ std::vector<Tensor> with_default_dys(const std::vector<Tensor>& roots, std::vect
 
 }  // namespace
 
-void OpenRecording::backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& given_dys) {
+void OpenRecording::backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys) {
   if (state->finished())
     throw StateError("backward", "no computation history: this recording was already used by backward or released; ",
                      "call record() and compute the loss again");
-  struct Finish {
-    OpenRecording& self;
-    ~Finish() { self.finish(); }
-  } finish_in_the_end{*this};
+  try {
+    compute(roots, dys);
+  } catch (...) {
+    finish(std::current_exception());
+    throw;
+  }
+  finish();
+}
+
+void OpenRecording::compute(const std::vector<Tensor>& roots, const std::vector<Tensor>& given_dys) {
   std::vector<Tensor> dys = with_default_dys(roots, given_dys);
   const bool reaches = std::any_of(roots.begin(), roots.end(), [&](const Tensor& r) {
     return r.ref()->slot && state->follows(r.ref()->slot.get());

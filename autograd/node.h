@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -56,8 +57,20 @@ class Node : public AutogradSlot {
   virtual void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) = 0;
   // Drops the rule and what it saved.
   virtual void drop_rule() = 0;
-  // The engine visits the node even when no gradient arrives (receives that must answer, for example).
+  // A node that others count on (other ranks, which exchange gradients with it): its recordings keep it alive, and their
+  // backward runs it even when no gradient arrives, newest first as all nodes. For each of its recordings exactly one of
+  // `run_for` (in that recording's own backward) and `skipped` is called.
   virtual bool runs_without_gradient() const { return false; }
+  // `run`, and for whom: the recording whose backward this is; null when that recording goes on afterwards.
+  virtual void run_for(const RecordingState* ending, std::span<Tensor> dys, std::span<const char> needs,
+                       std::span<Tensor> dxs) {
+    (void)ending;
+    run(dys, needs, dxs);
+  }
+  // `recording` ends without having run this node: it was released, or its backward threw `error` before.
+  virtual void skipped(const RecordingState& recording, std::exception_ptr error) noexcept {
+    (void)recording, (void)error;
+  }
   // A node that stands for its input's op as well names that op's node, by sequence number. When the gradient of the value
   // between the two is asked for, the engine calls `split` with the edge to it, before the pass.
   virtual uint64_t passed_over() const { return 0; }

@@ -110,6 +110,8 @@ class Recorder {
   }
   Recorder(const char* op, const std::vector<Tensor>& inputs);
   Recorder(const char* op, std::span<const Edge> inputs);
+  // An op that these open recordings take part in, whether they follow its inputs or not.
+  Recorder(const char* op, std::vector<RecordingState*> recordings) : op_(op), joined_(std::move(recordings)) {}
 
   explicit operator bool() const { return !joined_.empty(); }
 
@@ -130,6 +132,8 @@ class Recorder {
   void attach(Ref<Node> node, std::span<const Tensor> outputs, std::vector<Edge> edges);
 
   Edge edge_to(const Tensor& x) const;
+  // The recordings that the op joins, oldest first.
+  const std::vector<RecordingState*>& recordings() const { return joined_; }
 
  private:
   template <class F>

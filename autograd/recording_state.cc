@@ -48,7 +48,7 @@ void RecordingState::enlist(Membership& m) {
   m.next = nodes_;
   if (nodes_) nodes_->previous = &m;
   nodes_ = &m;
-  if (m.node->runs_without_gradient()) ++always_run_;
+  if (m.node->runs_without_gradient()) must_run_.push_back(Ref<Node>(m.node));
 }
 
 void RecordingState::unlink(Membership& m) {
@@ -71,19 +71,28 @@ std::vector<Ref<Node>> RecordingState::nodes() const {
   return alive;
 }
 
-std::vector<Ref<Node>> RecordingState::nodes_that_always_run() const {
-  if (always_run_ == 0) return {};
-  std::vector<Ref<Node>> all = nodes();
-  std::erase_if(all, [](const Ref<Node>& n) { return !n->runs_without_gradient(); });
-  return all;
+std::vector<Ref<Node>> RecordingState::nodes_that_must_run() const {
+  std::lock_guard lock(mutex_);
+  return must_run_;
 }
 
-void RecordingState::finish() {
+void RecordingState::has_run(const Node& node) {
+  Ref<Node> gone;  // may be the last reference: it goes after the lock
+  std::lock_guard lock(mutex_);
+  const auto it = std::find_if(must_run_.rbegin(), must_run_.rend(), [&](const auto& n) { return n.get() == &node; });
+  if (it == must_run_.rend()) return;
+  gone = std::move(*it);
+  must_run_.erase(std::next(it).base());
+}
+
+void RecordingState::finish(std::exception_ptr error) {
   if (finished_.exchange(true)) return;
   std::vector<Ref<Node>> members;           // may be the last references: they go after the lock
   std::vector<Ref<RecordingState>> selves;  // keeps this alive until the nodes have let go
+  std::vector<Ref<Node>> skipped;
   {
     std::lock_guard lock(mutex_);
+    skipped.swap(must_run_);
     for (Membership *m = nodes_, *next; m; m = next) {
       next = m->next;
       // A node whose count is zero is being deleted and takes itself off the list.
@@ -93,6 +102,7 @@ void RecordingState::finish() {
       selves.push_back(std::move(m->recording));
     }
   }
+  for (auto node = skipped.rbegin(); node != skipped.rend(); ++node) (*node)->skipped(*this, error);
   for (auto& node : members) {
     if (node->open_memberships_.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
     node->drop_rule();

@@ -27,13 +27,19 @@ class RecordingState final : public Counted {
   // Age: a backward is seen by recordings of lower levels, and by others of its own.
   uint64_t level() const { return level_; }
   bool finished() const { return finished_; }
-  // Forgets all nodes; those that belong to no other recording drop their rules and edges. Ops no longer join.
-  void finish();
+  // Forgets all nodes; those that belong to no other recording drop their rules and edges. Ops no longer join. `error` is
+  // what its backward threw, for nodes that others count on.
+  void finish(std::exception_ptr error = {});
 
   // The nodes now alive, oldest first.
   std::vector<Ref<Node>> nodes() const;
-  // The same, but only those that run even without a gradient.
-  std::vector<Ref<Node>> nodes_that_always_run() const;
+  // Nodes that run even without a gradient and have not run in this recording's backward yet, oldest first.
+  std::vector<Ref<Node>> nodes_that_must_run() const;
+  void has_run(const Node& node);  // one of them
+
+  // Of a probe: the function communicates, so its backward must run on every rank, with a gradient or without.
+  void set_communicates() { communicates_ = true; }
+  bool communicates() const { return communicates_; }
 
  private:
   friend class Node;
@@ -49,7 +55,8 @@ class RecordingState final : public Counted {
   bool is_probe_ = false;
   mutable std::mutex mutex_;  // guards the list of nodes
   Membership* nodes_ = nullptr;
-  int always_run_ = 0;
+  std::vector<Ref<Node>> must_run_;  // guarded as well
+  std::atomic<bool> communicates_{false};
   std::atomic<bool> finished_{false};
 };
 
