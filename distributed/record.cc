@@ -36,15 +36,17 @@ const Form& form_of(Op op) { return kForms[size_t(op)]; }
 std::span<const int64_t> dims_of(const Record& r) { return {r.dims, size_t(r.ndim)}; }
 
 bool agree(const Record& a, const Record& b) {
-  if (a.sequence != b.sequence || a.op != b.op) return false;
+  if (a.sequence != b.sequence || a.op != b.op || a.part != b.part) return false;
   const Form& form = form_of(a.op);
+  // The root of a differentiable one tells the others what it sends.
+  if (a.part != Part::kPlain && (a.op == Op::kBroadcast || a.op == Op::kScatter)) return a.root == b.root;
   return (!form.tensor || a.dtype == b.dtype) && (!form.reduce || a.reduce == b.reduce) &&
          (!form.root || a.root == b.root) && (!form.shape || std::ranges::equal(dims_of(a), dims_of(b)));
 }
 
 bool valid(const Record& r) {
   return r.op <= Op::kNewGroup && r.dtype <= DType::kBool && r.reduce <= ReduceOp::kBxor && r.ndim >= 0 &&
-         r.ndim <= kMaxDims;
+         r.ndim <= kMaxDims && r.part <= Part::kBackward;
 }
 
 // With the root as a rank in the job, as users name it.
@@ -66,7 +68,8 @@ std::string describe(const Record& record) {
   if (form.tensor) add(name_of(record.dtype), to_string(Shape(dims_of(record))));
   if (form.reduce) add(name_of(record.reduce));
   if (form.root && record.root >= 0) add("root ", record.root);
-  return concat(form.name, '(', arguments, ')');
+  const char* const before[] = {"", "functional::", "the gradient of functional::"};
+  return concat(before[size_t(record.part)], form.name, '(', arguments, ')');
 }
 
 std::optional<Failure> find_mismatch(const std::vector<Record>& records, const std::vector<int>& ranks,

@@ -30,6 +30,9 @@ enum class Op : uint8_t {
 };
 std::string_view name_of(Op op);
 
+// Which part of a differentiable collective (functional.h) a call is; kPlain: of none.
+enum class Part : uint8_t { kPlain, kForward, kBackward };
+
 // Trivially copyable: travels as bytes between ranks of one build on one architecture.
 struct Record {
   uint64_t sequence = 0;  // the number of this call in its group
@@ -39,6 +42,7 @@ struct Record {
   uint8_t flags = 0;  // of the op's own: whether a rank has an incoming gradient, for instance
   int32_t root = -1;  // index in the group
   int32_t ndim = 0;
+  Part part = Part::kPlain;
   int64_t dims[8] = {};  // shape of this rank's tensor (the input; of a non-root's scatter the output)
   int64_t bytes = 0;     // of this rank's contribution
 };
