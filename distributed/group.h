@@ -18,7 +18,7 @@ class GroupState;
 // collective is a no-op.
 class Group {
  public:
-  Group() = default;
+  Group();
   explicit Group(Ref<internal::GroupState> state);
   ~Group();
   Group(const Group&);

@@ -49,6 +49,12 @@ class WireReader {
   requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void get(T& value) {
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
   }
+  void get(bool& value) {
+    uint8_t byte;
+    get(byte);
+    if (byte > 1) fail();
+    value = byte;
+  }
   void get(std::string& value) {
     uint64_t size;
     get(size);

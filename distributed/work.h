@@ -15,7 +15,7 @@ class WorkState;
 // A handle; copies share. Keeps the tensors that it works on alive. Default-constructed: done.
 class Work {
  public:
-  Work() = default;
+  Work();
   explicit Work(Ref<internal::WorkState> state);
   ~Work();
   Work(const Work&);

@@ -4,16 +4,19 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "gradus/distributed/backend.h"
+#include "gradus/distributed/call_log.h"
 #include "gradus/distributed/group.h"
 #include "gradus/distributed/membership.h"
 #include "gradus/distributed/record.h"
 #include "gradus/distributed/segment.h"
 #include "gradus/distributed/store.h"
 #include "gradus/distributed/transport.h"
+#include "gradus/distributed/work_state.h"
 
 namespace gradus::dist::internal {
 
@@ -33,12 +36,21 @@ class World : public Counted {
   std::shared_ptr<void> hosted;  // the store's server, on rank 0 of a job without a launcher
   std::atomic<uint32_t> last_group_id{0};
   Ref<GroupState> default_group;
+  CallLog calls;  // of this rank in all groups
+  std::mutex messages_mutex;
+  std::vector<Ref<WorkState>> messages;  // that are under way without anyone who must wait for them
 
   Watch watch(std::optional<Milliseconds> limit = {}) const {
     return {membership.get(), Deadline::after(limit.value_or(timeout))};
   }
+  ~World() override;
+
   // The calling thread's world (its Context's, else the process's), or null.
   static World* current();
+  // The process's, whatever the thread.
+  static Ref<World> process_world();
+  // Makes `world` (null: none) the process's, and returns what was.
+  static Ref<World> exchange_process_world(Ref<World> world);
 };
 
 // What a backend is built from. `index` is this rank's place in `members`.

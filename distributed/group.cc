@@ -1,0 +1,62 @@
+#include "gradus/distributed/group.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "gradus/distributed/group_state.h"
+
+namespace gradus::dist {
+
+using internal::GroupState;
+using internal::Turn;
+
+namespace {
+
+// What stands for the default group without a job.
+GroupState& lone_group() {
+  static const auto& state =
+      *new Ref<GroupState>(make_ref<GroupState>(GroupState::Setup{.name = "world", .members = {0}}));
+  return *state;
+}
+
+}  // namespace
+
+Group::Group() = default;
+Group::Group(Ref<GroupState> state) : state_(std::move(state)) {}
+Group::~Group() = default;
+Group::Group(const Group&) = default;
+Group& Group::operator=(const Group&) = default;
+
+GroupState& Group::state() const {
+  if (state_) return *state_;
+  const internal::World* world = internal::World::current();
+  return world ? *world->default_group : lone_group();
+}
+
+bool Group::is_member() const { return state().is_member(); }
+int Group::rank() const { return state().index(); }
+int Group::size() const { return state().size(); }
+const std::vector<int>& Group::ranks() const { return state().members(); }
+const std::string& Group::name() const { return state().name(); }
+std::string Group::backend() const { return state().backend_name(); }
+Milliseconds Group::timeout() const { return state().timeout(); }
+
+Group Group::split(int color, int key) const {
+  const std::vector<int>& ranks = state().members();
+  const auto choose = [&](const Turn& turn) {
+    std::vector<std::tuple<int64_t, int>> order;  // key, rank
+    for (size_t i = 0; i < ranks.size(); ++i)
+      if (color >= 0 && turn.sizes[i].at(0) == color) order.emplace_back(turn.sizes[i].at(1), ranks[i]);
+    std::ranges::sort(order);
+    std::vector<int> members;
+    for (const auto& [_, rank] : order) members.push_back(rank);
+    return members;
+  };
+  return internal::make_group(*this, {.op = "split", .says = {color, key}}, choose);
+}
+
+Group Group::duplicate() const {
+  return internal::make_group(*this, {.op = "duplicate"}, [&](const Turn&) { return state().members(); });
+}
+
+}  // namespace gradus::dist

@@ -1,0 +1,19 @@
+#include "gradus/distributed/work.h"
+
+#include "gradus/distributed/work_state.h"
+
+namespace gradus::dist {
+
+Work::Work() = default;
+Work::Work(Ref<internal::WorkState> state) : state_(std::move(state)) {}
+Work::~Work() = default;
+Work::Work(const Work&) = default;
+Work& Work::operator=(const Work&) = default;
+
+void Work::wait(std::optional<Milliseconds> timeout) const {
+  if (state_) state_->wait(timeout);
+}
+bool Work::is_completed() const { return !state_ || state_->is_completed(); }
+int Work::source_rank() const { return state_ ? state_->source_rank() : -1; }
+
+}  // namespace gradus::dist
