@@ -1,0 +1,175 @@
+#include "gradus/distributed/gloo_mesh.h"
+
+#include <gloo/transport/tcp/device.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+
+#include <atomic>
+#include <csignal>
+#include <random>
+#include <thread>
+
+#include "gradus/distributed/error.h"
+#include "gradus/distributed/socket.h"
+#include "gradus/distributed/waiting.h"
+#include "gradus/distributed/wire.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr const char* kOp = "init_process_group";
+// How long the job's failure has to become known after a connection broke, before the connection itself is
+// it.
+constexpr Milliseconds kTruthLimit{1000};
+
+std::string key_of(int rank) { return concat("gloo/", rank); }
+
+std::string random_secret() {
+  std::random_device random;
+  std::string secret;
+  for (int i = 0; i < 4; ++i) secret += concat(std::hex, random(), '-');
+  return secret;
+}
+
+std::string address_text(const sockaddr* address, socklen_t length) {
+  char text[NI_MAXHOST] = "";
+  getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
+// The first address of this host that others may reach; loopback when there is none.
+std::string any_address() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return "127.0.0.1";
+  std::string found = "127.0.0.1";
+  for (const ifaddrs* one = list; one; one = one->ifa_next) {
+    if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET || !(one->ifa_flags & IFF_UP)) continue;
+    if (one->ifa_flags & IFF_LOOPBACK) continue;
+    found = address_text(one->ifa_addr, sizeof(sockaddr_in));
+    break;
+  }
+  freeifaddrs(list);
+  return found;
+}
+
+// gloo writes to connections that the peer may have closed: an error, not the end of the process.
+void ignore_broken_pipes() {
+  struct sigaction action {};
+  if (sigaction(SIGPIPE, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, nullptr);
+}
+
+std::shared_ptr<gloo::transport::Device> make_device(const std::string& address) {
+  ignore_broken_pipes();
+  gloo::transport::tcp::attr attr;
+  attr.hostname = address.empty() ? any_address() : address;
+  try {
+    return gloo::transport::tcp::CreateDevice(attr);
+  } catch (const std::exception& e) {
+    throw ConnectionError(kOp, -1, "cannot use the address ", attr.hostname, " of this host: ", gloo_text(e));
+  }
+}
+
+}  // namespace
+
+std::string gloo_text(const std::exception& error) {
+  const std::string text = error.what();
+  const size_t place = text.starts_with('[') ? text.find("] ") : std::string::npos;
+  return place == std::string::npos ? text : text.substr(place + 2);
+}
+
+std::string address_towards(const std::string& host, int port, Milliseconds timeout) {
+  std::string why;
+  for (const SocketAddress& target : resolve(host, port, Deadline::after(timeout), &why)) {
+    // Connecting a datagram socket sends nothing; it only finds the way.
+    const Socket socket(::socket(target.get()->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!socket || ::connect(socket.fd(), target.get(), target.length) != 0) continue;
+    const SocketAddress mine = local_address(socket);
+    return address_text(mine.get(), mine.length);
+  }
+  return any_address();
+}
+
+GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)
+    : rank_(setup.rank), size_(setup.size), device_(make_device(setup.address)) {
+  context_ = device_->createContext(rank_, size_);
+  context_->setTimeout(
+      std::chrono::hours(24));  // it is never gloo that gives up: see connect_all and gloo_link.h
+
+  // Per peer: where this rank awaits it, and what it must say.
+  std::vector<std::pair<std::string, std::string>> mine(size_);
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    const std::vector<char> address = context_->createPair(peer)->address().bytes();
+    my_secrets_[peer] = random_secret();
+    mine[peer] = {std::string(address.begin(), address.end()), my_secrets_[peer]};
+  }
+  setup.store->set(key_of(rank_), to_wire(mine));
+
+  std::map<int, std::vector<char>> addresses;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    std::string bytes;
+    try {
+      bytes = setup.store->get(key_of(peer), watch.deadline.left());
+    } catch (const TimeoutError&) {
+      throw_wait(kOp, watch.membership->failed() ? Wait::kFailed : Wait::kTimeout, watch, {peer});
+    }
+    const auto theirs = from_wire<std::vector<std::pair<std::string, std::string>>>(bytes);
+    if (theirs.size() != size_t(size_)) WireReader::fail();
+    const auto& [address, secret] = theirs[rank_];
+    addresses[peer].assign(address.begin(), address.end());
+    secrets_[peer] = secret;
+  }
+  try {
+    connect_all(addresses, watch);
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+// gloo's connect blocks until it has succeeded or failed: it runs in a thread, which ends when the
+// connections are closed under it.
+void GlooMesh::connect_all(const std::map<int, std::vector<char>>& addresses, const Watch& watch) {
+  Signal signal;
+  std::atomic<bool> ended{false};
+  std::atomic<int> at{-1};  // the peer that is being connected
+  std::string trouble;      // once ended
+  std::thread thread([&] {
+    try {
+      for (const auto& [peer, address] : addresses) {
+        at = peer;
+        context_->getPair(peer)->connect(address);
+      }
+    } catch (const std::exception& e) {
+      trouble = gloo_text(e);
+    }
+    ended.store(true, std::memory_order_release);
+    signal.notify();
+  });
+  const auto has_ended = [&] { return ended.load(std::memory_order_acquire); };
+  const Wait outcome = signal.wait(watch, has_ended, "connect");
+  while (!has_ended()) {
+    close();  // again, for a connection that was just begun
+    std::this_thread::sleep_for(Milliseconds(10));
+  }
+  thread.join();
+  if (outcome != Wait::kReady) throw_wait(kOp, outcome, watch, {at});
+  if (trouble.empty()) return;
+
+  const auto limit = std::min(watch.deadline.left(), kTruthLimit);
+  signal.wait(
+      {watch.membership, Deadline::after(limit)}, [&] { return false; }, "connect");
+  const std::string text = concat("rank ", rank_, " cannot connect to rank ", at.load(), ": ", trouble);
+  throw_failure(kOp, watch.membership->report({Failure::Kind::kDied, at, text}));
+}
+
+void GlooMesh::close() {
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_) context_->getPair(peer)->close();
+}
+
+}  // namespace gradus::dist::internal
