@@ -166,13 +166,15 @@ Io StoreConnection::read(std::string* why, const Deadline& deadline) {
   return io;
 }
 
-Io StoreConnection::receive(Message* message, const Deadline& deadline, std::string* why) {
+Io StoreConnection::receive(Message* message, const Deadline& deadline, std::string* why,
+                            Milliseconds patience) {
   for (;;) {
     if (std::optional<Message> found = next()) {
       *message = *found;
       return Io::kDone;
     }
-    const Io io = read(why, deadline);
+    const bool begun = in_.pending() > 0;
+    const Io io = read(why, Deadline::after(begun ? std::max(deadline.left(), patience) : deadline.left()));
     if (io != Io::kDone) return io;
   }
 }

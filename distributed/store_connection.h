@@ -20,7 +20,10 @@ class StoreConnection {
   // Each says why it failed.
   Io send(std::string_view frame, const Deadline& deadline, std::string* why);
   // The next message; its texts are valid until the next call. Bytes that are no message count as kClosed.
-  Io receive(Message* message, const Deadline& deadline, std::string* why);
+  // Once it has begun to come, every further part of it may take `patience`, if that is later than the
+  // deadline.
+  Io receive(Message* message, const Deadline& deadline, std::string* why,
+             Milliseconds patience = Milliseconds(0));
   // The next message among those that have come already.
   std::optional<Message> next();
   // Takes in what has come, waiting until `deadline` for the first byte; kClosed also after bytes that are no

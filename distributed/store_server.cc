@@ -106,7 +106,7 @@ class StoreServer::Impl {
         else if (events[i].data.u64 == kWake)
           clear_wake();
         else
-          read(events[i].data.u64, events[i].events);
+          serve(events[i].data.u64, events[i].events);
       }
       service_.expire(now());
       flush();
@@ -147,9 +147,16 @@ class StoreServer::Impl {
   }
   static Socket open_spare() { return Socket(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
+  void serve(Id id, uint32_t events) {
+    if (!sockets_.contains(id)) return;  // closed since
+    if (events & EPOLLOUT)
+      write(id);
+    else
+      read(id, events);
+  }
+
   void read(Id id, uint32_t events) {
     const auto it = sockets_.find(id);
-    if (it == sockets_.end()) return;  // closed since
     // So much at a time, for others to have their turn.
     for (int i = 0; i < 4 && service_.wants_input(id); ++i) {
       const ssize_t n = ::recv(it->second.fd(), chunk_, sizeof chunk_, 0);

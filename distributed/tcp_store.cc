@@ -17,6 +17,8 @@ using internal::StoreConnection;
 
 // For what the server answers at once; and how much later than asked for its answer to a wait may come.
 constexpr Milliseconds kAnswerLimit{30'000}, kSlack{1'500};
+// Between parts of a long answer.
+constexpr Milliseconds kPatience{10'000};
 // For finding out why a connection broke.
 constexpr Milliseconds kLookLimit{1'000};
 constexpr size_t kIdleConnections = 8;
@@ -93,7 +95,7 @@ class TcpStore final : public Store {
     std::string why;
     Io io = connection.send(encode(request), deadline, &why);
     Message answer{MessageType::kInvalid, {}, {}};
-    if (io == Io::kDone) io = connection.receive(&answer, deadline, &why);
+    if (io == Io::kDone) io = connection.receive(&answer, deadline, &why, kPatience);
     if (io == Io::kTimeout)
       throw ConnectionError(op, -1, "the store at ", place(), " did not answer within ", limit.count(),
                             " ms");
