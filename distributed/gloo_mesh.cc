@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "gradus/distributed/error.h"
-#include "gradus/distributed/socket.h"
 #include "gradus/distributed/waiting.h"
 #include "gradus/distributed/wire.h"
 
@@ -78,18 +77,6 @@ std::string gloo_text(const std::exception& error) {
   const std::string text = error.what();
   const size_t place = text.starts_with('[') ? text.find("] ") : std::string::npos;
   return place == std::string::npos ? text : text.substr(place + 2);
-}
-
-std::string address_towards(const std::string& host, int port, Milliseconds timeout) {
-  std::string why;
-  for (const SocketAddress& target : resolve(host, port, Deadline::after(timeout), &why)) {
-    // Connecting a datagram socket sends nothing; it only finds the way.
-    const Socket socket(::socket(target.get()->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    if (!socket || ::connect(socket.fd(), target.get(), target.length) != 0) continue;
-    const SocketAddress mine = local_address(socket);
-    return address_text(mine.get(), mine.length);
-  }
-  return any_address();
 }
 
 GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)

@@ -12,14 +12,10 @@ struct GlooSetup {
   int rank = 0, size = 1;
   std::shared_ptr<Store> store;  // to exchange addresses; ends waits when the job fails
   std::shared_ptr<Membership> membership;
-  std::string address;  // of this host, for the others to reach (address_towards); "" finds one
+  std::string address;  // of this host, for the others to reach; "" finds one
 };
 // Collective over the job: connects all pairs. Errors: ConnectionError, PeerError, TimeoutError, within the
 // watch's time.
 std::shared_ptr<Transport> make_gloo_transport(const GlooSetup& setup, const Watch& watch);
-
-// This host's address on the way to `host`, the store's for instance: whoever reaches that reaches this one
-// by it.
-std::string address_towards(const std::string& host, int port, Milliseconds timeout);
 
 }  // namespace gradus::dist::internal
