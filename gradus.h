@@ -1,4 +1,4 @@
-// All of Gradus: tensors, differentiable ops, recordings, modules, optimizers, data, files.
+// All of Gradus: tensors, differentiable ops, recordings, modules, optimizers, data, files, several processes.
 #pragma once
 
 #include "gradus/autograd/functional.h"
@@ -7,6 +7,7 @@
 #include "gradus/autograd/indexing.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/data/data.h"
+#include "gradus/distributed/distributed.h"
 #include "gradus/io/checkpoint.h"
 #include "gradus/io/safetensors.h"
 #include "gradus/nn/nn.h"

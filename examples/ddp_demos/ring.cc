@@ -74,8 +74,8 @@ void show_ring() {
   print("\nring all-reduce of 1,000,003 numbers: " + std::to_string(ring_ms) +
         " ms; dist::all_reduce: " + std::to_string(ours_ms) + " ms");
   const bool alike = difference <= 1e-5f * static_cast<float>(size);
-  show("the largest difference between the two", "-", alike ? "within rounding" : std::to_string(difference),
-       "within rounding");
+  show("the largest difference between the two", "of 1,000,003 numbers",
+       alike ? "within rounding" : std::to_string(difference), "within rounding");
 }
 
 }  // namespace gradus::examples

@@ -1,0 +1,11 @@
+// All that programs of several ranks use. For tests there is more: gradus/distributed/simulation.h.
+#pragma once
+
+#include "gradus/distributed/client.h"
+#include "gradus/distributed/collectives.h"
+#include "gradus/distributed/functional.h"
+#include "gradus/distributed/launcher.h"
+#include "gradus/distributed/object.h"
+#include "gradus/distributed/process_group.h"
+#include "gradus/distributed/remote.h"
+#include "gradus/distributed/run_ranks.h"
