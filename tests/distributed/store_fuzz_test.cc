@@ -106,7 +106,9 @@ TEST(StoreProtocolTest, ChangedMessagesAreOtherMessagesOrNone) {
       for (int bit = 0; bit < 8; ++bit) {
         std::string other = body;
         other[i] ^= static_cast<char>(1 << bit);
-        if (const auto message = parse(other)) EXPECT_EQ(encode(*message).substr(4), other);
+        if (const auto message = parse(other)) {
+          EXPECT_EQ(encode(*message).substr(4), other);
+        }
         (void)parse_hello(other);
       }
   }
