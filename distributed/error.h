@@ -47,4 +47,9 @@ struct Failure {
 // Throws the error for `failure`: TimeoutError, MismatchError or PeerError, with `op` before the text.
 [[noreturn]] void throw_failure(std::string_view op, const Failure& failure);
 
+namespace internal {
+// The text of `error` without the op before it: to become a Failure's.
+std::string text_of(const Error& error);
+}  // namespace internal
+
 }  // namespace gradus::dist

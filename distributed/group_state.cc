@@ -223,12 +223,4 @@ std::string to_text(const std::vector<T>& numbers) {
 template std::string to_text(const std::vector<int>&);
 template std::string to_text(const std::vector<int64_t>&);
 
-std::string text_of(const Error& error) {
-  const std::string_view text = error.what(), op = error.op();
-  const size_t before = op.size() + 3;  // "[op] "
-  return std::string(text.starts_with('[') && text.substr(1).starts_with(op) && text.size() >= before
-                         ? text.substr(before)
-                         : text);
-}
-
 }  // namespace gradus::dist::internal

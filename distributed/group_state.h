@@ -107,7 +107,5 @@ Group make_group(const Group& parent, const GroupPlan& plan,
 // "0, 1, 2", of int or int64_t.
 template <class T>
 std::string to_text(const std::vector<T>& numbers);
-// The text of `error` without the op before it.
-std::string text_of(const Error& error);
 
 }  // namespace gradus::dist::internal

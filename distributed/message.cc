@@ -37,8 +37,10 @@ std::ostream& operator<<(std::ostream& out, const Header& h) {
 // carry must outlive it: the caller's buffers, or what it keeps itself.
 class Traffic {
  public:
-  Traffic(Transport& transport, const std::vector<int>& members, Tag tag, const Call& call, uint64_t number)
-      : transport_(transport), members_(members), tag_(tag), call_(call), number_(number) {}
+  // `what` the messages are, which sender and receiver must agree in.
+  Traffic(Transport& transport, const std::vector<int>& members, Tag tag, const Call& call, uint64_t number,
+          const char* what)
+      : transport_(transport), members_(members), tag_(tag), call_(call), number_(number), what_(what) {}
 
   std::string& keep(std::string data) { return kept_.emplace_back(std::move(data)); }
 
@@ -67,7 +69,7 @@ class Traffic {
       transport_.wait(*request, call_.watch, call_.op);
     } catch (const MismatchError& e) {
       // The others hear of it as well; if the job has failed already, that counts.
-      const Failure failure{Failure::Kind::kMismatch, e.rank(), e.what()};
+      const Failure failure{Failure::Kind::kMismatch, e.rank(), text_of(e)};
       throw_failure(call_.op, call_.watch.membership->report(failure));
     }
   }
@@ -87,7 +89,7 @@ class Traffic {
  private:
   Header make_header(uint32_t step, size_t bytes) const {
     Header header{.call = number_, .bytes = bytes, .step = step};
-    std::strncpy(header.op, call_.op, sizeof header.op - 1);
+    std::strncpy(header.op, what_, sizeof header.op - 1);
     return header;
   }
 
@@ -115,6 +117,7 @@ class Traffic {
   const Tag tag_;
   const Call& call_;
   const uint64_t number_;
+  const char* const what_;
   std::deque<std::string> kept_;
   std::vector<Ref<Request>> sends_;
 };
@@ -159,7 +162,8 @@ class MessageBackend final : public Backend {
   std::vector<std::string> exchange(const Call& call, std::string_view mine) override {
     if (mine.size() > kMaxExchangeBytes)
       throw InternalError("exchange: ", mine.size(), " bytes, at most ", kMaxExchangeBytes);
-    Traffic traffic = start(call);
+    // Whatever the ranks call, it begins with this: the records say what it is.
+    Traffic traffic = start(call, "exchange");
     std::vector<std::string> all = gather_all(traffic, mine, kMaxExchangeBytes);
     traffic.finish();
     return all;
@@ -280,7 +284,9 @@ class MessageBackend final : public Backend {
   }
 
  private:
-  Traffic start(const Call& call) { return Traffic(*transport_, members_, tag_, call, ++calls_); }
+  Traffic start(const Call& call, const char* what = nullptr) {
+    return Traffic(*transport_, members_, tag_, call, ++calls_, what ? what : call.op);
+  }
 
   // Calls f with every other member, the next one first, so that not all turn to the same one at once.
   template <class F>

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "gradus/distributed/waiting.h"
+#include "gradus/tensor/context.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -267,6 +268,9 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
       std::lock_guard lock(mutex_);
       if (std::exchange(has_background_, true)) return;
     }
+    // The caller's context would keep the world alive that this transport belongs to.
+    Context context;
+    ContextScope scope(context);
     background_ = start_thread([this] { run_background(); });
   }
 
