@@ -52,9 +52,9 @@ Scheduler::Scheduler(int world_size, const SimulationOptions& options, std::func
   switch_chance_ = kSwitchChances[random() % 3];
   if (uniform() < options.kill) {
     victim_ = int(random() % world_size);
-    kill_at_ = log_uniform(4096);
+    kill_at_ = log_uniform(512);
   }
-  if (uniform() < options.drop) cut_at_ = log_uniform(512);
+  if (uniform() < options.drop) cut_at_ = log_uniform(64);
 }
 
 Scheduler::~Scheduler() = default;

@@ -25,6 +25,8 @@ struct SimulationOptions {
   uint64_t seed = 0;
   double kill = 0;  // chance that one rank is killed, at a random point
   double drop = 0;  // chance that one message is lost, and all that follow it between these two ranks
+  bool messages_only = false;  // as in RunRanksOptions
+  int hosts = 1;
   Milliseconds max_delay{50};     // of a message, virtual
   Milliseconds timeout{10'000};   // of the ranks' calls, virtual
   Milliseconds give_up{600'000};  // virtual; a run that lasts longer counts as hung
