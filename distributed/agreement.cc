@@ -7,8 +7,8 @@ namespace {
 
 using autograd::RecordingState;
 
-// What travels beside a member's record; as integers: open, wants, then dtype, number of dims and dims of each form.
-// Empty when there is nothing to say.
+// What travels beside a member's record; as integers: open, wants, then dtype, number of dims and dims of
+// each form. Empty when there is nothing to say.
 struct Note {
   size_t open = 0;     // recordings
   uint64_t wants = 0;  // bit i: the i-th open recording follows an input
@@ -37,7 +37,8 @@ std::optional<Note> read(const std::vector<int64_t>& text) {
     if (text.size() - at < 2) return std::nullopt;
     const int64_t dtype = text[at], ndim = text[at + 1];
     at += 2;
-    if (dtype < 0 || dtype > int64_t(DType::kBool) || ndim < 0 || ndim > kMaxDims || size_t(ndim) > text.size() - at)
+    if (dtype < 0 || dtype > int64_t(DType::kBool) || ndim < 0 || ndim > kMaxDims ||
+        size_t(ndim) > text.size() - at)
       return std::nullopt;
     Form& form = note.forms.emplace_back();
     form.dtype = DType(dtype);
@@ -73,7 +74,8 @@ std::optional<Failure> find_disagreement(const Turn& turn, const Group& group, c
     std::optional<Note> note = read(turn.sizes[i]);
     if (!note) return mismatch(i, " sent a malformed note: do all ranks run the same program?");
     // Each sends one part to each; what they reduce must be alike.
-    if ((forward.op == Op::kAllToAll || forward.op == Op::kReduceScatter) && note->forms.size() != ranks.size())
+    if ((forward.op == Op::kAllToAll || forward.op == Op::kReduceScatter) &&
+        note->forms.size() != ranks.size())
       return mismatch(i, " gave ", note->forms.size(), " tensors, for ", ranks.size(), " members");
     wants |= note->wants;
     notes.push_back(std::move(*note));
@@ -82,8 +84,9 @@ std::optional<Failure> find_disagreement(const Turn& turn, const Group& group, c
     if (forward.op == Op::kReduceScatter && !(notes[i].forms == notes[0].forms))
       return mismatch(i, " gave other shapes than rank ", ranks[0]);
     if (wants && notes[i].open != notes[0].open)
-      return mismatch(i, " has ", notes[i].open, " open recordings and rank ", ranks[0], " has ", notes[0].open, " in ",
-                      describe(turn.records[i]), ": what one rank differentiates, all must record");
+      return mismatch(i, " has ", notes[i].open, " open recordings and rank ", ranks[0], " has ",
+                      notes[0].open, " in ", describe(turn.records[i]),
+                      ": what one rank differentiates, all must record");
   }
   return std::nullopt;
 }
@@ -151,8 +154,8 @@ void report_backward_failure(const World* world, const std::exception_ptr& error
     } catch (const DistributedError&) {
       // The others have it as well.
     } catch (const std::exception& e) {
-      world->membership->report(
-          {Failure::Kind::kFailed, world->rank, concat("rank ", world->rank, " failed in its backward: ", e.what())});
+      world->membership->report({Failure::Kind::kFailed, world->rank,
+                                 concat("rank ", world->rank, " failed in its backward: ", e.what())});
     }
   } catch (...) {
     // Nobody to tell, or a simulation that kills this rank.

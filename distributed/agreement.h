@@ -1,5 +1,6 @@
-// How ranks go through a differentiable collective together: whether any of them wants a gradient, in which of its open
-// recordings, and what the tensors look like. And how a rank's failing backward reaches the others.
+// How ranks go through a differentiable collective together: whether any of them wants a gradient, in which
+// of its open recordings, and what the tensors look like. And how a rank's failing backward reaches the
+// others.
 #pragma once
 
 #include <exception>
@@ -27,9 +28,9 @@ struct Form {
 struct Forward {
   Op op;
   ReduceOp reduce = ReduceOp::kSum;
-  int root = -1;                           // index in the group
-  std::span<const Tensor> inputs;          // row-major; the first one describes the call
-  bool announce = false;                   // tells the others the inputs' forms
+  int root = -1;                   // index in the group
+  std::span<const Tensor> inputs;  // row-major; the first one describes the call
+  bool announce = false;           // tells the others the inputs' forms
   // Moves the data. `forms` are what each member announced.
   std::function<void(Turn&, const std::vector<std::vector<Form>>& forms)> move;
 };
@@ -42,16 +43,18 @@ struct Agreement {
 };
 
 // Collective over the group: runs the call. Note [Agreement]
-// A collective's gradient is a collective: every member must take part, also one whose own input needs no gradient, and
-// in the backward that corresponds to the others'. Ranks that run one program have opened the same recordings, so the
-// i-th open one here corresponds to the i-th there. What each follows travels with the call's record, at no cost.
-// Errors: MismatchError when a member wants gradients and another has opened more or fewer recordings.
+// A collective's gradient is a collective: every member must take part, also one whose own input needs no
+// gradient, and in the backward that corresponds to the others'. Ranks that run one program have opened the
+// same recordings, so the i-th open one here corresponds to the i-th there. What each follows travels with
+// the call's record, at no cost. Errors: MismatchError when a member wants gradients and another has opened
+// more or fewer recordings.
 Agreement run_forward(const Group& group, const Forward& forward);
-// Collective over the group, in the backward of the call with `record`: whether a gradient has arrived on any member.
+// Collective over the group, in the backward of the call with `record`: whether a gradient has arrived on any
+// member.
 bool any_gradient(const Group& group, Record record, bool mine);
 
-// Tells the job that this rank's backward threw, unless that is what another rank's failure made of it: others wait for
-// gradients from here. For Node::skipped.
+// Tells the job that this rank's backward threw, unless that is what another rank's failure made of it:
+// others wait for gradients from here. For Node::skipped.
 void report_backward_failure(const World* world, const std::exception_ptr& error) noexcept;
 
 }  // namespace gradus::dist::internal

@@ -13,6 +13,7 @@
 #include "gradus/autograd/recording_state.h"
 #include "gradus/distributed/agreement.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 
 namespace gradus::dist::functional {
 namespace {
@@ -29,20 +30,15 @@ using internal::run_forward;
 using internal::Turn;
 using Forms = std::vector<std::vector<Form>>;
 
-// The inputs' gradients from the outputs', of which none is missing. Communicates; runs on all members together.
+// The inputs' gradients from the outputs', of which none is missing. Communicates; runs on all members
+// together.
 using Rule = std::function<std::vector<Tensor>(std::vector<Tensor> dys)>;
 
-Tensor zeros(const Shape& shape, TensorOptions options) {
-  Tensor x = empty(shape, options);
-  raw::fill_(x, 0);
-  return x;
-}
-
 // Note [Collectives in backward]
-// A collective's node runs on every rank that calls backward, whether a gradient has arrived there or not. The engine
-// runs the newest node first, so all ranks come to their collectives in the same order: the reverse of the forward's.
-// Ranks without a gradient take part with zeros. When no rank has one, no data moves and the inputs get none, as for
-// an op whose result is not used.
+// A collective's node runs on every rank that calls backward, whether a gradient has arrived there or not.
+// The engine runs the newest node first, so all ranks come to their collectives in the same order: the
+// reverse of the forward's. Ranks without a gradient take part with zeros. When no rank has one, no data
+// moves and the inputs get none, as for an op whose result is not used.
 class CollectiveNode final : public autograd::Node {
  public:
   CollectiveNode(const internal::Record& record, Group group, Rule rule)
@@ -61,7 +57,8 @@ class CollectiveNode final : public autograd::Node {
     std::vector<Tensor> all;
     for (size_t i = 0; i < dys.size(); ++i) {
       const autograd::ValueInfo& y = outputs()[i];
-      all.push_back(dys[i].defined() ? std::move(dys[i]) : zeros(y.shape, {.dtype = y.dtype, .device = y.device}));
+      all.push_back(dys[i].defined() ? std::move(dys[i])
+                                     : zeros(y.shape, {.dtype = y.dtype, .device = y.device}));
     }
     std::vector<Tensor> grads = rule_(std::move(all));
     for (size_t i = 0; i < dxs.size(); ++i)
@@ -82,8 +79,8 @@ class CollectiveNode final : public autograd::Node {
 
 // Records the call, if any member wants gradients. `make_rule` gets the Recorder, to save tensors.
 template <class MakeRule>
-void record(const Agreement& agreed, const Group& group, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-            MakeRule make_rule) {
+void record(const Agreement& agreed, const Group& group, std::span<const Tensor> inputs,
+            std::span<const Tensor> outputs, MakeRule make_rule) {
   Recorder recorder(name_of(agreed.record.op).data(), agreed.recordings);
   if (!recorder) return;
   std::vector<autograd::Edge> edges;
@@ -95,7 +92,8 @@ void record(const Agreement& agreed, const Group& group, std::span<const Tensor>
 // What the backends move: dense elements in host memory.
 Tensor prepared(const char* op, const Tensor& x) {
   if (!x.defined()) throw ValueError(op, "given an undefined tensor");
-  if (!(x.device() == kCPU)) throw DeviceError(op, "needs a tensor in host memory, call to(x, kCPU): ", describe(x));
+  if (!(x.device() == kCPU))
+    throw DeviceError(op, "needs a tensor in host memory, call to(x, kCPU): ", describe(x));
   return contiguous(x);
 }
 
@@ -143,7 +141,8 @@ std::vector<int64_t> equal_parts(const char* op, const Tensor& x, int64_t dim, c
   return std::vector<int64_t>(members, n / members);
 }
 
-// What part of a maximum's (or minimum's) gradient x gets, element by element: 1 / (number of ranks that attain it).
+// What part of a maximum's (or minimum's) gradient x gets, element by element: 1 / (number of ranks that
+// attain it).
 Tensor share_of_winners(const Tensor& x, const Tensor& y, const Group& group) {
   const NoRecord off;
   const Tensor wins = to(logical_or(eq(x, y), isnan(x)), x.dtype());
@@ -166,10 +165,12 @@ Tensor reduce_scatter_parts(const std::vector<Tensor>& given, ReduceOp op, const
   const auto move = [&](Turn& turn, const Forms&) {
     turn.backend.reduce_scatter(turn.call, sources(xs), y.raw_ptr(), y.dtype(), op);
   };
-  const Agreement agreed =
-      run_forward(group, {.op = Op::kReduceScatter, .reduce = op, .inputs = xs, .announce = true, .move = move});
+  const Agreement agreed = run_forward(
+      group, {.op = Op::kReduceScatter, .reduce = op, .inputs = xs, .announce = true, .move = move});
   record(agreed, group, xs, {&y, 1}, [&](Recorder&) -> Rule {
-    return [op, group](std::vector<Tensor> dys) { return all_gather(scaled(dys[0], op, group), {.group = group}); };
+    return [op, group](std::vector<Tensor> dys) {
+      return all_gather(scaled(dys[0], op, group), {.group = group});
+    };
   });
   return y;
 }
@@ -184,10 +185,13 @@ Tensor all_reduce(const Tensor& given, ReduceOp op, const FunctionalOptions& opt
   const auto move = [&](Turn& turn, const Forms&) {
     turn.backend.all_reduce(turn.call, x.raw_ptr(), y.raw_ptr(), x.numel(), x.dtype(), op);
   };
-  const Agreement agreed = run_forward(group, {.op = Op::kAllReduce, .reduce = op, .inputs = {&x, 1}, .move = move});
+  const Agreement agreed =
+      run_forward(group, {.op = Op::kAllReduce, .reduce = op, .inputs = {&x, 1}, .move = move});
   record(agreed, group, {&x, 1}, {&y, 1}, [&](Recorder& r) -> Rule {
     if (has_smooth_rule(op))
-      return [op, group](std::vector<Tensor> dys) { return std::vector{all_reduce(dys[0], op, {.group = group})}; };
+      return [op, group](std::vector<Tensor> dys) {
+        return std::vector{all_reduce(dys[0], op, {.group = group})};
+      };
     if (op == ReduceOp::kProduct)
       return [x = r.save(x), group](std::vector<Tensor> dys) {
         const Tensor dy = all_reduce(dys[0], ReduceOp::kSum, {.group = group});
@@ -220,11 +224,15 @@ Tensor reduce(const Tensor& given, ReduceOp op, const RootOptions& options) {
   if (!has_smooth_rule(op) && is_floating(x.dtype())) {
     // Their gradients need the result, or the others' inputs, on all ranks.
     const Tensor y = all_reduce(x, op, {.group = group});
-    return at_root ? y : zeros(x.shape(), {.dtype = x.dtype()});
+    if (at_root) return y;
+    const Tensor nothing = zeros(x.shape(), {.dtype = x.dtype()});
+    if (Recorder r{"reduce", y}) r.record(nothing, wrt(y, [](const Tensor&) { return Tensor(); }));
+    return nothing;
   }
   const Tensor y = at_root ? empty(x.shape(), {.dtype = x.dtype()}) : zeros(x.shape(), {.dtype = x.dtype()});
   const auto move = [&](Turn& turn, const Forms&) {
-    turn.backend.reduce(turn.call, root, x.raw_ptr(), at_root ? y.raw_ptr() : nullptr, x.numel(), x.dtype(), op);
+    turn.backend.reduce(turn.call, root, x.raw_ptr(), at_root ? y.raw_ptr() : nullptr, x.numel(), x.dtype(),
+                        op);
   };
   const Agreement agreed =
       run_forward(group, {.op = Op::kReduce, .reduce = op, .root = root, .inputs = {&x, 1}, .move = move});
@@ -247,9 +255,11 @@ Tensor broadcast(const Tensor& given, const RootOptions& options) {
     y = at_root ? raw::clone(inputs[0]) : Form(turn.records[root]).make();
     turn.backend.broadcast(turn.call, root, y.raw_ptr(), y.nbytes());
   };
-  const Agreement agreed = run_forward(group, {.op = Op::kBroadcast, .root = root, .inputs = inputs, .move = move});
+  const Agreement agreed =
+      run_forward(group, {.op = Op::kBroadcast, .root = root, .inputs = inputs, .move = move});
   record(agreed, group, inputs, {&y, 1}, [&](Recorder&) -> Rule {
-    return [options](std::vector<Tensor> dys) { return std::vector{reduce(dys[0], ReduceOp::kSum, options)}; };
+    return
+        [options](std::vector<Tensor> dys) { return std::vector{reduce(dys[0], ReduceOp::kSum, options)}; };
   });
   return y;
 }
@@ -264,7 +274,9 @@ std::vector<Tensor> all_gather(const Tensor& given, const FunctionalOptions& opt
   };
   const Agreement agreed = run_forward(group, {.op = Op::kAllGather, .inputs = {&x, 1}, .move = move});
   record(agreed, group, {&x, 1}, ys, [&](Recorder&) -> Rule {
-    return [group](std::vector<Tensor> dys) { return std::vector{reduce_scatter_parts(dys, ReduceOp::kSum, group)}; };
+    return [group](std::vector<Tensor> dys) {
+      return std::vector{reduce_scatter_parts(dys, ReduceOp::kSum, group)};
+    };
   });
   return ys;
 }
@@ -284,7 +296,8 @@ std::vector<Tensor> gather(const Tensor& given, const RootOptions& options) {
       for (const internal::Record& r : turn.records) ys.push_back(Form(r).make());
     turn.backend.gather(turn.call, root, source(x), targets(ys));
   };
-  const Agreement agreed = run_forward(group, {.op = Op::kGather, .root = root, .inputs = {&x, 1}, .move = move});
+  const Agreement agreed =
+      run_forward(group, {.op = Op::kGather, .root = root, .inputs = {&x, 1}, .move = move});
   record(agreed, group, {&x, 1}, ys, [&](Recorder&) -> Rule {
     return [options](std::vector<Tensor> dys) { return std::vector{scatter(dys, options)}; };
   });
@@ -296,7 +309,8 @@ Tensor scatter(const std::vector<Tensor>& given, const RootOptions& options) {
   const int root = root_index("scatter", options);
   const bool at_root = group.rank() == root;
   if (!at_root && !given.empty())
-    throw ValueError("scatter", "only the root, rank ", options.root, ", gives tensors: given ", given.size());
+    throw ValueError("scatter", "only the root, rank ", options.root, ", gives tensors: given ",
+                     given.size());
   std::vector<Tensor> xs;
   if (at_root) xs = prepared("scatter", given, group);
   Tensor y;
@@ -337,7 +351,8 @@ std::vector<Tensor> all_to_all(const std::vector<Tensor>& given, const Functiona
     for (const std::vector<Form>& sent : forms) ys.push_back(sent.at(group.rank()).make());
     turn.backend.all_to_all(turn.call, sources(xs), targets(ys));
   };
-  const Agreement agreed = run_forward(group, {.op = Op::kAllToAll, .inputs = xs, .announce = true, .move = move});
+  const Agreement agreed =
+      run_forward(group, {.op = Op::kAllToAll, .inputs = xs, .announce = true, .move = move});
   record(agreed, group, xs, ys, [&](Recorder&) -> Rule {
     return [options](std::vector<Tensor> dys) { return all_to_all(dys, options); };
   });

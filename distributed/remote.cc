@@ -19,11 +19,12 @@ using internal::MessageHeader;
 using internal::MessageWork;
 
 // Note [Remote messages]
-// A message whose sender wants its gradient carries an id for each of the sender's recordings that follow it, and is
-// answered once under each id: with a gradient, or with none. An answer that is a gradient is such a message itself, which
-// an outer recording may follow on both ranks: higher orders need nothing else. Messages arrive in order; answers
-// have a tag of their own, so that recordings can end in any order. Sends never wait; the engine runs the newest node
-// first, so what two ranks have exchanged comes back in the reverse order on both, and nobody waits in a circle.
+// A message whose sender wants its gradient carries an id for each of the sender's recordings that follow it,
+// and is answered once under each id: with a gradient, or with none. An answer that is a gradient is such a
+// message itself, which an outer recording may follow on both ranks: higher orders need nothing else.
+// Messages arrive in order; answers have a tag of their own, so that recordings can end in any order. Sends
+// never wait; the engine runs the newest node first, so what two ranks have exchanged comes back in the
+// reverse order on both, and nobody waits in a circle.
 constexpr uint32_t kMessageTag = 0;
 uint32_t answer_tag(uint32_t id) { return id | uint32_t{1} << 31; }
 
@@ -42,7 +43,8 @@ Link checked_link(const char* op, const Group& group, int peer, std::optional<Mi
   GroupState& state = group.state();
   state.check_member(op);
   state.index_of(peer, op, "rank");
-  if (peer == (state.world() ? state.world()->rank : 0)) throw ValueError(op, "rank ", peer, " is this rank itself");
+  if (peer == (state.world() ? state.world()->rank : 0))
+    throw ValueError(op, "rank ", peer, " is this rank itself");
   return {group, peer, timeout};
 }
 
@@ -50,7 +52,8 @@ std::vector<RecordingState*> open_now(const char* op) {
   std::vector<RecordingState*> open;
   for (const Ref<Counted>& r : autograd::open_recordings()) {
     RecordingState* state = autograd::as_recording(r);
-    if (state->is_probe()) throw StateError(op, "cannot be part of a checkpoint, whose function is computed twice");
+    if (state->is_probe())
+      throw StateError(op, "cannot be part of a checkpoint, whose function is computed twice");
     if (!state->finished()) open.push_back(state);
   }
   if (open.size() > 64) throw StateError(op, "at most 64 recordings can be open, given ", open.size());
@@ -80,7 +83,8 @@ void post_none(const char* op, const Link& link, uint32_t tag) {
 // Of a message that was sent: waits for its gradient.
 class SentNode final : public autograd::Node {
  public:
-  SentNode(Link link, Answers answers) : Node("remote_send"), link_(std::move(link)), answers_(std::move(answers)) {}
+  SentNode(Link link, Answers answers)
+      : Node("remote_send"), link_(std::move(link)), answers_(std::move(answers)) {}
 
   bool runs_without_gradient() const override { return true; }
   void run(std::span<Tensor>, std::span<const char>, std::span<Tensor>) override {}
@@ -98,12 +102,13 @@ class SentNode final : public autograd::Node {
     if (!id || link_.world()->membership->failed()) return;
     try {
       auto nowhere = std::make_shared<std::vector<std::byte>>();
-      MessageWork::receive(link_.message("remote_send", answer_tag(id)),
-                           [nowhere](int, const MessageHeader&, size_t bytes) {
-                             nowhere->resize(bytes);
-                             return nowhere->data();
-                           },
-                           Tensor())
+      MessageWork::receive(
+          link_.message("remote_send", answer_tag(id)),
+          [nowhere](int, const MessageHeader&, size_t bytes) {
+            nowhere->resize(bytes);
+            return nowhere->data();
+          },
+          Tensor())
           ->detach(*link_.world());
     } catch (...) {  // the job has failed
     }
@@ -118,15 +123,19 @@ class SentNode final : public autograd::Node {
 // Of a message that was received: answers it.
 class ReceivedNode final : public autograd::Node {
  public:
-  ReceivedNode(Link link, Answers answers) : Node("remote_recv"), link_(std::move(link)), answers_(std::move(answers)) {}
+  ReceivedNode(Link link, Answers answers)
+      : Node("remote_recv"), link_(std::move(link)), answers_(std::move(answers)) {}
 
   bool runs_without_gradient() const override { return true; }
   void run(std::span<Tensor>, std::span<const char>, std::span<Tensor>) override {}
-  void run_for(const RecordingState* ending, std::span<Tensor> dys, std::span<const char>, std::span<Tensor>) override {
+  void run_for(const RecordingState* ending, std::span<Tensor> dys, std::span<const char>,
+               std::span<Tensor>) override {
     const uint32_t id = answers_.take(ending);
     if (!id) return;  // the recording goes on: grad(ys, xs) ends at this rank
-    if (dys[0].defined()) post("remote_recv", dys[0], link_, answer_tag(id));
-    else post_none("remote_recv", link_, answer_tag(id));
+    if (dys[0].defined())
+      post("remote_recv", dys[0], link_, answer_tag(id));
+    else
+      post_none("remote_recv", link_, answer_tag(id));
   }
   void skipped(const RecordingState& recording, std::exception_ptr error) noexcept override {
     internal::report_backward_failure(link_.world(), error);
@@ -147,7 +156,8 @@ class ReceivedNode final : public autograd::Node {
 // Sends x; a recording that follows it will wait for the answer.
 void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
   if (!given.defined()) throw ValueError(op, "given an undefined tensor");
-  if (!(given.device() == kCPU)) throw DeviceError(op, "needs a tensor in host memory, call to(x, kCPU): ", describe(given));
+  if (!(given.device() == kCPU))
+    throw DeviceError(op, "needs a tensor in host memory, call to(x, kCPU): ", describe(given));
   const std::vector<RecordingState*> open = open_now(op);
   const Tensor x = given.is_channels_last() ? given : contiguous(given);
   Recorder recorder(op, x);
@@ -161,9 +171,11 @@ void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
   Answers answers;
   if (followed) {
     header.open = static_cast<uint32_t>(open.size());
-    header.id = link.group.state().last_remote_id.fetch_add(static_cast<uint32_t>(recorder.recordings().size())) + 1;
+    header.id =
+        link.group.state().last_remote_id.fetch_add(static_cast<uint32_t>(recorder.recordings().size())) + 1;
     for (size_t i = 0; i < open.size(); ++i) {
-      if (std::find(recorder.recordings().begin(), recorder.recordings().end(), open[i]) == recorder.recordings().end())
+      if (std::find(recorder.recordings().begin(), recorder.recordings().end(), open[i]) ==
+          recorder.recordings().end())
         continue;
       header.wants |= uint64_t{1} << i;
       answers.ids.emplace_back(open[i], header.id + static_cast<uint32_t>(answers.ids.size()));
@@ -173,7 +185,8 @@ void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
   const Tensor sent = followed ? detach(x) : raw::clone(x);
   const std::span payload(static_cast<const std::byte*>(sent.raw_ptr()), size_t(sent.nbytes()));
   MessageWork::send(link.message(op, tag), header, payload, sent)->detach(*link.world());
-  if (followed) recorder.attach(Ref<autograd::Node>(new SentNode(link, std::move(answers))), {}, {recorder.edge_to(x)});
+  if (followed)
+    recorder.attach(Ref<autograd::Node>(new SentNode(link, std::move(answers))), {}, {recorder.edge_to(x)});
 }
 
 // Receives a tensor, undefined for "none"; it is followed if its sender wants the gradient.
@@ -213,8 +226,10 @@ Tensor fetch(const char* op, const Link& link, uint32_t tag) {
   std::vector<RecordingState*> following;
   for (uint32_t i = 0, id = header.id; i < header.open; ++i) {
     if (!(header.wants >> i & 1)) continue;
-    if (open.empty()) post_none(op, link, answer_tag(id));
-    else following.push_back(open[i]), answers.ids.emplace_back(open[i], id);
+    if (open.empty())
+      post_none(op, link, answer_tag(id));
+    else
+      following.push_back(open[i]), answers.ids.emplace_back(open[i], id);
     ++id;
   }
   Recorder recorder(op, following);
@@ -225,11 +240,13 @@ Tensor fetch(const char* op, const Link& link, uint32_t tag) {
 }  // namespace
 
 void remote_send(const Tensor& x, const RemoteSendOptions& options) {
-  post("remote_send", x, checked_link("remote_send", options.group, options.dest_rank, options.timeout), kMessageTag);
+  post("remote_send", x, checked_link("remote_send", options.group, options.dest_rank, options.timeout),
+       kMessageTag);
 }
 
 Tensor remote_recv(const RemoteRecvOptions& options) {
-  return fetch("remote_recv", checked_link("remote_recv", options.group, options.src_rank, options.timeout), kMessageTag);
+  return fetch("remote_recv", checked_link("remote_recv", options.group, options.src_rank, options.timeout),
+               kMessageTag);
 }
 
 }  // namespace gradus::dist
