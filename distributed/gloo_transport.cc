@@ -26,7 +26,7 @@ constexpr Milliseconds kFlushLimit{2000};
 
 // A payload between its sender's memory and its receiver's.
 struct Moving {
-  class GlooRequest* request;  // null: nobody awaits it
+  class GlooRequest* request;
   GlooBuffer buffer;
   std::vector<std::byte> scratch;  // where it goes when nobody wants it
 };
@@ -248,9 +248,9 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
   }
 
   void on_payload(int peer, uint64_t id) override {
+    links_[peer]->send({.kind = Frame::Kind::kTaken, .id = id});  // first: this rank may end once it has all
     finish_moving(incoming_, {peer, id});
     signal_.notify();
-    links_[peer]->send({.kind = Frame::Kind::kTaken, .id = id});
   }
 
   void on_broken(int) override { signal_.notify(); }
@@ -344,16 +344,14 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
       return nullptr;
     }
     // A refused payload must come nevertheless, for its sender to get its memory back.
-    Moving moving{.request = request.error ? nullptr : &request, .buffer = nullptr, .scratch = {}};
-    if (request.error) moving.scratch.resize(message.bytes);
-    const GlooBuffer buffer = moving.buffer =
-        make_buffer(request.error ? moving.scratch.data() : to, message.bytes);
-    const MovingTable::key_type key{message.source, message.id};
-    incoming_[key] = std::move(moving);
-    if (request.error)
-      finish(request);
-    else
-      set_moving(request, incoming_, key);
+    Moving moving{.request = &request, .buffer = nullptr, .scratch = {}};
+    if (request.error) {
+      moving.scratch.resize(message.bytes);
+      to = moving.scratch.data();
+    }
+    const GlooBuffer buffer = moving.buffer = make_buffer(to, message.bytes);
+    set_moving(request, incoming_, {message.source, message.id});
+    incoming_[request.key] = std::move(moving);
     return buffer;
   }
 
@@ -369,7 +367,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
     MovingTable::node_type ended;  // dropped without the lock
     std::lock_guard lock(mutex_);
     ended = table.extract(key);
-    if (ended && ended.mapped().request) finish(*ended.mapped().request);
+    if (ended) finish(*ended.mapped().request);
   }
 
   const int rank_, size_;

@@ -431,6 +431,7 @@ void reduce_until_rank_1_fails(int rank, const std::shared_ptr<Transport>& trans
                                Milliseconds timeout) {
   const auto backend = make_message_backend(transport, {0, 1, 2}, rank, 1);
   std::vector<float> x(n);
+  membership->set_doing("in all_reduce");
   try {
     for (;;) {
       const Watch watch{membership.get(), Deadline::after(timeout)};
@@ -456,17 +457,15 @@ TEST(GlooTransport, a_killed_rank_is_an_error_on_the_others_within_two_seconds) 
 }
 
 TEST(GlooTransport, a_stopped_rank_is_a_timeout_on_the_others) {
-  for (const size_t n : {10, 4'000'000}) {
-    Processes ranks(3, [&](int rank, auto transport, auto membership) {
-      reduce_until_rank_1_fails<TimeoutError>(rank, transport, membership, n, std::chrono::seconds(1));
-    });
-    std::this_thread::sleep_for(Milliseconds(700));
-    const auto start = now();
-    ranks.send_signal(1, SIGSTOP);
-    EXPECT_EQ(ranks.wait(0), 0);
-    EXPECT_EQ(ranks.wait(2), 0);
-    EXPECT_LT(now() - start, std::chrono::seconds(3));
-  }
+  Processes ranks(3, [](int rank, auto transport, auto membership) {
+    reduce_until_rank_1_fails<TimeoutError>(rank, transport, membership, 4'000'000, std::chrono::seconds(3));
+  });
+  std::this_thread::sleep_for(Milliseconds(700));
+  const auto start = now();
+  ranks.send_signal(1, SIGSTOP);
+  EXPECT_EQ(ranks.wait(0), 0);
+  EXPECT_EQ(ranks.wait(2), 0);
+  EXPECT_LT(now() - start, std::chrono::seconds(5));
 }
 
 }  // namespace
