@@ -47,15 +47,15 @@ void wait_until(const char* op, const Deadline& deadline, const std::string& tex
   }
 }
 
-// Whether the keys came in time. A failure of the job passes through.
-bool wait_for(Store& store, const std::vector<std::string>& keys, Milliseconds limit) {
+// Whether the keys came in time. Errors: the job's failure.
+bool wait_for(const char* op, Store& store, const std::vector<std::string>& keys, Milliseconds limit) {
   try {
     store.wait(keys, limit);
     return true;
-  } catch (const TimeoutError&) {
-    const internal::World* world = internal::World::current();
-    if (world && world->membership->failed()) throw;
-    return false;
+  } catch (const DistributedError& error) {
+    if (const internal::World* world = internal::World::current()) world->membership->check(op);
+    if (dynamic_cast<const TimeoutError*>(&error)) return false;
+    throw;
   }
 }
 
@@ -82,7 +82,7 @@ std::string Client::user_get(const std::string& key, int64_t version, std::optio
   const auto there = [&](Milliseconds limit) {
     if (store_->check({value_key(key)})) held = store_->get(value_key(key), limit);
     if (!held.empty() && to_number(held) >= version) return true;
-    wait_for(*store_, {mark_key(key, version)}, limit);
+    wait_for("user_get", *store_, {mark_key(key, version)}, limit);
     return false;
   };
   wait_until("user_get", deadline, concat("nobody set '", key, "' (version ", version, ")"), there);
@@ -101,7 +101,7 @@ std::string Client::user_pop(const std::string& key, std::optional<Milliseconds>
   const auto there = [&](Milliseconds limit) {
     const std::string front = store_->compare_set(front_key(key), "", "");
     const int64_t next = to_number(front) + 1;
-    if (!wait_for(*store_, {item_key(key, next)}, limit)) return false;
+    if (!wait_for("user_pop", *store_, {item_key(key, next)}, limit)) return false;
     const std::string mine = concat(next, ' ', writer);
     if (store_->compare_set(front_key(key), front, mine) != mine) return false;  // another one was faster
     taken = next;
@@ -137,7 +137,7 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
   while (!missing.empty()) {
     std::vector<std::string> keys;
     for (int rank : missing) keys.push_back(key(number, rank));
-    const bool all = wait_for(*world.store, keys, std::min(watch.deadline.left(), kLookAgain));
+    const bool all = wait_for(kOp, *world.store, keys, std::min(watch.deadline.left(), kLookAgain));
     const auto here = [&](int rank) { return all || world.store->check({key(number, rank)}); };
     std::erase_if(missing, here);
     for (int rank : missing) check_left(kOp, watch, rank, [&] { return !here(rank); });

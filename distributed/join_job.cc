@@ -391,7 +391,7 @@ void leave_job(World& world) {
   while (!all_left() && !patience.passed() && !goodbye.passed()) {
     // After a failure they hear of it and go, each in its way.
     if (world.membership->failed() && goodbye.time() == patience.time())
-      goodbye = Deadline::after(Milliseconds(1'000));
+      goodbye = Deadline::after(Milliseconds(500));
     std::this_thread::sleep_for(Milliseconds(2));
   }
 }
