@@ -123,7 +123,7 @@ TEST(Docs, TheFirstRanksAddUp) {
   std::string output;
   for (char line[256]; std::fgets(line, sizeof line, program);) output += line;
   EXPECT_EQ(pclose(program), 0);
-  EXPECT_THAT(output, testing::HasSubstr("[6, 6]"));
+  EXPECT_THAT(output, testing::HasSubstr("[6., 6.]"));
 }
 
 TEST(Docs, LinksLeadToPages) {
