@@ -6,7 +6,7 @@
 //   MemoryStore                                  ranks as threads of one process
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -59,11 +59,11 @@ class Store {
                                              std::optional<Milliseconds> timeout = {});
   virtual void multi_set(const std::vector<std::pair<std::string, std::string>>& entries);
 
-  Milliseconds default_timeout() const { return timeout_; }
-  void set_timeout(Milliseconds timeout) { timeout_ = timeout; }
+  Milliseconds default_timeout() const { return timeout_.load(std::memory_order_relaxed); }
+  void set_timeout(Milliseconds timeout) { timeout_.store(timeout, std::memory_order_relaxed); }
 
  private:
-  Milliseconds timeout_{300'000};
+  std::atomic<Milliseconds> timeout_{Milliseconds(300'000)};
 };
 
 // Puts "prefix/" before every key: several users of one store stay apart.
