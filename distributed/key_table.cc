@@ -24,7 +24,7 @@ void check_key(const char* op, std::string_view key) {
 
 void check_value(const char* op, std::string_view key, size_t value_bytes) {
   if (value_bytes > StoreLimits::kValueBytes)
-    throw StoreError(op, -1, "the value of ", shown(key), " would have ", value_bytes, " bytes; at most ",
+    throw StoreError(op, -1, "key ", shown(key), ": its value would have ", value_bytes, " bytes; at most ",
                      StoreLimits::kValueBytes, " are allowed");
 }
 

@@ -1,8 +1,8 @@
 #include "gradus/distributed/store.h"
 
-#include <charconv>
-#include <functional>
+#include <type_traits>
 
+#include "gradus/distributed/key_table.h"
 #include "gradus/distributed/signal.h"
 
 namespace gradus::dist {
@@ -77,87 +77,64 @@ class PrefixStore final : public Store {
 class MemoryStore final : public Store {
  public:
   void set(std::string_view key, std::string_view value) override {
-    change("set", [&] { put("set", key, std::string(value)); });
+    change("set", [&] { keys_.set(key, value); });
   }
   std::string get(std::string_view key, std::optional<Milliseconds> timeout) override {
     std::string value;
-    wait_for("get", {std::string(key)}, timeout, [&] { value = values_.find(key)->second; });
+    wait_for("get", {std::string(key)}, timeout, [&] { value = *keys_.find(key); });
     return value;
   }
   std::string pop(std::string_view key, std::optional<Milliseconds> timeout) override {
     std::string value;
-    wait_for("pop", {std::string(key)}, timeout, [&] { value = take(values_.find(key)); });
+    wait_for("pop", {std::string(key)}, timeout, [&] {
+      value = *keys_.find(key);
+      keys_.erase(key);
+    });
     return value;
   }
   int64_t add(std::string_view key, int64_t amount) override {
-    int64_t sum = 0;
-    change("add", [&] {
-      const std::string held = value_of(key);
-      const auto [end, error] = std::from_chars(held.data(), held.data() + held.size(), sum);
-      const bool number = held.empty() || (error == std::errc() && end == held.data() + held.size());
-      if (!number || __builtin_add_overflow(sum, amount, &sum))
-        throw StoreError("add", -1, "cannot add ", amount, " to key '", key, "', which holds '",
-                         held.substr(0, 40), "'");
-      put("add", key, std::to_string(sum));
-    });
-    return sum;
+    return change("add", [&] { return keys_.add(key, amount); });
   }
   std::string compare_set(std::string_view key, std::string_view expected,
                           std::string_view desired) override {
-    std::string held;
-    change("compare_set", [&] {
-      held = value_of(key);
-      if (held == expected) put("compare_set", key, held = desired);
-    });
-    return held;
+    return change("compare_set", [&] { return std::string(keys_.compare_set(key, expected, desired)); });
   }
   int64_t append(std::string_view key, std::string_view value) override {
-    int64_t length = 0;
-    change("append", [&] {
-      const std::string joined = value_of(key).append(value);
-      length = int64_t(joined.size());
-      put("append", key, joined);
-    });
-    return length;
+    return change("append", [&] { return keys_.append(key, value); });
   }
   void wait(const std::vector<std::string>& keys, std::optional<Milliseconds> timeout) override {
     wait_for("wait", keys, timeout, [] {});
   }
   bool check(const std::vector<std::string>& keys) override {
-    step("store check");
-    std::lock_guard lock(mutex_);
-    return missing(keys).empty();
+    return look("check", [&] { return keys_.missing(keys).empty(); });
   }
   bool delete_key(std::string_view key) override {
-    bool found = false;
-    change("delete_key", [&] {
-      const auto it = values_.find(key);
-      found = it != values_.end();
-      if (found) take(it);
-    });
-    return found;
+    return change("delete_key", [&] { return keys_.erase(key); });
   }
   int64_t num_keys() override {
-    step("store num_keys");
-    std::lock_guard lock(mutex_);
-    return int64_t(values_.size());
+    return look("num_keys", [&] { return int64_t(keys_.size()); });
   }
 
  private:
-  using Values = std::map<std::string, std::string, std::less<>>;
-
   static void step(const char* what) {
     if (internal::Simulation* simulation = internal::Simulation::current()) simulation->step(what);
   }
 
   template <class F>
-  void change(const char* op, F&& f) {
+  std::invoke_result_t<F> change(const char* op, F&& f) {
     step(op);
-    {
-      std::lock_guard lock(mutex_);
-      f();
-    }
-    changed_.notify();
+    struct Notify {  // once the lock is free
+      internal::Signal& changed;
+      ~Notify() { changed.notify(); }
+    } notify{changed_};
+    std::lock_guard lock(mutex_);
+    return f();
+  }
+  template <class F>
+  std::invoke_result_t<F> look(const char* op, F&& f) {
+    step(op);
+    std::lock_guard lock(mutex_);
+    return f();
   }
 
   // Waits for the keys, then runs `then`, in one step with having seen them.
@@ -166,65 +143,27 @@ class MemoryStore final : public Store {
                 Then&& then) {
     step(op);
     const internal::Watch watch{nobody_.get(), Deadline::after(timeout.value_or(default_timeout()))};
+    const auto missing = [&] {
+      std::lock_guard lock(mutex_);
+      return keys_.missing(keys);
+    };
     const auto try_once = [&] {
       std::lock_guard lock(mutex_);
-      if (!missing(keys).empty()) return false;
+      if (!keys_.missing(keys).empty()) return false;
       then();
       return true;
     };
-    const auto there = [&] {
-      std::lock_guard lock(mutex_);
-      return missing(keys).empty();
-    };
-    while (!try_once())
-      if (changed_.wait(watch, there, op) == internal::Wait::kTimeout) {
-        std::lock_guard lock(mutex_);
-        std::string names;
-        for (const std::string& key : missing(keys)) names += concat(names.empty() ? "'" : ", '", key, "'");
-        throw TimeoutError(op, -1, "nobody set ", names, " within ", watch.deadline.timeout().count(), " ms");
-      }
-  }
-
-  // With the lock held:
-  std::vector<std::string> missing(const std::vector<std::string>& keys) const {
-    std::vector<std::string> missing;
-    for (const std::string& key : keys)
-      if (!values_.contains(key)) missing.push_back(key);
-    return missing;
-  }
-  std::string value_of(std::string_view key) const {
-    const auto it = values_.find(key);
-    return it == values_.end() ? "" : it->second;
-  }
-  std::string take(Values::iterator it) {
-    std::string value = std::move(it->second);
-    total_ -= it->first.size() + value.size();
-    values_.erase(it);
-    return value;
-  }
-  void put(const char* op, std::string_view key, std::string value) {
-    const auto check = [&](size_t size, size_t limit, const char* what) {
-      if (size > limit)
-        throw StoreError(op, -1, "key '", key.substr(0, 40), "': ", what, " ", size, " exceeds the limit of ",
-                         limit);
-    };
-    const auto it = values_.find(key);
-    const size_t before = it == values_.end() ? 0 : key.size() + it->second.size();
-    const size_t total = total_ - before + key.size() + value.size();
-    check(key.size(), StoreLimits::kKeyBytes, "its length in bytes");
-    check(value.size(), StoreLimits::kValueBytes, "its value's size in bytes");
-    check(total, StoreLimits::kTotalBytes, "the store's size in bytes");
-    check(values_.size() + (it == values_.end()), StoreLimits::kKeys, "the number of keys");
-    total_ = total;
-    if (it == values_.end())
-      values_.emplace(key, std::move(value));
-    else
-      it->second = std::move(value);
+    while (!try_once()) {
+      if (changed_.wait(
+              watch, [&] { return missing().empty(); }, op) != internal::Wait::kTimeout)
+        continue;
+      const std::vector<std::string> absent = missing();
+      if (!absent.empty()) internal::throw_missing(op, absent, watch.deadline.timeout());
+    }
   }
 
   std::mutex mutex_;
-  Values values_;
-  size_t total_ = 0;  // bytes of keys and values
+  internal::KeyTable keys_;
   internal::Signal changed_;
   const std::shared_ptr<Membership> nobody_ = make_local_memberships(1)[0];  // never fails
 };
