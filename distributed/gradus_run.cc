@@ -15,6 +15,7 @@
 #include "gradus/distributed/devices.h"
 #include "gradus/distributed/failure_report.h"
 #include "gradus/distributed/job.h"
+#include "gradus/distributed/output.h"
 #include "gradus/distributed/processes.h"
 #include "gradus/tensor/error.h"
 #include "gradus/tensor/parallel.h"
@@ -39,7 +40,6 @@ struct Args {
   std::string role = "default", log_dir, redirects = "0", tee = "0", filter, start_method = "spawn";
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
   std::vector<std::string> command;
-  bool has_node_rank = false;
 };
 
 template <class... Parts>
@@ -61,6 +61,7 @@ std::string variable(std::string name) {
 Args parse(int argc, char** argv) {
   Args a;
   CLI::App app{"Starts PROGRAM [arguments] on several ranks, with torchrun's options and environment", kOp};
+  app.footer("gradus-run [options] PROGRAM [arguments]: everything from PROGRAM on is the program's own.");
   app.prefix_command();
   const auto option = [&](const std::string& name, auto& value, const std::string& help) {
     return app.add_option(spellings(name), value, help)->envname(variable(name));
@@ -71,8 +72,7 @@ Args parse(int argc, char** argv) {
   option("nnodes", a.nnodes, "machines: N, or MIN:MAX")->capture_default_str();
   option("nproc-per-node", a.nproc, "ranks on this machine: a number, auto, cpu or gpu")
       ->capture_default_str();
-  CLI::Option* node_rank =
-      option("node-rank", a.node_rank, "this machine's number")->check(CLI::Range(0, kMaxNodes - 1));
+  option("node-rank", a.node_rank, "this machine's number")->check(CLI::Range(0, kMaxNodes - 1));
   option("master-addr", a.master_addr, "the first machine [127.0.0.1]");
   option("master-port", a.master_port,
          "its port for the store [29500; on one machine: MASTER_PORT of the ranks, any free one]")
@@ -127,19 +127,20 @@ Args parse(int argc, char** argv) {
       {"--duplicate-stdout-filters,--duplicate_stdout_filters", "see --tee and --local-ranks-filter"},
       {"--duplicate-stderr-filters,--duplicate_stderr_filters", "see --tee and --local-ranks-filter"},
   };
-  std::vector<std::pair<CLI::Option*, const char*>> refusals;
-  std::vector<std::string> ignored_values;
-  for (const auto& [names, why] : refused)
-    refusals.emplace_back(app.add_option(names, ignored_values)->expected(0, 1)->group(""), why);
+  std::vector<CLI::Option*> refusals;
+  std::string ignored_value;
+  for (const auto& [names, why] : refused) refusals.push_back(app.add_flag(names, ignored_value)->group(""));
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     std::exit(app.exit(e) == 0 ? 0 : 2);
   }
-  for (const auto& [given, why] : refusals)
-    if (given->count()) fail(given->get_name(), " is not supported: ", why);
-  a.has_node_rank = node_rank->count() > 0;
+  for (size_t i = 0; i < refusals.size(); ++i) {
+    const std::string names = refused[i].first;
+    if (refusals[i]->count())
+      fail(names.substr(0, names.find(',')), " is not supported: ", refused[i].second);
+  }
   a.command = app.remaining();
   if (!a.command.empty() && a.command[0] == "--") a.command.erase(a.command.begin());
   return a;
@@ -317,7 +318,7 @@ int main(int argc, char** argv) {
   try {
     const JobSpec spec = job(parse(argc, argv));
     const Outcome outcome = run_job(spec);
-    std::cerr << failure_report(kOp, outcome);
+    write_console(2, failure_report(kOp, outcome), Milliseconds(1'000));
     return outcome.ok ? 0 : outcome.signal ? 128 + outcome.signal : 1;
   } catch (const ValueError& e) {
     std::cerr << e.what() << std::endl;

@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -371,7 +370,8 @@ class Attempt {
     ended_ = true;
     for (const Rank& r : ranks_) kill(-r.end.pid, SIGKILL);
     const std::vector<pid_t> left = kill_processes(id_, groups(), kKillLimit);
-    for (const pid_t pid : left) std::cerr << "gradus: process " << pid << " of the job does not end\n";
+    for (const pid_t pid : left)
+      write_console(2, concat(spec_.op, ": process ", pid, " does not end\n"), Milliseconds(100));
     guard_.watch({});
     for (const Rank& r : ranks_) {
       const bool gone = std::find(left.begin(), left.end(), r.end.pid) == left.end();
@@ -473,8 +473,10 @@ Outcome run_job(const JobSpec& given) {
       outcome.ok = verdict == Verdict::kDone;
       if (!outcome.ok) nodes.failed(&outcome.failure);
       if (verdict != Verdict::kRestart) return outcome;
-      std::cerr << spec.op << ": " << outcome.failure.text << "; all ranks start again (restart "
-                << attempt + 1 << " of " << nodes.place().max_restarts << ")" << std::endl;
+      write_console(2,
+                    concat(spec.op, ": ", outcome.failure.text, "; all ranks start again (restart ",
+                           attempt + 1, " of ", nodes.place().max_restarts, ")\n"),
+                    Milliseconds(1'000));
     }
   } catch (const Interrupted& interrupted) {
     outcome.ok = false;

@@ -20,6 +20,7 @@
 #include "gradus/distributed/failure_report.h"
 #include "gradus/distributed/job.h"
 #include "gradus/distributed/object.h"
+#include "gradus/distributed/output.h"
 #include "gradus/distributed/process_group.h"
 #include "gradus/distributed/rank_error.h"
 #include "gradus/distributed/run_ranks.h"
@@ -251,6 +252,10 @@ Ended run_in_place(const LauncherOptions& options, const Body& body, bool wants_
 
 // ---- in the launcher ----
 
+void say(const std::string& text) {
+  internal::write_console(2, concat(kOp, ": ", text, '\n'), Milliseconds(1'000));
+}
+
 Ended run_threads(const LauncherOptions& options, const Body& body, int ranks) {
   Ended ended;
   ended.results.resize(size_t(ranks));
@@ -274,7 +279,7 @@ Ended run_threads(const LauncherOptions& options, const Body& body, int ranks) {
     ended.status = 1;
     if (ended.rank < 0) ended.text = error_text(std::current_exception());
     ended.results.clear();
-    std::cerr << kOp << ": " << ended.text << std::endl;
+    say(ended.text);
   }
   return ended;
 }
@@ -314,7 +319,7 @@ Ended run_processes(JobSpec spec, int ordinal, const std::vector<Ended>& earlier
   std::fflush(stdout);
   internal::Outcome outcome = internal::run_job(spec);
   Ended ended;
-  std::cerr << internal::failure_report(kOp, outcome);
+  internal::write_console(2, internal::failure_report(kOp, outcome), Milliseconds(1'000));
   if (!outcome.ok) {
     ended.status = outcome.signal ? 128 + outcome.signal : 1;
     ended.rank = outcome.failure.rank;
@@ -329,7 +334,7 @@ Ended run_processes(JobSpec spec, int ordinal, const std::vector<Ended>& earlier
       ended.status = 1;
       ended.rank = int(rank);
       ended.text = concat("rank ", rank, " exited with code 0 before its function returned");
-      std::cerr << kOp << ": " << ended.text << std::endl;
+      say(ended.text);
       break;
     }
     result.pop_back();

@@ -317,8 +317,10 @@ class Nodes::Impl {
       return true;
     };
     while (!all("")) {
-      if (failed(nullptr) && !deadline) deadline = Deadline::after(kOthersEnd);
-      if (deadline && deadline->passed()) break;
+      Failure failure;
+      if (failed(&failure) && !deadline) deadline = Deadline::after(kOthersEnd);
+      const bool launcher_died = deadline && failure.kind == Failure::Kind::kDied && failure.rank < 0;
+      if (launcher_died || (deadline && deadline->passed())) break;
       check();
       std::this_thread::sleep_for(kPoll);
     }

@@ -30,7 +30,36 @@ struct Stream {
   std::string line;  // begun, not ended: waits for its end when there is a prefix
 };
 
+// Writes until `give_up` says so.
+template <class GiveUp>
+void write_patiently(int fd, std::string_view text, GiveUp&& give_up) {
+  while (!text.empty() && !give_up()) {
+    pollfd ready{fd, POLLOUT, 0};
+    if (poll(&ready, 1, 50) == 0) continue;
+    const ssize_t n = write(fd, text.data(), std::min(text.size(), kAtOnce));
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (n <= 0) return;  // nobody reads it any more
+    text.remove_prefix(size_t(n));
+  }
+}
+
 }  // namespace
+
+void write_console(int fd, std::string_view text, Milliseconds limit) {
+  // Without a reader SIGPIPE would end this process in the middle of cleaning up.
+  sigset_t pipe_signal, before;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+  const Deadline deadline = Deadline::after(limit);
+  write_patiently(fd, text, [&] { return deadline.passed(); });
+  if (!sigismember(&before, SIGPIPE)) {
+    const timespec now{0, 0};
+    while (sigtimedwait(&pipe_signal, nullptr, &now) > 0) {
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
 
 class Output::Impl {
  public:
@@ -177,14 +206,7 @@ class Output::Impl {
   }
 
   void write_console(const Stream& s, std::string_view part) {
-    while (s.options.console >= 0 && !part.empty() && !stop_) {
-      pollfd fd{s.options.console, POLLOUT, 0};
-      if (poll(&fd, 1, 50) == 0) continue;
-      const ssize_t n = write(s.options.console, part.data(), std::min(part.size(), kAtOnce));
-      if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-      if (n <= 0) return;  // nobody reads it any more
-      part.remove_prefix(size_t(n));
-    }
+    if (s.options.console >= 0) write_patiently(s.options.console, part, [&] { return stop_.load(); });
   }
 
   mutable std::mutex mutex_;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct StreamOptions {
   std::string prefix;  // before every line on the console; "": bytes as they come
   std::string file;    // "": none
 };
+
+// Writes to stdout (1) or stderr (2) of this process; gives up after so long when nobody reads.
+void write_console(int fd, std::string_view text, Milliseconds limit);
 
 // Copies what comes through the ranks' pipes, in a thread of its own: a console that nobody reads holds up
 // the ranks that write to it, not their supervision.
