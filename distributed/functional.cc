@@ -99,6 +99,7 @@ Tensor prepared(const char* op, const Tensor& x) {
 
 // One per member, all of one dtype.
 std::vector<Tensor> prepared(const char* op, const std::vector<Tensor>& xs, const Group& group) {
+  group.state().check_member(op);
   if (int(xs.size()) != group.size())
     throw ValueError(op, "needs one tensor per member: given ", xs.size(), " for ", group.size());
   std::vector<Tensor> all;

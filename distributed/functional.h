@@ -1,10 +1,16 @@
-// Differentiable collectives: they return new tensors, and gradients travel back between ranks. Backward
-// communicates as forward did, so every rank's backward must reach the same collectives' results or inputs,
-// in the same order; a rank whose loss does not use a result takes part with zeros, as long as it calls
-// backward. Gradients of any order.
+// Differentiable collectives: they return new tensors, and gradients, of any order, travel back between ranks.
 //
-//   Tensor all = dist::functional::cat_all_gather(features);       // f32[W*N,D]; the loss of all pairs, on
-//   every rank
+//   Tensor all = dist::functional::cat_all_gather(features);  // f32[W*N,D], the same on every rank
+//
+// A gradient is a collective itself. When a rank wants one, all members must record, with as many open
+// recordings each, and all must call backward: also a rank whose loss does not use the result, which takes
+// part with zeros (if need be without a root: gm.backward()). A result that nobody's loss uses has no gradient.
+// Outside of recordings, and where no rank's recording follows an input, these are plain collectives.
+// autograd::grad(ys, xs), whose recording goes on, must reach the same collectives on all ranks.
+//
+// Errors, besides those of collectives: MismatchError when one rank wants gradients and another has more or
+// fewer open recordings; DeviceError for a tensor outside of host memory. What a rank's backward throws fails
+// the job.
 #pragma once
 
 #include <vector>

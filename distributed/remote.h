@@ -2,8 +2,7 @@
 // is wanted travel with the tensor.
 //
 //   if (dist::get_rank() == 0) { dist::remote_send(stage(x), {.dest_rank = 1}); gm.backward(); }
-//   else                       { gm.backward(nn::cross_entropy(stage(dist::remote_recv({.src_rank = 0})),
-//   y)); }
+//   else                       { gm.backward(loss(stage(dist::remote_recv({.src_rank = 0})), y)); }
 #pragma once
 
 #include "gradus/distributed/collectives.h"
@@ -21,12 +20,18 @@ struct RemoteRecvOptions {
   std::optional<Milliseconds> timeout;
 };
 
-// Sends x, of any shape. In a recording that follows x, backward receives its gradient from dest_rank (also a
-// backward without roots: gm.backward()).
+// Sends x, of any shape and dtype, and returns at once. A recording that follows x receives the gradient from
+// dest_rank in its backward (also in one without roots: gm.backward()), or learns that there is none.
 void remote_send(const Tensor& x, const RemoteSendOptions& options);
-// Returns what the matching remote_send sends. Under a recording the result is followed when the sender wants
-// its gradient; it is sent back exactly once: by backward, or as "none" when the recording ends without one
-// or does not reach it.
+
+// Returns what the matching remote_send sends. Where a recording of the sender's follows it, this rank's
+// corresponding one (the i-th open one here for the i-th there) follows the result and answers once: with the
+// gradient, in its backward; or with "none", when it ends without a backward, or its backward does not reach
+// the result. Without an open recording the answer is "none" at once.
+// Grad: of any order; but autograd::grad(ys, xs), whose recording goes on, ends here.
+// Errors of both: ValueError for this rank itself, or no member; StateError inside of autograd::checkpoint;
+// MismatchError when the two ranks have opened different numbers of recordings; PeerError when the other rank
+// fails, its backward included; TimeoutError.
 Tensor remote_recv(const RemoteRecvOptions& options);
 
 }  // namespace gradus::dist

@@ -10,8 +10,10 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/distributed/error.h"
+#include "gradus/distributed/functional.h"
 #include "gradus/distributed/process_group.h"
 #include "gradus/distributed/run_ranks.h"
+#include "gradus/distributed/simulation.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus::dist {
@@ -150,6 +152,29 @@ TEST(Pipeline, WorksThroughMessagesAndOnSeveralHosts) {
           stage.expect_gradient(3);
         },
         options);
+}
+
+// Whatever the order of events, and whoever is killed: the right gradients, or an error.
+TEST(Pipeline, UnderManySchedulesEndsWithGradientsOrErrors) {
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    const SimulationOptions options{
+        .seed = seed, .kill = seed % 3 ? 0.0 : 1.0, .messages_only = seed % 2 == 1};
+    const SimulationReport report = simulate(3, options, [] {
+      Stage stage;
+      for (int k = 0; k < 2; ++k) stage.forward(k);
+      stage.backward_oldest();
+      stage.forward(2);
+      for (int k = 0; k < 2; ++k) get_rank() == 0 ? stage.backward_oldest() : stage.backward_newest();
+      functional::all_reduce(weight_of(0));
+      stage.expect_gradient(3);
+    });
+    ASSERT_FALSE(report.hung) << "seed " << seed;
+    for (int rank = 0; rank < 3; ++rank) {
+      if (!report.errors[rank]) continue;
+      EXPECT_GE(report.killed, 0) << "seed " << seed;
+      EXPECT_THROW(std::rethrow_exception(report.errors[rank]), DistributedError) << "seed " << seed;
+    }
+  }
 }
 
 // --- one message ---
