@@ -321,7 +321,17 @@ void stay_alone(World& world) {
   world.host_of = {0};
 }
 
+// Where ranks of other hosts reach this one: at the address from which it reaches the master. The master
+// itself, and those beside it, may know it by a loopback address, which is of no use to others.
+std::string address_for_others(const World& world, const std::string& master, int port,
+                               const Deadline& deadline) {
+  const std::string address = address_towards(master, port, deadline);
+  const bool one_host = std::ranges::count(world.host_of, world.host_of[0]) == world.size;
+  return one_host || !is_loopback(address) ? address : own_address();
+}
+
 void join_others(World& world, Place& place, const Deadline& deadline) {
+  const std::string master = place.store.host;  // rank 0 goes on with a loopback address
   if (place.meeting)
     world.hosted = meet(place, deadline);
   else if (!place.hosted_by_launcher && place.rank == 0)
@@ -341,8 +351,10 @@ void join_others(World& world, Place& place, const Deadline& deadline) {
   set_hosts(world, place, exchange_hosts(place, *world.store, world.membership.get(), deadline, where));
   Signal::set_ranks_on_host(world.local_size);
   if (!place.file.empty() && place.rank == 0) unlink(place.file.c_str());  // everyone has read it
-  world.transport =
-      make_transport(world, address_towards(place.store.host, place.store.port, deadline), watch);
+  world.transport = make_transport(
+      world,
+      address_for_others(world, master.empty() ? place.store.host : master, place.store.port, deadline),
+      watch);
 }
 
 }  // namespace
