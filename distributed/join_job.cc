@@ -213,11 +213,16 @@ std::vector<std::string> exchange_hosts(const Place& place, Store& store, const 
   }
 }
 
-std::shared_ptr<StoreServer> host_store(Place& place, const std::string& host) {
-  const bool open = !is_loopback(host);
-  if (open && place.store.token.empty())
+// On every rank, so that none waits for a store that rank 0 does not open.
+void check_token(const Place& place) {
+  const std::string& host = place.store.host;
+  if (!is_loopback(host) && place.store.token.empty())
     throw ValueError(kOp, "ranks on several hosts (the store is at ", host,
                      ") need a secret: set GRADUS_TOKEN to the same text for all of them, or give token");
+}
+
+std::shared_ptr<StoreServer> host_store(Place& place, const std::string& host) {
+  const bool open = !is_loopback(host);
   auto server = std::make_shared<StoreServer>(StoreServerOptions{.host = open            ? "0.0.0.0"
                                                                          : host == "::1" ? "::1"
                                                                                          : "127.0.0.1",
@@ -332,6 +337,7 @@ std::string address_for_others(const World& world, const std::string& master, in
 
 void join_others(World& world, Place& place, const Deadline& deadline) {
   const std::string master = place.store.host;  // rank 0 goes on with a loopback address
+  if (!place.meeting && !place.hosted_by_launcher) check_token(place);
   if (place.meeting)
     world.hosted = meet(place, deadline);
   else if (!place.hosted_by_launcher && place.rank == 0)
