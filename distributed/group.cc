@@ -44,12 +44,12 @@ Milliseconds Group::timeout() const { return state().timeout(); }
 Group Group::split(int color, int key) const {
   const std::vector<int>& ranks = state().members();
   const auto choose = [&](const Turn& turn) {
-    std::vector<std::tuple<int64_t, int>> order;  // key, rank
+    std::vector<std::tuple<int64_t, size_t>> order;  // key, then rank in this group
     for (size_t i = 0; i < ranks.size(); ++i)
-      if (color >= 0 && turn.sizes[i].at(0) == color) order.emplace_back(turn.sizes[i].at(1), ranks[i]);
+      if (color >= 0 && turn.sizes[i].at(0) == color) order.emplace_back(turn.sizes[i].at(1), i);
     std::ranges::sort(order);
     std::vector<int> members;
-    for (const auto& [_, rank] : order) members.push_back(rank);
+    for (const auto& [_, i] : order) members.push_back(ranks[i]);
     return members;
   };
   return internal::make_group(*this, {.op = "split", .says = {color, key}}, choose);

@@ -33,8 +33,8 @@ class Group {
   std::string backend() const;            // "local", "gloo", or "none" for a group of one
   Milliseconds timeout() const;           // of a call, unless the call says otherwise
 
-  // Collective over this group: members that give the same color form a group, ordered by key, then by rank.
-  // A negative color: none (the result is no member's).
+  // Collective over this group: members that give the same color form a group, ordered by key, then by rank
+  // in this one. A negative color: none (the result is no member's).
   Group split(int color, int key = 0) const;
   // Collective: the same members, but calls in the copy are independent of calls in this group.
   Group duplicate() const;

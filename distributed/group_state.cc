@@ -168,8 +168,7 @@ void GroupState::agree(Turn& turn, const Collective& collective) const {
 }
 
 void GroupState::fail(const Turn& turn, const Failure& failure) const {
-  // The name is that of member 0's call: the whole text is the same on all ranks.
-  throw_failure(name_of(turn.records[0].op), world_->membership->report(failure));
+  throw_failure(turn.call.op, world_->membership->report(failure));
 }
 
 std::optional<Failure> find_odd(const Turn& turn, const GroupState& group,

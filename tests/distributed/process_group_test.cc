@@ -1,0 +1,509 @@
+// Joining and leaving a job, by real processes.
+#include "gradus/distributed/process_group.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+#include "gradus/distributed/client.h"
+#include "gradus/distributed/collectives.h"
+#include "gradus/distributed/file_store.h"
+#include "gradus/distributed/object.h"
+#include "gradus/tests/distributed/rank_processes.h"
+
+namespace gradus::dist {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+InitOptions options(const std::string& method) {
+  return {.init_method = method,
+          .world_size = test_world(),
+          .rank = test_rank(),
+          .timeout = Milliseconds(20'000)};
+}
+
+// What every job of these tests does once it stands; its output is "sum N".
+void show_sum() {
+  const Tensor x = scalar(get_rank() + 1);
+  all_reduce(x);
+  std::cout << "sum " << x.item<int>() << " local " << get_local_rank() << "/" << get_local_world_size()
+            << std::endl;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+auto succeeded(const std::string& text) {
+  return AllOf(Field("exit code", &RankEnd::exit_code, 0),
+               Field("output", &RankEnd::output, HasSubstr(text)));
+}
+// A socket that listens on loopback until it is gone.
+class Listener {
+ public:
+  explicit Listener(int port = 0) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    if (bind(fd_, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(fd_, 8) != 0 ||
+        getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length) != 0)
+      throw std::runtime_error("listen");
+    port_ = ntohs(address.sin_port);
+  }
+  ~Listener() { close(fd_); }
+  int port() const { return port_; }
+
+ private:
+  int fd_, port_;
+};
+
+// ---- ways to find each other
+
+const RankFunction by_tcp{"tcp", [] {
+                            init_process_group(options("tcp://" + variable("ADDRESS")));
+                            show_sum();
+                            return 0;
+                          }};
+const RankFunction by_query{
+    "query", [] {
+      init_process_group({.init_method = concat("tcp://", variable("ADDRESS"), "?rank=", test_rank(),
+                                                "&world_size=", test_world())});
+      show_sum();
+      return 0;
+    }};
+const RankFunction by_env{"env", [] {
+                            init_process_group({.timeout = Milliseconds(20'000)});
+                            show_sum();
+                            return 0;
+                          }};
+const RankFunction by_file{"file", [] {
+                             InitOptions o = options("file://" + variable("MEETING"));
+                             o.shared_memory = variable("SOCKETS").empty();
+                             init_process_group(o);
+                             show_sum();
+                             return 0;
+                           }};
+const RankFunction by_store{"store", [] {
+                              InitOptions o = options("env://");
+                              o.store = open_file_store(variable("MEETING"), Milliseconds(10'000));
+                              init_process_group(o);
+                              show_sum();
+                              return 0;
+                            }};
+
+std::function<Variables(int)> address_of(int port) {
+  return [port](int) { return Variables{{"ADDRESS", concat("127.0.0.1:", port)}}; };
+}
+std::function<Variables(int)> torchrun_variables(int world, int port) {
+  return [=](int rank) {
+    return Variables{{"RANK", std::to_string(rank)},       {"WORLD_SIZE", std::to_string(world)},
+                     {"LOCAL_RANK", std::to_string(rank)}, {"LOCAL_WORLD_SIZE", std::to_string(world)},
+                     {"MASTER_ADDR", "localhost"},         {"MASTER_PORT", std::to_string(port)}};
+  };
+}
+
+TEST(InitProcessGroup, ByTcp) {
+  EXPECT_THAT(run_processes("tcp", 3, {.variables = address_of(free_port())}),
+              Each(succeeded("sum 6 local ")));
+  EXPECT_THAT(run_processes("query", 2, {.variables = address_of(free_port())}),
+              Each(succeeded("sum 3 local ")));
+}
+
+TEST(InitProcessGroup, ByTheEnvironmentOfTorchrun) {
+  const auto ends = run_processes("env", 4, {.variables = torchrun_variables(4, free_port())});
+  for (int rank = 0; rank < 4; ++rank)
+    EXPECT_THAT(ends[rank], succeeded(concat("sum 10 local ", rank, "/4")));
+}
+
+TEST(InitProcessGroup, ByTheEnvironmentOfSlurmAndMpi) {
+  const int port = free_port();
+  const auto slurm = [&](int rank) {
+    return Variables{{"SLURM_PROCID", std::to_string(rank)},
+                     {"SLURM_NTASKS", "2"},
+                     {"SLURM_LOCALID", std::to_string(rank)},
+                     {"SLURM_STEP_TASKS_PER_NODE", "2"},
+                     {"SLURM_NNODES", "1"},
+                     {"MASTER_ADDR", "127.0.0.1"},
+                     {"MASTER_PORT", std::to_string(port)}};
+  };
+  EXPECT_THAT(run_processes("env", 2, {.variables = slurm}), Each(succeeded("sum 3")));
+  const auto mpi = [&](int rank) {
+    return Variables{{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                     {"OMPI_COMM_WORLD_SIZE", "2"},
+                     {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
+                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                     {"MASTER_PORT", std::to_string(port)}};
+  };
+  EXPECT_THAT(run_processes("env", 2, {.variables = mpi}), Each(succeeded("sum 3")));
+}
+
+TEST(InitProcessGroup, ByAFileWhichIsRemoved) {
+  const std::string meeting = fresh_path("meeting");
+  const auto variables = [&](int) { return Variables{{"MEETING", meeting}}; };
+  for (int again = 0; again < 2; ++again)
+    EXPECT_THAT(run_processes("file", 3, {.variables = variables}), Each(succeeded("sum 6")));
+  EXPECT_FALSE(std::filesystem::exists(meeting));
+}
+
+TEST(InitProcessGroup, ByAGivenStore) {
+  const std::string meeting = fresh_path("store");
+  const auto variables = [&](int) { return Variables{{"MEETING", meeting}}; };
+  EXPECT_THAT(run_processes("store", 2, {.variables = variables}), Each(succeeded("sum 3")));
+}
+
+TEST(InitProcessGroup, TakesTheNextPortWhenTheFirstIsTaken) {
+  const Listener other;  // which never answers
+  EXPECT_THAT(run_processes("env", 2, {.variables = torchrun_variables(2, other.port())}),
+              Each(succeeded("sum 3")));
+}
+
+TEST(InitProcessGroup, TwoJobsAtOnce) {
+  std::vector<RankEnd> first, second;
+  std::thread job([&] { first = run_processes("tcp", 3, {.variables = address_of(free_port())}); });
+  second = run_processes("tcp", 2, {.variables = address_of(free_port())});
+  job.join();
+  EXPECT_THAT(first, Each(succeeded("sum 6")));
+  EXPECT_THAT(second, Each(succeeded("sum 3")));
+}
+
+TEST(InitProcessGroup, OfOneRankNeedsNoPort) {
+  init_process_group({.init_method = "tcp://nowhere.invalid:1", .world_size = 1, .rank = 0});
+  EXPECT_TRUE(is_initialized());
+  EXPECT_EQ(get_backend(), "none");
+  EXPECT_EQ(get_client().user_set("a", "b"), 1);
+  EXPECT_EQ(get_client().user_get("a"), "b");
+  const Tensor x = scalar(3);
+  all_reduce(x);
+  EXPECT_EQ(x.item<int>(), 3);
+  EXPECT_THROW(init_process_group(), StateError);
+  destroy_process_group();
+  EXPECT_FALSE(is_initialized());
+}
+
+// ---- what goes wrong
+
+std::string error_of(const InitOptions& options) {
+  try {
+    init_process_group(options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  destroy_process_group();
+  return "";
+}
+
+TEST(InitProcessGroup, RefusesWhatDoesNotFit) {
+  EXPECT_THAT(error_of({.backend = "nccl"}), HasSubstr("backend must be 'gloo', given 'nccl'"));
+  EXPECT_THAT(error_of({.backend = "local"}), HasSubstr("dist::run_ranks"));
+  EXPECT_THAT(error_of({.init_method = "udp://x"}),
+              HasSubstr("init_method must be env://, tcp://host:port or file://"));
+  EXPECT_THAT(error_of({.init_method = "file://relative", .world_size = 1, .rank = 0}),
+              HasSubstr("absolute path"));
+  EXPECT_THAT(error_of({.init_method = "tcp://host", .world_size = 2, .rank = 0}),
+              HasSubstr("must be host:port"));
+  EXPECT_THAT(error_of({.init_method = "tcp://host:x", .world_size = 2, .rank = 0}), HasSubstr("given 'x'"));
+  EXPECT_THAT(error_of({.init_method = "tcp://host:99999", .world_size = 2, .rank = 0}),
+              HasSubstr("given '99999'"));
+  EXPECT_THAT(error_of({.init_method = "tcp://host:1?size=2"}), HasSubstr("unknown 'size=2'"));
+  EXPECT_THAT(error_of({.init_method = "tcp://host:1?rank=x"}), HasSubstr("given 'x'"));
+  EXPECT_THAT(error_of({.init_method = "tcp://host:1"}), HasSubstr("given rank -1 and world_size -1"));
+  EXPECT_THAT(error_of({.init_method = "tcp://host:1?rank=2&world_size=2"}),
+              HasSubstr("given rank 2 and world_size 2"));
+}
+
+TEST(InitProcessGroup, NamesTheMissingVariable) {
+  EXPECT_THAT(error_of({}), HasSubstr("env://: the environment variable RANK is not set"));
+  EXPECT_THAT(error_of({.world_size = 2, .rank = 0}),
+              HasSubstr("the environment variable MASTER_ADDR is not set"));
+  setenv("RANK", "0", 1);
+  EXPECT_THAT(error_of({}), HasSubstr("WORLD_SIZE"));
+  setenv("WORLD_SIZE", "2", 1);
+  EXPECT_THAT(error_of({}), HasSubstr("MASTER_ADDR"));
+  setenv("WORLD_SIZE", "two", 1);
+  EXPECT_THAT(error_of({}), AllOf(HasSubstr("WORLD_SIZE"), HasSubstr("two")));
+  unsetenv("RANK");
+  unsetenv("WORLD_SIZE");
+}
+
+TEST(InitProcessGroup, AnUnreachableMasterIsAnErrorInTime) {
+  const auto start = std::chrono::steady_clock::now();
+  const int port = free_port();
+  const std::string error = error_of({.init_method = concat("tcp://127.0.0.1:", port),
+                                      .world_size = 2,
+                                      .rank = 1,
+                                      .init_timeout = Milliseconds(400)});
+  EXPECT_THAT(error, AllOf(HasSubstr("127.0.0.1"), HasSubstr(std::to_string(port))));
+  EXPECT_LT(seconds_since(start), 3);
+}
+
+TEST(InitProcessGroup, ABadHostNameIsAnErrorInTime) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(error_of({.init_method = "tcp://no-such-host.invalid:29500",
+                        .world_size = 2,
+                        .rank = 1,
+                        .init_timeout = Milliseconds(1000)}),
+              HasSubstr("no-such-host.invalid"));
+  EXPECT_LT(seconds_since(start), 4);
+}
+
+TEST(InitProcessGroup, SeveralHostsNeedASecret) {
+  EXPECT_THAT(error_of({.init_method = "tcp://10.1.2.3:29500", .world_size = 2, .rank = 0}),
+              HasSubstr("GRADUS_TOKEN"));
+}
+
+TEST(InitProcessGroup, NamesTheRanksThatDoNotCome) {
+  EXPECT_THAT(error_of({.init_method = concat("tcp://127.0.0.1:", free_port()),
+                        .world_size = 3,
+                        .rank = 0,
+                        .init_timeout = Milliseconds(200)}),
+              HasSubstr("ranks 1, 2 of 3 did not come within 200 ms"));
+  const std::string meeting = fresh_path("meeting");
+  EXPECT_THAT(error_of({.init_method = "file://" + meeting,
+                        .world_size = 2,
+                        .rank = 1,
+                        .init_timeout = Milliseconds(200)}),
+              HasSubstr("rank 0 of 2 did not come within 200 ms"));
+  EXPECT_THAT(error_of({.init_method = "file://" + meeting, .world_size = 2, .rank = 1}),
+              AllOf(HasSubstr("rank 1 has come before by file " + meeting), HasSubstr("remove it")));
+}
+
+const RankFunction with_token{"token", [] {
+                                InitOptions o = options("tcp://" + variable("ADDRESS"));
+                                o.init_timeout = Milliseconds(1500);
+                                init_process_group(o);
+                                show_sum();
+                                return 0;
+                              }};
+
+TEST(InitProcessGroup, AWrongTokenIsRefused) {
+  const int port = free_port();
+  const auto variables = [&](int rank) {
+    return Variables{{"ADDRESS", concat("127.0.0.1:", port)},
+                     {"GRADUS_TOKEN", rank == 1 ? "wrong" : "right"}};
+  };
+  const auto ends = run_processes("token", 2, {.variables = variables});
+  EXPECT_EQ(ends[1].exit_code, 3);
+  EXPECT_THAT(ends[1].output, HasSubstr("token"));
+  EXPECT_THAT(ends[0].output, HasSubstr("rank 1 of 2 did not come"));
+}
+
+TEST(InitProcessGroup, TheRightTokenIsTaken) {
+  const int port = free_port();
+  const auto variables = [&](int) {
+    return Variables{{"ADDRESS", concat("127.0.0.1:", port)}, {"GRADUS_TOKEN", "right"}};
+  };
+  EXPECT_THAT(run_processes("token", 2, {.variables = variables}), Each(succeeded("sum 3")));
+}
+
+const RankFunction other_size{"other size", [] {
+                                InitOptions o = options("tcp://" + variable("ADDRESS"));
+                                o.world_size += test_rank();
+                                o.init_timeout = Milliseconds(3000);
+                                init_process_group(o);
+                                return 0;
+                              }};
+
+TEST(InitProcessGroup, RanksAgreeOnTheirNumber) {
+  const auto ends = run_processes("other size", 2, {.variables = address_of(free_port())});
+  EXPECT_THAT(ends[0].output + ends[1].output, HasSubstr("has world_size"));
+}
+
+const RankFunction twins{"twins", [] {
+                           InitOptions o = options("tcp://" + variable("ADDRESS"));
+                           o.rank = std::min(test_rank(), 1);
+                           o.init_timeout = Milliseconds(2000);
+                           init_process_group(o);
+                           return 0;
+                         }};
+
+TEST(InitProcessGroup, ARankComesOnce) {
+  const auto ends = run_processes("twins", 3, {.variables = address_of(free_port())});
+  const std::string twins = ends[1].output + ends[2].output;
+  EXPECT_THAT(twins, AllOf(HasSubstr("rank 1"), HasSubstr("already")));
+}
+
+// ---- how ranks end
+
+// Rank 1 ends in the way that HOW says; the others call barrier until that fails, and show the error.
+const RankFunction endings{"endings", [] {
+                             InitOptions o = options("file://" + variable("MEETING"));
+                             o.shared_memory = variable("SOCKETS").empty();
+                             init_process_group(o);
+                             barrier();
+                             const std::string how = variable("HOW");
+                             if (test_rank() == (variable("WHO").empty() ? 1 : 0)) {
+                               if (how == "throw")
+                                 std::thread([] { throw ShapeError("matmul", "inner sizes differ"); }).join();
+                               if (how == "exit 5") std::exit(5);
+                               if (how == "_exit 5") _exit(5);
+                               if (how == "kill") raise(SIGKILL);
+                               if (how == "abort") std::abort();
+                               if (how == "return") return 0;
+                               if (how == "fork") {
+                                 if (fork() == 0) std::exit(0);  // a child is no rank
+                                 std::this_thread::sleep_for(Milliseconds(100));
+                               }
+                             }
+                             try {
+                               for (int i = 0; i < (how == "fork" ? 500 : 1 << 30); ++i) barrier();
+                             } catch (const DistributedError& error) {
+                               std::cout << "rank " << error.rank() << ": " << error.what() << std::endl;
+                               return 7;
+                             }
+                             return 0;
+                           }};
+
+std::vector<RankEnd> end_by(const std::string& how, bool sockets, bool rank_0 = false) {
+  const std::string meeting = fresh_path("meeting");
+  return run_processes("endings", 3,
+                       {.variables =
+                            [&](int) {
+                              return Variables{{"MEETING", meeting},
+                                               {"HOW", how},
+                                               {"SOCKETS", sockets ? "1" : ""},
+                                               {"WHO", rank_0 ? "0" : ""}};
+                            },
+                        .limit = Milliseconds(30'000)});
+}
+
+TEST(RankEnd, IsAnErrorOnAllOthersThatSaysHow) {
+  const std::pair<const char*, const char*> ways[] = {
+      {"throw", "rank 1: [barrier] rank 1 failed: [matmul] inner sizes differ"},
+      {"exit 5", "rank 1: [barrier] rank 1 exited with code 5"},
+      {"_exit 5", "rank 1: [barrier] rank 1 died"},
+      {"kill", "rank 1: [barrier] rank 1 died"},
+      {"abort", "rank 1: [barrier] rank 1 died"},
+      {"return", "rank 1: [barrier] rank 1 has left the job"},
+  };
+  for (const auto& [how, text] : ways)
+    for (const bool sockets : {false, true}) {
+      SCOPED_TRACE(concat(how, sockets ? " over sockets" : ""));
+      const auto start = std::chrono::steady_clock::now();
+      const auto ends = end_by(how, sockets);
+      EXPECT_LT(seconds_since(start), 10);
+      for (int rank : {0, 2}) {
+        EXPECT_EQ(ends[rank].exit_code, 7);
+        EXPECT_THAT(ends[rank].output, HasSubstr(text));
+      }
+    }
+}
+
+TEST(RankEnd, OfTheStoresHostIsAnErrorToo) {
+  const std::pair<const char*, const char*> ways[] = {
+      {"throw", "rank 0 failed: [matmul] inner sizes differ"},
+      {"kill", "rank 0"},
+      {"return", "rank 0 has left the job"},
+  };
+  for (const auto& [how, text] : ways) {
+    SCOPED_TRACE(how);
+    const auto ends = end_by(how, false, true);
+    for (int rank : {1, 2}) {
+      EXPECT_EQ(ends[rank].exit_code, 7);
+      EXPECT_THAT(ends[rank].output, HasSubstr(text));
+    }
+  }
+}
+
+TEST(RankEnd, OfAForkedChildIsNothing) {
+  for (const RankEnd& end : end_by("fork", false)) EXPECT_EQ(end.exit_code, 0) << end.output;
+}
+
+// Rank 0, which hosts the store, ends first in order; the others still use it.
+const RankFunction host_first{"host first", [] {
+                                init_process_group(options("tcp://" + variable("ADDRESS")));
+                                barrier();
+                                if (test_rank() == 0) return 0;
+                                std::this_thread::sleep_for(Milliseconds(300));
+                                Client client = get_client();
+                                const Group rest = Group();
+                                if (test_rank() == 1) client.user_set("late", "value");
+                                std::cout << client.user_get("late") << std::endl;
+                                const Tensor x = scalar(test_rank());
+                                if (test_rank() == 1) send(x, {.dst = 2});
+                                if (test_rank() == 2) recv(x, {.src = 1});
+                                return 0;
+                              }};
+
+TEST(RankEnd, OfTheStoresHostWaitsForTheOthers) {
+  const auto ends = run_processes("host first", 3, {.variables = address_of(free_port())});
+  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_THAT(ends[2].output, HasSubstr("value"));
+}
+
+const RankFunction again{"again", [] {
+                           for (int round = 0; round < 3; ++round) {
+                             init_process_group(options(concat("file://", variable("MEETING"), round)));
+                             show_sum();
+                             destroy_process_group();
+                             destroy_process_group();
+                           }
+                           return 0;
+                         }};
+
+TEST(DestroyProcessGroup, AllowsAnotherJob) {
+  const std::string meeting = fresh_path("meeting");
+  EXPECT_THAT(run_processes("again", 3,
+                            {.variables =
+                                 [&](int) {
+                                   return Variables{{"MEETING", meeting}};
+                                 }}),
+              Each(succeeded("sum 6")));
+}
+
+// A stopped rank: the others' timeout names it.
+const RankFunction stopped{"stopped", [] {
+                             InitOptions o = options("file://" + variable("MEETING"));
+                             init_process_group(o);
+                             barrier();
+                             if (test_rank() == 1) {
+                               if (fork() == 0) {
+                                 std::this_thread::sleep_for(Milliseconds(6000));
+                                 kill(getppid(), SIGKILL);
+                                 _exit(0);
+                               }
+                               raise(SIGSTOP);
+                             }
+                             std::this_thread::sleep_for(Milliseconds(2500));
+                             try {
+                               barrier({.timeout = Milliseconds(500)});
+                             } catch (const TimeoutError& error) {
+                               std::cout << "rank " << error.rank() << ": " << error.what() << std::endl;
+                               return 7;
+                             }
+                             return 0;
+                           }};
+
+TEST(RankEnd, AStoppedRankIsATimeoutThatNamesIt) {
+  const std::string meeting = fresh_path("meeting");
+  const auto ends = run_processes("stopped", 3, {.variables = [&](int) {
+                                    return Variables{{"MEETING", meeting}};
+                                  }});
+  for (int rank : {0, 2}) {
+    EXPECT_EQ(ends[rank].exit_code, 7);
+    EXPECT_THAT(ends[rank].output, AllOf(HasSubstr("rank 1: [barrier] rank 1 did not come to barrier #2"),
+                                         HasSubstr("no sign of life")));
+  }
+}
+
+}  // namespace
+}  // namespace gradus::dist
