@@ -16,6 +16,7 @@
 #include "gradus/distributed/error.h"
 #include "gradus/distributed/process_group.h"
 #include "gradus/distributed/run_ranks.h"
+#include "gradus/distributed/simulation.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus::dist {
@@ -351,6 +352,30 @@ TEST(Functional, WorksThroughMessagesAndOnSeveralHosts) {
 TEST(Functional, TakesMegEnginesShapes) {
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{2, 3}, Shape{8, 10}, Shape{99, 77}, Shape{0, 3}})
     for (const Row& row : rows_of_reductions(shape, 1)) compare(row, 2);
+}
+
+TEST(Functional, UnderManySchedulesEndsWithTheRightGradientsOrWithErrors) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const SimulationOptions options{
+        .seed = seed, .kill = seed % 3 ? 0.0 : 1.0, .messages_only = seed % 2 == 1};
+    const SimulationReport report = simulate(3, options, [] {
+      const Tensor x = any({3}, get_rank());
+      GradManager gm;
+      gm.attach(x);
+      auto recording = gm.record();
+      const Tensor y = functional::all_reduce(square(x), ReduceOp::kAvg);
+      const Tensor z = functional::broadcast(get_rank() == 1 ? x : Tensor(), {.root = 1});
+      get_rank() == 2 ? gm.backward(sum(y) + sum(z)) : gm.backward();
+      functional::all_reduce(x);
+      expect_near(x.grad(), 2 * x / 3 + (get_rank() == 1 ? 1.0 : 0.0), 1e-12);
+    });
+    ASSERT_FALSE(report.hung) << "seed " << seed;
+    for (int rank = 0; rank < 3; ++rank) {
+      if (!report.errors[rank] || rank == report.killed) continue;
+      EXPECT_GE(report.killed, 0) << "seed " << seed;
+      EXPECT_THROW(std::rethrow_exception(report.errors[rank]), DistributedError) << "seed " << seed;
+    }
+  }
 }
 
 // --- what the table does not say ---

@@ -156,7 +156,7 @@ TEST(Pipeline, WorksThroughMessagesAndOnSeveralHosts) {
 
 // Whatever the order of events, and whoever is killed: the right gradients, or an error.
 TEST(Pipeline, UnderManySchedulesEndsWithGradientsOrErrors) {
-  for (uint64_t seed = 0; seed < 150; ++seed) {
+  for (uint64_t seed = 0; seed < 500; ++seed) {
     const SimulationOptions options{
         .seed = seed, .kill = seed % 3 ? 0.0 : 1.0, .messages_only = seed % 2 == 1};
     const SimulationReport report = simulate(3, options, [] {
@@ -170,7 +170,7 @@ TEST(Pipeline, UnderManySchedulesEndsWithGradientsOrErrors) {
     });
     ASSERT_FALSE(report.hung) << "seed " << seed;
     for (int rank = 0; rank < 3; ++rank) {
-      if (!report.errors[rank]) continue;
+      if (!report.errors[rank] || rank == report.killed) continue;
       EXPECT_GE(report.killed, 0) << "seed " << seed;
       EXPECT_THROW(std::rethrow_exception(report.errors[rank]), DistributedError) << "seed " << seed;
     }
