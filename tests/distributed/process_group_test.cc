@@ -79,11 +79,12 @@ class Listener {
 
 // ---- ways to find each other
 
-const RankFunction by_tcp{"tcp", [] {
-                            init_process_group(options("tcp://" + variable("ADDRESS")));
-                            show_sum();
-                            return 0;
-                          }};
+int by_tcp() {
+  init_process_group(options("tcp://" + variable("ADDRESS")));
+  show_sum();
+  return 0;
+}
+const RankFunction by_tcp_function{"tcp", by_tcp};
 const RankFunction by_query{
     "query", [] {
       init_process_group({.init_method = concat("tcp://", variable("ADDRESS"), "?rank=", test_rank(),
@@ -91,25 +92,28 @@ const RankFunction by_query{
       show_sum();
       return 0;
     }};
-const RankFunction by_env{"env", [] {
-                            init_process_group({.timeout = Milliseconds(20'000)});
-                            show_sum();
-                            return 0;
-                          }};
-const RankFunction by_file{"file", [] {
-                             InitOptions o = options("file://" + variable("MEETING"));
-                             o.shared_memory = variable("SOCKETS").empty();
-                             init_process_group(o);
-                             show_sum();
-                             return 0;
-                           }};
-const RankFunction by_store{"store", [] {
-                              InitOptions o = options("env://");
-                              o.store = open_file_store(variable("MEETING"), Milliseconds(10'000));
-                              init_process_group(o);
-                              show_sum();
-                              return 0;
-                            }};
+int by_env() {
+  init_process_group({.timeout = Milliseconds(20'000)});
+  show_sum();
+  return 0;
+}
+const RankFunction by_env_function{"env", by_env};
+int by_file() {
+  InitOptions o = options("file://" + variable("MEETING"));
+  o.shared_memory = variable("SOCKETS").empty();
+  init_process_group(o);
+  show_sum();
+  return 0;
+}
+const RankFunction by_file_function{"file", by_file};
+int by_store() {
+  InitOptions o = options("env://");
+  o.store = open_file_store(variable("MEETING"), Milliseconds(10'000));
+  init_process_group(o);
+  show_sum();
+  return 0;
+}
+const RankFunction by_store_function{"store", by_store};
 
 std::function<Variables(int)> address_of(int port) {
   return [port](int) { return Variables{{"ADDRESS", concat("127.0.0.1:", port)}}; };
@@ -287,13 +291,14 @@ TEST(InitProcessGroup, NamesTheRanksThatDoNotCome) {
               AllOf(HasSubstr("rank 1 has come before by file " + meeting), HasSubstr("remove it")));
 }
 
-const RankFunction with_token{"token", [] {
-                                InitOptions o = options("tcp://" + variable("ADDRESS"));
-                                o.init_timeout = Milliseconds(1500);
-                                init_process_group(o);
-                                show_sum();
-                                return 0;
-                              }};
+int with_token() {
+  InitOptions o = options("tcp://" + variable("ADDRESS"));
+  o.init_timeout = Milliseconds(1500);
+  init_process_group(o);
+  show_sum();
+  return 0;
+}
+const RankFunction with_token_function{"token", with_token};
 
 TEST(InitProcessGroup, AWrongTokenIsRefused) {
   const int port = free_port();
@@ -315,26 +320,28 @@ TEST(InitProcessGroup, TheRightTokenIsTaken) {
   EXPECT_THAT(run_processes("token", 2, {.variables = variables}), Each(succeeded("sum 3")));
 }
 
-const RankFunction other_size{"other size", [] {
-                                InitOptions o = options("tcp://" + variable("ADDRESS"));
-                                o.world_size += test_rank();
-                                o.init_timeout = Milliseconds(3000);
-                                init_process_group(o);
-                                return 0;
-                              }};
+int other_size() {
+  InitOptions o = options("tcp://" + variable("ADDRESS"));
+  o.world_size += test_rank();
+  o.init_timeout = Milliseconds(1000);
+  init_process_group(o);
+  return 0;
+}
+const RankFunction other_size_function{"other size", other_size};
 
 TEST(InitProcessGroup, RanksAgreeOnTheirNumber) {
   const auto ends = run_processes("other size", 2, {.variables = address_of(free_port())});
   EXPECT_THAT(ends[0].output + ends[1].output, HasSubstr("has world_size"));
 }
 
-const RankFunction twins{"twins", [] {
-                           InitOptions o = options("tcp://" + variable("ADDRESS"));
-                           o.rank = std::min(test_rank(), 1);
-                           o.init_timeout = Milliseconds(2000);
-                           init_process_group(o);
-                           return 0;
-                         }};
+int twins() {
+  InitOptions o = options("tcp://" + variable("ADDRESS"));
+  o.rank = std::min(test_rank(), 1);
+  o.init_timeout = Milliseconds(1000);
+  init_process_group(o);
+  return 0;
+}
+const RankFunction twins_function{"twins", twins};
 
 TEST(InitProcessGroup, ARankComesOnce) {
   const auto ends = run_processes("twins", 3, {.variables = address_of(free_port())});
@@ -345,33 +352,30 @@ TEST(InitProcessGroup, ARankComesOnce) {
 // ---- how ranks end
 
 // Rank 1 ends in the way that HOW says; the others call barrier until that fails, and show the error.
-const RankFunction endings{"endings", [] {
-                             InitOptions o = options("file://" + variable("MEETING"));
-                             o.shared_memory = variable("SOCKETS").empty();
-                             init_process_group(o);
-                             barrier();
-                             const std::string how = variable("HOW");
-                             if (test_rank() == (variable("WHO").empty() ? 1 : 0)) {
-                               if (how == "throw")
-                                 std::thread([] { throw ShapeError("matmul", "inner sizes differ"); }).join();
-                               if (how == "exit 5") std::exit(5);
-                               if (how == "_exit 5") _exit(5);
-                               if (how == "kill") raise(SIGKILL);
-                               if (how == "abort") std::abort();
-                               if (how == "return") return 0;
-                               if (how == "fork") {
-                                 if (fork() == 0) std::exit(0);  // a child is no rank
-                                 std::this_thread::sleep_for(Milliseconds(100));
-                               }
-                             }
-                             try {
-                               for (int i = 0; i < (how == "fork" ? 500 : 1 << 30); ++i) barrier();
-                             } catch (const DistributedError& error) {
-                               std::cout << "rank " << error.rank() << ": " << error.what() << std::endl;
-                               return 7;
-                             }
-                             return 0;
-                           }};
+int endings() {
+  InitOptions o = options("file://" + variable("MEETING"));
+  o.shared_memory = variable("SOCKETS").empty();
+  init_process_group(o);
+  const std::string how = variable("HOW");
+  try {
+    barrier();
+    if (test_rank() == (variable("WHO").empty() ? 1 : 0)) {
+      if (how == "throw") std::thread([] { throw ShapeError("matmul", "inner sizes differ"); }).join();
+      if (how == "exit 5") std::exit(5);
+      if (how == "_exit 5") _exit(5);
+      if (how == "kill") raise(SIGKILL);
+      if (how == "abort") std::abort();
+      if (how == "return") return 0;
+      if (how == "fork" && fork() == 0) std::exit(0);  // a child is no rank
+    }
+    for (int i = 0; i < (how == "fork" ? 500 : 1 << 30); ++i) barrier();
+  } catch (const DistributedError& error) {
+    std::cout << "rank " << error.rank() << ": " << error.what() << std::endl;
+    return 7;
+  }
+  return 0;
+}
+const RankFunction endings_function{"endings", endings};
 
 std::vector<RankEnd> end_by(const std::string& how, bool sockets, bool rank_0 = false) {
   const std::string meeting = fresh_path("meeting");
@@ -429,20 +433,21 @@ TEST(RankEnd, OfAForkedChildIsNothing) {
 }
 
 // Rank 0, which hosts the store, ends first in order; the others still use it.
-const RankFunction host_first{"host first", [] {
-                                init_process_group(options("tcp://" + variable("ADDRESS")));
-                                barrier();
-                                if (test_rank() == 0) return 0;
-                                std::this_thread::sleep_for(Milliseconds(300));
-                                Client client = get_client();
-                                const Group rest = Group();
-                                if (test_rank() == 1) client.user_set("late", "value");
-                                std::cout << client.user_get("late") << std::endl;
-                                const Tensor x = scalar(test_rank());
-                                if (test_rank() == 1) send(x, {.dst = 2});
-                                if (test_rank() == 2) recv(x, {.src = 1});
-                                return 0;
-                              }};
+int host_first() {
+  init_process_group(options("tcp://" + variable("ADDRESS")));
+  barrier();
+  if (test_rank() == 0) return 0;
+  std::this_thread::sleep_for(Milliseconds(300));
+  Client client = get_client();
+  const Group rest = Group();
+  if (test_rank() == 1) client.user_set("late", "value");
+  std::cout << client.user_get("late") << std::endl;
+  const Tensor x = scalar(test_rank());
+  if (test_rank() == 1) send(x, {.dst = 2});
+  if (test_rank() == 2) recv(x, {.src = 1});
+  return 0;
+}
+const RankFunction host_first_function{"host first", host_first};
 
 TEST(RankEnd, OfTheStoresHostWaitsForTheOthers) {
   const auto ends = run_processes("host first", 3, {.variables = address_of(free_port())});
@@ -450,15 +455,16 @@ TEST(RankEnd, OfTheStoresHostWaitsForTheOthers) {
   EXPECT_THAT(ends[2].output, HasSubstr("value"));
 }
 
-const RankFunction again{"again", [] {
-                           for (int round = 0; round < 3; ++round) {
-                             init_process_group(options(concat("file://", variable("MEETING"), round)));
-                             show_sum();
-                             destroy_process_group();
-                             destroy_process_group();
-                           }
-                           return 0;
-                         }};
+int again() {
+  for (int round = 0; round < 3; ++round) {
+    init_process_group(options(concat("file://", variable("MEETING"), round)));
+    show_sum();
+    destroy_process_group();
+    destroy_process_group();
+  }
+  return 0;
+}
+const RankFunction again_function{"again", again};
 
 TEST(DestroyProcessGroup, AllowsAnotherJob) {
   const std::string meeting = fresh_path("meeting");
@@ -471,27 +477,28 @@ TEST(DestroyProcessGroup, AllowsAnotherJob) {
 }
 
 // A stopped rank: the others' timeout names it.
-const RankFunction stopped{"stopped", [] {
-                             InitOptions o = options("file://" + variable("MEETING"));
-                             init_process_group(o);
-                             barrier();
-                             if (test_rank() == 1) {
-                               if (fork() == 0) {
-                                 std::this_thread::sleep_for(Milliseconds(6000));
-                                 kill(getppid(), SIGKILL);
-                                 _exit(0);
-                               }
-                               raise(SIGSTOP);
-                             }
-                             std::this_thread::sleep_for(Milliseconds(2500));
-                             try {
-                               barrier({.timeout = Milliseconds(500)});
-                             } catch (const TimeoutError& error) {
-                               std::cout << "rank " << error.rank() << ": " << error.what() << std::endl;
-                               return 7;
-                             }
-                             return 0;
-                           }};
+int stopped() {
+  InitOptions o = options("file://" + variable("MEETING"));
+  init_process_group(o);
+  barrier();
+  if (test_rank() == 1) {
+    if (fork() == 0) {
+      std::this_thread::sleep_for(Milliseconds(4200));
+      kill(getppid(), SIGKILL);
+      _exit(0);
+    }
+    raise(SIGSTOP);
+  }
+  std::this_thread::sleep_for(Milliseconds(2500));
+  try {
+    barrier({.timeout = Milliseconds(500)});
+  } catch (const TimeoutError& error) {
+    std::cout << "rank " << error.rank() << ": " << error.what() << std::endl;
+    return 7;
+  }
+  return 0;
+}
+const RankFunction stopped_function{"stopped", stopped};
 
 TEST(RankEnd, AStoppedRankIsATimeoutThatNamesIt) {
   const std::string meeting = fresh_path("meeting");
