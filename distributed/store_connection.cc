@@ -105,9 +105,13 @@ StoreConnection StoreConnection::open(const char* op, const StoreAddress& addres
                                 : concat(address.host, ", ports ", address.port, " to ", last);
   who.job_id = address.job_id;
   Milliseconds pause = kFirstPause, patience = retry ? kFirstPatience : kLongestPatience;
+  // What was wrong, and at which ports, when somebody answered last: who refuses this rank may end before it
+  // gives up.
+  std::map<std::string, std::vector<int>> told;
+  bool anyone = false;
   for (;;) {
-    // What was wrong, and at which ports.
     std::map<std::string, std::vector<int>> reasons;
+    bool answered = false;
     std::string why;
     const std::vector<SocketAddress> found =
         resolve(address.host, address.port, step(deadline, kLongestPatience), &why);
@@ -117,15 +121,18 @@ StoreConnection StoreConnection::open(const char* op, const StoreAddress& addres
         Greeting greeting(one.with_port(port), address.token, who, step(deadline, patience));
         if (greeting.outcome() == Greeting::Outcome::kWelcome) return std::move(greeting.connection());
         reasons[greeting.why()].push_back(port);
+        answered = answered || greeting.outcome() == Greeting::Outcome::kElse;
         // Further ports are there for the case that somebody else has the first one.
         if (greeting.outcome() == Greeting::Outcome::kUnwelcome ||
             (greeting.outcome() == Greeting::Outcome::kElse && last == address.port))
           throw ConnectionError(op, -1, "no connection to the store at ", place, ": ", greeting.why());
       }
     }
+    if (answered || !anyone) told = std::move(reasons);
+    anyone = anyone || answered;
     if (deadline.passed() || !retry) {
       std::string all;
-      for (const auto& [reason, ports] : reasons) {
+      for (const auto& [reason, ports] : told) {
         all += all.empty() ? "" : "; ";
         if (last > address.port && !ports.empty())
           all += ports.front() == ports.back() ? concat(ports.front(), ": ")
