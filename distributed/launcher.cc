@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -179,20 +178,6 @@ Started* started() {
   return instance.get();
 }
 
-// All ranks' functions have returned, or those that go on do so alone.
-void wait_for_others(Milliseconds timeout) {
-  World* world = World::current();  // none when the function has left the job
-  if (!world || world->size == 1) return;
-  static std::atomic<int> calls{0};
-  const std::string key = concat("end of launcher call ", calls++);
-  try {
-    if (world->store->add(key + ", ranks", 1) == world->size) world->store->set(key, "");
-    world->store->wait({key}, timeout);
-  } catch (const TimeoutError&) {
-    if (world->membership->failed()) throw;
-  }
-}
-
 // Tells the others and the launcher what ends this rank.
 void tell(const std::exception_ptr& error) {
   write_error_file(error);
@@ -224,7 +209,7 @@ void write_result(int fd, const std::string& bytes) {
     init_process_group({.backend = options.backend, .timeout = options.timeout});
     const std::string bytes = body();
     if (result) write_result(result.fd(), bytes);
-    wait_for_others(options.timeout);
+    // No barrier: a rank that returns early must be seen as gone by those that wait for it.
     destroy_process_group();
     status = 0;
   } catch (...) {
@@ -242,7 +227,6 @@ Ended run_in_place(const LauncherOptions& options, const Body& body, bool wants_
     if (!is_initialized()) init_process_group({.backend = options.backend, .timeout = options.timeout});
     const std::string bytes = body();
     if (wants_results) ended.results = all_gather_object(bytes);
-    wait_for_others(options.timeout);
   } catch (...) {
     tell(std::current_exception());
     throw;

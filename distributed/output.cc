@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "gradus/tensor/error.h"
 
@@ -27,7 +28,7 @@ struct Stream {
   int rank, in, file;
   bool keep;
   StreamOptions options;
-  std::string line;  // begun, not ended: waits for its end when there is a prefix
+  std::string line;  // begun, not ended
 };
 
 // Writes until `give_up` says so.
@@ -138,9 +139,15 @@ class Output::Impl {
     };
     while (!stop_) {
       std::vector<pollfd> fds;
-      for (const Stream& s : streams) fds.push_back({s.in, POLLIN, 0});
+      bool begun = false;
+      for (const Stream& s : streams) {
+        fds.push_back({s.in, POLLIN, 0});
+        begun = begun || (s.options.prefix.empty() && !s.line.empty());
+      }
       fds.push_back({wake_[0], POLLIN, 0});
-      poll(fds.data(), fds.size(), -1);
+      if (poll(fds.data(), fds.size(), begun ? 50 : -1) == 0)
+        for (Stream& s : streams)
+          if (s.options.prefix.empty()) write_lines(s, "", /*flush=*/true);
       if (fds.back().revents)
         while (read(wake_[0], buffer.data(), buffer.size()) > 0) {
         }
@@ -174,11 +181,7 @@ class Output::Impl {
       if (tail.size() > 2 * kTail) tail.erase(0, tail.size() - kTail);
     }
     write_file(s, part);
-    if (s.options.prefix.empty()) {
-      write_console(s, part);
-    } else {
-      write_lines(s, part, /*end=*/n <= 0);
-    }
+    write_lines(s, part, /*flush=*/n <= 0);
     return n > 0;
   }
 
@@ -191,17 +194,19 @@ class Output::Impl {
     }
   }
 
-  void write_lines(Stream& s, std::string_view part, bool end) {
+  // Whole lines, so that those of ranks do not mix. Without a prefix what is no line yet follows soon.
+  void write_lines(Stream& s, std::string_view part, bool flush) {
+    const bool prefix = !s.options.prefix.empty();
     std::string out;
     for (const char c : part) {
       if (s.line.empty()) s.line = s.options.prefix;
       s.line += c;
-      if (c != '\n' && s.line.size() < kLongLine) continue;
-      if (c != '\n') s.line += '\n';
-      out += s.line;
-      s.line.clear();
+      const bool ends = c == '\n' || (c == '\r' && !prefix);
+      if (!ends && s.line.size() < kLongLine) continue;
+      if (!ends && prefix) s.line += '\n';
+      out += std::exchange(s.line, "");
     }
-    if (end && !s.line.empty()) out += s.line + '\n';
+    if (flush && !s.line.empty()) out += std::exchange(s.line, "") + (prefix ? "\n" : "");
     write_console(s, out);
   }
 

@@ -14,7 +14,7 @@ namespace gradus::dist::internal {
 // Where one stream of one rank goes.
 struct StreamOptions {
   int console = -1;    // 1 or 2: this process's stdout or stderr; -1: not there
-  std::string prefix;  // before every line on the console; "": bytes as they come
+  std::string prefix;  // before every line on the console
   std::string file;    // "": none
 };
 
