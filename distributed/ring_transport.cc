@@ -71,6 +71,7 @@ struct RingRequest : Request {
   int from = -1;           // of a receive: the sender's rank
   // All below under the transport's lock.
   bool finished = false;
+  bool given_up = false;
   std::exception_ptr error;
 };
 
@@ -201,7 +202,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
         seen = mine().events.load(std::memory_order_seq_cst);
         while (!request.finished && progress()) {
         }
-        if (finished(request)) return;
+        if (finished(request, op)) return;
         visible = next_visible();
         gone = gone && !visible && corrupt_ < 0;
         if (gone) forget_locked(request);
@@ -233,7 +234,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
       const bool gone = all_left(request);
       while (!request.finished && progress()) {
       }
-      if (finished(request)) return true;
+      if (finished(request, op)) return true;
       if (!gone || next_visible()) {
         if (!membership_->failed() && corrupt_ < 0) return false;
       }
@@ -299,7 +300,8 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
     return std::ranges::all_of(request.peers,
                                [&](int peer) { return membership_->has_left(members_[peer]); });
   }
-  bool finished(const RingRequest& request) const {
+  bool finished(const RingRequest& request, const char* op) const {
+    if (request.given_up) membership_->check(op);  // what was thrown when it was given up
     if (request.finished && request.error) std::rethrow_exception(request.error);
     return request.finished;
   }
@@ -514,7 +516,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
   // Nobody waits for this request any more: its memory must not be touched.
   void forget_locked(RingRequest& request) {
     if (request.finished) return;
-    request.finished = true;
+    request.finished = request.given_up = true;
     request.error = std::make_exception_ptr(InternalError("a message that was given up"));
     std::erase_if(posted_, [&](const ReceiveRequest* other) { return other == &request; });
     for (Incoming& incoming : incoming_)
@@ -608,7 +610,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
 };
 
 RingRequest::~RingRequest() { transport->forget(*this); }
-bool RingRequest::done() { return transport->done(*this, "wait"); }
+bool RingRequest::done() { return transport->done(*this, "a message"); }
 
 }  // namespace
 

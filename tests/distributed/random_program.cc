@@ -87,6 +87,20 @@ class Run {
     if (own_.chance(0.3)) finish();
   }
 
+  // Messages whose sender does not wait for them arrive, also when it has left.
+  void say_goodbye() {
+    step_ = 99;
+    group_ = groups_[0];
+    me_ = group_.rank();
+    size_ = Draws(seed_, 997).chance(0.1) ? 100'000 : 10;  // more than a ring holds, or little
+    dtype_ = DType::kI32;
+    const int previous = (me_ + size() - 1) % size();
+    isend(input(values(me_, size_)), {.dst = (me_ + 1) % size()});
+    const Tensor out = output(size_);
+    recv(out, {.src = previous});
+    expect_values(out, values(previous, size_), what("the last recv"));
+  }
+
   void finish() {
     while (!pending_.empty()) {
       pending_.front().work.wait();
@@ -327,7 +341,7 @@ class Run {
       const Work sent = isend(x, to);
       expect(recv(out, from) == group_.ranks()[previous], what("the source of recv"));
       expect_values(out, values(previous, size_), what("recv"));
-      add(sent, {});
+      if (own_.chance(0.7)) add(sent, {});  // else it goes on by itself
     }
   }
   // All others send to the root, which takes what comes first. A tag of its own: what this step sends is not
@@ -430,7 +444,7 @@ class Run {
 
 // What a rank threw.
 struct Ending {
-  enum class Kind { kPeer, kTimeout, kOther } kind = Kind::kOther;
+  enum class Kind { kPeer, kTimeout, kMismatch, kOther } kind = Kind::kOther;
   int rank = -1;
   std::string text;
 };
@@ -441,6 +455,8 @@ Ending read_ending(const std::exception_ptr& error) {
     return {Ending::Kind::kPeer, e.rank(), e.what()};
   } catch (const TimeoutError& e) {
     return {Ending::Kind::kTimeout, e.rank(), e.what()};
+  } catch (const MismatchError& e) {
+    return {Ending::Kind::kMismatch, e.rank(), e.what()};
   } catch (const std::exception& e) {
     return {Ending::Kind::kOther, -1, e.what()};
   } catch (...) {
@@ -450,15 +466,30 @@ Ending read_ending(const std::exception_ptr& error) {
 
 }  // namespace
 
-RandomProgram::RandomProgram(uint64_t seed, int world_size) : seed_(seed), came_to_end_(world_size) {}
+RandomProgram::RandomProgram(uint64_t seed, int world_size) : seed_(seed), came_to_end_(world_size) {
+  Draws draws(seed, 999);
+  steps_ = 3 + int(draws.below(8));
+  if (!draws.chance(0.2)) return;
+  misdeed_ = Misdeed(1 + draws.below(3));
+  misdeed_rank_ = int(draws.below(world_size));
+  misdeed_step_ = int(draws.below(steps_));
+}
 
 void RandomProgram::run() {
-  Run run(seed_, get_rank());
-  const int steps = 3 + int(Draws(seed_, 999).below(8));
-  for (int step = 0; step < steps; ++step) run.operation(step);
+  const int me = get_rank();
+  Run run(seed_, me);
+  for (int step = 0; step < steps_; ++step) {
+    if (me == misdeed_rank_ && step == misdeed_step_) {
+      if (misdeed_ == Misdeed::kLeaves) return run.finish();
+      if (misdeed_ == Misdeed::kThrows) throw std::runtime_error("on purpose");
+      barrier();
+    }
+    run.operation(step);
+  }
   run.finish();
-  came_to_end_[get_rank()] = true;
+  came_to_end_[me] = true;
   barrier();
+  run.say_goodbye();
 }
 
 std::string RandomProgram::judge(const SimulationReport& report) const {
@@ -469,13 +500,20 @@ std::string RandomProgram::judge(const SimulationReport& report) const {
     all_came &= came_to_end_[r];
     if (r == report.killed) continue;
     if (!report.errors[r]) {
-      any_returned = true;
+      any_returned |= r != misdeed_rank_ || misdeed_ != Misdeed::kLeaves;
       continue;
     }
     const Ending ending = read_ending(report.errors[r]);
     errors += concat("rank ", r, " threw: ", ending.text, '\n');
-    const bool by_death = ending.kind == Ending::Kind::kPeer && ending.rank == report.killed;
-    if (!by_death && (!report.dropped || ending.kind == Ending::Kind::kOther))
+    const bool peer = ending.kind == Ending::Kind::kPeer;
+    const bool own = misdeed_ == Misdeed::kThrows && r == misdeed_rank_ && ending.text == "on purpose";
+    const bool by_death = peer && ending.rank == report.killed;
+    const bool by_misdeed = peer && ending.rank == misdeed_rank_ && misdeed_rank_ >= 0;
+    // A rank that waits in the store for what will not come is the one to fail, and takes the others along.
+    const bool silence = report.dropped || misdeed_ == Misdeed::kLeaves || misdeed_ == Misdeed::kCallsMore;
+    const bool by_silence = silence && (peer || ending.kind == Ending::Kind::kTimeout);
+    const bool by_difference = misdeed_ == Misdeed::kCallsMore && ending.kind == Ending::Kind::kMismatch;
+    if (!own && !by_death && !by_misdeed && !by_silence && !by_difference)
       wrong += concat("what rank ", r, " threw does not fit\n");
   }
   if (any_returned && !all_came)
