@@ -50,7 +50,8 @@ std::string list_ranks(const std::vector<int>& ranks) {
 Failure timeout_failure(const char* op, const Watch& watch, std::vector<int> missing) {
   const std::string call = call_text(op, *watch.membership);
   const std::string limit = concat(" within ", watch.deadline.timeout().count(), " ms");
-  const std::vector<RankStatus> late = find_late(watch.membership->statuses(), missing, call);
+  const std::vector<RankStatus> statuses = watch.membership->statuses();
+  const std::vector<RankStatus> late = find_late(statuses, missing, call);
   if (!late.empty()) {
     missing.clear();
     for (const RankStatus& status : late) missing.push_back(status.rank);
@@ -58,6 +59,7 @@ Failure timeout_failure(const char* op, const Watch& watch, std::vector<int> mis
   if (missing.empty()) return {Failure::Kind::kTimeout, -1, concat(call, " did not end", limit)};
 
   std::string text = concat(list_ranks(missing), " did not come to ", call, limit);
+  if (statuses.empty()) text += ": the job's store does not answer (is this host cut off?)";
   for (size_t i = 0; i < late.size(); ++i) {
     text += i == 0 ? ": " : "; ";
     if (late.size() > 1) text += concat("rank ", late[i].rank, ": ");

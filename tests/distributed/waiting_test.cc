@@ -128,7 +128,8 @@ TEST(Timeout, ARankThatWaitsAsWellIsNotBlamedForTheOneThatIsMissing) {
 
 TEST(Timeout, WithoutAnyNewsStillNamesTheRank) {
   EXPECT_EQ(timeout_text({}, {3}),
-            "[all_reduce] rank 3 did not come to all_reduce #12 of group 'world' within 5000 ms");
+            "[all_reduce] rank 3 did not come to all_reduce #12 of group 'world' within 5000 ms: the job's "
+            "store does not answer (is this host cut off?)");
   EXPECT_EQ(timeout_text({}, {}), "[all_reduce] all_reduce #12 of group 'world' did not end within 5000 ms");
 }
 

@@ -1,0 +1,67 @@
+// A rank of nodes_test: `collectives` checks every collective, `reduce MILLISECONDS` all-reduces until that
+// fails.
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+
+#include "gradus/distributed/collectives.h"
+#include "gradus/distributed/process_group.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tests/distributed/collective_cases.h"
+
+namespace gradus::dist {
+namespace {
+
+void say(const std::string& line) { std::cout << line + '\n' << std::flush; }
+
+int check_collectives() {
+  init_process_group({.timeout = Milliseconds(60'000)});
+  int wrong = 0;
+  // One dtype of each kind: the others are other tests'.
+  for (const CollectiveCase& one : collective_cases({.dtypes = {DType::kF32, DType::kBF16, DType::kI64}})) {
+    const std::string text = one.run();
+    if (text.empty()) continue;
+    say(concat("rank ", get_rank(), ": ", one.op, ' ', one.name, ": ", text));
+    ++wrong;
+  }
+  say(concat("finished on local rank ", get_local_rank(), " of ", get_local_world_size()));
+  destroy_process_group();
+  return wrong ? 1 : 0;
+}
+
+// Says when the first calls are over, and then what went wrong and when (in milliseconds of the steady
+// clock).
+int reduce_until_failure(Milliseconds timeout) {
+  init_process_group({.timeout = timeout, .init_timeout = Milliseconds(30'000)});
+  try {
+    for (int i = 0;; ++i) {
+      const Tensor x = ones({100'000});
+      all_reduce(x);
+      if (i == 3) std::ofstream(std::getenv("STARTED")) << "yes";
+    }
+  } catch (const DistributedError& error) {
+    const auto when = std::chrono::steady_clock::now().time_since_epoch() / Milliseconds(1);
+    const char* kind = dynamic_cast<const TimeoutError*>(&error) ? "TimeoutError"
+                       : dynamic_cast<const PeerError*>(&error)  ? "PeerError"
+                                                                 : "DistributedError";
+    say(concat("failed ", when, ' ', kind, ' ', error.what()));
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace gradus::dist
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  try {
+    if (what == "collectives") return gradus::dist::check_collectives();
+    if (what == "reduce" && argc > 2)
+      return gradus::dist::reduce_until_failure(gradus::dist::Milliseconds(std::stoi(argv[2])));
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << std::endl;
+    return 1;
+  }
+  return 2;
+}
