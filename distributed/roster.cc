@@ -26,7 +26,6 @@ void Roster::heartbeat(int rank, std::string_view doing, TimePoint now) {
 void Roster::leave(int rank) { ranks_[rank].left = true; }
 
 void Roster::lost(int rank, std::string_view why, TimePoint now) {
-  if (ranks_[rank].left) return;
   suspect({.kind = Failure::Kind::kDied, .rank = rank, .text = concat("rank ", rank, " died: ", why)}, now);
 }
 

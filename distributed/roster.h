@@ -20,7 +20,7 @@ class Roster {
   void heartbeat(int rank, std::string_view doing, TimePoint now);
   void leave(int rank);
   bool has_left(int rank) const { return ranks_[rank].left; }
-  // A rank's connection is gone. `why`: "its connection closed".
+  // The connection of a rank that has not left is gone. `why`: "its connection closed".
   void lost(int rank, std::string_view why, TimePoint now);
   // A launcher's connection is gone.
   void lost_launcher(std::string_view name, std::string_view why, TimePoint now);

@@ -166,7 +166,7 @@ class StoreServer::Impl {
       }
       try {
         service_.receive(id, {chunk_, static_cast<size_t>(n)}, now());
-      } catch (const std::bad_alloc&) {
+      } catch (const std::exception&) {  // out of memory
         return end(id, ENOMEM);
       }
       if (n < static_cast<ssize_t>(sizeof chunk_)) break;

@@ -20,8 +20,9 @@ using internal::MessageType;
 using internal::StoreConnection;
 
 constexpr Milliseconds kHeartbeat{500};
-// Calls return within a second.
-constexpr Milliseconds kAnswerLimit{950};
+// Who reports a timeout asks for statuses first: together they take less than two seconds. A report's answer
+// may wait for the server's grace.
+constexpr Milliseconds kStatusesLimit{400}, kReportLimit{950};
 
 // A connection that a thread listens to until it ends.
 class StandingConnection {
@@ -43,11 +44,11 @@ class StandingConnection {
   }
 
   // False when it cannot be sent in time; then the connection is of no more use.
-  bool send(const std::string& frame) {
+  bool send(const std::string& frame, const Deadline& deadline = Deadline::after(kStatusesLimit)) {
     std::lock_guard lock(send_mutex_);
     std::string why;
     if (broken_) return false;
-    broken_ = connection_.send(frame, Deadline::after(kAnswerLimit), &why) != Io::kDone;
+    broken_ = connection_.send(frame, deadline, &why) != Io::kDone;
     return !broken_;
   }
 
@@ -105,9 +106,10 @@ class TcpMembership final : public Membership {
       std::lock_guard lock(mutex_);
       if (left_) return failed() ? this->failure() : failure;
     }
-    if (!failed() && connection_.send(encode(MessageType::kReport, address_.attempt, failure))) {
+    const Deadline deadline = Deadline::after(kReportLimit);
+    if (!failed() && connection_.send(encode(MessageType::kReport, address_.attempt, failure), deadline)) {
       std::unique_lock lock(mutex_);
-      heard_.wait_for(lock, kAnswerLimit, [&] { return failed(); });
+      heard_.wait_until(lock, deadline.time(), [&] { return failed(); });
     }
     set_failed(failure);  // unless there is one
     return this->failure();
@@ -129,9 +131,10 @@ class TcpMembership final : public Membership {
       if (lost_) return {};
       seen = statuses_heard_;
     }
-    if (!connection_.send(encode({MessageType::kAskStatuses, {}, {}}))) return {};
+    const Deadline deadline = Deadline::after(kStatusesLimit);
+    if (!connection_.send(encode({MessageType::kAskStatuses, {}, {}}), deadline)) return {};
     std::unique_lock lock(mutex_);
-    heard_.wait_for(lock, kAnswerLimit, [&] { return statuses_heard_ > seen || lost_; });
+    heard_.wait_until(lock, deadline.time(), [&] { return statuses_heard_ > seen || lost_; });
     if (statuses_heard_ == seen) return {};
     return statuses_;
   }

@@ -296,6 +296,18 @@ TEST(TcpMembershipTest, GuardedWaitsEndWithTheFailure) {
   reporter.join();
 }
 
+TEST(GuardedStoreTest, AFailureCountsMoreThanATimeoutThatComesAtOnce) {
+  const auto members = make_local_memberships(2);
+  auto store = guarded_store(make_memory_store(), members[0]);
+  std::thread reporter([&] {
+    std::this_thread::sleep_for(Milliseconds(50));
+    members[1]->report({Failure::Kind::kFailed, 1, "rank 1 exited with code 3"});
+  });
+  // One slice of waiting, in which the job fails.
+  EXPECT_THROW(store->get("key", Milliseconds(150)), PeerError);
+  reporter.join();
+}
+
 // ---- launchers of further nodes
 
 TEST(LauncherLinkTest, ALaunchersReportIsAVerdict) {
