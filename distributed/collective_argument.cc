@@ -19,11 +19,11 @@ void check(std::string_view op, std::string_view what, const Tensor& x) {
   }
 }
 
+}  // namespace
+
 void wait_for_device(const Tensor& x) {
   if (x.device() != kCPU) current_stream(x.device()).synchronize();
 }
-
-}  // namespace
 
 Tensor check_input(std::string_view op, std::string_view what, const Tensor& x) {
   check(op, what, x);

@@ -7,6 +7,9 @@
 
 namespace gradus::dist::internal {
 
+// Waits until x's device has done what was queued for it.
+void wait_for_device(const Tensor& x);
+
 // Both wait until x's device has written it. Errors: ValueError when undefined; DeviceError off host memory;
 // StateError when an open recording follows x, which would lose sight of it.
 
