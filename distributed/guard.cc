@@ -23,7 +23,7 @@ namespace gradus::dist::internal {
 namespace {
 
 // Messages are datagrams: a letter, then content.
-constexpr char kId = 'i', kGroups = 'g', kDone = 'd';
+constexpr char kId = 'i', kForget = 'f', kDone = 'd';
 constexpr size_t kMaxMessage = 1 << 16;
 
 [[noreturn]] void guard(int socket, pid_t launcher) {
@@ -50,10 +50,9 @@ constexpr size_t kMaxMessage = 1 << 16;
     const std::string_view content(message.data() + 1, size_t(n) - 1);
     if (message[0] == kDone) _exit(0);
     if (message[0] == kId) id = content;
-    if (message[0] == kGroups) {
-      groups.resize(content.size() / sizeof(pid_t));
-      std::memcpy(groups.data(), content.data(), groups.size() * sizeof(pid_t));
-    }
+    if (message[0] == kForget) groups.clear();
+    if (message[0] == kStarted && content.size() == sizeof(pid_t))
+      std::memcpy(&groups.emplace_back(), content.data(), sizeof(pid_t));
   }
   if (!id.empty()) kill_processes(id, groups, Milliseconds(4'500));
   _exit(0);
@@ -106,9 +105,7 @@ Guard::~Guard() {
   }
 }
 
-void Guard::watch(const std::vector<pid_t>& groups) {
-  send(kGroups, std::string(reinterpret_cast<const char*>(groups.data()), groups.size() * sizeof(pid_t)));
-}
+void Guard::forget() { send(kForget, ""); }
 
 void Guard::send(char kind, const std::string& content) {
   const std::string message = kind + content;

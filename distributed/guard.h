@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <string>
-#include <vector>
 
 namespace gradus::dist::internal {
 
@@ -18,8 +17,11 @@ class Guard {
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  // The job's process groups from now on. A guard that was killed is no error.
-  void watch(const std::vector<pid_t>& groups);
+  // A process that spawn() starts tells the guard of itself there, before it can start others. A guard that
+  // was killed is no error.
+  int socket() const { return socket_; }
+  // All that were told of are gone.
+  void forget();
 
  private:
   void send(char kind, const std::string& content);

@@ -177,12 +177,12 @@ class Attempt {
       if (rank.result) options.inherit.push_back(rank.result.fd());
       if (isatty(0)) options.in = null.fd();  // only processes in the foreground may read a terminal
       const Socket out = stream(rank.end, kStdout, folder), err = stream(rank.end, kStderr, folder);
+      options.guard = guard_.socket();
       options.out = out.fd();
       options.err = err.fd();
       rank.end.pid = spawn(spec_.op, options);
       rank.watch = Socket(int(syscall(SYS_pidfd_open, rank.end.pid, 0)));
       ranks_.push_back(std::move(rank));
-      guard_.watch(groups());
     }
   }
 
@@ -372,7 +372,7 @@ class Attempt {
     const std::vector<pid_t> left = kill_processes(id_, groups(), kKillLimit);
     for (const pid_t pid : left)
       write_console(2, concat(spec_.op, ": process ", pid, " does not end\n"), Milliseconds(100));
-    guard_.watch({});
+    guard_.forget();
     for (const Rank& r : ranks_) {
       const bool gone = std::find(left.begin(), left.end(), r.end.pid) == left.end();
       while (waitpid(r.end.pid, nullptr, gone ? 0 : WNOHANG) < 0 && errno == EINTR) {

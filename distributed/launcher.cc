@@ -25,7 +25,6 @@
 #include "gradus/distributed/run_ranks.h"
 #include "gradus/distributed/socket.h"
 #include "gradus/distributed/world.h"
-#include "gradus/tensor/parallel.h"
 
 namespace gradus::dist {
 namespace {
@@ -186,11 +185,6 @@ void tell(const std::exception_ptr& error) {
         {Failure::Kind::kFailed, world->rank, concat("rank ", world->rank, " failed: ", error_text(error))});
 }
 
-void use_threads() {
-  const char* threads = std::getenv("OMP_NUM_THREADS");
-  if (threads && std::atoi(threads) > 0) set_num_threads(std::atoi(threads));
-}
-
 void write_result(int fd, const std::string& bytes) {
   const std::string content = bytes + kReturned;  // last: it says that all the rest is there
   for (size_t done = 0; done < content.size();) {
@@ -205,7 +199,6 @@ void write_result(int fd, const std::string& bytes) {
 [[noreturn]] void run_rank(const LauncherOptions& options, const Body& body, const Socket& result) {
   int status = 1;
   try {
-    use_threads();
     init_process_group({.backend = options.backend, .timeout = options.timeout});
     const std::string bytes = body();
     if (result) write_result(result.fd(), bytes);
@@ -223,7 +216,6 @@ void write_result(int fd, const std::string& bytes) {
 Ended run_in_place(const LauncherOptions& options, const Body& body, bool wants_results) {
   Ended ended;
   try {
-    use_threads();
     if (!is_initialized()) init_process_group({.backend = options.backend, .timeout = options.timeout});
     const std::string bytes = body();
     if (wants_results) ended.results = all_gather_object(bytes);

@@ -8,6 +8,7 @@
 #include "gradus/distributed/join_job.h"
 #include "gradus/distributed/message_work.h"
 #include "gradus/tensor/context.h"
+#include "gradus/tensor/parallel.h"
 
 namespace gradus::dist {
 
@@ -15,12 +16,24 @@ using internal::GroupState;
 using internal::Turn;
 using internal::World;
 
+namespace {
+
+// Ranks of a host share its cores as whoever started them has said; torchrun and gradus-run do so.
+void use_threads() {
+  const char* text = std::getenv("OMP_NUM_THREADS");
+  const int threads = text ? std::atoi(text) : 0;
+  if (threads > 0 && Context::current().threads == 0) set_num_threads(std::min(threads, 1024));
+}
+
+}  // namespace
+
 void init_process_group(const InitOptions& options) {
   if (World::current())
     throw StateError("init_process_group",
                      "this rank is in a job already: call it once, or destroy_process_group first");
   World::exchange_process_world(internal::join_job(options));
   internal::install_exit_hooks();
+  use_threads();
 }
 
 void destroy_process_group() {

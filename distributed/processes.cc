@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,6 +38,12 @@ void become(const SpawnOptions& options, char* const* argv, char* const* shell_a
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);  // it ended before this could have been noticed
+  }
+  if (options.guard >= 0) {
+    char message[1 + sizeof(pid_t)] = {kStarted};
+    const pid_t pid = getpid();
+    std::memcpy(message + 1, &pid, sizeof pid);
+    send(options.guard, message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   // Handlers become the default by themselves; a signal that is ignored stays so (nohup), but for this one.
   signal(SIGPIPE, SIG_DFL);

@@ -16,9 +16,12 @@ struct SpawnOptions {
   std::vector<std::string> env;     // NAME=value, all of it
   int in = -1, out = -1, err = -1;  // its standard streams; -1: this process's
   std::vector<int> inherit;         // further descriptors that it keeps
+  int guard = -1;            // a socket: before anything else it sends kStarted and its process id there
   bool outlives_us = false;  // in a session of its own; else in a process group of its own, and killed when
                              // the calling thread ends, by whatever
 };
+
+inline constexpr char kStarted = 's';
 
 // Starts a program; a text file without #! is run by the shell. Errors: ValueError naming it when it cannot
 // be run.
