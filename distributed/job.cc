@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -60,6 +61,15 @@ std::string random_id() {
 void open_standard_streams() {
   for (int fd = 0; fd <= 2; ++fd)
     if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", O_RDWR);
+}
+
+// A rank takes some descriptors here; the usual limit is for a few hundred ranks.
+void allow_files(int ranks) {
+  const rlim_t needed = 200 + 8 * rlim_t(ranks);
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
+  limit.rlim_cur = std::min(needed, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // Exit codes of children are kept for its lifetime, also where they were to be ignored.
@@ -444,6 +454,7 @@ std::string RankEnd::sentence() const {
 Outcome run_job(const JobSpec& given) {
   JobSpec spec = given;
   open_standard_streams();
+  allow_files(spec.nproc);
   const KeepExitCodes keep;
   Interrupts interrupts(spec.signals);
   const std::function<void()> check = [&] {

@@ -51,6 +51,10 @@ struct Node {
   }
 };
 
+std::string host_and_port(const std::string& host, int port) {
+  return host.find(':') == std::string::npos ? concat(host, ':', port) : concat('[', host, "]:", port);
+}
+
 std::string node_key(int index) { return concat(kKeys, "node/", index); }
 
 }  // namespace
@@ -198,7 +202,7 @@ class Nodes::Impl {
     store_ = connect_patiently(address, check);
     if (!server_) link_ = join_tcp_as_launcher(address, name, kConnect);
 
-    place_.store = concat(options_.host, ':', options_.port);
+    place_.store = host_and_port(options_.host, options_.port);
     announce(nproc);
     if (server_) store_->set(concat(kKeys, "plan"), make_plan(check));
     read_plan(wait_for(concat(kKeys, "plan"), options_.join_timeout, check));
