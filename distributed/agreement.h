@@ -13,6 +13,9 @@
 
 namespace gradus::dist::internal {
 
+// The same group for any thread: the default group is that of this thread's rank.
+inline Group resolved(const Group& group) { return Group(Ref<GroupState>(&group.state())); }
+
 // A tensor without its elements.
 struct Form {
   DType dtype = DType::kF32;

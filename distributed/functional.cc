@@ -26,6 +26,7 @@ using internal::ConstBlock;
 using internal::Form;
 using internal::Forward;
 using internal::Op;
+using internal::resolved;
 using internal::run_forward;
 using internal::Turn;
 using Forms = std::vector<std::vector<Form>>;
@@ -42,11 +43,7 @@ using Rule = std::function<std::vector<Tensor>(std::vector<Tensor> dys)>;
 class CollectiveNode final : public autograd::Node {
  public:
   CollectiveNode(const internal::Record& record, Group group, Rule rule)
-      : Node(name_of(record.op).data()),
-        record_(record),
-        group_(std::move(group)),
-        world_(group_.state().world()),
-        rule_(std::move(rule)) {}
+      : Node(name_of(record.op).data()), record_(record), group_(std::move(group)), rule_(std::move(rule)) {}
 
   bool runs_without_gradient() const override { return true; }
 
@@ -66,14 +63,17 @@ class CollectiveNode final : public autograd::Node {
   }
 
   void skipped(const RecordingState&, std::exception_ptr error) noexcept override {
-    internal::report_backward_failure(world_.get(), error);
+    internal::report_backward_failure(group_.state().world(), error);
   }
-  void drop_rule() override { rule_ = nullptr; }
+  // The result's tensor may keep this node for long: it must not keep the job.
+  void drop_rule() override {
+    rule_ = nullptr;
+    group_ = Group();
+  }
 
  private:
   const internal::Record record_;
-  const Group group_;
-  const Ref<internal::World> world_;
+  Group group_;
   Rule rule_;
 };
 
@@ -179,7 +179,7 @@ Tensor reduce_scatter_parts(const std::vector<Tensor>& given, ReduceOp op, const
 }  // namespace
 
 Tensor all_reduce(const Tensor& given, ReduceOp op, const FunctionalOptions& options) {
-  const Group& group = options.group;
+  const Group group = resolved(options.group);
   const Tensor x = prepared("all_reduce", given);
   check_reduce_op("all_reduce", op, x.dtype());
   const Tensor y = empty(x.shape(), {.dtype = x.dtype()});
@@ -217,8 +217,9 @@ Tensor all_reduce_min(const Tensor& x, const FunctionalOptions& options) {
 }
 
 Tensor reduce(const Tensor& given, ReduceOp op, const RootOptions& options) {
-  const Group& group = options.group;
+  const Group group = resolved(options.group);
   const int root = root_index("reduce", options);
+  const RootOptions back{.root = options.root, .group = group};
   const Tensor x = prepared("reduce", given);
   check_reduce_op("reduce", op, x.dtype());
   const bool at_root = group.rank() == root;
@@ -238,16 +239,17 @@ Tensor reduce(const Tensor& given, ReduceOp op, const RootOptions& options) {
   const Agreement agreed =
       run_forward(group, {.op = Op::kReduce, .reduce = op, .root = root, .inputs = {&x, 1}, .move = move});
   record(agreed, group, {&x, 1}, {&y, 1}, [&](Recorder&) -> Rule {
-    return [op, options](std::vector<Tensor> dys) {
-      return std::vector{broadcast(scaled(dys[0], op, options.group), options)};
+    return [op, back](std::vector<Tensor> dys) {
+      return std::vector{broadcast(scaled(dys[0], op, back.group), back)};
     };
   });
   return y;
 }
 
 Tensor broadcast(const Tensor& given, const RootOptions& options) {
-  const Group& group = options.group;
+  const Group group = resolved(options.group);
   const int root = root_index("broadcast", options);
+  const RootOptions back{.root = options.root, .group = group};
   const bool at_root = group.rank() == root;
   std::vector<Tensor> inputs;  // the root's x; elsewhere none
   if (at_root) inputs.push_back(prepared("broadcast", given));
@@ -259,14 +261,13 @@ Tensor broadcast(const Tensor& given, const RootOptions& options) {
   const Agreement agreed =
       run_forward(group, {.op = Op::kBroadcast, .root = root, .inputs = inputs, .move = move});
   record(agreed, group, inputs, {&y, 1}, [&](Recorder&) -> Rule {
-    return
-        [options](std::vector<Tensor> dys) { return std::vector{reduce(dys[0], ReduceOp::kSum, options)}; };
+    return [back](std::vector<Tensor> dys) { return std::vector{reduce(dys[0], ReduceOp::kSum, back)}; };
   });
   return y;
 }
 
 std::vector<Tensor> all_gather(const Tensor& given, const FunctionalOptions& options) {
-  const Group& group = options.group;
+  const Group group = resolved(options.group);
   const Tensor x = prepared("all_gather", given);
   std::vector<Tensor> ys;
   const auto move = [&](Turn& turn, const Forms&) {
@@ -288,8 +289,9 @@ Tensor cat_all_gather(const Tensor& x, int64_t dim, const FunctionalOptions& opt
 }
 
 std::vector<Tensor> gather(const Tensor& given, const RootOptions& options) {
-  const Group& group = options.group;
+  const Group group = resolved(options.group);
   const int root = root_index("gather", options);
+  const RootOptions back{.root = options.root, .group = group};
   const Tensor x = prepared("gather", given);
   std::vector<Tensor> ys;
   const auto move = [&](Turn& turn, const Forms&) {
@@ -300,14 +302,15 @@ std::vector<Tensor> gather(const Tensor& given, const RootOptions& options) {
   const Agreement agreed =
       run_forward(group, {.op = Op::kGather, .root = root, .inputs = {&x, 1}, .move = move});
   record(agreed, group, {&x, 1}, ys, [&](Recorder&) -> Rule {
-    return [options](std::vector<Tensor> dys) { return std::vector{scatter(dys, options)}; };
+    return [back](std::vector<Tensor> dys) { return std::vector{scatter(dys, back)}; };
   });
   return ys;
 }
 
 Tensor scatter(const std::vector<Tensor>& given, const RootOptions& options) {
-  const Group& group = options.group;
+  const Group group = resolved(options.group);
   const int root = root_index("scatter", options);
+  const RootOptions back{.root = options.root, .group = group};
   const bool at_root = group.rank() == root;
   if (!at_root && !given.empty())
     throw ValueError("scatter", "only the root, rank ", options.root, ", gives tensors: given ",
@@ -321,14 +324,13 @@ Tensor scatter(const std::vector<Tensor>& given, const RootOptions& options) {
   };
   const Agreement agreed =
       run_forward(group, {.op = Op::kScatter, .root = root, .inputs = xs, .announce = true, .move = move});
-  record(agreed, group, xs, {&y, 1}, [&](Recorder&) -> Rule {
-    return [options](std::vector<Tensor> dys) { return gather(dys[0], options); };
-  });
+  record(agreed, group, xs, {&y, 1},
+         [&](Recorder&) -> Rule { return [back](std::vector<Tensor> dys) { return gather(dys[0], back); }; });
   return y;
 }
 
 Tensor reduce_scatter(const Tensor& x, ReduceOp op, int64_t dim, const FunctionalOptions& options) {
-  const Group& group = options.group;
+  const Group group = resolved(options.group);
   if (!x.defined()) throw ValueError("reduce_scatter", "given an undefined tensor");
   check_reduce_op("reduce_scatter", op, x.dtype());
   const std::vector<Tensor> parts = split(x, equal_parts("reduce_scatter", x, dim, group), dim);
@@ -345,7 +347,7 @@ Tensor all_to_all(const Tensor& x, int64_t split_dim, int64_t concat_dim, const 
 }
 
 std::vector<Tensor> all_to_all(const std::vector<Tensor>& given, const FunctionalOptions& options) {
-  const Group& group = options.group;
+  const Group group = resolved(options.group);
   const std::vector<Tensor> xs = prepared("all_to_all", given, group);
   std::vector<Tensor> ys;
   const auto move = [&](Turn& turn, const Forms& forms) {
@@ -355,7 +357,7 @@ std::vector<Tensor> all_to_all(const std::vector<Tensor>& given, const Functiona
   const Agreement agreed =
       run_forward(group, {.op = Op::kAllToAll, .inputs = xs, .announce = true, .move = move});
   record(agreed, group, xs, ys, [&](Recorder&) -> Rule {
-    return [options](std::vector<Tensor> dys) { return all_to_all(dys, options); };
+    return [group](std::vector<Tensor> dys) { return all_to_all(dys, {.group = group}); };
   });
   return ys;
 }

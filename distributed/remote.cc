@@ -45,7 +45,7 @@ Link checked_link(const char* op, const Group& group, int peer, std::optional<Mi
   state.index_of(peer, op, "rank");
   if (peer == (state.world() ? state.world()->rank : 0))
     throw ValueError(op, "rank ", peer, " is this rank itself");
-  return {group, peer, timeout};
+  return {internal::resolved(group), peer, timeout};
 }
 
 std::vector<RecordingState*> open_now(const char* op) {
@@ -113,10 +113,10 @@ class SentNode final : public autograd::Node {
     } catch (...) {  // the job has failed
     }
   }
-  void drop_rule() override {}
+  void drop_rule() override { link_.group = Group(); }  // a tensor may keep this node, but not the job
 
  private:
-  const Link link_;
+  Link link_;
   Answers answers_;
 };
 
@@ -146,10 +146,10 @@ class ReceivedNode final : public autograd::Node {
     } catch (...) {  // the job has failed
     }
   }
-  void drop_rule() override {}
+  void drop_rule() override { link_.group = Group(); }  // a tensor may keep this node, but not the job
 
  private:
-  const Link link_;
+  Link link_;
   Answers answers_;
 };
 

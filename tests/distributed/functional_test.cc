@@ -8,12 +8,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <mutex>
+#include <thread>
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/distributed/error.h"
+#include "gradus/distributed/group_state.h"
 #include "gradus/distributed/process_group.h"
 #include "gradus/distributed/run_ranks.h"
 #include "gradus/distributed/simulation.h"
@@ -531,6 +532,33 @@ TEST(Functional, ResultsAreKeptInTheBackwardsOrderThoughOneRankDropsThem) {
     }
     gm.backward(loss);
     expect_near(x.grad(), full_like(x, 0 + 1 + 2 + 3 + 4 + 5), 1e-12);
+  });
+}
+
+TEST(Functional, AResultThatIsKeptDoesNotKeepTheGroup) {
+  run_ranks(2, [] {
+    const Ref<internal::GroupState> group(&Group().state());
+    const uint32_t before = group->use_count();
+    const Tensor x = any({3}, 0);
+    GradManager gm;
+    gm.attach(x);
+    auto recording = gm.record();
+    const Tensor y = functional::all_reduce(x), z = functional::broadcast(y);
+    EXPECT_GT(group->use_count(), before);
+    gm.backward(sum(z));
+    EXPECT_EQ(group->use_count(), before);
+  });
+}
+
+TEST(Functional, BackwardMayRunOnAnotherThread) {
+  run_ranks(2, [] {
+    const Tensor x = any({3}, 0);
+    GradManager gm;
+    gm.attach(x);
+    Recording recording = gm.record();
+    const Tensor y = sum(functional::all_reduce(x, ReduceOp::kMax));
+    std::thread([&] { recording.backward(y); }).join();
+    expect_near(x.grad(), ones_like(x), 1e-12);
   });
 }
 

@@ -11,6 +11,7 @@
 #include "gradus/autograd/ops.h"
 #include "gradus/distributed/error.h"
 #include "gradus/distributed/functional.h"
+#include "gradus/distributed/group_state.h"
 #include "gradus/distributed/process_group.h"
 #include "gradus/distributed/run_ranks.h"
 #include "gradus/distributed/simulation.h"
@@ -318,6 +319,22 @@ TEST(Remote, GroupsHaveMessagesOfTheirOwn) {
       expect_near(twice, 2 * once, 0);
       gm.backward(sum(once) + 10 * sum(twice));
     }
+  });
+}
+
+TEST(Remote, AResultThatIsKeptDoesNotKeepTheGroup) {
+  run_ranks(2, [] {
+    const Ref<internal::GroupState> group(&Group().state());
+    const uint32_t before = group->use_count();
+    const Tensor x = any({3}, 0);
+    GradManager gm;
+    gm.attach(x);
+    auto recording = gm.record();
+    remote_send(x, {.dest_rank = 1 - get_rank()});
+    const Tensor y = remote_recv({.src_rank = 1 - get_rank()});
+    EXPECT_GT(group->use_count(), before);
+    gm.backward(sum(y));
+    EXPECT_EQ(group->use_count(), before);
   });
 }
 
