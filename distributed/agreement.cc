@@ -48,14 +48,6 @@ std::optional<Note> read(const std::vector<int64_t>& text) {
   return note;
 }
 
-std::vector<RecordingState*> open_now() {
-  std::vector<RecordingState*> open;
-  for (const Ref<Counted>& r : autograd::open_recordings())
-    if (!autograd::as_recording(r)->finished()) open.push_back(autograd::as_recording(r));
-  if (open.size() > 64) throw StateError("record", "at most 64 recordings can be open, given ", open.size());
-  return open;
-}
-
 bool follows_any(const RecordingState& r, std::span<const Tensor> inputs) {
   for (const Tensor& x : inputs)
     if (is_floating(x.dtype()) && x.ref()->slot && r.follows(x.ref()->slot.get())) return true;
@@ -93,8 +85,16 @@ std::optional<Failure> find_disagreement(const Turn& turn, const Group& group, c
 
 }  // namespace
 
+std::vector<RecordingState*> unfinished_recordings(std::string_view op) {
+  std::vector<RecordingState*> open;
+  for (const Ref<Counted>& r : autograd::open_recordings())
+    if (!autograd::as_recording(r)->finished()) open.push_back(autograd::as_recording(r));
+  if (open.size() > 64) throw StateError(op, "at most 64 recordings can be open, given ", open.size());
+  return open;
+}
+
 Agreement run_forward(const Group& group, const Forward& forward) {
-  const std::vector<RecordingState*> open = open_now();
+  const std::vector<RecordingState*> open = unfinished_recordings(name_of(forward.op));
   Note mine;
   mine.open = open.size();
   for (size_t i = 0; i < open.size(); ++i) {

@@ -16,6 +16,9 @@ namespace gradus::dist::internal {
 // The same group for any thread: the default group is that of this thread's rank.
 inline Group resolved(const Group& group) { return Group(Ref<GroupState>(&group.state())); }
 
+// The recordings open on this thread, oldest first. Errors: StateError for more than 64, the bits of a mask.
+std::vector<autograd::RecordingState*> unfinished_recordings(std::string_view op);
+
 // A tensor without its elements.
 struct Form {
   DType dtype = DType::kF32;

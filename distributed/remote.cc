@@ -49,14 +49,10 @@ Link checked_link(const char* op, const Group& group, int peer, std::optional<Mi
 }
 
 std::vector<RecordingState*> open_now(const char* op) {
-  std::vector<RecordingState*> open;
-  for (const Ref<Counted>& r : autograd::open_recordings()) {
-    RecordingState* state = autograd::as_recording(r);
-    if (state->is_probe())
+  std::vector<RecordingState*> open = internal::unfinished_recordings(op);
+  for (const RecordingState* r : open)
+    if (r->is_probe())
       throw StateError(op, "cannot be part of a checkpoint, whose function is computed twice");
-    if (!state->finished()) open.push_back(state);
-  }
-  if (open.size() > 64) throw StateError(op, "at most 64 recordings can be open, given ", open.size());
   return open;
 }
 
@@ -199,7 +195,7 @@ Tensor fetch(const char* op, const Link& link, uint32_t tag) {
   auto arrived = std::make_shared<Arrived>();
   const auto take = [arrived, op](int source, const MessageHeader& header, size_t bytes) -> void* {
     arrived->header = header;
-    if (header.kind == MessageHeader::Kind::kNone) return nullptr;
+    if (header.kind == MessageHeader::Kind::kNone && bytes == 0) return nullptr;
     if (header.open > 64) throw MismatchError(op, source, "rank ", source, " sent a malformed message");
     const Shape shape(std::span(header.dims, header.ndim));
     const bool channels_last = header.channels_last && header.ndim >= 3 && header.ndim <= 5;
