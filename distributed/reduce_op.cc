@@ -112,7 +112,7 @@ struct Plain {
   static void all_into(T* out, const void* const* inputs, int count, int64_t n, int divisor, Op op) {
     const auto input = [&](int i) { return static_cast<const T*>(inputs[i]); };
     if (count == 1) {
-      if (out != input(0)) std::memcpy(out, input(0), n * sizeof(T));
+      if (n > 0 && out != input(0)) std::memcpy(out, input(0), n * sizeof(T));
       return;
     }
     for_blocks(n, [&](int64_t first, int64_t m) {

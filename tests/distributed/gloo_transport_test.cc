@@ -363,6 +363,30 @@ TEST(GlooTransport, strangers_who_connect_are_no_ranks) {
   EXPECT_LT(now() - start, std::chrono::seconds(6));
 }
 
+TEST(GlooTransport, who_does_not_know_a_ranks_secret_is_not_that_rank) {
+  // Each rank has a store of its own; what rank 1 says of itself comes to rank 0 with other secrets.
+  Job one(2), other(2);
+  other.memberships = one.memberships;
+  using Entry = std::vector<std::pair<std::string, std::string>>;
+  on_threads(3, [&](int rank) {
+    if (rank == 2) {
+      one.store->wait({"gloo/0"});
+      other.store->set("gloo/0", one.store->get("gloo/0"));
+      auto entry = from_wire<Entry>(other.store->get("gloo/1"));
+      for (auto& [address, secret] : entry) secret += "?";
+      one.store->set("gloo/1", to_wire(entry));
+      return;
+    }
+    if (rank == 0)
+      EXPECT_THROW(one.connect(0), PeerError);
+    else
+      other.connect(1);  // rank 0 is who it says
+  });
+  EXPECT_NE(one.memberships[0]->failure().text.find("somebody else came in place of rank 1"),
+            std::string::npos)
+      << one.memberships[0]->failure().text;
+}
+
 // ---- ranks as processes
 
 // Runs body(rank, transport, membership) in a process for each rank; its status is 0 when body returns.
