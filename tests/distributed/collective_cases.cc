@@ -110,6 +110,7 @@ struct Setting {
   std::vector<int> ranks;  // of the group, in its order
   int me = 0;              // index
   bool async = false;
+  bool thorough = true;  // all dtypes and large tensors: in one setting, as the others move data alike
 };
 
 class CaseList {
@@ -121,14 +122,14 @@ class CaseList {
     // Every second rank, in descending order: indices differ from ranks.
     const Group some = all.split(all.rank() % 2, -all.rank());
     for (const bool async : {false, true})
-      for (const Group& group : {all, some}) {
-        Setting s{
-            concat(
-                group.size() == all.size() && group.rank() == all.rank() ? "" : ", among every second rank",
-                async ? ", async" : ""),
-            group, group.ranks(), group.rank(), async};
-        if (group.ranks() != all.ranks())
-          s.text = concat(", among every second rank", async ? ", async" : "");
+      for (const bool whole : {true, false}) {
+        const Group& group = whole ? all : some;
+        const Setting s{.text = concat(whole ? "" : ", among every second rank", async ? ", async" : ""),
+                        .group = group,
+                        .ranks = group.ranks(),
+                        .me = group.rank(),
+                        .async = async,
+                        .thorough = whole && !async};
         reductions(s);
         movements(s);
         messages(s);
@@ -145,18 +146,21 @@ class CaseList {
     cases_.push_back({op, name, std::move(run)});
   }
 
-  // dtypes and sizes: all dtypes on small tensors, some on large ones.
-  void for_each_form(const std::function<void(DType, int64_t n)>& f, bool all_dtypes) const {
+  // All dtypes where the elements matter, some where only their bytes do.
+  void for_each_form(const Setting& s, const std::function<void(DType, int64_t n)>& f,
+                     bool elements_matter) const {
     for (DType dtype : limits_.dtypes)
       for (int64_t n : {int64_t(0), int64_t(1), int64_t(1031), limits_.large}) {
         const bool common = dtype == DType::kF32 || dtype == DType::kI64 || dtype == DType::kU8;
-        if (n == limits_.large ? dtype == DType::kF32 || dtype == DType::kI64 : common || all_dtypes)
-          f(dtype, n);
+        if (s.thorough ? !common && !elements_matter : dtype != DType::kF32 && dtype != DType::kU8) continue;
+        if (n == limits_.large && (!s.thorough || dtype != DType::kF32)) continue;
+        f(dtype, n);
       }
   }
 
-  void for_each_reduction(const std::function<void(DType, int64_t n, ReduceOp)>& f) const {
+  void for_each_reduction(const Setting& s, const std::function<void(DType, int64_t n, ReduceOp)>& f) const {
     for_each_form(
+        s,
         [&](DType dtype, int64_t n) {
           for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax,
                               ReduceOp::kAvg, ReduceOp::kBand, ReduceOp::kBor, ReduceOp::kBxor}) {
@@ -180,7 +184,7 @@ class CaseList {
   }
 
   void reductions(const Setting& s) {
-    for_each_reduction([&](DType dtype, int64_t n, ReduceOp op) {
+    for_each_reduction(s, [&](DType dtype, int64_t n, ReduceOp op) {
       const std::string name = concat(dtype, '[', n, "] ", name_of(op), s.text);
       add("all_reduce", name, [=, this] {
         const Tensor x = make(limits_, dtype, {n}, mine(op, dtype));
@@ -250,6 +254,7 @@ class CaseList {
   void movements(const Setting& s) {
     const int size = int(s.ranks.size());
     for_each_form(
+        s,
         [&](DType dtype, int64_t n) {
           const std::string name = concat(dtype, '[', n, "]", s.text);
           const auto my_values = of_rank(get_rank(), dtype);
@@ -356,6 +361,7 @@ class CaseList {
     if (size == 1) return;
     const int next = s.ranks[(s.me + 1) % size], previous = s.ranks[(s.me + size - 1) % size];
     for_each_form(
+        s,
         [&](DType dtype, int64_t n) {
           add("send_recv", concat(dtype, '[', n, "] around", s.text), [=, this] {
             const Tensor x = make(limits_, dtype, {n}, of_rank(get_rank(), dtype));
