@@ -391,6 +391,17 @@ TEST(GradusRun, NothingSurvivesTheLaunchersOwnDeath) {
   EXPECT_LT(p->until_none_left(5), 5);
 }
 
+TEST(GradusRun, NothingSurvivesTheLaunchersDeathAtAnyMoment) {
+  for (int milliseconds = 0; milliseconds < 40; milliseconds += 2) {
+    const auto p = start(Arguments{"--nproc-per-node", "2"} +
+                         shell("while true; do setsid sh -c 'sleep 50; sleep 50' & sleep 0.005; done"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    p->kill(SIGKILL);
+    p->wait();
+    ASSERT_LT(p->until_none_left(5), 5) << "killed after " << milliseconds << " ms";
+  }
+}
+
 TEST(GradusRun, NothingSurvivesTheEndOfTheRanks) {
   const auto p = run(Arguments{"--nproc-per-node", "2"} + shell(std::string(kStubborn) + "exit 0"));
   EXPECT_EQ(p->wait(), 0);
