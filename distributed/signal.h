@@ -37,7 +37,7 @@ class Signal {
     } else {
       for (int spins = spin_limit(); spins > 0; --spins) {
         if (ready()) return Wait::kReady;
-        pause();
+        pause(spins);
       }
       for (;;) {
         const uint32_t seen = count_.load(std::memory_order_seq_cst);
@@ -50,12 +50,13 @@ class Signal {
     return watch.membership->failed() ? Wait::kFailed : Wait::kTimeout;
   }
 
-  // Iterations before a waiter sleeps: 0 when this machine has fewer cores than ranks (set_ranks_on_host).
+  // Iterations before a waiter sleeps: a few that hand the core over, when this machine has fewer cores than
+  // ranks (set_ranks_on_host), else many.
   static int spin_limit();
   static void set_ranks_on_host(int ranks);
 
  private:
-  static void pause();
+  static void pause(int spins_left);
   // Sleeps until notified, but not long (50 ms), nor beyond the deadline.
   void sleep(uint32_t seen, const Deadline& deadline);
 

@@ -123,11 +123,11 @@ TEST_P(Signals, a_sleeper_that_is_killed_leaves_nothing_behind) {
   EXPECT_EQ(table.turn, 100);
 }
 
-TEST(Signal, nobody_spins_when_there_are_more_ranks_than_cores) {
+TEST(Signal, waiters_sleep_soon_when_there_are_more_ranks_than_cores) {
   Signal::set_ranks_on_host(100'000);
-  EXPECT_EQ(Signal::spin_limit(), 0);
+  EXPECT_LT(Signal::spin_limit(), 20);
   Signal::set_ranks_on_host(1);
-  EXPECT_GT(Signal::spin_limit(), 0);
+  EXPECT_GT(Signal::spin_limit(), 500);
 }
 
 }  // namespace
