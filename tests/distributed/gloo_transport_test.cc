@@ -480,6 +480,28 @@ TEST(GlooTransport, a_killed_rank_is_an_error_on_the_others_within_two_seconds) 
   }
 }
 
+TEST(GlooTransport, a_connection_that_breaks_within_a_message_is_noticed_even_when_nobody_tells) {
+  Processes ranks(2, [](int rank, auto transport, auto) {
+    const auto ignorant = make_local_memberships(2)[rank];
+    const Watch watch{ignorant.get(), Deadline::after(std::chrono::seconds(20))};
+    std::string data(64 << 20, 'x');
+    const auto place = [&](int, std::span<const std::byte>, size_t) { return data.data(); };
+    try {
+      for (;;)
+        transport->wait(rank == 0 ? *transport->receive(1, tag(1), place)
+                                  : *transport->send(0, tag(1), {}, bytes_of(data)),
+                        watch, "test");
+    } catch (const PeerError& e) {
+      if (e.rank() != 1) throw;
+    }
+  });
+  std::this_thread::sleep_for(Milliseconds(700));
+  const auto start = now();
+  ranks.send_signal(1, SIGKILL);
+  EXPECT_EQ(ranks.wait(0), 0);
+  EXPECT_LT(now() - start, std::chrono::seconds(4));
+}
+
 TEST(GlooTransport, a_stopped_rank_is_a_timeout_on_the_others) {
   Processes ranks(3, [](int rank, auto transport, auto membership) {
     reduce_until_rank_1_fails<TimeoutError>(rank, transport, membership, 4'000'000, std::chrono::seconds(3));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <utility>
 
 #include "gradus/distributed/error.h"
 #include "gradus/tests/distributed/backend_checks.h"
@@ -103,6 +104,49 @@ TEST(MessageBackend, a_stray_message_is_the_same_mismatch_on_every_rank) {
     }
   });
   EXPECT_EQ(job.memberships[0]->failure().text, job.memberships[1]->failure().text);
+}
+
+// Loses the first message that is sent.
+class LossyTransport final : public Transport {
+ public:
+  explicit LossyTransport(std::shared_ptr<Transport> below) : below_(std::move(below)) {}
+  Ref<Request> send(int peer, Tag tag, std::span<const std::byte> header,
+                    std::span<const std::byte> payload) override {
+    if (std::exchange(lost_, true)) return below_->send(peer, tag, header, payload);
+    return make_ref<Done>();
+  }
+  Ref<Request> receive(int peer, Tag tag, Accept accept, std::vector<int> sources) override {
+    return below_->receive(peer, tag, std::move(accept), std::move(sources));
+  }
+  void wait(Request& request, const Watch& watch, const char* op) override {
+    if (!dynamic_cast<Done*>(&request)) below_->wait(request, watch, op);
+  }
+  int probe(Tag tag, const std::vector<int>& sources) override { return below_->probe(tag, sources); }
+  void progress_in_background() override {}
+
+ private:
+  struct Done final : Request {
+    bool done() override { return true; }
+    int source() const override { return kAnySource; }
+  };
+  const std::shared_ptr<Transport> below_;
+  bool lost_ = false;
+};
+
+TEST(MessageBackend, the_next_calls_message_is_not_taken_for_a_lost_one) {
+  Job job(2);
+  on_threads(2, [&](int rank) {
+    const auto backend =
+        make_message_backend(std::make_shared<LossyTransport>(job.transports[rank]), job.all, rank, 1);
+    int x = 0;
+    const auto twice = [&] {
+      for (int i = 0; i < 2; ++i) backend->broadcast(job.call(rank, "broadcast"), 0, &x, sizeof x);
+    };
+    if (rank == 0)
+      twice();
+    else
+      EXPECT_THROW(twice(), MismatchError);
+  });
 }
 
 TEST(MessageBackend, a_rank_that_does_not_come_is_named_within_the_timeout) {
