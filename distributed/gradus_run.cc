@@ -229,7 +229,7 @@ void read_endpoint(const std::string& text, NodesOptions& nodes) {
   const size_t colon = text.rfind(':'), bracket = text.rfind(']');
   const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
   nodes.host = has_port ? text.substr(0, colon) : text;
-  if (has_port) nodes.port = number("--rdzv-endpoint's port", text.substr(colon + 1), 1, 65535);
+  if (has_port) nodes.port = number("--rdzv-endpoint's port", text.substr(colon + 1), 0, 65535);
   if (nodes.host.starts_with('[') && nodes.host.ends_with(']'))
     nodes.host = nodes.host.substr(1, nodes.host.size() - 2);
   if (nodes.host.empty()) fail("--rdzv-endpoint is '", text, "'; expected HOST or HOST:PORT");
@@ -271,7 +271,15 @@ NodesOptions nodes_options(const Args& a) {
   nodes.host = a.master_addr.empty() ? "127.0.0.1" : a.master_addr;
   nodes.port = a.master_port;
   if (!a.rdzv_endpoint.empty()) read_endpoint(a.rdzv_endpoint, nodes);
-  if (!nodes.several()) return nodes;
+  if (!nodes.several()) {
+    // An endpoint is for machines to meet at, which one machine has no need of; it is not the ranks'
+    // MASTER_PORT.
+    if (a.rdzv_backend == "c10d") {
+      nodes.host = "127.0.0.1";
+      nodes.port = 0;
+    }
+    return nodes;
+  }
 
   nodes.job_id = a.rdzv_id;
   if (a.rdzv_backend == "static") {

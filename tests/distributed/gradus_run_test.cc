@@ -494,6 +494,12 @@ TEST(GradusRun, TheMasterPortIsTheOneAskedForOrAnError) {
   p = run(Arguments{"--standalone", "--master-port", port.port()} + shell("echo $MASTER_PORT"));
   EXPECT_EQ(p->wait(), 0);
   EXPECT_NE(p->out(), port.port() + "\n");
+  for (const std::string& endpoint :
+       Arguments{"localhost:0", "localhost:" + port.port(), "some-host:29400"}) {
+    p = run(Arguments{"--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint} + shell("echo $MASTER_PORT"));
+    EXPECT_EQ(p->wait(), 0) << p->err();
+    EXPECT_NE(p->out(), port.port() + "\n");
+  }
   port.release();
   EXPECT_EQ(run(Arguments{"--master-port", port.port()} + shell("echo $MASTER_PORT"))->out(),
             port.port() + "\n");
