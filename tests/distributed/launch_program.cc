@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <iostream>
 #include <numeric>
 #include <thread>
@@ -154,10 +155,10 @@ int run(const std::string& kind, const std::string& argument) {
       rank_and_sum();
       if (get_rank() == 0) std::cout << "done" << std::endl;
     });
-  if (kind == "wait")
-    return launcher({.nproc_per_node = 2}, [] {
+  if (kind == "wait")  // argument: what files of the ranks that are ready begin with
+    return launcher({.nproc_per_node = 2}, [&] {
       rank_and_sum();
-      std::cout << "ready" << std::endl;
+      std::ofstream(argument + std::to_string(get_rank())) << "ready" << std::endl;
       std::this_thread::sleep_for(std::chrono::seconds(100));
     });
   if (kind == "timeout")

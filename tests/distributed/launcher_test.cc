@@ -147,8 +147,9 @@ TEST(Launcher, RanksCannotLaunch) {
 
 TEST(Launcher, SignalsEndTheJob) {
   for (const int signal : {SIGINT, SIGTERM}) {
-    Subprocess p({kProgram, "wait"});
-    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    TestFolder folder;
+    Subprocess p({kProgram, "wait", folder / "rank"});
+    ASSERT_TRUE(wait_for_file(folder / "rank0") && wait_for_file(folder / "rank1"));
     p.kill(signal);
     EXPECT_EQ(p.wait(), 128 + signal);
     EXPECT_THAT(p.left(), IsEmpty());
@@ -158,8 +159,9 @@ TEST(Launcher, SignalsEndTheJob) {
 }
 
 TEST(Launcher, NothingSurvivesItsDeath) {
-  Subprocess p({kProgram, "wait"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  TestFolder folder;
+  Subprocess p({kProgram, "wait", folder / "rank"});
+  ASSERT_TRUE(wait_for_file(folder / "rank0") && wait_for_file(folder / "rank1"));
   EXPECT_EQ(p.left().size(), 4u);  // itself, its guard, two ranks
   p.kill(SIGKILL);
   p.wait();
