@@ -18,7 +18,9 @@ struct InitOptions {
   std::string backend = "gloo";
   // env://            MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, or what the scheduler sets (environment.h)
   // tcp://host:port   rank 0 hosts the store there; "?rank=0&world_size=2" may follow
-  // file:///path      a file on a file system that all ranks see; must not exist before
+  // file:///path      a file on a file system that all ranks see; must not exist before, and is removed once
+  //                   they have met
+  // A port that another process holds is no obstacle: the next 15 are tried.
   std::string init_method = "env://";
   int world_size = -1;  // -1: from init_method or the environment
   int rank = -1;

@@ -160,16 +160,15 @@ TEST(Messages, TellWhenTheyAreDone) {
 
 TEST(Messages, InDifferentGroupsAreApart) {
   run_ranks(2, [] {
-    const Group copy = Group().duplicate();
+    const std::vector<Group> groups = {world(), Group().duplicate(), Group().split(0), new_group({0, 1})};
     if (get_rank() == 0) {
-      send(value(1), {.dst = 1});
-      send(value(2), {.dst = 1, .group = copy});
+      for (size_t i = 0; i < groups.size(); ++i) isend(value(float(i)), {.dst = 1, .group = groups[i]});
     } else {
-      const Tensor y = value(-1);
-      recv(y, {.src = 0, .group = copy});
-      EXPECT_EQ(y.item<float>(), 2);
-      recv(y, {.src = 0});
-      EXPECT_EQ(y.item<float>(), 1);
+      for (size_t i = groups.size(); i-- > 0;) {
+        const Tensor y = value(-1);
+        recv(y, {.src = 0, .group = groups[i]});
+        EXPECT_EQ(y.item<float>(), i);
+      }
     }
   });
 }
