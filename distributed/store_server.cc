@@ -68,7 +68,10 @@ class StoreServer::Impl {
         wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)),
         port_(internal::local_address(listener_).port()),
-        service_({.job_id = options.job_id, .token = options.token, .max_connections = max_connections()}) {
+        service_({.job_id = options.job_id,
+                  .token = options.token,
+                  .max_connections = max_connections(),
+                  .max_greeting = std::min<size_t>(256, max_connections() / 2)}) {
     if (!wake_ || !epoll_) throw ConnectionError(kOp, -1, "no file descriptors left");
     watch(EPOLL_CTL_ADD, listener_, kListener, EPOLLIN);
     watch(EPOLL_CTL_ADD, wake_, kWake, EPOLLIN);
