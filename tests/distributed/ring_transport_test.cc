@@ -396,14 +396,21 @@ TEST(RingTransport, nonsense_in_the_memory_is_an_error) {
     const Rank me = job.rank(0);
     std::byte* memory = job.segment->data();
     const size_t heads = ring_bytes(2) - 4 * (size_t(256) << 10);
+    const size_t ring_data = heads + 2 * (size_t(256) << 10);
+    auto* written = reinterpret_cast<std::atomic<uint64_t>*>(memory + 2 * 64 + 2 * 128);  // from 1 to 0
     if (i == 0) {
       std::memset(memory + 2 * 64, 0xff, heads - 2 * 64);
+    } else if (i < 4) {
+      // A head (tag, payload's bytes, time, header's bytes, zero) of which one value is out of bounds.
+      const uint64_t head[] = {0, i == 1 ? uint64_t(1) << 48 : 0, 0,
+                               i == 2   ? kMaxHeaderBytes + 1
+                               : i == 3 ? uint64_t(1) << 32
+                                        : 0};
+      std::memcpy(memory + ring_data, head, sizeof head);
+      written->store(1000);
     } else {
-      // The ring to rank 0 holds 4 KiB of anything.
-      auto* ring = reinterpret_cast<std::atomic<uint64_t>*>(memory + 2 * 64 + 2 * 128);
-      ring->store(4096);
-      for (size_t at = 0; at < 4096; ++at)
-        memory[heads + 2 * (size_t(256) << 10) + at] = std::byte(random() % 256);
+      for (size_t at = 0; at < 4096; ++at) memory[ring_data + at] = std::byte(random() % 256);
+      written->store(4096);
     }
     try {
       me.receive(1, 0, 5s);
