@@ -25,7 +25,7 @@
 
 namespace gradus::dist::internal {
 
-inline constexpr size_t kInlineBytes = 4096;  // a payload up to this size is part of its frame
+inline constexpr size_t kInlineBytes = 16 << 10;  // a payload up to this size is part of its frame
 
 struct Frame {
   enum class Kind : uint8_t {

@@ -283,7 +283,8 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
       const auto slice =
           Deadline::after(std::min(watch.deadline.left(), trouble ? kTroubleInterval : kProbeInterval));
       const auto changed = [&] { return ended() || (!trouble && in_trouble(peers)); };
-      const Wait outcome = signal_.wait({watch.membership, slice}, changed, op);
+      // Nothing comes without gloo's thread and the link's: no spinning.
+      const Wait outcome = signal_.wait({watch.membership, slice}, changed, op, 0);
       if (outcome == Wait::kReady) continue;
       check(peers, watch, op);
       for (int peer : peers)

@@ -17,7 +17,7 @@ constexpr size_t kShortBroadcast = 64 << 10;
 // Up to so many bytes of all members together, all_reduce gives everyone everything, in log2 steps.
 constexpr size_t kShortReduction = 64 << 10;
 // Long data moves in pieces of this size (a multiple of every dtype's), so that moving and adding overlap.
-constexpr size_t kPieceBytes = 256 << 10;
+constexpr size_t kPieceBytes = 1 << 20;
 // How many pieces of a broadcast are on their way to a member at once.
 constexpr size_t kPiecesAhead = 4;
 
@@ -341,6 +341,13 @@ class MessageBackend final : public Backend {
     return have;
   }
 
+  // Room for contributions, kept for the next call.
+  void make_landing(size_t bytes) {
+    if (bytes <= landing_bytes_) return;
+    landing_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    landing_bytes_ = bytes;
+  }
+
   // Note [Direct reduction]. Every member owns one part. The others send it their contributions directly, in
   // pieces, and it reduces each piece in the order of members, in one pass: as many bytes as around a ring,
   // one rounding for 16-bit floats, and an order that depends on nothing but the members. While piece k is
@@ -354,9 +361,9 @@ class MessageBackend final : public Backend {
     size_t longest = 0;
     for (const ConstBlock& part : parts) longest = std::max(longest, part.bytes);
     const size_t pieces = count_pieces(longest), room = Piece(parts[index_].bytes, 0).bytes;
-    std::string& landing = traffic.keep(std::string(2 * size_ * room, '\0'));
+    make_landing(2 * size_ * room);
     const auto landing_of = [&](size_t k, size_t j) {
-      return at(landing.data(), ((k % 2) * size_ + j) * room);
+      return at(landing_.get(), ((k % 2) * size_ + j) * room);
     };
 
     std::vector<Ref<Request>> receives[2];
@@ -425,6 +432,8 @@ class MessageBackend final : public Backend {
   const size_t size_, index_;
   const Tag tag_;
   uint64_t calls_ = 0;
+  std::unique_ptr<std::byte[]> landing_;
+  size_t landing_bytes_ = 0;
 };
 
 }  // namespace

@@ -28,14 +28,15 @@ class Signal {
   void notify();
 
   // Waits until ready() holds; ready() must be cheap, and read what it reads with acquire order. Says kReady
-  // whenever it holds, else kFailed when the job has failed, else kTimeout.
+  // whenever it holds, else kFailed when the job has failed, else kTimeout. Before it sleeps it looks `spins`
+  // times: 0 where the one to wait for needs this core.
   template <class Ready>
-  Wait wait(const Watch& watch, Ready&& ready, const char* what) {
+  Wait wait(const Watch& watch, Ready&& ready, const char* what, int spins = spin_limit()) {
     if (Simulation* simulation = Simulation::current()) {
       const auto stop = [&] { return ready() || watch.membership->failed(); };
       simulation->block(stop, watch.deadline.time(), what);
     } else {
-      for (int spins = spin_limit(); spins > 0; --spins) {
+      for (; spins > 0; --spins) {
         if (ready()) return Wait::kReady;
         pause(spins);
       }
