@@ -16,36 +16,60 @@ namespace {
 // gloo finds its peers through our store.
 class Rendezvous : public gloo::rendezvous::Store {
  public:
-  explicit Rendezvous(dist::Store& store) : store_(store) {}
+  Rendezvous(dist::Store& store, std::string prefix) : store_(store), prefix_(std::move(prefix)) {}
   void set(const std::string& key, const std::vector<char>& data) override {
-    store_.set(key, std::string(data.begin(), data.end()));
+    store_.set(prefix_ + key, std::string(data.begin(), data.end()));
   }
   std::vector<char> get(const std::string& key) override {
-    const std::string value = store_.get(key);
+    const std::string value = store_.get(prefix_ + key);
     return {value.begin(), value.end()};
   }
-  void wait(const std::vector<std::string>& keys) override { store_.wait(keys); }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, kDefaultTimeout); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
-    store_.wait(keys, timeout);
+    std::vector<std::string> ours;
+    for (const std::string& key : keys) ours.push_back(prefix_ + key);
+    store_.wait(ours, timeout);
   }
 
  private:
   dist::Store& store_;
+  const std::string prefix_;
 };
 
 }  // namespace
 
 class PlainGloo::Impl {
  public:
-  Impl(int rank, int size, dist::Store& store)
-      : context(std::make_shared<gloo::rendezvous::Context>(rank, size)) {
-    auto device = gloo::transport::tcp::CreateDevice("127.0.0.1");
-    Rendezvous rendezvous(store);
-    context->connectFullMesh(rendezvous, device);
-  }
+  using Context = std::shared_ptr<gloo::rendezvous::Context>;
 
-  std::shared_ptr<gloo::rendezvous::Context> context;
-  std::vector<std::shared_ptr<gloo::Algorithm>> prepared;
+  Impl(int rank, int size, dist::Store& store)
+      : rank_(rank),
+        size_(size),
+        store_(store),
+        device_(gloo::transport::tcp::CreateDevice("127.0.0.1")),
+        context(connect()) {}
+
+  // Connections of their own: calls of different algorithms on the same ones may wait for each other for
+  // ever.
+  Context connect() {
+    auto context = std::make_shared<gloo::rendezvous::Context>(rank_, size_);
+    Rendezvous rendezvous(store_, "plain_gloo/" + std::to_string(connected_++) + "/");
+    context->connectFullMesh(rendezvous, device_);
+    return context;
+  }
+  // Another one for every call: a rank that is ahead sends for the next call what others still wait for in
+  // this one.
+  uint32_t next_tag() { return tag_ = (tag_ + 1) % (1 << 24); }
+
+ private:
+  const int rank_, size_;
+  dist::Store& store_;
+  std::shared_ptr<gloo::transport::Device> device_;
+  int connected_ = 0;
+  uint32_t tag_ = 0;
+
+ public:
+  const Context context;
 };
 
 PlainGloo::PlainGloo(int rank, int size, dist::Store& store)
@@ -53,11 +77,11 @@ PlainGloo::PlainGloo(int rank, int size, dist::Store& store)
 PlainGloo::~PlainGloo() = default;
 
 std::vector<PlainGloo::AllReduce> PlainGloo::all_reduces(float* x, size_t n) {
-  const auto& context = impl_->context;
   std::vector<AllReduce> ways;
   const auto add_option = [&](const std::string& name, gloo::AllreduceOptions::Algorithm algorithm) {
-    ways.push_back({name, [=] {
+    ways.push_back({name, [=, impl = impl_.get(), context = impl_->connect()] {
                       gloo::AllreduceOptions options(context);
+                      options.setTag(impl->next_tag());
                       options.setAlgorithm(algorithm);
                       options.setOutput(x, n);
                       options.setReduceFunction(
@@ -66,21 +90,22 @@ std::vector<PlainGloo::AllReduce> PlainGloo::all_reduces(float* x, size_t n) {
                     }});
   };
   const auto add_prepared = [&](const std::string& name, std::shared_ptr<gloo::Algorithm> algorithm) {
-    impl_->prepared.push_back(algorithm);
     ways.push_back({name, [algorithm] { algorithm->run(); }});
   };
   add_option("ring", gloo::AllreduceOptions::Algorithm::RING);
   add_option("bcube", gloo::AllreduceOptions::Algorithm::BCUBE);
   const int count = static_cast<int>(n);
-  add_prepared("prepared halving-doubling", std::make_shared<gloo::AllreduceHalvingDoubling<float>>(
-                                                context, std::vector<float*>{x}, count));
+  const std::vector<float*> buffers = {x};
+  add_prepared("prepared halving-doubling",
+               std::make_shared<gloo::AllreduceHalvingDoubling<float>>(impl_->connect(), buffers, count));
   add_prepared("prepared chunked ring",
-               std::make_shared<gloo::AllreduceRingChunked<float>>(context, std::vector<float*>{x}, count));
+               std::make_shared<gloo::AllreduceRingChunked<float>>(impl_->connect(), buffers, count));
   return ways;
 }
 
 void PlainGloo::broadcast(float* x, size_t n) {
   gloo::BroadcastOptions options(impl_->context);
+  options.setTag(impl_->next_tag());
   options.setOutput(x, n);
   options.setRoot(0);
   gloo::broadcast(options);
@@ -88,6 +113,7 @@ void PlainGloo::broadcast(float* x, size_t n) {
 
 void PlainGloo::all_gather(float* x, size_t n, float* all) {
   gloo::AllgatherOptions options(impl_->context);
+  options.setTag(impl_->next_tag());
   options.setInput(x, n);
   options.setOutput(all, n * static_cast<size_t>(impl_->context->size));
   gloo::allgather(options);
@@ -95,6 +121,7 @@ void PlainGloo::all_gather(float* x, size_t n, float* all) {
 
 void PlainGloo::barrier() {
   gloo::BarrierOptions options(impl_->context);
+  options.setTag(impl_->next_tag());
   gloo::barrier(options);
 }
 
