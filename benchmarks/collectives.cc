@@ -244,7 +244,7 @@ std::string time_text(double seconds) {
 // algorithm.
 void report(int ranks, bool sockets_only, const std::vector<std::vector<Row>>& results,
             nlohmann::json& json) {
-  std::printf("\n%d ranks, %-22s %10s %10s  %-21s %9s  %s\n", ranks,
+  std::printf("\n%d ranks, %-22s %10s %10s  %-27s %9s  %s\n", ranks,
               sockets_only ? "sockets alone" : "shared memory", "Gradus", "gloo", "ratio (10 %..90 %)",
               "Gradus", "gloo's algorithm");
   for (size_t row = 0; row < results[0].size(); ++row) {
@@ -266,7 +266,7 @@ void report(int ranks, bool sockets_only, const std::vector<std::vector<Row>>& r
       if (about.second >= kMiB)
         std::snprintf(rate, sizeof rate, "%.2f GB/s",
                       1e-9 * static_cast<double>(about.second) / median(ours));
-      std::printf("  %-30s %10s %10s  %-21s %9s  %s\n", about.first.c_str(), time_text(median(ours)).c_str(),
+      std::printf("  %-30s %10s %10s  %-27s %9s  %s\n", about.first.c_str(), time_text(median(ours)).c_str(),
                   time_text(median(theirs)).c_str(), range, rate, sides[side].first.c_str());
       json.push_back({{"name", about.first},
                       {"ranks", ranks},
