@@ -62,7 +62,6 @@ class RingTransport;
 
 struct RingRequest : Request {
   explicit RingRequest(std::shared_ptr<RingTransport> transport) : transport(std::move(transport)) {}
-  ~RingRequest() override;
   bool done() override;
   int source() const override { return from; }
 
@@ -73,6 +72,10 @@ struct RingRequest : Request {
   bool finished = false;
   bool given_up = false;
   std::exception_ptr error;
+
+ protected:
+  // The transport forgets it while it is still whole: another thread may be moving it.
+  void dispose() override;
 };
 
 struct SendRequest : RingRequest {
@@ -609,7 +612,10 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
   std::thread background_;
 };
 
-RingRequest::~RingRequest() { transport->forget(*this); }
+void RingRequest::dispose() {
+  transport->forget(*this);
+  delete this;
+}
 bool RingRequest::done() { return transport->done(*this, "a message"); }
 
 }  // namespace
