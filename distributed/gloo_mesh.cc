@@ -4,6 +4,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <sched.h>
 
 #include <atomic>
 #include <csignal>
@@ -60,15 +61,27 @@ void ignore_broken_pipes() {
   sigaction(SIGPIPE, &action, nullptr);
 }
 
+// Note [gloo's thread]
+// When gloo's thread is woken while another one sends, it finds the connection locked, looks again and again,
+// and may keep the core from the one that has the lock for a whole time slice (some 3 ms). A batch thread
+// does not push aside the one that runs. Threads inherit it: this one makes the device.
 std::shared_ptr<gloo::transport::Device> make_device(const std::string& address) {
   ignore_broken_pipes();
   gloo::transport::tcp::attr attr;
   attr.hostname = address.empty() ? any_address() : address;
-  try {
-    return gloo::transport::tcp::CreateDevice(attr);
-  } catch (const std::exception& e) {
-    throw ConnectionError(kOp, -1, "cannot use the address ", attr.hostname, " of this host: ", gloo_text(e));
-  }
+  std::shared_ptr<gloo::transport::Device> device;
+  std::string trouble;
+  std::thread([&] {
+    const sched_param parameters{};
+    sched_setscheduler(0, SCHED_BATCH, &parameters);  // if it may
+    try {
+      device = gloo::transport::tcp::CreateDevice(attr);
+    } catch (const std::exception& e) {
+      trouble = gloo_text(e);
+    }
+  }).join();
+  if (device) return device;
+  throw ConnectionError(kOp, -1, "cannot use the address ", attr.hostname, " of this host: ", trouble);
 }
 
 }  // namespace
