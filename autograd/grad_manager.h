@@ -8,6 +8,7 @@
 //   }
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -41,25 +42,33 @@ class TensorList {
   std::vector<Tensor> tensors_;
 };
 
+class GradManager;
+
 // The object form of a callback: sees a whole backward, and may hold gradients back to deliver them later (an
-// all-reduce packs them into buckets). One object serves the tensors it was attached with. Calls come in this order:
-// begin, ready once per tensor (those that are not reached first), finish.
+// all-reduce packs them into buckets). One object serves the tensors it was attached with, of one manager or of several.
+// Calls come in this order: begin, ready once per tensor (those that are not reached first) with landed after each,
+// finish. For each recording that follows one of its tensors, exactly one of finish and abandon returns well.
 class GradCallback {
  public:
   struct Delivery {
     Tensor param, grad;
+    bool as_is = false;  // becomes grad() though it shares its memory, with other gradients alone
   };
 
   virtual ~GradCallback() = default;
+  // A manager that it is attached to is about to open a recording. It may attach further tensors: a network's new ones.
+  virtual void recording_opened(GradManager& manager) { (void)manager; }
   // Which of its tensors the backward will reach.
   virtual void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) = 0;
   // A tensor is done. `grad` is undefined when no gradient arrived. Returns the gradient to go on with, or nothing to
   // hold it back until finish.
   virtual std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) = 0;
+  // Gradients held back that have come meanwhile: callbacks chained after this one run at once.
+  virtual std::vector<Delivery> landed() { return {}; }
   // Everything is done: the gradients held back, also of tensors that this backward did not reach.
   virtual std::vector<Delivery> finish() = 0;
-  // The recording ended without a backward, or the backward threw: forget what is pending.
-  virtual void abandon() {}
+  // The recording ended without a backward (`error` is null), or its backward threw: forget what is pending.
+  virtual void abandon(std::exception_ptr error) noexcept { (void)error; }
 };
 
 // What `attach` takes: a GradCallback, or the light form `Tensor f(const Tensor& param, const Tensor& grad)`, called

@@ -1,7 +1,9 @@
 // Batch normalisation layers.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "gradus/nn/layer.h"
 
@@ -16,6 +18,15 @@ struct BatchNormOptions {
   bool track_running_stats = true;  // otherwise evaluation uses the batch as well
 };
 
+// Joins the statistics of several batches, those of a job's ranks; distributed/ has it. Differentiable.
+class StatisticsReduction {
+ public:
+  virtual ~StatisticsReduction() = default;
+  virtual int size() const = 0;
+  // x [k] -> [size,k]: every rank's.
+  virtual Tensor all_gather(const Tensor& x) = 0;
+};
+
 // Normalises each channel as batch_norm does: by the batch in training, by the running statistics in
 // evaluation. weight starts at 1, bias at 0, running_mean at 0, running_var at 1.
 class BatchNorm : public LayerWith<BatchNormOptions> {
@@ -25,6 +36,10 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   Buffer running_mean{this, "running_mean", initial(options().track_running_stats, 0)};
   Buffer running_var{this, "running_var", initial(options().track_running_stats, 1)};
   Buffer num_batches_tracked{this, "num_batches_tracked", initial_count()};  // i64[]
+
+  // Batches of all that share `reduction` count as one in training; null: this one alone.
+  void set_reduction(std::shared_ptr<StatisticsReduction> reduction) { reduction_ = std::move(reduction); }
+  const std::shared_ptr<StatisticsReduction>& reduction() const { return reduction_; }
 
   // Forgets the batches seen.
   void reset_running_stats();
@@ -41,6 +56,8 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   Tensor initial(bool wanted, double value) const;
   Tensor initial_count() const;
   double next_momentum();
+
+  std::shared_ptr<StatisticsReduction> reduction_;
 };
 
 // Shapes: x [N,features] or [N,features,L] -> the same.

@@ -24,6 +24,13 @@ class MailboxTransport final : public Transport {
     return transports;
   }
 
+  // What nobody came for ends with its rank: items hold the office, which holds them.
+  ~MailboxTransport() override {
+    std::lock_guard lock(office_->mutex);
+    std::erase_if(office_->letters, [&](const Ref<Letter>& letter) { return letter->from == rank_; });
+    std::erase_if(office_->slots, [&](const Ref<Slot>& slot) { return slot->to == rank_; });
+  }
+
   Ref<Request> send(int peer, Tag tag, std::span<const std::byte> header,
                     std::span<const std::byte> payload) override {
     auto letter = make_ref<Letter>(office_, rank_, peer, tag);

@@ -1,0 +1,46 @@
+// OptimizerDict: the optimizers of a model with several losses, by name.
+//
+//   optim::OptimizerDict optimizers{{"gen", opt_g}, {"disc", opt_d}};
+//   optimizers["disc"].step().clear_grad();
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gradus/optim/optimizer.h"
+
+namespace gradus::optim {
+
+// Holds references: the optimizers must outlive it. Keeps the order in which they were named. There is no step() and
+// no backward() of all of them: each loss has its own moment (mmengine's OptimWrapperDict refuses them as well).
+class OptimizerDict {
+ public:
+  using Entry = std::pair<std::string, std::reference_wrapper<Optimizer>>;
+  // Errors: ValueError for an empty or repeated name.
+  OptimizerDict(std::initializer_list<Entry> optimizers);
+
+  // Errors: ValueError listing the names there are.
+  Optimizer& operator[](const std::string& name) const;
+  bool contains(const std::string& name) const;
+  size_t size() const { return entries_.size(); }
+  std::vector<std::string> names() const;
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+
+  const OptimizerDict& clear_grad() const;  // of all
+  std::map<std::string, std::vector<double>> lr() const;  // per name: of each group
+
+  // "disc.state.0.momentum_buffer", ...
+  State state_dict() const;
+  // Errors: ValueError naming what is missing or unexpected, before anything is changed.
+  void load_state_dict(const State& state) const;
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+}  // namespace gradus::optim
