@@ -28,37 +28,46 @@ struct ManagerState {
   }
 };
 
+using Objects = std::vector<std::shared_ptr<GradCallback>>;
+
+// The callback objects of the attached tensors that are wanted, each once, in the order of attaching.
+template <class Wanted>
+Objects objects_of(const ManagerState& manager, Wanted wanted) {
+  Objects found;
+  for (const Attached& a : manager.attached)
+    for (const Callback& c : a.callbacks)
+      if (c.object && std::find(found.begin(), found.end(), c.object) == found.end() && wanted(a))
+        found.push_back(c.object);
+  return found;
+}
+
 struct OpenRecording {
   std::shared_ptr<ManagerState> manager;
   Ref<RecordingState> state;
   bool narrowed = false;  // recorded with `only`
 
-  ~OpenRecording() {
-    const bool unused = state && !state->finished();
+  ~OpenRecording() { drop(); }
+
+  // Ends the recording without a backward, unless it has ended.
+  void drop() {
+    if (!state || state->finished()) return;
     finish();
-    if (unused)
-      for (const auto& object : objects()) object->abandon();
-  }
-
-  void finish(std::exception_ptr error = {}) {
-    if (!state) return;
-    close_recording(state.get());
-    state->finish(error);
-  }
-
-  std::vector<std::shared_ptr<GradCallback>> objects() const {
-    std::vector<std::shared_ptr<GradCallback>> found;
-    for (const Attached& a : manager->attached)
-      for (const Callback& c : a.callbacks)
-        if (c.object && std::find(found.begin(), found.end(), c.object) == found.end()) found.push_back(c.object);
-    return found;
+    for (const auto& object : objects()) object->abandon({});
   }
 
   // Ends the recording, however it goes.
   void backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys);
 
  private:
-  void compute(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys);
+  void finish(std::exception_ptr error = {}) {
+    close_recording(state.get());
+    state->finish(error);
+  }
+  // The callback objects of the tensors that are followed.
+  Objects objects() const {
+    return objects_of(*manager, [&](const Attached& a) { return state->has_leaf(a.leaf.get()); });
+  }
+  void compute(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys, Objects& unfinished);
 };
 
 namespace {
@@ -66,7 +75,7 @@ namespace {
 // One backward's gradients on their way through the callbacks.
 class Deliveries {
  public:
-  Deliveries(std::vector<Attached> attached, std::vector<std::shared_ptr<GradCallback>> objects)
+  Deliveries(std::vector<Attached> attached, Objects objects)
       : attached_(std::move(attached)), objects_(std::move(objects)), results_(attached_.size()) {
     for (const Attached& a : attached_) params_.push_back(a.leaf->tensor());
   }
@@ -84,28 +93,28 @@ class Deliveries {
     }
   }
 
-  void deliver(size_t t, Tensor grad) { advance(t, 0, std::move(grad)); }
+  void deliver(size_t t, Tensor grad) {
+    advance(t, 0, {{}, std::move(grad)});
+    for (const auto& object : objects_) pass_on(object.get(), object->landed());
+  }
 
-  void finish() {
-    for (const auto& object : objects_)
-      for (GradCallback::Delivery& d : object->finish()) {
-        const auto t = std::find_if(params_.begin(), params_.end(), [&](const Tensor& p) { return p.is_same(d.param); });
-        if (t == params_.end()) throw StateError("backward", "a callback delivered a gradient for a tensor that is not attached");
-        const size_t at = t - params_.begin();
-        advance(at, position(at, object.get()).value_or(-1) + 1, std::move(d.grad));
-      }
+  // Takes those that have finished off `unfinished`.
+  void finish(Objects& unfinished) {
+    for (const auto& object : objects_) {
+      std::vector<GradCallback::Delivery> last = object->finish();
+      std::erase(unfinished, object);
+      pass_on(object.get(), std::move(last));
+    }
   }
 
   void store() {
     for (size_t t = 0; t < attached_.size(); ++t)
-      if (results_[t].defined()) store(*attached_[t].leaf, params_[t], std::move(results_[t]));
-  }
-
-  void abandon() {
-    for (const auto& object : objects_) object->abandon();
+      if (results_[t].grad.defined()) store(*attached_[t].leaf, params_[t], std::move(results_[t]));
   }
 
  private:
+  using Delivery = GradCallback::Delivery;
+
   std::optional<size_t> position(size_t t, const GradCallback* object) const {
     const auto& callbacks = attached_[t].callbacks;
     for (size_t k = 0; k < callbacks.size(); ++k)
@@ -113,28 +122,57 @@ class Deliveries {
     return std::nullopt;
   }
 
-  // Passes a gradient through the callbacks from the k-th on, until one holds it back.
-  void advance(size_t t, size_t k, Tensor grad) {
-    const auto& callbacks = attached_[t].callbacks;
-    for (; k < callbacks.size(); ++k) {
-      if (callbacks[k].object) {
-        std::optional<Tensor> next = callbacks[k].object->ready(params_[t], grad);
-        if (!next) return;
-        grad = std::move(*next);
-      } else if (grad.defined()) {
-        grad = callbacks[k].function(params_[t], grad);
-      }
+  // To the callbacks after this object.
+  void pass_on(const GradCallback* object, std::vector<Delivery> deliveries) {
+    for (Delivery& d : deliveries) {
+      const auto p =
+          std::find_if(params_.begin(), params_.end(), [&](const Tensor& p) { return p.is_same(d.param); });
+      const std::optional<size_t> k =
+          p == params_.end() ? std::nullopt : position(p - params_.begin(), object);
+      if (!k)
+        throw StateError("backward",
+                         "a callback delivered a gradient for a tensor that is not attached to it");
+      advance(p - params_.begin(), *k + 1, std::move(d));
     }
-    results_[t] = std::move(grad);
   }
 
-  static void store(Leaf& leaf, const Tensor& param, Tensor grad) {
+  // Passes a gradient through the callbacks from the k-th on, until one holds it back.
+  void advance(size_t t, size_t k, Delivery d) {
+    const auto& callbacks = attached_[t].callbacks;
+    for (; k < callbacks.size(); ++k) {
+      std::optional<Tensor> next;
+      if (callbacks[k].object) {
+        if (std::find(objects_.begin(), objects_.end(), callbacks[k].object) == objects_.end()) continue;
+        next = callbacks[k].object->ready(params_[t], d.grad);
+        if (!next) return;
+      } else if (d.grad.defined()) {
+        next = callbacks[k].function(params_[t], d.grad);
+      } else {
+        continue;
+      }
+      d.as_is = d.as_is && next->is_same(d.grad);
+      d.grad = std::move(*next);
+    }
+    results_[t] = std::move(d);
+  }
+
+  static void store(Leaf& leaf, const Tensor& param, Delivery d) {
+    Tensor& grad = d.grad;
     if (!(grad.shape() == param.shape()) || grad.dtype() != param.dtype())
-      throw ShapeError("backward", "a callback returned a gradient ", describe(grad), " for ", describe(param));
-    if (param.is_row_major()) grad = contiguous(grad);
+      throw ShapeError("backward", "a callback returned a gradient ", describe(grad), " for ",
+                       describe(param));
+    if (param.is_row_major() && !grad.is_row_major()) {
+      grad = contiguous(grad);
+      d.as_is = false;
+    }
+    const bool plain = !is_tracked(grad) && !(leaf.grad.defined() && is_tracked(leaf.grad));
     if (!leaf.grad.defined()) {
-      leaf.grad = grad.sole_owner() ? std::move(grad) : clone(grad);  // a gradient is nobody else's tensor
-    } else if (leaf.grad.sole_owner() && !is_tracked(leaf.grad) && !is_tracked(grad)) {
+      leaf.grad =
+          d.as_is || grad.sole_owner() ? std::move(grad) : clone(grad);  // a gradient is nobody else's tensor
+    } else if (d.as_is && plain) {
+      raw::add_(grad, leaf.grad);
+      leaf.grad = std::move(grad);
+    } else if (leaf.grad.sole_owner() && plain) {
       raw::add_(leaf.grad, grad);
     } else {
       leaf.grad = add(leaf.grad, grad);
@@ -142,9 +180,9 @@ class Deliveries {
   }
 
   std::vector<Attached> attached_;
-  std::vector<std::shared_ptr<GradCallback>> objects_;
+  Objects objects_;             // that the recording concerns
   std::vector<Tensor> params_;  // the attached tensors, kept alive during the backward
-  std::vector<Tensor> results_;
+  std::vector<Delivery> results_;
 };
 
 std::vector<Tensor> with_default_dys(const std::vector<Tensor>& roots, std::vector<Tensor> dys) {
@@ -153,10 +191,12 @@ std::vector<Tensor> with_default_dys(const std::vector<Tensor>& roots, std::vect
   const bool given = !dys.empty();
   for (size_t i = 0; i < roots.size(); ++i) {
     const Tensor& root = roots[i];
-    if (!is_floating(root.dtype())) throw DTypeError("backward", "the root must be floating point, given ", describe(root));
+    if (!is_floating(root.dtype()))
+      throw DTypeError("backward", "the root must be floating point, given ", describe(root));
     if (given) {
       if (!(dys[i].shape() == root.shape()))
-        throw ShapeError("backward", "dy must have the root's shape: dy ", describe(dys[i]), ", root ", describe(root));
+        throw ShapeError("backward", "dy must have the root's shape: dy ", describe(dys[i]), ", root ",
+                         describe(root));
       continue;
     }
     if (root.numel() != 1)
@@ -171,42 +211,42 @@ std::vector<Tensor> with_default_dys(const std::vector<Tensor>& roots, std::vect
 
 void OpenRecording::backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys) {
   if (state->finished())
-    throw StateError("backward", "no computation history: this recording was already used by backward or released; ",
+    throw StateError("backward",
+                     "no computation history: this recording was already used by backward or released; ",
                      "call record() and compute the loss again");
+  manager->forget_dead();
+  Objects unfinished = objects();
   try {
-    compute(roots, dys);
+    compute(roots, dys, unfinished);
   } catch (...) {
-    finish(std::current_exception());
+    const std::exception_ptr error = std::current_exception();
+    finish(error);
+    for (const auto& object : unfinished) object->abandon(error);
     throw;
   }
   finish();
 }
 
-void OpenRecording::compute(const std::vector<Tensor>& roots, const std::vector<Tensor>& given_dys) {
+void OpenRecording::compute(const std::vector<Tensor>& roots, const std::vector<Tensor>& given_dys,
+                            Objects& unfinished) {
   std::vector<Tensor> dys = with_default_dys(roots, given_dys);
   const bool reaches = std::any_of(roots.begin(), roots.end(), [&](const Tensor& r) {
     return r.ref()->slot && state->follows(r.ref()->slot.get());
   });
   if (!roots.empty() && !reaches)
-    throw StateError("backward", "the loss depends on no attached tensor: ", describe(roots[0]), ", ", state->leaves().size(),
-                     " tensors attached", narrowed ? " (narrowed by `only`)" : "",
+    throw StateError("backward", "the loss depends on no attached tensor: ", describe(roots[0]), ", ",
+                     state->leaves().size(), " tensors attached", narrowed ? " (narrowed by `only`)" : "",
                      "; was it computed outside of record(), or detached? autograd::explain(loss) tells");
 
-  manager->forget_dead();
-  Deliveries deliveries(manager->attached, objects());
+  Deliveries deliveries(manager->attached, unfinished);
   BackwardPass pass{*state, roots, std::move(dys), {}, false, {}, {}};
   for (const Attached& a : manager->attached)
     pass.targets.push_back(state->has_leaf(a.leaf.get()) ? Edge{a.leaf, 0} : Edge{});
   pass.begin = [&](const std::vector<bool>& reached) { deliveries.begin(reached); };
   pass.deliver = [&](size_t t, Tensor grad) { deliveries.deliver(t, std::move(grad)); };
   const RecordingsScope scope(recordings_that_see(*state));
-  try {
-    run(pass);
-    deliveries.finish();
-  } catch (...) {
-    deliveries.abandon();
-    throw;
-  }
+  run(pass);
+  deliveries.finish(unfinished);
   deliveries.store();
 }
 
@@ -242,10 +282,12 @@ void Recording::resume() {
   autograd::open_recording(open.state);
 }
 
-void Recording::backward(TensorList roots, TensorList dys) { checked(open_, "backward").backward(roots.get(), dys.get()); }
+void Recording::backward(TensorList roots, TensorList dys) {
+  checked(open_, "backward").backward(roots.get(), dys.get());
+}
 
 void Recording::release() {
-  if (open_) open_->finish();
+  if (open_) open_->drop();
 }
 
 bool Recording::is_open() const { return open_ && !open_->state->finished(); }
@@ -264,9 +306,13 @@ GradManager& GradManager::attach(TensorList tensors, std::vector<Callback> callb
     auto& attached = state_->attached;
     auto it = std::find_if(attached.begin(), attached.end(), [&](const auto& a) { return a.leaf == leaf; });
     if (it == attached.end()) it = attached.insert(it, {leaf, {}});
-    it->callbacks.insert(it->callbacks.end(), callbacks.begin(), callbacks.end());
+    for (const Callback& c : callbacks) {
+      const auto is_it = [&](const Callback& other) { return c.object && other.object == c.object; };
+      if (std::none_of(it->callbacks.begin(), it->callbacks.end(), is_it)) it->callbacks.push_back(c);
+    }
     for (const auto& weak : state_->open)
-      if (auto open = weak.lock(); open && !open->state->finished() && !open->narrowed) open->state->add_leaf(leaf);
+      if (auto open = weak.lock(); open && !open->state->finished() && !open->narrowed)
+        open->state->add_leaf(leaf);
   }
   return *this;
 }
@@ -280,7 +326,15 @@ std::vector<Tensor> GradManager::attached_tensors() const {
 
 namespace {
 
-Ref<autograd::RecordingState> state_for(autograd::ManagerState& manager, const TensorList& only, uint64_t level) {
+// The callbacks may attach more.
+void tell_of_recording(GradManager& gm, autograd::ManagerState& manager) {
+  manager.forget_dead();
+  for (const auto& object : autograd::objects_of(manager, [](const auto&) { return true; }))
+    object->recording_opened(gm);
+}
+
+Ref<autograd::RecordingState> state_for(autograd::ManagerState& manager, const TensorList& only,
+                                        uint64_t level) {
   manager.forget_dead();
   std::vector<Ref<AutogradSlot>> leaves;
   for (const auto& a : manager.attached) leaves.push_back(a.leaf);
@@ -300,8 +354,9 @@ Ref<autograd::RecordingState> state_for(autograd::ManagerState& manager, const T
 }  // namespace
 
 Recording GradManager::record(RecordOptions options) {
+  tell_of_recording(*this, *state("record"));
   auto open = std::make_shared<OpenRecording>();
-  open->manager = state("record");
+  open->manager = state_;
   open->state = state_for(*state_, options.only, 0);
   open->narrowed = !options.only.empty();
   state_->open.push_back(open);
@@ -312,22 +367,26 @@ Recording GradManager::record(RecordOptions options) {
 void GradManager::backward(TensorList roots, TensorList dys) {
   state("backward");
   for (auto it = state_->open.rbegin(); it != state_->open.rend(); ++it)
-    if (auto open = it->lock(); open && !open->state->finished()) return open->backward(roots.get(), dys.get());
-  throw StateError("backward", "no computation history: call record() before the forward; a recording serves one backward");
+    if (auto open = it->lock(); open && !open->state->finished())
+      return open->backward(roots.get(), dys.get());
+  throw StateError(
+      "backward",
+      "no computation history: call record() before the forward; a recording serves one backward");
 }
 
 void GradManager::release() {
   state("release");
   for (auto it = state_->open.rbegin(); it != state_->open.rend(); ++it)
-    if (auto open = it->lock(); open && !open->state->finished()) return open->finish();
+    if (auto open = it->lock(); open && !open->state->finished()) return open->drop();
 }
 
 std::vector<Recording> GradManagerGroup::record() {
+  for (GradManager* gm : managers_) tell_of_recording(*gm, *gm->state("record"));
   std::vector<Recording> recordings;
   uint64_t level = 0;
   for (GradManager* gm : managers_) {
     auto open = std::make_shared<OpenRecording>();
-    open->manager = gm->state("record");
+    open->manager = gm->state_;
     open->state = state_for(*gm->state_, {}, level);
     level = open->state->level();
     gm->state_->open.push_back(open);

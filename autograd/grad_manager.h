@@ -4,7 +4,8 @@
 //   gm.attach(net.parameters());
 //   {
 //     auto recording = gm.record();
-//     gm.backward(loss(net(x), y));          // sets or adds to grad() of every attached tensor that the loss reaches
+//     gm.backward(loss(net(x), y));          // sets or adds to grad() of every attached tensor that the loss
+//     reaches
 //   }
 #pragma once
 
@@ -45,9 +46,10 @@ class TensorList {
 class GradManager;
 
 // The object form of a callback: sees a whole backward, and may hold gradients back to deliver them later (an
-// all-reduce packs them into buckets). One object serves the tensors it was attached with, of one manager or of several.
-// Calls come in this order: begin, ready once per tensor (those that are not reached first) with landed after each,
-// finish. For each recording that follows one of its tensors, exactly one of finish and abandon returns well.
+// all-reduce packs them into buckets). One object serves the tensors it was attached with, of one manager or
+// of several. Calls come in this order: begin, ready once per tensor (those that are not reached first) with
+// landed after each, finish. For each recording that follows one of its tensors, exactly one of finish and
+// abandon returns well.
 class GradCallback {
  public:
   struct Delivery {
@@ -56,12 +58,13 @@ class GradCallback {
   };
 
   virtual ~GradCallback() = default;
-  // A manager that it is attached to is about to open a recording. It may attach further tensors: a network's new ones.
+  // A manager that it is attached to is about to open a recording. It may attach further tensors: a network's
+  // new ones.
   virtual void recording_opened(GradManager& manager) { (void)manager; }
   // Which of its tensors the backward will reach.
   virtual void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) = 0;
-  // A tensor is done. `grad` is undefined when no gradient arrived. Returns the gradient to go on with, or nothing to
-  // hold it back until finish.
+  // A tensor is done. `grad` is undefined when no gradient arrived. Returns the gradient to go on with, or
+  // nothing to hold it back until finish.
   virtual std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) = 0;
   // Gradients held back that have come meanwhile: callbacks chained after this one run at once.
   virtual std::vector<Delivery> landed() { return {}; }
@@ -71,17 +74,16 @@ class GradCallback {
   virtual void abandon(std::exception_ptr error) noexcept { (void)error; }
 };
 
-// What `attach` takes: a GradCallback, or the light form `Tensor f(const Tensor& param, const Tensor& grad)`, called
-// only when a gradient exists, as soon as it is complete; what it returns replaces the gradient.
+// What `attach` takes: a GradCallback, or the light form `Tensor f(const Tensor& param, const Tensor& grad)`,
+// called only when a gradient exists, as soon as it is complete; what it returns replaces the gradient.
 class Callback {
  public:
   using Function = std::function<Tensor(const Tensor& param, const Tensor& grad)>;
   template <class F>
-    requires std::is_invocable_r_v<Tensor, F, const Tensor&, const Tensor&>
-  Callback(F f) : function(std::move(f)) {}
+  requires std::is_invocable_r_v<Tensor, F, const Tensor&, const Tensor&> Callback(F f)
+      : function(std::move(f)) {}
   template <class T>
-    requires std::is_base_of_v<GradCallback, T>
-  Callback(std::shared_ptr<T> o) : object(std::move(o)) {}
+  requires std::is_base_of_v<GradCallback, T> Callback(std::shared_ptr<T> o) : object(std::move(o)) {}
 
   Function function;
   std::shared_ptr<GradCallback> object;
@@ -92,9 +94,9 @@ struct ManagerState;
 struct OpenRecording;
 }  // namespace autograd
 
-// An open recording of a manager, closed when it goes out of scope. Movable, and may be paused: one manager can have
-// several in flight, which finish in any order. Threads that share a Context record together; end a recording only when no
-// other thread is recording into it.
+// An open recording of a manager, closed when it goes out of scope. Movable, and may be paused: one manager
+// can have several in flight, which finish in any order. Threads that share a Context record together; end a
+// recording only when no other thread is recording into it.
 class Recording {
  public:
   Recording() = default;
@@ -106,9 +108,10 @@ class Recording {
   Recording& pause() &;
   Recording&& pause() &&;
   void resume();
-  // Computes the gradients of the attached tensors from the roots, runs callbacks, sets or adds to `grad()`, and empties
-  // the graph. `dys` default to ones for roots of one element. No roots: callbacks run, and ops that answer to others.
-  // Errors: StateError without a computation history; ShapeError for a root of several elements without its dy.
+  // Computes the gradients of the attached tensors from the roots, runs callbacks, sets or adds to `grad()`,
+  // and empties the graph. `dys` default to ones for roots of one element. No roots: callbacks run, and ops
+  // that answer to others. Errors: StateError without a computation history; ShapeError for a root of several
+  // elements without its dy.
   void backward(TensorList roots = {}, TensorList dys = {});
   // Drops what was recorded; nothing more is recorded.
   void release();
@@ -131,19 +134,20 @@ class GradManager {
   GradManager(GradManager&&) = default;
   GradManager& operator=(GradManager&&) = default;
 
-  // Lists tensors to differentiate; held weakly: a tensor that its owner drops is forgotten. Attaching again adds the
-  // callbacks to those there are. While recording, a tensor is followed from this moment on.
-  // Errors: DTypeError unless floating point.
+  // Lists tensors to differentiate; held weakly: a tensor that its owner drops is forgotten. Attaching again
+  // adds the callbacks to those there are. While recording, a tensor is followed from this moment on. Errors:
+  // DTypeError unless floating point.
   GradManager& attach(TensorList tensors, std::vector<Callback> callbacks = {});
   template <class... C>
-    requires(sizeof...(C) > 0 && (std::is_constructible_v<Callback, C> && ...))
-  GradManager& attach(TensorList tensors, C... callbacks) {
+  requires(sizeof...(C) > 0 && (std::is_constructible_v<Callback, C> &&
+                                ...)) GradManager& attach(TensorList tensors, C... callbacks) {
     return attach(std::move(tensors), std::vector<Callback>{Callback(std::move(callbacks))...});
   }
   // The attached tensors that are alive, in the order of attaching.
   std::vector<Tensor> attached_tensors() const;
 
-  // Opens a recording of the calling thread's ops. Recordings nest: a backward is seen by those opened before it.
+  // Opens a recording of the calling thread's ops. Recordings nest: a backward is seen by those opened before
+  // it.
   [[nodiscard]] Recording record(RecordOptions options = {});
   // Recording::backward of the innermost open recording of this manager on which it was not yet called.
   // Errors: StateError when there is none.
@@ -184,8 +188,9 @@ inline NoRecord no_record() { return {}; }
 
 namespace autograd {
 
-// Says, for every attached tensor of the innermost open recording, whether `loss` reaches it and by which ops, and for
-// one that it does not reach, where the way ends. `names` (optional) names tensors in the order of attaching.
+// Says, for every attached tensor of the innermost open recording, whether `loss` reaches it and by which
+// ops, and for one that it does not reach, where the way ends. `names` (optional) names tensors in the order
+// of attaching.
 std::string explain(const Tensor& loss, const std::vector<std::string>& names = {});
 
 }  // namespace autograd

@@ -259,7 +259,7 @@ TEST(GradManagerCallback, IsNotCalledWithoutAGradient) {
 }
 
 // Holds every gradient back and delivers all of them, scaled, at the end.
-class Pack : public GradCallback {
+class Pack : public GradCallback, public std::enable_shared_from_this<Pack> {
  public:
   void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) override {
     log += "begin";
@@ -267,22 +267,29 @@ class Pack : public GradCallback {
   }
   std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) override {
     log += grad.defined() ? " ready" : " none";
-    if (grad.defined()) pending.push_back({param, grad});
+    if (grad.defined()) (lands ? come : pending).push_back({param, grad});
     return std::nullopt;
   }
+  std::vector<Delivery> landed() override { return std::exchange(come, {}); }
   std::vector<Delivery> finish() override {
     log += " finish";
     for (Delivery& d : pending) d.grad = 2 * d.grad;
     if (extra.defined()) pending.push_back({extra, ones_like(extra)});
     return std::exchange(pending, {});
   }
-  void abandon() override {
-    log += " abandon";
+  void abandon(std::exception_ptr error) noexcept override {
+    log += error ? " failed" : " abandon";
     pending.clear();
+  }
+  void recording_opened(GradManager& gm) override {
+    log += "open ";
+    if (late.defined()) gm.attach(late, shared_from_this());
   }
 
   std::string log;
-  std::vector<Delivery> pending;
+  std::vector<Delivery> pending, come;
+  bool lands = false;  // delivers as soon as it can
+  Tensor late;         // attached when a recording opens
   Tensor extra;
 };
 
@@ -293,7 +300,7 @@ TEST(GradManagerCallback, AsAnObjectSeesTheWholeBackward) {
   gm.attach({a, unused, b}, pack);
   auto recording = gm.record();
   gm.backward(a * b);
-  EXPECT_EQ(pack->log, "begin101 none ready ready finish");
+  EXPECT_EQ(pack->log, "open begin101 none ready ready finish");
   EXPECT_THAT(values(a.grad()), ElementsAre(6));
   EXPECT_THAT(values(b.grad()), ElementsAre(4));
   EXPECT_FALSE(unused.grad().defined());
@@ -332,7 +339,135 @@ TEST(GradManagerCallback, AsAnObjectIsToldOfARecordingThatEndsWithoutBackward) {
     auto recording = gm.record();
     const Tensor y = 3 * a;
   }
-  EXPECT_EQ(pack->log, " abandon");
+  EXPECT_EQ(pack->log, "open  abandon");
+}
+
+TEST(GradManagerCallback, AsAnObjectIsToldOnceHoweverTheRecordingEnds) {
+  const Tensor a = f64({2}), b = f64({3, 4});
+  auto pack = std::make_shared<Pack>();
+  GradManager gm;
+  gm.attach({a, b}, pack);
+  const auto log_of = [&](auto&& f) {
+    pack->log.clear();
+    {
+      auto recording = gm.record();
+      f(recording);
+    }
+    return pack->log;
+  };
+  EXPECT_EQ(log_of([](Recording& r) { r.release(), r.release(); }), "open  abandon");
+  EXPECT_EQ(log_of([&](Recording&) { gm.release(); }), "open  abandon");
+  // Errors before the backward begins, in it, and after a good end.
+  EXPECT_EQ(log_of([&](Recording& r) { EXPECT_THROW(r.backward(3 * b), ShapeError); }), "open  failed");
+  EXPECT_EQ(log_of([&](Recording& r) { EXPECT_THROW(r.backward(f64({1})), StateError); }), "open  failed");
+  EXPECT_EQ(log_of([&](Recording& r) {
+              pack->extra = f64({1});  // not attached: it has delivered, but not well
+              EXPECT_THROW(r.backward(a * sum(b)), StateError);
+              EXPECT_THROW(r.backward(a * sum(b)), StateError);
+            }),
+            "open begin11 ready ready finish");
+}
+
+TEST(GradManagerCallback, AsAnObjectIsAbandonedWhenARuleThrowsInTheMiddle) {
+  const Tensor a = f64({2}), b = f64({3});
+  auto pack = std::make_shared<Pack>();
+  GradManager gm;
+  gm.attach({a, b}, pack);
+  gm.attach(a, [](const Tensor&, const Tensor&) -> Tensor { throw ValueError("test", "no"); });
+  pack->lands = true;
+  auto recording = gm.record();
+  EXPECT_THROW(gm.backward(a * b), ValueError);
+  EXPECT_THAT(pack->log, testing::EndsWith("ready failed"));
+  EXPECT_FALSE(b.grad().defined());
+}
+
+TEST(GradManagerCallback, AsAnObjectIsNotCalledForRecordingsThatFollowNoneOfItsTensors) {
+  const Tensor d = f64({2}), g = f64({3});
+  auto of_d = std::make_shared<Pack>(), of_g = std::make_shared<Pack>();
+  GradManager gm;
+  gm.attach(d, of_d);
+  gm.attach(g, of_g);
+  {
+    auto recording = gm.record({.only = d});
+    gm.backward(d * g);
+  }
+  { auto dropped = gm.record({.only = d}); }
+  EXPECT_EQ(of_d->log, "open begin1 ready finishopen  abandon");
+  EXPECT_EQ(of_g->log, "open open ");
+}
+
+TEST(GradManagerCallback, AsAnObjectMayAttachMoreWhenARecordingOpens) {
+  const Tensor a = f64({2}), late = f64({3});
+  auto pack = std::make_shared<Pack>();
+  pack->late = late;
+  GradManager gm, other;
+  gm.attach(a, pack);
+  gm.attach(a, pack);  // again: it is called once all the same
+  {
+    auto recording = gm.record();
+    gm.backward(a * late);
+  }
+  EXPECT_EQ(pack->log, "open begin11 ready ready finish");
+  EXPECT_THAT(values(late.grad()), ElementsAre(4));
+  pack->log.clear();
+  other.attach(a);
+  auto recordings = (gm | other).record();
+  EXPECT_EQ(pack->log, "open ");
+}
+
+TEST(GradManagerCallback, ChainedAfterAnObjectRunsAsSoonAsTheGradientLands) {
+  const Tensor early = f64({2}), late = f64({3});
+  auto pack = std::make_shared<Pack>();
+  pack->lands = true;
+  GradManager gm;
+  gm.attach({early, late}, pack);
+  gm.attach(late, [&](const Tensor&, const Tensor& g) {
+    pack->log += " chained";
+    return g + 1;
+  });
+  auto recording = gm.record();
+  gm.backward(exp(early) * 0 * late + late);
+  EXPECT_EQ(pack->log, "open begin11 ready chained ready finish");
+  EXPECT_THAT(values(late.grad()), ElementsAre(2));
+}
+
+// Delivers gradients that lie in one piece of memory.
+class Shared : public GradCallback {
+ public:
+  explicit Shared(bool as_is) : as_is(as_is) {}
+  void begin(const std::vector<Tensor>&, const std::vector<bool>&) override { held.clear(); }
+  std::optional<Tensor> ready(const Tensor& param, const Tensor&) override {
+    held.push_back({param, Tensor(), as_is});
+    return std::nullopt;
+  }
+  std::vector<Delivery> finish() override {
+    memory = zeros({int64_t(held.size())}, {DType::kF64});
+    for (size_t i = 0; i < held.size(); ++i) held[i].grad = view_as_strided(memory, {1}, {1}, i);
+    memory.mutable_data<double>()[0] = 7;
+    return held;
+  }
+  const bool as_is;
+  std::vector<Delivery> held;
+  Tensor memory;
+};
+
+TEST(GradManagerCallback, AsAnObjectMayDeliverPartsOfOnePieceOfMemory) {
+  for (bool as_is : {false, true}) {
+    const Tensor a = f64({2}), b = f64({3}), changed = f64({4});
+    auto shared = std::make_shared<Shared>(as_is);
+    GradManager gm;
+    gm.attach({a, b, changed}, shared);
+    gm.attach(changed, [](const Tensor&, const Tensor& g) { return detach(g); });
+    const auto shares = [&](const Tensor& x) { return x.grad().storage() == shared->memory.storage(); };
+    for (int step = 1; step <= 2; ++step) {
+      auto recording = gm.record();
+      gm.backward(changed * a * b);
+      EXPECT_EQ(shares(a), as_is) << step;
+      EXPECT_EQ(shares(b), as_is) << step;
+      EXPECT_FALSE(shares(changed)) << "a callback's own tensor that is not its alone";
+      EXPECT_EQ(values(a.grad())[0] + values(b.grad())[0] + values(changed.grad())[0], 7 * step);
+    }
+  }
 }
 
 // --- record ---

@@ -343,7 +343,7 @@ class Packing final : public GradCallback {
       if (!d.grad.defined()) d.grad = full(d.param.shape(), 100.0, {d.param.dtype()});
     return std::exchange(held, {});
   }
-  void abandon() override { log += " abandon;"; }
+  void abandon(std::exception_ptr) noexcept override { log += " abandon;"; }
   std::string log;
   std::vector<Delivery> held;
 };
