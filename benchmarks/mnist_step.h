@@ -12,11 +12,14 @@ namespace gradus::bench {
 // Forward, backward and SGD with momentum on one fixed batch of random digits.
 class MnistStep {
  public:
-  explicit MnistStep(int64_t batch)
+  // `callbacks` see the gradients.
+  explicit MnistStep(int64_t batch, std::vector<Callback> callbacks = {})
       : x_(randn({batch, 1, 28, 28})), y_(randint(0, 10, {batch})),
         opt_(net_.parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4}) {
-    gm_.attach(net_.parameters());
+    gm_.attach(net_.parameters(), std::move(callbacks));
   }
+
+  nn::Module& net() { return net_; }
 
   Tensor run() {
     auto recording = gm_.record();
