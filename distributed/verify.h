@@ -1,9 +1,9 @@
 // verify: runs a model of the user's on W ranks and on one joined batch, and says whether they agree.
 //
-//   dist::VerifyReport report = dist::verify([] { return std::make_unique<Net>(); }, train_set, {.world = 4});
-//   if (!report) std::cout << report << '\n';
-//   // gradient of bn1.weight differs: 0.31 on 4 ranks, 0.29 on one (relative 7e-2, expected 1e-9).
-//   // Likely cause: batch-norm statistics: each rank normalises by its own batch; convert_sync_batchnorm makes ...
+//   auto report = dist::verify([] { return std::make_unique<Net>(); }, train_set, {.world = 4});
+//   if (!report) std::cout << report << '\n';          // in a test: EXPECT_TRUE(report) << report;
+//   // loss differs in step 0 (equal batches of 8): 2.31 on 4 ranks (mean), 2.29 on one with all samples; ...
+//   // Likely cause: batch-norm statistics: in bn1 each rank normalises by its own batch. ...
 #pragma once
 
 #include <functional>
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/data/dataset.h"
 #include "gradus/nn/layer.h"
 #include "gradus/nn/losses.h"
@@ -19,12 +20,17 @@
 namespace gradus::dist {
 
 struct VerifyOptions {
-  int world = 2;            // ranks, as threads
-  int64_t batch_size = 8;   // per rank
-  int steps = 2;            // of SGD
+  int world = 2;           // ranks, as threads
+  int64_t batch_size = 8;  // per rank
+  int steps = 2;           // of SGD, with equal batches
+  // One step more, in which some ranks have a sample more than others, as at the end of an epoch.
+  bool unequal = true;
   double lr = 0.1;
-  double tolerance = 1e-9;  // relative to the tensor's largest element, in f64
-  // Called on each rank after the model is made: convert_sync_batchnorm, a change of the model for several ranks.
+  // Of a difference, relative to the tensor's largest element, or to a thousandth of the largest among all
+  // gradients (parameters, buffers) where that is more: some are nothing but rounding.
+  double tolerance = 1e-9;
+  // Called on each rank, also on the one with the joined batch, after the model is made: to switch off
+  // dropout, to convert batch norms.
   std::function<void(nn::Module&)> prepare = {};
   uint64_t seed = 0;
 };
@@ -32,19 +38,21 @@ struct VerifyOptions {
 struct VerifyReport {
   enum class Cause {
     kNone,
+    kRandomness,           // the model draws random numbers
+    kDependsOnRank,        // from the same data, a rank computes something else than another
+    kSumOverBatch,         // the loss is a sum where a mean is expected
     kBatchNormStatistics,  // each rank normalises by its own batch
     kUnequalBatches,       // a mean of means over batches of different sizes
     kBuffer,               // a buffer that ranks update from their own data
-    kRandomness,           // ranks draw different numbers, or the one process others than they
     kUnknown,
   };
   bool agrees = true;
-  std::string tensor;      // the first that differs: "loss", "gradient of conv1.weight", "buffer bn1.running_mean"
-  int step = 0;            // in which it did, from 0
-  int rank = -1;           // whose value differs from rank 0's; -1: the ranks agree with each other
-  double difference = 0;   // largest, relative
+  std::string tensor;  // the first that differs: "loss", "gradient of fc.weight", "buffer bn1.running_mean"
+  int step = 0;        // in which it did, from 0
+  int rank = -1;       // whose value differs from rank 0's; -1: the ranks agree with each other
+  double difference = 0;  // relative: that tensor's; if all agree, the largest there was
   Cause cause = Cause::kNone;
-  std::string text;        // all of it, in sentences; what to do
+  std::string text;  // all of it, in sentences; what to do
 
   explicit operator bool() const { return agrees; }
 };
@@ -53,11 +61,22 @@ std::ostream& operator<<(std::ostream& out, const VerifyReport& report);
 namespace internal {
 using MakeModule = std::function<std::unique_ptr<nn::Module>()>;
 using LossOf = std::function<Tensor(nn::Module&, const data::Batch&)>;
-VerifyReport verify(const MakeModule& make, const LossOf& loss, data::DatasetRef data, const VerifyOptions& options);
+double weight_of(const data::Batch& batch);  // size * ranks / global_size
+VerifyReport verify(const MakeModule& make, const LossOf& loss, data::DatasetRef data,
+                    const VerifyOptions& options);
 }  // namespace internal
 
-// make() builds the model; all weights are then made those of one instance. loss(model, batch) is the mean over the
-// batch. Errors: what the model throws; ValueError for fewer samples than ranks.
+// make() builds the model, as a std::unique_ptr; all get the weights of one instance, and f64. The ranks
+// train it with make_allreduce_cb(kMean), one rank on their batches joined; after every step are compared:
+// the loss (mean over ranks), gradients, parameters, buffers, between the ranks and with the one. Where they
+// differ, further runs find the cause: another seed, the same batch on all ranks, SyncBatchNorm, a weighted
+// loss.
+//
+// loss(model, batch) is the mean over the samples of all ranks, as training computes it: the mean over the
+// batch, times batch.size() * dist::get_world_size() / batch.global_size, which is 1 for equal batches. make,
+// loss and prepare run on all ranks at once. The caller's Context stays as it is. Errors: what the model
+// throws; ValueError for fewer samples than ranks, a loss that is not finite, or a model that has other
+// tensors in a job of one.
 template <class Make, class Loss>
   requires std::is_invocable_v<Make>
 VerifyReport verify(Make make, data::DatasetRef data, const VerifyOptions& options, Loss loss) {
@@ -66,11 +85,12 @@ VerifyReport verify(Make make, data::DatasetRef data, const VerifyOptions& optio
                           [loss](nn::Module& m, const data::Batch& b) { return loss(static_cast<M&>(m), b); },
                           std::move(data), options);
 }
-// The same with cross entropy.
+// The same with cross entropy, weighted like that.
 template <class Make>
 VerifyReport verify(Make make, data::DatasetRef data, const VerifyOptions& options = {}) {
-  return verify(make, std::move(data), options,
-                [](auto& model, const data::Batch& b) { return nn::cross_entropy(model(b.input), b.target); });
+  return verify(make, std::move(data), options, [](auto& model, const data::Batch& b) {
+    return nn::cross_entropy(model(b.input), b.target) * internal::weight_of(b);
+  });
 }
 
 }  // namespace gradus::dist
