@@ -1,5 +1,6 @@
 #include "gradus/optim/optimizer.h"
 
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -90,6 +91,13 @@ void Optimizer::set_lr(size_t group, double lr) {
   if (group >= groups_.size()) throw IndexError(kind(), "group ", group, " of ", groups_.size());
   check_option(lr >= 0, kind(), "lr", ">= 0", lr);
   set_group_lr(group, lr);
+}
+
+double Optimizer::momentum(size_t group) const {
+  if (group >= groups_.size()) throw IndexError(kind(), "group ", group, " of ", groups_.size());
+  for (const auto& [name, value] : group_numbers(group))
+    if (name == std::string_view("momentum") || name == std::string_view("beta1")) return value;
+  return 0;
 }
 
 State Optimizer::state_dict() const {

@@ -45,6 +45,7 @@ class Optimizer {
   double lr(size_t group = 0) const;
   void set_lr(double lr);  // of all groups. Errors: ValueError below 0
   void set_lr(size_t group, double lr);
+  double momentum(size_t group = 0) const;  // beta1 of Adam and AdamW; 0 where there is neither
 
   // Returns options and per-parameter state, by parameter number: "state.0.momentum_buffer", "group.0.lr".
   // The tensors are shared, not copied.

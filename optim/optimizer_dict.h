@@ -15,12 +15,13 @@
 
 namespace gradus::optim {
 
-// Holds references: the optimizers must outlive it. Keeps the order in which they were named. There is no step() and
-// no backward() of all of them: each loss has its own moment (mmengine's OptimWrapperDict refuses them as well).
+// Holds references: the optimizers must outlive it. Keeps the order in which they were named. There is no
+// step() and no backward() of all of them: each loss has its own moment (mmengine's OptimWrapperDict refuses
+// them as well).
 class OptimizerDict {
  public:
   using Entry = std::pair<std::string, std::reference_wrapper<Optimizer>>;
-  // Errors: ValueError for an empty or repeated name.
+  // Errors: ValueError for a name that is empty, dotted or repeated.
   OptimizerDict(std::initializer_list<Entry> optimizers);
 
   // Errors: ValueError listing the names there are.
@@ -31,12 +32,14 @@ class OptimizerDict {
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
 
-  const OptimizerDict& clear_grad() const;  // of all
-  std::map<std::string, std::vector<double>> lr() const;  // per name: of each group
+  const OptimizerDict& clear_grad() const;                      // of all
+  std::map<std::string, std::vector<double>> lr() const;        // per name: of each group
+  std::map<std::string, std::vector<double>> momentum() const;  // the same; see Optimizer::momentum
 
   // "disc.state.0.momentum_buffer", ...
   State state_dict() const;
-  // Errors: ValueError naming what is missing or unexpected, before anything is changed.
+  // Errors: ValueError naming the optimizer that its part does not fit, or what belongs to none; nothing is
+  // changed then.
   void load_state_dict(const State& state) const;
 
  private:

@@ -1,0 +1,72 @@
+#include "gradus/optim/optimizer_wrapper.h"
+
+#include <algorithm>
+
+#include "gradus/optim/clip_grad.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::optim {
+namespace {
+constexpr const char* kOp = "OptimizerWrapper";
+}
+
+OptimizerWrapper::OptimizerWrapper(Optimizer& optimizer, OptimizerWrapperOptions options)
+    : optimizer_(optimizer), options_(std::move(options)) {
+  check_option(options_.accumulative_counts >= 1, kOp, "accumulative_counts", ">= 1",
+               double(options_.accumulative_counts));
+  if (options_.clip_norm)
+    check_option(*options_.clip_norm >= 0, kOp, "clip_norm", ">= 0", *options_.clip_norm);
+  if (options_.clip_value)
+    check_option(*options_.clip_value >= 0, kOp, "clip_value", ">= 0", *options_.clip_value);
+  check_option(options_.norm_type > 0, kOp, "norm_type", "> 0", options_.norm_type);
+  if (options_.clip_norm && options_.clip_value)
+    throw ValueError(kOp, "expected one of clip_norm and clip_value, given both");
+}
+
+int64_t OptimizerWrapper::batches_of_step() const {
+  return left_ < 0 ? options_.accumulative_counts
+                   : std::min(options_.accumulative_counts, std::max<int64_t>(left_, 1));
+}
+
+bool OptimizerWrapper::should_update() const { return accumulated_ + 1 >= batches_of_step(); }
+
+Tensor OptimizerWrapper::share_of(const Tensor& loss) const {
+  if (loss.numel() != 1) throw ShapeError(kOp, "the loss must have one element, given ", describe(loss));
+  const Tensor share = empty(loss.shape(), {loss.dtype(), loss.device()});
+  raw::fill_(share, 1.0 / double(batches_of_step()));
+  return share;
+}
+
+bool OptimizerWrapper::after_backward() {
+  if (!should_update()) return ++accumulated_, false;
+  if (options_.clip_norm)
+    grad_norm_ =
+        clip_grad_norm_(optimizer_.parameters(), *options_.clip_norm, {.norm_type = options_.norm_type});
+  if (options_.clip_value) clip_grad_value_(optimizer_.parameters(), *options_.clip_value);
+  optimizer_.step().clear_grad();
+  if (left_ >= 0) left_ = std::max<int64_t>(0, left_ - accumulated_ - 1);
+  accumulated_ = 0;
+  return true;
+}
+
+void OptimizerWrapper::initialize_count_status(int64_t done, int64_t total) {
+  check_option(done >= 0, kOp, "done", ">= 0", double(done));
+  if (total >= 0 && done > total)
+    throw ValueError(kOp, "expected at most ", total, " calls done, given ", done);
+  accumulated_ = 0;
+  left_ = total < 0 ? -1 : total - done;
+}
+
+std::vector<double> OptimizerWrapper::lr() const {
+  std::vector<double> all;
+  for (size_t g = 0; g < optimizer_.num_groups(); ++g) all.push_back(optimizer_.lr(g));
+  return all;
+}
+
+std::vector<double> OptimizerWrapper::momentum() const {
+  std::vector<double> all;
+  for (size_t g = 0; g < optimizer_.num_groups(); ++g) all.push_back(optimizer_.momentum(g));
+  return all;
+}
+
+}  // namespace gradus::optim

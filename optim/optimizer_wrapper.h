@@ -1,0 +1,87 @@
+// OptimizerWrapper: one call per batch: backward, gradient accumulation, clipping, step.
+//
+//   optim::OptimizerWrapper optimizer(opt, {.accumulative_counts = 4, .clip_norm = 1.0});
+//   for (const data::Batch& b : loader) {
+//     auto recording = gm.record();
+//     optimizer.update_params(gm, loss(net(b.input), b.target), [&] { return ddp.no_sync(); });
+//   }
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "gradus/optim/optimizer.h"
+
+namespace gradus::optim {
+
+struct OptimizerWrapperOptions {
+  int64_t accumulative_counts = 1;       // batches per step
+  std::optional<double> clip_norm = {};  // all gradients together, before the step
+  double norm_type = 2;
+  std::optional<double> clip_value = {};  // each element; instead of clip_norm
+};
+
+// Losses of the batches of one step are averaged: each counts 1 / accumulative_counts. The steps of a
+// training whose length is known (initialize_count_status) take in all its batches: the last one may have
+// fewer, which count more.
+class OptimizerWrapper {
+ public:
+  // `optimizer` must outlive it. Errors: ValueError for accumulative_counts < 1, both kinds of clipping, or a
+  // negative bound.
+  explicit OptimizerWrapper(Optimizer& optimizer, OptimizerWrapperOptions options = {});
+
+  // Runs gm.backward(loss) for the loss's share; every accumulative_counts-th time also clips, steps and
+  // clears the gradients. `gm`: a GradManager, a Recording, or what else has backward(root, dy). `no_sync()`
+  // keeps gradients back on this rank as long as its result lives; it is held during a backward that no step
+  // follows, so that ranks communicate once per step. Returns whether it stepped. Errors: ShapeError unless
+  // the loss has one element.
+  template <class Manager, class F>
+  bool update_params(Manager& gm, const Tensor& loss, F no_sync) {
+    const Tensor share = share_of(loss);
+    if (should_sync()) {
+      gm.backward(loss, share);
+    } else {
+      [[maybe_unused]] const auto kept_back = no_sync();
+      gm.backward(loss, share);
+    }
+    return after_backward();
+  }
+  template <class Manager>
+  bool update_params(Manager& gm, const Tensor& loss) {
+    return update_params(gm, loss, [] { return 0; });
+  }
+
+  // Whether the next update_params steps.
+  bool should_update() const;
+  // Whether the gradients of the next backward must be those of all ranks: it is the last before a step.
+  bool should_sync() const { return should_update(); }
+  // Training goes on after `done` of `total` calls of update_params (-1: no end is known). Accumulation
+  // starts anew. Errors: ValueError for a negative `done`, or more than `total`.
+  void initialize_count_status(int64_t done, int64_t total);
+
+  Optimizer& optimizer() const { return optimizer_; }
+  const OptimizerWrapperOptions& options() const { return options_; }
+  const Tensor& grad_norm() const {
+    return grad_norm_;
+  }                                // of the last step before clipping; undefined without clip_norm
+  std::vector<double> lr() const;  // of each group
+  std::vector<double> momentum() const;
+  Optimizer& clear_grad() { return optimizer_.clear_grad(); }
+
+  // The optimizer's. Gradients accumulated since the last step are no part of it: save when a step was made.
+  State state_dict() const { return optimizer_.state_dict(); }
+  void load_state_dict(const State& state) { optimizer_.load_state_dict(state); }
+
+ private:
+  int64_t batches_of_step() const;  // of the step that comes next
+  Tensor share_of(const Tensor& loss) const;
+  bool after_backward();
+
+  Optimizer& optimizer_;
+  const OptimizerWrapperOptions options_;
+  int64_t accumulated_ = 0;  // batches since the last step
+  int64_t left_ = -1;        // batches until the end, with those accumulated; -1: unknown
+  Tensor grad_norm_;
+};
+
+}  // namespace gradus::optim

@@ -1,0 +1,157 @@
+// One call per batch: shares of accumulated losses, when it steps, what it clips, when gradients are kept
+// back.
+#include "gradus/optim/optimizer_wrapper.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops.h"
+#include "gradus/optim/adam.h"
+#include "gradus/optim/sgd.h"
+#include "gradus/tests/ops/values.h"
+
+namespace gradus::optim {
+namespace {
+
+using testing::ElementsAre;
+
+// loss = sum(w * x), so that a batch's gradient is x.
+struct Linear {
+  Tensor w = tensor<double>({0, 0}, {2});
+  GradManager gm;
+  SGD sgd{{w}, {.lr = 1}};
+
+  explicit Linear() { gm.attach(w); }
+  bool update(OptimizerWrapper& wrapper, double x0, double x1) {
+    auto recording = gm.record();
+    return wrapper.update_params(gm, sum(w * tensor<double>({x0, x1}, {2})));
+  }
+  std::vector<double> weights() const { return w.to_vector<double>(); }
+};
+
+TEST(OptimizerWrapper, StepsOnEachBatchByDefault) {
+  Linear m;
+  OptimizerWrapper wrapper(m.sgd);
+  EXPECT_TRUE(wrapper.should_update());
+  EXPECT_TRUE(m.update(wrapper, 1, 2));
+  EXPECT_TRUE(m.update(wrapper, 3, 4));
+  EXPECT_THAT(m.weights(), ElementsAre(-4, -6));
+  EXPECT_FALSE(m.w.grad().defined());
+}
+
+TEST(OptimizerWrapper, AccumulatedBatchesCountTheirShare) {
+  Linear m;
+  OptimizerWrapper wrapper(m.sgd, {.accumulative_counts = 4});
+  for (int i = 1; i <= 8; ++i) {
+    EXPECT_EQ(wrapper.should_update(), i % 4 == 0) << i;
+    EXPECT_EQ(wrapper.should_sync(), i % 4 == 0) << i;
+    EXPECT_EQ(m.update(wrapper, i, 0), i % 4 == 0) << i;
+    if (i == 4) {
+      EXPECT_THAT(m.weights(), ElementsAre(-2.5, 0)) << "the mean of 1..4";
+    }
+  }
+  EXPECT_THAT(m.weights(), ElementsAre(-9, 0));
+}
+
+TEST(OptimizerWrapper, TheLastStepOfATrainingTakesTheRest) {
+  Linear m;
+  OptimizerWrapper wrapper(m.sgd, {.accumulative_counts = 4});
+  wrapper.initialize_count_status(0, 6);
+  std::vector<bool> stepped;
+  for (int i = 1; i <= 6; ++i) stepped.push_back(m.update(wrapper, i, 0));
+  EXPECT_THAT(stepped, ElementsAre(false, false, false, true, false, true));
+  EXPECT_THAT(m.weights(), ElementsAre(-(2.5 + 5.5), 0)) << "the rest is a mean over its two batches";
+}
+
+TEST(OptimizerWrapper, ATrainingThatGoesOnAccumulatesAnew) {
+  Linear m;
+  OptimizerWrapper wrapper(m.sgd, {.accumulative_counts = 2});
+  m.update(wrapper, 100, 0);
+  m.sgd.clear_grad();
+  wrapper.initialize_count_status(3, 6);
+  std::vector<bool> stepped;
+  for (int i = 0; i < 3; ++i) stepped.push_back(m.update(wrapper, 1, 0));
+  EXPECT_THAT(stepped, ElementsAre(false, true, true));
+  EXPECT_THAT(m.weights(), ElementsAre(-2, 0));
+  EXPECT_THROW(wrapper.initialize_count_status(-1, 5), ValueError);
+  EXPECT_THROW(wrapper.initialize_count_status(6, 5), ValueError);
+}
+
+TEST(OptimizerWrapper, KeepsGradientsBackUntilTheLastBatchOfAStep) {
+  Linear m;
+  OptimizerWrapper wrapper(m.sgd, {.accumulative_counts = 3});
+  int inside = 0, entered = 0;
+  std::vector<int> during;  // inside, as each backward sees it
+  GradManager gm;
+  gm.attach(m.w, [&](const Tensor&, const Tensor& g) { return during.push_back(inside), g; });
+  for (int i = 0; i < 6; ++i) {
+    auto recording = gm.record();
+    wrapper.update_params(gm, sum(m.w), [&] {
+      ++inside, ++entered;
+      return std::shared_ptr<void>(nullptr, [&](void*) { --inside; });
+    });
+  }
+  EXPECT_THAT(during, ElementsAre(1, 1, 0, 1, 1, 0));
+  EXPECT_EQ(entered, 4);
+  EXPECT_EQ(inside, 0);
+}
+
+TEST(OptimizerWrapper, ClipsTheWholeStepsGradientByItsNorm) {
+  Linear m;
+  OptimizerWrapper wrapper(m.sgd, {.accumulative_counts = 2, .clip_norm = 1});
+  m.update(wrapper, 6, 8);
+  EXPECT_FALSE(wrapper.grad_norm().defined());
+  m.update(wrapper, 0, 0);
+  EXPECT_DOUBLE_EQ(wrapper.grad_norm().item<double>(), 5);
+  EXPECT_NEAR(m.weights()[0], -0.6, 1e-6);  // a clipped norm is a little below the bound
+  EXPECT_NEAR(m.weights()[1], -0.8, 1e-6);
+}
+
+TEST(OptimizerWrapper, ClipsByOtherNormsAndByValue) {
+  Linear m, v;
+  OptimizerWrapper by_max(m.sgd, {.clip_norm = 1, .norm_type = INFINITY}),
+      by_value(v.sgd, {.clip_value = 0.5});
+  m.update(by_max, 2, -4);
+  EXPECT_NEAR(m.weights()[0], -0.5, 1e-6);
+  EXPECT_NEAR(m.weights()[1], 1, 1e-6);
+  v.update(by_value, 0.25, -4);
+  EXPECT_THAT(v.weights(), ElementsAre(-0.25, 0.5));
+}
+
+TEST(OptimizerWrapper, ARecordingTakesTheManagersPlace) {
+  Linear m;
+  OptimizerWrapper wrapper(m.sgd);
+  auto recording = m.gm.record();
+  EXPECT_TRUE(wrapper.update_params(recording, sum(m.w)));
+  EXPECT_THAT(m.weights(), ElementsAre(-1, -1));
+}
+
+TEST(OptimizerWrapper, RefusesWhatItCannotDo) {
+  Linear m;
+  EXPECT_THROW(OptimizerWrapper(m.sgd, {.accumulative_counts = 0}), ValueError);
+  EXPECT_THROW(OptimizerWrapper(m.sgd, {.clip_norm = 1, .clip_value = 1}), ValueError);
+  EXPECT_THROW(OptimizerWrapper(m.sgd, {.clip_norm = -1}), ValueError);
+  EXPECT_THROW(OptimizerWrapper(m.sgd, {.clip_value = -1}), ValueError);
+  EXPECT_THROW(OptimizerWrapper(m.sgd, {.clip_norm = 1, .norm_type = 0}), ValueError);
+  OptimizerWrapper wrapper(m.sgd);
+  auto recording = m.gm.record();
+  expect_error<ShapeError>([&] { wrapper.update_params(m.gm, m.w * 1); }, {"one element", "f64[2]"});
+}
+
+TEST(OptimizerWrapper, StateRatesAndMomentaAreTheOptimizers) {
+  const Tensor a = random_tensor({2}), b = random_tensor({2});
+  Adam opt({a}, {.lr = 0.1, .betas = {0.5, 0.9}}), other({a}, {});
+  opt.add_param_group({b}, {.lr = 0.2});
+  OptimizerWrapper wrapper(opt);
+  EXPECT_THAT(wrapper.lr(), ElementsAre(0.1, 0.2));
+  EXPECT_THAT(wrapper.momentum(), ElementsAre(0.5, 0.9));
+  State state = wrapper.state_dict();
+  for (auto& [name, value] : state.numbers)
+    if (name == "group.1.lr") value = 0.25;
+  wrapper.load_state_dict(state);
+  EXPECT_EQ(opt.lr(1), 0.25);
+}
+
+}  // namespace
+}  // namespace gradus::optim
