@@ -1,16 +1,16 @@
-// DistributedDataParallel: a model whose gradients are those of all ranks together. Any model: also one with several
-// losses (GANs), whose ranks use different parameters, or that grows.
+// DistributedDataParallel: a model whose gradients are those of all ranks together. Any model: also one with
+// several losses (GANs), whose ranks use different parameters, or that grows.
 //
-//   dist::DistributedDataParallel ddp(net);                 // verifies shapes, makes all ranks' weights rank 0's
-//   GradManager gm;  ddp.attach(gm);
-//   { auto recording = gm.record(); gm.backward(loss(ddp(x), y)); opt.step().clear_grad(); }
+//   dist::DistributedDataParallel ddp(net);                 // verifies shapes, makes all ranks' weights rank
+//   0's GradManager gm;  ddp.attach(gm); { auto recording = gm.record(); gm.backward(loss(ddp(x), y));
+//   opt.step().clear_grad(); }
 //
 //   { auto recording = gm.record({.only = ddp->disc.parameters()}); ... }      // a GAN under one manager
 //
 // The model stays the user's: ddp->disc is its member, names have no prefix, state_dict() is the model's own.
-// Parameters that the model gets later (a network that grows) are found when the next recording opens: ranks agree
-// on them, and take over rank 0's values. Buffers (running statistics) become rank 0's after every backward that
-// synchronises.
+// Parameters that the model gets later (a network that grows) are found when the next recording opens: ranks
+// agree on them, and take over rank 0's values. Buffers (running statistics) become rank 0's after every
+// backward that synchronises. In a group of one nothing is communicated and gradients stay as they are.
 #pragma once
 
 #include <concepts>
@@ -27,14 +27,17 @@
 
 namespace gradus::dist {
 
-// PyTorch's options, by their names.
+// PyTorch's options, by their names. Ranks must agree on all that concern communication.
 struct DistributedDataParallelOptions {
-  // At most one: inputs go there, and parameters must be there. Empty: nothing is moved.
+  // At most one: inputs go there, and parameters must be there. Empty: nothing is moved, and parameters may
+  // be on several devices.
   std::vector<Device> device_ids = {};
-  std::optional<Device> output_device = {};  // where results go; default: where they are
+  std::optional<Device> output_device = {};  // where a result goes; default: where it is
   int64_t dim = 0;                           // accepted; one device takes the whole batch
-  bool broadcast_buffers = true;
-  bool init_sync = true;  // false: the caller has made the weights equal
+  // Buffers become those of the group's first rank. Default: yes; per sub-module no, as in mmengine.
+  std::optional<bool> broadcast_buffers = {};
+  bool init_sync =
+      true;  // false: the caller has made the weights equal; also those of parameters that come later
   Group process_group = {};
   double bucket_cap_mb = 25;
   bool find_unused_parameters = false;  // accepted; every backward knows what it reaches, on every rank
@@ -49,27 +52,64 @@ struct DistributedDataParallelOptions {
 
 namespace internal {
 
-// What does not depend on the model's type.
+// Names and tensors as they are at the moment of the call: a model may grow.
+using NamedTensors = std::function<nn::StateDict()>;
+
+// A callback that hears of recordings alone; gradients pass.
+class RecordingWatcher : public GradCallback, public std::enable_shared_from_this<RecordingWatcher> {
+ public:
+  void recording_opened(GradManager& gm) override = 0;
+  void begin(const std::vector<Tensor>&, const std::vector<bool>&) override {}
+  std::optional<Tensor> ready(const Tensor&, const Tensor& grad) override { return grad; }
+  std::vector<Delivery> finish() override { return {}; }
+};
+
+// What does not depend on the model's type: the parameters and buffers of a model, or of a part of one, that
+// have a reducer together.
 class DataParallelModel {
  public:
   // Collective over the group. Errors: ValueError for a model without parameters, or options that do not fit;
-  // MismatchError naming the parameter whose shape, dtype or name differs between ranks.
-  DataParallelModel(nn::Module& module, DistributedDataParallelOptions options);
-  ~DataParallelModel();
+  // MismatchError naming the parameter whose name, shape or dtype differs between ranks, and the rank.
+  DataParallelModel(NamedTensors parameters, NamedTensors buffers, DistributedDataParallelOptions options);
 
-  void attach(GradManager& gm, std::vector<Callback> more);
-  const std::shared_ptr<AllReduceCallback>& callback() const { return callback_; }
+  // Attaches what `chosen` names, some of the parameters, and what it names later. Collective when the model
+  // has grown.
+  void attach(GradManager& gm, NamedTensors chosen, std::vector<Callback> more);
+  const std::shared_ptr<AllReduceCallback>& callback() const;
   Tensor to_device(const Tensor& x) const;  // an input
   Tensor to_output(const Tensor& y) const;
 
  private:
-  nn::Module& module_;
-  DistributedDataParallelOptions options_;
-  std::shared_ptr<AllReduceCallback> callback_;
+  class State;
+  std::shared_ptr<State> state_;
 };
 
 template <class T>
 constexpr bool is_tensor = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
+
+// module(args...), tensors among the arguments and a tensor result moved to where they belong.
+template <class M, class... Args>
+decltype(auto) call(const DataParallelModel& model, M& module, Args&&... args) {
+  const auto input = [&model]<class T>(T&& x) -> decltype(auto) {
+    if constexpr (is_tensor<T>)
+      return model.to_device(x);
+    else
+      return std::forward<T>(x);
+  };
+  if constexpr (is_tensor<decltype(module(input(std::forward<Args>(args))...))>)
+    return model.to_output(module(input(std::forward<Args>(args))...));
+  else
+    return module(input(std::forward<Args>(args))...);
+}
+
+template <class... C>
+std::vector<Callback> callbacks_of(C... c) {
+  return {Callback(std::move(c))...};
+}
+
+// The state under the names that `module` has: wrappers of other frameworks put "module." in front of a
+// model's names or of its children's.
+nn::StateDict without_wrappers(const nn::StateDict& state, const nn::Module& module);
 
 }  // namespace internal
 
@@ -78,12 +118,22 @@ class DistributedDataParallel {
  public:
   // The module must outlive it. Collective over the group.
   explicit DistributedDataParallel(M& module, DistributedDataParallelOptions options = {})
-      : module_(module), model_(module, std::move(options)) {}
+      : module_(module),
+        model_([&module] { return module.named_parameters(); }, [&module] { return module.named_buffers(); },
+               std::move(options)) {}
 
   // Attaches the model's parameters. `more`: callbacks that get the reduced gradients.
   template <class... C>
-  void attach(GradManager& gm, C... more) {
-    model_.attach(gm, std::vector<Callback>{Callback(std::move(more))...});
+  requires(std::is_constructible_v<Callback, C>&&...) void attach(GradManager& gm, C... more) {
+    model_.attach(
+        gm, [&m = module_] { return m.named_parameters(); }, internal::callbacks_of(std::move(more)...));
+  }
+  // Attaches those of a part of the model: for several managers. The part must live as long as the model.
+  template <class... C>
+  requires(std::is_constructible_v<Callback, C>&&...) void attach(GradManager& gm, const nn::Module& part,
+                                                                  C... more) {
+    model_.attach(
+        gm, [&part] { return part.named_parameters(); }, internal::callbacks_of(std::move(more)...));
   }
 
   M* operator->() { return &module_; }
@@ -94,23 +144,31 @@ class DistributedDataParallel {
   // Calls the model: tensors go to device_ids[0], a tensor result to output_device.
   template <class... Args>
   decltype(auto) operator()(Args&&... args) {
-    return output(module_(input(std::forward<Args>(args))...));
+    return internal::call(model_, module_, std::forward<Args>(args)...);
   }
 
   // The model's own, as runners call them: model.train_step(data, optimizers).
   template <class... Args>
-  decltype(auto) train_step(Args&&... args) { return module_.train_step(std::forward<Args>(args)...); }
+  decltype(auto) train_step(Args&&... args) {
+    return module_.train_step(std::forward<Args>(args)...);
+  }
   template <class... Args>
-  decltype(auto) val_step(Args&&... args) { return module_.val_step(std::forward<Args>(args)...); }
+  decltype(auto) val_step(Args&&... args) {
+    return module_.val_step(std::forward<Args>(args)...);
+  }
   template <class... Args>
-  decltype(auto) test_step(Args&&... args) { return module_.test_step(std::forward<Args>(args)...); }
+  decltype(auto) test_step(Args&&... args) {
+    return module_.test_step(std::forward<Args>(args)...);
+  }
 
   DistributedDataParallel& train(bool on = true) { return module_.train(on), *this; }
   DistributedDataParallel& eval() { return train(false); }
   std::vector<Tensor> parameters() const { return module_.parameters(); }
   nn::StateDict state_dict() const { return module_.state_dict(); }
-  // Takes names with or without PyTorch's "module." before them.
-  nn::LoadReport load_state_dict(const nn::StateDict& state, nn::LoadOptions options = {});
+  // Takes names with or without a wrapper's "module." in them.
+  nn::LoadReport load_state_dict(const nn::StateDict& state, nn::LoadOptions options = {}) {
+    return module_.load_state_dict(internal::without_wrappers(state, module_), options);
+  }
 
   // Gradient accumulation: see AllReduceCallback::no_sync.
   NoSync no_sync() { return callback()->no_sync(); }
@@ -122,31 +180,8 @@ class DistributedDataParallel {
   const ReducerStats& stats() const { return callback()->stats(); }
 
  private:
-  template <class T>
-  decltype(auto) input(T&& x) const {
-    if constexpr (internal::is_tensor<T>)
-      return model_.to_device(x);
-    else
-      return std::forward<T>(x);
-  }
-  template <class T>
-  decltype(auto) output(T&& y) const {
-    if constexpr (internal::is_tensor<T>)
-      return model_.to_output(y);
-    else
-      return std::forward<T>(y);
-  }
-
   M& module_;
   internal::DataParallelModel model_;
 };
-
-// The names without a wrapper's "module." in front.
-nn::StateDict without_prefix(const nn::StateDict& state, const std::string& prefix = "module.");
-
-template <class M>
-nn::LoadReport DistributedDataParallel<M>::load_state_dict(const nn::StateDict& state, nn::LoadOptions options) {
-  return module_.load_state_dict(without_prefix(state), options);
-}
 
 }  // namespace gradus::dist

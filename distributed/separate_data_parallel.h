@@ -1,5 +1,5 @@
-// SeparateDistributedDataParallel: data parallel per sub-module, each with a reducer and a group of its own, as
-// mmengine's MMSeparateDistributedDataParallel.
+// SeparateDistributedDataParallel: data parallel per sub-module, each with a reducer and a group of its own,
+// as mmengine's MMSeparateDistributedDataParallel.
 //
 //   dist::SeparateDistributedDataParallel ddp(gan);     // children gen and disc
 //   GradManager gm_d, gm_g;
@@ -7,8 +7,8 @@
 //   ddp.attach(gm_g, ddp->gen);
 //   auto logs = ddp.train_step(data, optimizers);       // gan's own
 //
-// Children without parameters need no reducer. Parameters of the model's root, which mmengine leaves out, have one
-// as well.
+// Children without parameters need no reducer, until they get some. Parameters of the model's root, which
+// mmengine leaves out, have one as well. A parameter that several children share belongs to the first.
 #pragma once
 
 #include "gradus/distributed/distributed_data_parallel.h"
@@ -17,23 +17,25 @@ namespace gradus::dist {
 
 namespace internal {
 
+// Children may come later: all calls look for new ones, which is collective when there are some.
 class SeparateModels {
  public:
-  SeparateModels(nn::Module& module, const DistributedDataParallelOptions& options);
+  // Errors: as DistributedDataParallel.
+  SeparateModels(nn::Module& module, DistributedDataParallelOptions options);
 
-  // Errors: ValueError when `part` is no direct child with parameters, naming those there are.
-  void attach(GradManager& gm, const nn::Module& part, const std::vector<Callback>& more);
-  void attach_all(GradManager& gm, const std::vector<Callback>& more);
+  // Errors: ValueError when `part` is neither the model nor a direct child with parameters, naming those
+  // there are.
+  void attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more);
+  void attach_all(GradManager& gm, std::vector<Callback> more);
   std::vector<std::shared_ptr<AllReduceCallback>> callbacks() const;
   const std::shared_ptr<AllReduceCallback>& callback(const nn::Module& part) const;
+  // Of the first part: where inputs and outputs go is the same for all.
+  const DataParallelModel& first() const;
 
  private:
-  struct Part {
-    nn::Module* module;  // a child, or the root for its own parameters
-    std::unique_ptr<DataParallelModel> model;
-  };
-  nn::Module& module_;
-  std::vector<Part> parts_;
+  class State;
+  class NewParts;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace internal
@@ -41,52 +43,72 @@ class SeparateModels {
 template <class M>
 class SeparateDistributedDataParallel {
  public:
-  // Options: as DistributedDataParallel, with mmengine's default of broadcast_buffers.
-  explicit SeparateDistributedDataParallel(M& module,
-                                           DistributedDataParallelOptions options = {.broadcast_buffers = false})
-      : module_(module), models_(module, options) {}
+  // The module must outlive it. Options: as DistributedDataParallel; broadcast_buffers is off by default.
+  explicit SeparateDistributedDataParallel(M& module, DistributedDataParallelOptions options = {})
+      : module_(module), models_(module, std::move(options)) {}
 
   // Attaches one child's parameters, or the root's own (`part` is the model itself).
-  void attach(GradManager& gm, const nn::Module& part) { models_.attach(gm, part, {}); }
-  // Attaches all of them to one manager.
-  void attach(GradManager& gm) { models_.attach_all(gm, {}); }
+  template <class... C>
+  requires(std::is_constructible_v<Callback, C>&&...) void attach(GradManager& gm, const nn::Module& part,
+                                                                  C... more) {
+    models_.attach(gm, part, internal::callbacks_of(std::move(more)...));
+  }
+  // Attaches all of them to one manager, and those that come later.
+  template <class... C>
+  requires(std::is_constructible_v<Callback, C>&&...) void attach(GradManager& gm, C... more) {
+    models_.attach_all(gm, internal::callbacks_of(std::move(more)...));
+  }
 
   M* operator->() { return &module_; }
+  const M* operator->() const { return &module_; }
   M& operator*() { return module_; }
   M& module() { return module_; }
 
+  // As DistributedDataParallel's.
   template <class... Args>
-  decltype(auto) operator()(Args&&... args) { return module_(std::forward<Args>(args)...); }
+  decltype(auto) operator()(Args&&... args) {
+    return internal::call(models_.first(), module_, std::forward<Args>(args)...);
+  }
   template <class... Args>
-  decltype(auto) train_step(Args&&... args) { return module_.train_step(std::forward<Args>(args)...); }
+  decltype(auto) train_step(Args&&... args) {
+    return module_.train_step(std::forward<Args>(args)...);
+  }
   template <class... Args>
-  decltype(auto) val_step(Args&&... args) { return module_.val_step(std::forward<Args>(args)...); }
+  decltype(auto) val_step(Args&&... args) {
+    return module_.val_step(std::forward<Args>(args)...);
+  }
   template <class... Args>
-  decltype(auto) test_step(Args&&... args) { return module_.test_step(std::forward<Args>(args)...); }
+  decltype(auto) test_step(Args&&... args) {
+    return module_.test_step(std::forward<Args>(args)...);
+  }
 
   SeparateDistributedDataParallel& train(bool on = true) { return module_.train(on), *this; }
   SeparateDistributedDataParallel& eval() { return train(false); }
+  std::vector<Tensor> parameters() const { return module_.parameters(); }
   nn::StateDict state_dict() const { return module_.state_dict(); }
+  // Takes names with or without wrappers' "module." in them.
   nn::LoadReport load_state_dict(const nn::StateDict& state, nn::LoadOptions options = {}) {
-    return module_.load_state_dict(without_prefix(state), options);
+    return module_.load_state_dict(internal::without_wrappers(state, module_), options);
   }
 
-  NoSync no_sync();  // of all parts
+  // Of all parts: see AllReduceCallback::no_sync.
+  NoSync no_sync() {
+    std::vector<std::shared_ptr<internal::Reducer>> reducers;
+    for (const auto& callback : models_.callbacks()) reducers.push_back(callback->reducer());
+    return NoSync(std::move(reducers));
+  }
+  // Uneven inputs: see dist::join.
   void join(const std::function<void()>& body, const JoinOptions& options = {}) {
     dist::join(models_.callbacks(), body, options, module_.buffers());
   }
-  const ReducerStats& stats(const nn::Module& part) const { return models_.callback(part)->stats(); }
+  const std::shared_ptr<AllReduceCallback>& callback(const nn::Module& part) const {
+    return models_.callback(part);
+  }
+  const ReducerStats& stats(const nn::Module& part) const { return callback(part)->stats(); }
 
  private:
   M& module_;
   internal::SeparateModels models_;
 };
-
-template <class M>
-NoSync SeparateDistributedDataParallel<M>::no_sync() {
-  std::vector<std::shared_ptr<internal::Reducer>> reducers;
-  for (const auto& callback : models_.callbacks()) reducers.push_back(callback->reducer());
-  return NoSync(std::move(reducers));
-}
 
 }  // namespace gradus::dist

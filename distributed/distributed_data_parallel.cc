@@ -1,0 +1,261 @@
+#include "gradus/distributed/distributed_data_parallel.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/distributed/bcast_list.h"
+#include "gradus/distributed/error.h"
+#include "gradus/distributed/object.h"
+#include "gradus/distributed/process_group.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr const char* kOp = "DistributedDataParallel";
+
+// Parameters by identity. Leaves are kept, not tensors: a parameter that the model drops must be free to go,
+// and no later one may be taken for it.
+class ParameterNames {
+ public:
+  // Errors: DTypeError unless floating point.
+  bool add(const std::string& name, const Tensor& param) {
+    const Ref<autograd::Leaf> leaf = autograd::leaf_of(param);
+    return names_.try_emplace(leaf.get(), leaf, name).second;
+  }
+  bool contains(const Tensor& param) const { return names_.count(param.ref()->slot.get()) != 0; }
+  std::string of(const Tensor& param) const {
+    const auto it = names_.find(param.ref()->slot.get());
+    return it == names_.end() ? describe(param) : it->second.second;
+  }
+  void forget_dead() {
+    std::erase_if(names_, [](const auto& entry) { return !entry.second.first->tensor().defined(); });
+  }
+
+ private:
+  std::unordered_map<const AutogradSlot*, std::pair<Ref<autograd::Leaf>, std::string>> names_;
+};
+
+// One line each: what ranks compare.
+std::vector<std::string> lines_of(const char* kind, const nn::StateDict& tensors) {
+  std::vector<std::string> lines;
+  for (const auto& [name, x] : tensors) lines.push_back(concat(kind, " '", name, "' ", x.dtype(), x.shape()));
+  return lines;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+std::vector<std::string> split_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    lines.push_back(text.substr(at, end - at));
+    at = end == std::string::npos ? end : end + 1;
+  }
+  return lines;
+}
+
+// Errors: MismatchError, the same on all ranks, naming the first line that differs and the rank.
+void agree_on(const std::string& what, const std::vector<std::string>& lines, const Group& group) {
+  const std::vector<std::string> all = all_gather_object(joined(lines), {.group = group});
+  const std::vector<std::string> first = split_lines(all[0]);
+  for (size_t r = 1; r < all.size(); ++r) {
+    if (all[r] == all[0]) continue;
+    const std::vector<std::string> other = split_lines(all[r]);
+    const auto [a, b] = std::mismatch(first.begin(), first.end(), other.begin(), other.end());
+    const auto text = [](auto it, const auto& list) {
+      return it == list.end() ? std::string("no more") : *it;
+    };
+    const int rank0 = group.ranks()[0], rank = group.ranks()[r];
+    throw MismatchError(kOp, rank, what, " differ between ranks: rank ", rank0, " has ", text(a, first),
+                        ", rank ", rank, " has ", text(b, other));
+  }
+}
+
+void check_options(const DistributedDataParallelOptions& o) {
+  if (!(o.bucket_cap_mb > 0))
+    throw ValueError(kOp, "expected bucket_cap_mb above 0, given ", o.bucket_cap_mb);
+  if (o.device_ids.size() > 1)
+    throw ValueError(
+        kOp, "expected at most one of device_ids, given ", o.device_ids.size(),
+        ": a rank has one device. For several, leave device_ids empty and place the layers yourself, or use "
+        "dist::DataParallel");
+  if (o.check_divergence_every < 0)
+    throw ValueError(kOp, "expected check_divergence_every of at least 0, given ", o.check_divergence_every);
+  if (!o.process_group.is_member()) throw ValueError(kOp, "this rank is no member of process_group");
+}
+
+}  // namespace
+
+// Held by the wrapper alone; what managers keep for longer knows it weakly.
+class DataParallelModel::State {
+ public:
+  State(NamedTensors parameters, NamedTensors buffers, DistributedDataParallelOptions options)
+      : parameters_(std::move(parameters)), buffers_(std::move(buffers)), options_(std::move(options)) {
+    check_options(options_);
+    if (parameters_().empty())
+      throw ValueError(
+          kOp, "the model has no parameters: without any to learn it needs no DistributedDataParallel");
+  }
+
+  void start(const std::shared_ptr<State>& self) {
+    const std::shared_ptr<const ParameterNames> names = names_;
+    AllReduceCallbackOptions options{.group = options_.process_group,
+                                     .bucket_cap_mb = options_.bucket_cap_mb,
+                                     .overlap = options_.overlap,
+                                     .gradient_as_bucket_view = options_.gradient_as_bucket_view,
+                                     .static_graph = options_.static_graph,
+                                     .comm_hook = options_.comm_hook,
+                                     .check_divergence_every = options_.check_divergence_every,
+                                     .check_finite = options_.check_finite,
+                                     .name_of = [names](const Tensor& p) { return names->of(p); }};
+    if (broadcasts_buffers())
+      options.broadcast_after = [weak = std::weak_ptr(self)] {
+        std::vector<Tensor> tensors;
+        if (const auto state = weak.lock())
+          for (auto& [name, b] : state->buffers_()) tensors.push_back(std::move(b));
+        return tensors;
+      };
+    callback_ = make_allreduce_cb(ReduceOp::kMean, std::move(options));
+    if (group().size() > 1)
+      agree_on("options",
+               {concat("bucket_cap_mb=", options_.bucket_cap_mb, " broadcast_buffers=", broadcasts_buffers(),
+                       " init_sync=", options_.init_sync, " static_graph=", options_.static_graph,
+                       " overlap=", options_.overlap, " check_finite=", options_.check_finite,
+                       " check_divergence_every=", options_.check_divergence_every)},
+               group());
+    take_in_new();
+  }
+
+  // Finds parameters and buffers that the model did not have before, and makes them the same on all ranks.
+  void take_in_new() {
+    nn::StateDict params, buffers;
+    std::unordered_set<std::string> changed;  // modules with a new parameter: their buffers are new as well
+    for (auto& [name, p] : parameters_())
+      if (!names_->contains(p)) {
+        changed.insert(module_of(name));
+        params.emplace_back(name, p);
+      }
+    for (auto& [name, b] : buffers_())
+      if (!known_buffers_.count(name) || changed.count(module_of(name))) buffers.emplace_back(name, b);
+    if (params.empty() && buffers.empty()) return;
+
+    check_devices(params);
+    if (group().size() > 1) {
+      std::vector<std::string> lines = lines_of("parameter", params);
+      for (std::string& line : lines_of("buffer", buffers)) lines.push_back(std::move(line));
+      agree_on(known_buffers_.empty() ? "the models" : "what is new in the models", lines, group());
+      nn::StateDict all = params;
+      all.insert(all.end(), buffers.begin(), buffers.end());
+      if (options_.init_sync) bcast_list_(all, {.group = group()});
+    }
+    names_->forget_dead();
+    for (const auto& [name, p] : params) names_->add(name, p);
+    for (const auto& [name, b] : buffers) known_buffers_.insert(name);
+  }
+
+  const DistributedDataParallelOptions& options() const { return options_; }
+  const std::shared_ptr<AllReduceCallback>& callback() const { return callback_; }
+
+ private:
+  // The reducer's own: a rank whose model has grown alone meets the others' backward there, and is told.
+  const Group& group() const { return callback_->reducer()->group(); }
+  bool broadcasts_buffers() const { return options_.broadcast_buffers.value_or(true); }
+  static std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
+
+  void check_devices(const nn::StateDict& params) const {
+    for (const auto& [name, p] : params) {
+      if (!options_.device_ids.empty() && p.device() != options_.device_ids[0])
+        throw ValueError(kOp, "parameter '", name, "' is on ", p.device(), ", device_ids says ",
+                         options_.device_ids[0], ": move the model there first");
+      if (p.device().type != params[0].second.device().type)
+        throw ValueError(kOp, "parameters are on devices of several types: '", params[0].first, "' on ",
+                         params[0].second.device(), ", '", name, "' on ", p.device());
+    }
+  }
+
+  const NamedTensors parameters_, buffers_;
+  const DistributedDataParallelOptions options_;
+  const std::shared_ptr<ParameterNames> names_ = std::make_shared<ParameterNames>();
+  std::unordered_set<std::string> known_buffers_;
+  std::shared_ptr<AllReduceCallback> callback_;
+};
+
+namespace {
+
+// Attaches to its manager what is new in the model, before every recording.
+class NewParameters final : public RecordingWatcher {
+ public:
+  NewParameters(std::function<bool()> take_in_new, NamedTensors chosen, std::vector<Callback> callbacks)
+      : take_in_new_(std::move(take_in_new)), chosen_(std::move(chosen)), callbacks_(std::move(callbacks)) {}
+
+  void recording_opened(GradManager& gm) override {
+    if (!take_in_new_()) return;
+    const nn::StateDict now = chosen_();
+    std::vector<Tensor> fresh;
+    for (const auto& [name, p] : now)
+      if (!attached_.contains(p)) fresh.push_back(p);
+    if (fresh.empty()) return;
+    attached_.forget_dead();
+    for (const auto& [name, p] : now) attached_.add(name, p);
+    std::vector<Callback> callbacks{Callback(shared_from_this())};
+    callbacks.insert(callbacks.end(), callbacks_.begin(), callbacks_.end());
+    gm.attach(fresh, std::move(callbacks));
+  }
+
+ private:
+  const std::function<bool()> take_in_new_;  // false: the wrapper is gone, and with it perhaps the model
+  const NamedTensors chosen_;
+  const std::vector<Callback> callbacks_;
+  ParameterNames attached_;
+};
+
+}  // namespace
+
+DataParallelModel::DataParallelModel(NamedTensors parameters, NamedTensors buffers,
+                                     DistributedDataParallelOptions options)
+    : state_(std::make_shared<State>(std::move(parameters), std::move(buffers), std::move(options))) {
+  state_->start(state_);
+}
+
+void DataParallelModel::attach(GradManager& gm, NamedTensors chosen, std::vector<Callback> more) {
+  more.insert(more.begin(), Callback(callback()));
+  const auto take_in_new = [weak = std::weak_ptr(state_)] {
+    const auto state = weak.lock();
+    if (state) state->take_in_new();
+    return bool(state);
+  };
+  std::make_shared<NewParameters>(take_in_new, std::move(chosen), std::move(more))->recording_opened(gm);
+}
+
+const std::shared_ptr<AllReduceCallback>& DataParallelModel::callback() const { return state_->callback(); }
+
+Tensor DataParallelModel::to_device(const Tensor& x) const {
+  const auto& ids = state_->options().device_ids;
+  return ids.empty() || !x.defined() || x.device() == ids[0] ? x : to(x, ids[0]);
+}
+
+Tensor DataParallelModel::to_output(const Tensor& y) const {
+  const auto& device = state_->options().output_device;
+  return !device || !y.defined() || y.device() == *device ? y : to(y, *device);
+}
+
+nn::StateDict without_wrappers(const nn::StateDict& state, const nn::Module& module) {
+  std::unordered_set<std::string> known;
+  for (const auto& [name, x] : module.state_dict()) known.insert(name);
+  nn::StateDict renamed;
+  for (const auto& [name, x] : state) {
+    std::string bare = "." + name;
+    for (size_t at; (at = bare.find(".module.")) != std::string::npos;) bare.erase(at, 7);
+    bare.erase(0, 1);
+    renamed.emplace_back(!known.count(name) && known.count(bare) ? bare : name, x);
+  }
+  return renamed;
+}
+
+}  // namespace gradus::dist::internal

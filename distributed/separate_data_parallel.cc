@@ -1,0 +1,126 @@
+#include "gradus/distributed/separate_data_parallel.h"
+
+#include <algorithm>
+#include <map>
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr const char* kOp = "SeparateDistributedDataParallel";
+
+// "" for what the root itself has.
+std::string child_of(const std::string& name) {
+  const size_t dot = name.find('.');
+  return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+
+NamedTensors of_child(NamedTensors all, std::string child) {
+  return [all = std::move(all), child = std::move(child)] {
+    nn::StateDict tensors = all();
+    std::erase_if(tensors, [&](const auto& entry) { return child_of(entry.first) != child; });
+    return tensors;
+  };
+}
+
+}  // namespace
+
+class SeparateModels::State {
+ public:
+  State(nn::Module& module, DistributedDataParallelOptions options)
+      : module_(module), options_(std::move(options)) {
+    if (!options_.broadcast_buffers) options_.broadcast_buffers = false;
+    take_in_new();
+    if (order_.empty())
+      throw ValueError(kOp, "the model has no parameters: without any to learn it needs no ", kOp);
+  }
+
+  // Parts in the order in which they came, the same on all ranks.
+  void take_in_new() {
+    for (const auto& [name, p] : module_.named_parameters()) {
+      const std::string child = child_of(name);
+      if (models_.count(child)) continue;
+      models_.emplace(
+          child, DataParallelModel(parameters(child),
+                                   of_child([&m = module_] { return m.named_buffers(); }, child), options_));
+      order_.push_back(child);
+    }
+  }
+
+  const std::vector<std::string>& order() const { return order_; }
+  DataParallelModel& model(const std::string& child) { return models_.at(child); }
+  NamedTensors parameters(const std::string& child) const {
+    return of_child([&m = module_] { return m.named_parameters(); }, child);
+  }
+
+  // Errors: ValueError for a module that is no part.
+  std::string name_of(const nn::Module& part) const {
+    const auto& children = module_.children();
+    const bool is_part =
+        &part == &module_ || std::find(children.begin(), children.end(), &part) != children.end();
+    const std::string name = &part == &module_ ? "" : part.name();
+    if (is_part && models_.count(name)) return name;
+    std::string names;
+    for (const std::string& n : order_) names += n.empty() ? " the model itself" : " '" + n + "'";
+    throw ValueError(kOp, "expected the model or a direct child of it, with parameters of its own, given ",
+                     part.type_name(), " '", part.path(), "'; there are:", names);
+  }
+
+ private:
+  nn::Module& module_;
+  DistributedDataParallelOptions options_;
+  std::map<std::string, DataParallelModel> models_;
+  std::vector<std::string> order_;
+};
+
+// Attaches the parts that there are to one manager, at first and before every recording.
+class SeparateModels::NewParts final : public RecordingWatcher {
+ public:
+  NewParts(std::weak_ptr<State> state, std::vector<Callback> more)
+      : state_(std::move(state)), more_(std::move(more)) {}
+
+  void recording_opened(GradManager& gm) override {
+    const auto state = state_.lock();
+    if (!state) return;
+    state->take_in_new();
+    std::vector<Callback> callbacks = more_;
+    callbacks.push_back(shared_from_this());
+    for (; attached_ < state->order().size(); ++attached_) {
+      const std::string& part = state->order()[attached_];
+      state->model(part).attach(gm, state->parameters(part), callbacks);
+    }
+  }
+
+ private:
+  const std::weak_ptr<State> state_;
+  const std::vector<Callback> more_;
+  size_t attached_ = 0;
+};
+
+SeparateModels::SeparateModels(nn::Module& module, DistributedDataParallelOptions options)
+    : state_(std::make_shared<State>(module, std::move(options))) {}
+
+void SeparateModels::attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more) {
+  state_->take_in_new();
+  const std::string name = state_->name_of(part);
+  state_->model(name).attach(gm, state_->parameters(name), std::move(more));
+}
+
+void SeparateModels::attach_all(GradManager& gm, std::vector<Callback> more) {
+  std::make_shared<NewParts>(state_, std::move(more))->recording_opened(gm);
+}
+
+std::vector<std::shared_ptr<AllReduceCallback>> SeparateModels::callbacks() const {
+  state_->take_in_new();
+  std::vector<std::shared_ptr<AllReduceCallback>> all;
+  for (const std::string& part : state_->order()) all.push_back(state_->model(part).callback());
+  return all;
+}
+
+const std::shared_ptr<AllReduceCallback>& SeparateModels::callback(const nn::Module& part) const {
+  state_->take_in_new();
+  return state_->model(state_->name_of(part)).callback();
+}
+
+const DataParallelModel& SeparateModels::first() const { return state_->model(state_->order()[0]); }
+
+}  // namespace gradus::dist::internal
