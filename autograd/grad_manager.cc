@@ -308,7 +308,9 @@ GradManager& GradManager::attach(TensorList tensors, std::vector<Callback> callb
     if (it == attached.end()) it = attached.insert(it, {leaf, {}});
     for (const Callback& c : callbacks) {
       const auto is_it = [&](const Callback& other) { return c.object && other.object == c.object; };
-      if (std::none_of(it->callbacks.begin(), it->callbacks.end(), is_it)) it->callbacks.push_back(c);
+      if (std::any_of(it->callbacks.begin(), it->callbacks.end(), is_it)) continue;
+      it->callbacks.push_back(c);
+      if (c.object) c.object->attached_to(x);
     }
     for (const auto& weak : state_->open)
       if (auto open = weak.lock(); open && !open->state->finished() && !open->narrowed)

@@ -58,6 +58,8 @@ class GradCallback {
   };
 
   virtual ~GradCallback() = default;
+  // It was given to a manager with this tensor.
+  virtual void attached_to(const Tensor& param) { (void)param; }
   // A manager that it is attached to is about to open a recording. It may attach further tensors: a network's
   // new ones.
   virtual void recording_opened(GradManager& manager) { (void)manager; }

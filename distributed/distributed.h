@@ -1,6 +1,7 @@
 // All that programs of several ranks use. For tests there is more: gradus/distributed/simulation.h.
 #pragma once
 
+#include "gradus/distributed/allreduce_callback.h"
 #include "gradus/distributed/client.h"
 #include "gradus/distributed/collectives.h"
 #include "gradus/distributed/functional.h"

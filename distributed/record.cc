@@ -28,8 +28,9 @@ constexpr Form kForms[] = {
     {.name = "all_to_all", .tensor = true},
     {.name = "object collective", .root = true},
     {.name = "new_group"},
+    {.name = "backward"},
 };
-static_assert(std::size(kForms) == size_t(Op::kNewGroup) + 1);
+static_assert(std::size(kForms) == size_t(Op::kBackward) + 1);
 
 const Form& form_of(Op op) { return kForms[size_t(op)]; }
 
@@ -45,7 +46,7 @@ bool agree(const Record& a, const Record& b) {
 }
 
 bool valid(const Record& r) {
-  return r.op <= Op::kNewGroup && r.dtype <= DType::kBool && r.reduce <= ReduceOp::kBxor && r.ndim >= 0 &&
+  return r.op <= Op::kBackward && r.dtype <= DType::kBool && r.reduce <= ReduceOp::kBxor && r.ndim >= 0 &&
          r.ndim <= kMaxDims && r.part <= Part::kBackward;
 }
 

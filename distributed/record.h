@@ -26,7 +26,8 @@ enum class Op : uint8_t {
   kReduceScatter,
   kAllToAll,
   kObject,
-  kNewGroup
+  kNewGroup,
+  kBackward,  // what ranks tell each other of a backward
 };
 std::string_view name_of(Op op);
 
