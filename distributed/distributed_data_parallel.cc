@@ -5,10 +5,10 @@
 #include <unordered_set>
 
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/distributed/bcast_list.h"
 #include "gradus/distributed/error.h"
 #include "gradus/distributed/object.h"
-#include "gradus/distributed/process_group.h"
+#include "gradus/distributed/packed_broadcast.h"
+#include "gradus/distributed/reducer.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -107,6 +107,7 @@ class DataParallelModel::State {
     const std::shared_ptr<const ParameterNames> names = names_;
     AllReduceCallbackOptions options{.group = options_.process_group,
                                      .bucket_cap_mb = options_.bucket_cap_mb,
+                                     .first_bucket_mb = std::min(1.0, options_.bucket_cap_mb),
                                      .overlap = options_.overlap,
                                      .gradient_as_bucket_view = options_.gradient_as_bucket_view,
                                      .static_graph = options_.static_graph,
@@ -149,14 +150,16 @@ class DataParallelModel::State {
     if (group().size() > 1) {
       std::vector<std::string> lines = lines_of("parameter", params);
       for (std::string& line : lines_of("buffer", buffers)) lines.push_back(std::move(line));
-      agree_on(known_buffers_.empty() ? "the models" : "what is new in the models", lines, group());
-      nn::StateDict all = params;
-      all.insert(all.end(), buffers.begin(), buffers.end());
-      if (options_.init_sync) bcast_list_(all, {.group = group()});
+      agree_on_models(lines, params.empty() ? buffers[0].first : params[0].first);
+      std::vector<Tensor> all;
+      for (const auto* list : {&params, &buffers})
+        for (const auto& [name, x] : *list) all.push_back(x);
+      if (options_.init_sync) PackedBroadcast(group(), all, 0).finish();
     }
     names_->forget_dead();
     for (const auto& [name, p] : params) names_->add(name, p);
     for (const auto& [name, b] : buffers) known_buffers_.insert(name);
+    started_ = true;
   }
 
   const DistributedDataParallelOptions& options() const { return options_; }
@@ -167,6 +170,16 @@ class DataParallelModel::State {
   const Group& group() const { return callback_->reducer()->group(); }
   bool broadcasts_buffers() const { return options_.broadcast_buffers.value_or(true); }
   static std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
+
+  void agree_on_models(const std::vector<std::string>& lines, const std::string& first) const {
+    if (!started_) return agree_on("the models", lines, group());
+    try {
+      agree_on("the models", lines, group());
+    } catch (Error& error) {
+      error.add_context(concat("while ranks agree on what is new in the model ('", first, "' first)"));
+      throw;
+    }
+  }
 
   void check_devices(const nn::StateDict& params) const {
     for (const auto& [name, p] : params) {
@@ -183,6 +196,7 @@ class DataParallelModel::State {
   const DistributedDataParallelOptions options_;
   const std::shared_ptr<ParameterNames> names_ = std::make_shared<ParameterNames>();
   std::unordered_set<std::string> known_buffers_;
+  bool started_ = false;
   std::shared_ptr<AllReduceCallback> callback_;
 };
 
@@ -223,15 +237,20 @@ DataParallelModel::DataParallelModel(NamedTensors parameters, NamedTensors buffe
   state_->start(state_);
 }
 
-void DataParallelModel::attach(GradManager& gm, NamedTensors chosen, std::vector<Callback> more) {
+std::weak_ptr<RecordingWatcher> DataParallelModel::attach(GradManager& gm, NamedTensors chosen,
+                                                          std::vector<Callback> more) {
   more.insert(more.begin(), Callback(callback()));
   const auto take_in_new = [weak = std::weak_ptr(state_)] {
     const auto state = weak.lock();
     if (state) state->take_in_new();
     return bool(state);
   };
-  std::make_shared<NewParameters>(take_in_new, std::move(chosen), std::move(more))->recording_opened(gm);
+  const auto watcher = std::make_shared<NewParameters>(take_in_new, std::move(chosen), std::move(more));
+  watcher->recording_opened(gm);
+  return watcher;
 }
+
+void DataParallelModel::take_in_new() { state_->take_in_new(); }
 
 const std::shared_ptr<AllReduceCallback>& DataParallelModel::callback() const { return state_->callback(); }
 

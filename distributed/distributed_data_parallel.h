@@ -72,9 +72,12 @@ class DataParallelModel {
   // MismatchError naming the parameter whose name, shape or dtype differs between ranks, and the rank.
   DataParallelModel(NamedTensors parameters, NamedTensors buffers, DistributedDataParallelOptions options);
 
-  // Attaches what `chosen` names, some of the parameters, and what it names later. Collective when the model
-  // has grown.
-  void attach(GradManager& gm, NamedTensors chosen, std::vector<Callback> more);
+  // Attaches what `chosen` names, some of the parameters, and what it names later, as long as the watcher
+  // lives: with the manager and one of them. Collective when the model has grown.
+  std::weak_ptr<RecordingWatcher> attach(GradManager& gm, NamedTensors chosen, std::vector<Callback> more);
+  // Makes what the model got since the last time the same on all ranks; attach, and recordings of managers
+  // that it is attached to, do so by themselves. Collective when there is something.
+  void take_in_new();
   const std::shared_ptr<AllReduceCallback>& callback() const;
   Tensor to_device(const Tensor& x) const;  // an input
   Tensor to_output(const Tensor& y) const;

@@ -34,8 +34,9 @@ class SeparateModels::State {
       throw ValueError(kOp, "the model has no parameters: without any to learn it needs no ", kOp);
   }
 
-  // Parts in the order in which they came, the same on all ranks.
+  // Of all parts, also those that a recording does not follow: they take part in its forward.
   void take_in_new() {
+    for (const std::string& part : order_) models_.at(part).take_in_new();
     for (const auto& [name, p] : module_.named_parameters()) {
       const std::string child = child_of(name);
       if (models_.count(child)) continue;
@@ -46,6 +47,7 @@ class SeparateModels::State {
     }
   }
 
+  // Parts in the order in which they came, the same on all ranks.
   const std::vector<std::string>& order() const { return order_; }
   DataParallelModel& model(const std::string& child) { return models_.at(child); }
   NamedTensors parameters(const std::string& child) const {
@@ -72,28 +74,33 @@ class SeparateModels::State {
   std::vector<std::string> order_;
 };
 
-// Attaches the parts that there are to one manager, at first and before every recording.
-class SeparateModels::NewParts final : public RecordingWatcher {
+// Before every recording of a manager: finds what is new, and attaches new parts to a manager that has all. A
+// part's own watcher goes with the part's parameters; what comes in their place is attached as a new part.
+class SeparateModels::Watcher final : public RecordingWatcher {
  public:
-  NewParts(std::weak_ptr<State> state, std::vector<Callback> more)
-      : state_(std::move(state)), more_(std::move(more)) {}
+  Watcher(std::weak_ptr<State> state, bool all, std::vector<Callback> more)
+      : state_(std::move(state)), all_(all), more_(std::move(more)) {}
 
   void recording_opened(GradManager& gm) override {
     const auto state = state_.lock();
     if (!state) return;
     state->take_in_new();
+    if (!all_) return;
+    for (const std::string& part : state->order())
+      if (attached_[part].expired()) attach(gm, part);
+  }
+  void attach(GradManager& gm, const std::string& part) {
+    const auto state = state_.lock();
     std::vector<Callback> callbacks = more_;
     callbacks.push_back(shared_from_this());
-    for (; attached_ < state->order().size(); ++attached_) {
-      const std::string& part = state->order()[attached_];
-      state->model(part).attach(gm, state->parameters(part), callbacks);
-    }
+    attached_[part] = state->model(part).attach(gm, state->parameters(part), std::move(callbacks));
   }
 
  private:
   const std::weak_ptr<State> state_;
+  const bool all_;
   const std::vector<Callback> more_;
-  size_t attached_ = 0;
+  std::map<std::string, std::weak_ptr<RecordingWatcher>> attached_;
 };
 
 SeparateModels::SeparateModels(nn::Module& module, DistributedDataParallelOptions options)
@@ -101,12 +108,11 @@ SeparateModels::SeparateModels(nn::Module& module, DistributedDataParallelOption
 
 void SeparateModels::attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more) {
   state_->take_in_new();
-  const std::string name = state_->name_of(part);
-  state_->model(name).attach(gm, state_->parameters(name), std::move(more));
+  std::make_shared<Watcher>(state_, false, std::move(more))->attach(gm, state_->name_of(part));
 }
 
 void SeparateModels::attach_all(GradManager& gm, std::vector<Callback> more) {
-  std::make_shared<NewParts>(state_, std::move(more))->recording_opened(gm);
+  std::make_shared<Watcher>(state_, true, std::move(more))->recording_opened(gm);
 }
 
 std::vector<std::shared_ptr<AllReduceCallback>> SeparateModels::callbacks() const {

@@ -17,7 +17,8 @@ namespace gradus::dist {
 
 namespace internal {
 
-// Children may come later: all calls look for new ones, which is collective when there are some.
+// Children may come later, and get parameters later: all calls, and recordings of managers that something of
+// it is attached to, look for what is new in any part, which is collective when there is something.
 class SeparateModels {
  public:
   // Errors: as DistributedDataParallel.
@@ -34,7 +35,7 @@ class SeparateModels {
 
  private:
   class State;
-  class NewParts;
+  class Watcher;
   std::shared_ptr<State> state_;
 };
 
