@@ -591,13 +591,13 @@ int Reducer::serve_until_all_joined() {
     plan();
     exchange_ = last_exchange_ = std::make_shared<BackwardExchange>(group_, note(BackwardNote::kJoined));
     const std::vector<BackwardNote>& notes = exchange_->notes();
+    number_ = std::ranges::max_element(notes, {}, &BackwardNote::number)->number;
     if (std::ranges::all_of(notes, is_joined)) {
       clear_backward();
       if (!before) return 0;
       const auto last = std::ranges::find_if_not(before->notes(), is_joined);
       return last == before->notes().end() ? 0 : int(last - before->notes().begin());
     }
-    number_ = std::ranges::max_element(notes, {}, &BackwardNote::number)->number;
     try {
       use(notes);
       if (!cancelled_) {
