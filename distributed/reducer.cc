@@ -8,6 +8,7 @@
 #include "gradus/autograd/recording_state.h"
 #include "gradus/distributed/agreement.h"
 #include "gradus/distributed/bucket_plan.h"
+#include "gradus/distributed/checksum.h"
 #include "gradus/distributed/functional.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
@@ -182,7 +183,7 @@ void Reducer::begin(const std::vector<Tensor>& attached, const std::vector<bool>
     bucket.waiting = int(std::ranges::count_if(bucket.params, [&](size_t i) { return params_[i].mine; }));
   outer_ = is_outer_recording_open();
   const int every = options_.check_divergence_every;
-  const bool compare = every > 0 && (stats_.backwards + 1) % every == 0;
+  const bool compare = every > 0 && (synchronised_ + 1) % every == 0;
   if (static_known_) check_static();
   if (static_known_ && !join_ && !compare) {
     known_ = true;
@@ -191,6 +192,7 @@ void Reducer::begin(const std::vector<Tensor>& attached, const std::vector<bool>
   BackwardNote mine = note(BackwardNote::kBackward);
   mine.attached = attached_;
   if (outer_) mine.flags |= BackwardNote::kOuter;
+  if (compare) mine.checksum = checksum_of(tensors()) | 1;
   for (size_t i = 0; i < params_.size(); ++i) mine.reached[i] = params_[i].mine;
   exchange_ = last_exchange_ = std::make_shared<BackwardExchange>(group_, mine);
 }
@@ -207,7 +209,11 @@ std::optional<Tensor> Reducer::ready(const Tensor& param, const Tensor& grad) {
       p.kept = add(p.kept, grad);
     return std::nullopt;
   }
-  if (alone()) return p.kept.defined() ? sum_of(p.kept, grad) : grad;
+  if (alone()) {
+    Tensor whole = sum_of(p.kept, grad);
+    if (options_.check_finite && whole.defined()) note_if_not_finite(size_t(&p - params_.data()), whole);
+    return whole;
+  }
   if (!p.mine) return std::nullopt;
   p.grad = sum_of(p.kept, grad);
   --buckets_[p.bucket].waiting;
@@ -316,7 +322,8 @@ void Reducer::clear_backward() {
   divisor_ = group_.size();
   root_ = 0;
   launched_ = landed_ = 0;
-  bad_ = -1;
+  tracked_bytes_ = 0;
+  not_finite_ = {};
 }
 
 template <class E, class... Parts>
@@ -356,6 +363,9 @@ void Reducer::use(const std::vector<BackwardNote>& notes) {
                                                                                     : group_.size();
   root_ = active == notes.end() ? 0 : int(active - notes.begin());
   if (cancelled_) return;
+  if (joined == notes.end() &&
+      std::ranges::any_of(notes, [&](const BackwardNote& n) { return n.checksum != notes[0].checksum; }))
+    throw_difference();
   std::vector<bool> used(params_.size());
   for (const BackwardNote& n : notes)
     for (size_t i = 0; i < used.size(); ++i) used[i] = used[i] || n.reached[i];
@@ -430,6 +440,7 @@ void Reducer::pack(size_t index) {
       continue;
     }
     raw::copy_(part, p.grad);
+    if (options_.check_finite) note_if_not_finite(i, part);
     if (options_.gradient_as_bucket_view) p.grad = Tensor();
   }
   bucket.buffer = part_of(bucket, 0, {offset});
@@ -516,9 +527,11 @@ void Reducer::deliver_tracked(std::vector<Delivery>& to) {
     for (size_t i : bucket.used) {
       Param& p = params_[i];
       const Tensor x = tensor_of(p);
+      if (options_.check_finite && p.grad.defined()) note_if_not_finite(i, p.grad);
       const Tensor mine =
           gradus::to(p.grad.defined() ? p.grad : zeros(x.shape(), {.dtype = x.dtype()}), kCPU);
-      Tensor grad = functional::all_reduce(mine, op_, {outer_group_});
+      tracked_bytes_ += mine.nbytes();
+      const Tensor grad = functional::all_reduce(mine, op_, {outer_group_});
       to.push_back({x, gradus::to(grad, x.device())});
     }
   start_broadcast();
@@ -531,11 +544,45 @@ void Reducer::start_broadcast() {
     broadcast_ = std::make_unique<PackedBroadcast>(group_, options_.broadcast_after(), root_);
 }
 
-void Reducer::check_finite() {}
+void Reducer::throw_difference() {
+  const std::vector<Tensor> all = tensors();
+  const std::optional<Difference> d = find_difference(group_, all);
+  if (!d) throw InternalError("checksums that differ, of parameters that do not");
+  const std::vector<int>& ranks = group_.ranks();
+  throw_on_all<MismatchError>(ranks[d->odd], "parameters have diverged: ", name_of(index_of(all[d->tensor])),
+                              " of rank ", ranks[d->odd], " is not that of rank ", ranks[d->usual],
+                              ", before synchronising backward ", synchronised_ + 1,
+                              " (and may have diverged since the last comparison)");
+}
+
+void Reducer::note_if_not_finite(size_t param, const Tensor& grad) {
+  if (not_finite_.tensor >= 0) return;
+  if (const int64_t element = first_not_finite(grad); element >= 0) not_finite_ = {int64_t(param), element};
+}
+
+void Reducer::check_finite() {
+  if (!options_.check_finite) return;
+  std::string text;
+  const auto add = [&](int rank, const NotFinite& n) {
+    if (n.tensor >= 0)
+      text += concat(text.empty() ? "" : "; ", "rank ", rank, " has NaN or infinity in the gradient of ",
+                     name_of(n.tensor), ", first in element ", n.element);
+  };
+  if (alone()) {
+    add(group_.ranks()[0], not_finite_);
+  } else {
+    const std::vector<NotFinite> all = share(group_, not_finite_);
+    for (size_t i = 0; i < all.size(); ++i) add(group_.ranks()[i], all[i]);
+  }
+  if (text.empty()) return;
+  drop_pending();
+  throw_on_all<ValueError>(-1, text);
+}
 
 void Reducer::count(TimePoint computed) {
+  ++synchronised_;
   ++stats_.backwards;
-  stats_.bytes = 0;
+  stats_.bytes = tracked_bytes_;
   stats_.buckets = 0;
   stats_.communication_s = stats_.exposed_s = 0;
   TimePoint until = begun_;  // counted up to here
@@ -609,6 +656,7 @@ int Reducer::serve_until_all_joined() {
         }
         check_finite();
         if (broadcast_) broadcast_->finish();
+        ++synchronised_;
       }
     } catch (...) {
       clear_backward();

@@ -3,14 +3,16 @@
 // reducer.cc.
 #pragma once
 
-#include <deque>
 #include <memory>
+#include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "gradus/autograd/node.h"
 #include "gradus/distributed/allreduce_callback.h"
 #include "gradus/distributed/backward_exchange.h"
+#include "gradus/distributed/divergence.h"
 #include "gradus/distributed/packed_broadcast.h"
 
 namespace gradus::dist::internal {
@@ -104,6 +106,8 @@ class Reducer {
   void deliver_tracked(std::vector<Delivery>& to);
   bool someone_tracks();
   void start_broadcast();
+  [[noreturn]] void throw_difference();
+  void note_if_not_finite(size_t param, const Tensor& grad);
   void check_finite();
   void count(TimePoint computed);
   template <class E, class... Parts>
@@ -124,7 +128,8 @@ class Reducer {
   std::vector<bool> static_mine_, static_used_;
 
   int no_sync_ = 0;
-  int64_t number_ = 0;  // of the last backward
+  int64_t number_ = 0;        // of the last backward
+  int64_t synchronised_ = 0;  // backwards
   std::optional<JoinOptions> join_;
   std::shared_ptr<BackwardExchange> last_exchange_;
 
@@ -142,10 +147,11 @@ class Reducer {
   int root_ = 0;                      // index of the member whose buffers count
   size_t launched_ = 0, landed_ = 0;  // buckets, in order
   size_t last_bucket_ = 0;            // that is not empty
-  int64_t bad_ = -1;                  // the first parameter whose gradient here is not finite
+  NotFinite not_finite_;              // in a gradient of this rank
   std::unique_ptr<PackedBroadcast> broadcast_;
   TimePoint begun_;
 
+  int64_t tracked_bytes_ = 0;  // sent outside of buckets
   ReducerStats stats_;
 };
 

@@ -3,7 +3,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -736,6 +738,95 @@ TEST(Reducer, GradientsAreTensorsOfTheirOwnByDefault) {
         EXPECT_TRUE(a.grad().storage() != b.grad().storage());
         EXPECT_THAT(values(a.grad()), Each(2));
         EXPECT_THAT(values(dy), Each(1)) << "the user's own";
+      },
+      kSoon);
+}
+
+// ---- what has gone wrong ----
+
+AllReduceCallbackOptions named(const std::vector<Tensor>& params, AllReduceCallbackOptions options) {
+  options.name_of = [params](const Tensor& p) {
+    for (size_t i = 0; i < params.size(); ++i)
+      if (p.is_same(params[i])) return concat("layer", i, ".weight");
+    return std::string();
+  };
+  return options;
+}
+
+TEST_P(OfWorlds, AGradientThatIsNotFiniteIsTheSameErrorOnAllByRankAndName) {
+  const int world = GetParam(), bad = world - 1;
+  for (bool outer : {false, true})
+    for (double factor : {std::numeric_limits<double>::infinity(), std::nan("")})
+      run_ranks(
+          world,
+          [&] {
+            const std::vector<Tensor> params = {f64({1}), f64({1, 2, 3}), f64({1})};
+            GradManager gm, watching;
+            watching.attach(params);
+            gm.attach(params, make_allreduce_cb(ReduceOp::kMean, named(params, {.check_finite = true})));
+            std::optional<Recording> open;
+            if (outer) open = watching.record();
+            const auto step = [&](bool spoilt) {
+              auto recording = gm.record();
+              const Tensor weights = f64({1, spoilt && get_rank() == bad ? factor : 1.0, 1});
+              gm.backward(sum(params[0] * params[0]) + sum(params[1] * weights));
+            };
+            step(false);
+            const std::string want = concat(
+                "rank ", bad, " has NaN or infinity in the gradient of layer1.weight, first in element 1");
+            try {
+              step(true);
+              ADD_FAILURE() << "no error";
+            } catch (const ValueError& e) {
+              EXPECT_THAT(e.what(), HasSubstr(want));
+            }
+            EXPECT_THAT(values(params[1].grad()), Each(1)) << "nothing of the bad step was delivered";
+            step(false);  // the job goes on
+            EXPECT_THAT(values(params[1].grad()), Each(2));
+          },
+          kSoon);
+}
+
+TEST(Reducer, WithoutTheCheckWhatIsNotFiniteGoesThrough) {
+  run_ranks(
+      2,
+      [] {
+        const Tensor x = f64({1});
+        GradManager gm;
+        gm.attach(x, make_allreduce_cb("mean"));
+        auto recording = gm.record();
+        gm.backward(x * (get_rank() ? std::nan("") : 1.0));
+        EXPECT_TRUE(std::isnan(values(x.grad())[0]));
+      },
+      kSoon);
+}
+
+TEST(Reducer, ParametersThatDivergeAreFoundAndNamedEverySoManyBackwards) {
+  run_ranks(
+      3,
+      [] {
+        const std::vector<Tensor> params = {f64({1}), f64({1, 2}), f64({3})};
+        GradManager gm;
+        gm.attach(params, make_allreduce_cb(ReduceOp::kMean, named(params, {.check_divergence_every = 3})));
+        int step = 0;
+        const auto run = [&] {
+          auto recording = gm.record();
+          gm.backward(sum(params[0]) + sum(params[2]));
+          ++step;
+        };
+        run();
+        if (get_rank() == 1) Tensor(params[1]).mutable_data<double>()[1] = std::nextafter(2, 3);
+        run();  // not compared
+        EXPECT_THROW(
+            try { run(); } catch (const MismatchError& e) {
+              EXPECT_THAT(e.what(), HasSubstr("layer1.weight of rank 1 is not that of rank 0"));
+              EXPECT_EQ(e.rank(), 1);
+              throw;
+            },
+            MismatchError);
+        Tensor(params[1]).mutable_data<double>()[1] = 2;  // mended: the job goes on
+        for (int i = 0; i < 4; ++i) run();
+        EXPECT_EQ(step, 6);
       },
       kSoon);
 }
