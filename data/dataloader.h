@@ -7,9 +7,9 @@
 // The batches depend on the seed and the epoch alone, never on the number of workers. Each pass over the
 // loader is the next epoch; set_epoch exists, and is not needed.
 //
-// In a job of several ranks each gets its share: the k-th batches of all ranks together are the k-th global batch of
-// the epoch's one order, which does not depend on the number of ranks; sample i of it goes to rank i % size. All ranks
-// have the same number of batches.
+// In a job of several ranks each gets its share: the k-th batches of all ranks together are the k-th global
+// batch of the epoch's one order, which does not depend on the number of ranks; sample i of it goes to rank i
+// % size. All ranks have the same number of batches.
 #pragma once
 
 #include <chrono>
@@ -27,31 +27,33 @@ namespace gradus::data {
 
 // What to do when the samples of an epoch do not make equal batches for all ranks.
 enum class Uneven {
-  kBalance,  // ranks' last batches differ by one sample at most; every sample comes once. Fewer than one sample per
-             // rank join the batch before
-  kPad,      // the first samples of the epoch come again until the last batches are equal (PyTorch's way)
-  kDrop,     // the samples that cannot be shared out equally are left out
+  kBalance,  // ranks' last batches differ by one sample at most; every sample comes once. Fewer than one
+             // sample per rank join the batch before (if there is none, ranks without one get one again, as
+             // padding)
+  kPad,   // the first samples of the epoch come again until the last batches are equal (PyTorch's way)
+  kDrop,  // the samples that cannot be shared out equally are left out
 };
 
 struct DataLoaderOptions {
   int64_t batch_size = 1;         // per rank
   int64_t global_batch_size = 0;  // instead: of all ranks together, of whose number it is a multiple
   bool shuffle = false;
-  int num_workers = 0;                // threads that read ahead; 0 reads in the calling thread
-  bool drop_last = false;             // leave out the last batch of an epoch when it is smaller
+  int num_workers = 0;     // threads that read ahead; 0 reads in the calling thread
+  bool drop_last = false;  // leave out the last batch of an epoch when it is smaller
   Uneven uneven = Uneven::kBalance;
   int prefetch_factor = 2;            // batches that each worker may be ahead
   std::optional<uint64_t> seed = {};  // of the shuffling; by default the current generator's (manual_seed)
   std::shared_ptr<const Sampler> sampler = {};  // instead of `shuffle`
-  int rank = -1;        // this rank's share of every epoch: see shard(); -1: that of the job (gradus/tensor/job.h)
+  int rank = -1;  // this rank's share of every epoch: see shard(); -1: that of the job (gradus/tensor/job.h)
   int world_size = -1;  // 1 gives every rank all samples
   // Makes a batch of samples, instead of Dataset::get_batch.
   std::function<Batch(const std::vector<Sample>& samples, std::span<const int64_t> indices)> collate = {};
-  std::chrono::milliseconds timeout{0};  // for a batch of the workers' to come; 0: none
+  std::chrono::milliseconds timeout{
+      0};  // of waiting for the workers' next batch (LoaderTimeoutError); 0: none
 };
 
-// Where a loader stands, as numbers for a checkpoint: the same on all ranks, and good for any number of them. The
-// other fields say what it belongs to: a loader that would give other samples refuses it.
+// Where a loader stands, as numbers for a checkpoint: the same on all ranks, and good for any number of them.
+// The other fields say what it belongs to: a loader that would give other samples refuses it.
 struct LoaderState {
   uint64_t epoch = 0;
   int64_t samples = 0;  // given in this epoch to all ranks together, the batch in hand included
@@ -59,6 +61,12 @@ struct LoaderState {
   int64_t dataset_size = 0;
 
   bool operator==(const LoaderState&) const = default;
+};
+
+// A worker has not brought a batch in time. The pass is over; its workers end when they can, and use the data
+// set until then.
+struct LoaderTimeoutError : Error {
+  using Error::Error;
 };
 
 namespace internal {

@@ -96,15 +96,19 @@ void Dataset::check_index(int64_t index) const {
     throw IndexError(name(), "index ", index, " is outside the data set of ", size(), " samples");
 }
 
-Batch Dataset::get_batch(std::span<const int64_t> indices) const {
+std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t> indices) {
   SampleGenerator generator;
   std::vector<Sample> samples;
   samples.reserve(indices.size());
   for (int64_t index : indices) {
     generator.begin_sample(index);
-    samples.push_back(read_sample(*this, index));
+    samples.push_back(read_sample(dataset, index));
   }
-  return collate(samples, indices, name());
+  return samples;
+}
+
+Batch Dataset::get_batch(std::span<const int64_t> indices) const {
+  return collate(get_samples(*this, indices), indices, name());
 }
 
 Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,

@@ -32,8 +32,8 @@ struct Batch {
   Tensor input;
   Tensor target;
   std::vector<int64_t> indices;  // the samples' indices in their data set
-  // Samples of this step on all ranks together. A mean over it, right also for unequal batches, is what kMean makes
-  // of: sum of losses * ranks / global_size.
+  // Samples of this step on all ranks together. A mean over it, right also for unequal batches, is what kMean
+  // makes of: sum of losses * ranks / global_size.
   int64_t global_size = 0;
   int64_t padding = 0;  // of the indices, the last so many are there for the second time (Uneven::kPad)
 
@@ -78,6 +78,9 @@ class Dataset {
 // the CPU. Errors: SampleError naming the first sample that differs from the one before.
 Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,
               const std::string& dataset);
+
+// Reads samples one by one, each with a generator of its own. Errors: SampleError naming the sample.
+std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t> indices);
 
 // Holds a data set: borrowed from an lvalue (which must outlive it), or owned when given an rvalue or a
 // shared_ptr.

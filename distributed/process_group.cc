@@ -39,9 +39,9 @@ void init_process_group(const InitOptions& options) {
 void destroy_process_group() {
   Context& context = Context::current();
   Ref<World> world;
-  if (context.world) {
+  if (context.job) {
     world = Ref<World>(World::current());
-    context.world = nullptr;
+    context.job = nullptr;
   } else {
     world = World::exchange_process_world(nullptr);
   }

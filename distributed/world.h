@@ -17,15 +17,15 @@
 #include "gradus/distributed/store.h"
 #include "gradus/distributed/transport.h"
 #include "gradus/distributed/work_state.h"
+#include "gradus/tensor/job.h"
 
 namespace gradus::dist::internal {
 
-// One rank's place in the job. Ranks as threads have one each (in their Context), a process has one.
-class World : public Counted {
+// A job of several ranks. Ranks as threads have one each (in their Context), a process has one. There is no
+// other kind of Job but the group of one's.
+class World : public Job {
  public:
-  int rank = 0, size = 1;
-  int local_rank = 0, local_size = 1;  // among the ranks of this host
-  std::string backend;                 // "local", "gloo"
+  std::string backend;  // "local", "gloo"
   Milliseconds timeout{600'000};
   std::vector<int> host_of;  // per rank: the number of its host, counted by first rank
   bool shared_memory = true;

@@ -214,9 +214,8 @@ class Trainer {
     put(c, "schedule", schedule_.state_dict());
     const data::LoaderState loader = train_loader_.state();
     c.put("loader.epoch", loader.epoch);
-    c.put("loader.batches", loader.batches);
+    c.put("loader.samples", loader.samples);
     c.put("loader.seed", loader.seed);
-    c.put("loader.batch_size", loader.batch_size);
     c.put("loader.dataset_size", loader.dataset_size);
     const auto generator = Context::current().generator->state();
     c.put("generator.seed", generator[0]);
@@ -241,9 +240,8 @@ class Trainer {
       throw ValueError("resume", loaded.path, " was trained on ", c.get<std::string>("dataset"), ", not on ",
                        data_.train->name());
     train_loader_.set_state({.epoch = c.get<uint64_t>("loader.epoch"),
-                             .batches = c.get<int64_t>("loader.batches"),
+                             .samples = c.get<int64_t>("loader.samples"),
                              .seed = c.get<uint64_t>("loader.seed"),
-                             .batch_size = c.get<int64_t>("loader.batch_size"),
                              .dataset_size = c.get<int64_t>("loader.dataset_size")});
     net_.load_state_dict(c.tensors("model"));
     opt_.load_state_dict(get(c, "optimizer"));
@@ -253,8 +251,8 @@ class Trainer {
     train_ = {c.get<double>("epoch.loss"), c.get<int64_t>("epoch.correct"), c.get<int64_t>("epoch.seen")};
     images_ = c.get<int64_t>("images");
     seconds_ = c.get<double>("seconds");
-    std::cout << "Resuming from " << loaded.path << ": epoch " << train_loader_.epoch() + 1 << ", batch "
-              << train_loader_.state().batches << std::endl;
+    std::cout << "Resuming from " << loaded.path << ": epoch " << train_loader_.epoch() + 1 << ", image "
+              << train_loader_.state().samples << std::endl;
   }
 
   fs::path checkpoint_path() const { return fs::path(args_.checkpoint_dir) / "mnist.ckpt"; }
@@ -268,7 +266,7 @@ class Trainer {
     net_.train();
     const int epoch = static_cast<int>(train_loader_.epoch()) + 1;
     const int64_t batches = train_loader_.size(), total = data_.train->size();
-    int64_t batch = train_loader_.state().batches;
+    int64_t batch = train_loader_.state().samples / args_.batch_size;
     if (batch == 0) train_ = {};
     const double seconds_before = seconds_;
     Progress progress(

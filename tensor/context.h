@@ -10,6 +10,7 @@
 
 #include "gradus/tensor/device.h"
 #include "gradus/tensor/dtype.h"
+#include "gradus/tensor/job.h"
 #include "gradus/tensor/random.h"
 #include "gradus/tensor/ref.h"
 #include "gradus/tensor/stream.h"
@@ -31,7 +32,7 @@ struct Context {
   int threads = 0;                   // of parallel_for; 0: usable_cores()
   bool deterministic = false;        // refuse kernels that may differ from run to run; none on the CPU does
   std::vector<const std::string*> module_path;  // names of the modules being called, outermost first
-  Ref<Counted> world;  // this rank's place in its job, when ranks are threads; distributed/ owns its meaning
+  Ref<Job> job;  // this rank's, when ranks are threads; null: the process's
 
   // The calling thread's context; a thread starts with one of its own.
   static Context& current() { return current_ ? *current_ : own(); }

@@ -1,5 +1,6 @@
-// Job: the place of this process, or of this thread when ranks are threads, among the ranks of a job. Parts that
-// know nothing of other ranks (data, random numbers) ask it who they are. distributed/ makes jobs of several.
+// Job: the place of this process, or of this thread when ranks are threads, among the ranks of a job. Parts
+// that know nothing of other ranks (data, random numbers) ask it who they are. distributed/ makes jobs of
+// several.
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "gradus/tensor/context.h"
+#include "gradus/tensor/job.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/elementwise_result.h"
@@ -53,7 +54,9 @@ Tensor bernoulli_mask(const Tensor& x, double p) {
 Tensor dropout_mask(const Tensor& x, double p) {
   check_probability("dropout", p);
   Tensor mask = empty_like(x, DType::kBool);
-  const PhiloxKey key = next_draw();
+  // Ranks that were seeded alike drop different elements: each has other samples.
+  PhiloxKey key = next_draw();
+  key.stream += uint64_t(Job::current()->rank) << 40;
   if (mask.numel() > 0) dropout_mask_kernel(mask, p, key);
   return mask;
 }

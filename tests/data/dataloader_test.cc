@@ -153,7 +153,7 @@ TEST(DataLoader, ExceptionsArriveInPlaceOfTheirBatchAndNameTheSample) {
       EXPECT_THAT(e.what(), HasSubstr("[Numbers] sample 42: [decode] broken.png"));
       EXPECT_THROW(std::rethrow_if_nested(e), FileError);
     }
-    EXPECT_EQ(loader.state().batches, 10);
+    EXPECT_EQ(loader.state().samples, 40);
   }
 }
 
@@ -241,13 +241,12 @@ TEST(DataLoader, StateOfAnotherLoaderIsRefused) {
   const Numbers d(100), larger(101);
   DataLoader a(d, {.batch_size = 8, .seed = 1});
   const LoaderState state = a.state();
-  EXPECT_THROW(DataLoader(d, {.batch_size = 4, .seed = 1}).set_state(state), ValueError);
   EXPECT_THROW(DataLoader(d, {.batch_size = 8, .seed = 2}).set_state(state), ValueError);
   EXPECT_THROW(DataLoader(larger, {.batch_size = 8, .seed = 1}).set_state(state), ValueError);
   LoaderState wrong = state;
-  wrong.batches = 14;
+  wrong.samples = 101;
   EXPECT_THROW(a.set_state(wrong), ValueError);
-  wrong.batches = -1;
+  wrong.samples = -1;
   EXPECT_THROW(a.set_state(wrong), ValueError);
 }
 
@@ -262,7 +261,7 @@ TEST(DataLoader, TheEpochEndsWithTheLoopNotWithTheLastBatch) {
       last = loader.state();
     }
     EXPECT_EQ(loader.epoch(), 1u);
-    EXPECT_EQ(loader.state().batches, 0);
+    EXPECT_EQ(loader.state().samples, 0);
 
     DataLoader resumed(d, options);
     resumed.set_state(last);
