@@ -1,10 +1,25 @@
 #include "gradus/distributed/world.h"
 
 #include "gradus/distributed/group_state.h"
+#include "gradus/distributed/host_copy.h"
 #include "gradus/tensor/context.h"
 
 namespace gradus::dist::internal {
+
 World::~World() = default;
+
+HostMemory World::share(const std::string& key, size_t bytes, const Fill& fill) {
+  return share_on_host(*this, key, bytes, fill);
+}
+
+std::string World::first_given(const std::string& what, const std::string& value) {
+  int call;
+  {
+    std::lock_guard lock(calls_mutex_);
+    call = calls_given_[what]++;
+  }
+  return store->compare_set(concat("alike/", what, '/', call), "", value);
+}
 
 World* World::current() {
   if (const Ref<Job>& job = Context::current().job) return static_cast<World*>(job.get());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -45,12 +46,19 @@ class World : public Job {
   }
   ~World() override;
 
+  HostMemory share(const std::string& key, size_t bytes, const Fill& fill) override;
+  std::string first_given(const std::string& what, const std::string& value) override;
+
   // The calling thread's world (its Context's, else the process's), or null.
   static World* current();
   // The process's, whatever the thread.
   static Ref<World> process_world();
   // Makes `world` (null: none) the process's, and returns what was.
   static Ref<World> exchange_process_world(Ref<World> world);
+
+ private:
+  std::mutex calls_mutex_;
+  std::map<std::string, int> calls_given_;  // calls of first_given, per `what`
 };
 
 // What a backend is built from. `index` is this rank's place in `members`.

@@ -20,16 +20,18 @@ Ref<Job>& slot() {
 
 }  // namespace
 
-std::shared_ptr<const std::byte> Job::share(const std::string&, size_t bytes, const Fill& fill) {
-  std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
+HostMemory Job::share(const std::string&, size_t bytes, const Fill& fill) {
+  const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
   fill(memory.get());
-  return {memory, memory.get()};
+  return {.bytes = {memory, memory.get()}};
 }
+
+std::string Job::first_given(const std::string&, const std::string& value) { return value; }
 
 Ref<Job> Job::current() {
   if (const Ref<Job>& job = Context::current().job) return job;
   if (Ref<Job> job = of_process()) return job;
-  static const Ref<Job> alone = make_ref<Job>();
+  static const auto& alone = *new Ref<Job>(make_ref<Job>());
   return alone;
 }
 

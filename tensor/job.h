@@ -12,6 +12,12 @@
 
 namespace gradus {
 
+// Read-only memory.
+struct HostMemory {
+  std::shared_ptr<const std::byte> bytes;
+  bool shared = false;  // with the other ranks of this host; else it is this process's own
+};
+
 class Job : public Counted {
  public:
   int rank = 0, size = 1;
@@ -19,9 +25,13 @@ class Job : public Counted {
 
   // Returns `bytes` bytes that fill() has written, read-only, of which the ranks of a host keep one copy: the
   // first that asks for `key` fills it, others wait for that. Not collective: any rank may ask, or not. `key`
-  // names the contents. Errors: what fill() throws, on every rank that asks.
+  // names the contents. Errors: what fill() throws; then the next rank that waits tries.
   using Fill = std::function<void(std::byte* memory)>;
-  virtual std::shared_ptr<const std::byte> share(const std::string& key, size_t bytes, const Fill& fill);
+  virtual HostMemory share(const std::string& key, size_t bytes, const Fill& fill);
+
+  // What ranks should do alike: returns the `value` that the first rank to get there gave in its n-th call
+  // for `what`, where this is this rank's n-th. Not collective.
+  virtual std::string first_given(const std::string& what, const std::string& value);
 
   // The calling thread's job (its Context's, else the process's, else a job of one).
   static Ref<Job> current();
