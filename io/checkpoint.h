@@ -74,6 +74,13 @@ class Checkpoint {
   NamedTensors tensors(std::string_view prefix = "") const;
   // Returns what lies below `prefix`, by names without it.
   Checkpoint section(std::string_view prefix) const;
+  // Calls f(name, value) for everything, sorted by name. A value is a Tensor, bool, int64_t, uint64_t, double
+  // or std::string.
+  template <class F>
+  void each(F&& f) const {
+    for (const auto& [name, value] : values_)
+      std::visit([&, &name = name](const auto& v) { f(name, v); }, value);
+  }
 
  private:
   using Value = std::variant<Tensor, bool, int64_t, uint64_t, double, std::string>;
