@@ -193,8 +193,7 @@ TEST_P(EventfulGan, IsTrainedAsOnTheJoinedBatchAndSendsWhatItTouches) {
       const GanBatch b = batch(rank, step);
       steps.backward_of_discriminator(
           t.gan, [&] { return discriminator_loss(t.gan, b, true, steps.detach_fake()); });
-      // The penalty does not reach biases of the score, but the losses do; a layer that all ranks skip is not
-      // sent.
+      // A layer that all ranks skip is not sent; one that some of them skip is.
       const int64_t of_d = bytes(t.gan.disc) - (step == 4 ? bytes(t.gan.disc.block) : 0);
       const int64_t of_g =
           bytes(t.gan.gen) - bytes(t.gan.gen.second_style) - (step == 4 ? bytes(t.gan.gen.block) : 0);
