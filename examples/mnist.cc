@@ -5,8 +5,11 @@
 //   ./run mnist                       MNIST from the cache folder, or digits that the program draws itself
 //   ./run mnist --download            fetches MNIST first
 //   ./run mnist --data DIR --epochs 5
+//   ./run mnist --nproc 4             4 ranks, data parallel; also under gradus-run, torchrun, Slurm, ...
+//
+// What data-parallel training adds to the program of one process: dist::launcher, bcast_list_, and
+// make_allreduce_cb. The loader gives each rank its share by itself; rank 0 alone prints and saves.
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -22,9 +25,20 @@
 #include "gradus/data/digits.h"
 #include "gradus/data/download.h"
 #include "gradus/data/mnist.h"
-#include "gradus/examples/support/interrupt.h"
+#include "gradus/distributed/allreduce_callback.h"
+#include "gradus/distributed/bcast_list.h"
+#include "gradus/distributed/collectives.h"
+#include "gradus/distributed/environment.h"
+#include "gradus/distributed/launcher.h"
+#include "gradus/distributed/object.h"
+#include "gradus/distributed/process_group.h"
 #include "gradus/examples/support/progress.h"
+#include "gradus/examples/support/ranks.h"
+#include "gradus/examples/support/sample_log.h"
+#include "gradus/examples/support/stop.h"
 #include "gradus/examples/support/system.h"
+#include "gradus/examples/support/tally.h"
+#include "gradus/examples/support/training_state.h"
 #include "gradus/io/checkpoint.h"
 #include "gradus/io/safetensors.h"
 #include "gradus/models/mnist_net.h"
@@ -38,7 +52,8 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Args {
-  int64_t batch_size = 64, test_batch_size = 1000;
+  int nproc = 1, max_restarts = 0;
+  int64_t batch_size = 64, global_batch_size = 0, test_batch_size = 1000;
   int64_t epochs = 14;
   double lr = 1.0, gamma = 0.7;
   uint64_t seed = 1;
@@ -48,7 +63,7 @@ struct Args {
   bool download = false;
   int64_t train_samples = 0, test_samples = 0;
   int workers = 0, threads = 0;
-  std::string resume, checkpoint_dir, summary;
+  std::string resume, checkpoint_dir, summary, sample_log;
   int64_t checkpoint_interval = 0;
 };
 
@@ -56,10 +71,20 @@ Args parse(int argc, char** argv) {
   Args a;
   CLI::App app{"Trains a convolutional network on MNIST"};
   const auto at_least = [](int64_t low) { return CLI::Range(low, int64_t{1} << 40); };
-  app.add_option("--batch-size", a.batch_size, "images per training step")
+  app.add_option("--nproc", a.nproc, "ranks on this machine")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  app.add_option("--max-restarts", a.max_restarts,
+                 "times that ranks are started again after a failure; they go on from DIR/mnist.ckpt")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1'000'000));
+  app.add_option("--batch-size", a.batch_size, "images per training step, of each rank")
       ->capture_default_str()
       ->check(at_least(1));
-  app.add_option("--test-batch-size", a.test_batch_size, "images per test step")
+  app.add_option("--global-batch-size", a.global_batch_size, "instead: images per step of all ranks together")
+      ->type_name("N")
+      ->check(at_least(1));
+  app.add_option("--test-batch-size", a.test_batch_size, "images per test step, of each rank")
       ->capture_default_str()
       ->check(at_least(1));
   app.add_option("--epochs", a.epochs, "passes over the training images")
@@ -83,10 +108,11 @@ Args parse(int argc, char** argv) {
   app.add_option("--test-samples", a.test_samples, "use only the first N test images")
       ->type_name("N")
       ->check(at_least(1));
-  app.add_option("--workers", a.workers, "threads that prepare batches ahead")
+  app.add_option("--workers", a.workers, "threads of each rank that prepare batches ahead")
       ->capture_default_str()
       ->check(CLI::Range(0, 256));
-  app.add_option("--threads", a.threads, "threads that compute [all cores]")->check(CLI::Range(1, 4096));
+  app.add_option("--threads", a.threads, "threads of each rank that compute [its share of the cores]")
+      ->check(CLI::Range(1, 4096));
   app.add_option("--resume", a.resume, "continue from this checkpoint")->type_name("FILE");
   app.add_option("--checkpoint-dir", a.checkpoint_dir, "write DIR/mnist.ckpt after every epoch")
       ->type_name("DIR");
@@ -94,6 +120,7 @@ Args parse(int argc, char** argv) {
       ->type_name("K")
       ->check(at_least(1));
   app.add_option("--summary", a.summary, "write the results as JSON")->type_name("FILE");
+  app.add_option("--sample-log", a.sample_log, "write which images each step used")->type_name("FILE");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -127,17 +154,19 @@ void download_to(const fs::path& dir) {
   });
 }
 
-Data load_data(const Args& a) {
+Data find_data(const Args& a) {
   const fs::path cache = a.data.empty() ? data::cache_dir() / "mnist" : fs::path();
   const fs::path dir = a.data.empty() ? cache : fs::path(a.data);
-  if (a.download && !data::MNIST::available(dir)) download_to(dir);
+  // One rank of each machine fetches it.
+  if (a.download && dist::get_local_rank() == 0 && !data::MNIST::available(dir)) download_to(dir);
+  if (a.download) dist::barrier();
   Data d;
   if (!a.data.empty() || data::MNIST::available(dir)) {
     d.train = std::make_shared<data::MNIST>(dir, data::MnistOptions{.train = true});
     d.test = std::make_shared<data::MNIST>(dir, data::MnistOptions{.train = false});
   } else {
-    std::cout << "Training on generated digits: there is no MNIST in " << dir.string()
-              << " (--download fetches it, --data DIR names another folder)" << std::endl;
+    print("Training on generated digits: there is no MNIST in " + dir.string() +
+          " (--download fetches it, --data DIR names another folder)");
     const auto size = [](int64_t n) { return n ? std::optional(n) : std::nullopt; };
     d.train = std::make_shared<data::GeneratedDigits>(
         data::GeneratedDigitsOptions{.train = true, .size = size(a.train_samples)});
@@ -147,28 +176,12 @@ Data load_data(const Args& a) {
   return {first_of(d.train, a.train_samples), first_of(d.test, a.test_samples)};
 }
 
-// ---- figures ----
-
-// How many rows of the logits have their largest value at the target.
-int64_t count_correct(const Tensor& logits, const Tensor& target) {
-  const float* x = logits.data<float>();
-  const int64_t* y = target.data<int64_t>();
-  const int64_t classes = logits.size(1);
-  int64_t correct = 0;
-  for (int64_t i = 0; i < logits.size(0); ++i)
-    correct += std::max_element(x + i * classes, x + (i + 1) * classes) - (x + i * classes) == y[i];
-  return correct;
+Data load_data(const Args& a) {
+  const Data d = find_data(a);
+  check_same_on_all_ranks("data sets",
+                          concat(d.train->size(), '+', d.test->size(), " images of ", d.train->name()));
+  return d;
 }
-
-// Sums over the samples seen.
-struct Tally {
-  double loss = 0;
-  int64_t correct = 0, seen = 0;
-
-  void add(double sum, int64_t right, int64_t n) { loss += sum, correct += right, seen += n; }
-  double mean_loss() const { return seen ? loss / double(seen) : 0; }
-  double accuracy() const { return seen ? double(correct) / double(seen) : 0; }
-};
 
 template <class... Values>
 std::string format(const char* pattern, Values... values) {
@@ -177,87 +190,99 @@ std::string format(const char* pattern, Values... values) {
   return text;
 }
 
+// ---- checkpoints ----
+
+fs::path checkpoint_path(const Args& a) { return fs::path(a.checkpoint_dir) / "mnist.ckpt"; }
+
+dist::Environment environment() { return dist::read_environment().value_or(dist::Environment{}); }
+
+// What this run goes on from: after a restart by the launcher its own last checkpoint, if it has written one;
+// else what the user names. No path: from the beginning. Collective; only rank 0 need see the files.
+io::LoadedCheckpoint find_checkpoint(const Args& a) {
+  io::LoadedCheckpoint found;
+  if (is_first_rank()) {
+    const dist::Environment job = environment();
+    const fs::path last = checkpoint_path(a), older = last.string() + ".previous";
+    if (job.restart_count > 0 && (fs::exists(last) || fs::exists(older))) {
+      found = io::load_checkpoint(last);
+      if (found.checkpoint.get<std::string>("job") != job.job_id) found = {};  // an earlier training's
+    }
+    if (found.path.empty() && !a.resume.empty()) found = io::load_checkpoint(a.resume);
+  }
+  return from_first_rank(std::move(found));
+}
+
 // ---- training ----
 
-// The run asked to stop: what it leaves behind says where to go on.
+// Somebody asked to stop: the checkpoint says where to go on.
 struct Interrupted {};
 
 class Trainer {
  public:
   Trainer(const Args& a, const Data& d)
       : args_(a),
-        data_(d),
-        train_loader_(
-            d.train, {.batch_size = a.batch_size, .shuffle = true, .num_workers = a.workers, .seed = a.seed}),
+        train_loader_(d.train, {.batch_size = a.batch_size,
+                                .global_batch_size = a.global_batch_size,
+                                .shuffle = true,
+                                .num_workers = a.workers,
+                                .seed = a.seed}),
         test_loader_(d.test, {.batch_size = a.test_batch_size, .num_workers = a.workers}) {
-    gm_.attach(net_.parameters());
+    dist::bcast_list_(net_);
+    gm_.attach(net_.parameters(), dist::make_allreduce_cb(dist::ReduceOp::kMean));
   }
 
   void run() {
+    samples_.begin(train_loader_.state());
     while (int64_t(train_loader_.epoch()) < args_.epochs) {
       train_epoch();
-      test();
       schedule_.step();
-      if (!args_.checkpoint_dir.empty() && !args_.dry_run) save();
-      if (interrupt_.requested()) throw Interrupted();
+      if (!args_.dry_run) save();
+      test();
       if (args_.dry_run) break;
     }
-    if (test_.seen == 0) test();
+    if (test_.total().seen == 0) test();
   }
 
-  void save() const {
-    io::Checkpoint c;
+  // Collective; rank 0 writes, the others go on meanwhile.
+  void save() {
+    train_.reduce();
+    if (args_.checkpoint_dir.empty() || !is_first_rank()) return;
+    io::Checkpoint c = state_.save();
     c.put("program", "mnist");
-    c.put("dataset", data_.train->name());
-    c.put("model", net_.state_dict());
-    put(c, "optimizer", opt_.state_dict());
-    put(c, "schedule", schedule_.state_dict());
-    const data::LoaderState loader = train_loader_.state();
-    c.put("loader.epoch", loader.epoch);
-    c.put("loader.samples", loader.samples);
-    c.put("loader.seed", loader.seed);
-    c.put("loader.dataset_size", loader.dataset_size);
-    const auto generator = Context::current().generator->state();
-    c.put("generator.seed", generator[0]);
-    c.put("generator.draws", generator[1]);
-    c.put("epoch.loss", train_.loss);
-    c.put("epoch.correct", train_.correct);
-    c.put("epoch.seen", train_.seen);
+    c.put("dataset", train_loader_.dataset().name());
+    c.put("job", environment().job_id);
+    c.put("epoch.loss", train_.total().loss);
+    c.put("epoch.correct", train_.total().correct);
+    c.put("epoch.seen", train_.total().seen);
     c.put("images", images_);
     c.put("seconds", seconds_);
     fs::create_directories(args_.checkpoint_dir);
-    io::save_checkpoint(checkpoint_path(), c);
+    io::save_checkpoint(checkpoint_path(args_), c);
   }
 
-  void resume(const fs::path& path) {
-    const io::LoadedCheckpoint loaded = io::load_checkpoint(path);
+  void resume(const io::LoadedCheckpoint& loaded) {
     const io::Checkpoint& c = loaded.checkpoint;
-    if (!loaded.warning.empty()) std::cerr << "mnist: " << loaded.warning << std::endl;
+    const std::string dataset = train_loader_.dataset().name();
+    if (!loaded.warning.empty() && is_first_rank()) std::cerr << "mnist: " << loaded.warning << std::endl;
     if (c.get<std::string>("program") != "mnist")
       throw FileError("resume", loaded.path, ": expected a checkpoint of mnist, given one of ",
                       c.get<std::string>("program"));
-    if (c.get<std::string>("dataset") != data_.train->name())
+    if (c.get<std::string>("dataset") != dataset)
       throw ValueError("resume", loaded.path, " was trained on ", c.get<std::string>("dataset"), ", not on ",
-                       data_.train->name());
-    train_loader_.set_state({.epoch = c.get<uint64_t>("loader.epoch"),
-                             .samples = c.get<int64_t>("loader.samples"),
-                             .seed = c.get<uint64_t>("loader.seed"),
-                             .dataset_size = c.get<int64_t>("loader.dataset_size")});
-    net_.load_state_dict(c.tensors("model"));
-    opt_.load_state_dict(get(c, "optimizer"));
-    schedule_.load_state_dict(get(c, "schedule"));
-    Context::current().generator->set_state(
-        {c.get<uint64_t>("generator.seed"), c.get<uint64_t>("generator.draws")});
-    train_ = {c.get<double>("epoch.loss"), c.get<int64_t>("epoch.correct"), c.get<int64_t>("epoch.seen")};
+                       dataset);
+    state_.load(c);
+    train_ =
+        Tally({c.get<double>("epoch.loss"), c.get<int64_t>("epoch.correct"), c.get<int64_t>("epoch.seen")});
     images_ = c.get<int64_t>("images");
     seconds_ = c.get<double>("seconds");
-    std::cout << "Resuming from " << loaded.path << ": epoch " << train_loader_.epoch() + 1 << ", image "
-              << train_loader_.state().samples << std::endl;
+    print(format("Resuming from %s: epoch %lld, %lld images done", loaded.path.c_str(),
+                 static_cast<long long>(train_loader_.epoch()) + 1,
+                 static_cast<long long>(train_loader_.state().samples)));
   }
 
-  fs::path checkpoint_path() const { return fs::path(args_.checkpoint_dir) / "mnist.ckpt"; }
   nn::Module& net() { return net_; }
-  const Tally& test_result() const { return test_; }
+  const Sums& test_result() const { return test_.total(); }
+  // Of all ranks together.
   double images_per_second() const { return seconds_ > 0 ? double(images_) / seconds_ : 0; }
   int64_t epochs_done() const { return int64_t(train_loader_.epoch()); }
 
@@ -265,83 +290,84 @@ class Trainer {
   void train_epoch() {
     net_.train();
     const int epoch = static_cast<int>(train_loader_.epoch()) + 1;
-    const int64_t batches = train_loader_.size(), total = data_.train->size();
-    int64_t batch = train_loader_.state().samples / args_.batch_size;
-    if (batch == 0) train_ = {};
+    const int64_t total = train_loader_.dataset().size(), done = train_loader_.state().samples;
     const double seconds_before = seconds_;
-    Progress progress(
-        {.title = format("Epoch %d/%d", epoch, int(args_.epochs)), .total = total, .done = train_.seen});
+    if (done == 0) train_ = Tally();
+    Progress progress({.title = format("Epoch %d/%d", epoch, int(args_.epochs)),
+                       .total = total,
+                       .done = done,
+                       .shown = is_first_rank()});
+    std::string figures;
     for (const data::Batch& b : train_loader_) {
-      const double loss = train_step(b);
-      images_ += b.size();
+      const data::LoaderState at = train_loader_.state();
+      const int64_t batch = (at.samples - 1) / global_batch_size();  // counted from 0
+      samples_.add(at, b.indices);
+      train_step(b);
+      images_ += b.global_size;
       seconds_ = seconds_before + progress.seconds();
 
-      const std::string figures =
-          format("loss %.4f  accuracy %.2f %%", train_.mean_loss(), 100 * train_.accuracy());
-      progress.update(train_.seen, figures);
-      if (!Progress::is_bar() && batch % args_.log_interval == 0)
-        std::cout << format(
-                         "Train Epoch: %d [%lld/%lld (%.0f%%)]\tLoss: %.6f\tAccuracy: %.2f%%\t%.0f images/s",
-                         epoch, static_cast<long long>(train_.seen), static_cast<long long>(total),
-                         100.0 * double(train_.seen) / double(total), loss, 100 * train_.accuracy(),
-                         progress.units_per_second())
-                  << std::endl;
-      if (++batch == batches || args_.dry_run) progress.finish(figures);
+      const bool last = at.samples == total || args_.dry_run;
+      if (batch % args_.log_interval == 0 || last) {
+        const Sums recent = train_.reduce();
+        figures = format("loss %.4f  accuracy %.2f %%", train_.total().mean_loss(),
+                         100 * train_.total().accuracy());
+        if (!Progress::is_bar() && batch % args_.log_interval == 0)
+          print(format("Train Epoch: %d [%lld/%lld (%.0f%%)]\tLoss: %.6f\tAccuracy: %.2f%%\t%.0f images/s",
+                       epoch, static_cast<long long>(at.samples), static_cast<long long>(total),
+                       100.0 * double(at.samples) / double(total), recent.mean_loss(),
+                       100 * train_.total().accuracy(), progress.units_per_second()));
+      }
+      progress.update(at.samples, figures);
+      if (last) progress.finish(figures);
       if (args_.dry_run) break;
-      if (batch == batches) continue;  // the end of the epoch saves and stops as well
-      const bool stop = interrupt_.requested();
-      const bool due = args_.checkpoint_interval > 0 && batch % args_.checkpoint_interval == 0;
-      if (!args_.checkpoint_dir.empty() && (stop || due)) save();
+      if (last) continue;  // the end of the epoch saves as well
+      const bool stop = stop_.agreed();
+      const bool due = args_.checkpoint_interval > 0 && (batch + 1) % args_.checkpoint_interval == 0;
+      if (stop || due) save();
       if (stop) throw Interrupted();
     }
   }
 
-  double train_step(const data::Batch& b) {
+  void train_step(const data::Batch& b) {
     auto recording = gm_.record();
     const Tensor logits = net_(b.input);
     const Tensor loss = nn::cross_entropy(logits, b.target);
     gm_.backward(loss);
     opt_.step().clear_grad();
-    const double value = loss.item<double>();
-    train_.add(value * double(b.size()), count_correct(logits, b.target), b.size());
-    return value;
+    train_.add({loss.item<double>() * double(b.size()), count_correct(logits, b.target), b.size()});
   }
 
   void test() {
     net_.eval();
     const auto off = no_record();
-    test_ = {};
+    test_ = Tally();
     for (const data::Batch& b : test_loader_) {
       const Tensor logits = net_(b.input);
       const Tensor loss = nn::cross_entropy(logits, b.target, {.reduction = Reduction::kSum});
-      test_.add(loss.item<double>(), count_correct(logits, b.target), b.size());
+      test_.add({loss.item<double>(), count_correct(logits, b.target), b.size()});
       if (args_.dry_run) break;
+      if (stop_.agreed()) throw Interrupted();
     }
-    std::cout << format("Test set: Average loss: %.4f, Accuracy: %lld/%lld (%.2f%%)", test_.mean_loss(),
-                        static_cast<long long>(test_.correct), static_cast<long long>(test_.seen),
-                        100 * test_.accuracy())
-              << std::endl;
+    test_.reduce();
+    const Sums& all = test_.total();
+    print(format("Test set: Average loss: %.4f, Accuracy: %lld/%lld (%.2f%%)", all.mean_loss(),
+                 static_cast<long long>(all.correct), static_cast<long long>(all.seen),
+                 100 * all.accuracy()));
   }
 
-  static void put(io::Checkpoint& c, const std::string& name, const optim::State& state) {
-    c.put(name + ".tensors", state.tensors);
-    for (const auto& [key, value] : state.numbers) c.put(name + ".numbers." + key, value);
-  }
-  static optim::State get(const io::Checkpoint& c, const std::string& name) {
-    optim::State state{.tensors = c.tensors(name + ".tensors"), .numbers = {}};
-    const io::Checkpoint numbers = c.section(name + ".numbers");
-    for (const std::string& key : numbers.names()) state.numbers.emplace_back(key, numbers.get<double>(key));
-    return state;
+  int64_t global_batch_size() const {
+    return args_.global_batch_size ? args_.global_batch_size : args_.batch_size * dist::get_world_size();
   }
 
   const Args& args_;
-  const Data& data_;
   models::MnistNet net_;
   GradManager gm_;
   optim::Adadelta opt_{net_.parameters(), {.lr = args_.lr}};
   optim::StepLR schedule_{opt_, {.step_size = 1, .gamma = args_.gamma}};
   data::DataLoader train_loader_, test_loader_;
-  Interrupt interrupt_;
+  TrainingState state_{net_, opt_, schedule_, train_loader_};
+  SampleLog samples_{args_.sample_log};
+  Stop stop_;
   Tally train_, test_;
   int64_t images_ = 0;  // trained on, and how long that took, over all runs of this training
   double seconds_ = 0;
@@ -353,28 +379,34 @@ void check_folder_of(const fs::path& file) {
     throw FileError("mnist", "there is no folder ", dir.string(), " for ", file.string());
 }
 
-int run(const Args& args) {
+int train(const Args& args) {
   const auto start = std::chrono::steady_clock::now();
   if (!args.summary.empty()) check_folder_of(args.summary);
   if (args.threads > 0) set_num_threads(args.threads);
   const Data data = load_data(args);
   manual_seed(args.seed);
   Trainer trainer(args, data);
-  std::cout << data.train->size() << " training and " << data.test->size() << " test images of "
-            << data.train->name() << "; cpu, " << num_threads() << " threads; seed " << args.seed << '\n'
-            << trainer.net() << std::endl;
-  if (!args.resume.empty()) trainer.resume(args.resume);
+  const int ranks = dist::get_world_size();
+  if (is_first_rank())
+    std::cout << data.train->size() << " training and " << data.test->size() << " test images of "
+              << data.train->name() << "; cpu, " << (ranks > 1 ? concat(ranks, " ranks with ") : "")
+              << num_threads() << " threads; seed " << args.seed << '\n'
+              << trainer.net() << std::endl;
+  if (const io::LoadedCheckpoint from = find_checkpoint(args); !from.path.empty()) trainer.resume(from);
   try {
     trainer.run();
   } catch (const Interrupted&) {
-    std::cerr << "mnist: interrupted";
-    if (!args.checkpoint_dir.empty())
-      std::cerr << "; continue with --resume " << trainer.checkpoint_path().string();
-    std::cerr << std::endl;
+    if (is_first_rank()) {
+      std::cerr << "mnist: interrupted";
+      if (!args.checkpoint_dir.empty())
+        std::cerr << "; continue with --resume " << checkpoint_path(args).string();
+      std::cerr << std::endl;
+    }
     return kInterruptedStatus;
   }
+  if (!is_first_rank()) return 0;
 
-  const Tally& result = trainer.test_result();
+  const Sums& result = trainer.test_result();
   std::cout << format("Test loss %.4f, test accuracy %.2f %%; trained at %.0f images/s", result.mean_loss(),
                       100 * result.accuracy(), trainer.images_per_second())
             << std::endl;
@@ -387,7 +419,7 @@ int run(const Args& args) {
         {"example", "mnist"},
         {"dataset", data.train->name()},
         {"train_samples", data.train->size()},
-        {"test_samples", data.test->size()},
+        {"test_samples", result.seen},
         {"epochs", trainer.epochs_done()},
         {"test_accuracy", result.accuracy()},
         {"test_loss", result.mean_loss()},
@@ -395,7 +427,7 @@ int run(const Args& args) {
         {"peak_rss_mib", peak_rss_mib()},
         {"device", "cpu"},
         {"threads", num_threads()},
-        {"world_size", 1},
+        {"world_size", ranks},
         {"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()},
         {"seed", args.seed},
     };
@@ -408,8 +440,20 @@ int run(const Args& args) {
 
 int main(int argc, char** argv) {
   const Args args = parse(argc, argv);
+  int status = 0;
+  const auto body = [&] { status = train(args); };
   try {
-    return run(args);
+    // A single rank is this process, unless somebody supervises it.
+    if (args.nproc == 1 && args.max_restarts == 0 && !dist::read_environment()) {
+      body();
+      return status;
+    }
+    const int failed = dist::launcher({.nproc_per_node = args.nproc,
+                                       .max_restarts = args.max_restarts,
+                                       .threads_per_rank = args.threads,
+                                       .shutdown_timeout = dist::Milliseconds(30'000)},
+                                      body);
+    return failed ? failed : status;
   } catch (const std::exception& e) {
     std::cerr << "mnist: " << e.what() << std::endl;
     return 1;

@@ -59,7 +59,7 @@ double Progress::units_per_second() const {
 
 void Progress::update(int64_t done, const std::string& figures) {
   done_ = done;
-  if (!is_bar()) return;
+  if (!is_bar() || !options_.shown) return;
   const auto now = std::chrono::steady_clock::now();
   if (line_open_ && now - drawn_ < std::chrono::milliseconds(100)) return;
   drawn_ = now;
@@ -67,7 +67,7 @@ void Progress::update(int64_t done, const std::string& figures) {
 }
 
 void Progress::finish(const std::string& figures) {
-  if (!is_bar()) return;
+  if (!is_bar() || !options_.shown) return;
   draw(figures);
   std::cout << std::endl;
   line_open_ = false;

@@ -12,6 +12,7 @@ struct ProgressOptions {
   int64_t total = 0;  // units of work in all
   int64_t done = 0;   // of them before this run
   std::string unit = "images";
+  bool shown = true;  // false: nothing is written, for all ranks but one
 };
 
 // Reports on standard output. `update` often; the bar redraws ten times a second at most.

@@ -1,0 +1,25 @@
+#include "gradus/examples/support/ranks.h"
+
+#include <iostream>
+#include <vector>
+
+#include "gradus/distributed/object.h"
+#include "gradus/distributed/process_group.h"
+#include "gradus/tensor/error.h"
+
+namespace gradus::examples {
+
+bool is_first_rank() { return dist::get_rank() == 0; }
+
+void print(const std::string& line) {
+  if (is_first_rank()) std::cout << line << std::endl;
+}
+
+void check_same_on_all_ranks(const std::string& what, const std::string& value) {
+  const std::vector<std::string> all = dist::all_gather_object(value);
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      throw ValueError("ranks", what, " differ: ", all[0], " on rank 0, ", all[rank], " on rank ", rank);
+}
+
+}  // namespace gradus::examples

@@ -1,0 +1,30 @@
+#include "gradus/examples/support/sample_log.h"
+
+#include <fstream>
+
+#include "gradus/distributed/object.h"
+#include "gradus/distributed/wire.h"
+#include "gradus/examples/support/ranks.h"
+#include "gradus/tensor/error.h"
+
+namespace gradus::examples {
+
+void SampleLog::begin(const data::LoaderState& at) const {
+  if (!file_.empty() && is_first_rank()) write(concat("from ", at.epoch, ' ', at.samples));
+}
+
+void SampleLog::add(const data::LoaderState& at, const std::vector<int64_t>& indices) const {
+  if (file_.empty()) return;
+  std::string line = concat(at.epoch, ' ', at.samples);
+  for (const std::string& bytes : dist::gather_object(dist::to_wire(indices)))
+    for (const int64_t i : dist::from_wire<std::vector<int64_t>>(bytes)) line += concat(' ', i);
+  if (is_first_rank()) write(line);
+}
+
+void SampleLog::write(const std::string& line) const {
+  std::ofstream out(file_, std::ios::app);
+  out << line << '\n' << std::flush;
+  if (!out) throw FileError("sample_log", "cannot write ", file_.string());
+}
+
+}  // namespace gradus::examples

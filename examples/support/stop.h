@@ -1,0 +1,27 @@
+// Stop: Ctrl-C or SIGTERM on any rank, as a question that all ranks answer alike.
+#pragma once
+
+#include <optional>
+
+#include "gradus/distributed/work.h"
+#include "gradus/examples/support/interrupt.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::examples {
+
+class Stop {
+ public:
+  Stop() = default;
+  ~Stop();
+
+  // Collective, once per step: true on all ranks in the same step, when some rank was asked to stop before
+  // the step before (of a single rank: before this one). What ranks tell each other travels during the step.
+  bool agreed();
+
+ private:
+  Interrupt interrupt_;
+  Tensor asked_;
+  std::optional<dist::Work> under_way_;
+};
+
+}  // namespace gradus::examples
