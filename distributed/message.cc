@@ -20,6 +20,10 @@ constexpr size_t kShortReduction = 64 << 10;
 constexpr size_t kPieceBytes = 1 << 20;
 // How many pieces of a broadcast are on their way to a member at once.
 constexpr size_t kPiecesAhead = 4;
+// How many bytes of a reduction may be on their way to a member before it needs them. The word that a piece
+// may come travels behind the data that goes the same way: with few pieces ahead, a slow link stands idle
+// half of the time.
+constexpr size_t kBytesAhead = 32 << 20;
 
 // Goes before every message, so that a stray one is an error and not wrong numbers.
 struct Header {
@@ -351,38 +355,41 @@ class MessageBackend final : public Backend {
   // Note [Direct reduction]. Every member owns one part. The others send it their contributions directly, in
   // pieces, and it reduces each piece in the order of members, in one pass: as many bytes as around a ring,
   // one rounding for 16-bit floats, and an order that depends on nothing but the members. While piece k is
-  // reduced, piece k + 1 is on its way. expect(k) may post receives for results of piece k, deliver(k) may
-  // send this member's: between every two members, messages are sent and awaited in the order part 0, part 1,
-  // result 0, part 2, result 1, ... A result may go where its contributions come from: its owner has received
-  // them.
+  // reduced, the next ones are on their way. expect(k) may post receives for results of piece k, deliver(k)
+  // may send this member's: between every two members, messages are sent and awaited in one order: parts up
+  // to the last that is ahead, result 0, one more part, result 1, ... A result may go where its contributions
+  // come from: its owner has received them.
   template <class Expect, class Deliver>
   void reduce_parts(Traffic& traffic, std::span<const ConstBlock> parts, void* out, DType dtype, ReduceOp op,
                     Expect&& expect, Deliver&& deliver) {
     size_t longest = 0;
     for (const ConstBlock& part : parts) longest = std::max(longest, part.bytes);
     const size_t pieces = count_pieces(longest), room = Piece(parts[index_].bytes, 0).bytes;
-    make_landing(2 * size_ * room);
+    const size_t ahead =
+        std::clamp<size_t>(kBytesAhead / kPieceBytes / size_, 2, std::max<size_t>(pieces, 2));
+    make_landing(ahead * size_ * room);
     const auto landing_of = [&](size_t k, size_t j) {
-      return at(landing_.get(), ((k % 2) * size_ + j) * room);
+      return at(landing_.get(), ((k % ahead) * size_ + j) * room);
     };
 
-    std::vector<Ref<Request>> receives[2];
-    for (size_t k = 0; k <= pieces; ++k) {
+    std::vector<std::vector<Ref<Request>>> receives(ahead);
+    for (size_t k = 0; k + 1 < pieces + ahead; ++k) {
       if (k < pieces) {
         if (const Piece piece(parts[index_].bytes, k); piece.bytes)
           for_others([&](size_t j) {
-            receives[k % 2].push_back(traffic.receive(j, part_step(k), landing_of(k, j), piece.bytes));
+            receives[k % ahead].push_back(traffic.receive(j, part_step(k), landing_of(k, j), piece.bytes));
           });
         for_others([&](size_t j) {
           if (const Piece piece(parts[j].bytes, k); piece.bytes)
             traffic.send(j, part_step(k), at(parts[j].data, piece.begin), piece.bytes);
         });
       }
-      if (k == 0) continue;
-      const size_t ready = k - 1;
+      if (k + 1 < ahead) continue;
+      const size_t ready = k + 1 - ahead;
+      if (ready >= pieces) break;
       expect(ready);
-      traffic.wait(receives[ready % 2]);
-      receives[ready % 2].clear();
+      traffic.wait(receives[ready % ahead]);
+      receives[ready % ahead].clear();
       if (const Piece piece(parts[index_].bytes, ready); piece.bytes) {
         std::vector<const void*> inputs;
         for (size_t j = 0; j < size_; ++j)
