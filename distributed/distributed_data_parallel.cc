@@ -124,12 +124,16 @@ class DataParallelModel::State {
       };
     callback_ = make_allreduce_cb(ReduceOp::kMean, std::move(options));
     if (group().size() > 1)
-      agree_on("options",
-               {concat("bucket_cap_mb=", options_.bucket_cap_mb, " broadcast_buffers=", broadcasts_buffers(),
-                       " init_sync=", options_.init_sync, " static_graph=", options_.static_graph,
-                       " overlap=", options_.overlap, " check_finite=", options_.check_finite,
-                       " check_divergence_every=", options_.check_divergence_every)},
-               group());
+      agree_on(
+          "options",
+          {concat("bucket_cap_mb = ", options_.bucket_cap_mb),
+           concat("broadcast_buffers = ", broadcasts_buffers()), concat("init_sync = ", options_.init_sync),
+           concat("gradient_as_bucket_view = ", options_.gradient_as_bucket_view),
+           concat("static_graph = ", options_.static_graph), concat("overlap = ", options_.overlap),
+           concat("check_finite = ", options_.check_finite),
+           concat("check_divergence_every = ", options_.check_divergence_every),
+           concat("a comm_hook = ", bool(options_.comm_hook))},
+          group());
     take_in_new();
   }
 

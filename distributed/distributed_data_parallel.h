@@ -1,9 +1,10 @@
 // DistributedDataParallel: a model whose gradients are those of all ranks together. Any model: also one with
 // several losses (GANs), whose ranks use different parameters, or that grows.
 //
-//   dist::DistributedDataParallel ddp(net);                 // verifies shapes, makes all ranks' weights rank
-//   0's GradManager gm;  ddp.attach(gm); { auto recording = gm.record(); gm.backward(loss(ddp(x), y));
-//   opt.step().clear_grad(); }
+//   dist::DistributedDataParallel ddp(net);      // compares the models, makes rank 0's weights everybody's
+//   GradManager gm;
+//   ddp.attach(gm);
+//   { auto recording = gm.record(); gm.backward(loss(ddp(x), y)); opt.step().clear_grad(); }
 //
 //   { auto recording = gm.record({.only = ddp->disc.parameters()}); ... }      // a GAN under one manager
 //
@@ -36,8 +37,7 @@ struct DistributedDataParallelOptions {
   int64_t dim = 0;                           // accepted; one device takes the whole batch
   // Buffers become those of the group's first rank. Default: yes; per sub-module no, as in mmengine.
   std::optional<bool> broadcast_buffers = {};
-  bool init_sync =
-      true;  // false: the caller has made the weights equal; also those of parameters that come later
+  bool init_sync = true;  // false: the caller makes weights equal, also those that come later
   Group process_group = {};
   double bucket_cap_mb = 25;
   bool find_unused_parameters = false;  // accepted; every backward knows what it reaches, on every rank
@@ -105,7 +105,9 @@ decltype(auto) call(const DataParallelModel& model, M& module, Args&&... args) {
     return module(input(std::forward<Args>(args))...);
 }
 
-template <class... C>
+template <class T>
+concept IsCallback = std::is_constructible_v<Callback, T>;
+template <IsCallback... C>
 std::vector<Callback> callbacks_of(C... c) {
   return {Callback(std::move(c))...};
 }
@@ -126,15 +128,14 @@ class DistributedDataParallel {
                std::move(options)) {}
 
   // Attaches the model's parameters. `more`: callbacks that get the reduced gradients.
-  template <class... C>
-  requires(std::is_constructible_v<Callback, C>&&...) void attach(GradManager& gm, C... more) {
+  template <internal::IsCallback... C>
+  void attach(GradManager& gm, C... more) {
     model_.attach(
         gm, [&m = module_] { return m.named_parameters(); }, internal::callbacks_of(std::move(more)...));
   }
-  // Attaches those of a part of the model: for several managers. The part must live as long as the model.
-  template <class... C>
-  requires(std::is_constructible_v<Callback, C>&&...) void attach(GradManager& gm, const nn::Module& part,
-                                                                  C... more) {
+  // Attaches those of a part of the model: for several managers. The part must live as long as they do.
+  template <internal::IsCallback... C>
+  void attach(GradManager& gm, const nn::Module& part, C... more) {
     model_.attach(
         gm, [&part] { return part.named_parameters(); }, internal::callbacks_of(std::move(more)...));
   }

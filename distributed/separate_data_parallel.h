@@ -49,14 +49,13 @@ class SeparateDistributedDataParallel {
       : module_(module), models_(module, std::move(options)) {}
 
   // Attaches one child's parameters, or the root's own (`part` is the model itself).
-  template <class... C>
-  requires(std::is_constructible_v<Callback, C>&&...) void attach(GradManager& gm, const nn::Module& part,
-                                                                  C... more) {
+  template <internal::IsCallback... C>
+  void attach(GradManager& gm, const nn::Module& part, C... more) {
     models_.attach(gm, part, internal::callbacks_of(std::move(more)...));
   }
   // Attaches all of them to one manager, and those that come later.
-  template <class... C>
-  requires(std::is_constructible_v<Callback, C>&&...) void attach(GradManager& gm, C... more) {
+  template <internal::IsCallback... C>
+  void attach(GradManager& gm, C... more) {
     models_.attach_all(gm, internal::callbacks_of(std::move(more)...));
   }
 

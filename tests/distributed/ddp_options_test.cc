@@ -121,7 +121,7 @@ TEST(DistributedDataParallel, RanksMustAgreeOnTheOptions) {
                           Net net;
                           DistributedDataParallel ddp(net, {.bucket_cap_mb = get_rank() ? 25.0 : 1.0});
                         }),
-              Each(AllOf(HasSubstr("bucket_cap_mb=25"), HasSubstr("rank 1"))));
+              Each(HasSubstr("bucket_cap_mb = 1, rank 1 has bucket_cap_mb = 25")));
 }
 
 TEST(DistributedDataParallel, RefusesWhatCannotBe) {
