@@ -6,6 +6,7 @@
 #include "gradus/data/dataset.h"
 #include "gradus/data/digits.h"
 #include "gradus/data/download.h"
+#include "gradus/data/endless.h"
 #include "gradus/data/idx.h"
 #include "gradus/data/mnist.h"
 #include "gradus/data/sampler.h"

@@ -4,50 +4,35 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 
+#include "gradus/data/batch_schedule.h"
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/job.h"
 #include "gradus/tensor/random.h"
 
 namespace gradus::data {
+namespace {
+
+// "3, 1, 4, ... (64 samples)".
+std::string some_of(const std::vector<int64_t>& indices) {
+  constexpr size_t kShown = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(indices.size(), kShown); ++i) text += concat(i ? ", " : "", indices[i]);
+  return indices.size() > kShown ? concat(text, ", ... (", indices.size(), " samples)") : text;
+}
+
+}  // namespace
+
+LoaderTimeoutError::LoaderTimeoutError(const std::string& dataset, std::chrono::milliseconds limit,
+                                       std::vector<int64_t> indices)
+    : Error("DataLoader", "dataloader timeout: no batch of ", dataset, " came within ", limit.count(),
+            " ms; samples ", some_of(indices), " are being read"),
+      dataset(dataset),
+      indices(std::move(indices)) {}
+
 namespace internal {
-
-// One epoch's order, from a position on, in global batches. Note [Shares]
-// Global batch k holds the next world_size * batch_size samples of the order, and rank r gets its positions
-// r, r + world_size, ...: which samples a step sees does not depend on the number of ranks. The rest of the
-// epoch makes a smaller one, if every rank can have a sample of it.
-struct Schedule {
-  Schedule(const DataLoaderOptions& o, int64_t start, int64_t size)
-      : start(start), size(size), ranks(o.world_size), global(o.batch_size * o.world_size) {
-    const int64_t left = size - start, rest = left % global;
-    batches = left / global;
-    end = start + batches * global;
-    if (rest == 0 || o.drop_last) return;
-    int64_t last = rest;  // samples of the smaller one, repeated ones included
-    if (o.uneven == Uneven::kDrop) {
-      last = rest / ranks * ranks;
-    } else if (o.uneven == Uneven::kPad) {
-      last = (rest + ranks - 1) / ranks * ranks;
-    } else if (rest < ranks) {
-      end = size;
-      if (batches > 0) return;  // the batch before takes them
-      last = ranks;             // there is none: ranks without a sample get one again
-    }
-    if (last == 0) return;
-    end = start + batches * global + last;
-    ++batches;
-  }
-  int64_t batch_begin(int64_t k) const { return start + k * global; }
-  int64_t batch_end(int64_t k) const { return k + 1 < batches ? start + (k + 1) * global : end; }
-  // Where the epoch is when k batches are done.
-  int64_t position(int64_t k) const { return k < batches ? batch_begin(k) : size; }
-
-  int64_t start, size;  // positions in the order
-  int64_t ranks, global;
-  int64_t batches = 0;
-  int64_t end = 0;  // of the last batch; beyond size: positions that come from the order's begin again
-};
 
 // What a loader and its iterators share.
 struct LoaderPlan {
@@ -72,11 +57,6 @@ std::shared_ptr<Generator> epoch_generator(uint64_t seed, uint64_t epoch) {
   return std::make_shared<Generator>((uint64_t(bits[0]) << 32) | bits[1]);
 }
 
-std::string first_of(const std::vector<int64_t>& indices) {
-  return indices.empty() ? "none"
-                         : concat(indices[0], " to ", indices.back(), " (", indices.size(), " samples)");
-}
-
 }  // namespace
 
 // One pass over the data set. Batches are numbered; workers take the numbers in order and may run ahead of
@@ -95,12 +75,12 @@ class Pass {
     }
   }
 
-  int64_t batches() const { return schedule_.batches; }
+  int64_t batches() const { return schedule_.batches(); }
   void make_ring(int64_t slots) { slots_.resize(static_cast<size_t>(slots)); }
 
   // Says whether all batches were taken; then the loader stands before its next epoch.
   bool finish() {
-    if (next_ < schedule_.batches) return false;
+    if (next_ < schedule_.batches()) return false;
     if (plan_->now == state()) plan_->now = plan_->next;
     return true;
   }
@@ -117,12 +97,13 @@ class Pass {
     std::unique_lock lock(mutex_);
     while (true) {
       slot_free_.wait(lock, [&] {
-        return stopping_ || taken_ >= schedule_.batches ||
+        return stopping_ || taken_ >= schedule_.batches() ||
                taken_ < next_ + static_cast<int64_t>(slots_.size());
       });
-      if (stopping_ || taken_ >= schedule_.batches) return;
+      if (stopping_ || taken_ >= schedule_.batches()) return;
       const int64_t number = taken_++;
-      if (taken_ >= schedule_.batches) slot_free_.notify_all();  // nothing is left for those who wait
+      ++reading_;
+      if (taken_ >= schedule_.batches()) slot_free_.notify_all();  // nothing is left for those who wait
       lock.unlock();
       Slot result;
       try {
@@ -132,20 +113,21 @@ class Pass {
       }
       result.ready = true;
       lock.lock();
+      if (--reading_ == 0) last_read_.notify_all();
       slot_of(number) = std::move(result);
       if (number == next_) batch_ready_.notify_one();
     }
   }
 
-  void stop() {
-    {
-      std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
+  // Says whether the workers end at once; else one is stuck, and nobody must wait for it.
+  bool stop() {
+    const std::chrono::milliseconds limit = plan_->options.timeout;
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
     slot_free_.notify_all();
+    if (limit.count() == 0 || reading_ == 0) return true;
+    return !is_stuck_ && last_read_.wait_for(lock, limit, [&] { return reading_ == 0; });
   }
-  // A worker did not come back in time: nobody must wait for it.
-  bool is_stuck() const { return is_stuck_; }
 
  private:
   struct Slot {
@@ -154,18 +136,18 @@ class Pass {
     std::exception_ptr error;
   };
 
-  LoaderState state() const { return plan_->state_at(epoch_, schedule_.position(next_)); }
+  LoaderState state() const { return plan_->state_at(epoch_, schedule_.position_after(next_)); }
 
   // This rank's share of batch `number`.
   Batch share_of(int64_t number) const {
     const DataLoaderOptions& options = plan_->options;
     Batch batch;
-    const int64_t begin = schedule_.batch_begin(number), end = schedule_.batch_end(number);
+    const int64_t begin = schedule_.begin(number), end = schedule_.end(number);
     for (int64_t i = begin + options.rank; i < end; i += options.world_size) {
-      batch.indices.push_back(order_[static_cast<size_t>(i % schedule_.size)]);
-      batch.padding += i >= schedule_.size;
+      batch.indices.push_back(order_[static_cast<size_t>(schedule_.index_of(i))]);
+      batch.padding += schedule_.is_repeated(i);
     }
-    batch.global_size = std::min(end, schedule_.size) - begin;
+    batch.global_size = end - begin;
     return batch;
   }
 
@@ -207,9 +189,8 @@ class Pass {
       batch_ready_.wait(lock, is_ready);
     } else if (!batch_ready_.wait_for(lock, limit, is_ready)) {
       is_stuck_ = true;
-      throw LoaderTimeoutError("DataLoader", "no batch of ", plan_->dataset->name(), " came within ",
-                               limit.count(), " ms: reading samples ", first_of(share_of(next_).indices),
-                               " takes longer");
+      std::vector<int64_t> indices = share_of(next_).indices;
+      throw LoaderTimeoutError(plan_->dataset->name(), limit, std::move(indices));
     }
     Slot taken = std::exchange(slot, Slot{});
     ++next_;
@@ -224,15 +205,16 @@ class Pass {
   const std::shared_ptr<LoaderPlan> plan_;
   const uint64_t epoch_;
   const std::vector<int64_t> order_;
-  const Schedule schedule_;
+  const BatchSchedule schedule_;
   int64_t next_ = 0;   // the batch that the consumer gets next
   int64_t taken_ = 0;  // the batch that a worker takes next
 
   std::mutex mutex_;
-  std::condition_variable batch_ready_, slot_free_;
+  std::condition_variable batch_ready_, slot_free_, last_read_;
   std::vector<Slot> slots_;
+  int64_t reading_ = 0;  // workers that are reading a batch
   bool stopping_ = false;
-  bool is_stuck_ = false;
+  bool is_stuck_ = false;  // a batch did not come in time
 };
 
 // A pass with its workers.
@@ -263,8 +245,8 @@ class Prefetcher {
 
  private:
   void stop() {
-    pass_->stop();
-    for (std::thread& worker : workers_) pass_->is_stuck() ? worker.detach() : worker.join();
+    const bool ending = pass_->stop();
+    for (std::thread& worker : workers_) ending ? worker.join() : worker.detach();
     workers_.clear();
   }
 
@@ -274,6 +256,24 @@ class Prefetcher {
 
 }  // namespace internal
 
+namespace {
+
+// Ranks that cut different orders, or one order differently, would train on some samples twice and wait for
+// each other.
+void check_alike(Job& job, const Sampler& sampler, const DataLoaderOptions& o, const std::string& seed) {
+  const std::string mine =
+      concat(sampler.size(), " samples, batch_size ", o.batch_size, ", global_batch_size ",
+             o.global_batch_size, ", uneven ", int(o.uneven), ", drop_last ", o.drop_last, seed);
+  const std::string first = job.first_given("DataLoader", mine);
+  if (first != mine)
+    throw ValueError("DataLoader",
+                     "the ranks' loaders share one order, so they must be alike, but this one of rank ",
+                     job.rank, " has ", mine, ", and that of another rank has ", first,
+                     "; give the same options and .seed, or .world_size = 1 for samples of one's own");
+}
+
+}  // namespace
+
 DataLoader::DataLoader(DatasetRef dataset, DataLoaderOptions options) {
   const auto require = [&](bool ok, const char* option, const char* expected, int64_t given) {
     if (!ok) throw ValueError("DataLoader", option, " must be ", expected, ", given ", given);
@@ -282,20 +282,30 @@ DataLoader::DataLoader(DatasetRef dataset, DataLoaderOptions options) {
   require(options.num_workers >= 0 && options.num_workers <= 1024, "num_workers", "0 to 1024",
           options.num_workers);
   require(options.prefetch_factor >= 1, "prefetch_factor", "at least 1", options.prefetch_factor);
+  require(options.timeout.count() >= 0, "timeout", "at least 0 ms", options.timeout.count());
+  require(options.timeout.count() == 0 || options.num_workers > 0, "timeout",
+          "0 without workers: nobody waits for any", options.timeout.count());
+
   const Ref<Job> job = Job::current();
-  if (options.world_size == -1) options.world_size = job->size;
-  if (options.rank == -1) options.rank = options.world_size == job->size ? job->rank : 0;
+  std::optional<Share> share = options.sampler ? options.sampler->share() : std::nullopt;
+  const bool by_job = !share && options.rank == -1 && options.world_size == -1;
+  if (!share) share = Share{job->rank, job->size};
+  if (options.world_size == 1 && options.rank == -1) options.rank = 0;
+  if (options.rank == -1) options.rank = share->rank;
+  if (options.world_size == -1) options.world_size = share->world_size;
   require(options.world_size >= 1, "world_size", "at least 1", options.world_size);
   require(options.rank >= 0 && options.rank < options.world_size, "rank", "0 to world_size - 1",
           options.rank);
-  require(options.timeout.count() >= 0, "timeout", "at least 0 ms", options.timeout.count());
-  require(options.global_batch_size >= 0 && options.global_batch_size % options.world_size == 0,
-          "global_batch_size", concat("a multiple of the ", options.world_size, " ranks").c_str(),
-          options.global_batch_size);
-  if (options.global_batch_size > 0) {
+  if (options.global_batch_size != 0) {
+    const int64_t ranks = options.world_size, global = options.global_batch_size;
     require(options.batch_size == 1, "batch_size", "left out when global_batch_size is given",
             options.batch_size);
-    options.batch_size = options.global_batch_size / options.world_size;
+    require(global >= ranks, "global_batch_size", concat("at least the number of ranks, ", ranks).c_str(),
+            global);
+    require(options.uneven == Uneven::kBalance || global % ranks == 0, "global_batch_size",
+            concat("a multiple of the number of ranks, ", ranks, ", without Uneven::kBalance").c_str(),
+            global);
+    options.batch_size = (global + ranks - 1) / ranks;
   }
   if (options.sampler && options.shuffle)
     throw ValueError("DataLoader", "shuffle and sampler exclude each other: the sampler gives the order");
@@ -304,13 +314,15 @@ DataLoader::DataLoader(DatasetRef dataset, DataLoaderOptions options) {
   std::shared_ptr<const Sampler> sampler = options.sampler;
   if (!sampler && options.shuffle) sampler = std::make_shared<RandomSampler>(dataset->size(), seed);
   if (!sampler) sampler = std::make_shared<SequentialSampler>(dataset->size());
+  if (by_job && job->size > 1)
+    check_alike(*job, *sampler, options, options.shuffle ? concat(", seed ", seed) : "");
   plan_ = std::make_shared<internal::LoaderPlan>(
       internal::LoaderPlan{std::move(dataset), std::move(options), std::move(sampler), seed, {}, {}});
   set_epoch(0);
 }
 
 int64_t DataLoader::size() const {
-  return internal::Schedule(plan_->options, 0, plan_->sampler->size()).batches;
+  return internal::BatchSchedule(plan_->options, 0, plan_->sampler->size()).batches();
 }
 
 const Dataset& DataLoader::dataset() const { return *plan_->dataset; }

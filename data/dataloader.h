@@ -8,8 +8,8 @@
 // loader is the next epoch; set_epoch exists, and is not needed.
 //
 // In a job of several ranks each gets its share: the k-th batches of all ranks together are the k-th global
-// batch of the epoch's one order, which does not depend on the number of ranks; sample i of it goes to rank i
-// % size. All ranks have the same number of batches.
+// batch of the epoch's one order, which does not depend on the number of ranks; its sample i goes to rank
+// i % size. All ranks have the same number of batches.
 #pragma once
 
 #include <chrono>
@@ -27,16 +27,20 @@ namespace gradus::data {
 
 // What to do when the samples of an epoch do not make equal batches for all ranks.
 enum class Uneven {
-  kBalance,  // ranks' last batches differ by one sample at most; every sample comes once. Fewer than one
-             // sample per rank join the batch before (if there is none, ranks without one get one again, as
-             // padding)
-  kPad,   // the first samples of the epoch come again until the last batches are equal (PyTorch's way)
-  kDrop,  // the samples that cannot be shared out equally are left out
+  // Every sample comes once; ranks' last batches differ by one sample at most. Fewer samples than ranks join
+  // the batch before; where there is none (no more are left at all), some come again, as with kPad.
+  kBalance,
+  // The first samples of the epoch come again until the last batches are equal (PyTorch's way).
+  kPad,
+  // The samples that cannot be shared out equally are left out.
+  kDrop,
 };
 
 struct DataLoaderOptions {
-  int64_t batch_size = 1;         // per rank
-  int64_t global_batch_size = 0;  // instead: of all ranks together, of whose number it is a multiple
+  int64_t batch_size = 1;  // per rank
+  // Instead: of all ranks together, so that any number of ranks takes the same steps. A multiple of that
+  // number, or at least that number with kBalance, which then balances all batches.
+  int64_t global_batch_size = 0;
   bool shuffle = false;
   int num_workers = 0;     // threads that read ahead; 0 reads in the calling thread
   bool drop_last = false;  // leave out the last batch of an epoch when it is smaller
@@ -44,29 +48,35 @@ struct DataLoaderOptions {
   int prefetch_factor = 2;            // batches that each worker may be ahead
   std::optional<uint64_t> seed = {};  // of the shuffling; by default the current generator's (manual_seed)
   std::shared_ptr<const Sampler> sampler = {};  // instead of `shuffle`
-  int rank = -1;  // this rank's share of every epoch: see shard(); -1: that of the job (gradus/tensor/job.h)
-  int world_size = -1;  // 1 gives every rank all samples
+  // Whose share of every epoch: see shard(). By default the job's when the loader is made
+  // (gradus/tensor/job.h), or the sampler's if it has one. world_size = 1 gives every rank all samples.
+  int rank = -1;
+  int world_size = -1;
   // Makes a batch of samples, instead of Dataset::get_batch.
   std::function<Batch(const std::vector<Sample>& samples, std::span<const int64_t> indices)> collate = {};
-  std::chrono::milliseconds timeout{
-      0};  // of waiting for the workers' next batch (LoaderTimeoutError); 0: none
+  // Of waiting for the workers' next batch (LoaderTimeoutError); 0: none.
+  std::chrono::milliseconds timeout{0};
 };
 
 // Where a loader stands, as numbers for a checkpoint: the same on all ranks, and good for any number of them.
 // The other fields say what it belongs to: a loader that would give other samples refuses it.
 struct LoaderState {
   uint64_t epoch = 0;
-  int64_t samples = 0;  // given in this epoch to all ranks together, the batch in hand included
+  // Given in this epoch to all ranks together, the batch in hand included; all, once the last one is.
+  int64_t samples = 0;
   uint64_t seed = 0;
   int64_t dataset_size = 0;
 
   bool operator==(const LoaderState&) const = default;
 };
 
-// A worker has not brought a batch in time. The pass is over; its workers end when they can, and use the data
-// set until then.
+// A worker did not bring a batch in time. The pass is over. Its workers end when they can, and use the data
+// set, which must live, until then.
 struct LoaderTimeoutError : Error {
-  using Error::Error;
+  LoaderTimeoutError(const std::string& dataset, std::chrono::milliseconds limit,
+                     std::vector<int64_t> indices);
+  std::string dataset;
+  std::vector<int64_t> indices;  // of the samples that are being read
 };
 
 namespace internal {
@@ -78,7 +88,8 @@ class DataLoader {
  public:
   class Iterator;
 
-  // Errors: ValueError for an option out of its domain.
+  // Errors: ValueError for an option out of its domain, and when the loaders of a job's ranks would not share
+  // one order: their n-th loaders must be alike, unless they say rank or world_size.
   explicit DataLoader(DatasetRef dataset, DataLoaderOptions options = {});
   // Movable; a copy would share its place in the order.
   DataLoader(DataLoader&&) = default;
@@ -103,8 +114,8 @@ class DataLoader {
   // Says where the iteration stands. Saved while batch k is in hand, it resumes with batch k + 1; saved with
   // the last batch in hand, the resumed pass is empty, so that what follows an epoch happens once.
   LoaderState state() const;
-  // Makes the next begin() go on from `state`. Errors: ValueError when it belongs to another data set, seed
-  // or batch size.
+  // Makes the next begin() go on from `state`. Errors: ValueError when it belongs to another data set
+  // or seed.
   void set_state(const LoaderState& state);
 
  private:

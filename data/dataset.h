@@ -32,10 +32,10 @@ struct Batch {
   Tensor input;
   Tensor target;
   std::vector<int64_t> indices;  // the samples' indices in their data set
-  // Samples of this step on all ranks together. A mean over it, right also for unequal batches, is what kMean
-  // makes of: sum of losses * ranks / global_size.
+  // Samples of this step on all ranks together, repeated ones included. The mean over them, also when ranks
+  // have unequal numbers, is the mean over ranks of: sum of this rank's losses * ranks / global_size.
   int64_t global_size = 0;
-  int64_t padding = 0;  // of the indices, the last so many are there for the second time (Uneven::kPad)
+  int64_t padding = 0;  // the last so many are repeated (Uneven): an evaluation counts size() - padding
 
   int64_t size() const { return static_cast<int64_t>(indices.size()); }
 };

@@ -279,24 +279,28 @@ void draw_digit(Draws& draws, int label, uint8_t* out) {
 }
 
 ImageSet generate(const GeneratedDigitsOptions& options) {
-  const int64_t n = options.size.value_or(options.train ? 60'000 : 10'000);
+  const int64_t n = options.size.value_or(options.train ? 60'000 : 10'000), pixels = n * kSide * kSide;
   if (n < 1) throw ValueError("GeneratedDigits", "size must be at least 1, given ", n);
-  Tensor images = empty({n, 1, kSide, kSide}, {.dtype = DType::kU8});
-  Tensor labels = empty({n}, {.dtype = DType::kU8});
-  uint8_t* pixels = images.mutable_data<uint8_t>();
-  uint8_t* classes = labels.mutable_data<uint8_t>();
   constexpr uint64_t kDigitStream = uint64_t{5} << 60;
   const uint64_t stream = kDigitStream | (options.train ? 0 : uint64_t{1} << 59);
-  parallel_for(0, n, 64, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      Draws draws(options.seed, stream | static_cast<uint64_t>(i));
-      const int label = draws.below(10);
-      classes[i] = static_cast<uint8_t>(label);
-      draw_digit(draws, label, pixels + i * kSide * kSide);
-    }
-  });
-  return ImageSet("GeneratedDigits", images, labels, 10,
-                  options.normalize ? Normalization{{0.1307f}, {0.3081f}} : Normalization{});
+  const auto draw = [&](uint8_t* out) {
+    parallel_for(0, n, 64, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        Draws draws(options.seed, stream | static_cast<uint64_t>(i));
+        const int label = draws.below(10);
+        out[pixels + i] = static_cast<uint8_t>(label);
+        draw_digit(draws, label, out + i * kSide * kSide);
+      }
+    });
+  };
+  // The images, then the labels.
+  const HostTensor all =
+      host_tensor(concat("digits:", options.train, ':', n, ':', options.seed), pixels + n, draw);
+  const Shape image_shape{n, 1, kSide, kSide}, label_shape{n};
+  return ImageSet("GeneratedDigits",
+                  view_as_strided(all.bytes, image_shape, row_major_strides(image_shape), 0),
+                  view_as_strided(all.bytes, label_shape, row_major_strides(label_shape), pixels), 10,
+                  options.normalize ? Normalization{{0.1307f}, {0.3081f}} : Normalization{}, all.memory);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <iomanip>
 #include <vector>
 
-#include "gradus/data/input_file.h"
 #include "gradus/tensor/error.h"
 
 namespace gradus::data {
@@ -51,25 +50,26 @@ uint64_t big_endian(const unsigned char* p, int64_t bytes) {
   return v;
 }
 
-void decode(std::span<const unsigned char> from, unsigned char code, Tensor& to, int64_t first) {
+// Writes the elements to out[first], out[first + 1], ...
+void decode(std::span<const unsigned char> from, unsigned char code, void* out, int64_t first) {
   const int64_t item = element_type(code, {}).bytes, n = static_cast<int64_t>(from.size()) / item;
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t bits = big_endian(from.data() + i * item, item);
     switch (code) {
       case 0x09:
-        to.ptr<int32_t>()[first + i] = static_cast<int8_t>(bits);
+        static_cast<int32_t*>(out)[first + i] = static_cast<int8_t>(bits);
         break;
       case 0x0B:
-        to.ptr<int32_t>()[first + i] = static_cast<int16_t>(bits);
+        static_cast<int32_t*>(out)[first + i] = static_cast<int16_t>(bits);
         break;
       case 0x0C:
-        to.ptr<int32_t>()[first + i] = static_cast<int32_t>(bits);
+        static_cast<int32_t*>(out)[first + i] = static_cast<int32_t>(bits);
         break;
       case 0x0D:
-        to.ptr<float>()[first + i] = std::bit_cast<float>(static_cast<uint32_t>(bits));
+        static_cast<float*>(out)[first + i] = std::bit_cast<float>(static_cast<uint32_t>(bits));
         break;
       default:
-        to.ptr<double>()[first + i] = std::bit_cast<double>(bits);
+        static_cast<double*>(out)[first + i] = std::bit_cast<double>(bits);
         break;
     }
   }
@@ -77,59 +77,70 @@ void decode(std::span<const unsigned char> from, unsigned char code, Tensor& to,
 
 }  // namespace
 
-Tensor read_idx(const std::filesystem::path& path, IdxOptions options) {
-  InputFile file(path, kOp);
-  const auto fail = [&](const auto&... parts) { throw FileError(kOp, path.string(), ": ", parts...); };
+template <class... Parts>
+void IdxFile::fail(const Parts&... parts) const {
+  throw FileError(kOp, file_.path().string(), ": ", parts...);
+}
 
+IdxFile::IdxFile(const std::filesystem::path& path, IdxOptions options) : file_(path, kOp) {
   std::array<unsigned char, 4> magic{};
-  const int64_t magic_bytes = file.read(magic.data(), 4);
+  const int64_t magic_bytes = file_.read(magic.data(), 4);
   if (magic_bytes != 4) fail("is no IDX file: ", magic_bytes, " bytes long, expected a header of at least 8");
   if (magic[0] != 0 || magic[1] != 0)
     fail("is no IDX file: starts with ", hex(magic), ", expected 0000, a type and a number of dimensions");
-  const ElementType type = element_type(magic[2], path);
+  code_ = magic[2];
+  const ElementType type = element_type(code_, path);
+  dtype_ = type.dtype;
   const int ndim = magic[3];
   if (ndim < 1 || ndim > kMaxDims) fail("has ", ndim, " dimensions, expected 1 to ", kMaxDims);
 
-  Shape shape;
   int64_t content = type.bytes;
   for (int i = 0; i < ndim; ++i) {
     std::array<unsigned char, 4> bytes{};
-    if (file.read(bytes.data(), 4) != 4) fail("ends inside its header: expected ", ndim, " dimensions");
+    if (file_.read(bytes.data(), 4) != 4) fail("ends inside its header: expected ", ndim, " dimensions");
     const int64_t size = static_cast<int64_t>(big_endian(bytes.data(), 4));
-    shape.push_back(size);
+    shape_.push_back(size);
     // Zero once, zero for good; a product that overflows is beyond every limit.
     if (__builtin_mul_overflow(content, size, &content))
-      fail("claims ", shape, " elements so far: too large");
+      fail("claims ", shape_, " elements so far: too large");
   }
   const int64_t elements = content / type.bytes;
   if (elements > options.max_bytes / size_of(type.dtype))
-    fail("claims ", name_of(type.dtype), shape, ", more than the limit of ", options.max_bytes, " bytes");
+    fail("claims ", name_of(type.dtype), shape_, ", more than the limit of ", options.max_bytes, " bytes");
   const int64_t header = 4 + 4 * int64_t{ndim};
-  if (content > file.max_content_size() - header)
-    fail("is cut short: the header claims ", shape, " = ", content, " bytes after it, but the ",
-         file.is_gzip() ? "gzip file of " : "file has ", file.file_size(), " bytes",
-         file.is_gzip() ? " cannot hold them" : "");
-  if (!file.is_gzip() && content < file.file_size() - header)
-    fail("is ", file.file_size(), " bytes long, expected ", header + content, " for ", shape);
+  if (content > file_.max_content_size() - header)
+    fail("is cut short: the header claims ", shape_, " = ", content, " bytes after it, but the ",
+         file_.is_gzip() ? "gzip file of " : "file has ", file_.file_size(), " bytes",
+         file_.is_gzip() ? " cannot hold them" : "");
+  if (!file_.is_gzip() && content < file_.file_size() - header)
+    fail("is ", file_.file_size(), " bytes long, expected ", header + content, " for ", shape_);
+}
 
-  Tensor out = empty(shape, {.dtype = type.dtype});
+void IdxFile::read(void* out) {
+  const int64_t item = element_type(code_, file_.path()).bytes, content = shape_.product() * item;
   int64_t done = 0;
-  if (type.dtype == DType::kU8) {
-    done = file.read(out.raw_ptr(), content);
+  if (dtype_ == DType::kU8) {
+    done = file_.read(out, content);
   } else {
     std::vector<unsigned char> chunk(1 << 16);
     while (done < content) {
-      const int64_t n = file.read(chunk.data(), std::min<int64_t>(chunk.size(), content - done));
-      decode({chunk.data(), static_cast<size_t>(n)}, magic[2], out, done / type.bytes);
+      const int64_t n = file_.read(chunk.data(), std::min<int64_t>(chunk.size(), content - done));
+      decode({chunk.data(), static_cast<size_t>(n)}, code_, out, done / item);
       done += n;
       if (n < static_cast<int64_t>(chunk.size())) break;
     }
   }
   if (done != content)
-    fail("is cut short: holds ", done, " of the ", content, " bytes that its header claims (", shape, ")");
+    fail("is cut short: holds ", done, " of the ", content, " bytes that its header claims (", shape_, ")");
   char extra = 0;
-  if (file.read(&extra, 1) != 0)
-    fail("goes on after the ", content, " bytes that its header claims (", shape, ")");
+  if (file_.read(&extra, 1) != 0)
+    fail("goes on after the ", content, " bytes that its header claims (", shape_, ")");
+}
+
+Tensor read_idx(const std::filesystem::path& path, IdxOptions options) {
+  IdxFile file(path, options);
+  Tensor out = empty(file.shape(), {.dtype = file.dtype()});
+  file.read(out.raw_ptr());
   return out;
 }
 

@@ -3,13 +3,38 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
+#include "gradus/data/input_file.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::data {
 
 struct IdxOptions {
   int64_t max_bytes = int64_t{4} << 30;  // of the array; more is refused before anything is allocated
+};
+
+// An IDX file whose header has been read and checked. Errors: as read_idx.
+class IdxFile {
+ public:
+  explicit IdxFile(const std::filesystem::path& path, IdxOptions options = {});
+
+  DType dtype() const { return dtype_; }  // of the array: u8, i32, f32 or f64
+  const Shape& shape() const { return shape_; }
+  int64_t bytes() const { return shape_.product() * size_of(dtype_); }  // of the array
+  const std::filesystem::path& path() const { return file_.path(); }
+  std::string identity() const { return file_.identity(); }
+  // Writes the array to `out`, row-major. To be called once.
+  void read(void* out);
+
+ private:
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const;
+
+  InputFile file_;
+  unsigned char code_ = 0;  // of the element type
+  DType dtype_ = DType::kU8;
+  Shape shape_;
 };
 
 // Reads an IDX file: two zero bytes, a type (08 u8, 09 i8, 0B i16, 0C i32, 0D f32, 0E f64), the number of

@@ -5,8 +5,12 @@
 namespace gradus::data {
 
 ImageSet::ImageSet(std::string name, Tensor images, Tensor labels, int64_t classes,
-                   const Normalization& normalization)
-    : name_(std::move(name)), images_(std::move(images)), labels_(std::move(labels)), classes_(classes) {
+                   const Normalization& normalization, std::optional<MemoryUse> memory)
+    : name_(std::move(name)),
+      images_(std::move(images)),
+      labels_(std::move(labels)),
+      classes_(classes),
+      memory_(memory.value_or(MemoryUse{.own = images_.nbytes() + labels_.nbytes()})) {
   if (images_.dim() != 4 || labels_.dim() != 1 || images_.size(0) != labels_.size(0) ||
       !images_.is_row_major() || !labels_.is_row_major())
     throw ShapeError(name_, "expected row-major images [N,C,H,W] and labels [N], given images ",

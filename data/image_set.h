@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gradus/data/dataset.h"
+#include "gradus/data/host_tensor.h"
 
 namespace gradus::data {
 
@@ -18,10 +20,10 @@ struct Normalization {
 class ImageSet : public Dataset {
  public:
   // Shapes: images u8[N,C,H,W], row-major; labels u8[N]. Normalises each of the C channels; an empty
-  // Normalization only divides by 255. Errors: ShapeError, DTypeError, ValueError for a label of `classes` or
-  // more.
+  // Normalization only divides by 255. `memory` says who holds the two; by default this process. Errors:
+  // ShapeError, DTypeError, ValueError for a label of `classes` or more.
   ImageSet(std::string name, Tensor images, Tensor labels, int64_t classes,
-           const Normalization& normalization);
+           const Normalization& normalization, std::optional<MemoryUse> memory = {});
 
   std::string name() const override { return name_; }
   int64_t size() const override { return images_.size(0); }
@@ -31,8 +33,10 @@ class ImageSet : public Dataset {
   Batch get_batch(std::span<const int64_t> indices) const override;
 
   int64_t classes() const { return classes_; }
-  const Tensor& images() const { return images_; }  // u8[N,C,H,W]
+  const Tensor& images() const { return images_; }  // u8[N,C,H,W]; both not to be written to
   const Tensor& labels() const { return labels_; }  // u8[N]
+  // Of images and labels.
+  const MemoryUse& memory() const { return memory_; }
 
  private:
   void fill(int64_t index, float* out) const;
@@ -40,6 +44,7 @@ class ImageSet : public Dataset {
   std::string name_;
   Tensor images_, labels_;
   int64_t classes_;
+  MemoryUse memory_;
   std::vector<std::array<float, 256>> value_of_;  // per channel: the float for each byte
 };
 

@@ -21,6 +21,7 @@ struct InputFile::State {
   std::string op;
   int fd = -1;
   int64_t size = 0;
+  std::string identity;
 
   bool gzip = false;
   bool inflating = false;  // zlib's state exists
@@ -100,6 +101,8 @@ InputFile::InputFile(const std::filesystem::path& path, std::string_view op)
   if (::fstat(s.fd, &info) != 0) s.fail(std::strerror(errno));
   if (!S_ISREG(info.st_mode)) s.fail("is not a regular file");
   s.size = info.st_size;
+  s.identity = concat(info.st_dev, ':', info.st_ino, ':', info.st_size, ':', info.st_mtim.tv_sec, '.',
+                      info.st_mtim.tv_nsec, ':', info.st_ctim.tv_sec, '.', info.st_ctim.tv_nsec);
 
   unsigned char magic[2] = {};
   s.gzip = ::pread(s.fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
@@ -118,6 +121,7 @@ int64_t InputFile::read(void* out, int64_t bytes) {
 
 const std::filesystem::path& InputFile::path() const { return state_->path; }
 bool InputFile::is_gzip() const { return state_->gzip; }
+std::string InputFile::identity() const { return state_->identity; }
 int64_t InputFile::file_size() const { return state_->size; }
 int64_t InputFile::max_content_size() const {
   constexpr int64_t kDeflateRatio = 1032;

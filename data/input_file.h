@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace gradus::data {
@@ -24,6 +25,8 @@ class InputFile {
   const std::filesystem::path& path() const;
   bool is_gzip() const;
   int64_t file_size() const;
+  // Names the content on this host: device, inode, size and time of the last change.
+  std::string identity() const;
   // The most bytes that the content can unpack to: the file's size, or 1032 times it, which deflate cannot
   // exceed.
   int64_t max_content_size() const;

@@ -52,7 +52,8 @@ fs::path find(const fs::path& dir, const Kind& kind, const std::string& stem, in
   return {};
 }
 
-Tensor read(const fs::path& dir, const Kind& kind, const std::string& stem, int rank) {
+// A file of the set, found and with a header that fits.
+IdxFile open(const fs::path& dir, const Kind& kind, const std::string& stem, int rank) {
   const fs::path path = find(dir, kind, stem, rank);
   if (path.empty()) {
     const auto candidates = names(stem, rank);
@@ -63,33 +64,43 @@ Tensor read(const fs::path& dir, const Kind& kind, const std::string& stem, int 
         "/raw or raw below it); get the files from ", kind.origin, " (data::download_mnist does)");
   }
   constexpr int64_t kMaxBytes = int64_t{1} << 30;
-  Tensor x = read_idx(path, {.max_bytes = kMaxBytes});
+  IdxFile file(path, {.max_bytes = kMaxBytes});
+  const Shape& shape = file.shape();
   const bool fits =
-      x.dtype() == DType::kU8 && x.dim() == rank && (rank == 1 || (x.size(1) == 28 && x.size(2) == 28));
+      file.dtype() == DType::kU8 && shape.size() == rank && (rank == 1 || (shape[1] == 28 && shape[2] == 28));
   if (!fits)
     throw FileError(kind.name, path.string(), ": expected ",
-                    rank == 3 ? "images u8[N,28,28]" : "labels u8[N]", ", found ", name_of(x.dtype()),
-                    x.shape());
-  if (rank == 1) {
-    for (int64_t i = 0; i < x.numel(); ++i) {
-      if (x.ptr<uint8_t>()[i] > 9)
-        throw FileError(kind.name, path.string(), ": label ", i, " is ", int(x.ptr<uint8_t>()[i]),
+                    rank == 3 ? "images u8[N,28,28]" : "labels u8[N]", ", found ", name_of(file.dtype()),
+                    shape);
+  return file;
+}
+
+HostTensor read(IdxFile& file, const Kind& kind) {
+  return host_tensor(file.identity(), file.bytes(), [&](uint8_t* out) {
+    file.read(out);
+    if (file.shape().size() != 1) return;
+    for (int64_t i = 0; i < file.bytes(); ++i) {
+      if (out[i] > 9)
+        throw FileError(kind.name, file.path().string(), ": label ", i, " is ", int(out[i]),
                         ", expected 0 to 9");
     }
-  }
-  return x;
+  });
 }
 
 ImageSet load(const fs::path& dir, const Kind& kind, MnistOptions options) {
   const std::string part = options.train ? "train" : "t10k";
-  const Tensor images = read(dir, kind, part + "-images", 3);
-  const Tensor labels = read(dir, kind, part + "-labels", 1);
-  if (images.size(0) != labels.size(0) || images.size(0) == 0)
-    throw FileError(kind.name, dir.string(), ": ", part, "-images has ", images.size(0), " images, but ",
-                    part, "-labels has ", labels.size(0), " labels; expected as many, and at least one");
-  const Shape shape{images.size(0), 1, 28, 28};
-  return ImageSet(kind.name, view_as_strided(images, shape, row_major_strides(shape), 0), labels, 10,
-                  options.normalize ? kind.normalization : Normalization{});
+  IdxFile image_file = open(dir, kind, part + "-images", 3),
+          label_file = open(dir, kind, part + "-labels", 1);
+  const int64_t n = image_file.shape()[0], m = label_file.shape()[0];
+  if (n != m || n == 0)
+    throw FileError(kind.name, dir.string(), ": ", part, "-images has ", n, " images, but ", part,
+                    "-labels has ", m, " labels; expected as many, and at least one");
+  const HostTensor images = read(image_file, kind), labels = read(label_file, kind);
+  const Shape shape{n, 1, 28, 28};
+  return ImageSet(kind.name, view_as_strided(images.bytes, shape, row_major_strides(shape), 0), labels.bytes,
+                  10, options.normalize ? kind.normalization : Normalization{},
+                  MemoryUse{.own = images.memory.own + labels.memory.own,
+                            .shared = images.memory.shared + labels.memory.shared});
 }
 
 bool all_there(const fs::path& dir, const Kind& kind) {

@@ -1,9 +1,12 @@
 #include "gradus/data/sampler.h"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "gradus/tensor/error.h"
+#include "gradus/tensor/job.h"
 #include "gradus/tensor/random.h"
 
 namespace gradus::data {
@@ -26,6 +29,9 @@ uint64_t bounded(uint64_t bits, uint64_t bound) {
   return static_cast<uint64_t>((static_cast<Wide>(bits) * bound) >> 64);
 }
 
+// Uniform in [0, 1).
+double unit(uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
+
 // Keeps these draws apart from the generators of ops, which number their streams from zero.
 constexpr uint64_t kShuffleStream = uint64_t{1} << 63;
 
@@ -45,6 +51,62 @@ std::vector<int64_t> RandomSampler::order(uint64_t epoch) const {
     std::swap(v[i - 1], v[bounded((uint64_t(bits[0]) << 32) | bits[1], i)]);
   }
   return v;
+}
+
+ReplacementSampler::ReplacementSampler(const std::vector<double>& weights, int64_t num_samples, uint64_t seed)
+    : num_samples_(checked_size("ReplacementSampler", num_samples)), seed_(seed) {
+  double sum = 0;
+  ends_.reserve(weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (!(weights[i] >= 0) || !std::isfinite(weights[i]))
+      throw ValueError("ReplacementSampler", "weights must be finite and not negative, given weights[", i,
+                       "] = ", weights[i]);
+    if (weights[i] > 0) last_ = static_cast<int64_t>(i);
+    ends_.push_back(sum += weights[i]);
+  }
+  if (!(sum > 0) || !std::isfinite(sum))
+    throw ValueError("ReplacementSampler", "the sum of the weights must be positive and finite, given ",
+                     weights.size(), " weights of sum ", sum);
+}
+
+std::vector<int64_t> ReplacementSampler::order(uint64_t epoch) const {
+  std::vector<int64_t> v(static_cast<size_t>(num_samples_));
+  for (size_t i = 0; i < v.size(); ++i) {
+    const auto bits = philox(seed_, kShuffleStream | epoch, i);
+    const double at = unit((uint64_t(bits[0]) << 32) | bits[1]) * ends_.back();
+    // The first whose end lies beyond; rounding may make `at` the sum itself.
+    const auto end = std::upper_bound(ends_.begin(), ends_.end(), at);
+    v[i] = std::min(static_cast<int64_t>(end - ends_.begin()), last_);
+  }
+  return v;
+}
+
+DistributedSampler::DistributedSampler(int64_t size, const DistributedSamplerOptions& options)
+    : size_(checked_size("DistributedSampler", size)), options_(options) {
+  const Ref<Job> job = Job::current();
+  if (options_.num_replicas == -1) options_.num_replicas = job->size;
+  if (options_.rank == -1) options_.rank = job->rank;
+  if (options_.num_replicas < 1 || options_.rank < 0 || options_.rank >= options_.num_replicas)
+    throw ValueError("DistributedSampler", "invalid rank ", options_.rank,
+                     ", rank should be in the interval [0, ", options_.num_replicas - 1, "]");
+}
+
+int64_t DistributedSampler::size() const {
+  const int64_t replicas = options_.num_replicas;
+  return (options_.drop_last ? size_ : size_ + replicas - 1) / replicas * replicas;
+}
+
+std::vector<int64_t> DistributedSampler::order(uint64_t epoch) const {
+  if (epoch_) epoch = *epoch_;
+  std::vector<int64_t> v = options_.shuffle ? RandomSampler(size_, options_.seed).order(epoch) : iota(size_);
+  // Begins again as often as it takes.
+  for (size_t i = 0; static_cast<int64_t>(v.size()) < size(); ++i) v.push_back(v[i]);
+  v.resize(static_cast<size_t>(size()));
+  return v;
+}
+
+std::vector<int64_t> DistributedSampler::indices() const {
+  return shard(order(0), options_.rank, options_.num_replicas);
 }
 
 std::vector<int64_t> shard(const std::vector<int64_t>& order, int rank, int world_size) {

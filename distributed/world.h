@@ -57,8 +57,13 @@ class World : public Job {
   static Ref<World> exchange_process_world(Ref<World> world);
 
  private:
-  std::mutex calls_mutex_;
-  std::map<std::string, int> calls_given_;  // calls of first_given, per `what`
+  // Calls of first_given. A process that joins one job after another may find the same store again: it counts
+  // on.
+  struct Calls {
+    std::mutex mutex;
+    std::map<std::string, int> counts;  // per `what`
+  };
+  Calls calls_of_thread_;
 };
 
 // What a backend is built from. `index` is this rank's place in `members`.

@@ -1,0 +1,26 @@
+// HostTensor: bytes in memory of which the ranks of a host hold one copy together (see Job::share).
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::data {
+
+// Bytes of this process's own, and those that it shares with other ranks of its host.
+struct MemoryUse {
+  int64_t own = 0;
+  int64_t shared = 0;
+};
+
+struct HostTensor {
+  Tensor bytes;  // u8[N]; not to be written to
+  MemoryUse memory;
+};
+
+// Returns `size` bytes that fill() has written, on the rank that was the first to ask for `key`, which names
+// the contents. Errors: what fill() throws.
+HostTensor host_tensor(const std::string& key, int64_t size, const std::function<void(uint8_t* out)>& fill);
+
+}  // namespace gradus::data
