@@ -25,9 +25,12 @@ struct GradBucket {
   Tensor buffer;         // [numel], all gradients in a row, of one dtype, in host memory; the hook writes the result here
   std::vector<Tensor> gradients;   // views into buffer, in the parameters' shapes
   std::vector<Tensor> parameters;
-  ReduceOp op = ReduceOp::kAvg;  // what was asked of make_allreduce_cb
-  int divisor = 1;  // of a mean: the ranks that count (fewer than the group's under join)
-  Group group;           // the reducer's own: calls in it cannot meet other collectives
+  ReduceOp op = ReduceOp::kAvg;  // sum or mean: what was asked of make_allreduce_cb
+  int divisor = 1;               // of a mean: the ranks that count (fewer than the group's under join)
+  Group group;                   // the reducer's own: calls in it cannot meet other collectives
+
+  // Divides in place if a mean was asked for: sum over ranks -> result.
+  void divide(const Tensor& sum) const;
 };
 
 // Starts the communication of a bucket, in the order of buckets on all ranks, and returns what completes it: when
@@ -37,8 +40,9 @@ using CommHook = std::function<std::function<void()>(const GradBucket& bucket)>;
 
 // The all-reduce that is used without a hook.
 CommHook allreduce_hook();
-// Sends f32 and f64 gradients as f16 or bf16, half or a quarter of the bytes; a mean divides before the cast, so
-// that sums stay in range. The reduction is in f32, rounded once.
+// Send f32 and f64 gradients as f16 or bf16, a half or a quarter of the bytes. A mean divides before the cast,
+// so that sums stay in range; what is above 65504 becomes infinite in f16. Sums are made in f32, and rounded
+// again whenever they travel on.
 CommHook fp16_compress_hook();
 CommHook bf16_compress_hook();
 // Sends nothing: every rank keeps its own gradient. To measure computation alone.
@@ -54,9 +58,11 @@ struct PowerSGDOptions {
   uint64_t seed = 0;                      // of the first Q
 };
 // Low-rank compression of matrices (a parameter [n, ...] is taken as [n, numel/n]): P = M Q, all-reduce,
-// orthogonalise, Q = M^T P, all-reduce, M = P Q^T. Vectors and what does not get smaller go uncompressed. Its state
-// (residuals, Q) belongs to the returned hook, which serves one callback. Errors: ValueError for a rank below 1, or
-// start_iter below 2 with error feedback or warm start, as in PyTorch.
+// orthogonalise, Q = M^T P, all-reduce, M = P Q^T. What does not get smaller travels with the Ps, uncompressed,
+// and 16-bit gradients altogether. State (residuals, one gradient in size, and Q) belongs to the returned hook,
+// which serves one callback; a run that resumes starts anew, with start_iter plain backwards. NaN and infinity
+// pass through to all ranks and leave nothing behind. Errors: ValueError for a rank below 1, or start_iter below
+// 2 with error feedback or warm start, as in PyTorch.
 // Source: Vogels, Karimireddy, Jaggi, "PowerSGD", NeurIPS 2019.
 CommHook power_sgd_hook(const PowerSGDOptions& options = {});
 
