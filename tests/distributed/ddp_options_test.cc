@@ -427,12 +427,15 @@ TEST(DistributedDataParallel, KeepsTheModelsNamesAndReadsThoseOfOtherWrappers) {
 TEST(DistributedDataParallel, AModelMayHaveAChildCalledModule) {
   struct Holder : nn::Layer {
     nn::Linear module{this, "module", {.in = 1, .out = 1, .bias = false}};
-    Tensor forward(const Tensor& x) override { return module(x); }
+    nn::Parameter weight{this, "weight", full({1, 1}, 3)};
+    Tensor forward(const Tensor& x) override { return module(x) * weight; }
   } holder, other;
   raw::fill_(other.module.weight, 5);
+  raw::fill_(other.weight, 6);
   DistributedDataParallel ddp(holder);
   ddp.load_state_dict(other.state_dict());
   EXPECT_THAT(values(holder.module.weight), ElementsAre(5));
+  EXPECT_THAT(values(holder.weight), ElementsAre(6));
 }
 
 // --- parts ---
@@ -453,17 +456,17 @@ TEST(DistributedDataParallel, APartThatIsNotAttachedStaysAsItIs) {
 TEST(DistributedDataParallel, CallbacksAfterItGetTheReducedGradients) {
   run_ranks(2, [] {
     Net net;
-    const auto halved = [](const Tensor&, const Tensor& g) { return g * 0.5; };
+    const auto squared = [](const Tensor&, const Tensor& g) { return g * g; };
     for (const bool separate : {false, true}) {
       GradManager gm;
       DistributedDataParallel whole(net);
       SeparateDistributedDataParallel parts(net);
-      separate ? parts.attach(gm, halved) : whole.attach(gm, halved);
+      separate ? parts.attach(gm, squared) : whole.attach(gm, squared);
       net.grow();  // also of parameters that come later
       backward(gm, net);
-      EXPECT_THAT(values(net.head.bias.grad()), ElementsAre(0.75));
+      EXPECT_THAT(values(net.head.bias.grad()), ElementsAre(2.25));
       const float grad = net.grown->bias.grad().to_vector<float>()[0];
-      EXPECT_EQ(grad, 0.5f * 1.5f * net.head.weight.to_vector<float>()[0]);
+      EXPECT_EQ(grad, 2.25f) << "of a layer before weights of 1";
       net.grown.reset();
       for (const Tensor& p : net.parameters()) p.set_grad({});
     }
