@@ -60,7 +60,8 @@ Reducer::Reducer(ReduceOp op, AllReduceCallbackOptions options)
     : op_(op),
       options_(std::move(options)),
       without_job_(!World::current()),
-      group_(resolved(options_.group)) {
+      users_group_(resolved(options_.group)),
+      group_(users_group_) {
   if (op != ReduceOp::kSum && op != ReduceOp::kAvg)
     throw ValueError("make_allreduce_cb", "expected sum or mean, given ", dist::name_of(op));
   cap_bytes(options_.bucket_cap_mb, "bucket_cap_mb");
@@ -284,7 +285,6 @@ void Reducer::abandon(std::exception_ptr error) noexcept {
       return;
     }
     if (!error) return post_none();
-    if (!running_) ++number_;
     if (launched_ > 0)
       for (Bucket& bucket : buckets_) bucket.memory = Tensor();  // it may still be under way
     const bool agreed = agreed_error_;
@@ -522,7 +522,6 @@ bool Reducer::someone_tracks() {
 }
 
 void Reducer::deliver_tracked(std::vector<Delivery>& to) {
-  if (outer_group_.is_default()) outer_group_ = group_.duplicate();
   for (const Bucket& bucket : buckets_)
     for (size_t i : bucket.used) {
       Param& p = params_[i];
@@ -531,7 +530,7 @@ void Reducer::deliver_tracked(std::vector<Delivery>& to) {
       const Tensor mine =
           gradus::to(p.grad.defined() ? p.grad : zeros(x.shape(), {.dtype = x.dtype()}), kCPU);
       tracked_bytes_ += mine.nbytes();
-      const Tensor grad = functional::all_reduce(mine, op_, {outer_group_});
+      const Tensor grad = functional::all_reduce(mine, op_, {users_group_});
       to.push_back({x, gradus::to(grad, x.device())});
     }
   start_broadcast();

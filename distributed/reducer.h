@@ -116,8 +116,10 @@ class Reducer {
   const ReduceOp op_;
   const AllReduceCallbackOptions options_;
   const bool without_job_;  // made before there was one
-  Group group_;             // its own
-  Group outer_group_;       // for gradients that an outer recording follows; made when first needed
+  // Collectives that an outer recording follows go through the user's group: their order is that of the
+  // program, while buckets are sent when they are ready.
+  const Group users_group_;
+  Group group_;  // its own
 
   std::vector<Param> params_;
   std::unordered_map<const AutogradSlot*, size_t> index_;

@@ -226,6 +226,7 @@ TEST(Reducer, OneCallbackServesSeveralManagers) {
         EXPECT_THAT(values(a.grad()), ElementsAre(4));
         EXPECT_THAT(values(b.grad()), ElementsAre(2 * (3 + 20)));
         EXPECT_THAT(values(c.grad()), ElementsAre(6));
+        EXPECT_THAT(cb->unused_parameters(), ElementsAre("parameter 0"));
       },
       kSoon);
 }
@@ -336,6 +337,7 @@ TEST(Reducer, NoSyncOnOneRankOnlyIsTheSameErrorOnAll) {
     });
     EXPECT_THAT(errors, Each(HasSubstr("rank 1")));
     EXPECT_THAT(errors, Each(HasSubstr("backward 3"))) << "and the others are in their second";
+    EXPECT_THAT(errors, Each(HasSubstr(static_graph ? "bucket 0" : "no_sync()")));
   }
 }
 
@@ -552,7 +554,7 @@ TEST(Reducer, ARankThatLeavesInsteadOfItsBackwardIsNamed) {
 TEST(Reducer, InsideAnOuterRecordingTheGradientIsDifferentiable) {
   // Second order: the gradient's norm, over ranks with a sample each, against one rank with both.
   const V samples = {0.3, -1.2, 0.7};
-  const auto gradients = [](const V& xs, const Tensor& w, bool average) {
+  const auto gradients = [](const V& xs, const Tensor& w, double weight, bool average) {
     GradManager outer, inner;
     std::vector<Callback> of_outer, of_inner;
     if (average) of_outer.push_back(make_allreduce_cb("mean"));
@@ -568,16 +570,16 @@ TEST(Reducer, InsideAnOuterRecordingTheGradientIsDifferentiable) {
     }
     const Tensor g = w.grad();
     w.set_grad({});
-    outer.backward(sum(square(g)));
+    outer.backward(sum(square(g)) * weight);
     return std::pair(values(g), values(w.grad()));
   };
   const Tensor whole = f64({0.5, -0.25});
-  const auto [g, gg] = gradients(samples, whole, false);
+  const auto [g, gg] = gradients(samples, whole, 2, false);  // the mean weight
   run_ranks(
       3,
       [&, g = g, gg = gg] {
         const Tensor w = f64({0.5, -0.25});
-        const auto [mine_g, mine_gg] = gradients({samples[get_rank()]}, w, true);
+        const auto [mine_g, mine_gg] = gradients({samples[get_rank()]}, w, get_rank() + 1, true);
         for (size_t i = 0; i < g.size(); ++i) EXPECT_NEAR(mine_g[i], g[i], 1e-15);
         for (size_t i = 0; i < gg.size(); ++i) EXPECT_NEAR(mine_gg[i], gg[i], 1e-14);
       },
@@ -870,6 +872,28 @@ TEST_P(OfWorlds, AHookTakesThePlaceOfTheAllReduce) {
         EXPECT_THAT(launched, ElementsAre(1, 2, 3)) << "0 holds what nobody reached";
         EXPECT_THAT(completed, ElementsAre(1, 2, 3));
         for (const Tensor& p : params) EXPECT_THAT(values(p.grad()), Each(10 * world));
+      },
+      kSoon);
+}
+
+TEST(Reducer, WhatAHookStartedIsCompletedBeforeItsResultIsUsed) {
+  run_ranks(
+      2,
+      [] {
+        const CommHook hook = [](const GradBucket& bucket) {
+          return [=] { all_reduce(bucket.buffer, {.group = bucket.group}); };
+        };
+        std::vector<Tensor> params;
+        for (int i = 0; i < 10; ++i) params.push_back(f64({1}));
+        GradManager gm;
+        gm.attach(params,
+                  make_allreduce_cb(ReduceOp::kSum,
+                                    {.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6, .comm_hook = hook}));
+        auto recording = gm.record();
+        Tensor h = f64({get_rank() + 1.0});
+        for (const Tensor& p : params) h = autograd::apply(std::make_shared<Slow>(), {h * p})[0];
+        gm.backward(h);
+        for (const Tensor& p : params) EXPECT_THAT(values(p.grad()), ElementsAre(3));
       },
       kSoon);
 }
