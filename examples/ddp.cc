@@ -1,4 +1,5 @@
-// Shows what several processes do together: collectives, messages, and an all-reduce written by hand.
+// Shows what several processes do together: collectives, messages, an all-reduce written by hand,
+// data-parallel training, its checkpoints, and models on two devices.
 //
 //   ./run ddp                                        4 processes of this machine
 //   ./run ddp --nproc 2 --only ring
@@ -33,6 +34,9 @@ const std::vector<Demo>& demos() {
       {"collectives", examples::show_collectives},
       {"messages", examples::show_messages},
       {"ring", examples::show_ring},
+      {"basic", examples::show_basic},
+      {"checkpoint", examples::show_checkpoint},
+      {"model-parallel", examples::show_model_parallel},
   };
   return all;
 }

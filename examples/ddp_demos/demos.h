@@ -7,5 +7,8 @@ namespace gradus::examples {
 void show_collectives();
 void show_messages();
 void show_ring();
+void show_basic();
+void show_checkpoint();
+void show_model_parallel();
 
 }  // namespace gradus::examples

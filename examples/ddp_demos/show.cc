@@ -27,10 +27,6 @@ std::string text(const std::vector<Tensor>& xs) {
   return all.empty() ? "-" : all;
 }
 
-void print(const std::string& line) {
-  if (dist::get_rank() == 0) std::cout << line << std::endl;
-}
-
 void show(const std::string& title, const std::string& had, const std::string& has,
           const std::string& should_have) {
   print("\n" + title);

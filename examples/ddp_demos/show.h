@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gradus/examples/support/ranks.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::examples {
@@ -12,9 +13,6 @@ namespace gradus::examples {
 std::string text(const Tensor& x);
 std::string text(const std::vector<Tensor>& xs);
 std::string text(const std::vector<float>& values);
-
-// Prints a line, on rank 0 alone.
-void print(const std::string& line);
 
 // Prints a table with one line per rank: what it had, what it has. Every rank calls it with its own part.
 // Errors: StateError on a rank that does not have what it should.

@@ -1,0 +1,65 @@
+// A model on two devices of each rank, and data parallel over the ranks.
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/distributed/distributed_data_parallel.h"
+#include "gradus/distributed/process_group.h"
+#include "gradus/examples/ddp_demos/demos.h"
+#include "gradus/examples/ddp_demos/show.h"
+#include "gradus/examples/ddp_demos/toy.h"
+#include "gradus/nn/losses.h"
+#include "gradus/optim/sgd.h"
+#include "gradus/tensor/context.h"
+
+namespace gradus::examples {
+namespace {
+
+// Logical devices of the CPU: each has a thread of its own, to which its work goes.
+constexpr Device kFirst{DeviceType::kCPU, 1}, kSecond{DeviceType::kCPU, 2};
+
+struct TwoDeviceModel : nn::Layer {
+  nn::Linear net1{this, "net1", {.in = 10, .out = 10}};
+  nn::Linear net2{this, "net2", {.in = 10, .out = 5}};
+
+  TwoDeviceModel() {
+    net1.to(kFirst);
+    net2.to(kSecond);
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor h = relu(net1(gradus::to(x, kFirst)));
+    return net2(gradus::to(h, kSecond));  // gradients take the way back
+  }
+};
+
+}  // namespace
+
+void show_model_parallel() {
+  constexpr int kSteps = 50;
+  constexpr double kLr = 0.1;
+  const auto [x, y] = samples_of(dist::get_rank());
+  manual_seed(7);
+  TwoDeviceModel model;
+  dist::DistributedDataParallel ddp(model);  // no device_ids: the layers stay where they are
+  GradManager gm;
+  ddp.attach(gm);
+  optim::SGD opt(ddp.parameters(), {.lr = kLr});
+  double first = 0, last = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    auto recording = gm.record();
+    const Tensor loss = nn::mse_loss(ddp(x), to(y, kSecond));
+    gm.backward(loss);
+    opt.step().clear_grad();
+    last = to(loss, kCPU).item<double>();
+    if (step == 0) first = last;
+  }
+  const std::string places =
+      to_string(model.net1.weight.device()) + " and " + to_string(model.net2.weight.device());
+  show("model parallel: net1 and net2 of each rank are on two devices", "cpu", places, "cpu:1 and cpu:2");
+  show("the loss of each rank's own samples falls in 50 steps", text(first), text(last),
+       last < first ? text(last) : "less");
+  manual_seed(7);
+  ToyModel alone;
+  const double difference = difference_from_one_process(alone, kLr, kSteps, model);
+  show("and the weights are those of one process and one device", "the largest difference",
+       rounding(difference), "within rounding");
+}
+
+}  // namespace gradus::examples

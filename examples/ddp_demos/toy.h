@@ -1,0 +1,35 @@
+// A model and data for demonstrations, as small as they can be.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "gradus/autograd/ops.h"
+#include "gradus/nn/linear.h"
+#include "gradus/nn/module.h"
+
+namespace gradus::examples {
+
+// Shapes: x f32[N,10] -> f32[N,5].
+struct ToyModel : nn::Layer {
+  nn::Linear net1{this, "net1", {.in = 10, .out = 10}};
+  nn::Linear net2{this, "net2", {.in = 10, .out = 5}};
+  Tensor forward(const Tensor& x) override { return net2(relu(net1(x))); }
+};
+
+// 20 inputs f32[20,10] and targets f32[20,5], which rank's part of the batch has.
+std::pair<Tensor, Tensor> samples_of(int rank);
+// Those of all ranks.
+std::pair<Tensor, Tensor> samples_of_all();
+
+// Trains `model` on all ranks' samples in this process alone, by SGD of that rate, and returns the largest
+// difference of a parameter from those of `trained`.
+double difference_from_one_process(nn::Layer& model, double lr, int steps, const nn::Module& trained);
+
+// "0.1235".
+std::string text(double value);
+
+// "within rounding" or the number: f32 sums in another order differ in their last bits.
+std::string rounding(double difference);
+
+}  // namespace gradus::examples
