@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "gradus/data/endless.h"
 #include "gradus/tensor/context.h"
 
 namespace gradus::data {
@@ -272,20 +273,6 @@ TEST(DataLoader, TheEpochEndsWithTheLoopNotWithTheLastBatch) {
   }
 }
 
-TEST(DataLoader, RanksShareAnEpoch) {
-  const Numbers d(50);
-  std::multiset<int64_t> seen;
-  for (int rank = 0; rank < 3; ++rank) {
-    DataLoader loader(
-        d, {.batch_size = 4, .shuffle = true, .num_workers = 1, .seed = 1, .rank = rank, .world_size = 3});
-    const auto batches = batches_of(loader);
-    EXPECT_EQ(int64_t(batches.size()), loader.size());
-    for (const auto& batch : batches) seen.insert(batch.begin(), batch.end());
-  }
-  EXPECT_EQ(seen.size(), 50u);
-  EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 50u);
-}
-
 TEST(DataLoader, WorkersRunInTheirCallersContextWithOneThread) {
   class Spy : public Dataset {
    public:
@@ -309,10 +296,136 @@ TEST(DataLoader, RejectsOptionsOutOfTheirDomain) {
   EXPECT_THROW(DataLoader(d, {.num_workers = -1}), ValueError);
   EXPECT_THROW(DataLoader(d, {.prefetch_factor = 0}), ValueError);
   EXPECT_THROW(DataLoader(d, {.rank = 1, .world_size = 1}), ValueError);
+  EXPECT_THROW(DataLoader(d, {.num_workers = 1, .timeout = std::chrono::milliseconds(-1)}), ValueError);
+  EXPECT_THROW(DataLoader(d, {.timeout = std::chrono::milliseconds(1)}), ValueError) << "without workers";
   EXPECT_THROW(DataLoader(d, {.shuffle = true, .sampler = std::make_shared<SequentialSampler>(10)}),
                ValueError);
   DataLoader outside(d, {.sampler = std::make_shared<SequentialSampler>(11)});
   EXPECT_THROW(outside.begin(), IndexError);
+}
+
+TEST(DataLoader, CollatesAsTold) {
+  const Numbers d(10);
+  for (int workers : {0, 2}) {
+    std::atomic<int> calls{0};
+    DataLoader loader(d,
+                      {.batch_size = 4,
+                       .num_workers = workers,
+                       .collate = [&](const std::vector<Sample>& samples, std::span<const int64_t> indices) {
+                         ++calls;
+                         EXPECT_EQ(samples.size(), indices.size());
+                         return Batch{.input = scalar(double(samples.size())), .target = samples[0].target};
+                       }});
+    int64_t first = 0;
+    for (const Batch& b : loader) {
+      EXPECT_EQ(b.input.item<double>(), double(b.size()));
+      EXPECT_EQ(b.target.item<int64_t>(), first);
+      EXPECT_EQ(b.indices[0], first);
+      EXPECT_EQ(b.global_size, b.size());
+      first += b.size();
+    }
+    EXPECT_EQ(calls, 3);
+  }
+  // Samples read for it have the random numbers that they have without it.
+  const auto first_numbers = [&](const DataLoaderOptions& options) {
+    DataLoader loader(d, options);
+    return loader.begin()->input.to_vector<double>();
+  };
+  EXPECT_EQ(first_numbers({.batch_size = 4,
+                           .seed = 1,
+                           .collate = [](const auto& samples,
+                                         auto indices) { return collate(samples, indices, "collated"); }}),
+            first_numbers({.batch_size = 4, .seed = 1}));
+
+  DataLoader fails(d, {.batch_size = 4, .num_workers = 1, .collate = [](const auto&, auto) -> Batch {
+                         throw std::runtime_error("of different lengths");
+                       }});
+  try {
+    fails.begin();
+    FAIL();
+  } catch (const SampleError& e) {
+    EXPECT_THAT(e.what(), ::testing::AllOf(HasSubstr("sample 0"), HasSubstr("of different lengths")));
+  }
+}
+
+// Reading sample 6 takes until `go`.
+class Stuck : public Numbers {
+ public:
+  using Numbers::Numbers;
+  Sample get(int64_t i) const override {
+    while (i == 6 && !*go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return Numbers::get(i);
+  }
+  std::shared_ptr<std::atomic<bool>> go = std::make_shared<std::atomic<bool>>(false);
+};
+
+TEST(DataLoader, ATimeoutNamesTheSamplesThatAreBeingReadAndNobodyWaitsForThem) {
+  auto d = std::make_shared<Stuck>(12);
+  for (int workers : {1, 3}) {
+    DataLoader loader(std::shared_ptr<const Dataset>(d),
+                      {.batch_size = 4, .num_workers = workers, .timeout = std::chrono::milliseconds(100)});
+    int64_t batches = 0;
+    try {
+      for ([[maybe_unused]] const Batch& b : loader) ++batches;
+      FAIL();
+    } catch (const LoaderTimeoutError& e) {
+      EXPECT_THAT(e.what(),
+                  ::testing::AllOf(HasSubstr("[DataLoader] dataloader timeout"), HasSubstr("Numbers"),
+                                   HasSubstr("100 ms"), HasSubstr("samples 4, 5, 6, 7 are being read")));
+      EXPECT_EQ(e.dataset, "Numbers");
+      EXPECT_THAT(e.indices, ElementsAre(4, 5, 6, 7));
+    }
+    EXPECT_EQ(batches, 1);
+    // Leaving the loop does not wait for a stuck worker either.
+    for ([[maybe_unused]] const Batch& b : loader) break;
+  }
+  *d->go = true;  // the workers hold the data set and end now
+  DataLoader loader(std::shared_ptr<const Dataset>(d),
+                    {.batch_size = 4, .num_workers = 2, .timeout = std::chrono::milliseconds(10'000)});
+  EXPECT_EQ(batches_of(loader).size(), 3u);
+}
+
+TEST(Endless, GoesThroughTheEpochsWithoutEnd) {
+  const Numbers d(10);
+  const DataLoaderOptions options{.batch_size = 4, .shuffle = true, .num_workers = 2, .seed = 3};
+  std::vector<std::vector<int64_t>> expected;
+  DataLoader reference(d, options);
+  for (int epoch = 0; epoch < 4; ++epoch)
+    for (auto& batch : batches_of(reference)) expected.push_back(batch);
+
+  DataLoader loader(d, options);
+  Endless endless(loader);
+  std::vector<std::vector<int64_t>> got;
+  while (got.size() < 5) got.push_back(endless.next().indices);
+  for (const Batch& b : endless) {
+    got.push_back(b.indices);
+    if (got.size() == expected.size()) break;
+  }
+  EXPECT_EQ(got, expected);
+  EXPECT_EQ(loader.epoch(), 3u);
+}
+
+TEST(Endless, ResumesWithTheNextBatchAlsoBetweenEpochs) {
+  const Numbers d(10);
+  const DataLoaderOptions options{.batch_size = 4, .shuffle = true, .seed = 3};
+  DataLoader reference(d, options);
+  Endless all(reference);
+  std::vector<std::vector<int64_t>> expected;
+  for (int i = 0; i < 8; ++i) expected.push_back(all.next().indices);
+  for (size_t stop = 1; stop < 7; ++stop) {
+    DataLoader first(d, options), second(d, options);
+    Endless before(first), after(second);
+    for (size_t i = 0; i < stop; ++i) before.next();
+    second.set_state(first.state());
+    EXPECT_EQ(after.next().indices, expected[stop]) << "after " << stop << " batches";
+    EXPECT_EQ(after.next().indices, expected[stop + 1]);
+  }
+}
+
+TEST(Endless, OfALoaderWithoutBatchesIsAnError) {
+  const Numbers none(0);
+  DataLoader loader(none, {.batch_size = 4});
+  EXPECT_THROW(Endless(loader).next(), ValueError);
 }
 
 }  // namespace
