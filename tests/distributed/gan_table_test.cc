@@ -69,6 +69,7 @@ class Steps {
     backward(wrapper_ == Wrapper::kWhole || wrapper_ == Wrapper::kWholeNarrowed ? gm_d_ : gm_g_, gan.gen,
              loss);
   }
+  NoSync no_sync() { return whole_ ? whole_->no_sync() : separate_->no_sync(); }
   const ReducerStats& stats(const nn::Module& part) const {
     return whole_ ? whole_->stats() : separate_->stats(part);
   }
@@ -176,14 +177,14 @@ GanBatch eventful_batch(int world, int rank, int step) {
 
 int64_t bytes(const nn::Module& m) { return 8 * m.num_parameters(); }
 
-class EventfulGan : public testing::TestWithParam<std::tuple<Wrapper, int>> {};
+class EventfulGan : public testing::TestWithParam<std::tuple<Wrapper, int, bool>> {};
 
 TEST_P(EventfulGan, IsTrainedAsOnTheJoinedBatchAndSendsWhatItTouches) {
-  const auto [wrapper, world] = GetParam();
+  const auto [wrapper, world, messages] = GetParam();
   const auto batch = [world = world](int rank, int step) { return eventful_batch(world, rank, step); };
   const auto grows = [](int step) { return step == 2; };
   const auto expected = train_joined(world, kSteps, true, batch, grows);
-  run_ranks(world, [&, wrapper = wrapper] {
+  const auto train = [&, wrapper = wrapper] {
     const int rank = get_rank();
     manual_seed(1 + rank);
     GanTraining t;
@@ -212,17 +213,76 @@ TEST_P(EventfulGan, IsTrainedAsOnTheJoinedBatchAndSendsWhatItTouches) {
       EXPECT_LE(difference(t.weights(), expected[2 * step + 1]), kTolerance)
           << "rank " << rank << " step " << step;
     }
+  };
+  run_ranks(world, train, {.messages_only = messages});
+}
+
+const auto kWrappers =
+    testing::Values(Wrapper::kWhole, Wrapper::kWholeNarrowed, Wrapper::kWholeTwoManagers, Wrapper::kSeparate);
+
+std::string eventful_name(const testing::TestParamInfo<std::tuple<Wrapper, int, bool>>& info) {
+  const auto [wrapper, world, messages] = info.param;
+  return concat(kWrapperNames[int(wrapper)], '_', world, "Ranks", messages ? "_ByMessages" : "");
+}
+INSTANTIATE_TEST_SUITE_P(All, EventfulGan,
+                         testing::Combine(kWrappers, testing::Values(2, 3), testing::Bool()), eventful_name);
+
+// --- several batches per step ---
+
+class AccumulatingGan : public testing::TestWithParam<std::tuple<Wrapper, GanKind>> {};
+
+TEST_P(AccumulatingGan, TwoBatchesAreOneTwiceAsLargeAndAreSentOnce) {
+  const auto [wrapper, kind] = GetParam();
+  constexpr int kWorld = 2, kBatches = 2;
+  const auto batch = [kind = kind](int part, int step) { return batch_of(kind, part, step); };
+  const auto grows = [kind = kind](int step) { return grows_before(kind, step); };
+  const auto expected = train_joined(kWorld * kBatches, kSteps, false, batch, grows);
+  run_ranks(kWorld, [&, wrapper = wrapper] {
+    const int rank = get_rank();
+    manual_seed(1 + rank);
+    GanTraining t;
+    Steps steps(wrapper, t.gan, {});
+    const auto accumulate = [&](int step, auto backward) {
+      for (int k = 0; k < kBatches; ++k) {
+        const GanBatch b = batch(kBatches * rank + k, step);
+        if (k + 1 == kBatches) {
+          backward(b);
+        } else {
+          const NoSync kept_back = steps.no_sync();
+          backward(b);
+        }
+      }
+    };
+    for (int step = 0; step < kSteps; ++step) {
+      if (grows(step)) t.grow();
+      accumulate(step, [&](const GanBatch& b) {
+        steps.backward_of_discriminator(
+            t.gan, [&] { return discriminator_loss(t.gan, b, false, steps.detach_fake()) / kBatches; });
+      });
+      t.opt_d.step();
+      t.clear_grad();
+      EXPECT_LE(difference(t.weights(), expected[2 * step]), kTolerance)
+          << "rank " << rank << " step " << step;
+      accumulate(step, [&](const GanBatch& b) {
+        steps.backward_of_generator(t.gan, [&] { return generator_loss(t.gan, b) / kBatches; });
+      });
+      t.opt_g.step();
+      t.clear_grad();
+      EXPECT_LE(difference(t.weights(), expected[2 * step + 1]), kTolerance)
+          << "rank " << rank << " step " << step;
+    }
+    EXPECT_EQ(steps.stats(t.gan.gen).backwards, wrapper == Wrapper::kSeparate ? kSteps : 2 * kSteps);
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EventfulGan,
-                         testing::Combine(testing::Values(Wrapper::kWhole, Wrapper::kWholeNarrowed,
-                                                          Wrapper::kWholeTwoManagers, Wrapper::kSeparate),
-                                          testing::Values(2, 3)),
-                         [](const auto& info) {
-                           return concat(kWrapperNames[int(std::get<0>(info.param))], '_',
-                                         std::get<1>(info.param), "Ranks");
-                         });
+std::string accumulating_name(const testing::TestParamInfo<std::tuple<Wrapper, GanKind>>& info) {
+  const auto [wrapper, kind] = info.param;
+  return concat(kKindNames[int(kind)], '_', kWrapperNames[int(wrapper)]);
+}
+INSTANTIATE_TEST_SUITE_P(All, AccumulatingGan,
+                         testing::Combine(kWrappers, testing::Values(GanKind::kStatic, GanKind::kGrows,
+                                                                     GanKind::kSkips, GanKind::kMixes)),
+                         accumulating_name);
 
 }  // namespace
 }  // namespace gradus::dist
