@@ -32,18 +32,16 @@ CallQueue::~CallQueue() {
 }
 
 bool CallQueue::try_run(const Call& call) {
-  uint64_t number;
   {
     std::lock_guard lock(state_->mutex);
     if (state_->busy || !state_->calls.empty()) return false;
     state_->busy = true;
-    number = ++state_->last_number;
   }
   struct End {
     State& state;
     ~End() { state.end_call(); }
   } end{*state_};
-  call(number);
+  call();
   return true;
 }
 
@@ -51,8 +49,7 @@ void CallQueue::post(Call call) {
   bool start;
   {
     std::lock_guard lock(state_->mutex);
-    const uint64_t number = ++state_->last_number;
-    state_->calls.emplace_back(number, std::move(call));
+    state_->calls.push_back(std::move(call));
     start = !std::exchange(state_->started, true);
   }
   if (start)
@@ -75,7 +72,7 @@ void CallQueue::serve(State& state) {
   for (;;) {
     state.changed.wait(
         local_watch(), [&] { return has_call() || may_end(); }, "a call to run");
-    std::pair<uint64_t, Call> next;
+    Call next;
     {
       std::lock_guard lock(state.mutex);
       if (state.stop && state.calls.empty()) return;
@@ -84,8 +81,8 @@ void CallQueue::serve(State& state) {
       next = std::move(state.calls.front());
       state.calls.pop_front();
     }
-    next.second(next.first);
-    next.second = nullptr;  // what it held goes before others may believe that the queue is idle
+    next();
+    next = nullptr;  // what it held goes before others may believe that the queue is idle
     state.end_call();
   }
 }

@@ -3,13 +3,11 @@
 // first of them.
 #pragma once
 
-#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <utility>
 
 #include "gradus/distributed/signal.h"
 
@@ -17,9 +15,8 @@ namespace gradus::dist::internal {
 
 class CallQueue {
  public:
-  // Takes its number, counted from 1. What it throws does not stop the queue, and reaches nobody when it was
-  // posted.
-  using Call = std::function<void(uint64_t number)>;
+  // What it throws does not stop the queue, and reaches nobody when it was posted.
+  using Call = std::function<void()>;
 
   CallQueue() = default;
   ~CallQueue();  // waits for the calls
@@ -33,8 +30,7 @@ class CallQueue {
  private:
   struct State {
     std::mutex mutex;
-    std::deque<std::pair<uint64_t, Call>> calls;
-    uint64_t last_number = 0;
+    std::deque<Call> calls;
     bool busy = false;     // a call runs
     bool started = false;  // the thread
     bool stop = false;

@@ -109,13 +109,13 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
   limits.membership->check(collective.op);
   // Alone there is nothing to wait for.
   if (!async || size() == 1)
-    if (queue_.try_run([&](uint64_t number) { execute(collective, number, limits); })) return Work();
+    if (queue_.try_run([&] { execute(collective, limits); })) return Work();
 
   const auto state = make_ref<QueuedWork>(collective.op);
-  queue_.post([this, state, limits, collective = std::move(collective)](uint64_t number) mutable {
+  queue_.post([this, state, limits, collective = std::move(collective)]() mutable {
     std::exception_ptr error;
     try {
-      execute(collective, number, limits);
+      execute(collective, limits);
     } catch (const RankKilled&) {
       throw;
     } catch (...) {
@@ -129,7 +129,9 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
   return work;
 }
 
-void GroupState::execute(const Collective& collective, uint64_t number, const Watch& watch) {
+void GroupState::execute(Collective& collective, const Watch& watch) {
+  if (collective.prepare && !collective.prepare(collective)) return;
+  const uint64_t number = ++calls_;
   Turn turn{*backend_, {collective.op, watch}, {}, {}};
   Record record = collective.record;
   record.sequence = number;

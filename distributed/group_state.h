@@ -35,6 +35,9 @@ struct Collective {
   // Returns what does not fit, from records and sizes alone, so that all ranks find the same; or nothing.
   std::function<std::optional<Failure>(const Turn&)> check;
   std::function<void(Turn&)> move;  // may be empty
+  // Completes the rest when its turn has come, after the calls before it: for what is known only then. False:
+  // the call is left out, which all members must find alike.
+  std::function<bool(Collective&)> prepare = {};
 };
 
 class GroupState final : public Counted {
@@ -73,7 +76,7 @@ class GroupState final : public Counted {
   std::atomic<uint32_t> last_remote_id{0};
 
  private:
-  void execute(const Collective& collective, uint64_t number, const Watch& watch);
+  void execute(Collective& collective, const Watch& watch);
   void agree(Turn& turn, const Collective& collective) const;
   [[noreturn]] void fail(const Turn& turn, const Failure& failure) const;
 
@@ -84,7 +87,8 @@ class GroupState final : public Counted {
   const Milliseconds timeout_;
   int index_ = -1;
   std::unique_ptr<Backend> backend_;
-  CallQueue queue_;  // last: its calls use the rest
+  uint64_t calls_ = 0;  // that were not left out; of the one that runs
+  CallQueue queue_;     // last: its calls use the rest
 };
 
 // Returns what is wrong unless all members gave equal sizes; `text` shows them.

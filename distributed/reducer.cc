@@ -1,6 +1,7 @@
 #include "gradus/distributed/reducer.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
@@ -42,6 +43,27 @@ bool is_outer_recording_open() {
 Tensor sum_of(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined()) return a.defined() ? a : b;
   return add(a, b);
+}
+
+bool is_joined(const BackwardNote& note) { return note.kind == BackwardNote::kJoined; }
+bool is_none(const BackwardNote& note) { return note.kind == BackwardNote::kNone; }
+
+// Whether buckets follow these notes: nobody cancels the backward, and no error that all throw ends it.
+bool is_sent(const std::vector<BackwardNote>& notes) {
+  if (std::ranges::any_of(notes, is_none)) return false;
+  const auto joined = std::ranges::find_if(notes, is_joined);
+  if (joined == notes.end())
+    return std::ranges::all_of(notes, [&](const auto& n) { return n.checksum == notes[0].checksum; });
+  const auto active = std::ranges::find_if_not(notes, is_joined);
+  return active == notes.end() ||
+         !(joined->flags & BackwardNote::kEndEarly || active->flags & BackwardNote::kOuter);
+}
+
+// What a sum is divided by to be a mean.
+int divisor_of(const std::vector<BackwardNote>& notes) {
+  const auto active = std::ranges::find_if_not(notes, is_joined);
+  if (active == notes.end() || !(active->flags & BackwardNote::kDivideByActive)) return int(notes.size());
+  return int(notes.size() - std::ranges::count_if(notes, is_joined));
 }
 
 int64_t cap_bytes(double mb, const char* name) {
@@ -203,7 +225,7 @@ std::optional<Tensor> Reducer::ready(const Tensor& param, const Tensor& grad) {
   if (keeping_) {
     if (!grad.defined()) return std::nullopt;
     if (!p.kept.defined())
-      p.kept = grad.storage()->use_count() == 1 ? grad : clone(grad);
+      p.kept = grad.sole_owner() ? grad : clone(grad);
     else if (p.kept.sole_owner() && !autograd::is_tracked(p.kept) && !autograd::is_tracked(grad))
       raw::add_(p.kept, grad);
     else
@@ -222,17 +244,25 @@ std::optional<Tensor> Reducer::ready(const Tensor& param, const Tensor& grad) {
   return std::nullopt;
 }
 
-// Launches what may go, without waiting.
+// Launches what may go, without waiting. An all-reduce need not know what the others reach: it finds out when
+// its turn has come, after the exchange. A hook does, since it is called here.
 void Reducer::advance() {
   if (!options_.overlap || outer_) return;
-  if (!known_ && exchange_->has_come()) learn();
-  if (!known_ || cancelled_) return;
+  if (options_.comm_hook) {
+    if (!known_ && exchange_->has_come()) learn();
+    if (!known_ || cancelled_) return;
+  }
   while (launched_ < buckets_.size() && buckets_[launched_].waiting == 0) launch(launched_, false);
 }
 
 std::vector<GradCallback::Delivery> Reducer::landed() {
   std::vector<Delivery> all;
-  if (!running_ || options_.comm_hook) return all;
+  if (!running_ || options_.comm_hook || landed_ == launched_) return all;
+  if (!known_) {
+    if (!exchange_->has_come()) return all;
+    learn();
+  }
+  if (cancelled_) return all;
   for (; landed_ < launched_; ++landed_) {
     Bucket& bucket = buckets_[landed_];
     if (!bucket.work.is_completed()) break;
@@ -312,6 +342,7 @@ void Reducer::clear_backward() {
   for (Bucket& bucket : buckets_) {
     bucket.used.clear();
     bucket.buffer = Tensor();
+    bucket.sent = 0;
     bucket.work = Work();
     bucket.complete = nullptr;
     bucket.times = nullptr;
@@ -342,11 +373,8 @@ void Reducer::learn() { use(exchange_->notes()); }
 void Reducer::use(const std::vector<BackwardNote>& notes) {
   known_ = true;
   const std::vector<int>& ranks = group_.ranks();
-  const auto is = [](BackwardNote::Kind kind) {
-    return [=](const BackwardNote& n) { return n.kind == kind; };
-  };
-  const auto joined = std::ranges::find_if(notes, is(BackwardNote::kJoined));
-  const auto active = std::ranges::find_if_not(notes, is(BackwardNote::kJoined));
+  const auto joined = std::ranges::find_if(notes, is_joined);
+  const auto active = std::ranges::find_if_not(notes, is_joined);
   if (joined != notes.end() && active != notes.end()) {
     if (joined->flags & BackwardNote::kEndEarly) {
       const int rank = ranks[joined - notes.begin()];
@@ -357,10 +385,8 @@ void Reducer::use(const std::vector<BackwardNote>& notes) {
       throw_on_all<StateError>(-1, "rank ", ranks[joined - notes.begin()],
                                " has no more data: it cannot take part in what an outer recording sees");
   }
-  cancelled_ = std::ranges::any_of(notes, is(BackwardNote::kNone));
-  const int working = int(std::ranges::count_if(notes, is(BackwardNote::kBackward)));
-  divisor_ = active != notes.end() && active->flags & BackwardNote::kDivideByActive ? std::max(working, 1)
-                                                                                    : group_.size();
+  cancelled_ = std::ranges::any_of(notes, is_none);
+  divisor_ = divisor_of(notes);
   root_ = active == notes.end() ? 0 : int(active - notes.begin());
   if (cancelled_) return;
   if (joined == notes.end() &&
@@ -402,15 +428,25 @@ void Reducer::choose_used(const std::vector<bool>& used) {
 void Reducer::launch(size_t index, bool finishing) {
   Bucket& bucket = buckets_[index];
   launched_ = index + 1;
-  if (bucket.used.empty()) return;
-  pack(index);
-  bucket.times = std::make_shared<Times>(Times{clock_now(), clock_now()});
-  if (bucket.buffer.numel() == 0) return;
-  if (options_.comm_hook)
-    start_hook(bucket);
-  else
+  if (known_ && bucket.used.empty()) return;
+  make_room(bucket);
+  bucket.times = std::make_shared<Times>();
+  if (options_.comm_hook) {
+    bucket.times->start = bucket.times->end = clock_now();
+    pack(bucket);
+    if (bucket.buffer.numel() > 0) start_hook(bucket);
+  } else {
     // With nothing left to compute the last one goes in this thread.
     start_all_reduce(bucket, !(finishing && index == last_bucket_));
+  }
+}
+
+void Reducer::make_room(Bucket& bucket) {
+  // Views of the last backward's may still be somebody's gradients.
+  if (bucket.memory.defined() && bucket.memory.storage()->use_count() == 1) return;
+  int64_t room = 0;
+  for (size_t i : bucket.params) room += tensor_of(params_[i]).numel();
+  bucket.memory = empty({room}, {.dtype = bucket.dtype});
 }
 
 Tensor Reducer::part_of(const Bucket& bucket, int64_t offset, const Shape& shape) const {
@@ -421,14 +457,7 @@ Tensor Reducer::part_of(const Bucket& bucket, int64_t offset, const Shape& shape
 }
 
 // Copies this rank's gradients into the bucket.
-void Reducer::pack(size_t index) {
-  Bucket& bucket = buckets_[index];
-  // Views of the last backward's may still be somebody's gradients.
-  if (!bucket.memory.defined() || bucket.memory.storage()->use_count() > 1) {
-    int64_t room = 0;
-    for (size_t i : bucket.params) room += tensor_of(params_[i]).numel();
-    bucket.memory = empty({room}, {.dtype = bucket.dtype});
-  }
+void Reducer::pack(Bucket& bucket) {
   int64_t offset = 0;
   for (size_t i : bucket.used) {
     Param& p = params_[i];
@@ -446,30 +475,71 @@ void Reducer::pack(size_t index) {
   bucket.buffer = part_of(bucket, 0, {offset});
 }
 
+// This rank's gradient as the bucket wants it: row-major, in host memory.
+Tensor Reducer::host_gradient(size_t param) {
+  Param& p = params_[param];
+  if (!p.grad.defined()) return {};
+  Tensor grad = p.grad;
+  if (!(grad.device() == kCPU)) {
+    grad = raw::to(grad, kCPU);
+    synchronize(p.grad.device());
+  }
+  grad = raw::contiguous(grad);
+  if (options_.check_finite) note_if_not_finite(param, grad);
+  if (options_.gradient_as_bucket_view) p.grad = Tensor();
+  return grad;
+}
+
+// Packs and sends when its turn has come: then the exchange before it is over, and says what is sent.
 void Reducer::start_all_reduce(Bucket& bucket, bool async) {
-  const Tensor x = bucket.buffer;
+  struct Part {
+    size_t param;
+    int64_t bytes;
+    Tensor grad;
+  };
+  std::vector<Part> parts;
+  for (size_t i : bucket.params) parts.push_back({i, tensor_of(params_[i]).nbytes(), host_gradient(i)});
   const size_t index = &bucket - buckets_.data();
-  // Division by fewer than all comes after the sum.
-  const bool average = op_ == ReduceOp::kAvg && divisor_ == group_.size();
-  Collective call{.op = "backward",
-                  .record = {.op = Op::kAllReduce,
-                             .reduce = average ? ReduceOp::kAvg : ReduceOp::kSum,
-                             .dtype = x.dtype(),
-                             .ndim = 1,
-                             .dims = {x.numel()},
-                             .bytes = x.nbytes()},
-                  .sizes = {number_, int64_t(index)}};
+  Collective call{.op = "backward", .sizes = {number_, int64_t(index)}};
+  call.prepare = [parts = std::move(parts), x = bucket.memory, exchange = exchange_, settled = static_used_,
+                  op = op_, size = group_.size(), times = bucket.times](Collective& call) {
+    const std::vector<BackwardNote>* notes = exchange ? &exchange->notes() : nullptr;
+    if (notes && !is_sent(*notes)) return false;
+    const auto is_used = [&](size_t i) {
+      return notes ? std::ranges::any_of(*notes, [i](const BackwardNote& n) { return bool(n.reached[i]); })
+                   : bool(settled[i]);
+    };
+    times->start = clock_now();
+    char* const begin = static_cast<char*>(x.raw_ptr());
+    char* end = begin;
+    for (const Part& part : parts) {
+      if (!is_used(part.param)) continue;
+      if (part.grad.defined())
+        std::memcpy(end, part.grad.raw_ptr(), size_t(part.bytes));
+      else
+        std::memset(end, 0, size_t(part.bytes));
+      end += part.bytes;
+    }
+    const int64_t bytes = end - begin, n = bytes / size_of(x.dtype());
+    times->end = times->start;
+    if (n == 0) return false;
+    // Division by fewer than all comes after the sum.
+    const int divisor = notes ? divisor_of(*notes) : size;
+    const ReduceOp reduce = op == ReduceOp::kAvg && divisor != size ? ReduceOp::kSum : op;
+    call.record = {
+        .op = Op::kAllReduce, .reduce = reduce, .dtype = x.dtype(), .ndim = 1, .dims = {n}, .bytes = bytes};
+    call.move = [=](Turn& turn) {
+      turn.backend.all_reduce(turn.call, x.raw_ptr(), x.raw_ptr(), n, x.dtype(), reduce);
+      if (reduce != op) finish_reduce(x.raw_ptr(), n, x.dtype(), op, divisor);
+      x.storage()->bump_version();
+      times->end = clock_now();
+    };
+    return true;
+  };
   call.check = [&state = group_.state()](const Turn& turn) {
     return find_odd(turn, state, [](const std::vector<int64_t>& sizes) {
       return sizes.size() == 2 ? concat("bucket ", sizes[1], " of backward ", sizes[0]) : "nonsense";
     });
-  };
-  call.move = [x, average, op = op_, divisor = divisor_, times = bucket.times](Turn& turn) {
-    turn.backend.all_reduce(turn.call, x.raw_ptr(), x.raw_ptr(), x.numel(), x.dtype(),
-                            average ? ReduceOp::kAvg : ReduceOp::kSum);
-    if (!average) finish_reduce(x.raw_ptr(), x.numel(), x.dtype(), op, divisor);
-    x.storage()->bump_version();
-    times->end = clock_now();
   };
   bucket.work = group_.state().run(std::move(call), async, {});
 }
@@ -492,7 +562,7 @@ void Reducer::start_hook(Bucket& bucket) {
   bucket.complete = options_.comm_hook(given);
 }
 
-void Reducer::unpack(const Bucket& bucket, std::vector<Delivery>& to) {
+void Reducer::unpack(Bucket& bucket, std::vector<Delivery>& to) {
   int64_t offset = 0;
   for (size_t i : bucket.used) {
     Param& p = params_[i];
@@ -509,6 +579,7 @@ void Reducer::unpack(const Bucket& bucket, std::vector<Delivery>& to) {
     raw::copy_(grad, part);
     to.push_back({std::move(x), std::move(grad)});
   }
+  bucket.sent = offset * size_of(bucket.dtype);
 }
 
 // ---- inside an outer recording ----
@@ -586,9 +657,9 @@ void Reducer::count(TimePoint computed) {
   stats_.communication_s = stats_.exposed_s = 0;
   TimePoint until = begun_;  // counted up to here
   for (const Bucket& bucket : buckets_) {
-    if (!bucket.times) continue;
+    if (!bucket.times || bucket.used.empty()) continue;
     ++stats_.buckets;
-    stats_.bytes += bucket.buffer.nbytes();
+    stats_.bytes += bucket.sent;
     const TimePoint start = std::max(until, bucket.times->start), end = std::max(start, bucket.times->end);
     stats_.communication_s += seconds(start, end);
     stats_.exposed_s += seconds(std::max(start, computed), std::max(end, computed));

@@ -75,7 +75,8 @@ class Reducer {
     // ---- of the backward under way
     int waiting = 0;           // gradients that are still to come on this rank
     std::vector<size_t> used;  // of params
-    Tensor buffer;             // of memory: the used ones, in a row
+    Tensor buffer;             // of memory: the used ones, in a row (for a hook)
+    int64_t sent = 0;          // bytes
     Work work;
     std::function<void()> complete;  // of a hook
     std::shared_ptr<Times> times;
@@ -98,11 +99,13 @@ class Reducer {
   void choose_used(const std::vector<bool>& used);
   void advance();
   void launch(size_t bucket, bool finishing);
-  void pack(size_t bucket);
+  void make_room(Bucket& bucket);
+  void pack(Bucket& bucket);
+  Tensor host_gradient(size_t param);
   Tensor part_of(const Bucket& bucket, int64_t offset, const Shape& shape) const;
   void start_all_reduce(Bucket& bucket, bool async);
   void start_hook(Bucket& bucket);
-  void unpack(const Bucket& bucket, std::vector<Delivery>& to);
+  void unpack(Bucket& bucket, std::vector<Delivery>& to);
   void deliver_tracked(std::vector<Delivery>& to);
   bool someone_tracks();
   void start_broadcast();
