@@ -17,7 +17,7 @@
 namespace gradus::dist {
 namespace {
 
-// The weights are below 1, and each is the sum of some hundred products: their rounding is far below.
+// The weights are about 1 at most, and each the sum of some hundred products: their rounding is far below.
 constexpr double kTolerance = 1e-12;
 
 enum class Wrapper {

@@ -125,7 +125,7 @@ inline Tensor discriminator_loss(SmallGan& gan, const GanBatch& b, bool penalty,
   if (!penalty) return loss;
   const Tensor gx =
       autograd::grad([&](const Tensor& x) { return sum(gan.disc(x, b.path)); }, lerp(fake, b.real, 0.3));
-  return loss + 10 * mean(square(norm(gx, {1, 2, 3}) - 1));
+  return loss + mean(square(norm(gx, {1, 2, 3}) - 1));
 }
 inline Tensor generator_loss(SmallGan& gan, const GanBatch& b) {
   return mean(square(gan.disc(gan.gen(b.z, b.path), b.path) - 1));
