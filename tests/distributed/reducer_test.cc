@@ -313,6 +313,42 @@ TEST_P(OfWorlds, MicroStepsUnderNoSyncEqualOneLargeStepAndCommunicateOnce) {
       kSoon);
 }
 
+TEST_P(OfWorlds, WhatNoSyncKeepsIsNobodyElsesTensor) {
+  const int world = GetParam();
+  run_ranks(
+      world,
+      [&] {
+        const Tensor x = f64({1, 1}), y = f64({1, 1});
+        auto cb = make_allreduce_cb(ReduceOp::kSum);
+        GradManager gm;
+        gm.attach({x, y}, cb);
+        const Tensor dy = f64({0, 0});
+        const auto set_dy = [&](double to) {
+          for (int i = 0; i < 2; ++i) Tensor(dy).mutable_data<double>()[i] = to * (i + 1);
+        };
+        const auto step = [&] {
+          auto recording = gm.record();
+          gm.backward({x, y}, {dy, dy});  // one tensor for both
+        };
+        for (int kept = 1; kept <= 3; ++kept) {
+          set_dy(1);
+          {
+            const NoSync off = cb->no_sync();
+            for (int k = 0; k < kept; ++k) step();
+          }
+          EXPECT_THAT(values(dy), ElementsAre(1, 2));
+          set_dy(100);
+          step();
+          EXPECT_THAT(values(dy), ElementsAre(100, 200));
+          for (const Tensor& p : {x, y}) {
+            EXPECT_THAT(values(p.grad()), ElementsAre(world * (100 + kept), world * 2 * (100 + kept)));
+            p.set_grad({});
+          }
+        }
+      },
+      kSoon);
+}
+
 TEST(Reducer, NoSyncOnOneRankOnlyIsTheSameErrorOnAll) {
   for (bool static_graph : {false, true}) {
     const auto errors = errors_of(3, [&] {
@@ -485,6 +521,31 @@ TEST(Reducer, ACancelledStepKeepsWhatNoSyncHasKept) {
         auto recording = gm.record();
         gm.backward(10 * x);
         EXPECT_THAT(values(x.grad()), ElementsAre(23));
+      },
+      kSoon);
+}
+
+TEST(Reducer, ARecordingMayBeDroppedInTheMiddleOfAnothersBackward) {
+  run_ranks(
+      2,
+      [] {
+        const Tensor a = f64({1}), b = f64({1});
+        auto cb = make_allreduce_cb(ReduceOp::kSum, {.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6});
+        GradManager gm;
+        std::optional<Recording> other;
+        // On one rank in the middle, on the other one after it.
+        gm.attach({a, b}, [&](const Tensor&, const Tensor& g) {
+          if (get_rank() == 0) other.reset();
+          return g;
+        });
+        gm.attach({a, b}, cb);
+        for (int step = 1; step <= 3; ++step) {
+          auto recording = gm.record();
+          other = gm.record();
+          recording.backward(a * b);
+          other.reset();
+          EXPECT_THAT(values(a.grad()), ElementsAre(2 * step));
+        }
       },
       kSoon);
 }
