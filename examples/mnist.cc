@@ -203,7 +203,7 @@ io::LoadedCheckpoint find_checkpoint(const Args& a) {
   if (is_first_rank()) {
     const dist::Environment job = environment();
     const fs::path last = checkpoint_path(a), older = last.string() + ".previous";
-    if (job.restart_count > 0 && (fs::exists(last) || fs::exists(older))) {
+    if (job.restart_count > 0 && !a.checkpoint_dir.empty() && (fs::exists(last) || fs::exists(older))) {
       found = io::load_checkpoint(last);
       if (found.checkpoint.get<std::string>("job") != job.job_id) found = {};  // an earlier training's
     }
@@ -221,7 +221,7 @@ class Trainer {
  public:
   Trainer(const Args& a, const Data& d)
       : args_(a),
-        train_loader_(d.train, {.batch_size = a.batch_size,
+        train_loader_(d.train, {.batch_size = a.global_batch_size ? 1 : a.batch_size,
                                 .global_batch_size = a.global_batch_size,
                                 .shuffle = true,
                                 .num_workers = a.workers,
@@ -235,6 +235,7 @@ class Trainer {
     samples_.begin(train_loader_.state());
     while (int64_t(train_loader_.epoch()) < args_.epochs) {
       train_epoch();
+      dist::check_synchronized(net_);  // says so, should ranks ever have trained apart
       schedule_.step();
       if (!args_.dry_run) save();
       test();
@@ -307,17 +308,19 @@ class Trainer {
       seconds_ = seconds_before + progress.seconds();
 
       const bool last = at.samples == total || args_.dry_run;
-      if (batch % args_.log_interval == 0 || last) {
-        const Sums recent = train_.reduce();
+      const bool log = batch % args_.log_interval == 0;
+      Sums recent;
+      if (log || last) {
+        recent = train_.reduce();
         figures = format("loss %.4f  accuracy %.2f %%", train_.total().mean_loss(),
                          100 * train_.total().accuracy());
-        if (!Progress::is_bar() && batch % args_.log_interval == 0)
-          print(format("Train Epoch: %d [%lld/%lld (%.0f%%)]\tLoss: %.6f\tAccuracy: %.2f%%\t%.0f images/s",
-                       epoch, static_cast<long long>(at.samples), static_cast<long long>(total),
-                       100.0 * double(at.samples) / double(total), recent.mean_loss(),
-                       100 * train_.total().accuracy(), progress.units_per_second()));
       }
       progress.update(at.samples, figures);
+      if (log && !Progress::is_bar())
+        print(format("Train Epoch: %d [%lld/%lld (%.0f%%)]\tLoss: %.6f\tAccuracy: %.2f%%\t%.0f images/s",
+                     epoch, static_cast<long long>(at.samples), static_cast<long long>(total),
+                     100.0 * double(at.samples) / double(total), recent.mean_loss(),
+                     100 * train_.total().accuracy(), progress.units_per_second()));
       if (last) progress.finish(figures);
       if (args_.dry_run) break;
       if (last) continue;  // the end of the epoch saves as well
@@ -389,8 +392,8 @@ int train(const Args& args) {
   const int ranks = dist::get_world_size();
   if (is_first_rank())
     std::cout << data.train->size() << " training and " << data.test->size() << " test images of "
-              << data.train->name() << "; cpu, " << (ranks > 1 ? concat(ranks, " ranks with ") : "")
-              << num_threads() << " threads; seed " << args.seed << '\n'
+              << data.train->name() << "; cpu, " << (ranks > 1 ? concat(ranks, " ranks, ") : "")
+              << num_threads() << " threads" << (ranks > 1 ? " each" : "") << "; seed " << args.seed << '\n'
               << trainer.net() << std::endl;
   if (const io::LoadedCheckpoint from = find_checkpoint(args); !from.path.empty()) trainer.resume(from);
   try {
@@ -451,7 +454,7 @@ int main(int argc, char** argv) {
     const int failed = dist::launcher({.nproc_per_node = args.nproc,
                                        .max_restarts = args.max_restarts,
                                        .threads_per_rank = args.threads,
-                                       .shutdown_timeout = dist::Milliseconds(30'000)},
+                                       .shutdown_timeout = dist::Milliseconds(10'000)},
                                       body);
     return failed ? failed : status;
   } catch (const std::exception& e) {

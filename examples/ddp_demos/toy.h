@@ -17,7 +17,7 @@ struct ToyModel : nn::Layer {
   Tensor forward(const Tensor& x) override { return net2(relu(net1(x))); }
 };
 
-// 20 inputs f32[20,10] and targets f32[20,5], which rank's part of the batch has.
+// A rank's part of the batch: 20 inputs f32[20,10], and as targets f32[20,5] their first halves.
 std::pair<Tensor, Tensor> samples_of(int rank);
 // Those of all ranks.
 std::pair<Tensor, Tensor> samples_of_all();

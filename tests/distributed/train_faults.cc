@@ -170,12 +170,33 @@ bool has_ended(const Subprocess& p) {
   return waitid(P_PID, id_t(p.pid()), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
 }
 
-// Rank's process, 0 when there is none just now.
-int process_of(const Subprocess& p, int rank) {
-  const std::string wanted = concat('\0', "RANK=", rank, '\0');
-  for (const int pid : p.left())
-    if (('\0' + read_whole(concat("/proc/", pid, "/environ"))).find(wanted) != std::string::npos) return pid;
-  return 0;
+// The processes of ranks, as far as there are some just now.
+std::map<int, int> processes_of_ranks(const Subprocess& p) {
+  std::map<int, int> pids;
+  for (const int pid : p.left()) {
+    const std::string variables = '\0' + read_whole(concat("/proc/", pid, "/environ")) + '\0';
+    for (int rank = 0; rank < kRanks; ++rank)
+      if (variables.find(concat('\0', "RANK=", rank, '\0')) != std::string::npos) pids[rank] = pid;
+  }
+  return pids;
+}
+
+// Kills a process, and waits until it can do nothing more. False when it has ended already.
+bool kill_now(int pid) {
+  const auto ended = [&] {
+    const std::string stat = read_whole(concat("/proc/", pid, "/stat"));
+    const size_t name_end = stat.rfind(')');
+    return name_end == std::string::npos || stat[name_end + 2] == 'Z';
+  };
+  if (ended() || ::kill(pid, SIGKILL) != 0) return false;
+  for (int i = 0; i < 1000 && !ended(); ++i) usleep(100);
+  return true;
+}
+
+int count_of(const std::string& part, const std::string& text) {
+  int count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
+  return count;
 }
 
 // What happens in the folder of checkpoints.
@@ -228,7 +249,7 @@ struct Kill {
 };
 
 struct Figures {
-  int kills = 0, while_writing = 0, restarts = 0;
+  int kills = 0, while_writing = 0, while_replacing = 0, restarts = 0;
   std::vector<double> seconds;
 };
 
@@ -246,24 +267,32 @@ std::vector<std::string> attend(Subprocess& p, Watch& watch, const std::string& 
     if (!reached) count = watch.*(next->event);
   };
   take_turn();
+  std::map<int, int> pids;
   while (!has_ended(p)) {
     if (seconds_since(begin) > kLimit) {
       p.kill(SIGKILL);
       p.wait();
       return {concat("it did not end within ", kLimit, " s")};
     }
+    const int begun = watch.begun;
     watch.look();
     if (next == kills.end()) continue;
+    if (watch.begun > begun)
+      pids = processes_of_ranks(p);  // now, so that a kill comes at once when it is due
     if (!reached && watch.*(next->event) >= count + next->count) {
       reached = true;
       at = Clock::now();
     }
     if (!reached || seconds_since(at) < next->delay) continue;
-    const int pid = process_of(p, next->rank);
-    if (!pid || ::kill(pid, SIGKILL) != 0) continue;  // between two attempts: the next one's
+    if (!next->event) pids = processes_of_ranks(p);
+    if (!kill_now(pids[next->rank])) {  // between two attempts: the next one's
+      pids = processes_of_ranks(p);
+      continue;
+    }
     ++figures.kills;
     std::error_code error;
     figures.while_writing += fs::exists(checkpoints + "/mnist.ckpt.tmp", error);
+    figures.while_replacing += fs::exists(checkpoints + "/mnist.ckpt.previous.tmp", error);
     ++next;
     take_turn();
   }
@@ -277,7 +306,7 @@ std::vector<std::string> attend(Subprocess& p, Watch& watch, const std::string& 
 // ---- repetitions ----
 
 struct Undisturbed {
-  std::string weights;
+  std::string weights, checkpoint;
   double seconds = 0, save_seconds = 0;  // in all; of one checkpoint, the longest
 };
 
@@ -296,7 +325,7 @@ class Harness {
     if (watch.done != saves_until({kEpochs, 0}))
       wrong.push_back(concat("wrote ", watch.done, " checkpoints; expected ", saves_until({kEpochs, 0})));
     for (const std::string& w : check_each_once(read_history(place.log))) wrong.push_back(w);
-    reference_ = {place.weights(), p->seconds(),
+    reference_ = {place.weights(), read_whole(place.checkpoints + "/mnist.ckpt"), p->seconds(),
                   watch.seconds.empty() ? 0 : *std::max_element(watch.seconds.begin(), watch.seconds.end())};
     if (reference_.weights.empty()) wrong.push_back("it wrote no weights");
     if (!wrong.empty()) throw StateError("train_faults", "an undisturbed run: ", wrong[0]);
@@ -308,11 +337,13 @@ class Harness {
     std::vector<Kill> kills = {kill_of(kind, random, 0.9)};
     if (one_of(random, 0, 1)) kills.push_back(kill_of(kind, random, 0.5));
     Place place;
+    // Of another training: nobody asked to go on from it.
+    write_file(place.checkpoints + "/mnist.ckpt", reference_.checkpoint);
     Watch watch(place.checkpoints);
     const auto p = start(settings_, place, kRanks, {"--max-restarts", "9"});
     std::vector<std::string> wrong = attend(*p, watch, place.checkpoints, kills, f);
     const History h = read_history(place.log);
-    f.restarts += int(h.begins.size()) - 1;
+    f.restarts += count_of("all ranks start again", p->err());
     if (p->wait() != 0) wrong.push_back(concat("its status is ", p->wait()));
     // One that is written for the second time was not gone on from.
     if (watch.done != saves_until({kEpochs, 0}))
@@ -341,13 +372,15 @@ class Harness {
       if (p->wait() == 0) wrong.push_back("the status of a job of which a rank was killed is 0");
       saves = watch.done;
       said = p->out() + p->err();
+      if (!count_of(concat("rank ", kill.rank, " was killed by signal 9 (SIGKILL)"), said))
+        wrong.push_back("the job does not say which rank was killed");
     }
     Watch watch(place.checkpoints);
     const auto p = start(settings_, place, nproc, {"--resume", place.checkpoints + "/mnist.ckpt"});
     for (const std::string& w : attend(*p, watch, place.checkpoints, {}, f)) wrong.push_back(w);
     if (p->wait() != 0) wrong.push_back(concat("the status of the resumed job is ", p->wait()));
     const History h = read_history(place.log);
-    f.restarts += int(h.begins.size()) - 1;
+    ++f.restarts;
     if (h.begins.size() != 2 || saves_until(h.begins.back()) != saves)
       wrong.push_back(concat("it was not resumed from its checkpoint ", saves));
     for (const std::string& w : check_each_once(h)) wrong.push_back(w);
@@ -382,8 +415,8 @@ int run_all(const Settings& settings, int repetitions, uint64_t seed) {
   harness.run_undisturbed();
   std::printf("undisturbed: %.2f s, a checkpoint takes up to %.0f ms\n\n", harness.undisturbed().seconds,
               1e3 * harness.undisturbed().save_seconds);
-  std::printf("%-28s %5s %6s %6s %14s %9s %10s\n", "killed", "runs", "wrong", "kills", "while writing",
-              "restarts", "median, s");
+  std::printf("%-28s %5s %6s %6s %14s %16s %9s %10s\n", "killed", "runs", "wrong", "kills", "while writing",
+              "while replacing", "restarts", "median, s");
   int wrong_runs = 0;
   const auto repeat = [&](const std::string& name, auto&& once) {
     Figures f;
@@ -398,8 +431,8 @@ int run_all(const Settings& settings, int repetitions, uint64_t seed) {
       for (const std::string& w : *faults) std::fprintf(stderr, "  %s\n", w.c_str());
     }
     wrong_runs += wrong;
-    std::printf("%-28s %5d %6d %6d %14d %9d %10.2f\n", name.c_str(), runs, wrong, f.kills, f.while_writing,
-                f.restarts, median(f.seconds));
+    std::printf("%-28s %5d %6d %6d %14d %16d %9d %10.2f\n", name.c_str(), runs, wrong, f.kills,
+                f.while_writing, f.while_replacing, f.restarts, median(f.seconds));
     std::fflush(stdout);
   };
   const std::vector<std::string> kinds = {"anywhere", "writing", "replacing"};

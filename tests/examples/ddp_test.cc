@@ -5,7 +5,10 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace gradus {
 namespace {
@@ -34,9 +37,10 @@ const std::string kProgram = "examples/ddp";
 void expect_all_shown(const Result& r) {
   EXPECT_EQ(r.status, 0) << r.output;
   EXPECT_THAT(r.output, HasSubstr("All results are right on all ranks."));
-  for (const char* name : {"all_reduce, sum", "reduce:", "broadcast:", "scatter:", "gather:", "all_gather:",
-                           "reduce_scatter:", "all_to_all:", "barrier:", "broadcast_object:", "groups:",
-                           "send and recv:", "tags:", "ring all-reduce"})
+  for (const char* name :
+       {"all_reduce, sum", "reduce:", "broadcast:", "scatter:", "gather:", "all_gather:", "reduce_scatter:",
+        "all_to_all:", "barrier:", "broadcast_object:", "groups:", "send and recv:", "tags:",
+        "ring all-reduce", "DistributedDataParallel:", "checkpoint:", "model parallel:"})
     EXPECT_THAT(r.output, HasSubstr(name));
 }
 
@@ -71,6 +75,55 @@ TEST(DdpProgram, OneDemonstrationAlone) {
   EXPECT_EQ(r.status, 0) << r.output;
   EXPECT_THAT(r.output, HasSubstr("ring all-reduce"));
   EXPECT_THAT(r.output, Not(HasSubstr("broadcast:")));
+}
+
+// The numbers of a table's lines, before and after: "  rank 1   0.9   ->   0.5".
+std::vector<std::pair<double, double>> numbers_below(const std::string& title, const std::string& output) {
+  std::vector<std::pair<double, double>> all;
+  const size_t at = output.find(title);
+  if (at == std::string::npos) return all;
+  std::istringstream lines(output.substr(at));
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line) && line.starts_with("  rank ")) {
+    std::istringstream words(line.substr(7));
+    int rank = 0;
+    std::string arrow;
+    std::pair<double, double> numbers;
+    words >> rank >> numbers.first >> arrow >> numbers.second;
+    all.push_back(numbers);
+  }
+  return all;
+}
+
+TEST(DdpProgram, TrainsAToyModel) {
+  const Result r = run(kProgram + " --nproc 2 --only basic");
+  EXPECT_EQ(r.status, 0) << r.output;
+  const auto weights = numbers_below("DistributedDataParallel: all ranks start", r.output);
+  ASSERT_EQ(weights.size(), 2u) << r.output;
+  EXPECT_NE(weights[1].first, weights[0].first);
+  EXPECT_EQ(weights[1].second, weights[0].first);
+  const auto losses = numbers_below("the loss of each rank's own samples", r.output);
+  ASSERT_EQ(losses.size(), 2u);
+  for (const auto& [before, after] : losses) EXPECT_LT(after, 0.9 * before);
+  EXPECT_THAT(r.output, HasSubstr("  rank 1   the largest difference   ->   within rounding\n"));
+}
+
+TEST(DdpProgram, GoesOnFromACheckpointOfRankZero) {
+  const Result r = run(kProgram + " --nproc 2 --only checkpoint");
+  EXPECT_EQ(r.status, 0) << r.output;
+  const auto losses = numbers_below("checkpoint:", r.output);
+  ASSERT_EQ(losses.size(), 2u) << r.output;
+  for (const auto& [straight, resumed] : losses) EXPECT_EQ(resumed, straight);
+}
+
+TEST(DdpProgram, TrainsAModelOnTwoDevicesOfEachRank) {
+  const Result r = run(kProgram + " --nproc 2 --only model-parallel");
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("  rank 1   cpu   ->   cpu:1 and cpu:2\n"));
+  const auto losses = numbers_below("the loss of each rank's own samples", r.output);
+  ASSERT_EQ(losses.size(), 2u);
+  for (const auto& [before, after] : losses) EXPECT_LT(after, before);
 }
 
 TEST(DdpProgram, MistakesGiveAStatus) {
