@@ -321,7 +321,7 @@ const RankFunction equality{"equality", [] {
 const RankFunction bits{"bits", [] {
                           join_job();
                           for (Task task : deterministic_tasks()) {
-                            task.steps = 4;
+                            task.steps = 3;
                             task.jitter = std::getenv("JITTER") != nullptr;
                             std::cout << fingerprint(train(task, false)) << std::endl;
                           }

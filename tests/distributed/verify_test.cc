@@ -112,7 +112,8 @@ TEST(Verify, SynchronisedBatchNormPasses) {
   const VerifyReport report =
       verify(make<BatchNormNet>, samples({1, 8, 8}), {.world = 4, .prepare = synchronize});
   EXPECT_TRUE(report) << report;
-  EXPECT_LT(report.difference, 1e-12);
+  // More than elsewhere: the bias's gradient is rounding, and measured by a thousandth of the largest gradient.
+  EXPECT_LT(report.difference, 1e-11);
 }
 
 TEST(Verify, PlainBatchNormIsNamed) {

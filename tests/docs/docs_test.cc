@@ -29,7 +29,8 @@ const char* const kPages[] = {"README.md",
                               "docs/launch/one-machine.md",
                               "docs/launch/several-machines.md",
                               "docs/launch/slurm.md",
-                              "docs/performance.md"};
+                              "docs/performance.md",
+                              "docs/verify.md"};
 
 Lines lines_of(const fs::path& path) {
   std::ifstream file(path);
