@@ -1,0 +1,114 @@
+// Job: who this process or thread is among the ranks, as the parts see it that know nothing of other ranks.
+#include "gradus/tensor/job.h"
+
+#include <cstring>
+#include <thread>
+
+#include "gradus/tensor/context.h"
+#include "gradus/tensor/ops/random.h"
+#include "gradus/tests/ops/values.h"
+
+namespace gradus {
+namespace {
+
+Ref<Job> make_job(int rank, int size) {
+  auto job = make_ref<Job>();
+  job->rank = rank;
+  job->size = size;
+  return job;
+}
+
+// The process's, for a scope.
+class ProcessJob {
+ public:
+  explicit ProcessJob(Ref<Job> job) : before_(Job::exchange_process_job(std::move(job))) {}
+  ~ProcessJob() { Job::exchange_process_job(before_); }
+
+ private:
+  Ref<Job> before_;
+};
+
+template <class F>
+auto as_rank(int rank, int size, F&& f) {
+  Context context = Context::current().snapshot();
+  context.job = make_job(rank, size);
+  ContextScope scope(context);
+  return f();
+}
+
+TEST(Job, OfAProcessThatJoinedNoneIsOneRank) {
+  EXPECT_FALSE(Job::of_process());
+  const Ref<Job> job = Job::current();
+  EXPECT_EQ(job->rank, 0);
+  EXPECT_EQ(job->size, 1);
+  EXPECT_EQ(job->local_rank, 0);
+  EXPECT_EQ(job->local_size, 1);
+  EXPECT_EQ(Job::current(), job);
+  EXPECT_EQ(job->first_given("loader", "a"), "a");
+  EXPECT_EQ(job->first_given("loader", "b"), "b");
+}
+
+TEST(Job, OfTheProcessIsSeenByAllThreadsUnlessTheirContextHasOne) {
+  const Ref<Job> job = make_job(2, 4);
+  {
+    const ProcessJob scope(job);
+    EXPECT_EQ(Job::of_process(), job);
+    std::thread([&] { EXPECT_EQ(Job::current(), job); }).join();
+    as_rank(1, 3, [&] {
+      EXPECT_EQ(Job::current()->size, 3);
+      EXPECT_EQ(Job::of_process(), job);
+      std::thread([context = Context::current().snapshot()]() mutable {
+        ContextScope scope(context);
+        EXPECT_EQ(Job::current()->rank, 1);
+      }).join();
+    });
+    EXPECT_EQ(Job::current(), job);
+    EXPECT_EQ(Job::exchange_process_job(nullptr), job);
+    EXPECT_EQ(Job::current()->size, 1);
+  }
+  EXPECT_FALSE(Job::of_process());
+}
+
+TEST(Job, OfOneKeepsMemoryOfItsOwn) {
+  const Ref<Job> job = Job::current();
+  const auto fill = [](std::byte* memory) { std::memset(memory, 7, 100); };
+  const HostMemory a = job->share("key", 100, fill), b = job->share("key", 100, fill);
+  EXPECT_FALSE(a.shared);
+  EXPECT_EQ(a.bytes.get()[99], std::byte(7));
+  EXPECT_NE(a.bytes, b.bytes);
+  EXPECT_NO_THROW(job->share("empty", 0, [](std::byte*) {}));
+  EXPECT_THROW(job->share("key", 1, [](std::byte*) { throw ValueError("fill", "no"); }), ValueError);
+}
+
+TEST(Job, RanksThatAreSeededAlikeDropDifferentElements) {
+  const Tensor x = empty({64, 64});
+  const auto mask_of = [&](int rank, int size) {
+    return as_rank(rank, size, [&] {
+      manual_seed(5);
+      return raw::dropout_mask(x, .5).to_vector<int32_t>();
+    });
+  };
+  manual_seed(5);
+  const auto alone = raw::dropout_mask(x, .5).to_vector<int32_t>();
+  EXPECT_EQ(mask_of(0, 4), alone) << "rank 0 has the numbers of one process";
+  EXPECT_EQ(mask_of(1, 4), mask_of(1, 2)) << "the number of ranks does not matter";
+  for (int rank = 1; rank < 4; ++rank) {
+    const auto mask = mask_of(rank, 4), before = mask_of(rank - 1, 4);
+    int64_t equal = 0;
+    for (size_t i = 0; i < mask.size(); ++i) equal += mask[i] == before[i];
+    EXPECT_NEAR(double(equal), 2048, 6 * 32) << "independent halves agree on half of 4096, sigma 32";
+  }
+  // What parameters begin with is the same on all ranks.
+  const auto drawn = [&](int rank) {
+    return as_rank(rank, 4, [&] {
+      manual_seed(5);
+      Tensor w = empty({8});
+      raw::normal_(w, 0, 1);
+      return w.to_vector<float>();
+    });
+  };
+  EXPECT_EQ(drawn(0), drawn(3));
+}
+
+}  // namespace
+}  // namespace gradus
