@@ -90,6 +90,15 @@ TEST(Verify, SaysWhatItDid) {
   EXPECT_THAT(verify(make<Net>, vectors(), {.world = 4, .unequal = false}).text, Not(HasSubstr("unequal")));
 }
 
+TEST(Verify, WeightsAreThoseOfOneInstance) {
+  const auto differently = [] {
+    manual_seed(get_rank() + 10 * get_world_size());
+    return make<Net>();
+  };
+  const VerifyReport report = verify(differently, vectors(), {.world = 3});
+  EXPECT_TRUE(report) << report;
+}
+
 TEST(Verify, TheMnistNetworkPassesOnceDropoutIsOff) {
   const data::TensorDataset images = samples({1, 28, 28}, 4);
   const VerifyOptions options{.batch_size = 1, .steps = 1, .unequal = false};
