@@ -1,4 +1,7 @@
 // Training loops of different lengths: dist::join.
+#include <chrono>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -197,6 +200,36 @@ TEST(Join, MayEndAllWithTheFirstThatHasNoMoreData) {
          {.throw_on_early_termination = true});
   });
   EXPECT_THAT(errors, Each(HasSubstr("rank 1 has no more data")));
+}
+
+// Ranks find out at different times, with different numbers of buckets on their way; all can go on
+// afterwards.
+TEST(Join, AnEarlyEndIsTheSameForSlowAndFastRanks) {
+  run_ranks(
+      3,
+      [] {
+        Walk walk({.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6});
+        GradManager slow;
+        slow.attach({walk.x, walk.y}, [](const Tensor&, const Tensor& g) {
+          if (get_rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          return g;
+        });
+        slow.attach({walk.x, walk.y}, walk.cb);
+        const auto step = [&] {
+          auto recording = slow.record();
+          slow.backward(sum(walk.x * 2 + walk.y));
+        };
+        for (int ends = 1; ends < 3; ++ends) {
+          const auto body = [&] {
+            if (get_rank() != ends) step();
+          };
+          EXPECT_THROW(join({walk.cb}, body, {.throw_on_early_termination = true}), PeerError);
+          EXPECT_FALSE(walk.x.grad().defined());
+        }
+        step();
+        EXPECT_THAT(values(walk.x.grad()), ElementsAre(2));
+      },
+      kSoon);
 }
 
 TEST(Join, AnEndOfAllAtOnceIsNoEarlyOne) {

@@ -894,6 +894,43 @@ TEST(Reducer, ParametersThatDivergeAreFoundAndNamedEverySoManyBackwards) {
       kSoon);
 }
 
+// Ranks find out at different times, with different numbers of buckets on their way.
+TEST(Reducer, AnEndThatAllFindOutIsTheSameForSlowAndFastRanks) {
+  run_ranks(
+      3,
+      [] {
+        std::vector<Tensor> params;
+        for (int i = 0; i < 6; ++i) params.push_back(f64({1}));
+        auto cb = make_allreduce_cb(
+            ReduceOp::kSum, {.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6, .check_divergence_every = 1});
+        GradManager gm;
+        gm.attach(params, cb);
+        const auto step = [&](int slow, int drops = -1) {
+          auto recording = gm.record();
+          Tensor h = f64({1});
+          for (const Tensor& p : params) {
+            h = h * p;
+            if (get_rank() == slow) h = autograd::apply(std::make_shared<Slow>(), {h})[0];
+          }
+          if (get_rank() != drops) gm.backward(h);
+        };
+        for (int slow = 0; slow < 3; ++slow) {
+          step(slow, (slow + 1) % 3);
+          EXPECT_FALSE(params[0].grad().defined());
+          if (get_rank() == 1) Tensor(params[3]).mutable_data<double>()[0] = 2;
+          EXPECT_THROW(step(slow), MismatchError);
+          EXPECT_FALSE(params[0].grad().defined());
+          if (get_rank() == 1) Tensor(params[3]).mutable_data<double>()[0] = 1;
+          step(slow);
+          for (const Tensor& p : params) {
+            EXPECT_THAT(values(p.grad()), ElementsAre(3));
+            p.set_grad({});
+          }
+        }
+      },
+      kSoon);
+}
+
 // ---- hooks and buffers ----
 
 TEST_P(OfWorlds, AHookTakesThePlaceOfTheAllReduce) {
