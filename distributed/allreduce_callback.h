@@ -8,8 +8,12 @@
 // [Bucket order] in reducer.cc), and only those of parameters that some rank reached.
 //
 // A recording that ends without a backward on some rank cancels that step on all: no gradient is delivered,
-// so optimizers skip it everywhere and parameters stay equal. A rank whose backward throws fails the job by
-// name. Inside a recording opened before, the all-reduce is the differentiable one.
+// so optimizers skip it everywhere and parameters stay equal (what no_sync has kept back waits for the next
+// one). A rank whose backward throws fails the job by name. Inside a recording opened before, the all-reduce
+// is the differentiable one, tensor by tensor; a hook is not used there.
+//
+// Callbacks attached after this one get the reduced gradient when its bucket has come: at another moment on
+// each rank, so they must not communicate.
 #pragma once
 
 #include <functional>
