@@ -1,11 +1,11 @@
-// SyncBatchNorm: batch norm whose statistics are those of all ranks' batches together. It is no type of its own, but
-// a batch norm with a reduction:
+// SyncBatchNorm: batch norm whose statistics are those of all ranks' batches together. It is no type of its
+// own, but a batch norm with a reduction:
 //
 //   dist::convert_sync_batchnorm(net);          // every batch norm in net, at any depth
 //
-// One collective in the forward and one in the backward of each layer. Batches may differ in size between ranks, and
-// be empty on some. Gradients of any order are those of the joined batch. Evaluation, and a group of one, are plain.
-// Every rank must come to the same layers in the same order.
+// One collective in the forward and one in the backward of each layer. Batches may differ in size between
+// ranks, and be empty on some. Gradients of any order are those of the joined batch. Evaluation, and a group
+// of one, are plain. Every rank must come to the same layers in the same order.
 #pragma once
 
 #include "gradus/distributed/group.h"

@@ -1,6 +1,10 @@
 #include "gradus/nn/batch_norm.h"
 
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/join.h"
 #include "gradus/autograd/ops/norm.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/ops/copy.h"
@@ -40,11 +44,36 @@ Tensor BatchNorm::forward(const Tensor& x) {
   check_input(x);
   const bool tracks = running_mean.defined();
   const bool by_batch = is_training() || !tracks;
+  if (by_batch && reduction_ && reduction_->size() > 1) return forward_joined(x);
   gradus::BatchNormOptions o;
   o.training = by_batch;
   o.eps = options().eps;
   if (by_batch && tracks) o.momentum = next_momentum();
   return batch_norm(x, weight, bias, running_mean, running_var, o);
+}
+
+// By the statistics of all batches that share the reduction, joined as Chan, Golub and LeVeque do ("Updating
+// formulae and a pairwise algorithm for computing sample variances", 1979): exact also where the mean is
+// large.
+Tensor BatchNorm::forward_joined(const Tensor& x) {
+  const int64_t C = *options().features;
+  const BatchStatistics mine = batch_statistics(x);
+  const Tensor count = empty({1}, {x.dtype(), x.device()});
+  raw::fill_(count, double(C > 0 ? x.numel() / C : 0));
+  const Tensor all = reduction_->all_gather(cat({count, mine.mean, mine.m2}, 0));  // [size, 1 + 2 C]
+  const Tensor counts = detach(narrow(all, 1, 0, 1)), means = narrow(all, 1, 1, C),
+               m2s = narrow(all, 1, 1 + C, C);
+  const double rows = sum(counts).item<double>();
+  if (rows <= 1)
+    throw ValueError(type_name().c_str(),
+                     "training needs more than one element per channel on all ranks together: x ",
+                     describe(x));
+  const Tensor mean = sum(counts * means, {0}, false) / rows;
+  const Tensor var = sum(m2s + counts * square(means - mean), {0}, false) / rows;
+  if (running_mean.defined())
+    raw::batch_norm_update_(running_mean, running_var, detach(mean), detach(var), int64_t(rows),
+                            next_momentum());
+  return batch_norm_by(mine.x, mean, var, weight, bias, options().eps);
 }
 
 std::string BatchNorm::extra_repr() const {

@@ -53,6 +53,7 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   virtual void check_input(const Tensor& x) const = 0;
 
  private:
+  Tensor forward_joined(const Tensor& x);
   Tensor initial(bool wanted, double value) const;
   Tensor initial_count() const;
   double next_momentum();

@@ -5,6 +5,7 @@
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 
 namespace gradus {
 namespace {
@@ -88,6 +89,65 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
                      auto g = again ? batch_norm_grads(dy, v, w, eps)
                                     : raw::batch_norm_backward(dy, v, mean.get(), var.get(), w, eps);
                      return {g.dx, g.dweight, g.dbias};
+                   });
+  return y;
+}
+
+BatchStatistics batch_statistics(const Tensor& x) {
+  const char* op = "batch_statistics";
+  const auto [mean, m2] = raw::batch_statistics(x);
+  BatchStatistics result{detach(x), mean, m2};
+  if (Recorder r{op, x})
+    r.record_joint(std::vector<Tensor>{result.x, mean, m2}, {x},
+                   [x = r.save(x), mean = r.save_output(mean, 1)](std::vector<Tensor> dys,
+                                                                  autograd::Needs) -> std::vector<Tensor> {
+                     const auto& [dx, dmean, dm2] = std::tie(dys[0], dys[1], dys[2]);
+                     const Tensor v = x.get();
+                     const int64_t rows = v.size(1) > 0 ? v.numel() / v.size(1) : 0;
+                     if ((!dmean.defined() && !dm2.defined()) || rows == 0) return {dx};
+                     const Tensor none = zeros({v.size(1)}, {v.dtype(), v.device()});
+                     const Tensor offset = dmean.defined() ? dmean / double(rows) : none;
+                     const Tensor slope = dm2.defined() ? 2 * dm2 : none;
+                     const bool again = autograd::is_tracked(v) || autograd::is_tracked(offset) ||
+                                        autograd::is_tracked(slope) ||
+                                        (dx.defined() && autograd::is_tracked(dx));
+                     if (!again) return {raw::batch_statistics_backward(dx, v, mean.get(), offset, slope)};
+                     const Tensor centred = v - gradus::mean(v, all_but_channels(v), true);
+                     const Tensor through = per_channel(offset, v) + centred * per_channel(slope, v);
+                     return {dx.defined() ? dx + through : through};
+                   });
+  return result;
+}
+
+Tensor batch_norm_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                     const Tensor& bias, double eps) {
+  const char* op = "batch_norm_by";
+  if (!(eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", eps);
+  raw::check_batch_norm(op, x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}, {"bias", &bias}});
+  const Tensor y = raw::batch_norm_apply(x, mean, var, weight, bias, eps);
+  const std::vector<Tensor> inputs{x, mean, var, weight, bias};
+  if (Recorder r{op, inputs})
+    r.record_joint({&y, 1}, inputs,
+                   [x = r.save(x), mean = r.save(mean), var = r.save(var), weight = r.save(weight), eps](
+                       std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
+                     const Tensor dy = dys[0], v = x.get(), m = mean.get(), s = var.get(), w = weight.get();
+                     const Tensor inv_std = rsqrt(s + eps);
+                     const Tensor scale = w.defined() ? inv_std * w : inv_std;
+                     Tensor dx, total, centred_total;
+                     bool again = false;
+                     for (const Tensor* t : {&dy, &v, &m, &s, &w})
+                       again = again || (t->defined() && autograd::is_tracked(*t));
+                     if (again) {
+                       const Dims dims = all_but_channels(v);
+                       dx = dy * per_channel(scale, v);
+                       total = sum(dy, dims, false);
+                       centred_total = sum(dy * (v - per_channel(m, v)), dims, false);
+                     } else {
+                       auto g = raw::batch_norm_apply_backward(dy, v, m, s, w, eps);
+                       dx = g.dx, total = g.sum, centred_total = g.centred_sum;
+                     }
+                     return {dx, -(total * scale), -0.5 * (centred_total * scale * inv_std * inv_std),
+                             centred_total * inv_std, total};
                    });
   return y;
 }

@@ -18,4 +18,17 @@ namespace gradus {
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                   const Tensor& running_var, const BatchNormOptions& options = {});
 
+// What several batches that are normalised as one must know of each other. Shapes: x as batch_norm's -> x
+// itself, through which its gradient passes once; mean [C] over batch and positions; m2 [C], the sum of
+// squared differences from it. An empty x has zeros. Errors: as batch_norm.
+struct BatchStatistics {
+  Tensor x, mean, m2;
+};
+BatchStatistics batch_statistics(const Tensor& x);
+
+// y = (x - mean) / sqrt(var + eps) * weight + bias, by channel, differentiable in all of them. Shapes,
+// Errors: as batch_norm.
+Tensor batch_norm_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                     const Tensor& bias, double eps);
+
 }  // namespace gradus

@@ -55,6 +55,82 @@ void normalise(const Tensor& y, const Tensor& x, const Tensor& mean, const Tenso
   });
 }
 
+// mean and m2, in two passes.
+template <class T>
+std::vector<double> statistics(const Tensor& x, T* mean) {
+  const Rows rows(x);
+  const int64_t C = rows.C;
+  const T* values = x.ptr<T>();
+  const auto sum = sum_rows(rows, 1, [&](double* __restrict s, int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r)
+      for (int64_t c = 0; c < C; ++c) s[c] += values[r * C + c];
+  });
+  for (int64_t c = 0; c < C; ++c) mean[c] = T(sum[c] / rows.count);
+  return sum_rows(rows, 1, [&](double* __restrict s, int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r)
+      for (int64_t c = 0; c < C; ++c) {
+        const T d = values[r * C + c] - mean[c];
+        s[c] += d * d;
+      }
+  });
+}
+
+void batch_statistics_cpu(const Tensor& mean, const Tensor& m2, const Tensor& x) {
+  dispatch_floating(x.dtype(), "batch_statistics", [&]<class T>() {
+    const auto squares = statistics<T>(x, mean.ptr<T>());
+    for (int64_t c = 0; c < x.size(1); ++c) m2.ptr<T>()[c] = T(squares[c]);
+  });
+}
+
+void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,
+                                   const Tensor& offset, const Tensor& slope) {
+  dispatch_floating(x.dtype(), "batch_statistics_backward", [&]<class T>() {
+    const Rows rows(x);
+    const int64_t C = rows.C;
+    parallel_for(0, rows.count, 1 + 16384 / C, [&](int64_t first, int64_t last) {
+      const T *m = mean.ptr<T>(), *a = offset.ptr<T>(), *b = slope.ptr<T>();
+      for (int64_t r = first; r < last; ++r) {
+        const T* __restrict v = x.ptr<T>() + r * C;
+        T* __restrict to = dx.ptr<T>() + r * C;
+        if (add.defined()) {
+          const T* __restrict g = add.ptr<T>() + r * C;
+          for (int64_t c = 0; c < C; ++c) to[c] = g[c] + a[c] + (v[c] - m[c]) * b[c];
+        } else {
+          for (int64_t c = 0; c < C; ++c) to[c] = a[c] + (v[c] - m[c]) * b[c];
+        }
+      }
+    });
+  });
+}
+
+void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Tensor& centred_sum,
+                                   const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
+                                   const Tensor& weight, double eps) {
+  dispatch_floating(x.dtype(), "batch_norm_apply_backward", [&]<class T>() {
+    const Rows rows(x);
+    const int64_t C = rows.C;
+    const T *values = x.ptr<T>(), *grads = dy.ptr<T>(), *m = mean.ptr<T>();
+    std::vector<T> scale(C);
+    for (int64_t c = 0; c < C; ++c)
+      scale[c] = T((weight.defined() ? weight.ptr<T>()[c] : 1.0) / std::sqrt(var.ptr<T>()[c] + eps));
+    const auto sums = sum_rows(rows, 2, [&](double* __restrict s, int64_t first, int64_t last) {
+      for (int64_t r = first; r < last; ++r) {
+        const T *g = grads + r * C, *v = values + r * C;
+        T* __restrict to = dx.ptr<T>() + r * C;
+        for (int64_t c = 0; c < C; ++c) {
+          s[c] += g[c];
+          s[C + c] += g[c] * (v[c] - m[c]);
+          to[c] = g[c] * scale[c];
+        }
+      }
+    });
+    for (int64_t c = 0; c < C; ++c) {
+      sum.ptr<T>()[c] = T(sums[c]);
+      centred_sum.ptr<T>()[c] = T(sums[C + c]);
+    }
+  });
+}
+
 void batch_norm_apply_cpu(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
                           const Tensor& weight, const Tensor& bias, double eps) {
   dispatch_floating(x.dtype(), "batch_norm",
@@ -67,22 +143,8 @@ void batch_norm_reference(const Tensor& y, const Tensor& mean, const Tensor& var
                           const Tensor& weight, const Tensor& bias, double eps) {
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
     const Rows rows(x);
-    const int64_t C = rows.C;
-    const T* values = x.ptr<T>();
-    const auto sum = sum_rows(rows, 1, [&](double* __restrict s, int64_t first, int64_t last) {
-      for (int64_t r = first; r < last; ++r)
-        for (int64_t c = 0; c < C; ++c) s[c] += values[r * C + c];
-    });
-    T* m = mean.ptr<T>();
-    for (int64_t c = 0; c < C; ++c) m[c] = T(sum[c] / rows.count);
-    const auto squares = sum_rows(rows, 1, [&](double* __restrict s, int64_t first, int64_t last) {
-      for (int64_t r = first; r < last; ++r)
-        for (int64_t c = 0; c < C; ++c) {
-          const T d = values[r * C + c] - m[c];
-          s[c] += d * d;
-        }
-    });
-    for (int64_t c = 0; c < C; ++c) var.ptr<T>()[c] = T(squares[c] / rows.count);
+    const auto squares = statistics<T>(x, mean.ptr<T>());
+    for (int64_t c = 0; c < rows.C; ++c) var.ptr<T>()[c] = T(squares[c] / rows.count);
     normalise<T>(y, x, mean, var, weight, bias, eps);
   });
 }
@@ -220,6 +282,9 @@ const RegisterKernel registrations[] = {
     {raw::batch_norm_apply_kernel, DeviceType::kCPU, &batch_norm_apply_cpu},
     {raw::batch_norm_backward_kernel, DeviceType::kCPU, &batch_norm_backward_cpu},
     {raw::batch_norm_update_kernel, DeviceType::kCPU, &batch_norm_update_cpu},
+    {raw::batch_statistics_kernel, DeviceType::kCPU, &batch_statistics_cpu},
+    {raw::batch_statistics_backward_kernel, DeviceType::kCPU, &batch_statistics_backward_cpu},
+    {raw::batch_norm_apply_backward_kernel, DeviceType::kCPU, &batch_norm_apply_backward_cpu},
 };
 
 }  // namespace

@@ -72,6 +72,41 @@ BatchNormGrads batch_norm_backward(const Tensor& dy, const Tensor& x, const Tens
   return g;
 }
 
+BatchStatistics batch_statistics(const Tensor& x) {
+  check_batch_norm("batch_statistics", x, {});
+  const TensorOptions like{x.dtype(), x.device()};
+  BatchStatistics s{empty({x.size(1)}, like), empty({x.size(1)}, like)};
+  if (x.numel() > 0)
+    batch_statistics_kernel(s.mean, s.m2, channels_innermost(x));
+  else
+    fill_(s.mean, 0), fill_(s.m2, 0);
+  return s;
+}
+
+Tensor batch_statistics_backward(const Tensor& add, const Tensor& x, const Tensor& mean, const Tensor& offset,
+                                 const Tensor& slope) {
+  check_batch_norm("batch_statistics_backward", x, {{"mean", &mean}, {"offset", &offset}, {"slope", &slope}});
+  Tensor dx = channels_innermost_like(x);
+  if (x.numel() > 0)
+    batch_statistics_backward_kernel(dx, add.defined() ? channels_innermost(add) : add, channels_innermost(x),
+                                     contiguous(mean), contiguous(offset), contiguous(slope));
+  return dx;
+}
+
+BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x, const Tensor& mean,
+                                              const Tensor& var, const Tensor& weight, double eps) {
+  check_batch_norm("batch_norm_apply_backward", x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}});
+  const TensorOptions like{x.dtype(), x.device()};
+  BatchNormApplyGrads g{channels_innermost_like(x), empty({x.size(1)}, like), empty({x.size(1)}, like)};
+  if (x.numel() > 0)
+    batch_norm_apply_backward_kernel(g.dx, g.sum, g.centred_sum, channels_innermost(dy),
+                                     channels_innermost(x), contiguous(mean), contiguous(var),
+                                     row_major(weight), eps);
+  else
+    fill_(g.sum, 0), fill_(g.centred_sum, 0);
+  return g;
+}
+
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
                         const Tensor& var, int64_t rows, double momentum) {
   for (const Tensor* t : {&running_mean, &running_var}) {

@@ -32,6 +32,22 @@ BatchNormGrads batch_norm_backward(const Tensor& dy, const Tensor& x, const Tens
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
                         const Tensor& var, int64_t rows, double momentum);
 
+// What batches that are normalised together must know of each other; an empty x has zeros.
+struct BatchStatistics {
+  Tensor mean, m2;  // [C]: over batch and positions, the mean and the sum of squared differences from it
+};
+BatchStatistics batch_statistics(const Tensor& x);
+// dx = add (or nothing) + offset + (x - mean) * slope, by channel.
+Tensor batch_statistics_backward(const Tensor& add, const Tensor& x, const Tensor& mean, const Tensor& offset,
+                                 const Tensor& slope);
+struct BatchNormApplyGrads {
+  Tensor dx;                // dy * weight / sqrt(var + eps)
+  Tensor sum, centred_sum;  // [C]: of dy, and of dy * (x - mean)
+};
+// The gradients of batch_norm_apply, or what they are made of.
+BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x, const Tensor& mean,
+                                              const Tensor& var, const Tensor& weight, double eps);
+
 // Checks x[N,C,...] and the [C] tensors that belong to it (undefined ones are fine). Errors: typed, named
 // `op`.
 void check_batch_norm(const char* op, const Tensor& x,
@@ -48,6 +64,15 @@ inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dweight, const 
                                  const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                  const Tensor& weight, double eps)>
     batch_norm_backward_kernel{"batch_norm_backward"};
+inline constinit KernelSlot<void(const Tensor& mean, const Tensor& m2, const Tensor& x)>
+    batch_statistics_kernel{"batch_statistics"};
+inline constinit KernelSlot<void(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,
+                                 const Tensor& offset, const Tensor& slope)>
+    batch_statistics_backward_kernel{"batch_statistics_backward"};
+inline constinit KernelSlot<void(const Tensor& dx, const Tensor& sum, const Tensor& centred_sum,
+                                 const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
+                                 const Tensor& weight, double eps)>
+    batch_norm_apply_backward_kernel{"batch_norm_apply_backward"};
 inline constinit KernelSlot<void(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
                                  const Tensor& var, int64_t rows, double momentum)>
     batch_norm_update_kernel{"batch_norm_update_"};
