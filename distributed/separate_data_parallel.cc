@@ -2,28 +2,16 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 namespace gradus::dist::internal {
 namespace {
 
 constexpr const char* kOp = "SeparateDistributedDataParallel";
 
-// "" for what the root itself has.
-std::string child_of(const std::string& name) {
-  const size_t dot = name.find('.');
-  return dot == std::string::npos ? "" : name.substr(0, dot);
-}
-
-NamedTensors of_child(NamedTensors all, std::string child) {
-  return [all = std::move(all), child = std::move(child)] {
-    nn::StateDict tensors = all();
-    std::erase_if(tensors, [&](const auto& entry) { return child_of(entry.first) != child; });
-    return tensors;
-  };
-}
-
 }  // namespace
 
+// Parts are known by the name of their child; "" is what the root itself has.
 class SeparateModels::State {
  public:
   State(nn::Module& module, DistributedDataParallelOptions options)
@@ -37,22 +25,23 @@ class SeparateModels::State {
   // Of all parts, also those that a recording does not follow: they take part in its forward.
   void take_in_new() {
     for (const std::string& part : order_) models_.at(part).take_in_new();
-    for (const auto& [name, p] : module_.named_parameters()) {
-      const std::string child = child_of(name);
-      if (models_.count(child)) continue;
-      models_.emplace(
-          child, DataParallelModel(parameters(child),
-                                   of_child([&m = module_] { return m.named_buffers(); }, child), options_));
-      order_.push_back(child);
-    }
+    add_part("");
+    for (const nn::Module* child : module_.children()) add_part(child->name());
   }
 
   // Parts in the order in which they came, the same on all ranks.
   const std::vector<std::string>& order() const { return order_; }
-  DataParallelModel& model(const std::string& child) { return models_.at(child); }
-  NamedTensors parameters(const std::string& child) const {
-    return of_child([&m = module_] { return m.named_parameters(); }, child);
+  DataParallelModel& model(const std::string& part) { return models_.at(part); }
+
+  nn::StateDict parameters(const std::string& part) {
+    nn::StateDict own;
+    for (auto& [name, p] : tensors(part, &nn::Module::named_parameters)) {
+      const Ref<autograd::Leaf> leaf = autograd::leaf_of(p);
+      if (owners_.try_emplace(leaf.get(), leaf, part).first->second.second == part) own.emplace_back(name, p);
+    }
+    return own;
   }
+  nn::StateDict buffers(const std::string& part) { return tensors(part, &nn::Module::named_buffers); }
 
   // Errors: ValueError for a module that is no part.
   std::string name_of(const nn::Module& part) const {
@@ -68,10 +57,32 @@ class SeparateModels::State {
   }
 
  private:
+  void add_part(const std::string& part) {
+    if (models_.count(part) || parameters(part).empty()) return;
+    models_.emplace(part, DataParallelModel([this, part] { return parameters(part); },
+                                            [this, part] { return buffers(part); }, options_));
+    order_.push_back(part);
+  }
+
+  // By the names that the whole model knows them by.
+  nn::StateDict tensors(const std::string& part, nn::StateDict (nn::Module::*list)() const) const {
+    nn::StateDict all;
+    if (part.empty()) {
+      all = (module_.*list)();
+      std::erase_if(all, [](const auto& entry) { return entry.first.find('.') != std::string::npos; });
+    }
+    for (const nn::Module* child : module_.children())
+      if (child->name() == part)
+        for (auto& [name, x] : (child->*list)()) all.emplace_back(part + "." + name, x);
+    return all;
+  }
+
   nn::Module& module_;
   DistributedDataParallelOptions options_;
   std::map<std::string, DataParallelModel> models_;
   std::vector<std::string> order_;
+  // The part that each parameter belongs to: the first that had it.
+  std::unordered_map<const AutogradSlot*, std::pair<Ref<autograd::Leaf>, std::string>> owners_;
 };
 
 // Before every recording of a manager: finds what is new, and attaches new parts to a manager that has all. A
@@ -93,7 +104,8 @@ class SeparateModels::Watcher final : public RecordingWatcher {
     const auto state = state_.lock();
     std::vector<Callback> callbacks = more_;
     callbacks.push_back(shared_from_this());
-    attached_[part] = state->model(part).attach(gm, state->parameters(part), std::move(callbacks));
+    attached_[part] = state->model(part).attach(
+        gm, [state = state.get(), part] { return state->parameters(part); }, std::move(callbacks));
   }
 
  private:

@@ -8,7 +8,8 @@
 //   auto logs = ddp.train_step(data, optimizers);       // gan's own
 //
 // Children without parameters need no reducer, until they get some. Parameters of the model's root, which
-// mmengine leaves out, have one as well. A parameter that several children share belongs to the first.
+// mmengine leaves out, have one as well. A parameter that several of them share belongs to the first, the
+// root before all.
 #pragma once
 
 #include "gradus/distributed/distributed_data_parallel.h"

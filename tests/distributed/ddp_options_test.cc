@@ -511,6 +511,31 @@ TEST(SeparateDistributedDataParallel, ReducesChildrenAndTheRootsOwnParametersApa
   });
 }
 
+TEST(SeparateDistributedDataParallel, AParameterOfSeveralChildrenIsReducedOnce) {
+  struct Part : nn::Module {
+    nn::Parameter shared;
+    Part(nn::Module* parent, std::string name, Tensor value)
+        : Module(parent, name), shared(this, "w", value) {}
+  };
+  struct Model : nn::Module {
+    Part a{this, "a", full({1}, get_rank() + 1)}, b{this, "b", a.shared};
+    nn::Parameter own{this, "own", b.shared};
+  };
+  run_ranks(2, [] {
+    Model model;
+    SeparateDistributedDataParallel ddp(model);
+    GradManager gm;
+    ddp.attach(gm);
+    {
+      auto recording = gm.record();
+      gm.backward(sum(model.a.shared * model.b.shared) * (get_rank() + 1));
+    }
+    EXPECT_THAT(values(model.a.shared.grad()), ElementsAre(3)) << "2 w 1.5, with w = 1";
+    EXPECT_EQ(ddp.stats(model).bytes, 4) << "the root comes first";
+    expect_error<ValueError>([&] { ddp.attach(gm, model.b); }, {"'b'", "there are: the model itself"});
+  });
+}
+
 TEST(SeparateDistributedDataParallel, KeepsGradientsOfAllPartsBack) {
   run_ranks(2, [] {
     Net net;
