@@ -331,6 +331,21 @@ TEST(PowerSGD, gradients_of_zero_lose_no_direction) {
   });
 }
 
+TEST(PowerSGD, small_and_large_gradients_stay_in_range) {
+  for (const double scale : {1e-25, 1e25})
+    run_ranks(2, [=] {
+      const Tensor p = ones({6, 6});
+      const CommHook hook = started({.matrix_approximation_rank = 6, .min_compression_rate = 0.1}, {p});
+      for (int step = 0; step < 4; ++step) {  // without care, Q and P hold higher and higher powers
+        const Tensor g = normal({6, 6}, get_rank(), step, DType::kF32) * scale;
+        const V mean = mean_over_ranks(g);
+        const GradBucket bucket = make_bucket({p}, {g});
+        run_hook(hook, bucket);
+        EXPECT_LT(distance(bucket.buffer.to_vector<double>(), mean), 1e-4 * norm_of(mean));
+      }
+    });
+}
+
 TEST(PowerSGD, nan_and_infinity_reach_all_ranks_and_leave_nothing_behind) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
     run_ranks(2, [=] {

@@ -7,6 +7,7 @@ layers.safetensors      <case>/x0, x1, ...: inputs; <case>/y: result; <case>/dy:
 optimizers.safetensors  <case>/p0, p1: parameters after the steps in `steps`; the gradient at step t is 0.5 p + sin(3 p + 0.1 t)
 schedules.safetensors   <case>: learning rates of 40 epochs
 mnist.safetensors       training steps of the MNIST network with weights from a formula (see `formula`)
+power_sgd.safetensors   <feedback>/<backward>/<parameter>: gradients that PowerSGD gives on two ranks (see `power_sgd_gradient`)
 
 The version of PyTorch is in each file's metadata.
 """
@@ -284,8 +285,65 @@ def make_mnist():
     save("mnist.safetensors", out)
 
 
+POWER_SGD_SHAPES = {"wide": (12, 10), "bias": (7,), "conv": (8, 3, 3)}
+
+
+def power_sgd_gradient(rank, backward, parameter, shape):
+    """Of rank 2 in backward 2, the first that is compressed, so that what follows depends on no random start."""
+    key = 100 * backward + 10 * parameter
+    if backward != 2 or len(shape) < 2:
+        return formula(shape, key + rank)
+    n, m = shape[0], int(np.prod(shape[1:]))
+    return (formula((n, 2), key + 3) @ formula((2, m), key + 4) * (rank + 1)).reshape(shape)
+
+
+def power_sgd_rank(rank, feedback, directory):
+    import torch.distributed as dist
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
+
+    dist.init_process_group("gloo", init_method=f"file://{directory}/store_{feedback}", rank=rank, world_size=2)
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            for name, shape in POWER_SGD_SHAPES.items():
+                self.register_parameter(name, torch.nn.Parameter(torch.zeros(shape, dtype=torch.float64)))
+
+        def forward(self, backward):
+            return sum((p * power_sgd_gradient(rank, backward, i, p.shape)).sum() for i, p in enumerate(self.parameters()))
+
+    ddp = torch.nn.parallel.DistributedDataParallel(Net())
+    state = power_sgd.PowerSGDState(None, 2, start_powerSGD_iter=2, use_error_feedback=feedback, warm_start=True)
+    ddp.register_comm_hook(state, power_sgd.powerSGD_hook)
+    out = {}
+    for backward in range(7):
+        ddp.zero_grad(set_to_none=True)
+        ddp(backward).backward()
+        if backward in (1, 2, 4, 6):
+            for name, p in ddp.module.named_parameters():
+                out[f"{'feedback' if feedback else 'plain'}/{backward}/{name}"] = p.grad.clone()
+    if rank == 0:
+        torch.save(out, f"{directory}/{feedback}")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def make_power_sgd():
+    import tempfile
+
+    import torch.multiprocessing as mp
+
+    out = {}
+    with tempfile.TemporaryDirectory() as directory:
+        for feedback in (True, False):
+            mp.spawn(power_sgd_rank, (feedback, directory), nprocs=2)
+            out.update(torch.load(f"{directory}/{feedback}"))
+    save("power_sgd.safetensors", out)
+
+
 if __name__ == "__main__":
     make_layers()
     make_optimizers()
     make_schedules()
     make_mnist()
+    make_power_sgd()
