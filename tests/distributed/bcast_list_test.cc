@@ -70,6 +70,18 @@ TEST(BcastList, more_than_one_message_of_tensors_arrives) {
   });
 }
 
+TEST(BcastList, tensors_may_lie_on_further_devices) {
+  run_ranks(3, [] {
+    const Tensor x = to(filled({2, 3}, DType::kF32, get_rank() + 1), Device{DeviceType::kCPU, 1});
+    const Tensor y =
+        to(filled({5}, DType::kF64, get_rank() + 1), Device{DeviceType::kCPU, int16_t(get_rank())});
+    bcast_list_({x, y}, {.src = 2});
+    EXPECT_EQ(x.device(), (Device{DeviceType::kCPU, 1}));
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(6, 3));
+    EXPECT_EQ(y.to_vector<float>(), std::vector<float>(5, 3));
+  });
+}
+
 TEST(BcastList, another_source_and_a_subgroup) {
   run_ranks(4, [] {
     const Group odd = new_group({1, 3});
