@@ -177,18 +177,30 @@ GanBatch eventful_batch(int world, int rank, int step) {
 
 int64_t bytes(const nn::Module& m) { return 8 * m.num_parameters(); }
 
-class EventfulGan : public testing::TestWithParam<std::tuple<Wrapper, int, bool>> {};
+// Ways that the gradients take.
+struct Way {
+  const char* name;
+  DistributedDataParallelOptions options = {};
+  RunRanksOptions ranks = {};
+};
+const Way kWays[] = {{"ByDefault"},
+                     {"ByMessages", {}, {.messages_only = true}},
+                     {"InTinyBuckets", {.bucket_cap_mb = 1e-6}},
+                     {"AsBucketViews", {.gradient_as_bucket_view = true}},
+                     {"AfterBackward", {.bucket_cap_mb = 1e-4, .overlap = false}}};
+
+class EventfulGan : public testing::TestWithParam<std::tuple<Wrapper, int, Way>> {};
 
 TEST_P(EventfulGan, IsTrainedAsOnTheJoinedBatchAndSendsWhatItTouches) {
-  const auto [wrapper, world, messages] = GetParam();
+  const auto& [wrapper, world, way] = GetParam();
   const auto batch = [world = world](int rank, int step) { return eventful_batch(world, rank, step); };
   const auto grows = [](int step) { return step == 2; };
   const auto expected = train_joined(world, kSteps, true, batch, grows);
-  const auto train = [&, wrapper = wrapper] {
+  const auto train = [&, wrapper = wrapper, way = way] {
     const int rank = get_rank();
     manual_seed(1 + rank);
     GanTraining t;
-    Steps steps(wrapper, t.gan, {});
+    Steps steps(wrapper, t.gan, way.options);
     for (int step = 0; step < kSteps; ++step) {
       if (grows(step)) t.grow();
       const GanBatch b = batch(rank, step);
@@ -214,18 +226,19 @@ TEST_P(EventfulGan, IsTrainedAsOnTheJoinedBatchAndSendsWhatItTouches) {
           << "rank " << rank << " step " << step;
     }
   };
-  run_ranks(world, train, {.messages_only = messages});
+  run_ranks(world, train, way.ranks);
 }
 
 const auto kWrappers =
     testing::Values(Wrapper::kWhole, Wrapper::kWholeNarrowed, Wrapper::kWholeTwoManagers, Wrapper::kSeparate);
 
-std::string eventful_name(const testing::TestParamInfo<std::tuple<Wrapper, int, bool>>& info) {
-  const auto [wrapper, world, messages] = info.param;
-  return concat(kWrapperNames[int(wrapper)], '_', world, "Ranks", messages ? "_ByMessages" : "");
+std::string eventful_name(const testing::TestParamInfo<std::tuple<Wrapper, int, Way>>& info) {
+  const auto& [wrapper, world, way] = info.param;
+  return concat(kWrapperNames[int(wrapper)], '_', world, "Ranks_", way.name);
 }
 INSTANTIATE_TEST_SUITE_P(All, EventfulGan,
-                         testing::Combine(kWrappers, testing::Values(2, 3), testing::Bool()), eventful_name);
+                         testing::Combine(kWrappers, testing::Values(2, 3), testing::ValuesIn(kWays)),
+                         eventful_name);
 
 // --- several batches per step ---
 
