@@ -1,9 +1,12 @@
 // Times data-parallel training steps of the MNIST network.
 //
-//   ./run data_parallel                    what the callback costs in a group of one; ranks of one thread each against
+//   ./run data_parallel                    what the callback costs in a group of one; ranks of one thread
+//   each against
 //                                          one process of as many threads, at equal global batch
-//   ./run data_parallel --link 1000        two ranks at the ends of a link of 1000 Mbit/s, as two network namespaces
-//                                          (needs root): a step with communication under computation, and without
+//   ./run data_parallel --link 1000        two ranks at the ends of a link of 1000 Mbit/s, as two network
+//   namespaces
+//                                          (needs root): a step with communication under computation, and
+//                                          without
 //
 // Sides run in turn in the same processes, each first in every other round; a time is the slowest rank's.
 #include <sched.h>
@@ -41,11 +44,15 @@ Args parse(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--rounds", a.rounds)->check(CLI::Range(1, 100000))->capture_default_str();
-  app.add_option("--steps", a.steps, "in a round, per side")->check(CLI::Range(1, 10000))->capture_default_str();
+  app.add_option("--steps", a.steps, "in a round, per side")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
   app.add_option("--link", a.link, "instead: two ranks over a link of so many Mbit/s")
       ->type_name("MBIT")
       ->check(CLI::Range(1, 100000));
-  app.add_option("--batch", a.batch, "with --link: per rank")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  app.add_option("--batch", a.batch, "with --link: per rank")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
   app.add_option("--json", a.json_file, "write the figures to this file");
   try {
     app.parse(argc, argv);
@@ -60,6 +67,7 @@ Args parse(int argc, char** argv) {
 struct Side {
   std::string name;
   std::function<void()> step;
+  int threads = 0;  // 0: as it is
 };
 using Times = std::vector<std::vector<double>>;  // per side: seconds per step, one per round
 
@@ -74,6 +82,7 @@ Times measure(const std::vector<Side>& sides, const Args& args) {
   for (int round = -1; round < args.rounds; ++round)  // the first one warms up
     for (size_t i = 0; i < sides.size(); ++i) {
       const size_t side = (size_t(round + 1) + i) % sides.size();
+      if (sides[side].threads > 0) set_num_threads(sides[side].threads);
       sides[side].step();
       dist::barrier();
       const double seconds = slowest(seconds_of([&] {
@@ -115,7 +124,8 @@ ordered_json group_of_one(const Args& args) {
   const std::vector<Side> sides = {{"plain step", [&] { plain.run(); }},
                                    {"step with make_allreduce_cb", [&] { with.run(); }}};
   const Times times = measure(sides, args);
-  auto row = report(concat("A group of one: batch ", args.global_batch, ", ", num_threads(), " threads"), sides, times);
+  auto row = report(concat("A group of one: batch ", args.global_batch, ", ", num_threads(), " threads"),
+                    sides, times);
   report_ratio(row, "with / plain", ratios(times[1], times[0]));
   return row;
 }
@@ -131,15 +141,14 @@ ordered_json ranks_against_threads(const Args& args) {
   MnistStep noop(args.global_batch / ranks);
   std::optional<MnistStep> alone;
   if (first) alone.emplace(args.global_batch);
-  const std::vector<Side> sides = {{concat(ranks, " ranks of 1 thread"), [&] { shared.run(); }},
-                                   {concat("1 process of ", ranks, " threads"),
-                                    [&] {
-                                      if (!first) return;
-                                      set_num_threads(ranks);
-                                      alone->run();
-                                      set_num_threads(1);
-                                    }},
-                                   {concat(ranks, " ranks of 1 thread that do not communicate"), [&] { noop.run(); }}};
+  const std::vector<Side> sides = {
+      {concat(ranks, " ranks of 1 thread"), [&] { shared.run(); }, 1},
+      {concat("1 process of ", ranks, " threads"),
+       [&] {
+         if (first) alone->run();
+       },
+       ranks},
+      {concat(ranks, " ranks of 1 thread that do not communicate"), [&] { noop.run(); }, 1}};
   const Times times = measure(sides, args);
   if (!first) return {};
   auto row = report(concat("Ranks against threads: global batch ", args.global_batch), sides, times);
@@ -169,14 +178,16 @@ ordered_json over_link(const Args& args) {
       {"step, communication after computation", [&] { exposed.run(); }}};
   const Times times = measure(sides, args);
   if (dist::get_rank() != 0) return {};
-  auto row = report(concat("A link of ", args.link, " Mbit/s: batch ", args.batch, " on each of 2 ranks of 1 thread"),
-                    sides, times);
+  auto row = report(
+      concat("A link of ", args.link, " Mbit/s: batch ", args.batch, " on each of 2 ranks of 1 thread"),
+      sides, times);
   std::vector<double> larger;
   for (size_t i = 0; i < times[0].size(); ++i) larger.push_back(std::max(times[0][i], times[1][i]));
   report_ratio(row, "under computation / the larger of the two alone", ratios(times[2], larger));
   report_ratio(row, "after computation / the larger of the two alone", ratios(times[3], larger));
-  std::printf("  overlap %.0f %%: communication %.3f ms, of it not hidden %.3f ms\n", 100 * overlapped->stats().overlap(),
-              1e3 * overlapped->stats().communication_s, 1e3 * overlapped->stats().exposed_s);
+  std::printf("  overlap %.0f %%: communication %.3f ms, of it not hidden %.3f ms\n",
+              100 * overlapped->stats().overlap(), 1e3 * overlapped->stats().communication_s,
+              1e3 * overlapped->stats().exposed_s);
   return row;
 }
 
@@ -211,7 +222,8 @@ Host start_host(const Args& args, int rank, const std::function<int()>& body) {
     must(concat("ip addr add 10.79.0.", rank + 1, "/24 dev eth0"));
     must("ip link set eth0 up");
     must(concat("tc qdisc add dev eth0 root tbf rate ", args.link, "mbit burst 256kb latency 50ms"));
-    dist::init_process_group({.init_method = "tcp://10.79.0.1:29500", .world_size = 2, .rank = rank, .token = "link"});
+    dist::init_process_group(
+        {.init_method = "tcp://10.79.0.1:29500", .world_size = 2, .rank = rank, .token = "link"});
     status = body();
     dist::destroy_process_group();
   } catch (const std::exception& e) {
@@ -260,7 +272,8 @@ int run(const Args& args) {
   if (args.global_batch % args.ranks != 0)
     throw ValueError("data_parallel", "--global-batch must be a multiple of --ranks");
   ordered_json rows = ordered_json::array();
-  // The launcher starts this program once per rank: what comes first here happens there as well, unless asked.
+  // The launcher starts this program once per rank: what comes first here happens there as well, unless
+  // asked.
   if (!dist::is_launched()) rows.push_back(group_of_one(args));
   const auto results = dist::launch<std::string>({.nproc_per_node = args.ranks, .threads_per_rank = 1},
                                                  [&] { return ranks_against_threads(args).dump(); });
