@@ -14,3 +14,4 @@
 #include "gradus/distributed/run_ranks.h"
 #include "gradus/distributed/separate_data_parallel.h"
 #include "gradus/distributed/sync_batch_norm.h"
+#include "gradus/distributed/verify.h"
