@@ -1,0 +1,171 @@
+// The examples of docs/data.md: that they compile and do what the page says. Ranks are threads here.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <mutex>
+#include <set>
+
+#include "gradus/gradus.h"
+
+namespace gradus {
+namespace {
+
+using testing::ElementsAre;
+
+struct Net : nn::Layer {
+  nn::Linear fc{this, "fc", {.in = 784, .out = 10}};
+  Tensor forward(const Tensor& x) override { return fc(flatten(x, 1)); }
+};
+
+void step(const Tensor& input, const Tensor& target) { ASSERT_EQ(input.size(0), target.size(0)); }
+
+TEST(DataPage, Loader) {
+  data::GeneratedDigits train({.train = true, .size = 1000});
+  data::DataLoader loader(train, {.batch_size = 64, .shuffle = true, .num_workers = 2});
+  for (int epoch = 0; epoch < 3; ++epoch)
+    for (const data::Batch& b : loader) step(b.input, b.target);
+  EXPECT_EQ(loader.epoch(), 3u);
+}
+
+TEST(DataPage, TheMeanOverUnequalSharesIsThatOfTheGlobalBatch) {
+  const data::GeneratedDigits train({.size = 7});
+  const auto gradient = [&](int ranks) {
+    std::vector<float> gradient;
+    dist::run_ranks(ranks, [&] {
+      manual_seed(1);
+      Net net;
+      GradManager gm;
+      gm.attach(net.parameters(), dist::make_allreduce_cb(dist::ReduceOp::kMean));
+      data::DataLoader loader(train, {.global_batch_size = 7});
+      for (const data::Batch& b : loader) {
+        auto recording = gm.record();
+        Tensor losses = nn::cross_entropy(net(b.input), b.target, {.reduction = Reduction::kSum});
+        Tensor loss = losses * (double(dist::get_world_size()) / double(b.global_size));
+        gm.backward(loss);
+      }
+      if (dist::get_rank() == 0) gradient = net.fc.weight.grad().to_vector<float>();
+    });
+    return gradient;
+  };
+  const std::vector<float> alone = gradient(1), shared = gradient(3);
+  ASSERT_EQ(alone.size(), shared.size());
+  for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(shared[i], alone[i], 1e-6) << i;
+}
+
+// {samples, those whose largest logit is the target's} among the first `count`.
+Tensor count_right(const Tensor& logits, const Tensor& target, int64_t count) {
+  const auto best = argmax(logits, 1).to_vector<int64_t>(), classes = target.to_vector<int64_t>();
+  int64_t right = 0;
+  for (size_t i = 0; i < size_t(count); ++i) right += best[i] == classes[i];
+  return tensor<int64_t>({count, right}, {2});
+}
+
+TEST(DataPage, EvaluationCountsEachSampleOnce) {
+  for (int64_t size : {103, 2})
+    dist::run_ranks(3, [&] {
+      const data::GeneratedDigits test({.train = false, .size = size});
+      Net net;
+      data::DataLoader loader(test, {.batch_size = 100});
+      Tensor seen_and_right = zeros({2}, {.dtype = DType::kI64});
+      for (const data::Batch& b : loader)
+        seen_and_right = seen_and_right + count_right(net(b.input), b.target, b.size() - b.padding);
+      dist::all_reduce(seen_and_right);
+      EXPECT_EQ(seen_and_right.to_vector<int64_t>()[0], size);
+    });
+}
+
+TEST(DataPage, GoesOnWithAnotherNumberOfRanks) {
+  const data::GeneratedDigits train({.size = 200});
+  std::mutex mutex;
+  std::multiset<int64_t> seen;
+  const auto take = [&](const data::Batch& b) {
+    std::lock_guard lock(mutex);
+    seen.insert(b.indices.begin(), b.indices.end() - b.padding);
+  };
+  io::Checkpoint c;
+  dist::run_ranks(2, [&] {
+    data::DataLoader loader(train, {.batch_size = 16, .shuffle = true, .seed = 1});
+    for (const data::Batch& b : loader) {
+      take(b);
+      if (loader.state().samples < 64) continue;
+      if (dist::get_rank() == 0) {
+        const data::LoaderState state = loader.state();
+        io::Checkpoint c;
+        c.put("loader.epoch", state.epoch);
+        c.put("loader.samples", state.samples);
+        c.put("loader.seed", state.seed);
+        c.put("loader.dataset_size", state.dataset_size);
+        io::save_checkpoint(testing::TempDir() + "/data_page.ckpt", c);
+      }
+      break;
+    }
+  });
+  c = io::load_checkpoint(testing::TempDir() + "/data_page.ckpt").checkpoint;
+  dist::run_ranks(3, [&] {
+    data::DataLoader resumed(train, {.batch_size = 32, .shuffle = true, .seed = 1});
+    resumed.set_state({.epoch = c.get<uint64_t>("loader.epoch"),
+                       .samples = c.get<int64_t>("loader.samples"),
+                       .seed = c.get<uint64_t>("loader.seed"),
+                       .dataset_size = c.get<int64_t>("loader.dataset_size")});
+    for (const data::Batch& b : resumed) take(b);
+  });
+  EXPECT_EQ(seen.size(), 200u);
+  EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 200u);
+}
+
+TEST(DataPage, Endless) {
+  int64_t samples = 0;
+  const auto train_discriminator = [&](const Tensor& real) { samples += real.size(0); };
+  const data::GeneratedDigits train({.size = 20});
+  data::DataLoader loader(train, {.batch_size = 8});
+  data::Endless batches(loader);
+  for (int step = 0; step < 100; ++step) {
+    const Tensor real = batches.next().input;
+    train_discriminator(real);
+  }
+  EXPECT_EQ(samples, 33 * 20 + 8);
+}
+
+TEST(DataPage, Samplers) {
+  const data::GeneratedDigits three({.size = 3});
+  const std::vector<double> weights = {1, 1, 4};  // of each sample
+  data::DataLoader loader(
+      three,
+      {.batch_size = 8, .sampler = std::make_shared<data::ReplacementSampler>(weights, 1000, /*seed=*/1)});
+  EXPECT_EQ(loader.size(), 125);
+}
+
+TEST(DataPage, Collate) {
+  class Words : public data::Dataset {
+   public:
+    int64_t size() const override { return 2; }
+    data::Sample get(int64_t i) const override { return {ones({i + 1}), {}}; }
+  };
+  const Words words;
+  const auto padded = [](const std::vector<data::Sample>& samples, std::span<const int64_t>) {
+    int64_t longest = 0;
+    for (const data::Sample& s : samples) longest = std::max(longest, s.input.size(0));
+    std::vector<Tensor> rows;
+    for (const data::Sample& s : samples)
+      rows.push_back(cat({s.input, zeros({longest - s.input.size(0)})}, 0));
+    return data::Batch{.input = stack(rows, 0)};
+  };
+  data::DataLoader loader(words, {.batch_size = 2, .collate = padded});
+  EXPECT_THAT(loader.begin()->input.to_vector<float>(), ElementsAre(1, 0, 1, 1));
+}
+
+TEST(DataPage, Memory) {
+  dist::run_ranks(2, [] {
+    const data::GeneratedDigits train({.size = 10});
+    const data::MemoryUse memory = train.memory();
+    if (dist::get_rank() == 0)
+      std::cout << memory.own << " bytes own, " << memory.shared << " shared" << std::endl;
+    EXPECT_EQ(memory.own, 0);
+    EXPECT_EQ(memory.shared, 10 * 785);
+    dist::group_barrier();
+  });
+}
+
+}  // namespace
+}  // namespace gradus
