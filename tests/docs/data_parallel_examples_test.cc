@@ -215,6 +215,20 @@ TEST(DataParallelPage, OptimizerWrapper) {
   });
 }
 
+TEST(DataParallelPage, BatchNorm) {
+  struct Normed : nn::Layer {
+    nn::BatchNorm1d bn{this, "bn", {.features = 1}};
+    Tensor forward(const Tensor& x) override { return bn(x); }
+  };
+  dist::run_ranks(2, [] {
+    Normed net;
+    dist::convert_sync_batchnorm(net);
+    dist::DistributedDataParallel ddp(net);
+    const Tensor y = net(full({2, 1}, dist::get_rank() ? 1 : -1));
+    EXPECT_NEAR(y.to_vector<float>()[0], dist::get_rank() ? 1 : -1, 1e-4);
+  });
+}
+
 TEST(DataParallelPage, TrainStep) {
   struct Trained : Gan {
     GradManager gm_d, gm_g;
