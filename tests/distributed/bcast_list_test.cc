@@ -9,6 +9,7 @@
 #include "gradus/autograd/indexing.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/distributed/checksum.h"
+#include "gradus/distributed/collectives.h"
 #include "gradus/distributed/process_group.h"
 #include "gradus/nn/nn.h"
 #include "gradus/optim/optim.h"
@@ -16,6 +17,7 @@
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/random.h"
+#include "gradus/tests/distributed/grad_buckets.h"
 #include "gradus/tests/distributed/threads.h"
 
 namespace gradus::dist {
@@ -97,8 +99,20 @@ TEST(BcastList, a_module_gets_parameters_and_buffers) {
     Net net;
     net(randn({2, 2, 5, 5}));  // moves the running statistics
     bcast_list_(net);
+    for (const Tensor& x :
+         std::vector<Tensor>{net.conv.weight, net.bn.bias, net.bn.running_mean, net.bn.running_var})
+      for (const Tensor& other : all_gather(x)) EXPECT_EQ(other.to_vector<float>(), x.to_vector<float>());
     EXPECT_NO_THROW(check_synchronized(net));
-    EXPECT_EQ(net.bn.num_batches_tracked.item<int64_t>(), 1);
+  });
+}
+
+TEST(BcastList, the_result_is_compared_unless_that_is_switched_off) {
+  run_ranks(2, [] {
+    const Tensor x = filled({4}, DType::kF32, 1);
+    bcast_list_({x});
+    EXPECT_THAT(last_calls().at(0), HasSubstr("object"));  // the checksums
+    bcast_list_({x}, {.verify = false});
+    EXPECT_THAT(last_calls().at(0), HasSubstr("broadcast(u8"));
   });
 }
 
@@ -174,6 +188,9 @@ TEST(Checksum, sees_every_bit_place_shape_and_dtype) {
   EXPECT_NE(internal::checksum_of(y), internal::checksum_of(z));
   EXPECT_EQ(internal::checksum_of(transpose(transpose(y, 0, 1), 0, 1)), internal::checksum_of(y));
   EXPECT_NE(internal::checksum_of(transpose(y, 0, 1)), internal::checksum_of(y));
+  const Tensor image = randn({2, 3, 4, 5});
+  EXPECT_EQ(internal::checksum_of(channels_last(image)), internal::checksum_of(image));
+  EXPECT_EQ(internal::checksum_of(to(image, Device{DeviceType::kCPU, 1})), internal::checksum_of(image));
 }
 
 TEST(FirstNotFinite, finds_nan_and_infinity_in_every_floating_dtype) {
@@ -186,6 +203,16 @@ TEST(FirstNotFinite, finds_nan_and_infinity_in_every_floating_dtype) {
       x[9'000] = bad;
       EXPECT_EQ(internal::first_not_finite(x), 9'000) << dtype;
     }
+    for (const int64_t at : {9'999, 8'192, 8'191, 4'096, 4'095, 1, 0}) {
+      x[at] = -std::numeric_limits<double>::infinity();
+      EXPECT_EQ(internal::first_not_finite(x), at == 9'999 ? 9'000 : at) << dtype;
+    }
+    Tensor last = filled({4'097}, dtype, 1);
+    last[4'096] = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_EQ(internal::first_not_finite(last), 4'096);
+    last = filled({4'096}, dtype, 1);
+    last[4'095] = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_EQ(internal::first_not_finite(last), 4'095);
   }
   EXPECT_EQ(internal::first_not_finite(filled({3}, DType::kI64, -1)), -1);
 }
