@@ -143,7 +143,7 @@ TEST(Verify, BatchNormThatDoesNotLookAtTheBatchPasses) {
   EXPECT_TRUE(report) << report;
 }
 
-Tensor mean_over_the_batch(Net& net, const data::Batch& b) {
+Tensor mean_over_the_batch(nn::Layer& net, const data::Batch& b) {
   return nn::cross_entropy(net(b.input), b.target);
 }
 
@@ -157,6 +157,14 @@ TEST(Verify, AMeanOverUnequalBatchesIsNamed) {
   const VerifyReport equal =
       verify(make<Net>, vectors(), {.world = 4, .unequal = false}, mean_over_the_batch);
   EXPECT_TRUE(equal) << equal;
+}
+
+TEST(Verify, OfTwoFaultsTheFirstIsNamed) {
+  const VerifyReport report = verify(make<BatchNormNet>, samples({1, 8, 8}), {}, mean_over_the_batch);
+  EXPECT_EQ(report.cause, Cause::kBatchNormStatistics) << report;
+  const VerifyReport converted =
+      verify(make<BatchNormNet>, samples({1, 8, 8}), {.prepare = synchronize}, mean_over_the_batch);
+  EXPECT_EQ(converted.cause, Cause::kUnequalBatches) << converted;
 }
 
 TEST(Verify, TheWeightThatItAdvisesIsRight) {
@@ -412,6 +420,13 @@ TEST(Verify, WhatCannotBeComparedIsAnError) {
   expect_error<ValueError>([] { verify(make<Split>, vectors(), {}); }, {"fc.weight", "[6,6]", "[3,6]"});
 }
 
+struct Unrecorded : Augmented {
+  data::Sample get(int64_t i) const override {
+    EXPECT_TRUE(Context::current().recordings.empty());
+    return Augmented::get(i);
+  }
+};
+
 TEST(Verify, TheCallersContextStaysAsItIs) {
   manual_seed(5);
   rand({3});
@@ -422,7 +437,7 @@ TEST(Verify, TheCallersContextStaysAsItIs) {
   auto recording = gm.record();
   const Tensor loss = sum(square(w));
   const size_t recordings = Context::current().recordings.size();
-  verify(make<DropoutNet>, Augmented(), {.world = 3});
+  verify(make<DropoutNet>, Unrecorded(), {.world = 3});
   try {
     verify(make<Net>, Augmented(), {},
            [](Net&, const data::Batch&) -> Tensor { throw ValueError("loss", "none"); });
