@@ -133,6 +133,7 @@ Args parse(int argc, char** argv) {
 
 struct Data {
   std::shared_ptr<const data::Dataset> train, test;
+  data::MemoryUse memory;  // of all images, on this rank
 };
 
 std::shared_ptr<const data::Dataset> first_of(std::shared_ptr<const data::Dataset> set, int64_t count) {
@@ -154,26 +155,30 @@ void download_to(const fs::path& dir) {
   });
 }
 
+template <class Images>
+Data data_of(const Images& train, const Images& test, const Args& a) {
+  return {first_of(train, a.train_samples),
+          first_of(test, a.test_samples),
+          {.own = train->memory().own + test->memory().own,
+           .shared = train->memory().shared + test->memory().shared}};
+}
+
 Data find_data(const Args& a) {
   const fs::path cache = a.data.empty() ? data::cache_dir() / "mnist" : fs::path();
   const fs::path dir = a.data.empty() ? cache : fs::path(a.data);
   // One rank of each machine fetches it.
   if (a.download && dist::get_local_rank() == 0 && !data::MNIST::available(dir)) download_to(dir);
   if (a.download) dist::barrier();
-  Data d;
-  if (!a.data.empty() || data::MNIST::available(dir)) {
-    d.train = std::make_shared<data::MNIST>(dir, data::MnistOptions{.train = true});
-    d.test = std::make_shared<data::MNIST>(dir, data::MnistOptions{.train = false});
-  } else {
-    print("Training on generated digits: there is no MNIST in " + dir.string() +
-          " (--download fetches it, --data DIR names another folder)");
-    const auto size = [](int64_t n) { return n ? std::optional(n) : std::nullopt; };
-    d.train = std::make_shared<data::GeneratedDigits>(
-        data::GeneratedDigitsOptions{.train = true, .size = size(a.train_samples)});
-    d.test = std::make_shared<data::GeneratedDigits>(
-        data::GeneratedDigitsOptions{.train = false, .size = size(a.test_samples)});
-  }
-  return {first_of(d.train, a.train_samples), first_of(d.test, a.test_samples)};
+  if (!a.data.empty() || data::MNIST::available(dir))
+    return data_of(std::make_shared<data::MNIST>(dir, data::MnistOptions{.train = true}),
+                   std::make_shared<data::MNIST>(dir, data::MnistOptions{.train = false}), a);
+  print("Training on generated digits: there is no MNIST in " + dir.string() +
+        " (--download fetches it, --data DIR names another folder)");
+  const auto make = [](bool train, int64_t size) {
+    return std::make_shared<data::GeneratedDigits>(
+        data::GeneratedDigitsOptions{.train = train, .size = size ? std::optional(size) : std::nullopt});
+  };
+  return data_of(make(true, a.train_samples), make(false, a.test_samples), a);
 }
 
 Data load_data(const Args& a) {
@@ -392,8 +397,11 @@ int train(const Args& args) {
   const int ranks = dist::get_world_size();
   if (is_first_rank())
     std::cout << data.train->size() << " training and " << data.test->size() << " test images of "
-              << data.train->name() << "; cpu, " << (ranks > 1 ? concat(ranks, " ranks, ") : "")
-              << num_threads() << " threads" << (ranks > 1 ? " each" : "") << "; seed " << args.seed << '\n'
+              << data.train->name() << " ("
+              << format("%.1f MiB", double(data.memory.own + data.memory.shared) / (1 << 20))
+              << (data.memory.shared > 0 ? ", one copy per host" : "") << "); cpu, "
+              << (ranks > 1 ? concat(ranks, " ranks, ") : "") << num_threads() << " threads"
+              << (ranks > 1 ? " each" : "") << "; seed " << args.seed << '\n'
               << trainer.net() << std::endl;
   if (const io::LoadedCheckpoint from = find_checkpoint(args); !from.path.empty()) trainer.resume(from);
   try {
