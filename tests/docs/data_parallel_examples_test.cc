@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <iostream>
 
 #include "gradus/gradus.h"
@@ -292,6 +293,26 @@ TEST(DataParallelPage, Hooks) {
     gm.backward(sum(net.fc2.bias) * dist::get_rank());
     EXPECT_THAT(net.fc2.bias.grad().to_vector<float>(), Each(5));
   });
+}
+
+TEST(DataParallelPage, Checkpoints) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(testing::TempDir());
+  std::filesystem::create_directories("runs");
+  dist::run_ranks(2, [] {
+    Net net;
+    if (dist::get_rank() == 0) {
+      fill_(net.fc2.bias, 3);
+      io::Checkpoint c;
+      c.put("model", net.state_dict());
+      io::save_checkpoint("runs/last.ckpt", c);
+    }
+    const io::LoadedCheckpoint loaded = dist::bcast_checkpoint("runs/last.ckpt");
+    net.load_state_dict(loaded.checkpoint.tensors("model"));
+    EXPECT_THAT(net.fc2.bias.to_vector<float>(), Each(3));
+    dist::check_synchronized(net);
+  });
+  std::filesystem::current_path(before);
 }
 
 TEST(DataParallelPage, Report) {
