@@ -26,11 +26,11 @@
 #include "gradus/data/download.h"
 #include "gradus/data/mnist.h"
 #include "gradus/distributed/allreduce_callback.h"
+#include "gradus/distributed/bcast_checkpoint.h"
 #include "gradus/distributed/bcast_list.h"
 #include "gradus/distributed/collectives.h"
 #include "gradus/distributed/environment.h"
 #include "gradus/distributed/launcher.h"
-#include "gradus/distributed/object.h"
 #include "gradus/distributed/process_group.h"
 #include "gradus/examples/support/progress.h"
 #include "gradus/examples/support/ranks.h"
@@ -204,17 +204,15 @@ dist::Environment environment() { return dist::read_environment().value_or(dist:
 // What this run goes on from: after a restart by the launcher its own last checkpoint, if it has written one;
 // else what the user names. No path: from the beginning. Collective; only rank 0 need see the files.
 io::LoadedCheckpoint find_checkpoint(const Args& a) {
-  io::LoadedCheckpoint found;
-  if (is_first_rank()) {
+  return dist::bcast_checkpoint([&] {
     const dist::Environment job = environment();
     const fs::path last = checkpoint_path(a), older = last.string() + ".previous";
     if (job.restart_count > 0 && !a.checkpoint_dir.empty() && (fs::exists(last) || fs::exists(older))) {
-      found = io::load_checkpoint(last);
-      if (found.checkpoint.get<std::string>("job") != job.job_id) found = {};  // an earlier training's
+      io::LoadedCheckpoint found = io::load_checkpoint(last);
+      if (found.checkpoint.get<std::string>("job") == job.job_id) return found;  // else an earlier training's
     }
-    if (found.path.empty() && !a.resume.empty()) found = io::load_checkpoint(a.resume);
-  }
-  return from_first_rank(std::move(found));
+    return a.resume.empty() ? io::LoadedCheckpoint() : io::load_checkpoint(a.resume);
+  });
 }
 
 // ---- training ----

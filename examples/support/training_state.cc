@@ -1,15 +1,6 @@
 #include "gradus/examples/support/training_state.h"
 
-#include <cstdio>
-#include <memory>
-#include <utility>
-
-#include "gradus/distributed/object.h"
-#include "gradus/distributed/wire.h"
-#include "gradus/examples/support/ranks.h"
-#include "gradus/io/file.h"
 #include "gradus/tensor/context.h"
-#include "gradus/tensor/error.h"
 
 namespace gradus::examples {
 namespace {
@@ -54,23 +45,6 @@ void TrainingState::load(const io::Checkpoint& c) const {
   schedule.load_state_dict(get(c, "schedule"));
   Context::current().generator->set_state(
       {c.get<uint64_t>("generator.seed"), c.get<uint64_t>("generator.draws")});
-}
-
-io::LoadedCheckpoint from_first_rank(io::LoadedCheckpoint loaded) {
-  using Texts = std::vector<std::string>;  // path, warning, content of the file
-  Texts texts = {loaded.path, loaded.warning};
-  if (!loaded.path.empty() && is_first_rank()) texts.push_back(io::read_file(loaded.path, int64_t{1} << 40));
-  texts = dist::from_wire<Texts>(dist::broadcast_object(dist::to_wire(texts)));
-  if (is_first_rank() || texts[0].empty()) return loaded;
-  // A file without a name: it is gone when it is closed.
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::tmpfile(), &std::fclose);
-  if (!file || std::fwrite(texts[2].data(), 1, texts[2].size(), file.get()) != texts[2].size() ||
-      std::fflush(file.get()) != 0)
-    throw FileError("resume", "cannot write a temporary file");
-  loaded = io::load_checkpoint("/proc/self/fd/" + std::to_string(fileno(file.get())));
-  loaded.path = texts[0];
-  loaded.warning = texts[1];
-  return loaded;
 }
 
 }  // namespace gradus::examples

@@ -22,7 +22,4 @@ struct TrainingState {
   void load(const io::Checkpoint& c) const;
 };
 
-// Returns rank 0's on all ranks: so only one of them need see the file. Collective.
-io::LoadedCheckpoint from_first_rank(io::LoadedCheckpoint loaded);
-
 }  // namespace gradus::examples
