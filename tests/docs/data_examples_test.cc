@@ -114,6 +114,17 @@ TEST(DataPage, GoesOnWithAnotherNumberOfRanks) {
   EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 200u);
 }
 
+TEST(DataPage, NoiseOfRanksDiffers) {
+  const uint64_t seed = 5;
+  std::vector<std::vector<float>> drawn(2);
+  dist::run_ranks(2, [&] {
+    manual_seed(seed + dist::get_rank());
+    const Tensor noise = randn({8, 100});
+    drawn[size_t(dist::get_rank())] = noise.to_vector<float>();
+  });
+  EXPECT_NE(drawn[0], drawn[1]);
+}
+
 TEST(DataPage, Endless) {
   int64_t samples = 0;
   const auto train_discriminator = [&](const Tensor& real) { samples += real.size(0); };
