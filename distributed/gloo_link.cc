@@ -16,9 +16,10 @@ constexpr std::chrono::hours kForEver(24 * 365);
 
 }  // namespace
 
-GlooLink::GlooLink(gloo::transport::Context& context, int peer, Listener& listener)
-    : context_(context), peer_(peer), listener_(listener) {
-  for (int i = 0; i < kPlaces; ++i) places_.push_back(make_place());
+GlooLink::GlooLink(gloo::transport::Context& outgoing, gloo::transport::Context& incoming, int peer,
+                   Listener& listener)
+    : incoming_(incoming), peer_(peer), listener_(listener) {
+  for (int i = 0; i < kPlaces; ++i) places_.push_back(make_place(outgoing));
   for (Place& place : places_) post(place);
 }
 
@@ -30,9 +31,9 @@ void GlooLink::start() {
   thread_ = std::thread([this] { run(); });
 }
 
-GlooLink::Place GlooLink::make_place() {
+GlooLink::Place GlooLink::make_place(gloo::transport::Context& context) {
   Place place{std::make_unique<std::byte[]>(kFrameBytes), nullptr};
-  place.buffer = context_.createUnboundBuffer(place.bytes.get(), kFrameBytes);
+  place.buffer = context.createUnboundBuffer(place.bytes.get(), kFrameBytes);
   return place;
 }
 
@@ -69,7 +70,7 @@ void GlooLink::send_locked(Frame frame, std::span<const std::byte> header,
   frame.received = told_ = received_;
   Place place;
   if (spare_.empty()) {
-    place = make_place();
+    place = make_place(incoming_);
   } else {
     place = std::move(spare_.back());
     spare_.pop_back();

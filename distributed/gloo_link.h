@@ -63,7 +63,9 @@ class GlooLink {
     ~Listener() = default;
   };
 
-  GlooLink(gloo::transport::Context& context, int peer, Listener& listener);
+  // Payloads go by `outgoing` and come by `incoming`, frames the other way: Note [Two connections].
+  GlooLink(gloo::transport::Context& outgoing, gloo::transport::Context& incoming, int peer,
+           Listener& listener);
   ~GlooLink();  // call stop first
   // From here on the listener hears.
   void start();
@@ -94,7 +96,7 @@ class GlooLink {
   };
   enum class Came { kYes, kWoken, kStopped };
 
-  Place make_place();
+  static Place make_place(gloo::transport::Context& context);
   void post(Place& place);
   void run();
   Came wait_for(const GlooBuffer& buffer);
@@ -103,7 +105,7 @@ class GlooLink {
   void with_gloo(Action&& action);
   void send_locked(Frame frame, std::span<const std::byte> header, std::span<const std::byte> payload);
 
-  gloo::transport::Context& context_;
+  gloo::transport::Context& incoming_;
   const int peer_;
   Listener& listener_;
   std::atomic<uint64_t> last_id_{0};

@@ -94,21 +94,26 @@ std::string gloo_text(const std::exception& error) {
 
 GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)
     : rank_(setup.rank), size_(setup.size), device_(make_device(setup.address)) {
-  context_ = device_->createContext(rank_, size_);
-  context_->setTimeout(
-      std::chrono::hours(24));  // it is never gloo that gives up: see connect_all and gloo_link.h
+  for (auto& context : contexts_) {
+    context = device_->createContext(rank_, size_);
+    // It is never gloo that gives up: see connect_all and gloo_link.h.
+    context->setTimeout(std::chrono::hours(24));
+  }
 
   // Per peer: where this rank awaits it, and what it must say.
-  std::vector<std::pair<std::string, std::string>> mine(size_);
+  using Note = std::pair<std::vector<std::string>, std::string>;
+  std::vector<Note> mine(size_);
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
-    const std::vector<char> address = context_->createPair(peer)->address().bytes();
-    my_secrets_[peer] = random_secret();
-    mine[peer] = {std::string(address.begin(), address.end()), my_secrets_[peer]};
+    for (const auto& context : contexts_) {
+      const Address address = context->createPair(peer)->address().bytes();
+      mine[peer].first.emplace_back(address.begin(), address.end());
+    }
+    mine[peer].second = my_secrets_[peer] = random_secret();
   }
   setup.store->set(key_of(rank_), to_wire(mine));
 
-  std::map<int, std::vector<char>> addresses;
+  std::map<int, std::array<Address, 2>> addresses;
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     std::string bytes;
@@ -117,11 +122,11 @@ GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)
     } catch (const TimeoutError&) {
       throw_wait(kOp, watch.membership->failed() ? Wait::kFailed : Wait::kTimeout, watch, {peer});
     }
-    const auto theirs = from_wire<std::vector<std::pair<std::string, std::string>>>(bytes);
-    if (theirs.size() != size_t(size_)) WireReader::fail();
-    const auto& [address, secret] = theirs[rank_];
-    addresses[peer].assign(address.begin(), address.end());
-    secrets_[peer] = secret;
+    const auto theirs = from_wire<std::vector<Note>>(bytes);
+    if (theirs.size() != size_t(size_) || theirs[rank_].first.size() != contexts_.size()) WireReader::fail();
+    for (size_t i = 0; i < contexts_.size(); ++i)
+      addresses[peer][i].assign(theirs[rank_].first[i].begin(), theirs[rank_].first[i].end());
+    secrets_[peer] = theirs[rank_].second;
   }
   try {
     connect_all(addresses, watch);
@@ -133,16 +138,16 @@ GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)
 
 // gloo's connect blocks until it has succeeded or failed: it runs in a thread, which ends when the
 // connections are closed under it.
-void GlooMesh::connect_all(const std::map<int, std::vector<char>>& addresses, const Watch& watch) {
+void GlooMesh::connect_all(const std::map<int, std::array<Address, 2>>& addresses, const Watch& watch) {
   Signal signal;
   std::atomic<bool> ended{false};
   std::atomic<int> at{-1};  // the peer that is being connected
   std::string trouble;      // once ended
   std::thread thread([&] {
     try {
-      for (const auto& [peer, address] : addresses) {
+      for (const auto& [peer, both] : addresses) {
         at = peer;
-        context_->getPair(peer)->connect(address);
+        for (size_t i = 0; i < both.size(); ++i) contexts_[i]->getPair(peer)->connect(both[i]);
       }
     } catch (const std::exception& e) {
       trouble = gloo_text(e);
@@ -168,8 +173,9 @@ void GlooMesh::connect_all(const std::map<int, std::vector<char>>& addresses, co
 }
 
 void GlooMesh::close() {
-  for (int peer = 0; peer < size_; ++peer)
-    if (peer != rank_) context_->getPair(peer)->close();
+  for (const auto& context : contexts_)
+    for (int peer = 0; peer < size_; ++peer)
+      if (peer != rank_) context->getPair(peer)->close();
 }
 
 }  // namespace gradus::dist::internal

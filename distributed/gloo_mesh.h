@@ -1,12 +1,20 @@
-// GlooMesh: gloo's connections from this rank to all others.
+// GlooMesh: gloo's connections from this rank to all others, two to each.
+//
+// Note [Two connections]
+// gloo sends data when the receiver has said that it may come. That word would wait in the connection behind
+// whatever the receiver itself is sending, and two ranks that send each other much would take turns. So
+// payloads of the two directions have a connection each, and everything short goes against the payloads of a
+// connection.
 #pragma once
 
 #include <gloo/transport/context.h>
 #include <gloo/transport/device.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gradus/distributed/gloo_transport.h"
 
@@ -21,7 +29,9 @@ class GlooMesh {
   GlooMesh(const GlooSetup& setup, const Watch& watch);
   ~GlooMesh() { close(); }
 
-  gloo::transport::Context& context() const { return *context_; }
+  // Where this rank's payloads for the peer go, and short messages come from it; and the other way round.
+  gloo::transport::Context& outgoing(int peer) const { return *contexts_[rank_ < peer ? 0 : 1]; }
+  gloo::transport::Context& incoming(int peer) const { return *contexts_[rank_ < peer ? 1 : 0]; }
   // Closes all connections: from now on gloo neither reads nor writes memory of ours. From any thread.
   void close();
 
@@ -30,11 +40,12 @@ class GlooMesh {
   const std::string& secret_of(int peer) const { return secrets_.at(peer); }
 
  private:
-  void connect_all(const std::map<int, std::vector<char>>& addresses, const Watch& watch);
+  using Address = std::vector<char>;
+  void connect_all(const std::map<int, std::array<Address, 2>>& addresses, const Watch& watch);
 
   const int rank_, size_;
   std::shared_ptr<gloo::transport::Device> device_;
-  std::shared_ptr<gloo::transport::Context> context_;
+  std::array<std::shared_ptr<gloo::transport::Context>, 2> contexts_;
   std::map<int, std::string> my_secrets_, secrets_;  // by peer
 };
 

@@ -83,7 +83,9 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
   // Greets the others, and waits until all have greeted.
   void start(const Watch& watch) {
     for (int peer = 0; peer < size_; ++peer)
-      links_.push_back(peer == rank_ ? nullptr : std::make_unique<GlooLink>(mesh_.context(), peer, *this));
+      links_.push_back(peer == rank_ ? nullptr
+                                     : std::make_unique<GlooLink>(mesh_.outgoing(peer), mesh_.incoming(peer),
+                                                                  peer, *this));
     for_links([&](int peer, GlooLink& link) {
       link.start();
       link.send({.kind = Frame::Kind::kHello}, std::as_bytes(std::span(mesh_.my_secret(peer))));
@@ -115,7 +117,8 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
     }
     frame.kind = Frame::Kind::kAnnounce;
     frame.id = link.next_payload_id();
-    const GlooBuffer buffer = make_buffer(const_cast<std::byte*>(payload.data()), payload.size());
+    const GlooBuffer buffer =
+        mesh_.outgoing(peer).createUnboundBuffer(const_cast<std::byte*>(payload.data()), payload.size());
     {
       std::lock_guard lock(mutex_);
       set_moving(*request, outgoing_, {peer, frame.id});
@@ -262,10 +265,6 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
       if (links_[peer]) f(peer, *links_[peer]);
   }
 
-  GlooBuffer make_buffer(void* data, size_t bytes) const {
-    return mesh_.context().createUnboundBuffer(data, bytes);
-  }
-
   // ---- waiting
 
   bool is_broken(int peer) const { return links_[peer] && links_[peer]->broken(); }
@@ -350,7 +349,8 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
       moving.scratch.resize(message.bytes);
       to = moving.scratch.data();
     }
-    const GlooBuffer buffer = moving.buffer = make_buffer(to, message.bytes);
+    const GlooBuffer buffer = moving.buffer =
+        mesh_.incoming(message.source).createUnboundBuffer(to, message.bytes);
     set_moving(request, incoming_, {message.source, message.id});
     incoming_[request.key] = std::move(moving);
     return buffer;

@@ -351,11 +351,11 @@ TEST(GlooTransport, strangers_who_connect_are_no_ranks) {
       return;
     }
     for (int r = 0; r < 2; ++r) {
-      const auto entry =
-          from_wire<std::vector<std::pair<std::string, std::string>>>(job.store->get(concat("gloo/", r)));
+      const auto entry = from_wire<std::vector<std::pair<std::vector<std::string>, std::string>>>(
+          job.store->get(concat("gloo/", r)));
       SocketAddress address;
       address.length = sizeof(sockaddr_in);
-      std::memcpy(&address.storage, entry[1 - r].first.data(), sizeof address.storage);
+      std::memcpy(&address.storage, entry[1 - r].first[0].data(), sizeof address.storage);
       std::string why;
       strangers.push_back(connect_to(address, Deadline::after(Milliseconds(500)), &why));
     }
@@ -367,13 +367,13 @@ TEST(GlooTransport, who_does_not_know_a_ranks_secret_is_not_that_rank) {
   // Each rank has a store of its own; what rank 1 says of itself comes to rank 0 with other secrets.
   Job one(2), other(2);
   other.memberships = one.memberships;
-  using Entry = std::vector<std::pair<std::string, std::string>>;
+  using Entry = std::vector<std::pair<std::vector<std::string>, std::string>>;
   on_threads(3, [&](int rank) {
     if (rank == 2) {
       one.store->wait({"gloo/0"});
       other.store->set("gloo/0", one.store->get("gloo/0"));
       auto entry = from_wire<Entry>(other.store->get("gloo/1"));
-      for (auto& [address, secret] : entry) secret += "?";
+      for (auto& [addresses, secret] : entry) secret += "?";
       one.store->set("gloo/1", to_wire(entry));
       return;
     }
