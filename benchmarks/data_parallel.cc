@@ -31,7 +31,7 @@ namespace {
 using nlohmann::ordered_json;
 
 struct Args {
-  int64_t global_batch = 128, batch = 128;
+  int64_t global_batch = 128, batch = 384;
   int ranks = 2, rounds = 31, steps = 4, link = 0;
   std::string json_file;
 };
