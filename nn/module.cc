@@ -235,6 +235,9 @@ void Module::convert(const std::function<Tensor(const Tensor&)>& f, const char* 
     const Tensor grad = t.grad();
     gradients.push_back(grad.defined() ? f(grad) : grad);
   }
+  // Queued kernels hold these tensors and would meet the new contents.
+  for (size_t i = 0; i < all.size(); ++i)
+    if (!contents[i].is_same(all[i])) synchronize(all[i].device());
   for (size_t i = 0; i < all.size(); ++i) {
     if (contents[i].is_same(all[i])) continue;
     replace_contents(all[i].impl(), contents[i].impl());

@@ -2,10 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/nn/nn.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/stream.h"
 
 namespace gradus {
 namespace {
@@ -196,6 +200,17 @@ TEST(Module, ToMovesBetweenDevices) {
   EXPECT_EQ(net.block.bn.num_batches_tracked.device(), second);
   EXPECT_EQ(values(net.head.weight), before);
   net.to(kCPU);
+  EXPECT_EQ(values(net.head.weight), before);
+}
+
+TEST(Module, ToWaitsForWhatIsQueuedOnTheDevice) {
+  Net net;
+  const std::vector<float> before = values(net.head.weight);
+  const Device second{DeviceType::kCPU, 1};
+  net.to(second);
+  Stream::of(second).enqueue([] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
+  net.to(DType::kF64);
+  net.to(DType::kF32);
   EXPECT_EQ(values(net.head.weight), before);
 }
 
