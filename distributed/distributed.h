@@ -6,6 +6,7 @@
 #include "gradus/distributed/bcast_list.h"
 #include "gradus/distributed/client.h"
 #include "gradus/distributed/collectives.h"
+#include "gradus/distributed/data_parallel.h"
 #include "gradus/distributed/distributed_data_parallel.h"
 #include "gradus/distributed/functional.h"
 #include "gradus/distributed/launcher.h"
