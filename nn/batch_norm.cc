@@ -1,5 +1,6 @@
 #include "gradus/nn/batch_norm.h"
 
+#include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/join.h"
 #include "gradus/autograd/ops/norm.h"
@@ -58,9 +59,9 @@ Tensor BatchNorm::forward(const Tensor& x) {
 Tensor BatchNorm::forward_joined(const Tensor& x) {
   const int64_t C = *options().features;
   const BatchStatistics mine = batch_statistics(x);
-  const Tensor count = empty({1}, {x.dtype(), x.device()});
+  const Tensor count = empty({1}, {DType::kF64, x.device()});
   raw::fill_(count, double(C > 0 ? x.numel() / C : 0));
-  const Tensor all = reduction_->all_gather(cat({count, mine.mean, mine.m2}, 0));  // [size, 1 + 2 C]
+  const Tensor all = reduction_->all_gather(cat({count, mine.mean, mine.m2}, 0));  // f64[size, 1 + 2 C]
   const Tensor counts = detach(narrow(all, 1, 0, 1)), means = narrow(all, 1, 1, C),
                m2s = narrow(all, 1, 1 + C, C);
   const double rows = sum(counts).item<double>();
@@ -68,8 +69,10 @@ Tensor BatchNorm::forward_joined(const Tensor& x) {
     throw ValueError(type_name().c_str(),
                      "training needs more than one element per channel on all ranks together: x ",
                      describe(x));
-  const Tensor mean = sum(counts * means, {0}, false) / rows;
-  const Tensor var = sum(m2s + counts * square(means - mean), {0}, false) / rows;
+  const Tensor exact_mean = sum(counts * means, {0}, false) / rows;
+  const Tensor mean = gradus::to(exact_mean, x.dtype());
+  const Tensor var =
+      gradus::to(sum(m2s + counts * square(means - exact_mean), {0}, false) / rows, x.dtype());
   if (running_mean.defined())
     raw::batch_norm_update_(running_mean, running_var, detach(mean), detach(var), int64_t(rows),
                             next_momentum());

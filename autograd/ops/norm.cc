@@ -1,5 +1,6 @@
 #include "gradus/autograd/ops/norm.h"
 
+#include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
@@ -106,8 +107,8 @@ BatchStatistics batch_statistics(const Tensor& x) {
                      const int64_t rows = v.size(1) > 0 ? v.numel() / v.size(1) : 0;
                      if ((!dmean.defined() && !dm2.defined()) || rows == 0) return {dx};
                      const Tensor none = zeros({v.size(1)}, {v.dtype(), v.device()});
-                     const Tensor offset = dmean.defined() ? dmean / double(rows) : none;
-                     const Tensor slope = dm2.defined() ? 2 * dm2 : none;
+                     const Tensor offset = dmean.defined() ? to(dmean / double(rows), v.dtype()) : none;
+                     const Tensor slope = dm2.defined() ? to(2 * dm2, v.dtype()) : none;
                      const bool again = autograd::is_tracked(v) || autograd::is_tracked(offset) ||
                                         autograd::is_tracked(slope) ||
                                         (dx.defined() && autograd::is_tracked(dx));

@@ -19,7 +19,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
                   const Tensor& running_var, const BatchNormOptions& options = {});
 
 // What several batches that are normalised as one must know of each other. Shapes: x as batch_norm's -> x
-// itself, through which its gradient passes once; mean [C] over batch and positions; m2 [C], the sum of
+// itself, through which its gradient passes once; mean f64[C] over batch and positions; m2 f64[C], the sum of
 // squared differences from it. An empty x has zeros. Errors: as batch_norm.
 struct BatchStatistics {
   Tensor x, mean, m2;

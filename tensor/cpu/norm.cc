@@ -34,6 +34,18 @@ std::vector<double> sum_rows(const Rows& rows, int K, Add add) {
   return parts;
 }
 
+// Adds rows [first, last) to `sums`: row(part, r) adds row r to `part`, a few rows in T, so that they go
+// through vector registers, before their sum is added in double.
+template <class T, class Row>
+void add_rows(double* sums, int64_t width, int64_t first, int64_t last, Row row) {
+  std::vector<T> part(width);
+  for (int64_t r = first; r < last;) {
+    std::fill(part.begin(), part.end(), T(0));
+    for (const int64_t stop = std::min(last, r + 16); r < stop; ++r) row(part.data(), r);
+    for (int64_t i = 0; i < width; ++i) sums[i] += part[i];
+  }
+}
+
 // y = (x - mean) * scale + bias, by rows.
 template <class T>
 void normalise(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
@@ -55,30 +67,37 @@ void normalise(const Tensor& y, const Tensor& x, const Tensor& mean, const Tenso
   });
 }
 
-// mean and m2, in two passes.
+// mean and m2, in two passes. The first sums differences from the first row: a large mean costs no digits.
 template <class T>
-std::vector<double> statistics(const Tensor& x, T* mean) {
+void statistics(const Tensor& x, std::vector<double>& mean, std::vector<double>& m2) {
   const Rows rows(x);
   const int64_t C = rows.C;
   const T* values = x.ptr<T>();
-  const auto sum = sum_rows(rows, 1, [&](double* __restrict s, int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r)
-      for (int64_t c = 0; c < C; ++c) s[c] += values[r * C + c];
+  mean = sum_rows(rows, 1, [&](double* s, int64_t first, int64_t last) {
+    add_rows<T>(s, C, first, last, [&](T* part, int64_t r) {
+      const T* v = values + r * C;
+      for (int64_t c = 0; c < C; ++c) part[c] += v[c] - values[c];
+    });
   });
-  for (int64_t c = 0; c < C; ++c) mean[c] = T(sum[c] / rows.count);
-  return sum_rows(rows, 1, [&](double* __restrict s, int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r)
-      for (int64_t c = 0; c < C; ++c) {
-        const T d = values[r * C + c] - mean[c];
-        s[c] += d * d;
-      }
+  std::vector<T> rounded(C);
+  for (int64_t c = 0; c < C; ++c) rounded[c] = T(mean[c] = values[c] + mean[c] / rows.count);
+  m2 = sum_rows(rows, 1, [&, about = rounded.data()](double* s, int64_t first, int64_t last) {
+    add_rows<T>(s, C, first, last, [&](T* part, int64_t r) {
+      const T* v = values + r * C;
+      for (int64_t c = 0; c < C; ++c) part[c] += (v[c] - about[c]) * (v[c] - about[c]);
+    });
   });
+  // About the mean itself.
+  for (int64_t c = 0; c < C; ++c)
+    m2[c] = std::max(0.0, m2[c] - rows.count * (rounded[c] - mean[c]) * (rounded[c] - mean[c]));
 }
 
 void batch_statistics_cpu(const Tensor& mean, const Tensor& m2, const Tensor& x) {
   dispatch_floating(x.dtype(), "batch_statistics", [&]<class T>() {
-    const auto squares = statistics<T>(x, mean.ptr<T>());
-    for (int64_t c = 0; c < x.size(1); ++c) m2.ptr<T>()[c] = T(squares[c]);
+    std::vector<double> m, s;
+    statistics<T>(x, m, s);
+    std::copy(m.begin(), m.end(), mean.ptr<double>());
+    std::copy(s.begin(), s.end(), m2.ptr<double>());
   });
 }
 
@@ -103,6 +122,17 @@ void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Te
   });
 }
 
+template <class T>
+void apply_backward_row(int64_t C, T* __restrict dx, T* __restrict sum, T* __restrict centred_sum,
+                        const T* __restrict dy, const T* __restrict x, const T* __restrict mean,
+                        const T* __restrict scale) {
+  for (int64_t c = 0; c < C; ++c) {
+    sum[c] += dy[c];
+    centred_sum[c] += dy[c] * (x[c] - mean[c]);
+    dx[c] = dy[c] * scale[c];
+  }
+}
+
 void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Tensor& centred_sum,
                                    const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                    const Tensor& weight, double eps) {
@@ -113,16 +143,11 @@ void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Te
     std::vector<T> scale(C);
     for (int64_t c = 0; c < C; ++c)
       scale[c] = T((weight.defined() ? weight.ptr<T>()[c] : 1.0) / std::sqrt(var.ptr<T>()[c] + eps));
-    const auto sums = sum_rows(rows, 2, [&](double* __restrict s, int64_t first, int64_t last) {
-      for (int64_t r = first; r < last; ++r) {
-        const T *g = grads + r * C, *v = values + r * C;
-        T* __restrict to = dx.ptr<T>() + r * C;
-        for (int64_t c = 0; c < C; ++c) {
-          s[c] += g[c];
-          s[C + c] += g[c] * (v[c] - m[c]);
-          to[c] = g[c] * scale[c];
-        }
-      }
+    const auto sums = sum_rows(rows, 2, [&](double* s, int64_t first, int64_t last) {
+      add_rows<T>(s, 2 * C, first, last, [&](T* part, int64_t r) {
+        apply_backward_row(C, dx.ptr<T>() + r * C, part, part + C, grads + r * C, values + r * C, m,
+                           scale.data());
+      });
     });
     for (int64_t c = 0; c < C; ++c) {
       sum.ptr<T>()[c] = T(sums[c]);
@@ -143,8 +168,9 @@ void batch_norm_reference(const Tensor& y, const Tensor& mean, const Tensor& var
                           const Tensor& weight, const Tensor& bias, double eps) {
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
     const Rows rows(x);
-    const auto squares = statistics<T>(x, mean.ptr<T>());
-    for (int64_t c = 0; c < rows.C; ++c) var.ptr<T>()[c] = T(squares[c] / rows.count);
+    std::vector<double> m, m2;
+    statistics<T>(x, m, m2);
+    for (int64_t c = 0; c < rows.C; ++c) mean.ptr<T>()[c] = T(m[c]), var.ptr<T>()[c] = T(m2[c] / rows.count);
     normalise<T>(y, x, mean, var, weight, bias, eps);
   });
 }

@@ -74,8 +74,8 @@ BatchNormGrads batch_norm_backward(const Tensor& dy, const Tensor& x, const Tens
 
 BatchStatistics batch_statistics(const Tensor& x) {
   check_batch_norm("batch_statistics", x, {});
-  const TensorOptions like{x.dtype(), x.device()};
-  BatchStatistics s{empty({x.size(1)}, like), empty({x.size(1)}, like)};
+  const TensorOptions wide{DType::kF64, x.device()};
+  BatchStatistics s{empty({x.size(1)}, wide), empty({x.size(1)}, wide)};
   if (x.numel() > 0)
     batch_statistics_kernel(s.mean, s.m2, channels_innermost(x));
   else
@@ -85,11 +85,11 @@ BatchStatistics batch_statistics(const Tensor& x) {
 
 Tensor batch_statistics_backward(const Tensor& add, const Tensor& x, const Tensor& mean, const Tensor& offset,
                                  const Tensor& slope) {
-  check_batch_norm("batch_statistics_backward", x, {{"mean", &mean}, {"offset", &offset}, {"slope", &slope}});
+  check_batch_norm("batch_statistics_backward", x, {{"offset", &offset}, {"slope", &slope}});
   Tensor dx = channels_innermost_like(x);
   if (x.numel() > 0)
     batch_statistics_backward_kernel(dx, add.defined() ? channels_innermost(add) : add, channels_innermost(x),
-                                     contiguous(mean), contiguous(offset), contiguous(slope));
+                                     contiguous(to(mean, x.dtype())), contiguous(offset), contiguous(slope));
   return dx;
 }
 

@@ -34,7 +34,7 @@ void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, c
 
 // What batches that are normalised together must know of each other; an empty x has zeros.
 struct BatchStatistics {
-  Tensor mean, m2;  // [C]: over batch and positions, the mean and the sum of squared differences from it
+  Tensor mean, m2;  // f64[C]: over batch and positions, the mean and the sum of squared differences from it
 };
 BatchStatistics batch_statistics(const Tensor& x);
 // dx = add (or nothing) + offset + (x - mean) * slope, by channel.
