@@ -479,6 +479,75 @@ Tensor constant(const Tensor& x, const std::vector<double>& values) {
   return raw::to(raw::to(tensor(values, shape), x.dtype()), x.device());
 }
 
+// Where each channel's elements are.
+std::vector<std::vector<size_t>> places_of_channels(const Array& x) {
+  const int64_t channels = x.shape[1];
+  int64_t area = 1;
+  for (int d = 2; d < x.dim(); ++d) area *= x.shape[d];
+  std::vector<std::vector<size_t>> places(static_cast<size_t>(channels));
+  for (size_t i = 0; i < x.v.size(); ++i) places[i / size_t(area) % size_t(channels)].push_back(i);
+  return places;
+}
+
+// Batch norm in two parts, for batches that are normalised together.
+void add_joined_batch_norm() {
+  for (const Shape& s : {Shape{4, 3}, Shape{2, 3, 5}, Shape{2, 3, 2, 2}}) {
+    const std::string variant = concat(s);
+    add_row({.op = "batch_statistics",
+             .variant = variant,
+             .samples = {{in(s)}},
+             .run =
+                 [](X x) {
+                   const BatchStatistics b = batch_statistics(x[0]);
+                   const DType dtype = x[0].dtype();
+                   return cat({reshape(b.x, {-1}), to(b.mean, dtype), to(b.m2, dtype)}, 0);
+                 },
+             .reference =
+                 [](A x) {
+                   Array y = x[0];
+                   std::vector<double> means, squares;
+                   for (const auto& places : places_of_channels(x[0])) {
+                     double mean = 0, square = 0;
+                     for (size_t i : places) mean += x[0].v[i] / double(places.size());
+                     for (size_t i : places) square += (x[0].v[i] - mean) * (x[0].v[i] - mean);
+                     means.push_back(mean), squares.push_back(square);
+                   }
+                   y.v.insert(y.v.end(), means.begin(), means.end());
+                   y.v.insert(y.v.end(), squares.begin(), squares.end());
+                   y.shape = {int64_t(y.v.size())};
+                   return y;
+                 },
+             .terms = 32,
+             .errors = {{"no channels", [] { batch_statistics(empty({3})); }, {"[3]"}}}});
+    add_row({.op = "batch_norm_by",
+             .variant = variant,
+             .samples = {{in(s), in({3}), in({3}, 0.5, 1.5), in({3}), in({3})}},
+             .run = [](X x) { return batch_norm_by(x[0], x[1], x[2], x[3], x[4], 0.01); },
+             .reference =
+                 [](A x) {
+                   Array y = x[0];
+                   size_t c = 0;
+                   for (const auto& places : places_of_channels(x[0])) {
+                     for (size_t i : places)
+                       y.v[i] = (x[0].v[i] - x[1].v[c]) / std::sqrt(x[2].v[c] + 0.01) * x[3].v[c] + x[4].v[c];
+                     ++c;
+                   }
+                   return y;
+                 },
+             .terms = 32,
+             .errors = {{"mean",
+                         [] {
+                           batch_norm_by(empty({2, 3}), empty({4}), empty({3}), {}, {}, 0);
+                         },
+                         {"[2,3]", "[4]"}},
+                        {"eps",
+                         [] {
+                           batch_norm_by(empty({2, 3}), empty({3}), empty({3}), {}, {}, -1);
+                         },
+                         {"eps", "-1"}}}});
+  }
+}
+
 void add_batch_norm() {
   const auto normalised = [](A x, bool training, const std::vector<double>& mean,
                              const std::vector<double>& var, double eps) {
@@ -551,6 +620,7 @@ void add_dnn_rows() {
   add_pooling();
   add_pooling_gradients();
   add_batch_norm();
+  add_joined_batch_norm();
 }
 
 }  // namespace gradus::optest
