@@ -41,7 +41,7 @@ inline void run_hook(const CommHook& hook, const GradBucket& bucket) {
 // What this rank's last collectives sent, newest first: "all_reduce(f16[100], sum)".
 inline std::vector<std::string> last_calls() {
   const std::string text = Group().state().world()->calls.text();
-  const std::regex line("#\\d+ (.*) in group");
+  static const std::regex line("#\\d+ (.*) in group");
   std::vector<std::string> calls;
   for (std::sregex_iterator it(text.begin(), text.end(), line), end; it != end; ++it)
     calls.push_back((*it)[1]);
