@@ -112,7 +112,10 @@ BatchStatistics batch_statistics(const Tensor& x) {
                      const bool again = autograd::is_tracked(v) || autograd::is_tracked(offset) ||
                                         autograd::is_tracked(slope) ||
                                         (dx.defined() && autograd::is_tracked(dx));
-                     if (!again) return {raw::batch_statistics_backward(dx, v, mean.get(), offset, slope)};
+                     if (!again) {
+                       const bool in_place = dx.defined() && autograd::may_reuse(dx);
+                       return {raw::batch_statistics_backward(dx, v, mean.get(), offset, slope, in_place)};
+                     }
                      const Tensor centred = v - gradus::mean(v, all_but_channels(v), true);
                      const Tensor through = per_channel(offset, v) + centred * per_channel(slope, v);
                      return {dx.defined() ? dx + through : through};

@@ -101,6 +101,12 @@ void batch_statistics_cpu(const Tensor& mean, const Tensor& m2, const Tensor& x)
   });
 }
 
+template <class T>
+void add_affine_row(int64_t C, T* __restrict to, const T* __restrict x, const T* __restrict mean,
+                    const T* __restrict offset, const T* __restrict slope) {
+  for (int64_t c = 0; c < C; ++c) to[c] += offset[c] + (x[c] - mean[c]) * slope[c];
+}
+
 void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,
                                    const Tensor& offset, const Tensor& slope) {
   dispatch_floating(x.dtype(), "batch_statistics_backward", [&]<class T>() {
@@ -111,7 +117,9 @@ void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Te
       for (int64_t r = first; r < last; ++r) {
         const T* __restrict v = x.ptr<T>() + r * C;
         T* __restrict to = dx.ptr<T>() + r * C;
-        if (add.defined()) {
+        if (add.defined() && add.raw_ptr() == dx.raw_ptr()) {
+          add_affine_row(C, to, v, m, a, b);
+        } else if (add.defined()) {
           const T* __restrict g = add.ptr<T>() + r * C;
           for (int64_t c = 0; c < C; ++c) to[c] = g[c] + a[c] + (v[c] - m[c]) * b[c];
         } else {

@@ -84,12 +84,13 @@ BatchStatistics batch_statistics(const Tensor& x) {
 }
 
 Tensor batch_statistics_backward(const Tensor& add, const Tensor& x, const Tensor& mean, const Tensor& offset,
-                                 const Tensor& slope) {
+                                 const Tensor& slope, bool in_place) {
   check_batch_norm("batch_statistics_backward", x, {{"offset", &offset}, {"slope", &slope}});
-  Tensor dx = channels_innermost_like(x);
+  const Tensor base = add.defined() ? channels_innermost(add) : add;
+  Tensor dx = in_place && base.defined() ? base : channels_innermost_like(x);
   if (x.numel() > 0)
-    batch_statistics_backward_kernel(dx, add.defined() ? channels_innermost(add) : add, channels_innermost(x),
-                                     contiguous(to(mean, x.dtype())), contiguous(offset), contiguous(slope));
+    batch_statistics_backward_kernel(dx, base, channels_innermost(x), contiguous(to(mean, x.dtype())),
+                                     contiguous(offset), contiguous(slope));
   return dx;
 }
 

@@ -37,9 +37,9 @@ struct BatchStatistics {
   Tensor mean, m2;  // f64[C]: over batch and positions, the mean and the sum of squared differences from it
 };
 BatchStatistics batch_statistics(const Tensor& x);
-// dx = add (or nothing) + offset + (x - mean) * slope, by channel.
+// dx = add (or nothing) + offset + (x - mean) * slope, by channel; in_place: add may become the result.
 Tensor batch_statistics_backward(const Tensor& add, const Tensor& x, const Tensor& mean, const Tensor& offset,
-                                 const Tensor& slope);
+                                 const Tensor& slope, bool in_place);
 struct BatchNormApplyGrads {
   Tensor dx;                // dy * weight / sqrt(var + eps)
   Tensor sum, centred_sum;  // [C]: of dy, and of dy * (x - mean)
