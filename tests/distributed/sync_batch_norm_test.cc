@@ -190,10 +190,19 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"cumulative", {2, 3}, {kChannels, 2, 2}, {.features = kChannels, .momentum = std::nullopt}}),
     [](const auto& info) { return info.param.name; });
 
+struct Block : nn::Layer {
+  using nn::Layer::Layer;
+  nn::BatchNorm1d bn{this, "bn", {.features = 2}};
+  Tensor forward(const Tensor& x) override { return bn(x); }
+};
 struct Deep : nn::Layer {
-  nn::Sequential features{this, "features"};
+  nn::Sequential blocks{this, "blocks"};
   nn::BatchNorm1d head{this, "head", {.features = 2}};
-  Tensor forward(const Tensor& x) override { return head(x); }
+  Deep() { blocks.add<Block>(), blocks.add<Block>(); }
+  Tensor forward(const Tensor& x) override { return head(blocks(x)); }
+  float mean_of(const std::string& path) {
+    return dynamic_cast<nn::BatchNorm&>(find(path)).running_mean.data<float>()[0];
+  }
 };
 
 TEST(ConvertSyncBatchNorm, finds_every_layer_and_goes_back) {
@@ -201,13 +210,19 @@ TEST(ConvertSyncBatchNorm, finds_every_layer_and_goes_back) {
     Deep net;
     Tensor x = ones({2, 2});
     x.mutable_data<float>()[0] = float(1 + 4 * get_rank());
-    EXPECT_EQ(convert_sync_batchnorm(net), 1);
+    EXPECT_EQ(convert_sync_batchnorm(net), 3);
     net(x);
-    EXPECT_FLOAT_EQ(net.head.running_mean.data<float>()[0], 0.1f * 2);  // of 1, 1, 5, 1
-    net.head.reset_running_stats();
-    EXPECT_EQ(revert_sync_batchnorm(net), 1);
+    EXPECT_FLOAT_EQ(net.mean_of("blocks.0.bn"), 0.1f * 2);  // of 1, 1, 5, 1
+    EXPECT_NEAR(net.mean_of("blocks.1.bn"), 0, 1e-6);       // of what is normal already
+    EXPECT_NEAR(net.mean_of("head"), 0, 1e-6);
+    net.eval();
+    EXPECT_EQ(revert_sync_batchnorm(net), 3);
+    net.train();
+    net.apply([](nn::Module& m) {
+      if (auto* bn = dynamic_cast<nn::BatchNorm*>(&m)) bn->reset_running_stats();
+    });
     net(x);
-    EXPECT_FLOAT_EQ(net.head.running_mean.data<float>()[0], get_rank() == 0 ? 0.1f * 1 : 0.1f * 3);
+    EXPECT_FLOAT_EQ(net.mean_of("blocks.0.bn"), get_rank() == 0 ? 0.1f * 1 : 0.1f * 3);
   });
 }
 

@@ -230,6 +230,21 @@ TEST(DataParallelPage, BatchNorm) {
   });
 }
 
+TEST(DataParallelPage, OneProcess) {
+  struct Net : nn::Layer {
+    nn::Linear fc{this, "fc", {.in = 2, .out = 1}};
+    Tensor forward(const Tensor& x) override { return fc(x); }
+  };
+  const Tensor x = ones({5, 2});
+  const Device one = Device::parse("cpu:1"), two = Device::parse("cpu:2");
+  dist::DataParallel<Net> net([] { return std::make_unique<Net>(); }, {.device_ids = {one, two}});
+  GradManager gm;
+  gm.attach(net->parameters());
+  auto recording = gm.record();
+  gm.backward(mean(net(x)));
+  EXPECT_NEAR(net->fc.bias.grad().item<float>(), 1, 1e-6);
+}
+
 TEST(DataParallelPage, TrainStep) {
   struct Trained : Gan {
     GradManager gm_d, gm_g;
