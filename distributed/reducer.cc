@@ -513,7 +513,7 @@ void Reducer::start_all_reduce(Bucket& bucket, bool async) {
     char* const begin = static_cast<char*>(x.raw_ptr());
     char* end = begin;
     for (const Part& part : parts) {
-      if (!is_used(part.param)) continue;
+      if (!is_used(part.param) || part.bytes == 0) continue;
       if (part.grad.defined())
         std::memcpy(end, part.grad.raw_ptr(), size_t(part.bytes));
       else
