@@ -305,7 +305,7 @@ DataLoader::DataLoader(DatasetRef dataset, DataLoaderOptions options) {
     require(options.uneven == Uneven::kBalance || global % ranks == 0, "global_batch_size",
             concat("a multiple of the number of ranks, ", ranks, ", without Uneven::kBalance").c_str(),
             global);
-    options.batch_size = (global + ranks - 1) / ranks;
+    options.batch_size = (global - 1) / ranks + 1;
   }
   if (options.sampler && options.shuffle)
     throw ValueError("DataLoader", "shuffle and sampler exclude each other: the sampler gives the order");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -193,6 +194,20 @@ TEST(Shares, DroppedAreEqualAndOfTheOrdersBegin) {
 }
 
 // Stops after each number of batches with 2 ranks, and goes on with another number.
+TEST(Shares, OfTheLargestBatchSizeAreTheWholeEpochAtOnce) {
+  const Count d(10);
+  constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+  for (const DataLoaderOptions& options :
+       {DataLoaderOptions{.batch_size = kAll}, DataLoaderOptions{.global_batch_size = kAll}}) {
+    for (int world : {1, 2, 3}) {
+      const std::vector<Given> batches = joined(passes_of(d, options, world));
+      ASSERT_EQ(batches.size(), 1u) << world << " ranks";
+      EXPECT_EQ(batches[0].indices, (Indices{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+      EXPECT_EQ(batches[0].padding, 0);
+    }
+  }
+}
+
 TEST(Shares, EachSampleComesOnceWhenAnotherNumberOfRanksResumes) {
   for (int64_t n : {2, 3, 7, 16, 23, 49, 50}) {
     const Count d(n);
