@@ -1,5 +1,6 @@
 // Random tensors. Each call takes the next draw of the Context's generator; element i of a draw depends on
-// the seed, the draw's number and i (row-major) alone: not on threads, layout or device.
+// the seed, the draw's number and i (row-major) alone: not on threads, layout or device. Dropout masks depend
+// on the rank in the job as well.
 #pragma once
 
 #include "gradus/tensor/kernel.h"
@@ -40,7 +41,7 @@ void normal_(const Tensor& x, double mean = 0, double std = 1);
 // Fills x, of any dtype, with 1 with probability p, else 0. Errors: ValueError unless 0 <= p <= 1.
 void bernoulli_(const Tensor& x, double p);
 // Return a bool tensor in x's layout, true with probability p; for dropout, p is rounded up to a multiple of
-// 2^-16.
+// 2^-16, and each rank has a draw of its own.
 Tensor bernoulli_mask(const Tensor& x, double p);
 Tensor dropout_mask(const Tensor& x, double p);
 // Returns scale x where the mask holds, else 0; into `out` (which may share x's buffer) where given.
