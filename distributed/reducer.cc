@@ -273,6 +273,8 @@ std::vector<GradCallback::Delivery> Reducer::landed() {
 }
 
 std::vector<GradCallback::Delivery> Reducer::finish() {
+  // Another backward began within this one, and what it threw was caught: there is nothing left of this one.
+  if (!running_) throw StateError("backward", "an all-reduce callback serves one backward at a time");
   std::vector<Delivery> all;
   if (!keeping_) {
     const TimePoint computed = clock_now();

@@ -1038,6 +1038,27 @@ TEST(Reducer, SomeRanksMayFormAGroup) {
       kSoon);
 }
 
+// A backward of the same callback within another one is refused, and what is caught of that is not forgotten.
+TEST(Reducer, ABackwardWithinAnotherOneEndsBoth) {
+  for (const int world : {1, 2}) {
+    const auto errors = errors_of(world, [] {
+      const Tensor x = f64({1}), y = f64({1});
+      const auto callback = make_allreduce_cb(ReduceOp::kSum, {});
+      GradManager outer, inner;
+      inner.attach(y, callback);
+      outer.attach(x, [&](const Tensor&, const Tensor& g) {
+        auto recording = inner.record();
+        EXPECT_THROW(inner.backward(y * 2), StateError);
+        return g;
+      });
+      outer.attach(x, callback);
+      auto recording = outer.record();
+      outer.backward(x * 2);
+    });
+    EXPECT_THAT(errors, Each(HasSubstr("one backward at a time"))) << world;
+  }
+}
+
 // Other collectives of the user's, in forward and backward, cannot get between the reducer's own.
 TEST(Reducer, TheUsersOwnCollectivesDoNotInterfere) {
   run_ranks(
