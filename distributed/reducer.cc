@@ -45,6 +45,9 @@ Tensor sum_of(const Tensor& a, const Tensor& b) {
   return add(a, b);
 }
 
+// A gradient of so many bytes is not packed with others: it is reduced where it lies, if nobody else sees it.
+constexpr int64_t kAloneBytes = 1 << 20;
+
 bool is_joined(const BackwardNote& note) { return note.kind == BackwardNote::kJoined; }
 bool is_none(const BackwardNote& note) { return note.kind == BackwardNote::kNone; }
 
@@ -239,6 +242,9 @@ std::optional<Tensor> Reducer::ready(const Tensor& param, const Tensor& grad) {
   }
   if (!p.mine) return std::nullopt;
   p.grad = sum_of(p.kept, grad);
+  // The engine's handle and this one: nobody else looks at it.
+  p.is_ours = p.grad.defined() && p.grad.is_same(grad) && grad.ref()->use_count() == 2 &&
+              grad.storage()->use_count() == 1 && !grad.storage()->is_external();
   --buckets_[p.bucket].waiting;
   advance();
   return std::nullopt;
@@ -339,7 +345,7 @@ void Reducer::post_none() {
 void Reducer::clear_backward() {
   for (Param& p : params_) {
     p.tensor = p.grad = Tensor();
-    p.mine = p.used = false;
+    p.mine = p.used = p.is_ours = p.in_place = false;
   }
   for (Bucket& bucket : buckets_) {
     bucket.used.clear();
@@ -498,9 +504,16 @@ void Reducer::start_all_reduce(Bucket& bucket, bool async) {
     size_t param;
     int64_t bytes;
     Tensor grad;
+    bool in_place;
   };
   std::vector<Part> parts;
-  for (size_t i : bucket.params) parts.push_back({i, tensor_of(params_[i]).nbytes(), host_gradient(i)});
+  for (size_t i : bucket.params) {
+    Param& p = params_[i];
+    const int64_t bytes = tensor_of(p).nbytes();
+    const Tensor grad = host_gradient(i);
+    p.in_place = bytes >= kAloneBytes && p.is_ours && grad.defined() && grad.is_same(p.grad);
+    parts.push_back({i, bytes, grad, p.in_place});
+  }
   const size_t index = &bucket - buckets_.data();
   Collective call{.op = "backward", .sizes = {number_, int64_t(index)}};
   call.prepare = [parts = std::move(parts), x = bucket.memory, exchange = exchange_, settled = static_used_,
@@ -512,15 +525,30 @@ void Reducer::start_all_reduce(Bucket& bucket, bool async) {
                    : bool(settled[i]);
     };
     times->start = clock_now();
+    // What is sent in one piece: small gradients that were packed, or a large one, where it lies if it may.
+    std::vector<std::pair<char*, int64_t>> pieces;
+    std::vector<Tensor> in_place;
     char* const begin = static_cast<char*>(x.raw_ptr());
     char* end = begin;
+    bool last_is_packed = false;
     for (const Part& part : parts) {
       if (!is_used(part.param) || part.bytes == 0) continue;
-      if (part.grad.defined())
-        std::memcpy(end, part.grad.raw_ptr(), size_t(part.bytes));
-      else
-        std::memset(end, 0, size_t(part.bytes));
+      const bool alone = part.bytes >= kAloneBytes;
+      char* at = end;
       end += part.bytes;
+      if (part.in_place) {
+        at = static_cast<char*>(part.grad.raw_ptr());
+        in_place.push_back(part.grad);
+      } else if (part.grad.defined()) {
+        std::memcpy(at, part.grad.raw_ptr(), size_t(part.bytes));
+      } else {
+        std::memset(at, 0, size_t(part.bytes));
+      }
+      if (!alone && last_is_packed)
+        pieces.back().second += part.bytes;
+      else
+        pieces.emplace_back(at, part.bytes);
+      last_is_packed = !alone;
     }
     const int64_t bytes = end - begin, n = bytes / size_of(x.dtype());
     times->end = times->start;
@@ -531,9 +559,13 @@ void Reducer::start_all_reduce(Bucket& bucket, bool async) {
     call.record = {
         .op = Op::kAllReduce, .reduce = reduce, .dtype = x.dtype(), .ndim = 1, .dims = {n}, .bytes = bytes};
     call.move = [=](Turn& turn) {
-      turn.backend.all_reduce(turn.call, x.raw_ptr(), x.raw_ptr(), n, x.dtype(), reduce);
-      if (reduce != op) finish_reduce(x.raw_ptr(), n, x.dtype(), op, divisor);
+      for (const auto& [data, bytes] : pieces) {
+        const int64_t count = bytes / size_of(x.dtype());
+        turn.backend.all_reduce(turn.call, data, data, count, x.dtype(), reduce);
+        if (reduce != op) finish_reduce(data, count, x.dtype(), op, divisor);
+      }
       x.storage()->bump_version();
+      for (const Tensor& grad : in_place) grad.storage()->bump_version();
       times->end = clock_now();
     };
     return true;
@@ -571,6 +603,10 @@ void Reducer::unpack(Bucket& bucket, std::vector<Delivery>& to) {
     Tensor x = tensor_of(p);
     Tensor part = part_of(bucket, offset, x.shape());
     offset += x.numel();
+    if (p.in_place) {
+      to.push_back({std::move(x), std::exchange(p.grad, Tensor())});
+      continue;
+    }
     if (options_.gradient_as_bucket_view && x.is_row_major() && x.device() == kCPU) {
       to.push_back({std::move(x), std::move(part), true});
       continue;

@@ -61,10 +61,12 @@ class Reducer {
     bool unused_here = false;  // in the last one, though another rank reached it
 
     // ---- of the backward under way
-    Tensor tensor;      // defined: of the manager whose backward it is
-    Tensor grad;        // this rank's
-    bool mine = false;  // reached here, or kept
-    bool used = false;  // on some rank
+    Tensor tensor;          // defined: of the manager whose backward it is
+    Tensor grad;            // this rank's
+    bool mine = false;      // reached here, or kept
+    bool used = false;      // on some rank
+    bool is_ours = false;   // nobody else looks at `grad`
+    bool in_place = false;  // it becomes the result itself
   };
   struct Times;
   struct Bucket {

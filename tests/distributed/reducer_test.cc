@@ -1038,6 +1038,41 @@ TEST(Reducer, SomeRanksMayFormAGroup) {
       kSoon);
 }
 
+// Large gradients are reduced where they lie, unless somebody else looks at them.
+TEST(Reducer, LargeGradientsAreRightAndWhatOthersSawOfThemStays) {
+  constexpr int64_t kMany = (1 << 20) / 8 + 5;
+  for (const bool view : {false, true})
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean})
+      run_ranks(
+          3,
+          [&] {
+            const int rank = get_rank();
+            const Tensor small = f64({1}), large = ones({kMany}, {.dtype = DType::kF64}),
+                         other = ones({kMany}, {.dtype = DType::kF64}), last = f64({2}),
+                         factor = ones({kMany}, {.dtype = DType::kF64});
+            const double by = op == ReduceOp::kMean ? 3 : 1;
+            GradManager gm;
+            std::vector<Tensor> seen;
+            gm.attach(other, [&](const Tensor&, const Tensor& g) { return seen.push_back(g), g; });
+            gm.attach({small, large, other, last}, make_allreduce_cb(op, {.gradient_as_bucket_view = view}));
+            for (int step = 1; step <= 3; ++step) {
+              for (const Tensor& p : {small, large, other, last}) p.set_grad({});
+              auto recording = gm.record();
+              Tensor loss = sum(other * factor) * ((rank + 1) * step) + sum(small) + sum(last);
+              if (rank != 1) loss = loss + sum(large * factor) * (rank + 1);  // rank 1 does not reach it
+              gm.backward(loss);
+              for (const int64_t i : {int64_t(0), kMany - 1}) {
+                EXPECT_NEAR(large.grad().data<double>()[i], 4 / by, 1e-12);
+                EXPECT_NEAR(other.grad().data<double>()[i], 6 * step / by, 1e-12);
+              }
+              EXPECT_THAT(values(last.grad()), Each(testing::DoubleNear(3 / by, 1e-12)));
+            }
+            for (int step = 1; step <= 3; ++step)
+              EXPECT_EQ(seen[size_t(step - 1)].data<double>()[kMany - 1], (rank + 1) * step);
+          },
+          kSoon);
+}
+
 // A backward of the same callback within another one is refused, and what is caught of that is not forgotten.
 TEST(Reducer, ABackwardWithinAnotherOneEndsBoth) {
   for (const int world : {1, 2}) {
