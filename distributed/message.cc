@@ -20,9 +20,8 @@ constexpr size_t kShortReduction = 64 << 10;
 constexpr size_t kPieceBytes = 1 << 20;
 // How many pieces of a broadcast are on their way to a member at once.
 constexpr size_t kPiecesAhead = 4;
-// How many bytes of a reduction may be on their way to a member before it needs them. The word that a piece
-// may come travels behind the data that goes the same way: with few pieces ahead, a slow link stands idle
-// half of the time.
+// How many bytes of a reduction may be on their way to a member before it needs them: with few pieces ahead, a
+// slow link stands idle while members answer each other.
 constexpr size_t kBytesAhead = 32 << 20;
 
 // Goes before every message, so that a stray one is an error and not wrong numbers.
