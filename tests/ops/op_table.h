@@ -1,7 +1,7 @@
 // The op test table: one row per op (or variant of an op). From each row op_table_test.cc makes the tests:
 // value against an f64 reference, strided and channels-last inputs, gradients of first and second order,
 // dtypes, the asynchronous cpu:1, meta shapes and error texts. A public op without a row fails
-// EveryPublicOpHasARow.
+// EveryPublicOpHasARow, one without an error case EveryOpShowsItsErrors.
 //
 //   add_row({.op = "exp", .samples = {{in({3, 4})}, {in({})}}, .run = [](X x) { return exp(x[0]); },
 //            .reference = unary([](double v) { return std::exp(v); })});
@@ -105,6 +105,7 @@ struct OpCase {
   bool mixes_devices = false;    // inputs on two devices are fine
 };
 
+// Adds a row while the program starts: each family's file, op_table_<family>.cc, does so in an initialiser.
 void add_row(OpCase row);
 const std::vector<OpCase>& all_rows();
 // Public functions that a test elsewhere covers, with its name.
@@ -115,14 +116,5 @@ const std::vector<std::pair<std::string, std::string>>& ops_covered_elsewhere();
 std::vector<Tensor> make_inputs(const OpCase& row, size_t sample, DType dtype, Device device = kCPU);
 std::vector<Array> to_arrays(X x);
 double tolerance(const OpCase& row, DType dtype, const Array& expected);
-
-// Each family's rows: op_table_<family>.cc.
-void add_pointwise_rows();
-void add_creation_rows();
-void add_reduce_rows();
-void add_structure_rows();
-void add_dnn_rows();
-void add_loss_rows();
-void add_combined_rows();
 
 }  // namespace gradus::optest

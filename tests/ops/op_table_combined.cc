@@ -153,11 +153,12 @@ void add_networks() {
 
 }  // namespace
 
-void add_combined_rows() {
+static const bool added = [] {
   add_activations();
   add_dropout();
   add_pooling();
   add_networks();
-}
+  return true;
+}();
 
 }  // namespace gradus::optest

@@ -210,9 +210,10 @@ void add_random() {
 
 }  // namespace
 
-void add_creation_rows() {
+static const bool added = [] {
   add_creation();
   add_random();
-}
+  return true;
+}();
 
 }  // namespace gradus::optest

@@ -614,13 +614,14 @@ void add_batch_norm() {
 
 }  // namespace
 
-void add_dnn_rows() {
+static const bool added = [] {
   add_matmul();
   add_convolution();
   add_pooling();
   add_pooling_gradients();
   add_batch_norm();
   add_joined_batch_norm();
-}
+  return true;
+}();
 
 }  // namespace gradus::optest

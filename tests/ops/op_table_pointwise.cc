@@ -508,7 +508,7 @@ void add_comparisons() {
 
 }  // namespace
 
-void add_pointwise_rows() {
+static const bool added = [] {
   add_arithmetic();
   add_more_arithmetic();
   add_in_place();
@@ -516,6 +516,7 @@ void add_pointwise_rows() {
   add_functions();
   add_activation_gradients();
   add_comparisons();
-}
+  return true;
+}();
 
 }  // namespace gradus::optest

@@ -366,9 +366,10 @@ void add_along_a_dim() {
 
 }  // namespace
 
-void add_reduce_rows() {
+static const bool added = [] {
   add_reductions();
   add_along_a_dim();
-}
+  return true;
+}();
 
 }  // namespace gradus::optest

@@ -597,7 +597,7 @@ void add_joining() {
 
 }  // namespace
 
-void add_structure_rows() {
+static const bool added = [] {
   add_views();
   add_more_views();
   add_indexing();
@@ -606,6 +606,7 @@ void add_structure_rows() {
   add_advanced_indexing();
   add_brackets();
   add_joining();
-}
+  return true;
+}();
 
 }  // namespace gradus::optest

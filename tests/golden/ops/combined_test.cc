@@ -1,0 +1,13 @@
+#include "gradus/tests/golden/ops/golden_ops.h"
+
+namespace gradus::golden {
+
+static const bool added = add_golden_ops("combined", {
+    {"conv2d/relu", [](X x) { return relu(conv2d(x[0], x[1], x[2], {.padding = 1})); }},
+    {"linear/relu", [](X x) { return relu(linear(x[0], x[1], x[2])); }},
+    {"batch_norm/relu", [](X x) { return relu(batch_norm(x[0], x[1], x[2], {}, {}, {.training = true})); }},
+    {"batch_norm/add_relu",
+     [](X x) { return relu(batch_norm(x[0], x[1], x[2], {}, {}, {.training = true}) + x[3]); }},
+});
+
+}  // namespace gradus::golden

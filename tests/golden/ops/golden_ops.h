@@ -1,0 +1,44 @@
+// Ops against PyTorch's values: a case per line of a family's file, run in f64 and f32 on contiguous, strided and
+// channels-last inputs. The values come from <family>.py in this folder (golden.py says what a file holds).
+//
+//   static const bool added = add_golden_ops("pointwise", {
+//       {"gelu/tanh", [](X x) { return gelu(x[0], Gelu::kTanh); }},
+//       {"sort", [](X x) { auto [v, i] = sort(x[0], 1); return std::vector<Tensor>{v, i}; }},
+//   });
+//
+// f64: |y - PyTorch's| <= 1e-12 of the largest |y|; gradients alike. f32: at most twice PyTorch's own error plus 1e-6
+// of that scale. Integers and bools are equal. A case of the file that no line names is a failure.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "gradus/autograd/ops.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::golden {
+
+using X = const std::vector<Tensor>&;
+
+struct GoldenOp {
+  std::string name;
+  std::function<std::vector<Tensor>(X)> run;
+  bool layouts = true;    // inputs may be strided or channels-last
+  bool gradients = true;  // compare them where the file has them
+
+  template <class F>
+  GoldenOp(std::string case_name, F f, bool any_layout = true, bool with_gradients = true)
+      : name(std::move(case_name)), layouts(any_layout), gradients(with_gradients) {
+    if constexpr (std::is_same_v<std::invoke_result_t<F, X>, Tensor>)
+      run = [f](X x) { return std::vector<Tensor>{f(x)}; };
+    else
+      run = f;
+  }
+};
+
+// Adds the tests of a family while the program starts.
+bool add_golden_ops(const std::string& family, std::vector<GoldenOp> ops);
+
+}  // namespace gradus::golden
