@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/contest.h"
@@ -15,74 +17,96 @@
 namespace gradus::bench {
 namespace {
 
-const char* const kWorkloads[] = {
-    "mnist_cnn train step, batch 64",
-    "mnist_cnn train step, batch 64, channels-last peer",
-    "add of 1-element tensors",
-    "add of 1-element tensors, recorded",
-    "matmul 1024",
-    "matmul 64x9216x128",
-    "conv 64x32x26, 64 3x3",
-    "conv 64x32x26, 64 3x3, and gradients",
-    "conv 16x256x14, 256 3x3",
-    "conv 16x256x14, 256 3x3, and gradients",
-    "softmax 4096x1000",
-    "sum of 16M",
-    "sum over rows 65536x256",
-    "add of 16M",
-    "exp of 16M",
-};
-
 struct Row {
-  std::string name, unit;
+  std::string family, name, unit;
   double gradus = 0, peer = 0, ratio = 0, low = 0, high = 0;
   int runs = 0;
-  std::string of_peak;  // Gradus's share of what the machine can do
+  double of_bandwidth = 0, of_onednn = 0;  // Gradus' share of what memory, or oneDNN alone, can do; 0: not measured
+  std::string alone;
 };
 
-// Times both sides in turn. The first of a pair changes from round to round.
-Row contest(const std::string& name, int threads, int rounds, const MachinePeak& peak) {
-  Workload mine = make_gradus_workload(name, threads), theirs = make_libtorch_workload(name, threads);
-  for (int i = 0; i < 3; ++i) mine.run(), theirs.run();
-  std::vector<double> a, b, ratios;
-  // Samples of at least 20 ms: short work is repeated.
-  const int times = std::max(1, static_cast<int>(0.02 / seconds_of(theirs.run)));
-  auto sample = [&](const Workload& w) {
+// Seconds of one repetition, over samples of at least 20 ms.
+class Timed {
+ public:
+  explicit Timed(Workload w) : w_(std::move(w)) {
+    for (int i = 0; i < 2; ++i) w_.run();
+    times_ = std::max(1, static_cast<int>(0.02 / seconds_of(w_.run)));
+    quick_ = sample();
+  }
+  double sample() const {
     return seconds_of([&] {
-             for (int i = 0; i < times; ++i) w.run();
+             for (int i = 0; i < times_; ++i) w_.run();
            }) /
-           times / w.repetitions;
-  };
+           times_ / w_.repetitions;
+  }
+  double quick() const { return quick_; }
+  const Workload& workload() const { return w_; }
+
+ private:
+  Workload w_;
+  int times_ = 1;
+  double quick_ = 0;
+};
+
+// The fastest of a side's ways to do `name`; null when it has none.
+std::unique_ptr<Timed> fastest(Side side, const std::string& name) {
+  std::unique_ptr<Timed> best;
+  for (const auto& [family, entry] : workloads(side)) {
+    if (entry.name != name) continue;
+    auto candidate = std::make_unique<Timed>(entry.make());
+    if (!best || candidate->quick() < best->quick()) best = std::move(candidate);
+  }
+  return best;
+}
+
+// Times all sides in turn. The first of a pair changes from round to round.
+Row contest(const std::string& family, const Entry& entry, int threads, int rounds) {
+  const Timed mine(entry.make());
+  const auto theirs = fastest(Side::kLibTorch, entry.name), library = fastest(Side::kOneDNN, entry.name);
+  std::vector<double> a, b, ratios, library_ratios;
   for (int r = 0; r < rounds; ++r) {
     double x = 0, y = 0;
-    if (r % 2) x = sample(mine), y = sample(theirs);
-    else y = sample(theirs), x = sample(mine);
+    if (r % 2) x = mine.sample(), y = theirs ? theirs->sample() : x;
+    else y = theirs ? theirs->sample() : 0, x = mine.sample();
+    if (!theirs) y = x;
     a.push_back(x), b.push_back(y), ratios.push_back(y / x);
+    if (library) library_ratios.push_back(library->sample() / x);
   }
-  Row row{name, mine.unit};
-  const double scale = mine.unit == "ms" ? 1e3 : 1e9;
+  const Workload& w = mine.workload();
+  Row row{family, entry.name, w.unit};
+  const double scale = w.unit == "ms" ? 1e3 : 1e9;
   row.gradus = scale * median(a);
-  row.peer = scale * median(b);
-  row.ratio = median(ratios);
-  row.low = quantile(ratios, .1);
-  row.high = quantile(ratios, .9);
+  if (theirs) {
+    row.peer = scale * median(b);
+    row.ratio = median(ratios), row.low = quantile(ratios, .1), row.high = quantile(ratios, .9);
+  }
   row.runs = rounds;
-  char text[64] = "";
-  if (mine.flops > 0)
-    std::snprintf(text, sizeof text, "%.0f GFLOP/s, %.0f%% of peak", mine.flops / median(a) * 1e-9,
-                  100 * mine.flops / median(a) / peak.flops);
-  if (mine.bytes > 0)
-    std::snprintf(text, sizeof text, "%.1f GB/s, %.0f%% of peak", mine.bytes / median(a) * 1e-9,
-                  100 * mine.bytes / median(a) / peak.bytes_per_second);
-  row.of_peak = text;
+  char text[96] = "";
+  if (w.flops > 0) std::snprintf(text, sizeof text, "%.0f GFLOP/s", w.flops / median(a) * 1e-9);
+  if (w.reads + w.writes > 0) {
+    const double rate = (w.reads + w.writes) / median(a);
+    row.of_bandwidth = rate / peak_bandwidth(threads, w.reads, w.writes);
+    std::snprintf(text, sizeof text, "%.1f GB/s, %.0f%% of memory", rate * 1e-9, 100 * row.of_bandwidth);
+  }
+  row.alone = text;
+  if (library) {
+    row.of_onednn = median(library_ratios);
+    std::snprintf(text, sizeof text, "%s%.0f%% of oneDNN", row.alone.empty() ? "" : ", ", 100 * row.of_onednn);
+    row.alone += text;
+  }
   return row;
 }
+
+constexpr char kStep[] = "mnist_cnn train step, batch 64";
 
 // Peak resident memory, in MiB, of a process that runs one side's training step alone.
 double resident_mib(bool mine, int threads, int steps) {
   const pid_t child = fork();
   if (child == 0) {
-    Workload w = (mine ? make_gradus_workload : make_libtorch_workload)(kWorkloads[0], threads);
+    (mine ? set_up_gradus : set_up_libtorch)(threads);
+    const auto all = workloads(mine ? Side::kGradus : Side::kLibTorch);
+    const auto step = std::find_if(all.begin(), all.end(), [](const auto& w) { return w.second.name == kStep; });
+    const Workload w = step->second.make();
     for (int i = 0; i < steps; ++i) w.run();
     _exit(0);
   }
@@ -94,49 +118,78 @@ double resident_mib(bool mine, int threads, int steps) {
 
 int run(int argc, char** argv) {
   std::string json_file, only;
-  int threads = 0, rounds = 31;
+  std::vector<std::string> families;
+  int threads = 0, rounds = 15;
+  bool list = false;
   CLI::App app("Compares Gradus with LibTorch in one process, in alternating runs.");
   app.add_option("--threads", threads, "0: all cores")->capture_default_str();
   app.add_option("--rounds", rounds, "pairs of runs of each workload")->check(CLI::Range(3, 10000))->capture_default_str();
   app.add_option("--only", only, "workloads whose name contains this");
+  app.add_option("--family", families, "families of workloads; all when none is named");
+  app.add_flag("--list", list, "name the workloads");
   app.add_option("--json", json_file, "write the rows to this file");
   CLI11_PARSE(app, argc, argv);
   if (threads <= 0) threads = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
 
-  std::vector<Row> rows;
-  Row row{"mnist_cnn train step, peak resident memory", "MiB"};
-  if (row.name.find(only) != std::string::npos) {  // in children of this still single-threaded process
-    row.gradus = resident_mib(true, threads, 20);
-    row.peer = resident_mib(false, threads, 20);
-    row.ratio = row.low = row.high = row.peer / row.gradus;
-    row.runs = 1;
-    rows.push_back(row);
+  const auto wanted = [&](const std::string& family, const std::string& name) {
+    return name.find(only) != std::string::npos &&
+           (families.empty() || std::find(families.begin(), families.end(), family) != families.end());
+  };
+  if (list) {
+    for (const auto& [family, entry] : workloads(Side::kGradus))
+      if (wanted(family, entry.name)) std::printf("%-12s %s\n", family.c_str(), entry.name.c_str());
+    return 0;
   }
-  const MachinePeak peak = measure_machine_peak(threads);
-  std::printf("%d threads; the machine's measured peak: %.0f GFLOP/s f32, %.1f GB/s\n\n", threads, peak.flops * 1e-9,
-              peak.bytes_per_second * 1e-9);
-  std::printf("%-52s %11s %11s %-4s %7s %15s  %s\n", "", "Gradus", "LibTorch", "", "ratio", "10%..90%", "Gradus alone");
+
+  std::vector<Row> rows;
+  Row memory{"core", std::string(kStep) + ", peak resident memory", "MiB"};
+  if (wanted(memory.family, memory.name)) {  // in children of this still single-threaded process
+    memory.gradus = resident_mib(true, threads, 20);
+    memory.peer = resident_mib(false, threads, 20);
+    memory.ratio = memory.low = memory.high = memory.peer / memory.gradus;
+    memory.runs = 1;
+    rows.push_back(memory);
+  }
+  set_up_gradus(threads);
+  set_up_libtorch(threads);
+  const double flops = peak_flops(threads);
+  std::printf("%d threads; the machine's measured peak: %.0f GFLOP/s f32, %.1f GB/s reading, %.1f GB/s copying\n\n",
+              threads, flops * 1e-9, peak_bandwidth(threads, 1, 0) * 1e-9, peak_bandwidth(threads, 1, 1) * 1e-9);
+  std::printf("%-56s %11s %11s %-4s %7s %15s  %s\n", "", "Gradus", "LibTorch", "", "ratio", "10%..90%",
+              "Gradus alone");
   auto print = [](const Row& r) {
-    std::printf("%-52s %11.3f %11.3f %-4s %6.2fx %6.2fx..%5.2fx  %s\n", r.name.c_str(), r.gradus, r.peer, r.unit.c_str(), r.ratio,
-                r.low, r.high, r.of_peak.c_str());
+    std::printf("%-56s %11.3f %11.3f %-4s %6.2fx %6.2fx..%5.2fx  %s\n", r.name.c_str(), r.gradus, r.peer,
+                r.unit.c_str(), r.ratio, r.low, r.high, r.alone.c_str());
     std::fflush(stdout);
   };
   for (const Row& r : rows) print(r);
-  for (const char* name : kWorkloads) {
-    if (std::string(name).find(only) == std::string::npos) continue;
-    rows.push_back(contest(name, threads, rounds, peak));
+  for (const auto& [family, entry] : workloads(Side::kGradus)) {
+    if (!wanted(family, entry.name)) continue;
+    rows.push_back(contest(family, entry, threads, rounds));
     print(rows.back());
   }
+  const auto report = [&](const char* what, auto below) {
+    std::string names;
+    for (const Row& r : rows)
+      if (below(r)) names += "\n  " + r.name;
+    if (!names.empty()) std::printf("%s:%s\n", what, names.c_str());
+  };
+  std::printf("\n");
+  report("slower than LibTorch by more than 5 %", [](const Row& r) { return r.peer > 0 && r.ratio < 0.95; });
+  report("below 80 % of the memory's bandwidth", [](const Row& r) { return r.of_bandwidth > 0 && r.of_bandwidth < 0.8; });
+  report("below 90 % of oneDNN alone", [](const Row& r) { return r.of_onednn > 0 && r.of_onednn < 0.9; });
   std::printf("\nratio: LibTorch's figure divided by Gradus's, median over pairs of runs; above 1 Gradus is better\n");
 
   if (!json_file.empty()) {
     nlohmann::json all = nlohmann::json::array();
     for (const Row& r : rows)
-      all.push_back({{"name", r.name}, {"gradus", r.gradus}, {"peer", r.peer}, {"peer_name", "LibTorch"}, {"unit", r.unit},
-                     {"ratio", r.ratio}, {"ratio_10", r.low}, {"ratio_90", r.high}, {"runs", r.runs}});
+      all.push_back({{"family", r.family}, {"name", r.name}, {"gradus", r.gradus}, {"peer", r.peer},
+                     {"peer_name", "LibTorch"}, {"unit", r.unit}, {"ratio", r.ratio}, {"ratio_10", r.low},
+                     {"ratio_90", r.high}, {"runs", r.runs}, {"of_bandwidth", r.of_bandwidth},
+                     {"of_onednn", r.of_onednn}});
     std::ofstream out(json_file);
-    out << nlohmann::json{{"threads", threads}, {"peak_gflops", peak.flops * 1e-9},
-                          {"peak_gb_per_second", peak.bytes_per_second * 1e-9}, {"rows", all}}.dump(2) << "\n";
+    out << nlohmann::json{{"threads", threads}, {"peak_gflops", flops * 1e-9},
+                          {"peak_gb_per_second", peak_bandwidth(threads, 1, 1) * 1e-9}, {"rows", all}}.dump(2) << "\n";
     if (!out.flush()) throw std::runtime_error("cannot write " + json_file);
   }
   return 0;

@@ -3,11 +3,11 @@
 
 namespace gradus::bench {
 
-struct MachinePeak {
-  double flops = 0;             // f32, multiply and add counted as two
-  double bytes_per_second = 0;  // of a copy: read plus written
-};
+// f32 operations per second, multiply and add counted as two.
+double peak_flops(int threads);
 
-MachinePeak measure_machine_peak(int threads);
+// Bytes per second, read plus written, of a loop that passes through memory once with about this proportion of reads
+// and writes: the better of plain and of non-temporal stores. Measured once for each proportion.
+double peak_bandwidth(int threads, double reads, double writes);
 
 }  // namespace gradus::bench

@@ -1,0 +1,60 @@
+// Matrix products and convolutions, these in both of LibTorch's layouts.
+#include <torch/torch.h>
+
+#include "benchmarks/contest.h"
+#include "benchmarks/ops/shapes.h"
+
+namespace gradus::bench {
+namespace {
+
+template <class F>
+Workload quiet(F f) {
+  return work([f] {
+    torch::NoGradGuard off;
+    f();
+  });
+}
+
+void add_conv(std::vector<Entry>& all, const ConvShape& s, at::MemoryFormat layout) {
+  const auto x = [=] { return torch::randn({s.N, s.C, s.HW, s.HW}).contiguous(layout); };
+  const auto w = [=] { return torch::randn({s.O, s.C / s.groups, s.kernel, s.kernel}).contiguous(layout); };
+  const auto dy = [=] { return torch::randn({s.N, s.O, s.out(), s.out()}).contiguous(layout); };
+  const std::string name = std::string("conv ") + s.name;
+  const auto backward = [=](bool input) {
+    return [=] {
+      auto a = x(), b = w(), g = dy();
+      return quiet([=] {
+        torch::convolution_backward(g, a, b, c10::nullopt, {s.stride, s.stride}, {s.padding, s.padding}, {1, 1}, false,
+                                    {0, 0}, s.groups, {input, !input, false});
+      });
+    };
+  };
+  all.push_back({name, [=] {
+                   auto a = x(), b = w();
+                   return quiet([=] { torch::conv2d(a, b, {}, s.stride, s.padding, 1, s.groups); });
+                 }});
+  all.push_back({name + ", input gradient", backward(true)});
+  all.push_back({name + ", weight gradient", backward(false)});
+}
+
+std::vector<Entry> entries() {
+  std::vector<Entry> all;
+  for (const GemmShape& s : kGemmShapes) {
+    all.push_back({std::string("matmul ") + s.name, [s] {
+                     auto a = s.batch > 1 ? torch::randn({s.batch, s.m, s.k}) : torch::randn({s.m, s.k});
+                     auto b = s.batch > 1 ? torch::randn({s.batch, s.k, s.n}) : torch::randn({s.k, s.n});
+                     return quiet([=] { torch::matmul(a, b); });
+                   }});
+  }
+  for (const ConvShape& s : kConvShapes) {
+    add_conv(all, s, at::MemoryFormat::Contiguous);
+    add_conv(all, s, at::MemoryFormat::ChannelsLast);
+  }
+  return all;
+}
+
+}  // namespace
+
+static const AddWorkloads added(Side::kLibTorch, "dense", entries());
+
+}  // namespace gradus::bench
