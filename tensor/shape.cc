@@ -46,6 +46,7 @@ std::string to_string(const Dims& d) {
 
 std::ostream& operator<<(std::ostream& out, const Dims& d) { return out << to_string(d); }
 std::ostream& operator<<(std::ostream& out, Size2 s) { return out << s.h << 'x' << s.w; }
+std::ostream& operator<<(std::ostream& out, Size3 s) { return out << s.d << 'x' << s.h << 'x' << s.w; }
 
 int wrap_dim(int64_t dim, int n, std::string_view op) {
   const int64_t limit = std::max(n, 1);  // a 0-dimensional tensor takes 0 and -1

@@ -78,4 +78,15 @@ struct Size2 {
 };
 std::ostream& operator<<(std::ostream& out, Size2 s);  // "3x3"
 
+// A depth, a height and a width; one number means all three.
+struct Size3 {
+  int64_t d = 0, h = 0, w = 0;
+  constexpr Size3() = default;
+  template <std::integral T>  // not from floating point
+  constexpr Size3(T all) : d(all), h(all), w(all) {}
+  constexpr Size3(int64_t depth, int64_t height, int64_t width) : d(depth), h(height), w(width) {}
+  bool operator==(const Size3&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, Size3 s);  // "3x3x3"
+
 }  // namespace gradus
