@@ -76,6 +76,9 @@ class Node : public AutogradSlot {
   virtual uint64_t passed_over() const { return 0; }
   virtual void split(const Edge& between) { (void)between; }
 
+  // Set by an op that can rectify its own result: the rule reads it. See Note [Rectified batch norm].
+  std::shared_ptr<bool> rectified;
+
   const char* op() const { return op_; }
   const std::string& module_path() const { return module_path_; }
   uint64_t sequence() const { return sequence_; }

@@ -149,6 +149,15 @@ bool is_tracked(const Tensor& x) {
   return false;
 }
 
+bool take_relu_over(const Tensor& x) {
+  const auto& slot = x.ref()->slot;
+  // Further holders would be edges of other nodes, which expect the value before the relu.
+  if (!slot || slot->is_leaf() || slot->use_count() != 1) return false;
+  const auto& rectified = static_cast<Node&>(*slot).rectified;
+  if (!rectified || *rectified) return false;
+  return *rectified = true;
+}
+
 bool may_reuse(const Tensor& x) {
   // A broadcast view may own its storage too, but several of its elements share a place.
   if (!x.sole_owner() || !x.is_dense()) return false;

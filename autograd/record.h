@@ -150,6 +150,9 @@ class Recorder {
 
 // Whether an op on `x` would be recorded now.
 bool is_tracked(const Tensor& x);
+// Lets the node of x take a relu of x over, if it can and nothing else has seen x. True: the result has x's place in the
+// graph.
+bool take_relu_over(const Tensor& x);
 // Buffers may be reused in place: nobody else sees x, and no open recording follows it.
 bool may_reuse(const Tensor& x);
 

@@ -38,6 +38,7 @@ Tensor relu(Tensor&& temporary) {
   if (!autograd::may_reuse(x)) return relu(x);
   Tensor y = detach(x);
   raw::relu_(y);
+  if (autograd::take_relu_over(x)) return x;
   return record_relu(x, std::move(y));
 }
 

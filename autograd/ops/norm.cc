@@ -1,5 +1,8 @@
 #include "gradus/autograd/ops/norm.h"
 
+#include <memory>
+
+#include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
@@ -9,6 +12,11 @@
 #include "gradus/tensor/ops/creation.h"
 
 namespace gradus {
+
+// Note [Rectified batch norm]
+// relu of a batch norm's temporary result takes no node of its own: batch norm's rule looks only where the
+// result was positive, whose sign it finds again from x. The gradient then passes through memory half as
+// often, and nothing has to keep the result.
 namespace {
 
 // All dims but the channels'.
@@ -80,17 +88,25 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   auto [y, mean, var] = raw::batch_norm(x, weight, bias, options.eps);
   if (running_mean.defined() && rows > 0)
     raw::batch_norm_update_(running_mean, running_var, mean, var, rows, options.momentum);
-  if (Recorder r{op, x, weight, bias})
-    r.record_joint({&y, 1}, {x, weight, bias},
-                   [x = r.save(x), weight = r.save(weight), mean = r.save(mean), var = r.save(var),
-                    eps = options.eps](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
-                     const Tensor dy = dys[0], v = x.get(), w = weight.get();
-                     const bool again =
-                         autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
-                     auto g = again ? batch_norm_grads(dy, v, w, eps)
-                                    : raw::batch_norm_backward(dy, v, mean.get(), var.get(), w, eps);
-                     return {g.dx, g.dweight, g.dbias};
-                   });
+  if (Recorder r{op, x, weight, bias}) {
+    const auto rectified = std::make_shared<bool>(false);
+    r.record_joint(
+        {&y, 1}, {x, weight, bias},
+        [x = r.save(x), weight = r.save(weight), bias = r.save(bias), mean = r.save(mean), var = r.save(var),
+         eps = options.eps, rectified](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
+          const Tensor v = x.get(), w = weight.get(), b = bias.get();
+          Tensor dy = std::move(dys[0]);
+          dys.clear();
+          const bool again = autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
+          if (again && *rectified) dy = relu_backward(dy, raw::batch_norm(v, w, b, eps).y);
+          auto g = again ? batch_norm_grads(dy, v, w, eps)
+                         : raw::batch_norm_backward(
+                               dy, v, mean.get(), var.get(), w, b,
+                               {.eps = eps, .rectified = *rectified, .in_place = autograd::may_reuse(dy)});
+          return {g.dx, g.dweight, g.dbias};
+        });
+    static_cast<autograd::Node&>(*y.ref()->slot).rectified = rectified;
+  }
   return y;
 }
 

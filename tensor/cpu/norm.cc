@@ -1,302 +1,386 @@
-// Batch normalisation on the CPU: oneDNN in f32, loops in f64, which also check the former. Channels are
-// innermost, so an image is a matrix [rows, C] and a statistic is a sum over its rows; the loops sum over
-// blocks of rows that do not depend on the number of threads.
-#include "gradus/tensor/cpu/norm_reference.h"
-
-#include <bit>
+// Batch normalisation on the CPU. Channels are innermost, so an image is a matrix [rows, C] and a statistic
+// is a sum over its rows. It is summed over blocks of rows that do not depend on the number of threads.
+// 16-bit floats are computed as f32.
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <type_traits>
 #include <vector>
 
-#include "gradus/tensor/cpu/onednn.h"
+#include "gradus/tensor/cpu/convert.h"
+#include "gradus/tensor/ops/norm.h"
 #include "gradus/tensor/parallel.h"
 
 namespace gradus {
 namespace {
 
+// The matrix [rows, C] that an image is. Rows of few channels are joined, `fold` at a time, so that loops
+// over `width` elements fill vector registers; what belongs to a channel is then repeated.
 struct Rows {
-  explicit Rows(const Tensor& x) : C(x.size(1)), count(x.numel() / C) {}
-  int64_t C, count;
+  explicit Rows(const Tensor& x) : C(x.size(1)), total(x.numel() / C) {
+    while (C * fold * 2 <= 128 && total % (fold * 2) == 0) fold *= 2;
+    count = total / fold, width = C * fold;
+  }
+  // One number a channel, repeated for the width.
+  template <class T>
+  std::vector<T> spread(const std::function<double(int64_t c)>& f) const {
+    std::vector<T> v(width);
+    for (int64_t i = 0; i < width; ++i) v[i] = T(f(i % C));
+    return v;
+  }
+  int64_t grain() const { return 1 + 16384 / width; }
+
+  int64_t C, total, fold = 1, count, width;
 };
 
-// Returns sums over all rows of what add(sums, first_row, last_row) adds to its K * C sums.
-template <class Add>
-std::vector<double> sum_rows(const Rows& rows, int K, Add add) {
-  const int64_t width = K * rows.C;
-  const int64_t blocks = std::clamp<int64_t>(rows.count * rows.C / 16384, 1, 64);
-  std::vector<double> parts(blocks * width, 0.0);
-  parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
-    for (int64_t b = first; b < last; ++b)
-      add(parts.data() + b * width, rows.count * b / blocks, rows.count * (b + 1) / blocks);
-  });
-  for (int64_t b = 1; b < blocks; ++b)
-    for (int64_t i = 0; i < width; ++i) parts[i] += parts[b * width + i];
-  parts.resize(width);
-  return parts;
-}
+// What T is computed in.
+template <class T>
+using Arithmetic = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// Adds rows [first, last) to `sums`: row(part, r) adds row r to `part`, a few rows in T, so that they go
-// through vector registers, before their sum is added in double.
-template <class T, class Row>
-void add_rows(double* sums, int64_t width, int64_t first, int64_t last, Row row) {
-  std::vector<T> part(width);
-  for (int64_t r = first; r < last;) {
-    std::fill(part.begin(), part.end(), T(0));
-    for (const int64_t stop = std::min(last, r + 16); r < stop; ++r) row(part.data(), r);
-    for (int64_t i = 0; i < width; ++i) sums[i] += part[i];
+// Calls f<T>() for the element types that a batch norm takes.
+template <class F>
+void dispatch(DType t, F&& f) {
+  switch (t) {
+    case DType::kF64:
+      return f.template operator()<double>();
+    case DType::kF32:
+      return f.template operator()<float>();
+    case DType::kF16:
+      return f.template operator()<f16>();
+    case DType::kBF16:
+      return f.template operator()<bf16>();
+    default:
+      throw InternalError("batch_norm: unexpected dtype ", name_of(t));
   }
 }
 
-// y = (x - mean) * scale + bias, by rows.
+// Rows to read as numbers of the arithmetic's type: in place, or through a buffer.
+template <class T>
+class RowsIn {
+ public:
+  RowsIn(const Tensor& x, int64_t width) : data_(x.ptr<T>()), width_(width) {
+    if constexpr (!kInPlace) buffer_.resize(width);
+  }
+  const Arithmetic<T>* operator[](int64_t r) {
+    if constexpr (kInPlace) {
+      return data_ + r * width_;
+    } else {
+      convert_(width_, buffer_.data(), 1, data_ + r * width_, 1);
+      return buffer_.data();
+    }
+  }
+
+ private:
+  static constexpr bool kInPlace = std::is_same_v<T, Arithmetic<T>>;
+  const T* data_;
+  int64_t width_;
+  std::vector<float> buffer_;
+  cpu::ConvertFunction convert_ = cpu::converter(DType::kF32, dtype_v<T>);
+};
+
+// Rows to write: `at` gives the place, `done` completes it.
+template <class T>
+class RowsOut {
+ public:
+  RowsOut(const Tensor& y, int64_t width) : data_(y.ptr<T>()), width_(width) {
+    if constexpr (!kInPlace) buffer_.resize(width);
+  }
+  Arithmetic<T>* at(int64_t r) {
+    if constexpr (kInPlace)
+      return data_ + r * width_;
+    else
+      return buffer_.data();
+  }
+  void done(int64_t r) {
+    if constexpr (!kInPlace) convert_(width_, data_ + r * width_, 1, buffer_.data(), 1);
+  }
+
+ private:
+  static constexpr bool kInPlace = std::is_same_v<T, Arithmetic<T>>;
+  T* data_;
+  int64_t width_;
+  std::vector<float> buffer_;
+  cpu::ConvertFunction convert_ = cpu::converter(dtype_v<T>, DType::kF32);
+};
+
+// Returns K sums per channel over all rows: `make` gives, for each block, a function add(part, r) that adds
+// row r to K * width numbers. A few rows are added as they are, so that they go through vector registers,
+// before their sum is added in double.
+template <class T, class Make>
+std::vector<double> sum_rows(const Rows& rows, int K, Make make) {
+  const int64_t width = K * rows.width;
+  const int64_t blocks = std::clamp<int64_t>(rows.count * rows.width / 16384, 1, 64);
+  std::vector<double> sums(blocks * width, 0.0);
+  parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
+    auto add = make();
+    std::vector<Arithmetic<T>> part(width);
+    for (int64_t b = first; b < last; ++b) {
+      double* __restrict sum = sums.data() + b * width;
+      const int64_t end = rows.count * (b + 1) / blocks;
+      for (int64_t r = rows.count * b / blocks; r < end;) {
+        std::fill(part.begin(), part.end(), 0);
+        for (const int64_t stop = std::min(end, r + 16); r < stop; ++r) add(part.data(), r);
+        for (int64_t i = 0; i < width; ++i) sum[i] += part[i];
+      }
+    }
+  });
+  std::vector<double> total(K * rows.C, 0.0);
+  for (int64_t i = 0; i < blocks * width; ++i)
+    total[(i % width) / rows.width * rows.C + i % rows.C] += sums[i];
+  return total;
+}
+
+// The normalised value. In one place: the gradient of a rectified batch norm finds the sign of the result
+// again.
+template <class A>
+inline A normalised(A v, A mean, A scale, A shift) {
+  return std::fma(v - mean, scale, shift);
+}
+
+// weight / sqrt(var + eps), by channel.
+template <class A>
+double scale_of(const Tensor& weight, double var, double eps, int64_t c) {
+  return (weight.defined() ? weight.ptr<A>()[c] : 1.0) / std::sqrt(var + eps);
+}
+
+// The numbers of each channel that turn x into y.
+template <class A>
+struct Affine {
+  Affine(const Rows& rows, const Tensor& m, const Tensor& var, const Tensor& weight, const Tensor& bias,
+         double eps)
+      : mean(rows.spread<A>([&](int64_t c) { return m.ptr<A>()[c]; })),
+        scale(rows.spread<A>([&](int64_t c) { return scale_of<A>(weight, var.ptr<A>()[c], eps, c); })),
+        shift(rows.spread<A>([&](int64_t c) { return bias.defined() ? bias.ptr<A>()[c] : 0.0; })) {}
+  std::vector<A> mean, scale, shift;
+};
+
 template <class T>
 void normalise(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                const Tensor& bias, double eps) {
+  using A = Arithmetic<T>;
   const Rows rows(x);
-  const int64_t C = rows.C;
-  std::vector<T> scale(C), shift(C, T(0));
-  for (int64_t c = 0; c < C; ++c) {
-    scale[c] = T((weight.defined() ? weight.ptr<T>()[c] : 1.0) / std::sqrt(var.ptr<T>()[c] + eps));
-    if (bias.defined()) shift[c] = bias.ptr<T>()[c];
-  }
-  parallel_for(0, rows.count, 1 + 16384 / C, [&](int64_t first, int64_t last) {
-    const T *m = mean.ptr<T>(), *s = scale.data(), *b = shift.data();
+  const Affine<A> affine(rows, mean, var, weight, bias, eps);
+  parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
+    RowsIn<T> in(x, rows.width);
+    RowsOut<T> out(y, rows.width);
+    const A *m = affine.mean.data(), *s = affine.scale.data(), *b = affine.shift.data();
     for (int64_t r = first; r < last; ++r) {
-      const T* __restrict from = x.ptr<T>() + r * C;
-      T* __restrict to = y.ptr<T>() + r * C;
-      for (int64_t c = 0; c < C; ++c) to[c] = (from[c] - m[c]) * s[c] + b[c];
+      const A* __restrict v = in[r];
+      A* __restrict to = out.at(r);
+      for (int64_t i = 0; i < rows.width; ++i) to[i] = normalised(v[i], m[i], s[i], b[i]);
+      out.done(r);
     }
   });
 }
 
-// mean and m2, in two passes. The first sums differences from the first row: a large mean costs no digits.
+struct Moments {
+  std::vector<double> mean, m2;  // by channel; m2: sum of squared differences from the mean
+};
+
+// Mean and m2 in one pass over differences from a guess: the mean of some rows. Where the guess is so far off
+// that the subtraction at the end would cost digits, a second pass goes over differences from the mean
+// itself.
 template <class T>
-void statistics(const Tensor& x, std::vector<double>& mean, std::vector<double>& m2) {
+Moments moments(const Tensor& x) {
+  using A = Arithmetic<T>;
   const Rows rows(x);
-  const int64_t C = rows.C;
-  const T* values = x.ptr<T>();
-  mean = sum_rows(rows, 1, [&](double* s, int64_t first, int64_t last) {
-    add_rows<T>(s, C, first, last, [&](T* part, int64_t r) {
-      const T* v = values + r * C;
-      for (int64_t c = 0; c < C; ++c) part[c] += v[c] - values[c];
+  const double n = double(rows.total);
+  std::vector<double> guess(rows.width, 0.0);
+  {
+    RowsIn<T> in(x, rows.width);
+    const int64_t samples = std::min<int64_t>(rows.count, 32);
+    for (int64_t k = 0; k < samples; ++k) {
+      const A* v = in[rows.count * k / samples];
+      for (int64_t i = 0; i < rows.width; ++i) guess[i] += v[i] / double(samples);
+    }
+  }
+  std::vector<double> channel_guess(rows.C, 0.0);
+  for (int64_t i = 0; i < rows.width; ++i) channel_guess[i % rows.C] += guess[i] / double(rows.fold);
+  std::vector<A> about = rows.spread<A>([&](int64_t c) { return channel_guess[c]; });
+
+  const auto differences = [&] {  // from `about`: their sums and those of their squares
+    return sum_rows<T>(rows, 2, [&] {
+      return [&rows, a = about.data(), in = RowsIn<T>(x, rows.width)](A* __restrict part, int64_t r) mutable {
+        const A* __restrict v = in[r];
+        A* __restrict squares = part + rows.width;
+        for (int64_t i = 0; i < rows.width; ++i) {
+          const A d = v[i] - a[i];
+          part[i] += d;
+          squares[i] = std::fma(d, d, squares[i]);
+        }
+      };
     });
-  });
-  std::vector<T> rounded(C);
-  for (int64_t c = 0; c < C; ++c) rounded[c] = T(mean[c] = values[c] + mean[c] / rows.count);
-  m2 = sum_rows(rows, 1, [&, about = rounded.data()](double* s, int64_t first, int64_t last) {
-    add_rows<T>(s, C, first, last, [&](T* part, int64_t r) {
-      const T* v = values + r * C;
-      for (int64_t c = 0; c < C; ++c) part[c] += (v[c] - about[c]) * (v[c] - about[c]);
-    });
-  });
-  // About the mean itself.
-  for (int64_t c = 0; c < C; ++c)
-    m2[c] = std::max(0.0, m2[c] - rows.count * (rounded[c] - mean[c]) * (rounded[c] - mean[c]));
+  };
+  std::vector<double> sums = differences();
+  bool far = false;
+  for (int64_t c = 0; c < rows.C; ++c) {
+    const double off = sums[c] * sums[c] / n;
+    far |= off > 16 * (sums[rows.C + c] - off);
+  }
+  if (far) {
+    for (int64_t i = 0; i < rows.width; ++i) about[i] = A(about[i] + sums[i % rows.C] / n);
+    sums = differences();
+  }
+  Moments result;
+  for (int64_t c = 0; c < rows.C; ++c) {
+    result.mean.push_back(about[c] + sums[c] / n);
+    result.m2.push_back(std::max(0.0, sums[rows.C + c] - sums[c] * sums[c] / n));
+  }
+  return result;
 }
 
 void batch_statistics_cpu(const Tensor& mean, const Tensor& m2, const Tensor& x) {
-  dispatch_floating(x.dtype(), "batch_statistics", [&]<class T>() {
-    std::vector<double> m, s;
-    statistics<T>(x, m, s);
-    std::copy(m.begin(), m.end(), mean.ptr<double>());
-    std::copy(s.begin(), s.end(), m2.ptr<double>());
+  dispatch(x.dtype(), [&]<class T>() {
+    const Moments s = moments<T>(x);
+    std::copy(s.mean.begin(), s.mean.end(), mean.ptr<double>());
+    std::copy(s.m2.begin(), s.m2.end(), m2.ptr<double>());
   });
 }
 
-template <class T>
-void add_affine_row(int64_t C, T* __restrict to, const T* __restrict x, const T* __restrict mean,
-                    const T* __restrict offset, const T* __restrict slope) {
-  for (int64_t c = 0; c < C; ++c) to[c] += offset[c] + (x[c] - mean[c]) * slope[c];
+template <class A>
+void affine_row(int64_t n, A* to, const A* add, const A* x, const A* mean, const A* offset, const A* slope) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) to[i] = add[i] + (offset[i] + (x[i] - mean[i]) * slope[i]);
 }
 
 void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,
                                    const Tensor& offset, const Tensor& slope) {
-  dispatch_floating(x.dtype(), "batch_statistics_backward", [&]<class T>() {
+  dispatch(x.dtype(), [&]<class T>() {
+    using A = Arithmetic<T>;
     const Rows rows(x);
-    const int64_t C = rows.C;
-    parallel_for(0, rows.count, 1 + 16384 / C, [&](int64_t first, int64_t last) {
-      const T *m = mean.ptr<T>(), *a = offset.ptr<T>(), *b = slope.ptr<T>();
+    const auto by_channel = [&](const Tensor& t) {
+      return rows.spread<A>([&](int64_t c) { return t.ptr<A>()[c]; });
+    };
+    const auto m = by_channel(mean), a = by_channel(offset), b = by_channel(slope);
+    const std::vector<A> none(rows.width, 0);
+    parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
+      RowsIn<T> in(x, rows.width), added(add.defined() ? add : x, rows.width);
+      RowsOut<T> out(dx, rows.width);
       for (int64_t r = first; r < last; ++r) {
-        const T* __restrict v = x.ptr<T>() + r * C;
-        T* __restrict to = dx.ptr<T>() + r * C;
-        if (add.defined() && add.raw_ptr() == dx.raw_ptr()) {
-          add_affine_row(C, to, v, m, a, b);
-        } else if (add.defined()) {
-          const T* __restrict g = add.ptr<T>() + r * C;
-          for (int64_t c = 0; c < C; ++c) to[c] = g[c] + a[c] + (v[c] - m[c]) * b[c];
-        } else {
-          for (int64_t c = 0; c < C; ++c) to[c] = a[c] + (v[c] - m[c]) * b[c];
-        }
+        affine_row(rows.width, out.at(r), add.defined() ? added[r] : none.data(), in[r], m.data(), a.data(),
+                   b.data());
+        out.done(r);
       }
     });
   });
 }
 
-template <class T>
-void apply_backward_row(int64_t C, T* __restrict dx, T* __restrict sum, T* __restrict centred_sum,
-                        const T* __restrict dy, const T* __restrict x, const T* __restrict mean,
-                        const T* __restrict scale) {
-  for (int64_t c = 0; c < C; ++c) {
-    sum[c] += dy[c];
-    centred_sum[c] += dy[c] * (x[c] - mean[c]);
-    dx[c] = dy[c] * scale[c];
+// dx = dy * scale; adds dy and dy * (x - mean) to the sums.
+template <class A>
+void apply_backward_row(int64_t n, A* __restrict dx, A* __restrict sum, A* __restrict centred_sum,
+                        const A* __restrict dy, const A* __restrict x, const A* __restrict mean,
+                        const A* __restrict scale) {
+  for (int64_t i = 0; i < n; ++i) {
+    sum[i] += dy[i];
+    centred_sum[i] += dy[i] * (x[i] - mean[i]);
+    dx[i] = dy[i] * scale[i];
   }
 }
 
 void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Tensor& centred_sum,
                                    const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                    const Tensor& weight, double eps) {
-  dispatch_floating(x.dtype(), "batch_norm_apply_backward", [&]<class T>() {
+  dispatch(x.dtype(), [&]<class T>() {
+    using A = Arithmetic<T>;
     const Rows rows(x);
-    const int64_t C = rows.C;
-    const T *values = x.ptr<T>(), *grads = dy.ptr<T>(), *m = mean.ptr<T>();
-    std::vector<T> scale(C);
-    for (int64_t c = 0; c < C; ++c)
-      scale[c] = T((weight.defined() ? weight.ptr<T>()[c] : 1.0) / std::sqrt(var.ptr<T>()[c] + eps));
-    const auto sums = sum_rows(rows, 2, [&](double* s, int64_t first, int64_t last) {
-      add_rows<T>(s, 2 * C, first, last, [&](T* part, int64_t r) {
-        apply_backward_row(C, dx.ptr<T>() + r * C, part, part + C, grads + r * C, values + r * C, m,
-                           scale.data());
-      });
+    const Affine<A> affine(rows, mean, var, weight, {}, eps);
+    const auto sums = sum_rows<T>(rows, 2, [&] {
+      return [&, in = RowsIn<T>(x, rows.width), grad = RowsIn<T>(dy, rows.width),
+              out = RowsOut<T>(dx, rows.width)](A* part, int64_t r) mutable {
+        apply_backward_row(rows.width, out.at(r), part, part + rows.width, grad[r], in[r], affine.mean.data(),
+                           affine.scale.data());
+        out.done(r);
+      };
     });
-    for (int64_t c = 0; c < C; ++c) {
-      sum.ptr<T>()[c] = T(sums[c]);
-      centred_sum.ptr<T>()[c] = T(sums[C + c]);
+    for (int64_t c = 0; c < rows.C; ++c) {
+      sum.ptr<A>()[c] = A(sums[c]);
+      centred_sum.ptr<A>()[c] = A(sums[rows.C + c]);
     }
   });
 }
 
 void batch_norm_apply_cpu(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
                           const Tensor& weight, const Tensor& bias, double eps) {
-  dispatch_floating(x.dtype(), "batch_norm",
-                    [&]<class T>() { normalise<T>(y, x, mean, var, weight, bias, eps); });
-}
-
-}  // namespace
-
-void batch_norm_reference(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
-                          const Tensor& weight, const Tensor& bias, double eps) {
-  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
-    const Rows rows(x);
-    std::vector<double> m, m2;
-    statistics<T>(x, m, m2);
-    for (int64_t c = 0; c < rows.C; ++c) mean.ptr<T>()[c] = T(m[c]), var.ptr<T>()[c] = T(m2[c] / rows.count);
-    normalise<T>(y, x, mean, var, weight, bias, eps);
-  });
-}
-
-void batch_norm_backward_reference(const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
-                                   const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
-                                   const Tensor& weight, double eps) {
-  dispatch_floating(x.dtype(), "batch_norm_backward", [&]<class T>() {
-    const Rows rows(x);
-    const int64_t C = rows.C;
-    const T *values = x.ptr<T>(), *grads = dy.ptr<T>(), *m = mean.ptr<T>();
-    const auto sums = sum_rows(rows, 2, [&](double* __restrict s, int64_t first, int64_t last) {
-      for (int64_t r = first; r < last; ++r)
-        for (int64_t c = 0; c < C; ++c) {
-          s[c] += grads[r * C + c];
-          s[C + c] += grads[r * C + c] * (values[r * C + c] - m[c]);
-        }
-    });
-    // dx = scale * (dy - mean(dy) - (x - mean) * slope)
-    std::vector<T> scale(C), offset(C), slope(C);
-    for (int64_t c = 0; c < C; ++c) {
-      const double inv_std = 1 / std::sqrt(var.ptr<T>()[c] + eps);
-      dbias.ptr<T>()[c] = T(sums[c]);
-      dweight.ptr<T>()[c] = T(sums[C + c] * inv_std);
-      scale[c] = T((weight.defined() ? weight.ptr<T>()[c] : 1.0) * inv_std);
-      offset[c] = T(sums[c] / rows.count);
-      slope[c] = T(sums[C + c] * inv_std * inv_std / rows.count);
-    }
-    parallel_for(0, rows.count, 1 + 16384 / C, [&](int64_t first, int64_t last) {
-      for (int64_t r = first; r < last; ++r) {
-        T* __restrict to = dx.ptr<T>() + r * C;
-        const T *g = grads + r * C, *v = values + r * C;
-        for (int64_t c = 0; c < C; ++c) to[c] = scale[c] * (g[c] - offset[c] - (v[c] - m[c]) * slope[c]);
-      }
-    });
-  });
-}
-
-namespace {
-
-using onednn::Desc;
-
-onednn::PlanKey key_of(const char* kind, const Tensor& x, double eps) {
-  onednn::PlanKey key(kind);
-  key.add(x.size(0)).add(x.size(1)).add(x.numel()).add(std::bit_cast<int64_t>(eps));
-  return key;
-}
-
-dnnl::batch_normalization_forward::primitive_desc forward_of(const Tensor& x, double eps) {
-  using dnnl::normalization_flags;
-  const Desc image({x.size(0), x.size(1), x.numel() / (x.size(0) * x.size(1)), 1},
-                   dnnl::memory::data_type::f32, dnnl::memory::format_tag::nhwc);
-  return {{dnnl::prop_kind::forward_training, image, float(eps),
-           normalization_flags::use_scale | normalization_flags::use_shift},
-          onednn::user_scratchpad(),
-          onednn::engine()};
-}
-
-template <class PrimitiveDesc>
-onednn::Plan plan_of(const PrimitiveDesc& pd, const Tensor& x, const dnnl::primitive& primitive) {
-  onednn::Plan p;
-  p.primitive = primitive;
-  p.src = p.dst = pd.src_desc();
-  p.weights = Desc({x.size(1)}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::x);
-  p.scratchpad = pd.scratchpad_desc();
-  return p;
-}
-
-// t, or `value` for each of n channels.
-Tensor or_filled(const Tensor& t, int64_t n, float value) {
-  if (t.defined()) return t;
-  Tensor filled = empty({n});
-  std::fill_n(filled.ptr<float>(), n, value);
-  return filled;
+  dispatch(x.dtype(), [&]<class T>() { normalise<T>(y, x, mean, var, weight, bias, eps); });
 }
 
 void batch_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                     const Tensor& weight, const Tensor& bias, double eps) {
-  if (x.dtype() != DType::kF32) return batch_norm_reference(y, mean, var, x, weight, bias, eps);
-  static const char kind[] = "batch_norm";
-  const auto plan = onednn::plan_for(key_of(kind, x, eps), [&] {
-    const auto pd = forward_of(x, eps);
-    return plan_of(pd, x, dnnl::batch_normalization_forward(pd));
+  dispatch(x.dtype(), [&]<class T>() {
+    using A = Arithmetic<T>;
+    const Rows rows(x);
+    const Moments s = moments<T>(x);
+    for (int64_t c = 0; c < rows.C; ++c)
+      mean.ptr<A>()[c] = A(s.mean[c]), var.ptr<A>()[c] = A(s.m2[c] / double(rows.total));
+    normalise<T>(y, x, mean, var, weight, bias, eps);
   });
-  const Tensor scale = or_filled(weight, x.size(1), 1), shift = or_filled(bias, x.size(1), 0);
-  onednn::run(*plan, {{DNNL_ARG_SRC, onednn::memory(plan->src, x)},
-                      {DNNL_ARG_SCALE, onednn::memory(plan->weights, scale)},
-                      {DNNL_ARG_SHIFT, onednn::memory(plan->weights, shift)},
-                      {DNNL_ARG_MEAN, onednn::memory(plan->weights, mean)},
-                      {DNNL_ARG_VARIANCE, onednn::memory(plan->weights, var)},
-                      {DNNL_ARG_DST, onednn::memory(plan->dst, y)}});
+}
+
+// Adds a row's dy and dy * (x - mean) to the sums; of a rectified result, where it is positive.
+template <bool kRectified, class A>
+void backward_sums_row(int64_t n, A* __restrict sum, A* __restrict centred_sum, const A* __restrict dy,
+                       const A* __restrict x, const Affine<A>& affine) {
+  const A *m = affine.mean.data(), *s = affine.scale.data(), *b = affine.shift.data();
+  for (int64_t i = 0; i < n; ++i) {
+    A g = dy[i];
+    if constexpr (kRectified) g = normalised(x[i], m[i], s[i], b[i]) > 0 ? g : A(0);
+    sum[i] += g;
+    centred_sum[i] += g * (x[i] - m[i]);
+  }
+}
+
+// dx = scale * (dy - offset - (x - mean) * slope). dx may be dy.
+template <bool kRectified, class A>
+void backward_row(int64_t n, A* dx, const A* dy, const A* x, const Affine<A>& affine, const A* offset,
+                  const A* slope) {
+  const A *m = affine.mean.data(), *s = affine.scale.data(), *b = affine.shift.data();
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    A g = dy[i];
+    if constexpr (kRectified) g = normalised(x[i], m[i], s[i], b[i]) > 0 ? g : A(0);
+    dx[i] = s[i] * (g - offset[i] - (x[i] - m[i]) * slope[i]);
+  }
+}
+
+template <class T, bool kRectified>
+void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy, const Tensor& x,
+              const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps) {
+  using A = Arithmetic<T>;
+  const Rows rows(x);
+  const auto sums = sum_rows<T>(rows, 2, [&] {
+    return [&, in = RowsIn<T>(x, rows.width), grad = RowsIn<T>(dy, rows.width)](A* part, int64_t r) mutable {
+      backward_sums_row<kRectified>(rows.width, part, part + rows.width, grad[r], in[r], affine);
+    };
+  });
+  std::vector<double> inv_var(rows.C);
+  for (int64_t c = 0; c < rows.C; ++c) {
+    inv_var[c] = 1 / (var.ptr<A>()[c] + eps);
+    dbias.ptr<A>()[c] = A(sums[c]);
+    dweight.ptr<A>()[c] = A(sums[rows.C + c] * std::sqrt(inv_var[c]));
+  }
+  const double n = double(rows.total);
+  const auto offset = rows.spread<A>([&](int64_t c) { return sums[c] / n; });
+  const auto slope = rows.spread<A>([&](int64_t c) { return sums[rows.C + c] * inv_var[c] / n; });
+  parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
+    RowsIn<T> in(x, rows.width), grad(dy, rows.width);
+    RowsOut<T> out(dx, rows.width);
+    for (int64_t r = first; r < last; ++r) {
+      backward_row<kRectified>(rows.width, out.at(r), grad[r], in[r], affine, offset.data(), slope.data());
+      out.done(r);
+    }
+  });
 }
 
 void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                              const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
-                             double eps) {
-  if (x.dtype() != DType::kF32)
-    return batch_norm_backward_reference(dx, dweight, dbias, dy, x, mean, var, weight, eps);
-  static const char kind[] = "batch_norm_backward";
-  const auto plan = onednn::plan_for(key_of(kind, x, eps), [&] {
-    const auto forward = forward_of(x, eps);
-    using dnnl::normalization_flags;
-    const dnnl::batch_normalization_backward::primitive_desc pd(
-        {dnnl::prop_kind::backward, forward.src_desc(), forward.src_desc(), float(eps),
-         normalization_flags::use_scale | normalization_flags::use_shift},
-        onednn::user_scratchpad(), onednn::engine(), forward);
-    return plan_of(pd, x, dnnl::batch_normalization_backward(pd));
+                             const Tensor& bias, double eps, bool rectified) {
+  dispatch(x.dtype(), [&]<class T>() {
+    const Affine<Arithmetic<T>> affine(Rows(x), mean, var, weight, bias, eps);
+    if (rectified)
+      backward<T, true>(dx, dweight, dbias, dy, x, var, affine, eps);
+    else
+      backward<T, false>(dx, dweight, dbias, dy, x, var, affine, eps);
   });
-  const Tensor scale = or_filled(weight, x.size(1), 1), shift = or_filled({}, x.size(1), 0);
-  onednn::run(*plan, {{DNNL_ARG_SRC, onednn::memory(plan->src, x)},
-                      {DNNL_ARG_DIFF_DST, onednn::memory(plan->dst, dy)},
-                      {DNNL_ARG_SCALE, onednn::memory(plan->weights, scale)},
-                      {DNNL_ARG_SHIFT, onednn::memory(plan->weights, shift)},
-                      {DNNL_ARG_MEAN, onednn::memory(plan->weights, mean)},
-                      {DNNL_ARG_VARIANCE, onednn::memory(plan->weights, var)},
-                      {DNNL_ARG_DIFF_SRC, onednn::memory(plan->src, dx)},
-                      {DNNL_ARG_DIFF_SCALE, onednn::memory(plan->weights, dweight)},
-                      {DNNL_ARG_DIFF_SHIFT, onednn::memory(plan->weights, dbias)}});
 }
 
 void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,

@@ -10,7 +10,11 @@ Tensor channels_innermost_like(const Tensor& x) {
   const TensorOptions options{x.dtype(), x.device()};
   return x.dim() == 2 ? empty(x.shape(), options) : empty_channels_last(x.shape(), options);
 }
-Tensor row_major(const Tensor& t) { return t.defined() ? contiguous(t) : t; }
+// The dtype of what belongs to channels.
+DType channel_dtype(const Tensor& x) { return x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32; }
+// A [C] tensor as kernels take it.
+Tensor by_channel(const Tensor& t, const Tensor& x) { return contiguous(to(t, channel_dtype(x))); }
+Tensor by_channel_if_any(const Tensor& t, const Tensor& x) { return t.defined() ? by_channel(t, x) : t; }
 
 }  // namespace
 
@@ -18,14 +22,13 @@ void check_batch_norm(const char* op, const Tensor& x,
                       std::initializer_list<std::pair<const char*, const Tensor*>> named) {
   if (x.dim() < 2 || x.dim() > 5)
     throw ShapeError(op, "x must be [N,C], [N,C,L] or [N,C,H,W]: x ", describe(x));
-  if (x.dtype() != DType::kF32 && x.dtype() != DType::kF64)
-    throw DTypeError(op, "expected f32 or f64: x ", describe(x));
+  if (!is_floating(x.dtype())) throw DTypeError(op, "expected floating point: x ", describe(x));
   for (const auto& [name, t] : named) {
     if (!t->defined()) continue;
     if (t->dim() != 1 || t->size(0) != x.size(1))
       throw ShapeError(op, name, " must have ", x.size(1), " elements: ", name, ' ', describe(*t), ", x ",
                        describe(x));
-    if (t->dtype() != x.dtype())
+    if (t->dtype() != x.dtype() && t->dtype() != channel_dtype(x))
       throw DTypeError(op, name, " is ", t->dtype(), " but x is ", x.dtype(), ": ", name, ' ', describe(*t));
     if (t->device() != x.device())
       throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
@@ -35,10 +38,11 @@ void check_batch_norm(const char* op, const Tensor& x,
 
 BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   check_batch_norm("batch_norm", x, {{"weight", &weight}, {"bias", &bias}});
-  const TensorOptions like{x.dtype(), x.device()};
+  const TensorOptions like{channel_dtype(x), x.device()};
   BatchNormResult r{channels_innermost_like(x), empty({x.size(1)}, like), empty({x.size(1)}, like)};
   if (x.numel() > 0) {
-    batch_norm_kernel(r.y, r.mean, r.var, channels_innermost(x), row_major(weight), row_major(bias), eps);
+    batch_norm_kernel(r.y, r.mean, r.var, channels_innermost(x), by_channel_if_any(weight, x),
+                      by_channel_if_any(bias, x), eps);
   } else {
     fill_(r.mean, 0), fill_(r.var, 0);
   }
@@ -50,22 +54,26 @@ Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, 
   check_batch_norm("batch_norm", x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}, {"bias", &bias}});
   Tensor y = channels_innermost_like(x);
   if (x.numel() > 0)
-    batch_norm_apply_kernel(y, channels_innermost(x), contiguous(mean), contiguous(var), row_major(weight),
-                            row_major(bias), eps);
+    batch_norm_apply_kernel(y, channels_innermost(x), by_channel(mean, x), by_channel(var, x),
+                            by_channel_if_any(weight, x), by_channel_if_any(bias, x), eps);
   return y;
 }
 
-BatchNormGrads batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
-                                   const Tensor& weight, double eps) {
+BatchNormGrads batch_norm_backward(const Tensor& dy_in, const Tensor& x, const Tensor& mean,
+                                   const Tensor& var, const Tensor& weight, const Tensor& bias,
+                                   const BatchNormBackwardOptions& options) {
   const char* op = "batch_norm_backward";
-  check_batch_norm(op, x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}});
-  if (!(dy.shape() == x.shape()) || dy.dtype() != x.dtype() || dy.device() != x.device())
-    throw ShapeError(op, "dy must be like x: dy ", describe(dy), ", x ", describe(x));
-  const TensorOptions like{x.dtype(), x.device()};
-  BatchNormGrads g{channels_innermost_like(x), empty({x.size(1)}, like), empty({x.size(1)}, like)};
+  check_batch_norm(op, x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}, {"bias", &bias}});
+  if (!(dy_in.shape() == x.shape()) || dy_in.dtype() != x.dtype() || dy_in.device() != x.device())
+    throw ShapeError(op, "dy must be like x: dy ", describe(dy_in), ", x ", describe(x));
+  const TensorOptions like{channel_dtype(x), x.device()};
+  const Tensor dy = channels_innermost(dy_in);
+  BatchNormGrads g{options.in_place ? dy : channels_innermost_like(x), empty({x.size(1)}, like),
+                   empty({x.size(1)}, like)};
   if (x.numel() > 0) {
-    batch_norm_backward_kernel(g.dx, g.dweight, g.dbias, channels_innermost(dy), channels_innermost(x),
-                               contiguous(mean), contiguous(var), row_major(weight), eps);
+    batch_norm_backward_kernel(g.dx, g.dweight, g.dbias, dy, channels_innermost(x), by_channel(mean, x),
+                               by_channel(var, x), by_channel_if_any(weight, x), by_channel_if_any(bias, x),
+                               options.eps, options.rectified);
   } else {
     fill_(g.dweight, 0), fill_(g.dbias, 0);
   }
@@ -89,20 +97,20 @@ Tensor batch_statistics_backward(const Tensor& add, const Tensor& x, const Tenso
   const Tensor base = add.defined() ? channels_innermost(add) : add;
   Tensor dx = in_place && base.defined() ? base : channels_innermost_like(x);
   if (x.numel() > 0)
-    batch_statistics_backward_kernel(dx, base, channels_innermost(x), contiguous(to(mean, x.dtype())),
-                                     contiguous(offset), contiguous(slope));
+    batch_statistics_backward_kernel(dx, base, channels_innermost(x), by_channel(mean, x),
+                                     by_channel(offset, x), by_channel(slope, x));
   return dx;
 }
 
 BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x, const Tensor& mean,
                                               const Tensor& var, const Tensor& weight, double eps) {
   check_batch_norm("batch_norm_apply_backward", x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}});
-  const TensorOptions like{x.dtype(), x.device()};
+  const TensorOptions like{channel_dtype(x), x.device()};
   BatchNormApplyGrads g{channels_innermost_like(x), empty({x.size(1)}, like), empty({x.size(1)}, like)};
   if (x.numel() > 0)
     batch_norm_apply_backward_kernel(g.dx, g.sum, g.centred_sum, channels_innermost(dy),
-                                     channels_innermost(x), contiguous(mean), contiguous(var),
-                                     row_major(weight), eps);
+                                     channels_innermost(x), by_channel(mean, x), by_channel(var, x),
+                                     by_channel_if_any(weight, x), eps);
   else
     fill_(g.sum, 0), fill_(g.centred_sum, 0);
   return g;

@@ -14,7 +14,8 @@ struct BatchNormOptions {
 
 namespace raw {
 
-// x[N,C,...]; weight and bias [C] may be undefined (1 and 0).
+// x[N,C,...]; weight and bias [C] may be undefined (1 and 0). What belongs to channels has x's dtype, or is f32 next to
+// an x of 16 bits.
 struct BatchNormResult {
   Tensor y, mean, var;  // statistics [C] of the batch; the variance is biased
 };
@@ -25,9 +26,15 @@ Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, 
 struct BatchNormGrads {
   Tensor dx, dweight, dbias;
 };
+struct BatchNormBackwardOptions {
+  double eps = 1e-5;
+  bool rectified = false;  // dy is that of relu(y)
+  bool in_place = false;   // dy's buffer may become dx
+};
 // The gradients of batch_norm (the batch's own statistics, with their part in it).
 BatchNormGrads batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
-                                   const Tensor& weight, double eps);
+                                   const Tensor& weight, const Tensor& bias,
+                                   const BatchNormBackwardOptions& options);
 // Moves running statistics towards the batch's; `rows` elements of each channel went into them.
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
                         const Tensor& var, int64_t rows, double momentum);
@@ -53,7 +60,8 @@ BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x,
 void check_batch_norm(const char* op, const Tensor& x,
                       std::initializer_list<std::pair<const char*, const Tensor*>> named);
 
-// Kernels: one floating dtype; x and y dense with channels innermost, [C] tensors row-major, no empty x.
+// Kernels: x and y of one floating dtype, dense with channels innermost; [C] tensors row-major, of that dtype, or f32
+// where it has 16 bits; no empty x.
 inline constinit KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                                  const Tensor& weight, const Tensor& bias, double eps)>
     batch_norm_kernel{"batch_norm"};
@@ -62,8 +70,8 @@ inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor&
     batch_norm_apply_kernel{"batch_norm"};
 inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
                                  const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
-                                 const Tensor& weight, double eps)>
-    batch_norm_backward_kernel{"batch_norm_backward"};
+                                 const Tensor& weight, const Tensor& bias, double eps, bool rectified)>
+    batch_norm_backward_kernel{"batch_norm_backward"};  // dx may be dy
 inline constinit KernelSlot<void(const Tensor& mean, const Tensor& m2, const Tensor& x)>
     batch_statistics_kernel{"batch_statistics"};
 inline constinit KernelSlot<void(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,

@@ -3,7 +3,6 @@
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/gradcheck.h"
 #include "gradus/autograd/ops.h"
-#include "gradus/tensor/cpu/norm_reference.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tests/ops/values.h"
@@ -72,7 +71,7 @@ TEST(BatchNormBackward, IsTheDerivative) {
   const Tensor x = random_tensor({3, 2, 2, 2}, DType::kF64, 1), w = random_tensor({2}, DType::kF64, 2);
   const Tensor b = random_tensor({2}, DType::kF64, 3), dy = random_tensor({3, 2, 2, 2}, DType::kF64, 4);
   const auto r = raw::batch_norm(x, w, b, 1e-5);
-  const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, 1e-5);
+  const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, {}, {});
   auto slope = [&](const Tensor& t, int64_t i) {
     const double h = 1e-6, before = t.ptr<double>()[i];
     t.ptr<double>()[i] = before + h;
@@ -95,32 +94,77 @@ TEST(BatchNormBackward, F32AgreesWithF64) {
   const Tensor x = random_tensor(shape, DType::kF64, 1), w = random_tensor({20}, DType::kF64, 2),
                dy = random_tensor(shape, DType::kF64, 3);
   const auto r = raw::batch_norm(x, w, {}, 1e-5);
-  const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, 1e-5);
+  const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, {}, {});
   auto f = [](const Tensor& t) { return raw::to(t, DType::kF32); };
-  const auto h = raw::batch_norm_backward(f(dy), f(x), f(r.mean), f(r.var), f(w), 1e-5);
+  const auto h = raw::batch_norm_backward(f(dy), f(x), f(r.mean), f(r.var), f(w), {}, {});
   expect_near(h.dx, g.dx, 1e-5);
   expect_near(h.dweight, g.dweight, 1e-4);
   expect_near(h.dbias, g.dbias, 1e-4);
 }
 
-TEST(BatchNormKernel, AgreesWithTheReferenceInF32) {
-  for (const Shape& shape : {Shape{5, 3}, Shape{2, 1, 3, 3}, Shape{4, 37, 6, 5}, Shape{33, 64, 4, 4}}) {
-    const Tensor x = image(shape, 1), dy = image(shape, 2);
-    const Tensor w = random_tensor({shape[1]}, DType::kF32, 3);
-    const Tensor mean = empty({shape[1]}), var = empty({shape[1]}), dw = empty({shape[1]}),
-                 db = empty({shape[1]});
-    Tensor y = empty_like(x), dx = empty_like(x);
-    batch_norm_reference(y, mean, var, x, w, {}, 1e-5);
-    const auto r = raw::batch_norm(x, w, {}, 1e-5);
-    expect_near(r.y, y, 1e-5);
-    expect_near(r.mean, mean, 1e-6);
-    expect_near(r.var, var, 1e-6);
-    batch_norm_backward_reference(dx, dw, db, dy, x, mean, var, w, 1e-5);
-    const auto g = raw::batch_norm_backward(dy, x, mean, var, w, 1e-5);
-    expect_near(g.dx, dx, 2e-5);
-    expect_near(g.dweight, dw, 1e-4);
-    expect_near(g.dbias, db, 1e-4);
-  }
+// Every shape of rows: few channels, which are joined, many, an odd number of rows.
+TEST(BatchNormKernel, AgreesWithF64) {
+  const auto wide = [](const Tensor& t) { return raw::to(t, DType::kF64); };
+  for (const Shape& shape :
+       {Shape{5, 3}, Shape{2, 1, 3, 3}, Shape{4, 37, 6, 5}, Shape{33, 64, 4, 4}, Shape{2, 300, 2, 2}})
+    for (DType t : {DType::kF32, DType::kBF16, DType::kF16})
+      for (bool rectified : {false, true}) {
+        const Tensor x = raw::to(image(shape, 1), t), dy = raw::to(image(shape, 2), t);
+        const Tensor w = random_tensor({shape[1]}, DType::kF32, 3),
+                     b = random_tensor({shape[1]}, DType::kF32, 4);
+        const auto r = raw::batch_norm(x, w, b, 1e-5), e = raw::batch_norm(wide(x), wide(w), wide(b), 1e-5);
+        // One rounding to the dtype; |y| < 4.
+        const double rounding = t == DType::kF32 ? 1e-5 : t == DType::kF16 ? 0x1p-9 : 0x1p-6;
+        EXPECT_EQ(name_of(r.y.dtype()), name_of(t));
+        EXPECT_EQ(name_of(r.mean.dtype()), "f32");
+        expect_near(wide(r.y), e.y, rounding);
+        expect_near(wide(r.mean), e.mean, 1e-6);
+        expect_near(wide(r.var), e.var, 1e-6);
+        const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, b, {.rectified = rectified});
+        const auto h = raw::batch_norm_backward(wide(dy), wide(x), e.mean, e.var, wide(w), wide(b),
+                                                {.rectified = rectified});
+        expect_near(wide(g.dx), h.dx, 2 * rounding);
+        expect_near(wide(g.dweight), h.dweight, 1e-4);
+        expect_near(wide(g.dbias), h.dbias, 1e-4);
+        const auto in_place = raw::batch_norm_backward(raw::clone(dy), x, r.mean, r.var, w, b,
+                                                       {.rectified = rectified, .in_place = true});
+        EXPECT_EQ(in_place.dx.to_vector<float>(), g.dx.to_vector<float>());
+      }
+}
+
+// relu(batch_norm(x)) is one node; with a result that somebody else has seen it is two. Both give the same
+// bits.
+TEST(RectifiedBatchNorm, GivesTheSameGradientsInOneNode) {
+  const Tensor x = image({4, 6, 5, 5}, 1), w = random_tensor({6}, DType::kF32, 2),
+               b = random_tensor({6}, DType::kF32, 3);
+  const Tensor dy = image({4, 6, 5, 5}, 4);
+  const auto gradients = [&](bool keep, bool use_before) {
+    return autograd::grad(
+        [&](const std::vector<Tensor>& v) {
+          Tensor h = batch_norm(v[0], v[1], v[2], {}, {}, {.training = true});
+          const Tensor kept = keep ? h : Tensor();
+          const Tensor also = use_before ? h * 2 : Tensor();
+          const Tensor y = relu(std::move(h));
+          return also.defined() ? y + also : y;
+        },
+        {x, w, b}, dy);
+  };
+  const auto one = gradients(false, false), two = gradients(true, false);
+  for (size_t i = 0; i < one.size(); ++i)
+    EXPECT_EQ(one[i].to_vector<float>(), two[i].to_vector<float>()) << i;
+  const auto shared = gradients(false, true), apart = gradients(true, true);
+  for (size_t i = 0; i < one.size(); ++i)
+    EXPECT_EQ(shared[i].to_vector<float>(), apart[i].to_vector<float>()) << i;
+}
+
+TEST(RectifiedBatchNorm, HasASecondDerivative) {
+  const Tensor x = random_tensor({3, 2, 2, 3}, DType::kF64, 1), w = random_tensor({2}, DType::kF64, 2);
+  const Tensor b = random_tensor({2}, DType::kF64, 3);
+  const auto f = [](const std::vector<Tensor>& v) {
+    return square(relu(batch_norm(v[0], v[1], v[2], {}, {}, {.training = true})));
+  };
+  EXPECT_TRUE(autograd::gradcheck(f, {x, w, b}));
+  EXPECT_TRUE(autograd::gradgradcheck(f, {x, w, b}));
 }
 
 TEST_P(BatchNorm, RunningStatisticsMoveByMomentum) {
