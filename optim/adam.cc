@@ -6,8 +6,7 @@ namespace {
 template <class Options>
 void check_adam(const Options& o, const char* kind) {
   check_option(o.lr >= 0, kind, "lr", ">= 0", o.lr);
-  check_option(o.betas[0] >= 0 && o.betas[0] < 1, kind, "beta1", "in [0, 1)", o.betas[0]);
-  check_option(o.betas[1] >= 0 && o.betas[1] < 1, kind, "beta2", "in [0, 1)", o.betas[1]);
+  check_betas(kind, o.betas);
   check_option(o.eps >= 0, kind, "eps", ">= 0", o.eps);
   check_option(o.weight_decay >= 0, kind, "weight_decay", ">= 0", o.weight_decay);
 }

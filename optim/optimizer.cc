@@ -1,5 +1,6 @@
 #include "gradus/optim/optimizer.h"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -26,12 +27,18 @@ void Optimizer::add_params(const std::vector<Tensor>& params) {
   for (size_t i = 0; i < params.size(); ++i) {
     const Tensor& p = params[i];
     if (!p.defined()) throw ValueError(kind(), "parameter ", i, " is undefined");
-    if (p.dtype() != DType::kF32 && p.dtype() != DType::kF64)
-      throw DTypeError(kind(), "expected f32 or f64 parameters, parameter ", i, " is ", describe(p));
+    if (!is_floating(p.dtype()))
+      throw DTypeError(kind(), "expected floating-point parameters, parameter ", i, " is ", describe(p));
     if (!known.insert(p.ref().get()).second)
       throw ValueError(kind(), "parameter ", i, " (", describe(p), ") is given more than once");
   }
-  groups_.push_back({params, std::vector<ParamState>(params.size())});
+  groups_.push_back({params, std::vector<ParamState>(params.size()), {}});
+}
+
+Tensor Optimizer::new_state(size_t group, size_t state, const Tensor& param) const {
+  const Tensor fresh = empty(param.shape(), {raw::step_dtype(param.dtype()), param.device()});
+  raw::fill_(fresh, initial_state(group, state));
+  return fresh;
 }
 
 std::vector<Tensor> Optimizer::parameters() const {
@@ -45,7 +52,7 @@ Optimizer& Optimizer::step() {
   std::vector<ParamState*> stepped;
   for (size_t g = 0; g < groups_.size(); ++g) {
     Group& group = groups_[g];
-    const size_t num_states = state_names(g).size();
+    const std::vector<const char*> names = state_names(g);
     for (size_t i = 0; i < group.params.size(); ++i) {
       const Tensor& p = group.params[i];
       Tensor grad = p.grad();
@@ -55,12 +62,14 @@ Optimizer& Optimizer::step() {
                          "step would overwrite a parameter that an open recording follows: ", describe(p),
                          "; run the recording's backward or release it first");
       ParamState& state = group.states[i];
-      for (size_t k = 0; k < num_states; ++k)
-        if (!state.tensors[k].defined()) {
-          state.tensors[k] = empty(p.shape(), {p.dtype(), p.device()});
-          raw::fill_(state.tensors[k], 0);
-        }
-      items[g].push_back({p, std::move(grad), state.tensors, state.step + 1});
+      std::array<Tensor, 3> used;
+      for (size_t k = 0; k < names.size(); ++k) {
+        if (!names[k]) continue;
+        if (!state.tensors[k].defined()) state.tensors[k] = new_state(g, k, p);
+        used[k] = state.tensors[k];
+      }
+      if (state.step == 0) state.numbers = initial_numbers(g);
+      items[g].push_back({p, std::move(grad), std::move(used), state.step + 1, state.numbers});
       stepped.push_back(&state);
     }
   }
@@ -68,7 +77,13 @@ Optimizer& Optimizer::step() {
   for (const auto& group : items) raw::check_step_items(kind(), group);
   for (size_t g = 0; g < groups_.size(); ++g)
     if (!items[g].empty()) step_group(g, items[g]);
-  for (ParamState* s : stepped) ++s->step;
+  size_t next = 0;
+  for (size_t g = 0; g < groups_.size(); ++g)
+    for (const raw::StepItem& item : items[g]) {
+      ParamState& state = *stepped[next++];
+      advance_numbers(g, item, state.numbers);
+      state.step = item.step;
+    }
   return *this;
 }
 
@@ -78,8 +93,12 @@ Optimizer& Optimizer::clear_grad() {
   return *this;
 }
 
-double Optimizer::lr(size_t group) const {
+void Optimizer::check_group(size_t group) const {
   if (group >= groups_.size()) throw IndexError(kind(), "group ", group, " of ", groups_.size());
+}
+
+double Optimizer::lr(size_t group) const {
+  check_group(group);
   return group_lr(group);
 }
 
@@ -88,16 +107,45 @@ void Optimizer::set_lr(double lr) {
 }
 
 void Optimizer::set_lr(size_t group, double lr) {
-  if (group >= groups_.size()) throw IndexError(kind(), "group ", group, " of ", groups_.size());
+  check_group(group);
   check_option(lr >= 0, kind(), "lr", ">= 0", lr);
   set_group_lr(group, lr);
 }
 
+namespace {
+bool is_momentum(std::string_view name) { return name == "momentum" || name == "beta1"; }
+}  // namespace
+
 double Optimizer::momentum(size_t group) const {
-  if (group >= groups_.size()) throw IndexError(kind(), "group ", group, " of ", groups_.size());
+  check_group(group);
   for (const auto& [name, value] : group_numbers(group))
-    if (name == std::string_view("momentum") || name == std::string_view("beta1")) return value;
+    if (is_momentum(name)) return value;
   return 0;
+}
+
+bool Optimizer::has_momentum() const {
+  const Numbers numbers = group_numbers(0);
+  return std::any_of(numbers.begin(), numbers.end(), [](const auto& n) { return is_momentum(n.first); });
+}
+
+void Optimizer::set_momentum(size_t group, double momentum) {
+  check_group(group);
+  Numbers numbers = group_numbers(group);
+  const auto it =
+      std::find_if(numbers.begin(), numbers.end(), [](const auto& n) { return is_momentum(n.first); });
+  if (it == numbers.end()) throw ValueError(kind(), "has no momentum to set to ", momentum);
+  it->second = momentum;
+  set_group_numbers(group, numbers);
+}
+
+double Optimizer::initial_lr(size_t group) const {
+  check_group(group);
+  return groups_[group].initial_lr.value_or(group_lr(group));
+}
+
+void Optimizer::set_initial_lr(size_t group, double lr) {
+  check_group(group);
+  groups_[group].initial_lr = lr;
 }
 
 State Optimizer::state_dict() const {
@@ -106,14 +154,20 @@ State Optimizer::state_dict() const {
   for (size_t g = 0; g < groups_.size(); ++g) {
     out.numbers.emplace_back(group_name(g, "params"), double(groups_[g].params.size()));
     for (const auto& [name, value] : group_numbers(g)) out.numbers.emplace_back(group_name(g, name), value);
-    const std::vector<const char*> names = state_names(g);
-    for (const ParamState& s : groups_[g].states) {
-      if (s.step > 0) {
-        out.numbers.emplace_back(state_name(number, "step"), double(s.step));
-        for (size_t k = 0; k < names.size(); ++k)
-          out.tensors.emplace_back(state_name(number, names[k]), s.tensors[k]);
-      }
-      ++number;
+    if (groups_[g].initial_lr) out.numbers.emplace_back(group_name(g, "initial_lr"), *groups_[g].initial_lr);
+    const std::vector<const char*> names = state_names(g), numbers = number_names();
+    for (size_t i = 0; i < groups_[g].states.size(); ++i, ++number) {
+      const ParamState& s = groups_[g].states[i];
+      if (s.step == 0) continue;
+      out.numbers.emplace_back(state_name(number, "step"), double(s.step));
+      for (size_t k = 0; k < numbers.size(); ++k)
+        out.numbers.emplace_back(state_name(number, numbers[k]), s.numbers[k]);
+      // A state that options changed since the last step call for is as good as new.
+      for (size_t k = 0; k < names.size(); ++k)
+        if (names[k])
+          out.tensors.emplace_back(state_name(number, names[k]), s.tensors[k].defined()
+                                                                     ? s.tensors[k]
+                                                                     : new_state(g, k, groups_[g].params[i]));
     }
   }
   return out;
@@ -136,11 +190,15 @@ void Optimizer::load_state_dict(const State& state) {
   };
 
   std::vector<Numbers> group_values(groups_.size());
+  std::vector<std::optional<double>> initial_lrs(groups_.size());
   for (size_t g = 0; g < groups_.size(); ++g) {
     if (const double n = take(group_name(g, "params")); n != double(groups_[g].params.size()))
       wrong += concat("\n  group ", g, " has ", groups_[g].params.size(), " parameters, given ", n);
     for (const auto& [name, value] : group_numbers(g))
       group_values[g].emplace_back(name, take(group_name(g, name)));
+    // Only optimizers with a schedule have it.
+    initial_lrs[g] = groups_[g].initial_lr;
+    if (numbers.count(group_name(g, "initial_lr"))) initial_lrs[g] = take(group_name(g, "initial_lr"));
   }
   if (!wrong.empty()) throw ValueError("load_state_dict", "the state does not fit this ", kind(), ':', wrong);
 
@@ -162,7 +220,10 @@ void Optimizer::load_state_dict(const State& state) {
           wrong += concat("\n  ", step->first, ": expected a whole number above 0, given ", step->second);
         states[i].step = wrong.empty() ? static_cast<int64_t>(step->second) : 0;
         numbers.erase(step);
+        for (size_t k = 0; const char* name : number_names())
+          states[i].numbers[k++] = take(state_name(number, name));
         for (size_t k = 0; k < names.size(); ++k) {
+          if (!names[k]) continue;
           const std::string name = state_name(number, names[k]);
           const auto it = tensors.find(name);
           if (it == tensors.end()) {
@@ -173,7 +234,7 @@ void Optimizer::load_state_dict(const State& state) {
                             describe(it->second));
             tensors.erase(it);
           } else {
-            states[i].tensors[k] = empty(p.shape(), {p.dtype(), p.device()});
+            states[i].tensors[k] = empty(p.shape(), {raw::step_dtype(p.dtype()), p.device()});
             raw::copy_(states[i].tensors[k], it->second);
             tensors.erase(it);
           }
@@ -186,7 +247,10 @@ void Optimizer::load_state_dict(const State& state) {
       if (tensors.erase(name)) wrong += "\n  unexpected: " + name;
     if (!wrong.empty())
       throw ValueError("load_state_dict", "the state does not fit this ", kind(), ':', wrong);
-    for (size_t g = 0; g < groups_.size(); ++g) groups_[g].states = std::move(loaded[g]);
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      groups_[g].states = std::move(loaded[g]);
+      groups_[g].initial_lr = initial_lrs[g];
+    }
   } catch (...) {
     for (size_t g = 0; g < groups_.size(); ++g) set_group_numbers(g, previous[g]);
     throw;
@@ -195,6 +259,11 @@ void Optimizer::load_state_dict(const State& state) {
 
 void check_option(bool holds, const char* op, const char* name, const char* expected, double given) {
   if (!holds) throw ValueError(op, "expected ", name, " ", expected, ", given ", given);
+}
+
+void check_betas(const char* op, const std::array<double, 2>& betas) {
+  check_option(betas[0] >= 0 && betas[0] < 1, op, "beta1", "in [0, 1)", betas[0]);
+  check_option(betas[1] >= 0 && betas[1] < 1, op, "beta2", "in [0, 1)", betas[1]);
 }
 
 }  // namespace gradus::optim

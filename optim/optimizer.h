@@ -9,6 +9,8 @@
 // A parameter without a gradient is skipped: neither it nor its state changes.
 #pragma once
 
+#include <array>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,7 +47,14 @@ class Optimizer {
   double lr(size_t group = 0) const;
   void set_lr(double lr);  // of all groups. Errors: ValueError below 0
   void set_lr(size_t group, double lr);
-  double momentum(size_t group = 0) const;  // beta1 of Adam and AdamW; 0 where there is neither
+  double momentum(size_t group = 0) const;  // beta1 where the optimizer has betas; 0 where there is neither
+  bool has_momentum() const;
+  // Errors: ValueError where there is none, and for a value that the optimizer's options do not allow.
+  void set_momentum(size_t group, double momentum);
+  // The rate that schedules start from: that of the time when the first one was made, or what one of them
+  // set.
+  double initial_lr(size_t group) const;
+  void set_initial_lr(size_t group, double lr);
 
   // Returns options and per-parameter state, by parameter number: "state.0.momentum_buffer", "group.0.lr".
   // The tensors are shared, not copied.
@@ -59,6 +68,7 @@ class Optimizer {
   struct ParamState {
     int64_t step = 0;
     std::array<Tensor, 3> tensors;
+    std::array<double, 2> numbers = {};
   };
   // Names and values of a group's options, as numbers.
   using Numbers = std::vector<std::pair<const char*, double>>;
@@ -70,8 +80,15 @@ class Optimizer {
 
   // "SGD"
   virtual const char* kind() const = 0;
-  // Names of the states in use by a group's options, in the order of StepItem::state.
+  // Names of the states in the order of StepItem::state; null for one that the group's options do not use.
   virtual std::vector<const char*> state_names(size_t group) const = 0;
+  // What a new state is filled with.
+  virtual double initial_state(size_t /*group*/, size_t /*state*/) const { return 0; }
+  // Names of StepItem::numbers, what they start with, and what they are after a step.
+  virtual std::vector<const char*> number_names() const { return {}; }
+  virtual std::array<double, 2> initial_numbers(size_t /*group*/) const { return {}; }
+  virtual void advance_numbers(size_t /*group*/, const raw::StepItem& /*item*/,
+                               std::array<double, 2>& /*numbers*/) const {}
   virtual void step_group(size_t group, const std::vector<raw::StepItem>& items) = 0;
   virtual Numbers group_numbers(size_t group) const = 0;
   virtual void set_group_numbers(size_t group, const Numbers& numbers) = 0;
@@ -82,7 +99,10 @@ class Optimizer {
   struct Group {
     std::vector<Tensor> params;
     std::vector<ParamState> states;
+    std::optional<double> initial_lr;
   };
+  void check_group(size_t group) const;
+  Tensor new_state(size_t group, size_t state, const Tensor& param) const;
   std::vector<Group> groups_;
 };
 
@@ -126,5 +146,7 @@ class OptimizerWith : public Optimizer {
 
 // Throws ValueError naming `op` and the option unless it holds.
 void check_option(bool holds, const char* op, const char* name, const char* expected, double given);
+// The same for betas, in [0, 1).
+void check_betas(const char* op, const std::array<double, 2>& betas);
 
 }  // namespace gradus::optim

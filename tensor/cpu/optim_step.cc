@@ -1,214 +1,348 @@
-// Optimizer steps on the CPU: one parallel pass over the elements of all parameters, as if they lay in one
-// row, so that many small parameters cost no more than one large one.
-#include "gradus/tensor/ops/optim_step.h"
+// Optimizer steps on the CPU that treat every element alike: one parallel pass over the elements of all
+// parameters.
+#include "gradus/tensor/cpu/optim_step.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "gradus/tensor/parallel.h"
+#include <array>
 
 namespace gradus::raw {
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;
+// A rule is one element's step: rule(p, d, a, b, c) with d = sign grad + decay p and the states that it uses.
+// Its numbers are in the type that is computed in, so that its loop is vector code.
+using Uses = std::array<bool, 3>;
 
-// Calls f(i, begin, end) on parts of tensor i of sizes[i] elements, in parallel over all of them together.
-template <class F>
-void over_all(const std::vector<int64_t>& sizes, F f) {
-  std::vector<int64_t> starts(sizes.size() + 1, 0);
-  for (size_t i = 0; i < sizes.size(); ++i) starts[i + 1] = starts[i] + sizes[i];
-  parallel_for(0, starts.back(), kGrain, [&](int64_t begin, int64_t end) {
-    size_t i =
-        static_cast<size_t>(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1;
-    for (; begin < end; begin = starts[++i])
-      if (sizes[i]) f(i, begin - starts[i], std::min(end, starts[i + 1]) - starts[i]);
+// The loop stands in a function of its own: as parameters, __restrict pointers let the compiler turn it into
+// vector code.
+template <class T, class Rule>
+[[gnu::noinline]] void run_rule(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict a,
+                                T* __restrict b, T* __restrict c, T sign, T decay, const Rule rule) {
+  constexpr Uses uses = Rule::kUses;
+  for (int64_t i = 0; i < n; ++i) {
+    T none = 0;
+    const T d = sign * g[i] + decay * p[i];
+    rule(p[i], d, uses[0] ? a[i] : none, uses[1] ? b[i] : none, uses[2] ? c[i] : none);
+  }
+}
+
+// `make.operator()<T>(item)` says the rule of a parameter.
+template <class Make>
+void step(const char* op, const std::vector<StepItem>& items, double decay, bool maximize, Make make) {
+  dispatch_stored(items.front().param.dtype(), op, [&]<class P, class T>() {
+    over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
+      const auto rule = make.template operator()<T>(item);
+      T* states[3];
+      for (size_t k = 0; k < 3; ++k)
+        states[k] = item.state[k].defined() ? item.state[k].template ptr<T>() + begin : nullptr;
+      in_tiles<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
+                     [&](T* p, const T* g, int64_t at, int64_t n) {
+                       const auto state = [&](size_t k) { return states[k] ? states[k] + at : nullptr; };
+                       run_rule<T>(n, p, g, state(0), state(1), state(2), maximize ? T(-1) : T(1), T(decay),
+                                   rule);
+                     });
+    });
   });
 }
 
-template <class F>
-void over_items(const std::vector<StepItem>& items, F f) {
-  std::vector<int64_t> sizes;
-  for (const StepItem& item : items) sizes.push_back(item.param.numel());
-  over_all(sizes, [&](size_t i, int64_t begin, int64_t end) { f(items[i], begin, end); });
-}
-
-// The loops stand in functions of their own: as parameters, __restrict pointers and plain numbers let the
-// compiler turn them into vector code.
-
 template <class T>
-void sgd(int64_t n, T* __restrict p, const T* __restrict g, T lr, T sign, T decay) {
-  for (int64_t i = 0; i < n; ++i) p[i] -= lr * (sign * g[i] + decay * p[i]);
-}
+struct SGDRule {
+  static constexpr Uses kUses = {};
+  T lr;
+  void operator()(T& p, T d, T&, T&, T&) const { p -= lr * d; }
+};
 
 // b = keep b + take d;  p -= lr (direct d + ahead b)
 template <class T>
-void sgd_momentum(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict b, T lr, T sign, T decay,
-                  T keep, T take, T direct, T ahead) {
-  for (int64_t i = 0; i < n; ++i) {
-    const T d = sign * g[i] + decay * p[i];
-    b[i] = keep * b[i] + take * d;
-    p[i] -= lr * (direct * d + ahead * b[i]);
+struct MomentumRule {
+  static constexpr Uses kUses = {true};
+  T lr, keep, take, direct, ahead;
+  void operator()(T& p, T d, T& b, T&, T&) const {
+    b = keep * b + take * d;
+    p -= lr * (direct * d + ahead * b);
   }
-}
+};
 
-void sgd_step_cpu(const Tensor& first, const std::vector<StepItem>& items, const SGDStep& o) {
-  dispatch_floating(first.dtype(), "sgd_step", [&]<class T>() {
-    const T sign = o.maximize ? T(-1) : T(1);
-    over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
-      T* p = item.param.ptr<T>() + begin;
-      const T* g = item.grad.ptr<T>() + begin;
-      if (o.momentum == 0) return sgd<T>(end - begin, p, g, T(o.lr), sign, T(o.weight_decay));
-      // A new buffer is zero: the first gradient enters it as it is.
-      const bool fresh = item.step == 1;
-      sgd_momentum<T>(end - begin, p, g, item.state[0].ptr<T>() + begin, T(o.lr), sign, T(o.weight_decay),
-                      fresh ? T(0) : T(o.momentum), fresh ? T(1) : T(1 - o.dampening),
-                      o.nesterov ? T(1) : T(0), o.nesterov ? T(o.momentum) : T(1));
-    });
+void sgd_step_cpu(const Tensor&, const std::vector<StepItem>& items, const SGDStep& o) {
+  if (o.momentum == 0)
+    return step("sgd_step", items, o.weight_decay, o.maximize,
+                [&]<class T>(const StepItem&) { return SGDRule<T>{T(o.lr)}; });
+  step("sgd_step", items, o.weight_decay, o.maximize, [&]<class T>(const StepItem& item) {
+    // A new buffer is zero: the first gradient enters it as it is.
+    const bool fresh = item.step == 1;
+    return MomentumRule<T>{.lr = T(o.lr),
+                           .keep = fresh ? T(0) : T(o.momentum),
+                           .take = fresh ? T(1) : T(1 - o.dampening),
+                           .direct = o.nesterov ? T(1) : T(0),
+                           .ahead = o.nesterov ? T(o.momentum) : T(1)};
   });
 }
 
+double correction(double beta, int64_t step) { return 1 - std::pow(beta, double(step)); }
+
+// The two moments that most rules keep.
 template <class T>
-struct AdamNumbers {
-  T sign, decay, shrink, b1, c1, b2, c2, rate, root, eps;
+struct Moments {
+  T b1, c1, b2, c2;
+  template <class Options>
+  static Moments of(const Options& o) {
+    return {T(o.beta1), T(1 - o.beta1), T(o.beta2), T(1 - o.beta2)};
+  }
+  void update(T d, T& m, T& v) const {
+    m = b1 * m + c1 * d;
+    v = b2 * v + c2 * d * d;
+  }
 };
 
 template <class T, bool amsgrad>
-void adam(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v,
-          T* __restrict top, const AdamNumbers<T> k) {
-  for (int64_t i = 0; i < n; ++i) {
-    const T d = k.sign * g[i] + k.decay * p[i];
-    m[i] = k.b1 * m[i] + k.c1 * d;
-    v[i] = k.b2 * v[i] + k.c2 * d * d;
-    T second = v[i];
-    if constexpr (amsgrad) second = top[i] = top[i] < second ? second : top[i];
-    p[i] = k.shrink * p[i] - k.rate * m[i] / (std::sqrt(second) * k.root + k.eps);
+struct AdamRule {
+  static constexpr Uses kUses = {true, true, amsgrad};
+  Moments<T> moments;
+  T shrink, rate, root, eps;
+  void operator()(T& p, T d, T& m, T& v, T& top) const {
+    moments.update(d, m, v);
+    T second = v;
+    if constexpr (amsgrad) second = top = top < v ? v : top;
+    p = shrink * p - rate * m / (std::sqrt(second) * root + eps);
   }
+};
+
+template <bool amsgrad>
+void adam(const std::vector<StepItem>& items, const AdamStep& o) {
+  step("adam_step", items, o.decoupled ? 0 : o.weight_decay, o.maximize, [&]<class T>(const StepItem& item) {
+    return AdamRule<T, amsgrad>{.moments = Moments<T>::of(o),
+                                .shrink = o.decoupled ? T(1 - o.lr * o.weight_decay) : T(1),
+                                .rate = T(o.lr / correction(o.beta1, item.step)),
+                                .root = T(1 / std::sqrt(correction(o.beta2, item.step))),
+                                .eps = T(o.eps)};
+  });
 }
 
-void adam_step_cpu(const Tensor& first, const std::vector<StepItem>& items, const AdamStep& o) {
-  dispatch_floating(first.dtype(), "adam_step", [&]<class T>() {
-    over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
-      const double t = static_cast<double>(item.step);
-      const AdamNumbers<T> k = {
-          .sign = o.maximize ? T(-1) : T(1),
-          .decay = o.decoupled ? T(0) : T(o.weight_decay),
-          .shrink = o.decoupled ? T(1 - o.lr * o.weight_decay) : T(1),
-          .b1 = T(o.beta1),
-          .c1 = T(1 - o.beta1),
-          .b2 = T(o.beta2),
-          .c2 = T(1 - o.beta2),
-          .rate = T(o.lr / (1 - std::pow(o.beta1, t))),
-          .root = T(1 / std::sqrt(1 - std::pow(o.beta2, t))),
-          .eps = T(o.eps),
-      };
-      T* p = item.param.ptr<T>() + begin;
-      const T* g = item.grad.ptr<T>() + begin;
-      T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;
-      if (o.amsgrad)
-        adam<T, true>(end - begin, p, g, m, v, item.state[2].ptr<T>() + begin, k);
-      else
-        adam<T, false>(end - begin, p, g, m, v, nullptr, k);
-    });
+void adam_step_cpu(const Tensor&, const std::vector<StepItem>& items, const AdamStep& o) {
+  o.amsgrad ? adam<true>(items, o) : adam<false>(items, o);
+}
+
+template <class T>
+struct AdamaxRule {
+  static constexpr Uses kUses = {true, true};
+  T b1, c1, b2, rate, eps;
+  void operator()(T& p, T d, T& m, T& u, T&) const {
+    m = b1 * m + c1 * d;
+    const T old = b2 * u, now = std::abs(d) + eps;
+    u = old > now ? old : now;
+    p -= rate * m / u;
+  }
+};
+
+void adamax_step_cpu(const Tensor&, const std::vector<StepItem>& items, const AdamaxStep& o) {
+  step("adamax_step", items, o.weight_decay, o.maximize, [&]<class T>(const StepItem& item) {
+    return AdamaxRule<T>{.b1 = T(o.beta1),
+                         .c1 = T(1 - o.beta1),
+                         .b2 = T(o.beta2),
+                         .rate = T(o.lr / correction(o.beta1, item.step)),
+                         .eps = T(o.eps)};
+  });
+}
+
+// p -= (now d + ahead m) / (sqrt(v) root + eps)
+template <class T>
+struct NAdamRule {
+  static constexpr Uses kUses = {true, true};
+  Moments<T> moments;
+  T now, ahead, root, eps;
+  void operator()(T& p, T d, T& m, T& v, T&) const {
+    moments.update(d, m, v);
+    p -= (now * d + ahead * m) / (std::sqrt(v) * root + eps);
+  }
+};
+
+void nadam_step_cpu(const Tensor&, const std::vector<StepItem>& items, const NAdamStep& o) {
+  step("nadam_step", items, o.weight_decay, o.maximize, [&]<class T>(const StepItem& item) {
+    const double mu = nadam_mu(o.beta1, o.momentum_decay, item.step),
+                 next = nadam_mu(o.beta1, o.momentum_decay, item.step + 1), product = item.numbers[0] * mu;
+    return NAdamRule<T>{.moments = Moments<T>::of(o),
+                        .now = T(o.lr * (1 - mu) / (1 - product)),
+                        .ahead = T(o.lr * next / (1 - product * next)),
+                        .root = T(1 / std::sqrt(correction(o.beta2, item.step))),
+                        .eps = T(o.eps)};
+  });
+}
+
+// p -= rate m / (root sqrt(v) + rest)
+template <class T>
+struct RAdamRule {
+  static constexpr Uses kUses = {true, true};
+  Moments<T> moments;
+  T rate, root, rest;
+  void operator()(T& p, T d, T& m, T& v, T&) const {
+    moments.update(d, m, v);
+    p -= rate * m / (root * std::sqrt(v) + rest);
+  }
+};
+
+void radam_step_cpu(const Tensor&, const std::vector<StepItem>& items, const RAdamStep& o) {
+  step("radam_step", items, o.weight_decay, o.maximize, [&]<class T>(const StepItem& item) {
+    const double c2 = correction(o.beta2, item.step), r = 2 / (1 - o.beta2) - 1,
+                 rho = r - 2 * double(item.step) * std::pow(o.beta2, double(item.step)) / c2;
+    double rate = o.lr / correction(o.beta1, item.step);
+    const bool adapts = rho > 5;
+    if (adapts) rate *= std::sqrt((rho - 4) * (rho - 2) * r / ((r - 4) * (r - 2) * rho)) * std::sqrt(c2);
+    return RAdamRule<T>{.moments = Moments<T>::of(o),
+                        .rate = T(rate),
+                        .root = adapts ? T(1) : T(0),
+                        .rest = adapts ? T(o.eps) : T(1)};
   });
 }
 
 template <class T>
-void adadelta(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict v, T* __restrict u, T lr,
-              T sign, T decay, T rho, T fresh, T eps) {
-  for (int64_t i = 0; i < n; ++i) {
-    const T d = sign * g[i] + decay * p[i];
-    v[i] = rho * v[i] + fresh * d * d;
-    const T delta = std::sqrt((u[i] + eps) / (v[i] + eps)) * d;
-    u[i] = rho * u[i] + fresh * delta * delta;
-    p[i] -= lr * delta;
+struct AdadeltaRule {
+  static constexpr Uses kUses = {true, true};
+  T lr, rho, fresh, eps;
+  void operator()(T& p, T d, T& v, T& u, T&) const {
+    v = rho * v + fresh * d * d;
+    const T delta = std::sqrt((u + eps) / (v + eps)) * d;
+    u = rho * u + fresh * delta * delta;
+    p -= lr * delta;
   }
-}
+};
 
-void adadelta_step_cpu(const Tensor& first, const std::vector<StepItem>& items, const AdadeltaStep& o) {
-  dispatch_floating(first.dtype(), "adadelta_step", [&]<class T>() {
-    over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
-      adadelta<T>(end - begin, item.param.ptr<T>() + begin, item.grad.ptr<T>() + begin,
-                  item.state[0].ptr<T>() + begin, item.state[1].ptr<T>() + begin, T(o.lr),
-                  o.maximize ? T(-1) : T(1), T(o.weight_decay), T(o.rho), T(1 - o.rho), T(o.eps));
-    });
+void adadelta_step_cpu(const Tensor&, const std::vector<StepItem>& items, const AdadeltaStep& o) {
+  step("adadelta_step", items, o.weight_decay, o.maximize, [&]<class T>(const StepItem&) {
+    return AdadeltaRule<T>{T(o.lr), T(o.rho), T(1 - o.rho), T(o.eps)};
   });
 }
 
-// Blocks of fixed size are added in fixed order: the same sum for any number of threads.
-void norm_of_cpu(const Tensor& out, const std::vector<Tensor>& tensors, double p) {
-  constexpr int64_t kBlock = 1 << 14;
-  struct Block {
-    size_t tensor;
-    int64_t begin, end;
-  };
-  std::vector<Block> blocks;
-  for (size_t t = 0; t < tensors.size(); ++t)
-    for (int64_t b = 0; b < tensors[t].numel(); b += kBlock)
-      blocks.push_back({t, b, std::min(b + kBlock, tensors[t].numel())});
-  std::vector<double> partial(blocks.size());
-  const bool largest = std::isinf(p);
-  parallel_for(0, static_cast<int64_t>(blocks.size()), 2, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) {
-      const Block& b = blocks[static_cast<size_t>(i)];
-      dispatch_floating(tensors[b.tensor].dtype(), "norm_of", [&]<class T>() {
-        const T* x = tensors[b.tensor].ptr<T>();
-        double sum = 0;
-        if (largest)
-          for (int64_t k = b.begin; k < b.end; ++k) {
-            const double a = std::abs(double(x[k]));
-            sum = a > sum || std::isnan(a) ? a : sum;  // NaN stays: nothing compares greater
-          }
-        else if (p == 2)
-          for (int64_t k = b.begin; k < b.end; ++k) sum += double(x[k]) * double(x[k]);
-        else if (p == 1)
-          for (int64_t k = b.begin; k < b.end; ++k) sum += std::abs(double(x[k]));
-        else
-          for (int64_t k = b.begin; k < b.end; ++k) sum += std::pow(std::abs(double(x[k])), p);
-        partial[static_cast<size_t>(i)] = sum;
-      });
+template <class T>
+struct AdagradRule {
+  static constexpr Uses kUses = {true};
+  T rate, eps;
+  void operator()(T& p, T d, T& sum, T&, T&) const {
+    sum += d * d;
+    p -= rate * d / (std::sqrt(sum) + eps);
+  }
+};
+
+void adagrad_step_cpu(const Tensor&, const std::vector<StepItem>& items, const AdagradStep& o) {
+  step("adagrad_step", items, o.weight_decay, o.maximize, [&]<class T>(const StepItem& item) {
+    return AdagradRule<T>{T(o.lr / (1 + double(item.step - 1) * o.lr_decay)), T(o.eps)};
+  });
+}
+
+template <class T, bool momentum, bool centered>
+struct RMSpropRule {
+  static constexpr Uses kUses = {true, momentum, centered};
+  T lr, keep, fresh, eps, mass;
+  void operator()(T& p, T d, T& v, T& b, T& mean) const {
+    v = keep * v + fresh * d * d;
+    T square = v;
+    if constexpr (centered) {
+      mean = keep * mean + fresh * d;
+      // Rounding may take the variance of a constant below 0.
+      square = v - mean * mean;
+      square = square > T(0) ? square : square < T(0) ? T(0) : square;
     }
-  });
-  double total = 0;
-  for (double s : partial) total = !largest ? total + s : s > total || std::isnan(s) ? s : total;
-  if (!largest) total = p == 2 ? std::sqrt(total) : std::pow(total, 1 / p);
-  dispatch_floating(out.dtype(), "norm_of", [&]<class T>() { *out.ptr<T>() = static_cast<T>(total); });
-}
+    T change = d / (std::sqrt(square) + eps);
+    if constexpr (momentum) change = b = mass * b + change;
+    p -= lr * change;
+  }
+};
 
-// Calls f(pointer, count) on parts of the tensors in parallel.
-template <class F>
-void over_tensors(const char* op, const std::vector<Tensor>& tensors, F f) {
-  std::vector<int64_t> sizes;
-  for (const Tensor& t : tensors) sizes.push_back(t.numel());
-  over_all(sizes, [&](size_t i, int64_t begin, int64_t end) {
-    dispatch_floating(tensors[i].dtype(), op,
-                      [&]<class T>() { f(tensors[i].ptr<T>() + begin, end - begin); });
+template <bool momentum, bool centered>
+void rmsprop(const std::vector<StepItem>& items, const RMSpropStep& o) {
+  step("rmsprop_step", items, o.weight_decay, o.maximize, [&]<class T>(const StepItem&) {
+    return RMSpropRule<T, momentum, centered>{T(o.lr), T(o.alpha), T(1 - o.alpha), T(o.eps), T(o.momentum)};
   });
 }
 
-void clip_by_norm_cpu(const Tensor& norm, const std::vector<Tensor>& tensors, double max_norm) {
-  const double total =
-      dispatch_floating(norm.dtype(), "clip_by_norm_", [&]<class T>() { return double(*norm.ptr<T>()); });
-  const double scale = max_norm / (total + 1e-6);
-  if (scale >= 1) return;
-  over_tensors("clip_by_norm_", tensors, [scale]<class T>(T* x, int64_t n) {
-    const T factor = T(scale);
-    for (int64_t i = 0; i < n; ++i) x[i] *= factor;
+void rmsprop_step_cpu(const Tensor&, const std::vector<StepItem>& items, const RMSpropStep& o) {
+  if (o.momentum == 0) return o.centered ? rmsprop<false, true>(items, o) : rmsprop<false, false>(items, o);
+  return o.centered ? rmsprop<true, true>(items, o) : rmsprop<true, false>(items, o);
+}
+
+// NaN has no sign and stays, so that it shows.
+template <class T>
+T sign_of(T x) {
+  return x > T(0) ? T(1) : x < T(0) ? T(-1) : x;
+}
+
+template <class T>
+struct LionRule {
+  static constexpr Uses kUses = {true};
+  T lr, shrink, b1, c1, b2, c2;
+  void operator()(T& p, T d, T& m, T&, T&) const {
+    p = shrink * p - lr * sign_of(b1 * m + c1 * d);
+    m = b2 * m + c2 * d;
+  }
+};
+
+void lion_step_cpu(const Tensor&, const std::vector<StepItem>& items, const LionStep& o) {
+  step("lion_step", items, 0, o.maximize, [&]<class T>(const StepItem&) {
+    return LionRule<T>{T(o.lr),       T(1 - o.lr * o.weight_decay), T(o.beta1), T(1 - o.beta1), T(o.beta2),
+                       T(1 - o.beta2)};
   });
 }
 
-void clip_by_value_cpu(const Tensor&, const std::vector<Tensor>& tensors, double limit) {
-  over_tensors("clip_by_value_", tensors, [limit]<class T>(T* x, int64_t n) {
-    const T low = T(-limit), high = T(limit);
-    for (int64_t i = 0; i < n; ++i) x[i] = x[i] < low ? low : x[i] > high ? high : x[i];  // NaN stays
+template <class T>
+struct RpropRule {
+  static constexpr Uses kUses = {true, true};
+  T eta_minus, eta_plus, min_step, max_step;
+  void operator()(T& p, T d, T& previous, T& size, T&) const {
+    const T turn = d * previous;
+    size *= turn > T(0) ? eta_plus : turn < T(0) ? eta_minus : T(1);
+    size = size < min_step ? min_step : size > max_step ? max_step : size;
+    const T used = turn < T(0) ? T(0) : d;
+    p -= sign_of(used) * size;
+    previous = used;
+  }
+};
+
+void rprop_step_cpu(const Tensor&, const std::vector<StepItem>& items, const RpropStep& o) {
+  step("rprop_step", items, 0, o.maximize, [&]<class T>(const StepItem&) {
+    return RpropRule<T>{T(o.eta_minus), T(o.eta_plus), T(o.min_step), T(o.max_step)};
   });
 }
 
-const RegisterKernel sgd_registration(sgd_step_kernel, DeviceType::kCPU, &sgd_step_cpu);
-const RegisterKernel adam_registration(adam_step_kernel, DeviceType::kCPU, &adam_step_cpu);
-const RegisterKernel adadelta_registration(adadelta_step_kernel, DeviceType::kCPU, &adadelta_step_cpu);
-const RegisterKernel norm_registration(norm_of_kernel, DeviceType::kCPU, &norm_of_cpu);
-const RegisterKernel by_norm_registration(clip_by_norm_kernel, DeviceType::kCPU, &clip_by_norm_cpu);
-const RegisterKernel by_value_registration(clip_by_value_kernel, DeviceType::kCPU, &clip_by_value_cpu);
+template <class T>
+struct ASGDRule {
+  static constexpr Uses kUses = {true};
+  T eta, shrink, mu;
+  void operator()(T& p, T d, T& average, T&, T&) const {
+    p = shrink * p - eta * d;
+    average = mu == T(1) ? p : average + mu * (p - average);
+  }
+};
+
+void asgd_step_cpu(const Tensor&, const std::vector<StepItem>& items, const ASGDStep& o) {
+  step("asgd_step", items, o.weight_decay, o.maximize, [&]<class T>(const StepItem& item) {
+    const auto [eta, mu] = item.numbers;
+    return ASGDRule<T>{T(eta), T(1 - o.lambd * eta), T(mu)};
+  });
+}
+
+template <class T>
+struct AverageRule {
+  static constexpr Uses kUses = {};
+  T weight;
+  void operator()(T& p, T d, T&, T&, T&) const { p = weight == T(1) ? d : p + weight * (d - p); }
+};
+
+void average_step_cpu(const Tensor&, const std::vector<StepItem>& items, const AverageStep& o) {
+  step("average_step", items, 0, false,
+       [&]<class T>(const StepItem&) { return AverageRule<T>{T(o.weight)}; });
+}
+
+const RegisterKernel registrations[] = {
+    {sgd_step_kernel, DeviceType::kCPU, &sgd_step_cpu},
+    {adam_step_kernel, DeviceType::kCPU, &adam_step_cpu},
+    {adamax_step_kernel, DeviceType::kCPU, &adamax_step_cpu},
+    {nadam_step_kernel, DeviceType::kCPU, &nadam_step_cpu},
+    {radam_step_kernel, DeviceType::kCPU, &radam_step_cpu},
+    {adadelta_step_kernel, DeviceType::kCPU, &adadelta_step_cpu},
+    {adagrad_step_kernel, DeviceType::kCPU, &adagrad_step_cpu},
+    {rmsprop_step_kernel, DeviceType::kCPU, &rmsprop_step_cpu},
+    {lion_step_kernel, DeviceType::kCPU, &lion_step_cpu},
+    {rprop_step_kernel, DeviceType::kCPU, &rprop_step_cpu},
+    {asgd_step_kernel, DeviceType::kCPU, &asgd_step_cpu},
+    {average_step_kernel, DeviceType::kCPU, &average_step_cpu},
+};
 
 }  // namespace
 }  // namespace gradus::raw

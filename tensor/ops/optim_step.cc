@@ -7,10 +7,10 @@
 namespace gradus::raw {
 namespace {
 
-void check_fits(const char* op, const char* what, const Tensor& t, const Tensor& param) {
+void check_fits(const char* op, const char* what, const Tensor& t, const Tensor& param, DType dtype) {
   if (t.device() != param.device())
     throw DeviceError(op, what, " is ", describe(t), " but its parameter is ", describe(param));
-  if (t.dtype() != param.dtype())
+  if (t.dtype() != dtype)
     throw DTypeError(op, what, " is ", describe(t), " but its parameter is ", describe(param));
   if (t.shape() != param.shape())
     throw ShapeError(op, what, " is ", describe(t), " but its parameter is ", describe(param));
@@ -18,8 +18,8 @@ void check_fits(const char* op, const char* what, const Tensor& t, const Tensor&
 
 // Runs the kernel on the items of each device and dtype, with everything row-major.
 template <class Options>
-void run_steps(const char* op, const StepSlot<Options>& kernel,
-               const std::vector<StepItem>& items, const Options& options) {
+void run_steps(const char* op, const StepSlot<Options>& kernel, const std::vector<StepItem>& items,
+               const Options& options) {
   check_step_items(op, items);
   std::vector<bool> done(items.size());
   for (size_t first = 0; first < items.size(); ++first) {
@@ -66,9 +66,9 @@ void in_place(const std::vector<Tensor>& tensors, F f) {
 
 void check_step_items(const char* op, const std::vector<StepItem>& items) {
   for (const StepItem& item : items) {
-    check_fits(op, "the gradient", item.grad, item.param);
+    check_fits(op, "the gradient", item.grad, item.param, item.param.dtype());
     for (const Tensor& s : item.state)
-      if (s.defined()) check_fits(op, "a state", s, item.param);
+      if (s.defined()) check_fits(op, "a state", s, item.param, step_dtype(item.param.dtype()));
   }
 }
 
@@ -78,8 +78,45 @@ void sgd_step_(const std::vector<StepItem>& items, const SGDStep& o) {
 void adam_step_(const std::vector<StepItem>& items, const AdamStep& o) {
   run_steps("adam_step", adam_step_kernel, items, o);
 }
+void adamax_step_(const std::vector<StepItem>& items, const AdamaxStep& o) {
+  run_steps("adamax_step", adamax_step_kernel, items, o);
+}
+void nadam_step_(const std::vector<StepItem>& items, const NAdamStep& o) {
+  run_steps("nadam_step", nadam_step_kernel, items, o);
+}
+void radam_step_(const std::vector<StepItem>& items, const RAdamStep& o) {
+  run_steps("radam_step", radam_step_kernel, items, o);
+}
 void adadelta_step_(const std::vector<StepItem>& items, const AdadeltaStep& o) {
   run_steps("adadelta_step", adadelta_step_kernel, items, o);
+}
+void adagrad_step_(const std::vector<StepItem>& items, const AdagradStep& o) {
+  run_steps("adagrad_step", adagrad_step_kernel, items, o);
+}
+void rmsprop_step_(const std::vector<StepItem>& items, const RMSpropStep& o) {
+  run_steps("rmsprop_step", rmsprop_step_kernel, items, o);
+}
+void lion_step_(const std::vector<StepItem>& items, const LionStep& o) {
+  run_steps("lion_step", lion_step_kernel, items, o);
+}
+void rprop_step_(const std::vector<StepItem>& items, const RpropStep& o) {
+  run_steps("rprop_step", rprop_step_kernel, items, o);
+}
+void asgd_step_(const std::vector<StepItem>& items, const ASGDStep& o) {
+  run_steps("asgd_step", asgd_step_kernel, items, o);
+}
+void lamb_step_(const std::vector<StepItem>& items, const LAMBStep& o) {
+  run_steps("lamb_step", lamb_step_kernel, items, o);
+}
+void lars_step_(const std::vector<StepItem>& items, const LARSStep& o) {
+  run_steps("lars_step", lars_step_kernel, items, o);
+}
+void average_step_(const std::vector<StepItem>& items, const AverageStep& o) {
+  run_steps("average_step", average_step_kernel, items, o);
+}
+
+double nadam_mu(double beta1, double momentum_decay, int64_t step) {
+  return beta1 * (1 - 0.5 * std::pow(0.96, double(step) * momentum_decay));
 }
 
 Tensor norm_of(const std::vector<Tensor>& tensors, double p) {

@@ -12,11 +12,16 @@ namespace gradus::raw {
 // One parameter of a step. Which states there are, and in what order, is said by each step below.
 struct StepItem {
   Tensor param, grad;
-  std::array<Tensor, 3> state;
-  int64_t step = 1;  // the number of this step, counted from 1
+  std::array<Tensor, 3> state;         // of dtype step_dtype(param.dtype())
+  int64_t step = 1;                    // the number of this step, counted from 1
+  std::array<double, 2> numbers = {};  // more state, of the parameter as a whole, before this step
 };
 
-// g = (maximize ? -grad : grad) + weight_decay * p, in every step.
+// What a step computes and keeps state in: f64 for f64, f32 for the others.
+constexpr DType step_dtype(DType param) { return param == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+// In every step g = (maximize ? -grad : grad) + weight_decay * p, unless weight decay is said to be
+// decoupled. Parameters in f16 and bf16 are rounded once, at the end.
 
 // state: {momentum buffer b}, if momentum is not 0.
 // b = step == 1 ? g : momentum * b + (1 - dampening) * g;  p -= lr * (nesterov ? g + momentum * b : b)
@@ -34,6 +39,34 @@ struct AdamStep {
   bool decoupled, amsgrad, maximize;
 };
 
+// state: {m, u}.
+// m = beta1 * m + (1 - beta1) * g;  u = max(beta2 * u, |g| + eps);  p -= lr / (1 - beta1^step) * m / u
+struct AdamaxStep {
+  double lr, beta1, beta2, eps, weight_decay;
+  bool maximize;
+};
+
+// state: {m, v} as for Adam; numbers: {M, the product of mu_1 ... mu_(step - 1)}.
+// mu_t = beta1 * (1 - 0.96^(t * momentum_decay) / 2);  M = M * mu_step
+// p -= lr * ((1 - mu_step) / (1 - M) * g + mu_(step + 1) / (1 - M * mu_(step + 1)) * m)
+//      / (sqrt(v / (1 - beta2^step)) + eps)
+struct NAdamStep {
+  double lr, beta1, beta2, eps, weight_decay, momentum_decay;
+  bool maximize;
+};
+// mu_t above.
+double nadam_mu(double beta1, double momentum_decay, int64_t step);
+
+// state: {m, v} as for Adam.
+// r = 2 / (1 - beta2) - 1;  rho = r - 2 * step * beta2^step / (1 - beta2^step);  m' = m / (1 - beta1^step)
+// rho > 5: p -= lr * m' * sqrt((rho - 4) (rho - 2) r / ((r - 4) (r - 2) rho)) * sqrt(1 - beta2^step)
+//               / (sqrt(v) + eps)
+// else:    p -= lr * m'
+struct RAdamStep {
+  double lr, beta1, beta2, eps, weight_decay;
+  bool maximize;
+};
+
 // state: {v, u}.
 // v = rho * v + (1 - rho) * g^2;  d = sqrt(u + eps) / sqrt(v + eps) * g;  u = rho * u + (1 - rho) * d^2
 // p -= lr * d
@@ -42,13 +75,84 @@ struct AdadeltaStep {
   bool maximize;
 };
 
+// state: {s}.
+// s += g^2;  p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(s) + eps)
+struct AdagradStep {
+  double lr, lr_decay, eps, weight_decay;
+  bool maximize;
+};
+
+// state: {v, b if momentum is not 0, a if centered}.
+// v = alpha * v + (1 - alpha) * g^2;  a = alpha * a + (1 - alpha) * g
+// d = g / (sqrt(centered ? max(v - a^2, 0) : v) + eps);  b = momentum * b + d;  p -= lr * (momentum ? b : d)
+struct RMSpropStep {
+  double lr, alpha, eps, weight_decay, momentum;
+  bool centered, maximize;
+};
+
+// state: {m}; weight decay is decoupled.
+// p -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * p);  m = beta2 * m + (1 - beta2) * g
+struct LionStep {
+  double lr, beta1, beta2, weight_decay;
+  bool maximize;
+};
+
+// state: {previous g, step size s}.
+// g * previous > 0: s = min(s * eta_plus, max_step)
+// g * previous < 0: s = max(s * eta_minus, min_step), g = 0
+// p -= sign(g) * s
+struct RpropStep {
+  double eta_minus, eta_plus, min_step, max_step;
+  bool maximize;
+};
+
+// state: {average a}; numbers: {eta, mu}.
+// p = p * (1 - lambd * eta) - eta * g;  a = mu == 1 ? p : a + mu * (p - a)
+struct ASGDStep {
+  double lambd, weight_decay;
+  bool maximize;
+};
+
+// state: {m, v} as for Adam, with g = grad; |x| is the 2-norm of a whole parameter, 1 for a ratio that has a
+// zero in it.
+// u = m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps) + weight_decay * p
+// p -= lr * min(|p|, max_norm) / |u| * u            (max_norm 0: |p|; no bias_correction: both 1 - ... are 1)
+struct LAMBStep {
+  double lr, beta1, beta2, eps, weight_decay, max_norm;
+  bool bias_correction, maximize;
+};
+
+// state: {b}.
+// b = momentum * b + lr * trust * |p| / (|grad| + weight_decay * |p| + eps) * g;  p -= b
+struct LARSStep {
+  double lr, momentum, weight_decay, trust, eps;
+  bool maximize;
+};
+
+// param += weight * (grad - param): a running average, whose source stands in for the gradient.
+struct AverageStep {
+  double weight;
+};
+
 // Throws ShapeError, DTypeError or DeviceError where a gradient or state does not fit its parameter.
 void check_step_items(const char* op, const std::vector<StepItem>& items);
 
-// Errors: as check_step_items, before anything is changed.
+// Errors: as check_step_items, before anything is changed. The results are the same for any number of
+// threads.
 void sgd_step_(const std::vector<StepItem>& items, const SGDStep& options);
 void adam_step_(const std::vector<StepItem>& items, const AdamStep& options);
+void adamax_step_(const std::vector<StepItem>& items, const AdamaxStep& options);
+void nadam_step_(const std::vector<StepItem>& items, const NAdamStep& options);
+void radam_step_(const std::vector<StepItem>& items, const RAdamStep& options);
 void adadelta_step_(const std::vector<StepItem>& items, const AdadeltaStep& options);
+void adagrad_step_(const std::vector<StepItem>& items, const AdagradStep& options);
+void rmsprop_step_(const std::vector<StepItem>& items, const RMSpropStep& options);
+void lion_step_(const std::vector<StepItem>& items, const LionStep& options);
+void rprop_step_(const std::vector<StepItem>& items, const RpropStep& options);
+void asgd_step_(const std::vector<StepItem>& items, const ASGDStep& options);
+void lamb_step_(const std::vector<StepItem>& items, const LAMBStep& options);
+void lars_step_(const std::vector<StepItem>& items, const LARSStep& options);
+void average_step_(const std::vector<StepItem>& items, const AverageStep& options);
 
 // Returns the p-norm (p may be infinite) of all elements together, 0-dimensional, f32 (f64 if the first
 // tensor is). The result is the same for any number of threads.
@@ -66,7 +170,18 @@ template <class Options>
 using StepSlot = KernelSlot<void(const Tensor&, const std::vector<StepItem>&, const Options&)>;
 inline constinit StepSlot<SGDStep> sgd_step_kernel{"sgd_step"};
 inline constinit StepSlot<AdamStep> adam_step_kernel{"adam_step"};
+inline constinit StepSlot<AdamaxStep> adamax_step_kernel{"adamax_step"};
+inline constinit StepSlot<NAdamStep> nadam_step_kernel{"nadam_step"};
+inline constinit StepSlot<RAdamStep> radam_step_kernel{"radam_step"};
 inline constinit StepSlot<AdadeltaStep> adadelta_step_kernel{"adadelta_step"};
+inline constinit StepSlot<AdagradStep> adagrad_step_kernel{"adagrad_step"};
+inline constinit StepSlot<RMSpropStep> rmsprop_step_kernel{"rmsprop_step"};
+inline constinit StepSlot<LionStep> lion_step_kernel{"lion_step"};
+inline constinit StepSlot<RpropStep> rprop_step_kernel{"rprop_step"};
+inline constinit StepSlot<ASGDStep> asgd_step_kernel{"asgd_step"};
+inline constinit StepSlot<LAMBStep> lamb_step_kernel{"lamb_step"};
+inline constinit StepSlot<LARSStep> lars_step_kernel{"lars_step"};
+inline constinit StepSlot<AverageStep> average_step_kernel{"average_step"};
 // out (f32 or f64, dense) = the norm; the tensors may be of several dtypes.
 inline constinit KernelSlot<void(const Tensor& out, const std::vector<Tensor>&, double p)>
     norm_of_kernel{"norm_of"};

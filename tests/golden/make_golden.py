@@ -4,17 +4,16 @@
     python3 tests/golden/make_golden.py          # needs python3-torch; the tests themselves do not
 
 layers.safetensors      <case>/x0, x1, ...: inputs; <case>/y: result; <case>/dy: the gradient fed in; <case>/dx0, ...: gradients
-optimizers.safetensors  <case>/p0, p1: parameters after the steps in `steps`; the gradient at step t is 0.5 p + sin(3 p + 0.1 t)
-schedules.safetensors   <case>: learning rates of 40 epochs
 mnist.safetensors       training steps of the MNIST network with weights from a formula (see `formula`)
 power_sgd.safetensors   <feedback>/<backward>/<parameter>: gradients that PowerSGD gives on two ranks (see `power_sgd_gradient`)
 
-The version of PyTorch is in each file's metadata.
+optimizers.py makes those of optimizers and schedules. The version of PyTorch is in each file's metadata.
 """
 import json
 import math
 import os
 import struct
+import sys
 
 import numpy as np
 import torch
@@ -26,7 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def save(name, tensors):
     """Writes a safetensors file: u64 length of the header, the header in JSON, the bytes."""
-    header = {"__metadata__": {"torch": torch.__version__, "made_by": "tests/golden/make_golden.py"}}
+    header = {"__metadata__": {"torch": torch.__version__, "made_by": "tests/golden/" + os.path.basename(sys.argv[0])}}
     blobs, at = [], 0
     for key, t in tensors.items():
         t = t.detach().contiguous()
@@ -180,67 +179,6 @@ def make_layers():
     save("layers.safetensors", layers)
 
 
-STEPS = [1, 2, 3, 10, 50, 200]
-
-
-def make_optimizers():
-    """Two parameters in two groups, the second with half the learning rate."""
-    out = {"steps": torch.tensor(STEPS)}
-    O = torch.optim
-    cases = {
-        "sgd": (O.SGD, dict(lr=0.1)),
-        "sgd_momentum": (O.SGD, dict(lr=0.1, momentum=0.9)),
-        "sgd_dampening": (O.SGD, dict(lr=0.1, momentum=0.9, dampening=0.2)),
-        "sgd_nesterov": (O.SGD, dict(lr=0.05, momentum=0.9, nesterov=True)),
-        "sgd_weight_decay": (O.SGD, dict(lr=0.1, momentum=0.9, weight_decay=0.05)),
-        "sgd_maximize": (O.SGD, dict(lr=0.001, momentum=0.5, maximize=True)),
-        "adam": (O.Adam, dict(lr=0.01)),
-        "adam_options": (O.Adam, dict(lr=0.02, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1)),
-        "adam_amsgrad": (O.Adam, dict(lr=0.02, amsgrad=True)),
-        "adamw": (O.AdamW, dict(lr=0.01)),
-        "adamw_options": (O.AdamW, dict(lr=0.02, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.2)),
-        "adamw_amsgrad": (O.AdamW, dict(lr=0.02, amsgrad=True)),
-        "adadelta": (O.Adadelta, dict(lr=1.0)),
-        "adadelta_options": (O.Adadelta, dict(lr=0.7, rho=0.8, eps=1e-5, weight_decay=0.05)),
-    }
-    for name, (cls, options) in cases.items():
-        p = [formula((3, 4), 1, 2.0).requires_grad_(), formula((5,), 2, 2.0).requires_grad_()]
-        opt = cls([{"params": [p[0]]}, {"params": [p[1]], "lr": options["lr"] / 2}], **options)
-        kept = [[], []]
-        for t in range(1, STEPS[-1] + 1):
-            for x in p:
-                x.grad = 0.5 * x.detach() + torch.sin(3 * x.detach() + 0.1 * t)
-            opt.step()
-            if t in STEPS:
-                for k, x in enumerate(p):
-                    kept[k].append(x.detach().clone())
-        for k in (0, 1):
-            out[f"{name}/p{k}"] = torch.stack(kept[k])
-    save("optimizers.safetensors", out)
-
-
-def make_schedules():
-    S = torch.optim.lr_scheduler
-    cases = {
-        "step_1": lambda o: S.StepLR(o, 1, 0.7),
-        "step_3": lambda o: S.StepLR(o, 3, 0.1),
-        "multi_step": lambda o: S.MultiStepLR(o, [4, 11, 30], 0.2),
-        "exponential": lambda o: S.ExponentialLR(o, 0.9),
-        "cosine": lambda o: S.CosineAnnealingLR(o, 40, eta_min=0.05),
-    }
-    out = {}
-    for name, make in cases.items():
-        opt = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.8)
-        schedule = make(opt)
-        rates = []
-        for _ in range(40):
-            rates.append(opt.param_groups[0]["lr"])
-            opt.step()
-            schedule.step()
-        out[name] = torch.tensor(rates, dtype=torch.float64)
-    save("schedules.safetensors", out)
-
-
 def make_mnist():
     """conv 1-32-64 3x3, pool 2, 9216-128-10, without dropout; batch 4; Adadelta lr 1, StepLR gamma 0.7 after each step."""
     shapes = {
@@ -343,7 +281,5 @@ def make_power_sgd():
 
 if __name__ == "__main__":
     make_layers()
-    make_optimizers()
-    make_schedules()
     make_mnist()
     make_power_sgd()

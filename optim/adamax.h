@@ -1,0 +1,37 @@
+// Adamax.
+#pragma once
+
+#include <array>
+
+#include "gradus/optim/optimizer.h"
+
+namespace gradus::optim {
+
+struct AdamaxOptions {
+  double lr = 2e-3;
+  std::array<double, 2> betas = {0.9, 0.999};  // of the mean of gradients, of their size
+  double eps = 1e-8, weight_decay = 0;
+  bool maximize = false;
+
+  void check() const;
+  static void each(auto& o, auto&& f) {
+    f("lr", o.lr), f("beta1", o.betas[0]), f("beta2", o.betas[1]), f("eps", o.eps);
+    f("weight_decay", o.weight_decay), f("maximize", o.maximize);
+  }
+};
+
+// m = beta1 m + (1 - beta1) g;  u = max(beta2 u, |g| + eps);  p -= lr / (1 - beta1^t) m / u, with
+// g = grad + weight_decay p. Source: Kingma and Ba, ICLR 2015, section 7.1.
+class Adamax final : public OptimizerWith<AdamaxOptions> {
+ public:
+  explicit Adamax(const std::vector<Tensor>& params, AdamaxOptions options = {}) {
+    add_param_group(params, options);
+  }
+
+ private:
+  const char* kind() const override { return "Adamax"; }
+  std::vector<const char*> state_names(size_t) const override { return {"exp_avg", "exp_inf"}; }
+  void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
+};
+
+}  // namespace gradus::optim

@@ -1,0 +1,41 @@
+// LAMB.
+#pragma once
+
+#include <array>
+
+#include "gradus/optim/optimizer.h"
+
+namespace gradus::optim {
+
+struct LAMBOptions {
+  double lr = 1e-3;
+  std::array<double, 2> betas = {0.9, 0.999};  // of the mean of gradients, of their squares
+  double eps = 1e-6, weight_decay = 0;
+  double max_norm = 0;          // bounds |p| in the ratio; 0: no bound
+  bool bias_correction = true;  // divide by 1 - beta^t as Adam does
+  bool maximize = false;
+
+  void check() const;
+  static void each(auto& o, auto&& f) {
+    f("lr", o.lr), f("beta1", o.betas[0]), f("beta2", o.betas[1]), f("eps", o.eps);
+    f("weight_decay", o.weight_decay), f("max_norm", o.max_norm);
+    f("bias_correction", o.bias_correction), f("maximize", o.maximize);
+  }
+};
+
+// m, v as in Adam;  u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p;
+// p -= lr |p| / |u| u, with 2-norms of each parameter as a whole; a ratio with a zero in it is 1.
+// Source: You et al., ICLR 2020 (arXiv:1904.00962), algorithm 2.
+class LAMB final : public OptimizerWith<LAMBOptions> {
+ public:
+  explicit LAMB(const std::vector<Tensor>& params, LAMBOptions options = {}) {
+    add_param_group(params, options);
+  }
+
+ private:
+  const char* kind() const override { return "LAMB"; }
+  std::vector<const char*> state_names(size_t) const override { return {"exp_avg", "exp_avg_sq"}; }
+  void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
+};
+
+}  // namespace gradus::optim

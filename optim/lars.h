@@ -1,0 +1,35 @@
+// LARS.
+#pragma once
+
+#include "gradus/optim/optimizer.h"
+
+namespace gradus::optim {
+
+struct LARSOptions {
+  Required<double> lr;
+  double momentum = 0.9, weight_decay = 0;
+  double trust_coefficient = 1e-3;  // size of a step relative to its parameter, at lr 1
+  double eps = 0;
+  bool maximize = false;
+
+  void check() const;
+  static void each(auto& o, auto&& f) {
+    f("lr", o.lr), f("momentum", o.momentum), f("weight_decay", o.weight_decay);
+    f("trust_coefficient", o.trust_coefficient), f("eps", o.eps), f("maximize", o.maximize);
+  }
+};
+
+// b = momentum b + lr trust_coefficient |p| / (|grad| + weight_decay |p| + eps) g;  p -= b, with
+// g = grad + weight_decay p and 2-norms of each parameter as a whole; a ratio whose |p| or |grad| is 0 is 1.
+// Source: You et al., arXiv:1708.03888, algorithm 1.
+class LARS final : public OptimizerWith<LARSOptions> {
+ public:
+  LARS(const std::vector<Tensor>& params, LARSOptions options) { add_param_group(params, options); }
+
+ private:
+  const char* kind() const override { return "LARS"; }
+  std::vector<const char*> state_names(size_t) const override { return {"momentum_buffer"}; }
+  void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
+};
+
+}  // namespace gradus::optim

@@ -1,0 +1,43 @@
+// NAdam.
+#pragma once
+
+#include <array>
+
+#include "gradus/optim/optimizer.h"
+
+namespace gradus::optim {
+
+struct NAdamOptions {
+  double lr = 2e-3;
+  std::array<double, 2> betas = {0.9, 0.999};  // of the mean of gradients, of their squares
+  double eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3;
+  bool maximize = false;
+
+  void check() const;
+  static void each(auto& o, auto&& f) {
+    f("lr", o.lr), f("beta1", o.betas[0]), f("beta2", o.betas[1]), f("eps", o.eps);
+    f("weight_decay", o.weight_decay), f("momentum_decay", o.momentum_decay), f("maximize", o.maximize);
+  }
+};
+
+// As Adam, with Nesterov's look ahead: the momentum of the next step and the gradient of this one,
+// p -= lr ((1 - mu_t) / (1 - M_t) g + mu_(t+1) / (1 - M_(t+1)) m) / (sqrt(v / (1 - beta2^t)) + eps), with
+// mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2), M_t = mu_1 ... mu_t, g = grad + weight_decay p.
+// Source: Dozat, ICLR 2016 workshop.
+class NAdam final : public OptimizerWith<NAdamOptions> {
+ public:
+  explicit NAdam(const std::vector<Tensor>& params, NAdamOptions options = {}) {
+    add_param_group(params, options);
+  }
+
+ private:
+  const char* kind() const override { return "NAdam"; }
+  std::vector<const char*> state_names(size_t) const override { return {"exp_avg", "exp_avg_sq"}; }
+  std::vector<const char*> number_names() const override { return {"mu_product"}; }
+  std::array<double, 2> initial_numbers(size_t) const override { return {1}; }
+  void advance_numbers(size_t group, const raw::StepItem& item,
+                       std::array<double, 2>& numbers) const override;
+  void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
+};
+
+}  // namespace gradus::optim

@@ -1,0 +1,37 @@
+// RAdam.
+#pragma once
+
+#include <array>
+
+#include "gradus/optim/optimizer.h"
+
+namespace gradus::optim {
+
+struct RAdamOptions {
+  double lr = 1e-3;
+  std::array<double, 2> betas = {0.9, 0.999};  // of the mean of gradients, of their squares
+  double eps = 1e-8, weight_decay = 0;
+  bool maximize = false;
+
+  void check() const;
+  static void each(auto& o, auto&& f) {
+    f("lr", o.lr), f("beta1", o.betas[0]), f("beta2", o.betas[1]), f("eps", o.eps);
+    f("weight_decay", o.weight_decay), f("maximize", o.maximize);
+  }
+};
+
+// As Adam, without the division by sqrt(v) in the first steps, and then with a factor r_t, both because v is
+// too uncertain at first; with g = grad + weight_decay p. Source: Liu et al., ICLR 2020, algorithm 2.
+class RAdam final : public OptimizerWith<RAdamOptions> {
+ public:
+  explicit RAdam(const std::vector<Tensor>& params, RAdamOptions options = {}) {
+    add_param_group(params, options);
+  }
+
+ private:
+  const char* kind() const override { return "RAdam"; }
+  std::vector<const char*> state_names(size_t) const override { return {"exp_avg", "exp_avg_sq"}; }
+  void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
+};
+
+}  // namespace gradus::optim
