@@ -13,3 +13,4 @@
 #include "gradus/nn/module.h"
 #include "gradus/nn/pooling.h"
 #include "gradus/nn/sequential.h"
+#include "gradus/nn/summary.h"

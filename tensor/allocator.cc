@@ -127,6 +127,17 @@ class CachingAllocator {
     stats_.cached_bytes = 0;
   }
 
+  // A block that nobody will write to: on the meta device.
+  void count(int64_t bytes) {
+    std::lock_guard lock(lock_);
+    ++stats_.allocations;
+    count_live(class_size(bytes));
+  }
+  void uncount(int64_t bytes) noexcept {
+    std::lock_guard lock(lock_);
+    stats_.live_bytes -= class_size(bytes);
+  }
+
   MemoryStats stats() {
     std::lock_guard lock(lock_);
     return stats_;
@@ -176,7 +187,8 @@ constexpr int kMaxCpuDevices = 64;
 
 CachingAllocator& allocator_of(Device device) {
   // Never destroyed: tensors with static lifetime may outlive any order of destruction.
-  static auto* allocators = new std::array<CachingAllocator, kMaxCpuDevices>;
+  static auto* allocators = new std::array<CachingAllocator, kMaxCpuDevices + 1>;
+  if (device.type == DeviceType::kMeta) return (*allocators)[kMaxCpuDevices];
   if (device.type != DeviceType::kCPU)
     throw DeviceError("allocate", device, " has no allocator", device.type == DeviceType::kCUDA ? " (built without CUDA)" : "");
   if (device.index < 0 || device.index >= kMaxCpuDevices)
@@ -190,8 +202,17 @@ MemoryStats memory_stats(Device device) { return allocator_of(device).stats(); }
 void reset_peak_memory(Device device) { allocator_of(device).reset_peak(); }
 void empty_cache(Device device) { allocator_of(device).release_cached(); }
 int64_t allocation_size(int64_t bytes) { return class_size(bytes); }
-void* allocate(Device device, int64_t bytes) { return allocator_of(device).allocate(bytes); }
-void deallocate(Device device, void* p, int64_t bytes) noexcept { allocator_of(device).deallocate(p, bytes); }
+void* allocate(Device device, int64_t bytes) {
+  CachingAllocator& allocator = allocator_of(device);
+  if (device.type != DeviceType::kMeta) return allocator.allocate(bytes);
+  allocator.count(bytes);
+  return nullptr;
+}
+void deallocate(Device device, void* p, int64_t bytes) noexcept {
+  CachingAllocator& allocator = allocator_of(device);
+  if (device.type != DeviceType::kMeta) return allocator.deallocate(p, bytes);
+  allocator.uncount(bytes);
+}
 
 std::string to_string(const MemoryStats& s) {
   auto mib = [](int64_t bytes) { return concat(bytes >> 20, '.', (bytes & ((1 << 20) - 1)) * 10 >> 20); };

@@ -19,6 +19,7 @@ struct MemoryStats {
   int64_t system_calls = 0;  // requests that went to the system
 };
 
+// Of the meta device: what its tensors would hold elsewhere.
 MemoryStats memory_stats(Device device = kCPU);
 void reset_peak_memory(Device device = kCPU);
 // Gives cached blocks back to the system.
@@ -28,7 +29,7 @@ std::string to_string(const MemoryStats& s);  // "live 12.0 MiB, peak 34.1 MiB, 
 // The bytes a request of `bytes` really takes (its size class).
 int64_t allocation_size(int64_t bytes);
 
-// Returns a 64-byte aligned block for `bytes` (> 0). Errors: Error "out of memory" with the request and the statistics.
+// Returns a 64-byte aligned block for `bytes` (> 0); null on the meta device, where blocks are only counted. Errors: Error "out of memory" with the request and the statistics.
 void* allocate(Device device, int64_t bytes);
 // Returns a block of `allocate(device, bytes)`; `bytes` as requested.
 void deallocate(Device device, void* p, int64_t bytes) noexcept;

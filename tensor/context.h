@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,15 @@
 namespace gradus {
 
 class AutogradSlot;
+class Tensor;
+
+// Sees each kernel that would have run on the meta device: counts operations without computing them.
+class LaunchObserver {
+ public:
+  virtual ~LaunchObserver() = default;
+  // The op's name, and its tensors in the order of the kernel's arguments: results first. Undefined ones are left out.
+  virtual void launched(const char* op, std::span<const Tensor* const> tensors) = 0;
+};
 
 struct Context {
   // Open recordings that see this thread's ops, oldest first; autograd owns their meaning.
@@ -32,6 +42,7 @@ struct Context {
   int threads = 0;                   // of parallel_for; 0: usable_cores()
   bool deterministic = false;        // refuse kernels that may differ from run to run; none on the CPU does
   std::vector<const std::string*> module_path;  // names of the modules being called, outermost first
+  LaunchObserver* observer = nullptr;  // of kernels on the meta device
   Ref<Job> job;  // this rank's, when ranks are threads; null: the process's
 
   // The calling thread's context; a thread starts with one of its own.

@@ -10,7 +10,10 @@
 // launches the kernel on the current stream of the first tensor's device: at once on cpu:0, queued elsewhere.
 #pragma once
 
+#include <array>
+#include <span>
 #include <tuple>
+#include <type_traits>
 
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/stream.h"
@@ -31,7 +34,7 @@ class KernelSlot<void(const Tensor&, Args...)> {
 
   void operator()(const Tensor& out, Args... args) const {
     const Device device = out.device();
-    if (device.type == DeviceType::kMeta) return;
+    if (device.type == DeviceType::kMeta) return observe(out, args...);
     const Function f = device.type == DeviceType::kCPU ? cpu : cuda;
     if (!f) throw_no_kernel(op_, device);
     if (device == kCPU) return f(out, args...);
@@ -47,6 +50,19 @@ class KernelSlot<void(const Tensor&, Args...)> {
   Function cuda = nullptr;
 
  private:
+  void observe(const Tensor& out, const Args&... args) const {
+    LaunchObserver* observer = Context::current().observer;
+    if (!observer) return;
+    std::array<const Tensor*, 1 + sizeof...(Args)> tensors;
+    size_t n = 0;
+    const auto add = [&]<class T>(const T& arg) {
+      if constexpr (std::is_same_v<T, Tensor>)
+        if (arg.defined()) tensors[n++] = &arg;
+    };
+    add(out), (add(args), ...);
+    observer->launched(op_, std::span(tensors.data(), n));
+  }
+
   const char* op_;
 };
 

@@ -3,7 +3,7 @@
 namespace gradus {
 
 Ref<Storage> Storage::allocate(Device device, int64_t bytes) {
-  void* data = bytes == 0 || device.type == DeviceType::kMeta ? nullptr : gradus::allocate(device, bytes);
+  void* data = bytes == 0 ? nullptr : gradus::allocate(device, bytes);
   return Ref<Storage>(new Storage(device, data, bytes, false, {}));
 }
 
@@ -13,7 +13,7 @@ Ref<Storage> Storage::adopt(Device device, void* data, int64_t bytes, std::funct
 
 Storage::~Storage() {
   if (!external_) {
-    if (data_) deallocate(device_, data_, bytes_);
+    if (bytes_ > 0) deallocate(device_, data_, bytes_);
   } else if (release_) {
     release_();
   }

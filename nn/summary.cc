@@ -1,0 +1,191 @@
+#include "gradus/nn/summary.h"
+
+#include <algorithm>
+#include <cstring>
+#include <ostream>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/nn/text.h"
+#include "gradus/tensor/allocator.h"
+#include "gradus/tensor/context.h"
+
+namespace gradus::nn {
+namespace {
+
+constexpr Device kMeta{DeviceType::kMeta};
+
+Tensor on_meta(const Tensor& x) {
+  return x.defined() ? empty_strided(x.shape(), x.strides(), {x.dtype(), kMeta}) : Tensor();
+}
+
+// The multiply-adds, two FLOPs each, of the matrix product or convolution that a kernel is; 0 for other
+// kernels.
+int64_t flops_of(const char* op, std::span<const Tensor* const> tensors) {
+  const auto starts = [&](const char* with) { return std::strncmp(op, with, std::strlen(with)) == 0; };
+  const auto ends = [&](const char* with) {
+    const size_t n = std::strlen(op), k = std::strlen(with);
+    return n >= k && std::strcmp(op + n - k, with) == 0;
+  };
+  if (std::strcmp(op, "matmul") == 0) return 2 * tensors[0]->numel() * tensors[1]->size(-1);
+  if (!starts("conv")) return 0;
+  // Each output position takes all of its channel's weights.
+  const auto products = [](const Tensor& y, const Tensor& w) {
+    return w.size(0) > 0 ? 2 * y.numel() * (w.numel() / w.size(0)) : 0;
+  };
+  if (ends("_input_grad")) return products(*tensors[1], *tensors[2]);  // dx, dy, w
+  if (ends("_weight_grad"))
+    return products(*tensors[tensors.size() - 2], *tensors[0]);  // dw, perhaps db, dy, x
+  return products(*tensors[0], *tensors[2]);                     // y, x, w
+}
+
+class FlopCounter final : public LaunchObserver {
+ public:
+  void launched(const char* op, std::span<const Tensor* const> tensors) override {
+    total += flops_of(op, tensors);
+  }
+  int64_t total = 0;
+};
+
+// The layers' calls, noted by hooks for its lifetime.
+class CallLog {
+ public:
+  CallLog(Layer& net, const FlopCounter& flops) : flops_(flops) {
+    for (auto& [path, module] : net.named_modules()) {
+      auto* layer = dynamic_cast<Layer*>(module);
+      if (!layer) continue;
+      const int depth = path.empty() ? 0 : 1 + int(std::count(path.begin(), path.end(), '.'));
+      hooks_.push_back(layer->register_forward_pre_hook([this, path = path, depth](Layer& l, const Tensor&) {
+        open_.push_back(calls.size());
+        calls.push_back({path, l.type_name(), depth, {}, l.num_parameters(), -flops_.total});
+      }));
+      hooks_.push_back(layer->register_forward_hook([this](Layer&, const Tensor&, const Tensor& y) {
+        LayerCall& call = calls[open_.back()];
+        open_.pop_back();
+        call.output = y.shape();
+        call.flops += flops_.total;
+      }));
+    }
+  }
+  ~CallLog() {
+    for (HookHandle& h : hooks_) h.remove();
+  }
+  CallLog(const CallLog&) = delete;
+  CallLog& operator=(const CallLog&) = delete;
+
+  std::vector<LayerCall> calls;
+
+ private:
+  const FlopCounter& flops_;
+  std::vector<size_t> open_;
+  std::vector<HookHandle> hooks_;
+};
+
+// Training mode for a scope, module by module as it was afterwards.
+class ModeScope {
+ public:
+  ModeScope(Layer& net, bool training) {
+    for (auto& [path, module] : net.named_modules()) before_.emplace_back(module, module->is_training());
+    net.train(training);
+  }
+  ~ModeScope() {
+    // Each module is followed by those below it, which set their own.
+    for (auto& [module, training] : before_) module->train(training);
+  }
+  ModeScope(const ModeScope&) = delete;
+  ModeScope& operator=(const ModeScope&) = delete;
+
+ private:
+  std::vector<std::pair<Module*, bool>> before_;
+};
+
+int64_t bytes_of(const std::vector<Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const Tensor& t : tensors) bytes += t.nbytes();
+  return bytes;
+}
+
+// The highest number of bytes on the meta device while f runs, beyond what others hold there.
+template <class F>
+int64_t peak_of(int64_t others, F f) {
+  reset_peak_memory(kMeta);
+  f();
+  return memory_stats(kMeta).peak_bytes - others;
+}
+
+}  // namespace
+
+Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
+  Summary s;
+  s.parameters = net.num_parameters();
+  s.parameter_bytes = bytes_of(net.parameters());
+  s.buffer_bytes = bytes_of(net.buffers());
+
+  // Its own generator and recordings: those of the caller stay as they are.
+  Context context = Context::current().snapshot();
+  context.recordings.clear();
+  context.generator = std::make_shared<Generator>();
+  context.device = kMeta;
+  FlopCounter flops;
+  context.observer = &flops;
+  const ContextScope in_context(context);
+
+  const int64_t others = memory_stats(kMeta).live_bytes;
+  StateDict tensors;
+  for (const auto& [name, t] : net.named_parameters()) tensors.emplace_back(name, on_meta(t));
+  for (const auto& [name, t] : net.named_buffers()) tensors.emplace_back(name, on_meta(t));
+  const ParameterScope substituted(net, tensors);
+  const Tensor x = empty(input, {options.dtype, kMeta});
+  {
+    const ModeScope mode(net, false);
+    {
+      CallLog log(net, flops);
+      net(x);
+      s.calls = std::move(log.calls);
+      s.forward_flops = flops.total;
+    }
+    s.inference_peak_bytes = peak_of(others, [&] { net(x); });
+  }
+  const ModeScope mode(net, true);
+  flops.total = 0;
+  s.training_peak_bytes = peak_of(others, [&] {
+    GradManager gm;
+    gm.attach(net.parameters());
+    auto recording = gm.record();
+    gm.backward(sum(net(x)));
+  });
+  s.training_flops = flops.total;
+  return s;
+}
+
+std::string to_string(const Summary& s) {
+  std::vector<std::array<std::string, 4>> lines{{"layer", "output", "parameters", "MFLOP"}};
+  for (const LayerCall& c : s.calls) {
+    const std::string name =
+        c.path.empty() ? c.type : c.path.substr(c.path.rfind('.') + 1) + " (" + c.type + ")";
+    lines.push_back({std::string(2 * c.depth, ' ') + name, gradus::to_string(c.output),
+                     c.parameters ? with_commas(c.parameters) : "",
+                     c.flops ? with_commas(c.flops / 1000000) : ""});
+  }
+  std::array<size_t, 4> width{};
+  for (const auto& line : lines)
+    for (size_t i = 0; i < 4; ++i) width[i] = std::max(width[i], line[i].size());
+  std::string out;
+  for (const auto& line : lines) {
+    std::string text = line[0] + std::string(width[0] - line[0].size() + 2, ' ') + line[1] +
+                       std::string(width[1] - line[1].size(), ' ');
+    for (size_t i : {2, 3}) text += std::string(width[i] - line[i].size() + 2, ' ') + line[i];
+    out += text.substr(0, text.find_last_not_of(' ') + 1) + '\n';
+  }
+  out += with_commas(s.parameters) + " parameters (" + in_units(s.parameter_bytes) + "), buffers " +
+         in_units(s.buffer_bytes) + "\n";
+  out += "forward " + with_commas(s.forward_flops / 1000000) + " MFLOP, with backward " +
+         with_commas(s.training_flops / 1000000) + " MFLOP\n";
+  out += "peak memory " + in_units(s.inference_peak_bytes) + " for inference, " +
+         in_units(s.training_peak_bytes) + " for training\n";
+  return out;
+}
+
+std::ostream& operator<<(std::ostream& out, const Summary& s) { return out << to_string(s); }
+
+}  // namespace gradus::nn
