@@ -1,0 +1,50 @@
+"""Makes a test of every C++ block in the pages of docs/api: api_examples.py OUT PAGE...
+
+A block becomes the body of a test and must run. What it needs beforehand stands in a comment before it, where readers do not
+see it:
+
+    <!-- setup: Tensor x = randn({2, 3}); -->
+"""
+import os
+import re
+import sys
+
+HEAD = """// Made from the pages of docs/api.
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+#include "gradus/gradus.h"
+#include "gradus/models/mnist_net.h"
+
+using namespace gradus;
+
+"""
+
+
+def main():
+    out, pages = sys.argv[1], sys.argv[2:]
+    text = HEAD
+    for page in sorted(pages):
+        name = re.sub(r"\W", "_", os.path.basename(page)[: -len(".md")])
+        lines = open(page, encoding="utf-8").read().split("\n")
+        setup, block, number = "", None, 0
+        for at, line in enumerate(lines, 1):
+            if block is not None:
+                if line.startswith("```"):
+                    number += 1
+                    text += f"TEST(Api_{name}, Example{number}) {{\n{setup}#line {start} \"{page}\"\n" + "\n".join(block) + "\n}\n\n"
+                    setup, block = "", None
+                elif not line.startswith("#include"):
+                    block.append(line)
+            elif line == "```cpp":
+                block, start = [], at + 1
+            elif m := re.match(r"<!-- setup: (.*) -->$", line):
+                setup += m[1] + "\n"
+            elif line.strip():
+                setup = ""
+    with open(out, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+main()

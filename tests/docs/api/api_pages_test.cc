@@ -1,0 +1,93 @@
+// The pages of docs/api name every public op, layer, loss, optimizer and schedule, and nothing that is not there.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "gradus/tests/ops/public_ops.h"
+
+namespace gradus {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path << " is missing";
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::set<std::string> words_of(const std::string& text) {
+  static const std::regex word(R"([A-Za-z_]\w*)");
+  std::set<std::string> words;
+  for (std::sregex_iterator i(text.begin(), text.end(), word), end; i != end; ++i) words.insert(i->str());
+  return words;
+}
+
+std::string pages() {
+  std::string text;
+  for (const auto& page : fs::directory_iterator("docs/api")) text += text_of(page.path());
+  return text;
+}
+
+std::string headers(std::initializer_list<const char*> folders) {
+  std::string text;
+  for (const char* folder : folders)
+    for (const auto& file : fs::directory_iterator(folder))
+      if (file.path().extension() == ".h") text += text_of(file.path());
+  return text;
+}
+
+// Classes at the start of a line, but for the internal and the abstract ones that users do not name.
+std::set<std::string> classes(const char* folder) {
+  static const std::regex declaration(R"((?:^|\n)(?:class|struct) (\w+)(?: final)?(?: :[^;{]*)?\s*\{)");
+  const std::string text = headers({folder});
+  std::set<std::string> names;
+  for (std::sregex_iterator i(text.begin(), text.end(), declaration), end; i != end; ++i)
+    if (!(*i)[1].str().ends_with("Options")) names.insert((*i)[1]);
+  return names;
+}
+
+std::string missing_of(const std::set<std::string>& names) {
+  const std::set<std::string> words = words_of(pages());
+  std::string missing;
+  for (const std::string& name : names)
+    if (!words.count(name)) missing += " " + name;
+  return missing;
+}
+
+// Operators stand in the pages as such; fused gradients are the business of rules.
+bool is_for_users(const std::string& op) {
+  return op.rfind("operator", 0) != 0 && op.find("_backward") == std::string::npos && op.find("_grad") == std::string::npos;
+}
+
+TEST(ApiPages, NameEveryOp) {
+  std::set<std::string> ops;
+  for (const std::string& op : optest::public_ops())
+    if (is_for_users(op)) ops.insert(op);
+  EXPECT_GT(ops.size(), 100u);
+  EXPECT_EQ(missing_of(ops), "");
+}
+
+TEST(ApiPages, NameEveryLayer) { EXPECT_EQ(missing_of(classes("nn")), ""); }
+TEST(ApiPages, NameEveryOptimizerAndSchedule) { EXPECT_EQ(missing_of(classes("optim")), ""); }
+
+// `name` or `name(...)` in a page, also as `nn::Name`, is an identifier of some header.
+TEST(ApiPages, NameNothingThatIsNotThere) {
+  const std::set<std::string> known =
+      words_of(headers({"tensor", "tensor/ops", "autograd", "autograd/ops", "nn", "optim", "models", "data", "io"}));
+  std::string text = std::regex_replace(pages(), std::regex("```[^`]*```"), "");
+  static const std::regex name(R"(`(?:\w+::)*([A-Za-z_]\w*)(?:\([^`]*\))?`)");
+  std::string unknown;
+  for (std::sregex_iterator i(text.begin(), text.end(), name), end; i != end; ++i)
+    if (!known.count((*i)[1])) unknown += " " + (*i)[1].str();
+  EXPECT_EQ(unknown, "");
+}
+
+}  // namespace
+}  // namespace gradus
