@@ -1,32 +1,41 @@
-// Convolution on the CPU: oneDNN in f32, patches and Eigen in f64. Images lie channels-last; weights are
-// reordered to the layout that oneDNN picks, once per update (onednn::weights_as).
+// Convolution on the CPU: oneDNN in f32 and bf16, patches and Eigen in f64. f16, and bf16 where oneDNN is no
+// help, are computed in f32 and rounded once. Images lie channels-last; weights are reordered to the layout
+// that oneDNN picks, once per update (onednn::weights_as).
 #include "gradus/tensor/ops/conv.h"
 
 #include "gradus/tensor/cpu/conv_reference.h"
 #include "gradus/tensor/cpu/conv_sparse_grad.h"
 #include "gradus/tensor/cpu/conv_weight_grad.h"
 #include "gradus/tensor/cpu/onednn.h"
+#include "gradus/tensor/cpu/widen.h"
 
 namespace gradus {
 namespace {
 
+using cpu::round_to;
+using cpu::wide_like;
+using cpu::widened;
 using onednn::Desc;
+using raw::ConvGeometry;
 using dims = dnnl::memory::dims;
 using tag = dnnl::memory::format_tag;
 
 // The memory layouts and the movement of one convolution, in oneDNN's terms.
 struct Problem {
-  Problem(const Tensor& x, const Tensor& w, const Tensor& y, const Conv2dOptions& o)
-      : src(image(x)),
+  Problem(const Tensor& x, const Tensor& w, const Tensor& y, const ConvGeometry& g)
+      : type(onednn::type_of(x.dtype())),
+        src(image(x)),
         dst(image(y)),
-        stride{o.stride.h, o.stride.w},
-        dilation{o.dilation.h - 1, o.dilation.w - 1},
-        padding{o.padding.h, o.padding.w} {
+        stride(g.stride.begin(), g.stride.end()),
+        dilation(g.dilation.begin(), g.dilation.end()),
+        padding(g.padding.begin(), g.padding.end()) {
+    for (auto& d : dilation) --d;  // oneDNN counts the gaps
     dims shape(w.shape().begin(), w.shape().end());
-    if (o.groups > 1) shape[0] /= o.groups, shape.insert(shape.begin(), o.groups);
-    plain_weights = Desc(shape, f32, o.groups > 1 ? tag::goihw : tag::oihw);
-    any_weights = Desc(shape, f32, tag::any);
-    bias = Desc({w.size(0)}, f32, tag::x);
+    if (g.groups > 1) shape[0] /= g.groups, shape.insert(shape.begin(), g.groups);
+    constexpr tag row_major[] = {tag::abcd, tag::abcde, tag::abcdef};
+    plain_weights = Desc(shape, type, row_major[shape.size() - 4]);
+    any_weights = Desc(shape, type, tag::any);
+    bias = Desc({w.size(0)}, type, tag::x);
   }
 
   dnnl::convolution_forward::primitive_desc forward(bool with_bias) const {
@@ -54,19 +63,19 @@ struct Problem {
     return {desc, onednn::user_scratchpad(), onednn::engine(), forward(with_bias)};
   }
 
-  static constexpr auto f32 = dnnl::memory::data_type::f32;
-  static Desc image(const Tensor& x) {
-    return Desc(dims(x.shape().begin(), x.shape().end()), f32, tag::nhwc);
+  Desc image(const Tensor& x) const {
+    return Desc(dims(x.shape().begin(), x.shape().end()), type, x.dim() == 5 ? tag::ndhwc : tag::nhwc);
   }
 
+  dnnl::memory::data_type type;
   Desc src, dst, plain_weights, any_weights, bias;
   dims stride, dilation, padding;
 };
 
-onednn::PlanKey key_of(const char* kind, const Tensor& x, const Tensor& w, const Conv2dOptions& o,
+onednn::PlanKey key_of(const char* kind, const Tensor& x, const Tensor& w, const ConvGeometry& g,
                        bool with_bias) {
   onednn::PlanKey key(kind);
-  key.add(x.shape()).add(w.shape()).add(o.stride).add(o.padding).add(o.dilation).add(o.groups).add(with_bias);
+  key.add(x.shape()).add(w.shape()).add(g.stride).add(g.padding).add(g.dilation).add(g.groups).add(with_bias);
   return key;
 }
 
@@ -81,14 +90,19 @@ onednn::Plan plan_of(const PrimitiveDesc& pd, const Problem& problem, const dnnl
   return p;
 }
 
-void conv2d_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, Conv2dOptions o) {
-  if (y.dtype() != DType::kF32) return conv2d_reference(y, x, w, bias, o);
-  static const char kind[] = "conv2d";
-  const auto plan = onednn::plan_for(key_of(kind, x, w, o, bias.defined()), [&] {
-    const Problem problem(x, w, y, o);
+void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
+  if (y.dtype() == DType::kF64) return conv_reference(y, x, w, bias, g);
+  static const char kind[] = "conv";
+  const auto plan = onednn::plan_in(y.dtype(), key_of(kind, x, w, g, bias.defined()), [&] {
+    const Problem problem(x, w, y, g);
     const auto pd = problem.forward(bias.defined());
     return plan_of(pd, problem, dnnl::convolution_forward(pd), pd.weights_desc());
   });
+  if (!plan) {
+    const Tensor wide = wide_like(y);
+    conv_cpu(wide, widened(x), widened(w), widened(bias), g);
+    return round_to(y, wide);
+  }
   Tensor hold;
   onednn::run(*plan, {{DNNL_ARG_SRC, onednn::memory(plan->src, x)},
                       {DNNL_ARG_WEIGHTS, onednn::weights_as(w, plan->plain_weights, plan->weights, hold)},
@@ -96,32 +110,43 @@ void conv2d_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor&
                       {DNNL_ARG_DST, onednn::memory(plan->dst, y)}});
 }
 
-void conv2d_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, Conv2dOptions o) {
-  if (dx.dtype() != DType::kF32) return conv2d_input_grad_reference(dx, dy, w, o);
-  if (pays_sparse_grad(dy, dx, w.shape(), o)) return sparse_input_grad(dx, dy, w, o);
-  static const char kind[] = "conv2d_input_grad";
-  const auto plan = onednn::plan_for(key_of(kind, dx, w, o, false), [&] {
-    const Problem problem(dx, w, dy, o);
+void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, ConvGeometry g) {
+  if (dx.dtype() == DType::kF64) return conv_input_grad_reference(dx, dy, w, g);
+  if (pays_sparse_grad(dy, dx, w.shape(), g)) return sparse_input_grad(dx, dy, w, g);
+  static const char kind[] = "conv_input_grad";
+  const auto plan = onednn::plan_in(dx.dtype(), key_of(kind, dx, w, g, false), [&] {
+    const Problem problem(dx, w, dy, g);
     const auto pd = problem.backward_data();
     return plan_of(pd, problem, dnnl::convolution_backward_data(pd), pd.weights_desc());
   });
+  if (!plan) {
+    const Tensor wide = wide_like(dx);
+    conv_input_grad_cpu(wide, widened(dy), widened(w), g);
+    return round_to(dx, wide);
+  }
   Tensor hold;
   onednn::run(*plan, {{DNNL_ARG_DIFF_DST, onednn::memory(plan->dst, dy)},
                       {DNNL_ARG_WEIGHTS, onednn::weights_as(w, plan->plain_weights, plan->weights, hold)},
                       {DNNL_ARG_DIFF_SRC, onednn::memory(plan->src, dx)}});
 }
 
-void conv2d_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
-                            Conv2dOptions o) {
-  if (dw.dtype() != DType::kF32) return conv2d_weight_grad_reference(dw, db, dy, x, o);
-  if (pays_sparse_grad(dy, x, dw.shape(), o)) return sparse_weight_grad(dw, db, dy, x, o);
-  if (has_fast_weight_grad(dw, o)) return fast_weight_grad(dw, db, dy, x, o);
-  static const char kind[] = "conv2d_weight_grad";
-  const auto plan = onednn::plan_for(key_of(kind, x, dw, o, db.defined()), [&] {
-    const Problem problem(x, dw, dy, o);
+void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
+                          ConvGeometry g) {
+  if (dw.dtype() == DType::kF64) return conv_weight_grad_reference(dw, db, dy, x, g);
+  if (pays_sparse_grad(dy, x, dw.shape(), g)) return sparse_weight_grad(dw, db, dy, x, g);
+  if (has_fast_weight_grad(dw, g)) return fast_weight_grad(dw, db, dy, x, g);
+  static const char kind[] = "conv_weight_grad";
+  const auto plan = onednn::plan_in(dw.dtype(), key_of(kind, x, dw, g, db.defined()), [&] {
+    const Problem problem(x, dw, dy, g);
     const auto pd = problem.backward_weights(db.defined());
     return plan_of(pd, problem, dnnl::convolution_backward_weights(pd), pd.diff_weights_desc());
   });
+  if (!plan) {
+    const Tensor wide_dw = wide_like(dw), wide_db = wide_like(db);
+    conv_weight_grad_cpu(wide_dw, wide_db, widened(dy), widened(x), g);
+    round_to(dw, wide_dw), round_to(db, wide_db);
+    return;
+  }
   // Gradients are row-major like their weights.
   const bool direct = plan->weights == plan->plain_weights;
   const Tensor packed = direct ? dw : onednn::scratch(plan->weights);
@@ -134,9 +159,9 @@ void conv2d_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy
 }
 
 const RegisterKernel registrations[] = {
-    {raw::conv2d_kernel, DeviceType::kCPU, &conv2d_cpu},
-    {raw::conv2d_input_grad_kernel, DeviceType::kCPU, &conv2d_input_grad_cpu},
-    {raw::conv2d_weight_grad_kernel, DeviceType::kCPU, &conv2d_weight_grad_cpu},
+    {raw::conv_kernel, DeviceType::kCPU, &conv_cpu},
+    {raw::conv_input_grad_kernel, DeviceType::kCPU, &conv_input_grad_cpu},
+    {raw::conv_weight_grad_kernel, DeviceType::kCPU, &conv_weight_grad_cpu},
 };
 
 }  // namespace

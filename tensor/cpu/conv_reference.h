@@ -6,10 +6,11 @@
 
 namespace gradus {
 
-void conv2d_reference(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
-                      Conv2dOptions options);
-void conv2d_input_grad_reference(const Tensor& dx, const Tensor& dy, const Tensor& w, Conv2dOptions options);
-void conv2d_weight_grad_reference(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
-                                  Conv2dOptions options);
+void conv_reference(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    const raw::ConvGeometry& geometry);
+void conv_input_grad_reference(const Tensor& dx, const Tensor& dy, const Tensor& w,
+                               const raw::ConvGeometry& geometry);
+void conv_weight_grad_reference(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
+                                const raw::ConvGeometry& geometry);
 
 }  // namespace gradus

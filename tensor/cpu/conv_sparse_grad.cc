@@ -9,13 +9,13 @@
 #include "gradus/tensor/parallel.h"
 
 // Note [Sparse gradients]
-// A nonzero dy[n,p,q,o] adds dy * x[n, p*s+kh, (q*s+kw, c)] to dw[o, kh, (kw, c)], and dy * w[o, kh, (kw, c)] to
-// dx[n, p*s+kh, (q*s+kw, c)]: for each row kh of the filter one run of KW*C neighbours in memory on either side, KH*KW*C
-// numbers that vector registers hold. dw takes one filter after the other, its sums in registers while its nonzeros pass
-// over the image; dx takes one pixel after the other, its sums in registers while its nonzeros pass over the filters.
-// Pixels whose window leaves the image are added piece by piece. A zero of dy adds nothing, not even where x or w is
-// infinite. Images are cut into a fixed number of parts, each with sums of its own that are added in order: the result
-// does not depend on the number of threads.
+// A nonzero dy[n,p,q,o] adds dy * x[n, p*s+kh, (q*s+kw, c)] to dw[o, kh, (kw, c)], and dy * w[o, kh, (kw, c)]
+// to dx[n, p*s+kh, (q*s+kw, c)]: for each row kh of the filter one run of KW*C neighbours in memory on either
+// side, KH*KW*C numbers that vector registers hold. dw takes one filter after the other, its sums in
+// registers while its nonzeros pass over the image; dx takes one pixel after the other, its sums in registers
+// while its nonzeros pass over the filters. Pixels whose window leaves the image are added piece by piece. A
+// zero of dy adds nothing, not even where x or w is infinite. Images are cut into a fixed number of parts,
+// each with sums of its own that are added in order: the result does not depend on the number of threads.
 
 namespace gradus {
 namespace {
@@ -26,47 +26,61 @@ constexpr int64_t kParts = 8;
 
 // One convolution's numbers.
 struct Problem {
-  Problem(const Tensor& x, const Tensor& dy, const Shape& w, const Conv2dOptions& o)
-      : N(x.size(0)), C(x.size(1)), H(x.size(2)), W(x.size(3)), O(w[0]), KH(w[2]), KW(w[3]), P(dy.size(2)), Q(dy.size(3)),
+  Problem(const Tensor& x, const Tensor& dy, const Shape& w, const raw::ConvGeometry& o)
+      : N(x.size(0)),
+        C(x.size(1)),
+        H(x.size(2)),
+        W(x.size(3)),
+        O(w[0]),
+        KH(w[2]),
+        KW(w[3]),
+        P(dy.size(2)),
+        Q(dy.size(3)),
         o(o) {}
   int64_t taps() const { return KH * KW * C; }
 
   int64_t N, C, H, W, O, KH, KW, P, Q;
-  Conv2dOptions o;
+  raw::ConvGeometry o;
 };
 
 // to[0..n) += scale * from[0..n)
-[[gnu::target("avx512f"), gnu::always_inline]] inline void add_scaled(float* to, const float* from, __m512 scale, int64_t n) {
+[[gnu::target("avx512f"), gnu::always_inline]] inline void add_scaled(float* to, const float* from,
+                                                                      __m512 scale, int64_t n) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
     _mm512_storeu_ps(to + i, _mm512_fmadd_ps(scale, _mm512_loadu_ps(from + i), _mm512_loadu_ps(to + i)));
   if (i == n) return;
   const auto tail = static_cast<__mmask16>((1u << (n - i)) - 1);
-  _mm512_mask_storeu_ps(to + i, tail, _mm512_fmadd_ps(scale, _mm512_maskz_loadu_ps(tail, from + i),
-                                                      _mm512_maskz_loadu_ps(tail, to + i)));
+  _mm512_mask_storeu_ps(
+      to + i, tail,
+      _mm512_fmadd_ps(scale, _mm512_maskz_loadu_ps(tail, from + i), _mm512_maskz_loadu_ps(tail, to + i)));
 }
 
 // A window's place in its image: where its first run starts, and whether all of it lies inside.
 struct Window {
   Window(const Problem& s, int64_t p, int64_t q)
-      : h(p * s.o.stride.h - s.o.padding.h), w(q * s.o.stride.w - s.o.padding.w),
-        inside(h >= 0 && w >= 0 && h + (s.KH - 1) * s.o.dilation.h < s.H && w + s.KW <= s.W) {}
+      : h(p * s.o.stride[0] - s.o.padding[0]),
+        w(q * s.o.stride[1] - s.o.padding[1]),
+        inside(h >= 0 && w >= 0 && h + (s.KH - 1) * s.o.dilation[0] < s.H && w + s.KW <= s.W) {}
   int64_t h, w;
   bool inside;
 };
 
 // Adds one nonzero of a window that leaves the image: to its filter's sums (kWeights), or to the image.
 template <bool kWeights>
-[[gnu::target("avx512f")]] void add_clipped(const Problem& s, const Window& at, float value, float* image, float* filter) {
+[[gnu::target("avx512f")]] void add_clipped(const Problem& s, const Window& at, float value, float* image,
+                                            float* filter) {
   const int64_t skip = std::max<int64_t>(0, -at.w) * s.C, length = std::min(s.KW, s.W - at.w) * s.C - skip;
   const __m512 scale = _mm512_set1_ps(value);
   for (int64_t kh = 0; kh < s.KH && length > 0; ++kh) {
-    const int64_t h = at.h + kh * s.o.dilation.h;
+    const int64_t h = at.h + kh * s.o.dilation[0];
     if (h < 0 || h >= s.H) continue;
     float* run = image + (h * s.W + at.w) * s.C + skip;
     float* taps = filter + kh * s.KW * s.C + skip;
-    if constexpr (kWeights) add_scaled(taps, run, scale, length);
-    else add_scaled(run, taps, scale, length);
+    if constexpr (kWeights)
+      add_scaled(taps, run, scale, length);
+    else
+      add_scaled(run, taps, scale, length);
   }
 }
 
@@ -83,8 +97,8 @@ struct Nonzero {
 // Adds one image's share to the sums of the 16 filters from `first`, and to their bias gradients.
 // KH: the filter's rows; R: vectors in a run. `lists`: room for 16 times P*Q nonzeros.
 template <int KH, int R>
-[[gnu::target("avx512f")]] void add_weight_grad(const Problem& s, const float* dy, const float* image, int64_t first, float* sums,
-                                                float* bias, Nonzero* lists) {
+[[gnu::target("avx512f")]] void add_weight_grad(const Problem& s, const float* dy, const float* image,
+                                                int64_t first, float* sums, float* bias, Nonzero* lists) {
   Nonzero* end[kLanes];
   for (int lane = 0; lane < kLanes; ++lane) end[lane] = lists + lane * s.P * s.Q;
   __m512 total = _mm512_loadu_ps(bias + first);
@@ -96,13 +110,15 @@ template <int KH, int R>
       const Window window(s, p, q);
       for (unsigned m = nonzero_lanes(values); m; m &= m - 1) {
         const int lane = std::countr_zero(m);
-        if (window.inside) *end[lane]++ = {static_cast<int32_t>((window.h * s.W + window.w) * s.C), g[lane]};
-        else add_clipped<true>(s, window, g[lane], const_cast<float*>(image), sums + (first + lane) * s.taps());
+        if (window.inside)
+          *end[lane]++ = {static_cast<int32_t>((window.h * s.W + window.w) * s.C), g[lane]};
+        else
+          add_clipped<true>(s, window, g[lane], const_cast<float*>(image), sums + (first + lane) * s.taps());
       }
     }
   _mm512_storeu_ps(bias + first, total);
 
-  const int64_t row = s.o.dilation.h * s.W * s.C;
+  const int64_t row = s.o.dilation[0] * s.W * s.C;
   for (int lane = 0; lane < kLanes; ++lane) {
     float* to = sums + (first + lane) * s.taps();
     __m512 sum[KH * R];
@@ -122,9 +138,9 @@ template <int KH, int R>
 
 // Adds the share of the filters [first, last) to one image's dx.
 template <int KH, int R>
-[[gnu::target("avx512f")]] void add_input_grad(const Problem& s, const float* dy, float* image, int64_t first, int64_t last,
-                                               const float* filters) {
-  const int64_t row = s.o.dilation.h * s.W * s.C, taps = s.taps();
+[[gnu::target("avx512f")]] void add_input_grad(const Problem& s, const float* dy, float* image, int64_t first,
+                                               int64_t last, const float* filters) {
+  const int64_t row = s.o.dilation[0] * s.W * s.C, taps = s.taps();
   for (int64_t p = 0; p < s.P; ++p)
     for (int64_t q = 0; q < s.Q; ++q) {
       const float* g = dy + (p * s.Q + q) * s.O;
@@ -165,7 +181,8 @@ constexpr Kernels kernels_of() {
   return {KH, R * kLanes, &add_weight_grad<KH, R>, &add_input_grad<KH, R>};
 }
 // 3x3 of 16, 32 and 48 channels, 5x5 of 16: up to 27 registers of sums.
-constexpr Kernels kKernels[] = {kernels_of<3, 3>(), kernels_of<3, 6>(), kernels_of<3, 9>(), kernels_of<5, 5>()};
+constexpr Kernels kKernels[] = {kernels_of<3, 3>(), kernels_of<3, 6>(), kernels_of<3, 9>(),
+                                kernels_of<5, 5>()};
 
 const Kernels* kernels_for(const Shape& w) {
   for (const Kernels& k : kKernels)
@@ -185,13 +202,15 @@ double sampled_density(const Tensor& dy) {
 
 }  // namespace
 
-bool pays_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w, const Conv2dOptions& o) {
+bool pays_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w, const raw::ConvGeometry& o) {
   static const bool has_avx512 = __builtin_cpu_supports("avx512f");
-  return has_avx512 && dy.dtype() == DType::kF32 && o.groups == 1 && w[0] % kLanes == 0 && o.dilation.w == 1 && kernels_for(w) &&
-         x.numel() / x.size(0) < (int64_t{1} << 31) && sampled_density(dy) < kMostNonzero;
+  return has_avx512 && dy.dtype() == DType::kF32 && o.rank() == 2 && o.groups == 1 && w[0] % kLanes == 0 &&
+         o.dilation[1] == 1 && kernels_for(w) && x.numel() / x.size(0) < (int64_t{1} << 31) &&
+         sampled_density(dy) < kMostNonzero;
 }
 
-void sparse_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, const Conv2dOptions& o) {
+void sparse_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
+                        const raw::ConvGeometry& o) {
   const Problem s(x, dy, dw.shape(), o);
   const Kernels& kernels = *kernels_for(dw.shape());
   const int64_t taps = s.taps(), part = s.O * taps + s.O;  // a part's sums, then its bias gradients
@@ -203,8 +222,8 @@ void sparse_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, co
       std::memset(mine, 0, part * sizeof(float));
       for (int64_t n = s.N * i / kParts; n < s.N * (i + 1) / kParts; ++n)
         for (int64_t filter = 0; filter < s.O; filter += kLanes)
-          kernels.weight_grad(s, dy.ptr<float>() + n * s.P * s.Q * s.O, x.ptr<float>() + n * s.H * s.W * s.C, filter, mine,
-                              mine + s.O * taps, lists.data());
+          kernels.weight_grad(s, dy.ptr<float>() + n * s.P * s.Q * s.O, x.ptr<float>() + n * s.H * s.W * s.C,
+                              filter, mine, mine + s.O * taps, lists.data());
     }
   });
   auto total = [&](int64_t at) {
@@ -223,7 +242,7 @@ void sparse_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, co
   });
 }
 
-void sparse_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const Conv2dOptions& o) {
+void sparse_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const raw::ConvGeometry& o) {
   const Problem s(dx, dy, w.shape(), o);
   const Kernels& kernels = *kernels_for(w.shape());
   const int64_t taps = s.taps();
@@ -239,7 +258,8 @@ void sparse_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, cons
       float* image = dx.ptr<float>() + n * s.H * s.W * s.C;
       std::memset(image, 0, s.H * s.W * s.C * sizeof(float));
       for (int64_t f = 0; f < s.O; f += together)
-        kernels.input_grad(s, dy.ptr<float>() + n * s.P * s.Q * s.O, image, f, std::min(s.O, f + together), filters.ptr<float>());
+        kernels.input_grad(s, dy.ptr<float>() + n * s.P * s.Q * s.O, image, f, std::min(s.O, f + together),
+                           filters.ptr<float>());
     }
   });
 }

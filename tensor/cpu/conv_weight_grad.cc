@@ -120,19 +120,19 @@ std::vector<Tile> cut_tiles(int64_t O, int64_t KH, int64_t columns, bool with_bi
 
 }  // namespace
 
-bool has_fast_weight_grad(const Tensor& dw, const Conv2dOptions& o) {
+bool has_fast_weight_grad(const Tensor& dw, const raw::ConvGeometry& o) {
   static const bool has_avx512 = __builtin_cpu_supports("avx512f");
-  return has_avx512 && dw.dtype() == DType::kF32 && o.groups == 1 && dw.size(0) % kLanes == 0 &&
-         (o.dilation.w == 1 || dw.size(3) == 1);
+  return has_avx512 && dw.dtype() == DType::kF32 && o.rank() == 2 && o.groups == 1 &&
+         dw.size(0) % kLanes == 0 && (o.dilation[1] == 1 || dw.size(3) == 1);
 }
 
 void fast_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
-                      const Conv2dOptions& o) {
+                      const raw::ConvGeometry& o) {
   const int64_t N = x.size(0), C = x.size(1), H = x.size(2), W = x.size(3);
   const int64_t O = dw.size(0), KH = dw.size(2), KW = dw.size(3), P = dy.size(2), Q = dy.size(3);
   const int64_t columns = KW * C;
-  const bool padded = o.padding.h > 0 || o.padding.w > 0;
-  const int64_t width = W + 2 * o.padding.w;  // of a padded row
+  const bool padded = o.padding[0] > 0 || o.padding[1] > 0;
+  const int64_t width = W + 2 * o.padding[1];  // of a padded row
 
   // Rows of output pixels that are worked on together: more of them when the sums themselves leave the second
   // cache.
@@ -152,15 +152,15 @@ void fast_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, cons
         const int64_t n = (at + i) / P, p = (at + i) % P;
         dy_rows[i] = dy.ptr<float>() + (at + i) * Q * O;
         for (int64_t kh = 0; kh < KH; ++kh) {
-          const int64_t h = p * o.stride.h - o.padding.h + kh * o.dilation.h;
+          const int64_t h = p * o.stride[0] - o.padding[0] + kh * o.dilation[0];
           const bool inside = h >= 0 && h < H;
           const float* row = inside ? x.ptr<float>() + (n * H + h) * W * C : nullptr;
           if (padded) {  // the row between zeros
             float* to = copy.data() + (i * KH + kh) * width * C;
             if (inside)
-              std::memcpy(to + o.padding.w * C, row, W * C * sizeof(float));
+              std::memcpy(to + o.padding[1] * C, row, W * C * sizeof(float));
             else
-              std::memset(to + o.padding.w * C, 0, W * C * sizeof(float));
+              std::memset(to + o.padding[1] * C, 0, W * C * sizeof(float));
             row = to;
           }
           x_rows[kh * block + i] = row;
@@ -168,7 +168,7 @@ void fast_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, cons
       }
       for (int64_t t = first; t < last; ++t) {
         const Tile& tile = tiles[t];
-        const PixelRows pixels{dy_rows.data(), x_rows.data() + tile.kh * block, rows, Q, O, o.stride.w * C};
+        const PixelRows pixels{dy_rows.data(), x_rows.data() + tile.kh * block, rows, Q, O, o.stride[1] * C};
         tile.add(pixels, tile.o, tile.column,
                  sums.ptr<float>() + (tile.kh * columns + tile.column) * O + tile.o, O);
         if (tile.add_bias) tile.add_bias(pixels, tile.o, db.ptr<float>() + tile.o);

@@ -9,10 +9,10 @@ namespace gradus {
 
 // Whether the kernel serves this problem: one group, no horizontal dilation, filters in multiples of 16, and
 // the processor.
-bool has_fast_weight_grad(const Tensor& dw, const Conv2dOptions& options);
+bool has_fast_weight_grad(const Tensor& dw, const raw::ConvGeometry& geometry);
 
 // As raw::conv2d_weight_grad_kernel.
 void fast_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
-                      const Conv2dOptions& options);
+                      const raw::ConvGeometry& geometry);
 
 }  // namespace gradus

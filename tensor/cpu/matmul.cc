@@ -1,8 +1,12 @@
-// Matrix products on the CPU: oneDNN in f32, Eigen in f64.
+// Matrix products on the CPU: oneDNN in f32 and bf16, Eigen in f64. f16, and bf16 where oneDNN is no help,
+// are computed in f32 and rounded once.
 #include "gradus/tensor/ops/matmul.h"
+
+#include <cstring>
 
 #include "gradus/tensor/cpu/matmul_reference.h"
 #include "gradus/tensor/cpu/onednn.h"
+#include "gradus/tensor/cpu/widen.h"
 
 namespace gradus {
 namespace {
@@ -22,7 +26,8 @@ std::array<int64_t, 2> matrix_strides(const Tensor& x) {
   return {row_step, col_step};
 }
 
-void gemm_f32(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+// Returns whether oneDNN computes this product in its dtype; always for f32.
+bool gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   static const char kind[] = "matmul";
   auto layout = [](const Tensor& x, dnnl::memory::dims& dims, dnnl::memory::dims& strides) {
     const auto [row_step, col_step] = matrix_strides(x);
@@ -42,17 +47,17 @@ void gemm_f32(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor&
     for (int64_t v : *list) key.add(v);
   key.add(out.dim()).add(bias.defined());
 
-  const auto plan = onednn::plan_for(key, [&] {
-    const auto f32 = dnnl::memory::data_type::f32;
+  const auto plan = onednn::plan_in(out.dtype(), key, [&] {
+    const auto type = onednn::type_of(out.dtype());
     onednn::Plan p;
-    p.src = Desc(a_dims, f32, a_strides);
-    p.weights = Desc(b_dims, f32, b_strides);
+    p.src = Desc(a_dims, type, a_strides);
+    p.weights = Desc(b_dims, type, b_strides);
     const dnnl::memory::dims out_dims(out.shape().begin(), out.shape().end());
     p.dst =
-        Desc(out_dims, f32, out.dim() == 3 ? dnnl::memory::format_tag::abc : dnnl::memory::format_tag::ab);
+        Desc(out_dims, type, out.dim() == 3 ? dnnl::memory::format_tag::abc : dnnl::memory::format_tag::ab);
     const dnnl::memory::dims bias_dims =
         out.dim() == 3 ? dnnl::memory::dims{1, 1, out.size(-1)} : dnnl::memory::dims{1, out.size(-1)};
-    const Desc bias_desc(bias_dims, f32,
+    const Desc bias_desc(bias_dims, type,
                          out.dim() == 3 ? dnnl::memory::format_tag::abc : dnnl::memory::format_tag::ab);
     const auto desc = bias.defined() ? dnnl::matmul::desc(p.src, p.weights, bias_desc, p.dst)
                                      : dnnl::matmul::desc(p.src, p.weights, p.dst);
@@ -62,10 +67,22 @@ void gemm_f32(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor&
     p.primitive = dnnl::matmul(pd);
     return p;
   });
+  if (!plan) return false;
   onednn::run(*plan, {{DNNL_ARG_SRC, onednn::memory(plan->src, a)},
                       {DNNL_ARG_WEIGHTS, onednn::memory(plan->weights, b)},
                       {DNNL_ARG_BIAS, bias.defined() ? onednn::memory(plan->bias, bias) : dnnl::memory()},
                       {DNNL_ARG_DST, onednn::memory(plan->dst, out)}});
+  return true;
+}
+
+void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
+
+// At most one batch dim.
+void product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (gemm(out, a, b, bias)) return;
+  const Tensor wide = cpu::wide_like(out);
+  matmul_cpu(wide, cpu::widened(a), cpu::widened(b), cpu::widened(bias));
+  cpu::round_to(out, wide);
 }
 
 // Merges neighbouring batch dims that all three tensors step through evenly, so that as few products as
@@ -87,12 +104,22 @@ void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
   }
 }
 
+// The product of matrices without inner elements.
+void fill_with_bias(const Tensor& out, const Tensor& bias) {
+  char* to = static_cast<char*>(out.raw_ptr());
+  const int64_t row = out.size(-1) * size_of(out.dtype());
+  std::memset(to, 0, out.nbytes());
+  if (!bias.defined()) return;
+  for (int64_t at = 0; at < out.nbytes(); at += row) std::memcpy(to + at, bias.raw_ptr(), row);
+}
+
 void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
-  if (out.dtype() != DType::kF32 || a.size(-1) == 0) return matmul_reference(out, a, b, bias);
-  if (out.dim() == 2) return gemm_f32(out, a, b, bias);
+  if (a.size(-1) == 0) return fill_with_bias(out, bias);
+  if (out.dtype() == DType::kF64) return matmul_reference(out, a, b, bias);
+  if (out.dim() == 2) return product(out, a, b, bias);
   Tensor o = out, x = a, y = b;
   merge_batch(o, x, y);
-  if (o.dim() == 3) return gemm_f32(o, x, y, bias);
+  if (o.dim() == 3) return product(o, x, y, bias);
   for (int64_t i = 0; i < o.size(0); ++i) {
     auto part = [i](const Tensor& t) {
       Shape shape = t.shape();

@@ -1,5 +1,6 @@
 #include "gradus/tensor/cpu/onednn.h"
 
+#include <cstring>
 #include <list>
 #include <mutex>
 #include <unordered_map>
@@ -85,6 +86,21 @@ int use_threads() {
 #endif
   omp_set_num_threads(n);  // of this thread; cheap, and other code may have set it since
   return n;
+}
+
+bool computes_in(DType t) {
+  static const bool has_bf16 = [] {
+    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+    const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+    return (isa & needed) == needed;
+  }();
+  return t == DType::kF32 || (t == DType::kBF16 && has_bf16);
+}
+
+bool is_reference(const_dnnl_primitive_desc_t pd) {
+  const char* name = nullptr;
+  dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+  return name && std::strncmp(name, "ref", 3) == 0;
 }
 
 size_t PlanKey::hash() const {

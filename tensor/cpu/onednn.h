@@ -66,6 +66,35 @@ PlanPtr plan_for(const PlanKey& key, Make make) {
   }
 }
 
+// Whether oneDNN has kernels for this dtype on this processor: f32 everywhere, bf16 with AVX-512.
+bool computes_in(DType t);
+// Whether oneDNN serves the problem by its slow reference code.
+bool is_reference(const_dnnl_primitive_desc_t pd);
+inline dnnl::memory::data_type type_of(DType t) {
+  return t == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+// Like plan_for, for problems in any dtype; null where f32 has to serve: oneDNN does not compute in this
+// dtype, or has only reference code for this problem.
+template <class Make>
+PlanPtr plan_in(DType t, PlanKey key, Make make) {
+  if (t == DType::kF32) return plan_for(key, make);
+  if (!computes_in(t)) return nullptr;
+  key.add(int64_t(t));
+  PlanPtr p = find_plan(key);
+  if (!p) {
+    Plan made;
+    try {
+      made = make();
+      if (is_reference(made.primitive.get_primitive_desc())) made = {};
+    } catch (const dnnl::error& e) {
+      if (e.status != dnnl_unimplemented) throw InternalError("oneDNN: ", e.what());
+    }
+    p = keep_plan(key, std::move(made));
+  }
+  return p->primitive ? p : nullptr;
+}
+
 // An attribute that lets scratch memory come from our allocator.
 dnnl::primitive_attr user_scratchpad();
 

@@ -8,6 +8,15 @@ namespace {
 // Bounds every size that comes from outside, so that no product below overflows.
 constexpr int64_t kMaxExtent = int64_t(1) << 31;
 
+// How errors show the shapes of a convolution over 1, 2 or 3 dimensions, and sizes: "3x3".
+constexpr const char* kInput[] = {"", "[N,C,L]", "[N,C,H,W]", "[N,C,D,H,W]"};
+constexpr const char* kWeight[] = {"", "[O,C/groups,K]", "[O,C/groups,KH,KW]", "[O,C/groups,KD,KH,KW]"};
+std::string sizes(const Dims& d) {
+  std::string s;
+  for (int64_t v : d) s += (s.empty() ? "" : "x") + std::to_string(v);
+  return s;
+}
+
 void check_operand(const char* op, const char* name, const Tensor& t, const Tensor& like) {
   if (t.device() != like.device())
     throw DeviceError(op, name, " is on ", t.device(), " but the other operand on ", like.device(), ": ",
@@ -18,46 +27,49 @@ void check_operand(const char* op, const char* name, const Tensor& t, const Tens
 }
 
 void check_dtype(const char* op, const char* name, const Tensor& t) {
-  if (t.dtype() != DType::kF32 && t.dtype() != DType::kF64)
-    throw DTypeError(op, "expected f32 or f64: ", name, ' ', describe(t));
+  if (!is_floating(t.dtype()))
+    throw DTypeError(op, "expected a floating dtype, given ", name, ' ', describe(t));
 }
 
-void check_size(const char* op, const char* what, Size2 s, int64_t least) {
-  if (s.h < least || s.w < least || s.h >= kMaxExtent || s.w >= kMaxExtent)
-    throw ValueError(op, what, " must be at least ", least, ", given ", s);
-}
-
-int64_t output_extent(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
-  return (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+void check_size(const char* op, const char* what, const Dims& s, int64_t least) {
+  for (int64_t v : s)
+    if (v < least || v >= kMaxExtent)
+      throw ValueError(op, what, " must be at least ", least, ", given ", sizes(s));
 }
 
 // Checks that filters w fit images of shape x, and returns the result's shape.
-Shape conv2d_shape(const char* op, const Shape& x, const Shape& w, const Conv2dOptions& o,
-                   TensorOptions like) {
+Shape conv_shape(const char* op, const Shape& x, const Shape& w, const ConvGeometry& g, TensorOptions like) {
   auto given = [&] {  // only put together for an error
     return concat(": x ", like.dtype, x, ' ', like.device, ", weight ", like.dtype, w, ' ', like.device);
   };
-  if (x.size() != 4) throw ShapeError(op, "x must be [N,C,H,W]", given());
-  if (w.size() != 4) throw ShapeError(op, "weight must be [O,C/groups,KH,KW]", given());
-  check_size(op, "stride", o.stride, 1);
-  check_size(op, "padding", o.padding, 0);
-  check_size(op, "dilation", o.dilation, 1);
-  if (o.groups < 1) throw ValueError(op, "groups must be at least 1, given ", o.groups);
-  for (int d = 0; d < 4; ++d) {
+  const int rank = g.rank();
+  if (x.size() != rank + 2) throw ShapeError(op, "x must be ", kInput[rank], given());
+  if (w.size() != rank + 2) throw ShapeError(op, "weight must be ", kWeight[rank], given());
+  check_size(op, "stride", g.stride, 1);
+  check_size(op, "padding", g.padding, 0);
+  check_size(op, "dilation", g.dilation, 1);
+  if (g.groups < 1) throw ValueError(op, "groups must be at least 1, given ", g.groups);
+  for (int d = 0; d < rank + 2; ++d) {
     if (x[d] < 0 || x[d] >= kMaxExtent) throw ShapeError(op, "x has a size out of range", given());
     if (w[d] < 1 || w[d] >= kMaxExtent) throw ShapeError(op, "weight must not be empty", given());
   }
-  if (w[0] % o.groups != 0)
-    throw ShapeError(op, "output channels ", w[0], " do not divide into ", o.groups, " groups", given());
-  if (x[1] != w[1] * o.groups)
-    throw ShapeError(op, "weight has ", w[1] * o.groups, " input channels but x has ", x[1],
-                     o.groups > 1 ? concat(" (", o.groups, " groups)") : "", given());
-  const Size2 image{x[2] + 2 * o.padding.h, x[3] + 2 * o.padding.w};
-  const Size2 kernel{o.dilation.h * (w[2] - 1) + 1, o.dilation.w * (w[3] - 1) + 1};
-  if (kernel.h > image.h || kernel.w > image.w)
-    throw ShapeError(op, "kernel of ", kernel, " is larger than the padded input of ", image, given());
-  return {x[0], w[0], output_extent(x[2], w[2], o.stride.h, o.padding.h, o.dilation.h),
-          output_extent(x[3], w[3], o.stride.w, o.padding.w, o.dilation.w)};
+  if (w[0] % g.groups != 0)
+    throw ShapeError(op, "output channels ", w[0], " do not divide into ", g.groups, " groups", given());
+  if (x[1] % g.groups != 0 || x[1] / g.groups != w[1])
+    throw ShapeError(op, "weight has ", w[1] * g.groups, " input channels but x has ", x[1],
+                     g.groups > 1 ? concat(" (", g.groups, " groups)") : "", given());
+  Shape y{x[0], w[0]};
+  Dims image, kernel;
+  for (int d = 0; d < rank; ++d) {
+    image.push_back(x[d + 2] + 2 * g.padding[d]);
+    kernel.push_back(g.dilation[d] * (w[d + 2] - 1) + 1);
+    y.push_back((image[d] - kernel[d]) / g.stride[d] + 1);
+  }
+  for (int d = 0; d < rank; ++d)
+    if (kernel[d] > image[d])
+      throw ShapeError(op, "kernel of ", sizes(kernel), " is larger than the padded input of ", sizes(image),
+                       given());
+  return y;
 }
 
 void check_result_grad(const char* op, const Tensor& dy, const Shape& want) {
@@ -66,46 +78,50 @@ void check_result_grad(const char* op, const Tensor& dy, const Shape& want) {
 
 }  // namespace
 
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& options) {
-  const char* op = "conv2d";
+Shape check_conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
+                 const ConvGeometry& geometry) {
   check_dtype(op, "x", x);
   check_operand(op, "weight", w, x);
-  const TensorOptions like{x.dtype(), x.device()};
-  const Shape shape = conv2d_shape(op, x.shape(), w.shape(), options, like);
+  const Shape shape = conv_shape(op, x.shape(), w.shape(), geometry, {x.dtype(), x.device()});
   if (bias.defined()) {
     check_operand(op, "bias", bias, x);
     if (bias.dim() != 1 || bias.size(0) != w.size(0))
       throw ShapeError(op, "bias must have ", w.size(0), " elements: bias ", describe(bias), ", weight ",
                        describe(w));
   }
-  Tensor y = empty_channels_last(shape, like);
+  return shape;
+}
+
+Tensor conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
+            const ConvGeometry& geometry) {
+  const Shape shape = check_conv(op, x, w, bias, geometry);
+  Tensor y = empty_channels_last(shape, {x.dtype(), x.device()});
   if (y.numel() > 0)
-    conv2d_kernel(y, channels_last(x), contiguous(w), bias.defined() ? contiguous(bias) : bias, options);
+    conv_kernel(y, channels_last(x), contiguous(w), bias.defined() ? contiguous(bias) : bias, geometry);
   return y;
 }
 
-Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
-                         const Conv2dOptions& options) {
-  const char* op = "conv2d_input_grad";
+Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const Shape& x_shape,
+                       const ConvGeometry& geometry) {
   check_dtype(op, "dy", dy);
   check_operand(op, "weight", w, dy);
   const TensorOptions like{dy.dtype(), dy.device()};
-  check_result_grad(op, dy, conv2d_shape(op, x_shape, w.shape(), options, like));
+  check_result_grad(op, dy, conv_shape(op, x_shape, w.shape(), geometry, like));
   Tensor dx = empty_channels_last(x_shape, like);
-  if (dx.numel() > 0) conv2d_input_grad_kernel(dx, channels_last(dy), contiguous(w), options);
+  if (dx.numel() > 0) conv_input_grad_kernel(dx, channels_last(dy), contiguous(w), geometry);
   return dx;
 }
 
-std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
-                                             bool with_bias, const Conv2dOptions& options) {
-  const char* op = "conv2d_weight_grad";
+std::pair<Tensor, Tensor> conv_weight_grad(const char* op, const Tensor& dy, const Tensor& x,
+                                           const Shape& w_shape, bool with_bias,
+                                           const ConvGeometry& geometry) {
   check_dtype(op, "x", x);
   check_operand(op, "dy", dy, x);
   const TensorOptions like{x.dtype(), x.device()};
-  check_result_grad(op, dy, conv2d_shape(op, x.shape(), w_shape, options, like));
+  check_result_grad(op, dy, conv_shape(op, x.shape(), w_shape, geometry, like));
   Tensor dw = empty(w_shape, like), db = with_bias ? empty({w_shape[0]}, like) : Tensor();
   if (dy.numel() > 0) {
-    conv2d_weight_grad_kernel(dw, db, channels_last(dy), channels_last(x), options);
+    conv_weight_grad_kernel(dw, db, channels_last(dy), channels_last(x), geometry);
   } else {
     fill_(dw, 0);
     if (with_bias) fill_(db, 0);

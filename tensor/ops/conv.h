@@ -9,35 +9,90 @@
 
 namespace gradus {
 
-// How a filter moves over an image.
+// How a filter moves over a signal, an image, a volume.
+struct Conv1dOptions {
+  int64_t stride = 1;
+  int64_t padding = 0;        // zeros on both sides
+  int64_t dilation = 1;       // distance between the filter's taps
+  int64_t groups = 1;         // channels in independent groups
+  bool same_padding = false;  // zeros that keep the size, an odd one at the end; for stride 1 and padding 0
+};
 struct Conv2dOptions {
   Size2 stride = 1;
-  Size2 padding = 0;   // zeros on every side
-  Size2 dilation = 1;  // distance between the filter's taps
-  int64_t groups = 1;  // channels in independent groups
+  Size2 padding = 0;
+  Size2 dilation = 1;
+  int64_t groups = 1;
+  bool same_padding = false;
+};
+struct Conv3dOptions {
+  Size3 stride = 1;
+  Size3 padding = 0;
+  Size3 dilation = 1;
+  int64_t groups = 1;
+  bool same_padding = false;
 };
 
 namespace raw {
 
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& options = {});
-// The gradient of conv2d's x[N,C,H,W] = `x_shape` when that of its result is dy.
-Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
-                         const Conv2dOptions& options = {});
-// The gradients of conv2d's w[O,C/groups,KH,KW] = `w_shape` and, if `with_bias`, of its bias (else
-// undefined).
-std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
-                                             bool with_bias, const Conv2dOptions& options = {});
+// The same for any number of dimensions, one number each.
+struct ConvGeometry {
+  ConvGeometry() = default;
+  ConvGeometry(const Conv1dOptions& o)
+      : stride{o.stride}, padding{o.padding}, dilation{o.dilation}, groups(o.groups) {}
+  ConvGeometry(const Conv2dOptions& o)
+      : stride{o.stride.h, o.stride.w},
+        padding{o.padding.h, o.padding.w},
+        dilation{o.dilation.h, o.dilation.w},
+        groups(o.groups) {}
+  ConvGeometry(const Conv3dOptions& o)
+      : stride{o.stride.d, o.stride.h, o.stride.w},
+        padding{o.padding.d, o.padding.h, o.padding.w},
+        dilation{o.dilation.d, o.dilation.h, o.dilation.w},
+        groups(o.groups) {}
+  int rank() const { return stride.size(); }
+
+  Dims stride, padding, dilation;
+  int64_t groups = 1;
+};
+
+// Checks that x[N,C,...], filters w[O,C/groups,...] and, if defined, bias[O] go together, and returns the
+// result's shape. Errors name `op`.
+Shape check_conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
+                 const ConvGeometry& geometry);
+
+// Over images and volumes: x has two dims more than the geometry.
+Tensor conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
+            const ConvGeometry& geometry);
+// The gradient of conv's x[N,C,...] = `x_shape` when that of its result is dy.
+Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const Shape& x_shape,
+                       const ConvGeometry& geometry);
+// The gradients of conv's w[O,C/groups,...] = `w_shape` and, if `with_bias`, of its bias (else undefined).
+std::pair<Tensor, Tensor> conv_weight_grad(const char* op, const Tensor& dy, const Tensor& x,
+                                           const Shape& w_shape, bool with_bias,
+                                           const ConvGeometry& geometry);
+
+inline Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& o = {}) {
+  return conv("conv2d", x, w, bias, o);
+}
+inline Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
+                                const Conv2dOptions& o = {}) {
+  return conv_input_grad("conv2d_input_grad", dy, w, x_shape, o);
+}
+inline std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
+                                                    bool with_bias, const Conv2dOptions& o = {}) {
+  return conv_weight_grad("conv2d_weight_grad", dy, x, w_shape, with_bias, o);
+}
 
 // Kernels: one floating dtype; x, y and their gradients dense with channels innermost, w and bias row-major
-// (bias and db may be undefined), no empty tensors.
+// (bias and db may be undefined), no empty tensors. Two or three dimensions.
 inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
-                                 Conv2dOptions)>
-    conv2d_kernel{"conv2d"};
-inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& w, Conv2dOptions)>
-    conv2d_input_grad_kernel{"conv2d_input_grad"};
+                                 ConvGeometry)>
+    conv_kernel{"conv"};
+inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& w, ConvGeometry)>
+    conv_input_grad_kernel{"conv_input_grad"};
 inline constinit KernelSlot<void(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
-                                 Conv2dOptions)>
-    conv2d_weight_grad_kernel{"conv2d_weight_grad"};
+                                 ConvGeometry)>
+    conv_weight_grad_kernel{"conv_weight_grad"};
 
 }  // namespace raw
 }  // namespace gradus

@@ -10,8 +10,7 @@ void check_pair(const char* op, const Tensor& a, const Tensor& b) {
     throw DeviceError(op, "operands on different devices: ", describe(a), " and ", describe(b));
   if (a.dtype() != b.dtype())
     throw DTypeError(op, "operands of different dtypes: ", describe(a), " and ", describe(b));
-  if (a.dtype() != DType::kF32 && a.dtype() != DType::kF64)
-    throw DTypeError(op, "expected f32 or f64, given ", describe(a));
+  if (!is_floating(a.dtype())) throw DTypeError(op, "expected a floating dtype, given ", describe(a));
 }
 
 Tensor restrided(const Tensor& x, const Shape& shape, const Strides& strides) {

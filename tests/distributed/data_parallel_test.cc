@@ -96,7 +96,7 @@ TEST_P(DataParallelOn, several_devices_equals_one_to_second_order) {
       const Tensor p = net->parameters()[i], q = plain->parameters()[i];
       EXPECT_EQ(p.grad().device(), p.device());
       expect_near(to(p.grad(), kCPU), -q.grad(), 1e-12);
-      EXPECT_GT(dot(q.grad(), q.grad()), 1e-6);
+      EXPECT_GT(sum_of_products(q.grad(), q.grad()), 1e-6);
       raw::copy_(p, p * 1.5), raw::copy_(q, q * 1.5);  // the next step's copies have the new weights
       p.set_grad({}), q.set_grad({});
     }

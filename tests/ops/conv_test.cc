@@ -105,14 +105,14 @@ TEST_P(Conv2d, GradientsAreItsTransposes) {
   const Case& c = shape();
   const Tensor x = random_tensor(c.x, dtype(), 1), w = random_tensor(c.w, dtype(), 2);
   const Tensor dy = random_tensor(result_shape(c), dtype(), 3);
-  const double want = dot(raw::conv2d(x, w, {}, c.options), dy);
+  const double want = sum_of_products(raw::conv2d(x, w, {}, c.options), dy);
   const double slack = tolerance() * dy.numel();
   const Tensor dx = raw::conv2d_input_grad(dy, w, c.x, c.options);
   EXPECT_EQ(dx.shape(), c.x);
-  EXPECT_NEAR(dot(x, dx), want, slack);
+  EXPECT_NEAR(sum_of_products(x, dx), want, slack);
   const auto [dw, db] = raw::conv2d_weight_grad(dy, x, c.w, true, c.options);
   EXPECT_TRUE(dw.is_row_major());
-  EXPECT_NEAR(dot(w, dw), want, slack);
+  EXPECT_NEAR(sum_of_products(w, dw), want, slack);
   const Tensor alone = raw::conv2d_weight_grad(dy, x, c.w, false, c.options).first;
   expect_near(alone, dw, tolerance() * 10);
   for (int64_t o = 0; o < c.w[0]; ++o) {
@@ -127,8 +127,8 @@ TEST_P(Conv2d, GradientsAgreeWithTheReference) {
   const Tensor x = raw::channels_last(random_tensor(c.x, dtype(), 1)), w = random_tensor(c.w, dtype(), 2);
   const Tensor dy = raw::channels_last(random_tensor(result_shape(c), dtype(), 3));
   Tensor dx = empty_channels_last(c.x, {dtype(), kCPU}), dw = empty(c.w, {dtype(), kCPU});
-  conv2d_input_grad_reference(dx, dy, w, c.options);
-  conv2d_weight_grad_reference(dw, {}, dy, x, c.options);
+  conv_input_grad_reference(dx, dy, w, c.options);
+  conv_weight_grad_reference(dw, {}, dy, x, c.options);
   expect_near(raw::conv2d_input_grad(dy, w, c.x, c.options), dx, tolerance());
   expect_near(raw::conv2d_weight_grad(dy, x, c.w, false, c.options).first, dw, tolerance() * 10);
 }
@@ -190,6 +190,32 @@ TEST_P(SparseConv2d, GradientsDoNotDependOnTheNumberOfThreads) {
   EXPECT_EQ(dws[0], dws[2]);
   EXPECT_EQ(dxs[0], dxs[1]);
   EXPECT_EQ(dxs[0], dxs[2]);
+}
+
+// 16-bit floats: the same sums in f32, rounded once.
+class NarrowConv2d : public testing::TestWithParam<std::tuple<DType, Case>> {};
+INSTANTIATE_TEST_SUITE_P(
+    Cases, NarrowConv2d, testing::Combine(testing::Values(DType::kBF16, DType::kF16), testing::ValuesIn(kCases)),
+    [](const auto& info) {
+      return std::get<1>(info.param).name + std::string("_") + std::string(name_of(std::get<0>(info.param)));
+    });
+
+TEST_P(NarrowConv2d, IsRoundedOnce) {
+  const auto& [dtype, c] = GetParam();
+  const Tensor x = random_tensor(c.x, dtype, 1), w = random_tensor(c.w, dtype, 2),
+               b = random_tensor({c.w[0]}, dtype, 3), dy = random_tensor(result_shape(c), dtype, 4);
+  const auto exact = [](const Tensor& t) { return raw::to(t, DType::kF64); };
+  const double taps = double(c.w[2] * c.w[3]), pixels = double(dy.numel() / c.w[0]);
+  expect_rounded_once(raw::conv2d(x, w, b, c.options), raw::conv2d(exact(x), exact(w), exact(b), c.options),
+                      double(c.w[1]) * taps + 1);
+  expect_rounded_once(raw::conv2d_input_grad(dy, w, c.x, c.options),
+                      raw::conv2d_input_grad(exact(dy), exact(w), c.x, c.options),
+                      double(c.w[0] / c.options.groups) * taps);
+  const auto [dw, db] = raw::conv2d_weight_grad(dy, x, c.w, true, c.options);
+  const auto [dw64, db64] = raw::conv2d_weight_grad(exact(dy), exact(x), c.w, true, c.options);
+  EXPECT_EQ(dw.dtype(), dtype);
+  expect_rounded_once(dw, dw64, pixels);
+  expect_rounded_once(db, db64, pixels);
 }
 
 TEST(Conv2dWeights, AnUpdateIsSeen) {  // reordered copies of weights are kept, but not beyond a change

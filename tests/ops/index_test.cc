@@ -193,7 +193,7 @@ TEST(Index, GatherAndScatterAreTransposes) {
   for (int64_t i = 0; i < index.numel(); ++i) index.ptr<int64_t>()[i] = i * i % 5;
   const Tensor y = gather(x, 1, index);
   EXPECT_EQ(y.to_vector<float>()[3], (x[{0, 4, 1}].item<float>()));  // index[0,1,1] is 9 % 5
-  EXPECT_NEAR(dot(y, dy), dot(x, gather_backward(dy, x.shape(), 1, index)), 1e-5);
+  EXPECT_NEAR(sum_of_products(y, dy), sum_of_products(x, gather_backward(dy, x.shape(), 1, index)), 1e-5);
 }
 
 TEST(Index, RepeatedIndicesAddInOrderForAnyThreadCount) {

@@ -57,7 +57,7 @@ TEST_P(Matmul, VectorsLoseTheirDimension) {
   const Tensor a = random_tensor({3, 4}, GetParam()), v = random_tensor({4}, GetParam(), 2),
                u = random_tensor({3}, GetParam(), 3);
   EXPECT_EQ(raw::matmul(v, v).shape(), Shape({}));
-  EXPECT_NEAR(raw::matmul(v, v).item<double>(), dot(v, v), tolerance_of(GetParam()));
+  EXPECT_NEAR(raw::matmul(v, v).item<double>(), sum_of_products(v, v), tolerance_of(GetParam()));
   expect_near(raw::matmul(a, v), raw::reshape(naive(a, raw::reshape(v, {4, 1})), {3}),
               tolerance_of(GetParam()));
   expect_near(raw::matmul(u, a), raw::reshape(naive(raw::reshape(u, {1, 3}), a), {4}),
@@ -133,6 +133,42 @@ TEST(MatmulKernel, AgreesWithTheReferenceInF32) {
 TEST(MatmulKernel, SameResultOnAnyCall) {
   const Tensor a = random_tensor({64, 300}), b = random_tensor({300, 70}, DType::kF32, 2);
   EXPECT_EQ(raw::matmul(a, b).to_vector<float>(), raw::matmul(a, b).to_vector<float>());
+}
+
+// 16-bit floats: the same sums in f32, rounded once.
+class NarrowMatmul : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(DTypes, NarrowMatmul, testing::Values(DType::kBF16, DType::kF16),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST_P(NarrowMatmul, IsRoundedOnce) {
+  const auto exact = [](const Tensor& t) { return raw::to(t, DType::kF64); };
+  const auto check = [&](const Tensor& a, const Tensor& b) {
+    const Tensor y = raw::matmul(a, b);
+    EXPECT_EQ(y.dtype(), GetParam());
+    expect_rounded_once(y, raw::matmul(exact(a), exact(b)), double(a.size(-1)));
+  };
+  const auto random = [](const Shape& s, uint64_t seed) { return random_tensor(s, GetParam(), seed); };
+  for (const auto& [m, k, n] :
+       {std::array<int64_t, 3>{1, 1, 1}, {1, 7, 5}, {5, 7, 1}, {17, 33, 9}, {64, 100, 65}}) {
+    check(random({m, k}, 1), random({k, n}, 2));
+    check(raw::transpose(random({k, m}, 1), 0, 1), raw::transpose(random({n, k}, 2), 0, 1));
+  }
+  check(random({2, 3, 4}, 1), random({2, 4, 5}, 2));
+  check(random({2, 1, 3, 4}, 1), random({6, 4, 5}, 2));
+  check(raw::permute(random({2, 5, 3, 4}, 1), {0, 2, 1, 3}),
+        raw::permute(random({2, 5, 3, 4}, 2), {0, 2, 3, 1}));
+  check(random({6}, 1), random({6}, 2));
+  check(random({2, 0}, 1), random({0, 3}, 2));
+  const Tensor wide = raw::narrow(random({8, 10}, 1), 1, 3, 5);  // rows with gaps
+  check(wide, random({5, 4}, 2));
+}
+
+TEST_P(NarrowMatmul, LinearIsRoundedOnce) {
+  const auto exact = [](const Tensor& t) { return raw::to(t, DType::kF64); };
+  const Tensor x = random_tensor({2, 3, 40}, GetParam(), 1), w = random_tensor({50, 40}, GetParam(), 2),
+               b = random_tensor({50}, GetParam(), 3);
+  expect_rounded_once(raw::linear(x, w, b), raw::linear(exact(x), exact(w), exact(b)), 41);
+  expect_rounded_once(raw::linear(x, w), raw::linear(exact(x), exact(w)), 40);
 }
 
 TEST(MatmulErrors, NameBothOperands) {

@@ -75,9 +75,9 @@ TEST(BatchNormBackward, IsTheDerivative) {
   auto slope = [&](const Tensor& t, int64_t i) {
     const double h = 1e-6, before = t.ptr<double>()[i];
     t.ptr<double>()[i] = before + h;
-    const double up = dot(raw::batch_norm(x, w, b, 1e-5).y, dy);
+    const double up = sum_of_products(raw::batch_norm(x, w, b, 1e-5).y, dy);
     t.ptr<double>()[i] = before - h;
-    const double down = dot(raw::batch_norm(x, w, b, 1e-5).y, dy);
+    const double down = sum_of_products(raw::batch_norm(x, w, b, 1e-5).y, dy);
     t.ptr<double>()[i] = before;
     return (up - down) / (2 * h);
   };

@@ -74,8 +74,8 @@ TEST_P(Pool, ScatterIsTheTransposeOfGather) {
     const Tensor dy = random_tensor(y.shape(), GetParam(), 2), g = random_tensor(x.shape(), GetParam(), 3);
     const Tensor dx = raw::max_pool2d_scatter(dy, index, w);
     EXPECT_EQ(dx.shape(), x.shape());
-    EXPECT_NEAR(dot(dx, g), dot(dy, raw::max_pool2d_gather(g, index, w)), 1e-4);
-    EXPECT_NEAR(dot(dx, x), dot(dy, y), 1e-4);
+    EXPECT_NEAR(sum_of_products(dx, g), sum_of_products(dy, raw::max_pool2d_gather(g, index, w)), 1e-4);
+    EXPECT_NEAR(sum_of_products(dx, x), sum_of_products(dy, y), 1e-4);
   }
 }
 
@@ -89,7 +89,7 @@ TEST_P(Pool, AverageAndItsSpreadAreTransposes) {
         raw::adaptive_windows("adaptive_avg_pool2d", x, {3, 5}),
         raw::adaptive_windows("adaptive_avg_pool2d", x, 10)}) {
     const Tensor y = raw::avg_pool2d(x, w), dy = random_tensor(y.shape(), GetParam(), 2);
-    EXPECT_NEAR(dot(raw::avg_pool2d_spread(dy, w), x), dot(dy, y), 1e-4);
+    EXPECT_NEAR(sum_of_products(raw::avg_pool2d_spread(dy, w), x), sum_of_products(dy, y), 1e-4);
   }
 }
 
