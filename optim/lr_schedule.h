@@ -1,13 +1,32 @@
-// Learning-rate schedules. Each computes the rate of every group from its rate at construction and the number
-// of step() calls, so a schedule that is resumed continues exactly.
+// Learning-rate schedules, as in PyTorch. Each starts from the rates that the groups had when the first
+// schedule was made, and changes the rates at hand by one factor per step(), so that schedules and changes by
+// hand can be combined.
 //
 //   optim::StepLR schedule(opt, {.step_size = 1, .gamma = 0.7});
 //   for (int epoch = 1; epoch <= 14; ++epoch) { train(); schedule.step(); }
+//
+// Several of them one after the other or together: joined_lr.h. Rates that follow a metric: plateau.h.
 #pragma once
+
+#include <functional>
+#include <initializer_list>
 
 #include "gradus/optim/optimizer.h"
 
 namespace gradus::optim {
+
+// An option that groups have in common, or one for each.
+class PerGroup {
+ public:
+  PerGroup(double value) : values_{value} {}
+  PerGroup(std::initializer_list<double> values) : values_(values) {}
+  double operator[](size_t group) const { return values_[values_.size() == 1 ? 0 : group]; }
+  // Throws ValueError naming `op` and the option unless it has one value, or one for each group.
+  void check(const char* op, const char* name, size_t groups) const;
+
+ private:
+  std::vector<double> values_;
+};
 
 class LRSchedule {
  public:
@@ -16,25 +35,73 @@ class LRSchedule {
   LRSchedule& operator=(const LRSchedule&) = delete;
 
   // Goes one epoch (or whatever the caller counts) further and sets the optimizer's rates.
-  void step();
+  virtual void step();
+  // Goes back to epoch 0 and sets the rates that belong to it, as SequentialLR does when this schedule's time
+  // comes.
+  virtual void restart();
   int64_t last_epoch() const { return epoch_; }
   std::vector<double> last_lr() const;  // per group
+  const Optimizer& optimizer() const { return optimizer_; }
 
-  State state_dict() const;
+  virtual State state_dict() const;
   // Also sets the optimizer's rates. Errors: ValueError listing what does not fit; nothing is changed then.
-  void load_state_dict(const State& state);
+  virtual void load_state_dict(const State& state);
 
  protected:
-  // `optimizer` must outlive the schedule.
+  // `optimizer` must outlive the schedule. Every constructor ends with start().
   explicit LRSchedule(Optimizer& optimizer);
-  // The rate after `epoch` steps of a group that started at `base`.
-  virtual double rate(double base, int64_t epoch) const = 0;
+  // Sets the rates of epoch 0.
+  void start();
+  void set_epoch(int64_t epoch) { epoch_ = epoch; }
+  // Calls of step(), restart() and start() so far, this one included.
+  int64_t num_steps() const { return steps_; }
+  Optimizer& optimizer() { return optimizer_; }
+
+  // Throws unless there is a next epoch.
+  virtual void check_step() const {}
+  // The epoch has become last_epoch(): by restart() or start() if it is 0.
+  virtual void epoch_changed() {}
+  // A group's rate in epoch last_epoch(), from its rate now and the one it started with.
+  virtual double rate(size_t /*group*/, double /*base*/, double now) const { return now; }
+  // The same after restart().
+  virtual double rate_after_restart(size_t group, double base, double now) const {
+    return rate(group, base, now);
+  }
+  // A group's momentum in epoch last_epoch(), if the schedule sets it.
+  virtual std::optional<double> momentum(size_t /*group*/) const { return {}; }
+  // What else a subclass remembers.
+  virtual std::vector<std::pair<const char*, double*>> more_state() { return {}; }
 
  private:
-  void set_rates();
+  friend class SequentialLR;
+  void set_rates(double (LRSchedule::*rate)(size_t, double, double) const);
   Optimizer& optimizer_;
   std::vector<double> base_;
-  int64_t epoch_ = 0;
+  int64_t epoch_ = 0, steps_ = 0;
+};
+
+// base f(epoch), with one f for all groups, or one for each.
+class LambdaLR final : public LRSchedule {
+ public:
+  using Factor = std::function<double(int64_t epoch)>;
+  LambdaLR(Optimizer& optimizer, Factor f);
+  LambdaLR(Optimizer& optimizer, std::vector<Factor> fs);  // Errors: ValueError for another number
+
+ private:
+  double rate(size_t group, double base, double now) const override;
+  std::vector<Factor> factors_;
+};
+
+// The rate before times f(epoch), from epoch 1 on.
+class MultiplicativeLR final : public LRSchedule {
+ public:
+  using Factor = std::function<double(int64_t epoch)>;
+  MultiplicativeLR(Optimizer& optimizer, Factor f);
+  MultiplicativeLR(Optimizer& optimizer, std::vector<Factor> fs);  // Errors: ValueError for another number
+
+ private:
+  double rate(size_t group, double base, double now) const override;
+  std::vector<Factor> factors_;
 };
 
 struct StepLROptions {
@@ -47,12 +114,13 @@ class StepLR final : public LRSchedule {
   StepLR(Optimizer& optimizer, StepLROptions options);  // Errors: ValueError for step_size < 1
 
  private:
-  double rate(double base, int64_t epoch) const override;
+  double rate(size_t group, double base, double now) const override;
+  double rate_after_restart(size_t, double base, double) const override { return base; }
   StepLROptions options_;
 };
 
 struct MultiStepLROptions {
-  std::vector<int64_t> milestones;  // ascending
+  std::vector<int64_t> milestones;  // ascending; one that is repeated counts as often
   double gamma = 0.1;
 };
 // base gamma^(number of milestones <= epoch)
@@ -61,8 +129,41 @@ class MultiStepLR final : public LRSchedule {
   MultiStepLR(Optimizer& optimizer, MultiStepLROptions options);  // Errors: ValueError unless ascending
 
  private:
-  double rate(double base, int64_t epoch) const override;
+  double rate(size_t group, double base, double now) const override;
+  double rate_after_restart(size_t group, double base, double now) const override;
   MultiStepLROptions options_;
+};
+
+struct ConstantLROptions {
+  double factor = 1.0 / 3;
+  int64_t total_iters = 5;
+};
+// factor base until epoch total_iters, then base: a warm-up in one stage.
+class ConstantLR final : public LRSchedule {
+ public:
+  // Errors: ValueError unless factor is in (0, 1] and total_iters >= 0.
+  explicit ConstantLR(Optimizer& optimizer, ConstantLROptions options = {});
+
+ private:
+  double rate(size_t group, double base, double now) const override;
+  double rate_after_restart(size_t group, double base, double now) const override;
+  ConstantLROptions options_;
+};
+
+struct LinearLROptions {
+  double start_factor = 1.0 / 3, end_factor = 1;
+  int64_t total_iters = 5;
+};
+// base (start_factor + (end_factor - start_factor) min(epoch, total_iters) / total_iters): the usual warm-up.
+class LinearLR final : public LRSchedule {
+ public:
+  // Errors: ValueError unless start_factor is in (0, 1], end_factor in [0, 1] and total_iters >= 1.
+  explicit LinearLR(Optimizer& optimizer, LinearLROptions options = {});
+
+ private:
+  double rate(size_t group, double base, double now) const override;
+  double rate_after_restart(size_t, double base, double) const override;
+  LinearLROptions options_;
 };
 
 struct ExponentialLROptions {
@@ -74,8 +175,25 @@ class ExponentialLR final : public LRSchedule {
   ExponentialLR(Optimizer& optimizer, ExponentialLROptions options);
 
  private:
-  double rate(double base, int64_t epoch) const override;
+  double rate(size_t group, double base, double now) const override;
+  double rate_after_restart(size_t, double base, double) const override { return base; }
   ExponentialLROptions options_;
+};
+
+struct PolynomialLROptions {
+  int64_t total_iters = 5;
+  double power = 1;
+};
+// base (1 - min(epoch, total_iters) / total_iters)^power
+class PolynomialLR final : public LRSchedule {
+ public:
+  // Errors: ValueError for total_iters < 1.
+  explicit PolynomialLR(Optimizer& optimizer, PolynomialLROptions options = {});
+
+ private:
+  double rate(size_t group, double base, double now) const override;
+  double rate_after_restart(size_t, double base, double) const override { return base; }
+  PolynomialLROptions options_;
 };
 
 struct CosineAnnealingLROptions {
@@ -86,12 +204,52 @@ struct CosineAnnealingLROptions {
 // without restarts.
 class CosineAnnealingLR final : public LRSchedule {
  public:
-  CosineAnnealingLR(Optimizer& optimizer,
-                    CosineAnnealingLROptions options);  // Errors: ValueError for t_max < 1
+  // Errors: ValueError for t_max < 1.
+  CosineAnnealingLR(Optimizer& optimizer, CosineAnnealingLROptions options);
 
  private:
-  double rate(double base, int64_t epoch) const override;
+  double rate(size_t group, double base, double now) const override;
+  double rate_after_restart(size_t group, double base, double now) const override;
   CosineAnnealingLROptions options_;
+};
+
+struct CosineAnnealingWarmRestartsOptions {
+  Required<int64_t> t_0;  // epochs until the first restart
+  int64_t t_mult = 1;     // each period is this many times as long as the one before
+  double eta_min = 0;
+};
+// eta_min + (base - eta_min) (1 + cos(pi t / T)) / 2, t epochs after the last restart, T that period's
+// length. Source: Loshchilov and Hutter, ICLR 2017.
+class CosineAnnealingWarmRestarts final : public LRSchedule {
+ public:
+  // Errors: ValueError for t_0 < 1 or t_mult < 1.
+  CosineAnnealingWarmRestarts(Optimizer& optimizer, CosineAnnealingWarmRestartsOptions options);
+
+ private:
+  void epoch_changed() override;
+  double rate(size_t group, double base, double now) const override;
+  std::vector<std::pair<const char*, double*>> more_state() override;
+  CosineAnnealingWarmRestartsOptions options_;
+  double since_restart_ = 0, period_ = 0;
+};
+
+enum class Anneal { kCos, kLinear };
+
+struct SWALROptions {
+  Required<PerGroup> swa_lr;
+  int64_t anneal_epochs = 10;
+  Anneal anneal_strategy = Anneal::kCos;
+};
+// Goes from the rate at hand to swa_lr in anneal_epochs, and stays there: for averaging weights. Source:
+// Izmailov et al., UAI 2018.
+class SWALR final : public LRSchedule {
+ public:
+  // Errors: ValueError for anneal_epochs < 0, or another number of rates than groups.
+  SWALR(Optimizer& optimizer, SWALROptions options);
+
+ private:
+  double rate(size_t group, double base, double now) const override;
+  SWALROptions options_;
 };
 
 }  // namespace gradus::optim

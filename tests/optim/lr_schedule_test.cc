@@ -1,12 +1,10 @@
 // Schedules: state and groups. Their rates against PyTorch's are in tests/golden.
-#include "gradus/optim/lr_schedule.h"
+#include "gradus/optim/optim.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
-
-#include "gradus/optim/sgd.h"
 
 namespace gradus::optim {
 namespace {
@@ -53,18 +51,115 @@ TEST(Schedule, RefusesAStateThatDoesNotFit) {
   ExponentialLR schedule(opt, {.gamma = 0.5});
   schedule.step();
   EXPECT_THROW(schedule.load_state_dict({}), ValueError);
-  EXPECT_THROW(schedule.load_state_dict({{}, {{"last_epoch", -1}, {"base_lr.0", 1}}}), ValueError);
-  EXPECT_THROW(schedule.load_state_dict({{}, {{"last_epoch", 1}, {"base_lr.0", 1}, {"base_lr.1", 1}}}),
-               ValueError);
+  const auto with = [&](const char* name, double value) {
+    State state = schedule.state_dict();
+    std::erase_if(state.numbers, [&](const auto& n) { return n.first == name; });
+    state.numbers.emplace_back(name, value);
+    return state;
+  };
+  EXPECT_THROW(schedule.load_state_dict(with("last_epoch", -2)), ValueError);
+  EXPECT_THROW(schedule.load_state_dict(with("last_lr.0", -1)), ValueError);
+  EXPECT_THROW(schedule.load_state_dict(with("base_lr.1", 1)), ValueError);
   EXPECT_EQ(schedule.last_epoch(), 1);
   EXPECT_EQ(opt.lr(), 0.5);
 }
 
-TEST(Schedule, RefusesOptionsOutOfTheirDomain) {
+TEST(Schedule, SeveralStartFromTheRateOfTheFirst) {
   SGD opt({empty({1})}, {.lr = 1.0});
+  LinearLR warm_up(opt, {.start_factor = 0.1, .total_iters = 3});
+  EXPECT_DOUBLE_EQ(opt.lr(), 0.1);
+  EXPECT_EQ(opt.initial_lr(0), 1.0);
+  CosineAnnealingLR decay(opt, {.t_max = 10});
+  SequentialLR schedule(opt, {&warm_up, &decay}, {3});
+  for (int i = 0; i < 3; ++i) schedule.step();
+  EXPECT_DOUBLE_EQ(opt.lr(), 1.0);
+  schedule.restart();
+  EXPECT_DOUBLE_EQ(opt.lr(), 0.1);
+  EXPECT_EQ(schedule.last_epoch(), 0);
+}
+
+TEST(Schedule, SetsTheMomentumOfAnyOptimizerThatHasOne) {
+  Adam adam({empty({1})});
+  OneCycleLR schedule(adam, {.max_lr = 1.0, .total_steps = 10});
+  EXPECT_DOUBLE_EQ(adam.momentum(), 0.95);
+  EXPECT_DOUBLE_EQ(adam.options().betas[0], 0.95);
+  EXPECT_EQ(adam.options().betas[1], 0.999);
+  for (int i = 0; i < 10; ++i) schedule.step();
+  EXPECT_DOUBLE_EQ(adam.lr(), 1.0 / 25 / 1e4);
+  EXPECT_THROW(schedule.step(), ValueError);
+  EXPECT_EQ(schedule.last_epoch(), 10);
+
+  Adagrad adagrad({empty({1})});
+  EXPECT_FALSE(adagrad.has_momentum());
+  EXPECT_THROW(OneCycleLR(adagrad, {.max_lr = 1.0, .total_steps = 3}), ValueError);
+  EXPECT_THROW(CyclicLR(adagrad, {.base_lr = 0.1, .max_lr = 1.0}), ValueError);
+  EXPECT_THROW(adagrad.set_momentum(0, 0.5), ValueError);
+  EXPECT_NO_THROW(OneCycleLR(adagrad, {.max_lr = 1.0, .total_steps = 3, .cycle_momentum = false}));
+}
+
+TEST(Schedule, AJoinedOneTakesItsStateAsAWholeOrNotAtAll) {
+  SGD opt({empty({1})}, {.lr = 1.0});
+  StepLR first(opt, {.step_size = 1, .gamma = 0.5}), second(opt, {.step_size = 1, .gamma = 0.1});
+  ChainedScheduler schedule(opt, {&first, &second});
+  schedule.step();
+  State state = schedule.state_dict();
+  schedule.step();
+  State bad = state;
+  std::erase_if(bad.numbers, [](const auto& n) { return n.first == "schedule.1.last_epoch"; });
+  EXPECT_THROW(schedule.load_state_dict(bad), ValueError);
+  EXPECT_EQ(first.last_epoch(), 2);
+  EXPECT_DOUBLE_EQ(opt.lr(), 0.0025);
+  schedule.load_state_dict(state);
+  EXPECT_EQ(second.last_epoch(), 1);
+  EXPECT_DOUBLE_EQ(opt.lr(), 0.05);
+}
+
+TEST(Schedule, RefusesOptionsOutOfTheirDomain) {
+  SGD opt({empty({1})}, {.lr = 1.0}), other({empty({1})}, {.lr = 1.0});
+  EXPECT_THROW(LambdaLR(opt, std::vector<LambdaLR::Factor>{}), ValueError);
+  EXPECT_THROW(LambdaLR(opt, LambdaLR::Factor()), ValueError);
+  EXPECT_THROW(MultiplicativeLR(opt, std::vector<LambdaLR::Factor>{}), ValueError);
   EXPECT_THROW(StepLR(opt, {.step_size = 0}), ValueError);
   EXPECT_THROW(MultiStepLR(opt, {.milestones = {3, 2}}), ValueError);
+  EXPECT_THROW(ConstantLR(opt, {.factor = 0}), ValueError);
+  EXPECT_THROW(ConstantLR(opt, {.factor = 1.5}), ValueError);
+  EXPECT_THROW(ConstantLR(opt, {.total_iters = -1}), ValueError);
+  EXPECT_THROW(LinearLR(opt, {.start_factor = 0}), ValueError);
+  EXPECT_THROW(LinearLR(opt, {.end_factor = 1.5}), ValueError);
+  EXPECT_THROW(LinearLR(opt, {.total_iters = 0}), ValueError);
+  EXPECT_THROW(PolynomialLR(opt, {.total_iters = 0}), ValueError);
   EXPECT_THROW(CosineAnnealingLR(opt, {.t_max = 0}), ValueError);
+  EXPECT_THROW(CosineAnnealingWarmRestarts(opt, {.t_0 = 0}), ValueError);
+  EXPECT_THROW(CosineAnnealingWarmRestarts(opt, {.t_0 = 1, .t_mult = 0}), ValueError);
+  EXPECT_THROW(SWALR(opt, {.swa_lr = 0.1, .anneal_epochs = -1}), ValueError);
+  EXPECT_THROW(SWALR(opt, {.swa_lr = {0.1, 0.2}}), ValueError);
+  EXPECT_THROW(CyclicLR(opt, {.base_lr = 0.1, .max_lr = 1, .step_size_up = 0}), ValueError);
+  EXPECT_THROW(CyclicLR(opt, {.base_lr = 0.1, .max_lr = 1, .step_size_down = -1}), ValueError);
+  EXPECT_THROW(CyclicLR(opt, {.base_lr = {0.1, 0.2}, .max_lr = 1}), ValueError);
+  EXPECT_THROW(OneCycleLR(opt, {.max_lr = 1}), ValueError);
+  EXPECT_THROW(OneCycleLR(opt, {.max_lr = 1, .epochs = 3}), ValueError);
+  EXPECT_THROW(OneCycleLR(opt, {.max_lr = 1, .total_steps = -1}), ValueError);
+  EXPECT_THROW(OneCycleLR(opt, {.max_lr = 1, .total_steps = 5, .pct_start = 1.5}), ValueError);
+  EXPECT_THROW(OneCycleLR(opt, {.max_lr = 1, .total_steps = 5, .div_factor = 0}), ValueError);
+  EXPECT_THROW(OneCycleLR(opt, {.max_lr = 1, .total_steps = 5, .final_div_factor = 0}), ValueError);
+  EXPECT_THROW(OneCycleLR(opt, {.max_lr = {1.0, 2.0}, .total_steps = 5}), ValueError);
+  EXPECT_THROW(ReduceLROnPlateau(opt, {.factor = 1}), ValueError);
+  EXPECT_THROW(ReduceLROnPlateau(opt, {.factor = 0}), ValueError);
+  EXPECT_THROW(ReduceLROnPlateau(opt, {.patience = -1}), ValueError);
+  EXPECT_THROW(ReduceLROnPlateau(opt, {.threshold = -1}), ValueError);
+  EXPECT_THROW(ReduceLROnPlateau(opt, {.cooldown = -1}), ValueError);
+  EXPECT_THROW(ReduceLROnPlateau(opt, {.min_lr = {0.1, 0.2}}), ValueError);
+  EXPECT_THROW(ReduceLROnPlateau(opt, {.eps = -1}), ValueError);
+  EXPECT_THROW(ReduceLROnPlateau(opt).load_state_dict({}), ValueError);
+  EXPECT_EQ(opt.lr(), 1.0);
+  StepLR step(opt, {.step_size = 1}), foreign(other, {.step_size = 1});
+  EXPECT_THROW(SequentialLR(opt, {}, {}), ValueError);
+  EXPECT_THROW(SequentialLR(opt, {&step, nullptr}, {1}), ValueError);
+  EXPECT_THROW(SequentialLR(opt, {&step, &foreign}, {1}), ValueError);
+  EXPECT_THROW(SequentialLR(opt, {&step, &step}, {}), ValueError);
+  EXPECT_THROW(SequentialLR(opt, {&step, &step}, {0}), ValueError);
+  EXPECT_THROW(SequentialLR(opt, {&step, &step, &step}, {2, 1}), ValueError);
+  EXPECT_THROW(ChainedScheduler(opt, {}), ValueError);
 }
 
 }  // namespace
