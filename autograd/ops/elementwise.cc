@@ -10,6 +10,74 @@
 #include "gradus/tensor/ops/elementwise.h"
 
 namespace gradus {
+namespace {
+
+// Whether the result of an op on x and a number may take x's buffer. Rules that need x's elements have saved
+// it, so that somebody else can see it.
+bool takes_over(const Tensor& x) { return x.defined() && is_floating(x.dtype()) && autograd::may_reuse(x); }
+// Whether x keeps its shape next to an operand of this one.
+bool spans(const Shape& x, const Shape& other) {
+  if (other.size() > x.size()) return false;
+  for (int d = 1; d <= other.size(); ++d)
+    if (other[other.size() - d] != x[x.size() - d] && other[other.size() - d] != 1) return false;
+  return true;
+}
+
+// The same with a further operand: the result is what x is, in the layout that it would have.
+bool takes_over(const Tensor& x, const Tensor& other) {
+  return takes_over(x) && other.defined() && other.device() == x.device() &&
+         raw::result_dtype(x, other) == x.dtype() && spans(x.shape(), other.shape()) &&
+         (x.is_channels_last() || !other.is_channels_last());
+}
+
+}  // namespace
+
+Tensor add(Tensor&& temporary, const Tensor& b) {
+  const Tensor a = std::move(temporary);  // gone when this returns: the result alone owns the buffer
+  if (!takes_over(a, b)) return add(a, b);
+  Tensor y = detach(a);
+  raw::add_(y, b);
+  if (Recorder r{"add", a, b})
+    r.record(y, wrt(a, [](Tensor dy) { return dy; }), wrt(b, [](Tensor dy) { return dy; }));
+  return y;
+}
+
+Tensor add(Tensor&& temporary, double b) {
+  const Tensor a = std::move(temporary);
+  if (!takes_over(a)) return add(a, b);
+  Tensor y = detach(a);
+  raw::add_(y, b);
+  if (Recorder r{"add", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
+  return y;
+}
+
+Tensor sub(Tensor&& temporary, const Tensor& b) {
+  const Tensor a = std::move(temporary);
+  if (!takes_over(a, b)) return sub(a, b);
+  Tensor y = detach(a);
+  raw::sub_(y, b);
+  if (Recorder r{"sub", a, b})
+    r.record(y, wrt(a, [](Tensor dy) { return dy; }), wrt(b, [](const Tensor& dy) { return -dy; }));
+  return y;
+}
+
+Tensor sub(Tensor&& temporary, double b) {
+  const Tensor a = std::move(temporary);
+  if (!takes_over(a)) return sub(a, b);
+  Tensor y = detach(a);
+  raw::sub_(y, b);
+  if (Recorder r{"sub", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
+  return y;
+}
+
+Tensor mul(Tensor&& temporary, double b) {
+  const Tensor a = std::move(temporary);
+  if (!takes_over(a)) return mul(a, b);
+  Tensor y = detach(a);
+  raw::mul_(y, b);
+  if (Recorder r{"mul", a}) r.record(y, wrt(a, [b](const Tensor& dy) { return dy * b; }));
+  return y;
+}
 
 Tensor add(const Tensor& a, const Tensor& b) {
   Tensor y = raw::add(a, b);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <limits>
+#include <utility>
 
 #include "gradus/tensor/tensor.h"
 
@@ -53,6 +54,22 @@ Tensor maximum(const Tensor& a, double b);
 Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, double b);
 
+// The same for temporary operands: they give their buffer to the result when nobody else can see it.
+Tensor add(Tensor&& a, const Tensor& b);
+Tensor add(Tensor&& a, double b);
+Tensor sub(Tensor&& a, const Tensor& b);
+Tensor sub(Tensor&& a, double b);
+Tensor mul(Tensor&& a, double b);
+
+inline Tensor operator+(Tensor&& a, const Tensor& b) { return add(std::move(a), b); }
+inline Tensor operator+(const Tensor& a, Tensor&& b) { return add(std::move(b), a); }
+inline Tensor operator+(Tensor&& a, Tensor&& b) { return add(std::move(a), b); }
+inline Tensor operator+(Tensor&& a, double b) { return add(std::move(a), b); }
+inline Tensor operator+(double a, Tensor&& b) { return add(std::move(b), a); }
+inline Tensor operator-(Tensor&& a, const Tensor& b) { return sub(std::move(a), b); }
+inline Tensor operator-(Tensor&& a, double b) { return sub(std::move(a), b); }
+inline Tensor operator*(Tensor&& a, double b) { return mul(std::move(a), b); }
+inline Tensor operator*(double a, Tensor&& b) { return mul(std::move(b), a); }
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
 inline Tensor operator+(double a, const Tensor& b) { return add(a, b); }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <limits>
 
+#include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/tensor/context.h"
@@ -516,6 +517,41 @@ TEST(ElementwiseGrad, TheSameTensorTwiceSumsBothWays) {
   auto recording = gm.record();
   gm.backward(x * x + x / x + x - x);
   EXPECT_NEAR(x.grad().item<float>(), 6, 1e-6);
+}
+
+// A temporary's buffer becomes the result where nobody else can see it, and only there.
+TEST(Temporaries, GiveTheirBufferToSumsAndMultiples) {
+  const Tensor a = random_tensor({3, 4}, DType::kF32, 1), b = random_tensor({4}, DType::kF32, 2);
+  const auto values = [](const Tensor& t) { return t.to_vector<float>(); };
+  const auto same_buffer = [&](auto op) {
+    Tensor t = exp(a);
+    const void* buffer = t.raw_ptr();
+    return op(std::move(t)).raw_ptr() == buffer;
+  };
+  EXPECT_TRUE(same_buffer([&](Tensor t) { return std::move(t) + b; }));
+  EXPECT_TRUE(same_buffer([&](Tensor t) { return b + std::move(t); }));
+  EXPECT_TRUE(same_buffer([&](Tensor t) { return std::move(t) - b; }));
+  EXPECT_TRUE(same_buffer([&](Tensor t) { return std::move(t) * 2.0; }));
+  EXPECT_TRUE(same_buffer([&](Tensor t) { return 1.0 + std::move(t) - 3.0; }));
+  EXPECT_FALSE(same_buffer([&](Tensor t) {
+    const Tensor kept = t;
+    return std::move(t) + b;
+  }));
+  EXPECT_FALSE(same_buffer([&](Tensor t) {
+    return std::move(t) + random_tensor({2, 3, 4}, DType::kF32, 3);
+  }));
+  EXPECT_FALSE(same_buffer([&](Tensor t) { return std::move(t) + random_tensor({3, 4}, DType::kF64, 3); }));
+  EXPECT_EQ(values(exp(a) + b), values(add(static_cast<const Tensor&>(exp(a)), b)));
+  EXPECT_EQ(values(exp(a) - 2.0), values(sub(static_cast<const Tensor&>(exp(a)), 2.0)));
+}
+
+// exp's rule keeps its result, so the sum has a buffer of its own.
+TEST(Temporaries, KeepTheBufferThatARuleHasSaved) {
+  const Tensor x = random_tensor({5}, DType::kF64, 1), ones = random_tensor({5}, DType::kF64, 2) * 0 + 1;
+  const auto g =
+      autograd::grad([](const std::vector<Tensor>& v) { return (exp(v[0]) + 1.0) * 3.0 - v[0]; }, {x}, ones);
+  for (size_t i = 0; i < 5; ++i)
+    EXPECT_NEAR(g[0].to_vector<double>()[i], 3 * std::exp(x.to_vector<double>()[i]) - 1, 1e-12);
 }
 
 }  // namespace
