@@ -37,7 +37,7 @@ void BatchNorm::reset_running_stats() {
 // Counts the batch, and says how much it weighs.
 double BatchNorm::next_momentum() {
   raw::add_(num_batches_tracked, scalar(1, {DType::kI64, num_batches_tracked.device()}));
-  if (options().momentum) return *options().momentum;
+  if (options().momentum && !all_alike_) return *options().momentum;
   return 1 / num_batches_tracked.item<double>();
 }
 

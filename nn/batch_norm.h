@@ -43,6 +43,8 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
 
   // Forgets the batches seen.
   void reset_running_stats();
+  // While it is on, all batches have the same weight in the running statistics, whatever the momentum.
+  void weigh_all_batches_alike(bool on) { all_alike_ = on; }
 
   Tensor forward(const Tensor& x) override;
   std::string extra_repr() const override;
@@ -59,6 +61,7 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   double next_momentum();
 
   std::shared_ptr<StatisticsReduction> reduction_;
+  bool all_alike_ = false;
 };
 
 // Shapes: x [N,features] or [N,features,L] -> the same.

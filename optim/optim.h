@@ -6,6 +6,7 @@
 #include "gradus/optim/adam.h"
 #include "gradus/optim/adamax.h"
 #include "gradus/optim/asgd.h"
+#include "gradus/optim/averaged_model.h"
 #include "gradus/optim/clip_grad.h"
 #include "gradus/optim/cyclic_lr.h"
 #include "gradus/optim/joined_lr.h"

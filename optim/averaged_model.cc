@@ -1,0 +1,114 @@
+#include "gradus/optim/averaged_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "gradus/nn/batch_norm.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::optim {
+
+AveragedModel::AveragedModel(const nn::Module& model, AveragedModelOptions options)
+    : options_(std::move(options)) {
+  constexpr const char* kOp = "AveragedModel";
+  if (options_.decay)
+    check_option(*options_.decay >= 0 && *options_.decay < 1, kOp, "decay", "in [0, 1)", *options_.decay);
+  if (!options_.decay && (options_.warm_up || options_.bias_correction))
+    throw ValueError(kOp, "warm_up and bias_correction are for averages with a decay, given none");
+  if (options_.warm_up && options_.bias_correction)
+    throw ValueError(kOp, "expected one of warm_up and bias_correction, given both");
+  const auto add = [&](const nn::StateDict& tensors, bool averages) {
+    for (const auto& [name, t] : tensors) {
+      const bool floating = is_floating(t.dtype());
+      const Tensor value = empty(t.shape(), {floating ? raw::step_dtype(t.dtype()) : t.dtype(), t.device()});
+      raw::copy_(value, t);
+      averages_.push_back({name, t, value, averages && floating});
+    }
+  };
+  add(model.named_parameters(), true);
+  add(model.named_buffers(), options_.use_buffers);
+}
+
+double AveragedModel::newest_weight() const {
+  const double n = double(updates_);
+  if (updates_ == 0) return 1;
+  if (!options_.decay) return 1 / (n + 1);
+  const double decay = *options_.decay;
+  if (options_.warm_up) return 1 - std::min(decay, (1 + n) / (10 + n));
+  if (options_.bias_correction) return (1 - decay) / (1 - std::pow(decay, n + 1));
+  return 1 - decay;
+}
+
+void AveragedModel::update_parameters() {
+  std::vector<raw::StepItem> items;
+  for (const Average& a : averages_)
+    if (a.averages)
+      items.push_back({.param = a.value, .grad = raw::to(a.source, a.value.dtype()), .state = {}});
+    else
+      raw::copy_(a.value, a.source);
+  raw::average_step_(items, {newest_weight()});
+  ++updates_;
+}
+
+nn::StateDict AveragedModel::weights() const {
+  nn::StateDict all;
+  for (const Average& a : averages_) all.emplace_back(a.name, raw::to(a.value, a.source.dtype()));
+  return all;
+}
+
+void AveragedModel::copy_to(nn::Module& model) const { model.load_state_dict(weights()); }
+
+State AveragedModel::state_dict() const {
+  State state{.tensors = {}, .numbers = {{"n_averaged", double(updates_)}}};
+  for (const Average& a : averages_) state.tensors.emplace_back("module." + a.name, a.value);
+  return state;
+}
+
+void AveragedModel::load_state_dict(const State& state) {
+  std::map<std::string, Tensor> tensors(state.tensors.begin(), state.tensors.end());
+  std::string wrong;
+  double updates = -1;
+  for (const auto& [name, v] : state.numbers)
+    if (name == "n_averaged" && v >= 0 && v < 0x1p53)
+      updates = v;
+    else
+      wrong += concat("\n  unexpected: ", name, " = ", v);
+  if (updates < 0) wrong += "\n  missing: n_averaged";
+  for (const Average& a : averages_) {
+    const auto node = tensors.extract("module." + a.name);
+    if (!node)
+      wrong += "\n  missing: module." + a.name;
+    else if (!node.mapped().defined() || node.mapped().shape() != a.value.shape())
+      wrong += concat("\n  module.", a.name, ": expected ", describe(a.value), ", given ",
+                      describe(node.mapped()));
+  }
+  for (const auto& [name, t] : tensors) wrong += "\n  unexpected: " + name;
+  if (!wrong.empty())
+    throw ValueError("load_state_dict", "the state does not fit this AveragedModel:", wrong);
+  for (const Average& a : averages_)
+    for (const auto& [name, t] : state.tensors)
+      if (name == "module." + a.name && !t.is_same(a.value)) raw::copy_(a.value, t);
+  updates_ = static_cast<int64_t>(updates);
+}
+
+BatchNormUpdate::BatchNormUpdate(nn::Module& model) {
+  for (const auto& [name, module] : model.named_modules()) {
+    training_.emplace_back(module, module->is_training());
+    if (auto* bn = dynamic_cast<nn::BatchNorm*>(module); bn && bn->running_mean.defined())
+      batch_norms_.push_back(bn);
+  }
+  for (nn::BatchNorm* bn : batch_norms_) {
+    bn->reset_running_stats();
+    bn->weigh_all_batches_alike(true);
+  }
+  if (!batch_norms_.empty()) model.train();
+}
+
+BatchNormUpdate::~BatchNormUpdate() {
+  for (nn::BatchNorm* bn : batch_norms_) bn->weigh_all_batches_alike(false);
+  // Each comes before its children, which it takes along.
+  for (const auto& [module, was_training] : training_) module->train(was_training);
+}
+
+}  // namespace gradus::optim
