@@ -8,6 +8,7 @@
 #include "gradus/tensor/cpu/conv_weight_grad.h"
 #include "gradus/tensor/cpu/onednn.h"
 #include "gradus/tensor/cpu/widen.h"
+#include "gradus/tensor/parallel.h"
 
 namespace gradus {
 namespace {
@@ -23,7 +24,7 @@ using tag = dnnl::memory::format_tag;
 // The memory layouts and the movement of one convolution, in oneDNN's terms.
 struct Problem {
   Problem(const Tensor& x, const Tensor& w, const Tensor& y, const ConvGeometry& g)
-      : type(onednn::type_of(x.dtype())),
+      : type(onednn::type_of(y.dtype())),
         src(image(x)),
         dst(image(y)),
         stride(g.stride.begin(), g.stride.end()),
@@ -63,8 +64,9 @@ struct Problem {
     return {desc, onednn::user_scratchpad(), onednn::engine(), forward(with_bias)};
   }
 
-  Desc image(const Tensor& x) const {
-    return Desc(dims(x.shape().begin(), x.shape().end()), type, x.dim() == 5 ? tag::ndhwc : tag::nhwc);
+  static Desc image(const Tensor& x) {
+    return Desc(dims(x.shape().begin(), x.shape().end()), onednn::type_of(x.dtype()),
+                x.dim() == 5 ? tag::ndhwc : tag::nhwc);
   }
 
   dnnl::memory::data_type type;
@@ -110,19 +112,43 @@ void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b
                       {DNNL_ARG_DST, onednn::memory(plan->dst, y)}});
 }
 
-void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, ConvGeometry g) {
+// Adds bias[C] to every pixel of x.
+void add_to_channels(const Tensor& x, const Tensor& bias) {
+  const int64_t C = bias.numel();
+  dispatch_floating(x.dtype(), "conv_transpose", [&]<class T>() {
+    const T* b = bias.ptr<T>();
+    parallel_for(0, x.numel() / C, 1 + 32768 / C, [&](int64_t first, int64_t last) {
+      for (T *p = x.ptr<T>() + first * C, *end = x.ptr<T>() + last * C; p != end; p += C)
+        for (int64_t c = 0; c < C; ++c) p[c] += b[c];
+    });
+  });
+}
+
+// dx is f32 or of dy's dtype.
+void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
+                         ConvGeometry g) {
+  if (bias.defined()) {  // added before the one rounding
+    const bool narrow = cpu::is_narrow(dx.dtype());
+    const Tensor sum = narrow ? wide_like(dx) : dx;
+    conv_input_grad_cpu(sum, dy, w, {}, g);
+    add_to_channels(sum, narrow ? widened(bias) : bias);
+    if (narrow) round_to(dx, sum);
+    return;
+  }
   if (dx.dtype() == DType::kF64) return conv_input_grad_reference(dx, dy, w, g);
   if (pays_sparse_grad(dy, dx, w.shape(), g)) return sparse_input_grad(dx, dy, w, g);
   static const char kind[] = "conv_input_grad";
-  const auto plan = onednn::plan_in(dx.dtype(), key_of(kind, dx, w, g, false), [&] {
+  onednn::PlanKey key = key_of(kind, dx, w, g, false);
+  const auto plan = onednn::plan_in(dy.dtype(), key.add(int64_t(dx.dtype())), [&] {
     const Problem problem(dx, w, dy, g);
     const auto pd = problem.backward_data();
     return plan_of(pd, problem, dnnl::convolution_backward_data(pd), pd.weights_desc());
   });
   if (!plan) {
-    const Tensor wide = wide_like(dx);
-    conv_input_grad_cpu(wide, widened(dy), widened(w), g);
-    return round_to(dx, wide);
+    const Tensor wide = dx.dtype() == DType::kF32 ? dx : wide_like(dx);
+    conv_input_grad_cpu(wide, widened(dy), widened(w), {}, g);
+    if (!wide.is_same(dx)) round_to(dx, wide);
+    return;
   }
   Tensor hold;
   onednn::run(*plan, {{DNNL_ARG_DIFF_DST, onednn::memory(plan->dst, dy)},

@@ -101,14 +101,21 @@ Tensor conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias
   return y;
 }
 
-Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const Shape& x_shape,
-                       const ConvGeometry& geometry) {
+Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const Tensor& bias,
+                       const Shape& x_shape, const ConvGeometry& geometry) {
   check_dtype(op, "dy", dy);
   check_operand(op, "weight", w, dy);
   const TensorOptions like{dy.dtype(), dy.device()};
   check_result_grad(op, dy, conv_shape(op, x_shape, w.shape(), geometry, like));
+  if (bias.defined()) {
+    check_operand(op, "bias", bias, dy);
+    if (bias.dim() != 1 || bias.size(0) != x_shape[1])
+      throw ShapeError(op, "bias must have ", x_shape[1], " elements: bias ", describe(bias));
+  }
   Tensor dx = empty_channels_last(x_shape, like);
-  if (dx.numel() > 0) conv_input_grad_kernel(dx, channels_last(dy), contiguous(w), geometry);
+  if (dx.numel() > 0)
+    conv_input_grad_kernel(dx, channels_last(dy), contiguous(w), bias.defined() ? contiguous(bias) : bias,
+                           geometry);
   return dx;
 }
 

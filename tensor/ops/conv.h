@@ -63,9 +63,9 @@ Shape check_conv(const char* op, const Tensor& x, const Tensor& w, const Tensor&
 // Over images and volumes: x has two dims more than the geometry.
 Tensor conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
             const ConvGeometry& geometry);
-// The gradient of conv's x[N,C,...] = `x_shape` when that of its result is dy.
-Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const Shape& x_shape,
-                       const ConvGeometry& geometry);
+// The gradient of conv's x[N,C,...] = `x_shape` when that of its result is dy, plus bias[C] if defined.
+Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const Tensor& bias,
+                       const Shape& x_shape, const ConvGeometry& geometry);
 // The gradients of conv's w[O,C/groups,...] = `w_shape` and, if `with_bias`, of its bias (else undefined).
 std::pair<Tensor, Tensor> conv_weight_grad(const char* op, const Tensor& dy, const Tensor& x,
                                            const Shape& w_shape, bool with_bias,
@@ -76,7 +76,7 @@ inline Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const
 }
 inline Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
                                 const Conv2dOptions& o = {}) {
-  return conv_input_grad("conv2d_input_grad", dy, w, x_shape, o);
+  return conv_input_grad("conv2d_input_grad", dy, w, {}, x_shape, o);
 }
 inline std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                                                     bool with_bias, const Conv2dOptions& o = {}) {
@@ -88,7 +88,8 @@ inline std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tens
 inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
                                  ConvGeometry)>
     conv_kernel{"conv"};
-inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& w, ConvGeometry)>
+inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
+                                 ConvGeometry)>
     conv_input_grad_kernel{"conv_input_grad"};
 inline constinit KernelSlot<void(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
                                  ConvGeometry)>
