@@ -1,0 +1,53 @@
+// Optimizer steps over ten million parameters, and over many small ones.
+#include "benchmarks/contest.h"
+#include "gradus/gradus.h"
+
+namespace gradus::bench {
+namespace {
+
+constexpr int64_t kLarge = 100000;
+
+std::vector<Tensor> parameters(int64_t number, int64_t size) {
+  std::vector<Tensor> all;
+  for (int64_t i = 0; i < number; ++i) {
+    all.push_back(randn({size}));
+    all.back().set_grad(randn({size}));
+  }
+  return all;
+}
+
+// `states`: tensors of state that are read and written.
+template <class O, class Options>
+Entry step(const char* name, int states, Options options) {
+  return {name, [=] {
+            const auto opt = std::make_shared<O>(parameters(100, kLarge), options);
+            const double bytes = 100.0 * kLarge * sizeof(float);
+            return streaming([=] { opt->step(); }, (2 + states) * bytes, (1 + states) * bytes);
+          }};
+}
+
+}  // namespace
+
+static const AddWorkloads added(
+    Side::kGradus, "optim",
+    {
+        step<optim::SGD>("SGD with momentum, 10M", 1, optim::SGDOptions{.lr = 1e-5, .momentum = 0.9}),
+        step<optim::Adam>("Adam, 10M", 2, optim::AdamOptions{.lr = 1e-5}),
+        step<optim::AdamW>("AdamW, 10M", 2, optim::AdamWOptions{.lr = 1e-5}),
+        step<optim::Adagrad>("Adagrad, 10M", 1, optim::AdagradOptions{.lr = 1e-5}),
+        step<optim::RMSprop>("RMSprop, 10M", 1, optim::RMSpropOptions{.lr = 1e-5}),
+        {"Adam, 200 parameters of 64",
+         [] {
+           const auto opt =
+               std::make_shared<optim::Adam>(parameters(200, 64), optim::AdamOptions{.lr = 1e-5});
+           return work([=] { opt->step(); });
+         }},
+        {"clip_grad_norm_, 10M",
+         [] {
+           const auto params = parameters(100, kLarge);
+           const double bytes = 100.0 * kLarge * sizeof(float);
+           return streaming([=] { optim::clip_grad_norm_(params, 1e9); }, bytes, 0);
+         }},
+    });
+
+}  // namespace gradus::bench

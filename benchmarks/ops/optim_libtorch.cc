@@ -1,0 +1,47 @@
+// Optimizer steps over ten million parameters, and over many small ones.
+#include <torch/torch.h>
+
+#include "benchmarks/contest.h"
+
+namespace gradus::bench {
+namespace {
+
+constexpr int64_t kLarge = 100000;
+
+std::vector<torch::Tensor> parameters(int64_t number, int64_t size) {
+  std::vector<torch::Tensor> all;
+  for (int64_t i = 0; i < number; ++i) {
+    all.push_back(torch::randn({size}).requires_grad_());
+    all.back().mutable_grad() = torch::randn({size});
+  }
+  return all;
+}
+
+template <class O, class Options>
+Entry step(const char* name, int64_t number, int64_t size, Options options) {
+  return {name, [=] {
+            const auto opt = std::make_shared<O>(parameters(number, size), options);
+            return work([=] { opt->step(); });
+          }};
+}
+
+}  // namespace
+
+static const AddWorkloads added(
+    Side::kLibTorch, "optim",
+    {
+        step<torch::optim::SGD>("SGD with momentum, 10M", 100, kLarge,
+                                torch::optim::SGDOptions(1e-5).momentum(0.9)),
+        step<torch::optim::Adam>("Adam, 10M", 100, kLarge, torch::optim::AdamOptions(1e-5)),
+        step<torch::optim::AdamW>("AdamW, 10M", 100, kLarge, torch::optim::AdamWOptions(1e-5)),
+        step<torch::optim::Adagrad>("Adagrad, 10M", 100, kLarge, torch::optim::AdagradOptions(1e-5)),
+        step<torch::optim::RMSprop>("RMSprop, 10M", 100, kLarge, torch::optim::RMSpropOptions(1e-5)),
+        step<torch::optim::Adam>("Adam, 200 parameters of 64", 200, 64, torch::optim::AdamOptions(1e-5)),
+        {"clip_grad_norm_, 10M",
+         [] {
+           const auto params = parameters(100, kLarge);
+           return work([=] { torch::nn::utils::clip_grad_norm_(params, 1e9); });
+         }},
+    });
+
+}  // namespace gradus::bench
