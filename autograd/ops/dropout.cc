@@ -1,10 +1,44 @@
 #include "gradus/autograd/ops/dropout.h"
 
+#include <cmath>
+
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reuse.h"
 #include "gradus/autograd/record.h"
 #include "gradus/tensor/ops/random.h"
 
 namespace gradus {
+namespace {
+
+// The mask of which the elements of x, or its whole channels, are kept: its dims from `channel_dims` on
+// are 1.
+Tensor channel_mask(const Tensor& x, double p, int channel_dims) {
+  Shape shape = x.shape();
+  for (int d = channel_dims; d < x.dim(); ++d) shape[d] = 1;
+  return raw::dropout_mask(empty(shape, {x.dtype(), x.device()}), 1 - p);
+}
+
+void check(const char* op, const Tensor& x, double p) {
+  if (!(p >= 0 && p <= 1)) throw ValueError(op, "expected a probability between 0 and 1, given ", p);
+  if (!is_floating(x.dtype())) throw DTypeError(op, "expected a floating-point tensor, given ", describe(x));
+}
+
+Tensor drop_channels(const char* op, const Tensor& x, double p, bool training, int channel_dims) {
+  check(op, x, p);
+  if (!training || p == 0) return x;
+  return masked_scale(x, channel_mask(x, p, channel_dims), p == 1 ? 0 : 1 / (1 - p));
+}
+
+Tensor drop_to_alpha(const Tensor& x, const Tensor& mask, double p) {
+  constexpr double alpha = 1.7580993408473766;  // -SELU(-inf)
+  if (p == 1) return masked_scale(x, mask, 0);
+  const double a = 1 / std::sqrt((1 - p) * (1 + p * alpha * alpha)), b = alpha * a * p;
+  // b where x is kept, else b - alpha a.
+  return masked_scale(x, mask, a) + (to(mask, x.dtype()) * (alpha * a) + (b - alpha * a));
+}
+
+}  // namespace
 
 Tensor masked_scale(Tensor x, const Tensor& mask, double scale) {
   Tensor y = raw::masked_scale(x, mask, scale, autograd::reusable_for(x, mask));
@@ -22,6 +56,40 @@ Tensor dropout(Tensor&& x, double p, bool training) {
   if (!training || p == 0) return std::move(x);
   const Tensor mask = raw::dropout_mask(x, 1 - p);
   return masked_scale(std::move(x), mask, p == 1 ? 0 : 1 / (1 - p));
+}
+
+Tensor dropout1d(const Tensor& x, double p, bool training) {
+  const char* op = "dropout1d";
+  if (x.dim() != 2 && x.dim() != 3) throw ShapeError(op, "expected [N,C,L] or [C,L], given ", describe(x));
+  return drop_channels(op, x, p, training, x.dim() - 1);
+}
+
+Tensor dropout2d(const Tensor& x, double p, bool training) {
+  const char* op = "dropout2d";
+  if (x.dim() != 3 && x.dim() != 4)
+    throw ShapeError(op, "expected [N,C,H,W] or [N,C,L], given ", describe(x));
+  return drop_channels(op, x, p, training, 2);
+}
+
+Tensor dropout3d(const Tensor& x, double p, bool training) {
+  const char* op = "dropout3d";
+  if (x.dim() != 4 && x.dim() != 5)
+    throw ShapeError(op, "expected [N,C,D,H,W] or [C,D,H,W], given ", describe(x));
+  return drop_channels(op, x, p, training, x.dim() - 3);
+}
+
+Tensor alpha_dropout(const Tensor& x, double p, bool training) {
+  check("alpha_dropout", x, p);
+  if (!training || p == 0) return x;
+  return drop_to_alpha(x, raw::dropout_mask(x, 1 - p), p);
+}
+
+Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
+  const char* op = "feature_alpha_dropout";
+  if (x.dim() < 2) throw ShapeError(op, "expected [N,C,...], given ", describe(x));
+  check(op, x, p);
+  if (!training || p == 0) return x;
+  return drop_to_alpha(x, channel_mask(x, p, 2), p);
 }
 
 Tensor dropout(const Tensor& x, double p, bool training) { return dropout(Tensor(x), p, training); }

@@ -13,6 +13,23 @@ namespace gradus {
 Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);
 Tensor dropout(Tensor&& x, double p = 0.5, bool training = true);
 
+// The same for whole channels: all positions of a channel of a sample are kept or dropped together.
+// Shapes: dropout1d x [N,C,L] or [C,L]; dropout2d [N,C,H,W] or [N,C,L]; dropout3d [N,C,D,H,W] or [C,D,H,W].
+// Errors: ShapeError for other shapes; the rest as dropout.
+// Source: Tompson et al., "Efficient object localization using convolutional networks", CVPR 2015.
+Tensor dropout1d(const Tensor& x, double p = 0.5, bool training = true);
+Tensor dropout2d(const Tensor& x, double p = 0.5, bool training = true);
+Tensor dropout3d(const Tensor& x, double p = 0.5, bool training = true);
+
+// Dropout that keeps mean 0 and variance 1, for nets of SELU units: dropped elements become SELU's value at
+// minus infinity, -1.7581, then y = a x + b with a = ((1 - p) (1 + p 1.7581^2))^-1/2 and b = 1.7581 a p.
+// feature_alpha_dropout does it to whole channels of x [N,C,...].
+// Errors: as dropout; ShapeError for features of fewer than two dims.
+// Grad: a dy where x was kept, else 0.
+// Source: Klambauer et al., "Self-normalizing neural networks", NeurIPS 2017.
+Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = true);
+Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = true);
+
 // Returns scale x where the mask (bool) holds, else 0: what dropout and its gradient are. May write into x's
 // buffer. Grad: the same of dy.
 Tensor masked_scale(Tensor x, const Tensor& mask, double scale);

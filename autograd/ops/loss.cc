@@ -1,6 +1,8 @@
 #include "gradus/autograd/ops/loss.h"
 
+#include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/loss_reduction.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/softmax.h"
 #include "gradus/autograd/ops/view.h"
@@ -9,23 +11,19 @@
 namespace gradus {
 namespace {
 
-Tensor reduce(const Tensor& losses, Reduction reduction) {
-  switch (reduction) {
-    case Reduction::kMean:
-      return mean(losses);
-    case Reduction::kSum:
-      return sum(losses);
-    case Reduction::kNone:
-      return losses;
-  }
-  throw InternalError("unknown reduction ", int(reduction));
-}
+// 16-bit floats are computed as f32.
+bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
+Tensor widened(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
 
 Tensor with_classes(const Tensor& x, const Tensor& target, const Tensor& weight,
                     const raw::CrossEntropySpec& spec) {
   const char* op = spec.log_probs ? "nll_loss" : "cross_entropy";
+  if (spec.reduction == Reduction::kBatchMean)
+    throw ValueError(op, "takes no reduction kBatchMean; kl_div does");
+  if (is_narrow(x)) return to(with_classes(widened(x), target, widened(weight), spec), x.dtype());
   if (autograd::is_tracked(weight))
-    throw StateError(op, "has no gradient for its weight, which a recording tracks; detach(weight) makes it a constant");
+    throw StateError(
+        op, "has no gradient for its weight, which a recording tracks; detach(weight) makes it a constant");
   const raw::CrossEntropyResult forward = raw::cross_entropy(x, target, weight, spec);
   if (Recorder r{op, x})
     r.record(forward.loss, wrt(x, [x = r.save(x), target = r.save(target), weight, spec,
@@ -36,12 +34,21 @@ Tensor with_classes(const Tensor& x, const Tensor& target, const Tensor& weight,
 }
 
 Tensor with_probabilities(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
+  const char* op = "cross_entropy";
   if (target.shape() != x.shape() || x.dim() < 1)
-    throw ShapeError("cross_entropy", "expected probabilities shaped like x ", describe(x), ", given target ",
+    throw ShapeError(op, "expected probabilities shaped like x ", describe(x), ", given target ",
                      describe(target));
+  if (!is_floating(x.dtype())) throw DTypeError(op, "expected floating-point scores, given x ", describe(x));
   if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
-    throw ValueError("cross_entropy", "expected label_smoothing in [0, 1], given ", o.label_smoothing);
+    throw ValueError(op, "expected label_smoothing in [0, 1], given ", o.label_smoothing);
+  if (is_narrow(x)) {
+    const CrossEntropyOptions wide{o.reduction, widened(o.weight), o.ignore_index, o.label_smoothing};
+    return to(with_probabilities(widened(x), widened(target), wide), x.dtype());
+  }
   const int64_t dim = x.dim() == 1 ? 0 : 1, classes = x.size(dim);
+  if (classes == 0) throw ShapeError(op, "there are no classes: x ", describe(x));
+  if (o.weight.defined() && (o.weight.shape() != Shape{classes} || o.weight.dtype() != x.dtype()))
+    throw ShapeError(op, "expected a weight ", x.dtype(), "[", classes, "], given ", describe(o.weight));
   Tensor p = target;
   if (o.label_smoothing > 0) p = p * (1 - o.label_smoothing) + o.label_smoothing / double(classes);
   if (o.weight.defined()) {
@@ -49,7 +56,8 @@ Tensor with_probabilities(const Tensor& x, const Tensor& target, const CrossEntr
     shape[static_cast<int>(dim)] = classes;
     p = p * reshape(o.weight, shape);
   }
-  return reduce(neg(sum(p * log_softmax(x, dim), {dim}, false)), o.reduction);
+  const Tensor losses = neg(sum(p * log_softmax(x, dim), {dim}, false));
+  return autograd::reduce_losses(op, losses, o.reduction);
 }
 
 }  // namespace
@@ -99,16 +107,6 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
              }));
   }
   return dx;
-}
-
-Tensor mse_loss(const Tensor& x, const Tensor& target, const MseLossOptions& options) {
-  if (x.shape() != target.shape())
-    throw ShapeError("mse_loss", "expected x and target of one shape, given x ", describe(x), " and target ",
-                     describe(target));
-  if (!is_floating(x.dtype()) || !is_floating(target.dtype()))
-    throw DTypeError("mse_loss", "expected floating-point tensors, given x ", describe(x), " and target ",
-                     describe(target));
-  return reduce(square(x - target), options.reduction);
 }
 
 }  // namespace gradus

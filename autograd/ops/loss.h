@@ -1,4 +1,4 @@
-// Losses.
+// Losses of scores for classes. 16-bit floats are computed in f32.
 #pragma once
 
 #include "gradus/tensor/ops/cross_entropy.h"
@@ -18,7 +18,8 @@ struct CrossEntropyOptions {
 // taken as probabilities: -sum_c target_c weight_c log softmax(x)_c; kMean then divides by the number of
 // samples.
 // Shapes: x[N,C,D...], target integral [N,D...] (or x[C], target []) -> [] or, for kNone, [N,D...].
-// Errors: ShapeError, DTypeError, DeviceError, ValueError; IndexError naming a target that is no class.
+// Errors: ShapeError, DTypeError and DeviceError for what does not fit x; ValueError for a label_smoothing
+// outside of [0, 1] and for kBatchMean; IndexError naming a target that is no class.
 // Grad: softmax(x) - onehot(target), scaled.
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& options = {});
 
@@ -32,16 +33,6 @@ struct NllLossOptions {
 // Shapes, Errors: as cross_entropy's for class numbers.
 // Grad: -onehot(target), scaled.
 Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossOptions& options = {});
-
-struct MseLossOptions {
-  Reduction reduction = Reduction::kMean;
-};
-
-// Computes (x - target)^2.
-// Shapes: x, target of one shape -> [] or, for kNone, that shape.
-// Errors: ShapeError unless the shapes are equal; DTypeError unless floating point.
-// Grad: 2 (x - target) dy, scaled; to target the negative.
-Tensor mse_loss(const Tensor& x, const Tensor& target, const MseLossOptions& options = {});
 
 // The gradient of cross_entropy (of nll_loss with spec.log_probs) to x, as an op: differentiable in dy and x.
 Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,

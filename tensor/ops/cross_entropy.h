@@ -11,8 +11,9 @@
 
 namespace gradus {
 
-// What a loss does with its samples. The mean is weighted by the targets' class weights.
-enum class Reduction { kMean, kSum, kNone };
+// What a loss does with its samples. The mean is weighted by the targets' class weights. kBatchMean, the sum
+// divided by the size of the batch, is kl_div's alone.
+enum class Reduction { kMean, kSum, kNone, kBatchMean };
 
 namespace raw {
 

@@ -1,4 +1,4 @@
-// Rows of the losses.
+// Rows of the losses of scores for classes.
 #include <cmath>
 
 #include "gradus/tensor/ops/copy.h"
@@ -148,25 +148,6 @@ static const bool added = [] {
                  },
              .reference = [l](A x) { return cross_entropy_of(x[0], x[1], l); },
              .terms = 16});
-  }
-  for (Reduction r : {Reduction::kMean, Reduction::kSum, Reduction::kNone}) {
-    add_row({.op = "mse_loss",
-             .variant = std::to_string(int(r)),
-             .samples = {{in({3, 4}), in({3, 4})}, {in({}), in({})}},
-             .run = [r](X x) { return mse_loss(x[0], x[1], {.reduction = r}); },
-             .reference =
-                 [r](A x) {
-                   Array y = x[0];
-                   for (size_t i = 0; i < y.v.size(); ++i)
-                     y.v[i] = (x[0].v[i] - x[1].v[i]) * (x[0].v[i] - x[1].v[i]);
-                   return reduced(y, r, double(y.v.size()));
-                 },
-             .terms = 16,
-             .errors = {{"shapes",
-                         [] {
-                           mse_loss(zeros({2, 3}), zeros({3}));
-                         },
-                         {"[2,3]", "[3]"}}}});
   }
   covered_elsewhere("cross_entropy_grad", "second order of cross_entropy and nll_loss");
   return true;

@@ -1,0 +1,27 @@
+// Distances and similarities of vectors.
+#pragma once
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+struct PairwiseDistanceOptions {
+  double p = 2;       // of the norm
+  double eps = 1e-6;  // added to every difference, so that equal vectors have a gradient
+  bool keepdim = false;
+};
+// Returns the p-norm of a - b + eps along the last dim.
+// Shapes: a, b [...,D], broadcasting -> [...].
+// Errors: ShapeError for scalars and for shapes that do not broadcast; DTypeError unless floating point.
+Tensor pairwise_distance(const Tensor& a, const Tensor& b, const PairwiseDistanceOptions& options = {});
+
+struct CosineSimilarityOptions {
+  int64_t dim = 1;
+  double eps = 1e-8;  // the least norm that is divided by
+};
+// Returns the cosine of the angle between a and b: sum a b / (max(|a|, eps) max(|b|, eps)) along `dim`.
+// Shapes: a, b broadcasting -> their shape without `dim`.
+// Errors: ShapeError, IndexError; DTypeError unless floating point.
+Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarityOptions& options = {});
+
+}  // namespace gradus

@@ -1,0 +1,58 @@
+// Normalisation of each sample over groups of its channels, and over neighbouring channels, differentiable.
+// 16-bit floats are computed in f32. Images lie channels-last in the result.
+#pragma once
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+// Normalises each sample over groups of C / groups neighbouring channels and all positions:
+// y = (x - mean) / sqrt(var + eps) * weight + bias, with the biased variance.
+// Shapes: x [N,C], [N,C,L], [N,C,H,W] or [N,C,D,H,W]; weight and bias [C] (1 and 0 when undefined), of x's
+// dtype or f32 -> x's shape.
+// Errors: ShapeError for other shapes; ValueError unless groups >= 1 divides C, and for eps < 0; DTypeError;
+// DeviceError.
+// Source: Wu and He, "Group normalization", ECCV 2018.
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
+                  double eps = 1e-5);
+
+struct InstanceNormOptions {
+  bool use_input_stats = true;  // otherwise the running statistics
+  double momentum = 0.1;        // weight of the new statistics in the running ones
+  double eps = 1e-5;            // added to the variance
+};
+
+// Normalises each channel of each sample over its positions, as group_norm does with a channel per group.
+// Running statistics, when given, move towards the batch's average of the samples' means and unbiased
+// variances in place; without use_input_stats they are what x is normalised by.
+// Shapes: x [N,C,L], [N,C,H,W] or [N,C,D,H,W], the others [C] or undefined -> x's shape.
+// Errors: ShapeError for other shapes; ValueError for one position per channel, for eps < 0, and without
+// use_input_stats when there are no running statistics, or only one of them; DTypeError; DeviceError.
+// Source: Ulyanov et al., "Instance normalization: the missing ingredient for fast stylization", 2016.
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Tensor& running_var = {},
+                     const Tensor& weight = {}, const Tensor& bias = {},
+                     const InstanceNormOptions& options = {});
+
+struct LocalResponseNormOptions {
+  double alpha = 1e-4, beta = 0.75, k = 1;
+};
+
+// Divides by what neighbouring channels hold: y_c = x_c / (k + alpha / size * sum x_j^2)^beta; j goes over
+// `size` channels around c (one more before it than after when size is even), as far as they exist.
+// Shapes: x [N,C,...] of 3 to 5 dims.
+// Errors: ShapeError; ValueError for size < 1; DTypeError.
+// Source: Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", NeurIPS 2012.
+Tensor local_response_norm(const Tensor& x, int64_t size, const LocalResponseNormOptions& options = {});
+
+struct ChannelWindowOptions {
+  int64_t before = 0, after = 0;
+};
+
+// Sums over neighbouring channels: y[n,c,...] is the sum of x[n,c - before,...] to x[n,c + after,...], as far
+// as these exist.
+// Shapes: x [N,C,...] of 2 to 5 dims.
+// Errors: ShapeError; ValueError for a negative extent; DTypeError unless floating point.
+// Grad: the same of dy with before and after swapped.
+Tensor channel_window_sum(const Tensor& x, const ChannelWindowOptions& window);
+
+}  // namespace gradus

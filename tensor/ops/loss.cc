@@ -1,0 +1,26 @@
+#include "gradus/tensor/ops/loss.h"
+
+#include "gradus/tensor/ops/elementwise_result.h"
+
+namespace gradus::raw {
+
+Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec) {
+  if (x.shape() != target.shape())
+    throw ShapeError(op, "expected x and target of one shape, given x ", describe(x), " and target ",
+                     describe(target));
+  if (!is_floating(x.dtype()) || !is_floating(target.dtype()))
+    throw DTypeError(op, "expected floating-point tensors, given x ", describe(x), " and target ",
+                     describe(target));
+  Tensor y = empty_result(op, promote(x.dtype(), target.dtype()), {&x, &target});
+  point_loss_kernel(y, x, target, spec);
+  return y;
+}
+
+Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target,
+                           const PointLossSpec& spec) {
+  Tensor dx = empty_result("point_loss_backward", dy.dtype(), {&dy, &x, &target});
+  point_loss_backward_kernel(dx, dy, x, target, spec);
+  return dx;
+}
+
+}  // namespace gradus::raw
