@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gradus/autograd/ops/activations.h"
+#include "gradus/autograd/ops/attention.h"
 #include "gradus/autograd/ops/conv.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/distance.h"
@@ -18,6 +19,7 @@
 #include "gradus/autograd/ops/norm.h"
 #include "gradus/autograd/ops/pool.h"
 #include "gradus/autograd/ops/random.h"
+#include "gradus/autograd/ops/recurrent.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/softmax.h"
 #include "gradus/autograd/ops/view.h"

@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "gradus/nn/module.h"
-#include "gradus/tensor/context.h"
 
 namespace gradus::nn {
 
@@ -43,14 +42,13 @@ class Layer : public Module {
 
   // Calls f(layer, x) before forward. If it returns a Tensor, that (when defined) takes x's place.
   template <class F>
-    requires std::is_invocable_v<F&, Layer&, const Tensor&>
-  HookHandle register_forward_pre_hook(F f) {
+  requires std::is_invocable_v<F&, Layer&, const Tensor&> HookHandle register_forward_pre_hook(F f) {
     return add_pre_hook(returning_tensor<Layer&, const Tensor&>(std::move(f)));
   }
   // Calls f(layer, x, y) after forward. If it returns a Tensor, that (when defined) takes y's place.
   template <class F>
-    requires std::is_invocable_v<F&, Layer&, const Tensor&, const Tensor&>
-  HookHandle register_forward_hook(F f) {
+  requires std::is_invocable_v<F&, Layer&, const Tensor&, const Tensor&> HookHandle
+  register_forward_hook(F f) {
     return add_hook(returning_tensor<Layer&, const Tensor&, const Tensor&>(std::move(f)));
   }
 
@@ -69,16 +67,6 @@ class Layer : public Module {
       return [f = std::move(f)](Args... args) mutable { return f(args...), Tensor(); };
     else
       return f;
-  }
-  template <class F>
-  Tensor call(F f) {
-    const CallScope scope(*this);
-    try {
-      return f();
-    } catch (Error& e) {
-      e.set_module(Context::current().module_path_text());
-      throw;
-    }
   }
   HookHandle add_pre_hook(PreHook hook);
   HookHandle add_hook(Hook hook);

@@ -89,6 +89,20 @@ void Module::register_buffer(std::string name, Tensor& member, BufferOptions opt
   buffers_.push_back({std::move(name), &member, options.persistent});
 }
 
+Tensor& Module::unregister_parameter(const std::string& name) {
+  std::string names;
+  for (const Slot& s : parameters_) {
+    if (!s.tensor->defined()) continue;
+    if (s.name == name) {
+      Tensor& member = *s.tensor;
+      forget(&member);
+      return member;
+    }
+    names += " " + s.name;
+  }
+  throw ValueError("Module", type_name(), " has no parameter '", name, "'; there are:", names);
+}
+
 void Module::forget(const Tensor* member) {
   const auto is_it = [&](const Slot& s) { return s.tensor == member; };
   std::erase_if(parameters_, is_it);

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/tensor/context.h"
 #include "gradus/tensor/required.h"
 #include "gradus/tensor/tensor.h"
 
@@ -97,6 +98,11 @@ class Module {
   void register_parameter(std::string name, Tensor& member);
   void register_buffer(std::string name, Tensor& member, BufferOptions options = {});
 
+  // Takes one of this module's own parameters out of the tree and returns the member that it was, for those
+  // that compute a weight from other parameters (spectral_norm). Errors: ValueError listing the parameters
+  // there are.
+  Tensor& unregister_parameter(const std::string& name);
+
   // Returns all parameters and persistent buffers by dotted name, shared, not copied.
   StateDict state_dict() const;
   // Copies the given contents into the parameters and buffers, converted to their dtypes and devices.
@@ -135,6 +141,18 @@ class Module {
    private:
     bool pushed_;
   };
+  // Returns f(), under this module's name: errors tell where in the tree they happened. Modules with calls of
+  // their own (LSTM, MultiheadAttention) make them through it.
+  template <class F>
+  auto call(F f) {
+    const CallScope scope(*this);
+    try {
+      return f();
+    } catch (Error& e) {
+      e.set_module(Context::current().module_path_text());
+      throw;
+    }
+  }
 
  private:
   friend class Parameter;

@@ -7,6 +7,12 @@ Layer& Sequential::operator[](size_t i) {
   return *layers_[i];
 }
 
+Layer& Sequential::operator[](const std::string& name) {
+  for (const auto& l : layers_)
+    if (l->name() == name) return *l;
+  throw IndexError("Sequential", "no layer is named '", name, "'");
+}
+
 Tensor Sequential::forward(const Tensor& x) {
   if (layers_.empty()) return x;
   Tensor h = (*layers_.front())(x);

@@ -1,0 +1,123 @@
+// ModuleList and ModuleDict: children in a list, or under names, for a forward that calls them itself.
+//
+//   nn::ModuleList<Block> blocks{this, "blocks"};           // "blocks.0", "blocks.1", ...
+//   for (int i = 0; i < depth; ++i) blocks.add(options);    // a Block(Module*, std::string name, options)
+//   for (auto& block : blocks) h = (*block)(h);
+//
+//   nn::ModuleDict<> heads{this, "heads"};
+//   heads.add<nn::Linear>("classes", {.in = 64, .out = 10});
+//   heads["classes"](h);
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "gradus/nn/layer.h"
+
+namespace gradus::nn {
+
+// What both containers are: children that the container owns, all of type M or of a type derived from it.
+template <class M>
+class Container : public Module {
+ public:
+  Container() = default;
+  Container(Module* parent, std::string name) : Module(parent, std::move(name)) {}
+
+  size_t size() const { return modules_.size(); }
+  auto begin() const { return modules_.begin(); }
+  auto end() const { return modules_.end(); }
+
+ protected:
+  template <class T>
+  T& append(std::unique_ptr<T> module) {
+    T& m = *module;
+    modules_.push_back(std::move(module));
+    return m;
+  }
+
+  std::vector<std::unique_ptr<M>> modules_;
+};
+
+// Children named by their numbers: "0", "1", ...
+template <class M = Layer>
+class ModuleList final : public Container<M> {
+ public:
+  using Container<M>::Container;
+
+  // Appends a module of type T, M if it is not said, and returns it.
+  template <class T = M>
+  requires requires { typename T::Options; }
+  T& add(typename T::Options options = {}) {
+    return this->append(std::make_unique<T>(this, std::to_string(this->size()), std::move(options)));
+  }
+  template <class T = M, class... Args>
+  requires(!requires { typename T::Options; }) T& add(Args&&... args) {
+    return this->append(std::make_unique<T>(this, std::to_string(this->size()), std::forward<Args>(args)...));
+  }
+
+  M& operator[](size_t i) const {  // Errors: IndexError
+    if (i >= this->size()) throw IndexError("ModuleList", "module ", i, " of ", this->size());
+    return *this->modules_[i];
+  }
+  std::string type_name() const override { return "ModuleList"; }
+};
+
+// Children under names.
+template <class M = Layer>
+class ModuleDict final : public Container<M> {
+ public:
+  using Container<M>::Container;
+
+  // Adds a module of type T, M if it is not said, and returns it. Errors: ValueError for a name that is
+  // empty, dotted or taken.
+  template <class T = M>
+  requires requires { typename T::Options; }
+  T& add(const std::string& key, typename T::Options options = {}) {
+    return this->append(std::make_unique<T>(this, key, std::move(options)));
+  }
+  template <class T = M, class... Args>
+  requires(!requires { typename T::Options; }) T& add(const std::string& key, Args&&... args) {
+    return this->append(std::make_unique<T>(this, key, std::forward<Args>(args)...));
+  }
+
+  bool contains(const std::string& key) const { return get(key); }
+  M& operator[](const std::string& key) const {  // Errors: IndexError
+    if (M* m = get(key)) return *m;
+    throw IndexError("ModuleDict", "no module is named '", key, "'");
+  }
+  std::vector<std::string> keys() const {
+    std::vector<std::string> names;
+    for (const auto& m : this->modules_) names.push_back(m->name());
+    return names;
+  }
+  std::string type_name() const override { return "ModuleDict"; }
+
+ private:
+  M* get(const std::string& key) const {
+    for (const auto& m : this->modules_)
+      if (m->name() == key) return m.get();
+    return nullptr;
+  }
+};
+
+// Parameters named by their numbers.
+class ParameterList final : public Module {
+ public:
+  ParameterList() = default;
+  ParameterList(Module* parent, std::string name) : Module(parent, std::move(name)) {}
+
+  Parameter& add(Tensor value) {
+    items_.push_back(std::make_unique<Parameter>(this, std::to_string(size()), std::move(value)));
+    return *items_.back();
+  }
+  size_t size() const { return items_.size(); }
+  Parameter& operator[](size_t i) const {  // Errors: IndexError
+    if (i >= size()) throw IndexError("ParameterList", "parameter ", i, " of ", size());
+    return *items_[i];
+  }
+
+ private:
+  std::vector<std::unique_ptr<Parameter>> items_;
+};
+
+}  // namespace gradus::nn

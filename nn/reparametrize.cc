@@ -1,0 +1,132 @@
+#include "gradus/nn/reparametrize.h"
+
+#include <cmath>
+#include <memory>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/matmul.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::nn {
+namespace {
+
+// Has `member` computed before each call. What `compute` captures holds the tensors that now stand for it:
+// they live as long as the layer's hooks, that is, as the layer.
+template <class F>
+void compute_before_calls(Layer& layer, Tensor& member, F compute) {
+  layer.register_forward_pre_hook([&member, compute](Layer& l, const Tensor&) { member = compute(l); });
+  // Nobody is to keep the graph of a call that is over.
+  layer.register_forward_hook([&member](Layer&, const Tensor&, const Tensor&) { member = detach(member); });
+}
+
+// Takes the parameter out of the layer: the member itself, and the tensor that it held.
+std::pair<Tensor&, Tensor> taken_out(const char* op, Layer& layer, const std::string& name) {
+  try {
+    Tensor& member = layer.unregister_parameter(name);
+    return {member, member};
+  } catch (const ValueError&) {
+    throw ValueError(op, layer.type_name(), " has no parameter '", name, "'");
+  }
+}
+
+Tensor normalized(const Tensor& x, double eps) { return x / maximum(norm(x), eps); }
+
+struct SpectralState {
+  Tensor weight_orig, u, v;
+
+  // weight_orig as a matrix whose rows are the outputs.
+  Tensor matrix(int dim) const {
+    const Tensor w = movedim(weight_orig, dim, 0);
+    return reshape(w, {w.size(0), w.numel() / std::max<int64_t>(w.size(0), 1)});
+  }
+
+  void iterate(int dim, const SpectralNormOptions& o) {
+    const NoRecord off = no_record();
+    const Tensor w = matrix(dim);
+    Tensor next_u = u, next_v;
+    for (int64_t i = 0; i < o.n_power_iterations; ++i) {
+      next_v = normalized(matmul(next_u, w), o.eps);
+      next_u = normalized(matmul(w, next_v), o.eps);
+    }
+    raw::copy_(u, next_u);
+    raw::copy_(v, next_v);
+  }
+
+  Tensor compute(int dim) const {
+    // Later iterations overwrite u and v, which the gradient still needs.
+    const Tensor sigma = sum(detach(raw::clone(u)) * matmul(matrix(dim), detach(raw::clone(v))));
+    return weight_orig / sigma;
+  }
+};
+
+}  // namespace
+
+void apply_spectral_norm(Layer& layer, const SpectralNormOptions& o) {
+  if (o.n_power_iterations < 1)
+    throw ValueError("spectral_norm", "expected n_power_iterations >= 1, given ", o.n_power_iterations);
+  const auto [member, weight] = taken_out("spectral_norm", layer, o.name);
+  const bool transposed = layer.type_name().rfind("ConvTranspose", 0) == 0;
+  const int dim = wrap_dim(o.dim.value_or(transposed ? 1 : 0), weight.dim(), "spectral_norm");
+  const auto state = std::make_shared<SpectralState>();
+  state->weight_orig = weight;
+  const auto random_direction = [&](int64_t n) {
+    return normalized(init::normal_(empty({n}, {weight.dtype(), weight.device()})), o.eps);
+  };
+  const NoRecord off = no_record();
+  state->u = random_direction(weight.size(dim));
+  state->v = random_direction(weight.numel() / std::max<int64_t>(weight.size(dim), 1));
+  layer.register_parameter(o.name + "_orig", state->weight_orig);
+  layer.register_buffer(o.name + "_u", state->u);
+  layer.register_buffer(o.name + "_v", state->v);
+  member = detach(state->compute(dim));
+  compute_before_calls(layer, member, [state, dim, o](Layer& l) {
+    if (l.is_training()) state->iterate(dim, o);
+    return state->compute(dim);
+  });
+}
+
+void apply_weight_norm(Layer& layer, const WeightNormOptions& o) {
+  const auto [member, weight] = taken_out("weight_norm", layer, o.name);
+  Dims others;
+  if (o.dim) {
+    const int kept = wrap_dim(*o.dim, weight.dim(), "weight_norm");
+    for (int d = 0; d < weight.dim(); ++d)
+      if (d != kept) others.push_back(d);
+  }
+  // A vector has no other dims, and {} means all.
+  const auto norms = [others, each = o.dim && others.empty(), some = o.dim.has_value()](const Tensor& v) {
+    return each ? abs(v) : norm(v, others, 2, some);
+  };
+  struct State {
+    Tensor g, v;
+  };
+  const auto state = std::make_shared<State>();
+  const NoRecord off = no_record();
+  state->v = weight;
+  state->g = raw::clone(norms(weight));
+  layer.register_parameter(o.name + "_g", state->g);
+  layer.register_parameter(o.name + "_v", state->v);
+  member = raw::clone(weight);
+  compute_before_calls(layer, member,
+                       [state, norms](Layer&) { return state->v * (state->g / norms(state->v)); });
+}
+
+void apply_equalized_lr(Layer& layer, const EqualizedLROptions& o) {
+  if (!(o.lr_mul > 0)) throw ValueError("equalized_lr", "expected lr_mul > 0, given ", o.lr_mul);
+  const auto [member, weight] = taken_out("equalized_lr", layer, o.name);
+  const init::Fans fans = init::fans(weight);
+  const int64_t fan = o.mode == init::FanMode::kFanIn ? fans.in : fans.out;
+  const double scale = fan > 0 ? o.gain * o.lr_mul / std::sqrt(double(fan)) : 0;
+  init::normal_(weight, {.stddev = 1 / o.lr_mul});
+  for (const auto& [name, p] : layer.named_parameters())
+    if (name == "bias") init::zeros_(p);
+  const auto state = std::make_shared<Tensor>(weight);
+  layer.register_parameter(o.name + "_orig", *state);
+  member = detach(weight * scale);
+  compute_before_calls(layer, member, [state, scale](Layer&) { return *state * scale; });
+}
+
+}  // namespace gradus::nn

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Linear, activations, layers that move elements: python3 tests/golden/layers/basic.py. What the file holds: golden.py."""
+import torch
+from torch import nn
+
+from golden import Family
+
+f = Family("basic")
+f.case("Linear", lambda: nn.Linear(3, 4), f.rand(2, 3))
+f.case("Linear/plain", lambda: nn.Linear(3, 4, bias=False), f.rand(2, 5, 3))
+f.case("Linear/vector", lambda: nn.Linear(3, 1), f.rand(3))
+f.case("Bilinear", lambda: nn.Bilinear(3, 4, 5), f.rand(2, 3), f.rand(2, 4))
+f.case("Bilinear/plain", lambda: nn.Bilinear(3, 2, 1, bias=False), f.rand(2, 2, 3), f.rand(2, 2, 2))
+f.case("Identity", nn.Identity, f.rand(2, 3))
+f.case("Flatten", nn.Flatten, f.rand(2, 3, 2, 2))
+f.case("Flatten/some", lambda: nn.Flatten(0, 1), f.rand(2, 3, 2))
+f.case("Unflatten", lambda: nn.Unflatten(1, (3, -1)), f.rand(2, 6, 2))
+f.case("Dropout", lambda: nn.Dropout(0.3), f.rand(2, 3), modes=("eval",))
+f.case("Dropout/none", lambda: nn.Dropout(0), f.rand(2, 3))
+f.case("Sequential", lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Sequential(nn.Linear(4, 2))), f.rand(2, 3))
+
+x = f.distinct(3, 5, lo=-4, hi=4)
+f.case("ReLU", nn.ReLU, x)
+f.case("LeakyReLU", nn.LeakyReLU, x)
+f.case("LeakyReLU/slope", lambda: nn.LeakyReLU(0.2), x)
+f.case("Sigmoid", nn.Sigmoid, x)
+f.case("Tanh", nn.Tanh, x)
+f.case("GELU", nn.GELU, x)
+f.case("SiLU", nn.SiLU, x)
+f.case("Softmax", lambda: nn.Softmax(1), x)
+f.case("LogSoftmax", lambda: nn.LogSoftmax(0), x)
+f.save()

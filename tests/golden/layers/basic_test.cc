@@ -1,0 +1,48 @@
+#include "gradus/tests/golden/layers/golden_layers.h"
+
+namespace gradus::golden {
+namespace {
+
+GoldenLayer bilinear(std::string name, nn::BilinearOptions o) {
+  return golden<nn::Bilinear>(std::move(name), o, [](nn::Bilinear& m, X x) { return m(x[0], x[1]); });
+}
+
+GoldenLayer sequential() {
+  return {"Sequential",
+          [] {
+            auto net = std::make_unique<nn::Sequential>();
+            net->add<nn::Linear>({.in = 3, .out = 4});
+            net->add<nn::Tanh>();
+            net->add<nn::Sequential>().add<nn::Linear>({.in = 4, .out = 2});
+            return net;
+          },
+          [](nn::Module& m, X x) { return std::vector<Tensor>{static_cast<nn::Sequential&>(m)(x[0])}; }};
+}
+
+}  // namespace
+
+static const bool added = add_golden_layers("basic", {
+    golden<nn::Linear>("Linear", {.in = 3, .out = 4}),
+    golden<nn::Linear>("Linear/plain", {.in = 3, .out = 4, .bias = false}),
+    golden<nn::Linear>("Linear/vector", {.in = 3, .out = 1}),
+    bilinear("Bilinear", {.in1 = 3, .in2 = 4, .out = 5}),
+    bilinear("Bilinear/plain", {.in1 = 3, .in2 = 2, .out = 1, .bias = false}),
+    golden<nn::Identity>("Identity"),
+    golden<nn::Flatten>("Flatten"),
+    golden<nn::Flatten>("Flatten/some", {.start = 0, .end = 1}),
+    golden<nn::Unflatten>("Unflatten", {.dim = 1, .sizes = {3, -1}}),
+    golden<nn::Dropout>("Dropout", {.p = 0.3}),
+    golden<nn::Dropout>("Dropout/none", {.p = 0}),
+    sequential(),
+    golden<nn::ReLU>("ReLU"),
+    golden<nn::LeakyReLU>("LeakyReLU"),
+    golden<nn::LeakyReLU>("LeakyReLU/slope", {.negative_slope = 0.2}),
+    golden<nn::Sigmoid>("Sigmoid"),
+    golden<nn::Tanh>("Tanh"),
+    golden<nn::GELU>("GELU"),
+    golden<nn::SiLU>("SiLU"),
+    golden<nn::Softmax>("Softmax", {.dim = 1}),
+    golden<nn::LogSoftmax>("LogSoftmax", {.dim = 0}),
+});
+
+}  // namespace gradus::golden

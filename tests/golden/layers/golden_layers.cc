@@ -1,0 +1,154 @@
+#include "gradus/tests/golden/layers/golden_layers.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/io/safetensors.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::golden {
+namespace {
+
+// Expects |given - expected| <= part * largest |expected| + absolute; NaN, infinities, integers exactly.
+void expect_close(const Tensor& given, const Tensor& expected, double part, double absolute,
+                  const std::string& what) {
+  ASSERT_TRUE(given.defined()) << what << " is undefined";
+  ASSERT_EQ(to_string(given.shape()), to_string(expected.shape())) << what;
+  const std::vector<double> g = given.to_vector<double>(), e = expected.to_vector<double>();
+  double scale = 0;
+  for (double v : e)
+    if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
+  const double allowed = is_floating(expected.dtype()) ? part * scale + absolute : 0;
+  for (size_t i = 0; i < g.size(); ++i) {
+    const bool fine = std::isnan(e[i])   ? std::isnan(g[i])
+                      : std::isinf(e[i]) ? g[i] == e[i]
+                                         : std::abs(g[i] - e[i]) <= allowed;
+    ASSERT_TRUE(fine) << what << " at " << i << ": " << g[i] << ", expected " << e[i] << " (off by "
+                      << std::abs(g[i] - e[i]) << ", allowed " << allowed << ")";
+  }
+}
+
+std::string joined_names(const nn::StateDict& state) {
+  std::string text;
+  for (const auto& [name, t] : state) text += (text.empty() ? "" : ",") + name;
+  return text;
+}
+
+class GoldenLayerTest : public testing::Test {
+ public:
+  GoldenLayerTest(const io::SafetensorsFile& file, const GoldenLayer& layer) : file_(file), layer_(layer) {}
+
+  void TestBody() override {
+    ASSERT_TRUE(file_.metadata.count(layer_.name)) << layer_.name << " is not in the file";
+    for (const DType t : {DType::kF64, DType::kF32})
+      for (const char* mode : {"train", "eval"})
+        if (has(std::string(mode) + "/y0")) check(t, mode);
+  }
+
+ private:
+  bool has(const std::string& key) const { return file_.contains(layer_.name + "/" + key); }
+  Tensor stored(const std::string& key) const { return file_.at(layer_.name + "/" + key); }
+  // A tensor of the file that nobody else holds, in dtype `t` if it is floating.
+  Tensor load(const std::string& key, DType t) const {
+    const Tensor x = stored(key);
+    return raw::clone(is_floating(x.dtype()) ? raw::to(x, t) : x);
+  }
+
+  void check(DType t, const std::string& mode) {
+    const std::string at = layer_.name + " " + std::string(name_of(t)) + " " + mode + " ";
+    const auto compare = [&](const Tensor& given, const std::string& key) {
+      const std::string error_key = layer_.name + "/" + key + ".err";
+      const double error =
+          t == DType::kF64 || !file_.contains(error_key) ? 0 : 2 * file_.at(error_key).item<double>();
+      expect_close(given, stored(key), t == DType::kF64 ? 1e-12 : 1e-6, t == DType::kF64 ? 0 : error + 1e-6, at + key);
+    };
+
+    const std::unique_ptr<nn::Module> module = layer_.make();
+    module->to(t).train(mode == "train");
+    const nn::StateDict own = module->state_dict();
+    ASSERT_EQ(joined_names(own), file_.metadata.at(layer_.name)) << at;
+    nn::StateDict state;
+    for (const auto& [name, own_tensor] : own) state.emplace_back(name, stored("state/" + name));
+    module->load_state_dict(state);
+
+    std::vector<Tensor> x, leaves;
+    std::vector<std::string> keys;
+    const bool gradients = has(mode + "/dy0");
+    for (size_t i = 0; has("x" + std::to_string(i)); ++i) {
+      x.push_back(load("x" + std::to_string(i), t));
+      const std::string key = mode + "/dx" + std::to_string(i);
+      if (has(key)) leaves.push_back(x.back()), keys.push_back(key);
+    }
+    if (gradients)
+      for (const auto& [name, p] : module->named_parameters())
+        leaves.push_back(p), keys.push_back(mode + "/d/" + name);
+    GradManager gm;
+    if (!leaves.empty()) gm.attach(leaves);
+    auto recording = gm.record();
+    const std::vector<Tensor> y = layer_.run(*module, x);
+    std::vector<Tensor> roots, dys;
+    for (size_t i = 0; i < y.size(); ++i) {
+      const std::string n = std::to_string(i);
+      ASSERT_TRUE(has(mode + "/y" + n)) << at << "has more results than PyTorch's";
+      compare(y[i], mode + "/y" + n);
+      if (has(mode + "/dy" + n)) roots.push_back(y[i]), dys.push_back(load(mode + "/dy" + n, t));
+    }
+    ASSERT_FALSE(has(mode + "/y" + std::to_string(y.size()))) << at << "has fewer results than PyTorch's";
+    if (!roots.empty()) {
+      gm.backward(roots, dys);
+      for (size_t k = 0; k < leaves.size(); ++k) {
+        Tensor g = leaves[k].grad();
+        if (!g.defined()) raw::fill_(g = empty(leaves[k].shape(), {.dtype = t}), 0);
+        compare(g, keys[k]);
+      }
+    }
+    if (mode != "train") return;
+    for (const auto& [name, b] : module->named_buffers()) {
+      const Tensor expected = stored("after/" + name);
+      expect_close(b, expected, t == DType::kF64 ? 1e-12 : 2e-6, 0, at + "buffer " + name);
+    }
+  }
+
+  const io::SafetensorsFile& file_;
+  const GoldenLayer layer_;
+};
+
+class GoldenNamesTest : public testing::Test {
+ public:
+  GoldenNamesTest(const io::SafetensorsFile& file, std::set<std::string> names)
+      : file_(file), names_(std::move(names)) {}
+  void TestBody() override {
+    for (const auto& [name, keys] : file_.metadata)
+      EXPECT_TRUE(names_.count(name) || name == "torch" || name == "made_by")
+          << name << " is in the file but not tested";
+  }
+
+ private:
+  const io::SafetensorsFile& file_;
+  const std::set<std::string> names_;
+};
+
+}  // namespace
+
+bool add_golden_layers(const std::string& family, std::vector<GoldenLayer> layers) {
+  const auto* file =
+      new io::SafetensorsFile(io::load_safetensors("tests/golden/layers/" + family + ".safetensors"));
+  const std::string suite = "GoldenLayers_" + family;
+  std::set<std::string> names;
+  for (const GoldenLayer& layer : layers) {
+    names.insert(layer.name);
+    std::string title = layer.name;
+    for (char& c : title)
+      if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+    testing::RegisterTest(suite.c_str(), title.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                          [file, layer]() -> testing::Test* { return new GoldenLayerTest(*file, layer); });
+  }
+  testing::RegisterTest(suite.c_str(), "EveryCaseIsTested", nullptr, nullptr, __FILE__, __LINE__,
+                        [file, names]() -> testing::Test* { return new GoldenNamesTest(*file, names); });
+  return true;
+}
+
+}  // namespace gradus::golden

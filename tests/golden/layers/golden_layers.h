@@ -1,0 +1,51 @@
+// Layers against torch.nn: a case per line of a family's file, run in f64 and f32, in training and evaluation. The
+// values come from <family>.py in this folder (golden.py says what a file holds).
+//
+//   static const bool added = add_golden_layers("recurrent", {
+//       golden<nn::Linear>("Linear", {.in = 3, .out = 4}),
+//       golden<nn::LSTM>("LSTM", {.input_size = 3, .hidden_size = 4},
+//                        [](auto& lstm, X x) { return lstm(x[0]).output; }),
+//   });
+//
+// Names of the state, in order, are torch.nn's. f64: |y - PyTorch's| <= 1e-12 of the largest |y|; gradients of inputs
+// and parameters, and buffers after the step, alike. f32: at most twice PyTorch's own error plus 1e-6 (also of that scale).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "gradus/nn/nn.h"
+
+namespace gradus::golden {
+
+using X = const std::vector<Tensor>&;
+
+struct GoldenLayer {
+  std::string name;
+  std::function<std::unique_ptr<nn::Module>()> make;
+  std::function<std::vector<Tensor>(nn::Module&, X)> run;
+};
+
+// The case of an L with these options, called as `call` says, by default on the one input.
+template <class L, class Call>
+GoldenLayer golden(std::string name, typename L::Options options, Call call) {
+  return {std::move(name), [options] { return std::make_unique<L>(options); },
+          [call](nn::Module& m, X x) {
+            if constexpr (std::is_same_v<std::invoke_result_t<Call, L&, X>, Tensor>)
+              return std::vector<Tensor>{call(static_cast<L&>(m), x)};
+            else
+              return call(static_cast<L&>(m), x);
+          }};
+}
+template <class L>
+GoldenLayer golden(std::string name, typename L::Options options = {}) {
+  return golden<L>(std::move(name), options, [](L& layer, X x) { return layer(x[0]); });
+}
+
+// Adds the tests of a family while the program starts.
+bool add_golden_layers(const std::string& family, std::vector<GoldenLayer> layers);
+
+}  // namespace gradus::golden
