@@ -5,6 +5,7 @@
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/index.h"
 #include "gradus/tensor/ops/view.h"
 
@@ -15,6 +16,12 @@ Tensor constant(const Tensor& like, const Shape& shape, double value) {
   Tensor c = empty(shape, {.dtype = like.dtype(), .device = like.device()});
   raw::fill_(c, value);
   return c;
+}
+
+void check_mask(const Tensor& x, const Tensor& mask, const char* op) {
+  if (mask.dtype() != DType::kBool) throw DTypeError(op, "expected a bool mask, given ", describe(mask));
+  if (mask.device() != x.device())
+    throw DeviceError(op, "x is on ", x.device(), " but the mask on ", mask.device());
 }
 
 // The corner of x that has `shape`.
@@ -93,9 +100,56 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
   Tensor y = raw::index_select(x, dim, index);
   if (Recorder r{"index_select", x})
     r.record(y, wrt(x, [index = r.save(index), shape = x.shape(), dim](const Tensor& dy) {
-               return index_add(constant(dy, shape, 0), dim, index.get(), dy);
+               return index_select_backward(dy, shape, dim, index.get());
              }));
   return y;
+}
+
+Tensor index_select_backward(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor& index) {
+  Tensor dx = raw::index_select_backward(dy, shape, dim, index);
+  if (Recorder r{"index_select_backward", dy})
+    r.record(dx, wrt(dy, [index = r.save(index), dim](const Tensor& g) {
+               return index_select(g, dim, index.get());
+             }));
+  return dx;
+}
+
+Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, double value) {
+  return index_fill(x, dim, index, constant(x, {}, value));
+}
+
+Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value) {
+  constexpr const char* kOp = "index_fill";
+  if (value.numel() != 1) throw ShapeError(kOp, "expected a value of one element, given ", describe(value));
+  if (index.dim() > 1) throw ShapeError(kOp, "expected a 1-dimensional index, given ", describe(index));
+  raw::check_index(index, x, kOp);
+  if (value.device() != x.device())
+    throw DeviceError(kOp, "x is on ", x.device(), " but the value on ", value.device());
+  const int d = wrap_dim(dim, x.dim(), kOp);
+  const Tensor positions =
+      raw::reshape(raw::flat_index({index}, {x.dim() > 0 ? x.shape()[d] : 1}, d, kOp), {index.numel()});
+  Shape s = x.shape();
+  if (x.dim() > 0) s[d] = index.numel();
+  return index_copy(x, d, positions, expand(reshape(to(value, x.dtype()), {}), s));
+}
+
+Tensor take(const Tensor& x, const Tensor& index) {
+  raw::check_index(index, x, "take");
+  const Tensor positions = raw::flat_index({index}, {x.numel()}, 0, "take");
+  const Tensor y = index_select(reshape(x, {x.numel()}), 0, raw::reshape(positions, {positions.numel()}));
+  return reshape(y, index.shape());
+}
+
+Tensor put(const Tensor& x, const Tensor& index, const Tensor& src, bool accumulate) {
+  raw::check_index(index, x, "put");
+  if (index.numel() != src.numel())
+    throw ShapeError("put", "index and src differ in their numbers of elements: index ", describe(index), ", src ",
+                     describe(src));
+  const int64_t n = x.numel(), k = src.numel();
+  const Tensor positions = raw::reshape(raw::flat_index({index}, {n}, 0, "put"), {k});
+  const Tensor flat = reshape(x, {n}), values = reshape(src, {k});
+  return reshape(accumulate ? index_add(flat, 0, positions, values) : index_copy(flat, 0, positions, values),
+                 x.shape());
 }
 
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
@@ -174,6 +228,88 @@ Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tens
   return y;
 }
 
+namespace {
+
+raw::Write combination(ScatterReduce reduce) {
+  switch (reduce) {
+    case ScatterReduce::kProd:
+      return raw::Write::kMultiply;
+    case ScatterReduce::kAmax:
+      return raw::Write::kMax;
+    case ScatterReduce::kAmin:
+      return raw::Write::kMin;
+    default:
+      return raw::Write::kAdd;
+  }
+}
+
+// What a scatter_reduce is made of, for its gradients.
+struct Scattered {
+  Tensor x, src, y, index;
+  int64_t dim;
+  ScatterReduceOptions options;
+
+  Tensor zeros_like(const Tensor& t) const { return constant(t, t.shape(), 0); }
+  Tensor read(const Tensor& t) const { return gather(t, dim, index); }
+  // Zero where x does not count.
+  Tensor counted(const Tensor& t) const { return options.include_self ? t : scatter(t, dim, index, 0.0); }
+  // How many elements meet at each place, at least 1.
+  Tensor numbers() const {
+    const auto ones = [](const Tensor& t) {
+      return constant(is_floating(t.dtype()) ? t : raw::to(t, DType::kF64), t.shape(), 1);
+    };
+    return maximum(raw::scatter_add(counted(ones(x)), dim, index, ones(src)), 1);
+  }
+  Tensor product(const Tensor& a, const Tensor& b) const {
+    return scatter_reduce(a, dim, index, b, ScatterReduce::kProd, options);
+  }
+};
+
+std::vector<Tensor> sum_gradients(const Scattered& s, const Tensor& dy) { return {s.counted(dy), s.read(dy)}; }
+
+std::vector<Tensor> extremum_gradients(const Scattered& s, const Tensor& dy) {
+  const Tensor mine = s.counted(to(eq(s.x, s.y), dy.dtype())), theirs = to(eq(s.src, s.read(s.y)), dy.dtype());
+  const Tensor share = dy / maximum(scatter_add(mine, s.dim, s.index, theirs), 1);
+  return {mine * share, theirs * s.read(share)};
+}
+
+// Of the product of the others: y / v, and where v is 0 the product with 1 in its place.
+std::vector<Tensor> product_gradients(const Scattered& s, const Tensor& dy) {
+  const Tensor x1 = masked_fill(s.x, eq(s.x, 0), 1), src_zero = eq(s.src, 0);
+  const Tensor dx = s.counted(dy * s.product(x1, s.src) / x1);
+  const Tensor zeros = s.read(scatter_add(s.zeros_like(s.x), s.dim, s.index, to(src_zero, s.x.dtype())));
+  const Tensor only_zero = logical_and(src_zero, eq(zeros, 1));
+  const Tensor without = s.product(s.x, masked_fill(s.src, only_zero, 1));
+  const Tensor dsrc = where(only_zero, s.read(dy * without), s.read(dy * s.y) / masked_fill(s.src, src_zero, 1));
+  return {dx, dsrc};
+}
+
+}  // namespace
+
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& given, ScatterReduce reduce,
+                      ScatterReduceOptions options) {
+  if (x.dtype() == given.dtype() && is_floating(x.dtype()) && size_of(x.dtype()) == 2)  // rounded once
+    return to(scatter_reduce(to(x, DType::kF32), dim, index, to(given, DType::kF32), reduce, options), x.dtype());
+  const Tensor src = corner(given, index.shape());
+  Tensor y = raw::scatter_reduce(x, dim, index, src, combination(reduce), options.include_self);
+  if (reduce == ScatterReduce::kMean) {
+    const Tensor n = Scattered{x, src, y, index, dim, options}.numbers();
+    y = is_floating(x.dtype()) ? raw::to(raw::div(y, n), x.dtype())
+                               : raw::to(raw::floor(raw::div(raw::to(y, DType::kF64), n)), x.dtype());
+  }
+  if (Recorder r{"scatter_reduce", x, src})
+    r.record_joint({&y, 1}, {x, src},
+                   [x = r.save(x), src = r.save(src), y = r.save_output(y), index = r.save(index), dim, options,
+                    reduce](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
+                     const Scattered s{x.get(), src.get(), y.get(), index.get(), dim, options};
+                     if (reduce == ScatterReduce::kMean) return sum_gradients(s, dys[0] / s.numbers());
+                     if (reduce == ScatterReduce::kSum) return sum_gradients(s, dys[0]);
+                     return reduce == ScatterReduce::kProd ? product_gradients(s, dys[0])
+                                                           : extremum_gradients(s, dys[0]);
+                   });
+  return y;
+}
+
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   return masked_fill(x, mask, constant(x, {}, value));
 }
@@ -187,15 +323,54 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
-  if (mask.dtype() != DType::kBool)
-    throw DTypeError("masked_select", "expected a bool mask, given ", describe(mask));
+  check_mask(x, mask, "masked_select");
   const Shape s = broadcast_shapes(x.shape(), mask.shape(), "masked_select");
-  const int64_t n = checked_numel(s, "masked_select");
-  const Tensor at = raw::nonzero(raw::reshape(raw::expand(mask, s), {n}));
-  return index_select(reshape(expand(x, s), {n}), 0, raw::reshape(at, {at.numel()}));
+  const Tensor full = raw::contiguous(raw::expand(mask, s));
+  Tensor y = raw::masked_select(raw::expand(x, s), full);
+  if (Recorder r{"masked_select", x})
+    r.record(y, wrt(x, [mask = r.save(full)](const Tensor& dy) { return masked_select_backward(dy, mask.get()); }));
+  return y;
+}
+
+Tensor masked_select_backward(const Tensor& dy, const Tensor& mask) {
+  check_mask(dy, mask, "masked_select_backward");
+  Tensor dx = raw::masked_scatter({}, mask, dy, mask.shape());
+  if (Recorder r{"masked_select_backward", dy})
+    r.record(dx, wrt(dy, [mask = r.save(mask), shape = dy.shape()](const Tensor& g) {
+               return masked_scatter_backward(g, mask.get(), shape);
+             }));
+  return dx;
+}
+
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src) {
+  constexpr const char* kOp = "masked_scatter";
+  check_mask(x, mask, kOp);
+  if (src.dtype() != x.dtype())
+    throw DTypeError(kOp, "x is ", name_of(x.dtype()), " but src is ", name_of(src.dtype()), ": src ", describe(src));
+  if (src.device() != x.device()) throw DeviceError(kOp, "x is on ", x.device(), " but src on ", src.device());
+  const Shape s = broadcast_shapes(x.shape(), mask.shape(), kOp);
+  const Tensor full = raw::contiguous(raw::expand(mask, s));
+  Tensor y = raw::masked_scatter(raw::expand(x, s), full, src, s);
+  if (Recorder r{kOp, x, src})
+    r.record(y, wrt(x, [mask = r.save(full)](const Tensor& dy) { return masked_fill(dy, mask.get(), 0.0); }),
+             wrt(src, [mask = r.save(full), shape = src.shape()](const Tensor& dy) {
+               return masked_scatter_backward(dy, mask.get(), shape);
+             }));
+  return y;
+}
+
+Tensor masked_scatter_backward(const Tensor& dy, const Tensor& mask, const Shape& shape) {
+  check_mask(dy, mask, "masked_scatter_backward");
+  if (dy.shape() != mask.shape())
+    throw ShapeError("masked_scatter_backward", "mask ", describe(mask), " has not the shape of dy ", describe(dy));
+  Tensor dx = raw::masked_select_into(dy, mask, shape);
+  if (Recorder r{"masked_scatter_backward", dy})
+    r.record(dx, wrt(dy, [mask = r.save(mask)](const Tensor& g) { return masked_select_backward(g, mask.get()); }));
+  return dx;
 }
 
 Tensor nonzero(const Tensor& x) { return raw::nonzero(x); }
+Tensor argwhere(const Tensor& x) { return raw::nonzero(x); }
 
 Tensor index(const Tensor& x, const std::vector<Tensor>& indices) {
   const Advanced a = plan_advanced(x, indices);

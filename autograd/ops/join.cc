@@ -62,6 +62,105 @@ Tensor stack(const std::vector<Tensor>& xs, int64_t dim) {
   return y;
 }
 
+namespace {
+
+template <class F>
+std::vector<Tensor> each(const std::vector<Tensor>& xs, F f) {
+  std::vector<Tensor> ys;
+  ys.reserve(xs.size());
+  for (const Tensor& x : xs) ys.push_back(f(x));
+  return ys;
+}
+
+}  // namespace
+
+Tensor atleast_1d(const Tensor& x) { return x.dim() == 0 ? reshape(x, {1}) : x; }
+Tensor atleast_2d(const Tensor& x) { return x.dim() < 2 ? unsqueeze(atleast_1d(x), 0) : x; }
+Tensor atleast_3d(const Tensor& x) { return x.dim() < 3 ? unsqueeze(atleast_2d(x), -1) : x; }
+
+Tensor hstack(const std::vector<Tensor>& xs) {
+  if (xs.empty()) throw ValueError("hstack", "expected at least one tensor, given none");
+  const std::vector<Tensor> wide = each(xs, atleast_1d);
+  return cat(wide, wide[0].dim() == 1 ? 0 : 1);
+}
+Tensor vstack(const std::vector<Tensor>& xs) {
+  if (xs.empty()) throw ValueError("vstack", "expected at least one tensor, given none");
+  return cat(each(xs, atleast_2d), 0);
+}
+Tensor dstack(const std::vector<Tensor>& xs) {
+  if (xs.empty()) throw ValueError("dstack", "expected at least one tensor, given none");
+  return cat(each(xs, atleast_3d), 2);
+}
+Tensor column_stack(const std::vector<Tensor>& xs) {
+  if (xs.empty()) throw ValueError("column_stack", "expected at least one tensor, given none");
+  return cat(each(xs, [](const Tensor& x) { return x.dim() < 2 ? reshape(x, {x.numel(), 1}) : x; }), 1);
+}
+
+std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& xs) {
+  Shape s;
+  for (const Tensor& x : xs) s = broadcast_shapes(s, x.shape(), "broadcast_tensors");
+  return each(xs, [&](const Tensor& x) { return expand(x, s); });
+}
+
+std::vector<Tensor> tensor_split(const Tensor& x, int64_t sections, int64_t dim) {
+  if (sections < 1) throw ValueError("tensor_split", "expected at least 1 section, given ", sections);
+  if (x.dim() == 0) throw ShapeError("tensor_split", "x has no dims: x ", describe(x));
+  const int64_t n = x.size(dim);
+  std::vector<int64_t> sizes(sections, n / sections);
+  for (int64_t i = 0; i < n % sections; ++i) ++sizes[i];
+  return split(x, sizes, dim);
+}
+
+std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& indices, int64_t dim) {
+  if (x.dim() == 0) throw ShapeError("tensor_split", "x has no dims: x ", describe(x));
+  std::vector<Tensor> pieces;
+  int64_t start = 0;
+  for (const int64_t stop : indices) {
+    pieces.push_back(slice(x, dim, start, stop));
+    start = stop;
+  }
+  pieces.push_back(slice(x, dim, start, x.size(dim)));
+  return pieces;
+}
+
+namespace {
+
+// The dim that hsplit, vsplit and dsplit cut.
+int64_t cut_dim(const Tensor& x, int least_dims, int64_t dim, const char* op) {
+  if (x.dim() < least_dims)
+    throw ShapeError(op, "expected at least ", least_dims, least_dims == 1 ? " dim" : " dims", ", given x ",
+                     describe(x));
+  return dim;
+}
+
+std::vector<Tensor> split_evenly(const Tensor& x, int64_t sections, int64_t dim, const char* op) {
+  if (sections < 1 || x.size(dim) % sections != 0)
+    throw ValueError(op, "dim ", dim, " of size ", x.size(dim), " has no ", sections, " sections of equal size: x ",
+                     describe(x));
+  return tensor_split(x, sections, dim);
+}
+
+}  // namespace
+
+std::vector<Tensor> hsplit(const Tensor& x, int64_t sections) {
+  return split_evenly(x, sections, cut_dim(x, 1, x.dim() == 1 ? 0 : 1, "hsplit"), "hsplit");
+}
+std::vector<Tensor> hsplit(const Tensor& x, const std::vector<int64_t>& indices) {
+  return tensor_split(x, indices, cut_dim(x, 1, x.dim() == 1 ? 0 : 1, "hsplit"));
+}
+std::vector<Tensor> vsplit(const Tensor& x, int64_t sections) {
+  return split_evenly(x, sections, cut_dim(x, 2, 0, "vsplit"), "vsplit");
+}
+std::vector<Tensor> vsplit(const Tensor& x, const std::vector<int64_t>& indices) {
+  return tensor_split(x, indices, cut_dim(x, 2, 0, "vsplit"));
+}
+std::vector<Tensor> dsplit(const Tensor& x, int64_t sections) {
+  return split_evenly(x, sections, cut_dim(x, 3, 2, "dsplit"), "dsplit");
+}
+std::vector<Tensor> dsplit(const Tensor& x, const std::vector<int64_t>& indices) {
+  return tensor_split(x, indices, cut_dim(x, 3, 2, "dsplit"));
+}
+
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
   const int64_t n = x.size(dim);
   const int d = wrap_dim(dim, x.dim(), "split");

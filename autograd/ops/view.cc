@@ -1,6 +1,7 @@
 #include "gradus/autograd/ops/view.h"
 
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/arrange.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
@@ -19,11 +20,42 @@ Tensor reshaped(const char* op, const Tensor& x, Tensor y) {
 
 Tensor reshape(const Tensor& x, const Shape& shape) { return reshaped("reshape", x, raw::reshape(x, shape)); }
 Tensor view(const Tensor& x, const Shape& shape) { return reshaped("view", x, raw::view(x, shape)); }
+Tensor reshape_as(const Tensor& x, const Tensor& other) { return reshape(x, other.shape()); }
+Tensor view_as(const Tensor& x, const Tensor& other) { return view(x, other.shape()); }
+
+Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
+  if (x.dim() == 0) throw ShapeError("unflatten", "x has no dims: x ", describe(x));
+  const int d = wrap_dim(dim, x.dim(), "unflatten");
+  const int64_t n = x.size(d);
+  Shape cut = sizes;
+  int64_t known = 1;
+  int free = -1;
+  bool fits = !sizes.empty();
+  for (int i = 0; i < cut.size(); ++i) {
+    if (cut[i] == -1 && free < 0)
+      free = i;
+    else
+      fits = fits && cut[i] >= 0, known *= std::max<int64_t>(cut[i], 0);
+  }
+  if (fits && free >= 0) fits = known > 0 && n % known == 0, cut[free] = fits ? n / known : 0;
+  if (!fits || cut.product() != n)
+    throw ShapeError("unflatten", "sizes ", sizes, " do not make up dim ", d, " of size ", n, ": x ", describe(x));
+  Shape s;
+  for (int i = 0; i < x.dim(); ++i) {
+    if (i != d)
+      s.push_back(x.shape()[i]);
+    else
+      for (int64_t size : cut) s.push_back(size);
+  }
+  return reshaped("unflatten", x, raw::reshape(x, s));
+}
+
 Tensor flatten(const Tensor& x, int64_t start, int64_t end) {
   return reshaped("flatten", x, raw::flatten(x, start, end));
 }
 Tensor squeeze(const Tensor& x) { return reshaped("squeeze", x, raw::squeeze(x)); }
 Tensor squeeze(const Tensor& x, int64_t dim) { return reshaped("squeeze", x, raw::squeeze(x, dim)); }
+Tensor squeeze(const Tensor& x, const Dims& dims) { return reshaped("squeeze", x, raw::squeeze(x, dims)); }
 Tensor unsqueeze(const Tensor& x, int64_t dim) { return reshaped("unsqueeze", x, raw::unsqueeze(x, dim)); }
 
 Tensor permute(const Tensor& x, const Dims& order) {
@@ -40,6 +72,9 @@ Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
   return y;
 }
 
+Tensor swapaxes(const Tensor& x, int64_t dim0, int64_t dim1) { return transpose(x, dim0, dim1); }
+Tensor swapdims(const Tensor& x, int64_t dim0, int64_t dim1) { return transpose(x, dim0, dim1); }
+
 Tensor t(const Tensor& x) {
   if (x.dim() > 2) throw ShapeError("t", "expected at most 2 dims, call transpose(): x ", describe(x));
   return x.dim() < 2 ? x : transpose(x, 0, 1);
@@ -52,6 +87,10 @@ Tensor movedim(const Tensor& x, int64_t from, int64_t to) {
   return y;
 }
 
+Tensor movedim(const Tensor& x, const Dims& from, const Dims& to) {
+  return permute(x, raw::moved_order(x, from, to));
+}
+
 Tensor expand(const Tensor& x, const Shape& shape) {
   Tensor y = raw::expand(x, shape);
   if (Recorder r{"expand", x})
@@ -60,6 +99,8 @@ Tensor expand(const Tensor& x, const Shape& shape) {
 }
 
 Tensor broadcast_to(const Tensor& x, const Shape& shape) { return expand(x, shape); }
+
+Tensor expand_as(const Tensor& x, const Tensor& other) { return expand(x, other.shape()); }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   Tensor y = raw::sum_to(x, shape);
@@ -113,6 +154,44 @@ Tensor slice_backward(const Tensor& y, const Shape& shape, int64_t dim, int64_t 
   if (Recorder r{"slice_backward", y})
     r.record(x, wrt(y, [d, start, stop, step](const Tensor& dx) { return slice(dx, d, start, stop, step); }));
   return x;
+}
+
+Tensor diagonal(const Tensor& x, DiagonalOptions options) {
+  Tensor y = raw::diagonal(x, options.offset, options.dim1, options.dim2);
+  if (Recorder r{"diagonal", x})
+    r.record(y, wrt(x, [shape = x.shape(), options](const Tensor& dy) {
+               return diagonal_backward(dy, shape, options);
+             }));
+  return y;
+}
+
+Tensor diagonal_backward(const Tensor& dy, const Shape& shape, DiagonalOptions options) {
+  Tensor x = empty(shape, {.dtype = dy.dtype(), .device = dy.device()});
+  const Tensor place = raw::diagonal(x, options.offset, options.dim1, options.dim2);
+  if (place.shape() != dy.shape())
+    throw ShapeError("diagonal_backward", "the diagonal of shape ", shape, " is ", place.shape(), ": dy ",
+                     describe(dy));
+  raw::fill_(x, 0);
+  raw::copy_(place, dy);
+  if (Recorder r{"diagonal_backward", dy})
+    r.record(x, wrt(dy, [options](const Tensor& g) { return diagonal(g, options); }));
+  return x;
+}
+
+Tensor unfold_dim(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
+  Tensor y = raw::unfold(x, dim, size, step);
+  if (Recorder r{"unfold_dim", x})
+    r.record(y, wrt(x, [shape = x.shape(), dim, size, step](const Tensor& dy) {
+               return unfold_dim_backward(dy, shape, dim, size, step);
+             }));
+  return y;
+}
+
+Tensor unfold_dim_backward(const Tensor& dy, const Shape& shape, int64_t dim, int64_t size, int64_t step) {
+  Tensor dx = raw::unfold_backward(dy, shape, dim, size, step);
+  if (Recorder r{"unfold_dim_backward", dy})
+    r.record(dx, wrt(dy, [dim, size, step](const Tensor& g) { return unfold_dim(g, dim, size, step); }));
+  return dx;
 }
 
 }  // namespace gradus

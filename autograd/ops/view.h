@@ -15,6 +15,15 @@ Tensor reshape(const Tensor& x, const Shape& shape);
 // Errors: also ShapeError "call reshape()" when it would have to.
 Tensor view(const Tensor& x, const Shape& shape);
 
+// The same to the shape of `other`.
+Tensor reshape_as(const Tensor& x, const Tensor& other);
+Tensor view_as(const Tensor& x, const Tensor& other);
+
+// Returns x with dim `dim` cut into dims of the given sizes; one may be -1.
+// Shapes: [N,12] with dim 1 and sizes {3,-1} -> [N,3,4].
+// Errors: ShapeError unless the sizes' product is the dim's.
+Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes);
+
 // Returns x with dims `start` to `end` (inclusive) merged into one.
 // Shapes: [N,C,H,W] with start 1 -> [N,CHW].
 // Grad: dy with x's shape.
@@ -27,26 +36,33 @@ Tensor permute(const Tensor& x, const Dims& order);
 
 // Returns x with two dims swapped.
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1);
+Tensor swapaxes(const Tensor& x, int64_t dim0, int64_t dim1);
+Tensor swapdims(const Tensor& x, int64_t dim0, int64_t dim1);
 // Returns the transposed matrix; x itself with fewer than two dims.
 // Errors: ShapeError for more than two dims.
 Tensor t(const Tensor& x);
-// Returns x with one dim moved to another place, the others in order.
+// Returns x with one dim, or several, moved to another place, the others in order.
+// Errors: ShapeError when a dim is named twice, or the lists differ in length.
 Tensor movedim(const Tensor& x, int64_t from, int64_t to);
+Tensor movedim(const Tensor& x, const Dims& from, const Dims& to);
 
 // Returns x seen as the larger `shape` by repeating its dims of size 1, and new ones in front, without
 // copying; -1 keeps a size. Errors: ShapeError when x does not broadcast to `shape`. Grad: dy summed to x's
 // shape.
 Tensor expand(const Tensor& x, const Shape& shape);
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
+Tensor expand_as(const Tensor& x, const Tensor& other);
 
 // Returns x summed to `shape`, which broadcasts to x's: the transpose of expand.
 // Errors: ShapeError when it does not.
 // Grad: dy expanded to x's shape.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 
-// Returns x without its dims of size 1, or without dim `dim` if its size is 1.
+// Returns x without its dims of size 1, or without the given ones of them. Errors: ShapeError for a dim that is
+// named twice.
 Tensor squeeze(const Tensor& x);
 Tensor squeeze(const Tensor& x, int64_t dim);
+Tensor squeeze(const Tensor& x, const Dims& dims);
 // Returns x with a dim of size 1 inserted before `dim`; -1 appends it.
 Tensor unsqueeze(const Tensor& x, int64_t dim);
 
@@ -67,5 +83,28 @@ Tensor slice_backward(const Tensor& y, const Shape& shape, int64_t dim, int64_t 
 // Errors: IndexError when out of range.
 // Grad: dy amid zeros.
 Tensor select(const Tensor& x, int64_t dim, int64_t index);
+
+// Which diagonal, of which two dims: where the coordinate in dim2 is that in dim1 plus `offset`.
+struct DiagonalOptions {
+  int64_t offset = 0, dim1 = 0, dim2 = 1;
+};
+// Returns the diagonal, as the last dim, in place of dim1 and dim2.
+// Shapes: x[n,m,a] -> [a,min(n,m)].
+// Errors: ShapeError for fewer than 2 dims, or dim1 = dim2.
+// Grad: dy amid zeros.
+Tensor diagonal(const Tensor& x, DiagonalOptions options = {});
+// Returns zeros of `shape` with dy as that diagonal: its transpose.
+// Errors: ShapeError when the diagonal has another shape than dy.
+Tensor diagonal_backward(const Tensor& dy, const Shape& shape, DiagonalOptions options = {});
+
+// Returns the windows of `size` elements along `dim`, `step` apart, as a view; the place in the window is a new last
+// dim. (PyTorch: x.unfold.)
+// Shapes: x[a,n,b] with dim 1 -> [a,(n-size)/step+1,b,size].
+// Errors: ShapeError when `size` exceeds the dim; ValueError for a step below 1.
+// Grad: dy added in its places.
+Tensor unfold_dim(const Tensor& x, int64_t dim, int64_t size, int64_t step);
+// Returns zeros of `shape` with the windows of dy added in their places: its transpose.
+// Errors: ShapeError when dy is not what unfold_dim of `shape` gives.
+Tensor unfold_dim_backward(const Tensor& dy, const Shape& shape, int64_t dim, int64_t size, int64_t step);
 
 }  // namespace gradus

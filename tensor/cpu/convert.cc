@@ -34,6 +34,8 @@ void convert(int64_t n, void* dst, int64_t dst_stride, const void* src, int64_t 
       for (int64_t i = 0; i < n; ++i) d[i] = convert_one<To>(s[i]);
   } else if (dst_stride == 1 && src_stride == 0) {
     std::fill_n(d, n, convert_one<To>(*s));
+  } else if (std::is_same_v<To, From> && dst_stride == 1 && src_stride == -1) {
+    for (int64_t i = 0; i < n; ++i) d[i] = convert_one<To>(s[-i]);
   } else {
     for (int64_t i = 0; i < n; ++i) d[i * dst_stride] = convert_one<To>(s[i * src_stride]);
   }

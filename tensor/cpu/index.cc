@@ -1,5 +1,6 @@
 // Indexing by tensors of indices on the CPU.
 #include <cstring>
+#include <vector>
 
 #include "gradus/tensor/ops/index.h"
 #include "gradus/tensor/parallel.h"
@@ -10,9 +11,13 @@ namespace {
 constexpr int64_t kGrain = 16384;  // elements moved
 constexpr int64_t kColumns = 64;   // least neighbours that one thread takes, where columns are shared out
 
-int64_t checked(int64_t index, const IndexedDim& d, const char* op) {
-  if (index < 0 || index >= d.n)
-    throw IndexError(op, "index ", index, " is out of range for dim ", d.dim, " of size ", d.n);
+[[noreturn]] void out_of_range(int64_t index, const IndexedDim& d) {
+  throw IndexError(d.op, "index ", index, " is out of range for dim ", d.dim, " of size ", d.n);
+}
+
+inline int64_t checked(int64_t index, const IndexedDim& d) {
+  if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(d.n)) [[unlikely]]
+    out_of_range(index, d);
   return index;
 }
 
@@ -38,17 +43,39 @@ T sum_of(T a, T b) {
   else if constexpr (std::is_integral_v<T>)
     return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
   else
-    return static_cast<T>(a + b);
+    return a + b;
 }
 
-// Calls f.operator()<T, add>(); without `add`, T is as wide as x's elements and no more is known of it.
+template <class T>
+T product_of(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  else
+    return a * b;
+}
+
+// NaN wins.
+template <class T>
+T extremum_of(T a, T b, bool largest) {
+  if (a != a) return a;
+  return b != b || (largest ? b > a : b < a) ? b : a;
+}
+
+// Calls f.operator()<T>(combine) with the function that says what becomes of a place. Where places are only
+// overwritten, T is as wide as x's elements and no more is known of it.
 template <class F>
-void dispatch_write(const Tensor& x, bool add, F&& f) {
-  if (add) {
-    dispatch_all(x.dtype(), [&]<class T>() { f.template operator()<T, true>(); });
-  } else {
-    dispatch_width(x, [&]<class T>() { f.template operator()<T, false>(); });
+void dispatch_write(const Tensor& x, const char* op, Write how, F&& f) {
+  if (how == Write::kPut)
+    return dispatch_width(x, [&]<class T>() { f.template operator()<T>([](T, T b) { return b; }); });
+  if (how == Write::kAdd) {
+    const auto add = [&]<class T>() { f.template operator()<T>([](T a, T b) { return sum_of(a, b); }); };
+    return x.dtype() == DType::kBool ? add.template operator()<bool>() : dispatch_numeric(x.dtype(), op, add);
   }
+  dispatch_numeric(x.dtype(), op, [&]<class T>() {
+    f.template operator()<T>([how](T a, T b) {
+      return how == Write::kMultiply ? product_of(a, b) : extremum_of(a, b, how == Write::kMax);
+    });
+  });
 }
 
 void gather_cpu(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d) {
@@ -58,35 +85,60 @@ void gather_cpu(const Tensor& out, const Tensor& x, const Tensor& index, Indexed
   dispatch_width(x, [&]<class T>() {
     T* to = out.ptr<T>();
     const T* from = x.ptr<T>();
+    if (d.inner == 1) {
+      parallel_for(0, d.outer * k, kGrain, [&](int64_t begin, int64_t end) {
+        for (int64_t first = begin; first < end;) {
+          const int64_t line = first / k, last = std::min(end, (line + 1) * k);
+          for (const T* block = from + line * d.n; first < last; ++first) to[first] = block[checked(at[first], d)];
+        }
+      });
+      return;
+    }
     parallel_for(0, d.outer * k, std::max<int64_t>(1, kGrain / d.inner), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const T* block = from + row / k * d.n * d.inner;
         for (int64_t j = 0; j < d.inner; ++j)
-          to[row * d.inner + j] = block[checked(at[row * d.inner + j], d, "gather") * d.inner + j];
+          to[row * d.inner + j] = block[checked(at[row * d.inner + j], d) * d.inner + j];
       }
     });
   });
 }
 
-void scatter_cpu(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, bool add) {
-  const int64_t lines = d.outer * d.inner;
-  if (lines == 0 || index.numel() == 0) return;
-  const int64_t k = index.numel() / lines;
+// Columns of `inner`, so that lines [outer, ., inner] can be shared out: equal places lie on one line along the
+// indexed dimension, and one thread takes a line in order.
+struct Columns {
+  int64_t inner, width, tiles;
+  Columns(const IndexedDim& d) : inner(d.inner) {
+    const int64_t shares = (num_threads() + d.outer - 1) / d.outer;
+    width = std::min(inner, std::max(kColumns, (inner + shares - 1) / shares));
+    tiles = (inner + width - 1) / width;
+  }
+  // Calls f(o, first column, number of columns) for all tiles; each holds `k` rows of work.
+  template <class F>
+  void for_each(int64_t outer, int64_t k, F f) const {
+    parallel_for(0, outer * tiles, std::max<int64_t>(1, kGrain / (k * width)), [&](int64_t begin, int64_t end) {
+      for (int64_t tile = begin; tile < end; ++tile) {
+        const int64_t first = tile % tiles * width;
+        f(tile / tiles, first, std::min(width, inner - first));
+      }
+    });
+  }
+};
+
+void scatter_cpu(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how) {
+  if (index.numel() == 0) return;
+  const int64_t k = index.numel() / (d.outer * d.inner);
   const int64_t* at = index.ptr<int64_t>();
-  dispatch_write(out, add, [&]<class T, bool adds>() {
+  dispatch_write(out, d.op, how, [&]<class T>(auto combine) {
     T* to = out.ptr<T>();
     const T* from = src.ptr<T>();
-    // Equal targets lie on one line along the dimension, and one thread takes a line in order.
-    parallel_for(0, lines, std::max<int64_t>(1, kGrain / k), [&](int64_t begin, int64_t end) {
-      for (int64_t line = begin; line < end; ++line) {
-        const int64_t o = line / d.inner, j = line % d.inner;
-        for (int64_t i = 0; i < k; ++i) {
-          const int64_t s = (o * k + i) * d.inner + j;
-          T& target = to[(o * d.n + checked(at[s], d, adds ? "scatter_add" : "scatter")) * d.inner + j];
-          if constexpr (adds)
-            target = sum_of(target, from[s]);
-          else
-            target = from[s];
+    Columns(d).for_each(d.outer, k, [&](int64_t o, int64_t first, int64_t n) {
+      T* block = to + o * d.n * d.inner + first;
+      for (int64_t i = 0; i < k; ++i) {
+        const int64_t s = (o * k + i) * d.inner + first;
+        for (int64_t j = 0; j < n; ++j) {
+          T& place = block[checked(at[s + j], d) * d.inner + j];
+          place = combine(place, from[s + j]);
         }
       }
     });
@@ -94,79 +146,160 @@ void scatter_cpu(const Tensor& out, const Tensor& index, const Tensor& src, Inde
 }
 
 void index_select_cpu(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d) {
-  const int64_t k = index.numel(), bytes = d.inner * size_of(x.dtype());
-  const int64_t* at = index.ptr<int64_t>();
-  for (int64_t i = 0; i < k; ++i) checked(at[i], d, "index_select");
-  if (out.numel() == 0) return;
-  char* to = static_cast<char*>(out.raw_ptr());
-  const char* from = static_cast<const char*>(x.raw_ptr());
-  parallel_for(0, d.outer * k, std::max<int64_t>(1, kGrain / d.inner), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row)
-      std::memcpy(to + row * bytes, from + (row / k * d.n + at[row % k]) * bytes, bytes);
-  });
-}
-
-void index_put_cpu(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, bool add) {
   const int64_t k = index.numel();
   const int64_t* at = index.ptr<int64_t>();
-  for (int64_t i = 0; i < k; ++i) checked(at[i], d, add ? "index_add" : "index_copy");
+  if (out.numel() == 0) {
+    for (int64_t i = 0; i < k; ++i) checked(at[i], d);
+    return;
+  }
+  const int64_t bytes = d.inner * size_of(x.dtype());
+  const auto rows = [&](auto copy_row) {
+    parallel_for(0, d.outer * k, std::max<int64_t>(1, kGrain / d.inner), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end;) {
+        const int64_t o = row / k, last = std::min(end, (o + 1) * k);
+        for (int64_t i = row - o * k; row < last; ++row, ++i) copy_row(row, o * d.n + checked(at[i], d));
+      }
+    });
+  };
+  if (d.inner == 1) {
+    dispatch_width(x, [&]<class T>() {
+      T* to = out.ptr<T>();
+      const T* from = x.ptr<T>();
+      rows([=](int64_t row, int64_t source) { to[row] = from[source]; });
+    });
+  } else {
+    char* to = static_cast<char*>(out.raw_ptr());
+    const char* from = static_cast<const char*>(x.raw_ptr());
+    rows([=](int64_t row, int64_t source) { std::memcpy(to + row * bytes, from + source * bytes, bytes); });
+  }
+}
+
+void index_put_cpu(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how) {
+  const int64_t k = index.numel();
+  const int64_t* at = index.ptr<int64_t>();
+  for (int64_t i = 0; i < k; ++i) checked(at[i], d);
   if (src.numel() == 0) return;
-  dispatch_write(out, add, [&]<class T, bool adds>() {
+  dispatch_write(out, d.op, how, [&]<class T>(auto combine) {
     T* to = out.ptr<T>();
     const T* from = src.ptr<T>();
-    // A thread takes some columns of all slices, in order: repeated indices never meet.
-    const int64_t shares = (num_threads() + d.outer - 1) / d.outer;
-    const int64_t width = std::min(d.inner, std::max(kColumns, (d.inner + shares - 1) / shares));
-    const int64_t tiles = (d.inner + width - 1) / width;
-    parallel_for(0, d.outer * tiles, std::max<int64_t>(1, kGrain / (k * width)),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t tile = begin; tile < end; ++tile) {
-                     const int64_t o = tile / tiles, first = tile % tiles * width,
-                                   n = std::min(width, d.inner - first);
-                     for (int64_t i = 0; i < k; ++i) {
-                       T* target = to + (o * d.n + at[i]) * d.inner + first;
-                       const T* s = from + (o * k + i) * d.inner + first;
-                       for (int64_t j = 0; j < n; ++j) {
-                         if constexpr (adds)
-                           target[j] = sum_of(target[j], s[j]);
-                         else
-                           target[j] = s[j];
-                       }
-                     }
-                   }
-                 });
+    Columns(d).for_each(d.outer, k, [&](int64_t o, int64_t first, int64_t n) {
+      for (int64_t i = 0; i < k; ++i) {
+        if (at[i] == d.skip) continue;
+        T* place = to + (o * d.n + at[i]) * d.inner + first;
+        const T* s = from + (o * k + i) * d.inner + first;
+        for (int64_t j = 0; j < n; ++j) place[j] = combine(place[j], s[j]);
+      }
+    });
   });
 }
 
-void flat_index_cpu(const Tensor& out, const Tensor& index, int64_t size, int64_t stride, int dim) {
+void flat_index_cpu(const Tensor& out, const Tensor& index, IndexedDim d, int64_t stride) {
   int64_t* to = out.ptr<int64_t>();
   const int64_t* at = index.ptr<int64_t>();
-  for (int64_t i = 0; i < index.numel(); ++i) {
-    if (at[i] < -size || at[i] >= size)
-      throw IndexError("index", "index ", at[i], " is out of range for dim ", dim, " of size ", size);
-    to[i] += (at[i] < 0 ? at[i] + size : at[i]) * stride;
-  }
+  parallel_for(0, index.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (at[i] < -d.n || at[i] >= d.n) [[unlikely]]
+        out_of_range(at[i], d);
+      to[i] += (at[i] < 0 ? at[i] + d.n : at[i]) * stride;
+    }
+  });
+}
+
+constexpr int64_t kMaskBlock = 4096;
+
+// The number of true elements before each block of kMaskBlock, and at the end all of them.
+std::vector<int64_t> counts_before(const bool* mask, int64_t n) {
+  const int64_t blocks = (n + kMaskBlock - 1) / kMaskBlock;
+  std::vector<int64_t> before(blocks + 1, 0);
+  parallel_for(0, blocks, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t first = b * kMaskBlock, last = std::min(n, first + kMaskBlock);
+      int count = 0;
+      for (int64_t i = first; i < last; ++i) count += mask[i];
+      before[b + 1] = count;
+    }
+  });
+  for (int64_t b = 0; b < blocks; ++b) before[b + 1] += before[b];
+  return before;
 }
 
 void nonzero_cpu(const Tensor& out, const Tensor& x) {
   const bool* p = x.ptr<bool>();
-  int64_t* to = out.ptr<int64_t>();
-  const int n = x.dim();
+  const int dims = x.dim();
+  const std::vector<int64_t> before = counts_before(p, x.numel());
   const Strides strides = row_major_strides(x.shape());
-  for (int64_t i = 0; i < x.numel(); ++i) {
-    if (!p[i]) continue;
-    for (int d = 0; d < n; ++d) *to++ = i / strides[d] % x.shape()[d];
-  }
+  parallel_for(0, static_cast<int64_t>(before.size()) - 1, 4, [&](int64_t begin, int64_t end) {
+    int64_t* to = out.ptr<int64_t>() + before[begin] * dims;
+    int64_t position[kMaxDims] = {};
+    for (int64_t i = begin * kMaskBlock, d = 0; d < dims; ++d) position[d] = i / strides[d], i %= strides[d];
+    for (int64_t i = begin * kMaskBlock, last = std::min(x.numel(), end * kMaskBlock); i < last; ++i) {
+      if (p[i])
+        for (int d = 0; d < dims; ++d) *to++ = position[d];
+      for (int d = dims - 1; d >= 0 && ++position[d] == x.shape()[d]; --d)
+        if (d > 0) position[d] = 0;
+    }
+  });
+}
+
+// Packs a block in a buffer of its own, where one element too many does no harm: so nothing branches.
+void masked_select_cpu(const Tensor& out, const Tensor& x, const Tensor& mask) {
+  const bool* m = mask.ptr<bool>();
+  const int64_t n = mask.numel();
+  const std::vector<int64_t> before = counts_before(m, n);
+  if (before.back() > out.numel())
+    throw ValueError("masked_select", "the mask has ", before.back(), " true elements for a result of ",
+                     out.numel());
+  dispatch_width(x, [&]<class T>() {
+    T* to = out.ptr<T>();
+    const T* from = x.ptr<T>();
+    parallel_for(0, static_cast<int64_t>(before.size()) - 1, 4, [&](int64_t begin, int64_t end) {
+      T packed[kMaskBlock + 1];
+      for (int64_t b = begin; b < end; ++b) {
+        const int64_t last = std::min(n, (b + 1) * kMaskBlock);
+        int64_t count = 0;
+        for (int64_t i = b * kMaskBlock; i < last; ++i) {
+          packed[count] = from[i];
+          count += m[i];
+        }
+        std::memcpy(to + before[b], packed, count * sizeof(T));
+      }
+    });
+    std::fill(to + before.back(), to + out.numel(), T(0));
+  });
+}
+
+void masked_scatter_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, const Tensor& src) {
+  const bool* m = mask.ptr<bool>();
+  const int64_t n = out.numel(), given = src.numel();
+  const std::vector<int64_t> before = counts_before(m, n);
+  if (before.back() > given)
+    throw ValueError("masked_scatter", "the mask has ", before.back(), " true elements but the source only ",
+                     given, ": source ", describe(src));
+  dispatch_width(out, [&]<class T>() {
+    T* to = out.ptr<T>();
+    const T zero{};
+    const T* from = given > 0 ? src.ptr<T>() : &zero;
+    const T* base = x.defined() ? x.ptr<T>() : nullptr;
+    const int64_t end_of_source = std::max<int64_t>(0, given - 1);
+    parallel_for(0, static_cast<int64_t>(before.size()) - 1, 4, [&](int64_t begin, int64_t end) {
+      int64_t at = before[begin];
+      for (int64_t i = begin * kMaskBlock, last = std::min(n, end * kMaskBlock); i < last; ++i) {
+        const T next = from[std::min(at, end_of_source)], old = base ? base[i] : T(0);
+        to[i] = m[i] ? next : old;
+        at += m[i];
+      }
+    });
+  });
 }
 
 void one_hot_cpu(const Tensor& out, const Tensor& index) {
-  const IndexedDim classes{.n = out.shape().back(), .dim = out.dim() - 1};
+  const IndexedDim classes{.n = out.shape().back(), .dim = out.dim() - 1, .op = "one_hot"};
   const int64_t* at = index.ptr<int64_t>();
   std::memset(out.raw_ptr(), 0, out.nbytes());
   dispatch_all(out.dtype(), [&]<class T>() {
     T* to = out.ptr<T>();
     for (int64_t i = 0; i < index.numel(); ++i)
-      to[i * classes.n + checked(at[i], classes, "one_hot")] = static_cast<T>(1);
+      to[i * classes.n + checked(at[i], classes)] = static_cast<T>(1);
   });
 }
 
@@ -175,6 +308,8 @@ const RegisterKernel kScatter(scatter_kernel, DeviceType::kCPU, &scatter_cpu);
 const RegisterKernel kIndexSelect(index_select_kernel, DeviceType::kCPU, &index_select_cpu);
 const RegisterKernel kIndexPut(index_put_kernel, DeviceType::kCPU, &index_put_cpu);
 const RegisterKernel kFlatIndex(flat_index_kernel, DeviceType::kCPU, &flat_index_cpu);
+const RegisterKernel kMaskedSelect(masked_select_kernel, DeviceType::kCPU, &masked_select_cpu);
+const RegisterKernel kMaskedScatter(masked_scatter_kernel, DeviceType::kCPU, &masked_scatter_cpu);
 const RegisterKernel kNonzero(nonzero_kernel, DeviceType::kCPU, &nonzero_cpu);
 const RegisterKernel kOneHot(one_hot_kernel, DeviceType::kCPU, &one_hot_cpu);
 

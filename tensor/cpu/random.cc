@@ -1,7 +1,9 @@
 #include "gradus/tensor/ops/random.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/cpu/philox.h"
@@ -160,6 +162,55 @@ void randperm_cpu(const Tensor& out, PhiloxKey key) {
   }
 }
 
+// Sums of the weights up to each; the last is their total.
+void accumulate_weights(const double* weights, int64_t n, int64_t count, bool replacement, double* sums) {
+  double total = 0;
+  int64_t positive = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (!(weights[i] >= 0) || !std::isfinite(weights[i]))
+      throw ValueError("multinomial", "expected finite numbers of at least 0, given ", weights[i], " at ", i);
+    positive += weights[i] > 0;
+    sums[i] = total += weights[i];
+  }
+  if (!(total > 0) || !std::isfinite(total))
+    throw ValueError("multinomial", "the numbers of a row add up to ", total);
+  if (!replacement && positive < count)
+    throw ValueError("multinomial", "cannot draw ", count, " without replacement where ", positive,
+                     " numbers are above 0");
+}
+
+// With replacement by the inverse of the distribution; without, the order of exponential numbers divided by the weights
+// is that of draws one after another.
+void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement) {
+  const int64_t n = weights.shape().back(), rows = weights.numel() / n, count = out.numel() / rows;
+  parallel_for(0, rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
+    std::vector<double> sums(n);
+    std::vector<int64_t> order(replacement ? 0 : n);
+    for (int64_t row = begin; row < end; ++row) {
+      const double* const w = weights.ptr<double>() + row * n;
+      const double* const u = uniform.ptr<double>() + row * (replacement ? count : n);
+      int64_t* const to = out.ptr<int64_t>() + row * count;
+      accumulate_weights(w, n, count, replacement, sums.data());
+      if (replacement) {
+        // Rounding may take a draw beyond the last weight that is not 0.
+        const int64_t last = std::lower_bound(sums.begin(), sums.end(), sums.back()) - sums.begin();
+        for (int64_t i = 0; i < count; ++i)
+          to[i] = std::min<int64_t>(
+              last, std::upper_bound(sums.begin(), sums.end(), u[i] * sums.back()) - sums.begin());
+        continue;
+      }
+      for (int64_t i = 0; i < n; ++i) {
+        order[i] = i;
+        sums[i] = w[i] > 0 ? -std::log1p(-u[i]) / w[i] : HUGE_VAL;
+      }
+      std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int64_t a, int64_t b) {
+        return sums[a] < sums[b] || (sums[a] == sums[b] && a < b);
+      });
+      std::copy_n(order.begin(), count, to);
+    }
+  });
+}
+
 void masked_scale_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, double scale) {
   const functors::MaskedScale f{{}, scale};
   with_compute_type<functors::MaskedScale>("masked_scale", out.dtype(), [&]<class T>() {
@@ -177,6 +228,7 @@ const RegisterKernel kernels[] = {
     {raw::dropout_mask_kernel, DeviceType::kCPU, &dropout_mask_cpu},
     {raw::randint_kernel, DeviceType::kCPU, &randint_cpu},
     {raw::randperm_kernel, DeviceType::kCPU, &randperm_cpu},
+    {raw::multinomial_kernel, DeviceType::kCPU, &multinomial_cpu},
     {raw::masked_scale_kernel, DeviceType::kCPU, &masked_scale_cpu},
 };
 

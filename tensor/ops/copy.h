@@ -6,7 +6,7 @@
 
 namespace gradus::raw {
 
-// Both tensors have one shape; any strides (0 in src: broadcast), any pair of dtypes.
+// Both tensors have one shape; any strides (in src 0, broadcast, and negative ones, reversed, too), any pair of dtypes.
 inline constinit KernelSlot<void(const Tensor& dst, const Tensor& src)> copy_kernel{"copy"};
 inline constinit KernelSlot<void(const Tensor& dst, double value)> fill_kernel{"fill_"};
 

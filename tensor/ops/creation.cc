@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/elementwise.h"
 
 namespace gradus {
 
@@ -22,6 +23,14 @@ Tensor full_like(const Tensor& x, double value) {
 Tensor zeros_like(const Tensor& x) { return full_like(x, 0); }
 Tensor ones_like(const Tensor& x) { return full_like(x, 1); }
 
+Tensor full_like(const Tensor& x, double value, DType dtype) {
+  Tensor y = empty_like(x, dtype);
+  raw::fill_(y, value);
+  return y;
+}
+Tensor zeros_like(const Tensor& x, DType dtype) { return full_like(x, 0, dtype); }
+Tensor ones_like(const Tensor& x, DType dtype) { return full_like(x, 1, dtype); }
+
 Tensor arange_from(double start, double end, double step, TensorOptions options) {
   const double count = std::ceil((end - start) / step);
   if (!std::isfinite(start) || !std::isfinite(end) || !std::isfinite(count) || count < 0)
@@ -38,6 +47,42 @@ Tensor linspace(double start, double end, int64_t steps, TensorOptions options) 
   Tensor y = empty({steps}, options);
   if (steps > 0) raw::linspace_kernel(y, start, end);
   return y;
+}
+
+Tensor logspace(double start, double end, int64_t steps, double base, TensorOptions options) {
+  if (steps < 0) throw ValueError("logspace", "expected a number of steps of at least 0, given ", steps);
+  const Tensor exponents = linspace(start, end, steps, {.dtype = DType::kF64, .device = options.device});
+  return raw::to(raw::pow(base, exponents), options.dtype);
+}
+
+namespace {
+
+// The columns [first(i), last(i)) of each row i.
+template <class First, class Last>
+Tensor coordinates(const char* op, int64_t rows, int64_t cols, TensorOptions options, First first, Last last) {
+  if (rows < 0 || cols < 0) throw ValueError(op, "expected sizes of at least 0, given ", rows, " and ", cols);
+  if (!is_integral(options.dtype) || options.dtype == DType::kBool)
+    throw DTypeError(op, "expected an integer dtype, given ", options.dtype);
+  int64_t n = 0;
+  for (int64_t i = 0; i < rows; ++i) n += std::max<int64_t>(0, last(i) - first(i));
+  const Tensor y = empty({2, n}, {.dtype = DType::kI64});
+  int64_t* row = y.ptr<int64_t>();
+  int64_t* col = row + n;
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = first(i); j < last(i); ++j) *row++ = i, *col++ = j;
+  return raw::to(raw::to(y, options.dtype), options.device);
+}
+
+}  // namespace
+
+Tensor tril_indices(int64_t rows, int64_t cols, int64_t offset, TensorOptions options) {
+  const auto end = [=](int64_t i) { return std::clamp<int64_t>(i + offset + 1, 0, cols); };
+  return coordinates("tril_indices", rows, cols, options, [](int64_t) { return int64_t{0}; }, end);
+}
+
+Tensor triu_indices(int64_t rows, int64_t cols, int64_t offset, TensorOptions options) {
+  const auto begin = [=](int64_t i) { return std::clamp<int64_t>(i + offset, 0, cols); };
+  return coordinates("triu_indices", rows, cols, options, begin, [=](int64_t) { return cols; });
 }
 
 Tensor eye(int64_t n, int64_t m, TensorOptions options) {

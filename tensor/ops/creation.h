@@ -22,6 +22,10 @@ Tensor full(const Shape& shape, double value, TensorOptions options = {});
 Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
 Tensor full_like(const Tensor& x, double value);
+// The same with another dtype.
+Tensor zeros_like(const Tensor& x, DType dtype);
+Tensor ones_like(const Tensor& x, DType dtype);
+Tensor full_like(const Tensor& x, double value, DType dtype);
 
 // Returns start, start + step, ... below (above, for a negative step) end.
 // Errors: ValueError for a step of 0 or of the wrong sign, or anything not finite.
@@ -50,6 +54,16 @@ Tensor arange(A start, B end, C step, TensorOptions options = {.dtype = kNumberT
 // Returns `steps` values from start to end, evenly spaced, both included.
 // Errors: ValueError for a negative number of steps.
 Tensor linspace(double start, double end, int64_t steps, TensorOptions options = {});
+
+// Returns the powers of `base` whose exponents are those values.
+// Errors: as linspace.
+Tensor logspace(double start, double end, int64_t steps, double base = 10, TensorOptions options = {});
+
+// Return the coordinates of what tril, or triu, of a matrix keeps, row by row.
+// Shapes: -> [2,count], rows then columns.
+// Errors: ValueError for a negative size; DTypeError unless the dtype is an integer.
+Tensor tril_indices(int64_t rows, int64_t cols, int64_t offset = 0, TensorOptions options = {.dtype = DType::kI64});
+Tensor triu_indices(int64_t rows, int64_t cols, int64_t offset = 0, TensorOptions options = {.dtype = DType::kI64});
 
 // Returns the matrix f[n, m] with ones on the diagonal; m = -1: square.
 Tensor eye(int64_t n, int64_t m = -1, TensorOptions options = {});

@@ -1,5 +1,7 @@
 #include "gradus/tensor/ops/index.h"
 
+#include <limits>
+
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
@@ -7,8 +9,9 @@
 namespace gradus::raw {
 namespace {
 
-IndexedDim indexed_dim(const Tensor& x, int64_t dim, std::string_view op) {
+IndexedDim indexed_dim(const Tensor& x, int64_t dim, const char* op) {
   IndexedDim d;
+  d.op = op;
   d.dim = wrap_dim(dim, std::max(x.dim(), 1), op);
   for (int i = 0; i < x.dim(); ++i) (i < d.dim ? d.outer : i == d.dim ? d.n : d.inner) *= x.shape()[i];
   return d;
@@ -24,7 +27,7 @@ Tensor corner(const Tensor& x, const Shape& shape, int except) {
   return y;
 }
 
-void check_pair(const Tensor& x, const Tensor& src, std::string_view op) {
+void check_pair(const Tensor& x, const Tensor& src, const char* op) {
   if (x.device() != src.device()) throw DeviceError(op, "x is on ", x.device(), " but src on ", src.device());
   if (x.dtype() != src.dtype())
     throw DTypeError(op, "x is ", name_of(x.dtype()), " but src is ", name_of(src.dtype()), ": src ",
@@ -32,7 +35,7 @@ void check_pair(const Tensor& x, const Tensor& src, std::string_view op) {
 }
 
 // gather's and scatter's rule for index: as many dims as `x`, no larger outside of `dim`.
-void check_fits(const Tensor& index, const Tensor& x, int dim, std::string_view name, std::string_view op) {
+void check_fits(const Tensor& index, const Tensor& x, int dim, const char* name, const char* op) {
   bool fits = index.dim() == x.dim();
   for (int i = 0; fits && i < x.dim(); ++i) fits = i == dim || index.shape()[i] <= x.shape()[i];
   if (!fits)
@@ -40,10 +43,17 @@ void check_fits(const Tensor& index, const Tensor& x, int dim, std::string_view 
                      name, ' ', describe(x));
 }
 
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, bool add,
-               std::string_view op) {
+// 16-bit floats are combined in f32 and rounded once.
+bool widens(const Tensor& x, Write how) {
+  return how != Write::kPut && is_floating(x.dtype()) && size_of(x.dtype()) == 2;
+}
+
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Write how,
+               const char* op) {
   check_index(index, x, op);
   check_pair(x, src, op);
+  if (widens(x, how))
+    return to(scatter(to(x, DType::kF32), dim, index, to(src, DType::kF32), how, op), x.dtype());
   const int d = wrap_dim(dim, std::max(x.dim(), 1), op);
   check_fits(index, x, d, "x", op);
   check_fits(index, src, -1, "src", op);
@@ -52,30 +62,36 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
   if (index.numel() == 0) return out;
   const Tensor part = corner(out, index.shape(), d), dense = contiguous(part);
   scatter_kernel(dense, as_indices(index), contiguous(corner(src, index.shape(), -1)),
-                 indexed_dim(dense, d, op), add);
+                 indexed_dim(dense, d, op), how);
   if (!dense.is_same(part)) copy_(part, dense);
   return out;
 }
 
-Tensor index_put(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, bool add,
-                 std::string_view op) {
+void check_slices(const Tensor& src, const Tensor& index, const Shape& shape, int dim, const char* op) {
+  Shape want = shape;
+  if (!want.empty()) want[dim] = index.numel();
+  if (index.dim() > 1 || src.shape() != want)
+    throw ShapeError(op, "src has shape ", src.shape(), " where index ", describe(index), " asks for ", want,
+                     ": x has shape ", shape);
+}
+
+Tensor index_put(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Write how,
+                 const char* op) {
   check_index(index, x, op);
   check_pair(x, src, op);
   const IndexedDim d = indexed_dim(x, dim, op);
-  Shape want = x.shape();
-  if (x.dim() > 0) want[d.dim] = index.numel();
-  if (index.dim() > 1 || src.shape() != want)
-    throw ShapeError(op, "src has shape ", src.shape(), " where index ", describe(index), " asks for ", want,
-                     ": x ", describe(x));
+  check_slices(src, index, x.shape(), d.dim, op);
+  if (widens(x, how))
+    return to(index_put(to(x, DType::kF32), dim, index, to(src, DType::kF32), how, op), x.dtype());
   const Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   copy_(out, x);
-  index_put_kernel(out, as_indices(index), contiguous(src), d, add);
+  index_put_kernel(out, as_indices(index), contiguous(src), d, how);
   return out;
 }
 
 }  // namespace
 
-void check_index(const Tensor& index, const Tensor& x, std::string_view op) {
+void check_index(const Tensor& index, const Tensor& x, const char* op) {
   if (index.dtype() != DType::kI64 && index.dtype() != DType::kI32)
     throw DTypeError(op, "expected i64 or i32 indices, given ", describe(index));
   if (index.device() != x.device())
@@ -93,19 +109,37 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
 }
 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  return scatter(x, dim, index, src, false, "scatter");
+  return scatter(x, dim, index, src, Write::kPut, "scatter");
 }
 
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  return scatter(x, dim, index, src, true, "scatter_add");
+  return scatter(x, dim, index, src, Write::kAdd, "scatter_add");
 }
 
-Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
-  check_index(index, x, "index_select");
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Write how,
+                      bool include_self) {
+  constexpr const char* kOp = "scatter_reduce";
+  if (x.dtype() == DType::kBool) throw DTypeError(kOp, "is not defined for bool: x ", describe(x));
+  if (include_self) return scatter(x, dim, index, src, how, kOp);
+  // The places begin with what leaves the others as they are.
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Tensor start = empty(src.shape(), {.dtype = src.dtype(), .device = src.device()});
+  if (is_floating(x.dtype()) || how == Write::kAdd || how == Write::kMultiply) {
+    fill_(start, how == Write::kAdd        ? 0
+                 : how == Write::kMultiply ? 1
+                 : how == Write::kMax      ? -infinity
+                                           : infinity);
+    return scatter(scatter(x, dim, index, start, Write::kPut, kOp), dim, index, src, how, kOp);
+  }
+  // Of integers: any of the elements that go there.
+  return scatter(scatter(x, dim, index, src, Write::kPut, kOp), dim, index, src, how, kOp);
+}
+
+Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, const char* op) {
+  check_index(index, x, op);
   if (index.dim() > 1)
-    throw ShapeError("index_select", "expected a 1-dimensional index, given ", describe(index), ": x ",
-                     describe(x));
-  const IndexedDim d = indexed_dim(x, dim, "index_select");
+    throw ShapeError(op, "expected a 1-dimensional index, given ", describe(index), ": x ", describe(x));
+  const IndexedDim d = indexed_dim(x, dim, op);
   Shape s = x.shape();
   if (x.dim() > 0) s[d.dim] = index.numel();
   const Tensor out = empty(s, {.dtype = x.dtype(), .device = x.device()});
@@ -113,26 +147,50 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
   return out;
 }
 
+Tensor index_select_backward(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor& index,
+                             int64_t skip, const char* op) {
+  check_index(index, dy, op);
+  const DType dtype = widens(dy, Write::kAdd) ? DType::kF32 : dy.dtype();
+  const Tensor out = empty(shape, {.dtype = dtype, .device = dy.device()});
+  IndexedDim d = indexed_dim(out, dim, op);
+  d.skip = skip;
+  check_slices(dy, index, shape, d.dim, op);
+  fill_(out, 0);
+  index_put_kernel(out, as_indices(index), contiguous(to(dy, dtype)), d, Write::kAdd);
+  return to(out, dy.dtype());
+}
+
+void index_copy_(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, const char* op) {
+  check_index(index, x, op);
+  check_pair(x, src, op);
+  const IndexedDim d = indexed_dim(x, dim, op);
+  check_slices(src, index, x.shape(), d.dim, op);
+  if (!x.is_row_major()) throw ShapeError(op, "expected a row-major tensor, call contiguous(): x ", describe(x));
+  if (src.numel() == 0) return;
+  index_put_kernel(x, as_indices(index), contiguous(src), d, Write::kPut);
+  x.storage()->bump_version();
+}
+
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  return index_put(x, dim, index, src, false, "index_copy");
+  return index_put(x, dim, index, src, Write::kPut, "index_copy");
 }
 
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  return index_put(x, dim, index, src, true, "index_add");
+  return index_put(x, dim, index, src, Write::kAdd, "index_add");
 }
 
-Tensor flat_index(const std::vector<Tensor>& indices, const Dims& sizes, int first_dim) {
+Tensor flat_index(const std::vector<Tensor>& indices, const Dims& sizes, int first_dim, const char* op) {
   Shape s;
   for (const Tensor& index : indices) {
-    check_index(index, indices[0], "index");
-    s = broadcast_shapes(s, index.shape(), "index");
+    check_index(index, indices[0], op);
+    s = broadcast_shapes(s, index.shape(), op);
   }
   const Tensor out = empty(s, {.dtype = DType::kI64, .device = indices[0].device()});
   fill_(out, 0);
   const Strides strides = row_major_strides(sizes);
   for (int i = 0; i < sizes.size(); ++i) {
     const Tensor index = contiguous(expand(to(indices[i], DType::kI64), s));
-    flat_index_kernel(out, index, sizes[i], strides[i], first_dim + i);
+    flat_index_kernel(out, index, {.n = sizes[i], .dim = first_dim + i, .op = op}, strides[i]);
   }
   return out;
 }
@@ -148,8 +206,36 @@ Tensor nonzero(const Tensor& x) {
   return out;
 }
 
+Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  if (x.device().type == DeviceType::kMeta)
+    throw DeviceError("masked_select",
+                      "the result's shape depends on values, which a meta tensor has not: x ", describe(x));
+  const Tensor m = contiguous(mask);
+  return masked_select_into(x, m, {m.numel() == 0 ? 0 : sum(m).item<int64_t>()});
+}
+
+Tensor masked_select_into(const Tensor& x, const Tensor& mask, const Shape& shape) {
+  const Tensor out = empty(shape, {.dtype = x.dtype(), .device = x.device()});
+  if (out.numel() > 0) masked_select_kernel(out, contiguous(x), contiguous(mask));
+  return out;
+}
+
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src, const Shape& shape) {
+  const Tensor out = empty(shape, {.dtype = src.dtype(), .device = src.device()});
+  if (out.numel() > 0)
+    masked_scatter_kernel(out, x.defined() ? contiguous(x) : x, contiguous(mask), contiguous(src));
+  return out;
+}
+
 Tensor one_hot(const Tensor& index, int64_t classes, DType dtype) {
   check_index(index, index, "one_hot");
+  if (classes == -1) {
+    if (index.numel() == 0) throw ValueError("one_hot", "no index tells the number of classes: ", describe(index));
+    if (index.device().type == DeviceType::kMeta)
+      throw DeviceError("one_hot", "the number of classes depends on values, which a meta tensor has not: ",
+                        describe(index));
+    classes = amax(to(index, DType::kI64)).item<int64_t>() + 1;
+  }
   if (classes < 1) throw ValueError("one_hot", "expected at least 1 class, given ", classes);
   Shape s = index.shape();
   s.push_back(classes);

@@ -125,4 +125,59 @@ Tensor bernoulli(const Tensor& p) {
   return raw::to(raw::lt(u, p), p.dtype());
 }
 
+Tensor randint_like(const Tensor& x, int64_t low, int64_t high) {
+  return randint(low, high, x.shape(), {x.dtype(), x.device()});
+}
+
+namespace {
+
+void check_std(double std) {
+  if (!(std >= 0)) throw ValueError("normal", "expected a standard deviation of at least 0, given ", std);
+}
+
+Tensor standard_normal(const Shape& shape, const Tensor& like) {
+  raw::check_floating("normal", like);
+  return randn(shape, {like.dtype(), like.device()});
+}
+
+}  // namespace
+
+Tensor normal(const Tensor& mean, const Tensor& std) {
+  raw::check_floating("normal", mean);
+  return raw::add(mean, raw::mul(std, standard_normal(broadcast_shapes(mean.shape(), std.shape(), "normal"), std)));
+}
+Tensor normal(const Tensor& mean, double std) {
+  check_std(std);
+  return raw::add(mean, raw::mul(standard_normal(mean.shape(), mean), std));
+}
+Tensor normal(double mean, const Tensor& std) {
+  return raw::add(raw::mul(std, standard_normal(std.shape(), std)), mean);
+}
+Tensor normal(double mean, double std, const Shape& shape, TensorOptions options) {
+  check_std(std);
+  Tensor y = empty(shape, options);
+  raw::check_floating("normal", y);
+  raw::normal_(y, mean, std);
+  return y;
+}
+
+Tensor multinomial(const Tensor& weights, int64_t count, MultinomialOptions options) {
+  constexpr const char* kOp = "multinomial";
+  raw::check_floating(kOp, weights);
+  if (weights.dim() < 1 || weights.dim() > 2 || weights.shape().back() == 0)
+    throw ShapeError(kOp, "expected numbers [n] or [rows,n], given ", describe(weights));
+  const int64_t n = weights.shape().back(), rows = weights.numel() / n;
+  if (count < 1) throw ValueError(kOp, "expected a count of at least 1, given ", count);
+  if (!options.replacement && count > n)
+    throw ValueError(kOp, "cannot draw ", count, " of ", n, " without replacement: ", describe(weights));
+  Shape s = weights.shape();
+  s[s.size() - 1] = count;
+  const Tensor y = empty(s, {DType::kI64, weights.device()});
+  const Tensor uniform = empty({rows, options.replacement ? count : n}, {DType::kF64, weights.device()});
+  raw::uniform_(uniform);
+  if (y.numel() > 0)
+    raw::multinomial_kernel(y, raw::contiguous(raw::to(weights, DType::kF64)), uniform, options.replacement);
+  return y;
+}
+
 }  // namespace gradus

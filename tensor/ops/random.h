@@ -31,6 +31,9 @@ inline constinit KernelSlot<void(const Tensor& out, double p, PhiloxKey key)> dr
 inline constinit KernelSlot<void(const Tensor& out, int64_t low, uint64_t range, PhiloxKey key)>
     randint_kernel{"randint"};
 inline constinit KernelSlot<void(const Tensor& out, PhiloxKey key)> randperm_kernel{"randperm"};
+// out i64 [rows, k]; weights f64 [rows, n]; uniform numbers f64: with replacement [rows, k], else [rows, n].
+inline constinit KernelSlot<void(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement)>
+    multinomial_kernel{"multinomial"};
 // y = scale x where the mask (bool) holds, else 0.
 inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, double scale)>
     masked_scale_kernel{"masked_scale"};
@@ -63,5 +66,23 @@ Tensor randint(int64_t high, const Shape& shape, TensorOptions options = {.dtype
 Tensor randperm(int64_t n, TensorOptions options = {.dtype = DType::kI64});
 // Returns 1 with the probability that each element of p says, else 0, in p's dtype.
 Tensor bernoulli(const Tensor& p);
+// Returns integers of [low, high) in x's shape and dtype. Errors: as randint.
+Tensor randint_like(const Tensor& x, int64_t low, int64_t high);
+// Returns numbers of normal distributions with the given means and standard deviations, which broadcast together.
+// Errors: DTypeError unless floating; ValueError for a negative std that is a number.
+Tensor normal(const Tensor& mean, const Tensor& std);
+Tensor normal(const Tensor& mean, double std = 1);
+Tensor normal(double mean, const Tensor& std);
+Tensor normal(double mean, double std, const Shape& shape, TensorOptions options = {});
+
+struct MultinomialOptions {
+  bool replacement = false;  // an index may be drawn more than once
+};
+// Returns `count` indices per row, drawn with probabilities proportional to the row's numbers.
+// Shapes: weights[n] -> i64[count]; weights[rows,n] -> i64[rows,count].
+// Errors: ShapeError for another number of dims, or no numbers; DTypeError unless floating; ValueError for a count below
+// 1, for numbers that are negative, not finite or all 0, and without replacement for a count above that of numbers
+// above 0.
+Tensor multinomial(const Tensor& weights, int64_t count, MultinomialOptions options = {});
 
 }  // namespace gradus

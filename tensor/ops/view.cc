@@ -154,6 +154,23 @@ Tensor squeeze(const Tensor& x, int64_t dim) {
   return view_as_strided(x, s, st, x.impl().offset);
 }
 
+Tensor squeeze(const Tensor& x, const Dims& dims) {
+  uint32_t dropped = 0;
+  for (int64_t dim : dims) {
+    const uint32_t flag = 1u << wrap_dim(dim, std::max(x.dim(), 1), "squeeze");
+    if (dropped & flag) throw ShapeError("squeeze", "dims ", dims, " names dim ", dim, " twice: x ", describe(x));
+    dropped |= flag;
+  }
+  Shape s;
+  Strides st;
+  for (int i = 0; i < x.dim(); ++i) {
+    if (x.shape()[i] == 1 && (dropped & (1u << i))) continue;
+    s.push_back(x.shape()[i]);
+    st.push_back(x.strides()[i]);
+  }
+  return view_as_strided(x, s, st, x.impl().offset);
+}
+
 Tensor unsqueeze(const Tensor& x, int64_t dim) {
   const int d = wrap_dim(dim, x.dim() + 1, "unsqueeze");
   Shape s = x.shape();
@@ -172,6 +189,84 @@ Tensor movedim(const Tensor& x, int64_t from, int64_t to) {
     if (i != a) order.push_back(i);
   order.insert(b, a);
   return permute(x, order);
+}
+
+Dims moved_order(const Tensor& x, const Dims& from, const Dims& to) {
+  const int n = x.dim();
+  if (from.size() != to.size())
+    throw ShapeError("movedim", "dims ", from, " are not as many as the places ", to, ": x ", describe(x));
+  Dims order = Dims::filled(n, -1);
+  uint32_t moved = 0;
+  for (int i = 0; i < from.size(); ++i) {
+    const int a = wrap_dim(from[i], n, "movedim"), b = wrap_dim(to[i], n, "movedim");
+    if (n == 0) continue;
+    if ((moved & (1u << a)) || order[b] >= 0)
+      throw ShapeError("movedim", "dims ", from, " to ", to, " name a dim twice: x ", describe(x));
+    moved |= 1u << a;
+    order[b] = a;
+  }
+  for (int next = 0, at = 0; at < n; ++at) {
+    if (order[at] >= 0) continue;
+    while (moved & (1u << next)) ++next;
+    order[at] = next++;
+  }
+  return order;
+}
+
+Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+  if (x.dim() < 2) throw ShapeError("diagonal", "expected at least 2 dims, given x ", describe(x));
+  const int a = wrap_dim(dim1, x.dim(), "diagonal"), b = wrap_dim(dim2, x.dim(), "diagonal");
+  if (a == b) throw ShapeError("diagonal", "dim1 and dim2 are both ", a, ": x ", describe(x));
+  const int64_t rows = x.shape()[a], cols = x.shape()[b];
+  const int64_t length = std::max<int64_t>(0, offset >= 0 ? std::min(rows, cols - offset)
+                                                          : std::min(rows + offset, cols));
+  const int64_t first = length == 0 ? 0 : offset >= 0 ? offset * x.strides()[b] : -offset * x.strides()[a];
+  Shape s;
+  Strides st;
+  for (int i = 0; i < x.dim(); ++i) {
+    if (i == a || i == b) continue;
+    s.push_back(x.shape()[i]);
+    st.push_back(x.strides()[i]);
+  }
+  s.push_back(length);
+  st.push_back(x.strides()[a] + x.strides()[b]);
+  return view_as_strided(x, s, st, x.impl().offset + first);
+}
+
+Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
+  constexpr const char* kOp = "unfold_dim";
+  if (x.dim() == 0) throw ShapeError(kOp, "x has no dims: x ", describe(x));
+  const int d = wrap_dim(dim, x.dim(), kOp);
+  const int64_t n = x.shape()[d];
+  if (size < 0 || size > n)
+    throw ShapeError(kOp, "windows of ", size, " do not fit dim ", d, " of size ", n, ": x ", describe(x));
+  if (step < 1) throw ValueError(kOp, "expected a step of at least 1, given ", step);
+  Shape s = x.shape();
+  Strides st = x.strides();
+  s[d] = (n - size) / step + 1;
+  s.push_back(size);
+  st.push_back(st[d]);
+  st[d] *= step;
+  return view_as_strided(x, s, st, x.impl().offset);
+}
+
+Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset) {
+  constexpr const char* kOp = "as_strided";
+  if (shape.size() != strides.size())
+    throw ShapeError(kOp, "shape ", shape, " and strides ", strides, " differ in length: x ", describe(x));
+  if (offset < 0) throw ValueError(kOp, "expected an offset of at least 0, given ", offset);
+  int64_t end = offset + 1;
+  const int64_t n = checked_numel(shape, kOp), room = x.storage()->bytes() / size_of(x.dtype());
+  for (int i = 0; i < shape.size(); ++i) {
+    if (strides[i] < 0) throw ValueError(kOp, "strides ", strides, " are not all at least 0");
+    // Products are compared by division, as they might overflow.
+    if (n > 0 && shape[i] > 1 && strides[i] > 0 && (room - end) / strides[i] < shape[i] - 1) end = room + 1;
+    if (n > 0 && end <= room) end += (shape[i] - 1) * strides[i];
+  }
+  if (n > 0 && end > room)
+    throw ShapeError(kOp, "shape ", shape, " with strides ", strides, " from ", offset,
+                     " reaches over the end of x's storage of ", room, " elements: x ", describe(x));
+  return view_as_strided(x, shape, strides, offset);
 }
 
 SliceRange clamp_slice(int64_t size, int64_t start, int64_t stop, int64_t step) {

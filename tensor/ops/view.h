@@ -25,7 +25,10 @@ Tensor expand(const Tensor& x, const Shape& shape);
 Tensor squeeze(const Tensor& x);
 Tensor squeeze(const Tensor& x, int64_t dim);
 Tensor unsqueeze(const Tensor& x, int64_t dim);
+Tensor squeeze(const Tensor& x, const Dims& dims);
 Tensor movedim(const Tensor& x, int64_t from, int64_t to);
+// The order of x's dims that brings from[i] to place to[i], the others as they were.
+Dims moved_order(const Tensor& x, const Dims& from, const Dims& to);
 Tensor select(const Tensor& x, int64_t dim, int64_t index);
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
 // Every `step`-th element of [start, stop) of `dim`; bounds are clamped as Python clamps them.
@@ -37,6 +40,14 @@ struct SliceRange {
 };
 SliceRange clamp_slice(int64_t size, int64_t start, int64_t stop,
                        int64_t step);  // Errors: ValueError for step < 1
+
+// The elements where coordinates in dim1 and dim2 differ by `offset` (dim2's is the larger when positive), as the last
+// dim.
+Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2);
+// Windows of `size` elements along `dim`, `step` apart; the place in the window is the last dim.
+Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step);
+// Elements of x's storage. Errors: ShapeError when the storage is too small; ValueError for a negative stride.
+Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset);
 
 // The order of dimensions that undoes `order`.
 Dims inverse_order(const Dims& order);

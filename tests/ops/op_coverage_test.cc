@@ -22,17 +22,17 @@ TEST(OpTableCoverage, EveryPublicOpHasARow) {
 
 // Ops whose only wrong argument is an undefined tensor, which every row is tried with.
 const char* const kAlwaysFine[] = {
-    "abs", "adaptive_max_pool2d", "add_", "all", "amax", "amin", "any", "arange", "argmax", "argmin", "avg_pool2d_spread",
-    "bernoulli", "ceil", "chunk", "clamp", "clamp_", "clamp_backward", "clone", "contiguous",
-    "copy_", "cos", "cumsum", "div_", "elu", "elu_backward", "erf", "exp", "expm1", "eye", "fill_",
-    "floor", "full", "full_like", "gather_backward", "gelu", "gelu_backward", "index_copy", "index_put", "isfinite",
+    "abs", "adaptive_max_pool2d", "add_", "all", "amax", "amin", "any", "argmax", "argmin", "avg_pool2d_spread",
+    "ceil", "clamp", "clamp_", "clamp_backward", "clone", "contiguous",
+    "cos", "cumsum", "div_", "elu", "elu_backward", "erf", "exp", "expm1", "fill_",
+    "floor", "full_like", "gelu", "gelu_backward", "isfinite",
     "isnan", "leaky_relu", "leaky_relu_backward", "lerp", "lerp_", "log", "log1p", "log_softmax", "log_softmax_backward",
-    "logical_not", "logsigmoid", "logsumexp", "masked_fill", "masked_scale", "masked_select", "max_pool2d_gather",
-    "max_pool2d_scatter", "mean", "min", "movedim", "mul_", "neg", "nll_loss", "nonzero", "norm", "ones", "ones_like",
-    "prod", "rand", "rand_like", "randn", "randn_like", "reciprocal", "relu", "relu_backward", "round", "rsqrt",
-    "scatter_add", "sigmoid", "sigmoid_backward", "sign", "silu", "silu_backward", "sin", "slice", "slice_backward",
-    "softmax", "softmax_backward", "softplus", "sqrt", "square", "squeeze", "std", "sub_", "take_along_dim", "tanh",
-    "tanh_backward", "to", "unbind", "unsqueeze", "var", "zeros_like"};
+    "logical_not", "logsigmoid", "logsumexp", "masked_scale", "max_pool2d_gather",
+    "max_pool2d_scatter", "mean", "min", "mul_", "neg", "nll_loss", "norm", "ones_like",
+    "prod", "rand_like", "randn_like", "reciprocal", "relu", "relu_backward", "round", "rsqrt",
+    "sigmoid", "sigmoid_backward", "sign", "silu", "silu_backward", "sin",
+    "softmax", "softmax_backward", "softplus", "sqrt", "square", "std", "sub_", "tanh",
+    "tanh_backward", "to", "var", "zeros_like"};
 
 TEST(OpTableCoverage, EveryOpShowsItsErrors) {
   std::set<std::string> shown(std::begin(kAlwaysFine), std::end(kAlwaysFine));

@@ -1,6 +1,7 @@
 // Rows of the creation and random ops. Random ones start from a seed, so that what they draw is part of the
 // row.
 #include <cmath>
+#include <string>
 
 #include "gradus/autograd/ops/dropout.h"
 #include "gradus/autograd/ops/random.h"
@@ -103,6 +104,41 @@ void add_creation() {
       DType::kF64, {{"negative", [] { linspace(0, 1, -1); }, {"-1"}}});
   source(
       "linspace", "one step", [] { return linspace(3, 9, 1); }, [] { return list({3}); }, DType::kF32);
+  source(
+      "logspace", "", [=] { return logspace(-1, 2, 4, 10, kDouble); },
+      [] {
+        return list({0.1, 1, 10, 100});
+      },
+      DType::kF64, {{"negative", [] { logspace(0, 1, -1); }, {"[logspace]", "-1"}}});
+  source(
+      "logspace", "base 2", [] { return logspace(0, 3, 4, 2, {.dtype = DType::kI64}); },
+      [] {
+        return list({1, 2, 4, 8});
+      },
+      DType::kI64);
+  const auto triangle = [](int64_t n, int64_t m, std::function<bool(int64_t, int64_t)> keeps) {
+    std::vector<double> rows, cols;
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < m; ++j)
+        if (keeps(i, j)) rows.push_back(double(i)), cols.push_back(double(j));
+    Array y({2, int64_t(rows.size())});
+    y.v = rows;
+    y.v.insert(y.v.end(), cols.begin(), cols.end());
+    return y;
+  };
+  for (int64_t offset : {0, 2, -1, -9}) {
+    const std::string name = std::to_string(offset);
+    source(
+        "tril_indices", name.c_str(), [=] { return tril_indices(3, 5, offset); },
+        [=] { return triangle(3, 5, [=](int64_t i, int64_t j) { return j - i <= offset; }); }, DType::kI64,
+        {{"size", [] { tril_indices(-1, 2); }, {"[tril_indices]", "-1"}},
+         {"dtype", [] { tril_indices(1, 2, 0, {.dtype = DType::kF32}); }, {"[tril_indices]", "f32"}}});
+    source(
+        "triu_indices", name.c_str(), [=] { return triu_indices(3, 5, offset); },
+        [=] { return triangle(3, 5, [=](int64_t i, int64_t j) { return j - i >= offset; }); }, DType::kI64,
+        {{"size", [] { triu_indices(1, -2); }, {"[triu_indices]", "-2"}},
+         {"dtype", [] { triu_indices(1, 2, 0, {.dtype = DType::kBool}); }, {"[triu_indices]", "bool"}}});
+  }
   const auto identity = [](int64_t n, int64_t m) {
     Array y({n, m});
     for (int64_t i = 0; i < std::min(n, m); ++i) y.at({i, i}) = 1;
@@ -127,6 +163,14 @@ void add_creation() {
       "ones_like", [](const Tensor& x) { return ones_like(x); }, [](double) { return 1.0; });
   like(
       "full_like", [](const Tensor& x) { return full_like(x, 4); }, [](double) { return 4.0; });
+  add_row({.op = "full_like",
+           .variant = "another dtype",
+           .samples = any,
+           .run = [](X x) { return full_like(x[0], 4, DType::kI32); },
+           .reference = unary([](double) { return 4.0; }),
+           .fixed_result = true,
+           .result = DType::kI32,
+           .differentiable = false});
 }
 
 void add_random() {
@@ -156,6 +200,56 @@ void add_random() {
         {{"std", [] { normal_(empty({2}), 0, -1); }, {"-1"}}});
   drawn("bernoulli_", into([](const Tensor& x) { bernoulli_(x, 0.3); }),
         {{"p", [] { bernoulli_(empty({2}), 1.5); }, {"1.5"}}});
+  drawn("randint_like", [](const Tensor& x) { return randint_like(x, 2, 5); },
+        {{"empty range", [] { randint_like(empty({2}), 3, 3); }, {"3"}}});
+  drawn("normal", [](const Tensor& x) { return normal(x, 2); },
+        {{"std", [] { normal(empty({2}), -1); }, {"[normal]", "-1"}},
+         {"dtype", [] { normal(empty({2}, {.dtype = DType::kI64}), 1); }, {"[normal]", "i64"}}});
+  add_row({.op = "normal",
+           .variant = "tensors",
+           .samples = {{in({3, 1}), in({4}, 0, 2)}},
+           .run =
+               [](X x) {
+                 manual_seed(11);
+                 return normal(x[0], x[1]);
+               },
+           .differentiable = false});
+  // Where the distribution leaves no choice, so that there is a reference.
+  Input sure = in({2, 4});
+  sure.values = {0, 0, 3, 0, 0.5, 0, 0, 0};
+  add_row({.op = "multinomial",
+           .samples = {{sure}},
+           .run = [](X x) { return multinomial(x[0], 3, {.replacement = true}); },
+           .reference =
+               [](A) {
+                 Array y({2, 3});
+                 y.v = {2, 2, 2, 0, 0, 0};
+                 return y;
+               },
+           .fixed_result = true,
+           .result = DType::kI64,
+           .differentiable = false,
+           .errors = {{"dims", [] { multinomial(ones({2, 2, 2}), 1); }, {"[multinomial]", "[2,2,2]"}},
+                      {"nothing", [] { multinomial(ones({2, 0}), 1); }, {"[multinomial]", "[2,0]"}},
+                      {"count", [] { multinomial(ones({2}), 0); }, {"[multinomial]", "0"}},
+                      {"too many", [] { multinomial(ones({2}), 3); }, {"[multinomial]", "3", "2"}},
+                      {"too many above 0", [] { multinomial(tensor({1.f, 0.f}), 2); }, {"[multinomial]", "2", "1"}},
+                      {"negative", [] { multinomial(tensor({1.f, -2.f}), 1); }, {"[multinomial]", "-2"}},
+                      {"all 0", [] { multinomial(zeros({2}), 1); }, {"[multinomial]", "0"}},
+                      {"dtype", [] { multinomial(ones({2}, {.dtype = DType::kI64}), 1); }, {"[multinomial]", "i64"}}}});
+  for (bool replacement : {false, true}) {
+    add_row({.op = "multinomial",
+             .variant = replacement ? "with replacement" : "without replacement",
+             .samples = {{in({50}, 0, 1)}, {in({3, 40}, 0, 1)}},
+             .run =
+                 [=](X x) {
+                   manual_seed(11);
+                   return multinomial(x[0], 20, {.replacement = replacement});
+                 },
+             .fixed_result = true,
+             .result = DType::kI64,
+             .differentiable = false});
+  }
   drawn("rand_like", [](const Tensor& x) { return rand_like(x); });
   drawn("randn_like", [](const Tensor& x) { return randn_like(x); });
   add_row({.op = "bernoulli",

@@ -1,0 +1,200 @@
+#include "gradus/autograd/ops/arrange.h"
+
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/index.h"
+#include "gradus/autograd/ops/join.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/arrange.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/view.h"
+
+namespace gradus {
+
+Tensor flip(const Tensor& x, const Dims& dims) {
+  Tensor y = raw::flip(x, dims);
+  if (Recorder r{"flip", x}) r.record(y, wrt(x, [dims](const Tensor& dy) { return flip(dy, dims); }));
+  return y;
+}
+
+Tensor fliplr(const Tensor& x) {
+  if (x.dim() < 2) throw ShapeError("fliplr", "expected at least 2 dims, given x ", describe(x));
+  return flip(x, {1});
+}
+
+Tensor flipud(const Tensor& x) {
+  if (x.dim() < 1) throw ShapeError("flipud", "expected at least 1 dim, given x ", describe(x));
+  return flip(x, {0});
+}
+
+Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
+  Tensor y = raw::roll(x, shifts, dims);
+  if (Recorder r{"roll", x}) {
+    Dims back = shifts;
+    for (int64_t& shift : back) shift = -shift;
+    r.record(y, wrt(x, [back, dims](const Tensor& dy) { return roll(dy, back, dims); }));
+  }
+  return y;
+}
+
+Tensor rot90(const Tensor& x, int64_t k, const Dims& dims) {
+  if (dims.size() != 2 || x.dim() < 2 ||
+      wrap_dim(dims[0], x.dim(), "rot90") == wrap_dim(dims[1], x.dim(), "rot90"))
+    throw ShapeError("rot90", "expected two different dims, given ", dims, ": x ", describe(x));
+  switch ((k % 4 + 4) % 4) {
+    case 1:
+      return transpose(flip(x, {dims[1]}), dims[0], dims[1]);
+    case 2:
+      return flip(x, dims);
+    case 3:
+      return transpose(flip(x, {dims[0]}), dims[0], dims[1]);
+    default:
+      return x;
+  }
+}
+
+Tensor tril(const Tensor& x, int64_t diagonal) {
+  Tensor y = raw::tril(x, diagonal);
+  if (Recorder r{"tril", x}) r.record(y, wrt(x, [diagonal](const Tensor& dy) { return tril(dy, diagonal); }));
+  return y;
+}
+
+Tensor triu(const Tensor& x, int64_t diagonal) {
+  Tensor y = raw::triu(x, diagonal);
+  if (Recorder r{"triu", x}) r.record(y, wrt(x, [diagonal](const Tensor& dy) { return triu(dy, diagonal); }));
+  return y;
+}
+
+Tensor diag_embed(const Tensor& x, DiagEmbedOptions options) {
+  if (x.dim() == 0) throw ShapeError("diag_embed", "x has no dims: x ", describe(x));
+  const int n = x.dim() + 1, a = wrap_dim(options.dim1, n, "diag_embed"),
+            b = wrap_dim(options.dim2, n, "diag_embed");
+  if (a == b) throw ShapeError("diag_embed", "dim1 and dim2 are both ", a, ": x ", describe(x));
+  const int64_t size = x.shape().back() + std::abs(options.offset);
+  Shape s;
+  for (int i = 0, batch = 0; i < n; ++i) s.push_back(i == a || i == b ? size : x.shape()[batch++]);
+  return diagonal_backward(x, s, {.offset = options.offset, .dim1 = a, .dim2 = b});
+}
+
+Tensor diag(const Tensor& x, int64_t diagonal_) {
+  if (x.dim() == 1) return diag_embed(x, {.offset = diagonal_});
+  if (x.dim() == 2) return diagonal(x, {.offset = diagonal_});
+  throw ShapeError("diag", "expected a vector or a matrix, given x ", describe(x));
+}
+
+Tensor repeat(const Tensor& x, const Dims& repeats) {
+  const int extra = repeats.size() - x.dim();
+  if (extra < 0)
+    throw ShapeError("repeat", "repeats ", repeats, " are fewer than the dims of x ", describe(x));
+  for (int64_t r : repeats)
+    if (r < 0) throw ValueError("repeat", "repeats ", repeats, " are not all at least 0: x ", describe(x));
+  // A repeated dim of more than one element becomes two, of which the first is expanded.
+  const auto own = [&](int i) { return i < extra ? 1 : x.shape()[i - extra]; };
+  const auto becomes_two = [&](int i) { return repeats[i] != 1 && own(i) != 1; };
+  int dims = repeats.size();
+  for (int i = 0; i < repeats.size(); ++i) dims += becomes_two(i);
+  if (dims > kMaxDims) {  // there is no room for all at once
+    int last = 0;
+    for (int i = 0; i < repeats.size(); ++i)
+      if (becomes_two(i)) last = i;
+    Dims others = repeats;
+    others[last] = 1;
+    const Tensor y = repeat(x, others);
+    return repeats[last] == 0 ? narrow(y, last, 0, 0) : cat(std::vector<Tensor>(repeats[last], y), last);
+  }
+  Shape split, wide, merged;
+  for (int i = 0; i < repeats.size(); ++i) {
+    merged.push_back(repeats[i] * own(i));
+    split.push_back(becomes_two(i) ? 1 : own(i));
+    wide.push_back(own(i) == 1 || becomes_two(i) ? repeats[i] : own(i));
+    if (becomes_two(i)) split.push_back(own(i)), wide.push_back(own(i));
+  }
+  checked_numel(merged, "repeat");
+  return contiguous(reshape(expand(reshape(x, split), wide), merged));
+}
+
+Tensor tile(const Tensor& x, const Dims& repeats) {
+  Dims all = Dims::filled(std::max(0, x.dim() - repeats.size()), 1);
+  for (int64_t r : repeats) all.push_back(r);
+  return repeat(x, all);
+}
+
+Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim) {
+  constexpr const char* kOp = "repeat_interleave";
+  if (repeats < 0) throw ValueError(kOp, "expected at least 0 repeats, given ", repeats);
+  if (!dim) return repeat_interleave(reshape(x, {x.numel()}), repeats, 0);
+  if (x.dim() == 0) return repeat_interleave(reshape(x, {1}), repeats, *dim);
+  const int d = wrap_dim(*dim, x.dim(), kOp);
+  int64_t outer = 1, inner = 1;
+  for (int i = 0; i < x.dim(); ++i) (i <= d ? outer : inner) *= x.shape()[i];
+  Shape s = x.shape();
+  s[d] *= repeats;
+  return contiguous(reshape(expand(reshape(x, {outer, 1, inner}), {outer, repeats, inner}), s));
+}
+
+Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<int64_t> dim,
+                         std::optional<int64_t> size) {
+  constexpr const char* kOp = "repeat_interleave";
+  if (!dim) return repeat_interleave(reshape(x, {x.numel()}), counts, 0, size);
+  if (x.dim() == 0) return repeat_interleave(reshape(x, {1}), counts, *dim, size);
+  const int d = wrap_dim(*dim, x.dim(), kOp);
+  if (counts.dtype() != DType::kI64 && counts.dtype() != DType::kI32)
+    throw DTypeError(kOp, "expected i64 or i32 counts, given ", describe(counts));
+  if (counts.device() != x.device())
+    throw DeviceError(kOp, "x is on ", x.device(), " but the counts on ", counts.device());
+  const int64_t n = x.size(d);
+  if (counts.dim() > 1 || (counts.numel() != n && counts.numel() != 1))
+    throw ShapeError(kOp, "expected ", n, " counts or one, given ", describe(counts), ": x ", describe(x));
+  const Tensor each = raw::expand(raw::reshape(counts, {counts.numel()}), {n});
+  return index_select(x, d, raw::repeat_index(each, size));
+}
+
+std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, MeshIndexing indexing) {
+  if (xs.empty()) throw ValueError("meshgrid", "expected at least one vector, given none");
+  Shape grid;
+  for (const Tensor& x : xs) {
+    if (x.dim() > 1) throw ShapeError("meshgrid", "expected vectors, given ", describe(x));
+    if (x.dtype() != xs[0].dtype())
+      throw DTypeError("meshgrid", "vectors differ in dtype: ", describe(x), " after ", describe(xs[0]));
+    if (x.device() != xs[0].device())
+      throw DeviceError("meshgrid", "vectors are on different devices: ", describe(x), " after ",
+                        describe(xs[0]));
+    grid.push_back(x.numel());
+  }
+  const int n = grid.size();
+  const bool swaps = indexing == MeshIndexing::kXY && n > 1;
+  if (swaps) std::swap(grid[0], grid[1]);
+  std::vector<Tensor> out;
+  for (int i = 0; i < n; ++i) {
+    Shape s = Shape::filled(n, 1);
+    s[swaps && i < 2 ? 1 - i : i] = xs[i].numel();
+    out.push_back(expand(reshape(xs[i], s), grid));
+  }
+  return out;
+}
+
+Tensor cartesian_prod(const std::vector<Tensor>& xs) {
+  if (xs.empty()) throw ValueError("cartesian_prod", "expected at least one vector, given none");
+  for (const Tensor& x : xs)
+    if (x.dim() != 1) throw ShapeError("cartesian_prod", "expected vectors, given ", describe(x));
+  if (xs.size() == 1) return xs[0];
+  std::vector<Tensor> columns;
+  for (const Tensor& grid : meshgrid(xs)) columns.push_back(flatten(grid));
+  return stack(columns, 1);
+}
+
+Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides,
+                  std::optional<int64_t> offset) {
+  Tensor y = raw::as_strided(x, shape, strides, offset.value_or(x.impl().offset));
+  if (Recorder r{"as_strided", x}) {
+    // One place more takes what is not x's.
+    const Tensor places = raw::places_in(x, y);
+    r.record(y, wrt(x, [places, own = x.shape(), n = x.numel()](const Tensor& dy) {
+               const Tensor sums = index_select_backward(reshape(dy, {dy.numel()}), {n + 1}, 0, places);
+               return reshape(narrow(sums, 0, 0, n), own);
+             }));
+  }
+  return y;
+}
+
+}  // namespace gradus

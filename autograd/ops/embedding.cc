@@ -1,0 +1,88 @@
+#include "gradus/autograd/ops/embedding.h"
+
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/index.h"
+#include "gradus/tensor/ops/reduce.h"
+#include "gradus/tensor/ops/view.h"
+
+namespace gradus {
+namespace {
+
+Tensor flat(const Tensor& index) { return raw::reshape(index, {index.numel()}); }
+
+void check_table(const Tensor& weight, const Tensor& index, const char* op) {
+  if (weight.dim() != 2) throw ShapeError(op, "expected a matrix as weight, given ", describe(weight));
+  raw::check_index(index, weight, op);
+}
+
+// 1 over how often each index occurs, as factors [..., 1] of rows.
+Tensor rarity(const Tensor& index, int64_t rows, DType dtype) {
+  const Tensor one =
+      empty({index.numel()}, {.dtype = dtype == DType::kF64 ? dtype : DType::kF32, .device = index.device()});
+  raw::fill_(one, 1);
+  const Tensor counts = raw::index_select_backward(one, {rows}, 0, flat(index), -1, "embedding");
+  Shape s = index.shape();
+  s.push_back(1);
+  return raw::reshape(raw::reciprocal(raw::index_select(counts, 0, flat(index), "embedding")), s);
+}
+
+}  // namespace
+
+Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingOptions options) {
+  check_table(weight, index, "embedding");
+  const int64_t rows = weight.size(0);
+  int64_t padding = options.padding_idx.value_or(-1);
+  if (options.padding_idx) {
+    if (padding < -rows || padding >= rows)
+      throw IndexError("embedding", "padding_idx ", padding, " is out of range for weight ",
+                       describe(weight));
+    if (padding < 0) padding += rows;
+  }
+  Shape s = index.shape();
+  s.push_back(weight.size(1));
+  Tensor y = raw::reshape(raw::index_select(weight, 0, flat(index), "embedding"), s);
+  if (Recorder r{"embedding", weight})
+    r.record(y, wrt(weight, [index = r.save(index), rows, padding,
+                             scale = options.scale_grad_by_freq](const Tensor& dy) {
+               const Tensor at = index.get();
+               return embedding_backward(scale ? dy * rarity(at, rows, dy.dtype()) : dy, at, rows, padding);
+             }));
+  return y;
+}
+
+Tensor embedding_backward(const Tensor& dy, const Tensor& index, int64_t rows, int64_t skip) {
+  constexpr const char* kOp = "embedding_backward";
+  raw::check_index(index, dy, kOp);
+  Shape want = index.shape();
+  want.push_back(dy.dim() > 0 ? dy.shape().back() : 0);
+  if (dy.shape() != want)
+    throw ShapeError(kOp, "expected a row per index ", describe(index), ", given dy ", describe(dy));
+  const int64_t width = want.back();
+  Tensor dw = raw::index_select_backward(raw::reshape(dy, {index.numel(), width}), {rows, width}, 0,
+                                         flat(index), skip, kOp);
+  if (Recorder r{kOp, dy})
+    r.record(dw, wrt(dy, [index = r.save(index), skip](const Tensor& g) {
+               const Tensor at = index.get(), y = embedding(at, g);
+               return skip < 0 ? y : where(raw::unsqueeze(raw::eq(at, double(skip)), -1), 0, y);
+             }));
+  return dw;
+}
+
+void embedding_renorm_(const Tensor& weight, const Tensor& index, double max_norm, double p) {
+  constexpr const char* kOp = "embedding_renorm_";
+  check_table(weight, index, kOp);
+  if (!(max_norm >= 0)) throw ValueError(kOp, "expected a norm of at least 0, given ", max_norm);
+  const Tensor at = flat(index), rows = raw::index_select(weight, 0, at, kOp);
+  const Tensor norm = raw::norm(rows, {1}, p, true);
+  const Tensor too_long = raw::gt(norm, max_norm);
+  // As in PyTorch, the divisor is kept from 0.
+  const Tensor factor = raw::div(max_norm, raw::add(norm, 1e-7));
+  const Tensor shorter = raw::where(too_long, raw::to(raw::mul(rows, factor), weight.dtype()), rows);
+  raw::index_copy_(weight, 0, at, shorter, kOp);
+}
+
+}  // namespace gradus

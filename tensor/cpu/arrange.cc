@@ -1,0 +1,54 @@
+// Triangles of matrices, and repeated indices, on the CPU.
+#include "gradus/tensor/ops/arrange.h"
+
+#include <cstring>
+
+#include "gradus/tensor/parallel.h"
+
+namespace gradus::cpu {
+namespace {
+
+// Zero is all bits 0 in every dtype, so bytes are enough.
+void triangle_cpu(const Tensor& out, const Tensor& x, int64_t diagonal, bool upper) {
+  const int64_t cols = out.shape().back(), rows = out.shape()[out.dim() - 2];
+  const int64_t size = size_of(out.dtype()), bytes = cols * size;
+  char* const to = static_cast<char*>(out.raw_ptr());
+  const char* const from = static_cast<const char*>(x.raw_ptr());
+  parallel_for(0, out.numel() / cols, std::max<int64_t>(1, 65536 / bytes), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      // The first column to the right of the diagonal (tril), or on it (triu).
+      const int64_t cut = std::clamp<int64_t>(row % rows + diagonal + (upper ? 0 : 1), 0, cols) * size;
+      char* const t = to + row * bytes;
+      const char* const f = from + row * bytes;
+      if (upper) {
+        std::memset(t, 0, cut);
+        std::memcpy(t + cut, f + cut, bytes - cut);
+      } else {
+        std::memcpy(t, f, cut);
+        std::memset(t + cut, 0, bytes - cut);
+      }
+    }
+  });
+}
+
+void repeat_cpu(const Tensor& out, const Tensor& counts) {
+  const int64_t* const count = counts.ptr<int64_t>();
+  int64_t total = 0;
+  for (int64_t i = 0; i < counts.numel(); ++i) {
+    if (count[i] < 0) throw ValueError("repeat_interleave", "count ", i, " is negative: ", count[i]);
+    total += count[i];
+  }
+  if (total != out.numel())
+    throw ValueError("repeat_interleave", "counts add up to ", total, ", not to the given size ",
+                     out.numel());
+  int64_t* to = out.ptr<int64_t>();
+  for (int64_t i = 0; i < counts.numel(); ++i) to = std::fill_n(to, count[i], i);
+}
+
+const RegisterKernel kernels[] = {
+    {raw::triangle_kernel, DeviceType::kCPU, &triangle_cpu},
+    {raw::repeat_kernel, DeviceType::kCPU, &repeat_cpu},
+};
+
+}  // namespace
+}  // namespace gradus::cpu
