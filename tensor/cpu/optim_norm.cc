@@ -26,22 +26,28 @@ void over_blocks(const std::vector<Block>& blocks, F f) {
   });
 }
 
-// A sum of squares in eight parts, which the compiler keeps in vector registers.
+// A sum of squares in four vectors of four parts: one sum would wait for itself at every addition.
 struct Squares {
-  static constexpr int64_t kLanes = 8;
-  double part[kLanes] = {};
+  using Part [[gnu::vector_size(32)]] = double;
+  Part parts[4] = {};
 
   template <class T>
   void add(const T* x, int64_t n) {
+    const auto load = [x](int64_t i) {
+      return Part{double(x[i]), double(x[i + 1]), double(x[i + 2]), double(x[i + 3])};
+    };
+    Part a = parts[0], b = parts[1], c = parts[2], d = parts[3];
     int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes)
-      for (int64_t k = 0; k < kLanes; ++k) part[k] += double(x[i + k]) * double(x[i + k]);
-    for (; i < n; ++i) part[i % kLanes] += double(x[i]) * double(x[i]);
+    for (; i + 16 <= n; i += 16) {
+      const Part p = load(i), q = load(i + 4), r = load(i + 8), s = load(i + 12);
+      a += p * p, b += q * q, c += r * r, d += s * s;
+    }
+    for (; i < n; ++i) a[i % 4] += double(x[i]) * double(x[i]);
+    parts[0] = a, parts[1] = b, parts[2] = c, parts[3] = d;
   }
   double sum() const {
-    double total = 0;
-    for (double p : part) total += p;
-    return total;
+    const Part total = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+    return (total[0] + total[1]) + (total[2] + total[3]);
   }
 };
 
