@@ -104,13 +104,15 @@ TEST_P(EveryOptimizer, ContinuesExactlyFromItsState) {
 }
 
 TEST_P(EveryOptimizer, IsTheSameOnAnyNumberOfThreads) {
-  const auto on = [&](int threads) {
-    set_num_threads(threads);
-    return train({DType::kF32, kCPU}, 3, {{1}, {0}, {70000}, {3}, {16385}, {2, 5}});
-  };
-  const std::vector<double> one = on(1), two = on(2), three = on(3);
-  EXPECT_EQ(one, two);
-  EXPECT_EQ(one, three);
+  for (DType dtype : {DType::kF32, DType::kF64}) {
+    const auto on = [&](int threads) {
+      set_num_threads(threads);
+      return train({dtype, kCPU}, 3, {{1}, {0}, {70000}, {3}, {16385}, {2, 5}});
+    };
+    const std::vector<double> one = on(1), two = on(2), three = on(3);
+    EXPECT_TRUE(one == two) << name_of(dtype);
+    EXPECT_TRUE(one == three) << name_of(dtype);
+  }
 }
 
 TEST_P(EveryOptimizer, WorksOnAnAsynchronousDevice) {
@@ -206,9 +208,9 @@ TEST(OptimizerState, IsCompleteWhenOptionsCallForMore) {
 
 TEST(RMSprop, OfAConstantGradientStaysFiniteWhenCentered) {
   const Tensor p = raw::to(filled({1000}, kDouble), DType::kF32);
-  RMSprop opt({p}, {.centered = true});
+  RMSprop opt({p}, {.alpha = 0.5, .centered = true});
   const Tensor g = raw::clone(p);
-  for (int t = 0; t < 3000; ++t) {
+  for (int t = 0; t < 100; ++t) {
     p.set_grad(g);
     opt.step();
   }
