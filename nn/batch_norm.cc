@@ -71,8 +71,7 @@ Tensor BatchNorm::forward_joined(const Tensor& x) {
                      describe(x));
   const Tensor exact_mean = sum(counts * means, {0}, false) / rows;
   const Tensor mean = gradus::to(exact_mean, x.dtype());
-  const Tensor var =
-      gradus::to(sum(m2s + counts * square(means - exact_mean), {0}, false) / rows, x.dtype());
+  const Tensor var = gradus::to(sum(m2s + counts * square(means - exact_mean), {0}, false) / rows, x.dtype());
   if (running_mean.defined())
     raw::batch_norm_update_(running_mean, running_var, detach(mean), detach(var), int64_t(rows),
                             next_momentum());
@@ -101,6 +100,11 @@ void BatchNorm1d::check_input(const Tensor& x) const {
 void BatchNorm2d::check_input(const Tensor& x) const {
   if (x.dim() != 4 || x.size(1) != options().features)
     throw ShapeError("BatchNorm2d", "expected x [N,", *options().features, ",H,W], given ", describe(x));
+}
+
+void BatchNorm3d::check_input(const Tensor& x) const {
+  if (x.dim() != 5 || x.size(1) != options().features)
+    throw ShapeError("BatchNorm3d", "expected x [N,", *options().features, ",D,H,W], given ", describe(x));
 }
 
 }  // namespace gradus::nn

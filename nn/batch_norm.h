@@ -86,4 +86,15 @@ class BatchNorm2d final : public BatchNorm {
   void check_input(const Tensor& x) const override;
 };
 
+// Shapes: x [N,features,D,H,W] -> the same.
+class BatchNorm3d final : public BatchNorm {
+ public:
+  BatchNorm3d(Module* parent, std::string name, Options options)
+      : BatchNorm(parent, std::move(name), options) {}
+  explicit BatchNorm3d(Options options) : BatchNorm(options) {}
+
+ private:
+  void check_input(const Tensor& x) const override;
+};
+
 }  // namespace gradus::nn

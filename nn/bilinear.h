@@ -1,4 +1,4 @@
-// Layers of two inputs: Bilinear, CosineSimilarity, PairwiseDistance.
+// Bilinear: a linear layer of two inputs.
 #pragma once
 
 #include "gradus/nn/module.h"

@@ -1,4 +1,4 @@
-// Dropout: sets random elements to zero while training.
+// Dropout: sets random elements, or whole channels, to zero while training.
 #pragma once
 
 #include "gradus/nn/layer.h"
@@ -18,6 +18,41 @@ class Dropout final : public LayerWith<DropoutOptions> {
 
  private:
   Tensor forward_temporary(Tensor&& x) override;
+};
+
+// The same with whole channels: dropout1d, dropout2d and dropout3d.
+class Dropout1d final : public LayerWith<DropoutOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+class Dropout2d final : public LayerWith<DropoutOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+class Dropout3d final : public LayerWith<DropoutOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+
+// Dropout that keeps mean 0 and variance 1 behind SELU: alpha_dropout, and for whole channels
+// feature_alpha_dropout.
+class AlphaDropout final : public LayerWith<DropoutOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+class FeatureAlphaDropout final : public LayerWith<DropoutOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
 };
 
 }  // namespace gradus::nn

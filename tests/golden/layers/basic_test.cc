@@ -3,8 +3,9 @@
 namespace gradus::golden {
 namespace {
 
-GoldenLayer bilinear(std::string name, nn::BilinearOptions o) {
-  return golden<nn::Bilinear>(std::move(name), o, [](nn::Bilinear& m, X x) { return m(x[0], x[1]); });
+template <class L>
+GoldenLayer of_two(std::string name, typename L::Options o) {
+  return golden<L>(std::move(name), o, [](L& m, X x) { return m(x[0], x[1]); });
 }
 
 GoldenLayer sequential() {
@@ -25,8 +26,8 @@ static const bool added = add_golden_layers("basic", {
     golden<nn::Linear>("Linear", {.in = 3, .out = 4}),
     golden<nn::Linear>("Linear/plain", {.in = 3, .out = 4, .bias = false}),
     golden<nn::Linear>("Linear/vector", {.in = 3, .out = 1}),
-    bilinear("Bilinear", {.in1 = 3, .in2 = 4, .out = 5}),
-    bilinear("Bilinear/plain", {.in1 = 3, .in2 = 2, .out = 1, .bias = false}),
+    of_two<nn::Bilinear>("Bilinear", {.in1 = 3, .in2 = 4, .out = 5}),
+    of_two<nn::Bilinear>("Bilinear/plain", {.in1 = 3, .in2 = 2, .out = 1, .bias = false}),
     golden<nn::Identity>("Identity"),
     golden<nn::Flatten>("Flatten"),
     golden<nn::Flatten>("Flatten/some", {.start = 0, .end = 1}),
@@ -34,6 +35,9 @@ static const bool added = add_golden_layers("basic", {
     golden<nn::Dropout>("Dropout", {.p = 0.3}),
     golden<nn::Dropout>("Dropout/none", {.p = 0}),
     sequential(),
+    golden<nn::Embedding>("Embedding", {.num_embeddings = 5, .embedding_dim = 3}),
+    golden<nn::Embedding>("Embedding/padding", {.num_embeddings = 5, .embedding_dim = 3, .padding_idx = -2}),
+    golden<nn::Embedding>("Embedding/freq", {.num_embeddings = 5, .embedding_dim = 3, .scale_grad_by_freq = true}),
     golden<nn::ReLU>("ReLU"),
     golden<nn::LeakyReLU>("LeakyReLU"),
     golden<nn::LeakyReLU>("LeakyReLU/slope", {.negative_slope = 0.2}),

@@ -1,0 +1,32 @@
+// Embedding: a table of vectors that indices look up.
+#pragma once
+
+#include <optional>
+
+#include "gradus/nn/layer.h"
+
+namespace gradus::nn {
+
+struct EmbeddingOptions {
+  Required<int64_t> num_embeddings, embedding_dim;
+  std::optional<int64_t>
+      padding_idx;                  // its row starts at 0 and is not learned; negative counts from the back
+  std::optional<double> max_norm;   // longer rows are shortened, in the table, when they are looked up
+  double norm_type = 2;             // p of max_norm's norm
+  bool scale_grad_by_freq = false;  // divide gradients by how often a row is looked up
+};
+
+// Looks up rows of weight as embedding does. weight starts normal with deviation 1.
+// Shapes: index i64 or i32 [...] -> [...,embedding_dim]; weight [num_embeddings,embedding_dim].
+class Embedding final : public LayerWith<EmbeddingOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Parameter weight{this, "weight", initial()};
+  Tensor forward(const Tensor& index) override;
+  std::string extra_repr() const override;
+
+ private:
+  Tensor initial() const;
+};
+
+}  // namespace gradus::nn

@@ -1,0 +1,124 @@
+// Steps of recurrent networks on the CPU: one pass over a sample's gates, which lie one after the other.
+#include "gradus/tensor/ops/recurrent.h"
+
+#include "gradus/tensor/ops/math.h"
+#include "gradus/tensor/parallel.h"
+
+namespace gradus::raw {
+namespace {
+
+constexpr int64_t kGrain = 4096;  // elements of the state
+
+// Calls f(first row, end) for pieces of the rows of [N,H].
+template <class F>
+void for_rows(const Tensor& state, F f) {
+  parallel_for(0, state.size(0), 1 + kGrain / state.size(1), f);
+}
+
+template <class T>
+void lstm_row(T* __restrict h, T* __restrict next, const T* __restrict g, const T* __restrict c, int64_t H) {
+  for (int64_t j = 0; j < H; ++j) {
+    const T kept = m::sigmoid(g[H + j]) * c[j] + m::sigmoid(g[j]) * m::tanh(g[2 * H + j]);
+    next[j] = kept;
+    h[j] = m::sigmoid(g[3 * H + j]) * m::tanh(kept);
+  }
+}
+
+void lstm_cell_cpu(const Tensor& h, const Tensor& next, const Tensor& gates, const Tensor& c) {
+  dispatch_floating(c.dtype(), "lstm_cell", [&]<class T>() {
+    const int64_t H = c.size(1);
+    for_rows(c, [&](int64_t first, int64_t end) {
+      for (int64_t n = first; n < end; ++n)
+        lstm_row(h.ptr<T>() + n * H, next.ptr<T>() + n * H, gates.ptr<T>() + n * 4 * H, c.ptr<T>() + n * H,
+                 H);
+    });
+  });
+}
+
+template <class T>
+void lstm_backward_row(T* __restrict dg, T* __restrict dc, const T* __restrict dh, const T* __restrict dnext,
+                       const T* __restrict g, const T* __restrict c, int64_t H) {
+  for (int64_t j = 0; j < H; ++j) {
+    const T i = m::sigmoid(g[j]), f = m::sigmoid(g[H + j]), u = m::tanh(g[2 * H + j]),
+            o = m::sigmoid(g[3 * H + j]);
+    const T t = m::tanh(f * c[j] + i * u);
+    const T d = dnext[j] + dh[j] * o * (T(1) - t * t);
+    dg[j] = d * u * i * (T(1) - i);
+    dg[H + j] = d * c[j] * f * (T(1) - f);
+    dg[2 * H + j] = d * i * (T(1) - u * u);
+    dg[3 * H + j] = dh[j] * t * o * (T(1) - o);
+    dc[j] = d * f;
+  }
+}
+
+void lstm_cell_backward_cpu(const Tensor& dgates, const Tensor& dc, const Tensor& dh, const Tensor& dnext,
+                            const Tensor& gates, const Tensor& c) {
+  dispatch_floating(c.dtype(), "lstm_cell_backward", [&]<class T>() {
+    const int64_t H = c.size(1);
+    for_rows(c, [&](int64_t first, int64_t end) {
+      for (int64_t n = first; n < end; ++n)
+        lstm_backward_row(dgates.ptr<T>() + n * 4 * H, dc.ptr<T>() + n * H, dh.ptr<T>() + n * H,
+                          dnext.ptr<T>() + n * H, gates.ptr<T>() + n * 4 * H, c.ptr<T>() + n * H, H);
+    });
+  });
+}
+
+template <class T>
+void gru_row(T* __restrict y, const T* __restrict x, const T* __restrict s, const T* __restrict h,
+             int64_t H) {
+  for (int64_t j = 0; j < H; ++j) {
+    const T r = m::sigmoid(x[j] + s[j]), z = m::sigmoid(x[H + j] + s[H + j]),
+            n = m::tanh(x[2 * H + j] + r * s[2 * H + j]);
+    y[j] = n + z * (h[j] - n);
+  }
+}
+
+void gru_cell_cpu(const Tensor& y, const Tensor& x_gates, const Tensor& h_gates, const Tensor& h) {
+  dispatch_floating(h.dtype(), "gru_cell", [&]<class T>() {
+    const int64_t H = h.size(1);
+    for_rows(h, [&](int64_t first, int64_t end) {
+      for (int64_t n = first; n < end; ++n)
+        gru_row(y.ptr<T>() + n * H, x_gates.ptr<T>() + n * 3 * H, h_gates.ptr<T>() + n * 3 * H,
+                h.ptr<T>() + n * H, H);
+    });
+  });
+}
+
+template <class T>
+void gru_backward_row(T* __restrict dx, T* __restrict ds, T* __restrict dh, const T* __restrict dy,
+                      const T* __restrict x, const T* __restrict s, const T* __restrict h, int64_t H) {
+  for (int64_t j = 0; j < H; ++j) {
+    const T r = m::sigmoid(x[j] + s[j]), z = m::sigmoid(x[H + j] + s[H + j]),
+            n = m::tanh(x[2 * H + j] + r * s[2 * H + j]);
+    const T dn = dy[j] * (T(1) - z) * (T(1) - n * n), dz = dy[j] * (h[j] - n) * z * (T(1) - z),
+            dr = dn * s[2 * H + j] * r * (T(1) - r);
+    dx[j] = ds[j] = dr;
+    dx[H + j] = ds[H + j] = dz;
+    dx[2 * H + j] = dn;
+    ds[2 * H + j] = dn * r;
+    dh[j] = dy[j] * z;
+  }
+}
+
+void gru_cell_backward_cpu(const Tensor& dx, const Tensor& ds, const Tensor& dh, const Tensor& dy,
+                           const Tensor& x_gates, const Tensor& h_gates, const Tensor& h) {
+  dispatch_floating(h.dtype(), "gru_cell_backward", [&]<class T>() {
+    const int64_t H = h.size(1);
+    for_rows(h, [&](int64_t first, int64_t end) {
+      for (int64_t n = first; n < end; ++n)
+        gru_backward_row(dx.ptr<T>() + n * 3 * H, ds.ptr<T>() + n * 3 * H, dh.ptr<T>() + n * H,
+                         dy.ptr<T>() + n * H, x_gates.ptr<T>() + n * 3 * H, h_gates.ptr<T>() + n * 3 * H,
+                         h.ptr<T>() + n * H, H);
+    });
+  });
+}
+
+const RegisterKernel kernels[] = {
+    {lstm_cell_kernel, DeviceType::kCPU, &lstm_cell_cpu},
+    {lstm_cell_backward_kernel, DeviceType::kCPU, &lstm_cell_backward_cpu},
+    {gru_cell_kernel, DeviceType::kCPU, &gru_cell_cpu},
+    {gru_cell_backward_kernel, DeviceType::kCPU, &gru_cell_backward_cpu},
+};
+
+}  // namespace
+}  // namespace gradus::raw

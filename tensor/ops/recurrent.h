@@ -1,0 +1,41 @@
+// Raw steps of recurrent networks. The differentiable forms are in gradus/autograd/ops/recurrent.h, which
+// checks the arguments and says what is computed.
+#pragma once
+
+#include <utility>
+
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::raw {
+
+// gates [N,4H], c [N,H] -> h', c' [N,H].
+std::pair<Tensor, Tensor> lstm_cell(const Tensor& gates, const Tensor& c);
+// Gradients of gates and c for those of h' and c', of which one may be undefined. The gates are computed
+// again: that is cheaper than to keep five more tensors for every time.
+std::pair<Tensor, Tensor> lstm_cell_backward(const Tensor& dh, const Tensor& dc, const Tensor& gates,
+                                             const Tensor& c);
+
+// x_gates, h_gates [N,3H], h [N,H] -> h' [N,H].
+Tensor gru_cell(const Tensor& x_gates, const Tensor& h_gates, const Tensor& h);
+struct GruCellGrads {
+  Tensor dx_gates, dh_gates, dh;
+};
+GruCellGrads gru_cell_backward(const Tensor& dy, const Tensor& x_gates, const Tensor& h_gates,
+                               const Tensor& h);
+
+// Kernels: f32 or f64, all row-major, none empty; dh and dc of the backward kernel are defined.
+inline constinit KernelSlot<void(const Tensor& h, const Tensor& c_next, const Tensor& gates, const Tensor& c)>
+    lstm_cell_kernel{"lstm_cell"};
+inline constinit KernelSlot<void(const Tensor& dgates, const Tensor& dc, const Tensor& dh,
+                                 const Tensor& dc_next, const Tensor& gates, const Tensor& c)>
+    lstm_cell_backward_kernel{"lstm_cell_backward"};
+inline constinit KernelSlot<void(const Tensor& y, const Tensor& x_gates, const Tensor& h_gates,
+                                 const Tensor& h)>
+    gru_cell_kernel{"gru_cell"};
+inline constinit KernelSlot<void(const Tensor& dx_gates, const Tensor& dh_gates, const Tensor& dh,
+                                 const Tensor& dy, const Tensor& x_gates, const Tensor& h_gates,
+                                 const Tensor& h)>
+    gru_cell_backward_kernel{"gru_cell_backward"};
+
+}  // namespace gradus::raw
