@@ -1,0 +1,131 @@
+// What layers begin with and how they print: initial values as torch.nn's, texts of their options.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "gradus/autograd/ops.h"
+#include "gradus/nn/nn.h"
+#include "gradus/tensor/random.h"
+
+namespace gradus {
+namespace {
+
+using testing::Each;
+
+std::vector<float> values(const Tensor& x) { return x.to_vector<float>(); }
+
+// Uniform in +-bound: nothing outside, the largest close to it, the deviation bound / sqrt(3).
+void expect_uniform(const Tensor& x, double bound) {
+  double largest = 0, squares = 0;
+  for (const double v : x.to_vector<double>()) largest = std::max(largest, std::abs(v)), squares += v * v;
+  EXPECT_LE(largest, bound * (1 + 1e-6));
+  EXPECT_GT(largest, bound * 0.95);
+  EXPECT_NEAR(std::sqrt(squares / double(x.numel())), bound / std::sqrt(3), bound * 0.1);
+}
+void expect_normal(const Tensor& x, double deviation) {
+  double squares = 0;
+  for (const double v : x.to_vector<double>()) squares += v * v;
+  EXPECT_NEAR(std::sqrt(squares / double(x.numel())), deviation, deviation * 0.1);
+}
+
+TEST(InitialValues, OfRecurrentLayersAreUniformByTheHiddenSize) {
+  manual_seed(1);
+  nn::LSTM lstm({.input_size = 9, .hidden_size = 16, .num_layers = 2, .bidirectional = true});
+  EXPECT_EQ(lstm.parameters().size(), 16u);
+  for (const Tensor& p : lstm.parameters()) expect_uniform(p, 0.25);
+  nn::GRUCell cell({.input_size = 9, .hidden_size = 16});
+  for (const Tensor& p : cell.parameters()) expect_uniform(p, 0.25);
+}
+
+TEST(InitialValues, OfAttentionAreXavierAndZero) {
+  manual_seed(2);
+  nn::MultiheadAttention same({.embed_dim = 16, .num_heads = 4, .add_bias_kv = true});
+  expect_uniform(same.in_proj_weight, std::sqrt(6.0 / (16 + 48)));
+  expect_uniform(same.out_proj.weight, 1 / std::sqrt(16.0));
+  EXPECT_THAT(values(same.in_proj_bias), Each(0));
+  EXPECT_THAT(values(same.out_proj.bias), Each(0));
+  EXPECT_EQ(same.bias_k.shape(), (Shape{1, 1, 16}));
+  nn::MultiheadAttention other({.embed_dim = 16, .num_heads = 4, .kdim = 24});
+  expect_uniform(other.k_proj_weight, std::sqrt(6.0 / (16 + 24)));
+  expect_uniform(other.q_proj_weight, std::sqrt(6.0 / (16 + 16)));
+  EXPECT_FALSE(other.in_proj_weight.defined());
+}
+
+TEST(InitialValues, OfNormalisationsAreOneAndZero) {
+  nn::LayerNorm norm({.shape = {2, 3}});
+  EXPECT_THAT(values(norm.weight), Each(1));
+  EXPECT_THAT(values(norm.bias), Each(0));
+  nn::InstanceNorm2d instance({.features = 3, .affine = true, .track_running_stats = true});
+  EXPECT_THAT(values(instance.running_mean), Each(0));
+  EXPECT_THAT(values(instance.running_var), Each(1));
+  EXPECT_EQ(instance.num_batches_tracked.item<int64_t>(), 0);
+}
+
+TEST(InitialValues, OfBilinearAndEmbedding) {
+  manual_seed(3);
+  nn::Bilinear bilinear({.in1 = 25, .in2 = 4, .out = 10});
+  expect_uniform(bilinear.weight, 0.2);
+  nn::Embedding embedding({.num_embeddings = 50, .embedding_dim = 20, .padding_idx = 3});
+  expect_normal(embedding.weight, 1);
+  EXPECT_THAT(values(select(embedding.weight, 0, 3)), Each(0));
+}
+
+TEST(InitialValues, OfEqualizedLayersAreNormal) {
+  manual_seed(4);
+  nn::Linear linear({.in = 50, .out = 40});
+  nn::equalized_lr(linear, {.lr_mul = 0.01});
+  const nn::StateDict state = linear.state_dict();
+  ASSERT_EQ(state.size(), 2u);
+  EXPECT_EQ(state[1].first, "weight_orig");
+  expect_normal(state[1].second, 100);
+  EXPECT_THAT(values(linear.bias), Each(0));
+  expect_normal(linear.weight, std::sqrt(2.0 / 50));
+}
+
+TEST(InitialValues, OfSpectralNormAreUnitVectors) {
+  manual_seed(5);
+  nn::Linear linear({.in = 5, .out = 4});
+  nn::spectral_norm(linear);
+  for (const auto& [name, b] : linear.named_buffers()) EXPECT_NEAR(norm(b).item<double>(), 1, 1e-6) << name;
+  EXPECT_EQ(linear.named_buffers().size(), 2u);
+}
+
+struct Printed {
+  std::string text, expected;
+};
+
+TEST(Printing, ShowsOptionsThatDiffer) {
+  const auto text = [](const nn::Module& m) { return m.type_name() + "(" + m.extra_repr() + ")"; };
+  const Printed all[] = {
+      {text(nn::LSTM({.input_size = 3, .hidden_size = 4})), "LSTM(3, 4)"},
+      {text(nn::LSTM({.input_size = 3, .hidden_size = 4, .num_layers = 2, .bias = false, .batch_first = true,
+                      .dropout = 0.5, .bidirectional = true, .proj_size = 2})),
+       "LSTM(3, 4, proj_size=2, num_layers=2, bias=false, batch_first=true, dropout=0.5, bidirectional=true)"},
+      {text(nn::RNN({.input_size = 3, .hidden_size = 4, .nonlinearity = nn::RNNActivation::kReLU})),
+       "RNN(3, 4, nonlinearity=relu)"},
+      {text(nn::GRUCell({.input_size = 3, .hidden_size = 4, .bias = false})), "GRUCell(3, 4, bias=false)"},
+      {text(nn::MultiheadAttention({.embed_dim = 8, .num_heads = 2, .batch_first = true})),
+       "MultiheadAttention(embed_dim=8, num_heads=2, batch_first=true)"},
+      {text(nn::TransformerEncoderLayer({.d_model = 8, .nhead = 2, .norm_first = true})),
+       "TransformerEncoderLayer(activation=relu, norm_first=true)"},
+      {text(nn::LayerNorm({.shape = 8})), "LayerNorm([8], eps=1e-05)"},
+      {text(nn::RMSNorm({.shape = {2, 3}, .affine = false})), "RMSNorm([2,3], affine=false)"},
+      {text(nn::GroupNorm({.groups = 2, .channels = 4})), "GroupNorm(2, 4, eps=1e-05)"},
+      {text(nn::InstanceNorm1d({.features = 4, .affine = true})), "InstanceNorm1d(4, affine=true)"},
+      {text(nn::LocalResponseNorm({.size = 2})), "LocalResponseNorm(2, alpha=0.0001, beta=0.75, k=1)"},
+      {text(nn::BatchNorm3d({.features = 4})), "BatchNorm3d(4)"},
+      {text(nn::Embedding({.num_embeddings = 5, .embedding_dim = 3, .padding_idx = 0})), "Embedding(5, 3, padding_idx=0)"},
+      {text(nn::Bilinear({.in1 = 2, .in2 = 3, .out = 4})), "Bilinear(in1=2, in2=3, out=4)"},
+      {text(nn::Unflatten({.dim = 1, .sizes = {2, -1}})), "Unflatten(dim=1, sizes=[2,-1])"},
+      {text(nn::ChannelShuffle({.groups = 2})), "ChannelShuffle(groups=2)"},
+      {text(nn::Identity()), "Identity()"},
+      {text(nn::Dropout2d({.p = 0.2})), "Dropout2d(p=0.2)"},
+      {text(nn::MinibatchStdDev()), "MinibatchStdDev(group_size=4, channel_groups=1)"},
+  };
+  for (const Printed& p : all) EXPECT_EQ(p.text, p.expected);
+}
+
+}  // namespace
+}  // namespace gradus
