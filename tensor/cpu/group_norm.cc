@@ -34,11 +34,16 @@ void for_each_sample(const Samples& s, F f) {
   });
 }
 
+// Into how many blocks a sample's rows are cut for sums.
+int64_t blocks_of(const Samples& s) {
+  return std::min(s.rows, std::clamp<int64_t>(s.rows * s.C / 65536, 1, 64));
+}
+
 // Returns K * C sums over a sample's rows: row(part, r) adds row r to `part`, a few rows in T, so that they
 // go through vector registers, before their sum is added in double.
 template <class T, int K, class AddRow>
 std::vector<double> sum_rows(const Samples& s, AddRow row) {
-  const int64_t width = K * s.C, blocks = std::clamp<int64_t>(s.rows * s.C / 65536, 1, 64);
+  const int64_t width = K * s.C, blocks = blocks_of(s);
   std::vector<double> parts(size_t(blocks * width), 0.0);
   parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
     std::vector<T> few(static_cast<size_t>(width));
@@ -58,38 +63,68 @@ std::vector<double> sum_rows(const Samples& s, AddRow row) {
   return parts;
 }
 
+// Adds what x differs from `about`, and the squares of that.
 template <class T>
-void add_differences(int64_t C, T* __restrict part, const T* __restrict x, const T* __restrict about) {
-  for (int64_t c = 0; c < C; ++c) part[c] += x[c] - about[c];
-}
-template <class T>
-void add_squares(int64_t C, T* __restrict part, const T* __restrict x, const T* __restrict about) {
-  for (int64_t c = 0; c < C; ++c) part[c] += (x[c] - about[c]) * (x[c] - about[c]);
+void add_differences(int64_t C, T* __restrict sum, T* __restrict squares, const T* __restrict x,
+                     const T* __restrict about) {
+  for (int64_t c = 0; c < C; ++c) {
+    const T d = x[c] - about[c];
+    sum[c] += d, squares[c] += d * d;
+  }
 }
 
-// Mean and biased variance of each group, in two passes. The first sums differences from the first row: a
-// large mean costs no digits.
+// Sums over rows of x, by channel, in f64: of x - the sample's first row, and of its square. A few rows are
+// summed in T about the first of them: whatever the mean, or an outlier, is, their squares are then at most
+// as many times too large as there are rows.
+template <class T>
+struct ChannelStatistics {
+  explicit ChannelStatistics(const Samples& s) : sum(size_t(s.C)), squares(size_t(s.C)) {}
+  std::vector<double> sum, squares;
+
+  void add_rows(const Samples& s, const T* x, int64_t first, int64_t last) {
+    std::vector<T> few(size_t(2 * s.C));
+    for (int64_t r = first; r < last; r += 16) {
+      const int64_t stop = std::min(last, r + 16);
+      const T* about = x + r * s.C;
+      std::fill(few.begin(), few.end(), T(0));
+      for (int64_t i = r + 1; i < stop; ++i)
+        add_differences(s.C, few.data(), few.data() + s.C, x + i * s.C, about);
+      for (int64_t c = 0; c < s.C; ++c) {
+        const double offset = double(about[c]) - double(x[c]), d = double(few[size_t(c)]);
+        sum[size_t(c)] += d + double(stop - r) * offset;
+        squares[size_t(c)] += double(few[size_t(s.C + c)]) + offset * (2 * d + double(stop - r) * offset);
+      }
+    }
+  }
+};
+
+// Mean and biased variance of each group.
 template <class T>
 void statistics(const Samples& s, const T* x, double* mean, double* var) {
-  const std::vector<T> first(x, x + s.C);
-  const auto sums =
-      sum_rows<T, 1>(s, [&](T* part, int64_t r) { add_differences(s.C, part, x + r * s.C, first.data()); });
-  std::vector<T> about(size_t(s.C));
+  const int64_t blocks = blocks_of(s);
+  std::vector parts(static_cast<size_t>(blocks), ChannelStatistics<T>(s));
+  parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
+    for (int64_t b = first; b < last; ++b)
+      parts[size_t(b)].add_rows(s, x, s.rows * b / blocks, s.rows * (b + 1) / blocks);
+  });
+  ChannelStatistics<T>& all = parts[0];
+  for (int64_t b = 1; b < blocks; ++b)
+    for (size_t c = 0; c < size_t(s.C); ++c)
+      all.sum[c] += parts[size_t(b)].sum[c], all.squares[c] += parts[size_t(b)].squares[c];
   for (int64_t g = 0; g < s.groups; ++g) {
-    double sum = 0;
     const int64_t begin = g * s.per_group, end = begin + s.per_group;
-    for (int64_t c = begin; c < end; ++c)
-      sum += double(first[size_t(c)]) - double(first[size_t(begin)]) + sums[size_t(c)] / double(s.rows);
-    mean[g] = double(first[size_t(begin)]) + sum / double(s.per_group);
-    for (int64_t c = begin; c < end; ++c) about[size_t(c)] = T(mean[g]);
-  }
-  const auto squares =
-      sum_rows<T, 1>(s, [&](T* part, int64_t r) { add_squares(s.C, part, x + r * s.C, about.data()); });
-  for (int64_t g = 0; g < s.groups; ++g) {
-    double sum = 0;
-    for (int64_t c = g * s.per_group; c < (g + 1) * s.per_group; ++c) sum += squares[size_t(c)];
-    const double off = double(T(mean[g])) - mean[g];
-    var[g] = sum / s.group_size() - off * off;
+    const auto offset = [&](int64_t c) {
+      return all.sum[size_t(c)] / double(s.rows) + double(x[c]) - double(x[begin]);
+    };
+    double sum = 0, squares = 0;
+    for (int64_t c = begin; c < end; ++c) sum += offset(c);
+    const double from_first = sum / double(s.per_group);
+    for (int64_t c = begin; c < end; ++c) {
+      const double own = all.sum[size_t(c)], apart = offset(c) - from_first;
+      squares += all.squares[size_t(c)] - own * own / double(s.rows) + double(s.rows) * apart * apart;
+    }
+    mean[g] = double(x[begin]) + from_first;
+    var[g] = squares / s.group_size();
     if (var[g] < 0) var[g] = 0;  // by rounding; NaN stays
   }
 }
