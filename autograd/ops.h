@@ -24,5 +24,6 @@
 #include "gradus/autograd/ops/recurrent.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/softmax.h"
+#include "gradus/autograd/ops/sort.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/ops/creation.h"

@@ -6,7 +6,10 @@
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
+#include "gradus/autograd/ops/join.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/statistics.h"
@@ -64,6 +67,15 @@ ValuesAndIndices extreme_at(const char* op, const Tensor& x, std::pair<Tensor, T
                    add ? unsqueeze(indices.get(), wrap_dim(dim, shape.size(), "max")) : indices.get());
              }));
   return {std::move(values), std::move(indices)};
+}
+
+// x moved along `dim` by one place, forwards or backwards; `fill` comes in.
+Tensor shifted(const Tensor& x, int64_t dim, int by, double fill) {
+  const int64_t n = x.size(dim);
+  if (n == 0) return x;
+  const Tensor kept = narrow(x, dim, by > 0 ? 0 : 1, n - 1);
+  const Tensor edge = full_like(narrow(detach(x), dim, 0, 1), fill);
+  return by > 0 ? cat({edge, kept}, dim) : cat({kept, edge}, dim);
 }
 
 }  // namespace
@@ -127,34 +139,42 @@ Tensor var(const Tensor& x, const Dims& dims, VarOptions options) {
 }
 
 Tensor std(const Tensor& x, const Dims& dims, VarOptions options) {
+  raw::check_reducible_float(x, dims, "std");
   Tensor y = raw::sqrt(raw::var(x, dims, options.correction, options.keepdim));
   if (Recorder r{"std", x}) {
     const double divisor = static_cast<double>(raw::reduced_numel(x, dims, "std") - options.correction);
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dims, kept = kept_shape(x, dims),
                         divisor](const Tensor& dy) {
-               return (x.get() - mean(x.get(), dims, true)) *
-                      reshape(dy / (nonzero_divisor(y.get()) * divisor), kept);
+               // See Note [Norms at zero].
+               const Tensor slope = masked_fill(dy / (nonzero_divisor(y.get()) * divisor), eq(y.get(), 0), 0);
+               return (x.get() - mean(x.get(), dims, true)) * reshape(slope, kept);
              }));
   }
   return y;
 }
 
+// Note [Norms at zero]
+// Where y is 0 the slope is taken as 0, as a factor that is no function of x: so its own derivatives are 0 there too.
 Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
-  if (std::isinf(p)) return p > 0 ? amax(abs(x), dims, keepdim) : amin(abs(x), dims, keepdim);
   Tensor y = raw::norm(x, dims, p, keepdim);
   if (Recorder r{"norm", x})
-    r.record(y,
-             wrt(x, [x = r.save(x), y = r.save_output(y), kept = kept_shape(x, dims), p](const Tensor& dy) {
-               // Where y is 0 so are all x: the divisor there only has to be no 0 itself.
+    r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), kept = kept_shape(x, dims), dims, p](const Tensor& dy) {
                if (p == 0) return Tensor();
                if (p == 1) return sign(x.get()) * reshape(dy, kept);
+               if (std::isinf(p)) {
+                 const Tensor hits = to(eq(abs(x.get()), reshape(y.get(), kept)), dy.dtype());
+                 return sign(x.get()) * hits * (reshape(dy, kept) / sum(hits, dims, true));
+               }
                const Tensor d = nonzero_divisor(y.get());
-               if (p == 2) return x.get() * reshape(dy / d, kept);
-               const Tensor magnitude = pow(nonzero_divisor(abs(x.get())), p - 1);
-               return sign(x.get()) * magnitude * reshape(dy / pow(d, p - 1), kept);
+               const Tensor slope =
+                   reshape(masked_fill(dy / (p == 2 ? d : pow(d, p - 1)), eq(y.get(), 0), 0), kept);
+               if (p == 2) return x.get() * slope;
+               return sign(x.get()) * pow(nonzero_divisor(abs(x.get())), p - 1) * slope;
              }));
   return y;
 }
+
+Tensor vector_norm(const Tensor& x, double p, const Dims& dims, bool keepdim) { return norm(x, dims, p, keepdim); }
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   Tensor y = raw::logsumexp(x, dims, keepdim);
@@ -175,6 +195,112 @@ Tensor cumsum(const Tensor& x, int64_t dim, bool reverse) {
   if (Recorder r{"cumsum", x})
     r.record(y, wrt(x, [dim, reverse](const Tensor& dy) { return cumsum(dy, dim, !reverse); }));
   return y;
+}
+
+Tensor cumprod(const Tensor& x, int64_t dim) {
+  Tensor y = raw::cumprod(x, dim);
+  if (Recorder r{"cumprod", x})
+    r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim](const Tensor& dy) {
+               if (dy.dim() == 0) return dy;
+               // sum_(k >= i) dy_k prod_(i < j <= k) x_j is a recurrence, exact where x is 0 too.
+               return linear_recurrence(shifted(x.get(), dim, -1, 0), dy, dim, true) * shifted(y.get(), dim, 1, 1);
+             }));
+  return y;
+}
+
+Tensor logcumsumexp(const Tensor& x, int64_t dim) {
+  Tensor y = raw::logcumsumexp(x, dim);
+  if (Recorder r{"logcumsumexp", x})
+    r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim](const Tensor& dy) {
+               if (dy.dim() == 0) return dy;
+               // sum_(k >= i) dy_k exp(x_i - y_k), whose factors exp(y_i - y_(i+1)) are at most 1.
+               const Tensor finite = masked_fill(y.get(), eq(y.get(), -std::numeric_limits<double>::infinity()), 0);
+               const Tensor factor = exp(y.get() - shifted(finite, dim, -1, 0));
+               return exp(x.get() - finite) * linear_recurrence(factor, dy, dim, true);
+             }));
+  return y;
+}
+
+ValuesAndIndices cummax(const Tensor& x, int64_t dim) {
+  return extreme_at("cummax", x, raw::cummax(x, dim), dim, true);
+}
+ValuesAndIndices cummin(const Tensor& x, int64_t dim) {
+  return extreme_at("cummin", x, raw::cummin(x, dim), dim, true);
+}
+
+Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse) {
+  Tensor y = raw::linear_recurrence(a, b, dim, reverse);
+  if (Recorder r{"linear_recurrence", a, b})
+    r.record_joint({&y, 1}, {a, b},
+                   [a = r.save(a), y = r.save_output(y), dim, reverse](const std::vector<Tensor>& dys,
+                                                                      const autograd::Needs& needs) {
+                     const int by = reverse ? -1 : 1;
+                     if (dys[0].dim() == 0) return std::vector<Tensor>{Tensor(), dys[0]};
+                     const Tensor db = linear_recurrence(shifted(a.get(), dim, -by, 0), dys[0], dim, !reverse);
+                     return std::vector<Tensor>{needs[0] ? db * shifted(y.get(), dim, by, 0) : Tensor(), db};
+                   });
+  return y;
+}
+
+Tensor diff(const Tensor& x, const DiffOptions& options) {
+  if (options.n < 0) throw ValueError("diff", "expected n of at least 0, given ", options.n);
+  if (x.dim() == 0) throw ShapeError("diff", "expected at least 1 dim: x ", describe(x));
+  const int d = wrap_dim(options.dim, x.dim(), "diff");
+  std::vector<Tensor> parts;
+  for (const Tensor& part : {options.prepend, x, options.append}) {
+    if (!part.defined()) continue;
+    Shape s = part.shape();
+    if (s.size() == x.dim()) s[d] = x.shape()[d];
+    if (s != x.shape())
+      throw ShapeError("diff", "prepend and append must be like x outside of dim ", d, ": ", describe(part), ", x ",
+                       describe(x));
+    parts.push_back(part);
+  }
+  Tensor y = parts.size() == 1 ? x : cat(parts, d);
+  for (int64_t i = 0; i < options.n && y.shape()[d] > 0; ++i) {
+    const int64_t n = y.shape()[d] - 1;
+    const Tensor after = narrow(y, d, 1, n), before = narrow(y, d, 0, n);
+    y = x.dtype() == DType::kBool ? ne(after, before) : after - before;
+  }
+  return y;
+}
+
+Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim) {
+  raw::reduced_dims(x, dims, "nansum");
+  return sum(is_floating(x.dtype()) ? masked_fill(x, isnan(x), 0) : x, dims, keepdim);
+}
+
+Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim) {
+  raw::reduced_dims(x, dims, "nanmean");
+  if (!is_floating(x.dtype()))
+    throw DTypeError("nanmean", "expected floating point, call to() first: x ", describe(x));
+  // In f32 at least: 16-bit floats have no room for large counts and sums.
+  if (size_of(x.dtype()) == 2) return to(nanmean(to(x, DType::kF32), dims, keepdim), x.dtype());
+  const Tensor count = raw::sum(raw::logical_not(raw::isnan(x)), dims, keepdim);
+  return nansum(x, dims, keepdim) / raw::to(count, x.dtype());
+}
+
+Tensor count_nonzero(const Tensor& x, const Dims& dims) {
+  raw::reduced_dims(x, dims, "count_nonzero");
+  return raw::sum(raw::ne(x, 0), dims, false);
+}
+
+std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims, VarOptions options) {
+  raw::check_reducible_float(x, dims, "var_mean");
+  return {var(x, dims, options), mean(x, dims, options.keepdim)};
+}
+std::pair<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims, VarOptions options) {
+  raw::check_reducible_float(x, dims, "std_mean");
+  return {gradus::std(x, dims, options), mean(x, dims, options.keepdim)};
+}
+
+MinAndMax aminmax(const Tensor& x) {
+  raw::check_not_empty(x, {}, "aminmax");
+  return {amin(x), amax(x)};
+}
+MinAndMax aminmax(const Tensor& x, int64_t dim, bool keepdim) {
+  raw::check_not_empty(x, {dim}, "aminmax");
+  return {amin(x, {dim}, keepdim), amax(x, {dim}, keepdim)};
 }
 
 }  // namespace gradus

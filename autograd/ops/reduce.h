@@ -38,6 +38,13 @@ Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor max(const Tensor& x);
 Tensor min(const Tensor& x);
 
+struct MinAndMax {
+  Tensor min, max;
+};
+// Returns the smallest and the largest element, of all or along `dim`. Errors, Grad: as amin and amax.
+MinAndMax aminmax(const Tensor& x);
+MinAndMax aminmax(const Tensor& x, int64_t dim, bool keepdim = false);
+
 // Values along one dim, and the i64 indices where they stand (the first of equals).
 struct ValuesAndIndices {
   Tensor values, indices;
@@ -64,10 +71,28 @@ Tensor var(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 // Returns the standard deviation, the root of the variance. Grad: 0 where it is 0.
 Tensor std(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 
-// Returns the p-norm, (sum |x|^p)^(1/p); p = 0 counts what is not 0, p = infinity gives the largest |x|.
+// Return variance, or standard deviation, and mean: auto [v, m] = var_mean(x, {1}).
 // Errors: DTypeError unless floating point.
-// Grad: for p = 2 dy x / y, and 0 where y is 0.
+std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
+std::pair<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
+
+// Returns the p-norm, (sum |x|^p)^(1/p), for any real p; p = 0 counts what is not 0, p = infinity gives the largest
+// |x|, -infinity the smallest.
+// Errors: DTypeError unless floating point; ShapeError for an infinite p over no elements.
+// Grad: dy sign(x) |x|^(p-1) / y^(p-1), and 0 where x or y is 0, to any order; for infinite p shared evenly among the
+// elements that attain it.
 Tensor norm(const Tensor& x, const Dims& dims = {}, double p = 2, bool keepdim = false);
+// The same with the arguments in the order of torch.linalg.vector_norm.
+Tensor vector_norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false);
+
+// Returns the sum, or the mean, of the elements that are not NaN; the mean of none is NaN.
+// Errors: nanmean: DTypeError unless floating point.
+// Grad: as sum and mean, 0 at NaN.
+Tensor nansum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+Tensor nanmean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+
+// Returns how many elements are not 0, as i64.
+Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
 
 // Returns log sum exp(x), without overflow.
 // Errors: DTypeError unless floating point.
@@ -82,6 +107,37 @@ Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 // Grad: running sums of dy from the other end.
 Tensor cumsum(const Tensor& x, int64_t dim, bool reverse = false);
 
+// Returns the running products along `dim`; of integers as i64.
+// Grad: exact where x is 0 too, to any order.
+Tensor cumprod(const Tensor& x, int64_t dim);
+
+// Returns log of the running sums of exp(x) along `dim`, without overflow.
+// Errors: DTypeError unless floating point.
+// Grad: dx_i = sum over k >= i of dy_k exp(x_i - y_k).
+Tensor logcumsumexp(const Tensor& x, int64_t dim);
+
+// Return the largest, or smallest, elements so far along `dim` and their i64 indices (the last of equals). From a NaN
+// on all are NaN. Grad: dy added at the indices.
+ValuesAndIndices cummax(const Tensor& x, int64_t dim);
+ValuesAndIndices cummin(const Tensor& x, int64_t dim);
+
+// Returns y_i = b_i + a_i y_(i-1) along `dim` (or, `reverse`, y_i = b_i + a_i y_(i+1)): a linear filter whose factor
+// changes with the place. The first has no predecessor.
+// Shapes: a, b of one shape and dtype -> the same.
+// Errors: DTypeError unless floating point; ShapeError unless a and b match; DeviceError.
+// Grad: b the recurrence of dy in the other direction; a that times y_(i-1).
+Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse = false);
+
+struct DiffOptions {
+  int64_t n = 1;  // how often
+  int64_t dim = -1;
+  Tensor prepend = {}, append = {};  // joined to x first
+};
+// Returns the differences of neighbours, y_i = x_(i+1) - x_i, along a dim; of bools whether they differ.
+// Shapes: x[..., m, ...] -> [..., max(m - n, 0), ...], m including what is prepended and appended.
+// Errors: ValueError for negative n; ShapeError for 0-dim x, or prepend or append unlike x.
+Tensor diff(const Tensor& x, const DiffOptions& options = {});
+
 // The same for one dim given as a number.
 // clang-format off
 template <DimIndex I> Tensor sum(const Tensor& x, I dim, bool keepdim = false) { return sum(x, Dims{dim}, keepdim); }
@@ -93,6 +149,9 @@ template <DimIndex I> Tensor any(const Tensor& x, I dim, bool keepdim = false) {
 template <DimIndex I> Tensor all(const Tensor& x, I dim, bool keepdim = false) { return all(x, Dims{dim}, keepdim); }
 template <DimIndex I> Tensor var(const Tensor& x, I dim, VarOptions o = {}) { return var(x, Dims{dim}, o); }
 template <DimIndex I> Tensor std(const Tensor& x, I dim, VarOptions o = {}) { return std(x, Dims{dim}, o); }
+template <DimIndex I> Tensor nansum(const Tensor& x, I dim, bool keepdim = false) { return nansum(x, Dims{dim}, keepdim); }
+template <DimIndex I> Tensor nanmean(const Tensor& x, I dim, bool keepdim = false) { return nanmean(x, Dims{dim}, keepdim); }
+template <DimIndex I> Tensor count_nonzero(const Tensor& x, I dim) { return count_nonzero(x, Dims{dim}); }
 template <DimIndex I> Tensor logsumexp(const Tensor& x, I dim, bool keepdim = false) { return logsumexp(x, Dims{dim}, keepdim); }
 // clang-format on
 

@@ -1,8 +1,12 @@
 #include "gradus/autograd/ops/softmax.h"
 
 #include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/index.h"
+#include "gradus/autograd/ops/random.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/softmax.h"
 
 namespace gradus {
@@ -23,6 +27,25 @@ Tensor log_softmax(const Tensor& x, int64_t dim) {
                return log_softmax_backward(dy, y.get(), dim);
              }));
   return y;
+}
+
+Tensor softmin(const Tensor& x, int64_t dim) {
+  raw::check_reducible_float(x, {dim}, "softmin");
+  return softmax(-x, dim);
+}
+
+Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options) {
+  raw::check_reducible_float(x, {options.dim}, "gumbel_softmax");
+  if (!(options.tau > 0)) throw ValueError("gumbel_softmax", "expected positive tau, given ", options.tau);
+  // 1 - u lies in (0, 1]; the smallest number keeps the outer logarithm finite.
+  const Tensor u = 1 - rand_like(x);
+  const Tensor noise = -log(clamp(-log(u), x.dtype() == DType::kF64 ? 1e-300 : 1e-37));
+  const Tensor y = softmax((x + noise) / options.tau, options.dim);
+  if (!options.hard || y.numel() == 0) return y;
+  const Tensor soft = detach(y);
+  const Tensor at = raw::max(soft, options.dim, true).second;
+  const Tensor hard = scatter(zeros_like(soft), options.dim, at, 1);
+  return hard + (y - soft);
 }
 
 Tensor softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim) {

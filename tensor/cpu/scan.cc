@@ -1,4 +1,7 @@
-// Along one dim of a row-major tensor on the CPU: extrema with their indices, running sums.
+// Along one dim of a row-major tensor on the CPU: extrema with their indices, running sums and their like.
+#include <cmath>
+#include <limits>
+
 #include "gradus/tensor/cpu/reduce_loops.h"
 #include "gradus/tensor/cpu/reduce_types.h"
 #include "gradus/tensor/ops/reduce.h"
@@ -74,29 +77,206 @@ void extremum_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, 
   });
 }
 
-void cumsum_cpu(const Tensor& out, const Tensor& x, int64_t inner, bool reverse) {
-  const int64_t outer = out.shape()[0], n = out.shape()[1];
+// Goes along the lines of x, seen as [outer, n, inner], with visit(state, position) for each element in turn. Rows go
+// one by one, columns in tiles of neighbours.
+template <class State, class Visit>
+void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
+  const int64_t outer = x.shape()[0], n = x.shape()[1], inner = x.shape()[2];
+  if (x.numel() == 0) return;
+  // Narrower tiles when there are few: the width changes nothing about a column.
+  const int64_t tile = std::clamp<int64_t>((outer * inner / num_threads() + 15) / 16 * 16, 1, std::min(inner, kTile));
+  const int64_t tiles = (inner + tile - 1) / tile;
+  parallel_for(0, outer * tiles, std::max<int64_t>(1, kTask / (n * tile)), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t first = t % tiles * tile, width = std::min(tile, inner - first);
+      const int64_t base = t / tiles * n * inner + first;
+      State states[kTile];
+      for (int64_t j = 0; j < width; ++j) states[j] = start;
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t at = base + (reverse ? n - 1 - i : i) * inner;
+        for (int64_t j = 0; j < width; ++j) visit(states[j], at + j, i);
+      }
+    }
+  });
+}
+
+// Note [Running sums of a row]
+// A row is cut into segments of kSegment elements. Each starts from the sum of the totals of those before it, so that
+// kStreams of them run side by side (one alone waits for its own additions), and threads may share a long row.
+constexpr int64_t kSegment = 512, kStreams = 8, kPiece = kSegment * kStreams;
+
+template <class T>
+WideOf<T> segment_total(const T* x) {
+  WideOf<T> lanes[16] = {};
+  for (int64_t i = 0; i < kSegment; i += 16)
+    for (int j = 0; j < 16; ++j) lanes[j] += static_cast<WideOf<T>>(x[i + j]);
+  for (int half = 8; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+  return lanes[0];
+}
+
+// One row, forwards or backwards: `step` is 1 or -1, x and y the first elements in that direction.
+template <class T, class R, int64_t step>
+class RowSums {
+ public:
+  using Wide = WideOf<T>;
+  RowSums(R* y, const T* x, int64_t n) : y_(y), x_(x), n_(n) {}
+
+  void run() const {
+    Wide carry = 0;
+    int64_t at = 0;
+    for (; n_ - at >= kPiece; at += kPiece) {
+      Wide totals[kStreams];
+      for (int64_t s = 0; s < kStreams; ++s) totals[s] = total(at + s * kSegment);
+      carry = run_piece(at, totals, carry);
+    }
+    run_tail(at, carry);
+  }
+
+  // The same, with the same results, shared among threads.
+  void run_parallel() const {
+    const int64_t pieces = n_ / kPiece;
+    std::vector<Wide> totals(pieces * kStreams), carries(pieces + 1);
+    parallel_for(0, pieces * kStreams, 16, [&](int64_t begin, int64_t end) {
+      for (int64_t s = begin; s < end; ++s) totals[s] = total(s * kSegment);
+    });
+    for (int64_t p = 0; p < pieces; ++p) {
+      carries[p + 1] = carries[p];
+      for (int64_t s = 0; s < kStreams; ++s) carries[p + 1] += totals[p * kStreams + s];
+    }
+    parallel_for(0, pieces, 2, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) run_piece(p * kPiece, &totals[p * kStreams], carries[p]);
+    });
+    run_tail(pieces * kPiece, carries[pieces]);
+  }
+
+ private:
+  Wide total(int64_t at) const { return segment_total(step > 0 ? x_ + at : x_ - at - (kSegment - 1)); }
+
+  Wide run_piece(int64_t at, const Wide* totals, Wide carry) const {
+    Wide sums[kStreams];
+    for (int64_t s = 0; s < kStreams; ++s) sums[s] = carry, carry += totals[s];
+    const T* x = x_ + step * at;
+    R* y = y_ + step * at;
+    for (int64_t i = 0; i < kSegment; ++i)
+      for (int64_t s = 0; s < kStreams; ++s) {
+        sums[s] += static_cast<Wide>(x[step * (s * kSegment + i)]);
+        y[step * (s * kSegment + i)] = static_cast<R>(sums[s]);
+      }
+    return carry;
+  }
+
+  void run_tail(int64_t at, Wide sum) const {
+    for (; at < n_; ++at) y_[step * at] = static_cast<R>(sum += static_cast<Wide>(x_[step * at]));
+  }
+
+  R* y_;
+  const T* x_;
+  int64_t n_;
+};
+
+template <class T, class R, int64_t step>
+void cumsum_rows(R* y, const T* x, int64_t rows, int64_t n) {
+  const int64_t first = step > 0 ? 0 : n - 1;
+  if (rows < num_threads() && n >= 4 * kPiece) {
+    for (int64_t r = 0; r < rows; ++r) RowSums<T, R, step>(y + r * n + first, x + r * n + first, n).run_parallel();
+    return;
+  }
+  parallel_for(0, rows, std::max<int64_t>(1, kTask / n), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) RowSums<T, R, step>(y + r * n + first, x + r * n + first, n).run();
+  });
+}
+
+void cumsum_cpu(const Tensor& out, const Tensor& x, bool reverse) {
   if (x.numel() == 0) return;
   dispatch_bytes(x, [&]<class T>() {
     using R = SumResult<T>;
     const T* p = x.ptr<T>();
     R* y = out.ptr<R>();
-    parallel_for(0, outer * inner, std::max<int64_t>(1, kTask / n), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t base = i / inner * n * inner + i % inner;
-        WideOf<T> total = 0;
-        for (int64_t j = 0; j < n; ++j) {
-          const int64_t at = base + (reverse ? n - 1 - j : j) * inner;
-          total += static_cast<WideOf<T>>(p[at]);
-          y[at] = static_cast<R>(total);
-        }
-      }
+    if (x.shape()[2] == 1) {
+      const int64_t rows = x.shape()[0], n = x.shape()[1];
+      return reverse ? cumsum_rows<T, R, -1>(y, p, rows, n) : cumsum_rows<T, R, 1>(y, p, rows, n);
+    }
+    scan(x, reverse, WideOf<T>(0), [=](WideOf<T>& sum, int64_t at, int64_t) {
+      sum += static_cast<WideOf<T>>(p[at]);
+      y[at] = static_cast<R>(sum);
+    });
+  });
+}
+
+template <class T>
+void cumprod_of(const Tensor& out, const Tensor& x) {
+  const T* p = x.ptr<T>();
+  T* y = out.ptr<T>();
+  scan(x, false, WideOf<T>(1), [=](WideOf<T>& product, int64_t at, int64_t) {
+    product *= static_cast<WideOf<T>>(p[at]);
+    y[at] = static_cast<T>(product);
+  });
+}
+
+void cumprod_cpu(const Tensor& out, const Tensor& x) {
+  if (x.dtype() == DType::kI64) return cumprod_of<int64_t>(out, x);
+  dispatch_floating(x.dtype(), "cumprod", [&]<class T>() { cumprod_of<T>(out, x); });
+}
+
+void logcumsumexp_cpu(const Tensor& out, const Tensor& x) {
+  dispatch_floating(x.dtype(), "logcumsumexp", [&]<class T>() {
+    const T* p = x.ptr<T>();
+    T* y = out.ptr<T>();
+    constexpr double kNone = -std::numeric_limits<double>::infinity();
+    scan(x, false, kNone, [=](double& total, int64_t at, int64_t) {
+      const double v = static_cast<double>(p[at]);
+      const double high = v > total || is_nan(v) ? v : total, low = v > total || is_nan(v) ? total : v;
+      // Equal infinities have no difference.
+      if (high != low || std::isfinite(high)) total = high + std::log1p(std::exp(low - high));
+      y[at] = static_cast<T>(total);
+    });
+  });
+}
+
+template <class T, bool largest>
+void running_extremes(const Tensor& values, const Tensor& indices, const Tensor& x) {
+  using V = OrderOf<T>;
+  struct Best {
+    V value;
+    int64_t index;
+  };
+  const T* p = x.ptr<T>();
+  T* v = values.ptr<T>();
+  int64_t* at_best = indices.ptr<int64_t>();
+  scan(x, false, Best{Extreme<T, largest>{}.start(), 0}, [=](Best& best, int64_t at, int64_t i) {
+    const V here = static_cast<V>(p[at]);
+    const bool better = largest ? here >= best.value : here <= best.value;
+    if (better | is_nan(here)) best = {here, i};
+    v[at] = static_cast<T>(best.value);
+    at_best[at] = best.index;
+  });
+}
+
+void running_extremes_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, bool largest) {
+  dispatch_bytes(x, [&]<class T>() {
+    largest ? running_extremes<T, true>(values, indices, x) : running_extremes<T, false>(values, indices, x);
+  });
+}
+
+void linear_recurrence_cpu(const Tensor& out, const Tensor& a, const Tensor& b, bool reverse) {
+  dispatch_floating(b.dtype(), "linear_recurrence", [&]<class T>() {
+    const T *pa = a.ptr<T>(), *pb = b.ptr<T>();
+    T* y = out.ptr<T>();
+    scan(b, reverse, 0.0, [=](double& last, int64_t at, int64_t i) {
+      // The first has no predecessor, whatever its factor is.
+      last = i == 0 ? static_cast<double>(pb[at]) : static_cast<double>(pb[at]) + static_cast<double>(pa[at]) * last;
+      y[at] = static_cast<T>(last);
     });
   });
 }
 
 const RegisterKernel kExtremum(extremum_kernel, DeviceType::kCPU, &extremum_cpu);
 const RegisterKernel kCumsum(cumsum_kernel, DeviceType::kCPU, &cumsum_cpu);
+const RegisterKernel kCumprod(cumprod_kernel, DeviceType::kCPU, &cumprod_cpu);
+const RegisterKernel kLogCumsumExp(logcumsumexp_kernel, DeviceType::kCPU, &logcumsumexp_cpu);
+const RegisterKernel kRunningExtremes(running_extremes_kernel, DeviceType::kCPU, &running_extremes_cpu);
+const RegisterKernel kRecurrence(linear_recurrence_kernel, DeviceType::kCPU, &linear_recurrence_cpu);
 
 }  // namespace
 }  // namespace gradus::raw

@@ -11,11 +11,6 @@ DType sum_dtype(DType t) { return is_floating(t) ? t : DType::kI64; }
 // 16-bit floats, which only sum reduces as they are.
 bool half(const Tensor& x) { return size_of(x.dtype()) == 2; }
 
-void check_not_empty(const Tensor& x, const Dims& dims, std::string_view op) {
-  if (reduced_numel(x, dims, op) == 0 && x.numel() == 0 && reduced_shape(x, dims, true, op).product() > 0)
-    throw ShapeError(op, "has no value for a reduction over no elements: x ", describe(x));
-}
-
 void check_floating(const Tensor& x, std::string_view op) {
   if (!is_floating(x.dtype()))
     throw DTypeError(op, "expected floating point, call to() first: x ", describe(x));
@@ -37,6 +32,15 @@ std::pair<Tensor, Tensor> extremum(const Tensor& x, int64_t dim, bool keepdim, b
   const Tensor values = empty(s, {.dtype = x.dtype(), .device = x.device()});
   const Tensor indices = empty(s, {.dtype = DType::kI64, .device = x.device()});
   extremum_kernel(values, indices, contiguous(xd), inner, largest);
+  return {values, indices};
+}
+
+std::pair<Tensor, Tensor> running_extremes(const Tensor& x, int64_t dim, bool largest) {
+  const std::string_view op = largest ? "cummax" : "cummin";
+  const Tensor lines = as_lines(contiguous(x), dim, op);
+  const Tensor values = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  const Tensor indices = empty(x.shape(), {.dtype = DType::kI64, .device = x.device()});
+  running_extremes_kernel(as_lines(values, dim, op), as_lines(indices, dim, op), lines, largest);
   return {values, indices};
 }
 
@@ -72,6 +76,16 @@ int64_t reduced_numel(const Tensor& x, const Dims& dims, std::string_view op) {
   for (int i = 0; i < x.dim(); ++i)
     if (flags[i]) n *= x.shape()[i];
   return n;
+}
+
+void check_not_empty(const Tensor& x, const Dims& dims, std::string_view op) {
+  if (reduced_numel(x, dims, op) == 0 && x.numel() == 0 && reduced_shape(x, dims, true, op).product() > 0)
+    throw ShapeError(op, "has no value for a reduction over no elements: x ", describe(x));
+}
+
+void check_reducible_float(const Tensor& x, const Dims& dims, std::string_view op) {
+  reduced_dims(x, dims, op);
+  check_floating(x, op);
 }
 
 ReductionResult make_reduction(const Tensor& x, const Dims& dims, bool keepdim, DType dtype,
@@ -139,15 +153,50 @@ Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
   return r.result;
 }
 
+Tensor as_lines(const Tensor& x, int64_t dim, std::string_view op) {
+  const int d = wrap_dim(dim, std::max(x.dim(), 1), op);
+  Shape s = {1, 1, 1};
+  for (int i = 0; i < x.dim(); ++i) s[i < d ? 0 : i == d ? 1 : 2] *= x.shape()[i];
+  return view_as_strided(x, s, row_major_strides(s), x.impl().offset);
+}
+
 Tensor cumsum(const Tensor& x, int64_t dim, bool reverse) {
-  const int d = wrap_dim(dim, std::max(x.dim(), 1), "cumsum");
+  const Tensor lines = as_lines(contiguous(x), dim, "cumsum");
   const Tensor out = empty(x.shape(), {.dtype = sum_dtype(x.dtype()), .device = x.device()});
-  int64_t inner = 1;
-  for (int i = d + 1; i < x.dim(); ++i) inner *= x.shape()[i];
-  const int64_t n = x.dim() == 0 ? 1 : x.shape()[d];
-  cumsum_kernel(view_as_strided(out, {inner * n == 0 ? 0 : x.numel() / (inner * n), n, inner},
-                                {n * inner, inner, 1}, 0),
-                contiguous(x), inner, reverse);
+  cumsum_kernel(as_lines(out, dim, "cumsum"), lines, reverse);
+  return out;
+}
+
+Tensor cumprod(const Tensor& x, int64_t dim) {
+  if (half(x)) return to(cumprod(to(x, DType::kF32), dim), x.dtype());
+  const Tensor lines = as_lines(contiguous(to(x, sum_dtype(x.dtype()))), dim, "cumprod");
+  const Tensor out = empty(x.shape(), {.dtype = lines.dtype(), .device = x.device()});
+  cumprod_kernel(as_lines(out, dim, "cumprod"), lines);
+  return out;
+}
+
+Tensor logcumsumexp(const Tensor& x, int64_t dim) {
+  check_floating(x, "logcumsumexp");
+  if (half(x)) return to(logcumsumexp(to(x, DType::kF32), dim), x.dtype());
+  const Tensor lines = as_lines(contiguous(x), dim, "logcumsumexp");
+  const Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  logcumsumexp_kernel(as_lines(out, dim, "logcumsumexp"), lines);
+  return out;
+}
+
+std::pair<Tensor, Tensor> cummax(const Tensor& x, int64_t dim) { return running_extremes(x, dim, true); }
+std::pair<Tensor, Tensor> cummin(const Tensor& x, int64_t dim) { return running_extremes(x, dim, false); }
+
+Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse) {
+  const std::string_view op = "linear_recurrence";
+  check_floating(b, op);
+  if (a.device() != b.device()) throw DeviceError(op, "a is on ", a.device(), " but b on ", b.device());
+  if (a.shape() != b.shape() || a.dtype() != b.dtype())
+    throw ShapeError(op, "a ", describe(a), " does not match b ", describe(b));
+  if (half(b)) return to(linear_recurrence(to(a, DType::kF32), to(b, DType::kF32), dim, reverse), b.dtype());
+  const Tensor lines = as_lines(contiguous(b), dim, op);
+  const Tensor out = empty(b.shape(), {.dtype = b.dtype(), .device = b.device()});
+  linear_recurrence_kernel(as_lines(out, dim, op), as_lines(contiguous(a), dim, op), lines, reverse);
   return out;
 }
 

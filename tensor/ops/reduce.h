@@ -23,8 +23,15 @@ inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, double p, d
 // Row-major x seen as [outer, n, inner]; values and indices as [outer, inner]. The first of equals wins, NaN beats all.
 inline constinit KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, int64_t inner, bool largest)>
     extremum_kernel{"max"};
-// Running sums of row-major x seen as [outer, n, inner].
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, int64_t inner, bool reverse)> cumsum_kernel{"cumsum"};
+// Along the middle of row-major tensors seen as [outer, n, inner] (as_lines).
+inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, bool reverse)> cumsum_kernel{"cumsum"};
+inline constinit KernelSlot<void(const Tensor& out, const Tensor& x)> cumprod_kernel{"cumprod"};
+inline constinit KernelSlot<void(const Tensor& out, const Tensor& x)> logcumsumexp_kernel{"logcumsumexp"};
+inline constinit KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, bool largest)>
+    running_extremes_kernel{"cummax"};
+// y_i = b_i + a_i y_(i-1), or y_(i+1) in reverse; what lies outside is 0. f64 and f32.
+inline constinit KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, bool reverse)>
+    linear_recurrence_kernel{"linear_recurrence"};
 // clang-format on
 
 // The dims as flags, all of them when `dims` is empty. Errors: IndexError, ShapeError for a repeated dim.
@@ -33,6 +40,10 @@ std::array<bool, kMaxDims> reduced_dims(const Tensor& x, const Dims& dims, std::
 Shape reduced_shape(const Tensor& x, const Dims& dims, bool keepdim, std::string_view op);
 // How many elements go into one result.
 int64_t reduced_numel(const Tensor& x, const Dims& dims, std::string_view op);
+// Errors: ShapeError when a result would be a reduction of no elements.
+void check_not_empty(const Tensor& x, const Dims& dims, std::string_view op);
+// Errors: as reduced_dims; DTypeError unless floating point.
+void check_reducible_float(const Tensor& x, const Dims& dims, std::string_view op);
 // A row-major result to fill: with the reduced dims kept, as kernels want it, and in its final shape.
 struct ReductionResult {
   Tensor kept, result;
@@ -48,6 +59,15 @@ Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor norm(const Tensor& x, const Dims& dims = {}, double p = 2, bool keepdim = false);
 Tensor cumsum(const Tensor& x, int64_t dim, bool reverse = false);
+Tensor cumprod(const Tensor& x, int64_t dim);
+Tensor logcumsumexp(const Tensor& x, int64_t dim);
+// Values and i64 indices of the largest, or smallest, elements so far.
+std::pair<Tensor, Tensor> cummax(const Tensor& x, int64_t dim);
+std::pair<Tensor, Tensor> cummin(const Tensor& x, int64_t dim);
+Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse = false);
+
+// Views a row-major x as [outer, n, inner] with n = x's size along `dim`. Errors: IndexError.
+Tensor as_lines(const Tensor& x, int64_t dim, std::string_view op);
 
 // Values and i64 indices along `dim`.
 std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim = false);

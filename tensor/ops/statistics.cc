@@ -10,8 +10,7 @@
 namespace gradus::raw {
 
 Tensor var(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) {
-  if (!is_floating(x.dtype()))
-    throw DTypeError("var", "expected floating point, call to() first: x ", describe(x));
+  check_reducible_float(x, dims, "var");
   if (size_of(x.dtype()) == 2) return to(var(to(x, DType::kF32), dims, correction, keepdim), x.dtype());
   const Tensor centred = sub(x, mean(x, dims, true));
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "var");
@@ -22,8 +21,7 @@ Tensor var(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) 
 }
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
-  if (!is_floating(x.dtype()))
-    throw DTypeError("logsumexp", "expected floating point, call to() first: x ", describe(x));
+  check_reducible_float(x, dims, "logsumexp");
   if (reduced_numel(x, dims, "logsumexp") == 0) return log(sum(x, dims, keepdim));
   if (size_of(x.dtype()) == 2) return to(logsumexp(to(x, DType::kF32), dims, keepdim), x.dtype());
   // The shift is any finite number near the maximum: an infinite one would give inf - inf.

@@ -1,0 +1,150 @@
+#include "gradus/autograd/ops/sort.h"
+
+#include <cmath>
+#include <limits>
+
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/index.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/index.h"
+#include "gradus/tensor/ops/reduce.h"
+#include "gradus/tensor/ops/sort.h"
+#include "gradus/tensor/ops/view.h"
+
+namespace gradus {
+namespace {
+
+// The result of an op that picks elements along a dim. `dropped`: that dim is gone.
+ValuesAndIndices picked(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result, int64_t dim,
+                        bool dropped = false) {
+  auto& [values, indices] = result;
+  if (Recorder r{op, x})
+    r.record(values, wrt(x, [indices = r.save(indices), shape = x.shape(), dim, dropped](const Tensor& dy) {
+               if (shape.empty()) return dy;
+               const int d = wrap_dim(dim, shape.size(), "sort");
+               const Tensor at = indices.get();
+               return gather_backward(dropped ? unsqueeze(dy, d) : dy, shape, d, dropped ? unsqueeze(at, d) : at);
+             }));
+  return {std::move(values), std::move(indices)};
+}
+
+Tensor median_of_all(const char* op, const Tensor& x, raw::Selection what) {
+  if (x.numel() == 0 && is_floating(x.dtype())) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    return reshape(sum(x) + nan, {});
+  }
+  const Tensor flat = raw::reshape(detach(x), {x.numel()});
+  Tensor y = raw::select_along(flat, what, 0, false, op).first;
+  if (Recorder r{op, x})
+    r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y)](const Tensor& dy) {
+               // A NaN result came from NaNs.
+               const Tensor hits = raw::logical_or(raw::eq(x.get(), y.get()),
+                                                   raw::logical_and(raw::isnan(x.get()), raw::isnan(y.get())));
+               const Tensor share = raw::to(hits, dy.dtype());
+               return share * (dy / sum(share));
+             }));
+  return y;
+}
+
+}  // namespace
+
+ValuesAndIndices sort(const Tensor& x, const SortOptions& options) {
+  return picked("sort", x, raw::sort(x, options.dim, options.descending), options.dim);
+}
+Tensor argsort(const Tensor& x, const SortOptions& options) {
+  return raw::sort(x, options.dim, options.descending).second;
+}
+
+ValuesAndIndices topk(const Tensor& x, int64_t k, const TopkOptions& options) {
+  return picked("topk", x, raw::topk(x, k, options.dim, options.largest), options.dim);
+}
+
+ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const AlongOptions& options) {
+  return picked("kthvalue", x, raw::kthvalue(x, k, options.dim, options.keepdim), options.dim, !options.keepdim);
+}
+
+Tensor median(const Tensor& x) { return median_of_all("median", x, raw::Selection::kMedian); }
+Tensor nanmedian(const Tensor& x) { return median_of_all("nanmedian", x, raw::Selection::kNanMedian); }
+
+ValuesAndIndices median(const Tensor& x, const AlongOptions& options) {
+  return picked("median", x,
+                raw::select_along(x, raw::Selection::kMedian, options.dim, options.keepdim, "median"),
+                options.dim, !options.keepdim);
+}
+ValuesAndIndices nanmedian(const Tensor& x, const AlongOptions& options) {
+  return picked("nanmedian", x,
+                raw::select_along(x, raw::Selection::kNanMedian, options.dim, options.keepdim, "nanmedian"),
+                options.dim, !options.keepdim);
+}
+ValuesAndIndices mode(const Tensor& x, const AlongOptions& options) {
+  return picked("mode", x, raw::select_along(x, raw::Selection::kMode, options.dim, options.keepdim, "mode"),
+                options.dim, !options.keepdim);
+}
+
+UniqueResult unique(const Tensor& x, const UniqueOptions& options) {
+  raw::Unique u = raw::unique(x, options.dim, false, {options.return_inverse, options.return_counts});
+  return {std::move(u.values), std::move(u.inverse), std::move(u.counts)};
+}
+UniqueResult unique_consecutive(const Tensor& x, const UniqueConsecutiveOptions& options) {
+  raw::Unique u = raw::unique(x, options.dim, true, {options.return_inverse, options.return_counts});
+  return {std::move(u.values), std::move(u.inverse), std::move(u.counts)};
+}
+
+Tensor bincount(const Tensor& x, const BincountOptions& options) {
+  if (!is_integral(x.dtype()) || x.dtype() == DType::kBool)
+    throw DTypeError("bincount", "expected integers: x ", describe(x));
+  if (x.dim() != 1) throw ShapeError("bincount", "expected 1 dim: x ", describe(x));
+  if (options.minlength < 0)
+    throw ValueError("bincount", "expected minlength of at least 0, given ", options.minlength);
+  raw::check_has_values(x, "bincount");
+  Tensor w = options.weights;
+  if (w.defined()) {
+    if (w.device() != x.device()) throw DeviceError("bincount", "weights are on ", w.device(), " but x on ", x.device());
+    if (w.shape() != x.shape())
+      throw ShapeError("bincount", "weights ", describe(w), " do not match x ", describe(x));
+    if (!is_floating(w.dtype())) w = to(w, DType::kF64);
+  } else {
+    w = full(x.shape(), 1, {.dtype = DType::kI64, .device = x.device()});
+  }
+  int64_t length = options.minlength;
+  if (x.numel() > 0) {
+    const int64_t least = raw::amin(x).item<int64_t>();
+    if (least < 0) throw ValueError("bincount", "expected no negative numbers, found ", least);
+    length = std::max(length, raw::amax(x).item<int64_t>() + 1);
+  }
+  const Tensor zero = full({length}, 0, {.dtype = w.dtype(), .device = x.device()});
+  return x.numel() == 0 ? zero : scatter_add(zero, 0, raw::to(x, DType::kI64), w);
+}
+
+Tensor histc(const Tensor& x, const HistcOptions& options) {
+  return raw::histc(x, options.bins, options.min, options.max);
+}
+
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, const SearchOptions& options) {
+  const Tensor y = raw::searchsorted(sorted, values, options.right);
+  return options.out_int32 ? raw::to(y, DType::kI32) : y;
+}
+Tensor bucketize(const Tensor& values, const Tensor& boundaries, const SearchOptions& options) {
+  if (boundaries.dim() != 1) throw ShapeError("bucketize", "expected 1 dim: boundaries ", describe(boundaries));
+  return searchsorted(boundaries, values, options);
+}
+
+Tensor isin(const Tensor& x, const Tensor& test, const IsinOptions& options) {
+  if (x.device() != test.device())
+    throw DeviceError("isin", "x is on ", x.device(), " but test on ", test.device());
+  if (test.numel() == 0) return full_like(raw::to(detach(x), DType::kBool), options.invert);
+  const DType common = promote(x.dtype(), test.dtype());
+  const Tensor given = raw::to(x, common);
+  const Tensor in_order = raw::sort(raw::reshape(raw::to(test, common), {test.numel()}), 0, false).first;
+  // The first that is not smaller, or the last one.
+  const Tensor at = raw::minimum(raw::searchsorted(in_order, given, false), test.numel() - 1);
+  const Tensor found = raw::reshape(raw::index_select(in_order, 0, raw::reshape(at, {at.numel()})), x.shape());
+  return options.invert ? raw::ne(found, given) : raw::eq(found, given);
+}
+
+}  // namespace gradus

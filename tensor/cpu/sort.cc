@@ -1,0 +1,296 @@
+// Sorting, selection and search on the CPU.
+//
+// Note [Sort keys]
+// Elements are sorted as unsigned integers of the same order, with their position in the low bits: no two are equal, so
+// every algorithm is stable and says the same, and floats need no comparison of their own. Reversed bits sort
+// descending. Values are then copied from where the positions point, so -0 stays -0.
+#include "gradus/tensor/ops/sort.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "gradus/tensor/cpu/reduce_types.h"
+#include "gradus/tensor/parallel.h"
+
+namespace gradus::raw {
+namespace {
+
+using cpu::dispatch_bytes;
+using cpu::is_nan;
+
+constexpr int64_t kGrain = 8192;    // elements
+constexpr int64_t kRadixFrom = 256;  // below, comparing is faster
+
+template <class T>
+using KeyOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+
+template <class T>
+KeyOf<T> key_of(T x) {
+  using K = KeyOf<T>;
+  constexpr K kSign = K(1) << (8 * sizeof(K) - 1);
+  if constexpr (is_floating(dtype_v<T>)) {
+    using F = std::conditional_t<sizeof(T) == 8, double, float>;
+    const F f = static_cast<F>(x) + F(0);  // -0 becomes 0
+    const K bits = std::bit_cast<K>(f);
+    const K key = bits & kSign ? ~bits : bits | kSign;
+    return f != f ? ~K(0) : key;
+  } else if constexpr (std::is_signed_v<T>) {
+    return static_cast<K>(x) ^ kSign;
+  } else {
+    return x;
+  }
+}
+
+// A key with a position. 32-bit ones share a word.
+struct Wide {
+  uint64_t key;
+  uint64_t at;
+  bool operator<(const Wide& o) const { return key < o.key || (key == o.key && at < o.at); }
+};
+template <class K>
+using Item = std::conditional_t<sizeof(K) == 8, Wide, uint64_t>;
+
+// clang-format off
+inline Wide item(uint64_t key, int64_t at) { return {key, static_cast<uint64_t>(at)}; }
+inline uint64_t item(uint32_t key, int64_t at) { return uint64_t(key) << 32 | static_cast<uint64_t>(at); }
+inline int64_t at_of(const Wide& i) { return static_cast<int64_t>(i.at); }
+inline int64_t at_of(uint64_t i) { return static_cast<int64_t>(i & 0xffffffffu); }
+inline uint64_t key_bits(const Wide& i) { return i.key; }
+inline uint64_t key_bits(uint64_t i) { return i >> 32; }
+// clang-format on
+
+// Sorts by digits of 8 bits, the lowest first; `spare` has room for n. Returns which of the two holds the result.
+template <class I, int digits>
+I* radix_sort(I* items, I* spare, int64_t n) {
+  static_assert(digits <= 8);
+  std::vector<uint32_t> counts(digits * 256);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t key = key_bits(items[i]);
+    for (int d = 0; d < digits; ++d) ++counts[d * 256 + (key >> (8 * d) & 255)];
+  }
+  for (int d = 0; d < digits; ++d) {
+    uint32_t* count = &counts[d * 256];
+    if (count[key_bits(items[0]) >> (8 * d) & 255] == n) continue;  // all alike
+    uint32_t sum = 0;
+    for (int b = 0; b < 256; ++b) sum += std::exchange(count[b], sum);
+    for (int64_t i = 0; i < n; ++i) spare[count[key_bits(items[i]) >> (8 * d) & 255]++] = items[i];
+    std::swap(items, spare);
+  }
+  return items;
+}
+
+// The items of one line, and room to sort them in.
+template <class T>
+class Line {
+ public:
+  using K = KeyOf<T>;
+  using I = Item<K>;
+  explicit Line(int64_t n) : n_(n), items_(new I[n]) {
+    if (n > std::numeric_limits<uint32_t>::max())
+      throw ShapeError("sort", "expected fewer than 2^32 elements along the dim, given ", n);
+  }
+
+  void load(const T* x, int64_t stride, bool descending) {
+    for (int64_t i = 0; i < n_; ++i) items_[i] = item(descending ? K(~key_of(x[i * stride])) : key_of(x[i * stride]), i);
+  }
+
+  // All items in order.
+  const I* sorted() {
+    if (n_ < kRadixFrom) {
+      std::sort(items_.get(), items_.get() + n_);
+      return items_.get();
+    }
+    if (!spare_) spare_.reset(new I[n_]);
+    return radix_sort<I, sizeof(K) == 4 ? (sizeof(T) == 1 ? 1 : 4) : 8>(items_.get(), spare_.get(), n_);
+  }
+
+  I kth(int64_t k) {
+    std::nth_element(items_.get(), items_.get() + k, items_.get() + n_);
+    return items_[k];
+  }
+
+  const I& operator[](int64_t i) const { return items_[i]; }
+
+ private:
+  int64_t n_;
+  std::unique_ptr<I[]> items_, spare_;
+};
+
+// The first k of a line in order, found among few candidates: what is not below the k-th so far is never kept.
+template <class T>
+class Top {
+ public:
+  using K = KeyOf<T>;
+  using I = Item<K>;
+  explicit Top(int64_t k) : k_(k), room_(std::max<int64_t>(4 * k, 256)), items_(new I[room_]) {}
+
+  const I* find(const T* x, int64_t n, int64_t stride, bool descending) {
+    int64_t count = 0;
+    K limit = ~K(0);
+    for (int64_t i = 0; i < n; ++i) {
+      const K key = descending ? K(~key_of(x[i * stride])) : key_of(x[i * stride]);
+      if (key > limit) continue;
+      items_[count++] = item(key, i);
+      if (count == room_) {
+        std::nth_element(items_.get(), items_.get() + k_ - 1, items_.get() + count);
+        limit = static_cast<K>(key_bits(items_[k_ - 1]));
+        count = k_;
+      }
+    }
+    if (k_ < count) std::nth_element(items_.get(), items_.get() + k_ - 1, items_.get() + count);
+    std::sort(items_.get(), items_.get() + k_);
+    return items_.get();
+  }
+
+ private:
+  int64_t k_, room_;
+  std::unique_ptr<I[]> items_;
+};
+
+// Calls f(scratch, line) for every line, `line` counted through outer and inner; each thread makes its own scratch.
+template <class Make, class F>
+void for_lines(const Tensor& x, Make&& make, F&& f) {
+  const int64_t n = x.shape()[1], lines = x.shape()[0] * x.shape()[2];
+  parallel_for(0, lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
+    auto scratch = make();
+    for (int64_t i = begin; i < end; ++i) f(scratch, i);
+  });
+}
+
+void sort_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, bool descending) {
+  const int64_t n = x.shape()[1], inner = x.shape()[2], k = values.shape()[1];
+  dispatch_bytes(x, [&]<class T>() {
+    const T* p = x.ptr<T>();
+    T* v = values.ptr<T>();
+    int64_t* at = indices.ptr<int64_t>();
+    const auto emit = [&](const auto* items, int64_t line) {
+      const T* from = p + line / inner * n * inner + line % inner;
+      const int64_t base = line / inner * k * inner + line % inner;
+      for (int64_t i = 0; i < k; ++i) {
+        const int64_t a = at_of(items[i]);
+        v[base + i * inner] = from[a * inner];
+        at[base + i * inner] = a;
+      }
+    };
+    const auto start = [=](int64_t line) { return p + line / inner * n * inner + line % inner; };
+    if (8 * k <= n) {
+      for_lines(x, [&] { return Top<T>(k); }, [&](Top<T>& top, int64_t line) {
+        emit(top.find(start(line), n, inner, descending), line);
+      });
+      return;
+    }
+    for_lines(x, [&] { return Line<T>(n); }, [&](Line<T>& items, int64_t line) {
+      items.load(start(line), inner, descending);
+      emit(items.sorted(), line);
+    });
+  });
+}
+
+// The position of the most frequent key in sorted items: the last of the smallest such.
+template <class I>
+int64_t mode_of(const I* items, int64_t n) {
+  int64_t best = 0, best_run = 0, run = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    run = i > 0 && key_bits(items[i]) == key_bits(items[i - 1]) ? run + 1 : 1;
+    if (run > best_run) best_run = run, best = i;
+  }
+  return at_of(items[best]);
+}
+
+template <class T>
+int64_t selected(Line<T>& items, const T* x, int64_t n, int64_t stride, Selection what, int64_t k) {
+  items.load(x, stride, false);
+  if (what == Selection::kMode) return mode_of(items.sorted(), n);
+  if (what == Selection::kKth) return at_of(items.kth(k));
+  int64_t numbers = n;
+  if constexpr (is_floating(dtype_v<T>)) {
+    for (int64_t i = 0; i < n; ++i) {
+      if (!is_nan(static_cast<std::conditional_t<sizeof(T) == 8, double, float>>(x[i * stride]))) continue;
+      if (what == Selection::kMedian) return i;
+      --numbers;
+    }
+  }
+  return at_of(items.kth(numbers == 0 ? 0 : (numbers - 1) / 2));
+}
+
+void select_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, Selection what, int64_t k) {
+  const int64_t n = x.shape()[1], inner = x.shape()[2];
+  dispatch_bytes(x, [&]<class T>() {
+    const T* p = x.ptr<T>();
+    for_lines(x, [&] { return Line<T>(n); }, [&](Line<T>& items, int64_t line) {
+      const T* from = p + line / inner * n * inner + line % inner;
+      const int64_t at = selected(items, from, n, inner, what, k);
+      values.ptr<T>()[line] = from[at * inner];
+      indices.ptr<int64_t>()[line] = at;
+    });
+  });
+}
+
+void sort_rows_cpu(const Tensor& order, const Tensor& x) {
+  const int64_t n = x.shape()[0], m = x.shape()[1];
+  int64_t* at = order.ptr<int64_t>();
+  for (int64_t i = 0; i < n; ++i) at[i] = i;
+  dispatch_bytes(x, [&]<class T>() {
+    const T* p = x.ptr<T>();
+    std::stable_sort(at, at + n, [=](int64_t a, int64_t b) {
+      for (int64_t j = 0; j < m; ++j) {
+        const KeyOf<T> ka = key_of(p[a * m + j]), kb = key_of(p[b * m + j]);
+        if (ka != kb) return ka < kb;
+      }
+      return false;
+    });
+  });
+}
+
+void searchsorted_cpu(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right) {
+  const int64_t n = sorted.shape()[1], m = values.shape()[1];
+  dispatch_bytes(values, [&]<class T>() {
+    const T *s = sorted.ptr<T>(), *v = values.ptr<T>();
+    int64_t* to = out.ptr<int64_t>();
+    parallel_for(0, values.numel(), 512, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* line = s + i / m * n;
+        const KeyOf<T> key = key_of(v[i]);
+        // A NaN comes after everything, from either side.
+        const bool past_equals = right || is_nan(static_cast<cpu::OrderOf<T>>(v[i]));
+        const T* end_of_line = std::partition_point(line, line + n, [=](T e) {
+          return past_equals ? key_of(e) <= key : key_of(e) < key;
+        });
+        to[i] = end_of_line - line;
+      }
+    });
+  });
+}
+
+void histc_cpu(const Tensor& out, const Tensor& x, double low, double high) {
+  const int64_t bins = out.numel(), n = x.numel();
+  dispatch_floating(x.dtype(), "histc", [&]<class T>() {
+    const T* p = x.ptr<T>();
+    T from = static_cast<T>(low), to = static_cast<T>(high);
+    if (from == to && n > 0) {
+      const auto [least, most] = std::minmax_element(p, p + n);
+      from = *least, to = *most;
+    }
+    if (!std::isfinite(from) || !std::isfinite(to)) throw ValueError("histc", "x's range is not finite: ", from, " to ", to);
+    if (from == to) from -= 1, to += 1;
+    std::vector<int64_t> counts(bins);
+    for (int64_t i = 0; i < n; ++i) {
+      if (!(p[i] >= from && p[i] <= to)) continue;
+      const int64_t bin = static_cast<int64_t>((p[i] - from) / (to - from) * static_cast<T>(bins));
+      ++counts[std::min(bin, bins - 1)];
+    }
+    std::copy(counts.begin(), counts.end(), out.ptr<T>());
+  });
+}
+
+const RegisterKernel kSort(sort_kernel, DeviceType::kCPU, &sort_cpu);
+const RegisterKernel kSelect(select_kernel, DeviceType::kCPU, &select_cpu);
+const RegisterKernel kSortRows(sort_rows_kernel, DeviceType::kCPU, &sort_rows_cpu);
+const RegisterKernel kSearch(searchsorted_kernel, DeviceType::kCPU, &searchsorted_cpu);
+const RegisterKernel kHistc(histc_kernel, DeviceType::kCPU, &histc_cpu);
+
+}  // namespace
+}  // namespace gradus::raw
