@@ -3,6 +3,7 @@
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
+#include "gradus/tensor/ops/reduce.h"
 
 namespace gradus {
 namespace {
@@ -36,6 +37,23 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarit
   const int64_t dim = o.dim < 0 ? o.dim : o.dim - shape.size();
   const Tensor x = expand(a, shape), y = expand(b, shape);
   return sum((x / length(x, dim, o.eps)) * (y / length(y, dim, o.eps)), dim);
+}
+
+Tensor normalize(const Tensor& x, const NormalizeOptions& o) {
+  raw::check_reducible_float(x, {o.dim}, "normalize");
+  return x / maximum(norm(x, {o.dim}, o.p, true), o.eps);
+}
+
+Tensor cdist(const Tensor& a, const Tensor& b, double p) {
+  if (!is_floating(a.dtype()) || !is_floating(b.dtype()))
+    throw DTypeError("cdist", "expected floating-point tensors, given ", describe(a), " and ", describe(b));
+  if (a.device() != b.device()) throw DeviceError("cdist", "a is on ", a.device(), " but b on ", b.device());
+  if (a.dim() < 2 || b.dim() < 2 || a.size(-1) != b.size(-1))
+    throw ShapeError("cdist", "expected [...,m,d] and [...,n,d]: a ", describe(a), ", b ", describe(b));
+  if (!(p >= 0)) throw ValueError("cdist", "expected p of at least 0, given ", p);
+  const Tensor differences = unsqueeze(a, -2) - unsqueeze(b, -3);
+  // Over no coordinates every distance is 0, the largest too.
+  return a.size(-1) == 0 ? sum(differences, -1) : norm(differences, {-1}, p);
 }
 
 }  // namespace gradus

@@ -1,4 +1,4 @@
-// Distances and similarities of vectors.
+// Distances and similarities of vectors, and vectors of length 1.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -23,5 +23,20 @@ struct CosineSimilarityOptions {
 // Shapes: a, b broadcasting -> their shape without `dim`.
 // Errors: ShapeError, IndexError; DTypeError unless floating point.
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarityOptions& options = {});
+
+struct NormalizeOptions {
+  double p = 2;  // of the norm
+  int64_t dim = 1;
+  double eps = 1e-12;  // the least norm that is divided by
+};
+// Returns x / max(|x|_p, eps) along a dim.
+// Errors: DTypeError unless floating point; IndexError.
+Tensor normalize(const Tensor& x, const NormalizeOptions& options = {});
+
+// Returns the p-norms of the differences of every row of a and every row of b, p >= 0.
+// Shapes: a[...,m,d], b[...,n,d], leading dims broadcasting -> [...,m,n].
+// Errors: DTypeError unless floating point; ShapeError unless both have at least 2 dims and d in common;
+// ValueError for negative p; DeviceError. Grad: as norm's: 0 where two rows are equal.
+Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
 
 }  // namespace gradus

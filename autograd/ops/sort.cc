@@ -28,7 +28,8 @@ ValuesAndIndices picked(const char* op, const Tensor& x, std::pair<Tensor, Tenso
                if (shape.empty()) return dy;
                const int d = wrap_dim(dim, shape.size(), "sort");
                const Tensor at = indices.get();
-               return gather_backward(dropped ? unsqueeze(dy, d) : dy, shape, d, dropped ? unsqueeze(at, d) : at);
+               return gather_backward(dropped ? unsqueeze(dy, d) : dy, shape, d,
+                                      dropped ? unsqueeze(at, d) : at);
              }));
   return {std::move(values), std::move(indices)};
 }
@@ -43,8 +44,8 @@ Tensor median_of_all(const char* op, const Tensor& x, raw::Selection what) {
   if (Recorder r{op, x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y)](const Tensor& dy) {
                // A NaN result came from NaNs.
-               const Tensor hits = raw::logical_or(raw::eq(x.get(), y.get()),
-                                                   raw::logical_and(raw::isnan(x.get()), raw::isnan(y.get())));
+               const Tensor hits = raw::logical_or(
+                   raw::eq(x.get(), y.get()), raw::logical_and(raw::isnan(x.get()), raw::isnan(y.get())));
                const Tensor share = raw::to(hits, dy.dtype());
                return share * (dy / sum(share));
              }));
@@ -65,7 +66,8 @@ ValuesAndIndices topk(const Tensor& x, int64_t k, const TopkOptions& options) {
 }
 
 ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const AlongOptions& options) {
-  return picked("kthvalue", x, raw::kthvalue(x, k, options.dim, options.keepdim), options.dim, !options.keepdim);
+  return picked("kthvalue", x, raw::kthvalue(x, k, options.dim, options.keepdim), options.dim,
+                !options.keepdim);
 }
 
 Tensor median(const Tensor& x) { return median_of_all("median", x, raw::Selection::kMedian); }
@@ -104,7 +106,8 @@ Tensor bincount(const Tensor& x, const BincountOptions& options) {
   raw::check_has_values(x, "bincount");
   Tensor w = options.weights;
   if (w.defined()) {
-    if (w.device() != x.device()) throw DeviceError("bincount", "weights are on ", w.device(), " but x on ", x.device());
+    if (w.device() != x.device())
+      throw DeviceError("bincount", "weights are on ", w.device(), " but x on ", x.device());
     if (w.shape() != x.shape())
       throw ShapeError("bincount", "weights ", describe(w), " do not match x ", describe(x));
     if (!is_floating(w.dtype())) w = to(w, DType::kF64);
@@ -130,7 +133,8 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, const SearchOpti
   return options.out_int32 ? raw::to(y, DType::kI32) : y;
 }
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, const SearchOptions& options) {
-  if (boundaries.dim() != 1) throw ShapeError("bucketize", "expected 1 dim: boundaries ", describe(boundaries));
+  if (boundaries.dim() != 1)
+    throw ShapeError("bucketize", "expected 1 dim: boundaries ", describe(boundaries));
   return searchsorted(boundaries, values, options);
 }
 
@@ -143,7 +147,8 @@ Tensor isin(const Tensor& x, const Tensor& test, const IsinOptions& options) {
   const Tensor in_order = raw::sort(raw::reshape(raw::to(test, common), {test.numel()}), 0, false).first;
   // The first that is not smaller, or the last one.
   const Tensor at = raw::minimum(raw::searchsorted(in_order, given, false), test.numel() - 1);
-  const Tensor found = raw::reshape(raw::index_select(in_order, 0, raw::reshape(at, {at.numel()})), x.shape());
+  const Tensor found =
+      raw::reshape(raw::index_select(in_order, 0, raw::reshape(at, {at.numel()})), x.shape());
   return options.invert ? raw::ne(found, given) : raw::eq(found, given);
 }
 

@@ -77,14 +77,15 @@ void extremum_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, 
   });
 }
 
-// Goes along the lines of x, seen as [outer, n, inner], with visit(state, position) for each element in turn. Rows go
-// one by one, columns in tiles of neighbours.
+// Goes along the lines of x, seen as [outer, n, inner], with visit(state, position) for each element in turn.
+// Rows go one by one, columns in tiles of neighbours.
 template <class State, class Visit>
 void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
   const int64_t outer = x.shape()[0], n = x.shape()[1], inner = x.shape()[2];
   if (x.numel() == 0) return;
   // Narrower tiles when there are few: the width changes nothing about a column.
-  const int64_t tile = std::clamp<int64_t>((outer * inner / num_threads() + 15) / 16 * 16, 1, std::min(inner, kTile));
+  const int64_t tile =
+      std::clamp<int64_t>((outer * inner / num_threads() + 15) / 16 * 16, 1, std::min(inner, kTile));
   const int64_t tiles = (inner + tile - 1) / tile;
   parallel_for(0, outer * tiles, std::max<int64_t>(1, kTask / (n * tile)), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
@@ -101,8 +102,9 @@ void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
 }
 
 // Note [Running sums of a row]
-// A row is cut into segments of kSegment elements. Each starts from the sum of the totals of those before it, so that
-// kStreams of them run side by side (one alone waits for its own additions), and threads may share a long row.
+// A row is cut into segments of kSegment elements. Each starts from the sum of the totals of those before it,
+// so that kStreams of them run side by side (one alone waits for its own additions), and threads may share a
+// long row.
 constexpr int64_t kSegment = 512, kStreams = 8, kPiece = kSegment * kStreams;
 
 template <class T>
@@ -179,7 +181,8 @@ template <class T, class R, int64_t step>
 void cumsum_rows(R* y, const T* x, int64_t rows, int64_t n) {
   const int64_t first = step > 0 ? 0 : n - 1;
   if (rows < num_threads() && n >= 4 * kPiece) {
-    for (int64_t r = 0; r < rows; ++r) RowSums<T, R, step>(y + r * n + first, x + r * n + first, n).run_parallel();
+    for (int64_t r = 0; r < rows; ++r)
+      RowSums<T, R, step>(y + r * n + first, x + r * n + first, n).run_parallel();
     return;
   }
   parallel_for(0, rows, std::max<int64_t>(1, kTask / n), [&](int64_t begin, int64_t end) {
@@ -265,7 +268,8 @@ void linear_recurrence_cpu(const Tensor& out, const Tensor& a, const Tensor& b, 
     T* y = out.ptr<T>();
     scan(b, reverse, 0.0, [=](double& last, int64_t at, int64_t i) {
       // The first has no predecessor, whatever its factor is.
-      last = i == 0 ? static_cast<double>(pb[at]) : static_cast<double>(pb[at]) + static_cast<double>(pa[at]) * last;
+      last = i == 0 ? static_cast<double>(pb[at])
+                    : static_cast<double>(pb[at]) + static_cast<double>(pa[at]) * last;
       y[at] = static_cast<T>(last);
     });
   });

@@ -1,9 +1,9 @@
 // Sorting, selection and search on the CPU.
 //
 // Note [Sort keys]
-// Elements are sorted as unsigned integers of the same order, with their position in the low bits: no two are equal, so
-// every algorithm is stable and says the same, and floats need no comparison of their own. Reversed bits sort
-// descending. Values are then copied from where the positions point, so -0 stays -0.
+// Elements are sorted as unsigned integers of the same order, with their position in the low bits: no two are
+// equal, so every algorithm is stable and says the same, and floats need no comparison of their own. Reversed
+// bits sort descending. Values are then copied from where the positions point, so -0 stays -0.
 #include "gradus/tensor/ops/sort.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 using cpu::dispatch_bytes;
 using cpu::is_nan;
 
-constexpr int64_t kGrain = 8192;    // elements
+constexpr int64_t kGrain = 8192;     // elements
 constexpr int64_t kRadixFrom = 256;  // below, comparing is faster
 
 template <class T>
@@ -62,7 +62,8 @@ inline uint64_t key_bits(const Wide& i) { return i.key; }
 inline uint64_t key_bits(uint64_t i) { return i >> 32; }
 // clang-format on
 
-// Sorts by digits of 8 bits, the lowest first; `spare` has room for n. Returns which of the two holds the result.
+// Sorts by digits of 8 bits, the lowest first; `spare` has room for n. Returns which of the two holds the
+// result.
 template <class I, int digits>
 I* radix_sort(I* items, I* spare, int64_t n) {
   static_assert(digits <= 8);
@@ -94,7 +95,8 @@ class Line {
   }
 
   void load(const T* x, int64_t stride, bool descending) {
-    for (int64_t i = 0; i < n_; ++i) items_[i] = item(descending ? K(~key_of(x[i * stride])) : key_of(x[i * stride]), i);
+    for (int64_t i = 0; i < n_; ++i)
+      items_[i] = item(descending ? K(~key_of(x[i * stride])) : key_of(x[i * stride]), i);
   }
 
   // All items in order.
@@ -104,7 +106,7 @@ class Line {
       return items_.get();
     }
     if (!spare_) spare_.reset(new I[n_]);
-    return radix_sort<I, sizeof(K) == 4 ? (sizeof(T) == 1 ? 1 : 4) : 8>(items_.get(), spare_.get(), n_);
+    return radix_sort < I, sizeof(K) == 4 ? (sizeof(T) == 1 ? 1 : 4) : 8 > (items_.get(), spare_.get(), n_);
   }
 
   I kth(int64_t k) {
@@ -119,7 +121,8 @@ class Line {
   std::unique_ptr<I[]> items_, spare_;
 };
 
-// The first k of a line in order, found among few candidates: what is not below the k-th so far is never kept.
+// The first k of a line in order, found among few candidates: what is not below the k-th so far is never
+// kept.
 template <class T>
 class Top {
  public:
@@ -150,14 +153,16 @@ class Top {
   std::unique_ptr<I[]> items_;
 };
 
-// Calls f(scratch, line) for every line, `line` counted through outer and inner; each thread makes its own scratch.
+// Calls f(scratch, line) for every line, `line` counted through outer and inner; each thread makes its own
+// scratch.
 template <class Make, class F>
 void for_lines(const Tensor& x, Make&& make, F&& f) {
   const int64_t n = x.shape()[1], lines = x.shape()[0] * x.shape()[2];
-  parallel_for(0, lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
-    auto scratch = make();
-    for (int64_t i = begin; i < end; ++i) f(scratch, i);
-  });
+  parallel_for(0, lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)),
+               [&](int64_t begin, int64_t end) {
+                 auto scratch = make();
+                 for (int64_t i = begin; i < end; ++i) f(scratch, i);
+               });
 }
 
 void sort_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, bool descending) {
@@ -177,15 +182,17 @@ void sort_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, bool
     };
     const auto start = [=](int64_t line) { return p + line / inner * n * inner + line % inner; };
     if (8 * k <= n) {
-      for_lines(x, [&] { return Top<T>(k); }, [&](Top<T>& top, int64_t line) {
-        emit(top.find(start(line), n, inner, descending), line);
-      });
+      for_lines(
+          x, [&] { return Top<T>(k); },
+          [&](Top<T>& top, int64_t line) { emit(top.find(start(line), n, inner, descending), line); });
       return;
     }
-    for_lines(x, [&] { return Line<T>(n); }, [&](Line<T>& items, int64_t line) {
-      items.load(start(line), inner, descending);
-      emit(items.sorted(), line);
-    });
+    for_lines(
+        x, [&] { return Line<T>(n); },
+        [&](Line<T>& items, int64_t line) {
+          items.load(start(line), inner, descending);
+          emit(items.sorted(), line);
+        });
   });
 }
 
@@ -220,12 +227,14 @@ void select_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, Se
   const int64_t n = x.shape()[1], inner = x.shape()[2];
   dispatch_bytes(x, [&]<class T>() {
     const T* p = x.ptr<T>();
-    for_lines(x, [&] { return Line<T>(n); }, [&](Line<T>& items, int64_t line) {
-      const T* from = p + line / inner * n * inner + line % inner;
-      const int64_t at = selected(items, from, n, inner, what, k);
-      values.ptr<T>()[line] = from[at * inner];
-      indices.ptr<int64_t>()[line] = at;
-    });
+    for_lines(
+        x, [&] { return Line<T>(n); },
+        [&](Line<T>& items, int64_t line) {
+          const T* from = p + line / inner * n * inner + line % inner;
+          const int64_t at = selected(items, from, n, inner, what, k);
+          values.ptr<T>()[line] = from[at * inner];
+          indices.ptr<int64_t>()[line] = at;
+        });
   });
 }
 
@@ -256,9 +265,8 @@ void searchsorted_cpu(const Tensor& out, const Tensor& sorted, const Tensor& val
         const KeyOf<T> key = key_of(v[i]);
         // A NaN comes after everything, from either side.
         const bool past_equals = right || is_nan(static_cast<cpu::OrderOf<T>>(v[i]));
-        const T* end_of_line = std::partition_point(line, line + n, [=](T e) {
-          return past_equals ? key_of(e) <= key : key_of(e) < key;
-        });
+        const T* end_of_line = std::partition_point(
+            line, line + n, [=](T e) { return past_equals ? key_of(e) <= key : key_of(e) < key; });
         to[i] = end_of_line - line;
       }
     });
@@ -274,7 +282,8 @@ void histc_cpu(const Tensor& out, const Tensor& x, double low, double high) {
       const auto [least, most] = std::minmax_element(p, p + n);
       from = *least, to = *most;
     }
-    if (!std::isfinite(from) || !std::isfinite(to)) throw ValueError("histc", "x's range is not finite: ", from, " to ", to);
+    if (!std::isfinite(from) || !std::isfinite(to))
+      throw ValueError("histc", "x's range is not finite: ", from, " to ", to);
     if (from == to) from -= 1, to += 1;
     std::vector<int64_t> counts(bins);
     for (int64_t i = 0; i < n; ++i) {

@@ -32,12 +32,14 @@ Shape shape_along(const Tensor& x, int64_t dim, int64_t n, bool keepdim, std::st
   return s;
 }
 
-std::pair<Tensor, Tensor> first_in_order(const Tensor& x, int64_t k, int64_t dim, bool descending, std::string_view op) {
+std::pair<Tensor, Tensor> first_in_order(const Tensor& x, int64_t k, int64_t dim, bool descending,
+                                         std::string_view op) {
   const Shape s = shape_along(x, dim, k, true, op);
   const Tensor values = empty(s, {.dtype = x.dtype(), .device = x.device()});
   const Tensor indices = empty(s, {.dtype = DType::kI64, .device = x.device()});
   if (values.numel() > 0)
-    sort_kernel(as_lines(values, dim, op), as_lines(indices, dim, op), as_lines(contiguous(x), dim, op), descending);
+    sort_kernel(as_lines(values, dim, op), as_lines(indices, dim, op), as_lines(contiguous(x), dim, op),
+                descending);
   return {values, indices};
 }
 
@@ -49,7 +51,8 @@ std::pair<Tensor, Tensor> selected(const Tensor& x, Selection what, int64_t k, i
   const auto lines = [&](const Tensor& t) {
     return as_lines(view_as_strided(t, kept, row_major_strides(kept), 0), dim, op);
   };
-  if (values.numel() > 0) select_kernel(lines(values), lines(indices), as_lines(contiguous(x), dim, op), what, k);
+  if (values.numel() > 0)
+    select_kernel(lines(values), lines(indices), as_lines(contiguous(x), dim, op), what, k);
   return {values, indices};
 }
 
@@ -83,7 +86,8 @@ Tensor marks_of_change(const Tensor& rows) {
 
 void check_has_values(const Tensor& x, std::string_view op) {
   if (x.device().type == DeviceType::kMeta)
-    throw DeviceError(op, "the result's shape depends on values, which a meta tensor has not: x ", describe(x));
+    throw DeviceError(op, "the result's shape depends on values, which a meta tensor has not: x ",
+                      describe(x));
 }
 
 std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) {
@@ -92,18 +96,21 @@ std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) {
 
 std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
   const int64_t n = length_of(x, dim, "topk");
-  if (k < 0 || k > n) throw ValueError("topk", "expected k from 0 to ", n, ", given ", k, ": x ", describe(x));
+  if (k < 0 || k > n)
+    throw ValueError("topk", "expected k from 0 to ", n, ", given ", k, ": x ", describe(x));
   if (x.dim() == 0 && k == 0) throw ValueError("topk", "expected k of 1 for a 0-dim tensor, given 0");
   return first_in_order(x, k, dim, largest, "topk");
 }
 
 std::pair<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
   const int64_t n = length_of(x, dim, "kthvalue");
-  if (k < 1 || k > n) throw ValueError("kthvalue", "expected k from 1 to ", n, ", given ", k, ": x ", describe(x));
+  if (k < 1 || k > n)
+    throw ValueError("kthvalue", "expected k from 1 to ", n, ", given ", k, ": x ", describe(x));
   return selected(x, Selection::kKth, k - 1, dim, keepdim, "kthvalue");
 }
 
-std::pair<Tensor, Tensor> select_along(const Tensor& x, Selection what, int64_t dim, bool keepdim, std::string_view op) {
+std::pair<Tensor, Tensor> select_along(const Tensor& x, Selection what, int64_t dim, bool keepdim,
+                                       std::string_view op) {
   if (length_of(x, dim, op) == 0)
     throw ShapeError(op, "has no value for a reduction over no elements: x ", describe(x));
   return selected(x, what, 0, dim, keepdim, op);
@@ -146,16 +153,20 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
     Shape want = values.shape();
     if (want.size() == sorted.dim()) want[want.size() - 1] = sorted.shape().back();
     if (want != sorted.shape())
-      throw ShapeError(op, "sorted has 1 dim or is like values but for the last: sorted ", describe(sorted), ", values ",
-                       describe(values));
+      throw ShapeError(op, "sorted has 1 dim or is like values but for the last: sorted ", describe(sorted),
+                       ", values ", describe(values));
   }
   const DType common = promote(sorted.dtype(), values.dtype());
   const Tensor out = empty(values.shape(), {.dtype = DType::kI64, .device = values.device()});
   if (out.numel() == 0) return out;
-  const int64_t n = sorted.shape().back(), lines = sorted.dim() == 1 ? 1 : values.numel() / values.shape().back();
-  const auto as_rows = [lines](const Tensor& t, int64_t length) { return reshape(contiguous(t), {lines, length}); };
+  const int64_t n = sorted.shape().back(),
+                lines = sorted.dim() == 1 ? 1 : values.numel() / values.shape().back();
+  const auto as_rows = [lines](const Tensor& t, int64_t length) {
+    return reshape(contiguous(t), {lines, length});
+  };
   const int64_t m = values.numel() / lines;
-  searchsorted_kernel(reshape(out, {lines, m}), as_rows(to(sorted, common), n), as_rows(to(values, common), m), right);
+  searchsorted_kernel(reshape(out, {lines, m}), as_rows(to(sorted, common), n),
+                      as_rows(to(values, common), m), right);
   return out;
 }
 

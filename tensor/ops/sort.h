@@ -1,5 +1,5 @@
-// Raw sorting, selection and search. Everywhere NaN counts as larger than all numbers, equal elements keep their
-// order, and -0 equals 0.
+// Raw sorting, selection and search. Everywhere NaN counts as larger than all numbers, equal elements keep
+// their order, and -0 equals 0.
 #pragma once
 
 #include <optional>
@@ -40,13 +40,14 @@ std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool lar
 // `k` counts from 1, as users count.
 std::pair<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim);
 // Any selection but kKth. `op` is for error texts.
-std::pair<Tensor, Tensor> select_along(const Tensor& x, Selection what, int64_t dim, bool keepdim, std::string_view op);
+std::pair<Tensor, Tensor> select_along(const Tensor& x, Selection what, int64_t dim, bool keepdim,
+                                       std::string_view op);
 
 struct Unique {
   Tensor values, inverse, counts;
 };
-// The distinct elements of x, of all when `dim` is none, else slices along it; in order, or, `consecutive`, without
-// repetitions of the one before. Inverse and counts are computed when wanted. Waits for the device.
+// The distinct elements of x, of all when `dim` is none, else slices along it; in order, or, `consecutive`,
+// without repetitions of the one before. Inverse and counts are computed when wanted. Waits for the device.
 struct UniqueWants {
   bool inverse = false, counts = false;
 };

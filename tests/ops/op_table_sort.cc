@@ -63,7 +63,9 @@ void add_along(const Along& a) {
   row.variant = a.variant + " indices", row.errors.clear(), row.dtypes = {DType::kF32, DType::kF64};
   row.fixed_result = true, row.result = DType::kI64, row.differentiable = false;
   row.run = [run = a.run](X x) { return run(x[0]).indices; };
-  row.reference = [=](A x) { return x[0].dim() == 0 ? Array(Shape{}, 0) : along(x[0], a.dim, a.keepdim, a.places); };
+  row.reference = [=](A x) {
+    return x[0].dim() == 0 ? Array(Shape{}, 0) : along(x[0], a.dim, a.keepdim, a.places);
+  };
   add_row(row);
 }
 
@@ -80,21 +82,36 @@ void add_orders() {
     for (bool descending : {false, true}) {
       const SortOptions o{.dim = dim, .descending = descending};
       const std::string name = "dim " + std::to_string(dim) + (descending ? " descending" : "");
-      add_along({"sort", name, samples, [o](const Tensor& x) { return sort(x, o); }, dim, true,
-                 first_values(all, descending), first_places(all, descending),
-                 {{"dim", [] { sort(empty({2, 3}), {.dim = 2}); }, {"[sort]", "2"}}}});
+      add_along({"sort",
+                 name,
+                 samples,
+                 [o](const Tensor& x) { return sort(x, o); },
+                 dim,
+                 true,
+                 first_values(all, descending),
+                 first_places(all, descending),
+                 {{"dim",
+                   [] {
+                     sort(empty({2, 3}), {.dim = 2});
+                   },
+                   {"[sort]", "2"}}}});
       add_row({.op = "argsort",
                .variant = name,
                .samples = samples,
                .run = [o](X x) { return argsort(x[0], o); },
                .reference =
                    [dim = dim, descending](A x) {
-                     return x[0].dim() == 0 ? Array(Shape{}, 0) : along(x[0], dim, true, first_places(1000, descending));
+                     return x[0].dim() == 0 ? Array(Shape{}, 0)
+                                            : along(x[0], dim, true, first_places(1000, descending));
                    },
                .fixed_result = true,
                .result = DType::kI64,
                .differentiable = false,
-               .errors = {{"dim", [] { argsort(empty({2, 3}), {.dim = -3}); }, {"-3"}}}});
+               .errors = {{"dim",
+                           [] {
+                             argsort(empty({2, 3}), {.dim = -3});
+                           },
+                           {"-3"}}}});
     }
   }
   // Ties, NaN, both zeros, infinities; long lines, which are sorted by digits.
@@ -102,7 +119,8 @@ void add_orders() {
   for (bool descending : {false, true}) {
     const SortOptions o{.descending = descending};
     OpCase row;
-    row.op = "sort", row.samples = {{with_values({10}, special)}}, row.differentiable = false, row.dtypes = kFloats;
+    row.op = "sort", row.samples = {{with_values({10}, special)}}, row.differentiable = false,
+    row.dtypes = kFloats;
     row.variant = descending ? "special descending" : "special";
     row.run = [o](X x) { return sort(x[0], o).values; };
     row.reference = [descending](A x) { return along(x[0], 0, true, first_values(1000, descending)); };
@@ -124,14 +142,32 @@ void add_orders() {
            .reference = [](A x) { return x[0]; }});
 
   for (bool largest : {true, false}) {
-    for (const auto& [k, dim, shape] : {std::tuple<int64_t, int, Shape>{2, -1, {3, 5}}, {3, 0, {5, 3}}, {1, 1, {2, 6, 3}},
-                                        {5, -1, {5}}, {2, 1, {2, 3, 2, 2}}, {2, 0, {40}}, {1, 0, {1}}}) {
+    for (const auto& [k, dim, shape] : {std::tuple<int64_t, int, Shape>{2, -1, {3, 5}},
+                                        {3, 0, {5, 3}},
+                                        {1, 1, {2, 6, 3}},
+                                        {5, -1, {5}},
+                                        {2, 1, {2, 3, 2, 2}},
+                                        {2, 0, {40}},
+                                        {1, 0, {1}}}) {
       const TopkOptions o{.dim = dim, .largest = largest};
-      add_along({"topk", std::to_string(k) + (largest ? " of " : " least of ") + to_string(shape), {{distinct(shape)}},
-                 [o, k = k](const Tensor& x) { return topk(x, k, o); }, dim, true, first_values(size_t(k), largest),
+      add_along({"topk",
+                 std::to_string(k) + (largest ? " of " : " least of ") + to_string(shape),
+                 {{distinct(shape)}},
+                 [o, k = k](const Tensor& x) { return topk(x, k, o); },
+                 dim,
+                 true,
+                 first_values(size_t(k), largest),
                  first_places(size_t(k), largest),
-                 {{"too many", [] { topk(empty({2, 3}), 4); }, {"[topk]", "3", "4"}},
-                  {"negative", [] { topk(empty({2, 3}), -1); }, {"-1"}}}});
+                 {{"too many",
+                   [] {
+                     topk(empty({2, 3}), 4);
+                   },
+                   {"[topk]", "3", "4"}},
+                  {"negative",
+                   [] {
+                     topk(empty({2, 3}), -1);
+                   },
+                   {"-1"}}}});
     }
     OpCase row;
     row.op = "topk", row.variant = largest ? "special" : "special least", row.differentiable = false;
@@ -169,22 +205,44 @@ void add_selections() {
       };
       const auto second = [](size_t n) { return std::min<size_t>(n, 2) - 1; };
       const auto middle = [](size_t n) { return (n - 1) / 2; };
-      const auto run_second = [o](const Tensor& x) { return kthvalue(x, std::min<int64_t>(2, x.size(o.dim)), o); };
-      add_along({"kthvalue", name, samples, run_second, dim, keepdim, nth(second, false), nth(second, true),
-                 {{"zeroth", [] { kthvalue(empty({2, 3}), 0); }, {"[kthvalue]", "1", "3", "0"}},
-                  {"too large", [] { kthvalue(empty({2, 3}), 4); }, {"4"}}}});
+      const auto run_second = [o](const Tensor& x) {
+        return kthvalue(x, std::min<int64_t>(2, x.size(o.dim)), o);
+      };
+      add_along({"kthvalue",
+                 name,
+                 samples,
+                 run_second,
+                 dim,
+                 keepdim,
+                 nth(second, false),
+                 nth(second, true),
+                 {{"zeroth",
+                   [] {
+                     kthvalue(empty({2, 3}), 0);
+                   },
+                   {"[kthvalue]", "1", "3", "0"}},
+                  {"too large",
+                   [] {
+                     kthvalue(empty({2, 3}), 4);
+                   },
+                   {"4"}}}});
       const auto nothing = [](const char* op, std::function<void()> call) {
         return std::vector<ErrorCase>{{"nothing", call, {std::string("[") + op + "]", "[2,0]"}}};
       };
       add_along({"median", name, samples, [o](const Tensor& x) { return median(x, o); }, dim, keepdim,
-                 nth(middle, false), nth(middle, true), nothing("median", [] { median(empty({2, 0}), {.dim = 1}); })});
+                 nth(middle, false), nth(middle, true), nothing("median", [] {
+                   median(empty({2, 0}), {.dim = 1});
+                 })});
       add_along({"nanmedian", name, samples, [o](const Tensor& x) { return nanmedian(x, o); }, dim, keepdim,
-                 nth(middle, false), nth(middle, true),
-                 nothing("nanmedian", [] { nanmedian(empty({2, 0}), {.dim = 1}); })});
+                 nth(middle, false), nth(middle, true), nothing("nanmedian", [] {
+                   nanmedian(empty({2, 0}), {.dim = 1});
+                 })});
       // Of distinct elements all are as frequent: the smallest.
       const auto least = [](size_t) { return size_t(0); };
-      add_along({"mode", name, samples, [o](const Tensor& x) { return mode(x, o); }, dim, keepdim, nth(least, false),
-                 nth(least, true), nothing("mode", [] { mode(empty({2, 0})); })});
+      add_along({"mode", name, samples, [o](const Tensor& x) { return mode(x, o); }, dim, keepdim,
+                 nth(least, false), nth(least, true), nothing("mode", [] {
+                   mode(empty({2, 0}));
+                 })});
     }
   }
   const Values special = {3, NAN, 1, 2, 5, 1, 2, NAN};
@@ -249,14 +307,18 @@ void add_distinct_values() {
     row.run = [run](X x) { return run(x[0]); };
     row.reference = [f](A x) { return f(x[0]); };
     row.dtypes = {DType::kF32, DType::kF64, DType::kI64, DType::kI32, DType::kBF16};
-    row.errors = {{"meta", [op] {
+    row.errors = {{"meta",
+                   [op] {
                      const Tensor x = empty({3}, {.device = kMeta});
                      std::string(op) == "unique" ? unique(x) : unique_consecutive(x);
-                   }, {std::string("[") + op + "]", "meta"}},
-                  {"empty slices", [op] {
+                   },
+                   {std::string("[") + op + "]", "meta"}},
+                  {"empty slices",
+                   [op] {
                      const Tensor x = empty({3, 0});
                      std::string(op) == "unique" ? unique(x, {.dim = 0}) : unique_consecutive(x, {.dim = 0});
-                   }, {"[3,0]"}}};
+                   },
+                   {"[3,0]"}}};
     add_row(row);
   };
   const auto groups = [](const Array& x) {
@@ -264,20 +326,23 @@ void add_distinct_values() {
     for (double v : x.v) ++m[v];
     return m;
   };
-  add("unique", "values", [](const Tensor& x) { return unique(x).values; },
+  add(
+      "unique", "values", [](const Tensor& x) { return unique(x).values; },
       [groups](const Array& x) {
         Values y;
         for (const auto& [v, n] : groups(x)) y.push_back(v);
         return line(y);
       });
-  add("unique", "counts", [](const Tensor& x) { return unique(x, {.return_counts = true}).counts; },
+  add(
+      "unique", "counts", [](const Tensor& x) { return unique(x, {.return_counts = true}).counts; },
       [groups](const Array& x) {
         Values y;
         for (const auto& [v, n] : groups(x)) y.push_back(n);
         return line(y);
       },
       true);
-  add("unique", "inverse", [](const Tensor& x) { return unique(x, {.return_inverse = true}).inverse; },
+  add(
+      "unique", "inverse", [](const Tensor& x) { return unique(x, {.return_inverse = true}).inverse; },
       [groups](const Array& x) {
         const auto m = groups(x);
         Array y = x;
@@ -293,13 +358,15 @@ void add_distinct_values() {
     }
     return m;
   };
-  add("unique_consecutive", "values", [](const Tensor& x) { return unique_consecutive(x).values; },
+  add(
+      "unique_consecutive", "values", [](const Tensor& x) { return unique_consecutive(x).values; },
       [runs](const Array& x) {
         Values y;
         for (const auto& [v, n] : runs(x)) y.push_back(v);
         return line(y);
       });
-  add("unique_consecutive", "counts",
+  add(
+      "unique_consecutive", "counts",
       [](const Tensor& x) { return unique_consecutive(x, {.return_counts = true}).counts; },
       [runs](const Array& x) {
         Values y;
@@ -307,7 +374,8 @@ void add_distinct_values() {
         return line(y);
       },
       true);
-  add("unique_consecutive", "inverse",
+  add(
+      "unique_consecutive", "inverse",
       [](const Tensor& x) { return unique_consecutive(x, {.return_inverse = true}).inverse; },
       [](const Array& x) {
         Array y = x;
@@ -316,6 +384,13 @@ void add_distinct_values() {
         return y;
       },
       true);
+  // Zeros are alike, every NaN is one of its own, and comes last.
+  row.samples = {{with_values({7}, {NAN, 1, -0.0, 0, NAN, -1, INFINITY})}};
+  row.dtypes = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}, row.fixed_result = false;
+  row.op = "unique", row.variant = "NaN";
+  row.run = [](X x) { return unique(x[0]).values; };
+  row.reference = [](A) { return line({-1, 0, 1, INFINITY, NAN, NAN}); };
+  add_row(row);
   // Slices: columns 0, 2 and 3 are alike.
   row.samples = {{with_values({2, 4}, {1, 0, 1, 1, 2, 5, 2, 2})}};
   const auto as = [](const Shape& s, Values v) {
@@ -325,14 +400,23 @@ void add_distinct_values() {
       return y;
     };
   };
-  add("unique", "columns", [](const Tensor& x) { return unique(x, {.dim = 1}).values; }, as({2, 2}, {0, 1, 5, 2}));
-  add("unique", "columns inverse", [](const Tensor& x) { return unique(x, {.return_inverse = true, .dim = 1}).inverse; },
+  add(
+      "unique", "columns", [](const Tensor& x) { return unique(x, {.dim = 1}).values; },
+      as({2, 2}, {0, 1, 5, 2}));
+  add(
+      "unique", "columns inverse",
+      [](const Tensor& x) { return unique(x, {.return_inverse = true, .dim = 1}).inverse; },
       as({4}, {1, 0, 1, 1}), true);
-  add("unique", "columns counts", [](const Tensor& x) { return unique(x, {.return_counts = true, .dim = -1}).counts; },
-      as({2}, {1, 3}), true);
-  add("unique_consecutive", "columns", [](const Tensor& x) { return unique_consecutive(x, {.dim = 1}).values; },
+  add(
+      "unique", "columns counts",
+      [](const Tensor& x) { return unique(x, {.return_counts = true, .dim = -1}).counts; }, as({2}, {1, 3}),
+      true);
+  add(
+      "unique_consecutive", "columns",
+      [](const Tensor& x) { return unique_consecutive(x, {.dim = 1}).values; },
       as({2, 3}, {1, 0, 1, 2, 5, 2}));
-  add("unique_consecutive", "columns counts",
+  add(
+      "unique_consecutive", "columns counts",
       [](const Tensor& x) { return unique_consecutive(x, {.return_counts = true, .dim = 1}).counts; },
       as({3}, {1, 1, 2}), true);
 }
@@ -347,20 +431,33 @@ void add_counts() {
     }
     return y;
   };
-  add_row({.op = "bincount",
-           .samples = {{indices({9}, {0, 3, 3, 1, 0, 3, 5, 1, 3})}, {indices({1}, {2})}, {indices({0}, {})}},
-           .run = [](X x) { return bincount(x[0]); },
-           .reference = [counted](A x) { return counted(x, 0); },
-           .fixed_result = true,
-           .result = DType::kI64,
-           .differentiable = false,
-           .errors = {{"floats", [] { bincount(empty({2})); }, {"[bincount]", "f32"}},
-                      {"two dims", [] { bincount(empty({2, 3}, {.dtype = DType::kI64})); }, {"[2,3]"}},
-                      {"negative", [] { bincount(tensor({1, -4, 2})); }, {"-4"}},
-                      {"minlength", [] { bincount(tensor({1}), {.minlength = -1}); }, {"-1"}},
-                      {"weights", [] { bincount(tensor({1, 2}), {.weights = empty({3})}); }, {"[3]", "[2]"}},
-                      {"meta", [] { bincount(empty({2}, {.dtype = DType::kI64, .device = kMeta})); }, {"meta"}}},
-           .shape_from_data = true});
+  add_row(
+      {.op = "bincount",
+       .samples = {{indices({9}, {0, 3, 3, 1, 0, 3, 5, 1, 3})}, {indices({1}, {2})}, {indices({0}, {})}},
+       .run = [](X x) { return bincount(x[0]); },
+       .reference = [counted](A x) { return counted(x, 0); },
+       .fixed_result = true,
+       .result = DType::kI64,
+       .differentiable = false,
+       .errors = {{"floats", [] { bincount(empty({2})); }, {"[bincount]", "f32"}},
+                  {"two dims",
+                   [] {
+                     bincount(empty({2, 3}, {.dtype = DType::kI64}));
+                   },
+                   {"[2,3]"}},
+                  {"negative",
+                   [] {
+                     bincount(tensor({1, -4, 2}));
+                   },
+                   {"-4"}},
+                  {"minlength", [] { bincount(tensor({1}), {.minlength = -1}); }, {"-1"}},
+                  {"weights",
+                   [] {
+                     bincount(tensor({1, 2}), {.weights = empty({3})});
+                   },
+                   {"[3]", "[2]"}},
+                  {"meta", [] { bincount(empty({2}, {.dtype = DType::kI64, .device = kMeta})); }, {"meta"}}},
+       .shape_from_data = true});
   add_row({.op = "bincount",
            .variant = "weights",
            .samples = {{indices({5}, {0, 3, 3, 1, 0}), in({5})}},
@@ -371,10 +468,12 @@ void add_counts() {
   const auto histogram = [](A x, int64_t bins, double low, double high) {
     Array y(Shape{bins});
     if (low == high && !x[0].v.empty())
-      low = *std::min_element(x[0].v.begin(), x[0].v.end()), high = *std::max_element(x[0].v.begin(), x[0].v.end());
+      low = *std::min_element(x[0].v.begin(), x[0].v.end()),
+      high = *std::max_element(x[0].v.begin(), x[0].v.end());
     if (low == high) --low, ++high;
     for (double v : x[0].v)
-      if (v >= low && v <= high) ++y.v[size_t(std::min<int64_t>(int64_t((v - low) / (high - low) * double(bins)), bins - 1))];
+      if (v >= low && v <= high)
+        ++y.v[size_t(std::min<int64_t>(int64_t((v - low) / (high - low) * double(bins)), bins - 1))];
     return y;
   };
   // Quarters: no part's edge is a matter of rounding.
@@ -391,8 +490,16 @@ void add_counts() {
              .errors = {{"no bins", [] { histc(empty({2}), {.bins = 0}); }, {"[histc]", "0"}},
                         {"order", [] { histc(empty({2}), {.min = 2, .max = 1}); }, {"2", "1"}},
                         {"infinite", [] { histc(empty({2}), {.max = INFINITY}); }, {"inf"}},
-                        {"infinite range", [] { histc(tensor({1.f, INFINITY})); }, {"inf"}},
-                        {"integers", [] { histc(tensor({1, 2})); }, {"i64"}}}});
+                        {"infinite range",
+                         [] {
+                           histc(tensor({1.f, INFINITY}));
+                         },
+                         {"inf"}},
+                        {"integers",
+                         [] {
+                           histc(tensor({1, 2}));
+                         },
+                         {"i64"}}}});
   }
 }
 
@@ -411,18 +518,24 @@ void add_search() {
         const size_t l = x[0].dim() == 1 ? 0 : i / size_t(x[1].shape.back());
         const double* from = &x[0].v[l * size_t(n)];
         int64_t at = 0;
-        while (at < n && (std::isnan(x[1].v[i]) || from[at] < x[1].v[i] || (right && from[at] == x[1].v[i]))) ++at;
+        while (at < n && (std::isnan(x[1].v[i]) || from[at] < x[1].v[i] || (right && from[at] == x[1].v[i])))
+          ++at;
         y.v[i] = double(at);
       }
       return y;
     };
     OpCase row;
-    row.op = "searchsorted", row.variant = right ? "right" : "", row.fixed_result = true, row.result = DType::kI64;
+    row.op = "searchsorted", row.variant = right ? "right" : "", row.fixed_result = true,
+    row.result = DType::kI64;
     row.samples = {{sorted, asked}, {lines, asked}, {sorted, in({})}, {sorted, in({0})}};
     row.run = [right](X x) { return searchsorted(x[0], x[1], {.right = right}); };
     row.reference = f;
     row.differentiable = false, row.dtypes = kFloats;
-    row.errors = {{"lines", [] { searchsorted(empty({2, 3}), empty({3, 4})); }, {"[searchsorted]", "[2,3]", "[3,4]"}},
+    row.errors = {{"lines",
+                   [] {
+                     searchsorted(empty({2, 3}), empty({3, 4}));
+                   },
+                   {"[searchsorted]", "[2,3]", "[3,4]"}},
                   {"no dim", [] { searchsorted(empty({}), empty({3})); }, {"sorted f32[]"}}};
     add_row(row);
     row.op = "bucketize", row.samples = {{sorted, asked}, {sorted, in({})}};
@@ -434,23 +547,24 @@ void add_search() {
     add_row(row);
   }
   for (bool invert : {false, true}) {
-    add_row({.op = "isin",
-             .variant = invert ? "inverted" : "",
-             .samples = {{asked, sorted}, {in({}), in({})}, {asked, in({0})}, {in({0}), sorted}, {sorted, asked}},
-             .run = [invert](X x) { return isin(x[0], x[1], {.invert = invert}); },
-             .reference =
-                 [invert](A x) {
-                   Array y = x[0];
-                   for (double& v : y.v) v = (std::count(x[1].v.begin(), x[1].v.end(), v) > 0) != invert;
-                   return y;
-                 },
-             .fixed_result = true,
-             .result = DType::kBool,
-             .differentiable = false,
-             .dtypes = kFloats,
-             .errors = {{"two devices",
-                         [] { isin(empty({2}), empty({2}, {.device = kMeta})); },
-                         {"[isin]", "cpu", "meta"}}}});
+    add_row(
+        {.op = "isin",
+         .variant = invert ? "inverted" : "",
+         .samples = {{asked, sorted}, {in({}), in({})}, {asked, in({0})}, {in({0}), sorted}, {sorted, asked}},
+         .run = [invert](X x) { return isin(x[0], x[1], {.invert = invert}); },
+         .reference =
+             [invert](A x) {
+               Array y = x[0];
+               for (double& v : y.v) v = (std::count(x[1].v.begin(), x[1].v.end(), v) > 0) != invert;
+               return y;
+             },
+         .fixed_result = true,
+         .result = DType::kBool,
+         .differentiable = false,
+         .dtypes = kFloats,
+         .errors = {{"two devices",
+                     [] { isin(empty({2}), empty({2}, {.device = kMeta})); },
+                     {"[isin]", "cpu", "meta"}}}});
   }
 }
 

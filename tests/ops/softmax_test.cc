@@ -4,7 +4,10 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/random.h"
 #include "gradus/autograd/ops/reduce.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/parallel.h"
 #include "gradus/tests/ops/values.h"
 
@@ -89,6 +92,30 @@ TEST(Softmax, GradientOfARowSumsToZero) {
     const Tensor dx = autograd::grad([&](const Tensor& x) { return log_softmax(x, dim); }, x, dy);
     for (double v : sum(dx, dim).to_vector<double>()) EXPECT_NEAR(v, 0, 1e-13);
   }
+}
+
+TEST(GumbelSoftmax, DrawsClassesAsOftenAsSoftmaxSays) {
+  const Tensor logits = tensor<double>({0, 1, 2}, {3});
+  const Tensor draws = gumbel_softmax(expand(logits, {20000, 3}), {.hard = true});
+  expect_near(sum(draws, -1), ones({20000}, {.dtype = DType::kF64}), 1e-12);
+  expect_near(mean(draws, 0), softmax(logits, 0), 0.015);
+  const Tensor soft = gumbel_softmax(expand(logits, {50, 3}), {.tau = 0.5});
+  expect_near(sum(soft, -1), ones({50}, {.dtype = DType::kF64}), 1e-12);
+}
+
+TEST(GumbelSoftmax, HardDrawsHaveTheGradientOfSoftOnes) {
+  const Tensor x = random_tensor({4, 5}, DType::kF64), w = random_tensor({4, 5}, DType::kF64);
+  const auto gradient = [&](bool hard) {
+    manual_seed(3);
+    return autograd::grad([&](const Tensor& v) { return sum(gumbel_softmax(v, {.hard = hard}) * w); }, x);
+  };
+  expect_near(gradient(true), gradient(false), 1e-15);
+}
+
+TEST(GumbelSoftmax, SaysWhatItCannotTake) {
+  EXPECT_THROW(gumbel_softmax(ones({2}), {.tau = 0}), ValueError);
+  EXPECT_THROW(gumbel_softmax(ones({2}), {.dim = 1}), IndexError);
+  EXPECT_THROW(gumbel_softmax(tensor({1, 2})), DTypeError);
 }
 
 }  // namespace
