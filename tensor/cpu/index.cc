@@ -89,7 +89,8 @@ void gather_cpu(const Tensor& out, const Tensor& x, const Tensor& index, Indexed
       parallel_for(0, d.outer * k, kGrain, [&](int64_t begin, int64_t end) {
         for (int64_t first = begin; first < end;) {
           const int64_t line = first / k, last = std::min(end, (line + 1) * k);
-          for (const T* block = from + line * d.n; first < last; ++first) to[first] = block[checked(at[first], d)];
+          for (const T* block = from + line * d.n; first < last; ++first)
+            to[first] = block[checked(at[first], d)];
         }
       });
       return;
@@ -104,8 +105,8 @@ void gather_cpu(const Tensor& out, const Tensor& x, const Tensor& index, Indexed
   });
 }
 
-// Columns of `inner`, so that lines [outer, ., inner] can be shared out: equal places lie on one line along the
-// indexed dimension, and one thread takes a line in order.
+// Columns of `inner`, so that lines [outer, ., inner] can be shared out: equal places lie on one line along
+// the indexed dimension, and one thread takes a line in order.
 struct Columns {
   int64_t inner, width, tiles;
   Columns(const IndexedDim& d) : inner(d.inner) {
@@ -116,12 +117,13 @@ struct Columns {
   // Calls f(o, first column, number of columns) for all tiles; each holds `k` rows of work.
   template <class F>
   void for_each(int64_t outer, int64_t k, F f) const {
-    parallel_for(0, outer * tiles, std::max<int64_t>(1, kGrain / (k * width)), [&](int64_t begin, int64_t end) {
-      for (int64_t tile = begin; tile < end; ++tile) {
-        const int64_t first = tile % tiles * width;
-        f(tile / tiles, first, std::min(width, inner - first));
-      }
-    });
+    parallel_for(0, outer * tiles, std::max<int64_t>(1, kGrain / (k * width)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t tile = begin; tile < end; ++tile) {
+                     const int64_t first = tile % tiles * width;
+                     f(tile / tiles, first, std::min(width, inner - first));
+                   }
+                 });
   }
 };
 
@@ -134,6 +136,13 @@ void scatter_cpu(const Tensor& out, const Tensor& index, const Tensor& src, Inde
     const T* from = src.ptr<T>();
     Columns(d).for_each(d.outer, k, [&](int64_t o, int64_t first, int64_t n) {
       T* block = to + o * d.n * d.inner + first;
+      if (d.inner == 1) {
+        for (int64_t i = o * k; i < (o + 1) * k; ++i) {
+          T& place = block[checked(at[i], d)];
+          place = combine(place, from[i]);
+        }
+        return;
+      }
       for (int64_t i = 0; i < k; ++i) {
         const int64_t s = (o * k + i) * d.inner + first;
         for (int64_t j = 0; j < n; ++j) {
