@@ -7,6 +7,7 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/index.h"
+#include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
 
 namespace gradus {
@@ -273,6 +274,17 @@ std::vector<Tensor> extremum_gradients(const Scattered& s, const Tensor& dy) {
   return {mine * share, theirs * s.read(share)};
 }
 
+// t, whose own gradient is an error.
+Tensor without_gradient(const Tensor& t) {
+  Tensor y = detach(t);
+  if (Recorder r{"scatter_reduce", t})
+    r.record(y, wrt(t, [](const Tensor&) -> Tensor {
+               throw StateError("scatter_reduce",
+                                "prod has no second order where several zeros of src meet at one place");
+             }));
+  return y;
+}
+
 // Of the product of the others: y / v, and where v is 0 the product with 1 in its place.
 std::vector<Tensor> product_gradients(const Scattered& s, const Tensor& dy) {
   const Tensor x1 = masked_fill(s.x, eq(s.x, 0), 1), src_zero = eq(s.src, 0);
@@ -281,7 +293,9 @@ std::vector<Tensor> product_gradients(const Scattered& s, const Tensor& dy) {
   const Tensor only_zero = logical_and(src_zero, eq(zeros, 1));
   const Tensor without = s.product(s.x, masked_fill(s.src, only_zero, 1));
   const Tensor dsrc = where(only_zero, s.read(dy * without), s.read(dy * s.y) / masked_fill(s.src, src_zero, 1));
-  return {dx, dsrc};
+  const bool is_unknown = autograd::is_tracked(dsrc) && dy.device().type == DeviceType::kCPU &&
+                          raw::any(raw::logical_and(src_zero, raw::gt(zeros, 1))).item<bool>();
+  return {dx, is_unknown ? without_gradient(dsrc) : dsrc};
 }
 
 }  // namespace

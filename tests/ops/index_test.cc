@@ -5,7 +5,9 @@
 #include "gradus/autograd/indexing.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/embedding.h"
 #include "gradus/autograd/ops/reduce.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/parallel.h"
 #include "gradus/tests/ops/values.h"
 
@@ -266,6 +268,41 @@ TEST(Index, OfNothing) {
   EXPECT_EQ(scatter(x, 1, i64({}, {3, 0}), 1.0).to_vector<float>(), x.to_vector<float>());
   EXPECT_EQ(masked_select(empty({0}), to(empty({0}), DType::kBool)).shape(), Shape{0});
   EXPECT_THROW(index_select(empty({0, 2}), 0, i64({0})), IndexError);
+}
+
+TEST(ScatterReduce, ProductsOfSeveralZerosHaveNoSecondOrder) {
+  const Tensor x = tensor({2.0, 3.0}), src = tensor({0.0, 0.0, 4.0}), at = i64({0, 0, 1});
+  const auto product = [&](const std::vector<Tensor>& v) {
+    return scatter_reduce(x, 0, at, v[0], ScatterReduce::kProd);
+  };
+  const auto gradient = [&](const std::vector<Tensor>& v) {
+    return autograd::grad(product, v, tensor({1.0, 1.0}))[0];
+  };
+  EXPECT_EQ(gradient({src}).to_vector<double>(), (std::vector<double>{0, 0, 3}));
+  expect_error<StateError>([&] { autograd::grad(gradient, {src}, tensor({1.0, 1.0, 1.0})); },
+                           {"scatter_reduce", "second order"});
+}
+
+TEST(Embedding, OptionsOfTheGradient) {
+  const Tensor weight = counting({4, 2}), words = i64({3, 1, 3, 0});
+  const auto gradient = [&](EmbeddingOptions options) {
+    return autograd::grad([&](const std::vector<Tensor>& v) { return embedding(words, v[0], options); }, {weight},
+                          full({4, 2}, 6))[0]
+        .to_vector<float>();
+  };
+  EXPECT_EQ(gradient({}), (Values{6, 6, 6, 6, 0, 0, 12, 12}));
+  EXPECT_EQ(gradient({.padding_idx = -1}), (Values{6, 6, 6, 6, 0, 0, 0, 0}));
+  EXPECT_EQ(gradient({.scale_grad_by_freq = true}), (Values{6, 6, 6, 6, 0, 0, 6, 6}));
+}
+
+TEST(Indexed, ComparesWithPythonForMixtures) {
+  const Tensor x = counting({2, 3, 4, 5});
+  const Tensor rows = to(tensor({1, 0, 1}), DType::kBool), two = i64({3, 0});
+  EXPECT_EQ(values(x[{0, rows, two}]).shape(), (Shape{2, 5}));
+  EXPECT_EQ(values(x[{Ellipsis, two, None}]).shape(), (Shape{2, 3, 4, 2, 1}));
+  EXPECT_EQ(values(x[{two.numel() == 2 ? i64({1, 0}) : two, None, rows}]).shape(), (Shape{2, 1, 4, 5}));
+  EXPECT_EQ(values(x[{None, i64({1}), Slice(), two}]).shape(), (Shape{2, 1, 3, 5}));
+  expect_error<ValueError>([&] { values(x[Slice(None, None, -1)]); }, {"-1"});
 }
 
 }  // namespace

@@ -186,11 +186,23 @@ void add_scatter_reduce() {
   Input with_zeros = in({2, 4}), src_zeros = in({2, 5});
   with_zeros.values = {0, 2, 0, -1, 1, 2, 3, 4};
   src_zeros.values = {2, 0, 3, 0, -1, 4, 0, 2, 3, 1};
+  // Zeros that meet have no second order, and say so.
+  const Input lone = [] {
+    Input v = in({2, 5});
+    v.values = {2, 0, 3, 0, -1, 4, 2, 0, 3, 1};
+    return v;
+  }();
+  add_row({.op = "scatter_reduce",
+           .variant = "prod of lone zeros",
+           .samples = {{with_zeros, indices({2, 5}, {0, 1, 1, 2, 3, 0, 1, 2, 2, 2}), lone}},
+           .run = [](X x) { return scatter_reduce(x[0], 1, x[1], x[2], ScatterReduce::kProd); },
+           .reference = reduced(ScatterReduce::kProd, true)});
   add_row({.op = "scatter_reduce",
            .variant = "prod of zeros",
            .samples = {{with_zeros, indices({2, 5}, {0, 1, 1, 2, 3, 0, 1, 2, 2, 2}), src_zeros}},
            .run = [](X x) { return scatter_reduce(x[0], 1, x[1], x[2], ScatterReduce::kProd); },
            .reference = reduced(ScatterReduce::kProd, true),
+           .second_order = false,
            .dtypes = {DType::kF32, DType::kF64, DType::kI64, DType::kI32}});
 }
 

@@ -9,6 +9,7 @@
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/parallel.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {
@@ -243,6 +244,65 @@ TEST(Dropout, ATemporaryGivesItsBuffer) {
   const Tensor kept = ones({100});
   EXPECT_NE(dropout(kept, 0.5).raw_ptr(), kept.raw_ptr());
   for (float v : kept.to_vector<float>()) EXPECT_EQ(v, 1);
+}
+
+// --- multinomial ---
+
+TEST(Multinomial, DrawsInProportion) {
+  constexpr int64_t n = 200000;
+  manual_seed(2);
+  const Tensor weights = tensor({1.0, 0.0, 3.0, 4.0});
+  std::vector<int64_t> counts(4);
+  for (int64_t i : multinomial(weights, n, {.replacement = true}).to_vector<int64_t>()) ++counts[i];
+  for (int i = 0; i < 4; ++i) {
+    const double p = weights.to_vector<double>()[i] / 8;
+    EXPECT_NEAR(double(counts[i]) / n, p, 5 * std::sqrt(p * (1 - p) / n)) << i;
+  }
+}
+
+TEST(Multinomial, WithoutReplacementTheFirstDrawIsInProportionAndNoneRepeats) {
+  constexpr int64_t rows = 100000;
+  manual_seed(3);
+  const Tensor weights = contiguous(expand(tensor({1.0, 2.0, 5.0}), {rows, 3}));
+  const std::vector<int64_t> drawn = multinomial(weights, 3).to_vector<int64_t>();
+  std::vector<double> first(3), second_after_2(3);
+  for (int64_t r = 0; r < rows; ++r) {
+    ASSERT_EQ(drawn[3 * r] + drawn[3 * r + 1] + drawn[3 * r + 2], 3);
+    ASSERT_NE(drawn[3 * r], drawn[3 * r + 1]);
+    ++first[drawn[3 * r]];
+    if (drawn[3 * r] == 2) ++second_after_2[drawn[3 * r + 1]];
+  }
+  EXPECT_NEAR(first[0] / rows, 1.0 / 8, 0.006);
+  EXPECT_NEAR(first[2] / rows, 5.0 / 8, 0.008);
+  EXPECT_NEAR(second_after_2[0] / first[2], 1.0 / 3, 0.01);
+}
+
+TEST(Multinomial, SeedAloneDecides) {
+  const Tensor weights = rand({50, 30});
+  for (bool replacement : {false, true}) {
+    manual_seed(4);
+    const std::vector<int64_t> a = multinomial(weights, 10, {replacement}).to_vector<int64_t>();
+    manual_seed(4);
+    set_num_threads(1);
+    EXPECT_EQ(multinomial(to(weights, DType::kF64), 10, {replacement}).to_vector<int64_t>(), a);
+    set_num_threads(3);
+    EXPECT_NE(multinomial(weights, 10, {replacement}).to_vector<int64_t>(), a);
+  }
+}
+
+TEST(Normal, MeansAndDeviations) {
+  constexpr int64_t n = 100000;
+  manual_seed(5);
+  const std::vector<double> y = normal(full({2, n}, 3, {.dtype = DType::kF64}),
+                                       expand(unsqueeze(tensor({0.5, 2.0}), 1), {2, n}))
+                                    .to_vector<double>();
+  for (int row : {0, 1}) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; ++i) sum += y[row * n + i], squares += (y[row * n + i] - 3) * (y[row * n + i] - 3);
+    const double std = row == 0 ? 0.5 : 2;
+    EXPECT_NEAR(sum / n, 3, 5 * std / std::sqrt(n));
+    EXPECT_NEAR(std::sqrt(squares / n), std, 0.02 * std);
+  }
 }
 
 TEST(Creation, EndsOfSequencesAreExact) {
