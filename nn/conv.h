@@ -1,10 +1,24 @@
-// Conv2d: a convolution layer over images.
+// Convolution layers over signals, images and volumes, and their transposes.
 #pragma once
 
 #include "gradus/nn/layer.h"
 
 namespace gradus::nn {
 
+// What lies outside of the input: zeros, its mirror image, its edge, or its other end.
+enum class PaddingMode { kZeros, kReflect, kReplicate, kCircular };
+
+struct Conv1dOptions {
+  Required<int64_t> in, out;  // channels
+  Required<int64_t> kernel;
+  int64_t stride = 1;
+  int64_t padding = 0;
+  int64_t dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+  bool same_padding = false;  // as much padding as keeps the size; for stride 1
+  PaddingMode padding_mode = PaddingMode::kZeros;
+};
 struct Conv2dOptions {
   Required<int64_t> in, out;  // channels
   Required<Size2> kernel;
@@ -13,23 +27,112 @@ struct Conv2dOptions {
   Size2 dilation = 1;
   int64_t groups = 1;
   bool bias = true;
+  bool same_padding = false;  // as much padding as keeps the size; for stride 1
+  PaddingMode padding_mode = PaddingMode::kZeros;
+};
+struct Conv3dOptions {
+  Required<int64_t> in, out;  // channels
+  Required<Size3> kernel;
+  Size3 stride = 1;
+  Size3 padding = 0;
+  Size3 dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+  bool same_padding = false;  // as much padding as keeps the size; for stride 1
+  PaddingMode padding_mode = PaddingMode::kZeros;
 };
 
-// Convolves as conv2d does. Weight and bias start uniform in +-1/sqrt(in / groups * kernel.h * kernel.w).
-// Shapes: x [N,in,H,W] -> [N,out,P,Q]; weight [out,in/groups,kernel.h,kernel.w], bias [out].
-class Conv2d final : public LayerWith<Conv2dOptions> {
- public:
-  using LayerWith::LayerWith;
+struct ConvTranspose1dOptions {
+  Required<int64_t> in, out;  // channels
+  Required<int64_t> kernel;
+  int64_t stride = 1;
+  int64_t padding = 0;
+  int64_t output_padding = 0;
+  int64_t dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+};
+struct ConvTranspose2dOptions {
+  Required<int64_t> in, out;  // channels
+  Required<Size2> kernel;
+  Size2 stride = 1;
+  Size2 padding = 0;
+  Size2 output_padding = 0;
+  Size2 dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+};
+struct ConvTranspose3dOptions {
+  Required<int64_t> in, out;  // channels
+  Required<Size3> kernel;
+  Size3 stride = 1;
+  Size3 padding = 0;
+  Size3 output_padding = 0;
+  Size3 dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+};
 
-  Parameter weight{this, "weight", initial_weight(options())};
-  Parameter bias{this, "bias", initial_bias(options())};
+// What the six have in common. Weight and bias start uniform in +-1/sqrt(weight.size(1) * elements of the
+// kernel).
+template <class O>
+class Conv : public LayerWith<O> {
+ public:
+  using LayerWith<O>::LayerWith;
+
+  Parameter weight{this, "weight", initial_weight()};
+  Parameter bias{this, "bias", initial_bias()};
 
   Tensor forward(const Tensor& x) override;
   std::string extra_repr() const override;
 
  private:
-  static Tensor initial_weight(const Conv2dOptions& o);
-  static Tensor initial_bias(const Conv2dOptions& o);
+  Tensor initial_weight() const;
+  Tensor initial_bias() const;
+};
+
+// Convolves as conv1d does.
+// Shapes: x [N,in,L] or [in,L] -> [N,out,P] or [out,P]; weight [out,in/groups,kernel], bias [out].
+class Conv1d final : public Conv<Conv1dOptions> {
+ public:
+  using Conv::Conv;
+};
+
+// Convolves as conv2d does.
+// Shapes: x [N,in,H,W] or [in,H,W] -> [N,out,P,Q] or [out,P,Q]; weight [out,in/groups,kernel.h,kernel.w],
+// bias [out].
+class Conv2d final : public Conv<Conv2dOptions> {
+ public:
+  using Conv::Conv;
+};
+
+// Convolves as conv3d does.
+// Shapes: x [N,in,D,H,W] or [in,D,H,W] -> as many dims; weight [out,in/groups,kernel.d,kernel.h,kernel.w],
+// bias [out].
+class Conv3d final : public Conv<Conv3dOptions> {
+ public:
+  using Conv::Conv;
+};
+
+// Convolves as conv_transpose1d does. Shapes: x [N,in,L] or [in,L]; weight [in,out/groups,kernel], bias
+// [out].
+class ConvTranspose1d final : public Conv<ConvTranspose1dOptions> {
+ public:
+  using Conv::Conv;
+};
+
+// Convolves as conv_transpose2d does.
+// Shapes: x [N,in,H,W] or [in,H,W]; weight [in,out/groups,kernel.h,kernel.w], bias [out].
+class ConvTranspose2d final : public Conv<ConvTranspose2dOptions> {
+ public:
+  using Conv::Conv;
+};
+
+// Convolves as conv_transpose3d does.
+// Shapes: x [N,in,D,H,W] or [in,D,H,W]; weight [in,out/groups,kernel.d,kernel.h,kernel.w], bias [out].
+class ConvTranspose3d final : public Conv<ConvTranspose3dOptions> {
+ public:
+  using Conv::Conv;
 };
 
 }  // namespace gradus::nn

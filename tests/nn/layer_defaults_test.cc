@@ -39,6 +39,19 @@ TEST(InitialValues, OfRecurrentLayersAreUniformByTheHiddenSize) {
   for (const Tensor& p : cell.parameters()) expect_uniform(p, 0.25);
 }
 
+TEST(InitialValues, OfConvolutionsAreUniformByTheFanIn) {
+  manual_seed(6);
+  nn::Conv1d conv1({.in = 8, .out = 64, .kernel = 3, .groups = 2});
+  expect_uniform(conv1.weight, 1 / std::sqrt(4 * 3.0));
+  expect_uniform(conv1.bias, 1 / std::sqrt(4 * 3.0));
+  nn::Conv3d conv3({.in = 4, .out = 64, .kernel = {1, 2, 3}});
+  expect_uniform(conv3.weight, 1 / std::sqrt(4 * 6.0));
+  nn::ConvTranspose2d transposed({.in = 8, .out = 64, .kernel = 2, .groups = 4});
+  EXPECT_EQ(transposed.weight.shape(), (Shape{8, 16, 2, 2}));
+  expect_uniform(transposed.weight, 1 / std::sqrt(16 * 4.0));
+  expect_uniform(transposed.bias, 1 / std::sqrt(16 * 4.0));
+}
+
 TEST(InitialValues, OfAttentionAreXavierAndZero) {
   manual_seed(2);
   nn::MultiheadAttention same({.embed_dim = 16, .num_heads = 4, .add_bias_kv = true});
@@ -121,6 +134,11 @@ TEST(Printing, ShowsOptionsThatDiffer) {
       {text(nn::Unflatten({.dim = 1, .sizes = {2, -1}})), "Unflatten(dim=1, sizes=[2,-1])"},
       {text(nn::ChannelShuffle({.groups = 2})), "ChannelShuffle(groups=2)"},
       {text(nn::Identity()), "Identity()"},
+      {text(nn::Conv1d({.in = 2, .out = 3, .kernel = 4, .same_padding = true})), "Conv1d(2, 3, kernel=4, same_padding=true)"},
+      {text(nn::Conv3d({.in = 2, .out = 3, .kernel = {1, 2, 3}, .padding = 1, .padding_mode = nn::PaddingMode::kCircular})),
+       "Conv3d(2, 3, kernel=1x2x3, padding=1x1x1, padding_mode=circular)"},
+      {text(nn::ConvTranspose2d({.in = 2, .out = 3, .kernel = 4, .stride = 2, .output_padding = 1, .bias = false})),
+       "ConvTranspose2d(2, 3, kernel=4x4, stride=2x2, output_padding=1x1, bias=false)"},
       {text(nn::Dropout2d({.p = 0.2})), "Dropout2d(p=0.2)"},
       {text(nn::MinibatchStdDev()), "MinibatchStdDev(group_size=4, channel_groups=1)"},
   };

@@ -71,6 +71,22 @@ TEST(LayerErrors, OfNormalisations) {
   expect_error<ValueError>([] { nn::LocalResponseNorm({.size = 0})(ones({2, 3, 4})); }, {"0"});
 }
 
+TEST(LayerErrors, OfConvolutions) {
+  expect_error<ValueError>([] { nn::Conv1d({.in = 2, .out = 2, .kernel = 0}); }, {"[Conv1d]", "in 2, out 2, kernel 0"});
+  expect_error<ValueError>([] { nn::Conv3d({.in = 2, .out = 3, .kernel = 1, .groups = 2}); }, {"[Conv3d]", "out 3, groups 2"});
+  expect_error<ValueError>([] { nn::ConvTranspose2d({.in = 3, .out = 2, .kernel = 1, .groups = 2}); },
+                           {"[ConvTranspose2d]", "in 3, out 2, groups 2"});
+  expect_error<ShapeError>([] { nn::Conv1d({.in = 2, .out = 2, .kernel = 1})(ones({1, 3, 4})); }, {"f32[1,3,4]"});
+  const auto padded = [](nn::PaddingMode mode, int64_t n) {
+    return [=] {
+      nn::Conv2d({.in = 1, .out = 1, .kernel = 3, .padding = 3, .padding_mode = mode})(ones({1, 1, 8, n}));
+    };
+  };
+  expect_error<ShapeError>(padded(nn::PaddingMode::kReflect, 3), {"[Conv2d]", "padding 3", "dim 3", "f32[1,1,8,3]"});
+  expect_error<ShapeError>(padded(nn::PaddingMode::kCircular, 2), {"[Conv2d]", "padding 3", "f32[1,1,8,2]"});
+  expect_error<ShapeError>(padded(nn::PaddingMode::kReplicate, 0), {"[Conv2d]", "padding 3", "f32[1,1,8,0]"});
+}
+
 TEST(LayerErrors, OfTheOthers) {
   expect_error<ValueError>([] { nn::Embedding({.num_embeddings = 0, .embedding_dim = 2}); }, {"[Embedding]", "0 and 2"});
   expect_error<ValueError>([] { nn::Embedding({.num_embeddings = 4, .embedding_dim = 2, .padding_idx = 4}); }, {"[Embedding]", "padding_idx", "4"});
