@@ -30,6 +30,9 @@ Span span_of(const PoolWindows& w, int64_t in, int64_t out, int64_t kernel, int6
   const int64_t last = std::min(kernel, (in - origin + dilation - 1) / dilation);
   return {first, last, origin, dilation, std::min(origin + kernel, in + padding) - origin};
 }
+Span slices_of(const PoolWindows& w, int64_t o) {
+  return span_of(w, w.input.d, w.output.d, w.kernel.d, w.stride.d, w.padding.d, w.dilation.d, o);
+}
 Span rows_of(const PoolWindows& w, int64_t p) {
   return span_of(w, w.input.h, w.output.h, w.kernel.h, w.stride.h, w.padding.h, w.dilation.h, p);
 }
@@ -49,35 +52,46 @@ struct Window {
   int64_t padded_size;          // cells in the padding counted
 };
 
+// Rows of windows in one image, and its elements.
+int64_t output_rows(const PoolWindows& w) { return w.output.d * w.output.h; }
+int64_t image_elements(const PoolWindows& w, int64_t C) { return w.input.d * w.input.h * w.input.w * C; }
+
+// Lists the cells of the window at (slices, rows, columns) that are inside of the image.
+size_t list_cells(const PoolWindows& w, int64_t C, const Span& slices, const Span& rows, const Span& columns,
+                  Cell* cells) {
+  size_t count = 0;
+  for (int64_t l = slices.first; l < slices.last; ++l)
+    for (int64_t i = rows.first; i < rows.last; ++i) {
+      const int64_t slice = slices.origin + l * slices.step, row = rows.origin + i * rows.step;
+      for (int64_t j = columns.first; j < columns.last; ++j)
+        cells[count++] = {int32_t((l * w.kernel.h + i) * w.kernel.w + j),
+                          ((slice * w.input.h + row) * w.input.w + columns.origin + j * columns.step) * C};
+    }
+  return count;
+}
+
 // Calls f(window) for the output rows [first_row, last_row), counted over all images.
 template <class F>
 void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t last_row, F f) {
-  std::vector<Cell> cells(w.kernel.h * w.kernel.w);
+  std::vector<Cell> cells(w.cells());
   for (int64_t row = first_row; row < last_row; ++row) {
-    const Span rows = rows_of(w, row % w.output.h);
+    const Span slices = slices_of(w, row / w.output.h % w.output.d), rows = rows_of(w, row % w.output.h);
     for (int64_t q = 0; q < w.output.w; ++q) {
       const Span columns = columns_of(w, q);
-      size_t count = 0;
-      for (int64_t i = rows.first; i < rows.last; ++i)
-        for (int64_t j = columns.first; j < columns.last; ++j)
-          cells[count++] = {
-              int32_t(i * w.kernel.w + j),
-              ((rows.origin + i * rows.step) * w.input.w + columns.origin + j * columns.step) * C};
-      f(Window{row / w.output.h,
+      const size_t count = list_cells(w, C, slices, rows, columns, cells.data());
+      f(Window{row / output_rows(w),
                (row * w.output.w + q) * C,
                {cells.data(), count},
-               rows.padded_length * columns.padded_length});
+               slices.padded_length * rows.padded_length * columns.padded_length});
     }
   }
 }
 
 // Rows of windows that are worth a thread.
-int64_t row_grain(const PoolWindows& w, int64_t C) {
-  return 1 + 16384 / (1 + w.output.w * C * w.kernel.h * w.kernel.w);
-}
+int64_t row_grain(const PoolWindows& w, int64_t C) { return 1 + 16384 / (1 + w.output.w * C * w.cells()); }
 // The same for whole images: overlapping windows write to shared cells, so an image is one thread's.
 int64_t image_grain(const PoolWindows& w, int64_t C) {
-  return 1 + 16384 / (1 + w.output.h * w.output.w * C * w.kernel.h * w.kernel.w);
+  return 1 + 16384 / (1 + output_rows(w) * w.output.w * C * w.cells());
 }
 
 // N neighbouring channels. Comparisons give lanes of all ones or zeros, which `? :` selects by.
@@ -108,7 +122,7 @@ void for_each_vector(int64_t C, F f) {
 // `where` may be null.
 template <class T, class I>
 void max_forward(const Tensor& y, I* where, const Tensor& x, const PoolWindows& w) {
-  const int64_t C = x.size(1), image = w.input.h * w.input.w * C;
+  const int64_t C = x.size(1), image = image_elements(w, C);
   const auto pool = [=, from = x.ptr<T>(), to = y.ptr<T>()](const Window& window) {
     const int32_t none = window.cells.empty() ? 0 : window.cells[0].number;
     for_each_vector<T>(C, [=](auto count, int64_t c) {
@@ -126,7 +140,7 @@ void max_forward(const Tensor& y, I* where, const Tensor& x, const PoolWindows& 
       if (where) lanes<N>(where + window.at + c) = __builtin_convertvector(winner, Vector<I, N>);
     });
   };
-  parallel_for(0, x.size(0) * w.output.h, row_grain(w, C),
+  parallel_for(0, x.size(0) * output_rows(w), row_grain(w, C),
                [&](int64_t first, int64_t last) { for_each_window(w, C, first, last, pool); });
 }
 
@@ -135,20 +149,20 @@ void dispatch_index(DType t, F f) {
   t == DType::kU8 ? f.template operator()<uint8_t>() : f.template operator()<int32_t>();
 }
 
-void max_pool2d_cpu(const Tensor& y, const Tensor& index, const Tensor& x, PoolWindows w) {
-  dispatch_floating(x.dtype(), "max_pool2d", [&]<class T>() {
+void max_pool_cpu(const Tensor& y, const Tensor& index, const Tensor& x, PoolWindows w) {
+  dispatch_floating(x.dtype(), "max_pool", [&]<class T>() {
     if (!index.defined()) return max_forward<T, uint8_t>(y, nullptr, x, w);
     dispatch_index(index.dtype(), [&]<class I>() { max_forward<T, I>(y, index.ptr<I>(), x, w); });
   });
 }
 
-void max_pool2d_scatter_cpu(const Tensor& dx, const Tensor& dy, const Tensor& index, PoolWindows w) {
-  const int64_t C = dx.size(1), image = w.input.h * w.input.w * C;
-  dispatch_floating(dx.dtype(), "max_pool2d_scatter", [&]<class T>() {
+void max_pool_scatter_cpu(const Tensor& dx, const Tensor& dy, const Tensor& index, PoolWindows w) {
+  const int64_t C = dx.size(1), image = image_elements(w, C);
+  dispatch_floating(dx.dtype(), "max_pool_scatter", [&]<class T>() {
     dispatch_index(index.dtype(), [&]<class I>() {
       parallel_for(0, dx.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
         std::fill(dx.ptr<T>() + first * image, dx.ptr<T>() + last * image, T(0));
-        for_each_window(w, C, first * w.output.h, last * w.output.h, [&](const Window& window) {
+        for_each_window(w, C, first * output_rows(w), last * output_rows(w), [&](const Window& window) {
           const T* __restrict from = dy.ptr<T>() + window.at;
           const I* __restrict where = index.ptr<I>() + window.at;
           for (const Cell& cell : window.cells) {
@@ -161,11 +175,11 @@ void max_pool2d_scatter_cpu(const Tensor& dx, const Tensor& dy, const Tensor& in
   });
 }
 
-void max_pool2d_gather_cpu(const Tensor& y, const Tensor& x, const Tensor& index, PoolWindows w) {
-  const int64_t C = x.size(1), image = w.input.h * w.input.w * C;
-  dispatch_floating(x.dtype(), "max_pool2d_gather", [&]<class T>() {
+void max_pool_gather_cpu(const Tensor& y, const Tensor& x, const Tensor& index, PoolWindows w) {
+  const int64_t C = x.size(1), image = image_elements(w, C);
+  dispatch_floating(x.dtype(), "max_pool_gather", [&]<class T>() {
     dispatch_index(index.dtype(), [&]<class I>() {
-      parallel_for(0, x.size(0) * w.output.h, row_grain(w, C), [&](int64_t first, int64_t last) {
+      parallel_for(0, x.size(0) * output_rows(w), row_grain(w, C), [&](int64_t first, int64_t last) {
         for_each_window(w, C, first, last, [&](const Window& window) {
           T* __restrict to = y.ptr<T>() + window.at;
           const I* __restrict where = index.ptr<I>() + window.at;
@@ -180,16 +194,31 @@ void max_pool2d_gather_cpu(const Tensor& y, const Tensor& x, const Tensor& index
   });
 }
 
+void max_pool_positions_cpu(const Tensor& positions, const Tensor& index, PoolWindows w) {
+  const int64_t C = index.size(1);
+  dispatch_index(index.dtype(), [&]<class I>() {
+    parallel_for(0, index.size(0) * output_rows(w), row_grain(w, C), [&](int64_t first, int64_t last) {
+      for_each_window(w, C, first, last, [&](const Window& window) {
+        for (int64_t c = 0; c < C; ++c)
+          for (const Cell& cell : window.cells)
+            if (index.ptr<I>()[window.at + c] == I(cell.number))
+              positions.ptr<int64_t>()[window.at + c] = cell.offset / C;
+      });
+    });
+  });
+}
+
 // One over the number of cells that a window's sum is divided by.
 template <class T>
 T weight_of(const PoolWindows& w, const Window& window) {
+  if (w.divisor) return T(1) / T(w.divisor);
   return T(1) / T(w.count_include_pad ? window.padded_size : int64_t(window.cells.size()));
 }
 
-void avg_pool2d_cpu(const Tensor& y, const Tensor& x, PoolWindows w) {
-  const int64_t C = x.size(1), image = w.input.h * w.input.w * C;
-  dispatch_floating(x.dtype(), "avg_pool2d", [&]<class T>() {
-    parallel_for(0, x.size(0) * w.output.h, row_grain(w, C), [&](int64_t first, int64_t last) {
+void avg_pool_cpu(const Tensor& y, const Tensor& x, PoolWindows w) {
+  const int64_t C = x.size(1), image = image_elements(w, C);
+  dispatch_floating(x.dtype(), "avg_pool", [&]<class T>() {
+    parallel_for(0, x.size(0) * output_rows(w), row_grain(w, C), [&](int64_t first, int64_t last) {
       for_each_window(w, C, first, last, [&](const Window& window) {
         const T weight = weight_of<T>(w, window);
         for_each_vector<T>(C, [&](auto count, int64_t c) {
@@ -204,12 +233,12 @@ void avg_pool2d_cpu(const Tensor& y, const Tensor& x, PoolWindows w) {
   });
 }
 
-void avg_pool2d_spread_cpu(const Tensor& dx, const Tensor& dy, PoolWindows w) {
-  const int64_t C = dx.size(1), image = w.input.h * w.input.w * C;
-  dispatch_floating(dx.dtype(), "avg_pool2d_spread", [&]<class T>() {
+void avg_pool_spread_cpu(const Tensor& dx, const Tensor& dy, PoolWindows w) {
+  const int64_t C = dx.size(1), image = image_elements(w, C);
+  dispatch_floating(dx.dtype(), "avg_pool_spread", [&]<class T>() {
     parallel_for(0, dx.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
       std::fill(dx.ptr<T>() + first * image, dx.ptr<T>() + last * image, T(0));
-      for_each_window(w, C, first * w.output.h, last * w.output.h, [&](const Window& window) {
+      for_each_window(w, C, first * output_rows(w), last * output_rows(w), [&](const Window& window) {
         const T* __restrict from = dy.ptr<T>() + window.at;
         const T weight = weight_of<T>(w, window);
         for (const Cell& cell : window.cells) {
@@ -221,7 +250,7 @@ void avg_pool2d_spread_cpu(const Tensor& dx, const Tensor& dy, PoolWindows w) {
   });
 }
 
-// Writes zeros where no window looks.
+// Writes zeros where no window of a signal or an image looks.
 template <class T>
 void clear_uncovered(T* image, int64_t C, const PoolWindows& w) {
   auto covered = [](int64_t i, int64_t stride, int64_t kernel, int64_t count) {
@@ -236,7 +265,7 @@ void clear_uncovered(T* image, int64_t C, const PoolWindows& w) {
 // Each window is read and overwritten before the next one, so x's buffer becomes the gradient in one pass.
 template <class T>
 void relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
-  const int64_t C = x.size(1), image = w.input.h * w.input.w * C;
+  const int64_t C = x.size(1), image = image_elements(w, C);
   const auto replace = [=, cells = x.ptr<T>(), from = dy.ptr<T>()](const Window& window) {
     for_each_vector<T>(C, [=](auto count, int64_t c) {
       constexpr int N = decltype(count)::value;
@@ -258,23 +287,24 @@ void relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
   const bool all_covered =
       w.kernel == w.stride && w.output.h * w.stride.h >= w.input.h && w.output.w * w.stride.w >= w.input.w;
   parallel_for(0, x.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
-    for_each_window(w, C, first * w.output.h, last * w.output.h, replace);
+    for_each_window(w, C, first * output_rows(w), last * output_rows(w), replace);
     if (!all_covered)
       for (int64_t n = first; n < last; ++n) clear_uncovered(x.ptr<T>() + n * image, C, w);
   });
 }
 
-void max_pool2d_relu_grad_cpu(const Tensor& x, const Tensor& dy, PoolWindows w) {
-  dispatch_floating(x.dtype(), "max_pool2d_relu_grad_", [&]<class T>() { relu_grad<T>(x, dy, w); });
+void max_pool_relu_grad_cpu(const Tensor& x, const Tensor& dy, PoolWindows w) {
+  dispatch_floating(x.dtype(), "max_pool_relu_grad_", [&]<class T>() { relu_grad<T>(x, dy, w); });
 }
 
 const RegisterKernel registrations[] = {
-    {raw::max_pool2d_kernel, DeviceType::kCPU, &max_pool2d_cpu},
-    {raw::max_pool2d_scatter_kernel, DeviceType::kCPU, &max_pool2d_scatter_cpu},
-    {raw::max_pool2d_gather_kernel, DeviceType::kCPU, &max_pool2d_gather_cpu},
-    {raw::avg_pool2d_kernel, DeviceType::kCPU, &avg_pool2d_cpu},
-    {raw::avg_pool2d_spread_kernel, DeviceType::kCPU, &avg_pool2d_spread_cpu},
-    {raw::max_pool2d_relu_grad_kernel, DeviceType::kCPU, &max_pool2d_relu_grad_cpu},
+    {raw::max_pool_kernel, DeviceType::kCPU, &max_pool_cpu},
+    {raw::max_pool_scatter_kernel, DeviceType::kCPU, &max_pool_scatter_cpu},
+    {raw::max_pool_gather_kernel, DeviceType::kCPU, &max_pool_gather_cpu},
+    {raw::max_pool_positions_kernel, DeviceType::kCPU, &max_pool_positions_cpu},
+    {raw::avg_pool_kernel, DeviceType::kCPU, &avg_pool_cpu},
+    {raw::avg_pool_spread_kernel, DeviceType::kCPU, &avg_pool_spread_cpu},
+    {raw::max_pool_relu_grad_kernel, DeviceType::kCPU, &max_pool_relu_grad_cpu},
 };
 
 }  // namespace

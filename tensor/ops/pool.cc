@@ -7,17 +7,26 @@ namespace {
 
 constexpr int64_t kMaxExtent = int64_t(1) << 31;
 
-void check_image(const char* op, const Tensor& x) {
-  if (x.dim() != 4) throw ShapeError(op, "x must be [N,C,H,W]: x ", describe(x));
-  if (x.dtype() != DType::kF32 && x.dtype() != DType::kF64)
-    throw DTypeError(op, "expected f32 or f64: x ", describe(x));
-  if (x.size(1) == 0 || x.size(2) == 0 || x.size(3) == 0)
+constexpr const char* kShapes[] = {"[N,C,L]", "[N,C,H,W]", "[N,C,D,H,W]"};
+constexpr const char* kMaxNames[] = {"max_pool1d", "max_pool2d", "max_pool3d"};
+constexpr const char* kAvgNames[] = {"avg_pool1d", "avg_pool2d", "avg_pool3d"};
+
+// Sizes of the dims behind the channels; those in front of the last `rank` are 1.
+Size3 extent(const Tensor& x, int rank) {
+  return {rank > 2 ? x.size(-3) : 1, rank > 1 ? x.size(-2) : 1, x.size(-1)};
+}
+
+void check_input(const char* op, const Tensor& x, int rank) {
+  if (x.dim() != rank + 2) throw ShapeError(op, "x must be ", kShapes[rank - 1], ": x ", describe(x));
+  if (!is_floating(x.dtype())) throw DTypeError(op, "expected a floating dtype: x ", describe(x));
+  const Size3 in = extent(x, rank);
+  if (x.size(1) == 0 || in.d == 0 || in.h == 0 || in.w == 0)
     throw ShapeError(op, "x has no cells to pool: x ", describe(x));
 }
 
-void check_size(const char* op, const char* what, Size2 s, int64_t least) {
-  if (s.h < least || s.w < least || s.h >= kMaxExtent || s.w >= kMaxExtent)
-    throw ValueError(op, what, " must be at least ", least, ", given ", s);
+void check_size(const char* op, const char* what, Size3 s, int64_t least) {
+  for (int64_t v : {s.d, s.h, s.w})
+    if (v < least || v >= kMaxExtent) throw ValueError(op, what, " must be at least ", least, ", given ", v);
 }
 
 int64_t output_extent(const char* op, const Tensor& x, int64_t in, int64_t kernel, int64_t stride,
@@ -35,36 +44,75 @@ int64_t output_extent(const char* op, const Tensor& x, int64_t in, int64_t kerne
   return out;
 }
 
-PoolWindows windows_of(const char* op, const Tensor& x, Size2 kernel, Size2 stride, Size2 padding,
-                       Size2 dilation, bool ceil_mode) {
-  check_image(op, x);
+// The options of a signal's or an image's pooling as a volume's; `filler` for the dims that it has not.
+Size3 as_volume(int64_t w, int64_t filler) { return {filler, filler, w}; }
+Size3 as_volume(Size2 s, int64_t filler) { return {filler, s.h, s.w}; }
+Size3 as_volume(Size3 s, int64_t) { return s; }
+
+PoolWindows windows_of(const char* op, const Tensor& x, int rank, Size3 kernel, Size3 stride, Size3 padding,
+                       Size3 dilation, bool ceil_mode) {
+  check_input(op, x, rank);
   check_size(op, "kernel", kernel, 1);
   check_size(op, "stride", stride, 0);
   check_size(op, "padding", padding, 0);
   check_size(op, "dilation", dilation, 1);
+  if (stride.d == 0) stride.d = kernel.d;
   if (stride.h == 0) stride.h = kernel.h;
   if (stride.w == 0) stride.w = kernel.w;
-  const Size2 input{x.size(2), x.size(3)};
-  const Size2 output{output_extent(op, x, input.h, kernel.h, stride.h, padding.h, dilation.h, ceil_mode),
-                     output_extent(op, x, input.w, kernel.w, stride.w, padding.w, dilation.w, ceil_mode)};
-  return {input, output, kernel, stride, padding, dilation};
+  const Size3 in = extent(x, rank);
+  const Size3 output{output_extent(op, x, in.d, kernel.d, stride.d, padding.d, dilation.d, ceil_mode),
+                     output_extent(op, x, in.h, kernel.h, stride.h, padding.h, dilation.h, ceil_mode),
+                     output_extent(op, x, in.w, kernel.w, stride.w, padding.w, dilation.w, ceil_mode)};
+  return {rank, in, output, kernel, stride, padding, dilation};
 }
 
+template <class Options>
+PoolWindows max_windows(const Tensor& x, int rank, const Options& o) {
+  return windows_of(kMaxNames[rank - 1], x, rank, as_volume(*o.kernel, 1), as_volume(o.stride, 1),
+                    as_volume(o.padding, 0), as_volume(o.dilation, 1), o.ceil_mode);
+}
+
+template <class Options>
+PoolWindows avg_windows(const Tensor& x, int rank, const Options& o) {
+  PoolWindows w = windows_of(kAvgNames[rank - 1], x, rank, as_volume(*o.kernel, 1), as_volume(o.stride, 1),
+                             as_volume(o.padding, 0), 1, o.ceil_mode);
+  w.count_include_pad = o.count_include_pad;
+  if constexpr (requires { o.divisor_override; }) {
+    if (o.divisor_override < 0)
+      throw ValueError(kAvgNames[rank - 1], "divisor_override must be at least 0, given ",
+                       o.divisor_override);
+    w.divisor = o.divisor_override;
+  }
+  return w;
+}
+
+Tensor image_like(const Tensor& x, int rank, Size3 size, DType dtype) {
+  Shape shape{x.size(0), x.size(1)};
+  if (rank > 2) shape.push_back(size.d);
+  if (rank > 1) shape.push_back(size.h);
+  shape.push_back(size.w);
+  return empty_channels_last(shape, {dtype, x.device()});
+}
+
+// What a kernel computes x's dtype in.
+DType computed(DType t) { return t == DType::kF64 ? t : DType::kF32; }
+Tensor prepared(const Tensor& x) { return channels_last(to(x, computed(x.dtype()))); }
 Tensor outputs_like(const Tensor& x, const PoolWindows& w) {
-  return empty_channels_last({x.size(0), x.size(1), w.output.h, w.output.w}, {x.dtype(), x.device()});
+  return image_like(x, w.rank, w.output, computed(x.dtype()));
 }
 Tensor inputs_like(const Tensor& y, const PoolWindows& w) {
-  return empty_channels_last({y.size(0), y.size(1), w.input.h, w.input.w}, {y.dtype(), y.device()});
+  return image_like(y, w.rank, w.input, computed(y.dtype()));
 }
 
-void check_cells(const char* op, const char* name, const Tensor& t, Size2 size) {
-  if (t.dim() != 4 || t.size(2) != size.h || t.size(3) != size.w)
-    throw ShapeError(op, name, " must be [N,C,", size.h, ',', size.w, "]: ", name, ' ', describe(t));
+void check_cells(const char* op, const char* name, const Tensor& t, int rank, Size3 size) {
+  if (t.dim() != rank + 2 || extent(t, rank) != size)
+    throw ShapeError(op, name, " must be [N,C", rank > 2 ? concat(',', size.d) : "",
+                     rank > 1 ? concat(',', size.h) : "", ',', size.w, "]: ", name, ' ', describe(t));
 }
-DType index_type(const PoolWindows& w) { return w.kernel.h * w.kernel.w <= 256 ? DType::kU8 : DType::kI32; }
+DType index_type(const PoolWindows& w) { return w.cells() <= 256 ? DType::kU8 : DType::kI32; }
 
 void check_index(const char* op, const Tensor& index, const Tensor& like, const PoolWindows& w) {
-  check_cells(op, "index", index, w.output);
+  check_cells(op, "index", index, w.rank, w.output);
   if (index.device() != like.device())
     throw DeviceError(op, "operands on different devices: index ", describe(index), " and ", describe(like));
   if (index.dtype() != index_type(w))
@@ -75,78 +123,85 @@ void check_index(const char* op, const Tensor& index, const Tensor& like, const 
 
 }  // namespace
 
-PoolWindows max_pool2d_windows(const Tensor& x, const MaxPool2dOptions& o) {
-  return windows_of("max_pool2d", x, o.kernel, o.stride, o.padding, o.dilation, o.ceil_mode);
-}
+PoolWindows max_pool1d_windows(const Tensor& x, const MaxPool1dOptions& o) { return max_windows(x, 1, o); }
+PoolWindows max_pool2d_windows(const Tensor& x, const MaxPool2dOptions& o) { return max_windows(x, 2, o); }
+PoolWindows max_pool3d_windows(const Tensor& x, const MaxPool3dOptions& o) { return max_windows(x, 3, o); }
+PoolWindows avg_pool1d_windows(const Tensor& x, const AvgPool1dOptions& o) { return avg_windows(x, 1, o); }
+PoolWindows avg_pool2d_windows(const Tensor& x, const AvgPool2dOptions& o) { return avg_windows(x, 2, o); }
+PoolWindows avg_pool3d_windows(const Tensor& x, const AvgPool3dOptions& o) { return avg_windows(x, 3, o); }
 
-PoolWindows avg_pool2d_windows(const Tensor& x, const AvgPool2dOptions& o) {
-  PoolWindows w = windows_of("avg_pool2d", x, o.kernel, o.stride, o.padding, 1, o.ceil_mode);
-  w.count_include_pad = o.count_include_pad;
-  return w;
-}
-
-PoolWindows adaptive_windows(const char* op, const Tensor& x, Size2 output) {
-  check_image(op, x);
+PoolWindows adaptive_windows(const char* op, const Tensor& x, int rank, Size3 output) {
+  check_input(op, x, rank);
   check_size(op, "output size", output, 1);
   auto largest = [](int64_t in, int64_t out) {
     return in % out == 0 ? in / out : std::min(in, in / out + 2);
   };
-  PoolWindows w{{x.size(2), x.size(3)}, output};
-  w.kernel = {largest(x.size(2), output.h), largest(x.size(3), output.w)};
+  const Size3 in = extent(x, rank);
+  PoolWindows w{rank, in, output};
+  w.kernel = {largest(in.d, output.d), largest(in.h, output.h), largest(in.w, output.w)};
   w.adaptive = true;
   return w;
 }
 
-std::pair<Tensor, Tensor> max_pool2d(const Tensor& x, const PoolWindows& w) {
-  check_cells("max_pool2d", "x", x, w.input);
-  Tensor y = outputs_like(x, w);
-  Tensor index = empty_channels_last(y.shape(), {index_type(w), x.device()});
-  if (y.numel() > 0) max_pool2d_kernel(y, index, channels_last(x), w);
-  return {y, index};
+std::pair<Tensor, Tensor> max_pool(const Tensor& x, const PoolWindows& w) {
+  check_cells("max_pool", "x", x, w.rank, w.input);
+  const Tensor y = outputs_like(x, w), index = image_like(x, w.rank, w.output, index_type(w));
+  if (y.numel() > 0) max_pool_kernel(y, index, prepared(x), w);
+  return {to(y, x.dtype()), index};
 }
 
-Tensor max_pool2d_value(const Tensor& x, const PoolWindows& w) {
-  check_cells("max_pool2d", "x", x, w.input);
-  Tensor y = outputs_like(x, w);
-  if (y.numel() > 0) max_pool2d_kernel(y, {}, channels_last(x), w);
-  return y;
+Tensor max_pool_value(const Tensor& x, const PoolWindows& w) {
+  check_cells("max_pool", "x", x, w.rank, w.input);
+  const Tensor y = outputs_like(x, w);
+  if (y.numel() > 0) max_pool_kernel(y, {}, prepared(x), w);
+  return to(y, x.dtype());
 }
 
-Tensor max_pool2d_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& w) {
-  check_cells("max_pool2d_scatter", "dy", dy, w.output);
-  check_index("max_pool2d_scatter", index, dy, w);
-  Tensor dx = inputs_like(dy, w);
-  if (dx.numel() > 0) max_pool2d_scatter_kernel(dx, channels_last(dy), channels_last(index), w);
-  return dx;
+Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& w) {
+  check_cells("max_pool_scatter", "dy", dy, w.rank, w.output);
+  check_index("max_pool_scatter", index, dy, w);
+  const Tensor dx = inputs_like(dy, w);
+  if (dx.numel() > 0) max_pool_scatter_kernel(dx, prepared(dy), channels_last(index), w);
+  return to(dx, dy.dtype());
 }
 
-Tensor max_pool2d_gather(const Tensor& x, const Tensor& index, const PoolWindows& w) {
-  check_cells("max_pool2d_gather", "x", x, w.input);
-  check_index("max_pool2d_gather", index, x, w);
-  Tensor y = outputs_like(x, w);
-  if (y.numel() > 0) max_pool2d_gather_kernel(y, channels_last(x), channels_last(index), w);
-  return y;
+Tensor max_pool_gather(const Tensor& x, const Tensor& index, const PoolWindows& w) {
+  check_cells("max_pool_gather", "x", x, w.rank, w.input);
+  check_index("max_pool_gather", index, x, w);
+  const Tensor y = outputs_like(x, w);
+  if (y.numel() > 0) max_pool_gather_kernel(y, prepared(x), channels_last(index), w);
+  return to(y, x.dtype());
 }
 
-Tensor avg_pool2d(const Tensor& x, const PoolWindows& w) {
-  check_cells("avg_pool2d", "x", x, w.input);
-  Tensor y = outputs_like(x, w);
-  if (y.numel() > 0) avg_pool2d_kernel(y, channels_last(x), w);
-  return y;
+Tensor max_pool_positions(const Tensor& index, const PoolWindows& w) {
+  check_index("max_pool_positions", index, index, w);
+  const Tensor positions = image_like(index, w.rank, w.output, DType::kI64);
+  if (index.numel() > 0) max_pool_positions_kernel(positions, channels_last(index), w);
+  return positions;
 }
 
-Tensor avg_pool2d_spread(const Tensor& dy, const PoolWindows& w) {
-  check_cells("avg_pool2d_spread", "dy", dy, w.output);
-  Tensor dx = inputs_like(dy, w);
-  if (dx.numel() > 0) avg_pool2d_spread_kernel(dx, channels_last(dy), w);
-  return dx;
+Tensor avg_pool(const Tensor& x, const PoolWindows& w) {
+  check_cells("avg_pool", "x", x, w.rank, w.input);
+  const Tensor y = outputs_like(x, w);
+  if (y.numel() > 0) avg_pool_kernel(y, prepared(x), w);
+  return to(y, x.dtype());
 }
 
-void max_pool2d_relu_grad_(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
-  check_cells("max_pool2d_relu_grad_", "x", x, w.input);
-  check_cells("max_pool2d_relu_grad_", "dy", dy, w.output);
+Tensor avg_pool_spread(const Tensor& dy, const PoolWindows& w) {
+  check_cells("avg_pool_spread", "dy", dy, w.rank, w.output);
+  const Tensor dx = inputs_like(dy, w);
+  if (dx.numel() > 0) avg_pool_spread_kernel(dx, prepared(dy), w);
+  return to(dx, dy.dtype());
+}
+
+void max_pool_relu_grad_(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
+  check_cells("max_pool_relu_grad_", "x", x, w.rank, w.input);
+  check_cells("max_pool_relu_grad_", "dy", dy, w.rank, w.output);
   x.storage()->bump_version();
-  if (x.numel() > 0) max_pool2d_relu_grad_kernel(x, channels_last(dy), w);
+  if (x.numel() == 0) return;
+  const Tensor in = to(x, computed(x.dtype()));
+  max_pool_relu_grad_kernel(in, prepared(dy), w);
+  if (!in.is_same(x)) copy_(x, in);
 }
 
 }  // namespace gradus::raw

@@ -25,8 +25,8 @@ std::vector<PoolWindows> max_windows(const Tensor& x) {
           raw::max_pool2d_windows(x, {.kernel = 2, .stride = 1, .dilation = 2}),
           raw::max_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true}),
           raw::max_pool2d_windows(x, {.kernel = 1, .stride = 2}),
-          raw::adaptive_windows("adaptive_max_pool2d", x, {3, 4}),
-          raw::adaptive_windows("adaptive_max_pool2d", x, {9, 1})};
+          raw::adaptive_windows("adaptive_max_pool2d", x, 2, {1, 3, 4}),
+          raw::adaptive_windows("adaptive_max_pool2d", x, 2, {1, 9, 1})};
 }
 
 // The definition of max pooling, cell by cell.
@@ -58,23 +58,23 @@ Tensor naive_max(const Tensor& x, const PoolWindows& w) {
 TEST_P(Pool, MaxIsTheDefinition) {
   const Tensor x = random_tensor({2, 5, 7, 8}, GetParam());
   for (const PoolWindows& w : max_windows(x)) {
-    const auto [y, index] = raw::max_pool2d(x, w);
+    const auto [y, index] = raw::max_pool(x, w);
     EXPECT_TRUE(y.is_channels_last());
     EXPECT_EQ(index.dtype(), DType::kU8);
     expect_near(y, naive_max(x, w), 0);
-    expect_near(raw::max_pool2d_value(raw::channels_last(x), w), y, 0);
-    expect_near(raw::max_pool2d_gather(x, index, w), y, 0);
+    expect_near(raw::max_pool_value(raw::channels_last(x), w), y, 0);
+    expect_near(raw::max_pool_gather(x, index, w), y, 0);
   }
 }
 
 TEST_P(Pool, ScatterIsTheTransposeOfGather) {
   const Tensor x = random_tensor({2, 5, 7, 8}, GetParam(), 1);
   for (const PoolWindows& w : max_windows(x)) {
-    const auto [y, index] = raw::max_pool2d(x, w);
+    const auto [y, index] = raw::max_pool(x, w);
     const Tensor dy = random_tensor(y.shape(), GetParam(), 2), g = random_tensor(x.shape(), GetParam(), 3);
-    const Tensor dx = raw::max_pool2d_scatter(dy, index, w);
+    const Tensor dx = raw::max_pool_scatter(dy, index, w);
     EXPECT_EQ(dx.shape(), x.shape());
-    EXPECT_NEAR(sum_of_products(dx, g), sum_of_products(dy, raw::max_pool2d_gather(g, index, w)), 1e-4);
+    EXPECT_NEAR(sum_of_products(dx, g), sum_of_products(dy, raw::max_pool_gather(g, index, w)), 1e-4);
     EXPECT_NEAR(sum_of_products(dx, x), sum_of_products(dy, y), 1e-4);
   }
 }
@@ -86,16 +86,16 @@ TEST_P(Pool, AverageAndItsSpreadAreTransposes) {
         raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1}),
         raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true}),
         raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1, .count_include_pad = false}),
-        raw::adaptive_windows("adaptive_avg_pool2d", x, {3, 5}),
-        raw::adaptive_windows("adaptive_avg_pool2d", x, 10)}) {
-    const Tensor y = raw::avg_pool2d(x, w), dy = random_tensor(y.shape(), GetParam(), 2);
-    EXPECT_NEAR(sum_of_products(raw::avg_pool2d_spread(dy, w), x), sum_of_products(dy, y), 1e-4);
+        raw::adaptive_windows("adaptive_avg_pool2d", x, 2, {1, 3, 5}),
+        raw::adaptive_windows("adaptive_avg_pool2d", x, 2, {1, 10, 10})}) {
+    const Tensor y = raw::avg_pool(x, w), dy = random_tensor(y.shape(), GetParam(), 2);
+    EXPECT_NEAR(sum_of_products(raw::avg_pool_spread(dy, w), x), sum_of_products(dy, y), 1e-4);
   }
 }
 
 TEST(MaxPool2d, TheFirstOfEqualsWins) {
   const Tensor x = image({1, 3, 3, 3}, 2, 2);
-  const auto [y, index] = raw::max_pool2d(x, raw::max_pool2d_windows(x, {.kernel = 2}));
+  const auto [y, index] = raw::max_pool(x, raw::max_pool2d_windows(x, {.kernel = 2}));
   EXPECT_EQ(y.item<float>(), 3);
   EXPECT_EQ(index.to_vector<int64_t>(), std::vector<int64_t>{1});
 }
@@ -103,21 +103,21 @@ TEST(MaxPool2d, TheFirstOfEqualsWins) {
 TEST(MaxPool2d, ANaNWins) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor x = image({1, nan, 3, 2}, 2, 2);
-  EXPECT_TRUE(std::isnan(raw::max_pool2d(x, raw::max_pool2d_windows(x, {.kernel = 2})).first.item<float>()));
-  EXPECT_TRUE(std::isnan(raw::max_pool2d_value(x, raw::max_pool2d_windows(x, {.kernel = 2})).item<float>()));
+  EXPECT_TRUE(std::isnan(raw::max_pool(x, raw::max_pool2d_windows(x, {.kernel = 2})).first.item<float>()));
+  EXPECT_TRUE(std::isnan(raw::max_pool_value(x, raw::max_pool2d_windows(x, {.kernel = 2})).item<float>()));
 }
 
 TEST(MaxPool2d, LargeWindowsUseWiderIndices) {
   const Tensor x = random_tensor({1, 2, 20, 20});
   const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 20});
-  const auto [y, index] = raw::max_pool2d(x, w);
+  const auto [y, index] = raw::max_pool(x, w);
   EXPECT_EQ(index.dtype(), DType::kI32);
-  expect_near(raw::max_pool2d_gather(x, index, w), y, 0);
+  expect_near(raw::max_pool_gather(x, index, w), y, 0);
 }
 
 TEST(MaxPool2d, CeilModeKeepsARest) {
   const Tensor x = image({1, 2, 3, 4, 5, 6, 7, 8, 9}, 3, 3);
-  EXPECT_EQ(raw::max_pool2d(x, raw::max_pool2d_windows(x, {.kernel = 2, .ceil_mode = true}))
+  EXPECT_EQ(raw::max_pool(x, raw::max_pool2d_windows(x, {.kernel = 2, .ceil_mode = true}))
                 .first.to_vector<float>(),
             (std::vector<float>{5, 6, 8, 9}));
 }
@@ -126,15 +126,15 @@ TEST(AvgPool2d, CountsThePaddingOrNot) {
   const Tensor x = image({4, 4, 4, 4}, 2, 2);
   const AvgPool2dOptions counted{.kernel = 2, .padding = 1},
       not_counted{.kernel = 2, .padding = 1, .count_include_pad = false};
-  EXPECT_EQ(raw::avg_pool2d(x, raw::avg_pool2d_windows(x, counted)).to_vector<float>(),
+  EXPECT_EQ(raw::avg_pool(x, raw::avg_pool2d_windows(x, counted)).to_vector<float>(),
             (std::vector<float>{1, 1, 1, 1}));
-  EXPECT_EQ(raw::avg_pool2d(x, raw::avg_pool2d_windows(x, not_counted)).to_vector<float>(),
+  EXPECT_EQ(raw::avg_pool(x, raw::avg_pool2d_windows(x, not_counted)).to_vector<float>(),
             (std::vector<float>{4, 4, 4, 4}));
 }
 
 TEST(AdaptivePool2d, OneCellIsTheWholeImage) {
   const Tensor x = image({1, 2, 3, 4, 5, 9}, 2, 3);
-  EXPECT_EQ(raw::avg_pool2d(x, raw::adaptive_windows("adaptive_avg_pool2d", x, 1)).item<float>(), 4);
+  EXPECT_EQ(raw::avg_pool(x, raw::adaptive_windows("adaptive_avg_pool2d", x, 2, {1, 1, 1})).item<float>(), 4);
 }
 
 TEST(MaxPool2dOfRelu, OverwritesItsInputByTheGradient) {
@@ -146,7 +146,7 @@ TEST(MaxPool2dOfRelu, OverwritesItsInputByTheGradient) {
                           9, 9, 9, 9, 9},
                          5, 5);
   const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 2});
-  raw::max_pool2d_relu_grad_(x, image({10, 20, 30, 40}, 2, 2), w);
+  raw::max_pool_relu_grad_(x, image({10, 20, 30, 40}, 2, 2), w);
   EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{0, 0, 0, 0, 0, 10, 0, 20, 0, 0, 0, 0, 40,
                                                       0, 0, 0, 0, 0, 0,  0, 0,  0, 0, 0, 0}));
 }
@@ -159,11 +159,11 @@ TEST_P(Pool, GradientOfReluAgreesWithTheTwoSteps) {
       GetParam() == DType::kF64 ? void(x.ptr<double>()[i] = std::max(0.0, x.ptr<double>()[i] - 0.5))
                                 : void(x.ptr<float>()[i] = std::max(0.f, x.ptr<float>()[i] - 0.5f));
     const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 2, .stride = stride});
-    const auto [y, index] = raw::max_pool2d(x, w);
+    const auto [y, index] = raw::max_pool(x, w);
     const Tensor dy = random_tensor(y.shape(), GetParam(), 2);
-    const auto scattered = raw::max_pool2d_scatter(dy, index, w).to_vector<double>(),
+    const auto scattered = raw::max_pool_scatter(dy, index, w).to_vector<double>(),
                h = x.to_vector<double>();
-    raw::max_pool2d_relu_grad_(x, dy, w);
+    raw::max_pool_relu_grad_(x, dy, w);
     const auto got = x.to_vector<double>();
     for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], h[i] > 0 ? scattered[i] : 0) << i;
   }
@@ -171,10 +171,10 @@ TEST_P(Pool, GradientOfReluAgreesWithTheTwoSteps) {
 
 TEST(PoolSizes, AnEmptyBatchWorks) {
   const Tensor x = empty({0, 3, 8, 8});
-  const auto [y, index] = raw::max_pool2d(x, raw::max_pool2d_windows(x, {.kernel = 2}));
+  const auto [y, index] = raw::max_pool(x, raw::max_pool2d_windows(x, {.kernel = 2}));
   EXPECT_EQ(y.shape(), Shape({0, 3, 4, 4}));
-  EXPECT_EQ(raw::max_pool2d_scatter(y, index, raw::max_pool2d_windows(x, {.kernel = 2})).shape(), x.shape());
-  EXPECT_EQ(raw::avg_pool2d(x, raw::avg_pool2d_windows(x, {.kernel = 2})).shape(), Shape({0, 3, 4, 4}));
+  EXPECT_EQ(raw::max_pool_scatter(y, index, raw::max_pool2d_windows(x, {.kernel = 2})).shape(), x.shape());
+  EXPECT_EQ(raw::avg_pool(x, raw::avg_pool2d_windows(x, {.kernel = 2})).shape(), Shape({0, 3, 4, 4}));
 }
 
 TEST(PoolErrors, SayWhatWasGiven) {
@@ -197,7 +197,7 @@ TEST(PoolErrors, SayWhatWasGiven) {
         raw::avg_pool2d_windows(empty({2, 3, 4, 4}, {DType::kI64, kCPU}), {.kernel = 2});
       },
       {"i64"});
-  expect_error<ValueError>([&] { raw::adaptive_windows("adaptive_avg_pool2d", x, 0); },
+  expect_error<ValueError>([&] { raw::adaptive_windows("adaptive_avg_pool2d", x, 2, {1, 0, 0}); },
                            {"[adaptive_avg_pool2d]", "output size"});
   expect_error<ShapeError>(
       [&] {
@@ -208,22 +208,22 @@ TEST(PoolErrors, SayWhatWasGiven) {
   const Tensor dy = empty({2, 3, 2, 2});
   expect_error<DTypeError>(
       [&] {
-        raw::max_pool2d_scatter(dy, empty({2, 3, 2, 2}, {DType::kI64, kCPU}), w);
+        raw::max_pool_scatter(dy, empty({2, 3, 2, 2}, {DType::kI64, kCPU}), w);
       },
       {"index must be u8", "i64"});
   expect_error<ShapeError>(
       [&] {
-        raw::max_pool2d_scatter(dy, empty({2, 4, 2, 2}, {DType::kU8, kCPU}), w);
+        raw::max_pool_scatter(dy, empty({2, 4, 2, 2}, {DType::kU8, kCPU}), w);
       },
       {"does not belong"});
   expect_error<ShapeError>(
       [&] {
-        raw::max_pool2d_gather(empty({2, 3, 5, 4}), {}, w);
+        raw::max_pool_gather(empty({2, 3, 5, 4}), {}, w);
       },
       {"x must be [N,C,4,4]"});
   expect_error<DeviceError>(
       [&] {
-        raw::max_pool2d_scatter(dy, empty({2, 3, 2, 2}, {DType::kU8, Device::parse("cpu:1")}), w);
+        raw::max_pool_scatter(dy, empty({2, 3, 2, 2}, {DType::kU8, Device::parse("cpu:1")}), w);
       },
       {"cpu:1"});
 }
