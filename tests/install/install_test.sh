@@ -1,0 +1,94 @@
+#!/bin/bash
+# Installs Gradus, moves it, and builds and runs a program outside of it: by pkg-config, by CMake and by Bazel. Then a
+# Bazel workspace that depends on the sources is analysed; with --from-source it is built, which takes as long as Gradus.
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+sources=$(readlink -f "$here/../..")
+package=$PWD/bazel/package/prefix
+work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/install.XXXXXX")
+export HOME=$work
+
+if nm "$package/lib/libgradus.a" 2>/dev/null | grep -qE '__(asan|tsan)_init'; then
+  echo "the library is instrumented by a sanitizer; what is installed is not"
+  exit 0
+fi
+
+prefix=$work/moved
+"$PWD/bazel/package/install.sh" "$package" "$work/first"
+mv "$work/first" "$prefix"
+
+# Prints what a step does, and its output if it fails.
+step() {
+  local name=$1
+  shift
+  echo "== $name"
+  "$@" >"$work/log" 2>&1 || { cat "$work/log"; echo "FAILED: $name"; exit 1; }
+}
+
+project() {
+  mkdir -p "$work/$1"
+  cp "$here/train.cc" "$work/$1"
+  cd "$work/$1"
+}
+
+project pkg-config
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+# shellcheck disable=SC2046  # one word per flag
+step "g++ with pkg-config" g++ -O2 train.cc -o train $(pkg-config --cflags --libs gradus)
+./train
+
+project cmake
+cp "$here/CMakeLists.txt" .
+step "cmake" cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix"
+step "cmake --build" cmake --build build
+build/train
+sed -i 's/find_package(Gradus 0.1/find_package(Gradus 99.0/' CMakeLists.txt
+if cmake -S . -B other -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1; then
+  echo "FAILED: CMake took version 0.1 for 99.0"
+  exit 1
+fi
+
+# Writes a workspace that finds Gradus at a place. The lines are those of docs/install.md.
+workspace() {
+  cat >WORKSPACE <<END
+local_repository(
+    name = "gradus",
+    path = "$1",
+)
+
+load("@gradus//bazel:dependencies.bzl", "gradus_dependencies")
+
+gradus_dependencies()
+END
+  cat >.bazelrc <<'END'
+build --compilation_mode=opt
+build --cxxopt=-std=c++20 --host_cxxopt=-std=c++20
+build --copt=-march=x86-64-v3
+END
+  cp "$here/outside.BUILD" BUILD.bazel
+}
+
+in_bazel() {
+  bazel --batch --output_user_root="$work/bazel" --host_jvm_args=-Xmx400m "$@" --spawn_strategy=local
+}
+
+project bazel
+workspace "$prefix/share/gradus/bazel"
+step "bazel build" in_bazel build //:train
+bazel-bin/train
+
+project bazel_from_source
+workspace "$sources"
+if [[ ${1:-} == --from-source ]]; then
+  step "bazel build from source" in_bazel build //:train
+  bazel-bin/train
+else
+  step "bazel build --nobuild from source" in_bazel build --nobuild //:train
+fi
+
+step "gradus-run" "$prefix/bin/gradus-run" --nproc-per-node 2 "$work/pkg-config/train"
+[[ $(grep -c '^.*loss ' "$work/log") == 2 ]] || { cat "$work/log"; exit 1; }
+
+chmod -R u+w "$work"
+rm -rf "$work"
