@@ -11,6 +11,7 @@
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/group_norm.h"
 #include "gradus/autograd/ops/embedding.h"
+#include "gradus/autograd/ops/functions.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/join.h"
 #include "gradus/autograd/ops/layer_norm.h"

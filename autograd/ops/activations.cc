@@ -1,11 +1,14 @@
 #include "gradus/autograd/ops/activations.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reuse.h"
+#include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
 #include "gradus/tensor/ops/elementwise.h"
 
@@ -133,7 +136,10 @@ Tensor softplus(const Tensor& x, double beta) {
   if (!(beta > 0)) throw ValueError("softplus", "expected beta > 0, given ", beta);
   Tensor y = raw::softplus(x, beta);
   if (Recorder r{"softplus", x})
-    r.record(y, wrt(x, [x = r.save(x), beta](const Tensor& dy) { return dy * sigmoid(x.get() * beta); }));
+    r.record(y, wrt(x, [x = r.save(x), beta](const Tensor& dy) {
+               const Tensor z = x.get() * beta;  // linear, with slope 1, above 20
+               return dy * sigmoid(where(gt(z, 20), std::numeric_limits<double>::infinity(), z));
+             }));
   return y;
 }
 
@@ -190,6 +196,124 @@ Tensor gelu_backward(Tensor dy, const Tensor& x, Gelu form) {
           return ddx * dy.get() * gelu_second(x.get(), form);
         }));
   return dx;
+}
+
+Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
+
+Tensor hardtanh(const Tensor& x, double low, double high) {
+  if (!(low <= high)) throw ValueError("hardtanh", "expected low <= high, given ", low, " and ", high);
+  Tensor y = raw::clamp(x, low, high);
+  if (Recorder r{"hardtanh", x})
+    r.record(y, wrt(x, [x = r.save(x), low, high](const Tensor& dy) {
+               return where(logical_and(gt(x.get(), low), lt(x.get(), high)), dy, 0);
+             }));
+  return y;
+}
+
+Tensor hardsigmoid(const Tensor& x) {
+  Tensor y = raw::hardsigmoid(x);
+  if (Recorder r{"hardsigmoid", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
+               return where(logical_and(gt(x.get(), -3), lt(x.get(), 3)), dy * (1.0 / 6), 0);
+             }));
+  return y;
+}
+
+Tensor hardswish(const Tensor& x) {
+  Tensor y = raw::hardswish(x);
+  if (Recorder r{"hardswish", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
+               const Tensor v = x.get();
+               return dy * where(lt(v, -3), 0, where(gt(v, 3), 1, v * (1.0 / 3) + 0.5));
+             }));
+  return y;
+}
+
+Tensor hardshrink(const Tensor& x, double lambda) {
+  Tensor y = raw::hardshrink(x, lambda);
+  if (Recorder r{"hardshrink", x})
+    r.record(y, wrt(x, [x = r.save(x), lambda](const Tensor& dy) {
+               return where(logical_and(ge(x.get(), -lambda), le(x.get(), lambda)), 0, dy);
+             }));
+  return y;
+}
+
+Tensor softshrink(const Tensor& x, double lambda) {
+  if (!(lambda >= 0)) throw ValueError("softshrink", "expected lambda >= 0, given ", lambda);
+  Tensor y = raw::softshrink(x, lambda);
+  if (Recorder r{"softshrink", x})
+    r.record(y, wrt(x, [x = r.save(x), lambda](const Tensor& dy) {
+               return where(logical_and(ge(x.get(), -lambda), le(x.get(), lambda)), 0, dy);
+             }));
+  return y;
+}
+
+Tensor celu(const Tensor& x, double alpha) {
+  if (alpha == 0 || std::isnan(alpha)) throw ValueError("celu", "expected alpha other than 0, given ", alpha);
+  Tensor y = raw::celu(x, alpha);
+  if (Recorder r{"celu", x})
+    r.record(y, wrt(x, [x = r.save(x), alpha](const Tensor& dy) {
+               const Tensor v = x.get(), low = gt(v, 0);
+               return dy * where(low, 1, exp(where(low, 0, v) * (1 / alpha)));
+             }));
+  return y;
+}
+
+Tensor selu(const Tensor& x) {
+  constexpr double kScale = 1.0507009873554805, kAlpha = 1.6732632423543772;
+  Tensor y = raw::selu(x);
+  if (Recorder r{"selu", x})
+    r.record(
+        y, wrt(x, [x = r.save(x)](const Tensor& dy) { return elu_backward(dy * kScale, x.get(), kAlpha); }));
+  return y;
+}
+
+Tensor mish(const Tensor& x) {
+  Tensor y = raw::mish(x);
+  if (Recorder r{"mish", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
+               const Tensor v = x.get(), t = tanh(softplus(v));
+               return dy * (t + v * sigmoid(v) * (1 - square(t)));
+             }));
+  return y;
+}
+
+Tensor softsign(const Tensor& x) { return x / (abs(x) + 1); }
+Tensor tanhshrink(const Tensor& x) { return x - tanh(x); }
+
+Tensor threshold(const Tensor& x, ThresholdOptions options) {
+  Tensor y = raw::threshold(x, options.threshold, options.value);
+  if (Recorder r{"threshold", x})
+    r.record(y, wrt(x, [x = r.save(x), t = options.threshold](const Tensor& dy) {
+               return where(le(x.get(), t), 0, dy);
+             }));
+  return y;
+}
+
+Tensor prelu(const Tensor& x, const Tensor& weight) {
+  const int64_t channels = x.dim() > 1 ? x.size(1) : x.dim() == 1 ? x.size(0) : 1;
+  if (weight.dim() != 1 || (weight.size(0) != 1 && weight.size(0) != channels))
+    throw ShapeError("prelu", "weight must have 1 or ", channels, " elements: weight ", describe(weight),
+                     ", x ", describe(x));
+  if (weight.dtype() != x.dtype())
+    throw DTypeError("prelu", "weight is ", weight.dtype(), " but x is ", x.dtype(), ": weight ",
+                     describe(weight));
+  Shape shape = Dims::filled(std::max(x.dim(), 1), 1);
+  shape[x.dim() > 1 ? 1 : 0] = weight.size(0);
+  const Tensor slope = x.dim() == 0 ? reshape(weight, Shape{}) : reshape(weight, shape);
+  Tensor y = raw::prelu(x, slope);
+  if (Recorder r{"prelu", x, slope}) {
+    const auto v = r.save(x), w = r.save(slope);
+    r.record(y, wrt(x, [v, w](const Tensor& dy) { return where(gt(v.get(), 0), dy, dy * w.get()); }),
+             wrt(slope, [v](const Tensor& dy) { return dy * where(gt(v.get(), 0), 0, v.get()); }));
+  }
+  return y;
+}
+
+Tensor glu(const Tensor& x, int64_t dim) {
+  const int64_t size = x.size(dim);
+  if (size % 2) throw ShapeError("glu", "dim ", dim, " must have an even size: x ", describe(x));
+  return narrow(x, dim, 0, size / 2) * sigmoid(narrow(x, dim, size / 2, size / 2));
 }
 
 }  // namespace gradus

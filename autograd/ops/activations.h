@@ -32,7 +32,7 @@ Tensor tanh(const Tensor& x);
 
 // Takes the smooth rectifier: y = log(1 + e^(beta x)) / beta; x itself where beta x > 20.
 // Errors: ValueError unless beta > 0.
-// Grad: dy sigmoid(beta x).
+// Grad: dy sigmoid(beta x); dy where beta x > 20.
 Tensor softplus(const Tensor& x, double beta = 1);
 
 // Weighs by the logistic function: y = x sigmoid(x). Also called swish.
@@ -45,6 +45,50 @@ enum class Gelu { kExact, kTanh };
 // Grad: dy (P(X <= x) + x p(x)), p the normal density.
 // Source: Hendrycks, Gimpel, "Gaussian error linear units", 2016.
 Tensor gelu(const Tensor& x, Gelu form = Gelu::kExact);
+
+// Rectifies up to 6, and limits to [low, high]: y = min(max(x, low), high).
+// Errors: ValueError unless low <= high.
+// Grad: dy where low < x < high, else 0.
+Tensor relu6(const Tensor& x);
+Tensor hardtanh(const Tensor& x, double low = -1, double high = 1);
+
+// Take piecewise linear forms of sigmoid and silu: min(max(x + 3, 0), 6) / 6, and x times that.
+// Source: Howard et al., "Searching for MobileNetV3", ICCV 2019.
+Tensor hardsigmoid(const Tensor& x);
+Tensor hardswish(const Tensor& x);
+
+// Sets |x| <= lambda to 0; softshrink moves the others towards 0 by lambda.
+// Errors: ValueError unless lambda >= 0 (softshrink).
+// Grad: dy where |x| > lambda, else 0.
+Tensor hardshrink(const Tensor& x, double lambda = 0.5);
+Tensor softshrink(const Tensor& x, double lambda = 0.5);
+
+// Takes max(x, 0) + min(0, alpha (e^(x / alpha) - 1)). Errors: ValueError for alpha = 0.
+// Grad: dy where x > 0, else dy e^(x / alpha).
+Tensor celu(const Tensor& x, double alpha = 1);
+// Takes scale (max(x, 0) + min(0, alpha (e^x - 1))), alpha = 1.6733, scale = 1.0507.
+// Source: Klambauer et al., "Self-normalizing neural networks", NIPS 2017.
+Tensor selu(const Tensor& x);
+// Takes x tanh(softplus(x)). Source: Misra, "Mish", BMVC 2020.
+Tensor mish(const Tensor& x);
+// Take x / (1 + |x|), and x - tanh(x).
+Tensor softsign(const Tensor& x);
+Tensor tanhshrink(const Tensor& x);
+// Sets x <= threshold to `value`. Grad: dy where x > threshold, else 0.
+struct ThresholdOptions {
+  double threshold = 0, value = 0;
+};
+Tensor threshold(const Tensor& x, ThresholdOptions options);
+
+// Rectifies leakily with slopes that are learned: y = x where x > 0, else weight x.
+// Shapes: x [N,C,...] (or [C]), weight [1] or [C].
+// Errors: ShapeError for a weight of another size; DTypeError.
+// Grad: dy where x > 0, else weight dy; to weight the sum of dy x where x <= 0.
+Tensor prelu(const Tensor& x, const Tensor& weight);
+
+// Gates the first half of `dim` by the second: y = a sigmoid(b).
+// Shapes: [..., 2k, ...] -> [..., k, ...]. Errors: ShapeError unless the size is even.
+Tensor glu(const Tensor& x, int64_t dim = -1);
 
 // --- fused gradients: what the rules above are made of; they may write into dy's buffer ---
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <span>
 #include <tuple>
+#include <type_traits>
 
 #include "gradus/tensor/tensor.h"
 
@@ -21,12 +22,30 @@ struct PointwiseCall {
 };
 void run_pointwise(const PointwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs);
 
+// A functor may hold for most numbers only, so that it can be vector code: `is_far` says for which it does not, and `far`
+// computes those.
+template <class F, class T>
+concept HasFarNumbers = requires(const F& f, T x) {
+  requires std::is_same_v<T, float>;
+  f.is_far(x);
+  f.far(x);
+};
+
 template <class F, class Out, class... In>
 void pointwise_chunk(int64_t n, void* out, const void* const* in, const void* functor) {
   const F f = *static_cast<const F*>(functor);
   [&]<size_t... I>(std::index_sequence<I...>) {
     Out* o = static_cast<Out*>(out);
     const std::tuple<const In*...> x{static_cast<const In*>(in[I])...};
+    if constexpr (sizeof...(In) == 1 && HasFarNumbers<F, Out>) {
+      const Out* v = std::get<0>(x);
+      bool any = false;
+      for (int64_t i = 0; i < n; ++i) any |= f.is_far(v[i]);
+      if (any) {
+        for (int64_t i = 0; i < n; ++i) o[i] = f.is_far(v[i]) ? f.far(v[i]) : f(v[i]);
+        return;
+      }
+    }
     if (n == 1) {
       *o = f(*std::get<I>(x)...);
       return;

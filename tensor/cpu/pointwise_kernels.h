@@ -10,7 +10,7 @@ namespace gradus::cpu {
 // The type to compute in: a predicate's operands decide it, else the result does.
 template <class F, class... In>
 DType compute_type(const Tensor& out, const In&... in) {
-  if constexpr (!F::template accepts<float>)
+  if constexpr (!F::template accepts<float> && !F::template accepts<int64_t>)
     return DType::kBool;
   else if constexpr (sizeof...(In) <= 2 && std::is_same_v<decltype(F{}((void(in), 0.f)...)), bool>)
     return raw::result_dtype(in...);

@@ -73,6 +73,24 @@ void in_place(const char* op, const Slot& slot, const Tensor& dst, P... paramete
   dst.storage()->bump_version();
 }
 
+void check_integral(const char* op, const Tensor& x) {
+  if (!is_integral(x.dtype())) throw DTypeError(op, "expected integers or bool, given ", describe(x));
+}
+
+Tensor bitwise(const char* op, const BinarySlot& slot, const Tensor& a, const Tensor& b) {
+  check_integral(op, a), check_integral(op, b);
+  Tensor y = empty_result(op, result_dtype(a, b), {&a, &b});
+  slot(y, a, b);
+  return y;
+}
+
+template <class F>
+Tensor ternary_result(const char* op, const Tensor& x, const Tensor& a, const Tensor& b) {
+  const DType dtype = promote(result_dtype(x, a), result_dtype(x, b));
+  if (!is_floating(dtype)) throw DTypeError(op, "expected floating-point tensors, given ", describe(x));
+  return empty_result(op, dtype, {&x, &a, &b});
+}
+
 // What rounding does to integers: nothing.
 template <class F>
 Tensor rounding(const char* op, const UnarySlot& slot, const Tensor& x) {
@@ -232,6 +250,69 @@ void square_(const Tensor& x) { in_place<Square>("square_", square_kernel, x, x)
 void relu_(const Tensor& x) { in_place<Relu>("relu_", relu_kernel, x, x); }
 void clamp_(const Tensor& x, double low, double high) {
   in_place<Clamp>("clamp_", clamp_kernel, x, x, low, high);
+}
+
+// clang-format off
+Tensor tan(const Tensor& x) { return unary<Tan>("tan", tan_kernel, x); }
+Tensor asin(const Tensor& x) { return unary<Asin>("asin", asin_kernel, x); }
+Tensor acos(const Tensor& x) { return unary<Acos>("acos", acos_kernel, x); }
+Tensor atan(const Tensor& x) { return unary<Atan>("atan", atan_kernel, x); }
+Tensor sinh(const Tensor& x) { return unary<Sinh>("sinh", sinh_kernel, x); }
+Tensor cosh(const Tensor& x) { return unary<Cosh>("cosh", cosh_kernel, x); }
+Tensor asinh(const Tensor& x) { return unary<Asinh>("asinh", asinh_kernel, x); }
+Tensor acosh(const Tensor& x) { return unary<Acosh>("acosh", acosh_kernel, x); }
+Tensor atanh(const Tensor& x) { return unary<Atanh>("atanh", atanh_kernel, x); }
+Tensor exp2(const Tensor& x) { return unary<Exp2>("exp2", exp2_kernel, x); }
+Tensor log2(const Tensor& x) { return unary<Log2>("log2", log2_kernel, x); }
+Tensor log10(const Tensor& x) { return unary<Log10>("log10", log10_kernel, x); }
+Tensor erfc(const Tensor& x) { return unary<Erfc>("erfc", erfc_kernel, x); }
+Tensor erfinv(const Tensor& x) { return unary<OnFloats>("erfinv", erfinv_kernel, x); }
+Tensor lgamma(const Tensor& x) { return unary<OnFloats>("lgamma", lgamma_kernel, x); }
+Tensor selu(const Tensor& x) { return unary<Selu>("selu", selu_kernel, x); }
+Tensor mish(const Tensor& x) { return unary<Mish>("mish", mish_kernel, x); }
+Tensor hardsigmoid(const Tensor& x) { return unary<HardSigmoid>("hardsigmoid", hardsigmoid_kernel, x); }
+Tensor hardswish(const Tensor& x) { return unary<HardSwish>("hardswish", hardswish_kernel, x); }
+Tensor polygamma(int64_t n, const Tensor& x) { return unary<OnFloats>("polygamma", polygamma_kernel, x, n); }
+Tensor trunc(const Tensor& x) { return rounding<Trunc>("trunc", trunc_kernel, x); }
+Tensor isinf(const Tensor& x) { return predicate(isinf_kernel, x); }
+Tensor celu(const Tensor& x, double alpha) { return unary<Celu>("celu", celu_kernel, x, alpha); }
+Tensor hardshrink(const Tensor& x, double lambda) { return unary<HardShrink>("hardshrink", hardshrink_kernel, x, lambda); }
+Tensor softshrink(const Tensor& x, double lambda) { return unary<SoftShrink>("softshrink", softshrink_kernel, x, lambda); }
+Tensor threshold(const Tensor& x, double t, double value) { return unary<Threshold>("threshold", threshold_kernel, x, t, value); }
+Tensor atan2(const Tensor& a, const Tensor& b) { return binary<Atan2>("atan2", atan2_kernel, a, b); }
+Tensor fmod(const Tensor& a, const Tensor& b) { return binary<Fmod>("fmod", fmod_kernel, a, b); }
+Tensor floor_divide(const Tensor& a, const Tensor& b) { return binary<FloorDivide>("floor_divide", floor_divide_kernel, a, b); }
+Tensor hypot(const Tensor& a, const Tensor& b) { return binary<Hypot>("hypot", hypot_kernel, a, b); }
+Tensor copysign(const Tensor& a, const Tensor& b) { return binary<Copysign>("copysign", copysign_kernel, a, b); }
+Tensor xlogy(const Tensor& a, const Tensor& b) { return binary<Xlogy>("xlogy", xlogy_kernel, a, b); }
+Tensor logaddexp(const Tensor& a, const Tensor& b) { return binary<LogAddExp>("logaddexp", logaddexp_kernel, a, b); }
+Tensor heaviside(const Tensor& a, const Tensor& b) { return binary<Heaviside>("heaviside", heaviside_kernel, a, b); }
+Tensor prelu(const Tensor& a, const Tensor& b) { return binary<Prelu>("prelu", prelu_kernel, a, b); }
+Tensor bitwise_and(const Tensor& a, const Tensor& b) { return bitwise("bitwise_and", bitwise_and_kernel, a, b); }
+Tensor bitwise_or(const Tensor& a, const Tensor& b) { return bitwise("bitwise_or", bitwise_or_kernel, a, b); }
+Tensor bitwise_xor(const Tensor& a, const Tensor& b) { return bitwise("bitwise_xor", bitwise_xor_kernel, a, b); }
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) { return bitwise("bitwise_left_shift", bitwise_left_shift_kernel, a, b); }
+Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) { return bitwise("bitwise_right_shift", bitwise_right_shift_kernel, a, b); }
+// clang-format on
+Tensor bitwise_not(const Tensor& x) {
+  check_integral("bitwise_not", x);
+  return unary<OnAll>("bitwise_not", bitwise_not_kernel, x);
+}
+
+Tensor nan_to_num(const Tensor& x, double nan, double positive, double negative) {
+  if (is_integral(x.dtype())) return clone(x);
+  return unary<NanToNum>("nan_to_num", nan_to_num_kernel, x, nan, positive, negative);
+}
+
+Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
+  Tensor y = ternary_result<AddCMul>("addcmul", x, a, b);
+  addcmul_kernel(y, x, a, b, value);
+  return y;
+}
+Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
+  Tensor y = ternary_result<AddCDiv>("addcdiv", x, a, b);
+  addcdiv_kernel(y, x, a, b, value);
+  return y;
 }
 
 }  // namespace gradus::raw

@@ -42,6 +42,23 @@ inline constinit BinarySlot relu_backward_kernel{"relu_backward"},
 inline constinit BinarySlot1 leaky_relu_backward_kernel{"leaky_relu_backward"},
     elu_backward_kernel{"elu_backward"};
 
+inline constinit UnarySlot tan_kernel{"tan"}, asin_kernel{"asin"}, acos_kernel{"acos"}, atan_kernel{"atan"},
+    sinh_kernel{"sinh"}, cosh_kernel{"cosh"}, asinh_kernel{"asinh"}, acosh_kernel{"acosh"}, atanh_kernel{"atanh"},
+    exp2_kernel{"exp2"}, log2_kernel{"log2"}, log10_kernel{"log10"}, erfc_kernel{"erfc"}, erfinv_kernel{"erfinv"},
+    lgamma_kernel{"lgamma"}, trunc_kernel{"trunc"}, isinf_kernel{"isinf"}, bitwise_not_kernel{"bitwise_not"};
+inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, int64_t n)> polygamma_kernel{"polygamma"};
+inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, double, double, double)> nan_to_num_kernel{
+    "nan_to_num"};
+inline constinit BinarySlot atan2_kernel{"atan2"}, fmod_kernel{"fmod"}, floor_divide_kernel{"floor_divide"},
+    hypot_kernel{"hypot"}, copysign_kernel{"copysign"}, xlogy_kernel{"xlogy"}, logaddexp_kernel{"logaddexp"},
+    heaviside_kernel{"heaviside"}, bitwise_and_kernel{"bitwise_and"}, bitwise_or_kernel{"bitwise_or"},
+    bitwise_xor_kernel{"bitwise_xor"}, bitwise_left_shift_kernel{"bitwise_left_shift"},
+    bitwise_right_shift_kernel{"bitwise_right_shift"}, prelu_kernel{"prelu"};
+inline constinit UnarySlot selu_kernel{"selu"}, mish_kernel{"mish"}, hardsigmoid_kernel{"hardsigmoid"},
+    hardswish_kernel{"hardswish"};
+inline constinit UnarySlot1 celu_kernel{"celu"}, hardshrink_kernel{"hardshrink"}, softshrink_kernel{"softshrink"};
+inline constinit UnarySlot2 threshold_kernel{"threshold"};
+
 // The dtype that arithmetic yields: promote()'s, but a 0-dimensional operand counts only when its kind (bool,
 // integer, float) is the higher one.
 DType result_dtype(const Tensor& a, const Tensor& b);
@@ -158,5 +175,52 @@ void sqrt_(const Tensor& x);
 void square_(const Tensor& x);
 void relu_(const Tensor& x);
 void clamp_(const Tensor& x, double low, double high);
+
+// clang-format off
+Tensor tan(const Tensor& x);
+Tensor asin(const Tensor& x);
+Tensor acos(const Tensor& x);
+Tensor atan(const Tensor& x);
+Tensor sinh(const Tensor& x);
+Tensor cosh(const Tensor& x);
+Tensor asinh(const Tensor& x);
+Tensor acosh(const Tensor& x);
+Tensor atanh(const Tensor& x);
+Tensor exp2(const Tensor& x);
+Tensor log2(const Tensor& x);
+Tensor log10(const Tensor& x);
+Tensor erfc(const Tensor& x);
+Tensor erfinv(const Tensor& x);
+Tensor lgamma(const Tensor& x);
+Tensor polygamma(int64_t n, const Tensor& x);
+Tensor trunc(const Tensor& x);
+Tensor isinf(const Tensor& x);
+Tensor nan_to_num(const Tensor& x, double nan, double positive, double negative);
+Tensor atan2(const Tensor& y, const Tensor& x);
+Tensor fmod(const Tensor& a, const Tensor& b);
+Tensor floor_divide(const Tensor& a, const Tensor& b);
+Tensor hypot(const Tensor& a, const Tensor& b);
+Tensor copysign(const Tensor& a, const Tensor& b);
+Tensor xlogy(const Tensor& x, const Tensor& y);
+Tensor logaddexp(const Tensor& a, const Tensor& b);
+Tensor heaviside(const Tensor& x, const Tensor& at_zero);
+Tensor bitwise_and(const Tensor& a, const Tensor& b);
+Tensor bitwise_or(const Tensor& a, const Tensor& b);
+Tensor bitwise_xor(const Tensor& a, const Tensor& b);
+Tensor bitwise_not(const Tensor& x);
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);
+Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);
+Tensor selu(const Tensor& x);
+Tensor celu(const Tensor& x, double alpha);
+Tensor mish(const Tensor& x);
+Tensor hardsigmoid(const Tensor& x);
+Tensor hardswish(const Tensor& x);
+Tensor hardshrink(const Tensor& x, double lambda);
+Tensor softshrink(const Tensor& x, double lambda);
+Tensor threshold(const Tensor& x, double threshold, double value);
+Tensor prelu(const Tensor& x, const Tensor& slope);  // broadcast
+Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value);
+Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value);
+// clang-format on
 
 }  // namespace gradus::raw

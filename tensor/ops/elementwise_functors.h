@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "gradus/tensor/ops/math.h"
@@ -31,6 +33,7 @@ using W = typename Wrapping<T>::type;
 struct OnFloats  { template <class T> static constexpr bool accepts = std::is_floating_point_v<T>; };
 struct OnNumbers { template <class T> static constexpr bool accepts = !std::is_same_v<T, bool>; };
 struct OnAll     { template <class T> static constexpr bool accepts = true; };
+struct OnIntegers { template <class T> static constexpr bool accepts = std::is_integral_v<T>; };
 struct OnBools   { template <class T> static constexpr bool accepts = std::is_same_v<T, bool>; };
 
 // Arithmetic.
@@ -66,7 +69,7 @@ struct Pow : OnNumbers {
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>) {
-      return std::pow(a, b);
+      return m::pow(a, b);
     } else {
       if constexpr (std::is_signed_v<T>)
         if (b < 0) return a == 1 ? T(1) : a == -1 ? (b % 2 ? T(-1) : T(1)) : T(0);
@@ -185,8 +188,16 @@ struct Rsqrt : OnFloats {
   template <class T> GRADUS_HD T operator()(T x) const { return T(1) / m::sqrt(x); }
 };
 struct Reciprocal : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return T(1) / x; } };
-struct Sin : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return std::sin(x); } };
-struct Cos : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return std::cos(x); } };
+// Angles that m::sin and its like do not reduce in f32.
+struct OnAngles : OnFloats { GRADUS_HD bool is_far(float x) const { return !(m::abs(x) < 1e15f); } };
+struct Sin : OnAngles {
+  template <class T> GRADUS_HD T operator()(T x) const { return m::sin(x); }
+  float far(float x) const { return std::sin(x); }
+};
+struct Cos : OnAngles {
+  template <class T> GRADUS_HD T operator()(T x) const { return m::cos(x); }
+  float far(float x) const { return std::cos(x); }
+};
 struct Tanh : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::tanh(x); } };
 struct Sigmoid : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::sigmoid(x); } };
 struct Erf : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::erf(x); } };
@@ -305,5 +316,165 @@ struct ClampBackward : OnFloats {
     return x >= T(low) && x <= T(high) ? dy : T(0);
   }
 };
+
+// Further functions of one number.
+// clang-format off
+struct Tan : OnAngles {
+  template <class T> GRADUS_HD T operator()(T x) const { return m::tan(x); }
+  float far(float x) const { return std::tan(x); }
+};
+struct Asin : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::asin(x); } };
+struct Acos : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::acos(x); } };
+struct Atan : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::atan(x); } };
+struct Sinh : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::sinh(x); } };
+struct Cosh : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::cosh(x); } };
+struct Asinh : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::asinh(x); } };
+struct Acosh : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::acosh(x); } };
+struct Atanh : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::atanh(x); } };
+struct Exp2 : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::exp2(x); } };
+struct Log2 : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::log2(x); } };
+struct Log10 : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::log10(x); } };
+struct Erfc : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::erfc(x); } };
+struct Trunc : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return std::trunc(x); } };
+struct IsInf : OnAll {
+  template <class T> GRADUS_HD bool operator()(T x) const {
+    if constexpr (std::is_floating_point_v<T>) return m::abs(x) == std::numeric_limits<T>::infinity();
+    else return false;
+  }
+};
+struct NanToNum : OnFloats {
+  double nan, positive, negative;
+  template <class T> GRADUS_HD T operator()(T x) const {
+    constexpr T kInf = std::numeric_limits<T>::infinity();
+    return x != x ? T(nan) : x == kInf ? T(positive) : x == -kInf ? T(negative) : x;
+  }
+};
+
+// Of two numbers.
+struct Atan2 : OnFloats { template <class T> GRADUS_HD T operator()(T y, T x) const {
+    // The angle of (|x|, |y|), then the half-plane and the sign.
+    const T a = m::abs(x), b = m::abs(y);
+    const T small = a < b ? a : b, large = a < b ? b : a;
+    const T ratio = large == T(0) ? T(0) : small == large ? T(1) : small / large;
+    T r = m::atan(ratio);
+    r = b > a ? T(1.57079632679489662) - r : r;
+    r = std::signbit(x) ? T(3.14159265358979324) - r : r;
+    return x != x || y != y ? x + y : m::copysign(r, y);
+  }
+};
+struct Fmod : OnNumbers {
+  template <class T> GRADUS_HD T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>) return std::fmod(a, b);
+    else if constexpr (std::is_signed_v<T>) return b == 0 || b == -1 ? T(0) : T(a % b);
+    else return b == 0 ? T(0) : T(a % b);
+  }
+};
+// Rounded down. Integers: 0 for a divisor of 0.
+struct FloorDivide : OnNumbers {
+  template <class T> GRADUS_HD T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (b == T(0)) return a / b;
+      T r = std::fmod(a, b), q = (a - r) / b;
+      if (r != T(0) && (r < T(0)) != (b < T(0))) q -= T(1);
+      if (q == T(0)) return m::copysign(T(0), a / b);
+      const T down = std::floor(q);
+      return q - down > T(0.5) ? down + T(1) : down;
+    } else if constexpr (std::is_signed_v<T>) {
+      if (b == 0) return T(0);
+      if (b == -1) return T(-W<T>(a));
+      return T(a / b - (a % b != 0 && (a < 0) != (b < 0)));
+    } else {
+      return b == 0 ? T(0) : T(a / b);
+    }
+  }
+};
+struct Hypot : OnFloats { template <class T> GRADUS_HD T operator()(T a, T b) const {
+    const T x = m::abs(a), y = m::abs(b), large = x > y ? x : y, small = x > y ? y : x;
+    const T t = large > T(0) && large < std::numeric_limits<T>::infinity() ? small / large : T(0);
+    const T r = large * m::sqrt(T(1) + t * t);
+    return x == std::numeric_limits<T>::infinity() || y == std::numeric_limits<T>::infinity()
+               ? std::numeric_limits<T>::infinity() : a != a || b != b ? a + b : r;
+  }
+};
+struct Copysign : OnFloats { template <class T> GRADUS_HD T operator()(T a, T b) const { return m::copysign(a, b); } };
+// x log y, 0 where x is 0 (unless y is NaN).
+struct Xlogy : OnFloats { template <class T> GRADUS_HD T operator()(T x, T y) const {
+    return x == T(0) && y == y ? T(0) : x * m::log(y);
+  }
+};
+struct LogAddExp : OnFloats { template <class T> GRADUS_HD T operator()(T a, T b) const {
+    const T large = a > b ? a : b, off = -m::abs(a - b);
+    return a == b && m::abs(a) == std::numeric_limits<T>::infinity() ? a : a != a || b != b ? a + b : large + m::log1p(m::exp(off));
+  }
+};
+struct Heaviside : OnNumbers { template <class T> GRADUS_HD T operator()(T x, T at_zero) const {
+    return x != x ? x : x == T(0) ? at_zero : T(x > T(0));
+  }
+};
+struct BitwiseAnd : OnIntegers { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a & b); } };
+struct BitwiseOr : OnIntegers { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a | b); } };
+struct BitwiseXor : OnIntegers { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a ^ b); } };
+struct BitwiseNot : OnIntegers {
+  template <class T> GRADUS_HD T operator()(T a) const {
+    if constexpr (std::is_same_v<T, bool>) return !a;
+    else return T(~a);
+  }
+};
+// Shifts by less than 0, or by the width and more, leave 0 (or the sign, to the right).
+struct ShiftLeft : OnIntegers {
+  template <class T> GRADUS_HD T operator()(T a, T b) const {
+    const bool out = b < T(0) || uint64_t(b) >= 8 * sizeof(T);
+    return out ? T(0) : T(W<T>(a) << (out ? T(0) : b));
+  }
+};
+struct ShiftRight : OnIntegers {
+  template <class T> GRADUS_HD T operator()(T a, T b) const {
+    const bool out = b < T(0) || uint64_t(b) >= 8 * sizeof(T);
+    return out ? T(a < T(0) ? -1 : 0) : T(a >> (out ? T(0) : b));
+  }
+};
+
+// Further activations.
+struct Selu : OnFloats { template <class T> GRADUS_HD T operator()(T x) const {
+    return x > T(0) ? T(1.0507009873554805) * x : T(1.0507009873554805 * 1.6732632423543772) * m::expm1(x);
+  }
+};
+struct Celu : OnFloats {
+  double alpha;
+  template <class T> GRADUS_HD T operator()(T x) const { return x > T(0) ? x : T(alpha) * m::expm1(x / T(alpha)); }
+};
+// x tanh(log(1 + e^x)), with n = e^x: x (n^2 + 2n) / (n^2 + 2n + 2)
+struct Mish : OnFloats { template <class T> GRADUS_HD T operator()(T x) const {
+    const T n = m::exp(x > T(20) ? T(20) : x), t = n * (n + T(2));
+    return x > T(20) ? x : x * (t / (t + T(2)));
+  }
+};
+struct HardSigmoid : OnFloats { template <class T> GRADUS_HD T operator()(T x) const {
+    const T y = (x + T(3)) / T(6);
+    return y < T(0) ? T(0) : y > T(1) ? T(1) : y;
+  }
+};
+struct HardSwish : OnFloats { template <class T> GRADUS_HD T operator()(T x) const {
+    const T y = x + T(3), c = y < T(0) ? T(0) : y > T(6) ? T(6) : y;
+    return x * c / T(6);
+  }
+};
+struct HardShrink : OnFloats {
+  double lambda;
+  template <class T> GRADUS_HD T operator()(T x) const { return x >= T(-lambda) && x <= T(lambda) ? T(0) : x; }
+};
+struct SoftShrink : OnFloats {
+  double lambda;
+  template <class T> GRADUS_HD T operator()(T x) const {
+    const T l = T(lambda);
+    return x > l ? x - l : x < -l ? x + l : x * T(0);  // NaN stays
+  }
+};
+struct Threshold : OnNumbers {
+  double threshold, value;
+  template <class T> GRADUS_HD T operator()(T x) const { return x <= T(threshold) ? T(value) : x; }
+};
+struct Prelu : OnFloats { template <class T> GRADUS_HD T operator()(T x, T slope) const { return x > T(0) ? x : slope * x; } };
+// clang-format on
 
 }  // namespace gradus::functors

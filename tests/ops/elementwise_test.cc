@@ -39,8 +39,8 @@ const Function kFunctions[] = {
     {"tanh", raw::tanh, std::tanh, 3},
     {"erf", raw::erf, std::erf, 3},
     {"sqrt", raw::sqrt, std::sqrt, 1},
-    {"sin", raw::sin, std::sin, 1},
-    {"cos", raw::cos, std::cos, 1},
+    {"sin", raw::sin, std::sin, 2},
+    {"cos", raw::cos, std::cos, 2},
     {"rsqrt", raw::rsqrt, [](double v) { return 1 / std::sqrt(v); }, 2},
     {"sigmoid", raw::sigmoid, [](double v) { return 1 / (1 + std::exp(-v)); }, 4, 0x1p-126},
 };
@@ -552,6 +552,42 @@ TEST(Temporaries, KeepTheBufferThatARuleHasSaved) {
       autograd::grad([](const std::vector<Tensor>& v) { return (exp(v[0]) + 1.0) * 3.0 - v[0]; }, {x}, ones);
   for (size_t i = 0; i < 5; ++i)
     EXPECT_NEAR(g[0].to_vector<double>()[i], 3 * std::exp(x.to_vector<double>()[i]) - 1, 1e-12);
+}
+
+TEST(Closeness, OfWholeTensors) {
+  const Tensor a = random_tensor({3, 4}, DType::kF64, 1);
+  EXPECT_TRUE(allclose(a, a * (1 + 1e-9)));
+  EXPECT_FALSE(allclose(a, a * (1 + 1e-3)));
+  EXPECT_TRUE(equal(a, clone(a)));
+  EXPECT_FALSE(equal(a, a * (1 + 1e-9)));
+  EXPECT_FALSE(equal(a, reshape(a, {4, 3})));
+  EXPECT_FALSE(allclose(full({2}, NAN), full({2}, NAN)));
+  EXPECT_TRUE(allclose(full({2}, NAN), full({2}, NAN), {.equal_nan = true}));
+}
+
+// Angles, powers and logarithms where f32 has its edges.
+TEST(Functions, KeepTheEdgesOfTheCLibrary) {
+  for (float f : {0.f, -0.f, 1.f, -1.f, kInf, -kInf, kNaN, 1e30f, 1e-42f, 0.5f, -2.5f, 88.9f, 1e10f}) {
+    const double v = f;
+    const Tensor x = full({3}, v);
+    const auto same = [&](const char* name, const Tensor& y, double e) {
+      const float got = y.to_vector<float>()[1], want = float(e);
+      EXPECT_TRUE(std::isnan(want) ? std::isnan(got)
+                                   : got == want || std::abs(got - want) <= 4e-7f * std::abs(want))
+          << name << "(" << v << ") is " << got << ", expected " << want;
+    };
+    same("asin", asin(x), std::asin(v)), same("acos", acos(x), std::acos(v)),
+        same("atan", atan(x), std::atan(v));
+    same("sinh", sinh(x), std::sinh(float(v))), same("cosh", cosh(x), std::cosh(float(v)));
+    same("asinh", asinh(x), std::asinh(v)), same("acosh", acosh(x), std::acosh(v)),
+        same("atanh", atanh(x), std::atanh(v));
+    same("exp2", exp2(x), std::exp2(v)), same("log2", log2(x), std::log2(float(v))),
+        same("log10", log10(x), std::log10(float(v)));
+    same("erfc", erfc(x), std::erfc(v)), same("pow", pow(x, -1.5), std::pow(float(v), -1.5)),
+        same("pow", pow(x, 3), std::pow(float(v), 3.0));
+    if (std::isfinite(v) && std::abs(v) <= 1e10)
+      same("sin", sin(x), std::sin(float(v))), same("cos", cos(x), std::cos(float(v)));
+  }
 }
 
 }  // namespace

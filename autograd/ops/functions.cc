@@ -1,0 +1,366 @@
+#include "gradus/autograd/ops/functions.h"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "gradus/autograd/ops/activations.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/record.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/elementwise.h"
+
+namespace gradus {
+
+Tensor tan(const Tensor& x) {
+  Tensor y = raw::tan(x);
+  if (Recorder r{"tan", x})
+    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (square(y.get()) + 1); }));
+  return y;
+}
+
+Tensor asin(const Tensor& x) {
+  Tensor y = raw::asin(x);
+  if (Recorder r{"asin", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(1 - square(x.get())); }));
+  return y;
+}
+
+Tensor acos(const Tensor& x) {
+  Tensor y = raw::acos(x);
+  if (Recorder r{"acos", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * rsqrt(1 - square(x.get())); }));
+  return y;
+}
+
+Tensor atan(const Tensor& x) {
+  Tensor y = raw::atan(x);
+  if (Recorder r{"atan", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (square(x.get()) + 1); }));
+  return y;
+}
+
+Tensor sinh(const Tensor& x) {
+  Tensor y = raw::sinh(x);
+  if (Recorder r{"sinh", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * cosh(x.get()); }));
+  return y;
+}
+
+Tensor cosh(const Tensor& x) {
+  Tensor y = raw::cosh(x);
+  if (Recorder r{"cosh", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sinh(x.get()); }));
+  return y;
+}
+
+Tensor asinh(const Tensor& x) {
+  Tensor y = raw::asinh(x);
+  if (Recorder r{"asinh", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(square(x.get()) + 1); }));
+  return y;
+}
+
+Tensor acosh(const Tensor& x) {
+  Tensor y = raw::acosh(x);
+  if (Recorder r{"acosh", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(square(x.get()) - 1); }));
+  return y;
+}
+
+Tensor atanh(const Tensor& x) {
+  Tensor y = raw::atanh(x);
+  if (Recorder r{"atanh", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (1 - square(x.get())); }));
+  return y;
+}
+
+Tensor exp2(const Tensor& x) {
+  Tensor y = raw::exp2(x);
+  if (Recorder r{"exp2", x})
+    r.record(y,
+             wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() * std::numbers::ln2); }));
+  return y;
+}
+
+Tensor log2(const Tensor& x) {
+  Tensor y = raw::log2(x);
+  if (Recorder r{"log2", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() * std::numbers::ln2); }));
+  return y;
+}
+
+Tensor log10(const Tensor& x) {
+  Tensor y = raw::log10(x);
+  if (Recorder r{"log10", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() * std::numbers::ln10); }));
+  return y;
+}
+
+Tensor erfc(const Tensor& x) {
+  Tensor y = raw::erfc(x);
+  if (Recorder r{"erfc", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
+               return dy * (exp(-square(x.get())) * (-2 * std::numbers::inv_sqrtpi));
+             }));
+  return y;
+}
+
+Tensor erfinv(const Tensor& x) {
+  Tensor y = raw::erfinv(x);
+  if (Recorder r{"erfinv", x})
+    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) {
+               return dy * (exp(square(y.get())) * (0.5 / std::numbers::inv_sqrtpi));
+             }));
+  return y;
+}
+
+Tensor lgamma(const Tensor& x) {
+  Tensor y = raw::lgamma(x);
+  if (Recorder r{"lgamma", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * digamma(x.get()); }));
+  return y;
+}
+
+Tensor digamma(const Tensor& x) { return polygamma(0, x); }
+
+Tensor polygamma(int64_t n, const Tensor& x) {
+  if (n < 0 || n > 100) throw ValueError("polygamma", "expected 0 <= n <= 100, given ", n);
+  Tensor y = raw::polygamma(n, x);
+  if (Recorder r{"polygamma", x})
+    r.record(y, wrt(x, [n, x = r.save(x)](const Tensor& dy) { return dy * polygamma(n + 1, x.get()); }));
+  return y;
+}
+
+Tensor atan2(const Tensor& y, const Tensor& x) {
+  Tensor angle = raw::atan2(y, x);
+  if (Recorder r{"atan2", y, x}) {
+    const auto v = r.save(y), u = r.save(x);
+    r.record(
+        angle,
+        wrt(y, [u, v](const Tensor& d) { return d * (u.get() / (square(u.get()) + square(v.get()))); }),
+        wrt(x, [u, v](const Tensor& d) { return -d * (v.get() / (square(u.get()) + square(v.get()))); }));
+  }
+  return angle;
+}
+
+Tensor deg2rad(const Tensor& x) { return x * (std::numbers::pi / 180); }
+Tensor rad2deg(const Tensor& x) { return x * (180 / std::numbers::pi); }
+
+Tensor sinc(const Tensor& x) {
+  const Tensor at_zero = eq(x, 0);
+  const Tensor angle = where(at_zero, 1, x) * std::numbers::pi;
+  // By the series' first terms at 0, so that gradients are right there: 1 - (pi x)^2 / 6.
+  return where(at_zero, 1 - square(x) * (std::numbers::pi * std::numbers::pi / 6), sin(angle) / angle);
+}
+
+Tensor logaddexp(const Tensor& a, const Tensor& b) {
+  Tensor y = raw::logaddexp(a, b);
+  if (Recorder r{"logaddexp", a, b}) {
+    const auto u = r.save(a), v = r.save(b);
+    r.record(y, wrt(a, [u, v](const Tensor& dy) { return dy * sigmoid(u.get() - v.get()); }),
+             wrt(b, [u, v](const Tensor& dy) { return dy * sigmoid(v.get() - u.get()); }));
+  }
+  return y;
+}
+
+Tensor xlogy(const Tensor& x, const Tensor& y) {
+  Tensor z = raw::xlogy(x, y);
+  if (Recorder r{"xlogy", x, y}) {
+    const auto u = r.save(x), v = r.save(y);
+    r.record(z,
+             wrt(x,
+                 [u, v](const Tensor& dz) {
+                   const Tensor vanishes = logical_and(eq(u.get(), 0), le(v.get(), 0));
+                   return where(vanishes, 0, dz * log(where(vanishes, 1, v.get())));
+                 }),
+             wrt(y, [u, v](const Tensor& dz) { return dz * (u.get() / v.get()); }));
+  }
+  return z;
+}
+
+Tensor logit(const Tensor& x, std::optional<double> eps) {
+  if (eps && !(*eps >= 0 && *eps < 0.5)) throw ValueError("logit", "expected 0 <= eps < 1/2, given ", *eps);
+  const Tensor p = eps ? clamp(x, *eps, 1 - *eps) : x;
+  return log(p / (1 - p));
+}
+
+namespace {
+
+// A result whose derivative is 0 wherever it has one.
+Tensor flat(const char* op, const Tensor& x, Tensor y) {
+  if (Recorder r{op, x}) r.record(y, wrt(x, [](const Tensor& dy) { return dy * 0; }));
+  return y;
+}
+
+}  // namespace
+
+Tensor trunc(const Tensor& x) { return flat("trunc", x, raw::trunc(x)); }
+
+Tensor round(const Tensor& x, int64_t decimals) {
+  if (decimals == 0 || is_integral(x.dtype())) return round(x);
+  const double scale = std::pow(10.0, std::fabs(double(decimals)));
+  return decimals > 0 ? round(x * scale) / scale : round(x / scale) * scale;
+}
+
+Tensor frac(const Tensor& x) { return x - trunc(x); }
+
+Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  Tensor y = raw::floor_divide(a, b);
+  if (Recorder r{"floor_divide", a, b})
+    r.record(y, wrt(a, [](const Tensor& dy) { return dy * 0; }),
+             wrt(b, [](const Tensor& dy) { return dy * 0; }));
+  return y;
+}
+Tensor floor_divide(const Tensor& a, double b) { return floor_divide(a, raw::operand(b, a)); }
+
+Tensor fmod(const Tensor& a, const Tensor& b) {
+  Tensor y = raw::fmod(a, b);
+  if (Recorder r{"fmod", a, b})
+    r.record(
+        y, wrt(a, [](Tensor dy) { return dy; }),
+        wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) { return -dy * trunc(a.get() / b.get()); }));
+  return y;
+}
+Tensor fmod(const Tensor& a, double b) { return fmod(a, raw::operand(b, a)); }
+
+Tensor copysign(const Tensor& a, const Tensor& b) {
+  Tensor y = raw::copysign(a, b);
+  if (Recorder r{"copysign", a, b})
+    r.record(y,
+             wrt(a,
+                 [a = r.save(a), b = r.save(b)](const Tensor& dy) {
+                   return dy * (sign(a.get()) * raw::copysign(raw::operand(1, b.get()), b.get()));
+                 }),
+             wrt(b, [](const Tensor& dy) { return dy * 0; }));
+  return y;
+}
+
+Tensor heaviside(const Tensor& x, const Tensor& at_zero) {
+  Tensor y = raw::heaviside(x, at_zero);
+  if (Recorder r{"heaviside", x, at_zero})
+    r.record(y, wrt(x, [](const Tensor& dy) { return dy * 0; }),
+             wrt(at_zero, [x = r.save(x)](const Tensor& dy) { return where(eq(x.get(), 0), dy, 0); }));
+  return y;
+}
+
+Tensor hypot(const Tensor& a, const Tensor& b) {
+  Tensor y = raw::hypot(a, b);
+  if (Recorder r{"hypot", a, b}) {
+    const auto out = r.save_output(y);
+    r.record(y, wrt(a, [a = r.save(a), out](const Tensor& dy) { return dy * (a.get() / out.get()); }),
+             wrt(b, [b = r.save(b), out](const Tensor& dy) { return dy * (b.get() / out.get()); }));
+  }
+  return y;
+}
+
+Tensor add(const Tensor& a, const Tensor& b, double alpha) {
+  Tensor y = raw::add(a, b, alpha);
+  if (Recorder r{"add", a, b})
+    r.record(y, wrt(a, [](Tensor dy) { return dy; }),
+             wrt(b, [alpha](const Tensor& dy) { return dy * alpha; }));
+  return y;
+}
+Tensor sub(const Tensor& a, const Tensor& b, double alpha) { return add(a, b, -alpha); }
+
+Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
+  Tensor y = raw::addcmul(x, a, b, value);
+  if (Recorder r{"addcmul", x, a, b})
+    r.record(y, wrt(x, [](Tensor dy) { return dy; }),
+             wrt(a, [b = r.save(b), value](const Tensor& dy) { return dy * b.get() * value; }),
+             wrt(b, [a = r.save(a), value](const Tensor& dy) { return dy * a.get() * value; }));
+  return y;
+}
+
+Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
+  Tensor y = raw::addcdiv(x, a, b, value);
+  if (Recorder r{"addcdiv", x, a, b})
+    r.record(y, wrt(x, [](Tensor dy) { return dy; }),
+             wrt(a, [b = r.save(b), value](const Tensor& dy) { return dy / b.get() * value; }),
+             wrt(b, [a = r.save(a), b = r.save(b), value](const Tensor& dy) {
+               return dy * (a.get() / square(b.get())) * -value;
+             }));
+  return y;
+}
+
+Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high) {
+  if (!low.defined() && !high.defined()) throw ValueError("clamp", "both bounds are undefined");
+  Tensor y = low.defined() ? raw::maximum(x, low) : x;
+  if (high.defined()) y = raw::minimum(y, high);
+  if (Recorder r{"clamp", x, low, high}) {
+    const auto v = r.save(x), l = r.save(low), h = r.save(high);
+    // Which of the three is the result.
+    const auto from_high = [=](const Tensor& above) {
+      return h.get().defined() ? gt(above, h.get()) : Tensor();
+    };
+    const auto from_low = [=] { return l.get().defined() ? lt(v.get(), l.get()) : Tensor(); };
+    const auto raised = [=] { return l.get().defined() ? maximum(v.get(), l.get()) : v.get(); };
+    const auto masked = [](const Tensor& dy, const Tensor& yes, const Tensor& no) {
+      Tensor d = yes.defined() ? where(yes, dy, 0) : dy;
+      return no.defined() ? where(no, 0, d) : d;
+    };
+    r.record(
+        y,
+        wrt(x, [=](const Tensor& dy) { return masked(masked(dy, {}, from_low()), {}, from_high(raised())); }),
+        wrt(low, [=](const Tensor& dy) { return masked(dy, from_low(), from_high(raised())); }),
+        wrt(high, [=](const Tensor& dy) { return masked(dy, from_high(raised()), {}); }));
+  }
+  return y;
+}
+
+Tensor nan_to_num(const Tensor& x, NanToNumOptions options) {
+  const double largest = [&] {
+    switch (x.dtype()) {
+      case DType::kF64:
+        return std::numeric_limits<double>::max();
+      case DType::kF16:
+        return 65504.0;
+      case DType::kBF16:
+        return 3.3895313892515355e38;
+      default:
+        return double(std::numeric_limits<float>::max());
+    }
+  }();
+  Tensor y =
+      raw::nan_to_num(x, options.nan, options.posinf.value_or(largest), options.neginf.value_or(-largest));
+  if (Recorder r{"nan_to_num", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return where(isfinite(x.get()), dy, 0); }));
+  return y;
+}
+
+Tensor isinf(const Tensor& x) { return raw::isinf(x); }
+Tensor isposinf(const Tensor& x) { return logical_and(isinf(x), gt(x, 0)); }
+Tensor isneginf(const Tensor& x) { return logical_and(isinf(x), lt(x, 0)); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) {
+  return raw::ne(raw::to(a, DType::kBool), raw::to(b, DType::kBool));
+}
+
+Tensor isclose(const Tensor& a_in, const Tensor& b_in, Closeness options) {
+  const Tensor a = detach(a_in), b = detach(b_in);
+  if (!(options.rtol >= 0) || !(options.atol >= 0))
+    throw ValueError("isclose", "expected rtol and atol >= 0, given ", options.rtol, " and ", options.atol);
+  Tensor close = eq(a, b);
+  if (options.equal_nan) close = logical_or(close, logical_and(isnan(a), isnan(b)));
+  if (is_integral(a.dtype()) && is_integral(b.dtype()) && options.rtol == 0 && options.atol < 1) return close;
+  const Tensor off = abs(a - b);
+  return logical_or(close, logical_and(isfinite(off), le(off, abs(b) * options.rtol + options.atol)));
+}
+bool allclose(const Tensor& a, const Tensor& b, Closeness options) {
+  return all(isclose(a, b, options)).item<bool>();
+}
+bool equal(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && all(eq(detach(a), detach(b))).item<bool>();
+}
+
+// clang-format off
+Tensor bitwise_and(const Tensor& a, const Tensor& b) { return raw::bitwise_and(a, b); }
+Tensor bitwise_or(const Tensor& a, const Tensor& b) { return raw::bitwise_or(a, b); }
+Tensor bitwise_xor(const Tensor& a, const Tensor& b) { return raw::bitwise_xor(a, b); }
+Tensor bitwise_not(const Tensor& x) { return raw::bitwise_not(x); }
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) { return raw::bitwise_left_shift(a, b); }
+Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) { return raw::bitwise_right_shift(a, b); }
+// clang-format on
+
+}  // namespace gradus

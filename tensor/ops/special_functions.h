@@ -1,0 +1,79 @@
+// Functions of higher mathematics, in double: the gamma function's relatives and the inverse error function.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+namespace gradus::m {
+
+// The logarithm's derivative of the gamma function: recurrence up to 10, then the asymptotic series.
+inline double digamma(double x) {
+  constexpr double kPi = 3.14159265358979324;
+  if (x == 0) return std::copysign(std::numeric_limits<double>::infinity(), -x);
+  if (x < 0) {  // reflection
+    if (x == std::floor(x)) return std::numeric_limits<double>::quiet_NaN();
+    return digamma(1 - x) - kPi / std::tan(kPi * x);
+  }
+  double y = 0;
+  for (; x < 10; ++x) y -= 1 / x;
+  const double z = 1 / (x * x);
+  const double series =
+      z *
+      (1.0 / 12 -
+       z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+  return y + std::log(x) - 0.5 / x - series;
+}
+
+// Hurwitz' zeta function, the sum of (x + k)^-s over k >= 0, for s > 1 and x > 0: the first terms, then
+// Euler-Maclaurin. NaN elsewhere; infinite for x = 0.
+inline double zeta(double s, double x) {
+  constexpr int kTerms = 12;
+  if (!(s > 1) || x < 0) return std::numeric_limits<double>::quiet_NaN();
+  if (x == 0) return std::numeric_limits<double>::infinity();
+  double sum = 0;
+  for (int k = 0; k < kTerms; ++k) sum += std::pow(x + k, -s);
+  const double a = x + kTerms;
+  sum += std::pow(a, 1 - s) / (s - 1) + 0.5 * std::pow(a, -s);
+  // Bernoulli numbers over factorials.
+  constexpr double kB[] = {1.0 / 12,           -1.0 / 720,     1.0 / 30240,
+                           -1.0 / 1209600,     1.0 / 47900160, -691.0 / 1307674368000.0,
+                           1.0 / 74724249600.0};
+  double rising = s, power = std::pow(a, -s - 1);
+  for (int k = 0; k < 7; ++k) {
+    sum += kB[k] * rising * power;
+    rising *= (s + 2 * k + 1) * (s + 2 * k + 2);
+    power /= a * a;
+  }
+  return sum;
+}
+
+// The n-th derivative of digamma.
+inline double polygamma(int n, double x) {
+  if (n == 0) return digamma(x);
+  return (n % 2 ? 1 : -1) * std::tgamma(n + 1.0) * zeta(n + 1.0, x);
+}
+
+// The x with erf(x) = y: a polynomial in log(1 - y^2), then Newton's steps. Source of the polynomial: M.
+// Giles, "Approximating the erfinv function", 2010.
+inline double erfinv(double y) {
+  if (std::fabs(y) >= 1) return std::fabs(y) == 1 ? std::copysign(INFINITY, y) : NAN;
+  constexpr double kCentre[] = {2.81022636e-08,  3.43273939e-07, -3.5233877e-06,
+                                -4.39150654e-06, 0.00021858087,  -0.00125372503,
+                                -0.00417768164,  0.246640727,    1.50140941};
+  constexpr double kTail[] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+                              -0.0076224613,   0.00943887047,  1.00167406,    2.83297682};
+  double w = -std::log((1 - y) * (1 + y)), p = 0;
+  const bool centre = w < 5;
+  w = centre ? w - 2.5 : std::sqrt(w) - 3;
+  for (double c : centre ? kCentre : kTail) p = p * w + c;
+  double x = p * y;
+  for (int i = 0; i < 2; ++i) {
+    // Near 1 by the complement, which keeps its digits.
+    const double far = (1 - std::fabs(y)) - std::erfc(std::fabs(x));
+    const double off = y > 0.5 ? far : y < -0.5 ? -far : std::erf(x) - y;
+    x -= off / (1.12837916709551257 * std::exp(-x * x));
+  }
+  return x;
+}
+
+}  // namespace gradus::m
