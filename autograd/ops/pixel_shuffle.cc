@@ -1,0 +1,63 @@
+#include "gradus/autograd/ops/pixel_shuffle.h"
+
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/view.h"
+
+namespace gradus {
+namespace {
+
+void check(const char* op, const Tensor& x, const char* what, int64_t n, int dims) {
+  if (x.dim() != 4 && (dims == 4 || x.dim() < 3))
+    throw ShapeError(op, dims == 4 ? "x must be [N,C,H,W]: x " : "x must have 3 dims or more: x ",
+                     describe(x));
+  if (n < 1) throw ValueError(op, what, " must be at least 1, given ", n);
+}
+
+void check_divides(const char* op, const Tensor& x, int64_t n, int64_t dim) {
+  if (x.size(dim) % n != 0) throw ShapeError(op, n, " does not divide dim ", dim, " of x ", describe(x));
+}
+
+// A row-major [N,H,W,C] as [N,C,H,W].
+Tensor channels_second(const Tensor& x) { return permute(x, {0, 3, 1, 2}); }
+Tensor channels_behind(const Tensor& x) { return permute(x, {0, 2, 3, 1}); }
+bool lies_channels_last(const Tensor& x) { return x.dim() == 4 && x.is_channels_last(); }
+
+}  // namespace
+
+Tensor pixel_shuffle(const Tensor& x, int64_t f) {
+  check("pixel_shuffle", x, "factor", f, 4);
+  check_divides("pixel_shuffle", x, f * f, 1);
+  const int64_t N = x.size(0), C = x.size(1) / (f * f), H = x.size(2), W = x.size(3);
+  if (lies_channels_last(x)) {
+    const Tensor cells = reshape(channels_behind(x), {N, H, W, C, f, f});
+    return channels_second(reshape(permute(cells, {0, 1, 4, 2, 5, 3}), {N, H * f, W * f, C}));
+  }
+  return reshape(permute(reshape(x, {N, C, f, f, H, W}), {0, 1, 4, 2, 5, 3}), {N, C, H * f, W * f});
+}
+
+Tensor pixel_unshuffle(const Tensor& x, int64_t f) {
+  check("pixel_unshuffle", x, "factor", f, 4);
+  check_divides("pixel_unshuffle", x, f, 2);
+  check_divides("pixel_unshuffle", x, f, 3);
+  const int64_t N = x.size(0), C = x.size(1), H = x.size(2) / f, W = x.size(3) / f;
+  if (lies_channels_last(x)) {
+    const Tensor cells = reshape(channels_behind(x), {N, H, f, W, f, C});
+    return channels_second(reshape(permute(cells, {0, 1, 3, 5, 2, 4}), {N, H, W, C * f * f}));
+  }
+  return reshape(permute(reshape(x, {N, C, H, f, W, f}), {0, 1, 3, 5, 2, 4}), {N, C * f * f, H, W});
+}
+
+Tensor channel_shuffle(const Tensor& x, int64_t groups) {
+  check("channel_shuffle", x, "groups", groups, 3);
+  check_divides("channel_shuffle", x, groups, 1);
+  const int64_t N = x.size(0), C = x.size(1);
+  if (lies_channels_last(x)) {
+    const Tensor cells = reshape(channels_behind(x), {N, x.size(2), x.size(3), groups, C / groups});
+    return channels_second(reshape(transpose(cells, 3, 4), {N, x.size(2), x.size(3), C}));
+  }
+  Shape split{N, groups, C / groups};
+  for (int d = 2; d < x.dim(); ++d) split.push_back(x.size(d));
+  return reshape(transpose(reshape(x, split), 1, 2), x.shape());
+}
+
+}  // namespace gradus
