@@ -26,7 +26,7 @@ std::array<int64_t, 2> matrix_strides(const Tensor& x) {
   return {row_step, col_step};
 }
 
-// Returns whether oneDNN computes this product in its dtype; always for f32.
+// Returns whether oneDNN computes this product in a's dtype; always for f32.
 bool gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   static const char kind[] = "matmul";
   auto layout = [](const Tensor& x, dnnl::memory::dims& dims, dnnl::memory::dims& strides) {
@@ -45,16 +45,16 @@ bool gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bia
   onednn::PlanKey key(kind);
   for (const auto* list : {&a_dims, &a_strides, &b_dims, &b_strides})
     for (int64_t v : *list) key.add(v);
-  key.add(out.dim()).add(bias.defined());
+  key.add(out.dim()).add(bias.defined()).add(int64_t(out.dtype()));
 
-  const auto plan = onednn::plan_in(out.dtype(), key, [&] {
-    const auto type = onednn::type_of(out.dtype());
+  const auto plan = onednn::plan_in(a.dtype(), key, [&] {
+    const auto type = onednn::type_of(a.dtype());
     onednn::Plan p;
     p.src = Desc(a_dims, type, a_strides);
     p.weights = Desc(b_dims, type, b_strides);
     const dnnl::memory::dims out_dims(out.shape().begin(), out.shape().end());
-    p.dst =
-        Desc(out_dims, type, out.dim() == 3 ? dnnl::memory::format_tag::abc : dnnl::memory::format_tag::ab);
+    p.dst = Desc(out_dims, onednn::type_of(out.dtype()),
+                 out.dim() == 3 ? dnnl::memory::format_tag::abc : dnnl::memory::format_tag::ab);
     const dnnl::memory::dims bias_dims =
         out.dim() == 3 ? dnnl::memory::dims{1, 1, out.size(-1)} : dnnl::memory::dims{1, out.size(-1)};
     const Desc bias_desc(bias_dims, type,
@@ -80,9 +80,9 @@ void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tenso
 // At most one batch dim.
 void product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (gemm(out, a, b, bias)) return;
-  const Tensor wide = cpu::wide_like(out);
+  const Tensor wide = out.dtype() == DType::kF32 ? out : cpu::wide_like(out);
   matmul_cpu(wide, cpu::widened(a), cpu::widened(b), cpu::widened(bias));
-  cpu::round_to(out, wide);
+  if (!wide.is_same(out)) cpu::round_to(out, wide);
 }
 
 // Merges neighbouring batch dims that all three tensors step through evenly, so that as few products as

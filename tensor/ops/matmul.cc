@@ -65,9 +65,7 @@ Tensor fold_batch(const Tensor& x) {
   return restrided(x, {rows, x.shape()[n - 1]}, {rows == 1 ? x.shape()[n - 1] : step, x.strides()[n - 1]});
 }
 
-}  // namespace
-
-Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
+Tensor product(const Tensor& a_in, const Tensor& b_in, DType result) {
   check_pair("matmul", a_in, b_in);
   if (a_in.dim() == 0 || b_in.dim() == 0)
     throw ShapeError("matmul", "operands need at least one dimension: ", describe(a_in), " and ",
@@ -86,7 +84,7 @@ Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
   Shape shape = batch;
   if (!row) shape.push_back(m);
   if (!column) shape.push_back(n);
-  Tensor out = empty(shape, {a.dtype(), a.device()});
+  Tensor out = empty(shape, {result, a.device()});
   if (out.numel() == 0) return out;
 
   a = as_matrices(a), b = as_matrices(b);
@@ -101,6 +99,14 @@ Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
   matmul_kernel(restrided(out, matrices, row_major_strides(matrices)), expand_batch(a, batch),
                 expand_batch(b, batch), {});
   return out;
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b) { return product(a, b, a.dtype()); }
+
+Tensor matmul_in_f32(const Tensor& a, const Tensor& b) {
+  return product(a, b, a.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
