@@ -257,10 +257,11 @@ void rmsprop_step_cpu(const Tensor&, const std::vector<StepItem>& items, const R
   return o.centered ? rmsprop<true, true>(items, o) : rmsprop<true, false>(items, o);
 }
 
-// NaN has no sign and stays, so that it shows.
+// NaN has no sign and stays, so that it shows. One choice, not two: nested ones are not made vector code.
 template <class T>
 T sign_of(T x) {
-  return x > T(0) ? T(1) : x < T(0) ? T(-1) : x;
+  const T one = std::copysign(T(1), x);
+  return std::abs(x) > T(0) ? one : x;
 }
 
 template <class T>
@@ -286,8 +287,9 @@ struct RpropRule {
   T eta_minus, eta_plus, min_step, max_step;
   void operator()(T& p, T d, T& previous, T& size, T&) const {
     const T turn = d * previous;
-    size *= turn > T(0) ? eta_plus : turn < T(0) ? eta_minus : T(1);
-    size = size < min_step ? min_step : size > max_step ? max_step : size;
+    const T unless_turned = turn > T(0) ? eta_plus : T(1);
+    size *= turn < T(0) ? eta_minus : unless_turned;
+    size = std::min(std::max(size, min_step), max_step);
     const T used = turn < T(0) ? T(0) : d;
     p -= sign_of(used) * size;
     previous = used;
