@@ -52,6 +52,81 @@ struct ExtremeAbs : Extreme<T, largest> {
   Lane step(Lane a, T x) const { return this->join(a, std::abs(static_cast<Lane>(x))); }
 };
 
+// scale times the sum of squared distances from the mean, in one pass over memory: a block, which is in the
+// cache, gives its own mean first, then the distances from it; blocks are joined by how far apart their means
+// are. Source: Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
+struct Spread {
+  double n = 0, mean = 0, squares = 0;
+};
+template <class T>
+struct Variance {
+  using Lane = Spread;
+  using Wide = Spread;
+  double scale = 1;
+  Spread start() const { return {}; }
+  Spread merge(const Spread& a, const Spread& b) const {
+    const double n = a.n + b.n, apart = b.mean - a.mean;
+    if (n == 0) return a;
+    const double part = b.n / n;
+    return {n, a.mean + apart * part, a.squares + b.squares + apart * apart * (a.n * part)};
+  }
+  double finish(const Spread& a) const { return a.squares * scale; }
+
+  // What a sum of distances from `centre`, and of their squares, say about n elements.
+  static Spread spread(T centre, T sum, T squares, double n) {
+    const double off = static_cast<double>(sum) / n;
+    const double left = static_cast<double>(squares) - off * off * n;
+    return {n, static_cast<double>(centre) + off, left < 0 ? 0 : left};
+  }
+
+  template <class F>
+  static T lane_sum(int64_t n, F&& f) {
+    T lanes[kLanes] = {};
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+      for (int j = 0; j < kLanes; ++j) lanes[j] += f(i + j);
+    for (int j = 0; i + j < n; ++j) lanes[j] += f(i + j);
+    for (int half = kLanes / 2; half > 0; half /= 2)
+      for (int j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+    return lanes[0];
+  }
+  template <int64_t fixed_stride>
+  static Spread block_of(const T* x, int64_t n, int64_t any_stride) {
+    const int64_t stride = fixed_stride ? fixed_stride : any_stride;
+    const T centre = lane_sum(n, [=](int64_t i) { return x[i * stride]; }) / static_cast<T>(n);
+    const T sum = lane_sum(n, [=](int64_t i) { return x[i * stride] - centre; });
+    const T squares =
+        lane_sum(n, [=](int64_t i) { return (x[i * stride] - centre) * (x[i * stride] - centre); });
+    return spread(centre, sum, squares, static_cast<double>(n));
+  }
+  Spread block(const T* x, int64_t n, int64_t stride) const {
+    return stride == 1 ? block_of<1>(x, n, 1) : block_of<0>(x, n, stride);
+  }
+
+  template <int64_t fixed_stride>
+  void add_rows_of(Spread* total, const T* const* rows, int n, int64_t width, int64_t any_stride) const {
+    const int64_t stride = fixed_stride ? fixed_stride : any_stride;
+    T centre[kTile] = {}, sum[kTile] = {}, squares[kTile] = {};
+    for (int r = 0; r < n; ++r)
+      for (int64_t j = 0; j < width; ++j) centre[j] += rows[r][j * stride];
+    for (int64_t j = 0; j < width; ++j) centre[j] /= static_cast<T>(n);
+    for (int r = 0; r < n; ++r)
+      for (int64_t j = 0; j < width; ++j) {
+        const T d = rows[r][j * stride] - centre[j];
+        sum[j] += d;
+        squares[j] += d * d;
+      }
+    for (int64_t j = 0; j < width; ++j) total[j] = merge(total[j], spread(centre[j], sum[j], squares[j], n));
+  }
+  void add_rows(Spread* total, const T* const* rows, int n, int64_t width, int64_t stride) const {
+    stride == 1 ? add_rows_of<1>(total, rows, n, width, 1) : add_rows_of<0>(total, rows, n, width, stride);
+  }
+};
+
+void var_cpu(const Tensor& out, const Tensor& x, double scale) {
+  dispatch_floating(x.dtype(), "var", [&]<class T>() { reduce<T, T>(out, x, Variance<T>{scale}); });
+}
+
 void sum_cpu(const Tensor& out, const Tensor& x, double scale) {
   dispatch_bytes(x, [&]<class T>() { reduce<T, SumResult<T>>(out, x, Sum<T>{scale}); });
 }
@@ -90,6 +165,7 @@ void norm_cpu(const Tensor& out, const Tensor& x, double p, double scale, bool r
 }
 
 const RegisterKernel kSum(sum_kernel, DeviceType::kCPU, &sum_cpu);
+const RegisterKernel kVar(var_kernel, DeviceType::kCPU, &var_cpu);
 const RegisterKernel kProd(prod_kernel, DeviceType::kCPU, &prod_cpu);
 const RegisterKernel kMax(amax_kernel, DeviceType::kCPU, &extreme_cpu<true>);
 const RegisterKernel kMin(amin_kernel, DeviceType::kCPU, &extreme_cpu<false>);

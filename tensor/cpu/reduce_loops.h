@@ -8,6 +8,11 @@
 //     auto finish(Wide a) const;            // the result
 //   };
 //
+// An Op that needs more than one look at an element, Lane and Wide one type, has instead of step
+//     Wide block(const T* x, int64_t n, int64_t stride) const;                  // n <= kBlock * kLanes
+//     void add_rows(Wide* total, const T* const* rows, int n, int64_t width, int64_t stride) const;  // n <=
+//     kBlock
+//
 // Note [Order of summation]
 // A result is the same for any number of threads because the way its elements are combined follows from
 // shapes alone: lanes within a block of at most kBlock steps, in the input's precision; blocks into a wide
@@ -130,34 +135,45 @@ class Walker {
 };
 
 template <class Op, class T>
+concept TakesBlocks = requires(const Op& op, const T* x) {
+  op.block(x, 1, 1);
+};
+
+template <class Op, class T>
 typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride) {
   using Wide = typename Op::Wide;
   Wide total = static_cast<Wide>(op.start());
   int64_t i = 0;
-  if (stride == 1) {
-    while (n - i >= kLanes) {
-      typename Op::Lane lanes[kLanes];
-      for (auto& lane : lanes) lane = op.start();
-      const int64_t steps = std::min(kBlock, (n - i) / kLanes);
-      // A block is too short for the processor to see the stream: ask for the block after the next.
-      if (n - i >= 3 * kBlock * kLanes)
-        for (int64_t k = 0; k < kBlock * kLanes; k += 64 / int64_t(sizeof(T)))
-          __builtin_prefetch(p + i + 2 * kBlock * kLanes + k);
-      for (int64_t s = 0; s < steps; ++s, i += kLanes)
-        for (int j = 0; j < kLanes; ++j) lanes[j] = op.step(lanes[j], p[i + j]);
-      Wide wide[kLanes];
-      for (int j = 0; j < kLanes; ++j) wide[j] = static_cast<Wide>(lanes[j]);
-      for (int half = kLanes / 2; half > 0; half /= 2)
-        for (int j = 0; j < half; ++j) wide[j] = op.merge(wide[j], wide[j + half]);
-      total = op.merge(total, wide[0]);
+  if constexpr (TakesBlocks<Op, T>) {
+    for (; i < n; i += kBlock * kLanes)
+      total = op.merge(total, op.block(p + i * stride, std::min(n - i, kBlock * kLanes), stride));
+    return total;
+  } else {
+    if (stride == 1) {
+      while (n - i >= kLanes) {
+        typename Op::Lane lanes[kLanes];
+        for (auto& lane : lanes) lane = op.start();
+        const int64_t steps = std::min(kBlock, (n - i) / kLanes);
+        // A block is too short for the processor to see the stream: ask for the block after the next.
+        if (n - i >= 3 * kBlock * kLanes)
+          for (int64_t k = 0; k < kBlock * kLanes; k += 64 / int64_t(sizeof(T)))
+            __builtin_prefetch(p + i + 2 * kBlock * kLanes + k);
+        for (int64_t s = 0; s < steps; ++s, i += kLanes)
+          for (int j = 0; j < kLanes; ++j) lanes[j] = op.step(lanes[j], p[i + j]);
+        Wide wide[kLanes];
+        for (int j = 0; j < kLanes; ++j) wide[j] = static_cast<Wide>(lanes[j]);
+        for (int half = kLanes / 2; half > 0; half /= 2)
+          for (int j = 0; j < half; ++j) wide[j] = op.merge(wide[j], wide[j + half]);
+        total = op.merge(total, wide[0]);
+      }
     }
+    while (i < n) {
+      typename Op::Lane lane = op.start();
+      for (const int64_t stop = std::min(n, i + kBlock); i < stop; ++i) lane = op.step(lane, p[i * stride]);
+      total = op.merge(total, static_cast<Wide>(lane));
+    }
+    return total;
   }
-  while (i < n) {
-    typename Op::Lane lane = op.start();
-    for (const int64_t stop = std::min(n, i + kBlock); i < stop; ++i) lane = op.step(lane, p[i * stride]);
-    total = op.merge(total, static_cast<Wide>(lane));
-  }
-  return total;
 }
 
 // The innermost axis is reduced: each task of an output takes whole rows, or a piece of one.
@@ -221,33 +237,43 @@ void reduce_column_block(const Op& op, typename Op::Wide* total, const T* base, 
                          int64_t first, int64_t last, int64_t width) {
   using Wide = typename Op::Wide;
   const int64_t x_stride = plan.inner.x_stride;
-  typename Op::Lane lanes[kTile];
   int64_t row = first;
-  // Few columns that lie densely: several rows are taken as one long one.
-  if (const int64_t pack = kLanes / width; pack > 1 && plan.rows_lie_densely()) {
-    const int64_t wide = pack * width;
-    while (last - row >= pack) {
-      for (int64_t j = 0; j < wide; ++j) lanes[j] = op.start();
-      const int64_t steps = std::min(kBlock, (last - row) / pack);
-      for (int64_t s = 0; s < steps; ++s, row += pack) {
-        const T* p = base + row * width;
-        for (int64_t j = 0; j < wide; ++j) lanes[j] = op.step(lanes[j], p[j]);
-      }
-      for (int64_t j = 0; j < wide; ++j)
-        total[j % width] = op.merge(total[j % width], static_cast<Wide>(lanes[j]));
-    }
-  }
-  Walker r(plan.reduced, row);
-  while (row < last) {
-    for (int64_t j = 0; j < width; ++j) lanes[j] = op.start();
-    for (const int64_t stop = std::min(last, row + kBlock); row < stop;) {
-      const T* four[4];
+  if constexpr (TakesBlocks<Op, T>) {
+    Walker r(plan.reduced, row);
+    while (row < last) {
+      const T* rows[kBlock];
       int count = 0;
-      for (; count < 4 && row < stop; ++row, r.next()) four[count++] = base + r.x;
-      x_stride == 1 ? add_rows<T, Op, 1>(op, lanes, four, count, width, 1)
-                    : add_rows<T, Op, 0>(op, lanes, four, count, width, x_stride);
+      for (; count < kBlock && row < last; ++row, r.next()) rows[count++] = base + r.x;
+      op.add_rows(total, rows, count, width, x_stride);
     }
-    for (int64_t j = 0; j < width; ++j) total[j] = op.merge(total[j], static_cast<Wide>(lanes[j]));
+  } else {
+    typename Op::Lane lanes[kTile];
+    // Few columns that lie densely: several rows are taken as one long one.
+    if (const int64_t pack = kLanes / width; pack > 1 && plan.rows_lie_densely()) {
+      const int64_t wide = pack * width;
+      while (last - row >= pack) {
+        for (int64_t j = 0; j < wide; ++j) lanes[j] = op.start();
+        const int64_t steps = std::min(kBlock, (last - row) / pack);
+        for (int64_t s = 0; s < steps; ++s, row += pack) {
+          const T* p = base + row * width;
+          for (int64_t j = 0; j < wide; ++j) lanes[j] = op.step(lanes[j], p[j]);
+        }
+        for (int64_t j = 0; j < wide; ++j)
+          total[j % width] = op.merge(total[j % width], static_cast<Wide>(lanes[j]));
+      }
+    }
+    Walker r(plan.reduced, row);
+    while (row < last) {
+      for (int64_t j = 0; j < width; ++j) lanes[j] = op.start();
+      for (const int64_t stop = std::min(last, row + kBlock); row < stop;) {
+        const T* four[4];
+        int count = 0;
+        for (; count < 4 && row < stop; ++row, r.next()) four[count++] = base + r.x;
+        x_stride == 1 ? add_rows<T, Op, 1>(op, lanes, four, count, width, 1)
+                      : add_rows<T, Op, 0>(op, lanes, four, count, width, x_stride);
+      }
+      for (int64_t j = 0; j < width; ++j) total[j] = op.merge(total[j], static_cast<Wide>(lanes[j]));
+    }
   }
 }
 

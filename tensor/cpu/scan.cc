@@ -29,20 +29,29 @@ void extremum_row(T* value, int64_t* index, const T* x, int64_t n) {
   *index = at;
 }
 
-// `width` neighbouring columns of an [n, inner] block.
+// `width` neighbouring columns of an [n, inner] block. Positions are kept in integers as wide as the values,
+// which go into vectors with them, and are written out before they overflow.
 template <class T, bool largest>
 void extremum_columns(T* values, int64_t* indices, const T* x, int64_t n, int64_t inner, int64_t width) {
   using V = OrderOf<T>;
+  using Step = std::conditional_t<sizeof(V) == 8, int64_t, int32_t>;
+  constexpr int64_t kSteps = int64_t(1) << 30;
   V best[kTile];
+  Step at[kTile];
   for (int64_t j = 0; j < width; ++j) best[j] = static_cast<V>(x[j]), indices[j] = 0;
-  for (int64_t i = 1; i < n; ++i) {
-    const T* row = x + i * inner;
-    for (int64_t j = 0; j < width; ++j) {
-      const V v = static_cast<V>(row[j]);
-      const bool better = (largest ? v > best[j] : v < best[j]) | (is_nan(v) & !is_nan(best[j]));
-      best[j] = better ? v : best[j];
-      indices[j] = better ? i : indices[j];
+  for (int64_t first = 0; first < n; first += kSteps) {
+    for (int64_t j = 0; j < width; ++j) at[j] = -1;
+    const Step steps = static_cast<Step>(std::min(kSteps, n - first));
+    for (Step i = 0; i < steps; ++i) {
+      const T* row = x + (first + i) * inner;
+      for (int64_t j = 0; j < width; ++j) {
+        const V v = static_cast<V>(row[j]);
+        const bool better = (largest ? v > best[j] : v < best[j]) | (is_nan(v) & !is_nan(best[j]));
+        best[j] = better ? v : best[j];
+        at[j] = better ? i : at[j];
+      }
     }
+    for (int64_t j = 0; j < width; ++j) indices[j] = at[j] < 0 ? indices[j] : first + at[j];
   }
   for (int64_t j = 0; j < width; ++j) values[j] = static_cast<T>(best[j]);
 }
@@ -77,12 +86,37 @@ void extremum_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, 
   });
 }
 
-// Goes along the lines of x, seen as [outer, n, inner], with visit(state, position) for each element in turn.
-// Rows go one by one, columns in tiles of neighbours.
+// Goes along rows, `count` of them side by side: one alone waits for its own last step.
+template <int count, class State, class Visit>
+void scan_rows(int64_t first, int64_t n, bool reverse, const State& start, Visit&& visit) {
+  State states[count];
+  for (State& s : states) s = start;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t at = first + (reverse ? n - 1 - i : i);
+    for (int r = 0; r < count; ++r) visit(states[r], at + r * n, i);
+  }
+}
+
+// Goes along the lines of x, seen as [outer, n, inner], with visit(state, position, step) for each element in
+// turn.
 template <class State, class Visit>
 void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
   const int64_t outer = x.shape()[0], n = x.shape()[1], inner = x.shape()[2];
   if (x.numel() == 0) return;
+  if (inner == 1) {
+    constexpr int kGroup = 8;
+    parallel_for(0, (outer + kGroup - 1) / kGroup, std::max<int64_t>(1, kTask / kGroup / n),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t g = begin; g < end; ++g) {
+                     if (const int64_t row = g * kGroup; row + kGroup <= outer) {
+                       scan_rows<kGroup>(row * n, n, reverse, start, visit);
+                     } else {
+                       for (int64_t r = row; r < outer; ++r) scan_rows<1>(r * n, n, reverse, start, visit);
+                     }
+                   }
+                 });
+    return;
+  }
   // Narrower tiles when there are few: the width changes nothing about a column.
   const int64_t tile =
       std::clamp<int64_t>((outer * inner / num_threads() + 15) / 16 * 16, 1, std::min(inner, kTile));

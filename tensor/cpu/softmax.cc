@@ -1,7 +1,7 @@
 // Softmax, log-softmax and their gradients on the CPU.
 #include "gradus/tensor/ops/softmax.h"
 
-#include <Eigen/Core>
+#include <cmath>
 
 #include "gradus/tensor/ops/math.h"
 #include "gradus/tensor/parallel.h"
@@ -12,35 +12,46 @@ namespace {
 constexpr int64_t kGrain = 8192;  // elements; each costs an exponential
 constexpr int64_t kTile = 256;
 
-template <class T>
-using Row = Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>>;
+constexpr int kLanes = 16;
 
-// The sum of a row: tiles in T, their sums in f64.
-template <class T>
-T row_sum(const T* x, int64_t n) {
+// Combines the values f(i) of a row in lanes, which compilers turn into vectors.
+template <class T, class F, class Join>
+T in_lanes(int64_t n, T start, F&& f, Join&& join) {
+  T lanes[kLanes];
+  for (T& lane : lanes) lane = start;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int j = 0; j < kLanes; ++j) lanes[j] = join(lanes[j], f(i + j));
+  for (int j = 0; i + j < n; ++j) lanes[j] = join(lanes[j], f(i + j));
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) lanes[j] = join(lanes[j], lanes[j + half]);
+  return lanes[0];
+}
+
+// The sum of f(i) over a row: tiles in T, their sums in f64.
+template <class T, class F>
+T row_sum(int64_t n, F&& f) {
+  const auto tile_sum = [&](int64_t at) {
+    return in_lanes<T>(
+        std::min(kTile, n - at), 0, [&](int64_t i) { return f(at + i); }, [](T a, T b) { return a + b; });
+  };
+  if (n <= kTile) return tile_sum(0);
   double sum = 0;
-  for (int64_t at = 0; at < n; at += kTile)
-    sum += static_cast<double>(Row<T>(x + at, std::min(kTile, n - at)).sum());
+  for (int64_t at = 0; at < n; at += kTile) sum += static_cast<double>(tile_sum(at));
   return static_cast<T>(sum);
 }
 
-// Returns the sum of exp(x - shift); `e` receives the terms.
 template <class T>
-T exp_sum(T* e, const T* x, int64_t n, T shift) {
-  for (int64_t i = 0; i < n; ++i) e[i] = m::exp(x[i] - shift);
-  return row_sum(e, n);
-}
-
-template <class T>
-void softmax_row(T* y, const T* x, int64_t n, bool log) {
-  const T top = Row<T>(x, n).maxCoeff();
-  if (!log) {
-    const T scale = 1 / exp_sum(y, x, n, top);
-    for (int64_t i = 0; i < n; ++i) y[i] *= scale;
+void softmax_row(T* __restrict y, const T* x, int64_t n, bool log) {
+  const T top = in_lanes<T>(
+      n, x[0], [=](int64_t i) { return x[i]; }, [](T a, T b) { return b > a ? b : a; });
+  if (log) {
+    const T shift = std::log(row_sum<T>(n, [=](int64_t i) { return m::exp(x[i] - top); }));
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - top) - shift;
     return;
   }
-  const T shift = std::log(exp_sum(y, x, n, top));
-  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - top) - shift;
+  const T scale = 1 / row_sum<T>(n, [=](int64_t i) { return y[i] = m::exp(x[i] - top); });
+  for (int64_t i = 0; i < n; ++i) y[i] *= scale;
 }
 
 // `width` neighbouring columns of an [n, inner] block.
@@ -54,27 +65,31 @@ void softmax_columns(T* y, const T* x, int64_t n, int64_t inner, int64_t width, 
     const T* from = x + i * inner;
     T* __restrict to = y + i * inner;
     if (log) {
-      for (int64_t j = 0; j < width; ++j) to[j] = from[j] - top[j], sum[j] += m::exp(from[j] - top[j]);
+      for (int64_t j = 0; j < width; ++j) sum[j] += m::exp(from[j] - top[j]);
     } else {
       for (int64_t j = 0; j < width; ++j) sum[j] += to[j] = m::exp(from[j] - top[j]);
     }
   }
   for (int64_t j = 0; j < width; ++j) last[j] = log ? std::log(sum[j]) : 1 / sum[j];
   for (int64_t i = 0; i < n; ++i) {
-    T* to = y + i * inner;
-    for (int64_t j = 0; j < width; ++j) to[j] = log ? to[j] - last[j] : to[j] * last[j];
+    const T* from = x + i * inner;
+    T* __restrict to = y + i * inner;
+    if (log) {
+      for (int64_t j = 0; j < width; ++j) to[j] = (from[j] - top[j]) - last[j];
+    } else {
+      for (int64_t j = 0; j < width; ++j) to[j] *= last[j];
+    }
   }
 }
 
 template <class T>
 void softmax_backward_row(T* __restrict dx, const T* dy, const T* y, int64_t n, bool log) {
   if (log) {
-    const T sum = row_sum(dy, n);
+    const T sum = row_sum<T>(n, [=](int64_t i) { return dy[i]; });
     for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - m::exp(y[i]) * sum;
     return;
   }
-  for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * y[i];
-  const T sum = row_sum(dx, n);
+  const T sum = row_sum<T>(n, [=](int64_t i) { return dy[i] * y[i]; });
   for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * (dy[i] - sum);
 }
 

@@ -13,6 +13,8 @@ namespace gradus::raw {
 // prod f64, f32, i64; amax, amin all but f16 and bf16; any, all bool; norm f64, f32.
 // clang-format off
 inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, double scale)> sum_kernel{"sum"};
+// out = scale * sum (x - mean)^2. f64 and f32.
+inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, double scale)> var_kernel{"var"};
 inline constinit KernelSlot<void(const Tensor& out, const Tensor& x)> prod_kernel{"prod"};
 inline constinit KernelSlot<void(const Tensor& out, const Tensor& x)> amax_kernel{"amax"};
 inline constinit KernelSlot<void(const Tensor& out, const Tensor& x)> amin_kernel{"amin"};

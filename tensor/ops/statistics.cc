@@ -12,11 +12,10 @@ namespace gradus::raw {
 Tensor var(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) {
   check_reducible_float(x, dims, "var");
   if (size_of(x.dtype()) == 2) return to(var(to(x, DType::kF32), dims, correction, keepdim), x.dtype());
-  const Tensor centred = sub(x, mean(x, dims, true));
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "var");
   // Too few elements give 0/0, NaN, as they should.
   const int64_t n = std::max<int64_t>(reduced_numel(x, dims, "var") - correction, 0);
-  norm_kernel(r.kept, centred, 2, 1.0 / static_cast<double>(n), false);
+  var_kernel(r.kept, x, 1.0 / static_cast<double>(n));
   return r.result;
 }
 
