@@ -29,7 +29,7 @@ const char* const kAlwaysFine[] = {
     "gelu", "gelu_backward", "hardshrink", "hardsigmoid", "hardswish", "isfinite", "isinf", "isnan",
     "isneginf", "isposinf", "leaky_relu", "leaky_relu_backward", "lerp", "lerp_", "lgamma", "log", "log10",
     "log1p", "log2", "logical_not", "logsigmoid", "masked_scale", "max_pool_gather", "max_pool_scatter",
-    "mish", "mul_", "nan_to_num", "neg", "nll_loss", "ones_like", "rad2deg", "rand_like", "randn_like",
+    "mish", "mul_", "nan_to_num", "neg", "ones_like", "rad2deg", "rand_like", "randn_like",
     "reciprocal", "relu", "relu6", "relu_backward", "round", "rsqrt", "selu", "sigmoid",
     "sigmoid_backward", "sign", "silu", "silu_backward", "sin", "sinc", "sinh", "softplus", "softsign",
     "sqrt", "square", "sub_", "tan", "tanh", "tanh_backward", "tanhshrink", "threshold", "to", "trunc",

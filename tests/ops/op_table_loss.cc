@@ -107,7 +107,85 @@ static const bool added = [] {
          cross_entropy(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.weight = zeros({4})});
        },
        {"[4]"}},
+      {"weight of probabilities",
+       [] {
+         cross_entropy(zeros({1, 5}), zeros({1, 5}), {.weight = zeros({4})});
+       },
+       {"[4]"}},
+      {"shapes of probabilities",
+       [] {
+         cross_entropy(zeros({4, 5}), zeros({4, 3}));
+       },
+       {"[4,5]", "[4,3]"}},
+      {"smoothing",
+       [] {
+         cross_entropy(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.label_smoothing = 1.5});
+       },
+       {"label_smoothing", "1.5"}},
+      {"smoothing of probabilities",
+       [] {
+         cross_entropy(zeros({1, 5}), zeros({1, 5}), {.label_smoothing = -1});
+       },
+       {"label_smoothing", "-1"}},
+      {"reduction",
+       [] {
+         cross_entropy(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.reduction = Reduction::kBatchMean});
+       },
+       {"kBatchMean"}},
+      {"reduction of probabilities",
+       [] {
+         cross_entropy(zeros({1, 5}), zeros({1, 5}), {.reduction = Reduction::kBatchMean});
+       },
+       {"kBatchMean"}},
+      {"integers",
+       [] {
+         cross_entropy(zeros({1, 5}, {.dtype = DType::kI64}), zeros({1}, {.dtype = DType::kI64}));
+       },
+       {"i64[1,5]"}},
+      {"no classes",
+       [] {
+         cross_entropy(zeros({2, 0}), zeros({2}, {.dtype = DType::kI64}));
+       },
+       {"[2,0]"}},
+      {"a scalar",
+       [] {
+         cross_entropy(zeros({}), zeros({}, {.dtype = DType::kI64}));
+       },
+       {"f32[]"}},
+      {"devices",
+       [] {
+         cross_entropy(zeros({1, 5}), empty({1}, {.dtype = DType::kI64, .device = {DeviceType::kMeta, 0}}));
+       },
+       {"meta"}},
   };
+  const std::vector<ErrorCase> nll_errors = {
+      {"batch sizes",
+       [] {
+         nll_loss(zeros({4, 5}), zeros({3}, {.dtype = DType::kI64}));
+       },
+       {"[4,5]", "[3]"}},
+      {"probabilities",
+       [] {
+         nll_loss(zeros({4, 5}), zeros({4, 5}));
+       },
+       {"f32[4,5]"}},
+      {"no such class",
+       [] {
+         nll_loss(zeros({1, 5}), tensor(std::vector<int64_t>{-1}, {1}));
+       },
+       {"-1"}},
+      {"weight",
+       [] {
+         nll_loss(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.weight = zeros({4})});
+       },
+       {"[4]"}},
+      {"reduction",
+       [] {
+         nll_loss(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.reduction = Reduction::kBatchMean});
+       },
+       {"kBatchMean"}},
+  };
+  const std::vector<DType> dtypes = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16};
   for (Loss l : losses) {
     add_row({.op = "cross_entropy",
              .variant = l.name,
@@ -121,6 +199,7 @@ static const bool added = [] {
                  },
              .reference = [l](A x) { return cross_entropy_of(x[0], x[1], l); },
              .terms = 32,
+             .dtypes = dtypes,
              .errors = errors});
     add_row(
         {.op = "cross_entropy",
@@ -134,7 +213,8 @@ static const bool added = [] {
                                      .label_smoothing = l.smoothing});
              },
          .reference = [l](A x) { return cross_entropy_of(x[0], x[1], l); },
-         .terms = 32});
+         .terms = 32,
+         .dtypes = dtypes});
     if (l.smoothing != 0) continue;
     l.log_probs = true;
     add_row({.op = "nll_loss",
@@ -147,7 +227,9 @@ static const bool added = [] {
                        {.reduction = l.reduction, .weight = l.weighted ? class_weights(x[0]) : Tensor()});
                  },
              .reference = [l](A x) { return cross_entropy_of(x[0], x[1], l); },
-             .terms = 16});
+             .terms = 16,
+             .dtypes = dtypes,
+             .errors = nll_errors});
   }
   covered_elsewhere("cross_entropy_grad", "second order of cross_entropy and nll_loss");
   return true;

@@ -1,0 +1,57 @@
+// Losses as objects.
+#include "gradus/nn/losses.h"
+
+#include <gtest/gtest.h>
+
+#include "gradus/autograd/ops.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/random.h"
+
+namespace gradus {
+namespace {
+
+double value(const Tensor& x) { return x.item<double>(); }
+
+TEST(Losses, CallTheFunctionWithTheirOptions) {
+  const Tensor x = randn({4, 5}), y = randint(5, {4}), t = rand({4, 5}), v = rand({4, 5}) + 0.5;
+  const nn::CrossEntropyLoss criterion({.label_smoothing = 0.1});
+  EXPECT_EQ(criterion.options().label_smoothing, 0.1);
+  EXPECT_EQ(value(criterion(x, y)), value(cross_entropy(x, y, {.label_smoothing = 0.1})));
+  EXPECT_EQ(value(nn::CrossEntropyLoss()(x, y)), value(cross_entropy(x, y)));
+  EXPECT_EQ(value(nn::NLLLoss()(x, y)), value(nll_loss(x, y)));
+  EXPECT_EQ(value(nn::MSELoss({.reduction = Reduction::kSum})(x, t)),
+            value(mse_loss(x, t, {.reduction = Reduction::kSum})));
+  EXPECT_EQ(value(nn::L1Loss()(x, t)), value(l1_loss(x, t)));
+  EXPECT_EQ(value(nn::SmoothL1Loss({.beta = 0.5})(x, t)), value(smooth_l1_loss(x, t, {.beta = 0.5})));
+  EXPECT_EQ(value(nn::HuberLoss({.delta = 0.5})(x, t)), value(huber_loss(x, t, {.delta = 0.5})));
+  EXPECT_EQ(value(nn::BCELoss()(t, t)), value(binary_cross_entropy(t, t)));
+  EXPECT_EQ(value(nn::BCEWithLogitsLoss({.pos_weight = v})(x, t)),
+            value(binary_cross_entropy_with_logits(x, t, {.pos_weight = v})));
+  EXPECT_EQ(value(nn::KLDivLoss({.reduction = Reduction::kBatchMean})(x, t)),
+            value(kl_div(x, t, {.reduction = Reduction::kBatchMean})));
+  EXPECT_EQ(value(nn::PoissonNLLLoss({.full = true})(x, t)), value(poisson_nll_loss(x, t, {.full = true})));
+  EXPECT_EQ(value(nn::GaussianNLLLoss()(x, t, v)), value(gaussian_nll_loss(x, t, v)));
+  EXPECT_EQ(value(nn::SoftMarginLoss()(x, t)), value(soft_margin_loss(x, t)));
+  EXPECT_EQ(value(nn::HingeEmbeddingLoss()(x, t)), value(hinge_embedding_loss(x, t)));
+  EXPECT_EQ(value(nn::MarginRankingLoss({.margin = 1})(x, t, v)),
+            value(margin_ranking_loss(x, t, v, {.margin = 1})));
+  EXPECT_EQ(value(nn::CosineEmbeddingLoss()(x, t, ones({4}))), value(cosine_embedding_loss(x, t, ones({4}))));
+  EXPECT_EQ(value(nn::TripletMarginLoss({.swap = true})(x, t, v)),
+            value(triplet_margin_loss(x, t, v, {.swap = true})));
+  EXPECT_EQ(value(nn::TripletMarginWithDistanceLoss()(x, t, v)),
+            value(triplet_margin_with_distance_loss(x, t, v)));
+  EXPECT_EQ(value(nn::MultiLabelSoftMarginLoss()(x, t)), value(multilabel_soft_margin_loss(x, t)));
+  EXPECT_EQ(value(nn::MultiMarginLoss({.p = 2})(x, y)), value(multi_margin_loss(x, y, {.p = 2})));
+  EXPECT_EQ(value(sum(nn::PairwiseDistance({.p = 1})(x, t))), value(sum(pairwise_distance(x, t, {.p = 1}))));
+  EXPECT_EQ(value(sum(nn::CosineSimilarity()(x, t))), value(sum(cosine_similarity(x, t))));
+}
+
+TEST(Losses, AreUnderBothNames) {
+  const Tensor x = randn({3, 2}), t = rand({3, 2});
+  EXPECT_EQ(value(nn::mse_loss(x, t)), value(mse_loss(x, t)));
+  EXPECT_EQ(value(nn::binary_cross_entropy_with_logits(x, t)), value(binary_cross_entropy_with_logits(x, t)));
+  EXPECT_EQ(value(nn::huber_loss(x, t)), value(huber_loss(x, t)));
+}
+
+}  // namespace
+}  // namespace gradus
