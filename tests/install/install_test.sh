@@ -9,7 +9,7 @@ package=$PWD/bazel/package/prefix
 work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/install.XXXXXX")
 export HOME=$work
 
-if nm "$package/lib/libgradus.a" 2>/dev/null | grep -qE '__(asan|tsan)_init'; then
+if (($(nm "$package/lib/libgradus.a" 2>/dev/null | grep -cE '__(asan|tsan)_init') > 0)); then
   echo "the library is instrumented by a sanitizer; what is installed is not"
   exit 0
 fi
