@@ -169,7 +169,7 @@ Tensor pow(const Tensor& a, const Tensor& b) {
 }
 
 Tensor pow(const Tensor& a, double b) {
-  Tensor y = b == 2 ? raw::square(a) : raw::pow(a, b);
+  Tensor y = b == 2 && a.dtype() != DType::kBool ? raw::square(a) : raw::pow(a, b);
   if (Recorder r{"pow", a})
     r.record(y, wrt(a, [a = r.save(a), b](const Tensor& dy) {
                if (b == 0) return dy * 0;

@@ -1,0 +1,120 @@
+// The dtypes of results: what docs/dtypes.md says, what PyTorch says (tests/golden/ops/dtypes.txt), what ops give.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "gradus/autograd/ops.h"
+
+namespace gradus {
+namespace {
+
+const DType kAll[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kU8, DType::kBool};
+
+DType by_name(const std::string& name) {
+  for (DType t : kAll) {
+    if (name_of(t) == name) return t;
+  }
+  throw ValueError("by_name", "no dtype is named ", name);
+}
+
+std::vector<std::string> words(const std::string& line) {
+  std::istringstream in(line);
+  std::vector<std::string> all;
+  for (std::string word; in >> word;)
+    if (word != "|") all.push_back(word);
+  return all;
+}
+
+using Op = std::function<Tensor(const Tensor&, const Tensor&)>;
+using OfNumber = std::function<Tensor(const Tensor&, double)>;
+
+const std::map<std::string, Op> kOps = {
+    {"add", [](const Tensor& a, const Tensor& b) { return add(a, b); }},
+    {"mul", [](const Tensor& a, const Tensor& b) { return mul(a, b); }},
+    {"sub", [](const Tensor& a, const Tensor& b) { return sub(a, b); }},
+    {"div", [](const Tensor& a, const Tensor& b) { return div(a, b); }},
+    {"pow", [](const Tensor& a, const Tensor& b) { return pow(a, b); }},
+    {"floor_divide", [](const Tensor& a, const Tensor& b) { return floor_divide(a, b); }},
+    {"remainder", [](const Tensor& a, const Tensor& b) { return remainder(a, b); }},
+    {"eq", [](const Tensor& a, const Tensor& b) { return eq(a, b); }},
+    {"lt", [](const Tensor& a, const Tensor& b) { return lt(a, b); }},
+    {"maximum", [](const Tensor& a, const Tensor& b) { return maximum(a, b); }},
+    {"bitwise_and", [](const Tensor& a, const Tensor& b) { return bitwise_and(a, b); }},
+    {"where", [](const Tensor& a, const Tensor& b) { return where(ones({2}, {.dtype = DType::kBool}), a, b); }},
+};
+const std::map<std::string, OfNumber> kOfNumbers = {
+    {"add", [](const Tensor& a, double b) { return add(a, b); }},
+    {"mul", [](const Tensor& a, double b) { return mul(a, b); }},
+    {"sub", [](const Tensor& a, double b) { return sub(a, b); }},
+    {"div", [](const Tensor& a, double b) { return div(a, b); }},
+    {"pow", [](const Tensor& a, double b) { return pow(a, b); }},
+    {"floor_divide", [](const Tensor& a, double b) { return floor_divide(a, b); }},
+    {"remainder", [](const Tensor& a, double b) { return remainder(a, b); }},
+    {"eq", [](const Tensor& a, double b) { return eq(a, b); }},
+    {"lt", [](const Tensor& a, double b) { return lt(a, b); }},
+};
+
+// "-" for an error.
+template <class F>
+std::string result(F f) {
+  try {
+    return std::string(name_of(f().dtype()));
+  } catch (const DTypeError&) {
+    return "-";
+  }
+}
+
+TEST(DTypeTable, ResultsHavePyTorchsDtypes) {
+  std::ifstream file("tests/golden/ops/dtypes.txt");
+  ASSERT_TRUE(file) << "dtypes.txt is missing";
+  int lines = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line[0] == '#') continue;
+    const auto w = words(line);
+    ASSERT_GE(w.size(), 4u) << line;
+    ++lines;
+    const DType s = by_name(w[1]);
+    const Tensor a = ones({2}, {.dtype = s}), p = ones({}, {.dtype = s});
+    // PyTorch has no subtraction with a bool; here it counts as 0 or 1.
+    const bool ours = w[0] == "sub" && w[3] == "-" && !(w[1] == "bool" && w[2] == "bool");
+    if (ours) continue;
+    if (w[2] == "number" || w[2] == "fraction") {
+      EXPECT_EQ(result([&] { return kOfNumbers.at(w[0])(a, w[2] == "number" ? 2 : 0.5); }), w[3]) << line;
+      continue;
+    }
+    const DType t = by_name(w[2]);
+    const Tensor b = ones({2}, {.dtype = t}), q = ones({}, {.dtype = t});
+    const Op& op = kOps.at(w[0]);
+    EXPECT_EQ(result([&] { return op(a, b); }), w[3]) << line;
+    EXPECT_EQ(result([&] { return op(a, q); }), w[4]) << line << " (b 0-dimensional)";
+    EXPECT_EQ(result([&] { return op(p, b); }), w[5]) << line << " (a 0-dimensional)";
+  }
+  EXPECT_GT(lines, 800);
+}
+
+TEST(DTypeTable, ThePageSaysWhatTheCodeDoes) {
+  std::ifstream page("docs/dtypes.md");
+  ASSERT_TRUE(page) << "docs/dtypes.md is missing";
+  std::vector<std::string> columns;
+  int cells = 0;
+  for (std::string line; std::getline(page, line);) {
+    const auto w = words(line);
+    if (line.rfind("| | f64 |", 0) == 0) columns = w;
+    if (columns.empty() || w.size() != columns.size() + 1 || w[0] == "---") continue;
+    for (size_t k = 0; k < columns.size(); ++k, ++cells) {
+      const DType s = by_name(w[0]), t = by_name(columns[k]);
+      EXPECT_EQ(name_of(promote(s, t)), w[k + 1]) << line;
+      EXPECT_EQ(name_of(add(ones({2}, {.dtype = s}), ones({2}, {.dtype = t})).dtype()), w[k + 1]) << line;
+    }
+  }
+  EXPECT_EQ(cells, 64);
+}
+
+}  // namespace
+}  // namespace gradus
