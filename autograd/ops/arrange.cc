@@ -183,6 +183,48 @@ Tensor cartesian_prod(const std::vector<Tensor>& xs) {
   return stack(columns, 1);
 }
 
+Tensor combinations(const Tensor& x, int64_t r, CombinationOptions options) {
+  if (x.dim() != 1) throw ShapeError("combinations", "expected a vector, given ", describe(x));
+  if (r < 0) throw ValueError("combinations", "expected at least 0 elements at a time, given ", r);
+  const int64_t n = x.numel(), least_step = options.with_replacement ? 0 : 1;
+  std::vector<int64_t> rows;
+  std::vector<int64_t> row(r);
+  // Fills places `at` and following by increasing indices from `first`.
+  const auto fill = [&](const auto& self, int64_t at, int64_t first) -> void {
+    if (at == r) {
+      rows.insert(rows.end(), row.begin(), row.end());
+      return;
+    }
+    for (int64_t i = first; i < n; ++i) row[at] = i, self(self, at + 1, i + least_step);
+  };
+  if (r > 0) fill(fill, 0, 0);
+  const int64_t picked = static_cast<int64_t>(rows.size());
+  const Tensor index = raw::to(tensor(rows, {picked}), x.device());
+  return reshape(index_select(x, 0, index), {r > 0 ? picked / r : 0, r});
+}
+
+Tensor block_diag(const std::vector<Tensor>& xs) {
+  if (xs.empty()) throw ValueError("block_diag", "expected at least one matrix, given none");
+  int64_t cols = 0, before = 0;
+  for (const Tensor& x : xs) {
+    if (x.dim() > 2) throw ShapeError("block_diag", "expected matrices, given ", describe(x));
+    cols += x.dim() == 0 ? 1 : x.shape().back();
+  }
+  std::vector<Tensor> rows;
+  for (const Tensor& x : xs) {
+    const Tensor m = atleast_2d(x);
+    Tensor zeros[2];
+    for (int side : {0, 1}) {
+      zeros[side] = empty({m.size(0), side == 0 ? before : cols - before - m.size(1)},
+                          {.dtype = m.dtype(), .device = m.device()});
+      raw::fill_(zeros[side], 0);
+    }
+    rows.push_back(cat({zeros[0], m, zeros[1]}, 1));
+    before += m.size(1);
+  }
+  return cat(rows, 0);
+}
+
 Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides,
                   std::optional<int64_t> offset) {
   Tensor y = raw::as_strided(x, shape, strides, offset.value_or(x.impl().offset));

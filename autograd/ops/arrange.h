@@ -72,6 +72,18 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, MeshIndexing indexin
 // Shapes: [n], [m] -> [nm,2]; of one vector itself.
 Tensor cartesian_prod(const std::vector<Tensor>& xs);
 
+// Returns the ways to choose r of the vector x's elements, in order, one a row; with replacement an element
+// may come again. Shapes: x[n] -> [count,r]. Errors: ShapeError unless x is a vector; ValueError for a
+// negative r.
+struct CombinationOptions {
+  bool with_replacement = false;
+};
+Tensor combinations(const Tensor& x, int64_t r = 2, CombinationOptions options = {});
+
+// Returns zeros with the matrices xs along the diagonal; numbers and vectors are taken for matrices of one
+// row. Shapes: [a,b], [c,d] -> [a+c,b+d]. Errors: ValueError for none; ShapeError for more than 2 dims.
+Tensor block_diag(const std::vector<Tensor>& xs);
+
 // Returns a view of the memory behind x: element i is where offset + sum i[d] strides[d] points to, in
 // elements from the start of the storage; without an offset from x's first element. Windows may overlap.
 // Errors: ShapeError when it reaches over the end of the storage, or when recorded and elements of x overlap;

@@ -134,6 +134,39 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
   return index_copy(x, d, positions, expand(reshape(to(value, x.dtype()), {}), s));
 }
 
+namespace {
+
+// x with src in the place that `part` views.
+template <class Part>
+Tensor with_part(const char* op, const Tensor& x, const Tensor& src, Part part) {
+  if (src.device() != x.device()) throw DeviceError(op, "x is on ", x.device(), " but src on ", src.device());
+  Tensor y = raw::clone(x);
+  const Tensor place = part(y);
+  if (place.shape() != src.shape())
+    throw ShapeError(op, "the place has shape ", place.shape(), " but src is ", describe(src), ": x ", describe(x));
+  raw::copy_(place, src);
+  if (Recorder r{op, x, src})
+    r.record(y, wrt(x, [op, part, shape = src.shape()](const Tensor& dy) {
+               return with_part(op, dy, constant(dy, shape, 0), part);
+             }),
+             wrt(src, part));
+  return y;
+}
+
+}  // namespace
+
+Tensor select_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t index) {
+  return with_part("select_scatter", x, src, [=](const Tensor& t) { return select(t, dim, index); });
+}
+
+Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t start, int64_t stop, int64_t step) {
+  return with_part("slice_scatter", x, src, [=](const Tensor& t) { return slice(t, dim, start, stop, step); });
+}
+
+Tensor diagonal_scatter(const Tensor& x, const Tensor& src, DiagonalOptions options) {
+  return with_part("diagonal_scatter", x, src, [=](const Tensor& t) { return diagonal(t, options); });
+}
+
 Tensor take(const Tensor& x, const Tensor& index) {
   raw::check_index(index, x, "take");
   const Tensor positions = raw::flat_index({index}, {x.numel()}, 0, "take");

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "gradus/autograd/ops/view.h"  // DiagonalOptions
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
@@ -28,6 +29,13 @@ Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 // Grad: x dy (0 where filled); value the sum of the rest.
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, double value);
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value);
+
+// Return x with src in the place that select, slice or diagonal would give.
+// Errors: ShapeError unless src has the shape of that place; those of select, slice and diagonal.
+// Grad: x dy (0 where overwritten); src the rest.
+Tensor select_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t index);
+Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t start, int64_t stop, int64_t step = 1);
+Tensor diagonal_scatter(const Tensor& x, const Tensor& src, DiagonalOptions options = {});
 
 // Returns the elements at `index` of the flattened x; negative indices count from the back.
 // Shapes: index[...] -> [...].

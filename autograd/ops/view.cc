@@ -91,6 +91,9 @@ Tensor movedim(const Tensor& x, const Dims& from, const Dims& to) {
   return permute(x, raw::moved_order(x, from, to));
 }
 
+Tensor moveaxis(const Tensor& x, int64_t from, int64_t to) { return movedim(x, from, to); }
+Tensor moveaxis(const Tensor& x, const Dims& from, const Dims& to) { return movedim(x, from, to); }
+
 Tensor expand(const Tensor& x, const Shape& shape) {
   Tensor y = raw::expand(x, shape);
   if (Recorder r{"expand", x})

@@ -45,6 +45,8 @@ Tensor t(const Tensor& x);
 // Errors: ShapeError when a dim is named twice, or the lists differ in length.
 Tensor movedim(const Tensor& x, int64_t from, int64_t to);
 Tensor movedim(const Tensor& x, const Dims& from, const Dims& to);
+Tensor moveaxis(const Tensor& x, int64_t from, int64_t to);
+Tensor moveaxis(const Tensor& x, const Dims& from, const Dims& to);
 
 // Returns x seen as the larger `shape` by repeating its dims of size 1, and new ones in front, without
 // copying; -1 keeps a size. Errors: ShapeError when x does not broadcast to `shape`. Grad: dy summed to x's

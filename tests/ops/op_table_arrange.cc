@@ -48,6 +48,7 @@ struct Row {
   std::vector<ErrorCase> errors = {};
   std::vector<DType> dtypes = kAll;
   bool mixes_devices = false;
+  bool differentiable = true;
 };
 
 void add(Row r) {
@@ -57,6 +58,7 @@ void add(Row r) {
            .run = std::move(r.run),
            .reference = std::move(r.reference),
            .terms = 8,
+           .differentiable = r.differentiable,
            .dtypes = std::move(r.dtypes),
            .errors = std::move(r.errors),
            .mixes_devices = r.mixes_devices});
@@ -951,6 +953,116 @@ void add_stacks() {
        true});
 }
 
+void add_later_ones() {
+  add({"moveaxis",
+       "",
+       {{in({2, 3, 4, 5})}},
+       [](X x) {
+         return moveaxis(x[0], {0, 1}, {-1, 0});
+       },
+       [](A x) {
+         return transpose_to(x[0], {1, 2, 3, 0});
+       },
+       {{"range", [] { moveaxis(empty({2}), 0, 1); }, {"1"}}}});
+  add({"moveaxis",
+       "one",
+       {{in({2, 3, 4})}},
+       [](X x) { return moveaxis(x[0], 0, 1); },
+       [](A x) {
+         return transpose_to(x[0], {1, 0, 2});
+       }});
+  add({"combinations",
+       "",
+       {{in({4})}, {in({1})}, {in({0})}},
+       [](X x) { return combinations(x[0]); },
+       [](A x) {
+         Array y;
+         for (size_t i = 0; i < x[0].v.size(); ++i)
+           for (size_t j = i + 1; j < x[0].v.size(); ++j) y.v.push_back(x[0].v[i]), y.v.push_back(x[0].v[j]);
+         y.shape = {int64_t(y.v.size()) / 2, 2};
+         return y;
+       },
+       {{"a matrix",
+         [] {
+           combinations(empty({2, 2}));
+         },
+         {"[combinations]", "[2,2]"}},
+        {"negative", [] { combinations(empty({2}), -1); }, {"[combinations]", "-1"}}}});
+  add({"combinations",
+       "with replacement",
+       {{in({3})}},
+       [](X x) { return combinations(x[0], 2, {.with_replacement = true}); },
+       [](A x) {
+         Array y({6, 2});
+         const size_t picks[] = {0, 0, 0, 1, 0, 2, 1, 1, 1, 2, 2, 2};
+         for (size_t i = 0; i < 12; ++i) y.v[i] = x[0].v[picks[i]];
+         return y;
+       }});
+  add({"block_diag",
+       "",
+       {{in({2, 1}), in({3}), in({})}},
+       [](X x) {
+         return block_diag({x[0], x[1], x[2]});
+       },
+       [](A x) {
+         Array y({4, 5});
+         y.at({0, 0}) = x[0].v[0], y.at({1, 0}) = x[0].v[1];
+         for (int64_t j = 0; j < 3; ++j) y.at({2, 1 + j}) = x[1].v[size_t(j)];
+         y.at({3, 4}) = x[2].v[0];
+         return y;
+       },
+       {{"none", [] { block_diag({}); }, {"[block_diag]"}},
+        {"three dims",
+         [] {
+           block_diag({empty({1, 2, 3})});
+         },
+         {"[block_diag]", "[1,2,3]"}}}});
+  add({"triu",
+       "large",
+       {{in({300, 301})}},
+       [](X x) { return triu(x[0]); },
+       [](A x) {
+         return pull(x[0], {300, 301}, [](const Coords& c) -> std::optional<Coords> {
+           if (c[1] < c[0]) return {};
+           return c;
+         });
+       },
+       {},
+       {DType::kF32},
+       false,
+       false});
+  // Large enough to be shared out among threads.
+  const auto large = [](const char* op, std::function<Tensor(X)> run, From from) {
+    add({op,
+         "large",
+         {{in({300, 301})}},
+         std::move(run),
+         [from](A x) {
+           return pull(x[0], {300, 301}, from);
+         },
+         {},
+         {DType::kF32},
+         false,
+         false});
+  };
+  large(
+      "flip",
+      [](X x) {
+        return flip(x[0], {0, 1});
+      },
+      [](const Coords& c) {
+        return Coords{299 - c[0], 300 - c[1]};
+      });
+  large(
+      "roll",
+      [](X x) {
+        return roll(x[0], {1, -7}, {0, 1});
+      },
+      [](const Coords& c) {
+        return Coords{(c[0] + 299) % 300, (c[1] + 7) % 301};
+      });
+}
+
 }  // namespace
 
 static const bool added = [] {
@@ -963,6 +1075,7 @@ static const bool added = [] {
   add_more_views();
   add_parts();
   add_stacks();
+  add_later_ones();
   return true;
 }();
 

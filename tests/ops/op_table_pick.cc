@@ -299,7 +299,7 @@ void add_masks() {
   // Larger than a block of a kernel.
   add_row({.op = "masked_select",
            .variant = "many",
-           .samples = {{in({10000}), mask({10000})}},
+           .samples = {{in({40000}), mask({40000})}},
            .run = [](X x) { return masked_select(x[0], x[1]); },
            .reference =
                [](A x) {
@@ -314,15 +314,15 @@ void add_masks() {
            .shape_from_data = true});
   add_row({.op = "masked_scatter",
            .variant = "many",
-           .samples = {{in({10000}), mask({10000}), in({10000})}},
+           .samples = {{in({40000}), mask({40000}), in({40000})}},
            .run = [](X x) { return masked_scatter(x[0], x[1], x[2]); },
            .reference = replaced,
            .differentiable = false,
            .dtypes = kAll});
   add_row({.op = "argwhere",
-           .samples = {{flags({60, 100},
+           .samples = {{flags({200, 100},
                               [] {
-                                std::vector<double> v(6000);
+                                std::vector<double> v(20000);
                                 for (size_t i = 0; i < v.size(); ++i) v[i] = i % 7 == 2;
                                 return v;
                               }())},
@@ -453,6 +453,7 @@ void add_tables() {
                },
            .terms = 16,
            .differentiable = false,
+           .dtypes = kSums,
            .errors = {{"norm",
                        [] {
                          embedding_renorm_(zeros({2, 2}), i64({0}), -1);
@@ -579,6 +580,126 @@ void add_errors() {
                      {"mask", [=] { (void)x[bools({3})].get(); }, {"[3]", "[2,3]"}}});
 }
 
+void add_parts() {
+  const auto replaced = [](std::function<bool(int64_t, int64_t)> in_place) {  // in a matrix, row-major
+    return [in_place](A x) {
+      Array y = x[0];
+      size_t next = 0;
+      for (int64_t i = 0; i < y.size(0); ++i)
+        for (int64_t j = 0; j < y.size(1); ++j)
+          if (in_place(i, j)) y.at({i, j}) = x[1].v[next++];
+      return y;
+    };
+  };
+  add_row({.op = "select_scatter",
+           .samples = {{in({3, 4}), in({3})}},
+           .run = [](X x) { return select_scatter(x[0], x[1], 1, -1); },
+           .reference = replaced([](int64_t, int64_t j) { return j == 3; }),
+           .dtypes = kAll,
+           .errors = {{"shape",
+                       [] {
+                         select_scatter(empty({2, 3}), empty({2}), 0, 0);
+                       },
+                       {"[select_scatter]", "[2]", "[3]"}},
+                      {"range",
+                       [] {
+                         select_scatter(empty({2, 3}), empty({3}), 0, 2);
+                       },
+                       {"2"}}}});
+  add_row({.op = "slice_scatter",
+           .samples = {{in({2, 5}), in({2, 2})}},
+           .run = [](X x) { return slice_scatter(x[0], x[1], 1, 1, 5, 2); },
+           .reference = replaced([](int64_t, int64_t j) { return j % 2 == 1; }),
+           .dtypes = kAll,
+           .errors = {{"shape",
+                       [] {
+                         slice_scatter(empty({2, 3}), empty({2}), 0, 0, 1);
+                       },
+                       {"[slice_scatter]", "[2]", "[1,3]"}},
+                      {"step", [] { slice_scatter(empty({2}), empty({2}), 0, 0, 2, 0); }, {"0"}}}});
+  add_row({.op = "diagonal_scatter",
+           .samples = {{in({3, 4}), in({2})}},
+           .run = [](X x) { return diagonal_scatter(x[0], x[1], {.offset = 2}); },
+           .reference = replaced([](int64_t i, int64_t j) { return j - i == 2; }),
+           .dtypes = kAll,
+           .errors = {{"shape",
+                       [] {
+                         diagonal_scatter(empty({2, 3}), empty({3}));
+                       },
+                       {"[diagonal_scatter]", "[2]", "[3]"}}}});
+}
+
+// Large enough for kernels to share them out among threads.
+void add_large() {
+  const auto large = [](const char* op, std::vector<Input> inputs, std::function<Tensor(X)> run,
+                        Reference r) {
+    add_row({.op = op,
+             .variant = "large",
+             .samples = {std::move(inputs)},
+             .run = std::move(run),
+             .reference = std::move(r),
+             .terms = 64,
+             .differentiable = false,
+             .dtypes = {DType::kF32, DType::kBF16}});
+  };
+  // Where x[i][j] is read from or written to, along dim 0 or 1.
+  const auto place = [](A x, int64_t i, int64_t j, int dim) {
+    const int64_t k = int64_t(x[1].at({i, j}));
+    return dim == 0 ? std::pair(k, j) : std::pair(i, k);
+  };
+  for (int dim : {0, 1}) {
+    const Shape s = dim == 0 ? Shape{90, 500} : Shape{500, 90};
+    large(
+        "gather", {in(s), indices({s[0] - 3, s[1] - 5}, 85)}, [=](X x) { return gather(x[0], dim, x[1]); },
+        [=](A x) {
+          Array y(x[1].shape);
+          for (int64_t i = 0; i < y.size(0); ++i)
+            for (int64_t j = 0; j < y.size(1); ++j) {
+              const auto [a, b] = place(x, i, j, dim);
+              y.at({i, j}) = x[0].at({a, b});
+            }
+          return y;
+        });
+    large(
+        "scatter_add", {in(s), indices(s, 85), in(s)},
+        [=](X x) { return scatter_add(x[0], dim, x[1], x[2]); },
+        [=](A x) {
+          Array y = x[0];
+          for (int64_t i = 0; i < x[1].size(0); ++i)
+            for (int64_t j = 0; j < x[1].size(1); ++j) {
+              const auto [a, b] = place(x, i, j, dim);
+              y.at({a, b}) += x[2].at({i, j});
+            }
+          return y;
+        });
+  }
+  large(
+      "index_select", {in({200, 70}), indices({900}, 200)}, [](X x) { return index_select(x[0], 0, x[1]); },
+      [](A x) {
+        Array y({900, 70});
+        for (int64_t i = 0; i < 900; ++i)
+          for (int64_t j = 0; j < 70; ++j) y.at({i, j}) = x[0].at({int64_t(x[1].v[size_t(i)]), j});
+        return y;
+      });
+  large(
+      "index_select", {in({200, 300}), indices({250}, 300)}, [](X x) { return index_select(x[0], 1, x[1]); },
+      [](A x) {
+        Array y({200, 250});
+        for (int64_t i = 0; i < 200; ++i)
+          for (int64_t j = 0; j < 250; ++j) y.at({i, j}) = x[0].at({i, int64_t(x[1].v[size_t(j)])});
+        return y;
+      });
+  large(
+      "index_add", {in({50, 200}), indices({400}, 50), in({400, 200})},
+      [](X x) { return index_add(x[0], 0, x[1], x[2]); },
+      [](A x) {
+        Array y = x[0];
+        for (int64_t i = 0; i < 400; ++i)
+          for (int64_t j = 0; j < 200; ++j) y.at({int64_t(x[1].v[size_t(i)]), j}) += x[2].at({i, j});
+        return y;
+      });
+}
+
 }  // namespace
 
 static const bool added = [] {
@@ -586,6 +707,8 @@ static const bool added = [] {
   add_scatter_reduce();
   add_masks();
   add_tables();
+  add_parts();
+  add_large();
   add_errors();
   return true;
 }();
