@@ -34,13 +34,23 @@ std::vector<Sides> sides_of(const Tensor& x, const std::vector<int64_t>& pads) {
   return sides;
 }
 
+// Writes `value` into what is new in y: slabs, which overlap in the corners.
+void fill_sides(const Tensor& y, const std::vector<Sides>& sides, double value) {
+  for (int d = 0; d < y.dim(); ++d) {
+    const int64_t n = y.size(d), front = std::clamp<int64_t>(sides[size_t(d)].front, 0, n);
+    const int64_t back = std::clamp<int64_t>(sides[size_t(d)].back, 0, n);
+    if (front > 0) raw::fill_(raw::narrow(y, d, 0, front), value);
+    if (back > 0) raw::fill_(raw::narrow(y, d, n - back, back), value);
+  }
+}
+
 Tensor padded_by(const Tensor& x, const std::vector<Sides>& sides, double value) {
   Shape shape = x.shape();
   for (int d = 0; d < x.dim(); ++d) shape[d] += sides[size_t(d)].front + sides[size_t(d)].back;
   const TensorOptions options{x.dtype(), x.device()};
   const bool last = x.dim() >= 3 && x.dim() <= 5 && x.is_channels_last();
   const Tensor y = last ? empty_channels_last(shape, options) : empty(shape, options);
-  raw::fill_(y, value);
+  fill_sides(y, sides, value);
   Tensor from = x, to = y;
   for (int d = 0; d < x.dim(); ++d) {
     const Sides s = sides[size_t(d)];

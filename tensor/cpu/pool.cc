@@ -215,19 +215,29 @@ T weight_of(const PoolWindows& w, const Window& window) {
   return T(1) / T(w.count_include_pad ? window.padded_size : int64_t(window.cells.size()));
 }
 
+// Means of Count vectors of N channels over a window's cells.
+template <int N, int Count, class T>
+void mean_of_cells(T* to, const T* from, std::span<const Cell> cells, T weight) {
+  Vector<T, N> sums[Count] = {};
+  for (const Cell& cell : cells)
+    for (int i = 0; i < Count; ++i) sums[i] += lanes<N>(from + cell.offset + i * N);
+  for (int i = 0; i < Count; ++i) lanes<N>(to + i * N) = sums[i] * weight;
+}
+
 void avg_pool_cpu(const Tensor& y, const Tensor& x, PoolWindows w) {
   const int64_t C = x.size(1), image = image_elements(w, C);
   dispatch_floating(x.dtype(), "avg_pool", [&]<class T>() {
+    constexpr int kLanes = 32 / sizeof(T);
     parallel_for(0, x.size(0) * output_rows(w), row_grain(w, C), [&](int64_t first, int64_t last) {
       for_each_window(w, C, first, last, [&](const Window& window) {
         const T weight = weight_of<T>(w, window);
-        for_each_vector<T>(C, [&](auto count, int64_t c) {
-          constexpr int N = decltype(count)::value;
-          const T* in = x.ptr<T>() + window.image * image + c;
-          Vector<T, N> sum{};
-          for (const Cell& cell : window.cells) sum += lanes<N>(in + cell.offset);
-          lanes<N>(y.ptr<T>() + window.at + c) = sum * weight;
-        });
+        const T* from = x.ptr<T>() + window.image * image;
+        T* to = y.ptr<T>() + window.at;
+        int64_t c = 0;
+        for (; c + 4 * kLanes <= C; c += 4 * kLanes)
+          mean_of_cells<kLanes, 4>(to + c, from + c, window.cells, weight);
+        for (; c + kLanes <= C; c += kLanes) mean_of_cells<kLanes, 1>(to + c, from + c, window.cells, weight);
+        for (; c < C; ++c) mean_of_cells<1, 1>(to + c, from + c, window.cells, weight);
       });
     });
   });

@@ -47,20 +47,23 @@ struct Tap {
 template <class T, int N>
 using Vector [[gnu::vector_size(N * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
 
-template <int N, class T>
+// The sums of Count vectors of N channels stay in registers.
+template <int N, int Count, class T>
 void sum_lanes(T* to, int64_t c, const std::vector<Tap<T>>& taps) {
-  Vector<T, N> sum{};
-  for (const Tap<T>& t : taps) sum += t.weight * *reinterpret_cast<const Vector<T, N>*>(t.from + c);
-  *reinterpret_cast<Vector<T, N>*>(to + c) = sum;
+  using Lanes = Vector<T, N>;
+  Lanes sums[Count] = {};
+  for (const Tap<T>& t : taps)
+    for (int i = 0; i < Count; ++i) sums[i] += t.weight * *reinterpret_cast<const Lanes*>(t.from + c + i * N);
+  for (int i = 0; i < Count; ++i) *reinterpret_cast<Lanes*>(to + c + i * N) = sums[i];
 }
 
 template <class T>
 void weighted_sum(T* to, int64_t C, const std::vector<Tap<T>>& taps) {
-  constexpr int kLanes = 64 / sizeof(T);
+  constexpr int kLanes = 32 / sizeof(T);
   int64_t c = 0;
-  for (; c + kLanes <= C; c += kLanes) sum_lanes<kLanes>(to, c, taps);
-  for (; c + kLanes / 4 <= C; c += kLanes / 4) sum_lanes<kLanes / 4>(to, c, taps);
-  for (; c < C; ++c) sum_lanes<1>(to, c, taps);
+  for (; c + 4 * kLanes <= C; c += 4 * kLanes) sum_lanes<kLanes, 4>(to, c, taps);
+  for (; c + kLanes <= C; c += kLanes) sum_lanes<kLanes, 1>(to, c, taps);
+  for (; c < C; ++c) sum_lanes<1, 1>(to, c, taps);
 }
 
 template <class T>
