@@ -1,12 +1,21 @@
-// Activation layers: each applies the op of its name to every element (Softmax and LogSoftmax along one
-// dimension).
+// Activation layers: each applies the op of its name to every element (Softmax, Softmin, LogSoftmax and GLU
+// along one dimension).
 #pragma once
 
+#include "gradus/autograd/ops/activations.h"
 #include "gradus/nn/layer.h"
 
 namespace gradus::nn {
 
 struct NoOptions {};
+
+// What activations without options have in common: F is the op.
+template <Tensor (*F)(const Tensor&)>
+class PlainActivation : public LayerWith<NoOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override { return F(x); }
+};
 
 // max(x, 0)
 class ReLU final : public LayerWith<NoOptions> {
@@ -16,6 +25,61 @@ class ReLU final : public LayerWith<NoOptions> {
 
  private:
   Tensor forward_temporary(Tensor&& x) override;
+};
+
+// min(max(x, 0), 6)
+class ReLU6 final : public PlainActivation<&relu6> {
+ public:
+  using PlainActivation::PlainActivation;
+};
+// 1 / (1 + exp(-x))
+class Sigmoid final : public PlainActivation<&sigmoid> {
+ public:
+  using PlainActivation::PlainActivation;
+};
+// log(sigmoid(x))
+class LogSigmoid final : public PlainActivation<&logsigmoid> {
+ public:
+  using PlainActivation::PlainActivation;
+};
+class Tanh final : public PlainActivation<&tanh> {
+ public:
+  using PlainActivation::PlainActivation;
+};
+// x - tanh(x)
+class Tanhshrink final : public PlainActivation<&tanhshrink> {
+ public:
+  using PlainActivation::PlainActivation;
+};
+// x / (1 + |x|)
+class Softsign final : public PlainActivation<&softsign> {
+ public:
+  using PlainActivation::PlainActivation;
+};
+// x sigmoid(x)
+class SiLU final : public PlainActivation<&silu> {
+ public:
+  using PlainActivation::PlainActivation;
+};
+// x tanh(softplus(x))
+class Mish final : public PlainActivation<&mish> {
+ public:
+  using PlainActivation::PlainActivation;
+};
+// The exponential linear unit with the numbers that keep mean 0 and variance 1
+class SELU final : public PlainActivation<&selu> {
+ public:
+  using PlainActivation::PlainActivation;
+};
+// min(max(x / 6 + 1 / 2, 0), 1)
+class Hardsigmoid final : public PlainActivation<&hardsigmoid> {
+ public:
+  using PlainActivation::PlainActivation;
+};
+// x hardsigmoid(x)
+class Hardswish final : public PlainActivation<&hardswish> {
+ public:
+  using PlainActivation::PlainActivation;
 };
 
 struct LeakyReLUOptions {
@@ -29,31 +93,124 @@ class LeakyReLU final : public LayerWith<LeakyReLUOptions> {
   std::string extra_repr() const override;
 };
 
-// 1 / (1 + exp(-x))
-class Sigmoid final : public LayerWith<NoOptions> {
+struct PReLUOptions {
+  int64_t num_parameters = 1;  // 1, or as many as channels
+  double init = 0.25;
+};
+// x where x > 0, else weight x, with a learned weight for all or for each channel. Shapes: x [N,C,...],
+// weight [num_parameters].
+class PReLU final : public LayerWith<PReLUOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Parameter weight{this, "weight", initial()};
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+
+ private:
+  Tensor initial() const;
+};
+
+struct RReLUOptions {
+  double lower = 1.0 / 8, upper = 1.0 / 3;
+};
+// x where x >= 0, else a x: in training a is uniform in [lower, upper] for each element, in evaluation their
+// mean. Source: Xu et al., "Empirical evaluation of rectified activations", 2015.
+class RReLU final : public LayerWith<RReLUOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
 };
 
-class Tanh final : public LayerWith<NoOptions> {
+struct ELUOptions {
+  double alpha = 1;
+};
+// x where x > 0, else alpha (exp(x) - 1)
+class ELU final : public LayerWith<ELUOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+// x where x > 0, else alpha (exp(x / alpha) - 1)
+class CELU final : public LayerWith<ELUOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
 };
 
+struct GELUOptions {
+  Gelu approximate = Gelu::kExact;
+};
 // x Phi(x), Phi the normal distribution function
-class GELU final : public LayerWith<NoOptions> {
+class GELU final : public LayerWith<GELUOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
 };
 
-// x sigmoid(x)
-class SiLU final : public LayerWith<NoOptions> {
+struct SoftplusOptions {
+  double beta = 1, threshold = 20;
+};
+// log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold
+class Softplus final : public LayerWith<SoftplusOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+
+struct HardtanhOptions {
+  double low = -1, high = 1;
+};
+// min(max(x, low), high)
+class Hardtanh final : public LayerWith<HardtanhOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+
+struct ShrinkOptions {
+  double lambda = 0.5;
+};
+// x where |x| > lambda, else 0
+class Hardshrink final : public LayerWith<ShrinkOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+// x moved by lambda towards 0, at most to it
+class Softshrink final : public LayerWith<ShrinkOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+
+struct ThresholdOptions {
+  Required<double> threshold, value;
+};
+// x where it is above the threshold, else a value
+class Threshold final : public LayerWith<ThresholdOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+
+struct GLUOptions {
+  int64_t dim = -1;
+};
+// a sigmoid(b), a and b the halves of x along `dim`
+class GLU final : public LayerWith<GLUOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
 };
 
 struct SoftmaxOptions {
@@ -66,12 +223,25 @@ class Softmax final : public LayerWith<SoftmaxOptions> {
   Tensor forward(const Tensor& x) override;
   std::string extra_repr() const override;
 };
+// softmax(-x) along `dim`
+class Softmin final : public LayerWith<SoftmaxOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
 // log softmax(x) along `dim`
 class LogSoftmax final : public LayerWith<SoftmaxOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
   std::string extra_repr() const override;
+};
+// softmax over the channels of images [N,C,H,W] or [C,H,W]
+class Softmax2d final : public LayerWith<NoOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
 };
 
 }  // namespace gradus::nn

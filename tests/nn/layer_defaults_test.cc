@@ -76,6 +76,8 @@ TEST(InitialValues, OfNormalisationsAreOneAndZero) {
   EXPECT_EQ(instance.num_batches_tracked.item<int64_t>(), 0);
 }
 
+TEST(InitialValues, OfPReLU) { EXPECT_THAT(values(nn::PReLU({.num_parameters = 3}).weight), Each(0.25f)); }
+
 TEST(InitialValues, OfBilinearAndEmbedding) {
   manual_seed(3);
   nn::Bilinear bilinear({.in1 = 25, .in2 = 4, .out = 10});
@@ -103,6 +105,19 @@ TEST(InitialValues, OfSpectralNormAreUnitVectors) {
   nn::spectral_norm(linear);
   for (const auto& [name, b] : linear.named_buffers()) EXPECT_NEAR(norm(b).item<double>(), 1, 1e-6) << name;
   EXPECT_EQ(linear.named_buffers().size(), 2u);
+}
+
+TEST(RReLU, DrawsSlopesInTrainingAlone) {
+  manual_seed(7);
+  nn::RReLU layer({.lower = 0.2, .upper = 0.4});
+  const Tensor x = full({1000}, -1);
+  const std::vector<float> y = values(layer(x));
+  EXPECT_GE(*std::min_element(y.begin(), y.end()), -0.4f);
+  EXPECT_LE(*std::max_element(y.begin(), y.end()), -0.2f);
+  EXPECT_NEAR(mean(layer(x)).item<double>(), -0.3, 0.01);
+  layer.eval();
+  for (const float v : values(layer(x))) EXPECT_FLOAT_EQ(v, -0.3f);
+  EXPECT_THAT(values(layer(ones({3}))), Each(1));
 }
 
 struct Printed {
@@ -134,6 +149,24 @@ TEST(Printing, ShowsOptionsThatDiffer) {
       {text(nn::Unflatten({.dim = 1, .sizes = {2, -1}})), "Unflatten(dim=1, sizes=[2,-1])"},
       {text(nn::ChannelShuffle({.groups = 2})), "ChannelShuffle(groups=2)"},
       {text(nn::Identity()), "Identity()"},
+      {text(nn::Mish()), "Mish()"},
+      {text(nn::ConstantPad1d({.padding = {1, 2}, .value = 3})), "ConstantPad1d(padding={1, 2}, value=3)"},
+      {text(nn::ReflectionPad2d({.padding = 1})), "ReflectionPad2d(padding={1, 1, 1, 1})"},
+      {text(nn::Upsample({.scale_factor = {2}})), "Upsample(scale_factor={2}, mode=nearest)"},
+      {text(nn::PixelShuffle({.factor = 2})), "PixelShuffle(factor=2)"},
+      {text(nn::Fold({.output = 4, .kernel = 2, .stride = 2})), "Fold(output=4x4, kernel=2x2, stride=2x2)"},
+      {text(nn::PReLU({.num_parameters = 3})), "PReLU(num_parameters=3)"},
+      {text(nn::RReLU({.lower = 0.25, .upper = 0.5})), "RReLU(lower=0.25, upper=0.5)"},
+      {text(nn::GELU({.approximate = Gelu::kTanh})), "GELU(approximate=tanh)"},
+      {text(nn::Softplus()), "Softplus(beta=1, threshold=20)"},
+      {text(nn::Hardtanh()), "Hardtanh(low=-1, high=1)"},
+      {text(nn::Threshold({.threshold = 1, .value = 2})), "Threshold(threshold=1, value=2)"},
+      {text(nn::GLU()), "GLU(dim=-1)"},
+      {text(nn::MaxPool1d({.kernel = 2, .dilation = 3})), "MaxPool1d(kernel=2, dilation=3)"},
+      {text(nn::AvgPool3d({.kernel = 2, .padding = 1, .count_include_pad = false, .divisor_override = 3})),
+       "AvgPool3d(kernel=2x2x2, padding=1x1x1, count_include_pad=false, divisor_override=3)"},
+      {text(nn::LPPool2d({.p = 2, .kernel = 3, .stride = 1, .ceil_mode = true})), "LPPool2d(p=2, kernel=3x3, stride=1x1, ceil_mode=true)"},
+      {text(nn::AdaptiveMaxPool2d({.output = {2, 3}})), "AdaptiveMaxPool2d(output=2x3)"},
       {text(nn::Conv1d({.in = 2, .out = 3, .kernel = 4, .same_padding = true})), "Conv1d(2, 3, kernel=4, same_padding=true)"},
       {text(nn::Conv3d({.in = 2, .out = 3, .kernel = {1, 2, 3}, .padding = 1, .padding_mode = nn::PaddingMode::kCircular})),
        "Conv3d(2, 3, kernel=1x2x3, padding=1x1x1, padding_mode=circular)"},

@@ -87,6 +87,27 @@ TEST(LayerErrors, OfConvolutions) {
   expect_error<ShapeError>(padded(nn::PaddingMode::kReplicate, 0), {"[Conv2d]", "padding 3", "f32[1,1,8,0]"});
 }
 
+TEST(LayerErrors, OfPooling) {
+  expect_error<ShapeError>([] { nn::MaxPool1d({.kernel = 2})(ones({2, 2, 3, 3})); }, {"f32[2,2,3,3]"});
+  expect_error<ShapeError>([] { nn::AvgPool2d({.kernel = 4})(ones({1, 2, 3, 3})); }, {"f32[1,2,3,3]"});
+  expect_error<ValueError>([] { nn::AdaptiveAvgPool3d({.output = 0})(ones({1, 2, 3, 3, 3})); }, {"0"});
+}
+
+TEST(LayerErrors, OfImageLayers) {
+  expect_error<ShapeError>([] { nn::ZeroPad2d({.padding = 1})(ones({2, 3})); }, {"[ZeroPad2d]", "4 dims", "f32[2,3]"});
+  expect_error<ValueError>([] { nn::ReflectionPad1d({.padding = 4})(ones({1, 2, 3})); }, {"4"});
+  expect_error<ValueError>([] { nn::Upsample()(ones({1, 1, 2, 2})); }, {"size"});
+  expect_error<ShapeError>([] { nn::PixelShuffle({.factor = 2})(ones({1, 3, 2, 2})); }, {"f32[1,3,2,2]"});
+}
+
+TEST(LayerErrors, OfActivations) {
+  expect_error<ValueError>([] { nn::PReLU({.num_parameters = 0}); }, {"[PReLU]", "0"});
+  expect_error<ShapeError>([] { nn::PReLU({.num_parameters = 3})(ones({2, 4})); }, {"[3]"});
+  expect_error<ValueError>([] { nn::RReLU({.lower = 2, .upper = 1})(ones({1})); }, {"[RReLU]", "2 and 1"});
+  expect_error<ShapeError>([] { nn::Softmax2d()(ones({2, 3})); }, {"[Softmax2d]", "f32[2,3]"});
+  expect_error<ShapeError>([] { nn::GLU()(ones({2, 3})); }, {"3"});
+}
+
 TEST(LayerErrors, OfTheOthers) {
   expect_error<ValueError>([] { nn::Embedding({.num_embeddings = 0, .embedding_dim = 2}); }, {"[Embedding]", "0 and 2"});
   expect_error<ValueError>([] { nn::Embedding({.num_embeddings = 4, .embedding_dim = 2, .padding_idx = 4}); }, {"[Embedding]", "padding_idx", "4"});

@@ -38,15 +38,6 @@ static const bool added = add_golden_layers("basic", {
     golden<nn::Embedding>("Embedding", {.num_embeddings = 5, .embedding_dim = 3}),
     golden<nn::Embedding>("Embedding/padding", {.num_embeddings = 5, .embedding_dim = 3, .padding_idx = -2}),
     golden<nn::Embedding>("Embedding/freq", {.num_embeddings = 5, .embedding_dim = 3, .scale_grad_by_freq = true}),
-    golden<nn::ReLU>("ReLU"),
-    golden<nn::LeakyReLU>("LeakyReLU"),
-    golden<nn::LeakyReLU>("LeakyReLU/slope", {.negative_slope = 0.2}),
-    golden<nn::Sigmoid>("Sigmoid"),
-    golden<nn::Tanh>("Tanh"),
-    golden<nn::GELU>("GELU"),
-    golden<nn::SiLU>("SiLU"),
-    golden<nn::Softmax>("Softmax", {.dim = 1}),
-    golden<nn::LogSoftmax>("LogSoftmax", {.dim = 0}),
 });
 
 }  // namespace gradus::golden

@@ -1,0 +1,103 @@
+// Padding layers: ConstantPad, ZeroPad, ReflectionPad, ReplicationPad for signals (1d), images (2d) and
+// volumes (3d).
+#pragma once
+
+#include "gradus/nn/layer.h"
+
+namespace gradus::nn {
+
+// Cells before and behind each dim, from the last dim on; one number means all. Negative ones crop.
+struct Padding1d {
+  int64_t left = 0, right = 0;
+  template <std::integral T>
+  constexpr Padding1d(T all) : left(all), right(all) {}
+  constexpr Padding1d(int64_t l, int64_t r) : left(l), right(r) {}
+};
+struct Padding2d {
+  int64_t left = 0, right = 0, top = 0, bottom = 0;
+  template <std::integral T>
+  constexpr Padding2d(T all) : left(all), right(all), top(all), bottom(all) {}
+  constexpr Padding2d(int64_t l, int64_t r, int64_t t, int64_t b) : left(l), right(r), top(t), bottom(b) {}
+};
+struct Padding3d {
+  int64_t left = 0, right = 0, top = 0, bottom = 0, front = 0, back = 0;
+  template <std::integral T>
+  constexpr Padding3d(T all) : left(all), right(all), top(all), bottom(all), front(all), back(all) {}
+  constexpr Padding3d(int64_t l, int64_t r, int64_t t, int64_t b, int64_t f, int64_t k)
+      : left(l), right(r), top(t), bottom(b), front(f), back(k) {}
+};
+
+template <class P>
+struct PadLayerOptions {
+  Required<P> padding;
+};
+template <class P>
+struct ConstantPadOptions {
+  Required<P> padding;
+  double value = 0;
+};
+
+// What the padding layers have in common. kMode is a PadMode.
+template <class O, int kMode>
+class PadLayer : public LayerWith<O> {
+ public:
+  using LayerWith<O>::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+
+// The pads around x [N,C,...] or [C,...] hold one value, `value` or 0.
+class ConstantPad1d final : public PadLayer<ConstantPadOptions<Padding1d>, 0> {
+ public:
+  using PadLayer::PadLayer;
+};
+class ConstantPad2d final : public PadLayer<ConstantPadOptions<Padding2d>, 0> {
+ public:
+  using PadLayer::PadLayer;
+};
+class ConstantPad3d final : public PadLayer<ConstantPadOptions<Padding3d>, 0> {
+ public:
+  using PadLayer::PadLayer;
+};
+class ZeroPad1d final : public PadLayer<PadLayerOptions<Padding1d>, 0> {
+ public:
+  using PadLayer::PadLayer;
+};
+class ZeroPad2d final : public PadLayer<PadLayerOptions<Padding2d>, 0> {
+ public:
+  using PadLayer::PadLayer;
+};
+class ZeroPad3d final : public PadLayer<PadLayerOptions<Padding3d>, 0> {
+ public:
+  using PadLayer::PadLayer;
+};
+
+// The pads mirror x, without its edge.
+class ReflectionPad1d final : public PadLayer<PadLayerOptions<Padding1d>, 1> {
+ public:
+  using PadLayer::PadLayer;
+};
+class ReflectionPad2d final : public PadLayer<PadLayerOptions<Padding2d>, 1> {
+ public:
+  using PadLayer::PadLayer;
+};
+class ReflectionPad3d final : public PadLayer<PadLayerOptions<Padding3d>, 1> {
+ public:
+  using PadLayer::PadLayer;
+};
+
+// The pads repeat x's edge.
+class ReplicationPad1d final : public PadLayer<PadLayerOptions<Padding1d>, 2> {
+ public:
+  using PadLayer::PadLayer;
+};
+class ReplicationPad2d final : public PadLayer<PadLayerOptions<Padding2d>, 2> {
+ public:
+  using PadLayer::PadLayer;
+};
+class ReplicationPad3d final : public PadLayer<PadLayerOptions<Padding3d>, 2> {
+ public:
+  using PadLayer::PadLayer;
+};
+
+}  // namespace gradus::nn
