@@ -24,14 +24,14 @@ void add_conv(std::vector<Entry>& all, const ConvShape& s, at::MemoryFormat layo
     return [=] {
       auto a = x(), b = w(), g = dy();
       return quiet([=] {
-        torch::convolution_backward(g, a, b, c10::nullopt, {s.stride, s.stride}, {s.padding, s.padding}, {1, 1}, false,
+        torch::convolution_backward(g, a, b, c10::nullopt, {s.stride, s.stride}, {s.padding, s.padding}, {s.dilation, s.dilation}, false,
                                     {0, 0}, s.groups, {input, !input, false});
       });
     };
   };
   all.push_back({name, [=] {
                    auto a = x(), b = w();
-                   return quiet([=] { torch::conv2d(a, b, {}, s.stride, s.padding, 1, s.groups); });
+                   return quiet([=] { torch::conv2d(a, b, {}, s.stride, s.padding, s.dilation, s.groups); });
                  }});
   all.push_back({name + ", input gradient", backward(true)});
   all.push_back({name + ", weight gradient", backward(false)});
@@ -49,6 +49,15 @@ std::vector<Entry> entries() {
   for (const ConvShape& s : kConvShapes) {
     add_conv(all, s, at::MemoryFormat::Contiguous);
     add_conv(all, s, at::MemoryFormat::ChannelsLast);
+  }
+  for (const ConvShape& s : kTransposedShapes) {
+    for (const auto layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
+      all.push_back({std::string("conv_transpose ") + s.name, [=] {
+                       auto x = torch::randn({s.N, s.C, s.HW, s.HW}).contiguous(layout);
+                       auto w = torch::randn({s.C, s.O, s.kernel, s.kernel}).contiguous(layout), b = torch::randn({s.O});
+                       return quiet([=] { torch::conv_transpose2d(x, w, b, s.stride, s.padding); });
+                     }});
+    }
   }
   return all;
 }

@@ -49,7 +49,8 @@ Workload gemm(const GemmShape& s) {
 enum class Pass { kForward, kInputGrad, kWeightGrad };
 
 Workload conv(const ConvShape& s, Pass pass) {
-  const memory::dims strides{s.stride, s.stride}, padding{s.padding, s.padding};
+  const memory::dims strides{s.stride, s.stride}, padding{s.padding, s.padding},
+      gaps{s.dilation - 1, s.dilation - 1};
   const Desc src({s.N, s.C, s.HW, s.HW}, kF32, tag::nhwc), dst({s.N, s.O, s.out(), s.out()}, kF32, tag::nhwc);
   memory::dims shape{s.O, s.C, s.kernel, s.kernel};
   if (s.groups > 1) shape = {s.groups, s.O / s.groups, s.C / s.groups, s.kernel, s.kernel};
@@ -57,20 +58,20 @@ Workload conv(const ConvShape& s, Pass pass) {
   const auto direct = dnnl::algorithm::convolution_direct;
   using Forward = dnnl::convolution_forward;
   const Forward::primitive_desc forward(
-      Forward::desc(dnnl::prop_kind::forward_training, direct, src, weights, dst, strides, padding, padding), engine());
+      Forward::desc(dnnl::prop_kind::forward_training, direct, src, weights, dst, strides, gaps, padding, padding), engine());
   if (pass == Pass::kForward)
     return run(Forward(forward),
                {{DNNL_ARG_SRC, filled(src)}, {DNNL_ARG_WEIGHTS, filled(forward.weights_desc())}, {DNNL_ARG_DST, filled(dst)}},
                s.flops());
   if (pass == Pass::kInputGrad) {
     using Backward = dnnl::convolution_backward_data;
-    const Backward::primitive_desc pd(Backward::desc(direct, src, weights, dst, strides, padding, padding), engine(), forward);
+    const Backward::primitive_desc pd(Backward::desc(direct, src, weights, dst, strides, gaps, padding, padding), engine(), forward);
     return run(Backward(pd),
                {{DNNL_ARG_DIFF_DST, filled(dst)}, {DNNL_ARG_WEIGHTS, filled(pd.weights_desc())}, {DNNL_ARG_DIFF_SRC, filled(src)}},
                s.flops());
   }
   using Backward = dnnl::convolution_backward_weights;
-  const Backward::primitive_desc pd(Backward::desc(direct, src, weights, dst, strides, padding, padding), engine(), forward);
+  const Backward::primitive_desc pd(Backward::desc(direct, src, weights, dst, strides, gaps, padding, padding), engine(), forward);
   return run(Backward(pd),
              {{DNNL_ARG_SRC, filled(src)}, {DNNL_ARG_DIFF_DST, filled(dst)}, {DNNL_ARG_DIFF_WEIGHTS, filled(pd.diff_weights_desc())}},
              s.flops());

@@ -5,8 +5,8 @@ namespace gradus::bench {
 
 struct ConvShape {
   const char* name;
-  long N, C, HW, O, kernel, stride, padding, groups;
-  long out() const { return (HW + 2 * padding - kernel) / stride + 1; }
+  long N, C, HW, O, kernel, stride, padding, groups, dilation = 1;
+  long out() const { return (HW + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1; }
   double flops() const { return 2.0 * N * O * out() * out() * (C / groups) * kernel * kernel; }
 };
 
@@ -23,6 +23,13 @@ inline constexpr ConvShape kConvShapes[] = {
     {"128x16x32, 16 3x3", 128, 16, 32, 16, 3, 1, 1, 1},
     {"16x128x28, 128 3x3 depthwise", 16, 128, 28, 128, 3, 1, 1, 128},
     {"16x128x28, 128 3x3 in 32 groups", 16, 128, 28, 128, 3, 1, 1, 32},
+    {"16x64x28, 64 3x3 dilated", 16, 64, 28, 64, 3, 1, 2, 1, 2},
+};
+
+// Transposed: from N x C x HW to O channels.
+inline constexpr ConvShape kTransposedShapes[] = {
+    {"16x256x8, 128 4x4 s2", 16, 256, 8, 128, 4, 2, 1, 1},
+    {"16x64x32, 3 4x4 s2", 16, 64, 32, 3, 4, 2, 1, 1},
 };
 
 struct GemmShape {
@@ -35,6 +42,8 @@ inline constexpr GemmShape kGemmShapes[] = {
     {"1024x1024x1024", 1, 1024, 1024, 1024}, {"64x9216x128", 1, 64, 9216, 128},
     {"128x1000x2048", 1, 128, 1000, 2048},   {"4096x256x64", 1, 4096, 256, 64},
     {"32 of 128x64x128", 32, 128, 64, 128},  {"2048x2048x1", 1, 2048, 2048, 1},
+    {"1x2048x2048", 1, 1, 2048, 2048},       {"65536x16x16", 1, 65536, 16, 16},
+    {"16x65536x16", 1, 16, 65536, 16},       {"8x8x8", 1, 8, 8, 8},
 };
 
 }  // namespace gradus::bench
