@@ -16,7 +16,7 @@ torch::Tensor max_volume(const torch::Tensor& x) { return torch::max_pool3d(x, 2
 
 torch::Tensor resized(const torch::Tensor& x, F::InterpolateFuncOptions::mode_t mode) {
   auto options = F::InterpolateFuncOptions().scale_factor(std::vector<double>{2, 2}).mode(mode);
-  if (!std::holds_alternative<torch::enumtype::kNearest>(mode)) options.align_corners(false);
+  if (!c10::holds_alternative<torch::enumtype::kNearest>(mode)) options.align_corners(false);
   return F::interpolate(x, options);
 }
 torch::Tensor nearest(const torch::Tensor& x) { return resized(x, torch::kNearest); }
