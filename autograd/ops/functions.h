@@ -55,7 +55,8 @@ Tensor erfc(const Tensor& x);
 Tensor erfinv(const Tensor& x);
 // Takes the logarithm of |gamma(x)|. Grad: dy digamma(x).
 Tensor lgamma(const Tensor& x);
-// Takes the derivative of lgamma, and the n-th derivative of that; for n >= 1 NaN where x < 0.
+// Takes the derivative of lgamma, and the n-th derivative of that; for n >= 1 infinite at 0, -1, -2, ..., and
+// NaN below -1e6.
 // Errors: ValueError unless 0 <= n <= 100.
 // Grad: dy polygamma(n + 1, x).
 Tensor digamma(const Tensor& x);

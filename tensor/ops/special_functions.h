@@ -47,10 +47,14 @@ inline double zeta(double s, double x) {
   return sum;
 }
 
-// The n-th derivative of digamma.
+// The n-th derivative of digamma. Below 0 by recurrence, down to where doubles have few digits left for the fraction.
 inline double polygamma(int n, double x) {
   if (n == 0) return digamma(x);
-  return (n % 2 ? 1 : -1) * std::tgamma(n + 1.0) * zeta(n + 1.0, x);
+  double sum = 0;
+  if (x < 0 && x == std::floor(x)) x = 0;
+  if (x > -1e6)
+    for (; x < 0; ++x) sum += std::pow(x, -n - 1);
+  return (n % 2 ? 1 : -1) * std::tgamma(n + 1.0) * (sum + zeta(n + 1.0, x));
 }
 
 // The x with erf(x) = y: a polynomial in log(1 - y^2), then Newton's steps. Source of the polynomial: M.
