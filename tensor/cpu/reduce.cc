@@ -116,7 +116,16 @@ struct Variance {
         sum[j] += d;
         squares[j] += d * d;
       }
-    for (int64_t j = 0; j < width; ++j) total[j] = merge(total[j], spread(centre[j], sum[j], squares[j], n));
+    // As spread and merge; all columns have seen as many rows.
+    const double before = total[0].n, part = n / (before + n), share = 1.0 / n;
+    for (int64_t j = 0; j < width; ++j) {
+      const double off = static_cast<double>(sum[j]) * share;
+      const double left = static_cast<double>(squares[j]) - off * off * n;
+      const double apart = static_cast<double>(centre[j]) + off - total[j].mean;
+      total[j].n = before + n;
+      total[j].mean += apart * part;
+      total[j].squares += (left < 0 ? 0 : left) + apart * apart * (before * part);
+    }
   }
   void add_rows(Spread* total, const T* const* rows, int n, int64_t width, int64_t stride) const {
     stride == 1 ? add_rows_of<1>(total, rows, n, width, 1) : add_rows_of<0>(total, rows, n, width, stride);

@@ -33,7 +33,7 @@ namespace gradus::cpu {
 inline constexpr int64_t kTask = 32768;  // elements
 inline constexpr int64_t kBlock = 16;    // steps of a lane: few, so that f32 lanes round little
 inline constexpr int kLanes = 32;
-inline constexpr int64_t kTile = 256;  // columns
+inline constexpr int64_t kTile = 1024;  // columns: rows of a tile are long enough to be fetched ahead
 
 struct Axis {
   int64_t size, x_stride, out_stride;
@@ -154,8 +154,9 @@ typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride
         typename Op::Lane lanes[kLanes];
         for (auto& lane : lanes) lane = op.start();
         const int64_t steps = std::min(kBlock, (n - i) / kLanes);
-        // A block is too short for the processor to see the stream: ask for the block after the next.
-        if (n - i >= 3 * kBlock * kLanes)
+        // A block is too short for the processor to see the stream: ask for the block after the next,
+        // which may be of the next row.
+        if (n >= kBlock * kLanes)
           for (int64_t k = 0; k < kBlock * kLanes; k += 64 / int64_t(sizeof(T)))
             __builtin_prefetch(p + i + 2 * kBlock * kLanes + k);
         for (int64_t s = 0; s < steps; ++s, i += kLanes)
@@ -283,7 +284,7 @@ void reduce_columns(Out* out, const T* x, const Plan& plan, const Op& op) {
   using Wide = typename Op::Wide;
   const int64_t columns = plan.inner.size, out_stride = plan.inner.out_stride, rows = plan.reductions;
   const int64_t tile = std::min(columns, kTile), tiles = (columns + tile - 1) / tile;
-  const int64_t per_task = std::max(kBlock, kTask / tile), tasks = (rows + per_task - 1) / per_task;
+  const int64_t per_task = std::max(kBlock, 4 * kTask / tile), tasks = (rows + per_task - 1) / per_task;
   std::vector<Wide> partials(tasks > 1 ? plan.outputs * tasks * columns : 0);
   const int64_t grain = std::max<int64_t>(1, 2 * kTask / (std::min(rows, per_task) * tile));
   // The index counts tasks of a tile fastest, then tiles, then outputs.

@@ -11,6 +11,12 @@ namespace {
 
 using namespace cpu;
 
+// How many neighbouring columns are taken together: fewer when all threads would not get some. It changes
+// nothing about a column.
+int64_t column_tile(int64_t outer, int64_t inner) {
+  return std::clamp<int64_t>((outer * inner / num_threads() + 15) / 16 * 16, 1, std::min(inner, kTile));
+}
+
 template <class T, bool largest>
 void extremum_row(T* value, int64_t* index, const T* x, int64_t n) {
   using V = OrderOf<T>;
@@ -68,7 +74,7 @@ void extremum(const Tensor& values, const Tensor& indices, const Tensor& x, int6
     });
     return;
   }
-  const int64_t tile = std::min(inner, kTile), tiles = (inner + tile - 1) / tile;
+  const int64_t tile = column_tile(outputs / inner, inner), tiles = (inner + tile - 1) / tile;
   const int64_t grain = std::max<int64_t>(1, kTask / (n * tile));
   parallel_for(0, outputs / inner * tiles, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -117,9 +123,7 @@ void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
                  });
     return;
   }
-  // Narrower tiles when there are few: the width changes nothing about a column.
-  const int64_t tile =
-      std::clamp<int64_t>((outer * inner / num_threads() + 15) / 16 * 16, 1, std::min(inner, kTile));
+  const int64_t tile = column_tile(outer, inner);
   const int64_t tiles = (inner + tile - 1) / tile;
   parallel_for(0, outer * tiles, std::max<int64_t>(1, kTask / (n * tile)), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {

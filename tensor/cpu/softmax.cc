@@ -42,9 +42,14 @@ T row_sum(int64_t n, F&& f) {
 }
 
 template <class T>
-void softmax_row(T* __restrict y, const T* x, int64_t n, bool log) {
-  const T top = in_lanes<T>(
+T row_max(const T* x, int64_t n) {
+  return in_lanes<T>(
       n, x[0], [=](int64_t i) { return x[i]; }, [](T a, T b) { return b > a ? b : a; });
+}
+
+template <class T>
+void softmax_row(T* __restrict y, const T* x, int64_t n, bool log) {
+  const T top = row_max(x, n);
   if (log) {
     const T shift = std::log(row_sum<T>(n, [=](int64_t i) { return m::exp(x[i] - top); }));
     for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - top) - shift;
@@ -52,6 +57,37 @@ void softmax_row(T* __restrict y, const T* x, int64_t n, bool log) {
   }
   const T scale = 1 / row_sum<T>(n, [=](int64_t i) { return y[i] = m::exp(x[i] - top); });
   for (int64_t i = 0; i < n; ++i) y[i] *= scale;
+}
+
+// Rows of at most kShort elements, of which a buffer holds several: their exponentials are one long loop.
+constexpr int64_t kShort = 128, kBuffer = 2048;
+
+template <class T>
+void softmax_short_rows(T* __restrict y, const T* x, int64_t rows, int64_t n, bool log) {
+  T exps[kBuffer], last[kBuffer];
+  const int64_t per_buffer = kBuffer / n;
+  for (int64_t first = 0; first < rows; first += per_buffer) {
+    const int64_t count = std::min(per_buffer, rows - first);
+    const T* from = x + first * n;
+    T* __restrict to = y + first * n;
+    for (int64_t r = 0; r < count; ++r) {
+      const T* row = from + r * n;
+      const T top = row_max(row, n);
+      for (int64_t i = 0; i < n; ++i) to[r * n + i] = row[i] - top;
+    }
+    for (int64_t i = 0; i < count * n; ++i) exps[i] = m::exp(to[i]);
+    for (int64_t r = 0; r < count; ++r)
+      last[r] = row_sum<T>(n, [=, e = exps + r * n](int64_t i) { return e[i]; });
+    for (int64_t r = 0; r < count; ++r) last[r] = log ? m::log(last[r]) : 1 / last[r];
+    for (int64_t r = 0; r < count; ++r) {
+      T* __restrict row = to + r * n;
+      if (log) {
+        for (int64_t i = 0; i < n; ++i) row[i] -= last[r];
+      } else {
+        for (int64_t i = 0; i < n; ++i) row[i] = exps[r * n + i] * last[r];
+      }
+    }
+  }
 }
 
 // `width` neighbouring columns of an [n, inner] block.
@@ -110,16 +146,15 @@ void softmax_backward_columns(T* __restrict dx, const T* dy, const T* y, int64_t
   }
 }
 
-// Calls row(offset) for each softmax along the innermost axis, or columns(offset, width) for tiles of
+// Calls rows(offset, number) for softmaxes along the innermost axis, or columns(offset, width) for tiles of
 // neighbours.
-template <class Row, class Columns>
-void for_each_softmax(int64_t numel, int64_t n, int64_t inner, Row&& row, Columns&& columns) {
+template <class Rows, class Columns>
+void for_each_softmax(int64_t numel, int64_t n, int64_t inner, Rows&& rows, Columns&& columns) {
   if (numel == 0) return;
   const int64_t outer = numel / (n * inner);
   if (inner == 1) {
-    parallel_for(0, outer, std::max<int64_t>(1, kGrain / n), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) row(i * n);
-    });
+    parallel_for(0, outer, std::max<int64_t>(1, kGrain / n),
+                 [&](int64_t begin, int64_t end) { rows(begin * n, end - begin); });
     return;
   }
   const int64_t width = std::min(inner, kTile), tiles = (inner + width - 1) / width;
@@ -136,7 +171,11 @@ void softmax_cpu(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, boo
     T* to = y.ptr<T>();
     const T* from = x.ptr<T>();
     for_each_softmax(
-        x.numel(), n, inner, [&](int64_t at) { softmax_row(to + at, from + at, n, log); },
+        x.numel(), n, inner,
+        [&](int64_t at, int64_t rows) {
+          if (n <= kShort) return softmax_short_rows(to + at, from + at, rows, n, log);
+          for (int64_t r = 0; r < rows; ++r, at += n) softmax_row(to + at, from + at, n, log);
+        },
         [&](int64_t at, int64_t width) { softmax_columns(to + at, from + at, n, inner, width, log); });
   });
 }
@@ -147,7 +186,10 @@ void softmax_backward_cpu(const Tensor& dx, const Tensor& dy, const Tensor& y, i
     T* to = dx.ptr<T>();
     const T *g = dy.ptr<T>(), *v = y.ptr<T>();
     for_each_softmax(
-        y.numel(), n, inner, [&](int64_t at) { softmax_backward_row(to + at, g + at, v + at, n, log); },
+        y.numel(), n, inner,
+        [&](int64_t at, int64_t rows) {
+          for (int64_t r = 0; r < rows; ++r, at += n) softmax_backward_row(to + at, g + at, v + at, n, log);
+        },
         [&](int64_t at, int64_t width) {
           softmax_backward_columns(to + at, g + at, v + at, n, inner, width, log);
         });
