@@ -113,9 +113,14 @@ void fill_with_bias(const Tensor& out, const Tensor& bias) {
   for (int64_t at = 0; at < out.nbytes(); at += row) std::memcpy(to + at, bias.raw_ptr(), row);
 }
 
+// A product that is over before oneDNN has begun.
+bool is_tiny(const Tensor& out, const Tensor& a) {
+  return out.dtype() == DType::kF32 && out.dim() == 2 && out.numel() * a.size(-1) <= 4096;
+}
+
 void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (a.size(-1) == 0) return fill_with_bias(out, bias);
-  if (out.dtype() == DType::kF64) return matmul_reference(out, a, b, bias);
+  if (out.dtype() == DType::kF64 || is_tiny(out, a)) return matmul_reference(out, a, b, bias);
   if (out.dim() == 2) return product(out, a, b, bias);
   Tensor o = out, x = a, y = b;
   merge_batch(o, x, y);
