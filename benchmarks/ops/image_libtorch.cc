@@ -11,7 +11,7 @@ using Op = torch::Tensor (*)(const torch::Tensor& x);
 
 torch::Tensor max3x3(const torch::Tensor& x) { return torch::max_pool2d(x, 3, 2, 1); }
 torch::Tensor avg3x3(const torch::Tensor& x) { return torch::avg_pool2d(x, 3, 2, 1); }
-torch::Tensor whole(const torch::Tensor& x) { return torch::adaptive_avg_pool2d(x, 1); }
+torch::Tensor whole(const torch::Tensor& x) { return torch::adaptive_avg_pool2d(x, {1, 1}); }
 torch::Tensor max_volume(const torch::Tensor& x) { return torch::max_pool3d(x, 2); }
 
 torch::Tensor resized(const torch::Tensor& x, F::InterpolateFuncOptions::mode_t mode) {
