@@ -22,13 +22,20 @@ struct PointwiseCall {
 };
 void run_pointwise(const PointwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs);
 
-// A functor may hold for most numbers only, so that it can be vector code: `is_far` says for which it does not, and `far`
-// computes those.
+// A functor may hold for most numbers only, so that it can be vector code: `is_far` says for which it does
+// not, and `far` computes those.
 template <class F, class T>
 concept HasFarNumbers = requires(const F& f, T x) {
   requires std::is_same_v<T, float>;
   f.is_far(x);
   f.far(x);
+};
+
+template <class F, class T>
+concept HasFarPairs = requires(const F& f, T x) {
+  requires std::is_same_v<T, float>;
+  f.is_far(x, x);
+  f.far(x, x);
 };
 
 template <class F, class Out, class... In>
@@ -43,6 +50,15 @@ void pointwise_chunk(int64_t n, void* out, const void* const* in, const void* fu
       for (int64_t i = 0; i < n; ++i) any |= f.is_far(v[i]);
       if (any) {
         for (int64_t i = 0; i < n; ++i) o[i] = f.is_far(v[i]) ? f.far(v[i]) : f(v[i]);
+        return;
+      }
+    }
+    if constexpr (sizeof...(In) == 2 && HasFarPairs<F, Out>) {
+      const Out *a = std::get<0>(x), *b = std::get<sizeof...(In) - 1>(x);
+      bool any = false;
+      for (int64_t i = 0; i < n; ++i) any |= f.is_far(a[i], b[i]);
+      if (any) {
+        for (int64_t i = 0; i < n; ++i) o[i] = f.is_far(a[i], b[i]) ? f.far(a[i], b[i]) : f(a[i], b[i]);
         return;
       }
     }

@@ -82,10 +82,26 @@ struct Pow : OnNumbers {
   }
 };
 
+// a - b q, by double: q is too large by one at most, which `r` shows, and the product is exact. Not for quotients of 2^52 and more,
+// infinities and NaN.
+struct OnQuotients : OnNumbers {
+  GRADUS_HD bool is_far(float a, float b) const { return !(m::abs(a) < 4e15f * m::abs(b)); }
+};
+
 // The remainder with the divisor's sign. Integers: 0 for a divisor of 0.
-struct Remainder : OnNumbers {
+struct Remainder : OnQuotients {
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, float>) {
+      const double u = a, v = b;
+      const double r = m::fma(-std::floor(u / v), v, u);
+      return float(((r < 0) != (v < 0)) & (r != 0) ? r + v : r);
+    } else {
+      return far(a, b);
+    }
+  }
+  template <class T>
+  GRADUS_HD T far(T a, T b) const {
     T r;
     if constexpr (std::is_floating_point_v<T>)
       r = std::fmod(a, b);
@@ -362,8 +378,19 @@ struct Atan2 : OnFloats { template <class T> GRADUS_HD T operator()(T y, T x) co
     return x != x || y != y ? x + y : m::copysign(r, y);
   }
 };
-struct Fmod : OnNumbers {
+struct Fmod : OnQuotients {
   template <class T> GRADUS_HD T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, float>) {
+      const double u = a, v = m::abs(double(b));
+      double r = m::fma(-std::trunc(u / v), v, u);
+      r = (r < 0) != (u < 0) && r != 0 ? r + (u < 0 ? -v : v) : r;
+      r = m::abs(r) >= v ? r - (u < 0 ? -v : v) : r;
+      return m::copysign(float(r), a);
+    } else {
+      return far(a, b);
+    }
+  }
+  template <class T> GRADUS_HD T far(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>) return std::fmod(a, b);
     else if constexpr (std::is_signed_v<T>) return b == 0 || b == -1 ? T(0) : T(a % b);
     else return b == 0 ? T(0) : T(a % b);

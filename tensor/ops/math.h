@@ -132,11 +132,11 @@ GRADUS_HD float exp(float x) {
 }
 
 GRADUS_HD float expm1(float x) {
-  const float c = x < -30.f ? -30.f : x > 80.f ? 80.f : x;
+  float c = x < -30.f ? -30.f : x;
+  c = c > 88.8f ? 88.8f : c;
   const auto [r, n] = detail::reduce(c);
-  const float scale = detail::power_of_two(n);
-  const float y = m::fma(scale, detail::expm1_small(r), scale - 1.f);
-  return x > 80.f ? m::exp(x) : y;
+  const float half = detail::power_of_two(n - 1);  // 2^n itself may overflow where the result does not
+  return 2.f * m::fma(half, detail::expm1_small(r), half - 0.5f);
 }
 
 // Source: coefficients of Cephes' logf (S. Moshier).
@@ -415,21 +415,24 @@ GRADUS_HD float log10(float x) {
 
 // |x|^y by logarithm and exponential in double; then what C says of signs, zeros, infinities and NaN.
 GRADUS_HD float pow(float x, float y) {
-  const float a = std::fabs(x);
-  const float inside = a > 0.f && a < detail::kInf ? a : 1.f;
-  double e = double(y) * detail::log2_of(inside);
-  e = e > 1000 ? 1000 : e < -1000 ? -1000 : e;
-  float r = float(detail::exp2_of(e == e ? e : 0));
-  const float zero_or_infinite = (a == 0.f) == (y < 0.f) ? detail::kInf : 0.f;  // of a base that is one of them
-  r = a > 0.f && a < detail::kInf ? r : zero_or_infinite;
+  const float a = std::fabs(x), far = std::fabs(y);
+  const bool inside = (a > 0.f) & (a < detail::kInf);
+  double e = double(y) * detail::log2_of(inside ? a : 1.f);
+  e = e > 1000.0 ? 1000.0 : e;
+  e = e < -1000.0 ? -1000.0 : e;
+  e = e == e ? e : 0.0;
+  float r = float(detail::exp2_of(e));
+  const float edge = (a == 0.f) == (y < 0.f) ? detail::kInf : 0.f;  // of 0 and of infinity
+  r = inside ? r : edge;
   // An infinite exponent: the product above was infinite, or 0 * infinity where |x| is 1.
-  r = std::fabs(y) == detail::kInf && a == 1.f ? 1.f : r;
+  r = (far == detail::kInf) & (a == 1.f) ? 1.f : r;
   const float half = 0.5f * y;
-  const bool whole = std::floor(y) == y, odd = whole && std::floor(half) != half;
-  r = x < 0.f && !whole && a < detail::kInf ? detail::kNaN : r;
-  r = std::signbit(x) && odd ? -r : r;
-  r = x != x || y != y ? detail::kNaN : r;
-  return y == 0.f || x == 1.f ? 1.f : r;
+  const bool whole = std::floor(y) == y, odd = whole & (std::floor(half) != half);
+  r = (x < 0.f) & !whole & (a < detail::kInf) ? detail::kNaN : r;
+  const bool negative = std::bit_cast<int32_t>(x) < 0;
+  r = negative & odd ? -r : r;
+  r = (x != x) | (y != y) ? detail::kNaN : r;
+  return (y == 0.f) | (x == 1.f) ? 1.f : r;
 }
 
 #endif
