@@ -115,7 +115,8 @@ void fill_with_bias(const Tensor& out, const Tensor& bias) {
 
 // A product that is over before oneDNN has begun.
 bool is_tiny(const Tensor& out, const Tensor& a) {
-  return out.dtype() == DType::kF32 && out.dim() == 2 && out.numel() * a.size(-1) <= 4096;
+  return out.dtype() == DType::kF32 && a.dtype() == DType::kF32 && out.dim() == 2 &&
+         out.numel() * a.size(-1) <= 4096;
 }
 
 void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
