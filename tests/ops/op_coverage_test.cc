@@ -35,6 +35,7 @@ const char* const kAlwaysFine[] = {
     "sqrt", "square", "sub_", "tan", "tanh", "tanh_backward", "tanhshrink", "threshold", "to", "trunc",
     "zeros_like"};
 // clang-format on
+
 TEST(OpTableCoverage, EveryOpShowsItsErrors) {
   std::set<std::string> shown(std::begin(kAlwaysFine), std::end(kAlwaysFine));
   for (const OpCase& r : all_rows()) {
