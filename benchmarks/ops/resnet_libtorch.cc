@@ -1,0 +1,130 @@
+// Training steps of residual networks, as a LibTorch user would write them.
+#include <torch/torch.h>
+
+#include "benchmarks/contest.h"
+
+namespace gradus::bench {
+namespace {
+
+namespace nn = torch::nn;
+
+nn::Conv2d conv(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1) {
+  return nn::Conv2d(nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
+}
+
+struct Options {
+  std::vector<int64_t> stages;
+  bool bottleneck;
+  bool cifar;
+  int64_t classes;
+};
+
+struct BlockImpl : nn::Module {
+  BlockImpl(const Options& o, int64_t in, int64_t width, int64_t stride) : stride(stride), cifar(o.cifar) {
+    const int64_t out = o.bottleneck ? 4 * width : width;
+    more = out - in;
+    if (o.bottleneck)
+      convs = {conv(in, width, 1), conv(width, width, 3, stride), conv(width, out, 1)};
+    else
+      convs = {conv(in, width, 3, stride), conv(width, width, 3)};
+    for (size_t i = 0; i < convs.size(); ++i) {
+      bns.emplace_back(i + 1 == convs.size() ? out : width);
+      register_module("conv" + std::to_string(i + 1), convs[i]);
+      register_module("bn" + std::to_string(i + 1), bns[i]);
+    }
+    if ((stride > 1 || more) && !cifar)
+      downsample =
+          register_module("downsample", nn::Sequential(conv(in, out, 1, stride), nn::BatchNorm2d(out)));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    auto h = x;
+    for (size_t i = 0; i < convs.size(); ++i) {
+      h = bns[i](convs[i](h));
+      if (i + 1 < convs.size()) h = h.relu_();
+    }
+    if (downsample)
+      x = downsample->forward(x);
+    else if (more)
+      x = nn::functional::pad(x.slice(2, 0, c10::nullopt, stride).slice(3, 0, c10::nullopt, stride),
+                              nn::functional::PadFuncOptions({0, 0, 0, 0, more / 2, more - more / 2}));
+    h += x;
+    return h.relu_();
+  }
+  int64_t stride, more;
+  bool cifar;
+  std::vector<nn::Conv2d> convs;
+  std::vector<nn::BatchNorm2d> bns;
+  nn::Sequential downsample{nullptr};
+};
+TORCH_MODULE(Block);
+
+struct ResNetImpl : nn::Module {
+  explicit ResNetImpl(const Options& o)
+      : cifar(o.cifar), conv1(cifar ? conv(3, 16, 3) : conv(3, 64, 7, 2)), bn1(cifar ? 16 : 64) {
+    int64_t width = cifar ? 16 : 64, in = width;
+    register_module("conv1", conv1);
+    register_module("bn1", bn1);
+    for (size_t s = 0; s < o.stages.size(); ++s, width *= 2)
+      for (int64_t b = 0; b < o.stages[s]; ++b) {
+        layers->push_back(Block(o, in, width, s > 0 && b == 0 ? 2 : 1));
+        in = o.bottleneck ? 4 * width : width;
+      }
+    register_module("layers", layers);
+    fc = register_module("fc", nn::Linear(in, o.classes));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    x = bn1(conv1(x)).relu_();
+    if (!cifar) x = torch::max_pool2d(x, 3, 2, 1);
+    x = layers->forward(x);
+    return fc(torch::flatten(torch::adaptive_avg_pool2d(x, {1, 1}), 1));
+  }
+  bool cifar;
+  nn::Conv2d conv1;
+  nn::BatchNorm2d bn1;
+  nn::Sequential layers;
+  nn::Linear fc{nullptr};
+};
+TORCH_MODULE(ResNet);
+
+Workload train_step(const Options& options, int64_t batch, int64_t size, bool channels_last) {
+  ResNet net(options);
+  auto opt = std::make_shared<torch::optim::SGD>(
+      net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(1e-4));
+  auto x = torch::randn({batch, 3, size, size});
+  auto y = torch::randint(0, options.classes, {batch}, torch::kLong);
+  if (channels_last) {
+    x = x.contiguous(at::MemoryFormat::ChannelsLast);
+    torch::NoGradGuard off;
+    for (auto& p : net->parameters())
+      if (p.dim() == 4) p.set_data(p.contiguous(at::MemoryFormat::ChannelsLast));
+  }
+  return work([=]() mutable {
+    opt->zero_grad();
+    auto loss = nn::functional::cross_entropy(net->forward(x), y);
+    loss.backward();
+    opt->step();
+    loss.item<float>();
+  });
+}
+
+std::vector<Entry> both_layouts() {
+  std::vector<Entry> entries;
+  for (const bool channels_last : {false, true}) {
+    entries.push_back({"resnet18 train step, batch 16", [=] {
+                         return train_step({{2, 2, 2, 2}, false, false, 1000}, 16, 224, channels_last);
+                       }});
+    entries.push_back({"resnet50 train step, batch 8", [=] {
+                         return train_step({{3, 4, 6, 3}, true, false, 1000}, 8, 224, channels_last);
+                       }});
+    entries.push_back({"cifar resnet20 train step, batch 128", [=] {
+                         return train_step({{3, 3, 3}, false, true, 10}, 128, 32, channels_last);
+                       }});
+  }
+  return entries;
+}
+
+}  // namespace
+
+static const AddWorkloads added(Side::kLibTorch, "resnet", both_layouts());
+
+}  // namespace gradus::bench

@@ -1,0 +1,95 @@
+// Residual networks: the ImageNet family of ResNet, ResNeXt and Wide ResNet, and the small ones for CIFAR.
+//
+//   models::ResNet net(models::resnet50({.classes = 10}));
+//   net.load_state_dict(io::load_safetensors("resnet50.safetensors").tensors);
+//
+// Parameters and buffers have torchvision's names ("layer3.1.conv2.weight"), so that weights come from there
+// and go there; tools/export_weights.py writes the file.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gradus/nn/nn.h"
+
+namespace gradus::models {
+
+struct ResNetOptions {
+  enum class Block {
+    kBasic,       // two 3x3 convolutions
+    kBottleneck,  // 1x1, 3x3, and 1x1 to four times as many channels; the 3x3 has the stride, as in
+                  // torchvision
+  };
+  enum class Stem {
+    kImageNet,  // 7x7 of stride 2, max pooling of stride 2
+    kCifar,     // 3x3
+  };
+  // What stands in for the identity where a block changes the shape.
+  enum class Shortcut {
+    kProjection,  // 1x1 convolution and batch norm ("downsample")
+    kPad,         // every second pixel, and channels of zeros: no parameters
+  };
+
+  std::vector<int64_t> stages = {2, 2, 2, 2};  // blocks of each; the second and later ones halve the image
+  Block block = Block::kBasic;
+  Stem stem = Stem::kImageNet;
+  Shortcut shortcut = Shortcut::kProjection;
+  int64_t width = 64;  // channels of the first stage; each later one has twice as many
+  int64_t groups = 1;  // of a bottleneck's 3x3 convolution
+  int64_t width_per_group = 64;
+  int64_t in = 3;
+  int64_t classes = 1000;
+  // Starts each block as the identity: its last batch norm's weight is 0.
+  bool zero_init_residual = false;
+};
+
+// What the functions below leave to the caller.
+struct ResNetHead {
+  int64_t classes = 1000;
+  bool zero_init_residual = false;
+};
+
+// Source: He et al., CVPR 2016; with the stride in the 3x3 convolution ("v1.5").
+ResNetOptions resnet18(ResNetHead head = {});
+ResNetOptions resnet34(ResNetHead head = {});
+ResNetOptions resnet50(ResNetHead head = {});
+ResNetOptions resnet101(ResNetHead head = {});
+ResNetOptions resnet152(ResNetHead head = {});
+// Source: Xie et al., CVPR 2017.
+ResNetOptions resnext50_32x4d(ResNetHead head = {});
+ResNetOptions resnext101_32x8d(ResNetHead head = {});
+ResNetOptions resnext101_64x4d(ResNetHead head = {});
+// Source: Zagoruyko and Komodakis, BMVC 2016.
+ResNetOptions wide_resnet50_2(ResNetHead head = {});
+ResNetOptions wide_resnet101_2(ResNetHead head = {});
+// For 32x32 images, of 20, 32, 44, 56 or 110 layers: 6 n + 2. Source: He et al., CVPR 2016, section 4.2.
+// Errors: ValueError for another depth.
+ResNetOptions cifar_resnet(int64_t depth, ResNetHead head = {.classes = 10});
+
+// The options of a network by its name: "resnet18" to "wide_resnet101_2", "resnet20" to "resnet110". Errors:
+// ValueError listing the names there are.
+ResNetOptions resnet(std::string_view name, ResNetHead head);
+std::vector<std::string> resnet_names();
+
+// Returns logits. Convolutions start normal by fan_out (He et al., ICCV 2015).
+// Shapes: x [N,in,H,W] -> [N,classes]; H and W of 32 or more for the ImageNet stem.
+class ResNet final : public nn::LayerWith<ResNetOptions> {
+ public:
+  // Errors: ValueError for options out of their domain.
+  explicit ResNet(Options options) : LayerWith(std::move(options)) { build(); }
+  ResNet(nn::Module* parent, std::string name, Options options)
+      : LayerWith(parent, std::move(name), std::move(options)) {
+    build();
+  }
+
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  void build();
+
+  std::vector<std::unique_ptr<nn::Layer>> layers_;  // conv1, bn1, layer1, ..., fc
+};
+
+}  // namespace gradus::models
