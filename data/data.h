@@ -8,5 +8,6 @@
 #include "gradus/data/download.h"
 #include "gradus/data/endless.h"
 #include "gradus/data/idx.h"
+#include "gradus/data/image.h"
 #include "gradus/data/mnist.h"
 #include "gradus/data/sampler.h"
