@@ -77,6 +77,29 @@ def gradus_dependencies():
     )
 
     system_library(
+        name = "libjpeg",
+        build_file = Label("//bazel/third_party:libjpeg.BUILD"),
+        headers = [
+            "jconfig.h",
+            "jerror.h",
+            "jmorecfg.h",
+            "jpeglib.h",
+        ],
+        package = "libjpeg62-turbo-dev",
+    )
+
+    system_library(
+        name = "libpng",
+        build_file = Label("//bazel/third_party:libpng.BUILD"),
+        headers = [
+            "png.h",
+            "pngconf.h",
+            "pnglibconf.h",
+        ],
+        package = "libpng-dev",
+    )
+
+    system_library(
         name = "xxhash",
         build_file = Label("//bazel/third_party:xxhash.BUILD"),
         headers = ["xxhash.h"],

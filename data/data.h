@@ -9,5 +9,6 @@
 #include "gradus/data/endless.h"
 #include "gradus/data/idx.h"
 #include "gradus/data/image.h"
+#include "gradus/data/image_decoder.h"
 #include "gradus/data/mnist.h"
 #include "gradus/data/sampler.h"
