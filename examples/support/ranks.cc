@@ -6,6 +6,7 @@
 #include "gradus/distributed/object.h"
 #include "gradus/distributed/process_group.h"
 #include "gradus/tensor/error.h"
+#include "gradus/tensor/parallel.h"
 
 namespace gradus::examples {
 
@@ -13,6 +14,12 @@ bool is_first_rank() { return dist::get_rank() == 0; }
 
 void print(const std::string& line) {
   if (is_first_rank()) std::cout << line << std::endl;
+}
+
+std::string machine_text() {
+  const int ranks = dist::get_world_size();
+  return concat("cpu, ", ranks > 1 ? concat(ranks, " ranks, ") : "", num_threads(), " threads",
+                ranks > 1 ? " each" : "");
 }
 
 void check_same_on_all_ranks(const std::string& what, const std::string& value) {

@@ -1,0 +1,63 @@
+#include "gradus/examples/support/program.h"
+
+#include <filesystem>
+#include <iostream>
+
+#include "gradus/distributed/environment.h"
+#include "gradus/distributed/launcher.h"
+#include "gradus/examples/support/interrupt.h"
+#include "gradus/examples/support/ranks.h"
+#include "gradus/tensor/error.h"
+#include "gradus/tensor/parallel.h"
+
+namespace gradus::examples {
+namespace fs = std::filesystem;
+namespace {
+
+void check_folder_of(const fs::path& file) {
+  const fs::path dir = file.has_parent_path() ? file.parent_path() : ".";
+  if (!fs::is_directory(dir))
+    throw FileError("run", "there is no folder ", dir.string(), " for ", file.string());
+}
+
+// Runs it on this rank. Returns a status.
+int run_here(const std::string& name, const RunOptions& o, const std::function<void()>& train) {
+  for (const std::string& file : {o.summary, o.sample_log})
+    if (!file.empty()) check_folder_of(file);
+  if (o.threads > 0) set_num_threads(o.threads);
+  try {
+    train();
+    return 0;
+  } catch (const Interrupted& where) {
+    if (is_first_rank())
+      std::cerr << name << ": interrupted"
+                << (where.checkpoint.empty() ? "" : "; continue with --resume " + where.checkpoint)
+                << std::endl;
+    return kInterruptedStatus;
+  }
+}
+
+}  // namespace
+
+int run_program(const std::string& name, const RunOptions& o, const std::function<void()>& train) {
+  int status = 0;
+  const auto body = [&] { status = run_here(name, o, train); };
+  try {
+    // A single rank is this process, unless somebody supervises it.
+    if (o.nproc == 1 && o.max_restarts == 0 && !dist::read_environment()) {
+      body();
+      return status;
+    }
+    const int failed = dist::launcher({.nproc_per_node = o.nproc,
+                                       .max_restarts = o.max_restarts,
+                                       .threads_per_rank = o.threads,
+                                       .shutdown_timeout = dist::Milliseconds(10'000)},
+                                      body);
+    return failed ? failed : status;
+  } catch (const std::exception& e) {
+    std::cerr << name << ": " << e.what() << std::endl;
+    return 1;
+  }
+}
+
+}  // namespace gradus::examples

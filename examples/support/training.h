@@ -1,0 +1,179 @@
+// Training: what a training program does around its steps. It shows and logs how well they do, writes
+// checkpoints and goes on from them, and ends when somebody asks.
+//
+//   Training training("mnist", options, {net, opt, schedule, loader});
+//   training.resume();
+//   for (;;) {
+//     if (training.test_due()) training.end_test(test());
+//     if (!training.next_epoch()) break;
+//     for (const data::Batch& b : training.batches()) {
+//       ...the step...
+//       training.end_step({loss.item<double>() * b.size(), count_correct(logits, b.target), b.size()});
+//     }
+//     schedule.step();
+//     training.end_epoch();
+//   }
+//
+// All calls are collective. Rank 0 alone prints and writes.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gradus/data/dataloader.h"
+#include "gradus/examples/support/progress.h"
+#include "gradus/examples/support/run_options.h"
+#include "gradus/examples/support/sample_log.h"
+#include "gradus/examples/support/stop.h"
+#include "gradus/examples/support/tally.h"
+#include "gradus/examples/support/training_state.h"
+#include "gradus/io/checkpoint.h"
+
+namespace gradus::examples {
+
+// How an epoch went, over all ranks.
+struct EpochResult {
+  int64_t epoch = 0;  // epochs done: 1 after the first
+  Sums train, test;
+  double seconds = 0;  // of training, over all runs so far
+
+  bool operator==(const EpochResult&) const = default;
+};
+
+// A quantity of each step of this rank: the last value, and the mean since the epoch began or was resumed.
+struct Meter {
+  double last = 0, sum = 0;
+  int64_t count = 0;
+
+  void add(double value) { last = value, sum += value, ++count; }
+  double mean() const { return count ? sum / double(count) : 0; }
+};
+
+// What a line of the log may tell.
+struct StepReport {
+  int64_t epoch, epochs;     // from 1
+  int64_t batch, batches;    // of this epoch, from 1
+  int64_t samples, total;    // of this epoch
+  const Sums &recent, &all;  // since the report before; of this epoch
+  const Meter &step, &data;  // seconds: of whole steps, and of them waiting for data
+  double images_per_second;
+};
+// Train Epoch: 1 [640/60000 (1%)]  Loss: 1.203912  Accuracy: 52.10%  5210 images/s
+std::string step_line(const StepReport& r);
+// Test set: Average loss: 0.0312, Accuracy: 9897/10000 (98.97%)
+std::string test_line(const Sums& all);
+
+struct TrainingOptions {
+  // What must be as it was when a checkpoint was written, by name: "network", "resnet20".
+  std::vector<std::pair<std::string, std::string>> fixed = {};
+  // Keeps the checkpoint of the best test accuracy too, as DIR/PROGRAM.best.ckpt.
+  bool keep_best = false;
+  std::function<std::string(const StepReport&)> step_line = examples::step_line;
+  std::function<std::string(const Sums&)> test_line = examples::test_line;
+};
+
+class Training {
+ public:
+  class Batches;
+
+  // Everything it is given must outlive it.
+  Training(std::string program, const RunOptions& run, TrainingState state, TrainingOptions options = {});
+
+  // Goes on where --resume says, or where this job was when it was started again; from the beginning where
+  // neither says anything. Errors: FileError, ValueError for a checkpoint of another training.
+  void resume();
+
+  // True while there are epochs left.
+  bool next_epoch();
+  // The batches that are left of this epoch. The body of the loop makes a step of each, and ends it.
+  Batches batches();
+  // Counts what the step has seen on this rank. Errors: Interrupted, after saving, when somebody asked to
+  // stop.
+  void end_step(const Sums& mine);
+  // Saves; not after a dry run.
+  void end_epoch();
+
+  // True when no test has been made of the weights at hand: after an epoch, and at the very end.
+  bool test_due() const;
+  // Once per test step: true when there is to be no further one, in a dry run. Errors: Interrupted.
+  bool end_test_step();
+  // Prints and keeps the result, of all ranks together.
+  void end_test(const Sums& all);
+
+  // Writes the checkpoint, to `file` instead of the latest one's if that is not empty.
+  void save(const std::string& file = "");
+  // "DIR/mnist.ckpt", without --checkpoint-dir "".
+  std::string checkpoint_path(const std::string& kind = "") const;
+
+  int64_t epoch() const { return int64_t(state_.loader.epoch()); }  // epochs done
+  const data::DataLoader& loader() const { return state_.loader; }
+  const RunOptions& run() const { return run_; }
+  const std::string& program() const { return program_; }
+  const std::vector<EpochResult>& history() const { return history_; }
+  // Of the last and of the best test. Errors: StateError before the first.
+  const EpochResult& last() const;
+  const EpochResult& best() const;
+  // Of all ranks together, over all runs of this training.
+  double images_per_second() const { return seconds_ > 0 ? double(images_) / seconds_ : 0; }
+  // Since this was made.
+  double seconds() const;
+
+ private:
+  io::LoadedCheckpoint find_checkpoint() const;
+  void load(const io::LoadedCheckpoint& loaded);
+  void begin_step(const data::Batch& b);
+  std::string figures() const;
+
+  std::string program_;
+  const RunOptions& run_;
+  TrainingState state_;
+  TrainingOptions options_;
+  SampleLog samples_;
+  Stop stop_;
+  Tally train_;
+  std::vector<EpochResult> history_;
+  int64_t images_ = 0, steps_ = 0;  // trained on, and how long that took
+  double seconds_ = 0;
+  int64_t tested_ = 0;  // epochs done when the last test was made
+  bool dry_run_done_ = false;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+
+  // Of the epoch at hand.
+  std::optional<Progress> progress_;
+  double seconds_before_ = 0;
+  int64_t images_of_step_ = 0;
+  std::chrono::steady_clock::time_point step_ended_;
+  Meter step_time_, data_time_;
+  std::string figures_;
+};
+
+// An input range.
+class Training::Batches {
+ public:
+  explicit Batches(Training& training) : training_(training) {}
+
+  class Iterator {
+   public:
+    Iterator(Training& training, data::DataLoader::Iterator at);
+    const data::Batch& operator*() const { return *at_; }
+    Iterator& operator++();
+    bool operator==(std::default_sentinel_t) const;
+
+   private:
+    Training* training_;
+    data::DataLoader::Iterator at_;
+  };
+  Iterator begin() const;
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  Training& training_;
+};
+
+}  // namespace gradus::examples
