@@ -3,11 +3,9 @@
 // 16-bit floats are computed as f32.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <type_traits>
 #include <vector>
 
-#include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/ops/norm.h"
 #include "gradus/tensor/parallel.h"
 
@@ -21,12 +19,17 @@ struct Rows {
     while (C * fold * 2 <= 128 && total % (fold * 2) == 0) fold *= 2;
     count = total / fold, width = C * fold;
   }
-  // One number a channel, repeated for the width.
-  template <class T>
-  std::vector<T> spread(const std::function<double(int64_t c)>& f) const {
+  // One number a channel, f(c), repeated for the width.
+  template <class T, class F>
+  std::vector<T> spread(F f) const {
     std::vector<T> v(width);
-    for (int64_t i = 0; i < width; ++i) v[i] = T(f(i % C));
+    for (int64_t c = 0; c < C; ++c) v[c] = T(f(c));
+    for (int64_t i = C; i < width; ++i) v[i] = v[i - C];
     return v;
+  }
+  template <class T>
+  T* at(const Tensor& t, int64_t row) const {
+    return t.ptr<T>() + row * width;
   }
   int64_t grain() const { return 1 + 16384 / width; }
 
@@ -54,79 +57,45 @@ void dispatch(DType t, F&& f) {
   }
 }
 
-// Rows to read as numbers of the arithmetic's type: in place, or through a buffer.
-template <class T>
-class RowsIn {
- public:
-  RowsIn(const Tensor& x, int64_t width) : data_(x.ptr<T>()), width_(width) {
-    if constexpr (!kInPlace) buffer_.resize(width);
-  }
-  const Arithmetic<T>* operator[](int64_t r) {
-    if constexpr (kInPlace) {
-      return data_ + r * width_;
-    } else {
-      convert_(width_, buffer_.data(), 1, data_ + r * width_, 1);
-      return buffer_.data();
-    }
-  }
+// Calls f(part of N rows as a constant, first row) for all rows in [first, last): eight at a time, then one.
+template <class F>
+void for_each_rows(int64_t first, int64_t last, F f) {
+  int64_t r = first;
+  for (; r + 8 <= last; r += 8) f(std::integral_constant<int, 8>(), r);
+  for (; r < last; ++r) f(std::integral_constant<int, 1>(), r);
+}
 
- private:
-  static constexpr bool kInPlace = std::is_same_v<T, Arithmetic<T>>;
-  const T* data_;
-  int64_t width_;
-  std::vector<float> buffer_;
-  cpu::ConvertFunction convert_ = cpu::converter(DType::kF32, dtype_v<T>);
-};
-
-// Rows to write: `at` gives the place, `done` completes it.
-template <class T>
-class RowsOut {
- public:
-  RowsOut(const Tensor& y, int64_t width) : data_(y.ptr<T>()), width_(width) {
-    if constexpr (!kInPlace) buffer_.resize(width);
-  }
-  Arithmetic<T>* at(int64_t r) {
-    if constexpr (kInPlace)
-      return data_ + r * width_;
-    else
-      return buffer_.data();
-  }
-  void done(int64_t r) {
-    if constexpr (!kInPlace) convert_(width_, data_ + r * width_, 1, buffer_.data(), 1);
-  }
-
- private:
-  static constexpr bool kInPlace = std::is_same_v<T, Arithmetic<T>>;
-  T* data_;
-  int64_t width_;
-  std::vector<float> buffer_;
-  cpu::ConvertFunction convert_ = cpu::converter(dtype_v<T>, DType::kF32);
-};
-
-// Returns K sums per channel over all rows: `make` gives, for each block, a function add(part, r) that adds
-// row r to K * width numbers. A few rows are added as they are, so that they go through vector registers,
-// before their sum is added in double.
-template <class T, class Make>
-std::vector<double> sum_rows(const Rows& rows, int K, Make make) {
+// Returns K sums per channel over all rows: add(N, part, r) adds the N rows from r to K * width numbers. Some
+// rows are added as they are, so that they go through vector registers, before their sum is added in double.
+template <int K, class A, class Add>
+std::vector<double> sum_rows(const Rows& rows, Add add) {
+  constexpr int64_t kRowsInPart = 32;
   const int64_t width = K * rows.width;
-  const int64_t blocks = std::clamp<int64_t>(rows.count * rows.width / 16384, 1, 64);
+  const int64_t most = std::clamp<int64_t>(rows.count / kRowsInPart, 1, 64);
+  const int64_t blocks = std::clamp<int64_t>(rows.count * rows.width / 32768, 1, most);
   std::vector<double> sums(blocks * width, 0.0);
   parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
-    auto add = make();
-    std::vector<Arithmetic<T>> part(width);
+    std::vector<A> part(width);
     for (int64_t b = first; b < last; ++b) {
       double* __restrict sum = sums.data() + b * width;
       const int64_t end = rows.count * (b + 1) / blocks;
-      for (int64_t r = rows.count * b / blocks; r < end;) {
-        std::fill(part.begin(), part.end(), 0);
-        for (const int64_t stop = std::min(end, r + 16); r < stop; ++r) add(part.data(), r);
-        for (int64_t i = 0; i < width; ++i) sum[i] += part[i];
+      for (int64_t r = rows.count * b / blocks; r < end; r += kRowsInPart) {
+        std::fill(part.begin(), part.end(), A(0));
+        for_each_rows(r, std::min(end, r + kRowsInPart),
+                      [&](auto count, int64_t row) { add(count, part.data(), row); });
+        const A* __restrict p = part.data();
+        for (int64_t i = 0; i < width; ++i) sum[i] += p[i];
       }
     }
   });
   std::vector<double> total(K * rows.C, 0.0);
-  for (int64_t i = 0; i < blocks * width; ++i)
-    total[(i % width) / rows.width * rows.C + i % rows.C] += sums[i];
+  const double* __restrict from = sums.data();
+  for (int64_t b = 0; b < blocks; ++b)
+    for (int k = 0; k < K; ++k)
+      for (int64_t f = 0; f < rows.fold; ++f, from += rows.C) {
+        double* __restrict to = total.data() + k * rows.C;
+        for (int64_t c = 0; c < rows.C; ++c) to[c] += from[c];
+      }
   return total;
 }
 
@@ -161,14 +130,11 @@ void normalise(const Tensor& y, const Tensor& x, const Tensor& mean, const Tenso
   const Rows rows(x);
   const Affine<A> affine(rows, mean, var, weight, bias, eps);
   parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
-    RowsIn<T> in(x, rows.width);
-    RowsOut<T> out(y, rows.width);
     const A *m = affine.mean.data(), *s = affine.scale.data(), *b = affine.shift.data();
     for (int64_t r = first; r < last; ++r) {
-      const A* __restrict v = in[r];
-      A* __restrict to = out.at(r);
-      for (int64_t i = 0; i < rows.width; ++i) to[i] = normalised(v[i], m[i], s[i], b[i]);
-      out.done(r);
+      const T* __restrict v = rows.at<T>(x, r);
+      T* __restrict to = rows.at<T>(y, r);
+      for (int64_t i = 0; i < rows.width; ++i) to[i] = T(normalised(A(v[i]), m[i], s[i], b[i]));
     }
   });
 }
@@ -176,6 +142,23 @@ void normalise(const Tensor& y, const Tensor& x, const Tensor& mean, const Tenso
 struct Moments {
   std::vector<double> mean, m2;  // by channel; m2: sum of squared differences from the mean
 };
+
+// Adds the differences between N rows of x and `about`, and their squares, to the sums.
+template <int N, class T, class A>
+void add_differences(int64_t n, A* __restrict sum, A* __restrict squares, const T* __restrict x,
+                     const A* __restrict about) {
+  for (int64_t i = 0; i < n; ++i) {
+    A s = 0, q = 0;
+#pragma GCC unroll 8
+    for (int r = 0; r < N; ++r) {
+      const A d = A(x[r * n + i]) - about[i];
+      s += d;
+      q = std::fma(d, d, q);
+    }
+    sum[i] += s;
+    squares[i] += q;
+  }
+}
 
 // Mean and m2 in one pass over differences from a guess: the mean of some rows. Where the guess is so far off
 // that the subtraction at the end would cost digits, a second pass goes over differences from the mean
@@ -186,29 +169,19 @@ Moments moments(const Tensor& x) {
   const Rows rows(x);
   const double n = double(rows.total);
   std::vector<double> guess(rows.width, 0.0);
-  {
-    RowsIn<T> in(x, rows.width);
-    const int64_t samples = std::min<int64_t>(rows.count, 32);
-    for (int64_t k = 0; k < samples; ++k) {
-      const A* v = in[rows.count * k / samples];
-      for (int64_t i = 0; i < rows.width; ++i) guess[i] += v[i] / double(samples);
-    }
+  const int64_t samples = std::min<int64_t>(rows.count, 32);
+  for (int64_t k = 0; k < samples; ++k) {
+    const T* v = rows.at<T>(x, rows.count * k / samples);
+    for (int64_t i = 0; i < rows.width; ++i) guess[i] += A(v[i]);
   }
   std::vector<double> channel_guess(rows.C, 0.0);
-  for (int64_t i = 0; i < rows.width; ++i) channel_guess[i % rows.C] += guess[i] / double(rows.fold);
+  for (int64_t i = 0; i < rows.width; ++i)
+    channel_guess[i % rows.C] += guess[i] / double(samples * rows.fold);
   std::vector<A> about = rows.spread<A>([&](int64_t c) { return channel_guess[c]; });
 
   const auto differences = [&] {  // from `about`: their sums and those of their squares
-    return sum_rows<T>(rows, 2, [&] {
-      return [&rows, a = about.data(), in = RowsIn<T>(x, rows.width)](A* __restrict part, int64_t r) mutable {
-        const A* __restrict v = in[r];
-        A* __restrict squares = part + rows.width;
-        for (int64_t i = 0; i < rows.width; ++i) {
-          const A d = v[i] - a[i];
-          part[i] += d;
-          squares[i] = std::fma(d, d, squares[i]);
-        }
-      };
+    return sum_rows<2, A>(rows, [&](auto count, A* __restrict part, int64_t r) {
+      add_differences<count()>(rows.width, part, part + rows.width, rows.at<T>(x, r), about.data());
     });
   };
   std::vector<double> sums = differences();
@@ -237,10 +210,16 @@ void batch_statistics_cpu(const Tensor& mean, const Tensor& m2, const Tensor& x)
   });
 }
 
-template <class A>
-void affine_row(int64_t n, A* to, const A* add, const A* x, const A* mean, const A* offset, const A* slope) {
+// to = offset + (x - mean) * slope, plus `add` if given. `to` may be `add`.
+template <class T, class A>
+void affine_row(int64_t n, T* to, const T* add, const T* x, const A* mean, const A* offset, const A* slope) {
+  if (add) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) to[i] = add[i] + (offset[i] + (x[i] - mean[i]) * slope[i]);
+    for (int64_t i = 0; i < n; ++i) to[i] = T(A(add[i]) + (offset[i] + (A(x[i]) - mean[i]) * slope[i]));
+  } else {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) to[i] = T(offset[i] + (A(x[i]) - mean[i]) * slope[i]);
+  }
 }
 
 void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,
@@ -252,28 +231,30 @@ void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Te
       return rows.spread<A>([&](int64_t c) { return t.ptr<A>()[c]; });
     };
     const auto m = by_channel(mean), a = by_channel(offset), b = by_channel(slope);
-    const std::vector<A> none(rows.width, 0);
     parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
-      RowsIn<T> in(x, rows.width), added(add.defined() ? add : x, rows.width);
-      RowsOut<T> out(dx, rows.width);
-      for (int64_t r = first; r < last; ++r) {
-        affine_row(rows.width, out.at(r), add.defined() ? added[r] : none.data(), in[r], m.data(), a.data(),
-                   b.data());
-        out.done(r);
-      }
+      for (int64_t r = first; r < last; ++r)
+        affine_row<T>(rows.width, rows.at<T>(dx, r), add.defined() ? rows.at<T>(add, r) : nullptr,
+                      rows.at<T>(x, r), m.data(), a.data(), b.data());
     });
   });
 }
 
 // dx = dy * scale; adds dy and dy * (x - mean) to the sums.
-template <class A>
-void apply_backward_row(int64_t n, A* __restrict dx, A* __restrict sum, A* __restrict centred_sum,
-                        const A* __restrict dy, const A* __restrict x, const A* __restrict mean,
-                        const A* __restrict scale) {
+template <int N, class T, class A>
+void apply_backward_rows(int64_t n, T* __restrict dx, A* __restrict sum, A* __restrict centred_sum,
+                         const T* __restrict dy, const T* __restrict x, const A* __restrict mean,
+                         const A* __restrict scale) {
   for (int64_t i = 0; i < n; ++i) {
-    sum[i] += dy[i];
-    centred_sum[i] += dy[i] * (x[i] - mean[i]);
-    dx[i] = dy[i] * scale[i];
+    A s = 0, cs = 0;
+#pragma GCC unroll 8
+    for (int r = 0; r < N; ++r) {
+      const A g = dy[r * n + i];
+      s += g;
+      cs = std::fma(g, A(x[r * n + i]) - mean[i], cs);
+      dx[r * n + i] = T(g * scale[i]);
+    }
+    sum[i] += s;
+    centred_sum[i] += cs;
   }
 }
 
@@ -284,13 +265,9 @@ void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Te
     using A = Arithmetic<T>;
     const Rows rows(x);
     const Affine<A> affine(rows, mean, var, weight, {}, eps);
-    const auto sums = sum_rows<T>(rows, 2, [&] {
-      return [&, in = RowsIn<T>(x, rows.width), grad = RowsIn<T>(dy, rows.width),
-              out = RowsOut<T>(dx, rows.width)](A* part, int64_t r) mutable {
-        apply_backward_row(rows.width, out.at(r), part, part + rows.width, grad[r], in[r], affine.mean.data(),
-                           affine.scale.data());
-        out.done(r);
-      };
+    const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
+      apply_backward_rows<count()>(rows.width, rows.at<T>(dx, r), part, part + rows.width, rows.at<T>(dy, r),
+                                   rows.at<T>(x, r), affine.mean.data(), affine.scale.data());
     });
     for (int64_t c = 0; c < rows.C; ++c) {
       sum.ptr<A>()[c] = A(sums[c]);
@@ -316,29 +293,37 @@ void batch_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, cons
   });
 }
 
-// Adds a row's dy and dy * (x - mean) to the sums; of a rectified result, where it is positive.
-template <bool kRectified, class A>
-void backward_sums_row(int64_t n, A* __restrict sum, A* __restrict centred_sum, const A* __restrict dy,
-                       const A* __restrict x, const Affine<A>& affine) {
+// Adds the dy of N rows and dy * (x - mean) to the sums; of a rectified result, where it is positive.
+template <bool kRectified, int N, class T, class A>
+void backward_sums_rows(int64_t n, A* __restrict sum, A* __restrict centred_sum, const T* __restrict dy,
+                        const T* __restrict x, const Affine<A>& affine) {
   const A *m = affine.mean.data(), *s = affine.scale.data(), *b = affine.shift.data();
   for (int64_t i = 0; i < n; ++i) {
-    A g = dy[i];
-    if constexpr (kRectified) g = normalised(x[i], m[i], s[i], b[i]) > 0 ? g : A(0);
-    sum[i] += g;
-    centred_sum[i] += g * (x[i] - m[i]);
+    A total = 0, centred = 0;
+#pragma GCC unroll 8
+    for (int r = 0; r < N; ++r) {
+      A g = dy[r * n + i];
+      const A v = x[r * n + i];
+      if constexpr (kRectified) g = normalised(v, m[i], s[i], b[i]) > 0 ? g : A(0);
+      total += g;
+      centred = std::fma(g, v - m[i], centred);
+    }
+    sum[i] += total;
+    centred_sum[i] += centred;
   }
 }
 
 // dx = scale * (dy - offset - (x - mean) * slope). dx may be dy.
-template <bool kRectified, class A>
-void backward_row(int64_t n, A* dx, const A* dy, const A* x, const Affine<A>& affine, const A* offset,
+template <bool kRectified, class T, class A>
+void backward_row(int64_t n, T* dx, const T* dy, const T* x, const Affine<A>& affine, const A* offset,
                   const A* slope) {
   const A *m = affine.mean.data(), *s = affine.scale.data(), *b = affine.shift.data();
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     A g = dy[i];
-    if constexpr (kRectified) g = normalised(x[i], m[i], s[i], b[i]) > 0 ? g : A(0);
-    dx[i] = s[i] * (g - offset[i] - (x[i] - m[i]) * slope[i]);
+    const A v = x[i];
+    if constexpr (kRectified) g = normalised(v, m[i], s[i], b[i]) > 0 ? g : A(0);
+    dx[i] = T(s[i] * (g - offset[i] - (v - m[i]) * slope[i]));
   }
 }
 
@@ -347,10 +332,9 @@ void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, cons
               const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps) {
   using A = Arithmetic<T>;
   const Rows rows(x);
-  const auto sums = sum_rows<T>(rows, 2, [&] {
-    return [&, in = RowsIn<T>(x, rows.width), grad = RowsIn<T>(dy, rows.width)](A* part, int64_t r) mutable {
-      backward_sums_row<kRectified>(rows.width, part, part + rows.width, grad[r], in[r], affine);
-    };
+  const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
+    backward_sums_rows<kRectified, count()>(rows.width, part, part + rows.width, rows.at<T>(dy, r),
+                                            rows.at<T>(x, r), affine);
   });
   std::vector<double> inv_var(rows.C);
   for (int64_t c = 0; c < rows.C; ++c) {
@@ -362,12 +346,9 @@ void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, cons
   const auto offset = rows.spread<A>([&](int64_t c) { return sums[c] / n; });
   const auto slope = rows.spread<A>([&](int64_t c) { return sums[rows.C + c] * inv_var[c] / n; });
   parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
-    RowsIn<T> in(x, rows.width), grad(dy, rows.width);
-    RowsOut<T> out(dx, rows.width);
-    for (int64_t r = first; r < last; ++r) {
-      backward_row<kRectified>(rows.width, out.at(r), grad[r], in[r], affine, offset.data(), slope.data());
-      out.done(r);
-    }
+    for (int64_t r = first; r < last; ++r)
+      backward_row<kRectified>(rows.width, rows.at<T>(dx, r), rows.at<T>(dy, r), rows.at<T>(x, r), affine,
+                               offset.data(), slope.data());
   });
 }
 

@@ -105,8 +105,8 @@ TEST(BatchNormBackward, F32AgreesWithF64) {
 // Every shape of rows: few channels, which are joined, many, an odd number of rows.
 TEST(BatchNormKernel, AgreesWithF64) {
   const auto wide = [](const Tensor& t) { return raw::to(t, DType::kF64); };
-  for (const Shape& shape :
-       {Shape{5, 3}, Shape{2, 1, 3, 3}, Shape{4, 37, 6, 5}, Shape{33, 64, 4, 4}, Shape{2, 300, 2, 2}})
+  for (const Shape& shape : {Shape{5, 3}, Shape{2, 1, 3, 3}, Shape{4, 37, 6, 5}, Shape{33, 64, 4, 4},
+                             Shape{2, 300, 2, 2}, Shape{9, 80, 17, 19}})
     for (DType t : {DType::kF32, DType::kBF16, DType::kF16})
       for (bool rectified : {false, true}) {
         const Tensor x = raw::to(image(shape, 1), t), dy = raw::to(image(shape, 2), t);
