@@ -1,0 +1,145 @@
+#include "gradus/io/save_image.h"
+
+#include <png.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "gradus/io/file.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::io {
+namespace {
+
+// The batch [N,C,H,W] that the images are.
+Tensor as_batch(const Tensor& x, std::string_view op) {
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  if (shape.size() < 2 || shape.size() > 4 || x.numel() == 0)
+    throw ShapeError(op, "expected images [N,C,H,W], [C,H,W] or [H,W] with pixels, given ", describe(x));
+  while (shape.size() < 4) {
+    shape.insert(0, 1);
+    strides.insert(0, 0);
+  }
+  return view_as_strided(x, shape, strides, x.impl().offset);
+}
+
+// Cuts off what lies outside of [low, high] and maps that to [0, 1].
+void normalize(std::span<float> pixels, double low, double high) {
+  const double scale = 1 / std::max(high - low, 1e-5);
+  for (float& v : pixels) v = static_cast<float>((std::clamp<double>(v, low, high) - low) * scale);
+}
+
+void normalize_by_extrema(std::span<float> pixels) {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (const double v : pixels) {  // a NaN is neither
+    if (v < low) low = v;
+    if (v > high) high = v;
+  }
+  normalize(pixels, std::min(low, high), high);
+}
+
+Tensor normalized(const Tensor& batch, const GridOptions& options) {
+  const Tensor f32 = raw::to(raw::to(batch, kCPU), DType::kF32);
+  const Tensor result = raw::contiguous(f32.is_same(batch) ? raw::clone(batch) : f32);
+  const std::span<float> all(result.ptr<float>(), static_cast<size_t>(result.numel()));
+  const size_t one = options.scale_each ? all.size() / static_cast<size_t>(result.size(0)) : all.size();
+  for (size_t begin = 0; begin < all.size(); begin += one) {
+    if (options.value_range)
+      normalize(all.subspan(begin, one), options.value_range->first, options.value_range->second);
+    else
+      normalize_by_extrema(all.subspan(begin, one));
+  }
+  return result;
+}
+
+// The channels innermost, as one byte each.
+std::vector<uint8_t> pixels_of(const Tensor& image) {
+  const int64_t channels = image.size(0), area = image.size(1) * image.size(2);
+  std::vector<uint8_t> pixels(static_cast<size_t>(channels * area));
+  const auto fill = [&](const auto* from, auto convert) {
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t i = 0; i < area; ++i)
+        pixels[static_cast<size_t>(i * channels + c)] = convert(from[c * area + i]);
+  };
+  const Tensor host = raw::contiguous(raw::to(image, kCPU));
+  if (host.dtype() == DType::kU8) {
+    fill(host.data<uint8_t>(), [](uint8_t v) { return v; });
+  } else {
+    const Tensor f32 = raw::to(host, DType::kF32);
+    fill(f32.data<float>(), [](float v) {
+      return v > 0 ? static_cast<uint8_t>(std::lround(std::min(v, 1.f) * 255)) : uint8_t{0};
+    });
+  }
+  return pixels;
+}
+
+}  // namespace
+
+Tensor make_grid(const Tensor& images, const GridOptions& options) {
+  constexpr char kOp[] = "make_grid";
+  if (options.nrow < 1) throw ValueError(kOp, "expected nrow of at least 1, given ", options.nrow);
+  if (options.padding < 0) throw ValueError(kOp, "expected padding of at least 0, given ", options.padding);
+  if (options.value_range && !(options.value_range->first < options.value_range->second))
+    throw ValueError(kOp, "expected a value_range that begins below its end, given [",
+                     options.value_range->first, ", ", options.value_range->second, "]");
+  Tensor batch = as_batch(images, kOp);
+  if (options.normalize) batch = normalized(batch, options);
+  const int64_t n = batch.size(0), height = batch.size(2), width = batch.size(3);
+  const int64_t channels = batch.size(1) == 1 ? 3 : batch.size(1);
+  const int64_t columns = std::min(options.nrow, n), rows = (n + columns - 1) / columns;
+  const int64_t padding = n == 1 ? 0 : options.padding;
+  const int64_t grid_height = rows * (height + padding) + padding;
+  const int64_t grid_width = columns * (width + padding) + padding;
+  const Tensor grid = empty({channels, grid_height, grid_width}, {batch.dtype(), batch.device()});
+  raw::fill_(grid, options.pad_value);
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t top = i / columns * (height + padding) + padding;
+    const int64_t left = i % columns * (width + padding) + padding;
+    raw::copy_(view_as_strided(grid, {channels, height, width}, grid.strides(), top * grid_width + left),
+               view_as_strided(batch, {batch.size(1), height, width},
+                               {batch.stride(1), batch.stride(2), batch.stride(3)},
+                               batch.impl().offset + i * batch.stride(0)));
+  }
+  return grid;
+}
+
+std::string encode_png(const Tensor& image) {
+  constexpr char kOp[] = "encode_png";
+  if (image.dim() != 2 && image.dim() != 3)
+    throw ShapeError(kOp, "expected an image [C,H,W] or [H,W], given ", describe(image));
+  const Tensor batch = as_batch(image, kOp);
+  const Tensor x = view_as_strided(batch, {batch.size(1), batch.size(2), batch.size(3)},
+                                   {batch.stride(1), batch.stride(2), batch.stride(3)}, batch.impl().offset);
+  const int64_t channels = x.size(0);
+  if (channels != 1 && channels != 3 && channels != 4)
+    throw ShapeError(kOp, "expected 1, 3 or 4 channels, given ", describe(image));
+  if (x.dtype() != DType::kU8 && !is_floating(x.dtype()))
+    throw DTypeError(kOp, "expected u8 or a floating-point dtype, given ", describe(image));
+  if (std::max(x.size(1), x.size(2)) > PNG_UINT_31_MAX / 8)
+    throw ShapeError(kOp, "is too large for a PNG file: ", describe(image));
+
+  png_image png{};
+  png.version = PNG_IMAGE_VERSION;
+  png.width = static_cast<png_uint_32>(x.size(2));
+  png.height = static_cast<png_uint_32>(x.size(1));
+  png.format = channels == 1 ? PNG_FORMAT_GRAY : channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_RGBA;
+  const std::vector<uint8_t> pixels = pixels_of(x);
+  png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(png);
+  std::string out(bytes, '\0');
+  if (!png_image_write_to_memory(&png, out.data(), &bytes, 0, pixels.data(), 0, nullptr))
+    throw ValueError(kOp, "libpng cannot encode ", describe(image), ": ", png.message);
+  out.resize(bytes);
+  return out;
+}
+
+void save_image(const std::filesystem::path& path, const Tensor& images, const GridOptions& options) {
+  const std::string png = encode_png(make_grid(images, options));
+  AtomicFile file(path, {.op = "save_image"});
+  file.write(png.data(), static_cast<int64_t>(png.size()));
+  file.commit();
+}
+
+}  // namespace gradus::io
