@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 
-#include "gradus/tensor/context.h"
+#include "gradus/data/sample_reading.h"
 
 namespace gradus::data {
 namespace {
@@ -52,41 +51,12 @@ Tensor stack(const std::vector<Sample>& samples, Tensor Sample::*part) {
   return out;
 }
 
-// Gives each sample of a batch a generator of its own, derived from one draw of the Context's.
-class SampleGenerator {
- public:
-  SampleGenerator() : context_(Context::current()), outer_(context_.generator), key_(outer_->next()) {
-    context_.generator = own_;
-  }
-  ~SampleGenerator() { context_.generator = outer_; }
-  SampleGenerator(const SampleGenerator&) = delete;
-  SampleGenerator& operator=(const SampleGenerator&) = delete;
-
-  void begin_sample(int64_t index) {
-    const auto bits = philox(key_.seed, key_.stream, static_cast<uint64_t>(index));
-    own_->manual_seed((uint64_t(bits[0]) << 32) | bits[1]);
-  }
-
- private:
-  Context& context_;
-  std::shared_ptr<Generator> outer_;
-  std::shared_ptr<Generator> own_ = std::make_shared<Generator>();
-  PhiloxKey key_;
-};
-
-// Reads a sample; every failure becomes a SampleError, the innermost one wins.
 Sample read_sample(const Dataset& dataset, int64_t index) {
-  try {
+  return internal::reading_sample(dataset, index, [&] {
     Sample s = dataset.get(index);
     if (!s.input.defined()) throw ValueError(dataset.name(), "the sample has no input");
     return s;
-  } catch (const SampleError&) {
-    throw;
-  } catch (const std::exception& e) {
-    std::throw_with_nested(SampleError(dataset.name(), index, e.what()));
-  } catch (...) {
-    std::throw_with_nested(SampleError(dataset.name(), index, "an exception that is no std::exception"));
-  }
+  });
 }
 
 }  // namespace
@@ -97,7 +67,7 @@ void Dataset::check_index(int64_t index) const {
 }
 
 std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t> indices) {
-  SampleGenerator generator;
+  internal::SampleGenerator generator;
   std::vector<Sample> samples;
   samples.reserve(indices.size());
   for (int64_t index : indices) {

@@ -1,0 +1,53 @@
+// RandomNumbers: what one random transform draws for one sample, from the next draw of the Context's
+// generator.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <utility>
+
+#include "gradus/tensor/context.h"
+
+namespace gradus::data::internal {
+
+class RandomNumbers {
+ public:
+  RandomNumbers() : key_(Context::current().generator->next()) {}
+
+  // Uniform in [low, high).
+  double uniform(double low = 0, double high = 1) {
+    const auto [hi, lo] = next();
+    return low + (high - low) * uniform_f64(hi, lo);
+  }
+  bool chance(double p) { return uniform() < p; }
+  // Uniform among 0 .. n - 1.
+  int64_t below(int64_t n) {
+    const auto [hi, lo] = next();
+    const uint64_t bits = (uint64_t(hi) << 32) | lo;
+    return static_cast<int64_t>((static_cast<unsigned __int128>(bits) * static_cast<uint64_t>(n)) >> 64);
+  }
+  // Of the standard normal distribution (Box-Muller).
+  double normal() {
+    const double radius = std::sqrt(-2 * std::log(1 - uniform()));
+    return radius * std::cos(2 * std::numbers::pi * uniform());
+  }
+
+ private:
+  std::pair<uint32_t, uint32_t> next() {
+    if (used_ == 4) {
+      words_ = philox(key_.seed, key_.stream, counter_++);
+      used_ = 0;
+    }
+    used_ += 2;
+    return {words_[used_ - 2], words_[used_ - 1]};
+  }
+
+  PhiloxKey key_;
+  uint64_t counter_ = 0;
+  std::array<uint32_t, 4> words_{};
+  size_t used_ = 4;
+};
+
+}  // namespace gradus::data::internal

@@ -1,0 +1,47 @@
+// Resampling of 8-bit images, bit by bit as Pillow does it: the horizontal pass, rounded to 8 bits, then the
+// vertical one, both with weights in fixed point.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace gradus::data {
+
+// The filter that a resized image is made with. All but kNearest cover all pixels that lie below one of the
+// result's ("antialias").
+enum class Interpolation { kNearest, kBox, kBilinear, kHamming, kBicubic, kLanczos };
+
+namespace internal {
+
+// How one axis is resampled: result i is the sum of its weights with the inputs from start[i] on.
+struct AxisWeights {
+  int64_t first = 0, last = 0;  // inputs that are needed: first .. last - 1
+  int taps = 0;                 // weights per result; those that are not needed are 0
+  std::vector<int32_t> start;   // per result, counted from `first`
+  std::vector<int32_t> count;   // per result: weights that are needed
+  std::vector<int32_t> weights;
+};
+
+// Weights of results [begin, end) of `out_size` that are made from the part [low, high) of `in_size` inputs.
+// Not for kNearest.
+AxisWeights axis_weights(int64_t in_size, double low, double high, int64_t out_size, Interpolation filter,
+                         int64_t begin, int64_t end);
+
+// The input that each of the results [begin, end) is a copy of, for kNearest.
+std::vector<int32_t> nearest_inputs(int64_t in_size, double low, double high, int64_t out_size, int64_t begin,
+                                    int64_t end);
+
+// Pixels with interleaved channels, rows without gaps.
+struct Pixels {
+  const uint8_t* data;
+  int64_t height, width, channels;
+};
+
+// Resamples rows: in [H,W,C] -> out [H,x.start.size(),C]. `in` begins with the row and column that are
+// `first` in the weights.
+void resample_rows(Pixels in, const AxisWeights& x, uint8_t* out);
+// Resamples columns: in [H,W,C] -> out [y.start.size(),W,C].
+void resample_columns(Pixels in, const AxisWeights& y, uint8_t* out);
+
+}  // namespace internal
+}  // namespace gradus::data

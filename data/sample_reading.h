@@ -1,0 +1,48 @@
+// What reading samples has in common, whoever reads them.
+#pragma once
+
+#include <exception>
+#include <memory>
+
+#include "gradus/data/dataset.h"
+#include "gradus/tensor/context.h"
+
+namespace gradus::data::internal {
+
+// Gives each sample of a batch a generator of its own, derived from one draw of the Context's.
+class SampleGenerator {
+ public:
+  SampleGenerator() : context_(Context::current()), outer_(context_.generator), key_(outer_->next()) {
+    context_.generator = own_;
+  }
+  ~SampleGenerator() { context_.generator = outer_; }
+  SampleGenerator(const SampleGenerator&) = delete;
+  SampleGenerator& operator=(const SampleGenerator&) = delete;
+
+  void begin_sample(int64_t index) {
+    const auto bits = philox(key_.seed, key_.stream, static_cast<uint64_t>(index));
+    own_->manual_seed((uint64_t(bits[0]) << 32) | bits[1]);
+  }
+
+ private:
+  Context& context_;
+  std::shared_ptr<Generator> outer_;
+  std::shared_ptr<Generator> own_ = std::make_shared<Generator>();
+  PhiloxKey key_;
+};
+
+// Calls read(); every failure becomes a SampleError, the innermost one wins.
+template <class F>
+auto reading_sample(const Dataset& dataset, int64_t index, F&& read) {
+  try {
+    return read();
+  } catch (const SampleError&) {
+    throw;
+  } catch (const std::exception& e) {
+    std::throw_with_nested(SampleError(dataset.name(), index, e.what()));
+  } catch (...) {
+    std::throw_with_nested(SampleError(dataset.name(), index, "an exception that is no std::exception"));
+  }
+}
+
+}  // namespace gradus::data::internal
