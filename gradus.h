@@ -1,6 +1,7 @@
 // All of Gradus: tensors, differentiable ops, recordings, modules, optimizers, data, files, several processes.
 #pragma once
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/gradcheck.h"

@@ -3,6 +3,7 @@
 #include <queue>
 #include <unordered_map>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
@@ -270,6 +271,7 @@ void run(BackwardPass& pass) {
   for (size_t i = 0; i < pass.roots.size(); ++i)
     pass.dys[i] = conform(std::move(pass.dys[i]), ValueInfo(pass.roots[i]));
   const RecordingsScope scope(pass.keep_graph ? open_recordings() : recordings_that_see(pass.recording));
+  const NoAutocast as_recorded;
   try {
     Pass(pass).run();
   } catch (...) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/engine.h"
 #include "gradus/tensor/ops/copy.h"
 
@@ -110,6 +111,7 @@ class CheckpointNode final : public Node {
         x_(std::move(x)),
         used_(std::move(used)),
         random_(random),
+        casts_to_(autocast_dtype()),
         communicates_(communicates) {}
 
   bool runs_without_gradient() const override { return communicates_; }
@@ -152,6 +154,7 @@ class CheckpointNode final : public Node {
       std::array<uint64_t, 2> state;
       ~Restore() { g.set_state(state); }
     } restore{generator, now};
+    const Autocast amp(casts_to_.value_or(DType::kBF16), {.enabled = casts_to_.has_value()});
     return f_(x);
   }
 
@@ -159,6 +162,7 @@ class CheckpointNode final : public Node {
   Saved x_;
   std::vector<Edge> used_;  // graph inputs other than x
   std::array<uint64_t, 2> random_;
+  std::optional<DType> casts_to_;  // under autocast
   bool communicates_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/engine.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
@@ -245,6 +246,7 @@ void OpenRecording::compute(const std::vector<Tensor>& roots, const std::vector<
   pass.begin = [&](const std::vector<bool>& reached) { deliveries.begin(reached); };
   pass.deliver = [&](size_t t, Tensor grad) { deliveries.deliver(t, std::move(grad)); };
   const RecordingsScope scope(recordings_that_see(*state));
+  const NoAutocast as_recorded;
   run(pass);
   deliveries.finish(unfinished);
   deliveries.store();

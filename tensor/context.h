@@ -35,6 +35,7 @@ struct Context {
   // The node whose rule runs now, and whether it is for the last time (then the rule may consume what it saved).
   AutogradSlot* running_node = nullptr;
   bool last_run = false;
+  Ref<Counted> autocast;  // how differentiable ops cast their operands; null: not at all. autograd owns its meaning
 
   Device device = kCPU;              // where layers put their parameters
   std::vector<Stream> streams;       // current streams that differ from their device's default

@@ -26,6 +26,8 @@ class Storage final : public Counted {
 
   // What kernels keep beside the contents (weights in a library's own layout). Theirs to guard; dropped with the bytes.
   Ref<Counted> companion;
+  // The contents in another dtype, which autocast keeps. Its to guard, as well.
+  Ref<Counted> cast;
 
  private:
   Storage(Device device, void* data, int64_t bytes, bool external, std::function<void()> release)

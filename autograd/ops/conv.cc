@@ -1,5 +1,6 @@
 #include "gradus/autograd/ops/conv.h"
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
@@ -175,12 +176,15 @@ Tensor transpose_of(const char* op, const Tensor& x, const Tensor& w, const Tens
 }  // namespace
 
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dOptions& o) {
+  if (autograd::Casting cast{"conv1d"}) return conv1d(cast(x), cast.weight(w), cast.weight(bias), o);
   return conv_of("conv1d", x, w, bias, o, o.same_padding);
 }
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& o) {
+  if (autograd::Casting cast{"conv2d"}) return conv2d(cast(x), cast.weight(w), cast.weight(bias), o);
   return conv_of("conv2d", x, w, bias, o, o.same_padding);
 }
 Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3dOptions& o) {
+  if (autograd::Casting cast{"conv3d"}) return conv3d(cast(x), cast.weight(w), cast.weight(bias), o);
   return conv_of("conv3d", x, w, bias, o, o.same_padding);
 }
 
@@ -202,6 +206,8 @@ std::pair<Tensor, Tensor> conv3d_weight_grad(const Tensor& dy, const Tensor& x, 
 
 Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias,
                         const ConvTranspose1dOptions& o) {
+  if (autograd::Casting cast{"conv_transpose1d"})
+    return conv_transpose1d(cast(x), cast.weight(w), cast.weight(bias), o);
   return transpose_of(
       "conv_transpose1d", x, w, bias,
       Conv1dOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
@@ -209,6 +215,8 @@ Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias,
 }
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
                         const ConvTranspose2dOptions& o) {
+  if (autograd::Casting cast{"conv_transpose2d"})
+    return conv_transpose2d(cast(x), cast.weight(w), cast.weight(bias), o);
   return transpose_of(
       "conv_transpose2d", x, w, bias,
       Conv2dOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
@@ -216,6 +224,8 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
 }
 Tensor conv_transpose3d(const Tensor& x, const Tensor& w, const Tensor& bias,
                         const ConvTranspose3dOptions& o) {
+  if (autograd::Casting cast{"conv_transpose3d"})
+    return conv_transpose3d(cast(x), cast.weight(w), cast.weight(bias), o);
   return transpose_of(
       "conv_transpose3d", x, w, bias,
       Conv3dOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/matmul.h"
 #include "gradus/autograd/ops/reduce.h"
@@ -156,6 +157,7 @@ Operand product(Operand a, Operand b, const Labels& kept) {
 }  // namespace
 
 Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
+  if (autograd::Casting cast{"einsum"}) return einsum(text, cast(operands));
   const Equation equation(text);
   const auto in_text = [&] { return concat(" in \"", text, '"'); };
   if (operands.size() != equation.inputs.size())

@@ -1,5 +1,6 @@
 #include "gradus/autograd/ops/join.h"
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
 #include "gradus/tensor/ops/copy.h"
@@ -32,6 +33,7 @@ std::vector<Shape> shapes_of(const std::vector<Tensor>& xs) {
 }  // namespace
 
 Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
+  if (autograd::Casting cast{"cat", xs}) return cat(cast(xs), dim);
   Tensor y = raw::cat(xs, dim);
   if (Recorder r{"cat", xs}) {
     const int d = wrap_dim(dim, y.dim(), "cat");
@@ -49,6 +51,7 @@ Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
 }
 
 Tensor stack(const std::vector<Tensor>& xs, int64_t dim) {
+  if (autograd::Casting cast{"stack", xs}) return stack(cast(xs), dim);
   Tensor y = raw::stack(xs, dim);
   if (Recorder r{"stack", xs}) {
     const int d = wrap_dim(dim, y.dim(), "stack");

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/join.h"
 #include "gradus/autograd/ops/matmul.h"
@@ -85,16 +86,19 @@ Tensor add_product(const char* op, const Tensor& c, const Tensor& a, const Tenso
 }  // namespace
 
 Tensor mm(const Tensor& a, const Tensor& b) {
+  if (autograd::Casting cast{"mm"}) return mm(cast(a), cast(b));
   check_product("mm", a, 2, b, 2);
   return matmul(a, b);
 }
 
 Tensor bmm(const Tensor& a, const Tensor& b) {
+  if (autograd::Casting cast{"bmm"}) return bmm(cast(a), cast(b));
   check_product("bmm", a, 3, b, 3);
   return matmul(a, b);
 }
 
 Tensor mv(const Tensor& a, const Tensor& v) {
+  if (autograd::Casting cast{"mv"}) return mv(cast(a), cast(v));
   check_product("mv", a, 2, v, 1);
   return matmul(a, v);
 }
@@ -119,21 +123,26 @@ Tensor outer(const Tensor& a, const Tensor& b) {
 }
 
 Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& options) {
+  if (autograd::Casting cast{"addmm"}) return addmm(cast(c), cast(a), cast(b), options);
   check_product("addmm", a, 2, b, 2);
   return add_product("addmm", c, a, b, options);
 }
 
 Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& v, const AddmmOptions& options) {
+  if (autograd::Casting cast{"addmv"}) return addmv(cast(c), cast(a), cast(v), options);
   check_product("addmv", a, 2, v, 1);
   return add_product("addmv", c, a, v, options);
 }
 
 Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& options) {
+  if (autograd::Casting cast{"baddbmm"}) return baddbmm(cast(c), cast(a), cast(b), options);
   check_product("baddbmm", a, 3, b, 3);
   return add_product("baddbmm", c, a, b, options);
 }
 
 Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& w, const Tensor& bias) {
+  if (autograd::Casting cast{"bilinear"})
+    return bilinear(cast(a), cast(b), cast.weight(w), cast.weight(bias));
   const char* op = "bilinear";
   check_pair(op, a, b);
   check_pair(op, a, w);
@@ -159,6 +168,7 @@ Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& w, const Tensor&
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims) {
+  if (autograd::Casting cast{"tensordot"}) return tensordot(cast(a), cast(b), dims);
   check_pair("tensordot", a, b);
   if (dims < 0 || dims > a.dim() || dims > b.dim())
     throw ValueError("tensordot", dims, " dims to sum over", both(a, b));
@@ -168,6 +178,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims) {
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dims& dims_b) {
+  if (autograd::Casting cast{"tensordot"}) return tensordot(cast(a), cast(b), dims_a, dims_b);
   const char* op = "tensordot";
   check_pair(op, a, b);
   if (dims_a.size() != dims_b.size())
@@ -219,6 +230,7 @@ Tensor kron(const Tensor& a, const Tensor& b) {
 }
 
 Tensor chain_matmul(const std::vector<Tensor>& matrices) {
+  if (autograd::Casting cast{"chain_matmul"}) return chain_matmul(cast(matrices));
   const char* op = "chain_matmul";
   if (matrices.empty()) throw ValueError(op, "expected at least one matrix, given 0");
   const int n = int(matrices.size());

@@ -1,5 +1,6 @@
 #include "gradus/autograd/ops/loss.h"
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/loss_reduction.h"
@@ -63,6 +64,11 @@ Tensor with_probabilities(const Tensor& x, const Tensor& target, const CrossEntr
 }  // namespace
 
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
+  if (autograd::Casting cast{"cross_entropy"}) {
+    CrossEntropyOptions options = o;
+    options.weight = cast(o.weight);
+    return cross_entropy(cast(x), cast(target), options);
+  }
   if (is_floating(target.dtype())) return with_probabilities(x, target, o);
   return with_classes(
       x, target, o.weight,
@@ -70,6 +76,11 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOp
 }
 
 Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossOptions& o) {
+  if (autograd::Casting cast{"nll_loss"}) {
+    NllLossOptions options = o;
+    options.weight = cast(o.weight);
+    return nll_loss(cast(x), target, options);
+  }
   return with_classes(x, target, o.weight,
                       {.reduction = o.reduction, .ignore_index = o.ignore_index, .log_probs = true});
 }

@@ -1,5 +1,6 @@
 #include "gradus/autograd/ops/matmul.h"
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
@@ -27,6 +28,7 @@ Tensor matmul_right_grad(const Tensor& dy, const Tensor& a, int b_dims) {
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  if (autograd::Casting cast{"matmul"}) return matmul(cast(a), cast(b));
   // Vectors become matrices first, so that the rules need not know them.
   if (a.dim() == 1 && b.dim() >= 1) return squeeze(matmul(unsqueeze(a, 0), b), b.dim() == 1 ? -1 : -2);
   if (b.dim() == 1 && a.dim() >= 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
@@ -39,6 +41,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
+  if (autograd::Casting cast{"linear"}) return linear(cast(x), cast.weight(w), cast.weight(bias));
   Tensor y = raw::linear(x, w, bias);
   if (Recorder r{"linear", x, w, bias})
     r.record(y, wrt(x, [w = r.save(w)](const Tensor& dy) { return matmul(dy, w.get()); }),

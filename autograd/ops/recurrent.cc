@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/join.h"
@@ -62,6 +63,7 @@ bool any_tracked(std::initializer_list<const Tensor*> tensors) {
 }  // namespace
 
 LSTMState lstm_cell(const Tensor& gates, const Tensor& c) {
+  if (autograd::Casting cast{"lstm_cell", gates, c}) return lstm_cell(cast(gates), cast(c));
   check_gates("lstm_cell", "gates", gates, 4, c);
   const auto [h, next] = raw::lstm_cell(gates, c);
   if (Recorder r{"lstm_cell", gates, c})
@@ -77,6 +79,8 @@ LSTMState lstm_cell(const Tensor& gates, const Tensor& c) {
 }
 
 Tensor gru_cell(const Tensor& x_gates, const Tensor& h_gates, const Tensor& h) {
+  if (autograd::Casting cast{"gru_cell", x_gates, h_gates, h})
+    return gru_cell(cast(x_gates), cast(h_gates), cast(h));
   check_gates("gru_cell", "x_gates", x_gates, 3, h);
   check_gates("gru_cell", "h_gates", h_gates, 3, h);
   const Tensor y = raw::gru_cell(x_gates, h_gates, h);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
@@ -81,6 +82,7 @@ Tensor shifted(const Tensor& x, int64_t dim, int by, double fill) {
 }  // namespace
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
+  if (autograd::Casting cast{"sum"}) return sum(cast(x), dims, keepdim);
   Tensor y = raw::sum(x, dims, keepdim);
   if (Recorder r{"sum", x})
     r.record(y, wrt(x, [kept = kept_shape(x, dims), shape = x.shape()](const Tensor& dy) {

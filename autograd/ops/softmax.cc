@@ -1,5 +1,6 @@
 #include "gradus/autograd/ops/softmax.h"
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/random.h"
@@ -12,6 +13,7 @@
 namespace gradus {
 
 Tensor softmax(const Tensor& x, int64_t dim) {
+  if (autograd::Casting cast{"softmax"}) return softmax(cast(x), dim);
   Tensor y = raw::softmax(x, dim);
   if (Recorder r{"softmax", x})
     r.record(y, wrt(x, [y = r.save_output(y), dim](const Tensor& dy) {
@@ -21,6 +23,7 @@ Tensor softmax(const Tensor& x, int64_t dim) {
 }
 
 Tensor log_softmax(const Tensor& x, int64_t dim) {
+  if (autograd::Casting cast{"log_softmax"}) return log_softmax(cast(x), dim);
   Tensor y = raw::log_softmax(x, dim);
   if (Recorder r{"log_softmax", x})
     r.record(y, wrt(x, [y = r.save_output(y), dim](const Tensor& dy) {
