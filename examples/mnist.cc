@@ -29,6 +29,7 @@
 #include "gradus/distributed/bcast_list.h"
 #include "gradus/distributed/collectives.h"
 #include "gradus/distributed/process_group.h"
+#include "gradus/examples/support/first_samples.h"
 #include "gradus/examples/support/program.h"
 #include "gradus/examples/support/progress.h"
 #include "gradus/examples/support/ranks.h"
@@ -92,11 +93,6 @@ struct Data {
   std::shared_ptr<const data::Dataset> train, test;
   data::MemoryUse memory;  // of all images, on this rank
 };
-
-std::shared_ptr<const data::Dataset> first_of(std::shared_ptr<const data::Dataset> set, int64_t count) {
-  if (count == 0 || count >= set->size()) return set;
-  return std::make_shared<data::Subset>(data::Subset::first(std::move(set), count));
-}
 
 void download_to(const fs::path& dir) {
   std::unique_ptr<Progress> bar;

@@ -36,6 +36,7 @@ void add_run_options(CLI::App& app, RunOptions& o, const std::string& program) {
       ->type_name("K")
       ->check(at_least(1));
   app.add_option("--summary", o.summary, "write the results as JSON")->type_name("FILE");
+  app.add_option("--tensorboard", o.tensorboard, "write event files for TensorBoard")->type_name("DIR");
   app.add_option("--sample-log", o.sample_log, "write which images each step used")->type_name("FILE");
 }
 

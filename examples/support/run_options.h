@@ -23,7 +23,7 @@ struct RunOptions {
   int workers = 0, threads = 0;
   std::string resume, checkpoint_dir;
   int64_t checkpoint_interval = 0;
-  std::string summary, sample_log;
+  std::string summary, sample_log, tensorboard;
 
   // Every option of the program with its value, defaults included: what a summary says.
   std::vector<std::pair<std::string, std::string>> values;

@@ -111,6 +111,11 @@ io::LoadedCheckpoint Training::find_checkpoint() const {
 void Training::resume() {
   if (const io::LoadedCheckpoint from = find_checkpoint(); !from.path.empty()) load(from);
   samples_.begin(state_.loader.state());
+  if (run_.tensorboard.empty() || !is_first_rank()) return;
+  // What an earlier run wrote of the steps to come is not shown.
+  events_ = std::make_unique<io::EventWriter>(
+      run_.tensorboard,
+      io::EventWriterOptions{.purge_step = steps_ > 0 ? std::optional(steps_ + 1) : std::nullopt});
 }
 
 void Training::load(const io::LoadedCheckpoint& loaded) {
@@ -198,6 +203,11 @@ void Training::end_step(const Sums& mine) {
   Sums recent;
   if (log || last) recent = train_.reduce();
   progress_->update(at.samples, figures());
+  if (log) {
+    write_events("train", recent);
+    if (events_) events_->add_scalar("learning_rate", state_.optimizer.lr(), steps_);
+    if (events_) events_->add_scalar("images_per_second", progress_->units_per_second(), steps_);
+  }
   if (log && !Progress::is_bar())
     print(options_.step_line({.epoch = int64_t(at.epoch) + 1,
                               .epochs = run_.epochs,
@@ -224,6 +234,12 @@ std::string Training::figures() const {
   return format("loss %.4f  accuracy %.2f %%", train_.total().mean_loss(), 100 * train_.total().accuracy());
 }
 
+void Training::write_events(const std::string& prefix, const Sums& sums) {
+  if (!events_) return;
+  events_->add_scalar(prefix + "/loss", sums.mean_loss(), steps_);
+  events_->add_scalar(prefix + "/accuracy", sums.accuracy(), steps_);
+}
+
 void Training::end_epoch() {
   progress_.reset();
   dist::check_synchronized(state_.model);  // says so, should ranks ever have trained apart
@@ -244,6 +260,8 @@ bool Training::end_test_step() {
 
 void Training::end_test(const Sums& all) {
   print(options_.test_line(all));
+  write_events("test", all);
+  if (events_) events_->flush();
   tested_ = epoch();
   history_.push_back({.epoch = tested_, .train = train_.total(), .test = all, .seconds = seconds_});
   if (!options_.keep_best || run_.dry_run) return;

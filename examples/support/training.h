@@ -34,6 +34,7 @@
 #include "gradus/examples/support/tally.h"
 #include "gradus/examples/support/training_state.h"
 #include "gradus/io/checkpoint.h"
+#include "gradus/io/event_writer.h"
 
 namespace gradus::examples {
 
@@ -111,6 +112,10 @@ class Training {
   // "DIR/mnist.ckpt", without --checkpoint-dir "".
   std::string checkpoint_path(const std::string& kind = "") const;
 
+  // Where --tensorboard writes: on rank 0, else null. Steps are counted by steps(), over all runs.
+  io::EventWriter* events() { return events_.get(); }
+  int64_t steps() const { return steps_; }
+
   int64_t epoch() const { return int64_t(state_.loader.epoch()); }  // epochs done
   const data::DataLoader& loader() const { return state_.loader; }
   const RunOptions& run() const { return run_; }
@@ -129,12 +134,14 @@ class Training {
   void load(const io::LoadedCheckpoint& loaded);
   void begin_step(const data::Batch& b);
   std::string figures() const;
+  void write_events(const std::string& prefix, const Sums& sums);
 
   std::string program_;
   const RunOptions& run_;
   TrainingState state_;
   TrainingOptions options_;
   SampleLog samples_;
+  std::unique_ptr<io::EventWriter> events_;
   Stop stop_;
   Tally train_;
   std::vector<EpochResult> history_;

@@ -3,131 +3,29 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "gradus/io/safetensors.h"
+#include "gradus/tests/examples/program_run.h"
 
-namespace gradus {
+namespace gradus::examples {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::Not;
 
-// A folder of one's own, removed at the end.
-class Scratch {
- public:
-  Scratch() {
-    std::string pattern = (fs::path(testing::TempDir()) / "mnist_XXXXXX").string();
-    if (!mkdtemp(pattern.data())) throw std::runtime_error("mkdtemp");
-    dir_ = pattern;
-  }
-  ~Scratch() { fs::remove_all(dir_); }
-  const fs::path& dir() const { return dir_; }
-
- private:
-  fs::path dir_;
-};
-
-struct Result {
-  int status = -1;  // exit status, or 128 + signal
-  std::string output;
-};
-
-// The program, started in `dir`.
-class Program {
- public:
-  using Variables = std::map<std::string, std::string>;
-
-  Program(const fs::path& dir, std::vector<std::string> args, const Variables& variables = {}) {
-    const std::string program = fs::absolute("examples/mnist").string();
-    args.insert(args.begin(), program);
-    if (variables.count("LAUNCHER")) {
-      const std::string launcher = fs::absolute("distributed/gradus-run").string();
-      args.insert(args.begin(), {launcher, "--nproc-per-node", variables.at("LAUNCHER")});
-    }
-    int out[2];
-    if (pipe(out) != 0) throw std::runtime_error("pipe");
-    pid_ = fork();
-    if (pid_ == 0) {
-      dup2(out[1], STDOUT_FILENO);
-      dup2(out[1], STDERR_FILENO);
-      close(out[0]), close(out[1]);
-      setenv("XDG_CACHE_HOME", dir.c_str(), 1);  // no MNIST of this machine's
-      for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
-      std::vector<char*> argv;
-      for (std::string& a : args) argv.push_back(a.data());
-      argv.push_back(nullptr);
-      if (chdir(dir.c_str()) == 0) execv(argv[0], argv.data());
-      _exit(127);
-    }
-    close(out[1]);
-    out_ = out[0];
-  }
-  ~Program() { close(out_); }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-
-  void kill(int signal) const { ::kill(pid_, signal); }
-  // Reads its output until it says `text`; false when it ends before.
-  bool wait_for(const std::string& text) {
-    while (result_.output.find(text) == std::string::npos)
-      if (!read_some()) return false;
-    return true;
-  }
-  // Waits for its end.
-  Result end() {
-    while (read_some()) {
-    }
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    result_.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return result_;
-  }
-
- private:
-  bool read_some() {
-    char buffer[4096];
-    const ssize_t n = read(out_, buffer, sizeof buffer);
-    if (n > 0) result_.output.append(buffer, static_cast<size_t>(n));
-    return n > 0;
-  }
-
-  pid_t pid_ = -1;
-  int out_ = -1;
-  Result result_;
-};
-
-// Runs the program in `dir`. When its output has `text`, it gets `signal`.
 Result run(const fs::path& dir, const std::vector<std::string>& args, int signal = 0,
            const std::string& text = "") {
-  Program p(dir, args);
-  if (signal && p.wait_for(text)) p.kill(signal);
-  return p.end();
-}
-
-nlohmann::json summary(const fs::path& file) {
-  std::ifstream in(file);
-  return nlohmann::json::parse(in);
-}
-
-std::string bytes_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
+  return examples::run("mnist", dir, args, signal, text);
 }
 
 TEST(MnistProgram, LearnsGeneratedDigits) {
@@ -161,11 +59,6 @@ const std::vector<std::string> kShort = {
     "--train-samples", "500", "--test-samples", "100", "--epochs", "3", "--batch-size", "50",
     "--threads", "1", "--log-interval", "1", "--save-model", "--summary", "s.json"};
 // clang-format on
-
-std::vector<std::string> with(std::vector<std::string> args, std::initializer_list<std::string> more) {
-  args.insert(args.end(), more);
-  return args;
-}
 
 TEST(MnistProgram, ContinuesBitIdenticallyAfterBeingInterruptedOrKilled) {
   Scratch straight;
@@ -252,27 +145,6 @@ TEST(MnistProgram, RefusesTheCheckpointOfAnotherRun) {
 
 // ---- several ranks ----
 
-int count_of(const std::string& part, const std::string& text) {
-  int count = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
-  return count;
-}
-
-// The samples of each step, from a sample log of one run.
-std::vector<std::multiset<int64_t>> steps_in(const fs::path& log) {
-  std::vector<std::multiset<int64_t>> steps;
-  std::ifstream in(log);
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("from ")) continue;
-    std::istringstream words(line);
-    int64_t number = 0;
-    words >> number >> number;
-    steps.emplace_back();
-    while (words >> number) steps.back().insert(number);
-  }
-  return steps;
-}
-
 TEST(MnistOnSeveralRanks, LearnsAndRankZeroAloneSpeaks) {
   Scratch s;
   const Result r =
@@ -336,7 +208,7 @@ TEST(MnistOnSeveralRanks, LogsOfTrainingAreOverAllRanks) {
 
 TEST(MnistOnSeveralRanks, RunsUnchangedUnderGradusRun) {
   Scratch s;
-  Program p(s.dir(),
+  Program p("mnist", s.dir(),
             {"--train-samples", "200", "--test-samples", "21", "--epochs", "1", "--threads", "1", "--summary",
              "s.json"},
             {{"LAUNCHER", "3"}});
@@ -347,24 +219,6 @@ TEST(MnistOnSeveralRanks, RunsUnchangedUnderGradusRun) {
   EXPECT_EQ(summary(s.dir() / "s.json").at("world_size"), 3);
 }
 
-// Ranks started by hand with torchrun's variables, one for each list of arguments.
-std::vector<std::unique_ptr<Program>> start_ranks(const fs::path& dir,
-                                                  const std::vector<std::vector<std::string>>& args) {
-  const int count = int(args.size());
-  static int port = 20'000 + int(getpid() % 20'000);
-  port += 16;
-  std::vector<std::unique_ptr<Program>> ranks;
-  for (int rank = 0; rank < count; ++rank)
-    ranks.push_back(std::make_unique<Program>(dir, args[size_t(rank)],
-                                              Program::Variables{{"RANK", std::to_string(rank)},
-                                                                 {"WORLD_SIZE", std::to_string(count)},
-                                                                 {"LOCAL_RANK", std::to_string(rank)},
-                                                                 {"LOCAL_WORLD_SIZE", std::to_string(count)},
-                                                                 {"MASTER_ADDR", "127.0.0.1"},
-                                                                 {"MASTER_PORT", std::to_string(port)}}));
-  return ranks;
-}
-
 // What a scheduler does before it takes a machine away: one rank is told, all end, and nothing is lost.
 TEST(MnistOnSeveralRanks, OneRankThatIsAskedToStopStopsAllWithACheckpoint) {
   Scratch straight;
@@ -372,7 +226,7 @@ TEST(MnistOnSeveralRanks, OneRankThatIsAskedToStopStopsAllWithACheckpoint) {
 
   Scratch s;
   const std::vector<std::string> args = with(kShort, {"--checkpoint-dir", "c", "--sample-log", "log"});
-  const auto ranks = start_ranks(s.dir(), {args, args});
+  const auto ranks = start_ranks("mnist", s.dir(), {args, args});
   ASSERT_TRUE(ranks[0]->wait_for("Train Epoch: 1 [100/500"));
   ranks[1]->kill(SIGTERM);
   const Result first = ranks[0]->end(), second = ranks[1]->end();
@@ -401,11 +255,7 @@ TEST(MnistOnSeveralRanks, CtrlCAtTheLauncherLeavesACheckpointForAnyNumberOfRanks
   EXPECT_THAT(r.output, HasSubstr("continue with --resume c/mnist.ckpt"));
   const Result more = run(s.dir(), with(logged, {"--nproc", "3", "--resume", "c/mnist.ckpt"}));
   ASSERT_EQ(more.status, 0) << more.output;
-  std::map<int64_t, int> uses;
-  for (const std::multiset<int64_t>& step : steps_in(s.dir() / "log"))
-    for (const int64_t i : step) ++uses[i];
-  EXPECT_EQ(uses.size(), 500u);
-  for (const auto& [i, count] : uses) EXPECT_EQ(count, 3) << "sample " << i;
+  EXPECT_EQ(check_each_once(s.dir() / "log", 500, 3), "");
 }
 
 TEST(MnistOnSeveralRanks, AFailureOfAnyRankReachesTheUser) {
@@ -415,8 +265,9 @@ TEST(MnistOnSeveralRanks, AFailureOfAnyRankReachesTheUser) {
   EXPECT_THAT(r.output, HasSubstr(" failed: [load_checkpoint] "));
   EXPECT_THAT(r.output, HasSubstr("none.ckpt"));
 
-  const auto ranks = start_ranks(s.dir(), {{"--train-samples", "128", "--test-samples", "10"},
-                                           {"--train-samples", "64", "--test-samples", "10"}});
+  const auto ranks = start_ranks("mnist", s.dir(),
+                                 {{"--train-samples", "128", "--test-samples", "10"},
+                                  {"--train-samples", "64", "--test-samples", "10"}});
   const char* message = "data sets differ: 128+10 images of GeneratedDigits on rank 0, 64+10 ";
   for (const auto& rank : ranks) {
     const Result failed = rank->end();
@@ -426,4 +277,4 @@ TEST(MnistOnSeveralRanks, AFailureOfAnyRankReachesTheUser) {
 }
 
 }  // namespace
-}  // namespace gradus
+}  // namespace gradus::examples

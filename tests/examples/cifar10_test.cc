@@ -1,0 +1,203 @@
+// The CIFAR-10 program from outside: what it learns, on one rank and on
+// several, and that a run which is killed and resumed ends with the same bits as one that was not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gradus/io/checkpoint.h"
+#include "gradus/io/safetensors.h"
+#include "gradus/models/resnet.h"
+#include "gradus/tensor/random.h"
+#include "gradus/tests/examples/program_run.h"
+
+namespace gradus::examples {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr int64_t kTrain = 320, kTest = 101;
+
+// Images in CIFAR-10's format that can be told apart: each class has a colour of its own, below much noise.
+void write_images(const fs::path& file, int64_t count, uint64_t seed) {
+  std::ofstream out(file, std::ios::binary);
+  for (int64_t i = 0; i < count; ++i) {
+    const int label = int(i % 10);
+    std::string record(1, char(label));
+    for (int c = 0; c < 3; ++c)
+      for (int pixel = 0; pixel < 1024; ++pixel) {
+        const int noise = int(philox(seed, uint64_t(i), uint64_t(c * 1024 + pixel))[0] % 80);
+        record += char(30 + (label + 1) * (c + 2) % 11 * 10 + noise);
+      }
+    out << record;
+  }
+}
+
+// A folder with the data set in "d".
+struct Place : Scratch {
+  Place() {
+    fs::create_directory(dir() / "d");
+    write_images(dir() / "d/data_batch_1.bin", kTrain, 1);
+    write_images(dir() / "d/test_batch.bin", kTest, 2);
+  }
+};
+
+Result run(const fs::path& dir, const std::vector<std::string>& args, int signal = 0,
+           const std::string& text = "") {
+  return examples::run("cifar10", dir, args, signal, text);
+}
+
+// clang-format off
+const std::vector<std::string> kShort = {
+    "--data", "d", "--epochs", "2", "-b", "40", "--threads", "1", "--workers", "2", "--log-interval", "1", "--save-model",
+    "--summary", "s.json", "--sample-log", "log"};
+const std::vector<std::string> kLearns = {
+    "--data", "d", "--epochs", "5", "-b", "32", "--lr", "0.1", "--threads", "1", "--summary", "s.json"};
+// clang-format on
+
+TEST(Cifar10Program, LearnsToTellColoursApart) {
+  Place s;
+  const Result r = run(s.dir(), with(kLearns, {"--save-model", "--checkpoint-dir", "c"}));
+  ASSERT_EQ(r.status, 0) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("320 training and 101 test images of CIFAR10; cpu, 1 threads; seed 1"));
+  EXPECT_THAT(r.output, HasSubstr("resnet20: 269722 parameters"));
+  EXPECT_THAT(r.output, HasSubstr("/101 ("));
+  const nlohmann::json j = summary(s.dir() / "s.json");
+  EXPECT_GE(j.at("test_accuracy").get<double>(), 0.9) << r.output;
+  EXPECT_EQ(j.at("test_samples"), kTest);
+  EXPECT_EQ(j.at("options").at("lr"), "0.1");
+  EXPECT_EQ(j.at("options").at("momentum"), "0.9");
+  ASSERT_EQ(j.at("history").size(), 5u);
+  EXPECT_LT(j["history"][4].at("train_loss").get<double>(),
+            0.6 * j["history"][0].at("train_loss").get<double>());
+  EXPECT_LT(j["history"][4].at("train_loss").get<double>(), 1.0);
+  EXPECT_EQ(j["history"][4].at("test_accuracy"), j.at("test_accuracy"));
+
+  double best = 0;
+  for (const auto& epoch : j["history"]) best = std::max(best, epoch.at("test_accuracy").get<double>());
+  EXPECT_EQ(j.at("best_test_accuracy"), best);
+  const io::Checkpoint kept = io::load_checkpoint(s.dir() / "c/cifar10.best.ckpt").checkpoint;
+  EXPECT_EQ(double(kept.get<int64_t>("history." + std::to_string(kept.get<int64_t>("history.size") - 1) +
+                                     ".test.correct")) /
+                kTest,
+            best);
+  models::ResNet net(models::cifar_resnet(20));
+  net.load_state_dict(io::load_safetensors(s.dir() / "cifar10_resnet20.safetensors").tensors);
+}
+
+TEST(Cifar10Program, WithoutDataItSaysSo) {
+  Scratch s;
+  const Result r = run(s.dir(), {"--train-samples", "64", "--test-samples", "10", "--epochs", "1", "-b", "32",
+                                 "--threads", "1", "--arch", "resnet32"});
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("Training on random images"));
+  EXPECT_THAT(r.output, HasSubstr("resnet32: 464154 parameters"));
+}
+
+TEST(Cifar10Program, MistakesGiveAStatus) {
+  Scratch s;
+  EXPECT_EQ(run(s.dir(), {"--arch", "alexnet"}).status, 2);
+  EXPECT_EQ(run(s.dir(), {"--lr", "0"}).status, 2);
+  const Result data = run(s.dir(), {"--data", "nowhere"});
+  EXPECT_EQ(data.status, 1);
+  EXPECT_THAT(data.output, HasSubstr("nowhere"));
+}
+
+// ---- going on after a kill ----
+
+// Weights, results and which samples were used must be those of a run that nothing disturbed.
+void expect_same(const fs::path& resumed, const fs::path& straight) {
+  EXPECT_EQ(check_each_once(resumed / "log", kTrain, 2), "");
+  EXPECT_EQ(steps_in(resumed / "log"), steps_in(straight / "log"));
+  EXPECT_EQ(bytes_of(resumed / "cifar10_resnet20.safetensors"),
+            bytes_of(straight / "cifar10_resnet20.safetensors"));
+  nlohmann::json a = summary(resumed / "s.json").at("history"),
+                 b = summary(straight / "s.json").at("history");
+  for (nlohmann::json* history : {&a, &b})
+    for (auto& epoch : *history) epoch.erase("seconds");
+  EXPECT_EQ(a, b);
+}
+
+class Resumed : public testing::TestWithParam<const char*> {};
+
+TEST_P(Resumed, ContinuesBitIdenticallyAfterBeingKilled) {
+  std::vector<std::string> args = kShort;
+  if (*GetParam()) args = with(args, {"--amp", GetParam()});
+  Place straight;
+  ASSERT_EQ(run(straight.dir(), args).status, 0);
+  ASSERT_FALSE(bytes_of(straight.dir() / "cifar10_resnet20.safetensors").empty());
+
+  Place s;
+  const Result r = run(s.dir(), with(args, {"--checkpoint-dir", "c", "--checkpoint-interval", "3"}), SIGKILL,
+                       "Train Epoch: 2 [200/320");
+  EXPECT_EQ(r.status, 128 + SIGKILL);
+  const Result more = run(s.dir(), with(args, {"--resume", "c/cifar10.ckpt"}));
+  ASSERT_EQ(more.status, 0) << more.output;
+  EXPECT_THAT(more.output, HasSubstr("Resuming from c/cifar10.ckpt: epoch 2, 120 images done"));
+  expect_same(s.dir(), straight.dir());
+}
+
+INSTANTIATE_TEST_SUITE_P(Precision, Resumed, testing::Values(""),
+                         [](const auto& info) { return std::string(*info.param ? info.param : "f32"); });
+
+// Starts two ranks, and kills both in the middle of the second epoch.
+void kill_two_ranks(const fs::path& dir) {
+  const std::vector<std::string> args = with(kShort, {"--checkpoint-dir", "c", "--checkpoint-interval", "3"});
+  const auto ranks = start_ranks("cifar10", dir, {args, args});
+  ASSERT_TRUE(ranks[0]->wait_for("Train Epoch: 2 [200/320"));
+  for (const auto& rank : ranks) rank->kill(SIGKILL);
+  for (const auto& rank : ranks) EXPECT_EQ(rank->end().status, 128 + SIGKILL);
+}
+
+TEST(Cifar10OnSeveralRanks, TwoThatAreKilledContinueBitIdentically) {
+  Place straight, s;
+  ASSERT_EQ(run(straight.dir(), with(kShort, {"--nproc", "2"})).status, 0);
+  kill_two_ranks(s.dir());
+  const Result more = run(s.dir(), with(kShort, {"--nproc", "2", "--resume", "c/cifar10.ckpt"}));
+  ASSERT_EQ(more.status, 0) << more.output;
+  expect_same(s.dir(), straight.dir());
+}
+
+TEST(Cifar10OnSeveralRanks, OneGoesOnWhereTwoWereKilled) {
+  Place straight, s;
+  ASSERT_EQ(run(straight.dir(), kShort).status, 0);
+  kill_two_ranks(s.dir());
+  const Result more = run(s.dir(), with(kShort, {"--resume", "c/cifar10.ckpt"}));
+  ASSERT_EQ(more.status, 0) << more.output;
+  EXPECT_EQ(check_each_once(s.dir() / "log", kTrain, 2), "");
+  // The same steps of the same samples, so that they learn the same, but for batch norm's smaller batches.
+  EXPECT_EQ(steps_in(s.dir() / "log"), steps_in(straight.dir() / "log"));
+  const nlohmann::json j = summary(s.dir() / "s.json");
+  EXPECT_EQ(j.at("test_samples"), kTest);
+  EXPECT_EQ(j.at("world_size"), 1);
+  EXPECT_EQ(j.at("history").size(), 2u);
+}
+
+TEST(Cifar10Program, RefusesTheCheckpointOfAnotherTraining) {
+  Place s;
+  const std::vector<std::string> small = {"--data",         "d",  "--threads", "1", "--train-samples", "64",
+                                          "--test-samples", "10", "-b",        "32"};
+  ASSERT_EQ(run(s.dir(), with(small, {"--epochs", "1", "--checkpoint-dir", "c"})).status, 0);
+  const auto resumed = [&](std::initializer_list<std::string> more) {
+    return run(s.dir(), with(with(small, {"--resume", "c/cifar10.ckpt"}), more));
+  };
+  const Result network = resumed({"--epochs", "1", "--arch", "resnet32"});
+  EXPECT_EQ(network.status, 1);
+  EXPECT_THAT(network.output, HasSubstr("was trained with network resnet20, not with resnet32"));
+  const Result longer = resumed({"--epochs", "3"});
+  EXPECT_EQ(longer.status, 1);
+  EXPECT_THAT(longer.output, HasSubstr("was trained with number of steps 2, not with 6"));
+  EXPECT_EQ(resumed({"--epochs", "1"}).status, 0);
+}
+
+}  // namespace
+}  // namespace gradus::examples
