@@ -13,6 +13,8 @@
 #include "gradus/data/image.h"
 #include "gradus/data/image_dataset.h"
 #include "gradus/data/image_decoder.h"
+#include "gradus/data/image_files.h"
+#include "gradus/data/image_folder.h"
 #include "gradus/data/image_ops.h"
 #include "gradus/data/mnist.h"
 #include "gradus/data/sampler.h"

@@ -40,8 +40,9 @@ struct LoaderPlan {
   DataLoaderOptions options;
   std::shared_ptr<const Sampler> sampler;
   uint64_t seed = 0;
-  LoaderState now;   // of the pass under way, or the last one
-  LoaderState next;  // what begin() starts with
+  LoaderState now;      // of the pass under way, or the last one
+  LoaderState next;     // what begin() starts with
+  int64_t skipped = 0;  // samples of the pass so far
 
   LoaderState state_at(uint64_t epoch, int64_t samples) const {
     return {epoch, samples, seed, dataset->size()};
@@ -89,6 +90,7 @@ class Pass {
   Batch take() {
     Batch batch = slots_.empty() ? read_here() : take_from_ring();
     plan_->now = state();
+    plan_->skipped += batch.skipped;
     return batch;
   }
 
@@ -151,6 +153,26 @@ class Pass {
     return batch;
   }
 
+  // What the user's function makes of samples.
+  Batch collated(const std::vector<int64_t>& indices) const {
+    std::vector<Sample> samples = get_samples(*plan_->dataset, indices);
+    std::vector<int64_t> order = indices;
+    const int64_t skipped = move_stand_ins_last(samples, order);
+    Batch batch = plan_->options.collate(samples, order);
+    batch.indices = std::move(order);
+    batch.skipped = skipped;
+    return batch;
+  }
+
+  // The last samples of a batch that are repeated, stand in for others, or both.
+  static int64_t padding_of(const Batch& batch, const Batch& share) {
+    const auto skipped = batch.indices.end() - batch.skipped;
+    int64_t padding = batch.skipped;
+    for (auto index = share.indices.end() - share.padding; index != share.indices.end(); ++index)
+      padding += std::find(skipped, batch.indices.end(), *index) == batch.indices.end();
+    return padding;
+  }
+
   // Reads batch `number`; `context` is the calling thread's.
   Batch read(Context& context, int64_t number) const {
     context.generator = epoch_generator(plan_->seed, epoch_);
@@ -158,11 +180,10 @@ class Pass {
     const std::vector<int64_t>& indices = share.indices;
     const Dataset& dataset = *plan_->dataset;
     try {
-      Batch batch = plan_->options.collate ? plan_->options.collate(get_samples(dataset, indices), indices)
-                                           : dataset.get_batch(indices);
-      batch.indices = share.indices;
+      Batch batch = plan_->options.collate ? collated(indices) : dataset.get_batch(indices);
+      if (batch.skipped == 0) batch.indices = share.indices;
       batch.global_size = share.global_size;
-      batch.padding = share.padding;
+      batch.padding = padding_of(batch, share);
       return batch;
     } catch (const SampleError&) {
       throw;
@@ -333,12 +354,15 @@ DataLoader::Iterator DataLoader::begin() {
   auto prefetcher = std::make_unique<internal::Prefetcher>(plan_, start);
   plan_->now = start;
   plan_->next = plan_->state_at(start.epoch + 1, 0);
+  plan_->skipped = 0;
   return Iterator(std::move(prefetcher));
 }
 
 void DataLoader::set_epoch(uint64_t epoch) { plan_->now = plan_->next = plan_->state_at(epoch, 0); }
 
 LoaderState DataLoader::state() const { return plan_->now; }
+
+int64_t DataLoader::skipped() const { return plan_->skipped; }
 
 void DataLoader::set_state(const LoaderState& state) {
   const LoaderState own = plan_->state_at(state.epoch, state.samples);

@@ -114,6 +114,9 @@ class DataLoader {
   // Says where the iteration stands. Saved while batch k is in hand, it resumes with batch k + 1; saved with
   // the last batch in hand, the resumed pass is empty, so that what follows an epoch happens once.
   LoaderState state() const;
+  // Samples of this pass, or the last one, that could not be read and for which others stood in
+  // (OnError::kSkip): of this rank's batches that were given so far.
+  int64_t skipped() const;
   // Makes the next begin() go on from `state`. Errors: ValueError when it belongs to another data set
   // or seed.
   void set_state(const LoaderState& state);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <functional>
 
 #include "gradus/data/sample_reading.h"
 
@@ -77,8 +79,24 @@ std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t>
   return samples;
 }
 
+int64_t move_stand_ins_last(std::vector<Sample>& samples, std::vector<int64_t>& indices) {
+  const auto stands_in = [](const Sample& s) { return s.stands_in; };
+  const int64_t count = std::count_if(samples.begin(), samples.end(), stands_in);
+  if (count == 0) return 0;
+  std::vector<int64_t> read, skipped;
+  for (size_t i = 0; i < samples.size(); ++i) (samples[i].stands_in ? skipped : read).push_back(indices[i]);
+  std::stable_partition(samples.begin(), samples.end(), std::not_fn(stands_in));
+  std::copy(skipped.begin(), skipped.end(), std::copy(read.begin(), read.end(), indices.begin()));
+  return count;
+}
+
 Batch Dataset::get_batch(std::span<const int64_t> indices) const {
-  return collate(get_samples(*this, indices), indices, name());
+  std::vector<Sample> samples = get_samples(*this, indices);
+  std::vector<int64_t> order(indices.begin(), indices.end());
+  const int64_t skipped = move_stand_ins_last(samples, order);
+  Batch batch = collate(samples, order, name());
+  batch.padding = batch.skipped = skipped;
+  return batch;
 }
 
 Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,
@@ -180,6 +198,23 @@ Subset Subset::first(DatasetRef dataset, int64_t count) {
   return Subset(std::move(dataset), std::move(indices));
 }
 
+namespace {
+
+// `names` of `from`, in the order that `from` has become in `to`.
+std::vector<int64_t> in_order_of(const std::vector<int64_t>& to, std::vector<int64_t> from,
+                                 const std::vector<int64_t>& names) {
+  constexpr int64_t kTaken = -1;
+  std::vector<int64_t> ordered;
+  for (int64_t index : to) {
+    const auto at = std::find(from.begin(), from.end(), index);
+    ordered.push_back(names[static_cast<size_t>(at - from.begin())]);
+    *at = kTaken;
+  }
+  return ordered;
+}
+
+}  // namespace
+
 Sample Subset::get(int64_t index) const {
   check_index(index);
   return read_sample(*dataset_, indices_[static_cast<size_t>(index)]);
@@ -193,7 +228,9 @@ Batch Subset::get_batch(std::span<const int64_t> indices) const {
     inner.push_back(indices_[static_cast<size_t>(index)]);
   }
   Batch batch = dataset_->get_batch(inner);
-  batch.indices.assign(indices.begin(), indices.end());
+  std::vector<int64_t> outer(indices.begin(), indices.end());
+  if (batch.skipped > 0) outer = in_order_of(batch.indices, inner, outer);
+  batch.indices = std::move(outer);
   return batch;
 }
 

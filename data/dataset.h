@@ -24,7 +24,8 @@ namespace gradus::data {
 
 struct Sample {
   Tensor input;
-  Tensor target;  // undefined when the data set has no targets
+  Tensor target;           // undefined when the data set has no targets
+  bool stands_in = false;  // for the sample that was asked for, which cannot be read
 };
 
 // Samples stacked along a new first dimension.
@@ -35,7 +36,11 @@ struct Batch {
   // Samples of this step on all ranks together, repeated ones included. The mean over them, also when ranks
   // have unequal numbers, is the mean over ranks of: sum of this rank's losses * ranks / global_size.
   int64_t global_size = 0;
-  int64_t padding = 0;  // the last so many are repeated (Uneven): an evaluation counts size() - padding
+  // The last so many are repeated (Uneven) or stand in for others: an evaluation counts size() - padding.
+  int64_t padding = 0;
+  // Samples that could not be read. Others stand in for them, as the last ones; `indices` has those asked
+  // for.
+  int64_t skipped = 0;
 
   int64_t size() const { return static_cast<int64_t>(indices.size()); }
 };
@@ -81,6 +86,9 @@ Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indic
 
 // Reads samples one by one, each with a generator of its own. Errors: SampleError naming the sample.
 std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t> indices);
+
+// Moves samples that stand in for others, and their indices, behind the rest; returns how many they are.
+int64_t move_stand_ins_last(std::vector<Sample>& samples, std::vector<int64_t>& indices);
 
 // Holds a data set: borrowed from an lvalue (which must outlive it), or owned when given an rvalue or a
 // shared_ptr.

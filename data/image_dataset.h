@@ -2,10 +2,13 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <utility>
 
 #include "gradus/data/dataset.h"
 #include "gradus/data/image.h"
 #include "gradus/data/transform.h"
+#include "gradus/tensor/error.h"
 
 namespace gradus::data {
 
@@ -26,8 +29,16 @@ class ImageDataset : public Dataset {
 
  protected:
   explicit ImageDataset(Transform transform) : transform_(std::move(transform)) {}
+  // Says whether another sample may stand in for one that cannot be read: the first of the 100 after it that
+  // can be. By default none may.
+  virtual bool skips(int64_t index, const FileError& error) const;
 
  private:
+  struct BatchWriter;
+  // Calls read(i) for indices after `index` until it does not throw a FileError.
+  template <class F>
+  void read_stand_in(int64_t index, const std::string& cause, const F& read) const;
+
   Transform transform_;
 };
 
