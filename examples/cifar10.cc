@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/data/cifar.h"
 #include "gradus/data/dataloader.h"
@@ -40,7 +41,7 @@ using namespace gradus::examples;
 namespace {
 
 struct Args : RunOptions {
-  std::string arch = "resnet20", data;
+  std::string arch = "resnet20", data, amp;
   int64_t global_batch_size = 128, batch_size = 0, test_batch_size = 500;
   double lr = 0.2, momentum = 0.9, weight_decay = 5e-4;
   int64_t train_samples = 0, test_samples = 0;
@@ -57,6 +58,9 @@ Args parse(int argc, char** argv) {
   app.add_option("-a,--arch", a.arch, "the network")
       ->capture_default_str()
       ->check(CLI::IsMember(models::resnet_names()));
+  app.add_option("--amp", a.amp, "compute products and convolutions in this dtype: bf16")
+      ->type_name("DTYPE")
+      ->check(CLI::IsMember({"bf16"}));
   app.add_option("-b,--global-batch-size", a.global_batch_size,
                  "images per training step of all ranks together")
       ->capture_default_str()
@@ -123,9 +127,10 @@ models::ResNetOptions network(const Args& a) {
   return o;
 }
 
-Sums test(models::ResNet& net, data::DataLoader& loader, Training& training) {
+Sums test(models::ResNet& net, data::DataLoader& loader, const Args& a, Training& training) {
   net.eval();
   const auto off = no_record();
+  const auto amp = autocast(DType::kBF16, {.enabled = a.amp == "bf16"});
   Tally tally;
   for (const data::Batch& b : loader) {
     const Tensor logits = net(b.input);
@@ -164,13 +169,14 @@ void train(const Args& a) {
                     {.fixed = {{"network", a.arch}, {"number of steps", concat(steps)}}, .keep_best = true});
   training.resume();
   for (;;) {
-    if (training.test_due()) training.end_test(test(net, test_loader, training));
+    if (training.test_due()) training.end_test(test(net, test_loader, a, training));
     if (!training.next_epoch()) break;
     net.train();
     for (const data::Batch& b : training.batches()) {
       if (training.events() && training.steps() == 0)
         training.events()->add_image("train/images", b.input, 0, {.nrow = 16, .normalize = true});
       auto recording = gm.record();
+      const auto amp = autocast(DType::kBF16, {.enabled = a.amp == "bf16"});
       const Tensor logits = ddp(b.input);
       const Tensor loss = nn::cross_entropy(logits, b.target);
       gm.backward(loss);
