@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reuse.h"
@@ -133,6 +134,7 @@ Tensor tanh_backward(Tensor dy, const Tensor& y) {
 }
 
 Tensor softplus(const Tensor& x, double beta) {
+  if (autograd::Casting cast{"softplus"}) return softplus(cast(x), beta);
   if (!(beta > 0)) throw ValueError("softplus", "expected beta > 0, given ", beta);
   Tensor y = raw::softplus(x, beta);
   if (Recorder r{"softplus", x})
@@ -291,6 +293,7 @@ Tensor threshold(const Tensor& x, ThresholdOptions options) {
 }
 
 Tensor prelu(const Tensor& x, const Tensor& weight) {
+  if (autograd::Casting cast{"prelu"}) return prelu(cast(x), cast.weight(weight));
   const int64_t channels = x.dim() > 1 ? x.size(1) : x.dim() == 1 ? x.size(0) : 1;
   if (weight.dim() != 1 || (weight.size(0) != 1 && weight.size(0) != channels))
     throw ShapeError("prelu", "weight must have 1 or ", channels, " elements: weight ", describe(weight),

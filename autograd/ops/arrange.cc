@@ -1,5 +1,6 @@
 #include "gradus/autograd/ops/arrange.h"
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/join.h"
@@ -150,6 +151,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<in
 }
 
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, MeshIndexing indexing) {
+  if (autograd::Casting cast{"meshgrid", xs}) return meshgrid(cast(xs), indexing);
   if (xs.empty()) throw ValueError("meshgrid", "expected at least one vector, given none");
   Shape grid;
   for (const Tensor& x : xs) {

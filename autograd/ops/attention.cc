@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/dropout.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/matmul.h"
@@ -65,11 +66,21 @@ AttentionResult attend(const char* op, const Tensor& q, const Tensor& k, const T
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options) {
+  if (autograd::Casting cast{"scaled_dot_product_attention"}) {
+    AttentionOptions low = options;
+    low.mask = cast(options.mask);
+    return scaled_dot_product_attention(cast(q), cast(k), cast(v), low);
+  }
   return attend("scaled_dot_product_attention", q, k, v, options).output;
 }
 
 AttentionResult attention_with_weights(const Tensor& q, const Tensor& k, const Tensor& v,
                                        const AttentionOptions& options) {
+  if (autograd::Casting cast{"attention_with_weights"}) {
+    AttentionOptions low = options;
+    low.mask = cast(options.mask);
+    return attention_with_weights(cast(q), cast(k), cast(v), low);
+  }
   return attend("attention_with_weights", q, k, v, options);
 }
 

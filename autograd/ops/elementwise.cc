@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/in_place.h"
 #include "gradus/autograd/ops/reuse.h"
@@ -153,6 +154,7 @@ Tensor div(double a, const Tensor& b) {
 }
 
 Tensor pow(const Tensor& a, const Tensor& b) {
+  if (autograd::Casting cast{"pow"}) return pow(cast(a), cast(b));
   Tensor y = raw::pow(a, b);
   if (Recorder r{"pow", a, b})
     r.record(y,
@@ -169,6 +171,7 @@ Tensor pow(const Tensor& a, const Tensor& b) {
 }
 
 Tensor pow(const Tensor& a, double b) {
+  if (autograd::Casting cast{"pow"}) return pow(cast(a), b);
   Tensor y = b == 2 && a.dtype() != DType::kBool ? raw::square(a) : raw::pow(a, b);
   if (Recorder r{"pow", a})
     r.record(y, wrt(a, [a = r.save(a), b](const Tensor& dy) {
@@ -179,6 +182,7 @@ Tensor pow(const Tensor& a, double b) {
 }
 
 Tensor pow(double a, const Tensor& b) {
+  if (autograd::Casting cast{"pow"}) return pow(a, cast(b));
   Tensor y = raw::pow(a, b);
   if (Recorder r{"pow", b})
     r.record(y, wrt(b, [a, y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() * std::log(a)); }));
@@ -336,6 +340,7 @@ Tensor abs(const Tensor& x) {
 }
 
 Tensor square(const Tensor& x) {
+  if (autograd::Casting cast{"square"}) return square(cast(x));
   Tensor y = raw::square(x);
   if (Recorder r{"square", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * (x.get() * 2); }));
@@ -343,6 +348,7 @@ Tensor square(const Tensor& x) {
 }
 
 Tensor exp(const Tensor& x) {
+  if (autograd::Casting cast{"exp"}) return exp(cast(x));
   Tensor y = raw::exp(x);
   if (Recorder r{"exp", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * y.get(); }));
@@ -350,6 +356,7 @@ Tensor exp(const Tensor& x) {
 }
 
 Tensor expm1(const Tensor& x) {
+  if (autograd::Casting cast{"expm1"}) return expm1(cast(x));
   Tensor y = raw::expm1(x);
   if (Recorder r{"expm1", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() + 1); }));
@@ -357,12 +364,14 @@ Tensor expm1(const Tensor& x) {
 }
 
 Tensor log(const Tensor& x) {
+  if (autograd::Casting cast{"log"}) return log(cast(x));
   Tensor y = raw::log(x);
   if (Recorder r{"log", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / x.get(); }));
   return y;
 }
 
 Tensor log1p(const Tensor& x) {
+  if (autograd::Casting cast{"log1p"}) return log1p(cast(x));
   Tensor y = raw::log1p(x);
   if (Recorder r{"log1p", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() + 1); }));
@@ -377,6 +386,7 @@ Tensor sqrt(const Tensor& x) {
 }
 
 Tensor rsqrt(const Tensor& x) {
+  if (autograd::Casting cast{"rsqrt"}) return rsqrt(cast(x));
   Tensor y = raw::rsqrt(x);
   if (Recorder r{"rsqrt", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) {
@@ -386,6 +396,7 @@ Tensor rsqrt(const Tensor& x) {
 }
 
 Tensor reciprocal(const Tensor& x) {
+  if (autograd::Casting cast{"reciprocal"}) return reciprocal(cast(x));
   Tensor y = raw::reciprocal(x);
   if (Recorder r{"reciprocal", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return -dy * square(y.get()); }));

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numbers>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
@@ -15,6 +16,7 @@
 namespace gradus {
 
 Tensor tan(const Tensor& x) {
+  if (autograd::Casting cast{"tan"}) return tan(cast(x));
   Tensor y = raw::tan(x);
   if (Recorder r{"tan", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (square(y.get()) + 1); }));
@@ -22,6 +24,7 @@ Tensor tan(const Tensor& x) {
 }
 
 Tensor asin(const Tensor& x) {
+  if (autograd::Casting cast{"asin"}) return asin(cast(x));
   Tensor y = raw::asin(x);
   if (Recorder r{"asin", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(1 - square(x.get())); }));
@@ -29,6 +32,7 @@ Tensor asin(const Tensor& x) {
 }
 
 Tensor acos(const Tensor& x) {
+  if (autograd::Casting cast{"acos"}) return acos(cast(x));
   Tensor y = raw::acos(x);
   if (Recorder r{"acos", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * rsqrt(1 - square(x.get())); }));
@@ -43,6 +47,7 @@ Tensor atan(const Tensor& x) {
 }
 
 Tensor sinh(const Tensor& x) {
+  if (autograd::Casting cast{"sinh"}) return sinh(cast(x));
   Tensor y = raw::sinh(x);
   if (Recorder r{"sinh", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * cosh(x.get()); }));
@@ -50,6 +55,7 @@ Tensor sinh(const Tensor& x) {
 }
 
 Tensor cosh(const Tensor& x) {
+  if (autograd::Casting cast{"cosh"}) return cosh(cast(x));
   Tensor y = raw::cosh(x);
   if (Recorder r{"cosh", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sinh(x.get()); }));
@@ -78,6 +84,7 @@ Tensor atanh(const Tensor& x) {
 }
 
 Tensor exp2(const Tensor& x) {
+  if (autograd::Casting cast{"exp2"}) return exp2(cast(x));
   Tensor y = raw::exp2(x);
   if (Recorder r{"exp2", x})
     r.record(y,
@@ -86,6 +93,7 @@ Tensor exp2(const Tensor& x) {
 }
 
 Tensor log2(const Tensor& x) {
+  if (autograd::Casting cast{"log2"}) return log2(cast(x));
   Tensor y = raw::log2(x);
   if (Recorder r{"log2", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() * std::numbers::ln2); }));
@@ -93,6 +101,7 @@ Tensor log2(const Tensor& x) {
 }
 
 Tensor log10(const Tensor& x) {
+  if (autograd::Casting cast{"log10"}) return log10(cast(x));
   Tensor y = raw::log10(x);
   if (Recorder r{"log10", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() * std::numbers::ln10); }));
@@ -109,6 +118,7 @@ Tensor erfc(const Tensor& x) {
 }
 
 Tensor erfinv(const Tensor& x) {
+  if (autograd::Casting cast{"erfinv"}) return erfinv(cast(x));
   Tensor y = raw::erfinv(x);
   if (Recorder r{"erfinv", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) {
@@ -118,15 +128,20 @@ Tensor erfinv(const Tensor& x) {
 }
 
 Tensor lgamma(const Tensor& x) {
+  if (autograd::Casting cast{"lgamma"}) return lgamma(cast(x));
   Tensor y = raw::lgamma(x);
   if (Recorder r{"lgamma", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * digamma(x.get()); }));
   return y;
 }
 
-Tensor digamma(const Tensor& x) { return polygamma(0, x); }
+Tensor digamma(const Tensor& x) {
+  if (autograd::Casting cast{"digamma"}) return digamma(cast(x));
+  return polygamma(0, x);
+}
 
 Tensor polygamma(int64_t n, const Tensor& x) {
+  if (autograd::Casting cast{"polygamma"}) return polygamma(n, cast(x));
   if (n < 0 || n > 100) throw ValueError("polygamma", "expected 0 <= n <= 100, given ", n);
   Tensor y = raw::polygamma(n, x);
   if (Recorder r{"polygamma", x})
@@ -150,6 +165,7 @@ Tensor deg2rad(const Tensor& x) { return x * (std::numbers::pi / 180); }
 Tensor rad2deg(const Tensor& x) { return x * (180 / std::numbers::pi); }
 
 Tensor sinc(const Tensor& x) {
+  if (autograd::Casting cast{"sinc"}) return sinc(cast(x));
   const Tensor at_zero = eq(x, 0);
   const Tensor angle = where(at_zero, 1, x) * std::numbers::pi;
   // By the series' first terms at 0, so that gradients are right there: 1 - (pi x)^2 / 6.
@@ -157,6 +173,7 @@ Tensor sinc(const Tensor& x) {
 }
 
 Tensor logaddexp(const Tensor& a, const Tensor& b) {
+  if (autograd::Casting cast{"logaddexp"}) return logaddexp(cast(a), cast(b));
   Tensor y = raw::logaddexp(a, b);
   if (Recorder r{"logaddexp", a, b}) {
     const auto u = r.save(a), v = r.save(b);
@@ -167,6 +184,7 @@ Tensor logaddexp(const Tensor& a, const Tensor& b) {
 }
 
 Tensor xlogy(const Tensor& x, const Tensor& y) {
+  if (autograd::Casting cast{"xlogy"}) return xlogy(cast(x), cast(y));
   Tensor z = raw::xlogy(x, y);
   if (Recorder r{"xlogy", x, y}) {
     const auto u = r.save(x), v = r.save(y);
@@ -182,6 +200,7 @@ Tensor xlogy(const Tensor& x, const Tensor& y) {
 }
 
 Tensor logit(const Tensor& x, std::optional<double> eps) {
+  if (autograd::Casting cast{"logit"}) return logit(cast(x), eps);
   if (eps && !(*eps >= 0 && *eps < 0.5)) throw ValueError("logit", "expected 0 <= eps < 1/2, given ", *eps);
   const Tensor p = eps ? clamp(x, *eps, 1 - *eps) : x;
   return log(p / (1 - p));

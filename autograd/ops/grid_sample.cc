@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
@@ -66,6 +67,7 @@ Tensor read(const Tensor& pixels, Size2 size, const Tensor& first, const Cells& 
 }  // namespace
 
 Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& o) {
+  if (autograd::Casting cast{"grid_sample"}) return grid_sample(cast(x), cast(grid), o);
   check(x, grid);
   const int64_t N = x.size(0), C = x.size(1), P = grid.size(1), Q = grid.size(2);
   const Size2 size(x.size(2), x.size(3));
@@ -93,6 +95,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
 }
 
 Tensor affine_grid(const Tensor& theta, Size2 size, const AffineGridOptions& o) {
+  if (autograd::Casting cast{"affine_grid"}) return affine_grid(cast(theta), size, o);
   if (theta.dim() != 3 || theta.size(1) != 2 || theta.size(2) != 3)
     throw ShapeError("affine_grid", "theta must be [N,2,3]: theta ", describe(theta));
   if (size.h < 1 || size.w < 1) throw ValueError("affine_grid", "size must be at least 1, given ", size);

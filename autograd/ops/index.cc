@@ -1,5 +1,6 @@
 #include "gradus/autograd/ops/index.h"
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/view.h"
@@ -175,6 +176,7 @@ Tensor take(const Tensor& x, const Tensor& index) {
 }
 
 Tensor put(const Tensor& x, const Tensor& index, const Tensor& src, bool accumulate) {
+  if (autograd::Casting cast{"put", x, src}) return put(cast(x), index, cast(src), accumulate);
   raw::check_index(index, x, "put");
   if (index.numel() != src.numel())
     throw ShapeError("put", "index and src differ in their numbers of elements: index ", describe(index), ", src ",
@@ -187,6 +189,8 @@ Tensor put(const Tensor& x, const Tensor& index, const Tensor& src, bool accumul
 }
 
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  if (autograd::Casting cast{"index_add", x, src})
+    return index_add(cast(x), dim, index, cast(src));
   Tensor y = raw::index_add(x, dim, index, src);
   if (Recorder r{"index_add", x, src})
     r.record(y, wrt(x, [](const Tensor& dy) { return dy; }),
@@ -197,6 +201,8 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 }
 
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  if (autograd::Casting cast{"index_copy", x, src})
+    return index_copy(cast(x), dim, index, cast(src));
   Tensor y = raw::index_copy(x, dim, index, src);
   if (Recorder r{"index_copy", x, src})
     r.record(
@@ -238,6 +244,7 @@ Tensor gather_backward(const Tensor& dy, const Shape& shape, int64_t dim, const 
 }
 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  if (autograd::Casting cast{"scatter", x, src}) return scatter(cast(x), dim, index, cast(src));
   const Tensor part = corner(src, index.shape());
   Tensor y = raw::scatter(x, dim, index, part);
   if (Recorder r{"scatter", x, part})
@@ -253,6 +260,8 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value) 
 }
 
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  if (autograd::Casting cast{"scatter_add", x, src})
+    return scatter_add(cast(x), dim, index, cast(src));
   const Tensor part = corner(src, index.shape());
   Tensor y = raw::scatter_add(x, dim, index, part);
   if (Recorder r{"scatter_add", x, part})
@@ -335,6 +344,8 @@ std::vector<Tensor> product_gradients(const Scattered& s, const Tensor& dy) {
 
 Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& given, ScatterReduce reduce,
                       ScatterReduceOptions options) {
+  if (autograd::Casting cast{"scatter_reduce", x, given})
+    return scatter_reduce(cast(x), dim, index, cast(given), reduce, options);
   if (x.dtype() == given.dtype() && is_floating(x.dtype()) && size_of(x.dtype()) == 2)  // rounded once
     return to(scatter_reduce(to(x, DType::kF32), dim, index, to(given, DType::kF32), reduce, options), x.dtype());
   const Tensor src = corner(given, index.shape());
@@ -390,6 +401,8 @@ Tensor masked_select_backward(const Tensor& dy, const Tensor& mask) {
 }
 
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src) {
+  if (autograd::Casting cast{"masked_scatter", x, src})
+    return masked_scatter(cast(x), mask, cast(src));
   constexpr const char* kOp = "masked_scatter";
   check_mask(x, mask, kOp);
   if (src.dtype() != x.dtype())

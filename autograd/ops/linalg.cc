@@ -104,11 +104,13 @@ Tensor mv(const Tensor& a, const Tensor& v) {
 }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
+  if (autograd::Casting cast{"dot", a, b}) return dot(cast(a), cast(b));
   check_product("dot", a, 1, b, 1);
   return matmul(a, b);
 }
 
 Tensor inner(const Tensor& a, const Tensor& b) {
+  if (autograd::Casting cast{"inner"}) return inner(cast(a), cast(b));
   check_pair("inner", a, b);
   if (a.dim() == 0 || b.dim() == 0) return a * b;
   if (a.size(-1) != b.size(-1))
@@ -117,6 +119,7 @@ Tensor inner(const Tensor& a, const Tensor& b) {
 }
 
 Tensor outer(const Tensor& a, const Tensor& b) {
+  if (autograd::Casting cast{"outer", a, b}) return outer(cast(a), cast(b));
   check_like("outer", a, b);
   if (a.dim() != 1 || b.dim() != 1) throw ShapeError("outer", "expected vectors", both(a, b));
   return unsqueeze(a, 1) * b;
@@ -215,6 +218,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dim
 }
 
 Tensor kron(const Tensor& a, const Tensor& b) {
+  if (autograd::Casting cast{"kron", a, b}) return kron(cast(a), cast(b));
   check_like("kron", a, b);
   const int n = std::max(a.dim(), b.dim());
   if (2 * n > kMaxDims) throw ShapeError("kron", "at most ", kMaxDims / 2, " dimensions", both(a, b));
@@ -256,6 +260,7 @@ Tensor chain_matmul(const std::vector<Tensor>& matrices) {
 }
 
 Tensor matrix_power(const Tensor& x, int64_t n) {
+  if (autograd::Casting cast{"matrix_power"}) return matrix_power(cast(x), n);
   const char* op = "matrix_power";
   if (!is_floating(x.dtype())) throw DTypeError(op, "expected a floating dtype, given ", describe(x));
   if (x.dim() < 2 || x.size(-1) != x.size(-2))
@@ -271,6 +276,7 @@ Tensor matrix_power(const Tensor& x, int64_t n) {
 }
 
 Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
+  if (autograd::Casting cast{"cross", a, b}) return cross(cast(a), cast(b), dim);
   const char* op = "cross";
   check_like(op, a, b);
   if (a.dim() != b.dim()) throw ShapeError(op, "numbers of dimensions differ", both(a, b));

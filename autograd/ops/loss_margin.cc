@@ -1,5 +1,6 @@
 #include "gradus/autograd/ops/loss_margin.h"
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/distance.h"
 #include "gradus/autograd/ops/elementwise.h"
@@ -49,6 +50,7 @@ Tensor triplet(const char* op, const Tensor& anchor, const Tensor& positive, con
 }  // namespace
 
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEmbeddingLossOptions& o) {
+  if (autograd::Casting cast{"hinge_embedding_loss"}) return hinge_embedding_loss(cast(x), cast(target), o);
   const char* op = "hinge_embedding_loss";
   check_floating(op, "x", x);
   check_one_device(op, x, target);
@@ -60,6 +62,8 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEm
 
 Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                            const MarginRankingLossOptions& o) {
+  if (autograd::Casting cast{"margin_ranking_loss"})
+    return margin_ranking_loss(cast(a), cast(b), cast(target), o);
   const char* op = "margin_ranking_loss";
   check_floating(op, "a", a);
   check_floating(op, "b", b);
@@ -71,6 +75,8 @@ Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& targe
 
 Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                              const CosineEmbeddingLossOptions& o) {
+  if (autograd::Casting cast{"cosine_embedding_loss"})
+    return cosine_embedding_loss(cast(a), cast(b), cast(target), o);
   const char* op = "cosine_embedding_loss";
   check_floating(op, "a", a);
   check_floating(op, "b", b);
@@ -89,6 +95,8 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletMarginLossOptions& o) {
+  if (autograd::Casting cast{"triplet_margin_loss"})
+    return triplet_margin_loss(cast(anchor), cast(positive), cast(negative), o);
   const char* op = "triplet_margin_loss";
   check_triplet(op, anchor, positive, negative);
   const auto distance = [&](const Tensor& a, const Tensor& b) {
@@ -99,6 +107,8 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
 
 Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                                          const TripletMarginWithDistanceLossOptions& o) {
+  if (autograd::Casting cast{"triplet_margin_with_distance_loss"})
+    return triplet_margin_with_distance_loss(cast(anchor), cast(positive), cast(negative), o);
   const char* op = "triplet_margin_with_distance_loss";
   check_triplet(op, anchor, positive, negative);
   const auto distance = [&](const Tensor& a, const Tensor& b) {
@@ -109,6 +119,11 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
 
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
                                    const MultilabelSoftMarginLossOptions& o) {
+  if (autograd::Casting cast{"multilabel_soft_margin_loss"}) {
+    MultilabelSoftMarginLossOptions options = o;
+    options.weight = cast(o.weight);
+    return multilabel_soft_margin_loss(cast(x), cast(target), options);
+  }
   const char* op = "multilabel_soft_margin_loss";
   check_floating(op, "x", x);
   check_one_device(op, x, target);
@@ -124,6 +139,11 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
 }
 
 Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMarginLossOptions& o) {
+  if (autograd::Casting cast{"multi_margin_loss"}) {
+    MultiMarginLossOptions options = o;
+    options.weight = cast(o.weight);
+    return multi_margin_loss(cast(x), cast(target), options);
+  }
   const char* op = "multi_margin_loss";
   check_floating(op, "x", x);
   check_one_device(op, x, target);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
@@ -105,14 +106,17 @@ void check_broadcasts(const char* op, const char* name, const Tensor& t, const T
 }  // namespace
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, const MseLossOptions& o) {
+  if (autograd::Casting cast{"mse_loss"}) return mse_loss(cast(x), cast(target), o);
   return reduce_losses("mse_loss", losses_of("mse_loss", x, target, {PointLoss::kSquaredError}), o.reduction);
 }
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, const L1LossOptions& o) {
+  if (autograd::Casting cast{"l1_loss"}) return l1_loss(cast(x), cast(target), o);
   return reduce_losses("l1_loss", losses_of("l1_loss", x, target, {PointLoss::kAbsoluteError}), o.reduction);
 }
 
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossOptions& o) {
+  if (autograd::Casting cast{"smooth_l1_loss"}) return smooth_l1_loss(cast(x), cast(target), o);
   const char* op = "smooth_l1_loss";
   if (!(o.beta >= 0)) throw ValueError(op, "beta must be at least 0, given ", o.beta);
   const PointLossSpec spec =
@@ -121,12 +125,18 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossO
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions& o) {
+  if (autograd::Casting cast{"huber_loss"}) return huber_loss(cast(x), cast(target), o);
   const char* op = "huber_loss";
   if (!(o.delta > 0)) throw ValueError(op, "delta must be positive, given ", o.delta);
   return reduce_losses(op, losses_of(op, x, target, {PointLoss::kHuber, o.delta}), o.reduction);
 }
 
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const BinaryCrossEntropyOptions& o) {
+  if (autograd::Casting cast{"binary_cross_entropy"}) {
+    BinaryCrossEntropyOptions options = o;
+    options.weight = cast(o.weight);
+    return binary_cross_entropy(cast(x), cast(target), options);
+  }
   const char* op = "binary_cross_entropy";
   check_broadcasts(op, "weight", o.weight, x);
   const Tensor losses = losses_of(op, x, target, {PointLoss::kBinaryCrossEntropy});
@@ -135,6 +145,12 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const BinaryC
 
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
                                         const BinaryCrossEntropyWithLogitsOptions& o) {
+  if (autograd::Casting cast{"binary_cross_entropy_with_logits"}) {
+    BinaryCrossEntropyWithLogitsOptions options = o;
+    options.weight = cast(o.weight);
+    options.pos_weight = cast(o.pos_weight);
+    return binary_cross_entropy_with_logits(cast(x), cast(target), options);
+  }
   const char* op = "binary_cross_entropy_with_logits";
   check_broadcasts(op, "weight", o.weight, x);
   check_broadcasts(op, "pos_weight", o.pos_weight, x);
@@ -149,11 +165,13 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
 }
 
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const SoftMarginLossOptions& o) {
+  if (autograd::Casting cast{"soft_margin_loss"}) return soft_margin_loss(cast(x), cast(target), o);
   const char* op = "soft_margin_loss";
   return reduce_losses(op, losses_of(op, x, target, {PointLoss::kSoftMargin}), o.reduction);
 }
 
 Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& o) {
+  if (autograd::Casting cast{"kl_div"}) return kl_div(cast(x), cast(target), o);
   const char* op = "kl_div";
   const Tensor losses =
       losses_of(op, x, target, {o.log_target ? PointLoss::kKlDivOfLogs : PointLoss::kKlDiv});
@@ -163,6 +181,7 @@ Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& o) {
 }
 
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllLossOptions& o) {
+  if (autograd::Casting cast{"poisson_nll_loss"}) return poisson_nll_loss(cast(x), cast(target), o);
   const char* op = "poisson_nll_loss";
   if (!(o.eps > 0)) throw ValueError(op, "eps must be positive, given ", o.eps);
   if (is_narrow(x) && o.full) return to(poisson_nll_loss(wide(x), wide(target), o), x.dtype());
@@ -179,6 +198,8 @@ Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllL
 
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var,
                          const GaussianNllLossOptions& o) {
+  if (autograd::Casting cast{"gaussian_nll_loss"})
+    return gaussian_nll_loss(cast(x), cast(target), cast(var), o);
   const char* op = "gaussian_nll_loss";
   if (!(o.eps > 0)) throw ValueError(op, "eps must be positive, given ", o.eps);
   if (is_narrow(x)) return to(gaussian_nll_loss(wide(x), wide(target), wide(var), o), x.dtype());

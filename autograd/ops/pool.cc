@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
@@ -200,12 +201,14 @@ Tensor adaptive_max_pool3d(const Tensor& x, Size3 output) {
 }
 
 Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& o) {
+  if (autograd::Casting cast{"lp_pool1d"}) return lp_pool1d(cast(x), o);
   check_p("lp_pool1d", o.p);
   const AvgPool1dOptions mean{.kernel = *o.kernel, .stride = o.stride, .ceil_mode = o.ceil_mode};
   const PoolWindows windows = raw::avg_pool1d_windows(x, mean);
   return root_of_sum(avg_pool_over("lp_pool1d", pow(x, o.p), windows), double(windows.cells()), o.p);
 }
 Tensor lp_pool2d(const Tensor& x, const LpPool2dOptions& o) {
+  if (autograd::Casting cast{"lp_pool2d"}) return lp_pool2d(cast(x), o);
   check_p("lp_pool2d", o.p);
   const AvgPool2dOptions mean{.kernel = *o.kernel, .stride = o.stride, .ceil_mode = o.ceil_mode};
   const PoolWindows windows = raw::avg_pool2d_windows(x, mean);

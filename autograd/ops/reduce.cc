@@ -103,6 +103,7 @@ Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
 }
 
 Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) {
+  if (autograd::Casting cast{"prod"}) return prod(cast(x), dims, keepdim);
   if (!autograd::is_tracked(x) || x.numel() == 0) return raw::prod(x, dims, keepdim);
   const Tensor y = tree_product(x, dims);
   return keepdim ? reshape(y, kept_shape(x, dims)) : y;
@@ -158,6 +159,7 @@ Tensor std(const Tensor& x, const Dims& dims, VarOptions options) {
 // Note [Norms at zero]
 // Where y is 0 the slope is taken as 0, as a factor that is no function of x: so its own derivatives are 0 there too.
 Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
+  if (autograd::Casting cast{"norm"}) return norm(cast(x), dims, p, keepdim);
   Tensor y = raw::norm(x, dims, p, keepdim);
   if (Recorder r{"norm", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), kept = kept_shape(x, dims), dims, p](const Tensor& dy) {
@@ -176,9 +178,13 @@ Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
   return y;
 }
 
-Tensor vector_norm(const Tensor& x, double p, const Dims& dims, bool keepdim) { return norm(x, dims, p, keepdim); }
+Tensor vector_norm(const Tensor& x, double p, const Dims& dims, bool keepdim) {
+  if (autograd::Casting cast{"vector_norm"}) return vector_norm(cast(x), p, dims, keepdim);
+  return norm(x, dims, p, keepdim);
+}
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
+  if (autograd::Casting cast{"logsumexp"}) return logsumexp(cast(x), dims, keepdim);
   Tensor y = raw::logsumexp(x, dims, keepdim);
   if (Recorder r{"logsumexp", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), kept = kept_shape(x, dims)](const Tensor& dy) {
@@ -193,6 +199,7 @@ Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return raw::any(x,
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return raw::all(x, dims, keepdim); }
 
 Tensor cumsum(const Tensor& x, int64_t dim, bool reverse) {
+  if (autograd::Casting cast{"cumsum"}) return cumsum(cast(x), dim, reverse);
   Tensor y = raw::cumsum(x, dim, reverse);
   if (Recorder r{"cumsum", x})
     r.record(y, wrt(x, [dim, reverse](const Tensor& dy) { return cumsum(dy, dim, !reverse); }));
@@ -200,6 +207,7 @@ Tensor cumsum(const Tensor& x, int64_t dim, bool reverse) {
 }
 
 Tensor cumprod(const Tensor& x, int64_t dim) {
+  if (autograd::Casting cast{"cumprod"}) return cumprod(cast(x), dim);
   Tensor y = raw::cumprod(x, dim);
   if (Recorder r{"cumprod", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim](const Tensor& dy) {
@@ -211,6 +219,7 @@ Tensor cumprod(const Tensor& x, int64_t dim) {
 }
 
 Tensor logcumsumexp(const Tensor& x, int64_t dim) {
+  if (autograd::Casting cast{"logcumsumexp"}) return logcumsumexp(cast(x), dim);
   Tensor y = raw::logcumsumexp(x, dim);
   if (Recorder r{"logcumsumexp", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim](const Tensor& dy) {
@@ -231,6 +240,8 @@ ValuesAndIndices cummin(const Tensor& x, int64_t dim) {
 }
 
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse) {
+  if (autograd::Casting cast{"linear_recurrence", a, b})
+    return linear_recurrence(cast(a), cast(b), dim, reverse);
   Tensor y = raw::linear_recurrence(a, b, dim, reverse);
   if (Recorder r{"linear_recurrence", a, b})
     r.record_joint({&y, 1}, {a, b},
@@ -268,6 +279,7 @@ Tensor diff(const Tensor& x, const DiffOptions& options) {
 }
 
 Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim) {
+  if (autograd::Casting cast{"nansum"}) return nansum(cast(x), dims, keepdim);
   raw::reduced_dims(x, dims, "nansum");
   return sum(is_floating(x.dtype()) ? masked_fill(x, isnan(x), 0) : x, dims, keepdim);
 }

@@ -33,11 +33,13 @@ Tensor log_softmax(const Tensor& x, int64_t dim) {
 }
 
 Tensor softmin(const Tensor& x, int64_t dim) {
+  if (autograd::Casting cast{"softmin"}) return softmin(cast(x), dim);
   raw::check_reducible_float(x, {dim}, "softmin");
   return softmax(-x, dim);
 }
 
 Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options) {
+  if (autograd::Casting cast{"gumbel_softmax"}) return gumbel_softmax(cast(x), options);
   raw::check_reducible_float(x, {options.dim}, "gumbel_softmax");
   if (!(options.tau > 0)) throw ValueError("gumbel_softmax", "expected positive tau, given ", options.tau);
   // 1 - u lies in (0, 1]; the smallest number keeps the outer logarithm finite.

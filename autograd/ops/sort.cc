@@ -37,7 +37,7 @@ ValuesAndIndices picked(const char* op, const Tensor& x, std::pair<Tensor, Tenso
 Tensor median_of_all(const char* op, const Tensor& x, raw::Selection what) {
   if (x.numel() == 0 && is_floating(x.dtype())) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    return reshape(sum(x) + nan, {});
+    return to(reshape(sum(x) + nan, {}), x.dtype());  // autocast sums in f32
   }
   const Tensor flat = raw::reshape(detach(x), {x.numel()});
   Tensor y = raw::select_along(flat, what, 0, false, op).first;

@@ -1,5 +1,6 @@
 #include "gradus/autograd/ops/upfirdn.h"
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
@@ -59,6 +60,7 @@ int64_t width(const Tensor& kernel) { return kernel.dim() > 0 ? kernel.size(-1) 
 }  // namespace
 
 Tensor upfirdn2d(const Tensor& x, const Tensor& kernel, const Upfirdn2dOptions& options) {
+  if (autograd::Casting cast{"upfirdn2d", x, kernel}) return upfirdn2d(cast(x), cast(kernel), options);
   const Tensor square = kernel.dim() == 1 ? mul(unsqueeze(kernel, 1), unsqueeze(kernel, 0)) : kernel;
   return forward(x, square, raw::upfirdn2d_geometry(x, square, options, false));
 }
