@@ -1,9 +1,12 @@
 // Times the way of photographs into batches against libjpeg-turbo alone.
 //
-//   ./run image_loader --data DIR            RandomResizedCrop, flip, normalisation and batching of DIR's JPEGs, which
-//                                            lie in one folder per class, and libjpeg-turbo decoding the same files, in
-//                                            whole, at the scales that the crops use; per core, with 1 and 2 workers
-//   ./run image_loader --data DIR --overlap  training steps of a ResNet-18 with and without a loader beside them
+//   ./run image_loader --data DIR            RandomResizedCrop, flip, normalisation and batching of DIR's
+//   JPEGs, which
+//                                            lie in one folder per class, and libjpeg-turbo decoding the same
+//                                            files, in whole, at the scales that the crops use; per core,
+//                                            with 1 and 2 workers
+//   ./run image_loader --data DIR --overlap  training steps of a ResNet-18 with and without a loader beside
+//   them
 //
 // Sides run in turn, each first in every other round. Files lie in the page cache; each side reads them anew.
 #include <CLI/CLI.hpp>
@@ -49,7 +52,9 @@ Args parse(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--batch", a.batch)->check(CLI::Range(1, 4096))->capture_default_str();
   app.add_option("--rounds", a.rounds)->check(CLI::Range(1, 10000))->capture_default_str();
-  app.add_option("--epochs", a.epochs, "in a round, per side")->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_option("--epochs", a.epochs, "in a round, per side")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   app.add_flag("--exact", a.exact, "never decode at a smaller scale: Pillow's bits");
   app.add_flag("--overlap", a.overlap, "instead: loading beside training");
   app.add_option("--json", a.json_file, "write the figures to this file");
@@ -123,26 +128,11 @@ void decode_all(const std::vector<Photo>& photos, const Args& args, int threads)
 
 // ---- the loader ----
 
-class Photos : public data::ImageDataset {
- public:
-  Photos(const fs::path& dir, data::Transform transform) : ImageDataset(std::move(transform)) {
-    for (const auto& entry : fs::recursive_directory_iterator(dir))
-      if (entry.is_regular_file()) paths_.push_back(entry.path());
-    std::sort(paths_.begin(), paths_.end());
-  }
-  int64_t size() const override { return static_cast<int64_t>(paths_.size()); }
-  data::Image image(int64_t index) const override { return data::decode_image(path(index)); }
-  int64_t label(int64_t index) const override { return index % 10; }
-  const fs::path& path(int64_t index) const { return paths_[static_cast<size_t>(index)]; }
-
- private:
-  std::vector<fs::path> paths_;
-};
-
 data::Transform training_transform(const Args& args) {
-  return data::Compose({data::RandomResizedCrop({.size = args.size, .scaled_decoding = !args.exact}),
-                        data::RandomHorizontalFlip(), data::ToTensor(),
-                        data::Normalize({.mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}})});
+  return data::Compose(
+      {data::RandomResizedCrop({.size = args.size, .scaled_decoding = !args.exact}),
+       data::RandomHorizontalFlip(), data::ToTensor(),
+       data::Normalize({.mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}})});
 }
 
 int64_t load_all(data::DataLoader& loader, int epochs) {
@@ -155,10 +145,12 @@ int64_t load_all(data::DataLoader& loader, int epochs) {
 // ---- contests ----
 
 void report(const char* name, const std::vector<double>& v, const char* unit) {
-  std::printf("  %-52s %9.2f %s   (10%% %.2f, 90%% %.2f)\n", name, median(v), unit, quantile(v, .1), quantile(v, .9));
+  std::printf("  %-52s %9.2f %s   (10%% %.2f, 90%% %.2f)\n", name, median(v), unit, quantile(v, .1),
+              quantile(v, .9));
 }
 
-ordered_json against_decoder(const data::Dataset& set, const std::vector<Photo>& photos, const Args& args, int workers) {
+ordered_json against_decoder(const data::Dataset& set, const std::vector<Photo>& photos, const Args& args,
+                             int workers) {
   data::DataLoader loader(set, {.batch_size = args.batch, .shuffle = true, .num_workers = workers});
   std::vector<double> alone, ours, ratio;
   const double images = static_cast<double>(photos.size()) * args.epochs;
@@ -180,7 +172,8 @@ ordered_json against_decoder(const data::Dataset& set, const std::vector<Photo>&
   report("libjpeg-turbo, decoding alone", alone, "images/s");
   report("decoding, cropping, resizing, normalising, batching", ours, "images/s");
   report("ratio", ratio, "        ");
-  return {{"workers", workers}, {"decoder", median(alone)}, {"loader", median(ours)}, {"ratio", median(ratio)}};
+  return {
+      {"workers", workers}, {"decoder", median(alone)}, {"loader", median(ours)}, {"ratio", median(ratio)}};
 }
 
 ordered_json beside_training(const data::Dataset& set, const Args& args) {
@@ -216,13 +209,15 @@ ordered_json beside_training(const data::Dataset& set, const Args& args) {
   report("loading a batch alone", loading, "ms");
   report("both in turn (no workers)", in_turn, "ms");
   report("both at once (1 worker)", overlapped, "ms");
-  return {{"step_ms", median(alone)}, {"load_ms", median(loading)}, {"in_turn_ms", median(in_turn)},
+  return {{"step_ms", median(alone)},
+          {"load_ms", median(loading)},
+          {"in_turn_ms", median(in_turn)},
           {"overlapped_ms", median(overlapped)}};
 }
 
 int run(int argc, char** argv) {
   const Args args = parse(argc, argv);
-  const Photos set(args.data, training_transform(args));
+  const data::ImageFolder set(args.data, {.transform = training_transform(args)});
   ordered_json result;
   if (args.overlap) {
     result["overlap"] = beside_training(set, args);
@@ -232,8 +227,9 @@ int run(int argc, char** argv) {
       const data::Image image = set.image(i);
       photos.push_back({set.path(i), image.height(), image.width()});
     }
-    std::printf("%zu photographs, %lld x %lld, batch %lld\n", photos.size(), static_cast<long long>(args.size),
-                static_cast<long long>(args.size), static_cast<long long>(args.batch));
+    std::printf("%zu photographs, %lld x %lld, batch %lld\n", photos.size(),
+                static_cast<long long>(args.size), static_cast<long long>(args.size),
+                static_cast<long long>(args.batch));
     for (int workers : {1, 2}) result["contests"].push_back(against_decoder(set, photos, args, workers));
   }
   if (!args.json_file.empty()) std::ofstream(args.json_file) << result.dump(2) << '\n';
