@@ -75,6 +75,10 @@ class Walk {
 
  private:
   void descend(const fs::path& path) {
+    // Links that fan out, a few on each level, would lead to more than anybody can wait for.
+    constexpr int64_t kMaxFolders = 1'000'000;
+    if (++visited_ > kMaxFolders)
+      throw FileError(kOp, path.string(), ": comes after ", kMaxFolders, " other folders, the limit");
     const FileId id = id_of(path);
     if (std::find(above_.begin(), above_.end(), id) != above_.end())
       throw FileError(kOp, path.string(), ": leads back to a folder above it");
@@ -107,6 +111,7 @@ class Walk {
 
   const std::vector<std::string> extensions_;
   const bool refuses_others_;
+  int64_t visited_ = 0;
   std::vector<FileId> above_;
   std::vector<Folder> found_;
 };

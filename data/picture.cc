@@ -132,7 +132,8 @@ Image pick(const Image& from, const std::vector<int32_t>& rows, const std::vecto
 
 // The window of the resized box.
 Image Picture::resized() const {
-  const auto [size, filter, scaled] = *resize_;
+  const Size2 size = resize_->size;
+  const Interpolation filter = resize_->filter;
   if (filter == Interpolation::kNearest) {
     const Image part = image_.crop(box_);
     const double h = static_cast<double>(box_.height), w = static_cast<double>(box_.width);
@@ -154,7 +155,7 @@ Image Picture::resized() const {
   if (keeps_rows) needed.top = box_.top + window_.top, needed.height = window_.height;
   if (keeps_columns) needed.left = box_.left + window_.left, needed.width = window_.width;
   Image part;
-  if (scaled) {
+  if (resize_->scaled_decoding) {
     const Region region = image_.decode(box_, size.h, size.w);
     part = region.image;
     const bool is_scaled = part.height() != box_.height || part.width() != box_.width;

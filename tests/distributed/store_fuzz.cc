@@ -1,4 +1,4 @@
-// Drives a store's server, without its sockets, by arbitrary bytes: ./run fuzz_store. store_fuzz_test replays
+// Drives a store's server, without its sockets, by arbitrary bytes: ./run fuzz store. store_fuzz_test replays
 // some.
 //
 // The input is a script: who connects, what bytes each sends, how much of its answers it takes, how time

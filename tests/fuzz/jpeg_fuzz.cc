@@ -1,0 +1,14 @@
+// JPEG files.
+#include "gradus/tests/fuzz/fuzz.h"
+#include "gradus/tests/fuzz/image_checks.h"
+
+namespace gradus::fuzz {
+
+std::vector<std::string> seeds() { return contents("tests/data/golden/images", ".jpg"); }
+
+}  // namespace gradus::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  gradus::fuzz::check_image({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
