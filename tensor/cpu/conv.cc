@@ -1,11 +1,14 @@
-// Convolution on the CPU: oneDNN in f32 and bf16, patches and Eigen in f64. f16, and bf16 where oneDNN is no
+// Convolution on the CPU: oneDNN in f32 and bf16, Winograd's algorithm for 3x3 filters in f32 where it pays,
+// patches and Eigen in f64. f16, and bf16 where oneDNN is no
 // help, are computed in f32 and rounded once. Images lie channels-last; weights are reordered to the layout
 // that oneDNN picks, once per update (onednn::weights_as).
 #include "gradus/tensor/ops/conv.h"
 
 #include "gradus/tensor/cpu/conv_reference.h"
 #include "gradus/tensor/cpu/conv_sparse_grad.h"
+#include "gradus/tensor/cpu/conv_tap_grad.h"
 #include "gradus/tensor/cpu/conv_weight_grad.h"
+#include "gradus/tensor/cpu/conv_winograd.h"
 #include "gradus/tensor/cpu/onednn.h"
 #include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/parallel.h"
@@ -100,6 +103,7 @@ onednn::Plan plan_of(const PrimitiveDesc& pd, const Problem& problem, const dnnl
 
 void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
   if (y.dtype() == DType::kF64) return conv_reference(y, x, w, bias, g);
+  if (pays_winograd(x, y, w.shape(), g)) return winograd_conv(y, x, w, bias, g);
   static const char kind[] = "conv";
   const auto plan = onednn::plan_in(y.dtype(), key_of(kind, x, w, g, bias.defined()), [&] {
     const Problem problem(x, w, y, g);
@@ -143,6 +147,7 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
   }
   if (dx.dtype() == DType::kF64) return conv_input_grad_reference(dx, dy, w, g);
   if (pays_sparse_grad(dy, dx, w.shape(), g)) return sparse_input_grad(dx, dy, w, g);
+  if (pays_winograd(dx, dy, w.shape(), g)) return winograd_input_grad(dx, dy, w, g);
   static const char kind[] = "conv_input_grad";
   onednn::PlanKey key = key_of(kind, dx, w, g, false);
   const auto plan = onednn::plan_in(dy.dtype(), key.add(int64_t(dx.dtype())), [&] {
@@ -182,6 +187,9 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
                           ConvGeometry g) {
   if (dw.dtype() == DType::kF64) return conv_weight_grad_reference(dw, db, dy, x, g);
   if (pays_sparse_grad(dy, x, dw.shape(), g)) return sparse_weight_grad(dw, db, dy, x, g);
+  if (!db.defined() && pays_winograd_weight_grad(x, dy, dw.shape(), g))
+    return winograd_weight_grad(dw, dy, x, g);
+  if (!db.defined() && pays_tap_weight_grad(dw, dy, g)) return tap_weight_grad(dw, dy, x, g);
   if (db.defined() && has_fast_weight_grad(dw, g)) return fast_weight_grad(dw, db, dy, x, g);
   static const char kind[] = "conv_weight_grad";
   const auto plan = onednn::plan_in(dw.dtype(), key_of(kind, x, dw, g, db.defined()), [&] {

@@ -4,6 +4,7 @@
 #include "gradus/autograd/ops.h"
 #include "gradus/tensor/cpu/conv_reference.h"
 #include "gradus/tensor/cpu/conv_sparse_grad.h"
+#include "gradus/tensor/cpu/conv_winograd.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/parallel.h"
@@ -39,6 +40,10 @@ const Case kCases[] = {
     {"Stem", {2, 3, 21, 30}, {64, 3, 7, 7}, {.stride = 2, .padding = 3}},
     {"PointwiseStride", {2, 24, 9, 7}, {48, 24, 1, 1}, {.stride = 2, .dilation = 3}},
     {"ManySums", {2, 100, 6, 6}, {320, 100, 3, 3}, {.padding = 1}},
+    {"PointwiseInChunks", {3, 32, 20, 17}, {64, 32, 1, 1}, {}},
+    {"PointwiseStrideInChunks", {6, 32, 20, 17}, {33, 32, 1, 1}, {.stride = 2}},
+    {"StrideInChunks", {7, 32, 15, 17}, {48, 32, 3, 3}, {.stride = 2, .padding = 1}},
+    {"Winograd", {6, 32, 9, 11}, {64, 32, 3, 3}, {.padding = 1}},
     {"PaddingBeyondKernel", {1, 2, 4, 4}, {3, 2, 2, 2}, {.padding = 3}},
 };
 
@@ -190,6 +195,84 @@ TEST_P(SparseConv2d, GradientsDoNotDependOnTheNumberOfThreads) {
   EXPECT_EQ(dws[0], dws[2]);
   EXPECT_EQ(dxs[0], dxs[1]);
   EXPECT_EQ(dxs[0], dxs[2]);
+}
+
+// 3x3 filters at a stride of 1, in numbers that Winograd's algorithm serves.
+const Case kWinogradCases[] = {
+    {"Even", {4, 64, 16, 12}, {96, 64, 3, 3}, {.padding = 1}},
+    {"OddSizes", {7, 32, 9, 7}, {64, 32, 3, 3}, {.padding = 1}},
+    {"WithoutPadding", {3, 64, 15, 18}, {32, 64, 3, 3}, {}},
+    {"PaddedAllAround", {2, 32, 13, 14}, {32, 32, 3, 3}, {.padding = 2}},
+    {"PaddedOneWay", {4, 32, 12, 17}, {64, 32, 3, 3}, {.padding = {0, 1}}},
+    {"OneRow", {11, 32, 1, 30}, {32, 32, 3, 3}, {.padding = 1}},
+    {"ManyChannels", {8, 320, 7, 8}, {288, 320, 3, 3}, {.padding = 1}},
+    {"SeveralChunks", {3, 128, 28, 28}, {64, 128, 3, 3}, {.padding = 1}},
+};
+class WinogradConv2d : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (!__builtin_cpu_supports("avx512f")) GTEST_SKIP() << "needs AVX-512";
+    ASSERT_TRUE(pays_winograd(x, dy, shape.w, shape.options));
+    ASSERT_TRUE(pays_winograd_weight_grad(x, dy, shape.w, shape.options));
+  }
+  const Case& shape = GetParam();
+  Tensor x = raw::channels_last(random_tensor(shape.x, DType::kF32, 1));
+  Tensor w = random_tensor(shape.w, DType::kF32, 2), b = random_tensor({shape.w[0]}, DType::kF32, 3);
+  Tensor dy = raw::channels_last(random_tensor(result_shape(shape), DType::kF32, 4));
+};
+INSTANTIATE_TEST_SUITE_P(Cases, WinogradConv2d, testing::ValuesIn(kWinogradCases),
+                         [](const auto& info) { return info.param.name; });
+
+// Within what the definition's terms, each below 1, may lose when they are added one by one.
+TEST_P(WinogradConv2d, IsThatOfF64) {
+  const auto wide = [](const Tensor& t) { return raw::to(t, DType::kF64); };
+  const auto slack = [](int64_t terms) { return 0x1p-24 * double(terms); };
+  const auto& o = shape.options;
+  expect_near(raw::conv2d(x, w, b, o), raw::conv2d(wide(x), wide(w), wide(b), o), slack(w.numel() / w.size(0)));
+  expect_near(raw::conv2d_input_grad(dy, w, x.shape(), o),
+              raw::conv2d_input_grad(wide(dy), wide(w), x.shape(), o), slack(w.numel() / w.size(1)));
+  expect_near(raw::conv2d_weight_grad(dy, x, w.shape(), false, o).first,
+              raw::conv2d_weight_grad(wide(dy), wide(x), w.shape(), false, o).first,
+              slack(dy.numel() / dy.size(1)));
+}
+
+// Sums of small integers are exact, whatever the order: the factors are 0, 1 and 1/2.
+TEST_P(WinogradConv2d, IsExactForIntegers) {
+  const auto integers = [](const Tensor& t) {
+    Tensor i = raw::clone(t);
+    for (int64_t k = 0; k < i.numel(); ++k) i.ptr<float>()[k] = std::round(4 * t.ptr<float>()[k]);
+    return i;
+  };
+  const Tensor xs = integers(x), ws = integers(w), dys = integers(dy);
+  const auto wide = [](const Tensor& t) { return raw::to(t, DType::kF64); };
+  const auto& o = shape.options;
+  expect_near(raw::conv2d(xs, ws, {}, o), raw::conv2d(wide(xs), wide(ws), {}, o), 0);
+  expect_near(raw::conv2d_input_grad(dys, ws, x.shape(), o),
+              raw::conv2d_input_grad(wide(dys), wide(ws), x.shape(), o), 0);
+  expect_near(raw::conv2d_weight_grad(dys, xs, w.shape(), false, o).first,
+              raw::conv2d_weight_grad(wide(dys), wide(xs), w.shape(), false, o).first, 0);
+}
+
+TEST_P(WinogradConv2d, GivesTheSameBitsAgain) {
+  const auto& o = shape.options;
+  std::vector<float> y, dx, dw;
+  int last = 0;
+  for (const int threads : {1, 2, 3, 3}) {
+    Context context = Context::current();
+    context.threads = threads;
+    const ContextScope scope(context);
+    const auto ys = raw::conv2d(x, w, b, o).to_vector<float>();
+    const auto dxs = raw::conv2d_input_grad(dy, w, x.shape(), o).to_vector<float>();
+    const auto dws = raw::conv2d_weight_grad(dy, x, w.shape(), false, o).first.to_vector<float>();
+    if (threads > 1) {  // with any number of threads
+      EXPECT_EQ(y, ys);
+      EXPECT_EQ(dx, dxs);
+    }
+    if (threads == last) {
+      EXPECT_EQ(dw, dws);
+    }
+    y = ys, dx = dxs, dw = dws, last = threads;
+  }
 }
 
 // 16-bit floats: the same sums in f32, rounded once.

@@ -1,0 +1,156 @@
+// Matrix products of convolutions that are computed in pieces, whose operands were just written and are still
+// in a cache: a block of the result is summed in registers. For processors with AVX-512.
+#pragma once
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::cpu {
+
+constexpr int kLanes = 16;          // floats in a register
+constexpr int kPanel = 2 * kLanes;  // columns of a result that registers hold
+constexpr int kMostRows = 14;       // and rows
+
+// c[R][32] = (or += if kAdd) a[R][K] b[K][32], given the steps between a's rows and between its columns.
+template <int R, bool kAdd>
+[[gnu::target("avx512f")]] void product(const float* a, int64_t a_row, int64_t a_column, const float* b,
+                                        int64_t b_row, int64_t K, float* c, int64_t c_row) {
+  __m512 sum[R][2];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = _mm512_setzero_ps();
+  if constexpr (kAdd) {  // on their way while the sums are made
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      _mm_prefetch(reinterpret_cast<const char*>(c + r * c_row), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(c + r * c_row + kLanes), _MM_HINT_T0);
+    }
+  }
+#pragma GCC unroll 2
+  for (int64_t k = 0; k < K; ++k, a += a_column, b += b_row) {
+    const __m512 b0 = _mm512_loadu_ps(b), b1 = _mm512_loadu_ps(b + kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const __m512 v = _mm512_set1_ps(a[r * a_row]);
+      sum[r][0] = _mm512_fmadd_ps(v, b0, sum[r][0]);
+      sum[r][1] = _mm512_fmadd_ps(v, b1, sum[r][1]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    float* to = c + r * c_row;
+    if constexpr (kAdd) {
+      sum[r][0] = _mm512_add_ps(_mm512_loadu_ps(to), sum[r][0]);
+      sum[r][1] = _mm512_add_ps(_mm512_loadu_ps(to + kLanes), sum[r][1]);
+    }
+    _mm512_storeu_ps(to, sum[r][0]);
+    _mm512_storeu_ps(to + kLanes, sum[r][1]);
+  }
+}
+
+using Product = void (*)(const float*, int64_t, int64_t, const float*, int64_t, int64_t, float*, int64_t);
+template <bool kAdd, size_t... R>
+constexpr std::array<Product, kMostRows> make_products(std::index_sequence<R...>) {
+  return {&product<int(R) + 1, kAdd>...};
+}
+inline constexpr auto kProducts = make_products<false>(std::make_index_sequence<kMostRows>());
+inline constexpr auto kAddedProducts = make_products<true>(std::make_index_sequence<kMostRows>());
+
+// Calls f(first, count) for parts of [0, n) of at most kMostRows, as even as they can be.
+template <class F>
+void for_row_blocks(int64_t n, F f) {
+  const int64_t parts = (n + kMostRows - 1) / kMostRows;
+  for (int64_t i = 0; i < parts; ++i) f(n * i / parts, n * (i + 1) / parts - n * i / parts);
+}
+
+// Matrices [positions, channels], one for each plane, a little apart, so that neighbours do not compete for
+// places in a cache.
+struct Planes {
+  Planes(float* data, int64_t positions, int64_t channels)
+      : data(data), row(row_of(channels)), plane(positions * row + kLanes) {}
+  static int64_t row_of(int64_t channels) { return channels + kLanes; }
+  static int64_t floats(int64_t planes, int64_t positions, int64_t channels) {
+    return planes * (positions * row_of(channels) + kLanes);
+  }
+  float* at(int64_t p, int64_t position) const { return data + p * plane + position * row; }
+  float* data;
+  int64_t row, plane;
+};
+
+// Sums over all positions of d[position][o] * v[position][c] for each plane: what weight gradients are made
+// of.
+struct PositionSums {
+  int64_t planes, O, C;
+  bool one_d;         // the planes have one d together
+  int64_t positions;  // in all
+  int64_t at_once;    // as many as caches hold
+
+  // The sums, at(plane, o) + c.
+  struct Result {
+    const float* at(int64_t p, int64_t o) const { return planes.at(p, o); }
+    Tensor bytes;
+    Planes planes;
+  };
+  // fill(first, last, base, d, v) writes the positions [first, last) to places that count from `base`.
+  template <class Fill>
+  Result of(Fill fill) const;
+
+ private:
+  void add(const Planes& d, const Planes& v, int64_t count, int64_t first, int64_t last, bool fresh,
+           const Planes& sums) const {
+    const auto& products = fresh ? kProducts : kAddedProducts;
+    const int64_t panels = C / kPanel;
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t p = i / panels, c = i % panels * kPanel;
+      for_row_blocks(O, [&](int64_t o, int64_t rows) {
+        products[rows - 1](d.at(one_d ? 0 : p, 0) + o, 1, d.row, v.at(p, 0) + c, v.row, count,
+                           sums.at(p, o) + c, sums.row);
+      });
+    }
+  }
+};
+
+template <class Fill>
+PositionSums::Result PositionSums::of(Fill fill) const {
+  const int64_t chunk = std::min(at_once, positions), size = Planes::floats(planes, O, C);
+  // Each thread has sums of its own, or, where those are large, a part of them.
+  const int64_t threads = std::min<int64_t>(num_threads(), positions / 64 + 1);
+  const bool own = threads * size * int64_t(sizeof(float)) <= (int64_t{16} << 20);
+  const int64_t shares = own ? threads : 1;
+  const Tensor sums = empty({shares, size});
+  const int64_t d_floats = Planes::floats(one_d ? 1 : planes, chunk, O);
+  const int64_t floats = d_floats + Planes::floats(planes, chunk, C);
+  const Tensor scratch = empty({shares * floats});
+
+  const auto add_share = [&](int64_t share, auto each) {
+    const Planes d(scratch.ptr<float>() + share * floats, chunk, O), v(d.data + d_floats, chunk, C);
+    const int64_t begin = positions * share / shares, end = positions * (share + 1) / shares;
+    for (int64_t base = begin; base < end; base += chunk) {
+      const int64_t count = std::min(chunk, end - base);
+      each(count, [&](int64_t first, int64_t last) { fill(base + first, base + last, base, d, v); });
+      each(planes * (C / kPanel), [&](int64_t first, int64_t last) {
+        add(d, v, count, first, last, base == begin, {sums.ptr<float>() + share * size, O, C});
+      });
+    }
+  };
+  if (!own) {
+    add_share(0, [](int64_t n, auto f) { parallel_for(0, n, 1, f); });
+    return {sums, {sums.ptr<float>(), O, C}};
+  }
+  parallel_for(0, shares, 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) add_share(i, [](int64_t n, auto f) { f(0, n); });
+  });
+  float* total = sums.ptr<float>();
+  parallel_for(0, size, 16384, [&](int64_t first, int64_t last) {
+    for (int64_t share = 1; share < shares; ++share)
+      for (int64_t i = first; i < last; ++i) total[i] += total[share * size + i];
+  });
+  return {sums, {total, O, C}};
+}
+
+}  // namespace gradus::cpu

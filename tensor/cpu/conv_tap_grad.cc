@@ -1,0 +1,57 @@
+#include "gradus/tensor/cpu/conv_tap_grad.h"
+
+#include <cstring>
+
+#include "gradus/tensor/cpu/conv_products.h"
+
+// Note [Gradient by taps]
+// For each tap (kh, kw) of the filters, dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the tap,
+// c]: a matrix product. Some hundred pixels of dy and, per tap, of x are copied to where they lie well in
+// the caches, and their products are added to sums. oneDNN reads them where they are: with a power of two of
+// channels, neighbouring pixels then compete for the same places in a cache.
+
+namespace gradus {
+
+bool pays_tap_weight_grad(const Tensor& dw, const Tensor& dy, const raw::ConvGeometry& g) {
+  static const bool has_avx512 = __builtin_cpu_supports("avx512f");
+  if (!has_avx512 || dw.dtype() != DType::kF32 || g.rank() != 2 || g.groups != 1) return false;
+  const int64_t O = dw.size(0), C = dw.size(1);
+  const bool one_tap = dw.numel() == O * C;
+  return C % cpu::kPanel == 0 && O >= 32 && dy.numel() / dy.size(1) >= 256 &&
+         (one_tap ? O >= C || C >= 1024 : g.stride[0] * g.stride[1] > 1);
+}
+
+void tap_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const raw::ConvGeometry& g) {
+  const int64_t O = dw.size(0), C = dw.size(1), KW = dw.size(3), taps = dw.size(2) * KW;
+  const int64_t H = x.size(2), W = x.size(3), P = dy.size(2), Q = dy.size(3);
+  const int64_t pixels = x.size(0) * P * Q;
+  const auto fill = [&](int64_t first, int64_t last, int64_t base, const cpu::Planes& d,
+                        const cpu::Planes& v) {
+    for (int64_t i = first; i < last; ++i) {
+      std::memcpy(d.at(0, i - base), dy.ptr<float>() + i * O, O * sizeof(float));
+      const int64_t n = i / (P * Q), p = i / Q % P, q = i % Q;
+      for (int64_t t = 0; t < taps; ++t) {
+        const int64_t h = p * g.stride[0] - g.padding[0] + t / KW * g.dilation[0];
+        const int64_t w = q * g.stride[1] - g.padding[1] + t % KW * g.dilation[1];
+        float* to = v.at(t, i - base);
+        if (h >= 0 && h < H && w >= 0 && w < W)
+          std::memcpy(to, x.ptr<float>() + ((n * H + h) * W + w) * C, C * sizeof(float));
+        else
+          std::memset(to, 0, C * sizeof(float));
+      }
+    }
+  };
+  const auto sums =
+      cpu::PositionSums{.planes = taps, .O = O, .C = C, .one_d = true, .positions = pixels, .at_once = 448}
+          .of(fill);
+  parallel_for(0, O, 1 + 16384 / (C * taps), [&](int64_t first, int64_t last) {
+    for (int64_t o = first; o < last; ++o) {
+      float* to = dw.ptr<float>() + o * C * taps;
+      if (taps == 1) std::memcpy(to, sums.at(0, o), C * sizeof(float));
+      for (int64_t t = 0; taps > 1 && t < taps; ++t)
+        for (int64_t c = 0; c < C; ++c) to[c * taps + t] = sums.at(t, o)[c];
+    }
+  });
+}
+
+}  // namespace gradus
