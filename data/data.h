@@ -16,6 +16,7 @@
 #include "gradus/data/image_files.h"
 #include "gradus/data/image_folder.h"
 #include "gradus/data/image_ops.h"
+#include "gradus/data/mixing.h"
 #include "gradus/data/mnist.h"
 #include "gradus/data/sampler.h"
 #include "gradus/data/transforms.h"

@@ -51,11 +51,19 @@ struct LoaderPlan {
 
 namespace {
 
+uint64_t first_64_bits(const std::array<uint32_t, 4>& words) { return (uint64_t(words[0]) << 32) | words[1]; }
+
 // Random ops that read a sample get numbers of (seed, epoch), whoever reads it and when.
 std::shared_ptr<Generator> epoch_generator(uint64_t seed, uint64_t epoch) {
   constexpr uint64_t kAugmentStream = uint64_t{3} << 62;
-  const auto bits = philox(seed, kAugmentStream, epoch);
-  return std::make_shared<Generator>((uint64_t(bits[0]) << 32) | bits[1]);
+  return std::make_shared<Generator>(first_64_bits(philox(seed, kAugmentStream, epoch)));
+}
+
+// Those of a batch transform get numbers of (seed, epoch, place of the batch's first sample in the order).
+std::shared_ptr<Generator> batch_generator(uint64_t seed, uint64_t epoch, int64_t place) {
+  constexpr uint64_t kBatchStream = (uint64_t{3} << 62) + 1;
+  const uint64_t epoch_key = first_64_bits(philox(seed, kBatchStream, epoch));
+  return std::make_shared<Generator>(first_64_bits(philox(epoch_key, 0, static_cast<uint64_t>(place))));
 }
 
 }  // namespace
@@ -109,7 +117,7 @@ class Pass {
       lock.unlock();
       Slot result;
       try {
-        result.batch = read(context, number);
+        result.batch = make(context, number);
       } catch (...) {
         result.error = std::current_exception();
       }
@@ -173,7 +181,15 @@ class Pass {
     return padding;
   }
 
-  // Reads batch `number`; `context` is the calling thread's.
+  // Makes batch `number`; `context` is the calling thread's.
+  Batch make(Context& context, int64_t number) const {
+    Batch batch = read(context, number);
+    const DataLoaderOptions& options = plan_->options;
+    if (!options.batch_transform) return batch;
+    context.generator = batch_generator(plan_->seed, epoch_, schedule_.begin(number) + options.rank);
+    return options.batch_transform(std::move(batch));
+  }
+
   Batch read(Context& context, int64_t number) const {
     context.generator = epoch_generator(plan_->seed, epoch_);
     const Batch share = share_of(number);
@@ -198,7 +214,7 @@ class Pass {
   Batch read_here() {
     Context context = Context::current().snapshot();
     ContextScope scope(context);
-    return read(context, next_++);
+    return make(context, next_++);
   }
 
   Batch take_from_ring() {

@@ -54,6 +54,9 @@ struct DataLoaderOptions {
   int world_size = -1;
   // Makes a batch of samples, instead of Dataset::get_batch.
   std::function<Batch(const std::vector<Sample>& samples, std::span<const int64_t> indices)> collate = {};
+  // What becomes of each batch, in the worker that has read it: MixUp or CutMix, say. Its random ops draw
+  // from a generator of the batch's own.
+  std::function<Batch(Batch)> batch_transform = {};
   // Of waiting for the workers' next batch (LoaderTimeoutError); 0: none.
   std::chrono::milliseconds timeout{0};
 };

@@ -33,6 +33,26 @@ class RandomNumbers {
     const double radius = std::sqrt(-2 * std::log(1 - uniform()));
     return radius * std::cos(2 * std::numbers::pi * uniform());
   }
+  // Of the gamma distribution of scale 1 (Marsaglia and Tsang 2000).
+  double gamma(double shape) {
+    if (shape < 1) {
+      const double power = std::pow(1 - uniform(), 1 / shape);
+      return gamma(shape + 1) * power;
+    }
+    const double d = shape - 1. / 3, c = 1 / std::sqrt(9 * d);
+    while (true) {
+      const double x = normal(), root = 1 + c * x;
+      if (root <= 0) continue;
+      const double v = root * root * root;
+      if (std::log(1 - uniform()) < 0.5 * x * x + d - d * v + d * std::log(v)) return d * v;
+    }
+  }
+  // Of the beta distribution with both parameters `alpha`.
+  double beta(double alpha) {
+    const double a = gamma(alpha), b = gamma(alpha);
+    if (a + b > 0) return a / (a + b);
+    return chance(0.5) ? 1 : 0;  // both were too small to be told from 0
+  }
 
  private:
   std::pair<uint32_t, uint32_t> next() {
