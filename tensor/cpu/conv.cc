@@ -4,6 +4,8 @@
 // that oneDNN picks, once per update (onednn::weights_as).
 #include "gradus/tensor/ops/conv.h"
 
+#include <cstring>
+
 #include "gradus/tensor/cpu/conv_reference.h"
 #include "gradus/tensor/cpu/conv_sparse_grad.h"
 #include "gradus/tensor/cpu/conv_tap_grad.h"
@@ -101,9 +103,51 @@ onednn::Plan plan_of(const PrimitiveDesc& pd, const Problem& problem, const dnnl
   return p;
 }
 
+// Pointwise filters with a stride: oneDNN is faster on the pixels that they see alone.
+bool sees_some_pixels(const Tensor& x, const Tensor& w, const ConvGeometry& g) {
+  return x.dtype() == DType::kF32 && g.rank() == 2 && w.size(2) * w.size(3) == 1 &&
+         g.stride[0] * g.stride[1] > 1 && g.padding[0] + g.padding[1] == 0;
+}
+ConvGeometry without_stride(ConvGeometry g) {
+  g.stride = {1, 1};
+  return g;
+}
+
+// Those pixels of x, as [N,C,P,Q].
+Tensor seen_pixels(const Tensor& x, const Tensor& y, const ConvGeometry& g) {
+  const int64_t C = x.size(1), H = x.size(2), W = x.size(3), P = y.size(2), Q = y.size(3);
+  Tensor seen = empty_channels_last({x.size(0), C, P, Q}, {x.dtype(), x.device()});
+  parallel_for(0, x.size(0) * P, 1 + 16384 / (Q * C), [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const float* from = x.ptr<float>() + (r / P * H + r % P * g.stride[0]) * W * C;
+      float* to = seen.ptr<float>() + r * Q * C;
+      for (int64_t q = 0; q < Q; ++q, to += C, from += g.stride[1] * C)
+        std::memcpy(to, from, C * sizeof(float));
+    }
+  });
+  return seen;
+}
+
+// dx = the gradient of those pixels, and zeros.
+void spread_seen_pixels(const Tensor& dx, const Tensor& dseen, const ConvGeometry& g) {
+  const int64_t C = dx.size(1), H = dx.size(2), W = dx.size(3), P = dseen.size(2), Q = dseen.size(3);
+  parallel_for(0, dx.size(0) * H, 1 + 16384 / (W * C), [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const int64_t h = r % H, p = h / g.stride[0];
+      float* to = dx.ptr<float>() + r * W * C;
+      std::memset(to, 0, W * C * sizeof(float));
+      if (h % g.stride[0] || p >= P) continue;
+      const float* from = dseen.ptr<float>() + (r / H * P + p) * Q * C;
+      for (int64_t q = 0; q < Q; ++q, from += C, to += g.stride[1] * C)
+        std::memcpy(to, from, C * sizeof(float));
+    }
+  });
+}
+
 void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
   if (y.dtype() == DType::kF64) return conv_reference(y, x, w, bias, g);
   if (pays_winograd(x, y, w.shape(), g)) return winograd_conv(y, x, w, bias, g);
+  if (sees_some_pixels(x, w, g)) return conv_cpu(y, seen_pixels(x, y, g), w, bias, without_stride(g));
   static const char kind[] = "conv";
   const auto plan = onednn::plan_in(y.dtype(), key_of(kind, x, w, g, bias.defined()), [&] {
     const Problem problem(x, w, y, g);
@@ -148,6 +192,12 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
   if (dx.dtype() == DType::kF64) return conv_input_grad_reference(dx, dy, w, g);
   if (pays_sparse_grad(dy, dx, w.shape(), g)) return sparse_input_grad(dx, dy, w, g);
   if (pays_winograd(dx, dy, w.shape(), g)) return winograd_input_grad(dx, dy, w, g);
+  if (dy.dtype() == DType::kF32 && sees_some_pixels(dx, w, g)) {
+    const Tensor dseen =
+        empty_channels_last({dx.size(0), dx.size(1), dy.size(2), dy.size(3)}, {dx.dtype(), dx.device()});
+    conv_input_grad_cpu(dseen, dy, w, {}, without_stride(g));
+    return spread_seen_pixels(dx, dseen, g);
+  }
   static const char kind[] = "conv_input_grad";
   onednn::PlanKey key = key_of(kind, dx, w, g, false);
   const auto plan = onednn::plan_in(dy.dtype(), key.add(int64_t(dx.dtype())), [&] {

@@ -35,6 +35,8 @@ using cpu::kLanes, cpu::kPanel, cpu::Planes;
 
 constexpr int kPlanes = 16;
 
+// g++ 12's own header of these functions starts from variables that it does not set.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #define GRADUS_AVX512 gnu::target("avx512f")
 
 // The tiles of all images of a batch, by numbers: image, row of tiles, column.
@@ -161,19 +163,47 @@ Place place_of(const Tiles& tiles, int64_t t) {
   }
 }
 
+// The channels of `m` are those of y from `channel`.
 [[GRADUS_AVX512]] void planes_to_results(const Image& y, const Tiles& tiles, const float* bias, int64_t first,
-                                         int64_t last, int64_t base, const Planes& m) {
+                                         int64_t last, int64_t base, const Planes& m, int64_t channel,
+                                         int64_t channels) {
   float* pixels[4];
   for (int64_t t = first; t < last; ++t) {
     const auto [n, row, column] = place_of(tiles, t);
     for (int i = 0; i < 4; ++i) pixels[i] = y.pixel(n, 2 * row + i / 2, 2 * column + i % 2);
-    for (int64_t c = 0; c < y.channels(); c += kLanes)
-      transform_result(m.at(0, t - base) + c, m.plane, bias ? _mm512_loadu_ps(bias + c) : _mm512_setzero_ps(),
+    for (int64_t i = 0, c = channel; i < channels; i += kLanes, c += kLanes)
+      transform_result(m.at(0, t - base) + i, m.plane, bias ? _mm512_loadu_ps(bias + c) : _mm512_setzero_ps(),
                        c, pixels);
   }
 }
 
 // ---- filters ----
+
+// The transpose of a matrix of 16 rows.
+[[GRADUS_AVX512, gnu::always_inline]] inline void transpose(const __m512* r, __m512* to) {
+  __m512 u[16];  // u[4 g + c] has, in its l-th quarter, the rows 4 g to 4 g + 3 of column 4 l + c
+#pragma GCC unroll 4
+  for (int g = 0; g < 16; g += 4) {
+    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(r[g], r[g + 1])),
+                  b = _mm512_castps_pd(_mm512_unpackhi_ps(r[g], r[g + 1])),
+                  c = _mm512_castps_pd(_mm512_unpacklo_ps(r[g + 2], r[g + 3])),
+                  d = _mm512_castps_pd(_mm512_unpackhi_ps(r[g + 2], r[g + 3]));
+    u[g] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c)), u[g + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
+    u[g + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
+    u[g + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512 x = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x44),
+                 y = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0x44),
+                 z = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xee),
+                 v = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0xee);
+    to[c] = _mm512_shuffle_f32x4(x, y, 0x88), to[4 + c] = _mm512_shuffle_f32x4(x, y, 0xdd);
+    to[8 + c] = _mm512_shuffle_f32x4(z, v, 0x88), to[12 + c] = _mm512_shuffle_f32x4(z, v, 0xdd);
+  }
+}
+
+constexpr __mmask16 kTaps = 0x1ff;  // the 9 numbers of a filter
 
 // How far the 16 planes of K x N numbers lie apart: not in the same places of a cache.
 int64_t plane_of_filters(int64_t K, int64_t N) { return K * N + kPanel; }
@@ -186,26 +216,24 @@ struct Filters {
 };
 
 // G w G' in panels: to[plane][n / 32][k][n % 32].
-[[GRADUS_AVX512]] void transform_filters(const Filters& f, int64_t first, int64_t last, float* to) {
-  const __m512i lanes =
-      _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
-                         _mm512_set1_epi32(int(f.n_step)));
+template <bool kTurned>
+[[GRADUS_AVX512]] void transform_filters_of(const Filters& f, int64_t first, int64_t last, float* to) {
   const __m512 half = _mm512_set1_ps(0.5f);
   for (int64_t i = first; i < last; ++i) {
     const int64_t n = i / f.K * kLanes, k = i % f.K;
     const float* from = f.data + k * f.k_step + n * f.n_step;
+    __m512 filters[16], taps[16];
+#pragma GCC unroll 16
+    for (int l = 0; l < kLanes; ++l) filters[l] = _mm512_maskz_loadu_ps(kTaps, from + l * f.n_step);
+    transpose(filters, taps);
     __m512 t[4][3];
 #pragma GCC unroll 3
     for (int j = 0; j < 3; ++j) {
-      __m512 w[3];
-#pragma GCC unroll 3
-      for (int h = 0; h < 3; ++h) {
-        const int tap = f.turned ? 8 - (3 * h + j) : 3 * h + j;
-        w[h] = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xffff, lanes, from + tap, sizeof(float));
-      }
-      const __m512 outer = _mm512_mul_ps(_mm512_add_ps(w[0], w[2]), half), middle = _mm512_mul_ps(w[1], half);
-      t[0][j] = w[0], t[1][j] = _mm512_add_ps(outer, middle);
-      t[2][j] = _mm512_sub_ps(outer, middle), t[3][j] = w[2];
+      const __m512 w0 = taps[kTurned ? 8 - j : j], w1 = taps[kTurned ? 5 - j : 3 + j],
+                   w2 = taps[kTurned ? 2 - j : 6 + j];
+      const __m512 outer = _mm512_mul_ps(_mm512_add_ps(w0, w2), half), middle = _mm512_mul_ps(w1, half);
+      t[0][j] = w0, t[1][j] = _mm512_add_ps(outer, middle);
+      t[2][j] = _mm512_sub_ps(outer, middle), t[3][j] = w2;
     }
     float* out = to + (n / kPanel * f.K + k) * kPanel + n % kPanel;
     const int64_t plane = plane_of_filters(f.K, f.N);
@@ -221,10 +249,12 @@ struct Filters {
   }
 }
 
+void transform_filters(const Filters& f, int64_t first, int64_t last, float* to) {
+  (f.turned ? transform_filters_of<true> : transform_filters_of<false>)(f, first, last, to);
+}
+
 // dw[c] = G' u G of the planes u[c], for one filter.
 [[GRADUS_AVX512]] void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
-  const __m512i lanes = _mm512_mullo_epi32(
-      _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(9));
   const __m512 half = _mm512_set1_ps(0.5f);
   for (int64_t c = 0; c < C; c += kLanes) {
     const float* from = u + c;
@@ -238,37 +268,33 @@ struct Filters {
       t[0][j] = _mm512_add_ps(u0, sum), t[2][j] = _mm512_add_ps(sum, u3);
       t[1][j] = _mm512_mul_ps(_mm512_sub_ps(u1, u2), half);
     }
-    float* to = dw + c * 9;
+    __m512 taps[16], filters[16];
 #pragma GCC unroll 3
     for (int i = 0; i < 3; ++i) {
       const __m512 sum = _mm512_mul_ps(_mm512_add_ps(t[i][1], t[i][2]), half);
-      _mm512_i32scatter_ps(to + 3 * i, lanes, _mm512_add_ps(t[i][0], sum), sizeof(float));
-      _mm512_i32scatter_ps(to + 3 * i + 1, lanes, _mm512_mul_ps(_mm512_sub_ps(t[i][1], t[i][2]), half),
-                           sizeof(float));
-      _mm512_i32scatter_ps(to + 3 * i + 2, lanes, _mm512_add_ps(sum, t[i][3]), sizeof(float));
+      taps[3 * i] = _mm512_add_ps(t[i][0], sum), taps[3 * i + 2] = _mm512_add_ps(sum, t[i][3]);
+      taps[3 * i + 1] = _mm512_mul_ps(_mm512_sub_ps(t[i][1], t[i][2]), half);
     }
+#pragma GCC unroll 7
+    for (int i = 9; i < 16; ++i) taps[i] = _mm512_setzero_ps();
+    transpose(taps, filters);
+#pragma GCC unroll 16
+    for (int l = 0; l < kLanes; ++l) _mm512_mask_storeu_ps(dw + (c + l) * 9, kTaps, filters[l]);
   }
 }
 
 // ---- the three convolutions ----
 
-// Tiles that are worked on together: their planes should stay in the second cache, and be enough for each
-// panel of filters that passes by.
-int64_t tiles_at_once(int64_t channels) {
-  const int64_t fit = (640 << 10) / (kPlanes * channels * int64_t(sizeof(float)));
-  return std::clamp<int64_t>(fit / cpu::kMostRows, 4, 8) * cpu::kMostRows;
-}
-
-// y = the convolution of x by filters, plus bias if not null.
-void convolve(const Tensor& y, const Tensor& x, const Filters& f, const float* bias, const ConvGeometry& g) {
+// Many tiles: each thread takes some, a few at a time, so that their planes stay in the second cache, from
+// where they are read to where they are multiplied. All filters are transformed before.
+void convolve_by_tiles(const Image& y, const Image& x, const Tiles& tiles, const Filters& f,
+                       const float* bias, const ConvGeometry& g) {
   const int64_t plane = plane_of_filters(f.K, f.N);
   const Tensor filters = empty({kPlanes * plane});
   parallel_for(0, f.K * f.N / kLanes, 64,
                [&](int64_t first, int64_t last) { transform_filters(f, first, last, filters.ptr<float>()); });
-
-  const Image in(x), out(y);
-  const Tiles tiles(y);
-  const int64_t chunk = std::min(tiles_at_once(f.K + f.N), tiles.count);
+  const int64_t fit = (640 << 10) / (kPlanes * (f.K + f.N) * int64_t(sizeof(float)));
+  const int64_t chunk = std::clamp<int64_t>(fit / cpu::kMostRows, 4, 8) * cpu::kMostRows;
   const int64_t shares = std::min<int64_t>(num_threads(), (tiles.count + chunk - 1) / chunk);
   const int64_t v_floats = Planes::floats(kPlanes, chunk, f.K),
                 floats = v_floats + Planes::floats(kPlanes, chunk, f.N);
@@ -279,16 +305,52 @@ void convolve(const Tensor& y, const Tensor& x, const Filters& f, const float* b
     const int64_t end = tiles.count * last_share / shares;
     for (int64_t first = tiles.count * first_share / shares; first < end; first += chunk) {
       const int64_t last = std::min(end, first + chunk);
-      inputs_to_planes(in, tiles, g, first, last, first, v);
+      inputs_to_planes(x, tiles, g, first, last, first, v);
       for (int64_t p = 0; p < kPlanes; ++p)
         for (int64_t n = 0; n < f.N; n += kPanel)
           cpu::for_row_blocks(last - first, [&](int64_t row, int64_t rows) {
             cpu::kProducts[rows - 1](v.at(p, row), v.row, 1, filters.ptr<float>() + p * plane + n * f.K,
                                      kPanel, f.K, m.at(p, row) + n, m.row);
           });
-      planes_to_results(out, tiles, bias, first, last, first, m);
+      planes_to_results(y, tiles, bias, first, last, first, m, 0, f.N);
     }
   });
+}
+
+// Many filters: each thread takes some, a panel at a time, which stays in the second cache from where it is
+// transformed to where the planes of all tiles are multiplied by it.
+void convolve_by_panels(const Image& y, const Image& x, const Tiles& tiles, const Filters& f,
+                        const float* bias, const ConvGeometry& g) {
+  const int64_t panels = f.N / kPanel, shares = std::min<int64_t>(num_threads(), panels);
+  const int64_t plane = plane_of_filters(f.K, kPanel);
+  const int64_t v_floats = Planes::floats(kPlanes, tiles.count, f.K);
+  const int64_t floats = kPlanes * plane + Planes::floats(kPlanes, tiles.count, kPanel);
+  const Tensor scratch = empty({v_floats + shares * floats});
+  const Planes v(scratch.ptr<float>(), tiles.count, f.K);
+  parallel_for(0, tiles.count, 4,
+               [&](int64_t first, int64_t last) { inputs_to_planes(x, tiles, g, first, last, 0, v); });
+  parallel_for(0, shares, 1, [&](int64_t first_share, int64_t last_share) {
+    float* filters = v.data + v_floats + first_share * floats;
+    const Planes m(filters + kPlanes * plane, tiles.count, kPanel);
+    for (int64_t i = panels * first_share / shares; i < panels * last_share / shares; ++i) {
+      const int64_t n = i * kPanel;
+      const Filters panel{f.data + n * f.n_step, f.K, kPanel, f.k_step, f.n_step, f.turned};
+      transform_filters(panel, 0, f.K * kPanel / kLanes, filters);
+      for (int64_t p = 0; p < kPlanes; ++p)
+        cpu::for_row_blocks(tiles.count, [&](int64_t row, int64_t rows) {
+          cpu::kProducts[rows - 1](v.at(p, row), v.row, 1, filters + p * plane, kPanel, f.K, m.at(p, row),
+                                   m.row);
+        });
+      planes_to_results(y, tiles, bias, 0, tiles.count, 0, m, n, kPanel);
+    }
+  });
+}
+
+// y = the convolution of x by filters, plus bias if not null.
+void convolve(const Tensor& y, const Tensor& x, const Filters& f, const float* bias, const ConvGeometry& g) {
+  const Tiles tiles(y);
+  const bool by_panels = f.K * f.N > 256 * 256 && tiles.count <= 512;
+  (by_panels ? convolve_by_panels : convolve_by_tiles)(Image(y), Image(x), tiles, f, bias, g);
 }
 
 }  // namespace
@@ -307,7 +369,7 @@ bool serves(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry
 
 bool pays_winograd(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g) {
   return serves(x, y, w, g,
-                std::max<int64_t>(128, w[0] * w[1] / 1024));  // they pay for transforming the filters
+                std::max<int64_t>(128, w[0] * w[1] / 4096));  // they pay for transforming the filters
 }
 bool pays_winograd_weight_grad(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g) {
   return serves(x, y, w, g, 128);
