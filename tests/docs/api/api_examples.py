@@ -12,6 +12,8 @@ import sys
 HEAD = """// Made from the pages of docs/api.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 
 #include "gradus/gradus.h"
