@@ -1,5 +1,6 @@
 #include "gradus/data/idx.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -95,18 +96,20 @@ IdxFile::IdxFile(const std::filesystem::path& path, IdxOptions options) : file_(
   if (ndim < 1 || ndim > kMaxDims) fail("has ", ndim, " dimensions, expected 1 to ", kMaxDims);
 
   int64_t content = type.bytes;
+  bool is_empty = false;
   for (int i = 0; i < ndim; ++i) {
     std::array<unsigned char, 4> bytes{};
     if (file_.read(bytes.data(), 4) != 4) fail("ends inside its header: expected ", ndim, " dimensions");
     const int64_t size = static_cast<int64_t>(big_endian(bytes.data(), 4));
     shape_.push_back(size);
-    // Zero once, zero for good; a product that overflows is beyond every limit.
-    if (__builtin_mul_overflow(content, size, &content))
+    // What overflows is beyond every limit, even of an array of nothing, for its other sizes are not.
+    if (size == 0) is_empty = true;
+    if (__builtin_mul_overflow(content, std::max<int64_t>(size, 1), &content))
       fail("claims ", shape_, " elements so far: too large");
   }
-  const int64_t elements = content / type.bytes;
-  if (elements > options.max_bytes / size_of(type.dtype))
+  if (content / type.bytes > options.max_bytes / size_of(type.dtype))
     fail("claims ", name_of(type.dtype), shape_, ", more than the limit of ", options.max_bytes, " bytes");
+  if (is_empty) content = 0;
   const int64_t header = 4 + 4 * int64_t{ndim};
   if (content > file_.max_content_size() - header)
     fail("is cut short: the header claims ", shape_, " = ", content, " bytes after it, but the ",

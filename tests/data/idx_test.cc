@@ -145,6 +145,8 @@ TEST(ReadIdx, HeadersThatClaimTooMuchTakeNoMemory) {
     EXPECT_THAT(refusal(s.write("a", lie)), HasSubstr("[read_idx]"));
     EXPECT_THAT(refusal(s.write("b", gzip(lie))), HasSubstr("[read_idx]"));
   }
+  EXPECT_THAT(refusal(s.write("g", header(0x09, {33554432, 33554673, 0, 175}))), HasSubstr("claims"))
+      << "nothing, of a size that no tensor has";
   // Below the limit, above what the file can hold.
   EXPECT_THAT(refusal(s.write("c", header(0x08, {1 << 30}) + "abc")), HasSubstr("cut short"));
   EXPECT_THAT(refusal(s.write("d", gzip(header(0x08, {1 << 30}) + "abc"))), HasSubstr("cannot hold"));
