@@ -111,8 +111,9 @@ std::pair<const OneCycleLR::Phase*, double> OneCycleLR::place() const {
   double begin = 0;
   for (const Phase& phase : phases_) {
     // The step after the last batch stays at the last rate; PyTorch would go on, even below 0.
+    // A phase of a few steps may have no length.
     if (epoch <= phase.end || &phase == &phases_.back())
-      return {&phase, epoch > phase.end ? 1.0 : (epoch - begin) / (phase.end - begin)};
+      return {&phase, epoch > phase.end || phase.end <= begin ? 1.0 : (epoch - begin) / (phase.end - begin)};
     begin = phase.end;
   }
   throw InternalError("OneCycleLR: no phase");

@@ -32,6 +32,7 @@ const char* const kPages[] = {"README.md",
                               "docs/launch/several-machines.md",
                               "docs/launch/slurm.md",
                               "docs/performance.md",
+                              "docs/training-images.md",
                               "docs/verify.md"};
 
 Lines lines_of(const fs::path& path) {

@@ -78,6 +78,15 @@ TEST(Schedule, SeveralStartFromTheRateOfTheFirst) {
   EXPECT_EQ(schedule.last_epoch(), 0);
 }
 
+TEST(Schedule, AOneCycleWhoseRiseHasNoLengthBeginsAtItsHighest) {
+  SGD opt({empty({1})}, {.lr = 1, .momentum = 0.9});
+  // A quarter of 4 steps ends with the first.
+  OneCycleLR schedule(opt, {.max_lr = 0.5, .total_steps = 4, .pct_start = 0.25, .cycle_momentum = false});
+  EXPECT_EQ(opt.lr(), 0.5);
+  for (int step = 0; step < 3; ++step) schedule.step();
+  EXPECT_NEAR(opt.lr(), 0.5 / 25 / 1e4, 1e-12);
+}
+
 TEST(Schedule, SetsTheMomentumOfAnyOptimizerThatHasOne) {
   Adam adam({empty({1})});
   OneCycleLR schedule(adam, {.max_lr = 1.0, .total_steps = 10});

@@ -1,0 +1,185 @@
+// The examples of docs/training-images.md: that they compile, learn, and go on as the page says.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+#include <vector>
+
+#include "gradus/gradus.h"
+#include "gradus/io/save_image.h"
+#include "gradus/models/resnet.h"
+
+namespace gradus {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Pictures of two classes, red and green, below noise.
+void write_pictures(const fs::path& dir, int64_t count) {
+  for (const int64_t label : {0, 1})
+    for (int64_t i = 0; i < count; ++i) {
+      const fs::path folder = dir / (label ? "red" : "green");
+      fs::create_directories(folder);
+      Tensor x = rand({3, 36, 40}) * 0.5;
+      x[{1 - label}] = x[{1 - label}] + 0.3;
+      io::save_image(folder / (std::to_string(i) + ".png"), x);
+    }
+}
+
+class TrainingImagesPage : public testing::Test {
+ protected:
+  TrainingImagesPage() {
+    fs::remove_all(pets);
+    fs::create_directories("runs");
+    manual_seed(1);
+    set_num_threads(1);  // small steps, which others of this machine should not hold up
+    write_pictures(pets / "train", 32);
+    write_pictures(pets / "val", 10);
+  }
+  const fs::path pets = fs::path(testing::TempDir()) / "pets";
+};
+
+double mean(const std::vector<float>& values, size_t begin, size_t end) {
+  return std::accumulate(values.begin() + long(begin), values.begin() + long(end), 0.0) / double(end - begin);
+}
+
+TEST_F(TrainingImagesPage, AProgramOfOnesOwnLearns) {
+  const std::string arch = "resnet20";
+  const int64_t size = 32;
+  const int epochs = 4;
+  std::vector<float> losses;
+  const data::Normalize normalize({.mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}});
+  data::ImageFolder train(
+      pets / "train",
+      {.transform = data::Compose({data::RandomResizedCrop({.size = size}), data::RandomHorizontalFlip(),
+                                   data::ToTensor(), normalize})});
+  data::ImageFolder val(pets / "val", {.transform = data::Compose({data::Resize({.size = size * 256 / 224}),
+                                                                   data::CenterCrop({.size = size}),
+                                                                   data::ToTensor(), normalize})});
+  data::DataLoader train_loader(train, {.batch_size = 16, .shuffle = true, .num_workers = 2, .seed = 1});
+  data::DataLoader val_loader(val, {.batch_size = 16});
+
+  const int64_t classes = int64_t(train.classes().size());
+  models::ResNet net(models::resnet(arch, {.classes = classes}));
+  GradManager gm;
+  gm.attach(net.parameters());
+  optim::SGD opt(net.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4});
+  optim::CosineAnnealingLR schedule(opt, {.t_max = epochs});
+
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    net.train();
+    for (const data::Batch& b : train_loader) {
+      auto recording = gm.record();
+      Tensor loss = nn::cross_entropy(net(b.input), b.target);
+      gm.backward(loss);
+      opt.step().clear_grad();
+      losses.push_back(loss.item<float>());
+    }
+    schedule.step();
+  }
+  ASSERT_EQ(losses.size(), 16u);
+  const double first = mean(losses, 0, 4), last = mean(losses, 12, 16);
+  EXPECT_LT(last, 0.6 * first);
+  EXPECT_LT(last, 0.5);
+  net.eval();
+  const auto off = no_record();
+  int64_t right = 0;
+  for (const data::Batch& b : val_loader) {
+    const auto best = argmax(net(b.input), 1).to_vector<int64_t>(), target = b.target.to_vector<int64_t>();
+    for (int64_t i = 0; i < b.size() - b.padding; ++i) right += best[size_t(i)] == target[size_t(i)];
+  }
+  EXPECT_GE(right, 18);
+}
+
+// A network, and a batch to train it with.
+struct Step {
+  models::ResNet net{models::cifar_resnet(20, {.classes = 2})};
+  optim::SGD opt{net.parameters(), {.lr = 0.05, .momentum = 0.9}};
+  optim::StepLR schedule{opt, {.step_size = 1}};
+  data::FakeData images{{.size = 32, .image_size = 32, .classes = 2}};
+  data::DataLoader train_loader{images, {.batch_size = 16, .shuffle = true, .seed = 1}};
+  const data::Batch b = *train_loader.begin();
+};
+
+TEST_F(TrainingImagesPage, WeightsOfANetworkForOtherClasses) {
+  fs::current_path(testing::TempDir());
+  models::ResNet other(models::cifar_resnet(20, {.classes = 10}));
+  io::save_safetensors("resnet.safetensors", other.state_dict());
+  models::ResNet net(models::cifar_resnet(20, {.classes = 2}));
+  nn::StateDict weights = io::load_safetensors("resnet.safetensors").tensors;
+  std::erase_if(weights, [](const auto& named) { return named.first.starts_with("fc."); });
+  net.load_state_dict(weights, {.strict = false});
+  const auto value = [](nn::Module& m, const char* name) {
+    for (const auto& [key, tensor] : m.state_dict())
+      if (key == name) return tensor.to_vector<float>();
+    return std::vector<float>();
+  };
+  EXPECT_EQ(value(net, "conv1.weight"), value(other, "conv1.weight"));
+  EXPECT_EQ(value(net, "fc.bias").size(), 2u);
+}
+
+TEST_F(TrainingImagesPage, MixedPrecisionLearns) {
+  Step s;
+  auto& [net, opt, schedule, images, train_loader, b] = s;
+  GradManager gm;
+  gm.attach(net.parameters());
+  std::vector<double> losses;
+  for (int i = 0; i < 8; ++i) {
+    auto recording = gm.record();
+    Tensor loss = [&] {
+      const auto amp = autocast(DType::kBF16);
+      return nn::cross_entropy(net(b.input), b.target);
+    }();
+    gm.backward(loss);
+    opt.step().clear_grad();
+    losses.push_back(loss.item<double>());
+  }
+  EXPECT_LT(losses.back(), 0.5 * losses.front());
+}
+
+TEST_F(TrainingImagesPage, RanksStayAlike) {
+  dist::run_ranks(2, [] {
+    manual_seed(1 + uint64_t(dist::get_rank()));
+    Step s;
+    auto& [net, opt, schedule, images, train_loader, b] = s;
+    dist::DistributedDataParallel ddp(net);  // rank 0's weights and running statistics are everybody's
+    GradManager gm;
+    ddp.attach(gm);
+    auto recording = gm.record();
+    Tensor loss = nn::cross_entropy(ddp(b.input), b.target);
+    gm.backward(loss);
+    opt.step().clear_grad();
+    dist::check_synchronized(net);
+    EXPECT_GT(loss.item<double>(), 0);
+  });
+}
+
+TEST_F(TrainingImagesPage, EventsAndCheckpoint) {
+  fs::current_path(testing::TempDir());
+  Step s;
+  auto& [net, opt, schedule, images, train_loader, b] = s;
+  const std::vector<float> losses = {0.5};
+  const int64_t step = 1;
+  io::EventWriter log("runs/pets");
+  log.add_scalar("train/loss", losses.back(), step);
+  log.add_image("train/images", b.input, step, {.normalize = true});
+  EXPECT_GT(fs::file_size(log.path()), 1000u);
+
+  io::Checkpoint c;
+  c.put("model", net.state_dict());
+  c.put("momentum", opt.state_dict().tensors);
+  for (const auto& [name, number] : opt.state_dict().numbers) c.put("optimizer." + name, number);
+  for (const auto& [name, number] : schedule.state_dict().numbers) c.put("schedule." + name, number);
+  const data::LoaderState at = train_loader.state();
+  c.put("epoch", at.epoch);
+  c.put("samples", at.samples);
+  const auto [seed, draws] = Context::current().generator->state();
+  c.put("generator.seed", seed);
+  c.put("generator.draws", draws);
+  io::save_checkpoint("runs/pets.ckpt", c);
+  EXPECT_EQ(io::load_checkpoint("runs/pets.ckpt").checkpoint.get<int64_t>("samples"), 16);
+}
+
+}  // namespace
+}  // namespace gradus
