@@ -10,6 +10,7 @@
 #include "gradus/tensor/cpu/conv_sparse_grad.h"
 #include "gradus/tensor/cpu/conv_tap_grad.h"
 #include "gradus/tensor/cpu/conv_weight_grad.h"
+#include "gradus/tensor/cpu/conv_weight_grad_bf16.h"
 #include "gradus/tensor/cpu/conv_winograd.h"
 #include "gradus/tensor/cpu/onednn.h"
 #include "gradus/tensor/cpu/widen.h"
@@ -241,6 +242,7 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
     return winograd_weight_grad(dw, dy, x, g);
   if (!db.defined() && pays_tap_weight_grad(dw, dy, g)) return tap_weight_grad(dw, dy, x, g);
   if (db.defined() && has_fast_weight_grad(dw, g)) return fast_weight_grad(dw, db, dy, x, g);
+  if (has_bf16_weight_grad(dy, x, g)) return bf16_weight_grad(dw, db, dy, x, g);
   static const char kind[] = "conv_weight_grad";
   const auto plan = onednn::plan_in(dw.dtype(), key_of(kind, x, dw, g, db.defined()), [&] {
     const Problem problem(x, dw, dy, g);

@@ -172,11 +172,13 @@ TEST_P(SparseConv2d, GradientsAreThoseOfF64) {
   const Tensor x64 = raw::to(x, DType::kF64), w64 = raw::to(w, DType::kF64), dy64 = raw::to(dy, DType::kF64);
   const auto [dw, db] = raw::conv2d_weight_grad(dy, x, c.w, true, c.options);
   const auto [dw64, db64] = raw::conv2d_weight_grad(dy64, x64, c.w, true, c.options);
-  // Sums of at most dy.numel() / O products below 1, each rounded to 2^-24 of a partial sum below their number.
+  // Sums of at most dy.numel() / O products below 1, each rounded to 2^-24 of a partial sum below their
+  // number.
   const double tolerance = 0x1p-24 * static_cast<double>(dy.numel() / c.w[0]);
   expect_near(dw, dw64, tolerance);
   expect_near(db, db64, tolerance);
-  expect_near(raw::conv2d_input_grad(dy, w, c.x, c.options), raw::conv2d_input_grad(dy64, w64, c.x, c.options), 1e-5);
+  expect_near(raw::conv2d_input_grad(dy, w, c.x, c.options),
+              raw::conv2d_input_grad(dy64, w64, c.x, c.options), 1e-5);
 }
 
 TEST_P(SparseConv2d, GradientsDoNotDependOnTheNumberOfThreads) {
@@ -277,11 +279,13 @@ TEST_P(WinogradConv2d, GivesTheSameBitsAgain) {
 
 // 16-bit floats: the same sums in f32, rounded once.
 class NarrowConv2d : public testing::TestWithParam<std::tuple<DType, Case>> {};
-INSTANTIATE_TEST_SUITE_P(
-    Cases, NarrowConv2d, testing::Combine(testing::Values(DType::kBF16, DType::kF16), testing::ValuesIn(kCases)),
-    [](const auto& info) {
-      return std::get<1>(info.param).name + std::string("_") + std::string(name_of(std::get<0>(info.param)));
-    });
+INSTANTIATE_TEST_SUITE_P(Cases, NarrowConv2d,
+                         testing::Combine(testing::Values(DType::kBF16, DType::kF16),
+                                          testing::ValuesIn(kCases)),
+                         [](const auto& info) {
+                           return std::get<1>(info.param).name + std::string("_") +
+                                  std::string(name_of(std::get<0>(info.param)));
+                         });
 
 TEST_P(NarrowConv2d, IsRoundedOnce) {
   const auto& [dtype, c] = GetParam();
@@ -299,6 +303,34 @@ TEST_P(NarrowConv2d, IsRoundedOnce) {
   EXPECT_EQ(dw.dtype(), dtype);
   expect_rounded_once(dw, dw64, pixels);
   expect_rounded_once(db, db64, pixels);
+}
+
+// Weight gradients in bf16 take pixels in blocks, which threads share out where the sums are few.
+const Case kBlockCases[] = {
+    {"FewSums", {3, 40, 24, 23}, {24, 40, 3, 3}, {.padding = 1}},
+    {"PointwiseFewSums", {5, 64, 20, 15}, {200, 64, 1, 1}, {}},
+    {"ManySums", {2, 130, 17, 15}, {130, 130, 3, 3}, {.padding = {1, 0}}},
+    {"ManySumsStride", {3, 256, 13, 12}, {70, 256, 3, 3}, {.stride = {2, 1}, .dilation = {1, 2}}},
+};
+
+class BlockedConv2d : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Cases, BlockedConv2d, testing::ValuesIn(kBlockCases),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(BlockedConv2d, WeightGradientsAreRoundedOnceByAnyNumberOfThreads) {
+  const Case& c = GetParam();
+  const Tensor x = random_tensor(c.x, DType::kBF16, 1), dy = random_tensor(result_shape(c), DType::kBF16, 2);
+  const auto [dw64, db64] =
+      raw::conv2d_weight_grad(raw::to(dy, DType::kF64), raw::to(x, DType::kF64), c.w, true, c.options);
+  const double pixels = double(dy.numel() / c.w[0]);
+  const int before = num_threads();
+  for (int threads : {1, 2, 3, 8}) {
+    set_num_threads(threads);
+    const auto [dw, db] = raw::conv2d_weight_grad(dy, x, c.w, true, c.options);
+    expect_rounded_once(dw, dw64, pixels);
+    expect_rounded_once(db, db64, pixels);
+  }
+  set_num_threads(before);
 }
 
 TEST(Conv2dWeights, AnUpdateIsSeen) {  // reordered copies of weights are kept, but not beyond a change
