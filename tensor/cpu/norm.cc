@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "gradus/tensor/cpu/wide_vectors.h"
 #include "gradus/tensor/ops/norm.h"
 #include "gradus/tensor/parallel.h"
 
@@ -81,10 +82,12 @@ std::vector<double> sum_rows(const Rows& rows, Add add) {
       const int64_t end = rows.count * (b + 1) / blocks;
       for (int64_t r = rows.count * b / blocks; r < end; r += kRowsInPart) {
         std::fill(part.begin(), part.end(), A(0));
-        for_each_rows(r, std::min(end, r + kRowsInPart),
-                      [&](auto count, int64_t row) { add(count, part.data(), row); });
-        const A* __restrict p = part.data();
-        for (int64_t i = 0; i < width; ++i) sum[i] += p[i];
+        cpu::with_wide_vectors([&] {
+          for_each_rows(r, std::min(end, r + kRowsInPart),
+                        [&](auto count, int64_t row) { add(count, part.data(), row); });
+          const A* __restrict p = part.data();
+          for (int64_t i = 0; i < width; ++i) sum[i] += p[i];
+        });
       }
     }
   });
@@ -123,6 +126,12 @@ struct Affine {
   std::vector<A> mean, scale, shift;
 };
 
+template <class T, class A>
+void normalise_row(int64_t n, T* __restrict y, const T* __restrict x, const A* mean, const A* scale,
+                   const A* shift) {
+  for (int64_t i = 0; i < n; ++i) y[i] = T(normalised(A(x[i]), mean[i], scale[i], shift[i]));
+}
+
 template <class T>
 void normalise(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                const Tensor& bias, double eps) {
@@ -131,11 +140,10 @@ void normalise(const Tensor& y, const Tensor& x, const Tensor& mean, const Tenso
   const Affine<A> affine(rows, mean, var, weight, bias, eps);
   parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
     const A *m = affine.mean.data(), *s = affine.scale.data(), *b = affine.shift.data();
-    for (int64_t r = first; r < last; ++r) {
-      const T* __restrict v = rows.at<T>(x, r);
-      T* __restrict to = rows.at<T>(y, r);
-      for (int64_t i = 0; i < rows.width; ++i) to[i] = T(normalised(A(v[i]), m[i], s[i], b[i]));
-    }
+    cpu::with_wide_vectors([&] {
+      for (int64_t r = first; r < last; ++r)
+        normalise_row<T>(rows.width, rows.at<T>(y, r), rows.at<T>(x, r), m, s, b);
+    });
   });
 }
 
@@ -232,9 +240,11 @@ void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Te
     };
     const auto m = by_channel(mean), a = by_channel(offset), b = by_channel(slope);
     parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
-      for (int64_t r = first; r < last; ++r)
-        affine_row<T>(rows.width, rows.at<T>(dx, r), add.defined() ? rows.at<T>(add, r) : nullptr,
-                      rows.at<T>(x, r), m.data(), a.data(), b.data());
+      cpu::with_wide_vectors([&] {
+        for (int64_t r = first; r < last; ++r)
+          affine_row<T>(rows.width, rows.at<T>(dx, r), add.defined() ? rows.at<T>(add, r) : nullptr,
+                        rows.at<T>(x, r), m.data(), a.data(), b.data());
+      });
     });
   });
 }
@@ -346,9 +356,11 @@ void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, cons
   const auto offset = rows.spread<A>([&](int64_t c) { return sums[c] / n; });
   const auto slope = rows.spread<A>([&](int64_t c) { return sums[rows.C + c] * inv_var[c] / n; });
   parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r)
-      backward_row<kRectified>(rows.width, rows.at<T>(dx, r), rows.at<T>(dy, r), rows.at<T>(x, r), affine,
-                               offset.data(), slope.data());
+    cpu::with_wide_vectors([&] {
+      for (int64_t r = first; r < last; ++r)
+        backward_row<kRectified>(rows.width, rows.at<T>(dx, r), rows.at<T>(dy, r), rows.at<T>(x, r), affine,
+                                 offset.data(), slope.data());
+    });
   });
 }
 
