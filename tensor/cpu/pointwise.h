@@ -7,6 +7,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "gradus/tensor/cpu/wide_vectors.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::cpu {
@@ -66,9 +67,15 @@ void pointwise_chunk(int64_t n, void* out, const void* const* in, const void* fu
       *o = f(*std::get<I>(x)...);
       return;
     }
-    // An input is either elsewhere or the output itself, index by index.
+    const auto loop = [&] {
+      // An input is either elsewhere or the output itself, index by index.
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) o[i] = f(std::get<I>(x)[i]...);
+      for (int64_t i = 0; i < n; ++i) o[i] = f(std::get<I>(x)[i]...);
+    };
+    if constexpr (std::is_same_v<Out, bf16>)
+      with_wide_vectors(loop);
+    else
+      loop();
   }
   (std::index_sequence_for<In...>());
 }
