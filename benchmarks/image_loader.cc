@@ -37,7 +37,7 @@ using nlohmann::ordered_json;
 struct Args {
   std::string data, json_file;
   int64_t size = 224, batch = 32;
-  int rounds = 15, epochs = 2;
+  int rounds = 15, epochs = 2, threads = 0;
   bool exact = false, overlap = false;
 };
 
@@ -57,6 +57,9 @@ Args parse(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--exact", a.exact, "never decode at a smaller scale: Pillow's bits");
   app.add_flag("--overlap", a.overlap, "instead: loading beside training");
+  app.add_option("--threads", a.threads,
+                 "with --overlap: of training; one core less than there are by default")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--json", a.json_file, "write the figures to this file");
   try {
     app.parse(argc, argv);
@@ -177,6 +180,7 @@ ordered_json against_decoder(const data::Dataset& set, const std::vector<Photo>&
 }
 
 ordered_json beside_training(const data::Dataset& set, const Args& args) {
+  set_num_threads(args.threads > 0 ? args.threads : std::max(1, num_threads() - 1));
   models::ResNet net(models::resnet18());
   GradManager gm;
   gm.attach(net.parameters());
@@ -204,12 +208,13 @@ ordered_json beside_training(const data::Dataset& set, const Args& args) {
     if (round < 0) continue;
     alone.push_back(a), loading.push_back(l), in_turn.push_back(t), overlapped.push_back(o);
   }
-  std::printf("ResNet-18, batch %lld, %d threads\n", static_cast<long long>(args.batch), num_threads());
+  std::printf("ResNet-18, batch %lld, %d thread(s)\n", static_cast<long long>(args.batch), num_threads());
   report("a training step alone", alone, "ms");
   report("loading a batch alone", loading, "ms");
   report("both in turn (no workers)", in_turn, "ms");
   report("both at once (1 worker)", overlapped, "ms");
-  return {{"step_ms", median(alone)},
+  return {{"threads", num_threads()},
+          {"step_ms", median(alone)},
           {"load_ms", median(loading)},
           {"in_turn_ms", median(in_turn)},
           {"overlapped_ms", median(overlapped)}};

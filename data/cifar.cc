@@ -111,8 +111,8 @@ CifarSet::CifarSet(const fs::path& dir, const Kind& kind, const CifarOptions& op
     const char* file = kind.classes == 100 ? (options.train ? "train.bin" : "test.bin")
                                            : (options.train ? "data_batch_1.bin" : "test_batch.bin");
     throw FileError(name_, fs::is_directory(dir, ignored) ? "found no " : "there is no such folder, so no ",
-                    file, " in ", dir.string(), " (nor in ", kind.folder,
-                    " below it); unpack the binary version, ", kind.origin);
+                    file, " in ", dir.string(), " (nor in ", kind.folder, " below it); data::download_cifar",
+                    kind.classes, " gets the binary version, ", kind.origin);
   }
 
   const int64_t record = kind.record_bytes();

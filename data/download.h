@@ -53,4 +53,9 @@ using ProgressFunction = std::function<void(const DownloadProgress&)>;
 void download_mnist(const std::filesystem::path& dir, ProgressFunction progress = {});
 void download_fashion_mnist(const std::filesystem::path& dir, ProgressFunction progress = {});
 
+// Downloads the archive of CIFAR-10's or CIFAR-100's binary version (170 MB) into `dir` and unpacks it there.
+// Errors: as download(), and FileError.
+void download_cifar10(const std::filesystem::path& dir, ProgressFunction progress = {});
+void download_cifar100(const std::filesystem::path& dir, ProgressFunction progress = {});
+
 }  // namespace gradus::data
