@@ -286,6 +286,7 @@ std::string Module::type_name() const {
   return colons == std::string::npos ? name : name.substr(colons + 2);
 }
 
+// What runs meanwhile knows which module it belongs to.
 Module::CallScope::CallScope(const Module& m) : pushed_(!m.name_.empty()) {
   if (pushed_) Context::current().module_path.push_back(&m.name_);
 }
