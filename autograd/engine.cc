@@ -39,7 +39,7 @@ class Pass {
     count_dependencies();
     for (size_t i = 0; i < p_.roots.size(); ++i) {
       const Tensor& root = p_.roots[i];
-      if (root.ref()->slot) accumulate({root.ref()->slot, root.ref()->slot_index}, p_.dys[i]);
+      if (root.ref()->slot) accumulate({root.ref()->slot, root.ref()->slot_index}, std::move(p_.dys[i]));
     }
     for (size_t v = 0; v < visits_.size(); ++v)
       if (visits_[v].leads && visits_[v].waiting_for == 0) schedule(v);

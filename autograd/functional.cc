@@ -1,6 +1,9 @@
 #include "gradus/autograd/functional.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
 
 #include "gradus/autograd/autocast.h"
 #include "gradus/autograd/engine.h"
@@ -103,91 +106,124 @@ namespace {
 // Forward runs under a probe, a recording that keeps edges but no rules: its edges that leave the segment are the
 // graph inputs f uses. Backward runs f again under a recording whose leaves are exactly those, and takes their
 // gradients. Enclosing recordings see both runs of the rules, so higher orders work.
+
+// What f finds in the Context besides recordings: the same in both runs.
+class Surroundings {
+ public:
+  Surroundings() : Surroundings(Context::current()) {}
+
+  // Calls f in the surroundings of the forward.
+  template <class F>
+  auto run_again(F f) const {
+    struct Restore {
+      Context& c;
+      std::array<uint64_t, 2> random = c.generator->state();
+      std::vector<const std::string*> path = c.module_path;
+      ~Restore() {
+        c.generator->set_state(random);
+        c.module_path.swap(path);
+      }
+    } restore{Context::current()};
+    restore.c.generator->set_state(random_);
+    restore.c.module_path = path_;
+    const Autocast amp(casts_to_.value_or(DType::kBF16), {.enabled = casts_to_.has_value()});
+    return f();
+  }
+
+ private:
+  explicit Surroundings(const Context& c) : random_(c.generator->state()), path_(c.module_path) {}
+
+  std::array<uint64_t, 2> random_;
+  std::vector<const std::string*> path_;
+  std::optional<DType> casts_to_ = autocast_dtype();
+};
+
 class CheckpointNode final : public Node {
  public:
-  CheckpointNode(UnaryFunction f, Saved x, std::vector<Edge> used, std::array<uint64_t, 2> random, bool communicates)
+  CheckpointNode(NaryFunction f, std::vector<Saved> xs, std::vector<Edge> used, Surroundings surroundings,
+                 bool communicates)
       : Node("checkpoint"),
         f_(std::move(f)),
-        x_(std::move(x)),
+        xs_(std::move(xs)),
         used_(std::move(used)),
-        random_(random),
-        casts_to_(autocast_dtype()),
+        surroundings_(std::move(surroundings)),
         communicates_(communicates) {}
 
   bool runs_without_gradient() const override { return communicates_; }
 
   void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) override {
-    const Tensor x = x_.get();
-    const Tensor inner = alias(x);
-    const bool float_x = is_floating(x.dtype());
+    std::vector<Tensor> inner;
     std::vector<Ref<AutogradSlot>> leaves;
-    std::vector<Edge> targets(1 + used_.size());
-    if (float_x) {
-      leaves.push_back(leaf_of(inner));
-      if (needs[0]) targets[0] = {leaves[0], 0};
+    std::vector<Edge> targets(xs_.size() + used_.size());
+    for (size_t i = 0; i < xs_.size(); ++i) {
+      const Tensor x = xs_[i].get();
+      inner.push_back(x.defined() ? alias(x) : x);
+      if (!x.defined() || !is_floating(x.dtype())) continue;
+      leaves.push_back(leaf_of(inner[i]));
+      if (needs[i]) targets[i] = {leaves.back(), 0};
     }
     for (size_t i = 0; i < used_.size(); ++i) {
       leaves.push_back(used_[i].slot);
-      if (needs[i + 1]) targets[i + 1] = used_[i];
+      if (needs[xs_.size() + i]) targets[xs_.size() + i] = used_[i];
     }
     const OpenScope scope(leaves);
-    const Tensor y = recompute(inner);
+    const Tensor y = surroundings_.run_again([&] { return f_(inner); });
     BackwardPass pass{*scope.state, {}, {}, std::move(targets), false, {}, {}};
-    if (dys[0].defined()) pass.roots = {y}, pass.dys = {dys[0]};
+    // Moved: the gradient's buffer is free for reuse as soon as the first rule has read it.
+    if (dys[0].defined()) pass.roots.push_back(y), pass.dys.push_back(std::move(dys[0]));
     pass.deliver = [&](size_t i, Tensor g) { dxs[i] = std::move(g); };
     autograd::run(pass);
   }
 
   void drop_rule() override {
     f_ = nullptr;
-    x_ = Saved();
+    xs_.clear();
     used_.clear();
   }
 
  private:
-  Tensor recompute(const Tensor& x) const {
-    Generator& generator = *Context::current().generator;
-    const auto now = generator.state();
-    generator.set_state(random_);
-    struct Restore {
-      Generator& g;
-      std::array<uint64_t, 2> state;
-      ~Restore() { g.set_state(state); }
-    } restore{generator, now};
-    const Autocast amp(casts_to_.value_or(DType::kBF16), {.enabled = casts_to_.has_value()});
-    return f_(x);
-  }
-
-  UnaryFunction f_;
-  Saved x_;
-  std::vector<Edge> used_;  // graph inputs other than x
-  std::array<uint64_t, 2> random_;
-  std::optional<DType> casts_to_;  // under autocast
+  NaryFunction f_;
+  std::vector<Saved> xs_;
+  std::vector<Edge> used_;  // graph inputs other than xs
+  Surroundings surroundings_;
   bool communicates_;
 };
+
+// The edges by which the nodes of a probe, and its result, leave it.
+std::vector<Edge> edges_out_of(const RecordingState& probe, const Tensor& result) {
+  std::vector<Edge> used;
+  const auto use = [&](const Edge& e) {
+    const auto is_e = [&](const Edge& u) { return u.slot == e.slot && u.index == e.index; };
+    if (!e.slot || std::any_of(used.begin(), used.end(), is_e)) return;
+    if (e.slot->is_leaf() || !static_cast<const Node*>(e.slot.get())->belongs_to(&probe)) used.push_back(e);
+  };
+  for (const Ref<Node>& node : probe.nodes())
+    for (const Edge& e : node->edges()) use(e);
+  if (const auto& slot = result.ref()->slot; slot && probe.follows(slot.get()))
+    use({slot, result.ref()->slot_index});
+  return used;
+}
 
 }  // namespace
 
 Tensor checkpoint(const UnaryFunction& f, const Tensor& x) {
+  return checkpoint([f](const std::vector<Tensor>& xs) { return f(xs[0]); }, std::vector{x});
+}
+
+Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs) {
   const std::vector<Ref<Counted>> outer = open_recordings();
-  if (outer.empty()) return f(x);
-  const auto random = Context::current().generator->state();
+  if (outer.empty()) return f(xs);
+  Surroundings surroundings;
   const Ref<RecordingState> probe = RecordingState::probe(outer);
-  const Tensor inner = detach(x);
+  std::vector<Tensor> inner;
+  for (const Tensor& x : xs) inner.push_back(x.defined() ? detach(x) : x);
   Tensor y;
   std::vector<Edge> used;
   {
     const RecordingsScope scope({probe});
     y = f(inner);
-    auto use = [&](const Edge& e) {
-      if (!e.slot || std::any_of(used.begin(), used.end(), [&](const Edge& u) { return u.slot == e.slot && u.index == e.index; }))
-        return;
-      if (e.slot->is_leaf() || !static_cast<const Node*>(e.slot.get())->belongs_to(probe.get())) used.push_back(e);
-    };
-    for (const Ref<Node>& node : probe->nodes())
-      for (const Edge& e : node->edges()) use(e);
     if (!y.defined()) throw StateError("checkpoint", "the function returned an undefined tensor");
-    if (y.ref()->slot && probe->follows(y.ref()->slot.get())) use({y.ref()->slot, y.ref()->slot_index});
+    used = edges_out_of(*probe, y);
     probe->finish();
   }
   if (probe->communicates())
@@ -195,12 +231,17 @@ Tensor checkpoint(const UnaryFunction& f, const Tensor& x) {
       if (as_recording(r)->is_probe()) as_recording(r)->set_communicates();  // a checkpoint within a checkpoint
   // The result is a new handle: y itself belongs to the probe (or is a tensor from outside).
   Tensor result = detach(y);
-  std::vector<Edge> edges{{x.ref()->slot, x.ref()->slot_index}};
+  std::vector<Edge> edges;
+  for (const Tensor& x : xs) edges.push_back(x.defined() ? Edge{x.ref()->slot, x.ref()->slot_index} : Edge{});
   edges.insert(edges.end(), used.begin(), used.end());
   Recorder recorder("checkpoint", edges);
   if (!recorder) return result;
-  edges[0] = recorder.edge_to(x);
-  Ref<Node> node(new CheckpointNode(f, recorder.save(x), used, random, probe->communicates()));
+  std::vector<Saved> saved;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    edges[i] = recorder.edge_to(xs[i]);
+    saved.push_back(recorder.save(xs[i]));
+  }
+  Ref<Node> node(new CheckpointNode(f, std::move(saved), used, std::move(surroundings), probe->communicates()));
   recorder.attach(node, {&result, 1}, std::move(edges));
   return result;
 }

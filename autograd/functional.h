@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/recomputing.h"
 #include "gradus/autograd/record.h"
 
 namespace gradus::autograd {
@@ -32,10 +33,14 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, con
 // ShapeError when a dy does not fit, or is missing for a y of several elements.
 std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, const TensorList& dys = {});
 
-// Returns f(x) without keeping what f's ops save: backward computes f again, with the same random numbers, and
-// differentiates that. One node in the graph, with edges to x and to whatever else f uses (parameters it captures).
-// f must compute the same when called again.
+// Returns f(x) without keeping what f's ops save: backward computes f again, with the same random numbers and under the
+// same autocast, and differentiates that. One node in the graph, with edges to x and to whatever else f uses (parameters
+// it captures). f must compute the same when called again; layers that change their state in a forward (batch norm's
+// running statistics) leave it alone the second time, when is_recomputing() says so.
+// Errors: StateError when f returns an undefined tensor; what f throws, also in backward.
 Tensor checkpoint(const UnaryFunction& f, const Tensor& x);
+// The same for several inputs; undefined ones are passed on as such.
+Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs);
 
 // A differentiable function with a rule of its own:
 //

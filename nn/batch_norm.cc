@@ -6,6 +6,7 @@
 #include "gradus/autograd/ops/norm.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/recomputing.h"
 #include "gradus/nn/init.h"
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/ops/copy.h"
@@ -34,6 +35,11 @@ void BatchNorm::reset_running_stats() {
   raw::fill_(num_batches_tracked, 0);
 }
 
+namespace {
+// A checkpoint that computes again has counted the batch before.
+bool counts_batches() { return !autograd::is_recomputing(); }
+}  // namespace
+
 // Counts the batch, and says how much it weighs.
 double BatchNorm::next_momentum() {
   raw::add_(num_batches_tracked, scalar(1, {DType::kI64, num_batches_tracked.device()}));
@@ -49,8 +55,11 @@ Tensor BatchNorm::forward(const Tensor& x) {
   gradus::BatchNormOptions o;
   o.training = by_batch;
   o.eps = options().eps;
-  if (by_batch && tracks) o.momentum = next_momentum();
-  return batch_norm(x, weight, bias, running_mean, running_var, o);
+  const bool counts = by_batch && tracks && counts_batches();
+  if (counts) o.momentum = next_momentum();
+  const Tensor none;
+  const bool given = counts || !by_batch;
+  return batch_norm(x, weight, bias, given ? running_mean : none, given ? running_var : none, o);
 }
 
 // By the statistics of all batches that share the reduction, joined as Chan, Golub and LeVeque do ("Updating
@@ -72,7 +81,7 @@ Tensor BatchNorm::forward_joined(const Tensor& x) {
   const Tensor exact_mean = sum(counts * means, {0}, false) / rows;
   const Tensor mean = gradus::to(exact_mean, x.dtype());
   const Tensor var = gradus::to(sum(m2s + counts * square(means - exact_mean), {0}, false) / rows, x.dtype());
-  if (running_mean.defined())
+  if (running_mean.defined() && counts_batches())
     raw::batch_norm_update_(running_mean, running_var, detach(mean), detach(var), int64_t(rows),
                             next_momentum());
   return batch_norm_by(mine.x, mean, var, weight, bias, options().eps);

@@ -8,6 +8,7 @@
 #include "gradus/autograd/ops/matmul.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/recomputing.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::nn {
@@ -83,7 +84,8 @@ void apply_spectral_norm(Layer& layer, const SpectralNormOptions& o) {
   layer.register_buffer(o.name + "_v", state->v);
   member = detach(state->compute(dim));
   compute_before_calls(layer, member, [state, dim, o](Layer& l) {
-    if (l.is_training()) state->iterate(dim, o);
+    // A checkpoint that computes again needs the weight that it had before.
+    if (l.is_training() && !autograd::is_recomputing()) state->iterate(dim, o);
     return state->compute(dim);
   });
 }

@@ -66,6 +66,7 @@ class Sequential final : public Layer {
   Tensor forward(const Tensor& x) override;
 
  private:
+  friend Tensor checkpoint_sequential(Sequential& net, int64_t segments, const Tensor& x);
   void add_all(const std::vector<LayerFactory>& layers) {
     for (const LayerFactory& make : layers) add(make);
   }
@@ -79,5 +80,10 @@ class Sequential final : public Layer {
 
   std::vector<std::unique_ptr<Layer>> layers_;
 };
+
+// Computes net(x) in segments of as many layers each, and the last with what is left over. All but the last
+// keep their input alone; backward computes them again (autograd::checkpoint).
+// Errors: ValueError unless segments is in [1, net.size()].
+Tensor checkpoint_sequential(Sequential& net, int64_t segments, const Tensor& x);
 
 }  // namespace gradus::nn

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gradus/tensor/error.h"
+#include "memory.h"
 
 namespace gradus {
 namespace {
@@ -147,10 +148,31 @@ class CachingAllocator {
     stats_.peak_bytes = stats_.live_bytes;
   }
 
+  // Peaks of scopes, each from its own beginning.
+  int begin_peak(int64_t& live) {
+    std::lock_guard lock(lock_);
+    live = stats_.live_bytes;
+    for (size_t i = 0; i < peaks_.size(); ++i)
+      if (peaks_[i] < 0) return peaks_[i] = live, static_cast<int>(i);
+    peaks_.push_back(live);
+    return static_cast<int>(peaks_.size()) - 1;
+  }
+  int64_t peak(int slot) {
+    std::lock_guard lock(lock_);
+    return peaks_[slot];
+  }
+  void end_peak(int slot) {
+    std::lock_guard lock(lock_);
+    peaks_[slot] = -1;
+    while (!peaks_.empty() && peaks_.back() < 0) peaks_.pop_back();
+  }
+
  private:
   void count_live(int64_t size) {
     stats_.live_bytes += size;
     if (stats_.live_bytes > stats_.peak_bytes) stats_.peak_bytes = stats_.live_bytes;
+    for (int64_t& peak : peaks_)
+      if (peak >= 0 && stats_.live_bytes > peak) peak = stats_.live_bytes;
   }
 
   void* take_small(int64_t size) {
@@ -178,12 +200,19 @@ class CachingAllocator {
 
   SpinLock lock_;
   MemoryStats stats_;
+  std::vector<int64_t> peaks_;  // of open scopes; -1: free
   std::array<void*, kClasses> free_{};
   std::multimap<int64_t, void*> large_free_;
   std::unordered_map<void*, int64_t> large_sizes_;
 };
 
 constexpr int kMaxCpuDevices = 64;
+
+std::string mib(int64_t bytes) { return concat(bytes >> 20, '.', (bytes & ((1 << 20) - 1)) * 10 >> 20, " MiB"); }
+
+std::string in_column(const std::string& text, size_t width) {
+  return std::string(text.size() < width ? width - text.size() : 0, ' ') + text;
+}
 
 CachingAllocator& allocator_of(Device device) {
   // Never destroyed: tensors with static lifetime may outlive any order of destruction.
@@ -215,9 +244,29 @@ void deallocate(Device device, void* p, int64_t bytes) noexcept {
 }
 
 std::string to_string(const MemoryStats& s) {
-  auto mib = [](int64_t bytes) { return concat(bytes >> 20, '.', (bytes & ((1 << 20) - 1)) * 10 >> 20); };
-  return concat("live ", mib(s.live_bytes), " MiB, peak ", mib(s.peak_bytes), " MiB, cached ", mib(s.cached_bytes),
-                " MiB, ", s.allocations, " allocations, ", s.system_calls, " from the system");
+  return concat("live ", mib(s.live_bytes), ", peak ", mib(s.peak_bytes), ", cached ", mib(s.cached_bytes), ", ",
+                s.allocations, " allocations, ", s.system_calls, " from the system");
 }
+
+std::string memory_summary() {
+  constexpr int kWidth = 14;
+  std::string text = "device";
+  for (const char* title : {"live", "peak", "cached", "allocations", "from system"}) text += in_column(title, kWidth);
+  const auto add = [&](Device device) {
+    const MemoryStats s = memory_stats(device);
+    if (s.allocations == 0) return;
+    const std::string name = concat(device);
+    text += "\n" + name + std::string(name.size() < 6 ? 6 - name.size() : 0, ' ');
+    for (int64_t bytes : {s.live_bytes, s.peak_bytes, s.cached_bytes}) text += in_column(mib(bytes), kWidth);
+    for (int64_t count : {s.allocations, s.system_calls}) text += in_column(concat(count), kWidth);
+  };
+  for (int16_t i = 0; i < kMaxCpuDevices; ++i) add({DeviceType::kCPU, i});
+  add({DeviceType::kMeta});
+  return text + "\n";
+}
+
+PeakMemory::PeakMemory(Device device) : device_(device), slot_(allocator_of(device).begin_peak(before_)) {}
+PeakMemory::~PeakMemory() { allocator_of(device_).end_peak(slot_); }
+int64_t PeakMemory::bytes() const { return allocator_of(device_).peak(slot_); }
 
 }  // namespace gradus

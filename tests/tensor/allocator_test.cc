@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "gradus/tensor/memory.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {
@@ -31,6 +32,49 @@ TEST(Allocator, RoundsUpByAtMostASixteenthAndCacheLines) {
     ASSERT_EQ(allocation_size(size), size) << "a class is its own size";
     last = size;
   }
+}
+
+TEST(Allocator, CountsThePeakOfEachScope) {
+  const Device d = device(20);
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  const auto use = [&](int64_t bytes) { deallocate(d, allocate(d, bytes), bytes); };
+  void* kept = allocate(d, kMiB);
+  use(8 * kMiB);
+  PeakMemory outer(d);
+  EXPECT_EQ(outer.bytes_before(), kMiB);
+  EXPECT_EQ(outer.added_bytes(), 0) << "what was before does not count";
+  use(2 * kMiB);
+  {
+    PeakMemory inner(d);
+    use(3 * kMiB);
+    EXPECT_EQ(inner.added_bytes(), 3 * kMiB);
+    reset_peak_memory(d);  // is another count
+    EXPECT_EQ(inner.bytes(), 4 * kMiB);
+    EXPECT_EQ(outer.bytes(), 4 * kMiB);
+  }
+  {
+    PeakMemory second(d);
+    use(kMiB);
+    EXPECT_EQ(second.added_bytes(), kMiB);
+  }
+  EXPECT_EQ(outer.added_bytes(), 3 * kMiB);
+  deallocate(d, kept, kMiB);
+}
+
+TEST(Allocator, SummarizesDevicesThatWereUsed) {
+  const Device d = device(21);
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  deallocate(d, allocate(d, 3 * kMiB), 3 * kMiB);
+  void* p = allocate(d, kMiB / 2);
+  const std::string text = memory_summary();
+  deallocate(d, p, kMiB / 2);
+  EXPECT_EQ(text.rfind("device", 0), 0u) << text;
+  const size_t line = text.find("\ncpu:21");
+  ASSERT_NE(line, std::string::npos) << text;
+  const std::string own = text.substr(line + 1, text.find('\n', line + 1) - line - 1);
+  EXPECT_EQ(own, kCaching ? "cpu:21       0.5 MiB       3.0 MiB       3.0 MiB             2             2"
+                          : "cpu:21       0.5 MiB       3.0 MiB       0.0 MiB             2             2");
+  EXPECT_EQ(text.find("cpu:63"), std::string::npos) << "was never used";
 }
 
 TEST(Allocator, BlocksOfEverySizeAreAlignedAndApart) {
