@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops.h"
 
 namespace gradus::models {
@@ -45,9 +46,23 @@ std::unique_ptr<nn::Layer> make_shortcut(nn::Module* block, const Options& o, Bl
           nn::layer<nn::BatchNorm2d>({.features = out})});
 }
 
-struct BasicBlock final : nn::Layer {
+// Computed again in backward if the options say so.
+class ResidualBlock : public nn::Layer {
+ public:
+  ResidualBlock(Module* parent, std::string name, const Options& o)
+      : Layer(parent, std::move(name)), checkpoint_(o.checkpoint) {}
+  Tensor forward(const Tensor& x) final {
+    return checkpoint_ ? autograd::checkpoint([this](const Tensor& in) { return compute(in); }, x) : compute(x);
+  }
+
+ private:
+  virtual Tensor compute(const Tensor& x) = 0;
+  bool checkpoint_;
+};
+
+struct BasicBlock final : ResidualBlock {
   BasicBlock(Module* parent, std::string name, const Options& o, BlockOptions b)
-      : Layer(parent, std::move(name)),
+      : ResidualBlock(parent, std::move(name), o),
         conv1{this,
               "conv1",
               {.in = b.in, .out = b.width, .kernel = 3, .stride = b.stride, .padding = 1, .bias = false}},
@@ -58,7 +73,7 @@ struct BasicBlock final : nn::Layer {
     if (o.zero_init_residual) nn::init::zeros_(bn2.weight);
   }
 
-  Tensor forward(const Tensor& x) override {
+  Tensor compute(const Tensor& x) override {
     Tensor h = bn2(conv2(relu(bn1(conv1(x)))));
     return relu(std::move(h) + (shortcut ? (*shortcut)(x) : x));
   }
@@ -70,9 +85,9 @@ struct BasicBlock final : nn::Layer {
   std::unique_ptr<nn::Layer> shortcut;
 };
 
-struct Bottleneck final : nn::Layer {
+struct Bottleneck final : ResidualBlock {
   Bottleneck(Module* parent, std::string name, const Options& o, BlockOptions b)
-      : Layer(parent, std::move(name)),
+      : ResidualBlock(parent, std::move(name), o),
         middle(b.width * o.width_per_group / 64 * o.groups),
         conv1{this, "conv1", {.in = b.in, .out = middle, .kernel = 1, .bias = false}},
         bn1{this, "bn1", {.features = middle}},
@@ -92,7 +107,7 @@ struct Bottleneck final : nn::Layer {
     if (o.zero_init_residual) nn::init::zeros_(bn3.weight);
   }
 
-  Tensor forward(const Tensor& x) override {
+  Tensor compute(const Tensor& x) override {
     Tensor h = relu(bn1(conv1(x)));
     h = bn3(conv3(relu(bn2(conv2(h)))));
     return relu(std::move(h) + (shortcut ? (*shortcut)(x) : x));
@@ -136,6 +151,7 @@ Options options_of(std::vector<int64_t> stages, Options::Block block, ResNetHead
   o.width_per_group = width_per_group;
   o.classes = head.classes;
   o.zero_init_residual = head.zero_init_residual;
+  o.checkpoint = head.checkpoint;
   return o;
 }
 

@@ -1,7 +1,7 @@
 // Residual networks: the ImageNet family of ResNet, ResNeXt and Wide ResNet, and the small ones for CIFAR.
 //
 //   models::ResNet net(models::resnet50({.classes = 10}));
-//   net.load_state_dict(io::load_safetensors("resnet50.safetensors").tensors);
+//   io::load_weights(net, "resnet50.safetensors", {.except = {"fc"}});  // a head of its own
 //
 // Parameters and buffers have torchvision's names ("layer3.1.conv2.weight"), so that weights come from there
 // and go there; tools/export_weights.py writes the file.
@@ -43,12 +43,15 @@ struct ResNetOptions {
   int64_t classes = 1000;
   // Starts each block as the identity: its last batch norm's weight is 0.
   bool zero_init_residual = false;
+  // Backward computes each block again instead of keeping what is in it: less memory, a third more time.
+  bool checkpoint = false;
 };
 
 // What the functions below leave to the caller.
 struct ResNetHead {
   int64_t classes = 1000;
   bool zero_init_residual = false;
+  bool checkpoint = false;
 };
 
 // Source: He et al., CVPR 2016; with the stride in the 3x3 convolution ("v1.5").

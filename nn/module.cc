@@ -183,15 +183,40 @@ StateDict Module::state_dict() const {
   return state;
 }
 
+namespace {
+
+// Whether `name` is that of a module, parameter or buffer, or lies below it.
+bool is_under(const std::string& name, const std::string& path) {
+  return name.starts_with(path) && (name.size() == path.size() || name[path.size()] == '.');
+}
+
+bool is_under(const std::string& name, const std::vector<std::string>& paths) {
+  return std::any_of(paths.begin(), paths.end(), [&](const std::string& p) { return is_under(name, p); });
+}
+
+void check_except(const Module& m, const StateDict& own, const std::vector<std::string>& except) {
+  for (const std::string& path : except)
+    if (std::none_of(own.begin(), own.end(), [&](const auto& entry) { return is_under(entry.first, path); }))
+      throw ValueError("load_state_dict", m.type_name(), " has no '", path, "' to except");
+}
+
+}  // namespace
+
 LoadReport Module::load_state_dict(const StateDict& state, LoadOptions options) {
   LoadReport report;
   std::vector<std::string> repeated, misfits, followed;
   std::unordered_map<std::string, const Tensor*> given;
   for (const auto& [name, t] : state)
-    if (!given.emplace(name, &t).second) repeated.push_back(name);
+    if (!is_under(name, options.except) && !given.emplace(name, &t).second) repeated.push_back(name);
 
+  const StateDict all = state_dict();
+  check_except(*this, all, options.except);
   std::vector<std::pair<Tensor, Tensor>> copies;  // to, from
-  for (const auto& [name, own] : state_dict()) {
+  for (const auto& [name, own] : all) {
+    if (is_under(name, options.except)) {
+      report.kept.push_back(name);
+      continue;
+    }
     const auto it = given.find(name);
     if (it == given.end()) {
       report.missing.push_back(name);
@@ -216,6 +241,7 @@ LoadReport Module::load_state_dict(const StateDict& state, LoadOptions options) 
   if (options.strict) append_names(text, "unexpected", report.unexpected);
   append_names(text, "given more than once", repeated);
   append_names(text, "does not fit", misfits);
+  if (!misfits.empty()) text += "\n  (LoadOptions::except names what is to stay as it is)";
   if (!text.empty()) throw ValueError("load_state_dict", "the state does not fit ", type_name(), ':', text);
   if (!followed.empty()) {
     append_names(text, "followed", followed);

@@ -60,11 +60,14 @@ class Buffer : public Tensor {
 
 struct LoadOptions {
   bool strict = true;  // missing and unexpected names are errors
+  // Modules, parameters and buffers that stay as they are, whatever the state has for them: {"fc"} for a head
+  // of another number of classes.
+  std::vector<std::string> except = {};
 };
 
-// The names that a load which is not strict passed over.
+// The names that a load passed over: where it was not strict, and those that `except` kept as they are.
 struct LoadReport {
-  std::vector<std::string> missing, unexpected;
+  std::vector<std::string> missing, unexpected, kept;
 };
 
 class Module {
@@ -106,8 +109,8 @@ class Module {
   // Returns all parameters and persistent buffers by dotted name, shared, not copied.
   StateDict state_dict() const;
   // Copies the given contents into the parameters and buffers, converted to their dtypes and devices.
-  // Errors: ValueError that lists every missing, unexpected, repeated and misshapen name at once; nothing is
-  // changed then.
+  // Errors: ValueError that lists every missing, unexpected, repeated and misshapen name at once, or names in
+  // `except` that the module does not have; nothing is changed then.
   LoadReport load_state_dict(const StateDict& state, LoadOptions options = {});
 
   // Sets training mode (dropout drops, batch norm uses the batch) for this module and all below.

@@ -18,6 +18,7 @@ HEAD = """// Made from the pages of docs/api.
 
 #include "gradus/gradus.h"
 #include "gradus/models/mnist_net.h"
+#include "gradus/models/resnet.h"
 
 using namespace gradus;
 
