@@ -22,6 +22,7 @@ struct Row {
   double gradus = 0, peer = 0, ratio = 0, low = 0, high = 0;
   int runs = 0;
   double of_bandwidth = 0, of_onednn = 0;  // Gradus' share of what memory, or oneDNN alone, can do; 0: not measured
+  double times_f32 = 0;                    // how much faster it is than Gradus' f32; 0: not measured
   std::string alone;
 };
 
@@ -63,7 +64,8 @@ std::unique_ptr<Timed> fastest(Side side, const std::string& name) {
 Row contest(const std::string& family, const Entry& entry, int threads, int rounds) {
   const Timed mine(entry.make());
   const auto theirs = fastest(Side::kLibTorch, entry.name), library = fastest(Side::kOneDNN, entry.name);
-  std::vector<double> a, b, ratios, library_ratios;
+  const auto wide = fastest(Side::kGradusF32, entry.name);
+  std::vector<double> a, b, ratios, library_ratios, wide_ratios;
   for (int r = 0; r < rounds; ++r) {
     double x = 0, y = 0;
     if (r % 2) x = mine.sample(), y = theirs ? theirs->sample() : x;
@@ -71,6 +73,7 @@ Row contest(const std::string& family, const Entry& entry, int threads, int roun
     if (!theirs) y = x;
     a.push_back(x), b.push_back(y), ratios.push_back(y / x);
     if (library) library_ratios.push_back(library->sample() / x);
+    if (wide) wide_ratios.push_back(wide->sample() / x);
   }
   const Workload& w = mine.workload();
   Row row{family, entry.name, w.unit};
@@ -92,6 +95,12 @@ Row contest(const std::string& family, const Entry& entry, int threads, int roun
   if (library) {
     row.of_onednn = median(library_ratios);
     std::snprintf(text, sizeof text, "%s%.0f%% of oneDNN", row.alone.empty() ? "" : ", ", 100 * row.of_onednn);
+    row.alone += text;
+  }
+  if (wide) {
+    row.times_f32 = median(wide_ratios);
+    std::snprintf(text, sizeof text, "%s%.2fx its f32 (%.2fx..%.2fx)", row.alone.empty() ? "" : ", ", row.times_f32,
+                  quantile(wide_ratios, .1), quantile(wide_ratios, .9));
     row.alone += text;
   }
   return row;
@@ -186,7 +195,7 @@ int run(int argc, char** argv) {
       all.push_back({{"family", r.family}, {"name", r.name}, {"gradus", r.gradus}, {"peer", r.peer},
                      {"peer_name", "LibTorch"}, {"unit", r.unit}, {"ratio", r.ratio}, {"ratio_10", r.low},
                      {"ratio_90", r.high}, {"runs", r.runs}, {"of_bandwidth", r.of_bandwidth},
-                     {"of_onednn", r.of_onednn}});
+                     {"of_onednn", r.of_onednn}, {"times_f32", r.times_f32}});
     std::ofstream out(json_file);
     out << nlohmann::json{{"threads", threads}, {"peak_gflops", flops * 1e-9},
                           {"peak_gb_per_second", peak_bandwidth(threads, 1, 1) * 1e-9}, {"rows", all}}.dump(2) << "\n";

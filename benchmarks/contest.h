@@ -1,6 +1,6 @@
 // What the comparison runs: named workloads, the same names on both sides. Files of a family register theirs while the
 // program starts: ops/<family>_gradus.cc, ops/<family>_libtorch.cc, and ops/<family>_onednn.cc where oneDNN itself
-// is the yardstick.
+// is the yardstick. What Gradus does in 16 bits has its own f32 for another (Side::kGradusF32).
 //
 //   static const AddWorkloads added(Side::kGradus, "pointwise", {
 //       {"add, 32M", [] { const Tensor a = randn({k32M}), b = randn({k32M});
@@ -36,7 +36,7 @@ inline Workload tiny(std::function<void()> f) {
           }};
 }
 
-enum class Side { kGradus, kLibTorch, kOneDNN };
+enum class Side { kGradus, kLibTorch, kOneDNN, kGradusF32 };
 
 // Workloads are built one at a time, so that memory is that of the one at hand. A name that a side adds several times
 // stands for several ways (layouts, say): the fastest one counts.

@@ -1,4 +1,5 @@
 // Training steps of residual networks, as a LibTorch user would write them.
+#include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 
 #include "benchmarks/contest.h"
@@ -86,7 +87,27 @@ struct ResNetImpl : nn::Module {
 };
 TORCH_MODULE(ResNet);
 
-Workload train_step(const Options& options, int64_t batch, int64_t size, bool channels_last) {
+// Casting to bf16 within a scope.
+class Autocast {
+ public:
+  explicit Autocast(bool enabled) : enabled_(enabled) {
+    if (!enabled_) return;
+    at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
+    at::autocast::set_cpu_enabled(true);
+  }
+  ~Autocast() {
+    if (!enabled_) return;
+    at::autocast::clear_cache();
+    at::autocast::set_cpu_enabled(false);
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  bool enabled_;
+};
+
+Workload train_step(const Options& options, int64_t batch, int64_t size, bool channels_last, bool in_bf16) {
   ResNet net(options);
   auto opt = std::make_shared<torch::optim::SGD>(
       net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(1e-4));
@@ -100,26 +121,34 @@ Workload train_step(const Options& options, int64_t batch, int64_t size, bool ch
   }
   return work([=]() mutable {
     opt->zero_grad();
-    auto loss = nn::functional::cross_entropy(net->forward(x), y);
+    auto loss = [&] {
+      Autocast amp(in_bf16);
+      return nn::functional::cross_entropy(net->forward(x), y);
+    }();
     loss.backward();
     opt->step();
     loss.item<float>();
   });
 }
 
+struct Step {
+  const char* name;
+  Options options;
+  int64_t batch, size;
+};
+const Step kSteps[] = {
+    {"resnet18 train step, batch 16", {{2, 2, 2, 2}, false, false, 1000}, 16, 224},
+    {"resnet50 train step, batch 8", {{3, 4, 6, 3}, true, false, 1000}, 8, 224},
+    {"cifar resnet20 train step, batch 128", {{3, 3, 3}, false, true, 10}, 128, 32},
+};
+
 std::vector<Entry> both_layouts() {
   std::vector<Entry> entries;
-  for (const bool channels_last : {false, true}) {
-    entries.push_back({"resnet18 train step, batch 16", [=] {
-                         return train_step({{2, 2, 2, 2}, false, false, 1000}, 16, 224, channels_last);
-                       }});
-    entries.push_back({"resnet50 train step, batch 8", [=] {
-                         return train_step({{3, 4, 6, 3}, true, false, 1000}, 8, 224, channels_last);
-                       }});
-    entries.push_back({"cifar resnet20 train step, batch 128", [=] {
-                         return train_step({{3, 3, 3}, false, true, 10}, 128, 32, channels_last);
-                       }});
-  }
+  for (const bool channels_last : {false, true})
+    for (const bool in_bf16 : {false, true})
+      for (const Step& s : kSteps)
+        entries.push_back({std::string(s.name) + (in_bf16 ? ", bf16" : ""),
+                           [=] { return train_step(s.options, s.batch, s.size, channels_last, in_bf16); }});
   return entries;
 }
 
