@@ -175,7 +175,9 @@ class JpegReader {
   // Has only the columns of the box decoded, with neighbours that smooth chroma at its edges depends on.
   void crop_columns(Box box, JDIMENSION& left, JDIMENSION& width) {
     constexpr int64_t kNeighbours = 2;
-    if (info_.max_h_samp_factor > 2) return;  // the library then gets some columns wrong
+    // The library gets some columns of other sampling wrong, and smooths progressive files' blocks by
+    // neighbours.
+    if (info_.max_h_samp_factor > 2 || info_.progressive_mode) return;
     const int64_t begin = std::max<int64_t>(0, box.left - kNeighbours);
     const int64_t end = std::min<int64_t>(info_.output_width, box.left + box.width + kNeighbours);
     left = static_cast<JDIMENSION>(begin);
@@ -189,7 +191,12 @@ class JpegReader {
   template <class Target, class Done>
   void read_rows(Box box, const Target& target, const Done& done) {
     guarded([&] {
-      if (box.top > 0) jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(box.top));
+      if (box.top > 0 && !info_.progressive_mode)
+        jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(box.top));
+      while (info_.output_scanline < box.top) {
+        JSAMPROW row = target(0);
+        jpeg_read_scanlines(&info_, &row, 1);
+      }
       for (int64_t y = 0; y < box.height; ++y) {
         JSAMPROW row = target(y);
         jpeg_read_scanlines(&info_, &row, 1);

@@ -4,7 +4,11 @@
 
 namespace gradus::fuzz {
 
-std::vector<std::string> seeds() { return contents("tests/data/golden/images", ".jpg"); }
+std::vector<std::string> seeds() {
+  std::vector<std::string> files = contents("tests/data/golden/images", ".jpg");
+  for (std::string& file : contents("tests/fuzz/found", ".jpg")) files.push_back(std::move(file));
+  return files;
+}
 
 }  // namespace gradus::fuzz
 

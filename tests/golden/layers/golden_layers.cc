@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <set>
 
 #include "gradus/autograd/grad_manager.h"
@@ -134,8 +135,8 @@ class GoldenNamesTest : public testing::Test {
 }  // namespace
 
 bool add_golden_layers(const std::string& family, std::vector<GoldenLayer> layers) {
-  const auto* file =
-      new io::SafetensorsFile(io::load_safetensors("tests/golden/layers/" + family + ".safetensors"));
+  const auto file = std::make_shared<const io::SafetensorsFile>(
+      io::load_safetensors("tests/golden/layers/" + family + ".safetensors"));
   const std::string suite = "GoldenLayers_" + family;
   std::set<std::string> names;
   for (const GoldenLayer& layer : layers) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <set>
 
 #include "gradus/autograd/grad_manager.h"
@@ -128,7 +129,8 @@ class GoldenNamesTest : public testing::Test {
 }  // namespace
 
 bool add_golden_ops(const std::string& family, std::vector<GoldenOp> ops) {
-  const auto* file = new io::SafetensorsFile(io::load_safetensors("tests/golden/ops/" + family + ".safetensors"));
+  const auto file = std::make_shared<const io::SafetensorsFile>(
+      io::load_safetensors("tests/golden/ops/" + family + ".safetensors"));
   std::set<std::string> names;
   for (const GoldenOp& op : ops) {
     names.insert(op.name);
