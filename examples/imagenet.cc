@@ -190,12 +190,12 @@ std::string result_line(const Sums& all) {
   return format(" * Acc@1 %.3f Acc@5 %.3f", 100 * all.accuracy(), 100 * all.accuracy_in_5());
 }
 
-// How many images of the last pass could not be read, on all ranks.
+// How many images of the last pass could not be read, on all ranks; says so, if there are any.
 int64_t count_skipped(const char* what, const data::DataLoader& loader) {
   const Tensor count = full({1}, double(loader.skipped()), {.dtype = DType::kI64});
   dist::all_reduce(count);
   const int64_t skipped = count.item<int64_t>();
-  if (skipped > 0) print(concat(skipped, ' ', what, " images could not be read: others took their place"));
+  if (skipped > 0) print(concat(skipped, ' ', what));
   return skipped;
 }
 
@@ -253,7 +253,7 @@ void train(const Args& a) {
   int64_t skipped = 0;
   const auto test = [&] {
     training.end_test(validate(net, val_loader, a, training));
-    skipped += count_skipped("validation", val_loader);
+    skipped += count_skipped("validation images could not be read and do not count", val_loader);
   };
   if (a.evaluate) test();
   while (!a.evaluate) {
@@ -275,7 +275,7 @@ void train(const Args& a) {
                          .seen = b.size(),
                          .correct_in_5 = count_correct(logits, b.target, 5)});
     }
-    skipped += count_skipped("training", train_loader);
+    skipped += count_skipped("training images could not be read: others took their place", train_loader);
     schedule.step();
     training.end_epoch();
   }
