@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <utility>
 
 #include "gradus/tensor/parallel.h"
@@ -60,6 +61,11 @@ constexpr std::array<Product, kMostRows> make_products(std::index_sequence<R...>
 }
 inline constexpr auto kProducts = make_products<false>(std::make_index_sequence<kMostRows>());
 inline constexpr auto kAddedProducts = make_products<true>(std::make_index_sequence<kMostRows>());
+
+// Memory for a kernel's own use, in few different sizes, so that the same blocks serve many convolutions.
+inline Tensor scratch(int64_t floats) {
+  return empty({floats < (1 << 18) ? floats : int64_t(std::bit_ceil(uint64_t(floats)))});
+}
 
 // Calls f(first, count) for parts of [0, n) of at most kMostRows, as even as they can be.
 template <class F>
@@ -122,13 +128,13 @@ PositionSums::Result PositionSums::of(Fill fill) const {
   const int64_t threads = std::min<int64_t>(num_threads(), positions / 64 + 1);
   const bool own = threads * size * int64_t(sizeof(float)) <= (int64_t{16} << 20);
   const int64_t shares = own ? threads : 1;
-  const Tensor sums = empty({shares, size});
+  const Tensor sums = cpu::scratch(shares * size);
   const int64_t d_floats = Planes::floats(one_d ? 1 : planes, chunk, O);
   const int64_t floats = d_floats + Planes::floats(planes, chunk, C);
-  const Tensor scratch = empty({shares * floats});
+  const Tensor bytes = cpu::scratch(shares * floats);
 
   const auto add_share = [&](int64_t share, auto each) {
-    const Planes d(scratch.ptr<float>() + share * floats, chunk, O), v(d.data + d_floats, chunk, C);
+    const Planes d(bytes.ptr<float>() + share * floats, chunk, O), v(d.data + d_floats, chunk, C);
     const int64_t begin = positions * share / shares, end = positions * (share + 1) / shares;
     for (int64_t base = begin; base < end; base += chunk) {
       const int64_t count = std::min(chunk, end - base);

@@ -290,7 +290,7 @@ void transform_filters(const Filters& f, int64_t first, int64_t last, float* to)
 void convolve_by_tiles(const Image& y, const Image& x, const Tiles& tiles, const Filters& f,
                        const float* bias, const ConvGeometry& g) {
   const int64_t plane = plane_of_filters(f.K, f.N);
-  const Tensor filters = empty({kPlanes * plane});
+  const Tensor filters = cpu::scratch(kPlanes * plane);
   parallel_for(0, f.K * f.N / kLanes, 64,
                [&](int64_t first, int64_t last) { transform_filters(f, first, last, filters.ptr<float>()); });
   const int64_t fit = (640 << 10) / (kPlanes * (f.K + f.N) * int64_t(sizeof(float)));
@@ -298,7 +298,7 @@ void convolve_by_tiles(const Image& y, const Image& x, const Tiles& tiles, const
   const int64_t shares = std::min<int64_t>(num_threads(), (tiles.count + chunk - 1) / chunk);
   const int64_t v_floats = Planes::floats(kPlanes, chunk, f.K),
                 floats = v_floats + Planes::floats(kPlanes, chunk, f.N);
-  const Tensor scratch = empty({shares * floats});
+  const Tensor scratch = cpu::scratch(shares * floats);
   parallel_for(0, shares, 1, [&](int64_t first_share, int64_t last_share) {
     const Planes v(scratch.ptr<float>() + first_share * floats, chunk, f.K);
     const Planes m(v.data + v_floats, chunk, f.N);
@@ -325,7 +325,7 @@ void convolve_by_panels(const Image& y, const Image& x, const Tiles& tiles, cons
   const int64_t plane = plane_of_filters(f.K, kPanel);
   const int64_t v_floats = Planes::floats(kPlanes, tiles.count, f.K);
   const int64_t floats = kPlanes * plane + Planes::floats(kPlanes, tiles.count, kPanel);
-  const Tensor scratch = empty({v_floats + shares * floats});
+  const Tensor scratch = cpu::scratch(v_floats + shares * floats);
   const Planes v(scratch.ptr<float>(), tiles.count, f.K);
   parallel_for(0, tiles.count, 4,
                [&](int64_t first, int64_t last) { inputs_to_planes(x, tiles, g, first, last, 0, v); });

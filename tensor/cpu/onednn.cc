@@ -5,6 +5,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "gradus/tensor/context.h"
 #include "gradus/tensor/parallel.h"
 
 // Declared here so that this file needs no OpenMP flags; oneDNN brings the runtime.
@@ -145,7 +146,9 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to) {
 dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& want, Tensor& hold) {
   if (plain == want) return memory(plain, w);
   // On a queueing device the version has run ahead of the contents, so it says nothing about them.
-  const bool keep = w.device() == kCPU;
+  // In training each layout serves once before an update: copies would only take memory.
+  const Context& context = Context::current();
+  const bool keep = w.device() == kCPU && context.recordings.empty() && !context.running_node;
   const uint32_t version = w.storage()->version();
   const int64_t offset = w.impl().offset;
   if (keep) {

@@ -114,8 +114,9 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to);
 // A tensor of raw bytes for a memory of this layout.
 Tensor scratch(const Desc& d);
 
-// Returns `w`, which lies as `plain`, in the layout `want`. The reordered copy stays with w's storage until
-// its contents change, so an unchanged weight is reordered once. `hold` keeps the bytes alive for the call.
+// Returns `w`, which lies as `plain`, in the layout `want`. Outside of recordings and backward the reordered
+// copy stays with w's storage until its contents change, so an unchanged weight is reordered once. `hold`
+// keeps the bytes alive for the call.
 dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& want, Tensor& hold);
 
 }  // namespace gradus::onednn
