@@ -120,6 +120,12 @@ class JpegReader {
 
   Image decode(Box box, int scale, int64_t channels) {
     start(scale, channels);
+    const Box all{0, 0, info_.output_width, info_.output_height};
+    return is_smoothed() ? read(all, channels).crop(box) : read(box, channels);
+  }
+
+ private:
+  Image read(Box box, int64_t channels) {
     JDIMENSION left = 0, width = info_.output_width;
     crop_columns(box, left, width);
     Image out(box.height, box.width, channels);
@@ -146,7 +152,15 @@ class JpegReader {
     return out;
   }
 
- private:
+  // Of a progressive file whose scans do not tell all, the library smooths blocks by their neighbours, which
+  // it forgets outside of a box.
+  bool is_smoothed() const {
+    if (!info_.progressive_mode || !info_.coef_bits) return false;
+    const int* bits = info_.coef_bits[0];
+    return std::any_of(bits, bits + info_.num_components * DCTSIZE2,
+                       [](int missing) { return missing != 0; });
+  }
+
   // Runs a step of the library. Nothing in it may have a destructor: an error jumps over them.
   template <class Step>
   void guarded(const Step& step) {

@@ -49,6 +49,14 @@ def pillow(image, **options):
     return out.getvalue()
 
 
+def without_last_scans(data, count):
+    """The first scans of a progressive file: details are missing, and blocks are smoothed by their neighbours."""
+    end = data.index(b"\xff\xda")
+    for _ in range(count):
+        end = data.index(b"\xff\xc4", end + 2)  # the tables before the next scan
+    return data[:end] + b"\xff\xd9"
+
+
 def jpegs():
     rgb = pattern(3)
     image = Image.fromarray(rgb)
@@ -60,6 +68,8 @@ def jpegs():
     yield "rgb.jpg", cjpeg(rgb, "-rgb")
     yield "gray.jpg", pillow(image.convert("L"))
     yield "gray_progressive.jpg", pillow(image.convert("L"), progressive=True)
+    yield "gray_first_scans.jpg", without_last_scans(pillow(image.convert("L"), progressive=True), 1)
+    yield "first_scans.jpg", without_last_scans(cjpeg(rgb, "-sample", "2x2", "-progressive"), 2)
     cmyk = pillow(Image.fromarray(pattern(4), "CMYK"))
     yield "cmyk.jpg", cmyk
     adobe = cmyk.index(b"Adobe")
