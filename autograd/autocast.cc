@@ -49,7 +49,7 @@ class AutocastScope final : public Counted {
     const uint32_t version = storage.version();
     {
       std::lock_guard lock(kept_mutex);
-      if (auto* on_storage = static_cast<OnStorage*>(storage.cast.get());
+      if (auto* on_storage = dynamic_cast<OnStorage*>(storage.cast.get());
           on_storage && on_storage->kept->is_of(x, version, dtype))
         return on_storage->kept->result;
     }
@@ -72,9 +72,11 @@ class AutocastScope final : public Counted {
 
  private:
   void keep(const Tensor& x, uint32_t version, const Tensor& result) {
-    Ref<Counted>& on_storage = x.storage()->cast;
-    if (!on_storage) on_storage = make_ref<OnStorage>();
-    const auto& kept = static_cast<OnStorage*>(on_storage.get())->kept;
+    Ref<Counted>& slot = x.storage()->cast;
+    if (!slot) slot = make_ref<OnStorage>();
+    const auto* on_storage = dynamic_cast<OnStorage*>(slot.get());
+    if (!on_storage) return;  // a gradient that a GradScaler has marked
+    const auto& kept = on_storage->kept;
     *kept = {version, x.shape(), x.strides(), x.impl().offset, current_stream(x.device()), result};
     casts_.insert(kept);
     if (casts_.size() < 2 * alive_) return;

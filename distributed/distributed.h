@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gradus/distributed/allreduce_callback.h"
+#include "gradus/distributed/any_rank.h"
 #include "gradus/distributed/bcast_checkpoint.h"
 #include "gradus/distributed/bcast_list.h"
 #include "gradus/distributed/client.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/matmul.h"
@@ -46,6 +47,7 @@ struct SpectralState {
 
   void iterate(int dim, const SpectralNormOptions& o) {
     const NoRecord off = no_record();
+    const autograd::NoAutocast in_dtype_of_weight;  // sigma scales all of the weight
     const Tensor w = matrix(dim);
     Tensor next_u = u, next_v;
     for (int64_t i = 0; i < o.n_power_iterations; ++i) {
@@ -57,6 +59,7 @@ struct SpectralState {
   }
 
   Tensor compute(int dim) const {
+    const autograd::NoAutocast in_dtype_of_weight;
     // Later iterations overwrite u and v, which the gradient still needs.
     const Tensor sigma = sum(detach(raw::clone(u)) * matmul(matrix(dim), detach(raw::clone(v))));
     return weight_orig / sigma;

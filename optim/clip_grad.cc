@@ -2,14 +2,22 @@
 
 #include <cmath>
 
+#include "gradus/optim/scaled_gradient.h"
 #include "gradus/tensor/ops/optim_step.h"
 
 namespace gradus::optim {
 namespace {
-std::vector<Tensor> grads_of(const std::vector<Tensor>& params) {
+std::vector<Tensor> grads_of(const char* op, const std::vector<Tensor>& params) {
   std::vector<Tensor> grads;
-  for (const Tensor& p : params)
-    if (Tensor g = p.grad(); g.defined()) grads.push_back(std::move(g));
+  for (const Tensor& p : params) {
+    Tensor g = p.grad();
+    if (!g.defined()) continue;
+    if (const double scale = internal::scale_of(g))
+      throw StateError(op, "would clip gradients that a GradScaler has multiplied by ", scale,
+                       ": let the scaler clip, scaler.step(opt, {.clip_norm = ...}), or call "
+                       "scaler.unscale_(opt) first");
+    grads.push_back(std::move(g));
+  }
   return grads;
 }
 }  // namespace
@@ -18,7 +26,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipN
   if (!(max_norm >= 0)) throw ValueError("clip_grad_norm_", "expected max_norm >= 0, given ", max_norm);
   if (!(options.norm_type > 0))
     throw ValueError("clip_grad_norm_", "expected norm_type > 0, given ", options.norm_type);
-  const std::vector<Tensor> grads = grads_of(params);
+  const std::vector<Tensor> grads = grads_of("clip_grad_norm_", params);
   const Tensor norm = raw::norm_of(grads, options.norm_type);
   if (options.error_if_nonfinite && !std::isfinite(norm.item<double>()))
     throw ValueError("clip_grad_norm_", "the norm of the gradients is ", norm.item<double>(),
@@ -30,7 +38,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipN
 void clip_grad_value_(const std::vector<Tensor>& params, double clip_value) {
   if (!(clip_value >= 0))
     throw ValueError("clip_grad_value_", "expected clip_value >= 0, given ", clip_value);
-  raw::clip_by_value_(grads_of(params), clip_value);
+  raw::clip_by_value_(grads_of("clip_grad_value_", params), clip_value);
 }
 
 }  // namespace gradus::optim

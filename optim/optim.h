@@ -9,6 +9,7 @@
 #include "gradus/optim/averaged_model.h"
 #include "gradus/optim/clip_grad.h"
 #include "gradus/optim/cyclic_lr.h"
+#include "gradus/optim/grad_scaler.h"
 #include "gradus/optim/joined_lr.h"
 #include "gradus/optim/lamb.h"
 #include "gradus/optim/lars.h"

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "gradus/optim/scaled_gradient.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::autograd {
@@ -16,6 +17,7 @@ namespace {
 
 std::string state_name(size_t param, const char* name) { return concat("state.", param, ".", name); }
 std::string group_name(size_t group, const char* name) { return concat("group.", group, ".", name); }
+constexpr const char* kMaster = "master";
 
 }  // namespace
 
@@ -41,6 +43,18 @@ Tensor Optimizer::new_state(size_t group, size_t state, const Tensor& param) con
   return fresh;
 }
 
+Optimizer& Optimizer::keep_master_weights(bool on) {
+  master_weights_ = on;
+  for (Group& group : groups_)
+    for (ParamState& state : group.states)
+      if (!on) state.master = Tensor();
+  return *this;
+}
+
+bool Optimizer::keeps_master_of(const Tensor& param) const {
+  return master_weights_ && size_of(param.dtype()) == 2;
+}
+
 std::vector<Tensor> Optimizer::parameters() const {
   std::vector<Tensor> all;
   for (const Group& g : groups_) all.insert(all.end(), g.params.begin(), g.params.end());
@@ -50,6 +64,7 @@ std::vector<Tensor> Optimizer::parameters() const {
 Optimizer& Optimizer::step() {
   std::vector<std::vector<raw::StepItem>> items(groups_.size());
   std::vector<ParamState*> stepped;
+  std::vector<std::pair<Tensor, ParamState*>> rounded;  // parameters of which the step sees the master
   for (size_t g = 0; g < groups_.size(); ++g) {
     Group& group = groups_[g];
     const std::vector<const char*> names = state_names(g);
@@ -61,6 +76,9 @@ Optimizer& Optimizer::step() {
         throw StateError(kind(),
                          "step would overwrite a parameter that an open recording follows: ", describe(p),
                          "; run the recording's backward or release it first");
+      if (const double scale = internal::scale_of(grad))
+        throw StateError(kind(), "step would use a gradient that a GradScaler has multiplied by ", scale, ": ",
+                         describe(p), "; call scaler.step(opt)");
       ParamState& state = group.states[i];
       std::array<Tensor, 3> used;
       for (size_t k = 0; k < names.size(); ++k) {
@@ -69,7 +87,14 @@ Optimizer& Optimizer::step() {
         used[k] = state.tensors[k];
       }
       if (state.step == 0) state.numbers = initial_numbers(g);
-      items[g].push_back({p, std::move(grad), std::move(used), state.step + 1, state.numbers});
+      Tensor target = p;
+      if (keeps_master_of(p)) {
+        const bool changed = state.rounded_into && *state.rounded_into != p.storage()->version();
+        if (!state.master.defined() || changed) state.master = raw::to(p, DType::kF32);
+        target = state.master, grad = raw::to(grad, DType::kF32);
+        rounded.emplace_back(p, &state);
+      }
+      items[g].push_back({target, std::move(grad), std::move(used), state.step + 1, state.numbers});
       stepped.push_back(&state);
     }
   }
@@ -77,6 +102,10 @@ Optimizer& Optimizer::step() {
   for (const auto& group : items) raw::check_step_items(kind(), group);
   for (size_t g = 0; g < groups_.size(); ++g)
     if (!items[g].empty()) step_group(g, items[g]);
+  for (const auto& [p, state] : rounded) {
+    raw::copy_(p, state->master);
+    state->rounded_into = p.storage()->version();
+  }
   size_t next = 0;
   for (size_t g = 0; g < groups_.size(); ++g)
     for (const raw::StepItem& item : items[g]) {
@@ -168,6 +197,7 @@ State Optimizer::state_dict() const {
           out.tensors.emplace_back(state_name(number, names[k]), s.tensors[k].defined()
                                                                      ? s.tensors[k]
                                                                      : new_state(g, k, groups_[g].params[i]));
+      if (s.master.defined()) out.tensors.emplace_back(state_name(number, kMaster), s.master);
     }
   }
   return out;
@@ -222,23 +252,26 @@ void Optimizer::load_state_dict(const State& state) {
         numbers.erase(step);
         for (size_t k = 0; const char* name : number_names())
           states[i].numbers[k++] = take(state_name(number, name));
-        for (size_t k = 0; k < names.size(); ++k) {
-          if (!names[k]) continue;
-          const std::string name = state_name(number, names[k]);
+        // Takes what the state has under this name as the parameter's `t`.
+        const auto take_tensor = [&](const char* which, Tensor& t, bool needed) {
+          const std::string name = state_name(number, which);
           const auto it = tensors.find(name);
           if (it == tensors.end()) {
-            wrong += "\n  missing: " + name;
+            if (needed) wrong += "\n  missing: " + name;
           } else if (!it->second.defined() || it->second.shape() != p.shape() ||
                      !is_floating(it->second.dtype())) {
             wrong += concat("\n  ", name, ": expected the shape of ", describe(p), ", given ",
                             describe(it->second));
             tensors.erase(it);
           } else {
-            states[i].tensors[k] = empty(p.shape(), {raw::step_dtype(p.dtype()), p.device()});
-            raw::copy_(states[i].tensors[k], it->second);
+            t = empty(p.shape(), {raw::step_dtype(p.dtype()), p.device()});
+            raw::copy_(t, it->second);
             tensors.erase(it);
           }
-        }
+        };
+        for (size_t k = 0; k < names.size(); ++k)
+          if (names[k]) take_tensor(names[k], states[i].tensors[k], true);
+        if (keeps_master_of(p)) take_tensor(kMaster, states[i].master, false);
       }
     }
     for (const auto& [name, v] : state.numbers)

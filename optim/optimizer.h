@@ -40,6 +40,11 @@ class Optimizer {
   // Drops all gradients: grad() is undefined afterwards.
   Optimizer& clear_grad();
 
+  // Keeps an f32 copy ("state.0.master") of every parameter in 16 bits from its next step on. Steps are made on the
+  // copy, of which the parameter is the rounded value: steps too small for 16 bits add up. Who changes the parameter
+  // otherwise changes the copy. Off: parameters are rounded at each step.
+  Optimizer& keep_master_weights(bool on = true);
+
   size_t num_groups() const { return groups_.size(); }
   const std::vector<Tensor>& parameters(size_t group) const { return groups_.at(group).params; }
   std::vector<Tensor> parameters() const;  // of all groups
@@ -69,6 +74,8 @@ class Optimizer {
     int64_t step = 0;
     std::array<Tensor, 3> tensors;
     std::array<double, 2> numbers = {};
+    Tensor master;                         // f32; undefined where none is kept
+    std::optional<uint32_t> rounded_into;  // the version of the parameter's storage then; none: fresh from a file
   };
   // Names and values of a group's options, as numbers.
   using Numbers = std::vector<std::pair<const char*, double>>;
@@ -103,7 +110,9 @@ class Optimizer {
   };
   void check_group(size_t group) const;
   Tensor new_state(size_t group, size_t state, const Tensor& param) const;
+  bool keeps_master_of(const Tensor& param) const;
   std::vector<Group> groups_;
+  bool master_weights_ = false;
 };
 
 // An optimizer whose groups have `Options`, an aggregate with a member `lr` and a static

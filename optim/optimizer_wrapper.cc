@@ -39,14 +39,27 @@ Tensor OptimizerWrapper::share_of(const Tensor& loss) const {
 
 bool OptimizerWrapper::after_backward() {
   if (!should_update()) return ++accumulated_, false;
+  bool stepped = true;
+  if (options_.scaler) {
+    stepped = options_.scaler->step(optimizer_, {.clip_norm = options_.clip_norm,
+                                                 .norm_type = options_.norm_type,
+                                                 .clip_value = options_.clip_value});
+    grad_norm_ = options_.scaler->grad_norm();
+  } else {
+    clip();
+    optimizer_.step();
+  }
+  optimizer_.clear_grad();
+  if (left_ >= 0) left_ = std::max<int64_t>(0, left_ - accumulated_ - 1);
+  accumulated_ = 0;
+  return stepped;
+}
+
+void OptimizerWrapper::clip() {
   if (options_.clip_norm)
     grad_norm_ =
         clip_grad_norm_(optimizer_.parameters(), *options_.clip_norm, {.norm_type = options_.norm_type});
   if (options_.clip_value) clip_grad_value_(optimizer_.parameters(), *options_.clip_value);
-  optimizer_.step().clear_grad();
-  if (left_ >= 0) left_ = std::max<int64_t>(0, left_ - accumulated_ - 1);
-  accumulated_ = 0;
-  return true;
 }
 
 void OptimizerWrapper::initialize_count_status(int64_t done, int64_t total) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "gradus/optim/grad_scaler.h"
 #include "gradus/optim/optimizer.h"
 
 namespace gradus::optim {
@@ -19,6 +20,7 @@ struct OptimizerWrapperOptions {
   std::optional<double> clip_norm = {};  // all gradients together, before the step
   double norm_type = 2;
   std::optional<double> clip_value = {};  // each element; instead of clip_norm
+  GradScaler* scaler = nullptr;           // runs backward, clips and steps; must outlive the wrapper
 };
 
 // Losses of the batches of one step are averaged: each counts 1 / accumulative_counts. The steps of a
@@ -38,11 +40,20 @@ class OptimizerWrapper {
   template <class Manager, class F>
   bool update_params(Manager& gm, const Tensor& loss, F no_sync) {
     const Tensor share = share_of(loss);
-    if (should_sync()) {
+    const auto backward = [&] {
+      if (options_.scaler) {
+        if constexpr (requires { gm.attached_tensors(); })
+          return options_.scaler->backward(gm, loss, share);
+        else
+          throw StateError("OptimizerWrapper", "a scaler needs the GradManager itself");
+      }
       gm.backward(loss, share);
+    };
+    if (should_sync()) {
+      backward();
     } else {
       [[maybe_unused]] const auto kept_back = no_sync();
-      gm.backward(loss, share);
+      backward();
     }
     return after_backward();
   }
@@ -76,6 +87,7 @@ class OptimizerWrapper {
   int64_t batches_of_step() const;  // of the step that comes next
   Tensor share_of(const Tensor& loss) const;
   bool after_backward();
+  void clip();
 
   Optimizer& optimizer_;
   const OptimizerWrapperOptions options_;

@@ -1,5 +1,8 @@
 // Kernels that need norms of whole tensors: gradient clipping, LAMB, LARS. Blocks of fixed size are summed in
 // fixed order, in f64: the same sum for any number of threads.
+#include <atomic>
+#include <limits>
+
 #include "gradus/tensor/cpu/optim_step.h"
 
 namespace gradus::raw {
@@ -120,6 +123,21 @@ void clip_by_value_cpu(const Tensor&, const std::vector<Tensor>& tensors, double
       x[i] = P(v < low ? low : v > high ? high : v);  // NaN stays
     }
   });
+}
+
+void unscale_cpu(const Tensor& found, const std::vector<Tensor>& tensors, double factor) {
+  std::atomic<bool> any = false;
+  over_tensors("unscale_", tensors, [&any, factor]<class P, class T>(P* x, int64_t n, T) {
+    const T by = T(factor), largest = std::numeric_limits<T>::max();
+    int bad = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const T v = T(x[i]) * by;
+      bad |= !(std::abs(v) <= largest);  // NaN too
+      x[i] = P(v);
+    }
+    if (bad) any = true;
+  });
+  *found.ptr<float>() = any;
 }
 
 // Two norms of each item: f(item, begin, end, first, second) adds a block's squares.
@@ -259,6 +277,7 @@ const RegisterKernel registrations[] = {
     {norm_of_kernel, DeviceType::kCPU, &norm_of_cpu},
     {clip_by_norm_kernel, DeviceType::kCPU, &clip_by_norm_cpu},
     {clip_by_value_kernel, DeviceType::kCPU, &clip_by_value_cpu},
+    {unscale_kernel, DeviceType::kCPU, &unscale_cpu},
     {lamb_step_kernel, DeviceType::kCPU, &lamb_step_cpu},
     {lars_step_kernel, DeviceType::kCPU, &lars_step_cpu},
 };

@@ -144,4 +144,12 @@ void clip_by_value_(const std::vector<Tensor>& tensors, double limit) {
            [&](const std::vector<Tensor>& dense) { clip_by_value_kernel(dense.front(), dense, limit); });
 }
 
+Tensor unscale_(const std::vector<Tensor>& tensors, double factor) {
+  const Tensor found = empty({}, {DType::kF32, tensors.empty() ? kCPU : tensors.front().device()});
+  if (tensors.empty()) return fill_(found, 0), found;
+  check_one_device("unscale_", tensors);
+  in_place(tensors, [&](const std::vector<Tensor>& dense) { unscale_kernel(found, dense, factor); });
+  return found;
+}
+
 }  // namespace gradus::raw

@@ -163,6 +163,10 @@ void clip_by_norm_(const std::vector<Tensor>& tensors, const Tensor& norm, doubl
 // Brings every element into [-limit, limit].
 void clip_by_value_(const std::vector<Tensor>& tensors, double limit);
 
+// Multiplies every tensor by `factor`. Returns f32[]: 1 if an element is infinite or NaN, else 0.
+// Errors: DeviceError unless all are on one device.
+Tensor unscale_(const std::vector<Tensor>& tensors, double factor);
+
 // Kernels. All tensors of one step have one device and one dtype, and are row-major. The first argument
 // repeats one of them, to say where to run.
 // clang-format off
@@ -189,6 +193,9 @@ inline constinit KernelSlot<void(const Tensor& norm, const std::vector<Tensor>&,
     clip_by_norm_kernel{"clip_by_norm_"};
 inline constinit KernelSlot<void(const Tensor&, const std::vector<Tensor>&, double limit)>
     clip_by_value_kernel{"clip_by_value_"};
+// found (f32[]) = 1 if an element is not finite, else 0; the tensors may be of several dtypes.
+inline constinit KernelSlot<void(const Tensor& found, const std::vector<Tensor>&, double factor)>
+    unscale_kernel{"unscale_"};
 // clang-format on
 
 }  // namespace gradus::raw

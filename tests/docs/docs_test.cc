@@ -20,6 +20,7 @@ using Lines = std::vector<std::string>;
 
 const char* const kPages[] = {"README.md",
                               "docs/adding-an-op.md",
+                              "docs/amp.md",
                               "docs/architecture.md",
                               "docs/autograd.md",
                               "docs/data-parallel.md",

@@ -313,5 +313,83 @@ TEST(OptimizerState, ListsWhatDoesNotFitAndChangesNothing) {
   opt.load_state_dict(good);
 }
 
+// --- master weights ---
+
+struct MasterWeights : testing::Test {
+  Tensor w = ones({2}, {.dtype = DType::kBF16});
+  void step(Optimizer& opt, double g) {
+    w.set_grad(full({2}, g, {.dtype = DType::kBF16}));
+    opt.step().clear_grad();
+  }
+  double value() const { return w.to_vector<double>()[0]; }
+};
+
+TEST_F(MasterWeights, StepsTooSmallForBf16AddUp) {
+  SGD plain({w}, {.lr = 0.001});
+  for (int i = 0; i < 100; ++i) step(plain, 1);
+  EXPECT_EQ(value(), 1);
+  SGD opt({w}, {.lr = 0.001});
+  opt.keep_master_weights();
+  for (int i = 0; i < 100; ++i) step(opt, 1);
+  EXPECT_NEAR(value(), 0.9, 0x1p-9);
+}
+
+TEST_F(MasterWeights, OfAdamAreThoseOfAnF32Parameter) {
+  const Tensor wide = ones({2});
+  Adam opt({w}, {.lr = 1e-3}), reference({wide}, {.lr = 1e-3});
+  opt.keep_master_weights();
+  for (int i = 0; i < 20; ++i) {
+    step(opt, 0.5);
+    wide.set_grad(full({2}, 0.5));
+    reference.step().clear_grad();
+  }
+  for (const auto& [name, t] : opt.state_dict().tensors)
+    if (name == "state.0.master") {
+      EXPECT_EQ(t.to_vector<float>(), wide.to_vector<float>());
+      return;
+    }
+  FAIL() << "no state.0.master";
+}
+
+TEST_F(MasterWeights, SurviveACheckpointWhateverIsLoadedFirst) {
+  SGD opt({w}, {.lr = 0.001, .momentum = 0.9});
+  opt.keep_master_weights();
+  for (int i = 0; i < 30; ++i) step(opt, 1);
+  const Tensor saved = raw::clone(w);
+  const State state = opt.state_dict();
+  SGD resumed({w}, {.lr = 0.001, .momentum = 0.9});
+  resumed.keep_master_weights();
+  resumed.load_state_dict(state);
+  raw::copy_(w, saved);
+  for (int i = 0; i < 30; ++i) step(resumed, 1);
+  const auto after = w.to_vector<float>();
+  raw::copy_(w, saved);
+  SGD other({w}, {.lr = 0.001, .momentum = 0.9});
+  other.keep_master_weights().load_state_dict(state);
+  for (int i = 0; i < 30; ++i) step(other, 1);
+  EXPECT_EQ(w.to_vector<float>(), after);
+  SGD without({w}, {.lr = 0.001, .momentum = 0.9});
+  EXPECT_THROW(without.load_state_dict(state), ValueError);
+}
+
+TEST_F(MasterWeights, FollowAParameterThatIsWrittenTo) {
+  SGD opt({w}, {.lr = 0.001});
+  opt.keep_master_weights();
+  step(opt, 1);
+  raw::fill_(w, 4);
+  step(opt, 1);
+  EXPECT_EQ(value(), 4);
+}
+
+TEST_F(MasterWeights, OfF32ParametersThereAreNone) {
+  const Tensor wide = ones({2});
+  SGD opt({wide}, {.lr = 0.5});
+  opt.keep_master_weights();
+  wide.set_grad(ones({2}));
+  opt.step();
+  EXPECT_EQ(wide.to_vector<float>()[0], 0.5f);
+  EXPECT_TRUE(opt.state_dict().tensors.empty());
+}
+
 }  // namespace
 }  // namespace gradus::optim

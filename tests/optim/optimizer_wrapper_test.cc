@@ -153,5 +153,26 @@ TEST(OptimizerWrapper, StateRatesAndMomentaAreTheOptimizers) {
   EXPECT_EQ(opt.lr(1), 0.25);
 }
 
+TEST(OptimizerWrapperWithScaler, SkipsAndStepsAsTheScalerSays) {
+  const Tensor w = ones({1});
+  GradManager gm;
+  gm.attach(w);
+  SGD opt({w}, {.lr = 0.5});
+  GradScaler scaler({.init_scale = 8});
+  OptimizerWrapper optimizer(opt, {.accumulative_counts = 2, .clip_norm = 0.5, .scaler = &scaler});
+  const auto update = [&](double slope) {
+    auto recording = gm.record();
+    return optimizer.update_params(gm, sum(w * slope));
+  };
+  EXPECT_FALSE(update(std::numeric_limits<double>::infinity()));
+  EXPECT_FALSE(update(1));  // due, but skipped
+  EXPECT_EQ(scaler.skipped_steps(), 1);
+  EXPECT_EQ(w.item<float>(), 1);
+  EXPECT_FALSE(update(4));
+  EXPECT_TRUE(update(4));
+  EXPECT_EQ(optimizer.grad_norm().item<float>(), 4);
+  EXPECT_NEAR(w.item<float>(), 1 - 0.5 * 0.5, 1e-6);
+}
+
 }  // namespace
 }  // namespace gradus::optim

@@ -1,0 +1,115 @@
+// GradScaler: keeps the small gradients of a training in f16 from vanishing. It multiplies the loss, and so
+// all gradients, by a large number, divides them by it before the step, and looks for a number as large as
+// fits: too large a one gives an infinite gradient, which skips the step.
+//
+//   optim::GradScaler scaler;
+//   for (const data::Batch& b : loader) {
+//     auto recording = gm.record();
+//     Tensor loss = [&] {
+//       auto amp = autocast(DType::kF16);
+//       return nn::cross_entropy(net(b.input), b.target);
+//     }();
+//     scaler.backward(gm, loss);
+//     scaler.step(opt, {.clip_norm = 1.0});  // divides, clips and steps, or skips on all ranks
+//     opt.clear_grad();
+//   }
+//
+// bf16 has f32's range and needs no scaler; see docs/amp.md.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "gradus/optim/optimizer.h"
+
+namespace gradus::optim {
+
+struct GradScalerOptions {
+  double init_scale = 65536;
+  double growth_factor = 2;     // after growth_interval steps without an infinity
+  double backoff_factor = 0.5;  // after one with
+  int64_t growth_interval = 2000;
+  bool enabled = true;  // false: backward and step do what they do without a scaler; clipping remains
+  // Whether any rank found an infinity, given whether this one did; called once a step, on every rank:
+  // [](bool found) { return dist::any_rank(found); }. None: gradients are averaged, which carries an infinity
+  // to every rank.
+  std::function<bool(bool found)> agree = nullptr;
+};
+
+struct ScaledStepOptions {
+  std::optional<double> clip_norm = {};  // as clip_grad_norm_, of the gradients divided by the scale
+  double norm_type = 2;
+  std::optional<double> clip_value = {};  // as clip_grad_value_
+};
+
+class GradScaler {
+ public:
+  // Errors: ValueError for an init_scale that is not positive and finite, a growth_factor of at most 1, a
+  // backoff_factor outside of (0, 1), a growth_interval below 1.
+  explicit GradScaler(GradScalerOptions options = {});
+
+  // Runs gm.backward(loss, scale() * dy), dy being 1 if undefined, for a GradManager gm. Gradients add up as
+  // usual, over several losses and several batches; clip_grad_norm_, clip_grad_value_ and Optimizer::step
+  // refuse them until they are divided by the scale. Errors: ShapeError unless the loss has one element or dy
+  // its shape; StateError when a gradient is added to one that is not scaled.
+  template <class Manager>
+  void backward(Manager& gm, const Tensor& loss, const Tensor& dy = {}) {
+    if (!options_.enabled) return gm.backward(loss, dy);
+    const std::vector<Tensor> params = gm.attached_tensors();
+    const std::vector<Before> before = begin_backward(params);
+    gm.backward(loss, scaled_dy(loss, dy));
+    mark(params, before);
+  }
+
+  // Divides the gradients of opt's parameters by the scale, clips them, and steps, unless a gradient is
+  // infinite or NaN on any rank. Returns whether it stepped. Call it once for each optimizer whose parameters
+  // have gradients. Errors: StateError when no parameter has a gradient, or one is not from this scaler's
+  // backward; DTypeError for gradients in f16, which have no room for what is divided; ValueError for a
+  // negative bound; and Optimizer::step's.
+  bool step(Optimizer& opt, const ScaledStepOptions& options = {});
+
+  // Divides alone, to look at gradients or to clip them in another way before step(opt). Errors: as step, and
+  // StateError a second time before it.
+  void unscale_(Optimizer& opt);
+
+  // The factor of the next backward; 1 when not enabled. It changes once between a step and the next
+  // backward, however many optimizers stepped.
+  double scale() const { return options_.enabled ? settled().scale : 1; }
+  int64_t skipped_steps() const { return skipped_steps_; }  // so far, of all optimizers
+  // Of the last step that was made with clip_norm, before clipping.
+  const Tensor& grad_norm() const { return grad_norm_; }
+  const GradScalerOptions& options() const { return options_; }
+
+  // "scale", "growth_factor", "backoff_factor", "growth_interval", "growth_tracker", "skipped_steps".
+  State state_dict() const;
+  // Errors: ValueError naming what is missing, unexpected or out of range; nothing is changed then.
+  void load_state_dict(const State& state);
+
+ private:
+  // A gradient as it was before a backward.
+  struct Before {
+    const TensorImpl* grad = nullptr;  // not held: backward adds in place to what nobody else holds
+    uint32_t version = 0;
+    bool is_scaled = false;
+  };
+  struct Progress {
+    double scale = 1;
+    int64_t clean = 0;  // updates without an infinity since the scale last changed
+  };
+  Progress settled() const;
+  std::vector<Before> begin_backward(const std::vector<Tensor>& params);
+  void mark(const std::vector<Tensor>& params, const std::vector<Before>& before) const;
+  Tensor scaled_dy(const Tensor& loss, const Tensor& dy) const;
+  bool divide(Optimizer& opt, const char* op) const;
+
+  GradScalerOptions options_;
+  Progress progress_;
+  bool stepped_ = false, found_ = false;                     // since progress_ was settled
+  std::vector<std::pair<const Optimizer*, bool>> unscaled_;  // whether an infinity was found
+  int64_t skipped_steps_ = 0;
+  Tensor grad_norm_;
+};
+
+}  // namespace gradus::optim
