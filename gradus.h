@@ -19,5 +19,6 @@
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/memory.h"
 #include "gradus/tensor/parallel.h"
+#include "gradus/tensor/profiler.h"
 #include "gradus/tensor/random.h"
 #include "gradus/tensor/tensor.h"

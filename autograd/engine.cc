@@ -227,6 +227,8 @@ class Pass {
       bool last;
       ~Restore() { c.running_node = node, c.last_run = last; }
     } restore{context, outer_node, outer_last};
+    const RunningRange running =
+        observed({.kind = RangeKind::kBackward, .name = node.op(), .module = node.module_path()});
     try {
       const RecordingState* ending = p_.keep_graph ? nullptr : &p_.recording;
       if (node.stream().is_inline()) {

@@ -216,6 +216,7 @@ void OpenRecording::backward(const std::vector<Tensor>& roots, const std::vector
                      "no computation history: this recording was already used by backward or released; ",
                      "call record() and compute the loss again");
   manager->forget_dead();
+  const RunningRange running = observed({.kind = RangeKind::kUser, .name = "backward"});
   Objects unfinished = objects();
   try {
     compute(roots, dys, unfinished);

@@ -191,6 +191,7 @@ class Pass {
   }
 
   Batch read(Context& context, int64_t number) const {
+    const RunningRange running = observed({.kind = RangeKind::kData, .name = "read batch"});
     context.generator = epoch_generator(plan_->seed, epoch_);
     const Batch share = share_of(number);
     const std::vector<int64_t>& indices = share.indices;
@@ -218,6 +219,7 @@ class Pass {
   }
 
   Batch take_from_ring() {
+    const RunningRange running = observed({.kind = RangeKind::kData, .name = "wait for batch"});
     std::unique_lock lock(mutex_);
     Slot& slot = slot_of(next_);
     const auto is_ready = [&] { return slot.ready; };
@@ -266,6 +268,7 @@ class Prefetcher {
     try {
       for (int64_t i = 0; i < workers; ++i)
         workers_.emplace_back([pass = pass_, context = Context::current().snapshot()]() mutable {
+          name_thread("data loader");
           context.threads = 1;  // the cores belong to the training loop
           ContextScope scope(context);
           pass->work(context);

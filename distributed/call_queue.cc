@@ -54,7 +54,9 @@ void CallQueue::post(Call call) {
   }
   if (start)
     thread_ = start_thread([state = state_] {
+      name_thread("collectives");
       Context::current().recordings.clear();  // calls record nothing, and should keep no recording alive
+      Context::current().observer = nullptr;  // nor a profile
       serve(*state);
     });
   state_->changed.notify();

@@ -6,6 +6,7 @@
 
 #include "gradus/distributed/lone.h"
 #include "gradus/distributed/work_state.h"
+#include "gradus/tensor/context.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -107,14 +108,24 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
                      collective.sizes.size());
   const Watch limits = watch(timeout);
   limits.membership->check(collective.op);
+  Ref<Observer> observer(gradus::observer());
+  const int64_t range = observer ? observer->announce({.kind = RangeKind::kCollective,
+                                                       .name = collective.op,
+                                                       .bytes = collective.record.bytes})
+                                 : -1;
   // Alone there is nothing to wait for.
   if (!async || size() == 1)
-    if (queue_.try_run([&] { execute(collective, limits); })) return Work();
+    if (queue_.try_run([&] {
+          const RunningRange running(observer, range);
+          execute(collective, limits);
+        }))
+      return Work();
 
   const auto state = make_ref<QueuedWork>(collective.op);
-  queue_.post([this, state, limits, collective = std::move(collective)]() mutable {
+  queue_.post([this, state, limits, observer, range, collective = std::move(collective)]() mutable {
     std::exception_ptr error;
     try {
+      const RunningRange running(observer, range);
       execute(collective, limits);
     } catch (const RankKilled&) {
       throw;

@@ -1,6 +1,7 @@
 #include "gradus/distributed/work.h"
 
 #include "gradus/distributed/work_state.h"
+#include "gradus/tensor/context.h"
 
 namespace gradus::dist {
 
@@ -11,7 +12,9 @@ Work::Work(const Work&) = default;
 Work& Work::operator=(const Work&) = default;
 
 void Work::wait(std::optional<Milliseconds> timeout) const {
-  if (state_) state_->wait(timeout);
+  if (!state_) return;
+  const RunningRange running = observed({.kind = RangeKind::kCollective, .name = "wait for work"});
+  state_->wait(timeout);
 }
 bool Work::is_completed() const { return !state_ || state_->is_completed(); }
 int Work::source_rank() const { return state_ ? state_->source_rank() : -1; }

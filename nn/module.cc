@@ -315,6 +315,10 @@ std::string Module::type_name() const {
 // What runs meanwhile knows which module it belongs to.
 Module::CallScope::CallScope(const Module& m) : pushed_(!m.name_.empty()) {
   if (pushed_) Context::current().module_path.push_back(&m.name_);
+  if (Observer* o = observer()) [[unlikely]] {
+    const std::string path = Context::current().module_path_text();
+    running_ = RunningRange(*o, {.kind = RangeKind::kModule, .name = m.type_name(), .module = path});
+  }
 }
 Module::CallScope::~CallScope() {
   if (pushed_) Context::current().module_path.pop_back();

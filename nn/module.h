@@ -143,6 +143,7 @@ class Module {
 
    private:
     bool pushed_;
+    RunningRange running_;  // for a profile
   };
   // Returns f(), under this module's name: errors tell where in the tree they happened. Modules with calls of
   // their own (LSTM, MultiheadAttention) make them through it.

@@ -1,7 +1,6 @@
 #include "gradus/nn/summary.h"
 
 #include <algorithm>
-#include <cstring>
 #include <ostream>
 
 #include "gradus/autograd/grad_manager.h"
@@ -9,6 +8,7 @@
 #include "gradus/nn/text.h"
 #include "gradus/tensor/allocator.h"
 #include "gradus/tensor/context.h"
+#include "gradus/tensor/flops.h"
 
 namespace gradus::nn {
 namespace {
@@ -19,30 +19,10 @@ Tensor on_meta(const Tensor& x) {
   return x.defined() ? empty_strided(x.shape(), x.strides(), {x.dtype(), kMeta}) : Tensor();
 }
 
-// The multiply-adds, two FLOPs each, of the matrix product or convolution that a kernel is; 0 for other
-// kernels.
-int64_t flops_of(const char* op, std::span<const Tensor* const> tensors) {
-  const auto starts = [&](const char* with) { return std::strncmp(op, with, std::strlen(with)) == 0; };
-  const auto ends = [&](const char* with) {
-    const size_t n = std::strlen(op), k = std::strlen(with);
-    return n >= k && std::strcmp(op + n - k, with) == 0;
-  };
-  if (std::strcmp(op, "matmul") == 0) return 2 * tensors[0]->numel() * tensors[1]->size(-1);
-  if (!starts("conv")) return 0;
-  // Each output position takes all of its channel's weights.
-  const auto products = [](const Tensor& y, const Tensor& w) {
-    return w.size(0) > 0 ? 2 * y.numel() * (w.numel() / w.size(0)) : 0;
-  };
-  if (ends("_input_grad")) return products(*tensors[1], *tensors[2]);  // dx, dy, w
-  if (ends("_weight_grad"))
-    return products(*tensors[tensors.size() - 2], *tensors[0]);  // dw, perhaps db, dy, x
-  return products(*tensors[0], *tensors[2]);                     // y, x, w
-}
-
-class FlopCounter final : public LaunchObserver {
+class FlopCounter final : public Observer {
  public:
   void launched(const char* op, std::span<const Tensor* const> tensors) override {
-    total += flops_of(op, tensors);
+    total += kernel_flops(op, tensors);
   }
   int64_t total = 0;
 };
@@ -126,8 +106,9 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
   context.recordings.clear();
   context.generator = std::make_shared<Generator>();
   context.device = kMeta;
-  FlopCounter flops;
-  context.observer = &flops;
+  const auto counter = make_ref<FlopCounter>();
+  FlopCounter& flops = *counter;
+  context.observer = counter;
   const ContextScope in_context(context);
 
   const int64_t others = memory_stats(kMeta).live_bytes;

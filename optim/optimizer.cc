@@ -62,6 +62,7 @@ std::vector<Tensor> Optimizer::parameters() const {
 }
 
 Optimizer& Optimizer::step() {
+  const RunningRange running = observed({.kind = RangeKind::kUser, .name = "optimizer step"});
   std::vector<std::vector<raw::StepItem>> items(groups_.size());
   std::vector<ParamState*> stepped;
   std::vector<std::pair<Tensor, ParamState*>> rounded;  // parameters of which the step sees the master

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "gradus/tensor/context.h"
 #include "gradus/tensor/error.h"
 #include "memory.h"
 
@@ -233,9 +234,11 @@ void empty_cache(Device device) { allocator_of(device).release_cached(); }
 int64_t allocation_size(int64_t bytes) { return class_size(bytes); }
 void* allocate(Device device, int64_t bytes) {
   CachingAllocator& allocator = allocator_of(device);
-  if (device.type != DeviceType::kMeta) return allocator.allocate(bytes);
-  allocator.count(bytes);
-  return nullptr;
+  void* p = nullptr;
+  if (device.type != DeviceType::kMeta) p = allocator.allocate(bytes);
+  else allocator.count(bytes);
+  if (Observer* o = observer()) [[unlikely]] o->allocated(device);
+  return p;
 }
 void deallocate(Device device, void* p, int64_t bytes) noexcept {
   CachingAllocator& allocator = allocator_of(device);

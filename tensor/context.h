@@ -5,13 +5,13 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "gradus/tensor/device.h"
 #include "gradus/tensor/dtype.h"
 #include "gradus/tensor/job.h"
+#include "gradus/tensor/observer.h"
 #include "gradus/tensor/random.h"
 #include "gradus/tensor/ref.h"
 #include "gradus/tensor/stream.h"
@@ -20,14 +20,6 @@ namespace gradus {
 
 class AutogradSlot;
 class Tensor;
-
-// Sees each kernel that would have run on the meta device: counts operations without computing them.
-class LaunchObserver {
- public:
-  virtual ~LaunchObserver() = default;
-  // The op's name, and its tensors in the order of the kernel's arguments: results first. Undefined ones are left out.
-  virtual void launched(const char* op, std::span<const Tensor* const> tensors) = 0;
-};
 
 struct Context {
   // Open recordings that see this thread's ops, oldest first; autograd owns their meaning.
@@ -43,7 +35,7 @@ struct Context {
   int threads = 0;                   // of parallel_for; 0: usable_cores()
   bool deterministic = false;        // refuse kernels that may differ from run to run; none on the CPU does
   std::vector<const std::string*> module_path;  // names of the modules being called, outermost first
-  LaunchObserver* observer = nullptr;  // of kernels on the meta device
+  Ref<Observer> observer;  // sees kernels and other ranges of time; null: nobody
   Ref<Job> job;  // this rank's, when ranks are threads; null: the process's
 
   // The calling thread's context; a thread starts with one of its own.
@@ -74,6 +66,18 @@ class ContextScope {
  private:
   Context* previous_;
 };
+
+// Who observes this thread; null when nobody does. Costs a load while nobody observes any thread.
+inline Observer* observer() {
+  if (internal::observers.load(std::memory_order_relaxed) == 0) [[likely]] return nullptr;
+  return Context::current().observer.get();
+}
+
+// A range of this thread's, until the result goes.
+[[nodiscard]] inline RunningRange observed(const Range& range) {
+  Observer* o = observer();
+  return o ? RunningRange(*o, range) : RunningRange();
+}
 
 // The stream that kernels on `device` launch on now.
 Stream current_stream(Device device);

@@ -10,10 +10,9 @@
 // launches the kernel on the current stream of the first tensor's device: at once on cpu:0, queued elsewhere.
 #pragma once
 
-#include <array>
-#include <span>
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/stream.h"
@@ -22,6 +21,25 @@
 namespace gradus {
 
 [[noreturn]] void throw_no_kernel(const char* op, Device device);
+
+namespace internal {
+
+// The defined tensors of a kernel's argument; a type of one's own names them by for_each_tensor(value, f).
+using TensorPointers = std::vector<const Tensor*>;
+inline void collect(TensorPointers& into, const Tensor& x) {
+  if (x.defined()) into.push_back(&x);
+}
+template <class T>
+void collect(TensorPointers& into, const T& arg) {
+  if constexpr (requires { for_each_tensor(arg, [](const Tensor&) {}); })
+    for_each_tensor(arg, [&](const Tensor& x) { collect(into, x); });
+}
+template <class T>
+void collect(TensorPointers& into, const std::vector<T>& list) {
+  for (const T& element : list) collect(into, element);
+}
+
+}  // namespace internal
 
 template <class Signature>
 class KernelSlot;
@@ -37,6 +55,7 @@ class KernelSlot<void(const Tensor&, Args...)> {
     if (device.type == DeviceType::kMeta) return observe(out, args...);
     const Function f = device.type == DeviceType::kCPU ? cpu : cuda;
     if (!f) throw_no_kernel(op_, device);
+    if (Observer* o = observer()) [[unlikely]] return launch_observed(*o, f, out, args...);
     if (device == kCPU) return f(out, args...);
     const Stream stream = current_stream(device);
     if (stream.is_inline() || device.type == DeviceType::kCUDA) return f(out, args...);
@@ -51,16 +70,30 @@ class KernelSlot<void(const Tensor&, Args...)> {
 
  private:
   void observe(const Tensor& out, const Args&... args) const {
-    LaunchObserver* observer = Context::current().observer;
-    if (!observer) return;
-    std::array<const Tensor*, 1 + sizeof...(Args)> tensors;
-    size_t n = 0;
-    const auto add = [&]<class T>(const T& arg) {
-      if constexpr (std::is_same_v<T, Tensor>)
-        if (arg.defined()) tensors[n++] = &arg;
-    };
-    add(out), (add(args), ...);
-    observer->launched(op_, std::span(tensors.data(), n));
+    if (Observer* o = Context::current().observer.get()) o->launched(op_, tensors_of(out, args...));
+  }
+
+  // The time of a queued kernel is that of its run, on the stream's thread.
+  [[gnu::noinline]] void launch_observed(Observer& o, Function f, const Tensor& out, Args... args) const {
+    const internal::TensorPointers tensors = tensors_of(out, args...);
+    const int64_t range = o.announce({.kind = RangeKind::kKernel, .name = op_, .tensors = tensors});
+    Ref<Observer> observer(&o);
+    const Stream stream = current_stream(out.device());
+    if (stream.is_inline() || out.device().type == DeviceType::kCUDA) {
+      const RunningRange running(std::move(observer), range);
+      return f(out, args...);
+    }
+    stream.enqueue([f, out, observer, range, copies = std::tuple<std::decay_t<Args>...>(args...)]() mutable {
+      const RunningRange running(observer, range);
+      std::apply([&](auto&... a) { f(out, a...); }, copies);
+    });
+  }
+
+  static internal::TensorPointers tensors_of(const Tensor& out, const Args&... args) {
+    internal::TensorPointers tensors;
+    internal::collect(tensors, out);
+    (internal::collect(tensors, args), ...);
+    return tensors;
   }
 
   const char* op_;

@@ -147,6 +147,7 @@ Stream Stream::create(Device device) {
   Stream s;
   s.device_ = device;
   s.queue_ = std::make_shared<internal::StreamQueue>();
+  s.enqueue([name = to_string(device)] { name_thread(name); });
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   std::erase_if(r.all, [](const auto& entry) { return entry.second->is_over(); });

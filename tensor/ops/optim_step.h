@@ -17,6 +17,13 @@ struct StepItem {
   std::array<double, 2> numbers = {};  // more state, of the parameter as a whole, before this step
 };
 
+// Shows a kernel's observer what it works on.
+template <class F>
+void for_each_tensor(const StepItem& item, F f) {
+  f(item.param), f(item.grad);
+  for (const Tensor& x : item.state) f(x);
+}
+
 // What a step computes and keeps state in: f64 for f64, f32 for the others.
 constexpr DType step_dtype(DType param) { return param == DType::kF64 ? DType::kF64 : DType::kF32; }
 
