@@ -139,7 +139,7 @@ TEST(Profiler, GivesATrainingStepToItsModulesForwardAndBackward) {
   }
   const std::vector<ProfileRow> ops = profiler.rows(), modules = profiler.rows(Profiler::kModule),
                                 ranges = profiler.rows(Profiler::kRange);
-  EXPECT_THAT(names_of(ops), IsSupersetOf({"conv2d", "matmul", "relu", "sgd_step"}));
+  EXPECT_THAT(names_of(ops), IsSupersetOf({"conv", "matmul", "relu", "sgd_step"}));
   EXPECT_THAT(names_of(modules), IsSupersetOf({"conv", "fc", "(no module)"}));
   for (const char* name : {"conv", "fc"}) {
     const ProfileRow* module = find(modules, name);
@@ -147,8 +147,8 @@ TEST(Profiler, GivesATrainingStepToItsModulesForwardAndBackward) {
     EXPECT_LT(module->backward_seconds, module->seconds) << name;
   }
   EXPECT_EQ(find(ops, "sgd_step")->backward_seconds, 0);
-  EXPECT_GT(find(ops, "conv2d_weight_grad")->flops, 0);
-  EXPECT_EQ(find(ops, "conv2d_weight_grad")->seconds, find(ops, "conv2d_weight_grad")->backward_seconds);
+  EXPECT_GT(find(ops, "conv_weight_grad")->flops, 0);
+  EXPECT_EQ(find(ops, "conv_weight_grad")->seconds, find(ops, "conv_weight_grad")->backward_seconds);
   EXPECT_THAT(names_of(ranges), testing::UnorderedElementsAre("backward", "optimizer step"));
   EXPECT_NEAR(total(ops), total(modules), 1e-9);
   EXPECT_NEAR(total(ops), total(profiler.rows(Profiler::kOpAndShape)), 1e-9);
@@ -205,11 +205,12 @@ TEST(Profiler, RangesOfOnesOwnHaveAllThatIsInThem) {
     }
   }
   const std::vector<ProfileRow> ranges = profiler.rows(Profiler::kRange);
-  ASSERT_THAT(names_of(ranges),
-              ElementsAre("inner \"quoted\""));  // the outer one was open when the scope ended
-  EXPECT_EQ(ranges[0].calls, 2);
-  EXPECT_GT(ranges[0].seconds, 0.004);
-  EXPECT_LT(total(profiler.rows()), ranges[0].seconds);
+  ASSERT_THAT(names_of(ranges), ElementsAre("outer", "inner \"quoted\""));
+  EXPECT_EQ(ranges[0].calls, 1);
+  EXPECT_EQ(ranges[1].calls, 2);
+  EXPECT_GT(ranges[1].seconds, 0.004);
+  EXPECT_GE(ranges[0].seconds, ranges[1].seconds);
+  EXPECT_LT(total(profiler.rows()), ranges[1].seconds);
 }
 
 TEST(Profiler, ARangeThatOutlivesClearOrTheScopeIsLeftOut) {
@@ -243,16 +244,18 @@ TEST(Profiler, OfNestedScopesTheInnermostRecords) {
 }
 
 TEST(Profiler, AnExceptionEndsItsRanges) {
+  struct Outer : nn::Layer {
+    nn::Linear fc{this, "fc", {.in = 3, .out = 4}};
+    Tensor forward(const Tensor& x) override { return fc(x); }
+  } net;
   Profiler profiler;
   const Tensor x = randn({2, 8});
   {
     auto scope = profiler.record();
-    nn::Linear layer({.in = 3, .out = 4});
-    EXPECT_THROW(layer(x), ShapeError);
+    EXPECT_THROW(net(x), ShapeError);
     exp(x);
   }
-  const ProfileRow* row = find(profiler.rows(Profiler::kModule), "(no module)");
-  ASSERT_TRUE(row);
+  EXPECT_THAT(names_of(profiler.rows(Profiler::kModule)), ElementsAre("(no module)"));
 }
 
 TEST(Profiler, TimesQueuedKernelsWhereTheyRun) {
@@ -368,15 +371,15 @@ TEST(Profiler, ATraceNestsAndNamesEverything) {
     names.insert(e["name"]);
     if (e["ph"] == "X")
       threads[e["tid"]].push_back({ns(e["ts"]), ns(e["ts"]) + ns(e["dur"]), e["name"], e["cat"]});
-    if (e["name"] == "conv2d" && e["cat"] == "kernel") {
+    if (e["name"] == "conv" && e["cat"] == "kernel") {
       EXPECT_EQ(e["args"]["module"], "conv");
       EXPECT_THAT(e["args"]["shapes"].get<std::string>(), HasSubstr("f32[4,3,8,8]"));
       EXPECT_GT(e["args"]["flops"], 0);
     }
   }
   EXPECT_THAT(kinds, IsSupersetOf({"M", "X", "C"}));
-  EXPECT_THAT(names, IsSupersetOf({"process_name", "thread_name", "conv (Conv2d)", "fc (Linear)", "conv2d",
-                                   "conv2d backward", "conv2d_weight_grad", "backward", "live memory cpu"}));
+  EXPECT_THAT(names, IsSupersetOf({"process_name", "thread_name", "conv (Conv2d)", "fc (Linear)", "conv",
+                                   "conv2d backward", "conv_weight_grad", "backward", "live memory cpu"}));
   ASSERT_EQ(threads.size(), 1u);
   std::vector<Span> open;
   std::map<std::string, std::string> parents;  // by kind and name
@@ -389,9 +392,9 @@ TEST(Profiler, ATraceNestsAndNamesEverything) {
     }
     open.push_back(s);
   }
-  EXPECT_EQ(parents["kernel conv2d"], "module conv (Conv2d)");
+  EXPECT_EQ(parents["kernel conv"], "module conv (Conv2d)");
   EXPECT_EQ(parents["backward conv2d backward"], "user backward");
-  EXPECT_EQ(parents["kernel conv2d_weight_grad"], "backward conv2d backward");
+  EXPECT_EQ(parents["kernel conv_weight_grad"], "backward conv2d backward");
 }
 
 TEST(Profiler, KnowsWhenTensorsHeldMost) {
