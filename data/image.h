@@ -1,10 +1,8 @@
-// Image: 8-bit pixels, as files of photographs hold them. Decoded, or a source that decodes what is asked
-// for.
+// Image: 8-bit pixels, as files of photographs hold them. Decoded, or a source that decodes what is asked for.
 //
-//   const data::Image photo = data::decode_image("dog.jpg");  // width and height are known, no pixel is
-//   decoded const data::Region r = photo.decode({.left = 40, .top = 0, .width = 600, .height = 600}, 224,
-//   224); r.image.data();                                           // rows of r.image.width() pixels of 3
-//   bytes
+//   const data::Image photo = data::decode_image("dog.jpg");  // width and height are known, no pixel is decoded
+//   const data::Region r = photo.decode({.left = 40, .top = 0, .width = 600, .height = 600}, 224, 224);
+//   r.image.data();  // rows of r.image.width() pixels of 3 bytes
 #pragma once
 
 #include <cstdint>

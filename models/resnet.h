@@ -43,7 +43,7 @@ struct ResNetOptions {
   int64_t classes = 1000;
   // Starts each block as the identity: its last batch norm's weight is 0.
   bool zero_init_residual = false;
-  // Backward computes each block again instead of keeping what is in it: less memory, a third more time.
+  // Backward computes each block again instead of keeping what is in it: less memory, one more forward.
   bool checkpoint = false;
 };
 

@@ -281,7 +281,7 @@ TEST(Profiler, SeesLoadersAndTheWaitForThem) {
       return {exp(ones({4})), scalar(0, {.dtype = DType::kI64})};
     }
   };
-  for (const int64_t workers : {0, 2}) {
+  for (const int workers : {0, 2}) {
     Profiler profiler;
     {
       auto scope = profiler.record();
