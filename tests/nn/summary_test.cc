@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int64_t kN = 16;
+constexpr int64_t kN = 64;
 constexpr int64_t kConv1 = 2 * kN * 32 * 26 * 26 * 9, kConv2 = 2 * kN * 64 * 24 * 24 * 32 * 9;
 constexpr int64_t kFc1 = 2 * kN * 9216 * 128, kFc2 = 2 * kN * 128 * 10;
 
