@@ -18,10 +18,20 @@ constexpr int kLanes = 16;          // floats in a register
 constexpr int kPanel = 2 * kLanes;  // columns of a result that registers hold
 constexpr int kMostRows = 14;       // and rows
 
+// Memory that a product, while it computes, brings into the second cache: with each of its K steps the line
+// at `at`, which then moves on.
+struct Ahead {
+  const char* at = nullptr;
+  int64_t step = 0;
+};
+
+constexpr int kColumnsAhead = 8;  // of a, which may lie in memory: further ones would push out each other
+
 // c[R][32] = (or += if kAdd) a[R][K] b[K][32], given the steps between a's rows and between its columns.
 template <int R, bool kAdd>
 [[gnu::target("avx512f")]] void product(const float* a, int64_t a_row, int64_t a_column, const float* b,
-                                        int64_t b_row, int64_t K, float* c, int64_t c_row) {
+                                        int64_t b_row, int64_t K, float* c, int64_t c_row, Ahead ahead) {
+  if (!ahead.at) ahead.at = reinterpret_cast<const char*>(b);
   __m512 sum[R][2];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = _mm512_setzero_ps();
@@ -34,6 +44,9 @@ template <int R, bool kAdd>
   }
 #pragma GCC unroll 2
   for (int64_t k = 0; k < K; ++k, a += a_column, b += b_row) {
+    _mm_prefetch(reinterpret_cast<const char*>(a + kColumnsAhead * a_column), _MM_HINT_T0);
+    _mm_prefetch(ahead.at, _MM_HINT_T1);
+    ahead.at += ahead.step;
     const __m512 b0 = _mm512_loadu_ps(b), b1 = _mm512_loadu_ps(b + kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -54,7 +67,8 @@ template <int R, bool kAdd>
   }
 }
 
-using Product = void (*)(const float*, int64_t, int64_t, const float*, int64_t, int64_t, float*, int64_t);
+using Product = void (*)(const float*, int64_t, int64_t, const float*, int64_t, int64_t, float*, int64_t,
+                         Ahead);
 template <bool kAdd, size_t... R>
 constexpr std::array<Product, kMostRows> make_products(std::index_sequence<R...>) {
   return {&product<int(R) + 1, kAdd>...};
@@ -79,6 +93,12 @@ void for_row_blocks(int64_t n, F f) {
 struct Planes {
   Planes(float* data, int64_t positions, int64_t channels)
       : data(data), row(row_of(channels)), plane(positions * row + kLanes) {}
+  // One matrix whose rows lie side by side.
+  static Planes rows(float* data, int64_t channels) {
+    Planes p(data, 0, channels);
+    p.row = channels;
+    return p;
+  }
   static int64_t row_of(int64_t channels) { return channels + kLanes; }
   static int64_t floats(int64_t planes, int64_t positions, int64_t channels) {
     return planes * (positions * row_of(channels) + kLanes);
@@ -93,6 +113,8 @@ struct Planes {
 struct PositionSums {
   int64_t planes, O, C;
   bool one_d;         // the planes have one d together
+  bool d_is_dy;       // and it is read where it lies, dy[position][o]
+  Tensor dy, x;       // what d and v are made of, in the order of positions, at least nearly
   int64_t positions;  // in all
   int64_t at_once;    // as many as caches hold
 
@@ -107,15 +129,40 @@ struct PositionSums {
   Result of(Fill fill) const;
 
  private:
+  // Some bytes of dy and of x, to be read ahead by a number of products.
+  class Upcoming {
+   public:
+    Upcoming(const PositionSums& s, int64_t first, int64_t last, int64_t products) : products_(products) {
+      const auto part = [&](const Tensor& t, int64_t at) {
+        return int64_t(double(t.nbytes()) / s.positions * at);
+      };
+      if (!s.d_is_dy)
+        dy_ = s.dy.ptr<char>() + part(s.dy, first), dy_bytes_ = part(s.dy, last) - part(s.dy, first);
+      x_ = s.x.ptr<char>() + part(s.x, first), bytes_ = dy_bytes_ + part(s.x, last) - part(s.x, first);
+    }
+    // The i-th product's share, which has K steps.
+    Ahead share(int64_t i, int64_t K) const {
+      const int64_t at = bytes_ * i / products_, end = bytes_ * (i + 1) / products_;
+      return {at < dy_bytes_ ? dy_ + at : x_ + (at - dy_bytes_), (end - at) / K};
+    }
+
+   private:
+    const char *dy_ = nullptr, *x_;
+    int64_t dy_bytes_ = 0, bytes_, products_;
+  };
+
+  // Adds the panels [first, last) of all planes; the positions [next, after) come then.
   void add(const Planes& d, const Planes& v, int64_t count, int64_t first, int64_t last, bool fresh,
-           const Planes& sums) const {
+           const Planes& sums, int64_t next, int64_t after) const {
     const auto& products = fresh ? kProducts : kAddedProducts;
     const int64_t panels = C / kPanel;
+    const Upcoming upcoming(*this, next, after, (last - first) * ((O + kMostRows - 1) / kMostRows));
+    int64_t done = 0;
     for (int64_t i = first; i < last; ++i) {
       const int64_t p = i / panels, c = i % panels * kPanel;
       for_row_blocks(O, [&](int64_t o, int64_t rows) {
         products[rows - 1](d.at(one_d ? 0 : p, 0) + o, 1, d.row, v.at(p, 0) + c, v.row, count,
-                           sums.at(p, o) + c, sums.row);
+                           sums.at(p, o) + c, sums.row, upcoming.share(done++, count));
       });
     }
   }
@@ -129,7 +176,7 @@ PositionSums::Result PositionSums::of(Fill fill) const {
   const bool own = threads * size * int64_t(sizeof(float)) <= (int64_t{16} << 20);
   const int64_t shares = own ? threads : 1;
   const Tensor sums = cpu::scratch(shares * size);
-  const int64_t d_floats = Planes::floats(one_d ? 1 : planes, chunk, O);
+  const int64_t d_floats = d_is_dy ? 0 : Planes::floats(one_d ? 1 : planes, chunk, O);
   const int64_t floats = d_floats + Planes::floats(planes, chunk, C);
   const Tensor bytes = cpu::scratch(shares * floats);
 
@@ -137,10 +184,11 @@ PositionSums::Result PositionSums::of(Fill fill) const {
     const Planes d(bytes.ptr<float>() + share * floats, chunk, O), v(d.data + d_floats, chunk, C);
     const int64_t begin = positions * share / shares, end = positions * (share + 1) / shares;
     for (int64_t base = begin; base < end; base += chunk) {
-      const int64_t count = std::min(chunk, end - base);
+      const int64_t count = std::min(chunk, end - base), next = base + count;
       each(count, [&](int64_t first, int64_t last) { fill(base + first, base + last, base, d, v); });
       each(planes * (C / kPanel), [&](int64_t first, int64_t last) {
-        add(d, v, count, first, last, base == begin, {sums.ptr<float>() + share * size, O, C});
+        add(d_is_dy ? Planes::rows(dy.ptr<float>() + base * O, O) : d, v, count, first, last, base == begin,
+            {sums.ptr<float>() + share * size, O, C}, next, std::min(end, next + chunk));
       });
     }
   };

@@ -6,9 +6,10 @@
 
 // Note [Gradient by taps]
 // For each tap (kh, kw) of the filters, dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the tap,
-// c]: a matrix product. Some hundred pixels of dy and, per tap, of x are copied to where they lie well in
-// the caches, and their products are added to sums. oneDNN reads them where they are: with a power of two of
-// channels, neighbouring pixels then compete for the same places in a cache.
+// c]: a matrix product. Some hundred pixels of x, per tap, are copied to where they lie well in the caches,
+// and their products with dy are added to sums; the next ones' memory is on its way meanwhile. oneDNN reads
+// all where it is: with a power of two of channels, neighbouring pixels then compete for the same places in a
+// cache. So do those of dy, which matters only above some hundred channels: then they are copied too.
 
 namespace gradus {
 
@@ -18,17 +19,18 @@ bool pays_tap_weight_grad(const Tensor& dw, const Tensor& dy, const raw::ConvGeo
   const int64_t O = dw.size(0), C = dw.size(1);
   const bool one_tap = dw.numel() == O * C;
   return C % cpu::kPanel == 0 && O >= 32 && dy.numel() / dy.size(1) >= 256 &&
-         (one_tap ? O >= C || C >= 1024 : g.stride[0] * g.stride[1] > 1);
+         (one_tap ? O >= 128 || O >= C : g.stride[0] * g.stride[1] > 1);
 }
 
 void tap_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const raw::ConvGeometry& g) {
   const int64_t O = dw.size(0), C = dw.size(1), KW = dw.size(3), taps = dw.size(2) * KW;
   const int64_t H = x.size(2), W = x.size(3), P = dy.size(2), Q = dy.size(3);
   const int64_t pixels = x.size(0) * P * Q;
+  const bool in_place = O <= 512;
   const auto fill = [&](int64_t first, int64_t last, int64_t base, const cpu::Planes& d,
                         const cpu::Planes& v) {
     for (int64_t i = first; i < last; ++i) {
-      std::memcpy(d.at(0, i - base), dy.ptr<float>() + i * O, O * sizeof(float));
+      if (!in_place) std::memcpy(d.at(0, i - base), dy.ptr<float>() + i * O, O * sizeof(float));
       const int64_t n = i / (P * Q), p = i / Q % P, q = i % Q;
       for (int64_t t = 0; t < taps; ++t) {
         const int64_t h = p * g.stride[0] - g.padding[0] + t / KW * g.dilation[0];
@@ -41,9 +43,16 @@ void tap_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const 
       }
     }
   };
-  const auto sums =
-      cpu::PositionSums{.planes = taps, .O = O, .C = C, .one_d = true, .positions = pixels, .at_once = 448}
-          .of(fill);
+  const auto sums = cpu::PositionSums{.planes = taps,
+                                      .O = O,
+                                      .C = C,
+                                      .one_d = true,
+                                      .d_is_dy = in_place,
+                                      .dy = dy,
+                                      .x = x,
+                                      .positions = pixels,
+                                      .at_once = in_place && taps == 1 && C <= 512 ? 256 : 448}
+                        .of(fill);
   parallel_for(0, O, 1 + 16384 / (C * taps), [&](int64_t first, int64_t last) {
     for (int64_t o = first; o < last; ++o) {
       float* to = dw.ptr<float>() + o * C * taps;

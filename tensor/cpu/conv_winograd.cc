@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gradus/tensor/cpu/conv_products.h"
+#include "gradus/tensor/cpu/register_transpose.h"
 
 // Note [Winograd]
 // A tile is 2x2 neighbouring pixels of the result y, which depend on 4x4 of x. With the matrices
@@ -22,7 +23,8 @@
 // [O, tiles] by [tiles, C].
 //
 // All factors are 0, 1 and 1/2, and a sum over C has a ninth of the direct one's terms: its rounding errors
-// are of the same size (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes all of its tile NaN.
+// are of the same size (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes all of its tile
+// NaN.
 //
 // The weight gradient's sums are those of a thread's tiles, so they depend on the number of threads.
 
@@ -35,8 +37,6 @@ using cpu::kLanes, cpu::kPanel, cpu::Planes;
 
 constexpr int kPlanes = 16;
 
-// g++ 12's own header of these functions starts from variables that it does not set.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #define GRADUS_AVX512 gnu::target("avx512f")
 
 // The tiles of all images of a batch, by numbers: image, row of tiles, column.
@@ -179,31 +179,8 @@ Place place_of(const Tiles& tiles, int64_t t) {
 
 // ---- filters ----
 
-// The transpose of a matrix of 16 rows.
-[[GRADUS_AVX512, gnu::always_inline]] inline void transpose(const __m512* r, __m512* to) {
-  __m512 u[16];  // u[4 g + c] has, in its l-th quarter, the rows 4 g to 4 g + 3 of column 4 l + c
-#pragma GCC unroll 4
-  for (int g = 0; g < 16; g += 4) {
-    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(r[g], r[g + 1])),
-                  b = _mm512_castps_pd(_mm512_unpackhi_ps(r[g], r[g + 1])),
-                  c = _mm512_castps_pd(_mm512_unpacklo_ps(r[g + 2], r[g + 3])),
-                  d = _mm512_castps_pd(_mm512_unpackhi_ps(r[g + 2], r[g + 3]));
-    u[g] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c)), u[g + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
-    u[g + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
-    u[g + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
-  }
-#pragma GCC unroll 4
-  for (int c = 0; c < 4; ++c) {
-    const __m512 x = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x44),
-                 y = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0x44),
-                 z = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xee),
-                 v = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0xee);
-    to[c] = _mm512_shuffle_f32x4(x, y, 0x88), to[4 + c] = _mm512_shuffle_f32x4(x, y, 0xdd);
-    to[8 + c] = _mm512_shuffle_f32x4(z, v, 0x88), to[12 + c] = _mm512_shuffle_f32x4(z, v, 0xdd);
-  }
-}
-
 constexpr __mmask16 kTaps = 0x1ff;  // the 9 numbers of a filter
+constexpr int kFiltersAhead = 8;    // are on their way from memory
 
 // How far the 16 planes of K x N numbers lie apart: not in the same places of a cache.
 int64_t plane_of_filters(int64_t K, int64_t N) { return K * N + kPanel; }
@@ -224,8 +201,11 @@ template <bool kTurned>
     const float* from = f.data + k * f.k_step + n * f.n_step;
     __m512 filters[16], taps[16];
 #pragma GCC unroll 16
-    for (int l = 0; l < kLanes; ++l) filters[l] = _mm512_maskz_loadu_ps(kTaps, from + l * f.n_step);
-    transpose(filters, taps);
+    for (int l = 0; l < kLanes; ++l) {
+      __builtin_prefetch(from + l * f.n_step + kFiltersAhead * f.k_step);
+      filters[l] = _mm512_maskz_loadu_ps(kTaps, from + l * f.n_step);
+    }
+    cpu::transpose(filters, taps);
     __m512 t[4][3];
 #pragma GCC unroll 3
     for (int j = 0; j < 3; ++j) {
@@ -277,7 +257,7 @@ void transform_filters(const Filters& f, int64_t first, int64_t last, float* to)
     }
 #pragma GCC unroll 7
     for (int i = 9; i < 16; ++i) taps[i] = _mm512_setzero_ps();
-    transpose(taps, filters);
+    cpu::transpose(taps, filters);
 #pragma GCC unroll 16
     for (int l = 0; l < kLanes; ++l) _mm512_mask_storeu_ps(dw + (c + l) * 9, kTaps, filters[l]);
   }
@@ -310,7 +290,7 @@ void convolve_by_tiles(const Image& y, const Image& x, const Tiles& tiles, const
         for (int64_t n = 0; n < f.N; n += kPanel)
           cpu::for_row_blocks(last - first, [&](int64_t row, int64_t rows) {
             cpu::kProducts[rows - 1](v.at(p, row), v.row, 1, filters.ptr<float>() + p * plane + n * f.K,
-                                     kPanel, f.K, m.at(p, row) + n, m.row);
+                                     kPanel, f.K, m.at(p, row) + n, m.row, {});
           });
       planes_to_results(y, tiles, bias, first, last, first, m, 0, f.N);
     }
@@ -339,7 +319,7 @@ void convolve_by_panels(const Image& y, const Image& x, const Tiles& tiles, cons
       for (int64_t p = 0; p < kPlanes; ++p)
         cpu::for_row_blocks(tiles.count, [&](int64_t row, int64_t rows) {
           cpu::kProducts[rows - 1](v.at(p, row), v.row, 1, filters + p * plane, kPanel, f.K, m.at(p, row),
-                                   m.row);
+                                   m.row, {});
         });
       planes_to_results(y, tiles, bias, 0, tiles.count, 0, m, n, kPanel);
     }
@@ -400,6 +380,9 @@ void winograd_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, c
                                       .O = O,
                                       .C = C,
                                       .one_d = false,
+                                      .d_is_dy = false,
+                                      .dy = dy,
+                                      .x = x,
                                       .positions = tiles.count,
                                       .at_once = 56 * std::clamp<int64_t>(std::max(O, C) / 64, 1, 4)}
                         .of(fill);

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "gradus/tensor/context.h"
+#include "gradus/tensor/cpu/weight_layout.h"
 #include "gradus/tensor/parallel.h"
 
 // Declared here so that this file needs no OpenMP flags; oneDNN brings the runtime.
@@ -160,7 +161,7 @@ dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& want, Te
   }
   hold = scratch(want);
   dnnl::memory to = memory(want, hold);
-  reorder(memory(plain, w), to);
+  if (!copy_filters(w, plain, want, hold)) reorder(memory(plain, w), to);
   if (keep) {
     std::lock_guard lock(reordered_mutex);
     Ref<Counted>& companion = w.storage()->companion;

@@ -4,6 +4,7 @@
 #include "gradus/autograd/ops.h"
 #include "gradus/tensor/cpu/conv_reference.h"
 #include "gradus/tensor/cpu/conv_sparse_grad.h"
+#include "gradus/tensor/cpu/conv_tap_grad.h"
 #include "gradus/tensor/cpu/conv_winograd.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
@@ -230,7 +231,8 @@ TEST_P(WinogradConv2d, IsThatOfF64) {
   const auto wide = [](const Tensor& t) { return raw::to(t, DType::kF64); };
   const auto slack = [](int64_t terms) { return 0x1p-24 * double(terms); };
   const auto& o = shape.options;
-  expect_near(raw::conv2d(x, w, b, o), raw::conv2d(wide(x), wide(w), wide(b), o), slack(w.numel() / w.size(0)));
+  expect_near(raw::conv2d(x, w, b, o), raw::conv2d(wide(x), wide(w), wide(b), o),
+              slack(w.numel() / w.size(0)));
   expect_near(raw::conv2d_input_grad(dy, w, x.shape(), o),
               raw::conv2d_input_grad(wide(dy), wide(w), x.shape(), o), slack(w.numel() / w.size(1)));
   expect_near(raw::conv2d_weight_grad(dy, x, w.shape(), false, o).first,
@@ -275,6 +277,45 @@ TEST_P(WinogradConv2d, GivesTheSameBitsAgain) {
     }
     y = ys, dx = dxs, dw = dws, last = threads;
   }
+}
+
+// Weight gradients that are made tap by tap.
+const Case kTapCases[] = {
+    {"Pointwise", {3, 64, 17, 19}, {160, 64, 1, 1}, {}},
+    {"PointwiseSeveralChunks", {2, 32, 40, 37}, {48, 32, 1, 1}, {}},
+    {"PointwiseManyFilters", {2, 96, 13, 12}, {544, 96, 1, 1}, {}},
+    {"PointwiseManyChannels", {2, 544, 13, 12}, {128, 544, 1, 1}, {}},
+    {"PointwiseStride", {3, 64, 21, 22}, {130, 64, 1, 1}, {.stride = 2}},
+    {"Stride", {3, 64, 23, 22}, {96, 64, 3, 3}, {.stride = 2, .padding = 1}},
+    {"StrideManyFilters",
+     {3, 32, 24, 21},
+     {520, 32, 3, 3},
+     {.stride = {2, 1}, .padding = {0, 2}, .dilation = 2}},
+};
+class TapConv2d : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Cases, TapConv2d, testing::ValuesIn(kTapCases),
+                         [](const auto& info) { return info.param.name; });
+
+// Sums of small integers are exact, whatever the order.
+TEST_P(TapConv2d, WeightGradientsAreExactForIntegers) {
+  const Case& c = GetParam();
+  const auto integers = [](const Shape& shape, uint64_t seed) {
+    Tensor t = random_tensor(shape, DType::kF32, seed);
+    for (int64_t k = 0; k < t.numel(); ++k) t.ptr<float>()[k] = std::round(4 * t.ptr<float>()[k]);
+    return raw::channels_last(t);
+  };
+  const Tensor x = integers(c.x, 1), dy = integers(result_shape(c), 2);
+  if (__builtin_cpu_supports("avx512f")) {
+    EXPECT_TRUE(pays_tap_weight_grad(empty(c.w), dy, c.options));
+  }
+  const Tensor exact =
+      raw::conv2d_weight_grad(raw::to(dy, DType::kF64), raw::to(x, DType::kF64), c.w, false, c.options).first;
+  const int before = num_threads();
+  for (int threads : {1, 2, 3}) {
+    set_num_threads(threads);
+    expect_near(raw::conv2d_weight_grad(dy, x, c.w, false, c.options).first, exact, 0);
+  }
+  set_num_threads(before);
 }
 
 // 16-bit floats: the same sums in f32, rounded once.

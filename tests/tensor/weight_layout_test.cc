@@ -1,0 +1,63 @@
+// Filters in oneDNN's layouts, compared with its own reorder, byte for byte.
+#include "gradus/tensor/cpu/weight_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace gradus::onednn {
+namespace {
+
+using tag = dnnl::memory::format_tag;
+
+struct Case {
+  const char* name;
+  int64_t A, B, KH, KW;
+  tag layout;
+  bool served = true;
+};
+
+class WeightLayout : public testing::TestWithParam<Case> {};
+
+const Case kCases[] = {
+    {"RowsOf64", 128, 96, 1, 1, tag::Acdb64a},
+    {"RowsOf48WithZerosAfter", 64, 80, 1, 1, tag::Acdb48a},
+    {"RowsOf32", 96, 48, 1, 1, tag::Acdb32a},
+    {"ColumnsInside", 48, 112, 1, 1, tag::ABcd16a16b},
+    {"ColumnsFirst", 112, 48, 1, 1, tag::BAcd16a16b},
+    {"RowsInside", 112, 48, 1, 1, tag::ABcd16b16a},
+    {"TapsOfRows", 64, 32, 3, 3, tag::Acdb32a},
+    {"TapsOfColumns", 32, 64, 3, 3, tag::ABcd16a16b},
+    {"OblongTaps", 32, 32, 2, 5, tag::ABcd16b16a},
+    {"TapsWithZerosAfter", 64, 32, 3, 3, tag::Acdb48a, false},
+    {"TooManyTaps", 64, 32, 5, 5, tag::Acdb32a, false},
+    {"FewChannels", 64, 3, 7, 7, tag::Acdb16a, false},
+    {"OddChannels", 40, 32, 1, 1, tag::ABcd16b16a, false},
+    {"SmallBlocks", 32, 32, 1, 1, tag::ABcd8b8a, false},
+    {"NoBlocks", 32, 32, 3, 3, tag::acdb, false},
+};
+INSTANTIATE_TEST_SUITE_P(Cases, WeightLayout, testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(WeightLayout, IsThatOfOneDnn) {
+  const Case& c = GetParam();
+  const dnnl::memory::dims dims{c.A, c.B, c.KH, c.KW};
+  const Desc plain(dims, dnnl::memory::data_type::f32, tag::abcd);
+  const Desc want(dims, dnnl::memory::data_type::f32, c.layout);
+  const Tensor w = empty({c.A, c.B, c.KH, c.KW});
+  for (int64_t i = 0; i < w.numel(); ++i) w.ptr<float>()[i] = float(i);
+  const Tensor expected = scratch(want), got = scratch(want);
+  std::memset(got.raw_ptr(), 0xee, got.nbytes());
+  const bool served = copy_filters(w, plain, want, got);
+  if (!__builtin_cpu_supports("avx512f")) {
+    EXPECT_FALSE(served);
+    return;
+  }
+  ASSERT_EQ(served, c.served);
+  if (!served) return;
+  reorder(memory(plain, w), memory(want, expected));
+  EXPECT_EQ(std::memcmp(got.raw_ptr(), expected.raw_ptr(), expected.nbytes()), 0);
+}
+
+}  // namespace
+}  // namespace gradus::onednn
