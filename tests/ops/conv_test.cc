@@ -352,6 +352,9 @@ const Case kBlockCases[] = {
     {"PointwiseFewSums", {5, 64, 20, 15}, {200, 64, 1, 1}, {}},
     {"ManySums", {2, 130, 17, 15}, {130, 130, 3, 3}, {.padding = {1, 0}}},
     {"ManySumsStride", {3, 256, 13, 12}, {70, 256, 3, 3}, {.stride = {2, 1}, .dilation = {1, 2}}},
+    {"Columns", {2, 40, 70, 60}, {24, 40, 3, 3}, {.padding = 1}},  // blocks end within images
+    {"ColumnsManySums", {3, 130, 30, 34}, {130, 130, 3, 3}, {.padding = 1}},
+    {"ColumnsStride", {5, 256, 47, 44}, {70, 256, 3, 3}, {.stride = 2, .padding = 1}},
 };
 
 class BlockedConv2d : public testing::TestWithParam<Case> {};
