@@ -1,11 +1,12 @@
-// Convolution on the CPU: oneDNN in f32 and bf16, Winograd's algorithm for 3x3 filters in f32 where it pays,
-// patches and Eigen in f64. f16, and bf16 where oneDNN is no
-// help, are computed in f32 and rounded once. Images lie channels-last; weights are reordered to the layout
-// that oneDNN picks, once per update (onednn::weights_as).
+// Convolution on the CPU: oneDNN in f32 and bf16; in f32, where they pay, Winograd's algorithm for 3x3
+// filters and our own matrix products for pointwise ones; patches and Eigen in f64. f16, and bf16 where
+// oneDNN is no help, are computed in f32 and rounded once. Images lie channels-last; weights are reordered to
+// the layout that oneDNN picks, once per update (onednn::weights_as).
 #include "gradus/tensor/ops/conv.h"
 
 #include <cstring>
 
+#include "gradus/tensor/cpu/conv_pointwise.h"
 #include "gradus/tensor/cpu/conv_reference.h"
 #include "gradus/tensor/cpu/conv_sparse_grad.h"
 #include "gradus/tensor/cpu/conv_tap_grad.h"
@@ -147,6 +148,8 @@ void spread_seen_pixels(const Tensor& dx, const Tensor& dseen, const ConvGeometr
 
 void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
   if (y.dtype() == DType::kF64) return conv_reference(y, x, w, bias, g);
+  if (!bias.defined() && pays_pointwise(y, x, w.shape(), g) && !onednn::keeps_reordered(w))
+    return pointwise_conv(y, x, w);
   if (pays_winograd(x, y, w.shape(), g)) return winograd_conv(y, x, w, bias, g);
   if (sees_some_pixels(x, w, g)) return conv_cpu(y, seen_pixels(x, y, g), w, bias, without_stride(g));
   static const char kind[] = "conv";
@@ -192,6 +195,7 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
   }
   if (dx.dtype() == DType::kF64) return conv_input_grad_reference(dx, dy, w, g);
   if (pays_sparse_grad(dy, dx, w.shape(), g)) return sparse_input_grad(dx, dy, w, g);
+  if (pays_pointwise(dx, dy, w.shape(), g)) return pointwise_input_grad(dx, dy, w);
   if (pays_winograd(dx, dy, w.shape(), g)) return winograd_input_grad(dx, dy, w, g);
   if (dy.dtype() == DType::kF32 && sees_some_pixels(dx, w, g)) {
     const Tensor dseen =

@@ -81,10 +81,10 @@ inline Tensor scratch(int64_t floats) {
   return empty({floats < (1 << 18) ? floats : int64_t(std::bit_ceil(uint64_t(floats)))});
 }
 
-// Calls f(first, count) for parts of [0, n) of at most kMostRows, as even as they can be.
+// Calls f(first, count) for parts of [0, n) of at most `most`, as even as they can be.
 template <class F>
-void for_row_blocks(int64_t n, F f) {
-  const int64_t parts = (n + kMostRows - 1) / kMostRows;
+void for_row_blocks(int64_t n, F f, int64_t most = kMostRows) {
+  const int64_t parts = (n + most - 1) / most;
   for (int64_t i = 0; i < parts; ++i) f(n * i / parts, n * (i + 1) / parts - n * i / parts);
 }
 

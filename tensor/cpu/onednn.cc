@@ -144,12 +144,15 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to) {
   dnnl::reorder(from, to).execute(stream(), const_cast<dnnl::memory&>(from), const_cast<dnnl::memory&>(to));
 }
 
+bool keeps_reordered(const Tensor& w) {
+  // On a queueing device the version has run ahead of the contents, so it says nothing about them.
+  const Context& context = Context::current();
+  return w.device() == kCPU && context.recordings.empty() && !context.running_node;
+}
+
 dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& want, Tensor& hold) {
   if (plain == want) return memory(plain, w);
-  // On a queueing device the version has run ahead of the contents, so it says nothing about them.
-  // In training each layout serves once before an update: copies would only take memory.
-  const Context& context = Context::current();
-  const bool keep = w.device() == kCPU && context.recordings.empty() && !context.running_node;
+  const bool keep = keeps_reordered(w);
   const uint32_t version = w.storage()->version();
   const int64_t offset = w.impl().offset;
   if (keep) {

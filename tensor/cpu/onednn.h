@@ -114,7 +114,11 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to);
 // A tensor of raw bytes for a memory of this layout.
 Tensor scratch(const Desc& d);
 
-// Returns `w`, which lies as `plain`, in the layout `want`. Outside of recordings and backward the reordered
+// Whether a reordered copy of w would stay: outside of recordings and backward. In training each layout
+// serves once before an update, so that copies would only take memory.
+bool keeps_reordered(const Tensor& w);
+
+// Returns `w`, which lies as `plain`, in the layout `want`. If it is kept, the reordered
 // copy stays with w's storage until its contents change, so an unchanged weight is reordered once. `hold`
 // keeps the bytes alive for the call.
 dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& want, Tensor& hold);

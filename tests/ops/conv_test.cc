@@ -2,6 +2,7 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops.h"
+#include "gradus/tensor/cpu/conv_pointwise.h"
 #include "gradus/tensor/cpu/conv_reference.h"
 #include "gradus/tensor/cpu/conv_sparse_grad.h"
 #include "gradus/tensor/cpu/conv_tap_grad.h"
@@ -314,6 +315,50 @@ TEST_P(TapConv2d, WeightGradientsAreExactForIntegers) {
   for (int threads : {1, 2, 3}) {
     set_num_threads(threads);
     expect_near(raw::conv2d_weight_grad(dy, x, c.w, false, c.options).first, exact, 0);
+  }
+  set_num_threads(before);
+}
+
+// Filters of one pixel: the number of pixels, and the channels before and after.
+struct PointwiseCase {
+  const char* name;
+  int64_t pixels, C, O;
+};
+const PointwiseCase kPointwiseCases[] = {
+    {"Even", 448, 64, 96},
+    {"OddPixels", 269, 32, 64},
+    {"SeveralChunks", 1003, 96, 32},
+    {"PixelsApartByPages", 300, 1024, 64},
+    {"FewPixelsManyFilters", 259, 1056, 512},
+};
+class PointwiseConv2d : public testing::TestWithParam<PointwiseCase> {};
+INSTANTIATE_TEST_SUITE_P(Cases, PointwiseConv2d, testing::ValuesIn(kPointwiseCases),
+                         [](const auto& info) { return info.param.name; });
+
+// Sums of small integers are exact, whatever the order.
+TEST_P(PointwiseConv2d, IsExactForIntegers) {
+  if (!__builtin_cpu_supports("avx512f")) GTEST_SKIP() << "needs AVX-512";
+  const auto [name, pixels, C, O] = GetParam();
+  const auto integers = [](const Shape& shape, uint64_t seed) {
+    Tensor t = random_tensor(shape, DType::kF32, seed);
+    for (int64_t k = 0; k < t.numel(); ++k) t.ptr<float>()[k] = std::round(4 * t.ptr<float>()[k]);
+    return shape[2] > 1 ? raw::channels_last(t) : t;
+  };
+  const Tensor x = integers({1, C, pixels, 1}, 1), w = integers({O, C, 1, 1}, 2),
+               dy = integers({1, O, pixels, 1}, 3);
+  const auto wide = [](const Tensor& t) { return raw::to(t, DType::kF64); };
+  const Tensor y64 = raw::conv2d(wide(x), wide(w), {}, {}),
+               dx64 = raw::conv2d_input_grad(wide(dy), wide(w), x.shape(), {});
+  const int before = num_threads();
+  for (int threads : {1, 2, 3}) {
+    set_num_threads(threads);
+    const Tensor y = empty_channels_last(dy.shape(), {}), dx = empty_channels_last(x.shape(), {});
+    ASSERT_TRUE(pays_pointwise(y, x, w.shape(), Conv2dOptions{}));
+    ASSERT_TRUE(pays_pointwise(dx, dy, w.shape(), Conv2dOptions{}));
+    pointwise_conv(y, x, w);
+    pointwise_input_grad(dx, dy, w);
+    expect_near(y, y64, 0);
+    expect_near(dx, dx64, 0);
   }
   set_num_threads(before);
 }
