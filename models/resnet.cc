@@ -74,8 +74,8 @@ struct BasicBlock final : ResidualBlock {
   }
 
   Tensor compute(const Tensor& x) override {
-    Tensor h = bn2(conv2(relu(bn1(conv1(x)))));
-    return relu(std::move(h) + (shortcut ? (*shortcut)(x) : x));
+    const Tensor h = conv2(bn1.relu(conv1(x)));
+    return bn2.add_relu(h, shortcut ? (*shortcut)(x) : x);
   }
 
   nn::Conv2d conv1;
@@ -108,9 +108,8 @@ struct Bottleneck final : ResidualBlock {
   }
 
   Tensor compute(const Tensor& x) override {
-    Tensor h = relu(bn1(conv1(x)));
-    h = bn3(conv3(relu(bn2(conv2(h)))));
-    return relu(std::move(h) + (shortcut ? (*shortcut)(x) : x));
+    const Tensor h = conv3(bn2.relu(conv2(bn1.relu(conv1(x)))));
+    return bn3.add_relu(h, shortcut ? (*shortcut)(x) : x);
   }
 
   int64_t middle;
@@ -262,7 +261,7 @@ Tensor ResNet::forward(const Tensor& x) {
   auto layer = layers_.begin();
   const auto next = [&](auto&& h) { return (**layer++)(std::forward<decltype(h)>(h)); };
   Tensor h = next(x);
-  h = relu(next(std::move(h)));
+  h = dynamic_cast<nn::BatchNorm2d&>(**layer++).relu(h);
   if (options().stem == Options::Stem::kImageNet) h = max_pool2d(h, {.kernel = 3, .stride = 2, .padding = 1});
   for (size_t s = 0; s < options().stages.size(); ++s) h = next(std::move(h));
   return next(flatten(adaptive_avg_pool2d(h, 1), 1));

@@ -1,5 +1,6 @@
 #include "gradus/nn/batch_norm.h"
 
+#include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/join.h"
@@ -47,11 +48,16 @@ double BatchNorm::next_momentum() {
   return 1 / num_batches_tracked.item<double>();
 }
 
-Tensor BatchNorm::forward(const Tensor& x) {
+bool BatchNorm::joins_batches() const {
+  return (is_training() || !running_mean.defined()) && reduction_ && reduction_->size() > 1;
+}
+
+// Returns op(x, weight, bias, running_mean, running_var, options), op being batch_norm or what contains it.
+template <class Op>
+Tensor BatchNorm::forward_by(Op op, const Tensor& x) {
   check_input(x);
   const bool tracks = running_mean.defined();
   const bool by_batch = is_training() || !tracks;
-  if (by_batch && reduction_ && reduction_->size() > 1) return forward_joined(x);
   gradus::BatchNormOptions o;
   o.training = by_batch;
   o.eps = options().eps;
@@ -59,13 +65,33 @@ Tensor BatchNorm::forward(const Tensor& x) {
   if (counts) o.momentum = next_momentum();
   const Tensor none;
   const bool given = counts || !by_batch;
-  return batch_norm(x, weight, bias, given ? running_mean : none, given ? running_var : none, o);
+  return op(x, weight, bias, given ? running_mean : none, given ? running_var : none, o);
+}
+
+Tensor BatchNorm::forward(const Tensor& x) {
+  return joins_batches() ? forward_joined(x) : forward_by(batch_norm, x);
+}
+
+Tensor BatchNorm::relu(const Tensor& x) {
+  if (has_hooks() || joins_batches()) return gradus::relu((*this)(x));
+  return call([&] { return forward_by(batch_norm_relu, x); });
+}
+
+Tensor BatchNorm::add_relu(const Tensor& x, Tensor residual) {
+  if (has_hooks() || joins_batches()) return gradus::relu((*this)(x) + residual);
+  return call([&] {
+    const auto op = [&](const Tensor& in, const auto&... args) {
+      return batch_norm_add_relu(in, std::move(residual), args...);
+    };
+    return forward_by(op, x);
+  });
 }
 
 // By the statistics of all batches that share the reduction, joined as Chan, Golub and LeVeque do ("Updating
 // formulae and a pairwise algorithm for computing sample variances", 1979): exact also where the mean is
 // large.
 Tensor BatchNorm::forward_joined(const Tensor& x) {
+  check_input(x);
   const int64_t C = *options().features;
   const BatchStatistics mine = batch_statistics(x);
   const Tensor count = empty({1}, {DType::kF64, x.device()});

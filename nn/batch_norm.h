@@ -46,7 +46,11 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   // While it is on, all batches have the same weight in the running statistics, whatever the momentum.
   void weigh_all_batches_alike(bool on) { all_alike_ = on; }
 
-  Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x) final;
+  // relu(layer(x)) and relu(layer(x) + residual), in one pass where that is possible: by one batch's
+  // statistics in training, unless hooks want to see the layer's own result.
+  Tensor relu(const Tensor& x);
+  Tensor add_relu(const Tensor& x, Tensor residual);
   std::string extra_repr() const override;
 
  protected:
@@ -55,6 +59,9 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   virtual void check_input(const Tensor& x) const = 0;
 
  private:
+  bool joins_batches() const;
+  template <class Op>
+  Tensor forward_by(Op op, const Tensor& x);
   Tensor forward_joined(const Tensor& x);
   Tensor initial(bool wanted, double value) const;
   Tensor initial_count() const;

@@ -28,6 +28,8 @@ HookHandle Layer::add_hook(Hook hook) {
   });
 }
 
+bool Layer::has_hooks() const { return hooks_ && !(hooks_->before.empty() && hooks_->after.empty()); }
+
 Tensor Layer::with_hooks(const Tensor& x) {
   // Copies: a hook may remove itself.
   const Hooks hooks = *hooks_;

@@ -53,6 +53,7 @@ class Layer : public Module {
   }
 
  protected:
+  bool has_hooks() const;
   // As forward, but x is the caller's to give away. Layers whose op can reuse a buffer override it.
   virtual Tensor forward_temporary(Tensor&& x) { return forward(x); }
 

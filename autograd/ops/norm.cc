@@ -16,7 +16,9 @@ namespace gradus {
 // Note [Rectified batch norm]
 // relu of a batch norm's temporary result takes no node of its own: batch norm's rule looks only where the
 // result was positive, whose sign it finds again from x. The gradient then passes through memory half as
-// often, and nothing has to keep the result.
+// often, and nothing has to keep the result. batch_norm_relu is recorded the same, and rectifies forward in
+// the same pass as well. The sign of a sum with a residual cannot be found from x: batch_norm_add_relu keeps
+// the result, whose buffer becomes x's gradient if nobody else holds it by then, and dy's the residual's.
 namespace {
 
 // All dims but the channels'.
@@ -31,6 +33,8 @@ Tensor per_channel(const Tensor& t, const Tensor& x) {
   shape[1] = x.size(1);
   return reshape(t, shape);
 }
+
+int64_t elements_per_channel(const Tensor& x) { return x.size(1) > 0 ? x.numel() / x.size(1) : 0; }
 
 // Gradients of batch_norm by public ops: what further derivatives are made of. x's part in mean and variance
 // included.
@@ -66,48 +70,113 @@ Tensor normalise_by(const Tensor& x, const Tensor& mean, const Tensor& var, cons
   return y;
 }
 
-}  // namespace
-
-Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                  const Tensor& running_var, const BatchNormOptions& options) {
-  const char* op = "batch_norm";
+void check_arguments(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                     const Tensor& running_mean, const Tensor& running_var, const BatchNormOptions& options) {
   raw::check_batch_norm(
       op, x,
       {{"weight", &weight}, {"bias", &bias}, {"running_mean", &running_mean}, {"running_var", &running_var}});
   if (!(options.eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", options.eps);
   if (running_mean.defined() != running_var.defined())
     throw ValueError(op, "running_mean and running_var are given together or not at all");
-  if (!options.training) {
-    if (!running_mean.defined())
-      throw ValueError(op, "has no running statistics to normalise by, and training is off");
-    return normalise_by(x, running_mean, running_var, weight, bias, options.eps);
-  }
-  const int64_t rows = x.size(1) > 0 ? x.numel() / x.size(1) : 0;
-  if (rows == 1) throw ValueError(op, "training needs more than one element per channel: x ", describe(x));
+  if (!options.training && !running_mean.defined())
+    throw ValueError(op, "has no running statistics to normalise by, and training is off");
+  if (options.training && elements_per_channel(x) == 1)
+    throw ValueError(op, "training needs more than one element per channel: x ", describe(x));
+}
 
-  auto [y, mean, var] = raw::batch_norm(x, weight, bias, options.eps);
+// Moves the running statistics, where there are some, towards the batch's.
+void move_statistics(const Tensor& running_mean, const Tensor& running_var, const raw::BatchNormResult& batch,
+                     double momentum) {
+  const int64_t rows = elements_per_channel(batch.y);
   if (running_mean.defined() && rows > 0)
-    raw::batch_norm_update_(running_mean, running_var, mean, var, rows, options.momentum);
-  if (Recorder r{op, x, weight, bias}) {
-    const auto rectified = std::make_shared<bool>(false);
+    raw::batch_norm_update_(running_mean, running_var, batch.mean, batch.var, rows, momentum);
+}
+
+// Records y, normalised by the batch's own statistics; is_rectified: y is the relu of that. Otherwise it may
+// become so.
+void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                     const raw::BatchNormResult& result, double eps, bool is_rectified) {
+  Recorder r{op, x, weight, bias};
+  if (!r) return;
+  const auto rectified = std::make_shared<bool>(is_rectified);
+  r.record_joint(
+      {&result.y, 1}, {x, weight, bias},
+      [x = r.save(x), weight = r.save(weight), bias = r.save(bias), mean = r.save(result.mean),
+       var = r.save(result.var), eps,
+       rectified](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
+        const Tensor v = x.get(), w = weight.get(), b = bias.get();
+        Tensor dy = std::move(dys[0]);
+        dys.clear();
+        const bool again = autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
+        if (again && *rectified) dy = relu_backward(dy, raw::batch_norm(v, w, b, eps).y);
+        auto g = again ? batch_norm_grads(dy, v, w, eps)
+                       : raw::batch_norm_backward(
+                             dy, v, mean.get(), var.get(), w, b,
+                             {.eps = eps, .rectified = *rectified, .in_place = autograd::may_reuse(dy)});
+        return {g.dx, g.dweight, g.dbias};
+      });
+  static_cast<autograd::Node&>(*result.y.ref()->slot).rectified = rectified;
+}
+
+bool is_like(const Tensor& t, const Tensor& x) {
+  return t.shape() == x.shape() && t.dtype() == x.dtype() && t.device() == x.device();
+}
+
+}  // namespace
+
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                  const Tensor& running_var, const BatchNormOptions& options) {
+  const char* op = "batch_norm";
+  check_arguments(op, x, weight, bias, running_mean, running_var, options);
+  if (!options.training) return normalise_by(x, running_mean, running_var, weight, bias, options.eps);
+  const auto result = raw::batch_norm(x, weight, bias, options.eps);
+  move_statistics(running_mean, running_var, result, options.momentum);
+  record_by_batch(op, x, weight, bias, result, options.eps, false);
+  return result.y;
+}
+
+Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                       const Tensor& running_var, const BatchNormOptions& options) {
+  const char* op = "batch_norm_relu";
+  check_arguments(op, x, weight, bias, running_mean, running_var, options);
+  if (!options.training) return relu(batch_norm(x, weight, bias, running_mean, running_var, options));
+  const auto result = raw::batch_norm_relu(x, {}, weight, bias, options.eps, false);
+  move_statistics(running_mean, running_var, result, options.momentum);
+  record_by_batch(op, x, weight, bias, result, options.eps, true);
+  return result.y;
+}
+
+Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weight, const Tensor& bias,
+                           const Tensor& running_mean, const Tensor& running_var,
+                           const BatchNormOptions& options) {
+  const char* op = "batch_norm_add_relu";
+  check_arguments(op, x, weight, bias, running_mean, running_var, options);
+  if (!options.training || !is_like(residual, x))
+    return relu(batch_norm(x, weight, bias, running_mean, running_var, options) + residual);
+  const bool reuses = autograd::may_reuse(residual);
+  const auto result = raw::batch_norm_relu(x, detach(residual), weight, bias, options.eps, reuses);
+  move_statistics(running_mean, running_var, result, options.momentum);
+  const std::vector<Tensor> inputs{x, weight, bias, residual};
+  if (Recorder r{op, inputs})
     r.record_joint(
-        {&y, 1}, {x, weight, bias},
-        [x = r.save(x), weight = r.save(weight), bias = r.save(bias), mean = r.save(mean), var = r.save(var),
-         eps = options.eps, rectified](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
-          const Tensor v = x.get(), w = weight.get(), b = bias.get();
+        {&result.y, 1}, inputs,
+        [x = r.save(x), weight = r.save(weight), y = r.save_output(result.y), mean = r.save(result.mean),
+         var = r.save(result.var),
+         eps = options.eps](std::vector<Tensor> dys, autograd::Needs) mutable -> std::vector<Tensor> {
+          const Tensor v = x.get(), w = weight.get();
           Tensor dy = std::move(dys[0]);
           dys.clear();
-          const bool again = autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
-          if (again && *rectified) dy = relu_backward(dy, raw::batch_norm(v, w, b, eps).y);
-          auto g = again ? batch_norm_grads(dy, v, w, eps)
-                         : raw::batch_norm_backward(
-                               dy, v, mean.get(), var.get(), w, b,
-                               {.eps = eps, .rectified = *rectified, .in_place = autograd::may_reuse(dy)});
-          return {g.dx, g.dweight, g.dbias};
+          if (autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w)) {
+            const Tensor dsum = relu_backward(dy, y.get());
+            const auto g = batch_norm_grads(dsum, v, w, eps);
+            return {g.dx, g.dweight, g.dbias, dsum};
+          }
+          const Tensor out = y.take();
+          const auto g = raw::batch_norm_add_relu_backward(
+              dy, out, v, mean.get(), var.get(), w, {eps, autograd::may_reuse(dy), autograd::may_reuse(out)});
+          return {g.dx, g.dweight, g.dbias, g.dresidual};
         });
-    static_cast<autograd::Node&>(*y.ref()->slot).rectified = rectified;
-  }
-  return y;
+  return result.y;
 }
 
 BatchStatistics batch_statistics(const Tensor& x) {
@@ -120,7 +189,7 @@ BatchStatistics batch_statistics(const Tensor& x) {
                                                                   autograd::Needs) -> std::vector<Tensor> {
                      const auto& [dx, dmean, dm2] = std::tie(dys[0], dys[1], dys[2]);
                      const Tensor v = x.get();
-                     const int64_t rows = v.size(1) > 0 ? v.numel() / v.size(1) : 0;
+                     const int64_t rows = elements_per_channel(v);
                      if ((!dmean.defined() && !dm2.defined()) || rows == 0) return {dx};
                      const Tensor none = zeros({v.size(1)}, {v.dtype(), v.device()});
                      const Tensor offset = dmean.defined() ? to(dmean / double(rows), v.dtype()) : none;

@@ -126,24 +126,51 @@ struct Affine {
   std::vector<A> mean, scale, shift;
 };
 
-template <class T, class A>
-void normalise_row(int64_t n, T* __restrict y, const T* __restrict x, const A* mean, const A* scale,
-                   const A* shift) {
-  for (int64_t i = 0; i < n; ++i) y[i] = T(normalised(A(x[i]), mean[i], scale[i], shift[i]));
-}
-
-template <class T>
-void normalise(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
-               const Tensor& bias, double eps) {
-  using A = Arithmetic<T>;
-  const Rows rows(x);
-  const Affine<A> affine(rows, mean, var, weight, bias, eps);
+// Calls f(first element, a row's width, affine) for all rows; f is compiled for wide vectors.
+template <class A, class F>
+void for_each_row(const Rows& rows, const Affine<A>& affine, F f) {
   parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
-    const A *m = affine.mean.data(), *s = affine.scale.data(), *b = affine.shift.data();
     cpu::with_wide_vectors([&] {
       for (int64_t r = first; r < last; ++r)
-        normalise_row<T>(rows.width, rows.at<T>(y, r), rows.at<T>(x, r), m, s, b);
+        f(r * rows.width, rows.width, affine.mean.data(), affine.scale.data(), affine.shift.data());
     });
+  });
+}
+
+template <class T, class A>
+void normalise(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
+  for_each_row(Rows(x), affine, [&](int64_t at, int64_t n, const A* mean, const A* scale, const A* shift) {
+    T* __restrict to = y.ptr<T>() + at;
+    const T* __restrict v = x.ptr<T>() + at;
+    for (int64_t i = 0; i < n; ++i) to[i] = T(normalised(A(v[i]), mean[i], scale[i], shift[i]));
+  });
+}
+
+// Lets NaN pass.
+template <class A>
+inline A positive_part(A v) {
+  return v < 0 ? A(0) : v;
+}
+
+template <class T, class A>
+void normalise_relu(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
+  for_each_row(Rows(x), affine, [&](int64_t at, int64_t n, const A* mean, const A* scale, const A* shift) {
+    T* __restrict to = y.ptr<T>() + at;
+    const T* __restrict v = x.ptr<T>() + at;
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = T(positive_part(normalised(A(v[i]), mean[i], scale[i], shift[i])));
+  });
+}
+
+// y may be the residual.
+template <class T, class A>
+void normalise_add_relu(const Tensor& y, const Tensor& x, const Tensor& residual, const Affine<A>& affine) {
+  for_each_row(Rows(x), affine, [&](int64_t at, int64_t n, const A* mean, const A* scale, const A* shift) {
+    T* to = y.ptr<T>() + at;
+    const T *v = x.ptr<T>() + at, *add = residual.ptr<T>() + at;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = T(positive_part(normalised(A(v[i]), mean[i], scale[i], shift[i]) + A(add[i])));
   });
 }
 
@@ -288,22 +315,40 @@ void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Te
 
 void batch_norm_apply_cpu(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
                           const Tensor& weight, const Tensor& bias, double eps) {
-  dispatch(x.dtype(), [&]<class T>() { normalise<T>(y, x, mean, var, weight, bias, eps); });
+  dispatch(x.dtype(), [&]<class T>() {
+    normalise<T>(y, x, Affine<Arithmetic<T>>(Rows(x), mean, var, weight, bias, eps));
+  });
+}
+
+// Writes the batch's mean and variance, and returns what normalises by them.
+template <class T, class A = Arithmetic<T>>
+Affine<A> by_the_batch(const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
+                       const Tensor& bias, double eps) {
+  const Rows rows(x);
+  const Moments s = moments<T>(x);
+  for (int64_t c = 0; c < rows.C; ++c)
+    mean.ptr<A>()[c] = A(s.mean[c]), var.ptr<A>()[c] = A(s.m2[c] / double(rows.total));
+  return Affine<A>(rows, mean, var, weight, bias, eps);
 }
 
 void batch_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                     const Tensor& weight, const Tensor& bias, double eps) {
+  dispatch(x.dtype(),
+           [&]<class T>() { normalise<T>(y, x, by_the_batch<T>(mean, var, x, weight, bias, eps)); });
+}
+
+void batch_norm_relu_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                         const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
   dispatch(x.dtype(), [&]<class T>() {
-    using A = Arithmetic<T>;
-    const Rows rows(x);
-    const Moments s = moments<T>(x);
-    for (int64_t c = 0; c < rows.C; ++c)
-      mean.ptr<A>()[c] = A(s.mean[c]), var.ptr<A>()[c] = A(s.m2[c] / double(rows.total));
-    normalise<T>(y, x, mean, var, weight, bias, eps);
+    const auto affine = by_the_batch<T>(mean, var, x, weight, bias, eps);
+    if (residual.defined())
+      normalise_add_relu<T>(y, x, residual, affine);
+    else
+      normalise_relu<T>(y, x, affine);
   });
 }
 
-// Adds the dy of N rows and dy * (x - mean) to the sums; of a rectified result, where it is positive.
+// Adds the dy of N rows and dy * (x - mean) to the sums; of a rectified result, where it is not 0.
 template <bool kRectified, int N, class T, class A>
 void backward_sums_rows(int64_t n, A* __restrict sum, A* __restrict centred_sum, const T* __restrict dy,
                         const T* __restrict x, const Affine<A>& affine) {
@@ -314,7 +359,7 @@ void backward_sums_rows(int64_t n, A* __restrict sum, A* __restrict centred_sum,
     for (int r = 0; r < N; ++r) {
       A g = dy[r * n + i];
       const A v = x[r * n + i];
-      if constexpr (kRectified) g = normalised(v, m[i], s[i], b[i]) > 0 ? g : A(0);
+      if constexpr (kRectified) g = normalised(v, m[i], s[i], b[i]) <= 0 ? A(0) : g;
       total += g;
       centred = std::fma(g, v - m[i], centred);
     }
@@ -332,20 +377,18 @@ void backward_row(int64_t n, T* dx, const T* dy, const T* x, const Affine<A>& af
   for (int64_t i = 0; i < n; ++i) {
     A g = dy[i];
     const A v = x[i];
-    if constexpr (kRectified) g = normalised(v, m[i], s[i], b[i]) > 0 ? g : A(0);
+    if constexpr (kRectified) g = normalised(v, m[i], s[i], b[i]) <= 0 ? A(0) : g;
     dx[i] = T(s[i] * (g - offset[i] - (v - m[i]) * slope[i]));
   }
 }
 
+// dx, dweight and dbias, given the sums of dy and of dy * (x - mean).
 template <class T, bool kRectified>
-void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy, const Tensor& x,
-              const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps) {
+void backward_by_sums(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                      const Tensor& x, const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps,
+                      const std::vector<double>& sums) {
   using A = Arithmetic<T>;
   const Rows rows(x);
-  const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
-    backward_sums_rows<kRectified, count()>(rows.width, part, part + rows.width, rows.at<T>(dy, r),
-                                            rows.at<T>(x, r), affine);
-  });
   std::vector<double> inv_var(rows.C);
   for (int64_t c = 0; c < rows.C; ++c) {
     inv_var[c] = 1 / (var.ptr<A>()[c] + eps);
@@ -364,6 +407,18 @@ void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, cons
   });
 }
 
+template <class T, bool kRectified>
+void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy, const Tensor& x,
+              const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps) {
+  using A = Arithmetic<T>;
+  const Rows rows(x);
+  const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
+    backward_sums_rows<kRectified, count()>(rows.width, part, part + rows.width, rows.at<T>(dy, r),
+                                            rows.at<T>(x, r), affine);
+  });
+  backward_by_sums<T, kRectified>(dx, dweight, dbias, dy, x, var, affine, eps, sums);
+}
+
 void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                              const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                              const Tensor& bias, double eps, bool rectified) {
@@ -373,6 +428,44 @@ void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
       backward<T, true>(dx, dweight, dbias, dy, x, var, affine, eps);
     else
       backward<T, false>(dx, dweight, dbias, dy, x, var, affine, eps);
+  });
+}
+
+// The gradient of relu: g = dy where y is not 0, for N rows; adds g and g * (x - mean) to the sums. g may be
+// dy.
+template <int N, class T, class A>
+void relu_backward_sums_rows(int64_t n, T* g, A* __restrict sum, A* __restrict centred_sum, const T* dy,
+                             const T* y, const T* x, const A* __restrict mean) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    A total = 0, centred = 0;
+#pragma GCC unroll 8
+    for (int r = 0; r < N; ++r) {
+      const int64_t at = r * n + i;
+      const T part = A(y[at]) <= 0 ? T(0) : dy[at];
+      g[at] = part;
+      total += A(part);
+      centred = std::fma(A(part), A(x[at]) - mean[i], centred);
+    }
+    sum[i] += total;
+    centred_sum[i] += centred;
+  }
+}
+
+void batch_norm_add_relu_backward_cpu(const Tensor& dx, const Tensor& dresidual, const Tensor& dweight,
+                                      const Tensor& dbias, const Tensor& dy, const Tensor& y, const Tensor& x,
+                                      const Tensor& mean, const Tensor& var, const Tensor& weight,
+                                      double eps) {
+  dispatch(x.dtype(), [&]<class T>() {
+    using A = Arithmetic<T>;
+    const Rows rows(x);
+    const Affine<A> affine(rows, mean, var, weight, {}, eps);
+    const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
+      relu_backward_sums_rows<count()>(rows.width, rows.at<T>(dresidual, r), part, part + rows.width,
+                                       rows.at<T>(dy, r), rows.at<T>(y, r), rows.at<T>(x, r),
+                                       affine.mean.data());
+    });
+    backward_by_sums<T, false>(dx, dweight, dbias, dresidual, x, var, affine, eps, sums);
   });
 }
 
@@ -390,8 +483,10 @@ void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var
 
 const RegisterKernel registrations[] = {
     {raw::batch_norm_kernel, DeviceType::kCPU, &batch_norm_cpu},
+    {raw::batch_norm_relu_kernel, DeviceType::kCPU, &batch_norm_relu_cpu},
     {raw::batch_norm_apply_kernel, DeviceType::kCPU, &batch_norm_apply_cpu},
     {raw::batch_norm_backward_kernel, DeviceType::kCPU, &batch_norm_backward_cpu},
+    {raw::batch_norm_add_relu_backward_kernel, DeviceType::kCPU, &batch_norm_add_relu_backward_cpu},
     {raw::batch_norm_update_kernel, DeviceType::kCPU, &batch_norm_update_cpu},
     {raw::batch_statistics_kernel, DeviceType::kCPU, &batch_statistics_cpu},
     {raw::batch_statistics_backward_kernel, DeviceType::kCPU, &batch_statistics_backward_cpu},

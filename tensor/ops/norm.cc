@@ -16,6 +16,11 @@ DType channel_dtype(const Tensor& x) { return x.dtype() == DType::kF64 ? DType::
 Tensor by_channel(const Tensor& t, const Tensor& x) { return contiguous(to(t, channel_dtype(x))); }
 Tensor by_channel_if_any(const Tensor& t, const Tensor& x) { return t.defined() ? by_channel(t, x) : t; }
 
+void check_like_x(const char* op, const char* name, const Tensor& t, const Tensor& x) {
+  if (!(t.shape() == x.shape()) || t.dtype() != x.dtype() || t.device() != x.device())
+    throw ShapeError(op, name, " must be like x: ", name, ' ', describe(t), ", x ", describe(x));
+}
+
 }  // namespace
 
 void check_batch_norm(const char* op, const Tensor& x,
@@ -49,6 +54,24 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& 
   return r;
 }
 
+BatchNormResult batch_norm_relu(const Tensor& x, const Tensor& residual, const Tensor& weight,
+                                const Tensor& bias, double eps, bool in_place) {
+  const char* op = "batch_norm_relu";
+  check_batch_norm(op, x, {{"weight", &weight}, {"bias", &bias}});
+  if (residual.defined()) check_like_x(op, "residual", residual, x);
+  const Tensor other = residual.defined() ? channels_innermost(residual) : residual;
+  const TensorOptions like{channel_dtype(x), x.device()};
+  BatchNormResult r{in_place && other.defined() ? other : channels_innermost_like(x),
+                    empty({x.size(1)}, like), empty({x.size(1)}, like)};
+  if (x.numel() > 0) {
+    batch_norm_relu_kernel(r.y, r.mean, r.var, channels_innermost(x), other, by_channel_if_any(weight, x),
+                           by_channel_if_any(bias, x), eps);
+  } else {
+    fill_(r.mean, 0), fill_(r.var, 0);
+  }
+  return r;
+}
+
 Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                         const Tensor& bias, double eps) {
   check_batch_norm("batch_norm", x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}, {"bias", &bias}});
@@ -64,8 +87,7 @@ BatchNormGrads batch_norm_backward(const Tensor& dy_in, const Tensor& x, const T
                                    const BatchNormBackwardOptions& options) {
   const char* op = "batch_norm_backward";
   check_batch_norm(op, x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}, {"bias", &bias}});
-  if (!(dy_in.shape() == x.shape()) || dy_in.dtype() != x.dtype() || dy_in.device() != x.device())
-    throw ShapeError(op, "dy must be like x: dy ", describe(dy_in), ", x ", describe(x));
+  check_like_x(op, "dy", dy_in, x);
   const TensorOptions like{channel_dtype(x), x.device()};
   const Tensor dy = channels_innermost(dy_in);
   BatchNormGrads g{options.in_place ? dy : channels_innermost_like(x), empty({x.size(1)}, like),
@@ -74,6 +96,29 @@ BatchNormGrads batch_norm_backward(const Tensor& dy_in, const Tensor& x, const T
     batch_norm_backward_kernel(g.dx, g.dweight, g.dbias, dy, channels_innermost(x), by_channel(mean, x),
                                by_channel(var, x), by_channel_if_any(weight, x), by_channel_if_any(bias, x),
                                options.eps, options.rectified);
+  } else {
+    fill_(g.dweight, 0), fill_(g.dbias, 0);
+  }
+  return g;
+}
+
+BatchNormAddReluGrads batch_norm_add_relu_backward(const Tensor& dy_in, const Tensor& y_in, const Tensor& x,
+                                                   const Tensor& mean, const Tensor& var,
+                                                   const Tensor& weight,
+                                                   const BatchNormAddReluBackwardOptions& options) {
+  const char* op = "batch_norm_add_relu_backward";
+  check_batch_norm(op, x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}});
+  check_like_x(op, "dy", dy_in, x);
+  check_like_x(op, "y", y_in, x);
+  const TensorOptions like{channel_dtype(x), x.device()};
+  const Tensor dy = channels_innermost(dy_in), y = channels_innermost(y_in);
+  BatchNormAddReluGrads g{options.y_in_place ? y : channels_innermost_like(x),
+                          options.dy_in_place ? dy : channels_innermost_like(x), empty({x.size(1)}, like),
+                          empty({x.size(1)}, like)};
+  if (x.numel() > 0) {
+    batch_norm_add_relu_backward_kernel(g.dx, g.dresidual, g.dweight, g.dbias, dy, y, channels_innermost(x),
+                                        by_channel(mean, x), by_channel(var, x), by_channel_if_any(weight, x),
+                                        options.eps);
   } else {
     fill_(g.dweight, 0), fill_(g.dbias, 0);
   }

@@ -20,6 +20,10 @@ struct BatchNormResult {
   Tensor y, mean, var;  // statistics [C] of the batch; the variance is biased
 };
 BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
+// The same with y = relu(normalised + residual). The residual is like x, or undefined (0); in_place: its
+// buffer may become y.
+BatchNormResult batch_norm_relu(const Tensor& x, const Tensor& residual, const Tensor& weight,
+                                const Tensor& bias, double eps, bool in_place);
 // Normalises by given statistics.
 Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                         const Tensor& bias, double eps);
@@ -35,6 +39,19 @@ struct BatchNormBackwardOptions {
 BatchNormGrads batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                    const Tensor& weight, const Tensor& bias,
                                    const BatchNormBackwardOptions& options);
+struct BatchNormAddReluGrads {
+  Tensor dx, dresidual, dweight, dbias;
+};
+struct BatchNormAddReluBackwardOptions {
+  double eps = 1e-5;
+  bool dy_in_place = false;  // dy's buffer may become dresidual
+  bool y_in_place = false;   // y's buffer may become dx
+};
+// The gradients of batch_norm_relu's y with a residual.
+BatchNormAddReluGrads batch_norm_add_relu_backward(const Tensor& dy, const Tensor& y, const Tensor& x,
+                                                   const Tensor& mean, const Tensor& var,
+                                                   const Tensor& weight,
+                                                   const BatchNormAddReluBackwardOptions& options);
 // Moves running statistics towards the batch's; `rows` elements of each channel went into them.
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
                         const Tensor& var, int64_t rows, double momentum);
@@ -65,6 +82,10 @@ void check_batch_norm(const char* op, const Tensor& x,
 inline constinit KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                                  const Tensor& weight, const Tensor& bias, double eps)>
     batch_norm_kernel{"batch_norm"};
+inline constinit KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                                 const Tensor& residual, const Tensor& weight, const Tensor& bias,
+                                 double eps)>
+    batch_norm_relu_kernel{"batch_norm_relu"};  // y may be the residual
 inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
                                  const Tensor& weight, const Tensor& bias, double eps)>
     batch_norm_apply_kernel{"batch_norm"};
@@ -72,6 +93,10 @@ inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dweight, const 
                                  const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                  const Tensor& weight, const Tensor& bias, double eps, bool rectified)>
     batch_norm_backward_kernel{"batch_norm_backward"};  // dx may be dy
+inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dresidual, const Tensor& dweight,
+                                 const Tensor& dbias, const Tensor& dy, const Tensor& y, const Tensor& x,
+                                 const Tensor& mean, const Tensor& var, const Tensor& weight, double eps)>
+    batch_norm_add_relu_backward_kernel{"batch_norm_add_relu_backward"};  // dresidual may be dy, dx may be y
 inline constinit KernelSlot<void(const Tensor& mean, const Tensor& m2, const Tensor& x)>
     batch_statistics_kernel{"batch_statistics"};
 inline constinit KernelSlot<void(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,

@@ -55,6 +55,59 @@ TEST(BatchNormLayer, WithoutTrackingUsesTheBatchInEvaluationToo) {
   EXPECT_TRUE(bn.state_dict().empty());
 }
 
+// relu and add_relu, beside the same by the layer's own result: values, state, and what hooks see.
+TEST(BatchNormLayer, RectifiesItsResultAndASum) {
+  for (bool hooked : {false, true})
+    for (bool training : {true, false}) {
+      nn::BatchNorm2d one({.features = 3}), apart({.features = 3});
+      one.train(training), apart.train(training);
+      std::vector<Tensor> seen;
+      if (hooked)
+        one.register_forward_hook([&](nn::Layer&, const Tensor&, const Tensor& y) { seen.push_back(y); });
+      const Tensor x = randn({4, 3, 5, 5}), residual = randn({4, 3, 5, 5});
+      const Tensor before = apart(x), again = apart(x);
+      EXPECT_EQ(one.relu(x).to_vector<float>(), relu(before).to_vector<float>());
+      EXPECT_EQ(one.add_relu(x, residual).to_vector<float>(), relu(again + residual).to_vector<float>());
+      const auto state = one.buffers(), expected = apart.buffers();
+      for (size_t i = 0; i < state.size(); ++i)
+        EXPECT_EQ(state[i].to_vector<double>(), expected[i].to_vector<double>()) << i;
+      ASSERT_EQ(seen.size(), hooked ? 2u : 0u);
+      for (const Tensor& y : seen) EXPECT_EQ(y.to_vector<float>(), again.to_vector<float>());
+    }
+  nn::BatchNorm2d bn({.features = 3});
+  EXPECT_THROW(bn.relu(empty({2, 4, 4, 4})), ShapeError);
+  EXPECT_THROW(bn.add_relu(empty({2, 3, 4, 4}), empty({2, 3, 4, 5})), ShapeError);
+}
+
+// In bf16 the sum is rounded once in one pass, and twice when a hook sees what is added to.
+TEST(BatchNormLayer, AddsInOnePassAsSoonAsNoHookIsLeft) {
+  nn::BatchNorm2d bn({.features = 3});
+  const Tensor x = raw::to(randn({8, 3, 9, 9}), DType::kBF16),
+               residual = raw::to(randn({8, 3, 9, 9}), DType::kBF16);
+  const auto once = values(batch_norm_add_relu(x, residual, {}, {}, {}, {}, {.training = true}));
+  nn::HookHandle hook = bn.register_forward_hook([](nn::Layer&, const Tensor&, const Tensor&) {});
+  EXPECT_NE(values(bn.add_relu(x, residual)), once);
+  hook.remove();
+  EXPECT_EQ(values(bn.add_relu(x, residual)), once);
+}
+
+// Two processes that have the same batch.
+class Twice final : public nn::StatisticsReduction {
+ public:
+  int size() const override { return 2; }
+  Tensor all_gather(const Tensor& x) override { return cat({reshape(x, {1, -1}), reshape(x, {1, -1})}, 0); }
+};
+
+TEST(BatchNormLayer, RectifiesByTheStatisticsOfAllProcesses) {
+  nn::BatchNorm2d one({.features = 3}), apart({.features = 3});
+  one.set_reduction(std::make_shared<Twice>()), apart.set_reduction(std::make_shared<Twice>());
+  const Tensor x = randn({2, 3, 2, 2}), residual = randn({2, 3, 2, 2});
+  const Tensor before = apart(x), again = apart(x);
+  EXPECT_EQ(one.relu(x).to_vector<float>(), relu(before).to_vector<float>());
+  EXPECT_EQ(one.add_relu(x, residual).to_vector<float>(), relu(again + residual).to_vector<float>());
+  EXPECT_EQ(values(one.running_var), values(apart.running_var));
+}
+
 TEST(BatchNormLayer, NamesTheShapeItTakes) {
   nn::BatchNorm2d bn({.features = 3});
   try {

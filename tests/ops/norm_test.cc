@@ -167,6 +167,181 @@ TEST(RectifiedBatchNorm, HasASecondDerivative) {
   EXPECT_TRUE(autograd::gradgradcheck(f, {x, w, b}));
 }
 
+class BatchNormReluKernel : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(DTypes, BatchNormReluKernel,
+                         testing::Values(DType::kF32, DType::kF64, DType::kBF16, DType::kF16),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+const Shape kShapesOfRows[] = {{5, 3},         {2, 1, 3, 3},   {4, 37, 6, 5},
+                               {33, 64, 4, 4}, {2, 300, 2, 2}, {9, 80, 17, 19}};
+
+void expect_same_bits(const Tensor& a, const Tensor& b) {
+  EXPECT_EQ(a.to_vector<double>(), b.to_vector<double>());
+}
+
+// The residual's kernels, against the ops that they stand for. The sum of 16-bit floats is rounded once, so
+// it is computed here as f32.
+TEST_P(BatchNormReluKernel, GivesTheBitsOfTheOpsApart) {
+  const DType t = GetParam(), channels = t == DType::kF64 ? t : DType::kF32;
+  for (const Shape& shape : kShapesOfRows) {
+    const Tensor x = raw::to(image(shape, 1), t), residual = raw::to(image(shape, 2), t);
+    const Tensor w = random_tensor({shape[1]}, channels, 3), b = random_tensor({shape[1]}, channels, 4);
+    const Tensor dy = raw::to(image(shape, 5), t);
+    const auto r = raw::batch_norm_relu(x, residual, w, b, 1e-5, false);
+    const auto wide = raw::batch_norm(raw::to(x, channels), w, b, 1e-5);
+    expect_same_bits(r.y, raw::to(relu(wide.y + raw::to(residual, channels)), t));
+    expect_same_bits(r.mean, wide.mean);
+    expect_same_bits(r.var, wide.var);
+    expect_same_bits(raw::batch_norm_relu(x, {}, w, b, 1e-5, false).y, raw::to(relu(wide.y), t));
+    expect_same_bits(raw::batch_norm_relu(x, raw::clone(residual), w, b, 1e-5, true).y, r.y);
+
+    const Tensor masked = relu_backward(dy, r.y);
+    const auto expected = raw::batch_norm_backward(masked, x, r.mean, r.var, w, b, {});
+    for (bool in_place : {false, true}) {
+      const Tensor gone = in_place ? raw::clone(dy) : dy, y = in_place ? raw::clone(r.y) : r.y;
+      const auto g = raw::batch_norm_add_relu_backward(
+          gone, y, x, r.mean, r.var, w, {.eps = 1e-5, .dy_in_place = in_place, .y_in_place = in_place});
+      EXPECT_EQ(g.dresidual.is_same(gone), in_place);
+      EXPECT_EQ(g.dx.is_same(y), in_place);
+      expect_same_bits(g.dresidual, masked);
+      expect_same_bits(g.dx, expected.dx);
+      expect_same_bits(g.dweight, expected.dweight);
+      expect_same_bits(g.dbias, expected.dbias);
+    }
+  }
+}
+
+// NaN is neither positive nor negative: relu lets it and its gradient pass.
+TEST(BatchNormRelu, LetsNaNPass) {
+  const Tensor x = image({2, 3, 4, 4}, 1), dy = image({2, 3, 4, 4}, 2), residual = image({2, 3, 4, 4}, 3);
+  residual.ptr<float>()[5] = NAN;
+  const auto r = raw::batch_norm_relu(x, residual, {}, {}, 1e-5, false);
+  EXPECT_TRUE(std::isnan(r.y.ptr<float>()[5]));
+  EXPECT_FALSE(std::isnan(r.y.ptr<float>()[6]));
+  const auto g = raw::batch_norm_add_relu_backward(dy, r.y, x, r.mean, r.var, {}, {});
+  EXPECT_EQ(g.dresidual.ptr<float>()[5], dy.ptr<float>()[5]);
+  x.ptr<float>()[7] = NAN;
+  const auto y = raw::batch_norm_relu(x, {}, {}, {}, 1e-5, false).y.to_vector<float>();
+  EXPECT_TRUE(std::isnan(y[20])) << "its channel";
+}
+
+// relu(batch_norm(x) + residual) and its gradients, by the one op and by three.
+struct Outcome {
+  std::vector<Tensor> values;  // y, the running statistics, the gradients
+};
+Outcome add_relu(bool fused, const std::vector<Tensor>& inputs, bool training, const Tensor& dy,
+                 const std::function<Tensor(const Tensor&)>& shortcut) {
+  const int64_t C = inputs[0].size(1);
+  const Tensor mean = empty({C}, {inputs[1].dtype(), kCPU}), var = empty({C}, {inputs[1].dtype(), kCPU});
+  raw::fill_(mean, 0.25), raw::fill_(var, 2);
+  Outcome o;
+  o.values = autograd::grad(
+      [&](const std::vector<Tensor>& v) {
+        const BatchNormOptions options{.training = training};
+        const Tensor y = fused ? batch_norm_add_relu(v[0], shortcut(v[3]), v[1], v[2], mean, var, options)
+                               : relu(batch_norm(v[0], v[1], v[2], mean, var, options) + shortcut(v[3]));
+        o.values.push_back(detach(y));
+        return y;
+      },
+      inputs, dy);
+  o.values.push_back(mean), o.values.push_back(var);
+  return o;
+}
+
+TEST(BatchNormAddRelu, GivesTheBitsOfThreeOps) {
+  const Shape s{4, 6, 5, 5};
+  for (DType t : {DType::kF32, DType::kF64}) {
+    const auto in = [&](const Shape& shape, uint64_t seed) { return raw::to(image(shape, seed), t); };
+    const auto channel = [&](uint64_t seed) { return random_tensor({6}, t, seed); };
+    const auto as_is = [](const Tensor& r) { return r; };
+    const auto temporary = [](const Tensor& r) { return r * 2; };
+    for (bool training : {true, false})
+      for (const Shape& residual : {s, Shape{4, 6, 1, 1}, Shape{5}})
+        for (const auto& shortcut :
+             {std::function<Tensor(const Tensor&)>(as_is), std::function<Tensor(const Tensor&)>(temporary)}) {
+          const Tensor other = residual.size() == 4 ? in(residual, 4) : random_tensor(residual, t, 4);
+          const std::vector<Tensor> inputs{in(s, 1), channel(2), channel(3), other};
+          const Tensor before = raw::clone(other);
+          const Outcome one = add_relu(true, inputs, training, in(s, 5), shortcut);
+          const Outcome three = add_relu(false, inputs, training, in(s, 5), shortcut);
+          ASSERT_EQ(one.values.size(), three.values.size());
+          for (size_t i = 0; i < one.values.size(); ++i)
+            EXPECT_EQ(one.values[i].to_vector<double>(), three.values[i].to_vector<double>())
+                << i << ' ' << training << ' ' << residual;
+          expect_same_bits(other, before);
+        }
+  }
+}
+
+// What is added may be the batch norm's own input, and what comes out may be used again.
+TEST(BatchNormAddRelu, SharesItsInputsAndItsResult) {
+  const Tensor x = image({4, 6, 5, 5}, 1), dy = image({4, 6, 5, 5}, 2);
+  const auto gradient = [&](bool fused) {
+    return autograd::grad(
+        [&](const std::vector<Tensor>& v) {
+          const BatchNormOptions options{.training = true};
+          const Tensor y = fused ? batch_norm_add_relu(v[0], v[0], {}, {}, {}, {}, options)
+                                 : relu(batch_norm(v[0], {}, {}, {}, {}, options) + v[0]);
+          return y * y + relu(y);
+        },
+        {x}, dy)[0];
+  };
+  expect_same_bits(gradient(true), gradient(false));
+}
+
+// Sums in bf16 are rounded once instead of twice; gradients follow the signs of that.
+TEST(BatchNormAddRelu, TakesTheFusedPathInBF16) {
+  const Shape s{4, 6, 5, 5};
+  const auto half = [&](uint64_t seed) { return raw::to(image(s, seed), DType::kBF16); };
+  const Tensor x = half(1), r = half(2), dy = half(3), w = random_tensor({6}, DType::kF32, 4);
+  Tensor y;
+  const auto g = autograd::grad(
+      [&](const std::vector<Tensor>& v) {
+        y = batch_norm_add_relu(v[0], v[2], v[1], {}, {}, {}, {.training = true});
+        return y;
+      },
+      {x, w, r}, dy);
+  const auto e = raw::batch_norm(raw::to(x, DType::kF32), w, {}, 1e-5);
+  expect_same_bits(y, raw::to(relu(e.y + raw::to(r, DType::kF32)), DType::kBF16));
+  const Tensor masked = relu_backward(dy, y);
+  const auto expected = raw::batch_norm_backward(masked, x, e.mean, e.var, w, {}, {});
+  expect_same_bits(g[0], expected.dx);
+  expect_same_bits(g[1], expected.dweight);
+  expect_same_bits(g[2], masked);
+}
+
+TEST(BatchNormAddRelu, HasASecondDerivative) {
+  const Tensor x = random_tensor({3, 2, 2, 3}, DType::kF64, 1), w = random_tensor({2}, DType::kF64, 2);
+  const Tensor b = random_tensor({2}, DType::kF64, 3), r = random_tensor({3, 2, 2, 3}, DType::kF64, 4);
+  const BatchNormOptions options{.training = true};
+  const auto sum = [&](const std::vector<Tensor>& v) {
+    return square(batch_norm_add_relu(v[0], v[3] * v[3], v[1], v[2], {}, {}, options));
+  };
+  EXPECT_TRUE(autograd::gradcheck(sum, {x, w, b, r}));
+  EXPECT_TRUE(autograd::gradgradcheck(sum, {x, w, b, r}));
+  const auto alone = [&](const std::vector<Tensor>& v) {
+    return square(batch_norm_relu(v[0], v[1], v[2], {}, {}, options));
+  };
+  EXPECT_TRUE(autograd::gradcheck(alone, {x, w, b}));
+  EXPECT_TRUE(autograd::gradgradcheck(alone, {x, w, b}));
+}
+
+// The residual gives its buffer to y, and y to x's gradient, when nobody else holds them.
+TEST(BatchNormAddRelu, TakesBuffersOver) {
+  const Tensor x = image({8, 16, 16, 16}, 1), r = image({8, 16, 16, 16}, 2);
+  const void* shortcut = nullptr;
+  const auto g = autograd::grad(
+      [&](const std::vector<Tensor>& v) {
+        Tensor temporary = v[1] * 2;
+        shortcut = temporary.ptr<float>();
+        const Tensor y = batch_norm_add_relu(v[0], std::move(temporary), {}, {}, {}, {}, {.training = true});
+        EXPECT_EQ(y.ptr<float>(), shortcut);
+        return sum(y);
+      },
+      {x, r});
+  EXPECT_EQ(g[0].ptr<float>(), shortcut) << "nobody holds y any more";
+}
+
 TEST_P(BatchNorm, RunningStatisticsMoveByMomentum) {
   const TensorOptions o{GetParam(), kCPU};
   const Tensor mean = empty({2}, o), var = empty({2}, o), new_mean = empty({2}, o), new_var = empty({2}, o);

@@ -147,6 +147,69 @@ void add_batch_norm() {
                .terms = 32});
     }
   }
+
+  // Rectified, alone and on top of a residual. Weights and shifts keep results away from the kink at 0.
+  const auto rectified = [=](A x, bool training) {
+    Array y = normalised(x, training, mean, var, 0.01);
+    for (size_t i = 0; i < y.v.size(); ++i) y.v[i] = std::max(0.0, y.v[i] + (x.size() > 3 ? x[3].v[i] : 0));
+    return y;
+  };
+  for (const Shape& s : {Shape{5, 3}, Shape{4, 3, 5}, Shape{2, 3, 3, 2}})
+    for (bool training : {true, false}) {
+      const std::string variant = concat(training ? "train " : "eval ", s);
+      const auto stored = [=](const Tensor& x, const std::vector<double>& v) {
+        return training ? Tensor() : constant(x, v);
+      };
+      const BatchNormOptions options{.training = training, .eps = 0.01};
+      const auto reference = [=](A x) { return rectified(x, training); };
+      add_row({.op = "batch_norm_relu",
+               .variant = variant,
+               .samples = {{distinct(s), in({3}, 0.5, 1.5), in({3})}},
+               .run =
+                   [=](X x) {
+                     return batch_norm_relu(x[0], x[1], x[2], stored(x[0], mean), stored(x[0], var), options);
+                   },
+               .reference = reference,
+               .terms = 32,
+               .errors = {{"weight",
+                           [] {
+                             batch_norm_relu(empty({2, 3}), empty({4}), {}, {}, {}, {.training = true});
+                           },
+                           {"[batch_norm_relu]", "[2,3]", "[4]"}},
+                          {"no statistics",
+                           [] {
+                             batch_norm_relu(empty({2, 3}), {}, {}, {}, {});
+                           },
+                           {"running"}}}});
+      add_row({.op = "batch_norm_add_relu",
+               .variant = variant,
+               .samples = {{distinct(s), in({3}, 0.5, 1.5), in({3}), distinct(s)}},
+               .run =
+                   [=](X x) {
+                     return batch_norm_add_relu(x[0], x[3], x[1], x[2], stored(x[0], mean), stored(x[0], var),
+                                                options);
+                   },
+               .reference = reference,
+               .terms = 32,
+               .errors = {
+                   {"weight",
+                    [] {
+                      const Tensor x = empty({2, 3});
+                      batch_norm_add_relu(x, x, empty({4}), {}, {}, {}, {.training = true});
+                    },
+                    {"[batch_norm_add_relu]", "[2,3]", "[4]"}},
+                   {"residual",
+                    [] {
+                      batch_norm_add_relu(empty({2, 3}), empty({2, 4}), {}, {}, {}, {}, {.training = true});
+                    },
+                    {"[2,3]", "[2,4]"}},
+                   {"one value per channel",
+                    [] {
+                      const Tensor x = empty({1, 3});
+                      batch_norm_add_relu(x, x, {}, {}, {}, {}, {.training = true});
+                    },
+                    {"[1,3]"}}}});
+    }
 }
 
 }  // namespace

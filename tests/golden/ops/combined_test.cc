@@ -7,7 +7,7 @@ static const bool added = add_golden_ops("combined", {
     {"linear/relu", [](X x) { return relu(linear(x[0], x[1], x[2])); }},
     {"batch_norm/relu", [](X x) { return relu(batch_norm(x[0], x[1], x[2], {}, {}, {.training = true})); }},
     {"batch_norm/add_relu",
-     [](X x) { return relu(batch_norm(x[0], x[1], x[2], {}, {}, {.training = true}) + x[3]); }},
+     [](X x) { return batch_norm_add_relu(x[0], x[3], x[1], x[2], {}, {}, {.training = true}); }},
 });
 
 }  // namespace gradus::golden
