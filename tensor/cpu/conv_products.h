@@ -35,12 +35,10 @@ template <int R, bool kAdd>
   __m512 sum[R][2];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = _mm512_setzero_ps();
-  if constexpr (kAdd) {  // on their way while the sums are made
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      _mm_prefetch(reinterpret_cast<const char*>(c + r * c_row), _MM_HINT_T0);
-      _mm_prefetch(reinterpret_cast<const char*>(c + r * c_row + kLanes), _MM_HINT_T0);
-    }
+  for (int r = 0; r < R; ++r) {  // to be written: on their way while the sums are made
+    __builtin_prefetch(c + r * c_row, 1);
+    __builtin_prefetch(c + r * c_row + kLanes, 1);
   }
 #pragma GCC unroll 2
   for (int64_t k = 0; k < K; ++k, a += a_column, b += b_row) {
