@@ -6,93 +6,16 @@
 #include <limits>
 #include <span>
 #include <type_traits>
-#include <vector>
 
+#include "gradus/tensor/cpu/pool_bf16.h"
+#include "gradus/tensor/cpu/pool_windows.h"
+#include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/parallel.h"
 
 namespace gradus {
 namespace {
 
-// The cells of one window along one axis: number k, of which those from `first` to `last` lie inside the
-// input, at position origin + k * step.
-struct Span {
-  int64_t first, last, origin, step, padded_length;
-};
-
-Span span_of(const PoolWindows& w, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding,
-             int64_t dilation, int64_t i) {
-  if (w.adaptive) {
-    const int64_t begin = i * in / out, end = ((i + 1) * in + out - 1) / out;
-    return {0, end - begin, begin, 1, end - begin};
-  }
-  const int64_t origin = i * stride - padding;
-  const int64_t first = origin < 0 ? (-origin + dilation - 1) / dilation : 0;
-  const int64_t last = std::min(kernel, (in - origin + dilation - 1) / dilation);
-  return {first, last, origin, dilation, std::min(origin + kernel, in + padding) - origin};
-}
-Span slices_of(const PoolWindows& w, int64_t o) {
-  return span_of(w, w.input.d, w.output.d, w.kernel.d, w.stride.d, w.padding.d, w.dilation.d, o);
-}
-Span rows_of(const PoolWindows& w, int64_t p) {
-  return span_of(w, w.input.h, w.output.h, w.kernel.h, w.stride.h, w.padding.h, w.dilation.h, p);
-}
-Span columns_of(const PoolWindows& w, int64_t q) {
-  return span_of(w, w.input.w, w.output.w, w.kernel.w, w.stride.w, w.padding.w, w.dilation.w, q);
-}
-
-// One cell of a window: its number there, and where its run starts in the image of C channels.
-struct Cell {
-  int32_t number;
-  int64_t offset;
-};
-struct Window {
-  int64_t image;                // n
-  int64_t at;                   // where the output's run starts
-  std::span<const Cell> cells;  // those inside of the image
-  int64_t padded_size;          // cells in the padding counted
-};
-
-// Rows of windows in one image, and its elements.
-int64_t output_rows(const PoolWindows& w) { return w.output.d * w.output.h; }
-int64_t image_elements(const PoolWindows& w, int64_t C) { return w.input.d * w.input.h * w.input.w * C; }
-
-// Lists the cells of the window at (slices, rows, columns) that are inside of the image.
-size_t list_cells(const PoolWindows& w, int64_t C, const Span& slices, const Span& rows, const Span& columns,
-                  Cell* cells) {
-  size_t count = 0;
-  for (int64_t l = slices.first; l < slices.last; ++l)
-    for (int64_t i = rows.first; i < rows.last; ++i) {
-      const int64_t slice = slices.origin + l * slices.step, row = rows.origin + i * rows.step;
-      for (int64_t j = columns.first; j < columns.last; ++j)
-        cells[count++] = {int32_t((l * w.kernel.h + i) * w.kernel.w + j),
-                          ((slice * w.input.h + row) * w.input.w + columns.origin + j * columns.step) * C};
-    }
-  return count;
-}
-
-// Calls f(window) for the output rows [first_row, last_row), counted over all images.
-template <class F>
-void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t last_row, F f) {
-  std::vector<Cell> cells(w.cells());
-  for (int64_t row = first_row; row < last_row; ++row) {
-    const Span slices = slices_of(w, row / w.output.h % w.output.d), rows = rows_of(w, row % w.output.h);
-    for (int64_t q = 0; q < w.output.w; ++q) {
-      const Span columns = columns_of(w, q);
-      const size_t count = list_cells(w, C, slices, rows, columns, cells.data());
-      f(Window{row / output_rows(w),
-               (row * w.output.w + q) * C,
-               {cells.data(), count},
-               slices.padded_length * rows.padded_length * columns.padded_length});
-    }
-  }
-}
-
-// Rows of windows that are worth a thread.
-int64_t row_grain(const PoolWindows& w, int64_t C) { return 1 + 16384 / (1 + w.output.w * C * w.cells()); }
-// The same for whole images: overlapping windows write to shared cells, so an image is one thread's.
-int64_t image_grain(const PoolWindows& w, int64_t C) {
-  return 1 + 16384 / (1 + output_rows(w) * w.output.w * C * w.cells());
-}
+using namespace cpu;
 
 // N neighbouring channels. Comparisons give lanes of all ones or zeros, which `? :` selects by.
 template <class T, int N>
@@ -150,6 +73,12 @@ void dispatch_index(DType t, F f) {
 }
 
 void max_pool_cpu(const Tensor& y, const Tensor& index, const Tensor& x, PoolWindows w) {
+  if (pools_bf16(x, w)) return max_pool_bf16(y, index, x, w);
+  if (is_narrow(x.dtype())) {
+    const Tensor wide_y = wide_like(y);
+    max_pool_cpu(wide_y, index, widened(x), w);
+    return round_to(y, wide_y);
+  }
   dispatch_floating(x.dtype(), "max_pool", [&]<class T>() {
     if (!index.defined()) return max_forward<T, uint8_t>(y, nullptr, x, w);
     dispatch_index(index.dtype(), [&]<class I>() { max_forward<T, I>(y, index.ptr<I>(), x, w); });
@@ -157,6 +86,12 @@ void max_pool_cpu(const Tensor& y, const Tensor& index, const Tensor& x, PoolWin
 }
 
 void max_pool_scatter_cpu(const Tensor& dx, const Tensor& dy, const Tensor& index, PoolWindows w) {
+  if (pools_bf16(dy, w)) return max_pool_scatter_bf16(dx, dy, index, w);
+  if (is_narrow(dy.dtype())) {
+    const Tensor wide_dx = wide_like(dx);
+    max_pool_scatter_cpu(wide_dx, widened(dy), index, w);
+    return round_to(dx, wide_dx);
+  }
   const int64_t C = dx.size(1), image = image_elements(w, C);
   dispatch_floating(dx.dtype(), "max_pool_scatter", [&]<class T>() {
     dispatch_index(index.dtype(), [&]<class I>() {

@@ -145,24 +145,25 @@ PoolWindows adaptive_windows(const char* op, const Tensor& x, int rank, Size3 ou
 
 std::pair<Tensor, Tensor> max_pool(const Tensor& x, const PoolWindows& w) {
   check_cells("max_pool", "x", x, w.rank, w.input);
-  const Tensor y = outputs_like(x, w), index = image_like(x, w.rank, w.output, index_type(w));
-  if (y.numel() > 0) max_pool_kernel(y, index, prepared(x), w);
-  return {to(y, x.dtype()), index};
+  const Tensor y = image_like(x, w.rank, w.output, x.dtype()),
+               index = image_like(x, w.rank, w.output, index_type(w));
+  if (y.numel() > 0) max_pool_kernel(y, index, channels_last(x), w);
+  return {y, index};
 }
 
 Tensor max_pool_value(const Tensor& x, const PoolWindows& w) {
   check_cells("max_pool", "x", x, w.rank, w.input);
-  const Tensor y = outputs_like(x, w);
-  if (y.numel() > 0) max_pool_kernel(y, {}, prepared(x), w);
-  return to(y, x.dtype());
+  const Tensor y = image_like(x, w.rank, w.output, x.dtype());
+  if (y.numel() > 0) max_pool_kernel(y, {}, channels_last(x), w);
+  return y;
 }
 
 Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& w) {
   check_cells("max_pool_scatter", "dy", dy, w.rank, w.output);
   check_index("max_pool_scatter", index, dy, w);
-  const Tensor dx = inputs_like(dy, w);
-  if (dx.numel() > 0) max_pool_scatter_kernel(dx, prepared(dy), channels_last(index), w);
-  return to(dx, dy.dtype());
+  const Tensor dx = image_like(dy, w.rank, w.input, dy.dtype());
+  if (dx.numel() > 0) max_pool_scatter_kernel(dx, channels_last(dy), channels_last(index), w);
+  return dx;
 }
 
 Tensor max_pool_gather(const Tensor& x, const Tensor& index, const PoolWindows& w) {

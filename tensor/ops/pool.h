@@ -111,7 +111,8 @@ Tensor max_pool_value(const Tensor& x, const PoolWindows& windows);
 // if that is positive, else 0.
 void max_pool_relu_grad_(const Tensor& x, const Tensor& dy, const PoolWindows& windows);
 
-// Kernels: f32 or f64, dense with channels innermost, no empty tensors. 16-bit floats go through f32.
+// Kernels: f32 or f64, dense with channels innermost, no empty tensors. 16-bit floats go through f32, but for
+// max_pool and max_pool_scatter, which take them.
 inline constinit KernelSlot<void(const Tensor& y, const Tensor& index, const Tensor& x, PoolWindows)>
     max_pool_kernel{"max_pool"};  // index may be undefined
 inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& index, PoolWindows)>

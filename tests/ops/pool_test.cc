@@ -79,6 +79,25 @@ TEST_P(Pool, ScatterIsTheTransposeOfGather) {
   }
 }
 
+// 16-bit floats: the same comparisons and sums in f32, rounded once.
+TEST(NarrowPool, IsF32sRoundedOnce) {
+  for (DType t : {DType::kBF16, DType::kF16})
+    for (int64_t channels : {5, 16, 37}) {
+      const Tensor x = random_tensor({2, channels, 7, 8}, t, 1), wide = raw::to(x, DType::kF32);
+      for (const PoolWindows& w : max_windows(x)) {
+        const auto [y, index] = raw::max_pool(x, w);
+        const auto [wide_y, wide_index] = raw::max_pool(wide, w);
+        EXPECT_EQ(y.dtype(), t);
+        expect_near(raw::to(y, DType::kF32), wide_y, 0);
+        expect_near(raw::max_pool_value(x, w), y, 0);
+        EXPECT_EQ(index.to_vector<int64_t>(), wide_index.to_vector<int64_t>());
+        const Tensor dy = random_tensor(y.shape(), t, 2), dx = raw::max_pool_scatter(dy, index, w);
+        EXPECT_EQ(dx.dtype(), t);
+        expect_near(dx, raw::to(raw::max_pool_scatter(raw::to(dy, DType::kF32), index, w), t), 0);
+      }
+    }
+}
+
 TEST_P(Pool, AverageAndItsSpreadAreTransposes) {
   const Tensor x = random_tensor({2, 5, 7, 8}, GetParam(), 1);
   for (const PoolWindows& w :
@@ -105,6 +124,8 @@ TEST(MaxPool2d, ANaNWins) {
   const Tensor x = image({1, nan, 3, 2}, 2, 2);
   EXPECT_TRUE(std::isnan(raw::max_pool(x, raw::max_pool2d_windows(x, {.kernel = 2})).first.item<float>()));
   EXPECT_TRUE(std::isnan(raw::max_pool_value(x, raw::max_pool2d_windows(x, {.kernel = 2})).item<float>()));
+  const Tensor narrow = raw::to(x, DType::kBF16);
+  EXPECT_TRUE(std::isnan(raw::max_pool_value(narrow, raw::max_pool2d_windows(narrow, {.kernel = 2})).item<float>()));
 }
 
 TEST(MaxPool2d, LargeWindowsUseWiderIndices) {
