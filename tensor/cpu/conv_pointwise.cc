@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "gradus/tensor/cpu/conv_products.h"
+#include "gradus/tensor/cpu/conv_products_bf16.h"
 #include "gradus/tensor/cpu/register_transpose.h"
 
 // Note [Pointwise convolution]
@@ -17,25 +17,32 @@ namespace {
 
 using cpu::kLanes, cpu::kPanel;
 
+// Of bf16, what follows calls a number is a pair of them: neighbours in x, and rows k and k + 1 of f.
+template <class T>
+constexpr int64_t kInNumber = sizeof(float) / sizeof(T);
+
+template <class T>
 struct Pixels {
-  float* data;
-  int64_t row;  // from one pixel to the next
+  T* data;
+  int64_t row;  // numbers from one pixel to the next
 };
 
 // The matrix f[K][N] in w: w[k][n], or w[n][k] if turned.
+template <class T>
 struct Filters {
-  const float* w;
+  const T* w;
   int64_t K, N;
   bool turned;
 
+  int64_t numbers() const { return K / kInNumber<T>; }
   int64_t panel_floats() const {
-    return K * kPanel + kLanes;
-  }  // two panels do not compete for places in a cache
+    return numbers() * kPanel + kLanes;
+  }  // so that panels lie in different places of a cache
 };
 
 constexpr int64_t kAhead = 16;  // rows of w that are on their way from memory
 
-void copy_panel(const Filters& f, int64_t n, float* to) {
+void copy_panel(const Filters<float>& f, int64_t n, float* to) {
   for (int64_t k = 0; k < f.K; ++k) {
     const float* from = f.w + k * f.N + n;
     __builtin_prefetch(from + kAhead * f.N), __builtin_prefetch(from + kAhead * f.N + kLanes);
@@ -43,13 +50,25 @@ void copy_panel(const Filters& f, int64_t n, float* to) {
   }
 }
 
-[[gnu::target("avx512f")]] void copy_turned_panel(const Filters& f, int64_t n, float* to) {
+[[GRADUS_AVX512_BF16]] void copy_panel(const Filters<bf16>& f, int64_t n, float* to) {
+  for (int64_t k = 0; k < f.K; k += 2, to += kPanel) {
+    const bf16* from = f.w + k * f.N + n;
+    __builtin_prefetch(from + kAhead * f.N), __builtin_prefetch(from + (kAhead + 1) * f.N);
+    const cpu::Zipped z = cpu::zip(_mm512_loadu_si512(from), _mm512_loadu_si512(from + f.N));
+    _mm512_storeu_si512(to, z.low), _mm512_storeu_si512(to + kLanes, z.high);
+  }
+}
+
+template <class T>
+[[gnu::target("avx512f")]] void copy_turned_panel(const Filters<T>& f, int64_t n, float* to) {
+  const auto* w = reinterpret_cast<const float*>(f.w);
+  const int64_t K = f.numbers();
   for (int64_t half = 0; half < kPanel; half += kLanes)
-    for (int64_t k = 0; k < f.K; k += kLanes) {
+    for (int64_t k = 0; k < K; k += kLanes) {
       __m512 rows[kLanes], columns[kLanes];
-      const float* from = f.w + (n + half) * f.K + k;
+      const float* from = w + (n + half) * K + k;
 #pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i, from += f.K) {
+      for (int i = 0; i < kLanes; ++i, from += K) {
         __builtin_prefetch(from + kAhead * kLanes);
         rows[i] = _mm512_loadu_ps(from);
       }
@@ -59,17 +78,28 @@ void copy_panel(const Filters& f, int64_t n, float* to) {
     }
 }
 
-void copy_panels(const Filters& f, int64_t first, int64_t last, float* to) {
+template <class T>
+void copy_panels(const Filters<T>& f, int64_t first, int64_t last, float* to) {
   for (int64_t i = first; i < last; ++i, to += f.panel_floats())
-    (f.turned ? copy_turned_panel : copy_panel)(f, i * kPanel, to);
+    f.turned ? copy_turned_panel(f, i * kPanel, to) : copy_panel(f, i * kPanel, to);
+}
+
+// By rows - 1.
+template <class T>
+constexpr const auto& products() {
+  if constexpr (kInNumber<T> == 1)
+    return cpu::kProducts;
+  else
+    return cpu::kProductsOfPairs;
 }
 
 // Pixels that registers hold at once. Where they lie a multiple of 4 KiB apart, they compete for the same
 // places in the first cache, which has 12 of each.
 int64_t most_rows(int64_t row) { return row * sizeof(float) % 4096 == 0 ? 12 : cpu::kMostRows; }
 
-void multiply_by_pixels(Pixels y, Pixels x, int64_t pixels, const Filters& f) {
-  const int64_t panels = f.N / kPanel;
+template <class T>
+void multiply_by_pixels(Pixels<T> y, Pixels<const float> x, int64_t pixels, const Filters<T>& f) {
+  const int64_t panels = f.N / kPanel, K = f.numbers();
   const Tensor filters = cpu::scratch(panels * f.panel_floats());
   float* const copies = filters.ptr<float>();
   parallel_for(0, panels, 1 + 8192 / f.panel_floats(), [&](int64_t first, int64_t last) {
@@ -84,64 +114,70 @@ void multiply_by_pixels(Pixels y, Pixels x, int64_t pixels, const Filters& f) {
         cpu::for_row_blocks(
             count,
             [&](int64_t r, int64_t rows) {
-              const int64_t bytes = rows * f.K * int64_t(sizeof(float)) / panels, next = at + kChunk + r;
+              const int64_t bytes = rows * K * int64_t(sizeof(float)) / panels, next = at + kChunk + r;
               cpu::Ahead ahead;
               if (next + rows <= last)
-                ahead = {reinterpret_cast<const char*>(x.data + next * x.row) + i * bytes, bytes / f.K};
-              cpu::kProducts[rows - 1](x.data + (at + r) * x.row, x.row, 1, copies + i * f.panel_floats(),
-                                       kPanel, f.K, y.data + (at + r) * y.row + i * kPanel, y.row, ahead);
+                ahead = {reinterpret_cast<const char*>(x.data + next * x.row) + i * bytes, bytes / K};
+              products<T>()[rows - 1](x.data + (at + r) * x.row, x.row, 1, copies + i * f.panel_floats(),
+                                      kPanel, K, y.data + (at + r) * y.row + i * kPanel, y.row, ahead);
             },
             most);
     }
   });
 }
 
-void multiply_by_panels(Pixels y, Pixels from, int64_t pixels, const Filters& f) {
+template <class T>
+void multiply_by_panels(Pixels<T> y, Pixels<const float> from, int64_t pixels, const Filters<T>& f) {
   const int64_t panels = f.N / kPanel, shares = std::min<int64_t>(num_threads(), panels);
-  const int64_t row = f.K + kLanes;
+  const int64_t K = f.numbers(), row = K + kLanes;
   const Tensor scratch = cpu::scratch(pixels * row + shares * f.panel_floats());
-  const Pixels x{scratch.ptr<float>(), row};
+  float* const x = scratch.ptr<float>();
   parallel_for(0, pixels, 1 + 8192 / row, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i)
-      std::memcpy(x.data + i * x.row, from.data + i * from.row, f.K * sizeof(float));
+      std::memcpy(x + i * row, from.data + i * from.row, K * sizeof(float));
   });
   parallel_for(0, shares, 1, [&](int64_t first_share, int64_t last_share) {
     for (int64_t s = first_share; s < last_share; ++s) {
-      float* const panel = x.data + pixels * row + s * f.panel_floats();
+      float* const panel = x + pixels * row + s * f.panel_floats();
       for (int64_t i = panels * s / shares; i < panels * (s + 1) / shares; ++i) {
         copy_panels(f, i, i + 1, panel);
         cpu::for_row_blocks(pixels, [&](int64_t r, int64_t rows) {
-          cpu::kProducts[rows - 1](x.data + r * x.row, x.row, 1, panel, kPanel, f.K,
-                                   y.data + r * y.row + i * kPanel, y.row, {});
+          products<T>()[rows - 1](x + r * row, row, 1, panel, kPanel, K, y.data + r * y.row + i * kPanel,
+                                  y.row, {});
         });
       }
     }
   });
 }
 
-void multiply(const Tensor& y, const Tensor& x, const Filters& f) {
+template <class T>
+void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
+  const Filters<T> f{w.ptr<T>(), w.size(turned ? 1 : 0), w.size(turned ? 0 : 1), turned};
   const int64_t pixels = x.numel() / f.K;
   const bool few = pixels <= 1024 && f.K * f.N >= 1 << 19;
-  (few ? multiply_by_panels : multiply_by_pixels)({y.ptr<float>(), f.N}, {x.ptr<float>(), f.K}, pixels, f);
+  const Pixels<T> to{y.ptr<T>(), f.N};
+  const Pixels<const float> from{reinterpret_cast<const float*>(x.ptr<T>()), f.numbers()};
+  (few ? multiply_by_panels<T> : multiply_by_pixels<T>)(to, from, pixels, f);
+}
+
+void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
+  x.dtype() == DType::kF32 ? multiply<float>(y, x, w, turned) : multiply<bf16>(y, x, w, turned);
 }
 
 }  // namespace
 
 bool pays_pointwise(const Tensor& y, const Tensor& x, const Shape& w, const raw::ConvGeometry& g) {
   static const bool has_avx512 = __builtin_cpu_supports("avx512f");
-  if (!has_avx512 || x.dtype() != DType::kF32 || y.dtype() != DType::kF32 || g.rank() != 2 || g.groups != 1)
+  if (y.dtype() != x.dtype() || g.rank() != 2 || g.groups != 1) return false;
+  if (!(x.dtype() == DType::kF32 ? has_avx512 : x.dtype() == DType::kBF16 && cpu::has_bf16_products()))
     return false;
   for (int d = 0; d < 2; ++d)
     if (w[d + 2] != 1 || g.stride[d] != 1 || g.padding[d] != 0) return false;
   return w[0] % kPanel == 0 && w[1] % kPanel == 0 && x.numel() / x.size(1) >= 256;
 }
 
-void pointwise_conv(const Tensor& y, const Tensor& x, const Tensor& w) {
-  multiply(y, x, {w.ptr<float>(), w.size(1), w.size(0), true});
-}
+void pointwise_conv(const Tensor& y, const Tensor& x, const Tensor& w) { multiply(y, x, w, true); }
 
-void pointwise_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) {
-  multiply(dx, dy, {w.ptr<float>(), w.size(0), w.size(1), false});
-}
+void pointwise_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) { multiply(dx, dy, w, false); }
 
 }  // namespace gradus

@@ -1,4 +1,4 @@
-// f32 convolution of channels-last images by filters of one pixel, for processors with AVX-512.
+// Convolution of channels-last images by filters of one pixel, in f32 and bf16, for processors with AVX-512.
 #pragma once
 
 #include "gradus/tensor/ops/conv.h"

@@ -331,34 +331,42 @@ const PointwiseCase kPointwiseCases[] = {
     {"PixelsApartByPages", 300, 1024, 64},
     {"FewPixelsManyFilters", 259, 1056, 512},
 };
-class PointwiseConv2d : public testing::TestWithParam<PointwiseCase> {};
-INSTANTIATE_TEST_SUITE_P(Cases, PointwiseConv2d, testing::ValuesIn(kPointwiseCases),
-                         [](const auto& info) { return info.param.name; });
+class PointwiseConv2d : public testing::TestWithParam<std::tuple<DType, PointwiseCase>> {};
+INSTANTIATE_TEST_SUITE_P(Cases, PointwiseConv2d,
+                         testing::Combine(testing::Values(DType::kF32, DType::kBF16),
+                                          testing::ValuesIn(kPointwiseCases)),
+                         [](const auto& info) {
+                           return std::get<1>(info.param).name + std::string("_") +
+                                  std::string(name_of(std::get<0>(info.param)));
+                         });
 
-// Sums of small integers are exact, whatever the order.
+// Sums of small integers are exact, whatever the order; bf16 rounds them once.
 TEST_P(PointwiseConv2d, IsExactForIntegers) {
-  if (!__builtin_cpu_supports("avx512f")) GTEST_SKIP() << "needs AVX-512";
-  const auto [name, pixels, C, O] = GetParam();
-  const auto integers = [](const Shape& shape, uint64_t seed) {
+  const auto& [dtype, c] = GetParam();
+  const bool serves =
+      dtype == DType::kF32 ? __builtin_cpu_supports("avx512f") : __builtin_cpu_supports("avx512bf16");
+  if (!serves) GTEST_SKIP() << "needs AVX-512";
+  const auto integers = [dtype = dtype](const Shape& shape, uint64_t seed) {
     Tensor t = random_tensor(shape, DType::kF32, seed);
     for (int64_t k = 0; k < t.numel(); ++k) t.ptr<float>()[k] = std::round(4 * t.ptr<float>()[k]);
-    return shape[2] > 1 ? raw::channels_last(t) : t;
+    return raw::to(shape[2] > 1 ? raw::channels_last(t) : t, dtype);
   };
-  const Tensor x = integers({1, C, pixels, 1}, 1), w = integers({O, C, 1, 1}, 2),
-               dy = integers({1, O, pixels, 1}, 3);
+  const Tensor x = integers({1, c.C, c.pixels, 1}, 1), w = integers({c.O, c.C, 1, 1}, 2),
+               dy = integers({1, c.O, c.pixels, 1}, 3);
   const auto wide = [](const Tensor& t) { return raw::to(t, DType::kF64); };
-  const Tensor y64 = raw::conv2d(wide(x), wide(w), {}, {}),
-               dx64 = raw::conv2d_input_grad(wide(dy), wide(w), x.shape(), {});
+  const auto rounded = [&](const Tensor& t) { return wide(raw::to(t, dtype)); };
+  const Tensor y64 = rounded(raw::conv2d(wide(x), wide(w), {}, {})),
+               dx64 = rounded(raw::conv2d_input_grad(wide(dy), wide(w), x.shape(), {}));
   const int before = num_threads();
   for (int threads : {1, 2, 3}) {
     set_num_threads(threads);
-    const Tensor y = empty_channels_last(dy.shape(), {}), dx = empty_channels_last(x.shape(), {});
+    const Tensor y = empty_channels_last(dy.shape(), {dtype}), dx = empty_channels_last(x.shape(), {dtype});
     ASSERT_TRUE(pays_pointwise(y, x, w.shape(), Conv2dOptions{}));
     ASSERT_TRUE(pays_pointwise(dx, dy, w.shape(), Conv2dOptions{}));
     pointwise_conv(y, x, w);
     pointwise_input_grad(dx, dy, w);
-    expect_near(y, y64, 0);
-    expect_near(dx, dx64, 0);
+    expect_near(wide(y), y64, 0);
+    expect_near(wide(dx), dx64, 0);
   }
   set_num_threads(before);
 }
