@@ -3,6 +3,7 @@
 // 16-bit floats are computed as f32.
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <type_traits>
 #include <vector>
 
@@ -13,6 +14,17 @@
 namespace gradus {
 namespace {
 
+// Numbers by channel, from the beginning of a cache line on: loops load them in vectors as long as one.
+template <class T>
+struct FromALine {
+  using value_type = T;
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64))); }
+  void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t(64)); }
+  bool operator==(const FromALine&) const = default;
+};
+template <class T>
+using Channels = std::vector<T, FromALine<T>>;
+
 // The matrix [rows, C] that an image is. Rows of few channels are joined, `fold` at a time, so that loops
 // over `width` elements fill vector registers; what belongs to a channel is then repeated.
 struct Rows {
@@ -22,8 +34,8 @@ struct Rows {
   }
   // One number a channel, f(c), repeated for the width.
   template <class T, class F>
-  std::vector<T> spread(F f) const {
-    std::vector<T> v(width);
+  Channels<T> spread(F f) const {
+    Channels<T> v(width);
     for (int64_t c = 0; c < C; ++c) v[c] = T(f(c));
     for (int64_t i = C; i < width; ++i) v[i] = v[i - C];
     return v;
@@ -76,7 +88,7 @@ std::vector<double> sum_rows(const Rows& rows, Add add) {
   const int64_t blocks = std::clamp<int64_t>(rows.count * rows.width / 32768, 1, most);
   std::vector<double> sums(blocks * width, 0.0);
   parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
-    std::vector<A> part(width);
+    Channels<A> part(width);
     for (int64_t b = first; b < last; ++b) {
       double* __restrict sum = sums.data() + b * width;
       const int64_t end = rows.count * (b + 1) / blocks;
@@ -123,7 +135,7 @@ struct Affine {
       : mean(rows.spread<A>([&](int64_t c) { return m.ptr<A>()[c]; })),
         scale(rows.spread<A>([&](int64_t c) { return scale_of<A>(weight, var.ptr<A>()[c], eps, c); })),
         shift(rows.spread<A>([&](int64_t c) { return bias.defined() ? bias.ptr<A>()[c] : 0.0; })) {}
-  std::vector<A> mean, scale, shift;
+  Channels<A> mean, scale, shift;
 };
 
 // Calls f(first element, a row's width, affine) for all rows; f is compiled for wide vectors.
@@ -212,7 +224,7 @@ Moments moments(const Tensor& x) {
   std::vector<double> channel_guess(rows.C, 0.0);
   for (int64_t i = 0; i < rows.width; ++i)
     channel_guess[i % rows.C] += guess[i] / double(samples * rows.fold);
-  std::vector<A> about = rows.spread<A>([&](int64_t c) { return channel_guess[c]; });
+  Channels<A> about = rows.spread<A>([&](int64_t c) { return channel_guess[c]; });
 
   const auto differences = [&] {  // from `about`: their sums and those of their squares
     return sum_rows<2, A>(rows, [&](auto count, A* __restrict part, int64_t r) {
