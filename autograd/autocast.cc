@@ -93,16 +93,37 @@ AutocastScope* as_scope(const Ref<Counted>& scope) { return static_cast<Autocast
 
 bool can_cast(const Tensor& x) { return x.defined() && is_floating(x.dtype()) && x.dtype() != DType::kF64; }
 
+// The gradient is passed on as it comes: the engine brings it to the operand's dtype.
+class CastNode final : public Node {
+ public:
+  explicit CastNode(DType wide) : Node("to"), wide_(wide) {}
+  void run(std::span<Tensor> dys, std::span<const char>, std::span<Tensor> dxs) override {
+    dxs[0] = std::move(dys[0]);
+  }
+  void drop_rule() override {}
+  DType gradient_dtype(size_t) const override { return wide_; }
+
+ private:
+  const DType wide_;
+};
+
 // x in another dtype; the engine casts the gradient back.
 Tensor recorded_cast(const Tensor& x, DType dtype, const Ref<Counted>& scope, bool keep) {
   if (!can_cast(x) || x.dtype() == dtype) return x;
   Tensor y =
       keep && dtype == as_scope(scope)->dtype ? detach(as_scope(scope)->cast(x, true)) : raw::to(x, dtype);
-  if (Recorder r{"to", x}) r.record(y, wrt(x, [](const Tensor& dy) { return dy; }));
+  if (Recorder r{"to", x})
+    r.attach(Ref<Node>(new CastNode(promote(x.dtype(), dtype))), {&y, 1}, {r.edge_to(x)});
   return y;
 }
 
 }  // namespace
+
+DType gradient_dtype(const Tensor& x) {
+  const auto& slot = x.ref()->slot;
+  if (!slot || slot->is_leaf()) return x.dtype();
+  return static_cast<const Node*>(slot.get())->gradient_dtype(x.ref()->slot_index);
+}
 
 void Casting::begin(CastPolicy policy, std::span<const Tensor* const> operands) {
   scope_ = std::exchange(Context::current().autocast, nullptr);

@@ -146,13 +146,27 @@ class Pass {
       else if (const Edge& producer = static_cast<const Leaf*>(to.slot.get())->producer; producer.slot)
         dy = conform(std::move(dy), static_cast<const Node*>(producer.slot.get())->outputs()[producer.index]);
     } else {
-      dy = conform(std::move(dy), static_cast<const Node*>(to.slot.get())->outputs()[to.index]);
+      dy = conform_to(std::move(dy), *static_cast<const Node*>(to.slot.get()), to.index);
     }
     if (v.dys.size() <= to.index) v.dys.resize(to.index + 1);
     Tensor& sum = v.dys[to.index];
     if (!sum.defined()) sum = std::move(dy);
-    else if (may_reuse(sum) && !is_tracked(sum) && !is_tracked(dy)) raw::add_(sum, dy);
+    else if (may_reuse(sum) && sum.dtype() == dy.dtype() && !is_tracked(sum) && !is_tracked(dy)) raw::add_(sum, dy);
     else sum = add(sum, dy);
+  }
+
+  static Tensor conform_to(Tensor dy, const Node& node, uint32_t output) {
+    const ValueInfo& value = node.outputs()[output];
+    if (dy.dtype() == value.dtype || dy.dtype() != node.gradient_dtype(output)) return conform(std::move(dy), value);
+    ValueInfo wide = value;
+    wide.dtype = dy.dtype();
+    return conform(std::move(dy), wide);
+  }
+
+  // A gradient as those outside of the pass know it: in its value's dtype.
+  static Tensor narrowed(Tensor dy, const AutogradSlot& slot, uint32_t output) {
+    if (!dy.defined() || slot.is_leaf()) return dy;
+    return conform(std::move(dy), static_cast<const Node&>(slot).outputs()[output]);
   }
 
   void deliver_targets(Visit& v) {
@@ -163,8 +177,8 @@ class Pass {
       const size_t t = it->second[i];
       const uint32_t output = p_.targets[t].index;
       if (output >= v.dys.size()) p_.deliver(t, Tensor());
-      else if (passes_on || i + 1 < it->second.size()) p_.deliver(t, v.dys[output]);
-      else p_.deliver(t, std::move(v.dys[output]));
+      else if (passes_on || i + 1 < it->second.size()) p_.deliver(t, narrowed(v.dys[output], *v.slot, output));
+      else p_.deliver(t, narrowed(std::move(v.dys[output]), *v.slot, output));
     }
   }
 

@@ -76,6 +76,10 @@ class Node : public AutogradSlot {
   virtual uint64_t passed_over() const { return 0; }
   virtual void split(const Edge& between) { (void)between; }
 
+  // The dtype in which the engine passes an output's gradient on to the rule if it comes in that dtype; else it comes in
+  // the output's.
+  virtual DType gradient_dtype(size_t output) const { return outputs_[output].dtype; }
+
   // Set by an op that can rectify its own result: the rule reads it. See Note [Rectified batch norm].
   std::shared_ptr<bool> rectified;
 

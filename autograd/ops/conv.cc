@@ -1,6 +1,7 @@
 #include "gradus/autograd/ops/conv.h"
 
 #include "gradus/autograd/autocast.h"
+#include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
@@ -29,7 +30,12 @@ const Names& names_of(const ConvGeometry& g) { return kNames[g.rank()]; }
 
 Tensor input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const ConvGeometry& g);
 std::pair<Tensor, Tensor> weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape, bool with_bias,
-                                      const ConvGeometry& g);
+                                      const ConvGeometry& g, DType dtype);
+
+// The dtype that w's gradient is computed in.
+DType grad_dtype_of(const Tensor& w) {
+  return autograd::gradient_dtype(w) == DType::kF32 ? DType::kF32 : w.dtype();
+}
 
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
   const char* op = names_of(g).conv;
@@ -39,10 +45,12 @@ Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeom
     r.record_joint({&y, 1}, {x, w, bias},
                    [x = filters ? r.save(x) : autograd::Saved(),
                     w = autograd::is_tracked(x) ? r.save(w) : autograd::Saved(), x_shape = x.shape(),
-                    w_shape = w.shape(), g](std::vector<Tensor> dys, autograd::Needs needs) mutable {
+                    w_shape = w.shape(), g,
+                    dtype = grad_dtype_of(w)](std::vector<Tensor> dys, autograd::Needs needs) mutable {
                      std::vector<Tensor> grads(3);
                      if (needs[1] || needs[2])
-                       std::tie(grads[1], grads[2]) = weight_grad(dys[0], x.take(), w_shape, needs[2], g);
+                       std::tie(grads[1], grads[2]) =
+                           weight_grad(dys[0], x.take(), w_shape, needs[2], g, dtype);
                      if (needs[0]) grads[0] = input_grad(dys[0], w.get(), x_shape, g);
                      return grads;
                    });
@@ -57,10 +65,11 @@ Tensor transposed_conv(const char* op, const Tensor& dy, const Tensor& w, const 
   Dims all_but_channels{0};
   for (int d = 2; d < x_shape.size(); ++d) all_but_channels.push_back(d);
   if (Recorder r{op, dy, w, bias})
-    r.record(dx, wrt(dy, [w = r.save(w), g](const Tensor& v) { return conv(v, w.get(), {}, g); }),
-             wrt(w, [dy = r.save(dy), w_shape = w.shape(),
-                     g](const Tensor& v) { return weight_grad(dy.get(), v, w_shape, false, g).first; }),
-             wrt(bias, [all_but_channels](const Tensor& v) { return sum(v, all_but_channels); }));
+    r.record(
+        dx, wrt(dy, [w = r.save(w), g](const Tensor& v) { return conv(v, w.get(), {}, g); }),
+        wrt(w, [dy = r.save(dy), w_shape = w.shape(), g, dtype = grad_dtype_of(w)](
+                   const Tensor& v) { return weight_grad(dy.get(), v, w_shape, false, g, dtype).first; }),
+        wrt(bias, [all_but_channels](const Tensor& v) { return sum(v, all_but_channels); }));
   return dx;
 }
 
@@ -69,9 +78,9 @@ Tensor input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const
 }
 
 std::pair<Tensor, Tensor> weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape, bool with_bias,
-                                      const ConvGeometry& g) {
+                                      const ConvGeometry& g, DType dtype) {
   const char* op = names_of(g).weight_grad;
-  const auto result = raw::conv_weight_grad(op, dy, x, w_shape, with_bias, g);
+  const auto result = raw::conv_weight_grad(op, dy, x, w_shape, with_bias, g, dtype);
   if (Recorder r{op, dy, x}) {
     const Tensor outputs[] = {result.first, result.second};
     r.record_joint(
@@ -83,6 +92,8 @@ std::pair<Tensor, Tensor> weight_grad(const Tensor& dy, const Tensor& x, const S
             vs[0] = empty(w_shape, {v.dtype(), v.device()});
             raw::fill_(vs[0], 0);
           }
+          for (Tensor& of_result : vs)  // in f32 if the results are
+            if (of_result.defined()) of_result = to(of_result, v.dtype());
           if (needs[0]) grads[0] = conv(v, vs[0], vs[1], g);
           if (needs[1]) grads[1] = input_grad(dy.get(), vs[0], v.shape(), g);
           return grads;
@@ -197,11 +208,11 @@ Tensor conv3d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape
 
 std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                                              bool with_bias, const Conv2dOptions& o) {
-  return weight_grad(dy, x, w_shape, with_bias, o);
+  return weight_grad(dy, x, w_shape, with_bias, o, x.dtype());
 }
 std::pair<Tensor, Tensor> conv3d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                                              bool with_bias, const Conv3dOptions& o) {
-  return weight_grad(dy, x, w_shape, with_bias, o);
+  return weight_grad(dy, x, w_shape, with_bias, o, x.dtype());
 }
 
 Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias,

@@ -15,6 +15,7 @@
 #include "gradus/tensor/cpu/conv_winograd.h"
 #include "gradus/tensor/cpu/onednn.h"
 #include "gradus/tensor/cpu/widen.h"
+#include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/parallel.h"
 
 namespace gradus {
@@ -240,6 +241,16 @@ dnnl::memory image_as(const Tensor& x, const Desc& plain, const Desc& want, Tens
 
 void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
                           ConvGeometry g) {
+  if (dw.dtype() != dy.dtype()) {
+    if (has_bf16_weight_grad(dy, x, g)) return bf16_weight_grad(dw, db, dy, x, g);
+    // Without such a kernel oneDNN's, rounded, is faster than f32 copies of images.
+    const Tensor narrow_dw = empty(dw.shape(), {dy.dtype()});
+    const Tensor narrow_db = db.defined() ? empty(db.shape(), {dy.dtype()}) : Tensor();
+    conv_weight_grad_cpu(narrow_dw, narrow_db, dy, x, g);
+    raw::copy_(dw, narrow_dw);
+    if (db.defined()) raw::copy_(db, narrow_db);
+    return;
+  }
   if (dw.dtype() == DType::kF64) return conv_weight_grad_reference(dw, db, dy, x, g);
   if (pays_sparse_grad(dy, x, dw.shape(), g)) return sparse_weight_grad(dw, db, dy, x, g);
   if (!db.defined() && pays_winograd_weight_grad(x, dy, dw.shape(), g))

@@ -120,13 +120,16 @@ Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const 
 }
 
 std::pair<Tensor, Tensor> conv_weight_grad(const char* op, const Tensor& dy, const Tensor& x,
-                                           const Shape& w_shape, bool with_bias,
-                                           const ConvGeometry& geometry) {
+                                           const Shape& w_shape, bool with_bias, const ConvGeometry& geometry,
+                                           std::optional<DType> dtype) {
   check_dtype(op, "x", x);
   check_operand(op, "dy", dy, x);
   const TensorOptions like{x.dtype(), x.device()};
   check_result_grad(op, dy, conv_shape(op, x.shape(), w_shape, geometry, like));
-  Tensor dw = empty(w_shape, like), db = with_bias ? empty({w_shape[0]}, like) : Tensor();
+  if (dtype && *dtype != x.dtype() && *dtype != DType::kF32)
+    throw DTypeError(op, "expected a gradient in f32 or in x's dtype, given ", *dtype, ": x ", describe(x));
+  const TensorOptions result{dtype.value_or(x.dtype()), x.device()};
+  Tensor dw = empty(w_shape, result), db = with_bias ? empty({w_shape[0]}, result) : Tensor();
   if (dy.numel() > 0) {
     conv_weight_grad_kernel(dw, db, channels_last(dy), channels_last(x), geometry);
   } else {

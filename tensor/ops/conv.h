@@ -2,6 +2,7 @@
 // differentiable forms are in gradus/autograd/ops/conv.h.
 #pragma once
 
+#include <optional>
 #include <utility>
 
 #include "gradus/tensor/kernel.h"
@@ -66,10 +67,11 @@ Tensor conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias
 // The gradient of conv's x[N,C,...] = `x_shape` when that of its result is dy, plus bias[C] if defined.
 Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const Tensor& bias,
                        const Shape& x_shape, const ConvGeometry& geometry);
-// The gradients of conv's w[O,C/groups,...] = `w_shape` and, if `with_bias`, of its bias (else undefined).
+// The gradients of conv's w[O,C/groups,...] = `w_shape` and, if `with_bias`, of its bias (else undefined). In
+// x's dtype, or in f32.
 std::pair<Tensor, Tensor> conv_weight_grad(const char* op, const Tensor& dy, const Tensor& x,
-                                           const Shape& w_shape, bool with_bias,
-                                           const ConvGeometry& geometry);
+                                           const Shape& w_shape, bool with_bias, const ConvGeometry& geometry,
+                                           std::optional<DType> dtype = {});
 
 inline Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& o = {}) {
   return conv("conv2d", x, w, bias, o);
@@ -84,7 +86,8 @@ inline std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tens
 }
 
 // Kernels: one floating dtype; x, y and their gradients dense with channels innermost, w and bias row-major
-// (bias and db may be undefined), no empty tensors. Two or three dimensions.
+// (bias and db may be undefined), no empty tensors. Two or three dimensions. dw and db may be f32 for others
+// in 16 bits.
 inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
                                  ConvGeometry)>
     conv_kernel{"conv"};

@@ -1,6 +1,7 @@
 // Autocast: which dtypes ops compute in, where gradients arrive, and what becomes of the casts that are kept.
 #include "gradus/autograd/autocast.h"
 
+#include <cmath>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -99,6 +100,40 @@ TEST_F(AutocastTest, GradientsArriveInTheDtypeOfTheParameter) {
   backward({x, w, b}, [&] { return linear(x, w, b); });
   const auto low = dw.to_vector<double>(), high = w.grad().to_vector<double>();
   for (size_t i = 0; i < low.size(); ++i) EXPECT_NEAR(low[i], high[i], 0.05);
+}
+
+// The filters' gradient is a sum of 301 pixels' ones, which bf16 cannot hold.
+TEST_F(AutocastTest, GradientsOfFiltersAreNotRoundedOnTheirWay) {
+  const Tensor ones_image = ones({1, 16, 7, 43}), weight = zeros({16, 16, 1, 1}), bias = zeros({16});
+  backward({weight, bias}, [&] {
+    auto amp = autocast(DType::kBF16);
+    return conv2d(ones_image, weight, bias);
+  });
+  for (const Tensor& t : {weight, bias}) {
+    EXPECT_EQ(t.grad().dtype(), DType::kF32);
+    const auto expected = __builtin_cpu_supports("avx512bf16") ? 301 : 300;
+    for (float v : t.grad().to_vector<float>()) EXPECT_EQ(v, expected);
+  }
+}
+
+TEST_F(AutocastTest, SecondOrderOfConvolutionWorks) {
+  const Tensor images = randn({2, 16, 5, 5}), weight = randn({8, 16, 3, 3});
+  backward({images}, [&] {
+    auto amp = autocast(DType::kBF16);
+    const Tensor dw = autograd::grad([&](const Tensor& v) { return sum(square(conv2d(images, v))); }, weight);
+    EXPECT_EQ(dw.dtype(), DType::kF32);
+    return square(dw);
+  });
+  ASSERT_TRUE(images.grad().defined());
+  const Tensor low = images.grad();
+  images.set_grad({});
+  backward({images}, [&] {
+    return square(autograd::grad([&](const Tensor& v) { return sum(square(conv2d(images, v))); }, weight));
+  });
+  const auto a = low.to_vector<double>(), b = images.grad().to_vector<double>();
+  double difference = 0, all = 0;
+  for (size_t i = 0; i < a.size(); ++i) difference += (a[i] - b[i]) * (a[i] - b[i]), all += b[i] * b[i];
+  EXPECT_LT(std::sqrt(difference / all), 8 / 256.0);  // eight roundings to 8 bits, at most
 }
 
 // PyTorch keeps the cast with its place in the graph: made under no_grad, it would cut the parameter off.
