@@ -38,7 +38,8 @@ constexpr int64_t kStrip = 32;  // filters that are packed at a time
 constexpr int64_t kStripSums = kPanel * kStrip;
 
 constexpr int64_t kFewSums = 1 << 17;       // stay in the second cache
-constexpr int64_t kMostPixels = 1792;       // of which a tile of dy stays in the first cache
+constexpr int64_t kMostPixels = 1024;       // of which a tile of dy stays in the first cache
+constexpr int64_t kMostOverlapping = 1792;  // where neighbouring blocks both pack the rows between them
 constexpr int64_t kPackedPixels = 8 << 10;  // of panels, as each tap or column sees them, in the second cache
 constexpr int64_t kPackedElements = 3 << 16;  // of dy and x, packed, beside as many of the next block
 
@@ -70,7 +71,7 @@ GRADUS_AVX512_BF16 inline Zipped zip(__m512i a, __m512i b) {
 GRADUS_AVX512_BF16 void pack_panels(bf16* to, const std::vector<const bf16*>& pixels, int64_t first,
                                     int64_t last) {
   const int64_t pairs = int64_t(pixels.size()) / 2, step = panel_step(pairs);
-  constexpr int64_t kAhead = 16;  // pixels
+  constexpr int64_t kAhead = 48;  // pixels
   for (int64_t k = 0; k < pairs; ++k) {
     const bf16 *a = pixels[2 * k], *b = pixels[2 * k + 1];
     const bf16 *later = pixels[std::min(2 * k + kAhead, 2 * pairs - 2)],
@@ -94,7 +95,7 @@ GRADUS_AVX512_BF16 inline void store_halves(bf16* to, int64_t step, __m512i v) {
 // [pairs][8][2]. An odd number of pixels is made even by zeros.
 GRADUS_AVX512_BF16 void pack_strip(bf16* to, const bf16* dy, int64_t filters, int64_t O, int64_t count) {
   const int64_t pairs = ceil_div(count, 2), step = tile_step(pairs);
-  constexpr int64_t kAhead = 16;  // pixels
+  constexpr int64_t kAhead = 48;  // pixels
   for (int64_t k = 0; k < pairs; ++k, to += 2 * kFilters, dy += 2 * O) {
     __builtin_prefetch(dy + kAhead * O), __builtin_prefetch(dy + (kAhead + 1) * O);
     const __m512i zeros = _mm512_setzero_si512();
@@ -243,11 +244,12 @@ class WeightGrad {
         strips_(ceil_div(O_, kStrip)),
         pixels_(x.size(0) * P_ * Q_),
         x_pixels_(x.size(0) * H_ * W_),
-        by_columns_(KH_ > 1 && Q_ % 2 == 0 && Q_ <= kMostPixels / 4),
+        by_columns_(KH_ > 1 && Q_ % 2 == 0 && Q_ <= kMostOverlapping / 4),
         few_sums_(taps_ * C_ * O_ <= kFewSums),
         zeros_(std::max(C_, O_)) {
     const int64_t threads = num_threads(), copies = by_columns_ ? KW_ * g_.stride[0] : taps_;
-    int64_t most = std::min(kMostPixels, kPackedPixels / copies);
+    const bool overlap = by_columns_ && g_.stride[0] == 1;
+    int64_t most = std::min(overlap ? kMostOverlapping : kMostPixels, kPackedPixels / copies);
     // Beside a block, packed, the second cache is to hold the next one.
     if (few_sums_) most = std::min({most, kPackedElements / (O_ + C_), pixels_ / threads});
     cut_blocks(std::max<int64_t>(most, 64));
