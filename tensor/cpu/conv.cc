@@ -106,10 +106,10 @@ onednn::Plan plan_of(const PrimitiveDesc& pd, const Problem& problem, const dnnl
   return p;
 }
 
-// Pointwise filters with a stride: oneDNN is faster on the pixels that they see alone.
+// Pointwise filters with a stride: both oneDNN and our products are faster on the pixels that they see alone.
 bool sees_some_pixels(const Tensor& x, const Tensor& w, const ConvGeometry& g) {
-  return x.dtype() == DType::kF32 && g.rank() == 2 && w.size(2) * w.size(3) == 1 &&
-         g.stride[0] * g.stride[1] > 1 && g.padding[0] + g.padding[1] == 0;
+  return (x.dtype() == DType::kF32 || x.dtype() == DType::kBF16) && g.rank() == 2 &&
+         w.size(2) * w.size(3) == 1 && g.stride[0] * g.stride[1] > 1 && g.padding[0] + g.padding[1] == 0;
 }
 ConvGeometry without_stride(ConvGeometry g) {
   g.stride = {1, 1};
@@ -119,13 +119,13 @@ ConvGeometry without_stride(ConvGeometry g) {
 // Those pixels of x, as [N,C,P,Q].
 Tensor seen_pixels(const Tensor& x, const Tensor& y, const ConvGeometry& g) {
   const int64_t C = x.size(1), H = x.size(2), W = x.size(3), P = y.size(2), Q = y.size(3);
+  const int64_t pixel = C * size_of(x.dtype());
   Tensor seen = empty_channels_last({x.size(0), C, P, Q}, {x.dtype(), x.device()});
-  parallel_for(0, x.size(0) * P, 1 + 16384 / (Q * C), [&](int64_t first, int64_t last) {
+  parallel_for(0, x.size(0) * P, 1 + 65536 / (Q * pixel), [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
-      const float* from = x.ptr<float>() + (r / P * H + r % P * g.stride[0]) * W * C;
-      float* to = seen.ptr<float>() + r * Q * C;
-      for (int64_t q = 0; q < Q; ++q, to += C, from += g.stride[1] * C)
-        std::memcpy(to, from, C * sizeof(float));
+      const char* from = x.ptr<char>() + (r / P * H + r % P * g.stride[0]) * W * pixel;
+      char* to = seen.ptr<char>() + r * Q * pixel;
+      for (int64_t q = 0; q < Q; ++q, to += pixel, from += g.stride[1] * pixel) std::memcpy(to, from, pixel);
     }
   });
   return seen;
@@ -134,15 +134,15 @@ Tensor seen_pixels(const Tensor& x, const Tensor& y, const ConvGeometry& g) {
 // dx = the gradient of those pixels, and zeros.
 void spread_seen_pixels(const Tensor& dx, const Tensor& dseen, const ConvGeometry& g) {
   const int64_t C = dx.size(1), H = dx.size(2), W = dx.size(3), P = dseen.size(2), Q = dseen.size(3);
-  parallel_for(0, dx.size(0) * H, 1 + 16384 / (W * C), [&](int64_t first, int64_t last) {
+  const int64_t pixel = C * size_of(dx.dtype());
+  parallel_for(0, dx.size(0) * H, 1 + 65536 / (W * pixel), [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       const int64_t h = r % H, p = h / g.stride[0];
-      float* to = dx.ptr<float>() + r * W * C;
-      std::memset(to, 0, W * C * sizeof(float));
+      char* to = dx.ptr<char>() + r * W * pixel;
+      std::memset(to, 0, W * pixel);
       if (h % g.stride[0] || p >= P) continue;
-      const float* from = dseen.ptr<float>() + (r / H * P + p) * Q * C;
-      for (int64_t q = 0; q < Q; ++q, from += C, to += g.stride[1] * C)
-        std::memcpy(to, from, C * sizeof(float));
+      const char* from = dseen.ptr<char>() + (r / H * P + p) * Q * pixel;
+      for (int64_t q = 0; q < Q; ++q, from += pixel, to += g.stride[1] * pixel) std::memcpy(to, from, pixel);
     }
   });
 }
@@ -183,6 +183,12 @@ void add_to_channels(const Tensor& x, const Tensor& bias) {
   });
 }
 
+// oneDNN 2.6 multiplies pairs of bf16 channels, and with an odd number of them takes the next pixel's first
+// one into the sum, where filters have one pixel.
+bool errs_in_onednn(const Tensor& dy, const Tensor& w, const ConvGeometry& g) {
+  return dy.dtype() == DType::kBF16 && w.size(0) / g.groups % 2 == 1 && w.numel() == w.size(0) * w.size(1);
+}
+
 // dx is f32 or of dy's dtype.
 void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
                          ConvGeometry g) {
@@ -198,7 +204,7 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
   if (pays_sparse_grad(dy, dx, w.shape(), g)) return sparse_input_grad(dx, dy, w, g);
   if (pays_pointwise(dx, dy, w.shape(), g)) return pointwise_input_grad(dx, dy, w);
   if (pays_winograd(dx, dy, w.shape(), g)) return winograd_input_grad(dx, dy, w, g);
-  if (dy.dtype() == DType::kF32 && sees_some_pixels(dx, w, g)) {
+  if (dy.dtype() == dx.dtype() && sees_some_pixels(dx, w, g)) {
     const Tensor dseen =
         empty_channels_last({dx.size(0), dx.size(1), dy.size(2), dy.size(3)}, {dx.dtype(), dx.device()});
     conv_input_grad_cpu(dseen, dy, w, {}, without_stride(g));
@@ -206,11 +212,13 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
   }
   static const char kind[] = "conv_input_grad";
   onednn::PlanKey key = key_of(kind, dx, w, g, false);
-  const auto plan = onednn::plan_in(dy.dtype(), key.add(int64_t(dx.dtype())), [&] {
+  const auto make = [&] {
     const Problem problem(dx, w, dy, g);
     const auto pd = problem.backward_data();
     return plan_of(pd, problem, dnnl::convolution_backward_data(pd), pd.weights_desc());
-  });
+  };
+  const auto plan =
+      errs_in_onednn(dy, w, g) ? nullptr : onednn::plan_in(dy.dtype(), key.add(int64_t(dx.dtype())), make);
   if (!plan) {
     const Tensor wide = dx.dtype() == DType::kF32 ? dx : wide_like(dx);
     conv_input_grad_cpu(wide, widened(dy), widened(w), {}, g);

@@ -1,6 +1,6 @@
 #include "gradus/tensor/cpu/weight_layout.h"
 
-#include <cstring>
+#include <algorithm>
 #include <vector>
 
 #include "gradus/tensor/cpu/register_transpose.h"
@@ -11,7 +11,8 @@
 // 48 numbers of A side by side; where 48 does not divide A there are zeros. Either A or B is innermost, in
 // blocks of a multiple of 16, so that 16 neighbours along it are one register. B's neighbours are so in w
 // too, if there is one tap; all else is read as 16 x 16 numbers that are transposed in registers: 16 of A by
-// 16 of B for one tap, and 16 filters by their taps for up to 16 of them.
+// 16 of B for one tap, and 16 filters by their taps for up to 16 of them. In bf16 pairs lie together, of the
+// dim that is not innermost: AcdB32a2b has pairs of B, ABcd8a16b2a of A. A pair is as large as an f32.
 
 namespace gradus::onednn {
 namespace {
@@ -26,29 +27,36 @@ class Blocks {
  public:
   explicit Blocks(const Desc& d) : md_(d.data) {}
 
-  // Each of A and B is cut at most once, and the innermost block is of whole registers.
-  bool serves() const {
+  // The innermost block is of whole registers, or in 16 bits of pairs within such a block of the other dim.
+  bool serves(DType t) const {
     const auto& b = md_.format_desc.blocking;
     if (md_.ndims != 4 || md_.format_kind != dnnl_blocked || md_.offset0 != 0) return false;
-    if (b.inner_nblks < 1 || b.inner_nblks > 2) return false;
     for (int i = 0; i < b.inner_nblks; ++i)
-      if (b.inner_idxs[i] > 1 || (i > 0 && b.inner_idxs[i] == b.inner_idxs[0])) return false;
-    return b.inner_blks[b.inner_nblks - 1] % kLanes == 0;
+      if (b.inner_idxs[i] > 1) return false;
+    int last = int(b.inner_nblks) - 1;
+    if (t == DType::kBF16) {
+      if (last < 1 || b.inner_blks[last] != 2 || b.inner_idxs[last] == b.inner_idxs[last - 1]) return false;
+      --last;
+    }
+    return last >= 0 && b.inner_blks[last] % kLanes == 0;
   }
-  // The dim whose neighbours lie together: 0 or 1.
-  int innermost() const {
-    return int(md_.format_desc.blocking.inner_idxs[md_.format_desc.blocking.inner_nblks - 1]);
+  // The dim whose neighbours lie together, as numbers or as pairs: 0 or 1.
+  int innermost(DType t) const {
+    const auto& b = md_.format_desc.blocking;
+    return int(b.inner_idxs[b.inner_nblks - (t == DType::kBF16 ? 2 : 1)]);
   }
 
   // Where the numbers of [a, b] start: steps(0)[a] + steps(1)[b].
   std::vector<int64_t> steps(int dim) const {
     const auto& blocks = md_.format_desc.blocking;
-    int64_t size = 1, inner = 1;  // of this dim's block, and of what lies within it
-    for (int i = blocks.inner_nblks - 1; i >= 0 && size == 1; --i)
-      (blocks.inner_idxs[i] == dim ? size : inner) *= blocks.inner_blks[i];
     std::vector<int64_t> to(md_.padded_dims[dim]);
-    for (int64_t i = 0; i < int64_t(to.size()); ++i)
-      to[i] = i / size * blocks.strides[dim] + i % size * inner;
+    for (int64_t i = 0; i < int64_t(to.size()); ++i) {
+      int64_t rest = i, inner = 1;
+      for (int k = blocks.inner_nblks - 1; k >= 0; inner *= blocks.inner_blks[k--])
+        if (blocks.inner_idxs[k] == dim)
+          to[i] += rest % blocks.inner_blks[k] * inner, rest /= blocks.inner_blks[k];
+      to[i] += rest * blocks.strides[dim];
+    }
     return to;
   }
   // From one tap to the next; 0 if they are not evenly spaced.
@@ -62,16 +70,17 @@ class Blocks {
 };
 
 // Filters [A, B, taps] and where each goes.
+template <class T>
 struct Filters {
-  const float* from;
+  const T* from;
   int64_t A, B, taps;
-  float* to;
+  T* to;
   std::vector<int64_t> a_steps, b_steps;
   int64_t tap_step;
 };
 
 // 16 of A, from a: one tap, B innermost.
-[[GRADUS_AVX512]] void copy_rows(const Filters& f, int64_t a) {
+[[GRADUS_AVX512]] void copy_rows(const Filters<float>& f, int64_t a) {
   for (int64_t b = 0; b < f.B; b += kLanes) {
     const float* from = f.from + a * f.B + b;
     float* to = f.to + f.b_steps[b];
@@ -84,7 +93,7 @@ struct Filters {
 }
 
 // 16 of A, from a: one tap, A innermost.
-[[GRADUS_AVX512]] void transpose_rows(const Filters& f, int64_t a) {
+[[GRADUS_AVX512]] void transpose_rows(const Filters<float>& f, int64_t a) {
   for (int64_t b = 0; b < f.B; b += kLanes) {
     __m512 rows[kLanes], columns[kLanes];
     const float* from = f.from + a * f.B + b;
@@ -101,7 +110,8 @@ struct Filters {
 }
 
 // 16 filters that lie `step` apart, all taps, to 16 neighbours for each tap.
-[[GRADUS_AVX512]] inline void transpose_taps(const Filters& f, const float* from, int64_t step, float* to) {
+[[GRADUS_AVX512]] inline void transpose_taps(const Filters<float>& f, const float* from, int64_t step,
+                                             float* to) {
   const auto mask = __mmask16((1u << f.taps) - 1);
   __m512 filters[kLanes], by_tap[kLanes];
 #pragma GCC unroll 16
@@ -114,38 +124,93 @@ struct Filters {
 }
 
 // 16 of A, from a: some taps, B innermost.
-[[GRADUS_AVX512]] void copy_taps(const Filters& f, int64_t a) {
+[[GRADUS_AVX512]] void copy_taps(const Filters<float>& f, int64_t a) {
   for (int64_t i = a; i < a + kLanes; ++i)
     for (int64_t b = 0; b < f.B; b += kLanes)
       transpose_taps(f, f.from + (i * f.B + b) * f.taps, f.taps, f.to + f.a_steps[i] + f.b_steps[b]);
 }
 
 // 16 of A, from a: some taps, A innermost.
-[[GRADUS_AVX512]] void transpose_taps_of_rows(const Filters& f, int64_t a) {
+[[GRADUS_AVX512]] void transpose_taps_of_rows(const Filters<float>& f, int64_t a) {
   for (int64_t b = 0; b < f.B; ++b)
     transpose_taps(f, f.from + (a * f.B + b) * f.taps, f.B * f.taps, f.to + f.a_steps[a] + f.b_steps[b]);
+}
+
+#define GRADUS_AVX512_WORDS gnu::target("avx512f,avx512bw")
+
+// As transpose_taps, for pairs of numbers from two places each.
+[[GRADUS_AVX512_WORDS]] inline void transpose_pairs(const Filters<bf16>& f, const bf16* first,
+                                                    const bf16* second, int64_t step, bf16* to) {
+  alignas(64) static constexpr int16_t kPairs[] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
+                                                   37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
+                                                   11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  const __m512i pairs = _mm512_load_si512(kPairs);
+  const auto mask = __mmask32((1u << f.taps) - 1);
+  __m512 filters[kLanes], by_tap[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) {
+    __builtin_prefetch(first + i * step + kAhead), __builtin_prefetch(second + i * step + kAhead);
+    const __m512i a = _mm512_maskz_loadu_epi16(mask, first + i * step),
+                  b = _mm512_maskz_loadu_epi16(mask, second + i * step);
+    filters[i] = _mm512_castsi512_ps(_mm512_permutex2var_epi16(a, pairs, b));
+  }
+  cpu::transpose(filters, by_tap);
+  for (int t = 0; t < f.taps; ++t) _mm512_storeu_ps(to + t * f.tap_step, by_tap[t]);
+}
+
+// 16 of A, from a: pairs of A, B innermost.
+[[GRADUS_AVX512_WORDS]] void copy_pairs(const Filters<bf16>& f, int64_t a) {
+  const int64_t row = f.B * f.taps;
+  for (int64_t i = a; i < a + kLanes; i += 2)
+    for (int64_t b = 0; b < f.B; b += kLanes) {
+      const bf16* from = f.from + i * row + b * f.taps;
+      transpose_pairs(f, from, from + row, f.taps, f.to + f.a_steps[i] + f.b_steps[b]);
+    }
+}
+
+// 16 of A, from a: pairs of B, A innermost.
+[[GRADUS_AVX512_WORDS]] void transpose_pairs_of_rows(const Filters<bf16>& f, int64_t a) {
+  const int64_t row = f.B * f.taps;
+  for (int64_t b = 0; b < f.B; b += 2) {
+    const bf16* from = f.from + a * row + b * f.taps;
+    transpose_pairs(f, from, from + f.taps, row, f.to + f.a_steps[a] + f.b_steps[b]);
+  }
+}
+
+// The function that copies 16 of A; across: A is innermost.
+auto copy_of(const Filters<float>& f, bool across) {
+  return f.taps == 1 ? (across ? &transpose_rows : &copy_rows)
+                     : (across ? &transpose_taps_of_rows : &copy_taps);
+}
+auto copy_of(const Filters<bf16>&, bool across) { return across ? &transpose_pairs_of_rows : &copy_pairs; }
+
+template <class T>
+bool copy(const Tensor& w, const Blocks& blocks, const Tensor& to) {
+  const Filters<T> f{w.ptr<T>(),  w.size(0),       w.size(1),       w.size(2) * w.size(3),
+                     to.ptr<T>(), blocks.steps(0), blocks.steps(1), blocks.tap_step()};
+  const bool pairs = sizeof(T) == 2;
+  if (f.A % kLanes || f.B % kLanes || f.taps < (pairs ? 2 : 1) || f.taps > kLanes || f.tap_step == 0)
+    return false;
+  const bool across = blocks.innermost(w.dtype()) == 0;
+  const int64_t padding = int64_t(f.a_steps.size()) - f.A;
+  if (int64_t(f.b_steps.size()) > f.B || (padding > 0 && (f.taps > 1 || !across))) return false;
+  for (int64_t b = 0; padding > 0 && b < f.B; ++b)
+    std::fill_n(f.to + f.a_steps[f.A] + f.b_steps[b], padding, T(0.0f));
+  const auto copy = copy_of(f, across);
+  parallel_for(0, f.A / kLanes, 1 + 1024 / (f.B * f.taps), [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) copy(f, i * kLanes);
+  });
+  return true;
 }
 
 }  // namespace
 
 bool copy_filters(const Tensor& w, const Desc& plain, const Desc& want, const Tensor& to) {
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f");
+  static const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
   const Blocks blocks(want);
-  if (!has_avx512 || w.dtype() != DType::kF32 || plain.data.ndims != 4 || !blocks.serves()) return false;
-  const Filters f{w.ptr<float>(),  w.size(0),       w.size(1),       w.size(2) * w.size(3),
-                  to.ptr<float>(), blocks.steps(0), blocks.steps(1), blocks.tap_step()};
-  if (f.A % kLanes || f.B % kLanes || f.taps < 1 || f.taps > kLanes || f.tap_step == 0) return false;
-  const bool across = blocks.innermost() == 0;
-  const int64_t padding = int64_t(f.a_steps.size()) - f.A;
-  if (int64_t(f.b_steps.size()) > f.B || (padding > 0 && (f.taps > 1 || !across))) return false;
-  for (int64_t b = 0; padding > 0 && b < f.B; ++b)
-    std::memset(f.to + f.a_steps[f.A] + f.b_steps[b], 0, padding * sizeof(float));
-  const auto copy =
-      f.taps == 1 ? (across ? &transpose_rows : &copy_rows) : (across ? &transpose_taps_of_rows : &copy_taps);
-  parallel_for(0, f.A / kLanes, 1 + 1024 / (f.B * f.taps), [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) copy(f, i * kLanes);
-  });
-  return true;
+  if (!has_avx512 || plain.data.ndims != 4 || !blocks.serves(w.dtype())) return false;
+  if (w.dtype() == DType::kF32) return copy<float>(w, blocks, to);
+  return w.dtype() == DType::kBF16 && copy<bf16>(w, blocks, to);
 }
 
 }  // namespace gradus::onednn

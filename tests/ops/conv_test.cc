@@ -43,6 +43,7 @@ const Case kCases[] = {
     {"PointwiseStride", {2, 24, 9, 7}, {48, 24, 1, 1}, {.stride = 2, .dilation = 3}},
     {"ManySums", {2, 100, 6, 6}, {320, 100, 3, 3}, {.padding = 1}},
     {"PointwiseInChunks", {3, 32, 20, 17}, {64, 32, 1, 1}, {}},
+    {"PointwiseOddFilters", {6, 32, 10, 9}, {33, 32, 1, 1}, {}},
     {"PointwiseStrideInChunks", {6, 32, 20, 17}, {33, 32, 1, 1}, {.stride = 2}},
     {"StrideInChunks", {7, 32, 15, 17}, {48, 32, 3, 3}, {.stride = 2, .padding = 1}},
     {"Winograd", {6, 32, 9, 11}, {64, 32, 3, 3}, {.padding = 1}},

@@ -15,6 +15,7 @@ struct Case {
   int64_t A, B, KH, KW;
   tag layout;
   bool served = true;
+  DType dtype = DType::kF32;
 };
 
 class WeightLayout : public testing::TestWithParam<Case> {};
@@ -35,6 +36,12 @@ const Case kCases[] = {
     {"OddChannels", 40, 32, 1, 1, tag::ABcd16b16a, false},
     {"SmallBlocks", 32, 32, 1, 1, tag::ABcd8b8a, false},
     {"NoBlocks", 32, 32, 3, 3, tag::acdb, false},
+    {"PairsOfColumns", 96, 48, 3, 3, tag::AcdB32a2b, true, DType::kBF16},
+    {"PairsOfColumnsIn64", 128, 16, 3, 3, tag::AcdB64a2b, true, DType::kBF16},
+    {"PairsOfRows", 48, 96, 3, 3, tag::ABcd8a16b2a, true, DType::kBF16},
+    {"PairsOfRowsColumnsFirst", 48, 96, 2, 4, tag::BAcd8a16b2a, true, DType::kBF16},
+    {"PairsOfOneTap", 48, 96, 1, 1, tag::ABcd8a16b2a, false, DType::kBF16},
+    {"NoPairs", 48, 96, 3, 3, tag::ABcd16a16b, false, DType::kBF16},
 };
 INSTANTIATE_TEST_SUITE_P(Cases, WeightLayout, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
@@ -42,14 +49,17 @@ INSTANTIATE_TEST_SUITE_P(Cases, WeightLayout, testing::ValuesIn(kCases),
 TEST_P(WeightLayout, IsThatOfOneDnn) {
   const Case& c = GetParam();
   const dnnl::memory::dims dims{c.A, c.B, c.KH, c.KW};
-  const Desc plain(dims, dnnl::memory::data_type::f32, tag::abcd);
-  const Desc want(dims, dnnl::memory::data_type::f32, c.layout);
-  const Tensor w = empty({c.A, c.B, c.KH, c.KW});
-  for (int64_t i = 0; i < w.numel(); ++i) w.ptr<float>()[i] = float(i);
+  const Desc plain(dims, type_of(c.dtype), tag::abcd), want(dims, type_of(c.dtype), c.layout);
+  const Tensor w = empty({c.A, c.B, c.KH, c.KW}, {c.dtype});
+  for (int64_t i = 0; i < w.numel(); ++i)
+    if (c.dtype == DType::kF32)
+      w.ptr<float>()[i] = float(i);
+    else
+      w.ptr<bf16>()[i].bits = uint16_t(i * 40503 % 0x7f80);  // finite
   const Tensor expected = scratch(want), got = scratch(want);
   std::memset(got.raw_ptr(), 0xee, got.nbytes());
   const bool served = copy_filters(w, plain, want, got);
-  if (!__builtin_cpu_supports("avx512f")) {
+  if (!__builtin_cpu_supports("avx512bw")) {
     EXPECT_FALSE(served);
     return;
   }
