@@ -21,7 +21,7 @@ namespace {
 
 // Note [Size classes]
 // Small requests (up to 1 MiB) round up to multiples of 64 bytes up to 1 KiB, then to 16 steps per power of two, and each
-// class has a free list. Large ones round up to 64 KiB and are matched best fit, at most an eighth too large: training
+// class has a free list. Large ones round up to 64 KiB and are matched best fit, at most a quarter too large: training
 // repeats its shapes, so nearly every request finds a block of its very size.
 constexpr int64_t kSmallest = 64;
 constexpr int64_t kSmallLimit = int64_t{1} << 20;
@@ -185,7 +185,7 @@ class CachingAllocator {
 
   void* take_large(int64_t size, int64_t& taken) {
     auto it = large_free_.lower_bound(size);
-    if (it == large_free_.end() || it->first > size + size / 8) return nullptr;
+    if (it == large_free_.end() || it->first > size + size / 4) return nullptr;
     taken = it->first;
     void* p = it->second;
     large_free_.erase(it);
