@@ -79,10 +79,11 @@ inline Tensor scratch(int64_t floats) {
   return empty({floats < (1 << 18) ? floats : int64_t(std::bit_ceil(uint64_t(floats)))});
 }
 
-// Calls f(first, count) for parts of [0, n) of at most `most`, as even as they can be.
+// Calls f(first, count) for row_blocks(n) parts of [0, n) of at most `most`, as even as they can be.
+inline int64_t row_blocks(int64_t n, int64_t most = kMostRows) { return (n + most - 1) / most; }
 template <class F>
 void for_row_blocks(int64_t n, F f, int64_t most = kMostRows) {
-  const int64_t parts = (n + most - 1) / most;
+  const int64_t parts = row_blocks(n, most);
   for (int64_t i = 0; i < parts; ++i) f(n * i / parts, n * (i + 1) / parts - n * i / parts);
 }
 
@@ -106,6 +107,29 @@ struct Planes {
   int64_t row, plane;
 };
 
+// Bytes of up to two tensors that a number of products read ahead, together.
+class Upcoming {
+ public:
+  explicit Upcoming(int64_t products) : products_(products) {}
+  // t's share of [first, last), when [0, of) is all of it.
+  void add(const Tensor& t, int64_t first, int64_t last, int64_t of) {
+    const auto at = [&](int64_t i) { return int64_t(double(t.nbytes()) / double(of) * double(i)); };
+    first_bytes_ = bytes_;
+    first_ = second_;
+    second_ = t.ptr<char>() + at(first);
+    bytes_ += at(last) - at(first);
+  }
+  // What the i-th product, which has K steps, reads ahead.
+  Ahead share(int64_t i, int64_t K) const {
+    const int64_t at = bytes_ * i / products_, end = bytes_ * (i + 1) / products_;
+    return {at < first_bytes_ ? first_ + at : second_ + (at - first_bytes_), (end - at) / K};
+  }
+
+ private:
+  const char *first_ = nullptr, *second_ = nullptr;
+  int64_t first_bytes_ = 0, bytes_ = 0, products_;
+};
+
 // Sums over all positions of d[position][o] * v[position][c] for each plane: what weight gradients are made
 // of.
 struct PositionSums {
@@ -127,34 +151,14 @@ struct PositionSums {
   Result of(Fill fill) const;
 
  private:
-  // Some bytes of dy and of x, to be read ahead by a number of products.
-  class Upcoming {
-   public:
-    Upcoming(const PositionSums& s, int64_t first, int64_t last, int64_t products) : products_(products) {
-      const auto part = [&](const Tensor& t, int64_t at) {
-        return int64_t(double(t.nbytes()) / s.positions * at);
-      };
-      if (!s.d_is_dy)
-        dy_ = s.dy.ptr<char>() + part(s.dy, first), dy_bytes_ = part(s.dy, last) - part(s.dy, first);
-      x_ = s.x.ptr<char>() + part(s.x, first), bytes_ = dy_bytes_ + part(s.x, last) - part(s.x, first);
-    }
-    // The i-th product's share, which has K steps.
-    Ahead share(int64_t i, int64_t K) const {
-      const int64_t at = bytes_ * i / products_, end = bytes_ * (i + 1) / products_;
-      return {at < dy_bytes_ ? dy_ + at : x_ + (at - dy_bytes_), (end - at) / K};
-    }
-
-   private:
-    const char *dy_ = nullptr, *x_;
-    int64_t dy_bytes_ = 0, bytes_, products_;
-  };
-
   // Adds the panels [first, last) of all planes; the positions [next, after) come then.
   void add(const Planes& d, const Planes& v, int64_t count, int64_t first, int64_t last, bool fresh,
            const Planes& sums, int64_t next, int64_t after) const {
     const auto& products = fresh ? kProducts : kAddedProducts;
     const int64_t panels = C / kPanel;
-    const Upcoming upcoming(*this, next, after, (last - first) * ((O + kMostRows - 1) / kMostRows));
+    Upcoming upcoming((last - first) * row_blocks(O));
+    if (!d_is_dy) upcoming.add(dy, next, after, positions);
+    upcoming.add(x, next, after, positions);
     int64_t done = 0;
     for (int64_t i = first; i < last; ++i) {
       const int64_t p = i / panels, c = i % panels * kPanel;

@@ -267,8 +267,9 @@ void transform_filters(const Filters& f, int64_t first, int64_t last, float* to)
 
 // Many tiles: each thread takes some, a few at a time, so that their planes stay in the second cache, from
 // where they are read to where they are multiplied. All filters are transformed before.
-void convolve_by_tiles(const Image& y, const Image& x, const Tiles& tiles, const Filters& f,
+void convolve_by_tiles(const Tensor& result, const Tensor& input, const Tiles& tiles, const Filters& f,
                        const float* bias, const ConvGeometry& g) {
+  const Image y(result), x(input);
   const int64_t plane = plane_of_filters(f.K, f.N);
   const Tensor filters = cpu::scratch(kPlanes * plane);
   parallel_for(0, f.K * f.N / kLanes, 64,
@@ -286,11 +287,14 @@ void convolve_by_tiles(const Image& y, const Image& x, const Tiles& tiles, const
     for (int64_t first = tiles.count * first_share / shares; first < end; first += chunk) {
       const int64_t last = std::min(end, first + chunk);
       inputs_to_planes(x, tiles, g, first, last, first, v);
+      cpu::Upcoming upcoming(kPlanes * (f.N / kPanel) * cpu::row_blocks(last - first));
+      upcoming.add(input, last, std::min(end, last + chunk), tiles.count);
+      int64_t done = 0;
       for (int64_t p = 0; p < kPlanes; ++p)
         for (int64_t n = 0; n < f.N; n += kPanel)
           cpu::for_row_blocks(last - first, [&](int64_t row, int64_t rows) {
             cpu::kProducts[rows - 1](v.at(p, row), v.row, 1, filters.ptr<float>() + p * plane + n * f.K,
-                                     kPanel, f.K, m.at(p, row) + n, m.row, {});
+                                     kPanel, f.K, m.at(p, row) + n, m.row, upcoming.share(done++, f.K));
           });
       planes_to_results(y, tiles, bias, first, last, first, m, 0, f.N);
     }
@@ -299,8 +303,9 @@ void convolve_by_tiles(const Image& y, const Image& x, const Tiles& tiles, const
 
 // Many filters: each thread takes some, a panel at a time, which stays in the second cache from where it is
 // transformed to where the planes of all tiles are multiplied by it.
-void convolve_by_panels(const Image& y, const Image& x, const Tiles& tiles, const Filters& f,
+void convolve_by_panels(const Tensor& result, const Tensor& input, const Tiles& tiles, const Filters& f,
                         const float* bias, const ConvGeometry& g) {
+  const Image y(result), x(input);
   const int64_t panels = f.N / kPanel, shares = std::min<int64_t>(num_threads(), panels);
   const int64_t plane = plane_of_filters(f.K, kPanel);
   const int64_t v_floats = Planes::floats(kPlanes, tiles.count, f.K);
@@ -330,7 +335,7 @@ void convolve_by_panels(const Image& y, const Image& x, const Tiles& tiles, cons
 void convolve(const Tensor& y, const Tensor& x, const Filters& f, const float* bias, const ConvGeometry& g) {
   const Tiles tiles(y);
   const bool by_panels = f.K * f.N > 256 * 256 && tiles.count <= 512;
-  (by_panels ? convolve_by_panels : convolve_by_tiles)(Image(y), Image(x), tiles, f, bias, g);
+  (by_panels ? convolve_by_panels : convolve_by_tiles)(y, x, tiles, f, bias, g);
 }
 
 }  // namespace
