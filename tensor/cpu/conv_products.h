@@ -140,11 +140,18 @@ struct PositionSums {
   int64_t positions;  // in all
   int64_t at_once;    // as many as caches hold
 
-  // The sums, at(plane, o) + c.
+  // The sums, as each thread has them.
   struct Result {
-    const float* at(int64_t p, int64_t o) const { return planes.at(p, o); }
+    // Adds those of the other threads to row o of plane p, once, and returns it.
+    const float* total(int64_t p, int64_t o, int64_t C) const {
+      float* to = planes.at(p, o);
+      for (int64_t s = 1; s < shares; ++s)
+        for (int64_t c = 0; c < C; ++c) to[c] += to[s * share + c];
+      return to;
+    }
     Tensor bytes;
     Planes planes;
+    int64_t shares, share;  // floats from one thread's to the next
   };
   // fill(first, last, base, d, v) writes the positions [first, last) to places that count from `base`.
   template <class Fill>
@@ -175,7 +182,7 @@ PositionSums::Result PositionSums::of(Fill fill) const {
   const int64_t chunk = std::min(at_once, positions), size = Planes::floats(planes, O, C);
   // Each thread has sums of its own, or, where those are large, a part of them.
   const int64_t threads = std::min<int64_t>(num_threads(), positions / 64 + 1);
-  const bool own = threads * size * int64_t(sizeof(float)) <= (int64_t{16} << 20);
+  const bool own = threads * size * int64_t(sizeof(float)) <= (int64_t{8} << 20);
   const int64_t shares = own ? threads : 1;
   const Tensor sums = cpu::scratch(shares * size);
   const int64_t d_floats = d_is_dy ? 0 : Planes::floats(one_d ? 1 : planes, chunk, O);
@@ -196,17 +203,12 @@ PositionSums::Result PositionSums::of(Fill fill) const {
   };
   if (!own) {
     add_share(0, [](int64_t n, auto f) { parallel_for(0, n, 1, f); });
-    return {sums, {sums.ptr<float>(), O, C}};
+  } else {
+    parallel_for(0, shares, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) add_share(i, [](int64_t n, auto f) { f(0, n); });
+    });
   }
-  parallel_for(0, shares, 1, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) add_share(i, [](int64_t n, auto f) { f(0, n); });
-  });
-  float* total = sums.ptr<float>();
-  parallel_for(0, size, 16384, [&](int64_t first, int64_t last) {
-    for (int64_t share = 1; share < shares; ++share)
-      for (int64_t i = first; i < last; ++i) total[i] += total[share * size + i];
-  });
-  return {sums, {total, O, C}};
+  return {sums, {sums.ptr<float>(), O, C}, shares, size};
 }
 
 }  // namespace gradus::cpu

@@ -1,8 +1,10 @@
 #include "gradus/tensor/cpu/conv_tap_grad.h"
 
 #include <cstring>
+#include <vector>
 
 #include "gradus/tensor/cpu/conv_products.h"
+#include "gradus/tensor/cpu/register_transpose.h"
 
 // Note [Gradient by taps]
 // For each tap (kh, kw) of the filters, dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the tap,
@@ -21,6 +23,30 @@ bool pays_tap_weight_grad(const Tensor& dw, const Tensor& dy, const raw::ConvGeo
   return C % cpu::kPanel == 0 && O >= 32 && dy.numel() / dy.size(1) >= 256 &&
          (one_tap ? O >= 128 || O >= C : g.stride[0] * g.stride[1] > 1);
 }
+
+namespace {
+
+// dw[c][tap] = by_tap[tap][c], for up to 16 taps by 16 channels at a time in registers.
+[[gnu::target("avx512f")]] void write_filter(const std::vector<const float*>& by_tap, int64_t C, float* dw) {
+  const auto taps = int64_t(by_tap.size());
+  if (taps == 1) {
+    std::memcpy(dw, by_tap[0], C * sizeof(float));
+  } else if (taps <= cpu::kLanes) {
+    const auto mask = __mmask16((1u << taps) - 1);
+    for (int64_t c = 0; c < C; c += cpu::kLanes) {
+      __m512 rows[cpu::kLanes], filters[cpu::kLanes];
+      for (int64_t t = 0; t < cpu::kLanes; ++t) rows[t] = _mm512_loadu_ps(by_tap[std::min(t, taps - 1)] + c);
+      cpu::transpose(rows, filters);
+#pragma GCC unroll 16
+      for (int i = 0; i < cpu::kLanes; ++i) _mm512_mask_storeu_ps(dw + (c + i) * taps, mask, filters[i]);
+    }
+  } else {
+    for (int64_t t = 0; t < taps; ++t)
+      for (int64_t c = 0; c < C; ++c) dw[c * taps + t] = by_tap[t][c];
+  }
+}
+
+}  // namespace
 
 void tap_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const raw::ConvGeometry& g) {
   const int64_t O = dw.size(0), C = dw.size(1), KW = dw.size(3), taps = dw.size(2) * KW;
@@ -54,11 +80,10 @@ void tap_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const 
                                       .at_once = in_place && taps == 1 && C <= 512 ? 256 : 448}
                         .of(fill);
   parallel_for(0, O, 1 + 16384 / (C * taps), [&](int64_t first, int64_t last) {
+    std::vector<const float*> by_tap(taps);
     for (int64_t o = first; o < last; ++o) {
-      float* to = dw.ptr<float>() + o * C * taps;
-      if (taps == 1) std::memcpy(to, sums.at(0, o), C * sizeof(float));
-      for (int64_t t = 0; taps > 1 && t < taps; ++t)
-        for (int64_t c = 0; c < C; ++c) to[c * taps + t] = sums.at(t, o)[c];
+      for (int64_t t = 0; t < taps; ++t) by_tap[t] = sums.total(t, o, C);
+      write_filter(by_tap, C, dw.ptr<float>() + o * C * taps);
     }
   });
 }

@@ -389,11 +389,13 @@ void winograd_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, c
                                       .dy = dy,
                                       .x = x,
                                       .positions = tiles.count,
-                                      .at_once = 56 * std::clamp<int64_t>(std::max(O, C) / 64, 1, 4)}
+                                      .at_once = 392}
                         .of(fill);
   parallel_for(0, O, 1 + 1024 / C, [&](int64_t first, int64_t last) {
-    for (int64_t o = first; o < last; ++o)
-      filter_grads(sums.at(0, o), sums.planes.plane, C, dw.ptr<float>() + o * C * 9);
+    for (int64_t o = first; o < last; ++o) {
+      for (int64_t p = 0; p < kPlanes; ++p) sums.total(p, o, C);
+      filter_grads(sums.planes.at(0, o), sums.planes.plane, C, dw.ptr<float>() + o * C * 9);
+    }
   });
 }
 

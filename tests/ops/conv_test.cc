@@ -289,6 +289,7 @@ const Case kTapCases[] = {
     {"PointwiseManyChannels", {2, 544, 13, 12}, {128, 544, 1, 1}, {}},
     {"PointwiseStride", {3, 64, 21, 22}, {130, 64, 1, 1}, {.stride = 2}},
     {"Stride", {3, 64, 23, 22}, {96, 64, 3, 3}, {.stride = 2, .padding = 1}},
+    {"StrideManyTaps", {3, 32, 24, 23}, {40, 32, 5, 5}, {.stride = 2, .padding = 2}},
     {"StrideManyFilters",
      {3, 32, 24, 21},
      {520, 32, 3, 3},
