@@ -1,4 +1,4 @@
-#include "gradus/tensor/cpu/pool_bf16.h"
+#include "gradus/tensor/cpu/pool_avx512.h"
 
 #include <immintrin.h>
 
@@ -28,6 +28,8 @@ GRADUS_AVX512 inline __m512 load(__mmask16 lanes, const bf16* p) {
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(-1, bits, 16));
 }
 
+GRADUS_AVX512 inline __m512 load(__mmask16 lanes, const float* p) { return _mm512_maskz_loadu_ps(lanes, p); }
+
 // Rounds as bf16(float) does. A masked store takes far longer than others.
 GRADUS_AVX512 inline void store(bf16* p, __mmask16 lanes, __m512 v) {
   const __m512i bits = _mm512_castps_si512(v), high = _mm512_maskz_srli_epi32(-1, bits, 16);
@@ -42,6 +44,12 @@ GRADUS_AVX512 inline void store(bf16* p, __mmask16 lanes, __m512 v) {
   else
     _mm256_mask_storeu_epi16(p, lanes, narrow);
 }
+GRADUS_AVX512 inline void store(float* p, __mmask16 lanes, __m512 v) {
+  if (lanes == __mmask16(-1))
+    _mm512_storeu_ps(p, v);
+  else
+    _mm512_mask_storeu_ps(p, lanes, v);
+}
 GRADUS_AVX512 inline void store(uint8_t* p, __mmask16 lanes, __m512i v) {
   const __m128i narrow = _mm512_maskz_cvtepi32_epi8(-1, v);
   if (lanes == __mmask16(-1))
@@ -51,8 +59,8 @@ GRADUS_AVX512 inline void store(uint8_t* p, __mmask16 lanes, __m512i v) {
 }
 
 // The largest of a window's cells, or a NaN, for each channel; `where` may be null.
-GRADUS_AVX512 void pool_window(bf16* to, uint8_t* where, const bf16* from, std::span<const Cell> cells,
-                               int64_t C) {
+template <class T>
+GRADUS_AVX512 void pool_window(T* to, uint8_t* where, const T* from, std::span<const Cell> cells, int64_t C) {
   for_each_vector(C, [&](__mmask16 lanes, int64_t c) GRADUS_INLINE {
     __m512 best = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
     __m512i winner = _mm512_set1_epi32(cells.empty() ? 0 : cells[0].number);
@@ -68,7 +76,8 @@ GRADUS_AVX512 void pool_window(bf16* to, uint8_t* where, const bf16* from, std::
 }
 
 // Sums what windows have for one place: their gradients where it won.
-GRADUS_AVX512 void collect(bf16* to, const bf16* dy, const uint8_t* index, std::span<const Cell> windows,
+template <class T>
+GRADUS_AVX512 void collect(T* to, const T* dy, const uint8_t* index, std::span<const Cell> windows,
                            int64_t C) {
   for_each_vector(C, [&](__mmask16 lanes, int64_t c) GRADUS_INLINE {
     __m512 sum = _mm512_setzero_ps();
@@ -99,26 +108,21 @@ Looks looks_along(int64_t in, int64_t out, F span) {
   return looks;
 }
 
-}  // namespace
-
-bool pools_bf16(const Tensor& x, const PoolWindows& w) {
-  static const bool has = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  return has && x.dtype() == DType::kBF16 && w.cells() <= 256;
-}
-
-void max_pool_bf16(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w) {
+template <class T>
+void pool(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w) {
   const int64_t C = x.size(1), image = image_elements(w, C);
   uint8_t* const where = index.defined() ? index.ptr<uint8_t>() : nullptr;
   parallel_for(0, x.size(0) * output_rows(w), row_grain(w, C), [&](int64_t first, int64_t last) {
     for_each_window(w, C, first, last, [&](const Window& window) {
-      pool_window(y.ptr<bf16>() + window.at, where ? where + window.at : nullptr,
-                  x.ptr<bf16>() + window.image * image, window.cells, C);
+      pool_window(y.ptr<T>() + window.at, where ? where + window.at : nullptr,
+                  x.ptr<T>() + window.image * image, window.cells, C);
     });
   });
 }
 
 // Every place collects its gradient, in the order of the windows, so each sum is rounded once.
-void max_pool_scatter_bf16(const Tensor& dx, const Tensor& dy, const Tensor& index, const PoolWindows& w) {
+template <class T>
+void scatter(const Tensor& dx, const Tensor& dy, const Tensor& index, const PoolWindows& w) {
   const Looks slices = looks_along(w.input.d, w.output.d, [&](int64_t i) { return slices_of(w, i); }),
               rows = looks_along(w.input.h, w.output.h, [&](int64_t i) { return rows_of(w, i); }),
               columns = looks_along(w.input.w, w.output.w, [&](int64_t i) { return columns_of(w, i); });
@@ -132,7 +136,7 @@ void max_pool_scatter_bf16(const Tensor& dx, const Tensor& dy, const Tensor& ind
           for (const Look& j : columns[v])
             windows.push_back({int32_t((l.cell * w.kernel.h + i.cell) * w.kernel.w + j.cell),
                                ((l.window * w.output.h + i.window) * w.output.w + j.window) * C});
-      collect(dx.ptr<bf16>() + (row * w.input.w + v) * C, dy.ptr<bf16>() + n * image,
+      collect(dx.ptr<T>() + (row * w.input.w + v) * C, dy.ptr<T>() + n * image,
               index.ptr<uint8_t>() + n * image, windows, C);
     }
   };
@@ -141,6 +145,21 @@ void max_pool_scatter_bf16(const Tensor& dx, const Tensor& dy, const Tensor& ind
     std::vector<Cell> windows;
     for (int64_t row = first; row < last; ++row) collect_row(row, windows);
   });
+}
+
+}  // namespace
+
+bool has_avx512_pool(const Tensor& x, const PoolWindows& w) {
+  static const bool has = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  return has && (x.dtype() == DType::kF32 || x.dtype() == DType::kBF16) && w.cells() <= 256;
+}
+
+void max_pool_avx512(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w) {
+  x.dtype() == DType::kF32 ? pool<float>(y, index, x, w) : pool<bf16>(y, index, x, w);
+}
+
+void max_pool_scatter_avx512(const Tensor& dx, const Tensor& dy, const Tensor& index, const PoolWindows& w) {
+  dx.dtype() == DType::kF32 ? scatter<float>(dx, dy, index, w) : scatter<bf16>(dx, dy, index, w);
 }
 
 }  // namespace gradus::cpu
