@@ -24,7 +24,7 @@ constexpr int64_t kInNumber = sizeof(float) / sizeof(T);
 template <class T>
 struct Pixels {
   T* data;
-  int64_t row;  // numbers from one pixel to the next
+  int64_t row;  // from one pixel to the next
 };
 
 // The matrix f[K][N] in w: w[k][n], or w[n][k] if turned.
@@ -35,9 +35,8 @@ struct Filters {
   bool turned;
 
   int64_t numbers() const { return K / kInNumber<T>; }
-  int64_t panel_floats() const {
-    return numbers() * kPanel + kLanes;
-  }  // so that panels lie in different places of a cache
+  // A line more than a panel has, so that panels lie in different places of a cache.
+  int64_t panel_floats() const { return numbers() * kPanel + kLanes; }
 };
 
 constexpr int64_t kAhead = 16;  // rows of w that are on their way from memory
