@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
+#include <sstream>
 #include <system_error>
 
 #include "gradus/data/input_file.h"
@@ -62,11 +62,15 @@ void interleave(const uint8_t* planes, uint8_t* out) {
 }
 
 // Lines without what follows them, up to the first empty one.
-std::vector<std::string> read_names(const fs::path& path) {
-  constexpr size_t kMaxNames = 1000;
+std::vector<std::string> read_names(const fs::path& path, const std::string& op) {
+  constexpr size_t kMost = 64 << 10;
+  std::string text(kMost + 1, '\0');
+  text.resize(size_t(InputFile(path, op).read(text.data(), int64_t(text.size()))));
+  if (text.size() > kMost)
+    throw FileError(op, path.string(), ": expected names of classes, at most ", kMost, " bytes");
   std::vector<std::string> names;
-  std::ifstream in(path);
-  for (std::string line; names.size() < kMaxNames && std::getline(in, line);) {
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (line.empty()) break;
     names.push_back(line);
@@ -155,7 +159,7 @@ CifarSet::CifarSet(const fs::path& dir, const Kind& kind, const CifarOptions& op
 
   const fs::path names = paths[0].parent_path() / kind.class_file;
   if (!is_there(names)) return;
-  classes_ = read_names(names);
+  classes_ = read_names(names, name_);
   if (static_cast<int64_t>(classes_.size()) != kind.classes)
     throw FileError(name_, names.string(), ": has ", classes_.size(), " names, expected ", kind.classes);
 }

@@ -147,7 +147,13 @@ TEST(CIFAR, FilesThatAreMissingOrMalformedAreErrorsThatNameThem) {
   wrong[2 * 3073] = 10;
   EXPECT_THAT(with(wrong), HasSubstr("label 2 is 10, expected 0 to 9"));
   EXPECT_THAT(with(records(0, 2), names(9)), AllOf(HasSubstr("batches.meta.txt"), HasSubstr("9 names")));
+  EXPECT_THAT(with(records(0, 2), std::string(1 << 20, 'x')),
+              AllOf(HasSubstr("batches.meta.txt"), HasSubstr("65536 bytes")));
   EXPECT_EQ(with(records(0, 2)), "no FileError");
+  Scratch folder;
+  folder.write("data_batch_1.bin", records(0, 2));
+  std::filesystem::create_directory(folder / "batches.meta.txt");
+  EXPECT_THAT(file_error([&] { CIFAR10 d(folder.dir()); }), HasSubstr("batches.meta.txt"));
 }
 
 // The real files, where GRADUS_DATA names a folder that has cifar-10-batches-bin/ in it.
