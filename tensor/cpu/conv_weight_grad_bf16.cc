@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "gradus/tensor/cpu/conv_products_bf16.h"
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/parallel.h"
 
@@ -26,8 +27,6 @@
 //
 // Threads share out the panels of x, or where these are few the filters too, so no sum is split between them.
 // Where there are few sums they share out the pixels, each with sums of its own, which are added at the end.
-
-#define GRADUS_AVX512_BF16 [[gnu::target("avx512f,avx512bw,avx512vl,avx512bf16")]]
 
 namespace gradus {
 namespace {
@@ -51,25 +50,13 @@ int64_t panel_step(int64_t pairs) { return (pairs * 2 + 1) * kPanel; }
 int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
 
 // Up to 32 elements, then zeros.
-GRADUS_AVX512_BF16 inline __m512i load(const bf16* p, int64_t n) {
+[[GRADUS_AVX512_BF16]] inline __m512i load(const bf16* p, int64_t n) {
   return n >= kPanel ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16((__mmask32(1) << n) - 1, p);
 }
 
-// The elements of a pair of pixels as neighbours.
-struct Zipped {
-  __m512i low, high;
-};
-GRADUS_AVX512_BF16 inline Zipped zip(__m512i a, __m512i b) {
-  alignas(64) static constexpr int16_t kLow[] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
-                                                 37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
-                                                 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-  const __m512i low = _mm512_load_si512(kLow), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-  return {_mm512_permutex2var_epi16(a, low, b), _mm512_permutex2var_epi16(a, high, b)};
-}
-
 // Packs channels [first, last) of the pixels' rows into panels of 32, each [pairs][32][2].
-GRADUS_AVX512_BF16 void pack_panels(bf16* to, const std::vector<const bf16*>& pixels, int64_t first,
-                                    int64_t last) {
+[[GRADUS_AVX512_BF16]] void pack_panels(bf16* to, const std::vector<const bf16*>& pixels, int64_t first,
+                                        int64_t last) {
   const int64_t pairs = int64_t(pixels.size()) / 2, step = panel_step(pairs);
   constexpr int64_t kAhead = 48;  // pixels
   for (int64_t k = 0; k < pairs; ++k) {
@@ -79,27 +66,27 @@ GRADUS_AVX512_BF16 void pack_panels(bf16* to, const std::vector<const bf16*>& pi
     bf16* at = to + k * 2 * kPanel;
     for (int64_t c = first; c < last; c += kPanel, at += step) {
       __builtin_prefetch(later + c), __builtin_prefetch(next + c);
-      const Zipped z = zip(load(a + c, last - c), load(b + c, last - c));
+      const cpu::Zipped z = cpu::zip(load(a + c, last - c), load(b + c, last - c));
       _mm512_store_si512(at, z.low);
       _mm512_store_si512(at + kPanel, z.high);
     }
   }
 }
 
-GRADUS_AVX512_BF16 inline void store_halves(bf16* to, int64_t step, __m512i v) {
+[[GRADUS_AVX512_BF16]] inline void store_halves(bf16* to, int64_t step, __m512i v) {
   _mm256_store_si256((__m256i*)to, __builtin_shufflevector(v, v, 0, 1, 2, 3));
   _mm256_store_si256((__m256i*)(to + step), __builtin_shufflevector(v, v, 4, 5, 6, 7));
 }
 
 // Packs up to 32 filters of `count` neighbouring pixels of dy, which has O filters, into 4 tiles of 8, each
 // [pairs][8][2]. An odd number of pixels is made even by zeros.
-GRADUS_AVX512_BF16 void pack_strip(bf16* to, const bf16* dy, int64_t filters, int64_t O, int64_t count) {
+[[GRADUS_AVX512_BF16]] void pack_strip(bf16* to, const bf16* dy, int64_t filters, int64_t O, int64_t count) {
   const int64_t pairs = ceil_div(count, 2), step = tile_step(pairs);
   constexpr int64_t kAhead = 48;  // pixels
   for (int64_t k = 0; k < pairs; ++k, to += 2 * kFilters, dy += 2 * O) {
     __builtin_prefetch(dy + kAhead * O), __builtin_prefetch(dy + (kAhead + 1) * O);
     const __m512i zeros = _mm512_setzero_si512();
-    const Zipped z = zip(load(dy, filters), 2 * k + 1 < count ? load(dy + O, filters) : zeros);
+    const cpu::Zipped z = cpu::zip(load(dy, filters), 2 * k + 1 < count ? load(dy + O, filters) : zeros);
     store_halves(to, step, z.low), store_halves(to + 2 * step, step, z.high);
   }
 }
@@ -131,8 +118,8 @@ class Ahead {
 };
 
 // sums[8][32] = or += over all pairs of the runs, dy[8][2] of a tile times x[32][2] of a panel.
-GRADUS_AVX512_BF16 void add_tile(float* sums, bool fresh, const bf16* dy, const bf16* x, const Run* runs,
-                                 int64_t count, Ahead& next_dy, Ahead& next_x) {
+[[GRADUS_AVX512_BF16]] void add_tile(float* sums, bool fresh, const bf16* dy, const bf16* x, const Run* runs,
+                                     int64_t count, Ahead& next_dy, Ahead& next_x) {
   constexpr int64_t kPairs = 16;
   __m512 s[kFilters][2];
 #pragma GCC unroll 8
@@ -165,15 +152,15 @@ GRADUS_AVX512_BF16 void add_tile(float* sums, bool fresh, const bf16* dy, const 
   }
 }
 
-GRADUS_AVX512_BF16 inline __m512 unpack_low(__m512 a, __m512 b) {
+[[GRADUS_AVX512_BF16]] inline __m512 unpack_low(__m512 a, __m512 b) {
   return __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
 }
-GRADUS_AVX512_BF16 inline __m512 unpack_high(__m512 a, __m512 b) {
+[[GRADUS_AVX512_BF16]] inline __m512 unpack_high(__m512 a, __m512 b) {
   return __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
 }
 
 // row[c * taps + t] = sums[t * kStripSums + c] for 32 channels.
-GRADUS_AVX512_BF16 void transpose_taps(float* row, const float* sums, int64_t taps) {
+[[GRADUS_AVX512_BF16]] void transpose_taps(float* row, const float* sums, int64_t taps) {
   int64_t t = 0;
   for (; t + 4 <= taps; t += 4)
     for (int c = 0; c < kPanel; c += 16) {
@@ -201,7 +188,7 @@ GRADUS_AVX512_BF16 void transpose_taps(float* row, const float* sums, int64_t ta
 }
 
 // Writes a row, rounded if it is to be bf16.
-GRADUS_AVX512_BF16 void write_row(bf16* to, const float* from, int64_t n) {
+[[GRADUS_AVX512_BF16]] void write_row(bf16* to, const float* from, int64_t n) {
   int64_t i = 0;
   for (; i + 16 <= n; i += 16)
     _mm256_storeu_si256((__m256i*)(to + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(from + i)));
