@@ -13,9 +13,9 @@
 #include "gradus/tensor/cpu/conv_weight_grad.h"
 #include "gradus/tensor/cpu/conv_weight_grad_bf16.h"
 #include "gradus/tensor/cpu/conv_winograd.h"
+#include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/cpu/onednn.h"
 #include "gradus/tensor/cpu/widen.h"
-#include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/parallel.h"
 
 namespace gradus {
@@ -255,8 +255,9 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
     const Tensor narrow_dw = empty(dw.shape(), {dy.dtype()});
     const Tensor narrow_db = db.defined() ? empty(db.shape(), {dy.dtype()}) : Tensor();
     conv_weight_grad_cpu(narrow_dw, narrow_db, dy, x, g);
-    raw::copy_(dw, narrow_dw);
-    if (db.defined()) raw::copy_(db, narrow_db);
+    const auto widen = cpu::converter(dw.dtype(), dy.dtype());
+    widen(dw.numel(), dw.raw_ptr(), 1, narrow_dw.raw_ptr(), 1);
+    if (db.defined()) widen(db.numel(), db.raw_ptr(), 1, narrow_db.raw_ptr(), 1);
     return;
   }
   if (dw.dtype() == DType::kF64) return conv_weight_grad_reference(dw, db, dy, x, g);

@@ -520,6 +520,18 @@ TEST(Conv2dDevices, MetaAndFurtherCpus) {
             Shape({1 << 20, 4, 510, 510}));
   const Tensor x = random_tensor({2, 3, 8, 8}), w = random_tensor({4, 3, 3, 3}, DType::kF32, 2);
   expect_near(raw::conv2d(raw::to(x, other), raw::to(w, other), {}), raw::conv2d(x, w, {}), 1e-6);
+  // An f32 gradient of few bf16 channels is widened in the kernel.
+  const Tensor xs = raw::to(x, DType::kBF16), dy = random_tensor({2, 4, 6, 6}, DType::kBF16, 3);
+  const auto dw = [&](Device d) {
+    const char* op = "conv2d_weight_grad";
+    return raw::conv_weight_grad(op, raw::to(dy, d), raw::to(xs, d), w.shape(), true, Conv2dOptions{},
+                                 DType::kF32);
+  };
+  const auto [dw0, db0] = dw(kCPU);
+  const auto [dw1, db1] = dw(other);
+  EXPECT_EQ(dw1.device(), other);
+  EXPECT_EQ(dw1.to_vector<float>(), dw0.to_vector<float>());
+  EXPECT_EQ(db1.to_vector<float>(), db0.to_vector<float>());
 }
 
 TEST_P(Conv2d, IsDifferentiable) {
