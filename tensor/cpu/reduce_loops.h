@@ -62,9 +62,9 @@ struct Plan {
   Axis inner{1, 1, 1, true};
   int64_t outputs = 1, reductions = 1;  // products of the sizes of kept and reduced
 
-  // Kept columns follow each other, and rows of them too.
-  bool rows_lie_densely() const {
-    return inner.x_stride == 1 && reduced.size() == 1 && reduced[0].x_stride == inner.size;
+  // Rows of `width` columns follow each other without a gap: so do not those of a tile, a part of each row.
+  bool rows_lie_densely(int64_t width) const {
+    return inner.x_stride == 1 && reduced.size() == 1 && reduced[0].x_stride == width;
   }
 };
 
@@ -250,7 +250,7 @@ void reduce_column_block(const Op& op, typename Op::Wide* total, const T* base, 
   } else {
     typename Op::Lane lanes[kTile];
     // Few columns that lie densely: several rows are taken as one long one.
-    if (const int64_t pack = kLanes / width; pack > 1 && plan.rows_lie_densely()) {
+    if (const int64_t pack = kLanes / width; pack > 1 && plan.rows_lie_densely(width)) {
       const int64_t wide = pack * width;
       while (last - row >= pack) {
         for (int64_t j = 0; j < wide; ++j) lanes[j] = op.start();

@@ -5,6 +5,9 @@
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/join.h"
+#include "gradus/autograd/ops/matmul.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/parallel.h"
 #include "gradus/tests/ops/values.h"
 
@@ -58,6 +61,112 @@ TEST(Reduce, SumsAnyDimsOfAnyLayout) {
         ASSERT_NEAR(got[i], want[i], 2e-5 * std::max(1.0, std::abs(want[i])))
             << describe(y) << " over " << dims;
     }
+  }
+}
+
+using Columns = std::vector<std::vector<double>>;
+Columns columns_of(const Tensor& x) {
+  const std::vector<double> v = x.to_vector<double>();
+  Columns columns(static_cast<size_t>(x.size(1)));
+  for (size_t i = 0; i < v.size(); ++i) columns[i % columns.size()].push_back(v[i]);
+  return columns;
+}
+
+// Each column reduced by f.
+template <class F>
+std::vector<double> by_column(const Columns& columns, F f) {
+  std::vector<double> y;
+  for (const std::vector<double>& column : columns) y.push_back(f(column));
+  return y;
+}
+
+double sum_of(const std::vector<double>& v, double (*f)(double)) {
+  double s = 0;
+  for (double e : v) s += f(e);
+  return s;
+}
+
+// More columns than a tile has, and a last tile that is so narrow that several of its rows fit into a register.
+TEST(Reduce, RowsOfTheLastTileAreAsLongAsAllOthers) {
+  using V = std::vector<double>;
+  EXPECT_EQ(sum(reshape(arange(64 * 1025.), {64, 1025}), 0).to_vector<float>()[1024], 2131936);
+  for (DType t : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
+    for (int64_t columns : {1025, 1032, 1040}) {
+      // Between 0.75 and 1.25, so that a product stays small.
+      const Tensor x = random_tensor({64, columns}, t, static_cast<uint64_t>(columns)) / 4 + 1;
+      const Columns all = columns_of(x);
+      const double ulp = t == DType::kF64 ? 0x1p-52 : t == DType::kF32 ? 0x1p-23 : 0x1p-7;
+      const auto check = [&](const char* op, const Tensor& y, auto f) {
+        const V got = y.to_vector<double>(), want = by_column(all, f);
+        ASSERT_EQ(got.size(), want.size());
+        for (size_t j = 0; j < got.size(); ++j)
+          ASSERT_NEAR(got[j], want[j], 64 * ulp * std::max(1.0, std::abs(want[j])) / (ulp > 1e-3 ? 64 : 1))
+              << op << " of " << describe(x) << ", column " << j;
+      };
+      const auto same = [](double e) { return e; };
+      check("sum", sum(x, 0), [=](const V& v) { return sum_of(v, same); });
+      check("mean", mean(x, 0), [=](const V& v) { return sum_of(v, same) / 64; });
+      check("prod", prod(x, 0), [](const V& v) {
+        double p = 1;
+        for (double e : v) p *= e;
+        return p;
+      });
+      check("amax", amax(x, 0), [](const V& v) { return *std::max_element(v.begin(), v.end()); });
+      check("amin", amin(x, 0), [](const V& v) { return *std::min_element(v.begin(), v.end()); });
+      check("norm", norm(x, {0}),
+            [](const V& v) { return std::sqrt(sum_of(v, [](double e) { return e * e; })); });
+      check("norm 1", norm(x, {0}, 1), [=](const V& v) { return sum_of(v, same); });
+      check("norm inf", norm(x, {0}, kInf), [](const V& v) { return *std::max_element(v.begin(), v.end()); });
+      check("logsumexp", logsumexp(x, {0}), [](const V& v) {
+        return std::log(sum_of(v, [](double e) { return std::exp(e); }));
+      });
+      check("var", var(x, {0}, {.correction = 0}), [](const V& v) {
+        double mean = 0, squares = 0;
+        for (double e : v) mean += e / 64;
+        for (double e : v) squares += (e - mean) * (e - mean) / 64;
+        return squares;
+      });
+    }
+  }
+}
+
+TEST(Reduce, WholeNumbersOfTheLastTileAreCounted) {
+  for (int64_t columns : {1025, 1040}) {
+    const Tensor x = to(random_tensor({64, columns}) * 3, DType::kI64);  // most are 0
+    const auto nonzero = by_column(columns_of(x), [](const std::vector<double>& v) {
+      return sum_of(v, [](double e) { return double(e != 0); });
+    });
+    EXPECT_EQ(count_nonzero(x, 0).to_vector<double>(), nonzero) << columns;
+    // Only the last row differs from the rest, and only in every other column.
+    Tensor row = arange(static_cast<double>(columns));
+    row = to(row - floor(row / 2) * 2, DType::kBool);
+    const Tensor none = zeros({63, columns}, {.dtype = DType::kBool});
+    const Tensor some = cat({none, reshape(row, {1, columns})}, 0);
+    EXPECT_EQ(any(some, 0).to_vector<double>(), row.to_vector<double>()) << columns;
+    EXPECT_EQ(all(logical_not(some), 0).to_vector<double>(), logical_not(row).to_vector<double>()) << columns;
+    for (DType t : {DType::kI64, DType::kI32, DType::kU8, DType::kBool}) {
+      const Tensor v = to(abs(x), t);
+      const auto want = by_column(columns_of(v), [](const std::vector<double>& c) {
+        return sum_of(c, [](double e) { return e; });
+      });
+      EXPECT_EQ(sum(v, 0).to_vector<double>(), want) << name_of(t) << " " << columns;
+    }
+  }
+}
+
+TEST(Reduce, GradientsOfWhatIsBroadcastOverRowsReachTheLastTile) {
+  for (int64_t columns : {1025, 1033, 1040}) {
+    const Tensor x = random_tensor({64, 3}), w = random_tensor({columns, 3}, DType::kF32, 2);
+    const Tensor scale = random_tensor({64, columns}, DType::kF32, 3), b = zeros({columns});
+    const auto want = by_column(columns_of(scale), [](const std::vector<double>& c) {
+      return sum_of(c, [](double e) { return e; });
+    });
+    const auto expect = [&](const Tensor& db, const char* of) {
+      const std::vector<double> got = db.to_vector<double>();
+      for (size_t j = 0; j < got.size(); ++j) ASSERT_NEAR(got[j], want[j], 1e-4) << of << ", column " << j;
+    };
+    expect(autograd::grad([&](const Tensor& b) { return sum((scale + b) * scale); }, b), "a sum");
+    expect(autograd::grad([&](const Tensor& b) { return sum(linear(x, w, b) * scale); }, b), "a bias");
   }
 }
 
