@@ -1,5 +1,7 @@
 #include "gradus/nn/batch_norm.h"
 
+#include <algorithm>
+
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
@@ -99,17 +101,20 @@ Tensor BatchNorm::forward_joined(const Tensor& x) {
   const Tensor all = reduction_->all_gather(cat({count, mine.mean, mine.m2}, 0));  // f64[size, 1 + 2 C]
   const Tensor counts = detach(narrow(all, 1, 0, 1)), means = narrow(all, 1, 1, C),
                m2s = narrow(all, 1, 1 + C, C);
-  const double rows = sum(counts).item<double>();
-  if (rows <= 1)
+  const double rows = sum(counts).item<double>(), divisor = std::max(rows, 1.0);
+  if (rows == 1)
     throw ValueError(type_name().c_str(),
                      "training needs more than one element per channel on all ranks together: x ",
                      describe(x));
-  const Tensor exact_mean = sum(counts * means, {0}, false) / rows;
-  const Tensor mean = gradus::to(exact_mean, x.dtype());
-  const Tensor var = gradus::to(sum(m2s + counts * square(means - exact_mean), {0}, false) / rows, x.dtype());
-  if (running_mean.defined() && counts_batches())
-    raw::batch_norm_update_(running_mean, running_var, detach(mean), detach(var), int64_t(rows),
-                            next_momentum());
+  const DType wide = raw::channel_dtype(x.dtype());
+  const Tensor exact_mean = sum(counts * means, {0}, false) / divisor;
+  const Tensor mean = gradus::to(exact_mean, wide);
+  const Tensor var = gradus::to(sum(m2s + counts * square(means - exact_mean), {0}, false) / divisor, wide);
+  if (running_mean.defined() && counts_batches()) {
+    const double momentum = next_momentum();
+    if (rows > 0)
+      raw::batch_norm_update_(running_mean, running_var, detach(mean), detach(var), int64_t(rows), momentum);
+  }
   return batch_norm_by(mine.x, mean, var, weight, bias, options().eps);
 }
 

@@ -36,9 +36,14 @@ Tensor per_channel(const Tensor& t, const Tensor& x) {
 
 int64_t elements_per_channel(const Tensor& x) { return x.size(1) > 0 ? x.numel() / x.size(1) : 0; }
 
+// x in the dtype that sums over its channels are computed in.
+Tensor widened(const Tensor& x) { return to(x, raw::channel_dtype(x.dtype())); }
+
 // Gradients of batch_norm by public ops: what further derivatives are made of. x's part in mean and variance
 // included.
-raw::BatchNormGrads batch_norm_grads(const Tensor& dy, const Tensor& x, const Tensor& weight, double eps) {
+raw::BatchNormGrads batch_norm_grads(const Tensor& dy_in, const Tensor& x_in, const Tensor& weight,
+                                     double eps) {
+  const Tensor dy = widened(dy_in), x = widened(x_in);
   const Dims dims = all_but_channels(x);
   const Tensor centred = x - mean(x, dims, true);
   const Tensor inv_std = rsqrt(mean(centred * centred, dims, true) + eps);
@@ -53,7 +58,7 @@ Tensor normalise_by(const Tensor& x, const Tensor& mean, const Tensor& var, cons
                     const Tensor& bias, double eps) {
   Tensor y = raw::batch_norm_apply(x, mean, var, weight, bias, eps);
   if (Recorder r{"batch_norm", x, weight, bias}) {
-    const Tensor inv_std = per_channel(rsqrt(detach(var) + eps), x);
+    const Tensor inv_std = per_channel(rsqrt(widened(detach(var)) + eps), x);
     r.record(y,
              wrt(x,
                  [inv_std, weight = r.save(weight)](const Tensor& dy) {
@@ -62,10 +67,11 @@ Tensor normalise_by(const Tensor& x, const Tensor& mean, const Tensor& var, cons
                  }),
              wrt(weight,
                  [inv_std, x = r.save(x), mean = r.save(raw::clone(mean))](const Tensor& dy) {
-                   const Tensor v = x.get();
+                   const Tensor v = widened(x.get());
                    return sum(dy * ((v - per_channel(mean.get(), v)) * inv_std), all_but_channels(v), false);
                  }),
-             wrt(bias, [dims = all_but_channels(x)](const Tensor& dy) { return sum(dy, dims, false); }));
+             wrt(bias,
+                 [dims = all_but_channels(x)](const Tensor& dy) { return sum(widened(dy), dims, false); }));
   }
   return y;
 }
@@ -117,6 +123,43 @@ void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, cons
       });
   static_cast<autograd::Node&>(*result.y.ref()->slot).rectified = rectified;
 }
+
+// The rule of batch_statistics. The two ways by which x takes part in the result are added here, so the gradient
+// of the x that passed through comes unrounded.
+class BatchStatisticsNode final : public autograd::Node {
+ public:
+  BatchStatisticsNode(autograd::Saved x, autograd::Saved mean)
+      : Node("batch_statistics"), x_(std::move(x)), mean_(std::move(mean)) {}
+
+  DType gradient_dtype(size_t output) const override { return raw::channel_dtype(outputs()[output].dtype); }
+  void run(std::span<Tensor> dys, std::span<const char>, std::span<Tensor> dxs) override {
+    dxs[0] = gradient(std::move(dys[0]), dys[1], dys[2]);
+  }
+  void drop_rule() override { x_ = mean_ = {}; }
+
+ private:
+  Tensor gradient(Tensor dx, const Tensor& dmean, const Tensor& dm2) const {
+    const Tensor v = x_.get();
+    const int64_t rows = elements_per_channel(v);
+    if ((!dmean.defined() && !dm2.defined()) || rows == 0) return dx;
+    const DType wide = raw::channel_dtype(v.dtype());
+    const Tensor none = zeros({v.size(1)}, {wide, v.device()});
+    const Tensor offset = dmean.defined() ? to(dmean / double(rows), wide) : none;
+    const Tensor slope = dm2.defined() ? to(2 * dm2, wide) : none;
+    bool again = false;
+    for (const Tensor* t : {&v, &offset, &slope, static_cast<const Tensor*>(&dx)})
+      again = again || autograd::is_tracked(*t);
+    if (!again) {
+      const bool in_place = dx.defined() && autograd::may_reuse(dx);
+      return raw::batch_statistics_backward(dx, v, mean_.get(), offset, slope, in_place);
+    }
+    const Tensor wide_v = widened(v), centred = wide_v - mean(wide_v, all_but_channels(v), true);
+    const Tensor through = per_channel(offset, v) + centred * per_channel(slope, v);
+    return dx.defined() ? dx + through : through;
+  }
+
+  autograd::Saved x_, mean_;
+};
 
 bool is_like(const Tensor& t, const Tensor& x) {
   return t.shape() == x.shape() && t.dtype() == x.dtype() && t.device() == x.device();
@@ -184,27 +227,8 @@ BatchStatistics batch_statistics(const Tensor& x) {
   const auto [mean, m2] = raw::batch_statistics(x);
   BatchStatistics result{detach(x), mean, m2};
   if (Recorder r{op, x})
-    r.record_joint(std::vector<Tensor>{result.x, mean, m2}, {x},
-                   [x = r.save(x), mean = r.save_output(mean, 1)](std::vector<Tensor> dys,
-                                                                  autograd::Needs) -> std::vector<Tensor> {
-                     const auto& [dx, dmean, dm2] = std::tie(dys[0], dys[1], dys[2]);
-                     const Tensor v = x.get();
-                     const int64_t rows = elements_per_channel(v);
-                     if ((!dmean.defined() && !dm2.defined()) || rows == 0) return {dx};
-                     const Tensor none = zeros({v.size(1)}, {v.dtype(), v.device()});
-                     const Tensor offset = dmean.defined() ? to(dmean / double(rows), v.dtype()) : none;
-                     const Tensor slope = dm2.defined() ? to(2 * dm2, v.dtype()) : none;
-                     const bool again = autograd::is_tracked(v) || autograd::is_tracked(offset) ||
-                                        autograd::is_tracked(slope) ||
-                                        (dx.defined() && autograd::is_tracked(dx));
-                     if (!again) {
-                       const bool in_place = dx.defined() && autograd::may_reuse(dx);
-                       return {raw::batch_statistics_backward(dx, v, mean.get(), offset, slope, in_place)};
-                     }
-                     const Tensor centred = v - gradus::mean(v, all_but_channels(v), true);
-                     const Tensor through = per_channel(offset, v) + centred * per_channel(slope, v);
-                     return {dx.defined() ? dx + through : through};
-                   });
+    r.attach(Ref<autograd::Node>(new BatchStatisticsNode(r.save(x), r.save_output(mean, 1))),
+             std::vector<Tensor>{result.x, mean, m2}, {r.edge_to(x)});
   return result;
 }
 
@@ -220,7 +244,7 @@ Tensor batch_norm_by(const Tensor& x, const Tensor& mean, const Tensor& var, con
                    [x = r.save(x), mean = r.save(mean), var = r.save(var), weight = r.save(weight), eps](
                        std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
                      const Tensor dy = dys[0], v = x.get(), m = mean.get(), s = var.get(), w = weight.get();
-                     const Tensor inv_std = rsqrt(s + eps);
+                     const Tensor inv_std = rsqrt(widened(s) + eps);
                      const Tensor scale = w.defined() ? inv_std * w : inv_std;
                      Tensor dx, total, centred_total;
                      bool again = false;
@@ -228,9 +252,10 @@ Tensor batch_norm_by(const Tensor& x, const Tensor& mean, const Tensor& var, con
                        again = again || (t->defined() && autograd::is_tracked(*t));
                      if (again) {
                        const Dims dims = all_but_channels(v);
-                       dx = dy * per_channel(scale, v);
-                       total = sum(dy, dims, false);
-                       centred_total = sum(dy * (v - per_channel(m, v)), dims, false);
+                       const Tensor g = widened(dy);
+                       dx = g * per_channel(scale, v);
+                       total = sum(g, dims, false);
+                       centred_total = sum(g * (widened(v) - per_channel(m, v)), dims, false);
                      } else {
                        auto g = raw::batch_norm_apply_backward(dy, v, m, s, w, eps);
                        dx = g.dx, total = g.sum, centred_total = g.centred_sum;

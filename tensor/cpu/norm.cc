@@ -259,10 +259,10 @@ void batch_statistics_cpu(const Tensor& mean, const Tensor& m2, const Tensor& x)
 
 // to = offset + (x - mean) * slope, plus `add` if given. `to` may be `add`.
 template <class T, class A>
-void affine_row(int64_t n, T* to, const T* add, const T* x, const A* mean, const A* offset, const A* slope) {
+void affine_row(int64_t n, T* to, const A* add, const T* x, const A* mean, const A* offset, const A* slope) {
   if (add) {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) to[i] = T(A(add[i]) + (offset[i] + (A(x[i]) - mean[i]) * slope[i]));
+    for (int64_t i = 0; i < n; ++i) to[i] = T(add[i] + (offset[i] + (A(x[i]) - mean[i]) * slope[i]));
   } else {
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) to[i] = T(offset[i] + (A(x[i]) - mean[i]) * slope[i]);
@@ -281,7 +281,7 @@ void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Te
     parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
       cpu::with_wide_vectors([&] {
         for (int64_t r = first; r < last; ++r)
-          affine_row<T>(rows.width, rows.at<T>(dx, r), add.defined() ? rows.at<T>(add, r) : nullptr,
+          affine_row<T>(rows.width, rows.at<T>(dx, r), add.defined() ? rows.at<A>(add, r) : nullptr,
                         rows.at<T>(x, r), m.data(), a.data(), b.data());
       });
     });
@@ -290,7 +290,7 @@ void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Te
 
 // dx = dy * scale; adds dy and dy * (x - mean) to the sums.
 template <int N, class T, class A>
-void apply_backward_rows(int64_t n, T* __restrict dx, A* __restrict sum, A* __restrict centred_sum,
+void apply_backward_rows(int64_t n, A* __restrict dx, A* __restrict sum, A* __restrict centred_sum,
                          const T* __restrict dy, const T* __restrict x, const A* __restrict mean,
                          const A* __restrict scale) {
   for (int64_t i = 0; i < n; ++i) {
@@ -300,7 +300,7 @@ void apply_backward_rows(int64_t n, T* __restrict dx, A* __restrict sum, A* __re
       const A g = dy[r * n + i];
       s += g;
       cs = std::fma(g, A(x[r * n + i]) - mean[i], cs);
-      dx[r * n + i] = T(g * scale[i]);
+      dx[r * n + i] = g * scale[i];
     }
     sum[i] += s;
     centred_sum[i] += cs;
@@ -315,7 +315,7 @@ void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Te
     const Rows rows(x);
     const Affine<A> affine(rows, mean, var, weight, {}, eps);
     const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
-      apply_backward_rows<count()>(rows.width, rows.at<T>(dx, r), part, part + rows.width, rows.at<T>(dy, r),
+      apply_backward_rows<count()>(rows.width, rows.at<A>(dx, r), part, part + rows.width, rows.at<T>(dy, r),
                                    rows.at<T>(x, r), affine.mean.data(), affine.scale.data());
     });
     for (int64_t c = 0; c < rows.C; ++c) {
@@ -483,14 +483,17 @@ void batch_norm_add_relu_backward_cpu(const Tensor& dx, const Tensor& dresidual,
 
 void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
                            const Tensor& var, int64_t rows, double momentum) {
-  dispatch_floating(mean.dtype(), "batch_norm_update_", [&]<class T>() {
-    const double unbiased = double(rows) / double(rows - 1);
-    for (int64_t c = 0; c < mean.numel(); ++c) {
-      T &m = running_mean.ptr<T>()[c], &v = running_var.ptr<T>()[c];
-      m = T(m + momentum * (mean.ptr<T>()[c] - m));
-      v = T(v + momentum * (var.ptr<T>()[c] * unbiased - v));
-    }
-  });
+  const auto move = [&](const Tensor& running, const Tensor& batch, double factor) {
+    dispatch(running.dtype(), [&]<class T>() {
+      using A = Arithmetic<T>;
+      for (int64_t c = 0; c < batch.numel(); ++c) {
+        T& v = running.ptr<T>()[c];
+        v = T(A(v + momentum * (batch.ptr<A>()[c] * factor - v)));
+      }
+    });
+  };
+  move(running_mean, mean, 1);
+  move(running_var, var, double(rows) / double(rows - 1));
 }
 
 const RegisterKernel registrations[] = {

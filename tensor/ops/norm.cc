@@ -6,14 +6,13 @@ namespace gradus::raw {
 namespace {
 
 Tensor channels_innermost(const Tensor& x) { return x.dim() == 2 ? contiguous(x) : channels_last(x); }
-Tensor channels_innermost_like(const Tensor& x) {
-  const TensorOptions options{x.dtype(), x.device()};
+Tensor channels_innermost_like(const Tensor& x, DType dtype) {
+  const TensorOptions options{dtype, x.device()};
   return x.dim() == 2 ? empty(x.shape(), options) : empty_channels_last(x.shape(), options);
 }
-// The dtype of what belongs to channels.
-DType channel_dtype(const Tensor& x) { return x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32; }
+Tensor channels_innermost_like(const Tensor& x) { return channels_innermost_like(x, x.dtype()); }
 // A [C] tensor as kernels take it.
-Tensor by_channel(const Tensor& t, const Tensor& x) { return contiguous(to(t, channel_dtype(x))); }
+Tensor by_channel(const Tensor& t, const Tensor& x) { return contiguous(to(t, channel_dtype(x.dtype()))); }
 Tensor by_channel_if_any(const Tensor& t, const Tensor& x) { return t.defined() ? by_channel(t, x) : t; }
 
 void check_like_x(const char* op, const char* name, const Tensor& t, const Tensor& x) {
@@ -33,7 +32,7 @@ void check_batch_norm(const char* op, const Tensor& x,
     if (t->dim() != 1 || t->size(0) != x.size(1))
       throw ShapeError(op, name, " must have ", x.size(1), " elements: ", name, ' ', describe(*t), ", x ",
                        describe(x));
-    if (t->dtype() != x.dtype() && t->dtype() != channel_dtype(x))
+    if (t->dtype() != x.dtype() && t->dtype() != channel_dtype(x.dtype()))
       throw DTypeError(op, name, " is ", t->dtype(), " but x is ", x.dtype(), ": ", name, ' ', describe(*t));
     if (t->device() != x.device())
       throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
@@ -43,7 +42,7 @@ void check_batch_norm(const char* op, const Tensor& x,
 
 BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   check_batch_norm("batch_norm", x, {{"weight", &weight}, {"bias", &bias}});
-  const TensorOptions like{channel_dtype(x), x.device()};
+  const TensorOptions like{channel_dtype(x.dtype()), x.device()};
   BatchNormResult r{channels_innermost_like(x), empty({x.size(1)}, like), empty({x.size(1)}, like)};
   if (x.numel() > 0) {
     batch_norm_kernel(r.y, r.mean, r.var, channels_innermost(x), by_channel_if_any(weight, x),
@@ -60,7 +59,7 @@ BatchNormResult batch_norm_relu(const Tensor& x, const Tensor& residual, const T
   check_batch_norm(op, x, {{"weight", &weight}, {"bias", &bias}});
   if (residual.defined()) check_like_x(op, "residual", residual, x);
   const Tensor other = residual.defined() ? channels_innermost(residual) : residual;
-  const TensorOptions like{channel_dtype(x), x.device()};
+  const TensorOptions like{channel_dtype(x.dtype()), x.device()};
   BatchNormResult r{in_place && other.defined() ? other : channels_innermost_like(x),
                     empty({x.size(1)}, like), empty({x.size(1)}, like)};
   if (x.numel() > 0) {
@@ -88,7 +87,7 @@ BatchNormGrads batch_norm_backward(const Tensor& dy_in, const Tensor& x, const T
   const char* op = "batch_norm_backward";
   check_batch_norm(op, x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}, {"bias", &bias}});
   check_like_x(op, "dy", dy_in, x);
-  const TensorOptions like{channel_dtype(x), x.device()};
+  const TensorOptions like{channel_dtype(x.dtype()), x.device()};
   const Tensor dy = channels_innermost(dy_in);
   BatchNormGrads g{options.in_place ? dy : channels_innermost_like(x), empty({x.size(1)}, like),
                    empty({x.size(1)}, like)};
@@ -110,7 +109,7 @@ BatchNormAddReluGrads batch_norm_add_relu_backward(const Tensor& dy_in, const Te
   check_batch_norm(op, x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}});
   check_like_x(op, "dy", dy_in, x);
   check_like_x(op, "y", y_in, x);
-  const TensorOptions like{channel_dtype(x), x.device()};
+  const TensorOptions like{channel_dtype(x.dtype()), x.device()};
   const Tensor dy = channels_innermost(dy_in), y = channels_innermost(y_in);
   BatchNormAddReluGrads g{options.y_in_place ? y : channels_innermost_like(x),
                           options.dy_in_place ? dy : channels_innermost_like(x), empty({x.size(1)}, like),
@@ -139,8 +138,9 @@ BatchStatistics batch_statistics(const Tensor& x) {
 Tensor batch_statistics_backward(const Tensor& add, const Tensor& x, const Tensor& mean, const Tensor& offset,
                                  const Tensor& slope, bool in_place) {
   check_batch_norm("batch_statistics_backward", x, {{"offset", &offset}, {"slope", &slope}});
-  const Tensor base = add.defined() ? channels_innermost(add) : add;
-  Tensor dx = in_place && base.defined() ? base : channels_innermost_like(x);
+  const DType wide = channel_dtype(x.dtype());
+  const Tensor base = add.defined() ? channels_innermost(to(add, wide)) : add;
+  Tensor dx = in_place && base.defined() && wide == x.dtype() ? base : channels_innermost_like(x);
   if (x.numel() > 0)
     batch_statistics_backward_kernel(dx, base, channels_innermost(x), by_channel(mean, x),
                                      by_channel(offset, x), by_channel(slope, x));
@@ -150,8 +150,9 @@ Tensor batch_statistics_backward(const Tensor& add, const Tensor& x, const Tenso
 BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x, const Tensor& mean,
                                               const Tensor& var, const Tensor& weight, double eps) {
   check_batch_norm("batch_norm_apply_backward", x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}});
-  const TensorOptions like{channel_dtype(x), x.device()};
-  BatchNormApplyGrads g{channels_innermost_like(x), empty({x.size(1)}, like), empty({x.size(1)}, like)};
+  const TensorOptions like{channel_dtype(x.dtype()), x.device()};
+  BatchNormApplyGrads g{channels_innermost_like(x, like.dtype), empty({x.size(1)}, like),
+                        empty({x.size(1)}, like)};
   if (x.numel() > 0)
     batch_norm_apply_backward_kernel(g.dx, g.sum, g.centred_sum, channels_innermost(dy),
                                      channels_innermost(x), by_channel(mean, x), by_channel(var, x),
@@ -163,9 +164,12 @@ BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x,
 
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
                         const Tensor& var, int64_t rows, double momentum) {
+  const char* op = "batch_norm_update_";
   for (const Tensor* t : {&running_mean, &running_var}) {
-    if (!t->is_row_major() || !(t->shape() == mean.shape()) || t->dtype() != mean.dtype())
-      throw ShapeError("batch_norm_update_", "running statistics must be row-major ", mean.shape(), ": ",
+    if (!t->is_row_major() || !(t->shape() == mean.shape()))
+      throw ShapeError(op, "running statistics must be row-major ", mean.shape(), ": ", describe(*t));
+    if (channel_dtype(t->dtype()) != mean.dtype())
+      throw DTypeError(op, "running statistics are ", t->dtype(), " but the batch's are ", mean.dtype(), ": ",
                        describe(*t));
     t->storage()->bump_version();
   }

@@ -5,11 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <optional>
 
+#include "gradus/autograd/autocast.h"
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/distributed/collectives.h"
+#include "gradus/distributed/distributed_data_parallel.h"
 #include "gradus/distributed/functional.h"
 #include "gradus/distributed/process_group.h"
 #include "gradus/nn/nn.h"
@@ -84,10 +88,37 @@ struct Net : nn::Layer {
   std::unique_ptr<nn::BatchNorm> bn;
 };
 
-struct Result {
-  Tensor y, dx, dweight, dbias, mean, var, second, second_weight;
-  int64_t batches = 0;
+// Of sum(y^2 * factor), y = net(x); second: of the first gradient of x along a direction.
+struct Derivatives {
+  Tensor y, dx, dweight, dbias, second, second_weight;
 };
+Derivatives derivatives(Net& net, const Tensor& x, const Tensor& factor, const Tensor& direction) {
+  GradManager outer, inner;
+  std::vector<Tensor> leaves = net.parameters();
+  leaves.push_back(x);
+  outer.attach(leaves), inner.attach(leaves);
+  auto outer_recording = outer.record();
+  auto recording = inner.record();
+  const Tensor y = net(x), weight = net.bn->weight, bias = net.bn->bias;
+  inner.backward(sum(y * y * factor));
+  Derivatives d{.y = detach(y), .dx = detach(x.grad())};
+  if (weight.defined())
+    d.dweight = raw::clone(detach(weight.grad())), d.dbias = raw::clone(detach(bias.grad()));
+  const Tensor product = sum(x.grad() * direction);
+  for (const Tensor& leaf : leaves) leaf.set_grad({});
+  outer_recording.backward(product);
+  d.second = x.grad();
+  if (weight.defined()) d.second_weight = raw::clone(weight.grad());
+  for (const Tensor& leaf : leaves) leaf.set_grad({});
+  return d;
+}
+Derivatives derivatives_on_all_ranks(Net& net, const Tensor& x, const Tensor& factor,
+                                     const Tensor& direction) {
+  const Derivatives d = derivatives(net, x, factor, direction);
+  for (const Tensor& g : {d.dweight, d.dbias, d.second_weight})
+    if (g.defined()) all_reduce(g);
+  return d;
+}
 
 class SyncBatchNorm : public testing::TestWithParam<Case> {};
 
@@ -95,81 +126,33 @@ TEST_P(SyncBatchNorm, equals_batch_norm_of_the_joined_batch_to_second_order) {
   const Case& c = GetParam();
   const int world = int(c.rows.size());
   Net joined_net(c.options, c.row.size() == 3);
-  const auto joined_input = [&](int seed) { return values(c, uint64_t(seed)); };
-
-  Result expected;
-  {
-    nn::BatchNorm& bn = *joined_net.bn;
-    for (int step = 0; step < 2; ++step) {
-      const Tensor x = joined_input(step), factor = joined_input(10 + step),
-                   direction = joined_input(20 + step);
-      GradManager outer, inner;
-      std::vector<Tensor> leaves = joined_net.parameters();
-      leaves.push_back(x);
-      outer.attach(leaves), inner.attach(leaves);
-      auto outer_recording = outer.record();
-      auto recording = inner.record();
-      const Tensor y = joined_net(x);
-      expected.y = detach(y);
-      inner.backward(sum(y * y * factor));
-      expected.dx = detach(x.grad());
-      if (bn.weight.defined())
-        expected.dweight = detach(bn.weight.grad()), expected.dbias = detach(bn.bias.grad());
-      const Tensor product = sum(x.grad() * direction);
-      for (const Tensor& leaf : leaves) leaf.set_grad({});
-      outer_recording.backward(product);
-      expected.second = x.grad();
-      if (bn.weight.defined()) expected.second_weight = bn.weight.grad();
-      for (const Tensor& leaf : leaves) leaf.set_grad({});
-    }
-    if (bn.running_mean.defined()) {
-      expected.mean = bn.running_mean, expected.var = bn.running_var;
-      expected.batches = bn.num_batches_tracked.item<int64_t>();
-    }
-  }
+  const nn::BatchNorm& joined = *joined_net.bn;
+  Derivatives expected;
+  for (uint64_t step = 0; step < 2; ++step)
+    expected = derivatives(joined_net, values(c, step), values(c, 10 + step), values(c, 20 + step));
 
   run_ranks(world, [&] {
     const int rank = get_rank();
     Net net(c.options, c.row.size() == 3);
     EXPECT_EQ(convert_sync_batchnorm(net), 1);
-    nn::BatchNorm& bn = *net.bn;
-    for (int step = 0; step < 2; ++step) {
-      const auto input = [&](int seed) { return part(c, values(c, uint64_t(seed)), rank); };
-      const Tensor x = input(step), factor = input(10 + step), direction = input(20 + step);
-      GradManager outer, inner;
-      std::vector<Tensor> leaves = net.parameters();
-      leaves.push_back(x);
-      outer.attach(leaves), inner.attach(leaves);
-      auto outer_recording = outer.record();
-      auto recording = inner.record();
-      const Tensor y = net(x);
-      inner.backward(sum(y * y * factor));
-      const Tensor dx = detach(x.grad());
-      Tensor dweight, dbias;
-      if (bn.weight.defined())
-        dweight = raw::clone(detach(bn.weight.grad())), dbias = raw::clone(detach(bn.bias.grad()));
-      const Tensor product = sum(x.grad() * direction);
-      for (const Tensor& leaf : leaves) leaf.set_grad({});
-      outer_recording.backward(product);
-      if (step == 1) {
-        EXPECT_LT(distance(y, part(c, expected.y, rank)), 1e-12);
-        EXPECT_LT(distance(dx, part(c, expected.dx, rank)), 1e-12);
-        EXPECT_LT(distance(x.grad(), part(c, expected.second, rank)), 1e-11);
-        if (bn.weight.defined()) {
-          all_reduce(dweight), all_reduce(dbias);
-          EXPECT_LT(distance(dweight, expected.dweight), 1e-12);
-          EXPECT_LT(distance(dbias, expected.dbias), 1e-12);
-          Tensor second = raw::clone(bn.weight.grad());
-          all_reduce(second);
-          EXPECT_LT(distance(second, expected.second_weight), 1e-11);
-        }
-      }
-      for (const Tensor& leaf : leaves) leaf.set_grad({});
+    const nn::BatchNorm& bn = *net.bn;
+    Derivatives d;
+    for (uint64_t step = 0; step < 2; ++step) {
+      const auto mine = [&](uint64_t seed) { return part(c, values(c, seed), rank); };
+      d = derivatives_on_all_ranks(net, mine(step), mine(10 + step), mine(20 + step));
+    }
+    EXPECT_LT(distance(d.y, part(c, expected.y, rank)), 1e-12);
+    EXPECT_LT(distance(d.dx, part(c, expected.dx, rank)), 1e-12);
+    EXPECT_LT(distance(d.second, part(c, expected.second, rank)), 1e-11);
+    if (bn.weight.defined()) {
+      EXPECT_LT(distance(d.dweight, expected.dweight), 1e-12);
+      EXPECT_LT(distance(d.dbias, expected.dbias), 1e-12);
+      EXPECT_LT(distance(d.second_weight, expected.second_weight), 1e-11);
     }
     if (bn.running_mean.defined()) {
-      EXPECT_LT(distance(bn.running_mean, expected.mean), 1e-12);
-      EXPECT_LT(distance(bn.running_var, expected.var), 1e-12);
-      EXPECT_EQ(bn.num_batches_tracked.item<int64_t>(), expected.batches);
+      EXPECT_LT(distance(bn.running_mean, joined.running_mean), 1e-12);
+      EXPECT_LT(distance(bn.running_var, joined.running_var), 1e-12);
+      EXPECT_EQ(bn.num_batches_tracked.item<int64_t>(), joined.num_batches_tracked.item<int64_t>());
     }
   });
 }
@@ -189,6 +172,173 @@ INSTANTIATE_TEST_SUITE_P(
              {.features = kChannels, .track_running_stats = false}},
         Case{"cumulative", {2, 3}, {kChannels, 2, 2}, {.features = kChannels, .momentum = std::nullopt}}),
     [](const auto& info) { return info.param.name; });
+
+double squared_error(const Tensor& y, const Tensor& exact) {
+  const auto a = y.to_vector<double>(), b = exact.to_vector<double>();
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return a.empty() ? 0 : sum / double(a.size());
+}
+double largest(const Tensor& x) {
+  double most = 0;
+  for (const double v : x.to_vector<double>()) most = std::max(most, std::abs(v));
+  return most;
+}
+
+// Parameters of f32 under autocast, or all in 16 bits.
+struct Mode {
+  const char* name;
+  DType dtype;
+  bool autocast;
+};
+const Mode kModes[] = {{"autocast to bf16", DType::kBF16, true},
+                       {"autocast to f16", DType::kF16, true},
+                       {"all bf16", DType::kBF16, false},
+                       {"all f16", DType::kF16, false}};
+// Largest relative error of rounding.
+double unit(DType t) { return t == DType::kBF16 ? 0x1p-8 : 0x1p-11; }
+
+template <class F>
+auto in_mode(const Mode& m, Net& net, F f) {
+  net.to(m.autocast ? DType::kF32 : m.dtype);
+  std::optional<Autocast> amp;
+  if (m.autocast) amp.emplace(m.dtype);
+  return f();
+}
+
+class SyncBatchNormIn16Bits : public testing::TestWithParam<Case> {};
+
+TEST_P(SyncBatchNormIn16Bits, is_as_close_to_f64_as_batch_norm_of_the_joined_batch) {
+  const Case& c = GetParam();
+  const bool images = c.row.size() == 3;
+  for (const Mode& m : kModes) {
+    SCOPED_TRACE(m.name);
+    const auto rounded = [&](uint64_t seed) { return to(values(c, seed) + 3.0, m.dtype); };
+    const Tensor x = rounded(0), factor = rounded(10), direction = rounded(20);
+    const auto exactly = [](const Tensor& t) { return to(t, DType::kF64); };
+    Net exact_net(c.options, images), plain_net(c.options, images);
+    exact_net.to(m.autocast ? DType::kF32 : m.dtype).to(DType::kF64);  // with the weights that the others have
+    const Derivatives exact = derivatives(exact_net, exactly(x), exactly(factor), exactly(direction));
+    const Derivatives plain =
+        in_mode(m, plain_net, [&] { return derivatives(plain_net, x, factor, direction); });
+    EXPECT_LT(std::sqrt(squared_error(plain.y, exact.y)), unit(m.dtype) * largest(exact.y));
+
+    run_ranks(int(c.rows.size()), [&] {
+      SCOPED_TRACE(m.name);
+      const auto mine = [&](const Tensor& t) { return part(c, t, get_rank()); };
+      Net net(c.options, images);
+      convert_sync_batchnorm(net);
+      const Derivatives d = in_mode(m, net, [&] {
+        return derivatives_on_all_ranks(net, mine(x), mine(factor), mine(direction));
+      });
+      // The same roundings at the same places: what differs is below f32's digits, and moves few of them. In second
+      // order the places differ, so the errors are as large, but others.
+      const auto expect_as_close = [&](const char* what, const Tensor& here, const Tensor& there,
+                                       const Tensor& want, double more = 0) {
+        const double factor = std::string_view(what).starts_with("second") ? 1.5 : 1.1;
+        EXPECT_LT(std::sqrt(squared_error(here, want)),
+                  factor * std::sqrt(squared_error(there, want)) + (more + 1e-6) * largest(want) + 1e-300)
+            << what;
+      };
+      expect_as_close("y", d.y, mine(plain.y), mine(exact.y));
+      expect_as_close("dx", d.dx, mine(plain.dx), mine(exact.dx));
+      expect_as_close("second dx", d.second, mine(plain.second), mine(exact.second));
+      // Sums over ranks of gradients that have 16 bits are rounded on each rank and once more for each.
+      const double more = m.autocast ? 0 : 2 * double(c.rows.size()) * unit(m.dtype);
+      if (net.bn->weight.defined()) {
+        expect_as_close("dweight", d.dweight, plain.dweight, exact.dweight, more);
+        expect_as_close("dbias", d.dbias, plain.dbias, exact.dbias, more);
+        expect_as_close("second dweight", d.second_weight, plain.second_weight, exact.second_weight, more);
+      }
+      if (net.bn->running_mean.defined()) {
+        const double digits = m.autocast ? 1e-6 : unit(m.dtype);
+        EXPECT_LT(distance(net.bn->running_mean, exact_net.bn->running_mean), digits);
+        EXPECT_LT(distance(net.bn->running_var, exact_net.bn->running_var), digits);
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Batches, SyncBatchNormIn16Bits,
+    testing::Values(Case{"two_ranks", {8, 8}, {kChannels, 4, 5}}, Case{"one_empty", {0, 9, 4}, {kChannels, 3, 5}},
+                    Case{"vectors", {17, 12}, {kChannels}},
+                    Case{"without_statistics",
+                         {8, 7},
+                         {kChannels, 4, 5},
+                         {.features = kChannels, .track_running_stats = false}},
+                    Case{"without_weights", {8, 7}, {kChannels, 4, 5}, {.features = kChannels, .affine = false}}),
+    [](const auto& info) { return info.param.name; });
+
+struct Small : nn::Layer {
+  nn::Linear fc1{this, "fc1", {.in = 6, .out = 8}};
+  nn::BatchNorm1d bn{this, "bn", {.features = 8}};
+  nn::Linear fc2{this, "fc2", {.in = 8, .out = 1}};
+  Small() {
+    Context context;
+    ContextScope scope(context);
+    manual_seed(3);
+    for (Tensor p : parameters()) raw::normal_(p, 0.3, 0.5);
+  }
+  Tensor forward(const Tensor& x) override { return fc2(bn.relu(fc1(x))); }
+};
+std::vector<Tensor> gradients(Small& net, const Tensor& x, bool amp, const std::function<void(GradManager&)>& attach) {
+  GradManager gm;
+  attach(gm);
+  auto recording = gm.record();
+  Tensor loss;
+  {
+    std::optional<Autocast> scope;
+    if (amp) scope.emplace(DType::kBF16);
+    loss = sum(square(net(x)));
+  }
+  gm.backward(loss);
+  std::vector<Tensor> all;
+  for (const Tensor& p : net.parameters()) all.push_back(raw::clone(p.grad()));
+  return all;
+}
+
+TEST(SyncBatchNormIn16Bits, trains_under_data_parallelism_and_autocast) {
+  manual_seed(9);
+  const Tensor x = randn({24, 6});
+  const auto attach_to = [](Small& net) { return [&](GradManager& gm) { gm.attach(net.parameters()); }; };
+  Small exact_net, plain_net;
+  exact_net.to(DType::kF64);
+  const auto exact = gradients(exact_net, to(x, DType::kF64), false, attach_to(exact_net));
+  const auto plain = gradients(plain_net, x, true, attach_to(plain_net));
+  for (const std::vector<int64_t>& begins : {std::vector<int64_t>{0, 13, 24}, {0, 0, 11, 24}})
+    run_ranks(int(begins.size()) - 1, [&] {
+      const int64_t begin = begins[size_t(get_rank())], end = begins[size_t(get_rank()) + 1];
+      Small net;
+      convert_sync_batchnorm(net);
+      DistributedDataParallel ddp(net);
+      const auto mean = gradients(net, narrow(x, 0, begin, end - begin), true,
+                                  [&](GradManager& gm) { ddp.attach(gm); });
+      for (size_t i = 0; i < mean.size(); ++i) {
+        // Each rank rounds its part of a product's weight gradient to bf16, and the biases' in front of a batch
+        // norm are 0 but for rounding.
+        const double rounding = double(begins.size()) * unit(DType::kBF16) * std::max(largest(exact[i]), 1.0);
+        EXPECT_LT(std::sqrt(squared_error(mean[i] * double(get_world_size()), exact[i])),
+                  1.1 * std::sqrt(squared_error(plain[i], exact[i])) + rounding)
+            << net.named_parameters()[i].first;
+      }
+      EXPECT_LT(distance(net.bn.running_var, exact_net.bn.running_var), 4 * unit(DType::kBF16));
+    });
+}
+
+TEST(SyncBatchNormTraining, takes_batches_that_are_empty_on_all_ranks) {
+  run_ranks(2, [] {
+    nn::BatchNorm2d bn({.features = 2});
+    convert_sync_batchnorm(bn);
+    GradManager gm;
+    gm.attach(bn.parameters());
+    auto recording = gm.record();
+    gm.backward(sum(bn(empty({0, 2, 3, 3}))));
+    EXPECT_THAT(bn.weight.grad().to_vector<double>(), Each(0));
+    EXPECT_THAT(bn.running_mean.to_vector<double>(), Each(0));
+    EXPECT_THAT(bn.running_var.to_vector<double>(), Each(1));
+  });
+}
 
 struct Block : nn::Layer {
   using nn::Layer::Layer;
@@ -273,13 +423,6 @@ TEST(SyncBatchNormTraining, a_rank_that_does_not_use_the_result_takes_part) {
     ASSERT_TRUE(x.grad().defined());
     EXPECT_GT(std::abs(x.grad().data<float>()[0]), 1e-4);
   });
-}
-
-double squared_error(const Tensor& y, const Tensor& exact) {
-  const auto a = y.to_vector<double>(), b = exact.to_vector<double>();
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
-  return sum / double(a.size());
 }
 
 // The rounding of a mean of 10,000 to f32 is all that either has to show: half a unit of 2^-10 at most.
