@@ -2,7 +2,6 @@
 
 #include <curl/curl.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +18,9 @@
 
 #include "gradus/data/sha256.h"
 #include "gradus/data/tar.h"
+#include "gradus/io/file.h"
+#include "gradus/io/file_lock.h"
+#include "gradus/tensor/quiet_signals.h"
 
 namespace gradus::data {
 namespace {
@@ -27,22 +29,21 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOp = "download";
 
-// The ".part" file, locked against other processes.
+// The ".part" file, of which an earlier download may have left a beginning. Processes take turns.
 class PartFile {
  public:
-  explicit PartFile(fs::path path) : path_(std::move(path)) {
-    while (true) {
-      fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-      if (fd_ < 0) throw FileError(kOp, "cannot write ", path_.string(), ": ", std::strerror(errno));
-      while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
-      }
-      // Whoever held the lock may have renamed or removed the file meanwhile: then open the new one.
-      struct stat mine {
-      }, there{};
-      if (::fstat(fd_, &mine) == 0 && ::stat(path_.c_str(), &there) == 0 && mine.st_ino == there.st_ino)
-        return;
-      ::close(fd_);
-    }
+  explicit PartFile(const fs::path& file)
+      : path_(file.string() + ".part"), turn_(file, path_, kOp, io::FileOptions().patience) {
+    constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    fd_ = ::open(path_.c_str(), kFlags, 0644);
+    struct stat info {};
+    const bool ours = fd_ >= 0 && ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1;
+    if (ours) return;
+    // A link that somebody put there; what it leads to is not written to.
+    if (fd_ >= 0) ::close(fd_);
+    ::unlink(path_.c_str());
+    fd_ = ::open(path_.c_str(), kFlags | O_EXCL, 0644);
+    if (fd_ < 0) throw FileError(kOp, "cannot write ", path_.string(), ": ", std::strerror(errno));
   }
   ~PartFile() { ::close(fd_); }
   PartFile(const PartFile&) = delete;
@@ -55,6 +56,7 @@ class PartFile {
   }
   void clear() { truncate_to(0); }
   void append(const char* bytes, size_t n) {
+    const gradus::internal::QuietSignals quiet;
     const int64_t before = size();
     size_t done = 0;
     while (done < n) {
@@ -80,7 +82,8 @@ class PartFile {
     if (::ftruncate(fd_, n) != 0)
       throw FileError(kOp, "cannot write ", path_.string(), ": ", std::strerror(errno));
   }
-  fs::path path_;
+  const fs::path path_;
+  const io::internal::FileLock turn_;
   int fd_ = -1;
 };
 
@@ -270,9 +273,7 @@ void download(const DownloadRequest& request) {
   if (request.path.has_parent_path()) fs::create_directories(request.path.parent_path(), error);
   if (error)
     throw FileError(kOp, "cannot create ", request.path.parent_path().string(), ": ", error.message());
-  fs::path part_path = request.path;
-  part_path += ".part";
-  PartFile part(part_path);
+  PartFile part(request.path);
   if (is_there()) {  // another process was faster
     part.remove();
     return;

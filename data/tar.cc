@@ -1,14 +1,12 @@
 #include "gradus/data/tar.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <fstream>
 #include <system_error>
 
 #include "gradus/data/input_file.h"
+#include "gradus/io/file.h"
 #include "gradus/tensor/error.h"
 
 namespace gradus::data {
@@ -99,13 +97,9 @@ void write_member(Archive& archive, const Member& member, const fs::path& path) 
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   if (error) throw FileError(kOp, "cannot create ", path.parent_path().string(), ": ", error.message());
-  const fs::path part = path.string() + concat(".", ::getpid(), ".part");
-  std::ofstream out(part, std::ios::binary);
+  io::AtomicFile out(path, {.op = kOp});
   archive.read(member, [&](const char* bytes, int64_t n) { out.write(bytes, n); });
-  out.close();
-  if (out.fail()) throw FileError(kOp, "cannot write ", part.string());
-  fs::rename(part, path, error);
-  if (error) throw FileError(kOp, "cannot rename to ", path.string(), ": ", error.message());
+  out.commit();
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "gradus/distributed/key_table.h"
 #include "gradus/distributed/socket.h"
 #include "gradus/distributed/store_protocol.h"
+#include "gradus/tensor/quiet_signals.h"
 
 namespace gradus::dist {
 namespace {
@@ -236,6 +237,7 @@ class FileStore final : public Store {
 
   // All or nothing.
   void write(const char* op, std::string_view bytes) {
+    const gradus::internal::QuietSignals quiet;
     size_t done = 0;
     while (done < bytes.size()) {
       const ssize_t n =

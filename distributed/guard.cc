@@ -60,7 +60,7 @@ constexpr size_t kMaxMessage = 1 << 16;
 
 // Runs before main() and before the constructors of this program's objects, in every program with a launcher.
 __attribute__((constructor(101))) void become_guard() {
-  const char* socket = std::getenv("GRADUS_GUARD");
+  const char* socket = std::getenv("GRADUS_JOB_GUARD");
   if (!socket) return;
   int fd = -1, launcher = -1;
   struct stat file;
@@ -79,7 +79,7 @@ Guard::Guard(const std::string& id) {
   SpawnOptions options{.path = "/proc/self/exe", .argv = {"gradus-guard"}, .outlives_us = true};
   for (char** variable = environ; *variable; ++variable)
     if (!std::string_view(*variable).starts_with("GRADUS_")) options.env.push_back(*variable);
-  options.env.push_back(concat("GRADUS_GUARD=", ends[1], ':', getpid()));
+  options.env.push_back(concat("GRADUS_JOB_GUARD=", ends[1], ':', getpid()));
   options.in = options.out = options.err = null;
   options.inherit = {ends[1]};
   socket_ = ends[0];

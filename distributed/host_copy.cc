@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "gradus/distributed/waiting.h"
+#include "gradus/tensor/quiet_signals.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -118,7 +119,8 @@ class NewCopy {
  public:
   explicit NewCopy(size_t bytes)
       : bytes_(bytes), fd_(memfd_create("gradus-copy", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
-    // Takes the memory now: a lack of it shall not be a signal later.
+    // Takes the memory now: a lack of it shall not be a signal later, nor `ulimit -f` one now.
+    const gradus::internal::QuietSignals quiet;
     if (fd_ < 0 || fallocate(fd_, 0, 0, off_t(bytes)) != 0) return;
     void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
     if (data != MAP_FAILED) data_ = static_cast<std::byte*>(data);

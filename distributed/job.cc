@@ -257,7 +257,7 @@ class Attempt {
       const std::string name(*variable, std::strcspn(*variable, "="));
       const bool replaced = std::any_of(spec_.variables.begin(), spec_.variables.end(),
                                         [&](const std::string& v) { return v.starts_with(name + '='); });
-      const bool stale = name == "GRADUS_LAUNCH" || name == "GRADUS_RESULT_FD" || name == "GRADUS_GUARD";
+      const bool stale = name == "GRADUS_LAUNCH" || name == "GRADUS_RESULT_FD" || name == "GRADUS_JOB_GUARD";
       if (!ours.count(name) && !replaced && !stale) all.push_back(*variable);
     }
     return all;

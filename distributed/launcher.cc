@@ -25,6 +25,7 @@
 #include "gradus/distributed/run_ranks.h"
 #include "gradus/distributed/socket.h"
 #include "gradus/distributed/world.h"
+#include "gradus/tensor/quiet_signals.h"
 
 namespace gradus::dist {
 namespace {
@@ -185,13 +186,14 @@ void tell(const std::exception_ptr& error) {
         {Failure::Kind::kFailed, world->rank, concat("rank ", world->rank, " failed: ", error_text(error))});
 }
 
-void write_result(int fd, const std::string& bytes) {
-  const std::string content = bytes + kReturned;  // last: it says that all the rest is there
-  for (size_t done = 0; done < content.size();) {
-    const ssize_t n = write(fd, content.data() + done, content.size() - done);
+// Into a file in memory.
+void write_whole(int fd, std::string_view bytes, const char* what) {
+  const gradus::internal::QuietSignals quiet;
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0)
-      throw ValueError(kOp, "cannot hand over ", bytes.size(), " bytes of results: ", std::strerror(errno));
+      throw ValueError(kOp, "cannot ", what, ' ', bytes.size(), " bytes of results: ", std::strerror(errno));
     done += size_t(n);
   }
 }
@@ -201,7 +203,7 @@ void write_result(int fd, const std::string& bytes) {
   try {
     init_process_group({.backend = options.backend, .timeout = options.timeout});
     const std::string bytes = body();
-    if (result) write_result(result.fd(), bytes);
+    if (result) write_whole(result.fd(), bytes + kReturned, "hand over");  // last: it says that all the rest is there
     // No barrier: a rank that returns early must be seen as gone by those that wait for it.
     destroy_process_group();
     status = 0;
@@ -278,13 +280,7 @@ Ended run_processes(JobSpec spec, int ordinal, const std::vector<Ended>& earlier
   for (const Ended& e : earlier) e.put(writer);
   const Socket file(memfd_create("earlier", MFD_CLOEXEC));
   if (!file) throw ValueError(kOp, "cannot make a file in memory: ", std::strerror(errno));
-  const std::string bytes = writer.take();
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t n = write(file.fd(), bytes.data() + done, bytes.size() - done);
-    if (n <= 0)
-      throw ValueError(kOp, "cannot keep ", bytes.size(), " bytes of results: ", std::strerror(errno));
-    done += size_t(n);
-  }
+  write_whole(file.fd(), writer.take(), "keep");
   spec.path = "/proc/self/exe";
   spec.argv = own_arguments();
   spec.variables = {concat("GRADUS_LAUNCH=", ordinal, ':', getpid(), ':', file.fd())};

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "gradus/tensor/error.h"
+#include "gradus/tensor/quiet_signals.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -47,19 +48,10 @@ void write_patiently(int fd, std::string_view text, GiveUp&& give_up) {
 }  // namespace
 
 void write_console(int fd, std::string_view text, Milliseconds limit) {
-  // Without a reader SIGPIPE would end this process in the middle of cleaning up.
-  sigset_t pipe_signal, before;
-  sigemptyset(&pipe_signal);
-  sigaddset(&pipe_signal, SIGPIPE);
-  pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+  // A console without a reader, or a full file in its place, must not end this process while it cleans up.
+  const gradus::internal::QuietSignals quiet({SIGPIPE, SIGXFSZ});
   const Deadline deadline = Deadline::after(limit);
   write_patiently(fd, text, [&] { return deadline.passed(); });
-  if (!sigismember(&before, SIGPIPE)) {
-    const timespec now{0, 0};
-    while (sigtimedwait(&pipe_signal, nullptr, &now) > 0) {
-    }
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 class Output::Impl {

@@ -16,6 +16,7 @@
 
 #include "gradus/distributed/segment.h"
 #include "gradus/distributed/waiting.h"
+#include "gradus/tensor/quiet_signals.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -71,6 +72,7 @@ class ProcessSegment : public Segment {
 Descriptor make_memory(size_t bytes) {
   Descriptor memory(memfd_create("gradus", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) throw_errno("memfd_create");
+  const gradus::internal::QuietSignals quiet;
   if (ftruncate(memory.get(), off_t(bytes)) != 0) throw_errno("ftruncate");
   if (fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     throw_errno("F_ADD_SEALS");

@@ -182,7 +182,7 @@ std::vector<pid_t> find_processes(const std::string& id, const std::vector<pid_t
     if (stat.state == 0 || stat.state == 'Z' || stat.state == 'X') continue;
     children[stat.parent].push_back(pid);
     const std::string environment = read_proc(pid, "environ", 4 << 20);
-    if (environment.find("GRADUS_GUARD=") != std::string::npos) {
+    if (environment.find("GRADUS_JOB_GUARD=") != std::string::npos) {
       guards.insert(pid);
     } else if (group_set.count(stat.group) || (!id.empty() && environment.find(id) != std::string::npos)) {
       found.insert(pid);

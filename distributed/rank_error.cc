@@ -11,6 +11,7 @@
 #include <typeinfo>
 
 #include "gradus/tensor/error.h"
+#include "gradus/tensor/quiet_signals.h"
 
 namespace gradus::dist {
 namespace {
@@ -45,6 +46,7 @@ std::string seconds_since_epoch() {
 }
 
 void write_all(int fd, std::string_view content) {
+  const gradus::internal::QuietSignals quiet;
   while (!content.empty()) {
     const ssize_t n = write(fd, content.data(), content.size());
     if (n < 0 && errno == EINTR) continue;

@@ -165,7 +165,7 @@ struct Checkpoint::File {
         file.read(buffer.data(), std::min<int64_t>(file.remaining() - kChecksumBytes, std::ssize(buffer)));
       verify_checksum(file);
       return true;
-    } catch (const FileError&) {
+    } catch (const std::exception&) {  // memory for its header, too
       return false;
     }
   }
@@ -232,9 +232,9 @@ void Checkpoint::fail_kind(const std::string& name, std::string_view wanted) con
                   x ? "the tensor " + describe(*x) : quote(File::encode(v)));
 }
 
-void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint) {
+void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint, const SaveOptions& options) {
   constexpr std::string_view kOp = "save_checkpoint";
-  AtomicFile file(path, {.op = std::string(kOp), .checksum = true});
+  AtomicFile file(path, {.op = std::string(kOp), .checksum = true, .patience = options.patience});
   Checkpoint::File::write(file, checkpoint, kOp);
   file.commit_keeping(Checkpoint::File::is_good(path) ? path.string() + ".previous" : "");
 }
@@ -243,7 +243,7 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& path) {
   constexpr std::string_view kOp = "load_checkpoint";
   const auto load = [&](const std::filesystem::path& p) {
     FileReader file(p, {.op = std::string(kOp), .checksum = true});
-    return Checkpoint::File::read(file, p.string());
+    return file.parse([&] { return Checkpoint::File::read(file, p.string()); });
   };
   // An error's text without the "[load_checkpoint] " that the next one starts with again.
   const auto defect = [&](const FileError& e) { return std::string(e.what()).substr(kOp.size() + 3); };

@@ -14,6 +14,7 @@
 // metadata, and its last tensor, "__crc32__", is the CRC-32 of all bytes before it.
 #pragma once
 
+#include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
@@ -30,6 +31,10 @@
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::io {
+
+struct SaveOptions {
+  std::chrono::milliseconds patience{120'000};  // how long another process that saves the file may go without writing
+};
 
 // Named tensors, integers, doubles, booleans and strings. A dot in a name separates sections: "optimizer.lr".
 //
@@ -87,7 +92,8 @@ class Checkpoint {
 
   struct File;  // to and from disk
   friend struct File;
-  friend void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint);
+  friend void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint,
+                              const SaveOptions& options);
   friend struct LoadedCheckpoint load_checkpoint(const std::filesystem::path& path);
 
   void set(const std::string& name, Value value);
@@ -102,8 +108,10 @@ class Checkpoint {
 // PATH.previous; one that is damaged is dropped, so that a good PATH.previous survives it. A crash at any
 // moment leaves a good checkpoint.
 //
-// Errors: FileError when it cannot be written; what was there is then unchanged.
-void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint);
+// Errors: FileError when it cannot be written, or another process that saves the same file has stopped to
+// write: the text names its process, host and time. What was there is then unchanged.
+void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint,
+                     const SaveOptions& options = {});
 
 struct LoadedCheckpoint {
   Checkpoint checkpoint;
@@ -111,7 +119,8 @@ struct LoadedCheckpoint {
   std::string warning;  // why that is not the newest; empty if it is
 };
 
-// Reads PATH, or PATH.previous when PATH is missing, truncated or damaged. The tensors are in host memory.
+// Reads PATH, or PATH.previous when PATH is missing, truncated, damaged or too large for the memory. The
+// tensors are in host memory.
 //
 // Errors: FileError naming both files and what is wrong with each.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& path);

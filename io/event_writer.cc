@@ -16,6 +16,7 @@
 #include "protobuf.h"
 #include "safetensors_format.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/quiet_signals.h"
 
 namespace gradus::io {
 namespace {
@@ -247,6 +248,7 @@ void EventWriter::append(const std::string& event) {
   const std::string record = record_of(event);
   const std::lock_guard lock(mutex_);
   if (fd_ < 0) throw StateError(kOp, path_.string(), " is closed");
+  const gradus::internal::QuietSignals quiet;
   for (size_t done = 0; done < record.size();) {
     const ssize_t n = ::write(fd_, record.data() + done, record.size() - done);
     if (n < 0 && errno == EINTR) continue;

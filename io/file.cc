@@ -1,7 +1,6 @@
 #include "gradus/io/file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -10,6 +9,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
+
+#include "gradus/io/file_lock.h"
+#include "gradus/tensor/quiet_signals.h"
 
 namespace gradus::io {
 namespace {
@@ -27,28 +29,6 @@ fs::path folder_of(const fs::path& path) {
 
 uint32_t extend_crc(uint32_t crc, const void* data, int64_t bytes) {
   return static_cast<uint32_t>(::crc32_z(crc, static_cast<const Bytef*>(data), static_cast<size_t>(bytes)));
-}
-
-// Opens NAME.tmp for the caller alone. It may be left over from a crash, or another writer may hold it and
-// rename it away while this one waits.
-int open_locked(const fs::path& temporary) {
-  for (;;) {
-    const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-    if (fd < 0) return -1;
-    while (::flock(fd, LOCK_EX) != 0 && errno == EINTR) {
-    }  // A file system without locks: go on without.
-    struct stat opened {
-    }, named{};
-    if (::fstat(fd, &opened) == 0 && ::lstat(temporary.c_str(), &named) == 0 &&
-        opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) {
-      if (S_ISREG(opened.st_mode) && ::ftruncate(fd, 0) == 0) return fd;
-      const int error = S_ISREG(opened.st_mode) ? errno : EINVAL;
-      ::close(fd);
-      errno = error;
-      return -1;
-    }
-    ::close(fd);
-  }
 }
 
 }  // namespace
@@ -99,12 +79,14 @@ AtomicFile::AtomicFile(const fs::path& path, FileOptions options)
     throw FileError(options_.op, path_.string(), ": ", folder.string(), " is not a folder");
   if (fs::is_directory(path_, ignored))
     throw FileError(options_.op, path_.string(), ": expected a file name, given a folder");
-  fd_ = open_locked(temporary_);
+  turn_ = std::make_unique<internal::FileLock>(path_, temporary_, options_.op, options_.patience);
+  // Left over from a writer that was killed, or a link that somebody put there: Note [A name that may be anybody's].
+  ::unlink(temporary_.c_str());
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd_ < 0) fail(concat("cannot create ", temporary_.filename().string()));
 }
 
 AtomicFile::~AtomicFile() {
-  // Removed before the lock goes with the descriptor: until then no other writer uses this name.
   if (!committed_) ::unlink(temporary_.c_str());
   ::close(fd_);
 }
@@ -115,6 +97,7 @@ void AtomicFile::fail(std::string_view what) const {
 
 void AtomicFile::write(const void* data, int64_t bytes) {
   if (bytes > 0 && options_.checksum) crc_ = extend_crc(crc_, data, bytes);
+  const gradus::internal::QuietSignals quiet;
   const char* p = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t n = ::write(fd_, p, static_cast<size_t>(std::min(bytes, kChunk)));
@@ -141,6 +124,10 @@ void AtomicFile::sync_folder() const {
 // old.
 void AtomicFile::commit_keeping(const fs::path& previous) {
   if (::fsync(fd_) != 0) fail("cannot flush");
+  if (!internal::is_named(fd_, temporary_)) {
+    errno = EEXIST;
+    fail("another writer took its place");  // on a file system without locks
+  }
   const fs::path second = previous.string() + ".tmp";
   bool linked = false, moved = false;
   if (!previous.empty()) {
@@ -173,9 +160,11 @@ void AtomicFile::commit_keeping(const fs::path& previous) {
 std::string read_file(const fs::path& path, int64_t max_bytes) {
   FileReader file(path);
   if (file.size() > max_bytes) file.fail("has ", file.size(), " bytes; expected at most ", max_bytes);
-  std::string content(static_cast<size_t>(file.size()), '\0');
-  file.read(content.data(), file.size());
-  return content;
+  return file.parse([&] {
+    std::string content(static_cast<size_t>(file.size()), '\0');
+    file.read(content.data(), file.size());
+    return content;
+  });
 }
 
 void write_file(const fs::path& path, std::string_view content) {

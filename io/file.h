@@ -6,8 +6,12 @@
 //   file.commit();        // without it (an exception, say) model.bin stays as it was
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
+#include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -18,7 +22,13 @@ namespace gradus::io {
 struct FileOptions {
   std::string op = "file";  // what errors say was being done
   bool checksum = false;    // keep the CRC-32 of the bytes that passed
+  // AtomicFile: how long another writer of the same file may go without writing.
+  std::chrono::milliseconds patience{120'000};
 };
+
+namespace internal {
+class FileLock;
+}
 
 // Reads a regular file from front to back.
 //
@@ -43,6 +53,21 @@ class FileReader {
     throw FileError(options_.op, path_.string(), ": ", parts...);
   }
 
+  // Returns f(), which makes something of this file. Whatever it throws, the file is at fault: too little memory for
+  // what the file claims to hold is a FileError too.
+  template <class F>
+  auto parse(F&& f) const {
+    try {
+      return f();
+    } catch (const FileError&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      fail("needs more memory than there is");
+    } catch (const std::exception& e) {
+      fail("cannot be read: ", e.what());
+    }
+  }
+
  private:
   std::filesystem::path path_;
   FileOptions options_;
@@ -53,10 +78,11 @@ class FileReader {
 };
 
 // Writes a new version of a file beside it, as NAME.tmp, and puts it in its place with `commit`. Processes
-// and threads that write the same file take turns.
+// and threads that write the same file take turns; NAME.lock says who writes.
 //
-// Errors: FileError naming the file, with the system's reason (no such folder, permission, no space, ...).
-// The old file is then as it was, and NAME.tmp is gone.
+// Errors: FileError naming the file, with the system's reason (no such folder, permission, no space, beyond
+// `ulimit -f`, ...), or with the process that holds it: it was stopped, say. The old file is then as it was,
+// and NAME.tmp is gone.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path, FileOptions options = {.op = "write_file"});
@@ -82,6 +108,7 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   FileOptions options_;
+  std::unique_ptr<internal::FileLock> turn_;
   int fd_ = -1;
   bool committed_ = false;
   uint32_t crc_ = 0;

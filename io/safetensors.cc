@@ -31,19 +31,21 @@ void save_safetensors(const std::filesystem::path& path, const NamedTensors& ten
 
 SafetensorsFile load_safetensors(const std::filesystem::path& path) {
   FileReader file(path, {.op = "load_safetensors"});
-  SafetensorsHeader header = internal::read_header(file);
-  SafetensorsFile result;
-  result.path = path.string();
-  result.metadata = std::move(header.metadata);
-  result.tensors.reserve(header.entries.size());
-  for (const SafetensorsEntry& e : header.entries)
-    result.tensors.emplace_back(e.name, internal::read_tensor(file, e));
-  return result;
+  return file.parse([&] {
+    SafetensorsHeader header = internal::read_header(file);
+    SafetensorsFile result;
+    result.path = path.string();
+    result.metadata = std::move(header.metadata);
+    result.tensors.reserve(header.entries.size());
+    for (const SafetensorsEntry& e : header.entries)
+      result.tensors.emplace_back(e.name, internal::read_tensor(file, e));
+    return result;
+  });
 }
 
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path) {
   FileReader file(path, {.op = "read_safetensors_header"});
-  return internal::read_header(file);
+  return file.parse([&] { return internal::read_header(file); });
 }
 
 }  // namespace gradus::io

@@ -9,6 +9,7 @@
 #include <set>
 #include <system_error>
 
+#include "gradus/tensor/quiet_signals.h"
 #include "profile_session.h"
 
 namespace gradus {
@@ -258,6 +259,7 @@ std::string Profiler::table(const ProfileTableOptions& options) const {
 }
 
 void Profiler::write_trace(const std::filesystem::path& path) const {
+  const internal::QuietSignals quiet;
   TraceFile(path).write(session_->snapshot());
 }
 

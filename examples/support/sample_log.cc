@@ -6,6 +6,7 @@
 #include "gradus/distributed/wire.h"
 #include "gradus/examples/support/ranks.h"
 #include "gradus/tensor/error.h"
+#include "gradus/tensor/quiet_signals.h"
 
 namespace gradus::examples {
 
@@ -22,6 +23,7 @@ void SampleLog::add(const data::LoaderState& at, const std::vector<int64_t>& ind
 }
 
 void SampleLog::write(const std::string& line) const {
+  const internal::QuietSignals quiet;
   std::ofstream out(file_, std::ios::app);
   out << line << '\n' << std::flush;
   if (!out) throw FileError("sample_log", "cannot write ", file_.string());

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "gradus/tensor/error.h"
+#include "gradus/tensor/quiet_signals.h"
 
 namespace gradus::examples {
 
@@ -17,6 +18,7 @@ double peak_rss_mib() {
 }
 
 void write_text_file(const std::filesystem::path& path, const std::string& text) {
+  const internal::QuietSignals quiet;
   errno = 0;
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << text << std::flush;

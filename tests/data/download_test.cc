@@ -262,6 +262,22 @@ TEST(Download, APartOfAnEarlierRunIsContinuedByAnotherMirror) {
   EXPECT_EQ(s.read("file"), good.content);
 }
 
+TEST(Download, ALinkInPlaceOfThePartLeadsNowhere) {
+  for (const bool hard : {true, false}) {
+    Scratch s;
+    Server server;
+    server.content = noise(1000);
+    s.write("victim", "precious");
+    if (hard)
+      std::filesystem::create_hard_link(s / "victim", s / "file.part");
+    else
+      std::filesystem::create_symlink(s / "victim", s / "file.part");
+    download({.urls = {server.url()}, .path = s / "file"});
+    EXPECT_EQ(s.read("file"), server.content);
+    EXPECT_EQ(s.read("victim"), "precious");
+  }
+}
+
 TEST(Download, WithoutAChecksumNothingIsContinued) {
   Scratch s;
   Server server;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -213,6 +214,16 @@ TEST(SegmentsOfProcesses, nonsense_from_a_stranger_does_not_matter) {
   }
   EXPECT_EQ(job.open(1)->bytes(), kBytes);
   first.join();
+}
+
+TEST(SegmentsOfProcesses, a_limit_of_file_sizes_is_an_error) {
+  Job job(2);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit limit{1, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  EXPECT_THROW(job.open(0, "key", 1s), Error);
+  setrlimit(RLIMIT_FSIZE, &before);
 }
 
 TEST(SegmentsOfProcesses, a_name_that_is_none_is_an_error) {

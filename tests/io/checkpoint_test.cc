@@ -1,10 +1,14 @@
 #include "gradus/io/checkpoint.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
 
+#include "gradus/io/file.h"
 #include "gradus/tests/io/testing.h"
 
 namespace gradus::io {
@@ -196,6 +200,52 @@ TEST(LoadCheckpoint, NamesBothFilesWhenNeitherIsGood) {
   EXPECT_THROW(load_checkpoint(dir.path()), FileError);
 }
 
+// While it lives, this process gets no more than so much memory.
+class MemoryLimit {
+ public:
+  explicit MemoryLimit(rlim_t bytes) {
+    ::getrlimit(RLIMIT_AS, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    if (::setrlimit(RLIMIT_AS, &limit) != 0) throw std::runtime_error("setrlimit");
+  }
+  ~MemoryLimit() { ::setrlimit(RLIMIT_AS, &before_); }
+  MemoryLimit(const MemoryLimit&) = delete;
+  MemoryLimit& operator=(const MemoryLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+// Makes `path` a well-formed file of one tensor of 2^38 bytes, almost all of it holes.
+void make_huge(const std::filesystem::path& path) {
+  constexpr int64_t kBytes = int64_t{1} << 38;
+  std::string header = concat(R"({"__metadata__":{"__checkpoint__":"1"},"w":{"dtype":"U8","shape":[)", kBytes,
+                              R"(],"data_offsets":[0,)", kBytes, R"(]},"__crc32__":{"dtype":"U8","shape":[4],)",
+                              R"("data_offsets":[)", kBytes, ',', kBytes + 4, "]}}");
+  const uint64_t length = header.size();
+  spit(path, std::string(reinterpret_cast<const char*>(&length), 8) + header);
+  std::filesystem::resize_file(path, 8 + length + kBytes + 4);
+}
+
+TEST(LoadCheckpoint, ANewestTooLargeForTheMemoryLeadsToThePreviousOne) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers take more address space than the limit";
+#endif
+  TempDir dir;
+  Checkpoint c;
+  c.put("epoch", 1);
+  save_checkpoint(dir / "c.previous", c);
+  make_huge(dir / "c");
+  const MemoryLimit limit(rlim_t{1} << 36);
+  const LoadedCheckpoint loaded = load_checkpoint(dir / "c");
+  EXPECT_EQ(loaded.checkpoint.get<int>("epoch"), 1);
+  EXPECT_THAT(loaded.warning, AllOf(HasSubstr((dir / "c").string() + ": "), HasSubstr("memory")));
+
+  std::filesystem::rename(dir / "c", dir / "huge");
+  EXPECT_THAT(error_of<FileError>([&] { load_safetensors(dir / "huge"); }), HasSubstr("memory"));
+  EXPECT_THAT(error_of<FileError>([&] { load_checkpoint(dir / "huge"); }), HasSubstr("no usable checkpoint"));
+}
+
 TEST(LoadCheckpoint, RefusesAnotherVersion) {
   TempDir dir;
   save_safetensors(dir / "c", {}, {{"__checkpoint__", "2"}});
@@ -208,6 +258,14 @@ TEST(SaveCheckpoint, SaysWhereItCannotWrite) {
               AllOf(StartsWith("[save_checkpoint] " + (dir / "no/c").string()), HasSubstr("does not exist")));
   EXPECT_THROW(save_checkpoint("/proc/c", {}), FileError);
   EXPECT_THROW(save_checkpoint(dir.path(), {}), FileError);
+}
+
+TEST(SaveCheckpoint, NamesAnotherWriterThatDoesNotGetOn) {
+  TempDir dir;
+  const AtomicFile other(dir / "c");
+  EXPECT_THAT(error_of<FileError>([&] { save_checkpoint(dir / "c", {}, {.patience = std::chrono::milliseconds(50)}); }),
+              AllOf(StartsWith("[save_checkpoint] " + (dir / "c").string()),
+                    HasSubstr(concat("process ", ::getpid(), " on host "))));
 }
 
 TEST(SaveCheckpoint, DoesNotKeepADamagedOneInPlaceOfAGoodOne) {

@@ -1,6 +1,8 @@
 #include "gradus/io/file.h"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <latch>
 #include <thread>
@@ -101,7 +103,7 @@ TEST(AtomicFile, SaysWhyItCannotBeCreated) {
   EXPECT_THAT(error_of<FileError>([&] { write_file(dir / "a/b", ""); }), HasSubstr("is not a folder"));
   EXPECT_THAT(error_of<FileError>([&] { write_file(dir.path(), ""); }), HasSubstr("given a folder"));
   EXPECT_THAT(error_of<FileError>([&] { write_file("", ""); }), HasSubstr("expected a file name"));
-  EXPECT_THAT(error_of<FileError>([&] { write_file("/proc/a", ""); }), HasSubstr("cannot create a.tmp"));
+  EXPECT_THAT(error_of<FileError>([&] { write_file("/proc/a", ""); }), HasSubstr("cannot create a.lock"));
   EXPECT_THAT(error_of<FileError>([&] { write_file(dir / std::string(252, 'x'), ""); }),
               HasSubstr("too long"));
   EXPECT_EQ(slurp(dir / "a"), "old");
@@ -111,17 +113,87 @@ TEST(AtomicFile, SaysWhyItCannotBeCreated) {
 TEST(AtomicFile, TakesOverWhatACrashedWriterLeft) {
   TempDir dir;
   spit(dir / "a.tmp", "a much longer half-written file");
+  spit(dir / "a.lock", "process 1 on host gone");
   write_file(dir / "a", "new");
   EXPECT_EQ(slurp(dir / "a"), "new");
   EXPECT_THAT(dir.names(), ElementsAre("a"));
 }
 
-TEST(AtomicFile, DoesNotWriteThroughALinkInPlaceOfItsTemporaryFile) {
+TEST(AtomicFile, DoesNotWriteThroughALinkInPlaceOfItsOwnFiles) {
+  for (const char* name : {"a.tmp", "a.lock"})
+    for (const bool hard : {true, false}) {
+      TempDir dir;
+      spit(dir / "victim", "precious");
+      if (hard)
+        std::filesystem::create_hard_link(dir / "victim", dir / name);
+      else
+        std::filesystem::create_symlink(dir / "victim", dir / name);
+      write_file(dir / "a", "new");
+      EXPECT_EQ(slurp(dir / "a"), "new");
+      EXPECT_EQ(slurp(dir / "victim"), "precious") << name;
+      EXPECT_THAT(dir.names(), ElementsAre("a", "victim"));
+    }
+}
+
+TEST(AtomicFile, ALimitOfFileSizesIsAnErrorAndNoSignalOfTheProgram) {
+  static int signals;
+  signals = 0;
+  const auto before = ::signal(SIGXFSZ, [](int) { ++signals; });
   TempDir dir;
-  spit(dir / "victim", "precious");
-  std::filesystem::create_symlink(dir / "victim", dir / "a.tmp");
-  EXPECT_THROW(write_file(dir / "a", "new"), FileError);
-  EXPECT_EQ(slurp(dir / "victim"), "precious");
+  {
+    FileSizeLimit limit(100);
+    EXPECT_THAT(error_of<FileError>([&] { write_file(dir / "a", std::string(101, 'x')); }),
+                HasSubstr("File too large"));
+  }
+  EXPECT_EQ(signals, 0);
+  sigset_t pending;
+  sigpending(&pending);
+  EXPECT_FALSE(sigismember(&pending, SIGXFSZ));
+  ::raise(SIGXFSZ);
+  EXPECT_EQ(signals, 1);  // its handler is still there
+  ::signal(SIGXFSZ, before);
+}
+
+TEST(AtomicFile, AWriterThatWasStoppedIsNamedByTheNext) {
+  TempDir dir;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile file(dir / "a");
+    file.write("half", 4);
+    ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  EXPECT_THAT(error_of<FileError>(
+                  [&] { AtomicFile(dir / "a", {.op = "test", .patience = std::chrono::milliseconds(100)}); }),
+              AllOf(StartsWith("[test] " + (dir / "a").string()), HasSubstr("has held"), HasSubstr("a.lock"),
+                    HasSubstr(concat("process ", child, " on host ", host, ", since 2"))));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, &status, 0);
+  write_file(dir / "a", "new");  // what it left behind is in nobody's way
+  EXPECT_EQ(slurp(dir / "a"), "new");
+  EXPECT_THAT(dir.names(), ElementsAre("a"));
+}
+
+TEST(AtomicFile, AWriterThatGetsOnIsWaitedFor) {
+  TempDir dir;
+  std::latch begun(1);
+  std::thread slow([&] {
+    AtomicFile file(dir / "a");
+    begun.count_down();
+    for (int i = 0; i < 35; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      file.write("x", 1);
+    }
+    file.commit();
+  });
+  begun.wait();
+  AtomicFile(dir / "a", {.patience = std::chrono::milliseconds(3000)}).commit();
+  slow.join();
+  EXPECT_EQ(slurp(dir / "a"), "");
 }
 
 TEST(AtomicFile, KeepsThePreviousOne) {

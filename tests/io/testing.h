@@ -92,24 +92,20 @@ inline bool same(const Tensor& a, const Tensor& b) {
 inline constexpr DType kAllDTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16,
                                        DType::kI64, DType::kI32, DType::kU8,  DType::kBool};
 
-// While it lives, files cannot grow beyond `bytes`: writes fail as on a full disk.
+// While it lives, files cannot grow beyond `bytes`. The system tells who writes on by a signal that ends the process.
 class FileSizeLimit {
  public:
-  explicit FileSizeLimit(int64_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
+  explicit FileSizeLimit(int64_t bytes) {
     ::getrlimit(RLIMIT_FSIZE, &before_);
     const rlimit limit{static_cast<rlim_t>(bytes), before_.rlim_max};
     if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) throw std::runtime_error("setrlimit");
   }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    ::signal(SIGXFSZ, handler_);
-  }
+  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
   FileSizeLimit(const FileSizeLimit&) = delete;
   FileSizeLimit& operator=(const FileSizeLimit&) = delete;
 
  private:
   rlimit before_{};
-  void (*handler_)(int);
 };
 
 }  // namespace gradus::io

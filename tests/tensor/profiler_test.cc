@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -417,6 +418,17 @@ TEST(Profiler, SaysWhereItCannotWrite) {
     EXPECT_THAT(e.what(), AllOf(HasSubstr("/nowhere/trace.json"), HasSubstr("No such file")));
   }
   EXPECT_THROW(Profiler().write_trace("/dev/full"), FileError);
+}
+
+TEST(Profiler, ATraceBeyondTheLimitOfFileSizesIsAnError) {
+  const std::string path = testing::TempDir() + "/limited-trace";
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit limit{4, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  EXPECT_THROW(Profiler().write_trace(path), FileError);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::filesystem::remove(path);
 }
 
 TEST(Profiler, IsNotDisturbedByASummary) {

@@ -1,0 +1,130 @@
+#include "gradus/io/file_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <system_error>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "gradus/tensor/error.h"
+#include "gradus/tensor/quiet_signals.h"
+
+namespace gradus::io::internal {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// A file that is held by its descriptor until the end of a scope.
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    const int error = errno;
+    if (fd >= 0) ::close(fd);
+    errno = error;
+  }
+};
+
+// "process 12 on host a, since 2026-01-31 12:00:00 UTC"
+std::string myself() {
+  char host[256] = "", time[64] = "";
+  ::gethostname(host, sizeof host - 1);
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  std::strftime(time, sizeof time, "%Y-%m-%d %H:%M:%S UTC", ::gmtime_r(&now, &parts));
+  return concat("process ", ::getpid(), " on host ", host, ", since ", time);
+}
+
+// What the holder says of itself. Anybody may have written it.
+std::string holder_of(const std::filesystem::path& lock) {
+  const Descriptor file{::open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
+  char text[400];
+  const ssize_t n = file.fd >= 0 ? ::read(file.fd, text, sizeof text) : 0;
+  std::string holder(text, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  std::erase_if(holder, [](char c) { return c < ' ' || c > '~'; });
+  return holder.empty() ? "a process that has not said who it is" : holder;
+}
+
+// What changes as a file grows.
+auto state_of(const std::filesystem::path& file) {
+  struct stat info {};
+  if (::lstat(file.c_str(), &info) != 0) info = {};
+  return std::tuple(info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+}
+
+// Whether the lock is ours, or there are no locks on this file system: then writers do not take turns.
+bool lock_at_once(int fd) {
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0)
+    if (errno != EINTR) return errno != EWOULDBLOCK;
+  return true;
+}
+
+}  // namespace
+
+bool is_named(int fd, const std::filesystem::path& name) {
+  struct stat opened {
+  }, named{};
+  return ::fstat(fd, &opened) == 0 && ::lstat(name.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+         opened.st_dev == named.st_dev;
+}
+
+// Note [A name that may be anybody's]
+// A file is only written to by who created it, under a name that was free (O_EXCL): a link that somebody put there leads
+// nowhere. One that is there already is a writer's, or left over from one that was killed; then nobody has it locked, and
+// its name is given up. Who locks a file looks whether it still has its name.
+bool FileLock::try_take() {
+  Descriptor mine{::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666)};
+  if (mine.fd >= 0) {
+    if (!lock_at_once(mine.fd) || !is_named(mine.fd, name_)) return false;
+    fd_ = std::exchange(mine.fd, -1);
+    const gradus::internal::QuietSignals quiet;
+    const std::string text = myself();
+    (void)!::write(fd_, text.data(), text.size());  // where the disk is full, the file itself will tell
+    return true;
+  }
+  if (errno != EEXIST) throw std::system_error(errno, std::generic_category());
+  const Descriptor there{::open(name_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
+  if (there.fd < 0 && errno == ENOENT) return false;
+  if (there.fd < 0 && errno != ELOOP) throw std::system_error(errno, std::generic_category());
+  const bool left_over = there.fd < 0 || (lock_at_once(there.fd) && is_named(there.fd, name_));
+  if (left_over && ::unlink(name_.c_str()) != 0 && errno != ENOENT)
+    throw std::system_error(errno, std::generic_category());
+  return false;
+}
+
+FileLock::FileLock(const std::filesystem::path& path, const std::filesystem::path& growing, const std::string& op,
+                   milliseconds patience)
+    : name_(path.string() + ".lock") {
+  constexpr milliseconds kLongestPause{50};
+  auto state = state_of(growing);
+  auto since = Clock::now();
+  try {
+    for (milliseconds pause{1}; !try_take(); pause = std::min(2 * pause, kLongestPause)) {
+      std::this_thread::sleep_for(pause);
+      if (const auto now = state_of(growing); now != state) {
+        state = now;
+        since = Clock::now();
+      }
+      if (Clock::now() - since > patience)
+        throw FileError(op, path.string(), ": another writer has held ", name_.string(), " and not got on for ",
+                        patience.count(), " ms: ", holder_of(name_));
+    }
+  } catch (const std::system_error& e) {
+    throw FileError(op, path.string(), ": cannot create ", name_.filename().string(), ": ", e.code().message());
+  }
+}
+
+FileLock::~FileLock() {
+  // Removed before the lock goes with the descriptor: until then nobody else uses this name.
+  if (is_named(fd_, name_)) ::unlink(name_.c_str());
+  ::close(fd_);
+}
+
+}  // namespace gradus::io::internal
