@@ -3,29 +3,26 @@
 #include <charconv>
 
 #include "gradus/distributed/group_state.h"
+#include "gradus/distributed/rank_error.h"
 #include "gradus/distributed/waiting.h"
 
 namespace gradus::dist {
 namespace {
 
-// Note [Versions]
-// A key's value is kept as "version writer\nvalue". A mark per version lets readers wait for one; only the
-// last marks are kept. A reader that misses a mark which came and went looks at the value again after a
-// while.
-constexpr int64_t kMarks = 16;
-constexpr Milliseconds kLookAgain{500};
+// Note [Values of a key]
+// Each value has a key of its own in the store, by its version, and is written once. Two more keys say which
+// version was given last, and up to which one values are gone: popped, or replaced by user_set. The latter is
+// "version writer", and moves by compare_set: who has moved it has the values that it moved over. A reader
+// that waits for a value which came and went looks again after a while.
+constexpr Milliseconds kLookAgain{200};
 
-std::string value_key(const std::string& key) { return "user/value/" + key; }
-std::string mark_key(const std::string& key, int64_t version) {
-  return concat("user/mark/", version, '/', key);
-}
-std::string front_key(const std::string& key) { return "user/front/" + key; }
-std::string back_key(const std::string& key) { return "user/back/" + key; }
-std::string item_key(const std::string& key, int64_t number) {
-  return concat("user/item/", number, '/', key);
+std::string last_key(const std::string& key) { return "user/last/" + key; }
+std::string gone_key(const std::string& key) { return "user/gone/" + key; }
+std::string value_key(const std::string& key, int64_t version) {
+  return concat("user/value/", version, '/', key);
 }
 
-// What tells apart two ranks that write the same at once.
+// What tells apart two that write the same at once.
 std::string next_writer() {
   static std::atomic<uint64_t> writes{0};
   const internal::World* world = internal::World::current();
@@ -38,24 +35,57 @@ int64_t to_number(std::string_view text) {
   return number;
 }
 
-// Waits for `there`, which waits itself for the time it is given. Errors: TimeoutError with `text`.
-template <class There>
-void wait_until(const char* op, const Deadline& deadline, const std::string& text, There&& there) {
-  for (;;) {
-    if (there(std::min(deadline.left(), kLookAgain))) return;
-    if (deadline.passed()) throw TimeoutError(op, -1, text, " within ", deadline.timeout().count(), " ms");
-  }
-}
-
-// Whether the keys came in time.
-bool wait_for(Store& store, const std::vector<std::string>& keys, Milliseconds limit) {
+// Runs f, which waits in the store. Whether what it waits for came in time. Errors: the job's failure.
+template <class F>
+bool came(F&& f) {
   try {
-    store.wait(keys, limit);
+    f();
     return true;
   } catch (const TimeoutError&) {
-    const internal::World* world = internal::World::current();
-    if (world && world->membership->failed()) throw;
-    return false;
+  } catch (const PeerError&) {  // all others have left
+  }
+  if (const internal::World* world = internal::World::current()) world->membership->check("wait");
+  return false;
+}
+
+bool wait_for(Store& store, const std::vector<std::string>& keys, Milliseconds limit) {
+  return came([&] { store.wait(keys, limit); });
+}
+
+// What the key holds now; "" when it is absent.
+std::string look(Store& store, const std::string& key) { return store.compare_set(key, "", ""); }
+
+// Says that values up to `version` are gone, unless somebody else has changed what was: `gone`.
+bool take(Store& store, const std::string& key, const std::string& gone, int64_t version) {
+  const std::string mine = concat(version, ' ', next_writer());
+  if (store.compare_set(gone_key(key), gone, mine) != mine) return false;
+  for (int64_t v = to_number(gone) + 1; v <= version; ++v) store.delete_key(value_key(key, v));
+  return true;
+}
+
+// A value as it is in the store: its type's name, a line's end, its bytes.
+std::string name_of(const std::type_info& type) {
+  return type == typeid(std::string) ? "string" : short_name(type);
+}
+std::string checked_bytes(const char* op, const std::string& key, const std::string& value,
+                          const std::type_info& type) {
+  const size_t end = value.find('\n');
+  if (value.substr(0, end) != name_of(type))
+    throw ValueError(op, "'", key, "' has a value of type ", value.substr(0, end), ", not ", name_of(type));
+  return value.substr(end + 1);
+}
+
+// Waits for `there`, which waits itself for the time that it is given. Errors: TimeoutError or PeerError with
+// `text`.
+template <class There>
+void wait_until(const char* op, const Deadline& deadline, const std::string& text, There&& there) {
+  const internal::World* world = internal::World::current();
+  for (;;) {
+    // What was there before counts.
+    const bool alone = world && world->membership->others_left(), late = deadline.passed();
+    if (there(alone ? Milliseconds(0) : std::min(deadline.left(), kLookAgain))) return;
+    if (alone) throw PeerError(op, -1, text, ", and all other ranks have left the job");
+    if (late) throw TimeoutError(op, -1, text, " within ", deadline.timeout().count(), " ms");
   }
 }
 
@@ -72,59 +102,62 @@ auto run_as(const char* op, F&& f) {
 
 }  // namespace
 
-int64_t Client::user_set(const std::string& key, const std::string& value) {
-  return run_as("user_set", [&] {
-    const std::string writer = next_writer();
-    std::string held;
-    for (int64_t version = 1;; version = to_number(held) + 1) {
-      const std::string mine = concat(version, ' ', writer, '\n', value);
-      const std::string now = store_->compare_set(value_key(key), held, mine);
-      if (now == mine) {
-        store_->set(mark_key(key, version), "");
-        if (version > kMarks) store_->delete_key(mark_key(key, version - kMarks));
-        return version;
-      }
-      held = now;
+int64_t Client::put(const char* op, const std::string& key, const std::type_info& type,
+                    const std::string& bytes, bool alone) {
+  return run_as(op, [&] {
+    const int64_t version = store_->add(last_key(key), 1);
+    try {
+      store_->set(value_key(key, version), concat(name_of(type), '\n', bytes));
+    } catch (const StoreError&) {  // too large: nobody must wait for it
+      store_->compare_set(last_key(key), std::to_string(version), std::to_string(version - 1));
+      throw;
+    }
+    for (;;) {
+      const std::string gone = look(*store_, gone_key(key));
+      if (to_number(gone) >= version) store_->delete_key(value_key(key, version));  // a later one replaced it
+      if (!alone || to_number(gone) >= version - 1 || take(*store_, key, gone, version - 1)) return version;
     }
   });
 }
 
-std::string Client::user_get(const std::string& key, int64_t version, std::optional<Milliseconds> timeout) {
-  return run_as("user_get", [&] {
-    const Deadline deadline = Deadline::after(timeout.value_or(store_->default_timeout()));
-    std::string held;
+std::string Client::get(const std::string& key, const std::type_info& type, int64_t version,
+                        std::optional<Milliseconds> timeout) {
+  constexpr const char* kOp = "user_get";
+  return run_as(kOp, [&] {
+    std::string value;
+    std::pair<int64_t, int64_t> seen = {-1, -1};
     const auto there = [&](Milliseconds limit) {
-      if (store_->check({value_key(key)})) held = store_->get(value_key(key), limit);
-      if (!held.empty() && to_number(held) >= version) return true;
-      wait_for(*store_, {mark_key(key, version)}, limit);
-      return false;
+      const int64_t last = to_number(look(*store_, last_key(key)));
+      const int64_t gone = to_number(look(*store_, gone_key(key)));
+      const int64_t wanted = std::max(version, last > gone ? last : last + 1);
+      // The newest may be replaced just now: then there is a newer one already.
+      if (seen != std::pair(last, gone)) limit = Milliseconds(0);
+      seen = {last, gone};
+      return came([&] { value = store_->get(value_key(key, wanted), limit); });
     };
-    wait_until("user_get", deadline, concat("nobody set '", key, "' (version ", version, ")"), there);
-    return held.substr(held.find('\n') + 1);
+    wait_until(kOp, Deadline::after(timeout.value_or(store_->default_timeout())),
+               concat("nobody set '", key, "' (version ", version, ")"), there);
+    return checked_bytes(kOp, key, value, type);
   });
 }
 
-void Client::user_push(const std::string& key, const std::string& value) {
-  return run_as("user_push", [&] { store_->set(item_key(key, store_->add(back_key(key), 1)), value); });
-}
-
-std::string Client::user_pop(const std::string& key, std::optional<Milliseconds> timeout) {
-  return run_as("user_pop", [&] {
-    const Deadline deadline = Deadline::after(timeout.value_or(store_->default_timeout()));
-    const std::string writer = next_writer();
-    int64_t taken = 0;
-    // Only what is there is taken, so that who gives up leaves no gap.
+std::string Client::pop(const std::string& key, const std::type_info& type,
+                        std::optional<Milliseconds> timeout) {
+  constexpr const char* kOp = "user_pop";
+  return run_as(kOp, [&] {
+    std::string bytes;
+    // Read first, taken then: who gives up takes nothing.
     const auto there = [&](Milliseconds limit) {
-      const std::string front = store_->compare_set(front_key(key), "", "");
-      const int64_t next = to_number(front) + 1;
-      if (!wait_for(*store_, {item_key(key, next)}, limit)) return false;
-      const std::string mine = concat(next, ' ', writer);
-      if (store_->compare_set(front_key(key), front, mine) != mine) return false;  // another one was faster
-      taken = next;
-      return true;
+      const std::string gone = look(*store_, gone_key(key));
+      const int64_t oldest = to_number(gone) + 1;
+      std::string value;
+      if (!came([&] { value = store_->get(value_key(key, oldest), limit); })) return false;
+      bytes = checked_bytes(kOp, key, value, type);
+      return take(*store_, key, gone, oldest);
     };
-    wait_until("user_pop", deadline, concat("nobody pushed to '", key, "'"), there);
-    return store_->pop(item_key(key, taken));
+    wait_until(kOp, Deadline::after(timeout.value_or(store_->default_timeout())),
+               concat("nobody set '", key, "'"), there);
+    return bytes;
   });
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <thread>
 
 #include "gradus/distributed/key_table.h"
 #include "gradus/distributed/tcp_store.h"
@@ -6,18 +7,20 @@
 namespace gradus::dist {
 namespace {
 
-// How soon a wait ends after the job has failed.
+// How soon a wait ends after the job has failed, or all who could end the wait have left.
 constexpr Milliseconds kSlice{200};
 
 class GuardedStore final : public Store {
  private:
-  // A store that is gone is told as the failure that took it away, once that is known.
+  // A store that is gone is told as the failure that took it away, which is known soon.
   template <class F>
   auto checked(const char* op, F&& f) {
     membership_->check(op);
     try {
       return f();
     } catch (const ConnectionError&) {
+      for (const Deadline soon = Deadline::after(kSlice); !membership_->failed() && !soon.passed();)
+        std::this_thread::sleep_for(Milliseconds(1));
       membership_->check(op);
       throw;
     }
@@ -32,12 +35,15 @@ class GuardedStore final : public Store {
         return checked(op, [&] { return f(std::min(kSlice, deadline.left())); });
       } catch (const TimeoutError&) {
         membership_->check(op);
-        if (!deadline.passed()) continue;
+        const bool alone = membership_->others_left();
+        if (!alone && !deadline.passed()) continue;
         std::vector<std::string> missing;
         for (const std::string& key : keys)
           if (!store_->check({key})) missing.push_back(key);
         // One that came at the last moment.
         if (missing.empty()) return f(Milliseconds(0));
+        if (alone)
+          throw PeerError(op, -1, internal::missing_text(missing), ", and all other ranks have left the job");
         internal::throw_missing(op, missing, deadline.timeout());
       }
     }

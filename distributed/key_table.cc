@@ -112,12 +112,16 @@ std::vector<std::string> KeyTable::missing(const std::vector<std::string>& keys)
   return absent;
 }
 
-void throw_missing(const char* op, const std::vector<std::string>& keys, Milliseconds timeout) {
+std::string missing_text(const std::vector<std::string>& keys) {
   constexpr size_t kNamed = 10;
-  std::string names;
-  for (size_t i = 0; i < keys.size() && i < kNamed; ++i) names += (i ? ", " : "") + shown(keys[i]);
-  if (keys.size() > kNamed) names += concat(" and ", keys.size() - kNamed, " more");
-  throw TimeoutError(op, -1, "nobody set ", names, " within ", timeout.count(), " ms");
+  std::string text = "nobody set ";
+  for (size_t i = 0; i < keys.size() && i < kNamed; ++i) text += (i ? ", " : "") + shown(keys[i]);
+  if (keys.size() > kNamed) text += concat(" and ", keys.size() - kNamed, " more");
+  return text;
+}
+
+void throw_missing(const char* op, const std::vector<std::string>& keys, Milliseconds timeout) {
+  throw TimeoutError(op, -1, missing_text(keys), " within ", timeout.count(), " ms");
 }
 
 }  // namespace gradus::dist::internal

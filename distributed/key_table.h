@@ -35,6 +35,8 @@ class KeyTable {
   size_t bytes_ = 0;  // of keys and values
 };
 
+// "nobody set 'a', 'b'".
+std::string missing_text(const std::vector<std::string>& keys);
 // Throws the error of a wait that was too long: "[get] nobody set 'a' within 500 ms".
 [[noreturn]] void throw_missing(const char* op, const std::vector<std::string>& keys, Milliseconds timeout);
 // Errors: StoreError for a key or value that no store takes.

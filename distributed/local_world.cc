@@ -18,6 +18,7 @@ std::vector<Ref<World>> make_local_worlds(int world_size, const RunRanksOptions&
                      world_size, " and ", options.hosts);
   const auto memberships = make_local_memberships(world_size);
   const auto store = make_memory_store();
+  store->set_timeout(options.timeout);
   const auto segments = make_thread_segments();
   std::vector<int> host_of;
   for (int rank = 0; rank < world_size; ++rank)

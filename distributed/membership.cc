@@ -9,6 +9,12 @@ Failure Membership::failure() const {
   return failure_;
 }
 
+bool Membership::others_left() const {
+  for (int rank = 0; rank < world_size_; ++rank)
+    if (rank != rank_ && !has_left(rank)) return false;
+  return world_size_ > 1;
+}
+
 void Membership::set_doing(std::string doing) {
   std::lock_guard lock(mutex_);
   doing_ = std::move(doing);

@@ -44,6 +44,8 @@ class Membership {
   }
   // `rank` has ended in order: what it sent before can still be received, nothing more will come.
   bool has_left(int rank) const { return left_[rank].load(std::memory_order_acquire) != 0; }
+  // Whether there are other ranks, and all of them have left.
+  bool others_left() const;
 
   // Tells all ranks; returns the failure that counts, which may be an earlier one. Returns within about a
   // second even when nobody answers.

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <typeinfo>
 
 #include "gradus/tensor/error.h"
 #include "gradus/tensor/quiet_signals.h"
@@ -17,17 +16,6 @@ namespace gradus::dist {
 namespace {
 
 constexpr size_t kMaxText = 64 << 10;  // of an error that a file repeats
-
-// "gradus::dist::PeerError" -> "PeerError".
-std::string short_name(const std::type_info& type) {
-  int status = 0;
-  char* demangled = abi::__cxa_demangle(type.name(), nullptr, nullptr, &status);
-  std::string name = status == 0 && demangled ? demangled : type.name();
-  std::free(demangled);
-  for (const char* scope : {"gradus::dist::", "gradus::", "std::"})
-    if (name.starts_with(scope)) return name.substr(std::string_view(scope).size());
-  return name;
-}
 
 std::string type_name(const std::exception_ptr& error) {
   try {
@@ -66,6 +54,16 @@ std::string string_at(const nlohmann::json& json, std::initializer_list<const ch
 }
 
 }  // namespace
+
+std::string short_name(const std::type_info& type) {
+  int status = 0;
+  char* demangled = abi::__cxa_demangle(type.name(), nullptr, nullptr, &status);
+  std::string name = status == 0 && demangled ? demangled : type.name();
+  std::free(demangled);
+  for (const char* scope : {"gradus::dist::", "gradus::", "std::"})
+    if (name.starts_with(scope)) return name.substr(std::string_view(scope).size());
+  return name;
+}
 
 std::string error_text(const std::exception_ptr& error) {
   try {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 
 namespace gradus::dist {
 
@@ -14,6 +15,9 @@ namespace gradus::dist {
 std::string describe_error(const std::exception_ptr& error);
 // Returns the text alone.
 std::string error_text(const std::exception_ptr& error);
+
+// Returns the type's name without the namespaces of Gradus and std: "PeerError".
+std::string short_name(const std::type_info& type);
 
 // Writes the error file, if the environment names one and nothing is in it yet. Never throws: it runs when
 // all is lost.

@@ -15,8 +15,9 @@ using internal::Message;
 using internal::MessageType;
 using internal::StoreConnection;
 
-// For what the server answers at once; and how much later than asked for its answer to a wait may come.
+// For what the server answers at once, at most; and how much later than asked for an answer may come.
 constexpr Milliseconds kAnswerLimit{30'000}, kSlack{1'500};
+constexpr Milliseconds kLongestWait = std::chrono::hours(24 * 365);
 // Between parts of a long answer.
 constexpr Milliseconds kPatience{10'000};
 // For finding out why a connection broke.
@@ -78,27 +79,31 @@ class TcpStore final : public Store {
 
   Answer wait_for(const char* op, MessageType type, std::vector<std::string_view> keys,
                   std::optional<Milliseconds> timeout) {
-    const Milliseconds limit = timeout.value_or(default_timeout());
-    return call(op, {type, {limit.count()}, std::move(keys)}, limit, limit + kSlack);
+    const Milliseconds limit = std::min(timeout.value_or(default_timeout()), kLongestWait);
+    return call(op, {type, {limit.count()}, std::move(keys)}, limit, limit);
   }
 
-  Answer call(const char* op, const Message& request, Milliseconds timeout = {},
-              Milliseconds limit = kAnswerLimit) {
+  Answer call(const char* op, const Message& request) {
+    return call(op, request, {}, std::min(default_timeout(), kAnswerLimit));
+  }
+
+  // `limit`: of the server's answer, `timeout`: what was asked for, for messages.
+  Answer call(const char* op, const Message& request, Milliseconds timeout, Milliseconds limit) {
     if (request.texts.size() > internal::kMaxListed)
       throw StoreError(op, -1, request.texts.size(), " keys at once; at most ", internal::kMaxListed,
                        " are allowed");
     if (!request.texts.empty() && request.type != MessageType::kWait && request.type != MessageType::kCheck)
       internal::check_key(op, request.texts[0]);
 
-    const Deadline deadline = Deadline::after(limit);
+    const Deadline deadline = Deadline::after(limit + kSlack);
     StoreConnection connection = take_connection(op, deadline);
     std::string why;
     Io io = connection.send(encode(request), deadline, &why);
     Message answer{MessageType::kInvalid, {}, {}};
     if (io == Io::kDone) io = connection.receive(&answer, deadline, &why, kPatience);
     if (io == Io::kTimeout)
-      throw ConnectionError(op, -1, "the store at ", place(), " did not answer within ", limit.count(),
-                            " ms");
+      throw ConnectionError(op, -1, "the store at ", place(), " did not answer within ",
+                            deadline.timeout().count(), " ms");
     if (io == Io::kClosed) throw_gone(op, why);
     return finish(op, std::move(connection), answer, timeout);
   }

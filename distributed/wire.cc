@@ -15,6 +15,19 @@ void WireReader::fail() {
   throw StoreError("from_wire", -1, "malformed bytes: truncated, too long, or of another type");
 }
 
+void WireWriter::put(const Dims& value) {
+  put(uint8_t(value.size()));
+  for (int64_t size : value) put(size);
+}
+
+void WireReader::get(Dims& value) {
+  uint8_t n;
+  get(n);
+  if (n > kMaxDims) fail();
+  value = Dims::filled(n, 0);
+  for (int64_t& size : value) get(size);
+}
+
 void WireWriter::put(const Tensor& value) {
   put(value ? Kind::kTensor : Kind::kNone);
   if (!value) return;
@@ -23,8 +36,7 @@ void WireWriter::put(const Tensor& value) {
   const Tensor x = raw::contiguous(value);
   synchronize(x.device());
   put(x.dtype());
-  put(uint8_t(x.dim()));
-  for (int64_t size : x.shape()) put(size);
+  put(x.shape());
   if (x.numel() > 0) bytes_.append(static_cast<const char*>(x.raw_ptr()), x.nbytes());
 }
 
@@ -34,12 +46,10 @@ void WireReader::get(Tensor& value) {
   value = Tensor();
   if (kind == Kind::kNone) return;
   DType dtype;
-  uint8_t ndim;
+  Shape shape;
   get(dtype);
-  get(ndim);
-  if (kind != Kind::kTensor || dtype > DType::kBool || ndim > kMaxDims) fail();
-  Shape shape = Shape::filled(ndim, 0);
-  for (int64_t& size : shape) get(size);
+  if (kind != Kind::kTensor || dtype > DType::kBool) fail();
+  get(shape);
   // Sizes are checked before anything is allocated for them; a zero among them allows others to be absurd.
   int64_t numel = 1;
   for (int64_t size : shape)

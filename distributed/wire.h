@@ -1,5 +1,5 @@
-// Values as bytes, between ranks of one program: numbers, enums, strings, Tensors, vectors and pairs of
-// these. Reading is checked: truncated or surplus bytes and absurd lengths are a StoreError.
+// Values as bytes, between ranks of one program: numbers, enums, strings, Shapes, Tensors, vectors and pairs
+// of these. Reading is checked: truncated or surplus bytes and absurd lengths are a StoreError.
 #pragma once
 
 #include <cstring>
@@ -25,6 +25,7 @@ class WireWriter {
     bytes_.append(value);
   }
   void put(const std::string& value) { put(std::string_view(value)); }
+  void put(const Dims& value);
   void put(const Tensor& value);
   template <class T>
   void put(const std::vector<T>& values) {
@@ -60,6 +61,7 @@ class WireReader {
     get(size);
     value = std::string(take(size));
   }
+  void get(Dims& value);
   void get(Tensor& value);
   template <class T>
   void get(std::vector<T>& values) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <thread>
 
 #include "gradus/distributed/collectives.h"
@@ -103,7 +104,7 @@ TEST(Client, WhoGivesUpWaitingTakesNothing) {
   run_ranks(1, [] {
     Client client = get_client();
     EXPECT_THAT(text_of_error([&] { client.user_pop("work", Milliseconds(50)); }),
-                HasSubstr("[user_pop] nobody pushed to 'work' within 50 ms"));
+                HasSubstr("[user_pop] nobody set 'work' within 50 ms"));
     client.user_push("work", "a");
     EXPECT_EQ(client.user_pop("work"), "a");
   });
@@ -123,6 +124,149 @@ TEST(Client, HoldsEmptyAndLargeValues) {
       EXPECT_EQ(client.user_pop("queue"), "");
     }
   });
+}
+
+TEST(Client, PopTakesWhatWasSet) {
+  run_ranks(2, [] {
+    Client client = get_client();
+    if (get_rank() == 0) {
+      client.user_set("key", "first");
+      client.user_set("key", "second");  // in place of the first
+      EXPECT_EQ(client.user_get("key"), "second");
+      client.user_set("set", "yes");
+    } else {
+      client.user_get("set");
+      EXPECT_EQ(client.user_pop("key"), "second");
+      EXPECT_THAT(text_of_error([&] { client.user_pop("key", Milliseconds(20)); }),
+                  HasSubstr("nobody set 'key'"));
+      EXPECT_THAT(text_of_error([&] { client.user_get("key", 1, Milliseconds(20)); }),
+                  HasSubstr("nobody set 'key'"));
+      EXPECT_EQ(client.user_set("key", "third"), 3);
+      EXPECT_EQ(client.user_get("key"), "third");
+    }
+  });
+}
+
+TEST(Client, SetAndPushWriteTheSameValues) {
+  run_ranks(1, [] {
+    Client client = get_client();
+    EXPECT_EQ(client.user_set("key", "a"), 1);
+    client.user_push("key", "b");
+    client.user_push("key", "c");
+    EXPECT_EQ(client.user_get("key"), "c");
+    EXPECT_EQ(client.user_pop("key"), "a");
+    EXPECT_EQ(client.user_get("key", 2), "c");
+    EXPECT_EQ(client.user_set("key", "d"), 4);
+    EXPECT_EQ(client.user_pop("key"), "d");
+    EXPECT_LE(client.store().num_keys(), 2) << "values that are gone leave nothing";
+  });
+}
+
+TEST(Client, ValuesHaveTypes) {
+  run_ranks(2, [] {
+    Client client = get_client();
+    const Tensor x = tensor(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3});
+    if (get_rank() == 0) {
+      client.user_set("shape", x.shape());
+      client.user_set("step", int64_t{7});
+      client.user_push("names", std::vector<std::string>{"a", "b"});
+      client.user_set("x", x);
+      client.user_set("text", std::string_view("t\0t", 3));
+    } else {
+      EXPECT_EQ(client.user_get<Shape>("shape"), Shape({2, 3}));
+      EXPECT_EQ(client.user_pop<std::vector<std::string>>("names"), (std::vector<std::string>{"a", "b"}));
+      EXPECT_EQ(client.user_get<Tensor>("x").to_vector<float>(), x.to_vector<float>());
+      EXPECT_EQ(client.user_get("text"), std::string("t\0t", 3));
+      EXPECT_THAT(text_of_error([&] { client.user_get<double>("step"); }),
+                  HasSubstr("[user_get] 'step' has a value of type long, not double"));
+      EXPECT_THAT(text_of_error([&] { client.user_pop("shape"); }),
+                  HasSubstr("[user_pop] 'shape' has a value of type Dims, not string"));
+      EXPECT_EQ(client.user_pop<Shape>("shape"), Shape({2, 3})) << "it stayed where it was";
+      EXPECT_EQ(client.user_get<int64_t>("step"), 7);
+    }
+    barrier();
+  });
+}
+
+TEST(Client, AValueThatDoesNotFitLeavesNoGap) {
+  run_ranks(1, [] {
+    Client client = get_client();
+    client.user_push("key", "a");
+    EXPECT_THROW(client.user_push("key", std::string(StoreLimits::kValueBytes + 1, 'x')), StoreError);
+    client.user_push("key", "b");
+    EXPECT_EQ(client.user_get("key"), "b");
+    EXPECT_EQ(client.user_pop("key"), "a");
+    EXPECT_EQ(client.user_pop("key"), "b");
+  });
+}
+
+// Ranks set, push and pop the same key at once: what is popped was there, and each value once.
+TEST(Client, EachValueIsTakenOnceWhateverOthersDo) {
+  std::mutex mutex;
+  std::vector<std::string> taken;
+  run_ranks(4, [&] {
+    Client client = get_client();
+    for (int i = 0; i < 50; ++i) {
+      const std::string mine = concat(get_rank(), '.', i);
+      if (i % 5 == get_rank())
+        client.user_set("key", mine);
+      else
+        client.user_push("key", mine);
+      try {
+        const std::string value = client.user_pop("key", Milliseconds(0));
+        std::lock_guard lock(mutex);
+        taken.push_back(value);
+      } catch (const TimeoutError&) {  // replaced or taken by others
+      }
+    }
+    client.user_set(concat("done", get_rank()), "");
+    for (int rank = 0; rank < 4; ++rank) client.user_get(concat("done", rank));
+    if (get_rank() == 0) {
+      client.user_set("key", "last");
+      EXPECT_EQ(client.user_get("key"), "last");
+      EXPECT_EQ(client.user_pop("key"), "last");
+    }
+  });
+  std::ranges::sort(taken);
+  EXPECT_EQ(std::ranges::unique(taken).begin(), taken.end());
+  EXPECT_GT(taken.size(), 0u);
+}
+
+// Each waits for what nobody sets, without a timeout of its own.
+const std::vector<std::pair<std::string, std::function<void()>>> kWaits = {
+    {"[user_get] nobody set 'never'", [] { get_client().user_get("never"); }},
+    {"[user_pop] nobody set 'never'", [] { get_client().user_pop("never"); }},
+    {"[get] nobody set 'never'", [] { get_client().store().get("never"); }},
+    {"[pop] nobody set 'never'", [] { get_client().store().pop("never"); }},
+    {"[wait] nobody set 'never'", [] { get_client().store().wait({"never"}); }},
+};
+
+TEST(Client, WaitsHaveTheJobsTimeout) {
+  for (const auto& [text, wait] : kWaits) {
+    const auto errors = errors_of(2,
+                                  [&] {
+                                    if (get_rank() == 0) wait();
+                                    barrier({.timeout = Milliseconds(20'000)});
+                                  },
+                                  {.timeout = Milliseconds(300)});
+    EXPECT_THAT(errors[0], AllOf(HasSubstr(text), HasSubstr("within 300 ms")));
+  }
+}
+
+TEST(Client, WaitsEndWhenNobodyIsLeftWhoCouldSetTheKey) {
+  for (const auto& [text, wait] : kWaits) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto errors = errors_of(3, [&] {
+      get_client().user_set(concat("from ", get_rank()), "x");
+      if (get_rank() == 1) {
+        EXPECT_EQ(get_client().user_get("from 0"), "x");
+        EXPECT_EQ(get_client().user_get("from 2"), "x") << "what they set before they left counts";
+        wait();
+      }
+    });
+    EXPECT_THAT(errors[1], AllOf(HasSubstr(text), HasSubstr("all other ranks have left the job")));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << "the timeout is 20 s";
+  }
 }
 
 TEST(Client, WaitsEndWithTheJob) {

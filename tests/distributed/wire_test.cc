@@ -21,6 +21,8 @@ TEST(Wire, CarriesValues) {
   expect_round_trip(Color::kBlue);
   expect_round_trip(std::string("a\0b", 3));
   expect_round_trip(std::vector<std::string>{"", "x"});
+  expect_round_trip(Shape());
+  expect_round_trip(Shape({2, 0, 3}));
   expect_round_trip(std::vector<std::pair<int64_t, std::vector<bool>>>{{1, {true, false}}, {2, {}}});
 }
 
@@ -44,6 +46,7 @@ TEST(Wire, RefusesTruncatedBytes) {
   };
   refuse(7);
   refuse(std::string("text"));
+  refuse(Shape({2, 3}));
   refuse(std::vector<std::pair<int, std::string>>{{1, "a"}, {2, "b"}});
   refuse(tensor(std::vector<float>{1, 2, 3}, {3}));
 }
@@ -54,6 +57,8 @@ TEST(Wire, RefusesAbsurdSizes) {
   const std::string bytes = huge.take();
   EXPECT_THROW(from_wire<std::string>(bytes), StoreError);
   EXPECT_THROW(from_wire<std::vector<int>>(bytes), StoreError);
+  EXPECT_THROW(from_wire<Shape>(to_wire(uint8_t(kMaxDims + 1)) + std::string(8 * (kMaxDims + 1), 'x')),
+               StoreError);
 }
 
 std::string tensor_bytes(uint8_t kind, uint8_t dtype, const std::vector<int64_t>& dims, size_t payload) {
