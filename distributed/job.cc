@@ -306,7 +306,8 @@ class Attempt {
       end.text = error->text;
       end.traceback = error->traceback;
     }
-    if (end.ok() || end.by_launcher || failed_) return;
+    if (end.by_launcher || failed_) return;
+    if (end.ok()) return nodes_.ended(end.rank);
     failure_ = {.kind = end.signal ? Failure::Kind::kDied : Failure::Kind::kFailed,
                 .rank = end.rank,
                 .text = end.sentence()};

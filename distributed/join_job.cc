@@ -28,6 +28,8 @@ namespace {
 
 constexpr const char* kOp = "init_process_group";
 constexpr int kFurtherPorts = 15;
+// Who waits for ranks looks so often whether one has left.
+constexpr Milliseconds kLookAgain{200};
 
 // Where a rank stands, and how it finds the others.
 struct Place {
@@ -188,28 +190,47 @@ std::string own_address() {
 
 // ---- finding each other
 
-[[noreturn]] void throw_missing(const Place& place, Store& store, const std::function<std::string(int)>& key,
-                                const Deadline& deadline, const std::string& where) {
-  std::vector<int> missing;
-  for (int rank = 0; rank < place.size; ++rank)
-    if (!store.check({key(rank)})) missing.push_back(rank);
-  throw TimeoutError(kOp, missing.empty() ? -1 : missing[0], missing.size() == 1 ? "rank " : "ranks ",
-                     to_text(missing), " of ", place.size, " did not come within ",
-                     deadline.timeout().count(), " ms (", where, ")");
+std::string list_ranks(const std::vector<int>& ranks) {
+  return concat(ranks.size() == 1 ? "rank " : "ranks ", to_text(ranks));
 }
 
-// The hosts of all ranks.
-std::vector<std::string> exchange_hosts(const Place& place, Store& store, const Membership* membership,
+// Throws for ranks that did not come. Those that have come learn why from the first one whose time is over.
+[[noreturn]] void throw_failure_of(const std::vector<int>& missing, Membership* membership,
+                                   Failure::Kind kind, const std::string& text) {
+  const Failure failure{kind, missing[0], concat(list_ranks(missing), ' ', text)};
+  throw_failure(kOp, membership ? membership->report(failure) : failure);
+}
+
+// The hosts of all ranks. Without a membership nobody knows who has left.
+std::vector<std::string> exchange_hosts(const Place& place, Store& store, Membership* membership,
                                         const Deadline& deadline, const std::string& where) {
   const auto key = [](int rank) { return concat("init/host/", rank); };
   store.set(key(place.rank), host_id());
   std::vector<std::string> keys;
   for (int rank = 0; rank < place.size; ++rank) keys.push_back(key(rank));
-  try {
-    return store.multi_get(keys, deadline.left());
-  } catch (const TimeoutError&) {
+  for (;;) {
+    const bool late = deadline.passed();
+    std::vector<int> gone, missing;
+    for (int rank = 0; rank < place.size; ++rank)
+      if (membership && membership->has_left(rank)) gone.push_back(rank);
+    const auto came = [&](int rank) { return store.check({key(rank)}); };
+    std::erase_if(gone, came);
+    if (!gone.empty())
+      throw_failure_of(gone, membership, Failure::Kind::kLeft,
+                       "exited with code 0 before init_process_group");
+    try {
+      return store.multi_get(keys, late ? Milliseconds(0) : std::min(deadline.left(), kLookAgain));
+    } catch (const TimeoutError&) {
+    } catch (const PeerError&) {  // all others have left
+    }
     if (membership) membership->check(kOp);
-    throw_missing(place, store, key, deadline, where);
+    if (!late) continue;
+    for (int rank = 0; rank < place.size; ++rank)
+      if (!came(rank)) missing.push_back(rank);
+    if (!missing.empty())
+      throw_failure_of(missing, membership, Failure::Kind::kTimeout,
+                       concat("of ", place.size, " did not come within ", deadline.timeout().count(), " ms (",
+                              where, ')'));
   }
 }
 
@@ -249,6 +270,28 @@ std::string random_token() {
   return token;
 }
 
+// What rank 0 says in the meeting of the store that it hosts.
+std::string find_store(Store& meeting, const Deadline& deadline, const std::string& where) {
+  try {
+    return meeting.get("init/store", deadline.left());
+  } catch (const TimeoutError&) {
+    throw TimeoutError(kOp, 0, "rank 0 came and did not open the job's store within ",
+                       deadline.timeout().count(), " ms (", where, ')');
+  }
+}
+
+// Connects to the job's store, which rank 0 may have to open first.
+std::shared_ptr<Store> connect(const Place& place, const Deadline& deadline) {
+  try {
+    return connect_tcp_store(place.store, deadline.left());
+  } catch (const ConnectionError& error) {
+    const std::string text = internal::text_of(error);
+    if (place.hosted_by_launcher || text.find("the store refused") != text.npos) throw;
+    throw ConnectionError(kOp, 0,
+                          "rank 0, which opens the job's store, has not come or is out of reach: ", text);
+  }
+}
+
 // Agrees on where the job's store is, through a store that all ranks see. Returns the server on rank 0.
 std::shared_ptr<StoreServer> meet(Place& place, const Deadline& deadline) {
   const std::string where = place.file.empty() ? "in the given store" : "by file " + place.file;
@@ -268,7 +311,7 @@ std::shared_ptr<StoreServer> meet(Place& place, const Deadline& deadline) {
     server = host_store(place, address);
     meeting.set("init/store", concat(place.store.port, ' ', place.store.token, ' ', address));
   } else {
-    const std::string text = meeting.get("init/store", deadline.left());
+    const std::string text = find_store(meeting, deadline, where);
     const size_t first = text.find(' '), second = text.find(' ', first + 1);
     if (first == std::string::npos || second == std::string::npos)
       throw StoreError(kOp, -1, "malformed address of the store ", where);
@@ -323,6 +366,7 @@ std::shared_ptr<Transport> make_transport(World& world, const std::string& addre
 void stay_alone(World& world) {
   world.membership = make_local_memberships(1)[0];
   world.store = make_memory_store();
+  world.store->set_timeout(world.timeout);
   world.host_of = {0};
 }
 
@@ -344,12 +388,13 @@ void join_others(World& world, Place& place, const Deadline& deadline) {
     world.hosted = host_store(place, place.store.host);
   const std::string where = concat("store at ", place.store.host, ':', place.store.port);
 
-  const auto store = connect_tcp_store(place.store, deadline.left());
+  const auto store = connect(place, deadline);
   const std::string size = store->compare_set("init/world_size", "", std::to_string(place.size));
   if (size != std::to_string(place.size))
     throw ValueError(kOp, "rank ", place.rank, " has world_size ", place.size, ", where another rank has ",
                      size);
   world.membership = join_tcp(place.store, place.rank, place.size, deadline.left());
+  store->set_timeout(world.timeout);
   world.store = guarded_store(store, world.membership);
   world.segments = make_process_segments(world.store);
 
@@ -378,10 +423,18 @@ Ref<World> join_job(const InitOptions& options) {
   world->backend = "gloo";
   world->timeout = options.timeout;
   world->shared_memory = options.shared_memory;
-  if (place.size == 1 && !place.hosted_by_launcher)
+  if (place.size == 1 && !place.hosted_by_launcher) {
     stay_alone(*world);
-  else
-    join_others(*world, place, deadline);
+  } else {
+    try {
+      join_others(*world, place, deadline);
+    } catch (const std::exception& error) {
+      if (world->membership)
+        world->membership->report(
+            {Failure::Kind::kFailed, place.rank, concat("rank ", place.rank, " failed: ", error.what())});
+      throw;
+    }
+  }
 
   std::vector<int> all(place.size);
   std::iota(all.begin(), all.end(), 0);

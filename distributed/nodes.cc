@@ -106,6 +106,11 @@ class Nodes::Impl {
     if (link_) link_->report(attempt_, failure);
   }
 
+  void ended(int rank) {
+    if (server_) server_->ended(rank);
+    if (link_) link_->ended(attempt_, rank);
+  }
+
   bool failed(Failure* failure) const {
     return server_ ? server_->failed(failure) : link_->failed(attempt_, failure);
   }
@@ -405,6 +410,7 @@ void Nodes::begin_attempt(int attempt, const std::function<void()>& check) {
   impl_->begin_attempt(attempt, check);
 }
 void Nodes::report(const Failure& failure) { impl_->report(failure); }
+void Nodes::ended(int rank) { impl_->ended(rank); }
 bool Nodes::failed(Failure* failure) const { return impl_->failed(failure); }
 Verdict Nodes::end_attempt(bool ok, std::vector<std::string>* results, const std::function<void()>& check) {
   return impl_->end_attempt(ok, results, check);

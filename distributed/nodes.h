@@ -58,6 +58,8 @@ class Nodes {
   void begin_attempt(int attempt, const std::function<void()>& check);
   // Ends the attempt for all ranks everywhere, unless it has failed already.
   void report(const Failure& failure);
+  // A rank of this node has ended with exit code 0.
+  void ended(int rank);
   // What ended it first.
   bool failed(Failure* failure = nullptr) const;
   // This node's ranks have ended: in order, with these results, or not. Returns what all nodes do next; with

@@ -4,6 +4,17 @@
 
 namespace gradus::dist::internal {
 
+namespace {
+
+// Of a rank that did not say that it leaves: its exit handlers did not run.
+Failure ended_early(int rank) {
+  return {.kind = Failure::Kind::kDied,
+          .rank = rank,
+          .text = concat("rank ", rank, " exited with code 0 without leaving the job (_exit?)")};
+}
+
+}  // namespace
+
 std::optional<std::string> Roster::join(int rank, int world_size, TimePoint now) {
   if (ranks_.empty()) {
     ranks_.resize(static_cast<size_t>(world_size));
@@ -14,6 +25,7 @@ std::optional<std::string> Roster::join(int rank, int world_size, TimePoint now)
                   ranks_.size());
   Rank& r = ranks_[rank];
   if (r.joined) return concat("rank ", rank, " is announced already: two processes have the same rank");
+  if (ended_.contains(rank)) return concat("rank ", rank, " has ended already");
   r = {.joined = true, .seen = now};
   return {};
 }
@@ -25,7 +37,22 @@ void Roster::heartbeat(int rank, std::string_view doing, TimePoint now) {
 
 void Roster::leave(int rank) { ranks_[rank].left = true; }
 
+bool Roster::is_present(int rank) const {
+  return size_t(rank) < ranks_.size() && ranks_[rank].joined && !ranks_[rank].left;
+}
+
+bool Roster::has_left(int rank) const {
+  if (size_t(rank) >= ranks_.size()) return ended_.contains(rank);
+  return ranks_[rank].left || (!ranks_[rank].joined && ended_.contains(rank));
+}
+
+void Roster::ended(int rank, TimePoint now) {
+  ended_[rank] = now + kGrace;
+  if (suspected_ && suspected_->rank == rank && is_present(rank)) decide(ended_early(rank));
+}
+
 void Roster::lost(int rank, std::string_view why, TimePoint now) {
+  if (ended_.contains(rank)) return decide(ended_early(rank));
   suspect({.kind = Failure::Kind::kDied, .rank = rank, .text = concat("rank ", rank, " died: ", why)}, now);
 }
 
@@ -53,10 +80,17 @@ void Roster::decide(const Failure& failure) {
 
 void Roster::expire(TimePoint now) {
   if (suspected_ && believed_at_ <= now) decide(Failure(*suspected_));
+  for (auto& [rank, until] : ended_) {
+    if (until > now) continue;
+    until = TimePoint::max();
+    if (is_present(rank)) decide(ended_early(rank));
+  }
 }
 
 std::optional<TimePoint> Roster::next_deadline() const {
-  return suspected_ ? std::optional(believed_at_) : std::nullopt;
+  TimePoint next = suspected_ ? believed_at_ : TimePoint::max();
+  for (const auto& [rank, until] : ended_) next = std::min(next, until);
+  return next == TimePoint::max() ? std::nullopt : std::optional(next);
 }
 
 std::vector<RankStatus> Roster::statuses(TimePoint now) const {
@@ -65,7 +99,7 @@ std::vector<RankStatus> Roster::statuses(TimePoint now) const {
     const Rank& r = ranks_[i];
     const auto silent = std::chrono::duration_cast<Milliseconds>(now - (r.joined ? r.seen : started_));
     all.push_back({.rank = static_cast<int>(i),
-                   .left = r.left,
+                   .left = has_left(static_cast<int>(i)),
                    .silent = std::max(silent, Milliseconds(0)),
                    .doing = r.joined ? r.doing : "not in the job yet"});
   }

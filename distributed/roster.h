@@ -2,6 +2,7 @@
 // sockets, no threads; time is what the caller says it is.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,7 +20,10 @@ class Roster {
   std::optional<std::string> join(int rank, int world_size, TimePoint now);
   void heartbeat(int rank, std::string_view doing, TimePoint now);
   void leave(int rank);
-  bool has_left(int rank) const { return ranks_[rank].left; }
+  // A launcher has seen the rank's process end with exit code 0. One that never joined has left; one that did
+  // must have said that it leaves.
+  void ended(int rank, TimePoint now);
+  bool has_left(int rank) const;
   // The connection of a rank that has not left is gone. `why`: "its connection closed".
   void lost(int rank, std::string_view why, TimePoint now);
   // A launcher's connection is gone.
@@ -43,8 +47,11 @@ class Roster {
     std::string doing;
   };
   void suspect(Failure failure, TimePoint now);
+  bool is_present(int rank) const;
 
   std::vector<Rank> ranks_;
+  // Ended in order, and how long their last words may be under way.
+  std::map<int, TimePoint> ended_;
   TimePoint started_;
   std::optional<Failure> failure_;
   // A death seen that no launcher has explained yet, and when to believe it.

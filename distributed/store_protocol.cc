@@ -69,6 +69,8 @@ std::optional<Form> form_of(uint8_t type) {
       return Form{1, 0};
     case MessageType::kStatuses:
       return Form{kAny, kAny};
+    case MessageType::kEnded:
+      return Form{2, 0};
   }
   return {};
 }

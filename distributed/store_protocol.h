@@ -51,13 +51,14 @@ enum class MessageType : uint8_t {
   kFailed,       // attempt, kind, rank; text
   kLeft,         // rank
   kStatuses,     // rank, left, silent milliseconds of each; doing of each
+  kEnded,        // attempt, rank
 };
 
 enum class Role : uint8_t { kClient, kMember, kLauncher };
 enum class Refusal : uint8_t { kVersion, kToken, kJob, kOver, kNotYet, kRank, kFull };
 
 inline constexpr std::string_view kMagic = "gradus store";
-inline constexpr int64_t kProtocolVersion = 1;
+inline constexpr int64_t kProtocolVersion = 2;
 inline constexpr int kAnyAttempt = -1;
 inline constexpr size_t kNonceBytes = 32, kProofBytes = 32;
 inline constexpr int kMaxWorldSize = 1 << 16;

@@ -245,6 +245,10 @@ void StoreServer::report(const Failure& failure) {
   impl_->change([&](internal::StoreService& service) { service.report(failure); });
 }
 
+void StoreServer::ended(int rank) {
+  impl_->change([&](internal::StoreService& service) { service.ended(rank, now()); });
+}
+
 bool StoreServer::failed(Failure* failure) const {
   const std::optional<Failure> found = impl_->failure();
   if (found && failure != nullptr) *failure = *found;

@@ -32,6 +32,9 @@ class StoreServer {
   // better than a broken connection why a rank ended (the server gives it half a second to say so before it
   // reports a broken connection).
   void report(const Failure& failure);
+  // For the launcher: the rank's process has ended with exit code 0. The others learn at once that a rank has
+  // ended before it joined the job.
+  void ended(int rank);
   // What a rank or a launcher reported first, if anything.
   bool failed(Failure* failure = nullptr) const;
   // Forgets keys, failure and ranks: the next attempt begins. Connections of the earlier attempt are refused

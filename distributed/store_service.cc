@@ -108,9 +108,7 @@ void StoreService::handle_notice(Id id, Connection& c, const Message& message, T
     case MessageType::kLeave:
       if (member && c.present) {
         roster_.leave(c.hello.rank);
-        for (auto& [other, connection] : connections_)
-          if (connection.state == State::kOpen && connection.hello.role == Role::kMember)
-            send(other, connection, encode({MessageType::kLeft, {c.hello.rank}, {}}));
+        tell_left(c.hello.rank);
       }
       c.present = false;
       return;
@@ -123,6 +121,12 @@ void StoreService::handle_notice(Id id, Connection& c, const Message& message, T
       else
         roster_.decide(report->failure);
       return tell_failure();
+    }
+    case MessageType::kEnded: {
+      const int64_t rank = message.numbers[1];
+      if (member || rank < 0 || rank >= kMaxWorldSize) break;
+      if (message.numbers[0] == attempt_ && c.present) ended(static_cast<int>(rank), now);
+      return;
     }
     case MessageType::kAskStatuses: {
       if (!member || c.out.size() > kMaxUnsent) break;
@@ -146,6 +150,12 @@ void StoreService::tell_failure() {
   for (auto& [id, c] : connections_)
     if (c.state == State::kOpen && c.hello.role != Role::kClient)
       send(id, c, encode(MessageType::kFailed, attempt_, *roster_.failure()));
+}
+
+void StoreService::tell_left(int rank) {
+  for (auto& [id, c] : connections_)
+    if (c.state == State::kOpen && c.hello.role == Role::kMember)
+      send(id, c, encode({MessageType::kLeft, {rank}, {}}));
 }
 
 void StoreService::send_answers(const StoreTable::Answers& answers, TimePoint now) {
@@ -263,6 +273,12 @@ std::vector<StoreService::Id> StoreService::take_changed() {
 
 void StoreService::report(const Failure& failure) {
   roster_.decide(failure);
+  tell_failure();
+}
+
+void StoreService::ended(int rank, TimePoint now) {
+  roster_.ended(rank, now);
+  if (roster_.has_left(rank)) tell_left(rank);
   tell_failure();
 }
 

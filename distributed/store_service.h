@@ -55,6 +55,7 @@ class StoreService {
   std::vector<Id> take_changed();
 
   void report(const Failure& failure);
+  void ended(int rank, TimePoint now);
   const std::optional<Failure>& failure() const { return roster_.failure(); }
   void begin_attempt(int attempt, TimePoint now);
   size_t connections() const { return connections_.size(); }
@@ -83,6 +84,7 @@ class StoreService {
   void send(Id id, Connection& c, std::string frame);
   void send_answers(const StoreTable::Answers& answers, TimePoint now);
   void tell_failure();
+  void tell_left(int rank);
   void set_deadline(Id id, Connection& c, std::optional<TimePoint> deadline);
   void update_deadline(Id id, Connection& c, TimePoint now);
 

@@ -198,6 +198,10 @@ class TcpLauncherLink final : public LauncherLink {
     connection_.send(encode(MessageType::kReport, attempt, failure));
   }
 
+  void ended(int attempt, int rank) override {
+    connection_.send(encode({MessageType::kEnded, {attempt, rank}, {}}));
+  }
+
   bool failed(int attempt, Failure* failure) const override {
     std::lock_guard lock(mutex_);
     const bool heard = heard_ && heard_->attempt == attempt;

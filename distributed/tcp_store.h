@@ -41,6 +41,8 @@ class LauncherLink {
   virtual ~LauncherLink() = default;
   // Ends the attempt, if it is still the current one, for all its ranks, unless an earlier report did.
   virtual void report(int attempt, const Failure& failure) = 0;
+  // A rank of it has ended with exit code 0.
+  virtual void ended(int attempt, int rank) = 0;
   // Whether that attempt has failed, as far as is known here; also when the server is gone (kDied, rank -1).
   virtual bool failed(int attempt, Failure* failure = nullptr) const = 0;
   // The connection's end is no failure from now on.
@@ -50,7 +52,7 @@ class LauncherLink {
 std::unique_ptr<LauncherLink> join_tcp_as_launcher(const StoreAddress& address, const std::string& name,
                                                    Milliseconds timeout);
 
-// A store whose waits end with the job's failure.
+// A store whose waits end with the job's failure, and with a PeerError once all other ranks have left.
 std::shared_ptr<Store> guarded_store(std::shared_ptr<Store> store, std::shared_ptr<Membership> membership);
 
 }  // namespace gradus::dist

@@ -90,10 +90,29 @@ int ends(const std::string& how) {
       if (how == "abort") std::abort();
       if (how == "terminate") std::thread([] { throw StateError("thread", "of its own"); }).join();
       if (how == "return") return;
+      if (how == "static") {  // what a static object's destructor does ends the process anew
+        static struct Last {
+          ~Last() { std::exit(0); }
+        } last;
+        std::exit(0);
+      }
     }
     std::cerr << "rank " << get_rank() << " was here" << std::endl;
     rank_and_sum();
   });
+}
+
+// Argument "HOW RANK": that rank ends in order before it joins the job, the others wait for it.
+int never_joins(const std::string& argument) {
+  const size_t space = argument.find(' ');
+  const char* rank = std::getenv("RANK");
+  if (rank && rank == argument.substr(space + 1)) {
+    const std::string how = argument.substr(0, space);
+    if (how == "return") return 0;
+    if (how == "exit") std::exit(0);
+    if (how == "_exit") _exit(0);
+  }
+  return launcher({.nproc_per_node = 3}, [] { rank_and_sum(); });
 }
 
 // Rank 1 throws; the result says so.
@@ -117,6 +136,7 @@ int run(const std::string& kind, const std::string& argument) {
   if (kind == "large") return large();
   if (kind == "several") return several();
   if (kind == "ends") return ends(argument);
+  if (kind == "never-joins") return never_joins(argument);
   if (kind == "fails") return fails();
   if (kind == "local-fails")
     return launcher({.nproc_per_node = 2, .backend = "local"}, [] {

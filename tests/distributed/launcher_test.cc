@@ -87,9 +87,10 @@ TEST(Launcher, TheFirstFailureIsTheOneThatCounts) {
       {"kill", "launcher: rank 1 was killed by signal 9 (SIGKILL)\n"},
       {"abort", "launcher: rank 1 was killed by signal 6 (SIGABRT)\n"},
       {"terminate", "launcher: rank 1 failed: [thread] of its own\n"},
-      {"exit0", "rank 1"},
-      {"_exit0", "rank 1"},
-      {"return", "rank 1"},
+      {"exit0", "launcher: rank 1 has left the job, and rank"},
+      {"_exit0", "launcher: rank 1 exited with code 0 without leaving the job"},
+      {"return", "launcher: rank 1 has left the job, and rank"},
+      {"static", "launcher: rank 1 has left the job, and rank"},
   };
   for (const auto& [how, text] : cases) {
     const auto p = run("ends", how);
@@ -98,6 +99,18 @@ TEST(Launcher, TheFirstFailureIsTheOneThatCounts) {
     EXPECT_THAT(p->err(),
                 AllOf(HasSubstr(text), HasSubstr("rank 0 was here"), HasSubstr("first failure: rank 1")));
   }
+}
+
+// The timeout is ten minutes.
+TEST(Launcher, ARankThatEndsBeforeItJoinsIsKnownAtOnceByName) {
+  for (const char* how : {"return", "exit", "_exit"})
+    for (const char* rank : {"0", "1"}) {
+      const auto p = run("never-joins", concat(how, ' ', rank));
+      EXPECT_EQ(p->wait(), 1) << how;
+      EXPECT_LT(p->seconds(), 30) << how;
+      EXPECT_THAT(p->err(), HasSubstr(concat("launcher: rank ", rank,
+                                             " exited with code 0 before init_process_group\n")));
+    }
 }
 
 TEST(Launcher, OtherRanksSayThatTheyEndedBecauseOfIt) {
@@ -188,6 +201,24 @@ TEST(Launcher, UnderGradusRunAProgramMayCallItSeveralTimes) {
   Subprocess p({"distributed/gradus-run", "--nproc-per-node", "2", kProgram, "twice"});
   EXPECT_EQ(p.wait(), 0) << p.err();
   EXPECT_EQ(std::count(p.out().begin(), p.out().end(), '\n'), 4) << p.out();
+}
+
+TEST(Launcher, UnderGradusRunAllNodesLearnOfARankThatNeverJoins) {
+  for (const char* rank : {"0", "3"}) {
+    const std::string port = free_port();
+    const auto node = [&](const char* number) {
+      return std::make_unique<Subprocess>(std::vector<std::string>{
+          "distributed/gradus-run", "--nnodes", "2", "--node-rank", number, "--nproc-per-node", "2",
+          "--master-port", port, kProgram, "never-joins", concat("return ", rank)});
+    };
+    const auto first = node("0"), second = node("1");
+    for (Subprocess* p : {first.get(), second.get()}) {
+      EXPECT_EQ(p->wait(), 1);
+      EXPECT_LT(p->seconds(), 30);
+      EXPECT_THAT(p->err(), HasSubstr(concat("gradus-run: rank ", rank,
+                                             " exited with code 0 before init_process_group\n")));
+    }
+  }
 }
 
 TEST(Launcher, UnderASchedulerNothingIsStarted) {

@@ -154,6 +154,35 @@ TEST(TcpMembershipTest, WhoLeavesIsNotDead) {
   EXPECT_TRUE(statuses[1].left);
 }
 
+TEST(TcpMembershipTest, WhoEndsBeforeItJoinsHasLeft) {
+  StoreServer server({});
+  server.ended(1);  // before anyone is there
+  auto first = join_tcp(address_of(server), 0, 3, kLong);
+  EXPECT_TRUE(comes_true([&] { return first->has_left(1); }));
+  const auto link = join_tcp_as_launcher(address_of(server), "node 1", kLong);
+  link->ended(7, 0);  // another attempt's
+  link->ended(0, 2);
+  EXPECT_TRUE(comes_true([&] { return first->has_left(2); }));
+  EXPECT_TRUE(first->others_left());
+  EXPECT_FALSE(first->failed()) << "unless somebody waits for it";
+  EXPECT_THROW(join_tcp(address_of(server), 1, 3, kLong), ConnectionError);
+  link->leave();
+}
+
+TEST(TcpMembershipTest, WhoEndsInOrderMustHaveLeft) {
+  StoreServer server({});
+  auto first = join_tcp(address_of(server), 0, 3, kLong), second = join_tcp(address_of(server), 1, 3, kLong),
+       third = join_tcp(address_of(server), 2, 3, kLong);
+  server.ended(1);  // what it said last may come later
+  second->leave();
+  EXPECT_TRUE(comes_true([&] { return first->has_left(1); }));
+  std::this_thread::sleep_for(internal::kGrace + Milliseconds(300));
+  EXPECT_FALSE(first->failed());
+  server.ended(2);
+  EXPECT_TRUE(comes_true([&] { return first->failed(); }));
+  EXPECT_EQ(first->failure().text, "rank 2 exited with code 0 without leaving the job (_exit?)");
+}
+
 TEST(TcpMembershipTest, WhoHasLeftHearsOfOthersButReportsNothing) {
   StoreServer server({});
   auto first = join_tcp(address_of(server), 0, 2, kLong), second = join_tcp(address_of(server), 1, 2, kLong);

@@ -291,6 +291,34 @@ TEST(InitProcessGroup, NamesTheRanksThatDoNotCome) {
               AllOf(HasSubstr("rank 1 has come before by file " + meeting), HasSubstr("remove it")));
 }
 
+// Rank 2 does not come; rank 0's time is over before rank 1's, and ends with it the store.
+int incomplete() {
+  if (test_rank() == 2) return 0;
+  InitOptions o = options("tcp://" + variable("ADDRESS"));
+  o.init_timeout = Milliseconds(test_rank() == 0 ? 1'000 : 60'000);
+  init_process_group(o);
+  return 0;
+}
+const RankFunction incomplete_function{"incomplete", incomplete};
+
+TEST(InitProcessGroup, AllSayWhoDidNotComeAsTheFirstOneDoes) {
+  const auto ends = run_processes("incomplete", 3, {.variables = address_of(free_port())});
+  for (int rank : {0, 1}) {
+    EXPECT_EQ(ends[rank].exit_code, 3);
+    EXPECT_THAT(
+        ends[rank].output,
+        HasSubstr("[init_process_group] rank 2 of 3 did not come within 1000 ms (store at 127.0.0.1:"));
+  }
+}
+
+TEST(InitProcessGroup, ARankZeroThatDoesNotComeIsNamed) {
+  const InitOptions alone{.init_method = concat("tcp://127.0.0.1:", free_port()),
+                          .world_size = 2,
+                          .rank = 1,
+                          .init_timeout = Milliseconds(200)};
+  EXPECT_THAT(error_of(alone), HasSubstr("rank 0, which opens the job's store, has not come"));
+}
+
 int with_token() {
   InitOptions o = options("tcp://" + variable("ADDRESS"));
   o.init_timeout = Milliseconds(1500);

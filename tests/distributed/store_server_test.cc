@@ -468,9 +468,9 @@ TEST_F(StoreServiceTest, ManyQuestionsForStatusesDoNotPileUp) {
 TEST_F(StoreServiceTest, AnotherVersionIsToldSo) {
   const Id id = service_.connect(now_);
   const std::string nonce(internal::kNonceBytes, 'n');
-  service_.receive(id, encode({MessageType::kHello, {2, 0, 0, -1, 0}, {internal::kMagic, nonce, "none", ""}}),
+  service_.receive(id, encode({MessageType::kHello, {1, 0, 0, -1, 0}, {internal::kMagic, nonce, "none", ""}}),
                    now_);
-  EXPECT_THAT(std::string(service_.output(id)), HasSubstr("version 1"));
+  EXPECT_THAT(std::string(service_.output(id)), HasSubstr("version 2"));
 }
 
 }  // namespace
