@@ -27,7 +27,7 @@ struct Form {
   Form() = default;
   explicit Form(const Tensor& x) : dtype(x.dtype()), shape(x.shape()) {}
   explicit Form(const Record& record) : dtype(record.dtype), shape(std::span(record.dims, record.ndim)) {}
-  Tensor make() const { return empty(shape, {.dtype = dtype}); }
+  Tensor make(Device device) const { return empty(shape, {.dtype = dtype, .device = device}); }
   bool operator==(const Form&) const = default;
 };
 

@@ -8,9 +8,7 @@ namespace gradus::dist::internal {
 namespace {
 
 void check(std::string_view op, std::string_view what, const Tensor& x) {
-  if (!x) throw ValueError(op, what, " is undefined");
-  if (x.device().type != DeviceType::kCPU)
-    throw DeviceError(op, what, " is not in host memory: ", describe(x));
+  check_in_host_memory(op, what, x);
   if (autograd::is_tracked(x)) {
     const bool message = op == "send" || op == "isend" || op == "recv" || op == "irecv";
     throw StateError(op, what, " is followed by an open recording, which sees nothing of this call: ",
@@ -21,8 +19,19 @@ void check(std::string_view op, std::string_view what, const Tensor& x) {
 
 }  // namespace
 
+void check_in_host_memory(std::string_view op, std::string_view what, const Tensor& x) {
+  if (!x) throw ValueError(op, what, " is undefined");
+  if (x.device().type != DeviceType::kCPU)
+    throw DeviceError(op, what, " is not in host memory: ", describe(x));
+}
+
+void check_in_host_memory(std::string_view op, Device device) {
+  if (device.type != DeviceType::kCPU)
+    throw DeviceError(op, "expected a device whose memory is the host's, given ", device);
+}
+
 void wait_for_device(const Tensor& x) {
-  if (x.device() != kCPU) current_stream(x.device()).synchronize();
+  if (x.device() != kCPU) Event::record(current_stream(x.device())).synchronize();
 }
 
 Tensor check_input(std::string_view op, std::string_view what, const Tensor& x) {

@@ -18,7 +18,6 @@ using internal::GroupState;
 using internal::Op;
 using internal::Record;
 using internal::Turn;
-using internal::wait_for_device;
 
 namespace {
 
@@ -337,7 +336,6 @@ std::vector<Tensor> all_gather(const Tensor& x, const CollectiveOptions& options
   call.move = [&](Turn& turn) {
     for (const Record& record : turn.records)
       outputs.push_back(empty(shape_of(record), {.dtype = record.dtype, .device = in.device()}));
-    wait_for_device(in);  // its memory may be used again before its device is done with it
     turn.backend.all_gather(turn.call, const_block(in), blocks(outputs));
   };
   group.run(std::move(call), false, options.timeout);

@@ -1,5 +1,6 @@
 #include "gradus/distributed/functional.h"
 
+#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "gradus/autograd/record.h"
 #include "gradus/autograd/recording_state.h"
 #include "gradus/distributed/agreement.h"
+#include "gradus/distributed/collective_argument.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 
@@ -89,13 +91,15 @@ void record(const Agreement& agreed, const Group& group, std::span<const Tensor>
   recorder.attach(std::move(node), outputs, std::move(edges));
 }
 
-// What the backends move: dense elements in host memory.
-Tensor prepared(const char* op, const Tensor& x) {
-  if (!x.defined()) throw ValueError(op, "given an undefined tensor");
-  if (!(x.device() == kCPU))
-    throw DeviceError(op, "needs a tensor in host memory, call to(x, kCPU): ", describe(x));
-  return contiguous(x);
+// What the backends move: dense elements in host memory, which their device has written.
+Tensor prepared(const char* op, const Tensor& given) {
+  internal::check_in_host_memory(op, "x", given);
+  const Tensor x = contiguous(given);
+  internal::wait_for_device(x);
+  return x;
 }
+// What they write, like x.
+Tensor result_like(const Tensor& x) { return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
 
 // One per member, all of one dtype.
 std::vector<Tensor> prepared(const char* op, const std::vector<Tensor>& xs, const Group& group) {
@@ -162,7 +166,7 @@ Tensor product_of_others(const Tensor& x, const Group& group) {
 // Returns the reduction over members of their xs[my index].
 Tensor reduce_scatter_parts(const std::vector<Tensor>& given, ReduceOp op, const Group& group) {
   const std::vector<Tensor> xs = prepared("reduce_scatter", given, group);
-  const Tensor y = empty(xs[group.rank()].shape(), {.dtype = xs[0].dtype()});
+  const Tensor y = result_like(xs[group.rank()]);
   const auto move = [&](Turn& turn, const Forms&) {
     turn.backend.reduce_scatter(turn.call, sources(xs), y.raw_ptr(), y.dtype(), op);
   };
@@ -182,7 +186,7 @@ Tensor all_reduce(const Tensor& given, ReduceOp op, const FunctionalOptions& opt
   const Group group = resolved(options.group);
   const Tensor x = prepared("all_reduce", given);
   check_reduce_op("all_reduce", op, x.dtype());
-  const Tensor y = empty(x.shape(), {.dtype = x.dtype()});
+  const Tensor y = result_like(x);
   const auto move = [&](Turn& turn, const Forms&) {
     turn.backend.all_reduce(turn.call, x.raw_ptr(), y.raw_ptr(), x.numel(), x.dtype(), op);
   };
@@ -227,11 +231,11 @@ Tensor reduce(const Tensor& given, ReduceOp op, const RootOptions& options) {
     // Their gradients need the result, or the others' inputs, on all ranks.
     const Tensor y = all_reduce(x, op, {.group = group});
     if (at_root) return y;
-    const Tensor nothing = zeros(x.shape(), {.dtype = x.dtype()});
+    const Tensor nothing = zeros_like(x);
     if (Recorder r{"reduce", y}) r.record(nothing, wrt(y, [](const Tensor&) { return Tensor(); }));
     return nothing;
   }
-  const Tensor y = at_root ? empty(x.shape(), {.dtype = x.dtype()}) : zeros(x.shape(), {.dtype = x.dtype()});
+  const Tensor y = at_root ? result_like(x) : zeros_like(x);
   const auto move = [&](Turn& turn, const Forms&) {
     turn.backend.reduce(turn.call, root, x.raw_ptr(), at_root ? y.raw_ptr() : nullptr, x.numel(), x.dtype(),
                         op);
@@ -253,9 +257,12 @@ Tensor broadcast(const Tensor& given, const RootOptions& options) {
   const bool at_root = group.rank() == root;
   std::vector<Tensor> inputs;  // the root's x; elsewhere none
   if (at_root) inputs.push_back(prepared("broadcast", given));
+  const Device device = given.defined() ? given.device() : options.device;
+  internal::check_in_host_memory("broadcast", device);
   Tensor y;
   const auto move = [&](Turn& turn, const Forms&) {
-    y = at_root ? raw::clone(inputs[0]) : Form(turn.records[root]).make();
+    y = Form(turn.records[root]).make(device);
+    if (at_root && y.nbytes()) std::memcpy(y.raw_ptr(), inputs[0].raw_ptr(), size_t(y.nbytes()));
     turn.backend.broadcast(turn.call, root, y.raw_ptr(), y.nbytes());
   };
   const Agreement agreed =
@@ -271,7 +278,7 @@ std::vector<Tensor> all_gather(const Tensor& given, const FunctionalOptions& opt
   const Tensor x = prepared("all_gather", given);
   std::vector<Tensor> ys;
   const auto move = [&](Turn& turn, const Forms&) {
-    for (const internal::Record& r : turn.records) ys.push_back(Form(r).make());
+    for (const internal::Record& r : turn.records) ys.push_back(Form(r).make(x.device()));
     turn.backend.all_gather(turn.call, source(x), targets(ys));
   };
   const Agreement agreed = run_forward(group, {.op = Op::kAllGather, .inputs = {&x, 1}, .move = move});
@@ -291,12 +298,12 @@ Tensor cat_all_gather(const Tensor& x, int64_t dim, const FunctionalOptions& opt
 std::vector<Tensor> gather(const Tensor& given, const RootOptions& options) {
   const Group group = resolved(options.group);
   const int root = root_index("gather", options);
-  const RootOptions back{.root = options.root, .group = group};
   const Tensor x = prepared("gather", given);
+  const RootOptions back{.root = options.root, .group = group, .device = x.device()};
   std::vector<Tensor> ys;
   const auto move = [&](Turn& turn, const Forms&) {
     if (group.rank() == root)
-      for (const internal::Record& r : turn.records) ys.push_back(Form(r).make());
+      for (const internal::Record& r : turn.records) ys.push_back(Form(r).make(x.device()));
     turn.backend.gather(turn.call, root, source(x), targets(ys));
   };
   const Agreement agreed =
@@ -317,9 +324,11 @@ Tensor scatter(const std::vector<Tensor>& given, const RootOptions& options) {
                      given.size());
   std::vector<Tensor> xs;
   if (at_root) xs = prepared("scatter", given, group);
+  const Device device = at_root ? xs[group.rank()].device() : options.device;
+  internal::check_in_host_memory("scatter", device);
   Tensor y;
   const auto move = [&](Turn& turn, const Forms& forms) {
-    y = forms[root].at(group.rank()).make();
+    y = forms[root].at(group.rank()).make(device);
     turn.backend.scatter(turn.call, root, sources(xs), target(y));
   };
   const Agreement agreed =
@@ -351,7 +360,8 @@ std::vector<Tensor> all_to_all(const std::vector<Tensor>& given, const Functiona
   const std::vector<Tensor> xs = prepared("all_to_all", given, group);
   std::vector<Tensor> ys;
   const auto move = [&](Turn& turn, const Forms& forms) {
-    for (const std::vector<Form>& sent : forms) ys.push_back(sent.at(group.rank()).make());
+    const Device device = xs[group.rank()].device();
+    for (const std::vector<Form>& sent : forms) ys.push_back(sent.at(group.rank()).make(device));
     turn.backend.all_to_all(turn.call, sources(xs), targets(ys));
   };
   const Agreement agreed =

@@ -8,9 +8,11 @@
 // Outside of recordings, and where no rank's recording follows an input, these are plain collectives.
 // autograd::grad(ys, xs), whose recording goes on, must reach the same collectives on all ranks.
 //
+// Ranks may have their tensors on different devices: a result lies where this rank's own tensor does.
+//
 // Errors, besides those of collectives: MismatchError when one rank wants gradients and another has more or
-// fewer open recordings; DeviceError for a tensor outside of host memory. What a rank's backward throws fails
-// the job.
+// fewer open recordings; DeviceError for a tensor outside of host memory (that of meta and of GPUs). What a
+// rank's backward throws fails the job.
 #pragma once
 
 #include <vector>
@@ -25,6 +27,7 @@ struct FunctionalOptions {
 struct RootOptions {
   int root = 0;  // rank in the job
   Group group;
+  Device device = kCPU;  // of the result, on a rank that gives no tensor
 };
 
 // Returns the reduction of every rank's x. Grad: sum and avg: the same reduction of the gradients (avg of a

@@ -10,6 +10,7 @@
 #include "gradus/distributed/agreement.h"
 #include "gradus/distributed/bucket_plan.h"
 #include "gradus/distributed/checksum.h"
+#include "gradus/distributed/collective_argument.h"
 #include "gradus/distributed/functional.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
@@ -483,16 +484,12 @@ void Reducer::pack(Bucket& bucket) {
   bucket.buffer = part_of(bucket, 0, {offset});
 }
 
-// This rank's gradient as the bucket wants it: row-major, in host memory.
+// This rank's gradient as the bucket wants it: row-major, written by its device.
 Tensor Reducer::host_gradient(size_t param) {
   Param& p = params_[param];
   if (!p.grad.defined()) return {};
-  Tensor grad = p.grad;
-  if (!(grad.device() == kCPU)) {
-    grad = raw::to(grad, kCPU);
-    synchronize(p.grad.device());
-  }
-  grad = raw::contiguous(grad);
+  const Tensor grad = raw::contiguous(p.grad);
+  wait_for_device(grad);
   if (options_.check_finite) note_if_not_finite(param, grad);
   if (options_.gradient_as_bucket_view) p.grad = Tensor();
   return grad;
@@ -636,11 +633,9 @@ void Reducer::deliver_tracked(std::vector<Delivery>& to) {
       Param& p = params_[i];
       const Tensor x = tensor_of(p);
       if (options_.check_finite && p.grad.defined()) note_if_not_finite(i, p.grad);
-      const Tensor mine =
-          gradus::to(p.grad.defined() ? p.grad : zeros(x.shape(), {.dtype = x.dtype()}), kCPU);
+      const Tensor mine = p.grad.defined() ? p.grad : zeros_like(x);
       tracked_bytes_ += mine.nbytes();
-      const Tensor grad = functional::all_reduce(mine, op_, {users_group_});
-      to.push_back({x, gradus::to(grad, x.device())});
+      to.push_back({x, functional::all_reduce(mine, op_, {users_group_})});
     }
   start_broadcast();
 }

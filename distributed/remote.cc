@@ -6,6 +6,7 @@
 #include "gradus/autograd/record.h"
 #include "gradus/autograd/recording_state.h"
 #include "gradus/distributed/agreement.h"
+#include "gradus/distributed/collective_argument.h"
 #include "gradus/distributed/message_work.h"
 #include "gradus/tensor/ops/copy.h"
 
@@ -69,7 +70,7 @@ struct Answers {
 };
 
 void post(const char* op, const Tensor& given, const Link& link, uint32_t tag);
-Tensor fetch(const char* op, const Link& link, uint32_t tag);
+Tensor fetch(const char* op, const Link& link, uint32_t tag, Device device);
 void post_none(const char* op, const Link& link, uint32_t tag) {
   MessageHeader header;
   header.kind = MessageHeader::Kind::kNone;
@@ -79,8 +80,8 @@ void post_none(const char* op, const Link& link, uint32_t tag) {
 // Of a message that was sent: waits for its gradient.
 class SentNode final : public autograd::Node {
  public:
-  SentNode(Link link, Answers answers)
-      : Node("remote_send"), link_(std::move(link)), answers_(std::move(answers)) {}
+  SentNode(Link link, Answers answers, Device device)
+      : Node("remote_send"), link_(std::move(link)), answers_(std::move(answers)), device_(device) {}
 
   bool runs_without_gradient() const override { return true; }
   void run(std::span<Tensor>, std::span<const char>, std::span<Tensor>) override {}
@@ -88,7 +89,7 @@ class SentNode final : public autograd::Node {
                std::span<Tensor> dxs) override {
     const uint32_t id = answers_.take(ending);
     if (!id) return;
-    Tensor dx = fetch("remote_send", link_, answer_tag(id));
+    Tensor dx = fetch("remote_send", link_, answer_tag(id), device_);
     if (needs[0]) dxs[0] = std::move(dx);
   }
   // The answer comes nevertheless, and is not wanted.
@@ -114,6 +115,7 @@ class SentNode final : public autograd::Node {
  private:
   Link link_;
   Answers answers_;
+  const Device device_;
 };
 
 // Of a message that was received: answers it.
@@ -151,9 +153,7 @@ class ReceivedNode final : public autograd::Node {
 
 // Sends x; a recording that follows it will wait for the answer.
 void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
-  if (!given.defined()) throw ValueError(op, "given an undefined tensor");
-  if (!(given.device() == kCPU))
-    throw DeviceError(op, "needs a tensor in host memory, call to(x, kCPU): ", describe(given));
+  internal::check_in_host_memory(op, "x", given);
   const std::vector<RecordingState*> open = open_now(op);
   const Tensor x = given.is_channels_last() ? given : contiguous(given);
   Recorder recorder(op, x);
@@ -179,21 +179,23 @@ void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
   }
   // Nothing may write into a tensor that is followed until its backward, and then the message has arrived.
   const Tensor sent = followed ? detach(x) : raw::clone(x);
+  internal::wait_for_device(sent);
   const std::span payload(static_cast<const std::byte*>(sent.raw_ptr()), size_t(sent.nbytes()));
   MessageWork::send(link.message(op, tag), header, payload, sent)->detach(*link.world());
   if (followed)
-    recorder.attach(Ref<autograd::Node>(new SentNode(link, std::move(answers))), {}, {recorder.edge_to(x)});
+    recorder.attach(Ref<autograd::Node>(new SentNode(link, std::move(answers), x.device())), {},
+                    {recorder.edge_to(x)});
 }
 
 // Receives a tensor, undefined for "none"; it is followed if its sender wants the gradient.
-Tensor fetch(const char* op, const Link& link, uint32_t tag) {
+Tensor fetch(const char* op, const Link& link, uint32_t tag, Device device) {
   const std::vector<RecordingState*> open = open_now(op);
   struct Arrived {
     MessageHeader header;
     Tensor tensor;
   };
   auto arrived = std::make_shared<Arrived>();
-  const auto take = [arrived, op](int source, const MessageHeader& header, size_t bytes) -> void* {
+  const auto take = [arrived, op, device](int source, const MessageHeader& header, size_t bytes) -> void* {
     arrived->header = header;
     if (header.kind == MessageHeader::Kind::kNone && bytes == 0) return nullptr;
     if (header.open > 64) throw MismatchError(op, source, "rank ", source, " sent a malformed message");
@@ -201,7 +203,7 @@ Tensor fetch(const char* op, const Link& link, uint32_t tag) {
     const bool channels_last = header.channels_last && header.ndim >= 3 && header.ndim <= 5;
     if (size_t(checked_numel(shape, op)) * size_of(header.dtype) != bytes)
       throw MismatchError(op, source, "rank ", source, " sent ", bytes, " bytes for ", describe(header));
-    const TensorOptions options{.dtype = header.dtype};
+    const TensorOptions options{.dtype = header.dtype, .device = device};
     arrived->tensor = channels_last ? empty_channels_last(shape, options) : empty(shape, options);
     return arrived->tensor.raw_ptr();
   };
@@ -241,8 +243,10 @@ void remote_send(const Tensor& x, const RemoteSendOptions& options) {
 }
 
 Tensor remote_recv(const RemoteRecvOptions& options) {
-  return fetch("remote_recv", checked_link("remote_recv", options.group, options.src_rank, options.timeout),
-               kMessageTag);
+  const char* op = "remote_recv";
+  internal::check_in_host_memory(op, options.device);
+  return fetch(op, checked_link(op, options.group, options.src_rank, options.timeout), kMessageTag,
+               options.device);
 }
 
 }  // namespace gradus::dist

@@ -18,6 +18,8 @@
 #include "gradus/distributed/process_group.h"
 #include "gradus/distributed/run_ranks.h"
 #include "gradus/distributed/simulation.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tests/distributed/late.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus::dist {
@@ -201,7 +203,7 @@ bool everyone(int) { return true; }
 Tensor loss_of(const Tensors& ys, int rank) {
   Tensor total;
   for (size_t k = 0; k < ys.size(); ++k) {
-    const Tensor weight = any(ys[k].shape(), 1000 + 10 * rank + int(k));
+    const Tensor weight = raw::to(any(ys[k].shape(), 1000 + 10 * rank + int(k)), ys[k].device());
     const Tensor part = sum(weight * (ys[k] + 0.5 * square(ys[k])));
     total = total.defined() ? total + part : part;
   }
@@ -209,9 +211,12 @@ Tensor loss_of(const Tensors& ys, int rank) {
 }
 
 Tensor loss_of_gradients(const Tensors& gradients, int rank) {
-  Tensor total = zeros({}, {.dtype = DType::kF64});
-  for (const Tensor& g : gradients) total = total + sum(any(g.shape(), 2000 + rank) * square(g));
-  return total;
+  Tensor total;
+  for (const Tensor& g : gradients) {
+    const Tensor part = sum(raw::to(any(g.shape(), 2000 + rank), g.device()) * square(g));
+    total = total.defined() ? total + part : part;
+  }
+  return total.defined() ? total : zeros({}, {.dtype = DType::kF64});
 }
 
 struct Results {
@@ -259,14 +264,21 @@ Results joint_results(const Row& row, int world, const Uses& uses) {
   return results;
 }
 
-Results results_of_ranks(const Row& row, int world, const Uses& uses, const RunRanksOptions& options) {
+using Places = std::function<Device(int rank)>;  // where a rank has its tensors
+Device in_host_memory(int) { return kCPU; }
+
+Results results_of_ranks(const Row& row, int world, const Uses& uses, const RunRanksOptions& options,
+                         const Places& places) {
   Results results{std::vector<Tensors>(world), std::vector<Tensors>(world), std::vector<Tensors>(world)};
   run_ranks(
       world,
       [&] {
         const int rank = get_rank();
-        const Tensors xs = row.inputs(rank, world);
+        const Device place = places(rank);
+        Tensors xs;
+        for (const Tensor& x : row.inputs(rank, world)) xs.push_back(late(x, place));
         results.values[rank] = row.collective(xs);  // nothing records
+        for (const Tensor& y : results.values[rank]) EXPECT_TRUE(xs.empty() || y.device() == place);
 
         GradManager gm;
         gm.attach(xs);
@@ -309,9 +321,11 @@ void expect_all_near(const std::vector<Tensors>& got, const std::vector<Tensors>
   }
 }
 
-void compare(const Row& row, int world, const Uses& uses = everyone, const RunRanksOptions& options = {}) {
+void compare(const Row& row, int world, const Uses& uses = everyone, const RunRanksOptions& options = {},
+             const Places& places = in_host_memory) {
   SCOPED_TRACE(concat(row.name, ", ", world, " ranks"));
-  const Results got = results_of_ranks(row, world, uses, options), want = joint_results(row, world, uses);
+  const Results got = results_of_ranks(row, world, uses, options, places),
+                want = joint_results(row, world, uses);
   expect_all_near(got.values, want.values, "value");
   expect_all_near(got.gradients, want.gradients, "gradient");
   expect_all_near(got.second, want.second, "second-order gradient");
@@ -341,6 +355,30 @@ TEST(Functional, RanksWhoseLossDoesNotUseTheResultGiveZeros) {
     compare(row, 3, [](int rank) { return rank == 1; });
     compare(row, 3, [](int rank) { return rank != 1; });
   }
+}
+
+TEST(Functional, TakesTensorsOfEveryDeviceWhichMayDifferBetweenRanks) {
+  const Device other = Device::parse("cpu:1");
+  for (const Row& row : all_rows(1)) {
+    compare(row, 2, everyone, {}, [&](int) { return other; });
+    compare(row, 3, [](int rank) { return rank != 1; }, {}, [&](int rank) { return rank == 1 ? kCPU : other; });
+  }
+}
+
+TEST(Functional, ARankThatGivesNothingSaysWhereTheResultLies) {
+  const Device other = Device::parse("cpu:1");
+  run_ranks(2, [&] {
+    const bool mine = get_rank() == 0;
+    const Tensor x = late(any({2}, 3), other);
+    const Tensor y = functional::broadcast(mine ? x : Tensor(), {.device = other});
+    EXPECT_EQ(y.device(), other);
+    const Tensor z = functional::scatter(mine ? Tensors{x, x} : Tensors{}, {.device = other});
+    EXPECT_EQ(z.device(), other);
+    expect_near(y + z, any({2}, 3) * 2, 0);
+  });
+  const Device meta = Device::parse("meta");
+  EXPECT_THROW(functional::broadcast(Tensor(), {.device = meta}), Error);
+  expect_error<DeviceError>([&] { functional::all_reduce(empty({2}, {.device = meta})); }, {"[all_reduce] x", "meta"});
 }
 
 TEST(Functional, WorksThroughMessagesAndOnSeveralHosts) {

@@ -15,6 +15,8 @@
 #include "gradus/distributed/process_group.h"
 #include "gradus/distributed/run_ranks.h"
 #include "gradus/distributed/simulation.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tests/distributed/late.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus::dist {
@@ -176,6 +178,53 @@ TEST(Pipeline, UnderManySchedulesEndsWithGradientsOrErrors) {
       EXPECT_THROW(std::rethrow_exception(report.errors[rank]), DistributedError) << "seed " << seed;
     }
   }
+}
+
+// Each stage on a device of its own.
+TEST(Pipeline, TakesTensorsOfEveryDevice) {
+  for (int stages = 2; stages <= 3; ++stages)
+    run_ranks(stages, [] {
+      const Device device = get_rank() == 0 ? Device::parse("cpu:1") : Device::parse("cpu:2");
+      const int rank = get_rank(), last = get_world_size() - 1;
+      const Tensor w = late(weight_of(rank), device);
+      GradManager gm;
+      gm.attach(w);
+      for (int k = 0; k < 3; ++k) {
+        auto recording = gm.record();
+        const Tensor h =
+            rank == 0 ? late(micro_batch(k), device) : remote_recv({.src_rank = rank - 1, .device = device});
+        EXPECT_EQ(h.device(), device);
+        const Tensor y = run_stage(h, w);
+        if (rank < last) {
+          remote_send(y, {.dest_rank = rank + 1});
+          gm.backward();
+        } else {
+          gm.backward(loss_of(y));
+        }
+      }
+      EXPECT_EQ(w.grad().device(), device);
+      expect_near(w.grad(), joint_gradients(get_world_size(), 3)[size_t(rank)], 1e-12);
+    });
+  const Device meta = Device::parse("meta");
+  run_ranks(2, [&] {
+    expect_error<DeviceError>([&] { remote_recv({.src_rank = 1 - get_rank(), .device = meta}); }, {"[remote_recv]", "meta"});
+    expect_error<DeviceError>([&] { remote_send(empty({1}, {.device = meta}), {.dest_rank = 1 - get_rank()}); },
+                              {"[remote_send] x", "meta"});
+  });
+}
+
+// A recording does not follow it: what is sent is a copy.
+TEST(Remote, SendsWhatADeviceHasWrittenSoFar) {
+  run_ranks(2, [] {
+    const Device device = Device::parse("cpu:1");
+    if (get_rank() == 0) {
+      const Tensor x = late(any({5}, 1), device);
+      remote_send(x, {.dest_rank = 1});
+      raw::fill_(x, 0);
+    } else {
+      expect_near(remote_recv({.src_rank = 0, .device = device}), any({5}, 1), 0);
+    }
+  });
 }
 
 // --- one message ---

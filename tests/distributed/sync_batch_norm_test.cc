@@ -131,30 +131,32 @@ TEST_P(SyncBatchNorm, equals_batch_norm_of_the_joined_batch_to_second_order) {
   for (uint64_t step = 0; step < 2; ++step)
     expected = derivatives(joined_net, values(c, step), values(c, 10 + step), values(c, 20 + step));
 
-  run_ranks(world, [&] {
-    const int rank = get_rank();
-    Net net(c.options, c.row.size() == 3);
-    EXPECT_EQ(convert_sync_batchnorm(net), 1);
-    const nn::BatchNorm& bn = *net.bn;
-    Derivatives d;
-    for (uint64_t step = 0; step < 2; ++step) {
-      const auto mine = [&](uint64_t seed) { return part(c, values(c, seed), rank); };
-      d = derivatives_on_all_ranks(net, mine(step), mine(10 + step), mine(20 + step));
-    }
-    EXPECT_LT(distance(d.y, part(c, expected.y, rank)), 1e-12);
-    EXPECT_LT(distance(d.dx, part(c, expected.dx, rank)), 1e-12);
-    EXPECT_LT(distance(d.second, part(c, expected.second, rank)), 1e-11);
-    if (bn.weight.defined()) {
-      EXPECT_LT(distance(d.dweight, expected.dweight), 1e-12);
-      EXPECT_LT(distance(d.dbias, expected.dbias), 1e-12);
-      EXPECT_LT(distance(d.second_weight, expected.second_weight), 1e-11);
-    }
-    if (bn.running_mean.defined()) {
-      EXPECT_LT(distance(bn.running_mean, joined.running_mean), 1e-12);
-      EXPECT_LT(distance(bn.running_var, joined.running_var), 1e-12);
-      EXPECT_EQ(bn.num_batches_tracked.item<int64_t>(), joined.num_batches_tracked.item<int64_t>());
-    }
-  });
+  for (const Device device : {kCPU, Device::parse("cpu:1")})
+    run_ranks(world, [&] {
+      const int rank = get_rank();
+      Net net(c.options, c.row.size() == 3);
+      net.to(device);
+      EXPECT_EQ(convert_sync_batchnorm(net), 1);
+      const nn::BatchNorm& bn = *net.bn;
+      Derivatives d;
+      for (uint64_t step = 0; step < 2; ++step) {
+        const auto mine = [&](uint64_t seed) { return raw::to(part(c, values(c, seed), rank), device); };
+        d = derivatives_on_all_ranks(net, mine(step), mine(10 + step), mine(20 + step));
+      }
+      EXPECT_LT(distance(d.y, part(c, expected.y, rank)), 1e-12);
+      EXPECT_LT(distance(d.dx, part(c, expected.dx, rank)), 1e-12);
+      EXPECT_LT(distance(d.second, part(c, expected.second, rank)), 1e-11);
+      if (bn.weight.defined()) {
+        EXPECT_LT(distance(d.dweight, expected.dweight), 1e-12);
+        EXPECT_LT(distance(d.dbias, expected.dbias), 1e-12);
+        EXPECT_LT(distance(d.second_weight, expected.second_weight), 1e-11);
+      }
+      if (bn.running_mean.defined()) {
+        EXPECT_LT(distance(bn.running_mean, joined.running_mean), 1e-12);
+        EXPECT_LT(distance(bn.running_var, joined.running_var), 1e-12);
+        EXPECT_EQ(bn.num_batches_tracked.item<int64_t>(), joined.num_batches_tracked.item<int64_t>());
+      }
+    });
 }
 
 INSTANTIATE_TEST_SUITE_P(
