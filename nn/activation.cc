@@ -48,16 +48,7 @@ std::string GELU::extra_repr() const {
   return options().approximate == Gelu::kTanh ? "approximate=tanh" : "";
 }
 
-// The op's own threshold is 20.
-Tensor Softplus::forward(const Tensor& x) {
-  const auto [beta, threshold] = options();
-  if (!(beta > 0)) throw ValueError("Softplus", "expected beta > 0, given ", beta);
-  if (threshold == 20) return softplus(x, beta);
-  const Tensor scaled = x * beta;
-  const Tensor smooth =
-      threshold < 20 ? softplus(x, beta) : log1p(exp(clamp(scaled, -INFINITY, threshold))) / beta;
-  return where(gt(scaled, threshold), x, smooth);
-}
+Tensor Softplus::forward(const Tensor& x) { return softplus(x, options().beta, options().threshold); }
 std::string Softplus::extra_repr() const {
   return concat("beta=", options().beta, ", threshold=", options().threshold);
 }

@@ -1,14 +1,11 @@
 #include "gradus/nn/pooling.h"
 
-#include "gradus/autograd/ops/view.h"
-
 namespace gradus::nn {
 namespace {
 
 // One overload of `pool` per kind of layer.
 Tensor pool(const Tensor& x, const MaxPool1dOptions& o) { return max_pool1d(x, o); }
 Tensor pool(const Tensor& x, const MaxPool2dOptions& o) { return max_pool2d(x, o); }
-Tensor pool(Tensor&& x, const MaxPool2dOptions& o) { return max_pool2d(std::move(x), o); }
 Tensor pool(const Tensor& x, const MaxPool3dOptions& o) { return max_pool3d(x, o); }
 Tensor pool(const Tensor& x, const AvgPool1dOptions& o) { return avg_pool1d(x, o); }
 Tensor pool(const Tensor& x, const AvgPool2dOptions& o) { return avg_pool2d(x, o); }
@@ -22,33 +19,11 @@ Tensor pool(const Tensor& x, const AdaptiveMaxPool1dOptions& o) { return adaptiv
 Tensor pool(const Tensor& x, const AdaptiveMaxPool2dOptions& o) { return adaptive_max_pool2d(x, o.output); }
 Tensor pool(const Tensor& x, const AdaptiveMaxPool3dOptions& o) { return adaptive_max_pool3d(x, o.output); }
 
-constexpr int rank_of(int64_t) { return 1; }
-constexpr int rank_of(Size2) { return 2; }
-constexpr int rank_of(Size3) { return 3; }
-
 }  // namespace
 
 template <class O>
 Tensor Pool<O>::forward(const Tensor& x) {
-  const O& o = this->options();
-  int rank;
-  if constexpr (requires { o.output; })
-    rank = rank_of(*o.output);
-  else
-    rank = rank_of(*o.kernel);
-  if (x.dim() != rank + 1) return pool(x, o);
-  return squeeze(pool(unsqueeze(x, 0), o), 0);
-}
-
-template <class O>
-Tensor Pool<O>::forward_temporary(Tensor&& x) {
-  const O& o = this->options();
-  if constexpr (requires {
-                  o.dilation;
-                  requires std::is_same_v<decltype(o.kernel), const Required<Size2>>;
-                })
-    if (x.dim() == 4) return pool(std::move(x), o);
-  return forward(x);
+  return pool(x, this->options());
 }
 
 template <class O>

@@ -33,9 +33,6 @@ class Pool : public LayerWith<O> {
   using LayerWith<O>::LayerWith;
   Tensor forward(const Tensor& x) override;
   std::string extra_repr() const override;
-
- protected:
-  Tensor forward_temporary(Tensor&& x) override;
 };
 
 // Take the maximum of each window.

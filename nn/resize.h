@@ -29,7 +29,7 @@ struct PixelShuffleOptions {
   Required<int64_t> factor;
 };
 
-// Spreads channels over cells, as pixel_shuffle does. Shapes: x [N,C f^2,H,W] -> [N,C,H f,W f].
+// Spreads channels over cells, as pixel_shuffle does. Shapes: x [...,C f^2,H,W] -> [...,C,H f,W f].
 class PixelShuffle final : public LayerWith<PixelShuffleOptions> {
  public:
   using LayerWith::LayerWith;
@@ -37,7 +37,7 @@ class PixelShuffle final : public LayerWith<PixelShuffleOptions> {
   std::string extra_repr() const override;
 };
 
-// Gathers cells in channels, as pixel_unshuffle does. Shapes: x [N,C,H f,W f] -> [N,C f^2,H,W].
+// Gathers cells in channels, as pixel_unshuffle does. Shapes: x [...,C,H f,W f] -> [...,C f^2,H,W].
 class PixelUnshuffle final : public LayerWith<PixelShuffleOptions> {
  public:
   using LayerWith::LayerWith;

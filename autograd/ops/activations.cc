@@ -133,14 +133,14 @@ Tensor tanh_backward(Tensor dy, const Tensor& y) {
   return dx;
 }
 
-Tensor softplus(const Tensor& x, double beta) {
-  if (autograd::Casting cast{"softplus"}) return softplus(cast(x), beta);
+Tensor softplus(const Tensor& x, double beta, double threshold) {
+  if (autograd::Casting cast{"softplus"}) return softplus(cast(x), beta, threshold);
   if (!(beta > 0)) throw ValueError("softplus", "expected beta > 0, given ", beta);
-  Tensor y = raw::softplus(x, beta);
+  Tensor y = raw::softplus(x, beta, threshold);
   if (Recorder r{"softplus", x})
-    r.record(y, wrt(x, [x = r.save(x), beta](const Tensor& dy) {
-               const Tensor z = x.get() * beta;  // linear, with slope 1, above 20
-               return dy * sigmoid(where(gt(z, 20), std::numeric_limits<double>::infinity(), z));
+    r.record(y, wrt(x, [x = r.save(x), beta, threshold](const Tensor& dy) {
+               const Tensor z = x.get() * beta;  // linear, with slope 1, above the threshold
+               return dy * sigmoid(where(gt(z, threshold), std::numeric_limits<double>::infinity(), z));
              }));
   return y;
 }

@@ -30,10 +30,10 @@ Tensor logsigmoid(const Tensor& x);
 // Grad: dy (1 - y^2).
 Tensor tanh(const Tensor& x);
 
-// Takes the smooth rectifier: y = log(1 + e^(beta x)) / beta; x itself where beta x > 20.
+// Takes the smooth rectifier: y = log(1 + e^(beta x)) / beta; x itself where beta x > threshold.
 // Errors: ValueError unless beta > 0.
-// Grad: dy sigmoid(beta x); dy where beta x > 20.
-Tensor softplus(const Tensor& x, double beta = 1);
+// Grad: dy sigmoid(beta x); dy where beta x > threshold.
+Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
 
 // Weighs by the logistic function: y = x sigmoid(x). Also called swish.
 // Grad: dy s (1 + x (1 - s)) with s = sigmoid(x).

@@ -235,6 +235,19 @@ Tensor floor_divide(const Tensor& a, const Tensor& b) {
 }
 Tensor floor_divide(const Tensor& a, double b) { return floor_divide(a, raw::operand(b, a)); }
 
+Tensor div(const Tensor& a, const Tensor& b, RoundingMode rounding_mode) {
+  if (rounding_mode == RoundingMode::kNone) return div(a, b);
+  if (rounding_mode == RoundingMode::kFloor) return floor_divide(a, b);
+  Tensor y = raw::trunc_divide(a, b);
+  if (Recorder r{"div", a, b})
+    r.record(y, wrt(a, [](const Tensor& dy) { return dy * 0; }),
+             wrt(b, [](const Tensor& dy) { return dy * 0; }));
+  return y;
+}
+Tensor div(const Tensor& a, double b, RoundingMode rounding_mode) {
+  return div(a, raw::operand(b, a), rounding_mode);
+}
+
 Tensor fmod(const Tensor& a, const Tensor& b) {
   Tensor y = raw::fmod(a, b);
   if (Recorder r{"fmod", a, b})
@@ -283,6 +296,8 @@ Tensor add(const Tensor& a, const Tensor& b, double alpha) {
   return y;
 }
 Tensor sub(const Tensor& a, const Tensor& b, double alpha) { return add(a, b, -alpha); }
+Tensor add(const Tensor& a, double b, double alpha) { return add(a, raw::operand(b, a), alpha); }
+Tensor sub(const Tensor& a, double b, double alpha) { return add(a, raw::operand(b, a), -alpha); }
 
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
   Tensor y = raw::addcmul(x, a, b, value);

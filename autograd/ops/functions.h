@@ -72,6 +72,11 @@ Tensor frac(const Tensor& x);
 // Divides and rounds down. Integers: 0 for a divisor of 0. Grad: 0.
 Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor floor_divide(const Tensor& a, double b);
+// Divides, then rounds towards 0 or down. kNone: as div. Rounded, integers stay integers: 0 for a divisor of 0.
+// Grad: 0 where rounded.
+enum class RoundingMode { kNone, kTrunc, kFloor };
+Tensor div(const Tensor& a, const Tensor& b, RoundingMode rounding_mode);
+Tensor div(const Tensor& a, double b, RoundingMode rounding_mode);
 // Takes the remainder with the dividend's sign: y = a - b trunc(a / b). Integers: 0 for a divisor of 0.
 // Grad: dy, -dy trunc(a / b).
 Tensor fmod(const Tensor& a, const Tensor& b);
@@ -85,9 +90,11 @@ Tensor hypot(const Tensor& a, const Tensor& b);
 
 // --- combined arithmetic ---
 
-// a + alpha b and a - alpha b. Grad: dy, +-alpha dy.
+// a + alpha b and a - alpha b. Errors: DTypeError for integers and a fraction as alpha. Grad: dy, +-alpha dy.
 Tensor add(const Tensor& a, const Tensor& b, double alpha);
+Tensor add(const Tensor& a, double b, double alpha);
 Tensor sub(const Tensor& a, const Tensor& b, double alpha);
+Tensor sub(const Tensor& a, double b, double alpha);
 // x + value a b and x + value a / b. Errors: DTypeError for integers.
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
 Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);

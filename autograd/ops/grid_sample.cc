@@ -1,6 +1,7 @@
 #include "gradus/autograd/ops/grid_sample.h"
 
 #include <algorithm>
+#include <array>
 
 #include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/copy.h"
@@ -41,10 +42,15 @@ Tensor reflected(const Tensor& at, int64_t n, bool aligned) {
 
 // Positions in cells of an axis of n.
 Tensor position(const Tensor& grid, int64_t n, const GridSampleOptions& o) {
-  Tensor at =
-      o.align_corners ? mul(add(grid, 1), double(n - 1) / 2) : div(sub(mul(add(grid, 1), double(n)), 1), 2);
-  if (o.padding == SamplePadding::kReflection) at = reflected(at, n, o.align_corners);
-  return o.padding == SamplePadding::kZeros ? at : clamp(at, 0, double(n - 1));
+  return o.align_corners ? mul(add(grid, 1), double(n - 1) / 2)
+                         : div(sub(mul(add(grid, 1), double(n)), 1), 2);
+}
+
+// The positions where the padding finds what lies outside.
+Tensor padded(const Tensor& at, int64_t n, const GridSampleOptions& o) {
+  if (o.padding == SamplePadding::kZeros) return at;
+  const Tensor back = o.padding == SamplePadding::kReflection ? reflected(at, n, o.align_corners) : at;
+  return clamp(back, 0, double(n - 1));
 }
 
 // Whole positions: the cells, brought inside, and 1 where they were there, else 0.
@@ -54,6 +60,26 @@ struct Cells {
 Cells cells_at(const Tensor& whole, int64_t n) {
   const Tensor inside = logical_and(ge(whole, 0), le(whole, double(n - 1)));
   return {to(where(inside, whole, 0.0), DType::kI64), to(inside, whole.dtype())};
+}
+
+// The four cells around positions along an axis, and their weights by cubic convolution.
+struct CubicTaps {
+  std::array<Cells, 4> cells;
+  std::array<Tensor, 4> weights;
+};
+CubicTaps cubic_taps(const Tensor& at, int64_t n, const GridSampleOptions& o) {
+  constexpr double a = -0.75;
+  // Of a cell at a distance of at most 1, and of one at 1 to 2.
+  const auto near = [](const Tensor& d) {
+    return add(mul(mul(sub(mul(d, a + 2), a + 3), d), d), 1);
+  };
+  const auto far = [](const Tensor& d) {
+    return sub(mul(add(mul(sub(mul(d, a), 5 * a), d), 8 * a), d), 4 * a);
+  };
+  const Tensor whole = detach(floor(at)), t = sub(at, whole), rest = sub(1, t);
+  CubicTaps taps{{}, {far(add(t, 1)), near(t), near(rest), far(add(rest, 1))}};
+  for (int k = 0; k < 4; ++k) taps.cells[k] = cells_at(padded(add(whole, k - 1), n, o), n);
+  return taps;
 }
 
 // The rows of pixels [N H W, C] at the given cells, times weight[N P Q].
@@ -72,11 +98,22 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   const int64_t N = x.size(0), C = x.size(1), P = grid.size(1), Q = grid.size(2);
   const Size2 size(x.size(2), x.size(3));
   const Tensor pixels = reshape(permute(x, {0, 2, 3, 1}), {N * size.h * size.w, C});
-  const Tensor v = position(select(grid, 3, 1), size.h, o), u = position(select(grid, 3, 0), size.w, o);
+  const Tensor vertical = position(select(grid, 3, 1), size.h, o), horizontal = position(select(grid, 3, 0), size.w, o);
   // The first row of each image.
   const Tensor first =
       reshape(mul(arange(N, {.dtype = DType::kI64, .device = x.device()}), size.h), {N, 1, 1});
   Tensor y;
+  if (o.mode == SampleMode::kBicubic) {
+    const CubicTaps rows = cubic_taps(vertical, size.h, o), columns = cubic_taps(horizontal, size.w, o);
+    for (int i = 0; i < 4; ++i)
+      for (int j = 0; j < 4; ++j) {
+        const Tensor part =
+            read(pixels, size, first, rows.cells[i], columns.cells[j], mul(rows.weights[i], columns.weights[j]));
+        y = y.defined() ? add(y, part) : part;
+      }
+    return permute(reshape(y, {N, P, Q, C}), {0, 3, 1, 2});
+  }
+  const Tensor v = padded(vertical, size.h, o), u = padded(horizontal, size.w, o);
   if (o.mode == SampleMode::kNearest) {
     const Tensor one = ones({N, P, Q}, {.dtype = x.dtype(), .device = x.device()});
     y = read(pixels, size, first, cells_at(detach(round(v)), size.h), cells_at(detach(round(u)), size.w),

@@ -5,7 +5,7 @@
 
 namespace gradus {
 
-enum class SampleMode { kBilinear, kNearest };
+enum class SampleMode { kBilinear, kNearest, kBicubic };
 enum class SamplePadding { kZeros, kBorder, kReflection };  // what lies outside of the image
 
 struct GridSampleOptions {
@@ -14,10 +14,11 @@ struct GridSampleOptions {
   bool align_corners = false;  // -1 and 1 are the centres of the corner cells, not their outer edges
 };
 
-// Reads x at the positions grid[n,p,q] = (horizontal, vertical), in which an image reaches from -1 to 1.
+// Reads x at the positions grid[n,p,q] = (horizontal, vertical), in which an image reaches from -1 to 1. kBicubic
+// weighs 4 x 4 cells by cubic convolution (a = -0.75), each cell outside as the padding says; it may overshoot.
 // Shapes: x [N,C,H,W], grid [N,P,Q,2] -> [N,C,P,Q].
 // Errors: ShapeError; DTypeError unless both are f32 or both f64; DeviceError.
-// Grad: to x and, for kBilinear, to the grid; both of any order.
+// Grad: to x and, but for kNearest, to the grid; both of any order.
 // Source: Jaderberg et al. 2015, https://arxiv.org/abs/1506.02025
 Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options = {});
 

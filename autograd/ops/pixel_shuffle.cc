@@ -6,10 +6,8 @@
 namespace gradus {
 namespace {
 
-void check(const char* op, const Tensor& x, const char* what, int64_t n, int dims) {
-  if (x.dim() != 4 && (dims == 4 || x.dim() < 3))
-    throw ShapeError(op, dims == 4 ? "x must be [N,C,H,W]: x " : "x must have 3 dims or more: x ",
-                     describe(x));
+void check(const char* op, const Tensor& x, const char* what, int64_t n) {
+  if (x.dim() < 3) throw ShapeError(op, "x must have 3 dims or more: x ", describe(x));
   if (n < 1) throw ValueError(op, what, " must be at least 1, given ", n);
 }
 
@@ -22,11 +20,24 @@ Tensor channels_second(const Tensor& x) { return permute(x, {0, 3, 1, 2}); }
 Tensor channels_behind(const Tensor& x) { return permute(x, {0, 2, 3, 1}); }
 bool lies_channels_last(const Tensor& x) { return x.dim() == 4 && x.is_channels_last(); }
 
+// x [...,C,H,W] as images [N,C,H,W], and such images with x's leading dims for N.
+Tensor as_images(const Tensor& x) {
+  int64_t images = 1;
+  for (int d = 0; d < x.dim() - 3; ++d) images *= x.size(d);
+  return reshape(x, {images, x.size(-3), x.size(-2), x.size(-1)});
+}
+Tensor like_leading(const Tensor& x, const Tensor& images) {
+  Shape shape = x.shape();
+  for (int d = 1; d <= 3; ++d) shape[shape.size() - d] = images.size(-d);
+  return reshape(images, shape);
+}
+
 }  // namespace
 
 Tensor pixel_shuffle(const Tensor& x, int64_t f) {
-  check("pixel_shuffle", x, "factor", f, 4);
-  check_divides("pixel_shuffle", x, f * f, 1);
+  check("pixel_shuffle", x, "factor", f);
+  check_divides("pixel_shuffle", x, f * f, x.dim() - 3);
+  if (x.dim() != 4) return like_leading(x, pixel_shuffle(as_images(x), f));
   const int64_t N = x.size(0), C = x.size(1) / (f * f), H = x.size(2), W = x.size(3);
   if (lies_channels_last(x)) {
     const Tensor cells = reshape(channels_behind(x), {N, H, W, C, f, f});
@@ -36,9 +47,10 @@ Tensor pixel_shuffle(const Tensor& x, int64_t f) {
 }
 
 Tensor pixel_unshuffle(const Tensor& x, int64_t f) {
-  check("pixel_unshuffle", x, "factor", f, 4);
-  check_divides("pixel_unshuffle", x, f, 2);
-  check_divides("pixel_unshuffle", x, f, 3);
+  check("pixel_unshuffle", x, "factor", f);
+  check_divides("pixel_unshuffle", x, f, x.dim() - 2);
+  check_divides("pixel_unshuffle", x, f, x.dim() - 1);
+  if (x.dim() != 4) return like_leading(x, pixel_unshuffle(as_images(x), f));
   const int64_t N = x.size(0), C = x.size(1), H = x.size(2) / f, W = x.size(3) / f;
   if (lies_channels_last(x)) {
     const Tensor cells = reshape(channels_behind(x), {N, H, f, W, f, C});
@@ -48,7 +60,7 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t f) {
 }
 
 Tensor channel_shuffle(const Tensor& x, int64_t groups) {
-  check("channel_shuffle", x, "groups", groups, 3);
+  check("channel_shuffle", x, "groups", groups);
   check_divides("channel_shuffle", x, groups, 1);
   const int64_t N = x.size(0), C = x.size(1);
   if (lies_channels_last(x)) {

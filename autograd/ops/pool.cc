@@ -124,33 +124,47 @@ void check_p(const char* op, double p) {
   if (!(p > 0) || std::isinf(p)) throw ValueError(op, "p must be positive and finite, given ", p);
 }
 
+// Whether x is a signal (rank 1), an image or a volume without a batch dim.
+bool is_sample(const Tensor& x, int rank) { return x.defined() && x.dim() == rank + 1; }
+std::pair<Tensor, Tensor> squeezed(const std::pair<Tensor, Tensor>& batches) {
+  return {squeeze(batches.first, 0), squeeze(batches.second, 0)};
+}
+
 Size3 with(int64_t w) { return {1, 1, w}; }
 Size3 with(Size2 s) { return {1, s.h, s.w}; }
 }  // namespace
 
 Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options) {
+  if (is_sample(x, 1)) return squeeze(max_pool1d(unsqueeze(x, 0), options), 0);
   return max_pool_maybe_of_relu("max_pool1d", x, raw::max_pool1d_windows(x, options));
 }
 Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
+  if (is_sample(x, 2)) return squeeze(max_pool2d(unsqueeze(x, 0), options), 0);
   return max_pool_maybe_of_relu("max_pool2d", x, raw::max_pool2d_windows(x, options));
 }
 Tensor max_pool3d(const Tensor& x, const MaxPool3dOptions& options) {
+  if (is_sample(x, 3)) return squeeze(max_pool3d(unsqueeze(x, 0), options), 0);
   return max_pool_over("max_pool3d", x, raw::max_pool3d_windows(x, options));
 }
 
 std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const MaxPool1dOptions& options) {
+  if (is_sample(x, 1)) return squeezed(max_pool1d_with_indices(unsqueeze(x, 0), options));
   return max_pool_with_indices_over("max_pool1d", x, raw::max_pool1d_windows(x, options));
 }
 std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const MaxPool2dOptions& options) {
+  if (is_sample(x, 2)) return squeezed(max_pool2d_with_indices(unsqueeze(x, 0), options));
   return max_pool_with_indices_over("max_pool2d", x, raw::max_pool2d_windows(x, options));
 }
 std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const MaxPool3dOptions& options) {
+  if (is_sample(x, 3)) return squeezed(max_pool3d_with_indices(unsqueeze(x, 0), options));
   return max_pool_with_indices_over("max_pool3d", x, raw::max_pool3d_windows(x, options));
 }
 
 Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size) {
+  if (is_sample(x, size.size()))
+    return squeeze(max_unpool(unsqueeze(x, 0), unsqueeze(indices, 0), size), 0);
   if (x.dim() < 3 || x.dim() != size.size() + 2)
-    throw ShapeError("max_unpool", "x must be [N,C,...] with one dim per size of ", size, ": x ",
+    throw ShapeError("max_unpool", "x must be [N,C,...] or [C,...] with one dim per size of ", size, ": x ",
                      describe(x));
   if (indices.shape() != x.shape())
     throw ShapeError("max_unpool", "x and indices must have one shape: x ", describe(x), " and indices ",
@@ -166,41 +180,67 @@ Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size) {
 }
 
 Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options) {
+  if (is_sample(x, 1)) return squeeze(avg_pool1d(unsqueeze(x, 0), options), 0);
   return avg_pool_over("avg_pool1d", x, raw::avg_pool1d_windows(x, options));
 }
 Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options) {
+  if (is_sample(x, 2)) return squeeze(avg_pool2d(unsqueeze(x, 0), options), 0);
   return avg_pool_over("avg_pool2d", x, raw::avg_pool2d_windows(x, options));
 }
 Tensor avg_pool3d(const Tensor& x, const AvgPool3dOptions& options) {
+  if (is_sample(x, 3)) return squeeze(avg_pool3d(unsqueeze(x, 0), options), 0);
   return avg_pool_over("avg_pool3d", x, raw::avg_pool3d_windows(x, options));
 }
 
 Tensor adaptive_avg_pool1d(const Tensor& x, int64_t output) {
+  if (is_sample(x, 1)) return squeeze(adaptive_avg_pool1d(unsqueeze(x, 0), output), 0);
   const char* op = "adaptive_avg_pool1d";
   return avg_pool_over(op, x, raw::adaptive_windows(op, x, 1, with(output)));
 }
 Tensor adaptive_avg_pool2d(const Tensor& x, Size2 output) {
+  if (is_sample(x, 2)) return squeeze(adaptive_avg_pool2d(unsqueeze(x, 0), output), 0);
   const char* op = "adaptive_avg_pool2d";
   return avg_pool_over(op, x, raw::adaptive_windows(op, x, 2, with(output)));
 }
 Tensor adaptive_avg_pool3d(const Tensor& x, Size3 output) {
+  if (is_sample(x, 3)) return squeeze(adaptive_avg_pool3d(unsqueeze(x, 0), output), 0);
   const char* op = "adaptive_avg_pool3d";
   return avg_pool_over(op, x, raw::adaptive_windows(op, x, 3, output));
 }
 Tensor adaptive_max_pool1d(const Tensor& x, int64_t output) {
+  if (is_sample(x, 1)) return squeeze(adaptive_max_pool1d(unsqueeze(x, 0), output), 0);
   const char* op = "adaptive_max_pool1d";
   return max_pool_over(op, x, raw::adaptive_windows(op, x, 1, with(output)));
 }
 Tensor adaptive_max_pool2d(const Tensor& x, Size2 output) {
+  if (is_sample(x, 2)) return squeeze(adaptive_max_pool2d(unsqueeze(x, 0), output), 0);
   const char* op = "adaptive_max_pool2d";
   return max_pool_over(op, x, raw::adaptive_windows(op, x, 2, with(output)));
 }
 Tensor adaptive_max_pool3d(const Tensor& x, Size3 output) {
+  if (is_sample(x, 3)) return squeeze(adaptive_max_pool3d(unsqueeze(x, 0), output), 0);
   const char* op = "adaptive_max_pool3d";
   return max_pool_over(op, x, raw::adaptive_windows(op, x, 3, output));
 }
 
+std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, int64_t output) {
+  if (is_sample(x, 1)) return squeezed(adaptive_max_pool1d_with_indices(unsqueeze(x, 0), output));
+  const char* op = "adaptive_max_pool1d";
+  return max_pool_with_indices_over(op, x, raw::adaptive_windows(op, x, 1, with(output)));
+}
+std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, Size2 output) {
+  if (is_sample(x, 2)) return squeezed(adaptive_max_pool2d_with_indices(unsqueeze(x, 0), output));
+  const char* op = "adaptive_max_pool2d";
+  return max_pool_with_indices_over(op, x, raw::adaptive_windows(op, x, 2, with(output)));
+}
+std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, Size3 output) {
+  if (is_sample(x, 3)) return squeezed(adaptive_max_pool3d_with_indices(unsqueeze(x, 0), output));
+  const char* op = "adaptive_max_pool3d";
+  return max_pool_with_indices_over(op, x, raw::adaptive_windows(op, x, 3, output));
+}
+
 Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& o) {
+  if (is_sample(x, 1)) return squeeze(lp_pool1d(unsqueeze(x, 0), o), 0);
   if (autograd::Casting cast{"lp_pool1d"}) return lp_pool1d(cast(x), o);
   check_p("lp_pool1d", o.p);
   const AvgPool1dOptions mean{.kernel = *o.kernel, .stride = o.stride, .ceil_mode = o.ceil_mode};
@@ -208,6 +248,7 @@ Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& o) {
   return root_of_sum(avg_pool_over("lp_pool1d", pow(x, o.p), windows), double(windows.cells()), o.p);
 }
 Tensor lp_pool2d(const Tensor& x, const LpPool2dOptions& o) {
+  if (is_sample(x, 2)) return squeeze(lp_pool2d(unsqueeze(x, 0), o), 0);
   if (autograd::Casting cast{"lp_pool2d"}) return lp_pool2d(cast(x), o);
   check_p("lp_pool2d", o.p);
   const AvgPool2dOptions mean{.kernel = *o.kernel, .stride = o.stride, .ceil_mode = o.ceil_mode};

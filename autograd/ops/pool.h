@@ -1,5 +1,6 @@
-// Pooling over windows of signals [N,C,L], images [N,C,H,W] and volumes [N,C,D,H,W], differentiable to any
-// order. Options: gradus/tensor/ops/pool.h. Results lie channels-last. 16-bit floats are computed in f32.
+// Pooling over windows of signals [N,C,L], images [N,C,H,W] and volumes [N,C,D,H,W], or of one of them
+// without N, differentiable to any order. Options: gradus/tensor/ops/pool.h. Results of batches lie
+// channels-last. 16-bit floats are computed in f32.
 #pragma once
 
 #include <utility>
@@ -11,7 +12,7 @@ namespace gradus {
 
 // Take the maximum of each window: y[n,c,p,q] = max over i,j of x[n, c, p*stride - padding + i*dilation,
 // ...]. The first of equal cells, row by row, wins and gets the gradient; a NaN wins over numbers. Shapes: x
-// [N,C,H,W] -> [N,C,P,Q], P = floor((H + 2 padding - dilation (kernel-1) - 1) / stride) + 1 (ceil with
+// [N,C,H,W] -> [N,C,P,Q] or [C,H,W] -> [C,P,Q], P = floor((H + 2 padding - dilation (kernel-1) - 1) / stride) + 1 (ceil with
 //   ceil_mode, unless the last window would start beyond the image).
 // Errors: ShapeError for other dims or a window larger than the padded image; ValueError for sizes out of
 // range or a
@@ -27,7 +28,7 @@ std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const MaxPool
 
 // Puts each element of x at the position that `indices` names, amid zeros: the inverse of max pooling, as far
 // as it has one. Of several elements at one position the last stays. Shapes: x and indices [N,C,...] ->
-// [N,C,size...]. Errors: ShapeError; ValueError for a size below 1; IndexError for a position beyond the
+// [N,C,size...], or without N. Errors: ShapeError; ValueError for a size below 1; IndexError for a position beyond the
 // result.
 Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size);
 
@@ -39,7 +40,8 @@ Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options);
 Tensor avg_pool3d(const Tensor& x, const AvgPool3dOptions& options);
 
 // Cut each image into `output` windows as even as possible, window p covering rows floor(pH/P) to
-// ceil((p+1)H/P), and take each one's mean or maximum. Shapes: x [N,C,H,W] -> [N,C,output.h,output.w].
+// ceil((p+1)H/P), and take each one's mean or maximum. Shapes: x [N,C,H,W] -> [N,C,output.h,output.w],
+// or without N.
 // Errors: ShapeError for other dims; ValueError for an output size below 1; DTypeError unless floating.
 Tensor adaptive_avg_pool1d(const Tensor& x, int64_t output);
 Tensor adaptive_avg_pool2d(const Tensor& x, Size2 output);
@@ -47,6 +49,11 @@ Tensor adaptive_avg_pool3d(const Tensor& x, Size3 output);
 Tensor adaptive_max_pool1d(const Tensor& x, int64_t output);
 Tensor adaptive_max_pool2d(const Tensor& x, Size2 output);
 Tensor adaptive_max_pool3d(const Tensor& x, Size3 output);
+
+// The same, with the maxima's positions (i64) in the row-major order of their signal, image or volume.
+std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, int64_t output);
+std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, Size2 output);
+std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, Size3 output);
 
 struct LpPool1dOptions {
   Required<double> p;

@@ -1,5 +1,6 @@
 #include "gradus/autograd/ops/reduce.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -77,6 +78,13 @@ Tensor shifted(const Tensor& x, int64_t dim, int by, double fill) {
   const Tensor kept = narrow(x, dim, by > 0 ? 0 : 1, n - 1);
   const Tensor edge = full_like(narrow(detach(x), dim, 0, 1), fill);
   return by > 0 ? cat({edge, kept}, dim) : cat({kept, edge}, dim);
+}
+
+// What exclusive results are made of: each one's predecessor, and `first` for the first.
+Tensor predecessors(const char* op, const Tensor& x, int64_t dim, bool reverse, double first) {
+  wrap_dim(dim, std::max(x.dim(), 1), op);
+  if (x.dim() == 0) return reshape(shifted(reshape(x, {1}), 0, 1, first), {});
+  return shifted(x, dim, reverse ? -1 : 1, first);
 }
 
 }  // namespace
@@ -198,22 +206,28 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return raw::any(x, dims, keepdim); }
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return raw::all(x, dims, keepdim); }
 
-Tensor cumsum(const Tensor& x, int64_t dim, bool reverse) {
-  if (autograd::Casting cast{"cumsum"}) return cumsum(cast(x), dim, reverse);
+Tensor cumsum(const Tensor& x, int64_t dim, const CumulativeOptions& options) {
+  if (autograd::Casting cast{"cumsum"}) return cumsum(cast(x), dim, options);
+  const bool reverse = options.reverse;
+  if (options.exclusive) return cumsum(predecessors("cumsum", x, dim, reverse, 0), dim, {.reverse = reverse});
   Tensor y = raw::cumsum(x, dim, reverse);
   if (Recorder r{"cumsum", x})
-    r.record(y, wrt(x, [dim, reverse](const Tensor& dy) { return cumsum(dy, dim, !reverse); }));
+    r.record(y, wrt(x, [dim, reverse](const Tensor& dy) { return cumsum(dy, dim, {.reverse = !reverse}); }));
   return y;
 }
 
-Tensor cumprod(const Tensor& x, int64_t dim) {
-  if (autograd::Casting cast{"cumprod"}) return cumprod(cast(x), dim);
-  Tensor y = raw::cumprod(x, dim);
+Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options) {
+  if (autograd::Casting cast{"cumprod"}) return cumprod(cast(x), dim, options);
+  const bool reverse = options.reverse;
+  if (options.exclusive) return cumprod(predecessors("cumprod", x, dim, reverse, 1), dim, {.reverse = reverse});
+  Tensor y = raw::cumprod(x, dim, reverse);
   if (Recorder r{"cumprod", x})
-    r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim](const Tensor& dy) {
+    r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim, reverse](const Tensor& dy) {
                if (dy.dim() == 0) return dy;
                // sum_(k >= i) dy_k prod_(i < j <= k) x_j is a recurrence, exact where x is 0 too.
-               return linear_recurrence(shifted(x.get(), dim, -1, 0), dy, dim, true) * shifted(y.get(), dim, 1, 1);
+               const int on = reverse ? -1 : 1;
+               return linear_recurrence(shifted(x.get(), dim, -on, 0), dy, dim, !reverse) *
+                      shifted(y.get(), dim, on, 1);
              }));
   return y;
 }

@@ -103,13 +103,17 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
 Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 
-// Returns the running sums along `dim`, from its start (or, `reverse`, from its end).
+struct CumulativeOptions {
+  bool reverse = false;    // from the end of the dim
+  bool exclusive = false;  // of the elements before, without the one itself
+};
+// Returns the running sums along `dim`; of integers as i64. The first exclusive one is 0.
 // Grad: running sums of dy from the other end.
-Tensor cumsum(const Tensor& x, int64_t dim, bool reverse = false);
+Tensor cumsum(const Tensor& x, int64_t dim, const CumulativeOptions& options = {});
 
-// Returns the running products along `dim`; of integers as i64.
+// Returns the running products along `dim`; of integers as i64. The first exclusive one is 1.
 // Grad: exact where x is 0 too, to any order.
-Tensor cumprod(const Tensor& x, int64_t dim);
+Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options = {});
 
 // Returns log of the running sums of exp(x) along `dim`, without overflow.
 // Errors: DTypeError unless floating point.

@@ -89,12 +89,12 @@ ValuesAndIndices mode(const Tensor& x, const AlongOptions& options) {
 }
 
 UniqueResult unique(const Tensor& x, const UniqueOptions& options) {
-  raw::Unique u = raw::unique(x, options.dim, false, {options.return_inverse, options.return_counts});
-  return {std::move(u.values), std::move(u.inverse), std::move(u.counts)};
+  raw::Unique u = raw::unique(x, options.dim, false, {options.return_inverse, options.return_counts, options.return_index});
+  return {std::move(u.values), std::move(u.inverse), std::move(u.counts), std::move(u.index)};
 }
 UniqueResult unique_consecutive(const Tensor& x, const UniqueConsecutiveOptions& options) {
-  raw::Unique u = raw::unique(x, options.dim, true, {options.return_inverse, options.return_counts});
-  return {std::move(u.values), std::move(u.inverse), std::move(u.counts)};
+  raw::Unique u = raw::unique(x, options.dim, true, {options.return_inverse, options.return_counts, options.return_index});
+  return {std::move(u.values), std::move(u.inverse), std::move(u.counts), std::move(u.index)};
 }
 
 Tensor bincount(const Tensor& x, const BincountOptions& options) {

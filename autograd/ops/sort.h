@@ -61,19 +61,20 @@ struct UniqueResult {
   Tensor values;   // the distinct elements, or slices
   Tensor inverse;  // where among them each element, or slice, of x is; undefined unless asked for
   Tensor counts;   // how often each occurs; undefined unless asked for
+  Tensor index;    // where each stands in x first; undefined unless asked for
 };
 struct UniqueOptions {
   bool sorted = true;  // results are in order in any case
-  bool return_inverse = false, return_counts = false;
+  bool return_inverse = false, return_counts = false, return_index = false;
   std::optional<int64_t> dim = {};  // none: the elements of x as one line; else slices along dim
 };
 // Returns the distinct elements of x in order. Every NaN is distinct. Waits for the device; constant for
-// autograd. Shapes: x[...] -> values[k], inverse like x, counts[k]; with `dim` values[...,k,...], inverse[n],
-// counts[k]. Errors: DeviceError for a meta tensor; ShapeError for a `dim` with slices that have no elements.
+// autograd. Shapes: x[...] -> values[k], inverse like x, counts[k], index[k] into the flattened x; with `dim`
+// values[...,k,...], inverse[n], counts[k], index[k]. Errors: DeviceError for a meta tensor; ShapeError for a `dim` with slices that have no elements.
 UniqueResult unique(const Tensor& x, const UniqueOptions& options = {});
 
 struct UniqueConsecutiveOptions {
-  bool return_inverse = false, return_counts = false;
+  bool return_inverse = false, return_counts = false, return_index = false;
   std::optional<int64_t> dim = {};
 };
 // Returns x without the elements (or slices) that equal the one before. Otherwise as unique.

@@ -15,7 +15,7 @@ const RegisterKernel kernels[] = {
     {raw::gelu_tanh_kernel, DeviceType::kCPU, &unary<GeluTanh>},
     {raw::leaky_relu_kernel, DeviceType::kCPU, &unary<LeakyRelu, double>},
     {raw::elu_kernel, DeviceType::kCPU, &unary<Elu, double>},
-    {raw::softplus_kernel, DeviceType::kCPU, &unary<Softplus, double>},
+    {raw::softplus_kernel, DeviceType::kCPU, &unary<Softplus, double, double>},
     {raw::relu_backward_kernel, DeviceType::kCPU, &binary<ReluBackward>},
     {raw::sigmoid_backward_kernel, DeviceType::kCPU, &binary<SigmoidBackward>},
     {raw::tanh_backward_kernel, DeviceType::kCPU, &binary<TanhBackward>},

@@ -9,6 +9,7 @@ const RegisterKernel kernels[] = {
     {raw::atan2_kernel, DeviceType::kCPU, &binary<Atan2>},
     {raw::fmod_kernel, DeviceType::kCPU, &binary<Fmod>},
     {raw::floor_divide_kernel, DeviceType::kCPU, &binary<FloorDivide>},
+    {raw::trunc_divide_kernel, DeviceType::kCPU, &binary<TruncDivide>},
     {raw::hypot_kernel, DeviceType::kCPU, &binary<Hypot>},
     {raw::copysign_kernel, DeviceType::kCPU, &binary<Copysign>},
     {raw::xlogy_kernel, DeviceType::kCPU, &binary<Xlogy>},

@@ -246,18 +246,18 @@ void cumsum_cpu(const Tensor& out, const Tensor& x, bool reverse) {
 }
 
 template <class T>
-void cumprod_of(const Tensor& out, const Tensor& x) {
+void cumprod_of(const Tensor& out, const Tensor& x, bool reverse) {
   const T* p = x.ptr<T>();
   T* y = out.ptr<T>();
-  scan(x, false, WideOf<T>(1), [=](WideOf<T>& product, int64_t at, int64_t) {
+  scan(x, reverse, WideOf<T>(1), [=](WideOf<T>& product, int64_t at, int64_t) {
     product *= static_cast<WideOf<T>>(p[at]);
     y[at] = static_cast<T>(product);
   });
 }
 
-void cumprod_cpu(const Tensor& out, const Tensor& x) {
-  if (x.dtype() == DType::kI64) return cumprod_of<int64_t>(out, x);
-  dispatch_floating(x.dtype(), "cumprod", [&]<class T>() { cumprod_of<T>(out, x); });
+void cumprod_cpu(const Tensor& out, const Tensor& x, bool reverse) {
+  if (x.dtype() == DType::kI64) return cumprod_of<int64_t>(out, x, reverse);
+  dispatch_floating(x.dtype(), "cumprod", [&]<class T>() { cumprod_of<T>(out, x, reverse); });
 }
 
 void logcumsumexp_cpu(const Tensor& out, const Tensor& x) {

@@ -10,6 +10,9 @@
 
 namespace gradus {
 
+// PyTorch's padding "valid": none. For "same" there is same_padding.
+inline constexpr int64_t kValidPadding = 0;
+
 // How a filter moves over a signal, an image, a volume.
 struct Conv1dOptions {
   int64_t stride = 1;

@@ -85,11 +85,14 @@ Tensor triu_indices(int64_t rows, int64_t cols, int64_t offset, TensorOptions op
   return coordinates("triu_indices", rows, cols, options, begin, [=](int64_t) { return cols; });
 }
 
-Tensor eye(int64_t n, int64_t m, TensorOptions options) {
+Tensor eye(int64_t n, int64_t m, TensorOptions options) { return eye(n, m, 0, options); }
+
+Tensor eye(int64_t n, int64_t m, int64_t offset, TensorOptions options) {
   if (m == -1) m = n;
   Tensor y = zeros({n, m}, options);
-  const int64_t diagonal = std::min(n, m);
-  if (diagonal > 0) raw::fill_(view_as_strided(y, {diagonal}, {m + 1}, 0), 1);
+  const int64_t row = -std::clamp<int64_t>(offset, -n, 0), column = std::clamp<int64_t>(offset, 0, m);
+  const int64_t count = std::min(n - row, m - column);
+  if (count > 0) raw::fill_(view_as_strided(y, {count}, {m + 1}, row * m + column), 1);
   return y;
 }
 

@@ -65,7 +65,9 @@ Tensor logspace(double start, double end, int64_t steps, double base = 10, Tenso
 Tensor tril_indices(int64_t rows, int64_t cols, int64_t offset = 0, TensorOptions options = {.dtype = DType::kI64});
 Tensor triu_indices(int64_t rows, int64_t cols, int64_t offset = 0, TensorOptions options = {.dtype = DType::kI64});
 
-// Returns the matrix f[n, m] with ones on the diagonal; m = -1: square.
+// Returns the matrix f[n, m] with ones on the diagonal; m = -1: square. The diagonal lies `offset` places to the
+// right of the main one, or below it for a negative one.
 Tensor eye(int64_t n, int64_t m = -1, TensorOptions options = {});
+Tensor eye(int64_t n, int64_t m, int64_t offset, TensorOptions options = {});
 
 }  // namespace gradus

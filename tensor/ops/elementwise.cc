@@ -84,6 +84,12 @@ Tensor bitwise(const char* op, const BinarySlot& slot, const Tensor& a, const Te
   return y;
 }
 
+// Integers are multiplied by whole numbers.
+void check_factor(const char* op, DType t, double alpha) {
+  if (is_integral(t) && alpha != std::trunc(alpha))
+    throw DTypeError(op, "alpha must be a whole number for ", t, ", given ", alpha);
+}
+
 template <class F>
 Tensor ternary_result(const char* op, const Tensor& x, const Tensor& a, const Tensor& b) {
   const DType dtype = promote(result_dtype(x, a), result_dtype(x, b));
@@ -110,6 +116,7 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
 Tensor maximum(const Tensor& a, const Tensor& b) { return binary<Maximum>("maximum", maximum_kernel, a, b); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return binary<Minimum>("minimum", minimum_kernel, a, b); }
 Tensor add(const Tensor& a, const Tensor& b, double alpha) {
+  check_factor("add", result_dtype(a, b), alpha);
   return binary<AddScaled>("add", add_scaled_kernel, a, b, alpha);
 }
 Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
@@ -157,8 +164,8 @@ Tensor leaky_relu(const Tensor& x, double slope) {
   return unary<LeakyRelu>("leaky_relu", leaky_relu_kernel, x, slope);
 }
 Tensor elu(const Tensor& x, double alpha) { return unary<Elu>("elu", elu_kernel, x, alpha); }
-Tensor softplus(const Tensor& x, double beta) {
-  return unary<Softplus>("softplus", softplus_kernel, x, beta);
+Tensor softplus(const Tensor& x, double beta, double threshold) {
+  return unary<Softplus>("softplus", softplus_kernel, x, beta, threshold);
 }
 Tensor silu(const Tensor& x) { return unary<Silu>("silu", silu_kernel, x); }
 Tensor logsigmoid(const Tensor& x) { return unary<LogSigmoid>("logsigmoid", logsigmoid_kernel, x); }
@@ -220,6 +227,7 @@ void add_(const Tensor& dst, const Tensor& src) {
   in_place<Add>("add_", add_kernel, dst, dst, source_for("add_", dst, src));
 }
 void add_(const Tensor& dst, const Tensor& src, double alpha) {
+  check_factor("add_", dst.dtype(), alpha);
   in_place<AddScaled>("add_", add_scaled_kernel, dst, dst, source_for("add_", dst, src), alpha);
 }
 void sub_(const Tensor& dst, const Tensor& src) {
@@ -282,6 +290,7 @@ Tensor threshold(const Tensor& x, double t, double value) { return unary<Thresho
 Tensor atan2(const Tensor& a, const Tensor& b) { return binary<Atan2>("atan2", atan2_kernel, a, b); }
 Tensor fmod(const Tensor& a, const Tensor& b) { return binary<Fmod>("fmod", fmod_kernel, a, b); }
 Tensor floor_divide(const Tensor& a, const Tensor& b) { return binary<FloorDivide>("floor_divide", floor_divide_kernel, a, b); }
+Tensor trunc_divide(const Tensor& a, const Tensor& b) { return binary<TruncDivide>("div", trunc_divide_kernel, a, b); }
 Tensor hypot(const Tensor& a, const Tensor& b) { return binary<Hypot>("hypot", hypot_kernel, a, b); }
 Tensor copysign(const Tensor& a, const Tensor& b) { return binary<Copysign>("copysign", copysign_kernel, a, b); }
 Tensor xlogy(const Tensor& a, const Tensor& b) { return binary<Xlogy>("xlogy", xlogy_kernel, a, b); }

@@ -34,7 +34,8 @@ inline constinit UnarySlot2 clamp_kernel{"clamp"};
 inline constinit BinarySlot2 clamp_backward_kernel{"clamp_backward"};
 inline constinit UnarySlot relu_kernel{"relu"}, sigmoid_kernel{"sigmoid"}, tanh_kernel{"tanh"},
     silu_kernel{"silu"}, gelu_kernel{"gelu"}, gelu_tanh_kernel{"gelu_tanh"}, logsigmoid_kernel{"logsigmoid"};
-inline constinit UnarySlot1 leaky_relu_kernel{"leaky_relu"}, elu_kernel{"elu"}, softplus_kernel{"softplus"};
+inline constinit UnarySlot1 leaky_relu_kernel{"leaky_relu"}, elu_kernel{"elu"};
+inline constinit UnarySlot2 softplus_kernel{"softplus"};
 inline constinit BinarySlot relu_backward_kernel{"relu_backward"},
     sigmoid_backward_kernel{"sigmoid_backward"}, tanh_backward_kernel{"tanh_backward"},
     silu_backward_kernel{"silu_backward"}, gelu_backward_kernel{"gelu_backward"},
@@ -49,7 +50,7 @@ inline constinit UnarySlot tan_kernel{"tan"}, asin_kernel{"asin"}, acos_kernel{"
 inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, int64_t n)> polygamma_kernel{"polygamma"};
 inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, double, double, double)> nan_to_num_kernel{
     "nan_to_num"};
-inline constinit BinarySlot atan2_kernel{"atan2"}, fmod_kernel{"fmod"}, floor_divide_kernel{"floor_divide"},
+inline constinit BinarySlot atan2_kernel{"atan2"}, fmod_kernel{"fmod"}, floor_divide_kernel{"floor_divide"}, trunc_divide_kernel{"div"},
     hypot_kernel{"hypot"}, copysign_kernel{"copysign"}, xlogy_kernel{"xlogy"}, logaddexp_kernel{"logaddexp"},
     heaviside_kernel{"heaviside"}, bitwise_and_kernel{"bitwise_and"}, bitwise_or_kernel{"bitwise_or"},
     bitwise_xor_kernel{"bitwise_xor"}, bitwise_left_shift_kernel{"bitwise_left_shift"},
@@ -139,7 +140,7 @@ Tensor clamp(const Tensor& x, double low, double high);
 Tensor relu(const Tensor& x);
 Tensor leaky_relu(const Tensor& x, double slope);
 Tensor elu(const Tensor& x, double alpha);
-Tensor softplus(const Tensor& x, double beta);
+Tensor softplus(const Tensor& x, double beta, double threshold = 20);
 Tensor silu(const Tensor& x);
 Tensor logsigmoid(const Tensor& x);
 Tensor gelu(const Tensor& x);
@@ -199,6 +200,7 @@ Tensor nan_to_num(const Tensor& x, double nan, double positive, double negative)
 Tensor atan2(const Tensor& y, const Tensor& x);
 Tensor fmod(const Tensor& a, const Tensor& b);
 Tensor floor_divide(const Tensor& a, const Tensor& b);
+Tensor trunc_divide(const Tensor& a, const Tensor& b);
 Tensor hypot(const Tensor& a, const Tensor& b);
 Tensor copysign(const Tensor& a, const Tensor& b);
 Tensor xlogy(const Tensor& x, const Tensor& y);

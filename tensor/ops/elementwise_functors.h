@@ -266,11 +266,11 @@ struct TanhBackward : OnFloats {
 };
 // clang-format on
 struct Softplus : OnFloats {
-  double beta;
+  double beta, threshold;
   template <class T>
   GRADUS_HD T operator()(T x) const {
     const T z = x * T(beta);
-    return z > T(20) ? x : m::log1p(m::exp(z)) / T(beta);
+    return z > T(threshold) ? x : m::log1p(m::exp(z)) / T(beta);
   }
 };
 // log(1 / (1 + e^-x)), in a form whose exponential does not overflow.
@@ -413,6 +413,14 @@ struct FloorDivide : OnNumbers {
     } else {
       return b == 0 ? T(0) : T(a / b);
     }
+  }
+};
+// Rounded towards 0. Integers: 0 for a divisor of 0.
+struct TruncDivide : OnNumbers {
+  template <class T> GRADUS_HD T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>) return std::trunc(a / b);
+    else if constexpr (std::is_signed_v<T>) return b == 0 ? T(0) : b == -1 ? T(-W<T>(a)) : T(a / b);
+    else return b == 0 ? T(0) : T(a / b);
   }
 };
 struct Hypot : OnFloats { template <class T> GRADUS_HD T operator()(T a, T b) const {

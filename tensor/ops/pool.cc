@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kMaxExtent = int64_t(1) << 31;
 
-constexpr const char* kShapes[] = {"[N,C,L]", "[N,C,H,W]", "[N,C,D,H,W]"};
+constexpr const char* kShapes[] = {"[N,C,L] or [C,L]", "[N,C,H,W] or [C,H,W]", "[N,C,D,H,W] or [C,D,H,W]"};
 constexpr const char* kMaxNames[] = {"max_pool1d", "max_pool2d", "max_pool3d"};
 constexpr const char* kAvgNames[] = {"avg_pool1d", "avg_pool2d", "avg_pool3d"};
 

@@ -167,11 +167,11 @@ Tensor cumsum(const Tensor& x, int64_t dim, bool reverse) {
   return out;
 }
 
-Tensor cumprod(const Tensor& x, int64_t dim) {
-  if (half(x)) return to(cumprod(to(x, DType::kF32), dim), x.dtype());
+Tensor cumprod(const Tensor& x, int64_t dim, bool reverse) {
+  if (half(x)) return to(cumprod(to(x, DType::kF32), dim, reverse), x.dtype());
   const Tensor lines = as_lines(contiguous(to(x, sum_dtype(x.dtype()))), dim, "cumprod");
   const Tensor out = empty(x.shape(), {.dtype = lines.dtype(), .device = x.device()});
-  cumprod_kernel(as_lines(out, dim, "cumprod"), lines);
+  cumprod_kernel(as_lines(out, dim, "cumprod"), lines, reverse);
   return out;
 }
 

@@ -27,7 +27,7 @@ inline constinit KernelSlot<void(const Tensor& values, const Tensor& indices, co
     extremum_kernel{"max"};
 // Along the middle of row-major tensors seen as [outer, n, inner] (as_lines).
 inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, bool reverse)> cumsum_kernel{"cumsum"};
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x)> cumprod_kernel{"cumprod"};
+inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, bool reverse)> cumprod_kernel{"cumprod"};
 inline constinit KernelSlot<void(const Tensor& out, const Tensor& x)> logcumsumexp_kernel{"logcumsumexp"};
 inline constinit KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, bool largest)>
     running_extremes_kernel{"cummax"};
@@ -61,7 +61,7 @@ Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor norm(const Tensor& x, const Dims& dims = {}, double p = 2, bool keepdim = false);
 Tensor cumsum(const Tensor& x, int64_t dim, bool reverse = false);
-Tensor cumprod(const Tensor& x, int64_t dim);
+Tensor cumprod(const Tensor& x, int64_t dim, bool reverse = false);
 Tensor logcumsumexp(const Tensor& x, int64_t dim);
 // Values and i64 indices of the largest, or smallest, elements so far.
 std::pair<Tensor, Tensor> cummax(const Tensor& x, int64_t dim);

@@ -60,8 +60,11 @@ std::pair<Tensor, Tensor> selected(const Tensor& x, Selection what, int64_t k, i
 Unique group(const Tensor& x, const Tensor& order, const Tensor& starts, UniqueWants wants) {
   const int64_t n = starts.numel();
   const Tensor at = reshape(nonzero(starts), {-1});
+  // Equal elements are in the order in which they stand in x.
+  const Tensor first = order.defined() ? index_select(order, 0, at) : at;
   Unique u;
-  u.values = index_select(x, 0, order.defined() ? index_select(order, 0, at) : at);
+  u.values = index_select(x, 0, first);
+  if (wants.index) u.index = first;
   if (wants.inverse) {
     const Tensor number = sub(cumsum(starts, 0), 1);
     u.inverse = order.defined() ? scatter(number, 0, order, number) : number;

@@ -44,12 +44,13 @@ std::pair<Tensor, Tensor> select_along(const Tensor& x, Selection what, int64_t 
                                        std::string_view op);
 
 struct Unique {
-  Tensor values, inverse, counts;
+  Tensor values, inverse, counts, index;
 };
 // The distinct elements of x, of all when `dim` is none, else slices along it; in order, or, `consecutive`,
-// without repetitions of the one before. Inverse and counts are computed when wanted. Waits for the device.
+// without repetitions of the one before. Inverse, counts and first places are computed when wanted. Waits for the
+// device.
 struct UniqueWants {
-  bool inverse = false, counts = false;
+  bool inverse = false, counts = false, index = false;
 };
 Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, UniqueWants wants);
 

@@ -337,6 +337,19 @@ void add_special_inputs() {
   const Run keep1 = [=](const Tensor& x, const Tensor& w, const Tensor& b) { return conv1d(x, w, b, same1); };
   const Run keep2 = [=](const Tensor& x, const Tensor& w, const Tensor& b) { return conv2d(x, w, b, same2); };
   const Run keep3 = [=](const Tensor& x, const Tensor& w, const Tensor& b) { return conv3d(x, w, b, same3); };
+  // "valid" is no padding, of every rank.
+  const Run valid1 = [](const Tensor& x, const Tensor& w, const Tensor& b) {
+    return conv1d(x, w, b, {.padding = kValidPadding});
+  };
+  const Run valid2 = [](const Tensor& x, const Tensor& w, const Tensor& b) {
+    return conv2d(x, w, b, {.padding = kValidPadding});
+  };
+  const Run valid3 = [](const Tensor& x, const Tensor& w, const Tensor& b) {
+    return conv3d(x, w, b, {.padding = kValidPadding});
+  };
+  add_without_batch("conv1d", valid1, {2, 5}, {3, 2, 3}, Conv1dOptions());
+  add_without_batch("conv2d", valid2, {2, 5, 4}, {3, 2, 3, 2}, Conv2dOptions());
+  add_without_batch("conv3d", valid3, {2, 3, 4, 5}, {3, 2, 2, 2, 3}, Conv3dOptions());
   add_same_padding("conv1d", keep1, {2, 2, 6}, {3, 2, 4}, same1);
   add_same_padding("conv2d", keep2, {1, 2, 5, 4}, {3, 2, 3, 2}, same2);
   add_same_padding("conv2d", keep2, {1, 2, 5, 4}, {3, 2, 4, 3}, same2);

@@ -148,6 +148,19 @@ void add_creation() {
       "eye", "", [] { return eye(3); }, [=] { return identity(3, 3); }, DType::kF32);
   source(
       "eye", "wide", [] { return eye(2, 4); }, [=] { return identity(2, 4); }, DType::kF32);
+  for (const auto& [n, m] : {std::pair<int64_t, int64_t>{3, 5}, {5, 3}, {4, 4}, {0, 2}, {1, 1}})
+    for (int64_t offset : {int64_t{0}, int64_t{1}, int64_t{-1}, int64_t{2}, int64_t{-4}, int64_t{5}, INT64_MAX,
+                           INT64_MIN})
+      source(
+          "eye", concat(n, 'x', m, " at ", offset).c_str(),
+          [n = n, m = m, offset] { return eye(n, m, offset, {.dtype = DType::kI32}); },
+          [n = n, m = m, offset] {
+            Array y({n, m});
+            for (int64_t i = 0; i < n; ++i)
+              for (int64_t j = 0; j < m; ++j) y.at({i, j}) = j - i == offset;
+            return y;
+          },
+          DType::kI32);
 
   const std::vector<Sample> any = {{in({3, 5})}, {in({2, 3, 2, 2})}, {in({})}};
   const auto like = [&](const char* op, Tensor (*f)(const Tensor&), double (*r)(double)) {

@@ -204,6 +204,50 @@ void add_pairs() {
              .run = [f = f](X x) { return f(x[0], 0.75); },
              .reference = std::string(op) == "fmod" ? unary([](double a) { return std::fmod(a, 0.75); })
                                                     : unary([](double a) { return std::floor(a / 0.75); })});
+  for (const auto& [name, mode] : {std::pair<const char*, RoundingMode>{"truncated", RoundingMode::kTrunc},
+                                   {"rounded down", RoundingMode::kFloor},
+                                   {"not rounded", RoundingMode::kNone}}) {
+    const auto quotient = [m = mode](double a, double b) {
+      return m == RoundingMode::kTrunc ? std::trunc(a / b) : m == RoundingMode::kFloor ? std::floor(a / b) : a / b;
+    };
+    add_row({.op = "div",
+             .variant = name,
+             .samples = {{in({2, 3}, 1.3, 1.7), in({3}, -1.2, -0.9)}, {in({19}, -2.9, -2.6), in({}, 1.1, 1.2)}},
+             .run = [m = mode](X x) { return div(x[0], x[1], m); },
+             .reference = binary(quotient),
+             .dtypes = kFloats});
+    add_row({.op = "div",
+             .variant = concat(name, ", by a number"),
+             .samples = {{in({9}, -1.9, -1.6)}},
+             .run = [m = mode](X x) { return div(x[0], 0.75, m); },
+             .reference = unary([quotient](double a) { return quotient(a, 0.75); })});
+    if (mode == RoundingMode::kNone) continue;
+    add_row({.op = "div",
+             .variant = concat(name, ", of integers"),
+             .samples = {{in({40}, -20, 20), in({40}, 1, 5)}, {in({40}, -20, 20), in({40}, -5, -1)}},
+             .run = [m = mode](X x) { return div(x[0], x[1], m); },
+             .reference = binary(quotient),
+             .differentiable = false,
+             .dtypes = {DType::kI64, DType::kI32}});
+  }
+  for (const char* op : {"add", "sub"})
+    add_row({.op = op,
+             .variant = "a multiple of a number",
+             .samples = {{in({2, 3})}},
+             .run = [plus = op[0] == 'a'](X x) { return plus ? gradus::add(x[0], 2.0, 0.25) : gradus::sub(x[0], 2.0, 0.25); },
+             .reference = unary([plus = op[0] == 'a'](double a) { return plus ? a + 0.5 : a - 0.5; }),
+             .errors = {{"fractions of integers",
+                         [] {
+                           const Tensor i = ones({2}, {.dtype = DType::kI64});
+                           gradus::add(i, i, 0.5);
+                         },
+                         {"[add]", "i64", "0.5"}},
+                        {"fractions of integers in place",
+                         [] {
+                           const Tensor i = ones({2}, {.dtype = DType::kI64});
+                           add_(i, i, 0.5);
+                         },
+                         {"[add_]", "i64", "0.5"}}}});
   for (const char* op : {"fmod", "floor_divide"})
     add_row({.op = op,
              .variant = "of integers",

@@ -453,6 +453,45 @@ void add_shuffles() {
                          },
                          {"factor", "-1"}}}});
   }
+  // Any number of leading dims, none among them.
+  for (const Shape& lead : {Shape{}, Shape{2, 3}, Shape{2, 0, 1}}) {
+    const auto of = [&](std::initializer_list<int64_t> last) {
+      Shape s = lead;
+      for (int64_t n : last) s.push_back(n);
+      return s;
+    };
+    const Shape few = of({8, 3, 2}), many = of({2, 6, 4});
+    const auto move = [=](const Array& x, bool apart) {
+      Array y(apart ? many : few);
+      const Array cells({lead.product(), 2, 6, 4}), channels({lead.product(), 8, 3, 2});
+      for (int64_t n = 0; n < lead.product(); ++n)
+        for (int64_t c = 0; c < 2; ++c)
+          for (int64_t h = 0; h < 6; ++h)
+            for (int64_t w = 0; w < 4; ++w) {
+              const size_t a = size_t(cells.offset({n, c, h, w}));
+              const size_t b = size_t(channels.offset({n, (c * 2 + h % 2) * 2 + w % 2, h / 2, w / 2}));
+              apart ? y.v[a] = x.v[b] : y.v[b] = x.v[a];
+            }
+      return y;
+    };
+    add_row({.op = "pixel_shuffle",
+             .variant = concat("of ", few),
+             .samples = {{in(few)}},
+             .run = [](X x) { return pixel_shuffle(x[0], 2); },
+             .reference = [=](A x) { return move(x[0], true); },
+             .dtypes = kAllFloats});
+    add_row({.op = "pixel_unshuffle",
+             .variant = concat("of ", many),
+             .samples = {{in(many)}},
+             .run = [](X x) { return pixel_unshuffle(x[0], 2); },
+             .reference = [=](A x) { return move(x[0], false); },
+             .dtypes = kAllFloats,
+             .errors = {{"sizes of a sample",
+                         [] {
+                           pixel_unshuffle(empty({6, 2, 3}), 2);
+                         },
+                         {"dim 2", "[6,2,3]"}}}});
+  }
   for (const Shape& s : {Shape{2, 6, 3}, Shape{2, 6, 2, 3}, Shape{0, 6, 2}, Shape{1, 3, 1, 1}})
     add_row({.op = "channel_shuffle",
              .variant = concat(s),
@@ -666,6 +705,43 @@ Array sampled(const Array& x, const Array& grid, const GridSampleOptions& o) {
   return y;
 }
 
+// Where an axis of n cells holds cell i when the padding is asked for it; -1: nowhere.
+int64_t cell_for(int64_t i, int64_t n, SamplePadding padding, bool aligned) {
+  if (padding == SamplePadding::kZeros) return i < 0 || i >= n ? -1 : i;
+  if (padding == SamplePadding::kReflection && !(aligned && n == 1))
+    while (i < 0 || i >= n) i = i < 0 ? -i - !aligned : 2 * n - i - (aligned ? 2 : 1);
+  return std::clamp<int64_t>(i, 0, n - 1);
+}
+
+Array sampled_cubically(const Array& x, const Array& grid, const GridSampleOptions& o) {
+  const int64_t P = grid.size(1), Q = grid.size(2), H = x.size(2), W = x.size(3);
+  // Keys' kernel with a = -0.75.
+  const auto weight = [](double d) {
+    constexpr double a = -0.75;
+    d = std::abs(d);
+    return d <= 1  ? (a + 2) * d * d * d - (a + 3) * d * d + 1
+           : d < 2 ? a * d * d * d - 5 * a * d * d + 8 * a * d - 4 * a
+                   : 0;
+  };
+  Array y({x.size(0), x.size(1), P, Q});
+  for (int64_t n = 0; n < x.size(0); ++n)
+    for (int64_t p = 0; p < P; ++p)
+      for (int64_t q = 0; q < Q; ++q) {
+        const double v = in_cells(grid.at({n, p, q, 1}), H, SamplePadding::kZeros, o.align_corners);
+        const double u = in_cells(grid.at({n, p, q, 0}), W, SamplePadding::kZeros, o.align_corners);
+        const int64_t top = int64_t(std::floor(v)) - 1, left = int64_t(std::floor(u)) - 1;
+        for (int64_t i = top; i < top + 4; ++i)
+          for (int64_t j = left; j < left + 4; ++j) {
+            const int64_t h = cell_for(i, H, o.padding, o.align_corners);
+            const int64_t w = cell_for(j, W, o.padding, o.align_corners);
+            if (h < 0 || w < 0) continue;
+            for (int64_t c = 0; c < x.size(1); ++c)
+              y.at({n, c, p, q}) += weight(v - double(i)) * weight(u - double(j)) * x.at({n, c, h, w});
+          }
+      }
+  return y;
+}
+
 void add_sampling() {
   // Positions away from the cells' edges, where the gradient jumps: inside, and some of them outside.
   const std::vector<double> at = {-0.83, 0.31, 0.44, -0.55, 0.11,  0.72,
@@ -674,19 +750,25 @@ void add_sampling() {
                           TensorOptions t = {}) {
     return ErrorCase{what, [=] { grid_sample(empty(x, t), empty(grid)); }, std::move(says)};
   };
-  for (SampleMode mode : {SampleMode::kBilinear, SampleMode::kNearest})
+  for (SampleMode mode : {SampleMode::kBilinear, SampleMode::kNearest, SampleMode::kBicubic})
     for (SamplePadding padding : {SamplePadding::kZeros, SamplePadding::kBorder, SamplePadding::kReflection})
       for (bool aligned : {false, true}) {
         const GridSampleOptions o{.mode = mode, .padding = padding, .align_corners = aligned};
         Input grid = in({2, 1, 3, 2});
         grid.values = at;
         add_row({.op = "grid_sample",
-                 .variant = concat(mode == SampleMode::kNearest ? "nearest " : "bilinear ", int(padding),
+                 .variant = concat(mode == SampleMode::kNearest    ? "nearest "
+                                   : mode == SampleMode::kBilinear ? "bilinear "
+                                                                   : "bicubic ", int(padding),
                                    aligned ? " aligned" : ""),
                  .samples = {{in({2, 3, 4, 5}), grid}},
                  .run = [o](X x) { return grid_sample(x[0], x[1], o); },
-                 .reference = [o](A x) { return sampled(x[0], x[1], o); },
-                 .terms = 40,
+                 .reference =
+                     [o](A x) {
+                       return o.mode == SampleMode::kBicubic ? sampled_cubically(x[0], x[1], o)
+                                                             : sampled(x[0], x[1], o);
+                     },
+                 .terms = mode == SampleMode::kBicubic ? 160.0 : 40.0,
                  .errors = {refuses("dims", {2, 2}, {2, 1, 1, 2}, {"[2,2]", "[2,1,1,2]"}),
                             refuses("grid", {2, 1, 2, 2}, {2, 1, 1, 3}, {"[2,1,1,3]"}),
                             refuses("batch", {2, 1, 2, 2}, {3, 1, 1, 2}, {"[3,1,1,2]"}),

@@ -361,6 +361,13 @@ void add_functions() {
        [](double v) { return v > 0 ? v : 0.7 * std::expm1(v); }, no_zero});
   add({"softplus", [](const Tensor& x) { return softplus(x, 2); },
        [](double v) { return std::log1p(std::exp(2 * v)) / 2; }, wide});
+  // Away from the step at the threshold, which a difference quotient sees.
+  add({"softplus", [](const Tensor& x) { return softplus(x, 2, -5); }, [](double v) { return v; },
+       in({}, -2, 4)});
+  add({"softplus", [](const Tensor& x) { return softplus(x, 2, 1); },
+       [](double v) { return std::log1p(std::exp(2 * v)) / 2; }, in({}, -4, 0.45)});
+  add({"softplus", [](const Tensor& x) { return softplus(x, 1, 50); },
+       [](double v) { return v + std::log1p(std::exp(-v)); }, in({}, 19, 49)});
   add({"silu", [](const Tensor& x) { return silu(x); }, [](double v) { return v * sigmoid_of(v); }, wide});
   add({"softplus", [](const Tensor& x) { return softplus(x); },
        [](double v) { return std::log1p(std::exp(v)); }, wide});

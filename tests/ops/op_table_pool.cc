@@ -335,7 +335,30 @@ double mean_with_padding(const std::vector<double>& v, int64_t cells) {
 
 const std::vector<DType> kAllFloats = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16};
 
-ErrorCase wrong_dims(std::function<void()> call) { return {"dims", std::move(call), {"[2,2]"}}; }
+ErrorCase wrong_dims(std::function<void()> call) { return {"dims", std::move(call), {"[2]"}}; }
+
+// The same row for one sample, without a batch dim.
+void add_sample_row(OpCase row) {
+  row.variant += " without batch";
+  Shape one = row.samples[0][0].shape;
+  one.erase(0);
+  row.samples.resize(1);
+  row.samples[0][0].shape = one;
+  row.reference = [f = row.reference](A x) {
+    Array batch = x[0];
+    batch.shape = {1};
+    for (int64_t n : x[0].shape) batch.shape.push_back(n);
+    Array y = f({batch});
+    y.shape.erase(0);
+    return y;
+  };
+  row.errors = {};
+  add_row(std::move(row));
+}
+void add_with_sample(const OpCase& row) {
+  add_row(row);
+  add_sample_row(row);
+}
 
 void add_max(const std::string& op, const std::string& variant, const Shape& x, const Steps& s,
              std::function<Tensor(X)> run, std::vector<ErrorCase> errors) {
@@ -345,7 +368,7 @@ void add_max(const std::string& op, const std::string& variant, const Shape& x, 
     e[0] = 0;
     return e;
   }();
-  add_row({.op = op,
+  add_with_sample({.op = op,
            .variant = variant,
            .samples = {{distinct(x)}, {distinct(none)}},
            .run = std::move(run),
@@ -362,11 +385,15 @@ void add_max(const std::string& op, const std::string& variant, const Shape& x, 
 void add_mean(const std::string& op, const std::string& variant, const Shape& x, const Steps& s,
               const OfCells& f, std::function<Tensor(X)> run, std::vector<ErrorCase> errors) {
   const Shape y = pooled_shape(x, s);
-  add_row({.op = op,
+  add_with_sample({.op = op,
            .variant = variant,
            .samples = {{in(x)}},
            .run = std::move(run),
-           .reference = [=](A v) { return pool_volume(v[0], y, boxes_of(s), s.padding, f); },
+           .reference = [=](A v) {
+             Shape out = y;
+             out[0] = v[0].shape[0];
+             return pool_volume(v[0], out, boxes_of(s), s.padding, f);
+           },
            .terms = 27,
            .dtypes = kAllFloats,
            .errors = std::move(errors)});
@@ -383,7 +410,7 @@ void add_signals_and_volumes() {
     const Steps s{{1, 1, *o.kernel}, {1, 1, stride}, {0, 0, o.padding}, {1, 1, o.dilation}, o.ceil_mode};
     const std::vector<ErrorCase> errors = {
         wrong_dims([] {
-          max_pool1d(empty({2, 2}), {.kernel = 1});
+          max_pool1d(empty({2}), {.kernel = 1});
         }),
         {"window",
          [] {
@@ -409,14 +436,14 @@ void add_signals_and_volumes() {
         "max_pool1d", name, x, s, [m](X v) { return max_pool1d(v[0], m); }, errors);
     add_max("max_pool1d_with_indices", name, x, s,
             [m](X v) { return max_pool1d_with_indices(v[0], m).first; }, {wrong_dims([] {
-              max_pool1d_with_indices(empty({2, 2}), {.kernel = 1});
+              max_pool1d_with_indices(empty({2}), {.kernel = 1});
             })});
     if (o.dilation == 1) {
       const AvgPool1dOptions a{
           .kernel = *o.kernel, .stride = o.stride, .padding = o.padding, .ceil_mode = o.ceil_mode};
       add_mean("avg_pool1d", name, x, s, mean_with_padding, [a](X v) { return avg_pool1d(v[0], a); },
                {wrong_dims([] {
-                 avg_pool1d(empty({2, 2}), {.kernel = 1});
+                 avg_pool1d(empty({2}), {.kernel = 1});
                })});
       AvgPool1dOptions b = a;
       b.count_include_pad = false;
@@ -435,7 +462,7 @@ void add_signals_and_volumes() {
     const Steps s{*o.kernel, stride, o.padding, o.dilation, o.ceil_mode};
     add_max("max_pool3d", name, x, s, [m](X v) { return max_pool3d(v[0], m); },
             {wrong_dims([] {
-               max_pool3d(empty({2, 2}), {.kernel = Size3(1)});
+               max_pool3d(empty({2}), {.kernel = Size3(1)});
              }),
              {"window",
               [] {
@@ -444,13 +471,13 @@ void add_signals_and_volumes() {
               {"larger", "[1,1,2,4,4]"}}});
     add_max("max_pool3d_with_indices", name, x, s,
             [m](X v) { return max_pool3d_with_indices(v[0], m).first; }, {wrong_dims([] {
-              max_pool3d_with_indices(empty({2, 2}), {.kernel = Size3(1)});
+              max_pool3d_with_indices(empty({2}), {.kernel = Size3(1)});
             })});
     const AvgPool3dOptions a{
         .kernel = *o.kernel, .stride = o.stride, .padding = o.padding, .ceil_mode = o.ceil_mode};
     add_mean("avg_pool3d", name, x, s, mean_with_padding, [a](X v) { return avg_pool3d(v[0], a); },
              {wrong_dims([] {
-                avg_pool3d(empty({2, 2}), {.kernel = Size3(1)});
+                avg_pool3d(empty({2}), {.kernel = Size3(1)});
               }),
               {"divisor",
                [] {
@@ -472,7 +499,7 @@ void add_signals_and_volumes() {
             return max_pool2d_with_indices(v[0], {.kernel = {3, 2}, .stride = {2, 1}, .padding = 1}).first;
           },
           {wrong_dims([] {
-            max_pool2d_with_indices(empty({2, 2}), {.kernel = Size2(1)});
+            max_pool2d_with_indices(empty({2}), {.kernel = Size2(1)});
           })});
   add_mean(
       "avg_pool2d", "divisor", {2, 3, 5, 4}, image,
@@ -490,13 +517,15 @@ void add_signals_and_volumes() {
 void add_adaptive() {
   const auto add = [](const std::string& op, const Shape& x, const Shape& y, bool is_max,
                       std::function<Tensor(X)> run, std::vector<ErrorCase> errors) {
-    add_row({.op = op,
+    add_with_sample({.op = op,
              .variant = concat(x, " to ", y),
              .samples = {{is_max ? distinct(x) : in(x)}},
              .run = std::move(run),
              .reference =
                  [=](A v) {
-                   return pool_volume(v[0], y, even_boxes(x, y), 0, is_max ? OfCells(max_of) : mean_of);
+                   Shape out = y;
+                   out[0] = v[0].shape[0];
+                   return pool_volume(v[0], out, even_boxes(x, y), 0, is_max ? OfCells(max_of) : mean_of);
                  },
              .terms = 30,
              .dtypes = kAllFloats,
@@ -505,7 +534,7 @@ void add_adaptive() {
   for (int64_t n : {1, 3, 8}) {
     add("adaptive_avg_pool1d", {2, 3, 7}, {2, 3, n}, false, [n](X v) { return adaptive_avg_pool1d(v[0], n); },
         {wrong_dims([] {
-           adaptive_avg_pool1d(empty({2, 2}), 1);
+           adaptive_avg_pool1d(empty({2}), 1);
          }),
          {"size",
           [] {
@@ -514,28 +543,73 @@ void add_adaptive() {
           {"output size", "0"}}});
     add("adaptive_max_pool1d", {2, 3, 7}, {2, 3, n}, true, [n](X v) { return adaptive_max_pool1d(v[0], n); },
         {wrong_dims([] {
-          adaptive_max_pool1d(empty({2, 2}), 1);
+          adaptive_max_pool1d(empty({2}), 1);
+        })});
+    add("adaptive_max_pool1d_with_indices", {2, 3, 7}, {2, 3, n}, true,
+        [n](X v) { return adaptive_max_pool1d_with_indices(v[0], n).first; }, {wrong_dims([] {
+          adaptive_max_pool1d_with_indices(empty({2}), 1);
         })});
   }
   for (const Size3& s : {Size3(1), Size3(2, 3, 4)}) {
     const Shape y{1, 2, s.d, s.h, s.w};
     add("adaptive_avg_pool3d", {1, 2, 3, 5, 4}, y, false, [s](X v) { return adaptive_avg_pool3d(v[0], s); },
         {wrong_dims([] {
-          adaptive_avg_pool3d(empty({2, 2}), 1);
+          adaptive_avg_pool3d(empty({2}), 1);
         })});
     add("adaptive_max_pool3d", {1, 2, 3, 5, 4}, y, true, [s](X v) { return adaptive_max_pool3d(v[0], s); },
         {wrong_dims([] {
-          adaptive_max_pool3d(empty({2, 2}), 1);
+          adaptive_max_pool3d(empty({2}), 1);
         })});
+    add("adaptive_max_pool3d_with_indices", {1, 2, 3, 5, 4}, y, true,
+        [s](X v) { return adaptive_max_pool3d_with_indices(v[0], s).first; }, {wrong_dims([] {
+          adaptive_max_pool3d_with_indices(empty({2}), 1);
+        })});
+  }
+  add("adaptive_max_pool2d_with_indices", {1, 2, 3, 5}, {1, 2, 2, 3}, true,
+      [](X v) { return adaptive_max_pool2d_with_indices(v[0], {2, 3}).first; }, {wrong_dims([] {
+        adaptive_max_pool2d_with_indices(empty({2}), 1);
+      })});
+  // Where the maxima stand; more cells to a window than a byte counts are among them.
+  for (const auto& [x, size] : {std::pair<Shape, Size3>{{2, 9, 3, 5, 4}, {2, 3, 4}}, {{1, 2, 5, 9, 8}, 1}}) {
+    const Shape in_shape = x, y{x[0], x[1], size.d, size.h, size.w};
+    add_row({.op = "adaptive_max_pool3d_with_indices",
+             .variant = concat("positions ", x),
+             .samples = {{distinct(x)}},
+             .run = [s = size](X v) { return adaptive_max_pool3d_with_indices(v[0], s).second; },
+             .reference =
+                 [=](A v) {
+                   Array largest = pool_volume(v[0], y, even_boxes(in_shape, y), 0, max_of);
+                   const size_t cells = size_t(in_shape[2] * in_shape[3] * in_shape[4]);
+                   const size_t each = size_t(y[2] * y[3] * y[4]);
+                   for (size_t i = 0; i < largest.v.size(); ++i) {
+                     const auto image = v[0].v.begin() + int64_t(i / each * cells);
+                     largest.v[i] = double(std::find(image, image + int64_t(cells), largest.v[i]) - image);
+                   }
+                   return largest;
+                 },
+             .fixed_result = true,
+             .result = DType::kI64,
+             .differentiable = false,
+             .dtypes = {DType::kF32, DType::kF64}});
   }
   add("adaptive_max_pool2d", {1, 2, 3, 5}, {1, 2, 2, 2}, true,
       [](X v) { return adaptive_max_pool2d(v[0], 2); }, {wrong_dims([] {
-        adaptive_max_pool2d(empty({2, 2}), 1);
+        adaptive_max_pool2d(empty({2}), 1);
       })});
 }
 
 void add_unpooling() {
   const Shape s{2, 2, 3};
+  add_row({.op = "max_unpool",
+           .variant = "without batch",
+           .samples = {{in({2, 3}), indices({2, 3}, {0, 2, 5, 1, 3, 4})}},
+           .run = [](X x) { return max_unpool(x[0], x[1], {6}); },
+           .reference =
+               [](A x) {
+                 Array y({2, 6});
+                 for (size_t i = 0; i < x[0].v.size(); ++i) y.v[i / 3 * 6 + size_t(x[1].v[i])] = x[0].v[i];
+                 return y;
+               }});
   add_row({.op = "max_unpool",
            .samples = {{in(s), indices(s, {0, 2, 5, 1, 3, 4, 5, 4, 3, 0, 1, 2})}},
            .run = [](X x) { return max_unpool(x[0], x[1], {6}); },
@@ -547,9 +621,9 @@ void add_unpooling() {
                },
            .errors = {{"dims",
                        [] {
-                         max_unpool(empty({2, 2}), empty({2, 2}, {.dtype = DType::kI64}), {3});
+                         max_unpool(empty({2}), empty({2}, {.dtype = DType::kI64}), {3});
                        },
-                       {"[2,2]"}},
+                       {"[2]"}},
                       {"shapes",
                        [] {
                          max_unpool(empty({1, 2, 2}), empty({1, 2, 3}, {.dtype = DType::kI64}), {4});
@@ -576,24 +650,24 @@ void add_lp() {
     };
     const Steps line{{1, 1, 3}, {1, 1, 2}}, square{{1, 2, 3}, {1, 2, 3}};
     const std::string variant = concat("p ", p);
-    add_row({.op = "lp_pool1d",
+    add_with_sample({.op = "lp_pool1d",
              .variant = variant,
              .samples = {{in({2, 3, 7}, 0.3, 1.5)}},
              .run = [p](X x) { return lp_pool1d(x[0], {.p = p, .kernel = 3, .stride = 2}); },
              .reference =
                  [=](A x) {
-                   return pool_volume(x[0], {2, 3, 3}, boxes_of(line), 0, norm);
+                   return pool_volume(x[0], {x[0].shape[0], 3, 3}, boxes_of(line), 0, norm);
                  },
              .terms = 20,
              .errors = {wrong_dims([] {
-                          lp_pool1d(empty({2, 2}), {.p = 2, .kernel = 1});
+                          lp_pool1d(empty({2}), {.p = 2, .kernel = 1});
                         }),
                         {"p",
                          [] {
                            lp_pool1d(empty({1, 2, 2}), {.p = 0, .kernel = 1});
                          },
                          {"p must", "0"}}}});
-    add_row({.op = "lp_pool2d",
+    add_with_sample({.op = "lp_pool2d",
              .variant = variant,
              .samples = {{in({2, 3, 4, 6}, 0.3, 1.5)}},
              .run =
@@ -602,11 +676,11 @@ void add_lp() {
                  },
              .reference =
                  [=](A x) {
-                   return pool_volume(x[0], {2, 3, 2, 2}, boxes_of(square), 0, norm);
+                   return pool_volume(x[0], {x[0].shape[0], 3, 2, 2}, boxes_of(square), 0, norm);
                  },
              .terms = 20,
              .errors = {wrong_dims([] {
-                          lp_pool2d(empty({2, 2}), {.p = 2, .kernel = 1});
+                          lp_pool2d(empty({2}), {.p = 2, .kernel = 1});
                         }),
                         {"p",
                          [] {

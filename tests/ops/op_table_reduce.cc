@@ -481,7 +481,7 @@ void add_reductions() {
   add_row({.op = "cumsum",
            .variant = "reverse",
            .samples = {{in({2, 5})}},
-           .run = [](X x) { return cumsum(x[0], 1, true); },
+           .run = [](X x) { return cumsum(x[0], 1, {.reverse = true}); },
            .reference =
                [](A x) {
                  return along(x[0], 1, true, [](Values v) {
@@ -489,6 +489,52 @@ void add_reductions() {
                    return v;
                  });
                }});
+  // Running results of the elements before, or of those behind; zeros in the products.
+  for (bool reverse : {false, true})
+    for (bool exclusive : {false, true})
+      for (bool product : {false, true}) {
+        const CumulativeOptions o{.reverse = reverse, .exclusive = exclusive};
+        const auto run = [=](X x) { return product ? cumprod(x[0], 1, o) : cumsum(x[0], 1, o); };
+        const auto expected = [=](A x) {
+          return along(x[0], 1, true, [=](Values v) {
+            if (reverse) std::reverse(v.begin(), v.end());
+            double so_far = product ? 1 : 0;
+            for (double& e : v) {
+              const double next = product ? so_far * e : so_far + e;
+              e = exclusive ? so_far : next;
+              so_far = next;
+            }
+            if (reverse) std::reverse(v.begin(), v.end());
+            return v;
+          });
+        };
+        Input zeros = in({2, 3, 2});
+        zeros.values = {2, 0, -1.5, 1, 3, 0.5, 0.5, 0.25, 2, 0, 1.5, 0};
+        Input empty_line = in({2, 0});
+        add_row({.op = product ? "cumprod" : "cumsum",
+                 .variant = concat(reverse ? "reverse" : "forwards", exclusive ? " exclusive" : ""),
+                 .samples = {{in({2, 5})}, {zeros}, {in({3, 1})}, {empty_line}},
+                 .run = run,
+                 .reference = expected,
+                 .dtypes = {DType::kF32, DType::kF64, DType::kBF16},
+                 .errors = {{"dim",
+                             [=] { product ? cumprod(ones({2}), 1, o) : cumsum(ones({2}), 1, o); },
+                             {product ? "[cumprod]" : "[cumsum]", "1"}}}});
+        // Rows side by side, and columns in tiles.
+        add_row({.op = product ? "cumprod" : "cumsum",
+                 .variant = concat("many lines", reverse ? " reverse" : "", exclusive ? " exclusive" : ""),
+                 .samples = {{in({7, 3})}, {in({8, 3})}, {in({9, 3})}, {in({17, 5})}, {in({2, 3, 15})},
+                             {in({2, 3, 17})}, {in({1, 3, 1023})}, {in({1, 3, 1024})}, {in({2, 2, 1025})}},
+                 .run = run,
+                 .reference = expected,
+                 .differentiable = false,
+                 .dtypes = {DType::kF32, DType::kF64, DType::kF16}});
+        add_row({.op = product ? "cumprod" : "cumsum",
+                 .variant = concat("a number", reverse ? " reverse" : "", exclusive ? " exclusive" : ""),
+                 .samples = {{in({})}},
+                 .run = [=](X x) { return product ? cumprod(x[0], 0, o) : cumsum(x[0], 0, o); },
+                 .reference = unary([=](double v) { return exclusive ? double(product) : v; })});
+      }
   for (const auto& [from, to_shape] : {std::pair<Shape, Shape>{{3, 4}, {4}},
                                        {{2, 3, 4}, {3, 1}},
                                        {{2, 3}, {}},
@@ -767,7 +813,7 @@ void add_special_scans() {
     add_row({.op = "cumsum",
              .variant = reverse ? "long reverse" : "long",
              .samples = {{in({17000})}, {in({2, 4500})}},
-             .run = [reverse](X x) { return cumsum(x[0], -1, reverse); },
+             .run = [reverse](X x) { return cumsum(x[0], -1, {.reverse = reverse}); },
              .reference =
                  [reverse](A x) {
                    return along(x[0], -1, true, [reverse](Values v) {

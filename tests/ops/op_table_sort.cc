@@ -384,6 +384,24 @@ void add_distinct_values() {
         return y;
       },
       true);
+  add(
+      "unique", "index", [](const Tensor& x) { return unique(x, {.return_index = true}).index; },
+      [groups](const Array& x) {
+        Values y;
+        for (const auto& [v, n] : groups(x)) y.push_back(double(std::find(x.v.begin(), x.v.end(), v) - x.v.begin()));
+        return line(y);
+      },
+      true);
+  add(
+      "unique_consecutive", "index",
+      [](const Tensor& x) { return unique_consecutive(x, {.return_index = true}).index; },
+      [](const Array& x) {
+        Values y;
+        for (size_t i = 0; i < x.v.size(); ++i)
+          if (i == 0 || x.v[i] != x.v[i - 1]) y.push_back(double(i));
+        return line(y);
+      },
+      true);
   // Zeros are alike, every NaN is one of its own, and comes last.
   row.samples = {{with_values({7}, {NAN, 1, -0.0, 0, NAN, -1, INFINITY})}};
   row.dtypes = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}, row.fixed_result = false;
@@ -411,6 +429,13 @@ void add_distinct_values() {
       "unique", "columns counts",
       [](const Tensor& x) { return unique(x, {.return_counts = true, .dim = -1}).counts; }, as({2}, {1, 3}),
       true);
+  add(
+      "unique", "columns index",
+      [](const Tensor& x) { return unique(x, {.return_index = true, .dim = 1}).index; }, as({2}, {1, 0}), true);
+  add(
+      "unique_consecutive", "columns index",
+      [](const Tensor& x) { return unique_consecutive(x, {.return_index = true, .dim = 1}).index; },
+      as({3}, {0, 1, 2}), true);
   add(
       "unique_consecutive", "columns",
       [](const Tensor& x) { return unique_consecutive(x, {.dim = 1}).values; },
