@@ -13,6 +13,7 @@
 #include "gradus/optim/joined_lr.h"
 #include "gradus/optim/lamb.h"
 #include "gradus/optim/lars.h"
+#include "gradus/optim/lbfgs.h"
 #include "gradus/optim/lion.h"
 #include "gradus/optim/lr_schedule.h"
 #include "gradus/optim/nadam.h"

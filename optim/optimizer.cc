@@ -61,6 +61,16 @@ std::vector<Tensor> Optimizer::parameters() const {
   return all;
 }
 
+void Optimizer::check_step(const Tensor& param, const Tensor& grad) const {
+  if (autograd::is_tracked(param))
+    throw StateError(kind(),
+                     "step would overwrite a parameter that an open recording follows: ", describe(param),
+                     "; run the recording's backward or release it first");
+  if (const double scale = grad.defined() ? internal::scale_of(grad) : 0)
+    throw StateError(kind(), "step would use a gradient that a GradScaler has multiplied by ", scale, ": ",
+                     describe(param), "; call scaler.step(opt)");
+}
+
 Optimizer& Optimizer::step() {
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "optimizer step"});
   std::vector<std::vector<raw::StepItem>> items(groups_.size());
@@ -73,13 +83,7 @@ Optimizer& Optimizer::step() {
       const Tensor& p = group.params[i];
       Tensor grad = p.grad();
       if (!grad.defined()) continue;
-      if (autograd::is_tracked(p))
-        throw StateError(kind(),
-                         "step would overwrite a parameter that an open recording follows: ", describe(p),
-                         "; run the recording's backward or release it first");
-      if (const double scale = internal::scale_of(grad))
-        throw StateError(kind(), "step would use a gradient that a GradScaler has multiplied by ", scale, ": ",
-                         describe(p), "; call scaler.step(opt)");
+      check_step(p, grad);
       ParamState& state = group.states[i];
       std::array<Tensor, 3> used;
       for (size_t k = 0; k < names.size(); ++k) {

@@ -63,11 +63,11 @@ class Optimizer {
 
   // Returns options and per-parameter state, by parameter number: "state.0.momentum_buffer", "group.0.lr".
   // The tensors are shared, not copied.
-  State state_dict() const;
+  virtual State state_dict() const;
   // Takes over a state_dict of an optimizer of the same kind over parameters of the same shapes; tensors are
   // copied. Errors: ValueError that lists everything missing, unexpected and misshapen; nothing is changed
   // then.
-  void load_state_dict(const State& state);
+  virtual void load_state_dict(const State& state);
 
  protected:
   struct ParamState {
@@ -84,6 +84,9 @@ class Optimizer {
   // Errors: ValueError for an undefined, repeated or empty list of parameters; DTypeError unless floating
   // point.
   void add_params(const std::vector<Tensor>& params);
+  // Errors: StateError while an open recording follows the parameter, and for a gradient that a GradScaler has
+  // multiplied.
+  void check_step(const Tensor& param, const Tensor& grad) const;
 
   // "SGD"
   virtual const char* kind() const = 0;

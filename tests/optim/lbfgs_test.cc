@@ -1,0 +1,213 @@
+// LBFGS beside its trajectories, which are in tests/golden: its closure, its state, what it refuses.
+#include "gradus/optim/lbfgs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <stdexcept>
+
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+
+namespace gradus::optim {
+namespace {
+
+using testing::HasSubstr;
+
+// sum (x^4 / 4 + x^2 / 2 - c x) over the elements of some tensors, with its gradients.
+struct Bowl {
+  std::vector<Tensor> params;
+  int evaluations = 0;
+
+  Tensor operator()() {
+    ++evaluations;
+    double loss = 0;
+    for (const Tensor& p : params) {
+      std::vector<double> v = p.to_vector<double>();
+      for (size_t i = 0; i < v.size(); ++i) {
+        const double x = v[i], c = 1 + double(i);
+        loss += x * x * x * x / 4 + x * x / 2 - c * x;
+        v[i] = x * x * x + x - c;
+      }
+      p.set_grad(raw::to(raw::to(tensor(v, p.shape()), p.dtype()), p.device()));
+    }
+    return scalar(loss, {.dtype = DType::kF64});
+  }
+};
+
+Tensor start(const Shape& shape, DType t = DType::kF64, Device device = kCPU) {
+  std::vector<double> v;
+  for (int64_t i = 0; i < shape.product(); ++i) v.push_back(0.3 * double(i) - 1);
+  return raw::to(raw::to(tensor(v, shape), t), device);
+}
+
+std::vector<double> values(const std::vector<Tensor>& params) {
+  std::vector<double> all;
+  for (const Tensor& p : params)
+    for (double v : p.to_vector<double>()) all.push_back(v);
+  return all;
+}
+
+template <class E, class F>
+void expect_error(F f, const std::string& says) {
+  try {
+    f();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const E& e) {
+    EXPECT_THAT(e.what(), HasSubstr(says));
+  }
+}
+
+const LBFGSOptions kWolfe{.line_search_fn = LineSearch::kStrongWolfe};
+
+// A step ends when the loss changes by less than 1e-9, which is about g^2 / 8 here: then g is below 1e-4.
+TEST(LBFGS, FindsTheMinimumInOneStep) {
+  for (DType t : {DType::kF64, DType::kF32})
+    for (Device device : {kCPU, Device{DeviceType::kCPU, 1}})
+      for (const LBFGSOptions& o : {kWolfe, LBFGSOptions{.lr = 0.5, .max_iter = 60}}) {
+        Bowl bowl{{start({2, 3}, t, device), start({0}, t, device), start({}, t, device)}};
+        LBFGS opt(bowl.params, o);
+        opt.step([&] { return bowl(); });
+        bowl();
+        for (const Tensor& p : bowl.params)
+          for (double g : p.grad().to_vector<double>()) EXPECT_NEAR(g, 0, t == DType::kF64 ? 1e-4 : 1e-3);
+      }
+}
+
+TEST(LBFGS, OfF32AndF64ParametersComputesInF64) {
+  Bowl bowl{{start({3}, DType::kF32), start({2})}};
+  LBFGS opt(bowl.params, kWolfe);
+  opt.step([&] { return bowl(); });
+  for (const auto& [name, t] : opt.state_dict().tensors) EXPECT_EQ(t.dtype(), DType::kF64) << name;
+  bowl();
+  for (double g : bowl.params[1].grad().to_vector<double>()) EXPECT_NEAR(g, 0, 1e-4);
+}
+
+TEST(LBFGS, ParameterWithoutAGradientStays) {
+  Bowl bowl{{start({3})}};
+  const Tensor other = start({4});
+  LBFGS opt({bowl.params[0], other}, kWolfe);
+  opt.step([&] { return bowl(); });
+  EXPECT_EQ(values({other}), values({start({4})}));
+}
+
+TEST(LBFGS, StopsWhereTheGradientIsSmall) {
+  Bowl bowl{{start({3})}};
+  LBFGS opt(bowl.params, {.tolerance_grad = 1e9});
+  EXPECT_EQ(opt.step([&] { return bowl(); }).item<double>(), Bowl{{start({3})}}().item<double>());
+  EXPECT_EQ(bowl.evaluations, 1);
+  EXPECT_EQ(values(bowl.params), values({start({3})}));
+}
+
+TEST(LBFGS, ContinuesExactlyFromItsState) {
+  for (LineSearch search : {LineSearch::kNone, LineSearch::kStrongWolfe}) {
+    const LBFGSOptions o{.lr = 0.4, .max_iter = 3, .history_size = 4, .line_search_fn = search};
+    Bowl a{{start({2, 2}), start({3})}};
+    LBFGS opt(a.params, o);
+    for (int i = 0; i < 3; ++i) {
+      opt.step([&] { return a(); });
+      Bowl b{{raw::clone(a.params[0]), raw::clone(a.params[1])}};
+      LBFGS resumed(b.params, {.lr = 1});
+      resumed.load_state_dict(opt.state_dict());
+      Bowl c{{raw::clone(a.params[0]), raw::clone(a.params[1])}};
+      LBFGS again(c.params, {.lr = 1});
+      again.load_state_dict(resumed.state_dict());
+      for (int k = 0; k < 2; ++k) {
+        resumed.step([&] { return b(); });
+        again.step([&] { return c(); });
+      }
+      EXPECT_EQ(values(b.params), values(c.params));
+      // What the copies did has not touched the original, which goes on alike.
+      const std::vector<double> before = values(a.params);
+      Bowl d{{raw::clone(a.params[0]), raw::clone(a.params[1])}};
+      LBFGS copy(d.params, {.lr = 1});
+      copy.load_state_dict(opt.state_dict());
+      for (int k = 0; k < 2; ++k) copy.step([&] { return d(); });
+      EXPECT_EQ(values(d.params), values(b.params));
+      EXPECT_EQ(values(a.params), before);
+    }
+  }
+}
+
+TEST(LBFGS, AStateThatDoesNotFitChangesNothing) {
+  Bowl bowl{{start({3})}}, larger{{start({4})}};
+  LBFGS opt(bowl.params, kWolfe), other(larger.params, kWolfe);
+  for (LBFGS* o : {&opt, &other}) o->step([&] { return o == &opt ? bowl() : larger(); });
+  const State good = opt.state_dict();
+  expect_error<ValueError>([&] { opt.load_state_dict(other.state_dict()); }, "lbfgs.d: expected 3 elements");
+  State broken = good;
+  broken.tensors.pop_back();
+  expect_error<ValueError>([&] { opt.load_state_dict(broken); }, "missing: lbfgs.old_stps");
+  broken = good;
+  for (auto& [name, v] : broken.numbers)
+    if (name == "lbfgs.history") v = -1;
+  expect_error<ValueError>([&] { opt.load_state_dict(broken); }, "lbfgs.history: expected a whole number");
+  broken = good;
+  for (auto& [name, v] : broken.numbers)
+    if (name == "lbfgs.history") v = 1e15;
+  expect_error<ValueError>([&] { opt.load_state_dict(broken); }, "missing: lbfgs.old_dirs");
+  broken = good;
+  for (auto& [name, v] : broken.numbers)
+    if (name == "group.0.line_search_fn") v = 7;
+  expect_error<ValueError>([&] { opt.load_state_dict(broken); }, "line_search_fn");
+  const State kept = opt.state_dict();
+  ASSERT_EQ(kept.numbers, good.numbers);
+  for (size_t i = 0; i < good.tensors.size(); ++i)
+    EXPECT_EQ(kept.tensors[i].second.to_vector<double>(), good.tensors[i].second.to_vector<double>());
+}
+
+TEST(LBFGS, AClosureThatThrowsLeavesEverythingAsItWas) {
+  for (LineSearch search : {LineSearch::kNone, LineSearch::kStrongWolfe})
+    for (int at : {1, 2, 3, 4}) {
+      Bowl bowl{{start({3})}};
+      LBFGS opt(bowl.params, {.lr = 0.1, .max_iter = 8, .line_search_fn = search});
+      opt.step([&] { return bowl(); });
+      const std::vector<double> before = values(bowl.params);
+      const State state = opt.state_dict();
+      bowl.evaluations = 0;
+      expect_error<std::runtime_error>(
+          [&] {
+            opt.step([&] {
+              if (bowl.evaluations + 1 == at) throw std::runtime_error("lost");
+              return bowl();
+            });
+          },
+          "lost");
+      EXPECT_EQ(values(bowl.params), before);
+      EXPECT_EQ(opt.state_dict().numbers, state.numbers);
+    }
+}
+
+TEST(LBFGS, ALowerRateMakesAShorterStep) {
+  Bowl a{{start({3})}}, b{{start({3})}};
+  LBFGS fast(a.params, {.lr = 0.4, .max_iter = 2}), slow(b.params, {.lr = 0.4, .max_iter = 2});
+  slow.set_lr(0.04);
+  fast.step([&] { return a(); });
+  slow.step([&] { return b(); });
+  const double from = values({start({3})})[0];
+  EXPECT_LT(std::abs(values(b.params)[0] - from), std::abs(values(a.params)[0] - from));
+}
+
+TEST(LBFGS, SaysWhatItRefuses) {
+  const Tensor p = start({3});
+  expect_error<DTypeError>([] { LBFGS({start({3}, DType::kBF16)}); }, "[LBFGS] expected f32 or f64");
+  expect_error<DeviceError>([&] { LBFGS({p, start({3}, DType::kF64, Device{DeviceType::kCPU, 1})}); }, "cpu:1");
+  expect_error<ValueError>([&] { LBFGS({p}, {.lr = -1}); }, "lr");
+  expect_error<ValueError>([&] { LBFGS({p}, {.max_iter = 0}); }, "max_iter");
+  expect_error<ValueError>([&] { LBFGS({p}, {.max_iter = INT64_MAX}); }, "max_iter");
+  expect_error<ValueError>([&] { LBFGS({p}, {.max_eval = -1}); }, "max_eval");
+  expect_error<ValueError>([&] { LBFGS({p}, {.tolerance_grad = NAN}); }, "tolerance_grad");
+  expect_error<ValueError>([&] { LBFGS({p}, {.history_size = 0}); }, "history_size");
+  LBFGS opt({p}, kWolfe);
+  expect_error<ValueError>([&] { opt.step(nullptr); }, "closure");
+  expect_error<ShapeError>([&] { opt.step([] { return zeros({2}); }); }, "loss of one element");
+  p.set_grad(start({3}));
+  expect_error<StateError>([&] { static_cast<Optimizer&>(opt).step(); }, "needs a closure");
+  opt.add_param_group({start({2})}, kWolfe);
+  expect_error<ValueError>([&] { opt.step([] { return zeros({}); }); }, "one group");
+}
+
+}  // namespace
+}  // namespace gradus::optim
