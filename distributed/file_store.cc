@@ -52,15 +52,40 @@ std::string record(const Message& message) {
 
 std::string error_text() { return std::generic_category().message(errno); }
 
+[[noreturn]] void refuse(const std::string& path, const std::string& why) {
+  throw FileError("open_file_store", path, ' ', why);
+}
+
+// Opens or makes the file, which must be this user's alone: whoever writes it decides whom ranks talk to, and
+// whoever reads it learns the job's token. A folder that others may write is as good as their own file there,
+// unless it is sticky as /tmp is: in that one nobody can put anything in place of another user's file.
+internal::Socket open_private(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  const std::string name = path.substr(slash + 1);
+  struct stat info {};
+  const internal::Socket in(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!in || ::fstat(in.fd(), &info) != 0) refuse(path, "cannot be opened: " + error_text());
+  if (info.st_uid != ::geteuid() && info.st_uid != 0)
+    refuse(path, concat("is in a folder of another user (", info.st_uid, "): take one of your own"));
+  if ((info.st_mode & 022) && !(info.st_mode & S_ISVTX))
+    refuse(path, "is in a folder that others may write: take one of your own, or `chmod go-w` it");
+
+  internal::Socket file(::openat(in.fd(), name.c_str(),
+                                 O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, S_IRUSR | S_IWUSR));
+  if (!file || ::fstat(file.fd(), &info) != 0)
+    refuse(path, errno == ELOOP ? "is a symbolic link" : "cannot be opened: " + error_text());
+  if (!S_ISREG(info.st_mode)) refuse(path, "is no regular file");
+  if (info.st_uid != ::geteuid()) refuse(path, concat("is a file of another user (", info.st_uid, ')'));
+  if (info.st_mode & 077) refuse(path, "is a file that others may read or write: remove it");
+  if (info.st_nlink > 1) refuse(path, "is a file that has another name as well (a hard link): remove it");
+  return file;
+}
+
 class FileStore final : public Store {
  public:
-  FileStore(std::string path, Milliseconds timeout) : path_(std::move(path)) {
+  FileStore(std::string path, Milliseconds timeout) : path_(std::move(path)), file_(open_private(path_)) {
     set_timeout(timeout);
-    file_ = internal::Socket(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    struct stat info {};
-    if (!file_ || ::fstat(file_.fd(), &info) != 0)
-      throw FileError("open_file_store", "cannot open ", path_, ": ", error_text());
-    if (!S_ISREG(info.st_mode)) throw FileError("open_file_store", path_, " is no regular file");
     with_lock("open_file_store", [] {});
   }
 

@@ -238,7 +238,7 @@ class Attempt {
         {"TORCHELASTIC_ERROR_FILE", error_file},
         {"GRADUS_ERROR_FILE", error_file},
         {"GRADUS_STORE", place.store},
-        {"GRADUS_TOKEN", spec_.nodes.token},
+        {"GRADUS_TOKEN", place.token},
         {"GRADUS_JOB_ID", spec_.nodes.job_id},
         {"GRADUS_LAUNCHER_ID", id_},
     };

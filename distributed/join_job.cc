@@ -22,6 +22,7 @@
 #include "gradus/distributed/socket.h"
 #include "gradus/distributed/store_server.h"
 #include "gradus/distributed/tcp_store.h"
+#include "gradus/distributed/user_token.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -38,7 +39,8 @@ struct Place {
   StoreAddress store;                    // no host: it is agreed on through `meeting`
   bool hosted_by_launcher = false;
   std::shared_ptr<Store> meeting;
-  std::string file;  // of the meeting
+  std::string file;        // of the meeting
+  std::string token_file;  // where the token is from; "": it was given
 };
 
 // ---- what the options and the environment say
@@ -234,14 +236,6 @@ std::vector<std::string> exchange_hosts(const Place& place, Store& store, Member
   }
 }
 
-// On every rank, so that none waits for a store that rank 0 does not open.
-void check_token(const Place& place) {
-  const std::string& host = place.store.host;
-  if (!is_loopback(host) && place.store.token.empty())
-    throw ValueError(kOp, "ranks on several hosts (the store is at ", host,
-                     ") need a secret: set GRADUS_TOKEN to the same text for all of them, or give token");
-}
-
 std::shared_ptr<StoreServer> host_store(Place& place, const std::string& host) {
   const bool open = !is_loopback(host);
   auto server = std::make_shared<StoreServer>(StoreServerOptions{.host = open            ? "0.0.0.0"
@@ -286,6 +280,8 @@ std::shared_ptr<Store> connect(const Place& place, const Deadline& deadline) {
     return connect_tcp_store(place.store, deadline.left());
   } catch (const ConnectionError& error) {
     const std::string text = internal::text_of(error);
+    if (text.find("token") != text.npos && !place.token_file.empty())
+      throw ConnectionError(kOp, -1, text, " (the one here is that of ", place.token_file, ')');
     if (place.hosted_by_launcher || text.find("the store refused") != text.npos) throw;
     throw ConnectionError(kOp, 0,
                           "rank 0, which opens the job's store, has not come or is out of reach: ", text);
@@ -381,7 +377,13 @@ std::string address_for_others(const World& world, const std::string& master, in
 
 void join_others(World& world, Place& place, const Deadline& deadline) {
   const std::string master = place.store.host;  // rank 0 goes on with a loopback address
-  if (!place.meeting && !place.hosted_by_launcher) check_token(place);
+  // Without a secret any user of this host could be a rank. On every rank, so that none waits for a store
+  // that rank 0 does not open.
+  if (!place.meeting && !place.hosted_by_launcher && place.store.token.empty()) {
+    const UserToken own = user_token(kOp, is_loopback(place.store.host) ? "" : place.store.host);
+    place.store.token = own.token;
+    place.token_file = own.file;
+  }
   if (place.meeting)
     world.hosted = meet(place, deadline);
   else if (!place.hosted_by_launcher && place.rank == 0)

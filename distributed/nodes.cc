@@ -9,6 +9,7 @@
 #include "gradus/distributed/socket.h"
 #include "gradus/distributed/store_server.h"
 #include "gradus/distributed/tcp_store.h"
+#include "gradus/distributed/user_token.h"
 #include "gradus/distributed/wire.h"
 
 namespace gradus::dist::internal {
@@ -83,6 +84,7 @@ class Nodes::Impl {
       if (options.port) check_free(options.port);
       place_.store = concat("127.0.0.1:", server_->port());
     }
+    place_.token = options_.token;
   }
 
   ~Impl() {
@@ -191,11 +193,8 @@ class Nodes::Impl {
     if (addresses.empty())
       throw ConnectionError(options_.op, -1, "the first node's address '", options_.host,
                             "' is unknown: ", why);
-    if (options_.token.empty() && !addresses[0].is_loopback())
-      throw ValueError(
-          options_.op,
-          "several nodes need the job's secret: set GRADUS_TOKEN to the same value on all of them, for "
-          "example to what `openssl rand -hex 16` prints");
+    if (options_.token.empty())
+      options_.token = user_token(options_.op, addresses[0].is_loopback() ? "" : options_.host).token;
     if (is_first()) host(addresses[0]);
     const StoreAddress address{.host = options_.host,
                                .port = options_.port,

@@ -40,6 +40,7 @@ struct Place {
   std::string master_addr;  // of workers
   int master_port = 0;      // the same; another one for every attempt
   std::string store;        // "host:port"
+  std::string token;        // the job's secret
   int max_restarts = 0;
 };
 

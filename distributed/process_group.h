@@ -19,7 +19,8 @@ struct InitOptions {
   // env://            MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, or what the scheduler sets (environment.h)
   // tcp://host:port   rank 0 hosts the store there; "?rank=0&world_size=2" may follow
   // file:///path      a file on a file system that all ranks see; must not exist before, and is removed once
-  //                   they have met
+  //                   they have met. It is this user's alone, in a folder that others may not write (or in
+  //                   /tmp): else a FileError
   // A port that another process holds is no obstacle: the next 15 are tried.
   std::string init_method = "env://";
   int world_size = -1;  // -1: from init_method or the environment
@@ -27,7 +28,9 @@ struct InitOptions {
   std::shared_ptr<Store> store;              // instead of init_method; then world_size and rank are needed
   Milliseconds timeout{600'000};             // of each call, unless it says otherwise
   std::optional<Milliseconds> init_timeout;  // to find each other; default: timeout
-  std::string token;                         // the job's secret; default: GRADUS_TOKEN
+  // The job's secret; default: GRADUS_TOKEN, else that of the user's own file ~/.gradus/token, which the
+  // first rank makes (ranks on several hosts need a home folder that they share).
+  std::string token;
   bool shared_memory = true;  // between ranks of one host; false: everything through the sockets
 };
 

@@ -3,8 +3,10 @@
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
+#include <grp.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -346,6 +348,53 @@ TEST(InitProcessGroup, TheRightTokenIsTaken) {
     return Variables{{"ADDRESS", concat("127.0.0.1:", port)}, {"GRADUS_TOKEN", "right"}};
   };
   EXPECT_THAT(run_processes("token", 2, {.variables = variables}), Each(succeeded("sum 3")));
+}
+
+// Rank 1 is another user's process. MEETING: by that file, which it makes first; else as torchrun says.
+int with_a_stranger() {
+  const std::string meeting = variable("MEETING");
+  if (test_rank() == 1) {
+    if (setgroups(0, nullptr) != 0 || setgid(65534) != 0 || setuid(65534) != 0) {
+      std::cout << "stays root" << std::endl;
+      return 0;
+    }
+    unsetenv("HOME");
+    unsetenv("XDG_RUNTIME_DIR");
+  } else if (!meeting.empty()) {
+    for (int i = 0; i < 1000 && !std::filesystem::exists(meeting); ++i)
+      std::this_thread::sleep_for(Milliseconds(10));
+  }
+  InitOptions o{.init_timeout = Milliseconds(4'000)};
+  if (!meeting.empty()) o = options("file://" + meeting), o.init_timeout = Milliseconds(2'000);
+  init_process_group(o);
+  show_sum();
+  return 0;
+}
+const RankFunction with_a_stranger_function{"stranger", with_a_stranger};
+
+TEST(InitProcessGroup, OtherUsersCannotJoinWithoutTheSecret) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to be somebody else";
+  const auto ends = run_processes("stranger", 2, {.variables = torchrun_variables(2, free_port())});
+  if (ends[1].output.find("stays root") != std::string::npos) GTEST_SKIP() << "there are no other users here";
+  EXPECT_EQ(ends[0].exit_code, 3);
+  EXPECT_THAT(ends[0].output, HasSubstr("rank 1 of 2 did not come"));
+  EXPECT_EQ(ends[1].exit_code, 3);
+  EXPECT_THAT(ends[1].output,
+              HasSubstr("the token is not this job's (the one here is that of /tmp/gradus-65534"));
+}
+
+TEST(InitProcessGroup, AMeetingThatAnotherUserPreparedIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to be somebody else";
+  std::string folder = "/tmp/gradus_meeting_XXXXXX";
+  ASSERT_TRUE(mkdtemp(folder.data()));
+  ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
+  const auto ends = run_processes("stranger", 2, {.variables = [&](int) {
+                                    return Variables{{"MEETING", folder + "/meeting"}};
+                                  }});
+  std::filesystem::remove_all(folder);
+  if (ends[1].output.find("stays root") != std::string::npos) GTEST_SKIP() << "there are no other users here";
+  EXPECT_THAT(ends[0].output, HasSubstr("is a file of another user (65534)"));
+  EXPECT_THAT(ends[1].output, HasSubstr("rank 0 of 2 did not come"));
 }
 
 int other_size() {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -359,6 +360,58 @@ TEST(FileStoreTest, AShorterFileIsNoticed) {
   store->set("key", "value");
   std::filesystem::resize_file(place.path(), 20);
   EXPECT_THAT(error_of<StoreError>([&] { store->get("key"); }), HasSubstr("shorter"));
+}
+
+// A folder of this test's, which other users can reach.
+class OpenFolder {
+ public:
+  OpenFolder() {
+    if (!mkdtemp(path_.data())) std::abort();
+  }
+  ~OpenFolder() { std::filesystem::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  std::string path_ = "/tmp/gradus_store_XXXXXX";
+};
+
+std::string refusal(const std::string& path) {
+  return error_of<FileError>([&] { open_file_store(path, kLong); });
+}
+
+TEST(FileStoreTest, TheFileMustBeThisUsersAlone) {
+  OpenFolder folder;
+  const std::string path = folder / "store";
+  open_file_store(path, kLong)->set("key", "value");
+  EXPECT_EQ(open_file_store(path, kLong)->get("key"), "value");
+  for (const mode_t mode : {0644, 0620, 0602}) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    EXPECT_THAT(refusal(path), HasSubstr(path + " is a file that others may read or write"));
+  }
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  std::filesystem::create_symlink(path, folder / "symbolic");
+  EXPECT_THAT(refusal(folder / "symbolic"), HasSubstr("is a symbolic link"));
+  std::filesystem::create_hard_link(path, folder / "hard");
+  EXPECT_THAT(refusal(folder / "hard"), HasSubstr("(a hard link)"));
+  EXPECT_THAT(refusal(path), HasSubstr("(a hard link)"));
+  std::filesystem::remove(folder / "hard");
+  EXPECT_EQ(open_file_store(path, kLong)->get("key"), "value");
+  if (geteuid() != 0 || chown(path.c_str(), 65534, 65534) != 0) GTEST_SKIP() << "the rest needs root";
+  EXPECT_THAT(refusal(path), HasSubstr(path + " is a file of another user (65534)"));
+}
+
+TEST(FileStoreTest, TheFolderMustNotBeOthers) {
+  OpenFolder folder;
+  const std::string path = folder / "store";
+  for (const mode_t mode : {0777, 0770, 0702}) {
+    ASSERT_EQ(chmod(folder.path_.c_str(), mode), 0);
+    EXPECT_THAT(refusal(path), HasSubstr(path + " is in a folder that others may write"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+  ASSERT_EQ(chmod(folder.path_.c_str(), 01777), 0);  // as /tmp
+  open_file_store(path, kLong)->set("key", "value");
+  std::filesystem::create_directory_symlink(folder.path_, folder / "link");
+  EXPECT_EQ(open_file_store(folder / "link/store", kLong)->get("key"), "value");
+  if (geteuid() != 0 || chown(folder.path_.c_str(), 65534, 65534) != 0) GTEST_SKIP() << "the rest needs root";
+  EXPECT_THAT(refusal(path), HasSubstr("is in a folder of another user (65534)"));
 }
 
 TEST(FileStoreTest, WhatCannotBeOpenedIsAFileError) {
