@@ -139,7 +139,8 @@ Tensors state_of(const nn::Module& m) {
   return all;
 }
 // Trains two steps under data parallelism.
-Tensors trained(Device d, DistributedDataParallelOptions options, bool sync_batch_norm, bool amp, bool twice) {
+Tensors trained(Device d, DistributedDataParallelOptions options, bool sync_batch_norm, bool amp,
+                bool twice) {
   manual_seed(uint64_t(get_rank()));
   Net net;
   net.to(d);
@@ -190,7 +191,10 @@ std::vector<Row> rows_of_messages_and_models() {
     return used({y});
   };
   return {
-      {"all_gather of any size", [=](Device d) { return used(all_gather(x_of({get_rank(), 2}, d))); }},
+      {"all_gather of any size",
+       [=](Device d) {
+         return used(all_gather(x_of({get_rank(), 2}, d)));
+       }},
       {"send and recv", [=](Device d) { return send_on(x_of(s, d), x_of(s, d, 1), false); }},
       {"isend and irecv", [=](Device d) { return send_on(x_of(s, d), x_of(s, d, 1), true); }},
       {"objects",
@@ -220,22 +224,64 @@ std::vector<Row> rows_of_messages_and_models() {
          opt.step();
          return used({p});
        }},
-      {"any_rank", [=](Device d) { return Tensors{scalar(any_rank(x_of(s, d).to_vector<float>()[0] < 0), {})}; }},
+      {"any_rank",
+       [=](Device d) { return Tensors{scalar(any_rank(x_of(s, d).to_vector<float>()[0] < 0), {})}; }},
       {"DDP", [](Device d) { return trained(d, {}, false, false, false); }},
       {"DDP, SyncBatchNorm", [](Device d) { return trained(d, {}, true, false, false); }},
       {"DDP, SyncBatchNorm, autocast", [](Device d) { return trained(d, {}, true, true, false); }},
       {"DDP, views of buckets, checks",
        [](Device d) {
-         return trained(d, {.gradient_as_bucket_view = true, .check_divergence_every = 1, .check_finite = true},
+         return trained(d,
+                        {.gradient_as_bucket_view = true, .check_divergence_every = 1, .check_finite = true},
                         false, false, false);
        }},
-      {"DDP, a hook", [](Device d) { return trained(d, {.comm_hook = bf16_compress_hook()}, false, false, false); }},
+      {"DDP, a hook",
+       [](Device d) { return trained(d, {.comm_hook = bf16_compress_hook()}, false, false, false); }},
       {"DDP, low rank",
        [](Device d) {
-         return trained(d, {.comm_hook = power_sgd_hook({.start_iter = 2, .min_compression_rate = 0.1})}, false,
-                        false, false);
+         return trained(d, {.comm_hook = power_sgd_hook({.start_iter = 2, .min_compression_rate = 0.1})},
+                        false, false, false);
        }},
       {"DDP, seen by an outer recording", [](Device d) { return trained(d, {}, true, false, true); }},
+      {"DDP, accumulating",
+       [](Device d) {
+         manual_seed(1);
+         Net net;
+         net.to(d);
+         DistributedDataParallel ddp(net);
+         GradManager gm;
+         ddp.attach(gm);
+         const auto train = [&](int step) {
+           auto recording = gm.record();
+           gm.backward(sum(square(ddp(x_of({5, 6}, d, step)))));
+         };
+         {
+           const auto kept_back = ddp.no_sync();
+           train(0), train(1);
+         }
+         train(2);
+         Tensors grads;
+         for (const Tensor& p : net.parameters()) grads.push_back(p.grad());
+         return used(grads);
+       }},
+      {"DDP by modules, uneven inputs",
+       [](Device d) {
+         manual_seed(1);
+         Net net;
+         net.to(d);
+         SeparateDistributedDataParallel ddp(net);
+         GradManager gm;
+         ddp.attach(gm);
+         optim::SGD opt(net.parameters(), {.lr = 0.01});
+         ddp.join([&] {
+           for (int step = 0; step <= get_rank(); ++step) {
+             auto recording = gm.record();
+             gm.backward(sum(square(net(x_of({5, 6}, d, step)))));
+             opt.step().clear_grad();
+           }
+         });
+         return state_of(net);
+       }},
       {"a gradient of several MiB, reduced where it lies",
        [](Device d) {
          const Tensor w = x_of({600, 1000}, d), factor = x_of({600, 1000}, d, 1);

@@ -224,6 +224,9 @@ TEST_P(SyncBatchNormIn16Bits, is_as_close_to_f64_as_batch_norm_of_the_joined_bat
     const Derivatives plain =
         in_mode(m, plain_net, [&] { return derivatives(plain_net, x, factor, direction); });
     EXPECT_LT(std::sqrt(squared_error(plain.y, exact.y)), unit(m.dtype) * largest(exact.y));
+    EXPECT_LT(std::sqrt(squared_error(plain.dx, exact.dx)), unit(m.dtype) * largest(exact.dx));
+    // x's gradient comes by two ways, from y and from the first gradient.
+    EXPECT_LT(std::sqrt(squared_error(plain.second, exact.second)), 2 * unit(m.dtype) * largest(exact.second));
 
     run_ranks(int(c.rows.size()), [&] {
       SCOPED_TRACE(m.name);

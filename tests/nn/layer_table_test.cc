@@ -1,5 +1,6 @@
-// Every layer and loss of nn/, in every dtype, mixed precision, training and evaluation, on both kinds of CPU devices, with few
-// rows and none: what PyTorch takes does not throw, and values, gradients and running state are those of f64.
+// Every layer and loss of nn/, in every dtype, mixed precision, training and evaluation, on both kinds of CPU
+// devices, with few rows and none: what PyTorch takes does not throw, and values, gradients and running state
+// are those of f64.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,8 +32,8 @@ struct Row {
   Shape shape;       // of x; kRows where the rows go
   std::function<std::unique_ptr<nn::Module>()> make;
   std::function<Tensor(nn::Module&, const Tensor& x)> call;
-  // How many roundings lie one behind the other on the way to a value or a gradient, counting each by how much what comes
-  // behind can make of it.
+  // How many roundings lie one behind the other on the way to a value or a gradient, counting each by how
+  // much what comes behind can make of it.
   double roundings = 8;
   bool takes_indices = false;
 };
@@ -54,13 +55,15 @@ Row module(std::string name, Shape shape, double roundings, typename M::Options 
           [call](nn::Module& m, const Tensor& x) { return call(dynamic_cast<M&>(m), x); }, roundings};
 }
 Row normalised(std::string name, void (*change)(nn::Linear&), double roundings) {
-  return {std::move(name), {kRows, 8},
+  return {std::move(name),
+          {kRows, 8},
           [change] {
             auto layer = std::make_unique<nn::Linear>(nn::LinearOptions{.in = 8, .out = 5});
             change(*layer);
             return layer;
           },
-          [](nn::Module& m, const Tensor& x) { return dynamic_cast<nn::Layer&>(m)(x); }, roundings};
+          [](nn::Module& m, const Tensor& x) { return dynamic_cast<nn::Layer&>(m)(x); },
+          roundings};
 }
 // All of them in one row of numbers, so that no part of a result goes unseen.
 Tensor joined(const std::vector<Tensor>& parts) {
@@ -72,7 +75,9 @@ Tensor joined(const std::vector<Tensor>& parts) {
 template <class L, class F>
 Row loss(std::string name, typename L::Options options, F arguments) {
   options.reduction = Reduction::kSum;
-  return {std::move(name), {kRows, 8}, [] { return std::make_unique<nn::Identity>(); },
+  return {std::move(name),
+          {kRows, 8},
+          [] { return std::make_unique<nn::Identity>(); },
           [options, arguments](nn::Module&, const Tensor& x) {
             return std::apply([&](const auto&... a) { return L(options)(a...); }, arguments(x));
           },
@@ -81,7 +86,8 @@ Row loss(std::string name, typename L::Options options, F arguments) {
 
 // Numbers that bf16 and f16 have, [-2, 2) in an order of their own; the same for every dtype and device.
 Tensor pattern(const Shape& shape, uint64_t seed) {
-  return raw::to(raw::to(raw::to(random_tensor(shape, DType::kF64, seed) * 2.0, DType::kF16), DType::kBF16), DType::kF64);
+  return raw::to(raw::to(raw::to(random_tensor(shape, DType::kF64, seed) * 2.0, DType::kF16), DType::kBF16),
+                 DType::kF64);
 }
 Tensor like(const Tensor& values, const Tensor& x) { return raw::to(raw::to(values, x.dtype()), x.device()); }
 
@@ -117,18 +123,24 @@ std::vector<Row> losses() {
       loss<nn::MultiLabelSoftMarginLoss>("MultiLabelSoftMarginLoss", {}, to_shares),
       loss<nn::CrossEntropyLoss>("CrossEntropyLoss", {}, to_classes),
       loss<nn::NLLLoss>("NLLLoss", {}, to_classes),
-      loss<nn::MultiMarginLoss>("MultiMarginLoss", {.margin = 8}, to_classes),  // no rounding reaches its kinks
+      loss<nn::MultiMarginLoss>("MultiMarginLoss", {.margin = 8},
+                                to_classes),  // no rounding reaches its kinks
       loss<nn::GaussianNLLLoss>("GaussianNLLLoss", {},
                                 [](const Tensor& x) { return tuple(x, numbers(x), shares(x) + 0.5); }),
       loss<nn::MarginRankingLoss>("MarginRankingLoss", {},
                                   [](const Tensor& x) { return tuple(x, numbers(x), signs(x, x.shape())); }),
-      loss<nn::CosineEmbeddingLoss>("CosineEmbeddingLoss", {},
-                                    [](const Tensor& x) { return tuple(x, numbers(x), signs(x, {x.size(0)})); }),
+      loss<nn::CosineEmbeddingLoss>(
+          "CosineEmbeddingLoss", {},
+          [](const Tensor& x) { return tuple(x, numbers(x), signs(x, {x.size(0)})); }),
       loss<nn::TripletMarginLoss>("TripletMarginLoss", {}, triplet),
       loss<nn::TripletMarginWithDistanceLoss>("TripletMarginWithDistanceLoss", {}, triplet),
-      {"CosineSimilarity", {kRows, 8}, [] { return std::make_unique<nn::Identity>(); },
+      {"CosineSimilarity",
+       {kRows, 8},
+       [] { return std::make_unique<nn::Identity>(); },
        [](nn::Module&, const Tensor& x) { return nn::CosineSimilarity()(x, numbers(x)); }},
-      {"PairwiseDistance", {kRows, 8}, [] { return std::make_unique<nn::Identity>(); },
+      {"PairwiseDistance",
+       {kRows, 8},
+       [] { return std::make_unique<nn::Identity>(); },
        [](nn::Module&, const Tensor& x) { return nn::PairwiseDistance()(x, numbers(x)); }},
   };
 }
@@ -183,8 +195,9 @@ std::vector<Row> table() {
       layer<nn::Linear>("Linear", flat, {.in = 8, .out = 5}),
       layer<nn::Conv1d>("Conv1d", lines, {.in = 4, .out = 6, .kernel = 3}),
       layer<nn::Conv2d>("Conv2d", images, {.in = 4, .out = 6, .kernel = 3}),
-      layer<nn::Conv2d>("Conv2d/reflect", images,
-                        {.in = 4, .out = 6, .kernel = 3, .padding = 1, .padding_mode = nn::PaddingMode::kReflect}),
+      layer<nn::Conv2d>(
+          "Conv2d/reflect", images,
+          {.in = 4, .out = 6, .kernel = 3, .padding = 1, .padding_mode = nn::PaddingMode::kReflect}),
       layer<nn::Conv3d>("Conv3d", volumes, {.in = 4, .out = 6, .kernel = 3}),
       layer<nn::ConvTranspose1d>("ConvTranspose1d", lines, {.in = 4, .out = 6, .kernel = 3}),
       layer<nn::ConvTranspose2d>("ConvTranspose2d", images, {.in = 4, .out = 6, .kernel = 3}),
@@ -198,10 +211,11 @@ std::vector<Row> table() {
       layer<nn::BatchNorm3d>("BatchNorm3d", volumes, {.features = 4}),
       module<nn::BatchNorm2d>("BatchNorm2d/relu", images, 8, {.features = 4},
                               [](auto& m, const Tensor& x) { return m.relu(x); }),
-      module<nn::BatchNorm2d>("BatchNorm2d/add_relu", images, 8, {.features = 4},
-                              [](auto& m, const Tensor& x) {  // sums that no rounding brings to the other side of 0
-                                return m.add_relu(x, x * 0.5 + signs(x, x.shape()) * 8.0);
-                              }),
+      module<nn::BatchNorm2d>(
+          "BatchNorm2d/add_relu", images, 8, {.features = 4},
+          [](auto& m, const Tensor& x) {  // sums that no rounding brings to the other side of 0
+            return m.add_relu(x, x * 0.5 + signs(x, x.shape()) * 8.0);
+          }),
       layer<nn::InstanceNorm1d>("InstanceNorm1d", lines,
                                 {.features = 4, .affine = true, .track_running_stats = true}),
       layer<nn::InstanceNorm2d>("InstanceNorm2d", images,
@@ -269,16 +283,73 @@ std::vector<Row> table() {
                                        const auto r = m(x, x, x);
                                        return joined({r.output, r.weights});
                                      }),
-      with_roundings(layer<nn::TransformerEncoderLayer>(
-                         "TransformerEncoderLayer", sequence,
-                         {.d_model = 6, .nhead = 2, .dim_feedforward = 8, .dropout = 0,
-                          .activation = nn::TransformerActivation::kGELU}),
+      module<nn::MultiheadAttention>(
+          "MultiheadAttention/masks", sequence, 32,
+          {.embed_dim = 6, .num_heads = 2, .add_bias_kv = true, .add_zero_attn = true},
+          [](auto& m, const Tensor& x) {
+            const Tensor padding = gt(pattern({x.size(1), 5}, 31), 1.0);
+            const auto r = m(x, x, x,
+                             {.key_padding_mask = raw::to(padding, x.device()),
+                              .attn_mask = like(pattern({5, 5}, 32), x)});
+            return joined({r.output, r.weights});
+          }),
+      module<nn::MultiheadAttention>(
+          "MultiheadAttention/sizes", sequence, 32, {.embed_dim = 6, .num_heads = 2, .kdim = 4, .vdim = 3},
+          [](auto& m, const Tensor& x) {
+            const auto r = m(x, narrow(x, -1, 0, 4), narrow(x, -1, 3, 3), {.causal = true});
+            return joined({r.output, r.weights});
+          }),
+      module<nn::TransformerEncoderLayer>(
+          "TransformerEncoderLayer/masks", sequence, 64,
+          {.d_model = 6,
+           .nhead = 2,
+           .dim_feedforward = 8,
+           .dropout = 0,
+           .activation = nn::TransformerActivation::kGELU,
+           .norm_first = true},
+          [](auto& m, const Tensor& x) {
+            return m(x, {.mask = like(pattern({5, 5}, 32), x), .causal = true});
+          }),
+      module<nn::LSTM>(
+          "LSTM/state", sequence, 64, {.input_size = 6, .hidden_size = 4, .proj_size = 2},
+          [](auto& m, const Tensor& x) {
+            const int64_t n = x.size(1);
+            const auto [y, state] = m(x, {like(pattern({1, n, 2}, 33), x), like(pattern({1, n, 4}, 34), x)});
+            return joined({y, state.h, state.c});
+          }),
+      module<nn::GRU>("GRU/state", sequence, 64, {.input_size = 6, .hidden_size = 4},
+                      [](auto& m, const Tensor& x) {
+                        const auto [y, h] = m(x, like(pattern({1, x.size(1), 4}, 33), x));
+                        return joined({y, h});
+                      }),
+      module<nn::LSTMCell>("LSTMCell/state", flat, 16, {.input_size = 8, .hidden_size = 4},
+                           [](auto& m, const Tensor& x) {
+                             const int64_t n = x.size(0);
+                             const auto [h, c] =
+                                 m(x, {like(pattern({n, 4}, 33), x), like(pattern({n, 4}, 34), x)});
+                             return joined({h, c});
+                           }),
+      layer<nn::LayerNorm>("LayerNorm/plain", flat, {.shape = 8, .affine = false}),
+      layer<nn::GroupNorm>("GroupNorm/plain", images, {.groups = 2, .channels = 4, .affine = false}),
+      with_roundings(
+          layer<nn::Upsample>("Upsample/bicubic", images, {.size = {5, 9}, .mode = Interpolation::kBicubic}),
+          64),  // places within a cell are f32 for f32, and weights polynomials of them
+      normalised(
+          "weight_norm/whole", [](nn::Linear& l) { nn::weight_norm(l, {.dim = std::nullopt}); }, 16),
+      with_roundings(layer<nn::TransformerEncoderLayer>("TransformerEncoderLayer", sequence,
+                                                        {.d_model = 6,
+                                                         .nhead = 2,
+                                                         .dim_feedforward = 8,
+                                                         .dropout = 0,
+                                                         .activation = nn::TransformerActivation::kGELU}),
                      64),
-      with_roundings(layer<nn::TransformerEncoder>(
-                         "TransformerEncoder", sequence,
-                         {.layer = {.d_model = 6, .nhead = 2, .dim_feedforward = 8, .dropout = 0,
-                                    .activation = nn::TransformerActivation::kGELU},
-                          .num_layers = 2}),
+      with_roundings(layer<nn::TransformerEncoder>("TransformerEncoder", sequence,
+                                                   {.layer = {.d_model = 6,
+                                                              .nhead = 2,
+                                                              .dim_feedforward = 8,
+                                                              .dropout = 0,
+                                                              .activation = nn::TransformerActivation::kGELU},
+                                                    .num_layers = 2}),
                      128),
       {"Sequential", flat,
        [] {
@@ -287,9 +358,12 @@ std::vector<Row> table() {
          return net;
        },
        [](nn::Module& m, const Tensor& x) { return dynamic_cast<nn::Layer&>(m)(x); }, 16},
-      normalised("spectral_norm", [](nn::Linear& l) { nn::spectral_norm(l); }, 64),
-      normalised("weight_norm", [](nn::Linear& l) { nn::weight_norm(l); }, 16),
-      normalised("equalized_lr", [](nn::Linear& l) { nn::equalized_lr(l); }, 16),
+      normalised(
+          "spectral_norm", [](nn::Linear& l) { nn::spectral_norm(l); }, 64),
+      normalised(
+          "weight_norm", [](nn::Linear& l) { nn::weight_norm(l); }, 16),
+      normalised(
+          "equalized_lr", [](nn::Linear& l) { nn::equalized_lr(l); }, 16),
   };
   for (Row row : {layer<nn::Embedding>("Embedding", {kRows, 3}, {.num_embeddings = 10, .embedding_dim = 4}),
                   layer<nn::Embedding>("Embedding/max_norm", {kRows, 3},
@@ -391,7 +465,8 @@ double roundings_apart(const Tensor& got, const Tensor& want, double unit) {
   double most = 0, scale = 1;  // terms are of about 1, also where they cancel
   for (const double v : b) scale = std::max(scale, std::abs(v));
   for (size_t i = 0; i < a.size(); ++i)
-    most = std::isfinite(a[i]) ? std::max(most, std::abs(a[i] - b[i])) : std::numeric_limits<double>::infinity();
+    most =
+        std::isfinite(a[i]) ? std::max(most, std::abs(a[i] - b[i])) : std::numeric_limits<double>::infinity();
   return most / (unit * scale);
 }
 
