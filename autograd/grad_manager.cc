@@ -99,12 +99,11 @@ class Deliveries {
     for (const auto& object : objects_) pass_on(object.get(), object->landed());
   }
 
-  // Takes those that have finished off `unfinished`.
+  // Takes those off `unfinished` that have finished, and with them the callbacks after them.
   void finish(Objects& unfinished) {
     for (const auto& object : objects_) {
-      std::vector<GradCallback::Delivery> last = object->finish();
+      pass_on(object.get(), object->finish());
       std::erase(unfinished, object);
-      pass_on(object.get(), std::move(last));
     }
   }
 
@@ -154,14 +153,15 @@ class Deliveries {
       d.as_is = d.as_is && next->is_same(d.grad);
       d.grad = std::move(*next);
     }
+    const Tensor& param = params_[t];
+    if (d.grad.defined() && (!(d.grad.shape() == param.shape()) || d.grad.dtype() != param.dtype()))
+      throw ShapeError("backward", "a callback returned a gradient ", describe(d.grad), " for ",
+                       describe(param));
     results_[t] = std::move(d);
   }
 
   static void store(Leaf& leaf, const Tensor& param, Delivery d) {
     Tensor& grad = d.grad;
-    if (!(grad.shape() == param.shape()) || grad.dtype() != param.dtype())
-      throw ShapeError("backward", "a callback returned a gradient ", describe(grad), " for ",
-                       describe(param));
     if (param.is_row_major() && !grad.is_row_major()) {
       grad = contiguous(grad);
       d.as_is = false;

@@ -48,8 +48,8 @@ class GradManager;
 // The object form of a callback: sees a whole backward, and may hold gradients back to deliver them later (an
 // all-reduce packs them into buckets). One object serves the tensors it was attached with, of one manager or
 // of several. Calls come in this order: begin, ready once per tensor (those that are not reached first) with
-// landed after each, finish. For each recording that follows one of its tensors, exactly one of finish and
-// abandon returns well.
+// landed after each, finish. Each recording that follows one of its tensors ends with finish or with abandon;
+// with both when a callback threw to which finish had delivered.
 class GradCallback {
  public:
   struct Delivery {

@@ -1,6 +1,7 @@
 #include "gradus/distributed/agreement.h"
 
 #include "gradus/autograd/recording_state.h"
+#include "gradus/distributed/rank_error.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -153,12 +154,13 @@ void report_backward_failure(const World* world, const std::exception_ptr& error
       std::rethrow_exception(error);
     } catch (const DistributedError&) {
       // The others have it as well.
-    } catch (const std::exception& e) {
-      world->membership->report({Failure::Kind::kFailed, world->rank,
-                                 concat("rank ", world->rank, " failed in its backward: ", e.what())});
+    } catch (const RankKilled&) {
+      // A simulation kills this rank.
+    } catch (...) {
+      world->membership->report(failure_of(world->rank, error, "failed in its backward"));
     }
   } catch (...) {
-    // Nobody to tell, or a simulation that kills this rank.
+    // Nobody to tell.
   }
 }
 

@@ -30,6 +30,7 @@ std::vector<std::string> AllReduceCallback::locally_unused_parameters() const {
 }
 
 void AllReduceCallback::attached_to(const Tensor& param) { reducer_->attached_to(param); }
+void AllReduceCallback::recording_opened(GradManager&) { reducer_->recording_opened(); }
 void AllReduceCallback::begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) {
   reducer_->begin(attached, reached);
 }

@@ -106,6 +106,7 @@ class AllReduceCallback final : public GradCallback {
   const std::shared_ptr<internal::Reducer>& reducer() const { return reducer_; }
 
   void attached_to(const Tensor& param) override;
+  void recording_opened(GradManager& manager) override;
   void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) override;
   std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) override;
   std::vector<Delivery> landed() override;

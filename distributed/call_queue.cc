@@ -18,6 +18,22 @@ void CallQueue::State::end_call() {
   changed.notify();
 }
 
+// There are calls left where a simulation kills the rank: what they hold goes.
+void CallQueue::State::end() noexcept {
+  std::deque<Call> dropped;
+  {
+    std::lock_guard lock(mutex);
+    ended = true;
+    dropped.swap(calls);
+  }
+  const int count = int(dropped.size());
+  dropped.clear();
+  posted->add(-count);
+}
+
+CallQueue::CallQueue(std::shared_ptr<PostedCalls> posted)
+    : state_(std::make_shared<State>(std::move(posted))) {}
+
 CallQueue::~CallQueue() {
   if (!thread_.joinable()) return;
   {
@@ -49,16 +65,22 @@ void CallQueue::post(Call call) {
   bool start;
   {
     std::lock_guard lock(state_->mutex);
+    if (state_->ended) throw InternalError("a call for a queue whose thread has ended");
+    state_->posted->add(1);
     state_->calls.push_back(std::move(call));
     start = !std::exchange(state_->started, true);
   }
-  if (start)
-    thread_ = start_thread([state = state_] {
+  if (start) {
+    // Also when the thread never comes to run.
+    const std::shared_ptr<State> until_end(state_.get(), [state = state_](State*) { state->end(); });
+    thread_ = start_thread([state = until_end] {
       name_thread("collectives");
       Context::current().recordings.clear();  // calls record nothing, and should keep no recording alive
       Context::current().observer = nullptr;  // nor a profile
+      Context::current().job = nullptr;       // nor a job: they hold their group
       serve(*state);
     });
+  }
   state_->changed.notify();
 }
 
@@ -83,9 +105,16 @@ void CallQueue::serve(State& state) {
       next = std::move(state.calls.front());
       state.calls.pop_front();
     }
+    struct End {
+      State& state;
+      Call& next;
+      ~End() {
+        next = nullptr;  // what it held goes before others may believe that the queue is idle
+        state.end_call();
+        state.posted->add(-1);
+      }
+    } end{state, next};
     next();
-    next = nullptr;  // what it held goes before others may believe that the queue is idle
-    state.end_call();
   }
 }
 

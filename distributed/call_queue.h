@@ -1,8 +1,15 @@
 // CallQueue: runs the calls of a group one at a time, in the order in which they are made. A call that
 // nothing is before runs in the caller's thread; others on a thread of the queue's own, which starts with the
 // first of them.
+//
+// Note [Groups that go first]
+// A call waits for other ranks. No destructor may: it may run while an exception unwinds, and the others
+// learn of that exception only when its stack is gone. So a posted call holds its group, and the queue goes
+// when it has nothing left to run. PostedCalls counts the calls of all groups of a rank: a rank that leaves
+// in order waits for them there.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -13,13 +20,25 @@
 
 namespace gradus::dist::internal {
 
+// Calls that were posted and have not ended.
+struct PostedCalls {
+  std::atomic<int> count{0};
+  Signal changed;
+
+  void add(int calls) {
+    count.fetch_add(calls, std::memory_order_acq_rel);
+    changed.notify();
+  }
+  bool none() const { return count.load(std::memory_order_acquire) == 0; }
+};
+
 class CallQueue {
  public:
   // What it throws does not stop the queue, and reaches nobody when it was posted.
   using Call = std::function<void()>;
 
-  CallQueue() = default;
-  ~CallQueue();  // waits for the calls
+  explicit CallQueue(std::shared_ptr<PostedCalls> posted);
+  ~CallQueue();  // after its last call: posted ones hold what owns the queue
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
@@ -29,19 +48,22 @@ class CallQueue {
 
  private:
   struct State {
+    const std::shared_ptr<PostedCalls> posted;
     std::mutex mutex;
     std::deque<Call> calls;
     bool busy = false;     // a call runs
     bool started = false;  // the thread
     bool stop = false;
+    bool ended = false;  // the thread: nothing runs what would be posted
     Signal changed;
 
     void end_call();
+    void end() noexcept;
   };
   static void serve(State& state);
 
   // Shared with the thread: the queue may be destroyed on it, by the last owner of a group that a call held.
-  const std::shared_ptr<State> state_ = std::make_shared<State>();
+  const std::shared_ptr<State> state_;
   std::thread thread_;
 };
 

@@ -17,8 +17,8 @@ std::terminate_handler previous_terminate = nullptr;
 
 Ref<World> own_world() { return getpid() == rank_process ? World::process_world() : nullptr; }
 
-void report_end(World& world, const std::string& text) {
-  world.membership->report({Failure::Kind::kFailed, world.rank, concat("rank ", world.rank, ' ', text)});
+void report_end(World& world, const Failure& failure) {
+  world.membership->report(failure);
   leave_job(world);
 }
 
@@ -29,7 +29,8 @@ void at_exit(int status, void*) {
     if (status == 0)
       leave_job(*world);
     else
-      report_end(*world, concat("exited with code ", status));
+      report_end(*world, {Failure::Kind::kFailed, world->rank,
+                          concat("rank ", world->rank, " exited with code ", status)});
   } catch (...) {  // the others see the connection break
   }
 }
@@ -40,7 +41,9 @@ void at_exit(int status, void*) {
     try {
       const std::exception_ptr error = std::current_exception();
       if (error) write_error_file(error);
-      report_end(*world, "failed: " + (error ? error_text(error) : "std::terminate was called"));
+      report_end(*world, error ? failure_of(world->rank, error)
+                               : Failure{Failure::Kind::kFailed, world->rank,
+                                         concat("rank ", world->rank, " failed: std::terminate was called")});
     } catch (...) {
     }
   }

@@ -74,7 +74,7 @@ std::string failure_report(const char* op, const Outcome& outcome) {
     report +=
         concat("  first failure: rank ", root->rank, " (local rank ", root->local_rank, "), host ", host,
                ", process ", root->pid, ", ", how(*root), ", ended ", clock_text(root->time), '\n');
-    if (!root->message.empty() && root->message != outcome.failure.text)
+    if (outcome.failure.text.find(root->message) == std::string::npos)
       report += "  exception: " + indented(root->message, "    ").substr(4);
     if (!root->traceback.empty()) report += "  traceback:\n" + indented(root->traceback, "    ");
     if (!root->error_file.empty()) report += concat("  error file: ", root->error_file, '\n');

@@ -71,7 +71,8 @@ GroupState::GroupState(Setup setup)
       members_(std::move(setup.members)),
       timeout_(setup.timeout ? *setup.timeout
                : world_      ? world_->timeout
-                             : Milliseconds(600'000)) {
+                             : Milliseconds(600'000)),
+      queue_(world_ ? world_->posted : std::make_shared<PostedCalls>()) {
   const auto me = std::ranges::find(members_, world_ ? world_->rank : 0);
   if (me == members_.end()) return;
   index_ = int(me - members_.begin());
@@ -108,6 +109,8 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
                      collective.sizes.size());
   const Watch limits = watch(timeout);
   limits.membership->check(collective.op);
+  collective.record.backwards = backwards_.load();
+  collective.record.dropped = dropped_.load();
   Ref<Observer> observer(gradus::observer());
   const int64_t range = observer ? observer->announce({.kind = RangeKind::kCollective,
                                                        .name = collective.op,
@@ -122,11 +125,13 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
       return Work();
 
   const auto state = make_ref<QueuedWork>(collective.op);
-  queue_.post([this, state, limits, observer, range, collective = std::move(collective)]() mutable {
+  // It holds the group: Note [Groups that go first].
+  queue_.post([self = Ref<GroupState>(this), state, limits, observer, range,
+               collective = std::move(collective)]() mutable {
     std::exception_ptr error;
     try {
       const RunningRange running(observer, range);
-      execute(collective, limits);
+      self->execute(collective, limits);
     } catch (const RankKilled&) {
       throw;
     } catch (...) {

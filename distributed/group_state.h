@@ -70,6 +70,20 @@ class GroupState final : public Counted {
   World* world() const { return world_.get(); }
   Watch watch(std::optional<Milliseconds> timeout) const;
 
+  // What the all-reduce callbacks of this group do: Note [Dropped steps] in record.h.
+  void backward_begins() {
+    backwards_.fetch_add(1);
+    dropped_.store(0);
+  }
+  void recording_dropped() {
+    backwards_.fetch_add(1);
+    dropped_.store(1);
+  }
+  void recording_opens() {
+    uint8_t dropped = 1;
+    dropped_.compare_exchange_strong(dropped, 2);
+  }
+
   // Passed barriers of the store: group_barrier counts them, so that it can be repeated.
   std::atomic<int64_t> passed_barriers{0};
   // Given to messages of remote_send.
@@ -87,6 +101,8 @@ class GroupState final : public Counted {
   const Milliseconds timeout_;
   int index_ = -1;
   std::unique_ptr<Backend> backend_;
+  std::atomic<uint32_t> backwards_{0};
+  std::atomic<uint8_t> dropped_{0};  // as in Record
   uint64_t calls_ = 0;  // that were not left out; of the one that runs
   CallQueue queue_;     // last: its calls use the rest
 };

@@ -448,7 +448,7 @@ std::string signal_name(int signal) {
 std::string RankEnd::sentence() const {
   if (signal) return concat("rank ", rank, " was killed by signal ", signal, " (", signal_name(signal), ')');
   if (exit_code < 0) return concat("rank ", rank, " ended, and something else took its exit code");
-  if (exit_code > 0 && !text.empty()) return concat("rank ", rank, " failed: ", text);
+  if (exit_code > 0 && !message.empty()) return concat("rank ", rank, " failed: ", message);
   return concat("rank ", rank, " exited with code ", exit_code);
 }
 

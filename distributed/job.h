@@ -56,7 +56,7 @@ struct RankEnd {
   std::vector<std::string> last_lines;  // of its stderr
 
   bool ok() const { return exit_code == 0; }
-  // "rank 2 was killed by signal 9 (SIGKILL)", "rank 1 failed: [matmul] ...", "rank 3 exited with code 1".
+  // "rank 2 was killed by signal 9 (SIGKILL)", "rank 1 failed: ShapeError: [matmul] ...", "rank 3 exited with code 1".
   std::string sentence() const;
 };
 

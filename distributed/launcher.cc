@@ -181,9 +181,7 @@ Started* started() {
 // Tells the others and the launcher what ends this rank.
 void tell(const std::exception_ptr& error) {
   write_error_file(error);
-  if (World* world = World::current())
-    world->membership->report(
-        {Failure::Kind::kFailed, world->rank, concat("rank ", world->rank, " failed: ", error_text(error))});
+  if (World* world = World::current()) world->membership->report(failure_of(world->rank, error));
 }
 
 // Into a file in memory.
@@ -246,7 +244,7 @@ Ended run_threads(const LauncherOptions& options, const Body& body, int ranks) {
       std::lock_guard lock(mutex);
       if (ended.rank < 0) {
         ended.rank = rank;
-        ended.text = concat("rank ", rank, " failed: ", error_text(std::current_exception()));
+        ended.text = failure_of(rank, std::current_exception()).text;
       }
       throw;
     }

@@ -5,6 +5,7 @@
 
 #include "gradus/distributed/group_state.h"
 #include "gradus/distributed/message_work.h"
+#include "gradus/distributed/rank_error.h"
 #include "gradus/distributed/ring_transport.h"
 #include "gradus/distributed/tcp_store.h"
 #include "gradus/tensor/context.h"
@@ -78,22 +79,18 @@ void run_as_rank(const Ref<World>& world, const std::function<void()>& body) {
     ~Close() {
       world.default_group = nullptr;  // which holds the world
       world.messages.clear();
+      world.finish_calls();  // there are some after a failure, which ends them
     }
   } close{*world};
   try {
     connect(*world);
     body();
     if (!world->membership->failed()) finish_messages(*world);
-    world->default_group = nullptr;  // waits for its calls
+    world->finish_calls();
   } catch (const RankKilled&) {
     throw;
-  } catch (const std::exception& error) {
-    world->membership->report(
-        {Failure::Kind::kFailed, world->rank, concat("rank ", world->rank, " failed: ", error.what())});
-    throw;
   } catch (...) {
-    world->membership->report({Failure::Kind::kFailed, world->rank,
-                               concat("rank ", world->rank, " failed with an exception of unknown type")});
+    world->membership->report(failure_of(world->rank, std::current_exception()));
     throw;
   }
   world->membership->leave();

@@ -51,7 +51,8 @@ void destroy_process_group() {
   } catch (const DistributedError&) {
     // Whoever cares has waited for them.
   }
-  world->default_group = nullptr;  // waits for its calls
+  world->finish_calls();
+  world->default_group = nullptr;  // which holds the world
   internal::leave_job(*world);
 }
 

@@ -17,17 +17,6 @@ namespace {
 
 constexpr size_t kMaxText = 64 << 10;  // of an error that a file repeats
 
-std::string type_name(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return short_name(typeid(e));
-  } catch (...) {
-    const std::type_info* type = abi::__cxa_current_exception_type();
-    return type ? short_name(*type) : "";
-  }
-}
-
 std::string seconds_since_epoch() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::to_string(std::chrono::duration<double>(now).count());
@@ -75,13 +64,24 @@ std::string error_text(const std::exception_ptr& error) {
   } catch (const char* text) {
     return text ? text : "";
   } catch (...) {
-    return "an exception of type " + type_name(error);
+    const std::type_info* type = abi::__cxa_current_exception_type();
+    return "an exception of type " + (type ? short_name(*type) : "unknown");
   }
 }
 
 std::string describe_error(const std::exception_ptr& error) {
-  const std::string type = type_name(error);
-  return type.empty() ? error_text(error) : concat(type, ": ", error_text(error));
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return concat(short_name(typeid(e)), ": ", e.what());
+  } catch (...) {
+    return error_text(error);
+  }
+}
+
+Failure failure_of(int rank, const std::exception_ptr& error, std::string_view how) {
+  return {Failure::Kind::kFailed, rank,
+          concat("rank ", rank, ' ', how, ": ", describe_error(error).substr(0, kMaxText))};
 }
 
 void write_error_file(const std::exception_ptr& error) noexcept {

@@ -1,5 +1,5 @@
-// What a rank tells its launcher about the exception that ends it: torchrun's error file, named by
-// GRADUS_ERROR_FILE or TORCHELASTIC_ERROR_FILE.
+// What a rank tells the others, and its launcher, about the exception that ends it. The launcher finds it in
+// torchrun's error file, named by GRADUS_ERROR_FILE or TORCHELASTIC_ERROR_FILE.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,16 @@
 #include <string_view>
 #include <typeinfo>
 
+#include "gradus/distributed/error.h"
+
 namespace gradus::dist {
 
 // Returns "ShapeError: [matmul] inner sizes differ...": the exception's type and text.
 std::string describe_error(const std::exception_ptr& error);
 // Returns the text alone.
 std::string error_text(const std::exception_ptr& error);
+// Returns "rank 1 failed: ShapeError: [matmul] inner sizes differ...", for the others; `how`: "failed".
+Failure failure_of(int rank, const std::exception_ptr& error, std::string_view how = "failed");
 
 // Returns the type's name without the namespaces of Gradus and std: "PeerError".
 std::string short_name(const std::type_info& type);

@@ -83,16 +83,30 @@ std::optional<Failure> find_mismatch(const std::vector<Record>& records, const s
       return mismatch(ranks[i], concat("rank ", ranks[i], " sent a malformed record in group '", group,
                                        "': do all ranks run the same program?"));
 
-  // The record that most agree with; the first of these.
+  const auto rank_of = [&](auto it) { return ranks[it - records.begin()]; };
   const auto votes = [&](const Record& record) {
     return std::ranges::count_if(records, [&](const Record& other) { return agree(record, other); });
   };
+  for (auto ahead = records.begin(); ahead != records.end(); ++ahead) {
+    if (!ahead->dropped) continue;
+    const auto other = std::ranges::find_if(records, [&](const Record& r) {
+      return (ahead->dropped > 1 && int32_t(r.backwards - ahead->backwards) < 0) ||
+             (!agree(r, *ahead) && votes(r) >= votes(*ahead));
+    });
+    if (other != records.end())
+      return mismatch(
+          rank_of(ahead),
+          concat("rank ", rank_of(ahead), " ended a recording without its backward (has it caught an exception?) ",
+                 "and went on to ", describe_in_job(*ahead, ranks), " as call ", ahead->sequence, " of group '",
+                 group, "', where rank ", rank_of(other), " called ", describe_in_job(*other, ranks)));
+  }
+
+  // The record that most agree with; the first of these.
   const auto usual = std::ranges::max_element(records, {}, votes);
   const auto odd =
       std::ranges::find_if(records, [&](const Record& record) { return !agree(record, *usual); });
   if (odd == records.end()) return std::nullopt;
 
-  const auto rank_of = [&](auto it) { return ranks[it - records.begin()]; };
   std::string text = concat("rank ", rank_of(odd), " called ", describe_in_job(*odd, ranks), " as call ",
                             odd->sequence, " of group '", group, "', where rank ", rank_of(usual), " called ",
                             describe_in_job(*usual, ranks));

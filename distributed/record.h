@@ -44,12 +44,19 @@ struct Record {
   int32_t root = -1;  // index in the group
   int32_t ndim = 0;
   Part part = Part::kPlain;
+  uint8_t dropped = 0;     // 1: since this rank's last backward it has dropped a recording; 2: and opened another
+  uint32_t backwards = 0;  // that this rank has begun, or dropped: Note [Dropped steps]
   int64_t dims[8] = {};  // shape of this rank's tensor (the input; of a non-root's scatter the output)
   int64_t bytes = 0;     // of this rank's contribution
 };
 
 // "all_reduce(f32[4,8], sum)", for errors.
 std::string describe(const Record& record);
+
+// Note [Dropped steps]
+// A recording that a rank drops cancels the step on all ranks. But the collectives in that step's forward to
+// which the rank did not come (it has caught an exception, say) would meet those of its next step. So a rank
+// that has opened another recording must not be ahead of the others. Where calls differ, it is the odd one.
 
 // Returns what is wrong unless the records agree in all that must agree for their op: op, reduce, dtype,
 // root, and shape where all shapes must be equal. `ranks` are the members' ranks in the job. The text is the

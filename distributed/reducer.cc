@@ -193,6 +193,7 @@ void Reducer::begin(const std::vector<Tensor>& attached, const std::vector<bool>
                      "make_allreduce_cb was called before init_process_group: it knows of one rank only");
   running_ = true;
   ++number_;
+  users_group_.state().backward_begins();
   begun_ = clock_now();
   keeping_ = keeps();
   forget_dead();
@@ -337,6 +338,7 @@ void Reducer::abandon(std::exception_ptr error) noexcept {
 
 void Reducer::post_none() {
   ++number_;
+  users_group_.state().recording_dropped();
   if (alone() || keeps()) return;
   forget_dead();
   plan();
@@ -748,6 +750,7 @@ int Reducer::serve_until_all_joined() {
       const auto last = std::ranges::find_if_not(before->notes(), is_joined);
       return last == before->notes().end() ? 0 : int(last - before->notes().begin());
     }
+    users_group_.state().backward_begins();  // the others'
     try {
       use(notes);
       if (!cancelled_) {

@@ -26,6 +26,7 @@ class Reducer {
 
   // As in GradCallback.
   void attached_to(const Tensor& param);
+  void recording_opened() { users_group_.state().recording_opens(); }
   void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached);
   std::optional<Tensor> ready(const Tensor& param, const Tensor& grad);
   std::vector<Delivery> landed();

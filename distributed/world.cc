@@ -8,6 +8,11 @@ namespace gradus::dist::internal {
 
 World::~World() = default;
 
+void World::finish_calls(const Deadline& patience) {
+  const auto ended = [&] { return posted->none(); };
+  if (!ended()) posted->changed.wait(local_watch(patience), ended, "the end of posted calls");
+}
+
 HostMemory World::share(const std::string& key, size_t bytes, const Fill& fill) {
   return share_on_host(*this, key, bytes, fill);
 }

@@ -11,6 +11,7 @@
 
 #include "gradus/distributed/backend.h"
 #include "gradus/distributed/call_log.h"
+#include "gradus/distributed/call_queue.h"
 #include "gradus/distributed/group.h"
 #include "gradus/distributed/membership.h"
 #include "gradus/distributed/record.h"
@@ -38,6 +39,7 @@ class World : public Job {
   std::atomic<uint32_t> last_group_id{0};
   Ref<GroupState> default_group;
   CallLog calls;  // of this rank in all groups
+  const std::shared_ptr<PostedCalls> posted = std::make_shared<PostedCalls>();
   std::mutex messages_mutex;
   std::vector<Ref<WorkState>> messages;  // that are under way without anyone who must wait for them
 
@@ -45,6 +47,9 @@ class World : public Job {
     return {membership.get(), Deadline::after(limit.value_or(timeout))};
   }
   ~World() override;
+
+  // Waits until the posted calls have ended: by their deadlines, or soon after the job has failed.
+  void finish_calls(const Deadline& patience = Deadline::after(Milliseconds::max()));
 
   HostMemory share(const std::string& key, size_t bytes, const Fill& fill) override;
   std::string first_given(const std::string& what, const std::string& value) override;

@@ -365,7 +365,7 @@ TEST(GradManagerCallback, AsAnObjectIsToldOnceHoweverTheRecordingEnds) {
               EXPECT_THROW(r.backward(a * sum(b)), StateError);
               EXPECT_THROW(r.backward(a * sum(b)), StateError);
             }),
-            "open begin11 ready ready finish");
+            "open begin11 ready ready finish failed");
 }
 
 TEST(GradManagerCallback, AsAnObjectIsAbandonedWhenARuleThrowsInTheMiddle) {

@@ -274,7 +274,7 @@ TEST(Client, WaitsEndWithTheJob) {
     if (get_rank() == 1) throw ValueError("load", "no such file");
     get_client().user_get("never");
   });
-  EXPECT_THAT(errors[0], HasSubstr("[user_get] rank 1 failed: [load] no such file"));
+  EXPECT_THAT(errors[0], HasSubstr("[user_get] rank 1 failed: ValueError: [load] no such file"));
 }
 
 TEST(GroupBarrier, WaitsForAll) {

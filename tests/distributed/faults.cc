@@ -50,7 +50,7 @@ const std::vector<Kind> kKinds = {
     {"kill-message", true, 0, "PeerError", {"was killed by signal 9 (SIGKILL)"}},
     {"kill-store", true, 0, "PeerError", {"was killed by signal 9 (SIGKILL)"}},
     {"kill-rendezvous", true, 0, "PeerError", {"was killed by signal 9 (SIGKILL)"}},
-    {"exception", false, 0, "PeerError", {"failed: [faults] on purpose"}},
+    {"exception", false, 0, "PeerError", {"failed: StateError: [faults] on purpose"}},
     {"exit", false, 0, "PeerError", {"has left the job", "exited with code 3", "exited with code 0"}},
     {"stop", false, kStopTimeout.count() / 1000.0, "TimeoutError", {"did not come to"}},
     {"other-call", false, 0, "MismatchError", {"broadcast"}},

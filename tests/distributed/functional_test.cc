@@ -686,7 +686,7 @@ TEST(FunctionalErrors, ARankWhoseBackwardThrowsIsNamedAtOnce) {
   });
   EXPECT_THAT(errors[1], HasSubstr("the loss must have one element"));
   for (int r : {0, 2})
-    EXPECT_THAT(errors[r], HasSubstr("rank 1 failed in its backward: [backward] the loss must have one"));
+    EXPECT_THAT(errors[r], HasSubstr("rank 1 failed in its backward: ShapeError: [backward] the loss must have one"));
 }
 
 TEST(FunctionalErrors, AnotherOrderInBackwardIsNamed) {

@@ -81,12 +81,12 @@ TEST(Launcher, RanksShareTheCores) {
 
 TEST(Launcher, TheFirstFailureIsTheOneThatCounts) {
   const std::pair<const char*, const char*> cases[] = {
-      {"throw", "launcher: rank 1 failed: [matmul] inner sizes 3 and 4 differ\n"},
+      {"throw", "launcher: rank 1 failed: ShapeError: [matmul] inner sizes 3 and 4 differ\n"},
       {"throw-int", "launcher: rank 1 failed: an exception of type int\n"},
       {"exit", "launcher: rank 1 exited with code 3\n"},
       {"kill", "launcher: rank 1 was killed by signal 9 (SIGKILL)\n"},
       {"abort", "launcher: rank 1 was killed by signal 6 (SIGABRT)\n"},
-      {"terminate", "launcher: rank 1 failed: [thread] of its own\n"},
+      {"terminate", "launcher: rank 1 failed: StateError: [thread] of its own\n"},
       {"exit0", "launcher: rank 1 has left the job, and rank"},
       {"_exit0", "launcher: rank 1 exited with code 0 without leaving the job"},
       {"return", "launcher: rank 1 has left the job, and rank"},
@@ -115,19 +115,19 @@ TEST(Launcher, ARankThatEndsBeforeItJoinsIsKnownAtOnceByName) {
 
 TEST(Launcher, OtherRanksSayThatTheyEndedBecauseOfIt) {
   const auto p = run("ends", "throw");
-  EXPECT_THAT(p->err(), HasSubstr("exception: ShapeError: [matmul] inner sizes 3 and 4 differ"));
+  EXPECT_THAT(p->err(), HasSubstr("failed: ShapeError: [matmul] inner sizes 3 and 4 differ"));
   EXPECT_THAT(p->err(), testing::ContainsRegex("rank 0 +process [0-9]+ +exit code 1 +because of it"));
   EXPECT_THAT(p->err(), testing::ContainsRegex("rank 2 +process [0-9]+ +exit code 1 +because of it"));
 }
 
 TEST(Launcher, LaunchThrowsTheFirstFailure) {
-  EXPECT_EQ(run("fails")->out(), "rank 1: [launch] rank 1 failed: [matmul] inner sizes 3 and 4 differ\n");
+  EXPECT_EQ(run("fails")->out(), "rank 1: [launch] rank 1 failed: ShapeError: [matmul] inner sizes 3 and 4 differ\n");
 }
 
 TEST(Launcher, ThreadsFailAsProcessesDo) {
   const auto p = run("local-fails");
   EXPECT_EQ(p->wait(), 1);
-  EXPECT_EQ(p->err(), "launcher: rank 1 failed: [matmul] inner sizes 3 and 4 differ\n");
+  EXPECT_EQ(p->err(), "launcher: rank 1 failed: ShapeError: [matmul] inner sizes 3 and 4 differ\n");
 }
 
 TEST(Launcher, ARankThatEndsEarlyInOrderIsNoFailure) {
@@ -194,7 +194,7 @@ TEST(Launcher, UnderGradusRunFailuresAreTheSame) {
   Subprocess p({"distributed/gradus-run", "--nproc-per-node", "3", kProgram, "ends", "throw"});
   EXPECT_EQ(p.wait(), 1);
   EXPECT_THAT(p.left(), IsEmpty());
-  EXPECT_THAT(p.err(), HasSubstr("gradus-run: rank 1 failed: [matmul] inner sizes 3 and 4 differ\n"));
+  EXPECT_THAT(p.err(), HasSubstr("gradus-run: rank 1 failed: ShapeError: [matmul] inner sizes 3 and 4 differ\n"));
 }
 
 TEST(Launcher, UnderGradusRunAProgramMayCallItSeveralTimes) {

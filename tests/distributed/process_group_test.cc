@@ -469,7 +469,7 @@ std::vector<RankEnd> end_by(const std::string& how, bool sockets, bool rank_0 = 
 
 TEST(RankEnd, IsAnErrorOnAllOthersThatSaysHow) {
   const std::pair<const char*, const char*> ways[] = {
-      {"throw", "rank 1: [barrier] rank 1 failed: [matmul] inner sizes differ"},
+      {"throw", "rank 1: [barrier] rank 1 failed: ShapeError: [matmul] inner sizes differ"},
       {"exit 5", "rank 1: [barrier] rank 1 exited with code 5"},
       {"_exit 5", "rank 1: [barrier] rank 1 died"},
       {"kill", "rank 1: [barrier] rank 1 died"},
@@ -491,7 +491,7 @@ TEST(RankEnd, IsAnErrorOnAllOthersThatSaysHow) {
 
 TEST(RankEnd, OfTheStoresHostIsAnErrorToo) {
   const std::pair<const char*, const char*> ways[] = {
-      {"throw", "rank 0 failed: [matmul] inner sizes differ"},
+      {"throw", "rank 0 failed: ShapeError: [matmul] inner sizes differ"},
       {"kill", "rank 0"},
       {"return", "rank 0 has left the job"},
   };

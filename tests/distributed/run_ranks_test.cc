@@ -47,8 +47,8 @@ TEST(RunRanks, TellsOtherRanksWhoFailedAndWhy) {
     const Tensor x = empty({3});
     for (;;) all_reduce(x);
   });
-  EXPECT_THAT(errors[0], HasSubstr("[all_reduce] rank 2 failed: [matmul] inner sizes differ"));
-  EXPECT_THAT(errors[1], HasSubstr("[all_reduce] rank 2 failed: [matmul] inner sizes differ"));
+  EXPECT_THAT(errors[0], HasSubstr("[all_reduce] rank 2 failed: ShapeError: [matmul] inner sizes differ"));
+  EXPECT_THAT(errors[1], HasSubstr("[all_reduce] rank 2 failed: ShapeError: [matmul] inner sizes differ"));
 }
 
 TEST(RunRanks, FailsWhateverIsThrown) {

@@ -56,9 +56,9 @@ TEST(Simulation, EachRankHasItsPlaceAndWhatItThrowsIsTold) {
     if (get_rank() == 1) throw ValueError("body", "no good");
     barrier();
   });
-  EXPECT_EQ(text_of<PeerError>(report.errors[0]), "[barrier] rank 1 failed: [body] no good");
+  EXPECT_EQ(text_of<PeerError>(report.errors[0]), "[barrier] rank 1 failed: ValueError: [body] no good");
   EXPECT_EQ(text_of<ValueError>(report.errors[1]), "[body] no good");
-  EXPECT_EQ(text_of<PeerError>(report.errors[2]), "[barrier] rank 1 failed: [body] no good");
+  EXPECT_EQ(text_of<PeerError>(report.errors[2]), "[barrier] rank 1 failed: ValueError: [body] no good");
 }
 
 // Two ranks that read, add one and write back lose one of the two additions when they are cut off in between.

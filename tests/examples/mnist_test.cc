@@ -262,7 +262,7 @@ TEST(MnistOnSeveralRanks, AFailureOfAnyRankReachesTheUser) {
   Scratch s;
   const Result r = run(s.dir(), with(kShort, {"--nproc", "2", "--resume", "none.ckpt"}));
   EXPECT_EQ(r.status, 1);
-  EXPECT_THAT(r.output, HasSubstr(" failed: [load_checkpoint] "));
+  EXPECT_THAT(r.output, HasSubstr(" failed: FileError: [load_checkpoint] "));
   EXPECT_THAT(r.output, HasSubstr("none.ckpt"));
 
   const auto ranks = start_ranks("mnist", s.dir(),
