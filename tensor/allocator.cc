@@ -14,6 +14,7 @@
 
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/error.h"
+#include "guarded_memory.h"
 #include "memory.h"
 
 namespace gradus {
@@ -67,6 +68,8 @@ class CachingAllocator {
  public:
   void* allocate(int64_t bytes) {
     const int64_t size = class_size(bytes);
+    if (is_guarding()) [[unlikely]]
+      return allocate_guarded(bytes, size);
     void* p = nullptr;
     int64_t taken = size;
     {
@@ -95,6 +98,12 @@ class CachingAllocator {
 
   void deallocate(void* p, int64_t bytes) noexcept {
     int64_t size = class_size(bytes);
+    if (is_guarding()) [[unlikely]] {
+      unmap_guarded(p, bytes);
+      std::lock_guard lock(lock_);
+      stats_.live_bytes -= size;
+      return;
+    }
     std::lock_guard lock(lock_);
     if (size > kSmallLimit) size = large_sizes_.find(p)->second;
     stats_.live_bytes -= size;
@@ -169,6 +178,19 @@ class CachingAllocator {
   }
 
  private:
+  void* allocate_guarded(int64_t bytes, int64_t size) {
+    void* p = map_guarded(bytes);
+    std::lock_guard lock(lock_);
+    if (!p)
+      throw Error("allocate", "out of memory: asked for ", bytes, " bytes; ", to_string(stats_), "; ",
+                  guarded_blocks(),
+                  " blocks have mappings of their own by GRADUS_GUARD, two or three each: the system allows "
+                  "so many per process as vm.max_map_count says");
+    ++stats_.allocations, ++stats_.system_calls;
+    count_live(size);
+    return p;
+  }
+
   void count_live(int64_t size) {
     stats_.live_bytes += size;
     if (stats_.live_bytes > stats_.peak_bytes) stats_.peak_bytes = stats_.live_bytes;

@@ -15,6 +15,7 @@
 #include "gradus/tensor/cpu/conv_winograd.h"
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/cpu/onednn.h"
+#include "gradus/tensor/cpu/onednn_defects.h"
 #include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/parallel.h"
 
@@ -29,10 +30,14 @@ using raw::ConvGeometry;
 using dims = dnnl::memory::dims;
 using tag = dnnl::memory::format_tag;
 
-// The memory layouts and the movement of one convolution, in oneDNN's terms.
+// The memory layouts and the movement of one convolution, in oneDNN's terms. Its implementations are asked
+// for one after the other until one is right; meanwhile what describes the problem must stay where it is.
 struct Problem {
   Problem(const Tensor& x, const Tensor& w, const Tensor& y, const ConvGeometry& g)
-      : type(onednn::type_of(y.dtype())),
+      : x_shape(x.shape()),
+        w_shape(w.shape()),
+        geometry(g),
+        type(onednn::type_of(y.dtype())),
         src(image(x)),
         dst(image(y)),
         stride(g.stride.begin(), g.stride.end()),
@@ -47,6 +52,13 @@ struct Problem {
     bias = Desc({w.size(0)}, type, tag::x);
   }
 
+  // Goes on to the first implementation that is right.
+  template <class PrimitiveDesc>
+  void pass_over(PrimitiveDesc& pd, onednn::Pass pass) const {
+    onednn::pass_over(pd,
+                      [&](const char* name) { return onednn::errs(name, pass, x_shape, w_shape, geometry); });
+  }
+
   dnnl::convolution_forward::primitive_desc forward(bool with_bias) const {
     using dnnl::convolution_forward;
     const auto kind = dnnl::prop_kind::forward_training;
@@ -55,34 +67,43 @@ struct Problem {
                                                             dilation, padding, padding)
                                 : convolution_forward::desc(kind, direct, src, any_weights, dst, stride,
                                                             dilation, padding, padding);
-    return {desc, onednn::user_scratchpad(), onednn::engine()};
+    dnnl::convolution_forward::primitive_desc pd(desc, onednn::user_scratchpad(), onednn::engine());
+    pass_over(pd, onednn::Pass::kForward);
+    return pd;
   }
   dnnl::convolution_backward_data::primitive_desc backward_data() const {
     const dnnl::convolution_backward_data::desc desc(dnnl::algorithm::convolution_direct, src, any_weights,
                                                      dst, stride, dilation, padding, padding);
-    return {desc, onednn::user_scratchpad(), onednn::engine(), forward(false)};
+    const auto hint = forward(false);
+    dnnl::convolution_backward_data::primitive_desc pd(desc, onednn::user_scratchpad(), onednn::engine(),
+                                                       hint);
+    pass_over(pd, onednn::Pass::kInputGrad);
+    return pd;
   }
-  // `own_layout`: images in the layout that oneDNN likes best.
-  dnnl::convolution_backward_weights::primitive_desc backward_weights(bool with_bias, bool own_layout) const {
+  dnnl::convolution_backward_weights::primitive_desc backward_weights(bool with_bias) const {
     using dnnl::convolution_backward_weights;
-    if (own_layout) {
-      Problem other = *this;
-      other.src = Desc(src.dims(), type, tag::any), other.dst = Desc(dst.dims(), type, tag::any);
-      return other.backward_weights(with_bias, false);
-    }
     const auto direct = dnnl::algorithm::convolution_direct;
     const auto desc = with_bias ? convolution_backward_weights::desc(direct, src, any_weights, bias, dst,
                                                                      stride, dilation, padding, padding)
                                 : convolution_backward_weights::desc(direct, src, any_weights, dst, stride,
                                                                      dilation, padding, padding);
-    return {desc, onednn::user_scratchpad(), onednn::engine(), forward(with_bias)};
+    const auto hint = forward(with_bias);
+    dnnl::convolution_backward_weights::primitive_desc pd(desc, onednn::user_scratchpad(), onednn::engine(),
+                                                          hint);
+    pass_over(pd, onednn::Pass::kWeightGrad);
+    return pd;
   }
+
+  // Images in the layout that oneDNN likes best.
+  void use_own_layout() { src = Desc(src.dims(), type, tag::any), dst = Desc(dst.dims(), type, tag::any); }
 
   static Desc image(const Tensor& x) {
     return Desc(dims(x.shape().begin(), x.shape().end()), onednn::type_of(x.dtype()),
                 x.dim() == 5 ? tag::ndhwc : tag::nhwc);
   }
 
+  Shape x_shape, w_shape;
+  ConvGeometry geometry;
   dnnl::memory::data_type type;
   Desc src, dst, plain_weights, any_weights, bias;
   dims stride, dilation, padding;
@@ -183,12 +204,6 @@ void add_to_channels(const Tensor& x, const Tensor& bias) {
   });
 }
 
-// oneDNN 2.6 multiplies pairs of bf16 channels, and with an odd number of them takes the next pixel's first
-// one into the sum, where filters have one pixel.
-bool errs_in_onednn(const Tensor& dy, const Tensor& w, const ConvGeometry& g) {
-  return dy.dtype() == DType::kBF16 && w.size(0) / g.groups % 2 == 1 && w.numel() == w.size(0) * w.size(1);
-}
-
 // dx is f32 or of dy's dtype.
 void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
                          ConvGeometry g) {
@@ -217,8 +232,7 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
     const auto pd = problem.backward_data();
     return plan_of(pd, problem, dnnl::convolution_backward_data(pd), pd.weights_desc());
   };
-  const auto plan =
-      errs_in_onednn(dy, w, g) ? nullptr : onednn::plan_in(dy.dtype(), key.add(int64_t(dx.dtype())), make);
+  const auto plan = onednn::plan_in(dy.dtype(), key.add(int64_t(dx.dtype())), make);
   if (!plan) {
     const Tensor wide = dx.dtype() == DType::kF32 ? dx : wide_like(dx);
     conv_input_grad_cpu(wide, widened(dy), widened(w), {}, g);
@@ -267,10 +281,13 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
   if (!db.defined() && pays_tap_weight_grad(dw, dy, g)) return tap_weight_grad(dw, dy, x, g);
   if (db.defined() && has_fast_weight_grad(dw, g)) return fast_weight_grad(dw, db, dy, x, g);
   if (has_bf16_weight_grad(dy, x, g)) return bf16_weight_grad(dw, db, dy, x, g);
+  if (sees_some_pixels(x, dw, g))
+    return conv_weight_grad_cpu(dw, db, dy, seen_pixels(x, dy, g), without_stride(g));
   static const char kind[] = "conv_weight_grad";
   const auto plan = onednn::plan_in(dw.dtype(), key_of(kind, x, dw, g, db.defined()), [&] {
-    const Problem problem(x, dw, dy, g);
-    const auto pd = problem.backward_weights(db.defined(), pays_own_layout(dw, g));
+    Problem problem(x, dw, dy, g);
+    if (pays_own_layout(dw, g)) problem.use_own_layout();
+    const auto pd = problem.backward_weights(db.defined());
     onednn::Plan p = plan_of(pd, problem, dnnl::convolution_backward_weights(pd), pd.diff_weights_desc());
     p.src = pd.src_desc(), p.dst = pd.diff_dst_desc();
     return p;

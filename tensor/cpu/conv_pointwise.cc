@@ -4,6 +4,7 @@
 
 #include "gradus/tensor/cpu/conv_products_bf16.h"
 #include "gradus/tensor/cpu/register_transpose.h"
+#include "gradus/tensor/processor.h"
 
 // Note [Pointwise convolution]
 // y[pixel, n] = sum over k of x[pixel, k] f[k, n], where f is w turned, or w itself for the gradient of x: a
@@ -166,9 +167,8 @@ void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
 }  // namespace
 
 bool pays_pointwise(const Tensor& y, const Tensor& x, const Shape& w, const raw::ConvGeometry& g) {
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f");
   if (y.dtype() != x.dtype() || g.rank() != 2 || g.groups != 1) return false;
-  if (!(x.dtype() == DType::kF32 ? has_avx512 : x.dtype() == DType::kBF16 && cpu::has_bf16_products()))
+  if (!(x.dtype() == DType::kF32 ? cpu::has_avx512() : x.dtype() == DType::kBF16 && cpu::has_avx512_bf16()))
     return false;
   for (int d = 0; d < 2; ++d)
     if (w[d + 2] != 1 || g.stride[d] != 1 || g.padding[d] != 0) return false;

@@ -9,12 +9,6 @@ namespace gradus::cpu {
 
 #define GRADUS_AVX512_BF16 gnu::target("avx512f,avx512bw,avx512vl,avx512bf16")
 
-inline bool has_bf16_products() {
-  static const bool has = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512vl");
-  return has;
-}
-
 // c[R][32] = a[R][K pairs] b[K][32 pairs], rounded, given the step between a's rows in pairs.
 template <int R>
 [[GRADUS_AVX512_BF16]] void product_of_pairs(const float* a, int64_t a_row, int64_t a_column, const float* b,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gradus/tensor/parallel.h"
+#include "gradus/tensor/processor.h"
 
 // Note [Sparse gradients]
 // A nonzero dy[n,p,q,o] adds dy * x[n, p*s+kh, (q*s+kw, c)] to dw[o, kh, (kw, c)], and dy * w[o, kh, (kw, c)]
@@ -203,10 +204,9 @@ double sampled_density(const Tensor& dy) {
 }  // namespace
 
 bool pays_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w, const raw::ConvGeometry& o) {
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f");
-  return has_avx512 && dy.dtype() == DType::kF32 && o.rank() == 2 && o.groups == 1 && w[0] % kLanes == 0 &&
-         o.dilation[1] == 1 && kernels_for(w) && x.numel() / x.size(0) < (int64_t{1} << 31) &&
-         sampled_density(dy) < kMostNonzero;
+  return cpu::has_avx512() && dy.dtype() == DType::kF32 && o.rank() == 2 && o.groups == 1 &&
+         w[0] % kLanes == 0 && o.dilation[1] == 1 && kernels_for(w) &&
+         x.numel() / x.size(0) < (int64_t{1} << 31) && sampled_density(dy) < kMostNonzero;
 }
 
 void sparse_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,

@@ -5,6 +5,7 @@
 
 #include "gradus/tensor/cpu/conv_products.h"
 #include "gradus/tensor/cpu/register_transpose.h"
+#include "gradus/tensor/processor.h"
 
 // Note [Gradient by taps]
 // For each tap (kh, kw) of the filters, dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the tap,
@@ -16,8 +17,7 @@
 namespace gradus {
 
 bool pays_tap_weight_grad(const Tensor& dw, const Tensor& dy, const raw::ConvGeometry& g) {
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f");
-  if (!has_avx512 || dw.dtype() != DType::kF32 || g.rank() != 2 || g.groups != 1) return false;
+  if (!cpu::has_avx512() || dw.dtype() != DType::kF32 || g.rank() != 2 || g.groups != 1) return false;
   const int64_t O = dw.size(0), C = dw.size(1);
   const bool one_tap = dw.numel() == O * C;
   return C % cpu::kPanel == 0 && O >= 32 && dy.numel() / dy.size(1) >= 256 &&

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gradus/tensor/parallel.h"
+#include "gradus/tensor/processor.h"
 
 // Note [Weight gradient in registers]
 // dw[kh, (kw,c), o] = sum over pixels (n,p,q) of x[n, p*s+kh, (q*s+kw, c)] dy[n,p,q,o]. For a row kh of the
@@ -121,8 +122,7 @@ std::vector<Tile> cut_tiles(int64_t O, int64_t KH, int64_t columns, bool with_bi
 }  // namespace
 
 bool has_fast_weight_grad(const Tensor& dw, const raw::ConvGeometry& o) {
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f");
-  return has_avx512 && dw.dtype() == DType::kF32 && o.rank() == 2 && o.groups == 1 &&
+  return cpu::has_avx512() && dw.dtype() == DType::kF32 && o.rank() == 2 && o.groups == 1 &&
          dw.size(0) % kLanes == 0 && (o.dilation[1] == 1 || dw.size(3) == 1);
 }
 

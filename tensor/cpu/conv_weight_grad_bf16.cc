@@ -10,6 +10,7 @@
 #include "gradus/tensor/cpu/conv_products_bf16.h"
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/parallel.h"
+#include "gradus/tensor/processor.h"
 
 // Note [Weight gradient in pairs]
 // For each tap (kh, kw) of the filters, dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the tap,
@@ -459,9 +460,8 @@ void bias_grad(const Tensor& db, const Tensor& dy) {
 }  // namespace
 
 bool has_bf16_weight_grad(const Tensor& dy, const Tensor& x, const raw::ConvGeometry& g) {
-  static const bool has_bf16 = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw");
-  return has_bf16 && dy.dtype() == DType::kBF16 && g.rank() == 2 && g.groups == 1 && x.size(1) >= 16 &&
-         dy.size(1) >= kFilters;
+  return cpu::has_avx512_bf16() && dy.dtype() == DType::kBF16 && g.rank() == 2 && g.groups == 1 &&
+         x.size(1) >= 16 && dy.size(1) >= kFilters;
 }
 
 void bf16_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,

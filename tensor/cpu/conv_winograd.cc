@@ -7,6 +7,7 @@
 
 #include "gradus/tensor/cpu/conv_products.h"
 #include "gradus/tensor/cpu/register_transpose.h"
+#include "gradus/tensor/processor.h"
 
 // Note [Winograd]
 // A tile is 2x2 neighbouring pixels of the result y, which depend on 4x4 of x. With the matrices
@@ -342,8 +343,8 @@ void convolve(const Tensor& y, const Tensor& x, const Filters& f, const float* b
 
 namespace {
 bool serves(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g, int64_t least_tiles) {
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f");
-  if (!has_avx512 || x.dtype() != DType::kF32 || y.dtype() != DType::kF32 || g.rank() != 2 || g.groups != 1)
+  if (!cpu::has_avx512() || x.dtype() != DType::kF32 || y.dtype() != DType::kF32 || g.rank() != 2 ||
+      g.groups != 1)
     return false;
   for (int d = 0; d < 2; ++d)
     if (w[d + 2] != 3 || g.stride[d] != 1 || g.dilation[d] != 1 || g.padding[d] > 2) return false;

@@ -6,6 +6,7 @@
 
 #include "gradus/tensor/cpu/matmul_reference.h"
 #include "gradus/tensor/cpu/onednn.h"
+#include "gradus/tensor/cpu/onednn_defects.h"
 #include "gradus/tensor/cpu/widen.h"
 
 namespace gradus {
@@ -61,7 +62,8 @@ bool gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bia
                          out.dim() == 3 ? dnnl::memory::format_tag::abc : dnnl::memory::format_tag::ab);
     const auto desc = bias.defined() ? dnnl::matmul::desc(p.src, p.weights, bias_desc, p.dst)
                                      : dnnl::matmul::desc(p.src, p.weights, p.dst);
-    const dnnl::matmul::primitive_desc pd(desc, onednn::user_scratchpad(), onednn::engine());
+    dnnl::matmul::primitive_desc pd(desc, onednn::user_scratchpad(), onednn::engine());
+    onednn::pass_over(pd, [&](const char* name) { return onednn::errs_in_matmul(name, a.size(-1)); });
     p.scratchpad = pd.scratchpad_desc();
     p.bias = pd.bias_desc();
     p.primitive = dnnl::matmul(pd);
@@ -76,6 +78,22 @@ bool gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bia
 }
 
 void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
+
+// Matrix i of a batch.
+Tensor matrix(const Tensor& t, int64_t i) {
+  Shape shape = t.shape();
+  Strides strides = t.strides();
+  shape.erase(0), strides.erase(0);
+  return view_as_strided(t, shape, strides, t.impl().offset + i * t.stride(0));
+}
+
+// The same two matrices all along the batch, which oneDNN refuses: one product, and copies of it.
+void repeated_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  matmul_cpu(matrix(out, 0), matrix(a, 0), matrix(b, 0), bias);
+  char* to = static_cast<char*>(out.raw_ptr());
+  const int64_t bytes = out.nbytes() / out.size(0);
+  for (int64_t i = 1; i < out.size(0); ++i) std::memcpy(to + i * bytes, to, bytes);
+}
 
 // At most one batch dim.
 void product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
@@ -125,15 +143,12 @@ void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tenso
   if (out.dim() == 2) return product(out, a, b, bias);
   Tensor o = out, x = a, y = b;
   merge_batch(o, x, y);
-  if (o.dim() == 3) return product(o, x, y, bias);
-  for (int64_t i = 0; i < o.size(0); ++i) {
-    auto part = [i](const Tensor& t) {
-      Shape shape = t.shape();
-      Strides strides = t.strides();
-      shape.erase(0), strides.erase(0);
-      return view_as_strided(t, shape, strides, t.impl().offset + i * t.stride(0));
-    };
-    matmul_cpu(part(o), part(x), part(y), bias);
+  if (o.dim() > 3) {
+    for (int64_t i = 0; i < o.size(0); ++i) matmul_cpu(matrix(o, i), matrix(x, i), matrix(y, i), bias);
+  } else if (x.stride(0) == 0 && y.stride(0) == 0 && o.size(0) > 1) {
+    repeated_product(o, x, y, bias);
+  } else {
+    product(o, x, y, bias);
   }
 }
 

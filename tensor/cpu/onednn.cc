@@ -8,6 +8,7 @@
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/cpu/weight_layout.h"
 #include "gradus/tensor/parallel.h"
+#include "gradus/tensor/processor.h"
 
 // Declared here so that this file needs no OpenMP flags; oneDNN brings the runtime.
 extern "C" void omp_set_num_threads(int);
@@ -71,12 +72,22 @@ struct ReorderedWeights final : Counted {
   };
   std::vector<Copy> copies;
 };
+// oneDNN may use what our own kernels may. It takes this before it has made its first primitive.
+void hold_to_level() {
+  using dnnl::cpu_isa;
+  constexpr cpu_isa kIsa[] = {cpu_isa::sse41, cpu_isa::avx2, cpu_isa::avx512_core, cpu_isa::avx512_core_bf16};
+  if (cpu::level() < cpu::processor_level()) dnnl::set_max_cpu_isa(kIsa[size_t(cpu::level())]);
+}
+
 std::mutex reordered_mutex;  // guards every storage's companion
 
 }  // namespace
 
 dnnl::engine& engine() {
-  static auto* e = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  static auto* e = [] {
+    hold_to_level();
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return *e;
 }
 
@@ -92,6 +103,7 @@ int use_threads() {
 
 bool computes_in(DType t) {
   static const bool has_bf16 = [] {
+    engine();
     const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
     const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
     return (isa & needed) == needed;
@@ -140,8 +152,12 @@ void run(const Plan& plan, std::initializer_list<Arg> args) {
 }
 
 void reorder(const dnnl::memory& from, const dnnl::memory& to) {
-  use_threads();
-  dnnl::reorder(from, to).execute(stream(), const_cast<dnnl::memory&>(from), const_cast<dnnl::memory&>(to));
+  Plan plan;
+  const dnnl::reorder::primitive_desc pd(engine(), from.get_desc(), engine(), to.get_desc(),
+                                         user_scratchpad());
+  plan.primitive = dnnl::reorder(pd);
+  plan.scratchpad = pd.scratchpad_desc();
+  run(plan, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
 bool keeps_reordered(const Tensor& w) {

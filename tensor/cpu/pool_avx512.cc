@@ -6,6 +6,7 @@
 
 #include "gradus/tensor/cpu/pool_windows.h"
 #include "gradus/tensor/parallel.h"
+#include "gradus/tensor/processor.h"
 
 #define GRADUS_AVX512 [[gnu::target("avx512f,avx512bw,avx512vl")]]
 #define GRADUS_INLINE __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline))
@@ -150,8 +151,7 @@ void scatter(const Tensor& dx, const Tensor& dy, const Tensor& index, const Pool
 }  // namespace
 
 bool has_avx512_pool(const Tensor& x, const PoolWindows& w) {
-  static const bool has = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  return has && (x.dtype() == DType::kF32 || x.dtype() == DType::kBF16) && w.cells() <= 256;
+  return has_avx512() && (x.dtype() == DType::kF32 || x.dtype() == DType::kBF16) && w.cells() <= 256;
 }
 
 void max_pool_avx512(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w) {

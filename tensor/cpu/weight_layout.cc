@@ -5,6 +5,7 @@
 
 #include "gradus/tensor/cpu/register_transpose.h"
 #include "gradus/tensor/parallel.h"
+#include "gradus/tensor/processor.h"
 
 // Note [Layouts of filters]
 // oneDNN keeps filters w[A][B][taps] in blocks, say Acdb48a: for each 48 of A, for each tap, for each b, the
@@ -206,9 +207,8 @@ bool copy(const Tensor& w, const Blocks& blocks, const Tensor& to) {
 }  // namespace
 
 bool copy_filters(const Tensor& w, const Desc& plain, const Desc& want, const Tensor& to) {
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
   const Blocks blocks(want);
-  if (!has_avx512 || plain.data.ndims != 4 || !blocks.serves(w.dtype())) return false;
+  if (!cpu::has_avx512() || plain.data.ndims != 4 || !blocks.serves(w.dtype())) return false;
   if (w.dtype() == DType::kF32) return copy<float>(w, blocks, to);
   return w.dtype() == DType::kBF16 && copy<bf16>(w, blocks, to);
 }

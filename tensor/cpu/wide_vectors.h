@@ -1,15 +1,11 @@
 // Loops that are compiled twice: for the processor that the build is for, and for AVX-512.
 #pragma once
 
+#include "gradus/tensor/processor.h"
+
 namespace gradus::cpu {
 
 #if defined(__x86_64__)
-inline bool has_wide_vectors() {
-  static const bool has = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                          __builtin_cpu_supports("avx512vl");
-  return has;
-}
-
 // What f calls is compiled into it, for a function of its own would be for the build's processor.
 template <class F>
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"), gnu::flatten]] void
@@ -23,7 +19,7 @@ run_in_avx512(const F& f) {
 template <class F>
 void with_wide_vectors(const F& f) {
 #if defined(__x86_64__)
-  if (has_wide_vectors()) return run_in_avx512(f);
+  if (has_avx512()) return run_in_avx512(f);
 #endif
   f();
 }

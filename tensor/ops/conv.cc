@@ -72,6 +72,13 @@ Shape conv_shape(const char* op, const Shape& x, const Shape& w, const ConvGeome
   return y;
 }
 
+// A filter of one tap has no gaps, whatever its dilation; kernels are spared the case.
+ConvGeometry without_idle_dilation(ConvGeometry g, const Shape& w) {
+  for (int d = 0; d < g.rank(); ++d)
+    if (w[d + 2] == 1) g.dilation[d] = 1;
+  return g;
+}
+
 void check_result_grad(const char* op, const Tensor& dy, const Shape& want) {
   if (!(dy.shape() == want)) throw ShapeError(op, "dy must be ", want, ": dy ", describe(dy));
 }
@@ -97,7 +104,8 @@ Tensor conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias
   const Shape shape = check_conv(op, x, w, bias, geometry);
   Tensor y = empty_channels_last(shape, {x.dtype(), x.device()});
   if (y.numel() > 0)
-    conv_kernel(y, channels_last(x), contiguous(w), bias.defined() ? contiguous(bias) : bias, geometry);
+    conv_kernel(y, channels_last(x), contiguous(w), bias.defined() ? contiguous(bias) : bias,
+                without_idle_dilation(geometry, w.shape()));
   return y;
 }
 
@@ -115,7 +123,7 @@ Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const 
   Tensor dx = empty_channels_last(x_shape, like);
   if (dx.numel() > 0)
     conv_input_grad_kernel(dx, channels_last(dy), contiguous(w), bias.defined() ? contiguous(bias) : bias,
-                           geometry);
+                           without_idle_dilation(geometry, w.shape()));
   return dx;
 }
 
@@ -131,7 +139,8 @@ std::pair<Tensor, Tensor> conv_weight_grad(const char* op, const Tensor& dy, con
   const TensorOptions result{dtype.value_or(x.dtype()), x.device()};
   Tensor dw = empty(w_shape, result), db = with_bias ? empty({w_shape[0]}, result) : Tensor();
   if (dy.numel() > 0) {
-    conv_weight_grad_kernel(dw, db, channels_last(dy), channels_last(x), geometry);
+    conv_weight_grad_kernel(dw, db, channels_last(dy), channels_last(x),
+                            without_idle_dilation(geometry, w_shape));
   } else {
     fill_(dw, 0);
     if (with_bias) fill_(db, 0);

@@ -10,6 +10,7 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/parallel.h"
+#include "gradus/tensor/processor.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {
@@ -48,6 +49,16 @@ const Case kCases[] = {
     {"StrideInChunks", {7, 32, 15, 17}, {48, 32, 3, 3}, {.stride = 2, .padding = 1}},
     {"Winograd", {6, 32, 9, 11}, {64, 32, 3, 3}, {.padding = 1}},
     {"PaddingBeyondKernel", {1, 2, 4, 4}, {3, 2, 2, 2}, {.padding = 3}},
+    // What oneDNN computes wrongly in one of its ways or another: docs/kernels.md.
+    {"NarrowerThanStride", {2, 4, 1, 2}, {6, 4, 1, 5}, {.stride = {1, 4}, .padding = {0, 2}}},
+    {"DepthwiseNarrowerThanStride",
+     {4, 40, 11, 2},
+     {40, 1, 7, 3},
+     {.stride = {1, 5}, .padding = {0, 1}, .groups = 40}},
+    {"PointwiseStrideFewChannels", {3, 6, 12, 8}, {1, 6, 1, 1}, {.stride = {2, 1}, .dilation = {1, 2}}},
+    {"PointwiseOddChannels", {3, 47, 10, 9}, {40, 47, 1, 1}, {}},
+    {"PointwiseFiveFilters", {1, 50, 12, 30}, {5, 50, 1, 1}, {}},
+    {"TallDilation", {2, 58, 12, 11}, {17, 58, 2, 4}, {.stride = {1, 4}, .dilation = {2, 1}}},
 };
 
 Shape result_shape(const Case& c) {
@@ -168,7 +179,7 @@ TEST_P(SparseConv2d, GradientsAreThoseOfF64) {
   const Case& c = GetParam();
   const Tensor x = raw::channels_last(random_tensor(c.x)), w = random_tensor(c.w, DType::kF32, 2);
   const Tensor dy = sparse(result_shape(c));
-  if (__builtin_cpu_supports("avx512f")) {
+  if (cpu::has_avx512()) {
     EXPECT_TRUE(pays_sparse_grad(dy, x, c.w, c.options));
     EXPECT_FALSE(pays_sparse_grad(raw::channels_last(random_tensor(result_shape(c))), x, c.w, c.options));
   }
@@ -216,7 +227,7 @@ const Case kWinogradCases[] = {
 class WinogradConv2d : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    if (!__builtin_cpu_supports("avx512f")) GTEST_SKIP() << "needs AVX-512";
+    if (!cpu::has_avx512()) GTEST_SKIP() << "needs AVX-512";
     ASSERT_TRUE(pays_winograd(x, dy, shape.w, shape.options));
     ASSERT_TRUE(pays_winograd_weight_grad(x, dy, shape.w, shape.options));
   }
@@ -308,7 +319,7 @@ TEST_P(TapConv2d, WeightGradientsAreExactForIntegers) {
     return raw::channels_last(t);
   };
   const Tensor x = integers(c.x, 1), dy = integers(result_shape(c), 2);
-  if (__builtin_cpu_supports("avx512f")) {
+  if (cpu::has_avx512()) {
     EXPECT_TRUE(pays_tap_weight_grad(empty(c.w), dy, c.options));
   }
   const Tensor exact =
@@ -345,8 +356,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, PointwiseConv2d,
 // Sums of small integers are exact, whatever the order; bf16 rounds them once.
 TEST_P(PointwiseConv2d, IsExactForIntegers) {
   const auto& [dtype, c] = GetParam();
-  const bool serves =
-      dtype == DType::kF32 ? __builtin_cpu_supports("avx512f") : __builtin_cpu_supports("avx512bf16");
+  const bool serves = dtype == DType::kF32 ? cpu::has_avx512() : cpu::has_avx512_bf16();
   if (!serves) GTEST_SKIP() << "needs AVX-512";
   const auto integers = [dtype = dtype](const Shape& shape, uint64_t seed) {
     Tensor t = random_tensor(shape, DType::kF32, seed);

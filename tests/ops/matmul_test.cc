@@ -93,6 +93,15 @@ TEST_P(Matmul, BatchesBroadcast) {
   }
 }
 
+TEST_P(Matmul, BatchesMayRepeatBothMatrices) {
+  const Tensor a = random_tensor({6, 40}, GetParam(), 1), b = random_tensor({40, 7}, GetParam(), 2);
+  const auto three_times = [](const Tensor& x) {
+    return view_as_strided(x, {3, x.size(0), x.size(1)}, {0, x.size(1), 1}, 0);
+  };
+  const Tensor y = raw::matmul(three_times(a), three_times(b));
+  for (int64_t i = 0; i < 3; ++i) expect_near(raw::select(y, 0, i), naive(a, b), tolerance_of(GetParam()));
+}
+
 TEST_P(Matmul, PermutedBatches) {  // as attention heads lie: [batch, time, head, feature]
   const Tensor q = raw::permute(random_tensor({2, 5, 3, 4}, GetParam(), 1), {0, 2, 1, 3});
   const Tensor k = raw::permute(random_tensor({2, 5, 3, 4}, GetParam(), 2), {0, 2, 3, 1});
@@ -149,12 +158,13 @@ TEST_P(NarrowMatmul, IsRoundedOnce) {
   };
   const auto random = [](const Shape& s, uint64_t seed) { return random_tensor(s, GetParam(), seed); };
   for (const auto& [m, k, n] :
-       {std::array<int64_t, 3>{1, 1, 1}, {1, 7, 5}, {5, 7, 1}, {17, 33, 9}, {64, 100, 65}}) {
+       {std::array<int64_t, 3>{1, 1, 1}, {1, 7, 5}, {5, 7, 1}, {17, 33, 9}, {64, 100, 65}, {129, 63, 31}}) {
     check(random({m, k}, 1), random({k, n}, 2));
     check(raw::transpose(random({k, m}, 1), 0, 1), raw::transpose(random({n, k}, 2), 0, 1));
   }
   check(random({2, 3, 4}, 1), random({2, 4, 5}, 2));
   check(random({2, 1, 3, 4}, 1), random({6, 4, 5}, 2));
+  check(raw::transpose(random({2, 58, 7}, 1), 1, 2), raw::transpose(random({2, 63, 58}, 2), 1, 2));
   check(raw::permute(random({2, 5, 3, 4}, 1), {0, 2, 1, 3}),
         raw::permute(random({2, 5, 3, 4}, 2), {0, 2, 3, 1}));
   check(random({6}, 1), random({6}, 2));
@@ -169,6 +179,9 @@ TEST_P(NarrowMatmul, LinearIsRoundedOnce) {
                b = random_tensor({50}, GetParam(), 3);
   expect_rounded_once(raw::linear(x, w, b), raw::linear(exact(x), exact(w), exact(b)), 41);
   expect_rounded_once(raw::linear(x, w), raw::linear(exact(x), exact(w)), 40);
+  const Tensor odd = random_tensor({40, 63}, GetParam(), 1),
+               turned = raw::transpose(random_tensor({63, 50}, GetParam(), 2), 0, 1);
+  expect_rounded_once(raw::linear(odd, turned, b), raw::linear(exact(odd), exact(turned), exact(b)), 64);
 }
 
 TEST(MatmulErrors, NameBothOperands) {

@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "gradus/tensor/processor.h"
+
 namespace gradus::onednn {
 namespace {
 
@@ -59,7 +61,7 @@ TEST_P(WeightLayout, IsThatOfOneDnn) {
   const Tensor expected = scratch(want), got = scratch(want);
   std::memset(got.raw_ptr(), 0xee, got.nbytes());
   const bool served = copy_filters(w, plain, want, got);
-  if (!__builtin_cpu_supports("avx512bw")) {
+  if (!cpu::has_avx512()) {
     EXPECT_FALSE(served);
     return;
   }

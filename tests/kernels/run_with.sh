@@ -1,0 +1,3 @@
+#!/bin/bash
+# Runs a program: run_with.sh [NAME=VALUE...] PROGRAM [ARGS]
+exec env "$@"

@@ -1,0 +1,45 @@
+#include "gradus/tensor/processor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "gradus/tensor/error.h"
+
+namespace gradus::cpu {
+namespace {
+
+TEST(Processor, LevelsHaveNames) {
+  for (Level l : {Level::kSse41, Level::kAvx2, Level::kAvx512, Level::kAvx512Bf16, Level::kAmx})
+    EXPECT_EQ(parse_level(name_of(l)), l);
+}
+
+// Each in a process of its own, for the variable is read once.
+int level_in_child(const char* value) {
+  setenv("GRADUS_CPU", value, 1);
+  try {
+    return int(level());
+  } catch (const ValueError& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 100;
+  }
+}
+
+TEST(ProcessorDeathTest, TheVariableHoldsItToALesserLevelAndNeverAHigherOne) {
+  for (Level l : {Level::kSse41, Level::kAvx2, Level::kAvx512, Level::kAvx512Bf16, Level::kAmx})
+    EXPECT_EXIT(std::_Exit(level_in_child(name_of(l).data())),
+                testing::ExitedWithCode(int(std::min(l, processor_level()))), "");
+  EXPECT_EXIT(std::_Exit(level_in_child("")), testing::ExitedWithCode(int(processor_level())), "");
+}
+
+TEST(ProcessorDeathTest, AnUnknownLevelIsAnErrorThatListsThem) {
+  const char* text = "GRADUS_CPU. expected one of sse41, avx2, avx512, avx512_bf16, amx, given 'avx3";
+  for (const char* wrong :
+       {"avx3", "avx3 and very much more than anybody would ever want to read in a message"})
+    EXPECT_EXIT(std::_Exit(level_in_child(wrong)), testing::ExitedWithCode(100), text);
+}
+
+}  // namespace
+}  // namespace gradus::cpu
