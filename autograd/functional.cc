@@ -14,6 +14,7 @@ namespace {
 
 // x under another name: what is attached to the result is not attached to x, but recordings that follow x follow it.
 Tensor alias(const Tensor& x) {
+  if (!x.defined()) throw StateError("grad", "an undefined tensor (none) was given to differentiate by");
   Tensor y = detach(x);
   if (Recorder r{"identity", x}) r.record(y, wrt(x, [](Tensor dy) { return dy; }));
   return y;
@@ -84,12 +85,16 @@ std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, co
   if (!dys.empty() && dys.get().size() != ys.get().size())
     throw ValueError("grad", "needs one dy per y: ", ys.get().size(), " ys, ", dys.get().size(), " dys");
   Ref<RecordingState> state;
-  for (const Tensor& y : ys.get())
-    if (!state) state = innermost_following(y);
+  for (size_t i = 0; i < ys.get().size(); ++i) {
+    if (!ys.get()[i].defined()) throw StateError("grad", "y ", i, " of ", ys.get().size(), " is undefined (none)");
+    if (!state) state = innermost_following(ys.get()[i]);
+  }
+  for (size_t i = 0; i < xs.size(); ++i)
+    if (!xs[i].defined()) throw StateError("grad", "x ", i, " of ", xs.size(), " is undefined (none)");
   if (!state) throw StateError("grad", "no open recording tracks ys: compute them inside record(), or use grad(f, x)");
   BackwardPass pass{*state, ys.get(), {}, {}, true, {}, {}};
   for (size_t i = 0; i < ys.get().size(); ++i) {
-    if (dys.empty() && ys.get()[i].numel() != 1)
+    if ((dys.empty() || !dys.get()[i].defined()) && ys.get()[i].numel() != 1)
       throw ShapeError("grad", "y must have one element (or pass its dy), given ", describe(ys.get()[i]));
     pass.dys.push_back(default_dy(ys.get()[i], dys.empty() ? Tensor() : dys.get()[i]));
   }

@@ -31,14 +31,26 @@ struct ManagerState {
 
 using Objects = std::vector<std::shared_ptr<GradCallback>>;
 
-// The callback objects of the attached tensors that are wanted, each once, in the order of attaching.
+// Calls f(object) for the callback objects of the attached tensors that are wanted, each once, in the order of attaching.
+// Allocates nothing.
+template <class Wanted, class F>
+void for_each_object(const ManagerState& manager, Wanted wanted, F f) {
+  // The first place that has an object is where it counts.
+  const auto first_place = [&](const GradCallback* object) -> const Callback* {
+    for (const Attached& a : manager.attached)
+      for (const Callback& c : a.callbacks)
+        if (c.object.get() == object && wanted(a)) return &c;
+    return nullptr;
+  };
+  for (const Attached& a : manager.attached)
+    for (const Callback& c : a.callbacks)
+      if (c.object && first_place(c.object.get()) == &c) f(c.object);
+}
+
 template <class Wanted>
 Objects objects_of(const ManagerState& manager, Wanted wanted) {
   Objects found;
-  for (const Attached& a : manager.attached)
-    for (const Callback& c : a.callbacks)
-      if (c.object && std::find(found.begin(), found.end(), c.object) == found.end() && wanted(a))
-        found.push_back(c.object);
+  for_each_object(manager, wanted, [&](const auto& object) { found.push_back(object); });
   return found;
 }
 
@@ -49,11 +61,16 @@ struct OpenRecording {
 
   ~OpenRecording() { drop(); }
 
-  // Ends the recording without a backward, unless it has ended.
+  // Which attached tensors it differentiates.
+  auto followed() const {
+    return [this](const Attached& a) { return state->has_leaf(a.leaf.get()); };
+  }
+
+  // Ends the recording without a backward, unless it has ended. A destructor calls it: it allocates nothing.
   void drop() {
     if (!state || state->finished()) return;
     finish();
-    for (const auto& object : objects()) object->abandon({});
+    for_each_object(*manager, followed(), [](const auto& object) { object->abandon({}); });
   }
 
   // Ends the recording, however it goes.
@@ -63,10 +80,6 @@ struct OpenRecording {
   void finish(std::exception_ptr error = {}) {
     close_recording(state.get());
     state->finish(error);
-  }
-  // The callback objects of the tensors that are followed.
-  Objects objects() const {
-    return objects_of(*manager, [&](const Attached& a) { return state->has_leaf(a.leaf.get()); });
   }
   void compute(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys, Objects& unfinished);
 };
@@ -189,12 +202,15 @@ class Deliveries {
 std::vector<Tensor> with_default_dys(const std::vector<Tensor>& roots, std::vector<Tensor> dys) {
   if (!dys.empty() && dys.size() != roots.size())
     throw ValueError("backward", "needs one dy per root: ", roots.size(), " roots, ", dys.size(), " dys");
-  const bool given = !dys.empty();
+  dys.resize(roots.size());
   for (size_t i = 0; i < roots.size(); ++i) {
     const Tensor& root = roots[i];
+    if (!root.defined())
+      throw StateError("backward", roots.size() == 1 ? "the loss" : concat("root ", i, " of ", roots.size()),
+                       " is undefined (none)");
     if (!is_floating(root.dtype()))
       throw DTypeError("backward", "the root must be floating point, given ", describe(root));
-    if (given) {
+    if (dys[i].defined()) {
       if (!(dys[i].shape() == root.shape()))
         throw ShapeError("backward", "dy must have the root's shape: dy ", describe(dys[i]), ", root ",
                          describe(root));
@@ -202,8 +218,8 @@ std::vector<Tensor> with_default_dys(const std::vector<Tensor>& roots, std::vect
     }
     if (root.numel() != 1)
       throw ShapeError("backward", "the loss must have one element (or pass its dy), given ", describe(root));
-    dys.push_back(empty(root.shape(), {root.dtype(), root.device()}));
-    raw::fill_(dys.back(), 1.0);
+    dys[i] = empty(root.shape(), {root.dtype(), root.device()});
+    raw::fill_(dys[i], 1.0);
   }
   return dys;
 }
@@ -217,7 +233,7 @@ void OpenRecording::backward(const std::vector<Tensor>& roots, const std::vector
                      "call record() and compute the loss again");
   manager->forget_dead();
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "backward"});
-  Objects unfinished = objects();
+  Objects unfinished = objects_of(*manager, followed());
   try {
     compute(roots, dys, unfinished);
   } catch (...) {
@@ -304,7 +320,11 @@ const std::shared_ptr<autograd::ManagerState>& GradManager::state(const char* op
 
 GradManager& GradManager::attach(TensorList tensors, std::vector<Callback> callbacks) {
   state("attach")->forget_dead();
-  for (const Tensor& x : tensors.get()) {
+  const std::vector<Tensor>& given = tensors.get();
+  for (size_t i = 0; i < given.size(); ++i)  // all are looked at before one is attached
+    if (!given[i].defined())
+      throw StateError("attach", "tensor ", i, " of ", given.size(), " is undefined (none)");
+  for (const Tensor& x : given) {
     const Ref<autograd::Leaf> leaf = autograd::leaf_of(x);
     auto& attached = state_->attached;
     auto it = std::find_if(attached.begin(), attached.end(), [&](const auto& a) { return a.leaf == leaf; });
@@ -346,7 +366,7 @@ Ref<autograd::RecordingState> state_for(autograd::ManagerState& manager, const T
   if (!only.empty()) {
     std::vector<Ref<AutogradSlot>> chosen;
     for (const Tensor& x : only.get()) {
-      const Ref<AutogradSlot>& slot = x.ref()->slot;
+      const Ref<AutogradSlot> slot = x.defined() ? x.ref()->slot : nullptr;
       if (!slot || std::find(leaves.begin(), leaves.end(), slot) == leaves.end())
         throw StateError("record", "`only` names a tensor that is not attached: ", describe(x));
       chosen.push_back(slot);

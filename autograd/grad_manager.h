@@ -22,24 +22,17 @@
 namespace gradus {
 
 // Tensors as an argument: one, a list, or none. `gm.backward()`, `gm.backward({})`, `gm.backward(loss)`,
-// `gm.backward({a, b})` and `gm.attach(net.parameters())` all work. Undefined tensors are left out.
+// `gm.backward({a, b})` and `gm.attach(net.parameters())` all work.
 class TensorList {
  public:
   TensorList() = default;
-  TensorList(const Tensor& x) { add(x); }
-  TensorList(std::initializer_list<Tensor> xs) {
-    for (const Tensor& x : xs) add(x);
-  }
-  TensorList(const std::vector<Tensor>& xs) {
-    for (const Tensor& x : xs) add(x);
-  }
+  TensorList(const Tensor& x) : tensors_{x} {}
+  TensorList(std::initializer_list<Tensor> xs) : tensors_(xs) {}
+  TensorList(const std::vector<Tensor>& xs) : tensors_(xs) {}
   const std::vector<Tensor>& get() const { return tensors_; }
   bool empty() const { return tensors_.empty(); }
 
  private:
-  void add(const Tensor& x) {
-    if (x.defined()) tensors_.push_back(x);
-  }
   std::vector<Tensor> tensors_;
 };
 
@@ -112,8 +105,8 @@ class Recording {
   void resume();
   // Computes the gradients of the attached tensors from the roots, runs callbacks, sets or adds to `grad()`,
   // and empties the graph. `dys` default to ones for roots of one element. No roots: callbacks run, and ops
-  // that answer to others. Errors: StateError without a computation history; ShapeError for a root of several
-  // elements without its dy.
+  // that answer to others. Errors: StateError without a computation history and for an undefined root; ShapeError for
+  // a root of several elements without its dy.
   void backward(TensorList roots = {}, TensorList dys = {});
   // Drops what was recorded; nothing more is recorded.
   void release();
@@ -138,7 +131,7 @@ class GradManager {
 
   // Lists tensors to differentiate; held weakly: a tensor that its owner drops is forgotten. Attaching again
   // adds the callbacks to those there are. While recording, a tensor is followed from this moment on. Errors:
-  // DTypeError unless floating point.
+  // DTypeError unless floating point; StateError for an undefined tensor.
   GradManager& attach(TensorList tensors, std::vector<Callback> callbacks = {});
   template <class... C>
   requires(sizeof...(C) > 0 && (std::is_constructible_v<Callback, C> &&

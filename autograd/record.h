@@ -123,8 +123,8 @@ class Recorder {
   // Makes `y` the result of an op whose gradients are the given rules'.
   template <class... Rules>
   void record(const Tensor& y, Wrt<Rules>... rules) {
-    auto* node = new RuleNode<Rules...>(op_, keep(rules)...);
-    attach(Ref<Node>(node), {&y, 1}, {edge_to(rules.input)...});
+    Ref<Node> node(new RuleNode<Rules...>(op_, keep(rules)...));
+    attach(std::move(node), {&y, 1}, {edge_to(rules.input)...});
   }
   // The same with one rule for all inputs; undefined outputs are skipped.
   void record_joint(std::span<const Tensor> outputs, const std::vector<Tensor>& inputs, JointRule rule);

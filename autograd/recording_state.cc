@@ -85,25 +85,30 @@ void RecordingState::has_run(const Node& node) {
   must_run_.erase(std::next(it).base());
 }
 
+Ref<Node> RecordingState::take_newest() {
+  Ref<RecordingState> hold;  // the node's, on this: it goes after the lock
+  std::lock_guard lock(mutex_);
+  for (Membership* m = nodes_; m; m = m->next) {
+    // A node whose count is zero is being deleted and takes itself off the list.
+    if (!m->node->try_retain()) continue;
+    unlink(*m);
+    hold = std::move(m->recording);
+    return Ref<Node>::adopt(m->node);
+  }
+  return {};
+}
+
+// Recordings end in destructors too, and where memory has run out: nothing here allocates.
 void RecordingState::finish(std::exception_ptr error) {
   if (finished_.exchange(true)) return;
-  std::vector<Ref<Node>> members;           // may be the last references: they go after the lock
-  std::vector<Ref<RecordingState>> selves;  // keeps this alive until the nodes have let go
-  std::vector<Ref<Node>> skipped;
+  const Ref<RecordingState> self(this);  // until the nodes have let go
+  std::vector<Ref<Node>> skipped;        // may be the last references: they go after the lock
   {
     std::lock_guard lock(mutex_);
     skipped.swap(must_run_);
-    for (Membership *m = nodes_, *next; m; m = next) {
-      next = m->next;
-      // A node whose count is zero is being deleted and takes itself off the list.
-      if (!m->node->try_retain()) continue;
-      members.push_back(Ref<Node>::adopt(m->node));
-      unlink(*m);
-      selves.push_back(std::move(m->recording));
-    }
   }
   for (auto node = skipped.rbegin(); node != skipped.rend(); ++node) (*node)->skipped(*this, error);
-  for (auto& node : members) {
+  while (const Ref<Node> node = take_newest()) {
     if (node->open_memberships_.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
     node->drop_rule();
     node->drop_edges();

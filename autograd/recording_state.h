@@ -47,6 +47,7 @@ class RecordingState final : public Counted {
   void enlist(Membership& m);
   void delist(Membership& m);
   void unlink(Membership& m);
+  Ref<Node> take_newest();  // off the list; null when it is empty
 
   std::vector<Ref<AutogradSlot>> leaves_;
   std::unordered_set<const AutogradSlot*> leaf_set_;

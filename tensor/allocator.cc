@@ -1,6 +1,7 @@
 #include "gradus/tensor/allocator.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -46,6 +47,11 @@ int class_index(int64_t size) {  // size: a small class's size
 }
 constexpr int kClasses = 16 + 10 * 16 + 1;
 
+int64_t physical_memory() {
+  static const int64_t bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+  return bytes;
+}
+
 class SpinLock {
  public:
   void lock() {
@@ -90,7 +96,7 @@ class CachingAllocator {
     }
     std::lock_guard lock(lock_);
     if (!p) throw Error("allocate", "out of memory: asked for ", bytes, " bytes; ", to_string(stats_));
-    if (size > kSmallLimit) large_sizes_[p] = size;
+    if (size > kSmallLimit) remember_large(p, size);
     ++stats_.allocations;
     count_live(size);
     return p;
@@ -112,13 +118,19 @@ class CachingAllocator {
       std::free(p);
       return;
     }
-    stats_.cached_bytes += size;
     if (size <= kSmallLimit) {
+      stats_.cached_bytes += size;
       void*& head = free_[class_index(size)];
       *static_cast<void**>(p) = head;
       head = p;
     } else {
-      large_free_.emplace(size, p);
+      try {
+        large_free_.emplace(size, p);
+        stats_.cached_bytes += size;
+      } catch (const std::bad_alloc&) {  // no room to remember it
+        large_sizes_.erase(p);
+        std::free(p);
+      }
     }
   }
 
@@ -198,6 +210,15 @@ class CachingAllocator {
       if (peak >= 0 && stats_.live_bytes > peak) peak = stats_.live_bytes;
   }
 
+  void remember_large(void* p, int64_t size) {
+    try {
+      large_sizes_[p] = size;
+    } catch (const std::bad_alloc&) {
+      std::free(p);
+      throw;
+    }
+  }
+
   void* take_small(int64_t size) {
     void*& head = free_[class_index(size)];
     void* p = head;
@@ -215,6 +236,7 @@ class CachingAllocator {
   }
 
   static void* from_system(int64_t size) {
+    if (size > physical_memory()) return nullptr;  // else the system may grant it, and kill the process that uses it
     const bool huge = size >= kHugePage;
     void* p = std::aligned_alloc(huge ? kHugePage : 64, round_up(size, huge ? kHugePage : 64));
     if (p && huge) madvise(p, size, MADV_HUGEPAGE);  // fewer page faults; a hint, so its failure is no error

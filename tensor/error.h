@@ -20,12 +20,20 @@ std::string concat(const Parts&... parts) {
   return std::move(out).str();
 }
 
-// A mistake in how Gradus is used, or bad input from outside. `op()` names the operation that noticed it.
+namespace internal {
+// The op that this thread's user called, which OpCall (gradus/tensor/op_call.h) sets; null outside of ops.
+inline constinit thread_local const char* called_op = nullptr;
+}  // namespace internal
+
+// A mistake in how Gradus is used, or bad input from outside. `op()` names the op that the
+// user called; outside of ops `op`, the function that noticed it.
 class Error : public std::runtime_error {
  public:
   template <class... Parts>
   explicit Error(std::string_view op, const Parts&... parts)
-      : std::runtime_error(""), op_(op), text_(concat('[', op, "] ", parts...)) {}
+      : std::runtime_error(""),
+        op_(internal::called_op ? std::string_view(internal::called_op) : op),
+        text_(concat('[', op_, "] ", parts...)) {}
   const std::string& op() const { return op_; }
   const char* what() const noexcept override { return text_.c_str(); }
   // Puts where it happened before the text, on its way up: "while running backward of conv2d (layer3.1.conv2): ".

@@ -3,8 +3,13 @@
 namespace gradus {
 
 Ref<Storage> Storage::allocate(Device device, int64_t bytes) {
-  void* data = bytes == 0 ? nullptr : gradus::allocate(device, bytes);
-  return Ref<Storage>(new Storage(device, data, bytes, false, {}));
+  // The block comes last: nothing that can fail follows it.
+  Ref<Storage> storage(new Storage(device, nullptr, 0, false, {}));
+  if (bytes > 0) {
+    storage->data_ = gradus::allocate(device, bytes);
+    storage->bytes_ = bytes;
+  }
+  return storage;
 }
 
 Ref<Storage> Storage::adopt(Device device, void* data, int64_t bytes, std::function<void()> release) {

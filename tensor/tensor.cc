@@ -63,7 +63,7 @@ TensorImpl::~TensorImpl() {
 }
 
 TensorImpl& Tensor::impl() const {
-  if (!impl_) throw StateError("Tensor", "is undefined (none) where a value is needed");
+  if (!impl_) throw StateError("Tensor", "an undefined tensor (none) was given where a value is needed");
   return *impl_;
 }
 
@@ -239,7 +239,10 @@ Tensor view_as_strided(const Tensor& x, const Shape& shape, const Strides& strid
   return Tensor(make_ref<TensorImpl>(x.storage(), offset, shape, strides, x.dtype()));
 }
 
-Tensor detach(const Tensor& x) { return view_as_strided(x, x.shape(), x.strides(), x.impl().offset); }
+Tensor detach(const Tensor& x) {
+  if (!x.defined()) throw StateError("detach", "x is undefined (none) where a tensor is needed");
+  return view_as_strided(x, x.shape(), x.strides(), x.impl().offset);
+}
 
 std::string describe(const Tensor& x) {
   if (!x.defined()) return "undefined";

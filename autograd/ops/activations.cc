@@ -11,6 +11,7 @@
 #include "gradus/autograd/ops/reuse.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/elementwise.h"
 
 namespace gradus {
@@ -35,9 +36,13 @@ Tensor record_relu(const Tensor& x, Tensor y) {
 
 }  // namespace
 
-Tensor relu(const Tensor& x) { return record_relu(x, raw::relu(x)); }
+Tensor relu(const Tensor& x) {
+  const OpCall call("relu", {{"x", x}});
+  return record_relu(x, raw::relu(x));
+}
 
 Tensor relu(Tensor&& temporary) {
+  const OpCall call("relu", {{"x", temporary}});
   const Tensor x = std::move(temporary);  // gone when this returns, so that the result alone owns the buffer
   if (!autograd::may_reuse(x)) return relu(x);
   Tensor y = detach(x);
@@ -47,6 +52,7 @@ Tensor relu(Tensor&& temporary) {
 }
 
 Tensor relu_backward(Tensor dy, const Tensor& y) {
+  const OpCall call("relu_backward", {{"dy", dy}, {"y", y}});
   Tensor dx = raw::relu_backward(dy, y, reusable_for(dy, y));
   if (Recorder r{"relu_backward", dy})
     r.record(dx, wrt(dy, [y = r.save(y)](Tensor ddx) { return relu_backward(std::move(ddx), y.get()); }));
@@ -54,6 +60,7 @@ Tensor relu_backward(Tensor dy, const Tensor& y) {
 }
 
 Tensor leaky_relu(const Tensor& x, double slope) {
+  const OpCall call("leaky_relu", {{"x", x}});
   Tensor y = raw::leaky_relu(x, slope);
   if (Recorder r{"leaky_relu", x})
     r.record(y, wrt(x, [x = r.save(x), slope](Tensor dy) {
@@ -63,6 +70,7 @@ Tensor leaky_relu(const Tensor& x, double slope) {
 }
 
 Tensor leaky_relu_backward(Tensor dy, const Tensor& x, double slope) {
+  const OpCall call("leaky_relu_backward", {{"dy", dy}, {"x", x}});
   Tensor dx = raw::leaky_relu_backward(dy, x, slope, reusable_for(dy, x));
   if (Recorder r{"leaky_relu_backward", dy})
     r.record(dx, wrt(dy, [x = r.save(x), slope](Tensor ddx) {
@@ -72,6 +80,7 @@ Tensor leaky_relu_backward(Tensor dy, const Tensor& x, double slope) {
 }
 
 Tensor elu(const Tensor& x, double alpha) {
+  const OpCall call("elu", {{"x", x}});
   Tensor y = raw::elu(x, alpha);
   if (Recorder r{"elu", x})
     r.record(
@@ -80,6 +89,7 @@ Tensor elu(const Tensor& x, double alpha) {
 }
 
 Tensor elu_backward(Tensor dy, const Tensor& x, double alpha) {
+  const OpCall call("elu_backward", {{"dy", dy}, {"x", x}});
   Tensor dx = raw::elu_backward(dy, x, alpha, reusable_unless_saved(dy, x));
   if (Recorder r{"elu_backward", dy, x})
     r.record(
@@ -92,6 +102,7 @@ Tensor elu_backward(Tensor dy, const Tensor& x, double alpha) {
 }
 
 Tensor sigmoid(const Tensor& x) {
+  const OpCall call("sigmoid", {{"x", x}});
   Tensor y = raw::sigmoid(x);
   if (Recorder r{"sigmoid", x})
     r.record(y,
@@ -100,6 +111,7 @@ Tensor sigmoid(const Tensor& x) {
 }
 
 Tensor sigmoid_backward(Tensor dy, const Tensor& y) {
+  const OpCall call("sigmoid_backward", {{"dy", dy}, {"y", y}});
   Tensor dx = raw::sigmoid_backward(dy, y, reusable_unless_saved(dy, y));
   if (Recorder r{"sigmoid_backward", dy, y})
     r.record(dx, wrt(dy, [y = r.save(y)](Tensor ddx) { return sigmoid_backward(std::move(ddx), y.get()); }),
@@ -110,6 +122,7 @@ Tensor sigmoid_backward(Tensor dy, const Tensor& y) {
 }
 
 Tensor logsigmoid(const Tensor& x) {
+  const OpCall call("logsigmoid", {{"x", x}});
   Tensor y = raw::logsigmoid(x);
   if (Recorder r{"logsigmoid", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sigmoid(-x.get()); }));
@@ -117,6 +130,7 @@ Tensor logsigmoid(const Tensor& x) {
 }
 
 Tensor tanh(const Tensor& x) {
+  const OpCall call("tanh", {{"x", x}});
   Tensor y = raw::tanh(x);
   if (Recorder r{"tanh", x})
     r.record(y, wrt(x, [y = r.save_output(y)](Tensor dy) { return tanh_backward(std::move(dy), y.get()); }));
@@ -124,6 +138,7 @@ Tensor tanh(const Tensor& x) {
 }
 
 Tensor tanh_backward(Tensor dy, const Tensor& y) {
+  const OpCall call("tanh_backward", {{"dy", dy}, {"y", y}});
   Tensor dx = raw::tanh_backward(dy, y, reusable_unless_saved(dy, y));
   if (Recorder r{"tanh_backward", dy, y})
     r.record(dx, wrt(dy, [y = r.save(y)](Tensor ddx) { return tanh_backward(std::move(ddx), y.get()); }),
@@ -134,6 +149,7 @@ Tensor tanh_backward(Tensor dy, const Tensor& y) {
 }
 
 Tensor softplus(const Tensor& x, double beta, double threshold) {
+  const OpCall call("softplus", {{"x", x}});
   if (autograd::Casting cast{"softplus"}) return softplus(cast(x), beta, threshold);
   if (!(beta > 0)) throw ValueError("softplus", "expected beta > 0, given ", beta);
   Tensor y = raw::softplus(x, beta, threshold);
@@ -146,6 +162,7 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
 }
 
 Tensor silu(const Tensor& x) {
+  const OpCall call("silu", {{"x", x}});
   Tensor y = raw::silu(x);
   if (Recorder r{"silu", x})
     r.record(y, wrt(x, [x = r.save(x)](Tensor dy) { return silu_backward(std::move(dy), x.get()); }));
@@ -153,6 +170,7 @@ Tensor silu(const Tensor& x) {
 }
 
 Tensor silu_backward(Tensor dy, const Tensor& x) {
+  const OpCall call("silu_backward", {{"dy", dy}, {"x", x}});
   Tensor dx = raw::silu_backward(dy, x, reusable_unless_saved(dy, x));
   if (Recorder r{"silu_backward", dy, x})
     r.record(dx, wrt(dy, [x = r.save(x)](Tensor ddx) { return silu_backward(std::move(ddx), x.get()); }),
@@ -164,6 +182,7 @@ Tensor silu_backward(Tensor dy, const Tensor& x) {
 }
 
 Tensor gelu(const Tensor& x, Gelu form) {
+  const OpCall call("gelu", {{"x", x}});
   Tensor y = form == Gelu::kTanh ? raw::gelu_tanh(x) : raw::gelu(x);
   if (Recorder r{"gelu", x})
     r.record(
@@ -188,6 +207,7 @@ Tensor gelu_second(const Tensor& x, Gelu form) {
 }  // namespace
 
 Tensor gelu_backward(Tensor dy, const Tensor& x, Gelu form) {
+  const OpCall call("gelu_backward", {{"dy", dy}, {"x", x}});
   const Tensor out = reusable_unless_saved(dy, x);
   Tensor dx = form == Gelu::kTanh ? raw::gelu_tanh_backward(dy, x, out) : raw::gelu_backward(dy, x, out);
   if (Recorder r{"gelu_backward", dy, x})
@@ -200,19 +220,24 @@ Tensor gelu_backward(Tensor dy, const Tensor& x, Gelu form) {
   return dx;
 }
 
-Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
+Tensor relu6(const Tensor& x) {
+  const OpCall call("relu6", {{"x", x}});
+  return hardtanh(x, 0, 6);
+}
 
 Tensor hardtanh(const Tensor& x, double low, double high) {
+  const OpCall call("hardtanh", {{"x", x}});
   if (!(low <= high)) throw ValueError("hardtanh", "expected low <= high, given ", low, " and ", high);
   Tensor y = raw::clamp(x, low, high);
   if (Recorder r{"hardtanh", x})
     r.record(y, wrt(x, [x = r.save(x), low, high](const Tensor& dy) {
-               return where(logical_and(gt(x.get(), low), lt(x.get(), high)), dy, 0);
+               return where(logical_or(le(x.get(), low), ge(x.get(), high)), 0, dy);
              }));
   return y;
 }
 
 Tensor hardsigmoid(const Tensor& x) {
+  const OpCall call("hardsigmoid", {{"x", x}});
   Tensor y = raw::hardsigmoid(x);
   if (Recorder r{"hardsigmoid", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
@@ -222,6 +247,7 @@ Tensor hardsigmoid(const Tensor& x) {
 }
 
 Tensor hardswish(const Tensor& x) {
+  const OpCall call("hardswish", {{"x", x}});
   Tensor y = raw::hardswish(x);
   if (Recorder r{"hardswish", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
@@ -232,6 +258,7 @@ Tensor hardswish(const Tensor& x) {
 }
 
 Tensor hardshrink(const Tensor& x, double lambda) {
+  const OpCall call("hardshrink", {{"x", x}});
   Tensor y = raw::hardshrink(x, lambda);
   if (Recorder r{"hardshrink", x})
     r.record(y, wrt(x, [x = r.save(x), lambda](const Tensor& dy) {
@@ -241,6 +268,7 @@ Tensor hardshrink(const Tensor& x, double lambda) {
 }
 
 Tensor softshrink(const Tensor& x, double lambda) {
+  const OpCall call("softshrink", {{"x", x}});
   if (!(lambda >= 0)) throw ValueError("softshrink", "expected lambda >= 0, given ", lambda);
   Tensor y = raw::softshrink(x, lambda);
   if (Recorder r{"softshrink", x})
@@ -251,6 +279,7 @@ Tensor softshrink(const Tensor& x, double lambda) {
 }
 
 Tensor celu(const Tensor& x, double alpha) {
+  const OpCall call("celu", {{"x", x}});
   if (alpha == 0 || std::isnan(alpha)) throw ValueError("celu", "expected alpha other than 0, given ", alpha);
   Tensor y = raw::celu(x, alpha);
   if (Recorder r{"celu", x})
@@ -262,6 +291,7 @@ Tensor celu(const Tensor& x, double alpha) {
 }
 
 Tensor selu(const Tensor& x) {
+  const OpCall call("selu", {{"x", x}});
   constexpr double kScale = 1.0507009873554805, kAlpha = 1.6732632423543772;
   Tensor y = raw::selu(x);
   if (Recorder r{"selu", x})
@@ -271,6 +301,7 @@ Tensor selu(const Tensor& x) {
 }
 
 Tensor mish(const Tensor& x) {
+  const OpCall call("mish", {{"x", x}});
   Tensor y = raw::mish(x);
   if (Recorder r{"mish", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
@@ -280,10 +311,17 @@ Tensor mish(const Tensor& x) {
   return y;
 }
 
-Tensor softsign(const Tensor& x) { return x / (abs(x) + 1); }
-Tensor tanhshrink(const Tensor& x) { return x - tanh(x); }
+Tensor softsign(const Tensor& x) {
+  const OpCall call("softsign", {{"x", x}});
+  return x / (abs(x) + 1);
+}
+Tensor tanhshrink(const Tensor& x) {
+  const OpCall call("tanhshrink", {{"x", x}});
+  return x - tanh(x);
+}
 
 Tensor threshold(const Tensor& x, ThresholdOptions options) {
+  const OpCall call("threshold", {{"x", x}});
   Tensor y = raw::threshold(x, options.threshold, options.value);
   if (Recorder r{"threshold", x})
     r.record(y, wrt(x, [x = r.save(x), t = options.threshold](const Tensor& dy) {
@@ -293,6 +331,7 @@ Tensor threshold(const Tensor& x, ThresholdOptions options) {
 }
 
 Tensor prelu(const Tensor& x, const Tensor& weight) {
+  const OpCall call("prelu", {{"x", x}, {"weight", weight}});
   if (autograd::Casting cast{"prelu"}) return prelu(cast(x), cast.weight(weight));
   const int64_t channels = x.dim() > 1 ? x.size(1) : x.dim() == 1 ? x.size(0) : 1;
   if (weight.dim() != 1 || (weight.size(0) != 1 && weight.size(0) != channels))
@@ -314,6 +353,7 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
 }
 
 Tensor glu(const Tensor& x, int64_t dim) {
+  const OpCall call("glu", {{"x", x}});
   const int64_t size = x.size(dim);
   if (size % 2) throw ShapeError("glu", "dim ", dim, " must have an even size: x ", describe(x));
   return narrow(x, dim, 0, size / 2) * sigmoid(narrow(x, dim, size / 2, size / 2));

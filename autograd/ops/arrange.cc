@@ -1,11 +1,15 @@
 #include "gradus/autograd/ops/arrange.h"
 
+#include <algorithm>
+
 #include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/join.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/checked.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arrange.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
@@ -13,32 +17,40 @@
 namespace gradus {
 
 Tensor flip(const Tensor& x, const Dims& dims) {
+  const OpCall call("flip", {{"x", x}});
   Tensor y = raw::flip(x, dims);
   if (Recorder r{"flip", x}) r.record(y, wrt(x, [dims](const Tensor& dy) { return flip(dy, dims); }));
   return y;
 }
 
 Tensor fliplr(const Tensor& x) {
+  const OpCall call("fliplr", {{"x", x}});
   if (x.dim() < 2) throw ShapeError("fliplr", "expected at least 2 dims, given x ", describe(x));
   return flip(x, {1});
 }
 
 Tensor flipud(const Tensor& x) {
+  const OpCall call("flipud", {{"x", x}});
   if (x.dim() < 1) throw ShapeError("flipud", "expected at least 1 dim, given x ", describe(x));
   return flip(x, {0});
 }
 
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
+  const OpCall call("roll", {{"x", x}});
   Tensor y = raw::roll(x, shifts, dims);
   if (Recorder r{"roll", x}) {
     Dims back = shifts;
-    for (int64_t& shift : back) shift = -shift;
+    for (int i = 0; i < back.size(); ++i) {
+      const int64_t n = dims.empty() ? x.numel() : x.dim() == 0 ? 1 : x.size(dims[i]);
+      back[i] = n == 0 ? 0 : -(back[i] % n);
+    }
     r.record(y, wrt(x, [back, dims](const Tensor& dy) { return roll(dy, back, dims); }));
   }
   return y;
 }
 
 Tensor rot90(const Tensor& x, int64_t k, const Dims& dims) {
+  const OpCall call("rot90", {{"x", x}});
   if (dims.size() != 2 || x.dim() < 2 ||
       wrap_dim(dims[0], x.dim(), "rot90") == wrap_dim(dims[1], x.dim(), "rot90"))
     throw ShapeError("rot90", "expected two different dims, given ", dims, ": x ", describe(x));
@@ -55,35 +67,41 @@ Tensor rot90(const Tensor& x, int64_t k, const Dims& dims) {
 }
 
 Tensor tril(const Tensor& x, int64_t diagonal) {
+  const OpCall call("tril", {{"x", x}});
   Tensor y = raw::tril(x, diagonal);
   if (Recorder r{"tril", x}) r.record(y, wrt(x, [diagonal](const Tensor& dy) { return tril(dy, diagonal); }));
   return y;
 }
 
 Tensor triu(const Tensor& x, int64_t diagonal) {
+  const OpCall call("triu", {{"x", x}});
   Tensor y = raw::triu(x, diagonal);
   if (Recorder r{"triu", x}) r.record(y, wrt(x, [diagonal](const Tensor& dy) { return triu(dy, diagonal); }));
   return y;
 }
 
 Tensor diag_embed(const Tensor& x, DiagEmbedOptions options) {
+  const OpCall call("diag_embed", {{"x", x}});
   if (x.dim() == 0) throw ShapeError("diag_embed", "x has no dims: x ", describe(x));
   const int n = x.dim() + 1, a = wrap_dim(options.dim1, n, "diag_embed"),
             b = wrap_dim(options.dim2, n, "diag_embed");
   if (a == b) throw ShapeError("diag_embed", "dim1 and dim2 are both ", a, ": x ", describe(x));
-  const int64_t size = x.shape().back() + std::abs(options.offset);
+  const Checked last("diag_embed", x.shape().back());
+  const int64_t size = options.offset < 0 ? last - options.offset : last + options.offset;
   Shape s;
   for (int i = 0, batch = 0; i < n; ++i) s.push_back(i == a || i == b ? size : x.shape()[batch++]);
   return diagonal_backward(x, s, {.offset = options.offset, .dim1 = a, .dim2 = b});
 }
 
 Tensor diag(const Tensor& x, int64_t diagonal_) {
+  const OpCall call("diag", {{"x", x}});
   if (x.dim() == 1) return diag_embed(x, {.offset = diagonal_});
   if (x.dim() == 2) return diagonal(x, {.offset = diagonal_});
   throw ShapeError("diag", "expected a vector or a matrix, given x ", describe(x));
 }
 
 Tensor repeat(const Tensor& x, const Dims& repeats) {
+  const OpCall call("repeat", {{"x", x}});
   const int extra = repeats.size() - x.dim();
   if (extra < 0)
     throw ShapeError("repeat", "repeats ", repeats, " are fewer than the dims of x ", describe(x));
@@ -91,6 +109,9 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
     if (r < 0) throw ValueError("repeat", "repeats ", repeats, " are not all at least 0: x ", describe(x));
   // A repeated dim of more than one element becomes two, of which the first is expanded.
   const auto own = [&](int i) { return i < extra ? 1 : x.shape()[i - extra]; };
+  Shape merged;
+  for (int i = 0; i < repeats.size(); ++i) merged.push_back(Checked("repeat", own(i)) * repeats[i]);
+  checked_numel(merged, "repeat");
   const auto becomes_two = [&](int i) { return repeats[i] != 1 && own(i) != 1; };
   int dims = repeats.size();
   for (int i = 0; i < repeats.size(); ++i) dims += becomes_two(i);
@@ -101,26 +122,29 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
     Dims others = repeats;
     others[last] = 1;
     const Tensor y = repeat(x, others);
-    return repeats[last] == 0 ? narrow(y, last, 0, 0) : cat(std::vector<Tensor>(repeats[last], y), last);
+    int64_t before = 1, behind = 1;
+    for (int i = 0; i < y.dim(); ++i) (i < last ? before : behind) *= y.shape()[i];
+    const Tensor rows = expand(reshape(y, {before, 1, behind}), {before, repeats[last], behind});
+    return reshape(contiguous(rows), merged);
   }
-  Shape split, wide, merged;
+  Shape split, wide;
   for (int i = 0; i < repeats.size(); ++i) {
-    merged.push_back(repeats[i] * own(i));
     split.push_back(becomes_two(i) ? 1 : own(i));
     wide.push_back(own(i) == 1 || becomes_two(i) ? repeats[i] : own(i));
     if (becomes_two(i)) split.push_back(own(i)), wide.push_back(own(i));
   }
-  checked_numel(merged, "repeat");
   return contiguous(reshape(expand(reshape(x, split), wide), merged));
 }
 
 Tensor tile(const Tensor& x, const Dims& repeats) {
+  const OpCall call("tile", {{"x", x}});
   Dims all = Dims::filled(std::max(0, x.dim() - repeats.size()), 1);
   for (int64_t r : repeats) all.push_back(r);
   return repeat(x, all);
 }
 
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim) {
+  const OpCall call("repeat_interleave", {{"x", x}});
   constexpr const char* kOp = "repeat_interleave";
   if (repeats < 0) throw ValueError(kOp, "expected at least 0 repeats, given ", repeats);
   if (!dim) return repeat_interleave(reshape(x, {x.numel()}), repeats, 0);
@@ -129,12 +153,13 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t
   int64_t outer = 1, inner = 1;
   for (int i = 0; i < x.dim(); ++i) (i <= d ? outer : inner) *= x.shape()[i];
   Shape s = x.shape();
-  s[d] *= repeats;
+  s[d] = Checked(kOp, s[d]) * repeats;
   return contiguous(reshape(expand(reshape(x, {outer, 1, inner}), {outer, repeats, inner}), s));
 }
 
 Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<int64_t> dim,
                          std::optional<int64_t> size) {
+  const OpCall call("repeat_interleave", {{"x", x}, {"counts", counts}});
   constexpr const char* kOp = "repeat_interleave";
   if (!dim) return repeat_interleave(reshape(x, {x.numel()}), counts, 0, size);
   if (x.dim() == 0) return repeat_interleave(reshape(x, {1}), counts, *dim, size);
@@ -151,6 +176,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<in
 }
 
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, MeshIndexing indexing) {
+  const OpCall call("meshgrid", "xs", xs);
   if (autograd::Casting cast{"meshgrid", xs}) return meshgrid(cast(xs), indexing);
   if (xs.empty()) throw ValueError("meshgrid", "expected at least one vector, given none");
   Shape grid;
@@ -176,6 +202,7 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, MeshIndexing indexin
 }
 
 Tensor cartesian_prod(const std::vector<Tensor>& xs) {
+  const OpCall call("cartesian_prod", "xs", xs);
   if (xs.empty()) throw ValueError("cartesian_prod", "expected at least one vector, given none");
   for (const Tensor& x : xs)
     if (x.dim() != 1) throw ShapeError("cartesian_prod", "expected vectors, given ", describe(x));
@@ -185,32 +212,48 @@ Tensor cartesian_prod(const std::vector<Tensor>& xs) {
   return stack(columns, 1);
 }
 
+namespace {
+
+// How many ways there are to pick r of n, with or without repetition.
+int64_t combination_count(int64_t n, int64_t r, bool with_replacement) {
+  if (with_replacement && n > 0) n = Checked("combinations", n) + r - 1;
+  if (r > n) return 0;
+  int64_t count = 1;
+  for (int64_t i = 1; i <= std::min(r, n - r); ++i)  // divides without a rest: count is C(n, i)
+    count = (Checked("combinations", count) * (n - i + 1)) / i;
+  return count;
+}
+
+}  // namespace
+
 Tensor combinations(const Tensor& x, int64_t r, CombinationOptions options) {
+  const OpCall call("combinations", {{"x", x}});
   if (x.dim() != 1) throw ShapeError("combinations", "expected a vector, given ", describe(x));
   if (r < 0) throw ValueError("combinations", "expected at least 0 elements at a time, given ", r);
-  const int64_t n = x.numel(), least_step = options.with_replacement ? 0 : 1;
-  std::vector<int64_t> rows;
-  std::vector<int64_t> row(r);
-  // Fills places `at` and following by increasing indices from `first`.
-  const auto fill = [&](const auto& self, int64_t at, int64_t first) -> void {
-    if (at == r) {
-      rows.insert(rows.end(), row.begin(), row.end());
-      return;
-    }
-    for (int64_t i = first; i < n; ++i) row[at] = i, self(self, at + 1, i + least_step);
-  };
-  if (r > 0) fill(fill, 0, 0);
-  const int64_t picked = static_cast<int64_t>(rows.size());
-  const Tensor index = raw::to(tensor(rows, {picked}), x.device());
-  return reshape(index_select(x, 0, index), {r > 0 ? picked / r : 0, r});
+  if (r == 0) return reshape(narrow(x, 0, 0, 0), {0, 0});
+  const int64_t n = x.numel(), step = options.with_replacement ? 0 : 1;
+  const int64_t count = combination_count(n, r, options.with_replacement);
+  const Tensor index = empty({Checked("combinations", count) * r}, {.dtype = DType::kI64});
+  int64_t* row = index.ptr<int64_t>();
+  for (int64_t i = 0; count > 0 && i < r; ++i) row[i] = step * i;
+  // The next in order: one more at the last place that has room, the least that may follow behind it.
+  for (int64_t k = 1; k < count; ++k, row += r) {
+    int64_t at = r - 1;
+    while (row[at] == n - 1 - step * (r - 1 - at)) --at;
+    std::copy_n(row, at, row + r);
+    row[r + at] = row[at] + 1;
+    for (int64_t i = at + 1; i < r; ++i) row[r + i] = row[r + i - 1] + step;
+  }
+  return reshape(index_select(x, 0, raw::to(index, x.device())), {count, r});
 }
 
 Tensor block_diag(const std::vector<Tensor>& xs) {
+  const OpCall call("block_diag", "xs", xs);
   if (xs.empty()) throw ValueError("block_diag", "expected at least one matrix, given none");
   int64_t cols = 0, before = 0;
   for (const Tensor& x : xs) {
     if (x.dim() > 2) throw ShapeError("block_diag", "expected matrices, given ", describe(x));
-    cols += x.dim() == 0 ? 1 : x.shape().back();
+    cols = Checked("block_diag", cols) + (x.dim() == 0 ? 1 : x.shape().back());
   }
   std::vector<Tensor> rows;
   for (const Tensor& x : xs) {
@@ -229,6 +272,7 @@ Tensor block_diag(const std::vector<Tensor>& xs) {
 
 Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides,
                   std::optional<int64_t> offset) {
+  const OpCall call("as_strided", {{"x", x}});
   Tensor y = raw::as_strided(x, shape, strides, offset.value_or(x.impl().offset));
   if (Recorder r{"as_strided", x}) {
     // One place more takes what is not x's.

@@ -8,6 +8,7 @@
 #include "gradus/autograd/ops/matmul.h"
 #include "gradus/autograd/ops/softmax.h"
 #include "gradus/autograd/ops/view.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"
 
 namespace gradus {
@@ -66,6 +67,7 @@ AttentionResult attend(const char* op, const Tensor& q, const Tensor& k, const T
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options) {
+  const OpCall call("scaled_dot_product_attention", {{"q", q}, {"k", k}, {"v", v}});
   if (autograd::Casting cast{"scaled_dot_product_attention"}) {
     AttentionOptions low = options;
     low.mask = cast(options.mask);
@@ -76,6 +78,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
 
 AttentionResult attention_with_weights(const Tensor& q, const Tensor& k, const Tensor& v,
                                        const AttentionOptions& options) {
+  const OpCall call("attention_with_weights", {{"q", q}, {"k", k}, {"v", v}});
   if (autograd::Casting cast{"attention_with_weights"}) {
     AttentionOptions low = options;
     low.mask = cast(options.mask);

@@ -5,6 +5,8 @@
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/checked.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus {
@@ -117,7 +119,8 @@ Tensor pad_same(const char* op, Tensor x, const Tensor& w, ConvGeometry& g) {
     if (g.padding[d] != 0)
       throw ValueError(op, "same_padding leaves no room for a padding of ", g.padding[d]);
     if (g.dilation[d] < 1 || x.dim() != g.rank() + 2 || w.dim() != g.rank() + 2) return x;  // said later
-    const int64_t zeros = g.dilation[d] * (w.size(d + 2) - 1);
+    check_bounds(op, "dilation", g.dilation[d], 1);
+    const int64_t zeros = Checked(op, w.size(d + 2) - 1) * g.dilation[d];
     g.padding[d] = zeros / 2;
     x = with_zeros_at_end(x, d + 2, zeros % 2);
   }
@@ -147,20 +150,20 @@ Shape transposed_shape(const char* op, const Tensor& x, const Tensor& w, const C
   if (x.dim() != rank + 2)
     throw ShapeError(op, "x must have ", rank + 1, " or ", rank + 2, " dimensions", given());
   if (w.dim() != rank + 2) throw ShapeError(op, "weight must have ", rank + 2, " dimensions", given());
-  if (g.groups < 1) throw ValueError(op, "groups must be at least 1, given ", g.groups);
+  check_bounds(op, "groups", g.groups, 1);
   if (x.size(1) != w.size(0))
     throw ShapeError(op, "weight takes ", w.size(0), " channels but x has ", x.size(1), given());
-  Shape y{x.size(0), w.size(1) * g.groups};
+  Shape y{x.size(0), Checked(op, w.size(1)) * g.groups};
   for (int d = 0; d < rank; ++d) {
     const int64_t extra = output_padding[d];
-    if (g.stride[d] < 1) throw ValueError(op, "stride must be at least 1, given ", g.stride[d]);
-    if (g.dilation[d] < 1) throw ValueError(op, "dilation must be at least 1, given ", g.dilation[d]);
-    if (g.padding[d] < 0) throw ValueError(op, "padding must be at least 0, given ", g.padding[d]);
+    check_bounds(op, "stride", g.stride[d], 1);
+    check_bounds(op, "dilation", g.dilation[d], 1);
+    check_bounds(op, "padding", g.padding[d], 0);
     if (extra < 0 || (extra >= g.stride[d] && extra >= g.dilation[d]))
       throw ValueError(op, "output_padding must be at least 0 and below stride or dilation, given ", extra,
                        " with stride ", g.stride[d], ", dilation ", g.dilation[d]);
-    y.push_back((x.size(d + 2) - 1) * g.stride[d] - 2 * g.padding[d] + g.dilation[d] * (w.size(d + 2) - 1) +
-                extra + 1);
+    const int64_t window = Checked(op, w.size(d + 2) - 1) * g.dilation[d] + extra + 1;
+    y.push_back(Checked(op, x.size(d + 2) - 1) * g.stride[d] - 2 * g.padding[d] + window);
     if (y[d + 2] < 1) throw ShapeError(op, "a result of size ", y[d + 2], " in dim ", d + 2, given());
   }
   return y;
@@ -187,36 +190,44 @@ Tensor transpose_of(const char* op, const Tensor& x, const Tensor& w, const Tens
 }  // namespace
 
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dOptions& o) {
+  const OpCall call("conv1d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv1d"}) return conv1d(cast(x), cast.weight(w), cast.weight(bias), o);
   return conv_of("conv1d", x, w, bias, o, o.same_padding);
 }
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& o) {
+  const OpCall call("conv2d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv2d"}) return conv2d(cast(x), cast.weight(w), cast.weight(bias), o);
   return conv_of("conv2d", x, w, bias, o, o.same_padding);
 }
 Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3dOptions& o) {
+  const OpCall call("conv3d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv3d"}) return conv3d(cast(x), cast.weight(w), cast.weight(bias), o);
   return conv_of("conv3d", x, w, bias, o, o.same_padding);
 }
 
 Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const Conv2dOptions& o) {
+  const OpCall call("conv2d_input_grad", {{"dy", dy}, {"weight", w}});
   return input_grad(dy, w, x_shape, o);
 }
 Tensor conv3d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const Conv3dOptions& o) {
+  const OpCall call("conv3d_input_grad", {{"dy", dy}, {"weight", w}});
   return input_grad(dy, w, x_shape, o);
 }
 
 std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                                              bool with_bias, const Conv2dOptions& o) {
+  const OpCall call("conv2d_weight_grad", {{"dy", dy}, {"x", x}});
   return weight_grad(dy, x, w_shape, with_bias, o, x.dtype());
 }
 std::pair<Tensor, Tensor> conv3d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                                              bool with_bias, const Conv3dOptions& o) {
+  const OpCall call("conv3d_weight_grad", {{"dy", dy}, {"x", x}});
   return weight_grad(dy, x, w_shape, with_bias, o, x.dtype());
 }
 
 Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias,
                         const ConvTranspose1dOptions& o) {
+  const OpCall call("conv_transpose1d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose1d"})
     return conv_transpose1d(cast(x), cast.weight(w), cast.weight(bias), o);
   return transpose_of(
@@ -226,6 +237,7 @@ Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias,
 }
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
                         const ConvTranspose2dOptions& o) {
+  const OpCall call("conv_transpose2d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose2d"})
     return conv_transpose2d(cast(x), cast.weight(w), cast.weight(bias), o);
   return transpose_of(
@@ -235,6 +247,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
 }
 Tensor conv_transpose3d(const Tensor& x, const Tensor& w, const Tensor& bias,
                         const ConvTranspose3dOptions& o) {
+  const OpCall call("conv_transpose3d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose3d"})
     return conv_transpose3d(cast(x), cast.weight(w), cast.weight(bias), o);
   return transpose_of(

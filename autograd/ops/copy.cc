@@ -2,6 +2,8 @@
 
 #include "gradus/autograd/ops/in_place.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/checked.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus {
@@ -17,16 +19,27 @@ Tensor passes_gradient(const char* op, const Tensor& x, Tensor y) {
 
 }  // namespace
 
-Tensor contiguous(const Tensor& x) { return passes_gradient("contiguous", x, raw::contiguous(x)); }
-Tensor channels_last(const Tensor& x) { return passes_gradient("channels_last", x, raw::channels_last(x)); }
-Tensor clone(const Tensor& x) { return passes_gradient("clone", x, raw::clone(x)); }
+Tensor contiguous(const Tensor& x) {
+  const OpCall call("contiguous", {{"x", x}});
+  return passes_gradient("contiguous", x, raw::contiguous(x));
+}
+Tensor channels_last(const Tensor& x) {
+  const OpCall call("channels_last", {{"x", x}});
+  return passes_gradient("channels_last", x, raw::channels_last(x));
+}
+Tensor clone(const Tensor& x) {
+  const OpCall call("clone", {{"x", x}});
+  return passes_gradient("clone", x, raw::clone(x));
+}
 
 Tensor to(const Tensor& x, DType dtype) {
+  const OpCall call("to", {{"x", x}});
   Tensor y = raw::to(x, dtype);
   return is_floating(dtype) ? passes_gradient("to", x, std::move(y)) : y;
 }
 
 Tensor to(const Tensor& x, Device device) {
+  const OpCall call("to", {{"x", x}});
   Tensor y = raw::to(x, device);
   if (y.is_same(x)) return y;
   if (Recorder r{"to", x})
@@ -35,12 +48,15 @@ Tensor to(const Tensor& x, Device device) {
 }
 
 void copy_(const Tensor& dst, const Tensor& src) {
+  const OpCall call("copy_", {{"dst", dst}, {"src", src}});
   autograd::check_in_place("copy_", dst);
   raw::copy_(dst, src);
 }
 
 void fill_(const Tensor& x, double value) {
+  const OpCall call("fill_", {{"x", x}});
   autograd::check_in_place("fill_", x);
+  check_fits("fill_", value, x.dtype());
   raw::fill_(x, value);
 }
 

@@ -4,6 +4,7 @@
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/reduce.h"
 
 namespace gradus {
@@ -24,12 +25,14 @@ Tensor length(const Tensor& x, int64_t dim, double eps) { return maximum(norm(x,
 }  // namespace
 
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, const PairwiseDistanceOptions& o) {
+  const OpCall call("pairwise_distance", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"pairwise_distance"}) return pairwise_distance(cast(a), cast(b), o);
   check("pairwise_distance", a, b);
   return norm(a - b + o.eps, {-1}, o.p, o.keepdim);
 }
 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarityOptions& o) {
+  const OpCall call("cosine_similarity", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"cosine_similarity"}) return cosine_similarity(cast(a), cast(b), o);
   const char* op = "cosine_similarity";
   const Shape shape = check(op, a, b);
@@ -43,12 +46,14 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarit
 }
 
 Tensor normalize(const Tensor& x, const NormalizeOptions& o) {
+  const OpCall call("normalize", {{"x", x}});
   if (autograd::Casting cast{"normalize"}) return normalize(cast(x), o);
   raw::check_reducible_float(x, {o.dim}, "normalize");
   return x / maximum(norm(x, {o.dim}, o.p, true), o.eps);
 }
 
 Tensor cdist(const Tensor& a, const Tensor& b, double p) {
+  const OpCall call("cdist", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"cdist"}) return cdist(cast(a), cast(b), p);
   if (!is_floating(a.dtype()) || !is_floating(b.dtype()))
     throw DTypeError("cdist", "expected floating-point tensors, given ", describe(a), " and ", describe(b));

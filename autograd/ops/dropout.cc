@@ -6,6 +6,7 @@
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reuse.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/random.h"
 
 namespace gradus {
@@ -41,6 +42,7 @@ Tensor drop_to_alpha(const Tensor& x, const Tensor& mask, double p) {
 }  // namespace
 
 Tensor masked_scale(Tensor x, const Tensor& mask, double scale) {
+  const OpCall call("masked_scale", {{"x", x}, {"mask", mask}});
   Tensor y = raw::masked_scale(x, mask, scale, autograd::reusable_for(x, mask));
   if (Recorder r{"dropout", x})
     r.record(y, wrt(x, [mask = r.save(mask), scale](Tensor dy) {
@@ -50,6 +52,7 @@ Tensor masked_scale(Tensor x, const Tensor& mask, double scale) {
 }
 
 Tensor dropout(Tensor&& x, double p, bool training) {
+  const OpCall call("dropout", {{"x", x}});
   if (!(p >= 0 && p <= 1)) throw ValueError("dropout", "expected a probability between 0 and 1, given ", p);
   if (!is_floating(x.dtype()))
     throw DTypeError("dropout", "expected a floating-point tensor, given ", describe(x));
@@ -59,12 +62,14 @@ Tensor dropout(Tensor&& x, double p, bool training) {
 }
 
 Tensor dropout1d(const Tensor& x, double p, bool training) {
+  const OpCall call("dropout1d", {{"x", x}});
   const char* op = "dropout1d";
   if (x.dim() != 2 && x.dim() != 3) throw ShapeError(op, "expected [N,C,L] or [C,L], given ", describe(x));
   return drop_channels(op, x, p, training, x.dim() - 1);
 }
 
 Tensor dropout2d(const Tensor& x, double p, bool training) {
+  const OpCall call("dropout2d", {{"x", x}});
   const char* op = "dropout2d";
   if (x.dim() != 3 && x.dim() != 4)
     throw ShapeError(op, "expected [N,C,H,W] or [N,C,L], given ", describe(x));
@@ -72,6 +77,7 @@ Tensor dropout2d(const Tensor& x, double p, bool training) {
 }
 
 Tensor dropout3d(const Tensor& x, double p, bool training) {
+  const OpCall call("dropout3d", {{"x", x}});
   const char* op = "dropout3d";
   if (x.dim() != 4 && x.dim() != 5)
     throw ShapeError(op, "expected [N,C,D,H,W] or [C,D,H,W], given ", describe(x));
@@ -79,12 +85,14 @@ Tensor dropout3d(const Tensor& x, double p, bool training) {
 }
 
 Tensor alpha_dropout(const Tensor& x, double p, bool training) {
+  const OpCall call("alpha_dropout", {{"x", x}});
   check("alpha_dropout", x, p);
   if (!training || p == 0) return x;
   return drop_to_alpha(x, raw::dropout_mask(x, 1 - p), p);
 }
 
 Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
+  const OpCall call("feature_alpha_dropout", {{"x", x}});
   const char* op = "feature_alpha_dropout";
   if (x.dim() < 2) throw ShapeError(op, "expected [N,C,...], given ", describe(x));
   check(op, x, p);
@@ -92,6 +100,9 @@ Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
   return drop_to_alpha(x, channel_mask(x, p, 2), p);
 }
 
-Tensor dropout(const Tensor& x, double p, bool training) { return dropout(Tensor(x), p, training); }
+Tensor dropout(const Tensor& x, double p, bool training) {
+  const OpCall call("dropout", {{"x", x}});
+  return dropout(Tensor(x), p, training);
+}
 
 }  // namespace gradus

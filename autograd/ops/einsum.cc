@@ -9,6 +9,7 @@
 #include "gradus/autograd/ops/matmul.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
+#include "gradus/tensor/op_call.h"
 
 namespace gradus {
 namespace {
@@ -157,6 +158,7 @@ Operand product(Operand a, Operand b, const Labels& kept) {
 }  // namespace
 
 Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
+  const OpCall call("einsum", "operands", operands);
   if (autograd::Casting cast{"einsum"}) return einsum(text, cast(operands));
   const Equation equation(text);
   const auto in_text = [&] { return concat(" in \"", text, '"'); };

@@ -8,6 +8,7 @@
 #include "gradus/autograd/ops/in_place.h"
 #include "gradus/autograd/ops/reuse.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/elementwise.h"
 
 namespace gradus {
@@ -34,6 +35,7 @@ bool takes_over(const Tensor& x, const Tensor& other) {
 }  // namespace
 
 Tensor add(Tensor&& temporary, const Tensor& b) {
+  const OpCall call("add", {{"a", temporary}, {"b", b}});
   const Tensor a = std::move(temporary);  // gone when this returns: the result alone owns the buffer
   if (!takes_over(a, b)) return add(a, b);
   Tensor y = detach(a);
@@ -44,6 +46,7 @@ Tensor add(Tensor&& temporary, const Tensor& b) {
 }
 
 Tensor add(Tensor&& temporary, double b) {
+  const OpCall call("add", {{"a", temporary}});
   const Tensor a = std::move(temporary);
   if (!takes_over(a)) return add(a, b);
   Tensor y = detach(a);
@@ -53,6 +56,7 @@ Tensor add(Tensor&& temporary, double b) {
 }
 
 Tensor sub(Tensor&& temporary, const Tensor& b) {
+  const OpCall call("sub", {{"a", temporary}, {"b", b}});
   const Tensor a = std::move(temporary);
   if (!takes_over(a, b)) return sub(a, b);
   Tensor y = detach(a);
@@ -63,6 +67,7 @@ Tensor sub(Tensor&& temporary, const Tensor& b) {
 }
 
 Tensor sub(Tensor&& temporary, double b) {
+  const OpCall call("sub", {{"a", temporary}});
   const Tensor a = std::move(temporary);
   if (!takes_over(a)) return sub(a, b);
   Tensor y = detach(a);
@@ -72,6 +77,7 @@ Tensor sub(Tensor&& temporary, double b) {
 }
 
 Tensor mul(Tensor&& temporary, double b) {
+  const OpCall call("mul", {{"a", temporary}});
   const Tensor a = std::move(temporary);
   if (!takes_over(a)) return mul(a, b);
   Tensor y = detach(a);
@@ -81,6 +87,7 @@ Tensor mul(Tensor&& temporary, double b) {
 }
 
 Tensor add(const Tensor& a, const Tensor& b) {
+  const OpCall call("add", {{"a", a}, {"b", b}});
   Tensor y = raw::add(a, b);
   if (Recorder r{"add", a, b})
     r.record(y, wrt(a, [](Tensor dy) { return dy; }), wrt(b, [](Tensor dy) { return dy; }));
@@ -88,13 +95,18 @@ Tensor add(const Tensor& a, const Tensor& b) {
 }
 
 Tensor add(const Tensor& a, double b) {
+  const OpCall call("add", {{"a", a}});
   Tensor y = raw::add(a, b);
   if (Recorder r{"add", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
   return y;
 }
-Tensor add(double a, const Tensor& b) { return add(b, a); }
+Tensor add(double a, const Tensor& b) {
+  const OpCall call("add", {{"b", b}});
+  return add(b, a);
+}
 
 Tensor sub(const Tensor& a, const Tensor& b) {
+  const OpCall call("sub", {{"a", a}, {"b", b}});
   Tensor y = raw::sub(a, b);
   if (Recorder r{"sub", a, b})
     r.record(y, wrt(a, [](Tensor dy) { return dy; }), wrt(b, [](const Tensor& dy) { return -dy; }));
@@ -102,18 +114,21 @@ Tensor sub(const Tensor& a, const Tensor& b) {
 }
 
 Tensor sub(const Tensor& a, double b) {
+  const OpCall call("sub", {{"a", a}});
   Tensor y = raw::sub(a, b);
   if (Recorder r{"sub", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
   return y;
 }
 
 Tensor sub(double a, const Tensor& b) {
+  const OpCall call("sub", {{"b", b}});
   Tensor y = raw::sub(a, b);
   if (Recorder r{"sub", b}) r.record(y, wrt(b, [](const Tensor& dy) { return -dy; }));
   return y;
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
+  const OpCall call("mul", {{"a", a}, {"b", b}});
   Tensor y = raw::mul(a, b);
   if (Recorder r{"mul", a, b})
     r.record(y, wrt(a, [b = r.save(b)](const Tensor& dy) { return dy * b.get(); }),
@@ -122,13 +137,18 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mul(const Tensor& a, double b) {
+  const OpCall call("mul", {{"a", a}});
   Tensor y = raw::mul(a, b);
   if (Recorder r{"mul", a}) r.record(y, wrt(a, [b](const Tensor& dy) { return dy * b; }));
   return y;
 }
-Tensor mul(double a, const Tensor& b) { return mul(b, a); }
+Tensor mul(double a, const Tensor& b) {
+  const OpCall call("mul", {{"b", b}});
+  return mul(b, a);
+}
 
 Tensor div(const Tensor& a, const Tensor& b) {
+  const OpCall call("div", {{"a", a}, {"b", b}});
   Tensor y = raw::div(a, b);
   if (Recorder r{"div", a, b})
     r.record(y, wrt(a, [b = r.save(b)](const Tensor& dy) { return dy / b.get(); }),
@@ -139,12 +159,14 @@ Tensor div(const Tensor& a, const Tensor& b) {
 }
 
 Tensor div(const Tensor& a, double b) {
+  const OpCall call("div", {{"a", a}});
   Tensor y = raw::div(a, b);
   if (Recorder r{"div", a}) r.record(y, wrt(a, [b](const Tensor& dy) { return dy / b; }));
   return y;
 }
 
 Tensor div(double a, const Tensor& b) {
+  const OpCall call("div", {{"b", b}});
   Tensor y = raw::div(a, b);
   if (Recorder r{"div", b})
     r.record(y, wrt(b, [b = r.save(b), y = r.save_output(y)](const Tensor& dy) {
@@ -154,6 +176,7 @@ Tensor div(double a, const Tensor& b) {
 }
 
 Tensor pow(const Tensor& a, const Tensor& b) {
+  const OpCall call("pow", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"pow"}) return pow(cast(a), cast(b));
   Tensor y = raw::pow(a, b);
   if (Recorder r{"pow", a, b})
@@ -171,6 +194,7 @@ Tensor pow(const Tensor& a, const Tensor& b) {
 }
 
 Tensor pow(const Tensor& a, double b) {
+  const OpCall call("pow", {{"a", a}});
   if (autograd::Casting cast{"pow"}) return pow(cast(a), b);
   Tensor y = b == 2 && a.dtype() != DType::kBool ? raw::square(a) : raw::pow(a, b);
   if (Recorder r{"pow", a})
@@ -182,6 +206,7 @@ Tensor pow(const Tensor& a, double b) {
 }
 
 Tensor pow(double a, const Tensor& b) {
+  const OpCall call("pow", {{"b", b}});
   if (autograd::Casting cast{"pow"}) return pow(a, cast(b));
   Tensor y = raw::pow(a, b);
   if (Recorder r{"pow", b})
@@ -190,6 +215,7 @@ Tensor pow(double a, const Tensor& b) {
 }
 
 Tensor remainder(const Tensor& a, const Tensor& b) {
+  const OpCall call("remainder", {{"a", a}, {"b", b}});
   Tensor y = raw::remainder(a, b);
   if (Recorder r{"remainder", a, b})
     r.record(
@@ -199,6 +225,7 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
 }
 
 Tensor remainder(const Tensor& a, double b) {
+  const OpCall call("remainder", {{"a", a}});
   Tensor y = raw::remainder(a, b);
   if (Recorder r{"remainder", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
   return y;
@@ -219,6 +246,7 @@ Tensor share_of_smaller(const Tensor& dy, const Tensor& a, const B& b) {
 }  // namespace
 
 Tensor maximum(const Tensor& a, const Tensor& b) {
+  const OpCall call("maximum", {{"a", a}, {"b", b}});
   Tensor y = raw::maximum(a, b);
   if (Recorder r{"maximum", a, b}) {
     const auto x = r.save(a), z = r.save(b);
@@ -229,6 +257,7 @@ Tensor maximum(const Tensor& a, const Tensor& b) {
 }
 
 Tensor maximum(const Tensor& a, double b) {
+  const OpCall call("maximum", {{"a", a}});
   Tensor y = raw::maximum(a, b);
   if (Recorder r{"maximum", a})
     r.record(y,
@@ -237,6 +266,7 @@ Tensor maximum(const Tensor& a, double b) {
 }
 
 Tensor minimum(const Tensor& a, const Tensor& b) {
+  const OpCall call("minimum", {{"a", a}, {"b", b}});
   Tensor y = raw::minimum(a, b);
   if (Recorder r{"minimum", a, b}) {
     const auto x = r.save(a), z = r.save(b);
@@ -247,6 +277,7 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
 }
 
 Tensor minimum(const Tensor& a, double b) {
+  const OpCall call("minimum", {{"a", a}});
   Tensor y = raw::minimum(a, b);
   if (Recorder r{"minimum", a})
     r.record(y,
@@ -255,6 +286,7 @@ Tensor minimum(const Tensor& a, double b) {
 }
 
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
+  const OpCall call("lerp", {{"a", a}, {"b", b}, {"weight", weight}});
   Tensor y = raw::lerp(a, b, weight);
   if (Recorder r{"lerp", a, b, weight})
     r.record(
@@ -265,6 +297,7 @@ Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
 }
 
 Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
+  const OpCall call("lerp", {{"a", a}, {"b", b}});
   Tensor y = raw::lerp(a, b, weight);
   if (Recorder r{"lerp", a, b})
     r.record(y, wrt(a, [weight](const Tensor& dy) { return dy * (1 - weight); }),
@@ -273,6 +306,7 @@ Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
 }
 
 Tensor clamp(const Tensor& x, double low, double high) {
+  const OpCall call("clamp", {{"x", x}});
   Tensor y = raw::clamp(x, low, high);
   if (Recorder r{"clamp", x})
     r.record(y, wrt(x, [x = r.save(x), low, high](Tensor dy) {
@@ -282,6 +316,7 @@ Tensor clamp(const Tensor& x, double low, double high) {
 }
 
 Tensor clamp_backward(Tensor dy, const Tensor& x, double low, double high) {
+  const OpCall call("clamp_backward", {{"dy", dy}, {"x", x}});
   Tensor dx = raw::clamp_backward(dy, x, low, high, autograd::reusable_for(dy, x));
   if (Recorder r{"clamp_backward", dy})
     r.record(dx, wrt(dy, [x = r.save(x), low, high](Tensor ddx) {
@@ -291,6 +326,7 @@ Tensor clamp_backward(Tensor dy, const Tensor& x, double low, double high) {
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  const OpCall call("where", {{"condition", condition}, {"a", a}, {"b", b}});
   Tensor y = raw::where(condition, a, b);
   if (Recorder r{"where", a, b}) {
     const auto c = r.save(condition);
@@ -300,39 +336,43 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return y;
 }
 Tensor where(const Tensor& condition, const Tensor& a, double b) {
+  const OpCall call("where", {{"condition", condition}, {"a", a}});
   return where(condition, a, raw::operand(b, a));
 }
 Tensor where(const Tensor& condition, double a, const Tensor& b) {
+  const OpCall call("where", {{"condition", condition}, {"b", b}});
   return where(condition, raw::operand(a, b), b);
 }
 
 // clang-format off
-Tensor eq(const Tensor& a, const Tensor& b) { return raw::eq(a, b); }
-Tensor eq(const Tensor& a, double b) { return raw::eq(a, b); }
-Tensor ne(const Tensor& a, const Tensor& b) { return raw::ne(a, b); }
-Tensor ne(const Tensor& a, double b) { return raw::ne(a, b); }
-Tensor lt(const Tensor& a, const Tensor& b) { return raw::lt(a, b); }
-Tensor lt(const Tensor& a, double b) { return raw::lt(a, b); }
-Tensor le(const Tensor& a, const Tensor& b) { return raw::le(a, b); }
-Tensor le(const Tensor& a, double b) { return raw::le(a, b); }
-Tensor gt(const Tensor& a, const Tensor& b) { return raw::gt(a, b); }
-Tensor gt(const Tensor& a, double b) { return raw::gt(a, b); }
-Tensor ge(const Tensor& a, const Tensor& b) { return raw::ge(a, b); }
-Tensor ge(const Tensor& a, double b) { return raw::ge(a, b); }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return raw::logical_and(a, b); }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return raw::logical_or(a, b); }
-Tensor logical_not(const Tensor& x) { return raw::logical_not(x); }
-Tensor isnan(const Tensor& x) { return raw::isnan(x); }
-Tensor isfinite(const Tensor& x) { return raw::isfinite(x); }
+Tensor eq(const Tensor& a, const Tensor& b) { const OpCall call("eq", {{"a", a}, {"b", b}}); return raw::eq(a, b); }
+Tensor eq(const Tensor& a, double b) { const OpCall call("eq", {{"a", a}}); return raw::eq(a, b); }
+Tensor ne(const Tensor& a, const Tensor& b) { const OpCall call("ne", {{"a", a}, {"b", b}}); return raw::ne(a, b); }
+Tensor ne(const Tensor& a, double b) { const OpCall call("ne", {{"a", a}}); return raw::ne(a, b); }
+Tensor lt(const Tensor& a, const Tensor& b) { const OpCall call("lt", {{"a", a}, {"b", b}}); return raw::lt(a, b); }
+Tensor lt(const Tensor& a, double b) { const OpCall call("lt", {{"a", a}}); return raw::lt(a, b); }
+Tensor le(const Tensor& a, const Tensor& b) { const OpCall call("le", {{"a", a}, {"b", b}}); return raw::le(a, b); }
+Tensor le(const Tensor& a, double b) { const OpCall call("le", {{"a", a}}); return raw::le(a, b); }
+Tensor gt(const Tensor& a, const Tensor& b) { const OpCall call("gt", {{"a", a}, {"b", b}}); return raw::gt(a, b); }
+Tensor gt(const Tensor& a, double b) { const OpCall call("gt", {{"a", a}}); return raw::gt(a, b); }
+Tensor ge(const Tensor& a, const Tensor& b) { const OpCall call("ge", {{"a", a}, {"b", b}}); return raw::ge(a, b); }
+Tensor ge(const Tensor& a, double b) { const OpCall call("ge", {{"a", a}}); return raw::ge(a, b); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { const OpCall call("logical_and", {{"a", a}, {"b", b}}); return raw::logical_and(a, b); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { const OpCall call("logical_or", {{"a", a}, {"b", b}}); return raw::logical_or(a, b); }
+Tensor logical_not(const Tensor& x) { const OpCall call("logical_not", {{"x", x}}); return raw::logical_not(x); }
+Tensor isnan(const Tensor& x) { const OpCall call("isnan", {{"x", x}}); return raw::isnan(x); }
+Tensor isfinite(const Tensor& x) { const OpCall call("isfinite", {{"x", x}}); return raw::isfinite(x); }
 // clang-format on
 
 Tensor neg(const Tensor& x) {
+  const OpCall call("neg", {{"x", x}});
   Tensor y = raw::neg(x);
   if (Recorder r{"neg", x}) r.record(y, wrt(x, [](const Tensor& dy) { return -dy; }));
   return y;
 }
 
 Tensor abs(const Tensor& x) {
+  const OpCall call("abs", {{"x", x}});
   Tensor y = raw::abs(x);
   if (Recorder r{"abs", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sign(x.get()); }));
@@ -340,6 +380,7 @@ Tensor abs(const Tensor& x) {
 }
 
 Tensor square(const Tensor& x) {
+  const OpCall call("square", {{"x", x}});
   if (autograd::Casting cast{"square"}) return square(cast(x));
   Tensor y = raw::square(x);
   if (Recorder r{"square", x})
@@ -348,6 +389,7 @@ Tensor square(const Tensor& x) {
 }
 
 Tensor exp(const Tensor& x) {
+  const OpCall call("exp", {{"x", x}});
   if (autograd::Casting cast{"exp"}) return exp(cast(x));
   Tensor y = raw::exp(x);
   if (Recorder r{"exp", x})
@@ -356,6 +398,7 @@ Tensor exp(const Tensor& x) {
 }
 
 Tensor expm1(const Tensor& x) {
+  const OpCall call("expm1", {{"x", x}});
   if (autograd::Casting cast{"expm1"}) return expm1(cast(x));
   Tensor y = raw::expm1(x);
   if (Recorder r{"expm1", x})
@@ -364,6 +407,7 @@ Tensor expm1(const Tensor& x) {
 }
 
 Tensor log(const Tensor& x) {
+  const OpCall call("log", {{"x", x}});
   if (autograd::Casting cast{"log"}) return log(cast(x));
   Tensor y = raw::log(x);
   if (Recorder r{"log", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / x.get(); }));
@@ -371,6 +415,7 @@ Tensor log(const Tensor& x) {
 }
 
 Tensor log1p(const Tensor& x) {
+  const OpCall call("log1p", {{"x", x}});
   if (autograd::Casting cast{"log1p"}) return log1p(cast(x));
   Tensor y = raw::log1p(x);
   if (Recorder r{"log1p", x})
@@ -379,6 +424,7 @@ Tensor log1p(const Tensor& x) {
 }
 
 Tensor sqrt(const Tensor& x) {
+  const OpCall call("sqrt", {{"x", x}});
   Tensor y = raw::sqrt(x);
   if (Recorder r{"sqrt", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy / (y.get() * 2); }));
@@ -386,6 +432,7 @@ Tensor sqrt(const Tensor& x) {
 }
 
 Tensor rsqrt(const Tensor& x) {
+  const OpCall call("rsqrt", {{"x", x}});
   if (autograd::Casting cast{"rsqrt"}) return rsqrt(cast(x));
   Tensor y = raw::rsqrt(x);
   if (Recorder r{"rsqrt", x})
@@ -396,6 +443,7 @@ Tensor rsqrt(const Tensor& x) {
 }
 
 Tensor reciprocal(const Tensor& x) {
+  const OpCall call("reciprocal", {{"x", x}});
   if (autograd::Casting cast{"reciprocal"}) return reciprocal(cast(x));
   Tensor y = raw::reciprocal(x);
   if (Recorder r{"reciprocal", x})
@@ -404,6 +452,7 @@ Tensor reciprocal(const Tensor& x) {
 }
 
 Tensor sin(const Tensor& x) {
+  const OpCall call("sin", {{"x", x}});
   Tensor y = raw::sin(x);
   if (Recorder r{"sin", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * cos(x.get()); }));
@@ -411,6 +460,7 @@ Tensor sin(const Tensor& x) {
 }
 
 Tensor cos(const Tensor& x) {
+  const OpCall call("cos", {{"x", x}});
   Tensor y = raw::cos(x);
   if (Recorder r{"cos", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * sin(x.get()); }));
@@ -418,6 +468,7 @@ Tensor cos(const Tensor& x) {
 }
 
 Tensor erf(const Tensor& x) {
+  const OpCall call("erf", {{"x", x}});
   Tensor y = raw::erf(x);
   if (Recorder r{"erf", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
@@ -436,52 +487,75 @@ Tensor step(const char* op, const Tensor& x, Tensor y) {
 
 }  // namespace
 
-Tensor sign(const Tensor& x) { return step("sign", x, raw::sign(x)); }
-Tensor floor(const Tensor& x) { return step("floor", x, raw::floor(x)); }
-Tensor ceil(const Tensor& x) { return step("ceil", x, raw::ceil(x)); }
-Tensor round(const Tensor& x) { return step("round", x, raw::round(x)); }
+Tensor sign(const Tensor& x) {
+  const OpCall call("sign", {{"x", x}});
+  return step("sign", x, raw::sign(x));
+}
+Tensor floor(const Tensor& x) {
+  const OpCall call("floor", {{"x", x}});
+  return step("floor", x, raw::floor(x));
+}
+Tensor ceil(const Tensor& x) {
+  const OpCall call("ceil", {{"x", x}});
+  return step("ceil", x, raw::ceil(x));
+}
+Tensor round(const Tensor& x) {
+  const OpCall call("round", {{"x", x}});
+  return step("round", x, raw::round(x));
+}
 
 void add_(const Tensor& x, const Tensor& y) {
+  const OpCall call("add_", {{"x", x}, {"y", y}});
   autograd::check_in_place("add_", x);
   raw::add_(x, y);
 }
 void add_(const Tensor& x, const Tensor& y, double alpha) {
+  const OpCall call("add_", {{"x", x}, {"y", y}});
   autograd::check_in_place("add_", x);
   raw::add_(x, y, alpha);
 }
 void add_(const Tensor& x, double y) {
+  const OpCall call("add_", {{"x", x}});
   autograd::check_in_place("add_", x);
   raw::add_(x, y);
 }
 void sub_(const Tensor& x, const Tensor& y) {
+  const OpCall call("sub_", {{"x", x}, {"y", y}});
   autograd::check_in_place("sub_", x);
   raw::sub_(x, y);
 }
 void sub_(const Tensor& x, double y) {
+  const OpCall call("sub_", {{"x", x}});
   autograd::check_in_place("sub_", x);
   raw::sub_(x, y);
 }
 void mul_(const Tensor& x, const Tensor& y) {
+  const OpCall call("mul_", {{"x", x}, {"y", y}});
   autograd::check_in_place("mul_", x);
   raw::mul_(x, y);
 }
 void mul_(const Tensor& x, double y) {
+  const OpCall call("mul_", {{"x", x}});
   autograd::check_in_place("mul_", x);
   raw::mul_(x, y);
 }
 void div_(const Tensor& x, const Tensor& y) {
+  const OpCall call("div_", {{"x", x}, {"y", y}});
   autograd::check_in_place("div_", x);
   raw::div_(x, y);
 }
 void div_(const Tensor& x, double y) {
+  const OpCall call("div_", {{"x", x}});
   autograd::check_in_place("div_", x);
   raw::div_(x, y);
 }
 void lerp_(const Tensor& x, const Tensor& y, double weight) {
+  const OpCall call("lerp_", {{"x", x}, {"y", y}});
   autograd::check_in_place("lerp_", x);
   raw::lerp_(x, y, weight);
 }
 void clamp_(const Tensor& x, double low, double high) {
+  const OpCall call("clamp_", {{"x", x}});
   autograd::check_in_place("clamp_", x);
   raw::clamp_(x, low, high);
 }

@@ -90,7 +90,7 @@ Tensor lerp(const Tensor& a, const Tensor& b, double weight);
 
 // Limits: y = min(max(x, low), high). NaN stays.
 // Errors: ValueError for a NaN bound.
-// Grad: dy where low <= x <= high, else 0.
+// Grad: dy where low < x < high, else 0, at the bounds and for NaN too; an infinite bound is none.
 Tensor clamp(const Tensor& x, double low = -std::numeric_limits<double>::infinity(),
              double high = std::numeric_limits<double>::infinity());
 

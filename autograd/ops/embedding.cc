@@ -3,6 +3,7 @@
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/index.h"
@@ -33,6 +34,7 @@ Tensor rarity(const Tensor& index, int64_t rows, DType dtype) {
 }  // namespace
 
 Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingOptions options) {
+  const OpCall call("embedding", {{"index", index}, {"weight", weight}});
   check_table(weight, index, "embedding");
   const int64_t rows = weight.size(0);
   int64_t padding = options.padding_idx.value_or(-1);
@@ -55,6 +57,7 @@ Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingOptions opt
 }
 
 Tensor embedding_backward(const Tensor& dy, const Tensor& index, int64_t rows, int64_t skip) {
+  const OpCall call("embedding_backward", {{"dy", dy}, {"index", index}});
   constexpr const char* kOp = "embedding_backward";
   raw::check_index(index, dy, kOp);
   Shape want = index.shape();
@@ -73,6 +76,7 @@ Tensor embedding_backward(const Tensor& dy, const Tensor& index, int64_t rows, i
 }
 
 void embedding_renorm_(const Tensor& weight, const Tensor& index, double max_norm, double p) {
+  const OpCall call("embedding_renorm_", {{"weight", weight}, {"index", index}});
   constexpr const char* kOp = "embedding_renorm_";
   check_table(weight, index, kOp);
   if (!(max_norm >= 0)) throw ValueError(kOp, "expected a norm of at least 0, given ", max_norm);

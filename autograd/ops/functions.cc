@@ -10,12 +10,14 @@
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 
 namespace gradus {
 
 Tensor tan(const Tensor& x) {
+  const OpCall call("tan", {{"x", x}});
   if (autograd::Casting cast{"tan"}) return tan(cast(x));
   Tensor y = raw::tan(x);
   if (Recorder r{"tan", x})
@@ -24,6 +26,7 @@ Tensor tan(const Tensor& x) {
 }
 
 Tensor asin(const Tensor& x) {
+  const OpCall call("asin", {{"x", x}});
   if (autograd::Casting cast{"asin"}) return asin(cast(x));
   Tensor y = raw::asin(x);
   if (Recorder r{"asin", x})
@@ -32,6 +35,7 @@ Tensor asin(const Tensor& x) {
 }
 
 Tensor acos(const Tensor& x) {
+  const OpCall call("acos", {{"x", x}});
   if (autograd::Casting cast{"acos"}) return acos(cast(x));
   Tensor y = raw::acos(x);
   if (Recorder r{"acos", x})
@@ -40,6 +44,7 @@ Tensor acos(const Tensor& x) {
 }
 
 Tensor atan(const Tensor& x) {
+  const OpCall call("atan", {{"x", x}});
   Tensor y = raw::atan(x);
   if (Recorder r{"atan", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (square(x.get()) + 1); }));
@@ -47,6 +52,7 @@ Tensor atan(const Tensor& x) {
 }
 
 Tensor sinh(const Tensor& x) {
+  const OpCall call("sinh", {{"x", x}});
   if (autograd::Casting cast{"sinh"}) return sinh(cast(x));
   Tensor y = raw::sinh(x);
   if (Recorder r{"sinh", x})
@@ -55,6 +61,7 @@ Tensor sinh(const Tensor& x) {
 }
 
 Tensor cosh(const Tensor& x) {
+  const OpCall call("cosh", {{"x", x}});
   if (autograd::Casting cast{"cosh"}) return cosh(cast(x));
   Tensor y = raw::cosh(x);
   if (Recorder r{"cosh", x})
@@ -63,6 +70,7 @@ Tensor cosh(const Tensor& x) {
 }
 
 Tensor asinh(const Tensor& x) {
+  const OpCall call("asinh", {{"x", x}});
   Tensor y = raw::asinh(x);
   if (Recorder r{"asinh", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(square(x.get()) + 1); }));
@@ -70,6 +78,7 @@ Tensor asinh(const Tensor& x) {
 }
 
 Tensor acosh(const Tensor& x) {
+  const OpCall call("acosh", {{"x", x}});
   Tensor y = raw::acosh(x);
   if (Recorder r{"acosh", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(square(x.get()) - 1); }));
@@ -77,6 +86,7 @@ Tensor acosh(const Tensor& x) {
 }
 
 Tensor atanh(const Tensor& x) {
+  const OpCall call("atanh", {{"x", x}});
   Tensor y = raw::atanh(x);
   if (Recorder r{"atanh", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (1 - square(x.get())); }));
@@ -84,6 +94,7 @@ Tensor atanh(const Tensor& x) {
 }
 
 Tensor exp2(const Tensor& x) {
+  const OpCall call("exp2", {{"x", x}});
   if (autograd::Casting cast{"exp2"}) return exp2(cast(x));
   Tensor y = raw::exp2(x);
   if (Recorder r{"exp2", x})
@@ -93,6 +104,7 @@ Tensor exp2(const Tensor& x) {
 }
 
 Tensor log2(const Tensor& x) {
+  const OpCall call("log2", {{"x", x}});
   if (autograd::Casting cast{"log2"}) return log2(cast(x));
   Tensor y = raw::log2(x);
   if (Recorder r{"log2", x})
@@ -101,6 +113,7 @@ Tensor log2(const Tensor& x) {
 }
 
 Tensor log10(const Tensor& x) {
+  const OpCall call("log10", {{"x", x}});
   if (autograd::Casting cast{"log10"}) return log10(cast(x));
   Tensor y = raw::log10(x);
   if (Recorder r{"log10", x})
@@ -109,6 +122,7 @@ Tensor log10(const Tensor& x) {
 }
 
 Tensor erfc(const Tensor& x) {
+  const OpCall call("erfc", {{"x", x}});
   Tensor y = raw::erfc(x);
   if (Recorder r{"erfc", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
@@ -118,6 +132,7 @@ Tensor erfc(const Tensor& x) {
 }
 
 Tensor erfinv(const Tensor& x) {
+  const OpCall call("erfinv", {{"x", x}});
   if (autograd::Casting cast{"erfinv"}) return erfinv(cast(x));
   Tensor y = raw::erfinv(x);
   if (Recorder r{"erfinv", x})
@@ -128,6 +143,7 @@ Tensor erfinv(const Tensor& x) {
 }
 
 Tensor lgamma(const Tensor& x) {
+  const OpCall call("lgamma", {{"x", x}});
   if (autograd::Casting cast{"lgamma"}) return lgamma(cast(x));
   Tensor y = raw::lgamma(x);
   if (Recorder r{"lgamma", x})
@@ -136,11 +152,13 @@ Tensor lgamma(const Tensor& x) {
 }
 
 Tensor digamma(const Tensor& x) {
+  const OpCall call("digamma", {{"x", x}});
   if (autograd::Casting cast{"digamma"}) return digamma(cast(x));
   return polygamma(0, x);
 }
 
 Tensor polygamma(int64_t n, const Tensor& x) {
+  const OpCall call("polygamma", {{"x", x}});
   if (autograd::Casting cast{"polygamma"}) return polygamma(n, cast(x));
   if (n < 0 || n > 100) throw ValueError("polygamma", "expected 0 <= n <= 100, given ", n);
   Tensor y = raw::polygamma(n, x);
@@ -150,6 +168,7 @@ Tensor polygamma(int64_t n, const Tensor& x) {
 }
 
 Tensor atan2(const Tensor& y, const Tensor& x) {
+  const OpCall call("atan2", {{"y", y}, {"x", x}});
   Tensor angle = raw::atan2(y, x);
   if (Recorder r{"atan2", y, x}) {
     const auto v = r.save(y), u = r.save(x);
@@ -161,10 +180,17 @@ Tensor atan2(const Tensor& y, const Tensor& x) {
   return angle;
 }
 
-Tensor deg2rad(const Tensor& x) { return x * (std::numbers::pi / 180); }
-Tensor rad2deg(const Tensor& x) { return x * (180 / std::numbers::pi); }
+Tensor deg2rad(const Tensor& x) {
+  const OpCall call("deg2rad", {{"x", x}});
+  return x * (std::numbers::pi / 180);
+}
+Tensor rad2deg(const Tensor& x) {
+  const OpCall call("rad2deg", {{"x", x}});
+  return x * (180 / std::numbers::pi);
+}
 
 Tensor sinc(const Tensor& x) {
+  const OpCall call("sinc", {{"x", x}});
   if (autograd::Casting cast{"sinc"}) return sinc(cast(x));
   const Tensor at_zero = eq(x, 0);
   const Tensor angle = where(at_zero, 1, x) * std::numbers::pi;
@@ -173,6 +199,7 @@ Tensor sinc(const Tensor& x) {
 }
 
 Tensor logaddexp(const Tensor& a, const Tensor& b) {
+  const OpCall call("logaddexp", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"logaddexp"}) return logaddexp(cast(a), cast(b));
   Tensor y = raw::logaddexp(a, b);
   if (Recorder r{"logaddexp", a, b}) {
@@ -184,6 +211,7 @@ Tensor logaddexp(const Tensor& a, const Tensor& b) {
 }
 
 Tensor xlogy(const Tensor& x, const Tensor& y) {
+  const OpCall call("xlogy", {{"x", x}, {"y", y}});
   if (autograd::Casting cast{"xlogy"}) return xlogy(cast(x), cast(y));
   Tensor z = raw::xlogy(x, y);
   if (Recorder r{"xlogy", x, y}) {
@@ -200,6 +228,7 @@ Tensor xlogy(const Tensor& x, const Tensor& y) {
 }
 
 Tensor logit(const Tensor& x, std::optional<double> eps) {
+  const OpCall call("logit", {{"x", x}});
   if (autograd::Casting cast{"logit"}) return logit(cast(x), eps);
   if (eps && !(*eps >= 0 && *eps < 0.5)) throw ValueError("logit", "expected 0 <= eps < 1/2, given ", *eps);
   const Tensor p = eps ? clamp(x, *eps, 1 - *eps) : x;
@@ -216,26 +245,39 @@ Tensor flat(const char* op, const Tensor& x, Tensor y) {
 
 }  // namespace
 
-Tensor trunc(const Tensor& x) { return flat("trunc", x, raw::trunc(x)); }
+Tensor trunc(const Tensor& x) {
+  const OpCall call("trunc", {{"x", x}});
+  return flat("trunc", x, raw::trunc(x));
+}
 
 Tensor round(const Tensor& x, int64_t decimals) {
+  const OpCall call("round", {{"x", x}});
   if (decimals == 0 || is_integral(x.dtype())) return round(x);
   const double scale = std::pow(10.0, std::fabs(double(decimals)));
+  if (std::isinf(scale)) return decimals > 0 ? x * 1.0 : x * 0.0;  // no number has so many digits
   return decimals > 0 ? round(x * scale) / scale : round(x / scale) * scale;
 }
 
-Tensor frac(const Tensor& x) { return x - trunc(x); }
+Tensor frac(const Tensor& x) {
+  const OpCall call("frac", {{"x", x}});
+  return x - trunc(x);
+}
 
 Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  const OpCall call("floor_divide", {{"a", a}, {"b", b}});
   Tensor y = raw::floor_divide(a, b);
   if (Recorder r{"floor_divide", a, b})
     r.record(y, wrt(a, [](const Tensor& dy) { return dy * 0; }),
              wrt(b, [](const Tensor& dy) { return dy * 0; }));
   return y;
 }
-Tensor floor_divide(const Tensor& a, double b) { return floor_divide(a, raw::operand(b, a)); }
+Tensor floor_divide(const Tensor& a, double b) {
+  const OpCall call("floor_divide", {{"a", a}});
+  return floor_divide(a, raw::operand(b, a));
+}
 
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode rounding_mode) {
+  const OpCall call("div", {{"a", a}, {"b", b}});
   if (rounding_mode == RoundingMode::kNone) return div(a, b);
   if (rounding_mode == RoundingMode::kFloor) return floor_divide(a, b);
   Tensor y = raw::trunc_divide(a, b);
@@ -245,10 +287,12 @@ Tensor div(const Tensor& a, const Tensor& b, RoundingMode rounding_mode) {
   return y;
 }
 Tensor div(const Tensor& a, double b, RoundingMode rounding_mode) {
+  const OpCall call("div", {{"a", a}});
   return div(a, raw::operand(b, a), rounding_mode);
 }
 
 Tensor fmod(const Tensor& a, const Tensor& b) {
+  const OpCall call("fmod", {{"a", a}, {"b", b}});
   Tensor y = raw::fmod(a, b);
   if (Recorder r{"fmod", a, b})
     r.record(
@@ -256,9 +300,13 @@ Tensor fmod(const Tensor& a, const Tensor& b) {
         wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) { return -dy * trunc(a.get() / b.get()); }));
   return y;
 }
-Tensor fmod(const Tensor& a, double b) { return fmod(a, raw::operand(b, a)); }
+Tensor fmod(const Tensor& a, double b) {
+  const OpCall call("fmod", {{"a", a}});
+  return fmod(a, raw::operand(b, a));
+}
 
 Tensor copysign(const Tensor& a, const Tensor& b) {
+  const OpCall call("copysign", {{"a", a}, {"b", b}});
   Tensor y = raw::copysign(a, b);
   if (Recorder r{"copysign", a, b})
     r.record(y,
@@ -271,6 +319,7 @@ Tensor copysign(const Tensor& a, const Tensor& b) {
 }
 
 Tensor heaviside(const Tensor& x, const Tensor& at_zero) {
+  const OpCall call("heaviside", {{"x", x}, {"at_zero", at_zero}});
   Tensor y = raw::heaviside(x, at_zero);
   if (Recorder r{"heaviside", x, at_zero})
     r.record(y, wrt(x, [](const Tensor& dy) { return dy * 0; }),
@@ -279,6 +328,7 @@ Tensor heaviside(const Tensor& x, const Tensor& at_zero) {
 }
 
 Tensor hypot(const Tensor& a, const Tensor& b) {
+  const OpCall call("hypot", {{"a", a}, {"b", b}});
   Tensor y = raw::hypot(a, b);
   if (Recorder r{"hypot", a, b}) {
     const auto out = r.save_output(y);
@@ -289,17 +339,28 @@ Tensor hypot(const Tensor& a, const Tensor& b) {
 }
 
 Tensor add(const Tensor& a, const Tensor& b, double alpha) {
+  const OpCall call("add", {{"a", a}, {"b", b}});
   Tensor y = raw::add(a, b, alpha);
   if (Recorder r{"add", a, b})
     r.record(y, wrt(a, [](Tensor dy) { return dy; }),
              wrt(b, [alpha](const Tensor& dy) { return dy * alpha; }));
   return y;
 }
-Tensor sub(const Tensor& a, const Tensor& b, double alpha) { return add(a, b, -alpha); }
-Tensor add(const Tensor& a, double b, double alpha) { return add(a, raw::operand(b, a), alpha); }
-Tensor sub(const Tensor& a, double b, double alpha) { return add(a, raw::operand(b, a), -alpha); }
+Tensor sub(const Tensor& a, const Tensor& b, double alpha) {
+  const OpCall call("sub", {{"a", a}, {"b", b}});
+  return add(a, b, -alpha);
+}
+Tensor add(const Tensor& a, double b, double alpha) {
+  const OpCall call("add", {{"a", a}});
+  return add(a, raw::operand(b, a), alpha);
+}
+Tensor sub(const Tensor& a, double b, double alpha) {
+  const OpCall call("sub", {{"a", a}});
+  return add(a, raw::operand(b, a), -alpha);
+}
 
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
+  const OpCall call("addcmul", {{"x", x}, {"a", a}, {"b", b}});
   Tensor y = raw::addcmul(x, a, b, value);
   if (Recorder r{"addcmul", x, a, b})
     r.record(y, wrt(x, [](Tensor dy) { return dy; }),
@@ -309,6 +370,7 @@ Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value) 
 }
 
 Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
+  const OpCall call("addcdiv", {{"x", x}, {"a", a}, {"b", b}});
   Tensor y = raw::addcdiv(x, a, b, value);
   if (Recorder r{"addcdiv", x, a, b})
     r.record(y, wrt(x, [](Tensor dy) { return dy; }),
@@ -320,31 +382,14 @@ Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value) 
 }
 
 Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high) {
+  const OpCall call("clamp", {{"x", x}});
   if (!low.defined() && !high.defined()) throw ValueError("clamp", "both bounds are undefined");
-  Tensor y = low.defined() ? raw::maximum(x, low) : x;
-  if (high.defined()) y = raw::minimum(y, high);
-  if (Recorder r{"clamp", x, low, high}) {
-    const auto v = r.save(x), l = r.save(low), h = r.save(high);
-    // Which of the three is the result.
-    const auto from_high = [=](const Tensor& above) {
-      return h.get().defined() ? gt(above, h.get()) : Tensor();
-    };
-    const auto from_low = [=] { return l.get().defined() ? lt(v.get(), l.get()) : Tensor(); };
-    const auto raised = [=] { return l.get().defined() ? maximum(v.get(), l.get()) : v.get(); };
-    const auto masked = [](const Tensor& dy, const Tensor& yes, const Tensor& no) {
-      Tensor d = yes.defined() ? where(yes, dy, 0) : dy;
-      return no.defined() ? where(no, 0, d) : d;
-    };
-    r.record(
-        y,
-        wrt(x, [=](const Tensor& dy) { return masked(masked(dy, {}, from_low()), {}, from_high(raised())); }),
-        wrt(low, [=](const Tensor& dy) { return masked(dy, from_low(), from_high(raised())); }),
-        wrt(high, [=](const Tensor& dy) { return masked(dy, from_high(raised()), {}); }));
-  }
-  return y;
+  const Tensor raised = low.defined() ? maximum(x, low) : x;
+  return high.defined() ? minimum(raised, high) : raised;
 }
 
 Tensor nan_to_num(const Tensor& x, NanToNumOptions options) {
+  const OpCall call("nan_to_num", {{"x", x}});
   const double largest = [&] {
     switch (x.dtype()) {
       case DType::kF64:
@@ -364,14 +409,25 @@ Tensor nan_to_num(const Tensor& x, NanToNumOptions options) {
   return y;
 }
 
-Tensor isinf(const Tensor& x) { return raw::isinf(x); }
-Tensor isposinf(const Tensor& x) { return logical_and(isinf(x), gt(x, 0)); }
-Tensor isneginf(const Tensor& x) { return logical_and(isinf(x), lt(x, 0)); }
+Tensor isinf(const Tensor& x) {
+  const OpCall call("isinf", {{"x", x}});
+  return raw::isinf(x);
+}
+Tensor isposinf(const Tensor& x) {
+  const OpCall call("isposinf", {{"x", x}});
+  return logical_and(isinf(x), gt(x, 0));
+}
+Tensor isneginf(const Tensor& x) {
+  const OpCall call("isneginf", {{"x", x}});
+  return logical_and(isinf(x), lt(x, 0));
+}
 Tensor logical_xor(const Tensor& a, const Tensor& b) {
+  const OpCall call("logical_xor", {{"a", a}, {"b", b}});
   return raw::ne(raw::to(a, DType::kBool), raw::to(b, DType::kBool));
 }
 
 Tensor isclose(const Tensor& a_in, const Tensor& b_in, Closeness options) {
+  const OpCall call("isclose", {{"a", a_in}, {"b", b_in}});
   const Tensor a = detach(a_in), b = detach(b_in);
   if (!(options.rtol >= 0) || !(options.atol >= 0))
     throw ValueError("isclose", "expected rtol and atol >= 0, given ", options.rtol, " and ", options.atol);
@@ -382,19 +438,21 @@ Tensor isclose(const Tensor& a_in, const Tensor& b_in, Closeness options) {
   return logical_or(close, logical_and(isfinite(off), le(off, abs(b) * options.rtol + options.atol)));
 }
 bool allclose(const Tensor& a, const Tensor& b, Closeness options) {
+  const OpCall call("allclose", {{"a", a}, {"b", b}});
   return all(isclose(a, b, options)).item<bool>();
 }
 bool equal(const Tensor& a, const Tensor& b) {
+  const OpCall call("equal", {{"a", a}, {"b", b}});
   return a.shape() == b.shape() && all(eq(detach(a), detach(b))).item<bool>();
 }
 
 // clang-format off
-Tensor bitwise_and(const Tensor& a, const Tensor& b) { return raw::bitwise_and(a, b); }
-Tensor bitwise_or(const Tensor& a, const Tensor& b) { return raw::bitwise_or(a, b); }
-Tensor bitwise_xor(const Tensor& a, const Tensor& b) { return raw::bitwise_xor(a, b); }
-Tensor bitwise_not(const Tensor& x) { return raw::bitwise_not(x); }
-Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) { return raw::bitwise_left_shift(a, b); }
-Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) { return raw::bitwise_right_shift(a, b); }
+Tensor bitwise_and(const Tensor& a, const Tensor& b) { const OpCall call("bitwise_and", {{"a", a}, {"b", b}}); return raw::bitwise_and(a, b); }
+Tensor bitwise_or(const Tensor& a, const Tensor& b) { const OpCall call("bitwise_or", {{"a", a}, {"b", b}}); return raw::bitwise_or(a, b); }
+Tensor bitwise_xor(const Tensor& a, const Tensor& b) { const OpCall call("bitwise_xor", {{"a", a}, {"b", b}}); return raw::bitwise_xor(a, b); }
+Tensor bitwise_not(const Tensor& x) { const OpCall call("bitwise_not", {{"x", x}}); return raw::bitwise_not(x); }
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) { const OpCall call("bitwise_left_shift", {{"a", a}, {"b", b}}); return raw::bitwise_left_shift(a, b); }
+Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) { const OpCall call("bitwise_right_shift", {{"a", a}, {"b", b}}); return raw::bitwise_right_shift(a, b); }
 // clang-format on
 
 }  // namespace gradus

@@ -101,7 +101,7 @@ Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value =
 
 // Limits between tensors; an undefined one does not limit. Where both do, high wins.
 // Errors: ValueError when both are undefined.
-// Grad: dy to x within the bounds, else to the bound that it met.
+// Grad: dy to x within the bounds, else to the bound that it met; at a bound half to each.
 Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
 
 // Replaces NaN and infinities by numbers: by default by 0 and by the largest of the dtype. Grad: dy where x

@@ -11,6 +11,8 @@
 #include "gradus/autograd/ops/matmul.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/checked.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"
 
 namespace gradus {
@@ -93,6 +95,7 @@ Tensor read(const Tensor& pixels, Size2 size, const Tensor& first, const Cells& 
 }  // namespace
 
 Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& o) {
+  const OpCall call("grid_sample", {{"x", x}, {"grid", grid}});
   if (autograd::Casting cast{"grid_sample"}) return grid_sample(cast(x), cast(grid), o);
   check(x, grid);
   const int64_t N = x.size(0), C = x.size(1), P = grid.size(1), Q = grid.size(2);
@@ -132,10 +135,12 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
 }
 
 Tensor affine_grid(const Tensor& theta, Size2 size, const AffineGridOptions& o) {
+  const OpCall call("affine_grid", {{"theta", theta}});
   if (autograd::Casting cast{"affine_grid"}) return affine_grid(cast(theta), size, o);
   if (theta.dim() != 3 || theta.size(1) != 2 || theta.size(2) != 3)
     throw ShapeError("affine_grid", "theta must be [N,2,3]: theta ", describe(theta));
-  if (size.h < 1 || size.w < 1) throw ValueError("affine_grid", "size must be at least 1, given ", size);
+  check_bounds("affine_grid", "size", size, 1);
+  checked_numel({theta.size(0), size.h, size.w, 3}, "affine_grid");
   if (theta.dtype() != DType::kF32 && theta.dtype() != DType::kF64)
     throw DTypeError("affine_grid", "expected f32 or f64: theta ", describe(theta));
   const TensorOptions options{theta.dtype(), theta.device()};

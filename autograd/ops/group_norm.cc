@@ -6,6 +6,7 @@
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/group_norm.h"
@@ -94,6 +95,7 @@ void move_towards(const Tensor& running, const Tensor& samples, double factor, d
 }  // namespace
 
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
+  const OpCall call("group_norm", {{"x", x}});
   const char* op = "group_norm";
   check_image(op, x, 2);
   if (groups < 1 || x.size(1) % groups != 0)
@@ -106,6 +108,7 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
 
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                      const Tensor& weight, const Tensor& bias, const InstanceNormOptions& o) {
+  const OpCall call("instance_norm", {{"x", x}});
   const char* op = "instance_norm";
   check_image(op, x, 3);
   check_channels(
@@ -136,6 +139,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
 }
 
 Tensor channel_window_sum(const Tensor& x, const ChannelWindowOptions& window) {
+  const OpCall call("channel_window_sum", {{"x", x}});
   const char* op = "channel_window_sum";
   check_image(op, x, 2);
   if (window.before < 0 || window.after < 0)
@@ -150,6 +154,7 @@ Tensor channel_window_sum(const Tensor& x, const ChannelWindowOptions& window) {
 }
 
 Tensor local_response_norm(const Tensor& x, int64_t size, const LocalResponseNormOptions& o) {
+  const OpCall call("local_response_norm", {{"x", x}});
   const char* op = "local_response_norm";
   check_image(op, x, 3);
   if (size < 1) throw ValueError(op, "expected a size of at least 1, given ", size);

@@ -5,6 +5,8 @@
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/checked.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/index.h"
@@ -99,6 +101,7 @@ Advanced plan_advanced(const Tensor& x, const std::vector<Tensor>& given) {
 }  // namespace
 
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
+  const OpCall call("index_select", {{"x", x}, {"index", index}});
   Tensor y = raw::index_select(x, dim, index);
   if (Recorder r{"index_select", x})
     r.record(y, wrt(x, [index = r.save(index), shape = x.shape(), dim](const Tensor& dy) {
@@ -108,6 +111,7 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
 }
 
 Tensor index_select_backward(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor& index) {
+  const OpCall call("index_select_backward", {{"dy", dy}, {"index", index}});
   Tensor dx = raw::index_select_backward(dy, shape, dim, index);
   if (Recorder r{"index_select_backward", dy})
     r.record(dx, wrt(dy, [index = r.save(index), dim](const Tensor& g) {
@@ -117,10 +121,13 @@ Tensor index_select_backward(const Tensor& dy, const Shape& shape, int64_t dim, 
 }
 
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, double value) {
+  const OpCall call("index_fill", {{"x", x}, {"index", index}});
+  check_fits("index_fill", value, x.dtype());
   return index_fill(x, dim, index, constant(x, {}, value));
 }
 
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value) {
+  const OpCall call("index_fill", {{"x", x}, {"index", index}, {"value", value}});
   constexpr const char* kOp = "index_fill";
   if (value.numel() != 1) throw ShapeError(kOp, "expected a value of one element, given ", describe(value));
   if (index.dim() > 1) throw ShapeError(kOp, "expected a 1-dimensional index, given ", describe(index));
@@ -157,18 +164,22 @@ Tensor with_part(const char* op, const Tensor& x, const Tensor& src, Part part) 
 }  // namespace
 
 Tensor select_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t index) {
+  const OpCall call("select_scatter", {{"x", x}, {"src", src}});
   return with_part("select_scatter", x, src, [=](const Tensor& t) { return select(t, dim, index); });
 }
 
 Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t start, int64_t stop, int64_t step) {
+  const OpCall call("slice_scatter", {{"x", x}, {"src", src}});
   return with_part("slice_scatter", x, src, [=](const Tensor& t) { return slice(t, dim, start, stop, step); });
 }
 
 Tensor diagonal_scatter(const Tensor& x, const Tensor& src, DiagonalOptions options) {
+  const OpCall call("diagonal_scatter", {{"x", x}, {"src", src}});
   return with_part("diagonal_scatter", x, src, [=](const Tensor& t) { return diagonal(t, options); });
 }
 
 Tensor take(const Tensor& x, const Tensor& index) {
+  const OpCall call("take", {{"x", x}, {"index", index}});
   raw::check_index(index, x, "take");
   const Tensor positions = raw::flat_index({index}, {x.numel()}, 0, "take");
   const Tensor y = index_select(reshape(x, {x.numel()}), 0, raw::reshape(positions, {positions.numel()}));
@@ -176,6 +187,7 @@ Tensor take(const Tensor& x, const Tensor& index) {
 }
 
 Tensor put(const Tensor& x, const Tensor& index, const Tensor& src, bool accumulate) {
+  const OpCall call("put", {{"x", x}, {"index", index}, {"src", src}});
   if (autograd::Casting cast{"put", x, src}) return put(cast(x), index, cast(src), accumulate);
   raw::check_index(index, x, "put");
   if (index.numel() != src.numel())
@@ -189,6 +201,7 @@ Tensor put(const Tensor& x, const Tensor& index, const Tensor& src, bool accumul
 }
 
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  const OpCall call("index_add", {{"x", x}, {"index", index}, {"src", src}});
   if (autograd::Casting cast{"index_add", x, src})
     return index_add(cast(x), dim, index, cast(src));
   Tensor y = raw::index_add(x, dim, index, src);
@@ -201,6 +214,7 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 }
 
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  const OpCall call("index_copy", {{"x", x}, {"index", index}, {"src", src}});
   if (autograd::Casting cast{"index_copy", x, src})
     return index_copy(cast(x), dim, index, cast(src));
   Tensor y = raw::index_copy(x, dim, index, src);
@@ -215,6 +229,7 @@ Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 }
 
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
+  const OpCall call("gather", {{"x", x}, {"index", index}});
   Tensor y = raw::gather(x, dim, index);
   if (Recorder r{"gather", x})
     r.record(y, wrt(x, [index = r.save(index), shape = x.shape(), dim](const Tensor& dy) {
@@ -224,6 +239,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
 }
 
 Tensor take_along_dim(const Tensor& x, const Tensor& index, int64_t dim) {
+  const OpCall call("take_along_dim", {{"x", x}, {"index", index}});
   if (index.dim() != x.dim())
     throw ShapeError("take_along_dim", "index ", describe(index), " has not as many dims as x ", describe(x));
   const int d = wrap_dim(dim, x.dim(), "take_along_dim");
@@ -236,6 +252,7 @@ Tensor take_along_dim(const Tensor& x, const Tensor& index, int64_t dim) {
 }
 
 Tensor gather_backward(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor& index) {
+  const OpCall call("gather_backward", {{"dy", dy}, {"index", index}});
   Tensor dx = raw::scatter_add(constant(dy, shape, 0), dim, index, dy);
   if (Recorder r{"gather_backward", dy})
     r.record(dx,
@@ -244,6 +261,7 @@ Tensor gather_backward(const Tensor& dy, const Shape& shape, int64_t dim, const 
 }
 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  const OpCall call("scatter", {{"x", x}, {"index", index}, {"src", src}});
   if (autograd::Casting cast{"scatter", x, src}) return scatter(cast(x), dim, index, cast(src));
   const Tensor part = corner(src, index.shape());
   Tensor y = raw::scatter(x, dim, index, part);
@@ -256,10 +274,13 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
 }
 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value) {
+  const OpCall call("scatter", {{"x", x}, {"index", index}});
+  check_fits("scatter", value, x.dtype());
   return scatter(x, dim, index, constant(x, index.shape(), value));
 }
 
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  const OpCall call("scatter_add", {{"x", x}, {"index", index}, {"src", src}});
   if (autograd::Casting cast{"scatter_add", x, src})
     return scatter_add(cast(x), dim, index, cast(src));
   const Tensor part = corner(src, index.shape());
@@ -344,6 +365,7 @@ std::vector<Tensor> product_gradients(const Scattered& s, const Tensor& dy) {
 
 Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& given, ScatterReduce reduce,
                       ScatterReduceOptions options) {
+  const OpCall call("scatter_reduce", {{"x", x}, {"index", index}, {"src", given}});
   if (autograd::Casting cast{"scatter_reduce", x, given})
     return scatter_reduce(cast(x), dim, index, cast(given), reduce, options);
   if (x.dtype() == given.dtype() && is_floating(x.dtype()) && size_of(x.dtype()) == 2)  // rounded once
@@ -369,10 +391,13 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+  const OpCall call("masked_fill", {{"x", x}, {"mask", mask}});
+  check_fits("masked_fill", value, x.dtype());
   return masked_fill(x, mask, constant(x, {}, value));
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
+  const OpCall call("masked_fill", {{"x", x}, {"mask", mask}, {"value", value}});
   if (mask.dtype() != DType::kBool)
     throw DTypeError("masked_fill", "expected a bool mask, given ", describe(mask));
   if (!(broadcast_shapes(x.shape(), mask.shape(), "masked_fill") == x.shape()))
@@ -381,6 +406,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  const OpCall call("masked_select", {{"x", x}, {"mask", mask}});
   check_mask(x, mask, "masked_select");
   const Shape s = broadcast_shapes(x.shape(), mask.shape(), "masked_select");
   const Tensor full = raw::contiguous(raw::expand(mask, s));
@@ -391,6 +417,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
 }
 
 Tensor masked_select_backward(const Tensor& dy, const Tensor& mask) {
+  const OpCall call("masked_select_backward", {{"dy", dy}, {"mask", mask}});
   check_mask(dy, mask, "masked_select_backward");
   Tensor dx = raw::masked_scatter({}, mask, dy, mask.shape());
   if (Recorder r{"masked_select_backward", dy})
@@ -401,6 +428,7 @@ Tensor masked_select_backward(const Tensor& dy, const Tensor& mask) {
 }
 
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src) {
+  const OpCall call("masked_scatter", {{"x", x}, {"mask", mask}, {"src", src}});
   if (autograd::Casting cast{"masked_scatter", x, src})
     return masked_scatter(cast(x), mask, cast(src));
   constexpr const char* kOp = "masked_scatter";
@@ -420,6 +448,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src) {
 }
 
 Tensor masked_scatter_backward(const Tensor& dy, const Tensor& mask, const Shape& shape) {
+  const OpCall call("masked_scatter_backward", {{"dy", dy}, {"mask", mask}});
   check_mask(dy, mask, "masked_scatter_backward");
   if (dy.shape() != mask.shape())
     throw ShapeError("masked_scatter_backward", "mask ", describe(mask), " has not the shape of dy ", describe(dy));
@@ -429,16 +458,24 @@ Tensor masked_scatter_backward(const Tensor& dy, const Tensor& mask, const Shape
   return dx;
 }
 
-Tensor nonzero(const Tensor& x) { return raw::nonzero(x); }
-Tensor argwhere(const Tensor& x) { return raw::nonzero(x); }
+Tensor nonzero(const Tensor& x) {
+  const OpCall call("nonzero", {{"x", x}});
+  return raw::nonzero(x);
+}
+Tensor argwhere(const Tensor& x) {
+  const OpCall call("argwhere", {{"x", x}});
+  return raw::nonzero(x);
+}
 
 Tensor index(const Tensor& x, const std::vector<Tensor>& indices) {
+  const OpCall call("index", {{"x", x}});
   const Advanced a = plan_advanced(x, indices);
   const Tensor flat = reshape(permute(x, a.order), a.flat);
   return reshape(index_select(flat, a.at, raw::reshape(a.positions, {a.positions.numel()})), a.result);
 }
 
 Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tensor& v, bool accumulate) {
+  const OpCall call("index_put", {{"x", x}, {"v", v}});
   const Advanced a = plan_advanced(x, indices);
   const Tensor moved = permute(x, a.order), flat = reshape(moved, a.flat);
   const Tensor positions = raw::reshape(a.positions, {a.positions.numel()});

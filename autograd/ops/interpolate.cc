@@ -5,6 +5,8 @@
 
 #include "gradus/autograd/ops/pool.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/checked.h"
+#include "gradus/tensor/op_call.h"
 
 namespace gradus {
 namespace {
@@ -150,6 +152,8 @@ Axis axis_of(const Tensor& x, const InterpolateOptions& o, int i) {
   const int64_t out = o.size.empty() ? int64_t(std::floor(double(in) * scale)) : o.size[i];
   if (out < 1)
     throw ValueError(kOp, "the result's sizes must be at least 1, given ", out, " for x ", describe(x));
+  check_bounds(kOp, "a size of x", in, 1, kMaxTable);
+  check_bounds(kOp, "a size of the result", out, 1, kMaxTable);
   return {in, out, scale, o.align_corners};
 }
 
@@ -162,10 +166,14 @@ Tensor area(const Tensor& x, const std::vector<Axis>& axes) {
 }  // namespace
 
 Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
+  const OpCall call("interpolate", {{"x", x}});
   check(x, o);
   const int rank = x.dim() - 2;
   std::vector<Axis> axes;
   for (int i = 0; i < rank; ++i) axes.push_back(axis_of(x, o, i));
+  Shape shape{x.size(0), x.size(1)};
+  for (const Axis& a : axes) shape.push_back(a.out);
+  checked_numel(shape, kOp);
   if (o.mode == Mode::kArea) return area(x, axes);
   Resampling map;
   for (int i = 0; i < rank; ++i)
@@ -176,6 +184,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
 }
 
 Tensor resample(const Tensor& x, const Resampling& map) {
+  const OpCall call("resample", {{"x", x}});
   Tensor y = raw::resample(x, map);
   if (Recorder r{"resample", x})
     r.record(y, wrt(x, [map](const Tensor& dy) { return resample(dy, map.transposed()); }));

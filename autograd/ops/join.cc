@@ -3,6 +3,8 @@
 #include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/checked.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/index.h"
 #include "gradus/tensor/ops/join.h"
@@ -33,6 +35,7 @@ std::vector<Shape> shapes_of(const std::vector<Tensor>& xs) {
 }  // namespace
 
 Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
+  const OpCall call("cat", "xs", xs);
   if (autograd::Casting cast{"cat", xs}) return cat(cast(xs), dim);
   Tensor y = raw::cat(xs, dim);
   if (Recorder r{"cat", xs}) {
@@ -51,6 +54,7 @@ Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
 }
 
 Tensor stack(const std::vector<Tensor>& xs, int64_t dim) {
+  const OpCall call("stack", "xs", xs);
   if (autograd::Casting cast{"stack", xs}) return stack(cast(xs), dim);
   Tensor y = raw::stack(xs, dim);
   if (Recorder r{"stack", xs}) {
@@ -77,36 +81,51 @@ std::vector<Tensor> each(const std::vector<Tensor>& xs, F f) {
 
 }  // namespace
 
-Tensor atleast_1d(const Tensor& x) { return x.dim() == 0 ? reshape(x, {1}) : x; }
-Tensor atleast_2d(const Tensor& x) { return x.dim() < 2 ? unsqueeze(atleast_1d(x), 0) : x; }
-Tensor atleast_3d(const Tensor& x) { return x.dim() < 3 ? unsqueeze(atleast_2d(x), -1) : x; }
+Tensor atleast_1d(const Tensor& x) {
+  const OpCall call("atleast_1d", {{"x", x}});
+  return x.dim() == 0 ? reshape(x, {1}) : x;
+}
+Tensor atleast_2d(const Tensor& x) {
+  const OpCall call("atleast_2d", {{"x", x}});
+  return x.dim() < 2 ? unsqueeze(atleast_1d(x), 0) : x;
+}
+Tensor atleast_3d(const Tensor& x) {
+  const OpCall call("atleast_3d", {{"x", x}});
+  return x.dim() < 3 ? unsqueeze(atleast_2d(x), -1) : x;
+}
 
 Tensor hstack(const std::vector<Tensor>& xs) {
+  const OpCall call("hstack", "xs", xs);
   if (xs.empty()) throw ValueError("hstack", "expected at least one tensor, given none");
   const std::vector<Tensor> wide = each(xs, atleast_1d);
   return cat(wide, wide[0].dim() == 1 ? 0 : 1);
 }
 Tensor vstack(const std::vector<Tensor>& xs) {
+  const OpCall call("vstack", "xs", xs);
   if (xs.empty()) throw ValueError("vstack", "expected at least one tensor, given none");
   return cat(each(xs, atleast_2d), 0);
 }
 Tensor dstack(const std::vector<Tensor>& xs) {
+  const OpCall call("dstack", "xs", xs);
   if (xs.empty()) throw ValueError("dstack", "expected at least one tensor, given none");
   return cat(each(xs, atleast_3d), 2);
 }
 Tensor column_stack(const std::vector<Tensor>& xs) {
+  const OpCall call("column_stack", "xs", xs);
   if (xs.empty()) throw ValueError("column_stack", "expected at least one tensor, given none");
   return cat(each(xs, [](const Tensor& x) { return x.dim() < 2 ? reshape(x, {x.numel(), 1}) : x; }), 1);
 }
 
 std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& xs) {
+  const OpCall call("broadcast_tensors", "xs", xs);
   Shape s;
   for (const Tensor& x : xs) s = broadcast_shapes(s, x.shape(), "broadcast_tensors");
   return each(xs, [&](const Tensor& x) { return expand(x, s); });
 }
 
 std::vector<Tensor> tensor_split(const Tensor& x, int64_t sections, int64_t dim) {
-  if (sections < 1) throw ValueError("tensor_split", "expected at least 1 section, given ", sections);
+  const OpCall call("tensor_split", {{"x", x}});
+  check_bounds("tensor_split", "number of sections", sections, 1, kMaxPieces);
   if (x.dim() == 0) throw ShapeError("tensor_split", "x has no dims: x ", describe(x));
   const int64_t n = x.size(dim);
   std::vector<int64_t> sizes(sections, n / sections);
@@ -115,6 +134,7 @@ std::vector<Tensor> tensor_split(const Tensor& x, int64_t sections, int64_t dim)
 }
 
 std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& indices, int64_t dim) {
+  const OpCall call("tensor_split", {{"x", x}});
   if (x.dim() == 0) throw ShapeError("tensor_split", "x has no dims: x ", describe(x));
   std::vector<Tensor> pieces;
   int64_t start = 0;
@@ -146,25 +166,32 @@ std::vector<Tensor> split_evenly(const Tensor& x, int64_t sections, int64_t dim,
 }  // namespace
 
 std::vector<Tensor> hsplit(const Tensor& x, int64_t sections) {
+  const OpCall call("hsplit", {{"x", x}});
   return split_evenly(x, sections, cut_dim(x, 1, x.dim() == 1 ? 0 : 1, "hsplit"), "hsplit");
 }
 std::vector<Tensor> hsplit(const Tensor& x, const std::vector<int64_t>& indices) {
+  const OpCall call("hsplit", {{"x", x}});
   return tensor_split(x, indices, cut_dim(x, 1, x.dim() == 1 ? 0 : 1, "hsplit"));
 }
 std::vector<Tensor> vsplit(const Tensor& x, int64_t sections) {
+  const OpCall call("vsplit", {{"x", x}});
   return split_evenly(x, sections, cut_dim(x, 2, 0, "vsplit"), "vsplit");
 }
 std::vector<Tensor> vsplit(const Tensor& x, const std::vector<int64_t>& indices) {
+  const OpCall call("vsplit", {{"x", x}});
   return tensor_split(x, indices, cut_dim(x, 2, 0, "vsplit"));
 }
 std::vector<Tensor> dsplit(const Tensor& x, int64_t sections) {
+  const OpCall call("dsplit", {{"x", x}});
   return split_evenly(x, sections, cut_dim(x, 3, 2, "dsplit"), "dsplit");
 }
 std::vector<Tensor> dsplit(const Tensor& x, const std::vector<int64_t>& indices) {
+  const OpCall call("dsplit", {{"x", x}});
   return tensor_split(x, indices, cut_dim(x, 3, 2, "dsplit"));
 }
 
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
+  const OpCall call("split", {{"x", x}});
   const int64_t n = x.size(dim);
   const int d = wrap_dim(dim, x.dim(), "split");
   std::vector<Tensor> pieces;
@@ -187,9 +214,11 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
 }
 
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
+  const OpCall call("split", {{"x", x}});
   if (size < 1) throw ValueError("split", "expected pieces of at least 1, given ", size);
   std::vector<int64_t> sizes;
   int64_t left = x.size(dim);
+  check_bounds("split", "number of pieces", left / size, 0, kMaxPieces);
   do {
     sizes.push_back(std::min(size, left));
     left -= sizes.back();
@@ -198,13 +227,16 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
 }
 
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
+  const OpCall call("chunk", {{"x", x}});
   if (chunks < 1) throw ValueError("chunk", "expected at least 1 chunk, given ", chunks);
   const int64_t n = x.size(dim);
   return split(x, std::max<int64_t>(1, n / chunks + (n % chunks != 0)), dim);
 }
 
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
+  const OpCall call("unbind", {{"x", x}});
   const int64_t n = x.size(dim);
+  check_bounds("unbind", "number of pieces", n, 0, kMaxPieces);
   const int d = wrap_dim(dim, x.dim(), "unbind");
   std::vector<Tensor> pieces;
   pieces.reserve(n);
@@ -217,6 +249,7 @@ std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
 }
 
 Tensor one_hot(const Tensor& index, int64_t classes, DType dtype) {
+  const OpCall call("one_hot", {{"index", index}});
   return raw::one_hot(index, classes, dtype);
 }
 

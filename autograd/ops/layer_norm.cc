@@ -6,6 +6,7 @@
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/layer_norm.h"
 
 namespace gradus {
@@ -75,12 +76,14 @@ Tensor normalised(const char* op, const Tensor& x, int dims, const Tensor& weigh
 
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
                   double eps) {
+  const OpCall call("layer_norm", {{"x", x}});
   check("layer_norm", x, normalized_shape, eps, {{"weight", &weight}, {"bias", &bias}});
   return normalised("layer_norm", x, normalized_shape.size(), weight, bias, {.eps = eps});
 }
 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
                 std::optional<double> eps) {
+  const OpCall call("rms_norm", {{"x", x}});
   const double least = eps.value_or(x.dtype() == DType::kF64 ? std::numeric_limits<double>::epsilon()
                                                              : double(std::numeric_limits<float>::epsilon()));
   check("rms_norm", x, normalized_shape, least, {{"weight", &weight}});

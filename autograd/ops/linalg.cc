@@ -9,6 +9,8 @@
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/checked.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/elementwise.h"
@@ -86,30 +88,35 @@ Tensor add_product(const char* op, const Tensor& c, const Tensor& a, const Tenso
 }  // namespace
 
 Tensor mm(const Tensor& a, const Tensor& b) {
+  const OpCall call("mm", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"mm"}) return mm(cast(a), cast(b));
   check_product("mm", a, 2, b, 2);
   return matmul(a, b);
 }
 
 Tensor bmm(const Tensor& a, const Tensor& b) {
+  const OpCall call("bmm", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"bmm"}) return bmm(cast(a), cast(b));
   check_product("bmm", a, 3, b, 3);
   return matmul(a, b);
 }
 
 Tensor mv(const Tensor& a, const Tensor& v) {
+  const OpCall call("mv", {{"a", a}, {"v", v}});
   if (autograd::Casting cast{"mv"}) return mv(cast(a), cast(v));
   check_product("mv", a, 2, v, 1);
   return matmul(a, v);
 }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
+  const OpCall call("dot", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"dot", a, b}) return dot(cast(a), cast(b));
   check_product("dot", a, 1, b, 1);
   return matmul(a, b);
 }
 
 Tensor inner(const Tensor& a, const Tensor& b) {
+  const OpCall call("inner", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"inner"}) return inner(cast(a), cast(b));
   check_pair("inner", a, b);
   if (a.dim() == 0 || b.dim() == 0) return a * b;
@@ -119,6 +126,7 @@ Tensor inner(const Tensor& a, const Tensor& b) {
 }
 
 Tensor outer(const Tensor& a, const Tensor& b) {
+  const OpCall call("outer", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"outer", a, b}) return outer(cast(a), cast(b));
   check_like("outer", a, b);
   if (a.dim() != 1 || b.dim() != 1) throw ShapeError("outer", "expected vectors", both(a, b));
@@ -126,24 +134,28 @@ Tensor outer(const Tensor& a, const Tensor& b) {
 }
 
 Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& options) {
+  const OpCall call("addmm", {{"c", c}, {"a", a}, {"b", b}});
   if (autograd::Casting cast{"addmm"}) return addmm(cast(c), cast(a), cast(b), options);
   check_product("addmm", a, 2, b, 2);
   return add_product("addmm", c, a, b, options);
 }
 
 Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& v, const AddmmOptions& options) {
+  const OpCall call("addmv", {{"c", c}, {"a", a}, {"v", v}});
   if (autograd::Casting cast{"addmv"}) return addmv(cast(c), cast(a), cast(v), options);
   check_product("addmv", a, 2, v, 1);
   return add_product("addmv", c, a, v, options);
 }
 
 Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& options) {
+  const OpCall call("baddbmm", {{"c", c}, {"a", a}, {"b", b}});
   if (autograd::Casting cast{"baddbmm"}) return baddbmm(cast(c), cast(a), cast(b), options);
   check_product("baddbmm", a, 3, b, 3);
   return add_product("baddbmm", c, a, b, options);
 }
 
 Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& w, const Tensor& bias) {
+  const OpCall call("bilinear", {{"a", a}, {"b", b}, {"weight", w}});
   if (autograd::Casting cast{"bilinear"})
     return bilinear(cast(a), cast(b), cast.weight(w), cast.weight(bias));
   const char* op = "bilinear";
@@ -171,6 +183,7 @@ Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& w, const Tensor&
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims) {
+  const OpCall call("tensordot", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"tensordot"}) return tensordot(cast(a), cast(b), dims);
   check_pair("tensordot", a, b);
   if (dims < 0 || dims > a.dim() || dims > b.dim())
@@ -181,6 +194,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims) {
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dims& dims_b) {
+  const OpCall call("tensordot", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"tensordot"}) return tensordot(cast(a), cast(b), dims_a, dims_b);
   const char* op = "tensordot";
   check_pair(op, a, b);
@@ -218,6 +232,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dim
 }
 
 Tensor kron(const Tensor& a, const Tensor& b) {
+  const OpCall call("kron", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"kron", a, b}) return kron(cast(a), cast(b));
   check_like("kron", a, b);
   const int n = std::max(a.dim(), b.dim());
@@ -228,12 +243,13 @@ Tensor kron(const Tensor& a, const Tensor& b) {
     const int64_t size_b = d < n - b.dim() ? 1 : b.size(d - (n - b.dim()));
     shape_a.push_back(size_a), shape_a.push_back(1);
     shape_b.push_back(1), shape_b.push_back(size_b);
-    shape.push_back(size_a * size_b);
+    shape.push_back(Checked("kron", size_a) * size_b);
   }
   return reshape(reshape(a, shape_a) * reshape(b, shape_b), shape);
 }
 
 Tensor chain_matmul(const std::vector<Tensor>& matrices) {
+  const OpCall call("chain_matmul", "matrices", matrices);
   if (autograd::Casting cast{"chain_matmul"}) return chain_matmul(cast(matrices));
   const char* op = "chain_matmul";
   if (matrices.empty()) throw ValueError(op, "expected at least one matrix, given 0");
@@ -260,6 +276,7 @@ Tensor chain_matmul(const std::vector<Tensor>& matrices) {
 }
 
 Tensor matrix_power(const Tensor& x, int64_t n) {
+  const OpCall call("matrix_power", {{"x", x}});
   if (autograd::Casting cast{"matrix_power"}) return matrix_power(cast(x), n);
   const char* op = "matrix_power";
   if (!is_floating(x.dtype())) throw DTypeError(op, "expected a floating dtype, given ", describe(x));
@@ -276,6 +293,7 @@ Tensor matrix_power(const Tensor& x, int64_t n) {
 }
 
 Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
+  const OpCall call("cross", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"cross", a, b}) return cross(cast(a), cast(b), dim);
   const char* op = "cross";
   check_like(op, a, b);

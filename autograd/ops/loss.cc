@@ -8,6 +8,7 @@
 #include "gradus/autograd/ops/softmax.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/op_call.h"
 
 namespace gradus {
 namespace {
@@ -64,6 +65,7 @@ Tensor with_probabilities(const Tensor& x, const Tensor& target, const CrossEntr
 }  // namespace
 
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
+  const OpCall call("cross_entropy", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"cross_entropy"}) {
     CrossEntropyOptions options = o;
     options.weight = cast(o.weight);
@@ -76,6 +78,7 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOp
 }
 
 Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossOptions& o) {
+  const OpCall call("nll_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"nll_loss"}) {
     NllLossOptions options = o;
     options.weight = cast(o.weight);
@@ -87,6 +90,7 @@ Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossOptions& o) 
 
 Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
                           const raw::CrossEntropyResult& forward, const raw::CrossEntropySpec& spec) {
+  const OpCall call("cross_entropy_grad", {{"dy", dy}, {"x", x}, {"target", target}});
   const Tensor dx = raw::cross_entropy_grad(dy, x, target, weight, forward, spec);
   if (Recorder r{"cross_entropy_grad", dy, x}) {
     const int64_t dim = x.dim() == 1 ? 0 : 1;

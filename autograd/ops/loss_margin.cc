@@ -8,6 +8,7 @@
 #include "gradus/autograd/ops/loss_pointwise.h"
 #include "gradus/autograd/ops/loss_reduction.h"
 #include "gradus/autograd/ops/view.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"
 
 namespace gradus {
@@ -50,6 +51,7 @@ Tensor triplet(const char* op, const Tensor& anchor, const Tensor& positive, con
 }  // namespace
 
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEmbeddingLossOptions& o) {
+  const OpCall call("hinge_embedding_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"hinge_embedding_loss"}) return hinge_embedding_loss(cast(x), cast(target), o);
   const char* op = "hinge_embedding_loss";
   check_floating(op, "x", x);
@@ -62,6 +64,7 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEm
 
 Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                            const MarginRankingLossOptions& o) {
+  const OpCall call("margin_ranking_loss", {{"a", a}, {"b", b}, {"target", target}});
   if (autograd::Casting cast{"margin_ranking_loss"})
     return margin_ranking_loss(cast(a), cast(b), cast(target), o);
   const char* op = "margin_ranking_loss";
@@ -75,6 +78,7 @@ Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& targe
 
 Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                              const CosineEmbeddingLossOptions& o) {
+  const OpCall call("cosine_embedding_loss", {{"a", a}, {"b", b}, {"target", target}});
   if (autograd::Casting cast{"cosine_embedding_loss"})
     return cosine_embedding_loss(cast(a), cast(b), cast(target), o);
   const char* op = "cosine_embedding_loss";
@@ -95,6 +99,8 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletMarginLossOptions& o) {
+  const OpCall call("triplet_margin_loss", 
+                    {{"anchor", anchor}, {"positive", positive}, {"negative", negative}});
   if (autograd::Casting cast{"triplet_margin_loss"})
     return triplet_margin_loss(cast(anchor), cast(positive), cast(negative), o);
   const char* op = "triplet_margin_loss";
@@ -107,6 +113,8 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
 
 Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                                          const TripletMarginWithDistanceLossOptions& o) {
+  const OpCall call("triplet_margin_with_distance_loss", 
+                    {{"anchor", anchor}, {"positive", positive}, {"negative", negative}});
   if (autograd::Casting cast{"triplet_margin_with_distance_loss"})
     return triplet_margin_with_distance_loss(cast(anchor), cast(positive), cast(negative), o);
   const char* op = "triplet_margin_with_distance_loss";
@@ -119,6 +127,7 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
 
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
                                    const MultilabelSoftMarginLossOptions& o) {
+  const OpCall call("multilabel_soft_margin_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"multilabel_soft_margin_loss"}) {
     MultilabelSoftMarginLossOptions options = o;
     options.weight = cast(o.weight);
@@ -139,6 +148,7 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
 }
 
 Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMarginLossOptions& o) {
+  const OpCall call("multi_margin_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"multi_margin_loss"}) {
     MultiMarginLossOptions options = o;
     options.weight = cast(o.weight);

@@ -10,6 +10,7 @@
 #include "gradus/autograd/ops/loss_reduction.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/loss.h"
 
 namespace gradus {
@@ -106,16 +107,19 @@ void check_broadcasts(const char* op, const char* name, const Tensor& t, const T
 }  // namespace
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, const MseLossOptions& o) {
+  const OpCall call("mse_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"mse_loss"}) return mse_loss(cast(x), cast(target), o);
   return reduce_losses("mse_loss", losses_of("mse_loss", x, target, {PointLoss::kSquaredError}), o.reduction);
 }
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, const L1LossOptions& o) {
+  const OpCall call("l1_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"l1_loss"}) return l1_loss(cast(x), cast(target), o);
   return reduce_losses("l1_loss", losses_of("l1_loss", x, target, {PointLoss::kAbsoluteError}), o.reduction);
 }
 
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossOptions& o) {
+  const OpCall call("smooth_l1_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"smooth_l1_loss"}) return smooth_l1_loss(cast(x), cast(target), o);
   const char* op = "smooth_l1_loss";
   if (!(o.beta >= 0)) throw ValueError(op, "beta must be at least 0, given ", o.beta);
@@ -125,6 +129,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossO
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions& o) {
+  const OpCall call("huber_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"huber_loss"}) return huber_loss(cast(x), cast(target), o);
   const char* op = "huber_loss";
   if (!(o.delta > 0)) throw ValueError(op, "delta must be positive, given ", o.delta);
@@ -132,6 +137,7 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions&
 }
 
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const BinaryCrossEntropyOptions& o) {
+  const OpCall call("binary_cross_entropy", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"binary_cross_entropy"}) {
     BinaryCrossEntropyOptions options = o;
     options.weight = cast(o.weight);
@@ -145,6 +151,7 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const BinaryC
 
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
                                         const BinaryCrossEntropyWithLogitsOptions& o) {
+  const OpCall call("binary_cross_entropy_with_logits", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"binary_cross_entropy_with_logits"}) {
     BinaryCrossEntropyWithLogitsOptions options = o;
     options.weight = cast(o.weight);
@@ -165,12 +172,14 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
 }
 
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const SoftMarginLossOptions& o) {
+  const OpCall call("soft_margin_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"soft_margin_loss"}) return soft_margin_loss(cast(x), cast(target), o);
   const char* op = "soft_margin_loss";
   return reduce_losses(op, losses_of(op, x, target, {PointLoss::kSoftMargin}), o.reduction);
 }
 
 Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& o) {
+  const OpCall call("kl_div", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"kl_div"}) return kl_div(cast(x), cast(target), o);
   const char* op = "kl_div";
   const Tensor losses =
@@ -181,6 +190,7 @@ Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& o) {
 }
 
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllLossOptions& o) {
+  const OpCall call("poisson_nll_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"poisson_nll_loss"}) return poisson_nll_loss(cast(x), cast(target), o);
   const char* op = "poisson_nll_loss";
   if (!(o.eps > 0)) throw ValueError(op, "eps must be positive, given ", o.eps);
@@ -198,6 +208,7 @@ Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllL
 
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var,
                          const GaussianNllLossOptions& o) {
+  const OpCall call("gaussian_nll_loss", {{"x", x}, {"target", target}, {"var", var}});
   if (autograd::Casting cast{"gaussian_nll_loss"})
     return gaussian_nll_loss(cast(x), cast(target), cast(var), o);
   const char* op = "gaussian_nll_loss";

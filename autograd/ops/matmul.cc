@@ -4,6 +4,7 @@
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/matmul.h"
 
 namespace gradus {
@@ -28,6 +29,7 @@ Tensor matmul_right_grad(const Tensor& dy, const Tensor& a, int b_dims) {
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  const OpCall call("matmul", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"matmul"}) return matmul(cast(a), cast(b));
   // Vectors become matrices first, so that the rules need not know them.
   if (a.dim() == 1 && b.dim() >= 1) return squeeze(matmul(unsqueeze(a, 0), b), b.dim() == 1 ? -1 : -2);
@@ -41,6 +43,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const OpCall call("linear", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"linear"}) return linear(cast(x), cast.weight(w), cast.weight(bias));
   Tensor y = raw::linear(x, w, bias);
   if (Recorder r{"linear", x, w, bias})

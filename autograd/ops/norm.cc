@@ -8,6 +8,7 @@
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 
@@ -169,6 +170,7 @@ bool is_like(const Tensor& t, const Tensor& x) {
 
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                   const Tensor& running_var, const BatchNormOptions& options) {
+  const OpCall call("batch_norm", {{"x", x}});
   const char* op = "batch_norm";
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
   if (!options.training) return normalise_by(x, running_mean, running_var, weight, bias, options.eps);
@@ -180,6 +182,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 
 Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                        const Tensor& running_var, const BatchNormOptions& options) {
+  const OpCall call("batch_norm_relu", {{"x", x}});
   const char* op = "batch_norm_relu";
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
   if (!options.training) return relu(batch_norm(x, weight, bias, running_mean, running_var, options));
@@ -192,6 +195,7 @@ Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias
 Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weight, const Tensor& bias,
                            const Tensor& running_mean, const Tensor& running_var,
                            const BatchNormOptions& options) {
+  const OpCall call("batch_norm_add_relu", {{"x", x}, {"residual", residual}});
   const char* op = "batch_norm_add_relu";
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
   if (!options.training || !is_like(residual, x))
@@ -223,6 +227,7 @@ Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weigh
 }
 
 BatchStatistics batch_statistics(const Tensor& x) {
+  const OpCall call("batch_statistics", {{"x", x}});
   const char* op = "batch_statistics";
   const auto [mean, m2] = raw::batch_statistics(x);
   BatchStatistics result{detach(x), mean, m2};
@@ -234,6 +239,7 @@ BatchStatistics batch_statistics(const Tensor& x) {
 
 Tensor batch_norm_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                      const Tensor& bias, double eps) {
+  const OpCall call("batch_norm_by", {{"x", x}, {"mean", mean}, {"var", var}});
   const char* op = "batch_norm_by";
   if (!(eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", eps);
   raw::check_batch_norm(op, x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}, {"bias", &bias}});

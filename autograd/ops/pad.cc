@@ -1,10 +1,13 @@
 #include "gradus/autograd/ops/pad.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "gradus/autograd/ops/interpolate.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/checked.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 
@@ -27,6 +30,7 @@ std::vector<Sides> sides_of(const Tensor& x, const std::vector<int64_t>& pads) {
   for (size_t i = 0; 2 * i < pads.size(); ++i) {
     const size_t d = sides.size() - 1 - i;
     sides[d] = {pads[2 * i], pads[2 * i + 1]};
+    for (int64_t p : {sides[d].front, sides[d].back}) check_bounds(kOp, "pads", p, -kMaxNumel, kMaxNumel);
     if (x.size(int64_t(d)) + sides[d].front + sides[d].back < 0)
       throw ShapeError(kOp, "pads ", sides[d].front, " and ", sides[d].back, " leave a negative size of dim ",
                        d, ": x ", describe(x));
@@ -78,12 +82,8 @@ Tensor constant_pad(const Tensor& x, const std::vector<int64_t>& pads, double va
 void check_value(const Tensor& x, double value) {
   const DType t = x.dtype();
   if (is_floating(t)) return;
-  const double low = t == DType::kU8 || t == DType::kBool ? 0 : t == DType::kI32 ? -2147483648.0 : -9.0e18;
-  const double high = t == DType::kBool  ? 1
-                      : t == DType::kU8  ? 255
-                      : t == DType::kI32 ? 2147483647.0
-                                         : 9.0e18;
-  if (!(value >= low && value <= high) || value != double(int64_t(value)))
+  check_fits(kOp, value, t);
+  if (value != std::trunc(value) || (t == DType::kBool && value != 0 && value != 1))
     throw ValueError(kOp, "a value of ", value, " is none of ", t, ": x ", describe(x));
 }
 
@@ -102,6 +102,8 @@ std::shared_ptr<const AxisTaps> taps_of(const Tensor& x, int d, Sides s, PadMode
   if (mode == PadMode::kCircular && most > n)
     throw ValueError(kOp, "cannot go round by ", most, " on the ", n, " cells of dim ", d, ": x ",
                      describe(x));
+  check_bounds(kOp, "a size of x", n, 1, kMaxTable);
+  check_bounds(kOp, "a size of the result", n + s.front + s.back, 0, kMaxTable);
   auto taps = std::make_shared<AxisTaps>();
   taps->in = n;
   for (int64_t i = -s.front; i < n + s.back; ++i) {
@@ -131,6 +133,7 @@ Tensor repeating_pad(const Tensor& x, const std::vector<int64_t>& pads, PadMode 
 }  // namespace
 
 Tensor pad(const Tensor& x, const std::vector<int64_t>& pads, const PadOptions& options) {
+  const OpCall call("pad", {{"x", x}});
   if (options.mode != PadMode::kConstant) return repeating_pad(x, pads, options.mode);
   check_value(x, options.value);
   return constant_pad(x, pads, options.value);

@@ -10,6 +10,7 @@
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
 #include "gradus/autograd/recording_state.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 
@@ -135,32 +136,39 @@ Size3 with(Size2 s) { return {1, s.h, s.w}; }
 }  // namespace
 
 Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options) {
+  const OpCall call("max_pool1d", {{"x", x}});
   if (is_sample(x, 1)) return squeeze(max_pool1d(unsqueeze(x, 0), options), 0);
   return max_pool_maybe_of_relu("max_pool1d", x, raw::max_pool1d_windows(x, options));
 }
 Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
+  const OpCall call("max_pool2d", {{"x", x}});
   if (is_sample(x, 2)) return squeeze(max_pool2d(unsqueeze(x, 0), options), 0);
   return max_pool_maybe_of_relu("max_pool2d", x, raw::max_pool2d_windows(x, options));
 }
 Tensor max_pool3d(const Tensor& x, const MaxPool3dOptions& options) {
+  const OpCall call("max_pool3d", {{"x", x}});
   if (is_sample(x, 3)) return squeeze(max_pool3d(unsqueeze(x, 0), options), 0);
   return max_pool_over("max_pool3d", x, raw::max_pool3d_windows(x, options));
 }
 
 std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const MaxPool1dOptions& options) {
+  const OpCall call("max_pool1d_with_indices", {{"x", x}});
   if (is_sample(x, 1)) return squeezed(max_pool1d_with_indices(unsqueeze(x, 0), options));
   return max_pool_with_indices_over("max_pool1d", x, raw::max_pool1d_windows(x, options));
 }
 std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const MaxPool2dOptions& options) {
+  const OpCall call("max_pool2d_with_indices", {{"x", x}});
   if (is_sample(x, 2)) return squeezed(max_pool2d_with_indices(unsqueeze(x, 0), options));
   return max_pool_with_indices_over("max_pool2d", x, raw::max_pool2d_windows(x, options));
 }
 std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const MaxPool3dOptions& options) {
+  const OpCall call("max_pool3d_with_indices", {{"x", x}});
   if (is_sample(x, 3)) return squeezed(max_pool3d_with_indices(unsqueeze(x, 0), options));
   return max_pool_with_indices_over("max_pool3d", x, raw::max_pool3d_windows(x, options));
 }
 
 Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size) {
+  const OpCall call("max_unpool", {{"x", x}, {"indices", indices}});
   if (is_sample(x, size.size()))
     return squeeze(max_unpool(unsqueeze(x, 0), unsqueeze(indices, 0), size), 0);
   if (x.dim() < 3 || x.dim() != size.size() + 2)
@@ -173,6 +181,7 @@ Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size) {
     if (s < 1) throw ValueError("max_unpool", "sizes must be at least 1, given ", size);
   Shape shape{x.size(0), x.size(1)};
   for (int64_t s : size) shape.push_back(s);
+  checked_numel(shape, "max_unpool");
   const Shape lines{x.size(0), x.size(1), x.numel() == 0 ? 0 : x.numel() / (x.size(0) * x.size(1))};
   const Tensor none =
       zeros({x.size(0), x.size(1), size.product()}, {.dtype = x.dtype(), .device = x.device()});
@@ -180,66 +189,79 @@ Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size) {
 }
 
 Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options) {
+  const OpCall call("avg_pool1d", {{"x", x}});
   if (is_sample(x, 1)) return squeeze(avg_pool1d(unsqueeze(x, 0), options), 0);
   return avg_pool_over("avg_pool1d", x, raw::avg_pool1d_windows(x, options));
 }
 Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options) {
+  const OpCall call("avg_pool2d", {{"x", x}});
   if (is_sample(x, 2)) return squeeze(avg_pool2d(unsqueeze(x, 0), options), 0);
   return avg_pool_over("avg_pool2d", x, raw::avg_pool2d_windows(x, options));
 }
 Tensor avg_pool3d(const Tensor& x, const AvgPool3dOptions& options) {
+  const OpCall call("avg_pool3d", {{"x", x}});
   if (is_sample(x, 3)) return squeeze(avg_pool3d(unsqueeze(x, 0), options), 0);
   return avg_pool_over("avg_pool3d", x, raw::avg_pool3d_windows(x, options));
 }
 
 Tensor adaptive_avg_pool1d(const Tensor& x, int64_t output) {
+  const OpCall call("adaptive_avg_pool1d", {{"x", x}});
   if (is_sample(x, 1)) return squeeze(adaptive_avg_pool1d(unsqueeze(x, 0), output), 0);
   const char* op = "adaptive_avg_pool1d";
   return avg_pool_over(op, x, raw::adaptive_windows(op, x, 1, with(output)));
 }
 Tensor adaptive_avg_pool2d(const Tensor& x, Size2 output) {
+  const OpCall call("adaptive_avg_pool2d", {{"x", x}});
   if (is_sample(x, 2)) return squeeze(adaptive_avg_pool2d(unsqueeze(x, 0), output), 0);
   const char* op = "adaptive_avg_pool2d";
   return avg_pool_over(op, x, raw::adaptive_windows(op, x, 2, with(output)));
 }
 Tensor adaptive_avg_pool3d(const Tensor& x, Size3 output) {
+  const OpCall call("adaptive_avg_pool3d", {{"x", x}});
   if (is_sample(x, 3)) return squeeze(adaptive_avg_pool3d(unsqueeze(x, 0), output), 0);
   const char* op = "adaptive_avg_pool3d";
   return avg_pool_over(op, x, raw::adaptive_windows(op, x, 3, output));
 }
 Tensor adaptive_max_pool1d(const Tensor& x, int64_t output) {
+  const OpCall call("adaptive_max_pool1d", {{"x", x}});
   if (is_sample(x, 1)) return squeeze(adaptive_max_pool1d(unsqueeze(x, 0), output), 0);
   const char* op = "adaptive_max_pool1d";
   return max_pool_over(op, x, raw::adaptive_windows(op, x, 1, with(output)));
 }
 Tensor adaptive_max_pool2d(const Tensor& x, Size2 output) {
+  const OpCall call("adaptive_max_pool2d", {{"x", x}});
   if (is_sample(x, 2)) return squeeze(adaptive_max_pool2d(unsqueeze(x, 0), output), 0);
   const char* op = "adaptive_max_pool2d";
   return max_pool_over(op, x, raw::adaptive_windows(op, x, 2, with(output)));
 }
 Tensor adaptive_max_pool3d(const Tensor& x, Size3 output) {
+  const OpCall call("adaptive_max_pool3d", {{"x", x}});
   if (is_sample(x, 3)) return squeeze(adaptive_max_pool3d(unsqueeze(x, 0), output), 0);
   const char* op = "adaptive_max_pool3d";
   return max_pool_over(op, x, raw::adaptive_windows(op, x, 3, output));
 }
 
 std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, int64_t output) {
+  const OpCall call("adaptive_max_pool1d_with_indices", {{"x", x}});
   if (is_sample(x, 1)) return squeezed(adaptive_max_pool1d_with_indices(unsqueeze(x, 0), output));
   const char* op = "adaptive_max_pool1d";
   return max_pool_with_indices_over(op, x, raw::adaptive_windows(op, x, 1, with(output)));
 }
 std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, Size2 output) {
+  const OpCall call("adaptive_max_pool2d_with_indices", {{"x", x}});
   if (is_sample(x, 2)) return squeezed(adaptive_max_pool2d_with_indices(unsqueeze(x, 0), output));
   const char* op = "adaptive_max_pool2d";
   return max_pool_with_indices_over(op, x, raw::adaptive_windows(op, x, 2, with(output)));
 }
 std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, Size3 output) {
+  const OpCall call("adaptive_max_pool3d_with_indices", {{"x", x}});
   if (is_sample(x, 3)) return squeezed(adaptive_max_pool3d_with_indices(unsqueeze(x, 0), output));
   const char* op = "adaptive_max_pool3d";
   return max_pool_with_indices_over(op, x, raw::adaptive_windows(op, x, 3, output));
 }
 
 Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& o) {
+  const OpCall call("lp_pool1d", {{"x", x}});
   if (is_sample(x, 1)) return squeeze(lp_pool1d(unsqueeze(x, 0), o), 0);
   if (autograd::Casting cast{"lp_pool1d"}) return lp_pool1d(cast(x), o);
   check_p("lp_pool1d", o.p);
@@ -248,6 +270,7 @@ Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& o) {
   return root_of_sum(avg_pool_over("lp_pool1d", pow(x, o.p), windows), double(windows.cells()), o.p);
 }
 Tensor lp_pool2d(const Tensor& x, const LpPool2dOptions& o) {
+  const OpCall call("lp_pool2d", {{"x", x}});
   if (is_sample(x, 2)) return squeeze(lp_pool2d(unsqueeze(x, 0), o), 0);
   if (autograd::Casting cast{"lp_pool2d"}) return lp_pool2d(cast(x), o);
   check_p("lp_pool2d", o.p);
@@ -257,6 +280,7 @@ Tensor lp_pool2d(const Tensor& x, const LpPool2dOptions& o) {
 }
 
 Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& windows) {
+  const OpCall call("max_pool_scatter", {{"dy", dy}, {"index", index}});
   Tensor dx = raw::max_pool_scatter(dy, index, windows);
   if (Recorder r{"max_pool_scatter", dy})
     r.record(dx, wrt(dy, [index = r.save(index), windows](const Tensor& g) {
@@ -266,6 +290,7 @@ Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows
 }
 
 Tensor max_pool_gather(const Tensor& x, const Tensor& index, const PoolWindows& windows) {
+  const OpCall call("max_pool_gather", {{"x", x}, {"index", index}});
   Tensor y = raw::max_pool_gather(x, index, windows);
   if (Recorder r{"max_pool_gather", x})
     r.record(y, wrt(x, [index = r.save(index), windows](const Tensor& g) {
@@ -275,6 +300,7 @@ Tensor max_pool_gather(const Tensor& x, const Tensor& index, const PoolWindows& 
 }
 
 Tensor avg_pool_spread(const Tensor& dy, const PoolWindows& windows) {
+  const OpCall call("avg_pool_spread", {{"dy", dy}});
   Tensor dx = raw::avg_pool_spread(dy, windows);
   if (Recorder r{"avg_pool_spread", dy})
     r.record(dx, wrt(dy, [windows](const Tensor& g) { return avg_pool_over("avg_pool", g, windows); }));

@@ -1,20 +1,24 @@
 #include "gradus/autograd/ops/random.h"
 
 #include "gradus/autograd/ops/in_place.h"
+#include "gradus/tensor/op_call.h"
 
 namespace gradus {
 
 void uniform_(const Tensor& x, double low, double high) {
+  const OpCall call("uniform_", {{"x", x}});
   autograd::check_in_place("uniform_", x);
   raw::uniform_(x, low, high);
 }
 
 void normal_(const Tensor& x, double mean, double std) {
+  const OpCall call("normal_", {{"x", x}});
   autograd::check_in_place("normal_", x);
   raw::normal_(x, mean, std);
 }
 
 void bernoulli_(const Tensor& x, double p) {
+  const OpCall call("bernoulli_", {{"x", x}});
   autograd::check_in_place("bernoulli_", x);
   raw::bernoulli_(x, p);
 }

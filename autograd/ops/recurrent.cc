@@ -8,6 +8,7 @@
 #include "gradus/autograd/ops/join.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/recurrent.h"
 
@@ -63,6 +64,7 @@ bool any_tracked(std::initializer_list<const Tensor*> tensors) {
 }  // namespace
 
 LSTMState lstm_cell(const Tensor& gates, const Tensor& c) {
+  const OpCall call("lstm_cell", {{"gates", gates}, {"c", c}});
   if (autograd::Casting cast{"lstm_cell", gates, c}) return lstm_cell(cast(gates), cast(c));
   check_gates("lstm_cell", "gates", gates, 4, c);
   const auto [h, next] = raw::lstm_cell(gates, c);
@@ -79,6 +81,7 @@ LSTMState lstm_cell(const Tensor& gates, const Tensor& c) {
 }
 
 Tensor gru_cell(const Tensor& x_gates, const Tensor& h_gates, const Tensor& h) {
+  const OpCall call("gru_cell", {{"x_gates", x_gates}, {"h_gates", h_gates}, {"h", h}});
   if (autograd::Casting cast{"gru_cell", x_gates, h_gates, h})
     return gru_cell(cast(x_gates), cast(h_gates), cast(h));
   check_gates("gru_cell", "x_gates", x_gates, 3, h);

@@ -10,6 +10,7 @@
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/join.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/elementwise.h"
@@ -37,6 +38,8 @@ Tensor tree_product(const Tensor& x, const Dims& dims) {
   Shape flat = kept;
   flat.push_back(n);
   Tensor factors = reshape(permute(x, order), flat), odd;
+  // Products of nothing are 1, which sums of nothing lead up to.
+  if (n == 0) return sum(factors, -1) + 1;
   for (; n > 1; n /= 2) {
     if (n % 2 == 1) {
       const Tensor last = narrow(factors, -1, n - 1, 1);
@@ -90,6 +93,7 @@ Tensor predecessors(const char* op, const Tensor& x, int64_t dim, bool reverse, 
 }  // namespace
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
+  const OpCall call("sum", {{"x", x}});
   if (autograd::Casting cast{"sum"}) return sum(cast(x), dims, keepdim);
   Tensor y = raw::sum(x, dims, keepdim);
   if (Recorder r{"sum", x})
@@ -100,6 +104,7 @@ Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
 }
 
 Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
+  const OpCall call("mean", {{"x", x}});
   Tensor y = raw::mean(x, dims, keepdim);
   if (Recorder r{"mean", x}) {
     const double share = 1.0 / static_cast<double>(raw::reduced_numel(x, dims, "mean"));
@@ -111,37 +116,61 @@ Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
 }
 
 Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) {
+  const OpCall call("prod", {{"x", x}});
   if (autograd::Casting cast{"prod"}) return prod(cast(x), dims, keepdim);
-  if (!autograd::is_tracked(x) || x.numel() == 0) return raw::prod(x, dims, keepdim);
+  if (!autograd::is_tracked(x)) return raw::prod(x, dims, keepdim);
   const Tensor y = tree_product(x, dims);
   return keepdim ? reshape(y, kept_shape(x, dims)) : y;
 }
 
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
+  const OpCall call("amax", {{"x", x}});
   return extreme("amax", x, raw::amax(x, dims, keepdim), dims);
 }
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
+  const OpCall call("amin", {{"x", x}});
   return extreme("amin", x, raw::amin(x, dims, keepdim), dims);
 }
-Tensor max(const Tensor& x) { return amax(x); }
-Tensor min(const Tensor& x) { return amin(x); }
+Tensor max(const Tensor& x) {
+  const OpCall call("max", {{"x", x}});
+  return amax(x);
+}
+Tensor min(const Tensor& x) {
+  const OpCall call("min", {{"x", x}});
+  return amin(x);
+}
 
 ValuesAndIndices max(const Tensor& x, int64_t dim, bool keepdim) {
+  const OpCall call("max", {{"x", x}});
   return extreme_at("max", x, raw::max(x, dim, keepdim), dim, keepdim);
 }
 ValuesAndIndices min(const Tensor& x, int64_t dim, bool keepdim) {
+  const OpCall call("min", {{"x", x}});
   return extreme_at("min", x, raw::min(x, dim, keepdim), dim, keepdim);
 }
 
-Tensor argmax(const Tensor& x) { return raw::argmax(x); }
-Tensor argmin(const Tensor& x) { return raw::argmin(x); }
-Tensor argmax(const Tensor& x, int64_t dim, bool keepdim) { return raw::max(x, dim, keepdim).second; }
-Tensor argmin(const Tensor& x, int64_t dim, bool keepdim) { return raw::min(x, dim, keepdim).second; }
+Tensor argmax(const Tensor& x) {
+  const OpCall call("argmax", {{"x", x}});
+  return raw::argmax(x);
+}
+Tensor argmin(const Tensor& x) {
+  const OpCall call("argmin", {{"x", x}});
+  return raw::argmin(x);
+}
+Tensor argmax(const Tensor& x, int64_t dim, bool keepdim) {
+  const OpCall call("argmax", {{"x", x}});
+  return raw::max(x, dim, keepdim).second;
+}
+Tensor argmin(const Tensor& x, int64_t dim, bool keepdim) {
+  const OpCall call("argmin", {{"x", x}});
+  return raw::min(x, dim, keepdim).second;
+}
 
 Tensor var(const Tensor& x, const Dims& dims, VarOptions options) {
+  const OpCall call("var", {{"x", x}});
   Tensor y = raw::var(x, dims, options.correction, options.keepdim);
   if (Recorder r{"var", x}) {
-    const double divisor = static_cast<double>(raw::reduced_numel(x, dims, "var") - options.correction);
+    const double divisor = double(raw::reduced_numel(x, dims, "var")) - double(options.correction);
     r.record(y, wrt(x, [x = r.save(x), dims, kept = kept_shape(x, dims), divisor](const Tensor& dy) {
                return (x.get() - mean(x.get(), dims, true)) * (reshape(dy, kept) * (2 / divisor));
              }));
@@ -150,10 +179,11 @@ Tensor var(const Tensor& x, const Dims& dims, VarOptions options) {
 }
 
 Tensor std(const Tensor& x, const Dims& dims, VarOptions options) {
+  const OpCall call("std", {{"x", x}});
   raw::check_reducible_float(x, dims, "std");
   Tensor y = raw::sqrt(raw::var(x, dims, options.correction, options.keepdim));
   if (Recorder r{"std", x}) {
-    const double divisor = static_cast<double>(raw::reduced_numel(x, dims, "std") - options.correction);
+    const double divisor = double(raw::reduced_numel(x, dims, "std")) - double(options.correction);
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dims, kept = kept_shape(x, dims),
                         divisor](const Tensor& dy) {
                // See Note [Norms at zero].
@@ -167,6 +197,7 @@ Tensor std(const Tensor& x, const Dims& dims, VarOptions options) {
 // Note [Norms at zero]
 // Where y is 0 the slope is taken as 0, as a factor that is no function of x: so its own derivatives are 0 there too.
 Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
+  const OpCall call("norm", {{"x", x}});
   if (autograd::Casting cast{"norm"}) return norm(cast(x), dims, p, keepdim);
   Tensor y = raw::norm(x, dims, p, keepdim);
   if (Recorder r{"norm", x})
@@ -187,11 +218,13 @@ Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
 }
 
 Tensor vector_norm(const Tensor& x, double p, const Dims& dims, bool keepdim) {
+  const OpCall call("vector_norm", {{"x", x}});
   if (autograd::Casting cast{"vector_norm"}) return vector_norm(cast(x), p, dims, keepdim);
   return norm(x, dims, p, keepdim);
 }
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
+  const OpCall call("logsumexp", {{"x", x}});
   if (autograd::Casting cast{"logsumexp"}) return logsumexp(cast(x), dims, keepdim);
   Tensor y = raw::logsumexp(x, dims, keepdim);
   if (Recorder r{"logsumexp", x})
@@ -203,10 +236,17 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   return y;
 }
 
-Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return raw::any(x, dims, keepdim); }
-Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return raw::all(x, dims, keepdim); }
+Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
+  const OpCall call("any", {{"x", x}});
+  return raw::any(x, dims, keepdim);
+}
+Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
+  const OpCall call("all", {{"x", x}});
+  return raw::all(x, dims, keepdim);
+}
 
 Tensor cumsum(const Tensor& x, int64_t dim, const CumulativeOptions& options) {
+  const OpCall call("cumsum", {{"x", x}});
   if (autograd::Casting cast{"cumsum"}) return cumsum(cast(x), dim, options);
   const bool reverse = options.reverse;
   if (options.exclusive) return cumsum(predecessors("cumsum", x, dim, reverse, 0), dim, {.reverse = reverse});
@@ -217,6 +257,7 @@ Tensor cumsum(const Tensor& x, int64_t dim, const CumulativeOptions& options) {
 }
 
 Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options) {
+  const OpCall call("cumprod", {{"x", x}});
   if (autograd::Casting cast{"cumprod"}) return cumprod(cast(x), dim, options);
   const bool reverse = options.reverse;
   if (options.exclusive) return cumprod(predecessors("cumprod", x, dim, reverse, 1), dim, {.reverse = reverse});
@@ -233,6 +274,7 @@ Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options) {
 }
 
 Tensor logcumsumexp(const Tensor& x, int64_t dim) {
+  const OpCall call("logcumsumexp", {{"x", x}});
   if (autograd::Casting cast{"logcumsumexp"}) return logcumsumexp(cast(x), dim);
   Tensor y = raw::logcumsumexp(x, dim);
   if (Recorder r{"logcumsumexp", x})
@@ -247,13 +289,16 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim) {
 }
 
 ValuesAndIndices cummax(const Tensor& x, int64_t dim) {
+  const OpCall call("cummax", {{"x", x}});
   return extreme_at("cummax", x, raw::cummax(x, dim), dim, true);
 }
 ValuesAndIndices cummin(const Tensor& x, int64_t dim) {
+  const OpCall call("cummin", {{"x", x}});
   return extreme_at("cummin", x, raw::cummin(x, dim), dim, true);
 }
 
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse) {
+  const OpCall call("linear_recurrence", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"linear_recurrence", a, b})
     return linear_recurrence(cast(a), cast(b), dim, reverse);
   Tensor y = raw::linear_recurrence(a, b, dim, reverse);
@@ -270,6 +315,7 @@ Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool rev
 }
 
 Tensor diff(const Tensor& x, const DiffOptions& options) {
+  const OpCall call("diff", {{"x", x}});
   if (options.n < 0) throw ValueError("diff", "expected n of at least 0, given ", options.n);
   if (x.dim() == 0) throw ShapeError("diff", "expected at least 1 dim: x ", describe(x));
   const int d = wrap_dim(options.dim, x.dim(), "diff");
@@ -293,12 +339,14 @@ Tensor diff(const Tensor& x, const DiffOptions& options) {
 }
 
 Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim) {
+  const OpCall call("nansum", {{"x", x}});
   if (autograd::Casting cast{"nansum"}) return nansum(cast(x), dims, keepdim);
   raw::reduced_dims(x, dims, "nansum");
   return sum(is_floating(x.dtype()) ? masked_fill(x, isnan(x), 0) : x, dims, keepdim);
 }
 
 Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim) {
+  const OpCall call("nanmean", {{"x", x}});
   raw::reduced_dims(x, dims, "nanmean");
   if (!is_floating(x.dtype()))
     throw DTypeError("nanmean", "expected floating point, call to() first: x ", describe(x));
@@ -309,24 +357,29 @@ Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim) {
 }
 
 Tensor count_nonzero(const Tensor& x, const Dims& dims) {
+  const OpCall call("count_nonzero", {{"x", x}});
   raw::reduced_dims(x, dims, "count_nonzero");
   return raw::sum(raw::ne(x, 0), dims, false);
 }
 
 std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims, VarOptions options) {
+  const OpCall call("var_mean", {{"x", x}});
   raw::check_reducible_float(x, dims, "var_mean");
   return {var(x, dims, options), mean(x, dims, options.keepdim)};
 }
 std::pair<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims, VarOptions options) {
+  const OpCall call("std_mean", {{"x", x}});
   raw::check_reducible_float(x, dims, "std_mean");
   return {gradus::std(x, dims, options), mean(x, dims, options.keepdim)};
 }
 
 MinAndMax aminmax(const Tensor& x) {
+  const OpCall call("aminmax", {{"x", x}});
   raw::check_not_empty(x, {}, "aminmax");
   return {amin(x), amax(x)};
 }
 MinAndMax aminmax(const Tensor& x, int64_t dim, bool keepdim) {
+  const OpCall call("aminmax", {{"x", x}});
   raw::check_not_empty(x, {dim}, "aminmax");
   return {amin(x, {dim}, keepdim), amax(x, {dim}, keepdim)};
 }

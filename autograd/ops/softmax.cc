@@ -6,6 +6,7 @@
 #include "gradus/autograd/ops/random.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/softmax.h"
@@ -13,6 +14,7 @@
 namespace gradus {
 
 Tensor softmax(const Tensor& x, int64_t dim) {
+  const OpCall call("softmax", {{"x", x}});
   if (autograd::Casting cast{"softmax"}) return softmax(cast(x), dim);
   Tensor y = raw::softmax(x, dim);
   if (Recorder r{"softmax", x})
@@ -23,6 +25,7 @@ Tensor softmax(const Tensor& x, int64_t dim) {
 }
 
 Tensor log_softmax(const Tensor& x, int64_t dim) {
+  const OpCall call("log_softmax", {{"x", x}});
   if (autograd::Casting cast{"log_softmax"}) return log_softmax(cast(x), dim);
   Tensor y = raw::log_softmax(x, dim);
   if (Recorder r{"log_softmax", x})
@@ -33,12 +36,14 @@ Tensor log_softmax(const Tensor& x, int64_t dim) {
 }
 
 Tensor softmin(const Tensor& x, int64_t dim) {
+  const OpCall call("softmin", {{"x", x}});
   if (autograd::Casting cast{"softmin"}) return softmin(cast(x), dim);
   raw::check_reducible_float(x, {dim}, "softmin");
   return softmax(-x, dim);
 }
 
 Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options) {
+  const OpCall call("gumbel_softmax", {{"x", x}});
   if (autograd::Casting cast{"gumbel_softmax"}) return gumbel_softmax(cast(x), options);
   raw::check_reducible_float(x, {options.dim}, "gumbel_softmax");
   if (!(options.tau > 0)) throw ValueError("gumbel_softmax", "expected positive tau, given ", options.tau);
@@ -54,6 +59,7 @@ Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options) {
 }
 
 Tensor softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim) {
+  const OpCall call("softmax_backward", {{"dy", dy}, {"y", y}});
   Tensor dx = raw::softmax_backward(dy, y, dim);
   if (Recorder r{"softmax_backward", dy, y})
     r.record(dx, wrt(dy, [y = r.save(y), dim](const Tensor& g) { return softmax_backward(g, y.get(), dim); }),
@@ -65,6 +71,7 @@ Tensor softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim) {
 }
 
 Tensor log_softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim) {
+  const OpCall call("log_softmax_backward", {{"dy", dy}, {"y", y}});
   Tensor dx = raw::log_softmax_backward(dy, y, dim);
   if (Recorder r{"log_softmax_backward", dy, y})
     r.record(dx,

@@ -8,6 +8,8 @@
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/checked.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/elementwise.h"
@@ -55,49 +57,65 @@ Tensor median_of_all(const char* op, const Tensor& x, raw::Selection what) {
 }  // namespace
 
 ValuesAndIndices sort(const Tensor& x, const SortOptions& options) {
+  const OpCall call("sort", {{"x", x}});
   return picked("sort", x, raw::sort(x, options.dim, options.descending), options.dim);
 }
 Tensor argsort(const Tensor& x, const SortOptions& options) {
+  const OpCall call("argsort", {{"x", x}});
   return raw::sort(x, options.dim, options.descending).second;
 }
 
 ValuesAndIndices topk(const Tensor& x, int64_t k, const TopkOptions& options) {
+  const OpCall call("topk", {{"x", x}});
   return picked("topk", x, raw::topk(x, k, options.dim, options.largest), options.dim);
 }
 
 ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const AlongOptions& options) {
+  const OpCall call("kthvalue", {{"x", x}});
   return picked("kthvalue", x, raw::kthvalue(x, k, options.dim, options.keepdim), options.dim,
                 !options.keepdim);
 }
 
-Tensor median(const Tensor& x) { return median_of_all("median", x, raw::Selection::kMedian); }
-Tensor nanmedian(const Tensor& x) { return median_of_all("nanmedian", x, raw::Selection::kNanMedian); }
+Tensor median(const Tensor& x) {
+  const OpCall call("median", {{"x", x}});
+  return median_of_all("median", x, raw::Selection::kMedian);
+}
+Tensor nanmedian(const Tensor& x) {
+  const OpCall call("nanmedian", {{"x", x}});
+  return median_of_all("nanmedian", x, raw::Selection::kNanMedian);
+}
 
 ValuesAndIndices median(const Tensor& x, const AlongOptions& options) {
+  const OpCall call("median", {{"x", x}});
   return picked("median", x,
                 raw::select_along(x, raw::Selection::kMedian, options.dim, options.keepdim, "median"),
                 options.dim, !options.keepdim);
 }
 ValuesAndIndices nanmedian(const Tensor& x, const AlongOptions& options) {
+  const OpCall call("nanmedian", {{"x", x}});
   return picked("nanmedian", x,
                 raw::select_along(x, raw::Selection::kNanMedian, options.dim, options.keepdim, "nanmedian"),
                 options.dim, !options.keepdim);
 }
 ValuesAndIndices mode(const Tensor& x, const AlongOptions& options) {
+  const OpCall call("mode", {{"x", x}});
   return picked("mode", x, raw::select_along(x, raw::Selection::kMode, options.dim, options.keepdim, "mode"),
                 options.dim, !options.keepdim);
 }
 
 UniqueResult unique(const Tensor& x, const UniqueOptions& options) {
+  const OpCall call("unique", {{"x", x}});
   raw::Unique u = raw::unique(x, options.dim, false, {options.return_inverse, options.return_counts, options.return_index});
   return {std::move(u.values), std::move(u.inverse), std::move(u.counts), std::move(u.index)};
 }
 UniqueResult unique_consecutive(const Tensor& x, const UniqueConsecutiveOptions& options) {
+  const OpCall call("unique_consecutive", {{"x", x}});
   raw::Unique u = raw::unique(x, options.dim, true, {options.return_inverse, options.return_counts, options.return_index});
   return {std::move(u.values), std::move(u.inverse), std::move(u.counts), std::move(u.index)};
 }
 
 Tensor bincount(const Tensor& x, const BincountOptions& options) {
+  const OpCall call("bincount", {{"x", x}});
   if (!is_integral(x.dtype()) || x.dtype() == DType::kBool)
     throw DTypeError("bincount", "expected integers: x ", describe(x));
   if (x.dim() != 1) throw ShapeError("bincount", "expected 1 dim: x ", describe(x));
@@ -118,27 +136,31 @@ Tensor bincount(const Tensor& x, const BincountOptions& options) {
   if (x.numel() > 0) {
     const int64_t least = raw::amin(x).item<int64_t>();
     if (least < 0) throw ValueError("bincount", "expected no negative numbers, found ", least);
-    length = std::max(length, raw::amax(x).item<int64_t>() + 1);
+    length = std::max<int64_t>(length, Checked("bincount", raw::amax(x).item<int64_t>()) + 1);
   }
   const Tensor zero = full({length}, 0, {.dtype = w.dtype(), .device = x.device()});
   return x.numel() == 0 ? zero : scatter_add(zero, 0, raw::to(x, DType::kI64), w);
 }
 
 Tensor histc(const Tensor& x, const HistcOptions& options) {
+  const OpCall call("histc", {{"x", x}});
   return raw::histc(x, options.bins, options.min, options.max);
 }
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, const SearchOptions& options) {
+  const OpCall call("searchsorted", {{"sorted", sorted}, {"values", values}});
   const Tensor y = raw::searchsorted(sorted, values, options.right);
   return options.out_int32 ? raw::to(y, DType::kI32) : y;
 }
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, const SearchOptions& options) {
+  const OpCall call("bucketize", {{"values", values}, {"boundaries", boundaries}});
   if (boundaries.dim() != 1)
     throw ShapeError("bucketize", "expected 1 dim: boundaries ", describe(boundaries));
   return searchsorted(boundaries, values, options);
 }
 
 Tensor isin(const Tensor& x, const Tensor& test, const IsinOptions& options) {
+  const OpCall call("isin", {{"x", x}, {"test", test}});
   if (x.device() != test.device())
     throw DeviceError("isin", "x is on ", x.device(), " but test on ", test.device());
   if (test.numel() == 0) return full_like(raw::to(detach(x), DType::kBool), options.invert);

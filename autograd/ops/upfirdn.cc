@@ -4,6 +4,8 @@
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/checked.h"
+#include "gradus/tensor/op_call.h"
 
 namespace gradus {
 namespace {
@@ -48,7 +50,7 @@ Upfirdn2dOptions padded(Upfirdn2dOptions o, Ends h, Ends w) {
 }
 
 void check_factor(const char* op, int64_t factor) {
-  if (factor < 1) throw ValueError(op, "factor must be at least 1, given ", factor);
+  check_bounds(op, "factor", factor, 1);
 }
 
 // Rounds down for negative numbers too.
@@ -60,17 +62,20 @@ int64_t width(const Tensor& kernel) { return kernel.dim() > 0 ? kernel.size(-1) 
 }  // namespace
 
 Tensor upfirdn2d(const Tensor& x, const Tensor& kernel, const Upfirdn2dOptions& options) {
+  const OpCall call("upfirdn2d", {{"x", x}, {"kernel", kernel}});
   if (autograd::Casting cast{"upfirdn2d", x, kernel}) return upfirdn2d(cast(x), cast(kernel), options);
   const Tensor square = kernel.dim() == 1 ? mul(unsqueeze(kernel, 1), unsqueeze(kernel, 0)) : kernel;
   return forward(x, square, raw::upfirdn2d_geometry(x, square, options, false));
 }
 
 Tensor filter2d(const Tensor& x, const Tensor& kernel) {
+  const OpCall call("filter2d", {{"x", x}, {"kernel", kernel}});
   const auto ends = [](int64_t k) { return Ends{k / 2, (k - 1) / 2}; };
   return upfirdn2d(x, kernel, padded({}, ends(height(kernel)), ends(width(kernel))));
 }
 
 Tensor upsample2d(const Tensor& x, const Tensor& kernel, int64_t factor) {
+  const OpCall call("upsample2d", {{"x", x}, {"kernel", kernel}});
   check_factor("upsample2d", factor);
   const auto ends = [=](int64_t k) { return Ends{half(k + factor - 1), half(k - factor)}; };
   const Tensor y = upfirdn2d(x, kernel, padded({.up = factor}, ends(height(kernel)), ends(width(kernel))));
@@ -78,6 +83,7 @@ Tensor upsample2d(const Tensor& x, const Tensor& kernel, int64_t factor) {
 }
 
 Tensor downsample2d(const Tensor& x, const Tensor& kernel, int64_t factor) {
+  const OpCall call("downsample2d", {{"x", x}, {"kernel", kernel}});
   check_factor("downsample2d", factor);
   const auto ends = [=](int64_t k) { return Ends{half(k - factor + 1), half(k - factor)}; };
   return upfirdn2d(x, kernel, padded({.down = factor}, ends(height(kernel)), ends(width(kernel))));

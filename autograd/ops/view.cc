@@ -1,6 +1,8 @@
 #include "gradus/autograd/ops/view.h"
 
 #include "gradus/autograd/record.h"
+#include "gradus/tensor/checked.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arrange.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/reduce.h"
@@ -18,12 +20,25 @@ Tensor reshaped(const char* op, const Tensor& x, Tensor y) {
 
 }  // namespace
 
-Tensor reshape(const Tensor& x, const Shape& shape) { return reshaped("reshape", x, raw::reshape(x, shape)); }
-Tensor view(const Tensor& x, const Shape& shape) { return reshaped("view", x, raw::view(x, shape)); }
-Tensor reshape_as(const Tensor& x, const Tensor& other) { return reshape(x, other.shape()); }
-Tensor view_as(const Tensor& x, const Tensor& other) { return view(x, other.shape()); }
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  const OpCall call("reshape", {{"x", x}});
+  return reshaped("reshape", x, raw::reshape(x, shape));
+}
+Tensor view(const Tensor& x, const Shape& shape) {
+  const OpCall call("view", {{"x", x}});
+  return reshaped("view", x, raw::view(x, shape));
+}
+Tensor reshape_as(const Tensor& x, const Tensor& other) {
+  const OpCall call("reshape_as", {{"x", x}, {"other", other}});
+  return reshape(x, other.shape());
+}
+Tensor view_as(const Tensor& x, const Tensor& other) {
+  const OpCall call("view_as", {{"x", x}, {"other", other}});
+  return view(x, other.shape());
+}
 
 Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
+  const OpCall call("unflatten", {{"x", x}});
   if (x.dim() == 0) throw ShapeError("unflatten", "x has no dims: x ", describe(x));
   const int d = wrap_dim(dim, x.dim(), "unflatten");
   const int64_t n = x.size(d);
@@ -35,10 +50,10 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
     if (cut[i] == -1 && free < 0)
       free = i;
     else
-      fits = fits && cut[i] >= 0, known *= std::max<int64_t>(cut[i], 0);
+      fits = fits && cut[i] >= 0, known = Checked("unflatten", known) * std::max<int64_t>(cut[i], 0);
   }
   if (fits && free >= 0) fits = known > 0 && n % known == 0, cut[free] = fits ? n / known : 0;
-  if (!fits || cut.product() != n)
+  if (!fits || (free < 0 ? known : n) != n)
     throw ShapeError("unflatten", "sizes ", sizes, " do not make up dim ", d, " of size ", n, ": x ", describe(x));
   Shape s;
   for (int i = 0; i < x.dim(); ++i) {
@@ -51,14 +66,28 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
 }
 
 Tensor flatten(const Tensor& x, int64_t start, int64_t end) {
+  const OpCall call("flatten", {{"x", x}});
   return reshaped("flatten", x, raw::flatten(x, start, end));
 }
-Tensor squeeze(const Tensor& x) { return reshaped("squeeze", x, raw::squeeze(x)); }
-Tensor squeeze(const Tensor& x, int64_t dim) { return reshaped("squeeze", x, raw::squeeze(x, dim)); }
-Tensor squeeze(const Tensor& x, const Dims& dims) { return reshaped("squeeze", x, raw::squeeze(x, dims)); }
-Tensor unsqueeze(const Tensor& x, int64_t dim) { return reshaped("unsqueeze", x, raw::unsqueeze(x, dim)); }
+Tensor squeeze(const Tensor& x) {
+  const OpCall call("squeeze", {{"x", x}});
+  return reshaped("squeeze", x, raw::squeeze(x));
+}
+Tensor squeeze(const Tensor& x, int64_t dim) {
+  const OpCall call("squeeze", {{"x", x}});
+  return reshaped("squeeze", x, raw::squeeze(x, dim));
+}
+Tensor squeeze(const Tensor& x, const Dims& dims) {
+  const OpCall call("squeeze", {{"x", x}});
+  return reshaped("squeeze", x, raw::squeeze(x, dims));
+}
+Tensor unsqueeze(const Tensor& x, int64_t dim) {
+  const OpCall call("unsqueeze", {{"x", x}});
+  return reshaped("unsqueeze", x, raw::unsqueeze(x, dim));
+}
 
 Tensor permute(const Tensor& x, const Dims& order) {
+  const OpCall call("permute", {{"x", x}});
   Tensor y = raw::permute(x, order);
   if (Recorder r{"permute", x})
     r.record(y, wrt(x, [back = raw::inverse_order(order)](const Tensor& dy) { return permute(dy, back); }));
@@ -66,21 +95,30 @@ Tensor permute(const Tensor& x, const Dims& order) {
 }
 
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
+  const OpCall call("transpose", {{"x", x}});
   Tensor y = raw::transpose(x, dim0, dim1);
   if (Recorder r{"transpose", x})
     r.record(y, wrt(x, [dim0, dim1](const Tensor& dy) { return transpose(dy, dim0, dim1); }));
   return y;
 }
 
-Tensor swapaxes(const Tensor& x, int64_t dim0, int64_t dim1) { return transpose(x, dim0, dim1); }
-Tensor swapdims(const Tensor& x, int64_t dim0, int64_t dim1) { return transpose(x, dim0, dim1); }
+Tensor swapaxes(const Tensor& x, int64_t dim0, int64_t dim1) {
+  const OpCall call("swapaxes", {{"x", x}});
+  return transpose(x, dim0, dim1);
+}
+Tensor swapdims(const Tensor& x, int64_t dim0, int64_t dim1) {
+  const OpCall call("swapdims", {{"x", x}});
+  return transpose(x, dim0, dim1);
+}
 
 Tensor t(const Tensor& x) {
+  const OpCall call("t", {{"x", x}});
   if (x.dim() > 2) throw ShapeError("t", "expected at most 2 dims, call transpose(): x ", describe(x));
   return x.dim() < 2 ? x : transpose(x, 0, 1);
 }
 
 Tensor movedim(const Tensor& x, int64_t from, int64_t to) {
+  const OpCall call("movedim", {{"x", x}});
   Tensor y = raw::movedim(x, from, to);
   if (Recorder r{"movedim", x})
     r.record(y, wrt(x, [from, to](const Tensor& dy) { return movedim(dy, to, from); }));
@@ -88,24 +126,39 @@ Tensor movedim(const Tensor& x, int64_t from, int64_t to) {
 }
 
 Tensor movedim(const Tensor& x, const Dims& from, const Dims& to) {
+  const OpCall call("movedim", {{"x", x}});
   return permute(x, raw::moved_order(x, from, to));
 }
 
-Tensor moveaxis(const Tensor& x, int64_t from, int64_t to) { return movedim(x, from, to); }
-Tensor moveaxis(const Tensor& x, const Dims& from, const Dims& to) { return movedim(x, from, to); }
+Tensor moveaxis(const Tensor& x, int64_t from, int64_t to) {
+  const OpCall call("moveaxis", {{"x", x}});
+  return movedim(x, from, to);
+}
+Tensor moveaxis(const Tensor& x, const Dims& from, const Dims& to) {
+  const OpCall call("moveaxis", {{"x", x}});
+  return movedim(x, from, to);
+}
 
 Tensor expand(const Tensor& x, const Shape& shape) {
+  const OpCall call("expand", {{"x", x}});
   Tensor y = raw::expand(x, shape);
   if (Recorder r{"expand", x})
     r.record(y, wrt(x, [own = x.shape()](const Tensor& dy) { return sum_to(dy, own); }));
   return y;
 }
 
-Tensor broadcast_to(const Tensor& x, const Shape& shape) { return expand(x, shape); }
+Tensor broadcast_to(const Tensor& x, const Shape& shape) {
+  const OpCall call("broadcast_to", {{"x", x}});
+  return expand(x, shape);
+}
 
-Tensor expand_as(const Tensor& x, const Tensor& other) { return expand(x, other.shape()); }
+Tensor expand_as(const Tensor& x, const Tensor& other) {
+  const OpCall call("expand_as", {{"x", x}, {"other", other}});
+  return expand(x, other.shape());
+}
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
+  const OpCall call("sum_to", {{"x", x}});
   Tensor y = raw::sum_to(x, shape);
   if (y.is_same(x)) return y;
   if (Recorder r{"sum_to", x})
@@ -114,6 +167,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 }
 
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step) {
+  const OpCall call("slice", {{"x", x}});
   Tensor y = raw::slice(x, dim, start, stop, step);
   if (Recorder r{"slice", x}) {
     const int64_t first = raw::clamp_slice(x.size(dim), start, stop, step).start;
@@ -125,6 +179,7 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t 
 }
 
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
+  const OpCall call("narrow", {{"x", x}});
   Tensor y = raw::narrow(x, dim, start, length);
   if (Recorder r{"narrow", x}) {
     const int64_t first = start < 0 ? start + x.size(dim) : start;
@@ -136,6 +191,7 @@ Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
 }
 
 Tensor select(const Tensor& x, int64_t dim, int64_t index) {
+  const OpCall call("select", {{"x", x}});
   Tensor y = raw::select(x, dim, index);
   if (Recorder r{"select", x}) {
     const int d = wrap_dim(dim, x.dim(), "select");
@@ -148,18 +204,26 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
 }
 
 Tensor slice_backward(const Tensor& y, const Shape& shape, int64_t dim, int64_t start, int64_t step) {
+  const OpCall call("slice_backward", {{"y", y}});
   const TensorOptions options{.dtype = y.dtype(), .device = y.device()};
   Tensor x = y.is_channels_last() ? empty_channels_last(shape, options) : empty(shape, options);
   const int d = wrap_dim(dim, x.dim(), "slice_backward");
-  const int64_t n = y.size(d), stop = n > 0 ? start + (n - 1) * step + 1 : start;
+  const int64_t n = y.size(d);
+  if (start < 0) throw IndexError("slice_backward", "expected a start of at least 0, given ", start);
+  const int64_t stop = n > 0 ? Checked("slice_backward", n - 1) * step + start + 1 : start;
+  const Tensor place = raw::slice(x, d, start, stop, step);
+  if (place.shape() != y.shape())
+    throw ShapeError("slice_backward", "y does not fit into shape ", shape, " from ", start, " in steps of ", step,
+                     ": y ", describe(y));
   raw::fill_(x, 0);
-  raw::copy_(raw::slice(x, d, start, stop, step), y);
+  raw::copy_(place, y);
   if (Recorder r{"slice_backward", y})
     r.record(x, wrt(y, [d, start, stop, step](const Tensor& dx) { return slice(dx, d, start, stop, step); }));
   return x;
 }
 
 Tensor diagonal(const Tensor& x, DiagonalOptions options) {
+  const OpCall call("diagonal", {{"x", x}});
   Tensor y = raw::diagonal(x, options.offset, options.dim1, options.dim2);
   if (Recorder r{"diagonal", x})
     r.record(y, wrt(x, [shape = x.shape(), options](const Tensor& dy) {
@@ -169,6 +233,7 @@ Tensor diagonal(const Tensor& x, DiagonalOptions options) {
 }
 
 Tensor diagonal_backward(const Tensor& dy, const Shape& shape, DiagonalOptions options) {
+  const OpCall call("diagonal_backward", {{"dy", dy}});
   Tensor x = empty(shape, {.dtype = dy.dtype(), .device = dy.device()});
   const Tensor place = raw::diagonal(x, options.offset, options.dim1, options.dim2);
   if (place.shape() != dy.shape())
@@ -182,6 +247,7 @@ Tensor diagonal_backward(const Tensor& dy, const Shape& shape, DiagonalOptions o
 }
 
 Tensor unfold_dim(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
+  const OpCall call("unfold_dim", {{"x", x}});
   Tensor y = raw::unfold(x, dim, size, step);
   if (Recorder r{"unfold_dim", x})
     r.record(y, wrt(x, [shape = x.shape(), dim, size, step](const Tensor& dy) {
@@ -191,6 +257,7 @@ Tensor unfold_dim(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
 }
 
 Tensor unfold_dim_backward(const Tensor& dy, const Shape& shape, int64_t dim, int64_t size, int64_t step) {
+  const OpCall call("unfold_dim_backward", {{"dy", dy}});
   Tensor dx = raw::unfold_backward(dy, shape, dim, size, step);
   if (Recorder r{"unfold_dim_backward", dy})
     r.record(dx, wrt(dy, [dim, size, step](const Tensor& g) { return unfold_dim(g, dim, size, step); }));

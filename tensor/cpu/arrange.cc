@@ -36,7 +36,8 @@ void repeat_cpu(const Tensor& out, const Tensor& counts) {
   int64_t total = 0;
   for (int64_t i = 0; i < counts.numel(); ++i) {
     if (count[i] < 0) throw ValueError("repeat_interleave", "count ", i, " is negative: ", count[i]);
-    total += count[i];
+    if (__builtin_add_overflow(total, count[i], &total))
+      throw ValueError("repeat_interleave", "the counts add up to more than 64 bits hold");
   }
   if (total != out.numel())
     throw ValueError("repeat_interleave", "counts add up to ", total, ", not to the given size ",

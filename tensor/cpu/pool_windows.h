@@ -68,10 +68,19 @@ inline size_t list_cells(const PoolWindows& w, int64_t C, const Span& slices, co
   return count;
 }
 
+// The most cells that a window has inside of the image.
+inline int64_t most_cells(const PoolWindows& w) {
+  const auto along = [](int64_t kernel, int64_t in, int64_t dilation) {
+    return std::min(kernel, (in + dilation - 1) / dilation);
+  };
+  return along(w.kernel.d, w.input.d, w.dilation.d) * along(w.kernel.h, w.input.h, w.dilation.h) *
+         along(w.kernel.w, w.input.w, w.dilation.w);
+}
+
 // Calls f(window) for the output rows [first_row, last_row), counted over all images.
 template <class F>
 void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t last_row, F f) {
-  std::vector<Cell> cells(w.cells());
+  std::vector<Cell> cells(most_cells(w));
   for (int64_t row = first_row; row < last_row; ++row) {
     const Span slices = slices_of(w, row / w.output.h % w.output.d), rows = rows_of(w, row % w.output.h);
     for (int64_t q = 0; q < w.output.w; ++q) {
@@ -87,11 +96,11 @@ void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t
 
 // Rows of windows that are worth a thread.
 inline int64_t row_grain(const PoolWindows& w, int64_t C) {
-  return 1 + 16384 / (1 + w.output.w * C * w.cells());
+  return 1 + 16384 / (1 + w.output.w * C * most_cells(w));
 }
 // The same for whole images: overlapping windows write to shared cells, so an image is one thread's.
 inline int64_t image_grain(const PoolWindows& w, int64_t C) {
-  return 1 + 16384 / (1 + output_rows(w) * w.output.w * C * w.cells());
+  return 1 + 16384 / (1 + output_rows(w) * w.output.w * C * most_cells(w));
 }
 
 }  // namespace gradus::cpu

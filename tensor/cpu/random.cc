@@ -221,7 +221,20 @@ void masked_scale_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, do
   });
 }
 
+void below_cpu(const Tensor& out, const Tensor& p) {
+  with_draw_type(out, [&]<class T>() {
+    parallel_for(0, out.numel(), 16384, [u = out.ptr<T>(), p = p.ptr<T>()](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        if (!(p[i] >= 0 && p[i] <= 1))
+          throw ValueError("bernoulli", "expected probabilities from 0 to 1, given ", p[i], " at ", i);
+        u[i] = u[i] < p[i] ? T(1) : T(0);
+      }
+    });
+  });
+}
+
 const RegisterKernel kernels[] = {
+    {raw::below_kernel, DeviceType::kCPU, &below_cpu},
     {raw::uniform_kernel, DeviceType::kCPU, &uniform_cpu},
     {raw::normal_kernel, DeviceType::kCPU, &normal_cpu},
     {raw::bernoulli_kernel, DeviceType::kCPU, &bernoulli_cpu},

@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "gradus/tensor/checked.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/reduce.h"
@@ -28,6 +29,7 @@ void copy_rolled(const Tensor& out, const Tensor& x, std::span<const Shift> shif
 Tensor triangle(const Tensor& x, int64_t diagonal, bool upper, const char* op) {
   if (x.dim() < 2) throw ShapeError(op, "expected at least 2 dims, given x ", describe(x));
   const Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  diagonal = std::clamp(diagonal, -x.size(-2), x.size(-1));  // beyond them everything is on one side
   if (out.numel() > 0) triangle_kernel(out, contiguous(x), diagonal, upper);
   return out;
 }
@@ -97,6 +99,8 @@ Tensor unfold_backward(const Tensor& dy, const Shape& shape, int64_t dim, int64_
 
 Tensor repeat_index(const Tensor& counts, std::optional<int64_t> total) {
   const Tensor c = contiguous(to(counts, DType::kI64));
+  if (total && *total < 0)
+    throw ValueError("repeat_interleave", "expected a size of at least 0, given ", *total);
   if (!total) {
     if (c.device().type == DeviceType::kMeta)
       throw DeviceError("repeat_interleave",
@@ -104,7 +108,7 @@ Tensor repeat_index(const Tensor& counts, std::optional<int64_t> total) {
                         describe(counts));
     total = c.numel() == 0 ? 0 : sum(c).item<int64_t>();
   }
-  // A negative sum has a negative count, of which the kernel tells.
+  // A sum that is negative, or overflowed, is not the size that the kernel finds: it tells.
   const Tensor out = empty({std::max<int64_t>(*total, 0)}, {.dtype = DType::kI64, .device = counts.device()});
   if (c.numel() > 0 || *total > 0) repeat_kernel(out, c);
   return out;

@@ -1,12 +1,10 @@
 #include "gradus/tensor/ops/conv.h"
 
+#include "gradus/tensor/checked.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::raw {
 namespace {
-
-// Bounds every size that comes from outside, so that no product below overflows.
-constexpr int64_t kMaxExtent = int64_t(1) << 31;
 
 // How errors show the shapes of a convolution over 1, 2 or 3 dimensions, and sizes: "3x3".
 constexpr const char* kInput[] = {"", "[N,C,L]", "[N,C,H,W]", "[N,C,D,H,W]"};
@@ -33,8 +31,9 @@ void check_dtype(const char* op, const char* name, const Tensor& t) {
 
 void check_size(const char* op, const char* what, const Dims& s, int64_t least) {
   for (int64_t v : s)
-    if (v < least || v >= kMaxExtent)
-      throw ValueError(op, what, " must be at least ", least, ", given ", sizes(s));
+    if (v < least || v > kMaxExtent)
+      throw ValueError(op, what, v < least ? concat(" must be at least ", least) : concat(" must be at most ", kMaxExtent),
+                       ", given ", sizes(s));
 }
 
 // Checks that filters w fit images of shape x, and returns the result's shape.
@@ -48,10 +47,11 @@ Shape conv_shape(const char* op, const Shape& x, const Shape& w, const ConvGeome
   check_size(op, "stride", g.stride, 1);
   check_size(op, "padding", g.padding, 0);
   check_size(op, "dilation", g.dilation, 1);
-  if (g.groups < 1) throw ValueError(op, "groups must be at least 1, given ", g.groups);
+  check_bounds(op, "groups", g.groups, 1);
   for (int d = 0; d < rank + 2; ++d) {
-    if (x[d] < 0 || x[d] >= kMaxExtent) throw ShapeError(op, "x has a size out of range", given());
-    if (w[d] < 1 || w[d] >= kMaxExtent) throw ShapeError(op, "weight must not be empty", given());
+    if (x[d] < 0 || x[d] > kMaxExtent) throw ShapeError(op, "x has a size out of range", given());
+    if (w[d] < 1) throw ShapeError(op, "weight must not be empty", given());
+    if (w[d] > kMaxExtent) throw ShapeError(op, "weight has a size out of range", given());
   }
   if (w[0] % g.groups != 0)
     throw ShapeError(op, "output channels ", w[0], " do not divide into ", g.groups, " groups", given());

@@ -1,5 +1,10 @@
 #include "gradus/tensor/ops/copy.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
 namespace gradus::raw {
 namespace {
 
@@ -59,10 +64,42 @@ void copy_across(const Tensor& dst, const Tensor& src) {
   source.wait(Event::record(target));  // later writes to src come after the copy has read it
 }
 
+// Whether two elements of x lie at one place.
+bool shares_places(const Tensor& x) {
+  if (x.is_row_major() || x.numel() <= 1) return false;
+  std::vector<std::pair<int64_t, int64_t>> loops;  // stride and size, the smallest stride first
+  for (int d = 0; d < x.dim(); ++d)
+    if (x.shape()[d] > 1) loops.emplace_back(std::abs(x.strides()[d]), x.shape()[d]);
+  std::sort(loops.begin(), loops.end());
+  bool steps_over = true;  // each loop steps over all that those before it reach
+  int64_t reach = 0;
+  for (const auto& [stride, size] : loops) {
+    steps_over = steps_over && stride > reach;
+    reach += (size - 1) * stride;
+  }
+  if (steps_over) return false;
+  if (loops.front().first == 0 || x.numel() > reach + 1) return true;
+  std::vector<bool> taken(size_t(reach) + 1);  // loops that interleave: by trying
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    int64_t at = 0, left = i;
+    for (const auto& [stride, size] : loops) at += left % size * stride, left /= size;
+    if (taken[size_t(at)]) return true;
+    taken[size_t(at)] = true;
+  }
+  return false;
+}
+
 }  // namespace
+
+void check_writable(std::string_view op, const Tensor& x) {
+  if (shares_places(x))
+    throw ShapeError(op, "cannot write into a tensor whose elements share places, call clone() first: ", describe(x),
+                     " with strides ", x.strides());
+}
 
 void copy_(const Tensor& dst, const Tensor& src) {
   const Tensor from = broadcast_to(src, dst);
+  if (src.numel() != 1) check_writable("copy_", dst);
   if (dst.numel() == 0) return;
   if (dst.device().type == DeviceType::kMeta) return;
   if (dst.device() != from.device()) {

@@ -10,10 +10,15 @@ namespace gradus::raw {
 inline constinit KernelSlot<void(const Tensor& dst, const Tensor& src)> copy_kernel{"copy"};
 inline constinit KernelSlot<void(const Tensor& dst, double value)> fill_kernel{"fill_"};
 
+// Errors: ShapeError when several elements of x, which `op` is to write, share a place: x is expanded, or its strides
+// overlap.
+void check_writable(std::string_view op, const Tensor& x);
+
 // Writes src's elements into dst: any strides, dtypes and devices; src broadcasts to dst's shape.
-// Errors: ShapeError when it does not; DeviceError for a meta source of a real tensor.
+// Errors: ShapeError when it does not, and as check_writable unless src is one element; DeviceError for a meta source of
+// a real tensor.
 void copy_(const Tensor& dst, const Tensor& src);
-// Writes `value`, converted, into every element.
+// Writes `value`, converted, into every element, which may share places.
 void fill_(const Tensor& dst, double value);
 
 // Return x itself when it already lies so, else a copy that does.

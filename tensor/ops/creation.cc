@@ -1,55 +1,91 @@
 #include "gradus/tensor/ops/creation.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "gradus/tensor/checked.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 
 namespace gradus {
 
 Tensor full(const Shape& shape, double value, TensorOptions options) {
+  const OpCall call("full");
+  check_fits("full", value, options.dtype);
   Tensor y = empty(shape, options);
   raw::fill_(y, value);
   return y;
 }
-Tensor zeros(const Shape& shape, TensorOptions options) { return full(shape, 0, options); }
-Tensor ones(const Shape& shape, TensorOptions options) { return full(shape, 1, options); }
+Tensor zeros(const Shape& shape, TensorOptions options) {
+  const OpCall call("zeros");
+  return full(shape, 0, options);
+}
+Tensor ones(const Shape& shape, TensorOptions options) {
+  const OpCall call("ones");
+  return full(shape, 1, options);
+}
 
 Tensor full_like(const Tensor& x, double value) {
+  const OpCall call("full_like", {{"x", x}});
+  check_fits("full_like", value, x.dtype());
   Tensor y = empty_like(x);
   raw::fill_(y, value);
   return y;
 }
-Tensor zeros_like(const Tensor& x) { return full_like(x, 0); }
-Tensor ones_like(const Tensor& x) { return full_like(x, 1); }
+Tensor zeros_like(const Tensor& x) {
+  const OpCall call("zeros_like", {{"x", x}});
+  return full_like(x, 0);
+}
+Tensor ones_like(const Tensor& x) {
+  const OpCall call("ones_like", {{"x", x}});
+  return full_like(x, 1);
+}
 
 Tensor full_like(const Tensor& x, double value, DType dtype) {
+  const OpCall call("full_like", {{"x", x}});
+  check_fits("full_like", value, dtype);
   Tensor y = empty_like(x, dtype);
   raw::fill_(y, value);
   return y;
 }
-Tensor zeros_like(const Tensor& x, DType dtype) { return full_like(x, 0, dtype); }
-Tensor ones_like(const Tensor& x, DType dtype) { return full_like(x, 1, dtype); }
+Tensor zeros_like(const Tensor& x, DType dtype) {
+  const OpCall call("zeros_like", {{"x", x}});
+  return full_like(x, 0, dtype);
+}
+Tensor ones_like(const Tensor& x, DType dtype) {
+  const OpCall call("ones_like", {{"x", x}});
+  return full_like(x, 1, dtype);
+}
 
 Tensor arange_from(double start, double end, double step, TensorOptions options) {
+  const OpCall call("arange");
   const double count = std::ceil((end - start) / step);
   if (!std::isfinite(start) || !std::isfinite(end) || !std::isfinite(count) || count < 0)
     throw ValueError("arange", "no finite sequence leads from ", start, " to ", end, " in steps of ", step);
   if (count > 0x1p53) throw ValueError("arange", "from ", start, " to ", end, " takes ", count, " elements");
   if (options.dtype == DType::kBool) throw DTypeError("arange", "is not defined for bool");
+  if (count > 0) {
+    check_fits("arange", start, options.dtype);
+    check_fits("arange", start + (count - 1) * step, options.dtype);
+  }
   Tensor y = empty({static_cast<int64_t>(count)}, options);
   if (y.numel() > 0) raw::arange_kernel(y, start, step);
   return y;
 }
 
 Tensor linspace(double start, double end, int64_t steps, TensorOptions options) {
+  const OpCall call("linspace");
   if (steps < 0) throw ValueError("linspace", "expected a number of steps of at least 0, given ", steps);
+  check_fits("linspace", start, options.dtype);
+  check_fits("linspace", end, options.dtype);
   Tensor y = empty({steps}, options);
   if (steps > 0) raw::linspace_kernel(y, start, end);
   return y;
 }
 
 Tensor logspace(double start, double end, int64_t steps, double base, TensorOptions options) {
+  const OpCall call("logspace");
   if (steps < 0) throw ValueError("logspace", "expected a number of steps of at least 0, given ", steps);
   const Tensor exponents = linspace(start, end, steps, {.dtype = DType::kF64, .device = options.device});
   return raw::to(raw::pow(base, exponents), options.dtype);
@@ -57,18 +93,31 @@ Tensor logspace(double start, double end, int64_t steps, double base, TensorOpti
 
 namespace {
 
-// The columns [first(i), last(i)) of each row i.
-template <class First, class Last>
-Tensor coordinates(const char* op, int64_t rows, int64_t cols, TensorOptions options, First first, Last last) {
+void check_triangle(const char* op, int64_t rows, int64_t cols, TensorOptions options) {
   if (rows < 0 || cols < 0) throw ValueError(op, "expected sizes of at least 0, given ", rows, " and ", cols);
+  checked_numel({rows, cols}, op);
   if (!is_integral(options.dtype) || options.dtype == DType::kBool)
     throw DTypeError(op, "expected an integer dtype, given ", options.dtype);
-  int64_t n = 0;
-  for (int64_t i = 0; i < rows; ++i) n += std::max<int64_t>(0, last(i) - first(i));
-  const Tensor y = empty({2, n}, {.dtype = DType::kI64});
+}
+
+// The last column that tril keeps of row i is i + offset; offsets beyond the matrix are all or nothing.
+int64_t within(int64_t rows, int64_t cols, int64_t offset) { return std::clamp(offset, -rows, cols); }
+
+// How many elements tril keeps: rows [begin, full) one more each, the rest all columns. Nothing overflows, for
+// rows * cols does not.
+int64_t tril_count(int64_t rows, int64_t cols, int64_t offset) {
+  const int64_t begin = std::max<int64_t>(0, -offset), full = std::clamp(cols - 1 - offset, begin, rows);
+  const int64_t growing = full - begin, first = begin + offset + 1;
+  return growing * first + growing * (growing - 1) / 2 + (rows - full) * cols;
+}
+
+// The coordinates in columns [first(i), last(i)) of rows [begin, end): `count` in all.
+template <class First, class Last>
+Tensor coordinates(int64_t count, int64_t begin, int64_t end, TensorOptions options, First first, Last last) {
+  const Tensor y = empty({2, count}, {.dtype = DType::kI64});
   int64_t* row = y.ptr<int64_t>();
-  int64_t* col = row + n;
-  for (int64_t i = 0; i < rows; ++i)
+  int64_t* col = row + count;
+  for (int64_t i = begin; count > 0 && i < end; ++i)
     for (int64_t j = first(i); j < last(i); ++j) *row++ = i, *col++ = j;
   return raw::to(raw::to(y, options.dtype), options.device);
 }
@@ -76,19 +125,34 @@ Tensor coordinates(const char* op, int64_t rows, int64_t cols, TensorOptions opt
 }  // namespace
 
 Tensor tril_indices(int64_t rows, int64_t cols, int64_t offset, TensorOptions options) {
-  const auto end = [=](int64_t i) { return std::clamp<int64_t>(i + offset + 1, 0, cols); };
-  return coordinates("tril_indices", rows, cols, options, [](int64_t) { return int64_t{0}; }, end);
+  const OpCall call("tril_indices");
+  check_triangle("tril_indices", rows, cols, options);
+  offset = within(rows, cols, offset);
+  return coordinates(
+      tril_count(rows, cols, offset), std::max<int64_t>(0, -offset), rows, options,
+      [](int64_t) { return int64_t{0}; }, [=](int64_t i) { return std::min(i + offset + 1, cols); });
 }
 
 Tensor triu_indices(int64_t rows, int64_t cols, int64_t offset, TensorOptions options) {
-  const auto begin = [=](int64_t i) { return std::clamp<int64_t>(i + offset, 0, cols); };
-  return coordinates("triu_indices", rows, cols, options, begin, [=](int64_t) { return cols; });
+  const OpCall call("triu_indices");
+  check_triangle("triu_indices", rows, cols, options);
+  offset = within(rows, cols, offset);  // what tril with one less leaves
+  const int64_t count = offset == -rows ? rows * cols : rows * cols - tril_count(rows, cols, offset - 1);
+  return coordinates(
+      count, 0, std::min(rows, cols - offset), options,
+      [=](int64_t i) { return std::max<int64_t>(i + offset, 0); }, [=](int64_t) { return cols; });
 }
 
-Tensor eye(int64_t n, int64_t m, TensorOptions options) { return eye(n, m, 0, options); }
+Tensor eye(int64_t n, int64_t m, TensorOptions options) {
+  const OpCall call("eye");
+  return eye(n, m, 0, options);
+}
 
 Tensor eye(int64_t n, int64_t m, int64_t offset, TensorOptions options) {
+  const OpCall call("eye");
   if (m == -1) m = n;
+  check_bounds("eye", "n", n, 0, kMaxNumel);
+  check_bounds("eye", "m", m, 0, kMaxNumel);
   Tensor y = zeros({n, m}, options);
   const int64_t row = -std::clamp<int64_t>(offset, -n, 0), column = std::clamp<int64_t>(offset, 0, m);
   const int64_t count = std::min(n - row, m - column);

@@ -69,6 +69,7 @@ void in_place(const char* op, const Slot& slot, const Tensor& dst, P... paramete
   if (only_floats<F> && !is_floating(dst.dtype()))
     throw DTypeError(op, "expected a floating-point destination, given ", describe(dst));
   check<F>(op, dst.dtype(), dst);
+  check_writable(op, dst);
   slot(dst, parameters...);
   dst.storage()->bump_version();
 }

@@ -324,12 +324,13 @@ struct GeluTanhBackward : OnFloats {
     return dy * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * du);
   }
 };
-// dy where low <= x <= high, else 0.
+// dy where low < x < high, else 0, NaN included; an infinite bound is none.
 struct ClampBackward : OnFloats {
   double low, high;
   template <class T>
   GRADUS_HD T operator()(T dy, T x) const {
-    return x >= T(low) && x <= T(high) ? dy : T(0);
+    const bool above = x > T(low) || low == -INFINITY, below = x < T(high) || high == INFINITY;
+    return above && below ? dy : T(0);
   }
 };
 

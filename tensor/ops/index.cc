@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "gradus/tensor/checked.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
@@ -234,7 +235,7 @@ Tensor one_hot(const Tensor& index, int64_t classes, DType dtype) {
     if (index.device().type == DeviceType::kMeta)
       throw DeviceError("one_hot", "the number of classes depends on values, which a meta tensor has not: ",
                         describe(index));
-    classes = amax(to(index, DType::kI64)).item<int64_t>() + 1;
+    classes = Checked("one_hot", amax(to(index, DType::kI64)).item<int64_t>()) + 1;
   }
   if (classes < 1) throw ValueError("one_hot", "expected at least 1 class, given ", classes);
   Shape s = index.shape();

@@ -1,5 +1,6 @@
 #include "gradus/tensor/ops/join.h"
 
+#include "gradus/tensor/checked.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 
@@ -23,7 +24,7 @@ Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
                        " after ", describe(first));
     if (x.device() != first.device())
       throw DeviceError("cat", "tensor ", i, " is on ", x.device(), " but the first on ", first.device());
-    s[d] += x.shape()[d];
+    s[d] = Checked("cat", s[d]) + x.shape()[d];
     dtype = promote(dtype, x.dtype());
     channels_last = channels_last && x.is_channels_last();
   }

@@ -1,11 +1,10 @@
 #include "gradus/tensor/ops/pool.h"
 
+#include "gradus/tensor/checked.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::raw {
 namespace {
-
-constexpr int64_t kMaxExtent = int64_t(1) << 31;
 
 constexpr const char* kShapes[] = {"[N,C,L] or [C,L]", "[N,C,H,W] or [C,H,W]", "[N,C,D,H,W] or [C,D,H,W]"};
 constexpr const char* kMaxNames[] = {"max_pool1d", "max_pool2d", "max_pool3d"};
@@ -22,11 +21,11 @@ void check_input(const char* op, const Tensor& x, int rank) {
   const Size3 in = extent(x, rank);
   if (x.size(1) == 0 || in.d == 0 || in.h == 0 || in.w == 0)
     throw ShapeError(op, "x has no cells to pool: x ", describe(x));
+  for (int64_t n : {in.d, in.h, in.w}) check_bounds(op, "a side of x", n, 1);
 }
 
 void check_size(const char* op, const char* what, Size3 s, int64_t least) {
-  for (int64_t v : {s.d, s.h, s.w})
-    if (v < least || v >= kMaxExtent) throw ValueError(op, what, " must be at least ", least, ", given ", v);
+  for (int64_t v : {s.d, s.h, s.w}) check_bounds(op, what, v, least);
 }
 
 int64_t output_extent(const char* op, const Tensor& x, int64_t in, int64_t kernel, int64_t stride,
@@ -35,13 +34,13 @@ int64_t output_extent(const char* op, const Tensor& x, int64_t in, int64_t kerne
   if (2 * padding > reach)
     throw ValueError(op, "padding ", padding, " is more than half of the window's ", reach);
   const int64_t room = in + 2 * padding - reach;
-  if (room < 0)
+  // With ceil_mode the last window may hang over the edge, and the first one too if it reaches the padded input's
+  // last `stride` cells; it starts inside the image or its left padding.
+  if (room < 0 && (!ceil_mode || room <= -stride))
     throw ShapeError(op, "window of ", reach, " is larger than the padded input of ", in + 2 * padding,
-                     ": x ", describe(x));
-  int64_t out = room / stride + 1;
-  // A window that hangs over the edge starts inside the image or its left padding.
-  if (ceil_mode && room % stride != 0 && out * stride < in + padding) ++out;
-  return out;
+                     ceil_mode ? concat(" by a stride of ", stride, " or more") : "", ": x ", describe(x));
+  const int64_t out = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+  return ceil_mode && (out - 1) * stride >= in + padding ? out - 1 : out;
 }
 
 // The options of a signal's or an image's pooling as a volume's; `filler` for the dims that it has not.
@@ -59,6 +58,7 @@ PoolWindows windows_of(const char* op, const Tensor& x, int rank, Size3 kernel, 
   if (stride.d == 0) stride.d = kernel.d;
   if (stride.h == 0) stride.h = kernel.h;
   if (stride.w == 0) stride.w = kernel.w;
+  check_bounds(op, "number of cells in the window", Checked(op, kernel.d) * kernel.h * kernel.w, 1);
   const Size3 in = extent(x, rank);
   const Size3 output{output_extent(op, x, in.d, kernel.d, stride.d, padding.d, dilation.d, ceil_mode),
                      output_extent(op, x, in.h, kernel.h, stride.h, padding.h, dilation.h, ceil_mode),
@@ -76,6 +76,13 @@ template <class Options>
 PoolWindows avg_windows(const Tensor& x, int rank, const Options& o) {
   PoolWindows w = windows_of(kAvgNames[rank - 1], x, rank, as_volume(*o.kernel, 1), as_volume(o.stride, 1),
                              as_volume(o.padding, 0), 1, o.ceil_mode);
+  if (rank == 3)  // PyTorch has no value for it either
+    for (const auto& [kernel, padded] : {std::pair(w.kernel.d, w.input.d + 2 * w.padding.d),
+                                         std::pair(w.kernel.h, w.input.h + 2 * w.padding.h),
+                                         std::pair(w.kernel.w, w.input.w + 2 * w.padding.w)})
+      if (kernel > padded)
+        throw ShapeError(kAvgNames[2], "window of ", kernel, " is larger than the padded input of ", padded,
+                         ": x ", describe(x));
   w.count_include_pad = o.count_include_pad;
   if constexpr (requires { o.divisor_override; }) {
     if (o.divisor_override < 0)

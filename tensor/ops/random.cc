@@ -4,6 +4,7 @@
 
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/job.h"
+#include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/elementwise_result.h"
@@ -26,6 +27,7 @@ void check_probability(const char* op, double p) {
 
 void uniform_(const Tensor& x, double low, double high) {
   check_floating("uniform_", x);
+  check_writable("uniform_", x);
   if (!(low <= high) || !std::isfinite(high - low))
     throw ValueError("uniform_", "expected low <= high, given ", low, " and ", high);
   const PhiloxKey key = next_draw();
@@ -36,6 +38,7 @@ void uniform_(const Tensor& x, double low, double high) {
 
 void normal_(const Tensor& x, double mean, double std) {
   check_floating("normal_", x);
+  check_writable("normal_", x);
   if (!(std >= 0)) throw ValueError("normal_", "expected a standard deviation of at least 0, given ", std);
   const PhiloxKey key = next_draw();
   if (x.numel() == 0) return;
@@ -76,27 +79,32 @@ Tensor masked_scale(const Tensor& x, const Tensor& mask, double scale, const Ten
 }  // namespace raw
 
 Tensor rand(const Shape& shape, TensorOptions options) {
+  const OpCall call("rand");
   Tensor y = empty(shape, options);
   raw::uniform_(y);
   return y;
 }
 Tensor randn(const Shape& shape, TensorOptions options) {
+  const OpCall call("randn");
   Tensor y = empty(shape, options);
   raw::normal_(y);
   return y;
 }
 Tensor rand_like(const Tensor& x) {
+  const OpCall call("rand_like", {{"x", x}});
   Tensor y = empty_like(x);
   raw::uniform_(y);
   return y;
 }
 Tensor randn_like(const Tensor& x) {
+  const OpCall call("randn_like", {{"x", x}});
   Tensor y = empty_like(x);
   raw::normal_(y);
   return y;
 }
 
 Tensor randint(int64_t low, int64_t high, const Shape& shape, TensorOptions options) {
+  const OpCall call("randint");
   if (low >= high) throw ValueError("randint", "expected low < high, given ", low, " and ", high);
   if (options.dtype == DType::kBool) throw DTypeError("randint", "is not defined for bool");
   const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
@@ -106,10 +114,12 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, TensorOptions opti
   return raw::to(y, options.dtype);
 }
 Tensor randint(int64_t high, const Shape& shape, TensorOptions options) {
+  const OpCall call("randint");
   return randint(0, high, shape, options);
 }
 
 Tensor randperm(int64_t n, TensorOptions options) {
+  const OpCall call("randperm");
   if (n < 0) throw ValueError("randperm", "expected a length of at least 0, given ", n);
   Tensor y = empty({n}, {DType::kI64, options.device});
   const PhiloxKey key = raw::next_draw();
@@ -118,14 +128,17 @@ Tensor randperm(int64_t n, TensorOptions options) {
 }
 
 Tensor bernoulli(const Tensor& p) {
+  const OpCall call("bernoulli", {{"p", p}});
   raw::check_floating("bernoulli", p);
   const bool is_f64 = p.dtype() == DType::kF64;
   Tensor u = empty(p.shape(), {is_f64 ? DType::kF64 : DType::kF32, p.device()});
   raw::uniform_(u);
-  return raw::to(raw::lt(u, p), p.dtype());
+  if (u.numel() > 0) raw::below_kernel(u, raw::contiguous(raw::to(p, u.dtype())));
+  return raw::to(u, p.dtype());
 }
 
 Tensor randint_like(const Tensor& x, int64_t low, int64_t high) {
+  const OpCall call("randint_like", {{"x", x}});
   return randint(low, high, x.shape(), {x.dtype(), x.device()});
 }
 
@@ -143,17 +156,21 @@ Tensor standard_normal(const Shape& shape, const Tensor& like) {
 }  // namespace
 
 Tensor normal(const Tensor& mean, const Tensor& std) {
+  const OpCall call("normal", {{"mean", mean}, {"std", std}});
   raw::check_floating("normal", mean);
   return raw::add(mean, raw::mul(std, standard_normal(broadcast_shapes(mean.shape(), std.shape(), "normal"), std)));
 }
 Tensor normal(const Tensor& mean, double std) {
+  const OpCall call("normal", {{"mean", mean}});
   check_std(std);
   return raw::add(mean, raw::mul(standard_normal(mean.shape(), mean), std));
 }
 Tensor normal(double mean, const Tensor& std) {
+  const OpCall call("normal", {{"std", std}});
   return raw::add(raw::mul(std, standard_normal(std.shape(), std)), mean);
 }
 Tensor normal(double mean, double std, const Shape& shape, TensorOptions options) {
+  const OpCall call("normal");
   check_std(std);
   Tensor y = empty(shape, options);
   raw::check_floating("normal", y);
@@ -162,6 +179,7 @@ Tensor normal(double mean, double std, const Shape& shape, TensorOptions options
 }
 
 Tensor multinomial(const Tensor& weights, int64_t count, MultinomialOptions options) {
+  const OpCall call("multinomial", {{"weights", weights}});
   constexpr const char* kOp = "multinomial";
   raw::check_floating(kOp, weights);
   if (weights.dim() < 1 || weights.dim() > 2 || weights.shape().back() == 0)

@@ -34,6 +34,8 @@ inline constinit KernelSlot<void(const Tensor& out, PhiloxKey key)> randperm_ker
 // out i64 [rows, k]; weights f64 [rows, n]; uniform numbers f64: with replacement [rows, k], else [rows, n].
 inline constinit KernelSlot<void(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement)>
     multinomial_kernel{"multinomial"};
+// u = 1 where it is below p, else 0; both f64 or both f32, row-major. Throws when p is no probability.
+inline constinit KernelSlot<void(const Tensor& u, const Tensor& p)> below_kernel{"bernoulli"};
 // y = scale x where the mask (bool) holds, else 0.
 inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, double scale)>
     masked_scale_kernel{"masked_scale"};
@@ -65,6 +67,7 @@ Tensor randint(int64_t high, const Shape& shape, TensorOptions options = {.dtype
 // Returns a random order of 0 .. n - 1. Errors: ValueError for a negative n.
 Tensor randperm(int64_t n, TensorOptions options = {.dtype = DType::kI64});
 // Returns 1 with the probability that each element of p says, else 0, in p's dtype.
+// Errors: DTypeError unless floating; ValueError for an element that is not from 0 to 1.
 Tensor bernoulli(const Tensor& p);
 // Returns integers of [low, high) in x's shape and dtype. Errors: as randint.
 Tensor randint_like(const Tensor& x, int64_t low, int64_t high);

@@ -14,8 +14,8 @@ Tensor var(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) 
   if (size_of(x.dtype()) == 2) return to(var(to(x, DType::kF32), dims, correction, keepdim), x.dtype());
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "var");
   // Too few elements give 0/0, NaN, as they should.
-  const int64_t n = std::max<int64_t>(reduced_numel(x, dims, "var") - correction, 0);
-  var_kernel(r.kept, x, 1.0 / static_cast<double>(n));
+  const double n = std::max(double(reduced_numel(x, dims, "var")) - double(correction), 0.0);
+  var_kernel(r.kept, x, 1.0 / n);
   return r.result;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gradus/tensor/checked.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::raw {
@@ -11,11 +12,13 @@ constexpr const char* kOp = "upfirdn2d";
 
 int64_t output_extent(const Tensor& x, int64_t in, int64_t kernel, int64_t up, int64_t down,
                       int64_t padding) {
-  const int64_t room = in * up + padding - kernel;
+  const int64_t padded = Checked(kOp, in) * up + padding, room = Checked(kOp, padded) - kernel;
   if (room < 0)
-    throw ShapeError(kOp, "kernel of ", kernel, " is larger than the padded image of ", in * up + padding,
-                     ": x ", describe(x));
-  return room / down + 1;
+    throw ShapeError(kOp, "kernel of ", kernel, " is larger than the padded image of ", padded, ": x ",
+                     describe(x));
+  const int64_t out = room / down + 1;
+  check_bounds(kOp, "a side of the result", out, 1, kMaxTable);
+  return out;
 }
 
 DType computed(DType t) { return t == DType::kF64 ? t : DType::kF32; }
@@ -36,7 +39,9 @@ UpfirdnGeometry upfirdn2d_geometry(const Tensor& x, const Tensor& kernel, const 
     throw DeviceError(kOp, "operands on different devices: x ", describe(x), " and kernel ",
                       describe(kernel));
   for (const Size2& s : {o.up, o.down})
-    if (s.h < 1 || s.w < 1) throw ValueError(kOp, "up and down must be at least 1, given ", s);
+    check_bounds(kOp, "up and down", s, 1);
+  for (int64_t p : {o.padding.left, o.padding.right, o.padding.top, o.padding.bottom})
+    check_bounds(kOp, "padding", p, -kMaxExtent);
   if (x.size(2) == 0 || x.size(3) == 0) throw ShapeError(kOp, "x has no cells: x ", describe(x));
   UpfirdnGeometry g{
       {x.size(2), x.size(3)}, {},     {kernel.size(0), kernel.size(1)}, o.up, o.down, o.padding.left,

@@ -1,5 +1,6 @@
 #include "gradus/tensor/ops/view.h"
 
+#include "gradus/tensor/checked.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::raw {
@@ -184,6 +185,7 @@ Tensor unsqueeze(const Tensor& x, int64_t dim) {
 
 Tensor movedim(const Tensor& x, int64_t from, int64_t to) {
   const int n = x.dim(), a = wrap_dim(from, n, "movedim"), b = wrap_dim(to, n, "movedim");
+  if (n == 0) return view_as_strided(x, {}, {}, x.impl().offset);
   Dims order;
   for (int i = 0; i < n; ++i)
     if (i != a) order.push_back(i);
@@ -246,7 +248,7 @@ Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   s[d] = (n - size) / step + 1;
   s.push_back(size);
   st.push_back(st[d]);
-  st[d] *= step;
+  if (s[d] > 1) st[d] *= step;
   return view_as_strided(x, s, st, x.impl().offset);
 }
 
@@ -255,8 +257,8 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, i
   if (shape.size() != strides.size())
     throw ShapeError(kOp, "shape ", shape, " and strides ", strides, " differ in length: x ", describe(x));
   if (offset < 0) throw ValueError(kOp, "expected an offset of at least 0, given ", offset);
-  int64_t end = offset + 1;
   const int64_t n = checked_numel(shape, kOp), room = x.storage()->bytes() / size_of(x.dtype());
+  int64_t end = std::min(offset, room) + 1;  // behind the last element
   for (int i = 0; i < shape.size(); ++i) {
     if (strides[i] < 0) throw ValueError(kOp, "strides ", strides, " are not all at least 0");
     // Products are compared by division, as they might overflow.

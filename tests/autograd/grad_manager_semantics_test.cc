@@ -45,11 +45,33 @@ TEST(GradManagerAttach, TakesOneTensorOrAList) {
   EXPECT_THAT(values(c.grad()), ElementsAre(2));
 }
 
-TEST(GradManagerAttach, TakesAVectorAndSkipsUndefinedTensors) {
-  const std::vector<Tensor> params = {f64({1}), Tensor(), f64({2})};
+TEST(GradManagerAttach, TakesAVector) {
   GradManager gm;
-  gm.attach(params);
+  const Tensor a = f64({1}), b = f64({2});
+  gm.attach(std::vector<Tensor>{a, b});
   EXPECT_EQ(gm.attached_tensors().size(), 2u);
+}
+
+TEST(GradManagerAttach, AnUndefinedTensorIsAnErrorThatSaysWhich) {
+  GradManager gm;
+  const Tensor a = f64({1});
+  EXPECT_THAT(error_of<StateError>([&] { gm.attach(Tensor()); }), HasSubstr("[attach] tensor 0 of 1 is undefined"));
+  EXPECT_THAT(error_of<StateError>([&] { gm.attach({a, Tensor()}); }), HasSubstr("[attach] tensor 1 of 2 is undefined"));
+  EXPECT_TRUE(gm.attached_tensors().empty()) << "nothing is attached when one cannot be";
+  gm.attach(a);
+  EXPECT_THAT(error_of<StateError>([&] { auto r = gm.record({.only = Tensor()}); }), HasSubstr("[record]"));
+  EXPECT_THAT(error_of<StateError>([&] {
+                auto recording = gm.record();
+                gm.backward(Tensor());
+              }),
+              HasSubstr("[backward] the loss is undefined"));
+  EXPECT_THAT(error_of<StateError>([&] {
+                auto recording = gm.record();
+                gm.backward({sum(a), Tensor()});
+              }),
+              HasSubstr("[backward] root 1 of 2 is undefined"));
+  EXPECT_THAT(error_of<StateError>([&] { autograd::grad([](const Tensor& x) { return sum(x); }, Tensor()); }),
+              HasSubstr("[grad]"));
 }
 
 TEST(GradManagerAttach, HoldsTensorsWeakly) {

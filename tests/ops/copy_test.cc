@@ -1,6 +1,7 @@
 // Copies between layouts, dtypes and devices.
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/indexing.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/ops/view.h"
@@ -93,6 +94,32 @@ TEST(Copy, WritesThroughStridedViewsOnly) {
       const bool hit = r % 2 == 1 && c % 2 == 1;
       EXPECT_EQ(v[size_t(r * 7 + c)], hit ? (c + 1) / 2 : 0) << r << "," << c;
     }
+}
+
+TEST(Copy, ElementsThatShareAPlaceAreNotWrittenInto) {
+  const Tensor row = expand(zeros({1}), {3}), windows = unfold_dim(zeros({4}), 0, 2, 1);
+  for (const Tensor& x : {row, windows, as_strided(zeros({9}), {2, 3}, {2, 1}), as_strided(zeros({9}), {3, 3}, {2, 2})}) {
+    const Tensor y = ones(x.shape());
+    expect_error<ShapeError>([&] { add_(x, y); }, {"[add_]", "share places", "clone()"});
+    expect_error<ShapeError>([&] { mul_(x, 2); }, {"[mul_]", "share places"});
+    expect_error<ShapeError>([&] { clamp_(x, 0, 1); }, {"[clamp_]"});
+    expect_error<ShapeError>([&] { copy_(x, y); }, {"[copy_]", "share places"});
+    expect_error<ShapeError>([&] { uniform_(x); }, {"[uniform_]"});
+    expect_error<ShapeError>([&] { normal_(x); }, {"[normal_]"});
+    expect_error<ShapeError>([&] { bernoulli_(x, 0.5); }, {"[bernoulli_]"});
+    fill_(x, 2);  // the same everywhere
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(size_t(x.numel()), 2));
+    copy_(x, scalar(3));
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(size_t(x.numel()), 3));
+  }
+  expect_error<ShapeError>([&] { Tensor(row)[{Slice()}] = ones({3}); }, {"share places"});
+  // These share none.
+  for (const Tensor& x : {expand(zeros({1}), {1}), as_strided(zeros({9}), {2, 2}, {3, 2}),
+                          as_strided(zeros({9}), {2, 3}, {3, 2}), transpose(zeros({3, 4}), 0, 1),
+                          as_strided(zeros({9}), {3, 3}, {1, 3})}) {
+    add_(x, 1);
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(size_t(x.numel()), 1)) << describe(x);
+  }
 }
 
 TEST(Copy, OverlappingSourceIsReadBeforeItIsOverwritten) {

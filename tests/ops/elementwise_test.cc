@@ -8,6 +8,7 @@
 #include "gradus/autograd/ops.h"
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/math.h"
 #include "gradus/tensor/ops/view.h"
@@ -20,6 +21,30 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
+
+// --- gradients at corners ---
+
+// As PyTorch 2.15 has them.
+TEST(Clamp, AtItsBoundsTheGradientIsZero) {
+  const Tensor x = tensor({-kInf, -1.f, 0.f, 0.5f, 1.f, 2.f, kInf, kNaN});
+  const auto slope = [&](const autograd::UnaryFunction& f) { return values(autograd::grad(f, x, ones_like(x))); };
+  using V = std::vector<double>;
+  EXPECT_EQ(slope([](const Tensor& v) { return clamp(v, 0, 1); }), (V{0, 0, 0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(slope([](const Tensor& v) { return clamp(v, 0); }), (V{0, 0, 0, 1, 1, 1, 1, 0}));
+  EXPECT_EQ(slope([](const Tensor& v) { return clamp(v, -kInf, 1); }), (V{1, 1, 1, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(slope([](const Tensor& v) { return clamp(v, 1, 0); }), (V{0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(slope([](const Tensor& v) { return hardtanh(v, 0, 1); }), (V{0, 0, 0, 1, 0, 0, 0, 1}));
+}
+
+TEST(Clamp, BetweenTensorsABoundThatIsMetTakesHalf) {
+  const Tensor x = tensor({-1.f, 0.f, 0.5f, 1.f, 2.f}), low = zeros({5}), high = ones({5});
+  const auto g = autograd::grad([](const std::vector<Tensor>& v) { return clamp(v[0], v[1], v[2]); }, {x, low, high},
+                                ones({5}));
+  using V = std::vector<double>;
+  EXPECT_EQ(values(g[0]), (V{0, 0.5, 1, 0.5, 0}));
+  EXPECT_EQ(values(g[1]), (V{1, 0.5, 0, 0, 0}));
+  EXPECT_EQ(values(g[2]), (V{0, 0, 0, 0.5, 1}));
+}
 
 // --- accuracy ---
 
@@ -491,7 +516,7 @@ TEST(ElementwiseGrad, TiesShareTheGradientAndKinksTakeTheirSide) {
   EXPECT_EQ(gradient(x, [&](const Tensor& t) { return maximum(t, two); }), (std::vector<double>{0, 0.5, 1}));
   EXPECT_EQ(gradient(x, [&](const Tensor& t) { return minimum(two, t); }), (std::vector<double>{1, 0.5, 0}));
   EXPECT_EQ(gradient(x, [&](const Tensor& t) { return maximum(t, 2); }), (std::vector<double>{0, 0.5, 1}));
-  EXPECT_EQ(gradient(x, [&](const Tensor& t) { return clamp(t, 2, 2.5); }), (std::vector<double>{0, 1, 0}));
+  EXPECT_EQ(gradient(x, [&](const Tensor& t) { return clamp(t, 1, 2.5); }), (std::vector<double>{0, 1, 0}));
   EXPECT_EQ(gradient(tensor({-1.f, 0.f, 1.f}), [](const Tensor& t) { return relu(t); }),
             (std::vector<double>{0, 0, 1}));
   EXPECT_EQ(gradient(tensor({-1.f, 0.f, 1.f}), [](const Tensor& t) { return abs(t); }),

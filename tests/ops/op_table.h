@@ -81,6 +81,7 @@ struct ErrorCase {
   std::string what;  // "mismatched shapes"
   std::function<void()> call;
   std::vector<std::string> says;  // parts of the error's text, e.g. both shapes
+  std::string op = "";            // that the error names, where the call is not the row's op itself
 };
 
 struct OpCase {

@@ -94,8 +94,8 @@ void add_creation() {
         return list({1, 1.5, 2});
       },
       DType::kF64,
-      {{"step 0", [] { arange_from(0, 1, 0, {}); }, {"0"}},
-       {"wrong sign", [] { arange_from(0, 1, -1, {}); }, {"-1"}}});
+      {{"step 0", [] { arange_from(0, 1, 0, {}); }, {"0"}, "arange"},
+       {"wrong sign", [] { arange_from(0, 1, -1, {}); }, {"-1"}, "arange"}});
   source(
       "linspace", "", [=] { return linspace(-1, 1, 5, kDouble); },
       [] {

@@ -405,7 +405,7 @@ void add_distinct_values() {
   // Zeros are alike, every NaN is one of its own, and comes last.
   row.samples = {{with_values({7}, {NAN, 1, -0.0, 0, NAN, -1, INFINITY})}};
   row.dtypes = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}, row.fixed_result = false;
-  row.op = "unique", row.variant = "NaN";
+  row.op = "unique", row.variant = "NaN", row.errors = {};
   row.run = [](X x) { return unique(x[0]).values; };
   row.reference = [](A) { return line({-1, 0, 1, INFINITY, NAN, NAN}); };
   add_row(row);

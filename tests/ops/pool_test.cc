@@ -1,5 +1,7 @@
 #include "gradus/autograd/ops/pool.h"
 
+#include <cmath>
+#include <functional>
 #include <limits>
 
 #include "gradus/autograd/functional.h"
@@ -141,6 +143,42 @@ TEST(MaxPool2d, CeilModeKeepsARest) {
   EXPECT_EQ(raw::max_pool(x, raw::max_pool2d_windows(x, {.kernel = 2, .ceil_mode = true}))
                 .first.to_vector<float>(),
             (std::vector<float>{5, 6, 8, 9}));
+}
+
+// Figures from PyTorch 2.15.
+TEST(CeilMode, TakesAWindowLargerThanTheImageAsFarAsItReaches) {
+  const Tensor signal = tensor(std::vector<float>{2, 3}, {1, 1, 2}), image = reshape(signal, {1, 1, 1, 2}),
+               volume = reshape(signal, {1, 1, 1, 1, 2});
+  for (int64_t kernel : {3, 4, 5})
+    for (int64_t stride : {1, 2, 3, 4}) {
+      const bool fits = kernel - 2 < stride;  // the window's first cell is one that a stride would come to
+      const auto expect = [&](std::function<Tensor()> f, double value, const char* name) {
+        try {
+          const Tensor y = f();
+          EXPECT_TRUE(fits) << name << ' ' << kernel << ' ' << stride;
+          EXPECT_NEAR(y.item<float>(), value, 1e-6 * value) << name << ' ' << kernel << ' ' << stride;
+        } catch (const ShapeError& e) {
+          EXPECT_FALSE(fits) << e.what();
+        }
+      };
+      const Size2 k2(1, kernel), s2(1, stride);
+      const Size3 k3(1, 1, kernel), s3(1, 1, stride);
+      expect([&] { return max_pool1d(signal, {.kernel = kernel, .stride = stride, .ceil_mode = true}); }, 3, "max 1");
+      expect([&] { return max_pool2d(image, {.kernel = k2, .stride = s2, .ceil_mode = true}); }, 3, "max 2");
+      expect([&] { return max_pool3d(volume, {.kernel = k3, .stride = s3, .ceil_mode = true}); }, 3, "max 3");
+      expect([&] { return avg_pool1d(signal, {.kernel = kernel, .stride = stride, .ceil_mode = true}); }, 2.5, "avg 1");
+      expect([&] { return avg_pool2d(image, {.kernel = k2, .stride = s2, .ceil_mode = true}); }, 2.5, "avg 2");
+      const double lp = std::sqrt(6.5 * double(kernel));  // the mean of the cells there are, times the window's size
+      expect([&] { return lp_pool1d(signal, {.p = 2.0, .kernel = kernel, .stride = stride, .ceil_mode = true}); }, lp,
+             "lp 1");
+      expect([&] { return lp_pool2d(image, {.p = 2.0, .kernel = k2, .stride = s2, .ceil_mode = true}); }, lp, "lp 2");
+      // As PyTorch does.
+      EXPECT_THROW(avg_pool3d(volume, {.kernel = k3, .stride = s3, .ceil_mode = true}), ShapeError);
+    }
+  EXPECT_EQ(max_pool1d(signal, {.kernel = 2, .stride = 3, .dilation = 2, .ceil_mode = true}).item<float>(), 2);
+  EXPECT_THROW(max_pool1d(signal, {.kernel = 2, .stride = 3, .dilation = 4, .ceil_mode = true}), ShapeError);
+  const AvgPool2dOptions padded{.kernel = Size2(1, 5), .stride = Size2(1, 4), .padding = Size2(0, 1), .ceil_mode = true};
+  EXPECT_EQ(avg_pool2d(image, padded).item<float>(), 1.25);
 }
 
 TEST(AvgPool2d, CountsThePaddingOrNot) {

@@ -196,6 +196,9 @@ TEST(Random, ArgumentsAreChecked) {
   expect_error<ValueError>([&] { normal_(x, 0, -1); }, {"[normal_]", "-1"});
   expect_error<DTypeError>([&] { normal_(whole); }, {"i64[3]"});
   expect_error<ValueError>([&] { bernoulli_(x, 1.5); }, {"1.5"});
+  for (const float p : {1.5f, -0.1f, NAN})
+    expect_error<ValueError>([&] { bernoulli(tensor({0.5f, p})); }, {"[bernoulli]", "from 0 to 1", "at 1"});
+  EXPECT_EQ(bernoulli(tensor({0.f, 1.f})).to_vector<float>(), (std::vector<float>{0, 1}));
   expect_error<ValueError>([&] { randint(3, 3, {2}); }, {"[randint]", "3"});
   expect_error<ValueError>([&] { randperm(-1); }, {"[randperm]", "-1"});
 }
@@ -321,6 +324,23 @@ TEST(Creation, HostileSizesAreErrors) {
   expect_error<ValueError>([] { arange_from(0, NAN, 1, {}); }, {"[arange]"});
   expect_error<ShapeError>([] { zeros({-1}); }, {"-1"});
   EXPECT_THROW(zeros({int64_t(1) << 40, int64_t(1) << 40}), Error);
+}
+
+TEST(Creation, IntegersTakeNoNumberThatDoesNotFit) {
+  const TensorOptions i64{.dtype = DType::kI64}, u8{.dtype = DType::kU8}, i32{.dtype = DType::kI32};
+  for (const double v : {double(NAN), double(INFINITY), 0x1p63, -1e30})
+    expect_error<ValueError>([&] { full({2}, v, i64); }, {"[full]", "does not fit into i64"});
+  expect_error<ValueError>([&] { full({2}, 256, u8); }, {"[full]", "256", "u8"});
+  expect_error<ValueError>([&] { full({2}, -1, u8); }, {"[full]", "-1", "u8"});
+  expect_error<ValueError>([&] { full_like(zeros({2}, i32), 0x1p31); }, {"[full_like]", "i32"});
+  expect_error<ValueError>([&] { fill_(zeros({2}, i64), NAN); }, {"[fill_]", "i64"});
+  expect_error<ValueError>([&] { masked_fill(zeros({2}, u8), zeros({2}, {.dtype = DType::kBool}), 300); },
+                           {"[masked_fill]", "u8"});
+  expect_error<ValueError>([&] { arange(0, 300, 1, u8); }, {"[arange]", "u8"});
+  EXPECT_EQ(full({1}, 2.9, i64).item<int64_t>(), 2);
+  EXPECT_EQ(full({1}, -0x1p63, i64).item<int64_t>(), std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(full({1}, -0x1p31, i32).item<int64_t>(), -(int64_t{1} << 31));
+  EXPECT_TRUE(std::isinf(full({1}, 1e300).item<float>()));
 }
 
 TEST(Creation, LikeTensorsTakeTheLayoutToo) {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "gradus/autograd/functional.h"
+#include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/join.h"
@@ -230,9 +231,24 @@ TEST(Reduce, OverNothing) {
   EXPECT_TRUE(all(x).item<bool>());
   EXPECT_EQ(logsumexp(x, {0}).to_vector<float>(), (Values{-kInf, -kInf, -kInf}));
   EXPECT_EQ(norm(x).item<float>(), 0);
-  expect_error<ShapeError>([&] { max(x); }, {"[amax]", "no elements", "f32[0,3] cpu"});
+  expect_error<ShapeError>([&] { max(x); }, {"[max]", "no elements", "f32[0,3] cpu"});
   expect_error<ShapeError>([&] { max(x, 0); }, {"[max]", "f32[0,3] cpu"});
-  expect_error<ShapeError>([&] { argmin(x); }, {"no elements"});
+  expect_error<ShapeError>([&] { argmin(x); }, {"[argmin]", "no elements"});
+  expect_error<ShapeError>([&] { argmax(x, 0); }, {"[argmax]", "no elements"});
+}
+
+TEST(Reduce, ProductsOfNothingAreRecorded) {
+  for (const bool keepdim : {false, true}) {
+    const Tensor x = empty({2, 0});
+    GradManager gm;
+    gm.attach(x);
+    auto recording = gm.record();
+    const Tensor y = prod(x, 1, keepdim);
+    EXPECT_EQ(y.to_vector<float>(), (Values{1, 1}));
+    gm.backward(sum(y));
+    ASSERT_TRUE(x.grad().defined());
+    EXPECT_EQ(x.grad().shape(), (Shape{2, 0}));
+  }
 }
 
 TEST(Reduce, NaNWins) {

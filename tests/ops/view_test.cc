@@ -85,6 +85,13 @@ TEST(View, PermuteOfChannelsLastToNhwcIsRowMajor) {
   EXPECT_TRUE(permute(channels_last(counting({2, 3, 4, 5})), {0, 2, 3, 1}).is_row_major());
 }
 
+TEST(View, ATensorWithoutDimsHasNoneToMove) {
+  const Tensor x = scalar(3);
+  EXPECT_EQ(movedim(x, 0, 0).item<float>(), 3);
+  EXPECT_EQ(movedim(x, -1, 0).dim(), 0);
+  expect_error<IndexError>([&] { movedim(x, 1, 0); }, {"[movedim]"});
+}
+
 TEST(View, SlicesClampAsPython) {
   const Tensor x = counting({5});
   EXPECT_EQ(slice(x, 0, -2, 100).to_vector<float>(), (Values{3, 4}));

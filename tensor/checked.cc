@@ -1,0 +1,44 @@
+#include "gradus/tensor/checked.h"
+
+#include <cmath>
+#include <limits>
+#include <ostream>
+
+#include "gradus/tensor/error.h"
+
+namespace gradus {
+
+namespace {
+
+template <class Given>
+void check(std::string_view op, std::string_view what, int64_t value, int64_t least, int64_t most, const Given& given) {
+  if (value < least) throw ValueError(op, what, " must be at least ", least, ", given ", given);
+  if (value > most) throw ValueError(op, what, " must be at most ", most, ", given ", given);
+}
+
+}  // namespace
+
+void check_bounds(std::string_view op, std::string_view what, int64_t value, int64_t least, int64_t most) {
+  check(op, what, value, least, most, value);
+}
+void check_bounds(std::string_view op, std::string_view what, Size2 value, int64_t least, int64_t most) {
+  check(op, what, value.h, least, most, value);
+  check(op, what, value.w, least, most, value);
+}
+
+void check_fits(std::string_view op, double value, DType dtype) {
+  dispatch_all(dtype, [&]<class T>() {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      // The limit above is no double in 64 bits, but one more is.
+      const double v = std::trunc(value), end = std::ldexp(1.0, std::numeric_limits<T>::digits);
+      if (!(v >= double(std::numeric_limits<T>::min()) && v < end))
+        throw ValueError(op, "a value of ", value, " does not fit into ", dtype);
+    }
+  });
+}
+
+void throw_overflow(std::string_view op, int64_t a, char sign, int64_t b) {
+  throw ValueError(op, "sizes overflow: ", a, ' ', sign, ' ', b, " does not fit into 64 bits");
+}
+
+}  // namespace gradus
