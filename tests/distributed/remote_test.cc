@@ -88,12 +88,14 @@ class Stage {
       remote_send(y, {.dest_rank = get_rank() + 1});
     in_flight_.push_back({std::move(recording).pause(), loss});
   }
+  // Stages without a loss answer to those that have one.
+  static TensorList roots_of(const Tensor& loss) { return loss.defined() ? TensorList(loss) : TensorList(); }
   void backward_oldest() {
-    in_flight_.front().first.backward(in_flight_.front().second);  // undefined: no roots
+    in_flight_.front().first.backward(roots_of(in_flight_.front().second));
     in_flight_.pop_front();
   }
   void backward_newest() {
-    in_flight_.back().first.backward(in_flight_.back().second);
+    in_flight_.back().first.backward(roots_of(in_flight_.back().second));
     in_flight_.pop_back();
   }
   void expect_gradient(int micro_batches) const {
