@@ -1,6 +1,7 @@
 #include "gradus/autograd/ops/distance.h"
 
 #include "gradus/autograd/autocast.h"
+#include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
@@ -19,6 +20,9 @@ Shape check(const char* op, const Tensor& a, const Tensor& b) {
   return shape;
 }
 
+// 16 bits are computed in f32 and rounded once: the numbers that guard a division would be 0 in f16.
+Tensor widened(const Tensor& x) { return x.dtype() == DType::kF64 ? x : to(x, DType::kF32); }
+
 // max(|x|, eps) along `dim`; where eps takes over it is a constant.
 Tensor length(const Tensor& x, int64_t dim, double eps) { return maximum(norm(x, {dim}, 2, true), eps); }
 
@@ -28,7 +32,7 @@ Tensor pairwise_distance(const Tensor& a, const Tensor& b, const PairwiseDistanc
   const OpCall call("pairwise_distance", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"pairwise_distance"}) return pairwise_distance(cast(a), cast(b), o);
   check("pairwise_distance", a, b);
-  return norm(a - b + o.eps, {-1}, o.p, o.keepdim);
+  return to(norm(widened(a) - widened(b) + o.eps, {-1}, o.p, o.keepdim), promote(a.dtype(), b.dtype()));
 }
 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarityOptions& o) {
@@ -41,15 +45,16 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarit
                      " and ", describe(b));
   // Counted from the back, it is the same dim of both, whatever broadcasts in front.
   const int64_t dim = o.dim < 0 ? o.dim : o.dim - shape.size();
-  const Tensor x = expand(a, shape), y = expand(b, shape);
-  return sum((x / length(x, dim, o.eps)) * (y / length(y, dim, o.eps)), dim);
+  const Tensor x = expand(widened(a), shape), y = expand(widened(b), shape);
+  return to(sum((x / length(x, dim, o.eps)) * (y / length(y, dim, o.eps)), dim), promote(a.dtype(), b.dtype()));
 }
 
 Tensor normalize(const Tensor& x, const NormalizeOptions& o) {
   const OpCall call("normalize", {{"x", x}});
   if (autograd::Casting cast{"normalize"}) return normalize(cast(x), o);
   raw::check_reducible_float(x, {o.dim}, "normalize");
-  return x / maximum(norm(x, {o.dim}, o.p, true), o.eps);
+  const Tensor v = widened(x);
+  return to(v / maximum(norm(v, {o.dim}, o.p, true), o.eps), x.dtype());
 }
 
 Tensor cdist(const Tensor& a, const Tensor& b, double p) {

@@ -90,9 +90,11 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
       (a.dim() == 2 && target.size(0) != a.size(0)))
     throw ShapeError(op, "expected a and b [N,D] with target [N], or [D] with [], given a ", describe(a),
                      ", b ", describe(b), ", target ", describe(target));
-  constexpr double eps = 1e-12;
-  const Tensor squares = (sum(square(a), -1) + eps) * (sum(square(b), -1) + eps);
-  const Tensor cosine = sum(a * b, -1) / sqrt(squares);
+  constexpr double eps = 1e-12;  // 0 in f16, so 16 bits are computed in f32
+  const DType type = promote(a.dtype(), b.dtype());
+  const Tensor x = to(a, promote(type, DType::kF32)), y = to(b, promote(type, DType::kF32));
+  const Tensor squares = (sum(square(x), -1) + eps) * (sum(square(y), -1) + eps);
+  const Tensor cosine = to(sum(x * y, -1) / sqrt(squares), type);
   const Tensor alike = where(eq(target, 1), 1 - cosine, 0);
   return reduce_losses(op, alike + where(eq(target, -1), hinge(cosine - o.margin), 0), o.reduction);
 }

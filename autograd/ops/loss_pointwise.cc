@@ -75,6 +75,10 @@ Tensor slope_in_target(const Tensor& x, const Tensor& t, const PointLossSpec& s)
   throw InternalError("unknown point loss ", int(s.kind));
 }
 
+// 16-bit floats are computed as f32 where several roundings would add up, or a guard of a division be 0.
+bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
+Tensor wide(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
+
 Tensor losses_of(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec) {
   Tensor y = raw::point_loss(op, x, target, spec);
   if (Recorder r{op, x, target})
@@ -84,17 +88,13 @@ Tensor losses_of(const char* op, const Tensor& x, const Tensor& target, const Po
                    const Tensor v = x.get(), t = target.get();
                    const bool again =
                        autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(t);
-                   return again ? dy * slope_in_x(v, t, spec) : raw::point_loss_backward(dy, v, t, spec);
+                   return again ? dy * slope_in_x(wide(v), wide(t), spec) : raw::point_loss_backward(dy, v, t, spec);
                  }),
              wrt(target, [x = r.save(x), target = r.save(target), spec](const Tensor& dy) {
-               return dy * slope_in_target(x.get(), target.get(), spec);
+               return dy * slope_in_target(wide(x.get()), wide(target.get()), spec);
              }));
   return y;
 }
-
-// 16-bit floats are computed as f32 where several roundings would add up.
-bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
-Tensor wide(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
 
 void check_broadcasts(const char* op, const char* name, const Tensor& t, const Tensor& x) {
   if (!t.defined()) return;

@@ -1,6 +1,7 @@
 #include "gradus/autograd/ops/softmax.h"
 
 #include "gradus/autograd/autocast.h"
+#include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/random.h"
@@ -47,10 +48,11 @@ Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options) {
   if (autograd::Casting cast{"gumbel_softmax"}) return gumbel_softmax(cast(x), options);
   raw::check_reducible_float(x, {options.dim}, "gumbel_softmax");
   if (!(options.tau > 0)) throw ValueError("gumbel_softmax", "expected positive tau, given ", options.tau);
-  // 1 - u lies in (0, 1]; the smallest number keeps the outer logarithm finite.
-  const Tensor u = 1 - rand_like(x);
-  const Tensor noise = -log(clamp(-log(u), x.dtype() == DType::kF64 ? 1e-300 : 1e-37));
-  const Tensor y = softmax((x + noise) / options.tau, options.dim);
+  // 1 - u lies in (0, 1]; the smallest number keeps the outer logarithm finite. In 16 bits u would often be 1.
+  const DType wide = promote(x.dtype(), DType::kF32);
+  const Tensor u = 1 - rand_like(to(detach(x), wide));
+  const Tensor noise = -log(clamp(-log(u), wide == DType::kF64 ? 1e-300 : 1e-37));
+  const Tensor y = to(softmax((x + noise) / options.tau, options.dim), x.dtype());
   if (!options.hard || y.numel() == 0) return y;
   const Tensor soft = detach(y);
   const Tensor at = raw::max(soft, options.dim, true).second;
