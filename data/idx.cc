@@ -30,9 +30,9 @@ ElementType element_type(unsigned char code, const std::filesystem::path& path) 
     case 0x08:
       return {DType::kU8, 1};
     case 0x09:
-      return {DType::kI32, 1};
+      return {DType::kI8, 1};
     case 0x0B:
-      return {DType::kI32, 2};
+      return {DType::kI16, 2};
     case 0x0C:
       return {DType::kI32, 4};
     case 0x0D:
@@ -58,10 +58,10 @@ void decode(std::span<const unsigned char> from, unsigned char code, void* out, 
     const uint64_t bits = big_endian(from.data() + i * item, item);
     switch (code) {
       case 0x09:
-        static_cast<int32_t*>(out)[first + i] = static_cast<int8_t>(bits);
+        static_cast<int8_t*>(out)[first + i] = static_cast<int8_t>(bits);
         break;
       case 0x0B:
-        static_cast<int32_t*>(out)[first + i] = static_cast<int16_t>(bits);
+        static_cast<int16_t*>(out)[first + i] = static_cast<int16_t>(bits);
         break;
       case 0x0C:
         static_cast<int32_t*>(out)[first + i] = static_cast<int32_t>(bits);

@@ -13,11 +13,11 @@ namespace {
 // Elements that stay in the L1 cache between two steps of a longer computation.
 constexpr int64_t kBlock = 1024;
 
-// Signed sums and products wrap around, as in tensor ops.
+// Signed sums and products wrap around, as in tensor ops. Narrow types are widened: a product of two u16 overflows int.
 template <class T>
 auto wrapping(T x) {
   if constexpr (std::is_integral_v<T>)
-    return static_cast<std::make_unsigned_t<T>>(x);
+    return static_cast<std::make_unsigned_t<decltype(x + 0)>>(x);
   else
     return x;
 }
@@ -176,6 +176,10 @@ void dispatch_reduction(DType dtype, ReduceOp op, F&& f) {
       return f.template operator()<int64_t, Plain<int64_t>, int64_t>(op);
     case DType::kI32:
       return f.template operator()<int32_t, Plain<int32_t>, int32_t>(op);
+    case DType::kI16:
+      return f.template operator()<int16_t, Plain<int16_t>, int16_t>(op);
+    case DType::kI8:
+      return f.template operator()<int8_t, Plain<int8_t>, int8_t>(op);
     case DType::kU8:
       return f.template operator()<uint8_t, Plain<uint8_t>, uint8_t>(op);
     case DType::kBool:  // bytes that are 0 or 1

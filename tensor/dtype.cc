@@ -14,7 +14,9 @@ DType promote(DType a, DType b) {
     if (size_of(a) == 2 && size_of(b) == 2) return DType::kF32;
     return a < b ? a : b;
   }
-  return a < b ? a : b;  // i64, i32, u8, bool: the wider comes first
+  // Only i16 holds both.
+  if ((a == DType::kI8 && b == DType::kU8) || (a == DType::kU8 && b == DType::kI8)) return DType::kI16;
+  return a < b ? a : b;  // i64, i32, i16, i8, u8, bool: the one that holds the other comes first
 }
 
 }  // namespace gradus

@@ -14,7 +14,7 @@
 
 namespace gradus {
 
-enum class DType : uint8_t { kF64, kF32, kF16, kBF16, kI64, kI32, kU8, kBool };
+enum class DType : uint8_t { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kBool };
 
 // Brain float: the upper half of an f32. Converts by round to nearest even; NaN stays NaN.
 struct bf16 {
@@ -43,13 +43,15 @@ template <> struct dtype_of<f16>     { static constexpr DType value = DType::kF1
 template <> struct dtype_of<bf16>    { static constexpr DType value = DType::kBF16; };
 template <> struct dtype_of<int64_t> { static constexpr DType value = DType::kI64; };
 template <> struct dtype_of<int32_t> { static constexpr DType value = DType::kI32; };
+template <> struct dtype_of<int16_t> { static constexpr DType value = DType::kI16; };
+template <> struct dtype_of<int8_t>  { static constexpr DType value = DType::kI8; };
 template <> struct dtype_of<uint8_t> { static constexpr DType value = DType::kU8; };
 template <> struct dtype_of<bool>    { static constexpr DType value = DType::kBool; };
 template <class T> inline constexpr DType dtype_v = dtype_of<T>::value;
 // clang-format on
 
 constexpr int64_t size_of(DType t) {
-  constexpr int64_t kSizes[] = {8, 4, 2, 2, 8, 4, 1, 1};
+  constexpr int64_t kSizes[] = {8, 4, 2, 2, 8, 4, 2, 1, 1, 1};
   return kSizes[static_cast<int>(t)];
 }
 constexpr bool is_floating(DType t) { return t <= DType::kBF16; }
@@ -57,13 +59,14 @@ constexpr bool is_integral(DType t) { return t > DType::kBF16; }  // bool includ
 
 // "f32", "i64", ...
 constexpr std::string_view name_of(DType t) {
-  constexpr std::string_view kNames[] = {"f64", "f32", "f16", "bf16", "i64", "i32", "u8", "bool"};
+  constexpr std::string_view kNames[] = {"f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool"};
   return kNames[static_cast<int>(t)];
 }
 std::ostream& operator<<(std::ostream& out, DType t);
 
 // Returns the dtype that arithmetic between `a` and `b` yields (PyTorch's rules for tensors of dimension 1 or more):
-// a float beats every integer, the wider wins, f16 with bf16 gives f32, u8 with a signed integer gives the signed one.
+// a float beats every integer, the wider wins, f16 with bf16 gives f32, u8 with a signed integer gives the signed one,
+// but with i8 i16.
 DType promote(DType a, DType b);
 
 // Calls `f.operator()<T>()` with T = double or float; every other dtype is a DTypeError that names `op`.
@@ -76,7 +79,7 @@ decltype(auto) dispatch_floating(DType t, std::string_view op, F&& f) {
   }
 }
 
-// Calls `f.operator()<T>()` with T = double, float, int64_t, int32_t or uint8_t.
+// Calls `f.operator()<T>()` with T = double, float, int64_t, int32_t, int16_t, int8_t or uint8_t.
 template <class F>
 decltype(auto) dispatch_numeric(DType t, std::string_view op, F&& f) {
   switch (t) {
@@ -84,8 +87,10 @@ decltype(auto) dispatch_numeric(DType t, std::string_view op, F&& f) {
     case DType::kF64: return f.template operator()<double>();
     case DType::kI64: return f.template operator()<int64_t>();
     case DType::kI32: return f.template operator()<int32_t>();
+    case DType::kI16: return f.template operator()<int16_t>();
+    case DType::kI8: return f.template operator()<int8_t>();
     case DType::kU8: return f.template operator()<uint8_t>();
-    default: throw DTypeError(op, "expected f32, f64, i64, i32 or u8, given ", name_of(t));
+    default: throw DTypeError(op, "expected f32, f64, i64, i32, i16, i8 or u8, given ", name_of(t));
   }
 }
 
@@ -99,6 +104,8 @@ decltype(auto) dispatch_all(DType t, F&& f) {
     case DType::kBF16: return f.template operator()<bf16>();
     case DType::kI64: return f.template operator()<int64_t>();
     case DType::kI32: return f.template operator()<int32_t>();
+    case DType::kI16: return f.template operator()<int16_t>();
+    case DType::kI8: return f.template operator()<int8_t>();
     case DType::kU8: return f.template operator()<uint8_t>();
     case DType::kBool: return f.template operator()<bool>();
   }

@@ -131,6 +131,8 @@ template std::vector<double> Tensor::to_vector() const;
 template std::vector<float> Tensor::to_vector() const;
 template std::vector<int64_t> Tensor::to_vector() const;
 template std::vector<int32_t> Tensor::to_vector() const;
+template std::vector<int16_t> Tensor::to_vector() const;
+template std::vector<int8_t> Tensor::to_vector() const;
 template std::vector<uint8_t> Tensor::to_vector() const;
 
 namespace {
@@ -202,6 +204,8 @@ template Tensor tensor(const std::vector<double>&, const Shape&, Device);
 template Tensor tensor(const std::vector<float>&, const Shape&, Device);
 template Tensor tensor(const std::vector<int64_t>&, const Shape&, Device);
 template Tensor tensor(const std::vector<int32_t>&, const Shape&, Device);
+template Tensor tensor(const std::vector<int16_t>&, const Shape&, Device);
+template Tensor tensor(const std::vector<int8_t>&, const Shape&, Device);
 template Tensor tensor(const std::vector<uint8_t>&, const Shape&, Device);
 template Tensor tensor(const std::vector<bool>&, const Shape&, Device);
 Tensor tensor(std::initializer_list<float> v) { return copy_in<float>(v, {int64_t(v.size())}, kCPU); }

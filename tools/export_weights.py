@@ -22,7 +22,7 @@ import torch
 
 DTYPES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
-    torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
+    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
 }
 # Where training programs put the weights inside of a checkpoint.
 KEYS = ("state_dict", "model_state_dict", "model", "net", "state_dict_ema", "model_ema")

@@ -16,8 +16,8 @@ To convert_one(From x) {
     return To(static_cast<float>(x));
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
-  } else if constexpr (std::is_same_v<To, uint8_t> && std::is_floating_point_v<From>) {
-    return static_cast<uint8_t>(static_cast<int32_t>(x));  // negative values wrap, as the hardware's do
+  } else if constexpr (std::is_integral_v<To> && sizeof(To) < 4 && std::is_floating_point_v<From>) {
+    return static_cast<To>(static_cast<int32_t>(x));  // the low bits, as the hardware's
   } else {
     return static_cast<To>(x);
   }

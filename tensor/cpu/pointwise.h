@@ -80,7 +80,8 @@ void pointwise_chunk(int64_t n, void* out, const void* const* in, const void* fu
   (std::index_sequence_for<In...>());
 }
 
-// Calls g with the C++ type to compute `t` in, if F accepts it. Errors: DTypeError naming `op`.
+// Calls g with the C++ type to compute `t` in, if F accepts it: i8 and i16 in i32, whose low bits are the result.
+// Errors: DTypeError naming `op`.
 template <class F, class G>
 void with_compute_type(const char* op, DType t, G&& g) {
   auto call = [&]<class T>() {
@@ -99,6 +100,8 @@ void with_compute_type(const char* op, DType t, G&& g) {
     case DType::kI64:
       return call.template operator()<int64_t>();
     case DType::kI32:
+    case DType::kI16:
+    case DType::kI8:
       return call.template operator()<int32_t>();
     case DType::kU8:
       return call.template operator()<uint8_t>();

@@ -37,8 +37,8 @@ KeyOf<T> key_of(T x) {
     const K bits = std::bit_cast<K>(f);
     const K key = bits & kSign ? ~bits : bits | kSign;
     return f != f ? ~K(0) : key;
-  } else if constexpr (std::is_signed_v<T>) {
-    return static_cast<K>(x) ^ kSign;
+  } else if constexpr (std::is_signed_v<T>) {  // no wider than T: bytes are sorted by one digit
+    return static_cast<std::make_unsigned_t<T>>(x) ^ (K(1) << (8 * sizeof(T) - 1));
   } else {
     return x;
   }

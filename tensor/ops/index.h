@@ -21,7 +21,7 @@ struct IndexedDim {
 // What becomes of a place that is written to. Repeated places are taken in order.
 enum class Write { kPut, kAdd, kMultiply, kMax, kMin };
 
-// Kernels take row-major tensors; indices are i64. All but kPut take f64, f32, i64, i32 or u8, kAdd bool as well.
+// Kernels take row-major tensors; indices are i64. All but kPut take f64, f32 and integers, kAdd bool as well.
 // clang-format off
 // out, index [outer, k, inner]; x as `d` says.
 inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d)> gather_kernel{"gather"};

@@ -9,7 +9,7 @@ namespace {
 DType sum_dtype(DType t) { return is_floating(t) ? t : DType::kI64; }
 
 // 16-bit floats, which only sum reduces as they are.
-bool half(const Tensor& x) { return size_of(x.dtype()) == 2; }
+bool half(const Tensor& x) { return is_floating(x.dtype()) && size_of(x.dtype()) == 2; }
 
 void check_floating(const Tensor& x, std::string_view op) {
   if (!is_floating(x.dtype()))

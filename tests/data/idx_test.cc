@@ -71,9 +71,12 @@ TEST(ReadIdx, ReadsPlainAndGzipAlike) {
 TEST(ReadIdx, ReadsEveryElementType) {
   Scratch s;
   const std::string neg(1, '\xfe');
-  EXPECT_THAT(read_idx(s.write("i8", header(0x09, {2}) + neg + '\x05')).to_vector<int>(), ElementsAre(-2, 5));
-  EXPECT_THAT(read_idx(s.write("i16", header(0x0B, {2}) + "\xff\xfe\x01\x02")).to_vector<int>(),
-              ElementsAre(-2, 258));
+  const Tensor bytes = read_idx(s.write("i8", header(0x09, {2}) + neg + '\x05'));
+  EXPECT_EQ(bytes.dtype(), DType::kI8);
+  EXPECT_THAT(bytes.to_vector<int>(), ElementsAre(-2, 5));
+  const Tensor words = read_idx(s.write("i16", header(0x0B, {2}) + "\xff\xfe\x01\x02"));
+  EXPECT_EQ(words.dtype(), DType::kI16);
+  EXPECT_THAT(words.to_vector<int>(), ElementsAre(-2, 258));
   EXPECT_THAT(read_idx(s.write("i32", header(0x0C, {2}) + be32(0xfffffffe) + be32(70000))).to_vector<int>(),
               ElementsAre(-2, 70000));
   const Tensor f = read_idx(s.write("f32", header(0x0D, {1}) + be32(0x3fc00000)));

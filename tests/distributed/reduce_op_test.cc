@@ -14,7 +14,8 @@ namespace gradus::dist {
 namespace {
 
 constexpr DType kDTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16,
-                             DType::kI64, DType::kI32, DType::kU8,  DType::kBool};
+                             DType::kI64, DType::kI32, DType::kI16, DType::kI8,
+                             DType::kU8,  DType::kBool};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax,
                              ReduceOp::kAvg, ReduceOp::kBand,    ReduceOp::kBor, ReduceOp::kBxor};
 
@@ -30,6 +31,8 @@ template <> struct arithmetic<f16> { using type = float; };
 template <> struct arithmetic<bf16> { using type = float; };
 template <> struct arithmetic<int64_t> { using type = uint64_t; };
 template <> struct arithmetic<int32_t> { using type = uint32_t; };
+template <> struct arithmetic<int16_t> { using type = uint32_t; };
+template <> struct arithmetic<int8_t> { using type = uint32_t; };
 template <> struct arithmetic<bool> { using type = int; };
 // clang-format on
 

@@ -90,7 +90,8 @@ inline bool same(const Tensor& a, const Tensor& b) {
 }
 
 inline constexpr DType kAllDTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16,
-                                       DType::kI64, DType::kI32, DType::kU8,  DType::kBool};
+                                       DType::kI64, DType::kI32, DType::kI16, DType::kI8,
+                                       DType::kU8,  DType::kBool};
 
 // While it lives, files cannot grow beyond `bytes`. The system tells who writes on by a signal that ends the process.
 class FileSizeLimit {

@@ -228,7 +228,7 @@ void add_pairs() {
              .run = [m = mode](X x) { return div(x[0], x[1], m); },
              .reference = binary(quotient),
              .differentiable = false,
-             .dtypes = {DType::kI64, DType::kI32}});
+             .dtypes = {DType::kI64, DType::kI32, DType::kI16, DType::kI8}});
   }
   for (const char* op : {"add", "sub"})
     add_row({.op = op,
@@ -258,7 +258,7 @@ void add_pairs() {
                               ? binary([](double a, double b) { return std::fmod(a, b); })
                               : binary([](double a, double b) { return std::floor(a / b); }),
              .differentiable = false,
-             .dtypes = {DType::kI64, DType::kI32}});
+             .dtypes = {DType::kI64, DType::kI32, DType::kI16, DType::kI8}});
   const auto combined = [](const char* op, Tensor (*f)(const Tensor&, const Tensor&, const Tensor&, double),
                            auto r) {
     add_row({.op = op,

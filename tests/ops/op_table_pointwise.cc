@@ -70,7 +70,7 @@ ErrorCase two_shapes(const char* what, std::function<Tensor(const Tensor&, const
 
 void add_arithmetic() {
   const std::vector<DType> numeric = {DType::kF32,  DType::kF64, DType::kF16,
-                                      DType::kBF16, DType::kI64, DType::kI32};
+                                      DType::kBF16, DType::kI64, DType::kI32, DType::kI16, DType::kI8};
   const std::vector<Sample> pairs = binary_samples(in({}), in({}));
   const auto row = [&](const char* op, const char* variant,
                        std::function<Tensor(const Tensor&, const Tensor&)> f, double (*r)(double, double),
@@ -136,7 +136,7 @@ void add_arithmetic() {
 
 void add_more_arithmetic() {
   const std::vector<DType> numeric = {DType::kF32,  DType::kF64, DType::kF16,
-                                      DType::kBF16, DType::kI64, DType::kI32};
+                                      DType::kBF16, DType::kI64, DType::kI32, DType::kI16, DType::kI8};
   const Input x = distinct({}), y = off_zero({}, 3);
   add({"add", [](const Tensor& x) { return gradus::add(1.25, x); }, [](double v) { return v + 1.25; }});
   add({"sub", [](const Tensor& x) { return sub(1.25, x); }, [](double v) { return 1.25 - v; }});
@@ -168,7 +168,7 @@ void add_more_arithmetic() {
            .run = [](X x) { return remainder(x[0], x[1]); },
            .reference = binary([](double a, double b) { return a - b * std::floor(a / b); }),
            .differentiable = false,
-           .dtypes = {DType::kI64, DType::kI32}});
+           .dtypes = {DType::kI64, DType::kI32, DType::kI16, DType::kI8}});
   add_row({.op = "div",
            .variant = "of integers gives f32",
            .samples = {{in({9}, -20, 20), in({9}, 1, 5)}},
@@ -177,7 +177,7 @@ void add_more_arithmetic() {
            .fixed_result = true,
            .result = DType::kF32,
            .differentiable = false,
-           .dtypes = {DType::kI64, DType::kI32}});
+           .dtypes = {DType::kI64, DType::kI32, DType::kI16, DType::kI8}});
   add_row({.op = "lerp",
            .samples = binary_samples(in({}), in({})),
            .run = [](X x) { return lerp(x[0], x[1], 0.3); },

@@ -132,7 +132,7 @@ void add_orders() {
     row.samples = {{in({2, 700})}, {{.shape = {900}, .fill = Fill::kInteger, .lo = -9, .hi = 9}}};
     row.variant += " long";
     row.reference = [descending](A x) { return along(x[0], -1, true, first_places(1000, descending)); };
-    row.dtypes = {DType::kF32, DType::kF64, DType::kI64, DType::kI32};
+    row.dtypes = {DType::kF32, DType::kF64, DType::kI64, DType::kI32, DType::kI16, DType::kI8};
     add_row(row);
   }
   add_row({.op = "sort",
@@ -306,7 +306,7 @@ void add_distinct_values() {
     row.op = op, row.variant = variant, row.fixed_result = index, row.result = DType::kI64;
     row.run = [run](X x) { return run(x[0]); };
     row.reference = [f](A x) { return f(x[0]); };
-    row.dtypes = {DType::kF32, DType::kF64, DType::kI64, DType::kI32, DType::kBF16};
+    row.dtypes = {DType::kF32, DType::kF64, DType::kI64, DType::kI32, DType::kI16, DType::kI8, DType::kBF16};
     row.errors = {{"meta",
                    [op] {
                      const Tensor x = empty({3}, {.device = kMeta});

@@ -10,7 +10,8 @@ namespace gradus {
 namespace {
 
 constexpr DType kAll[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16,
-                          DType::kI64, DType::kI32, DType::kU8,  DType::kBool};
+                          DType::kI64, DType::kI32, DType::kI16, DType::kI8,
+                          DType::kU8,  DType::kBool};
 
 uint16_t bf16_bits(float f) { return bf16(f).bits; }
 uint16_t f16_bits(float f) { return f16(f).bits; }
@@ -92,16 +93,18 @@ TEST(F16, EveryValueSurvivesTheWayThroughF32) {
 // torch.promote_types, written out.
 TEST(Promote, GivesPyTorchsTable) {
   using enum DType;
-  const DType table[8][8] = {
-      //           f64   f32   f16   bf16   i64    i32    u8     bool
-      /* f64  */ {kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64},
-      /* f32  */ {kF64, kF32, kF32, kF32, kF32, kF32, kF32, kF32},
-      /* f16  */ {kF64, kF32, kF16, kF32, kF16, kF16, kF16, kF16},
-      /* bf16 */ {kF64, kF32, kF32, kBF16, kBF16, kBF16, kBF16, kBF16},
-      /* i64  */ {kF64, kF32, kF16, kBF16, kI64, kI64, kI64, kI64},
-      /* i32  */ {kF64, kF32, kF16, kBF16, kI64, kI32, kI32, kI32},
-      /* u8   */ {kF64, kF32, kF16, kBF16, kI64, kI32, kU8, kU8},
-      /* bool */ {kF64, kF32, kF16, kBF16, kI64, kI32, kU8, kBool},
+  const DType table[10][10] = {
+      //           f64    f32    f16    bf16   i64    i32    i16    i8     u8     bool
+      /* f64  */ {kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64},
+      /* f32  */ {kF64, kF32, kF32, kF32, kF32, kF32, kF32, kF32, kF32, kF32},
+      /* f16  */ {kF64, kF32, kF16, kF32, kF16, kF16, kF16, kF16, kF16, kF16},
+      /* bf16 */ {kF64, kF32, kF32, kBF16, kBF16, kBF16, kBF16, kBF16, kBF16, kBF16},
+      /* i64  */ {kF64, kF32, kF16, kBF16, kI64, kI64, kI64, kI64, kI64, kI64},
+      /* i32  */ {kF64, kF32, kF16, kBF16, kI64, kI32, kI32, kI32, kI32, kI32},
+      /* i16  */ {kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI16, kI16, kI16},
+      /* i8   */ {kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kI16, kI8},
+      /* u8   */ {kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI16, kU8, kU8},
+      /* bool */ {kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kBool},
   };
   for (DType a : kAll)
     for (DType b : kAll) EXPECT_EQ(promote(a, b), table[int(a)][int(b)]) << name_of(a) << " with " << name_of(b);
@@ -121,7 +124,7 @@ TEST(Dispatch, NamesTheOpAndTheDtypesItTakes) {
   expect_error<DTypeError>([] { dispatch_floating(DType::kI64, "relu", []<class T>() {}); },
                            {"[relu] expected f32 or f64, given i64"});
   expect_error<DTypeError>([] { dispatch_numeric(DType::kBool, "sum", []<class T>() {}); },
-                           {"[sum] expected f32, f64, i64, i32 or u8, given bool"});
+                           {"[sum] expected f32, f64, i64, i32, i16, i8 or u8, given bool"});
   EXPECT_EQ(dispatch_numeric(DType::kU8, "sum", []<class T>() { return sizeof(T); }), 1u);
 }
 

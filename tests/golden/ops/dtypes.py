@@ -9,7 +9,7 @@ import os
 import torch
 
 NAMES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32,
-         "u8": torch.uint8, "bool": torch.bool}
+         "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool}
 OPS = {"add": torch.add, "mul": torch.mul, "sub": torch.sub, "div": torch.div, "pow": torch.pow, "floor_divide": torch.floor_divide,
        "remainder": torch.remainder, "eq": torch.eq, "lt": torch.lt, "maximum": torch.maximum, "bitwise_and": torch.bitwise_and,
        "where": lambda a, b: torch.where(torch.ones(2, dtype=torch.bool), a, b)}
