@@ -9,6 +9,7 @@
 
 #include "gradus/data/batch_schedule.h"
 #include "gradus/tensor/context.h"
+#include "gradus/tensor/fork.h"
 #include "gradus/tensor/job.h"
 #include "gradus/tensor/random.h"
 
@@ -281,15 +282,25 @@ class Prefetcher {
   ~Prefetcher() { stop(); }
 
   bool finish() { return pass_->finish(); }
-  Batch take() { return pass_->take(); }
+  Batch take() {
+    if (!workers_.empty() && process_ != gradus::internal::fork_count())
+      throw StateError("DataLoader",
+                       "this process was made by fork(), and the loader's workers are its parent's: begin another pass here");
+    return pass_->take();
+  }
 
  private:
   void stop() {
+    if (process_ != gradus::internal::fork_count()) {
+      for (std::thread& worker : workers_) gradus::internal::forget_thread(worker);
+      return;
+    }
     const bool ending = pass_->stop();
     for (std::thread& worker : workers_) ending ? worker.join() : worker.detach();
     workers_.clear();
   }
 
+  const int process_ = gradus::internal::fork_count();
   const std::shared_ptr<Pass> pass_;
   std::vector<std::thread> workers_;
 };

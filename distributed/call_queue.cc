@@ -36,6 +36,10 @@ CallQueue::CallQueue(std::shared_ptr<PostedCalls> posted)
 
 CallQueue::~CallQueue() {
   if (!thread_.joinable()) return;
+  if (process_ != gradus::internal::fork_count()) {  // in a child that the rank forked: the thread is the rank's
+    gradus::internal::forget_thread(thread_);
+    return;
+  }
   {
     std::lock_guard lock(state_->mutex);
     state_->stop = true;

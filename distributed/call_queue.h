@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "gradus/distributed/signal.h"
+#include "gradus/tensor/fork.h"
 
 namespace gradus::dist::internal {
 
@@ -64,6 +65,7 @@ class CallQueue {
 
   // Shared with the thread: the queue may be destroyed on it, by the last owner of a group that a call held.
   const std::shared_ptr<State> state_;
+  const int process_ = gradus::internal::fork_count();
   std::thread thread_;
 };
 

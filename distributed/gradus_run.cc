@@ -36,7 +36,7 @@ struct Args {
   int master_port = 0;
   bool standalone = false, pass_local_rank = false, ignored = false;
   int max_restarts = 0;
-  double monitor_interval = 0.1, shutdown_timeout = 3;
+  double monitor_interval = 0.1, shutdown_timeout = 3, exit_timeout = 600;
   std::string role = "default", log_dir, redirects = "0", tee = "0", filter, start_method = "spawn";
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
   std::vector<std::string> command;
@@ -91,6 +91,10 @@ Args parse(int argc, char** argv) {
   option("monitor-interval", a.monitor_interval, "seconds between two looks at the ranks, at most")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
+  option("exit-timeout", a.exit_timeout,
+         "seconds for which ranks may go on when another one has ended in order; 0: for ever")
+      ->check(CLI::Range(0., 1e9))
+      ->capture_default_str();
   option("shutdown-timeout", a.shutdown_timeout, "seconds between asking ranks to end and killing them")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
@@ -314,6 +318,7 @@ JobSpec job(const Args& a) {
       std::any_of(spec.redirects.begin(), spec.redirects.end(), [](int s) { return s != 0; }))
     fail("--redirects needs --log-dir, the folder for the files");
   spec.signals = signals(a.signals);
+  spec.nodes.exit_timeout = Milliseconds(int64_t(a.exit_timeout * 1000));
   spec.shutdown_timeout = Milliseconds(int64_t(a.shutdown_timeout * 1000));
   spec.monitor_interval = Milliseconds(std::max<int64_t>(1, int64_t(a.monitor_interval * 1000)));
   spec.path = find_program(kOp, a.command[0]);

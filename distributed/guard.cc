@@ -23,7 +23,9 @@ namespace gradus::dist::internal {
 namespace {
 
 // Messages are datagrams: a letter, then content.
-constexpr char kId = 'i', kForget = 'f', kDone = 'd';
+constexpr char kId = 'i', kStranger = 'o', kForget = 'f', kDone = 'd';
+// How often it looks which orphans the launcher has adopted: when the launcher is gone, they are nobody's.
+constexpr Milliseconds kLook{1'000};
 constexpr size_t kMaxMessage = 1 << 16;
 
 [[noreturn]] void guard(int socket, pid_t launcher) {
@@ -36,12 +38,16 @@ constexpr size_t kMaxMessage = 1 << 16;
   socket = 3;
   close_range(4, ~0u, 0);
 
-  std::string id;
-  std::vector<pid_t> groups;
+  Family family{.adopter = launcher};
   std::vector<char> message(kMaxMessage);
+  TimePoint look = std::chrono::steady_clock::now() + kLook;
   for (;;) {
     pollfd fd{socket, POLLIN, 0};
     poll(&fd, 1, 500);
+    if (std::chrono::steady_clock::now() >= look && getppid() == launcher) {
+      family.adopted = adopted_processes(family);
+      look = std::chrono::steady_clock::now() + kLook;
+    }
     // A child of another of its threads may hold the launcher's end open: then its process id tells.
     if (fd.revents == 0 && getppid() == launcher) continue;
     const ssize_t n = recv(socket, message.data(), message.size(), MSG_DONTWAIT);
@@ -49,12 +55,14 @@ constexpr size_t kMaxMessage = 1 << 16;
     if (n <= 0) break;
     const std::string_view content(message.data() + 1, size_t(n) - 1);
     if (message[0] == kDone) _exit(0);
-    if (message[0] == kId) id = content;
-    if (message[0] == kForget) groups.clear();
-    if (message[0] == kStarted && content.size() == sizeof(pid_t))
-      std::memcpy(&groups.emplace_back(), content.data(), sizeof(pid_t));
+    if (message[0] == kId) family.id = content;
+    if (message[0] == kForget) family.groups.clear();
+    if ((message[0] == kStarted || message[0] == kStranger) && content.size() == sizeof(pid_t))
+      std::memcpy(&(message[0] == kStarted ? family.groups : family.strangers).emplace_back(), content.data(),
+                  sizeof(pid_t));
   }
-  if (!id.empty()) kill_processes(id, groups, Milliseconds(4'500));
+  family.adopter = 0;  // its number may be another's soon
+  if (!family.id.empty()) kill_processes(family, Milliseconds(4'500));
   _exit(0);
 }
 
@@ -71,7 +79,7 @@ __attribute__((constructor(101))) void become_guard() {
 
 }  // namespace
 
-Guard::Guard(const std::string& id) {
+Guard::Guard(const std::string& id, const std::vector<pid_t>& strangers) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
     throw ValueError("launcher", "cannot make a socket: ", std::strerror(errno));
@@ -92,6 +100,7 @@ Guard::Guard(const std::string& id) {
   close(null);
   close(ends[1]);
   send(kId, id);
+  for (const pid_t pid : strangers) send(kStranger, {reinterpret_cast<const char*>(&pid), sizeof pid});
 }
 
 Guard::~Guard() {

@@ -5,13 +5,15 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 namespace gradus::dist::internal {
 
 class Guard {
  public:
-  // `id`: what the environments of the job's processes carry (processes.h).
-  explicit Guard(const std::string& id);
+  // `id`: what the environments of the job's processes carry. `strangers`: processes below the launcher that
+  // are not of the job (processes.h).
+  Guard(const std::string& id, const std::vector<pid_t>& strangers);
   // Sends it away; whoever is left of the job stays.
   ~Guard();
   Guard(const Guard&) = delete;
@@ -22,6 +24,7 @@ class Guard {
   int socket() const { return socket_; }
   // All that were told of are gone.
   void forget();
+  pid_t pid() const { return pid_; }
 
  private:
   void send(char kind, const std::string& content);

@@ -38,6 +38,7 @@ using Clock = std::chrono::steady_clock;
 constexpr Milliseconds kOwnErrors{1'200};
 // How long what is left may take to be gone after SIGKILL.
 constexpr Milliseconds kKillLimit{2'000};
+constexpr Milliseconds kReap{5'000};  // how often orphans that have ended are looked for
 constexpr size_t kMaxErrorFile = 1 << 20;
 constexpr size_t kLastLines = 15;
 
@@ -133,10 +134,11 @@ std::string line_prefix(const std::string& role, int local_rank, int rank) {
 // One attempt: the ranks of this machine, from their start to the last one's end.
 class Attempt {
  public:
-  Attempt(const JobSpec& spec, const std::string& id, Nodes& nodes, Guard& guard, Interrupts& interrupts,
-          int number, const std::string& logs)
+  Attempt(const JobSpec& spec, const std::string& id, const Adoption& adoption, Nodes& nodes, Guard& guard,
+          Interrupts& interrupts, int number, const std::string& logs)
       : spec_(spec),
         id_(id),
+        adoption_(adoption),
         nodes_(nodes),
         guard_(guard),
         interrupts_(interrupts),
@@ -282,7 +284,12 @@ class Attempt {
         if (r.running) look_at(r);
       look_at_signals();
       look_at_failure();
+      look_at_stragglers();
       if (Clock::now() >= next_step_) step();
+      if (Clock::now() >= next_reap_) {
+        reap();
+        next_reap_ = Clock::now() + kReap;
+      }
     }
   }
 
@@ -307,7 +314,10 @@ class Attempt {
       end.traceback = error->traceback;
     }
     if (end.by_launcher || failed_) return;
-    if (end.ok()) return nodes_.ended(end.rank);
+    if (end.ok()) {
+      if (!first_end_) first_end_.emplace(end.rank, Deadline::after(spec_.nodes.exit_timeout));
+      return nodes_.ended(end.rank);
+    }
     failure_ = {.kind = end.signal ? Failure::Kind::kDied : Failure::Kind::kFailed,
                 .rank = end.rank,
                 .text = end.sentence()};
@@ -331,6 +341,22 @@ class Attempt {
 
   void look_at_failure() {
     if (!failed_ && !signal_ && nodes_.failed()) fail();
+  }
+
+  // A rank that is stuck after its last collective keeps nobody waiting who could say so.
+  void look_at_stragglers() {
+    const Milliseconds limit = spec_.nodes.exit_timeout;
+    if (!first_end_ || failed_ || signal_ || limit == Milliseconds(0)) return;
+    const auto& [first, deadline] = *first_end_;
+    if (!deadline.passed()) return;
+    const auto straggler = std::ranges::find(ranks_, true, &Rank::running);
+    if (straggler == ranks_.end()) return;
+    failure_ = {.kind = Failure::Kind::kTimeout,
+                .rank = straggler->end.rank,
+                .text = concat("rank ", straggler->end.rank, " has not ended within ", limit.count(),
+                               " ms after rank ", first, " had")};
+    nodes_.report(failure_);
+    fail();
   }
 
   void fail() {
@@ -369,10 +395,21 @@ class Attempt {
 
   // ---- end ----
 
-  std::vector<pid_t> groups() const {
+  std::vector<pid_t> rank_pids() const {
     std::vector<pid_t> pids;
     for (const Rank& r : ranks_) pids.push_back(r.end.pid);
     return pids;
+  }
+
+  Family family() const {
+    return {.id = id_, .groups = rank_pids(), .adopter = getpid(), .strangers = adoption_.strangers()};
+  }
+
+  // Orphans that have ended; they would add up.
+  void reap() const {
+    std::vector<pid_t> kept = rank_pids();
+    kept.push_back(guard_.pid());
+    reap_adopted(family(), kept);
   }
 
   // Nothing that a rank has started outlives it.
@@ -380,10 +417,11 @@ class Attempt {
     if (ended_) return;
     ended_ = true;
     for (const Rank& r : ranks_) kill(-r.end.pid, SIGKILL);
-    const std::vector<pid_t> left = kill_processes(id_, groups(), kKillLimit);
+    const std::vector<pid_t> left = kill_processes(family(), kKillLimit);
     for (const pid_t pid : left)
       write_console(2, concat(spec_.op, ": process ", pid, " does not end\n"), Milliseconds(100));
     guard_.forget();
+    reap();
     for (const Rank& r : ranks_) {
       const bool gone = std::find(left.begin(), left.end(), r.end.pid) == left.end();
       while (waitpid(r.end.pid, nullptr, gone ? 0 : WNOHANG) < 0 && errno == EINTR) {
@@ -412,6 +450,7 @@ class Attempt {
 
   const JobSpec& spec_;
   const std::string& id_;
+  const Adoption& adoption_;
   Nodes& nodes_;
   Guard& guard_;
   Interrupts& interrupts_;
@@ -420,7 +459,8 @@ class Attempt {
   Output output_;
   std::vector<Rank> ranks_;
   Stage stage_ = Stage::kRunning;
-  Clock::time_point next_step_ = Clock::time_point::max();
+  Clock::time_point next_step_ = Clock::time_point::max(), next_reap_ = Clock::now() + kReap;
+  std::optional<std::pair<int, Deadline>> first_end_;  // in order: which rank, and how long others may go on
   bool failed_ = false, asked_to_end_ = false, ended_ = false;
   int signal_ = 0;
   Failure failure_;  // the first one seen here
@@ -467,20 +507,17 @@ Outcome run_job(const JobSpec& given) {
     if (spec.nodes.token.empty()) spec.nodes.token = random_id();
   }
   Outcome outcome;
+  std::optional<Nodes> nodes_or_none;
   try {
-    Nodes nodes(spec.nodes, spec.nproc, check);
-    Guard guard(id);
+    Nodes& nodes = nodes_or_none.emplace(spec.nodes, spec.nproc, check);
+    const Adoption adoption;
+    Guard guard(id, adoption.strangers());
     outcome.logs = make_logs(spec, random);
     for (int attempt = 0;; ++attempt) {
       outcome.attempts = attempt + 1;
       nodes.begin_attempt(attempt, check);
-      Attempt(spec, id, nodes, guard, interrupts, attempt, outcome.logs).run(outcome);
-      if (outcome.signal) {
-        nodes.report({.kind = Failure::Kind::kFailed,
-                      .text = concat("the launcher of node ", nodes.place().node, " was ended by ",
-                                     signal_name(outcome.signal))});
-        return outcome;
-      }
+      Attempt(spec, id, adoption, nodes, guard, interrupts, attempt, outcome.logs).run(outcome);
+      if (outcome.signal) throw Interrupted{outcome.signal};
       const Verdict verdict = nodes.end_attempt(outcome.ok, &outcome.results, check);
       outcome.ok = verdict == Verdict::kDone;
       if (!outcome.ok) nodes.failed(&outcome.failure);
@@ -493,6 +530,10 @@ Outcome run_job(const JobSpec& given) {
   } catch (const Interrupted& interrupted) {
     outcome.ok = false;
     outcome.signal = interrupted.signal;
+    if (nodes_or_none)
+      nodes_or_none->report({.kind = Failure::Kind::kFailed,
+                             .text = concat("the launcher of node ", nodes_or_none->place().node, " was ended by ",
+                                            signal_name(interrupted.signal))});
     return outcome;
   }
 }

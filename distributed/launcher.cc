@@ -25,6 +25,7 @@
 #include "gradus/distributed/run_ranks.h"
 #include "gradus/distributed/socket.h"
 #include "gradus/distributed/world.h"
+#include "gradus/tensor/fork.h"
 #include "gradus/tensor/quiet_signals.h"
 
 namespace gradus::dist {
@@ -139,6 +140,7 @@ JobSpec read_options(const LauncherOptions& o) {
   spec.threads = o.threads_per_rank;
   spec.log_dir = o.log_dir;
   if (!o.log_dir.empty()) spec.tee.assign(size_t(spec.nproc), internal::kStdout | internal::kStderr);
+  nodes.exit_timeout = o.timeout;
   spec.shutdown_timeout = o.shutdown_timeout;
   return spec;
 }
@@ -180,6 +182,7 @@ Started* started() {
 
 // Tells the others and the launcher what ends this rank.
 void tell(const std::exception_ptr& error) {
+  if (const World* world = World::current(); world && !world->membership->is_rank()) return;  // a child that it forked
   write_error_file(error);
   if (World* world = World::current()) world->membership->report(failure_of(world->rank, error));
 }
@@ -197,10 +200,12 @@ void write_whole(int fd, std::string_view bytes, const char* what) {
 }
 
 [[noreturn]] void run_rank(const LauncherOptions& options, const Body& body, const Socket& result) {
+  const int process = gradus::internal::fork_count();
   int status = 1;
   try {
     init_process_group({.backend = options.backend, .timeout = options.timeout});
     const std::string bytes = body();
+    if (process != gradus::internal::fork_count()) std::exit(0);  // a child that the rank forked: it has no result
     if (result) write_whole(result.fd(), bytes + kReturned, "hand over");  // last: it says that all the rest is there
     // No barrier: a rank that returns early must be seen as gone by those that wait for it.
     destroy_process_group();

@@ -37,7 +37,8 @@ struct LauncherOptions {
   int max_restarts = 0;                  // times that all ranks are started again after a failure
   int threads_per_rank = 0;              // 0: usable cores / ranks on this machine
   std::string log_dir;                   // the ranks' output, one folder per attempt and rank; "": none
-  Milliseconds timeout{600'000};         // of collectives, unless they say otherwise
+  Milliseconds timeout{600'000};         // of collectives, unless they say otherwise; and how long ranks
+                                         // may go on when another has returned
   Milliseconds shutdown_timeout{3'000};  // between asking ranks to end and killing them
 };
 

@@ -4,6 +4,12 @@
 
 namespace gradus::dist {
 
+void Membership::check_is_rank(std::string_view op) const {
+  if (!is_rank())
+    throw ConnectionError(op, rank_, "rank ", rank_, " made this process by fork(): it is no rank, and must not take the "
+                          "place of one. Call it in the rank itself, or start another program");
+}
+
 Failure Membership::failure() const {
   std::lock_guard lock(mutex_);
   return failure_;
@@ -44,7 +50,13 @@ class LocalMembership final : public Membership {
 
   LocalMembership(Job& job, int rank, int world_size) : Membership(rank, world_size), job_(job) {}
 
+  // A rank of its own has no others whom a child could mislead.
+  void check_is_rank(std::string_view op) const override {
+    if (world_size() > 1) Membership::check_is_rank(op);
+  }
+
   Failure report(const Failure& failure) override {
+    if (!is_rank()) return failure;
     std::lock_guard lock(job_.mutex);
     if (!failed() && !has_left(rank()))
       for (LocalMembership& member : job_.members) member.set_failed(failure);
@@ -52,6 +64,7 @@ class LocalMembership final : public Membership {
   }
 
   void leave() override {
+    if (!is_rank()) return;
     std::lock_guard lock(job_.mutex);
     for (LocalMembership& member : job_.members) member.set_left(rank());
   }

@@ -13,6 +13,7 @@
 
 #include "gradus/distributed/deadline.h"
 #include "gradus/distributed/error.h"
+#include "gradus/tensor/fork.h"
 
 namespace gradus::dist {
 
@@ -27,7 +28,8 @@ struct RankStatus {
 
 class Membership {
  public:
-  Membership(int rank, int world_size) : rank_(rank), world_size_(world_size), left_(world_size) {}
+  Membership(int rank, int world_size)
+      : rank_(rank), world_size_(world_size), process_(gradus::internal::fork_count()), left_(world_size) {}
   virtual ~Membership() = default;
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
@@ -38,8 +40,14 @@ class Membership {
   // Whether the job has failed; one atomic load.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   Failure failure() const;  // only once failed()
-  // Throws the failure, if there is one.
+  // Whether this process is the rank, or the child that a rank has forked: that is no rank, must not say anything for it,
+  // and has none of its threads.
+  bool is_rank() const { return process_ == gradus::internal::fork_count(); }
+  // Errors: ConnectionError in such a child.
+  virtual void check_is_rank(std::string_view op) const;
+  // The same; and throws the job's failure, if there is one.
   void check(std::string_view op) const {
+    check_is_rank(op);
     if (failed()) throw_failure(op, failure());
   }
   // `rank` has ended in order: what it sent before can still be received, nothing more will come.
@@ -64,7 +72,7 @@ class Membership {
   void set_left(int rank) { left_[rank].store(1, std::memory_order_release); }
 
  private:
-  const int rank_, world_size_;
+  const int rank_, world_size_, process_;
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
   Failure failure_;

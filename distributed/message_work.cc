@@ -30,6 +30,11 @@ MessageWork::MessageWork(const Message& message, const Tensor& keep, bool receiv
       tensor_(keep),
       receives_(receives) {}
 
+MessageWork::~MessageWork() {
+  // In a child that the rank forked, the message is still the rank's.
+  if (!membership_->is_rank()) new Ref<Request>(std::move(request_));
+}
+
 Ref<MessageWork> MessageWork::send(const Message& message, const MessageHeader& header,
                                    std::span<const std::byte> payload, const Tensor& keep) {
   GroupState& group = message.group;

@@ -51,6 +51,8 @@ class MessageWork final : public WorkState {
                                std::span<const std::byte> payload, const Tensor& keep);
   static Ref<MessageWork> receive(const Message& message, TakeMessage take, const Tensor& keep);
 
+  ~MessageWork() override;
+
   void wait(std::optional<Milliseconds> timeout) override;
   bool is_completed() override;
   int source_rank() override;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ranges>
 #include <thread>
 
 #include "gradus/distributed/socket.h"
@@ -127,9 +128,9 @@ class Nodes::Impl {
       const Verdict verdict = server_ ? decide(restart, check) : wait_for_verdict(check);
       if (verdict == Verdict::kDone) {
         *results = get_results();
-        store_->set(key(concat("gone/", place_.node)), "");
         // The store is here.
-        for (int n = 0; server_ && n < place_.nodes; ++n) wait_for(key(concat("gone/", n)), kOthersEnd, {});
+        const Deadline patience = Deadline::after(kOthersEnd);
+        while (server_ && server_->launchers() > 0 && !patience.passed()) std::this_thread::sleep_for(kPoll);
       }
       return verdict;
     } catch (const DistributedError&) {
@@ -324,11 +325,15 @@ class Nodes::Impl {
         if (!ended(n, how)) return false;
       return true;
     };
+    const std::optional<Deadline> last_end = exit_deadline();
     while (!all("")) {
-      Failure failure;
-      if (failed(&failure) && !deadline) deadline = Deadline::after(kOthersEnd);
-      const bool launcher_died = deadline && failure.kind == Failure::Kind::kDied && failure.rank < 0;
-      if (launcher_died || (deadline && deadline->passed())) break;
+      if (failed(nullptr) && !deadline) deadline = Deadline::after(kOthersEnd);
+      // A launcher that is gone was interrupted, or died: there is nobody to wait for.
+      if (server_->launchers() < place_.nodes - 1 || (deadline && deadline->passed())) break;
+      if (last_end && last_end->passed()) {
+        const auto missing = [&](int node) { return !ended(node, ""); };
+        report_straggler(*std::ranges::find_if(std::views::iota(0, place_.nodes), missing));
+      }
       check();
       std::this_thread::sleep_for(kPoll);
     }
@@ -337,6 +342,19 @@ class Nodes::Impl {
                                                  : Verdict::kOver;
     store_->set(key("verdict"), std::to_string(int(verdict)));
     return verdict;
+  }
+
+  // This node's ranks have ended: how long others may go on.
+  std::optional<Deadline> exit_deadline() const {
+    if (failed(nullptr) || options_.exit_timeout == Milliseconds(0)) return {};
+    return Deadline::after(options_.exit_timeout);
+  }
+  // The launchers end what is left after a failure.
+  void report_straggler(int node) {
+    if (failed(nullptr)) return;
+    report({.kind = Failure::Kind::kTimeout,
+            .text = concat("the ranks of node ", node, " have not ended within ", options_.exit_timeout.count(),
+                           " ms after those of node ", place_.node, " had")});
   }
 
   // ---- the others ----
@@ -360,8 +378,10 @@ class Nodes::Impl {
 
   Verdict wait_for_verdict(const std::function<void()>& check) {
     std::optional<Deadline> deadline;
+    const std::optional<Deadline> last_end = exit_deadline();
     while (!store_->check({key("verdict")})) {
       check();
+      if (last_end && last_end->passed()) report_straggler(0);
       if (failed(nullptr) && !deadline) deadline = Deadline::after(2 * kOthersEnd);
       if (deadline && deadline->passed()) return Verdict::kOver;
       std::this_thread::sleep_for(kPoll);

@@ -29,6 +29,7 @@ struct NodesOptions {
   Milliseconds join_timeout{600'000};
   Milliseconds last_call{30'000};  // how long to wait for more than min_nodes
   int max_restarts = 0;            // the first node's counts
+  Milliseconds exit_timeout{600'000};  // how long ranks may go on when others have ended in order; 0: for ever
 
   bool several() const { return max_nodes > 1; }
 };

@@ -46,6 +46,10 @@ void destroy_process_group() {
     world = World::exchange_process_world(nullptr);
   }
   if (!world) return;
+  if (!world->membership->is_rank()) {  // in a child that the rank forked: all of it is the rank's
+    new Ref<World>(std::move(world));
+    return;
+  }
   try {
     internal::finish_messages(*world);
   } catch (const DistributedError&) {

@@ -9,8 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cinttypes>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -77,15 +79,20 @@ std::string read_proc(pid_t pid, const char* file, size_t limit) {
 struct Stat {
   char state = 0;
   pid_t parent = 0, group = 0;
+  uint64_t start = 0;
+
+  bool lives() const { return state != 0 && state != 'Z' && state != 'X'; }
 };
 
-// From "pid (name) state ppid pgrp ..."; the name may hold anything.
+// From "pid (name) state ppid pgrp ..."; the name may hold anything. The start is the 22nd of all.
 Stat read_stat(pid_t pid) {
   const std::string text = read_proc(pid, "stat", 4096);
   Stat stat;
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return stat;
-  if (std::sscanf(text.c_str() + name_end + 1, " %c %d %d", &stat.state, &stat.parent, &stat.group) != 3)
+  if (std::sscanf(text.c_str() + name_end + 1,
+                  " %c %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64, &stat.state,
+                  &stat.parent, &stat.group, &stat.start) != 4)
     return {};
   return stat;
 }
@@ -172,42 +179,92 @@ std::string find_program(const char* op, const std::string& name) {
                    here ? concat("; the one in this folder is ./", name) : "");
 }
 
-std::vector<pid_t> find_processes(const std::string& id, const std::vector<pid_t>& groups) {
-  const std::set<pid_t> group_set(groups.begin(), groups.end());
+namespace {
+
+using Stats = std::map<pid_t, Stat>;
+
+Stats all_stats() {
+  Stats all;
+  for (const pid_t pid : all_processes())
+    if (const Stat stat = read_stat(pid); stat.state != 0) all.emplace(pid, stat);
+  return all;
+}
+
+bool is_adopted(const Family& family, pid_t pid, const Stat& stat, pid_t adopters_group) {
+  return family.adopter && stat.parent == family.adopter && stat.group != adopters_group &&
+         std::ranges::find(family.strangers, pid) == family.strangers.end();
+}
+
+// Adds all that descend from `found`.
+void add_descendants(const Stats& all, const std::set<pid_t>& except, std::set<pid_t>& found) {
   std::map<pid_t, std::vector<pid_t>> children;
-  std::set<pid_t> found, guards;
-  for (const pid_t pid : all_processes()) {
-    if (pid == getpid()) continue;
-    const Stat stat = read_stat(pid);
-    if (stat.state == 0 || stat.state == 'Z' || stat.state == 'X') continue;
-    children[stat.parent].push_back(pid);
-    const std::string environment = read_proc(pid, "environ", 4 << 20);
-    if (environment.find("GRADUS_JOB_GUARD=") != std::string::npos) {
-      guards.insert(pid);
-    } else if (group_set.count(stat.group) || (!id.empty() && environment.find(id) != std::string::npos)) {
-      found.insert(pid);
-    }
-  }
-  // Those that were started with another environment.
+  for (const auto& [pid, stat] : all)
+    if (stat.lives()) children[stat.parent].push_back(pid);
   for (std::vector<pid_t> left(found.begin(), found.end()); !left.empty();) {
     const pid_t pid = left.back();
     left.pop_back();
     for (const pid_t child : children[pid])
-      if (!guards.count(child) && found.insert(child).second) left.push_back(child);
+      if (!except.count(child) && found.insert(child).second) left.push_back(child);
   }
+}
+
+}  // namespace
+
+Adoption::Adoption() {
+  prctl(PR_GET_CHILD_SUBREAPER, &before_);
+  std::set<pid_t> mine = {getpid()};
+  add_descendants(all_stats(), {}, mine);
+  strangers_.assign(mine.begin(), mine.end());
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+Adoption::~Adoption() { prctl(PR_SET_CHILD_SUBREAPER, before_); }
+
+std::vector<pid_t> find_processes(const Family& family) {
+  const std::set<pid_t> groups(family.groups.begin(), family.groups.end());
+  const auto was_adopted = [&](pid_t pid, const Stat& stat) {
+    return std::ranges::any_of(family.adopted,
+                               [&](const Process& p) { return p.pid == pid && p.start == stat.start; });
+  };
+  std::set<pid_t> found, others = {getpid()};
+  const Stats all = all_stats();
+  const pid_t group = getpgid(family.adopter);
+  for (const auto& [pid, stat] : all) {
+    if (pid == getpid() || !stat.lives()) continue;
+    const std::string environment = read_proc(pid, "environ", 4 << 20);
+    if (environment.find("GRADUS_JOB_GUARD=") != std::string::npos)
+      others.insert(pid);
+    else if (groups.count(stat.group) || (!family.id.empty() && environment.find(family.id) != std::string::npos) ||
+             is_adopted(family, pid, stat, group) || was_adopted(pid, stat))
+      found.insert(pid);
+  }
+  add_descendants(all, others, found);
   return {found.begin(), found.end()};
 }
 
-std::vector<pid_t> kill_processes(const std::string& id, const std::vector<pid_t>& groups,
-                                  Milliseconds limit) {
+std::vector<pid_t> kill_processes(const Family& family, Milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
   std::vector<pid_t> left;
   for (Milliseconds pause{1};; pause = std::min(2 * pause, Milliseconds(50))) {
-    left = find_processes(id, groups);
+    left = find_processes(family);
     for (const pid_t pid : left) kill(pid, SIGKILL);
     if (left.empty() || std::chrono::steady_clock::now() >= end) return left;
     usleep(useconds_t(pause.count()) * 1000);
   }
+}
+
+std::vector<Process> adopted_processes(const Family& family) {
+  std::vector<Process> adopted;
+  const pid_t group = getpgid(family.adopter);
+  for (const auto& [pid, stat] : all_stats())
+    if (is_adopted(family, pid, stat, group)) adopted.push_back({pid, stat.start});
+  return adopted;
+}
+
+void reap_adopted(const Family& family, const std::vector<pid_t>& except) {
+  for (const Process& p : adopted_processes(family))
+    if (std::ranges::find(except, p.pid) == except.end() && process_state(p.pid) == 'Z')
+      waitpid(p.pid, nullptr, WNOHANG);
 }
 
 char process_state(pid_t pid) { return read_stat(pid).state; }

@@ -96,6 +96,10 @@ class StoreServer::Impl {
     std::lock_guard lock(mutex_);
     return service_.failure();
   }
+  int launchers() const {
+    std::lock_guard lock(mutex_);
+    return service_.launchers();
+  }
 
  private:
   void run() {
@@ -254,6 +258,8 @@ bool StoreServer::failed(Failure* failure) const {
   if (found && failure != nullptr) *failure = *found;
   return found.has_value();
 }
+
+int StoreServer::launchers() const { return impl_->launchers(); }
 
 void StoreServer::begin_attempt(int attempt) {
   impl_->change([&](internal::StoreService& service) { service.begin_attempt(attempt, now()); });

@@ -37,6 +37,8 @@ class StoreServer {
   void ended(int rank);
   // What a rank or a launcher reported first, if anything.
   bool failed(Failure* failure = nullptr) const;
+  // Launchers of other nodes that are connected and have not left.
+  int launchers() const;
   // Forgets keys, failure and ranks: the next attempt begins. Connections of the earlier attempt are refused
   // from now on.
   void begin_attempt(int attempt);

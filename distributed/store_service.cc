@@ -282,6 +282,12 @@ void StoreService::ended(int rank, TimePoint now) {
   tell_failure();
 }
 
+int StoreService::launchers() const {
+  return static_cast<int>(std::ranges::count_if(connections_, [](const auto& entry) {
+    return entry.second.present && entry.second.hello.role == Role::kLauncher;
+  }));
+}
+
 void StoreService::begin_attempt(int attempt, TimePoint now) {
   attempt_ = attempt;
   told_failure_ = false;

@@ -59,6 +59,7 @@ class StoreService {
   const std::optional<Failure>& failure() const { return roster_.failure(); }
   void begin_attempt(int attempt, TimePoint now);
   size_t connections() const { return connections_.size(); }
+  int launchers() const;  // that are connected and have not left
 
  private:
   enum class State { kHello, kProof, kOpen, kClosing };

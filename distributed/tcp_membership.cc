@@ -1,10 +1,13 @@
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "gradus/distributed/store_connection.h"
@@ -24,6 +27,34 @@ constexpr Milliseconds kHeartbeat{500};
 // may wait for the server's grace.
 constexpr Milliseconds kStatusesLimit{400}, kReportLimit{950};
 
+// Descriptors whose end tells others that this process is gone: a child that it forks does not keep them open.
+class LifeLines {
+ public:
+  static void add(int fd) {
+    static const int registered = pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                                                 [] {
+                                                   for (const int open : instance().fds_) ::close(open);
+                                                   instance().fds_.clear();
+                                                   instance().mutex_.unlock();
+                                                 });
+    (void)registered;
+    std::lock_guard lock(instance().mutex_);
+    instance().fds_.insert(fd);
+  }
+  static void remove(int fd) {
+    std::lock_guard lock(instance().mutex_);
+    instance().fds_.erase(fd);
+  }
+
+ private:
+  static LifeLines& instance() {
+    static auto& instance = *new LifeLines;
+    return instance;
+  }
+  std::mutex mutex_;
+  std::set<int> fds_;
+};
+
 // A connection that a thread listens to until it ends.
 class StandingConnection {
  public:
@@ -37,10 +68,13 @@ class StandingConnection {
       : connection_(std::move(connection)),
         stop_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         handlers_(std::move(handlers)),
-        thread_([this] { listen(); }) {}
+        thread_([this] { listen(); }) {
+    LifeLines::add(connection_.fd());
+  }
   ~StandingConnection() {
     (void)!::eventfd_write(stop_.fd(), 1);
     thread_.join();
+    LifeLines::remove(connection_.fd());
   }
 
   // False when it cannot be sent in time; then the connection is of no more use.
@@ -102,6 +136,7 @@ class TcpMembership final : public Membership {
                                             .heartbeat = [this] { return beat(); }}) {}
 
   Failure report(const Failure& failure) override {
+    if (!is_rank()) return failure;
     {
       std::lock_guard lock(mutex_);
       if (left_) return failed() ? this->failure() : failure;
@@ -116,6 +151,7 @@ class TcpMembership final : public Membership {
   }
 
   void leave() override {
+    if (!is_rank()) return;
     {
       std::lock_guard lock(mutex_);
       if (std::exchange(left_, true)) return;
@@ -125,6 +161,7 @@ class TcpMembership final : public Membership {
   }
 
   std::vector<RankStatus> statuses() override {
+    if (!is_rank()) return {};
     uint64_t seen;
     {
       std::lock_guard lock(mutex_);

@@ -13,10 +13,15 @@ Work& Work::operator=(const Work&) = default;
 
 void Work::wait(std::optional<Milliseconds> timeout) const {
   if (!state_) return;
+  state_->check_process();
   const RunningRange running = observed({.kind = RangeKind::kCollective, .name = "wait for work"});
   state_->wait(timeout);
 }
-bool Work::is_completed() const { return !state_ || state_->is_completed(); }
+bool Work::is_completed() const {
+  if (!state_) return true;
+  state_->check_process();
+  return state_->is_completed();
+}
 int Work::source_rank() const { return state_ ? state_->source_rank() : -1; }
 
 }  // namespace gradus::dist

@@ -4,16 +4,26 @@
 #include <optional>
 
 #include "gradus/distributed/deadline.h"
+#include "gradus/tensor/error.h"
+#include "gradus/tensor/fork.h"
 #include "gradus/tensor/ref.h"
 
 namespace gradus::dist::internal {
 
 class WorkState : public Counted {
  public:
+  // Errors: StateError in a child that fork() made: what would do the work is its parent's.
+  void check_process() const {
+    if (process_ != gradus::internal::fork_count())
+      throw StateError("wait", "this process was made by fork(); its parent has the work under way, and waits for it");
+  }
   // As in Work. May be called from several threads.
   virtual void wait(std::optional<Milliseconds> timeout) = 0;
   virtual bool is_completed() = 0;
   virtual int source_rank() { return -1; }
+
+ private:
+  const int process_ = gradus::internal::fork_count();
 };
 
 }  // namespace gradus::dist::internal

@@ -1,5 +1,6 @@
 #include "gradus/tensor/allocator.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -161,6 +162,9 @@ class CachingAllocator {
     stats_.live_bytes -= class_size(bytes);
   }
 
+  void lock() { lock_.lock(); }
+  void unlock() { lock_.unlock(); }
+
   MemoryStats stats() {
     std::lock_guard lock(lock_);
     return stats_;
@@ -259,15 +263,27 @@ std::string in_column(const std::string& text, size_t width) {
   return std::string(text.size() < width ? width - text.size() : 0, ' ') + text;
 }
 
+using Allocators = std::array<CachingAllocator, kMaxCpuDevices + 1>;
+
+// Never destroyed: tensors with static lifetime may outlive any order of destruction.
+Allocators& allocators() {
+  static auto* all = [] {
+    // A child gets no lock that another thread of the parent holds.
+    pthread_atfork([] { for (CachingAllocator& a : allocators()) a.lock(); },
+                   [] { for (CachingAllocator& a : allocators()) a.unlock(); },
+                   [] { for (CachingAllocator& a : allocators()) a.unlock(); });
+    return new Allocators;
+  }();
+  return *all;
+}
+
 CachingAllocator& allocator_of(Device device) {
-  // Never destroyed: tensors with static lifetime may outlive any order of destruction.
-  static auto* allocators = new std::array<CachingAllocator, kMaxCpuDevices + 1>;
-  if (device.type == DeviceType::kMeta) return (*allocators)[kMaxCpuDevices];
+  if (device.type == DeviceType::kMeta) return allocators()[kMaxCpuDevices];
   if (device.type != DeviceType::kCPU)
     throw DeviceError("allocate", device, " has no allocator", device.type == DeviceType::kCUDA ? " (built without CUDA)" : "");
   if (device.index < 0 || device.index >= kMaxCpuDevices)
     throw DeviceError("allocate", device, " does not exist: indices go from 0 to ", kMaxCpuDevices - 1);
-  return (*allocators)[device.index];
+  return allocators()[device.index];
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/error.h"
+#include "gradus/tensor/fork.h"
 
 namespace gradus {
 namespace {
@@ -42,6 +43,7 @@ int usable_cores() {
 }
 
 int num_threads() {
+  if (internal::has_lost_team()) return 1;
   const int n = Context::current().threads;
   return n > 0 ? n : usable_cores();
 }
@@ -98,7 +100,8 @@ void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, i
 #else
 
 void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t), void* context) {
-  if (omp_in_parallel()) return body(context, begin, end);
+  if (omp_in_parallel() || has_lost_team()) return body(context, begin, end);
+  use_team();
   FirstException error;
   const int64_t n = end - begin;
 #pragma omp parallel num_threads(threads)

@@ -10,12 +10,29 @@
 
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/error.h"
+#include "gradus/tensor/fork.h"
 #include "gradus/tensor/parallel.h"
 
 namespace gradus {
 namespace internal {
 
+// In a process that fork() made, the parent's streams have no thread that would do their work.
+class Owner {
+ public:
+  bool is_here() const { return process_ == fork_count(); }
+  void check() const {
+    if (!is_here())
+      throw StateError("stream",
+                       "this process was made by fork(), and the stream's thread is its parent's: compute on cpu:0 here, or "
+                       "start another program");
+  }
+
+ private:
+  const int process_ = fork_count();
+};
+
 struct EventState {
+  const Owner owner;
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
@@ -30,6 +47,7 @@ struct EventState {
     changed.notify_all();
   }
   void wait() {
+    owner.check();
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return done; });
     if (error) std::rethrow_exception(error);
@@ -38,6 +56,7 @@ struct EventState {
 
 // What a worker thread, its stream's handles and synchronize(device) share. The last may come when the handles are gone.
 struct WorkQueue {
+  const Owner owner;
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> tasks;
@@ -45,6 +64,7 @@ struct WorkQueue {
   std::exception_ptr error;  // the first since the last synchronize
 
   void push(std::function<void()> task) {
+    owner.check();
     {
       std::lock_guard lock(mutex);
       tasks.push_back(std::move(task));
@@ -53,6 +73,7 @@ struct WorkQueue {
   }
 
   void drain() {
+    owner.check();
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return tasks.empty() && !busy; });
     if (error) std::rethrow_exception(std::exchange(error, nullptr));
@@ -99,6 +120,10 @@ struct StreamQueue {
   std::thread worker{[work = work] { work->run(); }};
 
   ~StreamQueue() {
+    if (!work->owner.is_here()) {
+      forget_thread(worker);
+      return;
+    }
     {
       std::lock_guard lock(work->mutex);
       work->stop = true;

@@ -7,6 +7,7 @@
 
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/cpu/weight_layout.h"
+#include "gradus/tensor/fork.h"
 #include "gradus/tensor/parallel.h"
 #include "gradus/tensor/processor.h"
 
@@ -96,6 +97,7 @@ int use_threads() {
   const int n = 1;
 #else
   const int n = num_threads();
+  if (n > 1) internal::use_team();
 #endif
   omp_set_num_threads(n);  // of this thread; cheap, and other code may have set it since
   return n;

@@ -259,6 +259,14 @@ TEST(GradusRun, ExitCodesAreKeptWhereChildrenWereToBeIgnored) {
 
 // ---- restarts ----
 
+TEST(GradusRun, ARankThatGoesOnForEverWhenOthersHaveEndedIsNamed) {
+  const auto p = run(Arguments{"--nproc-per-node", "2", "--exit-timeout", "0.5"} +
+                     shell("[ $RANK = 0 ] && exit 0; exec sleep 1000"));
+  EXPECT_EQ(p->wait(), 1);
+  EXPECT_LT(p->seconds(), 30);
+  EXPECT_THAT(p->err(), HasSubstr("rank 1 has not ended within 500 ms after rank 0 had"));
+}
+
 TEST(GradusRun, AllRanksStartAgainAfterAFailure) {
   TestFolder folder;
   const std::string script =
@@ -406,6 +414,57 @@ TEST(GradusRun, NothingSurvivesTheEndOfTheRanks) {
   const auto p = run(Arguments{"--nproc-per-node", "2"} + shell(std::string(kStubborn) + "exit 0"));
   EXPECT_EQ(p->wait(), 0);
   EXPECT_LT(p->seconds(), 5);
+}
+
+// A rank's script that starts a process in a session and an environment of its own, whose number is then in the file.
+std::string start_daemon(const std::string& file) {
+  return "(env -i setsid sh -c 'echo $$ > " + file + "; exec sleep 1000' &);" + "while [ ! -s " + file +
+         " ]; do sleep 0.01; done;";
+}
+
+// Waits until the process of that file has ended.
+bool ends_soon(const std::string& file) {
+  const int pid = std::atoi(read_whole(file).c_str());
+  for (int i = 0; pid > 0 && i < 1000; ++i) {
+    const std::string stat = read_whole("/proc/" + std::to_string(pid) + "/stat");
+    if (stat.empty() || stat.find(") Z") != std::string::npos) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  kill(pid, SIGKILL);
+  return false;
+}
+
+TEST(GradusRun, ADaemonInAnEnvironmentOfItsOwnEndsWithTheJob) {
+  for (const char* end : {"exit 0", "exit 3", "kill -9 $$"}) {
+    TestFolder folder;
+    const auto p = start(Arguments{"--nproc-per-node", "1"} + shell(start_daemon(folder / "daemon") + end));
+    p->wait();
+    EXPECT_TRUE(ends_soon(folder / "daemon")) << end;
+  }
+}
+
+TEST(GradusRun, ADaemonInAnEnvironmentOfItsOwnEndsWithTheLauncher) {
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    TestFolder folder;
+    const auto p = start(Arguments{"--nproc-per-node", "1"} +
+                         shell(start_daemon(folder / "daemon") + "echo x > " + folder / "ready" + "; exec sleep 1000"));
+    ASSERT_TRUE(wait_for_file(folder / "ready", 60));
+    std::this_thread::sleep_for(std::chrono::seconds(3));  // the guard looks once a second
+    p->kill(signal);
+    p->wait();
+    EXPECT_TRUE(ends_soon(folder / "daemon")) << signal;
+  }
+}
+
+TEST(GradusRun, ProcessesThatWereThereBeforeItAreNotItsOwn) {
+  TestFolder folder;
+  Subprocess p({"/bin/sh", "-c",
+                "setsid sh -c 'echo $$ > " + folder / "before" + "; exec sleep 1000' & while [ ! -s " + folder / "before" +
+                    " ]; do sleep 0.01; done; exec distributed/gradus-run true"});
+  EXPECT_EQ(p.wait(), 0) << p.err();
+  const int pid = std::atoi(read_whole(folder / "before").c_str());
+  ASSERT_GT(pid, 0);
+  EXPECT_EQ(kill(pid, SIGKILL), 0);
 }
 
 TEST(GradusRun, ALauncherInARankEndsWithIt) {
@@ -582,6 +641,33 @@ TEST(GradusRunNodes, ALauncherThatDiesEndsAll) {
     EXPECT_LT(Subprocess::Clock::now() - begin, std::chrono::seconds(6));
     EXPECT_THAT(other->err(), HasSubstr("launcher")) << other->err();
     EXPECT_LT(a->until_none_left(5) + b->until_none_left(5), 5);
+  }
+}
+
+TEST(GradusRunNodes, ASignalToOneEndsAllSoon) {
+  for (const bool interrupt_first : {true, false}) {
+    TestFolder folder;
+    const auto [a, b] = start_two({}, "echo x > " + folder / "$RANK" + "; exec sleep 100");
+    ASSERT_TRUE(wait_for_file(folder / "0", 30) && wait_for_file(folder / "1", 30));
+    const auto begin = Subprocess::Clock::now();
+    (interrupt_first ? a : b)->kill(SIGINT);
+    EXPECT_EQ((interrupt_first ? a : b)->wait(), 128 + SIGINT);
+    const auto& other = interrupt_first ? b : a;
+    EXPECT_EQ(other->wait(), 1);
+    EXPECT_LT(Subprocess::Clock::now() - begin, std::chrono::seconds(10));
+    EXPECT_THAT(other->err(), HasSubstr("launcher"));
+  }
+}
+
+TEST(GradusRunNodes, ANodeThatGoesOnForEverIsNamed) {
+  for (const char* stuck : {"0", "1"}) {
+    const auto [a, b] = start_two({"--exit-timeout", "0.5"}, std::string("[ $RANK = ") + stuck + " ] && exec sleep 1000; exit 0");
+    EXPECT_EQ(a->wait(), 1);
+    EXPECT_EQ(b->wait(), 1);
+    for (const auto* p : {&a, &b}) {
+      EXPECT_LT((*p)->seconds(), 30);
+      EXPECT_THAT((*p)->err(), HasSubstr(std::string("the ranks of node ") + stuck + " have not ended within 500 ms"));
+    }
   }
 }
 

@@ -187,6 +187,11 @@ int run(const std::string& kind, const std::string& argument) {
       if (get_rank() == 0) std::this_thread::sleep_for(std::chrono::seconds(100));
       rank_and_sum();
     });
+  if (kind == "straggler")  // rank 1 is stuck after its last collective
+    return launcher({.nproc_per_node = 2, .timeout = Milliseconds(700)}, [] {
+      rank_and_sum();
+      if (get_rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(100));
+    });
   if (kind == "log")
     return launcher({.nproc_per_node = 2, .log_dir = argument}, [] { std::cout << "hello" << std::endl; });
   if (kind == "node") {  // argument: nodes' port and this one's number

@@ -143,6 +143,13 @@ TEST(Launcher, AStuckRankIsNamedByTheOthersTimeout) {
   EXPECT_THAT(p->err(), HasSubstr("rank 0 did not come to all_reduce"));
 }
 
+TEST(Launcher, ARankThatIsStuckAfterItsLastCollectiveIsNamed) {
+  const auto p = run("straggler");
+  EXPECT_EQ(p->wait(), 1);
+  EXPECT_LT(p->seconds(), 20);
+  EXPECT_THAT(p->err(), HasSubstr("launcher: rank 1 has not ended within 700 ms after rank 0 had"));
+}
+
 TEST(Launcher, RestartsAllRanks) {
   const auto p = run("restart");
   EXPECT_EQ(p->wait(), 0) << p->err();

@@ -7,11 +7,13 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <thread>
 
@@ -513,6 +515,111 @@ TEST(RankEnd, OfTheStoresHostIsAnErrorToo) {
 
 TEST(RankEnd, OfAForkedChildIsNothing) {
   for (const RankEnd& end : end_by("fork", false)) EXPECT_EQ(end.exit_code, 0) << end.output;
+}
+
+// What only a rank may do, in a child that rank 1 has forked. Prints what comes of each.
+void try_as_a_rank(const Group& group, const Work& pending) {
+  const Tensor x = scalar(100);
+  const std::pair<const char*, std::function<void()>> calls[] = {
+      {"all_reduce", [&] { all_reduce(x); }},
+      {"async", [&] { all_reduce(x, {.async_op = true}).wait(); }},
+      {"barrier", [&] { barrier({.group = group}); }},
+      {"send", [&] { send(x, {.dst = 0}); }},
+      {"recv", [&] { recv(x, {.src = 0}); }},
+      {"new_group", [&] { new_group({0, 1}); }},
+      {"user_set", [&] { get_client().user_set("key", "of the child"); }},
+      {"wait", [&] { pending.wait(); }},
+  };
+  for (const auto& [name, call] : calls) {
+    try {
+      call();
+      std::cout << name << ": NO ERROR" << std::endl;
+    } catch (const Error& error) {
+      const bool is_ours = std::string(error.what()).find("by fork()") != std::string::npos;
+      std::cout << name << ": " << (is_ours ? "an error" : error.what()) << std::endl;
+    }
+  }
+}
+
+int forks() {
+  InitOptions o = options("file://" + variable("MEETING"));
+  o.shared_memory = variable("SOCKETS").empty();
+  init_process_group(o);
+  const std::string how = variable("HOW");
+  {
+    const Group group = new_group({0, 1});
+    const Tensor y = scalar(1), z = scalar(0);
+    all_reduce(y, {.group = group, .async_op = true}).wait();  // the group has a thread now
+    const int other = 1 - test_rank();
+    const Work pending = irecv(z, {.src = other});
+    if (const pid_t child = test_rank() == 1 ? fork() : -1; child == 0) {
+      alarm(60);
+      try_as_a_rank(group, pending);
+      if (how == "destroy") destroy_process_group();
+      if (how == "exit") std::exit(0);
+      if (how == "_exit") _exit(0);
+      return 0;  // the group and the message go
+    } else if (child > 0) {
+      int status = 0;
+      waitpid(child, &status, 0);
+      std::cout << "child " << (WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status)) << std::endl;
+    }
+    const Tensor x = scalar(test_rank());
+    send(x, {.dst = other});
+    pending.wait();
+    std::cout << "got " << z.item<int>() << std::endl;
+  }
+  show_sum();
+  return 0;
+}
+const RankFunction forks_function{"forks", forks};
+
+TEST(RankEnd, AForkedChildIsNoRank) {
+  for (const char* how : {"destroy", "exit", "_exit", "return"})
+    for (const bool sockets : {false, true}) {
+      SCOPED_TRACE(concat(how, sockets ? " over sockets" : ""));
+      const std::string meeting = fresh_path("meeting");
+      const auto ends = run_processes("forks", 2, {.variables = [&](int) {
+                                        return Variables{
+                                            {"MEETING", meeting}, {"HOW", how}, {"SOCKETS", sockets ? "1" : ""}};
+                                      }});
+      EXPECT_THAT(ends[0], succeeded("got 1\nsum 3"));
+      EXPECT_THAT(ends[1], succeeded("child 0\ngot 0\nsum 3"));
+      for (const char* call : {"all_reduce", "async", "barrier", "send", "recv", "new_group", "user_set", "wait"})
+        EXPECT_THAT(ends[1].output, HasSubstr(concat(call, ": an error")));
+    }
+}
+
+// A rank is killed while a child of it lives on: the others learn of its death all the same.
+int survived() {
+  init_process_group(options("file://" + variable("MEETING")));
+  barrier();
+  if (test_rank() == 1) {
+    if (fork() == 0) {
+      std::this_thread::sleep_for(Milliseconds(8'000));
+      _exit(0);
+    }
+    raise(SIGKILL);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    barrier();
+  } catch (const DistributedError& error) {
+    std::cout << (seconds_since(start) < 6 ? "in time, rank " : "late, rank ") << error.rank() << ": " << error.what()
+              << std::endl;
+    return 7;
+  }
+  return 0;
+}
+const RankFunction survived_function{"survived", survived};
+
+TEST(RankEnd, IsNotHiddenByAForkedChildThatLives) {
+  const std::string meeting = fresh_path("meeting");
+  const auto ends = run_processes("survived", 2, {.variables = [&](int) {
+                                    return Variables{{"MEETING", meeting}};
+                                  }});
+  EXPECT_EQ(ends[0].exit_code, 7);
+  EXPECT_THAT(ends[0].output, AllOf(HasSubstr("in time"), HasSubstr("rank 1 died")));
 }
 
 // Rank 0, which hosts the store, ends first in order; the others still use it.
