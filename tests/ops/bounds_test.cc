@@ -6,6 +6,8 @@
 #include <functional>
 #include <limits>
 
+#include <gmock/gmock.h>
+
 #include "gradus/autograd/indexing.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/tensor/allocator.h"
@@ -476,6 +478,37 @@ TEST_F(Bounds, EveryOpWithAnIntegerIsTried) {
   for (const std::string& op : ops)
     if (!tried.count(op)) missing += " " + op;
   EXPECT_EQ(missing, "") << "ops with integers that the table does not try";
+}
+
+// So that errors carry its name, and undefined arguments theirs.
+TEST(OpCalls, EveryPublicOpBeginsWithOne) {
+  const std::set<std::string> ops = optest::public_ops();
+  const std::regex definition(R"(^(?:Tensor|void|bool|std::\w+<.*>|[A-Z]\w*) (\w+)\(.*)");
+  std::set<std::string> without;
+  int with = 0;
+  for (const char* folder : {"autograd/ops", "tensor/ops"}) {
+    for (const auto& file : std::filesystem::directory_iterator(folder)) {
+      if (file.path().extension() != ".cc") continue;
+      std::ifstream text(file.path());
+      std::vector<std::string> namespaces;
+      for (std::string line; std::getline(text, line);) {
+        std::smatch m;
+        if (line.rfind("namespace ", 0) == 0) namespaces.push_back(line);
+        else if (line.rfind("}  // namespace", 0) == 0 && !namespaces.empty()) namespaces.pop_back();
+        if (namespaces != std::vector<std::string>{"namespace gradus {"} || !std::regex_match(line, m, definition) ||
+            !ops.count(m[1]))
+          continue;
+        const std::string op = m[1];
+        std::string head = line, next;
+        while (head.find('{') == std::string::npos && head.find(';') == std::string::npos && std::getline(text, next))
+          head += next;
+        if (head.find("OpCall call(") == std::string::npos && std::getline(text, next)) head += next;
+        head.find("OpCall call(") == std::string::npos ? void(without.insert(op)) : void(++with);
+      }
+    }
+  }
+  EXPECT_GT(with, 400) << "the sources were not found";
+  EXPECT_THAT(without, testing::IsEmpty());
 }
 
 TEST_F(Bounds, SizesThatOverflowSaySo) {
