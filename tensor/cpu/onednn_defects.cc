@@ -9,6 +9,9 @@ bool errs(std::string_view implementation, Pass pass, const Shape& x, const Shap
   const int last = g.rank() - 1;
   if (is("amx") && g.rank() == 3) return true;
   if (is("jit_1x1:avx512_core_amx")) return true;
+  if (is("brgconv") && is("amx"))  // pixels between the filter's places
+    for (int d = 0; d < g.rank(); ++d)
+      if (g.stride[d] > w[d + 2]) return true;
   if (is("jit_bf16_1x1:")) {  // pairs of channels end in the next pixel
     const int64_t summed = pass == Pass::kForward ? w[1] : w[0] / g.groups;
     if (pass != Pass::kWeightGrad && summed % 2 == 1) return true;

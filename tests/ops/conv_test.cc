@@ -58,6 +58,7 @@ const Case kCases[] = {
     {"PointwiseStrideFewChannels", {3, 6, 12, 8}, {1, 6, 1, 1}, {.stride = {2, 1}, .dilation = {1, 2}}},
     {"PointwiseOddChannels", {3, 47, 10, 9}, {40, 47, 1, 1}, {}},
     {"PointwiseFiveFilters", {1, 50, 12, 30}, {5, 50, 1, 1}, {}},
+    {"StrideBeyondFilter", {3, 65, 14, 36}, {4, 65, 1, 3}, {.stride = {2, 5}, .padding = {0, 2}}},
     {"TallDilation", {2, 58, 12, 11}, {17, 58, 2, 4}, {.stride = {1, 4}, .dilation = {2, 1}}},
 };
 
