@@ -117,6 +117,10 @@ Array along(const Array& x, int dim, bool keepdim,
       for (int64_t k = 0; k < m; ++k) y.v[size_t((o * m + k) * inner + i)] = out[size_t(k)];
     }
   }
+  if (m < 0) {  // no line: as many as one of zeros has
+    y.shape = x.shape;
+    y.shape[dim] = m = int64_t(f(std::vector<double>(size_t(n))).size());
+  }
   if (!keepdim && m == 1) y.shape.erase(dim);
   return y;
 }
@@ -143,50 +147,51 @@ const std::vector<OpCase>& all_rows() { return rows(); }
 void covered_elsewhere(const std::string& op, const std::string& test) { elsewhere().emplace_back(op, test); }
 const std::vector<std::pair<std::string, std::string>>& ops_covered_elsewhere() { return elsewhere(); }
 
+Tensor make_input(const Input& want, uint64_t key, uint64_t stream, DType dtype) {
+  std::vector<double> v = want.values;
+  const int64_t n = want.shape.product();
+  if (v.empty()) {
+    for (int64_t i = 0; i < n; ++i) {
+      const auto bits = philox(key, stream, uint64_t(i));
+      const double u = uniform_f64(bits[0], bits[1]);
+      switch (want.fill) {
+        case Fill::kUniform:
+          v.push_back(want.lo + (want.hi - want.lo) * u);
+          break;
+        case Fill::kNonzero:
+          v.push_back((bits[2] & 1 ? 1 : -1) * (0.1 + (want.hi - 0.1) * u));
+          break;
+        case Fill::kDistinct:
+          v.push_back(u);
+          break;
+        case Fill::kInteger:
+          v.push_back(std::floor(want.lo + (want.hi - want.lo) * u));
+          break;
+        case Fill::kMask:
+          v.push_back(double(bits[2] & 1));
+          break;
+      }
+    }
+  }
+  if (want.fill == Fill::kDistinct && want.values.empty()) {
+    std::vector<size_t> order(v.size());
+    std::iota(order.begin(), order.end(), size_t(0));
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return v[a] < v[b]; });
+    // Half a step off the grid's centre, so that no value is 0.
+    for (size_t r = 0; r < order.size(); ++r) {
+      v[order[r]] = want.lo + (want.hi - want.lo) * (double(r) + 0.3) / double(order.size());
+    }
+  }
+  // References see what the op sees: values are rounded to the dtype first.
+  return raw::to(tensor(v, want.shape), want.fixed ? want.dtype : dtype);
+}
+
 std::vector<Tensor> make_inputs(const OpCase& row, size_t sample, DType dtype, Device device) {
   uint64_t key = 1469598103934665603u;  // FNV-1a of the name
   for (char c : row.op + "/" + row.variant) key = (key ^ uint8_t(c)) * 1099511628211u;
   std::vector<Tensor> out;
-  for (size_t k = 0; k < row.samples[sample].size(); ++k) {
-    const Input& want = row.samples[sample][k];
-    std::vector<double> v = want.values;
-    const int64_t n = want.shape.product();
-    if (v.empty()) {
-      for (int64_t i = 0; i < n; ++i) {
-        const auto bits = philox(key, sample * 100 + k, uint64_t(i));
-        const double u = uniform_f64(bits[0], bits[1]);
-        switch (want.fill) {
-          case Fill::kUniform:
-            v.push_back(want.lo + (want.hi - want.lo) * u);
-            break;
-          case Fill::kNonzero:
-            v.push_back((bits[2] & 1 ? 1 : -1) * (0.1 + (want.hi - 0.1) * u));
-            break;
-          case Fill::kDistinct:
-            v.push_back(u);
-            break;
-          case Fill::kInteger:
-            v.push_back(std::floor(want.lo + (want.hi - want.lo) * u));
-            break;
-          case Fill::kMask:
-            v.push_back(double(bits[2] & 1));
-            break;
-        }
-      }
-    }
-    if (want.fill == Fill::kDistinct && want.values.empty()) {
-      std::vector<size_t> order(v.size());
-      std::iota(order.begin(), order.end(), size_t(0));
-      std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return v[a] < v[b]; });
-      // Half a step off the grid's centre, so that no value is 0.
-      for (size_t r = 0; r < order.size(); ++r) {
-        v[order[r]] = want.lo + (want.hi - want.lo) * (double(r) + 0.3) / double(order.size());
-      }
-    }
-    const DType t = want.fixed ? want.dtype : dtype;
-    // References see what the op sees: values are rounded to the dtype first.
-    out.push_back(raw::to(raw::to(tensor(v, want.shape), t), device));
-  }
+  for (size_t k = 0; k < row.samples[sample].size(); ++k)
+    out.push_back(raw::to(make_input(row.samples[sample][k], key, sample * 100 + k, dtype), device));
   return out;
 }
 

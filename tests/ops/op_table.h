@@ -49,10 +49,19 @@ using X = const std::vector<Tensor>&;
 
 // --- references ---
 
+// Numbers, of which one that is not there is std::out_of_range: a reference that counts on a sample's sizes
+// is found out by others.
+struct Numbers : std::vector<double> {
+  using std::vector<double>::vector;
+  Numbers(std::vector<double> v) : std::vector<double>(std::move(v)) {}
+  double& operator[](size_t i) { return at(i); }
+  const double& operator[](size_t i) const { return at(i); }
+};
+
 // A row-major f64 array: what references compute with, without any of Gradus' ops.
 struct Array {
   Shape shape;
-  std::vector<double> v;
+  Numbers v;
 
   Array() = default;
   explicit Array(const Shape& s, double fill = 0) : shape(s), v(size_t(s.product()), fill) {}
@@ -113,6 +122,8 @@ const std::vector<OpCase>& all_rows();
 void covered_elsewhere(const std::string& op, const std::string& test);
 const std::vector<std::pair<std::string, std::string>>& ops_covered_elsewhere();
 
+// One input; its values depend on `key` and `stream`.
+Tensor make_input(const Input& want, uint64_t key, uint64_t stream, DType dtype);
 // The row's inputs for one sample; floating ones in `dtype`.
 std::vector<Tensor> make_inputs(const OpCase& row, size_t sample, DType dtype, Device device = kCPU);
 std::vector<Array> to_arrays(X x);

@@ -28,23 +28,37 @@ Shape result_shape(const Shape& x, const Shape& w, const ConvGeometry& g) {
   return y;
 }
 
-// Calls f(offset in y, offset in x, offset in w) for every product of the convolution.
-void for_each_product(const Shape& xs, const Shape& ws, const Shape& ys, const ConvGeometry& g,
-                      const std::function<void(size_t, size_t, size_t)>& f) {
-  const int64_t out_group = ws[0] / g.groups;
-  const Dims window(std::span(ws.begin() + 1, ws.end()));  // channels of a group, then taps
-  for_each_index(ys, [&](const Dims& y) {
-    for_each_index(window, [&](const Dims& k) {
-      Dims x{y[0], y[1] / out_group * ws[1] + k[0]}, w = k;
-      w.insert(0, y[1]);
-      for (int d = 0; d < g.rank(); ++d) {
-        const int64_t at = y[d + 2] * g.stride[d] - g.padding[d] + k[d + 1] * g.dilation[d];
-        if (at < 0 || at >= xs[d + 2]) return;
-        x.push_back(at);
-      }
-      f(offset_of(ys, y), offset_of(xs, x), offset_of(ws, w));
-    });
-  });
+// Calls f(offset in y, offset in x, offset in w) for every product of the convolution. A signal or an image
+// is taken for a volume.
+template <class F>
+void for_each_product(const Shape& xs, const Shape& ws, const Shape& ys, const ConvGeometry& g, F f) {
+  const auto volume = [&](const Dims& sizes, int from, int64_t fill) {
+    Dims v(std::span(sizes.begin() + from, sizes.end()));
+    while (v.size() < 3) v.insert(0, fill);
+    return v;
+  };
+  const Dims in = volume(xs, 2, 1), taps = volume(ws, 2, 1), out = volume(ys, 2, 1),
+             stride = volume(g.stride, 0, 1), padding = volume(g.padding, 0, 0),
+             dilation = volume(g.dilation, 0, 1);
+  const auto inside = [&](int d, int64_t o, int64_t k, int64_t& at) {
+    at = o * stride[d] - padding[d] + k * dilation[d];
+    return at >= 0 && at < in[d];
+  };
+  size_t iy = 0;
+  for (int64_t n = 0; n < ys[0]; ++n)
+    for (int64_t o = 0; o < ys[1]; ++o)
+      for (int64_t p = 0; p < out[0]; ++p)
+        for (int64_t q = 0; q < out[1]; ++q)
+          for (int64_t r = 0; r < out[2]; ++r, ++iy)
+            for (int64_t c = 0; c < ws[1]; ++c)
+              for (int64_t i = 0, a = 0, b = 0, d = 0; i < taps[0]; ++i)
+                for (int64_t j = 0; j < taps[1]; ++j)
+                  for (int64_t k = 0; k < taps[2]; ++k) {
+                    if (!inside(0, p, i, a) || !inside(1, q, j, b) || !inside(2, r, k, d)) continue;
+                    const int64_t channel = n * xs[1] + o / (ws[0] / g.groups) * ws[1] + c;
+                    f(iy, size_t(((channel * in[0] + a) * in[1] + b) * in[2] + d),
+                      size_t((((o * ws[1] + c) * taps[0] + i) * taps[1] + j) * taps[2] + k));
+                  }
 }
 
 void add_bias(Array& y, const Array& bias) {
@@ -53,10 +67,10 @@ void add_bias(Array& y, const Array& bias) {
   for (size_t i = 0; i < y.v.size(); ++i) y.v[i] += bias.v[i / size_t(area) % bias.v.size()];
 }
 
-Reference convolution(const Shape& xs, const Shape& ws, const ConvGeometry& g) {
+Reference convolution(const ConvGeometry& g) {
   return [=](A x) {
-    Array y(result_shape(xs, ws, g));
-    for_each_product(xs, ws, y.shape, g,
+    Array y(result_shape(x[0].shape, x[1].shape, g));
+    for_each_product(x[0].shape, x[1].shape, y.shape, g,
                      [&](size_t iy, size_t ix, size_t iw) { y.v[iy] += x[0].v[ix] * x[1].v[iw]; });
     if (x.size() > 2) add_bias(y, x[2]);
     return y;
@@ -123,7 +137,7 @@ void add_forward(const char* op, Tensor (*run)(const Tensor&, const Tensor&, con
            .variant = c.name,
            .samples = {{in(c.x), in(c.w), in({c.w[0]})}},
            .run = [=](X x) { return run(x[0], x[1], x[2], o); },
-           .reference = convolution(c.x, c.w, o),
+           .reference = convolution(o),
            .terms = taps(c.w) + 1,
            .dtypes = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16},
            .errors = with_errors ? conv_errors(run, c.x.size() - 2) : std::vector<ErrorCase>()});
@@ -131,7 +145,7 @@ void add_forward(const char* op, Tensor (*run)(const Tensor&, const Tensor&, con
            .variant = std::string(c.name) + " without bias",
            .samples = {{in(c.x), in(c.w)}},
            .run = [=](X x) { return run(x[0], x[1], {}, o); },
-           .reference = convolution(c.x, c.w, o),
+           .reference = convolution(o),
            .terms = taps(c.w)});
 }
 
@@ -144,6 +158,17 @@ void add_gradients(const char* input_op, const char* weight_op,
   const Options o = c.options;
   const ConvGeometry g = o;
   const Shape xs = c.x, ws = c.w, ys = result_shape(xs, ws, g);
+  // Of other batches and channels than the sample's.
+  const auto image = [=](const Shape& dy, const Shape& w) {
+    Shape x = xs;
+    x[0] = dy[0], x[1] = w[1] * g.groups;
+    return x;
+  };
+  const auto filters = [=](const Shape& dy, const Shape& x) {
+    Shape w = ws;
+    w[0] = dy[1], w[1] = x[1] / g.groups;
+    return w;
+  };
   std::vector<ErrorCase> input_errors, weight_errors;
   if (with_errors) {
     Shape other = ys, more = ws;
@@ -182,31 +207,32 @@ void add_gradients(const char* input_op, const char* weight_op,
   add_row({.op = input_op,
            .variant = c.name,
            .samples = {{in(ys), in(ws)}},
-           .run = [=](X x) { return input_grad(x[0], x[1], xs, o); },
+           .run = [=](X x) { return input_grad(x[0], x[1], image(x[0].shape(), x[1].shape()), o); },
            .reference =
                [=](A x) {
-                 Array dx(xs);
-                 for_each_product(xs, ws, ys, g, [&](size_t iy, size_t ix, size_t iw) {
+                 Array dx(image(x[0].shape, x[1].shape));
+                 for_each_product(dx.shape, x[1].shape, x[0].shape, g, [&](size_t iy, size_t ix, size_t iw) {
                    dx.v[ix] += x[0].v[iy] * x[1].v[iw];
                  });
                  return dx;
                },
            .terms = double(ws[0] / o.groups) * taps(ws) / double(ws[1]),
            .errors = input_errors});
-  add_row({.op = weight_op,
-           .variant = c.name,
-           .samples = {{in(ys), in(xs)}},
-           .run = [=](X x) { return weight_grad(x[0], x[1], ws, false, o).first; },
-           .reference =
-               [=](A x) {
-                 Array dw(ws);
-                 for_each_product(xs, ws, ys, g, [&](size_t iy, size_t ix, size_t iw) {
-                   dw.v[iw] += x[0].v[iy] * x[1].v[ix];
-                 });
-                 return dw;
-               },
-           .terms = double(ys.product()) / double(ys[1]),
-           .errors = weight_errors});
+  add_row(
+      {.op = weight_op,
+       .variant = c.name,
+       .samples = {{in(ys), in(xs)}},
+       .run =
+           [=](X x) { return weight_grad(x[0], x[1], filters(x[0].shape(), x[1].shape()), false, o).first; },
+       .reference =
+           [=](A x) {
+             Array dw(filters(x[0].shape, x[1].shape));
+             for_each_product(x[1].shape, dw.shape, x[0].shape, g,
+                              [&](size_t iy, size_t ix, size_t iw) { dw.v[iw] += x[0].v[iy] * x[1].v[ix]; });
+             return dw;
+           },
+       .terms = double(ys.product()) / double(ys[1]),
+       .errors = weight_errors});
 }
 
 void add_images() {
@@ -287,15 +313,15 @@ using Run = std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)>;
 // One signal, image or volume without a batch dim.
 void add_without_batch(const char* op, const Run& run, const Shape& x, const Shape& w,
                        const ConvGeometry& g) {
-  Shape batch = x;
-  batch.insert(0, 1);
   add_row({.op = op,
            .variant = "without batch",
            .samples = {{in(x), in(w), in({w[0]})}},
            .run = [=](X v) { return run(v[0], v[1], v[2]); },
            .reference =
                [=](A v) {
-                 Array y = convolution(batch, w, g)({reshaped(v[0], batch), v[1], v[2]});
+                 Shape batch = v[0].shape;
+                 batch.insert(0, 1);
+                 Array y = convolution(g)({reshaped(v[0], batch), v[1], v[2]});
                  y.shape.erase(0);
                  return y;
                },
@@ -304,10 +330,10 @@ void add_without_batch(const char* op, const Run& run, const Shape& x, const Sha
 
 // Zeros that keep the size: an even number of them on both sides, an odd one at the end.
 void add_same_padding(const char* op, const Run& run, const Shape& x, const Shape& w, ConvGeometry g) {
-  Shape padded = x;
+  Dims odd;
   for (int d = 0; d < g.rank(); ++d) {
     const int64_t zeros = g.dilation[d] * (w[d + 2] - 1);
-    g.padding[d] = zeros / 2, padded[d + 2] += zeros % 2;
+    g.padding[d] = zeros / 2, odd.push_back(zeros % 2);
   }
   add_row({.op = op,
            .variant = "same padding " + to_string(w),
@@ -315,10 +341,13 @@ void add_same_padding(const char* op, const Run& run, const Shape& x, const Shap
            .run = [=](X v) { return run(v[0], v[1], v[2]); },
            .reference =
                [=](A v) {
+                 const Shape& x = v[0].shape;
+                 Shape padded = x;
+                 for (int d = 0; d < odd.size(); ++d) padded[d + 2] += odd[d];
                  Array p(padded);
                  for_each_index(
                      x, [&](const Dims& at) { p.v[offset_of(padded, at)] = v[0].v[offset_of(x, at)]; });
-                 return convolution(padded, w, g)({p, v[1], v[2]});
+                 return convolution(g)({p, v[1], v[2]});
                },
            .terms = taps(w) + 1});
 }
@@ -404,15 +433,16 @@ void add_transposed(const char* op,
     const Options o = c.options;
     const ConvGeometry g = plain(o);
     const bool batched = c.x.size() == g.rank() + 2;
-    Shape xs = c.x;
-    if (!batched) xs.insert(0, 1);
     const Shape ws = c.w;
     const std::vector<int64_t> extra = plain.output_padding(o);
-    Shape ys{xs[0], ws[1] * g.groups};
-    for (int d = 0; d < g.rank(); ++d)
-      ys.push_back((xs[d + 2] - 1) * g.stride[d] - 2 * g.padding[d] + g.dilation[d] * (ws[d + 2] - 1) +
-                   extra[size_t(d)] + 1);
     const auto reference = [=](A x) {
+      Shape xs = x[0].shape;
+      if (!batched) xs.insert(0, 1);
+      const Shape& ws = x[1].shape;
+      Shape ys{xs[0], ws[1] * g.groups};
+      for (int d = 0; d < g.rank(); ++d)
+        ys.push_back((xs[d + 2] - 1) * g.stride[d] - 2 * g.padding[d] + g.dilation[d] * (ws[d + 2] - 1) +
+                     extra[size_t(d)] + 1);
       Array y(ys);
       for_each_product(ys, ws, xs, g,
                        [&](size_t iy, size_t ix, size_t iw) { y.v[ix] += x[0].v[iy] * x[1].v[iw]; });
@@ -423,7 +453,7 @@ void add_transposed(const char* op,
     const double terms = double(ws[0] / g.groups) * taps(ws) / double(ws[1]) + 1;
     add_row({.op = op,
              .variant = c.name,
-             .samples = {{in(c.x), in(ws), in({ys[1]})}},
+             .samples = {{in(c.x), in(ws), in({ws[1] * g.groups})}},
              .run = [=](X x) { return run(x[0], x[1], x[2], o); },
              .reference = reference,
              .terms = terms,

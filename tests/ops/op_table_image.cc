@@ -73,7 +73,7 @@ void add_resized(const std::string& variant, const Shape& x, const Shape& y, con
            .reference =
                [=](A v) {
                  Shape out = y;
-                 out[0] = v[0].shape[0];
+                 out[0] = v[0].shape[0], out[1] = v[0].shape[1];
                  return weighted(v[0], out, [&](int d, int64_t i, int64_t j) {
                    if (o.mode == Mode::kArea) {
                      const int64_t first = i * x[d] / y[d], last = ((i + 1) * x[d] + y[d] - 1) / y[d];
@@ -148,7 +148,10 @@ void add_resample() {
              .run = [map](X v) { return resample(v[0], map); },
              .reference =
                  [=](A v) {
-                   return weighted(v[0], y, [&](int d, int64_t i, int64_t j) {
+                   Shape out = y;
+                   for (int d = 0; d < 4; ++d)
+                     if (d < 2 || !map.axes[size_t(d - 1)]) out[d] = v[0].shape[d];
+                   return weighted(v[0], out, [&](int d, int64_t i, int64_t j) {
                      return map.axes[size_t(d - 1)] ? matrix[i][j] : double(i == j);
                    });
                  },
@@ -191,6 +194,7 @@ void add_padded(const std::string& variant, const Shape& x, const std::vector<in
            .run = [=](X v) { return pad(v[0], pads, o); },
            .reference =
                [=](A v) {
+                 const Shape& x = v[0].shape;
                  Shape out = x;
                  std::vector<int64_t> front(size_t(x.size()), 0);
                  for (size_t i = 0; 2 * i < pads.size(); ++i) {
@@ -308,15 +312,18 @@ void add_unfolding() {
         {"window beyond the edge", {1, 1, 2, 2}, {1, 5}, {.kernel = {2, 2}, .padding = {0, 2}}}}) {
     const Case a = c;
     const Size2 k = c.o.kernel;
-    const Shape columns{c.x[0], c.x[1] * k.h * k.w, c.blocks.h * c.blocks.w};
+    const auto columns = [=](int64_t n, int64_t channels) {
+      return Shape{n, channels * k.h * k.w, a.blocks.h * a.blocks.w};
+    };
     add_row({.op = "unfold",
              .variant = c.name,
              .samples = {{in(c.x)}},
              .run = [a](X x) { return unfold(x[0], a.o); },
              .reference =
                  [=](A x) {
-                   Array y(columns);
-                   for_each_cell(a.x, a.blocks, a.o, [&](size_t to, size_t from) { y.v[to] = x[0].v[from]; });
+                   Array y(columns(x[0].size(0), x[0].size(1)));
+                   for_each_cell(x[0].shape, a.blocks, a.o,
+                                 [&](size_t to, size_t from) { y.v[to] = x[0].v[from]; });
                    return y;
                  },
              .dtypes = kAllFloats,
@@ -342,15 +349,15 @@ void add_unfolding() {
                          {"i64"}}}});
     add_row({.op = "fold",
              .variant = c.name,
-             .samples = {{in(columns)}},
+             .samples = {{in(columns(a.x[0], a.x[1]))}},
              .run =
                  [a](X x) {
                    return fold(x[0], {a.x[2], a.x[3]}, a.o);
                  },
              .reference =
                  [=](A x) {
-                   Array y(a.x);
-                   for_each_cell(a.x, a.blocks, a.o,
+                   Array y(Shape{x[0].size(0), x[0].size(1) / (k.h * k.w), a.x[2], a.x[3]});
+                   for_each_cell(y.shape, a.blocks, a.o,
                                  [&](size_t from, size_t to) { y.v[to] += x[0].v[from]; });
                    return y;
                  },
@@ -398,12 +405,14 @@ void add_shuffles() {
   for (int64_t f : {1, 2, 3}) {
     const Shape few{2, 2 * f * f, 3, 2}, many{2, 2, 3 * f, 2 * f};
     const auto move = [=](const Array& x, bool apart) {
-      Array y(apart ? many : few);
-      const Array cells(many), channels(few);
-      for (int64_t n = 0; n < 2; ++n)
-        for (int64_t c = 0; c < 2; ++c)
-          for (int64_t h = 0; h < 3 * f; ++h)
-            for (int64_t w = 0; w < 2 * f; ++w) {
+      const int64_t C = apart ? x.size(1) / (f * f) : x.size(1), H = apart ? x.size(2) : x.size(2) / f,
+                    W = apart ? x.size(3) : x.size(3) / f;
+      const Array cells(Shape{x.size(0), C, H * f, W * f}), channels(Shape{x.size(0), C * f * f, H, W});
+      Array y = apart ? cells : channels;
+      for (int64_t n = 0; n < x.size(0); ++n)
+        for (int64_t c = 0; c < C; ++c)
+          for (int64_t h = 0; h < H * f; ++h)
+            for (int64_t w = 0; w < W * f; ++w) {
               const size_t a = size_t(cells.offset({n, c, h, w}));
               const size_t b = size_t(channels.offset({n, (c * f + h % f) * f + w % f, h / f, w / f}));
               apart ? y.v[a] = x.v[b] : y.v[b] = x.v[a];
@@ -759,8 +768,8 @@ void add_sampling() {
         add_row({.op = "grid_sample",
                  .variant = concat(mode == SampleMode::kNearest    ? "nearest "
                                    : mode == SampleMode::kBilinear ? "bilinear "
-                                                                   : "bicubic ", int(padding),
-                                   aligned ? " aligned" : ""),
+                                                                   : "bicubic ",
+                                   int(padding), aligned ? " aligned" : ""),
                  .samples = {{in({2, 3, 4, 5}), grid}},
                  .run = [o](X x) { return grid_sample(x[0], x[1], o); },
                  .reference =

@@ -629,11 +629,12 @@ void add_multi_class() {
                  Array y;
                  y.shape = x[0].shape;
                  y.shape.erase(y.shape.size() - 1);
-                 y.v.assign(x[0].v.size() / 4, 0.0);
+                 const size_t classes = size_t(x[0].shape.back());
+                 y.v.assign(size_t(y.shape.product()), 0.0);
                  for (size_t i = 0; i < x[0].v.size(); ++i) {
                    const double v = x[0].v[i], t = x[1].v[i];
-                   y.v[i / 4] -= (weighted ? kWeight[i % 4] : 1) *
-                                 (t * logsigmoid_of(v) + (1 - t) * logsigmoid_of(-v)) / 4;
+                   y.v[i / classes] -= (weighted ? kWeight[i % 4] : 1) *
+                                       (t * logsigmoid_of(v) + (1 - t) * logsigmoid_of(-v)) / double(classes);
                  }
                  return reduced(y, r);
                },
@@ -679,13 +680,14 @@ void add_multi_class() {
              .reference =
                  [=](A x) {
                    Array y(x[1].shape);
+                   const size_t classes = size_t(x[0].shape.back());
                    for (size_t n = 0; n < y.v.size(); ++n) {
-                     const size_t t = size_t(x[1].v[n]);
-                     for (size_t c = 0; c < 4; ++c)
+                     const size_t t = size_t(x[1].v[n]), row = n * classes;
+                     for (size_t c = 0; c < classes; ++c)
                        if (c != t)
-                         y.v[n] += std::pow(std::max(0.0, 0.75 - x[0].v[n * 4 + t] + x[0].v[n * 4 + c]),
-                                            double(p)) /
-                                   4;
+                         y.v[n] +=
+                             std::pow(std::max(0.0, 0.75 - x[0].v[row + t] + x[0].v[row + c]), double(p)) /
+                             double(classes);
                      if (weighted) y.v[n] *= kWeight[t];
                    }
                    return reduced(y, r);

@@ -70,8 +70,10 @@ void add_pooling() {
       {"large overlapping", {2, 19, 17, 15}, 3, 2, 1},
   };
   for (const Pool& c : cases) {
-    const Size2 out(pooled_size(c.x[2], c.kernel.h, c.stride.h, c.padding.h, 1, c.ceil_mode),
-                    pooled_size(c.x[3], c.kernel.w, c.stride.w, c.padding.w, 1, c.ceil_mode));
+    const auto out = [c](const Array& x) {
+      return Size2(pooled_size(x.shape[2], c.kernel.h, c.stride.h, c.padding.h, 1, c.ceil_mode),
+                   pooled_size(x.shape[3], c.kernel.w, c.stride.w, c.padding.w, 1, c.ceil_mode));
+    };
     const auto rows = [c](int64_t p) {
       return Window{p * c.stride.h - c.padding.h, p * c.stride.h - c.padding.h + c.kernel.h, 1};
     };
@@ -89,7 +91,7 @@ void add_pooling() {
                                               .padding = c.padding,
                                               .ceil_mode = c.ceil_mode});
                    },
-               .reference = [=](A x) { return pool(x[0], out, rows, columns, c.padding, max_of); },
+               .reference = [=](A x) { return pool(x[0], out(x[0]), rows, columns, c.padding, max_of); },
                .errors = {{"larger than the image",
                            [] {
                              max_pool2d(empty({1, 1, 2, 2}), {.kernel = Size2(3)});
@@ -119,7 +121,7 @@ void add_pooling() {
                  },
              .reference =
                  [=](A x) {
-                   return pool(x[0], out, rows, columns, c.padding,
+                   return pool(x[0], out(x[0]), rows, columns, c.padding,
                                [c](const std::vector<double>& v, int64_t cells) {
                                  double s = 0;
                                  for (double e : v) s += e;
@@ -140,7 +142,7 @@ void add_pooling() {
            .reference =
                [](A x) {
                  const auto w = [](int64_t p) { return Window{p, p + 3, 2}; };
-                 return pool(x[0], {3, 4}, w, w, 0, max_of);
+                 return pool(x[0], {x[0].size(2) - 2, x[0].size(3) - 2}, w, w, 0, max_of);
                }});
   for (const auto& [s, out] : {std::pair<Shape, Size2>{{2, 3, 4, 5}, 1},
                                {{1, 2, 7, 5}, {3, 4}},
@@ -149,7 +151,6 @@ void add_pooling() {
     const auto cut = [](int64_t n, int64_t parts) {
       return [=](int64_t p) { return Window{p * n / parts, ((p + 1) * n + parts - 1) / parts, 1}; };
     };
-    const auto rows = cut(s[2], out.h), columns = cut(s[3], out.w);
     const Size2 o = out;
     add_row({.op = "adaptive_avg_pool2d",
              .variant = concat(out),
@@ -157,11 +158,12 @@ void add_pooling() {
              .run = [o](X x) { return adaptive_avg_pool2d(x[0], o); },
              .reference =
                  [=](A x) {
-                   return pool(x[0], o, rows, columns, 0, [](const std::vector<double>& v, int64_t) {
-                     double sum = 0;
-                     for (double e : v) sum += e;
-                     return sum / double(v.size());
-                   });
+                   return pool(x[0], o, cut(x[0].size(2), o.h), cut(x[0].size(3), o.w), 0,
+                               [](const std::vector<double>& v, int64_t) {
+                                 double sum = 0;
+                                 for (double e : v) sum += e;
+                                 return sum / double(v.size());
+                               });
                  },
              .terms = 20,
              .errors = {{"dims",
@@ -169,11 +171,13 @@ void add_pooling() {
                            adaptive_avg_pool2d(empty({2, 2}), 1);
                          },
                          {"[2,2]"}}}});
-    add_row({.op = "adaptive_max_pool2d",
-             .variant = concat(out),
-             .samples = {{distinct(s)}},
-             .run = [o](X x) { return adaptive_max_pool2d(x[0], o); },
-             .reference = [=](A x) { return pool(x[0], o, rows, columns, 0, max_of); }});
+    add_row(
+        {.op = "adaptive_max_pool2d",
+         .variant = concat(out),
+         .samples = {{distinct(s)}},
+         .run = [o](X x) { return adaptive_max_pool2d(x[0], o); },
+         .reference =
+             [=](A x) { return pool(x[0], o, cut(x[0].size(2), o.h), cut(x[0].size(3), o.w), 0, max_of); }});
   }
 }
 
@@ -365,41 +369,36 @@ void add_with_sample(const OpCase& row) {
 
 void add_max(const std::string& op, const std::string& variant, const Shape& x, const Steps& s,
              std::function<Tensor(X)> run, std::vector<ErrorCase> errors) {
-  const Shape y = pooled_shape(x, s);
   const Shape none = [&] {
     Shape e = x;
     e[0] = 0;
     return e;
   }();
   add_with_sample({.op = op,
-           .variant = variant,
-           .samples = {{distinct(x)}, {distinct(none)}},
-           .run = std::move(run),
-           .reference =
-               [=](A in) {
-                 Shape out = y;
-                 out[0] = in[0].shape[0];
-                 return pool_volume(in[0], out, boxes_of(s), s.padding, max_of);
-               },
-           .dtypes = kAllFloats,
-           .errors = std::move(errors)});
+                   .variant = variant,
+                   .samples = {{distinct(x)}, {distinct(none)}},
+                   .run = std::move(run),
+                   .reference =
+                       [=](A in) {
+                         return pool_volume(in[0], pooled_shape(in[0].shape, s), boxes_of(s), s.padding,
+                                            max_of);
+                       },
+                   .dtypes = kAllFloats,
+                   .errors = std::move(errors)});
 }
 
 void add_mean(const std::string& op, const std::string& variant, const Shape& x, const Steps& s,
               const OfCells& f, std::function<Tensor(X)> run, std::vector<ErrorCase> errors) {
-  const Shape y = pooled_shape(x, s);
-  add_with_sample({.op = op,
-           .variant = variant,
-           .samples = {{in(x)}},
-           .run = std::move(run),
-           .reference = [=](A v) {
-             Shape out = y;
-             out[0] = v[0].shape[0];
-             return pool_volume(v[0], out, boxes_of(s), s.padding, f);
-           },
-           .terms = 27,
-           .dtypes = kAllFloats,
-           .errors = std::move(errors)});
+  add_with_sample(
+      {.op = op,
+       .variant = variant,
+       .samples = {{in(x)}},
+       .run = std::move(run),
+       .reference =
+           [=](A v) { return pool_volume(v[0], pooled_shape(v[0].shape, s), boxes_of(s), s.padding, f); },
+       .terms = 27,
+       .dtypes = kAllFloats,
+       .errors = std::move(errors)});
 }
 
 void add_signals_and_volumes() {
@@ -412,9 +411,7 @@ void add_signals_and_volumes() {
     const int64_t stride = o.stride ? o.stride : *o.kernel;
     const Steps s{{1, 1, *o.kernel}, {1, 1, stride}, {0, 0, o.padding}, {1, 1, o.dilation}, o.ceil_mode};
     const std::vector<ErrorCase> errors = {
-        wrong_dims([] {
-          max_pool1d(empty({2}), {.kernel = 1});
-        }),
+        wrong_dims([] { max_pool1d(empty({2}), {.kernel = 1}); }),
         {"window",
          [] {
            max_pool1d(empty({1, 1, 2}), {.kernel = 3});
@@ -438,16 +435,13 @@ void add_signals_and_volumes() {
     add_max(
         "max_pool1d", name, x, s, [m](X v) { return max_pool1d(v[0], m); }, errors);
     add_max("max_pool1d_with_indices", name, x, s,
-            [m](X v) { return max_pool1d_with_indices(v[0], m).first; }, {wrong_dims([] {
-              max_pool1d_with_indices(empty({2}), {.kernel = 1});
-            })});
+            [m](X v) { return max_pool1d_with_indices(v[0], m).first; },
+            {wrong_dims([] { max_pool1d_with_indices(empty({2}), {.kernel = 1}); })});
     if (o.dilation == 1) {
       const AvgPool1dOptions a{
           .kernel = *o.kernel, .stride = o.stride, .padding = o.padding, .ceil_mode = o.ceil_mode};
       add_mean("avg_pool1d", name, x, s, mean_with_padding, [a](X v) { return avg_pool1d(v[0], a); },
-               {wrong_dims([] {
-                 avg_pool1d(empty({2}), {.kernel = 1});
-               })});
+               {wrong_dims([] { avg_pool1d(empty({2}), {.kernel = 1}); })});
       AvgPool1dOptions b = a;
       b.count_include_pad = false;
       add_mean("avg_pool1d", std::string(name) + " without padding", x, s, mean_of,
@@ -464,24 +458,19 @@ void add_signals_and_volumes() {
     const Size3 stride = o.stride == Size3(0) ? *o.kernel : o.stride;
     const Steps s{*o.kernel, stride, o.padding, o.dilation, o.ceil_mode};
     add_max("max_pool3d", name, x, s, [m](X v) { return max_pool3d(v[0], m); },
-            {wrong_dims([] {
-               max_pool3d(empty({2}), {.kernel = Size3(1)});
-             }),
+            {wrong_dims([] { max_pool3d(empty({2}), {.kernel = Size3(1)}); }),
              {"window",
               [] {
                 max_pool3d(empty({1, 1, 2, 4, 4}), {.kernel = Size3(3)});
               },
               {"larger", "[1,1,2,4,4]"}}});
     add_max("max_pool3d_with_indices", name, x, s,
-            [m](X v) { return max_pool3d_with_indices(v[0], m).first; }, {wrong_dims([] {
-              max_pool3d_with_indices(empty({2}), {.kernel = Size3(1)});
-            })});
+            [m](X v) { return max_pool3d_with_indices(v[0], m).first; },
+            {wrong_dims([] { max_pool3d_with_indices(empty({2}), {.kernel = Size3(1)}); })});
     const AvgPool3dOptions a{
         .kernel = *o.kernel, .stride = o.stride, .padding = o.padding, .ceil_mode = o.ceil_mode};
     add_mean("avg_pool3d", name, x, s, mean_with_padding, [a](X v) { return avg_pool3d(v[0], a); },
-             {wrong_dims([] {
-                avg_pool3d(empty({2}), {.kernel = Size3(1)});
-              }),
+             {wrong_dims([] { avg_pool3d(empty({2}), {.kernel = Size3(1)}); }),
               {"divisor",
                [] {
                  avg_pool3d(empty({1, 1, 2, 2, 2}), {.kernel = Size3(1), .divisor_override = -1});
@@ -501,9 +490,7 @@ void add_signals_and_volumes() {
           [](X v) {
             return max_pool2d_with_indices(v[0], {.kernel = {3, 2}, .stride = {2, 1}, .padding = 1}).first;
           },
-          {wrong_dims([] {
-            max_pool2d_with_indices(empty({2}), {.kernel = Size2(1)});
-          })});
+          {wrong_dims([] { max_pool2d_with_indices(empty({2}), {.kernel = Size2(1)}); })});
   add_mean(
       "avg_pool2d", "divisor", {2, 3, 5, 4}, image,
       [](const std::vector<double>& v, int64_t) { return mean_of(v, 0) * double(v.size()) / 4; },
@@ -521,57 +508,50 @@ void add_adaptive() {
   const auto add = [](const std::string& op, const Shape& x, const Shape& y, bool is_max,
                       std::function<Tensor(X)> run, std::vector<ErrorCase> errors) {
     add_with_sample({.op = op,
-             .variant = concat(x, " to ", y),
-             .samples = {{is_max ? distinct(x) : in(x)}},
-             .run = std::move(run),
-             .reference =
-                 [=](A v) {
-                   Shape out = y;
-                   out[0] = v[0].shape[0];
-                   return pool_volume(v[0], out, even_boxes(x, y), 0, is_max ? OfCells(max_of) : mean_of);
-                 },
-             .terms = 30,
-             .dtypes = kAllFloats,
-             .errors = std::move(errors)});
+                     .variant = concat(x, " to ", y),
+                     .samples = {{is_max ? distinct(x) : in(x)}},
+                     .run = std::move(run),
+                     .reference =
+                         [=](A v) {
+                           const Shape& x = v[0].shape;
+                           Shape out = y;
+                           out[0] = x[0], out[1] = x[1];
+                           return pool_volume(v[0], out, even_boxes(x, out), 0,
+                                              is_max ? OfCells(max_of) : mean_of);
+                         },
+                     .terms = 30,
+                     .dtypes = kAllFloats,
+                     .errors = std::move(errors)});
   };
   for (int64_t n : {1, 3, 8}) {
     add("adaptive_avg_pool1d", {2, 3, 7}, {2, 3, n}, false, [n](X v) { return adaptive_avg_pool1d(v[0], n); },
-        {wrong_dims([] {
-           adaptive_avg_pool1d(empty({2}), 1);
-         }),
+        {wrong_dims([] { adaptive_avg_pool1d(empty({2}), 1); }),
          {"size",
           [] {
             adaptive_avg_pool1d(empty({2, 2, 2}), 0);
           },
           {"output size", "0"}}});
     add("adaptive_max_pool1d", {2, 3, 7}, {2, 3, n}, true, [n](X v) { return adaptive_max_pool1d(v[0], n); },
-        {wrong_dims([] {
-          adaptive_max_pool1d(empty({2}), 1);
-        })});
+        {wrong_dims([] { adaptive_max_pool1d(empty({2}), 1); })});
     add("adaptive_max_pool1d_with_indices", {2, 3, 7}, {2, 3, n}, true,
-        [n](X v) { return adaptive_max_pool1d_with_indices(v[0], n).first; }, {wrong_dims([] {
-          adaptive_max_pool1d_with_indices(empty({2}), 1);
-        })});
+        [n](X v) { return adaptive_max_pool1d_with_indices(v[0], n).first; },
+        {wrong_dims([] { adaptive_max_pool1d_with_indices(empty({2}), 1); })});
   }
   for (const Size3& s : {Size3(1), Size3(2, 3, 4)}) {
     const Shape y{1, 2, s.d, s.h, s.w};
     add("adaptive_avg_pool3d", {1, 2, 3, 5, 4}, y, false, [s](X v) { return adaptive_avg_pool3d(v[0], s); },
-        {wrong_dims([] {
-          adaptive_avg_pool3d(empty({2}), 1);
-        })});
+        {wrong_dims([] { adaptive_avg_pool3d(empty({2}), 1); })});
     add("adaptive_max_pool3d", {1, 2, 3, 5, 4}, y, true, [s](X v) { return adaptive_max_pool3d(v[0], s); },
-        {wrong_dims([] {
-          adaptive_max_pool3d(empty({2}), 1);
-        })});
+        {wrong_dims([] { adaptive_max_pool3d(empty({2}), 1); })});
     add("adaptive_max_pool3d_with_indices", {1, 2, 3, 5, 4}, y, true,
-        [s](X v) { return adaptive_max_pool3d_with_indices(v[0], s).first; }, {wrong_dims([] {
-          adaptive_max_pool3d_with_indices(empty({2}), 1);
-        })});
+        [s](X v) { return adaptive_max_pool3d_with_indices(v[0], s).first; },
+        {wrong_dims([] { adaptive_max_pool3d_with_indices(empty({2}), 1); })});
   }
   add("adaptive_max_pool2d_with_indices", {1, 2, 3, 5}, {1, 2, 2, 3}, true,
-      [](X v) { return adaptive_max_pool2d_with_indices(v[0], {2, 3}).first; }, {wrong_dims([] {
-        adaptive_max_pool2d_with_indices(empty({2}), 1);
-      })});
+      [](X v) {
+        return adaptive_max_pool2d_with_indices(v[0], {2, 3}).first;
+      },
+      {wrong_dims([] { adaptive_max_pool2d_with_indices(empty({2}), 1); })});
   // Where the maxima stand; more cells to a window than a byte counts are among them.
   for (const auto& [x, size] : {std::pair<Shape, Size3>{{2, 9, 3, 5, 4}, {2, 3, 4}}, {{1, 2, 5, 9, 8}, 1}}) {
     const Shape in_shape = x, y{x[0], x[1], size.d, size.h, size.w};
@@ -596,9 +576,8 @@ void add_adaptive() {
              .dtypes = {DType::kF32, DType::kF64}});
   }
   add("adaptive_max_pool2d", {1, 2, 3, 5}, {1, 2, 2, 2}, true,
-      [](X v) { return adaptive_max_pool2d(v[0], 2); }, {wrong_dims([] {
-        adaptive_max_pool2d(empty({2}), 1);
-      })});
+      [](X v) { return adaptive_max_pool2d(v[0], 2); },
+      {wrong_dims([] { adaptive_max_pool2d(empty({2}), 1); })});
 }
 
 void add_unpooling() {
@@ -613,35 +592,32 @@ void add_unpooling() {
                  for (size_t i = 0; i < x[0].v.size(); ++i) y.v[i / 3 * 6 + size_t(x[1].v[i])] = x[0].v[i];
                  return y;
                }});
-  add_row({.op = "max_unpool",
-           .samples = {{in(s), indices(s, {0, 2, 5, 1, 3, 4, 5, 4, 3, 0, 1, 2})}},
-           .run = [](X x) { return max_unpool(x[0], x[1], {6}); },
-           .reference =
-               [](A x) {
-                 Array y({2, 2, 6});
-                 for (size_t i = 0; i < x[0].v.size(); ++i) y.v[i / 3 * 6 + size_t(x[1].v[i])] = x[0].v[i];
-                 return y;
-               },
-           .errors = {{"dims",
-                       [] {
-                         max_unpool(empty({2}), empty({2}, {.dtype = DType::kI64}), {3});
-                       },
-                       {"[2]"}},
-                      {"shapes",
-                       [] {
-                         max_unpool(empty({1, 2, 2}), empty({1, 2, 3}, {.dtype = DType::kI64}), {4});
-                       },
-                       {"[1,2,2]", "[1,2,3]"}},
-                      {"size",
-                       [] {
-                         max_unpool(empty({1, 2, 2}), empty({1, 2, 2}, {.dtype = DType::kI64}), {0});
-                       },
-                       {"[0]"}},
-                      {"position",
-                       [] {
-                         max_unpool(zeros({1, 1, 1}), full({1, 1, 1}, 7, {.dtype = DType::kI64}), {4});
-                       },
-                       {"7"}}}});
+  add_row(
+      {.op = "max_unpool",
+       .samples = {{in(s), indices(s, {0, 2, 5, 1, 3, 4, 5, 4, 3, 0, 1, 2})}},
+       .run = [](X x) { return max_unpool(x[0], x[1], {6}); },
+       .reference =
+           [](A x) {
+             Array y({2, 2, 6});
+             for (size_t i = 0; i < x[0].v.size(); ++i) y.v[i / 3 * 6 + size_t(x[1].v[i])] = x[0].v[i];
+             return y;
+           },
+       .errors = {{"dims", [] { max_unpool(empty({2}), empty({2}, {.dtype = DType::kI64}), {3}); }, {"[2]"}},
+                  {"shapes",
+                   [] {
+                     max_unpool(empty({1, 2, 2}), empty({1, 2, 3}, {.dtype = DType::kI64}), {4});
+                   },
+                   {"[1,2,2]", "[1,2,3]"}},
+                  {"size",
+                   [] {
+                     max_unpool(empty({1, 2, 2}), empty({1, 2, 2}, {.dtype = DType::kI64}), {0});
+                   },
+                   {"[0]"}},
+                  {"position",
+                   [] {
+                     max_unpool(zeros({1, 1, 1}), full({1, 1, 1}, 7, {.dtype = DType::kI64}), {4});
+                   },
+                   {"7"}}}});
 }
 
 void add_lp() {
@@ -653,43 +629,39 @@ void add_lp() {
     };
     const Steps line{{1, 1, 3}, {1, 1, 2}}, square{{1, 2, 3}, {1, 2, 3}};
     const std::string variant = concat("p ", p);
-    add_with_sample({.op = "lp_pool1d",
-             .variant = variant,
-             .samples = {{in({2, 3, 7}, 0.3, 1.5)}},
-             .run = [p](X x) { return lp_pool1d(x[0], {.p = p, .kernel = 3, .stride = 2}); },
-             .reference =
-                 [=](A x) {
-                   return pool_volume(x[0], {x[0].shape[0], 3, 3}, boxes_of(line), 0, norm);
-                 },
-             .terms = 20,
-             .errors = {wrong_dims([] {
-                          lp_pool1d(empty({2}), {.p = 2, .kernel = 1});
-                        }),
-                        {"p",
-                         [] {
-                           lp_pool1d(empty({1, 2, 2}), {.p = 0, .kernel = 1});
-                         },
-                         {"p must", "0"}}}});
+    add_with_sample(
+        {.op = "lp_pool1d",
+         .variant = variant,
+         .samples = {{in({2, 3, 7}, 0.3, 1.5)}},
+         .run = [p](X x) { return lp_pool1d(x[0], {.p = p, .kernel = 3, .stride = 2}); },
+         .reference =
+             [=](A x) { return pool_volume(x[0], pooled_shape(x[0].shape, line), boxes_of(line), 0, norm); },
+         .terms = 20,
+         .errors = {wrong_dims([] { lp_pool1d(empty({2}), {.p = 2, .kernel = 1}); }),
+                    {"p",
+                     [] {
+                       lp_pool1d(empty({1, 2, 2}), {.p = 0, .kernel = 1});
+                     },
+                     {"p must", "0"}}}});
     add_with_sample({.op = "lp_pool2d",
-             .variant = variant,
-             .samples = {{in({2, 3, 4, 6}, 0.3, 1.5)}},
-             .run =
-                 [p](X x) {
-                   return lp_pool2d(x[0], {.p = p, .kernel = {2, 3}});
-                 },
-             .reference =
-                 [=](A x) {
-                   return pool_volume(x[0], {x[0].shape[0], 3, 2, 2}, boxes_of(square), 0, norm);
-                 },
-             .terms = 20,
-             .errors = {wrong_dims([] {
-                          lp_pool2d(empty({2}), {.p = 2, .kernel = 1});
-                        }),
-                        {"p",
-                         [] {
-                           lp_pool2d(empty({1, 2, 2, 2}), {.p = -1, .kernel = 1});
+                     .variant = variant,
+                     .samples = {{in({2, 3, 4, 6}, 0.3, 1.5)}},
+                     .run =
+                         [p](X x) {
+                           return lp_pool2d(x[0], {.p = p, .kernel = {2, 3}});
                          },
-                         {"p must", "-1"}}}});
+                     .reference =
+                         [=](A x) {
+                           return pool_volume(x[0], pooled_shape(x[0].shape, square), boxes_of(square), 0,
+                                              norm);
+                         },
+                     .terms = 20,
+                     .errors = {wrong_dims([] { lp_pool2d(empty({2}), {.p = 2, .kernel = 1}); }),
+                                {"p",
+                                 [] {
+                                   lp_pool2d(empty({1, 2, 2, 2}), {.p = -1, .kernel = 1});
+                                 },
+                                 {"p must", "-1"}}}});
   }
 }
 

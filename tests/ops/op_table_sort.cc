@@ -1,6 +1,7 @@
 // Rows of sorting, selection, distinct values, search, counting.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -72,7 +73,7 @@ void add_along(const Along& a) {
 Input with_values(const Shape& shape, Values values) { return {.shape = shape, .values = std::move(values)}; }
 
 void add_orders() {
-  const size_t all = 1000;
+  const size_t all = std::numeric_limits<size_t>::max();
   const std::pair<int, std::vector<Sample>> lines[] = {
       {-1, {{distinct({3, 5})}, {distinct({2, 3, 2, 2})}, {distinct({4})}, {distinct({1})}, {distinct({})}}},
       {0, {{distinct({5, 3})}, {distinct({2, 3, 2, 2})}, {distinct({1, 4})}}},
@@ -237,10 +238,20 @@ void add_selections() {
                  nth(middle, false), nth(middle, true), nothing("nanmedian", [] {
                    nanmedian(empty({2, 0}), {.dim = 1});
                  })});
-      // Of distinct elements all are as frequent: the smallest.
-      const auto least = [](size_t) { return size_t(0); };
+      // The smallest of the most frequent, where it stands last. Of distinct elements all are as frequent.
+      const auto most_frequent = [](bool place) {
+        return [place](const Values& v) -> Values {
+          const auto at = order_of(v, false);
+          size_t best = 0, best_run = 0, run = 0;
+          for (size_t i = 0; i < at.size(); ++i) {
+            run = i > 0 && v[at[i]] == v[at[i - 1]] ? run + 1 : 1;
+            if (run > best_run) best_run = run, best = at[i];
+          }
+          return {place ? double(best) : v[best]};
+        };
+      };
       add_along({"mode", name, samples, [o](const Tensor& x) { return mode(x, o); }, dim, keepdim,
-                 nth(least, false), nth(least, true), nothing("mode", [] {
+                 most_frequent(false), most_frequent(true), nothing("mode", [] {
                    mode(empty({2, 0}));
                  })});
     }
@@ -388,7 +399,8 @@ void add_distinct_values() {
       "unique", "index", [](const Tensor& x) { return unique(x, {.return_index = true}).index; },
       [groups](const Array& x) {
         Values y;
-        for (const auto& [v, n] : groups(x)) y.push_back(double(std::find(x.v.begin(), x.v.end(), v) - x.v.begin()));
+        for (const auto& [v, n] : groups(x))
+          y.push_back(double(std::find(x.v.begin(), x.v.end(), v) - x.v.begin()));
         return line(y);
       },
       true);
@@ -431,7 +443,8 @@ void add_distinct_values() {
       true);
   add(
       "unique", "columns index",
-      [](const Tensor& x) { return unique(x, {.return_index = true, .dim = 1}).index; }, as({2}, {1, 0}), true);
+      [](const Tensor& x) { return unique(x, {.return_index = true, .dim = 1}).index; }, as({2}, {1, 0}),
+      true);
   add(
       "unique_consecutive", "columns index",
       [](const Tensor& x) { return unique_consecutive(x, {.return_index = true, .dim = 1}).index; },

@@ -87,7 +87,8 @@ double sum_of(const std::vector<double>& v, double (*f)(double)) {
   return s;
 }
 
-// More columns than a tile has, and a last tile that is so narrow that several of its rows fit into a register.
+// More columns than a tile has, and a last tile that is so narrow that several of its rows fit into a
+// register.
 TEST(Reduce, RowsOfTheLastTileAreAsLongAsAllOthers) {
   using V = std::vector<double>;
   EXPECT_EQ(sum(reshape(arange(64 * 1025.), {64, 1025}), 0).to_vector<float>()[1024], 2131936);
@@ -118,9 +119,8 @@ TEST(Reduce, RowsOfTheLastTileAreAsLongAsAllOthers) {
             [](const V& v) { return std::sqrt(sum_of(v, [](double e) { return e * e; })); });
       check("norm 1", norm(x, {0}, 1), [=](const V& v) { return sum_of(v, same); });
       check("norm inf", norm(x, {0}, kInf), [](const V& v) { return *std::max_element(v.begin(), v.end()); });
-      check("logsumexp", logsumexp(x, {0}), [](const V& v) {
-        return std::log(sum_of(v, [](double e) { return std::exp(e); }));
-      });
+      check("logsumexp", logsumexp(x, {0}),
+            [](const V& v) { return std::log(sum_of(v, [](double e) { return std::exp(e); })); });
       check("var", var(x, {0}, {.correction = 0}), [](const V& v) {
         double mean = 0, squares = 0;
         for (double e : v) mean += e / 64;
@@ -147,9 +147,8 @@ TEST(Reduce, WholeNumbersOfTheLastTileAreCounted) {
     EXPECT_EQ(all(logical_not(some), 0).to_vector<double>(), logical_not(row).to_vector<double>()) << columns;
     for (DType t : {DType::kI64, DType::kI32, DType::kU8, DType::kBool}) {
       const Tensor v = to(abs(x), t);
-      const auto want = by_column(columns_of(v), [](const std::vector<double>& c) {
-        return sum_of(c, [](double e) { return e; });
-      });
+      const auto want = by_column(
+          columns_of(v), [](const std::vector<double>& c) { return sum_of(c, [](double e) { return e; }); });
       EXPECT_EQ(sum(v, 0).to_vector<double>(), want) << name_of(t) << " " << columns;
     }
   }
