@@ -14,8 +14,8 @@ NoSync::~NoSync() {
   for (const auto& reducer : reducers_) reducer->leave_no_sync();
 }
 
-AllReduceCallback::AllReduceCallback(ReduceOp op, AllReduceCallbackOptions options)
-    : reducer_(std::make_shared<internal::Reducer>(op, std::move(options))) {}
+AllReduceCallback::AllReduceCallback(ReduceOp op, AllReduceCallbackOptions options, internal::Op maker)
+    : reducer_(std::make_shared<internal::Reducer>(op, std::move(options), maker)) {}
 AllReduceCallback::~AllReduceCallback() = default;
 
 NoSync AllReduceCallback::no_sync() { return NoSync({reducer_}); }
@@ -42,7 +42,7 @@ std::vector<GradCallback::Delivery> AllReduceCallback::finish() { return reducer
 void AllReduceCallback::abandon(std::exception_ptr error) noexcept { reducer_->abandon(std::move(error)); }
 
 std::shared_ptr<AllReduceCallback> make_allreduce_cb(ReduceOp op, AllReduceCallbackOptions options) {
-  return std::make_shared<AllReduceCallback>(op, std::move(options));
+  return std::make_shared<AllReduceCallback>(op, std::move(options), internal::Op::kMakeAllreduceCb);
 }
 
 std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, const Group& group) {

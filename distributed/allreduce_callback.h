@@ -31,7 +31,8 @@ namespace gradus::dist {
 
 namespace internal {
 class Reducer;
-}
+enum class Op : uint8_t;
+}  // namespace internal
 
 struct AllReduceCallbackOptions {
   Group group;
@@ -87,7 +88,8 @@ class [[nodiscard]] NoSync {
 // One object may serve several managers, whose backwards come one after the other.
 class AllReduceCallback final : public GradCallback {
  public:
-  AllReduceCallback(ReduceOp op, AllReduceCallbackOptions options);
+  // `maker`: what the user called; ranks compare it.
+  AllReduceCallback(ReduceOp op, AllReduceCallbackOptions options, internal::Op maker);
   ~AllReduceCallback() override;
 
   // Gradients of backwards in the scope are kept back, not sent: grad() stays as it was. The next backward
@@ -117,7 +119,9 @@ class AllReduceCallback final : public GradCallback {
   std::shared_ptr<internal::Reducer> reducer_;
 };
 
-// Errors: ValueError for an op other than sum and mean, or a cap that is not positive.
+// Collective over the group: it makes a group of its own for the gradients. All members make their callbacks in
+// the same order. Errors: ValueError for an op other than sum and mean, or a cap that is not positive;
+// MismatchError for a member that calls something else.
 std::shared_ptr<AllReduceCallback> make_allreduce_cb(ReduceOp op = ReduceOp::kMean,
                                                      AllReduceCallbackOptions options = {});
 // MegEngine's form: "sum" or "mean", in any case.

@@ -6,6 +6,7 @@
 #include "gradus/distributed/checksum.h"
 #include "gradus/distributed/collectives.h"
 #include "gradus/distributed/error.h"
+#include "gradus/distributed/group_state.h"
 #include "gradus/distributed/object.h"
 #include "gradus/distributed/packed_broadcast.h"
 #include "gradus/distributed/process_group.h"
@@ -14,6 +15,7 @@
 namespace gradus::dist {
 namespace {
 
+using internal::Op;
 constexpr const char* kOp = "bcast_list_";
 
 nn::StateDict numbered(const std::vector<Tensor>& tensors) {
@@ -52,18 +54,18 @@ std::vector<size_t> members_with_other(const std::vector<std::vector<T>>& all, s
 }
 
 template <class T>
-std::vector<std::vector<T>> gather(const std::vector<T>& mine, const Group& group) {
+std::vector<std::vector<T>> gather(Op op, const std::vector<T>& mine, const Group& group) {
   std::vector<std::vector<T>> all;
-  for (const std::string& bytes : all_gather_object(to_wire(mine), {.group = group}))
+  for (const std::string& bytes : internal::gather_strings(group.state(), op, to_wire(mine)))
     all.push_back(from_wire<std::vector<T>>(bytes));
   return all;
 }
 
 // Errors: MismatchError unless all members have tensors of the same names, dtypes and shapes.
-void check_forms(const char* op, const nn::StateDict& tensors, const Group& group) {
+void check_forms(Op op, const nn::StateDict& tensors, const Group& group) {
   std::vector<std::string> mine;
   for (const auto& [name, x] : tensors) mine.push_back(concat(name, ' ', x.dtype(), x.shape()));
-  const auto all = gather(mine, group);
+  const auto all = gather(op, mine, group);
   size_t longest = 0;
   for (const auto& forms : all) longest = std::max(longest, forms.size());
   for (size_t i = 0; i < longest; ++i) {
@@ -72,19 +74,19 @@ void check_forms(const char* op, const nn::StateDict& tensors, const Group& grou
     const auto text = [&](size_t member) {
       return i < all[member].size() ? all[member][i] : concat("only ", all[member].size(), " tensors");
     };
-    throw MismatchError(op, group.ranks()[others[0]], "the tensors differ between ranks: rank ",
+    throw MismatchError(name_of(op), group.ranks()[others[0]], "the tensors differ between ranks: rank ",
                         group.ranks()[0], " has ", text(0), ", ", ranks_text(group, others), " ",
                         text(others[0]));
   }
 }
 
-void check_values(const char* op, const nn::StateDict& tensors, const Group& group) {
+void check_values(Op op, const nn::StateDict& tensors, const Group& group) {
   std::vector<int64_t> mine;
   for (const auto& [name, x] : tensors) mine.push_back(internal::checksum_of(x));
-  const auto all = gather(mine, group);
+  const auto all = gather(op, mine, group);
   for (size_t i = 0; i < mine.size(); ++i)
     if (const std::vector<size_t> others = members_with_other(all, i); !others.empty())
-      throw MismatchError(op, group.ranks()[others[0]], tensors[i].first,
+      throw MismatchError(name_of(op), group.ranks()[others[0]], tensors[i].first,
                           " differs between ranks: ", ranks_text(group, others),
                           others.size() == 1 ? " has" : " have", " another value than rank ",
                           group.ranks()[0]);
@@ -104,9 +106,9 @@ void bcast_list_(const nn::StateDict& tensors, const BcastListOptions& options) 
   const int src = options.src < 0 ? group.ranks()[0] : options.src;
   const int root = get_group_rank(group, src);
   if (size == 1) return;
-  check_forms(kOp, tensors, group);
+  check_forms(Op::kBcastList, tensors, group);
   internal::PackedBroadcast(group, tensors_of(tensors), root).finish();
-  if (options.verify) check_values(kOp, tensors, group);
+  if (options.verify) check_values(Op::kBcastList, tensors, group);
 }
 
 void bcast_list_(const std::vector<Tensor>& tensors, const BcastListOptions& options) {
@@ -140,8 +142,8 @@ void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options) {
 
 void check_synchronized(const nn::StateDict& tensors, const Group& group) {
   if (get_world_size(group) == 1) return;
-  check_forms("check_synchronized", tensors, group);
-  check_values("check_synchronized", tensors, group);
+  check_forms(Op::kCheckSynchronized, tensors, group);
+  check_values(Op::kCheckSynchronized, tensors, group);
 }
 
 void check_synchronized(const nn::Module& module, const Group& group) {

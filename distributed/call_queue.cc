@@ -1,5 +1,7 @@
 #include "gradus/distributed/call_queue.h"
 
+#include <algorithm>
+
 #include "gradus/tensor/context.h"
 
 namespace gradus::dist::internal {
@@ -28,11 +30,28 @@ void CallQueue::State::end() noexcept {
   }
   const int count = int(dropped.size());
   dropped.clear();
-  posted->add(-count);
+  posted->add(group, -count);
 }
 
-CallQueue::CallQueue(std::shared_ptr<PostedCalls> posted)
-    : state_(std::make_shared<State>(std::move(posted))) {}
+void PostedCalls::add(const std::string& group, int calls) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = of_group_.try_emplace(group, 0).first;
+    if ((it->second += calls) == 0) of_group_.erase(it);
+    count_.fetch_add(calls, std::memory_order_acq_rel);
+  }
+  changed.notify();
+}
+
+bool PostedCalls::is_of(std::string_view doing) const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::any_of(of_group_, [&](const auto& entry) {
+    return doing.ends_with(concat("of group '", entry.first, "'"));
+  });
+}
+
+CallQueue::CallQueue(std::shared_ptr<PostedCalls> posted, std::string group)
+    : state_(std::make_shared<State>(std::move(posted), std::move(group))) {}
 
 CallQueue::~CallQueue() {
   if (!thread_.joinable()) return;
@@ -70,7 +89,7 @@ void CallQueue::post(Call call) {
   {
     std::lock_guard lock(state_->mutex);
     if (state_->ended) throw InternalError("a call for a queue whose thread has ended");
-    state_->posted->add(1);
+    state_->posted->add(state_->group, 1);
     state_->calls.push_back(std::move(call));
     start = !std::exchange(state_->started, true);
   }
@@ -79,6 +98,7 @@ void CallQueue::post(Call call) {
     const std::shared_ptr<State> until_end(state_.get(), [state = state_](State*) { state->end(); });
     thread_ = start_thread([state = until_end] {
       name_thread("collectives");
+      runs_posted_calls = true;
       Context::current().recordings.clear();  // calls record nothing, and should keep no recording alive
       Context::current().observer = nullptr;  // nor a profile
       Context::current().job = nullptr;       // nor a job: they hold their group
@@ -115,7 +135,7 @@ void CallQueue::serve(State& state) {
       ~End() {
         next = nullptr;  // what it held goes before others may believe that the queue is idle
         state.end_call();
-        state.posted->add(-1);
+        state.posted->add(state.group, -1);
       }
     } end{state, next};
     next();

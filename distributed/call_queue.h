@@ -12,8 +12,10 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "gradus/distributed/signal.h"
@@ -22,15 +24,19 @@
 namespace gradus::dist::internal {
 
 // Calls that were posted and have not ended.
-struct PostedCalls {
-  std::atomic<int> count{0};
+class PostedCalls {
+ public:
+  void add(const std::string& group, int calls);
+  bool none() const { return count_.load(std::memory_order_acquire) == 0; }
+  // Whether one is of the group that a status names at its end.
+  bool is_of(std::string_view doing) const;
+
   Signal changed;
 
-  void add(int calls) {
-    count.fetch_add(calls, std::memory_order_acq_rel);
-    changed.notify();
-  }
-  bool none() const { return count.load(std::memory_order_acquire) == 0; }
+ private:
+  std::atomic<int> count_{0};
+  mutable std::mutex mutex_;
+  std::map<std::string, int> of_group_;
 };
 
 class CallQueue {
@@ -38,7 +44,7 @@ class CallQueue {
   // What it throws does not stop the queue, and reaches nobody when it was posted.
   using Call = std::function<void()>;
 
-  explicit CallQueue(std::shared_ptr<PostedCalls> posted);
+  CallQueue(std::shared_ptr<PostedCalls> posted, std::string group);
   ~CallQueue();  // after its last call: posted ones hold what owns the queue
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
@@ -50,6 +56,7 @@ class CallQueue {
  private:
   struct State {
     const std::shared_ptr<PostedCalls> posted;
+    const std::string group;
     std::mutex mutex;
     std::deque<Call> calls;
     bool busy = false;     // a call runs

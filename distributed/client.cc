@@ -184,8 +184,11 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
     };
     world.store->set(key(number, world.rank), "");
     std::vector<int> missing = state.members();
+    std::erase(missing, world.rank);
     world.membership->set_doing(concat("in group_barrier of group '", state.name(), "'"));
+    std::optional<Membership::Awaiting> awaiting;
     while (!missing.empty()) {
+      awaiting.emplace(*world.membership, [missing] { return missing; });
       std::vector<std::string> keys;
       for (int rank : missing) keys.push_back(key(number, rank));
       const bool all = wait_for(*world.store, keys, std::min(watch.deadline.left(), kLookAgain));
@@ -193,9 +196,7 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
       std::erase_if(missing, here);
       for (int rank : missing) check_left(kOp, watch, rank, [&] { return !here(rank); });
       if (!missing.empty() && watch.deadline.passed())
-        throw TimeoutError(kOp, missing[0], missing.size() == 1 ? "rank " : "ranks ",
-                           internal::to_text(missing), " did not come to group '", state.name(), "' within ",
-                           watch.deadline.timeout().count(), " ms");
+        internal::throw_wait(kOp, internal::Wait::kTimeout, watch, missing);
     }
     world.membership->set_doing(
         concat("outside of any collective, after group_barrier of group '", state.name(), "'"));

@@ -85,7 +85,7 @@ class Client {
 Client get_client();
 
 // Waits until every member of the group is here; through the store, so that it works where no collective can.
-// Repeatable. Errors: TimeoutError that names the ranks that are missing.
+// Repeatable. Errors: TimeoutError that names the ranks that are missing: the job's failure, as any timeout.
 void group_barrier(const Group& group = {}, std::optional<Milliseconds> timeout = {});
 // PyTorch's name for it.
 inline void monitored_barrier(const Group& group = {}, std::optional<Milliseconds> timeout = {}) {

@@ -6,14 +6,12 @@
 
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/distributed/error.h"
-#include "gradus/distributed/object.h"
+#include "gradus/distributed/group_state.h"
 #include "gradus/distributed/packed_broadcast.h"
 #include "gradus/distributed/reducer.h"
 
 namespace gradus::dist::internal {
 namespace {
-
-constexpr const char* kOp = "DistributedDataParallel";
 
 // Parameters by identity. Leaves are kept, not tensors: a parameter that the model drops must be free to go,
 // and no later one may be taken for it.
@@ -61,8 +59,8 @@ std::vector<std::string> split_lines(const std::string& text) {
 }
 
 // Errors: MismatchError, the same on all ranks, naming the first line that differs and the rank.
-void agree_on(const std::string& what, const std::vector<std::string>& lines, const Group& group) {
-  const std::vector<std::string> all = all_gather_object(joined(lines), {.group = group});
+void agree_on(Op maker, const std::string& what, const std::vector<std::string>& lines, const Group& group) {
+  const std::vector<std::string> all = gather_strings(group.state(), maker, joined(lines));
   const std::vector<std::string> first = split_lines(all[0]);
   for (size_t r = 1; r < all.size(); ++r) {
     if (all[r] == all[0]) continue;
@@ -72,22 +70,22 @@ void agree_on(const std::string& what, const std::vector<std::string>& lines, co
       return it == list.end() ? std::string("no more") : *it;
     };
     const int rank0 = group.ranks()[0], rank = group.ranks()[r];
-    throw MismatchError(kOp, rank, what, " differ between ranks: rank ", rank0, " has ", text(a, first),
+    throw MismatchError(name_of(maker), rank, what, " differ between ranks: rank ", rank0, " has ", text(a, first),
                         ", rank ", rank, " has ", text(b, other));
   }
 }
 
-void check_options(const DistributedDataParallelOptions& o) {
+void check_options(std::string_view op, const DistributedDataParallelOptions& o) {
   if (!(o.bucket_cap_mb > 0))
-    throw ValueError(kOp, "expected bucket_cap_mb above 0, given ", o.bucket_cap_mb);
+    throw ValueError(op, "expected bucket_cap_mb above 0, given ", o.bucket_cap_mb);
   if (o.device_ids.size() > 1)
     throw ValueError(
-        kOp, "expected at most one of device_ids, given ", o.device_ids.size(),
+        op, "expected at most one of device_ids, given ", o.device_ids.size(),
         ": a rank has one device. For several, leave device_ids empty and place the layers yourself, or use "
         "dist::DataParallel");
   if (o.check_divergence_every < 0)
-    throw ValueError(kOp, "expected check_divergence_every of at least 0, given ", o.check_divergence_every);
-  if (!o.process_group.is_member()) throw ValueError(kOp, "this rank is no member of process_group");
+    throw ValueError(op, "expected check_divergence_every of at least 0, given ", o.check_divergence_every);
+  if (!o.process_group.is_member()) throw ValueError(op, "this rank is no member of process_group");
 }
 
 }  // namespace
@@ -95,12 +93,15 @@ void check_options(const DistributedDataParallelOptions& o) {
 // Held by the wrapper alone; what managers keep for longer knows it weakly.
 class DataParallelModel::State {
  public:
-  State(NamedTensors parameters, NamedTensors buffers, DistributedDataParallelOptions options)
-      : parameters_(std::move(parameters)), buffers_(std::move(buffers)), options_(std::move(options)) {
-    check_options(options_);
+  State(NamedTensors parameters, NamedTensors buffers, DistributedDataParallelOptions options, Op maker)
+      : maker_(maker),
+        parameters_(std::move(parameters)),
+        buffers_(std::move(buffers)),
+        options_(std::move(options)) {
+    check_options(name_of(maker_), options_);
     if (parameters_().empty())
-      throw ValueError(
-          kOp, "the model has no parameters: without any to learn it needs no DistributedDataParallel");
+      throw ValueError(name_of(maker_), "the model has no parameters: without any to learn it needs no ",
+                       name_of(maker_));
   }
 
   void start(const std::shared_ptr<State>& self) {
@@ -122,10 +123,10 @@ class DataParallelModel::State {
           for (auto& [name, b] : state->buffers_()) tensors.push_back(std::move(b));
         return tensors;
       };
-    callback_ = make_allreduce_cb(ReduceOp::kMean, std::move(options));
+    callback_ = std::make_shared<AllReduceCallback>(ReduceOp::kMean, std::move(options), maker_);
     if (group().size() > 1)
       agree_on(
-          "options",
+          maker_, "options",
           {concat("bucket_cap_mb = ", options_.bucket_cap_mb),
            concat("broadcast_buffers = ", broadcasts_buffers()), concat("init_sync = ", options_.init_sync),
            concat("gradient_as_bucket_view = ", options_.gradient_as_bucket_view),
@@ -176,9 +177,9 @@ class DataParallelModel::State {
   static std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
 
   void agree_on_models(const std::vector<std::string>& lines, const std::string& first) const {
-    if (!started_) return agree_on("the models", lines, group());
+    if (!started_) return agree_on(maker_, "the models", lines, group());
     try {
-      agree_on("the models", lines, group());
+      agree_on(maker_, "the models", lines, group());
     } catch (Error& error) {
       error.add_context(concat("while ranks agree on what is new in the model ('", first, "' first)"));
       throw;
@@ -188,14 +189,15 @@ class DataParallelModel::State {
   void check_devices(const nn::StateDict& params) const {
     for (const auto& [name, p] : params) {
       if (!options_.device_ids.empty() && p.device() != options_.device_ids[0])
-        throw ValueError(kOp, "parameter '", name, "' is on ", p.device(), ", device_ids says ",
+        throw ValueError(name_of(maker_), "parameter '", name, "' is on ", p.device(), ", device_ids says ",
                          options_.device_ids[0], ": move the model there first");
       if (p.device().type != params[0].second.device().type)
-        throw ValueError(kOp, "parameters are on devices of several types: '", params[0].first, "' on ",
+        throw ValueError(name_of(maker_), "parameters are on devices of several types: '", params[0].first, "' on ",
                          params[0].second.device(), ", '", name, "' on ", p.device());
     }
   }
 
+  const Op maker_;
   const NamedTensors parameters_, buffers_;
   const DistributedDataParallelOptions options_;
   const std::shared_ptr<ParameterNames> names_ = std::make_shared<ParameterNames>();
@@ -237,7 +239,12 @@ class NewParameters final : public RecordingWatcher {
 
 DataParallelModel::DataParallelModel(NamedTensors parameters, NamedTensors buffers,
                                      DistributedDataParallelOptions options)
-    : state_(std::make_shared<State>(std::move(parameters), std::move(buffers), std::move(options))) {
+    : DataParallelModel(std::move(parameters), std::move(buffers), std::move(options),
+                        Op::kDistributedDataParallel) {}
+
+DataParallelModel::DataParallelModel(NamedTensors parameters, NamedTensors buffers,
+                                     DistributedDataParallelOptions options, Op maker)
+    : state_(std::make_shared<State>(std::move(parameters), std::move(buffers), std::move(options), maker)) {
   state_->start(state_);
 }
 

@@ -71,6 +71,9 @@ class DataParallelModel {
   // Collective over the group. Errors: ValueError for a model without parameters, or options that do not fit;
   // MismatchError naming the parameter whose name, shape or dtype differs between ranks, and the rank.
   DataParallelModel(NamedTensors parameters, NamedTensors buffers, DistributedDataParallelOptions options);
+  // For another wrapper, under whose name ranks compare the call.
+  DataParallelModel(NamedTensors parameters, NamedTensors buffers, DistributedDataParallelOptions options,
+                    Op maker);
 
   // Attaches what `chosen` names, some of the parameters, and what it names later, as long as the watcher
   // lives: with the manager and one of them. Collective when the model has grown.

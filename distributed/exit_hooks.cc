@@ -26,11 +26,13 @@ void at_exit(int status, void*) {
   const Ref<World> world = own_world();
   if (!world) return;
   try {
-    if (status == 0)
+    if (status == 0) {
+      world->finish_calls();
       leave_job(*world);
-    else
+    } else {
       report_end(*world, {Failure::Kind::kFailed, world->rank,
                           concat("rank ", world->rank, " exited with code ", status)});
+    }
   } catch (...) {  // the others see the connection break
   }
 }

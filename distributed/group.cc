@@ -52,11 +52,16 @@ Group Group::split(int color, int key) const {
     for (const auto& [_, i] : order) members.push_back(ranks[i]);
     return members;
   };
-  return internal::make_group(*this, {.op = "split", .says = {color, key}}, choose);
+  return internal::make_group(*this, {.op = internal::Op::kSplit, .says = {color, key}}, choose);
+}
+
+Group internal::duplicate(const Group& group, Op op) {
+  const std::string_view base = op == Op::kDuplicate ? group.name() : name_of(op);
+  return make_group(group, {.op = op, .base = base}, [&](const Turn&) { return group.state().members(); });
 }
 
 Group Group::duplicate() const {
-  return internal::make_group(*this, {.op = "duplicate"}, [&](const Turn&) { return state().members(); });
+  return internal::duplicate(*this, internal::Op::kDuplicate);
 }
 
 }  // namespace gradus::dist

@@ -37,7 +37,8 @@ bool from_message(const std::string& message, Record& record, std::vector<int64_
 // A call that was posted to the queue.
 class QueuedWork final : public WorkState {
  public:
-  explicit QueuedWork(const char* op) : op_(op) {}
+  QueuedWork(const char* op, std::shared_ptr<Membership> membership)
+      : op_(op), membership_(std::move(membership)) {}
 
   void finish(std::exception_ptr error) {
     error_ = std::move(error);
@@ -49,6 +50,8 @@ class QueuedWork final : public WorkState {
   void wait(std::optional<Milliseconds> timeout) override {
     const auto done = [&] { return is_completed(); };
     const Deadline limit = Deadline::after(timeout.value_or(Milliseconds::max()));
+    std::optional<Membership::AwaitingCall> awaiting;
+    if (membership_ && !done()) awaiting.emplace(*membership_);
     if (changed_.wait(local_watch(limit), done, op_) != Wait::kReady)
       throw TimeoutError(op_, -1, "not done within ", limit.timeout().count(), " ms, but still under way");
     if (error_) std::rethrow_exception(error_);
@@ -57,6 +60,7 @@ class QueuedWork final : public WorkState {
 
  private:
   const char* const op_;
+  const std::shared_ptr<Membership> membership_;
   Signal changed_;
   std::atomic<bool> done_{false};
   std::exception_ptr error_;  // before done_
@@ -72,7 +76,7 @@ GroupState::GroupState(Setup setup)
       timeout_(setup.timeout ? *setup.timeout
                : world_      ? world_->timeout
                              : Milliseconds(600'000)),
-      queue_(world_ ? world_->posted : std::make_shared<PostedCalls>()) {
+      queue_(world_ ? world_->posted : std::make_shared<PostedCalls>(), name_) {
   const auto me = std::ranges::find(members_, world_ ? world_->rank : 0);
   if (me == members_.end()) return;
   index_ = int(me - members_.begin());
@@ -124,7 +128,7 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
         }))
       return Work();
 
-  const auto state = make_ref<QueuedWork>(collective.op);
+  const auto state = make_ref<QueuedWork>(collective.op, world_ ? world_->membership : nullptr);
   // It holds the group: Note [Groups that go first].
   queue_.post([self = Ref<GroupState>(this), state, limits, observer, range,
                collective = std::move(collective)]() mutable {
@@ -207,18 +211,10 @@ Group make_group(const Group& parent, const GroupPlan& plan,
   World* const world = state.world();
   int64_t id = 0;
   std::vector<int> members;
-  Collective agree{.op = plan.op, .record = {.op = Op::kNewGroup}, .sizes = plan.says};
+  Collective agree{.op = name_of(plan.op).data(), .record = {.op = plan.op}, .sizes = plan.says};
   // The next id that none of the members has used; beside what is compared, so in a field of the record.
   agree.record.bytes = world ? world->last_group_id.load() : 0;
-  agree.record.flags = uint8_t(plan.op[0]);  // tells apart the functions that make groups
-  agree.check = [&](const Turn& turn) -> std::optional<Failure> {
-    for (size_t i = 0; i < turn.records.size(); ++i)
-      if (turn.records[i].flags != turn.records[0].flags)
-        return Failure{Failure::Kind::kMismatch, state.members()[i],
-                       concat("rank ", state.members()[i], " makes groups by another function than rank ",
-                              state.members()[0])};
-    return plan.equal ? find_odd(turn, state, to_text<int64_t>) : std::nullopt;
-  };
+  if (plan.equal) agree.check = [&](const Turn& turn) { return find_odd(turn, state, to_text<int64_t>); };
   agree.move = [&](Turn& turn) {
     for (const Record& record : turn.records) id = std::max(id, record.bytes + 1);
     members = choose(turn);
@@ -226,9 +222,15 @@ Group make_group(const Group& parent, const GroupPlan& plan,
   state.run(std::move(agree), false, {});
   if (!world) return Group(Ref<GroupState>(&state));  // any part of it is the same
   world->last_group_id.store(uint32_t(id));
-  return Group(make_ref<GroupState>(GroupState::Setup{
-      Ref<World>(world), uint32_t(id), plan.name.empty() ? concat(state.name(), '.', id) : plan.name,
-      std::move(members), plan.timeout.value_or(state.timeout())}));
+  const std::string_view base = plan.base.empty() ? state.name() : plan.base;
+  try {
+    return Group(make_ref<GroupState>(GroupState::Setup{
+        Ref<World>(world), uint32_t(id), plan.name.empty() ? concat(base, '.', id) : plan.name,
+        std::move(members), plan.timeout.value_or(state.timeout())}));
+  } catch (const DistributedError&) {
+    world->membership->check(name_of(plan.op));  // under the name that the user wrote
+    throw;
+  }
 }
 
 template <class T>

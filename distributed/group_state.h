@@ -113,16 +113,23 @@ std::optional<Failure> find_odd(const Turn& turn, const GroupState& group,
 
 // How a group is made of another one's members.
 struct GroupPlan {
-  const char* op;
+  Op op;  // the function that the user called
   std::vector<int64_t> says = {};  // to the other ranks
   bool equal = false;              // all ranks must say the same
   std::string name = {};
+  std::string_view base = {};  // of a name that ends with the group's number; default: the parent's
   std::optional<Milliseconds> timeout = {};
 };
 // Collective over the parent. `choose` says which ranks are the members of the new group that this rank
 // makes, or that it only knows of; groups made in one call have no member in common.
 Group make_group(const Group& parent, const GroupPlan& plan,
                  const std::function<std::vector<int>(const Turn&)>& choose);
+
+// Group::duplicate on behalf of another function.
+Group duplicate(const Group& group, Op op);
+// Collective: returns every member's string, in the group's order. `op` says for whom.
+std::vector<std::string> gather_strings(GroupState& group, Op op, const std::string& mine,
+                                        std::optional<Milliseconds> timeout = {});
 
 // "0, 1, 2", of int or int64_t.
 template <class T>

@@ -1,5 +1,6 @@
 #include "gradus/distributed/membership.h"
 
+#include <algorithm>
 #include <deque>
 
 namespace gradus::dist {
@@ -23,12 +24,61 @@ bool Membership::others_left() const {
 
 void Membership::set_doing(std::string doing) {
   std::lock_guard lock(mutex_);
-  doing_ = std::move(doing);
+  posted_last_ = internal::runs_posted_calls;
+  doing_[posted_last_] = std::move(doing);
 }
 
 std::string Membership::doing() const {
   std::lock_guard lock(mutex_);
-  return doing_;
+  return doing_[internal::runs_posted_calls];
+}
+
+Membership::Awaiting::Awaiting(Membership& membership, std::function<std::vector<int>()> missing)
+    : membership_(membership), missing_(std::move(missing)), posted_(internal::runs_posted_calls) {
+  std::lock_guard lock(membership_.mutex_);
+  membership_.awaiting_.push_back(this);
+}
+
+Membership::Awaiting::~Awaiting() {
+  std::lock_guard lock(membership_.mutex_);
+  std::erase(membership_.awaiting_, this);
+}
+
+Membership::AwaitingCall::AwaitingCall(Membership& membership) : membership_(membership) {
+  std::lock_guard lock(membership_.mutex_);
+  ++membership_.awaited_calls_;
+}
+
+Membership::AwaitingCall::~AwaitingCall() {
+  std::lock_guard lock(membership_.mutex_);
+  --membership_.awaited_calls_;
+}
+
+// A posted call that waits does not hold its rank up, unless the program waits for it.
+RankStatus Membership::status() const {
+  std::lock_guard lock(mutex_);
+  RankStatus status{.rank = rank_, .left = has_left(rank_)};
+  bool waits = false;
+  const auto add = [&](bool posted) {
+    for (const Awaiting* one : awaiting_) {
+      if (one->posted_ != posted) continue;
+      waits = true;
+      for (int rank : one->missing_())
+        if (std::ranges::find(status.awaits, rank) == status.awaits.end()) status.awaits.push_back(rank);
+    }
+  };
+  add(false);
+  if (waits) {
+    status.doing = doing_[0];
+  } else if (awaited_calls_ > 0) {
+    add(true);
+    status.doing = doing_[1];
+  } else {
+    status.doing = doing_[posted_last_];
+    if (posted_last_ && status.doing.starts_with("in "))
+      status.doing = concat("outside of any collective, with ", status.doing.substr(3), " under way");
+  }
+  return status;
 }
 
 void Membership::set_failed(const Failure& failure) {
@@ -73,8 +123,7 @@ class LocalMembership final : public Membership {
   std::vector<RankStatus> statuses() override {
     std::vector<RankStatus> statuses;
     for (const LocalMembership& member : job_.members)
-      if (&member != this)
-        statuses.push_back({member.rank(), has_left(member.rank()), Milliseconds(0), member.doing()});
+      if (&member != this) statuses.push_back(member.status());
     return statuses;
   }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,7 +25,13 @@ struct RankStatus {
   Milliseconds silent{0};  // since its last sign of life
   std::string
       doing;  // "in all_reduce #12 of group 'world'", "outside of any collective, after #11 ..."; "" unknown
+  std::vector<int> awaits = {};  // the ranks that it waits for; empty when its program runs on
 };
+
+namespace internal {
+// Of a thread that runs calls which its rank's program has posted, and goes on meanwhile.
+inline constinit thread_local bool runs_posted_calls = false;
+}  // namespace internal
 
 class Membership {
  public:
@@ -60,9 +67,36 @@ class Membership {
   virtual Failure report(const Failure& failure) = 0;
   // This rank ends in order. Later reports are ignored.
   virtual void leave() = 0;
-  // What this rank does now; cheap: kept here, sent to others now and then.
+  // What this rank does now; cheap: kept here, sent to others now and then. Posted calls are apart.
   void set_doing(std::string doing);
-  std::string doing() const;
+  std::string doing() const;  // as this thread, or one of its kind, has set it
+  // While one lives, a thread of this rank waits for the ranks that `missing` returns, on any thread.
+  class Awaiting {
+   public:
+    Awaiting(Membership& membership, std::function<std::vector<int>()> missing);
+    ~Awaiting();
+    Awaiting(const Awaiting&) = delete;
+    Awaiting& operator=(const Awaiting&) = delete;
+
+   private:
+    friend class Membership;
+    Membership& membership_;
+    const std::function<std::vector<int>()> missing_;
+    const bool posted_;
+  };
+  // While one lives, the program waits for a call that it has posted.
+  class AwaitingCall {
+   public:
+    explicit AwaitingCall(Membership& membership);
+    ~AwaitingCall();
+    AwaitingCall(const AwaitingCall&) = delete;
+    AwaitingCall& operator=(const AwaitingCall&) = delete;
+
+   private:
+    Membership& membership_;
+  };
+  // What others may know of this rank.
+  RankStatus status() const;
   // The other ranks' last known state. Returns within about a second; empty when the store cannot be asked.
   virtual std::vector<RankStatus> statuses() = 0;
 
@@ -76,7 +110,10 @@ class Membership {
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
   Failure failure_;
-  std::string doing_;
+  std::string doing_[2];  // of the program, of posted calls
+  bool posted_last_ = false;
+  std::vector<const Awaiting*> awaiting_;
+  int awaited_calls_ = 0;
   std::vector<std::atomic<char>> left_;
 };
 

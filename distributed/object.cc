@@ -26,20 +26,6 @@ GroupState& member_state(const Group& group, const char* op, bool async) {
 ConstBlock const_block(const std::string& object) { return {object.data(), object.size()}; }
 Block block(std::string& object) { return {object.data(), object.size()}; }
 
-// Runs a call whose kinds must agree, besides the root.
-void run(GroupState& group, Collective call, int root, int64_t bytes, std::optional<Milliseconds> timeout) {
-  call.record = {.op = Op::kObject, .flags = uint8_t(call.op[0]), .root = root, .bytes = bytes};
-  call.check = [&group, check = std::move(call.check)](const Turn& turn) -> std::optional<Failure> {
-    for (size_t i = 0; i < turn.records.size(); ++i)
-      if (turn.records[i].flags != turn.records[0].flags)
-        return Failure{Failure::Kind::kMismatch, group.members()[i],
-                       concat("rank ", group.members()[i], " calls another function for objects than rank ",
-                              group.members()[0])};
-    return check ? check(turn) : std::nullopt;
-  };
-  group.run(std::move(call), false, timeout);
-}
-
 std::vector<std::string> make_room(const Turn& turn) {
   std::vector<std::string> objects;
   for (const auto& record : turn.records) objects.emplace_back(record.bytes, '\0');
@@ -58,26 +44,31 @@ std::string broadcast_object(const std::string& object, const BroadcastOptions& 
   GroupState& group = member_state(options.group, kOp, options.async_op);
   const int root = group.index_of(options.src, kOp, "src");
   std::string result;
-  Collective call{.op = kOp};
+  const int64_t bytes = root == group.index() ? int64_t(object.size()) : 0;
+  Collective call{.op = kOp, .record = {.op = Op::kBroadcastObject, .root = root, .bytes = bytes}};
   call.move = [&](Turn& turn) {
     result = root == group.index() ? object : std::string(turn.records[root].bytes, '\0');
     if (!result.empty()) turn.backend.broadcast(turn.call, root, result.data(), result.size());
   };
-  run(group, std::move(call), root, root == group.index() ? int64_t(object.size()) : 0, options.timeout);
+  group.run(std::move(call), false, options.timeout);
   return result;
 }
 
 std::vector<std::string> all_gather_object(const std::string& object, const CollectiveOptions& options) {
-  constexpr const char* kOp = "all_gather_object";
-  GroupState& group = member_state(options.group, kOp, options.async_op);
-  std::vector<std::string> objects;
-  Collective call{.op = kOp};
+  GroupState& group = member_state(options.group, "all_gather_object", options.async_op);
+  return internal::gather_strings(group, Op::kAllGatherObject, object, options.timeout);
+}
+
+std::vector<std::string> internal::gather_strings(GroupState& group, Op op, const std::string& mine,
+                                                  std::optional<Milliseconds> timeout) {
+  std::vector<std::string> all;
+  Collective call{.op = name_of(op).data(), .record = {.op = op, .bytes = int64_t(mine.size())}};
   call.move = [&](Turn& turn) {
-    objects = make_room(turn);
-    turn.backend.all_gather(turn.call, const_block(object), blocks(objects));
+    all = make_room(turn);
+    turn.backend.all_gather(turn.call, const_block(mine), blocks(all));
   };
-  run(group, std::move(call), -1, int64_t(object.size()), options.timeout);
-  return objects;
+  group.run(std::move(call), false, timeout);
+  return all;
 }
 
 std::vector<std::string> gather_object(const std::string& object, const GatherOptions& options) {
@@ -85,12 +76,13 @@ std::vector<std::string> gather_object(const std::string& object, const GatherOp
   GroupState& group = member_state(options.group, kOp, options.async_op);
   const int root = group.index_of(options.dst, kOp, "dst");
   std::vector<std::string> objects;
-  Collective call{.op = kOp};
+  Collective call{.op = kOp,
+                  .record = {.op = Op::kGatherObject, .root = root, .bytes = int64_t(object.size())}};
   call.move = [&](Turn& turn) {
     if (root == group.index()) objects = make_room(turn);
     turn.backend.gather(turn.call, root, const_block(object), blocks(objects));
   };
-  run(group, std::move(call), root, int64_t(object.size()), options.timeout);
+  group.run(std::move(call), false, options.timeout);
   return objects;
 }
 
@@ -103,7 +95,7 @@ std::string scatter_object(const std::vector<std::string>& objects, const Scatte
     throw ValueError(kOp, "objects must be given on rank ", options.src, ", one per rank of group '",
                      group.name(), "' (", group.size(), "), and nowhere else; given ", objects.size());
   std::string result;
-  Collective call{.op = kOp};
+  Collective call{.op = kOp, .record = {.op = Op::kScatterObject, .root = root}};
   for (const std::string& object : objects) call.sizes.push_back(int64_t(object.size()));
   call.move = [&](Turn& turn) {
     result.assign(turn.sizes[root].at(group.index()), '\0');
@@ -111,7 +103,7 @@ std::string scatter_object(const std::vector<std::string>& objects, const Scatte
     for (const std::string& object : objects) parts.push_back(const_block(object));
     turn.backend.scatter(turn.call, root, parts, block(result));
   };
-  run(group, std::move(call), root, 0, options.timeout);
+  group.run(std::move(call), false, options.timeout);
   return result;
 }
 

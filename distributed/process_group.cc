@@ -13,6 +13,7 @@
 namespace gradus::dist {
 
 using internal::GroupState;
+using internal::Op;
 using internal::Turn;
 using internal::World;
 
@@ -113,9 +114,8 @@ void check_ranks(const char* op, const std::vector<std::vector<int>>& lists) {
 }
 
 // One group per list; this rank gets its own, or the first one's handle as no member.
-Group make_groups(const char* op, const std::vector<std::vector<int>>& lists,
-                  const NewGroupOptions& options) {
-  check_ranks(op, lists);
+Group make_groups(Op op, const std::vector<std::vector<int>>& lists, const NewGroupOptions& options) {
+  check_ranks(name_of(op).data(), lists);
   std::vector<int64_t> says;
   for (const std::vector<int>& ranks : lists) {
     says.insert(says.end(), ranks.begin(), ranks.end());
@@ -135,7 +135,7 @@ Group make_groups(const char* op, const std::vector<std::vector<int>>& lists,
 }  // namespace
 
 Group new_group(const std::vector<int>& ranks, const NewGroupOptions& options) {
-  return make_groups("new_group", {ranks}, options);
+  return make_groups(Op::kNewGroup, {ranks}, options);
 }
 
 Group new_subgroups(int size) {
@@ -147,11 +147,11 @@ Group new_subgroups(int size) {
     lists.emplace_back(size);
     std::iota(lists.back().begin(), lists.back().end(), first);
   }
-  return make_groups("new_subgroups", lists, {});
+  return make_groups(Op::kNewSubgroups, lists, {});
 }
 
 Group new_subgroups_by_enumeration(const std::vector<std::vector<int>>& ranks_per_group) {
-  return make_groups("new_subgroups_by_enumeration", ranks_per_group, {});
+  return make_groups(Op::kNewSubgroupsByEnumeration, ranks_per_group, {});
 }
 
 }  // namespace gradus::dist

@@ -161,6 +161,7 @@ Received receive_hello(const Descriptor& socket, Hello& hello, Descriptor* memor
 
 // Sleeps until one of the sockets has something, or a slice of time has passed. Throws when waiting is over.
 void wait_for(std::vector<pollfd>& sockets, const Watch& watch, const std::vector<int>& missing) {
+  const Membership::Awaiting awaiting(*watch.membership, [missing] { return missing; });
   if (watch.membership->failed()) throw_wait(kOp, Wait::kFailed, watch, missing);
   if (watch.deadline.passed()) throw_wait(kOp, Wait::kTimeout, watch, missing);
   const Milliseconds slice = std::min(kSlice, watch.deadline.left());

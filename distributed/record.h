@@ -25,11 +25,24 @@ enum class Op : uint8_t {
   kAllGather,
   kReduceScatter,
   kAllToAll,
-  kObject,
+  kBroadcastObject,
+  kAllGatherObject,
+  kGatherObject,
+  kScatterObject,
+  kBcastList,
+  kCheckSynchronized,
+  // What makes a group, each under the name that its user wrote.
   kNewGroup,
+  kNewSubgroups,
+  kNewSubgroupsByEnumeration,
+  kSplit,
+  kDuplicate,
+  kMakeAllreduceCb,
+  kDistributedDataParallel,
+  kSeparateDistributedDataParallel,
   kBackward,  // what ranks tell each other of a backward
 };
-std::string_view name_of(Op op);
+std::string_view name_of(Op op);  // ends with a zero
 
 // Which part of a differentiable collective (functional.h) a call is; kPlain: of none.
 enum class Part : uint8_t { kPlain, kForward, kBackward };

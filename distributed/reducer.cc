@@ -82,18 +82,18 @@ struct Reducer::Times {
   TimePoint start, end;
 };
 
-Reducer::Reducer(ReduceOp op, AllReduceCallbackOptions options)
+Reducer::Reducer(ReduceOp op, AllReduceCallbackOptions options, Op maker)
     : op_(op),
       options_(std::move(options)),
       without_job_(!World::current()),
       users_group_(resolved(options_.group)),
       group_(users_group_) {
   if (op != ReduceOp::kSum && op != ReduceOp::kAvg)
-    throw ValueError("make_allreduce_cb", "expected sum or mean, given ", dist::name_of(op));
+    throw ValueError(internal::name_of(maker), "expected sum or mean, given ", dist::name_of(op));
   cap_bytes(options_.bucket_cap_mb, "bucket_cap_mb");
   cap_bytes(options_.first_bucket_mb, "first_bucket_mb");
-  group_.state().check_member("make_allreduce_cb");
-  if (!alone()) group_ = group_.duplicate();
+  group_.state().check_member(internal::name_of(maker));
+  if (!alone()) group_ = duplicate(group_, maker);
 }
 
 Reducer::~Reducer() = default;

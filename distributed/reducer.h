@@ -21,7 +21,8 @@ class Reducer {
  public:
   using Delivery = GradCallback::Delivery;
 
-  Reducer(ReduceOp op, AllReduceCallbackOptions options);
+  // Collective: `maker` is what the user called.
+  Reducer(ReduceOp op, AllReduceCallbackOptions options, Op maker);
   ~Reducer();
 
   // As in GradCallback.

@@ -194,6 +194,10 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
 
   void wait(Request& any, const Watch& watch, const char* op) override {
     RingRequest& request = static_cast<RingRequest&>(any);
+    std::optional<Membership::Awaiting> awaiting;
+    const auto sleeps = [&] {
+      if (!awaiting) awaiting.emplace(*watch.membership, [&] { return ranks(request); });
+    };
     for (;;) {
       uint32_t seen = 0;
       bool gone = false;
@@ -216,7 +220,8 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
         const auto changed = [&] {
           return mine().events.load(std::memory_order_seq_cst) != seen || (!visible && all_left(request));
         };
-        outcome = mine().signal.wait({watch.membership, earlier(watch.deadline, visible)}, changed, op);
+        outcome = mine().signal.wait({watch.membership, earlier(watch.deadline, visible)}, changed, op,
+                                     Signal::spin_limit(), sleeps);
       }
       {
         std::lock_guard lock(mutex_);

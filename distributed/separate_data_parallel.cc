@@ -4,6 +4,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "gradus/distributed/record.h"
+
 namespace gradus::dist::internal {
 namespace {
 
@@ -60,7 +62,8 @@ class SeparateModels::State {
   void add_part(const std::string& part) {
     if (models_.count(part) || parameters(part).empty()) return;
     models_.emplace(part, DataParallelModel([this, part] { return parameters(part); },
-                                            [this, part] { return buffers(part); }, options_));
+                                            [this, part] { return buffers(part); }, options_,
+                                            Op::kSeparateDistributedDataParallel));
     order_.push_back(part);
   }
 

@@ -29,10 +29,15 @@ class Signal {
 
   // Waits until ready() holds; ready() must be cheap, and read what it reads with acquire order. Says kReady
   // whenever it holds, else kFailed when the job has failed, else kTimeout. Before it sleeps it looks `spins`
-  // times: 0 where the one to wait for needs this core.
+  // times: 0 where the one to wait for needs this core. It calls `sleeps` before the first time.
   template <class Ready>
   Wait wait(const Watch& watch, Ready&& ready, const char* what, int spins = spin_limit()) {
+    return wait(watch, std::forward<Ready>(ready), what, spins, [] {});
+  }
+  template <class Ready, class Sleeps>
+  Wait wait(const Watch& watch, Ready&& ready, const char* what, int spins, Sleeps&& sleeps) {
     if (Simulation* simulation = Simulation::current()) {
+      sleeps();
       const auto stop = [&] { return ready() || watch.membership->failed(); };
       simulation->block(stop, watch.deadline.time(), what);
     } else {
@@ -40,10 +45,11 @@ class Signal {
         if (ready()) return Wait::kReady;
         pause(spins);
       }
-      for (;;) {
+      for (bool first = true;; first = false) {
         const uint32_t seen = count_.load(std::memory_order_seq_cst);
         if (ready()) return Wait::kReady;
         if (watch.membership->failed() || watch.deadline.passed()) break;
+        if (first) sleeps();
         sleep(seen, watch.deadline);
       }
     }

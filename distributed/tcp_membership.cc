@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -120,6 +121,28 @@ class StandingConnection {
   std::thread thread_;
 };
 
+// "2,3\nin all_reduce #12 ...": as a status travels.
+std::string to_text(const RankStatus& status) {
+  constexpr size_t kMost = 16;  // ranks; the first ones will do
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, status.awaits.size()); ++i)
+    text += concat(i ? "," : "", status.awaits[i]);
+  return concat(text, '\n', status.doing).substr(0, internal::kMaxDoingText);
+}
+
+void read_text(std::string_view text, int world_size, RankStatus& status) {
+  const size_t end = text.find('\n');
+  status.doing = text.substr(end == std::string_view::npos ? 0 : end + 1);
+  if (end == std::string_view::npos) return;
+  for (const char *at = text.data(), *stop = at + end; at < stop; ++at) {
+    int rank = -1;
+    const auto [next, error] = std::from_chars(at, stop, rank);
+    if (error != std::errc() || rank < 0 || rank >= world_size) return;
+    status.awaits.push_back(rank);
+    at = next;
+  }
+}
+
 std::string lost_text(const StoreAddress& address, int port, const std::string& why) {
   return concat("lost the store at ", address.host, ':', port,
                 ": its host (the launcher, or rank 0) has ended or cannot be reached (", why, ")");
@@ -178,8 +201,8 @@ class TcpMembership final : public Membership {
 
  private:
   std::string beat() const {
-    const std::string text = doing();
-    return encode({MessageType::kHeartbeat, {}, {std::string_view(text).substr(0, internal::kMaxDoingText)}});
+    const std::string text = to_text(status());
+    return encode({MessageType::kHeartbeat, {}, {text}});
   }
 
   // What the server says is checked like everything from outside.
@@ -196,10 +219,11 @@ class TcpMembership final : public Membership {
       for (size_t i = 0; i < message.texts.size(); ++i) {
         const int64_t* n = &message.numbers[3 * i];
         if (n[0] < 0 || n[0] >= world_size() || n[0] == rank()) continue;
-        statuses_.push_back({.rank = static_cast<int>(n[0]),
-                             .left = n[1] != 0,
-                             .silent = Milliseconds(std::max<int64_t>(n[2], 0)),
-                             .doing = std::string(message.texts[i])});
+        RankStatus& status = statuses_.emplace_back();
+        status.rank = static_cast<int>(n[0]);
+        status.left = n[1] != 0;
+        status.silent = Milliseconds(std::max<int64_t>(n[2], 0));
+        read_text(message.texts[i], world_size(), status);
       }
       ++statuses_heard_;
     }

@@ -1,5 +1,8 @@
 #include "gradus/distributed/world.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "gradus/distributed/group_state.h"
 #include "gradus/distributed/host_copy.h"
 #include "gradus/tensor/context.h"
@@ -8,9 +11,21 @@ namespace gradus::dist::internal {
 
 World::~World() = default;
 
-void World::finish_calls(const Deadline& patience) {
+void World::finish_calls() {
+  constexpr Milliseconds kLookAgain{100}, kAfterFailure{5'000};
   const auto ended = [&] { return posted->none(); };
-  if (!ended()) posted->changed.wait(local_watch(patience), ended, "the end of posted calls");
+  const auto awaited_elsewhere = [&](const RankStatus& status) {
+    return std::ranges::find(status.awaits, rank) != status.awaits.end() && !posted->is_of(status.doing);
+  };
+  std::optional<Deadline> end;
+  while (!ended() && !(end && end->passed())) {
+    posted->changed.wait(local_watch(Deadline::after(kLookAgain)), ended, "the end of posted calls");
+    if (membership->failed()) {
+      if (!end) end = Deadline::after(kAfterFailure);
+    } else if (!ended() && std::ranges::any_of(membership->statuses(), awaited_elsewhere)) {
+      return;
+    }
+  }
 }
 
 HostMemory World::share(const std::string& key, size_t bytes, const Fill& fill) {

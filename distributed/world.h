@@ -48,8 +48,9 @@ class World : public Job {
   }
   ~World() override;
 
-  // Waits until the posted calls have ended: by their deadlines, or soon after the job has failed.
-  void finish_calls(const Deadline& patience = Deadline::after(Milliseconds::max()));
+  // Of a rank that leaves: waits until its posted calls have ended, which they do by their deadlines, or soon
+  // after the job has failed. Or until others wait for it elsewhere: they must hear that it leaves.
+  void finish_calls();
 
   HostMemory share(const std::string& key, size_t bytes, const Fill& fill) override;
   std::string first_given(const std::string& what, const std::string& value) override;

@@ -4,6 +4,7 @@
 //
 //   ./run faults                          50 repetitions of every fault, with 2 and 4 ranks
 //   ./run faults --kind stop --repetitions 5 --seed 7
+//   ./run faults --kind throw --world 2,3,4 --repetitions 170     exceptions at every place of a training's step
 #include <dirent.h>
 #include <signal.h>
 #include <time.h>
@@ -26,6 +27,7 @@
 #include "gradus/distributed/process_group.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tests/distributed/subprocess.h"
+#include "gradus/tests/distributed/throwing_training.h"
 
 using namespace gradus;
 using namespace gradus::dist;
@@ -52,6 +54,7 @@ const std::vector<Kind> kKinds = {
     {"kill-rendezvous", true, 0, "PeerError", {"was killed by signal 9 (SIGKILL)"}},
     {"exception", false, 0, "PeerError", {"failed: StateError: [faults] on purpose"}},
     {"exit", false, 0, "PeerError", {"has left the job", "exited with code 3", "exited with code 0"}},
+    {"throw", false, 0, "", {}},  // judged by the training itself
     {"stop", false, kStopTimeout.count() / 1000.0, "TimeoutError", {"did not come to"}},
     {"other-call", false, 0, "MismatchError", {"broadcast"}},
     {"other-order", false, 0, "MismatchError", {"broadcast"}},
@@ -137,8 +140,26 @@ void do_fault(const std::string& kind, int64_t seed) {
   if (kind == "other-dtype") all_reduce(full({16}, 1, {.dtype = DType::kI64}));
 }
 
+// A rank of a training in which one throws. Every other seed goes without shared memory.
+int be_training(int64_t seed) {
+  const auto training = ThrowingTraining::random(uint64_t(seed), std::atoi(std::getenv("WORLD_SIZE")));
+  init_process_group({.timeout = Milliseconds(60'000), .shared_memory = seed % 2 == 0});
+  try {
+    training.run([] { note("fault"); });
+  } catch (const DistributedError& e) {
+    note("error", concat("DistributedError ", e.rank(), ' ', e.what()));
+    return 1;
+  } catch (...) {
+    if (get_rank() != training.victim) note("error", "untyped -1 not of the framework's");
+    throw;
+  }
+  destroy_process_group();
+  return 0;
+}
+
 int be_rank(const std::string& kind, int victim, int64_t seed) {
   note("start", std::to_string(getpid()));
+  if (kind == "throw") return be_training(seed);
   std::mt19937 random(static_cast<unsigned>(seed));  // the same on all ranks
   const bool at_fault = std::atoi(std::getenv("RANK")) == victim;
   const int when = kind_named(kind).from_outside ? -1 : int(random() % 40);
@@ -226,6 +247,33 @@ std::optional<Event> wait_for_event(const std::string& log, int rank, const std:
   return {};
 }
 
+// What was wrong with the errors of a training in which one rank has thrown.
+std::vector<std::string> judge_training(const ThrowingTraining& training, const std::vector<Event>& events,
+                                        int64_t fault, Figures& figures, bool& ends_well) {
+  std::vector<std::string> wrong;
+  ends_well = true;
+  for (int rank = 0; rank < training.world; ++rank) {
+    if (rank == training.victim) continue;
+    int named = -1;
+    std::string text;
+    for (const Event& e : events) {
+      if (e.rank != rank || e.name != "error") continue;
+      std::string type;
+      std::istringstream words(e.text);
+      words >> type >> named;
+      std::getline(words >> std::ws, text);
+      const double seconds = double(e.time - fault) / 1e9;
+      figures.errors.push_back(seconds);
+      if (seconds > kErrorLimit) wrong.push_back(concat("rank ", rank, "'s error took ", seconds, " s"));
+    }
+    ends_well = ends_well && text.empty();
+    if (const std::string w = training.judge(named, text); !w.empty())
+      wrong.push_back(concat("rank ", rank, ": ", w, ": ", text));
+  }
+  if (!wrong.empty()) wrong.insert(wrong.begin(), training.text());
+  return wrong;
+}
+
 // Runs one job with one fault. Returns what was wrong.
 std::vector<std::string> run_once(const Kind& kind, int world, int64_t seed, Figures& figures) {
   TestFolder folder;
@@ -233,7 +281,9 @@ std::vector<std::string> run_once(const Kind& kind, int world, int64_t seed, Fig
   std::filesystem::create_directory(temporary);
   const std::set<std::string> segments = files_in("/dev/shm");
   std::mt19937 random(static_cast<unsigned>(seed * 7919 + world));
-  const int victim = int(random() % unsigned(world));
+  const bool throws = kind.name == std::string("throw");
+  const auto training = ThrowingTraining::random(uint64_t(seed), world);
+  const int victim = throws ? training.victim : int(random() % unsigned(world));
   Subprocess p({own_path(), "--launcher", std::to_string(world), kind.name, std::to_string(victim),
                 std::to_string(seed)},
                {{"FAULTS_LOG", log}, {"TMPDIR", temporary}});
@@ -264,7 +314,9 @@ std::vector<std::string> run_once(const Kind& kind, int world, int64_t seed, Fig
   const std::string name = concat("rank ", victim);
   std::optional<std::string> common;
   int64_t first_error = INT64_MAX;
-  for (int rank = 0; rank < world; ++rank) {
+  bool ends_well = false;
+  if (throws && fault) wrong = judge_training(training, events, fault, figures, ends_well);
+  for (int rank = 0; rank < world && !throws; ++rank) {
     if (rank == victim && !mismatch) continue;
     const auto e = std::find_if(events.begin(), events.end(),
                                 [&](const Event& e) { return e.rank == rank && e.name == "error"; });
@@ -300,10 +352,10 @@ std::vector<std::string> run_once(const Kind& kind, int world, int64_t seed, Fig
   const int64_t known = kind.patience > 0 ? std::min(first_error, end) : fault;
   const double launcher = double(end - known) / 1e9;
   figures.launcher.push_back(launcher);
-  if (launcher > kLauncherLimit) wrong.push_back(concat("the launcher took ", launcher, " s"));
-  if (status != 1) wrong.push_back(concat("the launcher's status is ", status));
+  if (launcher > kLauncherLimit && !ends_well) wrong.push_back(concat("the launcher took ", launcher, " s"));
+  if (status != (ends_well ? 0 : 1)) wrong.push_back(concat("the launcher's status is ", status));
   const std::string shown = p.err().substr(std::min(p.err().find("faults: "), p.err().size()));
-  if (shown.substr(0, shown.find('\n')).find(name) == std::string::npos)
+  if (!ends_well && shown.substr(0, shown.find('\n')).find(name) == std::string::npos)
     wrong.push_back("the launcher does not show the first failure");
   if (!p.left().empty()) wrong.push_back(concat(p.left().size(), " processes are left"));
   if (!files_in(temporary).empty()) wrong.push_back("a temporary file is left");

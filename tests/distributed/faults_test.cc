@@ -9,7 +9,7 @@ namespace {
 class Faults : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(All, Faults,
                          testing::Values("kill-collective", "kill-message", "kill-store", "kill-rendezvous",
-                                         "exception", "exit", "stop", "other-call", "other-order", "other-op",
+                                         "exception", "exit", "throw", "stop", "other-call", "other-order", "other-op",
                                          "other-shape", "other-dtype"));
 
 TEST_P(Faults, AreErrorsThatNameThem) {

@@ -104,7 +104,7 @@ const Mismatch kMismatches[] = {
      },
      "rank 1 called new_group with 0, 2, where rank 0 called it with 0, 1"},
     {"ways to make groups", [] { Group().duplicate(); }, [] { Group().split(0); },
-     "rank 1 makes groups by another function than rank 0"},
+     "rank 1 called split() as call 1 of group 'world', where rank 0 called duplicate()"},
 };
 
 TEST(Mismatch, IsTheSameErrorOnEveryRank) {

@@ -45,11 +45,11 @@ TEST(Record, IsDescribedAsACall) {
   EXPECT_EQ(describe(make_record({Op::kBroadcast, {4}, 0})), "broadcast(f32[4], root 0)");
   EXPECT_EQ(describe(make_record({Op::kAllGather, {2}, -1})), "all_gather(f32[2])");
   EXPECT_EQ(describe(make_record({Op::kBarrier})), "barrier()");
-  for (int op = 0; op <= int(Op::kNewGroup); ++op) EXPECT_NE(describe(make_record({Op(op)})), "");
+  for (int op = 0; op <= int(Op::kBackward); ++op) EXPECT_NE(describe(make_record({Op(op)})), "");
 }
 
 TEST(Record, EqualCallsAgree) {
-  for (int op = 0; op <= int(Op::kNewGroup); ++op)
+  for (int op = 0; op <= int(Op::kBackward); ++op)
     EXPECT_FALSE(compare({{Op(op), {4}, 1}, {Op(op), {4}, 1}, {Op(op), {4}, 1}})) << name_of(Op(op));
 }
 
@@ -89,7 +89,7 @@ TEST(Record, EachOpComparesWhatItNeeds) {
       {Op::kReduce, true, true, true, true},       {Op::kBroadcast, true, true, false, true},
       {Op::kScatter, true, false, false, true},    {Op::kGather, true, false, false, true},
       {Op::kAllGather, true, false, false, false}, {Op::kReduceScatter, true, true, true, false},
-      {Op::kAllToAll, true, false, false, false},  {Op::kObject, false, false, false, true},
+      {Op::kAllToAll, true, false, false, false},  {Op::kBroadcastObject, false, false, false, true},
   };
   for (const Needs& needs : table) {
     SCOPED_TRACE(name_of(needs.op));
@@ -104,7 +104,7 @@ TEST(Record, EachOpComparesWhatItNeeds) {
     EXPECT_EQ(differs([](Call& c) { c.shape = {2, 3, 1}; }), needs.shape);
     EXPECT_EQ(differs([](Call& c) { c.reduce = ReduceOp::kMin; }), needs.reduce);
     EXPECT_EQ(differs([](Call& c) { c.root = 1; }), needs.root);
-    EXPECT_TRUE(differs([](Call& c) { c.op = c.op == Op::kObject ? Op::kBarrier : Op::kObject; }));
+    EXPECT_TRUE(differs([](Call& c) { c.op = c.op == Op::kAllGatherObject ? Op::kBarrier : Op::kAllGatherObject; }));
   }
 }
 
@@ -138,7 +138,7 @@ TEST(Record, NonsenseIsNoIndexIntoTables) {
 TEST(Record, CheckThrowsWhatItFinds) {
   EXPECT_NO_THROW(check_records({make_record({Op::kBarrier}), make_record({Op::kBarrier})}, {0, 1}, "world"));
   try {
-    check_records({make_record({Op::kBarrier}), make_record({Op::kObject})}, {0, 1}, "world");
+    check_records({make_record({Op::kBarrier}), make_record({Op::kBroadcastObject})}, {0, 1}, "world");
     FAIL();
   } catch (const MismatchError& error) {
     EXPECT_EQ(error.rank(), 1);

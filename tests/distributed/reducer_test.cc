@@ -597,6 +597,33 @@ TEST(Reducer, ABackwardThatThrowsLeavesNothingBehindInAGroupOfOne) {
   EXPECT_EQ(cb->stats().backwards, 1);
 }
 
+// make_allreduce_cb is a collective: the ranks compare it under its own name.
+TEST(Reducer, ACallbackThatOneRankAloneMakesIsAMismatchByName) {
+  const auto errors = errors_of(
+      3,
+      [] {
+        if (get_rank() == 1) make_allreduce_cb("mean");
+        barrier();
+      },
+      kSoon);
+  for (const std::string& error : errors)
+    EXPECT_THAT(error, HasSubstr("rank 1 called make_allreduce_cb() as call 1 of group 'world', where rank 0 called "
+                                 "barrier()"));
+}
+
+TEST(Reducer, ACallbackThatOneRankAloneMakesIsATimeoutByName) {
+  const auto errors = errors_of(
+      3,
+      [] {
+        if (get_rank() == 1) make_allreduce_cb("mean");
+        const internal::World& world = *internal::World::current();
+        while (!world.membership->failed()) std::this_thread::sleep_for(Milliseconds(5));
+      },
+      {.timeout = Milliseconds(100)});
+  EXPECT_THAT(errors[1], HasSubstr("[make_allreduce_cb] ranks 0, 2 did not come to make_allreduce_cb #1 of group "
+                                   "'world' within 100 ms"));
+}
+
 TEST(Reducer, ARankThatLeavesInsteadOfItsBackwardIsNamed) {
   const auto errors = errors_of(3, [] {
     const Tensor x = f64({1});

@@ -4,12 +4,14 @@
 //
 //   ./run simulate --seeds 10000
 //   ./run simulate --show 846          what happened with one seed
+//   ./run simulate --stalls 1000       a rank that lives and does not come, on 1 to 3 hosts: who is named
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
 
 #include "gradus/tests/distributed/random_program.h"
+#include "gradus/tests/distributed/random_stall.h"
 
 int main(int argc, char** argv) {
   using namespace gradus::dist;
@@ -20,8 +22,21 @@ int main(int argc, char** argv) {
   app.add_option("--seeds", seeds, "how many seeds to try")->capture_default_str();
   app.add_option("--first", first, "the first of them")->capture_default_str();
   const auto* show = app.add_option("--show", shown, "run this seed alone, and show its last decisions");
+  uint64_t stalls = 0;
+  app.add_option("--stalls", stalls, "try so many stalls instead");
   CLI11_PARSE(app, argc, argv);
 
+  if (stalls > 0) {
+    uint64_t wrong_stalls = 0;
+    for (uint64_t seed = first; seed < first + stalls; ++seed) {
+      const std::string wrong = try_stall(seed);
+      wrong_stalls += !wrong.empty();
+      std::cout << wrong << std::flush;
+    }
+    std::printf("%llu stalls, named wrongly: %llu\n", (unsigned long long)stalls,
+                (unsigned long long)wrong_stalls);
+    return wrong_stalls == 0 ? 0 : 1;
+  }
   if (*show) {
     SimulationReport report;
     const std::string wrong = try_seed(shown, &report);

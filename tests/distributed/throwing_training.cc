@@ -63,7 +63,7 @@ ThrowingTraining ThrowingTraining::random(uint64_t seed, int world) {
   t.step = below(kSteps);
   t.place = Place(below(kPlaces));
   t.thrown = Thrown(below(kThrowns));
-  t.caught = Caught(below(kReturns));
+  t.caught = Caught(below(kCaughts));
   // Weights that one rank did not update are found by check_divergence_every.
   // And a rank that has run fewer backwards is known when it leaves.
   if ((t.place == kStep || t.place == kLoading) && t.caught == kGoesOn) t.caught = kInStep;

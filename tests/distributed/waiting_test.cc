@@ -126,6 +126,72 @@ TEST(Timeout, ARankThatWaitsAsWellIsNotBlamedForTheOneThatIsMissing) {
   EXPECT_EQ(at_fault, 4);
 }
 
+RankStatus waiting(int rank, const std::string& doing, const std::vector<int>& awaits) {
+  return {.rank = rank, .silent = kNow, .doing = doing, .awaits = awaits};
+}
+
+// Between hosts: rank 0 waits for its leader, who waits for another leader, who waits for a rank of its host.
+TEST(Timeout, IsBlamedOnTheRankAtTheEndOfTheChain) {
+  EXPECT_EQ(timeout_text({waiting(1, kHere, {2}), waiting(2, kHere, {3}),
+                          {3, false, kNow, "outside of any collective, after barrier #2 of group 'world'"}},
+                         {1}),
+            "[all_reduce] rank 3 did not come to all_reduce #12 of group 'world' within 5000 ms: it is outside of "
+            "any collective, after barrier #2 of group 'world'");
+}
+
+TEST(Timeout, SaysWhichOtherCallIsInBetween) {
+  int at_fault = -1;
+  EXPECT_EQ(timeout_text({waiting(1, "in recv from rank 4", {4}), waiting(2, kHere, {1}),
+                          {4, false, kNow, "outside of any collective"}},
+                         {1, 2}, &at_fault),
+            "[all_reduce] rank 4 holds up all_reduce #12 of group 'world', which did not end within 5000 ms: it is "
+            "outside of any collective; rank 1 is in recv from rank 4, where it waits for rank 4");
+  EXPECT_EQ(at_fault, 4);
+}
+
+TEST(Timeout, OfRanksThatWaitForEachOtherIsBlamedOnTheOneThatMostWaitFor) {
+  int at_fault = -1;
+  const std::string other = "in barrier #3 of group 'world'";
+  EXPECT_THAT(timeout_text({waiting(1, kHere, {2}), waiting(2, other, {0, 1}), waiting(3, kHere, {2})}, {2}, &at_fault),
+              HasSubstr("rank 2 did not come to all_reduce #12 of group 'world' within 5000 ms: it is " + other));
+  EXPECT_EQ(at_fault, 2);
+  // Seen by the rank itself: the others are in another call, and wait for it.
+  EXPECT_THAT(timeout_text({waiting(1, other, {0}), waiting(2, other, {0}), waiting(3, other, {0})}, {1, 2, 3}, &at_fault),
+              HasSubstr("rank 0 did not come to barrier #3 of group 'world' within 5000 ms: it is " + kHere));
+  EXPECT_EQ(at_fault, 0);
+}
+
+TEST(Timeout, NamesNobodyWhenAllAreInTheCall) {
+  int at_fault = 0;
+  EXPECT_THAT(timeout_text({waiting(1, kHere, {0})}, {1}, &at_fault),
+              HasSubstr("did not end within 5000 ms: rank 1 did not answer in it"));
+  EXPECT_EQ(at_fault, -1);
+}
+
+TEST(Status, TellsForWhomARankWaitsUnlessItsProgramRunsOn) {
+  const auto members = make_local_memberships(3);
+  Membership& me = *members[0];
+  const auto status = [&] { return members[1]->statuses()[0]; };
+  me.set_doing("in barrier #1");
+  {
+    const Membership::Awaiting awaiting(me, [] { return std::vector{2}; });
+    EXPECT_EQ(status().awaits, std::vector{2});
+    EXPECT_EQ(status().doing, "in barrier #1");
+  }
+  EXPECT_TRUE(status().awaits.empty());
+  me.set_doing("outside of any collective");
+
+  runs_posted_calls = true;
+  const Membership::Awaiting posted(me, [] { return std::vector{1}; });
+  me.set_doing("in all_reduce #2");
+  runs_posted_calls = false;
+  EXPECT_TRUE(status().awaits.empty());
+  EXPECT_EQ(status().doing, "outside of any collective, with all_reduce #2 under way");
+  const Membership::AwaitingCall awaiting(me);
+  EXPECT_EQ(status().awaits, std::vector{1});
+  EXPECT_EQ(status().doing, "in all_reduce #2");
+}
+
 TEST(Timeout, WithoutAnyNewsStillNamesTheRank) {
   EXPECT_EQ(timeout_text({}, {3}),
             "[all_reduce] rank 3 did not come to all_reduce #12 of group 'world' within 5000 ms: the job's "
