@@ -18,6 +18,7 @@
 #include "gradus/distributed/gloo_transport.h"
 #include "gradus/distributed/group_state.h"
 #include "gradus/distributed/hybrid_transport.h"
+#include "gradus/distributed/rank_error.h"
 #include "gradus/distributed/ring_transport.h"
 #include "gradus/distributed/socket.h"
 #include "gradus/distributed/store_server.h"
@@ -430,10 +431,8 @@ Ref<World> join_job(const InitOptions& options) {
   } else {
     try {
       join_others(*world, place, deadline);
-    } catch (const std::exception& error) {
-      if (world->membership)
-        world->membership->report(
-            {Failure::Kind::kFailed, place.rank, concat("rank ", place.rank, " failed: ", error.what())});
+    } catch (...) {
+      if (world->membership) world->membership->report(failure_of(place.rank, std::current_exception()));
       throw;
     }
   }
