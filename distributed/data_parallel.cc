@@ -65,7 +65,7 @@ class Replica {
     nn::StateDict buffers;
     for (const auto& [name, b] : original.named_buffers()) buffers.emplace_back(name, raw::to(b, device_));
     parameters_.emplace(*model_, parameters);
-    buffers_.emplace(*model_, buffers);
+    buffers_.emplace(*model_, buffers, nn::ParameterScopeOptions{.partial = true});
   }
   void give_up() {
     buffers_.reset();

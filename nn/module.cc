@@ -326,7 +326,16 @@ Module::CallScope::~CallScope() {
 
 void copy_state_(const Module& from, Module& to) { to.load_state_dict(from.state_dict()); }
 
-ParameterScope::ParameterScope(Module& module, const std::vector<Tensor>& tensors) {
+bool Module::is_substituted() const {
+  for (const Module* m = parent_; m; m = m->parent_)
+    if (m->scopes_ > 0) return true;
+  const auto below = [](const auto& self, const Module& m) -> bool {
+    return m.scopes_ > 0 || std::ranges::any_of(m.children_, [&](const Module* c) { return self(self, *c); });
+  };
+  return below(below, *this);
+}
+
+ParameterScope::ParameterScope(Module& module, const std::vector<Tensor>& tensors) : module_(module) {
   const StateDict own = module.named_parameters();
   if (tensors.size() != own.size())
     throw ValueError("ParameterScope", module.type_name(), " has ", own.size(), " parameters, given ",
@@ -342,23 +351,54 @@ ParameterScope::ParameterScope(Module& module, const std::vector<Tensor>& tensor
     if (is_parameter) originals_.emplace_back(s.tensor, *s.tensor);
   });
   for (auto& [slot, original] : originals_) *slot = *by_original.at(original.ref().get());
+  ++module_.scopes_;
 }
 
-ParameterScope::ParameterScope(Module& module, const StateDict& tensors) {
-  std::unordered_map<std::string, Tensor*> slots;
-  module.each_slot("", [&](const std::string& name, const Module::Slot& s, bool) { slots[name] = s.tensor; });
+ParameterScope::ParameterScope(Module& module, const StateDict& tensors, ParameterScopeOptions options)
+    : module_(module) {
+  struct Own {
+    Tensor* slot;
+    bool is_parameter;
+  };
+  std::unordered_map<std::string, Own> slots;
+  module.each_slot("", [&](const std::string& name, const Module::Slot& s, bool is_parameter) {
+    slots[name] = {s.tensor, is_parameter};
+  });
+  std::unordered_map<std::string, const Tensor*> by_name;
+  std::unordered_map<const TensorImpl*, const Tensor*> by_original;  // tensors may have several names
+  bool has_buffers = false;
   for (const auto& [name, t] : tensors) {
     const auto it = slots.find(name);
     if (it == slots.end())
       throw ValueError("ParameterScope", module.type_name(), " has no parameter or buffer '", name, "'");
-    if (!t.defined() || t.shape() != it->second->shape())
-      throw ShapeError("ParameterScope", "'", name, "' is ", describe(*it->second), ", given ", describe(t));
-    originals_.emplace_back(it->second, *it->second);
+    const auto& [slot, is_parameter] = it->second;
+    if (!t.defined() || t.shape() != slot->shape())
+      throw ShapeError("ParameterScope", "'", name, "' is ", describe(*slot), ", given ", describe(t));
+    by_name[name] = &t;
+    by_original.emplace(slot->ref().get(), &t);
+    has_buffers = has_buffers || !is_parameter;
   }
-  for (size_t i = 0; i < tensors.size(); ++i) *originals_[i].first = tensors[i].second;
+  std::vector<const Tensor*> replacements;
+  std::string missing;
+  module.each_slot("", [&](const std::string& name, const Module::Slot& s, bool is_parameter) {
+    const auto named = by_name.find(name);
+    const auto same = by_original.find(s.tensor->ref().get());
+    if (named != by_name.end() || same != by_original.end()) {
+      originals_.emplace_back(s.tensor, *s.tensor);
+      replacements.push_back(named != by_name.end() ? named->second : same->second);
+    } else if (is_parameter || has_buffers) {
+      missing += concat(missing.empty() ? "'" : ", '", name, '\'');
+    }
+  });
+  if (!missing.empty() && !options.partial)
+    throw ValueError("ParameterScope", module.type_name(), " has more than is given: ", missing,
+                     "; give a tensor for each, or say .partial = true to keep them as they are");
+  for (size_t i = 0; i < replacements.size(); ++i) *originals_[i].first = *replacements[i];
+  ++module_.scopes_;
 }
 
 ParameterScope::~ParameterScope() {
+  --module_.scopes_;
   for (auto it = originals_.rbegin(); it != originals_.rend(); ++it) *it->first = std::move(it->second);
 }
 

@@ -118,6 +118,9 @@ class Module {
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
 
+  // Whether an open ParameterScope may have put other tensors in the place of this module's own.
+  bool is_substituted() const;
+
   // Converts the floating-point parameters, buffers and gradients to `dtype`. Errors: DTypeError unless it is
   // floating point; StateError while an open recording follows one of them.
   Module& to(DType dtype);
@@ -180,11 +183,16 @@ class Module {
   std::vector<Module*> children_;
   std::vector<Slot> parameters_, buffers_;
   bool training_ = true;
+  int scopes_ = 0;  // of this module, that are open
 };
 
 // Copies all parameters and buffers of one module into another with the same names and shapes. Errors: as
 // load_state_dict.
 void copy_state_(const Module& from, Module& to);
+
+struct ParameterScopeOptions {
+  bool partial = false;  // what is not named stays as it is
+};
 
 // Replaces parameters (or buffers) of `module` by other tensors until the end of the scope: evaluation with
 // averaged weights, replicas, functional calls. Scopes of one module end in the reverse order of their
@@ -195,14 +203,15 @@ class ParameterScope {
  public:
   // One tensor for each of module.parameters(), in order. Errors: ValueError for another number, ShapeError.
   ParameterScope(Module& module, const std::vector<Tensor>& tensors);
-  // By name; parameters and buffers that are not named stay. Errors: ValueError for an unknown name,
-  // ShapeError.
-  ParameterScope(Module& module, const StateDict& tensors);
+  // By name; a parameter that has several gets the same tensor under all of them. Errors: ValueError for an unknown
+  // name, or listing the parameters that are not named, and the buffers unless none is; ShapeError.
+  ParameterScope(Module& module, const StateDict& tensors, ParameterScopeOptions options = {});
   ~ParameterScope();
   ParameterScope(const ParameterScope&) = delete;
   ParameterScope& operator=(const ParameterScope&) = delete;
 
  private:
+  Module& module_;
   std::vector<std::pair<Tensor*, Tensor>> originals_;
 };
 

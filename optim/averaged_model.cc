@@ -10,7 +10,7 @@
 namespace gradus::optim {
 
 AveragedModel::AveragedModel(const nn::Module& model, AveragedModelOptions options)
-    : options_(std::move(options)) {
+    : model_(&model), options_(std::move(options)) {
   constexpr const char* kOp = "AveragedModel";
   if (options_.decay)
     check_option(*options_.decay >= 0 && *options_.decay < 1, kOp, "decay", "in [0, 1)", *options_.decay);
@@ -18,21 +18,35 @@ AveragedModel::AveragedModel(const nn::Module& model, AveragedModelOptions optio
     throw ValueError(kOp, "warm_up and bias_correction are for averages with a decay, given none");
   if (options_.warm_up && options_.bias_correction)
     throw ValueError(kOp, "expected one of warm_up and bias_correction, given both");
+  follow(kOp);
+}
+
+// Makes the averages those of the model's present tensors, in its order.
+void AveragedModel::follow(const char* op) {
+  if (model_->is_substituted())
+    throw StateError(op, "an open ParameterScope has put other tensors in the place of the model's weights: end it first");
+  std::map<std::string, Average> before;
+  for (Average& a : averages_) before.emplace(a.name, std::move(a));
+  averages_.clear();
   const auto add = [&](const nn::StateDict& tensors, bool averages) {
     for (const auto& [name, t] : tensors) {
+      if (auto known = before.extract(name); known && known.mapped().source.is_same(t)) {
+        averages_.push_back(std::move(known.mapped()));
+        continue;
+      }
       const bool floating = is_floating(t.dtype());
       const Tensor value = empty(t.shape(), {floating ? raw::step_dtype(t.dtype()) : t.dtype(), t.device()});
       raw::copy_(value, t);
       averages_.push_back({name, t, value, averages && floating});
     }
   };
-  add(model.named_parameters(), true);
-  add(model.named_buffers(), options_.use_buffers);
+  add(model_->named_parameters(), true);
+  add(model_->named_buffers(), options_.use_buffers);
 }
 
-double AveragedModel::newest_weight() const {
-  const double n = double(updates_);
-  if (updates_ == 0) return 1;
+double AveragedModel::newest_weight(int64_t updates) const {
+  const double n = double(updates);
+  if (updates == 0) return 1;
   if (!options_.decay) return 1 / (n + 1);
   const double decay = *options_.decay;
   if (options_.warm_up) return 1 - std::min(decay, (1 + n) / (10 + n));
@@ -41,13 +55,16 @@ double AveragedModel::newest_weight() const {
 }
 
 void AveragedModel::update_parameters() {
-  std::vector<raw::StepItem> items;
-  for (const Average& a : averages_)
+  follow("update_parameters");
+  std::map<int64_t, std::vector<raw::StepItem>> items;  // by the updates that they have seen
+  for (Average& a : averages_) {
     if (a.averages)
-      items.push_back({.param = a.value, .grad = raw::to(a.source, a.value.dtype()), .state = {}});
+      items[a.updates].push_back({.param = a.value, .grad = raw::to(a.source, a.value.dtype()), .state = {}});
     else
       raw::copy_(a.value, a.source);
-  raw::average_step_(items, {newest_weight()});
+    ++a.updates;
+  }
+  for (const auto& [updates, same] : items) raw::average_step_(same, {newest_weight(updates)});
   ++updates_;
 }
 
@@ -61,21 +78,29 @@ void AveragedModel::copy_to(nn::Module& model) const { model.load_state_dict(wei
 
 State AveragedModel::state_dict() const {
   State state{.tensors = {}, .numbers = {{"n_averaged", double(updates_)}}};
-  for (const Average& a : averages_) state.tensors.emplace_back("module." + a.name, a.value);
+  for (const Average& a : averages_) {
+    state.tensors.emplace_back("module." + a.name, a.value);
+    if (a.updates != updates_) state.numbers.emplace_back("n_averaged." + a.name, double(a.updates));
+  }
   return state;
 }
 
 void AveragedModel::load_state_dict(const State& state) {
+  follow("load_state_dict");
   std::map<std::string, Tensor> tensors(state.tensors.begin(), state.tensors.end());
+  std::map<std::string, double> numbers(state.numbers.begin(), state.numbers.end());
   std::string wrong;
-  double updates = -1;
-  for (const auto& [name, v] : state.numbers)
-    if (name == "n_averaged" && v >= 0 && v < 0x1p53)
-      updates = v;
-    else
-      wrong += concat("\n  unexpected: ", name, " = ", v);
+  const auto take_count = [&](const std::string& name, double otherwise) {
+    const auto node = numbers.extract(name);
+    if (!node) return otherwise;
+    if (!(node.mapped() >= 0 && node.mapped() < 0x1p53)) wrong += concat("\n  unexpected: ", name, " = ", node.mapped());
+    return node.mapped();
+  };
+  const double updates = take_count("n_averaged", -1);
   if (updates < 0) wrong += "\n  missing: n_averaged";
+  std::vector<double> seen;
   for (const Average& a : averages_) {
+    seen.push_back(take_count("n_averaged." + a.name, updates));
     const auto node = tensors.extract("module." + a.name);
     if (!node)
       wrong += "\n  missing: module." + a.name;
@@ -84,11 +109,15 @@ void AveragedModel::load_state_dict(const State& state) {
                       describe(node.mapped()));
   }
   for (const auto& [name, t] : tensors) wrong += "\n  unexpected: " + name;
+  for (const auto& [name, v] : numbers) wrong += concat("\n  unexpected: ", name, " = ", v);
   if (!wrong.empty())
     throw ValueError("load_state_dict", "the state does not fit this AveragedModel:", wrong);
-  for (const Average& a : averages_)
+  for (size_t i = 0; i < averages_.size(); ++i) {
+    Average& a = averages_[i];
+    a.updates = static_cast<int64_t>(seen[i]);
     for (const auto& [name, t] : state.tensors)
       if (name == "module." + a.name && !t.is_same(a.value)) raw::copy_(a.value, t);
+  }
   updates_ = static_cast<int64_t>(updates);
 }
 

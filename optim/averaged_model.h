@@ -27,7 +27,8 @@ struct AveragedModelOptions {
   bool use_buffers = false;  // average floating-point buffers too; otherwise they are copied at each update
 };
 
-// The averages are kept in f32 for 16-bit weights. The first update copies.
+// The averages are kept in f32 for 16-bit weights. The first update copies. They follow the model as it grows: an update
+// finds new tensors, which begin with their first one (`n` counts per tensor), and drops those that are gone.
 // Sources: Polyak and Juditsky, SIAM J. Control Optim. 30 (1992); Izmailov et al., UAI 2018.
 class AveragedModel {
  public:
@@ -35,16 +36,18 @@ class AveragedModel {
   // without one, or both.
   explicit AveragedModel(const nn::Module& model, AveragedModelOptions options = {});
 
-  // Takes the model's present weights into the average.
+  // Takes the model's present weights into the average. Errors: StateError while a ParameterScope of the model is open:
+  // what it has then are not its weights.
   void update_parameters();
   int64_t n_averaged() const { return updates_; }
-  // Returns parameters and buffers by name, in the model's dtypes: for nn::ParameterScope. They are the
-  // averages themselves, or copies where the dtype is another one.
+  // Returns parameters and buffers by name, in the model's dtypes: for nn::ParameterScope, which lists what no update has
+  // seen yet. They are the averages themselves, or copies where the dtype is another one.
   nn::StateDict weights() const;
   // Copies the averages into a model of the same kind. Errors: as load_state_dict of modules.
   void copy_to(nn::Module& model) const;
 
-  State state_dict() const;  // "n_averaged", "module.fc.weight"
+  // "n_averaged", "module.fc.weight"; "n_averaged.fc.weight" for tensors that came later
+  State state_dict() const;
   // Errors: ValueError listing what does not fit; nothing is changed then.
   void load_state_dict(const State& state);
 
@@ -52,10 +55,13 @@ class AveragedModel {
   struct Average {
     std::string name;
     Tensor source, value;
-    bool averages;  // otherwise it copies
+    bool averages;        // otherwise it copies
+    int64_t updates = 0;  // that have seen it
   };
-  double newest_weight() const;
+  void follow(const char* op);
+  double newest_weight(int64_t updates) const;
 
+  const nn::Module* model_;
   AveragedModelOptions options_;
   std::vector<Average> averages_;
   int64_t updates_ = 0;

@@ -259,6 +259,31 @@ TEST(ParameterScope, RefusesWhatDoesNotFitAndChangesNothing) {
   EXPECT_TRUE(net.weight.is_same(own));
 }
 
+TEST(ParameterScope, ListsWhatIsNotNamedUnlessItIsToStay) {
+  nn::BatchNorm1d bn({.features = 2});
+  const Tensor own = bn.weight, other = zeros({2});
+  const auto error = [&](const nn::StateDict& tensors) -> std::string {
+    try {
+      nn::ParameterScope scope(bn, tensors);
+    } catch (const ValueError& e) {
+      return e.what();
+    }
+    return "none";
+  };
+  EXPECT_THAT(error({{"weight", other}}), HasSubstr("has more than is given: 'bias';"));
+  EXPECT_EQ(error({{"weight", other}, {"bias", other}}), "none");
+  EXPECT_THAT(error({{"weight", other}, {"bias", other}, {"running_mean", other}}),
+              HasSubstr("'running_var', 'num_batches_tracked'"));
+  EXPECT_TRUE(bn.weight.is_same(own));
+  EXPECT_FALSE(bn.is_substituted());
+  {
+    nn::ParameterScope scope(bn, {{"weight", other}}, {.partial = true});
+    EXPECT_TRUE(bn.weight.is_same(other));
+    EXPECT_TRUE(bn.is_substituted());
+  }
+  EXPECT_TRUE(bn.weight.is_same(own));
+}
+
 TEST(Hooks, SeeAndReplaceInputAndOutput) {
   nn::ReLU relu;
   const Tensor x = tensor({-1.f, 2.f});

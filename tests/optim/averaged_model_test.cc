@@ -86,6 +86,87 @@ TEST(AveragedModel, StandsInForTheWeightsWithinAScope) {
   EXPECT_EQ(net.weight.to_vector<double>(), first);
 }
 
+// A network to which a layer comes later, and whose first one can be another.
+struct Growing : nn::Layer {
+  Growing() { first.emplace(this, "first", nn::LinearOptions{.in = 1, .out = 1, .bias = false}); }
+  Tensor forward(const Tensor& x) override { return second ? (*second)((*first)(x)) : (*first)(x); }
+  void grow() { second.emplace(this, "second", nn::LinearOptions{.in = 1, .out = 1, .bias = false}); }
+  void fill(float one, float two) {
+    raw::fill_(first->weight, one);
+    if (second) raw::fill_(second->weight, two);
+  }
+  std::optional<nn::Linear> first, second;
+};
+
+TEST(AveragedModel, FollowsANetworkThatGrowsAndOneWhoseLayersChange) {
+  Growing net;
+  AveragedModel average(net);  // the mean of all updates
+  for (const float v : {1.f, 3.f}) {
+    net.fill(v, 0);
+    average.update_parameters();
+  }
+  net.grow();
+  net.fill(5, 10);
+  const auto refused = [&] { nn::ParameterScope scope(net, average.weights()); };
+  try {
+    refused();
+    FAIL();
+  } catch (const ValueError& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("has more than is given: 'second.weight'"));
+  }
+  average.update_parameters();
+  net.fill(7, 20);
+  average.update_parameters();
+  const auto averages = [&] {
+    nn::ParameterScope scope(net, average.weights());
+    return std::vector<float>{net.first->weight.item<float>(), net.second->weight.item<float>()};
+  };
+  EXPECT_EQ(averages(), (std::vector<float>{4, 15}));
+
+  AveragedModel resumed(net);
+  resumed.load_state_dict(average.state_dict());
+  net.fill(9, 30);
+  for (AveragedModel* a : {&average, &resumed}) a->update_parameters();
+  EXPECT_EQ(averages(), (std::vector<float>{5, 20}));
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(resumed.weights()[i].second.item<float>(), average.weights()[i].second.item<float>());
+
+  net.first.reset();
+  net.first.emplace(&net, "first", nn::LinearOptions{.in = 1, .out = 1, .bias = false});
+  net.fill(100, 40);
+  average.update_parameters();
+  EXPECT_EQ(averages(), (std::vector<float>{100, 25}));  // it begins anew; the other goes on
+  net.second.reset();
+  average.update_parameters();
+  EXPECT_EQ(average.weights().size(), 1u);
+}
+
+TEST(AveragedModel, TakesNoOtherTensorsForTheWeights) {
+  Net net;
+  net.fill(1, 2);
+  AveragedModel average(net);
+  average.update_parameters();
+  const nn::StateDict weights = average.weights();
+  const nn::ParameterScope scope(net, weights);
+  EXPECT_THROW(average.update_parameters(), StateError);
+}
+
+TEST(AveragedModel, StandsInForASharedWeightUnderAllItsNames) {
+  struct Shared : nn::Layer {
+    nn::Parameter a{this, "a", empty({1})};
+    Tensor b = a;
+    Shared() { register_parameter("b", b); }
+    Tensor forward(const Tensor& x) override { return x; }
+  } net;
+  AveragedModel average(net);
+  raw::fill_(net.a, 3);
+  average.update_parameters();
+  raw::fill_(net.a, 5);
+  const nn::ParameterScope scope(net, average.weights());
+  EXPECT_EQ(net.a.item<float>(), 3);
+  EXPECT_EQ(net.b.item<float>(), 3);
+}
+
 TEST(AveragedModel, RefusesWhatDoesNotFit) {
   Net net;
   EXPECT_THROW(AveragedModel(net, {.decay = 1.0}), ValueError);
