@@ -115,7 +115,7 @@ TEST(GradManagerAttach, ListsTensorsInOrderOfAttachingWithoutRepeats) {
 
 TEST(GradManagerAttach, RefusesDtypesWithoutGradients) {
   GradManager gm;
-  for (DType t : {DType::kI64, DType::kI32, DType::kU8, DType::kBool}) {
+  for (DType t : {DType::kI64, DType::kI32, DType::kI16, DType::kI8, DType::kU8, DType::kBool}) {
     const Tensor x = empty({2}, {.dtype = t});
     EXPECT_THAT(error_of<DTypeError>([&] { gm.attach(x); }), HasSubstr(std::string(name_of(t))));
   }

@@ -12,7 +12,8 @@ namespace gradus {
 namespace {
 
 constexpr DType kAllTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16,
-                               DType::kI64, DType::kI32, DType::kU8,  DType::kBool};
+                               DType::kI64, DType::kI32, DType::kI16, DType::kI8,
+                               DType::kU8,  DType::kBool};
 
 // 0, 1, 2, ... modulo `modulus`, row-major.
 Tensor counting(const Shape& shape, DType dtype = DType::kF32, int64_t modulus = 120) {

@@ -145,7 +145,7 @@ TEST(Reduce, WholeNumbersOfTheLastTileAreCounted) {
     const Tensor some = cat({none, reshape(row, {1, columns})}, 0);
     EXPECT_EQ(any(some, 0).to_vector<double>(), row.to_vector<double>()) << columns;
     EXPECT_EQ(all(logical_not(some), 0).to_vector<double>(), logical_not(row).to_vector<double>()) << columns;
-    for (DType t : {DType::kI64, DType::kI32, DType::kU8, DType::kBool}) {
+    for (DType t : {DType::kI64, DType::kI32, DType::kI16, DType::kI8, DType::kU8, DType::kBool}) {
       const Tensor v = to(abs(x), t);
       const auto want = by_column(
           columns_of(v), [](const std::vector<double>& c) { return sum_of(c, [](double e) { return e; }); });
