@@ -86,7 +86,8 @@ std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, co
     throw ValueError("grad", "needs one dy per y: ", ys.get().size(), " ys, ", dys.get().size(), " dys");
   Ref<RecordingState> state;
   for (size_t i = 0; i < ys.get().size(); ++i) {
-    if (!ys.get()[i].defined()) throw StateError("grad", "y ", i, " of ", ys.get().size(), " is undefined (none)");
+    if (!ys.get()[i].defined())
+      throw StateError("grad", "y ", i, " of ", ys.get().size(), " is undefined (none)");
     if (!state) state = innermost_following(ys.get()[i]);
   }
   for (size_t i = 0; i < xs.size(); ++i)

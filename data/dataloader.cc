@@ -285,7 +285,8 @@ class Prefetcher {
   Batch take() {
     if (!workers_.empty() && process_ != gradus::internal::fork_count())
       throw StateError("DataLoader",
-                       "this process was made by fork(), and the loader's workers are its parent's: begin another pass here");
+                       "this process was made by fork(), and the loader's workers are its parent's: begin "
+                       "another pass here");
     return pass_->take();
   }
 

@@ -45,9 +45,8 @@ void PostedCalls::add(const std::string& group, int calls) {
 
 bool PostedCalls::is_of(std::string_view doing) const {
   std::lock_guard lock(mutex_);
-  return std::ranges::any_of(of_group_, [&](const auto& entry) {
-    return doing.ends_with(concat("of group '", entry.first, "'"));
-  });
+  return std::ranges::any_of(
+      of_group_, [&](const auto& entry) { return doing.ends_with(concat("of group '", entry.first, "'")); });
 }
 
 CallQueue::CallQueue(std::shared_ptr<PostedCalls> posted, std::string group)
@@ -55,7 +54,8 @@ CallQueue::CallQueue(std::shared_ptr<PostedCalls> posted, std::string group)
 
 CallQueue::~CallQueue() {
   if (!thread_.joinable()) return;
-  if (process_ != gradus::internal::fork_count()) {  // in a child that the rank forked: the thread is the rank's
+  if (process_ !=
+      gradus::internal::fork_count()) {  // in a child that the rank forked: the thread is the rank's
     gradus::internal::forget_thread(thread_);
     return;
   }

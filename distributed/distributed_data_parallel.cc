@@ -70,14 +70,13 @@ void agree_on(Op maker, const std::string& what, const std::vector<std::string>&
       return it == list.end() ? std::string("no more") : *it;
     };
     const int rank0 = group.ranks()[0], rank = group.ranks()[r];
-    throw MismatchError(name_of(maker), rank, what, " differ between ranks: rank ", rank0, " has ", text(a, first),
-                        ", rank ", rank, " has ", text(b, other));
+    throw MismatchError(name_of(maker), rank, what, " differ between ranks: rank ", rank0, " has ",
+                        text(a, first), ", rank ", rank, " has ", text(b, other));
   }
 }
 
 void check_options(std::string_view op, const DistributedDataParallelOptions& o) {
-  if (!(o.bucket_cap_mb > 0))
-    throw ValueError(op, "expected bucket_cap_mb above 0, given ", o.bucket_cap_mb);
+  if (!(o.bucket_cap_mb > 0)) throw ValueError(op, "expected bucket_cap_mb above 0, given ", o.bucket_cap_mb);
   if (o.device_ids.size() > 1)
     throw ValueError(
         op, "expected at most one of device_ids, given ", o.device_ids.size(),
@@ -192,8 +191,8 @@ class DataParallelModel::State {
         throw ValueError(name_of(maker_), "parameter '", name, "' is on ", p.device(), ", device_ids says ",
                          options_.device_ids[0], ": move the model there first");
       if (p.device().type != params[0].second.device().type)
-        throw ValueError(name_of(maker_), "parameters are on devices of several types: '", params[0].first, "' on ",
-                         params[0].second.device(), ", '", name, "' on ", p.device());
+        throw ValueError(name_of(maker_), "parameters are on devices of several types: '", params[0].first,
+                         "' on ", params[0].second.device(), ", '", name, "' on ", p.device());
     }
   }
 

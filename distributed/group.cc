@@ -60,8 +60,6 @@ Group internal::duplicate(const Group& group, Op op) {
   return make_group(group, {.op = op, .base = base}, [&](const Turn&) { return group.state().members(); });
 }
 
-Group Group::duplicate() const {
-  return internal::duplicate(*this, internal::Op::kDuplicate);
-}
+Group Group::duplicate() const { return internal::duplicate(*this, internal::Op::kDuplicate); }
 
 }  // namespace gradus::dist

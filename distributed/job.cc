@@ -532,8 +532,8 @@ Outcome run_job(const JobSpec& given) {
     outcome.signal = interrupted.signal;
     if (nodes_or_none)
       nodes_or_none->report({.kind = Failure::Kind::kFailed,
-                             .text = concat("the launcher of node ", nodes_or_none->place().node, " was ended by ",
-                                            signal_name(interrupted.signal))});
+                             .text = concat("the launcher of node ", nodes_or_none->place().node,
+                                            " was ended by ", signal_name(interrupted.signal))});
     return outcome;
   }
 }

@@ -182,7 +182,8 @@ Started* started() {
 
 // Tells the others and the launcher what ends this rank.
 void tell(const std::exception_ptr& error) {
-  if (const World* world = World::current(); world && !world->membership->is_rank()) return;  // a child that it forked
+  if (const World* world = World::current(); world && !world->membership->is_rank())
+    return;  // a child that it forked
   write_error_file(error);
   if (World* world = World::current()) world->membership->report(failure_of(world->rank, error));
 }
@@ -205,8 +206,10 @@ void write_whole(int fd, std::string_view bytes, const char* what) {
   try {
     init_process_group({.backend = options.backend, .timeout = options.timeout});
     const std::string bytes = body();
-    if (process != gradus::internal::fork_count()) std::exit(0);  // a child that the rank forked: it has no result
-    if (result) write_whole(result.fd(), bytes + kReturned, "hand over");  // last: it says that all the rest is there
+    if (process != gradus::internal::fork_count())
+      std::exit(0);  // a child that the rank forked: it has no result
+    if (result)
+      write_whole(result.fd(), bytes + kReturned, "hand over");  // last: it says that all the rest is there
     // No barrier: a rank that returns early must be seen as gone by those that wait for it.
     destroy_process_group();
     status = 0;

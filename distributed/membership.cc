@@ -7,7 +7,8 @@ namespace gradus::dist {
 
 void Membership::check_is_rank(std::string_view op) const {
   if (!is_rank())
-    throw ConnectionError(op, rank_, "rank ", rank_, " made this process by fork(): it is no rank, and must not take the "
+    throw ConnectionError(op, rank_, "rank ", rank_,
+                          " made this process by fork(): it is no rank, and must not take the "
                           "place of one. Call it in the rank itself, or start another program");
 }
 

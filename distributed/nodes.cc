@@ -353,8 +353,8 @@ class Nodes::Impl {
   void report_straggler(int node) {
     if (failed(nullptr)) return;
     report({.kind = Failure::Kind::kTimeout,
-            .text = concat("the ranks of node ", node, " have not ended within ", options_.exit_timeout.count(),
-                           " ms after those of node ", place_.node, " had")});
+            .text = concat("the ranks of node ", node, " have not ended within ",
+                           options_.exit_timeout.count(), " ms after those of node ", place_.node, " had")});
   }
 
   // ---- the others ----

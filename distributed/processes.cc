@@ -91,8 +91,8 @@ Stat read_stat(pid_t pid) {
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return stat;
   if (std::sscanf(text.c_str() + name_end + 1,
-                  " %c %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64, &stat.state,
-                  &stat.parent, &stat.group, &stat.start) != 4)
+                  " %c %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64,
+                  &stat.state, &stat.parent, &stat.group, &stat.start) != 4)
     return {};
   return stat;
 }
@@ -234,7 +234,8 @@ std::vector<pid_t> find_processes(const Family& family) {
     const std::string environment = read_proc(pid, "environ", 4 << 20);
     if (environment.find("GRADUS_JOB_GUARD=") != std::string::npos)
       others.insert(pid);
-    else if (groups.count(stat.group) || (!family.id.empty() && environment.find(family.id) != std::string::npos) ||
+    else if (groups.count(stat.group) ||
+             (!family.id.empty() && environment.find(family.id) != std::string::npos) ||
              is_adopted(family, pid, stat, group) || was_adopted(pid, stat))
       found.insert(pid);
   }

@@ -108,9 +108,10 @@ std::optional<Failure> find_mismatch(const std::vector<Record>& records, const s
     if (other != records.end())
       return mismatch(
           rank_of(ahead),
-          concat("rank ", rank_of(ahead), " ended a recording without its backward (has it caught an exception?) ",
-                 "and went on to ", describe_in_job(*ahead, ranks), " as call ", ahead->sequence, " of group '",
-                 group, "', where rank ", rank_of(other), " called ", describe_in_job(*other, ranks)));
+          concat("rank ", rank_of(ahead),
+                 " ended a recording without its backward (has it caught an exception?) ", "and went on to ",
+                 describe_in_job(*ahead, ranks), " as call ", ahead->sequence, " of group '", group,
+                 "', where rank ", rank_of(other), " called ", describe_in_job(*other, ranks)));
   }
 
   // The record that most agree with; the first of these.

@@ -32,12 +32,13 @@ constexpr Milliseconds kStatusesLimit{400}, kReportLimit{950};
 class LifeLines {
  public:
   static void add(int fd) {
-    static const int registered = pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
-                                                 [] {
-                                                   for (const int open : instance().fds_) ::close(open);
-                                                   instance().fds_.clear();
-                                                   instance().mutex_.unlock();
-                                                 });
+    static const int registered =
+        pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                       [] {
+                         for (const int open : instance().fds_) ::close(open);
+                         instance().fds_.clear();
+                         instance().mutex_.unlock();
+                       });
     (void)registered;
     std::lock_guard lock(instance().mutex_);
     instance().fds_.insert(fd);

@@ -45,7 +45,8 @@ struct Blame {
 // Ranks wait for each other in several calls. Of those in the circle it is the one that most ranks miss: each of
 // these calls that lacks it counts with all who are in that call. Then those to which a walk along the waiting
 // comes most often.
-void find_in_circle(const std::vector<RankStatus>& statuses, int from, const std::string& call, Blame& blame) {
+void find_in_circle(const std::vector<RankStatus>& statuses, int from, const std::string& call,
+                    Blame& blame) {
   std::map<int, const RankStatus*> of;
   for (const RankStatus& status : statuses) of[status.rank] = &status;
   const auto reached = [&](int begin) {
@@ -147,9 +148,8 @@ std::vector<RankStatus> fresh_statuses(const Watch& watch) {
   for (;;) {
     std::vector<RankStatus> statuses = watch.membership->statuses();
     const Milliseconds since = std::chrono::duration_cast<Milliseconds>(now() - begin);
-    const bool all_fresh = std::ranges::all_of(statuses, [&](const RankStatus& s) {
-      return s.left || s.silent <= since || s.silent >= kSilent;
-    });
+    const bool all_fresh = std::ranges::all_of(
+        statuses, [&](const RankStatus& s) { return s.left || s.silent <= since || s.silent >= kSilent; });
     if (all_fresh || since >= kFreshLimit || watch.membership->failed()) return statuses;
     std::this_thread::sleep_for(kLookAgain);
   }
@@ -187,7 +187,8 @@ Failure timeout_failure(const char* op, const Watch& watch, std::vector<int> mis
     text += describe(blame.culprits[i]);
   }
   for (const RankStatus& status : blame.between)
-    text += concat("; rank ", status.rank, " is ", status.doing, ", where it waits for ", list_ranks(status.awaits));
+    text += concat("; rank ", status.rank, " is ", status.doing, ", where it waits for ",
+                   list_ranks(status.awaits));
   return {Failure::Kind::kTimeout, ranks[0], std::move(text)};
 }
 

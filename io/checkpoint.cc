@@ -232,7 +232,8 @@ void Checkpoint::fail_kind(const std::string& name, std::string_view wanted) con
                   x ? "the tensor " + describe(*x) : quote(File::encode(v)));
 }
 
-void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint, const SaveOptions& options) {
+void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint,
+                     const SaveOptions& options) {
   constexpr std::string_view kOp = "save_checkpoint";
   AtomicFile file(path, {.op = std::string(kOp), .checksum = true, .patience = options.patience});
   Checkpoint::File::write(file, checkpoint, kOp);

@@ -13,10 +13,10 @@
 #include <system_error>
 
 #include "crc32c.h"
-#include "protobuf.h"
-#include "safetensors_format.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/quiet_signals.h"
+#include "protobuf.h"
+#include "safetensors_format.h"
 
 namespace gradus::io {
 namespace {

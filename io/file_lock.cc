@@ -99,8 +99,8 @@ bool FileLock::try_take() {
   return false;
 }
 
-FileLock::FileLock(const std::filesystem::path& path, const std::filesystem::path& growing, const std::string& op,
-                   milliseconds patience)
+FileLock::FileLock(const std::filesystem::path& path, const std::filesystem::path& growing,
+                   const std::string& op, milliseconds patience)
     : name_(path.string() + ".lock") {
   constexpr milliseconds kLongestPause{50};
   auto state = state_of(growing);
@@ -113,11 +113,12 @@ FileLock::FileLock(const std::filesystem::path& path, const std::filesystem::pat
         since = Clock::now();
       }
       if (Clock::now() - since > patience)
-        throw FileError(op, path.string(), ": another writer has held ", name_.string(), " and not got on for ",
-                        patience.count(), " ms: ", holder_of(name_));
+        throw FileError(op, path.string(), ": another writer has held ", name_.string(),
+                        " and not got on for ", patience.count(), " ms: ", holder_of(name_));
     }
   } catch (const std::system_error& e) {
-    throw FileError(op, path.string(), ": cannot create ", name_.filename().string(), ": ", e.code().message());
+    throw FileError(op, path.string(), ": cannot create ", name_.filename().string(), ": ",
+                    e.code().message());
   }
 }
 

@@ -25,15 +25,15 @@ struct FileDType {
 };
 // In the order of the reference library: widest first.
 constexpr std::array<FileDType, 10> kFileDTypes{{{"I64", DType::kI64},
-                                                {"F64", DType::kF64},
-                                                {"F32", DType::kF32},
-                                                {"I32", DType::kI32},
-                                                {"BF16", DType::kBF16},
-                                                {"F16", DType::kF16},
-                                                {"I16", DType::kI16},
-                                                {"I8", DType::kI8},
-                                                {"U8", DType::kU8},
-                                                {"BOOL", DType::kBool}}};
+                                                 {"F64", DType::kF64},
+                                                 {"F32", DType::kF32},
+                                                 {"I32", DType::kI32},
+                                                 {"BF16", DType::kBF16},
+                                                 {"F16", DType::kF16},
+                                                 {"I16", DType::kI16},
+                                                 {"I8", DType::kI8},
+                                                 {"U8", DType::kU8},
+                                                 {"BOOL", DType::kBool}}};
 
 size_t rank_of(DType t) {
   size_t i = 0;

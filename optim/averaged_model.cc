@@ -24,7 +24,8 @@ AveragedModel::AveragedModel(const nn::Module& model, AveragedModelOptions optio
 // Makes the averages those of the model's present tensors, in its order.
 void AveragedModel::follow(const char* op) {
   if (model_->is_substituted())
-    throw StateError(op, "an open ParameterScope has put other tensors in the place of the model's weights: end it first");
+    throw StateError(
+        op, "an open ParameterScope has put other tensors in the place of the model's weights: end it first");
   std::map<std::string, Average> before;
   for (Average& a : averages_) before.emplace(a.name, std::move(a));
   averages_.clear();
@@ -93,7 +94,8 @@ void AveragedModel::load_state_dict(const State& state) {
   const auto take_count = [&](const std::string& name, double otherwise) {
     const auto node = numbers.extract(name);
     if (!node) return otherwise;
-    if (!(node.mapped() >= 0 && node.mapped() < 0x1p53)) wrong += concat("\n  unexpected: ", name, " = ", node.mapped());
+    if (!(node.mapped() >= 0 && node.mapped() < 0x1p53))
+      wrong += concat("\n  unexpected: ", name, " = ", node.mapped());
     return node.mapped();
   };
   const double updates = take_count("n_averaged", -1);

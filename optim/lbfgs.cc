@@ -33,8 +33,8 @@ double cubic_minimum(const Point& a, const Point& b, double low, double high) {
   if (!(square >= 0)) return (low + high) / 2;
   const Point &left = a.t <= b.t ? a : b, &right = a.t <= b.t ? b : a;
   const double d2 = std::sqrt(square);
-  const double at = right.t - (right.t - left.t) *
-                                  ((right.slope + d2 - d1) / (right.slope - left.slope + 2 * d2));
+  const double at =
+      right.t - (right.t - left.t) * ((right.slope + d2 - d1) / (right.slope - left.slope + 2 * d2));
   return std::min(std::max(at, low), high);
 }
 
@@ -116,9 +116,11 @@ void LBFGSOptions::check() const {
 LBFGS::LBFGS(const std::vector<Tensor>& params, LBFGSOptions options) {
   add_param_group(params, options);
   for (const Tensor& p : params) {
-    if (size_of(p.dtype()) < 4) throw DTypeError(kind(), "expected f32 or f64 parameters, given ", describe(p));
+    if (size_of(p.dtype()) < 4)
+      throw DTypeError(kind(), "expected f32 or f64 parameters, given ", describe(p));
     if (p.device() != params[0].device())
-      throw DeviceError(kind(), "parameters are on different devices: ", describe(params[0]), " and ", describe(p));
+      throw DeviceError(kind(), "parameters are on different devices: ", describe(params[0]), " and ",
+                        describe(p));
     dtype_ = promote(dtype_, p.dtype());
     length_ += p.numel();
   }
@@ -309,7 +311,8 @@ void LBFGS::load_state_dict(const State& state) {
     const Tensor given = it->second;
     tensors.erase(it);
     if (!given.defined() || given.shape() != Shape{length_} || !is_floating(given.dtype()))
-      return wrong += concat("\n  ", name, ": expected ", length_, " elements, given ", describe(given)), Tensor();
+      return wrong += concat("\n  ", name, ": expected ", length_, " elements, given ", describe(given)),
+             Tensor();
     const Tensor copy = empty({length_}, {dtype_, parameters(0)[0].device()});
     raw::copy_(copy, given);
     return copy;
@@ -319,7 +322,8 @@ void LBFGS::load_state_dict(const State& state) {
   if (!numbers.empty() || !tensors.empty()) {
     memory.iterations = count("n_iter"), memory.evaluations = count("func_evals"), memory.t = number("t");
     const int64_t pairs = count("history");
-    if (memory.iterations > 0) memory.direction = vector(own("d")), memory.gradient = vector(own("prev_flat_grad"));
+    if (memory.iterations > 0)
+      memory.direction = vector(own("d")), memory.gradient = vector(own("prev_flat_grad"));
     for (int64_t i = 0; i < pairs && wrong.empty(); ++i) {
       Tensor y = vector(own("old_dirs", size_t(i))), s = vector(own("old_stps", size_t(i)));
       if (wrong.empty()) memory.pairs.push_back(pair_of(std::move(y), std::move(s)));

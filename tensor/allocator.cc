@@ -240,7 +240,8 @@ class CachingAllocator {
   }
 
   static void* from_system(int64_t size) {
-    if (size > physical_memory()) return nullptr;  // else the system may grant it, and kill the process that uses it
+    if (size > physical_memory())
+      return nullptr;  // else the system may grant it, and kill the process that uses it
     const bool huge = size >= kHugePage;
     void* p = std::aligned_alloc(huge ? kHugePage : 64, round_up(size, huge ? kHugePage : 64));
     if (p && huge) madvise(p, size, MADV_HUGEPAGE);  // fewer page faults; a hint, so its failure is no error
@@ -269,9 +270,16 @@ using Allocators = std::array<CachingAllocator, kMaxCpuDevices + 1>;
 Allocators& allocators() {
   static auto* all = [] {
     // A child gets no lock that another thread of the parent holds.
-    pthread_atfork([] { for (CachingAllocator& a : allocators()) a.lock(); },
-                   [] { for (CachingAllocator& a : allocators()) a.unlock(); },
-                   [] { for (CachingAllocator& a : allocators()) a.unlock(); });
+    pthread_atfork(
+        [] {
+          for (CachingAllocator& a : allocators()) a.lock();
+        },
+        [] {
+          for (CachingAllocator& a : allocators()) a.unlock();
+        },
+        [] {
+          for (CachingAllocator& a : allocators()) a.unlock();
+        });
     return new Allocators;
   }();
   return *all;

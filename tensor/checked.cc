@@ -11,7 +11,8 @@ namespace gradus {
 namespace {
 
 template <class Given>
-void check(std::string_view op, std::string_view what, int64_t value, int64_t least, int64_t most, const Given& given) {
+void check(std::string_view op, std::string_view what, int64_t value, int64_t least, int64_t most,
+           const Given& given) {
   if (value < least) throw ValueError(op, what, " must be at least ", least, ", given ", given);
   if (value > most) throw ValueError(op, what, " must be at most ", most, ", given ", given);
 }

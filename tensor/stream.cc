@@ -23,7 +23,8 @@ class Owner {
   void check() const {
     if (!is_here())
       throw StateError("stream",
-                       "this process was made by fork(), and the stream's thread is its parent's: compute on cpu:0 here, or "
+                       "this process was made by fork(), and the stream's thread is its parent's: compute on "
+                       "cpu:0 here, or "
                        "start another program");
   }
 

@@ -46,7 +46,8 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarit
   // Counted from the back, it is the same dim of both, whatever broadcasts in front.
   const int64_t dim = o.dim < 0 ? o.dim : o.dim - shape.size();
   const Tensor x = expand(widened(a), shape), y = expand(widened(b), shape);
-  return to(sum((x / length(x, dim, o.eps)) * (y / length(y, dim, o.eps)), dim), promote(a.dtype(), b.dtype()));
+  return to(sum((x / length(x, dim, o.eps)) * (y / length(y, dim, o.eps)), dim),
+            promote(a.dtype(), b.dtype()));
 }
 
 Tensor normalize(const Tensor& x, const NormalizeOptions& o) {

@@ -72,9 +72,7 @@ struct CubicTaps {
 CubicTaps cubic_taps(const Tensor& at, int64_t n, const GridSampleOptions& o) {
   constexpr double a = -0.75;
   // Of a cell at a distance of at most 1, and of one at 1 to 2.
-  const auto near = [](const Tensor& d) {
-    return add(mul(mul(sub(mul(d, a + 2), a + 3), d), d), 1);
-  };
+  const auto near = [](const Tensor& d) { return add(mul(mul(sub(mul(d, a + 2), a + 3), d), d), 1); };
   const auto far = [](const Tensor& d) {
     return sub(mul(add(mul(sub(mul(d, a), 5 * a), d), 8 * a), d), 4 * a);
   };
@@ -101,7 +99,8 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   const int64_t N = x.size(0), C = x.size(1), P = grid.size(1), Q = grid.size(2);
   const Size2 size(x.size(2), x.size(3));
   const Tensor pixels = reshape(permute(x, {0, 2, 3, 1}), {N * size.h * size.w, C});
-  const Tensor vertical = position(select(grid, 3, 1), size.h, o), horizontal = position(select(grid, 3, 0), size.w, o);
+  const Tensor vertical = position(select(grid, 3, 1), size.h, o),
+               horizontal = position(select(grid, 3, 0), size.w, o);
   // The first row of each image.
   const Tensor first =
       reshape(mul(arange(N, {.dtype = DType::kI64, .device = x.device()}), size.h), {N, 1, 1});
@@ -110,8 +109,8 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
     const CubicTaps rows = cubic_taps(vertical, size.h, o), columns = cubic_taps(horizontal, size.w, o);
     for (int i = 0; i < 4; ++i)
       for (int j = 0; j < 4; ++j) {
-        const Tensor part =
-            read(pixels, size, first, rows.cells[i], columns.cells[j], mul(rows.weights[i], columns.weights[j]));
+        const Tensor part = read(pixels, size, first, rows.cells[i], columns.cells[j],
+                                 mul(rows.weights[i], columns.weights[j]));
         y = y.defined() ? add(y, part) : part;
       }
     return permute(reshape(y, {N, P, Q, C}), {0, 3, 1, 2});

@@ -101,7 +101,7 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletMarginLossOptions& o) {
-  const OpCall call("triplet_margin_loss", 
+  const OpCall call("triplet_margin_loss",
                     {{"anchor", anchor}, {"positive", positive}, {"negative", negative}});
   if (autograd::Casting cast{"triplet_margin_loss"})
     return triplet_margin_loss(cast(anchor), cast(positive), cast(negative), o);
@@ -115,7 +115,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
 
 Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                                          const TripletMarginWithDistanceLossOptions& o) {
-  const OpCall call("triplet_margin_with_distance_loss", 
+  const OpCall call("triplet_margin_with_distance_loss",
                     {{"anchor", anchor}, {"positive", positive}, {"negative", negative}});
   if (autograd::Casting cast{"triplet_margin_with_distance_loss"})
     return triplet_margin_with_distance_loss(cast(anchor), cast(positive), cast(negative), o);

@@ -88,7 +88,8 @@ Tensor losses_of(const char* op, const Tensor& x, const Tensor& target, const Po
                    const Tensor v = x.get(), t = target.get();
                    const bool again =
                        autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(t);
-                   return again ? dy * slope_in_x(wide(v), wide(t), spec) : raw::point_loss_backward(dy, v, t, spec);
+                   return again ? dy * slope_in_x(wide(v), wide(t), spec)
+                                : raw::point_loss_backward(dy, v, t, spec);
                  }),
              wrt(target, [x = r.save(x), target = r.save(target), spec](const Tensor& dy) {
                return dy * slope_in_target(wide(x.get()), wide(target.get()), spec);

@@ -60,19 +60,19 @@ Tensor normalise_by(const Tensor& x, const Tensor& mean, const Tensor& var, cons
   Tensor y = raw::batch_norm_apply(x, mean, var, weight, bias, eps);
   if (Recorder r{"batch_norm", x, weight, bias}) {
     const Tensor inv_std = per_channel(rsqrt(widened(detach(var)) + eps), x);
-    r.record(y,
-             wrt(x,
-                 [inv_std, weight = r.save(weight)](const Tensor& dy) {
-                   const Tensor w = weight.get();
-                   return dy * (w.defined() ? inv_std * per_channel(w, dy) : inv_std);
-                 }),
-             wrt(weight,
-                 [inv_std, x = r.save(x), mean = r.save(raw::clone(mean))](const Tensor& dy) {
-                   const Tensor v = widened(x.get());
-                   return sum(dy * ((v - per_channel(mean.get(), v)) * inv_std), all_but_channels(v), false);
-                 }),
-             wrt(bias,
-                 [dims = all_but_channels(x)](const Tensor& dy) { return sum(widened(dy), dims, false); }));
+    r.record(
+        y,
+        wrt(x,
+            [inv_std, weight = r.save(weight)](const Tensor& dy) {
+              const Tensor w = weight.get();
+              return dy * (w.defined() ? inv_std * per_channel(w, dy) : inv_std);
+            }),
+        wrt(weight,
+            [inv_std, x = r.save(x), mean = r.save(raw::clone(mean))](const Tensor& dy) {
+              const Tensor v = widened(x.get());
+              return sum(dy * ((v - per_channel(mean.get(), v)) * inv_std), all_but_channels(v), false);
+            }),
+        wrt(bias, [dims = all_but_channels(x)](const Tensor& dy) { return sum(widened(dy), dims, false); }));
   }
   return y;
 }

@@ -169,8 +169,7 @@ std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const MaxPool
 
 Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size) {
   const OpCall call("max_unpool", {{"x", x}, {"indices", indices}});
-  if (is_sample(x, size.size()))
-    return squeeze(max_unpool(unsqueeze(x, 0), unsqueeze(indices, 0), size), 0);
+  if (is_sample(x, size.size())) return squeeze(max_unpool(unsqueeze(x, 0), unsqueeze(indices, 0), size), 0);
   if (x.dim() < 3 || x.dim() != size.size() + 2)
     throw ShapeError("max_unpool", "x must be [N,C,...] or [C,...] with one dim per size of ", size, ": x ",
                      describe(x));

@@ -260,7 +260,8 @@ Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options) {
   const OpCall call("cumprod", {{"x", x}});
   if (autograd::Casting cast{"cumprod"}) return cumprod(cast(x), dim, options);
   const bool reverse = options.reverse;
-  if (options.exclusive) return cumprod(predecessors("cumprod", x, dim, reverse, 1), dim, {.reverse = reverse});
+  if (options.exclusive)
+    return cumprod(predecessors("cumprod", x, dim, reverse, 1), dim, {.reverse = reverse});
   Tensor y = raw::cumprod(x, dim, reverse);
   if (Recorder r{"cumprod", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim, reverse](const Tensor& dy) {

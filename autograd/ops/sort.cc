@@ -105,12 +105,14 @@ ValuesAndIndices mode(const Tensor& x, const AlongOptions& options) {
 
 UniqueResult unique(const Tensor& x, const UniqueOptions& options) {
   const OpCall call("unique", {{"x", x}});
-  raw::Unique u = raw::unique(x, options.dim, false, {options.return_inverse, options.return_counts, options.return_index});
+  raw::Unique u = raw::unique(x, options.dim, false,
+                              {options.return_inverse, options.return_counts, options.return_index});
   return {std::move(u.values), std::move(u.inverse), std::move(u.counts), std::move(u.index)};
 }
 UniqueResult unique_consecutive(const Tensor& x, const UniqueConsecutiveOptions& options) {
   const OpCall call("unique_consecutive", {{"x", x}});
-  raw::Unique u = raw::unique(x, options.dim, true, {options.return_inverse, options.return_counts, options.return_index});
+  raw::Unique u = raw::unique(x, options.dim, true,
+                              {options.return_inverse, options.return_counts, options.return_index});
   return {std::move(u.values), std::move(u.inverse), std::move(u.counts), std::move(u.index)};
 }
 

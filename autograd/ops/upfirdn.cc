@@ -49,9 +49,7 @@ Upfirdn2dOptions padded(Upfirdn2dOptions o, Ends h, Ends w) {
   return o;
 }
 
-void check_factor(const char* op, int64_t factor) {
-  check_bounds(op, "factor", factor, 1);
-}
+void check_factor(const char* op, int64_t factor) { check_bounds(op, "factor", factor, 1); }
 
 // Rounds down for negative numbers too.
 int64_t half(int64_t n) { return n >= 0 ? n / 2 : -((1 - n) / 2); }

@@ -213,8 +213,8 @@ Tensor slice_backward(const Tensor& y, const Shape& shape, int64_t dim, int64_t 
   const int64_t stop = n > 0 ? Checked("slice_backward", n - 1) * step + start + 1 : start;
   const Tensor place = raw::slice(x, d, start, stop, step);
   if (place.shape() != y.shape())
-    throw ShapeError("slice_backward", "y does not fit into shape ", shape, " from ", start, " in steps of ", step,
-                     ": y ", describe(y));
+    throw ShapeError("slice_backward", "y does not fit into shape ", shape, " from ", start, " in steps of ",
+                     step, ": y ", describe(y));
   raw::fill_(x, 0);
   raw::copy_(place, y);
   if (Recorder r{"slice_backward", y})

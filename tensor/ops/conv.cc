@@ -32,8 +32,9 @@ void check_dtype(const char* op, const char* name, const Tensor& t) {
 void check_size(const char* op, const char* what, const Dims& s, int64_t least) {
   for (int64_t v : s)
     if (v < least || v > kMaxExtent)
-      throw ValueError(op, what, v < least ? concat(" must be at least ", least) : concat(" must be at most ", kMaxExtent),
-                       ", given ", sizes(s));
+      throw ValueError(
+          op, what, v < least ? concat(" must be at least ", least) : concat(" must be at most ", kMaxExtent),
+          ", given ", sizes(s));
 }
 
 // Checks that filters w fit images of shape x, and returns the result's shape.

@@ -93,8 +93,8 @@ bool shares_places(const Tensor& x) {
 
 void check_writable(std::string_view op, const Tensor& x) {
   if (shares_places(x))
-    throw ShapeError(op, "cannot write into a tensor whose elements share places, call clone() first: ", describe(x),
-                     " with strides ", x.strides());
+    throw ShapeError(op, "cannot write into a tensor whose elements share places, call clone() first: ",
+                     describe(x), " with strides ", x.strides());
 }
 
 void copy_(const Tensor& dst, const Tensor& src) {

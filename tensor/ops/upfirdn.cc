@@ -38,8 +38,7 @@ UpfirdnGeometry upfirdn2d_geometry(const Tensor& x, const Tensor& kernel, const 
   if (kernel.device() != x.device())
     throw DeviceError(kOp, "operands on different devices: x ", describe(x), " and kernel ",
                       describe(kernel));
-  for (const Size2& s : {o.up, o.down})
-    check_bounds(kOp, "up and down", s, 1);
+  for (const Size2& s : {o.up, o.down}) check_bounds(kOp, "up and down", s, 1);
   for (int64_t p : {o.padding.left, o.padding.right, o.padding.top, o.padding.bottom})
     check_bounds(kOp, "padding", p, -kMaxExtent);
   if (x.size(2) == 0 || x.size(3) == 0) throw ShapeError(kOp, "x has no cells: x ", describe(x));

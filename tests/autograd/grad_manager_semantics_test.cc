@@ -55,8 +55,12 @@ TEST(GradManagerAttach, TakesAVector) {
 TEST(GradManagerAttach, AnUndefinedTensorIsAnErrorThatSaysWhich) {
   GradManager gm;
   const Tensor a = f64({1});
-  EXPECT_THAT(error_of<StateError>([&] { gm.attach(Tensor()); }), HasSubstr("[attach] tensor 0 of 1 is undefined"));
-  EXPECT_THAT(error_of<StateError>([&] { gm.attach({a, Tensor()}); }), HasSubstr("[attach] tensor 1 of 2 is undefined"));
+  EXPECT_THAT(error_of<StateError>([&] { gm.attach(Tensor()); }),
+              HasSubstr("[attach] tensor 0 of 1 is undefined"));
+  EXPECT_THAT(error_of<StateError>([&] {
+                gm.attach({a, Tensor()});
+              }),
+              HasSubstr("[attach] tensor 1 of 2 is undefined"));
   EXPECT_TRUE(gm.attached_tensors().empty()) << "nothing is attached when one cannot be";
   gm.attach(a);
   EXPECT_THAT(error_of<StateError>([&] { auto r = gm.record({.only = Tensor()}); }), HasSubstr("[record]"));

@@ -9,8 +9,8 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/tensor/allocator.h"
-#include "gradus/tensor/parallel.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/parallel.h"
 
 namespace {
 

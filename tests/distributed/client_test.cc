@@ -294,8 +294,9 @@ TEST(GroupBarrier, NamesTheMissingRanks) {
     if (get_rank() < 2) group_barrier({}, Milliseconds(500));
     barrier();
   });
-  EXPECT_THAT(errors, Each(HasSubstr(
-                          "ranks 2, 3 did not come to group_barrier of group 'world' within 500 ms: rank 2: ")));
+  EXPECT_THAT(
+      errors,
+      Each(HasSubstr("ranks 2, 3 did not come to group_barrier of group 'world' within 500 ms: rank 2: ")));
 }
 
 TEST(GroupBarrier, OfASubgroupWaitsForItsMembers) {

@@ -238,7 +238,8 @@ TEST(CollectiveArguments, AWorkThrowsItsErrorEachTime) {
       return;  // it was known already
     }
     for (int i = 0; i < 2; ++i)
-      EXPECT_THAT(error_of<PeerError>([&] { work.wait(); }), HasSubstr("rank 1 failed: ValueError: [load] gone"));
+      EXPECT_THAT(error_of<PeerError>([&] { work.wait(); }),
+                  HasSubstr("rank 1 failed: ValueError: [load] gone"));
     EXPECT_TRUE(work.is_completed());
   });
 }

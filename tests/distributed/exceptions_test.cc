@@ -79,21 +79,20 @@ TEST_P(ThrowingTrainings, AreErrorsThatNameTheRankTheTypeAndTheText) {
     std::vector<int> named(GetParam(), -1);
     std::atomic<Clock::time_point> fault{Clock::now()};
     try {
-      run_ranks(
-          GetParam(),
-          [&] {
-            try {
-              training.run([&] { fault = Clock::now(); });
-            } catch (const DistributedError& error) {
-              texts[get_rank()] = error.what();
-              named[get_rank()] = error.rank();
-              throw;
-            } catch (const Error& error) {
-              if (get_rank() != training.victim) texts[get_rank()] = error.what();
-              throw;
-            }
-          },
-          {.timeout = kLong.timeout, .messages_only = seed % 3 == 1, .hosts = hosts});
+      run_ranks(GetParam(),
+                [&] {
+                  try {
+                    training.run([&] { fault = Clock::now(); });
+                  } catch (const DistributedError& error) {
+                    texts[get_rank()] = error.what();
+                    named[get_rank()] = error.rank();
+                    throw;
+                  } catch (const Error& error) {
+                    if (get_rank() != training.victim) texts[get_rank()] = error.what();
+                    throw;
+                  }
+                },
+                {.timeout = kLong.timeout, .messages_only = seed % 3 == 1, .hosts = hosts});
     } catch (...) {
     }
     EXPECT_LT(Clock::now() - fault.load(), std::chrono::seconds(10)) << training.text();

@@ -9,8 +9,8 @@ namespace {
 class Faults : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(All, Faults,
                          testing::Values("kill-collective", "kill-message", "kill-store", "kill-rendezvous",
-                                         "exception", "exit", "throw", "stop", "other-call", "other-order", "other-op",
-                                         "other-shape", "other-dtype"));
+                                         "exception", "exit", "throw", "stop", "other-call", "other-order",
+                                         "other-op", "other-shape", "other-dtype"));
 
 TEST_P(Faults, AreErrorsThatNameThem) {
   Subprocess p({"tests/distributed/faults", "--repetitions", "3", "--kind", GetParam()});

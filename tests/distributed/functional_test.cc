@@ -361,7 +361,8 @@ TEST(Functional, TakesTensorsOfEveryDeviceWhichMayDifferBetweenRanks) {
   const Device other = Device::parse("cpu:1");
   for (const Row& row : all_rows(1)) {
     compare(row, 2, everyone, {}, [&](int) { return other; });
-    compare(row, 3, [](int rank) { return rank != 1; }, {}, [&](int rank) { return rank == 1 ? kCPU : other; });
+    compare(
+        row, 3, [](int rank) { return rank != 1; }, {}, [&](int rank) { return rank == 1 ? kCPU : other; });
   }
 }
 
@@ -378,7 +379,8 @@ TEST(Functional, ARankThatGivesNothingSaysWhereTheResultLies) {
   });
   const Device meta = Device::parse("meta");
   EXPECT_THROW(functional::broadcast(Tensor(), {.device = meta}), Error);
-  expect_error<DeviceError>([&] { functional::all_reduce(empty({2}, {.device = meta})); }, {"[all_reduce] x", "meta"});
+  expect_error<DeviceError>([&] { functional::all_reduce(empty({2}, {.device = meta})); },
+                            {"[all_reduce] x", "meta"});
 }
 
 TEST(Functional, WorksThroughMessagesAndOnSeveralHosts) {
@@ -686,7 +688,8 @@ TEST(FunctionalErrors, ARankWhoseBackwardThrowsIsNamedAtOnce) {
   });
   EXPECT_THAT(errors[1], HasSubstr("the loss must have one element"));
   for (int r : {0, 2})
-    EXPECT_THAT(errors[r], HasSubstr("rank 1 failed in its backward: ShapeError: [backward] the loss must have one"));
+    EXPECT_THAT(errors[r],
+                HasSubstr("rank 1 failed in its backward: ShapeError: [backward] the loss must have one"));
 }
 
 TEST(FunctionalErrors, AnotherOrderInBackwardIsNamed) {

@@ -446,8 +446,9 @@ TEST(GradusRun, ADaemonInAnEnvironmentOfItsOwnEndsWithTheJob) {
 TEST(GradusRun, ADaemonInAnEnvironmentOfItsOwnEndsWithTheLauncher) {
   for (const int signal : {SIGTERM, SIGKILL}) {
     TestFolder folder;
-    const auto p = start(Arguments{"--nproc-per-node", "1"} +
-                         shell(start_daemon(folder / "daemon") + "echo x > " + folder / "ready" + "; exec sleep 1000"));
+    const auto p =
+        start(Arguments{"--nproc-per-node", "1"} +
+              shell(start_daemon(folder / "daemon") + "echo x > " + folder / "ready" + "; exec sleep 1000"));
     ASSERT_TRUE(wait_for_file(folder / "ready", 60));
     std::this_thread::sleep_for(std::chrono::seconds(3));  // the guard looks once a second
     p->kill(signal);
@@ -459,8 +460,8 @@ TEST(GradusRun, ADaemonInAnEnvironmentOfItsOwnEndsWithTheLauncher) {
 TEST(GradusRun, ProcessesThatWereThereBeforeItAreNotItsOwn) {
   TestFolder folder;
   Subprocess p({"/bin/sh", "-c",
-                "setsid sh -c 'echo $$ > " + folder / "before" + "; exec sleep 1000' & while [ ! -s " + folder / "before" +
-                    " ]; do sleep 0.01; done; exec distributed/gradus-run true"});
+                "setsid sh -c 'echo $$ > " + folder / "before" + "; exec sleep 1000' & while [ ! -s " +
+                    folder / "before" + " ]; do sleep 0.01; done; exec distributed/gradus-run true"});
   EXPECT_EQ(p.wait(), 0) << p.err();
   const int pid = std::atoi(read_whole(folder / "before").c_str());
   ASSERT_GT(pid, 0);
@@ -661,12 +662,14 @@ TEST(GradusRunNodes, ASignalToOneEndsAllSoon) {
 
 TEST(GradusRunNodes, ANodeThatGoesOnForEverIsNamed) {
   for (const char* stuck : {"0", "1"}) {
-    const auto [a, b] = start_two({"--exit-timeout", "0.5"}, std::string("[ $RANK = ") + stuck + " ] && exec sleep 1000; exit 0");
+    const auto [a, b] = start_two({"--exit-timeout", "0.5"},
+                                  std::string("[ $RANK = ") + stuck + " ] && exec sleep 1000; exit 0");
     EXPECT_EQ(a->wait(), 1);
     EXPECT_EQ(b->wait(), 1);
     for (const auto* p : {&a, &b}) {
       EXPECT_LT((*p)->seconds(), 30);
-      EXPECT_THAT((*p)->err(), HasSubstr(std::string("the ranks of node ") + stuck + " have not ended within 500 ms"));
+      EXPECT_THAT((*p)->err(),
+                  HasSubstr(std::string("the ranks of node ") + stuck + " have not ended within 500 ms"));
     }
   }
 }

@@ -121,7 +121,8 @@ TEST(Launcher, OtherRanksSayThatTheyEndedBecauseOfIt) {
 }
 
 TEST(Launcher, LaunchThrowsTheFirstFailure) {
-  EXPECT_EQ(run("fails")->out(), "rank 1: [launch] rank 1 failed: ShapeError: [matmul] inner sizes 3 and 4 differ\n");
+  EXPECT_EQ(run("fails")->out(),
+            "rank 1: [launch] rank 1 failed: ShapeError: [matmul] inner sizes 3 and 4 differ\n");
 }
 
 TEST(Launcher, ThreadsFailAsProcessesDo) {
@@ -201,7 +202,8 @@ TEST(Launcher, UnderGradusRunFailuresAreTheSame) {
   Subprocess p({"distributed/gradus-run", "--nproc-per-node", "3", kProgram, "ends", "throw"});
   EXPECT_EQ(p.wait(), 1);
   EXPECT_THAT(p.left(), IsEmpty());
-  EXPECT_THAT(p.err(), HasSubstr("gradus-run: rank 1 failed: ShapeError: [matmul] inner sizes 3 and 4 differ\n"));
+  EXPECT_THAT(p.err(),
+              HasSubstr("gradus-run: rank 1 failed: ShapeError: [matmul] inner sizes 3 and 4 differ\n"));
 }
 
 TEST(Launcher, UnderGradusRunAProgramMayCallItSeveralTimes) {

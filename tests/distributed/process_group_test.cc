@@ -526,7 +526,10 @@ void try_as_a_rank(const Group& group, const Work& pending) {
       {"barrier", [&] { barrier({.group = group}); }},
       {"send", [&] { send(x, {.dst = 0}); }},
       {"recv", [&] { recv(x, {.src = 0}); }},
-      {"new_group", [&] { new_group({0, 1}); }},
+      {"new_group",
+       [&] {
+         new_group({0, 1});
+       }},
       {"user_set", [&] { get_client().user_set("key", "of the child"); }},
       {"wait", [&] { pending.wait(); }},
   };
@@ -579,13 +582,14 @@ TEST(RankEnd, AForkedChildIsNoRank) {
     for (const bool sockets : {false, true}) {
       SCOPED_TRACE(concat(how, sockets ? " over sockets" : ""));
       const std::string meeting = fresh_path("meeting");
-      const auto ends = run_processes("forks", 2, {.variables = [&](int) {
-                                        return Variables{
-                                            {"MEETING", meeting}, {"HOW", how}, {"SOCKETS", sockets ? "1" : ""}};
-                                      }});
+      const auto ends = run_processes(
+          "forks", 2, {.variables = [&](int) {
+            return Variables{{"MEETING", meeting}, {"HOW", how}, {"SOCKETS", sockets ? "1" : ""}};
+          }});
       EXPECT_THAT(ends[0], succeeded("got 1\nsum 3"));
       EXPECT_THAT(ends[1], succeeded("child 0\ngot 0\nsum 3"));
-      for (const char* call : {"all_reduce", "async", "barrier", "send", "recv", "new_group", "user_set", "wait"})
+      for (const char* call :
+           {"all_reduce", "async", "barrier", "send", "recv", "new_group", "user_set", "wait"})
         EXPECT_THAT(ends[1].output, HasSubstr(concat(call, ": an error")));
     }
 }
@@ -605,8 +609,8 @@ int survived() {
   try {
     barrier();
   } catch (const DistributedError& error) {
-    std::cout << (seconds_since(start) < 6 ? "in time, rank " : "late, rank ") << error.rank() << ": " << error.what()
-              << std::endl;
+    std::cout << (seconds_since(start) < 6 ? "in time, rank " : "late, rank ") << error.rank() << ": "
+              << error.what() << std::endl;
     return 7;
   }
   return 0;

@@ -93,11 +93,13 @@ struct Stall {
 
 std::string try_stall(uint64_t seed) {
   const Stall stall(seed);
-  const SimulationReport report =
-      simulate(stall.world,
-               {.seed = seed, .messages_only = stall.messages_only, .hosts = stall.hosts, .timeout = kTimeout,
-                .give_up = std::chrono::hours(3)},
-               [&] { stall.run(); });
+  const SimulationReport report = simulate(stall.world,
+                                           {.seed = seed,
+                                            .messages_only = stall.messages_only,
+                                            .hosts = stall.hosts,
+                                            .timeout = kTimeout,
+                                            .give_up = std::chrono::hours(3)},
+                                           [&] { stall.run(); });
   std::string wrong = report.hung ? "it hung\n" : "";
   for (int rank = 0; rank < stall.world; ++rank) {
     if (rank == stall.culprit) continue;
@@ -112,7 +114,8 @@ std::string try_stall(uint64_t seed) {
       text = error.what();
     }
     // One that receives and one that does not send look alike: then the error lists both.
-    const bool listed = stall.receives() && text.find(concat("rank ", stall.culprit, ": it is in recv")) != text.npos;
+    const bool listed =
+        stall.receives() && text.find(concat("rank ", stall.culprit, ": it is in recv")) != text.npos;
     if ((named != stall.culprit && !listed) || text.find(concat("rank ", stall.culprit)) == std::string::npos)
       wrong += concat("rank ", rank, "'s error names rank ", named, ": ", text, '\n');
   }

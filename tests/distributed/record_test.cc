@@ -104,7 +104,8 @@ TEST(Record, EachOpComparesWhatItNeeds) {
     EXPECT_EQ(differs([](Call& c) { c.shape = {2, 3, 1}; }), needs.shape);
     EXPECT_EQ(differs([](Call& c) { c.reduce = ReduceOp::kMin; }), needs.reduce);
     EXPECT_EQ(differs([](Call& c) { c.root = 1; }), needs.root);
-    EXPECT_TRUE(differs([](Call& c) { c.op = c.op == Op::kAllGatherObject ? Op::kBarrier : Op::kAllGatherObject; }));
+    EXPECT_TRUE(
+        differs([](Call& c) { c.op = c.op == Op::kAllGatherObject ? Op::kBarrier : Op::kAllGatherObject; }));
   }
 }
 

@@ -13,9 +13,8 @@
 namespace gradus::dist {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16,
-                             DType::kI64, DType::kI32, DType::kI16, DType::kI8,
-                             DType::kU8,  DType::kBool};
+constexpr DType kDTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64,
+                             DType::kI32, DType::kI16, DType::kI8,  DType::kU8,   DType::kBool};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax,
                              ReduceOp::kAvg, ReduceOp::kBand,    ReduceOp::kBor, ReduceOp::kBxor};
 

@@ -607,21 +607,23 @@ TEST(Reducer, ACallbackThatOneRankAloneMakesIsAMismatchByName) {
       },
       kSoon);
   for (const std::string& error : errors)
-    EXPECT_THAT(error, HasSubstr("rank 1 called make_allreduce_cb() as call 1 of group 'world', where rank 0 called "
-                                 "barrier()"));
+    EXPECT_THAT(error,
+                HasSubstr("rank 1 called make_allreduce_cb() as call 1 of group 'world', where rank 0 called "
+                          "barrier()"));
 }
 
 TEST(Reducer, ACallbackThatOneRankAloneMakesIsATimeoutByName) {
-  const auto errors = errors_of(
-      3,
-      [] {
-        if (get_rank() == 1) make_allreduce_cb("mean");
-        const internal::World& world = *internal::World::current();
-        while (!world.membership->failed()) std::this_thread::sleep_for(Milliseconds(5));
-      },
-      {.timeout = Milliseconds(100)});
-  EXPECT_THAT(errors[1], HasSubstr("[make_allreduce_cb] ranks 0, 2 did not come to make_allreduce_cb #1 of group "
-                                   "'world' within 100 ms"));
+  const auto errors = errors_of(3,
+                                [] {
+                                  if (get_rank() == 1) make_allreduce_cb("mean");
+                                  const internal::World& world = *internal::World::current();
+                                  while (!world.membership->failed())
+                                    std::this_thread::sleep_for(Milliseconds(5));
+                                },
+                                {.timeout = Milliseconds(100)});
+  EXPECT_THAT(errors[1],
+              HasSubstr("[make_allreduce_cb] ranks 0, 2 did not come to make_allreduce_cb #1 of group "
+                        "'world' within 100 ms"));
 }
 
 TEST(Reducer, ARankThatLeavesInsteadOfItsBackwardIsNamed) {

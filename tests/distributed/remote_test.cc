@@ -209,9 +209,11 @@ TEST(Pipeline, TakesTensorsOfEveryDevice) {
     });
   const Device meta = Device::parse("meta");
   run_ranks(2, [&] {
-    expect_error<DeviceError>([&] { remote_recv({.src_rank = 1 - get_rank(), .device = meta}); }, {"[remote_recv]", "meta"});
-    expect_error<DeviceError>([&] { remote_send(empty({1}, {.device = meta}), {.dest_rank = 1 - get_rank()}); },
-                              {"[remote_send] x", "meta"});
+    expect_error<DeviceError>([&] { remote_recv({.src_rank = 1 - get_rank(), .device = meta}); },
+                              {"[remote_recv]", "meta"});
+    expect_error<DeviceError>(
+        [&] { remote_send(empty({1}, {.device = meta}), {.dest_rank = 1 - get_rank()}); },
+        {"[remote_send] x", "meta"});
   });
 }
 

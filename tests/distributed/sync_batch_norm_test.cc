@@ -219,23 +219,24 @@ TEST_P(SyncBatchNormIn16Bits, is_as_close_to_f64_as_batch_norm_of_the_joined_bat
     const Tensor x = rounded(0), factor = rounded(10), direction = rounded(20);
     const auto exactly = [](const Tensor& t) { return to(t, DType::kF64); };
     Net exact_net(c.options, images), plain_net(c.options, images);
-    exact_net.to(m.autocast ? DType::kF32 : m.dtype).to(DType::kF64);  // with the weights that the others have
+    exact_net.to(m.autocast ? DType::kF32 : m.dtype)
+        .to(DType::kF64);  // with the weights that the others have
     const Derivatives exact = derivatives(exact_net, exactly(x), exactly(factor), exactly(direction));
     const Derivatives plain =
         in_mode(m, plain_net, [&] { return derivatives(plain_net, x, factor, direction); });
     EXPECT_LT(std::sqrt(squared_error(plain.y, exact.y)), unit(m.dtype) * largest(exact.y));
     EXPECT_LT(std::sqrt(squared_error(plain.dx, exact.dx)), unit(m.dtype) * largest(exact.dx));
     // x's gradient comes by two ways, from y and from the first gradient.
-    EXPECT_LT(std::sqrt(squared_error(plain.second, exact.second)), 2 * unit(m.dtype) * largest(exact.second));
+    EXPECT_LT(std::sqrt(squared_error(plain.second, exact.second)),
+              2 * unit(m.dtype) * largest(exact.second));
 
     run_ranks(int(c.rows.size()), [&] {
       SCOPED_TRACE(m.name);
       const auto mine = [&](const Tensor& t) { return part(c, t, get_rank()); };
       Net net(c.options, images);
       convert_sync_batchnorm(net);
-      const Derivatives d = in_mode(m, net, [&] {
-        return derivatives_on_all_ranks(net, mine(x), mine(factor), mine(direction));
-      });
+      const Derivatives d = in_mode(
+          m, net, [&] { return derivatives_on_all_ranks(net, mine(x), mine(factor), mine(direction)); });
       // The same roundings at the same places: what differs is below f32's digits, and moves few of them. In second
       // order the places differ, so the errors are as large, but others.
       const auto expect_as_close = [&](const char* what, const Tensor& here, const Tensor& there,
@@ -264,16 +265,19 @@ TEST_P(SyncBatchNormIn16Bits, is_as_close_to_f64_as_batch_norm_of_the_joined_bat
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Batches, SyncBatchNormIn16Bits,
-    testing::Values(Case{"two_ranks", {8, 8}, {kChannels, 4, 5}}, Case{"one_empty", {0, 9, 4}, {kChannels, 3, 5}},
-                    Case{"vectors", {17, 12}, {kChannels}},
-                    Case{"without_statistics",
-                         {8, 7},
-                         {kChannels, 4, 5},
-                         {.features = kChannels, .track_running_stats = false}},
-                    Case{"without_weights", {8, 7}, {kChannels, 4, 5}, {.features = kChannels, .affine = false}}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Batches, SyncBatchNormIn16Bits,
+                         testing::Values(Case{"two_ranks", {8, 8}, {kChannels, 4, 5}},
+                                         Case{"one_empty", {0, 9, 4}, {kChannels, 3, 5}},
+                                         Case{"vectors", {17, 12}, {kChannels}},
+                                         Case{"without_statistics",
+                                              {8, 7},
+                                              {kChannels, 4, 5},
+                                              {.features = kChannels, .track_running_stats = false}},
+                                         Case{"without_weights",
+                                              {8, 7},
+                                              {kChannels, 4, 5},
+                                              {.features = kChannels, .affine = false}}),
+                         [](const auto& info) { return info.param.name; });
 
 struct Small : nn::Layer {
   nn::Linear fc1{this, "fc1", {.in = 6, .out = 8}};
@@ -287,7 +291,8 @@ struct Small : nn::Layer {
   }
   Tensor forward(const Tensor& x) override { return fc2(bn.relu(fc1(x))); }
 };
-std::vector<Tensor> gradients(Small& net, const Tensor& x, bool amp, const std::function<void(GradManager&)>& attach) {
+std::vector<Tensor> gradients(Small& net, const Tensor& x, bool amp,
+                              const std::function<void(GradManager&)>& attach) {
   GradManager gm;
   attach(gm);
   auto recording = gm.record();
@@ -317,8 +322,8 @@ TEST(SyncBatchNormIn16Bits, trains_under_data_parallelism_and_autocast) {
       Small net;
       convert_sync_batchnorm(net);
       DistributedDataParallel ddp(net);
-      const auto mean = gradients(net, narrow(x, 0, begin, end - begin), true,
-                                  [&](GradManager& gm) { ddp.attach(gm); });
+      const auto mean =
+          gradients(net, narrow(x, 0, begin, end - begin), true, [&](GradManager& gm) { ddp.attach(gm); });
       for (size_t i = 0; i < mean.size(); ++i) {
         // Each rank rounds its part of a product's weight gradient to bf16, and the biases' in front of a batch
         // norm are 0 but for rounding.

@@ -72,8 +72,8 @@ ThrowingTraining ThrowingTraining::random(uint64_t seed, int world) {
 
 std::string ThrowingTraining::text() const {
   return concat(world, " ranks, ", name_in(wrapper, "whole", "separate", "callback"),
-                sync_batch_norm ? ", SyncBatchNorm" : "", metric ? ", metric" : "", ": rank ", victim, " throws ",
-                name_in(thrown, "ShapeError", "runtime_error", "a strange type"), " in ",
+                sync_batch_norm ? ", SyncBatchNorm" : "", metric ? ", metric" : "", ": rank ", victim,
+                " throws ", name_in(thrown, "ShapeError", "runtime_error", "a strange type"), " in ",
                 name_in(place, "loading", "forward", "loss", "before backward", "backward", "a callback",
                         "the optimizer"),
                 " of step ", step, ", ",

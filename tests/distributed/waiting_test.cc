@@ -132,31 +132,38 @@ RankStatus waiting(int rank, const std::string& doing, const std::vector<int>& a
 
 // Between hosts: rank 0 waits for its leader, who waits for another leader, who waits for a rank of its host.
 TEST(Timeout, IsBlamedOnTheRankAtTheEndOfTheChain) {
-  EXPECT_EQ(timeout_text({waiting(1, kHere, {2}), waiting(2, kHere, {3}),
-                          {3, false, kNow, "outside of any collective, after barrier #2 of group 'world'"}},
-                         {1}),
-            "[all_reduce] rank 3 did not come to all_reduce #12 of group 'world' within 5000 ms: it is outside of "
-            "any collective, after barrier #2 of group 'world'");
+  EXPECT_EQ(
+      timeout_text({waiting(1, kHere, {2}),
+                    waiting(2, kHere, {3}),
+                    {3, false, kNow, "outside of any collective, after barrier #2 of group 'world'"}},
+                   {1}),
+      "[all_reduce] rank 3 did not come to all_reduce #12 of group 'world' within 5000 ms: it is outside of "
+      "any collective, after barrier #2 of group 'world'");
 }
 
 TEST(Timeout, SaysWhichOtherCallIsInBetween) {
   int at_fault = -1;
-  EXPECT_EQ(timeout_text({waiting(1, "in recv from rank 4", {4}), waiting(2, kHere, {1}),
-                          {4, false, kNow, "outside of any collective"}},
-                         {1, 2}, &at_fault),
-            "[all_reduce] rank 4 holds up all_reduce #12 of group 'world', which did not end within 5000 ms: it is "
-            "outside of any collective; rank 1 is in recv from rank 4, where it waits for rank 4");
+  EXPECT_EQ(
+      timeout_text({waiting(1, "in recv from rank 4", {4}),
+                    waiting(2, kHere, {1}),
+                    {4, false, kNow, "outside of any collective"}},
+                   {1, 2}, &at_fault),
+      "[all_reduce] rank 4 holds up all_reduce #12 of group 'world', which did not end within 5000 ms: it is "
+      "outside of any collective; rank 1 is in recv from rank 4, where it waits for rank 4");
   EXPECT_EQ(at_fault, 4);
 }
 
 TEST(Timeout, OfRanksThatWaitForEachOtherIsBlamedOnTheOneThatMostWaitFor) {
   int at_fault = -1;
   const std::string other = "in barrier #3 of group 'world'";
-  EXPECT_THAT(timeout_text({waiting(1, kHere, {2}), waiting(2, other, {0, 1}), waiting(3, kHere, {2})}, {2}, &at_fault),
-              HasSubstr("rank 2 did not come to all_reduce #12 of group 'world' within 5000 ms: it is " + other));
+  EXPECT_THAT(
+      timeout_text({waiting(1, kHere, {2}), waiting(2, other, {0, 1}), waiting(3, kHere, {2})}, {2},
+                   &at_fault),
+      HasSubstr("rank 2 did not come to all_reduce #12 of group 'world' within 5000 ms: it is " + other));
   EXPECT_EQ(at_fault, 2);
   // Seen by the rank itself: the others are in another call, and wait for it.
-  EXPECT_THAT(timeout_text({waiting(1, other, {0}), waiting(2, other, {0}), waiting(3, other, {0})}, {1, 2, 3}, &at_fault),
+  EXPECT_THAT(timeout_text({waiting(1, other, {0}), waiting(2, other, {0}), waiting(3, other, {0})},
+                           {1, 2, 3}, &at_fault),
               HasSubstr("rank 0 did not come to barrier #3 of group 'world' within 5000 ms: it is " + kHere));
   EXPECT_EQ(at_fault, 0);
 }

@@ -53,7 +53,9 @@ class LbfgsTrajectory : public testing::TestWithParam<Case> {};
 TEST_P(LbfgsTrajectory, AgreesWithPyTorch) {
   static const io::SafetensorsFile file = golden::load("lbfgs");
   const Case& c = GetParam();
-  const auto expected = [&](const char* what) { return file.at(concat(c.name, '/', what)).to_vector<double>(); };
+  const auto expected = [&](const char* what) {
+    return file.at(concat(c.name, '/', what)).to_vector<double>();
+  };
   const std::vector<double> losses = expected("losses"), p0 = expected("p0"), p1 = expected("p1"),
                             evaluations = expected("evaluations"), iterations = expected("iterations");
   const Tensor a = tensor(golden::formula(6, 1, 1.5), {2, 3}), b = tensor(golden::formula(4, 2, 1.5), {4});

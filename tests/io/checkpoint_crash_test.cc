@@ -160,8 +160,9 @@ TEST(CheckpointCrash, AProcessKilledWhileSavingLeavesAGoodCheckpoint) {
     ASSERT_GE(step, last);
     ASSERT_EQ(loaded.warning, "");
     last = step;
-    ASSERT_THAT(dir.names().size(),
-                AnyOf(1, 2, 3, 4, 5));  // c, c.previous, c.lock, c.tmp, c.previous.tmp: leftovers do not add up
+    ASSERT_THAT(
+        dir.names().size(),
+        AnyOf(1, 2, 3, 4, 5));  // c, c.previous, c.lock, c.tmp, c.previous.tmp: leftovers do not add up
   }
   EXPECT_GT(last, 0);
 }

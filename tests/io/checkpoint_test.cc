@@ -219,9 +219,10 @@ class MemoryLimit {
 // Makes `path` a well-formed file of one tensor of 2^38 bytes, almost all of it holes.
 void make_huge(const std::filesystem::path& path) {
   constexpr int64_t kBytes = int64_t{1} << 38;
-  std::string header = concat(R"({"__metadata__":{"__checkpoint__":"1"},"w":{"dtype":"U8","shape":[)", kBytes,
-                              R"(],"data_offsets":[0,)", kBytes, R"(]},"__crc32__":{"dtype":"U8","shape":[4],)",
-                              R"("data_offsets":[)", kBytes, ',', kBytes + 4, "]}}");
+  std::string header =
+      concat(R"({"__metadata__":{"__checkpoint__":"1"},"w":{"dtype":"U8","shape":[)", kBytes,
+             R"(],"data_offsets":[0,)", kBytes, R"(]},"__crc32__":{"dtype":"U8","shape":[4],)",
+             R"("data_offsets":[)", kBytes, ',', kBytes + 4, "]}}");
   const uint64_t length = header.size();
   spit(path, std::string(reinterpret_cast<const char*>(&length), 8) + header);
   std::filesystem::resize_file(path, 8 + length + kBytes + 4);
@@ -263,7 +264,8 @@ TEST(SaveCheckpoint, SaysWhereItCannotWrite) {
 TEST(SaveCheckpoint, NamesAnotherWriterThatDoesNotGetOn) {
   TempDir dir;
   const AtomicFile other(dir / "c");
-  EXPECT_THAT(error_of<FileError>([&] { save_checkpoint(dir / "c", {}, {.patience = std::chrono::milliseconds(50)}); }),
+  EXPECT_THAT(error_of<FileError>(
+                  [&] { save_checkpoint(dir / "c", {}, {.patience = std::chrono::milliseconds(50)}); }),
               AllOf(StartsWith("[save_checkpoint] " + (dir / "c").string()),
                     HasSubstr(concat("process ", ::getpid(), " on host "))));
 }

@@ -11,9 +11,8 @@
 namespace gradus {
 namespace {
 
-constexpr DType kAllTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16,
-                               DType::kI64, DType::kI32, DType::kI16, DType::kI8,
-                               DType::kU8,  DType::kBool};
+constexpr DType kAllTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64,
+                               DType::kI32, DType::kI16, DType::kI8,  DType::kU8,   DType::kBool};
 
 // 0, 1, 2, ... modulo `modulus`, row-major.
 Tensor counting(const Shape& shape, DType dtype = DType::kF32, int64_t modulus = 120) {
@@ -99,7 +98,8 @@ TEST(Copy, WritesThroughStridedViewsOnly) {
 
 TEST(Copy, ElementsThatShareAPlaceAreNotWrittenInto) {
   const Tensor row = expand(zeros({1}), {3}), windows = unfold_dim(zeros({4}), 0, 2, 1);
-  for (const Tensor& x : {row, windows, as_strided(zeros({9}), {2, 3}, {2, 1}), as_strided(zeros({9}), {3, 3}, {2, 2})}) {
+  for (const Tensor& x :
+       {row, windows, as_strided(zeros({9}), {2, 3}, {2, 1}), as_strided(zeros({9}), {3, 3}, {2, 2})}) {
     const Tensor y = ones(x.shape());
     expect_error<ShapeError>([&] { add_(x, y); }, {"[add_]", "share places", "clone()"});
     expect_error<ShapeError>([&] { mul_(x, 2); }, {"[mul_]", "share places"});

@@ -15,7 +15,7 @@ namespace gradus {
 namespace {
 
 const DType kAll[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64,
-                      DType::kI32, DType::kI16, DType::kI8, DType::kU8, DType::kBool};
+                      DType::kI32, DType::kI16, DType::kI8,  DType::kU8,   DType::kBool};
 
 DType by_name(const std::string& name) {
   for (DType t : kAll) {

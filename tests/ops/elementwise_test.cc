@@ -27,7 +27,9 @@ std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
 // As PyTorch 2.15 has them.
 TEST(Clamp, AtItsBoundsTheGradientIsZero) {
   const Tensor x = tensor({-kInf, -1.f, 0.f, 0.5f, 1.f, 2.f, kInf, kNaN});
-  const auto slope = [&](const autograd::UnaryFunction& f) { return values(autograd::grad(f, x, ones_like(x))); };
+  const auto slope = [&](const autograd::UnaryFunction& f) {
+    return values(autograd::grad(f, x, ones_like(x)));
+  };
   using V = std::vector<double>;
   EXPECT_EQ(slope([](const Tensor& v) { return clamp(v, 0, 1); }), (V{0, 0, 0, 1, 0, 0, 0, 0}));
   EXPECT_EQ(slope([](const Tensor& v) { return clamp(v, 0); }), (V{0, 0, 0, 1, 1, 1, 1, 0}));
@@ -38,8 +40,8 @@ TEST(Clamp, AtItsBoundsTheGradientIsZero) {
 
 TEST(Clamp, BetweenTensorsABoundThatIsMetTakesHalf) {
   const Tensor x = tensor({-1.f, 0.f, 0.5f, 1.f, 2.f}), low = zeros({5}), high = ones({5});
-  const auto g = autograd::grad([](const std::vector<Tensor>& v) { return clamp(v[0], v[1], v[2]); }, {x, low, high},
-                                ones({5}));
+  const auto g = autograd::grad([](const std::vector<Tensor>& v) { return clamp(v[0], v[1], v[2]); },
+                                {x, low, high}, ones({5}));
   using V = std::vector<double>;
   EXPECT_EQ(values(g[0]), (V{0, 0.5, 1, 0.5, 0}));
   EXPECT_EQ(values(g[1]), (V{1, 0.5, 0, 0, 0}));

@@ -11,9 +11,8 @@ namespace {
 using Coords = std::vector<int64_t>;
 using From = std::function<std::optional<Coords>(const Coords&)>;
 
-const std::vector<DType> kAll = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16,
-                                 DType::kI64, DType::kI32, DType::kI16, DType::kI8,
-                                 DType::kU8,  DType::kBool};
+const std::vector<DType> kAll = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI64,
+                                 DType::kI32, DType::kI16, DType::kI8,  DType::kU8,   DType::kBool};
 
 int64_t position(const Shape& shape, const Coords& c) {
   int64_t at = 0;

@@ -149,8 +149,8 @@ void add_creation() {
   source(
       "eye", "wide", [] { return eye(2, 4); }, [=] { return identity(2, 4); }, DType::kF32);
   for (const auto& [n, m] : {std::pair<int64_t, int64_t>{3, 5}, {5, 3}, {4, 4}, {0, 2}, {1, 1}})
-    for (int64_t offset : {int64_t{0}, int64_t{1}, int64_t{-1}, int64_t{2}, int64_t{-4}, int64_t{5}, INT64_MAX,
-                           INT64_MIN})
+    for (int64_t offset :
+         {int64_t{0}, int64_t{1}, int64_t{-1}, int64_t{2}, int64_t{-4}, int64_t{5}, INT64_MAX, INT64_MIN})
       source(
           "eye", concat(n, 'x', m, " at ", offset).c_str(),
           [n = n, m = m, offset] { return eye(n, m, offset, {.dtype = DType::kI32}); },

@@ -208,14 +208,17 @@ void add_pairs() {
                                    {"rounded down", RoundingMode::kFloor},
                                    {"not rounded", RoundingMode::kNone}}) {
     const auto quotient = [m = mode](double a, double b) {
-      return m == RoundingMode::kTrunc ? std::trunc(a / b) : m == RoundingMode::kFloor ? std::floor(a / b) : a / b;
+      return m == RoundingMode::kTrunc   ? std::trunc(a / b)
+             : m == RoundingMode::kFloor ? std::floor(a / b)
+                                         : a / b;
     };
-    add_row({.op = "div",
-             .variant = name,
-             .samples = {{in({2, 3}, 1.3, 1.7), in({3}, -1.2, -0.9)}, {in({19}, -2.9, -2.6), in({}, 1.1, 1.2)}},
-             .run = [m = mode](X x) { return div(x[0], x[1], m); },
-             .reference = binary(quotient),
-             .dtypes = kFloats});
+    add_row(
+        {.op = "div",
+         .variant = name,
+         .samples = {{in({2, 3}, 1.3, 1.7), in({3}, -1.2, -0.9)}, {in({19}, -2.9, -2.6), in({}, 1.1, 1.2)}},
+         .run = [m = mode](X x) { return div(x[0], x[1], m); },
+         .reference = binary(quotient),
+         .dtypes = kFloats});
     add_row({.op = "div",
              .variant = concat(name, ", by a number"),
              .samples = {{in({9}, -1.9, -1.6)}},
@@ -234,7 +237,8 @@ void add_pairs() {
     add_row({.op = op,
              .variant = "a multiple of a number",
              .samples = {{in({2, 3})}},
-             .run = [plus = op[0] == 'a'](X x) { return plus ? gradus::add(x[0], 2.0, 0.25) : gradus::sub(x[0], 2.0, 0.25); },
+             .run = [plus = op[0] == 'a'](
+                        X x) { return plus ? gradus::add(x[0], 2.0, 0.25) : gradus::sub(x[0], 2.0, 0.25); },
              .reference = unary([plus = op[0] == 'a'](double a) { return plus ? a + 0.5 : a - 0.5; }),
              .errors = {{"fractions of integers",
                          [plus = op[0] == 'a'] {

@@ -11,9 +11,8 @@
 namespace gradus::optest {
 namespace {
 
-const std::vector<DType> kAll = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16,
-                                 DType::kI64, DType::kI32, DType::kI16, DType::kI8,
-                                 DType::kU8,  DType::kBool};
+const std::vector<DType> kAll = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI64,
+                                 DType::kI32, DType::kI16, DType::kI8,  DType::kU8,   DType::kBool};
 const std::vector<DType> kSums = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
 
 Tensor i64(std::vector<int64_t> v) { return tensor(v, {int64_t(v.size())}); }

@@ -69,8 +69,8 @@ ErrorCase two_shapes(const char* what, std::function<Tensor(const Tensor&, const
 }
 
 void add_arithmetic() {
-  const std::vector<DType> numeric = {DType::kF32,  DType::kF64, DType::kF16,
-                                      DType::kBF16, DType::kI64, DType::kI32, DType::kI16, DType::kI8};
+  const std::vector<DType> numeric = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16,
+                                      DType::kI64, DType::kI32, DType::kI16, DType::kI8};
   const std::vector<Sample> pairs = binary_samples(in({}), in({}));
   const auto row = [&](const char* op, const char* variant,
                        std::function<Tensor(const Tensor&, const Tensor&)> f, double (*r)(double, double),
@@ -135,8 +135,8 @@ void add_arithmetic() {
 }
 
 void add_more_arithmetic() {
-  const std::vector<DType> numeric = {DType::kF32,  DType::kF64, DType::kF16,
-                                      DType::kBF16, DType::kI64, DType::kI32, DType::kI16, DType::kI8};
+  const std::vector<DType> numeric = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16,
+                                      DType::kI64, DType::kI32, DType::kI16, DType::kI8};
   const Input x = distinct({}), y = off_zero({}, 3);
   add({"add", [](const Tensor& x) { return gradus::add(1.25, x); }, [](double v) { return v + 1.25; }});
   add({"sub", [](const Tensor& x) { return sub(1.25, x); }, [](double v) { return 1.25 - v; }});

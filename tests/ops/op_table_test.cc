@@ -291,7 +291,8 @@ TEST_P(OpTable, AnUndefinedInputIsAnErrorOrStandsForNone) {
         row().run(x);
       } catch (const Error& e) {
         if (e.op() == "Tensor") continue;  // the row's function itself looked at its input
-        EXPECT_THAT(e.what(), testing::MatchesRegex("\\[[a-z0-9_]+\\] [a-z_0-9]+(\\[[0-9]+\\])? is undefined.*"))
+        EXPECT_THAT(e.what(),
+                    testing::MatchesRegex("\\[[a-z0-9_]+\\] [a-z_0-9]+(\\[[0-9]+\\])? is undefined.*"))
             << at(s, row().dtypes[0]) << " without input " << k;
       }
     }

@@ -163,21 +163,31 @@ TEST(CeilMode, TakesAWindowLargerThanTheImageAsFarAsItReaches) {
       };
       const Size2 k2(1, kernel), s2(1, stride);
       const Size3 k3(1, 1, kernel), s3(1, 1, stride);
-      expect([&] { return max_pool1d(signal, {.kernel = kernel, .stride = stride, .ceil_mode = true}); }, 3, "max 1");
+      expect([&] { return max_pool1d(signal, {.kernel = kernel, .stride = stride, .ceil_mode = true}); }, 3,
+             "max 1");
       expect([&] { return max_pool2d(image, {.kernel = k2, .stride = s2, .ceil_mode = true}); }, 3, "max 2");
       expect([&] { return max_pool3d(volume, {.kernel = k3, .stride = s3, .ceil_mode = true}); }, 3, "max 3");
-      expect([&] { return avg_pool1d(signal, {.kernel = kernel, .stride = stride, .ceil_mode = true}); }, 2.5, "avg 1");
-      expect([&] { return avg_pool2d(image, {.kernel = k2, .stride = s2, .ceil_mode = true}); }, 2.5, "avg 2");
-      const double lp = std::sqrt(6.5 * double(kernel));  // the mean of the cells there are, times the window's size
-      expect([&] { return lp_pool1d(signal, {.p = 2.0, .kernel = kernel, .stride = stride, .ceil_mode = true}); }, lp,
-             "lp 1");
-      expect([&] { return lp_pool2d(image, {.p = 2.0, .kernel = k2, .stride = s2, .ceil_mode = true}); }, lp, "lp 2");
+      expect([&] { return avg_pool1d(signal, {.kernel = kernel, .stride = stride, .ceil_mode = true}); }, 2.5,
+             "avg 1");
+      expect([&] { return avg_pool2d(image, {.kernel = k2, .stride = s2, .ceil_mode = true}); }, 2.5,
+             "avg 2");
+      const double lp =
+          std::sqrt(6.5 * double(kernel));  // the mean of the cells there are, times the window's size
+      expect(
+          [&] {
+            return lp_pool1d(signal, {.p = 2.0, .kernel = kernel, .stride = stride, .ceil_mode = true});
+          },
+          lp, "lp 1");
+      expect([&] { return lp_pool2d(image, {.p = 2.0, .kernel = k2, .stride = s2, .ceil_mode = true}); }, lp,
+             "lp 2");
       // As PyTorch does.
       EXPECT_THROW(avg_pool3d(volume, {.kernel = k3, .stride = s3, .ceil_mode = true}), ShapeError);
     }
-  EXPECT_EQ(max_pool1d(signal, {.kernel = 2, .stride = 3, .dilation = 2, .ceil_mode = true}).item<float>(), 2);
+  EXPECT_EQ(max_pool1d(signal, {.kernel = 2, .stride = 3, .dilation = 2, .ceil_mode = true}).item<float>(),
+            2);
   EXPECT_THROW(max_pool1d(signal, {.kernel = 2, .stride = 3, .dilation = 4, .ceil_mode = true}), ShapeError);
-  const AvgPool2dOptions padded{.kernel = Size2(1, 5), .stride = Size2(1, 4), .padding = Size2(0, 1), .ceil_mode = true};
+  const AvgPool2dOptions padded{
+      .kernel = Size2(1, 5), .stride = Size2(1, 4), .padding = Size2(0, 1), .ceil_mode = true};
   EXPECT_EQ(avg_pool2d(image, padded).item<float>(), 1.25);
 }
 

@@ -33,7 +33,9 @@ std::vector<T> numbers(int64_t n, uint64_t key = 1) {
 }
 
 // The same tensor, elements two apart.
-Tensor strided(const Tensor& x) { return transpose(contiguous(transpose(stack({x, x}, -1), 0, 1)), 0, 1)[{Ellipsis, 0}]; }
+Tensor strided(const Tensor& x) {
+  return transpose(contiguous(transpose(stack({x, x}, -1), 0, 1)), 0, 1)[{Ellipsis, 0}];
+}
 
 template <class T>
 class SmallIntegers : public testing::Test {
@@ -65,13 +67,16 @@ TYPED_TEST(SmallIntegers, ComputeAsNumbersThatWrap) {
       {[](auto& a, auto& b) { return minimum(a, b); }, [](int64_t a, int64_t b) { return std::min(a, b); }},
       {[](auto& a, auto& b) { return bitwise_and(a, b); }, [](int64_t a, int64_t b) { return a & b; }},
       {[](auto& a, auto& b) { return bitwise_xor(a, b); }, [](int64_t a, int64_t b) { return a ^ b; }},
-      {[](auto& a, auto& b) { return where(lt(a, b), b, a); }, [](int64_t a, int64_t b) { return std::max(a, b); }},
+      {[](auto& a, auto& b) { return where(lt(a, b), b, a); },
+       [](int64_t a, int64_t b) { return std::max(a, b); }},
       {[](auto& a, auto&) { return neg(a); }, [](int64_t a, int64_t) { return -a; }},
       {[](auto& a, auto&) { return abs(a); }, [](int64_t a, int64_t) { return std::abs(a); }},
       {[](auto& a, auto&) { return square(a); }, [](int64_t a, int64_t) { return a * a; }},
-      {[](auto& a, auto&) { return clamp(a, -5, 9); }, [](int64_t a, int64_t) { return std::clamp<int64_t>(a, -5, 9); }},
+      {[](auto& a, auto&) { return clamp(a, -5, 9); },
+       [](int64_t a, int64_t) { return std::clamp<int64_t>(a, -5, 9); }},
       {[](auto& a, auto&) { return bitwise_not(a); }, [](int64_t a, int64_t) { return ~a; }},
-      {[](auto& a, auto&) { return a * 7 - 300; }, [](int64_t a, int64_t) { return int64_t(T(T(a * 7) - T(300))); }},
+      {[](auto& a, auto&) { return a * 7 - 300; },
+       [](int64_t a, int64_t) { return int64_t(T(T(a * 7) - T(300))); }},
   };
   // Every pair of i8; as many of i16.
   std::vector<T> u, v = numbers<T>(1 << 16, 2);
@@ -81,7 +86,8 @@ TYPED_TEST(SmallIntegers, ComputeAsNumbersThatWrap) {
   const Tensor a = tensor(u, {256, 256}), b = tensor(v, {256, 256});
   int which = 0;
   for (const auto& [op, number] : ops) {
-    for (const Tensor& y : {op(a, b), op(transpose(a, 0, 1), transpose(b, 0, 1)), op(strided(a), strided(b))}) {
+    for (const Tensor& y :
+         {op(a, b), op(transpose(a, 0, 1), transpose(b, 0, 1)), op(strided(a), strided(b))}) {
       ASSERT_EQ(y.dtype(), dtype_v<T>) << which;
     }
     const std::vector<int32_t> y = op(a, b).template to_vector<int32_t>(),
@@ -132,9 +138,12 @@ TYPED_TEST(SmallIntegers, AreViewedIndexedAndPrinted) {
     EXPECT_EQ(x.template data<T>(), memory.data());
     EXPECT_EQ(Tensor(x[{1, Slice(0, 2)}]).template to_vector<int>(), (std::vector<int>{-4, 5}));
     EXPECT_EQ(Tensor(x[gt(x, 0)]).template to_vector<int>(), (std::vector<int>{1, 3, 5, 100}));
-    EXPECT_EQ(index_select(x, 1, tensor({2, 0})).template to_vector<int>(), (std::vector<int>{3, 1, 100, -4}));
-    EXPECT_EQ(flip(transpose(x, 0, 1), {0}).template to_vector<int>(), (std::vector<int>{3, 100, -2, 5, 1, -4}));
-    EXPECT_EQ(pad(x, {1, 0}, {.value = -9}).template to_vector<int>(), (std::vector<int>{-9, 1, -2, 3, -9, -4, 5, 100}));
+    EXPECT_EQ(index_select(x, 1, tensor({2, 0})).template to_vector<int>(),
+              (std::vector<int>{3, 1, 100, -4}));
+    EXPECT_EQ(flip(transpose(x, 0, 1), {0}).template to_vector<int>(),
+              (std::vector<int>{3, 100, -2, 5, 1, -4}));
+    EXPECT_EQ(pad(x, {1, 0}, {.value = -9}).template to_vector<int>(),
+              (std::vector<int>{-9, 1, -2, 3, -9, -4, 5, 100}));
     EXPECT_THROW(pad(x, {1, 0}, {.value = 40000}), ValueError);
     const std::string text = to_string(x);
     for (const char* part : {" -2", "100", sizeof(T) == 1 ? "i8[2,3]" : "i16[2,3]"})
@@ -209,7 +218,8 @@ TYPED_TEST(SmallIntegers, AreReducedSortedAndPutInPlaces) {
   EXPECT_TRUE(any(x).template item<bool>());
   EXPECT_FALSE(all(x).template item<bool>());
   EXPECT_EQ(searchsorted(sort(x).values, x).template to_vector<int>(), (std::vector<int>{3, 0, 3, 2, 0}));
-  EXPECT_EQ(arange(-3, 4, 2, {.dtype = dtype_v<T>}).template to_vector<int>(), (std::vector<int>{-3, -1, 1, 3}));
+  EXPECT_EQ(arange(-3, 4, 2, {.dtype = dtype_v<T>}).template to_vector<int>(),
+            (std::vector<int>{-3, -1, 1, 3}));
   EXPECT_EQ(one_hot(tensor({1, 0}), 2, dtype_v<T>).dtype(), dtype_v<T>);
 }
 
@@ -218,7 +228,8 @@ TYPED_TEST(SmallIntegers, GoThroughFiles) {
   const std::string path =
       std::filesystem::temp_directory_path() / concat("gradus_small_integers_", sizeof(T), ".safetensors");
   const Tensor x = tensor(numbers<T>(77), {7, 11});
-  io::save_safetensors(path, {{"x", x}, {"across", transpose(x, 0, 1)}, {"none", zeros({0, 3}, {.dtype = dtype_v<T>})}});
+  io::save_safetensors(
+      path, {{"x", x}, {"across", transpose(x, 0, 1)}, {"none", zeros({0, 3}, {.dtype = dtype_v<T>})}});
   const io::SafetensorsFile file = io::load_safetensors(path);
   EXPECT_EQ(file.at("x").dtype(), dtype_v<T>);
   EXPECT_TRUE(equal(file.at("x"), x));
@@ -230,8 +241,10 @@ TYPED_TEST(SmallIntegers, GoThroughFiles) {
 TYPED_TEST(SmallIntegers, AreRefusedWhereNumbersWithFractionsAreNeeded) {
   const Tensor x = ones({2, 2}, {.dtype = dtype_v<TypeParam>});
   const std::string name(name_of(dtype_v<TypeParam>));
-  for (const std::function<void()>& call : {std::function<void()>([&] { matmul(x, x); }), {[&] { mean(x); }},
-                                            {[&] { softmax(x, 1); }}, {[&] { addcmul(x, x, x); }}}) {
+  for (const std::function<void()>& call :
+       {std::function<void()>([&] { matmul(x, x); }), {[&] { mean(x); }}, {[&] { softmax(x, 1); }}, {[&] {
+          addcmul(x, x, x);
+        }}}) {
     try {
       call();
       ADD_FAILURE() << "nothing was thrown";

@@ -193,7 +193,11 @@ TEST(LBFGS, ALowerRateMakesAShorterStep) {
 TEST(LBFGS, SaysWhatItRefuses) {
   const Tensor p = start({3});
   expect_error<DTypeError>([] { LBFGS({start({3}, DType::kBF16)}); }, "[LBFGS] expected f32 or f64");
-  expect_error<DeviceError>([&] { LBFGS({p, start({3}, DType::kF64, Device{DeviceType::kCPU, 1})}); }, "cpu:1");
+  expect_error<DeviceError>(
+      [&] {
+        LBFGS({p, start({3}, DType::kF64, Device{DeviceType::kCPU, 1})});
+      },
+      "cpu:1");
   expect_error<ValueError>([&] { LBFGS({p}, {.lr = -1}); }, "lr");
   expect_error<ValueError>([&] { LBFGS({p}, {.max_iter = 0}); }, "max_iter");
   expect_error<ValueError>([&] { LBFGS({p}, {.max_iter = INT64_MAX}); }, "max_iter");

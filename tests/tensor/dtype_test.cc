@@ -9,9 +9,8 @@
 namespace gradus {
 namespace {
 
-constexpr DType kAll[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16,
-                          DType::kI64, DType::kI32, DType::kI16, DType::kI8,
-                          DType::kU8,  DType::kBool};
+constexpr DType kAll[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64,
+                          DType::kI32, DType::kI16, DType::kI8,  DType::kU8,   DType::kBool};
 
 uint16_t bf16_bits(float f) { return bf16(f).bits; }
 uint16_t f16_bits(float f) { return f16(f).bits; }

@@ -12,12 +12,14 @@ Tensor unpooled(const Tensor& x) {
 
 std::vector<GoldenOp> pooling() {
   return {
-      {"adaptive_max_pool1d_with_indices", [](X x) { return both(adaptive_max_pool1d_with_indices(x[0], 3)); }},
+      {"adaptive_max_pool1d_with_indices",
+       [](X x) { return both(adaptive_max_pool1d_with_indices(x[0], 3)); }},
       {"adaptive_max_pool2d_with_indices",
        [](X x) {
          return both(adaptive_max_pool2d_with_indices(x[0], {3, 4}));
        }},
-      {"adaptive_max_pool2d_with_indices/all", [](X x) { return both(adaptive_max_pool2d_with_indices(x[0], 1)); }},
+      {"adaptive_max_pool2d_with_indices/all",
+       [](X x) { return both(adaptive_max_pool2d_with_indices(x[0], 1)); }},
       {"adaptive_max_pool3d_with_indices",
        [](X x) {
          return both(adaptive_max_pool3d_with_indices(x[0], {2, 3, 1}));
@@ -40,9 +42,7 @@ std::vector<GoldenOp> pooling() {
              x[0], {.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true, .count_include_pad = false});
        }},
       {"avg_pool2d/sample",
-       [](X x) {
-         return avg_pool2d(x[0], {.kernel = 3, .stride = 2, .padding = 1, .divisor_override = 7});
-       }},
+       [](X x) { return avg_pool2d(x[0], {.kernel = 3, .stride = 2, .padding = 1, .divisor_override = 7}); }},
       {"avg_pool3d/sample", [](X x) { return avg_pool3d(x[0], {.kernel = 2}); }},
       {"adaptive_avg_pool1d/sample", [](X x) { return adaptive_avg_pool1d(x[0], 3); }},
       {"adaptive_avg_pool2d/sample",
@@ -69,7 +69,8 @@ std::vector<GoldenOp> arithmetic() {
       {"softplus/threshold -5", [](X x) { return softplus(x[0], 2, -5); }},
       {"softplus/threshold 40", [](X x) { return softplus(x[0], 2, 40); }},
   };
-  for (const auto& [name, mode] : {std::pair("trunc", RoundingMode::kTrunc), {"floor", RoundingMode::kFloor}}) {
+  for (const auto& [name, mode] :
+       {std::pair("trunc", RoundingMode::kTrunc), {"floor", RoundingMode::kFloor}}) {
     const RoundingMode m = mode;
     const std::string op = std::string("div/") + name;
     all.push_back({op, [m](X x) { return div(x[0], x[1], m); }});
@@ -99,9 +100,7 @@ std::vector<GoldenOp> images() {
        }},
       {"conv3d/same", [](X x) { return conv3d(x[0], x[1], {}, {.same_padding = true}); }},
       {"grid_sample/bicubic one cell",
-       [](X x) {
-         return grid_sample(x[0], x[1], {.mode = SampleMode::kBicubic});
-       }},
+       [](X x) { return grid_sample(x[0], x[1], {.mode = SampleMode::kBicubic}); }},
   };
   for (const auto& [padding, p] : {std::pair("zeros", SamplePadding::kZeros),
                                    {"border", SamplePadding::kBorder},
@@ -121,7 +120,8 @@ std::vector<GoldenOp> lines() {
       {"cumsum/exclusive integers", [](X x) { return cumsum(x[0], 0, {.exclusive = true}); }},
       {"cumprod/exclusive", [](X x) { return cumprod(x[0], 1, {.exclusive = true}); }},
       {"cumprod/reverse", [](X x) { return cumprod(x[0], 0, {.reverse = true}); }},
-      {"cumprod/exclusive reverse", [](X x) { return cumprod(x[0], 0, {.reverse = true, .exclusive = true}); }},
+      {"cumprod/exclusive reverse",
+       [](X x) { return cumprod(x[0], 0, {.reverse = true, .exclusive = true}); }},
       {"unique/index",
        [](X x) {
          const UniqueResult u = unique(x[0], {.return_index = true});
@@ -135,7 +135,8 @@ std::vector<GoldenOp> lines() {
       {"eye",
        [](X) {
          const TensorOptions f64{DType::kF64};
-         return std::vector<Tensor>{eye(3, 5, 1, f64), eye(3, 5, -2, f64), eye(5, 3, -1, f64), eye(4, 4, 7, f64)};
+         return std::vector<Tensor>{eye(3, 5, 1, f64), eye(3, 5, -2, f64), eye(5, 3, -1, f64),
+                                    eye(4, 4, 7, f64)};
        }},
   };
 }
