@@ -175,8 +175,8 @@ class Deliveries {
 
   static void store(Leaf& leaf, const Tensor& param, Delivery d) {
     Tensor& grad = d.grad;
-    if (param.is_row_major() && !grad.is_row_major()) {
-      grad = contiguous(grad);
+    if (!grad.is_dense() || (param.is_row_major() && !grad.is_row_major())) {
+      grad = contiguous(grad);  // whoever writes into it finds each element at a place of its own
       d.as_is = false;
     }
     const bool plain = !is_tracked(grad) && !(leaf.grad.defined() && is_tracked(leaf.grad));

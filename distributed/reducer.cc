@@ -231,7 +231,7 @@ std::optional<Tensor> Reducer::ready(const Tensor& param, const Tensor& grad) {
     if (!grad.defined()) return std::nullopt;
     if (!p.kept.defined())
       p.kept = grad.sole_owner() ? grad : clone(grad);
-    else if (p.kept.sole_owner() && !autograd::is_tracked(p.kept) && !autograd::is_tracked(grad))
+    else if (autograd::may_reuse(p.kept) && !autograd::is_tracked(p.kept) && !autograd::is_tracked(grad))
       raw::add_(p.kept, grad);
     else
       p.kept = add(p.kept, grad);

@@ -14,6 +14,7 @@
 namespace gradus {
 namespace {
 
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -678,6 +679,18 @@ TEST(GradManagerBackward, AccumulatesUntilCleared) {
   auto recording = gm.record();
   gm.backward(x * x);
   EXPECT_THAT(values(x.grad()), ElementsAre(4));
+}
+
+TEST(GradManagerBackward, AGradientThatWasBroadcastHasAPlaceForEachElement) {
+  const Tensor x = permute(zeros({2, 3}), {1, 0});
+  GradManager gm;
+  gm.attach(x);
+  for (double expected : {1.0, 2.0}) {
+    auto recording = gm.record();
+    gm.backward(sum(x));
+    EXPECT_TRUE(x.grad().is_dense());
+    EXPECT_THAT(values(x.grad()), Each(expected));
+  }
 }
 
 TEST(GradManagerBackward, DoesNotWriteIntoAGradientThatTheUserKept) {

@@ -120,14 +120,14 @@ TEST(EventWriter, AHistogramTakesAnyDTypeLayoutAndSize) {
   const Tensor x = counted({4, 6}, DType::kU8);
   log.add_histogram("column", view_as_strided(x, {4}, {6}, 1), 0);  // 2, 8, 14, 20
   const std::vector<Event> events = events_of(log);
-  ASSERT_THAT(events, SizeIs(1 + 8 + 3));
+  ASSERT_THAT(events, SizeIs(1 + std::size(kAllDTypes) + 3));
   const auto histogram = [&](size_t i) { return parse_proto(only(events[i].value(), 5).bytes); };
-  EXPECT_EQ(only(histogram(7), 4).f64(), 15 * 16 / 2);  // u8
-  EXPECT_EQ(only(histogram(8), 4).f64(), 8);            // bool
-  EXPECT_EQ(only(histogram(9), 2).f64(), 1e300);
-  EXPECT_EQ(only(histogram(9), 7).f64s().back(), 1);
-  EXPECT_EQ(only(histogram(10), 3).f64(), 0);
-  EXPECT_EQ(only(histogram(11), 4).f64(), 2 + 8 + 14 + 20);
+  EXPECT_EQ(only(histogram(9), 4).f64(), 15 * 16 / 2);  // u8
+  EXPECT_EQ(only(histogram(10), 4).f64(), 8);            // bool
+  EXPECT_EQ(only(histogram(11), 2).f64(), 1e300);
+  EXPECT_EQ(only(histogram(11), 7).f64s().back(), 1);
+  EXPECT_EQ(only(histogram(12), 3).f64(), 0);
+  EXPECT_EQ(only(histogram(13), 4).f64(), 2 + 8 + 14 + 20);
 }
 
 TEST(EventWriter, ATextIsATensorForThePluginOfTexts) {

@@ -368,8 +368,8 @@ void add_distances() {
                  y.shape = x[0].shape;
                  const int64_t n = y.shape.back();
                  keepdim ? void(y.shape[y.shape.size() - 1] = 1) : y.shape.erase(y.shape.size() - 1);
-                 for (size_t i = 0; i < x[0].v.size(); i += size_t(n))
-                   y.v.push_back(distance(&x[0].v[i], &x[1].v[i], n, p, 0.01));
+                 for (int64_t row = 0; row < y.shape.product(); ++row)
+                   y.v.push_back(distance(x[0].v.data() + row * n, x[1].v.data() + row * n, n, p, 0.01));
                  return y;
                },
            .terms = 32,
@@ -527,10 +527,11 @@ void add_embeddings() {
           y.shape = x[0].shape;
           const int64_t n = y.shape.back();
           y.shape.erase(y.shape.size() - 1);
-          for (size_t i = 0; i < x[0].v.size(); i += size_t(n)) {
-            double far = distance(&x[0].v[i], &x[2].v[i], n, p, eps);
-            if (swap) far = std::min(far, distance(&x[1].v[i], &x[2].v[i], n, p, eps));
-            y.v.push_back(std::max(0.0, distance(&x[0].v[i], &x[1].v[i], n, p, eps) - far + margin));
+          for (int64_t row = 0; row < y.shape.product(); ++row) {
+            const size_t i = size_t(row * n);
+            double far = distance(x[0].v.data() + i, x[2].v.data() + i, n, p, eps);
+            if (swap) far = std::min(far, distance(x[1].v.data() + i, x[2].v.data() + i, n, p, eps));
+            y.v.push_back(std::max(0.0, distance(x[0].v.data() + i, x[1].v.data() + i, n, p, eps) - far + margin));
           }
           return reduced(y, r);
         };

@@ -559,25 +559,29 @@ void add_errors() {
                       [=] {
                         (void)x[{0, 0, 0}].get();
                       },
-                      {"[index]", "[2,3]"}},
+                      {"[index]", "[2,3]"},
+                      "index"},
                      {"two Ellipses",
                       [=] {
                         (void)x[{Ellipsis, Ellipsis}].get();
                       },
-                      {"[index]", "Ellipsis"}},
-                     {"step", [=] { (void)x[Slice(None, None, -1)].get(); }, {"-1"}},
+                      {"[index]", "Ellipsis"},
+                      "index"},
+                     {"step", [=] { (void)x[Slice(None, None, -1)].get(); }, {"-1"}, "slice"},
                      {"range",
                       [=] {
                         (void)x[{0, 3}].get();
                       },
-                      {"3"}},
+                      {"3"},
+                      "select"},
                      {"assigned shape",
                       [=] {
                         Tensor y = x;
                         y[{0}] = zeros({2});
                       },
-                      {"[2]"}},
-                     {"mask", [=] { (void)x[bools({3})].get(); }, {"[3]", "[2,3]"}}});
+                      {"[2]"},
+                      "copy_"},
+                     {"mask", [=] { (void)x[bools({3})].get(); }, {"[3]", "[2,3]"}, "index"}});
 }
 
 void add_parts() {

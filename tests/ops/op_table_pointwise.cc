@@ -64,8 +64,9 @@ void add(const Unary& u) {
            .dtypes = kFloats});
 }
 
-ErrorCase two_shapes(const char* what, std::function<Tensor(const Tensor&, const Tensor&)> f) {
-  return {what, [f] { f(empty({2, 3}), empty({2, 4})); }, {"[2,3]", "[2,4]"}};
+ErrorCase two_shapes(const char* what, std::function<Tensor(const Tensor&, const Tensor&)> f,
+                     std::string op = "") {
+  return {what, [f] { f(empty({2, 3}), empty({2, 4})); }, {"[2,3]", "[2,4]"}, std::move(op)};
 }
 
 void add_arithmetic() {
@@ -74,14 +75,14 @@ void add_arithmetic() {
   const std::vector<Sample> pairs = binary_samples(in({}), in({}));
   const auto row = [&](const char* op, const char* variant,
                        std::function<Tensor(const Tensor&, const Tensor&)> f, double (*r)(double, double),
-                       std::vector<Sample> samples, std::vector<DType> dtypes) {
+                       std::vector<Sample> samples, std::vector<DType> dtypes, const char* named = "") {
     add_row({.op = op,
              .variant = variant,
              .samples = std::move(samples),
              .run = [f](X x) { return f(x[0], x[1]); },
              .reference = binary(r),
              .dtypes = std::move(dtypes),
-             .errors = {two_shapes("shapes", f)}});
+             .errors = {two_shapes("shapes", f, named)}});
   };
   const auto plus = [](double a, double b) { return a + b; };
   const auto minus = [](double a, double b) { return a - b; };
@@ -97,13 +98,13 @@ void add_arithmetic() {
   row(
       "div", "", [](const Tensor& a, const Tensor& b) { return div(a, b); }, over, quotients, kFloats);
   row(
-      "operator+", "", [](const Tensor& a, const Tensor& b) { return a + b; }, plus, pairs, numeric);
+      "operator+", "", [](const Tensor& a, const Tensor& b) { return a + b; }, plus, pairs, numeric, "add");
   row(
-      "operator-", "", [](const Tensor& a, const Tensor& b) { return a - b; }, minus, pairs, numeric);
+      "operator-", "", [](const Tensor& a, const Tensor& b) { return a - b; }, minus, pairs, numeric, "sub");
   row(
-      "operator*", "", [](const Tensor& a, const Tensor& b) { return a * b; }, times, pairs, numeric);
+      "operator*", "", [](const Tensor& a, const Tensor& b) { return a * b; }, times, pairs, numeric, "mul");
   row(
-      "operator/", "", [](const Tensor& a, const Tensor& b) { return a / b; }, over, quotients, kFloats);
+      "operator/", "", [](const Tensor& a, const Tensor& b) { return a / b; }, over, quotients, kFloats, "div");
   row(
       "maximum", "", [](const Tensor& a, const Tensor& b) { return maximum(a, b); },
       [](double a, double b) { return std::max(a, b); }, pairs, numeric);

@@ -283,6 +283,8 @@ TEST_P(OpTable, InputsOnTwoDevicesAreAnError) {
 }
 
 TEST_P(OpTable, AnUndefinedInputIsAnErrorOrStandsForNone) {
+  // Among indices it stands for a whole dim: what is wrong then is what is left.
+  const bool indexes = row().op == "index" || row().op == "index_put" || row().op == "Indexed";
   for (size_t s = 0; s < row().samples.size(); ++s) {
     for (size_t k = 0; k < row().samples[s].size(); ++k) {
       std::vector<Tensor> x = make_inputs(row(), s, row().dtypes[0]);
@@ -291,6 +293,7 @@ TEST_P(OpTable, AnUndefinedInputIsAnErrorOrStandsForNone) {
         row().run(x);
       } catch (const Error& e) {
         if (e.op() == "Tensor") continue;  // the row's function itself looked at its input
+        if (indexes && k > 0) continue;
         EXPECT_THAT(e.what(),
                     testing::MatchesRegex("\\[[a-z0-9_]+\\] [a-z_0-9]+(\\[[0-9]+\\])? is undefined.*"))
             << at(s, row().dtypes[0]) << " without input " << k;
