@@ -54,8 +54,8 @@ CallQueue::CallQueue(std::shared_ptr<PostedCalls> posted, std::string group)
 
 CallQueue::~CallQueue() {
   if (!thread_.joinable()) return;
-  if (process_ !=
-      gradus::internal::fork_count()) {  // in a child that the rank forked: the thread is the rank's
+  // In a child that the rank forked the thread is the rank's.
+  if (process_ != gradus::internal::fork_count()) {
     gradus::internal::forget_thread(thread_);
     return;
   }

@@ -779,30 +779,17 @@ TEST(OpCalls, EveryPublicOpBeginsWithOne) {
   const std::regex definition(R"(^(?:Tensor|void|bool|std::\w+<.*>|[A-Z]\w*) (\w+)\(.*)");
   std::set<std::string> without;
   int with = 0;
-  for (const char* folder : {"autograd/ops", "tensor/ops"}) {
-    for (const auto& file : std::filesystem::directory_iterator(folder)) {
-      if (file.path().extension() != ".cc") continue;
-      std::ifstream text(file.path());
-      std::vector<std::string> namespaces;
-      for (std::string line; std::getline(text, line);) {
-        std::smatch m;
-        if (line.rfind("namespace ", 0) == 0)
-          namespaces.push_back(line);
-        else if (line.rfind("}  // namespace", 0) == 0 && !namespaces.empty())
-          namespaces.pop_back();
-        if (namespaces != std::vector<std::string>{"namespace gradus {"} ||
-            !std::regex_match(line, m, definition) || !ops.count(m[1]))
-          continue;
-        const std::string op = m[1];
-        std::string head = line, next;
-        while (head.find('{') == std::string::npos && head.find(';') == std::string::npos &&
-               std::getline(text, next))
-          head += next;
-        if (head.find("OpCall call(") == std::string::npos && std::getline(text, next)) head += next;
-        head.find("OpCall call(") == std::string::npos ? void(without.insert(op)) : void(++with);
-      }
-    }
-  }
+  optest::visit_op_files(".cc", [&](const std::string& line, std::istream& text) {
+    std::smatch m;
+    if (!std::regex_match(line, m, definition) || !ops.count(m[1])) return;
+    const std::string op = m[1];
+    std::string head = line, next;
+    while (head.find('{') == std::string::npos && head.find(';') == std::string::npos &&
+           std::getline(text, next))
+      head += next;
+    if (head.find("OpCall call(") == std::string::npos && std::getline(text, next)) head += next;
+    head.find("OpCall call(") == std::string::npos ? void(without.insert(op)) : void(++with);
+  });
   EXPECT_GT(with, 400) << "the sources were not found";
   EXPECT_THAT(without, testing::IsEmpty());
 }
