@@ -75,7 +75,7 @@ class CachingAllocator {
  public:
   void* allocate(int64_t bytes) {
     const int64_t size = class_size(bytes);
-    if (is_guarding()) [[unlikely]]
+    if (guarding_) [[unlikely]]
       return allocate_guarded(bytes, size);
     void* p = nullptr;
     int64_t taken = size;
@@ -105,7 +105,7 @@ class CachingAllocator {
 
   void deallocate(void* p, int64_t bytes) noexcept {
     int64_t size = class_size(bytes);
-    if (is_guarding()) [[unlikely]] {
+    if (guarding_) [[unlikely]] {
       unmap_guarded(p, bytes);
       std::lock_guard lock(lock_);
       stats_.live_bytes -= size;
@@ -248,6 +248,7 @@ class CachingAllocator {
     return p;
   }
 
+  const bool guarding_ = is_guarding();
   SpinLock lock_;
   MemoryStats stats_;
   std::vector<int64_t> peaks_;  // of open scopes; -1: free

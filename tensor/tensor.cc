@@ -62,9 +62,8 @@ TensorImpl::~TensorImpl() {
   if (slot) slot->owner_gone();
 }
 
-TensorImpl& Tensor::impl() const {
-  if (!impl_) throw StateError("Tensor", "an undefined tensor (none) was given where a value is needed");
-  return *impl_;
+void Tensor::throw_undefined() {
+  throw StateError("Tensor", "an undefined tensor (none) was given where a value is needed");
 }
 
 int64_t Tensor::size(int64_t d) const { return shape()[wrap_dim(d, dim(), "size")]; }

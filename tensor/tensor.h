@@ -115,7 +115,11 @@ class Tensor {
   void set_grad(const Tensor& grad) const;
 
   // --- for the framework itself ---
-  TensorImpl& impl() const;  // Errors: StateError when undefined
+  // Errors: StateError when undefined.
+  TensorImpl& impl() const {
+    if (!impl_) [[unlikely]] throw_undefined();
+    return *impl_;
+  }
   const Ref<TensorImpl>& ref() const { return impl_; }
   const Ref<Storage>& storage() const { return impl().storage; }
   // First element's address; no checks, no waiting.
@@ -134,6 +138,7 @@ class Tensor {
   const void* host_data(DType want) const;
   double item_f64() const;
   int64_t item_i64() const;
+  [[noreturn, gnu::cold]] static void throw_undefined();
   Ref<TensorImpl> impl_;
 };
 
