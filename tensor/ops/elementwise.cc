@@ -1,6 +1,7 @@
 #include "gradus/tensor/ops/elementwise.h"
 
 #include <cmath>
+#include <limits>
 
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise_functors.h"
@@ -89,6 +90,18 @@ Tensor bitwise(const char* op, const BinarySlot& slot, const Tensor& a, const Te
 void check_factor(const char* op, DType t, double alpha) {
   if (is_integral(t) && alpha != std::trunc(alpha))
     throw DTypeError(op, "alpha must be a whole number for ", t, ", given ", alpha);
+}
+
+bool is_fractional(double v) { return std::isfinite(v) && v != std::trunc(v); }
+
+// An integer is neither raised nor lowered to a number that its type cannot hold.
+void check_bounds(const char* op, DType t, double low, double high) {
+  if (std::isnan(low) || std::isnan(high)) throw ValueError(op, "bounds are ", low, " and ", high);
+  dispatch_all(t, [&]<class T>() {
+    if constexpr (std::is_integral_v<T>)
+      if (low >= double(std::numeric_limits<T>::max()) + 1 || high < double(std::numeric_limits<T>::min()))
+        throw ValueError(op, "no ", t, " lies between the bounds ", low, " and ", high);
+  });
 }
 
 template <class F>
@@ -202,10 +215,9 @@ Tensor clamp_backward(const Tensor& dy, const Tensor& x, double low, double high
 }
 
 Tensor clamp(const Tensor& x, double low, double high) {
-  if (std::isnan(low) || std::isnan(high)) throw ValueError("clamp", "bounds are ", low, " and ", high);
-  auto fractional = [](double v) { return std::isfinite(v) && v != std::trunc(v); };
-  if (is_integral(x.dtype()) && (fractional(low) || fractional(high)))
+  if (is_integral(x.dtype()) && (is_fractional(low) || is_fractional(high)))
     return clamp(to(x, DType::kF32), low, high);
+  check_bounds("clamp", x.dtype(), low, high);
   return unary<Clamp>("clamp", clamp_kernel, x, low, high);
 }
 
@@ -258,6 +270,9 @@ void sqrt_(const Tensor& x) { in_place<Sqrt>("sqrt_", sqrt_kernel, x, x); }
 void square_(const Tensor& x) { in_place<Square>("square_", square_kernel, x, x); }
 void relu_(const Tensor& x) { in_place<Relu>("relu_", relu_kernel, x, x); }
 void clamp_(const Tensor& x, double low, double high) {
+  if (is_integral(x.dtype()) && (is_fractional(low) || is_fractional(high)))
+    throw DTypeError("clamp_", "bounds must be whole numbers for ", x.dtype(), ", given ", low, " and ", high);
+  check_bounds("clamp_", x.dtype(), low, high);
   in_place<Clamp>("clamp_", clamp_kernel, x, x, low, high);
 }
 

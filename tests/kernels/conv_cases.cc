@@ -132,7 +132,8 @@ bool choose(Random& r, Convolution& c) {
     groups = r.in(2, 5), C = groups * r.in(1, 20), O = groups * r.in(1, 20);
   }
   c.x = {N, C}, c.w = {O, C / groups}, c.y = {N, O}, c.g.groups = groups;
-  const bool is_signal = !volume && kind != Kind::kOurs && r.one_in(4);
+  const bool is_signal = !volume && kind != Kind::kOurs && r.one_in(kind == Kind::kPointwise ? 2 : 4);
+  const bool far = volume && r.one_in(2);  // several places of the filter begin before the image
   const bool pointwise = kind == Kind::kPointwise || r.one_in(8);
   const int64_t filter = r.of<int64_t>({1, 3, 3, 5});
   for (int d = 0; d < rank; ++d) {
@@ -144,6 +145,7 @@ bool choose(Random& r, Convolution& c) {
       P = pointwise || r.one_in(2) ? 0 : r.in(0, r.one_in(3) ? 5 : K);
       D = r.one_in(3) ? r.in(1, 4) : 1;
       if (kind == Kind::kNarrow && d == rank - 1) I = r.in(1, 4), S = r.in(1, 6), P = r.in(0, 4);
+      if (far) K = r.in(1, 7), S = r.in(1, 5), P = r.in(0, 6);
       if (kind == Kind::kTall && d == 0) K = r.in(2, 4), D = r.in(2, 4), P = r.in(0, 4);
       if (kind == Kind::kTall && d == 1) I = r.in(20, 40);
       if (kind == Kind::kOurs)

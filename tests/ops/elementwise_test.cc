@@ -412,6 +412,18 @@ TEST(ElementwiseErrors, NameTheOpAndBothOperands) {
   expect_error<DeviceError>([] { mul(ones({2}), ones({2}, {.device = Device::parse("cpu:1")})); },
                             {"[mul]", "f32[2] cpu", "f32[2] cpu:1"});
   expect_error<ValueError>([] { clamp(ones({2}), NAN, 1); }, {"[clamp]"});
+  expect_error<ValueError>([] { clamp_(ones({2}), 0, NAN); }, {"[clamp_]"});
+  // What the dtype cannot hold; a bound beyond its range that changes nothing is fine.
+  const double top = 9223372036854775808.0;  // 2^63
+  for (auto [dtype, low, high] : {std::tuple(DType::kI8, 128., 300.), {DType::kI8, -300., -129.},
+                                  {DType::kU8, 256., INFINITY}, {DType::kU8, -5., -1.},
+                                  {DType::kI64, top, INFINITY}, {DType::kI64, -INFINITY, -top - 4096}}) {
+    const Tensor x = ones({2}, {dtype});
+    expect_error<ValueError>([&] { clamp(x, low, high); }, {"[clamp]", "lies between the bounds"});
+    expect_error<ValueError>([&] { clamp_(x, low, high); }, {"[clamp_]", "lies between the bounds"});
+    EXPECT_EQ(values(raw::clamp(x, low < 0 ? low : 1, high < 0 ? 1 : high)), (std::vector<double>{1, 1}));
+  }
+  expect_error<DTypeError>([] { clamp_(ones({2}, {DType::kI32}), 0.5, 2); }, {"[clamp_]", "whole numbers"});
   expect_error<ValueError>([] { softplus(ones({2}), 0); }, {"[softplus]", "0"});
   expect_error<StateError>([] { add(Tensor(), ones({2})); }, {"undefined"});
 }
