@@ -19,4 +19,5 @@
 #include "gradus/data/mixing.h"
 #include "gradus/data/mnist.h"
 #include "gradus/data/sampler.h"
+#include "gradus/data/segmentation_files.h"
 #include "gradus/data/transforms.h"

@@ -33,6 +33,8 @@ class FileSource : public ImageSource {
       : file_(std::move(file)),
         is_jpeg_(internal::is_jpeg(file_)),
         header_(is_jpeg_ ? internal::read_jpeg_header(file_) : internal::read_png_header(file_)) {
+    if (is_jpeg_ && file_.options.mode == ColorMode::kIndices)
+      file_.fail("is a JPEG, which keeps no exact numbers; expected a PNG");
     if (file_.options.exif_orientation) orientation_ = Orientation::from_exif(header_.orientation);
   }
 
@@ -40,7 +42,9 @@ class FileSource : public ImageSource {
   int64_t width() const override { return orientation_.swaps ? header_.height : header_.width; }
   int64_t channels() const override {
     const ColorMode mode = file_.options.mode;
-    return mode == ColorMode::kRGB ? 3 : mode == ColorMode::kGray ? 1 : header_.channels;
+    return mode == ColorMode::kRGB                                   ? 3
+           : mode == ColorMode::kGray || mode == ColorMode::kIndices ? 1
+                                                                     : header_.channels;
   }
 
   Region decode(Box box, int64_t min_height, int64_t min_width) const override {

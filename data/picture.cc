@@ -21,6 +21,17 @@ const std::shared_ptr<const ValueTable>& ValueTable::plain() {
 
 Picture::Picture(Image image) : stage_(Stage::kImage) { set(std::move(image)); }
 
+Picture::Picture(Image image, Image mask, MaskOptions options) : Picture(std::move(image)) {
+  if (!mask.defined() || mask.channels() != 1)
+    throw ValueError("Picture", "expected a mask of one channel, given ",
+                     mask.defined() ? concat(mask.channels(), " channels") : "none");
+  if (mask.height() != height() || mask.width() != width())
+    throw ValueError("Picture", "the mask is ", Size2(mask.height(), mask.width()), ", the image ",
+                     Size2(height(), width()));
+  mask_fill_ = options.fill;
+  mask_.emplace_back(std::move(mask));
+}
+
 Picture::Picture(Tensor tensor) : stage_(Stage::kTensor) { set(std::move(tensor)); }
 
 void Picture::require_image(const char* op) const {
@@ -34,11 +45,20 @@ void Picture::require_tensor(const char* op) const {
 Picture& Picture::set(Image image) {
   require_image("Picture");
   if (!image.defined()) throw StateError("Picture", "there is no image");
+  if (has_mask() && (image.height() != height() || image.width() != width()))
+    throw StateError(
+        "Picture", "a step makes ", Size2(image.height(), image.width()), " of an image of ",
+        Size2(height(), width()),
+        ", which its mask does not follow: crop, resize, pad, mirror and flip the Picture instead");
+  replace(std::move(image));
+  return *this;
+}
+
+void Picture::replace(Image image) {
   image_ = std::move(image);
   box_ = image_.whole();
   resize_.reset();
   is_mirrored_ = false;
-  return *this;
 }
 
 Picture& Picture::set(Tensor tensor) {
@@ -73,6 +93,7 @@ Picture& Picture::crop(Box box) {
       box.top + box.height > height())
     throw ValueError("crop", "box of ", box.height, "x", box.width, " at row ", box.top, ", column ",
                      box.left, " is not inside the image of ", height(), "x", width());
+  for (Picture& mask : mask_) mask.crop(box);
   if (is_mirrored_) box.left = width() - box.left - box.width;
   Box& outer = resize_ ? window_ : box_;
   outer = {outer.left + box.left, outer.top + box.top, box.width, box.height};
@@ -84,7 +105,8 @@ Picture& Picture::resize(Size2 size, Interpolation filter, bool scaled_decoding)
   constexpr int64_t kMaxSide = int64_t{1} << 24;
   if (size.h < 1 || size.w < 1 || size.h > kMaxSide || size.w > kMaxSide)
     throw ValueError("resize", "sizes must be 1 to ", kMaxSide, ", given ", size);
-  if (resize_ || is_mirrored_) set(image());
+  for (Picture& mask : mask_) mask.resize(size, Interpolation::kNearest);
+  if (resize_ || is_mirrored_) replace(image());
   if (size == Size2{box_.height, box_.width}) return *this;
   resize_ = Resize{size, filter, scaled_decoding};
   window_ = {0, 0, size.w, size.h};
@@ -93,7 +115,22 @@ Picture& Picture::resize(Size2 size, Interpolation filter, bool scaled_decoding)
 
 Picture& Picture::mirror() {
   require_image("mirror");
+  for (Picture& mask : mask_) mask.mirror();
   is_mirrored_ = !is_mirrored_;
+  return *this;
+}
+
+Picture& Picture::flip() {
+  require_image("flip");
+  for (Picture& mask : mask_) mask.flip();
+  replace(vflip(image()));
+  return *this;
+}
+
+Picture& Picture::pad(Padding padding, PadImageOptions options) {
+  require_image("pad");
+  for (Picture& mask : mask_) mask.pad(padding, {.fill = mask_fill_, .mode = options.mode});
+  replace(data::pad(image(), padding, options));
   return *this;
 }
 
@@ -239,8 +276,16 @@ void copy_channels_last(const Tensor& x, float* out) {
 Image Picture::image() {
   require_image("Picture");
   settled();
-  if (is_mirrored_) set(mirrored(image_));
+  if (is_mirrored_) replace(mirrored(image_));
   return image_;
+}
+
+Tensor Picture::mask() {
+  if (!has_mask()) throw StateError("Picture", "there is no mask");
+  const Image classes = mask_[0].image();
+  Tensor x = empty({classes.height(), classes.width()}, {.dtype = DType::kI64});
+  std::copy_n(classes.data(), classes.bytes(), x.ptr<int64_t>());
+  return x;
 }
 
 void Picture::write_channels_last(float* out) {

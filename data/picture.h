@@ -4,6 +4,13 @@
 //   picture.crop({.left = 40, .top = 0, .width = 600, .height = 600}).resize(224).mirror();
 //   Tensor x = picture.to_float().tensor();  // f32[3,224,224]
 //
+// A picture may have a mask, with a class for each pixel: what cuts, resizes, pads or flips the picture does
+// so to the mask, by the same numbers, and nothing else changes it.
+//
+//   data::Picture pair(photo, mask);
+//   augment.apply(pair);
+//   pair.tensor(), pair.mask();  // f32[3,H,W], i64[H,W]
+//
 // Steps wait until their result is needed, so that several become one pass: of a photograph only the box that
 // a crop leaves is decoded, as small as the resize after it allows; turning bytes into normalised floats, and
 // mirrored, is one pass, which may write into a batch. Waiting changes no result.
@@ -13,8 +20,10 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "gradus/data/image.h"
+#include "gradus/data/image_ops.h"
 #include "gradus/data/resample.h"
 #include "gradus/tensor/shape.h"
 #include "gradus/tensor/tensor.h"
@@ -29,10 +38,17 @@ struct ValueTable {
   static const std::shared_ptr<const ValueTable>& plain();
 };
 
+struct MaskOptions {
+  uint8_t fill = 255;  // what padding has: a class that losses and metrics ignore (.ignore_index = 255)
+};
+
 class Picture {
  public:
   Picture(Image image);    // Errors: StateError for no image
   Picture(Tensor tensor);  // Errors: StateError when undefined
+  // With a mask: one byte for each pixel, its class. Errors: ValueError unless it is gray and of the image's
+  // size.
+  Picture(Image image, Image mask, MaskOptions options = {});
 
   // It is 8-bit pixels still.
   bool is_image() const { return stage_ == Stage::kImage; }
@@ -45,6 +61,9 @@ class Picture {
   Image image();
   // The values, row-major. Errors: StateError when it is an image.
   Tensor tensor();
+  bool has_mask() const { return !mask_.empty(); }
+  // The mask as it is now, i64[H,W]. Errors: StateError when there is none.
+  Tensor mask();
 
   // --- of an image; StateError when it is a tensor ---
   // Leaves a box of it. Errors: ValueError unless the box is inside.
@@ -55,7 +74,11 @@ class Picture {
   Picture& resize(Size2 size, Interpolation filter = Interpolation::kBilinear, bool scaled_decoding = false);
   // Swaps left and right.
   Picture& mirror();
-  // Replaces it.
+  // Swaps above and below.
+  Picture& flip();
+  // Adds pixels around it. The mask has its fill where this has a constant one. Errors: as gradus::data::pad.
+  Picture& pad(Padding padding, PadImageOptions options = {});
+  // Replaces it. Errors: StateError for one of another size when there is a mask, which would not follow.
   Picture& set(Image image);
   // Becomes a tensor f32[C,H,W], of bytes divided by 255.
   Picture& to_float();
@@ -98,8 +121,11 @@ class Picture {
   template <class F>
   Picture& map_values(F&& f);
   Image resized() const;
+  void replace(Image image);
   const Image& settled();
 
+  std::vector<Picture> mask_;  // one, or none
+  uint8_t mask_fill_ = 0;
   Stage stage_;
   Image image_;                   // before what waits:
   Box box_;                       // of image_

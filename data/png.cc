@@ -121,6 +121,15 @@ class PngReader {
     const int64_t width = png_get_image_width(state_.png, state_.info);
     file_.check_size(height, width);
     const int type = png_get_color_type(state_.png, state_.info);
+    if (file_.options.mode == ColorMode::kIndices) {
+      const int bits = png_get_bit_depth(state_.png, state_.info);
+      if ((type != PNG_COLOR_TYPE_PALETTE && type != PNG_COLOR_TYPE_GRAY) || bits > 8)
+        file_.fail("expected gray values or a palette's of at most 8 bits, given ", bits, " bits of ",
+                   type == PNG_COLOR_TYPE_GRAY         ? "gray"
+                   : type == PNG_COLOR_TYPE_GRAY_ALPHA ? "gray and alpha"
+                                                       : "colours");
+      return {.height = height, .width = width, .channels = 1};
+    }
     const bool is_gray = type == PNG_COLOR_TYPE_GRAY || type == PNG_COLOR_TYPE_GRAY_ALPHA;
     return {.height = height, .width = width, .channels = is_gray ? 1 : 3};
   }
@@ -172,16 +181,21 @@ class PngReader {
     step();
   }
 
-  // Has rows come as 8-bit gray or RGB; returns the number of passes over them.
+  // Has rows come as 8-bit gray, RGB or indices; returns the number of passes over them.
   int set_output(int64_t channels) {
+    const bool as_indices = file_.options.mode == ColorMode::kIndices;
     int passes = 1;
     guarded([&] {
       png_structp png = state_.png;
-      png_set_palette_to_rgb(png);
-      png_set_expand_gray_1_2_4_to_8(png);
-      png_set_strip_16(png);
-      png_set_strip_alpha(png);
-      if (channels == 3) png_set_gray_to_rgb(png);
+      if (as_indices) {
+        png_set_packing(png);
+      } else {
+        png_set_palette_to_rgb(png);
+        png_set_expand_gray_1_2_4_to_8(png);
+        png_set_strip_16(png);
+        png_set_strip_alpha(png);
+        if (channels == 3) png_set_gray_to_rgb(png);
+      }
       passes = png_set_interlace_handling(png);
       png_read_update_info(png, state_.info);
     });

@@ -74,8 +74,7 @@ void CenterCrop::apply(Picture& picture) const {
   const int64_t lacking_h = std::max<int64_t>(size_.h - picture.height(), 0);
   const int64_t lacking_w = std::max<int64_t>(size_.w - picture.width(), 0);
   if (lacking_h > 0 || lacking_w > 0)
-    picture.set(
-        pad(picture.image(), {lacking_w / 2, lacking_h / 2, (lacking_w + 1) / 2, (lacking_h + 1) / 2}));
+    picture.pad({lacking_w / 2, lacking_h / 2, (lacking_w + 1) / 2, (lacking_h + 1) / 2});
   const int64_t h = picture.height(), w = picture.width();
   picture.crop({round_even(static_cast<double>(w - size_.w) / 2.),
                 round_even(static_cast<double>(h - size_.h) / 2.), size_.w, size_.h});
@@ -89,11 +88,11 @@ void RandomCrop::apply(Picture& picture) const {
   picture.require_image("RandomCrop");
   const Size2 size = options_.size;
   const PadImageOptions how{options_.fill, options_.padding_mode};
-  if (options_.padding != Padding()) picture.set(pad(picture.image(), options_.padding, how));
+  if (options_.padding != Padding()) picture.pad(options_.padding, how);
   if (options_.pad_if_needed) {
     const int64_t lacking_w = size.w - picture.width(), lacking_h = size.h - picture.height();
-    if (lacking_w > 0) picture.set(pad(picture.image(), {lacking_w, 0}, how));
-    if (lacking_h > 0) picture.set(pad(picture.image(), {0, lacking_h}, how));
+    if (lacking_w > 0) picture.pad({lacking_w, 0}, how);
+    if (lacking_h > 0) picture.pad({0, lacking_h}, how);
   }
   const int64_t h = picture.height(), w = picture.width();
   if (h < size.h || w < size.w)
@@ -149,12 +148,12 @@ RandomVerticalFlip::RandomVerticalFlip(FlipOptions options)
 
 void RandomVerticalFlip::apply(Picture& picture) const {
   picture.require_image("RandomVerticalFlip");
-  if (RandomNumbers().chance(p_)) picture.set(vflip(picture.image()));
+  if (RandomNumbers().chance(p_)) picture.flip();
 }
 
 void Pad::apply(Picture& picture) const {
   picture.require_image("Pad");
-  picture.set(pad(picture.image(), options_.padding, {options_.fill, options_.padding_mode}));
+  picture.pad(options_.padding, {options_.fill, options_.padding_mode});
 }
 
 }  // namespace gradus::data
