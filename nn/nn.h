@@ -7,6 +7,7 @@
 #include "gradus/nn/bilinear.h"
 #include "gradus/nn/containers.h"
 #include "gradus/nn/conv.h"
+#include "gradus/nn/distributions.h"
 #include "gradus/nn/dropout.h"
 #include "gradus/nn/embedding.h"
 #include "gradus/nn/flatten.h"

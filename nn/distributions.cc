@@ -1,0 +1,239 @@
+#include "gradus/nn/distributions.h"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops.h"
+
+namespace gradus::distributions {
+namespace {
+
+// Whether a condition holds everywhere. Without data nobody knows that it does not.
+bool holds(const Tensor& condition) {
+  return condition.device().type == DeviceType::kMeta || all(condition).item<bool>();
+}
+
+void check_floating(const char* op, const char* name, const Tensor& x) {
+  if (!is_floating(x.dtype()))
+    throw DTypeError(op, "expected ", name, " of floating point: ", name, " ", describe(x));
+}
+
+// The distance from 1 to the next number.
+double epsilon(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return 0x1p-52;
+    case DType::kF16:
+      return 0x1p-10;
+    case DType::kBF16:
+      return 0x1p-7;
+    default:
+      return 0x1p-23;
+  }
+}
+
+double largest(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return std::numeric_limits<double>::max();
+    case DType::kF16:
+      return 65504;
+    case DType::kBF16:
+      return 0x1.fep127;
+    default:
+      return std::numeric_limits<float>::max();
+  }
+}
+
+// Probabilities that have a logarithm, and so has their complement.
+Tensor inner(const Tensor& probs) {
+  const double eps = epsilon(probs.dtype());
+  return clamp(probs, eps, 1 - eps);
+}
+
+Shape joined(const Shape& a, const Shape& b) {
+  Shape all = a;
+  for (const int64_t size : b) all.push_back(size);
+  return all;
+}
+
+// -0.5 has a finite product with 0, -infinity has none.
+Tensor finite(const Tensor& logits) { return clamp(logits, -largest(logits.dtype())); }
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// One of the two parameters, as the op's options have them.
+const Tensor& given(const char* op, const Tensor& probs, const Tensor& logits) {
+  if (probs.defined() == logits.defined())
+    throw ValueError(op, "expected either probs or logits, given ", probs.defined() ? "both" : "neither");
+  const Tensor& x = probs.defined() ? probs : logits;
+  check_floating(op, probs.defined() ? "probs" : "logits", x);
+  return x;
+}
+
+}  // namespace
+
+// ---- Normal ----
+
+Normal::Normal(const Tensor& loc, const Tensor& scale) {
+  constexpr const char* kOp = "Normal";
+  check_floating(kOp, "loc", loc);
+  check_floating(kOp, "scale", scale);
+  const Shape shape = broadcast_shapes(loc.shape(), scale.shape(), kOp);
+  loc_ = expand(loc, shape);
+  scale_ = expand(scale, shape);
+  const auto off = no_record();
+  if (!holds(eq(loc, loc))) throw ValueError(kOp, "loc has a NaN: loc ", describe(loc));
+  if (!holds(gt(scale, 0))) throw ValueError(kOp, "expected scale > 0: scale ", describe(scale));
+}
+
+Normal::Normal(const Tensor& loc, double scale)
+    : Normal(loc, scalar(scale, {.dtype = loc.dtype(), .device = loc.device()})) {}
+Normal::Normal(double loc, const Tensor& scale)
+    : Normal(scalar(loc, {.dtype = scale.dtype(), .device = scale.device()}), scale) {}
+Normal::Normal(double loc, double scale) : Normal(scalar(loc), scalar(scale)) {}
+
+Tensor Normal::variance() const { return square(scale_); }
+
+Tensor Normal::sample(const Shape& shape) const {
+  const auto off = no_record();
+  return rsample(shape);
+}
+
+Tensor Normal::rsample(const Shape& shape) const {
+  return loc_ +
+         scale_ * randn(joined(shape, batch_shape()), {.dtype = loc_.dtype(), .device = loc_.device()});
+}
+
+Tensor Normal::log_prob(const Tensor& x) const {
+  {
+    const auto off = no_record();
+    if (!holds(eq(x, x))) throw ValueError("Normal.log_prob", "x has a NaN: x ", describe(x));
+  }
+  return square((x - loc_) / scale_) * -0.5 - log(scale_) - 0.5 * std::log(2 * std::numbers::pi);
+}
+
+Tensor Normal::entropy() const { return log(scale_) + (0.5 + 0.5 * std::log(2 * std::numbers::pi)); }
+
+// ---- Categorical ----
+
+Categorical::Categorical(const CategoricalOptions& options) {
+  constexpr const char* kOp = "Categorical";
+  const Tensor& x = given(kOp, options.probs, options.logits);
+  if (x.dim() == 0) throw ShapeError(kOp, "expected one number or more for each distribution: ", describe(x));
+  batch_shape_ = x.shape();
+  batch_shape_.erase(batch_shape_.size() - 1);
+  if (options.probs.defined()) {
+    probs_ = x / sum(x, {-1}, true);
+    logits_ = log(inner(probs_));
+  } else {
+    logits_ = log_softmax(x, -1);
+    probs_ = softmax(x, -1);
+  }
+  const auto off = no_record();
+  if (options.probs.defined() && !holds(ge(probs_, 0)))
+    throw ValueError(kOp, "expected probs of at least 0, with a sum above 0: probs ", describe(x));
+  if (!holds(eq(logits_, logits_)))
+    throw ValueError(kOp, "expected logits with no NaN and a finite maximum: logits ", describe(x));
+}
+
+Tensor Categorical::sample(const Shape& shape) const {
+  const auto off = no_record();
+  const Shape result = joined(shape, batch_shape_);
+  const int64_t rows = batch_shape_.product(), draws = shape.product();
+  if (rows == 0 || draws == 0) return zeros(result, {.dtype = DType::kI64, .device = probs_.device()});
+  const Tensor weights = reshape(probs_, {rows, probs_.size(-1)});
+  return reshape(transpose(multinomial(weights, draws, {.replacement = true}), 0, 1), result);
+}
+
+Tensor Categorical::log_prob(const Tensor& x) const {
+  constexpr const char* kOp = "Categorical.log_prob";
+  if (!is_integral(x.dtype())) throw DTypeError(kOp, "expected integers: x ", describe(x));
+  const int64_t classes = logits_.size(-1);
+  {
+    const auto off = no_record();
+    if (!holds(logical_and(ge(x, 0), lt(x, classes))))
+      throw ValueError(kOp, "expected numbers of 0 to ", classes - 1, ": x ", describe(x));
+  }
+  const Shape shape = broadcast_shapes(x.shape(), batch_shape_, kOp);
+  const Tensor index = unsqueeze(expand(to(x, DType::kI64), shape), -1);
+  return squeeze(gather(expand(logits_, joined(shape, {classes})), -1, index), -1);
+}
+
+Tensor Categorical::entropy() const { return -sum(probs_ * finite(logits_), {-1}); }
+
+// ---- Bernoulli ----
+
+Bernoulli::Bernoulli(const BernoulliOptions& options) {
+  constexpr const char* kOp = "Bernoulli";
+  const Tensor& x = given(kOp, options.probs, options.logits);
+  if (options.probs.defined()) {
+    const auto off = no_record();
+    if (!holds(logical_and(ge(x, 0), le(x, 1))))
+      throw ValueError(kOp, "expected probs in [0, 1]: probs ", describe(x));
+  }
+  if (options.probs.defined()) {
+    probs_ = x;
+    const Tensor p = inner(x);
+    logits_ = log(p) - log1p(-p);
+  } else {
+    logits_ = x;
+    probs_ = sigmoid(x);
+  }
+  const auto off = no_record();
+  if (!holds(eq(logits_, logits_))) throw ValueError(kOp, "logits have a NaN: logits ", describe(x));
+}
+
+Tensor Bernoulli::variance() const { return probs_ * (1 - probs_); }
+
+Tensor Bernoulli::sample(const Shape& shape) const {
+  const auto off = no_record();
+  return bernoulli(expand(probs_, joined(shape, batch_shape())));
+}
+
+Tensor Bernoulli::log_prob(const Tensor& x) const {
+  constexpr const char* kOp = "Bernoulli.log_prob";
+  {
+    const auto off = no_record();
+    if (!holds(logical_or(eq(x, 0), eq(x, 1))))
+      throw ValueError(kOp, "expected zeros and ones: x ", describe(x));
+  }
+  const Shape shape = broadcast_shapes(x.shape(), batch_shape(), kOp);
+  return -binary_cross_entropy_with_logits(expand(logits_, shape), to(expand(x, shape), logits_.dtype()),
+                                           {.reduction = Reduction::kNone});
+}
+
+Tensor Bernoulli::entropy() const {
+  return binary_cross_entropy_with_logits(logits_, probs_, {.reduction = Reduction::kNone});
+}
+
+// ---- divergences ----
+
+Tensor kl_divergence(const Normal& p, const Normal& q) {
+  const Tensor ratio = square(p.scale() / q.scale());
+  return 0.5 * (ratio + square((p.loc() - q.loc()) / q.scale()) - 1 - log(ratio));
+}
+
+Tensor kl_divergence(const Categorical& p, const Categorical& q) {
+  constexpr const char* kOp = "kl_divergence";
+  if (p.probs().size(-1) != q.probs().size(-1))
+    throw ShapeError(kOp, "expected distributions over as many numbers: p ", describe(p.probs()), ", q ",
+                     describe(q.probs()));
+  const Tensor impossible = logical_and(eq(q.probs(), 0), gt(p.probs(), 0));
+  const Tensor terms = p.probs() * (finite(p.logits()) - finite(q.logits()));
+  return sum(where(impossible, kInfinity, where(eq(p.probs(), 0), 0.0, terms)), {-1});
+}
+
+Tensor kl_divergence(const Bernoulli& p, const Bernoulli& q) {
+  const Tensor &a = p.probs(), &b = q.probs();
+  const Tensor ones = a * (softplus(-q.logits()) - softplus(-p.logits()));
+  const Tensor zeros = (1 - a) * (softplus(q.logits()) - softplus(p.logits()));
+  const auto term = [](const Tensor& none, const Tensor& never, const Tensor& x) {
+    return where(none, 0.0, where(never, kInfinity, x));
+  };
+  return term(eq(a, 0), eq(b, 0), ones) + term(eq(a, 1), eq(b, 1), zeros);
+}
+
+}  // namespace gradus::distributions
