@@ -22,3 +22,4 @@
 #include "gradus/tensor/profiler.h"
 #include "gradus/tensor/random.h"
 #include "gradus/tensor/tensor.h"
+#include "gradus/train/train.h"

@@ -70,6 +70,9 @@ struct LoaderState {
   uint64_t seed = 0;
   int64_t dataset_size = 0;
 
+  static void each(auto& s, auto&& f) {
+    f("epoch", s.epoch), f("samples", s.samples), f("seed", s.seed), f("dataset_size", s.dataset_size);
+  }
   bool operator==(const LoaderState&) const = default;
 };
 

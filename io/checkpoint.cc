@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "gradus/io/file.h"
+#include "gradus/tensor/ops/copy.h"
 #include "safetensors_format.h"
 
 namespace gradus::io {
@@ -49,11 +50,6 @@ std::optional<std::string> from_hex(std::string_view text) {
     out += static_cast<char>(byte);
   }
   return out;
-}
-
-// "model" and "fc.weight" are "model.fc.weight".
-std::string join(std::string_view prefix, std::string_view name) {
-  return prefix.empty() ? std::string(name) : concat(prefix, '.', name);
 }
 
 // What is left of `name` below `prefix`.
@@ -171,6 +167,11 @@ struct Checkpoint::File {
   }
 };
 
+// "model" and "fc.weight" are "model.fc.weight".
+std::string Checkpoint::join(std::string_view prefix, std::string_view name) {
+  return prefix.empty() ? std::string(name) : concat(prefix, '.', name);
+}
+
 void Checkpoint::set(const std::string& name, Value value) {
   if (name.starts_with("__")) throw ValueError("checkpoint", "the name ", quote(name), " starts with '__'");
   if (!internal::is_utf8(name)) throw ValueError("checkpoint", "the name ", quote(name), " is not UTF-8");
@@ -188,6 +189,37 @@ void Checkpoint::put(const std::string& prefix, const NamedTensors& tensors) {
 
 void Checkpoint::put(const std::string& prefix, const Checkpoint& section) {
   for (const auto& [name, value] : section.values_) set(join(prefix, name), value);
+}
+
+void Checkpoint::put(const std::string& prefix, const Generator& generator) {
+  const auto [seed, draws] = generator.state();
+  put(join(prefix, "seed"), seed);
+  put(join(prefix, "draws"), draws);
+}
+
+void Checkpoint::get(const std::string& prefix, Generator& generator) const {
+  generator.set_state({get<uint64_t>(join(prefix, "seed")), get<uint64_t>(join(prefix, "draws"))});
+}
+
+void Checkpoint::get(const std::string& name, Tensor& x) const {
+  const Tensor& saved = tensor(name);
+  if (!x.defined()) {
+    x = saved;
+    return;
+  }
+  if (x.shape() != saved.shape())
+    throw ShapeError("checkpoint", source_, ": expected ", quote(name), " as ", describe(x), ", given ",
+                     describe(saved));
+  if (x.dtype() != saved.dtype())
+    throw DTypeError("checkpoint", source_, ": expected ", quote(name), " as ", describe(x), ", given ",
+                     describe(saved));
+  x = raw::to(saved, x.device());
+}
+
+void Checkpoint::check_section(const std::string& prefix, const Checkpoint& own) const {
+  if (own.empty() || !names(prefix).empty()) return;
+  throw FileError("checkpoint", source_, ": has nothing below ", quote(prefix), "; it has ",
+                  internal::quote_list(names()));
 }
 
 std::vector<std::string> Checkpoint::names(std::string_view prefix) const {

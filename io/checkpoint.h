@@ -2,13 +2,17 @@
 //
 //   io::Checkpoint c;
 //   c.put("epoch", epoch);
-//   c.put("model", net_tensors);               // a list of named tensors, as "model.fc1.weight", ...
-//   c.put("optimizer", optimizer_state);       // another Checkpoint: sections nest
+//   c.put("model", net);                       // whatever has a state, as "model.fc1.weight", ...
+//   c.put("optimizer", opt);
 //   io::save_checkpoint("runs/last.ckpt", c);  // the previous one stays as runs/last.ckpt.previous
 //
 //   io::LoadedCheckpoint loaded = io::load_checkpoint("runs/last.ckpt");
-//   if (!loaded.warning.empty()) std::cerr << loaded.warning << '\n';  // the newest was damaged, an older
-//   one is used int epoch = loaded.checkpoint.get<int>("epoch");
+//   if (!loaded.warning.empty()) std::cerr << loaded.warning << '\n';  // an older one: the newest was damaged
+//   loaded.checkpoint.get("model", net);
+//   loaded.checkpoint.get("optimizer", opt);
+//   epoch = loaded.checkpoint.get<int>("epoch");
+//
+// All that a training needs, of all ranks, in one call: gradus/train/training_state.h.
 //
 // A checkpoint file is a safetensors file (other programs can read its tensors): numbers and strings are its
 // metadata, and its last tensor, "__crc32__", is the CRC-32 of all bytes before it.
@@ -28,12 +32,46 @@
 #include <vector>
 
 #include "gradus/io/safetensors.h"
+#include "gradus/tensor/error.h"
+#include "gradus/tensor/random.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::io {
 
+namespace internal {
+// Modules, optimizers, schedules, averages, scalers.
+template <class T>
+concept HasStateDict = requires(T& x) {
+  x.load_state_dict(std::as_const(x).state_dict());
+};
+// Loaders.
+template <class T>
+concept HasState = requires(T& x) {
+  x.set_state(std::as_const(x).state());
+};
+// What state_dict() of an optimizer returns.
+template <class T>
+concept TensorsAndNumbers = requires(const T& x) {
+  x.tensors.begin()->second, x.numbers.begin()->second;
+};
+// An aggregate that lists its members: T::each(x, f) calls f("name", x.name) for each.
+template <class T>
+concept HasFields = requires(T& x) {
+  T::each(x, [](const char*, const auto&) {});
+};
+template <class T>
+concept IsState = TensorsAndNumbers<T> || HasFields<T>;
+}  // namespace internal
+
+// What Checkpoint::put and get take whole, besides tensors, numbers and strings: whatever has state_dict()
+// and load_state_dict(), or state() and set_state(). A class of one's own returns NamedTensors, an
+// optim::State, or an aggregate with `static void each(auto& x, auto&& f)` as data::LoaderState.
+template <class T>
+concept Stateful = internal::HasStateDict<T> || internal::HasState<T>;
+
 struct SaveOptions {
-  std::chrono::milliseconds patience{120'000};  // how long another process that saves the file may go without writing
+  // How long another process that saves the file may go without writing.
+  std::chrono::milliseconds patience{120'000};
 };
 
 // Named tensors, integers, doubles, booleans and strings. A dot in a name separates sections: "optimizer.lr".
@@ -63,6 +101,17 @@ class Checkpoint {
   // Sets prefix.NAME for every member.
   void put(const std::string& prefix, const NamedTensors& tensors);
   void put(const std::string& prefix, const Checkpoint& section);
+  // Sets prefix.NAME for all of an object's state: put("net", net), put("optimizer", opt).
+  template <Stateful T>
+  void put(const std::string& prefix, const T& object) {
+    if constexpr (internal::HasStateDict<T>)
+      put(prefix, object.state_dict());
+    else
+      put(prefix, object.state());
+  }
+  template <internal::IsState T>
+  void put(const std::string& prefix, const T& state);
+  void put(const std::string& prefix, const Generator& generator);
 
   bool contains(const std::string& name) const { return values_.contains(name); }
   bool empty() const { return values_.empty(); }
@@ -75,6 +124,17 @@ class Checkpoint {
   // none, it is of another kind, or it does not fit T.
   template <class T>
   T get(const std::string& name) const;
+  // Gives an object the state that was put under `prefix`. Errors: FileError if there is none, and those of
+  // the object's load_state_dict or set_state, which say what does not fit.
+  template <Stateful T>
+  void get(const std::string& prefix, T& object) const;
+  void get(const std::string& prefix, Generator& generator) const;
+  // Sets x to the tensor or value `name`. A tensor comes to the device of the one that it replaces. Errors:
+  // as tensor() and get<T>(); ShapeError, DTypeError where x is defined and has another shape or dtype.
+  void get(const std::string& name, Tensor& x) const;
+  template <class T>
+  requires std::integral<T> || std::floating_point<T> || std::same_as<T, std::string>
+  void get(const std::string& name, T& x) const { x = get<T>(name); }
   // Returns the tensors below `prefix`, by their names without it, sorted; all for "".
   NamedTensors tensors(std::string_view prefix = "") const;
   // Returns what lies below `prefix`, by names without it.
@@ -96,7 +156,12 @@ class Checkpoint {
                               const SaveOptions& options);
   friend struct LoadedCheckpoint load_checkpoint(const std::filesystem::path& path);
 
+  static std::string join(std::string_view prefix, std::string_view name);
   void set(const std::string& name, Value value);
+  template <class T>
+  T read_state(const std::string& prefix) const;
+  // Throws unless something lies below `prefix`, or nothing does in `own` either.
+  void check_section(const std::string& prefix, const Checkpoint& own) const;
   const Value& value(const std::string& name, std::string_view wanted) const;
   [[noreturn]] void fail_kind(const std::string& name, std::string_view wanted) const;
 
@@ -145,6 +210,52 @@ T Checkpoint::get(const std::string& name) const {
     if (const auto* i = std::get_if<int64_t>(&v)) return static_cast<T>(*i);
     if (const auto* u = std::get_if<uint64_t>(&v)) return static_cast<T>(*u);
     fail_kind(name, "number");
+  }
+}
+
+template <internal::IsState T>
+void Checkpoint::put(const std::string& prefix, const T& state) {
+  if constexpr (internal::TensorsAndNumbers<T>) {
+    put(join(prefix, "tensors"), state.tensors);
+    for (const auto& [name, value] : state.numbers) put(join(join(prefix, "numbers"), name), value);
+  } else {
+    T::each(state, [&](const char* name, const auto& value) { put(join(prefix, name), value); });
+  }
+}
+
+template <Stateful T>
+void Checkpoint::get(const std::string& prefix, T& object) const {
+  Checkpoint own;
+  own.put(prefix, object);
+  check_section(prefix, own);
+  try {
+    if constexpr (internal::HasStateDict<T>)
+      object.load_state_dict(read_state<std::remove_cvref_t<decltype(object.state_dict())>>(prefix));
+    else
+      object.set_state(read_state<std::remove_cvref_t<decltype(object.state())>>(prefix));
+  } catch (Error& e) {
+    e.add_context("while loading '" + prefix + "'");
+    throw;
+  }
+}
+
+template <class T>
+T Checkpoint::read_state(const std::string& prefix) const {
+  if constexpr (std::same_as<T, NamedTensors>) {
+    return tensors(prefix);
+  } else if constexpr (internal::TensorsAndNumbers<T>) {
+    T state;
+    state.tensors = tensors(join(prefix, "tensors"));
+    const Checkpoint numbers = section(join(prefix, "numbers"));
+    for (const std::string& name : numbers.names())
+      state.numbers.emplace_back(name, numbers.get<double>(name));
+    return state;
+  } else {
+    static_assert(internal::HasFields<T>,
+                  "a state is NamedTensors, tensors and numbers, or lists its members by each()");
+    T state;
+    T::each(state, [&](const char* name, auto& value) { get(join(prefix, name), value); });
+    return state;
   }
 }
 

@@ -79,13 +79,21 @@ std::string test_line(const Sums& all) {
                 static_cast<long long>(all.correct), static_cast<long long>(all.seen), 100 * all.accuracy());
 }
 
-Training::Training(std::string program, const RunOptions& run, TrainingState state, TrainingOptions options)
+Training::Training(std::string program, const RunOptions& run, TrainingParts parts, TrainingOptions options)
     : program_(std::move(program)),
       run_(run),
-      state_(state),
+      parts_(parts),
       options_(std::move(options)),
       samples_(run.sample_log),
-      tested_(epoch()) {}
+      tested_(epoch()),
+      state_{{"model", parts_.model},
+             {"optimizer", parts_.optimizer},
+             {"schedule", parts_.schedule},
+             {"loader", parts_.loader},
+             {"tested", tested_},
+             {"images", images_},
+             {"steps", steps_},
+             {"seconds", seconds_}} {}
 
 // ---- checkpoints ----
 
@@ -110,7 +118,7 @@ io::LoadedCheckpoint Training::find_checkpoint() const {
 
 void Training::resume() {
   if (const io::LoadedCheckpoint from = find_checkpoint(); !from.path.empty()) load(from);
-  samples_.begin(state_.loader.state());
+  samples_.begin(parts_.loader.state());
   if (run_.tensorboard.empty() || !is_first_rank()) return;
   // What an earlier run wrote of the steps to come is not shown.
   events_ = std::make_unique<io::EventWriter>(
@@ -125,39 +133,32 @@ void Training::load(const io::LoadedCheckpoint& loaded) {
   if (c.get<std::string>("program") != program_)
     throw FileError("resume", loaded.path, ": expected a checkpoint of ", program_, ", given one of ",
                     c.get<std::string>("program"));
-  const std::string dataset = state_.loader.dataset().name();
+  const std::string dataset = parts_.loader.dataset().name();
   if (c.get<std::string>("dataset") != dataset)
     throw ValueError("resume", loaded.path, " was trained on ", c.get<std::string>("dataset"), ", not on ",
                      dataset);
   for (const auto& [name, value] : options_.fixed)
     if (const std::string saved = c.get<std::string>("fixed." + name); saved != value)
       throw ValueError("resume", loaded.path, " was trained with ", name, ' ', saved, ", not with ", value);
-  state_.load(c);
+  state_.restore(c);
   train_ = Tally(get(c, "epoch"));
   history_ = get_history(c);
-  tested_ = c.get<int64_t>("tested");
-  images_ = c.get<int64_t>("images");
-  steps_ = c.get<int64_t>("steps");
-  seconds_ = c.get<double>("seconds");
   print(format("Resuming from %s: epoch %lld, %lld images done", loaded.path.c_str(),
-               static_cast<long long>(epoch()) + 1, static_cast<long long>(state_.loader.state().samples)));
+               static_cast<long long>(epoch()) + 1, static_cast<long long>(parts_.loader.state().samples)));
 }
 
 // Rank 0 writes, the others go on meanwhile.
 void Training::save(const std::string& file) {
   train_.reduce();
-  if (run_.checkpoint_dir.empty() || !is_first_rank()) return;
-  io::Checkpoint c = state_.save();
+  if (run_.checkpoint_dir.empty()) return;
+  io::Checkpoint c = state_.collect();
+  if (!is_first_rank()) return;
   c.put("program", program_);
-  c.put("dataset", state_.loader.dataset().name());
+  c.put("dataset", parts_.loader.dataset().name());
   c.put("job", environment().job_id);
   for (const auto& [name, value] : options_.fixed) c.put("fixed." + name, value);
   put(c, "epoch", train_.total());
   put(c, history_);
-  c.put("tested", tested_);
-  c.put("images", images_);
-  c.put("steps", steps_);
-  c.put("seconds", seconds_);
   fs::create_directories(run_.checkpoint_dir);
   io::save_checkpoint(file.empty() ? checkpoint_path() : file, c);
 }
@@ -166,12 +167,12 @@ void Training::save(const std::string& file) {
 
 bool Training::next_epoch() {
   if (dry_run_done_ || epoch() >= run_.epochs) return false;
-  const data::LoaderState at = state_.loader.state();
+  const data::LoaderState at = parts_.loader.state();
   if (at.samples == 0) train_ = Tally();
   seconds_before_ = seconds_;
   step_time_ = data_time_ = {};
   progress_.emplace(ProgressOptions{.title = format("Epoch %d/%d", int(at.epoch) + 1, int(run_.epochs)),
-                                    .total = state_.loader.dataset().size(),
+                                    .total = parts_.loader.dataset().size(),
                                     .done = at.samples,
                                     .shown = is_first_rank()});
   step_ended_ = Clock::now();
@@ -183,12 +184,12 @@ Training::Batches Training::batches() { return Batches(*this); }
 void Training::begin_step(const data::Batch& b) {
   data_time_.add(seconds_since(step_ended_));
   images_of_step_ = b.global_size;
-  samples_.add(state_.loader.state(), b.indices);
+  samples_.add(parts_.loader.state(), b.indices);
 }
 
 void Training::end_step(const Sums& mine) {
-  const data::LoaderState at = state_.loader.state();
-  const data::DataLoader& loader = state_.loader;
+  const data::LoaderState at = parts_.loader.state();
+  const data::DataLoader& loader = parts_.loader;
   const int64_t total = loader.dataset().size(), global = global_batch_size(loader);
   const int64_t batch = (at.samples + global - 1) / global;  // from 1
   train_.add(mine);
@@ -205,7 +206,7 @@ void Training::end_step(const Sums& mine) {
   progress_->update(at.samples, figures());
   if (log) {
     write_events("train", recent);
-    if (events_) events_->add_scalar("learning_rate", state_.optimizer.lr(), steps_);
+    if (events_) events_->add_scalar("learning_rate", parts_.optimizer.lr(), steps_);
     if (events_) events_->add_scalar("images_per_second", progress_->units_per_second(), steps_);
   }
   if (log && !Progress::is_bar())
@@ -242,7 +243,7 @@ void Training::write_events(const std::string& prefix, const Sums& sums) {
 
 void Training::end_epoch() {
   progress_.reset();
-  dist::check_synchronized(state_.model);  // says so, should ranks ever have trained apart
+  dist::check_synchronized(parts_.model);  // says so, should ranks ever have trained apart
   if (!run_.dry_run) save();
 }
 
@@ -302,7 +303,7 @@ bool Training::Batches::Iterator::operator==(std::default_sentinel_t) const {
 }
 
 Training::Batches::Iterator Training::Batches::begin() const {
-  return {training_, training_.state_.loader.begin()};
+  return {training_, training_.parts_.loader.begin()};
 }
 
 }  // namespace gradus::examples

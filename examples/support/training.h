@@ -32,9 +32,11 @@
 #include "gradus/examples/support/sample_log.h"
 #include "gradus/examples/support/stop.h"
 #include "gradus/examples/support/tally.h"
-#include "gradus/examples/support/training_state.h"
 #include "gradus/io/checkpoint.h"
 #include "gradus/io/event_writer.h"
+#include "gradus/nn/module.h"
+#include "gradus/optim/optim.h"
+#include "gradus/train/training_state.h"
 
 namespace gradus::examples {
 
@@ -70,6 +72,14 @@ std::string step_line(const StepReport& r);
 // Test set: Average loss: 0.0312, Accuracy: 9897/10000 (98.97%)
 std::string test_line(const Sums& all);
 
+// What is trained, and with what. With data parallel training all of it is the same on every rank.
+struct TrainingParts {
+  nn::Module& model;
+  optim::Optimizer& optimizer;
+  optim::LRSchedule& schedule;
+  data::DataLoader& loader;
+};
+
 struct TrainingOptions {
   // What must be as it was when a checkpoint was written, by name: "network", "resnet20".
   std::vector<std::pair<std::string, std::string>> fixed = {};
@@ -84,7 +94,7 @@ class Training {
   class Batches;
 
   // Everything it is given must outlive it.
-  Training(std::string program, const RunOptions& run, TrainingState state, TrainingOptions options = {});
+  Training(std::string program, const RunOptions& run, TrainingParts parts, TrainingOptions options = {});
 
   // Goes on where --resume says, or where this job was when it was started again; from the beginning where
   // neither says anything. Errors: FileError, ValueError for a checkpoint of another training.
@@ -116,8 +126,8 @@ class Training {
   io::EventWriter* events() { return events_.get(); }
   int64_t steps() const { return steps_; }
 
-  int64_t epoch() const { return int64_t(state_.loader.epoch()); }  // epochs done
-  const data::DataLoader& loader() const { return state_.loader; }
+  int64_t epoch() const { return int64_t(parts_.loader.epoch()); }  // epochs done
+  const data::DataLoader& loader() const { return parts_.loader; }
   const RunOptions& run() const { return run_; }
   const std::string& program() const { return program_; }
   const std::vector<EpochResult>& history() const { return history_; }
@@ -138,7 +148,7 @@ class Training {
 
   std::string program_;
   const RunOptions& run_;
-  TrainingState state_;
+  TrainingParts parts_;
   TrainingOptions options_;
   SampleLog samples_;
   std::unique_ptr<io::EventWriter> events_;
@@ -148,6 +158,7 @@ class Training {
   int64_t images_ = 0, steps_ = 0;  // trained on, and how long that took
   double seconds_ = 0;
   int64_t tested_ = 0;  // epochs done when the last test was made
+  TrainingState state_;  // of all of these
   bool dry_run_done_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 

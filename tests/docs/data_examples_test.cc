@@ -90,12 +90,8 @@ TEST(DataPage, GoesOnWithAnotherNumberOfRanks) {
       take(b);
       if (loader.state().samples < 64) continue;
       if (dist::get_rank() == 0) {
-        const data::LoaderState state = loader.state();
         io::Checkpoint c;
-        c.put("loader.epoch", state.epoch);
-        c.put("loader.samples", state.samples);
-        c.put("loader.seed", state.seed);
-        c.put("loader.dataset_size", state.dataset_size);
+        c.put("loader", loader);
         io::save_checkpoint(testing::TempDir() + "/data_page.ckpt", c);
       }
       break;
@@ -104,10 +100,7 @@ TEST(DataPage, GoesOnWithAnotherNumberOfRanks) {
   c = io::load_checkpoint(testing::TempDir() + "/data_page.ckpt").checkpoint;
   dist::run_ranks(3, [&] {
     data::DataLoader resumed(train, {.batch_size = 32, .shuffle = true, .seed = 1});
-    resumed.set_state({.epoch = c.get<uint64_t>("loader.epoch"),
-                       .samples = c.get<int64_t>("loader.samples"),
-                       .seed = c.get<uint64_t>("loader.seed"),
-                       .dataset_size = c.get<int64_t>("loader.dataset_size")});
+    c.get("loader", resumed);
     for (const data::Batch& b : resumed) take(b);
   });
   EXPECT_EQ(seen.size(), 200u);

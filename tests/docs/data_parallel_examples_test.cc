@@ -327,6 +327,21 @@ TEST(DataParallelPage, Checkpoints) {
     EXPECT_THAT(net.fc2.bias.to_vector<float>(), Each(3));
     dist::check_synchronized(net);
   });
+  for (const int world : {2, 3})  // the first writes, the second, of other ranks, reads
+    dist::run_ranks(world, [&] {
+      Net net;
+      dist::DistributedDataParallel ddp(net);
+      optim::SGD opt(net.parameters(), {.lr = 0.1});
+      const data::GeneratedDigits digits({.size = 60});
+      data::DataLoader loader(digits, {.batch_size = 4, .seed = 1});
+      int64_t steps = world == 2 ? 7000 : 1;
+      if (world == 2) fill_(net.fc2.bias, 5);
+      TrainingState state{{"net", ddp}, {"opt", opt}, {"loader", loader}, {"steps", steps}};
+      if (steps % 1000 == 0) state.save("runs/last.ckpt");
+      state.resume("runs/last.ckpt");
+      EXPECT_EQ(steps, 7000);
+      EXPECT_THAT(net.fc2.bias.to_vector<float>(), Each(5));
+    });
   std::filesystem::current_path(before);
 }
 

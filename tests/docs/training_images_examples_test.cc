@@ -165,20 +165,58 @@ TEST_F(TrainingImagesPage, EventsAndCheckpoint) {
   log.add_scalar("train/loss", losses.back(), step);
   log.add_image("train/images", b.input, step, {.normalize = true});
   EXPECT_GT(fs::file_size(log.path()), 1000u);
+}
 
-  io::Checkpoint c;
-  c.put("model", net.state_dict());
-  c.put("momentum", opt.state_dict().tensors);
-  for (const auto& [name, number] : opt.state_dict().numbers) c.put("optimizer." + name, number);
-  for (const auto& [name, number] : schedule.state_dict().numbers) c.put("schedule." + name, number);
-  const data::LoaderState at = train_loader.state();
-  c.put("epoch", at.epoch);
-  c.put("samples", at.samples);
-  const auto [seed, draws] = Context::current().generator->state();
-  c.put("generator.seed", seed);
-  c.put("generator.draws", draws);
-  io::save_checkpoint("runs/pets.ckpt", c);
-  EXPECT_EQ(io::load_checkpoint("runs/pets.ckpt").checkpoint.get<int64_t>("samples"), 16);
+// Stopped after any number of steps and started again, the program ends with the bits of one that ran
+// through.
+TEST_F(TrainingImagesPage, GoesOnAfterACrash) {
+  fs::current_path(testing::TempDir());
+  struct Stopped {};
+  const auto weights = [](int64_t stop_after) {
+    Step s;
+    auto& [net, opt, schedule, images, train_loader, b] = s;
+    data::DataLoader small(images, {.batch_size = 4, .shuffle = true, .seed = 1});
+    train_loader = std::move(small);
+    struct Manager : GradManager {  // stops where a crash would
+      int64_t left;
+      void backward(const Tensor& loss) {
+        if (left-- == 0) throw Stopped();
+        GradManager::backward(loss);
+      }
+    } gm;
+    gm.left = stop_after;
+    gm.attach(net.parameters());
+    int64_t steps = 0;
+    TrainingState state{
+        {"net", net}, {"opt", opt}, {"schedule", schedule}, {"loader", train_loader}, {"steps", steps}};
+    if (state.resume("runs/pets.ckpt")) std::cout << "going on after " << steps << " steps\n";
+    while (train_loader.epoch() < 2) {
+      for (const data::Batch& b : train_loader) {
+        auto recording = gm.record();
+        gm.backward(nn::cross_entropy(net(b.input), b.target));
+        opt.step().clear_grad();
+        if (++steps % 3 == 0) state.save("runs/pets.ckpt");
+      }
+      schedule.step();
+      state.save("runs/pets.ckpt");
+    }
+    EXPECT_EQ(steps, 16);
+    EXPECT_EQ(schedule.last_epoch(), 2);
+    return net.parameters()[0].to_vector<float>();
+  };
+  const auto clear = [] {
+    for (const char* name : {"runs/pets.ckpt", "runs/pets.ckpt.previous"}) fs::remove(name);
+  };
+  clear();
+  manual_seed(1);
+  const std::vector<float> through = weights(100);
+  clear();
+  manual_seed(1);
+  EXPECT_THROW(weights(5), Stopped);  // after step 3 was saved
+  manual_seed(2);                     // other weights and numbers, until they are loaded
+  EXPECT_THROW(weights(7), Stopped);  // in the second epoch
+  manual_seed(3);
+  EXPECT_EQ(weights(100), through);
 }
 
 }  // namespace

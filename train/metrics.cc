@@ -1,0 +1,273 @@
+#include "gradus/train/metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops.h"
+#include "gradus/distributed/collectives.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::metrics {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+Tensor counts(const Shape& shape, DType dtype = DType::kI64) {
+  return zeros(shape, {.dtype = dtype, .device = kCPU});
+}
+
+void check_integers(const char* op, const char* name, const Tensor& x) {
+  if (!is_integral(x.dtype()))
+    throw DTypeError(op, "expected ", name, " of integers: ", name, ' ', describe(x));
+}
+
+// Throws unless scores are [N,C,...] and targets i[N,...].
+void check_classes(const char* op, const Tensor& scores, const Tensor& target) {
+  check_integers(op, "target", target);
+  Shape expected = scores.shape();
+  if (scores.dim() < 2 || !is_floating(scores.dtype()))
+    throw ShapeError(op, "expected scores [N,C,...] of floating point: scores ", describe(scores));
+  expected.erase(1);
+  if (target.shape() != expected)
+    throw ShapeError(op, "expected target ", expected, ": scores ", describe(scores), ", target ",
+                     describe(target));
+}
+
+// Throws unless all of x are classes. `what` is "target" or "output".
+void check_range(const char* op, const char* what, const Tensor& x, int64_t classes) {
+  if (x.numel() == 0) return;
+  const auto low = amin(x).item<int64_t>(), high = amax(x).item<int64_t>();
+  if (low < 0 || high >= classes)
+    throw ValueError(op, "expected ", what, " of 0 to ", classes - 1, ", given ", low < 0 ? low : high, ": ",
+                     what, ' ', describe(x));
+}
+
+// Class numbers as i64, one after the other.
+Tensor flat(const Tensor& x) { return flatten(to(x, DType::kI64)); }
+
+// Scores [N,C,...] as [N*...,C].
+Tensor rows(const Tensor& scores) {
+  return reshape(movedim(scores, 1, -1), {scores.numel() / scores.size(1), scores.size(1)});
+}
+
+// What targets count, as bool.
+Tensor counted(const Tensor& target, std::optional<int64_t> ignore_index) {
+  return ignore_index ? ne(target, *ignore_index)
+                      : full(target.shape(), 1, {.dtype = DType::kBool, .device = target.device()});
+}
+
+// Target and predicted classes in pairs, as i64[C,C].
+Tensor confusion(const char* op, const Tensor& output, const Tensor& target, int64_t classes,
+                 std::optional<int64_t> ignore_index) {
+  if (is_floating(output.dtype())) {
+    check_classes(op, output, target);
+    if (output.size(1) != classes)
+      throw ShapeError(op, "expected scores of ", classes, " classes: scores ", describe(output));
+  } else {
+    check_integers(op, "target", target);
+    if (output.shape() != target.shape())
+      throw ShapeError(op, "expected a class for each target: output ", describe(output), ", target ",
+                       describe(target));
+  }
+  if (target.numel() == 0) return counts({classes, classes});
+  const Tensor predicted = is_floating(output.dtype()) ? argmax(rows(output), 1) : flat(output);
+  const Tensor wanted = flat(target), keep = counted(wanted, ignore_index);
+  const Tensor t = masked_select(wanted, keep), p = masked_select(predicted, keep);
+  check_range(op, "target", t, classes);
+  check_range(op, "output", p, classes);
+  return reshape(bincount(t * classes + p, {.minlength = classes * classes}), {classes, classes});
+}
+
+void check_number_of_classes(const char* op, int64_t classes) {
+  constexpr int64_t kMost = 1 << 15;  // their square is counted in memory
+  if (classes < 1 || classes > kMost)
+    throw ValueError(op, "expected 1 to ", kMost, " classes, given ", classes);
+}
+
+}  // namespace
+
+// ---- all ----
+
+Metric::Metric(const char* name, Tensor zeros, dist::Group group)
+    : name_(name), counts_(std::move(zeros)), group_(std::move(group)) {}
+
+void Metric::update(const Tensor& output, const Tensor& target) {
+  const auto off = no_record();
+  if (!output.defined() || !target.defined())
+    throw ValueError(name_, output.defined() ? "target" : "output", " is undefined");
+  counts_ = counts_ + raw::to(count(output, target), kCPU);
+}
+
+void Metric::update(const Tensor& output, const data::Batch& batch) {
+  const int64_t seen = batch.size() - batch.padding;
+  if (output.defined() && (output.dim() == 0 || output.size(0) != batch.size()))
+    throw ShapeError(name_, "expected the output of ", batch.size(), " samples: output ", describe(output));
+  if (batch.padding == 0 || !output.defined() || !batch.target.defined()) return update(output, batch.target);
+  const auto off = no_record();
+  update(narrow(output, 0, 0, seen), narrow(batch.target, 0, 0, seen));
+}
+
+void Metric::reset() { counts_ = zeros_like(counts_); }
+
+Tensor Metric::total() const {
+  const Tensor all = raw::clone(counts_);
+  dist::all_reduce(all, {.group = group_});
+  return all;
+}
+
+// ---- Accuracy ----
+
+Accuracy::Accuracy(AccuracyOptions options)
+    : Metric("Accuracy", counts({2}), options.group), options_(options) {
+  if (options.k < 1) throw ValueError(name(), "expected k of at least 1, given ", options.k);
+}
+
+Tensor Accuracy::count(const Tensor& output, const Tensor& target) const {
+  check_classes(name(), output, target);
+  const int64_t classes = output.size(1);
+  const Tensor scores = rows(output), wanted = flat(target), keep = counted(wanted, options_.ignore_index);
+  const Tensor known = where(keep, wanted, 0);
+  check_range(name(), "target", known, classes);
+  if (wanted.numel() == 0) return counts({2});
+  const Tensor index = unsqueeze(to(known, DType::kI64), 1);
+  const Tensor own = gather(scores, 1, index);
+  // How many classes come before the target: those above it, itself where it is NaN, and equal ones of lower
+  // numbers.
+  const Tensor lower =
+      lt(unsqueeze(arange(classes, {.dtype = DType::kI64, .device = scores.device()}), 0), index);
+  const Tensor before = logical_or(logical_not(le(scores, own)), logical_and(eq(scores, own), lower));
+  const Tensor place = sum(to(before, DType::kI64), {1});
+  const Tensor nan = squeeze(isnan(own), 1);
+  const Tensor right = logical_and(logical_and(lt(place, options_.k), logical_not(nan)), keep);
+  return stack({count_nonzero(right), count_nonzero(keep)});
+}
+
+double Accuracy::compute() const {
+  const std::vector<double> n = total().to_vector<double>();
+  return n[1] > 0 ? n[0] / n[1] : kNone;
+}
+
+// ---- ConfusionMatrix, IoU ----
+
+ConfusionMatrix::ConfusionMatrix(ConfusionMatrixOptions options)
+    : Metric("ConfusionMatrix",
+             (check_number_of_classes("ConfusionMatrix", options.classes),
+              counts({options.classes, options.classes})),
+             options.group),
+      options_(options) {}
+
+Tensor ConfusionMatrix::count(const Tensor& output, const Tensor& target) const {
+  return confusion(name(), output, target, options_.classes, options_.ignore_index);
+}
+
+IoU::IoU(IoUOptions options)
+    : Metric("IoU", (check_number_of_classes("IoU", options.classes), counts({3, options.classes})),
+             options.group),
+      options_(options) {}
+
+// Hits, targets and predictions of each class.
+Tensor IoU::count(const Tensor& output, const Tensor& target) const {
+  const Tensor pairs = confusion(name(), output, target, options_.classes, options_.ignore_index);
+  return stack({diagonal(pairs), sum(pairs, {1}), sum(pairs, {0})});
+}
+
+Tensor IoU::compute_per_class() const {
+  const Tensor all = to(total(), DType::kF64);
+  const Tensor hits = select(all, 0, 0);
+  return hits / (select(all, 0, 1) + select(all, 0, 2) - hits);  // 0 / 0 for classes that do not occur
+}
+
+double IoU::compute() const { return nanmean(compute_per_class()).item<double>(); }
+
+// ---- Perplexity ----
+
+Perplexity::Perplexity(PerplexityOptions options)
+    : Metric("Perplexity", counts({2}, DType::kF64), options.group), options_(options) {}
+
+Tensor Perplexity::count(const Tensor& output, const Tensor& target) const {
+  check_classes(name(), output, target);
+  const Tensor wanted = flat(target), keep = counted(wanted, options_.ignore_index);
+  const Tensor known = where(keep, wanted, 0);
+  check_range(name(), "target", known, output.size(1));
+  if (wanted.numel() == 0) return counts({2}, DType::kF64);
+  const Tensor scores = output.dtype() == DType::kF64 ? output : to(output, DType::kF32);
+  const Tensor own = gather(log_softmax(rows(scores), 1), 1, unsqueeze(to(known, DType::kI64), 1));
+  const Tensor losses = where(keep, -to(squeeze(own, 1), DType::kF64), 0.0);
+  return stack({sum(losses), to(count_nonzero(keep), DType::kF64)});
+}
+
+double Perplexity::mean_loss() const {
+  const std::vector<double> n = total().to_vector<double>();
+  return n[1] > 0 ? n[0] / n[1] : kNone;
+}
+
+double Perplexity::compute() const { return std::exp(mean_loss()); }
+
+// ---- AUC ----
+
+AUC::AUC(AUCOptions options)
+    : Metric("AUC", counts({2, std::max<int64_t>(options.bins, 1)}), options.group), options_(options) {
+  constexpr int64_t kMost = 1 << 24;
+  if (options.bins < 1 || options.bins > kMost)
+    throw ValueError(name(), "expected 1 to ", kMost, " bins, given ", options.bins);
+  if (!(options.low < options.high) || !std::isfinite(options.high - options.low))
+    throw ValueError(name(), "expected finite low < high, given ", options.low, " and ", options.high);
+}
+
+// How many scores of each class fall into each bin.
+Tensor AUC::count(const Tensor& output, const Tensor& target) const {
+  if (!is_floating(output.dtype()))
+    throw DTypeError(name(), "expected scores of floating point: ", describe(output));
+  if (output.shape() != target.shape())
+    throw ShapeError(name(), "expected a target for each score: scores ", describe(output), ", target ",
+                     describe(target));
+  if (output.numel() == 0) return counts({2, options_.bins});
+  if (!all(logical_or(eq(target, 0), eq(target, 1))).item<bool>())
+    throw ValueError(name(), "expected targets of 0 and 1: target ", describe(target));
+  if (any(isnan(output)).item<bool>()) throw ValueError(name(), "a score is NaN: scores ", describe(output));
+  const Tensor scores = flatten(to(output, DType::kF64));
+  const Tensor bin = floor((clamp(scores, options_.low, options_.high) - options_.low) *
+                           (double(options_.bins) / (options_.high - options_.low)));
+  const Tensor place = to(clamp(bin, 0, options_.bins - 1), DType::kI64) + flat(target) * options_.bins;
+  return reshape(bincount(place, {.minlength = 2 * options_.bins}), {2, options_.bins});
+}
+
+namespace {
+
+// Of pairs of both classes, the shares that are in order, and that one bin holds.
+std::pair<double, double> pairs_of(const Tensor& bins) {
+  const std::vector<double> n = bins.to_vector<double>();
+  const size_t size = n.size() / 2;
+  double zeros = 0, ones = 0, right = 0, tied = 0;
+  for (size_t i = 0; i < size; ++i) {
+    right += n[size + i] * zeros;
+    tied += n[size + i] * n[i];
+    zeros += n[i], ones += n[size + i];
+  }
+  const double pairs = zeros * ones;
+  return pairs > 0 ? std::pair(right / pairs, tied / pairs) : std::pair(kNone, kNone);
+}
+
+}  // namespace
+
+double AUC::compute() const {
+  const auto [right, tied] = pairs_of(total());
+  return right + tied / 2;
+}
+
+double AUC::compute_error() const { return pairs_of(total()).second / 2; }
+
+// ---- Mean ----
+
+double Mean::compute() const {
+  const Tensor all = tensor({sum_, double(count_)});
+  dist::all_reduce(all, {.group = group_});
+  const std::vector<double> n = all.to_vector<double>();
+  return n[1] > 0 ? n[0] / n[1] : kNone;
+}
+
+}  // namespace gradus::metrics

@@ -1,0 +1,93 @@
+// TrainingState: all that a training needs to go on where it was, as one checkpoint of all ranks.
+//
+//   TrainingState state{
+//       {"net", net}, {"opt", opt}, {"schedule", schedule}, {"loader", loader}, {"steps", steps}};
+//   state.resume("runs/last.ckpt");  // goes on from it, if there is one
+//   while (loader.epoch() < 14) {
+//     for (const data::Batch& b : loader) {
+//       ...
+//       if (++steps % 1000 == 0) state.save("runs/last.ckpt");
+//     }
+//     schedule.step();
+//     state.save("runs/last.ckpt");
+//   }
+//
+// A GAN lists its two networks, its two optimizers, ...: {"gen", gen}, {"disc", disc}, {"opt_g", opt_g}, ...
+// Any number of ranks reads what any number has written.
+#pragma once
+
+#include <concepts>
+#include <filesystem>
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gradus/distributed/group.h"
+#include "gradus/io/checkpoint.h"
+#include "gradus/tensor/random.h"
+
+namespace gradus {
+
+struct TrainingStateOptions {
+  dist::Group group;  // the ranks that train together; by default all
+};
+
+// The current Context's random numbers are a part by themselves, "generator". Each rank's generators are its
+// own, as those that are seeded differently must be; ranks that the writing job had not get numbers of their
+// own where its ranks' differed. Of all else the first rank's state is everyone's, as data parallel training
+// makes it.
+class TrainingState {
+ public:
+  // A name, and what is saved and loaded under it: a model, also within DistributedDataParallel, an
+  // optimizer, a schedule, an average, a loader, a scaler, a generator (io::Stateful says what else); or a
+  // variable: a number, a string, a tensor. It must outlive the TrainingState.
+  class Part {
+   public:
+    template <class T>
+    Part(std::string name, T& object)
+        : name_(std::move(name)),
+          put_([&object](io::Checkpoint& c, const std::string& name) { c.put(name, object); }),
+          get_([&object](const io::Checkpoint& c, const std::string& name) { c.get(name, object); }) {}
+    Part(std::string name, Generator& generator) : name_(std::move(name)), generator_(&generator) {}
+
+   private:
+    friend class TrainingState;
+    std::string name_;
+    std::function<void(io::Checkpoint&, const std::string&)> put_;
+    std::function<void(const io::Checkpoint&, const std::string&)> get_;
+    Generator* generator_ = nullptr;  // instead of put_ and get_
+  };
+
+  // Errors: ValueError for a name that is empty, repeated, "generator", or lies below another one: "net" and
+  // "net.head".
+  TrainingState(std::initializer_list<Part> parts, TrainingStateOptions options = {});
+
+  // Writes all of it, as io::save_checkpoint does; makes the file's folder. In the body of a loader's loop it
+  // is the state after the batch at hand. Collective, but who does not write does not wait for the file.
+  // Errors: as save_checkpoint, on the group's first rank, which alone writes.
+  void save(const std::filesystem::path& path, const io::SaveOptions& options = {}) const;
+
+  // Reads what save has written, on the group's first rank for all. Collective. Returns what was read, for
+  // what else it holds and for its warning. Errors: as load_checkpoint; FileError for a part that is not
+  // there; and those of the parts that do not fit. They are the same on all ranks. Parts in front of the one
+  // that does not fit are loaded then.
+  io::LoadedCheckpoint load(const std::filesystem::path& path) const;
+  // Loads `path` if the group's first rank finds it or its previous one; returns whether. Prints the warning,
+  // if there is one, to std::cerr. Collective.
+  bool resume(const std::filesystem::path& path) const;
+
+  // The same without files: for a checkpoint that holds more. Collective; restore is not, and wants the same
+  // checkpoint on all ranks (dist::bcast_checkpoint).
+  io::Checkpoint collect() const;
+  void restore(const io::Checkpoint& checkpoint) const;
+
+ private:
+  io::LoadedCheckpoint load(const std::function<io::LoadedCheckpoint()>& read) const;
+
+  std::vector<Part> parts_;
+  dist::Group group_;
+};
+
+}  // namespace gradus
