@@ -9,6 +9,7 @@
 
 #include "gradus/data/batch_schedule.h"
 #include "gradus/tensor/context.h"
+#include "gradus/tensor/environment.h"
 #include "gradus/tensor/fork.h"
 #include "gradus/tensor/job.h"
 #include "gradus/tensor/random.h"
@@ -341,6 +342,7 @@ DataLoader::DataLoader(DatasetRef dataset, DataLoaderOptions options) {
   const Ref<Job> job = Job::current();
   std::optional<Share> share = options.sampler ? options.sampler->share() : std::nullopt;
   const bool by_job = !share && options.rank == -1 && options.world_size == -1;
+  if (by_job) check_joined("DataLoader");
   if (!share) share = Share{job->rank, job->size};
   if (options.world_size == 1 && options.rank == -1) options.rank = 0;
   if (options.rank == -1) options.rank = share->rank;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gradus/tensor/error.h"
+#include "gradus/tensor/environment.h"
 #include "gradus/tensor/job.h"
 #include "gradus/tensor/random.h"
 
@@ -83,6 +84,7 @@ std::vector<int64_t> ReplacementSampler::order(uint64_t epoch) const {
 
 DistributedSampler::DistributedSampler(int64_t size, const DistributedSamplerOptions& options)
     : size_(checked_size("DistributedSampler", size)), options_(options) {
+  if (options_.num_replicas == -1 || options_.rank == -1) check_joined("DistributedSampler");
   const Ref<Job> job = Job::current();
   if (options_.num_replicas == -1) options_.num_replicas = job->size;
   if (options_.rank == -1) options_.rank = job->rank;

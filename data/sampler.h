@@ -78,7 +78,8 @@ struct DistributedSamplerOptions {
 // what it gets there.
 class DistributedSampler : public Sampler {
  public:
-  // Errors: ValueError for a negative size, and for a rank outside of [0, num_replicas).
+  // Errors: ValueError for a negative size, and for a rank outside of [0, num_replicas); StateError for the
+  // job's in a process that is started as a rank and has joined no job.
   explicit DistributedSampler(int64_t size, const DistributedSamplerOptions& options = {});
 
   // Samples of all replicas together, the same for each.

@@ -7,6 +7,7 @@
 #include "gradus/distributed/lone.h"
 #include "gradus/distributed/work_state.h"
 #include "gradus/tensor/context.h"
+#include "gradus/tensor/environment.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -91,12 +92,14 @@ Watch GroupState::watch(std::optional<Milliseconds> timeout) const {
 }
 
 void GroupState::check_member(std::string_view op) const {
+  if (!world_) check_joined(op);
   if (!is_member())
     throw ValueError(op, "rank ", world_->rank, " is no member of group '", name_, "' of ranks ",
                      to_text(members_));
 }
 
 int GroupState::index_of(int rank, std::string_view op, std::string_view what) const {
+  if (!world_) check_joined(op);
   const auto it = std::ranges::find(members_, rank);
   if (it == members_.end())
     throw ValueError(op, what, " ", rank, " is no member of group '", name_, "' of ranks ",

@@ -13,7 +13,7 @@
 #include <numeric>
 #include <thread>
 
-#include "gradus/distributed/environment.h"
+#include "gradus/tensor/environment.h"
 #include "gradus/distributed/file_store.h"
 #include "gradus/distributed/gloo_transport.h"
 #include "gradus/distributed/group_state.h"

@@ -15,7 +15,7 @@
 #include <sstream>
 
 #include "gradus/distributed/devices.h"
-#include "gradus/distributed/environment.h"
+#include "gradus/tensor/environment.h"
 #include "gradus/distributed/failure_report.h"
 #include "gradus/distributed/job.h"
 #include "gradus/distributed/object.h"

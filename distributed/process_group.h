@@ -1,7 +1,9 @@
 // Joining a job: init_process_group, and who and where one is.
 //
-// A program started by dist::launcher or gradus-run needs none of this; ranks started by torchrun, Slurm,
-// Open MPI or Kubernetes call init_process_group() once.
+// A program that calls dist::launcher needs none of this, whoever starts it. Every other one calls
+// init_process_group() once: under gradus-run, torchrun, Slurm, Open MPI and Kubernetes alike. A process that
+// one of them has started as one rank of several, and that joins no job, gets a StateError from the first
+// collective, wrapper or loader.
 #pragma once
 
 #include <memory>

@@ -2,7 +2,7 @@
 
 #include "gradus/autograd/ops/view.h"
 #include "gradus/distributed/functional.h"
-#include "gradus/distributed/process_group.h"
+#include "gradus/distributed/group_state.h"
 #include "gradus/nn/batch_norm.h"
 
 namespace gradus::dist {
@@ -34,7 +34,7 @@ int set_reduction(nn::Module& module, const std::shared_ptr<nn::StatisticsReduct
 }  // namespace
 
 int convert_sync_batchnorm(nn::Module& module, const Group& group) {
-  if (!group.is_member()) throw ValueError("convert_sync_batchnorm", "this rank is no member of the group");
+  group.state().check_member("convert_sync_batchnorm");
   return set_reduction(module, std::make_shared<OverRanks>(group));
 }
 

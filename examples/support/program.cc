@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "gradus/distributed/environment.h"
+#include "gradus/tensor/environment.h"
 #include "gradus/distributed/launcher.h"
 #include "gradus/examples/support/interrupt.h"
 #include "gradus/examples/support/ranks.h"
@@ -44,7 +44,7 @@ int run_program(const std::string& name, const RunOptions& o, const std::functio
   const auto body = [&] { status = run_here(name, o, train); };
   try {
     // A single rank is this process, unless somebody supervises it.
-    if (o.nproc == 1 && o.max_restarts == 0 && !dist::read_environment()) {
+    if (o.nproc == 1 && o.max_restarts == 0 && !read_environment()) {
       body();
       return status;
     }

@@ -6,7 +6,7 @@
 
 #include "gradus/distributed/bcast_checkpoint.h"
 #include "gradus/distributed/bcast_list.h"
-#include "gradus/distributed/environment.h"
+#include "gradus/tensor/environment.h"
 #include "gradus/distributed/process_group.h"
 #include "gradus/examples/support/program.h"
 #include "gradus/examples/support/ranks.h"
@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
-dist::Environment environment() { return dist::read_environment().value_or(dist::Environment{}); }
+Environment environment() { return read_environment().value_or(Environment{}); }
 
 int64_t global_batch_size(const data::DataLoader& loader) {
   const data::DataLoaderOptions& o = loader.options();
@@ -106,7 +106,7 @@ std::string Training::checkpoint_path(const std::string& kind) const {
 // names. Only rank 0 need see the files.
 io::LoadedCheckpoint Training::find_checkpoint() const {
   return dist::bcast_checkpoint([&] {
-    const dist::Environment job = environment();
+    const Environment job = environment();
     const std::string last = checkpoint_path();
     if (job.restart_count > 0 && !last.empty() && (fs::exists(last) || fs::exists(last + ".previous"))) {
       io::LoadedCheckpoint found = io::load_checkpoint(last);

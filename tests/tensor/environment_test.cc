@@ -1,5 +1,5 @@
 // What schedulers say in the environment is understood; what is malformed is refused by name.
-#include "gradus/distributed/environment.h"
+#include "gradus/tensor/environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "gradus/tensor/error.h"
 
-namespace gradus::dist {
+namespace gradus {
 namespace {
 
 using testing::AllOf;
@@ -236,4 +236,4 @@ TEST(Environment, TheFirstHostOfASlurmList) {
 }
 
 }  // namespace
-}  // namespace gradus::dist
+}  // namespace gradus

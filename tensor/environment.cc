@@ -1,13 +1,15 @@
-#include "gradus/distributed/environment.h"
+#include "gradus/tensor/environment.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
 
+#include "gradus/tensor/context.h"
 #include "gradus/tensor/error.h"
+#include "gradus/tensor/job.h"
 
-namespace gradus::dist {
+namespace gradus {
 namespace {
 
 constexpr int kMaxRanks = 1'000'000;
@@ -241,4 +243,19 @@ std::optional<Environment> read_environment(const GetVariable& get) {
   return e;
 }
 
-}  // namespace gradus::dist
+void check_joined(std::string_view op) {
+  if (Context::current().job || Job::of_process()) return;
+  // Looked at once: loops of one process come by here in every step.
+  static const std::string place = [] {
+    const std::optional<Environment> e = read_environment();
+    if (!e || e->world_size == 1) return std::string();
+    return concat("rank ", e->rank, " of ", e->world_size, ", as ",
+                  e->source == "RANK" ? "RANK and WORLD_SIZE say" : e->source + " says");
+  }();
+  if (!place.empty())
+    throw StateError(op, "this process is ", place,
+                     ", but it is in no job: call dist::launcher or dist::init_process_group first. (A "
+                     "program that runs alone is started without these variables)");
+}
+
+}  // namespace gradus
