@@ -4,6 +4,7 @@
 
 #include "gradus/autograd/autocast.h"
 #include "gradus/autograd/engine.h"
+#include "gradus/autograd/leaf_guard.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/record.h"
@@ -31,8 +32,8 @@ struct ManagerState {
 
 using Objects = std::vector<std::shared_ptr<GradCallback>>;
 
-// Calls f(object) for the callback objects of the attached tensors that are wanted, each once, in the order of attaching.
-// Allocates nothing.
+// Calls f(object) for the callback objects of the attached tensors that are wanted, each once, in the order
+// of attaching. Allocates nothing.
 template <class Wanted, class F>
 void for_each_object(const ManagerState& manager, Wanted wanted, F f) {
   // The first place that has an object is where it counts.
@@ -336,8 +337,10 @@ GradManager& GradManager::attach(TensorList tensors, std::vector<Callback> callb
       if (c.object) c.object->attached_to(x);
     }
     for (const auto& weak : state_->open)
-      if (auto open = weak.lock(); open && !open->state->finished() && !open->narrowed)
+      if (auto open = weak.lock(); open && !open->state->finished() && !open->narrowed) {
+        autograd::check_guard(*leaf, it->callbacks);
         open->state->add_leaf(leaf);
+      }
   }
   return *this;
 }
@@ -373,6 +376,9 @@ Ref<autograd::RecordingState> state_for(autograd::ManagerState& manager, const T
     }
     leaves = std::move(chosen);
   }
+  for (const auto& a : manager.attached)
+    if (only.empty() || std::find(leaves.begin(), leaves.end(), a.leaf) != leaves.end())
+      autograd::check_guard(*a.leaf, a.callbacks);
   return make_ref<autograd::RecordingState>(leaves, level);
 }
 

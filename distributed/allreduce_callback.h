@@ -57,6 +57,7 @@ struct AllReduceCallbackOptions {
 // Times of one backward, on this rank.
 struct ReducerStats {
   int64_t backwards = 0;       // that synchronised, so far
+  int64_t cancelled = 0;       // steps that were skipped: some rank ended its recording without a backward
   double backward_s = 0;       // the last one, from its begin to its end, waiting included
   double communication_s = 0;  // with at least one bucket under way
   double exposed_s = 0;        // of that, while backward had nothing left to compute
@@ -73,13 +74,16 @@ struct JoinOptions {
   bool enable = true;                       // false: only runs the body
 };
 
-// Ends no_sync when it goes out of scope.
+// Ends no_sync when it goes out of scope. Movable: `std::optional<NoSync> off; off.emplace(ddp.no_sync());`.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(std::vector<std::shared_ptr<internal::Reducer>> reducers);
   ~NoSync();
-  NoSync(const NoSync&) = delete;
-  NoSync& operator=(const NoSync&) = delete;
+  NoSync(NoSync&& other) noexcept : reducers_(std::move(other.reducers_)) { other.reducers_.clear(); }
+  NoSync& operator=(NoSync&& other) noexcept {
+    reducers_.swap(other.reducers_);  // what was here ends with the other one
+    return *this;
+  }
 
  private:
   std::vector<std::shared_ptr<internal::Reducer>> reducers_;
@@ -119,8 +123,8 @@ class AllReduceCallback final : public GradCallback {
   std::shared_ptr<internal::Reducer> reducer_;
 };
 
-// Collective over the group: it makes a group of its own for the gradients. All members make their callbacks in
-// the same order. Errors: ValueError for an op other than sum and mean, or a cap that is not positive;
+// Collective over the group: it makes a group of its own for the gradients. All members make their callbacks
+// in the same order. Errors: ValueError for an op other than sum and mean, or a cap that is not positive;
 // MismatchError for a member that calls something else.
 std::shared_ptr<AllReduceCallback> make_allreduce_cb(ReduceOp op = ReduceOp::kMean,
                                                      AllReduceCallbackOptions options = {});

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "gradus/autograd/leaf_guard.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/distributed/error.h"
 #include "gradus/distributed/group_state.h"
@@ -90,7 +91,7 @@ void check_options(std::string_view op, const DistributedDataParallelOptions& o)
 }  // namespace
 
 // Held by the wrapper alone; what managers keep for longer knows it weakly.
-class DataParallelModel::State {
+class DataParallelModel::State final : public autograd::LeafGuard {
  public:
   State(NamedTensors parameters, NamedTensors buffers, DistributedDataParallelOptions options, Op maker)
       : maker_(maker),
@@ -161,9 +162,27 @@ class DataParallelModel::State {
       if (options_.init_sync) PackedBroadcast(group(), all, 0).finish();
     }
     names_->forget_dead();
-    for (const auto& [name, p] : params) names_->add(name, p);
+    std::vector<Ref<autograd::Leaf>> leaves;
+    for (const auto& [name, p] : params) {
+      names_->add(name, p);
+      leaves.push_back(autograd::leaf_of(p));
+    }
+    guard(leaves);
     for (const auto& [name, b] : buffers) known_buffers_.insert(name);
     started_ = true;
+  }
+
+  // Gradients that nobody reduces would train each rank apart.
+  void check_recording(const Tensor& param, const std::vector<Callback>& callbacks) const override {
+    const auto reduces = [](const Callback& c) {
+      return dynamic_cast<const AllReduceCallback*>(c.object.get()) != nullptr;
+    };
+    if (group().size() == 1 || callback_->reducer()->keeps() || std::ranges::any_of(callbacks, reduces))
+      return;
+    throw StateError("record", "'", names_->of(param), "' is a parameter of a ", name_of(maker_),
+                     ", but this GradManager is not attached to it: its gradients would stay this rank's "
+                     "own. Call ddp.attach(gm), instead of gm.attach(net.parameters()) or besides; for "
+                     "gradients of this rank alone, record within ddp.no_sync()");
   }
 
   const DistributedDataParallelOptions& options() const { return options_; }

@@ -305,7 +305,9 @@ std::vector<GradCallback::Delivery> Reducer::finish() {
     } else {
       for (Param& p : params_) p.used = p.mine;
     }
-    if (!cancelled_) {
+    if (cancelled_) {
+      ++stats_.cancelled;
+    } else {
       check_finite();
       if (broadcast_) broadcast_->finish();
       count(computed);
@@ -340,6 +342,7 @@ void Reducer::post_none() {
   ++number_;
   users_group_.state().recording_dropped();
   if (alone() || keeps()) return;
+  ++stats_.cancelled;
   forget_dead();
   plan();
   last_exchange_ = std::make_shared<BackwardExchange>(group_, note(BackwardNote::kNone));
@@ -763,6 +766,8 @@ int Reducer::serve_until_all_joined() {
         check_finite();
         if (broadcast_) broadcast_->finish();
         ++synchronised_;
+      } else {
+        ++stats_.cancelled;
       }
     } catch (...) {
       clear_backward();

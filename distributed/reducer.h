@@ -36,6 +36,7 @@ class Reducer {
 
   void enter_no_sync() { ++no_sync_; }
   void leave_no_sync() { --no_sync_; }
+  bool keeps() const { return no_sync_ > 0; }
   void drop_pending();
 
   // ---- join(): between the two calls, ranks may end at different times.
@@ -87,7 +88,6 @@ class Reducer {
   };
 
   bool alone() const { return group_.size() == 1; }
-  bool keeps() const { return no_sync_ > 0; }
   std::string name_of(size_t param) const;
   size_t index_of(const Tensor& param) const;
   static Tensor tensor_of(const Param& p) { return p.tensor.defined() ? p.tensor : p.leaf->tensor(); }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "gradus/autograd/ops.h"
@@ -64,6 +65,10 @@ Tensor loss_of_rank(nn::Layer& net) { return sum(net(ones({1, 2}))) * (get_rank(
 void backward(GradManager& gm, Net& net) {
   auto recording = gm.record();
   gm.backward(loss_of_rank(net));
+}
+
+void forget_gradients(Net& net) {
+  for (const Tensor& p : net.parameters()) p.set_grad({});
 }
 
 // --- at first ---
@@ -149,6 +154,126 @@ TEST(DistributedDataParallel, RefusesWhatCannotBe) {
                           if (get_rank() == 1) DistributedDataParallel ddp(net, {.process_group = first});
                         })[1],
               HasSubstr("no member of process_group"));
+}
+
+// --- managers that it was not attached to ---
+
+TEST(DistributedDataParallel, ARecordingWithoutItsCallbackIsRefusedByName) {
+  const auto first_recording = [](const auto& attach) {
+    return errors_of(2, [&] {
+      Net net;
+      GradManager gm, before;
+      before.attach(net.parameters());  // earlier than the wrapper
+      DistributedDataParallel ddp(net);
+      EXPECT_THROW((void)before.record(), StateError);
+      attach(gm, net, ddp);
+    });
+  };
+  const auto refuses =
+      Each(AllOf(HasSubstr("[record] 'fc.weight' is a parameter of a DistributedDataParallel"),
+                 HasSubstr("Call ddp.attach(gm)")));
+  EXPECT_THAT(first_recording([](GradManager& gm, Net& net, auto&) {
+                gm.attach(net.parameters());
+                backward(gm, net);
+              }),
+              refuses);
+  EXPECT_THAT(first_recording([](GradManager& gm, Net& net, auto&) {
+                auto recording = gm.record();
+                gm.attach(net.parameters());  // while it records
+              }),
+              refuses);
+  EXPECT_THAT(first_recording([](GradManager& gm, Net& net, auto&) {
+                gm.attach(net.parameters()).attach(zeros({1}));
+                auto recording = gm.record({.only = net.fc.weight});
+              }),
+              refuses);
+  EXPECT_THAT(errors_of(2,
+                        [] {
+                          Net net;
+                          SeparateDistributedDataParallel ddp(net);
+                          GradManager gm;
+                          ddp.attach(gm, net.fc);
+                          gm.attach(net.parameters());
+                          backward(gm, net);
+                        }),
+              Each(HasSubstr("'head.weight' is a parameter of a SeparateDistributedDataParallel")));
+}
+
+TEST(DistributedDataParallel, ManagersThatReduceOrKeepToOneRankMayRecord) {
+  run_ranks(2, [] {
+    Net net;
+    {
+      DistributedDataParallel ddp(net);
+      GradManager besides, own, other, here;
+      besides.attach(net.parameters());
+      ddp.attach(besides);
+      backward(besides, net);
+      EXPECT_THAT(values(net.head.bias.grad()), ElementsAre(1.5));
+      own.attach(net.parameters(), make_allreduce_cb("sum"));
+      forget_gradients(net);
+      backward(own, net);
+      EXPECT_THAT(values(net.head.bias.grad()), ElementsAre(3));
+      forget_gradients(net);
+      const Tensor x = ones({1});
+      other.attach(net.parameters()).attach(x);  // follows x alone
+      auto of_x = other.record({.only = x});
+      of_x.backward(sum(x * 2));
+      here.attach(net.parameters());
+      const NoSync off = ddp.no_sync();
+      backward(here, net);
+      EXPECT_THAT(values(net.head.bias.grad()), ElementsAre(get_rank() + 1));
+    }
+    GradManager later;  // the wrapper is gone
+    forget_gradients(net);
+    later.attach(net.parameters());
+    backward(later, net);
+    EXPECT_THAT(values(net.head.bias.grad()), ElementsAre(get_rank() + 1));
+  });
+}
+
+TEST(DistributedDataParallel, InAGroupOfOneNobodyIsLeftOut) {
+  Net net;
+  DistributedDataParallel ddp(net);
+  GradManager gm;
+  gm.attach(net.parameters());
+  backward(gm, net);
+  EXPECT_THAT(values(net.head.bias.grad()), ElementsAre(1));
+}
+
+TEST(DistributedDataParallel, NoSyncMayBeKeptInAnOptional) {
+  run_ranks(2, [] {
+    Net net;
+    DistributedDataParallel ddp(net);
+    GradManager gm;
+    ddp.attach(gm);
+    std::optional<NoSync> off;
+    off.emplace(ddp.no_sync());
+    NoSync moved = std::move(*off);
+    off.reset();
+    backward(gm, net);
+    EXPECT_FALSE(net.head.bias.grad().defined()) << "kept back by what it was moved to";
+    moved = NoSync({});
+    backward(gm, net);
+    EXPECT_THAT(values(net.head.bias.grad()), ElementsAre(3));
+  });
+}
+
+TEST(DistributedDataParallel, CountsStepsThatSomeRankCancelled) {
+  run_ranks(2, [] {
+    Net net;
+    DistributedDataParallel ddp(net);
+    GradManager gm;
+    ddp.attach(gm);
+    backward(gm, net);
+    {
+      auto recording = gm.record();
+      Tensor loss = loss_of_rank(net);
+      if (get_rank() == 0) gm.backward(loss);  // rank 1 ends it without
+    }
+    backward(gm, net);
+    EXPECT_EQ(ddp.stats().backwards, 2);
+    EXPECT_EQ(ddp.stats().cancelled, 1);
+  });
 }
 
 // --- each option ---

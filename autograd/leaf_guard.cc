@@ -1,0 +1,59 @@
+#include "gradus/autograd/leaf_guard.h"
+
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+
+namespace gradus::autograd {
+namespace {
+
+struct Guarded {
+  Ref<Leaf> leaf;  // so that no later one has its address
+  const LeafGuard* guard;
+};
+
+// Of all threads: ranks may be some. Never destroyed, as wrappers may be static.
+struct Table {
+  std::mutex mutex;
+  std::unordered_map<const Leaf*, Guarded> guarded;
+  std::atomic<bool> empty{true};  // most programs have none
+};
+Table& table() {
+  static auto& table = *new Table;
+  return table;
+}
+
+template <class F>
+void forget(Table& table, F&& is_over) {
+  std::erase_if(table.guarded, [&](const auto& entry) { return is_over(entry.second); });
+  table.empty = table.guarded.empty();
+}
+
+}  // namespace
+
+LeafGuard::~LeafGuard() {
+  std::lock_guard lock(table().mutex);
+  forget(table(), [this](const Guarded& g) { return g.guard == this; });
+}
+
+void LeafGuard::guard(const std::vector<Ref<Leaf>>& leaves) {
+  Table& all = table();
+  std::lock_guard lock(all.mutex);
+  forget(all, [this](const Guarded& g) { return g.guard == this && !g.leaf->tensor().defined(); });
+  for (const Ref<Leaf>& leaf : leaves) all.guarded[leaf.get()] = {leaf, this};
+  all.empty = all.guarded.empty();
+}
+
+void check_guard(const Leaf& leaf, const std::vector<Callback>& callbacks) {
+  Table& all = table();
+  if (all.empty) return;
+  const LeafGuard* guard = nullptr;
+  {
+    std::lock_guard lock(all.mutex);
+    if (const auto it = all.guarded.find(&leaf); it != all.guarded.end()) guard = it->second.guard;
+  }
+  if (guard)
+    if (const Tensor x = leaf.tensor(); x.defined()) guard->check_recording(x, callbacks);
+}
+
+}  // namespace gradus::autograd
