@@ -12,10 +12,10 @@
 #include <iostream>
 #include <iterator>
 #include <mutex>
+#include <optional>
 #include <sstream>
 
 #include "gradus/distributed/devices.h"
-#include "gradus/tensor/environment.h"
 #include "gradus/distributed/failure_report.h"
 #include "gradus/distributed/job.h"
 #include "gradus/distributed/object.h"
@@ -25,6 +25,7 @@
 #include "gradus/distributed/run_ranks.h"
 #include "gradus/distributed/socket.h"
 #include "gradus/distributed/world.h"
+#include "gradus/tensor/environment.h"
 #include "gradus/tensor/fork.h"
 #include "gradus/tensor/quiet_signals.h"
 
@@ -263,9 +264,39 @@ Ended run_threads(const LauncherOptions& options, const Body& body, int ranks) {
     ended.status = 1;
     if (ended.rank < 0) ended.text = error_text(std::current_exception());
     ended.results.clear();
-    say(ended.text);
   }
   return ended;
+}
+
+// A variable of this process, for a scope.
+class Variable {
+ public:
+  explicit Variable(const char* name) : name_(name) {
+    if (const char* value = std::getenv(name)) before_ = value;
+  }
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  void set(int value) { setenv(name_, std::to_string(value).c_str(), 1); }
+
+ private:
+  const char* const name_;
+  std::optional<std::string> before_;
+};
+
+// As ranks that are processes find it, TORCHELASTIC_RESTART_COUNT says which attempt this is.
+Ended run_threads_with_restarts(const LauncherOptions& options, const Body& body, int ranks) {
+  Variable count("TORCHELASTIC_RESTART_COUNT");
+  for (int attempt = 0;; ++attempt) {
+    count.set(attempt);
+    const Ended ended = run_threads(options, body, ranks);
+    if (!ended.status) return ended;
+    const bool again = attempt < options.max_restarts;
+    say(again ? concat(ended.text, "; all ranks start again (restart ", attempt + 1, " of ",
+                       options.max_restarts, ')')
+              : ended.text);
+    if (!again) return ended;
+  }
 }
 
 std::vector<std::string> own_arguments() {
@@ -350,7 +381,7 @@ Ended run(const LauncherOptions& options, const Body& body, bool wants_results) 
              environment && (environment->source == "RANK" || environment->world_size > 1)) {
     return run_in_place(options, body, wants_results);
   } else if (options.backend == "local") {
-    ended = run_threads(options, body, spec.nproc);
+    ended = run_threads_with_restarts(options, body, spec.nproc);
   } else {
     ended = run_processes(spec, ordinal, earlier, wants_results);
   }

@@ -202,7 +202,9 @@ Profiler::Scope::Scope(Ref<internal::ProfileSession> session) : session_(std::mo
   session_->open();
   outer_ = std::exchange(Context::current().observer, session_);
 }
+Profiler::Scope::Scope(Scope&&) noexcept = default;
 Profiler::Scope::~Scope() {
+  if (!session_) return;  // moved from
   Context::current().observer = std::move(outer_);
   session_->close();
 }

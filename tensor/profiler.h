@@ -102,12 +102,12 @@ struct ProfileTableOptions {
   int64_t limit = 30;  // rows
 };
 
-// Ends on the thread that opened it.
+// Ends on the thread that opened it. Movable: the one that it is moved to ends it.
 class [[nodiscard]] Profiler::Scope {
  public:
   ~Scope();
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
+  Scope(Scope&&) noexcept;
+  Scope& operator=(Scope&&) = delete;
 
  private:
   friend class Profiler;

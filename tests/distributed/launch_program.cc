@@ -168,6 +168,13 @@ int run(const std::string& kind, const std::string& argument) {
     });
   if (kind == "nested")
     return launcher({.nproc_per_node = 1}, [] { launcher({.nproc_per_node = 1}, [] {}); });
+  if (kind == "local-restart")
+    return launcher({.nproc_per_node = 2, .backend = "local", .max_restarts = std::stoi(argument)}, [] {
+      const std::string attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
+      if (get_rank() == 1 && attempt != "2") throw ValueError("attempt", "number ", attempt);
+      rank_and_sum();
+      if (get_rank() == 0) std::cout << "done in attempt " << attempt << std::endl;
+    });
   if (kind == "restart")
     return launcher({.nproc_per_node = 2, .max_restarts = 1}, [] {
       rank_and_sum();

@@ -158,6 +158,19 @@ TEST(Launcher, RestartsAllRanks) {
   EXPECT_THAT(p->err(), HasSubstr("rank 1 exited with code 3; all ranks start again (restart 1 of 1)"));
 }
 
+TEST(Launcher, RestartsRanksThatAreThreads) {
+  const auto p = run("local-restart", "2");
+  EXPECT_EQ(p->wait(), 0) << p->err();
+  EXPECT_EQ(p->out(), "done in attempt 2\n");
+  EXPECT_EQ(
+      p->err(),
+      "launcher: rank 1 failed: ValueError: [attempt] number 0; all ranks start again (restart 1 of 2)\n"
+      "launcher: rank 1 failed: ValueError: [attempt] number 1; all ranks start again (restart 2 of 2)\n");
+  const auto q = run("local-restart", "1");
+  EXPECT_EQ(q->wait(), 1);
+  EXPECT_THAT(q->err(), HasSubstr("launcher: rank 1 failed: ValueError: [attempt] number 1\n"));
+}
+
 TEST(Launcher, RanksCannotLaunch) {
   const auto p = run("nested");
   EXPECT_EQ(p->wait(), 1);

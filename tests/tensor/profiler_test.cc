@@ -11,6 +11,7 @@
 #include <latch>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -227,6 +228,18 @@ TEST(Profiler, ARangeThatOutlivesClearOrTheScopeIsLeftOut) {
   EXPECT_THAT(names_of(profiler.rows()), ElementsAre("exp"));
   kept = RunningRange();
   EXPECT_THAT(profiler.rows(Profiler::kRange), testing::IsEmpty());
+}
+
+TEST(Profiler, AScopeMayBeMovedAndEndsOnce) {
+  Profiler profiler;
+  const Tensor x = randn({8});
+  std::optional<Profiler::Scope> kept;
+  kept.emplace(profiler.record());
+  exp(x);
+  EXPECT_THROW(static_cast<void>(profiler.record()), StateError) << "it is open";
+  kept.reset();
+  sin(x);
+  EXPECT_THAT(names_of(profiler.rows()), ElementsAre("exp"));
 }
 
 TEST(Profiler, OfNestedScopesTheInnermostRecords) {
