@@ -19,6 +19,12 @@ class Deadline {
     // Far beyond any job; keeps sums from overflowing.
     return Deadline(start + std::min(timeout, Milliseconds(std::chrono::hours(24 * 365))), timeout);
   }
+  // Not later than this from now on; for messages it is the same.
+  Deadline within(Milliseconds limit) const {
+    Deadline sooner = *this;
+    sooner.time_ = std::min(time_, after(limit).time_);
+    return sooner;
+  }
   TimePoint time() const { return time_; }
   Milliseconds timeout() const { return timeout_; }  // as given, for messages
   bool passed() const { return now() >= time_; }

@@ -8,30 +8,45 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <numeric>
 #include <thread>
 
-#include "gradus/tensor/environment.h"
 #include "gradus/distributed/file_store.h"
 #include "gradus/distributed/gloo_transport.h"
 #include "gradus/distributed/group_state.h"
 #include "gradus/distributed/hybrid_transport.h"
 #include "gradus/distributed/rank_error.h"
 #include "gradus/distributed/ring_transport.h"
+#include "gradus/distributed/roster.h"
 #include "gradus/distributed/socket.h"
 #include "gradus/distributed/store_server.h"
 #include "gradus/distributed/tcp_store.h"
+#include "gradus/distributed/torchrun_store.h"
 #include "gradus/distributed/user_token.h"
+#include "gradus/tensor/environment.h"
 
 namespace gradus::dist::internal {
 namespace {
 
 constexpr const char* kOp = "init_process_group";
 constexpr int kFurtherPorts = 15;
+// How long ranks that come late are told that two jobs came to one port.
+constexpr Milliseconds kLateRanks{3'000};
+// How long ranks that know each other by a port alone look whether more come than there can be.
+constexpr Milliseconds kSettle{500};
 // Who waits for ranks looks so often whether one has left.
 constexpr Milliseconds kLookAgain{200};
+
+// Note [Whose store it is]
+// Ranks that were started apart must not meet. A launcher of ours hosts the store and tells its address to
+// its own ranks. torchrun hosts one of its own: rank 0 opens ours at a port that the system picks, under a
+// random name, and both go through torchrun's, which only that torchrun's ranks know. The name of a
+// scheduler's job tells its store from others, so that one of a few ports will do. All else has a port alone:
+// it is the one that was asked for or an error, and when two processes come as one rank while ranks still
+// meet, or shortly after, nobody can tell which job the others belong to: both end.
 
 // Where a rank stands, and how it finds the others.
 struct Place {
@@ -39,9 +54,14 @@ struct Place {
   int local_rank = -1, local_size = -1;  // -1: not said
   StoreAddress store;                    // no host: it is agreed on through `meeting`
   bool hosted_by_launcher = false;
+  bool by_torchrun = false;  // `store` is torchrun's own, which knows where the job's is
   std::shared_ptr<Store> meeting;
   std::string file;        // of the meeting
   std::string token_file;  // where the token is from; "": it was given
+
+  bool is_known_by_port_alone() const {
+    return !meeting && !hosted_by_launcher && !by_torchrun && !store.further_ports && store.job_id == "none";
+  }
 };
 
 // ---- what the options and the environment say
@@ -82,7 +102,6 @@ void read_env(const InitOptions& options, Place& place) {
                        "init_method");
     place.store.host = address;
     place.store.port = port ? to_number(port, "MASTER_PORT", 1, 65535) : 29500;
-    place.store.further_ports = kFurtherPorts;
     return;
   }
   if (place.rank < 0) place.rank = environment->rank;
@@ -99,7 +118,8 @@ void read_env(const InitOptions& options, Place& place) {
   }
   place.store.host = environment->master_addr;
   place.store.port = environment->master_port;
-  place.store.further_ports = kFurtherPorts;
+  place.by_torchrun = environment->torchrun_store;
+  if (!environment->port_is_given && environment->job_id != "none") place.store.further_ports = kFurtherPorts;
   // All on one host: nobody else needs to reach the store.
   if (place.local_size == place.size) place.store.host = "127.0.0.1";
   if (place.store.host.empty())
@@ -125,7 +145,6 @@ void read_tcp(std::string text, Place& place) {
     }
   }
   set_address(place.store, text, "init_method tcp://");
-  place.store.further_ports = kFurtherPorts;
 }
 
 Place find_place(const InitOptions& options, const Deadline& deadline) {
@@ -206,7 +225,8 @@ std::string list_ranks(const std::vector<int>& ranks) {
 
 // The hosts of all ranks. Without a membership nobody knows who has left.
 std::vector<std::string> exchange_hosts(const Place& place, Store& store, Membership* membership,
-                                        const Deadline& deadline, const std::string& where) {
+                                        const Deadline& deadline, const std::string& where,
+                                        const StoreServer* server = nullptr) {
   const auto key = [](int rank) { return concat("init/host/", rank); };
   store.set(key(place.rank), host_id());
   std::vector<std::string> keys;
@@ -233,21 +253,42 @@ std::vector<std::string> exchange_hosts(const Place& place, Store& store, Member
     if (!missing.empty())
       throw_failure_of(missing, membership, Failure::Kind::kTimeout,
                        concat("of ", place.size, " did not come within ", deadline.timeout().count(), " ms (",
-                              where, ')'));
+                              where, ')', server ? server->refusals() : ""));
   }
 }
 
+// Rank 0 cannot have its port. Another job's rank 0, if it is there, must hear of it: Note [Whose store it
+// is].
+[[noreturn]] void throw_taken(const Place& place, const ConnectionError& taken) {
+  constexpr Milliseconds kLook{2'000};
+  std::string who;
+  try {
+    join_tcp(place.store, 0, place.size, kLook)->report(two_jobs(0));
+    who = "another job's rank 0 has it";
+  } catch (const ConnectionError& error) {
+    who = internal::text_of(error);
+  }
+  throw ConnectionError(kOp, 0, internal::text_of(taken), "; each job needs a port of its own (", who, ')');
+}
+
 std::shared_ptr<StoreServer> host_store(Place& place, const std::string& host) {
-  const bool open = !is_loopback(host);
-  auto server = std::make_shared<StoreServer>(StoreServerOptions{.host = open            ? "0.0.0.0"
-                                                                         : host == "::1" ? "::1"
-                                                                                         : "127.0.0.1",
-                                                                 .port = place.store.port,
-                                                                 .further_ports = place.store.further_ports,
-                                                                 .job_id = place.store.job_id,
-                                                                 .token = place.store.token});
+  const std::string own = host == "::1" ? "::1" : "127.0.0.1";
+  const bool has_own_port = place.store.port > 0 && place.store.further_ports == 0;
+  const StoreServerOptions options{.host = is_loopback(host) ? own : "0.0.0.0",
+                                   .port = place.store.port,
+                                   .further_ports = place.store.further_ports,
+                                   .job_id = place.store.job_id,
+                                   .token = place.store.token,
+                                   .has_port_alone = has_own_port};
+  place.store.host = own;
+  std::shared_ptr<StoreServer> server;
+  try {
+    server = std::make_shared<StoreServer>(options);
+  } catch (const ConnectionError& error) {
+    if (has_own_port) throw_taken(place, error);
+    throw;
+  }
   if (place.store.attempt > 0) server->begin_attempt(place.store.attempt);
-  place.store.host = host == "::1" ? "::1" : "127.0.0.1";
   place.store.port = server->port();
   place.store.further_ports = 0;
   return server;
@@ -278,7 +319,7 @@ std::string find_store(Store& meeting, const Deadline& deadline, const std::stri
 // Connects to the job's store, which rank 0 may have to open first.
 std::shared_ptr<Store> connect(const Place& place, const Deadline& deadline) {
   try {
-    return connect_tcp_store(place.store, deadline.left());
+    return connect_tcp_store(place.store, deadline);
   } catch (const ConnectionError& error) {
     const std::string text = internal::text_of(error);
     if (text.find("token") != text.npos && !place.token_file.empty())
@@ -317,6 +358,35 @@ std::shared_ptr<StoreServer> meet(Place& place, const Deadline& deadline) {
     place.store.host = text.substr(second + 1);
   }
   return server;
+}
+
+// Agrees on where the job's store is through torchrun's. Returns the server on rank 0.
+std::shared_ptr<StoreServer> meet_by_torchrun(Place& place, const Deadline& deadline) {
+  static std::atomic<int> joins{0};  // a process may join one job after another
+  const std::string key = concat("gradus/", place.store.attempt, '/', joins++);
+  TorchrunStore torchrun(kOp, place.store.host, place.store.port, deadline);
+  if (place.rank == 0) {
+    place.store.port = 0;
+    place.store.job_id = random_token();
+    auto server = host_store(place, place.store.host);
+    torchrun.set(key, concat(place.store.port, ' ', place.store.job_id));
+    return server;
+  }
+  const std::string text = torchrun.get(key);
+  const size_t space = std::min(text.find(' '), text.size());
+  place.store.port = to_number(text.substr(0, space), "the store's port", 1, 65535);
+  place.store.job_id = text.substr(std::min(space + 1, text.size()));
+  return {};
+}
+
+const StoreServer* server_of(const World& world) {
+  return static_cast<const StoreServer*>(world.hosted.get());
+}
+
+// Two jobs came to one port. Ranks that come now learn it, instead of waiting for a rank 0 that is gone.
+void tell_late_ranks(const World& world) {
+  const StoreServer* server = server_of(world);
+  if (server && server->saw_two_jobs()) std::this_thread::sleep_for(kLateRanks);
 }
 
 // ---- the world
@@ -378,6 +448,7 @@ std::string address_for_others(const World& world, const std::string& master, in
 
 void join_others(World& world, Place& place, const Deadline& deadline) {
   const std::string master = place.store.host;  // rank 0 goes on with a loopback address
+  const bool by_port_alone = place.is_known_by_port_alone();
   // Without a secret any user of this host could be a rank. On every rank, so that none waits for a store
   // that rank 0 does not open.
   if (!place.meeting && !place.hosted_by_launcher && place.store.token.empty()) {
@@ -387,6 +458,8 @@ void join_others(World& world, Place& place, const Deadline& deadline) {
   }
   if (place.meeting)
     world.hosted = meet(place, deadline);
+  else if (place.by_torchrun)
+    world.hosted = meet_by_torchrun(place, deadline);
   else if (!place.hosted_by_launcher && place.rank == 0)
     world.hosted = host_store(place, place.store.host);
   const std::string where = concat("store at ", place.store.host, ':', place.store.port);
@@ -396,13 +469,18 @@ void join_others(World& world, Place& place, const Deadline& deadline) {
   if (size != std::to_string(place.size))
     throw ValueError(kOp, "rank ", place.rank, " has world_size ", place.size, ", where another rank has ",
                      size);
-  world.membership = join_tcp(place.store, place.rank, place.size, deadline.left());
+  world.membership = join_tcp(place.store, place.rank, place.size, deadline);
   store->set_timeout(world.timeout);
   world.store = guarded_store(store, world.membership);
   world.segments = make_process_segments(world.store);
 
   const Watch watch{world.membership.get(), deadline};
-  set_hosts(world, place, exchange_hosts(place, *world.store, world.membership.get(), deadline, where));
+  set_hosts(world, place,
+            exchange_hosts(place, *world.store, world.membership.get(), deadline, where, server_of(world)));
+  if (by_port_alone)
+    for (const Deadline end = Deadline::after(kSettle); !end.passed();
+         std::this_thread::sleep_for(Milliseconds(10)))
+      world.membership->check(kOp);
   Signal::set_ranks_on_host(world.local_size);
   if (!place.file.empty() && place.rank == 0) unlink(place.file.c_str());  // everyone has read it
   world.transport = make_transport(
@@ -433,6 +511,7 @@ Ref<World> join_job(const InitOptions& options) {
       join_others(*world, place, deadline);
     } catch (...) {
       if (world->membership) world->membership->report(failure_of(place.rank, std::current_exception()));
+      tell_late_ranks(*world);
       throw;
     }
   }
@@ -466,6 +545,7 @@ void leave_job(World& world) {
       goodbye = Deadline::after(Milliseconds(500));
     std::this_thread::sleep_for(Milliseconds(2));
   }
+  tell_late_ranks(world);
 }
 
 }  // namespace gradus::dist::internal

@@ -232,8 +232,7 @@ class Nodes::Impl {
     for (const Deadline deadline = Deadline::after(options_.join_timeout);;) {
       check();
       try {
-        return connect_tcp_store(address,
-                                 std::min(Milliseconds(1'000), std::max(deadline.left(), Milliseconds(1))));
+        return connect_tcp_store(address, deadline.within(Milliseconds(1'000)));
       } catch (const ConnectionError& e) {
         // Waiting does not help with a wrong token or name.
         const bool refused = std::string_view(e.what()).find("the store refused") != std::string_view::npos;
@@ -304,14 +303,15 @@ class Nodes::Impl {
     const auto seconds = options_.join_timeout.count() / 1000.0;
     if (options_.world_size)
       throw TimeoutError(options_.op, -1, "only ", ranks, " of ", options_.world_size, " ranks came within ",
-                         seconds, " s, on ", nodes.size(), " machines");
+                         seconds, " s, on ", nodes.size(), " machines", refusals());
     std::string missing;
     for (int i = 0; i < options_.max_nodes; ++i)
       if (std::none_of(nodes.begin(), nodes.end(), [&](const Node& n) { return n.index == i; }))
         missing += concat(missing.empty() ? "" : ", ", i);
     throw TimeoutError(options_.op, -1, "only ", nodes.size(), " of ", options_.min_nodes,
-                       " nodes came within ", seconds, " s; missing: node ", missing);
+                       " nodes came within ", seconds, " s; missing: node ", missing, refusals());
   }
+  std::string refusals() const { return server_ ? server_->refusals() : ""; }
 
   Verdict decide(bool restart, const std::function<void()>& check) {
     // Ranks of other nodes may have long to go; once one has failed, launchers answer soon.

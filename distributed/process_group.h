@@ -23,7 +23,7 @@ struct InitOptions {
   // file:///path      a file on a file system that all ranks see; must not exist before, and is removed once
   //                   they have met. It is this user's alone, in a folder that others may not write (or in
   //                   /tmp): else a FileError
-  // A port that another process holds is no obstacle: the next 15 are tried.
+  // A port that was asked for is that port, or an error. (docs/distributed.md says who finds whom.)
   std::string init_method = "env://";
   int world_size = -1;  // -1: from init_method or the environment
   int rank = -1;

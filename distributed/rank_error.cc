@@ -17,9 +17,10 @@ namespace {
 
 constexpr size_t kMaxText = 64 << 10;  // of an error that a file repeats
 
+// A whole number, as torchrun parses it.
 std::string seconds_since_epoch() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::to_string(std::chrono::duration<double>(now).count());
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
 }
 
 void write_all(int fd, std::string_view content) {

@@ -15,6 +15,15 @@ Failure ended_early(int rank) {
 
 }  // namespace
 
+Failure two_jobs(int rank) {
+  return {.kind = Failure::Kind::kMismatch,
+          .rank = rank,
+          .text = concat(
+              "two processes came as rank ", rank,
+              " at once to one port: the ranks of two jobs cannot be told apart there; give each job a "
+              "MASTER_PORT of its own")};
+}
+
 std::optional<std::string> Roster::join(int rank, int world_size, TimePoint now) {
   if (ranks_.empty()) {
     ranks_.resize(static_cast<size_t>(world_size));
@@ -27,7 +36,12 @@ std::optional<std::string> Roster::join(int rank, int world_size, TimePoint now)
   if (r.joined) return concat("rank ", rank, " is announced already: two processes have the same rank");
   if (ended_.contains(rank)) return concat("rank ", rank, " has ended already");
   r = {.joined = true, .seen = now};
+  if (std::ranges::all_of(ranks_, &Rank::joined)) met_ = now;
   return {};
+}
+
+bool Roster::is_contended(int rank, TimePoint now) const {
+  return is_present(rank) && (!met_ || now - *met_ < kStartsTogether);
 }
 
 void Roster::heartbeat(int rank, std::string_view doing, TimePoint now) {

@@ -13,11 +13,19 @@ namespace gradus::dist::internal {
 
 // How long a launcher has to say why a rank ended, before "its connection closed" is all there is to say.
 inline constexpr Milliseconds kGrace{500};
+// How long after ranks have met one more process tells that they may be of two jobs.
+inline constexpr Milliseconds kStartsTogether{10'000};
+
+// What all hear when two processes came as one rank.
+Failure two_jobs(int rank);
 
 class Roster {
  public:
   // Announces a rank. Returns why not, if so.
   std::optional<std::string> join(int rank, int world_size, TimePoint now);
+  // Whether the rank is there, and its job's ranks have not met yet or only now: who comes as the same rank
+  // may be as right.
+  bool is_contended(int rank, TimePoint now) const;
   void heartbeat(int rank, std::string_view doing, TimePoint now);
   void leave(int rank);
   // A launcher has seen the rank's process end with exit code 0. One that never joined has left; one that did
@@ -53,6 +61,7 @@ class Roster {
   // Ended in order, and how long their last words may be under way.
   std::map<int, TimePoint> ended_;
   TimePoint started_;
+  std::optional<TimePoint> met_;  // when the last rank came
   std::optional<Failure> failure_;
   // A death seen that no launcher has explained yet, and when to believe it.
   std::optional<Failure> suspected_;

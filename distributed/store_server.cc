@@ -71,7 +71,8 @@ class StoreServer::Impl {
         service_({.job_id = options.job_id,
                   .token = options.token,
                   .max_connections = max_connections(),
-                  .max_greeting = std::min<size_t>(256, max_connections() / 2)}) {
+                  .max_greeting = std::min<size_t>(256, max_connections() / 2),
+                  .has_port_alone = options.has_port_alone}) {
     if (!wake_ || !epoll_) throw ConnectionError(kOp, -1, "no file descriptors left");
     watch(EPOLL_CTL_ADD, listener_, kListener, EPOLLIN);
     watch(EPOLL_CTL_ADD, wake_, kWake, EPOLLIN);
@@ -95,6 +96,14 @@ class StoreServer::Impl {
   std::optional<Failure> failure() const {
     std::lock_guard lock(mutex_);
     return service_.failure();
+  }
+  std::string refusals() const {
+    std::lock_guard lock(mutex_);
+    return service_.refusals();
+  }
+  bool saw_two_jobs() const {
+    std::lock_guard lock(mutex_);
+    return service_.saw_two_jobs();
   }
   int launchers() const {
     std::lock_guard lock(mutex_);
@@ -258,6 +267,9 @@ bool StoreServer::failed(Failure* failure) const {
   if (found && failure != nullptr) *failure = *found;
   return found.has_value();
 }
+
+std::string StoreServer::refusals() const { return impl_->refusals(); }
+bool StoreServer::saw_two_jobs() const { return impl_->saw_two_jobs(); }
 
 int StoreServer::launchers() const { return impl_->launchers(); }
 

@@ -74,18 +74,27 @@ void StoreService::greet(Id id, Connection& c, std::string_view body) {
 void StoreService::check_proof(Id id, Connection& c, std::string_view body, TimePoint now) {
   const std::optional<Message> message = parse(body);
   if (!message || message->type != MessageType::kProof) return drop(id, c, kBadMessage);
-  if (!equal_proofs(message->texts[0], prove(options_.token, "client", c.hello_frame, c.challenge_frame)))
+  if (!equal_proofs(message->texts[0], prove(options_.token, "client", c.hello_frame, c.challenge_frame))) {
+    refused_token_ = true;
     return refuse(id, c, Refusal::kToken, "the token is not this job's");
+  }
   // What follows is for those who know the token.
   const Hello& hello = c.hello;
-  if (hello.job_id != options_.job_id)
+  if (hello.job_id != options_.job_id) {
+    refused_job_ = true;
     return refuse(id, c, Refusal::kJob, concat("it belongs to job '", options_.job_id, "'"));
+  }
   if (hello.attempt != kAnyAttempt && hello.attempt != attempt_)
     return refuse(id, c, hello.attempt < attempt_ ? Refusal::kOver : Refusal::kNotYet,
                   concat("the job is in attempt ", attempt_, ", this is attempt ", hello.attempt));
   if (hello.role == Role::kMember)
-    if (const auto why = roster_.join(hello.rank, hello.world_size, now))
+    if (const auto why = roster_.join(hello.rank, hello.world_size, now)) {
+      if (options_.has_port_alone && roster_.is_contended(hello.rank, now)) {
+        saw_two_jobs_ = true;
+        report(two_jobs(hello.rank));
+      }
       return refuse(id, c, Refusal::kRank, *why);
+    }
 
   const std::string mac = prove(options_.token, "server", c.hello_frame, c.challenge_frame);
   c.state = State::kOpen;
@@ -280,6 +289,11 @@ void StoreService::ended(int rank, TimePoint now) {
   roster_.ended(rank, now);
   if (roster_.has_left(rank)) tell_left(rank);
   tell_failure();
+}
+
+std::string StoreService::refusals() const {
+  return concat(refused_token_ ? "; somebody who came was refused: the token was not this job's" : "",
+                refused_job_ ? "; somebody who came was refused: the job's name was another" : "");
 }
 
 int StoreService::launchers() const {

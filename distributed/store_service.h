@@ -25,6 +25,7 @@ struct StoreServiceOptions {
   size_t max_greeting = 256;           // of them, how many may still have to prove who they are
   Milliseconds greeting_limit{5'000};  // to prove it
   Milliseconds stall_limit{30'000};    // to take or to give a part of a message
+  bool has_port_alone = false;         // as in StoreServerOptions
   std::function<std::string()> nonce = random_nonce;
 };
 
@@ -59,6 +60,8 @@ class StoreService {
   const std::optional<Failure>& failure() const { return roster_.failure(); }
   void begin_attempt(int attempt, TimePoint now);
   size_t connections() const { return connections_.size(); }
+  std::string refusals() const;  // as StoreServer's
+  bool saw_two_jobs() const { return saw_two_jobs_; }
   int launchers() const;  // that are connected and have not left
 
  private:
@@ -94,6 +97,7 @@ class StoreService {
   Roster roster_;
   int attempt_ = 0;
   bool told_failure_ = false;
+  bool saw_two_jobs_ = false, refused_token_ = false, refused_job_ = false;
   Id last_id_ = 0;
   std::map<Id, Connection> connections_;
   std::set<Id> greeting_;  // oldest first

@@ -28,7 +28,8 @@ constexpr Milliseconds kHeartbeat{500};
 // may wait for the server's grace.
 constexpr Milliseconds kStatusesLimit{400}, kReportLimit{950};
 
-// Descriptors whose end tells others that this process is gone: a child that it forks does not keep them open.
+// Descriptors whose end tells others that this process is gone: a child that it forks does not keep them
+// open.
 class LifeLines {
  public:
   static void add(int fd) {
@@ -297,14 +298,14 @@ class TcpLauncherLink final : public LauncherLink {
 }  // namespace
 
 std::shared_ptr<Membership> join_tcp(const StoreAddress& address, int rank, int world_size,
-                                     Milliseconds timeout) {
+                                     const Deadline& deadline) {
   if (world_size < 1 || world_size > internal::kMaxWorldSize || rank < 0 || rank >= world_size)
     throw ConnectionError("join_tcp", rank, "rank ", rank, " is outside of a world of ", world_size,
                           " ranks");
   const internal::Hello who{
       .role = internal::Role::kMember, .attempt = address.attempt, .rank = rank, .world_size = world_size};
-  return std::make_shared<TcpMembership>(
-      StoreConnection::open("join_tcp", address, who, Deadline::after(timeout)), address, rank, world_size);
+  return std::make_shared<TcpMembership>(StoreConnection::open("join_tcp", address, who, deadline), address,
+                                         rank, world_size);
 }
 
 std::unique_ptr<LauncherLink> join_tcp_as_launcher(const StoreAddress& address, const std::string& name,

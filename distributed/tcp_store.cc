@@ -27,8 +27,7 @@ constexpr size_t kIdleConnections = 8;
 // Each call has a connection of its own, so that a wait holds up nobody.
 class TcpStore final : public Store {
  public:
-  TcpStore(const StoreAddress& address, Milliseconds timeout) : address_(address) {
-    const Deadline deadline = Deadline::after(timeout);
+  TcpStore(const StoreAddress& address, const Deadline& deadline) : address_(address) {
     idle_.push_back(StoreConnection::open("connect_tcp_store", address_, who(), deadline));
     // The others find it at once.
     address_.port = idle_.back().port();
@@ -170,8 +169,8 @@ class TcpStore final : public Store {
 
 }  // namespace
 
-std::shared_ptr<Store> connect_tcp_store(const StoreAddress& address, Milliseconds timeout) {
-  return std::make_shared<TcpStore>(address, timeout);
+std::shared_ptr<Store> connect_tcp_store(const StoreAddress& address, const Deadline& deadline) {
+  return std::make_shared<TcpStore>(address, deadline);
 }
 
 }  // namespace gradus::dist

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "gradus/distributed/deadline.h"
 #include "gradus/distributed/membership.h"
 #include "gradus/distributed/store.h"
 
@@ -25,13 +26,20 @@ struct StoreAddress {
 // Connects, trying again until the server is there or the time is over. Safe to use from several threads.
 // Errors: ConnectionError that says what was tried and why it failed: a host name that does not resolve,
 // nobody there, somebody else there, a wrong token, another job, an attempt that is over.
-std::shared_ptr<Store> connect_tcp_store(const StoreAddress& address, Milliseconds timeout);
+std::shared_ptr<Store> connect_tcp_store(const StoreAddress& address, const Deadline& deadline);
+inline std::shared_ptr<Store> connect_tcp_store(const StoreAddress& address, Milliseconds timeout) {
+  return connect_tcp_store(address, Deadline::after(timeout));
+}
 
 // Announces this rank, and listens for failures of others from then on. Its connection closes when the
 // process ends. Errors: as connect_tcp_store; ConnectionError when the rank is announced already or outside
 // of the world.
 std::shared_ptr<Membership> join_tcp(const StoreAddress& address, int rank, int world_size,
-                                     Milliseconds timeout);
+                                     const Deadline& deadline);
+inline std::shared_ptr<Membership> join_tcp(const StoreAddress& address, int rank, int world_size,
+                                            Milliseconds timeout) {
+  return join_tcp(address, rank, world_size, Deadline::after(timeout));
+}
 
 // The standing connection of a launcher that does not host the store. It outlives attempts. When it breaks,
 // the job's attempt fails with "the launcher of NAME died". Launchers tell each other the rest through keys

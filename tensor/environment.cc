@@ -232,11 +232,13 @@ std::optional<Environment> read_environment(const GetVariable& get) {
   // Whoever starts ranks may say these; what is said counts.
   e.master_addr = v.text_of({"MASTER_ADDR"}, e.master_addr);
   e.master_port = v.number_of({"MASTER_PORT"}, 1, 65535, e.master_port);
+  e.port_is_given = v.has("MASTER_PORT");
   e.restart_count = v.number_of({"TORCHELASTIC_RESTART_COUNT"}, 0, kMaxRanks, 0);
   e.max_restarts = v.number_of({"TORCHELASTIC_MAX_RESTARTS"}, 0, kMaxRanks, 0);
   e.job_id = v.text_of({"GRADUS_JOB_ID", "TORCHELASTIC_RUN_ID"}, e.job_id);
   e.token = v.text_of({"GRADUS_TOKEN"}, "");
   e.store = v.text_of({"GRADUS_STORE"}, "");
+  e.torchrun_store = e.store.empty() && v.text_of({"TORCHELASTIC_USE_AGENT_STORE"}, "") == "True";
   e.error_file = v.text_of({"GRADUS_ERROR_FILE", "TORCHELASTIC_ERROR_FILE"}, "");
   if (!e.store.empty() && !is_host_and_port(e.store))
     fail("GRADUS_STORE is ", shown(e.store), ", not host:port");

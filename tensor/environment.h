@@ -16,6 +16,8 @@ struct Environment {
   int node = -1;                               // GROUP_RANK, SLURM_NODEID, ...
   std::string master_addr;                     // "" when not said
   int master_port = 29500;
+  bool port_is_given = false;   // by MASTER_PORT
+  bool torchrun_store = false;  // MASTER_PORT is that of torchrun's own store
   int restart_count = 0, max_restarts = 0;
   std::string job_id = "none";
   std::string token;       // GRADUS_TOKEN

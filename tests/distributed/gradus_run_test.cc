@@ -416,7 +416,8 @@ TEST(GradusRun, NothingSurvivesTheEndOfTheRanks) {
   EXPECT_LT(p->seconds(), 5);
 }
 
-// A rank's script that starts a process in a session and an environment of its own, whose number is then in the file.
+// A rank's script that starts a process in a session and an environment of its own, whose number is then in
+// the file.
 std::string start_daemon(const std::string& file) {
   return "(env -i setsid sh -c 'echo $$ > " + file + "; exec sleep 1000' &);" + "while [ ! -s " + file +
          " ]; do sleep 0.01; done;";
@@ -723,6 +724,16 @@ TEST(GradusRunNodes, AnotherSecretIsRefused) {
   EXPECT_EQ(b->wait(), 1);
   EXPECT_THAT(b->err(), HasSubstr("token"));
   EXPECT_EQ(a->wait(), 1);
+  EXPECT_THAT(a->err(), AllOf(HasSubstr("missing: node 1"),
+                              HasSubstr("somebody who came was refused: the token was not this job's")));
+}
+
+TEST(GradusRunNodes, AFirstNodeThatDoesNotComeIsToldWithTheTimeThatWasGiven) {
+  const auto p = run(Arguments{"--nnodes", "2", "--node-rank", "1", "--master-port", free_port(),
+                               "--rdzv-conf", "join_timeout=2"} +
+                     shell("true"));
+  EXPECT_EQ(p->wait(), 1);
+  EXPECT_THAT(p->err(), HasSubstr("within 2000 ms"));
 }
 
 TEST(GradusRunNodes, ATakenPortIsAnError) {

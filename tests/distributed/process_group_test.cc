@@ -15,6 +15,7 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <optional>
 #include <thread>
 
 #include "gradus/distributed/client.h"
@@ -179,10 +180,25 @@ TEST(InitProcessGroup, ByAGivenStore) {
   EXPECT_THAT(run_processes("store", 2, {.variables = variables}), Each(succeeded("sum 3")));
 }
 
-TEST(InitProcessGroup, TakesTheNextPortWhenTheFirstIsTaken) {
-  const Listener other;  // which never answers
-  EXPECT_THAT(run_processes("env", 2, {.variables = torchrun_variables(2, other.port())}),
-              Each(succeeded("sum 3")));
+TEST(InitProcessGroup, AJobWithANameTakesTheNextPortWhenItsOwnIsTaken) {
+  for (int job = 1'000;; ++job) {
+    std::optional<Listener> other;  // which never answers
+    try {
+      other.emplace(15'000 + job);
+    } catch (const std::runtime_error&) {
+      continue;
+    }
+    const auto slurm = [&](int rank) {
+      return Variables{{"SLURM_PROCID", std::to_string(rank)},
+                       {"SLURM_NTASKS", "2"},
+                       {"SLURM_LOCALID", std::to_string(rank)},
+                       {"SLURM_STEP_TASKS_PER_NODE", "2"},
+                       {"SLURM_NODEID", "0"},
+                       {"SLURM_JOB_ID", std::to_string(job)}};
+    };
+    EXPECT_THAT(run_processes("env", 2, {.variables = slurm}), Each(succeeded("sum 3")));
+    return;
+  }
 }
 
 TEST(InitProcessGroup, TwoJobsAtOnce) {
@@ -206,6 +222,66 @@ TEST(InitProcessGroup, OfOneRankNeedsNoPort) {
   EXPECT_THROW(init_process_group(), StateError);
   destroy_process_group();
   EXPECT_FALSE(is_initialized());
+}
+
+// Tells whether all ranks are of one job, each of which has its own JOB.
+int with_a_tag() {
+  init_process_group({.timeout = Milliseconds(20'000)});
+  for (const std::string& tag : all_gather_object(variable("JOB")))
+    if (tag != variable("JOB")) std::cout << "MIXED" << std::endl;
+  std::this_thread::sleep_for(Milliseconds(500));
+  barrier();
+  std::cout << "together" << std::endl;
+  return 0;
+}
+const RankFunction with_a_tag_function{"tagged", with_a_tag};
+
+// Two jobs of two ranks each, at once.
+std::vector<RankEnd> two_jobs(const std::function<Variables(int job, int rank)>& variables) {
+  const auto of = [&](int job) {
+    return [&, job](int rank) {
+      Variables v = variables(job, rank);
+      v.emplace_back("JOB", std::to_string(job));
+      return v;
+    };
+  };
+  std::vector<RankEnd> first, second;
+  std::thread thread([&] { first = run_processes("tagged", 2, {.variables = of(0)}); });
+  second = run_processes("tagged", 2, {.variables = of(1)});
+  thread.join();
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+TEST(InitProcessGroup, TwoJobsOnNeighbouringPortsDoNotMeet) {
+  const int port = free_port();
+  EXPECT_THAT(two_jobs([&](int job, int rank) { return torchrun_variables(2, port + job)(rank); }),
+              Each(succeeded("together")));
+}
+
+TEST(InitProcessGroup, TwoJobsAtOnePortAreAnErrorAndNeverMixed) {
+  const int port = free_port();
+  const auto ends = two_jobs([&](int, int rank) { return torchrun_variables(2, port)(rank); });
+  int failed = 0;
+  for (const RankEnd& end : ends) {
+    EXPECT_THAT(end.output, testing::Not(HasSubstr("MIXED")));
+    failed += end.exit_code != 0;
+  }
+  EXPECT_GE(failed, 2) << "a port is one job's at most";
+}
+
+TEST(InitProcessGroup, JobsWithNamesRefuseEachOthersRanks) {
+  const int port = free_port();
+  const auto ends = two_jobs([&](int job, int rank) {
+    Variables v = torchrun_variables(2, port)(rank);
+    v.emplace_back("GRADUS_JOB_ID", job ? "second" : "first");
+    return v;
+  });
+  for (const RankEnd& end : ends)
+    EXPECT_THAT(end.output, testing::AnyOf(HasSubstr("together"), HasSubstr("it belongs to job '"),
+                                           HasSubstr("each job needs a port of its own"),
+                                           HasSubstr("did not come within")));
+  for (const RankEnd& end : ends) EXPECT_THAT(end.output, testing::Not(HasSubstr("MIXED")));
 }
 
 // ---- what goes wrong
@@ -262,6 +338,21 @@ TEST(InitProcessGroup, AnUnreachableMasterIsAnErrorInTime) {
                                       .init_timeout = Milliseconds(400)});
   EXPECT_THAT(error, AllOf(HasSubstr("127.0.0.1"), HasSubstr(std::to_string(port))));
   EXPECT_LT(seconds_since(start), 3);
+}
+
+TEST(InitProcessGroup, AnErrorSaysTheTimeThatWasGiven) {
+  EXPECT_THAT(error_of({.init_method = concat("tcp://127.0.0.1:", free_port()),
+                        .world_size = 2,
+                        .rank = 1,
+                        .init_timeout = Milliseconds(400)}),
+              HasSubstr("within 400 ms"));
+}
+
+TEST(InitProcessGroup, ATakenPortIsAnErrorOfRankZero) {
+  const Listener other;  // which never answers
+  EXPECT_THAT(error_of({.init_method = concat("tcp://127.0.0.1:", other.port()), .world_size = 2, .rank = 0}),
+              AllOf(HasSubstr(concat(":", other.port(), ": the port is taken by another process")),
+                    HasSubstr("each job needs a port of its own")));
 }
 
 TEST(InitProcessGroup, ABadHostNameIsAnErrorInTime) {
@@ -347,7 +438,9 @@ TEST(InitProcessGroup, AWrongTokenIsRefused) {
   const auto ends = run_processes("token", 2, {.variables = variables});
   EXPECT_EQ(ends[1].exit_code, 3);
   EXPECT_THAT(ends[1].output, HasSubstr("token"));
-  EXPECT_THAT(ends[0].output, HasSubstr("rank 1 of 2 did not come"));
+  EXPECT_THAT(ends[0].output,
+              AllOf(HasSubstr("rank 1 of 2 did not come"),
+                    HasSubstr("somebody who came was refused: the token was not this job's")));
 }
 
 TEST(InitProcessGroup, TheRightTokenIsTaken) {

@@ -61,6 +61,8 @@ TEST(Environment, TorchrunsVariablesAreUnderstood) {
   EXPECT_EQ(e.master_port, 1234);
   EXPECT_EQ(e.restart_count, 2);
   EXPECT_EQ(e.max_restarts, 3);
+  EXPECT_TRUE(e.port_is_given);
+  EXPECT_FALSE(e.torchrun_store);
   EXPECT_EQ(e.job_id, "my run");
   EXPECT_EQ(e.error_file, "/a folder/error.json");
   EXPECT_EQ(e.store, "");
@@ -74,7 +76,19 @@ TEST(Environment, RankAndWorldSizeAreEnough) {
   EXPECT_EQ(e.node, -1);
   EXPECT_EQ(e.master_addr, "");
   EXPECT_EQ(e.master_port, 29500);
+  EXPECT_FALSE(e.port_is_given);
   EXPECT_EQ(e.job_id, "none");
+}
+
+TEST(Environment, TorchrunsStoreIsThereWhenItSaysSoAndNoLauncherOfOursDoes) {
+  std::map<std::string, std::string> v = {
+      {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+  EXPECT_TRUE(read(v)->torchrun_store);
+  v["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  EXPECT_FALSE(read(v)->torchrun_store);
+  v["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  v["GRADUS_STORE"] = "127.0.0.1:1";
+  EXPECT_FALSE(read(v)->torchrun_store);
 }
 
 TEST(Environment, GradusOwnVariablesComeFirst) {

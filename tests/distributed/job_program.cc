@@ -1,0 +1,67 @@
+// A program that launchers start, for launchers.py: job_program TAG MODE. Ranks show each other their tags:
+// two jobs whose ranks were exchanged, and that nothing ends, end with status 99. Then:
+//   ok       they add up a tensor
+//   throw    rank 1 throws
+//   exit     rank 1 ends with status 7
+//   kill     rank 1 dies of SIGKILL
+//   restart  rank 1 throws in the first attempt alone
+//   alone    nobody joins, but all call a collective
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <thread>
+
+#include "gradus/distributed/collectives.h"
+#include "gradus/distributed/launcher.h"
+#include "gradus/distributed/object.h"
+#include "gradus/distributed/process_group.h"
+#include "gradus/tensor/ops/creation.h"
+
+using namespace gradus;
+
+namespace {
+
+constexpr int kMixed = 99;
+
+void add_up() {
+  Tensor x = full({3}, 1, {.dtype = DType::kI64});
+  for (int i = 0; i < 20; ++i) {
+    dist::all_reduce(x, {.op = dist::ReduceOp::kMax});
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  dist::all_reduce(x);
+  if (x.data<int64_t>()[2] != dist::get_world_size()) throw ValueError("job_program", "a wrong sum");
+}
+
+void run_rank(const std::string& tag, const std::string& mode) {
+  for (const std::string& other : dist::all_gather_object(tag))
+    if (other != tag) {
+      for (int i = 0; i < 40; ++i) add_up();
+      std::cout << "MIXED " << tag << ' ' << other << std::endl;
+      std::_Exit(kMixed);
+    }
+  const char* count = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  const bool first = !count || std::string(count) == "0";
+  if (dist::get_rank() == 1) {
+    if (mode == "throw" || (mode == "restart" && first)) throw ValueError("job_program", "no luck today");
+    if (mode == "exit") std::exit(7);
+    if (mode == "kill") raise(SIGKILL);
+  }
+  add_up();
+  if (dist::get_rank() == 0) std::cout << "done " << tag << std::endl;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  const std::string tag = argv[1], mode = argv[2];
+  if (mode == "alone") {
+    add_up();
+    return 0;
+  }
+  return dist::launcher({.timeout = std::chrono::seconds(30)}, [&] { run_rank(tag, mode); });
+}
