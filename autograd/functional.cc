@@ -93,6 +93,10 @@ std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, co
   for (size_t i = 0; i < xs.size(); ++i)
     if (!xs[i].defined()) throw StateError("grad", "x ", i, " of ", xs.size(), " is undefined (none)");
   if (!state) throw StateError("grad", "no open recording tracks ys: compute them inside record(), or use grad(f, x)");
+  for (size_t i = 0; i < xs.size(); ++i)
+    if (!innermost_following(xs[i]))
+      throw StateError("grad", "no open recording follows x ", i, " of ", xs.size(), ": ", describe(xs[i]),
+                       "; attach it before ys are computed, or use grad(f, x)");
   BackwardPass pass{*state, ys.get(), {}, {}, true, {}, {}};
   for (size_t i = 0; i < ys.get().size(); ++i) {
     if ((dys.empty() || !dys.get()[i].defined()) && ys.get()[i].numel() != 1)

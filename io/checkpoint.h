@@ -7,7 +7,7 @@
 //   io::save_checkpoint("runs/last.ckpt", c);  // the previous one stays as runs/last.ckpt.previous
 //
 //   io::LoadedCheckpoint loaded = io::load_checkpoint("runs/last.ckpt");
-//   if (!loaded.warning.empty()) std::cerr << loaded.warning << '\n';  // an older one: the newest was damaged
+//   if (!loaded.warning.empty()) std::cerr << loaded.warning << '\n';  // the newest was damaged
 //   loaded.checkpoint.get("model", net);
 //   loaded.checkpoint.get("optimizer", opt);
 //   epoch = loaded.checkpoint.get<int>("epoch");

@@ -17,11 +17,12 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/tensor/named_tensors.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::io {
 
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+using gradus::NamedTensors;
 using Metadata = std::map<std::string, std::string>;
 
 struct SafetensorsFile {

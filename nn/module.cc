@@ -77,15 +77,30 @@ void Module::check_new_name(const std::string& name) const {
                      path());
 }
 
+// Brings a new tensor to where to() has brought the others.
+void Module::adopt(Tensor& member) const {
+  if (!member.defined()) return;
+  std::optional<DType> dtype;
+  std::optional<Device> device;
+  for (const Module* m = this; m; m = m->parent_) {
+    if (!dtype) dtype = m->dtype_;
+    if (!device) device = m->device_;
+  }
+  if (dtype && is_floating(member.dtype())) member = raw::to(member, *dtype);
+  if (device) member = raw::to(member, *device);
+}
+
 void Module::register_parameter(std::string name, Tensor& member) {
   check_new_name(name);
   if (member.defined() && !is_floating(member.dtype()))
     throw DTypeError("Module", "parameter '", name, "' must be floating point, given ", describe(member));
+  adopt(member);
   parameters_.push_back({std::move(name), &member, true});
 }
 
 void Module::register_buffer(std::string name, Tensor& member, BufferOptions options) {
   check_new_name(name);
+  adopt(member);
   buffers_.push_back({std::move(name), &member, options.persistent});
 }
 
@@ -169,6 +184,16 @@ std::vector<Tensor> tensors_of(StateDict&& named) {
 std::vector<Tensor> Module::parameters() const { return tensors_of(named_parameters()); }
 std::vector<Tensor> Module::buffers() const { return tensors_of(named_buffers()); }
 
+Tensor Module::parameter(const std::string& name) const {
+  Tensor found;  // a parameter may have several names
+  each_slot("", [&](const std::string& own, const Slot& s, bool is_parameter) {
+    if (is_parameter && own == name) found = *s.tensor;
+  });
+  return found.defined() ? found : named_parameters().at(name);  // throws
+}
+
+Tensor Module::buffer(const std::string& name) const { return named_buffers().at(name); }
+
 int64_t Module::num_parameters() const {
   int64_t n = 0;
   for (const auto& [name, p] : named_parameters()) n += p.numel();
@@ -201,6 +226,28 @@ void check_except(const Module& m, const StateDict& own, const std::vector<std::
 }
 
 }  // namespace
+
+StateDict Module::named_parameters(const ParameterOptions& options) const {
+  const StateDict all = named_parameters();
+  for (const auto* paths : {&options.only, &options.except})
+    for (const std::string& path : *paths)
+      if (std::none_of(all.begin(), all.end(), [&](const auto& entry) { return is_under(entry.first, path); })) {
+        std::vector<std::string> names;
+        for (const auto& [name, p] : all) names.push_back(name);
+        std::string text;
+        append_names(text, "there are", names);
+        throw ValueError("parameters", type_name(), " has no parameter below '", path, "'", text);
+      }
+  StateDict some;
+  for (const auto& [name, p] : all)
+    if ((options.only.empty() || is_under(name, options.only)) && !is_under(name, options.except))
+      some.emplace_back(name, p);
+  return some;
+}
+
+std::vector<Tensor> Module::parameters(const ParameterOptions& options) const {
+  return tensors_of(named_parameters(options));
+}
 
 LoadReport Module::load_state_dict(const StateDict& state, LoadOptions options) {
   LoadReport report;
@@ -290,12 +337,12 @@ Module& Module::to(DType dtype) {
   convert(
       [&](const Tensor& t) { return is_floating(t.dtype()) && t.dtype() != dtype ? raw::to(t, dtype) : t; },
       "Module::to");
-  return *this;
+  return apply([&](Module& m) { m.dtype_ = dtype; });
 }
 
 Module& Module::to(Device device) {
   convert([&](const Tensor& t) { return t.device() == device ? t : raw::to(t, device); }, "Module::to");
-  return *this;
+  return apply([&](Module& m) { m.device_ = device; });
 }
 
 Module& Module::apply(const std::function<void(Module&)>& f) {

@@ -14,11 +14,13 @@
 
 #include <functional>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gradus/tensor/context.h"
+#include "gradus/tensor/named_tensors.h"
 #include "gradus/tensor/required.h"
 #include "gradus/tensor/tensor.h"
 
@@ -26,8 +28,9 @@ namespace gradus::nn {
 
 class Module;
 
-// Names with tensors, in registration order. The tensors share storage with the module.
-using StateDict = std::vector<std::pair<std::string, Tensor>>;
+// In registration order: state.at("fc.weight"), state.contains("fc.bias"). The tensors share storage with the
+// module.
+using StateDict = NamedTensors;
 
 // A tensor that is learned: a member of a module, known to it by name. An undefined one is an absent
 // parameter.
@@ -65,6 +68,12 @@ struct LoadOptions {
   std::vector<std::string> except = {};
 };
 
+// Some of a module's parameters, by dotted paths of modules or parameters: {.except = {"layer1", "fc.bias"}}.
+struct ParameterOptions {
+  std::vector<std::string> only = {};  // empty: all
+  std::vector<std::string> except = {};
+};
+
 // The names that a load passed over: where it was not strict, and those that `except` kept as they are.
 struct LoadReport {
   std::vector<std::string> missing, unexpected, kept;
@@ -92,6 +101,13 @@ class Module {
   // Returns each distinct parameter once, in registration order: own ones, then the children's.
   std::vector<Tensor> parameters() const;
   StateDict named_parameters() const;
+  // The same of some: what is not attached stays as it is, so attaching parameters({.except = {"body"}})
+  // freezes the body. Errors: ValueError for a path that leads to no parameter.
+  std::vector<Tensor> parameters(const ParameterOptions& options) const;
+  StateDict named_parameters(const ParameterOptions& options) const;
+  // Returns one by its dotted name: parameter("layer1.0.conv1.weight"). Errors: ValueError listing the names.
+  Tensor parameter(const std::string& name) const;
+  Tensor buffer(const std::string& name) const;
   std::vector<Tensor> buffers() const;
   StateDict named_buffers() const;
   int64_t num_parameters() const;  // elements of parameters()
@@ -121,10 +137,11 @@ class Module {
   // Whether an open ParameterScope may have put other tensors in the place of this module's own.
   bool is_substituted() const;
 
-  // Converts the floating-point parameters, buffers and gradients to `dtype`. Errors: DTypeError unless it is
+  // Converts the floating-point parameters, buffers and gradients to `dtype`. What is registered below this
+  // module later is converted then, and an optimizer's state at its next step. Errors: DTypeError unless it is
   // floating point; StateError while an open recording follows one of them.
   Module& to(DType dtype);
-  // Moves parameters, buffers and gradients to `device`. Errors: StateError as above.
+  // Moves parameters, buffers and gradients to `device`, and later ones as above. Errors: StateError as above.
   Module& to(Device device);
 
   // Calls f on every module below, children first, and then on this one.
@@ -177,11 +194,14 @@ class Module {
   template <class F>
   void each_slot(const std::string& prefix, F&& f) const;
   void convert(const std::function<Tensor(const Tensor&)>& f, const char* op);
+  void adopt(Tensor& member) const;
 
   std::string name_;
   Module* parent_ = nullptr;
   std::vector<Module*> children_;
   std::vector<Slot> parameters_, buffers_;
+  std::optional<DType> dtype_;  // of the last to(), for what comes later
+  std::optional<Device> device_;
   bool training_ = true;
   int scopes_ = 0;  // of this module, that are open
 };

@@ -4,7 +4,9 @@
 #include <ostream>
 
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/node.h"
 #include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/recording_state.h"
 #include "gradus/nn/text.h"
 #include "gradus/tensor/allocator.h"
 #include "gradus/tensor/context.h"
@@ -168,5 +170,21 @@ std::string to_string(const Summary& s) {
 }
 
 std::ostream& operator<<(std::ostream& out, const Summary& s) { return out << to_string(s); }
+
+std::string explain(const Tensor& loss, const Module& net) {
+  const StateDict parameters = net.named_parameters();
+  Ref<autograd::RecordingState> state = autograd::innermost_following(loss);
+  if (!state && !autograd::open_recordings().empty())
+    state = Ref<autograd::RecordingState>(autograd::as_recording(autograd::open_recordings().back()));
+  std::vector<std::string> names;
+  if (state)
+    for (const auto& leaf : state->leaves()) {
+      const Tensor x = static_cast<const autograd::Leaf*>(leaf.get())->tensor();
+      const auto own = std::find_if(parameters.begin(), parameters.end(),
+                                    [&](const auto& entry) { return entry.second.is_same(x); });
+      names.push_back(own != parameters.end() ? own->first : concat("tensor ", names.size()));
+    }
+  return autograd::explain(loss, names);
+}
 
 }  // namespace gradus::nn

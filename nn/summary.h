@@ -38,6 +38,9 @@ struct Summary {
 // Errors: what the network throws for such an input; DeviceError when it reads elements, of which there are none.
 Summary summary(Layer& net, const Shape& input, SummaryOptions options = {});
 
+// autograd::explain(loss): which parameters a loss reaches, by the names that they have in `net`.
+std::string explain(const Tensor& loss, const Module& net);
+
 // A table of the calls, then the totals.
 std::string to_string(const Summary& s);
 std::ostream& operator<<(std::ostream& out, const Summary& s);

@@ -32,7 +32,9 @@ void AveragedModel::follow(const char* op) {
   const auto add = [&](const nn::StateDict& tensors, bool averages) {
     for (const auto& [name, t] : tensors) {
       if (auto known = before.extract(name); known && known.mapped().source.is_same(t)) {
-        averages_.push_back(std::move(known.mapped()));
+        Average& a = known.mapped();
+        if (is_floating(t.dtype())) a.value = raw::to(raw::to(a.value, raw::step_dtype(t.dtype())), t.device());
+        averages_.push_back(std::move(a));
         continue;
       }
       const bool floating = is_floating(t.dtype());

@@ -89,6 +89,7 @@ Optimizer& Optimizer::step() {
       for (size_t k = 0; k < names.size(); ++k) {
         if (!names[k]) continue;
         if (!state.tensors[k].defined()) state.tensors[k] = new_state(g, k, p);
+        else state.tensors[k] = raw::to(raw::to(state.tensors[k], raw::step_dtype(p.dtype())), p.device());  // after Module::to
         used[k] = state.tensors[k];
       }
       if (state.step == 0) state.numbers = initial_numbers(g);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "gradus/tensor/ops/optim_step.h"
+#include "gradus/tensor/named_tensors.h"
 #include "gradus/tensor/required.h"
 #include "gradus/tensor/tensor.h"
 
@@ -23,7 +24,7 @@ namespace gradus::optim {
 
 // What an optimizer or a schedule must remember, as named tensors and numbers: what a checkpoint stores.
 struct State {
-  std::vector<std::pair<std::string, Tensor>> tensors;
+  NamedTensors tensors;
   std::vector<std::pair<std::string, double>> numbers;
 };
 

@@ -101,6 +101,21 @@ TEST(AutogradPage, GradientPenalty) {
   EXPECT_FALSE(disc.bias.grad().defined());
 }
 
+TEST(AutogradPage, R1) {
+  nn::Linear disc({.in = 4, .out = 1});
+  GradManager gm;
+  gm.attach(disc.parameters());
+  const Tensor real = randn({3, 4}), fake = randn({3, 4});
+  const double gamma = 10;
+  auto recording = gm.record();
+  Tensor slope = autograd::grad([&](const Tensor& x) { return sum(disc(x)); }, real);
+  Tensor r1 = 0.5 * gamma * mean(sum(square(slope), {1}));
+  gm.backward(mean(softplus(disc(fake))) + mean(softplus(-disc(real))) + r1);
+  // The slope of a linear function is its weight.
+  EXPECT_NEAR(r1.item<double>(), 5 * sum(square(disc.weight)).item<double>(), 1e-5);
+  EXPECT_TRUE(disc.weight.grad().defined());
+}
+
 TEST(AutogradPage, HessianVectorProduct) {
   Tensor x = tensor({1.f, 2.f}), v = tensor({1.f, 0.f});
   auto f = [](const Tensor& x) { return sum(x * x * x); };

@@ -79,6 +79,12 @@ void check_image(std::string_view file) {
     });
     FUZZ_CHECK(opened || !is_whole);
   }
+  survives([&] {  // colours have no indices
+    const Image lazy = open(file, {.mode = data::ColorMode::kIndices, .max_pixels = kMaxPixels});
+    FUZZ_CHECK(lazy.channels() == 1);
+    check_size(lazy);
+    if (survives([&] { Image(lazy).data(); })) check_parts(lazy, bits);
+  });
 }
 
 }  // namespace gradus::fuzz

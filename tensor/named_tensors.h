@@ -1,0 +1,26 @@
+// NamedTensors: tensors with names, in an order: state dicts, files of weights.
+//
+//   for (const auto& [name, x] : net.state_dict()) std::cout << name << ' ' << x.shape() << '\n';
+//   net.state_dict().at("layer1.0.conv1.weight");
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+class NamedTensors : public std::vector<std::pair<std::string, Tensor>> {
+ public:
+  using vector::at;  // by number
+  using vector::vector;
+
+  // Returns the tensor of this name; of several the first. Errors: ValueError listing the names.
+  const Tensor& at(std::string_view name) const;
+  bool contains(std::string_view name) const;
+};
+
+}  // namespace gradus
