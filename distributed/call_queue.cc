@@ -98,7 +98,7 @@ void CallQueue::post(Call call) {
     const std::shared_ptr<State> until_end(state_.get(), [state = state_](State*) { state->end(); });
     thread_ = start_thread([state = until_end] {
       name_thread("collectives");
-      runs_posted_calls = true;
+      posted_calls = state.get();
       Context::current().recordings.clear();  // calls record nothing, and should keep no recording alive
       Context::current().observer = nullptr;  // nor a profile
       Context::current().job = nullptr;       // nor a job: they hold their group

@@ -52,6 +52,8 @@ class CallQueue {
   // Runs the call now, unless another one is under way or waits. Returns whether it did.
   bool try_run(const Call& call);
   void post(Call call);
+  // What posted_calls is on its thread.
+  const void* id() const { return state_.get(); }
 
  private:
   struct State {

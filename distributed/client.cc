@@ -76,16 +76,28 @@ std::string checked_bytes(const char* op, const std::string& key, const std::str
 }
 
 // Waits for `there`, which waits itself for the time that it is given. Errors: TimeoutError or PeerError with
-// `text`.
+// `text`, which others may read meanwhile.
 template <class There>
 void wait_until(const char* op, const Deadline& deadline, const std::string& text, There&& there) {
   const internal::World* world = internal::World::current();
+  struct Doing {
+    const internal::World* world;
+    const char* op;
+    ~Doing() {
+      if (world) world->membership->set_doing(concat("outside of any collective, after ", op));
+    }
+  };
+  std::optional<Doing> doing;
   for (;;) {
     // What was there before counts.
     const bool alone = world && world->membership->others_left(), late = deadline.passed();
     if (there(alone ? Milliseconds(0) : std::min(deadline.left(), kLookAgain))) return;
     if (alone) throw PeerError(op, -1, text, ", and all other ranks have left the job");
     if (late) throw TimeoutError(op, -1, text, " within ", deadline.timeout().count(), " ms");
+    if (world && !doing) {
+      doing.emplace(world, op);
+      world->membership->set_doing(concat("in ", op, ", where ", text));
+    }
   }
 }
 

@@ -117,6 +117,7 @@ GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     std::string bytes;
+    const Membership::Awaiting awaiting(*watch.membership, [peer] { return std::vector{peer}; });
     try {
       bytes = setup.store->get(key_of(peer), watch.deadline.left());
     } catch (const TimeoutError&) {
@@ -156,6 +157,8 @@ void GlooMesh::connect_all(const std::map<int, std::array<Address, 2>>& addresse
     signal.notify();
   });
   const auto has_ended = [&] { return ended.load(std::memory_order_acquire); };
+  const Membership::Awaiting awaiting(*watch.membership,
+                                      [&] { return std::vector<int>(at.load() < 0 ? 0 : 1, at.load()); });
   const Wait outcome = signal.wait(watch, has_ended, "connect");
   while (!has_ended()) {
     close();  // again, for a connection that was just begun

@@ -278,7 +278,8 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
   template <class Ended>
   void wait_until(Ended&& ended, const std::vector<int>& peers, const Watch& watch, const char* op) {
     if (ended()) return;
-    const Membership::Awaiting awaiting(*watch.membership, [&] { return peers; });
+    const Membership::Awaiting awaiting(
+        *watch.membership, [&] { return peers; }, Membership::Awaiting::kAny);
     while (!ended()) {
       const bool trouble = in_trouble(peers);
       const auto slice =

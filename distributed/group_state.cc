@@ -38,8 +38,8 @@ bool from_message(const std::string& message, Record& record, std::vector<int64_
 // A call that was posted to the queue.
 class QueuedWork final : public WorkState {
  public:
-  QueuedWork(const char* op, std::shared_ptr<Membership> membership)
-      : op_(op), membership_(std::move(membership)) {}
+  QueuedWork(const char* op, std::shared_ptr<Membership> membership, const void* queue)
+      : op_(op), membership_(std::move(membership)), queue_(queue) {}
 
   void finish(std::exception_ptr error) {
     error_ = std::move(error);
@@ -52,7 +52,7 @@ class QueuedWork final : public WorkState {
     const auto done = [&] { return is_completed(); };
     const Deadline limit = Deadline::after(timeout.value_or(Milliseconds::max()));
     std::optional<Membership::AwaitingCall> awaiting;
-    if (membership_ && !done()) awaiting.emplace(*membership_);
+    if (membership_ && !done()) awaiting.emplace(*membership_, queue_);
     if (changed_.wait(local_watch(limit), done, op_) != Wait::kReady)
       throw TimeoutError(op_, -1, "not done within ", limit.timeout().count(), " ms, but still under way");
     if (error_) std::rethrow_exception(error_);
@@ -62,6 +62,7 @@ class QueuedWork final : public WorkState {
  private:
   const char* const op_;
   const std::shared_ptr<Membership> membership_;
+  const void* const queue_;
   Signal changed_;
   std::atomic<bool> done_{false};
   std::exception_ptr error_;  // before done_
@@ -119,10 +120,11 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
   collective.record.backwards = backwards_.load();
   collective.record.dropped = dropped_.load();
   Ref<Observer> observer(gradus::observer());
-  const int64_t range = observer ? observer->announce({.kind = RangeKind::kCollective,
-                                                       .name = collective.op,
-                                                       .bytes = collective.record.bytes})
-                                 : -1;
+  const int64_t range =
+      observer
+          ? observer->announce(
+                {.kind = RangeKind::kCollective, .name = collective.op, .bytes = collective.record.bytes})
+          : -1;
   // Alone there is nothing to wait for.
   if (!async || size() == 1)
     if (queue_.try_run([&] {
@@ -131,7 +133,7 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
         }))
       return Work();
 
-  const auto state = make_ref<QueuedWork>(collective.op, world_ ? world_->membership : nullptr);
+  const auto state = make_ref<QueuedWork>(collective.op, world_ ? world_->membership : nullptr, queue_.id());
   // It holds the group: Note [Groups that go first].
   queue_.post([self = Ref<GroupState>(this), state, limits, observer, range,
                collective = std::move(collective)]() mutable {
@@ -168,9 +170,10 @@ void GroupState::execute(Collective& collective, const Watch& watch) {
   world_->membership->check(collective.op);
   world_->calls.add(record, name_);
   const std::string call = concat(collective.op, " #", number, " of group '", name_, "'");
-  world_->membership->set_doing("in " + call);
   try {
+    Membership::InCall in_call(*world_->membership, call, id_, number, members_);
     const auto messages = backend_->exchange(turn.call, to_message(record, collective.sizes));
+    in_call.all_here();
     turn.records.resize(messages.size());
     turn.sizes.resize(messages.size());
     for (size_t i = 0; i < messages.size(); ++i)
@@ -182,7 +185,6 @@ void GroupState::execute(Collective& collective, const Watch& watch) {
     throw TimeoutError(collective.op, error.rank(), text_of(error), "\nlast collectives of rank ",
                        world_->rank, ", newest first:", world_->calls.text());
   }
-  world_->membership->set_doing("outside of any collective, after " + call);
 }
 
 // All members come to the same verdict.

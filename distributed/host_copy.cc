@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -240,12 +241,14 @@ HostMemory share_on_host(World& world, const std::string& key, size_t bytes, con
       return world.Job::share(key, bytes, fill);
     }
     const Claim claim = Claim::parse(held);
+    std::optional<Membership::Awaiting> awaiting;
     bool gone = claim.state == Claim::kFree;
     if (claim.state == Claim::kReady) {
       if (Memory memory = attach(claim, bytes, gone)) return {std::move(memory), true};
       if (!gone) return world.Job::share(key, bytes, fill);
     } else if (claim.state == Claim::kFilling) {
       gone = world.membership->has_left(claim.rank);
+      awaiting.emplace(*world.membership, [rank = claim.rank] { return std::vector{rank}; });
       if (watch.deadline.passed()) throw_wait(kOp, Wait::kTimeout, watch, {claim.rank});
     }
     replaceable = gone ? held : "";

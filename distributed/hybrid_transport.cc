@@ -69,7 +69,8 @@ class AnyWayRequest final : public HybridRequest {
   }
   void wait_for_way(const Watch& watch, const char* op) {
     if (find_way()) return;
-    const Membership::Awaiting awaiting(*watch.membership, [this] { return sources_; });
+    const Membership::Awaiting awaiting(
+        *watch.membership, [this] { return sources_; }, Membership::Awaiting::kAny);
     std::chrono::microseconds nap = kShortNap;
     while (!find_way()) {
       if (watch.membership->failed()) throw_wait(op, Wait::kFailed, watch, sources_);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 namespace gradus::dist {
 
@@ -23,19 +24,64 @@ bool Membership::others_left() const {
   return world_size_ > 1;
 }
 
+bool RankStatus::awaits(int rank) const {
+  return std::ranges::any_of(waits,
+                             [&](const RankWait& wait) { return wait.holds && wait.ranks.contains(rank); });
+}
+
 void Membership::set_doing(std::string doing) {
   std::lock_guard lock(mutex_);
-  posted_last_ = internal::runs_posted_calls;
-  doing_[posted_last_] = std::move(doing);
+  if (!internal::posted_calls || !doing_.starts_with("in ")) doing_ = std::move(doing);
 }
 
 std::string Membership::doing() const {
   std::lock_guard lock(mutex_);
-  return doing_[internal::runs_posted_calls];
+  return doing_;
 }
 
-Membership::Awaiting::Awaiting(Membership& membership, std::function<std::vector<int>()> missing)
-    : membership_(membership), missing_(std::move(missing)), posted_(internal::runs_posted_calls) {
+constinit thread_local Membership::InCall* Membership::InCall::current_ = nullptr;
+
+Membership::InCall::InCall(Membership& membership, std::string text, uint32_t group, uint64_t number,
+                           const std::vector<int>& members)
+    : membership_(membership),
+      text_(std::move(text)),
+      group_(group),
+      number_(number),
+      members_(members),
+      posted_(internal::posted_calls),
+      outer_(std::exchange(current_, this)) {
+  std::lock_guard lock(membership_.mutex_);
+  membership_.calls_.push_back(this);
+}
+
+Membership::InCall::~InCall() {
+  current_ = outer_;
+  {
+    std::lock_guard lock(membership_.mutex_);
+    std::erase(membership_.calls_, this);
+  }
+  membership_.set_doing("outside of any collective, after " + text_);
+}
+
+void Membership::InCall::all_here() {
+  std::lock_guard lock(membership_.mutex_);
+  all_here_ = true;
+}
+
+// Groups without a common member may have the same number.
+RankWait Membership::InCall::wait() const {
+  RankWait wait{.call = concat(group_, '.', members_[0], '#', number_)};
+  if (!all_here_) wait.ranks = RankSet(members_);
+  return wait;
+}
+
+Membership::Awaiting::Awaiting(Membership& membership, std::function<std::vector<int>()> missing,
+                               Enough enough)
+    : membership_(membership),
+      missing_(std::move(missing)),
+      enough_(enough),
+      posted_(internal::posted_calls),
+      call_(InCall::current()) {
   std::lock_guard lock(membership_.mutex_);
   membership_.awaiting_.push_back(this);
 }
@@ -45,40 +91,51 @@ Membership::Awaiting::~Awaiting() {
   std::erase(membership_.awaiting_, this);
 }
 
-Membership::AwaitingCall::AwaitingCall(Membership& membership) : membership_(membership) {
+Membership::AwaitingCall::AwaitingCall(Membership& membership, const void* queue)
+    : membership_(membership), queue_(queue) {
   std::lock_guard lock(membership_.mutex_);
-  ++membership_.awaited_calls_;
+  membership_.awaited_queues_.push_back(queue_);
 }
 
 Membership::AwaitingCall::~AwaitingCall() {
   std::lock_guard lock(membership_.mutex_);
-  --membership_.awaited_calls_;
+  membership_.awaited_queues_.erase(std::ranges::find(membership_.awaited_queues_, queue_));
 }
 
 // A posted call that waits does not hold its rank up, unless the program waits for it.
 RankStatus Membership::status() const {
   std::lock_guard lock(mutex_);
-  RankStatus status{.rank = rank_, .left = has_left(rank_)};
-  bool waits = false;
-  const auto add = [&](bool posted) {
-    for (const Awaiting* one : awaiting_) {
-      if (one->posted_ != posted) continue;
-      waits = true;
-      for (int rank : one->missing_())
-        if (std::ranges::find(status.awaits, rank) == status.awaits.end()) status.awaits.push_back(rank);
-    }
+  RankStatus status{.rank = rank_, .left = has_left(rank_), .doing = doing_};
+  const auto holds = [&](const void* queue) {
+    return !queue || std::ranges::find(awaited_queues_, queue) != awaited_queues_.end();
   };
-  add(false);
-  if (waits) {
-    status.doing = doing_[0];
-  } else if (awaited_calls_ > 0) {
-    add(true);
-    status.doing = doing_[1];
-  } else {
-    status.doing = doing_[posted_last_];
-    if (posted_last_ && status.doing.starts_with("in "))
-      status.doing = concat("outside of any collective, with ", status.doing.substr(3), " under way");
+  bool program_waits = false;
+  std::string awaited, under_way;
+  for (const InCall* call : calls_) {
+    RankWait wait = call->wait();
+    wait.holds = holds(call->posted_);
+    if (!wait.holds) wait.ranks = {};
+    if (!call->posted_) {
+      program_waits = true;
+      status.doing = "in " + call->text_;
+    } else if (wait.holds) {
+      awaited = "in " + call->text_;
+    } else {
+      under_way += concat(", with ", call->text_, " under way");
+    }
+    status.waits.push_back(std::move(wait));
   }
+  for (const Awaiting* one : awaiting_) {
+    if (!holds(one->posted_) || (one->call_ && !one->call_->all_here_)) continue;
+    program_waits = program_waits || !one->posted_;
+    status.waits.push_back({.ranks = RankSet(one->missing_()), .any = one->enough_ == Awaiting::kAny});
+  }
+  if (program_waits) return status;
+  if (!awaited.empty())
+    status.doing = awaited;
+  else if (!under_way.empty())
+    status.doing =
+        concat(status.doing.starts_with("out") ? status.doing : "outside of any collective", under_way);
   return status;
 }
 

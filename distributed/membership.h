@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,9 +15,20 @@
 
 #include "gradus/distributed/deadline.h"
 #include "gradus/distributed/error.h"
+#include "gradus/distributed/rank_set.h"
 #include "gradus/tensor/fork.h"
 
 namespace gradus::dist {
+
+// Something that a rank has come to.
+struct RankWait {
+  // A group's call, the same text for all who are in it: they do not wait for each other. Empty: of no group.
+  std::string call = {};
+  // For whom it waits there. None: it has what it needs of them, or is not held.
+  RankSet ranks = {};
+  bool any = false;   // one of them is enough
+  bool holds = true;  // false: a posted call, and the rank's program runs on
+};
 
 // What a rank is doing, as far as others know: for the text of timeouts.
 struct RankStatus {
@@ -25,12 +37,14 @@ struct RankStatus {
   Milliseconds silent{0};  // since its last sign of life
   std::string
       doing;  // "in all_reduce #12 of group 'world'", "outside of any collective, after #11 ..."; "" unknown
-  std::vector<int> awaits = {};  // the ranks that it waits for; empty when its program runs on
+  std::vector<RankWait> waits = {};  // none that holds: its program runs on
+
+  bool awaits(int rank) const;  // whether it is held by a wait for that rank
 };
 
 namespace internal {
-// Of a thread that runs calls which its rank's program has posted, and goes on meanwhile.
-inline constinit thread_local bool runs_posted_calls = false;
+// Of a thread that runs calls which its rank's program has posted, and goes on meanwhile: their queue.
+inline constinit thread_local const void* posted_calls = nullptr;
 }  // namespace internal
 
 class Membership {
@@ -47,8 +61,8 @@ class Membership {
   // Whether the job has failed; one atomic load.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   Failure failure() const;  // only once failed()
-  // Whether this process is the rank, or the child that a rank has forked: that is no rank, must not say anything for it,
-  // and has none of its threads.
+  // Whether this process is the rank, or the child that a rank has forked: that is no rank, must not say
+  // anything for it, and has none of its threads.
   bool is_rank() const { return process_ == gradus::internal::fork_count(); }
   // Errors: ConnectionError in such a child.
   virtual void check_is_rank(std::string_view op) const;
@@ -67,13 +81,45 @@ class Membership {
   virtual Failure report(const Failure& failure) = 0;
   // This rank ends in order. Later reports are ignored.
   virtual void leave() = 0;
-  // What this rank does now; cheap: kept here, sent to others now and then. Posted calls are apart.
+  // What this rank does now; cheap: kept here, sent to others now and then. A posted call does not hide what
+  // the program is in.
   void set_doing(std::string doing);
-  std::string doing() const;  // as this thread, or one of its kind, has set it
-  // While one lives, a thread of this rank waits for the ranks that `missing` returns, on any thread.
+  std::string doing() const;
+  // While one lives, this thread is in call `number` of a group.
+  class InCall {
+   public:
+    // `text` names the call, `members` stay as long.
+    InCall(Membership& membership, std::string text, uint32_t group, uint64_t number,
+           const std::vector<int>& members);
+    ~InCall();
+    InCall(const InCall&) = delete;
+    InCall& operator=(const InCall&) = delete;
+
+    // All members have come: it waits for none of them any more but where Awaiting says so.
+    void all_here();
+    // The innermost one of this thread, or null.
+    static const InCall* current() { return current_; }
+    const std::string& text() const { return text_; }
+    RankWait wait() const;
+
+   private:
+    friend class Membership;
+    Membership& membership_;
+    const std::string text_;
+    const uint32_t group_;
+    const uint64_t number_;
+    const std::vector<int>& members_;
+    const void* const posted_;
+    bool all_here_ = false;
+    InCall* const outer_;
+    static constinit thread_local InCall* current_;
+  };
+  // While one lives, a thread of this rank waits for all or any of the ranks that `missing` returns, on any
+  // thread. In a call that some have not come to it is for these that it waits.
   class Awaiting {
    public:
-    Awaiting(Membership& membership, std::function<std::vector<int>()> missing);
+    enum Enough { kAll, kAny };
+    Awaiting(Membership& membership, std::function<std::vector<int>()> missing, Enough enough = kAll);
     ~Awaiting();
     Awaiting(const Awaiting&) = delete;
     Awaiting& operator=(const Awaiting&) = delete;
@@ -82,18 +128,21 @@ class Membership {
     friend class Membership;
     Membership& membership_;
     const std::function<std::vector<int>()> missing_;
-    const bool posted_;
+    const Enough enough_;
+    const void* const posted_;
+    const InCall* const call_;
   };
-  // While one lives, the program waits for a call that it has posted.
+  // While one lives, the program waits for a call that it has posted to a queue.
   class AwaitingCall {
    public:
-    explicit AwaitingCall(Membership& membership);
+    AwaitingCall(Membership& membership, const void* queue);
     ~AwaitingCall();
     AwaitingCall(const AwaitingCall&) = delete;
     AwaitingCall& operator=(const AwaitingCall&) = delete;
 
    private:
     Membership& membership_;
+    const void* const queue_;
   };
   // What others may know of this rank.
   RankStatus status() const;
@@ -110,10 +159,10 @@ class Membership {
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
   Failure failure_;
-  std::string doing_[2];  // of the program, of posted calls
-  bool posted_last_ = false;
+  std::string doing_;
+  std::vector<const InCall*> calls_;
   std::vector<const Awaiting*> awaiting_;
-  int awaited_calls_ = 0;
+  std::vector<const void*> awaited_queues_;
   std::vector<std::atomic<char>> left_;
 };
 

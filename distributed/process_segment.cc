@@ -247,6 +247,7 @@ class ProcessSegments : public SegmentProvider {
 
   std::string get_name(const std::string& key, const Watch& watch, const std::vector<int>& missing) {
     std::string name;
+    const Membership::Awaiting awaiting(*watch.membership, [missing] { return missing; });
     try {
       name = store_->get(key, watch.deadline.left());
     } catch (const TimeoutError&) {

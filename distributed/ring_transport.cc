@@ -196,7 +196,9 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
     RingRequest& request = static_cast<RingRequest&>(any);
     std::optional<Membership::Awaiting> awaiting;
     const auto sleeps = [&] {
-      if (!awaiting) awaiting.emplace(*watch.membership, [&] { return ranks(request); });
+      if (!awaiting)
+        awaiting.emplace(
+            *watch.membership, [&] { return ranks(request); }, Membership::Awaiting::kAny);
     };
     for (;;) {
       uint32_t seen = 0;

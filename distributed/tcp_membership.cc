@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <ranges>
 #include <set>
 #include <thread>
 
@@ -123,12 +123,18 @@ class StandingConnection {
   std::thread thread_;
 };
 
-// "2,3\nin all_reduce #12 ...": as a status travels.
+// "3.0#12:0-3 ~5.0#2:0,2 ?:1-3\nin all_reduce #12 ...": as a status travels. Before each call are a mark for
+// one that does not hold the rank, and one for ranks of which any is enough.
 std::string to_text(const RankStatus& status) {
-  constexpr size_t kMost = 16;  // ranks; the first ones will do
+  constexpr size_t kMost = internal::kMaxDoingText / 2;
   std::string text;
-  for (size_t i = 0; i < std::min(kMost, status.awaits.size()); ++i)
-    text += concat(i ? "," : "", status.awaits[i]);
+  for (const RankWait& wait : status.waits) {
+    const std::string head =
+        concat(text.empty() ? "" : " ", wait.holds ? "" : "~", wait.any ? "?" : "", wait.call, ':');
+    if (text.size() + head.size() > kMost) break;
+    text += head;
+    text += wait.ranks.text((kMost - text.size()) / 2);  // and leave room for the others
+  }
   return concat(text, '\n', status.doing).substr(0, internal::kMaxDoingText);
 }
 
@@ -136,12 +142,19 @@ void read_text(std::string_view text, int world_size, RankStatus& status) {
   const size_t end = text.find('\n');
   status.doing = text.substr(end == std::string_view::npos ? 0 : end + 1);
   if (end == std::string_view::npos) return;
-  for (const char *at = text.data(), *stop = at + end; at < stop; ++at) {
-    int rank = -1;
-    const auto [next, error] = std::from_chars(at, stop, rank);
-    if (error != std::errc() || rank < 0 || rank >= world_size) return;
-    status.awaits.push_back(rank);
-    at = next;
+  const auto take = [](std::string_view& from, char mark) {
+    const bool there = from.starts_with(mark);
+    from.remove_prefix(there);
+    return there;
+  };
+  for (const auto part : std::views::split(text.substr(0, end), ' ')) {
+    std::string_view rest(part.begin(), part.end());
+    RankWait& wait = status.waits.emplace_back();
+    wait.holds = !take(rest, '~');
+    wait.any = take(rest, '?');
+    const size_t colon = std::min(rest.find(':'), rest.size());
+    wait.call = rest.substr(0, colon);
+    if (colon < rest.size()) wait.ranks = RankSet::parse(rest.substr(colon + 1), world_size);
   }
 }
 

@@ -289,14 +289,17 @@ TEST(GroupBarrier, WaitsForAll) {
   });
 }
 
-TEST(GroupBarrier, NamesTheMissingRanks) {
+TEST(GroupBarrier, NamesThoseWhoWaitForEachOther) {
   const auto errors = errors_of(4, [] {
     if (get_rank() < 2) group_barrier({}, Milliseconds(500));
     barrier();
   });
   EXPECT_THAT(
       errors,
-      Each(HasSubstr("ranks 2, 3 did not come to group_barrier of group 'world' within 500 ms: rank 2: ")));
+      Each(HasSubstr(
+          "ranks 0, 1 or ranks 2, 3 hold up group_barrier of group 'world', which did not end within "
+          "500 ms: they wait for each other: rank 0: it is in group_barrier of group 'world'; rank 1: it is "
+          "in group_barrier of group 'world'; rank 2: it is in barrier #1 of group 'world'; rank 3: ")));
 }
 
 TEST(GroupBarrier, OfASubgroupWaitsForItsMembers) {

@@ -136,6 +136,42 @@ TEST(TcpMembershipTest, AStoppedRankIsNoFailureButSilent) {
   EXPECT_TRUE(comes_true([&] { return first->statuses().at(0).silent < Milliseconds(1'000); }));
 }
 
+TEST(TcpMembershipTest, OthersLearnForWhomARankWaits) {
+  StoreServer server({});
+  const auto first = join_tcp(address_of(server), 0, 600, kLong),
+             second = join_tcp(address_of(server), 1, 600, kLong);
+  std::vector<int> even, uneven;
+  for (int rank = 0; rank < 600; rank += 2) even.push_back(rank);
+  for (int rank = 0; rank < 600; rank += 1 + rank % 7) uneven.push_back(rank);
+  const int queue = 0;
+  internal::posted_calls = &queue;
+  const Membership::InCall posted(*second, "all_reduce #3", 9, 3, even);
+  internal::posted_calls = nullptr;
+  Membership::InCall complete(*second, "gather #5", 5, 5, even);
+  complete.all_here();
+  const Membership::Awaiting message(
+      *second,
+      [] {
+        return std::vector{4, 5};
+      },
+      Membership::Awaiting::kAny);
+  const Membership::InCall long_call(*second, "barrier #2", 4, 2, uneven);
+  const Membership::InCall call(*second, "barrier #8", 6, 8, even);
+
+  const auto text = [&] {
+    const auto statuses = first->statuses();
+    std::string text = statuses.empty() ? "" : statuses[0].doing;
+    if (statuses.empty()) return text;
+    for (const RankWait& wait : statuses[0].waits)
+      text += concat("; ", wait.holds ? "" : "not held in ", wait.call, wait.any ? " any of " : ": ",
+                     wait.call == "4.0#2" ? "what has room" : wait.ranks.text(100));
+    return text;
+  };
+  const std::string expected =
+      "in barrier #8; not held in 9.0#3: ; 5.0#5: ; 4.0#2: what has room; 6.0#8: 0-598/2;  any of 4-5";
+  EXPECT_TRUE(comes_true([&] { return text() == expected; })) << text();
+}
+
 TEST(TcpMembershipTest, WhoLeavesIsNotDead) {
   StoreServer server({});
   auto first = join_tcp(address_of(server), 0, 3, kLong), second = join_tcp(address_of(server), 1, 3, kLong);

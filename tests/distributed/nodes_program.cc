@@ -1,10 +1,12 @@
-// A rank of nodes_test: `collectives` checks every collective, `reduce MILLISECONDS` all-reduces until that
-// fails.
+// A rank of nodes_test and of stalls_test: `collectives` checks every collective, `reduce MILLISECONDS`
+// all-reduces until that fails, `stall HOW` lets rank 3 of 4 not come.
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <thread>
 
+#include "gradus/distributed/client.h"
 #include "gradus/distributed/collectives.h"
 #include "gradus/distributed/process_group.h"
 #include "gradus/tensor/ops/creation.h"
@@ -50,6 +52,34 @@ int reduce_until_failure(Milliseconds timeout) {
   return 0;
 }
 
+// The others are in two calls by then: rank 2 waits for rank 3 in their half, ranks 0 and 1 for both in a
+// barrier. Says whom the error names.
+int stall(const std::string& how) {
+  init_process_group({.timeout = Milliseconds(2'000), .init_timeout = Milliseconds(30'000)});
+  const Milliseconds long_time{60'000};
+  const int rank = get_rank();
+  const Group never = world().duplicate(), half = world().split(rank / 2);
+  const Tensor x = ones({4});
+  try {
+    barrier();
+    if (rank == 3) {
+      if (how == "elsewhere") all_reduce(x, {.group = never, .timeout = long_time});
+      if (how == "receives") recv(x, {.src = 0, .timeout = long_time});
+      // Until the job has failed.
+      for (int i = 0; how == "computes"; ++i) {
+        get_client().user_set("i", i);
+        std::this_thread::sleep_for(Milliseconds(20));
+      }
+    }
+    if (rank < 3 || how != "goes-on") all_reduce(x, {.group = half});
+    barrier();
+  } catch (const DistributedError& error) {
+    const std::string text = error.what();
+    say(concat("rank ", rank, " blames ", error.rank(), ": ", text.substr(0, text.find('\n'))));
+  }
+  return 0;
+}
+
 }  // namespace
 }  // namespace gradus::dist
 
@@ -59,6 +89,7 @@ int main(int argc, char** argv) {
     if (what == "collectives") return gradus::dist::check_collectives();
     if (what == "reduce" && argc > 2)
       return gradus::dist::reduce_until_failure(gradus::dist::Milliseconds(std::stoi(argv[2])));
+    if (what == "stall" && argc > 2) return gradus::dist::stall(argv[2]);
   } catch (const std::exception& error) {
     std::cerr << error.what() << std::endl;
     return 1;

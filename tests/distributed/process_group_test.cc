@@ -763,6 +763,32 @@ TEST(DestroyProcessGroup, AllowsAnotherJob) {
               Each(succeeded("sum 6")));
 }
 
+// A rank leaves while it still has a part in a call that it has posted, soon after it has met the others
+// elsewhere: what these said of that meeting is no sign that they wait for it now.
+int posts_and_leaves() {
+  init_process_group(options("file://" + variable("MEETING")));
+  const Group pair = new_group({0, 1});
+  const Tensor x = scalar(1);
+  if (test_rank() == 2) std::this_thread::sleep_for(Milliseconds(1'000));
+  barrier();
+  if (test_rank() == 1) std::this_thread::sleep_for(Milliseconds(350));
+  if (test_rank() < 2) all_reduce(x, {.group = pair, .async_op = true});
+  destroy_process_group();
+  std::cout << "left in order" << std::endl;
+  return 0;
+}
+const RankFunction posts_and_leaves_function{"posts-and-leaves", posts_and_leaves};
+
+TEST(DestroyProcessGroup, WaitsForPostedCallsThatOthersComeToLater) {
+  const std::string meeting = fresh_path("meeting");
+  EXPECT_THAT(run_processes("posts-and-leaves", 3,
+                            {.variables =
+                                 [&](int) {
+                                   return Variables{{"MEETING", meeting}};
+                                 }}),
+              Each(succeeded("left in order")));
+}
+
 // A stopped rank: the others' timeout names it.
 int stopped() {
   InitOptions o = options("file://" + variable("MEETING"));

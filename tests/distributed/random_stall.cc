@@ -1,6 +1,11 @@
 #include "gradus/tests/distributed/random_stall.h"
 
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <optional>
 #include <random>
+#include <set>
 
 #include "gradus/distributed/client.h"
 #include "gradus/distributed/collectives.h"
@@ -12,16 +17,100 @@
 namespace gradus::dist {
 namespace {
 
-constexpr Milliseconds kTimeout{2'000}, kForever{std::chrono::hours(1)};
+constexpr Milliseconds kTimeout{10'000}, kForever{std::chrono::hours(1)};
 constexpr int kSteps = 8;
 
+// What ranks did until the job failed, written down by their program: nothing of it comes from the reports of
+// which errors are made.
+class Ledger {
+ public:
+  using Ranks = std::vector<int>;
+
+  // This rank comes to its next call with these others, and waits there.
+  void comes(const std::string& what, const Ranks& members) {
+    posts(what, members);
+    awaits(what, members);
+  }
+  // It comes, and does not wait yet.
+  void posts(const std::string& what, const Ranks& members) {
+    if (!failed()) ++calls_[{what, members}][get_rank()];
+  }
+  void awaits(const std::string& what, const Ranks& members) {
+    if (!failed()) waits_[get_rank()] = Wait{{what, members}, calls_[{what, members}][get_rank()]};
+  }
+  // It waits for a message from one of them.
+  void receives(const Ranks& sources) {
+    if (!failed()) waits_[get_rank()] = Wait{{}, 0, sources};
+  }
+  void goes_on() {
+    if (!failed()) waits_.erase(get_rank());
+  }
+
+  // Who may have held the others up. Those who wait for nobody; else each rank that, by coming wherever
+  // others wait for it, would have let all of them go on, one by one.
+  std::set<int> suspects(int world) const {
+    std::set<int> suspects;
+    for (int rank = 0; rank < world; ++rank)
+      if (!waits_.contains(rank)) suspects.insert(rank);
+    if (!suspects.empty()) return suspects;
+    for (int one = 0; one < world; ++one) {
+      std::set<int> going = {one};
+      for (size_t before = 0; before < going.size();) {
+        before = going.size();
+        for (const auto& [rank, wait] : waits_)
+          if (ends(wait, going)) going.insert(rank);
+      }
+      if (int(going.size()) == world) suspects.insert(one);
+    }
+    return suspects;
+  }
+
+ private:
+  using Call = std::pair<std::string, Ranks>;
+  struct Wait {
+    Call call;
+    int number = 0;  // of the rank's calls of this kind
+    Ranks sources = {};
+  };
+
+  bool ends(const Wait& wait, const std::set<int>& going) const {
+    const auto goes = [&](int rank) { return going.contains(rank); };
+    if (!wait.sources.empty()) return std::ranges::any_of(wait.sources, goes);
+    const auto& counts = calls_.at(wait.call);
+    const auto came = [&](int rank) { return counts.contains(rank) ? counts.at(rank) : 0; };
+    const auto& members = wait.call.second;
+    // Calls run in order: this one, or one before it, is for whom the fewest have come.
+    const int next = came(*std::ranges::min_element(members, {}, came)) + 1;
+    return std::ranges::all_of(
+        members, [&](int rank) { return came(rank) >= std::min(next, wait.number) || goes(rank); });
+  }
+
+  static bool failed() { return internal::World::current()->membership->failed(); }
+
+  std::map<Call, std::map<int, int>> calls_;  // how many of each, by rank
+  std::map<int, Wait> waits_;                 // by rank
+};
+
 struct Stall {
-  enum How { kComputes, kKey, kReceives, kOtherGroup, kPostedCall, kHows };
+  enum How { kComputes, kKey, kReceives, kReceivesAny, kOtherGroup, kPostedCall, kSkips, kHows };
+  enum Op {
+    kAllReduce,
+    kOdd,
+    kHalf,
+    kLarge,
+    kGroupBarrier,
+    kOddPosted,
+    kAllGather,
+    kBroadcast,
+    kOddLater,
+    kOps
+  };
   int hosts = 1, world = 2;
   bool messages_only = false;
   int culprit = 0, step = 0;
   How how = kComputes;
-  std::vector<int> ops;  // of the steps
+  std::vector<Op> ops;  // of the steps
+  mutable Ledger ledger;
 
   explicit Stall(uint64_t seed) {
     std::mt19937_64 random(seed);
@@ -33,65 +122,125 @@ struct Stall {
     culprit = below(world);
     step = below(kSteps);
     how = How(below(kHows));
-    // Of two ranks that wait for each other none can be told from the other.
-    if (world == 2 && (how == kReceives || how == kOtherGroup)) how = kComputes;
-    for (int i = 0; i < kSteps; ++i) ops.push_back(below(8));
+    for (int i = 0; i < kSteps; ++i) ops.push_back(Op(below(kOps)));
+    // What all are in cannot be left out without a mismatch.
+    const int members = int(members_of(ops[step], culprit).size());
+    if (how == kSkips && (members == 1 || members == world)) how = kComputes;
   }
 
   std::string text() const {
-    const char* const hows[] = {"computes", "waits for a key", "receives", "is in another group's call",
-                                "computes with a call under way"};
+    const char* const hows[] = {"computes",
+                                "waits for a key",
+                                "receives",
+                                "receives from anyone",
+                                "is in another group's call",
+                                "computes with a call under way",
+                                "leaves a call out and goes on"};
     std::string text = concat(world, " ranks on ", hosts, messages_only ? " hosts (messages only)" : " hosts",
                               ": rank ", culprit, ' ', hows[how], " before step ", step, " of");
     for (int op : ops) text += concat(' ', op);
     return text;
   }
 
-  bool receives() const { return how == kReceives; }
-
   void run() const {
     const int rank = get_rank();
-    const Group never = world_group().duplicate();
-    const Group odd = world_group().split(rank % 2), half = world_group().split(rank < world / 2);
+    const Group all = dist::world(), never = all.duplicate();
+    const Group odd = all.split(rank % 2), half = all.split(rank < world / 2);
+    std::optional<Work> later;
+    const auto finish_later = [&] {
+      if (!later) return;
+      ledger.awaits("odd", members_of(kOdd, rank));
+      later->wait();
+      later.reset();
+    };
     for (int i = 0; i < kSteps; ++i) {
-      if (rank == culprit && i == step) stall(never);
-      const Group& group = ops[i] == 1 || ops[i] == 5 ? odd : ops[i] == 2 ? half : never_used_;
-      Tensor x = full({ops[i] == 3 ? 40'000 : 16}, rank);
-      if (ops[i] == 4) {
+      if (rank == culprit && i == step) {
+        if (how == kSkips) continue;
+        stall(never);
+      }
+      const Op op = ops[i];
+      const Group& group = op == kHalf ? half : op == kOdd || op == kOddPosted || op == kOddLater ? odd : all;
+      const std::string what = op == kGroupBarrier ? "barrier"
+                               : &group == &odd    ? "odd"
+                               : &group == &half   ? "half"
+                                                   : "all";
+      const std::vector<int> members = members_of(op, rank);
+      Tensor x = full({op == kLarge ? 40'000 : 16}, rank);
+      if (op == kOddLater) {
+        finish_later();
+        ledger.posts(what, members);
+        later = all_reduce(x, {.group = group, .async_op = true});
+        ledger.goes_on();
+        continue;
+      }
+      ledger.comes(what, members);
+      if (op == kGroupBarrier) {
         group_barrier();
-      } else if (ops[i] == 5) {
-        const Work work = all_reduce(x, {.group = group, .async_op = true});
-        work.wait();
-      } else if (ops[i] == 6) {
+      } else if (op == kOddPosted) {
+        all_reduce(x, {.group = group, .async_op = true}).wait();
+      } else if (op == kAllGather) {
         all_gather(x);
-      } else if (ops[i] == 7) {
+      } else if (op == kBroadcast) {
         broadcast(x, {.src = i % world});
       } else {
         all_reduce(x, {.group = group});
       }
+      finish_later();
+      ledger.goes_on();
     }
+    finish_later();
+    ledger.comes("all", members_of(kAllReduce, rank));
     barrier();
   }
 
  private:
-  static Group world_group() { return dist::world(); }
+  std::vector<int> members_of(Op op, int rank) const {
+    std::vector<int> members;
+    for (int other = 0; other < world; ++other) {
+      const bool same_odd = other % 2 == rank % 2, same_half = (other < world / 2) == (rank < world / 2);
+      if (op == kHalf ? same_half : op == kOdd || op == kOddPosted || op == kOddLater ? same_odd : true)
+        members.push_back(other);
+    }
+    return members;
+  }
 
   void stall(const Group& never) const {
     Tensor x = ones({4});
+    std::vector<int> others = members_of(kAllReduce, culprit);
+    if (how == kOtherGroup) {
+      ledger.comes("never", others);
+      all_reduce(x, {.group = never, .timeout = kForever});
+    }
+    std::erase(others, culprit);
+    if (how == kReceives) {
+      ledger.receives({(culprit + 1) % world});
+      recv(x, {.src = (culprit + 1) % world, .timeout = kForever});
+    }
+    if (how == kReceivesAny) {
+      ledger.receives(others);
+      recv(x, {.timeout = kForever});
+    }
     if (how == kKey) get_client().user_get("never", 1, kForever);
-    if (how == kReceives) recv(x, {.src = (culprit + 1) % world, .timeout = kForever});
-    if (how == kOtherGroup) all_reduce(x, {.group = never, .timeout = kForever});
     if (how == kPostedCall) all_reduce(x, {.group = never, .async_op = true, .timeout = kForever});
     const Membership& job = *internal::World::current()->membership;
     internal::Simulation::current()->block([&] { return job.failed(); }, now() + kForever, "a stall");
   }
-
-  const Group never_used_;  // the default group
 };
+
+// The ranks that an error's first words name: "[op] rank 1 or rank 2 holds up", "[op] ranks 1, 2 did not come
+// to".
+std::set<int> named_in(const std::string& text) {
+  const size_t begin = text.find("] "), end = std::min(text.find(" did not come to "), text.find(" hold"));
+  std::set<int> named;
+  if (begin == text.npos || end == text.npos) return named;
+  for (size_t i = begin; i < end; ++i)
+    if (std::isdigit(text[i]) && !std::isdigit(text[i - 1])) named.insert(std::stoi(text.substr(i)));
+  return named;
+}
 
 }  // namespace
 
-std::string try_stall(uint64_t seed) {
+StallReport try_stall(uint64_t seed) {
   const Stall stall(seed);
   const SimulationReport report = simulate(stall.world,
                                            {.seed = seed,
@@ -100,26 +249,27 @@ std::string try_stall(uint64_t seed) {
                                             .timeout = kTimeout,
                                             .give_up = std::chrono::hours(3)},
                                            [&] { stall.run(); });
+  const std::set<int> suspects = stall.ledger.suspects(stall.world);
   std::string wrong = report.hung ? "it hung\n" : "";
+  std::string may = "it may be";
+  for (int rank : suspects) may += concat(' ', rank);
+  if (!suspects.contains(stall.culprit)) wrong += may + '\n';
   for (int rank = 0; rank < stall.world; ++rank) {
-    if (rank == stall.culprit) continue;
     std::string text = "no error";
-    int named = -1;
+    int at_fault = -1;
     try {
       if (report.errors[size_t(rank)]) std::rethrow_exception(report.errors[size_t(rank)]);
-    } catch (const DistributedError& error) {
+    } catch (const TimeoutError& error) {
       text = error.what();
-      named = error.rank();
+      at_fault = error.rank();
     } catch (const std::exception& error) {
       text = error.what();
     }
-    // One that receives and one that does not send look alike: then the error lists both.
-    const bool listed =
-        stall.receives() && text.find(concat("rank ", stall.culprit, ": it is in recv")) != text.npos;
-    if ((named != stall.culprit && !listed) || text.find(concat("rank ", stall.culprit)) == std::string::npos)
-      wrong += concat("rank ", rank, "'s error names rank ", named, ": ", text, '\n');
+    if (!suspects.contains(at_fault) || named_in(text) != suspects)
+      wrong += concat("rank ", rank, "'s error has rank ", at_fault, ", ", may, ": ", text, '\n');
   }
-  return wrong.empty() ? "" : concat("stall ", seed, ", ", stall.text(), ":\n", wrong);
+  if (!wrong.empty()) wrong = concat("stall ", seed, ", ", stall.text(), ":\n", wrong);
+  return {wrong, int(suspects.size())};
 }
 
 }  // namespace gradus::dist

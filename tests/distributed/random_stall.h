@@ -7,7 +7,14 @@
 
 namespace gradus::dist {
 
-// Runs the stall that `seed` makes up, under a simulation. Returns what was wrong, or "".
-std::string try_stall(uint64_t seed);
+struct StallReport {
+  std::string wrong;  // "" when all is well
+  // Ranks of which each may be the one that stalls, for all that can be known: the errors must name these and
+  // no others. Mostly it is one.
+  int suspects = 0;
+};
+
+// Runs the stall that `seed` makes up, under a simulation.
+StallReport try_stall(uint64_t seed);
 
 }  // namespace gradus::dist

@@ -27,14 +27,16 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   if (stalls > 0) {
-    uint64_t wrong_stalls = 0;
+    uint64_t wrong_stalls = 0, open_stalls = 0;
     for (uint64_t seed = first; seed < first + stalls; ++seed) {
-      const std::string wrong = try_stall(seed);
-      wrong_stalls += !wrong.empty();
-      std::cout << wrong << std::flush;
+      const StallReport report = try_stall(seed);
+      wrong_stalls += !report.wrong.empty();
+      open_stalls += report.suspects > 1;
+      std::cout << report.wrong << std::flush;
     }
-    std::printf("%llu stalls, named wrongly: %llu\n", (unsigned long long)stalls,
-                (unsigned long long)wrong_stalls);
+    std::printf(
+        "%llu stalls, in %llu of which nobody can tell the culprit from another rank; named wrongly: %llu\n",
+        (unsigned long long)stalls, (unsigned long long)open_stalls, (unsigned long long)wrong_stalls);
     return wrong_stalls == 0 ? 0 : 1;
   }
   if (*show) {
