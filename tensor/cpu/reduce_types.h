@@ -9,12 +9,12 @@
 
 namespace gradus::cpu {
 
-// Few elements; many.
+// Few elements; many. Integers as unsigned ones, which wrap.
 template <class T>
 using LaneOf = std::conditional_t<std::is_same_v<T, double>, double,
-                                  std::conditional_t<is_floating(dtype_v<T>), float, int64_t>>;
+                                  std::conditional_t<is_floating(dtype_v<T>), float, uint64_t>>;
 template <class T>
-using WideOf = std::conditional_t<is_floating(dtype_v<T>), double, int64_t>;
+using WideOf = std::conditional_t<is_floating(dtype_v<T>), double, uint64_t>;
 
 // The dtype of sums.
 template <class T>

@@ -25,11 +25,7 @@ class MailboxTransport final : public Transport {
   }
 
   // What nobody came for ends with its rank: items hold the office, which holds them.
-  ~MailboxTransport() override {
-    std::lock_guard lock(office_->mutex);
-    std::erase_if(office_->letters, [&](const Ref<Letter>& letter) { return letter->from == rank_; });
-    std::erase_if(office_->slots, [&](const Ref<Slot>& slot) { return slot->to == rank_; });
-  }
+  ~MailboxTransport() override { withdraw(); }
 
   Ref<Request> send(int peer, Tag tag, std::span<const std::byte> header,
                     std::span<const std::byte> payload) override {
@@ -59,7 +55,10 @@ class MailboxTransport final : public Transport {
       return item.ended;
     };
     const Wait outcome = office_->signal.wait(watch, ready, "mailbox");
-    if (outcome != Wait::kReady) throw_wait(op, outcome, watch, item.peers());
+    if (outcome != Wait::kReady) {
+      withdraw();  // the memory that they are in ends with the call
+      throw_wait(op, outcome, watch, item.peers());
+    }
     if (item.error) std::rethrow_exception(item.error);
   }
 
@@ -139,6 +138,13 @@ class MailboxTransport final : public Transport {
       letter.ended = slot.ended = true;
     }
   };
+
+  // Takes back what this rank sends and awaits.
+  void withdraw() {
+    std::lock_guard lock(office_->mutex);
+    std::erase_if(office_->letters, [&](const Ref<Letter>& letter) { return letter->from == rank_; });
+    std::erase_if(office_->slots, [&](const Ref<Slot>& slot) { return slot->to == rank_; });
+  }
 
   MailboxTransport(std::shared_ptr<Office> office, int rank) : office_(std::move(office)), rank_(rank) {}
 

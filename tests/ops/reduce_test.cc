@@ -236,6 +236,18 @@ TEST(Reduce, OverNothing) {
   expect_error<ShapeError>([&] { argmax(x, 0); }, {"[argmax]", "no elements"});
 }
 
+TEST(Reduce, IntegersWrap) {
+  using V = std::vector<int64_t>;
+  const int64_t top = INT64_MAX;
+  const Tensor x = tensor(V{top, top, 2, -3, top, 5}, {2, 3});
+  EXPECT_EQ(sum(x).item<int64_t>(), -top);
+  EXPECT_EQ(sum(x, 0).to_vector<int64_t>(), (V{top - 3, -2, 7}));
+  EXPECT_EQ(sum(x, 1).to_vector<int64_t>(), (V{0, -top}));
+  EXPECT_EQ(prod(x, 1).to_vector<int64_t>(), (V{2, 14 - top}));
+  EXPECT_EQ(cumsum(x, 1).to_vector<int64_t>(), (V{top, -2, 0, -3, top - 3, -top}));
+  EXPECT_EQ(cumprod(x, 1).to_vector<int64_t>(), (V{top, 1, 2, -3, 2 - top, 14 - top}));
+}
+
 TEST(Reduce, ProductsOfNothingAreRecorded) {
   for (const bool keepdim : {false, true}) {
     const Tensor x = empty({2, 0});
