@@ -84,6 +84,7 @@ std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
     if (ops.empty()) text += "not reached: no recorded op uses it\n";
     else text += "not reached: used by " + joined(ops) + ", whose result goes no further (detached, rounded, or unused)\n";
   }
+  for (const std::string& note : state->notes()) text += "  " + note + "\n";
   return text;
 }
 

@@ -1,6 +1,7 @@
 // Gradients of functions: grad, value_and_grad; recomputation: checkpoint; rules of one's own: Function.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -48,7 +49,7 @@ Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs);
 //     std::vector<Tensor> forward(const std::vector<Tensor>& xs) override { save(xs[0]); return {xs[0] * xs[0] * xs[0]}; }
 //     std::vector<Tensor> backward(std::vector<Tensor> dys) override { return {dys[0] * 3 * square(saved(0))}; }
 //   };
-//   Tensor y = autograd::apply(std::make_shared<Cube>(), {x})[0];
+//   Tensor y = autograd::apply<Cube>(x);
 //
 // forward is not recorded. backward receives one gradient per output, undefined where none arrived, and returns one per
 // input, undefined for none; made of differentiable ops, it can be differentiated again.
@@ -72,5 +73,19 @@ class Function {
 // Calls f->forward and records its backward. An instance serves one call. Errors: StateError when f returns an input
 // itself as its output; ValueError for no f.
 std::vector<Tensor> apply(std::shared_ptr<Function> f, const std::vector<Tensor>& inputs);
+// The same with a new F, made of `args`: all outputs of apply<F>({x, y}); the only one of apply<F>(x, y).
+// Errors: also ValueError when apply<F>(x, y) gives several outputs, or none.
+template <std::derived_from<Function> F, class... Args>
+std::vector<Tensor> apply(const std::vector<Tensor>& inputs, Args&&... args) {
+  return autograd::apply(std::make_shared<F>(std::forward<Args>(args)...), inputs);
+}
+template <std::derived_from<Function> F, std::convertible_to<Tensor>... Inputs>
+  requires(sizeof...(Inputs) > 0)
+Tensor apply(const Inputs&... inputs) {
+  std::vector<Tensor> outputs = autograd::apply(std::make_shared<F>(), std::vector<Tensor>{inputs...});
+  if (outputs.size() != 1)
+    throw ValueError("apply", "the function gives ", outputs.size(), " outputs: apply<F>({x, ...}) returns them all");
+  return std::move(outputs[0]);
+}
 
 }  // namespace gradus::autograd

@@ -120,7 +120,7 @@ class Recording {
 };
 
 struct RecordOptions {
-  TensorList only;  // differentiate these of the attached tensors alone; empty: all
+  TensorList only = {};  // differentiate these of the attached tensors alone; empty: all
 };
 
 class GradManager {

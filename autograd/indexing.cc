@@ -1,5 +1,7 @@
 #include "gradus/autograd/indexing.h"
 
+#include <algorithm>
+
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/view.h"
@@ -103,35 +105,61 @@ Tensor Indexed::get() const {
   return part.whole ? view(x_, x_.shape()) : part.view;
 }
 
+Indexed::Indexed(std::shared_ptr<Indexed> outer, std::vector<Index> index)
+    : x_(outer->get()), handle_(nullptr), index_(std::move(index)), outer_(std::move(outer)) {}
+
+bool Indexed::is_copy() const {
+  return std::ranges::any_of(index_, [](const Index& i) { return i.get<Tensor>() != nullptr; }) ||
+         (outer_ && outer_->is_copy());
+}
+
+void Indexed::put(const Tensor& v) {
+  if (outer_) {
+    std::move(*outer_) = v;
+  } else if (handle_) {
+    *handle_ = v;
+  } else {
+    throw StateError("index",
+                     "assigning to a part of a recorded tensor gives a new value, which a const handle cannot "
+                     "take: x ",
+                     describe(x_));
+  }
+}
+
 void Indexed::operator=(const Tensor& v) && {
   if (v.device() != x_.device())
     throw DeviceError("index", "x is on ", x_.device(), " but the value on ", v.device());
-  if (autograd::is_tracked(x_) || autograd::is_tracked(v)) {
-    if (!handle_)
-      throw StateError(
-          "index",
-          "assigning to a part of a recorded tensor gives a new value, which a const handle cannot "
-          "take: x ",
-          describe(x_));
-    *handle_ = assigned(x_, index_, v);
-    return;
-  }
+  if (autograd::is_tracked(x_) || autograd::is_tracked(v)) return put(assigned(x_, index_, v));
   // Nobody records: views and index_put below are plain reads.
   const Part part = part_of(x_, index_);
   const Tensor src = v.storage() == x_.storage() ? raw::clone(v) : v;
   raw::copy_(part.view,
              part.tensors.empty() ? fitted(src, part.view.dim()) : index_put(part.view, part.tensors, src));
+  if (outer_ && outer_->is_copy()) put(x_);  // x_ is no view of the tensor that is to change
 }
 
-void Indexed::operator=(double v) && { std::move(*this) = scalar(v, {x_.dtype(), x_.device()}); }
+void Indexed::operator=(Number v) && { std::move(*this) = scalar(v, {x_.dtype(), x_.device()}); }
 void Indexed::operator+=(const Tensor& v) && { std::move(*this) = get() + v; }
 void Indexed::operator-=(const Tensor& v) && { std::move(*this) = get() - v; }
 void Indexed::operator*=(const Tensor& v) && { std::move(*this) = get() * v; }
 void Indexed::operator/=(const Tensor& v) && { std::move(*this) = get() / v; }
+void Indexed::operator+=(Number v) && { std::move(*this) = get() + v; }
+void Indexed::operator-=(Number v) && { std::move(*this) = get() - v; }
+void Indexed::operator*=(Number v) && { std::move(*this) = get() * v; }
+void Indexed::operator/=(Number v) && { std::move(*this) = get() / v; }
 
-Indexed Tensor::operator[](std::initializer_list<Index> index) { return {*this, this, index}; }
-Indexed Tensor::operator[](std::initializer_list<Index> index) const { return {*this, nullptr, index}; }
-Indexed Tensor::operator[](const Index& index) { return {*this, this, {index}}; }
-Indexed Tensor::operator[](const Index& index) const { return {*this, nullptr, {index}}; }
+Indexed Indexed::operator[](std::initializer_list<Index> index) && {
+  auto whole = std::make_shared<Indexed>(x_, handle_, std::move(index_));
+  whole->outer_ = std::move(outer_);
+  return {std::move(whole), index};
+}
+Indexed Indexed::operator[](const Index& index) && { return std::move(*this)[{index}]; }
+Indexed Indexed::operator[](std::initializer_list<Index> index) const& { return {get(), nullptr, index}; }
+Indexed Indexed::operator[](const Index& index) const& { return {get(), nullptr, {index}}; }
+
+Indexed Tensor::operator[](std::initializer_list<Index> index) & { return {*this, this, index}; }
+Indexed Tensor::operator[](std::initializer_list<Index> index) const& { return {*this, nullptr, index}; }
+Indexed Tensor::operator[](const Index& index) & { return {*this, this, {index}}; }
+Indexed Tensor::operator[](const Index& index) const& { return {*this, nullptr, {index}}; }
 
 }  // namespace gradus

@@ -6,6 +6,9 @@
 //   Tensor picked = x[{rows, columns}];          // index tensors broadcast together; a copy
 //   x[{1, Slice(0, 6, 2)}] = v;
 //   x[mask] = 0;
+//   x[0][1] += 2;
+//
+// What x[...] gives may be kept: it holds its tensor.
 //
 // An assignment writes in place. When an open recording follows x or v it cannot: then it makes a new value,
 // with gradients to both, and the handle x names the new value from there on (other handles keep the old
@@ -15,6 +18,7 @@
 #include <concepts>
 #include <initializer_list>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -23,11 +27,6 @@
 
 namespace gradus {
 
-// A new dim of size 1; as a bound of a Slice: its end of the dim.
-struct NoneType {
-  operator std::optional<int64_t>() const { return std::nullopt; }
-};
-inline constexpr NoneType None;
 // As many whole dims as are left over.
 struct EllipsisType {};
 inline constexpr EllipsisType Ellipsis;
@@ -64,7 +63,8 @@ class Index {
   std::variant<int64_t, Slice, NoneType, EllipsisType, Tensor> value_;
 };
 
-// A part of a tensor, to be read as a Tensor or assigned to. Lives for the expression only.
+// A part of a tensor, to be read as a Tensor or assigned to. `auto part = x[0];` may be kept and read; assignments want
+// the expression itself.
 class Indexed {
  public:
   Indexed(const Tensor& x, Tensor* handle, std::vector<Index> index)
@@ -79,22 +79,48 @@ class Indexed {
   T item() const {
     return get().item<T>();
   }
+  template <class T>
+  std::vector<T> to_vector() const {
+    return get().to_vector<T>();
+  }
+  Shape shape() const { return get().shape(); }
+  int64_t size(int64_t dim) const { return get().size(dim); }
+  int dim() const { return get().dim(); }
+  int64_t numel() const { return get().numel(); }
+  DType dtype() const { return x_.dtype(); }
+  Device device() const { return x_.device(); }
+
+  // A part of the part: x[0][1]. Assigned to, it changes x as well.
+  Indexed operator[](std::initializer_list<Index> index) &&;
+  Indexed operator[](const Index& index) &&;
+  // Of a part that was kept: for reading, and for writing where nothing is recorded.
+  Indexed operator[](std::initializer_list<Index> index) const&;
+  Indexed operator[](const Index& index) const&;
 
   // Writes v, converted to x's dtype and broadcast to the part.
   // Errors: ShapeError when it does not broadcast; StateError when a recording follows x or v and the handle
   // is const. Grad: x dy outside of the part; v the rest.
   void operator=(const Tensor& v) &&;
-  void operator=(double v) &&;
+  void operator=(Number v) &&;
   void operator=(const Indexed& v) && { std::move(*this) = v.get(); }
   void operator+=(const Tensor& v) &&;
   void operator-=(const Tensor& v) &&;
   void operator*=(const Tensor& v) &&;
   void operator/=(const Tensor& v) &&;
+  void operator+=(Number v) &&;
+  void operator-=(Number v) &&;
+  void operator*=(Number v) &&;
+  void operator/=(Number v) &&;
 
  private:
-  const Tensor& x_;
-  Tensor* handle_;  // null: const
+  Indexed(std::shared_ptr<Indexed> outer, std::vector<Index> index);
+  bool is_copy() const;      // tensors index it, or what it is a part of
+  void put(const Tensor& v);  // makes the handle, or the outer part, name v
+
+  Tensor x_;        // its own hold: what x[0] gives may outlive x
+  Tensor* handle_;  // for an assignment in the same expression; null: const, or a temporary
   std::vector<Index> index_;
+  std::shared_ptr<Indexed> outer_;  // of x[0][1]: x[0]
 };
 
 }  // namespace gradus

@@ -71,6 +71,16 @@ std::vector<Ref<Node>> RecordingState::nodes() const {
   return alive;
 }
 
+void RecordingState::add_note(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) notes_.push_back(text);
+}
+
+std::vector<std::string> RecordingState::notes() const {
+  const std::lock_guard lock(mutex_);
+  return notes_;
+}
+
 std::vector<Ref<Node>> RecordingState::nodes_that_must_run() const {
   std::lock_guard lock(mutex_);
   return must_run_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mutex>
+#include <string>
 #include <unordered_set>
 #include <vector>
 
@@ -37,6 +38,10 @@ class RecordingState final : public Counted {
   std::vector<Ref<Node>> nodes_that_must_run() const;
   void has_run(const Node& node);  // one of them
 
+  // What explain() is to tell besides; the same text once.
+  void add_note(const std::string& text);
+  std::vector<std::string> notes() const;
+
   // Of a probe: the function communicates, so its backward must run on every rank, with a gradient or without.
   void set_communicates() { communicates_ = true; }
   bool communicates() const { return communicates_; }
@@ -57,6 +62,7 @@ class RecordingState final : public Counted {
   mutable std::mutex mutex_;  // guards the list of nodes
   Membership* nodes_ = nullptr;
   std::vector<Ref<Node>> must_run_;  // guarded as well
+  std::vector<std::string> notes_;   // so are these
   std::atomic<bool> communicates_{false};
   std::atomic<bool> finished_{false};
 };

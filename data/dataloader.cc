@@ -56,16 +56,16 @@ namespace {
 uint64_t first_64_bits(const std::array<uint32_t, 4>& words) { return (uint64_t(words[0]) << 32) | words[1]; }
 
 // Random ops that read a sample get numbers of (seed, epoch), whoever reads it and when.
-std::shared_ptr<Generator> epoch_generator(uint64_t seed, uint64_t epoch) {
+std::shared_ptr<RandomGenerator> epoch_generator(uint64_t seed, uint64_t epoch) {
   constexpr uint64_t kAugmentStream = uint64_t{3} << 62;
-  return std::make_shared<Generator>(first_64_bits(philox(seed, kAugmentStream, epoch)));
+  return std::make_shared<RandomGenerator>(first_64_bits(philox(seed, kAugmentStream, epoch)));
 }
 
 // Those of a batch transform get numbers of (seed, epoch, place of the batch's first sample in the order).
-std::shared_ptr<Generator> batch_generator(uint64_t seed, uint64_t epoch, int64_t place) {
+std::shared_ptr<RandomGenerator> batch_generator(uint64_t seed, uint64_t epoch, int64_t place) {
   constexpr uint64_t kBatchStream = (uint64_t{3} << 62) + 1;
   const uint64_t epoch_key = first_64_bits(philox(seed, kBatchStream, epoch));
-  return std::make_shared<Generator>(first_64_bits(philox(epoch_key, 0, static_cast<uint64_t>(place))));
+  return std::make_shared<RandomGenerator>(first_64_bits(philox(epoch_key, 0, static_cast<uint64_t>(place))));
 }
 
 }  // namespace

@@ -47,8 +47,8 @@ struct Batch {
 
 // Reading a sample failed. The original exception is nested (std::rethrow_if_nested gives it).
 struct SampleError : Error {
-  SampleError(const std::string& dataset, int64_t index, const std::string& cause)
-      : Error(dataset, "sample ", index, ": ", cause), dataset(dataset), index(index) {}
+  SampleError(const std::string& dataset_, int64_t index_, const std::string& cause)
+      : Error(dataset_, "sample ", index_, ": ", cause), dataset(dataset_), index(index_) {}
   std::string dataset;
   int64_t index;
 };

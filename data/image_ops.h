@@ -23,8 +23,8 @@ struct Padding {
   constexpr Padding(T all) : left(all), top(all), right(all), bottom(all) {}
   constexpr Padding(int64_t horizontal, int64_t vertical)
       : left(horizontal), top(vertical), right(horizontal), bottom(vertical) {}
-  constexpr Padding(int64_t left, int64_t top, int64_t right, int64_t bottom)
-      : left(left), top(top), right(right), bottom(bottom) {}
+  constexpr Padding(int64_t left_, int64_t top_, int64_t right_, int64_t bottom_)
+      : left(left_), top(top_), right(right_), bottom(bottom_) {}
   bool operator==(const Padding&) const = default;
 };
 

@@ -22,7 +22,7 @@ namespace gradus::data {
 Tensor soft_targets(const Tensor& labels, int64_t classes);
 
 struct MixUpOptions {
-  Required<int64_t> num_classes;
+  Required<int64_t, "num_classes"> num_classes;
   double alpha = 1;  // of the beta distribution
 };
 
@@ -40,7 +40,7 @@ class MixUp {
 };
 
 struct CutMixOptions {
-  Required<int64_t> num_classes;
+  Required<int64_t, "num_classes"> num_classes;
   double alpha = 1;  // of the beta distribution
 };
 

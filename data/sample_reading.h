@@ -26,8 +26,8 @@ class SampleGenerator {
 
  private:
   Context& context_;
-  std::shared_ptr<Generator> outer_;
-  std::shared_ptr<Generator> own_ = std::make_shared<Generator>();
+  std::shared_ptr<RandomGenerator> outer_;
+  std::shared_ptr<RandomGenerator> own_ = std::make_shared<RandomGenerator>();
   PhiloxKey key_;
 };
 

@@ -14,15 +14,15 @@ struct Jitter {
   Interval interval = {};
   bool is_interval = false;
   constexpr Jitter() = default;
-  constexpr Jitter(double amount) : amount(amount) {}
+  constexpr Jitter(double amount_) : amount(amount_) {}
   constexpr Jitter(double low, double high) : interval{low, high}, is_interval(true) {}
 };
 
 struct ColorJitterOptions {
   // Factors: of [max(0, 1 - amount), 1 + amount], or an interval that is not negative.
-  Jitter brightness, contrast, saturation;
+  Jitter brightness = {}, contrast = {}, saturation = {};
   // Of the circle of hues: [-amount, amount], amount at most 0.5, or an interval in [-0.5, 0.5].
-  Jitter hue;
+  Jitter hue = {};
 };
 
 // Varies brightness, contrast, saturation and hue, in random order.

@@ -16,12 +16,12 @@ struct ResizeSize {
   int64_t shorter = 0;
   constexpr ResizeSize() = default;
   template <std::integral T>
-  constexpr ResizeSize(T shorter) : shorter(shorter) {}
+  constexpr ResizeSize(T shorter_) : shorter(shorter_) {}
   constexpr ResizeSize(int64_t height, int64_t width) : both(height, width) {}
 };
 
 struct ResizeOptions {
-  Required<ResizeSize> size;
+  Required<ResizeSize, "size"> size;
   Interpolation interpolation = Interpolation::kBilinear;
   std::optional<int64_t> max_size = {};  // of the longer side, when `size` is that of the shorter
   // Decode photographs at 1/2, 1/4 or 1/8 where that is enough: faster, but no longer Pillow's bits.
@@ -40,7 +40,7 @@ class Resize : public TransformStep {
 };
 
 struct CenterCropOptions {
-  Required<Size2> size;
+  Required<Size2, "size"> size;
 };
 
 // The middle of the image; a smaller one gets black around it.
@@ -54,7 +54,7 @@ class CenterCrop : public TransformStep {
 };
 
 struct RandomCropOptions {
-  Required<Size2> size;
+  Required<Size2, "size"> size;
   Padding padding = 0;         // first
   bool pad_if_needed = false;  // then, on both sides of what is smaller than `size`
   Fill fill = 0;
@@ -77,7 +77,7 @@ struct Interval {
 };
 
 struct RandomResizedCropOptions {
-  Required<Size2> size;
+  Required<Size2, "size"> size;
   Interval scale = {0.08, 1};         // of the box's area, as a part of the image's
   Interval ratio = {3. / 4, 4. / 3};  // of its width and height
   Interpolation interpolation = Interpolation::kBilinear;
@@ -123,7 +123,7 @@ class RandomVerticalFlip : public TransformStep {
 };
 
 struct PadTransformOptions {
-  Required<Padding> padding;
+  Required<Padding, "padding"> padding;
   Fill fill = 0;
   PaddingMode padding_mode = PaddingMode::kConstant;
 };

@@ -18,7 +18,7 @@ class ToTensor : public TransformStep {
 };
 
 struct NormalizeOptions {
-  std::vector<float> mean, std;  // one number for each channel, or one for all
+  std::vector<float> mean = {}, std = {};  // one number for each channel, or one for all
 };
 
 // x[c] -> (x[c] - mean[c]) / std[c].

@@ -35,13 +35,13 @@ enum class Op : uint8_t;
 }  // namespace internal
 
 struct AllReduceCallbackOptions {
-  Group group;
+  Group group = {};
   double bucket_cap_mb = 25;             // MiB; a bucket is closed when it has reached the cap
   double first_bucket_mb = 1;            // of the first bucket, so that communication starts early
   bool overlap = true;                   // send while backward goes on; otherwise after it
   bool gradient_as_bucket_view = false;  // grad() is a part of the bucket: one copy less, one piece of memory
   bool static_graph = false;  // ranks reach the same parameters every time: they agree on them once
-  CommHook comm_hook;         // instead of the all-reduce
+  CommHook comm_hook = {};         // instead of the all-reduce
   // Every so many backwards, compares the parameters of all ranks (0: never). Errors: MismatchError naming
   // the first tensor that differs, and the rank.
   int check_divergence_every = 0;

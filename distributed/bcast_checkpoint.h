@@ -13,7 +13,7 @@
 namespace gradus::dist {
 
 struct BcastCheckpointOptions {
-  Group group;
+  Group group = {};
   int src = -1;  // rank in the job; -1: the group's first
 };
 

@@ -17,7 +17,7 @@
 namespace gradus::dist {
 
 struct BcastListOptions {
-  Group group;
+  Group group = {};
   int src = -1;        // rank in the job; -1: the group's first
   bool verify = true;  // compares a checksum of the result over all ranks
 };

@@ -26,34 +26,34 @@
 namespace gradus::dist {
 
 struct CollectiveOptions {
-  Group group;
+  Group group = {};
   bool async_op = false;  // returns at once; Work::wait waits. Otherwise the call returns when it is done
-  std::optional<Milliseconds> timeout;
+  std::optional<Milliseconds> timeout = {};
 };
 struct AllReduceOptions {
   ReduceOp op = ReduceOp::kSum;
-  Group group;
+  Group group = {};
   bool async_op = false;
-  std::optional<Milliseconds> timeout;
+  std::optional<Milliseconds> timeout = {};
 };
 struct ReduceOptions {
   int dst = 0;
   ReduceOp op = ReduceOp::kSum;
-  Group group;
+  Group group = {};
   bool async_op = false;
-  std::optional<Milliseconds> timeout;
+  std::optional<Milliseconds> timeout = {};
 };
 struct BroadcastOptions {
   int src = 0;
-  Group group;
+  Group group = {};
   bool async_op = false;
-  std::optional<Milliseconds> timeout;
+  std::optional<Milliseconds> timeout = {};
 };
 struct GatherOptions {
   int dst = 0;
-  Group group;
+  Group group = {};
   bool async_op = false;
-  std::optional<Milliseconds> timeout;
+  std::optional<Milliseconds> timeout = {};
 };
 using ScatterOptions = BroadcastOptions;
 
@@ -99,16 +99,16 @@ Work barrier(const CollectiveOptions& options = {});
 inline constexpr int kAnyRank = -1;
 
 struct SendOptions {
-  Required<int> dst;
+  Required<int, "dst"> dst;
   uint32_t tag = 0;
-  Group group;
-  std::optional<Milliseconds> timeout;
+  Group group = {};
+  std::optional<Milliseconds> timeout = {};
 };
 struct RecvOptions {
   int src = kAnyRank;
   uint32_t tag = 0;
-  Group group;
-  std::optional<Milliseconds> timeout;
+  Group group = {};
+  std::optional<Milliseconds> timeout = {};
 };
 void send(const Tensor& x, const SendOptions& options);
 int recv(const Tensor& x, const RecvOptions& options = {});  // returns the sender's rank
@@ -121,7 +121,7 @@ struct P2POp {
   Tensor tensor;
   int peer;
   uint32_t tag = 0;
-  Group group;
+  Group group = {};
 };
 std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& ops);
 

@@ -96,7 +96,7 @@ class Replicas {
     // Copies must not move the caller's random numbers: they only lend their structure.
     Context apart = caller.snapshot();
     apart.recordings.clear();
-    apart.generator = std::make_shared<Generator>();
+    apart.generator = std::make_shared<RandomGenerator>();
     for (size_t i = 1; i < options_.device_ids.size(); ++i)
       others_.push_back(std::make_unique<Replica>(make, apart, device(i)));
   }
@@ -160,7 +160,7 @@ class Replicas {
     std::vector<Context> contexts(n, caller.snapshot());
     for (size_t i = 0; i < n; ++i) {
       const auto bits = philox(key.seed, key.stream, i);
-      contexts[i].generator = std::make_shared<Generator>(uint64_t(bits[1]) << 32 | bits[0]);
+      contexts[i].generator = std::make_shared<RandomGenerator>(uint64_t(bits[1]) << 32 | bits[0]);
       contexts[i].device = device(i);
       contexts[i].threads = std::max(1, num_threads() / int(n));
     }

@@ -22,11 +22,11 @@
 namespace gradus::dist::functional {
 
 struct FunctionalOptions {
-  Group group;
+  Group group = {};
 };
 struct RootOptions {
   int root = 0;  // rank in the job
-  Group group;
+  Group group = {};
   Device device = kCPU;  // of the result, on a rank that gives no tensor
 };
 

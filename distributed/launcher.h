@@ -30,13 +30,13 @@ struct LauncherOptions {
   int world_size = 0;  // MegEngine's way: ranks of all machines, and
   int rank_start = 0;  // the first one of this machine
   std::string master_addr = "127.0.0.1";
-  std::string master_ip;                 // the same
+  std::string master_ip = {};                 // the same
   int master_port = 0;                   // 0: any free one, with one machine
   int port = 0;                          // the same
   std::string backend = "gloo";          // "local": ranks are threads of this process
   int max_restarts = 0;                  // times that all ranks are started again after a failure
   int threads_per_rank = 0;              // 0: usable cores / ranks on this machine
-  std::string log_dir;                   // the ranks' output, one folder per attempt and rank; "": none
+  std::string log_dir = {};                   // the ranks' output, one folder per attempt and rank; "": none
   Milliseconds timeout{600'000};         // of collectives, unless they say otherwise; and how long ranks
                                          // may go on when another has returned
   Milliseconds shutdown_timeout{3'000};  // between asking ranks to end and killing them

@@ -63,7 +63,7 @@ Context make_context(const Ref<World>& world) {
   context.recordings.clear();
   context.module_path.clear();
   context.generator =
-      std::make_shared<Generator>(*context.generator);  // ranks draw the same numbers, each its own
+      std::make_shared<RandomGenerator>(*context.generator);  // ranks draw the same numbers, each its own
   context.threads = std::max(1, num_threads() / world->size);
   context.job = world;
   return context;

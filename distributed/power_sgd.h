@@ -42,7 +42,7 @@ class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
   void end_backward();
 
   const PowerSGDOptions options_;
-  Generator generator_;
+  RandomGenerator generator_;
   int64_t backwards_ = 0;
   std::unordered_map<const TensorImpl*, Matrix> matrices_;
 };

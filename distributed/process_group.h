@@ -27,12 +27,12 @@ struct InitOptions {
   std::string init_method = "env://";
   int world_size = -1;  // -1: from init_method or the environment
   int rank = -1;
-  std::shared_ptr<Store> store;              // instead of init_method; then world_size and rank are needed
+  std::shared_ptr<Store> store = {};              // instead of init_method; then world_size and rank are needed
   Milliseconds timeout{600'000};             // of each call, unless it says otherwise
-  std::optional<Milliseconds> init_timeout;  // to find each other; default: timeout
+  std::optional<Milliseconds> init_timeout = {};  // to find each other; default: timeout
   // The job's secret; default: GRADUS_TOKEN, else that of the user's own file ~/.gradus/token, which the
   // first rank makes (ranks on several hosts need a home folder that they share).
-  std::string token;
+  std::string token = {};
   bool shared_memory = true;  // between ranks of one host; false: everything through the sockets
 };
 
@@ -59,8 +59,8 @@ std::vector<int> get_process_group_ranks(const Group& group);
 bool is_launched();  // by dist::launcher, gradus-run or torchrun
 
 struct NewGroupOptions {
-  std::optional<Milliseconds> timeout;
-  std::string name;
+  std::optional<Milliseconds> timeout = {};
+  std::string name = {};
 };
 // Collective over the whole job, in the same order on all ranks. Ranks that are no members get a group that
 // says so. Errors: ValueError for a rank outside of the job, or named twice.

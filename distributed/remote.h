@@ -10,14 +10,14 @@
 namespace gradus::dist {
 
 struct RemoteSendOptions {
-  Required<int> dest_rank;
-  Group group;
-  std::optional<Milliseconds> timeout;
+  Required<int, "dest_rank"> dest_rank;
+  Group group = {};
+  std::optional<Milliseconds> timeout = {};
 };
 struct RemoteRecvOptions {
-  Required<int> src_rank;
-  Group group;
-  std::optional<Milliseconds> timeout;
+  Required<int, "src_rank"> src_rank;
+  Group group = {};
+  std::optional<Milliseconds> timeout = {};
   Device device = kCPU;  // of the result
 };
 

@@ -126,7 +126,7 @@ void Verification::check_options(const data::Dataset& data) const {
 void Verification::read(const data::Dataset& data) {
   Context context = caller_.snapshot();
   context.recordings.clear();
-  context.generator = std::make_shared<Generator>(options_.seed);
+  context.generator = std::make_shared<RandomGenerator>(options_.seed);
   ContextScope scope(context);
   const int steps = options_.steps + (options_.unequal && options_.world > 1);
   int64_t at = 0;

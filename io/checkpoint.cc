@@ -191,13 +191,13 @@ void Checkpoint::put(const std::string& prefix, const Checkpoint& section) {
   for (const auto& [name, value] : section.values_) set(join(prefix, name), value);
 }
 
-void Checkpoint::put(const std::string& prefix, const Generator& generator) {
+void Checkpoint::put(const std::string& prefix, const RandomGenerator& generator) {
   const auto [seed, draws] = generator.state();
   put(join(prefix, "seed"), seed);
   put(join(prefix, "draws"), draws);
 }
 
-void Checkpoint::get(const std::string& prefix, Generator& generator) const {
+void Checkpoint::get(const std::string& prefix, RandomGenerator& generator) const {
   generator.set_state({get<uint64_t>(join(prefix, "seed")), get<uint64_t>(join(prefix, "draws"))});
 }
 

@@ -111,7 +111,7 @@ class Checkpoint {
   }
   template <internal::IsState T>
   void put(const std::string& prefix, const T& state);
-  void put(const std::string& prefix, const Generator& generator);
+  void put(const std::string& prefix, const RandomGenerator& generator);
 
   bool contains(const std::string& name) const { return values_.contains(name); }
   bool empty() const { return values_.empty(); }
@@ -128,7 +128,7 @@ class Checkpoint {
   // the object's load_state_dict or set_state, which say what does not fit.
   template <Stateful T>
   void get(const std::string& prefix, T& object) const;
-  void get(const std::string& prefix, Generator& generator) const;
+  void get(const std::string& prefix, RandomGenerator& generator) const;
   // Sets x to the tensor or value `name`. A tensor comes to the device of the one that it replaces. Errors:
   // as tensor() and get<T>(); ShapeError, DTypeError where x is defined and has another shape or dtype.
   void get(const std::string& name, Tensor& x) const;

@@ -39,7 +39,7 @@ struct EventWriterOptions {
   // A run goes on from here: what earlier files of the folder say about this step and later ones is no longer
   // shown.
   std::optional<int64_t> purge_step = std::nullopt;
-  std::string filename_suffix;
+  std::string filename_suffix = {};
 };
 
 // Appends events to a new file. An event is written as a whole when add_... returns, so that whatever ends

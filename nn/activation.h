@@ -192,7 +192,8 @@ class Softshrink final : public LayerWith<ShrinkOptions> {
 };
 
 struct ThresholdOptions {
-  Required<double> threshold, value;
+  Required<double, "threshold"> threshold;
+  Required<double, "value"> value;
 };
 // x where it is above the threshold, else a value
 class Threshold final : public LayerWith<ThresholdOptions> {
@@ -214,7 +215,7 @@ class GLU final : public LayerWith<GLUOptions> {
 };
 
 struct SoftmaxOptions {
-  Required<int64_t> dim;
+  Required<int64_t, "dim"> dim;
 };
 // exp(x) / sum exp(x) along `dim`
 class Softmax final : public LayerWith<SoftmaxOptions> {

@@ -9,7 +9,8 @@ namespace gradus::nn {
 using gradus::AttentionResult;
 
 struct MultiheadAttentionOptions {
-  Required<int64_t> embed_dim, num_heads;
+  Required<int64_t, "embed_dim"> embed_dim;
+  Required<int64_t, "num_heads"> num_heads;
   double dropout = 0;  // of the attention's weights, in training
   bool bias = true;
   bool add_bias_kv = false;    // learn one more key and value

@@ -60,7 +60,7 @@ Tensor BatchNorm::forward_by(Op op, const Tensor& x) {
   check_input(x);
   const bool tracks = running_mean.defined();
   const bool by_batch = is_training() || !tracks;
-  gradus::BatchNormOptions o;
+  gradus::BatchNormFuncOptions o;
   o.training = by_batch;
   o.eps = options().eps;
   const bool counts = by_batch && tracks && counts_batches();

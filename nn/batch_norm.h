@@ -10,7 +10,7 @@
 namespace gradus::nn {
 
 struct BatchNormOptions {
-  Required<int64_t> features;
+  Required<int64_t, "features"> features;
   double eps = 1e-5;
   // Weight of the newest batch in the running statistics; none: all batches weigh the same.
   std::optional<double> momentum = 0.1;

@@ -6,7 +6,9 @@
 namespace gradus::nn {
 
 struct BilinearOptions {
-  Required<int64_t> in1, in2, out;
+  Required<int64_t, "in1"> in1;
+  Required<int64_t, "in2"> in2;
+  Required<int64_t, "out"> out;
   bool bias = true;
 };
 

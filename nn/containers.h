@@ -52,6 +52,7 @@ class ModuleList final : public Container<M> {
   }
   template <class T = M, class... Args>
   requires(!requires { typename T::Options; }) T& add(Args&&... args) {
+    internal::check_child<T, Args...>();
     return this->append(std::make_unique<T>(this, std::to_string(this->size()), std::forward<Args>(args)...));
   }
 
@@ -77,6 +78,7 @@ class ModuleDict final : public Container<M> {
   }
   template <class T = M, class... Args>
   requires(!requires { typename T::Options; }) T& add(const std::string& key, Args&&... args) {
+    internal::check_child<T, Args...>();
     return this->append(std::make_unique<T>(this, key, std::forward<Args>(args)...));
   }
 

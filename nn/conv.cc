@@ -57,42 +57,42 @@ Tensor padded(const Tensor& x, const O& o) {
   return y;
 }
 
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv1dOptions& o) {
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv1dFuncOptions& o) {
   return conv1d(x, w, b, o);
 }
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv2dOptions& o) {
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv2dFuncOptions& o) {
   return conv2d(x, w, b, o);
 }
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv3dOptions& o) {
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv3dFuncOptions& o) {
   return conv3d(x, w, b, o);
 }
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose1dOptions& o) {
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose1dFuncOptions& o) {
   return conv_transpose1d(x, w, b, o);
 }
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose2dOptions& o) {
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose2dFuncOptions& o) {
   return conv_transpose2d(x, w, b, o);
 }
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose3dOptions& o) {
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose3dFuncOptions& o) {
   return conv_transpose3d(x, w, b, o);
 }
 
 // The op's options, of the layer's.
-gradus::Conv1dOptions of_op(const Conv1dOptions& o) {
+gradus::Conv1dFuncOptions of_op(const Conv1dOptions& o) {
   return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
 }
-gradus::Conv2dOptions of_op(const Conv2dOptions& o) {
+gradus::Conv2dFuncOptions of_op(const Conv2dOptions& o) {
   return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
 }
-gradus::Conv3dOptions of_op(const Conv3dOptions& o) {
+gradus::Conv3dFuncOptions of_op(const Conv3dOptions& o) {
   return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
 }
-gradus::ConvTranspose1dOptions of_op(const ConvTranspose1dOptions& o) {
+gradus::ConvTranspose1dFuncOptions of_op(const ConvTranspose1dOptions& o) {
   return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
 }
-gradus::ConvTranspose2dOptions of_op(const ConvTranspose2dOptions& o) {
+gradus::ConvTranspose2dFuncOptions of_op(const ConvTranspose2dOptions& o) {
   return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
 }
-gradus::ConvTranspose3dOptions of_op(const ConvTranspose3dOptions& o) {
+gradus::ConvTranspose3dFuncOptions of_op(const ConvTranspose3dOptions& o) {
   return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
 }
 

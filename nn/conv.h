@@ -9,8 +9,9 @@ namespace gradus::nn {
 enum class PaddingMode { kZeros, kReflect, kReplicate, kCircular };
 
 struct Conv1dOptions {
-  Required<int64_t> in, out;  // channels
-  Required<int64_t> kernel;
+  Required<int64_t, "in"> in;
+  Required<int64_t, "out"> out;  // channels
+  Required<int64_t, "kernel"> kernel;
   int64_t stride = 1;
   int64_t padding = 0;
   int64_t dilation = 1;
@@ -20,8 +21,9 @@ struct Conv1dOptions {
   PaddingMode padding_mode = PaddingMode::kZeros;
 };
 struct Conv2dOptions {
-  Required<int64_t> in, out;  // channels
-  Required<Size2> kernel;
+  Required<int64_t, "in"> in;
+  Required<int64_t, "out"> out;  // channels
+  Required<Size2, "kernel"> kernel;
   Size2 stride = 1;
   Size2 padding = 0;
   Size2 dilation = 1;
@@ -31,8 +33,9 @@ struct Conv2dOptions {
   PaddingMode padding_mode = PaddingMode::kZeros;
 };
 struct Conv3dOptions {
-  Required<int64_t> in, out;  // channels
-  Required<Size3> kernel;
+  Required<int64_t, "in"> in;
+  Required<int64_t, "out"> out;  // channels
+  Required<Size3, "kernel"> kernel;
   Size3 stride = 1;
   Size3 padding = 0;
   Size3 dilation = 1;
@@ -43,8 +46,9 @@ struct Conv3dOptions {
 };
 
 struct ConvTranspose1dOptions {
-  Required<int64_t> in, out;  // channels
-  Required<int64_t> kernel;
+  Required<int64_t, "in"> in;
+  Required<int64_t, "out"> out;  // channels
+  Required<int64_t, "kernel"> kernel;
   int64_t stride = 1;
   int64_t padding = 0;
   int64_t output_padding = 0;
@@ -53,8 +57,9 @@ struct ConvTranspose1dOptions {
   bool bias = true;
 };
 struct ConvTranspose2dOptions {
-  Required<int64_t> in, out;  // channels
-  Required<Size2> kernel;
+  Required<int64_t, "in"> in;
+  Required<int64_t, "out"> out;  // channels
+  Required<Size2, "kernel"> kernel;
   Size2 stride = 1;
   Size2 padding = 0;
   Size2 output_padding = 0;
@@ -63,8 +68,9 @@ struct ConvTranspose2dOptions {
   bool bias = true;
 };
 struct ConvTranspose3dOptions {
-  Required<int64_t> in, out;  // channels
-  Required<Size3> kernel;
+  Required<int64_t, "in"> in;
+  Required<int64_t, "out"> out;  // channels
+  Required<Size3, "kernel"> kernel;
   Size3 stride = 1;
   Size3 padding = 0;
   Size3 output_padding = 0;

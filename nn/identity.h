@@ -15,8 +15,8 @@ class Identity final : public LayerWith<IdentityOptions> {
 };
 
 struct UnflattenOptions {
-  Required<int64_t> dim;
-  Required<Shape> sizes;  // one may be -1
+  Required<int64_t, "dim"> dim;
+  Required<Shape, "sizes"> sizes;  // one may be -1
 };
 
 // Cuts a dim into several: the reverse of Flatten. Shapes: x [N,C*H*W] -> [N,C,H,W] for dim 1, sizes {C,H,W}.
@@ -28,7 +28,7 @@ class Unflatten final : public LayerWith<UnflattenOptions> {
 };
 
 struct ChannelShuffleOptions {
-  Required<int64_t> groups;
+  Required<int64_t, "groups"> groups;
 };
 
 // Mixes the channels of groups: channel g * C/groups + c goes to c * groups + g. Shapes: x [N,C,...] -> the

@@ -6,7 +6,8 @@
 namespace gradus::nn {
 
 struct LinearOptions {
-  Required<int64_t> in, out;
+  Required<int64_t, "in"> in;
+  Required<int64_t, "out"> out;
   bool bias = true;
 };
 

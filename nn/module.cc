@@ -3,13 +3,17 @@
 #include <cxxabi.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <typeinfo>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/record.h"
+#include "gradus/autograd/recording_state.h"
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/ops/copy.h"
 
@@ -345,6 +349,9 @@ Module& Module::to(Device device) {
   return apply([&](Module& m) { m.device_ = device; });
 }
 
+Tensor Module::to(const Tensor& x, DType dtype) { return gradus::to(x, dtype); }
+Tensor Module::to(const Tensor& x, Device device) { return gradus::to(x, device); }
+
 Module& Module::apply(const std::function<void(Module&)>& f) {
   for (Module* child : children_) child->apply(f);
   f(*this);
@@ -359,15 +366,70 @@ std::string Module::type_name() const {
   return colons == std::string::npos ? name : name.substr(colons + 2);
 }
 
+namespace {
+
+constinit thread_local const Module* innermost = nullptr;  // that is being called
+constinit thread_local internal::ApartCalls* apart_calls = nullptr;
+
+void add_once(std::vector<std::string>& all, const std::string& text) {
+  if (std::ranges::find(all, text) == all.end()) all.push_back(text);
+}
+
+// Once for each text in a process.
+void warn(const std::string& text) {
+  static std::mutex mutex;
+  static std::vector<std::string> said;
+  const std::lock_guard lock(mutex);
+  if (std::ranges::find(said, text) != said.end()) return;
+  said.push_back(text);
+  std::fprintf(stderr, "gradus: warning: %s\n", text.c_str());
+}
+
+}  // namespace
+
+internal::ApartCalls::ApartCalls() : outer_(apart_calls) { apart_calls = this; }
+internal::ApartCalls::~ApartCalls() { apart_calls = outer_; }
+
+template <class F>
+bool Module::any_parameter(const F& holds) const {
+  const auto of = [&](const Slot& s) { return s.tensor->defined() && holds(*s.tensor); };
+  return std::ranges::any_of(parameters_, of) ||
+         std::ranges::any_of(children_, [&](const Module* c) { return c->any_parameter(holds); });
+}
+
+// Note [Called apart]. A module that was made without a parent and is called within another is most likely a member that
+// was to be {this, "name"}: nothing attaches its parameters, optimizes or saves them. It may be meant, too: a teacher, a
+// perceptual loss. So there is a word only where the other's parameters are followed and no one of its own is.
+void Module::called_apart_in(const Module& outer) const {
+  const auto& recordings = Context::current().recordings;
+  if (recordings.empty() && !apart_calls) return;
+  if (!any_parameter([](const Tensor&) { return true; })) return;
+  const Module* root = &outer;
+  while (root->parent_) root = root->parent_;
+  const auto text = [&](const char* whose) {
+    return concat(type_name(), " is called in the forward of ", outer.type_name(), whose, " but has no parent: its ",
+                  parameters().size(), " parameters are neither trained nor saved with it. Give it one where it is made, `",
+                  type_name(), " name{this, \"name\"};`; a class of your own says `using Layer::Layer;` for that");
+  };
+  if (apart_calls) add_once(apart_calls->notes_, text(""));
+  if (recordings.empty() || any_parameter(&autograd::is_tracked) || !root->any_parameter(&autograd::is_tracked)) return;
+  const std::string note = text(", whose parameters are followed,");
+  for (const Ref<Counted>& r : recordings) autograd::as_recording(r)->add_note(note);
+  warn(note);
+}
+
 // What runs meanwhile knows which module it belongs to.
-Module::CallScope::CallScope(const Module& m) : pushed_(!m.name_.empty()) {
+Module::CallScope::CallScope(const Module& m) : outer_(innermost), pushed_(!m.name_.empty()) {
+  if (outer_ && !m.parent_ && outer_ != &m) [[unlikely]] m.called_apart_in(*outer_);
   if (pushed_) Context::current().module_path.push_back(&m.name_);
   if (Observer* o = observer()) [[unlikely]] {
     const std::string path = Context::current().module_path_text();
     running_ = RunningRange(*o, {.kind = RangeKind::kModule, .name = m.type_name(), .module = path});
   }
+  innermost = &m;
 }
 Module::CallScope::~CallScope() {
+  innermost = outer_;
   if (pushed_) Context::current().module_path.pop_back();
 }
 

@@ -16,6 +16,7 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,26 @@
 namespace gradus::nn {
 
 class Module;
+
+namespace internal {
+
+// Notes, for its lifetime, which modules without a parent this thread calls within others: their parameters do not belong to
+// these.
+class ApartCalls {
+ public:
+  ApartCalls();
+  ~ApartCalls();
+  ApartCalls(const ApartCalls&) = delete;
+  ApartCalls& operator=(const ApartCalls&) = delete;
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  friend class nn::Module;
+  std::vector<std::string> notes_;
+  ApartCalls* const outer_;
+};
+
+}  // namespace internal
 
 // In registration order: state.at("fc.weight"), state.contains("fc.bias"). The tensors share storage with the
 // module.
@@ -144,6 +165,10 @@ class Module {
   // Moves parameters, buffers and gradients to `device`, and later ones as above. Errors: StateError as above.
   Module& to(Device device);
 
+  // gradus::to, which the members above would hide from a forward.
+  static Tensor to(const Tensor& x, DType dtype);
+  static Tensor to(const Tensor& x, Device device);
+
   // Calls f on every module below, children first, and then on this one.
   Module& apply(const std::function<void(Module&)>& f);
 
@@ -162,6 +187,7 @@ class Module {
     CallScope& operator=(const CallScope&) = delete;
 
    private:
+    const Module* outer_;  // in whose forward this one is called
     bool pushed_;
     RunningRange running_;  // for a profile
   };
@@ -189,6 +215,9 @@ class Module {
   };
 
   void check_new_name(const std::string& name) const;
+  template <class F>
+  bool any_parameter(const F& holds) const;  // here or below
+  void called_apart_in(const Module& outer) const;
   void forget(const Tensor* member);
   // Calls f(dotted name, slot, is_parameter) for all slots below, own parameters, own buffers, then children.
   template <class F>
@@ -205,6 +234,16 @@ class Module {
   bool training_ = true;
   int scopes_ = 0;  // of this module, that are open
 };
+
+namespace internal {
+// A class that a container is to make: the compiler's message where it cannot be made.
+template <class M, class... Args>
+constexpr void check_child() {
+  static_assert(std::is_constructible_v<M, Module*, std::string, Args...>,
+                "this module cannot be made as a child of these arguments: write `using Layer::Layer;` (or "
+                "Module::Module) into its class, or a constructor (nn::Module* parent, std::string name, ...)");
+}
+}  // namespace internal
 
 // Copies all parameters and buffers of one module into another with the same names and shapes. Errors: as
 // load_state_dict.

@@ -8,16 +8,8 @@
 
 namespace gradus::nn {
 
-// The sizes of the last dims; a number is a single one.
-struct NormalizedShape : Shape {
-  template <std::integral T>
-  NormalizedShape(T features) : Shape{int64_t(features)} {}
-  NormalizedShape(std::initializer_list<int64_t> sizes) : Shape(sizes) {}
-  NormalizedShape(const Shape& shape) : Shape(shape) {}
-};
-
 struct LayerNormOptions {
-  Required<NormalizedShape> shape;
+  Required<Shape, "shape"> shape;  // the sizes of the last dims; a number is a single one
   double eps = 1e-5;
   bool affine = true;  // learn weight and bias
   bool bias = true;    // learn a bias too
@@ -38,8 +30,8 @@ class LayerNorm final : public LayerWith<LayerNormOptions> {
 };
 
 struct RMSNormOptions {
-  Required<NormalizedShape> shape;
-  std::optional<double> eps;  // none: the machine precision of the type computed in
+  Required<Shape, "shape"> shape;  // the sizes of the last dims; a number is a single one
+  std::optional<double> eps = {};  // none: the machine precision of the type computed in
   bool affine = true;         // learn a weight
 };
 
@@ -57,7 +49,8 @@ class RMSNorm final : public LayerWith<RMSNormOptions> {
 };
 
 struct GroupNormOptions {
-  Required<int64_t> groups, channels;
+  Required<int64_t, "groups"> groups;
+  Required<int64_t, "channels"> channels;
   double eps = 1e-5;
   bool affine = true;  // learn weight and bias
 };
@@ -77,7 +70,7 @@ class GroupNorm final : public LayerWith<GroupNormOptions> {
 };
 
 struct InstanceNormOptions {
-  Required<int64_t> features;
+  Required<int64_t, "features"> features;
   double eps = 1e-5;
   double momentum = 0.1;             // weight of the newest batch in the running statistics
   bool affine = false;               // learn weight and bias
@@ -130,7 +123,7 @@ class InstanceNorm3d final : public InstanceNorm {
 };
 
 struct LocalResponseNormOptions {
-  Required<int64_t> size;  // channels looked at
+  Required<int64_t, "size"> size;  // channels looked at
   double alpha = 1e-4, beta = 0.75, k = 1;
 };
 

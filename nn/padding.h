@@ -29,11 +29,11 @@ struct Padding3d {
 
 template <class P>
 struct PadLayerOptions {
-  Required<P> padding;
+  Required<P, "padding"> padding;
 };
 template <class P>
 struct ConstantPadOptions {
-  Required<P> padding;
+  Required<P, "padding"> padding;
   double value = 0;
 };
 

@@ -8,22 +8,22 @@
 namespace gradus::nn {
 
 struct AdaptiveAvgPool1dOptions {
-  Required<int64_t> output;
+  Required<int64_t, "output"> output;
 };
 struct AdaptiveAvgPool2dOptions {
-  Required<Size2> output;
+  Required<Size2, "output"> output;
 };
 struct AdaptiveAvgPool3dOptions {
-  Required<Size3> output;
+  Required<Size3, "output"> output;
 };
 struct AdaptiveMaxPool1dOptions {
-  Required<int64_t> output;
+  Required<int64_t, "output"> output;
 };
 struct AdaptiveMaxPool2dOptions {
-  Required<Size2> output;
+  Required<Size2, "output"> output;
 };
 struct AdaptiveMaxPool3dOptions {
-  Required<Size3> output;
+  Required<Size3, "output"> output;
 };
 
 // What they have in common: O says which one it is.

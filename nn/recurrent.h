@@ -23,7 +23,8 @@ using gradus::LSTMState;
 enum class RNNActivation { kTanh, kReLU };
 
 struct RNNOptions {
-  Required<int64_t> input_size, hidden_size;
+  Required<int64_t, "input_size"> input_size;
+  Required<int64_t, "hidden_size"> hidden_size;
   int64_t num_layers = 1;
   RNNActivation nonlinearity = RNNActivation::kTanh;
   bool bias = true;
@@ -33,7 +34,8 @@ struct RNNOptions {
 };
 
 struct LSTMOptions {
-  Required<int64_t> input_size, hidden_size;
+  Required<int64_t, "input_size"> input_size;
+  Required<int64_t, "hidden_size"> hidden_size;
   int64_t num_layers = 1;
   bool bias = true;
   bool batch_first = false;
@@ -43,7 +45,8 @@ struct LSTMOptions {
 };
 
 struct GRUOptions {
-  Required<int64_t> input_size, hidden_size;
+  Required<int64_t, "input_size"> input_size;
+  Required<int64_t, "hidden_size"> hidden_size;
   int64_t num_layers = 1;
   bool bias = true;
   bool batch_first = false;
@@ -151,12 +154,14 @@ class GRU final : public Recurrent {
 };
 
 struct RNNCellOptions {
-  Required<int64_t> input_size, hidden_size;
+  Required<int64_t, "input_size"> input_size;
+  Required<int64_t, "hidden_size"> hidden_size;
   bool bias = true;
   RNNActivation nonlinearity = RNNActivation::kTanh;
 };
 struct RecurrentCellOptions {
-  Required<int64_t> input_size, hidden_size;
+  Required<int64_t, "input_size"> input_size;
+  Required<int64_t, "hidden_size"> hidden_size;
   bool bias = true;
 };
 

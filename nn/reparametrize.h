@@ -22,7 +22,7 @@ struct SpectralNormOptions {
   std::string name = "weight";
   int64_t n_power_iterations = 1;  // before each call in training
   double eps = 1e-12;              // least norm that is divided by
-  std::optional<int64_t> dim;      // the weight's outputs; none: 1 for transposed convolutions, else 0
+  std::optional<int64_t> dim = {};      // the weight's outputs; none: 1 for transposed convolutions, else 0
 };
 
 // Divides the weight by its largest singular value sigma = u^T W v, W the weight as a matrix of its outputs.

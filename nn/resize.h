@@ -26,7 +26,7 @@ class Upsample final : public LayerWith<UpsampleOptions> {
 };
 
 struct PixelShuffleOptions {
-  Required<int64_t> factor;
+  Required<int64_t, "factor"> factor;
 };
 
 // Spreads channels over cells, as pixel_shuffle does. Shapes: x [...,C f^2,H,W] -> [...,C,H f,W f].
@@ -54,7 +54,8 @@ class Unfold final : public LayerWith<UnfoldOptions> {
 };
 
 struct FoldOptions {
-  Required<Size2> output, kernel;
+  Required<Size2, "output"> output;
+  Required<Size2, "kernel"> kernel;
   Size2 stride = 1;
   Size2 padding = 0;
   Size2 dilation = 1;

@@ -30,12 +30,13 @@ LayerFactory layer(typename L::Options options = {}) {
 // Returns the factory of a layer that has a constructor (parent, name, args...).
 template <class L, class... Args>
 requires(!requires { typename L::Options; }) LayerFactory layer(Args... args) {
+  internal::check_child<L, const Args&...>();
   return [args...](Module* parent, const std::string& name) {
     return std::make_unique<L>(parent, name, args...);
   };
 }
 
-class Sequential final : public Layer {
+class Sequential : public Layer {
  public:
   Sequential() = default;
   Sequential(Module* parent, std::string name) : Layer(parent, std::move(name)) {}
@@ -53,6 +54,7 @@ class Sequential final : public Layer {
   }
   template <class L, class... Args>
   requires(!requires { typename L::Options; }) L& add(Args&&... args) {
+    internal::check_child<L, Args...>();
     return append(std::make_unique<L>(this, std::to_string(size()), std::forward<Args>(args)...));
   }
   Layer& add(const LayerFactory& make) { return append(make(this, std::to_string(size()))); }

@@ -106,7 +106,7 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
   // Its own generator and recordings: those of the caller stay as they are.
   Context context = Context::current().snapshot();
   context.recordings.clear();
-  context.generator = std::make_shared<Generator>();
+  context.generator = std::make_shared<RandomGenerator>();
   context.device = kMeta;
   const auto counter = make_ref<FlopCounter>();
   FlopCounter& flops = *counter;
@@ -119,7 +119,8 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
   for (const auto& [name, t] : net.named_buffers()) tensors.emplace_back(name, on_meta(t));
   const ParameterScope substituted(net, tensors);
   const Tensor x = empty(input, {options.dtype, kMeta});
-  {
+  const internal::ApartCalls apart;
+  try {
     const ModeScope mode(net, false);
     {
       CallLog log(net, flops);
@@ -128,7 +129,11 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
       s.forward_flops = flops.total;
     }
     s.inference_peak_bytes = peak_of(others, [&] { net(x); });
+  } catch (Error& e) {
+    for (const std::string& note : apart.notes()) e.add_context(note);
+    throw;
   }
+  s.apart = apart.notes();
   const ModeScope mode(net, true);
   flops.total = 0;
   s.training_peak_bytes = peak_of(others, [&] {
@@ -160,6 +165,7 @@ std::string to_string(const Summary& s) {
     for (size_t i : {2, 3}) text += std::string(width[i] - line[i].size() + 2, ' ') + line[i];
     out += text.substr(0, text.find_last_not_of(' ') + 1) + '\n';
   }
+  for (const std::string& note : s.apart) out += note + '\n';
   out += with_commas(s.parameters) + " parameters (" + in_units(s.parameter_bytes) + "), buffers " +
          in_units(s.buffer_bytes) + "\n";
   out += "forward " + with_commas(s.forward_flops / 1000000) + " MFLOP, with backward " +

@@ -30,6 +30,7 @@ struct Summary {
   int64_t forward_flops = 0;
   int64_t training_flops = 0;        // forward and backward
   int64_t inference_peak_bytes = 0;  // parameters, buffers, input and activations of a forward without recording
+  std::vector<std::string> apart;  // modules without a parent that the network calls: not counted, trained or saved with it
   int64_t training_peak_bytes = 0;   // the same of a recorded forward and its backward, gradients included
 };
 

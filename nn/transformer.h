@@ -15,7 +15,8 @@ namespace gradus::nn {
 enum class TransformerActivation { kReLU, kGELU };
 
 struct TransformerEncoderLayerOptions {
-  Required<int64_t> d_model, nhead;
+  Required<int64_t, "d_model"> d_model;
+  Required<int64_t, "nhead"> nhead;
   int64_t dim_feedforward = 2048;
   double dropout = 0.1;
   TransformerActivation activation = TransformerActivation::kReLU;
@@ -66,7 +67,7 @@ class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOp
 
 struct TransformerEncoderOptions {
   TransformerEncoderLayerOptions layer;
-  Required<int64_t> num_layers;
+  Required<int64_t, "num_layers"> num_layers;
   bool norm = false;  // normalise the result
 };
 

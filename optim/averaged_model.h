@@ -35,6 +35,7 @@ class AveragedModel {
   // `model` must outlive it. Errors: ValueError for a decay outside [0, 1), warm_up or bias_correction
   // without one, or both.
   explicit AveragedModel(const nn::Module& model, AveragedModelOptions options = {});
+  AveragedModel(const nn::Module&& model, AveragedModelOptions options = {}) = delete;  // it would be gone
 
   // Takes the model's present weights into the average. Errors: StateError while a ParameterScope of the model is open:
   // what it has then are not its weights.

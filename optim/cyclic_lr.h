@@ -14,7 +14,8 @@ enum class CyclicMode {
 enum class CyclicScale { kCycle, kIterations };
 
 struct CyclicLROptions {
-  Required<PerGroup> base_lr, max_lr;
+  Required<PerGroup, "base_lr"> base_lr;
+  Required<PerGroup, "max_lr"> max_lr;
   int64_t step_size_up = 2000;
   int64_t step_size_down = 0;  // 0: as step_size_up
   CyclicMode mode = CyclicMode::kTriangular;
@@ -42,7 +43,7 @@ class CyclicLR final : public LRSchedule {
 };
 
 struct OneCycleLROptions {
-  Required<PerGroup> max_lr;
+  Required<PerGroup, "max_lr"> max_lr;
   int64_t total_steps = 0;  // 0: epochs * steps_per_epoch
   int64_t epochs = 0, steps_per_epoch = 0;
   double pct_start = 0.3;  // share of the steps that go up

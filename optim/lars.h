@@ -6,7 +6,7 @@
 namespace gradus::optim {
 
 struct LARSOptions {
-  Required<double> lr;
+  Required<double, "lr"> lr;
   double momentum = 0.9, weight_decay = 0;
   double trust_coefficient = 1e-3;  // size of a step relative to its parameter, at lr 1
   double eps = 0;

@@ -20,6 +20,7 @@ class PerGroup {
  public:
   PerGroup(double value) : values_{value} {}
   PerGroup(std::initializer_list<double> values) : values_(values) {}
+  PerGroup(std::vector<double> values) : values_(std::move(values)) {}
   double operator[](size_t group) const { return values_[values_.size() == 1 ? 0 : group]; }
   // Throws ValueError naming `op` and the option unless it has one value, or one for each group.
   void check(const char* op, const char* name, size_t groups) const;
@@ -105,7 +106,7 @@ class MultiplicativeLR final : public LRSchedule {
 };
 
 struct StepLROptions {
-  Required<int64_t> step_size;
+  Required<int64_t, "step_size"> step_size;
   double gamma = 0.1;
 };
 // base gamma^floor(epoch / step_size)
@@ -120,7 +121,7 @@ class StepLR final : public LRSchedule {
 };
 
 struct MultiStepLROptions {
-  std::vector<int64_t> milestones;  // ascending; one that is repeated counts as often
+  std::vector<int64_t> milestones = {};  // ascending; one that is repeated counts as often
   double gamma = 0.1;
 };
 // base gamma^(number of milestones <= epoch)
@@ -167,7 +168,7 @@ class LinearLR final : public LRSchedule {
 };
 
 struct ExponentialLROptions {
-  Required<double> gamma;
+  Required<double, "gamma"> gamma;
 };
 // base gamma^epoch
 class ExponentialLR final : public LRSchedule {
@@ -197,7 +198,7 @@ class PolynomialLR final : public LRSchedule {
 };
 
 struct CosineAnnealingLROptions {
-  Required<int64_t> t_max;
+  Required<int64_t, "t_max"> t_max;
   double eta_min = 0;
 };
 // eta_min + (base - eta_min) (1 + cos(pi epoch / t_max)) / 2. Source: Loshchilov and Hutter, ICLR 2017,
@@ -214,7 +215,7 @@ class CosineAnnealingLR final : public LRSchedule {
 };
 
 struct CosineAnnealingWarmRestartsOptions {
-  Required<int64_t> t_0;  // epochs until the first restart
+  Required<int64_t, "t_0"> t_0;  // epochs until the first restart
   int64_t t_mult = 1;     // each period is this many times as long as the one before
   double eta_min = 0;
 };
@@ -236,7 +237,7 @@ class CosineAnnealingWarmRestarts final : public LRSchedule {
 enum class Anneal { kCos, kLinear };
 
 struct SWALROptions {
-  Required<PerGroup> swa_lr;
+  Required<PerGroup, "swa_lr"> swa_lr;
   int64_t anneal_epochs = 10;
   Anneal anneal_strategy = Anneal::kCos;
 };

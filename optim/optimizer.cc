@@ -37,6 +37,23 @@ void Optimizer::add_params(const std::vector<Tensor>& params) {
   groups_.push_back({params, std::vector<ParamState>(params.size()), {}});
 }
 
+void Optimizer::add_param_group(const std::vector<Tensor>& params,
+                                const std::vector<std::pair<std::string, double>>& changes) {
+  Numbers numbers = group_numbers(0);
+  for (const auto& [name, value] : changes) {
+    const auto is_it = [&](const auto& number) { return number.first == name; };
+    const auto it = std::find_if(numbers.begin(), numbers.end(), is_it);
+    if (it != numbers.end()) {
+      it->second = value;
+      continue;
+    }
+    std::string names;
+    for (const auto& [known, v] : numbers) names += concat(" ", known);
+    throw ValueError(kind(), "has no option '", name, "'; there are:", names);
+  }
+  add_group(params, numbers);
+}
+
 Tensor Optimizer::new_state(size_t group, size_t state, const Tensor& param) const {
   const Tensor fresh = empty(param.shape(), {raw::step_dtype(param.dtype()), param.device()});
   raw::fill_(fresh, initial_state(group, state));

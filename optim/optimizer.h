@@ -50,6 +50,12 @@ class Optimizer {
   const std::vector<Tensor>& parameters(size_t group) const { return groups_.at(group).params; }
   std::vector<Tensor> parameters() const;  // of all groups
 
+  // Adds parameters with the options of the first group, but for those that are given: their rate, and others by name
+  // ("weight_decay"). Errors: ValueError for a name that the options do not have, or a value that they do not allow; for a
+  // parameter that is already there.
+  void add_param_group(const std::vector<Tensor>& params,
+                       const std::vector<std::pair<std::string, double>>& changes = {});
+
   double lr(size_t group = 0) const;
   void set_lr(double lr);  // of all groups. Errors: ValueError below 0
   void set_lr(size_t group, double lr);
@@ -101,6 +107,7 @@ class Optimizer {
   virtual void advance_numbers(size_t /*group*/, const raw::StepItem& /*item*/,
                                std::array<double, 2>& /*numbers*/) const {}
   virtual void step_group(size_t group, const std::vector<raw::StepItem>& items) = 0;
+  virtual void add_group(const std::vector<Tensor>& params, const Numbers& numbers) = 0;
   virtual Numbers group_numbers(size_t group) const = 0;
   virtual void set_group_numbers(size_t group, const Numbers& numbers) = 0;
   virtual double group_lr(size_t group) const = 0;
@@ -119,11 +126,12 @@ class Optimizer {
   bool master_weights_ = false;
 };
 
-// An optimizer whose groups have `Options`, an aggregate with a member `lr` and a static
+// An optimizer whose groups have options O, an aggregate with a member `lr` and a static
 // `each(options, f)` that calls f("name", member) for every member, and `check()`.
-template <class Options>
+template <class O>
 class OptimizerWith : public Optimizer {
  public:
+  using Options = O;
   // Adds parameters with options of their own. Errors: ValueError for a parameter that is already there.
   void add_param_group(const std::vector<Tensor>& params, Options options) {
     options.check();
@@ -144,16 +152,20 @@ class OptimizerWith : public Optimizer {
     return numbers;
   }
   void set_group_numbers(size_t group, const Numbers& numbers) override {
-    Options changed = options_[group];
-    auto it = numbers.begin();
-    Options::each(changed, [&]<class T>(const char*, T& v) { v = static_cast<T>((it++)->second); });
-    changed.check();
-    options_[group] = changed;
+    set_options(group, with_numbers(options_[group], numbers));
+  }
+  void add_group(const std::vector<Tensor>& params, const Numbers& numbers) override {
+    OptimizerWith::add_param_group(params, with_numbers(options_.at(0), numbers));
   }
   double group_lr(size_t group) const override { return options_[group].lr; }
   void set_group_lr(size_t group, double lr) override { options_[group].lr = lr; }
 
  private:
+  static Options with_numbers(Options options, const Numbers& numbers) {
+    auto it = numbers.begin();
+    Options::each(options, [&]<class T>(const char*, T& v) { v = static_cast<T>((it++)->second); });
+    return options;
+  }
   std::vector<Options> options_;
 };
 

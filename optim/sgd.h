@@ -6,7 +6,7 @@
 namespace gradus::optim {
 
 struct SGDOptions {
-  Required<double> lr;
+  Required<double, "lr"> lr;
   double momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;  // needs momentum, and no dampening
   bool maximize = false;

@@ -27,13 +27,15 @@ void check_bounds(std::string_view op, std::string_view what, Size2 value, int64
   check(op, what, value.w, least, most, value);
 }
 
-void check_fits(std::string_view op, double value, DType dtype) {
+void check_fits(std::string_view op, Number value, DType dtype) {
   dispatch_all(dtype, [&]<class T>() {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      using Limits = std::numeric_limits<T>;
       // The limit above is no double in 64 bits, but one more is.
-      const double v = std::trunc(value), end = std::ldexp(1.0, std::numeric_limits<T>::digits);
-      if (!(v >= double(std::numeric_limits<T>::min()) && v < end))
-        throw ValueError(op, "a value of ", value, " does not fit into ", dtype);
+      const double v = std::trunc(value.to_double()), end = std::ldexp(1.0, Limits::digits);
+      const bool fits = value.is_floating() ? v >= double(Limits::min()) && v < end
+                                            : value.integer() >= Limits::min() && value.integer() <= Limits::max();
+      if (!fits) throw ValueError(op, "a value of ", value, " does not fit into ", dtype);
     }
   });
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "gradus/tensor/dtype.h"
+#include "gradus/tensor/number.h"
 #include "gradus/tensor/shape.h"
 
 namespace gradus {
@@ -28,7 +29,7 @@ void check_bounds(std::string_view op, std::string_view what, int64_t value, int
 void check_bounds(std::string_view op, std::string_view what, Size2 value, int64_t least, int64_t most = kMaxExtent);
 
 // Errors: ValueError unless an integer of `dtype` can hold `value`, whose fraction is dropped; any other dtype can.
-void check_fits(std::string_view op, double value, DType dtype);
+void check_fits(std::string_view op, Number value, DType dtype);
 
 [[noreturn]] void throw_overflow(std::string_view op, int64_t a, char sign, int64_t b);
 

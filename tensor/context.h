@@ -31,7 +31,7 @@ struct Context {
 
   Device device = kCPU;              // where layers put their parameters
   std::vector<Stream> streams;       // current streams that differ from their device's default
-  std::shared_ptr<Generator> generator = std::make_shared<Generator>();
+  std::shared_ptr<RandomGenerator> generator = std::make_shared<RandomGenerator>();
   int threads = 0;                   // of parallel_for; 0: usable_cores()
   bool deterministic = false;        // refuse kernels that may differ from run to run; none on the CPU does
   std::vector<const std::string*> module_path;  // names of the modules being called, outermost first

@@ -2,6 +2,7 @@
 // meta (shapes without data).
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <iosfwd>
 #include <string>
@@ -14,6 +15,13 @@ enum class DeviceType : uint8_t { kCPU, kCUDA, kMeta };
 struct Device {
   DeviceType type = DeviceType::kCPU;
   int16_t index = 0;
+
+  constexpr Device() = default;
+  constexpr Device(DeviceType type_, int16_t index_ = 0) : type(type_), index(index_) {}
+  // From text, as parse: Device("cpu:1"), to(x, "cpu:1"), {.device = "cpu:1"}.
+  template <class Text>
+    requires std::convertible_to<const Text&, std::string_view>
+  Device(const Text& text) : Device(parse(text)) {}
 
   bool operator==(const Device&) const = default;
 

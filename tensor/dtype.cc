@@ -4,6 +4,9 @@
 
 namespace gradus {
 
+uint16_t internal::half_of(float f) { return std::bit_cast<uint16_t>(static_cast<_Float16>(f)); }
+float internal::float_of(uint16_t half) { return static_cast<float>(std::bit_cast<_Float16>(half)); }
+
 std::ostream& operator<<(std::ostream& out, DType t) { return out << name_of(t); }
 
 DType promote(DType a, DType b) {

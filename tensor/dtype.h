@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <iosfwd>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -27,12 +28,23 @@ struct bf16 {
   operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
 };
 
+namespace internal {
+// Half precision by the library's own code, for programs of a compiler that has no _Float16 (clang 14 on x86).
+uint16_t half_of(float f);
+float float_of(uint16_t half);
+}  // namespace internal
+
 // IEEE half precision, stored; arithmetic happens in f32.
 struct f16 {
   uint16_t bits = 0;
   f16() = default;
+#ifdef __FLT16_MANT_DIG__
   f16(float f) : bits(std::bit_cast<uint16_t>(static_cast<_Float16>(f))) {}
   operator float() const { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
+#else
+  f16(float f) : bits(internal::half_of(f)) {}
+  operator float() const { return internal::float_of(bits); }
+#endif
 };
 
 // clang-format off
@@ -62,6 +74,7 @@ constexpr std::string_view name_of(DType t) {
   constexpr std::string_view kNames[] = {"f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool"};
   return kNames[static_cast<int>(t)];
 }
+inline std::string to_string(DType t) { return std::string(name_of(t)); }
 std::ostream& operator<<(std::ostream& out, DType t);
 
 // Returns the dtype that arithmetic between `a` and `b` yields (PyTorch's rules for tensors of dimension 1 or more):

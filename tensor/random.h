@@ -28,10 +28,10 @@ struct PhiloxKey {
 };
 
 // A seedable source of PhiloxKeys; copyable, its state is two numbers.
-class Generator {
+class RandomGenerator {
  public:
-  explicit Generator(uint64_t seed = 0) : seed_(seed) {}
-  void manual_seed(uint64_t seed) { *this = Generator(seed); }
+  explicit RandomGenerator(uint64_t seed = 0) : seed_(seed) {}
+  void manual_seed(uint64_t seed) { *this = RandomGenerator(seed); }
   uint64_t seed() const { return seed_; }
 
   // Reserves the next draw; every element index of it has its own numbers.

@@ -1,14 +1,17 @@
-// Required<T>: a member of an options aggregate that must be given. Leaving it out does not compile:
+// Required<T, "name">: a member of an options aggregate that must be given. Leaving it out does not compile:
 //
 //   struct LinearOptions {
-//     Required<int64_t> in, out;
+//     Required<int64_t, "in"> in;
+//     Required<int64_t, "out"> out;
 //     bool bias = true;
 //   };
-//   Linear fc{this, "fc", {.in = 128}};          // error: use of deleted function Required<long>::Required()
+//   Linear fc{this, "fc", {.in = 128}};          // error: an option that must be given is missing ... "out"
 //   Linear fc{this, "fc", {.in = 12.8, ...}};    // error: a floating-point number is no integer
 #pragma once
 
+#include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <type_traits>
 #include <utility>
 
@@ -22,10 +25,20 @@ concept Gives = std::convertible_to<U, T> &&
                 (!std::integral<T> || std::integral<std::remove_cvref_t<U>>);
 }  // namespace internal
 
-template <class T>
+// A member's name, for the compiler's message.
+template <size_t N>
+struct OptionName {
+  constexpr OptionName(const char (&text)[N]) { std::copy_n(text, N, name); }
+  char name[N] = {};
+};
+
+template <class T, OptionName Name = "">
 class Required {
  public:
-  Required() = delete;  // this option must be given
+  // Not deleted: compilers would say that nothing matches, and not what is missing.
+  constexpr Required() {
+    static_assert(sizeof(T) == 0, "an option that must be given is missing: the one that Required names");
+  }
 
   template <class U>
     requires(internal::Gives<U, T> && !std::same_as<std::remove_cvref_t<U>, Required>)

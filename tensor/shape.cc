@@ -5,19 +5,18 @@
 #include "gradus/tensor/error.h"
 
 namespace gradus {
-namespace {
-void check_rank(int64_t n) {
-  if (n > kMaxDims) throw ShapeError("shape", "at most ", kMaxDims, " dimensions, given ", n);
+
+void Dims::throw_too_many(size_t n) {
+  throw ShapeError("shape", "at most ", kMaxDims, " dimensions, given ", n);
 }
-}  // namespace
 
 Dims::Dims(std::span<const int64_t> dims) : n_(static_cast<int>(dims.size())) {
-  check_rank(static_cast<int64_t>(dims.size()));
+  if (dims.size() > size_t(kMaxDims)) throw_too_many(dims.size());
   std::copy(dims.begin(), dims.end(), d_.begin());
 }
 
 Dims Dims::filled(int n, int64_t value) {
-  check_rank(n);
+  if (n > kMaxDims) throw_too_many(size_t(n));
   Dims d;
   d.n_ = n;
   std::fill_n(d.d_.begin(), n, value);
@@ -27,7 +26,7 @@ Dims Dims::filled(int n, int64_t value) {
 void Dims::push_back(int64_t v) { insert(n_, v); }
 
 void Dims::insert(int at, int64_t v) {
-  check_rank(n_ + 1);
+  if (n_ == kMaxDims) throw_too_many(size_t(n_) + 1);
   std::copy_backward(begin() + at, end(), end() + 1);
   d_[at] = v;
   ++n_;

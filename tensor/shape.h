@@ -9,23 +9,44 @@
 #include <iosfwd>
 #include <span>
 #include <string>
+#include <type_traits>
 
 namespace gradus {
 
 inline constexpr int kMaxDims = 8;
 
+// A single dimension or size: any integer type but bool.
+template <class T>
+concept DimIndex = std::integral<T> && !std::same_as<T, bool>;
+
 class Dims {
  public:
+  // One entry, so that {n, 3, v.size()} of different integer types is a list.
+  struct Entry {
+    template <class I>
+      requires(DimIndex<I> || (!std::is_arithmetic_v<I> && std::convertible_to<I, int64_t>))  // a Required, a Checked
+    constexpr Entry(const I& value_) : value(static_cast<int64_t>(value_)) {}
+    int64_t value;
+  };
+
   Dims() = default;
-  Dims(std::initializer_list<int64_t> dims) : Dims(std::span(dims.begin(), dims.size())) {}
+  Dims(std::initializer_list<Entry> dims) : n_(static_cast<int>(dims.size())) {
+    if (dims.size() > size_t(kMaxDims)) [[unlikely]] throw_too_many(dims.size());
+    std::transform(dims.begin(), dims.end(), d_.begin(), [](Entry e) { return e.value; });
+  }
+  // A single entry: zeros(5), sum(x, -1).
+  template <DimIndex I>
+  Dims(I only) : n_(1) {
+    d_[0] = static_cast<int64_t>(only);
+  }
   explicit Dims(std::span<const int64_t> dims);  // Errors: ShapeError above kMaxDims.
   static Dims filled(int n, int64_t value);
 
   int size() const { return n_; }
   bool empty() const { return n_ == 0; }
-  int64_t operator[](int i) const { return d_[i]; }
-  int64_t& operator[](int i) { return d_[i]; }
-  int64_t back() const { return d_[n_ - 1]; }
+  int64_t operator[](int i) const { return d_[size_t(i)]; }
+  int64_t& operator[](int i) { return d_[size_t(i)]; }
+  int64_t back() const { return d_[size_t(n_ - 1)]; }
   const int64_t* begin() const { return d_.data(); }
   const int64_t* end() const { return d_.data() + n_; }
   int64_t* begin() { return d_.data(); }
@@ -44,6 +65,7 @@ class Dims {
   bool operator==(const Dims& o) const { return n_ == o.n_ && std::equal(begin(), end(), o.begin()); }
 
  private:
+  [[noreturn, gnu::cold]] static void throw_too_many(size_t n);
   std::array<int64_t, kMaxDims> d_{};
   int n_ = 0;
 };
@@ -73,7 +95,8 @@ struct Size2 {
   constexpr Size2() = default;
   template <std::integral T>  // not from floating point
   constexpr Size2(T both) : h(both), w(both) {}
-  constexpr Size2(int64_t height, int64_t width) : h(height), w(width) {}
+  template <std::integral A, std::integral B>
+  constexpr Size2(A height, B width) : h(int64_t(height)), w(int64_t(width)) {}
   bool operator==(const Size2&) const = default;
 };
 std::ostream& operator<<(std::ostream& out, Size2 s);  // "3x3"
@@ -84,7 +107,8 @@ struct Size3 {
   constexpr Size3() = default;
   template <std::integral T>  // not from floating point
   constexpr Size3(T all) : d(all), h(all), w(all) {}
-  constexpr Size3(int64_t depth, int64_t height, int64_t width) : d(depth), h(height), w(width) {}
+  template <std::integral A, std::integral B, std::integral C>
+  constexpr Size3(A depth, B height, C width) : d(int64_t(depth)), h(int64_t(height)), w(int64_t(width)) {}
   bool operator==(const Size3&) const = default;
 };
 std::ostream& operator<<(std::ostream& out, Size3 s);  // "3x3x3"

@@ -201,16 +201,18 @@ Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device) {
 }
 template Tensor tensor(const std::vector<double>&, const Shape&, Device);
 template Tensor tensor(const std::vector<float>&, const Shape&, Device);
+template Tensor tensor(const std::vector<f16>&, const Shape&, Device);
+template Tensor tensor(const std::vector<bf16>&, const Shape&, Device);
 template Tensor tensor(const std::vector<int64_t>&, const Shape&, Device);
 template Tensor tensor(const std::vector<int32_t>&, const Shape&, Device);
 template Tensor tensor(const std::vector<int16_t>&, const Shape&, Device);
 template Tensor tensor(const std::vector<int8_t>&, const Shape&, Device);
 template Tensor tensor(const std::vector<uint8_t>&, const Shape&, Device);
 template Tensor tensor(const std::vector<bool>&, const Shape&, Device);
-Tensor tensor(std::initializer_list<float> v) { return copy_in<float>(v, {int64_t(v.size())}, kCPU); }
-Tensor tensor(std::initializer_list<double> v) { return copy_in<double>(v, {int64_t(v.size())}, kCPU); }
-Tensor tensor(std::initializer_list<int64_t> v) { return copy_in<int64_t>(v, {int64_t(v.size())}, kCPU); }
-Tensor tensor(std::initializer_list<int> v) { return copy_in<int64_t>(v, {int64_t(v.size())}, kCPU); }
+
+void internal::check_row(size_t size, size_t expected) {
+  if (size != expected) throw ShapeError("tensor", "a row has ", size, " values but the first has ", expected);
+}
 
 namespace {
 // The number as a 64-bit integer: beyond its range the nearest, NaN as 0.
@@ -222,11 +224,13 @@ int64_t whole(double value) {
 }
 }  // namespace
 
-Tensor scalar(double value, TensorOptions options) {
+Tensor scalar(Number number, TensorOptions options) {
   Tensor host = empty({}, {options.dtype, kCPU});
+  const double value = number.to_double();
   dispatch_all(options.dtype, [&]<class T>() {
     if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>) *host.ptr<T>() = T(static_cast<float>(value));
-    else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) *host.ptr<T>() = static_cast<T>(whole(value));
+    else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) 
+      *host.ptr<T>() = static_cast<T>(number.is_floating() ? whole(value) : number.integer());
     else *host.ptr<T>() = static_cast<T>(value);
   });
   if (options.device == kCPU) return host;
@@ -246,6 +250,8 @@ Tensor detach(const Tensor& x) {
   if (!x.defined()) throw StateError("detach", "x is undefined (none) where a tensor is needed");
   return view_as_strided(x, x.shape(), x.strides(), x.impl().offset);
 }
+
+Tensor Tensor::detach() const { return gradus::detach(*this); }
 
 std::string describe(const Tensor& x) {
   if (!x.defined()) return "undefined";

@@ -5,14 +5,18 @@
 // gradus/autograd/ops.h (differentiable, what users call) and gradus/tensor/ops/ (raw, no autograd).
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "gradus/tensor/device.h"
 #include "gradus/tensor/dtype.h"
+#include "gradus/tensor/none.h"
+#include "gradus/tensor/number.h"
 #include "gradus/tensor/ref.h"
 #include "gradus/tensor/shape.h"
 #include "gradus/tensor/storage.h"
@@ -58,15 +62,19 @@ class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+  Tensor(NoneType) {}  // undefined: an argument that is not given
 
   bool defined() const { return bool(impl_); }
   explicit operator bool() const { return defined(); }
 
-  const Shape& shape() const { return impl().shape; }
+  // A temporary's shape is a copy: `for (int64_t n : f(x).shape())` is fine.
+  const Shape& shape() const& { return impl().shape; }
+  Shape shape() && { return impl().shape; }
   int64_t size(int64_t dim) const;  // negative counts from the back. Errors: IndexError
   int dim() const { return impl().shape.size(); }
   int64_t numel() const { return impl().numel; }
-  const Strides& strides() const { return impl().strides; }
+  const Strides& strides() const& { return impl().strides; }
+  Strides strides() && { return impl().strides; }
   int64_t stride(int64_t dim) const;
   DType dtype() const { return impl().dtype; }
   Device device() const { return impl().storage->device(); }
@@ -103,10 +111,13 @@ class Tensor {
   std::vector<T> to_vector() const;
 
   // Reads or assigns a part: x[{1, Slice(0, 3)}], x[0], x[mask]; defined in gradus/autograd/indexing.h.
-  Indexed operator[](std::initializer_list<Index> index);
-  Indexed operator[](std::initializer_list<Index> index) const;
-  Indexed operator[](const Index& index);
-  Indexed operator[](const Index& index) const;
+  Indexed operator[](std::initializer_list<Index> index) &;
+  Indexed operator[](std::initializer_list<Index> index) const&;
+  Indexed operator[](const Index& index) &;
+  Indexed operator[](const Index& index) const&;
+
+  // The same elements without autograd history: gradus::detach(x).
+  Tensor detach() const;
 
   // The gradient that the last backward set or added to; undefined when there is none. Only attached tensors have one.
   // set_grad replaces it (undefined: removes it). Errors: ShapeError, DTypeError, DeviceError unless like the tensor.
@@ -161,12 +172,46 @@ Tensor from_blob(void* data, const Shape& shape, TensorOptions options = {}, std
 // Copies values into a new row-major tensor. tensor({1.f, 2.f}) is f32[2].
 template <class T>
 Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device = kCPU);
-Tensor tensor(std::initializer_list<float> values);
-Tensor tensor(std::initializer_list<double> values);
-Tensor tensor(std::initializer_list<int64_t> values);
-Tensor tensor(std::initializer_list<int> values);  // i64
+template <class T>
+concept Element = std::is_arithmetic_v<T> || std::same_as<T, f16> || std::same_as<T, bf16>;
+namespace internal {
+// Integers of other types than tensors hold, int among them, become i64.
+template <Element T>
+using ElementFor = std::conditional_t<std::is_integral_v<T> && !std::same_as<T, bool>, int64_t, T>;
+// Errors: ShapeError unless the sizes are equal.
+void check_row(size_t size, size_t expected);
+template <Element T>
+void append(std::vector<ElementFor<T>>& all, std::initializer_list<T> row) {
+  for (T v : row) all.push_back(static_cast<ElementFor<T>>(v));
+}
+template <class T, class List>
+  requires(!Element<List>)
+void append(std::vector<T>& all, std::initializer_list<List> rows) {
+  for (const List& row : rows) check_row(row.size(), rows.begin()->size()), append(all, row);
+}
+}  // namespace internal
+// Values as written, row by row: tensor({1, 2}) is i64[2], tensor({1.0}) f64[1], tensor({{1.f, 2.f}, {3.f, 4.f}}) f32[2,2].
+// Errors: ShapeError when rows differ in length.
+template <Element T>
+Tensor tensor(std::initializer_list<T> v) {
+  std::vector<internal::ElementFor<T>> all;
+  internal::append(all, v);
+  return tensor(all, {v.size()});
+}
+template <Element T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> v) {
+  std::vector<internal::ElementFor<T>> all;
+  internal::append(all, v);
+  return tensor(all, {v.size(), v.begin()->size()});
+}
+template <Element T>
+Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> v) {
+  std::vector<internal::ElementFor<T>> all;
+  internal::append(all, v);
+  return tensor(all, {v.size(), v.begin()->size(), v.begin()->begin()->size()});
+}
 // Returns a 0-dimensional tensor. Integral dtypes drop the fraction; narrower ones than i64 wrap.
-Tensor scalar(double value, TensorOptions options = {});
+Tensor scalar(Number value, TensorOptions options = {});
 
 // Views `x`'s storage with another shape; the result is a constant (no autograd).
 Tensor view_as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset);

@@ -73,7 +73,7 @@ class Accuracy final : public Metric {
 };
 
 struct ConfusionMatrixOptions {
-  Required<int64_t> classes;
+  Required<int64_t, "classes"> classes;
   std::optional<int64_t> ignore_index = {};
   dist::Group group = {};
 };
@@ -92,7 +92,7 @@ class ConfusionMatrix final : public Metric {
 };
 
 struct IoUOptions {
-  Required<int64_t> classes;
+  Required<int64_t, "classes"> classes;
   std::optional<int64_t> ignore_index = {};
   dist::Group group = {};
 };

@@ -24,15 +24,15 @@ bool lies_below(const std::string& a, const std::string& b) {
 }
 
 // A generator of all ranks, in the group's order: the first rank's, and each one's where they differ.
-void put(io::Checkpoint& c, const std::string& name, const std::vector<Generator>& ranks) {
+void put(io::Checkpoint& c, const std::string& name, const std::vector<RandomGenerator>& ranks) {
   c.put(name, ranks[0]);
   const bool differ = std::any_of(ranks.begin(), ranks.end(),
-                                  [&](const Generator& g) { return g.state() != ranks[0].state(); });
+                                  [&](const RandomGenerator& g) { return g.state() != ranks[0].state(); });
   if (!differ) return;
   for (size_t rank = 0; rank < ranks.size(); ++rank) c.put(name_of_rank(name, rank), ranks[rank]);
 }
 
-void get(const io::Checkpoint& c, const std::string& name, size_t rank, Generator& generator) {
+void get(const io::Checkpoint& c, const std::string& name, size_t rank, RandomGenerator& generator) {
   const std::string own = name_of_rank(name, rank);
   if (c.contains(own + ".seed")) {
     c.get(own, generator);
@@ -65,7 +65,7 @@ TrainingState::TrainingState(std::initializer_list<Part> parts, TrainingStateOpt
 }
 
 io::Checkpoint TrainingState::collect() const {
-  std::vector<std::pair<std::string, Generator>> generators = {
+  std::vector<std::pair<std::string, RandomGenerator>> generators = {
       {kContextGenerator, *Context::current().generator}};
   io::Checkpoint c;
   for (const Part& part : parts_)
@@ -78,10 +78,10 @@ io::Checkpoint TrainingState::collect() const {
   for (const auto& [name, generator] : generators)
     for (const uint64_t number : generator.state()) mine.put(number);
   const std::vector<std::string> all = dist::all_gather_object(mine.take(), {.group = group_});
-  std::vector<std::vector<Generator>> of_ranks(generators.size());
+  std::vector<std::vector<RandomGenerator>> of_ranks(generators.size());
   for (const std::string& bytes : all) {
     dist::WireReader wire(bytes);
-    for (std::vector<Generator>& ranks : of_ranks) {
+    for (std::vector<RandomGenerator>& ranks : of_ranks) {
       std::array<uint64_t, 2> state{};
       for (uint64_t& number : state) wire.get(number);
       ranks.emplace_back().set_state(state);

@@ -50,14 +50,14 @@ class TrainingState {
         : name_(std::move(name)),
           put_([&object](io::Checkpoint& c, const std::string& name) { c.put(name, object); }),
           get_([&object](const io::Checkpoint& c, const std::string& name) { c.get(name, object); }) {}
-    Part(std::string name, Generator& generator) : name_(std::move(name)), generator_(&generator) {}
+    Part(std::string name, RandomGenerator& generator) : name_(std::move(name)), generator_(&generator) {}
 
    private:
     friend class TrainingState;
     std::string name_;
     std::function<void(io::Checkpoint&, const std::string&)> put_;
     std::function<void(const io::Checkpoint&, const std::string&)> get_;
-    Generator* generator_ = nullptr;  // instead of put_ and get_
+    RandomGenerator* generator_ = nullptr;  // instead of put_ and get_
   };
 
   // Errors: ValueError for a name that is empty, repeated, "generator", or lies below another one: "net" and

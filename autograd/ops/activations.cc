@@ -96,7 +96,7 @@ Tensor elu_backward(Tensor dy, const Tensor& x, double alpha) {
         dx,
         wrt(dy, [x = r.save(x), alpha](Tensor ddx) { return elu_backward(std::move(ddx), x.get(), alpha); }),
         wrt(x, [dy = r.save(dy), x = r.save(x), alpha](const Tensor& ddx) {
-          return ddx * dy.get() * where(gt(x.get(), 0), 0, exp(clamp(x.get(), -INFINITY, 0)) * alpha);
+          return ddx * dy.get() * where(gt(x.get(), 0), 0, exp(clamp(x.get(), {}, 0)) * alpha);
         }));
   return dx;
 }
@@ -225,10 +225,12 @@ Tensor relu6(const Tensor& x) {
   return hardtanh(x, 0, 6);
 }
 
-Tensor hardtanh(const Tensor& x, double low, double high) {
+Tensor hardtanh(const Tensor& x, Number low, Number high) {
   const OpCall call("hardtanh", {{"x", x}});
-  if (!(low <= high)) throw ValueError("hardtanh", "expected low <= high, given ", low, " and ", high);
-  Tensor y = raw::clamp(x, low, high);
+  if (!(low.to_double() <= high.to_double()))
+    throw ValueError("hardtanh", "expected low <= high, given ", low, " and ", high);
+  if (is_integral(x.dtype())) return clamp(x, low, high);
+  Tensor y = raw::clamp(x, low.to_double(), high.to_double());
   if (Recorder r{"hardtanh", x})
     r.record(y, wrt(x, [x = r.save(x), low, high](const Tensor& dy) {
                return where(logical_or(le(x.get(), low), ge(x.get(), high)), 0, dy);
@@ -320,7 +322,7 @@ Tensor tanhshrink(const Tensor& x) {
   return x - tanh(x);
 }
 
-Tensor threshold(const Tensor& x, ThresholdOptions options) {
+Tensor threshold(const Tensor& x, ThresholdFuncOptions options) {
   const OpCall call("threshold", {{"x", x}});
   Tensor y = raw::threshold(x, options.threshold, options.value);
   if (Recorder r{"threshold", x})

@@ -1,6 +1,7 @@
 // Activation functions. All act element by element and keep shape, dtype and layout.
 #pragma once
 
+#include "gradus/tensor/number.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
@@ -50,7 +51,7 @@ Tensor gelu(const Tensor& x, Gelu form = Gelu::kExact);
 // Errors: ValueError unless low <= high.
 // Grad: dy where low < x < high, else 0.
 Tensor relu6(const Tensor& x);
-Tensor hardtanh(const Tensor& x, double low = -1, double high = 1);
+Tensor hardtanh(const Tensor& x, Number low = -1, Number high = 1);
 
 // Take piecewise linear forms of sigmoid and silu: min(max(x + 3, 0), 6) / 6, and x times that.
 // Source: Howard et al., "Searching for MobileNetV3", ICCV 2019.
@@ -75,10 +76,10 @@ Tensor mish(const Tensor& x);
 Tensor softsign(const Tensor& x);
 Tensor tanhshrink(const Tensor& x);
 // Sets x <= threshold to `value`. Grad: dy where x > threshold, else 0.
-struct ThresholdOptions {
+struct ThresholdFuncOptions {
   double threshold = 0, value = 0;
 };
-Tensor threshold(const Tensor& x, ThresholdOptions options);
+Tensor threshold(const Tensor& x, ThresholdFuncOptions options);
 
 // Rectifies leakily with slopes that are learned: y = x where x > 0, else weight x.
 // Shapes: x [N,C,...] (or [C]), weight [1] or [C].

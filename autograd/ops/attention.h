@@ -11,7 +11,7 @@ struct AttentionOptions {
   Tensor mask = {};             // bool: true where a key takes part; floating point: added to the scores
   bool causal = false;          // a query sees the keys up to its own place
   double dropout = 0;           // probability that a weight is dropped; for training alone
-  std::optional<double> scale;  // of the scores; 1 / sqrt(E) if none
+  std::optional<double> scale = {};  // of the scores; 1 / sqrt(E) if none
 };
 
 // Returns the values averaged by how well their keys fit each query: y = w v, w = softmax(scale q k^T +

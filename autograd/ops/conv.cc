@@ -189,70 +189,70 @@ Tensor transpose_of(const char* op, const Tensor& x, const Tensor& w, const Tens
 
 }  // namespace
 
-Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dOptions& o) {
+Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dFuncOptions& o) {
   const OpCall call("conv1d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv1d"}) return conv1d(cast(x), cast.weight(w), cast.weight(bias), o);
   return conv_of("conv1d", x, w, bias, o, o.same_padding);
 }
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& o) {
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dFuncOptions& o) {
   const OpCall call("conv2d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv2d"}) return conv2d(cast(x), cast.weight(w), cast.weight(bias), o);
   return conv_of("conv2d", x, w, bias, o, o.same_padding);
 }
-Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3dOptions& o) {
+Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3dFuncOptions& o) {
   const OpCall call("conv3d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv3d"}) return conv3d(cast(x), cast.weight(w), cast.weight(bias), o);
   return conv_of("conv3d", x, w, bias, o, o.same_padding);
 }
 
-Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const Conv2dOptions& o) {
+Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const Conv2dFuncOptions& o) {
   const OpCall call("conv2d_input_grad", {{"dy", dy}, {"weight", w}});
   return input_grad(dy, w, x_shape, o);
 }
-Tensor conv3d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const Conv3dOptions& o) {
+Tensor conv3d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const Conv3dFuncOptions& o) {
   const OpCall call("conv3d_input_grad", {{"dy", dy}, {"weight", w}});
   return input_grad(dy, w, x_shape, o);
 }
 
 std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
-                                             bool with_bias, const Conv2dOptions& o) {
+                                             bool with_bias, const Conv2dFuncOptions& o) {
   const OpCall call("conv2d_weight_grad", {{"dy", dy}, {"x", x}});
   return weight_grad(dy, x, w_shape, with_bias, o, x.dtype());
 }
 std::pair<Tensor, Tensor> conv3d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
-                                             bool with_bias, const Conv3dOptions& o) {
+                                             bool with_bias, const Conv3dFuncOptions& o) {
   const OpCall call("conv3d_weight_grad", {{"dy", dy}, {"x", x}});
   return weight_grad(dy, x, w_shape, with_bias, o, x.dtype());
 }
 
 Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias,
-                        const ConvTranspose1dOptions& o) {
+                        const ConvTranspose1dFuncOptions& o) {
   const OpCall call("conv_transpose1d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose1d"})
     return conv_transpose1d(cast(x), cast.weight(w), cast.weight(bias), o);
   return transpose_of(
       "conv_transpose1d", x, w, bias,
-      Conv1dOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
+      Conv1dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
       {o.output_padding});
 }
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
-                        const ConvTranspose2dOptions& o) {
+                        const ConvTranspose2dFuncOptions& o) {
   const OpCall call("conv_transpose2d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose2d"})
     return conv_transpose2d(cast(x), cast.weight(w), cast.weight(bias), o);
   return transpose_of(
       "conv_transpose2d", x, w, bias,
-      Conv2dOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
+      Conv2dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
       {o.output_padding.h, o.output_padding.w});
 }
 Tensor conv_transpose3d(const Tensor& x, const Tensor& w, const Tensor& bias,
-                        const ConvTranspose3dOptions& o) {
+                        const ConvTranspose3dFuncOptions& o) {
   const OpCall call("conv_transpose3d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose3d"})
     return conv_transpose3d(cast(x), cast.weight(w), cast.weight(bias), o);
   return transpose_of(
       "conv_transpose3d", x, w, bias,
-      Conv3dOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
+      Conv3dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
       {o.output_padding.d, o.output_padding.h, o.output_padding.w});
 }
 

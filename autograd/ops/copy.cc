@@ -53,7 +53,7 @@ void copy_(const Tensor& dst, const Tensor& src) {
   raw::copy_(dst, src);
 }
 
-void fill_(const Tensor& x, double value) {
+void fill_(const Tensor& x, Number value) {
   const OpCall call("fill_", {{"x", x}});
   autograd::check_in_place("fill_", x);
   check_fits("fill_", value, x.dtype());

@@ -1,6 +1,7 @@
 // Copies between layouts, dtypes and devices.
 #pragma once
 
+#include "gradus/tensor/number.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
@@ -33,6 +34,6 @@ void copy_(const Tensor& dst, const Tensor& src);
 
 // Writes `value`, converted, into every element.
 // Errors: StateError when a recording follows x.
-void fill_(const Tensor& x, double value);
+void fill_(const Tensor& x, Number value);
 
 }  // namespace gradus

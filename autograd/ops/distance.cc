@@ -50,7 +50,7 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarit
             promote(a.dtype(), b.dtype()));
 }
 
-Tensor normalize(const Tensor& x, const NormalizeOptions& o) {
+Tensor normalize(const Tensor& x, const NormalizeFuncOptions& o) {
   const OpCall call("normalize", {{"x", x}});
   if (autograd::Casting cast{"normalize"}) return normalize(cast(x), o);
   raw::check_reducible_float(x, {o.dim}, "normalize");

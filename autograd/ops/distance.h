@@ -24,14 +24,14 @@ struct CosineSimilarityOptions {
 // Errors: ShapeError, IndexError; DTypeError unless floating point.
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarityOptions& options = {});
 
-struct NormalizeOptions {
+struct NormalizeFuncOptions {
   double p = 2;  // of the norm
   int64_t dim = 1;
   double eps = 1e-12;  // the least norm that is divided by
 };
 // Returns x / max(|x|_p, eps) along a dim.
 // Errors: DTypeError unless floating point; IndexError.
-Tensor normalize(const Tensor& x, const NormalizeOptions& options = {});
+Tensor normalize(const Tensor& x, const NormalizeFuncOptions& options = {});
 
 // Returns the p-norms of the differences of every row of a and every row of b, p >= 0.
 // Shapes: a[...,m,d], b[...,n,d], leading dims broadcasting -> [...,m,n].

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <type_traits>
 
 #include "gradus/autograd/autocast.h"
 #include "gradus/autograd/ops/copy.h"
@@ -9,6 +10,7 @@
 #include "gradus/autograd/ops/reuse.h"
 #include "gradus/autograd/record.h"
 #include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 
 namespace gradus {
@@ -45,7 +47,7 @@ Tensor add(Tensor&& temporary, const Tensor& b) {
   return y;
 }
 
-Tensor add(Tensor&& temporary, double b) {
+Tensor add(Tensor&& temporary, Number b) {
   const OpCall call("add", {{"a", temporary}});
   const Tensor a = std::move(temporary);
   if (!takes_over(a)) return add(a, b);
@@ -66,7 +68,7 @@ Tensor sub(Tensor&& temporary, const Tensor& b) {
   return y;
 }
 
-Tensor sub(Tensor&& temporary, double b) {
+Tensor sub(Tensor&& temporary, Number b) {
   const OpCall call("sub", {{"a", temporary}});
   const Tensor a = std::move(temporary);
   if (!takes_over(a)) return sub(a, b);
@@ -76,7 +78,7 @@ Tensor sub(Tensor&& temporary, double b) {
   return y;
 }
 
-Tensor mul(Tensor&& temporary, double b) {
+Tensor mul(Tensor&& temporary, Number b) {
   const OpCall call("mul", {{"a", temporary}});
   const Tensor a = std::move(temporary);
   if (!takes_over(a)) return mul(a, b);
@@ -94,13 +96,13 @@ Tensor add(const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor add(const Tensor& a, double b) {
+Tensor add(const Tensor& a, Number b) {
   const OpCall call("add", {{"a", a}});
   Tensor y = raw::add(a, b);
   if (Recorder r{"add", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
   return y;
 }
-Tensor add(double a, const Tensor& b) {
+Tensor add(Number a, const Tensor& b) {
   const OpCall call("add", {{"b", b}});
   return add(b, a);
 }
@@ -113,14 +115,14 @@ Tensor sub(const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor sub(const Tensor& a, double b) {
+Tensor sub(const Tensor& a, Number b) {
   const OpCall call("sub", {{"a", a}});
   Tensor y = raw::sub(a, b);
   if (Recorder r{"sub", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
   return y;
 }
 
-Tensor sub(double a, const Tensor& b) {
+Tensor sub(Number a, const Tensor& b) {
   const OpCall call("sub", {{"b", b}});
   Tensor y = raw::sub(a, b);
   if (Recorder r{"sub", b}) r.record(y, wrt(b, [](const Tensor& dy) { return -dy; }));
@@ -136,13 +138,13 @@ Tensor mul(const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor mul(const Tensor& a, double b) {
+Tensor mul(const Tensor& a, Number b) {
   const OpCall call("mul", {{"a", a}});
   Tensor y = raw::mul(a, b);
   if (Recorder r{"mul", a}) r.record(y, wrt(a, [b](const Tensor& dy) { return dy * b; }));
   return y;
 }
-Tensor mul(double a, const Tensor& b) {
+Tensor mul(Number a, const Tensor& b) {
   const OpCall call("mul", {{"b", b}});
   return mul(b, a);
 }
@@ -158,14 +160,14 @@ Tensor div(const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor div(const Tensor& a, double b) {
+Tensor div(const Tensor& a, Number b) {
   const OpCall call("div", {{"a", a}});
   Tensor y = raw::div(a, b);
   if (Recorder r{"div", a}) r.record(y, wrt(a, [b](const Tensor& dy) { return dy / b; }));
   return y;
 }
 
-Tensor div(double a, const Tensor& b) {
+Tensor div(Number a, const Tensor& b) {
   const OpCall call("div", {{"b", b}});
   Tensor y = raw::div(a, b);
   if (Recorder r{"div", b})
@@ -193,24 +195,26 @@ Tensor pow(const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor pow(const Tensor& a, double b) {
+Tensor pow(const Tensor& a, Number b) {
   const OpCall call("pow", {{"a", a}});
   if (autograd::Casting cast{"pow"}) return pow(cast(a), b);
-  Tensor y = b == 2 && a.dtype() != DType::kBool ? raw::square(a) : raw::pow(a, b);
+  const double n = b.to_double();
+  const bool squares = n == 2 && raw::result_dtype(a, b) == a.dtype();
+  Tensor y = squares ? raw::square(a) : raw::pow(a, b);
   if (Recorder r{"pow", a})
-    r.record(y, wrt(a, [a = r.save(a), b](const Tensor& dy) {
-               if (b == 0) return dy * 0;
-               return b == 1 ? dy : b == 2 ? dy * (a.get() * 2) : dy * (pow(a.get(), b - 1) * b);
+    r.record(y, wrt(a, [a = r.save(a), n](const Tensor& dy) {
+               if (n == 0) return dy * 0;
+               return n == 1 ? dy : n == 2 ? dy * (a.get() * 2) : dy * (pow(a.get(), n - 1) * n);
              }));
   return y;
 }
 
-Tensor pow(double a, const Tensor& b) {
+Tensor pow(Number a, const Tensor& b) {
   const OpCall call("pow", {{"b", b}});
   if (autograd::Casting cast{"pow"}) return pow(a, cast(b));
   Tensor y = raw::pow(a, b);
   if (Recorder r{"pow", b})
-    r.record(y, wrt(b, [a, y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() * std::log(a)); }));
+    r.record(y, wrt(b, [a, y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() * std::log(a.to_double())); }));
   return y;
 }
 
@@ -224,7 +228,7 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor remainder(const Tensor& a, double b) {
+Tensor remainder(const Tensor& a, Number b) {
   const OpCall call("remainder", {{"a", a}});
   Tensor y = raw::remainder(a, b);
   if (Recorder r{"remainder", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
@@ -256,7 +260,7 @@ Tensor maximum(const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor maximum(const Tensor& a, double b) {
+Tensor maximum(const Tensor& a, Number b) {
   const OpCall call("maximum", {{"a", a}});
   Tensor y = raw::maximum(a, b);
   if (Recorder r{"maximum", a})
@@ -276,7 +280,7 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor minimum(const Tensor& a, double b) {
+Tensor minimum(const Tensor& a, Number b) {
   const OpCall call("minimum", {{"a", a}});
   Tensor y = raw::minimum(a, b);
   if (Recorder r{"minimum", a})
@@ -305,12 +309,32 @@ Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
   return y;
 }
 
-Tensor clamp(const Tensor& x, double low, double high) {
+namespace {
+
+// Bounds as kernels take them: what is not given is infinite.
+struct Bounds {
+  Bounds(std::optional<Number> l, std::optional<Number> h)
+      : numbers{l, h}, low(l ? l->to_double() : -INFINITY), high(h ? h->to_double() : INFINITY) {}
+  DType result_dtype(const Tensor& x) const {
+    DType t = x.dtype();
+    for (const std::optional<Number>& n : numbers)
+      if (n) t = promote(t, raw::result_dtype(x, *n));
+    return t;
+  }
+  std::optional<Number> numbers[2];
+  double low, high;
+};
+
+}  // namespace
+
+Tensor clamp(const Tensor& x, std::optional<Number> low, std::optional<Number> high) {
   const OpCall call("clamp", {{"x", x}});
-  Tensor y = raw::clamp(x, low, high);
+  const Bounds b(low, high);
+  if (const DType t = b.result_dtype(x); t != x.dtype()) return clamp(raw::to(x, t), low, high);
+  Tensor y = raw::clamp(x, b.low, b.high);
   if (Recorder r{"clamp", x})
-    r.record(y, wrt(x, [x = r.save(x), low, high](Tensor dy) {
-               return clamp_backward(std::move(dy), x.get(), low, high);
+    r.record(y, wrt(x, [x = r.save(x), l = b.low, h = b.high](Tensor dy) {
+               return clamp_backward(std::move(dy), x.get(), l, h);
              }));
   return y;
 }
@@ -335,28 +359,32 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   }
   return y;
 }
-Tensor where(const Tensor& condition, const Tensor& a, double b) {
+Tensor where(const Tensor& condition, const Tensor& a, Number b) {
   const OpCall call("where", {{"condition", condition}, {"a", a}});
   return where(condition, a, raw::operand(b, a));
 }
-Tensor where(const Tensor& condition, double a, const Tensor& b) {
+Tensor where(const Tensor& condition, Number a, const Tensor& b) {
   const OpCall call("where", {{"condition", condition}, {"b", b}});
   return where(condition, raw::operand(a, b), b);
+}
+Tensor where(const Tensor& condition, Number a, Number b) {
+  const OpCall call("where", {{"condition", condition}});
+  return raw::where(condition, scalar(a, {a.dtype(), condition.device()}), scalar(b, {b.dtype(), condition.device()}));
 }
 
 // clang-format off
 Tensor eq(const Tensor& a, const Tensor& b) { const OpCall call("eq", {{"a", a}, {"b", b}}); return raw::eq(a, b); }
-Tensor eq(const Tensor& a, double b) { const OpCall call("eq", {{"a", a}}); return raw::eq(a, b); }
+Tensor eq(const Tensor& a, Number b) { const OpCall call("eq", {{"a", a}}); return raw::eq(a, b); }
 Tensor ne(const Tensor& a, const Tensor& b) { const OpCall call("ne", {{"a", a}, {"b", b}}); return raw::ne(a, b); }
-Tensor ne(const Tensor& a, double b) { const OpCall call("ne", {{"a", a}}); return raw::ne(a, b); }
+Tensor ne(const Tensor& a, Number b) { const OpCall call("ne", {{"a", a}}); return raw::ne(a, b); }
 Tensor lt(const Tensor& a, const Tensor& b) { const OpCall call("lt", {{"a", a}, {"b", b}}); return raw::lt(a, b); }
-Tensor lt(const Tensor& a, double b) { const OpCall call("lt", {{"a", a}}); return raw::lt(a, b); }
+Tensor lt(const Tensor& a, Number b) { const OpCall call("lt", {{"a", a}}); return raw::lt(a, b); }
 Tensor le(const Tensor& a, const Tensor& b) { const OpCall call("le", {{"a", a}, {"b", b}}); return raw::le(a, b); }
-Tensor le(const Tensor& a, double b) { const OpCall call("le", {{"a", a}}); return raw::le(a, b); }
+Tensor le(const Tensor& a, Number b) { const OpCall call("le", {{"a", a}}); return raw::le(a, b); }
 Tensor gt(const Tensor& a, const Tensor& b) { const OpCall call("gt", {{"a", a}, {"b", b}}); return raw::gt(a, b); }
-Tensor gt(const Tensor& a, double b) { const OpCall call("gt", {{"a", a}}); return raw::gt(a, b); }
+Tensor gt(const Tensor& a, Number b) { const OpCall call("gt", {{"a", a}}); return raw::gt(a, b); }
 Tensor ge(const Tensor& a, const Tensor& b) { const OpCall call("ge", {{"a", a}, {"b", b}}); return raw::ge(a, b); }
-Tensor ge(const Tensor& a, double b) { const OpCall call("ge", {{"a", a}}); return raw::ge(a, b); }
+Tensor ge(const Tensor& a, Number b) { const OpCall call("ge", {{"a", a}}); return raw::ge(a, b); }
 Tensor logical_and(const Tensor& a, const Tensor& b) { const OpCall call("logical_and", {{"a", a}, {"b", b}}); return raw::logical_and(a, b); }
 Tensor logical_or(const Tensor& a, const Tensor& b) { const OpCall call("logical_or", {{"a", a}, {"b", b}}); return raw::logical_or(a, b); }
 Tensor logical_not(const Tensor& x) { const OpCall call("logical_not", {{"x", x}}); return raw::logical_not(x); }
@@ -509,12 +537,12 @@ void add_(const Tensor& x, const Tensor& y) {
   autograd::check_in_place("add_", x);
   raw::add_(x, y);
 }
-void add_(const Tensor& x, const Tensor& y, double alpha) {
+void add_(const Tensor& x, const Tensor& y, Number alpha) {
   const OpCall call("add_", {{"x", x}, {"y", y}});
   autograd::check_in_place("add_", x);
   raw::add_(x, y, alpha);
 }
-void add_(const Tensor& x, double y) {
+void add_(const Tensor& x, Number y) {
   const OpCall call("add_", {{"x", x}});
   autograd::check_in_place("add_", x);
   raw::add_(x, y);
@@ -524,7 +552,7 @@ void sub_(const Tensor& x, const Tensor& y) {
   autograd::check_in_place("sub_", x);
   raw::sub_(x, y);
 }
-void sub_(const Tensor& x, double y) {
+void sub_(const Tensor& x, Number y) {
   const OpCall call("sub_", {{"x", x}});
   autograd::check_in_place("sub_", x);
   raw::sub_(x, y);
@@ -534,7 +562,7 @@ void mul_(const Tensor& x, const Tensor& y) {
   autograd::check_in_place("mul_", x);
   raw::mul_(x, y);
 }
-void mul_(const Tensor& x, double y) {
+void mul_(const Tensor& x, Number y) {
   const OpCall call("mul_", {{"x", x}});
   autograd::check_in_place("mul_", x);
   raw::mul_(x, y);
@@ -544,7 +572,7 @@ void div_(const Tensor& x, const Tensor& y) {
   autograd::check_in_place("div_", x);
   raw::div_(x, y);
 }
-void div_(const Tensor& x, double y) {
+void div_(const Tensor& x, Number y) {
   const OpCall call("div_", {{"x", x}});
   autograd::check_in_place("div_", x);
   raw::div_(x, y);
@@ -554,10 +582,44 @@ void lerp_(const Tensor& x, const Tensor& y, double weight) {
   autograd::check_in_place("lerp_", x);
   raw::lerp_(x, y, weight);
 }
-void clamp_(const Tensor& x, double low, double high) {
+void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> high) {
   const OpCall call("clamp_", {{"x", x}});
   autograd::check_in_place("clamp_", x);
-  raw::clamp_(x, low, high);
+  const Bounds b(low, high);
+  if (const DType t = b.result_dtype(x); t != x.dtype())
+    throw DTypeError("clamp_", "a result with ", t, " does not fit into ", describe(x), " in place");
+  raw::clamp_(x, b.low, b.high);
 }
+
+namespace {
+
+// x op= y: in place, or, when a recording follows an operand, as a new value that x names from here on.
+template <class Y, class Op, class InPlace>
+Tensor& assign(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place) {
+  bool recorded = x.defined() && autograd::is_tracked(x);
+  if constexpr (std::is_same_v<Y, Tensor>) recorded = recorded || (y.defined() && autograd::is_tracked(y));
+  if (!recorded) return in_place(x, y), x;
+  const OpCall call(name, {{"x", x}});
+  if (x.impl().slot && x.impl().slot->is_leaf() && autograd::is_tracked(x)) autograd::check_in_place(name, x);
+  const Tensor value = op(x, y);
+  if (value.shape() != x.shape())
+    throw ShapeError(name, "operand does not broadcast to x ", describe(x), ": the result is ", describe(value));
+  if (is_floating(value.dtype()) != is_floating(x.dtype()))
+    throw DTypeError(name, "a result with ", value.dtype(), " does not fit into ", describe(x), " in place");
+  return x = to(value, x.dtype());
+}
+
+}  // namespace
+
+// clang-format off
+Tensor& operator+=(Tensor& x, const Tensor& y) { return assign("add_", x, y, [](const Tensor& a, const Tensor& b) { return a + b; }, [](const Tensor& a, const Tensor& b) { add_(a, b); }); }
+Tensor& operator-=(Tensor& x, const Tensor& y) { return assign("sub_", x, y, [](const Tensor& a, const Tensor& b) { return a - b; }, [](const Tensor& a, const Tensor& b) { sub_(a, b); }); }
+Tensor& operator*=(Tensor& x, const Tensor& y) { return assign("mul_", x, y, [](const Tensor& a, const Tensor& b) { return a * b; }, [](const Tensor& a, const Tensor& b) { mul_(a, b); }); }
+Tensor& operator/=(Tensor& x, const Tensor& y) { return assign("div_", x, y, [](const Tensor& a, const Tensor& b) { return a / b; }, [](const Tensor& a, const Tensor& b) { div_(a, b); }); }
+Tensor& operator+=(Tensor& x, Number y) { return assign("add_", x, y, [](const Tensor& a, Number b) { return a + b; }, [](const Tensor& a, Number b) { add_(a, b); }); }
+Tensor& operator-=(Tensor& x, Number y) { return assign("sub_", x, y, [](const Tensor& a, Number b) { return a - b; }, [](const Tensor& a, Number b) { sub_(a, b); }); }
+Tensor& operator*=(Tensor& x, Number y) { return assign("mul_", x, y, [](const Tensor& a, Number b) { return a * b; }, [](const Tensor& a, Number b) { mul_(a, b); }); }
+Tensor& operator/=(Tensor& x, Number y) { return assign("div_", x, y, [](const Tensor& a, Number b) { return a / b; }, [](const Tensor& a, Number b) { div_(a, b); }); }
+// clang-format on
 
 }  // namespace gradus

@@ -2,14 +2,15 @@
 // activations.h.
 //
 // Operands of different shapes broadcast (NumPy's rule); dtypes promote as in PyTorch, and a number takes the
-// tensor's dtype (a fraction next to integers gives f32). The result lies in memory as the operands do.
+// tensor's dtype unless its C++ type is of a higher kind (docs/dtypes.md). The result lies in memory as the operands do.
 // Errors of all: ShapeError when shapes do not broadcast; DTypeError; DeviceError for operands on different
 // devices.
 #pragma once
 
-#include <limits>
+#include <optional>
 #include <utility>
 
+#include "gradus/tensor/number.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
@@ -19,102 +20,102 @@ namespace gradus {
 // Adds: y = a + b.
 // Grad: da = dy, db = dy.
 Tensor add(const Tensor& a, const Tensor& b);
-Tensor add(const Tensor& a, double b);
-Tensor add(double a, const Tensor& b);
+Tensor add(const Tensor& a, Number b);
+Tensor add(Number a, const Tensor& b);
 // Subtracts: y = a - b.
 // Grad: da = dy, db = -dy.
 Tensor sub(const Tensor& a, const Tensor& b);
-Tensor sub(const Tensor& a, double b);
-Tensor sub(double a, const Tensor& b);
+Tensor sub(const Tensor& a, Number b);
+Tensor sub(Number a, const Tensor& b);
 // Multiplies: y = a b.
 // Grad: da = dy b, db = dy a.
 Tensor mul(const Tensor& a, const Tensor& b);
-Tensor mul(const Tensor& a, double b);
-Tensor mul(double a, const Tensor& b);
+Tensor mul(const Tensor& a, Number b);
+Tensor mul(Number a, const Tensor& b);
 // Divides: y = a / b. Integers give f32.
 // Grad: da = dy / b, db = -dy y / b.
 Tensor div(const Tensor& a, const Tensor& b);
-Tensor div(const Tensor& a, double b);
-Tensor div(double a, const Tensor& b);
+Tensor div(const Tensor& a, Number b);
+Tensor div(Number a, const Tensor& b);
 // Raises to a power: y = a^b.
 // Grad: da = dy b a^(b-1), db = dy y log a (0 where a and y are 0).
 Tensor pow(const Tensor& a, const Tensor& b);
-Tensor pow(const Tensor& a, double b);
-Tensor pow(double a, const Tensor& b);
+Tensor pow(const Tensor& a, Number b);
+Tensor pow(Number a, const Tensor& b);
 // Takes the remainder with the divisor's sign: y = a - b floor(a / b). Integers: 0 for a divisor of 0.
 // Grad: da = dy, db = -dy floor(a / b).
 Tensor remainder(const Tensor& a, const Tensor& b);
-Tensor remainder(const Tensor& a, double b);
+Tensor remainder(const Tensor& a, Number b);
 // Takes the larger; NaN if either is.
 // Grad: dy to the larger, half each where equal.
 Tensor maximum(const Tensor& a, const Tensor& b);
-Tensor maximum(const Tensor& a, double b);
+Tensor maximum(const Tensor& a, Number b);
 // Takes the smaller; NaN if either is.
 // Grad: dy to the smaller, half each where equal.
 Tensor minimum(const Tensor& a, const Tensor& b);
-Tensor minimum(const Tensor& a, double b);
+Tensor minimum(const Tensor& a, Number b);
 
 // The same for temporary operands: they give their buffer to the result when nobody else can see it.
 Tensor add(Tensor&& a, const Tensor& b);
-Tensor add(Tensor&& a, double b);
+Tensor add(Tensor&& a, Number b);
 Tensor sub(Tensor&& a, const Tensor& b);
-Tensor sub(Tensor&& a, double b);
-Tensor mul(Tensor&& a, double b);
+Tensor sub(Tensor&& a, Number b);
+Tensor mul(Tensor&& a, Number b);
 
 inline Tensor operator+(Tensor&& a, const Tensor& b) { return add(std::move(a), b); }
 inline Tensor operator+(const Tensor& a, Tensor&& b) { return add(std::move(b), a); }
 inline Tensor operator+(Tensor&& a, Tensor&& b) { return add(std::move(a), b); }
-inline Tensor operator+(Tensor&& a, double b) { return add(std::move(a), b); }
-inline Tensor operator+(double a, Tensor&& b) { return add(std::move(b), a); }
+inline Tensor operator+(Tensor&& a, Number b) { return add(std::move(a), b); }
+inline Tensor operator+(Number a, Tensor&& b) { return add(std::move(b), a); }
 inline Tensor operator-(Tensor&& a, const Tensor& b) { return sub(std::move(a), b); }
-inline Tensor operator-(Tensor&& a, double b) { return sub(std::move(a), b); }
-inline Tensor operator*(Tensor&& a, double b) { return mul(std::move(a), b); }
-inline Tensor operator*(double a, Tensor&& b) { return mul(std::move(b), a); }
+inline Tensor operator-(Tensor&& a, Number b) { return sub(std::move(a), b); }
+inline Tensor operator*(Tensor&& a, Number b) { return mul(std::move(a), b); }
+inline Tensor operator*(Number a, Tensor&& b) { return mul(std::move(b), a); }
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
-inline Tensor operator+(double a, const Tensor& b) { return add(a, b); }
+inline Tensor operator+(const Tensor& a, Number b) { return add(a, b); }
+inline Tensor operator+(Number a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
-inline Tensor operator-(const Tensor& a, double b) { return sub(a, b); }
-inline Tensor operator-(double a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator-(const Tensor& a, Number b) { return sub(a, b); }
+inline Tensor operator-(Number a, const Tensor& b) { return sub(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
-inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
-inline Tensor operator*(double a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator*(const Tensor& a, Number b) { return mul(a, b); }
+inline Tensor operator*(Number a, const Tensor& b) { return mul(a, b); }
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
-inline Tensor operator/(double a, const Tensor& b) { return div(a, b); }
+inline Tensor operator/(const Tensor& a, Number b) { return div(a, b); }
+inline Tensor operator/(Number a, const Tensor& b) { return div(a, b); }
 
 // Interpolates: y = a + weight (b - a).
 // Grad: da = dy (1 - weight), db = dy weight, dweight = dy (b - a).
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
 Tensor lerp(const Tensor& a, const Tensor& b, double weight);
 
-// Limits: y = min(max(x, low), high). NaN stays.
+// Limits: y = min(max(x, low), high); clamp(x, {}, high) from above alone. NaN stays.
 // Errors: ValueError for a NaN bound.
 // Grad: dy where low < x < high, else 0, at the bounds and for NaN too; an infinite bound is none.
-Tensor clamp(const Tensor& x, double low = -std::numeric_limits<double>::infinity(),
-             double high = std::numeric_limits<double>::infinity());
+Tensor clamp(const Tensor& x, std::optional<Number> low = {}, std::optional<Number> high = {});
 
 // --- selection and comparison ---
 
 // Selects: a where the condition (bool) holds, else b.
 // Grad: dy to the one that was taken.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
-Tensor where(const Tensor& condition, const Tensor& a, double b);
-Tensor where(const Tensor& condition, double a, const Tensor& b);
+Tensor where(const Tensor& condition, const Tensor& a, Number b);
+Tensor where(const Tensor& condition, Number a, const Tensor& b);
+Tensor where(const Tensor& condition, Number a, Number b);
 
 // Compare; the result is bool. Anything compared with NaN is false, but for ne.
 Tensor eq(const Tensor& a, const Tensor& b);
-Tensor eq(const Tensor& a, double b);
+Tensor eq(const Tensor& a, Number b);
 Tensor ne(const Tensor& a, const Tensor& b);
-Tensor ne(const Tensor& a, double b);
+Tensor ne(const Tensor& a, Number b);
 Tensor lt(const Tensor& a, const Tensor& b);
-Tensor lt(const Tensor& a, double b);
+Tensor lt(const Tensor& a, Number b);
 Tensor le(const Tensor& a, const Tensor& b);
-Tensor le(const Tensor& a, double b);
+Tensor le(const Tensor& a, Number b);
 Tensor gt(const Tensor& a, const Tensor& b);
-Tensor gt(const Tensor& a, double b);
+Tensor gt(const Tensor& a, Number b);
 Tensor ge(const Tensor& a, const Tensor& b);
-Tensor ge(const Tensor& a, double b);
+Tensor ge(const Tensor& a, Number b);
 
 // Combine truth values; other dtypes count as true where not 0. The result is bool.
 Tensor logical_and(const Tensor& a, const Tensor& b);
@@ -178,23 +179,35 @@ Tensor round(const Tensor& x);
 
 // --- in place ---
 // x keeps its shape, dtype and layout; the operand broadcasts to it. Not differentiable.
-// Errors of all: StateError when an open recording follows x; DTypeError when x is integral and the result is
-// not.
+// Errors of all: StateError when an open recording follows x; DTypeError when the operand, or what it gives with x, is of a
+// higher kind than x.
 
 // x += y, x += alpha y.
 void add_(const Tensor& x, const Tensor& y);
-void add_(const Tensor& x, const Tensor& y, double alpha);
-void add_(const Tensor& x, double y);
+void add_(const Tensor& x, const Tensor& y, Number alpha);
+void add_(const Tensor& x, Number y);
 void sub_(const Tensor& x, const Tensor& y);
-void sub_(const Tensor& x, double y);
+void sub_(const Tensor& x, Number y);
 void mul_(const Tensor& x, const Tensor& y);
-void mul_(const Tensor& x, double y);
+void mul_(const Tensor& x, Number y);
 void div_(const Tensor& x, const Tensor& y);
-void div_(const Tensor& x, double y);
+void div_(const Tensor& x, Number y);
 // x += weight (y - x).
 void lerp_(const Tensor& x, const Tensor& y, double weight);
 // x = min(max(x, low), high).
-void clamp_(const Tensor& x, double low, double high);
+void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> high);
+
+// x += y writes in place, as add_ does, and views of x see it. When an open recording follows x or y it cannot: then x
+// names a new value of the same shape and dtype, with gradients to both (other handles keep the old one).
+// Errors: those of add_; StateError for an attached tensor that an open recording follows.
+Tensor& operator+=(Tensor& x, const Tensor& y);
+Tensor& operator-=(Tensor& x, const Tensor& y);
+Tensor& operator*=(Tensor& x, const Tensor& y);
+Tensor& operator/=(Tensor& x, const Tensor& y);
+Tensor& operator+=(Tensor& x, Number y);
+Tensor& operator-=(Tensor& x, Number y);
+Tensor& operator*=(Tensor& x, Number y);
+Tensor& operator/=(Tensor& x, Number y);
 
 // --- fused gradients ---
 

@@ -33,7 +33,7 @@ Tensor rarity(const Tensor& index, int64_t rows, DType dtype) {
 
 }  // namespace
 
-Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingOptions options) {
+Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingFuncOptions options) {
   const OpCall call("embedding", {{"index", index}, {"weight", weight}});
   check_table(weight, index, "embedding");
   const int64_t rows = weight.size(0);

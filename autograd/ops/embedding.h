@@ -7,8 +7,8 @@
 
 namespace gradus {
 
-struct EmbeddingOptions {
-  std::optional<int64_t> padding_idx;  // its row gets no gradient; negative counts from the back
+struct EmbeddingFuncOptions {
+  std::optional<int64_t> padding_idx = {};  // its row gets no gradient; negative counts from the back
   bool scale_grad_by_freq = false;     // divides gradients by how often the row occurs in `index`
 };
 
@@ -17,7 +17,7 @@ struct EmbeddingOptions {
 // Errors: ShapeError unless weight is a matrix; DTypeError for another index dtype; IndexError for an index
 // outside of [0, V), or padding_idx outside of [-V, V); DeviceError. Grad: weight dy added to the rows that
 // were read, but for padding_idx.
-Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingOptions options = {});
+Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingFuncOptions options = {});
 
 // Returns zeros of [rows, E] with dy's rows added at `index`, but for index `skip` (negative: none).
 // Shapes: dy[...,E], index[...] -> [rows,E].

@@ -271,7 +271,7 @@ Tensor floor_divide(const Tensor& a, const Tensor& b) {
              wrt(b, [](const Tensor& dy) { return dy * 0; }));
   return y;
 }
-Tensor floor_divide(const Tensor& a, double b) {
+Tensor floor_divide(const Tensor& a, Number b) {
   const OpCall call("floor_divide", {{"a", a}});
   return floor_divide(a, raw::operand(b, a));
 }
@@ -286,7 +286,7 @@ Tensor div(const Tensor& a, const Tensor& b, RoundingMode rounding_mode) {
              wrt(b, [](const Tensor& dy) { return dy * 0; }));
   return y;
 }
-Tensor div(const Tensor& a, double b, RoundingMode rounding_mode) {
+Tensor div(const Tensor& a, Number b, RoundingMode rounding_mode) {
   const OpCall call("div", {{"a", a}});
   return div(a, raw::operand(b, a), rounding_mode);
 }
@@ -300,7 +300,7 @@ Tensor fmod(const Tensor& a, const Tensor& b) {
         wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) { return -dy * trunc(a.get() / b.get()); }));
   return y;
 }
-Tensor fmod(const Tensor& a, double b) {
+Tensor fmod(const Tensor& a, Number b) {
   const OpCall call("fmod", {{"a", a}});
   return fmod(a, raw::operand(b, a));
 }
@@ -338,7 +338,7 @@ Tensor hypot(const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor add(const Tensor& a, const Tensor& b, double alpha) {
+Tensor add(const Tensor& a, const Tensor& b, Number alpha) {
   const OpCall call("add", {{"a", a}, {"b", b}});
   Tensor y = raw::add(a, b, alpha);
   if (Recorder r{"add", a, b})
@@ -346,15 +346,15 @@ Tensor add(const Tensor& a, const Tensor& b, double alpha) {
              wrt(b, [alpha](const Tensor& dy) { return dy * alpha; }));
   return y;
 }
-Tensor sub(const Tensor& a, const Tensor& b, double alpha) {
+Tensor sub(const Tensor& a, const Tensor& b, Number alpha) {
   const OpCall call("sub", {{"a", a}, {"b", b}});
   return add(a, b, -alpha);
 }
-Tensor add(const Tensor& a, double b, double alpha) {
+Tensor add(const Tensor& a, Number b, Number alpha) {
   const OpCall call("add", {{"a", a}});
   return add(a, raw::operand(b, a), alpha);
 }
-Tensor sub(const Tensor& a, double b, double alpha) {
+Tensor sub(const Tensor& a, Number b, Number alpha) {
   const OpCall call("sub", {{"a", a}});
   return add(a, raw::operand(b, a), -alpha);
 }

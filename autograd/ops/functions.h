@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "gradus/tensor/number.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
@@ -71,16 +72,16 @@ Tensor round(const Tensor& x, int64_t decimals);
 Tensor frac(const Tensor& x);
 // Divides and rounds down. Integers: 0 for a divisor of 0. Grad: 0.
 Tensor floor_divide(const Tensor& a, const Tensor& b);
-Tensor floor_divide(const Tensor& a, double b);
+Tensor floor_divide(const Tensor& a, Number b);
 // Divides, then rounds towards 0 or down. kNone: as div. Rounded, integers stay integers: 0 for a divisor of 0.
 // Grad: 0 where rounded.
 enum class RoundingMode { kNone, kTrunc, kFloor };
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode rounding_mode);
-Tensor div(const Tensor& a, double b, RoundingMode rounding_mode);
+Tensor div(const Tensor& a, Number b, RoundingMode rounding_mode);
 // Takes the remainder with the dividend's sign: y = a - b trunc(a / b). Integers: 0 for a divisor of 0.
 // Grad: dy, -dy trunc(a / b).
 Tensor fmod(const Tensor& a, const Tensor& b);
-Tensor fmod(const Tensor& a, double b);
+Tensor fmod(const Tensor& a, Number b);
 // Takes |a| with the sign of b. Grad: dy sign(a) sign(b), 0 where a is 0; to b 0.
 Tensor copysign(const Tensor& a, const Tensor& b);
 // Takes 0 where x < 0, 1 where x > 0, `at_zero` where x is 0. Grad: none to x; dy where x is 0.
@@ -90,11 +91,11 @@ Tensor hypot(const Tensor& a, const Tensor& b);
 
 // --- combined arithmetic ---
 
-// a + alpha b and a - alpha b. Errors: DTypeError for integers and a fraction as alpha. Grad: dy, +-alpha dy.
-Tensor add(const Tensor& a, const Tensor& b, double alpha);
-Tensor add(const Tensor& a, double b, double alpha);
-Tensor sub(const Tensor& a, const Tensor& b, double alpha);
-Tensor sub(const Tensor& a, double b, double alpha);
+// a + alpha b and a - alpha b. Errors: DTypeError for integers and a floating-point alpha. Grad: dy, +-alpha dy.
+Tensor add(const Tensor& a, const Tensor& b, Number alpha);
+Tensor add(const Tensor& a, Number b, Number alpha);
+Tensor sub(const Tensor& a, const Tensor& b, Number alpha);
+Tensor sub(const Tensor& a, Number b, Number alpha);
 // x + value a b and x + value a / b. Errors: DTypeError for integers.
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
 Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
@@ -108,7 +109,7 @@ Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
 // is finite.
 struct NanToNumOptions {
   double nan = 0;
-  std::optional<double> posinf, neginf;
+  std::optional<double> posinf = {}, neginf = {};
 };
 Tensor nan_to_num(const Tensor& x, NanToNumOptions options = {});
 

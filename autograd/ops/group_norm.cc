@@ -107,7 +107,7 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
-                     const Tensor& weight, const Tensor& bias, const InstanceNormOptions& o) {
+                     const Tensor& weight, const Tensor& bias, const InstanceNormFuncOptions& o) {
   const OpCall call("instance_norm", {{"x", x}});
   const char* op = "instance_norm";
   check_image(op, x, 3);
@@ -153,7 +153,7 @@ Tensor channel_window_sum(const Tensor& x, const ChannelWindowOptions& window) {
   return y;
 }
 
-Tensor local_response_norm(const Tensor& x, int64_t size, const LocalResponseNormOptions& o) {
+Tensor local_response_norm(const Tensor& x, int64_t size, const LocalResponseNormFuncOptions& o) {
   const OpCall call("local_response_norm", {{"x", x}});
   const char* op = "local_response_norm";
   check_image(op, x, 3);

@@ -16,7 +16,7 @@ namespace gradus {
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
 
-struct InstanceNormOptions {
+struct InstanceNormFuncOptions {
   bool use_input_stats = true;  // otherwise the running statistics
   double momentum = 0.1;        // weight of the new statistics in the running ones
   double eps = 1e-5;            // added to the variance
@@ -31,9 +31,9 @@ struct InstanceNormOptions {
 // Source: Ulyanov et al., "Instance normalization: the missing ingredient for fast stylization", 2016.
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Tensor& running_var = {},
                      const Tensor& weight = {}, const Tensor& bias = {},
-                     const InstanceNormOptions& options = {});
+                     const InstanceNormFuncOptions& options = {});
 
-struct LocalResponseNormOptions {
+struct LocalResponseNormFuncOptions {
   double alpha = 1e-4, beta = 0.75, k = 1;
 };
 
@@ -42,7 +42,7 @@ struct LocalResponseNormOptions {
 // Shapes: x [N,C,...] of 3 to 5 dims.
 // Errors: ShapeError; ValueError for size < 1; DTypeError.
 // Source: Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", NeurIPS 2012.
-Tensor local_response_norm(const Tensor& x, int64_t size, const LocalResponseNormOptions& options = {});
+Tensor local_response_norm(const Tensor& x, int64_t size, const LocalResponseNormFuncOptions& options = {});
 
 struct ChannelWindowOptions {
   int64_t before = 0, after = 0;

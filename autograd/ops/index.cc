@@ -16,7 +16,7 @@
 namespace gradus {
 namespace {
 
-Tensor constant(const Tensor& like, const Shape& shape, double value) {
+Tensor constant(const Tensor& like, const Shape& shape, Number value) {
   Tensor c = empty(shape, {.dtype = like.dtype(), .device = like.device()});
   raw::fill_(c, value);
   return c;
@@ -120,7 +120,7 @@ Tensor index_select_backward(const Tensor& dy, const Shape& shape, int64_t dim, 
   return dx;
 }
 
-Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, double value) {
+Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Number value) {
   const OpCall call("index_fill", {{"x", x}, {"index", index}});
   check_fits("index_fill", value, x.dtype());
   return index_fill(x, dim, index, constant(x, {}, value));
@@ -273,7 +273,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
   return y;
 }
 
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value) {
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Number value) {
   const OpCall call("scatter", {{"x", x}, {"index", index}});
   check_fits("scatter", value, x.dtype());
   return scatter(x, dim, index, constant(x, index.shape(), value));
@@ -390,7 +390,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
   return y;
 }
 
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Number value) {
   const OpCall call("masked_fill", {{"x", x}, {"mask", mask}});
   check_fits("masked_fill", value, x.dtype());
   return masked_fill(x, mask, constant(x, {}, value));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gradus/autograd/ops/view.h"  // DiagonalOptions
+#include "gradus/tensor/number.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
@@ -27,7 +28,7 @@ Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 // one element.
 // Errors: ShapeError for a value of more elements.
 // Grad: x dy (0 where filled); value the sum of the rest.
-Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, double value);
+Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Number value);
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value);
 
 // Return x with src in the place that select, slice or diagonal would give.
@@ -57,7 +58,7 @@ Tensor gather_backward(const Tensor& dy, const Shape& shape, int64_t dim, const 
 // Errors: ShapeError unless index fits x and src.
 // Grad: x dy (0 where scatter overwrote it); src gather of dy.
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value);
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Number value);
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 
 // How scatter_reduce combines what arrives at one place.
@@ -73,7 +74,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
                       ScatterReduceOptions options = {});
 
 // Returns x with `value` where `mask` is true; x, mask and value broadcast to each other. Grad: x dy, 0 where masked; value the rest.
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Number value);
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 // Returns the elements of x where `mask` is true, row-major. Waits for the device.
 // Shapes: x and mask broadcast together -> [count].

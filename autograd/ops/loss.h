@@ -8,7 +8,7 @@ namespace gradus {
 
 struct CrossEntropyOptions {
   Reduction reduction = Reduction::kMean;
-  Tensor weight;                // [C], of x's dtype, a constant: how much each class counts; none: 1 each
+  Tensor weight = {};                // [C], of x's dtype, a constant: how much each class counts; none: 1 each
   int64_t ignore_index = -100;  // samples with this target count for nothing
   double label_smoothing = 0;   // this share of the target is spread evenly over all classes
 };
@@ -25,7 +25,7 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOp
 
 struct NllLossOptions {
   Reduction reduction = Reduction::kMean;
-  Tensor weight;
+  Tensor weight = {};
   int64_t ignore_index = -100;
 };
 

@@ -62,7 +62,7 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
                                          const TripletMarginWithDistanceLossOptions& options = {});
 
 struct MultilabelSoftMarginLossOptions {
-  Tensor weight;  // [C]: of the classes
+  Tensor weight = {};  // [C]: of the classes
   Reduction reduction = Reduction::kMean;
 };
 // Computes the mean over classes of binary_cross_entropy_with_logits.
@@ -73,7 +73,7 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
 struct MultiMarginLossOptions {
   int64_t p = 1;
   double margin = 1;
-  Tensor weight;  // [C]: of the target's class
+  Tensor weight = {};  // [C]: of the target's class
   Reduction reduction = Reduction::kMean;
 };
 // Computes sum_c max(0, margin - x[target] + x[c])^p / C over all classes but the target.

@@ -42,7 +42,7 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions&
 
 struct BinaryCrossEntropyOptions {
   Reduction reduction = Reduction::kMean;
-  Tensor weight;  // multiplies the losses; broadcasts to x's shape
+  Tensor weight = {};  // multiplies the losses; broadcasts to x's shape
 };
 // Computes -(target log x + (1 - target) log(1 - x)), the logarithms taken as at least -100. x outside of
 // [0, 1] gives NaN.
@@ -53,8 +53,8 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target,
 
 struct BinaryCrossEntropyWithLogitsOptions {
   Reduction reduction = Reduction::kMean;
-  Tensor weight;      // multiplies the losses; broadcasts to x's shape
-  Tensor pos_weight;  // multiplies the term of target; broadcasts to x's shape
+  Tensor weight = {};      // multiplies the losses; broadcasts to x's shape
+  Tensor pos_weight = {};  // multiplies the term of target; broadcasts to x's shape
 };
 // Computes the same of sigmoid(x), without overflow: max(x, 0) - x target + log(1 + e^-|x|).
 // Errors: also ShapeError for a weight or pos_weight that does not broadcast to x.

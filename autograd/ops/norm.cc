@@ -78,7 +78,7 @@ Tensor normalise_by(const Tensor& x, const Tensor& mean, const Tensor& var, cons
 }
 
 void check_arguments(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                     const Tensor& running_mean, const Tensor& running_var, const BatchNormOptions& options) {
+                     const Tensor& running_mean, const Tensor& running_var, const BatchNormFuncOptions& options) {
   raw::check_batch_norm(
       op, x,
       {{"weight", &weight}, {"bias", &bias}, {"running_mean", &running_mean}, {"running_var", &running_var}});
@@ -169,7 +169,7 @@ bool is_like(const Tensor& t, const Tensor& x) {
 }  // namespace
 
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                  const Tensor& running_var, const BatchNormOptions& options) {
+                  const Tensor& running_var, const BatchNormFuncOptions& options) {
   const OpCall call("batch_norm", {{"x", x}});
   const char* op = "batch_norm";
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
@@ -181,7 +181,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 }
 
 Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                       const Tensor& running_var, const BatchNormOptions& options) {
+                       const Tensor& running_var, const BatchNormFuncOptions& options) {
   const OpCall call("batch_norm_relu", {{"x", x}});
   const char* op = "batch_norm_relu";
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
@@ -194,7 +194,7 @@ Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias
 
 Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weight, const Tensor& bias,
                            const Tensor& running_mean, const Tensor& running_var,
-                           const BatchNormOptions& options) {
+                           const BatchNormFuncOptions& options) {
   const OpCall call("batch_norm_add_relu", {{"x", x}, {"residual", residual}});
   const char* op = "batch_norm_add_relu";
   check_arguments(op, x, weight, bias, running_mean, running_var, options);

@@ -16,17 +16,17 @@ namespace gradus {
 //   when there are no running statistics to use, or for eps < 0.
 // Source: Ioffe and Szegedy, "Batch Normalization", ICML 2015.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                  const Tensor& running_var, const BatchNormOptions& options = {});
+                  const Tensor& running_var, const BatchNormFuncOptions& options = {});
 
 // y = relu(batch_norm(x, ...)) and y = relu(batch_norm(x, ...) + residual), as the blocks of residual
 // networks have them; in training y is written in one pass, and its gradient read in one. 16-bit floats are
 // rounded once. Shapes: residual: what x + residual takes; a temporary like x gives its buffer to y. Errors:
 // as batch_norm, and as +.
 Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                       const Tensor& running_var, const BatchNormOptions& options = {});
+                       const Tensor& running_var, const BatchNormFuncOptions& options = {});
 Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weight, const Tensor& bias,
                            const Tensor& running_mean, const Tensor& running_var,
-                           const BatchNormOptions& options = {});
+                           const BatchNormFuncOptions& options = {});
 
 // What several batches that are normalised as one must know of each other. Shapes: x as batch_norm's -> x
 // itself, through which its gradient passes once; mean f64[C] over batch and positions; m2 f64[C], the sum of

@@ -17,9 +17,19 @@ namespace gradus {
 // Errors: ShapeError for other dims or a window larger than the padded image; ValueError for sizes out of
 // range or a
 //   padding of more than half the window; DTypeError unless floating.
+// max_pool2d(x, 2) is max_pool2d(x, {.kernel = 2}); stride and padding may follow.
 Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options);
+inline Tensor max_pool1d(const Tensor& x, int64_t kernel, int64_t stride = 0, int64_t padding = 0) {
+  return max_pool1d(x, MaxPool1dOptions{.kernel = kernel, .stride = stride, .padding = padding});
+}
 Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
+inline Tensor max_pool2d(const Tensor& x, Size2 kernel, Size2 stride = 0, Size2 padding = 0) {
+  return max_pool2d(x, MaxPool2dOptions{.kernel = kernel, .stride = stride, .padding = padding});
+}
 Tensor max_pool3d(const Tensor& x, const MaxPool3dOptions& options);
+inline Tensor max_pool3d(const Tensor& x, Size3 kernel, Size3 stride = 0, Size3 padding = 0) {
+  return max_pool3d(x, MaxPool3dOptions{.kernel = kernel, .stride = stride, .padding = padding});
+}
 
 // The same, with the maxima's positions (i64) in the row-major order of their signal, image or volume.
 std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const MaxPool1dOptions& options);
@@ -36,8 +46,17 @@ Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size);
 // Shapes: as max_pool2d.
 // Errors: as max_pool2d; ValueError for a divisor below 0.
 Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options);
+inline Tensor avg_pool1d(const Tensor& x, int64_t kernel, int64_t stride = 0, int64_t padding = 0) {
+  return avg_pool1d(x, AvgPool1dOptions{.kernel = kernel, .stride = stride, .padding = padding});
+}
 Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options);
+inline Tensor avg_pool2d(const Tensor& x, Size2 kernel, Size2 stride = 0, Size2 padding = 0) {
+  return avg_pool2d(x, AvgPool2dOptions{.kernel = kernel, .stride = stride, .padding = padding});
+}
 Tensor avg_pool3d(const Tensor& x, const AvgPool3dOptions& options);
+inline Tensor avg_pool3d(const Tensor& x, Size3 kernel, Size3 stride = 0, Size3 padding = 0) {
+  return avg_pool3d(x, AvgPool3dOptions{.kernel = kernel, .stride = stride, .padding = padding});
+}
 
 // Cut each image into `output` windows as even as possible, window p covering rows floor(pH/P) to
 // ceil((p+1)H/P), and take each one's mean or maximum. Shapes: x [N,C,H,W] -> [N,C,output.h,output.w],
@@ -56,14 +75,14 @@ std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, Size
 std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, Size3 output);
 
 struct LpPool1dOptions {
-  Required<double> p;
-  Required<int64_t> kernel;
+  Required<double, "p"> p;
+  Required<int64_t, "kernel"> kernel;
   int64_t stride = 0;  // 0: the kernel's size
   bool ceil_mode = false;
 };
 struct LpPool2dOptions {
-  Required<double> p;
-  Required<Size2> kernel;
+  Required<double, "p"> p;
+  Required<Size2, "kernel"> kernel;
   Size2 stride = 0;
   bool ceil_mode = false;
 };

@@ -1,19 +1,14 @@
 // Reductions. `dims` lists the dimensions that disappear, {} all of them; negative ones count from the back;
-// `keepdim` leaves them with size 1. A single dimension may be given as a number: sum(x, -1). Results are
+// `keepdim` leaves them with size 1. A single dimension may be given as a number: sum(x, -1), sum(x, 1, {.keepdim = true}). Results are
 // row-major and the same for any number of threads; f32 sums are accumulated in f64.
 #pragma once
 
-#include <concepts>
 #include <utility>
 
 #include "gradus/autograd/ops/view.h"  // sum_to
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
-
-// A single dimension: any integer type but bool.
-template <class T>
-concept DimIndex = std::integral<T> && !std::same_as<T, bool>;
 
 // Returns the sum of x's elements; of integers as i64.
 // Shapes: x[...] -> [...] without `dims`.
@@ -82,6 +77,9 @@ std::pair<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {}, VarOp
 // Grad: dy sign(x) |x|^(p-1) / y^(p-1), and 0 where x or y is 0, to any order; for infinite p shared evenly among the
 // elements that attain it.
 Tensor norm(const Tensor& x, const Dims& dims = {}, double p = 2, bool keepdim = false);
+// norm(x, 1): over which dim, or of which p? norm(x, {1}) is over dim 1, vector_norm(x, 1) the sum of magnitudes.
+template <DimIndex I>
+Tensor norm(const Tensor& x, I dim_or_p, double p = 2, bool keepdim = false) = delete;
 // The same with the arguments in the order of torch.linalg.vector_norm.
 Tensor vector_norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false);
 
@@ -142,21 +140,26 @@ struct DiffOptions {
 // Errors: ValueError for negative n; ShapeError for 0-dim x, or prepend or append unlike x.
 Tensor diff(const Tensor& x, const DiffOptions& options = {});
 
-// The same for one dim given as a number.
+// The same with options instead of a bool.
+struct KeepDimOptions {
+  bool keepdim = false;
+};
 // clang-format off
-template <DimIndex I> Tensor sum(const Tensor& x, I dim, bool keepdim = false) { return sum(x, Dims{dim}, keepdim); }
-template <DimIndex I> Tensor mean(const Tensor& x, I dim, bool keepdim = false) { return mean(x, Dims{dim}, keepdim); }
-template <DimIndex I> Tensor prod(const Tensor& x, I dim, bool keepdim = false) { return prod(x, Dims{dim}, keepdim); }
-template <DimIndex I> Tensor amax(const Tensor& x, I dim, bool keepdim = false) { return amax(x, Dims{dim}, keepdim); }
-template <DimIndex I> Tensor amin(const Tensor& x, I dim, bool keepdim = false) { return amin(x, Dims{dim}, keepdim); }
-template <DimIndex I> Tensor any(const Tensor& x, I dim, bool keepdim = false) { return any(x, Dims{dim}, keepdim); }
-template <DimIndex I> Tensor all(const Tensor& x, I dim, bool keepdim = false) { return all(x, Dims{dim}, keepdim); }
-template <DimIndex I> Tensor var(const Tensor& x, I dim, VarOptions o = {}) { return var(x, Dims{dim}, o); }
-template <DimIndex I> Tensor std(const Tensor& x, I dim, VarOptions o = {}) { return std(x, Dims{dim}, o); }
-template <DimIndex I> Tensor nansum(const Tensor& x, I dim, bool keepdim = false) { return nansum(x, Dims{dim}, keepdim); }
-template <DimIndex I> Tensor nanmean(const Tensor& x, I dim, bool keepdim = false) { return nanmean(x, Dims{dim}, keepdim); }
-template <DimIndex I> Tensor count_nonzero(const Tensor& x, I dim) { return count_nonzero(x, Dims{dim}); }
-template <DimIndex I> Tensor logsumexp(const Tensor& x, I dim, bool keepdim = false) { return logsumexp(x, Dims{dim}, keepdim); }
+inline Tensor sum(const Tensor& x, const Dims& dims, KeepDimOptions o) { return sum(x, dims, o.keepdim); }
+inline Tensor mean(const Tensor& x, const Dims& dims, KeepDimOptions o) { return mean(x, dims, o.keepdim); }
+inline Tensor prod(const Tensor& x, const Dims& dims, KeepDimOptions o) { return prod(x, dims, o.keepdim); }
+inline Tensor amax(const Tensor& x, const Dims& dims, KeepDimOptions o) { return amax(x, dims, o.keepdim); }
+inline Tensor amin(const Tensor& x, const Dims& dims, KeepDimOptions o) { return amin(x, dims, o.keepdim); }
+inline Tensor any(const Tensor& x, const Dims& dims, KeepDimOptions o) { return any(x, dims, o.keepdim); }
+inline Tensor all(const Tensor& x, const Dims& dims, KeepDimOptions o) { return all(x, dims, o.keepdim); }
+inline Tensor nansum(const Tensor& x, const Dims& dims, KeepDimOptions o) { return nansum(x, dims, o.keepdim); }
+inline Tensor nanmean(const Tensor& x, const Dims& dims, KeepDimOptions o) { return nanmean(x, dims, o.keepdim); }
+inline Tensor logsumexp(const Tensor& x, const Dims& dims, KeepDimOptions o) { return logsumexp(x, dims, o.keepdim); }
+inline ValuesAndIndices max(const Tensor& x, int64_t dim, KeepDimOptions o) { return max(x, dim, o.keepdim); }
+inline ValuesAndIndices min(const Tensor& x, int64_t dim, KeepDimOptions o) { return min(x, dim, o.keepdim); }
+inline MinAndMax aminmax(const Tensor& x, int64_t dim, KeepDimOptions o) { return aminmax(x, dim, o.keepdim); }
+inline Tensor argmax(const Tensor& x, int64_t dim, KeepDimOptions o) { return argmax(x, dim, o.keepdim); }
+inline Tensor argmin(const Tensor& x, int64_t dim, KeepDimOptions o) { return argmin(x, dim, o.keepdim); }
 // clang-format on
 
 }  // namespace gradus

@@ -16,7 +16,7 @@ std::vector<Entry> entries() {
                    }});
   }
   for (const ConvShape& s : kConvShapes) {
-    const Conv2dOptions o{.stride = s.stride, .padding = s.padding, .dilation = s.dilation, .groups = s.groups};
+    const Conv2dFuncOptions o{.stride = s.stride, .padding = s.padding, .dilation = s.dilation, .groups = s.groups};
     const auto x = [s] { return channels_last(randn({s.N, s.C, s.HW, s.HW})); };
     const auto w = [s] { return randn({s.O, s.C / s.groups, s.kernel, s.kernel}); };
     const auto dy = [s] { return channels_last(randn({s.N, s.O, s.out(), s.out()})); };
@@ -36,7 +36,7 @@ std::vector<Entry> entries() {
     all.push_back({std::string("conv_transpose ") + s.name, [s] {
                      const Tensor x = channels_last(randn({s.N, s.C, s.HW, s.HW}));
                      const Tensor w = randn({s.C, s.O, s.kernel, s.kernel}), b = randn({s.O});
-                     const ConvTranspose2dOptions o{.stride = s.stride, .padding = s.padding};
+                     const ConvTranspose2dFuncOptions o{.stride = s.stride, .padding = s.padding};
                      return work([=] { conv_transpose2d(x, w, b, o); },
                                  2.0 * s.N * s.C * s.HW * s.HW * s.O * s.kernel * s.kernel);
                    }});

@@ -73,14 +73,18 @@ void copy_cpu(const Tensor& dst, const Tensor& src) {
   copy_rows(nest, to, dst_size, from, src_size, converter(dst.dtype(), src.dtype()));
 }
 
-void fill_cpu(const Tensor& dst, double value) {
+void fill_cpu(const Tensor& dst, Number value) {
   const Tensor* operands[] = {&dst};
   LoopNest nest = make_loop_nest(operands, 1);
   nest.operands = 2;  // the source: one element, stride 0 everywhere
   const ConvertFunction convert = converter(dst.dtype(), dst.dtype());
-  // Converted once; integers above 2^53 arrive as the nearest double.
-  alignas(8) char element[8];
-  converter(dst.dtype(), DType::kF64)(1, element, 1, &value, 1);
+  alignas(8) char element[8];  // the number, converted once
+  const double floating = value.to_double();
+  const int64_t integer = value.is_floating() ? 0 : value.integer();
+  if (value.is_floating())
+    converter(dst.dtype(), DType::kF64)(1, element, 1, &floating, 1);
+  else
+    converter(dst.dtype(), DType::kI64)(1, element, 1, &integer, 1);
   copy_rows(nest, static_cast<char*>(dst.raw_ptr()), size_of(dst.dtype()), element, 0, convert);
 }
 

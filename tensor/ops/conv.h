@@ -14,21 +14,21 @@ namespace gradus {
 inline constexpr int64_t kValidPadding = 0;
 
 // How a filter moves over a signal, an image, a volume.
-struct Conv1dOptions {
+struct Conv1dFuncOptions {
   int64_t stride = 1;
   int64_t padding = 0;        // zeros on both sides
   int64_t dilation = 1;       // distance between the filter's taps
   int64_t groups = 1;         // channels in independent groups
   bool same_padding = false;  // zeros that keep the size, an odd one at the end; for stride 1 and padding 0
 };
-struct Conv2dOptions {
+struct Conv2dFuncOptions {
   Size2 stride = 1;
   Size2 padding = 0;
   Size2 dilation = 1;
   int64_t groups = 1;
   bool same_padding = false;
 };
-struct Conv3dOptions {
+struct Conv3dFuncOptions {
   Size3 stride = 1;
   Size3 padding = 0;
   Size3 dilation = 1;
@@ -41,14 +41,14 @@ namespace raw {
 // The same for any number of dimensions, one number each.
 struct ConvGeometry {
   ConvGeometry() = default;
-  ConvGeometry(const Conv1dOptions& o)
+  ConvGeometry(const Conv1dFuncOptions& o)
       : stride{o.stride}, padding{o.padding}, dilation{o.dilation}, groups(o.groups) {}
-  ConvGeometry(const Conv2dOptions& o)
+  ConvGeometry(const Conv2dFuncOptions& o)
       : stride{o.stride.h, o.stride.w},
         padding{o.padding.h, o.padding.w},
         dilation{o.dilation.h, o.dilation.w},
         groups(o.groups) {}
-  ConvGeometry(const Conv3dOptions& o)
+  ConvGeometry(const Conv3dFuncOptions& o)
       : stride{o.stride.d, o.stride.h, o.stride.w},
         padding{o.padding.d, o.padding.h, o.padding.w},
         dilation{o.dilation.d, o.dilation.h, o.dilation.w},
@@ -76,15 +76,15 @@ std::pair<Tensor, Tensor> conv_weight_grad(const char* op, const Tensor& dy, con
                                            const Shape& w_shape, bool with_bias, const ConvGeometry& geometry,
                                            std::optional<DType> dtype = {});
 
-inline Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& o = {}) {
+inline Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dFuncOptions& o = {}) {
   return conv("conv2d", x, w, bias, o);
 }
 inline Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
-                                const Conv2dOptions& o = {}) {
+                                const Conv2dFuncOptions& o = {}) {
   return conv_input_grad("conv2d_input_grad", dy, w, {}, x_shape, o);
 }
 inline std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
-                                                    bool with_bias, const Conv2dOptions& o = {}) {
+                                                    bool with_bias, const Conv2dFuncOptions& o = {}) {
   return conv_weight_grad("conv2d_weight_grad", dy, x, w_shape, with_bias, o);
 }
 

@@ -115,7 +115,7 @@ void copy_(const Tensor& dst, const Tensor& src) {
   dst.storage()->bump_version();
 }
 
-void fill_(const Tensor& dst, double value) {
+void fill_(const Tensor& dst, Number value) {
   if (dst.numel() == 0) return;
   fill_kernel(dst, value);
   dst.storage()->bump_version();

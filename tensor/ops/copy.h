@@ -2,13 +2,14 @@
 #pragma once
 
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/number.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {
 
 // Both tensors have one shape; any strides (in src 0, broadcast, and negative ones, reversed, too), any pair of dtypes.
 inline constinit KernelSlot<void(const Tensor& dst, const Tensor& src)> copy_kernel{"copy"};
-inline constinit KernelSlot<void(const Tensor& dst, double value)> fill_kernel{"fill_"};
+inline constinit KernelSlot<void(const Tensor& dst, Number value)> fill_kernel{"fill_"};
 
 // Errors: ShapeError when several elements of x, which `op` is to write, share a place: x is expanded, or its strides
 // overlap.
@@ -19,7 +20,7 @@ void check_writable(std::string_view op, const Tensor& x);
 // a real tensor.
 void copy_(const Tensor& dst, const Tensor& src);
 // Writes `value`, converted, into every element, which may share places.
-void fill_(const Tensor& dst, double value);
+void fill_(const Tensor& dst, Number value);
 
 // Return x itself when it already lies so, else a copy that does.
 Tensor contiguous(const Tensor& x);

@@ -10,7 +10,7 @@
 
 namespace gradus {
 
-Tensor full(const Shape& shape, double value, TensorOptions options) {
+Tensor full(const Shape& shape, Number value, TensorOptions options) {
   const OpCall call("full");
   check_fits("full", value, options.dtype);
   Tensor y = empty(shape, options);
@@ -26,7 +26,7 @@ Tensor ones(const Shape& shape, TensorOptions options) {
   return full(shape, 1, options);
 }
 
-Tensor full_like(const Tensor& x, double value) {
+Tensor full_like(const Tensor& x, Number value) {
   const OpCall call("full_like", {{"x", x}});
   check_fits("full_like", value, x.dtype());
   Tensor y = empty_like(x);
@@ -42,7 +42,7 @@ Tensor ones_like(const Tensor& x) {
   return full_like(x, 1);
 }
 
-Tensor full_like(const Tensor& x, double value, DType dtype) {
+Tensor full_like(const Tensor& x, Number value, DType dtype) {
   const OpCall call("full_like", {{"x", x}});
   check_fits("full_like", value, dtype);
   Tensor y = empty_like(x, dtype);

@@ -16,37 +16,37 @@ inline constinit KernelSlot<void(const Tensor& out, double start, double end)> l
 
 Tensor zeros(const Shape& shape, TensorOptions options = {});
 Tensor ones(const Shape& shape, TensorOptions options = {});
-Tensor full(const Shape& shape, double value, TensorOptions options = {});
+Tensor full(const Shape& shape, Number value, TensorOptions options = {});
 
 // Return a tensor with x's shape, dtype, device and layout.
 Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
-Tensor full_like(const Tensor& x, double value);
+Tensor full_like(const Tensor& x, Number value);
 // The same with another dtype.
 Tensor zeros_like(const Tensor& x, DType dtype);
 Tensor ones_like(const Tensor& x, DType dtype);
-Tensor full_like(const Tensor& x, double value, DType dtype);
+Tensor full_like(const Tensor& x, Number value, DType dtype);
 
 // Returns start, start + step, ... below (above, for a negative step) end.
 // Errors: ValueError for a step of 0 or of the wrong sign, or anything not finite.
 Tensor arange_from(double start, double end, double step, TensorOptions options);
 
 template <class T>
-concept Number = std::is_arithmetic_v<T>;
+concept Arithmetic = std::is_arithmetic_v<T>;
 template <class... N>
 inline constexpr DType kNumberType = (std::is_integral_v<N> && ...) ? DType::kI64 : DType::kF32;
 
-// The same in PyTorch's forms: arange(5), arange(2, 5), arange(0, 1, 0.25). Whole numbers give i64, fractions
-// f32.
-template <Number A>
+// The same in PyTorch's forms: arange(5), arange(2, 5), arange(0, 1, 0.25). Integers give i64, a floating-point number
+// among them f32.
+template <Arithmetic A>
 Tensor arange(A end, TensorOptions options = {.dtype = kNumberType<A>}) {
   return arange_from(0, double(end), 1, options);
 }
-template <Number A, Number B>
+template <Arithmetic A, Arithmetic B>
 Tensor arange(A start, B end, TensorOptions options = {.dtype = kNumberType<A, B>}) {
   return arange_from(double(start), double(end), 1, options);
 }
-template <Number A, Number B, Number C>
+template <Arithmetic A, Arithmetic B, Arithmetic C>
 Tensor arange(A start, B end, C step, TensorOptions options = {.dtype = kNumberType<A, B, C>}) {
   return arange_from(double(start), double(end), double(step), options);
 }

@@ -86,13 +86,11 @@ Tensor bitwise(const char* op, const BinarySlot& slot, const Tensor& a, const Te
   return y;
 }
 
-// Integers are multiplied by whole numbers.
-void check_factor(const char* op, DType t, double alpha) {
-  if (is_integral(t) && alpha != std::trunc(alpha))
-    throw DTypeError(op, "alpha must be a whole number for ", t, ", given ", alpha);
+// Integers are multiplied by integers.
+void check_factor(const char* op, DType t, Number alpha) {
+  if (is_integral(t) && alpha.is_floating())
+    throw DTypeError(op, "alpha must be an integer for ", t, ", given ", alpha, ", a floating-point number");
 }
-
-bool is_fractional(double v) { return std::isfinite(v) && v != std::trunc(v); }
 
 // An integer is neither raised nor lowered to a number that its type cannot hold.
 void check_bounds(const char* op, DType t, double low, double high) {
@@ -129,9 +127,9 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
 }
 Tensor maximum(const Tensor& a, const Tensor& b) { return binary<Maximum>("maximum", maximum_kernel, a, b); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return binary<Minimum>("minimum", minimum_kernel, a, b); }
-Tensor add(const Tensor& a, const Tensor& b, double alpha) {
+Tensor add(const Tensor& a, const Tensor& b, Number alpha) {
   check_factor("add", result_dtype(a, b), alpha);
-  return binary<AddScaled>("add", add_scaled_kernel, a, b, alpha);
+  return binary<AddScaled>("add", add_scaled_kernel, a, b, alpha.to_double());
 }
 Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
   return binary<Lerp>("lerp", lerp_kernel, a, b, weight);
@@ -215,8 +213,6 @@ Tensor clamp_backward(const Tensor& dy, const Tensor& x, double low, double high
 }
 
 Tensor clamp(const Tensor& x, double low, double high) {
-  if (is_integral(x.dtype()) && (is_fractional(low) || is_fractional(high)))
-    return clamp(to(x, DType::kF32), low, high);
   check_bounds("clamp", x.dtype(), low, high);
   return unary<Clamp>("clamp", clamp_kernel, x, low, high);
 }
@@ -239,9 +235,9 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 void add_(const Tensor& dst, const Tensor& src) {
   in_place<Add>("add_", add_kernel, dst, dst, source_for("add_", dst, src));
 }
-void add_(const Tensor& dst, const Tensor& src, double alpha) {
+void add_(const Tensor& dst, const Tensor& src, Number alpha) {
   check_factor("add_", dst.dtype(), alpha);
-  in_place<AddScaled>("add_", add_scaled_kernel, dst, dst, source_for("add_", dst, src), alpha);
+  in_place<AddScaled>("add_", add_scaled_kernel, dst, dst, source_for("add_", dst, src), alpha.to_double());
 }
 void sub_(const Tensor& dst, const Tensor& src) {
   in_place<Sub>("sub_", sub_kernel, dst, dst, source_for("sub_", dst, src));
@@ -270,8 +266,6 @@ void sqrt_(const Tensor& x) { in_place<Sqrt>("sqrt_", sqrt_kernel, x, x); }
 void square_(const Tensor& x) { in_place<Square>("square_", square_kernel, x, x); }
 void relu_(const Tensor& x) { in_place<Relu>("relu_", relu_kernel, x, x); }
 void clamp_(const Tensor& x, double low, double high) {
-  if (is_integral(x.dtype()) && (is_fractional(low) || is_fractional(high)))
-    throw DTypeError("clamp_", "bounds must be whole numbers for ", x.dtype(), ", given ", low, " and ", high);
   check_bounds("clamp_", x.dtype(), low, high);
   in_place<Clamp>("clamp_", clamp_kernel, x, x, low, high);
 }

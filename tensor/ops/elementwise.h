@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/number.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {
@@ -64,10 +65,10 @@ inline constinit UnarySlot2 threshold_kernel{"threshold"};
 // integer, float) is the higher one.
 DType result_dtype(const Tensor& a, const Tensor& b);
 inline DType result_dtype(const Tensor& x) { return x.dtype(); }
-// The dtype of x with a number: x's, unless x is integral and the number is not (f32), or x is bool (i64).
-DType result_dtype(const Tensor& x, double number);
+// The dtype of x with a number: x's, unless the number's kind is the higher one (f32, i64).
+DType result_dtype(const Tensor& x, Number number);
 // A 0-dimensional tensor for `number` as an operand next to x.
-Tensor operand(double number, const Tensor& x);
+Tensor operand(Number number, const Tensor& x);
 
 // a + b and so on. Errors: ShapeError, DTypeError, DeviceError.
 Tensor add(const Tensor& a, const Tensor& b);
@@ -78,7 +79,7 @@ Tensor pow(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, const Tensor& b);  // with b's sign
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
-Tensor add(const Tensor& a, const Tensor& b, double alpha);    // a + alpha b
+Tensor add(const Tensor& a, const Tensor& b, Number alpha);    // a + alpha b
 Tensor lerp(const Tensor& a, const Tensor& b, double weight);  // a + weight (b - a)
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
@@ -97,23 +98,23 @@ Tensor isnan(const Tensor& x);
 Tensor isfinite(const Tensor& x);
 
 // With a number in place of a tensor.
-inline Tensor add(const Tensor& a, double b) { return raw::add(a, operand(b, a)); }
-inline Tensor sub(const Tensor& a, double b) { return raw::sub(a, operand(b, a)); }
-inline Tensor sub(double a, const Tensor& b) { return raw::sub(operand(a, b), b); }
-inline Tensor mul(const Tensor& a, double b) { return raw::mul(a, operand(b, a)); }
-inline Tensor div(const Tensor& a, double b) { return raw::div(a, operand(b, a)); }
-inline Tensor div(double a, const Tensor& b) { return raw::div(operand(a, b), b); }
-inline Tensor pow(const Tensor& a, double b) { return raw::pow(a, operand(b, a)); }
-inline Tensor pow(double a, const Tensor& b) { return raw::pow(operand(a, b), b); }
-inline Tensor remainder(const Tensor& a, double b) { return raw::remainder(a, operand(b, a)); }
-inline Tensor maximum(const Tensor& a, double b) { return raw::maximum(a, operand(b, a)); }
-inline Tensor minimum(const Tensor& a, double b) { return raw::minimum(a, operand(b, a)); }
-inline Tensor eq(const Tensor& a, double b) { return raw::eq(a, operand(b, a)); }
-inline Tensor ne(const Tensor& a, double b) { return raw::ne(a, operand(b, a)); }
-inline Tensor lt(const Tensor& a, double b) { return raw::lt(a, operand(b, a)); }
-inline Tensor le(const Tensor& a, double b) { return raw::le(a, operand(b, a)); }
-inline Tensor gt(const Tensor& a, double b) { return raw::gt(a, operand(b, a)); }
-inline Tensor ge(const Tensor& a, double b) { return raw::ge(a, operand(b, a)); }
+inline Tensor add(const Tensor& a, Number b) { return raw::add(a, operand(b, a)); }
+inline Tensor sub(const Tensor& a, Number b) { return raw::sub(a, operand(b, a)); }
+inline Tensor sub(Number a, const Tensor& b) { return raw::sub(operand(a, b), b); }
+inline Tensor mul(const Tensor& a, Number b) { return raw::mul(a, operand(b, a)); }
+inline Tensor div(const Tensor& a, Number b) { return raw::div(a, operand(b, a)); }
+inline Tensor div(Number a, const Tensor& b) { return raw::div(operand(a, b), b); }
+inline Tensor pow(const Tensor& a, Number b) { return raw::pow(a, operand(b, a)); }
+inline Tensor pow(Number a, const Tensor& b) { return raw::pow(operand(a, b), b); }
+inline Tensor remainder(const Tensor& a, Number b) { return raw::remainder(a, operand(b, a)); }
+inline Tensor maximum(const Tensor& a, Number b) { return raw::maximum(a, operand(b, a)); }
+inline Tensor minimum(const Tensor& a, Number b) { return raw::minimum(a, operand(b, a)); }
+inline Tensor eq(const Tensor& a, Number b) { return raw::eq(a, operand(b, a)); }
+inline Tensor ne(const Tensor& a, Number b) { return raw::ne(a, operand(b, a)); }
+inline Tensor lt(const Tensor& a, Number b) { return raw::lt(a, operand(b, a)); }
+inline Tensor le(const Tensor& a, Number b) { return raw::le(a, operand(b, a)); }
+inline Tensor gt(const Tensor& a, Number b) { return raw::gt(a, operand(b, a)); }
+inline Tensor ge(const Tensor& a, Number b) { return raw::ge(a, operand(b, a)); }
 
 // Functions of one tensor keep its dtype; those with fractional values give f32 for integers.
 Tensor neg(const Tensor& x);
@@ -160,7 +161,7 @@ Tensor clamp_backward(const Tensor& dy, const Tensor& x, double low, double high
 // In place: dst keeps its shape, dtype and layout; the others broadcast to it. Bump dst's version.
 // Errors: ShapeError when they do not; DTypeError when the result does not fit dst's kind.
 void add_(const Tensor& dst, const Tensor& src);
-void add_(const Tensor& dst, const Tensor& src, double alpha);  // dst += alpha src
+void add_(const Tensor& dst, const Tensor& src, Number alpha);  // dst += alpha src
 void sub_(const Tensor& dst, const Tensor& src);
 void mul_(const Tensor& dst, const Tensor& src);
 void div_(const Tensor& dst, const Tensor& src);
@@ -168,10 +169,10 @@ void maximum_(const Tensor& dst, const Tensor& src);
 void lerp_(const Tensor& dst, const Tensor& src, double weight);  // dst += weight (src - dst)
 void addcmul_(const Tensor& dst, const Tensor& a, const Tensor& b, double value);  // dst += value a b
 void addcdiv_(const Tensor& dst, const Tensor& a, const Tensor& b, double value);  // dst += value a / b
-inline void add_(const Tensor& dst, double number) { raw::add_(dst, operand(number, dst)); }
-inline void sub_(const Tensor& dst, double number) { raw::sub_(dst, operand(number, dst)); }
-inline void mul_(const Tensor& dst, double number) { raw::mul_(dst, operand(number, dst)); }
-inline void div_(const Tensor& dst, double number) { raw::div_(dst, operand(number, dst)); }
+inline void add_(const Tensor& dst, Number number) { raw::add_(dst, operand(number, dst)); }
+inline void sub_(const Tensor& dst, Number number) { raw::sub_(dst, operand(number, dst)); }
+inline void mul_(const Tensor& dst, Number number) { raw::mul_(dst, operand(number, dst)); }
+inline void div_(const Tensor& dst, Number number) { raw::div_(dst, operand(number, dst)); }
 void sqrt_(const Tensor& x);
 void square_(const Tensor& x);
 void relu_(const Tensor& x);

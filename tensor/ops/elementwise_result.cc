@@ -1,7 +1,5 @@
 #include "gradus/tensor/ops/elementwise_result.h"
 
-#include <cmath>
-
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 
@@ -26,14 +24,11 @@ DType result_dtype(const Tensor& a, const Tensor& b) {
   return promote(s, t);
 }
 
-DType result_dtype(const Tensor& x, double number) {
-  const DType t = x.dtype();
-  if (is_floating(t)) return t;
-  if (number != std::trunc(number) || std::isinf(number)) return DType::kF32;
-  return t == DType::kBool ? DType::kI64 : t;
+DType result_dtype(const Tensor& x, Number number) {
+  return kind(number.dtype()) > kind(x.dtype()) ? number.dtype() : x.dtype();
 }
 
-Tensor operand(double number, const Tensor& x) {
+Tensor operand(Number number, const Tensor& x) {
   const DType t = result_dtype(x, number);
   // 16-bit floats are computed as float, so the number keeps float's precision; not next to a 0-dimensional x, which
   // would promote to f32 with it.

@@ -6,7 +6,7 @@
 
 namespace gradus {
 
-struct BatchNormOptions {
+struct BatchNormFuncOptions {
   bool training = false;  // normalise by the batch's statistics and update the running ones
   double momentum = 0.1;  // weight of the new statistics in the running ones
   double eps = 1e-5;      // added to the variance

@@ -14,7 +14,7 @@
 namespace gradus {
 
 struct MaxPool1dOptions {
-  Required<int64_t> kernel;
+  Required<int64_t, "kernel"> kernel;
   int64_t stride = 0;      // 0: the kernel's size
   int64_t padding = 0;     // cells that never win, on every side
   int64_t dilation = 1;    // distance between the window's cells
@@ -22,7 +22,7 @@ struct MaxPool1dOptions {
 };
 
 struct MaxPool2dOptions {
-  Required<Size2> kernel;
+  Required<Size2, "kernel"> kernel;
   Size2 stride = 0;        // 0: the kernel's size
   Size2 padding = 0;       // cells that never win, on every side
   Size2 dilation = 1;      // distance between the window's cells
@@ -30,7 +30,7 @@ struct MaxPool2dOptions {
 };
 
 struct MaxPool3dOptions {
-  Required<Size3> kernel;
+  Required<Size3, "kernel"> kernel;
   Size3 stride = 0;        // 0: the kernel's size
   Size3 padding = 0;       // cells that never win, on every side
   Size3 dilation = 1;      // distance between the window's cells
@@ -38,7 +38,7 @@ struct MaxPool3dOptions {
 };
 
 struct AvgPool1dOptions {
-  Required<int64_t> kernel;
+  Required<int64_t, "kernel"> kernel;
   int64_t stride = 0;   // 0: the kernel's size
   int64_t padding = 0;  // zeros on every side
   bool ceil_mode = false;
@@ -46,7 +46,7 @@ struct AvgPool1dOptions {
 };
 
 struct AvgPool2dOptions {
-  Required<Size2> kernel;
+  Required<Size2, "kernel"> kernel;
   Size2 stride = 0;   // 0: the kernel's size
   Size2 padding = 0;  // zeros on every side
   bool ceil_mode = false;
@@ -55,7 +55,7 @@ struct AvgPool2dOptions {
 };
 
 struct AvgPool3dOptions {
-  Required<Size3> kernel;
+  Required<Size3, "kernel"> kernel;
   Size3 stride = 0;   // 0: the kernel's size
   Size3 padding = 0;  // zeros on every side
   bool ceil_mode = false;

@@ -64,6 +64,8 @@ Tensor randn_like(const Tensor& x);
 Tensor randint(int64_t low, int64_t high, const Shape& shape, TensorOptions options = {.dtype = DType::kI64});
 // Returns integers of [0, high).
 Tensor randint(int64_t high, const Shape& shape, TensorOptions options = {.dtype = DType::kI64});
+template <DimIndex A, DimIndex B>
+Tensor randint(A low, B high) = delete;  // of which shape? randint(low, high, shape); randint(high, {n})
 // Returns a random order of 0 .. n - 1. Errors: ValueError for a negative n.
 Tensor randperm(int64_t n, TensorOptions options = {.dtype = DType::kI64});
 // Returns 1 with the probability that each element of p says, else 0, in p's dtype.

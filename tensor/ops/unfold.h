@@ -9,7 +9,7 @@
 namespace gradus {
 
 struct UnfoldOptions {
-  Required<Size2> kernel;
+  Required<Size2, "kernel"> kernel;
   Size2 stride = 1;
   Size2 padding = 0;  // zeros on every side
   Size2 dilation = 1;

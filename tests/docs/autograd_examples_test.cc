@@ -151,7 +151,7 @@ TEST(AutogradPage, Function) {
   gm.attach(x);
   {
     auto recording = gm.record();
-    Tensor y = autograd::apply(std::make_shared<Cube>(), {x})[0];
+    Tensor y = autograd::apply<Cube>(x);
     gm.backward(y);
   }
   EXPECT_EQ(x.grad().item<float>(), 12);

@@ -39,7 +39,7 @@ struct Net {
     for (const Param& q : kParams) all.push_back(p[q.name] = from_formula(q.shape, key++, q.scale, q.added));
   }
   Tensor operator()(const Tensor& x) {
-    const BatchNormOptions training{.training = true};
+    const BatchNormFuncOptions training{.training = true};
     const Tensor c = conv2d(x, p["conv1.weight"], {}, {.padding = 1});
     Tensor h = relu(batch_norm(c, p["bn1.weight"], p["bn1.bias"], mean1, var1, training));
     h = conv2d(h, p["conv2.weight"], {}, {.stride = 2, .padding = 1});

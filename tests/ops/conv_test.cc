@@ -19,7 +19,7 @@ namespace {
 struct Case {
   const char* name;
   Shape x, w;
-  Conv2dOptions options;
+  Conv2dFuncOptions options;
 };
 
 const Case kCases[] = {
@@ -375,8 +375,8 @@ TEST_P(PointwiseConv2d, IsExactForIntegers) {
   for (int threads : {1, 2, 3}) {
     set_num_threads(threads);
     const Tensor y = empty_channels_last(dy.shape(), {dtype}), dx = empty_channels_last(x.shape(), {dtype});
-    ASSERT_TRUE(pays_pointwise(y, x, w.shape(), Conv2dOptions{}));
-    ASSERT_TRUE(pays_pointwise(dx, dy, w.shape(), Conv2dOptions{}));
+    ASSERT_TRUE(pays_pointwise(y, x, w.shape(), Conv2dFuncOptions{}));
+    ASSERT_TRUE(pays_pointwise(dx, dy, w.shape(), Conv2dFuncOptions{}));
     pointwise_conv(y, x, w);
     pointwise_input_grad(dx, dy, w);
     expect_near(wide(y), y64, 0);
@@ -536,7 +536,7 @@ TEST(Conv2dDevices, MetaAndFurtherCpus) {
   const Tensor xs = raw::to(x, DType::kBF16), dy = random_tensor({2, 4, 6, 6}, DType::kBF16, 3);
   const auto dw = [&](Device d) {
     const char* op = "conv2d_weight_grad";
-    return raw::conv_weight_grad(op, raw::to(dy, d), raw::to(xs, d), w.shape(), true, Conv2dOptions{},
+    return raw::conv_weight_grad(op, raw::to(dy, d), raw::to(xs, d), w.shape(), true, Conv2dFuncOptions{},
                                  DType::kF32);
   };
   const auto [dw0, db0] = dw(kCPU);

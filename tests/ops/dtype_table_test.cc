@@ -1,6 +1,7 @@
 // The dtypes of results: what docs/dtypes.md says, what PyTorch says (tests/golden/ops/dtypes.txt), what ops give.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -33,7 +34,7 @@ std::vector<std::string> words(const std::string& line) {
 }
 
 using Op = std::function<Tensor(const Tensor&, const Tensor&)>;
-using OfNumber = std::function<Tensor(const Tensor&, double)>;
+using OfNumber = std::function<Tensor(const Tensor&, Number)>;
 
 const std::map<std::string, Op> kOps = {
     {"add", [](const Tensor& a, const Tensor& b) { return add(a, b); }},
@@ -49,17 +50,47 @@ const std::map<std::string, Op> kOps = {
     {"bitwise_and", [](const Tensor& a, const Tensor& b) { return bitwise_and(a, b); }},
     {"where", [](const Tensor& a, const Tensor& b) { return where(ones({2}, {.dtype = DType::kBool}), a, b); }},
 };
+Tensor chosen() { return ones({2}, {.dtype = DType::kBool}); }
+template <class F>
+OfNumber in_place(F f) {
+  return [f](const Tensor& a, Number b) { return f(a, b), a; };
+}
 const std::map<std::string, OfNumber> kOfNumbers = {
-    {"add", [](const Tensor& a, double b) { return add(a, b); }},
-    {"mul", [](const Tensor& a, double b) { return mul(a, b); }},
-    {"sub", [](const Tensor& a, double b) { return sub(a, b); }},
-    {"div", [](const Tensor& a, double b) { return div(a, b); }},
-    {"pow", [](const Tensor& a, double b) { return pow(a, b); }},
-    {"floor_divide", [](const Tensor& a, double b) { return floor_divide(a, b); }},
-    {"remainder", [](const Tensor& a, double b) { return remainder(a, b); }},
-    {"eq", [](const Tensor& a, double b) { return eq(a, b); }},
-    {"lt", [](const Tensor& a, double b) { return lt(a, b); }},
+    {"add", [](const Tensor& a, Number b) { return add(a, b); }},
+    {"mul", [](const Tensor& a, Number b) { return b * a; }},
+    {"sub", [](const Tensor& a, Number b) { return sub(a, b); }},
+    {"div", [](const Tensor& a, Number b) { return div(a, b); }},
+    {"pow", [](const Tensor& a, Number b) { return pow(a, b); }},
+    {"floor_divide", [](const Tensor& a, Number b) { return floor_divide(a, b); }},
+    {"remainder", [](const Tensor& a, Number b) { return remainder(a, b); }},
+    {"eq", [](const Tensor& a, Number b) { return eq(a, b); }},
+    {"lt", [](const Tensor& a, Number b) { return lt(a, b); }},
+    {"where", [](const Tensor& a, Number b) { return where(chosen(), a, b); }},
+    {"fmod", [](const Tensor& a, Number b) { return fmod(a, b); }},
+    {"rsub", [](const Tensor& a, Number b) { return b - a; }},
+    {"rpow", [](const Tensor& a, Number b) { return pow(b, a); }},
+    {"clamp", [](const Tensor& a, Number b) { return clamp(a, b); }},
+    {"clamp_max", [](const Tensor& a, Number b) { return clamp(a, {}, b); }},
+    {"div_trunc", [](const Tensor& a, Number b) { return div(a, b, RoundingMode::kTrunc); }},
+    {"div_floor", [](const Tensor& a, Number b) { return div(a, b, RoundingMode::kFloor); }},
+    {"add_alpha", [](const Tensor& a, Number b) { return add(a, a, b); }},
+    {"add_", in_place([](const Tensor& a, Number b) { add_(a, b); })},
+    {"mul_", in_place([](const Tensor& a, Number b) { mul_(a, b); })},
+    {"div_", in_place([](const Tensor& a, Number b) { div_(a, b); })},
+    {"clamp_", in_place([](const Tensor& a, Number b) { clamp_(a, b, {}); })},
+    {"masked_fill", [](const Tensor& a, Number b) { return masked_fill(a, chosen(), b); }},
+    {"where_numbers", [](const Tensor&, Number b) { return where(chosen(), b, b); }},
 };
+const std::map<std::string, std::vector<Number>> kNumbers = {
+    {"int", {2}}, {"float", {2.0, 0.5, 3.f, double(INFINITY)}}, {"truth", {true}}};
+
+// Where the answer is ours: PyTorch has no subtraction with a bool, where it counts as 0 or 1 here, nor a bool as alpha, nor
+// has Gradus an alpha between bools; and PyTorch takes powers of bools.
+bool is_ours(const std::vector<std::string>& w) {
+  const bool bools = w[1] == "bool" && (w[2] == "bool" || w[2] == "truth");
+  if (w[0] == "sub" || w[0] == "rsub") return w[3] == "-" && !bools;
+  return (w[0] == "add_alpha" && (w[2] == "truth" || w[1] == "bool")) || (w[0] == "pow" && w[2] == "truth" && bools);
+}
 
 // "-" for an error.
 template <class F>
@@ -82,11 +113,12 @@ TEST(DTypeTable, ResultsHavePyTorchsDtypes) {
     ++lines;
     const DType s = by_name(w[1]);
     const Tensor a = ones({2}, {.dtype = s}), p = ones({}, {.dtype = s});
-    // PyTorch has no subtraction with a bool; here it counts as 0 or 1.
-    const bool ours = w[0] == "sub" && w[3] == "-" && !(w[1] == "bool" && w[2] == "bool");
-    if (ours) continue;
-    if (w[2] == "number" || w[2] == "fraction") {
-      EXPECT_EQ(result([&] { return kOfNumbers.at(w[0])(a, w[2] == "number" ? 2 : 0.5); }), w[3]) << line;
+    if (is_ours(w)) continue;
+    if (const auto numbers = kNumbers.find(w[2]); numbers != kNumbers.end()) {
+      for (const Number number : numbers->second) {
+        const bool beyond = w[0] == "masked_fill" && is_integral(s) && std::isinf(number.to_double());
+        if (!beyond) EXPECT_EQ(result([&] { return kOfNumbers.at(w[0])(clone(a), number); }), w[3]) << line << ": " << number;
+      }
       continue;
     }
     const DType t = by_name(w[2]);
@@ -96,7 +128,7 @@ TEST(DTypeTable, ResultsHavePyTorchsDtypes) {
     EXPECT_EQ(result([&] { return op(a, q); }), w[4]) << line << " (b 0-dimensional)";
     EXPECT_EQ(result([&] { return op(p, b); }), w[5]) << line << " (a 0-dimensional)";
   }
-  EXPECT_GT(lines, 1200);
+  EXPECT_GT(lines, 1900);
 }
 
 TEST(DTypeTable, ThePageSaysWhatTheCodeDoes) {

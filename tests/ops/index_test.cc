@@ -285,7 +285,7 @@ TEST(ScatterReduce, ProductsOfSeveralZerosHaveNoSecondOrder) {
 
 TEST(Embedding, OptionsOfTheGradient) {
   const Tensor weight = counting({4, 2}), words = i64({3, 1, 3, 0});
-  const auto gradient = [&](EmbeddingOptions options) {
+  const auto gradient = [&](EmbeddingFuncOptions options) {
     return autograd::grad([&](const std::vector<Tensor>& v) { return embedding(words, v[0], options); }, {weight},
                           full({4, 2}, 6))[0]
         .to_vector<float>();

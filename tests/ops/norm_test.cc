@@ -237,7 +237,7 @@ Outcome add_relu(bool fused, const std::vector<Tensor>& inputs, bool training, c
   Outcome o;
   o.values = autograd::grad(
       [&](const std::vector<Tensor>& v) {
-        const BatchNormOptions options{.training = training};
+        const BatchNormFuncOptions options{.training = training};
         const Tensor y = fused ? batch_norm_add_relu(v[0], shortcut(v[3]), v[1], v[2], mean, var, options)
                                : relu(batch_norm(v[0], v[1], v[2], mean, var, options) + shortcut(v[3]));
         o.values.push_back(detach(y));
@@ -279,7 +279,7 @@ TEST(BatchNormAddRelu, SharesItsInputsAndItsResult) {
   const auto gradient = [&](bool fused) {
     return autograd::grad(
         [&](const std::vector<Tensor>& v) {
-          const BatchNormOptions options{.training = true};
+          const BatchNormFuncOptions options{.training = true};
           const Tensor y = fused ? batch_norm_add_relu(v[0], v[0], {}, {}, {}, {}, options)
                                  : relu(batch_norm(v[0], {}, {}, {}, {}, options) + v[0]);
           return y * y + relu(y);
@@ -313,7 +313,7 @@ TEST(BatchNormAddRelu, TakesTheFusedPathInBF16) {
 TEST(BatchNormAddRelu, HasASecondDerivative) {
   const Tensor x = random_tensor({3, 2, 2, 3}, DType::kF64, 1), w = random_tensor({2}, DType::kF64, 2);
   const Tensor b = random_tensor({2}, DType::kF64, 3), r = random_tensor({3, 2, 2, 3}, DType::kF64, 4);
-  const BatchNormOptions options{.training = true};
+  const BatchNormFuncOptions options{.training = true};
   const auto sum = [&](const std::vector<Tensor>& v) {
     return square(batch_norm_add_relu(v[0], v[3] * v[3], v[1], v[2], {}, {}, options));
   };

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -65,6 +67,8 @@ struct Array {
 
   Array() = default;
   explicit Array(const Shape& s, double fill = 0) : shape(s), v(size_t(s.product()), fill) {}
+  explicit Array(std::initializer_list<int64_t> sizes, double fill = 0)
+      : Array(Shape(std::span(sizes.begin(), sizes.size())), fill) {}
   double& at(std::initializer_list<int64_t> i) { return v[size_t(offset(i))]; }
   double at(std::initializer_list<int64_t> i) const { return v[size_t(offset(i))]; }
   int64_t offset(std::initializer_list<int64_t> i) const;

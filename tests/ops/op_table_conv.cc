@@ -236,7 +236,7 @@ void add_gradients(const char* input_op, const char* weight_op,
 }
 
 void add_images() {
-  const ConvCase<Conv2dOptions> cases[] = {
+  const ConvCase<Conv2dFuncOptions> cases[] = {
       {"", {2, 3, 5, 4}, {4, 3, 3, 3}, {}},
       {"padding", {2, 2, 4, 4}, {3, 2, 3, 3}, {.padding = 1}},
       {"stride", {1, 2, 6, 5}, {3, 2, 3, 3}, {.stride = 2, .padding = 1}},
@@ -266,7 +266,7 @@ void add_images() {
 }
 
 void add_volumes() {
-  const ConvCase<Conv3dOptions> cases[] = {
+  const ConvCase<Conv3dFuncOptions> cases[] = {
       {"", {2, 3, 3, 4, 3}, {4, 3, 2, 3, 2}, {}},
       {"padding", {1, 2, 3, 2, 4}, {3, 2, 3, 3, 3}, {.padding = 1}},
       {"stride", {1, 2, 5, 4, 6}, {2, 2, 2, 3, 3}, {.stride = {2, 1, 3}, .padding = {0, 1, 2}}},
@@ -287,7 +287,7 @@ void add_volumes() {
 }
 
 void add_signals() {
-  const ConvCase<Conv1dOptions> cases[] = {
+  const ConvCase<Conv1dFuncOptions> cases[] = {
       {"", {2, 3, 7}, {4, 3, 3}, {}},
       {"options", {1, 4, 11}, {6, 2, 3}, {.stride = 2, .padding = 3, .dilation = 2, .groups = 2}},
       {"depthwise", {2, 3, 6}, {3, 1, 3}, {.padding = 1, .groups = 3}},
@@ -356,13 +356,13 @@ void add_special_inputs() {
   const Run one = [](const Tensor& x, const Tensor& w, const Tensor& b) { return conv1d(x, w, b); };
   const Run two = [](const Tensor& x, const Tensor& w, const Tensor& b) { return conv2d(x, w, b); };
   const Run three = [](const Tensor& x, const Tensor& w, const Tensor& b) { return conv3d(x, w, b); };
-  add_without_batch("conv1d", one, {2, 6}, {3, 2, 3}, Conv1dOptions());
-  add_without_batch("conv2d", two, {2, 4, 5}, {3, 2, 3, 2}, Conv2dOptions());
-  add_without_batch("conv3d", three, {2, 3, 4, 3}, {3, 2, 2, 2, 3}, Conv3dOptions());
+  add_without_batch("conv1d", one, {2, 6}, {3, 2, 3}, Conv1dFuncOptions());
+  add_without_batch("conv2d", two, {2, 4, 5}, {3, 2, 3, 2}, Conv2dFuncOptions());
+  add_without_batch("conv3d", three, {2, 3, 4, 3}, {3, 2, 2, 2, 3}, Conv3dFuncOptions());
 
-  const Conv1dOptions same1{.dilation = 3, .same_padding = true};
-  const Conv2dOptions same2{.dilation = {1, 3}, .same_padding = true};
-  const Conv3dOptions same3{.same_padding = true};
+  const Conv1dFuncOptions same1{.dilation = 3, .same_padding = true};
+  const Conv2dFuncOptions same2{.dilation = {1, 3}, .same_padding = true};
+  const Conv3dFuncOptions same3{.same_padding = true};
   const Run keep1 = [=](const Tensor& x, const Tensor& w, const Tensor& b) { return conv1d(x, w, b, same1); };
   const Run keep2 = [=](const Tensor& x, const Tensor& w, const Tensor& b) { return conv2d(x, w, b, same2); };
   const Run keep3 = [=](const Tensor& x, const Tensor& w, const Tensor& b) { return conv3d(x, w, b, same3); };
@@ -376,9 +376,9 @@ void add_special_inputs() {
   const Run valid3 = [](const Tensor& x, const Tensor& w, const Tensor& b) {
     return conv3d(x, w, b, {.padding = kValidPadding});
   };
-  add_without_batch("conv1d", valid1, {2, 5}, {3, 2, 3}, Conv1dOptions());
-  add_without_batch("conv2d", valid2, {2, 5, 4}, {3, 2, 3, 2}, Conv2dOptions());
-  add_without_batch("conv3d", valid3, {2, 3, 4, 5}, {3, 2, 2, 2, 3}, Conv3dOptions());
+  add_without_batch("conv1d", valid1, {2, 5}, {3, 2, 3}, Conv1dFuncOptions());
+  add_without_batch("conv2d", valid2, {2, 5, 4}, {3, 2, 3, 2}, Conv2dFuncOptions());
+  add_without_batch("conv3d", valid3, {2, 3, 4, 5}, {3, 2, 2, 2, 3}, Conv3dFuncOptions());
   add_same_padding("conv1d", keep1, {2, 2, 6}, {3, 2, 4}, same1);
   add_same_padding("conv2d", keep2, {1, 2, 5, 4}, {3, 2, 3, 2}, same2);
   add_same_padding("conv2d", keep2, {1, 2, 5, 4}, {3, 2, 4, 3}, same2);
@@ -470,33 +470,33 @@ void add_transposed(const char* op,
 }
 
 struct Plain1 {
-  ConvGeometry operator()(const ConvTranspose1dOptions& o) const {
-    return Conv1dOptions{
+  ConvGeometry operator()(const ConvTranspose1dFuncOptions& o) const {
+    return Conv1dFuncOptions{
         .stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups};
   }
-  std::vector<int64_t> output_padding(const ConvTranspose1dOptions& o) const { return {o.output_padding}; }
+  std::vector<int64_t> output_padding(const ConvTranspose1dFuncOptions& o) const { return {o.output_padding}; }
 };
 struct Plain2 {
-  ConvGeometry operator()(const ConvTranspose2dOptions& o) const {
-    return Conv2dOptions{
+  ConvGeometry operator()(const ConvTranspose2dFuncOptions& o) const {
+    return Conv2dFuncOptions{
         .stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups};
   }
-  std::vector<int64_t> output_padding(const ConvTranspose2dOptions& o) const {
+  std::vector<int64_t> output_padding(const ConvTranspose2dFuncOptions& o) const {
     return {o.output_padding.h, o.output_padding.w};
   }
 };
 struct Plain3 {
-  ConvGeometry operator()(const ConvTranspose3dOptions& o) const {
-    return Conv3dOptions{
+  ConvGeometry operator()(const ConvTranspose3dFuncOptions& o) const {
+    return Conv3dFuncOptions{
         .stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups};
   }
-  std::vector<int64_t> output_padding(const ConvTranspose3dOptions& o) const {
+  std::vector<int64_t> output_padding(const ConvTranspose3dFuncOptions& o) const {
     return {o.output_padding.d, o.output_padding.h, o.output_padding.w};
   }
 };
 
 void add_all_transposed() {
-  add_transposed<ConvTranspose1dOptions>(
+  add_transposed<ConvTranspose1dFuncOptions>(
       "conv_transpose1d", &conv_transpose1d,
       {{"", {2, 3, 4}, {3, 2, 3}, {}},
        {"options",
@@ -507,7 +507,7 @@ void add_all_transposed() {
        {"no signals", {0, 2, 3}, {2, 1, 2}, {}},
        {"without batch", {2, 4}, {2, 3, 2}, {.stride = 2}}},
       Plain1());
-  add_transposed<ConvTranspose2dOptions>(
+  add_transposed<ConvTranspose2dFuncOptions>(
       "conv_transpose2d", &conv_transpose2d,
       {{"", {2, 3, 3, 4}, {3, 2, 3, 3}, {}},
        {"4x4 of stride 2", {1, 3, 3, 3}, {3, 2, 4, 4}, {.stride = 2, .padding = 1}},
@@ -526,7 +526,7 @@ void add_all_transposed() {
        {"without batch", {2, 3, 3}, {2, 3, 2, 2}, {.stride = 2}},
        {"large", {2, 17, 7, 6}, {17, 33, 4, 4}, {.stride = 2, .padding = 1}}},
       Plain2());
-  add_transposed<ConvTranspose3dOptions>("conv_transpose3d", &conv_transpose3d,
+  add_transposed<ConvTranspose3dFuncOptions>("conv_transpose3d", &conv_transpose3d,
                                          {{"", {1, 2, 3, 2, 3}, {2, 3, 2, 3, 2}, {}},
                                           {"options",
                                            {1, 4, 2, 3, 2},

@@ -160,7 +160,7 @@ void add_batch_norm() {
       const auto stored = [=](const Tensor& x, const std::vector<double>& v) {
         return training ? Tensor() : constant(x, v);
       };
-      const BatchNormOptions options{.training = training, .eps = 0.01};
+      const BatchNormFuncOptions options{.training = training, .eps = 0.01};
       const auto reference = [=](A x) { return rectified(x, training); };
       add_row({.op = "batch_norm_relu",
                .variant = variant,

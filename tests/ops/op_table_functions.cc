@@ -196,7 +196,7 @@ void add_pairs() {
   row(
       "sub", [](const Tensor& a, const Tensor& b) { return sub(a, b, 0.3); },
       [](double a, double b) { return a - 0.3 * b; }, in({}), in({}));
-  for (const auto& [op, f] : {std::pair<const char*, Tensor (*)(const Tensor&, double)>{"fmod", &fmod},
+  for (const auto& [op, f] : {std::pair<const char*, Tensor (*)(const Tensor&, Number)>{"fmod", &fmod},
                               {"floor_divide", &floor_divide}})
     add_row({.op = op,
              .variant = "number",

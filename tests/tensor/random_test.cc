@@ -16,28 +16,28 @@ TEST(Philox, GivesThePublishedNumbers) {
             (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Generator, ReservesOneStreamPerDraw) {
-  Generator g(5);
+TEST(RandomGenerator, ReservesOneStreamPerDraw) {
+  RandomGenerator g(5);
   const PhiloxKey a = g.next(), b = g.next();
   EXPECT_EQ(a.seed, 5u);
   EXPECT_EQ(a.stream, 0u);
   EXPECT_EQ(b.stream, 1u);
 }
 
-TEST(Generator, GoesOnFromASavedState) {
-  Generator g(5);
+TEST(RandomGenerator, GoesOnFromASavedState) {
+  RandomGenerator g(5);
   g.next();
   const auto state = g.state();
   const PhiloxKey want = g.next();
-  Generator other(99);
+  RandomGenerator other(99);
   other.set_state(state);
   const PhiloxKey got = other.next();
   EXPECT_EQ(got.seed, want.seed);
   EXPECT_EQ(got.stream, want.stream);
 }
 
-TEST(Generator, SeedingStartsOver) {
-  Generator g(5);
+TEST(RandomGenerator, SeedingStartsOver) {
+  RandomGenerator g(5);
   g.next();
   g.manual_seed(6);
   EXPECT_EQ(g.next().stream, 0u);

@@ -47,7 +47,7 @@ struct Gan {
   optim::AveragedModel average{gen, {.decay = 0.9}};
   optim::GradScaler scaler{{.init_scale = 8, .growth_interval = 2}};
   data::DataLoader loader{set, {.global_batch_size = 4, .shuffle = true, .seed = 5}};
-  Generator noise;  // of the generator's inputs
+  RandomGenerator noise;  // of the generator's inputs
   int64_t steps = 0;
   double best = 0;
   Tensor fixed_noise = zeros({3, 4});

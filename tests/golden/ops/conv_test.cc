@@ -9,20 +9,20 @@ template <class Options>
 GoldenOp forward(const char* name, Tensor (*op)(const Tensor&, const Tensor&, const Tensor&, const Options&), Options o) {
   return {name, [=](X x) { return op(x[0], x[1], bias(x), o); }};
 }
-GoldenOp one(const char* name, Conv1dOptions o = {}) { return forward(name, &conv1d, o); }
-GoldenOp two(const char* name, Conv2dOptions o = {}) { return forward(name, &conv2d, o); }
-GoldenOp three(const char* name, Conv3dOptions o = {}) { return forward(name, &conv3d, o); }
-GoldenOp one_back(const char* name, ConvTranspose1dOptions o = {}) { return forward(name, &conv_transpose1d, o); }
-GoldenOp two_back(const char* name, ConvTranspose2dOptions o = {}) { return forward(name, &conv_transpose2d, o); }
-GoldenOp three_back(const char* name, ConvTranspose3dOptions o = {}) { return forward(name, &conv_transpose3d, o); }
+GoldenOp one(const char* name, Conv1dFuncOptions o = {}) { return forward(name, &conv1d, o); }
+GoldenOp two(const char* name, Conv2dFuncOptions o = {}) { return forward(name, &conv2d, o); }
+GoldenOp three(const char* name, Conv3dFuncOptions o = {}) { return forward(name, &conv3d, o); }
+GoldenOp one_back(const char* name, ConvTranspose1dFuncOptions o = {}) { return forward(name, &conv_transpose1d, o); }
+GoldenOp two_back(const char* name, ConvTranspose2dFuncOptions o = {}) { return forward(name, &conv_transpose2d, o); }
+GoldenOp three_back(const char* name, ConvTranspose3dFuncOptions o = {}) { return forward(name, &conv_transpose3d, o); }
 
-GoldenOp gradients_2d(const char* name, Conv2dOptions o = {}) {
+GoldenOp gradients_2d(const char* name, Conv2dFuncOptions o = {}) {
   return {name, [=](X x) {
             return std::vector<Tensor>{conv2d_input_grad(x[0], x[2], x[1].shape(), o),
                                        conv2d_weight_grad(x[0], x[1], x[2].shape(), false, o).first};
           }};
 }
-GoldenOp gradients_3d(const char* name, Conv3dOptions o = {}) {
+GoldenOp gradients_3d(const char* name, Conv3dFuncOptions o = {}) {
   return {name, [=](X x) {
             return std::vector<Tensor>{conv3d_input_grad(x[0], x[2], x[1].shape(), o),
                                        conv3d_weight_grad(x[0], x[1], x[2].shape(), false, o).first};

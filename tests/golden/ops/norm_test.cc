@@ -56,7 +56,7 @@ GoldenOp groups(const std::string& name, int64_t n) {
 GoldenOp layers(const std::string& name) {
   return {"layer_norm/" + name, [](X x) { return layer_norm(x[0], x[1].shape(), x[1], x[2], 0.01); }};
 }
-GoldenOp local_response(const std::string& name, int64_t size, const LocalResponseNormOptions& o) {
+GoldenOp local_response(const std::string& name, int64_t size, const LocalResponseNormFuncOptions& o) {
   return {"local_response_norm/" + name, [=](X x) { return local_response_norm(x[0], size, o); }};
 }
 

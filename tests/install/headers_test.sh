@@ -1,0 +1,42 @@
+#!/bin/bash
+# The installed headers, and what users write with them, compile without a warning under strict flags; for mistakes the
+# compiler says what is wrong. Compilers that are not there are passed over.
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+include=$PWD/bazel/package/prefix/include
+work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/headers.XXXXXX")
+failed=0
+
+compilers=(g++)
+for c in clang++ clang++-14 clang++-16 clang++-19; do
+  command -v "$c" >/dev/null && compilers+=("$c")
+done
+
+for c in "${compilers[@]}"; do
+  for std in c++20 c++23; do
+    [[ $c == clang++* && $std == c++23 ]] && std=c++2b
+    echo "== $c $std"
+    "$c" -std=$std -Wall -Wextra -Wshadow -Wconversion -Werror -fsyntax-only -I"$include" "$here/users.cc" || failed=1
+  done
+done
+
+# Each mistake of mistakes.cc stands under `#if MISTAKE == N`, with what is to be said in a comment behind it.
+said() {
+  "$1" -std=c++20 -fsyntax-only -DMISTAKE="$2" -I"$include" "$here/mistakes.cc" >"$work/log" 2>&1
+}
+for c in "${compilers[@]}"; do
+  said "$c" 0 || { cat "$work/log"; echo "FAILED: $c without a mistake"; failed=1; }
+  while read -r number text; do
+    if said "$c" "$number"; then
+      echo "FAILED: $c compiles mistake $number"
+      failed=1
+    elif ! grep -qF -- "$text" "$work/log"; then
+      cat "$work/log"
+      echo "FAILED: $c does not say of mistake $number: $text"
+      failed=1
+    fi
+  done < <(sed -n 's|^#if MISTAKE == \([0-9]*\)  // ||p;' "$here/mistakes.cc" | paste -d' ' \
+    <(sed -n 's|^#if MISTAKE == \([0-9]*\)  // .*|\1|p' "$here/mistakes.cc") -)
+done
+exit $failed

@@ -1,0 +1,137 @@
+// Numbers beside tensors: their C++ type decides the result's dtype, their value never does. And what users of PyTorch
+// write: lists in lists, x += 1, sizes of any integer type, devices by name.
+#include "gradus/tensor/number.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "gradus/autograd/indexing.h"
+#include "gradus/autograd/ops.h"
+#include "tests/ops/values.h"
+
+namespace gradus {
+namespace {
+
+constexpr int64_t kOdd = (int64_t{1} << 53) + 1;  // no double
+
+TEST(Number, ADoubleIsAFloatWhateverItsValue) {
+  const Tensor x = tensor({1, 2, 3});
+  for (const double t : {0.5, 1.0, 2.0}) {
+    EXPECT_EQ((x * t).dtype(), DType::kF32) << t;
+    EXPECT_EQ(softmax(x * t, 0).dtype(), DType::kF32) << t;
+    EXPECT_EQ((x + t).dtype(), DType::kF32);
+    EXPECT_EQ((t - x).dtype(), DType::kF32);
+    EXPECT_EQ(pow(x, t).dtype(), DType::kF32);
+    EXPECT_EQ(where(gt(x, 1), x, t).dtype(), DType::kF32);
+    EXPECT_EQ(clamp(x, t).dtype(), DType::kF32);
+    EXPECT_EQ(hardtanh(x, -t, t).dtype(), DType::kF32);
+    EXPECT_EQ(maximum(x, t).dtype(), DType::kF32);
+  }
+  EXPECT_EQ((x * 2).dtype(), DType::kI64);
+  EXPECT_EQ((x * 2.f).dtype(), DType::kF32);
+  EXPECT_EQ((x * size_t{2}).dtype(), DType::kI64);
+  EXPECT_EQ((x * true).dtype(), DType::kI64);
+  EXPECT_EQ((eq(x, 1) * true).dtype(), DType::kBool);
+  EXPECT_EQ((eq(x, 1) + 1).dtype(), DType::kI64);
+  EXPECT_EQ(hardtanh(x, 0, 2).dtype(), DType::kI64);
+  EXPECT_EQ((to(x, DType::kF16) * 0.5).dtype(), DType::kF16);
+}
+
+TEST(Number, InPlaceItMustNotBeOfAHigherKind) {
+  const Tensor x = tensor({1, 2, 3});
+  expect_error<DTypeError>([&] { add_(x, 1.0); }, {"[add_]", "f32", "i64[3]"});
+  expect_error<DTypeError>([&] { clamp_(x, 0.0, {}); }, {"[clamp_]", "i64[3]"});
+  expect_error<DTypeError>([&] { add(x, x, 2.0); }, {"[add]", "alpha"});
+  expect_error<DTypeError>([&] { mul_(eq(x, 1), 2); }, {"[mul_]", "bool"});
+  add_(x, 1), clamp_(x, {}, 3);
+  EXPECT_EQ(x.to_vector<int64_t>(), (std::vector<int64_t>{2, 3, 3}));
+}
+
+TEST(Number, IntegersBeyond53BitsAreExact) {
+  const Tensor zero = zeros({2}, {.dtype = DType::kI64}), no = zeros({2}, {.dtype = DType::kBool});
+  const auto is_odd = [](const Tensor& x) { return x.to_vector<int64_t>() == std::vector<int64_t>{kOdd, kOdd}; };
+  EXPECT_TRUE(is_odd(zero + kOdd));
+  EXPECT_TRUE(is_odd(full({2}, kOdd, {.dtype = DType::kI64})));
+  EXPECT_TRUE(is_odd(full_like(zero, kOdd)));
+  EXPECT_TRUE(is_odd(masked_fill(zero, logical_not(no), kOdd)));
+  EXPECT_TRUE(is_odd(where(no, zero, kOdd)));
+  Tensor x = clone(zero);
+  fill_(x, kOdd);
+  EXPECT_TRUE(is_odd(x));
+  EXPECT_FALSE(eq(x, kOdd - 1)[0].item<bool>());
+  EXPECT_EQ(scalar(std::numeric_limits<int64_t>::max(), {.dtype = DType::kI64}).item<int64_t>(),
+            std::numeric_limits<int64_t>::max());
+  expect_error<ValueError>([&] { zero + (uint64_t{1} << 63); }, {"[Number]", "9223372036854775808"});
+}
+
+TEST(Number, WhereOfTwoNumbersHasTheirDtype) {
+  const Tensor c = tensor({true, false});
+  EXPECT_EQ(where(c, 1, 0).dtype(), DType::kI64);
+  EXPECT_EQ(where(c, 1.0, 0).to_vector<float>(), (std::vector<float>{1, 0}));
+}
+
+TEST(Number, OneBoundOfClampIsEnough) {
+  const Tensor x = tensor({-1.f, 5.f});
+  EXPECT_EQ(clamp(x, None, 2).to_vector<float>(), (std::vector<float>{-1, 2}));
+  EXPECT_EQ(clamp(x, {}, 2).to_vector<float>(), (std::vector<float>{-1, 2}));
+  EXPECT_EQ(clamp(x, 0).to_vector<float>(), (std::vector<float>{0, 5}));
+}
+
+TEST(Literals, ListsInListsAreMatrices) {
+  const Tensor x = tensor({{1, 2}, {3, 4}, {5, 6}});
+  EXPECT_EQ(describe(x), "i64[3,2] cpu");
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(describe(tensor({{{1.f}, {2.f}}})), "f32[1,2,1] cpu");
+  EXPECT_EQ(describe(tensor({1.0})), "f64[1] cpu");
+  EXPECT_EQ(describe(tensor({true, false})), "bool[2] cpu");
+  EXPECT_EQ(describe(tensor({size_t{1}})), "i64[1] cpu");
+  expect_error<ShapeError>([] { tensor({{1, 2}, {3}}); }, {"[tensor]", "1", "2"});
+  expect_error<ShapeError>([] { tensor({{{1, 2}}, {{3}}}); }, {"[tensor]"});
+}
+
+TEST(Literals, ShapesMixIntegerTypes) {
+  const size_t rows = 2;
+  const int columns = 3;
+  EXPECT_EQ(zeros({rows, columns, int64_t{4}}).shape(), (Shape{2, 3, 4}));
+  EXPECT_EQ(zeros(5).shape(), Shape{5});
+  EXPECT_EQ(reshape(zeros({rows, columns}), -1).shape(), Shape{6});
+  EXPECT_EQ((Size2{rows, columns}), (Size2{2, 3}));
+  expect_error<ShapeError>([] { Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}; }, {"at most 8 dimensions, given 9"});
+}
+
+TEST(Literals, DevicesHaveNames) {
+  EXPECT_EQ(Device("cpu:1"), (Device{DeviceType::kCPU, 1}));
+  EXPECT_EQ(zeros({2}, {.device = "meta"}).device().type, DeviceType::kMeta);
+  EXPECT_EQ(to(zeros({2}), "cpu:1").device(), Device(std::string("cpu:1")));
+  expect_error<ValueError>([] { Device("gpu"); }, {"gpu"});
+  EXPECT_EQ(to_string(DType::kBF16), "bf16");
+}
+
+TEST(Literals, ReductionsAndPoolsTakeWhatTheirNeighboursTake) {
+  const Tensor x = ones({2, 3, 4, 4});
+  EXPECT_EQ(sum(x, 1, {.keepdim = true}).shape(), (Shape{2, 1, 4, 4}));
+  EXPECT_EQ(mean(x, {1, 2}, {.keepdim = true}).shape(), (Shape{2, 1, 1, 4}));
+  EXPECT_EQ(argmax(x, -1, {.keepdim = true}).shape(), (Shape{2, 3, 4, 1}));
+  EXPECT_EQ(max(x, 1, {.keepdim = true}).values.shape(), (Shape{2, 1, 4, 4}));
+  EXPECT_EQ(max_pool2d(x, 2).shape(), (Shape{2, 3, 2, 2}));
+  EXPECT_EQ(avg_pool2d(x, 3, 1, 1).shape(), x.shape());
+  EXPECT_EQ(dropout(x, 0.5).shape(), x.shape());
+}
+
+TEST(CompoundAssignment, WritesInPlace) {
+  Tensor x = tensor({1.f, 2.f});
+  const Tensor same = x;
+  x += 1;
+  x *= tensor({2.f, 3.f});
+  x -= 1.0;
+  x /= 2;
+  EXPECT_EQ(same.to_vector<float>(), (std::vector<float>{1.5, 4}));
+  Tensor i = tensor({1, 2});
+  i += 1;
+  expect_error<DTypeError>([&] { i += 0.5; }, {"i64[2]"});
+  expect_error<ShapeError>([&] { x += ones({3, 2}); }, {"[add_]"});
+}
+
+}  // namespace
+}  // namespace gradus
