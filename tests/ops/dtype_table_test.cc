@@ -117,7 +117,8 @@ TEST(DTypeTable, ResultsHavePyTorchsDtypes) {
     if (const auto numbers = kNumbers.find(w[2]); numbers != kNumbers.end()) {
       for (const Number number : numbers->second) {
         const bool beyond = w[0] == "masked_fill" && is_integral(s) && std::isinf(number.to_double());
-        if (!beyond) EXPECT_EQ(result([&] { return kOfNumbers.at(w[0])(clone(a), number); }), w[3]) << line << ": " << number;
+        if (beyond) continue;
+        EXPECT_EQ(result([&] { return kOfNumbers.at(w[0])(clone(a), number); }), w[3]) << line << ": " << number;
       }
       continue;
     }
