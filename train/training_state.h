@@ -48,8 +48,8 @@ class TrainingState {
     template <class T>
     Part(std::string name, T& object)
         : name_(std::move(name)),
-          put_([&object](io::Checkpoint& c, const std::string& name) { c.put(name, object); }),
-          get_([&object](const io::Checkpoint& c, const std::string& name) { c.get(name, object); }) {}
+          put_([&object](io::Checkpoint& c, const std::string& key) { c.put(key, object); }),
+          get_([&object](const io::Checkpoint& c, const std::string& key) { c.get(key, object); }) {}
     Part(std::string name, RandomGenerator& generator) : name_(std::move(name)), generator_(&generator) {}
 
    private:
