@@ -17,7 +17,7 @@ std::pair<Array, Array> attention_of(A x, const Attention& how) {
   const Array &q = x[0], &k = x[1], &v = x[2];
   const int64_t B = q.size(0), L = q.size(1), E = q.size(2), S = k.size(1), V = v.size(2);
   Array y(Shape{B, L, V}), w(Shape{B, L, S});
-  const double scale = how.scale != 0 ? how.scale : 1 / std::sqrt(double(E));
+  const double scale = how.scale != 0 ? how.scale : E > 0 ? 1 / std::sqrt(double(E)) : 1;
   for (int64_t b = 0; b < B; ++b) {
     for (int64_t l = 0; l < L; ++l) {
       double total = 0;
