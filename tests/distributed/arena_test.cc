@@ -186,9 +186,10 @@ TEST(ArenaOfProcesses, every_collective_is_right) {
   Job job(3);
   std::vector<ForkedProcess> others;
   for (int rank = 1; rank < job.size; ++rank)
-    others.emplace_back(
-        [&job, rank] { BackendChecks(*job.backend(rank), rank, job.size, job.call(rank)).all(); });
-  BackendChecks(*job.backend(0), 0, job.size, job.call(0)).all();
+    others.emplace_back([&job, rank] {
+      BackendChecks(*job.backend(rank), rank, job.size, job.memberships[rank].get()).all();
+    });
+  BackendChecks(*job.backend(0), 0, job.size, job.memberships[0].get()).all();
   for (ForkedProcess& other : others) EXPECT_EQ(other.wait(), 0);
 }
 

@@ -51,8 +51,8 @@ inline void expect_same(const void* given, const void* expected, size_t bytes, c
 // One rank's calls on its backend. Every rank runs the same.
 class BackendChecks {
  public:
-  BackendChecks(Backend& backend, int rank, int size, Call call)
-      : backend_(backend), rank_(rank), size_(size), call_(call) {}
+  BackendChecks(Backend& backend, int rank, int size, Membership* membership)
+      : backend_(backend), rank_(rank), size_(size), membership_(membership) {}
 
   void all() {
     exchange();
@@ -79,7 +79,7 @@ class BackendChecks {
       const auto of = [&](int rank) {
         return std::string(rank % 3 == 2 ? bytes / 2 : bytes, char('a' + rank));
       };
-      const std::vector<std::string> all = backend_.exchange(call_, of(rank_));
+      const std::vector<std::string> all = backend_.exchange(call(), of(rank_));
       ASSERT_EQ(int(all.size()), size_);
       for (int r = 0; r < size_; ++r) EXPECT_EQ(all[r], of(r)) << "rank " << rank_ << " of " << size_;
     }
@@ -92,15 +92,15 @@ class BackendChecks {
           concat(name_of(op), " of ", n, ' ', name_of(dtype_v<T>), " on ", size_, " ranks");
       const std::vector<T> in = contributions<T>(rank_, n), expected = reduced<T>(size_, n, op);
       std::vector<T> out(n);
-      backend_.all_reduce(call_, in.data(), out.data(), n, dtype_v<T>, op);
+      backend_.all_reduce(call(), in.data(), out.data(), n, dtype_v<T>, op);
       expect_same(out.data(), expected.data(), n * sizeof(T), "all_reduce " + what);
       std::vector<T> in_place = in;
-      backend_.all_reduce(call_, in_place.data(), in_place.data(), n, dtype_v<T>, op);
+      backend_.all_reduce(call(), in_place.data(), in_place.data(), n, dtype_v<T>, op);
       expect_same(in_place.data(), expected.data(), n * sizeof(T), "all_reduce in place " + what);
 
       for (int root = 0; root < size_; root += std::max(1, size_ - 1)) {
         std::vector<T> at_root = in;
-        backend_.reduce(call_, root, at_root.data(), at_root.data(), n, dtype_v<T>, op);
+        backend_.reduce(call(), root, at_root.data(), at_root.data(), n, dtype_v<T>, op);
         const bool is_root = rank_ == root;
         expect_same(at_root.data(), is_root ? expected.data() : in.data(), n * sizeof(T), "reduce " + what);
       }
@@ -111,7 +111,7 @@ class BackendChecks {
       for (int r = 0; r < size_; ++r) blocks.push_back(contributions<T>(rank_, n * (r % 3), r));
       for (const auto& block : blocks) block_list.push_back({block.data(), block.size() * sizeof(T)});
       std::vector<T> part(n * (rank_ % 3));
-      backend_.reduce_scatter(call_, block_list, part.data(), dtype_v<T>, op);
+      backend_.reduce_scatter(call(), block_list, part.data(), dtype_v<T>, op);
       const std::vector<T> expected_part = reduced<T>(size_, n * (rank_ % 3), op, rank_);
       expect_same(part.data(), expected_part.data(), part.size() * sizeof(T), "reduce_scatter " + what);
     }
@@ -120,7 +120,7 @@ class BackendChecks {
   void broadcast(size_t bytes, int root) {
     std::string data = text(root, rank_ == root ? bytes : 0);
     data.resize(bytes, '?');
-    backend_.broadcast(call_, root, data.data(), bytes);
+    backend_.broadcast(call(), root, data.data(), bytes);
     EXPECT_TRUE(data == text(root, bytes))
         << "broadcast of " << bytes << " bytes from " << root << " of " << size_;
   }
@@ -132,14 +132,14 @@ class BackendChecks {
     for (int r = 0; r < size_; ++r) blocks.push_back(std::string(r * unit, '?'));
     for (std::string& block : blocks) list.push_back({block.data(), block.size()});
     const std::string mine = text(rank_, rank_ * unit);
-    backend_.gather(call_, root, {mine.data(), mine.size()}, rank_ == root ? list : std::vector<Block>{});
+    backend_.gather(call(), root, {mine.data(), mine.size()}, rank_ == root ? list : std::vector<Block>{});
     for (int r = 0; rank_ == root && r < size_; ++r)
       EXPECT_TRUE(blocks[r] == text(r, r * unit)) << "gather from " << r;
 
     std::vector<ConstBlock> inputs;
     for (const std::string& block : blocks) inputs.push_back({block.data(), block.size()});
     std::string out(rank_ * unit, '?');
-    backend_.scatter(call_, root, rank_ == root ? inputs : std::vector<ConstBlock>{},
+    backend_.scatter(call(), root, rank_ == root ? inputs : std::vector<ConstBlock>{},
                      {out.data(), out.size()});
     EXPECT_TRUE(out == mine) << "scatter to " << rank_;
   }
@@ -150,7 +150,7 @@ class BackendChecks {
     for (int r = 0; r < size_; ++r) blocks.push_back(std::string(r * unit, '?'));
     for (std::string& block : blocks) list.push_back({block.data(), block.size()});
     const std::string mine = text(rank_, rank_ * unit);
-    backend_.all_gather(call_, {mine.data(), mine.size()}, list);
+    backend_.all_gather(call(), {mine.data(), mine.size()}, list);
     for (int r = 0; r < size_; ++r) EXPECT_TRUE(blocks[r] == text(r, r * unit)) << "all_gather from " << r;
   }
 
@@ -168,7 +168,7 @@ class BackendChecks {
     }
     for (const std::string& block : inputs) in.push_back({block.data(), block.size()});
     for (std::string& block : outputs) out.push_back({block.data(), block.size()});
-    backend_.all_to_all(call_, in, out);
+    backend_.all_to_all(call(), in, out);
     for (int r = 0; r < size_; ++r) EXPECT_TRUE(outputs[r] == message(r, rank_)) << "all_to_all from " << r;
   }
 
@@ -179,9 +179,12 @@ class BackendChecks {
     return data;
   }
 
+  // Each collective has a deadline of its own: under a sanitizer all of them together take longer.
+  Call call() const { return {"test", {membership_, Deadline::after(std::chrono::seconds(60))}}; }
+
   Backend& backend_;
   const int rank_, size_;
-  const Call call_;
+  Membership* const membership_;
 };
 
 // Runs body(rank) on as many threads. What they throw comes out: rank 0's first.

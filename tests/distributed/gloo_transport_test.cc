@@ -226,7 +226,7 @@ TEST(GlooTransport, carries_all_collectives) {
       for (int r = 0; r < size; ++r) all[r] = r;
       const std::shared_ptr<Transport> shared(&transport, [](Transport*) {});
       const auto backend = make_message_backend(shared, all, rank, 1);
-      BackendChecks(*backend, rank, size, {"test", watch}).all();
+      BackendChecks(*backend, rank, size, watch.membership).all();
     });
 }
 

@@ -263,6 +263,17 @@ int64_t elements_of(const FuzzCase& c) {
   return int64_t(std::min(n, 1e15));
 }
 
+// The product of the sizes that may be changed. The results of products and of broadcasting have up to so
+// many elements, and what an op takes per class has even where there are no rows.
+double extent_of(const FuzzCase& c, const std::vector<Freedom>& free) {
+  double product = 1;
+  for (const Freedom& f : free) {
+    const auto [k, d] = f.places[0];
+    product *= double(std::max<int64_t>(1, c.shapes[k][d]));
+  }
+  return product;
+}
+
 // A case of the row with sizes, layouts, threads and values that the dice say.
 FuzzCase choose(const OpCase& row, Dice& dice) {
   const RowFreedom& f = freedom_of(row);
@@ -301,7 +312,7 @@ FuzzCase choose(const OpCase& row, Dice& dice) {
         const int64_t rest = std::max<int64_t>(1, elements_of(other) / one.unit);
         set_size(other, one, std::max<int64_t>(1, (n / rest + dice.below(3)) / one.unit) * one.unit);
       }
-      if (elements_of(other) > room) continue;
+      if (elements_of(other) > room || extent_of(other, free) > double(kMostElements)) continue;
       c = other;
       break;
     }

@@ -343,12 +343,13 @@ FuzzOutcome outcome_of(const OpCase& row, const FuzzCase& c) {
     x = inputs_of(row, c);
     y = row.run(x);
   } catch (const Error&) {
-    set_num_threads(before);
     o.refused = true;
-    return o;
   } catch (const std::exception& e) {
-    set_num_threads(before);
     o.wrong = e.what();
+  }
+  if (y.defined() && y.numel() > kMostElements) o.refused = true;
+  if (o.refused || !o.wrong.empty()) {
+    set_num_threads(before);
     return o;
   }
   try {

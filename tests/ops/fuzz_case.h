@@ -23,9 +23,12 @@ struct FuzzCase {
   uint64_t seed = 1;  // of the values
 };
 
+// Of a result that is compared: its reference takes a dozen times 8 bytes for each.
+inline constexpr int64_t kMostElements = int64_t(1) << 24;
+
 struct FuzzOutcome {
   std::string wrong;      // "": nothing
-  bool refused = false;   // by the op, or by a reference that does not follow
+  bool refused = false;   // by the op, by a reference that does not follow, or as too large
   bool gradient = false;  // was compared
 };
 FuzzOutcome outcome_of(const OpCase& row, const FuzzCase& c);
