@@ -209,10 +209,10 @@ Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
                  return sign(x.get()) * hits * (reshape(dy, kept) / sum(hits, dims, true));
                }
                const Tensor d = nonzero_divisor(y.get());
-               const Tensor slope =
-                   reshape(masked_fill(dy / (p == 2 ? d : pow(d, p - 1)), eq(y.get(), 0), 0), kept);
+               const Tensor slope = reshape(masked_fill(p == 2 ? dy / d : dy, eq(y.get(), 0), 0), kept);
                if (p == 2) return x.get() * slope;
-               return sign(x.get()) * pow(nonzero_divisor(abs(x.get())), p - 1) * slope;
+               // A power of the quotient: those of x and y alone leave the range of 16 bits, or at a large p of f32.
+               return sign(x.get()) * pow(nonzero_divisor(abs(x.get())) / reshape(d, kept), p - 1) * slope;
              }));
   return y;
 }

@@ -531,7 +531,8 @@ void add_embeddings() {
             const size_t i = size_t(row * n);
             double far = distance(x[0].v.data() + i, x[2].v.data() + i, n, p, eps);
             if (swap) far = std::min(far, distance(x[1].v.data() + i, x[2].v.data() + i, n, p, eps));
-            y.v.push_back(std::max(0.0, distance(x[0].v.data() + i, x[1].v.data() + i, n, p, eps) - far + margin));
+            y.v.push_back(
+                std::max(0.0, distance(x[0].v.data() + i, x[1].v.data() + i, n, p, eps) - far + margin));
           }
           return reduced(y, r);
         };
@@ -634,9 +635,10 @@ void add_multi_class() {
                  y.v.assign(size_t(y.shape.product()), 0.0);
                  for (size_t i = 0; i < x[0].v.size(); ++i) {
                    const double v = x[0].v[i], t = x[1].v[i];
-                   y.v[i / classes] -= (weighted ? kWeight[i % 4] : 1) *
-                                       (t * logsigmoid_of(v) + (1 - t) * logsigmoid_of(-v)) / double(classes);
+                   y.v[i / classes] -=
+                       (weighted ? kWeight[i % 4] : 1) * (t * logsigmoid_of(v) + (1 - t) * logsigmoid_of(-v));
                  }
+                 for (double& loss : y.v) loss /= double(classes);  // NaN without classes
                  return reduced(y, r);
                },
            .terms = 48,

@@ -26,6 +26,8 @@ std::vector<size_t> order_of(const Values& v, bool descending) {
                    [&](size_t a, size_t b) { return descending ? before(v[b], v[a]) : before(v[a], v[b]); });
   return at;
 }
+constexpr size_t kAll = std::numeric_limits<size_t>::max();
+
 F first_values(size_t k, bool descending) {
   return [=](const Values& v) {
     Values y;
@@ -73,7 +75,6 @@ void add_along(const Along& a) {
 Input with_values(const Shape& shape, Values values) { return {.shape = shape, .values = std::move(values)}; }
 
 void add_orders() {
-  const size_t all = std::numeric_limits<size_t>::max();
   const std::pair<int, std::vector<Sample>> lines[] = {
       {-1, {{distinct({3, 5})}, {distinct({2, 3, 2, 2})}, {distinct({4})}, {distinct({1})}, {distinct({})}}},
       {0, {{distinct({5, 3})}, {distinct({2, 3, 2, 2})}, {distinct({1, 4})}}},
@@ -89,8 +90,8 @@ void add_orders() {
                  [o](const Tensor& x) { return sort(x, o); },
                  dim,
                  true,
-                 first_values(all, descending),
-                 first_places(all, descending),
+                 first_values(kAll, descending),
+                 first_places(kAll, descending),
                  {{"dim",
                    [] {
                      sort(empty({2, 3}), {.dim = 2});
@@ -103,7 +104,7 @@ void add_orders() {
                .reference =
                    [dim = dim, descending](A x) {
                      return x[0].dim() == 0 ? Array(Shape{}, 0)
-                                            : along(x[0], dim, true, first_places(1000, descending));
+                                            : along(x[0], dim, true, first_places(kAll, descending));
                    },
                .fixed_result = true,
                .result = DType::kI64,
@@ -124,15 +125,15 @@ void add_orders() {
     row.dtypes = kFloats;
     row.variant = descending ? "special descending" : "special";
     row.run = [o](X x) { return sort(x[0], o).values; };
-    row.reference = [descending](A x) { return along(x[0], 0, true, first_values(1000, descending)); };
+    row.reference = [descending](A x) { return along(x[0], 0, true, first_values(kAll, descending)); };
     add_row(row);
     row.fixed_result = true, row.result = DType::kI64, row.variant += " places";
     row.run = [o](X x) { return sort(x[0], o).indices; };
-    row.reference = [descending](A x) { return along(x[0], 0, true, first_places(1000, descending)); };
+    row.reference = [descending](A x) { return along(x[0], 0, true, first_places(kAll, descending)); };
     add_row(row);
     row.samples = {{in({2, 700})}, {{.shape = {900}, .fill = Fill::kInteger, .lo = -9, .hi = 9}}};
     row.variant += " long";
-    row.reference = [descending](A x) { return along(x[0], -1, true, first_places(1000, descending)); };
+    row.reference = [descending](A x) { return along(x[0], -1, true, first_places(kAll, descending)); };
     row.dtypes = {DType::kF32, DType::kF64, DType::kI64, DType::kI32, DType::kI16, DType::kI8};
     add_row(row);
   }

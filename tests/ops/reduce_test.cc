@@ -322,6 +322,17 @@ TEST(Reduce, GradientOfNormAtZeroIsZero) {
   EXPECT_EQ(autograd::grad(s, f32({2, 2}, {1, 2})).to_vector<float>(), (Values{0, 0}));
 }
 
+TEST(Reduce, GradientOfNormIsRightWherePowersLeaveTheDtypesRange) {
+  const auto slopes = [](const Tensor& x, double p) {
+    return autograd::grad([=](const Tensor& x) { return norm(x, {}, p); }, x).to_vector<double>();
+  };
+  // Of n elements v the norm is v n^(1/p), and each slope n^(1/p - 1).
+  for (double slope : slopes(full({200}, 0.5, {.dtype = DType::kF16}), -1))
+    EXPECT_NEAR(slope, 1 / 40000.0, 0x1p-24);
+  for (double slope : slopes(full({4}, 1e-3), -12)) EXPECT_NEAR(slope, std::pow(4, -13.0 / 12), 1e-5);
+  for (double slope : slopes(full({4}, 1e3), 12)) EXPECT_NEAR(slope, std::pow(4, -11.0 / 12), 1e-5);
+}
+
 TEST(Reduce, TiesShareTheGradientOfTheFullExtremum) {
   const Tensor x = f32({1, 5, 5, 2}, {2, 2});
   EXPECT_EQ(autograd::grad([](const Tensor& x) { return max(x); }, x).to_vector<float>(),
