@@ -58,18 +58,23 @@ int alike_before(const OpCase& row) {
   return n;
 }
 
-// What runs, for a signal that ends the program.
+// What runs, for a signal that ends the program: its own alarm where one case does not end.
 char running[4096];
+constexpr unsigned kSecondsForOne = 60;
+bool has_alarm = false;
 void print_running(int signal) {
-  const char title[] = "WRONG: a signal ended the program during\n";
-  if (write(STDOUT_FILENO, title, sizeof(title) - 1) < 0 ||
-      write(STDOUT_FILENO, running, strlen(running)) < 0)
+  const char* title =
+      signal == SIGALRM ? "WRONG: does not end:\n" : "WRONG: a signal ended the program during\n";
+  if (write(STDOUT_FILENO, title, strlen(title)) < 0 || write(STDOUT_FILENO, running, strlen(running)) < 0)
     _exit(1);
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
 
-void now_runs(const std::string& what) { std::snprintf(running, sizeof(running), "%s\n", what.c_str()); }
+void now_runs(const std::string& what) {
+  if (has_alarm) alarm(kSecondsForOne);
+  std::snprintf(running, sizeof(running), "%s\n", what.c_str());
+}
 
 std::string name_of_row(const OpCase& r) { return r.op + (r.variant.empty() ? "" : " / " + r.variant); }
 
@@ -353,7 +358,8 @@ FuzzCase simplified(const OpCase& row, FuzzCase c) {
 }  // namespace
 
 FuzzReport fuzz(const FuzzOptions& options) {
-  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL}) std::signal(signal, print_running);
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL, SIGALRM}) std::signal(signal, print_running);
+  has_alarm = options.seconds > 0;
   // By kernel, so that each is tried although hundreds of rows share a few of them, and more often those with
   // more sizes at which they change what they do.
   std::map<std::string, std::vector<const OpCase*>> by_kernel;
@@ -389,6 +395,7 @@ FuzzReport fuzz(const FuzzOptions& options) {
                                      name_of_row(row), ": ", check(simple), "\n", program_of(simple)));
     if (options.failed) options.failed(report.failures.back());
   }
+  alarm(0);
   report.seconds = elapsed();
   return report;
 }
