@@ -255,7 +255,8 @@ Tensor round(const Tensor& x, int64_t decimals) {
   if (decimals == 0 || is_integral(x.dtype())) return round(x);
   const double scale = std::pow(10.0, std::fabs(double(decimals)));
   if (std::isinf(scale)) return decimals > 0 ? x * 1.0 : x * 0.0;  // no number has so many digits
-  return decimals > 0 ? round(x * scale) / scale : round(x / scale) * scale;
+  const Tensor v = x.dtype() == DType::kF64 ? x : to(x, DType::kF32);  // 16 bits are rounded once
+  return to(decimals > 0 ? round(v * scale) / scale : round(v / scale) * scale, x.dtype());
 }
 
 Tensor frac(const Tensor& x) {

@@ -175,7 +175,7 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   const Tensor excess = hinge(x - gather(x, -1, index) + o.margin);
   const Tensor others = ne(arange(classes, {.dtype = DType::kI64, .device = x.device()}), index);
   const Tensor terms = where(others, o.p == 1 ? excess : square(excess), 0);
-  Tensor losses = sum(terms, -1) / double(classes);
+  Tensor losses = mean(terms, -1);  // the sum alone may leave f16's range
   if (o.weight.defined())
     losses = losses * reshape(index_select(o.weight, 0, reshape(index, {-1})), losses.shape());
   return reduce_losses(op, losses, o.reduction);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/random.h"
@@ -38,7 +39,11 @@ Input mask(const Shape& shape) {
 int64_t Array::offset(std::initializer_list<int64_t> i) const {
   int64_t at = 0;
   int d = 0;
-  for (int64_t k : i) at = at * shape[d++] + k;
+  for (int64_t k : i) {
+    const int64_t size = shape[d++];
+    if (k < 0 || k >= size) throw std::out_of_range("Array: an index beyond its shape");
+    at = at * size + k;
+  }
   return at;
 }
 

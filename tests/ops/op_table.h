@@ -71,6 +71,7 @@ struct Array {
       : Array(Shape(std::span(sizes.begin(), sizes.size())), fill) {}
   double& at(std::initializer_list<int64_t> i) { return v[size_t(offset(i))]; }
   double at(std::initializer_list<int64_t> i) const { return v[size_t(offset(i))]; }
+  // Errors: std::out_of_range, so that a reference of fixed sizes says where it does not follow.
   int64_t offset(std::initializer_list<int64_t> i) const;
   int64_t size(int d) const { return shape[d < 0 ? d + shape.size() : d]; }
   int dim() const { return shape.size(); }

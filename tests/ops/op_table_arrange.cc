@@ -749,7 +749,7 @@ void add_parts() {
        "",
        {{in({7, 2})}},
        [](X x) { return tensor_split(x[0], 3)[0]; },
-       narrowed(0, 0, 3),
+       [narrowed](A x) { return narrowed(0, 0, (x[0].size(0) + 2) / 3)(x); },
        {{"none", [] { tensor_split(empty({2}), 0); }, {"[tensor_split]", "0"}},
         {"a number", [] { tensor_split(empty({}), 1); }, {"[tensor_split]"}}}});
   add({"tensor_split",

@@ -442,7 +442,9 @@ void add_tables() {
            .reference =
                [](A x) {
                  Array y = x[0];
+                 const auto& rows = x[1].v;
                  for (int64_t i : {0, 3}) {
+                   if (std::find(rows.begin(), rows.end(), double(i)) == rows.end()) continue;
                    double square = 0;
                    for (int64_t j = 0; j < 3; ++j) square += y.at({i, j}) * y.at({i, j});
                    const double norm = std::sqrt(square);

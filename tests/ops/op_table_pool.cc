@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tests/ops/op_table.h"
@@ -561,14 +562,16 @@ void add_adaptive() {
              .run = [s = size](X v) { return adaptive_max_pool3d_with_indices(v[0], s).second; },
              .reference =
                  [=](A v) {
-                   Array largest = pool_volume(v[0], y, even_boxes(in_shape, y), 0, max_of);
-                   const size_t cells = size_t(in_shape[2] * in_shape[3] * in_shape[4]);
-                   const size_t each = size_t(y[2] * y[3] * y[4]);
-                   for (size_t i = 0; i < largest.v.size(); ++i) {
-                     const auto image = v[0].v.begin() + int64_t(i / each * cells);
-                     largest.v[i] = double(std::find(image, image + int64_t(cells), largest.v[i]) - image);
-                   }
-                   return largest;
+                   Array places = v[0];
+                   std::iota(places.v.begin(), places.v.end(), 0);
+                   const int64_t cells = in_shape[2] * in_shape[3] * in_shape[4];
+                   return pool_volume(places, y, even_boxes(in_shape, y), 0,
+                                      [&](const std::vector<double>& inside, int64_t) {
+                                        double first = inside[0];
+                                        for (double place : inside)
+                                          if (v[0].v[size_t(place)] > v[0].v[size_t(first)]) first = place;
+                                        return double(int64_t(first) % cells);
+                                      });
                  },
              .fixed_result = true,
              .result = DType::kI64,

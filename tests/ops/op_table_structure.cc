@@ -26,7 +26,7 @@ Reference reordered(std::vector<int> order) {
 Array pick(const Array& x, int dim, const std::vector<int64_t>& picks, bool drop = false) {
   Array y = along(x, dim, true, [&](std::vector<double> line) {
     std::vector<double> out;
-    for (int64_t p : picks) out.push_back(line[size_t(p)]);
+    for (int64_t p : picks) out.push_back(line.at(size_t(p)));
     return out;
   });
   if (drop) y.shape.erase(dim);
