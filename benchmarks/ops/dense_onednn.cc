@@ -1,80 +1,52 @@
 // Matrix products and convolutions by oneDNN alone: channels-last images, weights in the layout that it prefers, nothing
 // reordered within the measurement.
-#include <oneapi/dnnl/dnnl.hpp>
+#include <memory>
 
 #include "benchmarks/contest.h"
 #include "benchmarks/ops/shapes.h"
+#include "gradus/tensor/cpu/onednn_problems.h"
 
 namespace gradus::bench {
 namespace {
 
-using dnnl::memory;
-using tag = memory::format_tag;
-using Desc = memory::desc;
+using onednn::Desc;
+using onednn::Pass;
+using onednn::Plan;
 
-dnnl::engine& engine() {
-  static dnnl::engine e(dnnl::engine::kind::cpu, 0);
-  return e;
+// Memory of this layout; its bytes are in `held`.
+dnnl::memory filled(const Desc& layout, std::vector<Tensor>& held) {
+  held.push_back(onednn::scratch(layout));
+  auto* p = static_cast<float*>(held.back().raw_ptr());
+  for (size_t i = 0; i < layout.get_size() / sizeof(float); ++i) p[i] = float(i % 17) / 8 - 1;
+  return onednn::memory(layout, held.back());
 }
 
-memory filled(const Desc& d) {
-  memory m(d, engine());
-  auto* p = static_cast<float*>(m.get_data_handle());
-  for (size_t i = 0; i < d.get_size() / sizeof(float); ++i) p[i] = float(i % 17) / 8 - 1;
-  return m;
+Workload run(const Plan& plan, std::initializer_list<std::pair<int, Desc>> layouts, double flops) {
+  std::vector<Tensor> held;
+  std::vector<onednn::Arg> args;
+  for (const auto& [index, layout] : layouts) args.push_back({index, filled(layout, held)});
+  return work([plan, held, args] { onednn::run(plan, {args[0], args[1], args[2]}); }, flops);
 }
-
-Workload run(const dnnl::primitive& p, std::unordered_map<int, memory> args, double flops) {
-  return work(
-      [p, args, stream = dnnl::stream(engine())]() mutable {
-        p.execute(stream, args);
-        stream.wait();
-      },
-      flops);
-}
-
-const auto kF32 = memory::data_type::f32;
 
 Workload gemm(const GemmShape& s) {
-  const bool batched = s.batch > 1;
-  const auto desc = [&](long rows, long columns) {
-    return batched ? Desc({s.batch, rows, columns}, kF32, tag::abc) : Desc({rows, columns}, kF32, tag::ab);
+  const auto matrices = [&](long rows, long columns) {
+    return s.batch > 1 ? onednn::Matrices{{s.batch, rows, columns}, {rows * columns, columns, 1}}
+                       : onednn::Matrices{{rows, columns}, {columns, 1}};
   };
-  const Desc a = desc(s.m, s.k), b = desc(s.k, s.n), c = desc(s.m, s.n);
-  const dnnl::matmul::primitive_desc pd({a, b, c}, engine());
-  return run(dnnl::matmul(pd), {{DNNL_ARG_SRC, filled(a)}, {DNNL_ARG_WEIGHTS, filled(b)}, {DNNL_ARG_DST, filled(c)}},
-             s.flops());
+  const Tensor out = s.batch > 1 ? empty({s.batch, s.m, s.n}) : empty({s.m, s.n});
+  const Plan plan = onednn::matmul_plan(DType::kF32, matrices(s.m, s.k), matrices(s.k, s.n), out, false);
+  return run(plan, {{DNNL_ARG_SRC, plan.src}, {DNNL_ARG_WEIGHTS, plan.weights}, {DNNL_ARG_DST, plan.dst}}, s.flops());
 }
 
-enum class Pass { kForward, kInputGrad, kWeightGrad };
-
 Workload conv(const ConvShape& s, Pass pass) {
-  const memory::dims strides{s.stride, s.stride}, padding{s.padding, s.padding},
-      gaps{s.dilation - 1, s.dilation - 1};
-  const Desc src({s.N, s.C, s.HW, s.HW}, kF32, tag::nhwc), dst({s.N, s.O, s.out(), s.out()}, kF32, tag::nhwc);
-  memory::dims shape{s.O, s.C, s.kernel, s.kernel};
-  if (s.groups > 1) shape = {s.groups, s.O / s.groups, s.C / s.groups, s.kernel, s.kernel};
-  const Desc weights(shape, kF32, tag::any);
-  const auto direct = dnnl::algorithm::convolution_direct;
-  using Forward = dnnl::convolution_forward;
-  const Forward::primitive_desc forward(
-      Forward::desc(dnnl::prop_kind::forward_training, direct, src, weights, dst, strides, gaps, padding, padding), engine());
-  if (pass == Pass::kForward)
-    return run(Forward(forward),
-               {{DNNL_ARG_SRC, filled(src)}, {DNNL_ARG_WEIGHTS, filled(forward.weights_desc())}, {DNNL_ARG_DST, filled(dst)}},
-               s.flops());
-  if (pass == Pass::kInputGrad) {
-    using Backward = dnnl::convolution_backward_data;
-    const Backward::primitive_desc pd(Backward::desc(direct, src, weights, dst, strides, gaps, padding, padding), engine(), forward);
-    return run(Backward(pd),
-               {{DNNL_ARG_DIFF_DST, filled(dst)}, {DNNL_ARG_WEIGHTS, filled(pd.weights_desc())}, {DNNL_ARG_DIFF_SRC, filled(src)}},
-               s.flops());
-  }
-  using Backward = dnnl::convolution_backward_weights;
-  const Backward::primitive_desc pd(Backward::desc(direct, src, weights, dst, strides, gaps, padding, padding), engine(), forward);
-  return run(Backward(pd),
-             {{DNNL_ARG_SRC, filled(src)}, {DNNL_ARG_DIFF_DST, filled(dst)}, {DNNL_ARG_DIFF_WEIGHTS, filled(pd.diff_weights_desc())}},
-             s.flops());
+  const raw::ConvGeometry g(Conv2dFuncOptions{.stride = s.stride, .padding = s.padding, .dilation = s.dilation, .groups = s.groups});
+  const Tensor x = empty({s.N, s.C, s.HW, s.HW}), w = empty({s.O, s.C / s.groups, s.kernel, s.kernel});
+  const Plan plan = onednn::conv_plan(pass, x, w, empty({s.N, s.O, s.out(), s.out()}), g, false);
+  constexpr int kArgs[][3] = {{DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+                              {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
+                              {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST}};
+  const auto& args = kArgs[int(pass)];
+  return run(plan, {{args[0], plan.src}, {args[1], plan.weights}, {args[2], plan.dst}}, s.flops());
 }
 
 std::vector<Entry> entries() {

@@ -14,8 +14,7 @@
 #include "gradus/tensor/cpu/conv_weight_grad_bf16.h"
 #include "gradus/tensor/cpu/conv_winograd.h"
 #include "gradus/tensor/cpu/convert.h"
-#include "gradus/tensor/cpu/onednn.h"
-#include "gradus/tensor/cpu/onednn_defects.h"
+#include "gradus/tensor/cpu/onednn_problems.h"
 #include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/parallel.h"
 
@@ -26,105 +25,14 @@ using cpu::round_to;
 using cpu::wide_like;
 using cpu::widened;
 using onednn::Desc;
+using onednn::Pass;
 using raw::ConvGeometry;
-using dims = dnnl::memory::dims;
-using tag = dnnl::memory::format_tag;
-
-// The memory layouts and the movement of one convolution, in oneDNN's terms. Its implementations are asked
-// for one after the other until one is right; meanwhile what describes the problem must stay where it is.
-struct Problem {
-  Problem(const Tensor& x, const Tensor& w, const Tensor& y, const ConvGeometry& g)
-      : x_shape(x.shape()),
-        w_shape(w.shape()),
-        geometry(g),
-        type(onednn::type_of(y.dtype())),
-        src(image(x)),
-        dst(image(y)),
-        stride(g.stride.begin(), g.stride.end()),
-        dilation(g.dilation.begin(), g.dilation.end()),
-        padding(g.padding.begin(), g.padding.end()) {
-    for (auto& d : dilation) --d;  // oneDNN counts the gaps
-    dims shape(w.shape().begin(), w.shape().end());
-    if (g.groups > 1) shape[0] /= g.groups, shape.insert(shape.begin(), g.groups);
-    constexpr tag row_major[] = {tag::abcd, tag::abcde, tag::abcdef};
-    plain_weights = Desc(shape, type, row_major[shape.size() - 4]);
-    any_weights = Desc(shape, type, tag::any);
-    bias = Desc({w.size(0)}, type, tag::x);
-  }
-
-  // Goes on to the first implementation that is right.
-  template <class PrimitiveDesc>
-  void pass_over(PrimitiveDesc& pd, onednn::Pass pass) const {
-    onednn::pass_over(pd,
-                      [&](const char* name) { return onednn::errs(name, pass, x_shape, w_shape, geometry); });
-  }
-
-  dnnl::convolution_forward::primitive_desc forward(bool with_bias) const {
-    using dnnl::convolution_forward;
-    const auto kind = dnnl::prop_kind::forward_training;
-    const auto direct = dnnl::algorithm::convolution_direct;
-    const auto desc = with_bias ? convolution_forward::desc(kind, direct, src, any_weights, bias, dst, stride,
-                                                            dilation, padding, padding)
-                                : convolution_forward::desc(kind, direct, src, any_weights, dst, stride,
-                                                            dilation, padding, padding);
-    dnnl::convolution_forward::primitive_desc pd(desc, onednn::user_scratchpad(), onednn::engine());
-    pass_over(pd, onednn::Pass::kForward);
-    return pd;
-  }
-  dnnl::convolution_backward_data::primitive_desc backward_data() const {
-    const dnnl::convolution_backward_data::desc desc(dnnl::algorithm::convolution_direct, src, any_weights,
-                                                     dst, stride, dilation, padding, padding);
-    const auto hint = forward(false);
-    dnnl::convolution_backward_data::primitive_desc pd(desc, onednn::user_scratchpad(), onednn::engine(),
-                                                       hint);
-    pass_over(pd, onednn::Pass::kInputGrad);
-    return pd;
-  }
-  dnnl::convolution_backward_weights::primitive_desc backward_weights(bool with_bias) const {
-    using dnnl::convolution_backward_weights;
-    const auto direct = dnnl::algorithm::convolution_direct;
-    const auto desc = with_bias ? convolution_backward_weights::desc(direct, src, any_weights, bias, dst,
-                                                                     stride, dilation, padding, padding)
-                                : convolution_backward_weights::desc(direct, src, any_weights, dst, stride,
-                                                                     dilation, padding, padding);
-    const auto hint = forward(with_bias);
-    dnnl::convolution_backward_weights::primitive_desc pd(desc, onednn::user_scratchpad(), onednn::engine(),
-                                                          hint);
-    pass_over(pd, onednn::Pass::kWeightGrad);
-    return pd;
-  }
-
-  // Images in the layout that oneDNN likes best.
-  void use_own_layout() { src = Desc(src.dims(), type, tag::any), dst = Desc(dst.dims(), type, tag::any); }
-
-  static Desc image(const Tensor& x) {
-    return Desc(dims(x.shape().begin(), x.shape().end()), onednn::type_of(x.dtype()),
-                x.dim() == 5 ? tag::ndhwc : tag::nhwc);
-  }
-
-  Shape x_shape, w_shape;
-  ConvGeometry geometry;
-  dnnl::memory::data_type type;
-  Desc src, dst, plain_weights, any_weights, bias;
-  dims stride, dilation, padding;
-};
 
 onednn::PlanKey key_of(const char* kind, const Tensor& x, const Tensor& w, const ConvGeometry& g,
                        bool with_bias) {
   onednn::PlanKey key(kind);
   key.add(x.shape()).add(w.shape()).add(g.stride).add(g.padding).add(g.dilation).add(g.groups).add(with_bias);
   return key;
-}
-
-template <class PrimitiveDesc>
-onednn::Plan plan_of(const PrimitiveDesc& pd, const Problem& problem, const dnnl::primitive& primitive,
-                     const Desc& weights) {
-  onednn::Plan p;
-  p.primitive = primitive;
-  p.src = problem.src, p.dst = problem.dst, p.bias = problem.bias, p.weights = weights;
-  p.plain_weights = problem.plain_weights;
-  p.scratchpad = pd.scratchpad_desc();
-  return p;
 }
 
 // Pointwise filters with a stride: both oneDNN and our products are faster on the pixels that they see alone.
@@ -176,9 +84,7 @@ void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b
   if (sees_some_pixels(x, w, g)) return conv_cpu(y, seen_pixels(x, y, g), w, bias, without_stride(g));
   static const char kind[] = "conv";
   const auto plan = onednn::plan_in(y.dtype(), key_of(kind, x, w, g, bias.defined()), [&] {
-    const Problem problem(x, w, y, g);
-    const auto pd = problem.forward(bias.defined());
-    return plan_of(pd, problem, dnnl::convolution_forward(pd), pd.weights_desc());
+    return onednn::conv_plan(Pass::kForward, x, w, y, g, bias.defined());
   });
   if (!plan) {
     const Tensor wide = wide_like(y);
@@ -227,12 +133,8 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
   }
   static const char kind[] = "conv_input_grad";
   onednn::PlanKey key = key_of(kind, dx, w, g, false);
-  const auto make = [&] {
-    const Problem problem(dx, w, dy, g);
-    const auto pd = problem.backward_data();
-    return plan_of(pd, problem, dnnl::convolution_backward_data(pd), pd.weights_desc());
-  };
-  const auto plan = onednn::plan_in(dy.dtype(), key.add(int64_t(dx.dtype())), make);
+  const auto plan = onednn::plan_in(dy.dtype(), key.add(int64_t(dx.dtype())),
+                                    [&] { return onednn::conv_plan(Pass::kInputGrad, dx, w, dy, g, false); });
   if (!plan) {
     const Tensor wide = dx.dtype() == DType::kF32 ? dx : wide_like(dx);
     conv_input_grad_cpu(wide, widened(dy), widened(w), {}, g);
@@ -285,12 +187,7 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
     return conv_weight_grad_cpu(dw, db, dy, seen_pixels(x, dy, g), without_stride(g));
   static const char kind[] = "conv_weight_grad";
   const auto plan = onednn::plan_in(dw.dtype(), key_of(kind, x, dw, g, db.defined()), [&] {
-    Problem problem(x, dw, dy, g);
-    if (pays_own_layout(dw, g)) problem.use_own_layout();
-    const auto pd = problem.backward_weights(db.defined());
-    onednn::Plan p = plan_of(pd, problem, dnnl::convolution_backward_weights(pd), pd.diff_weights_desc());
-    p.src = pd.src_desc(), p.dst = pd.diff_dst_desc();
-    return p;
+    return onednn::conv_plan(Pass::kWeightGrad, x, dw, dy, g, db.defined(), pays_own_layout(dw, g));
   });
   if (!plan) {
     const Tensor wide_dw = wide_like(dw), wide_db = wide_like(db);
@@ -303,8 +200,8 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
   const Tensor packed = direct ? dw : onednn::scratch(plan->weights);
   const dnnl::memory weights = onednn::memory(plan->weights, packed);
   Tensor hold_x, hold_dy;
-  onednn::run(*plan, {{DNNL_ARG_SRC, image_as(x, Problem::image(x), plan->src, hold_x)},
-                      {DNNL_ARG_DIFF_DST, image_as(dy, Problem::image(dy), plan->dst, hold_dy)},
+  onednn::run(*plan, {{DNNL_ARG_SRC, image_as(x, onednn::image_layout(x), plan->src, hold_x)},
+                      {DNNL_ARG_DIFF_DST, image_as(dy, onednn::image_layout(dy), plan->dst, hold_dy)},
                       {DNNL_ARG_DIFF_WEIGHTS, weights},
                       {DNNL_ARG_DIFF_BIAS, db.defined() ? onednn::memory(plan->bias, db) : dnnl::memory()}});
   if (!direct) onednn::reorder(weights, onednn::memory(plan->plain_weights, dw));

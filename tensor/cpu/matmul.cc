@@ -5,14 +5,11 @@
 #include <cstring>
 
 #include "gradus/tensor/cpu/matmul_reference.h"
-#include "gradus/tensor/cpu/onednn.h"
-#include "gradus/tensor/cpu/onednn_defects.h"
+#include "gradus/tensor/cpu/onednn_problems.h"
 #include "gradus/tensor/cpu/widen.h"
 
 namespace gradus {
 namespace {
-
-using onednn::Desc;
 
 // Strides of a [rows, cols] matrix as oneDNN accepts them: a dim of size 1 has the stride of a dense matrix.
 std::array<int64_t, 2> matrix_strides(const Tensor& x) {
@@ -30,45 +27,24 @@ std::array<int64_t, 2> matrix_strides(const Tensor& x) {
 // Returns whether oneDNN computes this product in a's dtype; always for f32.
 bool gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   static const char kind[] = "matmul";
-  auto layout = [](const Tensor& x, dnnl::memory::dims& dims, dnnl::memory::dims& strides) {
+  const auto layout = [](const Tensor& x) {
     const auto [row_step, col_step] = matrix_strides(x);
-    dims = {x.size(-2), x.size(-1)}, strides = {row_step, col_step};
+    onednn::Matrices m{{x.size(-2), x.size(-1)}, {row_step, col_step}};
     if (x.dim() == 3) {  // a batch of one matrix broadcasts
       const bool repeated = x.stride(0) == 0 && x.size(0) > 1;
-      dims.insert(dims.begin(), repeated ? 1 : x.size(0));
+      m.sizes.insert(m.sizes.begin(), repeated ? 1 : x.size(0));
       const int64_t one = x.size(-2) * row_step + x.size(-1) * col_step;
-      strides.insert(strides.begin(), dims[0] == 1 ? one : x.stride(0));
+      m.steps.insert(m.steps.begin(), m.sizes[0] == 1 ? one : x.stride(0));
     }
+    return m;
   };
-  dnnl::memory::dims a_dims, a_strides, b_dims, b_strides;
-  layout(a, a_dims, a_strides);
-  layout(b, b_dims, b_strides);
+  const onednn::Matrices left = layout(a), right = layout(b);
   onednn::PlanKey key(kind);
-  for (const auto* list : {&a_dims, &a_strides, &b_dims, &b_strides})
+  for (const auto* list : {&left.sizes, &left.steps, &right.sizes, &right.steps})
     for (int64_t v : *list) key.add(v);
   key.add(out.dim()).add(bias.defined()).add(int64_t(out.dtype()));
-
-  const auto plan = onednn::plan_in(a.dtype(), key, [&] {
-    const auto type = onednn::type_of(a.dtype());
-    onednn::Plan p;
-    p.src = Desc(a_dims, type, a_strides);
-    p.weights = Desc(b_dims, type, b_strides);
-    const dnnl::memory::dims out_dims(out.shape().begin(), out.shape().end());
-    p.dst = Desc(out_dims, onednn::type_of(out.dtype()),
-                 out.dim() == 3 ? dnnl::memory::format_tag::abc : dnnl::memory::format_tag::ab);
-    const dnnl::memory::dims bias_dims =
-        out.dim() == 3 ? dnnl::memory::dims{1, 1, out.size(-1)} : dnnl::memory::dims{1, out.size(-1)};
-    const Desc bias_desc(bias_dims, type,
-                         out.dim() == 3 ? dnnl::memory::format_tag::abc : dnnl::memory::format_tag::ab);
-    const auto desc = bias.defined() ? dnnl::matmul::desc(p.src, p.weights, bias_desc, p.dst)
-                                     : dnnl::matmul::desc(p.src, p.weights, p.dst);
-    dnnl::matmul::primitive_desc pd(desc, onednn::user_scratchpad(), onednn::engine());
-    onednn::pass_over(pd, [&](const char* name) { return onednn::errs_in_matmul(name, a.size(-1)); });
-    p.scratchpad = pd.scratchpad_desc();
-    p.bias = pd.bias_desc();
-    p.primitive = dnnl::matmul(pd);
-    return p;
-  });
+  const auto plan = onednn::plan_in(
+      a.dtype(), key, [&] { return onednn::matmul_plan(a.dtype(), left, right, out, bias.defined()); });
   if (!plan) return false;
   onednn::run(*plan, {{DNNL_ARG_SRC, onednn::memory(plan->src, a)},
                       {DNNL_ARG_WEIGHTS, onednn::memory(plan->weights, b)},

@@ -182,7 +182,7 @@ dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& want, Te
   }
   hold = scratch(want);
   dnnl::memory to = memory(want, hold);
-  if (!copy_filters(w, plain, want, hold)) reorder(memory(plain, w), to);
+  if (!copy_filters(w, want, hold)) reorder(memory(plain, w), to);
   if (keep) {
     std::lock_guard lock(reordered_mutex);
     Ref<Counted>& companion = w.storage()->companion;

@@ -2,15 +2,11 @@
 // memory, or end the program: found by ./run fuzz_conv, listed in docs/kernels.md.
 #pragma once
 
-#include <oneapi/dnnl/dnnl.hpp>
-
 #include <string_view>
 
-#include "gradus/tensor/ops/conv.h"
+#include "gradus/tensor/cpu/onednn_problems.h"
 
 namespace gradus::onednn {
-
-enum class Pass { kForward, kInputGrad, kWeightGrad };
 
 // Whether the implementation of this name must not serve the convolution of x by w, or that gradient of it.
 bool errs(std::string_view implementation, Pass pass, const Shape& x, const Shape& w,
@@ -18,13 +14,5 @@ bool errs(std::string_view implementation, Pass pass, const Shape& x, const Shap
 
 // Whether it must not serve a product over so many inner elements.
 bool errs_in_matmul(std::string_view implementation, int64_t inner);
-
-// Goes on to the first implementation for which errs(name) does not hold. Errors: dnnl::error, unimplemented,
-// where there is none. What `pd` was made of must still be there.
-template <class PrimitiveDesc, class Errs>
-void pass_over(PrimitiveDesc& pd, const Errs& errs) {
-  while (errs(pd.impl_info_str()))
-    if (!pd.next_impl()) throw dnnl::error(dnnl_unimplemented, "every implementation is known to err");
-}
 
 }  // namespace gradus::onednn

@@ -1,8 +1,11 @@
 #include "gradus/tensor/cpu/weight_layout.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "gradus/tensor/cpu/onednn_problems.h"
 #include "gradus/tensor/cpu/register_transpose.h"
 #include "gradus/tensor/parallel.h"
 #include "gradus/tensor/processor.h"
@@ -26,48 +29,42 @@ constexpr int64_t kAhead = 16 * kLanes;  // each row of w is a stream of its own
 // A blocked layout of [A, B, KH, KW].
 class Blocks {
  public:
-  explicit Blocks(const Desc& d) : md_(d.data) {}
+  explicit Blocks(Blocking of) : of_(std::move(of)) {}
 
   // The innermost block is of whole registers, or in 16 bits of pairs within such a block of the other dim.
   bool serves(DType t) const {
-    const auto& b = md_.format_desc.blocking;
-    if (md_.ndims != 4 || md_.format_kind != dnnl_blocked || md_.offset0 != 0) return false;
-    for (int i = 0; i < b.inner_nblks; ++i)
-      if (b.inner_idxs[i] > 1) return false;
-    int last = int(b.inner_nblks) - 1;
+    if (of_.sizes.size() != 4) return false;
+    for (int64_t dim : of_.block_dims)
+      if (dim > 1) return false;
+    int last = int(of_.block_sizes.size()) - 1;
     if (t == DType::kBF16) {
-      if (last < 1 || b.inner_blks[last] != 2 || b.inner_idxs[last] == b.inner_idxs[last - 1]) return false;
+      if (last < 1 || of_.block_sizes[last] != 2 || of_.block_dims[last] == of_.block_dims[last - 1])
+        return false;
       --last;
     }
-    return last >= 0 && b.inner_blks[last] % kLanes == 0;
+    return last >= 0 && of_.block_sizes[last] % kLanes == 0;
   }
   // The dim whose neighbours lie together, as numbers or as pairs: 0 or 1.
-  int innermost(DType t) const {
-    const auto& b = md_.format_desc.blocking;
-    return int(b.inner_idxs[b.inner_nblks - (t == DType::kBF16 ? 2 : 1)]);
-  }
+  int innermost(DType t) const { return int(*(of_.block_dims.rbegin() + (t == DType::kBF16 ? 1 : 0))); }
 
   // Where the numbers of [a, b] start: steps(0)[a] + steps(1)[b].
   std::vector<int64_t> steps(int dim) const {
-    const auto& blocks = md_.format_desc.blocking;
-    std::vector<int64_t> to(md_.padded_dims[dim]);
+    std::vector<int64_t> to(of_.padded_sizes[dim]);
     for (int64_t i = 0; i < int64_t(to.size()); ++i) {
       int64_t rest = i, inner = 1;
-      for (int k = blocks.inner_nblks - 1; k >= 0; inner *= blocks.inner_blks[k--])
-        if (blocks.inner_idxs[k] == dim)
-          to[i] += rest % blocks.inner_blks[k] * inner, rest /= blocks.inner_blks[k];
-      to[i] += rest * blocks.strides[dim];
+      for (int k = int(of_.block_sizes.size()) - 1; k >= 0; inner *= of_.block_sizes[k--])
+        if (of_.block_dims[k] == dim) to[i] += rest % of_.block_sizes[k] * inner, rest /= of_.block_sizes[k];
+      to[i] += rest * of_.steps[dim];
     }
     return to;
   }
   // From one tap to the next; 0 if they are not evenly spaced.
   int64_t tap_step() const {
-    const auto* s = md_.format_desc.blocking.strides;
-    return md_.dims[2] == 1 || s[2] == md_.dims[3] * s[3] ? s[3] : 0;
+    return of_.sizes[2] == 1 || of_.steps[2] == of_.sizes[3] * of_.steps[3] ? of_.steps[3] : 0;
   }
 
  private:
-  const dnnl_memory_desc_t& md_;
+  const Blocking of_;
 };
 
 // Filters [A, B, taps] and where each goes.
@@ -206,9 +203,11 @@ bool copy(const Tensor& w, const Blocks& blocks, const Tensor& to) {
 
 }  // namespace
 
-bool copy_filters(const Tensor& w, const Desc& plain, const Desc& want, const Tensor& to) {
-  const Blocks blocks(want);
-  if (!cpu::has_avx512() || plain.data.ndims != 4 || !blocks.serves(w.dtype())) return false;
+bool copy_filters(const Tensor& w, const Desc& want, const Tensor& to) {
+  std::optional<Blocking> blocking = blocking_of(want);
+  if (!cpu::has_avx512() || !blocking) return false;
+  const Blocks blocks(*std::move(blocking));
+  if (!blocks.serves(w.dtype())) return false;
   if (w.dtype() == DType::kF32) return copy<float>(w, blocks, to);
   return w.dtype() == DType::kBF16 && copy<bf16>(w, blocks, to);
 }

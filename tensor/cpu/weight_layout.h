@@ -8,6 +8,6 @@ namespace gradus::onednn {
 // Copies row-major filters into the layout `want` and returns true, or returns false for what is not served:
 // other layouts, dtypes and processors. Faster than oneDNN's reorder, on memory that is in no
 // cache.
-bool copy_filters(const Tensor& w, const Desc& plain, const Desc& want, const Tensor& to);
+bool copy_filters(const Tensor& w, const Desc& want, const Tensor& to);
 
 }  // namespace gradus::onednn
