@@ -198,9 +198,10 @@ Tensor gelu_second(const Tensor& x, Gelu form) {
   constexpr double kScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCubic = 0.044715;
   const Tensor xx = square(x);
   if (form == Gelu::kExact) return exp(xx * -0.5) * (2 - xx) * (kScale / 2);
-  const Tensor t = tanh((x + xx * x * kCubic) * kScale);
+  const Tensor u = (x + xx * x * kCubic) * kScale, t = tanh(u);
   const Tensor du = (xx * (3 * kCubic) + 1) * kScale, ddu = x * (6 * kCubic * kScale);
-  const Tensor slope = 1 - square(t), dt = slope * du;
+  // 1 - t^2, of which little would be left where t is almost 1.
+  const Tensor slope = sigmoid(u * 2) * sigmoid(u * -2) * 4, dt = slope * du;
   return dt + x * 0.5 * (slope * ddu - t * dt * du * 2);
 }
 
