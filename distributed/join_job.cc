@@ -14,6 +14,7 @@
 #include <numeric>
 #include <thread>
 
+#include "gradus/distributed/core_share.h"
 #include "gradus/distributed/file_store.h"
 #include "gradus/distributed/gloo_transport.h"
 #include "gradus/distributed/group_state.h"
@@ -27,6 +28,7 @@
 #include "gradus/distributed/torchrun_store.h"
 #include "gradus/distributed/user_token.h"
 #include "gradus/tensor/environment.h"
+#include "gradus/tensor/parallel.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -223,12 +225,16 @@ std::string list_ranks(const std::vector<int>& ranks) {
   throw_failure(kOp, membership ? membership->report(failure) : failure);
 }
 
+// Per rank: its host, and the cores that it may use there.
+struct Hosts {
+  std::vector<std::string> ids, cores;
+};
+
 // The hosts of all ranks. Without a membership nobody knows who has left.
-std::vector<std::string> exchange_hosts(const Place& place, Store& store, Membership* membership,
-                                        const Deadline& deadline, const std::string& where,
-                                        const StoreServer* server = nullptr) {
+Hosts exchange_hosts(const Place& place, Store& store, Membership* membership, const Deadline& deadline,
+                     const std::string& where, const StoreServer* server = nullptr) {
   const auto key = [](int rank) { return concat("init/host/", rank); };
-  store.set(key(place.rank), host_id());
+  store.set(key(place.rank), concat(host_id(), ' ', own_cores()));
   std::vector<std::string> keys;
   for (int rank = 0; rank < place.size; ++rank) keys.push_back(key(rank));
   for (;;) {
@@ -242,7 +248,14 @@ std::vector<std::string> exchange_hosts(const Place& place, Store& store, Member
       throw_failure_of(gone, membership, Failure::Kind::kLeft,
                        "exited with code 0 before init_process_group");
     try {
-      return store.multi_get(keys, late ? Milliseconds(0) : std::min(deadline.left(), kLookAgain));
+      Hosts hosts;
+      for (const std::string& text :
+           store.multi_get(keys, late ? Milliseconds(0) : std::min(deadline.left(), kLookAgain))) {
+        const size_t end = std::min(text.find(' '), text.size());
+        hosts.ids.push_back(text.substr(0, end));
+        hosts.cores.push_back(text.substr(std::min(end + 1, text.size())));
+      }
+      return hosts;
     } catch (const TimeoutError&) {
     } catch (const PeerError&) {  // all others have left
     }
@@ -339,7 +352,7 @@ std::shared_ptr<StoreServer> meet(Place& place, const Deadline& deadline) {
                      place.file.empty()
                          ? ": it was used for an earlier job"
                          : ", which must not exist before: it is of an earlier job, remove it");
-  const std::vector<std::string> hosts = exchange_hosts(place, meeting, nullptr, deadline, where);
+  const std::vector<std::string> hosts = exchange_hosts(place, meeting, nullptr, deadline, where).ids;
   const bool one_host = std::ranges::count(hosts, hosts[0]) == place.size;
   std::shared_ptr<StoreServer> server;
   if (place.rank == 0) {
@@ -391,9 +404,9 @@ void tell_late_ranks(const World& world) {
 
 // ---- the world
 
-void set_hosts(World& world, const Place& place, const std::vector<std::string>& ids) {
+void set_hosts(World& world, const Place& place, const Hosts& of) {
   std::vector<std::string> hosts;
-  for (const std::string& id : ids) {
+  for (const std::string& id : of.ids) {
     const auto it = std::ranges::find(hosts, id);
     world.host_of.push_back(int(it - hosts.begin()));
     if (it == hosts.end()) hosts.push_back(id);
@@ -401,6 +414,7 @@ void set_hosts(World& world, const Place& place, const std::vector<std::string>&
   world.local_size = int(std::ranges::count(world.host_of, world.host_of[world.rank]));
   world.local_rank =
       int(std::count(world.host_of.begin(), world.host_of.begin() + world.rank, world.host_of[world.rank]));
+  world.threads = share_of_cores(of.cores, world.host_of, world.rank, usable_cores());
   // The launcher's numbers count where it gives some: a host may be cut into several.
   if (place.local_rank >= 0) world.local_rank = place.local_rank;
   if (place.local_size > 0) world.local_size = place.local_size;
@@ -435,6 +449,7 @@ void stay_alone(World& world) {
   world.store = make_memory_store();
   world.store->set_timeout(world.timeout);
   world.host_of = {0};
+  world.threads = usable_cores();
 }
 
 // Where ranks of other hosts reach this one: at the address from which it reaches the master. The master

@@ -19,11 +19,10 @@ using internal::World;
 
 namespace {
 
-// Ranks of a host share its cores as whoever started them has said; torchrun and gradus-run do so.
-void use_threads() {
-  const char* text = std::getenv("OMP_NUM_THREADS");
-  const int threads = text ? std::atoi(text) : 0;
-  if (threads > 0 && Context::current().threads == 0) set_num_threads(std::min(threads, 1024));
+// Ranks of a host share its cores as whoever started them has said; torchrun and gradus-run do so by the
+// variable.
+void share_cores(const World& world) {
+  if (!std::getenv("OMP_NUM_THREADS") && Context::current().threads == 0) set_num_threads(world.threads);
 }
 
 }  // namespace
@@ -34,7 +33,7 @@ void init_process_group(const InitOptions& options) {
                      "this rank is in a job already: call it once, or destroy_process_group first");
   World::exchange_process_world(internal::join_job(options));
   internal::install_exit_hooks();
-  use_threads();
+  share_cores(*World::current());
 }
 
 void destroy_process_group() {

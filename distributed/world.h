@@ -30,6 +30,7 @@ class World : public Job {
   std::string backend;  // "local", "gloo"
   Milliseconds timeout{600'000};
   std::vector<int> host_of;  // per rank: the number of its host, counted by first rank
+  int threads = 1;           // this rank's part of its host's cores
   bool shared_memory = true;
   std::shared_ptr<Store> store;  // waits in it end with the job's failure
   std::shared_ptr<Membership> membership;

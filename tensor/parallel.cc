@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <mutex>
@@ -42,10 +43,20 @@ int usable_cores() {
   return cores;
 }
 
+// What OpenMP takes too, so that all libraries of a process agree.
+static int default_threads() {
+  static const int threads = [] {
+    const char* text = std::getenv("OMP_NUM_THREADS");
+    const long n = text ? std::strtol(text, nullptr, 10) : 0;  // of a list, the outermost level's
+    return n > 0 ? int(std::min(n, 1024L)) : usable_cores();
+  }();
+  return threads;
+}
+
 int num_threads() {
   if (internal::has_lost_team()) return 1;
   const int n = Context::current().threads;
-  return n > 0 ? n : usable_cores();
+  return n > 0 ? n : default_threads();
 }
 
 void set_num_threads(int n) {
@@ -77,7 +88,8 @@ class FirstException {
 
 static thread_local bool in_parallel = false;
 
-void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t), void* context) {
+void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t),
+                  void* context) {
   if (in_parallel) return body(context, begin, end);
   FirstException error;
   const int64_t n = end - begin;
@@ -99,7 +111,8 @@ void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, i
 
 #else
 
-void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t), void* context) {
+void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t),
+                  void* context) {
   if (omp_in_parallel() || has_lost_team()) return body(context, begin, end);
   use_team();
   FirstException error;

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -22,6 +23,7 @@
 #include "gradus/distributed/collectives.h"
 #include "gradus/distributed/file_store.h"
 #include "gradus/distributed/object.h"
+#include "gradus/tensor/parallel.h"
 #include "gradus/tests/distributed/rank_processes.h"
 
 namespace gradus::dist {
@@ -120,6 +122,12 @@ int by_store() {
 }
 const RankFunction by_store_function{"store", by_store};
 
+const RankFunction show_threads{"threads", [] {
+                                  init_process_group({.timeout = Milliseconds(20'000)});
+                                  std::cout << "threads " << num_threads() << std::endl;
+                                  return 0;
+                                }};
+
 std::function<Variables(int)> address_of(int port) {
   return [port](int) { return Variables{{"ADDRESS", concat("127.0.0.1:", port)}}; };
 }
@@ -142,6 +150,26 @@ TEST(InitProcessGroup, ByTheEnvironmentOfTorchrun) {
   const auto ends = run_processes("env", 4, {.variables = torchrun_variables(4, free_port())});
   for (int rank = 0; rank < 4; ++rank)
     EXPECT_THAT(ends[rank], succeeded(concat("sum 10 local ", rank, "/4")));
+}
+
+TEST(InitProcessGroup, ranks_of_a_host_share_its_cores) {
+  unsetenv("OMP_NUM_THREADS");
+  const int world = 2, share = std::max(1, usable_cores() / world);
+  const auto plain = [variables = torchrun_variables(world, free_port())](int rank) {
+    Variables v = variables(rank);
+    std::erase_if(v, [](const auto& one) { return one.first.starts_with("LOCAL_"); });
+    return v;
+  };
+  EXPECT_THAT(run_processes("threads", world, {.variables = plain}),
+              Each(succeeded(concat("threads ", share, '\n'))));
+  const auto told = [variables = torchrun_variables(world, free_port())](int rank) {
+    Variables v = variables(rank);
+    v.push_back({"OMP_NUM_THREADS", std::to_string(3 + rank)});
+    return v;
+  };
+  const auto ends = run_processes("threads", world, {.variables = told});
+  for (int rank = 0; rank < world; ++rank)
+    EXPECT_THAT(ends[rank], succeeded(concat("threads ", 3 + rank, '\n')));
 }
 
 TEST(InitProcessGroup, ByTheEnvironmentOfSlurmAndMpi) {

@@ -267,6 +267,7 @@ std::string compare_gradient(const OpCase& row, const FuzzCase& c, const std::ve
   if (!std::isfinite(along)) return "";  // where values overflow, or a slope is infinite
   // The slope of the reference along the direction; nothing at a kink. One that is small, or at the end of
   // the step, leaves the slope as uncertain as its two sides differ.
+  constexpr double kStep = 1e-6;
   double sides = 0;
   const auto slope_at = [&](const std::vector<Array>& from) -> std::optional<double> {
     double size = 0;
@@ -283,7 +284,6 @@ std::string compare_gradient(const OpCase& row, const FuzzCase& c, const std::ve
       }
       return sum;
     };
-    constexpr double kStep = 1e-6;
     const double middle = loss(0), after = (loss(kStep) - middle) / kStep,
                  before = (middle - loss(-kStep)) / kStep, slope = (after + before) / 2;
     room = std::max(room, 64 * 0x1p-52 * size / kStep + 1e-5 * std::abs(slope));
@@ -298,7 +298,7 @@ std::string compare_gradient(const OpCase& row, const FuzzCase& c, const std::ve
     std::vector<Array> moved = at;
     for (size_t k : wanted)
       for (size_t i = 0; i < moved[k].v.size(); ++i)
-        moved[k].v[i] += 4 * unit_of(x[k].dtype()) * std::max(1.0, std::abs(moved[k].v[i])) *
+        moved[k].v[i] += std::max(kStep, 4 * unit_of(x[k].dtype())) * std::max(1.0, std::abs(moved[k].v[i])) *
                          noise(c.seed, 5000 + 100 * turn + k, i);
     if (const auto other = slope_at(moved);
         !other || std::abs(along - *slope) <= room + sides + 8 * std::abs(*other - *slope))

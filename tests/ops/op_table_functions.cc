@@ -394,8 +394,8 @@ void add_activations() {
        [](double v) { return v / (1 + std::abs(v)); }, far});
   add({"tanhshrink", [](const Tensor& x) { return tanhshrink(x); }, [](double v) { return v - std::tanh(v); },
        wide});
-  add({"threshold", [](const Tensor& x) { return threshold(x, {.threshold = 0.1, .value = 20}); },
-       [](double v) { return v > 0.1 ? v : 20; }, distinct({})});
+  add({"threshold", [](const Tensor& x) { return threshold(x, {.threshold = 0.125, .value = 20}); },
+       [](double v) { return v > 0.125 ? v : 20; }, distinct({})});
   add_row({.op = "prelu",
            .samples = {{off_zero({2, 3, 2, 2}), in({3}, 0.1, 0.5)},
                        {off_zero({4, 5}), in({1}, 0.1, 0.5)},

@@ -12,11 +12,13 @@ namespace {
 Array rows_normalised(A x, int64_t n, double eps, bool centred) {
   Array y = x[0];
   for (size_t r = 0; r < y.v.size(); r += size_t(n)) {
-    double mean = 0, square = 0;
-    for (size_t i = r; centred && i < r + size_t(n); ++i) mean += y.v[i] / double(n);
+    // A row of equal elements divides what the mean's sum has lost by the root of eps.
+    long double mean = 0, square = 0;
+    for (size_t i = r; centred && i < r + size_t(n); ++i) mean += y.v[i];
+    mean /= double(n);
     for (size_t i = r; i < r + size_t(n); ++i) square += (y.v[i] - mean) * (y.v[i] - mean) / double(n);
     for (size_t i = r; i < r + size_t(n); ++i) {
-      y.v[i] = (y.v[i] - mean) / std::sqrt(square + eps);
+      y.v[i] = double((y.v[i] - mean) / std::sqrt(square + eps));
       if (x.size() > 1) y.v[i] *= x[1].v[i - r];
       if (x.size() > 2) y.v[i] += x[2].v[i - r];
     }

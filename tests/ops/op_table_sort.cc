@@ -356,9 +356,11 @@ void add_distinct_values() {
   add(
       "unique", "inverse", [](const Tensor& x) { return unique(x, {.return_inverse = true}).inverse; },
       [groups](const Array& x) {
-        const auto m = groups(x);
+        std::map<double, int> places = groups(x);
+        int place = 0;
+        for (auto& [v, at] : places) at = place++;
         Array y = x;
-        for (double& v : y.v) v = double(std::distance(m.begin(), m.find(v)));
+        for (double& v : y.v) v = places[v];
         return y;
       },
       true);
@@ -398,10 +400,11 @@ void add_distinct_values() {
       true);
   add(
       "unique", "index", [](const Tensor& x) { return unique(x, {.return_index = true}).index; },
-      [groups](const Array& x) {
+      [](const Array& x) {
+        std::map<double, size_t> first;
+        for (size_t i = 0; i < x.v.size(); ++i) first.emplace(x.v[i], i);
         Values y;
-        for (const auto& [v, n] : groups(x))
-          y.push_back(double(std::find(x.v.begin(), x.v.end(), v) - x.v.begin()));
+        for (const auto& [v, i] : first) y.push_back(double(i));
         return line(y);
       },
       true);

@@ -1,0 +1,26 @@
+// The number of threads of a process that nobody has told otherwise than by the environment.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "gradus/tensor/context.h"
+#include "gradus/tensor/parallel.h"
+
+namespace gradus {
+namespace {
+
+// Before anything asks; of a list, the first number is that of the outermost level.
+const bool is_set = setenv("OMP_NUM_THREADS", "3,2", 1) == 0;
+
+TEST(ThreadCount, IsThatOfOpenMpsVariable) {
+  ASSERT_TRUE(is_set);
+  EXPECT_EQ(num_threads(), 3);
+  Context fresh;
+  ContextScope scope(fresh);
+  EXPECT_EQ(num_threads(), 3);
+  set_num_threads(2);
+  EXPECT_EQ(num_threads(), 2);
+}
+
+}  // namespace
+}  // namespace gradus
