@@ -52,8 +52,9 @@ Tensor seen_pixels(const Tensor& x, const Tensor& y, const ConvGeometry& g) {
   Tensor seen = empty_channels_last({x.size(0), C, P, Q}, {x.dtype(), x.device()});
   parallel_for(0, x.size(0) * P, 1 + 65536 / (Q * pixel), [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
-      const char* from = x.ptr<char>() + (r / P * H + r % P * g.stride[0]) * W * pixel;
-      char* to = seen.ptr<char>() + r * Q * pixel;
+      const char* from =
+          static_cast<const char*>(x.raw_ptr()) + (r / P * H + r % P * g.stride[0]) * W * pixel;
+      char* to = static_cast<char*>(seen.raw_ptr()) + r * Q * pixel;
       for (int64_t q = 0; q < Q; ++q, to += pixel, from += g.stride[1] * pixel) std::memcpy(to, from, pixel);
     }
   });
@@ -67,10 +68,10 @@ void spread_seen_pixels(const Tensor& dx, const Tensor& dseen, const ConvGeometr
   parallel_for(0, dx.size(0) * H, 1 + 65536 / (W * pixel), [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       const int64_t h = r % H, p = h / g.stride[0];
-      char* to = dx.ptr<char>() + r * W * pixel;
+      char* to = static_cast<char*>(dx.raw_ptr()) + r * W * pixel;
       std::memset(to, 0, W * pixel);
       if (h % g.stride[0] || p >= P) continue;
-      const char* from = dseen.ptr<char>() + (r / H * P + p) * Q * pixel;
+      const char* from = static_cast<const char*>(dseen.raw_ptr()) + (r / H * P + p) * Q * pixel;
       for (int64_t q = 0; q < Q; ++q, from += pixel, to += g.stride[1] * pixel) std::memcpy(to, from, pixel);
     }
   });

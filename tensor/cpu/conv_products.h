@@ -116,7 +116,7 @@ class Upcoming {
     const auto at = [&](int64_t i) { return int64_t(double(t.nbytes()) / double(of) * double(i)); };
     first_bytes_ = bytes_;
     first_ = second_;
-    second_ = t.ptr<char>() + at(first);
+    second_ = static_cast<const char*>(t.raw_ptr()) + at(first);
     bytes_ += at(last) - at(first);
   }
   // What the i-th product, which has K steps, reads ahead.

@@ -61,7 +61,7 @@ struct Values {
   std::vector<double> values;  // row-major
 };
 
-// zeros: so many of ten are 0.
+// Some are a part of a larger tensor, not from its beginning on. zeros: so many of ten are 0.
 Values random_values(Random& r, const Shape& shape, DType dtype, bool channels_last, int zeros = 0) {
   Values v;
   const Tensor wide = empty(shape, {DType::kF64});
@@ -70,6 +70,14 @@ Values random_values(Random& r, const Shape& shape, DType dtype, bool channels_l
   v.values = wide.to_vector<double>();
   v.tensor = raw::to(wide, dtype);
   if (channels_last) v.tensor = raw::channels_last(v.tensor);
+  if (r.one_in(4)) {
+    const int64_t before = r.in(1, 40);
+    const Tensor larger = empty({before + v.tensor.numel()}, {dtype});
+    raw::fill_(larger, 77);
+    const Tensor part = view_as_strided(larger, shape, v.tensor.strides(), before);
+    raw::copy_(part, v.tensor);
+    v.tensor = part;
+  }
   return v;
 }
 
@@ -303,7 +311,7 @@ Values random_matrices(Random& r, Shape batch, int64_t rows, int64_t cols, bool 
   const int last = shape.size() - 1;
   if (turned) std::swap(strides[last], strides[last - 1]);
   Values v;
-  v.tensor = view_as_strided(all.tensor, shape, strides, 0);
+  v.tensor = view_as_strided(all.tensor, shape, strides, all.tensor.impl().offset);
   v.values = v.tensor.to_vector<double>();
   return v;
 }

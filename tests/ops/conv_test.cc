@@ -480,6 +480,43 @@ TEST(Conv2dSizes, StridedInputsAreRead) {
   expect_near(raw::conv2d(x, w, {}), raw::conv2d(raw::clone(x), w, {}), 1e-6);
 }
 
+// x's elements in its layout, from the seventh of a storage on.
+Tensor part_of_larger(const Tensor& x) {
+  const Tensor larger = empty({x.numel() + 6}, {.dtype = x.dtype()});
+  raw::fill_(larger, 77);
+  const Tensor part = view_as_strided(larger, x.shape(), x.strides(), 6);
+  raw::copy_(part, x);
+  return part;
+}
+
+TEST(Conv2dSizes, PartsOfLargerTensorsAreReadFromWhereTheyBegin) {
+  const Case cases[] = {{"Pointwise", {3, 16, 6, 5}, {8, 16, 1, 1}, {}},
+                        {"PointwiseWithAStride", {3, 16, 6, 5}, {8, 16, 1, 1}, {.stride = 2}},
+                        {"WithAStride", {3, 5, 6, 7}, {8, 5, 3, 3}, {.stride = {2, 1}, .padding = 1}},
+                        {"Winograd", {4, 64, 16, 12}, {96, 64, 3, 3}, {.padding = 1}},
+                        {"Depthwise", {2, 24, 9, 9}, {24, 1, 3, 3}, {.padding = 1, .groups = 24}}};
+  for (const Case& c : cases)
+    for (DType t : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64})
+      for (bool channels_last : {false, true}) {
+        const auto made = [&](const Shape& shape, uint64_t seed) {
+          const Tensor x = raw::to(random_tensor(shape, DType::kF32, seed), t);
+          return channels_last ? raw::channels_last(x) : x;
+        };
+        const Tensor x = made(c.x, 1), w = raw::to(random_tensor(c.w, DType::kF32, 2), t),
+                     dy = made(result_shape(c), 3);
+        const Tensor part_x = part_of_larger(x), part_w = part_of_larger(w), part_dy = part_of_larger(dy);
+        const std::string what = concat(c.name, ' ', t, channels_last ? " channels-last" : "");
+        const auto same = [&](const Tensor& a, const Tensor& b, const char* of) {
+          EXPECT_EQ(a.to_vector<double>(), b.to_vector<double>()) << what << ": " << of;
+        };
+        same(raw::conv2d(part_x, part_w, {}, c.options), raw::conv2d(x, w, {}, c.options), "forward");
+        same(raw::conv2d_input_grad(part_dy, part_w, c.x, c.options),
+             raw::conv2d_input_grad(dy, w, c.x, c.options), "input gradient");
+        same(raw::conv2d_weight_grad(part_dy, part_x, c.w, false, c.options).first,
+             raw::conv2d_weight_grad(dy, x, c.w, false, c.options).first, "weight gradient");
+      }
+}
+
 TEST(Conv2dErrors, SayWhatWasGiven) {
   const Tensor x = empty({2, 8, 28, 28}), w = empty({4, 16, 3, 3});
   expect_error<ShapeError>(
