@@ -748,38 +748,38 @@ void add_parts() {
   add({"tensor_split",
        "",
        {{in({7, 2})}},
-       [](X x) { return tensor_split(x[0], 3)[0]; },
+       [](X x) { return tensor_split(x[0], 3).at(0); },
        [narrowed](A x) { return narrowed(0, 0, (x[0].size(0) + 2) / 3)(x); },
        {{"none", [] { tensor_split(empty({2}), 0); }, {"[tensor_split]", "0"}},
         {"a number", [] { tensor_split(empty({}), 1); }, {"[tensor_split]"}}}});
   add({"tensor_split",
        "last",
        {{in({7, 2})}},
-       [](X x) { return tensor_split(x[0], 3)[2]; },
+       [](X x) { return tensor_split(x[0], 3).at(2); },
        narrowed(0, 5, 2)});
   add({"tensor_split",
        "more than there are",
        {{in({2, 2})}},
-       [](X x) { return tensor_split(x[0], 3)[2]; },
+       [](X x) { return tensor_split(x[0], 3).at(2); },
        narrowed(0, 2, 0)});
   add({"tensor_split",
        "indices",
        {{in({2, 7})}},
        [](X x) {
-         return tensor_split(x[0], List{2, -1}, 1)[1];
+         return tensor_split(x[0], List{2, -1}, 1).at(1);
        },
        narrowed(1, 2, 4)});
   add({"tensor_split",
        "backwards",
        {{in({7})}},
        [](X x) {
-         return tensor_split(x[0], List{5, 2})[2];
+         return tensor_split(x[0], List{5, 2}).at(2);
        },
        narrowed(0, 2, 5)});
   add({"hsplit",
        "",
        {{in({2, 4})}},
-       [](X x) { return hsplit(x[0], 2)[1]; },
+       [](X x) { return hsplit(x[0], 2).at(1); },
        narrowed(1, 2, 2),
        {{"a number", [] { hsplit(empty({}), 1); }, {"[hsplit]"}},
         {"unequal",
@@ -787,24 +787,24 @@ void add_parts() {
            hsplit(empty({2, 5}), 2);
          },
          {"[hsplit]", "5", "2"}}}});
-  add({"hsplit", "vector", {{in({4})}}, [](X x) { return hsplit(x[0], List{1})[1]; }, narrowed(0, 1, 3)});
+  add({"hsplit", "vector", {{in({4})}}, [](X x) { return hsplit(x[0], List{1}).at(1); }, narrowed(0, 1, 3)});
   add({"vsplit",
        "",
        {{in({4, 2})}},
-       [](X x) { return vsplit(x[0], 2)[1]; },
+       [](X x) { return vsplit(x[0], 2).at(1); },
        narrowed(0, 2, 2),
        {{"a vector", [] { vsplit(empty({4}), 2); }, {"[vsplit]", "[4]"}}}});
   add({"vsplit",
        "indices",
        {{in({4, 2})}},
        [](X x) {
-         return vsplit(x[0], List{1, 3})[1];
+         return vsplit(x[0], List{1, 3}).at(1);
        },
        narrowed(0, 1, 2)});
   add({"dsplit",
        "",
        {{in({1, 2, 4})}},
-       [](X x) { return dsplit(x[0], 4)[3]; },
+       [](X x) { return dsplit(x[0], 4).at(3); },
        narrowed(2, 3, 1),
        {{"a matrix",
          [] {
@@ -814,7 +814,7 @@ void add_parts() {
   add({"dsplit",
        "indices",
        {{in({1, 2, 4})}},
-       [](X x) { return dsplit(x[0], List{3})[0]; },
+       [](X x) { return dsplit(x[0], List{3}).at(0); },
        narrowed(2, 0, 3)});
 }
 
@@ -939,7 +939,7 @@ void add_stacks() {
        "",
        {{in({3, 1}), in({2})}},
        [](X x) {
-         return broadcast_tensors({x[0], x[1]})[1];
+         return broadcast_tensors({x[0], x[1]}).at(1);
        },
        [](A x) {
          return pull(x[1], {3, 2}, [](const Coords& c) { return Coords{c[1]}; });

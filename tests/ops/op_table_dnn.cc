@@ -44,10 +44,11 @@ void add_joined_batch_norm() {
                    Array y = x[0];
                    std::vector<double> means, squares;
                    for (const auto& places : places_of_channels(x[0])) {
-                     double mean = 0, square = 0;
-                     for (size_t i : places) mean += x[0].v[i] / double(places.size());
+                     long double mean = 0, square = 0;
+                     for (size_t i : places) mean += x[0].v[i];
+                     mean /= double(places.size());
                      for (size_t i : places) square += (x[0].v[i] - mean) * (x[0].v[i] - mean);
-                     means.push_back(mean), squares.push_back(square);
+                     means.push_back(double(mean)), squares.push_back(double(square));
                    }
                    y.v.insert(y.v.end(), means.begin(), means.end());
                    y.v.insert(y.v.end(), squares.begin(), squares.end());
@@ -97,12 +98,14 @@ void add_batch_norm() {
       std::vector<size_t> at;
       for (int64_t n = 0; n < v.shape[0]; ++n)
         for (int64_t i = 0; i < area; ++i) at.push_back(size_t((n * channels + c) * area + i));
-      double m = 0, s = 0;
-      for (size_t i : at) m += v.v[i] / double(at.size());
+      // Equal elements divide what the mean's sum has lost by the root of eps.
+      long double m = 0, s = 0;
+      for (size_t i : at) m += v.v[i];
+      m /= double(at.size());
       for (size_t i : at) s += (v.v[i] - m) * (v.v[i] - m) / double(at.size());
       if (!training) m = mean[size_t(c)], s = var[size_t(c)];
       for (size_t i : at) {
-        y.v[i] = (v.v[i] - m) / std::sqrt(s + eps);
+        y.v[i] = double((v.v[i] - m) / std::sqrt(s + eps));
         if (x.size() > 1) y.v[i] = y.v[i] * x[1].v[size_t(c)] + x[2].v[size_t(c)];
       }
     }

@@ -554,17 +554,17 @@ void add_joining() {
         },
         {"[2,3]", "[3,2]"}}});
   row(
-      "split", "second part", {in({2, 5})}, [](X x) { return split(x[0], 2, 1)[1]; },
+      "split", "second part", {in({2, 5})}, [](X x) { return split(x[0], 2, 1).at(1); },
       [](A x) {
         return pick(x[0], 1, {2, 3});
       });
   row(
-      "split", "short last part", {in({2, 5})}, [](X x) { return split(x[0], 2, 1)[2]; },
+      "split", "short last part", {in({2, 5})}, [](X x) { return split(x[0], 2, 1).at(2); },
       [](A x) { return pick(x[0], 1, {4}); });
   row(
       "split", "sizes", {in({2, 6})},
       [](X x) {
-        return split(x[0], std::vector<int64_t>{1, 3, 2}, 1)[1];
+        return split(x[0], std::vector<int64_t>{1, 3, 2}, 1).at(1);
       },
       [](A x) {
         return pick(x[0], 1, {1, 2, 3});
@@ -575,7 +575,7 @@ void add_joining() {
         },
         {"6"}}});
   row(
-      "unbind", "", {in({2, 3, 4})}, [](X x) { return unbind(x[0], 1)[2]; },
+      "unbind", "", {in({2, 3, 4})}, [](X x) { return unbind(x[0], 1).at(2); },
       [](A x) { return pick(x[0], 1, {2}, true); });
   add_row({.op = "one_hot",
            .samples = {{indices({2, 3}, 4)}},
@@ -591,7 +591,7 @@ void add_joining() {
            .differentiable = false,
            .errors = {{"out of range", [] { one_hot(tensor(std::vector<int64_t>{4}, {1}), 4); }, {"4"}}}});
   row(
-      "chunk", "last", {in({7, 2})}, [](X x) { return chunk(x[0], 3, 0)[2]; },
+      "chunk", "last", {in({7, 2})}, [](X x) { return chunk(x[0], 3, 0).at(2); },
       [](A x) { return pick(x[0], 0, {6}); });
 }
 
