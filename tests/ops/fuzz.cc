@@ -301,12 +301,18 @@ FuzzCase choose(const OpCase& row, Dice& dice) {
   if (dice.chance(50))
     for (const Freedom& one : free) set_size(c, one, one.unit * (1 + dice.below(3)));
   const int64_t vector = dice.chance(kernels.heavy ? 50 : 20) ? int64_t(16) << dice.below(2) : 0;
+  // Such kernels often are for few sizes of filters, which are small ones that stand in one place.
+  const bool keeps_filters = vector && kernels.heavy && dice.chance(70);
   std::vector<size_t> order(free.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   for (size_t i = 0; i + 1 < order.size(); ++i)
     std::swap(order[i], order[i + size_t(dice.below(int64_t(order.size() - i)))]);
   for (size_t i : order) {
     const Freedom& one = free[i];
+    if (keeps_filters && one.size <= 3 && one.places.size() == 1) {
+      set_size(c, one, one.size);
+      continue;
+    }
     for (int attempt = 0; attempt < 4; ++attempt) {
       int64_t n = empty && dice.chance(5)     ? 0
                   : vector && dice.chance(50) ? vector * (1 + dice.below(3))
