@@ -75,7 +75,7 @@ struct DistributedSamplerOptions {
 
 // PyTorch's sampler of that name, for programs that come from there: a DataLoader shards by itself, so it
 // needs none, and advances its epochs, so set_epoch is not needed either. Given to a loader, each rank gets
-// what it gets there.
+// what it gets there; shuffled, as many samples in another order, for PyTorch's random numbers are its own.
 class DistributedSampler : public Sampler {
  public:
   // Errors: ValueError for a negative size, and for a rank outside of [0, num_replicas); StateError for the

@@ -32,9 +32,12 @@ class Number {
   constexpr double to_double() const { return is_floating() ? floating_ : static_cast<double>(integer_); }
   // Returns the integer. Only for one that is no floating-point number.
   constexpr int64_t integer() const { return integer_; }
+  // Returns the number as an integer: without its fraction, beyond 64 bits the nearest, NaN as 0.
+  int64_t to_i64() const;
   // As the number itself.
   friend std::ostream& operator<<(std::ostream& out, Number number);
-  constexpr Number operator-() const { return is_floating() ? Number(-floating_) : Number(-integer_); }
+  // Integers wrap: the least one stays.
+  constexpr Number operator-() const { return is_floating() ? Number(-floating_) : Number(int64_t(-uint64_t(integer_))); }
 
  private:
   enum class Kind : uint8_t { kBool, kInteger, kFloating };

@@ -210,29 +210,64 @@ template Tensor tensor(const std::vector<int8_t>&, const Shape&, Device);
 template Tensor tensor(const std::vector<uint8_t>&, const Shape&, Device);
 template Tensor tensor(const std::vector<bool>&, const Shape&, Device);
 
-void internal::check_row(size_t size, size_t expected) {
-  if (size != expected) throw ShapeError("tensor", "a row has ", size, " values but the first has ", expected);
+namespace {
+
+template <class T>
+T element(Number number) {
+  if constexpr (std::is_same_v<T, bool>) return number.to_double() != 0;
+  else if constexpr (std::is_integral_v<T>) return static_cast<T>(number.to_i64());
+  else if constexpr (std::is_same_v<T, double>) return number.to_double();
+  else return T(number.is_floating() ? static_cast<float>(number.to_double()) : static_cast<float>(number.integer()));
 }
 
-namespace {
-// The number as a 64-bit integer: beyond its range the nearest, NaN as 0.
-int64_t whole(double value) {
-  if (std::isnan(value)) return 0;
-  if (value >= 0x1p63) return std::numeric_limits<int64_t>::max();
-  if (value < -0x1p63) return std::numeric_limits<int64_t>::min();
-  return static_cast<int64_t>(value);
+using internal::Literal;
+using Row = std::initializer_list<Literal>;
+
+// Appends the numbers of a row, which is one of dim `dim`. Errors: ShapeError unless it is one of `shape`.
+void append(const Row& row, int dim, const Shape& shape, std::vector<const Literal*>& numbers) {
+  if (static_cast<int64_t>(row.size()) != shape[dim])
+    throw ShapeError("tensor", "a row has ", row.size(), " values but the first has ", shape[dim]);
+  const bool of_rows = dim + 1 < shape.size();
+  for (const Literal& part : row) {
+    if (part.is_row() != of_rows)
+      throw ShapeError("tensor", "expected numbers in lists of one depth, given a list beside a number");
+    if (of_rows) append(part.row(), dim + 1, shape, numbers);
+    else numbers.push_back(&part);
+  }
 }
+
+DType common_dtype(const std::vector<const Literal*>& numbers) {
+  if (numbers.empty()) return DType::kF32;
+  DType widest = numbers[0]->dtype();
+  bool mixed = false;
+  for (const Literal* number : numbers) {
+    mixed |= is_floating(number->dtype()) != is_floating(widest);
+    widest = promote(widest, number->dtype());
+  }
+  return mixed ? DType::kF32 : widest;
+}
+
 }  // namespace
+
+Tensor tensor(std::initializer_list<internal::Literal> values) {
+  Shape shape;
+  for (const Row* row = &values;; row = &row->begin()->row()) {
+    shape.push_back(static_cast<int64_t>(row->size()));
+    if (row->size() == 0 || !row->begin()->is_row()) break;
+  }
+  std::vector<const Literal*> numbers;
+  append(values, 0, shape, numbers);
+  const Tensor out = empty(shape, {.dtype = common_dtype(numbers)});
+  dispatch_all(out.dtype(), [&]<class T>() {
+    const auto value = [](const Literal* number) { return element<T>(number->number()); };
+    std::transform(numbers.begin(), numbers.end(), out.ptr<T>(), value);
+  });
+  return out;
+}
 
 Tensor scalar(Number number, TensorOptions options) {
   Tensor host = empty({}, {options.dtype, kCPU});
-  const double value = number.to_double();
-  dispatch_all(options.dtype, [&]<class T>() {
-    if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>) *host.ptr<T>() = T(static_cast<float>(value));
-    else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) 
-      *host.ptr<T>() = static_cast<T>(number.is_floating() ? whole(value) : number.integer());
-    else *host.ptr<T>() = static_cast<T>(value);
-  });
+  dispatch_all(options.dtype, [&]<class T>() { *host.ptr<T>() = element<T>(number); });
   if (options.device == kCPU) return host;
   Tensor out = empty({}, options);
   if (options.device.type == DeviceType::kCPU)

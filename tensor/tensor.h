@@ -175,40 +175,51 @@ Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device = 
 template <class T>
 concept Element = std::is_arithmetic_v<T> || std::same_as<T, f16> || std::same_as<T, bf16>;
 namespace internal {
-// Integers of other types than tensors hold, int among them, become i64.
-template <Element T>
-using ElementFor = std::conditional_t<std::is_integral_v<T> && !std::same_as<T, bool>, int64_t, T>;
-// Errors: ShapeError unless the sizes are equal.
-void check_row(size_t size, size_t expected);
-template <Element T>
-void append(std::vector<ElementFor<T>>& all, std::initializer_list<T> row) {
-  for (T v : row) all.push_back(static_cast<ElementFor<T>>(v));
-}
-template <class T, class List>
-  requires(!Element<List>)
-void append(std::vector<T>& all, std::initializer_list<List> rows) {
-  for (const List& row : rows) check_row(row.size(), rows.begin()->size()), append(all, row);
-}
+// A number as it is written, or a row of such: what tensor({{1, 2}, {3, 4}}) is called with, and not to be kept.
+class Literal {
+ public:
+  template <Element T>
+  Literal(T value) : number_(value), dtype_(dtype_for<T>()) {}
+  Literal(std::initializer_list<Literal> row) : number_(false), dtype_(DType::kBool), row_(row), is_row_(true) {}
+
+  bool is_row() const { return is_row_; }
+  const std::initializer_list<Literal>& row() const { return row_; }
+  Number number() const { return number_; }
+  // Integers of other types than tensors hold, int among them, are i64.
+  DType dtype() const { return dtype_; }
+  template <Element T>
+  static constexpr DType dtype_for() {
+    if constexpr (std::same_as<T, bool>) return DType::kBool;
+    else if constexpr (std::integral<T>) return DType::kI64;
+    else if constexpr (std::same_as<T, long double>) return DType::kF64;
+    else return dtype_v<T>;
+  }
+
+ private:
+  Number number_;
+  DType dtype_;
+  std::initializer_list<Literal> row_;
+  bool is_row_ = false;
+};
 }  // namespace internal
-// Values as written, row by row: tensor({1, 2}) is i64[2], tensor({1.0}) f64[1], tensor({{1.f, 2.f}, {3.f, 4.f}}) f32[2,2].
-// Errors: ShapeError when rows differ in length.
-template <Element T>
-Tensor tensor(std::initializer_list<T> v) {
-  std::vector<internal::ElementFor<T>> all;
-  internal::append(all, v);
-  return tensor(all, {v.size()});
-}
-template <Element T>
-Tensor tensor(std::initializer_list<std::initializer_list<T>> v) {
-  std::vector<internal::ElementFor<T>> all;
-  internal::append(all, v);
-  return tensor(all, {v.size(), v.begin()->size()});
-}
-template <Element T>
-Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> v) {
-  std::vector<internal::ElementFor<T>> all;
-  internal::append(all, v);
-  return tensor(all, {v.size(), v.begin()->size(), v.begin()->begin()->size()});
+// Values as written, row by row: tensor({1, 2}) is i64[2], tensor({1.0}) f64[1], tensor({{1.f}, {2.f}}) f32[2,1]. Numbers
+// of several types have the wider one, floating-point numbers among integers f32: tensor({NAN, 1.0}) is f64[2],
+// tensor({1, 2.5}) f32[2].
+// Errors: ShapeError when rows differ in length or depth; ValueError for an integer beyond 64 bits.
+Tensor tensor(std::initializer_list<internal::Literal> values);
+// The same of a list that has a name, and so one type. (Braces have none: they are a list of the above.)
+template <class List>
+  requires(Element<typename List::value_type> && std::same_as<List, std::initializer_list<typename List::value_type>>)
+Tensor tensor(const List& values) {
+  using T = typename List::value_type;
+  constexpr DType kType = internal::Literal::dtype_for<T>();
+  using Stored = std::conditional_t<kType == DType::kI64, int64_t, std::conditional_t<kType == DType::kF64, double, T>>;
+  std::vector<Stored> all;
+  for (const T value : values) {
+    if constexpr (kType == DType::kI64) all.push_back(Number(value).integer());
+    else all.push_back(static_cast<Stored>(value));
+  }
+  return tensor(all, {values.size()});
 }
 // Returns a 0-dimensional tensor. Integral dtypes drop the fraction; narrower ones than i64 wrap.
 Tensor scalar(Number value, TensorOptions options = {});

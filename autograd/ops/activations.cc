@@ -231,7 +231,7 @@ Tensor hardtanh(const Tensor& x, Number low, Number high) {
   if (!(low.to_double() <= high.to_double()))
     throw ValueError("hardtanh", "expected low <= high, given ", low, " and ", high);
   if (is_integral(x.dtype())) return clamp(x, low, high);
-  Tensor y = raw::clamp(x, low.to_double(), high.to_double());
+  Tensor y = raw::clamp(x, low, high);
   if (Recorder r{"hardtanh", x})
     r.record(y, wrt(x, [x = r.save(x), low, high](const Tensor& dy) {
                return where(logical_or(le(x.get(), low), ge(x.get(), high)), 0, dy);

@@ -311,30 +311,26 @@ Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
 
 namespace {
 
-// Bounds as kernels take them: what is not given is infinite.
-struct Bounds {
-  Bounds(std::optional<Number> l, std::optional<Number> h)
-      : numbers{l, h}, low(l ? l->to_double() : -INFINITY), high(h ? h->to_double() : INFINITY) {}
-  DType result_dtype(const Tensor& x) const {
-    DType t = x.dtype();
-    for (const std::optional<Number>& n : numbers)
-      if (n) t = promote(t, raw::result_dtype(x, *n));
-    return t;
-  }
-  std::optional<Number> numbers[2];
-  double low, high;
-};
+// A bound that is not given is infinite.
+constexpr Number kNoLow = -INFINITY, kNoHigh = INFINITY;
+
+DType clamped_dtype(const Tensor& x, const std::optional<Number>& low, const std::optional<Number>& high) {
+  DType t = x.dtype();
+  for (const std::optional<Number>& n : {low, high})
+    if (n) t = promote(t, raw::result_dtype(x, *n));
+  return t;
+}
 
 }  // namespace
 
 Tensor clamp(const Tensor& x, std::optional<Number> low, std::optional<Number> high) {
   const OpCall call("clamp", {{"x", x}});
-  const Bounds b(low, high);
-  if (const DType t = b.result_dtype(x); t != x.dtype()) return clamp(raw::to(x, t), low, high);
-  Tensor y = raw::clamp(x, b.low, b.high);
+  if (const DType t = clamped_dtype(x, low, high); t != x.dtype()) return clamp(raw::to(x, t), low, high);
+  const Number l = low.value_or(kNoLow), h = high.value_or(kNoHigh);
+  Tensor y = raw::clamp(x, l, h);
   if (Recorder r{"clamp", x})
-    r.record(y, wrt(x, [x = r.save(x), l = b.low, h = b.high](Tensor dy) {
-               return clamp_backward(std::move(dy), x.get(), l, h);
+    r.record(y, wrt(x, [x = r.save(x), l, h](Tensor dy) {
+               return clamp_backward(std::move(dy), x.get(), l.to_double(), h.to_double());
              }));
   return y;
 }
@@ -585,10 +581,9 @@ void lerp_(const Tensor& x, const Tensor& y, double weight) {
 void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> high) {
   const OpCall call("clamp_", {{"x", x}});
   autograd::check_in_place("clamp_", x);
-  const Bounds b(low, high);
-  if (const DType t = b.result_dtype(x); t != x.dtype())
+  if (const DType t = clamped_dtype(x, low, high); t != x.dtype())
     throw DTypeError("clamp_", "a result with ", t, " does not fit into ", describe(x), " in place");
-  raw::clamp_(x, b.low, b.high);
+  raw::clamp_(x, low.value_or(kNoLow), high.value_or(kNoHigh));
 }
 
 namespace {

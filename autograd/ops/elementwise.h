@@ -90,7 +90,7 @@ Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
 Tensor lerp(const Tensor& a, const Tensor& b, double weight);
 
 // Limits: y = min(max(x, low), high); clamp(x, {}, high) from above alone. NaN stays.
-// Errors: ValueError for a NaN bound.
+// Errors: ValueError for a NaN bound, and for integers where no value of x's dtype lies between the bounds.
 // Grad: dy where low < x < high, else 0, at the bounds and for NaN too; an infinite bound is none.
 Tensor clamp(const Tensor& x, std::optional<Number> low = {}, std::optional<Number> high = {});
 
@@ -194,7 +194,7 @@ void div_(const Tensor& x, const Tensor& y);
 void div_(const Tensor& x, Number y);
 // x += weight (y - x).
 void lerp_(const Tensor& x, const Tensor& y, double weight);
-// x = min(max(x, low), high).
+// x = min(max(x, low), high). Errors: as clamp's; DTypeError for a floating-point bound of integers.
 void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> high);
 
 // x += y writes in place, as add_ does, and views of x see it. When an open recording follows x or y it cannot: then x

@@ -15,7 +15,7 @@ const RegisterKernel kernels[] = {
     {raw::remainder_kernel, DeviceType::kCPU, &binary<Remainder>},
     {raw::maximum_kernel, DeviceType::kCPU, &binary<Maximum>},
     {raw::minimum_kernel, DeviceType::kCPU, &binary<Minimum>},
-    {raw::add_scaled_kernel, DeviceType::kCPU, &binary<AddScaled, double>},
+    {raw::add_scaled_kernel, DeviceType::kCPU, &binary<AddScaled, double, int64_t>},
     {raw::lerp_kernel, DeviceType::kCPU, &binary<Lerp, double>},
     {raw::lerp_tensor_kernel, DeviceType::kCPU, &ternary<LerpTensor>},
     {raw::addcmul_kernel, DeviceType::kCPU, &ternary<AddCMul, double>},

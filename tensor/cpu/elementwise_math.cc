@@ -23,7 +23,7 @@ const RegisterKernel kernels[] = {
     {raw::floor_kernel, DeviceType::kCPU, &unary<Floor>},
     {raw::ceil_kernel, DeviceType::kCPU, &unary<Ceil>},
     {raw::round_kernel, DeviceType::kCPU, &unary<Round>},
-    {raw::clamp_kernel, DeviceType::kCPU, &unary<Clamp, double, double>},
+    {raw::clamp_kernel, DeviceType::kCPU, &unary<Clamp, double, double, int64_t, int64_t>},
     {raw::clamp_backward_kernel, DeviceType::kCPU, &binary<ClampBackward, double, double>},
 };
 

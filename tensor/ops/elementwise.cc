@@ -93,12 +93,16 @@ void check_factor(const char* op, DType t, Number alpha) {
 }
 
 // An integer is neither raised nor lowered to a number that its type cannot hold.
-void check_bounds(const char* op, DType t, double low, double high) {
-  if (std::isnan(low) || std::isnan(high)) throw ValueError(op, "bounds are ", low, " and ", high);
+void check_bounds(const char* op, DType t, Number low, Number high) {
+  if (std::isnan(low.to_double()) || std::isnan(high.to_double()))
+    throw ValueError(op, "bounds are ", low, " and ", high);
   dispatch_all(t, [&]<class T>() {
-    if constexpr (std::is_integral_v<T>)
-      if (low >= double(std::numeric_limits<T>::max()) + 1 || high < double(std::numeric_limits<T>::min()))
-        throw ValueError(op, "no ", t, " lies between the bounds ", low, " and ", high);
+    if constexpr (std::is_integral_v<T>) {
+      using Limits = std::numeric_limits<T>;
+      const bool above = low.is_floating() ? low.to_double() >= std::ldexp(1.0, Limits::digits) : low.integer() > Limits::max();
+      const bool below = high.is_floating() ? high.to_double() < double(Limits::min()) : high.integer() < Limits::min();
+      if (above || below) throw ValueError(op, "no ", t, " lies between the bounds ", low, " and ", high);
+    }
   });
 }
 
@@ -129,7 +133,7 @@ Tensor maximum(const Tensor& a, const Tensor& b) { return binary<Maximum>("maxim
 Tensor minimum(const Tensor& a, const Tensor& b) { return binary<Minimum>("minimum", minimum_kernel, a, b); }
 Tensor add(const Tensor& a, const Tensor& b, Number alpha) {
   check_factor("add", result_dtype(a, b), alpha);
-  return binary<AddScaled>("add", add_scaled_kernel, a, b, alpha.to_double());
+  return binary<AddScaled>("add", add_scaled_kernel, a, b, alpha.to_double(), alpha.to_i64());
 }
 Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
   return binary<Lerp>("lerp", lerp_kernel, a, b, weight);
@@ -212,9 +216,9 @@ Tensor clamp_backward(const Tensor& dy, const Tensor& x, double low, double high
   return backward("clamp_backward", clamp_backward_kernel, dy, x, out, low, high);
 }
 
-Tensor clamp(const Tensor& x, double low, double high) {
+Tensor clamp(const Tensor& x, Number low, Number high) {
   check_bounds("clamp", x.dtype(), low, high);
-  return unary<Clamp>("clamp", clamp_kernel, x, low, high);
+  return unary<Clamp>("clamp", clamp_kernel, x, low.to_double(), high.to_double(), low.to_i64(), high.to_i64());
 }
 
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
@@ -237,7 +241,7 @@ void add_(const Tensor& dst, const Tensor& src) {
 }
 void add_(const Tensor& dst, const Tensor& src, Number alpha) {
   check_factor("add_", dst.dtype(), alpha);
-  in_place<AddScaled>("add_", add_scaled_kernel, dst, dst, source_for("add_", dst, src), alpha.to_double());
+  in_place<AddScaled>("add_", add_scaled_kernel, dst, dst, source_for("add_", dst, src), alpha.to_double(), alpha.to_i64());
 }
 void sub_(const Tensor& dst, const Tensor& src) {
   in_place<Sub>("sub_", sub_kernel, dst, dst, source_for("sub_", dst, src));
@@ -265,9 +269,9 @@ void addcdiv_(const Tensor& dst, const Tensor& a, const Tensor& b, double value)
 void sqrt_(const Tensor& x) { in_place<Sqrt>("sqrt_", sqrt_kernel, x, x); }
 void square_(const Tensor& x) { in_place<Square>("square_", square_kernel, x, x); }
 void relu_(const Tensor& x) { in_place<Relu>("relu_", relu_kernel, x, x); }
-void clamp_(const Tensor& x, double low, double high) {
+void clamp_(const Tensor& x, Number low, Number high) {
   check_bounds("clamp_", x.dtype(), low, high);
-  in_place<Clamp>("clamp_", clamp_kernel, x, x, low, high);
+  in_place<Clamp>("clamp_", clamp_kernel, x, x, low.to_double(), high.to_double(), low.to_i64(), high.to_i64());
 }
 
 // clang-format off

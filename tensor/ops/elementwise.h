@@ -20,7 +20,10 @@ using TernarySlot1 =
 
 inline constinit BinarySlot add_kernel{"add"}, sub_kernel{"sub"}, mul_kernel{"mul"}, div_kernel{"div"},
     pow_kernel{"pow"}, remainder_kernel{"remainder"}, maximum_kernel{"maximum"}, minimum_kernel{"minimum"};
-inline constinit BinarySlot1 add_scaled_kernel{"add"}, lerp_kernel{"lerp"};
+inline constinit BinarySlot1 lerp_kernel{"lerp"};
+// The factor, and the same as an integer: a double does not hold all of them.
+inline constinit KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, double alpha, int64_t integer_alpha)>
+    add_scaled_kernel{"add"};
 inline constinit TernarySlot lerp_tensor_kernel{"lerp"}, where_kernel{"where"};
 inline constinit TernarySlot1 addcmul_kernel{"addcmul"}, addcdiv_kernel{"addcdiv"};
 inline constinit BinarySlot eq_kernel{"eq"}, ne_kernel{"ne"}, lt_kernel{"lt"}, le_kernel{"le"},
@@ -31,7 +34,9 @@ inline constinit UnarySlot neg_kernel{"neg"}, abs_kernel{"abs"}, sign_kernel{"si
     exp_kernel{"exp"}, expm1_kernel{"expm1"}, log_kernel{"log"}, log1p_kernel{"log1p"}, sqrt_kernel{"sqrt"},
     rsqrt_kernel{"rsqrt"}, reciprocal_kernel{"reciprocal"}, sin_kernel{"sin"}, cos_kernel{"cos"},
     erf_kernel{"erf"}, floor_kernel{"floor"}, ceil_kernel{"ceil"}, round_kernel{"round"};
-inline constinit UnarySlot2 clamp_kernel{"clamp"};
+inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, double low, double high, int64_t integer_low,
+                                int64_t integer_high)>
+    clamp_kernel{"clamp"};
 inline constinit BinarySlot2 clamp_backward_kernel{"clamp_backward"};
 inline constinit UnarySlot relu_kernel{"relu"}, sigmoid_kernel{"sigmoid"}, tanh_kernel{"tanh"},
     silu_kernel{"silu"}, gelu_kernel{"gelu"}, gelu_tanh_kernel{"gelu_tanh"}, logsigmoid_kernel{"logsigmoid"};
@@ -136,7 +141,7 @@ Tensor erf(const Tensor& x);
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
 Tensor round(const Tensor& x);  // halves to the even neighbour
-Tensor clamp(const Tensor& x, double low, double high);
+Tensor clamp(const Tensor& x, Number low, Number high);
 
 Tensor relu(const Tensor& x);
 Tensor leaky_relu(const Tensor& x, double slope);
@@ -176,7 +181,7 @@ inline void div_(const Tensor& dst, Number number) { raw::div_(dst, operand(numb
 void sqrt_(const Tensor& x);
 void square_(const Tensor& x);
 void relu_(const Tensor& x);
-void clamp_(const Tensor& x, double low, double high);
+void clamp_(const Tensor& x, Number low, Number high);
 
 // clang-format off
 Tensor tan(const Tensor& x);

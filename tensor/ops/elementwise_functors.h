@@ -57,9 +57,10 @@ struct Minimum : OnAll {
 // a + alpha b
 struct AddScaled : OnNumbers {
   double alpha;
+  int64_t integer_alpha;  // exact, for integers
   template <class T> GRADUS_HD T operator()(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>) return m::fma(T(alpha), b, a);
-    else return T(W<T>(a) + W<T>(T(alpha)) * W<T>(b));
+    else return T(W<T>(a) + W<T>(T(integer_alpha)) * W<T>(b));
   }
 };
 // clang-format on
@@ -223,13 +224,15 @@ struct Round : OnFloats { template <class T> GRADUS_HD T operator()(T x) const {
 // clang-format on
 struct Clamp : OnNumbers {
   double low, high;
+  int64_t integer_low, integer_high;  // exact, for integers
   template <class T>
   GRADUS_HD T operator()(T x) const {
     if constexpr (std::is_floating_point_v<T>) {
       const T raised = x < T(low) ? T(low) : x;
       return raised > T(high) ? T(high) : raised;
-    } else {  // compared as doubles: the bounds may lie outside of T
-      return x < low ? T(low) : x > high ? T(high) : x;
+    } else {  // compared in 64 bits: the bounds may lie outside of T
+      const int64_t raised = x < integer_low ? integer_low : x;
+      return T(raised > integer_high ? integer_high : raised);
     }
   }
 };

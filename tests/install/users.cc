@@ -30,6 +30,7 @@ int main() {
   optim::MultiStepLR schedule(opt, {.milestones = {30, 80}});
   const Tensor logits = net(ones({batch, width}));
   Tensor loss = nn::cross_entropy(logits, tensor({0, 1}), {.label_smoothing = 0.1});
+  loss = loss + mean(tensor({1, 2.5})) + nansum(tensor({NAN, 2.0})) + mean(tensor({{1.0}, {2.0}}));
   loss = loss + binary_cross_entropy_with_logits(logits, zeros_like(logits), {.reduction = Reduction::kSum});
   gm.backward(loss);
   io::Checkpoint checkpoint;

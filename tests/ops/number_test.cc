@@ -63,6 +63,46 @@ TEST(Number, IntegersBeyond53BitsAreExact) {
   EXPECT_EQ(scalar(std::numeric_limits<int64_t>::max(), {.dtype = DType::kI64}).item<int64_t>(),
             std::numeric_limits<int64_t>::max());
   expect_error<ValueError>([&] { zero + (uint64_t{1} << 63); }, {"[Number]", "9223372036854775808"});
+  EXPECT_TRUE(is_odd(tensor({kOdd, kOdd})));
+  EXPECT_TRUE(is_odd(add(zero, ones({2}, {.dtype = DType::kI64}), kOdd)));
+  x = clone(zero);
+  add_(x, ones({2}, {.dtype = DType::kI64}), kOdd);
+  EXPECT_TRUE(is_odd(x));
+  EXPECT_EQ(add(zero, zero, std::numeric_limits<int64_t>::max())[0].item<int64_t>(), 0);
+}
+
+TEST(Number, BoundsBeyond53BitsAreExact) {
+  constexpr int64_t kEven = int64_t{1} << 53;
+  const Tensor x = tensor({kEven, kOdd, kOdd + 1, -kOdd});
+  EXPECT_EQ(clamp(x, {}, kOdd).to_vector<int64_t>(), (std::vector<int64_t>{kEven, kOdd, kOdd, -kOdd}));
+  EXPECT_EQ(clamp(x, {}, kEven).to_vector<int64_t>(), (std::vector<int64_t>{kEven, kEven, kEven, -kOdd}));
+  EXPECT_EQ(clamp(x, kOdd).to_vector<int64_t>(), (std::vector<int64_t>{kOdd, kOdd, kOdd + 1, kOdd}));
+  EXPECT_EQ(hardtanh(x, -kEven, kOdd).to_vector<int64_t>(), (std::vector<int64_t>{kEven, kOdd, kOdd, -kEven}));
+  const Tensor y = clone(x);
+  clamp_(y, -kEven, kOdd);
+  EXPECT_EQ(y.to_vector<int64_t>(), (std::vector<int64_t>{kEven, kOdd, kOdd, -kEven}));
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(clamp(x, kMost).to_vector<int64_t>(), (std::vector<int64_t>(4, kMost)));
+  // The upper bound counts where they cross, for integers as for floats.
+  EXPECT_EQ(clamp(tensor({0, 4, 9}), 5, 3).to_vector<int64_t>(), (std::vector<int64_t>{3, 3, 3}));
+  EXPECT_EQ(clamp(tensor({0.f, 4.f, 9.f}), 5, 3).to_vector<float>(), (std::vector<float>{3, 3, 3}));
+}
+
+TEST(Number, MinusTheLeastIntegerIsItself) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  EXPECT_EQ((-Number(kLeast)).integer(), kLeast);
+  EXPECT_EQ((-Number(kOdd)).integer(), -kOdd);
+  EXPECT_EQ((-Number(true)).integer(), -1);
+  EXPECT_EQ((-Number(0.5)).to_double(), -0.5);
+}
+
+TEST(Number, AsAnIntegerItIsTheNearest) {
+  using Limits = std::numeric_limits<int64_t>;
+  EXPECT_EQ(Number(kOdd).to_i64(), kOdd);
+  EXPECT_EQ(Number(-2.9).to_i64(), -2);
+  EXPECT_EQ(Number(INFINITY).to_i64(), Limits::max());
+  EXPECT_EQ(Number(-INFINITY).to_i64(), Limits::min());
+  EXPECT_EQ(Number(NAN).to_i64(), 0);
 }
 
 TEST(Number, WhereOfTwoNumbersHasTheirDtype) {
@@ -86,8 +126,52 @@ TEST(Literals, ListsInListsAreMatrices) {
   EXPECT_EQ(describe(tensor({1.0})), "f64[1] cpu");
   EXPECT_EQ(describe(tensor({true, false})), "bool[2] cpu");
   EXPECT_EQ(describe(tensor({size_t{1}})), "i64[1] cpu");
+  EXPECT_EQ(describe(tensor({{1.0}, {2.0}})), "f64[2,1] cpu");
+  EXPECT_EQ(describe(tensor({{1}})), "i64[1,1] cpu");
+  EXPECT_EQ(describe(tensor({{{1}}})), "i64[1,1,1] cpu");
+  EXPECT_EQ(describe(tensor({{true}, {false}})), "bool[2,1] cpu");
+  const Tensor cube = tensor({{{1, 2, 3}, {4, 5, 6}}, {{7, 8, 9}, {10, 11, 12}}});
+  EXPECT_EQ(cube.shape(), (Shape{2, 2, 3}));
+  EXPECT_EQ(cube.to_vector<int>(), (std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+  EXPECT_EQ(describe(tensor({{{{{{{{1.f}}}}}}}})), "f32[1,1,1,1,1,1,1,1] cpu");
+  EXPECT_EQ(describe(tensor({})), "f32[0] cpu");
+  EXPECT_EQ(describe(tensor({{}, {}})), "f32[2,0] cpu");
+  EXPECT_EQ(describe(tensor({f16(1.5f)})), "f16[1] cpu");
   expect_error<ShapeError>([] { tensor({{1, 2}, {3}}); }, {"[tensor]", "1", "2"});
   expect_error<ShapeError>([] { tensor({{{1, 2}}, {{3}}}); }, {"[tensor]"});
+  expect_error<ShapeError>([] { tensor({{1, 2}, 3}); }, {"[tensor]", "a list beside a number"});
+  expect_error<ShapeError>([] { tensor({3, {1, 2}}); }, {"[tensor]", "a list beside a number"});
+  expect_error<ShapeError>([] { tensor({{{{{{{{{1}}}}}}}}}); }, {"at most 8 dimensions"});
+}
+
+TEST(Literals, NumbersOfSeveralTypesHaveOneThatHoldsThem) {
+  const auto is = [](const Tensor& x, const char* dtype, std::vector<double> values) {
+    EXPECT_EQ(to_string(x.dtype()), dtype) << describe(x);
+    EXPECT_EQ(x.to_vector<double>(), values);
+  };
+  is(tensor({1, 2.5}), "f32", {1, 2.5});  // as torch.tensor([1, 2.5])
+  is(tensor({2.5, 1}), "f32", {2.5, 1});
+  is(tensor({1, 2.5, 0.5}), "f32", {1, 2.5, 0.5});
+  is(tensor({2.5, 0.5, 1}), "f32", {2.5, 0.5, 1});
+  is(tensor({{1}, {2.5}}), "f32", {1, 2.5});
+  is(tensor({{1, 2}, {0.5f, 4}}), "f32", {1, 2, 0.5, 4});
+  is(tensor({true, 2}), "i64", {1, 2});
+  is(tensor({true, 0.5}), "f32", {1, 0.5});
+  is(tensor({1, size_t{2}, int64_t{3}}), "i64", {1, 2, 3});
+  is(tensor({1.f, 0.1}), "f64", {1, 0.1});
+  is(tensor({{1.f, 0.1}, {0.2, 0.3}}), "f64", {1, 0.1, 0.2, 0.3});
+  // NAN is a float, whatever stands behind it.
+  for (const Tensor& x : {tensor({NAN, 0.1}), tensor({0.1, NAN})}) {
+    EXPECT_EQ(describe(x), "f64[2] cpu");
+    EXPECT_EQ(nansum(x).item<double>(), 0.1);
+  }
+  EXPECT_EQ(describe(tensor({NAN, 1.f})), "f32[2] cpu");
+  EXPECT_EQ(describe(tensor({{NAN, 2.0}, {1.0, 3.0}})), "f64[2,2] cpu");
+  EXPECT_EQ(describe(tensor({INFINITY, 1})), "f32[2] cpu");
+  expect_error<ValueError>([] { tensor({~uint64_t{0}, 1}); }, {"18446744073709551615"});
+  expect_error<ValueError>([] { tensor({~uint64_t{0}}); }, {"18446744073709551615"});
+  const std::initializer_list<double> kept = {0.1, 2};
+  is(tensor(kept), "f64", {0.1, 2});
 }
 
 TEST(Literals, ShapesMixIntegerTypes) {

@@ -33,8 +33,8 @@ TEST(Print, ValuesFarApartGetAnExponent) {
 }
 
 TEST(Print, NaNAndInfinityStandInTheColumns) {
-  EXPECT_EQ(to_string(tensor<double>({NAN, INFINITY, -INFINITY, 1.5})), "[   nan,    inf,   -inf, 1.5000]\nf64[4] cpu");
-  EXPECT_EQ(to_string(tensor<double>({NAN, 2.0})), "[nan,  2.]\nf64[2] cpu");
+  EXPECT_EQ(to_string(tensor({NAN, INFINITY, -INFINITY, 1.5})), "[   nan,    inf,   -inf, 1.5000]\nf64[4] cpu");
+  EXPECT_EQ(to_string(tensor({NAN, 2.0})), "[nan,  2.]\nf64[2] cpu");
   EXPECT_EQ(to_string(tensor({NAN})), "[nan]\nf32[1] cpu");
 }
 
