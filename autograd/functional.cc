@@ -8,6 +8,7 @@
 #include "gradus/autograd/autocast.h"
 #include "gradus/autograd/engine.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::autograd {
 namespace {
@@ -99,8 +100,7 @@ std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, co
                        "; attach it before ys are computed, or use grad(f, x)");
   BackwardPass pass{*state, ys.get(), {}, {}, true, {}, {}};
   for (size_t i = 0; i < ys.get().size(); ++i) {
-    if ((dys.empty() || !dys.get()[i].defined()) && ys.get()[i].numel() != 1)
-      throw ShapeError("grad", "y must have one element (or pass its dy), given ", describe(ys.get()[i]));
+    if (dys.empty() || !dys.get()[i].defined()) check_one_element("grad", "y", ys.get()[i], " (or pass its dy)");
     pass.dys.push_back(default_dy(ys.get()[i], dys.empty() ? Tensor() : dys.get()[i]));
   }
   for (const Tensor& x : xs) pass.targets.push_back({x.impl().slot, x.impl().slot_index});

@@ -10,6 +10,7 @@
 #include "gradus/autograd/record.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace autograd {
@@ -217,8 +218,7 @@ std::vector<Tensor> with_default_dys(const std::vector<Tensor>& roots, std::vect
                          describe(root));
       continue;
     }
-    if (root.numel() != 1)
-      throw ShapeError("backward", "the loss must have one element (or pass its dy), given ", describe(root));
+    check_one_element("backward", "the loss", root, " (or pass its dy)");
     dys[i] = empty(root.shape(), {root.dtype(), root.device()});
     raw::fill_(dys[i], 1.0);
   }
@@ -254,8 +254,10 @@ void OpenRecording::compute(const std::vector<Tensor>& roots, const std::vector<
   });
   if (!roots.empty() && !reaches)
     throw StateError("backward", "the loss depends on no attached tensor: ", describe(roots[0]), ", ",
-                     state->leaves().size(), " tensors attached", narrowed ? " (narrowed by `only`)" : "",
-                     "; was it computed outside of record(), or detached? autograd::explain(loss) tells");
+                     state->leaves().size(), " tensors attached", narrowed ? " (narrowed by `only`)" : "", "; ",
+                     manager->attached.empty()
+                         ? kWhoseParameters
+                         : "was it computed outside of record(), or detached? autograd::explain(loss) tells");
 
   Deliveries deliveries(manager->attached, unfinished);
   BackwardPass pass{*state, roots, std::move(dys), {}, false, {}, {}};

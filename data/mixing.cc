@@ -6,6 +6,7 @@
 
 #include "gradus/data/random_numbers.h"
 #include "gradus/tensor/error.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::data {
 namespace {
@@ -75,7 +76,8 @@ void for_each_pair(const Tensor& x, F&& f) {
 
 Tensor soft_targets(const Tensor& labels, int64_t classes) {
   if (labels.dtype() != DType::kI64)
-    throw DTypeError("soft_targets", "expected class numbers i64, given ", describe(labels));
+    throw DTypeError("soft_targets", "expected class numbers i64, given labels ", describe(labels),
+                     how_to_convert("labels", DType::kI64));
   if (labels.dim() != 1 || classes < 1)
     throw ShapeError("soft_targets", "expected labels [N] and at least one class, given ", describe(labels),
                      " and ", classes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
@@ -39,6 +40,26 @@ size_t rank_of(DType t) {
   size_t i = 0;
   while (kFileDTypes[i].dtype != t) ++i;
   return i;
+}
+
+// With the bytes for which `hides` holds as hexadecimal numbers.
+template <class F>
+std::string escaped(std::string_view text, F hides) {
+  std::string out;
+  for (const char c : text) {
+    const auto u = static_cast<unsigned char>(c);
+    if (hides(u)) {
+      constexpr char kHex[] = "0123456789abcdef";
+      out += {'\\', 'x', kHex[u >> 4], kHex[u & 15]};
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string quote_bytes(std::string_view bytes) {
+  return concat('\'', escaped(bytes, [](unsigned char u) { return u < 0x20 || u >= 0x7f; }), '\'');
 }
 
 std::string json_string(std::string_view text) { return nlohmann::json(text).dump(); }
@@ -226,6 +247,37 @@ void check_layout(const FileReader& file, std::vector<SafetensorsEntry>& entries
   if (at != file.remaining()) file.fail("has ", file.remaining(), " bytes of data; its tensors fill ", at);
 }
 
+// How files begin that are taken for safetensors files, and what they are.
+struct OtherFormat {
+  std::string_view start, what;
+};
+constexpr OtherFormat kOtherFormats[] = {
+    {"PK\x03\x04", "a zip archive, as torch.save writes: tools/export_weights.py makes a safetensors file of it"},
+    {"\x80\x02", "a Python pickle, as torch.save wrote: tools/export_weights.py makes a safetensors file of it"},
+    {"version https://git-lfs", "a pointer of Git LFS, in the place of the file"},
+    {"<", "a web page, in the place of the file"},
+};
+
+// Refuses a file by its first bytes: the length that they are, and what follows it.
+[[noreturn]] void refuse(FileReader& file, uint64_t length) {
+  constexpr int64_t kShown = 24;
+  std::string start(8, '\0');
+  std::memcpy(start.data(), &length, 8);
+  const int64_t more = std::min(file.remaining(), kShown - 8);
+  start.resize(static_cast<size_t>(8 + more));
+  file.read(start.data() + 8, more);
+  if (more > 0 && start[8] == '{') {
+    if (length > static_cast<uint64_t>(kMaxHeaderBytes))
+      file.fail("says that its header has ", length, " bytes; expected at most ", kMaxHeaderBytes);
+    file.fail("says that its header has ", length, " bytes, but only ", file.size() - 8, " follow");
+  }
+  std::string_view what;
+  for (const OtherFormat& f : kOtherFormats)
+    if (what.empty() && start.starts_with(f.start)) what = f.what;
+  file.fail("is no safetensors file: it begins with ", quote_bytes(start), ", not with the length of a header and '{'",
+            what.empty() ? "" : concat("; it is ", what));
+}
+
 }  // namespace
 
 bool is_utf8(std::string_view text) {
@@ -239,17 +291,8 @@ bool is_utf8(std::string_view text) {
 
 std::string quote(std::string_view name) {
   constexpr size_t kShown = 100;
-  std::string out = "'";
-  for (const char c : name.substr(0, kShown)) {
-    const auto u = static_cast<unsigned char>(c);
-    if (u < 0x20 || u == 0x7f) {
-      constexpr char kHex[] = "0123456789abcdef";
-      out += {'\\', 'x', kHex[u >> 4], kHex[u & 15]};
-    } else {
-      out += c;
-    }
-  }
-  return out + (name.size() > kShown ? "...'" : "'");
+  const auto is_control = [](unsigned char u) { return u < 0x20 || u == 0x7f; };
+  return concat('\'', escaped(name.substr(0, kShown), is_control), name.size() > kShown ? "...'" : "'");
 }
 
 std::string quote_list(const std::vector<std::string>& names) {
@@ -264,10 +307,8 @@ SafetensorsHeader read_header(FileReader& file) {
   if (file.size() < 8) file.fail("has ", file.size(), " bytes, too few for a safetensors file");
   uint64_t length = 0;
   file.read(&length, 8);
-  if (length > static_cast<uint64_t>(kMaxHeaderBytes))
-    file.fail("says that its header has ", length, " bytes; expected at most ", kMaxHeaderBytes);
-  if (length > static_cast<uint64_t>(file.remaining()))
-    file.fail("says that its header has ", length, " bytes, but only ", file.remaining(), " follow");
+  const auto most = static_cast<uint64_t>(std::min(kMaxHeaderBytes, file.remaining()));
+  if (length == 0 || length > most) refuse(file, length);
   std::string text(length, '\0');
   file.read(text.data(), static_cast<int64_t>(length));
 

@@ -11,6 +11,7 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/optim_step.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::optim {
 namespace {
@@ -88,9 +89,8 @@ void GradScaler::mark(const std::vector<Tensor>& params, const std::vector<Befor
 }
 
 Tensor GradScaler::scaled_dy(const Tensor& loss, const Tensor& dy) const {
-  if (!loss.defined() || (!dy.defined() && loss.numel() != 1))
-    throw ShapeError(kOp, "the loss must have one element (or pass its dy), given ",
-                     loss.defined() ? describe(loss) : "an undefined tensor");
+  if (!loss.defined()) throw StateError(kOp, "the loss is undefined (none)");
+  if (!dy.defined()) check_one_element(kOp, "the loss", loss, " (or pass its dy)");
   const Tensor scaled = dy.defined() ? raw::clone(dy) : empty(loss.shape(), {loss.dtype(), loss.device()});
   if (!dy.defined()) raw::fill_(scaled, 1);
   raw::mul_(scaled, progress_.scale);

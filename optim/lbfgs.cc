@@ -11,6 +11,7 @@
 #include "gradus/tensor/ops/join.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::optim {
 namespace {
@@ -194,7 +195,7 @@ void LBFGS::iterate(const std::function<Tensor()>& closure, Tensor& first_loss) 
   // The loss where the parameters are; the closure leaves the gradients there.
   const auto evaluate = [&] {
     const Tensor loss = closure();
-    if (loss.numel() != 1) throw ShapeError(kind(), "expected a loss of one element, given ", describe(loss));
+    check_one_element(kind(), "the loss", loss);
     if (!first_loss.defined()) first_loss = loss;
     ++evaluations, ++memory_.evaluations;
     return o.maximize ? -loss.item<double>() : loss.item<double>();

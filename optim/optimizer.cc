@@ -7,6 +7,7 @@
 
 #include "gradus/optim/scaled_gradient.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::autograd {
 bool is_tracked(const Tensor& x);  // autograd/record.h; met at link time, as Tensor::grad is
@@ -22,7 +23,7 @@ constexpr const char* kMaster = "master";
 }  // namespace
 
 void Optimizer::add_params(const std::vector<Tensor>& params) {
-  if (params.empty()) throw ValueError(kind(), "expected at least one parameter, given an empty list");
+  if (params.empty()) throw ValueError(kind(), "expected at least one parameter, given an empty list; ", kWhoseParameters);
   std::unordered_set<const TensorImpl*> known;
   for (const Group& g : groups_)
     for (const Tensor& p : g.params) known.insert(p.ref().get());

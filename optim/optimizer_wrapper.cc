@@ -4,6 +4,7 @@
 
 #include "gradus/optim/clip_grad.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::optim {
 namespace {
@@ -31,7 +32,7 @@ int64_t OptimizerWrapper::batches_of_step() const {
 bool OptimizerWrapper::should_update() const { return accumulated_ + 1 >= batches_of_step(); }
 
 Tensor OptimizerWrapper::share_of(const Tensor& loss) const {
-  if (loss.numel() != 1) throw ShapeError(kOp, "the loss must have one element, given ", describe(loss));
+  check_one_element(kOp, "the loss", loss);
   const Tensor share = empty(loss.shape(), {loss.dtype(), loss.device()});
   raw::fill_(share, 1.0 / double(batches_of_step()));
   return share;

@@ -43,7 +43,7 @@ Dims memory_order(const Strides& strides) {
 }
 
 void wait_for_item(const Tensor& x) {
-  if (x.numel() != 1) throw ShapeError("item", "needs exactly one element, given ", describe(x));
+  if (x.numel() != 1) throw ShapeError("item", "needs exactly one element, given ", describe(x), "; to_vector() gives all");
   if (x.device().type != DeviceType::kCPU) throw DeviceError("item", "not in host memory: ", describe(x));
   synchronize(x.device());
 }
@@ -91,7 +91,7 @@ bool Tensor::is_dense() const {
 }
 
 const void* Tensor::host_data(DType want) const {
-  if (dtype() != want) throw DTypeError("data", "asked for ", want, " elements of ", describe(*this));
+  if (dtype() != want) throw DTypeError("data", "asked for ", want, " elements of ", describe(*this), "; to_vector() converts");
   if (!is_row_major()) throw ShapeError("data", "elements do not lie in row-major order, call contiguous(): ", describe(*this));
   if (device().type != DeviceType::kCPU) throw DeviceError("data", "not in host memory, call to(x, kCPU): ", describe(*this));
   synchronize(device());

@@ -10,6 +10,7 @@
 #include "gradus/autograd/ops.h"
 #include "gradus/distributed/collectives.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::metrics {
 namespace {
@@ -22,7 +23,8 @@ Tensor counts(const Shape& shape, DType dtype = DType::kI64) {
 
 void check_integers(const char* op, const char* name, const Tensor& x) {
   if (!is_integral(x.dtype()))
-    throw DTypeError(op, "expected ", name, " of integers: ", name, ' ', describe(x));
+    throw DTypeError(op, "expected ", name, " of integers: ", name, ' ', describe(x),
+                     how_to_convert(name, DType::kI64));
 }
 
 // Throws unless scores are [N,C,...] and targets i[N,...].
@@ -220,8 +222,7 @@ AUC::AUC(AUCOptions options)
 
 // How many scores of each class fall into each bin.
 Tensor AUC::count(const Tensor& output, const Tensor& target) const {
-  if (!is_floating(output.dtype()))
-    throw DTypeError(name(), "expected scores of floating point: ", describe(output));
+  check_floating(name(), "scores", output);
   if (output.shape() != target.shape())
     throw ShapeError(name(), "expected a target for each score: scores ", describe(output), ", target ",
                      describe(target));

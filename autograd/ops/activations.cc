@@ -13,6 +13,7 @@
 #include "gradus/autograd/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 
@@ -340,9 +341,7 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
   if (weight.dim() != 1 || (weight.size(0) != 1 && weight.size(0) != channels))
     throw ShapeError("prelu", "weight must have 1 or ", channels, " elements: weight ", describe(weight),
                      ", x ", describe(x));
-  if (weight.dtype() != x.dtype())
-    throw DTypeError("prelu", "weight is ", weight.dtype(), " but x is ", x.dtype(), ": weight ",
-                     describe(weight));
+  check_same_dtype("prelu", "x", x, "weight", weight);
   Shape shape = Dims::filled(std::max(x.dim(), 1), 1);
   shape[x.dim() > 1 ? 1 : 0] = weight.size(0);
   const Tensor slope = x.dim() == 0 ? reshape(weight, Shape{}) : reshape(weight, shape);

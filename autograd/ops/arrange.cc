@@ -13,6 +13,7 @@
 #include "gradus/tensor/ops/arrange.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 
@@ -165,7 +166,8 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<in
   if (x.dim() == 0) return repeat_interleave(reshape(x, {1}), counts, *dim, size);
   const int d = wrap_dim(*dim, x.dim(), kOp);
   if (counts.dtype() != DType::kI64 && counts.dtype() != DType::kI32)
-    throw DTypeError(kOp, "expected i64 or i32 counts, given ", describe(counts));
+    throw DTypeError(kOp, "expected i64 or i32 counts, given counts ", describe(counts),
+                     how_to_convert("counts", DType::kI64));
   if (counts.device() != x.device())
     throw DeviceError(kOp, "x is on ", x.device(), " but the counts on ", counts.device());
   const int64_t n = x.size(d);

@@ -10,6 +10,7 @@
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -27,14 +28,15 @@ void check(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, co
   if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2 || q.size(-1) != k.size(-1) || k.size(-2) != v.size(-2))
     throw ShapeError(op, "expected q [...,L,E], k [...,S,E], v [...,S,V], given ", given());
   const Shape batch = broadcast_shapes(broadcast_shapes(batch_of(q), batch_of(k), op), batch_of(v), op);
-  if (!is_floating(q.dtype()) || q.dtype() != k.dtype() || q.dtype() != v.dtype())
-    throw DTypeError(op, "expected q, k and v of one floating-point dtype, given ", given());
+  check_floating(op, "q", q);
+  check_same_dtype(op, "k", k, "q", q);
+  check_same_dtype(op, "v", v, "q", q);
   if (!(o.dropout >= 0 && o.dropout <= 1))
     throw ValueError(op, "expected dropout in [0, 1], given ", o.dropout);
   if (!o.mask.defined()) return;
   if (o.mask.dtype() != DType::kBool && o.mask.dtype() != q.dtype())
     throw DTypeError(op, "expected a mask of bool or of q's dtype, given mask ", describe(o.mask), ", q ",
-                     describe(q));
+                     describe(q), how_to_convert("mask", DType::kBool));
   Shape scores = batch;
   scores.push_back(q.size(-2));
   scores.push_back(k.size(-2));

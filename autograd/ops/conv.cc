@@ -8,6 +8,7 @@
 #include "gradus/tensor/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -171,6 +172,8 @@ Shape transposed_shape(const char* op, const Tensor& x, const Tensor& w, const C
 
 Tensor transpose_of(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
                     const ConvGeometry& g, const Dims& output_padding) {
+  check_floating(op, "x", x);
+  check_same_dtype(op, "x", x, "weight", w);
   if (x.dim() == g.rank() + 1)
     return squeeze(transpose_of(op, unsqueeze(x, 0), w, bias, g, output_padding), 0);
   const Shape shape = transposed_shape(op, x, w, g, output_padding);

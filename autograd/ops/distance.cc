@@ -7,14 +7,15 @@
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/reduce.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
 
 // The shape that both broadcast to.
 Shape check(const char* op, const Tensor& a, const Tensor& b) {
-  if (!is_floating(a.dtype()) || !is_floating(b.dtype()))
-    throw DTypeError(op, "expected floating-point tensors, given ", describe(a), " and ", describe(b));
+  check_floating(op, "a", a);
+  check_floating(op, "b", b);
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
   if (shape.size() == 0) throw ShapeError(op, "expected vectors, given ", describe(a), " and ", describe(b));
   return shape;

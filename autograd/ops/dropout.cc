@@ -8,6 +8,7 @@
 #include "gradus/autograd/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/random.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -22,7 +23,7 @@ Tensor channel_mask(const Tensor& x, double p, int channel_dims) {
 
 void check(const char* op, const Tensor& x, double p) {
   if (!(p >= 0 && p <= 1)) throw ValueError(op, "expected a probability between 0 and 1, given ", p);
-  if (!is_floating(x.dtype())) throw DTypeError(op, "expected a floating-point tensor, given ", describe(x));
+  check_floating(op, "x", x);
 }
 
 Tensor drop_channels(const char* op, const Tensor& x, double p, bool training, int channel_dims) {
@@ -54,8 +55,7 @@ Tensor masked_scale(Tensor x, const Tensor& mask, double scale) {
 Tensor dropout(Tensor&& x, double p, bool training) {
   const OpCall call("dropout", {{"x", x}});
   if (!(p >= 0 && p <= 1)) throw ValueError("dropout", "expected a probability between 0 and 1, given ", p);
-  if (!is_floating(x.dtype()))
-    throw DTypeError("dropout", "expected a floating-point tensor, given ", describe(x));
+  check_floating("dropout", "x", x);
   if (!training || p == 0) return std::move(x);
   const Tensor mask = raw::dropout_mask(x, 1 - p);
   return masked_scale(std::move(x), mask, p == 1 ? 0 : 1 / (1 - p));

@@ -11,6 +11,7 @@
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/group_norm.h"
 #include "gradus/tensor/ops/reduce.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -20,8 +21,7 @@ DType wide(DType t) { return t == DType::kF64 ? t : DType::kF32; }
 void check_image(const char* op, const Tensor& x, int least_dims) {
   if (x.dim() < least_dims || x.dim() > 5)
     throw ShapeError(op, "expected x of ", least_dims, " to 5 dims, [N,C,...]: x ", describe(x));
-  if (!is_floating(x.dtype()))
-    throw DTypeError(op, "expected a floating-point tensor, given x ", describe(x));
+  check_floating(op, "x", x);
 }
 
 void check_channels(const char* op, const Tensor& x,
@@ -32,7 +32,7 @@ void check_channels(const char* op, const Tensor& x,
       throw ShapeError(op, name, " must have ", x.size(1), " elements: ", name, ' ', describe(*t), ", x ",
                        describe(x));
     if (t->dtype() != x.dtype() && t->dtype() != wide(x.dtype()))
-      throw DTypeError(op, name, " is ", t->dtype(), " but x is ", x.dtype(), ": ", name, ' ', describe(*t));
+      internal::throw_other_dtype(op, "x", x, name, *t);
     if (t->device() != x.device())
       throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
                         describe(*t));

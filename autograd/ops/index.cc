@@ -12,6 +12,7 @@
 #include "gradus/tensor/ops/index.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -23,7 +24,7 @@ Tensor constant(const Tensor& like, const Shape& shape, Number value) {
 }
 
 void check_mask(const Tensor& x, const Tensor& mask, const char* op) {
-  if (mask.dtype() != DType::kBool) throw DTypeError(op, "expected a bool mask, given ", describe(mask));
+  check_bool(op, "mask", mask);
   if (mask.device() != x.device())
     throw DeviceError(op, "x is on ", x.device(), " but the mask on ", mask.device());
 }
@@ -398,8 +399,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, Number value) {
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
   const OpCall call("masked_fill", {{"x", x}, {"mask", mask}, {"value", value}});
-  if (mask.dtype() != DType::kBool)
-    throw DTypeError("masked_fill", "expected a bool mask, given ", describe(mask));
+  check_bool("masked_fill", "mask", mask);
   if (!(broadcast_shapes(x.shape(), mask.shape(), "masked_fill") == x.shape()))
     throw ShapeError("masked_fill", "mask ", describe(mask), " does not broadcast to x ", describe(x));
   return where(mask, to(value, x.dtype()), x);
@@ -433,8 +433,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src) {
     return masked_scatter(cast(x), mask, cast(src));
   constexpr const char* kOp = "masked_scatter";
   check_mask(x, mask, kOp);
-  if (src.dtype() != x.dtype())
-    throw DTypeError(kOp, "x is ", name_of(x.dtype()), " but src is ", name_of(src.dtype()), ": src ", describe(src));
+  check_same_dtype(kOp, "src", src, "x", x);
   if (src.device() != x.device()) throw DeviceError(kOp, "x is on ", x.device(), " but src on ", src.device());
   const Shape s = broadcast_shapes(x.shape(), mask.shape(), kOp);
   const Tensor full = raw::contiguous(raw::expand(mask, s));

@@ -7,6 +7,7 @@
 #include "gradus/autograd/record.h"
 #include "gradus/tensor/checked.h"
 #include "gradus/tensor/op_call.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -130,7 +131,7 @@ void check(const Tensor& x, const InterpolateOptions& o) {
     throw ShapeError(kOp,
                      wanted ? "the mode takes x of another number of dims, namely " : "x must have at least ",
                      wanted ? wanted + 2 : 3, wanted ? "" : " and at most 5 dims", ": x ", describe(x));
-  if (!is_floating(x.dtype())) throw DTypeError(kOp, "expected a floating dtype: x ", describe(x));
+  check_floating(kOp, "x", x);
   for (int d = 1; d < x.dim(); ++d)
     if (x.size(d) == 0) throw ShapeError(kOp, "x has no cells to take values from: x ", describe(x));
   if (o.size.empty() == o.scale_factor.empty()) throw ValueError(kOp, "give either size or scale_factor");

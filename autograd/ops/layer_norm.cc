@@ -8,6 +8,7 @@
 #include "gradus/autograd/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/layer_norm.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -16,8 +17,7 @@ DType wide(DType t) { return t == DType::kF64 ? t : DType::kF32; }
 
 void check(const char* op, const Tensor& x, const Shape& shape, double eps,
            std::initializer_list<std::pair<const char*, const Tensor*>> named) {
-  if (!is_floating(x.dtype()))
-    throw DTypeError(op, "expected a floating-point tensor, given x ", describe(x));
+  check_floating(op, "x", x);
   bool ends = shape.size() > 0 && shape.size() <= x.dim();
   for (int d = 0; ends && d < shape.size(); ++d) ends = x.shape()[x.dim() - shape.size() + d] == shape[d];
   if (!ends)
@@ -30,7 +30,7 @@ void check(const char* op, const Tensor& x, const Shape& shape, double eps,
       throw ShapeError(op, name, " must be shaped ", shape, " as normalized_shape: ", name, ' ',
                        describe(*t));
     if (t->dtype() != x.dtype() && t->dtype() != wide(x.dtype()))
-      throw DTypeError(op, name, " is ", t->dtype(), " but x is ", x.dtype(), ": ", name, ' ', describe(*t));
+      internal::throw_other_dtype(op, "x", x, name, *t);
     if (t->device() != x.device())
       throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
                         describe(*t));

@@ -16,6 +16,7 @@
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/matmul.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -24,12 +25,12 @@ std::string both(const Tensor& a, const Tensor& b) { return concat(": ", describ
 
 void check_like(const char* op, const Tensor& a, const Tensor& b) {
   if (a.device() != b.device()) throw DeviceError(op, "operands on different devices", both(a, b));
-  if (a.dtype() != b.dtype()) throw DTypeError(op, "operands of different dtypes", both(a, b));
+  check_same_dtype(op, "a", a, "b", b);
 }
 
 void check_pair(const char* op, const Tensor& a, const Tensor& b) {
   check_like(op, a, b);
-  if (!is_floating(a.dtype())) throw DTypeError(op, "expected a floating dtype", both(a, b));
+  check_floating(op, "a", a);
 }
 
 // Checks a product of a, which has `a_dims` dims, with b; their inner sizes and, in batches, their numbers
@@ -279,7 +280,7 @@ Tensor matrix_power(const Tensor& x, int64_t n) {
   const OpCall call("matrix_power", {{"x", x}});
   if (autograd::Casting cast{"matrix_power"}) return matrix_power(cast(x), n);
   const char* op = "matrix_power";
-  if (!is_floating(x.dtype())) throw DTypeError(op, "expected a floating dtype, given ", describe(x));
+  check_floating(op, "x", x);
   if (x.dim() < 2 || x.size(-1) != x.size(-2))
     throw ShapeError(op, "expected square matrices, given ", describe(x));
   if (n < 0) throw ValueError(op, "the power must be at least 0, given ", n);

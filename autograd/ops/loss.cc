@@ -9,6 +9,7 @@
 #include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/record.h"
 #include "gradus/tensor/op_call.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -37,10 +38,15 @@ Tensor with_classes(const Tensor& x, const Tensor& target, const Tensor& weight,
 
 Tensor with_probabilities(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
   const char* op = "cross_entropy";
-  if (target.shape() != x.shape() || x.dim() < 1)
-    throw ShapeError(op, "expected probabilities shaped like x ", describe(x), ", given target ",
-                     describe(target));
-  if (!is_floating(x.dtype())) throw DTypeError(op, "expected floating-point scores, given x ", describe(x));
+  if (x.dim() < 1) throw ShapeError(op, "expected scores [N,C,...] or [C], given x ", describe(x));
+  if (target.shape() != x.shape()) {
+    Shape numbers = x.shape();
+    numbers.erase(x.dim() == 1 ? 0 : 1);
+    if (target.shape() == numbers) check_integers(op, "class numbers", "target", target);
+    throw ShapeError(op, "expected class numbers i64", numbers, " or probabilities ", x.dtype(), x.shape(), " for x ",
+                     describe(x), ", given target ", describe(target));
+  }
+  check_floating(op, "x", x);
   if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
     throw ValueError(op, "expected label_smoothing in [0, 1], given ", o.label_smoothing);
   if (is_narrow(x)) {

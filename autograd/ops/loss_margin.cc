@@ -10,16 +10,12 @@
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
 
 using autograd::reduce_losses;
-
-void check_floating(const char* op, const char* name, const Tensor& x) {
-  if (!is_floating(x.dtype()))
-    throw DTypeError(op, "expected a floating-point tensor, given ", name, ' ', describe(x));
-}
 
 void check_one_device(const char* op, const Tensor& x, const Tensor& other) {
   if (other.device() != x.device())
@@ -165,8 +161,7 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
                      ", target ", describe(target));
   const int64_t classes = x.size(-1);
   if (classes == 0) throw ShapeError(op, "there are no classes: x ", describe(x));
-  if (!is_integral(target.dtype()) || target.dtype() == DType::kBool)
-    throw DTypeError(op, "expected class numbers of an integer dtype, given target ", describe(target));
+  check_integers(op, "class numbers", "target", target);
   if (o.p != 1 && o.p != 2) throw ValueError(op, "p must be 1 or 2, given ", o.p);
   if (o.weight.defined() && o.weight.shape() != Shape{classes})
     throw ShapeError(op, "expected a weight [", classes, "], given ", describe(o.weight));

@@ -10,6 +10,7 @@
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -116,7 +117,7 @@ std::shared_ptr<const AxisTaps> taps_of(const Tensor& x, int d, Sides s, PadMode
 Tensor repeating_pad(const Tensor& x, const std::vector<int64_t>& pads, PadMode mode) {
   const int count = int(pads.size() / 2);
   const std::vector<Sides> sides = sides_of(x, pads);
-  if (!is_floating(x.dtype())) throw DTypeError(kOp, "expected a floating dtype: x ", describe(x));
+  check_floating(kOp, "x", x);
   if (x.dim() >= 2 && x.dim() <= 4 && count == x.dim() - 1)
     return squeeze(repeating_pad(unsqueeze(x, 0), pads, mode), 0);
   if (x.dim() < 3 || x.dim() > 5 || count > x.dim() - 2)

@@ -11,6 +11,7 @@
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/recurrent.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -21,9 +22,8 @@ void check_gates(const char* op, const char* name, const Tensor& gates, int64_t 
   if (gates.shape() != Shape{state.size(0), parts * state.size(1)})
     throw ShapeError(op, "expected ", name, " [", state.size(0), ",", parts * state.size(1), "], given ",
                      describe(gates));
-  if (!is_floating(state.dtype()) || gates.dtype() != state.dtype())
-    throw DTypeError(op, "expected ", name, " and state of one floating-point dtype, given ", describe(gates),
-                     " and ", describe(state));
+  check_floating(op, name, gates);
+  check_same_dtype(op, "state", state, name, gates);
   if (gates.device() != state.device())
     throw DeviceError(op, "expected all on one device, given ", describe(gates), " and ", describe(state));
 }

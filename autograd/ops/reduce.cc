@@ -16,6 +16,7 @@
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/statistics.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -349,8 +350,7 @@ Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim) {
 Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim) {
   const OpCall call("nanmean", {{"x", x}});
   raw::reduced_dims(x, dims, "nanmean");
-  if (!is_floating(x.dtype()))
-    throw DTypeError("nanmean", "expected floating point, call to() first: x ", describe(x));
+  check_floating("nanmean", "x", x);
   // In f32 at least: 16-bit floats have no room for large counts and sums.
   if (size_of(x.dtype()) == 2) return to(nanmean(to(x, DType::kF32), dims, keepdim), x.dtype());
   const Tensor count = raw::sum(raw::logical_not(raw::isnan(x)), dims, keepdim);

@@ -17,6 +17,7 @@
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/sort.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -118,8 +119,7 @@ UniqueResult unique_consecutive(const Tensor& x, const UniqueConsecutiveOptions&
 
 Tensor bincount(const Tensor& x, const BincountOptions& options) {
   const OpCall call("bincount", {{"x", x}});
-  if (!is_integral(x.dtype()) || x.dtype() == DType::kBool)
-    throw DTypeError("bincount", "expected integers: x ", describe(x));
+  check_integers("bincount", "numbers", "x", x);
   if (x.dim() != 1) throw ShapeError("bincount", "expected 1 dim: x ", describe(x));
   if (options.minlength < 0)
     throw ValueError("bincount", "expected minlength of at least 0, given ", options.minlength);

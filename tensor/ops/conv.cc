@@ -2,6 +2,7 @@
 
 #include "gradus/tensor/checked.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
 namespace {
@@ -15,18 +16,12 @@ std::string sizes(const Dims& d) {
   return s;
 }
 
-void check_operand(const char* op, const char* name, const Tensor& t, const Tensor& like) {
-  if (t.device() != like.device())
-    throw DeviceError(op, name, " is on ", t.device(), " but the other operand on ", like.device(), ": ",
-                      name, ' ', describe(t));
-  if (t.dtype() != like.dtype())
-    throw DTypeError(op, name, " is ", t.dtype(), " but the other operand ", like.dtype(), ": ", name, ' ',
-                     describe(t));
-}
-
-void check_dtype(const char* op, const char* name, const Tensor& t) {
-  if (!is_floating(t.dtype()))
-    throw DTypeError(op, "expected a floating dtype, given ", name, ' ', describe(t));
+// x is data, t one of the parameters that it meets.
+void check_pair(const char* op, const char* x_name, const Tensor& x, const char* name, const Tensor& t) {
+  if (t.device() != x.device())
+    throw DeviceError(op, name, " is on ", t.device(), " but ", x_name, " on ", x.device(), ": ", name, ' ',
+                      describe(t));
+  check_same_dtype(op, x_name, x, name, t);
 }
 
 void check_size(const char* op, const char* what, const Dims& s, int64_t least) {
@@ -88,11 +83,11 @@ void check_result_grad(const char* op, const Tensor& dy, const Shape& want) {
 
 Shape check_conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
                  const ConvGeometry& geometry) {
-  check_dtype(op, "x", x);
-  check_operand(op, "weight", w, x);
+  check_floating(op, "x", x);
+  check_pair(op, "x", x, "weight", w);
   const Shape shape = conv_shape(op, x.shape(), w.shape(), geometry, {x.dtype(), x.device()});
   if (bias.defined()) {
-    check_operand(op, "bias", bias, x);
+    check_pair(op, "x", x, "bias", bias);
     if (bias.dim() != 1 || bias.size(0) != w.size(0))
       throw ShapeError(op, "bias must have ", w.size(0), " elements: bias ", describe(bias), ", weight ",
                        describe(w));
@@ -112,12 +107,12 @@ Tensor conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias
 
 Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const Tensor& bias,
                        const Shape& x_shape, const ConvGeometry& geometry) {
-  check_dtype(op, "dy", dy);
-  check_operand(op, "weight", w, dy);
+  check_floating(op, "dy", dy);
+  check_pair(op, "dy", dy, "weight", w);
   const TensorOptions like{dy.dtype(), dy.device()};
   check_result_grad(op, dy, conv_shape(op, x_shape, w.shape(), geometry, like));
   if (bias.defined()) {
-    check_operand(op, "bias", bias, dy);
+    check_pair(op, "dy", dy, "bias", bias);
     if (bias.dim() != 1 || bias.size(0) != x_shape[1])
       throw ShapeError(op, "bias must have ", x_shape[1], " elements: bias ", describe(bias));
   }
@@ -131,8 +126,8 @@ Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const 
 std::pair<Tensor, Tensor> conv_weight_grad(const char* op, const Tensor& dy, const Tensor& x,
                                            const Shape& w_shape, bool with_bias, const ConvGeometry& geometry,
                                            std::optional<DType> dtype) {
-  check_dtype(op, "x", x);
-  check_operand(op, "dy", dy, x);
+  check_floating(op, "x", x);
+  check_pair(op, "dy", dy, "x", x);
   const TensorOptions like{x.dtype(), x.device()};
   check_result_grad(op, dy, conv_shape(op, x.shape(), w_shape, geometry, like));
   if (dtype && *dtype != x.dtype() && *dtype != DType::kF32)

@@ -1,6 +1,7 @@
 #include "gradus/tensor/ops/cross_entropy.h"
 
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
 namespace {
@@ -13,10 +14,8 @@ struct Clean {
 Clean check(const Tensor& x, const Tensor& target, const Tensor& weight, CrossEntropySpec spec) {
   const char* op = spec.log_probs ? "nll_loss" : "cross_entropy";
   if (x.dim() < 1) throw ShapeError(op, "expected scores [N,C,...] or [C], given x ", describe(x));
-  if (x.dtype() != DType::kF32 && x.dtype() != DType::kF64)
-    throw DTypeError(op, "expected f32 or f64 scores, given x ", describe(x));
-  if (!is_integral(target.dtype()) || target.dtype() == DType::kBool)
-    throw DTypeError(op, "expected class numbers of an integer dtype, given target ", describe(target));
+  check_floating(op, "x", x);
+  check_integers(op, "class numbers", "target", target);
   Shape want = x.shape();
   want.erase(x.dim() == 1 ? 0 : 1);
   if (target.shape() != want)

@@ -6,6 +6,7 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise_functors.h"
 #include "gradus/tensor/ops/elementwise_result.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
 namespace {
@@ -229,8 +230,7 @@ Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  if (condition.dtype() != DType::kBool)
-    throw DTypeError("where", "expected a bool condition, given ", describe(condition));
+  check_bool("where", "condition", condition);
   Tensor y = empty_result("where", result_dtype(a, b), {&a, &b, &condition});
   where_kernel(y, condition, a, b);
   return y;

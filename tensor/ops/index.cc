@@ -6,6 +6,7 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
 namespace {
@@ -30,9 +31,7 @@ Tensor corner(const Tensor& x, const Shape& shape, int except) {
 
 void check_pair(const Tensor& x, const Tensor& src, const char* op) {
   if (x.device() != src.device()) throw DeviceError(op, "x is on ", x.device(), " but src on ", src.device());
-  if (x.dtype() != src.dtype())
-    throw DTypeError(op, "x is ", name_of(x.dtype()), " but src is ", name_of(src.dtype()), ": src ",
-                     describe(src));
+  check_same_dtype(op, "src", src, "x", x);
 }
 
 // gather's and scatter's rule for index: as many dims as `x`, no larger outside of `dim`.
@@ -94,7 +93,8 @@ Tensor index_put(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 
 void check_index(const Tensor& index, const Tensor& x, const char* op) {
   if (index.dtype() != DType::kI64 && index.dtype() != DType::kI32)
-    throw DTypeError(op, "expected i64 or i32 indices, given ", describe(index));
+    throw DTypeError(op, "expected i64 or i32 indices, given index ", describe(index),
+                     how_to_convert("index", DType::kI64));
   if (index.device() != x.device())
     throw DeviceError(op, "x is on ", x.device(), " but its indices on ", index.device());
 }

@@ -1,6 +1,7 @@
 #include "gradus/tensor/ops/loss.h"
 
 #include "gradus/tensor/ops/elementwise_result.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
 
@@ -8,9 +9,8 @@ Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const P
   if (x.shape() != target.shape())
     throw ShapeError(op, "expected x and target of one shape, given x ", describe(x), " and target ",
                      describe(target));
-  if (!is_floating(x.dtype()) || !is_floating(target.dtype()))
-    throw DTypeError(op, "expected floating-point tensors, given x ", describe(x), " and target ",
-                     describe(target));
+  check_floating(op, "x", x);
+  check_floating(op, "target", target);
   Tensor y = empty_result(op, promote(x.dtype(), target.dtype()), {&x, &target});
   point_loss_kernel(y, x, target, spec);
   return y;

@@ -1,16 +1,16 @@
 #include "gradus/tensor/ops/matmul.h"
 
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
 namespace {
 
-void check_pair(const char* op, const Tensor& a, const Tensor& b) {
+void check_pair(const char* op, const char* a_name, const Tensor& a, const char* b_name, const Tensor& b) {
   if (a.device() != b.device())
     throw DeviceError(op, "operands on different devices: ", describe(a), " and ", describe(b));
-  if (a.dtype() != b.dtype())
-    throw DTypeError(op, "operands of different dtypes: ", describe(a), " and ", describe(b));
-  if (!is_floating(a.dtype())) throw DTypeError(op, "expected a floating dtype, given ", describe(a));
+  check_same_dtype(op, a_name, a, b_name, b);
+  check_floating(op, a_name, a);
 }
 
 Tensor restrided(const Tensor& x, const Shape& shape, const Strides& strides) {
@@ -66,7 +66,7 @@ Tensor fold_batch(const Tensor& x) {
 }
 
 Tensor product(const Tensor& a_in, const Tensor& b_in, DType result) {
-  check_pair("matmul", a_in, b_in);
+  check_pair("matmul", "a", a_in, "b", b_in);
   if (a_in.dim() == 0 || b_in.dim() == 0)
     throw ShapeError("matmul", "operands need at least one dimension: ", describe(a_in), " and ",
                      describe(b_in));
@@ -110,7 +110,7 @@ Tensor matmul_in_f32(const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
-  check_pair("linear", x, w);
+  check_pair("linear", "x", x, "weight", w);
   if (w.dim() != 2) throw ShapeError("linear", "weight must be [out, in]: weight ", describe(w));
   if (x.dim() < 1 || x.size(-1) != w.size(1))
     throw ShapeError("linear", "weight takes ", w.size(1), " features but x has ", x.dim() ? x.size(-1) : 0,
@@ -118,7 +118,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   const int64_t in = w.size(1), features = w.size(0);
   Tensor b;
   if (bias.defined()) {
-    check_pair("linear", x, bias);
+    check_pair("linear", "x", x, "bias", bias);
     if (bias.dim() != 1 || bias.size(0) != features)
       throw ShapeError("linear", "bias must have ", features, " elements: bias ", describe(bias), ", weight ",
                        describe(w));

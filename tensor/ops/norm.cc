@@ -1,6 +1,7 @@
 #include "gradus/tensor/ops/norm.h"
 
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
 namespace {
@@ -26,14 +27,14 @@ void check_batch_norm(const char* op, const Tensor& x,
                       std::initializer_list<std::pair<const char*, const Tensor*>> named) {
   if (x.dim() < 2 || x.dim() > 5)
     throw ShapeError(op, "x must be [N,C], [N,C,L] or [N,C,H,W]: x ", describe(x));
-  if (!is_floating(x.dtype())) throw DTypeError(op, "expected floating point: x ", describe(x));
+  check_floating(op, "x", x);
   for (const auto& [name, t] : named) {
     if (!t->defined()) continue;
     if (t->dim() != 1 || t->size(0) != x.size(1))
       throw ShapeError(op, name, " must have ", x.size(1), " elements: ", name, ' ', describe(*t), ", x ",
                        describe(x));
     if (t->dtype() != x.dtype() && t->dtype() != channel_dtype(x.dtype()))
-      throw DTypeError(op, name, " is ", t->dtype(), " but x is ", x.dtype(), ": ", name, ' ', describe(*t));
+      internal::throw_other_dtype(op, "x", x, name, *t);
     if (t->device() != x.device())
       throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
                         describe(*t));
@@ -170,7 +171,7 @@ void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, c
       throw ShapeError(op, "running statistics must be row-major ", mean.shape(), ": ", describe(*t));
     if (channel_dtype(t->dtype()) != mean.dtype())
       throw DTypeError(op, "running statistics are ", t->dtype(), " but the batch's are ", mean.dtype(), ": ",
-                       describe(*t));
+                       describe(*t), how_to_convert("x", t->dtype()));
     t->storage()->bump_version();
   }
   batch_norm_update_kernel(running_mean, running_var, mean, var, rows, momentum);

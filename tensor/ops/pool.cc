@@ -2,6 +2,7 @@
 
 #include "gradus/tensor/checked.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
 namespace {
@@ -17,7 +18,7 @@ Size3 extent(const Tensor& x, int rank) {
 
 void check_input(const char* op, const Tensor& x, int rank) {
   if (x.dim() != rank + 2) throw ShapeError(op, "x must be ", kShapes[rank - 1], ": x ", describe(x));
-  if (!is_floating(x.dtype())) throw DTypeError(op, "expected a floating dtype: x ", describe(x));
+  check_floating(op, "x", x);
   const Size3 in = extent(x, rank);
   if (x.size(1) == 0 || in.d == 0 || in.h == 0 || in.w == 0)
     throw ShapeError(op, "x has no cells to pool: x ", describe(x));

@@ -8,16 +8,13 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/elementwise_result.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace raw {
 namespace {
 
 PhiloxKey next_draw() { return Context::current().generator->next(); }
-
-void check_floating(const char* op, const Tensor& x) {
-  if (!is_floating(x.dtype())) throw DTypeError(op, "expected a floating-point tensor, given ", describe(x));
-}
 
 void check_probability(const char* op, double p) {
   if (!(p >= 0 && p <= 1)) throw ValueError(op, "expected a probability between 0 and 1, given ", p);
@@ -26,7 +23,7 @@ void check_probability(const char* op, double p) {
 }  // namespace
 
 void uniform_(const Tensor& x, double low, double high) {
-  check_floating("uniform_", x);
+  check_floating("uniform_", "x", x);
   check_writable("uniform_", x);
   if (!(low <= high) || !std::isfinite(high - low))
     throw ValueError("uniform_", "expected low <= high, given ", low, " and ", high);
@@ -37,7 +34,7 @@ void uniform_(const Tensor& x, double low, double high) {
 }
 
 void normal_(const Tensor& x, double mean, double std) {
-  check_floating("normal_", x);
+  check_floating("normal_", "x", x);
   check_writable("normal_", x);
   if (!(std >= 0)) throw ValueError("normal_", "expected a standard deviation of at least 0, given ", std);
   const PhiloxKey key = next_draw();
@@ -67,9 +64,8 @@ Tensor dropout_mask(const Tensor& x, double p) {
 void bernoulli_(const Tensor& x, double p) { copy_(x, bernoulli_mask(x, p)); }
 
 Tensor masked_scale(const Tensor& x, const Tensor& mask, double scale, const Tensor& out) {
-  check_floating("masked_scale", x);
-  if (mask.dtype() != DType::kBool)
-    throw DTypeError("masked_scale", "expected a bool mask, given ", describe(mask));
+  check_floating("masked_scale", "x", x);
+  check_bool("masked_scale", "mask", mask);
   Tensor y = out ? out : empty_result("masked_scale", x.dtype(), {&x, &mask});
   masked_scale_kernel(y, x, mask, scale);
   if (out) out.storage()->bump_version();
@@ -129,7 +125,7 @@ Tensor randperm(int64_t n, TensorOptions options) {
 
 Tensor bernoulli(const Tensor& p) {
   const OpCall call("bernoulli", {{"p", p}});
-  raw::check_floating("bernoulli", p);
+  check_floating("bernoulli", "p", p);
   const bool is_f64 = p.dtype() == DType::kF64;
   Tensor u = empty(p.shape(), {is_f64 ? DType::kF64 : DType::kF32, p.device()});
   raw::uniform_(u);
@@ -149,7 +145,7 @@ void check_std(double std) {
 }
 
 Tensor standard_normal(const Shape& shape, const Tensor& like) {
-  raw::check_floating("normal", like);
+  check_floating("normal", "x", like);
   return randn(shape, {like.dtype(), like.device()});
 }
 
@@ -157,7 +153,7 @@ Tensor standard_normal(const Shape& shape, const Tensor& like) {
 
 Tensor normal(const Tensor& mean, const Tensor& std) {
   const OpCall call("normal", {{"mean", mean}, {"std", std}});
-  raw::check_floating("normal", mean);
+  check_floating("normal", "mean", mean);
   return raw::add(mean, raw::mul(std, standard_normal(broadcast_shapes(mean.shape(), std.shape(), "normal"), std)));
 }
 Tensor normal(const Tensor& mean, double std) {
@@ -173,7 +169,7 @@ Tensor normal(double mean, double std, const Shape& shape, TensorOptions options
   const OpCall call("normal");
   check_std(std);
   Tensor y = empty(shape, options);
-  raw::check_floating("normal", y);
+  check_floating("normal", "y", y);
   raw::normal_(y, mean, std);
   return y;
 }
@@ -181,7 +177,7 @@ Tensor normal(double mean, double std, const Shape& shape, TensorOptions options
 Tensor multinomial(const Tensor& weights, int64_t count, MultinomialOptions options) {
   const OpCall call("multinomial", {{"weights", weights}});
   constexpr const char* kOp = "multinomial";
-  raw::check_floating(kOp, weights);
+  check_floating(kOp, "weights", weights);
   if (weights.dim() < 1 || weights.dim() > 2 || weights.shape().back() == 0)
     throw ShapeError(kOp, "expected numbers [n] or [rows,n], given ", describe(weights));
   const int64_t n = weights.shape().back(), rows = weights.numel() / n;

@@ -2,6 +2,7 @@
 
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
 namespace {
@@ -10,11 +11,6 @@ DType sum_dtype(DType t) { return is_floating(t) ? t : DType::kI64; }
 
 // 16-bit floats, which only sum reduces as they are.
 bool half(const Tensor& x) { return is_floating(x.dtype()) && size_of(x.dtype()) == 2; }
-
-void check_floating(const Tensor& x, std::string_view op) {
-  if (!is_floating(x.dtype()))
-    throw DTypeError(op, "expected floating point, call to() first: x ", describe(x));
-}
 
 std::pair<Tensor, Tensor> extremum(const Tensor& x, int64_t dim, bool keepdim, bool largest) {
   const std::string_view op = largest ? "max" : "min";
@@ -85,7 +81,7 @@ void check_not_empty(const Tensor& x, const Dims& dims, std::string_view op) {
 
 void check_reducible_float(const Tensor& x, const Dims& dims, std::string_view op) {
   reduced_dims(x, dims, op);
-  check_floating(x, op);
+  check_floating(op, "x", x);
 }
 
 ReductionResult make_reduction(const Tensor& x, const Dims& dims, bool keepdim, DType dtype,
@@ -103,7 +99,7 @@ Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
 }
 
 Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
-  check_floating(x, "mean");
+  check_floating("mean", "x", x);
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "mean");
   sum_kernel(r.kept, x, 1.0 / static_cast<double>(reduced_numel(x, dims, "mean")));
   return r.result;
@@ -145,7 +141,7 @@ Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
 }
 
 Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
-  check_floating(x, "norm");
+  check_floating("norm", "x", x);
   if (half(x)) return to(norm(to(x, DType::kF32), dims, p, keepdim), x.dtype());
   if (std::isinf(p)) check_not_empty(x, dims, "norm");
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "norm");
@@ -176,7 +172,7 @@ Tensor cumprod(const Tensor& x, int64_t dim, bool reverse) {
 }
 
 Tensor logcumsumexp(const Tensor& x, int64_t dim) {
-  check_floating(x, "logcumsumexp");
+  check_floating("logcumsumexp", "x", x);
   if (half(x)) return to(logcumsumexp(to(x, DType::kF32), dim), x.dtype());
   const Tensor lines = as_lines(contiguous(x), dim, "logcumsumexp");
   const Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
@@ -189,7 +185,7 @@ std::pair<Tensor, Tensor> cummin(const Tensor& x, int64_t dim) { return running_
 
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse) {
   const std::string_view op = "linear_recurrence";
-  check_floating(b, op);
+  check_floating(op, "b", b);
   if (a.device() != b.device()) throw DeviceError(op, "a is on ", a.device(), " but b on ", b.device());
   if (a.shape() != b.shape() || a.dtype() != b.dtype())
     throw ShapeError(op, "a ", describe(a), " does not match b ", describe(b));

@@ -1,6 +1,7 @@
 #include "gradus/tensor/ops/resample.h"
 
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -37,7 +38,7 @@ namespace raw {
 
 Tensor resample(const Tensor& x, const Resampling& map) {
   if (x.dim() < 3 || x.dim() > 5) throw ShapeError("resample", "x must have 3 to 5 dims: x ", describe(x));
-  if (!is_floating(x.dtype())) throw DTypeError("resample", "expected a floating dtype: x ", describe(x));
+  check_floating("resample", "x", x);
   Shape shape = x.shape();
   for (int a = 0; a < 3; ++a) {
     const AxisTaps* taps = map.axes[size_t(a)].get();

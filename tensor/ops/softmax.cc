@@ -1,6 +1,7 @@
 #include "gradus/tensor/ops/softmax.h"
 
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
 namespace {
@@ -11,8 +12,7 @@ struct Run {
 };
 
 Run run_of(const Tensor& x, int64_t dim, std::string_view op) {
-  if (!is_floating(x.dtype()))
-    throw DTypeError(op, "expected floating point, call to() first: x ", describe(x));
+  check_floating(op, "x", x);
   const int d = wrap_dim(dim, std::max(x.dim(), 1), op);
   if (x.dim() == 0) return {};
   Run run{x.shape()[d], 1};

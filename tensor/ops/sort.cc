@@ -9,6 +9,7 @@
 #include "gradus/tensor/ops/join.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
 namespace {
@@ -174,8 +175,7 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
 }
 
 Tensor histc(const Tensor& x, int64_t bins, double low, double high) {
-  if (!is_floating(x.dtype()))
-    throw DTypeError("histc", "expected floating point, call to() first: x ", describe(x));
+  check_floating("histc", "x", x);
   if (bins < 1) throw ValueError("histc", "expected at least 1 bin, given ", bins);
   if (!(low <= high) || !std::isfinite(low) || !std::isfinite(high))
     throw ValueError("histc", "expected finite bounds in order, given ", low, " and ", high);

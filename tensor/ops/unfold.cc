@@ -2,6 +2,7 @@
 
 #include "gradus/tensor/checked.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
 namespace {
@@ -15,9 +16,6 @@ int64_t blocks_along(const char* op, int64_t n, int64_t kernel, int64_t stride, 
   return room / stride + 1;
 }
 
-void check_floating(const char* op, const Tensor& x) {
-  if (!is_floating(x.dtype())) throw DTypeError(op, "expected a floating dtype: x ", describe(x));
-}
 DType computed(DType t) { return t == DType::kF64 ? t : DType::kF32; }
 
 }  // namespace
@@ -39,7 +37,7 @@ UnfoldWindows unfold_windows(const char* op, Size2 image, const UnfoldOptions& o
 
 Tensor unfold(const Tensor& x, const UnfoldOptions& o) {
   if (x.dim() != 4) throw ShapeError("unfold", "x must be [N,C,H,W]: x ", describe(x));
-  check_floating("unfold", x);
+  check_floating("unfold", "x", x);
   const UnfoldWindows w = unfold_windows("unfold", {x.size(2), x.size(3)}, o);
   const Tensor y = empty({x.size(0), Checked("unfold", x.size(1)) * w.kernel.h * w.kernel.w,
                           Checked("unfold", w.blocks.h) * w.blocks.w},
@@ -50,7 +48,7 @@ Tensor unfold(const Tensor& x, const UnfoldOptions& o) {
 
 Tensor fold(const Tensor& x, Size2 output, const UnfoldOptions& o) {
   if (x.dim() != 3) throw ShapeError("fold", "x must be [N,C kernel,blocks]: x ", describe(x));
-  check_floating("fold", x);
+  check_floating("fold", "x", x);
   check_bounds("fold", "output size", output, 1);
   const UnfoldWindows w = unfold_windows("fold", output, o);
   const int64_t cells = w.kernel.h * w.kernel.w, blocks = Checked("fold", w.blocks.h) * w.blocks.w;

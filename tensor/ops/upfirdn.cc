@@ -4,6 +4,7 @@
 
 #include "gradus/tensor/checked.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
 namespace {
@@ -31,10 +32,8 @@ UpfirdnGeometry upfirdn2d_geometry(const Tensor& x, const Tensor& kernel, const 
   if (x.dim() != 4) throw ShapeError(kOp, "x must be [N,C,H,W]: x ", describe(x));
   if (kernel.dim() != 2 || kernel.numel() == 0)
     throw ShapeError(kOp, "kernel must be [KH,KW], with elements: kernel ", describe(kernel));
-  if (!is_floating(x.dtype())) throw DTypeError(kOp, "expected a floating dtype: x ", describe(x));
-  if (kernel.dtype() != x.dtype())
-    throw DTypeError(kOp, "x and kernel of different dtypes: x ", describe(x), " and kernel ",
-                     describe(kernel));
+  check_floating(kOp, "x", x);
+  check_same_dtype(kOp, "kernel", kernel, "x", x);
   if (kernel.device() != x.device())
     throw DeviceError(kOp, "operands on different devices: x ", describe(x), " and kernel ",
                       describe(kernel));

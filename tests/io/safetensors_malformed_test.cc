@@ -164,7 +164,21 @@ TEST_F(Malformed, HeaderLengthsAreBounded) {
   EXPECT_THAT(error(std::string("\x00\x00\x00\x00\x00\x00\x00\x80{}", 10)),
               HasSubstr("expected at most 100000000"));
   EXPECT_THAT(error(std::string("\x03\x00\x00\x00\x00\x00\x00\x00{}", 10)), HasSubstr("but only 2 follow"));
-  EXPECT_THAT(error(std::string(8, '\0')), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error(std::string("\x02\x00\x00\x00\x00\x00\x00\x00{", 9)), HasSubstr("but only 1 follow"));
+  EXPECT_THAT(error(std::string(8, '\0')), HasSubstr("is no safetensors file"));
+}
+
+// What people load by mistake: the error says how the file begins and, where that tells, what it is.
+TEST_F(Malformed, AFileOfAnotherFormatIsNamed) {
+  EXPECT_THAT(error("lots of text, which is no header"),
+              HasSubstr("is no safetensors file: it begins with 'lots of text, which is n', not with"));
+  EXPECT_THAT(error(std::string("PK\x03\x04\x00\x00\x08\x08\x00\x00", 10) + std::string(100, '\xe4')),
+              AllOf(HasSubstr("it begins with 'PK\\x03\\x04\\x00\\x00\\x08\\x08\\x00\\x00\\xe4"),
+                    HasSubstr("a zip archive, as torch.save writes: tools/export_weights.py")));
+  EXPECT_THAT(error("\x80\x02\x8a\nl\xfc\x9c" "F\xf9 j\xa8P\x19."), HasSubstr("a Python pickle"));
+  EXPECT_THAT(error("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a"), HasSubstr("a pointer of Git LFS"));
+  EXPECT_THAT(error("<!DOCTYPE html>\n<html>404</html>"), HasSubstr("a web page"));
+  EXPECT_THAT(error(std::string(1000, '\0')), HasSubstr("is no safetensors file: it begins with '\\x00\\x00"));
 }
 
 TEST_F(Malformed, DeepNestingIsRefusedAtOnce) {

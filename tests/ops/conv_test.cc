@@ -547,7 +547,7 @@ TEST(Conv2dErrors, SayWhatWasGiven) {
       [&] {
         raw::conv2d(x, empty({4, 8, 3, 3}, {DType::kF64, kCPU}), {});
       },
-      {"weight is f64 but the other operand f32"});
+      {"x is f32 but weight is f64", "to(x, DType::kF64) converts x"});
   expect_error<DTypeError>([&] { raw::conv2d(empty({2, 8, 28, 28}, {DType::kI64, kCPU}), v, {}); }, {"i64"});
   expect_error<DeviceError>(
       [&] {

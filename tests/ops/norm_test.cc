@@ -365,7 +365,7 @@ TEST(BatchNormErrors, SayWhatWasGiven) {
       [&] {
         raw::batch_norm(x, empty({3}, {DType::kF64, kCPU}), {}, 1e-5);
       },
-      {"weight is f64 but x is f32"});
+      {"x is f32 but weight is f64"});
   expect_error<DTypeError>(
       [&] {
         raw::batch_norm(empty({2, 3}, {DType::kI32, kCPU}), {}, {}, 1e-5);

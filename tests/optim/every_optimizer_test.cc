@@ -86,6 +86,16 @@ class EveryOptimizer : public testing::TestWithParam<size_t> {
 
 const TensorOptions kDouble{DType::kF64, kCPU};
 
+TEST_P(EveryOptimizer, SaysWhoseParametersItWants) {
+  try {
+    make({});
+    ADD_FAILURE() << "no error";
+  } catch (const ValueError& e) {
+    EXPECT_THAT(e.what(), testing::AllOf(testing::HasSubstr("expected at least one parameter"),
+                                         testing::HasSubstr("made with it as their parent")));
+  }
+}
+
 TEST_P(EveryOptimizer, ContinuesExactlyFromItsState) {
   for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
     const auto a = make({filled({3}, {dtype, kCPU}), filled({2, 2}, {dtype, kCPU})});

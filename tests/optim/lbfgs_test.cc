@@ -206,7 +206,7 @@ TEST(LBFGS, SaysWhatItRefuses) {
   expect_error<ValueError>([&] { LBFGS({p}, {.history_size = 0}); }, "history_size");
   LBFGS opt({p}, kWolfe);
   expect_error<ValueError>([&] { opt.step(nullptr); }, "closure");
-  expect_error<ShapeError>([&] { opt.step([] { return zeros({2}); }); }, "loss of one element");
+  expect_error<ShapeError>([&] { opt.step([] { return zeros({2}); }); }, "the loss must have one element");
   p.set_grad(start({3}));
   expect_error<StateError>([&] { static_cast<Optimizer&>(opt).step(); }, "needs a closure");
   opt.add_param_group({start({2})}, kWolfe);
