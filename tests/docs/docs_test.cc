@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -26,11 +30,14 @@ const char* const kPages[] = {"README.md",
                               "docs/data-parallel.md",
                               "docs/data.md",
                               "docs/distributed.md",
+                              "docs/first-gan.md",
+                              "docs/from-pytorch.md",
                               "docs/install.md",
                               "docs/kernels.md",
                               "docs/launch/kubernetes.md",
                               "docs/launch/mpi.md",
                               "docs/launch/one-machine.md",
+                              "docs/launch/plain.md",
                               "docs/launch/several-machines.md",
                               "docs/launch/slurm.md",
                               "docs/performance.md",
@@ -124,13 +131,49 @@ TEST(Docs, TheModelOfTheReadmeLearns) {
   EXPECT_LT(last, 0.5 * losses[0]);
 }
 
-TEST(Docs, TheFirstRanksAddUp) {
-  FILE* program = popen("tests/docs/first_ranks", "r");
-  ASSERT_TRUE(program);
+// What a command writes to stdout; it must end with 0.
+std::string output_of(const std::string& command) {
+  FILE* program = popen(command.c_str(), "r");
+  EXPECT_TRUE(program);
   std::string output;
-  for (char line[256]; std::fgets(line, sizeof line, program);) output += line;
-  EXPECT_EQ(pclose(program), 0);
+  for (char line[256]; program && std::fgets(line, sizeof line, program);) output += line;
+  EXPECT_EQ(program ? pclose(program) : -1, 0) << output;
+  return output;
+}
+
+// A TCP port that nobody has.
+int free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ::close(fd);
+  return ntohs(address.sin_port);
+}
+
+TEST(Docs, TheFirstRanksAddUp) {
+  EXPECT_THAT(output_of("tests/docs/first_ranks"), testing::HasSubstr("[6., 6.]"));
+}
+
+// As docs/launch/plain.md starts them.
+TEST(Docs, TheFirstRanksAddUpWithoutALauncher) {
+  const std::string output = output_of(
+      "export GRADUS_TOKEN=docs WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 OMP_NUM_THREADS=1 MASTER_PORT=" + std::to_string(free_port()) +
+      "; RANK=3 tests/docs/first_ranks & RANK=2 tests/docs/first_ranks & RANK=1 tests/docs/first_ranks & "
+      "RANK=0 tests/docs/first_ranks; status=$?; wait; exit $status");
   EXPECT_THAT(output, testing::HasSubstr("[6., 6.]"));
+}
+
+TEST(Docs, TheFirstGanLearnsOnTwoRanks) {
+  const std::string output = output_of("tests/docs/first_gan");
+  EXPECT_THAT(output, testing::HasSubstr("epoch 2: discriminator "));
+  const std::string said = "mean of the samples' pixels: ";
+  const size_t at = output.find(said);
+  ASSERT_NE(at, output.npos) << output;
+  EXPECT_LT(std::atof(output.c_str() + at + said.size()), -0.4) << "it begins at 0, the digits have -0.7";
 }
 
 TEST(Docs, LinksLeadToPages) {

@@ -119,6 +119,36 @@ TEST_F(TrainingImagesPage, WeightsOfANetworkForOtherClasses) {
   EXPECT_EQ(value(net, "fc.bias").size(), 2u);
 }
 
+TEST_F(TrainingImagesPage, OnePicture) {
+  fs::current_path(testing::TempDir());
+  const std::string arch = "resnet20";
+  const int64_t size = 32;
+  const std::vector<std::string> names = {"green", "red"};
+  const data::Normalize normalize({.mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}});
+  fs::copy_file(pets / "val" / "red" / "0.png", "one.png", fs::copy_options::overwrite_existing);
+  models::ResNet trained(models::resnet(arch, {.classes = int64_t(names.size())}));
+  nn::init::zeros_(trained.parameter("fc.weight"));
+  const Tensor bias = trained.parameter("fc.bias");
+  copy_(bias, tensor({0.f, 1.f}));
+  io::save_weights(trained, "pets.safetensors");
+  testing::internal::CaptureStdout();
+  {
+    models::ResNet net(models::resnet(arch, {.classes = int64_t(names.size())}));
+    io::load_weights(net, "pets.safetensors");  // io::save_weights(net, "pets.safetensors") at the end of the training
+    net.eval();
+    const data::Compose prepare({data::Resize({.size = size * 256 / 224}), data::CenterCrop({.size = size}),
+                                 data::ToTensor(), normalize});
+
+    const auto off = no_record();
+    const Tensor x = prepare(data::decode_image("one.png")).tensor();  // f32[3,size,size]
+    const Tensor p = softmax(net(unsqueeze(x, 0)), 1);
+    const auto [likely, which] = topk(p, 2);
+    for (int64_t i = 0; i < 2; ++i)
+      std::cout << names[which[0][i].item<size_t>()] << ' ' << likely[0][i].item<float>() << '\n';
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "red 0.731059\ngreen 0.268941\n");
+}
+
 TEST_F(TrainingImagesPage, MixedPrecisionLearns) {
   Step s;
   auto& [net, opt, schedule, images, train_loader, b] = s;

@@ -1,0 +1,109 @@
+// docs/from-pytorch.md: its tables are complete and name nothing that is not there, and its example learns. Of
+// docs/first-gan.md what is not in its program.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "gradus/gradus.h"
+#include "gradus/tests/ops/public_ops.h"
+
+namespace gradus {
+namespace {
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path << " is missing";
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void add_matches(const std::string& text, const std::regex& pattern, size_t group, std::set<std::string>& into) {
+  for (std::sregex_iterator i(text.begin(), text.end(), pattern), end; i != end; ++i) into.insert((*i)[group]);
+}
+
+// What the code in the middle cells of the tables names, of those below `heading`.
+std::set<std::string> names_of_ours(const std::string& heading) {
+  const std::string page = text_of("docs/from-pytorch.md");
+  std::istringstream lines(page.substr(page.find(heading)));
+  std::set<std::string> code, names;
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch cells;
+    if (!std::regex_match(line, cells, std::regex(R"(\| (.*?) \| (.*?) \|.*\|)")) || cells[2] == "Gradus") continue;
+    add_matches(cells[2].str(), std::regex("`([^`]*)`"), 1, code);
+  }
+  for (const std::string& c : code)
+    add_matches(std::regex_replace(c, std::regex("\"[^\"]*\""), ""), std::regex(R"([A-Za-z_]\w*)"), 0, names);
+  return names;
+}
+
+TEST(FromPyTorchPage, HasEveryOpInItsTableOfFunctions) {
+  const std::set<std::string> ours = names_of_ours("## Functions");
+  std::string missing;
+  for (const std::string& op : optest::public_ops()) {
+    const bool is_gradient = op.find("_backward") != op.npos || op.find("_grad") != op.npos;
+    if (!is_gradient && !op.starts_with("operator") && !ours.count(op)) missing += " " + op;
+  }
+  EXPECT_EQ(missing, "");
+  EXPECT_GT(ours.size(), 350u);
+}
+
+TEST(FromPyTorchPage, NamesNothingThatIsNotThere) {
+  std::set<std::string> known;
+  for (const char* folder : {"tensor", "tensor/ops", "autograd", "autograd/ops", "nn", "optim", "models", "data", "io", "train",
+                             "distributed"})
+    for (const auto& file : std::filesystem::directory_iterator(folder))
+      if (file.path().extension() == ".h") add_matches(text_of(file.path()), std::regex(R"([A-Za-z_]\w*)"), 0, known);
+  std::string unknown;
+  for (const std::string& name : names_of_ours("# From PyTorch"))
+    if (!known.count(name)) unknown += " " + name;
+  EXPECT_EQ(unknown, "");
+}
+
+TEST(FromPyTorchPage, ATrainingSideBySide) {
+  manual_seed(1);
+  set_num_threads(1);
+  const data::GeneratedDigits digits({.size = 1024});
+  data::DataLoader loader(digits, {.batch_size = 32, .shuffle = true, .seed = 1});
+  struct Net : nn::Layer {
+    nn::Linear fc1{this, "fc1", {.in = 784, .out = 128}};
+    nn::Linear fc2{this, "fc2", {.in = 128, .out = 10}};
+    Tensor forward(const Tensor& x) override { return fc2(relu(fc1(flatten(x, 1)))); }
+  };
+
+  Net net;
+  GradManager gm;
+  gm.attach(net.parameters());
+  optim::Adam optimizer(net.parameters(), {.lr = 1e-3, .betas = {0.9, 0.99}});
+  for (const data::Batch& b : loader) {
+    auto recording = gm.record();
+    Tensor loss = nn::cross_entropy(net(b.input), b.target);
+    gm.backward(loss);
+    optimizer.step().clear_grad();
+  }
+  metrics::Accuracy accuracy;
+  for (const data::Batch& b : loader) accuracy.update(net(b.input), b);
+  EXPECT_GT(accuracy.compute(), 0.5);  // 0.1 by chance
+}
+
+TEST(FirstGanPage, ATrainingThatGoesOn) {
+  nn::Linear gen({.in = 4, .out = 4}), disc({.in = 4, .out = 1});
+  optim::Adam opt_g(gen.parameters()), opt_d(disc.parameters());
+  const data::GeneratedDigits digits({.size = 64});
+  data::DataLoader loader(digits, {.batch_size = 16, .shuffle = true, .seed = 1});
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(testing::TempDir());
+  for (const char* name : {"runs/gan.ckpt", "runs/gan.ckpt.previous"}) std::remove(name);
+  TrainingState state{{"gen", gen}, {"disc", disc}, {"opt_g", opt_g}, {"opt_d", opt_d}, {"loader", loader}};
+  state.resume("runs/gan.ckpt");  // on all ranks, before the loop
+  state.save("runs/gan.ckpt");
+  EXPECT_TRUE(state.resume("runs/gan.ckpt"));
+  std::filesystem::current_path(here);
+}
+
+}  // namespace
+}  // namespace gradus
