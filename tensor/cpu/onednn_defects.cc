@@ -1,31 +1,78 @@
 #include "gradus/tensor/cpu/onednn_defects.h"
 
+#include <algorithm>
+
 namespace gradus::onednn {
+namespace {
+
+struct Problem {
+  Pass pass;
+  const Shape &x, &w;
+  const raw::ConvGeometry& g;
+  int last() const { return g.rank() - 1; }
+};
+
+constexpr unsigned bit(Pass p) { return 1u << unsigned(p); }
+constexpr unsigned kForward = bit(Pass::kForward), kWeightGrad = bit(Pass::kWeightGrad),
+                   kOfImages = kForward | bit(Pass::kInputGrad), kEvery = kOfImages | kWeightGrad;
+
+bool always(const Problem&) { return true; }
+bool volumes(const Problem& p) { return p.g.rank() == 3; }
+bool with_a_stride(const Problem& p) { return p.g.stride.product() > 1; }
+bool of_padding_like_the_stride(const Problem& p) {
+  return p.g.rank() == 3 && p.g.stride[0] > 1 && p.g.padding[0] >= p.g.stride[0];
+}
+// There are pixels between the filter's places.
+bool of_a_stride_beyond_the_filter(const Problem& p) {
+  for (int d = 0; d < p.g.rank(); ++d)
+    if (p.g.stride[d] > p.w[d + 2]) return true;
+  return false;
+}
+// Pairs of channels end in the next pixel.
+bool of_odd_channels(const Problem& p) {
+  return (p.pass == Pass::kForward ? p.w[1] : p.w[0] / p.g.groups) % 2 == 1;
+}
+bool of_narrow_or_dilated_images_and_volumes(const Problem& p) {
+  return p.x[p.last() + 2] < p.g.stride[p.last()] || p.g.dilation[0] > 1 || p.g.rank() == 3;
+}
 
 // The conditions are wider than what was seen: a slower kernel costs less than a wrong one.
+const struct {
+  std::string_view implementation;  // a part of its name; * is anything, and $ the end
+  unsigned passes;
+  bool (*shapes)(const Problem&);
+} kDefects[] = {
+    {"amx", kEvery, volumes},
+    {"jit_1x1:avx512_core_amx", kEvery, always},
+    {"brgconv*amx", kEvery, of_a_stride_beyond_the_filter},
+    {"jit_bf16_1x1:avx512_core$", kOfImages, always},
+    {"jit_bf16_1x1:", kOfImages, of_odd_channels},
+    {"1x1:", kWeightGrad, with_a_stride},
+    {"jit:", kWeightGrad, of_padding_like_the_stride},
+    {"jit_bf16:", kWeightGrad, of_narrow_or_dilated_images_and_volumes},
+    {"jit:avx512_core_amx", kWeightGrad, of_narrow_or_dilated_images_and_volumes},
+};
+
+bool is(std::string_view implementation, std::string_view pattern) {
+  if (pattern.ends_with('$')) return implementation.ends_with(pattern.substr(0, pattern.size() - 1));
+  const size_t gap = std::min(pattern.find('*'), pattern.size());
+  const size_t at = implementation.find(pattern.substr(0, gap));
+  if (at == std::string_view::npos || gap == pattern.size()) return at != std::string_view::npos;
+  return implementation.find(pattern.substr(gap + 1), at + gap) != std::string_view::npos;
+}
+
+}  // namespace
+
 bool errs(std::string_view implementation, Pass pass, const Shape& x, const Shape& w,
           const raw::ConvGeometry& g) {
-  const auto is = [&](std::string_view part) { return implementation.find(part) != std::string_view::npos; };
-  const int last = g.rank() - 1;
-  if (is("amx") && g.rank() == 3) return true;
-  if (is("jit_1x1:avx512_core_amx")) return true;
-  if (is("brgconv") && is("amx"))  // pixels between the filter's places
-    for (int d = 0; d < g.rank(); ++d)
-      if (g.stride[d] > w[d + 2]) return true;
-  if (implementation.ends_with("jit_bf16_1x1:avx512_core") && pass != Pass::kWeightGrad) return true;
-  if (is("jit_bf16_1x1:")) {  // pairs of channels end in the next pixel
-    const int64_t summed = pass == Pass::kForward ? w[1] : w[0] / g.groups;
-    if (pass != Pass::kWeightGrad && summed % 2 == 1) return true;
-  }
-  if (pass != Pass::kWeightGrad) return false;
-  if (is("1x1:") && g.stride.product() > 1) return true;
-  if (g.rank() == 3 && is("jit:") && g.stride[0] > 1 && g.padding[0] >= g.stride[0]) return true;
-  if (!is("jit_bf16:") && !is("jit:avx512_core_amx")) return false;
-  return x[last + 2] < g.stride[last] || g.dilation[0] > 1 || g.rank() == 3;
+  const Problem problem{pass, x, w, g};
+  for (const auto& d : kDefects)
+    if ((d.passes & bit(pass)) && is(implementation, d.implementation) && d.shapes(problem)) return true;
+  return false;
 }
 
 bool errs_in_matmul(std::string_view implementation, int64_t inner) {
-  return implementation.find("amx") != std::string_view::npos && inner % 32 != 0;
+  return is(implementation, "amx") && inner % 32 != 0;
 }
 
 }  // namespace gradus::onednn
