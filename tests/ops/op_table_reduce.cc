@@ -38,7 +38,7 @@ Array reduce_of(const Array& x, const Dims& dims, bool keepdim,
   return y;
 }
 
-double sum_of(const Values& v) { return std::accumulate(v.begin(), v.end(), 0.0); }
+double sum_of(const Values& v) { return double(std::accumulate(v.begin(), v.end(), 0.0L)); }
 double mean_of(const Values& v) { return sum_of(v) / double(v.size()); }
 double prod_of(const Values& v) {
   // In which order the factors come, and whether a part of them leaves f32's range, is not said.
