@@ -1,12 +1,8 @@
 // All of Gradus: tensors, differentiable ops, recordings, modules, optimizers, data, files, several processes.
 #pragma once
 
-#include "gradus/autograd/autocast.h"
-#include "gradus/autograd/functional.h"
-#include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/gradcheck.h"
-#include "gradus/autograd/indexing.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/core.h"
 #include "gradus/data/data.h"
 #include "gradus/distributed/distributed.h"
 #include "gradus/io/checkpoint.h"
@@ -14,12 +10,6 @@
 #include "gradus/io/safetensors.h"
 #include "gradus/io/save_image.h"
 #include "gradus/io/weights.h"
-#include "gradus/nn/nn.h"
-#include "gradus/optim/optim.h"
-#include "gradus/tensor/context.h"
 #include "gradus/tensor/memory.h"
-#include "gradus/tensor/parallel.h"
 #include "gradus/tensor/profiler.h"
-#include "gradus/tensor/random.h"
-#include "gradus/tensor/tensor.h"
 #include "gradus/train/train.h"

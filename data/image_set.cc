@@ -56,7 +56,7 @@ Sample ImageSet::get(int64_t index) const {
 Batch ImageSet::get_batch(std::span<const int64_t> indices) const {
   for (int64_t index : indices) check_index(index);
   const int64_t n = static_cast<int64_t>(indices.size());
-  Batch b{empty({n, images_.size(1), images_.size(2), images_.size(3)}),
+  Batch b{empty({n, images_.size(1), images_.size(2), images_.size(3)}, {DType::kF32}),
           empty({n}, {.dtype = DType::kI64}),
           {indices.begin(), indices.end()}};
   const int64_t image = images_.size(1) * images_.size(2) * images_.size(3);

@@ -35,7 +35,7 @@ Tensor own_input(const Tensor& x) {
   const int64_t n = x.size(0), item = x.numel() / n;
   const bool samples_apart = n == 1 || x.stride(0) == item;
   if (x.sole_owner() && samples_apart) return x;
-  Tensor own = empty(x.shape());
+  Tensor own = empty(x.shape(), {DType::kF32});
   if (samples_apart) own = empty_like(x);
   float* to = own.ptr<float>();
   if (samples_apart) {
@@ -51,7 +51,7 @@ Tensor own_input(const Tensor& x) {
 Tensor mixed_targets(const Tensor& labels, int64_t classes, float r) {
   const Tensor own = soft_targets(labels, classes);
   const int64_t n = own.size(0);
-  Tensor mixed = empty(own.shape());
+  Tensor mixed = empty(own.shape(), {DType::kF32});
   for (int64_t i = 0; i < n; ++i) {
     const float* a = own.ptr<float>() + i * classes;
     const float* b = own.ptr<float>() + (i == 0 ? n - 1 : i - 1) * classes;
@@ -82,7 +82,7 @@ Tensor soft_targets(const Tensor& labels, int64_t classes) {
     throw ShapeError("soft_targets", "expected labels [N] and at least one class, given ", describe(labels),
                      " and ", classes);
   const int64_t n = labels.size(0);
-  Tensor soft = empty({n, classes});
+  Tensor soft = empty({n, classes}, {DType::kF32});
   std::fill_n(soft.ptr<float>(), soft.numel(), 0.f);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t label = labels.ptr<int64_t>()[i * labels.stride(0)];

@@ -308,7 +308,7 @@ Tensor Picture::own_tensor() {
   const Shape shape = this->shape();
   if (shape.size() != 3 || dtype() != DType::kF32)
     throw ShapeError("Picture", "expected f32[C,H,W], given ", describe(tensor_));
-  Tensor own = empty_strided(shape, pixel_strides(shape));
+  Tensor own = empty_strided(shape, pixel_strides(shape), {DType::kF32});
   write_channels_last(own.ptr<float>());
   return own;
 }
@@ -318,7 +318,7 @@ Tensor Picture::tensor() {
   if (stage_ == Stage::kTensor && tensor_.is_row_major()) return tensor_;
   if (stage_ == Stage::kTensor && (tensor_.dim() != 3 || dtype() != DType::kF32)) return tensor_;
   const Tensor last = stage_ == Stage::kTensor ? tensor_ : own_tensor();
-  Tensor rows = empty(last.shape());
+  Tensor rows = empty(last.shape(), {DType::kF32});
   float* out = rows.ptr<float>();
   for (int64_t c = 0; c < last.size(0); ++c) {
     const float* plane = last.ptr<float>() + c * last.strides()[0];

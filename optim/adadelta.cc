@@ -2,6 +2,8 @@
 
 namespace gradus::optim {
 
+template class OptimizerWith<AdadeltaOptions>;
+
 void AdadeltaOptions::check() const {
   check_option(lr >= 0, "Adadelta", "lr", ">= 0", lr);
   check_option(rho >= 0 && rho <= 1, "Adadelta", "rho", "in [0, 1]", rho);

@@ -16,6 +16,7 @@ struct AdadeltaOptions {
     f("weight_decay", o.weight_decay), f("maximize", o.maximize);
   }
 };
+extern template class OptimizerWith<AdadeltaOptions>;
 
 // v = rho v + (1 - rho) g^2;  d = sqrt(u + eps) / sqrt(v + eps) g;  u = rho u + (1 - rho) d^2;  p -= lr d,
 // with g = grad + weight_decay p. Source: Zeiler, arXiv:1212.5701.

@@ -2,6 +2,8 @@
 
 namespace gradus::optim {
 
+template class OptimizerWith<AdagradOptions>;
+
 void AdagradOptions::check() const {
   check_option(lr >= 0, "Adagrad", "lr", ">= 0", lr);
   check_option(lr_decay >= 0, "Adagrad", "lr_decay", ">= 0", lr_decay);

@@ -17,6 +17,7 @@ struct AdagradOptions {
     f("maximize", o.maximize);
   }
 };
+extern template class OptimizerWith<AdagradOptions>;
 
 // s += g^2;  p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps), with g = grad + weight_decay p; s starts
 // at initial_accumulator_value. Source: Duchi et al., JMLR 12 (2011).

@@ -1,6 +1,10 @@
 #include "gradus/optim/adam.h"
 
 namespace gradus::optim {
+
+template class OptimizerWith<AdamOptions>;
+template class OptimizerWith<AdamWOptions>;
+
 namespace {
 
 template <class Options>

@@ -22,6 +22,7 @@ struct AdamOptions {
     f("amsgrad", o.amsgrad), f("maximize", o.maximize);
   }
 };
+extern template class OptimizerWith<AdamOptions>;
 
 struct AdamWOptions {
   double lr = 1e-3;
@@ -34,6 +35,7 @@ struct AdamWOptions {
   void check() const;
   static void each(auto& o, auto&& f) { AdamOptions::each(o, f); }
 };
+extern template class OptimizerWith<AdamWOptions>;
 
 // m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
 // p -= lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps), with g = grad + weight_decay p.

@@ -2,6 +2,8 @@
 
 namespace gradus::optim {
 
+template class OptimizerWith<AdamaxOptions>;
+
 void AdamaxOptions::check() const {
   check_option(lr >= 0, "Adamax", "lr", ">= 0", lr);
   check_betas("Adamax", betas);

@@ -19,6 +19,7 @@ struct AdamaxOptions {
     f("weight_decay", o.weight_decay), f("maximize", o.maximize);
   }
 };
+extern template class OptimizerWith<AdamaxOptions>;
 
 // m = beta1 m + (1 - beta1) g;  u = max(beta2 u, |g| + eps);  p -= lr / (1 - beta1^t) m / u, with
 // g = grad + weight_decay p. Source: Kingma and Ba, ICLR 2015, section 7.1.

@@ -5,6 +5,8 @@
 
 namespace gradus::optim {
 
+template class OptimizerWith<ASGDOptions>;
+
 void ASGDOptions::check() const {
   check_option(lr >= 0, "ASGD", "lr", ">= 0", lr);
   check_option(weight_decay >= 0, "ASGD", "weight_decay", ">= 0", weight_decay);

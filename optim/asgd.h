@@ -18,6 +18,7 @@ struct ASGDOptions {
     f("weight_decay", o.weight_decay), f("maximize", o.maximize);
   }
 };
+extern template class OptimizerWith<ASGDOptions>;
 
 // p = (1 - lambd eta) p - eta g, eta = lr / (1 + lambd lr t)^alpha after step t, with g = grad + weight_decay
 // p. State "ax" is the average of the parameters after step t0. Source: Polyak and Juditsky, SIAM J. Control

@@ -2,6 +2,8 @@
 
 namespace gradus::optim {
 
+template class OptimizerWith<LAMBOptions>;
+
 void LAMBOptions::check() const {
   check_option(lr >= 0, "LAMB", "lr", ">= 0", lr);
   check_betas("LAMB", betas);

@@ -22,6 +22,7 @@ struct LAMBOptions {
     f("bias_correction", o.bias_correction), f("maximize", o.maximize);
   }
 };
+extern template class OptimizerWith<LAMBOptions>;
 
 // m, v as in Adam;  u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p;
 // p -= lr |p| / |u| u, with 2-norms of each parameter as a whole; a ratio with a zero in it is 1.

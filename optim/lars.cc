@@ -2,6 +2,8 @@
 
 namespace gradus::optim {
 
+template class OptimizerWith<LARSOptions>;
+
 void LARSOptions::check() const {
   check_option(lr >= 0.0, "LARS", "lr", ">= 0", lr);
   check_option(momentum >= 0, "LARS", "momentum", ">= 0", momentum);

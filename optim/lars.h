@@ -18,6 +18,7 @@ struct LARSOptions {
     f("trust_coefficient", o.trust_coefficient), f("eps", o.eps), f("maximize", o.maximize);
   }
 };
+extern template class OptimizerWith<LARSOptions>;
 
 // b = momentum b + lr trust_coefficient |p| / (|grad| + weight_decay |p| + eps) g;  p -= b, with
 // g = grad + weight_decay p and 2-norms of each parameter as a whole; a ratio whose |p| or |grad| is 0 is 1.

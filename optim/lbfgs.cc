@@ -14,6 +14,9 @@
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::optim {
+
+template class OptimizerWith<LBFGSOptions>;
+
 namespace {
 
 double dot(const Tensor& a, const Tensor& b) { return raw::sum(raw::mul(a, b)).item<double>(); }

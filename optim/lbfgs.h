@@ -27,6 +27,7 @@ struct LBFGSOptions {
     f("history_size", o.history_size), f("line_search_fn", o.line_search_fn), f("maximize", o.maximize);
   }
 };
+extern template class OptimizerWith<LBFGSOptions>;
 
 // Minimises a function by its gradients alone: p += t d, where d = -H g, and H approximates the inverse of the
 // second derivatives by what the last steps showed. t is lr, or what a line search finds that holds the strong

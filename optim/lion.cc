@@ -2,6 +2,8 @@
 
 namespace gradus::optim {
 
+template class OptimizerWith<LionOptions>;
+
 void LionOptions::check() const {
   check_option(lr >= 0, "Lion", "lr", ">= 0", lr);
   check_betas("Lion", betas);

@@ -19,6 +19,7 @@ struct LionOptions {
     f("weight_decay", o.weight_decay), f("maximize", o.maximize);
   }
 };
+extern template class OptimizerWith<LionOptions>;
 
 // p -= lr (sign(beta1 m + (1 - beta1) grad) + weight_decay p);  m = beta2 m + (1 - beta2) grad.
 // Source: Chen et al., arXiv:2302.06675, algorithm 2.

@@ -2,6 +2,8 @@
 
 namespace gradus::optim {
 
+template class OptimizerWith<NAdamOptions>;
+
 void NAdamOptions::check() const {
   check_option(lr >= 0, "NAdam", "lr", ">= 0", lr);
   check_betas("NAdam", betas);

@@ -19,6 +19,7 @@ struct NAdamOptions {
     f("weight_decay", o.weight_decay), f("momentum_decay", o.momentum_decay), f("maximize", o.maximize);
   }
 };
+extern template class OptimizerWith<NAdamOptions>;
 
 // As Adam, with Nesterov's look ahead: the momentum of the next step and the gradient of this one,
 // p -= lr ((1 - mu_t) / (1 - M_t) g + mu_(t+1) / (1 - M_(t+1)) m) / (sqrt(v / (1 - beta2^t)) + eps), with

@@ -127,47 +127,68 @@ class Optimizer {
 };
 
 // An optimizer whose groups have options O, an aggregate with a member `lr` and a static
-// `each(options, f)` that calls f("name", member) for every member, and `check()`.
+// `each(options, f)` that calls f("name", member) for every member, and `check()`. Ours are instantiated in their own
+// files alone (extern template), and members are not inline: each program that includes them would compile them all.
 template <class O>
 class OptimizerWith : public Optimizer {
  public:
   using Options = O;
   // Adds parameters with options of their own. Errors: ValueError for a parameter that is already there.
-  void add_param_group(const std::vector<Tensor>& params, Options options) {
-    options.check();
-    add_params(params);
-    options_.push_back(options);
-  }
+  void add_param_group(const std::vector<Tensor>& params, Options options);
   const Options& options(size_t group = 0) const { return options_.at(group); }
-  void set_options(size_t group, Options options) {
-    options.check();
-    options_.at(group) = options;
-  }
+  void set_options(size_t group, Options options);
 
  protected:
-  Numbers group_numbers(size_t group) const override {
-    Numbers numbers;
-    Options::each(options_[group],
-                  [&](const char* name, const auto& v) { numbers.emplace_back(name, double(v)); });
-    return numbers;
-  }
-  void set_group_numbers(size_t group, const Numbers& numbers) override {
-    set_options(group, with_numbers(options_[group], numbers));
-  }
-  void add_group(const std::vector<Tensor>& params, const Numbers& numbers) override {
-    OptimizerWith::add_param_group(params, with_numbers(options_.at(0), numbers));
-  }
-  double group_lr(size_t group) const override { return options_[group].lr; }
-  void set_group_lr(size_t group, double lr) override { options_[group].lr = lr; }
+  Numbers group_numbers(size_t group) const override;
+  void set_group_numbers(size_t group, const Numbers& numbers) override;
+  void add_group(const std::vector<Tensor>& params, const Numbers& numbers) override;
+  double group_lr(size_t group) const override;
+  void set_group_lr(size_t group, double lr) override;
 
  private:
-  static Options with_numbers(Options options, const Numbers& numbers) {
-    auto it = numbers.begin();
-    Options::each(options, [&]<class T>(const char*, T& v) { v = static_cast<T>((it++)->second); });
-    return options;
-  }
+  static Options with_numbers(Options options, const Numbers& numbers);
   std::vector<Options> options_;
 };
+
+template <class O>
+void OptimizerWith<O>::add_param_group(const std::vector<Tensor>& params, O options) {
+  options.check();
+  add_params(params);
+  options_.push_back(options);
+}
+template <class O>
+void OptimizerWith<O>::set_options(size_t group, O options) {
+  options.check();
+  options_.at(group) = options;
+}
+template <class O>
+Optimizer::Numbers OptimizerWith<O>::group_numbers(size_t group) const {
+  Numbers numbers;
+  O::each(options_[group], [&](const char* name, const auto& v) { numbers.emplace_back(name, double(v)); });
+  return numbers;
+}
+template <class O>
+void OptimizerWith<O>::set_group_numbers(size_t group, const Numbers& numbers) {
+  set_options(group, with_numbers(options_[group], numbers));
+}
+template <class O>
+void OptimizerWith<O>::add_group(const std::vector<Tensor>& params, const Numbers& numbers) {
+  OptimizerWith::add_param_group(params, with_numbers(options_.at(0), numbers));
+}
+template <class O>
+double OptimizerWith<O>::group_lr(size_t group) const {
+  return options_[group].lr;
+}
+template <class O>
+void OptimizerWith<O>::set_group_lr(size_t group, double lr) {
+  options_[group].lr = lr;
+}
+template <class O>
+O OptimizerWith<O>::with_numbers(O options, const Numbers& numbers) {
+  auto it = numbers.begin();
+  O::each(options, [&]<class T>(const char*, T& v) { v = static_cast<T>((it++)->second); });
+  return options;
+}
 
 // Throws ValueError naming `op` and the option unless it holds.
 void check_option(bool holds, const char* op, const char* name, const char* expected, double given);

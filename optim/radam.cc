@@ -2,6 +2,8 @@
 
 namespace gradus::optim {
 
+template class OptimizerWith<RAdamOptions>;
+
 void RAdamOptions::check() const {
   check_option(lr >= 0, "RAdam", "lr", ">= 0", lr);
   check_betas("RAdam", betas);

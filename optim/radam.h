@@ -19,6 +19,7 @@ struct RAdamOptions {
     f("weight_decay", o.weight_decay), f("maximize", o.maximize);
   }
 };
+extern template class OptimizerWith<RAdamOptions>;
 
 // As Adam, without the division by sqrt(v) in the first steps, and then with a factor r_t, both because v is
 // too uncertain at first; with g = grad + weight_decay p. Source: Liu et al., ICLR 2020, algorithm 2.

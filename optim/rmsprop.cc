@@ -2,6 +2,8 @@
 
 namespace gradus::optim {
 
+template class OptimizerWith<RMSpropOptions>;
+
 void RMSpropOptions::check() const {
   check_option(lr >= 0, "RMSprop", "lr", ">= 0", lr);
   check_option(alpha >= 0, "RMSprop", "alpha", ">= 0", alpha);

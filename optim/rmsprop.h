@@ -17,6 +17,7 @@ struct RMSpropOptions {
     f("momentum", o.momentum), f("centered", o.centered), f("maximize", o.maximize);
   }
 };
+extern template class OptimizerWith<RMSpropOptions>;
 
 // v = alpha v + (1 - alpha) g^2;  a = alpha a + (1 - alpha) g;  d = g / (sqrt(v - a^2 if centered, else v) +
 // eps); b = momentum b + d;  p -= lr b, with g = grad + weight_decay p. Rounding never makes v - a^2

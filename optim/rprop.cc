@@ -2,6 +2,8 @@
 
 namespace gradus::optim {
 
+template class OptimizerWith<RpropOptions>;
+
 void RpropOptions::check() const {
   check_option(lr >= 0, "Rprop", "lr", ">= 0", lr);
   check_option(etas[0] > 0 && etas[0] < 1, "Rprop", "etas[0]", "in (0, 1)", etas[0]);

@@ -19,6 +19,7 @@ struct RpropOptions {
     f("min_step", o.step_sizes[0]), f("max_step", o.step_sizes[1]), f("maximize", o.maximize);
   }
 };
+extern template class OptimizerWith<RpropOptions>;
 
 // Each element moves by a step size of its own against its gradient's sign, for whole batches: the size grows
 // while the sign stays, shrinks when it turns, and the element rests then. Source: Riedmiller and Braun, ICNN

@@ -2,6 +2,8 @@
 
 namespace gradus::optim {
 
+template class OptimizerWith<SGDOptions>;
+
 void SGDOptions::check() const {
   check_option(lr >= 0.0, "SGD", "lr", ">= 0", lr);
   check_option(momentum >= 0, "SGD", "momentum", ">= 0", momentum);

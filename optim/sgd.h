@@ -17,6 +17,7 @@ struct SGDOptions {
     f("nesterov", o.nesterov), f("maximize", o.maximize);
   }
 };
+extern template class OptimizerWith<SGDOptions>;
 
 // g = grad + weight_decay p;  b = momentum b + (1 - dampening) g, at first b = g;
 // p -= lr (nesterov ? g + momentum b : b).

@@ -1,9 +1,9 @@
-// Kernel slots: how an op finds the code that computes it. Each op has one slot; each backend's kernel file fills it when
-// it is linked:
+// Kernel slots: how an op finds the code that computes it. Each op has one slot, declared beside the op and defined with
+// its kernel for the CPU. So who links the op links that kernel, and no other:
 //
-//   // tensor/ops/relu.h      KernelSlot<void(const Tensor& out, const Tensor& x)> in namespace raw
-//   inline constinit KernelSlot<void(const Tensor&, const Tensor&)> relu_kernel{"relu"};
-//   // tensor/cpu/relu.cc     static const RegisterKernel reg(relu_kernel, DeviceType::kCPU, &relu_cpu);
+//   // tensor/ops/relu.h      in namespace raw
+//   extern KernelSlot<void(const Tensor& out, const Tensor& x)> relu_kernel;
+//   // tensor/cpu/relu.cc     constinit decltype(relu_kernel) relu_kernel{"relu", &relu_cpu};
 //   // tensor/ops/relu.cc     relu_kernel(out, x);
 //
 // The op validates, infers shapes and allocates; a kernel receives clean tensors and only computes. Calling a slot
@@ -48,7 +48,7 @@ template <class... Args>
 class KernelSlot<void(const Tensor&, Args...)> {
  public:
   using Function = void (*)(const Tensor&, Args...);
-  constexpr explicit KernelSlot(const char* op) : op_(op) {}
+  constexpr explicit KernelSlot(const char* op, Function cpu_kernel = nullptr) : cpu(cpu_kernel), op_(op) {}
 
   void operator()(const Tensor& out, Args... args) const {
     const Device device = out.device();
@@ -65,7 +65,7 @@ class KernelSlot<void(const Tensor&, Args...)> {
     });
   }
 
-  Function cpu = nullptr;
+  Function cpu;
   Function cuda = nullptr;
 
  private:
@@ -99,6 +99,7 @@ class KernelSlot<void(const Tensor&, Args...)> {
   const char* op_;
 };
 
+// Fills a slot that another file defines, when the program starts.
 struct RegisterKernel {
   template <class Slot>
   RegisterKernel(Slot& slot, DeviceType device, typename Slot::Function f) {

@@ -7,7 +7,8 @@
 namespace gradus {
 
 // Normalises every channel over the batch and its positions: y = (x - mean) / sqrt(var + eps) * weight +
-// bias. In training, mean and (biased) variance are the batch's own, and the running statistics, when given,
+// bias. In training, mean and (biased) variance are the batch's own, this rank's alone also where the model's batch
+// norms have been converted (gradus/distributed/sync_batch_norm.h), and the running statistics, when given,
 // move towards the batch's mean and unbiased variance in place: running = (1 - momentum) running + momentum
 // batch. Otherwise they are the running statistics. Images lie channels-last in the result. Shapes: x [N,C],
 // [N,C,L] or [N,C,H,W]; the others [C], weight and bias (1 and 0 when undefined) for themselves. Errors:

@@ -10,21 +10,38 @@ def _package_impl(ctx):
             if archive:
                 libraries.append(archive)
 
-    # One object file: a program that uses any of it gets all of it, kernels that register themselves included.
-    merged = ctx.actions.declare_file(ctx.label.name + "_merged/libgradus.a")
+    # All objects in one archive, so that a program gets those that it refers to. Those of an alwayslink library become
+    # one object: some fill at the program's start what others of them define.
+    archive = ctx.actions.declare_file(ctx.label.name + "_archive/libgradus.a")
     arguments = ctx.actions.args()
-    arguments.add(merged)
+    arguments.add(archive)
     arguments.add_all(libraries)
     ctx.actions.run_shell(
         inputs = libraries,
-        outputs = [merged],
+        outputs = [archive],
         arguments = [arguments],
         command = """
-            out=$1 object=${1%/*}/gradus.o
+            set -e
+            out=$1 objects=${1%/*}/objects
             shift
-            ld -r -o "$object" --whole-archive "$@" && rm -f "$out" && ar rcsD "$out" "$object" && rm -f "$object"
+            mkdir -p "$objects"
+            {
+              echo "create $out"
+              for library; do
+                case $library in
+                  *.lo)
+                    object=$objects/$(basename "$library" .lo).o
+                    ld -r -o "$object" --whole-archive "$library"
+                    echo "addmod $object"
+                    ;;
+                  *) echo "addlib $library" ;;
+                esac
+              done
+              echo save
+            } | ar -M
+            rm -r "$objects"
         """,
-        mnemonic = "MergeLibraries",
+        mnemonic = "MakeArchive",
     )
 
     headers = [
@@ -39,14 +56,14 @@ def _package_impl(ctx):
     arguments.add("--out=" + tree.path)
     arguments.add("--version=" + ctx.attr.version)
     arguments.add_all(flags, format_each = "--link-flag=%s", uniquify = True)
-    arguments.add(merged, format = "--library=%s")
+    arguments.add(archive, format = "--library=%s")
     arguments.add_all(ctx.files.programs, format_each = "--program=%s")
     arguments.add_all(ctx.files.templates, format_each = "--template=%s")
     arguments.add_all(ctx.files.docs, format_each = "--doc=%s")
     arguments.add_all(headers, format_each = "--header=%s")
     ctx.actions.run(
         executable = "/usr/bin/python3",
-        inputs = headers + [merged] + ctx.files.programs + ctx.files.templates + ctx.files.docs + [ctx.file._tool],
+        inputs = headers + [archive] + ctx.files.programs + ctx.files.templates + ctx.files.docs + [ctx.file._tool],
         outputs = [tree],
         arguments = [ctx.file._tool.path, arguments],
         mnemonic = "MakePackage",

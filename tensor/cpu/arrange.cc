@@ -46,10 +46,13 @@ void repeat_cpu(const Tensor& out, const Tensor& counts) {
   for (int64_t i = 0; i < counts.numel(); ++i) to = std::fill_n(to, count[i], i);
 }
 
-const RegisterKernel kernels[] = {
-    {raw::triangle_kernel, DeviceType::kCPU, &triangle_cpu},
-    {raw::repeat_kernel, DeviceType::kCPU, &repeat_cpu},
-};
-
 }  // namespace
 }  // namespace gradus::cpu
+
+namespace gradus::raw {
+using namespace cpu;  // NOLINT
+
+constinit decltype(triangle_kernel) triangle_kernel{"tril", &triangle_cpu};
+constinit decltype(repeat_kernel) repeat_kernel{"repeat_interleave", &repeat_cpu};
+
+}  // namespace gradus::raw

@@ -76,7 +76,7 @@ inline constexpr auto kAddedProducts = make_products<true>(std::make_index_seque
 
 // Memory for a kernel's own use, in few different sizes, so that the same blocks serve many convolutions.
 inline Tensor scratch(int64_t floats) {
-  return empty({floats < (1 << 18) ? floats : int64_t(std::bit_ceil(uint64_t(floats)))});
+  return empty({floats < (1 << 18) ? floats : int64_t(std::bit_ceil(uint64_t(floats)))}, {DType::kF32});
 }
 
 // Calls f(first, count) for row_blocks(n) parts of [0, n) of at most `most`, as even as they can be.

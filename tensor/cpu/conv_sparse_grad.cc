@@ -214,7 +214,7 @@ void sparse_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, co
   const Problem s(x, dy, dw.shape(), o);
   const Kernels& kernels = *kernels_for(dw.shape());
   const int64_t taps = s.taps(), part = s.O * taps + s.O;  // a part's sums, then its bias gradients
-  const Tensor sums = empty({kParts, part});
+  const Tensor sums = empty({kParts, part}, {DType::kF32});
   parallel_for(0, kParts, 1, [&](int64_t first, int64_t last) {
     std::vector<Nonzero> lists(kLanes * s.P * s.Q);
     for (int64_t i = first; i < last; ++i) {

@@ -138,7 +138,7 @@ void fast_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, cons
   // cache.
   const int64_t pixels = KH * columns * O <= (1 << 18) ? 96 : 512;
   const int64_t block = std::clamp<int64_t>(pixels / Q, 1, 64);
-  Tensor sums = empty({KH * columns, O});
+  Tensor sums = empty({KH * columns, O}, {DType::kF32});
   std::memset(sums.ptr<float>(), 0, sums.nbytes());
   if (db.defined()) std::memset(db.ptr<float>(), 0, db.nbytes());
   const std::vector<Tile> tiles = cut_tiles(O, KH, columns, db.defined());

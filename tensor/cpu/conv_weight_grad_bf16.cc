@@ -271,7 +271,7 @@ class WeightGrad {
     const int64_t p0 = first_panel(group), p1 = first_panel(group + 1);
     const Range strips{strips_ * part / parts_, strips_ * (part + 1) / parts_};
     const int64_t size = (p1 - p0) * taps_ * kStripSums, step = blocks_ == 1 ? 0 : size;
-    const Tensor sums = empty({blocks_ == 1 ? size : size * (strips.last - strips.first)});
+    const Tensor sums = empty({blocks_ == 1 ? size : size * (strips.last - strips.first)}, {DType::kF32});
     for (int64_t i = 0; i < blocks_; ++i) {
       look(b, i);
       const bool last = i + 1 == blocks_;
@@ -289,7 +289,7 @@ class WeightGrad {
   void share_pixels() const {
     const int64_t slices = std::min<int64_t>(blocks_, num_threads());
     const int64_t size = panels(C_) * taps_ * kStripSums, all = strips_ * size;
-    const Tensor sums = empty({slices, all});
+    const Tensor sums = empty({slices, all}, {DType::kF32});
     parallel_for(0, slices, 1, [&](int64_t first, int64_t last) {
       for (int64_t s = first; s < last; ++s)
         sum_slice(sums.ptr<float>() + s * all, blocks_ * s / slices, blocks_ * (s + 1) / slices);
@@ -445,7 +445,7 @@ class WeightGrad {
 // db[o] = sum of dy over the pixels.
 void bias_grad(const Tensor& db, const Tensor& dy) {
   const int64_t O = dy.size(1), pixels = dy.numel() / O;
-  const Tensor sums = empty({O});
+  const Tensor sums = empty({O}, {DType::kF32});
   parallel_for(0, O, 1 + 16384 / pixels, [&](int64_t first, int64_t last) {
     float* __restrict sum = sums.ptr<float>();
     std::fill(sum + first, sum + last, 0.0f);

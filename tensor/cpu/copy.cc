@@ -88,8 +88,13 @@ void fill_cpu(const Tensor& dst, Number value) {
   copy_rows(nest, static_cast<char*>(dst.raw_ptr()), size_of(dst.dtype()), element, 0, convert);
 }
 
-const RegisterKernel reg_copy(raw::copy_kernel, DeviceType::kCPU, &copy_cpu);
-const RegisterKernel reg_fill(raw::fill_kernel, DeviceType::kCPU, &fill_cpu);
-
 }  // namespace
 }  // namespace gradus::cpu
+
+namespace gradus::raw {
+using namespace cpu;  // NOLINT
+
+constinit decltype(copy_kernel) copy_kernel{"copy", &copy_cpu};
+constinit decltype(fill_kernel) fill_kernel{"fill_", &fill_cpu};
+
+}  // namespace gradus::raw

@@ -37,10 +37,13 @@ void linspace_cpu(const Tensor& out, double start, double end) {
   });
 }
 
-const RegisterKernel kernels[] = {
-    {raw::arange_kernel, DeviceType::kCPU, &arange_cpu},
-    {raw::linspace_kernel, DeviceType::kCPU, &linspace_cpu},
-};
-
 }  // namespace
 }  // namespace gradus::cpu
+
+namespace gradus::raw {
+using namespace cpu;  // NOLINT
+
+constinit decltype(arange_kernel) arange_kernel{"arange", &arange_cpu};
+constinit decltype(linspace_kernel) linspace_kernel{"linspace", &linspace_cpu};
+
+}  // namespace gradus::raw

@@ -114,8 +114,10 @@ void cross_entropy_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& x,
   });
 }
 
-const RegisterKernel forward(cross_entropy_kernel, DeviceType::kCPU, &cross_entropy_cpu);
-const RegisterKernel backward(cross_entropy_grad_kernel, DeviceType::kCPU, &cross_entropy_grad_cpu);
-
 }  // namespace
+
+constinit decltype(cross_entropy_kernel) cross_entropy_kernel{"cross_entropy", &cross_entropy_cpu};
+constinit decltype(cross_entropy_grad_kernel) cross_entropy_grad_kernel{
+    "cross_entropy_grad", &cross_entropy_grad_cpu};
+
 }  // namespace gradus::raw

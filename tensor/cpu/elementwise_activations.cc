@@ -5,26 +5,29 @@ namespace {
 
 using namespace functors;  // NOLINT
 
-const RegisterKernel kernels[] = {
-    {raw::relu_kernel, DeviceType::kCPU, &unary<Relu>},
-    {raw::sigmoid_kernel, DeviceType::kCPU, &unary<Sigmoid>},
-    {raw::tanh_kernel, DeviceType::kCPU, &unary<Tanh>},
-    {raw::silu_kernel, DeviceType::kCPU, &unary<Silu>},
-    {raw::logsigmoid_kernel, DeviceType::kCPU, &unary<LogSigmoid>},
-    {raw::gelu_kernel, DeviceType::kCPU, &unary<Gelu>},
-    {raw::gelu_tanh_kernel, DeviceType::kCPU, &unary<GeluTanh>},
-    {raw::leaky_relu_kernel, DeviceType::kCPU, &unary<LeakyRelu, double>},
-    {raw::elu_kernel, DeviceType::kCPU, &unary<Elu, double>},
-    {raw::softplus_kernel, DeviceType::kCPU, &unary<Softplus, double, double>},
-    {raw::relu_backward_kernel, DeviceType::kCPU, &binary<ReluBackward>},
-    {raw::sigmoid_backward_kernel, DeviceType::kCPU, &binary<SigmoidBackward>},
-    {raw::tanh_backward_kernel, DeviceType::kCPU, &binary<TanhBackward>},
-    {raw::silu_backward_kernel, DeviceType::kCPU, &binary<SiluBackward>},
-    {raw::gelu_backward_kernel, DeviceType::kCPU, &binary<GeluBackward>},
-    {raw::gelu_tanh_backward_kernel, DeviceType::kCPU, &binary<GeluTanhBackward>},
-    {raw::leaky_relu_backward_kernel, DeviceType::kCPU, &binary<LeakyReluBackward, double>},
-    {raw::elu_backward_kernel, DeviceType::kCPU, &binary<EluBackward, double>},
-};
-
 }  // namespace
 }  // namespace gradus::cpu
+
+namespace gradus::raw {
+using namespace cpu;  // NOLINT
+
+constinit UnarySlot relu_kernel{"relu", &unary<Relu>};
+constinit UnarySlot sigmoid_kernel{"sigmoid", &unary<Sigmoid>};
+constinit UnarySlot tanh_kernel{"tanh", &unary<Tanh>};
+constinit UnarySlot silu_kernel{"silu", &unary<Silu>};
+constinit UnarySlot logsigmoid_kernel{"logsigmoid", &unary<LogSigmoid>};
+constinit UnarySlot gelu_kernel{"gelu", &unary<Gelu>};
+constinit UnarySlot gelu_tanh_kernel{"gelu_tanh", &unary<GeluTanh>};
+constinit UnarySlot1 leaky_relu_kernel{"leaky_relu", &unary<LeakyRelu, double>};
+constinit UnarySlot1 elu_kernel{"elu", &unary<Elu, double>};
+constinit UnarySlot2 softplus_kernel{"softplus", &unary<Softplus, double, double>};
+constinit BinarySlot relu_backward_kernel{"relu_backward", &binary<ReluBackward>};
+constinit BinarySlot sigmoid_backward_kernel{"sigmoid_backward", &binary<SigmoidBackward>};
+constinit BinarySlot tanh_backward_kernel{"tanh_backward", &binary<TanhBackward>};
+constinit BinarySlot silu_backward_kernel{"silu_backward", &binary<SiluBackward>};
+constinit BinarySlot gelu_backward_kernel{"gelu_backward", &binary<GeluBackward>};
+constinit BinarySlot gelu_tanh_backward_kernel{"gelu_tanh_backward", &binary<GeluTanhBackward>};
+constinit BinarySlot1 leaky_relu_backward_kernel{"leaky_relu_backward", &binary<LeakyReluBackward, double>};
+constinit BinarySlot1 elu_backward_kernel{"elu_backward", &binary<EluBackward, double>};
+
+}  // namespace gradus::raw

@@ -5,23 +5,24 @@ namespace {
 
 using namespace functors;  // NOLINT
 
-// clang-format off
-const RegisterKernel kernels[] = {
-    {raw::add_kernel, DeviceType::kCPU, &binary<Add>},
-    {raw::sub_kernel, DeviceType::kCPU, &binary<Sub>},
-    {raw::mul_kernel, DeviceType::kCPU, &binary<Mul>},
-    {raw::div_kernel, DeviceType::kCPU, &binary<Div>},
-    {raw::pow_kernel, DeviceType::kCPU, &binary<Pow>},
-    {raw::remainder_kernel, DeviceType::kCPU, &binary<Remainder>},
-    {raw::maximum_kernel, DeviceType::kCPU, &binary<Maximum>},
-    {raw::minimum_kernel, DeviceType::kCPU, &binary<Minimum>},
-    {raw::add_scaled_kernel, DeviceType::kCPU, &binary<AddScaled, double, int64_t>},
-    {raw::lerp_kernel, DeviceType::kCPU, &binary<Lerp, double>},
-    {raw::lerp_tensor_kernel, DeviceType::kCPU, &ternary<LerpTensor>},
-    {raw::addcmul_kernel, DeviceType::kCPU, &ternary<AddCMul, double>},
-    {raw::addcdiv_kernel, DeviceType::kCPU, &ternary<AddCDiv, double>},
-};
-// clang-format on
-
 }  // namespace
 }  // namespace gradus::cpu
+
+namespace gradus::raw {
+using namespace cpu;  // NOLINT
+
+constinit BinarySlot add_kernel{"add", &binary<Add>};
+constinit BinarySlot sub_kernel{"sub", &binary<Sub>};
+constinit BinarySlot mul_kernel{"mul", &binary<Mul>};
+constinit BinarySlot div_kernel{"div", &binary<Div>};
+constinit BinarySlot pow_kernel{"pow", &binary<Pow>};
+constinit BinarySlot remainder_kernel{"remainder", &binary<Remainder>};
+constinit BinarySlot maximum_kernel{"maximum", &binary<Maximum>};
+constinit BinarySlot minimum_kernel{"minimum", &binary<Minimum>};
+constinit decltype(add_scaled_kernel) add_scaled_kernel{"add", &binary<AddScaled, double, int64_t>};
+constinit BinarySlot1 lerp_kernel{"lerp", &binary<Lerp, double>};
+constinit TernarySlot lerp_tensor_kernel{"lerp", &ternary<LerpTensor>};
+constinit TernarySlot1 addcmul_kernel{"addcmul", &ternary<AddCMul, double>};
+constinit TernarySlot1 addcdiv_kernel{"addcdiv", &ternary<AddCDiv, double>};
+
+}  // namespace gradus::raw

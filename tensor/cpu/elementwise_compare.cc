@@ -15,20 +15,23 @@ void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Te
   });
 }
 
-const RegisterKernel kernels[] = {
-    {raw::eq_kernel, DeviceType::kCPU, &binary<Eq>},
-    {raw::ne_kernel, DeviceType::kCPU, &binary<Ne>},
-    {raw::lt_kernel, DeviceType::kCPU, &binary<Lt>},
-    {raw::le_kernel, DeviceType::kCPU, &binary<Le>},
-    {raw::gt_kernel, DeviceType::kCPU, &binary<Gt>},
-    {raw::ge_kernel, DeviceType::kCPU, &binary<Ge>},
-    {raw::logical_and_kernel, DeviceType::kCPU, &binary<LogicalAnd>},
-    {raw::logical_or_kernel, DeviceType::kCPU, &binary<LogicalOr>},
-    {raw::logical_not_kernel, DeviceType::kCPU, &unary<LogicalNot>},
-    {raw::isnan_kernel, DeviceType::kCPU, &unary<IsNaN>},
-    {raw::isfinite_kernel, DeviceType::kCPU, &unary<IsFinite>},
-    {raw::where_kernel, DeviceType::kCPU, &where},
-};
-
 }  // namespace
 }  // namespace gradus::cpu
+
+namespace gradus::raw {
+using namespace cpu;  // NOLINT
+
+constinit BinarySlot eq_kernel{"eq", &binary<Eq>};
+constinit BinarySlot ne_kernel{"ne", &binary<Ne>};
+constinit BinarySlot lt_kernel{"lt", &binary<Lt>};
+constinit BinarySlot le_kernel{"le", &binary<Le>};
+constinit BinarySlot gt_kernel{"gt", &binary<Gt>};
+constinit BinarySlot ge_kernel{"ge", &binary<Ge>};
+constinit BinarySlot logical_and_kernel{"logical_and", &binary<LogicalAnd>};
+constinit BinarySlot logical_or_kernel{"logical_or", &binary<LogicalOr>};
+constinit UnarySlot logical_not_kernel{"logical_not", &unary<LogicalNot>};
+constinit UnarySlot isnan_kernel{"isnan", &unary<IsNaN>};
+constinit UnarySlot isfinite_kernel{"isfinite", &unary<IsFinite>};
+constinit TernarySlot where_kernel{"where", &cpu::where};
+
+}  // namespace gradus::raw

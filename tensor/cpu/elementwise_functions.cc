@@ -28,36 +28,40 @@ struct Polygamma : OnFloats {
   }
 };
 
-const RegisterKernel kernels[] = {
-    {raw::tan_kernel, DeviceType::kCPU, &unary<Tan>},
-    {raw::asin_kernel, DeviceType::kCPU, &unary<Asin>},
-    {raw::acos_kernel, DeviceType::kCPU, &unary<Acos>},
-    {raw::atan_kernel, DeviceType::kCPU, &unary<Atan>},
-    {raw::sinh_kernel, DeviceType::kCPU, &unary<Sinh>},
-    {raw::cosh_kernel, DeviceType::kCPU, &unary<Cosh>},
-    {raw::asinh_kernel, DeviceType::kCPU, &unary<Asinh>},
-    {raw::acosh_kernel, DeviceType::kCPU, &unary<Acosh>},
-    {raw::atanh_kernel, DeviceType::kCPU, &unary<Atanh>},
-    {raw::exp2_kernel, DeviceType::kCPU, &unary<Exp2>},
-    {raw::log2_kernel, DeviceType::kCPU, &unary<Log2>},
-    {raw::log10_kernel, DeviceType::kCPU, &unary<Log10>},
-    {raw::erfc_kernel, DeviceType::kCPU, &unary<Erfc>},
-    {raw::erfinv_kernel, DeviceType::kCPU, &unary<Erfinv>},
-    {raw::lgamma_kernel, DeviceType::kCPU, &unary<Lgamma>},
-    {raw::polygamma_kernel, DeviceType::kCPU, &unary<Polygamma, int64_t>},
-    {raw::trunc_kernel, DeviceType::kCPU, &unary<Trunc>},
-    {raw::isinf_kernel, DeviceType::kCPU, &unary<IsInf>},
-    {raw::nan_to_num_kernel, DeviceType::kCPU, &unary<NanToNum, double, double, double>},
-    {raw::selu_kernel, DeviceType::kCPU, &unary<Selu>},
-    {raw::celu_kernel, DeviceType::kCPU, &unary<Celu, double>},
-    {raw::mish_kernel, DeviceType::kCPU, &unary<Mish>},
-    {raw::hardsigmoid_kernel, DeviceType::kCPU, &unary<HardSigmoid>},
-    {raw::hardswish_kernel, DeviceType::kCPU, &unary<HardSwish>},
-    {raw::hardshrink_kernel, DeviceType::kCPU, &unary<HardShrink, double>},
-    {raw::softshrink_kernel, DeviceType::kCPU, &unary<SoftShrink, double>},
-    {raw::threshold_kernel, DeviceType::kCPU, &unary<Threshold, double, double>},
-    {raw::prelu_kernel, DeviceType::kCPU, &binary<Prelu>},
-};
-
 }  // namespace
 }  // namespace gradus::cpu
+
+namespace gradus::raw {
+using namespace cpu;  // NOLINT
+
+constinit UnarySlot tan_kernel{"tan", &unary<Tan>};
+constinit UnarySlot asin_kernel{"asin", &unary<Asin>};
+constinit UnarySlot acos_kernel{"acos", &unary<Acos>};
+constinit UnarySlot atan_kernel{"atan", &unary<Atan>};
+constinit UnarySlot sinh_kernel{"sinh", &unary<Sinh>};
+constinit UnarySlot cosh_kernel{"cosh", &unary<Cosh>};
+constinit UnarySlot asinh_kernel{"asinh", &unary<Asinh>};
+constinit UnarySlot acosh_kernel{"acosh", &unary<Acosh>};
+constinit UnarySlot atanh_kernel{"atanh", &unary<Atanh>};
+constinit UnarySlot exp2_kernel{"exp2", &unary<Exp2>};
+constinit UnarySlot log2_kernel{"log2", &unary<Log2>};
+constinit UnarySlot log10_kernel{"log10", &unary<Log10>};
+constinit UnarySlot erfc_kernel{"erfc", &unary<Erfc>};
+constinit UnarySlot erfinv_kernel{"erfinv", &unary<Erfinv>};
+constinit UnarySlot lgamma_kernel{"lgamma", &unary<Lgamma>};
+constinit decltype(polygamma_kernel) polygamma_kernel{"polygamma", &unary<Polygamma, int64_t>};
+constinit UnarySlot trunc_kernel{"trunc", &unary<Trunc>};
+constinit UnarySlot isinf_kernel{"isinf", &unary<IsInf>};
+constinit decltype(nan_to_num_kernel) nan_to_num_kernel{
+    "nan_to_num", &unary<NanToNum, double, double, double>};
+constinit UnarySlot selu_kernel{"selu", &unary<Selu>};
+constinit UnarySlot1 celu_kernel{"celu", &unary<Celu, double>};
+constinit UnarySlot mish_kernel{"mish", &unary<Mish>};
+constinit UnarySlot hardsigmoid_kernel{"hardsigmoid", &unary<HardSigmoid>};
+constinit UnarySlot hardswish_kernel{"hardswish", &unary<HardSwish>};
+constinit UnarySlot1 hardshrink_kernel{"hardshrink", &unary<HardShrink, double>};
+constinit UnarySlot1 softshrink_kernel{"softshrink", &unary<SoftShrink, double>};
+constinit UnarySlot2 threshold_kernel{"threshold", &unary<Threshold, double, double>};
+constinit BinarySlot prelu_kernel{"prelu", &binary<Prelu>};
+
+}  // namespace gradus::raw

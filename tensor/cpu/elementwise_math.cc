@@ -5,27 +5,30 @@ namespace {
 
 using namespace functors;  // NOLINT
 
-const RegisterKernel kernels[] = {
-    {raw::neg_kernel, DeviceType::kCPU, &unary<Neg>},
-    {raw::abs_kernel, DeviceType::kCPU, &unary<Abs>},
-    {raw::sign_kernel, DeviceType::kCPU, &unary<Sign>},
-    {raw::square_kernel, DeviceType::kCPU, &unary<Square>},
-    {raw::exp_kernel, DeviceType::kCPU, &unary<Exp>},
-    {raw::expm1_kernel, DeviceType::kCPU, &unary<Expm1>},
-    {raw::log_kernel, DeviceType::kCPU, &unary<Log>},
-    {raw::log1p_kernel, DeviceType::kCPU, &unary<Log1p>},
-    {raw::sqrt_kernel, DeviceType::kCPU, &unary<Sqrt>},
-    {raw::rsqrt_kernel, DeviceType::kCPU, &unary<Rsqrt>},
-    {raw::reciprocal_kernel, DeviceType::kCPU, &unary<Reciprocal>},
-    {raw::sin_kernel, DeviceType::kCPU, &unary<Sin>},
-    {raw::cos_kernel, DeviceType::kCPU, &unary<Cos>},
-    {raw::erf_kernel, DeviceType::kCPU, &unary<Erf>},
-    {raw::floor_kernel, DeviceType::kCPU, &unary<Floor>},
-    {raw::ceil_kernel, DeviceType::kCPU, &unary<Ceil>},
-    {raw::round_kernel, DeviceType::kCPU, &unary<Round>},
-    {raw::clamp_kernel, DeviceType::kCPU, &unary<Clamp, double, double, int64_t, int64_t>},
-    {raw::clamp_backward_kernel, DeviceType::kCPU, &binary<ClampBackward, double, double>},
-};
-
 }  // namespace
 }  // namespace gradus::cpu
+
+namespace gradus::raw {
+using namespace cpu;  // NOLINT
+
+constinit UnarySlot neg_kernel{"neg", &unary<Neg>};
+constinit UnarySlot abs_kernel{"abs", &unary<Abs>};
+constinit UnarySlot sign_kernel{"sign", &unary<Sign>};
+constinit UnarySlot square_kernel{"square", &unary<Square>};
+constinit UnarySlot exp_kernel{"exp", &unary<Exp>};
+constinit UnarySlot expm1_kernel{"expm1", &unary<Expm1>};
+constinit UnarySlot log_kernel{"log", &unary<Log>};
+constinit UnarySlot log1p_kernel{"log1p", &unary<Log1p>};
+constinit UnarySlot sqrt_kernel{"sqrt", &unary<Sqrt>};
+constinit UnarySlot rsqrt_kernel{"rsqrt", &unary<Rsqrt>};
+constinit UnarySlot reciprocal_kernel{"reciprocal", &unary<Reciprocal>};
+constinit UnarySlot sin_kernel{"sin", &unary<Sin>};
+constinit UnarySlot cos_kernel{"cos", &unary<Cos>};
+constinit UnarySlot erf_kernel{"erf", &unary<Erf>};
+constinit UnarySlot floor_kernel{"floor", &unary<Floor>};
+constinit UnarySlot ceil_kernel{"ceil", &unary<Ceil>};
+constinit UnarySlot round_kernel{"round", &unary<Round>};
+constinit decltype(clamp_kernel) clamp_kernel{"clamp", &unary<Clamp, double, double, int64_t, int64_t>};
+constinit BinarySlot2 clamp_backward_kernel{"clamp_backward", &binary<ClampBackward, double, double>};
+
+}  // namespace gradus::raw

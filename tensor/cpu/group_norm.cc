@@ -255,11 +255,12 @@ void channel_window_sum_cpu(const Tensor& y, const Tensor& x, const ChannelWindo
   });
 }
 
-const RegisterKernel registrations[] = {
-    {group_norm_kernel, DeviceType::kCPU, &group_norm_cpu},
-    {group_norm_backward_kernel, DeviceType::kCPU, &group_norm_backward_cpu},
-    {channel_window_sum_kernel, DeviceType::kCPU, &channel_window_sum_cpu},
-};
-
 }  // namespace
+
+constinit decltype(group_norm_kernel) group_norm_kernel{"group_norm", &group_norm_cpu};
+constinit decltype(group_norm_backward_kernel) group_norm_backward_kernel{
+    "group_norm_backward", &group_norm_backward_cpu};
+constinit decltype(channel_window_sum_kernel) channel_window_sum_kernel{
+    "channel_window_sum", &channel_window_sum_cpu};
+
 }  // namespace gradus::raw

@@ -312,15 +312,16 @@ void one_hot_cpu(const Tensor& out, const Tensor& index) {
   });
 }
 
-const RegisterKernel kGather(gather_kernel, DeviceType::kCPU, &gather_cpu);
-const RegisterKernel kScatter(scatter_kernel, DeviceType::kCPU, &scatter_cpu);
-const RegisterKernel kIndexSelect(index_select_kernel, DeviceType::kCPU, &index_select_cpu);
-const RegisterKernel kIndexPut(index_put_kernel, DeviceType::kCPU, &index_put_cpu);
-const RegisterKernel kFlatIndex(flat_index_kernel, DeviceType::kCPU, &flat_index_cpu);
-const RegisterKernel kMaskedSelect(masked_select_kernel, DeviceType::kCPU, &masked_select_cpu);
-const RegisterKernel kMaskedScatter(masked_scatter_kernel, DeviceType::kCPU, &masked_scatter_cpu);
-const RegisterKernel kNonzero(nonzero_kernel, DeviceType::kCPU, &nonzero_cpu);
-const RegisterKernel kOneHot(one_hot_kernel, DeviceType::kCPU, &one_hot_cpu);
-
 }  // namespace
+
+constinit decltype(gather_kernel) gather_kernel{"gather", &gather_cpu};
+constinit decltype(scatter_kernel) scatter_kernel{"scatter", &scatter_cpu};
+constinit decltype(index_select_kernel) index_select_kernel{"index_select", &index_select_cpu};
+constinit decltype(index_put_kernel) index_put_kernel{"index_put", &index_put_cpu};
+constinit decltype(flat_index_kernel) flat_index_kernel{"index", &flat_index_cpu};
+constinit decltype(masked_select_kernel) masked_select_kernel{"masked_select", &masked_select_cpu};
+constinit decltype(masked_scatter_kernel) masked_scatter_kernel{"masked_scatter", &masked_scatter_cpu};
+constinit decltype(nonzero_kernel) nonzero_kernel{"nonzero", &nonzero_cpu};
+constinit decltype(one_hot_kernel) one_hot_kernel{"one_hot", &one_hot_cpu};
+
 }  // namespace gradus::raw

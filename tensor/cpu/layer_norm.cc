@@ -161,8 +161,10 @@ void layer_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
   });
 }
 
-const RegisterKernel forward(layer_norm_kernel, DeviceType::kCPU, &layer_norm_cpu);
-const RegisterKernel backward(layer_norm_backward_kernel, DeviceType::kCPU, &layer_norm_backward_cpu);
-
 }  // namespace
+
+constinit decltype(layer_norm_kernel) layer_norm_kernel{"layer_norm", &layer_norm_cpu};
+constinit decltype(layer_norm_backward_kernel) layer_norm_backward_kernel{
+    "layer_norm_backward", &layer_norm_backward_cpu};
+
 }  // namespace gradus::raw

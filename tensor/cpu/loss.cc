@@ -65,10 +65,14 @@ void point_loss_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, co
   }
 }
 
-const RegisterKernel registrations[] = {
-    {raw::point_loss_kernel, DeviceType::kCPU, &point_loss},
-    {raw::point_loss_backward_kernel, DeviceType::kCPU, &point_loss_backward},
-};
-
 }  // namespace
 }  // namespace gradus::cpu
+
+namespace gradus::raw {
+using namespace cpu;  // NOLINT
+
+constinit decltype(point_loss_kernel) point_loss_kernel{"point_loss", &cpu::point_loss};
+constinit decltype(point_loss_backward_kernel) point_loss_backward_kernel{
+    "point_loss_backward", &cpu::point_loss_backward};
+
+}  // namespace gradus::raw

@@ -496,17 +496,25 @@ void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var
   move(running_var, var, double(rows) / double(rows - 1));
 }
 
-const RegisterKernel registrations[] = {
-    {raw::batch_norm_kernel, DeviceType::kCPU, &batch_norm_cpu},
-    {raw::batch_norm_relu_kernel, DeviceType::kCPU, &batch_norm_relu_cpu},
-    {raw::batch_norm_apply_kernel, DeviceType::kCPU, &batch_norm_apply_cpu},
-    {raw::batch_norm_backward_kernel, DeviceType::kCPU, &batch_norm_backward_cpu},
-    {raw::batch_norm_add_relu_backward_kernel, DeviceType::kCPU, &batch_norm_add_relu_backward_cpu},
-    {raw::batch_norm_update_kernel, DeviceType::kCPU, &batch_norm_update_cpu},
-    {raw::batch_statistics_kernel, DeviceType::kCPU, &batch_statistics_cpu},
-    {raw::batch_statistics_backward_kernel, DeviceType::kCPU, &batch_statistics_backward_cpu},
-    {raw::batch_norm_apply_backward_kernel, DeviceType::kCPU, &batch_norm_apply_backward_cpu},
-};
-
 }  // namespace
 }  // namespace gradus
+
+namespace gradus::raw {
+
+constinit decltype(batch_norm_kernel) batch_norm_kernel{"batch_norm", &batch_norm_cpu};
+constinit decltype(batch_norm_relu_kernel) batch_norm_relu_kernel{"batch_norm_relu", &batch_norm_relu_cpu};
+constinit decltype(batch_norm_apply_kernel) batch_norm_apply_kernel{"batch_norm", &batch_norm_apply_cpu};
+constinit decltype(batch_norm_backward_kernel) batch_norm_backward_kernel{
+    "batch_norm_backward", &batch_norm_backward_cpu};
+constinit decltype(batch_norm_add_relu_backward_kernel) batch_norm_add_relu_backward_kernel{
+    "batch_norm_add_relu_backward", &batch_norm_add_relu_backward_cpu};
+constinit decltype(batch_norm_update_kernel) batch_norm_update_kernel{
+    "batch_norm_update_", &batch_norm_update_cpu};
+constinit decltype(batch_statistics_kernel) batch_statistics_kernel{
+    "batch_statistics", &batch_statistics_cpu};
+constinit decltype(batch_statistics_backward_kernel) batch_statistics_backward_kernel{
+    "batch_statistics_backward", &batch_statistics_backward_cpu};
+constinit decltype(batch_norm_apply_backward_kernel) batch_norm_apply_backward_kernel{
+    "batch_norm_apply_backward", &batch_norm_apply_backward_cpu};
+
+}  // namespace gradus::raw

@@ -273,14 +273,13 @@ void lars_step_cpu(const Tensor& some, const std::vector<StepItem>& items, const
   });
 }
 
-const RegisterKernel registrations[] = {
-    {norm_of_kernel, DeviceType::kCPU, &norm_of_cpu},
-    {clip_by_norm_kernel, DeviceType::kCPU, &clip_by_norm_cpu},
-    {clip_by_value_kernel, DeviceType::kCPU, &clip_by_value_cpu},
-    {unscale_kernel, DeviceType::kCPU, &unscale_cpu},
-    {lamb_step_kernel, DeviceType::kCPU, &lamb_step_cpu},
-    {lars_step_kernel, DeviceType::kCPU, &lars_step_cpu},
-};
-
 }  // namespace
+
+constinit decltype(norm_of_kernel) norm_of_kernel{"norm_of", &norm_of_cpu};
+constinit decltype(clip_by_norm_kernel) clip_by_norm_kernel{"clip_by_norm_", &clip_by_norm_cpu};
+constinit decltype(clip_by_value_kernel) clip_by_value_kernel{"clip_by_value_", &clip_by_value_cpu};
+constinit decltype(unscale_kernel) unscale_kernel{"unscale_", &unscale_cpu};
+constinit StepSlot<LAMBStep> lamb_step_kernel{"lamb_step", &lamb_step_cpu};
+constinit StepSlot<LARSStep> lars_step_kernel{"lars_step", &lars_step_cpu};
+
 }  // namespace gradus::raw

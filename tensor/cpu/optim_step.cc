@@ -331,20 +331,19 @@ void average_step_cpu(const Tensor&, const std::vector<StepItem>& items, const A
        [&]<class T>(const StepItem&) { return AverageRule<T>{T(o.weight)}; });
 }
 
-const RegisterKernel registrations[] = {
-    {sgd_step_kernel, DeviceType::kCPU, &sgd_step_cpu},
-    {adam_step_kernel, DeviceType::kCPU, &adam_step_cpu},
-    {adamax_step_kernel, DeviceType::kCPU, &adamax_step_cpu},
-    {nadam_step_kernel, DeviceType::kCPU, &nadam_step_cpu},
-    {radam_step_kernel, DeviceType::kCPU, &radam_step_cpu},
-    {adadelta_step_kernel, DeviceType::kCPU, &adadelta_step_cpu},
-    {adagrad_step_kernel, DeviceType::kCPU, &adagrad_step_cpu},
-    {rmsprop_step_kernel, DeviceType::kCPU, &rmsprop_step_cpu},
-    {lion_step_kernel, DeviceType::kCPU, &lion_step_cpu},
-    {rprop_step_kernel, DeviceType::kCPU, &rprop_step_cpu},
-    {asgd_step_kernel, DeviceType::kCPU, &asgd_step_cpu},
-    {average_step_kernel, DeviceType::kCPU, &average_step_cpu},
-};
-
 }  // namespace
+
+constinit StepSlot<SGDStep> sgd_step_kernel{"sgd_step", &sgd_step_cpu};
+constinit StepSlot<AdamStep> adam_step_kernel{"adam_step", &adam_step_cpu};
+constinit StepSlot<AdamaxStep> adamax_step_kernel{"adamax_step", &adamax_step_cpu};
+constinit StepSlot<NAdamStep> nadam_step_kernel{"nadam_step", &nadam_step_cpu};
+constinit StepSlot<RAdamStep> radam_step_kernel{"radam_step", &radam_step_cpu};
+constinit StepSlot<AdadeltaStep> adadelta_step_kernel{"adadelta_step", &adadelta_step_cpu};
+constinit StepSlot<AdagradStep> adagrad_step_kernel{"adagrad_step", &adagrad_step_cpu};
+constinit StepSlot<RMSpropStep> rmsprop_step_kernel{"rmsprop_step", &rmsprop_step_cpu};
+constinit StepSlot<LionStep> lion_step_kernel{"lion_step", &lion_step_cpu};
+constinit StepSlot<RpropStep> rprop_step_kernel{"rprop_step", &rprop_step_cpu};
+constinit StepSlot<ASGDStep> asgd_step_kernel{"asgd_step", &asgd_step_cpu};
+constinit StepSlot<AverageStep> average_step_kernel{"average_step", &average_step_cpu};
+
 }  // namespace gradus::raw

@@ -242,15 +242,20 @@ void max_pool_relu_grad_cpu(const Tensor& x, const Tensor& dy, PoolWindows w) {
   dispatch_floating(x.dtype(), "max_pool_relu_grad_", [&]<class T>() { relu_grad<T>(x, dy, w); });
 }
 
-const RegisterKernel registrations[] = {
-    {raw::max_pool_kernel, DeviceType::kCPU, &max_pool_cpu},
-    {raw::max_pool_scatter_kernel, DeviceType::kCPU, &max_pool_scatter_cpu},
-    {raw::max_pool_gather_kernel, DeviceType::kCPU, &max_pool_gather_cpu},
-    {raw::max_pool_positions_kernel, DeviceType::kCPU, &max_pool_positions_cpu},
-    {raw::avg_pool_kernel, DeviceType::kCPU, &avg_pool_cpu},
-    {raw::avg_pool_spread_kernel, DeviceType::kCPU, &avg_pool_spread_cpu},
-    {raw::max_pool_relu_grad_kernel, DeviceType::kCPU, &max_pool_relu_grad_cpu},
-};
-
 }  // namespace
 }  // namespace gradus
+
+namespace gradus::raw {
+
+constinit decltype(max_pool_kernel) max_pool_kernel{"max_pool", &max_pool_cpu};
+constinit decltype(max_pool_scatter_kernel) max_pool_scatter_kernel{
+    "max_pool_scatter", &max_pool_scatter_cpu};
+constinit decltype(max_pool_gather_kernel) max_pool_gather_kernel{"max_pool_gather", &max_pool_gather_cpu};
+constinit decltype(max_pool_positions_kernel) max_pool_positions_kernel{
+    "max_pool_positions", &max_pool_positions_cpu};
+constinit decltype(avg_pool_kernel) avg_pool_kernel{"avg_pool", &avg_pool_cpu};
+constinit decltype(avg_pool_spread_kernel) avg_pool_spread_kernel{"avg_pool_spread", &avg_pool_spread_cpu};
+constinit decltype(max_pool_relu_grad_kernel) max_pool_relu_grad_kernel{
+    "max_pool_relu_grad_", &max_pool_relu_grad_cpu};
+
+}  // namespace gradus::raw

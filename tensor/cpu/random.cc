@@ -233,17 +233,20 @@ void below_cpu(const Tensor& out, const Tensor& p) {
   });
 }
 
-const RegisterKernel kernels[] = {
-    {raw::below_kernel, DeviceType::kCPU, &below_cpu},
-    {raw::uniform_kernel, DeviceType::kCPU, &uniform_cpu},
-    {raw::normal_kernel, DeviceType::kCPU, &normal_cpu},
-    {raw::bernoulli_kernel, DeviceType::kCPU, &bernoulli_cpu},
-    {raw::dropout_mask_kernel, DeviceType::kCPU, &dropout_mask_cpu},
-    {raw::randint_kernel, DeviceType::kCPU, &randint_cpu},
-    {raw::randperm_kernel, DeviceType::kCPU, &randperm_cpu},
-    {raw::multinomial_kernel, DeviceType::kCPU, &multinomial_cpu},
-    {raw::masked_scale_kernel, DeviceType::kCPU, &masked_scale_cpu},
-};
-
 }  // namespace
 }  // namespace gradus::cpu
+
+namespace gradus::raw {
+using namespace cpu;  // NOLINT
+
+constinit decltype(below_kernel) below_kernel{"bernoulli", &below_cpu};
+constinit decltype(uniform_kernel) uniform_kernel{"uniform_", &uniform_cpu};
+constinit decltype(normal_kernel) normal_kernel{"normal_", &normal_cpu};
+constinit decltype(bernoulli_kernel) bernoulli_kernel{"bernoulli", &bernoulli_cpu};
+constinit decltype(dropout_mask_kernel) dropout_mask_kernel{"dropout", &dropout_mask_cpu};
+constinit decltype(randint_kernel) randint_kernel{"randint", &randint_cpu};
+constinit decltype(randperm_kernel) randperm_kernel{"randperm", &randperm_cpu};
+constinit decltype(multinomial_kernel) multinomial_kernel{"multinomial", &multinomial_cpu};
+constinit decltype(masked_scale_kernel) masked_scale_kernel{"masked_scale", &masked_scale_cpu};
+
+}  // namespace gradus::raw

@@ -113,12 +113,13 @@ void gru_cell_backward_cpu(const Tensor& dx, const Tensor& ds, const Tensor& dh,
   });
 }
 
-const RegisterKernel kernels[] = {
-    {lstm_cell_kernel, DeviceType::kCPU, &lstm_cell_cpu},
-    {lstm_cell_backward_kernel, DeviceType::kCPU, &lstm_cell_backward_cpu},
-    {gru_cell_kernel, DeviceType::kCPU, &gru_cell_cpu},
-    {gru_cell_backward_kernel, DeviceType::kCPU, &gru_cell_backward_cpu},
-};
-
 }  // namespace
+
+constinit decltype(lstm_cell_kernel) lstm_cell_kernel{"lstm_cell", &lstm_cell_cpu};
+constinit decltype(lstm_cell_backward_kernel) lstm_cell_backward_kernel{
+    "lstm_cell_backward", &lstm_cell_backward_cpu};
+constinit decltype(gru_cell_kernel) gru_cell_kernel{"gru_cell", &gru_cell_cpu};
+constinit decltype(gru_cell_backward_kernel) gru_cell_backward_kernel{
+    "gru_cell_backward", &gru_cell_backward_cpu};
+
 }  // namespace gradus::raw

@@ -173,14 +173,15 @@ void norm_cpu(const Tensor& out, const Tensor& x, double p, double scale, bool r
   });
 }
 
-const RegisterKernel kSum(sum_kernel, DeviceType::kCPU, &sum_cpu);
-const RegisterKernel kVar(var_kernel, DeviceType::kCPU, &var_cpu);
-const RegisterKernel kProd(prod_kernel, DeviceType::kCPU, &prod_cpu);
-const RegisterKernel kMax(amax_kernel, DeviceType::kCPU, &extreme_cpu<true>);
-const RegisterKernel kMin(amin_kernel, DeviceType::kCPU, &extreme_cpu<false>);
-const RegisterKernel kAny(any_kernel, DeviceType::kCPU, &logical_cpu<true>);
-const RegisterKernel kAll(all_kernel, DeviceType::kCPU, &logical_cpu<false>);
-const RegisterKernel kNorm(norm_kernel, DeviceType::kCPU, &norm_cpu);
-
 }  // namespace
+
+constinit decltype(sum_kernel) sum_kernel{"sum", &sum_cpu};
+constinit decltype(var_kernel) var_kernel{"var", &var_cpu};
+constinit decltype(prod_kernel) prod_kernel{"prod", &prod_cpu};
+constinit decltype(amax_kernel) amax_kernel{"amax", &extreme_cpu<true>};
+constinit decltype(amin_kernel) amin_kernel{"amin", &extreme_cpu<false>};
+constinit decltype(any_kernel) any_kernel{"any", &logical_cpu<true>};
+constinit decltype(all_kernel) all_kernel{"all", &logical_cpu<false>};
+constinit decltype(norm_kernel) norm_kernel{"norm", &norm_cpu};
+
 }  // namespace gradus::raw

@@ -116,7 +116,11 @@ void resample_cpu(const Tensor& y, const Tensor& x, Resampling map) {
   dispatch_floating(x.dtype(), "resample", [&]<class T>() { resample<T>(y, x, map); });
 }
 
-const RegisterKernel registrations[] = {{raw::resample_kernel, DeviceType::kCPU, &resample_cpu}};
-
 }  // namespace
 }  // namespace gradus
+
+namespace gradus::raw {
+
+constinit decltype(resample_kernel) resample_kernel{"resample", &resample_cpu};
+
+}  // namespace gradus::raw

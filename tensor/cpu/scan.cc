@@ -313,12 +313,14 @@ void linear_recurrence_cpu(const Tensor& out, const Tensor& a, const Tensor& b, 
   });
 }
 
-const RegisterKernel kExtremum(extremum_kernel, DeviceType::kCPU, &extremum_cpu);
-const RegisterKernel kCumsum(cumsum_kernel, DeviceType::kCPU, &cumsum_cpu);
-const RegisterKernel kCumprod(cumprod_kernel, DeviceType::kCPU, &cumprod_cpu);
-const RegisterKernel kLogCumsumExp(logcumsumexp_kernel, DeviceType::kCPU, &logcumsumexp_cpu);
-const RegisterKernel kRunningExtremes(running_extremes_kernel, DeviceType::kCPU, &running_extremes_cpu);
-const RegisterKernel kRecurrence(linear_recurrence_kernel, DeviceType::kCPU, &linear_recurrence_cpu);
-
 }  // namespace
+
+constinit decltype(extremum_kernel) extremum_kernel{"max", &extremum_cpu};
+constinit decltype(cumsum_kernel) cumsum_kernel{"cumsum", &cumsum_cpu};
+constinit decltype(cumprod_kernel) cumprod_kernel{"cumprod", &cumprod_cpu};
+constinit decltype(logcumsumexp_kernel) logcumsumexp_kernel{"logcumsumexp", &logcumsumexp_cpu};
+constinit decltype(running_extremes_kernel) running_extremes_kernel{"cummax", &running_extremes_cpu};
+constinit decltype(linear_recurrence_kernel) linear_recurrence_kernel{
+    "linear_recurrence", &linear_recurrence_cpu};
+
 }  // namespace gradus::raw

@@ -196,8 +196,10 @@ void softmax_backward_cpu(const Tensor& dx, const Tensor& dy, const Tensor& y, i
   });
 }
 
-const RegisterKernel kSoftmax(softmax_kernel, DeviceType::kCPU, &softmax_cpu);
-const RegisterKernel kSoftmaxGrad(softmax_backward_kernel, DeviceType::kCPU, &softmax_backward_cpu);
-
 }  // namespace
+
+constinit decltype(softmax_kernel) softmax_kernel{"softmax", &softmax_cpu};
+constinit decltype(softmax_backward_kernel) softmax_backward_kernel{
+    "softmax_backward", &softmax_backward_cpu};
+
 }  // namespace gradus::raw

@@ -307,11 +307,12 @@ void histc_cpu(const Tensor& out, const Tensor& x, double low, double high) {
   });
 }
 
-const RegisterKernel kSort(sort_kernel, DeviceType::kCPU, &sort_cpu);
-const RegisterKernel kSelect(select_kernel, DeviceType::kCPU, &select_cpu);
-const RegisterKernel kSortRows(sort_rows_kernel, DeviceType::kCPU, &sort_rows_cpu);
-const RegisterKernel kSearch(searchsorted_kernel, DeviceType::kCPU, &searchsorted_cpu);
-const RegisterKernel kHistc(histc_kernel, DeviceType::kCPU, &histc_cpu);
-
 }  // namespace
+
+constinit decltype(sort_kernel) sort_kernel{"sort", &sort_cpu};
+constinit decltype(select_kernel) select_kernel{"kthvalue", &select_cpu};
+constinit decltype(sort_rows_kernel) sort_rows_kernel{"unique", &sort_rows_cpu};
+constinit decltype(searchsorted_kernel) searchsorted_kernel{"searchsorted", &searchsorted_cpu};
+constinit decltype(histc_kernel) histc_kernel{"histc", &histc_cpu};
+
 }  // namespace gradus::raw

@@ -88,10 +88,12 @@ void fold_cpu(const Tensor& images, const Tensor& columns, UnfoldWindows w) {
   dispatch_floating(images.dtype(), "fold", [&]<class T>() { fold<T>(images, columns, w); });
 }
 
-const RegisterKernel registrations[] = {
-    {raw::unfold_kernel, DeviceType::kCPU, &unfold_cpu},
-    {raw::fold_kernel, DeviceType::kCPU, &fold_cpu},
-};
-
 }  // namespace
 }  // namespace gradus
+
+namespace gradus::raw {
+
+constinit decltype(unfold_kernel) unfold_kernel{"unfold", &unfold_cpu};
+constinit decltype(fold_kernel) fold_kernel{"fold", &fold_cpu};
+
+}  // namespace gradus::raw

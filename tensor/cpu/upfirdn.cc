@@ -119,10 +119,13 @@ void upfirdn2d_kernel_grad_cpu(const Tensor& dk, const Tensor& dy, const Tensor&
                     [&]<class T>() { kernel_grad<T>(dk.ptr<T>(), dy, x, g); });
 }
 
-const RegisterKernel registrations[] = {
-    {raw::upfirdn2d_kernel, DeviceType::kCPU, &upfirdn2d_cpu},
-    {raw::upfirdn2d_kernel_grad_kernel, DeviceType::kCPU, &upfirdn2d_kernel_grad_cpu},
-};
-
 }  // namespace
 }  // namespace gradus
+
+namespace gradus::raw {
+
+constinit decltype(upfirdn2d_kernel) upfirdn2d_kernel{"upfirdn2d", &upfirdn2d_cpu};
+constinit decltype(upfirdn2d_kernel_grad_kernel) upfirdn2d_kernel_grad_kernel{
+    "upfirdn2d_kernel_grad", &upfirdn2d_kernel_grad_cpu};
+
+}  // namespace gradus::raw

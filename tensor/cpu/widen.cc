@@ -53,7 +53,7 @@ Tensor widened(const Tensor& x) {
   if (!x.defined()) return x;
   const ConvertFunction convert = converter(DType::kF32, x.dtype());
   const Strides strides = dense_strides(x);
-  const Tensor flat = empty({extent(x, strides)});
+  const Tensor flat = empty({extent(x, strides)}, {DType::kF32});
   const Tensor y = view_as_strided(flat, x.shape(), strides, 0);
   float* to = flat.ptr<float>();
   if (x.is_dense()) {

@@ -10,10 +10,9 @@
 namespace gradus::raw {
 
 // out, x row-major [..., n, m]: what lies below (`upper`: above) the given diagonal or on it; 0 elsewhere.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, int64_t diagonal, bool upper)>
-    triangle_kernel{"tril"};
+extern KernelSlot<void(const Tensor& out, const Tensor& x, int64_t diagonal, bool upper)> triangle_kernel;
 // out = 0 counts[0] times, 1 counts[1] times, ...; i64. Throws when that is not out's size.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& counts)> repeat_kernel{"repeat_interleave"};
+extern KernelSlot<void(const Tensor& out, const Tensor& counts)> repeat_kernel;
 
 // x with the order along `dims` reversed; in x's layout.
 Tensor flip(const Tensor& x, const Dims& dims);

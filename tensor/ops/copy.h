@@ -8,8 +8,8 @@
 namespace gradus::raw {
 
 // Both tensors have one shape; any strides (in src 0, broadcast, and negative ones, reversed, too), any pair of dtypes.
-inline constinit KernelSlot<void(const Tensor& dst, const Tensor& src)> copy_kernel{"copy"};
-inline constinit KernelSlot<void(const Tensor& dst, Number value)> fill_kernel{"fill_"};
+extern KernelSlot<void(const Tensor& dst, const Tensor& src)> copy_kernel;
+extern KernelSlot<void(const Tensor& dst, Number value)> fill_kernel;
 
 // Errors: ShapeError when several elements of x, which `op` is to write, share a place: x is expanded, or its strides
 // overlap.

@@ -10,8 +10,8 @@ namespace gradus {
 
 namespace raw {
 // out[i] = start + i step, and n evenly spaced values that include both ends.
-inline constinit KernelSlot<void(const Tensor& out, double start, double step)> arange_kernel{"arange"};
-inline constinit KernelSlot<void(const Tensor& out, double start, double end)> linspace_kernel{"linspace"};
+extern KernelSlot<void(const Tensor& out, double start, double step)> arange_kernel;
+extern KernelSlot<void(const Tensor& out, double start, double end)> linspace_kernel;
 }  // namespace raw
 
 Tensor zeros(const Shape& shape, TensorOptions options = {});

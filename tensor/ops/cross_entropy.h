@@ -43,14 +43,11 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
 
 // Kernels: x and dx of one layout, dense; target i64 row-major; weight row-major of x's dtype.
 // clang-format off
-inline constinit KernelSlot<void(const Tensor& loss, const Tensor& stats, const Tensor& total,
-                                 const Tensor& x, const Tensor& target, const Tensor& weight,
-                                 const CrossEntropySpec&)>
-    cross_entropy_kernel{"cross_entropy"};
-inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
-                                 const Tensor& weight, const Tensor& stats, const Tensor& total,
-                                 const CrossEntropySpec&)>
-    cross_entropy_grad_kernel{"cross_entropy_grad"};
+extern KernelSlot<void(const Tensor& loss, const Tensor& stats, const Tensor& total, const Tensor& x, const
+    Tensor& target, const Tensor& weight, const CrossEntropySpec&)> cross_entropy_kernel;
+extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target, const
+    Tensor& weight, const Tensor& stats, const Tensor& total, const CrossEntropySpec&)>
+    cross_entropy_grad_kernel;
 // clang-format on
 
 }  // namespace raw

@@ -18,53 +18,43 @@ using TernarySlot = KernelSlot<void(const Tensor& out, const Tensor& a, const Te
 using TernarySlot1 =
     KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, double parameter)>;
 
-inline constinit BinarySlot add_kernel{"add"}, sub_kernel{"sub"}, mul_kernel{"mul"}, div_kernel{"div"},
-    pow_kernel{"pow"}, remainder_kernel{"remainder"}, maximum_kernel{"maximum"}, minimum_kernel{"minimum"};
-inline constinit BinarySlot1 lerp_kernel{"lerp"};
+extern BinarySlot add_kernel, sub_kernel, mul_kernel, div_kernel, pow_kernel, remainder_kernel,
+    maximum_kernel, minimum_kernel;
+extern BinarySlot1 lerp_kernel;
 // The factor, and the same as an integer: a double does not hold all of them.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, double alpha, int64_t integer_alpha)>
-    add_scaled_kernel{"add"};
-inline constinit TernarySlot lerp_tensor_kernel{"lerp"}, where_kernel{"where"};
-inline constinit TernarySlot1 addcmul_kernel{"addcmul"}, addcdiv_kernel{"addcdiv"};
-inline constinit BinarySlot eq_kernel{"eq"}, ne_kernel{"ne"}, lt_kernel{"lt"}, le_kernel{"le"},
-    gt_kernel{"gt"}, ge_kernel{"ge"}, logical_and_kernel{"logical_and"}, logical_or_kernel{"logical_or"};
-inline constinit UnarySlot logical_not_kernel{"logical_not"}, isnan_kernel{"isnan"},
-    isfinite_kernel{"isfinite"};
-inline constinit UnarySlot neg_kernel{"neg"}, abs_kernel{"abs"}, sign_kernel{"sign"}, square_kernel{"square"},
-    exp_kernel{"exp"}, expm1_kernel{"expm1"}, log_kernel{"log"}, log1p_kernel{"log1p"}, sqrt_kernel{"sqrt"},
-    rsqrt_kernel{"rsqrt"}, reciprocal_kernel{"reciprocal"}, sin_kernel{"sin"}, cos_kernel{"cos"},
-    erf_kernel{"erf"}, floor_kernel{"floor"}, ceil_kernel{"ceil"}, round_kernel{"round"};
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, double low, double high, int64_t integer_low,
-                                int64_t integer_high)>
-    clamp_kernel{"clamp"};
-inline constinit BinarySlot2 clamp_backward_kernel{"clamp_backward"};
-inline constinit UnarySlot relu_kernel{"relu"}, sigmoid_kernel{"sigmoid"}, tanh_kernel{"tanh"},
-    silu_kernel{"silu"}, gelu_kernel{"gelu"}, gelu_tanh_kernel{"gelu_tanh"}, logsigmoid_kernel{"logsigmoid"};
-inline constinit UnarySlot1 leaky_relu_kernel{"leaky_relu"}, elu_kernel{"elu"};
-inline constinit UnarySlot2 softplus_kernel{"softplus"};
-inline constinit BinarySlot relu_backward_kernel{"relu_backward"},
-    sigmoid_backward_kernel{"sigmoid_backward"}, tanh_backward_kernel{"tanh_backward"},
-    silu_backward_kernel{"silu_backward"}, gelu_backward_kernel{"gelu_backward"},
-    gelu_tanh_backward_kernel{"gelu_tanh_backward"};
-inline constinit BinarySlot1 leaky_relu_backward_kernel{"leaky_relu_backward"},
-    elu_backward_kernel{"elu_backward"};
+extern KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, double alpha, int64_t integer_alpha)>
+    add_scaled_kernel;
+extern TernarySlot lerp_tensor_kernel, where_kernel;
+extern TernarySlot1 addcmul_kernel, addcdiv_kernel;
+extern BinarySlot eq_kernel, ne_kernel, lt_kernel, le_kernel, gt_kernel, ge_kernel, logical_and_kernel,
+    logical_or_kernel;
+extern UnarySlot logical_not_kernel, isnan_kernel, isfinite_kernel;
+extern UnarySlot neg_kernel, abs_kernel, sign_kernel, square_kernel, exp_kernel, expm1_kernel, log_kernel,
+    log1p_kernel, sqrt_kernel, rsqrt_kernel, reciprocal_kernel, sin_kernel, cos_kernel, erf_kernel,
+    floor_kernel, ceil_kernel, round_kernel;
+extern KernelSlot<void(const Tensor& out, const Tensor& x, double low, double high, int64_t integer_low,
+                       int64_t integer_high)>
+    clamp_kernel;
+extern BinarySlot2 clamp_backward_kernel;
+extern UnarySlot relu_kernel, sigmoid_kernel, tanh_kernel, silu_kernel, gelu_kernel, gelu_tanh_kernel,
+    logsigmoid_kernel;
+extern UnarySlot1 leaky_relu_kernel, elu_kernel;
+extern UnarySlot2 softplus_kernel;
+extern BinarySlot relu_backward_kernel, sigmoid_backward_kernel, tanh_backward_kernel, silu_backward_kernel,
+    gelu_backward_kernel, gelu_tanh_backward_kernel;
+extern BinarySlot1 leaky_relu_backward_kernel, elu_backward_kernel;
 
-inline constinit UnarySlot tan_kernel{"tan"}, asin_kernel{"asin"}, acos_kernel{"acos"}, atan_kernel{"atan"},
-    sinh_kernel{"sinh"}, cosh_kernel{"cosh"}, asinh_kernel{"asinh"}, acosh_kernel{"acosh"}, atanh_kernel{"atanh"},
-    exp2_kernel{"exp2"}, log2_kernel{"log2"}, log10_kernel{"log10"}, erfc_kernel{"erfc"}, erfinv_kernel{"erfinv"},
-    lgamma_kernel{"lgamma"}, trunc_kernel{"trunc"}, isinf_kernel{"isinf"}, bitwise_not_kernel{"bitwise_not"};
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, int64_t n)> polygamma_kernel{"polygamma"};
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, double, double, double)> nan_to_num_kernel{
-    "nan_to_num"};
-inline constinit BinarySlot atan2_kernel{"atan2"}, fmod_kernel{"fmod"}, floor_divide_kernel{"floor_divide"}, trunc_divide_kernel{"div"},
-    hypot_kernel{"hypot"}, copysign_kernel{"copysign"}, xlogy_kernel{"xlogy"}, logaddexp_kernel{"logaddexp"},
-    heaviside_kernel{"heaviside"}, bitwise_and_kernel{"bitwise_and"}, bitwise_or_kernel{"bitwise_or"},
-    bitwise_xor_kernel{"bitwise_xor"}, bitwise_left_shift_kernel{"bitwise_left_shift"},
-    bitwise_right_shift_kernel{"bitwise_right_shift"}, prelu_kernel{"prelu"};
-inline constinit UnarySlot selu_kernel{"selu"}, mish_kernel{"mish"}, hardsigmoid_kernel{"hardsigmoid"},
-    hardswish_kernel{"hardswish"};
-inline constinit UnarySlot1 celu_kernel{"celu"}, hardshrink_kernel{"hardshrink"}, softshrink_kernel{"softshrink"};
-inline constinit UnarySlot2 threshold_kernel{"threshold"};
+extern UnarySlot tan_kernel, asin_kernel, acos_kernel, atan_kernel, sinh_kernel, cosh_kernel, asinh_kernel,
+    acosh_kernel, atanh_kernel, exp2_kernel, log2_kernel, log10_kernel, erfc_kernel, erfinv_kernel,
+    lgamma_kernel, trunc_kernel, isinf_kernel, bitwise_not_kernel;
+extern KernelSlot<void(const Tensor& out, const Tensor& x, int64_t n)> polygamma_kernel;
+extern KernelSlot<void(const Tensor& out, const Tensor& x, double, double, double)> nan_to_num_kernel;
+extern BinarySlot atan2_kernel, fmod_kernel, floor_divide_kernel, trunc_divide_kernel, hypot_kernel,
+    copysign_kernel, xlogy_kernel, logaddexp_kernel, heaviside_kernel, bitwise_and_kernel, bitwise_or_kernel,
+    bitwise_xor_kernel, bitwise_left_shift_kernel, bitwise_right_shift_kernel, prelu_kernel;
+extern UnarySlot selu_kernel, mish_kernel, hardsigmoid_kernel, hardswish_kernel;
+extern UnarySlot1 celu_kernel, hardshrink_kernel, softshrink_kernel;
+extern UnarySlot2 threshold_kernel;
 
 // The dtype that arithmetic yields: promote()'s, but a 0-dimensional operand counts only when its kind (bool,
 // integer, float) is the higher one.

@@ -33,14 +33,13 @@ struct ChannelWindow {
 Tensor channel_window_sum(const Tensor& x, const ChannelWindow& window);
 
 // Kernels: f32 or f64; x and y dense with channels innermost, the others row-major; no empty x.
-inline constinit KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
-                                 const Tensor& weight, const Tensor& bias, const GroupNormSpec&)>
-    group_norm_kernel{"group_norm"};
-inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
-                                 const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
-                                 const Tensor& weight, const GroupNormSpec&)>
-    group_norm_backward_kernel{"group_norm_backward"};
-inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, const ChannelWindow&)>
-    channel_window_sum_kernel{"channel_window_sum"};
+extern KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                       const Tensor& weight, const Tensor& bias, const GroupNormSpec&)>
+    group_norm_kernel;
+extern KernelSlot<void(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                       const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                       const GroupNormSpec&)>
+    group_norm_backward_kernel;
+extern KernelSlot<void(const Tensor& y, const Tensor& x, const ChannelWindow&)> channel_window_sum_kernel;
 
 }  // namespace gradus::raw

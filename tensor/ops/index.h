@@ -24,29 +24,28 @@ enum class Write { kPut, kAdd, kMultiply, kMax, kMin };
 // Kernels take row-major tensors; indices are i64. All but kPut take f64, f32 and integers, kAdd bool as well.
 // clang-format off
 // out, index [outer, k, inner]; x as `d` says.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d)> gather_kernel{"gather"};
+extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d)> gather_kernel;
 // out as `d` says; index, src [outer, k, inner].
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how)>
-    scatter_kernel{"scatter"};
+extern KernelSlot<void(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how)>
+    scatter_kernel;
 // out [outer, k, inner]; x as `d` says; index [k].
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d)>
-    index_select_kernel{"index_select"};
+extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d)>
+    index_select_kernel;
 // out as `d` says; index [k]; src [outer, k, inner].
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how)>
-    index_put_kernel{"index_put"};
+extern KernelSlot<void(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how)>
+    index_put_kernel;
 // out += stride * index, negative indices counted from the back of the indexed dimension.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& index, IndexedDim d, int64_t stride)>
-    flat_index_kernel{"index"};
+extern KernelSlot<void(const Tensor& out, const Tensor& index, IndexedDim d, int64_t stride)>
+    flat_index_kernel;
 // out [count, dims]: the positions of x's true elements. x has `count` of them.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x)> nonzero_kernel{"nonzero"};
+extern KernelSlot<void(const Tensor& out, const Tensor& x)> nonzero_kernel;
 // out [..., classes] = 1 where the last coordinate is index [...], else 0.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& index)> one_hot_kernel{"one_hot"};
+extern KernelSlot<void(const Tensor& out, const Tensor& index)> one_hot_kernel;
 // out [n] = the elements of x where the mask holds, one after another, then zeros. All are row-major.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask)>
-    masked_select_kernel{"masked_select"};
+extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask)> masked_select_kernel;
 // out = where the mask holds the next element of src, else x (undefined: 0). Throws when src has too few.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, const Tensor& src)>
-    masked_scatter_kernel{"masked_scatter"};
+extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, const Tensor& src)>
+    masked_scatter_kernel;
 // clang-format on
 
 // Element-wise along `dim`: index has x's number of dims and may be smaller in the others.

@@ -27,12 +27,11 @@ LayerNormGrads layer_norm_backward(const Tensor& dy, const Tensor& x, const Tens
                                    const Tensor& weight, int dims, const LayerNormSpec& spec);
 
 // Kernels: f32 or f64, all row-major; x [rows,n], weight and bias [n]; no empty x.
-inline constinit KernelSlot<void(const Tensor& y, const Tensor& stats, const Tensor& x, const Tensor& weight,
-                                 const Tensor& bias, const LayerNormSpec&)>
-    layer_norm_kernel{"layer_norm"};
-inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
-                                 const Tensor& dy, const Tensor& x, const Tensor& stats, const Tensor& weight,
-                                 const LayerNormSpec&)>
-    layer_norm_backward_kernel{"layer_norm_backward"};
+extern KernelSlot<void(const Tensor& y, const Tensor& stats, const Tensor& x, const Tensor& weight,
+                       const Tensor& bias, const LayerNormSpec&)>
+    layer_norm_kernel;
+extern KernelSlot<void(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                       const Tensor& x, const Tensor& stats, const Tensor& weight, const LayerNormSpec&)>
+    layer_norm_backward_kernel;
 
 }  // namespace gradus::raw

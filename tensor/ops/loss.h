@@ -35,11 +35,10 @@ Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& targ
                            const PointLossSpec& spec);
 
 // Kernels: any strides and floating dtypes.
-inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& target,
-                                 const PointLossSpec&)>
-    point_loss_kernel{"point_loss"};
-inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
-                                 const PointLossSpec&)>
-    point_loss_backward_kernel{"point_loss_backward"};
+extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& target, const PointLossSpec&)>
+    point_loss_kernel;
+extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
+                       const PointLossSpec&)>
+    point_loss_backward_kernel;
 
 }  // namespace gradus::raw

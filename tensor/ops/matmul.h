@@ -14,7 +14,6 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 // out[G...,M,K] = a[G...,M,K] b[G...,K,N] + bias[N]: all of one floating dtype (without a bias, out may be
 // f32 for 16-bit floats), out row-major, bias undefined or row-major, the last two dims of a and b dense in
 // either order, batch dims G of equal number with stride 0 where they broadcast.
-inline constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&)> matmul_kernel{
-    "matmul"};
+extern KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&)> matmul_kernel;
 
 }  // namespace gradus::raw

@@ -82,36 +82,35 @@ void check_batch_norm(const char* op, const Tensor& x,
 // Kernels: x and y of one floating dtype, dense with channels innermost; [C] tensors row-major, of that dtype, or f32
 // where it has 16 bits (running statistics may have 16 bits too); no empty x. batch_norm_apply_backward's dx, which is
 // batch_statistics_backward's add, has the dtype of [C] tensors.
-inline constinit KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
-                                 const Tensor& weight, const Tensor& bias, double eps)>
-    batch_norm_kernel{"batch_norm"};
-inline constinit KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
-                                 const Tensor& residual, const Tensor& weight, const Tensor& bias,
-                                 double eps)>
-    batch_norm_relu_kernel{"batch_norm_relu"};  // y may be the residual
-inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
-                                 const Tensor& weight, const Tensor& bias, double eps)>
-    batch_norm_apply_kernel{"batch_norm"};
-inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
-                                 const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
-                                 const Tensor& weight, const Tensor& bias, double eps, bool rectified)>
-    batch_norm_backward_kernel{"batch_norm_backward"};  // dx may be dy
-inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dresidual, const Tensor& dweight,
-                                 const Tensor& dbias, const Tensor& dy, const Tensor& y, const Tensor& x,
-                                 const Tensor& mean, const Tensor& var, const Tensor& weight, double eps)>
-    batch_norm_add_relu_backward_kernel{"batch_norm_add_relu_backward"};  // dresidual may be dy, dx may be y
-inline constinit KernelSlot<void(const Tensor& mean, const Tensor& m2, const Tensor& x)>
-    batch_statistics_kernel{"batch_statistics"};
-inline constinit KernelSlot<void(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,
-                                 const Tensor& offset, const Tensor& slope)>
-    batch_statistics_backward_kernel{"batch_statistics_backward"};
-inline constinit KernelSlot<void(const Tensor& dx, const Tensor& sum, const Tensor& centred_sum,
-                                 const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
-                                 const Tensor& weight, double eps)>
-    batch_norm_apply_backward_kernel{"batch_norm_apply_backward"};
-inline constinit KernelSlot<void(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
-                                 const Tensor& var, int64_t rows, double momentum)>
-    batch_norm_update_kernel{"batch_norm_update_"};
+extern KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                       const Tensor& weight, const Tensor& bias, double eps)>
+    batch_norm_kernel;
+extern KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                       const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps)>
+    batch_norm_relu_kernel;  // y may be the residual
+extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
+                       const Tensor& weight, const Tensor& bias, double eps)>
+    batch_norm_apply_kernel;
+extern KernelSlot<void(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                       const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                       const Tensor& bias, double eps,
+                       bool rectified)>
+    batch_norm_backward_kernel;  // dx may be dy
+extern KernelSlot<void(const Tensor& dx, const Tensor& dresidual, const Tensor& dweight, const Tensor& dbias,
+                       const Tensor& dy, const Tensor& y, const Tensor& x, const Tensor& mean,
+                       const Tensor& var, const Tensor& weight, double eps)>
+    batch_norm_add_relu_backward_kernel;  // dresidual may be dy, dx may be y
+extern KernelSlot<void(const Tensor& mean, const Tensor& m2, const Tensor& x)> batch_statistics_kernel;
+extern KernelSlot<void(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,
+                       const Tensor& offset, const Tensor& slope)>
+    batch_statistics_backward_kernel;
+extern KernelSlot<void(const Tensor& dx, const Tensor& sum, const Tensor& centred_sum, const Tensor& dy,
+                       const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                       double eps)>
+    batch_norm_apply_backward_kernel;
+extern KernelSlot<void(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
+                       const Tensor& var, int64_t rows, double momentum)>
+    batch_norm_update_kernel;
 
 }  // namespace raw
 }  // namespace gradus

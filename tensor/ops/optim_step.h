@@ -179,30 +179,26 @@ Tensor unscale_(const std::vector<Tensor>& tensors, double factor);
 // clang-format off
 template <class Options>
 using StepSlot = KernelSlot<void(const Tensor&, const std::vector<StepItem>&, const Options&)>;
-inline constinit StepSlot<SGDStep> sgd_step_kernel{"sgd_step"};
-inline constinit StepSlot<AdamStep> adam_step_kernel{"adam_step"};
-inline constinit StepSlot<AdamaxStep> adamax_step_kernel{"adamax_step"};
-inline constinit StepSlot<NAdamStep> nadam_step_kernel{"nadam_step"};
-inline constinit StepSlot<RAdamStep> radam_step_kernel{"radam_step"};
-inline constinit StepSlot<AdadeltaStep> adadelta_step_kernel{"adadelta_step"};
-inline constinit StepSlot<AdagradStep> adagrad_step_kernel{"adagrad_step"};
-inline constinit StepSlot<RMSpropStep> rmsprop_step_kernel{"rmsprop_step"};
-inline constinit StepSlot<LionStep> lion_step_kernel{"lion_step"};
-inline constinit StepSlot<RpropStep> rprop_step_kernel{"rprop_step"};
-inline constinit StepSlot<ASGDStep> asgd_step_kernel{"asgd_step"};
-inline constinit StepSlot<LAMBStep> lamb_step_kernel{"lamb_step"};
-inline constinit StepSlot<LARSStep> lars_step_kernel{"lars_step"};
-inline constinit StepSlot<AverageStep> average_step_kernel{"average_step"};
+extern StepSlot<SGDStep> sgd_step_kernel;
+extern StepSlot<AdamStep> adam_step_kernel;
+extern StepSlot<AdamaxStep> adamax_step_kernel;
+extern StepSlot<NAdamStep> nadam_step_kernel;
+extern StepSlot<RAdamStep> radam_step_kernel;
+extern StepSlot<AdadeltaStep> adadelta_step_kernel;
+extern StepSlot<AdagradStep> adagrad_step_kernel;
+extern StepSlot<RMSpropStep> rmsprop_step_kernel;
+extern StepSlot<LionStep> lion_step_kernel;
+extern StepSlot<RpropStep> rprop_step_kernel;
+extern StepSlot<ASGDStep> asgd_step_kernel;
+extern StepSlot<LAMBStep> lamb_step_kernel;
+extern StepSlot<LARSStep> lars_step_kernel;
+extern StepSlot<AverageStep> average_step_kernel;
 // out (f32 or f64, dense) = the norm; the tensors may be of several dtypes.
-inline constinit KernelSlot<void(const Tensor& out, const std::vector<Tensor>&, double p)>
-    norm_of_kernel{"norm_of"};
-inline constinit KernelSlot<void(const Tensor& norm, const std::vector<Tensor>&, double max_norm)>
-    clip_by_norm_kernel{"clip_by_norm_"};
-inline constinit KernelSlot<void(const Tensor&, const std::vector<Tensor>&, double limit)>
-    clip_by_value_kernel{"clip_by_value_"};
+extern KernelSlot<void(const Tensor& out, const std::vector<Tensor>&, double p)> norm_of_kernel;
+extern KernelSlot<void(const Tensor& norm, const std::vector<Tensor>&, double max_norm)> clip_by_norm_kernel;
+extern KernelSlot<void(const Tensor&, const std::vector<Tensor>&, double limit)> clip_by_value_kernel;
 // found (f32[]) = 1 if an element is not finite, else 0; the tensors may be of several dtypes.
-inline constinit KernelSlot<void(const Tensor& found, const std::vector<Tensor>&, double factor)>
-    unscale_kernel{"unscale_"};
+extern KernelSlot<void(const Tensor& found, const std::vector<Tensor>&, double factor)> unscale_kernel;
 // clang-format on
 
 }  // namespace gradus::raw

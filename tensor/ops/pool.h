@@ -113,19 +113,16 @@ void max_pool_relu_grad_(const Tensor& x, const Tensor& dy, const PoolWindows& w
 
 // Kernels: f32 or f64, dense with channels innermost, no empty tensors. 16-bit floats go through f32, but for
 // max_pool and max_pool_scatter, which take them.
-inline constinit KernelSlot<void(const Tensor& y, const Tensor& index, const Tensor& x, PoolWindows)>
-    max_pool_kernel{"max_pool"};  // index may be undefined
-inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& index, PoolWindows)>
-    max_pool_scatter_kernel{"max_pool_scatter"};
-inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& index, PoolWindows)>
-    max_pool_gather_kernel{"max_pool_gather"};
-inline constinit KernelSlot<void(const Tensor& positions, const Tensor& index, PoolWindows)>
-    max_pool_positions_kernel{"max_pool_positions"};
-inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, PoolWindows)> avg_pool_kernel{"avg_pool"};
-inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dy, PoolWindows)> avg_pool_spread_kernel{
-    "avg_pool_spread"};
-inline constinit KernelSlot<void(const Tensor& x, const Tensor& dy, PoolWindows)> max_pool_relu_grad_kernel{
-    "max_pool_relu_grad_"};
+extern KernelSlot<void(const Tensor& y, const Tensor& index, const Tensor& x, PoolWindows)>
+    max_pool_kernel;  // index may be undefined
+extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& index, PoolWindows)>
+    max_pool_scatter_kernel;
+extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& index, PoolWindows)>
+    max_pool_gather_kernel;
+extern KernelSlot<void(const Tensor& positions, const Tensor& index, PoolWindows)> max_pool_positions_kernel;
+extern KernelSlot<void(const Tensor& y, const Tensor& x, PoolWindows)> avg_pool_kernel;
+extern KernelSlot<void(const Tensor& dx, const Tensor& dy, PoolWindows)> avg_pool_spread_kernel;
+extern KernelSlot<void(const Tensor& x, const Tensor& dy, PoolWindows)> max_pool_relu_grad_kernel;
 
 }  // namespace raw
 }  // namespace gradus

@@ -19,26 +19,23 @@ namespace raw {
 //   normal f64               all words of counter i / 2 give elements 2j, 2j + 1
 //   dropout masks            half-word i mod 8 of counter i / 8, the lower half of a word first
 // 16-bit floats are drawn as f32.
-inline constinit KernelSlot<void(const Tensor& out, double low, double high, PhiloxKey key)> uniform_kernel{
-    "uniform_"};
-inline constinit KernelSlot<void(const Tensor& out, double mean, double std, PhiloxKey key)> normal_kernel{
-    "normal_"};
+extern KernelSlot<void(const Tensor& out, double low, double high, PhiloxKey key)> uniform_kernel;
+extern KernelSlot<void(const Tensor& out, double mean, double std, PhiloxKey key)> normal_kernel;
 // True with probability p, into a bool tensor.
-inline constinit KernelSlot<void(const Tensor& out, double p, PhiloxKey key)> bernoulli_kernel{"bernoulli"};
+extern KernelSlot<void(const Tensor& out, double p, PhiloxKey key)> bernoulli_kernel;
 // The same with p rounded up to a multiple of 2^-16, from half as many bits.
-inline constinit KernelSlot<void(const Tensor& out, double p, PhiloxKey key)> dropout_mask_kernel{"dropout"};
+extern KernelSlot<void(const Tensor& out, double p, PhiloxKey key)> dropout_mask_kernel;
 // low + [0, range), into an i64 tensor.
-inline constinit KernelSlot<void(const Tensor& out, int64_t low, uint64_t range, PhiloxKey key)>
-    randint_kernel{"randint"};
-inline constinit KernelSlot<void(const Tensor& out, PhiloxKey key)> randperm_kernel{"randperm"};
+extern KernelSlot<void(const Tensor& out, int64_t low, uint64_t range, PhiloxKey key)> randint_kernel;
+extern KernelSlot<void(const Tensor& out, PhiloxKey key)> randperm_kernel;
 // out i64 [rows, k]; weights f64 [rows, n]; uniform numbers f64: with replacement [rows, k], else [rows, n].
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement)>
-    multinomial_kernel{"multinomial"};
+extern KernelSlot<void(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement)>
+    multinomial_kernel;
 // u = 1 where it is below p, else 0; both f64 or both f32, row-major. Throws when p is no probability.
-inline constinit KernelSlot<void(const Tensor& u, const Tensor& p)> below_kernel{"bernoulli"};
+extern KernelSlot<void(const Tensor& u, const Tensor& p)> below_kernel;
 // y = scale x where the mask (bool) holds, else 0.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, double scale)>
-    masked_scale_kernel{"masked_scale"};
+extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, double scale)>
+    masked_scale_kernel;
 
 // Fill x with uniform numbers of [low, high), or normal ones. Errors: DTypeError unless floating; ValueError.
 void uniform_(const Tensor& x, double low = 0, double high = 1);

@@ -25,17 +25,15 @@ GruCellGrads gru_cell_backward(const Tensor& dy, const Tensor& x_gates, const Te
                                const Tensor& h);
 
 // Kernels: f32 or f64, all row-major, none empty; dh and dc of the backward kernel are defined.
-inline constinit KernelSlot<void(const Tensor& h, const Tensor& c_next, const Tensor& gates, const Tensor& c)>
-    lstm_cell_kernel{"lstm_cell"};
-inline constinit KernelSlot<void(const Tensor& dgates, const Tensor& dc, const Tensor& dh,
-                                 const Tensor& dc_next, const Tensor& gates, const Tensor& c)>
-    lstm_cell_backward_kernel{"lstm_cell_backward"};
-inline constinit KernelSlot<void(const Tensor& y, const Tensor& x_gates, const Tensor& h_gates,
-                                 const Tensor& h)>
-    gru_cell_kernel{"gru_cell"};
-inline constinit KernelSlot<void(const Tensor& dx_gates, const Tensor& dh_gates, const Tensor& dh,
-                                 const Tensor& dy, const Tensor& x_gates, const Tensor& h_gates,
-                                 const Tensor& h)>
-    gru_cell_backward_kernel{"gru_cell_backward"};
+extern KernelSlot<void(const Tensor& h, const Tensor& c_next, const Tensor& gates, const Tensor& c)>
+    lstm_cell_kernel;
+extern KernelSlot<void(const Tensor& dgates, const Tensor& dc, const Tensor& dh, const Tensor& dc_next,
+                       const Tensor& gates, const Tensor& c)>
+    lstm_cell_backward_kernel;
+extern KernelSlot<void(const Tensor& y, const Tensor& x_gates, const Tensor& h_gates, const Tensor& h)>
+    gru_cell_kernel;
+extern KernelSlot<void(const Tensor& dx_gates, const Tensor& dh_gates, const Tensor& dh, const Tensor& dy,
+                       const Tensor& x_gates, const Tensor& h_gates, const Tensor& h)>
+    gru_cell_backward_kernel;
 
 }  // namespace gradus::raw

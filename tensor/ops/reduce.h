@@ -12,28 +12,28 @@ namespace gradus::raw {
 // Kernels reduce the dims in which `out`, which has as many as x, has size 1. x may be strided. sum takes every dtype;
 // prod f64, f32, i64; amax, amin all but f16 and bf16; any, all bool; norm f64, f32.
 // clang-format off
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, double scale)> sum_kernel{"sum"};
+extern KernelSlot<void(const Tensor& out, const Tensor& x, double scale)> sum_kernel;
 // out = scale * sum (x - mean)^2. f64 and f32.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, double scale)> var_kernel{"var"};
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x)> prod_kernel{"prod"};
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x)> amax_kernel{"amax"};
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x)> amin_kernel{"amin"};
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x)> any_kernel{"any"};
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x)> all_kernel{"all"};
+extern KernelSlot<void(const Tensor& out, const Tensor& x, double scale)> var_kernel;
+extern KernelSlot<void(const Tensor& out, const Tensor& x)> prod_kernel;
+extern KernelSlot<void(const Tensor& out, const Tensor& x)> amax_kernel;
+extern KernelSlot<void(const Tensor& out, const Tensor& x)> amin_kernel;
+extern KernelSlot<void(const Tensor& out, const Tensor& x)> any_kernel;
+extern KernelSlot<void(const Tensor& out, const Tensor& x)> all_kernel;
 // out = (scale * sum |x|^p)^(root ? 1/p : 1); p = 0 counts, p = +-inf takes the largest or smallest |x|.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, double p, double scale, bool root)> norm_kernel{"norm"};
+extern KernelSlot<void(const Tensor& out, const Tensor& x, double p, double scale, bool root)> norm_kernel;
 // Row-major x seen as [outer, n, inner]; values and indices as [outer, inner]. The first of equals wins, NaN beats all.
-inline constinit KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, int64_t inner, bool largest)>
-    extremum_kernel{"max"};
+extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, int64_t inner, bool
+    largest)> extremum_kernel;
 // Along the middle of row-major tensors seen as [outer, n, inner] (as_lines).
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, bool reverse)> cumsum_kernel{"cumsum"};
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, bool reverse)> cumprod_kernel{"cumprod"};
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x)> logcumsumexp_kernel{"logcumsumexp"};
-inline constinit KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, bool largest)>
-    running_extremes_kernel{"cummax"};
+extern KernelSlot<void(const Tensor& out, const Tensor& x, bool reverse)> cumsum_kernel;
+extern KernelSlot<void(const Tensor& out, const Tensor& x, bool reverse)> cumprod_kernel;
+extern KernelSlot<void(const Tensor& out, const Tensor& x)> logcumsumexp_kernel;
+extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, bool largest)>
+    running_extremes_kernel;
 // y_i = b_i + a_i y_(i-1), or y_(i+1) in reverse; what lies outside is 0. f64 and f32.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, bool reverse)>
-    linear_recurrence_kernel{"linear_recurrence"};
+extern KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, bool reverse)>
+    linear_recurrence_kernel;
 // clang-format on
 
 // The dims as flags, all of them when `dims` is empty. Errors: IndexError, ShapeError for a repeated dim.

@@ -36,8 +36,7 @@ namespace raw {
 Tensor resample(const Tensor& x, const Resampling& map);
 
 // y and x: f32 or f64, dense with channels innermost, not empty.
-inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, Resampling map)> resample_kernel{
-    "resample"};
+extern KernelSlot<void(const Tensor& y, const Tensor& x, Resampling map)> resample_kernel;
 
 }  // namespace raw
 }  // namespace gradus

@@ -8,10 +8,9 @@ namespace gradus::raw {
 
 // Dense tensors of one layout, seen as [outer, n, inner] with the softmax over n.
 // clang-format off
-inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool log)>
-    softmax_kernel{"softmax"};
-inline constinit KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& y, int64_t n, int64_t inner, bool log)>
-    softmax_backward_kernel{"softmax_backward"};
+extern KernelSlot<void(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool log)> softmax_kernel;
+extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& y, int64_t n, int64_t inner, bool
+    log)> softmax_backward_kernel;
 // clang-format on
 
 Tensor softmax(const Tensor& x, int64_t dim);

@@ -21,18 +21,19 @@ enum class Selection {
 // Kernels take row-major tensors of any dtype seen as [outer, n, inner] (as_lines); indices are i64.
 // clang-format off
 // values, indices [outer, k, inner], k <= n: the first k of each line in order.
-inline constinit KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, bool descending)> sort_kernel{"sort"};
+extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, bool descending)>
+    sort_kernel;
 // values, indices [outer, 1, inner].
-inline constinit KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, Selection what, int64_t k)>
-    select_kernel{"kthvalue"};
+extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, Selection what, int64_t
+    k)> select_kernel;
 // order [n]: the rows of x [n, m] in lexicographic order.
-inline constinit KernelSlot<void(const Tensor& order, const Tensor& x)> sort_rows_kernel{"unique"};
+extern KernelSlot<void(const Tensor& order, const Tensor& x)> sort_rows_kernel;
 // out: how many of `sorted` [lines or 1, n] come before each of values [lines, m], which has its dtype; those equal to
 // it too when `right`.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right)>
-    searchsorted_kernel{"searchsorted"};
+extern KernelSlot<void(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right)>
+    searchsorted_kernel;
 // out [bins], f64 or f32 like x: how many elements lie in each part of [low, high]; of x's range if these are equal.
-inline constinit KernelSlot<void(const Tensor& out, const Tensor& x, double low, double high)> histc_kernel{"histc"};
+extern KernelSlot<void(const Tensor& out, const Tensor& x, double low, double high)> histc_kernel;
 // clang-format on
 
 std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending);

@@ -27,10 +27,8 @@ Tensor unfold(const Tensor& x, const UnfoldOptions& options);
 Tensor fold(const Tensor& x, Size2 output, const UnfoldOptions& options);
 
 // Row-major f32 or f64, not empty: columns [N, C kernel, blocks], images [N,C,H,W].
-inline constinit KernelSlot<void(const Tensor& columns, const Tensor& images, UnfoldWindows)> unfold_kernel{
-    "unfold"};
-inline constinit KernelSlot<void(const Tensor& images, const Tensor& columns, UnfoldWindows)> fold_kernel{
-    "fold"};
+extern KernelSlot<void(const Tensor& columns, const Tensor& images, UnfoldWindows)> unfold_kernel;
+extern KernelSlot<void(const Tensor& images, const Tensor& columns, UnfoldWindows)> fold_kernel;
 
 }  // namespace raw
 }  // namespace gradus

@@ -36,10 +36,10 @@ Tensor upfirdn2d(const Tensor& x, const Tensor& kernel, const UpfirdnGeometry& g
 Tensor upfirdn2d_kernel_grad(const Tensor& dy, const Tensor& x, const UpfirdnGeometry& geometry);
 
 // f32 or f64; images dense with channels innermost, kernels row-major.
-inline constinit KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& kernel, UpfirdnGeometry)>
-    upfirdn2d_kernel{"upfirdn2d"};
-inline constinit KernelSlot<void(const Tensor& dk, const Tensor& dy, const Tensor& x, UpfirdnGeometry)>
-    upfirdn2d_kernel_grad_kernel{"upfirdn2d_kernel_grad"};
+extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& kernel, UpfirdnGeometry)>
+    upfirdn2d_kernel;
+extern KernelSlot<void(const Tensor& dk, const Tensor& dy, const Tensor& x, UpfirdnGeometry)>
+    upfirdn2d_kernel_grad_kernel;
 
 }  // namespace raw
 }  // namespace gradus

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Installs Gradus, moves it, and builds and runs a program outside of it: by pkg-config, by CMake and by Bazel. Then a
-# Bazel workspace that depends on the sources is analysed; with --from-source it is built, which takes as long as Gradus.
+# Installs Gradus, moves it, and builds and runs a program outside of it: by pkg-config, by CMake and by Bazel. It gets what it
+# refers to and no more. Then a Bazel workspace that depends on the sources is analysed; with --from-source it is built, which
+# takes as long as Gradus.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -32,17 +33,47 @@ project() {
   cd "$work/$1"
 }
 
+# The libraries that a file is loaded with.
+loaded() {
+  ldd "$1" | sed -E 's/^[[:space:]]*([^[:space:]]+).*/\1/; s|.*/||; s/\.so.*//' | sort -u
+}
+
+# A program that trains a network is at most 4 MB stripped, and needs oneDNN, OpenMP and the C++ library alone. What oneDNN
+# itself is loaded with differs between distributions.
+check_small() {
+  strip -o "$work/stripped" "$1"
+  local size others
+  size=$(stat -c %s "$work/stripped")
+  echo "$1: $size bytes"
+  others=$(readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\.so.*\]/\1/p' |
+    grep -vxE 'libdnnl|libgomp|libstdc\+\+|libm|libgcc_s|libc|ld-linux-x86-64' || true)
+  others+=$(loaded "$1" | grep -vxF -e libdnnl -e "$(loaded "$(ldd "$1" | awk '$1 ~ /^libdnnl/ { print $3 }')")" || true)
+  ((size <= 4000000)) || { echo "FAILED: $1 has $size bytes"; exit 1; }
+  [[ -z $others ]] || { echo "FAILED: $1 needs" $others; exit 1; }
+}
+
 project pkg-config
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 # shellcheck disable=SC2046  # one word per flag
 step "g++ with pkg-config" g++ -O2 train.cc -o train $(pkg-config --cflags --libs gradus)
 ./train
+check_small train
+# shellcheck disable=SC2046
+step "g++, gradus/core.h alone" g++ -O2 "$here/small.cc" -o small $(pkg-config --cflags --libs gradus)
+./small
+check_small small
+# shellcheck disable=SC2046
+step "g++, all of Gradus" g++ -O2 "$here/job.cc" -o job $(pkg-config --cflags --libs gradus)
+step "two ranks" ./job "$work"
+[[ $(grep -c 'rank [01] done' "$work/log") == 2 && -s $work/net.safetensors && -s $work/picture.png ]] ||
+  { cat "$work/log"; echo "FAILED: two ranks"; exit 1; }
 
 project cmake
 cp "$here/CMakeLists.txt" .
 step "cmake" cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix"
 step "cmake --build" cmake --build build
 build/train
+check_small build/train
 sed -i 's/find_package(Gradus 0.1/find_package(Gradus 99.0/' CMakeLists.txt
 if cmake -S . -B other -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1; then
   echo "FAILED: CMake took version 0.1 for 99.0"
@@ -77,6 +108,7 @@ project bazel
 workspace "$prefix/share/gradus/bazel"
 step "bazel build" in_bazel build //:train
 bazel-bin/train
+check_small bazel-bin/train
 
 project bazel_from_source
 workspace "$sources"
