@@ -52,6 +52,8 @@ struct AllReduceCallbackOptions {
   std::function<std::string(const Tensor& param)> name_of;
   // Called after each backward that synchronised: tensors that become rank 0's (of the group) on all ranks.
   std::function<std::vector<Tensor>()> broadcast_after;
+  // Of the group that the callback makes, for messages. Default: "make_allreduce_cb" and a number.
+  std::string group_name = {};
 };
 
 // Times of one backward, on this rank.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gradus/distributed/still_threads.h"
 #include "gradus/tensor/context.h"
 
 namespace gradus::dist::internal {
@@ -97,7 +98,7 @@ void CallQueue::post(Call call) {
     // Also when the thread never comes to run.
     const std::shared_ptr<State> until_end(state_.get(), [state = state_](State*) { state->end(); });
     thread_ = start_thread([state = until_end] {
-      name_thread("collectives");
+      name_own_thread("calls");
       posted_calls = state.get();
       Context::current().recordings.clear();  // calls record nothing, and should keep no recording alive
       Context::current().observer = nullptr;  // nor a profile

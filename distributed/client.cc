@@ -15,6 +15,8 @@ namespace {
 // "version writer", and moves by compare_set: who has moved it has the values that it moved over. A reader
 // that waits for a value which came and went looks again after a while.
 constexpr Milliseconds kLookAgain{200};
+// group_barrier counts its calls apart from the group's collectives.
+constexpr uint32_t kBarriers = uint32_t{1} << 31;
 
 std::string last_key(const std::string& key) { return "user/last/" + key; }
 std::string gone_key(const std::string& key) { return "user/gone/" + key; }
@@ -197,7 +199,8 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
     world.store->set(key(number, world.rank), "");
     std::vector<int> missing = state.members();
     std::erase(missing, world.rank);
-    world.membership->set_doing(concat("in group_barrier of group '", state.name(), "'"));
+    const Membership::InCall in_call(*world.membership, concat("group_barrier of group '", state.name(), "'"),
+                                     state.id() | kBarriers, uint64_t(number), state.members());
     std::optional<Membership::Awaiting> awaiting;
     while (!missing.empty()) {
       awaiting.emplace(*world.membership, [missing] { return missing; });
@@ -209,9 +212,8 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
       for (int rank : missing) check_left(kOp, watch, rank, [&] { return !here(rank); });
       if (!missing.empty() && watch.deadline.passed())
         internal::throw_wait(kOp, internal::Wait::kTimeout, watch, missing);
+      world.membership->look_for_deadlock();
     }
-    world.membership->set_doing(
-        concat("outside of any collective, after group_barrier of group '", state.name(), "'"));
     // Everyone is here, so everyone has passed the one before.
     state.passed_barriers.store(number + 1);
     if (number > 0) world.store->delete_key(key(number - 1, world.rank));

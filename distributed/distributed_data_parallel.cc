@@ -93,8 +93,10 @@ void check_options(std::string_view op, const DistributedDataParallelOptions& o)
 // Held by the wrapper alone; what managers keep for longer knows it weakly.
 class DataParallelModel::State final : public autograd::LeafGuard {
  public:
-  State(NamedTensors parameters, NamedTensors buffers, DistributedDataParallelOptions options, Op maker)
+  State(std::string owner, NamedTensors parameters, NamedTensors buffers,
+        DistributedDataParallelOptions options, Op maker)
       : maker_(maker),
+        owner_(std::move(owner)),
         parameters_(std::move(parameters)),
         buffers_(std::move(buffers)),
         options_(std::move(options)) {
@@ -115,7 +117,8 @@ class DataParallelModel::State final : public autograd::LeafGuard {
                                      .comm_hook = options_.comm_hook,
                                      .check_divergence_every = options_.check_divergence_every,
                                      .check_finite = options_.check_finite,
-                                     .name_of = [names](const Tensor& p) { return names->of(p); }};
+                                     .name_of = [names](const Tensor& p) { return names->of(p); },
+                                     .group_name = "DDP of " + owner_};
     if (broadcasts_buffers())
       options.broadcast_after = [weak = std::weak_ptr(self)] {
         std::vector<Tensor> tensors;
@@ -216,6 +219,7 @@ class DataParallelModel::State final : public autograd::LeafGuard {
   }
 
   const Op maker_;
+  const std::string owner_;
   const NamedTensors parameters_, buffers_;
   const DistributedDataParallelOptions options_;
   const std::shared_ptr<ParameterNames> names_ = std::make_shared<ParameterNames>();
@@ -255,14 +259,15 @@ class NewParameters final : public RecordingWatcher {
 
 }  // namespace
 
-DataParallelModel::DataParallelModel(NamedTensors parameters, NamedTensors buffers,
+DataParallelModel::DataParallelModel(std::string owner, NamedTensors parameters, NamedTensors buffers,
                                      DistributedDataParallelOptions options)
-    : DataParallelModel(std::move(parameters), std::move(buffers), std::move(options),
+    : DataParallelModel(std::move(owner), std::move(parameters), std::move(buffers), std::move(options),
                         Op::kDistributedDataParallel) {}
 
-DataParallelModel::DataParallelModel(NamedTensors parameters, NamedTensors buffers,
+DataParallelModel::DataParallelModel(std::string owner, NamedTensors parameters, NamedTensors buffers,
                                      DistributedDataParallelOptions options, Op maker)
-    : state_(std::make_shared<State>(std::move(parameters), std::move(buffers), std::move(options), maker)) {
+    : state_(std::make_shared<State>(std::move(owner), std::move(parameters), std::move(buffers),
+                                     std::move(options), maker)) {
   state_->start(state_);
 }
 

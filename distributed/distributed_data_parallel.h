@@ -74,10 +74,12 @@ class DataParallelModel {
  public:
   // Collective over the group. Errors: ValueError for a model without parameters, or options that do not fit;
   // MismatchError naming the parameter whose name, shape or dtype differs between ranks, and the rank.
-  DataParallelModel(NamedTensors parameters, NamedTensors buffers, DistributedDataParallelOptions options);
+  // `owner` is whose parameters they are, for messages.
+  DataParallelModel(std::string owner, NamedTensors parameters, NamedTensors buffers,
+                    DistributedDataParallelOptions options);
   // For another wrapper, under whose name ranks compare the call.
-  DataParallelModel(NamedTensors parameters, NamedTensors buffers, DistributedDataParallelOptions options,
-                    Op maker);
+  DataParallelModel(std::string owner, NamedTensors parameters, NamedTensors buffers,
+                    DistributedDataParallelOptions options, Op maker);
 
   // Attaches what `chosen` names, some of the parameters, and what it names later, as long as the watcher
   // lives: with the manager and one of them. Collective when the model has grown.
@@ -93,6 +95,11 @@ class DataParallelModel {
   class State;
   std::shared_ptr<State> state_;
 };
+
+// "gen", or the type of what has no name.
+inline std::string owner_name(const nn::Module& module) {
+  return module.name().empty() ? module.type_name() : module.name();
+}
 
 template <class T>
 constexpr bool is_tensor = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
@@ -131,8 +138,9 @@ class DistributedDataParallel {
   // The module must outlive it. Collective over the group.
   explicit DistributedDataParallel(M& module, DistributedDataParallelOptions options = {})
       : module_(module),
-        model_([&module] { return module.named_parameters(); }, [&module] { return module.named_buffers(); },
-               std::move(options)) {}
+        model_(
+            internal::owner_name(module), [&module] { return module.named_parameters(); },
+            [&module] { return module.named_buffers(); }, std::move(options)) {}
 
   // Attaches the model's parameters. `more`: callbacks that get the reduced gradients.
   template <internal::IsCallback... C>

@@ -7,6 +7,7 @@ void throw_failure(std::string_view op, const Failure& failure) {
     case Failure::Kind::kTimeout:
       throw TimeoutError(op, failure.rank, failure.text);
     case Failure::Kind::kMismatch:
+    case Failure::Kind::kDeadlock:
       throw MismatchError(op, failure.rank, failure.text);
     case Failure::Kind::kDied:
     case Failure::Kind::kFailed:

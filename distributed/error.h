@@ -38,6 +38,7 @@ struct Failure {
     kLeft,      // ended in order while others waited for it
     kTimeout,   // did not come in time
     kMismatch,  // called something else
+    kDeadlock,  // waits for others that wait for it, in different calls
   };
   Kind kind = Kind::kDied;
   int rank = -1;     // at fault; -1: unknown

@@ -4,6 +4,7 @@
 
 #include "gradus/distributed/error.h"
 #include "gradus/distributed/gloo_mesh.h"
+#include "gradus/distributed/still_threads.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -28,7 +29,10 @@ GlooLink::~GlooLink() {
 }
 
 void GlooLink::start() {
-  thread_ = std::thread([this] { run(); });
+  thread_ = std::thread([this] {
+    name_own_thread("link");
+    run();
+  });
 }
 
 GlooLink::Place GlooLink::make_place(gloo::transport::Context& context) {

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "gradus/distributed/error.h"
+#include "gradus/distributed/still_threads.h"
 #include "gradus/distributed/waiting.h"
 #include "gradus/distributed/wire.h"
 
@@ -64,7 +65,7 @@ void ignore_broken_pipes() {
 // Note [gloo's thread]
 // When gloo's thread is woken while another one sends, it finds the connection locked, looks again and again,
 // and may keep the core from the one that has the lock for a whole time slice (some 3 ms). A batch thread
-// does not push aside the one that runs. Threads inherit it: this one makes the device.
+// does not push aside the one that runs. Threads inherit that and their name: this one makes the device.
 std::shared_ptr<gloo::transport::Device> make_device(const std::string& address) {
   ignore_broken_pipes();
   gloo::transport::tcp::attr attr;
@@ -72,6 +73,7 @@ std::shared_ptr<gloo::transport::Device> make_device(const std::string& address)
   std::shared_ptr<gloo::transport::Device> device;
   std::string trouble;
   std::thread([&] {
+    name_own_thread("gloo");
     const sched_param parameters{};
     sched_setscheduler(0, SCHED_BATCH, &parameters);  // if it may
     try {

@@ -55,9 +55,10 @@ Group Group::split(int color, int key) const {
   return internal::make_group(*this, {.op = internal::Op::kSplit, .says = {color, key}}, choose);
 }
 
-Group internal::duplicate(const Group& group, Op op) {
+Group internal::duplicate(const Group& group, Op op, std::string_view owner) {
   const std::string_view base = op == Op::kDuplicate ? group.name() : name_of(op);
-  return make_group(group, {.op = op, .base = base}, [&](const Turn&) { return group.state().members(); });
+  return make_group(group, {.op = op, .base = base, .owner = owner},
+                    [&](const Turn&) { return group.state().members(); });
 }
 
 Group Group::duplicate() const { return internal::duplicate(*this, internal::Op::kDuplicate); }

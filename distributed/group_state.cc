@@ -52,7 +52,7 @@ class QueuedWork final : public WorkState {
     const auto done = [&] { return is_completed(); };
     const Deadline limit = Deadline::after(timeout.value_or(Milliseconds::max()));
     std::optional<Membership::AwaitingCall> awaiting;
-    if (membership_ && !done()) awaiting.emplace(*membership_, queue_);
+    if (membership_ && !done()) awaiting.emplace(*membership_, queue_, timeout.has_value());
     if (changed_.wait(local_watch(limit), done, op_) != Wait::kReady)
       throw TimeoutError(op_, -1, "not done within ", limit.timeout().count(), " ms, but still under way");
     if (error_) std::rethrow_exception(error_);
@@ -134,8 +134,10 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
       return Work();
 
   const auto state = make_ref<QueuedWork>(collective.op, world_ ? world_->membership : nullptr, queue_.id());
+  const auto posted =
+      world_ ? std::make_shared<Membership::Posted>(*world_->membership, id_, members_) : nullptr;
   // It holds the group: Note [Groups that go first].
-  queue_.post([self = Ref<GroupState>(this), state, limits, observer, range,
+  queue_.post([self = Ref<GroupState>(this), state, limits, observer, range, posted,
                collective = std::move(collective)]() mutable {
     std::exception_ptr error;
     try {
@@ -227,11 +229,13 @@ Group make_group(const Group& parent, const GroupPlan& plan,
   state.run(std::move(agree), false, {});
   if (!world) return Group(Ref<GroupState>(&state));  // any part of it is the same
   world->last_group_id.store(uint32_t(id));
-  const std::string_view base = plan.base.empty() ? state.name() : plan.base;
+  std::string name = plan.name;
+  if (name.empty()) name = concat(plan.base.empty() ? state.name() : plan.base, '.', id);
+  if (!plan.owner.empty()) name = world->name_for(plan.owner, uint32_t(id));
   try {
-    return Group(make_ref<GroupState>(GroupState::Setup{
-        Ref<World>(world), uint32_t(id), plan.name.empty() ? concat(base, '.', id) : plan.name,
-        std::move(members), plan.timeout.value_or(state.timeout())}));
+    return Group(
+        make_ref<GroupState>(GroupState::Setup{Ref<World>(world), uint32_t(id), std::move(name),
+                                               std::move(members), plan.timeout.value_or(state.timeout())}));
   } catch (const DistributedError&) {
     world->membership->check(name_of(plan.op));  // under the name that the user wrote
     throw;

@@ -117,7 +117,8 @@ struct GroupPlan {
   std::vector<int64_t> says = {};  // to the other ranks
   bool equal = false;              // all ranks must say the same
   std::string name = {};
-  std::string_view base = {};  // of a name that ends with the group's number; default: the parent's
+  std::string_view base = {};   // of a name that ends with the group's number; default: the parent's
+  std::string_view owner = {};  // the name itself, if it is the first group of this name
   std::optional<Milliseconds> timeout = {};
 };
 // Collective over the parent. `choose` says which ranks are the members of the new group that this rank
@@ -125,8 +126,8 @@ struct GroupPlan {
 Group make_group(const Group& parent, const GroupPlan& plan,
                  const std::function<std::vector<int>(const Turn&)>& choose);
 
-// Group::duplicate on behalf of another function.
-Group duplicate(const Group& group, Op op);
+// Group::duplicate on behalf of another function, under the name of who owns the copy if one is given.
+Group duplicate(const Group& group, Op op, std::string_view owner = {});
 // Collective: returns every member's string, in the group's order. `op` says for whom.
 std::vector<std::string> gather_strings(GroupState& group, Op op, const std::string& mine,
                                         std::optional<Milliseconds> timeout = {});

@@ -8,9 +8,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gradus/distributed/deadline.h"
@@ -29,6 +31,10 @@ struct RankWait {
   bool any = false;   // one of them is enough
   bool holds = true;  // false: a posted call, and the rank's program runs on
 };
+// "3.0" of "3.0#12": the group of a call.
+std::string_view group_of(std::string_view call);
+// 12 of it; 0 of what is no call.
+uint64_t number_of(std::string_view call);
 
 // What a rank is doing, as far as others know: for the text of timeouts.
 struct RankStatus {
@@ -39,12 +45,20 @@ struct RankStatus {
       doing;  // "in all_reduce #12 of group 'world'", "outside of any collective, after #11 ..."; "" unknown
   std::vector<RankWait> waits = {};  // none that holds: its program runs on
 
+  // Not 0: all threads that could bring a call of this rank's wait in the calls of `waits` for other members
+  // to come, and none has moved since this number was last the same. Note [Deadlocks] in deadlock.h.
+  uint64_t stuck = 0;
+  std::map<std::string, uint64_t, std::less<>> came = {};  // the last call of each group that it has come to
+  std::vector<int> threads = {};  // of this process: those that wait so; others do not hear of them
+
   bool awaits(int rank) const;  // whether it is held by a wait for that rank
 };
 
 namespace internal {
 // Of a thread that runs calls which its rank's program has posted, and goes on meanwhile: their queue.
 inline constinit thread_local const void* posted_calls = nullptr;
+// The calling thread's number, as the system counts.
+int thread_number();
 }  // namespace internal
 
 class Membership {
@@ -110,6 +124,7 @@ class Membership {
     const uint64_t number_;
     const std::vector<int>& members_;
     const void* const posted_;
+    const int thread_ = internal::thread_number();
     bool all_here_ = false;
     InCall* const outer_;
     static constinit thread_local InCall* current_;
@@ -135,17 +150,51 @@ class Membership {
   // While one lives, the program waits for a call that it has posted to a queue.
   class AwaitingCall {
    public:
-    AwaitingCall(Membership& membership, const void* queue);
+    // `limited`: it goes on after a while, whether the call has ended or not.
+    AwaitingCall(Membership& membership, const void* queue, bool limited);
     ~AwaitingCall();
     AwaitingCall(const AwaitingCall&) = delete;
     AwaitingCall& operator=(const AwaitingCall&) = delete;
 
    private:
+    friend class Membership;
     Membership& membership_;
     const void* const queue_;
+    const bool limited_;
+    const int thread_ = internal::thread_number();
   };
-  // What others may know of this rank.
+  // While one lives, a call of a group is posted and has not ended.
+  class Posted {
+   public:
+    Posted(Membership& membership, uint32_t group, const std::vector<int>& members);
+    ~Posted();
+    Posted(const Posted&) = delete;
+    Posted& operator=(const Posted&) = delete;
+
+   private:
+    Membership& membership_;
+    const std::pair<uint32_t, int> group_;
+  };
+  // While one lives, its thread is one of the rank's program, whatever it does. A process need not say so:
+  // all of its threads are looked at.
+  class ProgramThread {
+   public:
+    explicit ProgramThread(Membership& membership);
+    ~ProgramThread();
+    ProgramThread(const ProgramThread&) = delete;
+    ProgramThread& operator=(const ProgramThread&) = delete;
+
+   private:
+    Membership& membership_;
+    const int thread_ = internal::thread_number();
+  };
+  // What others may know of this rank. `stuck` counts no threads that make no calls yet, except of
+  // ProgramThread.
   RankStatus status() const;
+  // To be called by waits, now and then: ends the job where ranks wait for each other for ever.
+  virtual void look_for_deadlock() {}
+  // Whether it looks at all, and nobody else does.
+  virtual bool looks_for_deadlocks() const { return false; }
   // The other ranks' last known state. Returns within about a second; empty when the store cannot be asked.
   virtual std::vector<RankStatus> statuses() = 0;
 
@@ -153,8 +202,11 @@ class Membership {
   // Implementations call these as they learn.
   void set_failed(const Failure& failure);  // the first one stays
   void set_left(int rank) { left_[rank].store(1, std::memory_order_release); }
+  void add_program_threads(std::vector<int>& to) const;
 
  private:
+  bool all_wait(std::vector<int>& threads) const;
+
   const int rank_, world_size_, process_;
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
@@ -162,7 +214,12 @@ class Membership {
   std::string doing_;
   std::vector<const InCall*> calls_;
   std::vector<const Awaiting*> awaiting_;
-  std::vector<const void*> awaited_queues_;
+  std::vector<const AwaitingCall*> awaited_calls_;
+  using GroupKey = std::pair<uint32_t, int>;  // groups without a common member may have the same number
+  std::map<GroupKey, uint64_t> came_;         // the last call
+  std::map<GroupKey, int> posted_;            // calls
+  std::vector<int> program_threads_;
+  uint64_t moves_ = 1;  // of all that `stuck` is made of
   std::vector<std::atomic<char>> left_;
 };
 

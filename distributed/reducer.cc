@@ -93,7 +93,7 @@ Reducer::Reducer(ReduceOp op, AllReduceCallbackOptions options, Op maker)
   cap_bytes(options_.bucket_cap_mb, "bucket_cap_mb");
   cap_bytes(options_.first_bucket_mb, "first_bucket_mb");
   group_.state().check_member(internal::name_of(maker));
-  if (!alone()) group_ = duplicate(group_, maker);
+  if (!alone()) group_ = duplicate(group_, maker, options_.group_name);
 }
 
 Reducer::~Reducer() = default;

@@ -7,6 +7,7 @@
 #include <list>
 #include <mutex>
 
+#include "gradus/distributed/still_threads.h"
 #include "gradus/distributed/waiting.h"
 #include "gradus/tensor/context.h"
 
@@ -282,7 +283,10 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
     // The caller's context would keep the world alive that this transport belongs to.
     Context context;
     ContextScope scope(context);
-    background_ = start_thread([this] { run_background(); });
+    background_ = start_thread([this] {
+      name_own_thread("messages");
+      run_background();
+    });
   }
 
   void forget(RingRequest& request) {

@@ -2,9 +2,16 @@
 
 #include <algorithm>
 
+#include "gradus/distributed/blame.h"
+#include "gradus/distributed/deadlock.h"
+#include "gradus/distributed/status_text.h"
+
 namespace gradus::dist::internal {
 
 namespace {
+
+// Looking takes a while where there are many ranks; an answer, hardly any.
+constexpr Milliseconds kLookPause{100}, kAnswerLimit{1'000};
 
 // Of a rank that did not say that it leaves: its exit handlers did not run.
 Failure ended_early(int rank) {
@@ -44,9 +51,45 @@ bool Roster::is_contended(int rank, TimePoint now) const {
   return is_present(rank) && (!met_ || now - *met_ < kStartsTogether);
 }
 
-void Roster::heartbeat(int rank, std::string_view doing, TimePoint now) {
-  ranks_[rank].seen = now;
-  ranks_[rank].doing = doing;
+void Roster::heartbeat(int rank, int64_t answers, std::string_view doing, TimePoint now) {
+  Rank& r = ranks_[rank];
+  const uint64_t before = std::exchange(r.stuck, read_stuck(doing));
+  r.seen = now;
+  r.doing = doing;
+  if (question_ && question_->ranks.contains(rank)) {
+    if (r.stuck != question_->ranks[rank]) {
+      question_.reset();  // it has moved
+    } else if (answers == question_->number) {
+      question_->ranks.erase(rank);
+      if (question_->ranks.empty()) {
+        report(question_->failure, now);
+        question_.reset();
+      }
+    }
+  }
+  if (r.stuck != 0 && r.stuck == before) look_for_deadlock(now);
+}
+
+void Roster::look_for_deadlock(TimePoint now) {
+  if (question_ && now - question_->asked > kAnswerLimit) question_.reset();
+  if (question_ || failure_ || suspected_ || now < next_look_) return;
+  next_look_ = now + kLookPause;
+  std::vector<RankStatus> statuses;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    RankStatus& status = statuses.emplace_back();
+    status.rank = int(i);
+    status.left = has_left(int(i));
+    if (ranks_[i].joined && ranks_[i].stuck != 0) read_text(ranks_[i].doing, int(ranks_.size()), status);
+  }
+  const std::vector<int> ranks = find_deadlock(statuses);
+  if (ranks.empty()) return;
+  question_ = {.number = ++last_question_, .asked = now, .failure = deadlock_failure(statuses, ranks)};
+  for (int rank : ranks) question_->ranks[rank] = ranks_[rank].stuck;
+  to_ask_ = true;
+}
+
+std::optional<Roster::Question> Roster::take_question() {
+  return std::exchange(to_ask_, false) ? question_ : std::nullopt;
 }
 
 void Roster::leave(int rank) { ranks_[rank].left = true; }

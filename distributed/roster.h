@@ -26,7 +26,17 @@ class Roster {
   // Whether the rank is there, and its job's ranks have not met yet or only now: who comes as the same rank
   // may be as right.
   bool is_contended(int rank, TimePoint now) const;
-  void heartbeat(int rank, std::string_view doing, TimePoint now);
+  // `answers`: the last Question that it knows of.
+  void heartbeat(int rank, int64_t answers, std::string_view doing, TimePoint now);
+  // Ranks that seem to wait for each other for ever: whether they still do. Note [Deadlocks] in deadlock.h.
+  struct Question {
+    int64_t number = 0;
+    std::map<int, uint64_t> ranks = {};  // RankStatus::stuck of those that have not answered
+    TimePoint asked = {};
+    Failure failure = {};  // when all have
+  };
+  // What to ask since the last call.
+  std::optional<Question> take_question();
   void leave(int rank);
   // A launcher has seen the rank's process end with exit code 0. One that never joined has left; one that did
   // must have said that it leaves.
@@ -53,9 +63,11 @@ class Roster {
     bool joined = false, left = false;
     TimePoint seen;
     std::string doing;
+    uint64_t stuck = 0;
   };
   void suspect(Failure failure, TimePoint now);
   bool is_present(int rank) const;
+  void look_for_deadlock(TimePoint now);
 
   std::vector<Rank> ranks_;
   // Ended in order, and how long their last words may be under way.
@@ -66,6 +78,10 @@ class Roster {
   // A death seen that no launcher has explained yet, and when to believe it.
   std::optional<Failure> suspected_;
   TimePoint believed_at_;
+  std::optional<Question> question_;
+  int64_t last_question_ = 0;
+  bool to_ask_ = false;
+  TimePoint next_look_;
 };
 
 }  // namespace gradus::dist::internal

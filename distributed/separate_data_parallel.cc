@@ -61,9 +61,10 @@ class SeparateModels::State {
  private:
   void add_part(const std::string& part) {
     if (models_.count(part) || parameters(part).empty()) return;
-    models_.emplace(part, DataParallelModel([this, part] { return parameters(part); },
-                                            [this, part] { return buffers(part); }, options_,
-                                            Op::kSeparateDistributedDataParallel));
+    models_.emplace(
+        part, DataParallelModel(
+                  part.empty() ? owner_name(module_) : part, [this, part] { return parameters(part); },
+                  [this, part] { return buffers(part); }, options_, Op::kSeparateDistributedDataParallel));
     order_.push_back(part);
   }
 

@@ -39,7 +39,12 @@ class Signal {
     if (Simulation* simulation = Simulation::current()) {
       sleeps();
       const auto stop = [&] { return ready() || watch.membership->failed(); };
-      simulation->block(stop, watch.deadline.time(), what);
+      const bool looks = watch.membership->looks_for_deadlocks();
+      const auto limit = [&] {
+        return looks ? watch.deadline.within(kSimulatedLook).time() : watch.deadline.time();
+      };
+      while (!simulation->block(stop, limit(), what) && !watch.deadline.passed())
+        watch.membership->look_for_deadlock();
     } else {
       for (; spins > 0; --spins) {
         if (ready()) return Wait::kReady;
@@ -51,6 +56,7 @@ class Signal {
         if (watch.membership->failed() || watch.deadline.passed()) break;
         if (first) sleeps();
         sleep(seen, watch.deadline);
+        watch.membership->look_for_deadlock();
       }
     }
     if (ready()) return Wait::kReady;
@@ -63,6 +69,8 @@ class Signal {
   static void set_ranks_on_host(int ranks);
 
  private:
+  static constexpr Milliseconds kSimulatedLook{250};
+
   static void pause(int spins_left);
   // Sleeps until notified, but not long (50 ms), nor beyond the deadline.
   void sleep(uint32_t seen, const Deadline& deadline);

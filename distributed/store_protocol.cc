@@ -56,7 +56,7 @@ std::optional<Form> form_of(uint8_t type) {
     case MessageType::kInvalid:
       return Form{0, 1};
     case MessageType::kHeartbeat:
-      return Form{0, 1};
+      return Form{1, 1};
     case MessageType::kLeave:
       return Form{0, 0};
     case MessageType::kReport:
@@ -71,6 +71,8 @@ std::optional<Form> form_of(uint8_t type) {
       return Form{kAny, kAny};
     case MessageType::kEnded:
       return Form{2, 0};
+    case MessageType::kAskStill:
+      return Form{1, 0};
   }
   return {};
 }
@@ -199,7 +201,7 @@ std::string encode(MessageType type, int attempt, const Failure& failure) {
 std::optional<AttemptFailure> parse_failure(const Message& message) {
   const auto& n = message.numbers;
   if (n[0] < 0 || n[0] > std::numeric_limits<int>::max() || n[1] < 0 ||
-      n[1] > static_cast<int64_t>(Failure::Kind::kMismatch) || n[2] < -1 || n[2] >= kMaxWorldSize ||
+      n[1] > static_cast<int64_t>(Failure::Kind::kDeadlock) || n[2] < -1 || n[2] >= kMaxWorldSize ||
       message.texts[0].size() > kMaxFailureText)
     return {};
   return AttemptFailure{static_cast<int>(n[0]), Failure{.kind = static_cast<Failure::Kind>(n[1]),

@@ -44,7 +44,7 @@ enum class MessageType : uint8_t {
   kAnswer,       // number; values
   kTimedOut,     // ; missing keys
   kInvalid,      // ; what is wrong
-  kHeartbeat,    // ; what the rank does
+  kHeartbeat,    // the last kAskStill that it answers; what the rank does
   kLeave,        // ;
   kReport,       // attempt, kind, rank; text
   kAskStatuses,  // ;
@@ -52,13 +52,14 @@ enum class MessageType : uint8_t {
   kLeft,         // rank
   kStatuses,     // rank, left, silent milliseconds of each; doing of each
   kEnded,        // attempt, rank
+  kAskStill,     // number: wants a heartbeat now
 };
 
 enum class Role : uint8_t { kClient, kMember, kLauncher };
 enum class Refusal : uint8_t { kVersion, kToken, kJob, kOver, kNotYet, kRank, kFull };
 
 inline constexpr std::string_view kMagic = "gradus store";
-inline constexpr int64_t kProtocolVersion = 2;
+inline constexpr int64_t kProtocolVersion = 3;
 inline constexpr int kAnyAttempt = -1;
 inline constexpr size_t kNonceBytes = 32, kProofBytes = 32;
 inline constexpr int kMaxWorldSize = 1 << 16;
@@ -68,7 +69,7 @@ inline constexpr size_t kMaxListed = 1 << 16;  // keys in one request
 inline constexpr size_t kMaxGreeting = 4 << 10;
 inline constexpr size_t kMaxNotice = 64 << 10;
 inline constexpr size_t kMaxFrame = 2 * StoreLimits::kValueBytes + (64 << 10);
-inline constexpr size_t kMaxFailureText = 32 << 10, kMaxDoingText = 512, kMaxName = 256;
+inline constexpr size_t kMaxFailureText = 32 << 10, kMaxDoingText = 4096, kMaxName = 256;
 
 struct Message {
   MessageType type;

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "gradus/distributed/socket.h"
+#include "gradus/distributed/still_threads.h"
 #include "gradus/distributed/store_service.h"
 
 namespace gradus::dist {
@@ -76,7 +77,10 @@ class StoreServer::Impl {
     if (!wake_ || !epoll_) throw ConnectionError(kOp, -1, "no file descriptors left");
     watch(EPOLL_CTL_ADD, listener_, kListener, EPOLLIN);
     watch(EPOLL_CTL_ADD, wake_, kWake, EPOLLIN);
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::thread([this] {
+      internal::name_own_thread("store");
+      run();
+    });
   }
   ~Impl() {
     stop_ = true;

@@ -113,7 +113,9 @@ void StoreService::handle_notice(Id id, Connection& c, const Message& message, T
   switch (message.type) {
     case MessageType::kHeartbeat:
       if (!member || message.texts[0].size() > kMaxDoingText) break;
-      return roster_.heartbeat(c.hello.rank, message.texts[0], now);
+      roster_.heartbeat(c.hello.rank, message.numbers[0], message.texts[0], now);
+      ask_still();
+      return tell_failure();
     case MessageType::kLeave:
       if (member && c.present) {
         roster_.leave(c.hello.rank);
@@ -159,6 +161,14 @@ void StoreService::tell_failure() {
   for (auto& [id, c] : connections_)
     if (c.state == State::kOpen && c.hello.role != Role::kClient)
       send(id, c, encode(MessageType::kFailed, attempt_, *roster_.failure()));
+}
+
+void StoreService::ask_still() {
+  const std::optional<Roster::Question> question = roster_.take_question();
+  if (!question) return;
+  for (auto& [id, c] : connections_)
+    if (c.state == State::kOpen && c.hello.role == Role::kMember && question->ranks.contains(c.hello.rank))
+      send(id, c, encode({MessageType::kAskStill, {question->number}, {}}));
 }
 
 void StoreService::tell_left(int rank) {

@@ -88,6 +88,7 @@ class StoreService {
   void send(Id id, Connection& c, std::string frame);
   void send_answers(const StoreTable::Answers& answers, TimePoint now);
   void tell_failure();
+  void ask_still();
   void tell_left(int rank);
   void set_deadline(Id id, Connection& c, std::optional<TimePoint> deadline);
   void update_deadline(Id id, Connection& c, TimePoint now);

@@ -7,10 +7,11 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <ranges>
 #include <set>
 #include <thread>
 
+#include "gradus/distributed/status_text.h"
+#include "gradus/distributed/still_threads.h"
 #include "gradus/distributed/store_connection.h"
 #include "gradus/distributed/tcp_store.h"
 
@@ -62,7 +63,7 @@ class LifeLines {
 class StandingConnection {
  public:
   struct Handlers {
-    std::function<void(const Message&)> message;
+    std::function<bool(const Message&)> message;       // returns whether to send a heartbeat at once
     std::function<void(const std::string& why)> lost;  // the last call
     std::function<std::string()> heartbeat;            // a frame to send now and then; may be empty
   };
@@ -71,7 +72,10 @@ class StandingConnection {
       : connection_(std::move(connection)),
         stop_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         handlers_(std::move(handlers)),
-        thread_([this] { listen(); }) {
+        thread_([this] {
+          internal::name_own_thread("job");
+          listen();
+        }) {
     LifeLines::add(connection_.fd());
   }
   ~StandingConnection() {
@@ -93,7 +97,8 @@ class StandingConnection {
   void listen() {
     TimePoint beat = now();
     for (;;) {
-      while (const std::optional<Message> message = connection_.next()) handlers_.message(*message);
+      while (const std::optional<Message> message = connection_.next())
+        if (handlers_.message(*message)) beat = now();
       if (now() >= beat) {
         send_heartbeat();
         beat = now() + kHeartbeat;
@@ -123,41 +128,6 @@ class StandingConnection {
   std::thread thread_;
 };
 
-// "3.0#12:0-3 ~5.0#2:0,2 ?:1-3\nin all_reduce #12 ...": as a status travels. Before each call are a mark for
-// one that does not hold the rank, and one for ranks of which any is enough.
-std::string to_text(const RankStatus& status) {
-  constexpr size_t kMost = internal::kMaxDoingText / 2;
-  std::string text;
-  for (const RankWait& wait : status.waits) {
-    const std::string head =
-        concat(text.empty() ? "" : " ", wait.holds ? "" : "~", wait.any ? "?" : "", wait.call, ':');
-    if (text.size() + head.size() > kMost) break;
-    text += head;
-    text += wait.ranks.text((kMost - text.size()) / 2);  // and leave room for the others
-  }
-  return concat(text, '\n', status.doing).substr(0, internal::kMaxDoingText);
-}
-
-void read_text(std::string_view text, int world_size, RankStatus& status) {
-  const size_t end = text.find('\n');
-  status.doing = text.substr(end == std::string_view::npos ? 0 : end + 1);
-  if (end == std::string_view::npos) return;
-  const auto take = [](std::string_view& from, char mark) {
-    const bool there = from.starts_with(mark);
-    from.remove_prefix(there);
-    return there;
-  };
-  for (const auto part : std::views::split(text.substr(0, end), ' ')) {
-    std::string_view rest(part.begin(), part.end());
-    RankWait& wait = status.waits.emplace_back();
-    wait.holds = !take(rest, '~');
-    wait.any = take(rest, '?');
-    const size_t colon = std::min(rest.find(':'), rest.size());
-    wait.call = rest.substr(0, colon);
-    if (colon < rest.size()) wait.ranks = RankSet::parse(rest.substr(colon + 1), world_size);
-  }
-}
-
 std::string lost_text(const StoreAddress& address, int port, const std::string& why) {
   return concat("lost the store at ", address.host, ':', port,
                 ": its host (the launcher, or rank 0) has ended or cannot be reached (", why, ")");
@@ -169,7 +139,7 @@ class TcpMembership final : public Membership {
       : Membership(rank, world_size),
         address_(address),
         port_(connection.port()),
-        connection_(std::move(connection), {.message = [this](const Message& m) { hear(m); },
+        connection_(std::move(connection), {.message = [this](const Message& m) { return hear(m); },
                                             .lost = [this](const std::string& why) { lose(why); },
                                             .heartbeat = [this] { return beat(); }}) {}
 
@@ -215,13 +185,24 @@ class TcpMembership final : public Membership {
   }
 
  private:
+  // The number that is answered comes first: what follows was so after it was asked.
   std::string beat() const {
-    const std::string text = to_text(status());
-    return encode({MessageType::kHeartbeat, {}, {text}});
+    const int64_t asked = asked_.load();
+    RankStatus mine = status();
+    if (mine.stuck != 0) {
+      const uint64_t others = internal::still_threads(mine.threads);
+      mine.stuck = others == 0 ? 0 : std::max<uint64_t>(1, mine.stuck * 0x9E3779B97F4A7C15u ^ others);
+    }
+    const std::string text = internal::to_text(mine);
+    return encode({MessageType::kHeartbeat, {asked}, {text}});
   }
 
   // What the server says is checked like everything from outside.
-  void hear(const Message& message) {
+  bool hear(const Message& message) {
+    if (message.type == MessageType::kAskStill) {
+      asked_.store(message.numbers[0]);
+      return true;
+    }
     std::lock_guard lock(mutex_);
     if (message.type == MessageType::kFailed) {
       const auto failed = parse_failure(message);
@@ -238,11 +219,12 @@ class TcpMembership final : public Membership {
         status.rank = static_cast<int>(n[0]);
         status.left = n[1] != 0;
         status.silent = Milliseconds(std::max<int64_t>(n[2], 0));
-        read_text(message.texts[i], world_size(), status);
+        internal::read_text(message.texts[i], world_size(), status);
       }
       ++statuses_heard_;
     }
     heard_.notify_all();
+    return false;
   }
 
   void lose(const std::string& why) {
@@ -257,6 +239,7 @@ class TcpMembership final : public Membership {
   std::mutex mutex_;  // of what follows; held while learning, so that who waits sees all of it
   std::condition_variable heard_;
   bool left_ = false, lost_ = false;
+  std::atomic<int64_t> asked_{0};
   uint64_t statuses_heard_ = 0;
   std::vector<RankStatus> statuses_;
   StandingConnection connection_;  // last: its thread uses the others
@@ -267,7 +250,7 @@ class TcpLauncherLink final : public LauncherLink {
   TcpLauncherLink(StoreConnection connection, const StoreAddress& address)
       : address_(address),
         port_(connection.port()),
-        connection_(std::move(connection), {.message = [this](const Message& m) { hear(m); },
+        connection_(std::move(connection), {.message = [this](const Message& m) { return hear(m); },
                                             .lost = [this](const std::string& why) { lose(why); }}) {}
 
   void report(int attempt, const Failure& failure) override {
@@ -289,10 +272,11 @@ class TcpLauncherLink final : public LauncherLink {
   void leave() override { connection_.send(encode({MessageType::kLeave, {}, {}})); }
 
  private:
-  void hear(const Message& message) {
-    if (message.type != MessageType::kFailed) return;
+  bool hear(const Message& message) {
+    if (message.type != MessageType::kFailed) return false;
     std::lock_guard lock(mutex_);
     if (auto failed = parse_failure(message)) heard_ = std::move(failed);
+    return false;
   }
 
   void lose(const std::string& why) {

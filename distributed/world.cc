@@ -30,6 +30,12 @@ void World::finish_calls() {
   }
 }
 
+std::string World::name_for(std::string_view owner, uint32_t id) {
+  std::lock_guard lock(owners_mutex_);
+  const bool is_first = owners_.emplace(owner).second;
+  return is_first ? std::string(owner) : concat(owner, '.', id);
+}
+
 HostMemory World::share(const std::string& key, size_t bytes, const Fill& fill) {
   return share_on_host(*this, key, bytes, fill);
 }

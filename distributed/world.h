@@ -6,7 +6,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gradus/distributed/backend.h"
@@ -53,6 +55,9 @@ class World : public Job {
   // after the job has failed. Or until others wait for it elsewhere: they must hear that it leaves.
   void finish_calls();
 
+  // The owner's name; with the group's number where an earlier group has that name.
+  std::string name_for(std::string_view owner, uint32_t id);
+
   HostMemory share(const std::string& key, size_t bytes, const Fill& fill) override;
   std::string first_given(const std::string& what, const std::string& value) override;
 
@@ -71,6 +76,8 @@ class World : public Job {
     std::map<std::string, int> counts;  // per `what`
   };
   Calls calls_of_thread_;
+  std::mutex owners_mutex_;
+  std::set<std::string, std::less<>> owners_;
 };
 
 // What a backend is built from. `index` is this rank's place in `members`.

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "gradus/distributed/roster.h"
+#include "gradus/distributed/status_text.h"
 #include "gradus/distributed/store_server.h"
 #include "gradus/distributed/tcp_store.h"
 
@@ -168,7 +169,7 @@ TEST(TcpMembershipTest, OthersLearnForWhomARankWaits) {
     return text;
   };
   const std::string expected =
-      "in barrier #8; not held in 9.0#3: ; 5.0#5: ; 4.0#2: what has room; 6.0#8: 0-598/2;  any of 4-5";
+      "in barrier #8; not held in 9.0#3: 0-598/2; 5.0#5: ; 4.0#2: what has room; 6.0#8: 0-598/2;  any of 4-5";
   EXPECT_TRUE(comes_true([&] { return text() == expected; })) << text();
 }
 
@@ -446,13 +447,56 @@ TEST(RosterTest, StatusesSayWhoNeverCame) {
   internal::Roster roster;
   const TimePoint start;
   ASSERT_FALSE(roster.join(0, 2, start));
-  roster.heartbeat(0, "in barrier #1", start + Milliseconds(1'000));
+  roster.heartbeat(0, 0, "in barrier #1", start + Milliseconds(1'000));
   const auto statuses = roster.statuses(start + Milliseconds(1'300));
   ASSERT_EQ(statuses.size(), 2u);
   EXPECT_EQ(statuses[0].silent, Milliseconds(300));
   EXPECT_EQ(statuses[0].doing, "in barrier #1");
   EXPECT_EQ(statuses[1].silent, Milliseconds(1'300));
   EXPECT_EQ(statuses[1].doing, "not in the job yet");
+}
+
+TEST(RosterTest, EndsADeadlockWhenNobodyHasMovedSinceItWasSeen) {
+  const TimePoint start{};
+  internal::Roster roster;
+  for (int rank : {0, 1}) EXPECT_FALSE(roster.join(rank, 2, start));
+  // Each waits for the other in a call of its own.
+  const auto beat = [&](int rank, uint64_t moves, int64_t answers, int ms) {
+    const std::string call = rank == 0 ? "1.0#3" : "2.0#7";
+    const std::string text = internal::to_text(
+        {.rank = rank,
+         .doing = rank == 0 ? "in backward #3 of group 'DDP of gen'" : "in barrier #7 of group 'world'",
+         .waits = {{.call = call, .ranks = RankSet({0, 1})}},
+         .stuck = moves,
+         .came = {{std::string(group_of(call)), number_of(call)}}});
+    roster.heartbeat(rank, answers, text, start + Milliseconds(ms));
+  };
+  const auto asks = [&] {
+    const auto question = roster.take_question();
+    return question ? question->number : 0;
+  };
+  beat(0, 5, 0, 0);
+  beat(1, 8, 0, 0);
+  EXPECT_EQ(asks(), 0) << "they may have come to it just now";
+  beat(0, 5, 0, 500);
+  EXPECT_EQ(asks(), 1);
+  EXPECT_EQ(asks(), 0);
+  beat(1, 8, 0, 500);
+  beat(0, 5, 0, 600);
+  beat(0, 5, 1, 610);
+  EXPECT_FALSE(roster.failure()) << "rank 1 has not answered";
+  beat(1, 9, 1, 610);
+  EXPECT_FALSE(roster.failure()) << "rank 1 has moved";
+
+  beat(1, 9, 1, 1000);
+  EXPECT_EQ(asks(), 2);
+  beat(1, 9, 2, 1010);
+  beat(0, 5, 2, 1010);
+  ASSERT_TRUE(roster.failure());
+  EXPECT_EQ(roster.failure()->kind, Failure::Kind::kDeadlock);
+  EXPECT_THAT(roster.failure()->text, AllOf(HasSubstr("they wait for each other"),
+                                            HasSubstr("it is in backward #3 of group 'DDP of gen'"),
+                                            HasSubstr("it is in barrier #7 of group 'world'")));
 }
 
 }  // namespace

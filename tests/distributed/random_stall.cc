@@ -46,20 +46,34 @@ class Ledger {
     if (!failed()) waits_.erase(get_rank());
   }
 
-  // Who may have held the others up. Those who wait for nobody; else each rank that, by coming wherever
-  // others wait for it, would have let all of them go on, one by one.
-  std::set<int> suspects(int world) const {
-    std::set<int> suspects;
+  // Those who wait for each other in collectives, and would for ever.
+  std::set<int> deadlocked(int world) const {
+    std::set<int> going;
     for (int rank = 0; rank < world; ++rank)
+      if (!waits_.contains(rank) || !waits_.at(rank).sources.empty()) going.insert(rank);
+    spread(going);
+    std::set<int> deadlocked;
+    for (int rank = 0; rank < world; ++rank)
+      if (!going.contains(rank)) deadlocked.insert(rank);
+    return deadlocked;
+  }
+
+  // Who may have held the others up. Those who wait for nobody; else each rank that, by coming wherever
+  // others wait for it, would have let all of them go on, one by one. Of ranks that are in a deadlock, these
+  // alone count.
+  std::set<int> suspects(int world) const {
+    const std::set<int> stuck = deadlocked(world);
+    std::set<int> suspects, others;
+    for (int rank = 0; rank < world; ++rank) {
       if (!waits_.contains(rank)) suspects.insert(rank);
-    if (!suspects.empty()) return suspects;
+      if (!stuck.empty() && !stuck.contains(rank)) others.insert(rank);
+    }
+    if (stuck.empty() && !suspects.empty()) return suspects;
+    suspects.clear();
     for (int one = 0; one < world; ++one) {
-      std::set<int> going = {one};
-      for (size_t before = 0; before < going.size();) {
-        before = going.size();
-        for (const auto& [rank, wait] : waits_)
-          if (ends(wait, going)) going.insert(rank);
-      }
+      std::set<int> going = others;
+      if (!going.insert(one).second) continue;
+      spread(going);
       if (int(going.size()) == world) suspects.insert(one);
     }
     return suspects;
@@ -72,6 +86,15 @@ class Ledger {
     int number = 0;  // of the rank's calls of this kind
     Ranks sources = {};
   };
+
+  // Adds those for whom these are enough.
+  void spread(std::set<int>& going) const {
+    for (bool more = true; more;) {
+      more = false;
+      for (const auto& [rank, wait] : waits_)
+        if (ends(wait, going)) more = going.insert(rank).second || more;
+    }
+  }
 
   bool ends(const Wait& wait, const std::set<int>& going) const {
     const auto goes = [&](int rank) { return going.contains(rank); };
@@ -250,6 +273,7 @@ StallReport try_stall(uint64_t seed) {
                                             .give_up = std::chrono::hours(3)},
                                            [&] { stall.run(); });
   const std::set<int> suspects = stall.ledger.suspects(stall.world);
+  const bool is_deadlock = !stall.ledger.deadlocked(stall.world).empty();
   std::string wrong = report.hung ? "it hung\n" : "";
   std::string may = "it may be";
   for (int rank : suspects) may += concat(' ', rank);
@@ -259,9 +283,11 @@ StallReport try_stall(uint64_t seed) {
     int at_fault = -1;
     try {
       if (report.errors[size_t(rank)]) std::rethrow_exception(report.errors[size_t(rank)]);
-    } catch (const TimeoutError& error) {
+    } catch (const DistributedError& error) {
       text = error.what();
-      at_fault = error.rank();
+      if (is_deadlock ? dynamic_cast<const MismatchError*>(&error) != nullptr
+                      : dynamic_cast<const TimeoutError*>(&error) != nullptr)
+        at_fault = error.rank();
     } catch (const std::exception& error) {
       text = error.what();
     }

@@ -5,11 +5,14 @@
 //   ./run simulate --seeds 10000
 //   ./run simulate --show 846          what happened with one seed
 //   ./run simulate --stalls 1000       a rank that lives and does not come, on 1 to 3 hosts: who is named
+//   ./run simulate --deadlocks 10000   calls in different orders, slow ranks: who waits for ever hears so,
+//   nobody else
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
 
+#include "gradus/tests/distributed/random_deadlock.h"
 #include "gradus/tests/distributed/random_program.h"
 #include "gradus/tests/distributed/random_stall.h"
 
@@ -22,8 +25,9 @@ int main(int argc, char** argv) {
   app.add_option("--seeds", seeds, "how many seeds to try")->capture_default_str();
   app.add_option("--first", first, "the first of them")->capture_default_str();
   const auto* show = app.add_option("--show", shown, "run this seed alone, and show its last decisions");
-  uint64_t stalls = 0;
+  uint64_t stalls = 0, deadlocks = 0;
   app.add_option("--stalls", stalls, "try so many stalls instead");
+  app.add_option("--deadlocks", deadlocks, "try so many programs of calls in different groups instead");
   CLI11_PARSE(app, argc, argv);
 
   if (stalls > 0) {
@@ -38,6 +42,19 @@ int main(int argc, char** argv) {
         "%llu stalls, in %llu of which nobody can tell the culprit from another rank; named wrongly: %llu\n",
         (unsigned long long)stalls, (unsigned long long)open_stalls, (unsigned long long)wrong_stalls);
     return wrong_stalls == 0 ? 0 : 1;
+  }
+  if (deadlocks > 0) {
+    uint64_t wrong_runs = 0, deadlocked = 0;
+    for (uint64_t seed = first; seed < first + deadlocks; ++seed) {
+      const DeadlockReport report = try_deadlock(seed);
+      wrong_runs += !report.wrong.empty();
+      deadlocked += report.deadlocked;
+      std::cout << report.wrong << std::flush;
+    }
+    std::printf("%llu programs, in %llu of which ranks wait for each other for ever; wrong: %llu\n",
+                (unsigned long long)deadlocks, (unsigned long long)deadlocked,
+                (unsigned long long)wrong_runs);
+    return wrong_runs == 0 ? 0 : 1;
   }
   if (*show) {
     SimulationReport report;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gradus/tests/distributed/random_deadlock.h"
 #include "gradus/tests/distributed/random_stall.h"
 #include "gradus/tests/distributed/rank_processes.h"
 #include "gradus/tests/distributed/subprocess.h"
@@ -13,6 +14,16 @@ using testing::HasSubstr;
 
 TEST(Stalls, AreBlamedOnTheRankThatStalls) {
   for (uint64_t seed = 0; seed < 150; ++seed) EXPECT_EQ(try_stall(seed).wrong, "");
+}
+
+TEST(Deadlocks, AreNamedAtOnceAndNeverSuspected) {
+  int deadlocked = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const DeadlockReport report = try_deadlock(seed);
+    EXPECT_EQ(report.wrong, "");
+    deadlocked += report.deadlocked;
+  }
+  EXPECT_GT(deadlocked, 50);
 }
 
 // Two launchers of two ranks each: to the ranks they are two hosts. What all four ranks say, in any order.

@@ -44,7 +44,7 @@ std::vector<std::string> seeds() {
       kClient + message(0, T::kWait, {4}, {1, 2, 3}) + pass(7) + take(0) + message(0, T::kDelete, {}, {1}) +
           take(0),
       kClient + message(0, T::kAdd, {6}, {1}) + take(0) + message(0, T::kAdd, {6}, {1}) + take(0),
-      member(0) + member(1) + member(1) + message(0, T::kHeartbeat, {}, {1}) +
+      member(0) + member(1) + member(1) + message(0, T::kHeartbeat, {0}, {1}) +
           message(0, T::kAskStatuses, {}, {}) + take(0) + message(1, T::kLeave, {}, {}) + take(0) +
           message(0, T::kReport, {0, 3, 1}, {1}) + take(0) + take(1),
       member(0) + member(1) + kLauncher + std::string{10, 1} + pass(9) + take(0) +

@@ -340,19 +340,19 @@ TEST(Status, APostedCallHoldsTheRankWhenItsProgramWaitsForIt) {
   std::optional<Membership::InCall> posted(std::in_place, me, "all_reduce #2", 5, 2, group);
   internal::posted_calls = nullptr;
   const std::string under_way =
-      "outside of any collective, with all_reduce #2 under way; not held in 5.0#2: ";
+      "outside of any collective, with all_reduce #2 under way; not held in 5.0#2: 0-1";
   EXPECT_EQ(status(), under_way);
   {
-    const Membership::AwaitingCall awaiting(me, &other_queue);
+    const Membership::AwaitingCall awaiting(me, &other_queue, false);
     EXPECT_EQ(status(), under_way) << "it waits for another";
   }
   {
-    const Membership::AwaitingCall awaiting(me, &queue);
+    const Membership::AwaitingCall awaiting(me, &queue, false);
     EXPECT_EQ(status(), "in all_reduce #2; 5.0#2: 0-1");
   }
   {
     const Membership::InCall call(me, "barrier #1", 6, 1, group);
-    EXPECT_EQ(status(), "in barrier #1; not held in 5.0#2: ; 6.0#1: 0-1");
+    EXPECT_EQ(status(), "in barrier #1; not held in 5.0#2: 0-1; 6.0#1: 0-1");
   }
   internal::posted_calls = &queue;
   posted.reset();

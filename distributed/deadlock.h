@@ -1,0 +1,23 @@
+// Ranks that wait for each other in collectives, and can never go on.
+#pragma once
+
+#include <vector>
+
+#include "gradus/distributed/membership.h"
+
+namespace gradus::dist {
+
+// Note [Deadlocks]
+// A rank is stuck (RankStatus::stuck) when each of its threads that could bring a call is in one that some
+// member has not come to, or waits for a thread that is. It goes on when all members have come to one of
+// these calls. So a rank that is not stuck frees the stuck ones that wait for nobody else, these free others,
+// and those that nobody frees wait for each other for ever. What they say holds at one moment when each was
+// stuck before that moment and says after it that it has not moved. Then this is no guess, however slow ranks
+// and networks are: a rank that computes, sleeps, reads or receives a message is not stuck. A member has come
+// to a call when it has come to that number in the call's group, also when it has left it again and what it
+// sent is under way.
+
+// Returns those of the ranks that can never go on, by their places among the statuses.
+std::vector<int> find_deadlock(const std::vector<RankStatus>& statuses);
+
+}  // namespace gradus::dist
