@@ -1,6 +1,7 @@
 #include "gradus/distributed/backward_exchange.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace gradus::dist::internal {
 namespace {
@@ -46,8 +47,49 @@ std::optional<std::pair<size_t, size_t>> find_odd(const std::vector<BackwardNote
   return std::nullopt;
 }
 
+// Collective: every member's lines, where all have found that these differ.
+std::vector<std::vector<std::string>> exchange_lines(const Turn& turn, const std::vector<std::string>& mine) {
+  constexpr size_t kAtOnce = kMaxExchangeBytes / 2;
+  std::string text;
+  for (const std::string& line : mine) text += line + '\n';
+  std::vector<std::string> all(turn.records.size());
+  for (bool more = true; more;) {
+    const std::vector<std::string> parts =
+        turn.backend.exchange(turn.call, std::string_view(text).substr(0, kAtOnce));
+    text.erase(0, kAtOnce);
+    for (size_t i = 0; i < all.size(); ++i) all[i] += parts[i];
+    more = std::ranges::any_of(parts, [](const std::string& part) { return part.size() == kAtOnce; });
+  }
+  std::vector<std::vector<std::string>> lines(all.size());
+  for (size_t i = 0; i < all.size(); ++i)
+    for (size_t at = 0; at < all[i].size();) {
+      const size_t end = std::min(all[i].find('\n', at), all[i].size());
+      lines[i].push_back(all[i].substr(at, end - at));
+      at = end + 1;
+    }
+  return lines;
+}
+
+// ": fc.weight f32[3,4] on rank 1, where rank 0 has fc.weight f32[3,5]". The first line is that of the
+// options; in others a name that need not be the same follows a tab.
+std::string first_difference(const std::vector<std::string>& a, int rank_a, const std::vector<std::string>& b,
+                             int rank_b) {
+  const auto form = [](const std::string& line) { return line.substr(0, line.find('\t')); };
+  const size_t at = size_t(std::ranges::mismatch(a, b, {}, form, form).in1 - a.begin());
+  const auto text = [&](const std::vector<std::string>& lines) {
+    if (at >= lines.size()) return std::string("no more");
+    const std::string& line = lines[at];
+    const size_t tab = line.find('\t');
+    return tab == line.npos ? line : concat(line.substr(tab + 1), ' ', form(line));
+  };
+  if (at >= a.size() && at >= b.size()) return ": they are on other devices";
+  return concat(": ", text(a), " on rank ", rank_a, ", where rank ", rank_b, " has ", text(b));
+}
+
+// `difference` says in what the plans of two members differ; all members call it, or none.
 std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNote>>& given,
-                                     const std::vector<int>& ranks) {
+                                     const std::vector<int>& ranks,
+                                     const std::function<std::string(size_t, size_t)>& difference) {
   const auto mismatch = [&](size_t i, const auto&... parts) {
     return Failure{Failure::Kind::kMismatch, ranks[i], concat("rank ", ranks[i], parts...)};
   };
@@ -62,7 +104,7 @@ std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNot
   if (const auto odd =
           find_odd(notes, all, [](const auto& n) { return std::pair(n.plan, n.reached.size()); }))
     return mismatch(odd->first, " attached other tensors to its all-reduce callback than rank ",
-                    ranks[odd->second], ", or gave it other options");
+                    ranks[odd->second], ", or gave it other options", difference(odd->first, odd->second));
   if (const auto odd = find_odd(notes, all, [](const auto& n) { return n.flags & ~BackwardNote::kOuter; }))
     return mismatch(odd->first, " is within join() and rank ", ranks[odd->second],
                     " is not, or has other options there");
@@ -80,13 +122,18 @@ std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNot
 
 }  // namespace
 
-BackwardExchange::BackwardExchange(const Group& group, const BackwardNote& mine)
+BackwardExchange::BackwardExchange(const Group& group, const BackwardNote& mine,
+                                   std::shared_ptr<const std::vector<std::string>> plan)
     : notes_(std::make_shared<std::vector<BackwardNote>>()) {
   Collective call{.op = "backward", .record = {.op = Op::kBackward}, .sizes = write(mine)};
-  call.check = [&state = group.state()](const Turn& turn) {
+  call.check = [&state = group.state(), plan = std::move(plan)](const Turn& turn) {
     std::vector<std::optional<BackwardNote>> given;
     for (const auto& text : turn.sizes) given.push_back(read(text));
-    return find_mismatch(given, state.members());
+    const std::vector<int>& ranks = state.members();
+    return find_mismatch(given, ranks, [&](size_t odd, size_t usual) {
+      const auto lines = exchange_lines(turn, *plan);
+      return first_difference(lines[odd], ranks[odd], lines[usual], ranks[usual]);
+    });
   };
   call.move = [notes = notes_](Turn& turn) {
     for (const auto& text : turn.sizes) notes->push_back(read(text).value());

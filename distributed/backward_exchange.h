@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "gradus/distributed/group_state.h"
@@ -37,8 +38,10 @@ inline constexpr int64_t kMaxReached = 50'000;
 class BackwardExchange {
  public:
   // Gives this rank's note, without waiting. All members' notes must fit: else it is a MismatchError, which
-  // names one that differs, on all of them.
-  BackwardExchange(const Group& group, const BackwardNote& mine);
+  // names one that differs, on all of them. `plan` are the lines of which a note has the fingerprint: what
+  // ranks compare when these differ.
+  BackwardExchange(const Group& group, const BackwardNote& mine,
+                   std::shared_ptr<const std::vector<std::string>> plan);
 
   bool has_come() const { return work_.is_completed(); }
   // Waits. Returns all members' notes, in the group's order.

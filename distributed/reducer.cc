@@ -168,6 +168,17 @@ void Reducer::plan() {
       params_[n - 1 - i].bucket = buckets_.size() - 1;
     }
   }
+  std::vector<std::string> lines = {
+      concat(dist::name_of(op_), " with bucket_cap_mb = ", options_.bucket_cap_mb,
+             ", first_bucket_mb = ", options_.first_bucket_mb, ", static_graph = ", options_.static_graph,
+             ", check_finite = ", options_.check_finite, ", a comm_hook = ", bool(options_.comm_hook),
+             ", broadcast_after = ", bool(options_.broadcast_after),
+             ", check_divergence_every = ", options_.check_divergence_every)};
+  for (size_t i = 0; i < n; ++i) {
+    const Tensor x = params_[i].leaf->tensor();
+    lines.push_back(concat(x.dtype(), x.shape(), '\t', name_of(i)));
+  }
+  plan_lines_ = std::make_shared<const std::vector<std::string>>(std::move(lines));
   fingerprint_ = fingerprint.value();
   static_known_ = false;
   planned_ = true;
@@ -222,7 +233,7 @@ void Reducer::begin(const std::vector<Tensor>& attached, const std::vector<bool>
   if (outer_) mine.flags |= BackwardNote::kOuter;
   if (compare) mine.checksum = checksum_of(tensors()) | 1;
   for (size_t i = 0; i < params_.size(); ++i) mine.reached[i] = params_[i].mine;
-  exchange_ = last_exchange_ = std::make_shared<BackwardExchange>(group_, mine);
+  exchange_ = last_exchange_ = std::make_shared<BackwardExchange>(group_, mine, plan_lines_);
 }
 
 std::optional<Tensor> Reducer::ready(const Tensor& param, const Tensor& grad) {
@@ -345,7 +356,7 @@ void Reducer::post_none() {
   ++stats_.cancelled;
   forget_dead();
   plan();
-  last_exchange_ = std::make_shared<BackwardExchange>(group_, note(BackwardNote::kNone));
+  last_exchange_ = std::make_shared<BackwardExchange>(group_, note(BackwardNote::kNone), plan_lines_);
 }
 
 void Reducer::clear_backward() {
@@ -382,7 +393,20 @@ void Reducer::throw_on_all(int rank, const Parts&... parts) {
 
 // ---- what all ranks reach ----
 
-void Reducer::learn() { use(exchange_->notes()); }
+void Reducer::learn() {
+  const std::vector<BackwardNote>* notes = nullptr;
+  try {
+    notes = &exchange_->notes();
+  } catch (const DistributedError&) {
+    const Membership& job = *group_.state().world()->membership;
+    if (join_ || !job.failed()) throw;
+    Failure failure = job.failure();
+    if (failure.kind != Failure::Kind::kLeft && failure.kind != Failure::Kind::kDeadlock) throw;
+    failure.text += ". If some ranks have fewer batches than others: join() lets them take part to the end";
+    throw_failure("backward", failure);
+  }
+  use(*notes);
+}
 
 void Reducer::use(const std::vector<BackwardNote>& notes) {
   known_ = true;
@@ -744,7 +768,8 @@ int Reducer::serve_until_all_joined() {
     const std::shared_ptr<BackwardExchange> before = last_exchange_;
     forget_dead();
     plan();
-    exchange_ = last_exchange_ = std::make_shared<BackwardExchange>(group_, note(BackwardNote::kJoined));
+    exchange_ = last_exchange_ =
+        std::make_shared<BackwardExchange>(group_, note(BackwardNote::kJoined), plan_lines_);
     const std::vector<BackwardNote>& notes = exchange_->notes();
     number_ = std::ranges::max_element(notes, {}, &BackwardNote::number)->number;
     if (std::ranges::all_of(notes, is_joined)) {

@@ -133,6 +133,7 @@ class Reducer {
   std::vector<Bucket> buckets_;
   bool planned_ = false;
   int64_t fingerprint_ = 0;
+  std::shared_ptr<const std::vector<std::string>> plan_lines_;  // what it is of: options, then a tensor each
   bool static_known_ = false;  // static_graph: what is reached is settled, for this plan
   std::vector<bool> static_mine_, static_used_;
 

@@ -100,6 +100,15 @@ void one_model_grows() {
   training.step();
 }
 
+void one_has_more_data() {
+  Training training;
+  for (int i = 0; i < 2 + get_rank(); ++i) {
+    auto recording = training.gm.record();
+    training.gm.backward(sum(training.gan.gen.fc(ones({3, 2}))));
+  }
+  barrier();
+}
+
 void parts() {
   Gan gan;
   SeparateDistributedDataParallel ddp(gan);
@@ -166,6 +175,7 @@ const std::map<std::string, void (*)()> kPrograms = {
     {"backward_or_barrier", backward_or_barrier},
     {"batch_norm_or_backward", batch_norm_or_backward},
     {"one_model_grows", one_model_grows},
+    {"one_has_more_data", one_has_more_data},
     {"parts", parts},
     {"one_sleeps", one_sleeps},
     {"one_computes", one_computes},
@@ -231,6 +241,10 @@ TEST_P(Deadlocks, OfThreeRanksNameTheOneThatIsElsewhere) {
     EXPECT_THAT(
         text, AllOf(HasSubstr("] rank 0 did not come to barrier #"), HasSubstr("it is in backward #"),
                     HasSubstr("of group 'DDP of gen', where it waits for ranks 1, 2"), HasSubstr("at once")));
+}
+TEST_P(Deadlocks, OfARankWithMoreBatchesSayWhatToDo) {
+  EXPECT_THAT(outputs("one_has_more_data")[1],
+              AllOf(HasSubstr("of group 'DDP of gen'"), HasSubstr("join()")));
 }
 TEST_P(Deadlocks, AreNotSeenWhereARankIsSlow) {
   for (const char* program : {"one_sleeps", "one_computes", "a_thread_comes_late"})
