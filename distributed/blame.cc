@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <ranges>
 #include <set>
 #include <tuple>
 
@@ -242,8 +241,10 @@ std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& wai
     text += describe(status);
     if (for_ever) text += awaited_by(culprits[i]);
   }
-  for (int rank : blame.between | std::views::take(kMostListed))
-    text += concat("; rank ", statuses[rank].rank, " is ", statuses[rank].doing, awaited_by(rank));
+  for (size_t i = 0; i < std::min(blame.between.size(), kMostListed); ++i) {
+    const RankStatus& status = statuses[blame.between[i]];
+    text += concat("; rank ", status.rank, " is ", status.doing, awaited_by(blame.between[i]));
+  }
   return text;
 }
 

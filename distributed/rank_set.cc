@@ -9,8 +9,7 @@ namespace gradus::dist {
 
 RankSet::RankSet(std::vector<int> ranks) {
   std::ranges::sort(ranks);
-  const auto repeated = std::ranges::unique(ranks);
-  ranks.erase(repeated.begin(), repeated.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   for (size_t i = 0, end; i < ranks.size(); i = end) {
     const int step = i + 1 < ranks.size() ? ranks[i + 1] - ranks[i] : 1;
     for (end = i + 1; end < ranks.size() && ranks[end] - ranks[end - 1] == step;) ++end;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <ranges>
 
 #include "gradus/distributed/store_protocol.h"
 #include "gradus/tensor/error.h"
@@ -62,8 +61,10 @@ void read_text(std::string_view text, int world_size, RankStatus& status) {
   status.doing = text.substr(end == std::string_view::npos ? 0 : end + 1);
   if (end == std::string_view::npos) return;
   status.stuck = read_stuck(text);
-  for (const auto part : std::views::split(text.substr(0, end), ' ')) {
-    std::string_view rest(part.begin(), part.end());
+  std::string_view left = text.substr(0, end);
+  while (!left.empty()) {
+    std::string_view rest = left.substr(0, left.find(' '));
+    left.remove_prefix(std::min(rest.size() + 1, left.size()));
     if (rest.starts_with('!')) continue;
     if (take(rest, '^')) {
       status.came[std::string(group_of(rest))] = number_of(rest);
