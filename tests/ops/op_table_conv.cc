@@ -1,4 +1,6 @@
 // Rows of convolutions: forward, both gradients, transposed; over signals, images and volumes.
+#include <stdexcept>
+
 #include "gradus/tests/ops/op_table.h"
 
 namespace gradus::optest {
@@ -32,6 +34,8 @@ Shape result_shape(const Shape& x, const Shape& w, const ConvGeometry& g) {
 // is taken for a volume.
 template <class F>
 void for_each_product(const Shape& xs, const Shape& ws, const Shape& ys, const ConvGeometry& g, F f) {
+  if (double(ys.product()) * double(ws.product()) > 0x1p25 * double(ws[0]))
+    throw std::length_error("for_each_product: too many products to wait for");
   const auto volume = [&](const Dims& sizes, int from, int64_t fill) {
     Dims v(std::span(sizes.begin() + from, sizes.end()));
     while (v.size() < 3) v.insert(0, fill);
@@ -474,7 +478,9 @@ struct Plain1 {
     return Conv1dFuncOptions{
         .stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups};
   }
-  std::vector<int64_t> output_padding(const ConvTranspose1dFuncOptions& o) const { return {o.output_padding}; }
+  std::vector<int64_t> output_padding(const ConvTranspose1dFuncOptions& o) const {
+    return {o.output_padding};
+  }
 };
 struct Plain2 {
   ConvGeometry operator()(const ConvTranspose2dFuncOptions& o) const {
@@ -526,20 +532,21 @@ void add_all_transposed() {
        {"without batch", {2, 3, 3}, {2, 3, 2, 2}, {.stride = 2}},
        {"large", {2, 17, 7, 6}, {17, 33, 4, 4}, {.stride = 2, .padding = 1}}},
       Plain2());
-  add_transposed<ConvTranspose3dFuncOptions>("conv_transpose3d", &conv_transpose3d,
-                                         {{"", {1, 2, 3, 2, 3}, {2, 3, 2, 3, 2}, {}},
-                                          {"options",
-                                           {1, 4, 2, 3, 2},
-                                           {4, 2, 2, 2, 3},
-                                           {.stride = {2, 1, 3},
-                                            .padding = {1, 0, 1},
-                                            .output_padding = {1, 1, 2},
-                                            .dilation = {1, 2, 1},
-                                            .groups = 2}},
-                                          {"one of all", {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}, {}},
-                                          {"no volumes", {0, 2, 2, 2, 2}, {2, 1, 2, 2, 2}, {}},
-                                          {"without batch", {2, 2, 3, 2}, {2, 2, 2, 2, 2}, {.stride = 2}}},
-                                         Plain3());
+  add_transposed<ConvTranspose3dFuncOptions>(
+      "conv_transpose3d", &conv_transpose3d,
+      {{"", {1, 2, 3, 2, 3}, {2, 3, 2, 3, 2}, {}},
+       {"options",
+        {1, 4, 2, 3, 2},
+        {4, 2, 2, 2, 3},
+        {.stride = {2, 1, 3},
+         .padding = {1, 0, 1},
+         .output_padding = {1, 1, 2},
+         .dilation = {1, 2, 1},
+         .groups = 2}},
+       {"one of all", {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}, {}},
+       {"no volumes", {0, 2, 2, 2, 2}, {2, 1, 2, 2, 2}, {}},
+       {"without batch", {2, 2, 3, 2}, {2, 2, 2, 2, 2}, {.stride = 2}}},
+      Plain3());
 }
 
 }  // namespace
