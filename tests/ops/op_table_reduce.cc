@@ -41,10 +41,10 @@ Array reduce_of(const Array& x, const Dims& dims, bool keepdim,
 double sum_of(const Values& v) { return double(std::accumulate(v.begin(), v.end(), 0.0L)); }
 double mean_of(const Values& v) { return sum_of(v) / double(v.size()); }
 double prod_of(const Values& v) {
-  // In which order the factors come, and whether a part of them leaves f32's range, is not said.
+  // In which order the factors come is not said: where a part of them leaves every range, so may the product.
   double largest = 0;
   for (double e : v) largest += std::max(0.0, std::log2(std::abs(e)));
-  if (largest > 127) throw std::overflow_error("prod_of: a part of the product may overflow");
+  if (largest > 1000) throw std::overflow_error("prod_of: a part of the product may overflow");
   return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>());
 }
 double max_of(const Values& v) { return *std::max_element(v.begin(), v.end()); }
