@@ -9,7 +9,7 @@
 namespace gradus::nn {
 
 struct SummaryOptions {
-  DType dtype = DType::kF32;  // of the input
+  DType dtype = get_default_dtype();  // of the input
 };
 
 // One call of a layer.

@@ -1,8 +1,20 @@
 #include "gradus/tensor/dtype.h"
 
+#include <atomic>
 #include <ostream>
 
 namespace gradus {
+namespace {
+
+constinit std::atomic<DType> default_dtype = DType::kF32;
+
+}  // namespace
+
+DType get_default_dtype() { return default_dtype.load(std::memory_order_relaxed); }
+void set_default_dtype(DType t) {
+  if (!is_floating(t)) throw DTypeError("set_default_dtype", "expected f64, f32, f16 or bf16, given ", t);
+  default_dtype.store(t, std::memory_order_relaxed);
+}
 
 uint16_t internal::half_of(float f) { return std::bit_cast<uint16_t>(static_cast<_Float16>(f)); }
 float internal::float_of(uint16_t half) { return static_cast<float>(std::bit_cast<_Float16>(half)); }

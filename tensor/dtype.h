@@ -82,6 +82,13 @@ std::ostream& operator<<(std::ostream& out, DType t);
 // but with i8 i16.
 DType promote(DType a, DType b);
 
+// What floating-point tensors are that are made without a dtype: by factories and modules (TensorOptions), by integers that give
+// fractions (div, exp, ...), and by a floating-point number beside integers. f32 until it is set; of the whole process, so set it before
+// other threads make tensors. What exists stays as it is: net.to(dtype) converts a model.
+DType get_default_dtype();
+// Errors: DTypeError unless `t` is a floating-point dtype.
+void set_default_dtype(DType t);
+
 // Calls `f.operator()<T>()` with T = double or float; every other dtype is a DTypeError that names `op`.
 template <class F>
 decltype(auto) dispatch_floating(DType t, std::string_view op, F&& f) {

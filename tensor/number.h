@@ -24,9 +24,9 @@ class Number {
   Number(bf16 value) : Number(float(value)) {}
 
   constexpr bool is_floating() const { return kind_ == Kind::kFloating; }
-  // The dtype that it has without a tensor: bool, i64 or f32.
-  constexpr DType dtype() const {
-    return kind_ == Kind::kBool ? DType::kBool : kind_ == Kind::kInteger ? DType::kI64 : DType::kF32;
+  // The dtype that it has without a tensor: bool, i64 or the default one.
+  DType dtype() const {
+    return kind_ == Kind::kBool ? DType::kBool : kind_ == Kind::kInteger ? DType::kI64 : get_default_dtype();
   }
   // Returns the number as a double: rounded, for an integer beyond 2^53.
   constexpr double to_double() const { return is_floating() ? floating_ : static_cast<double>(integer_); }

@@ -237,14 +237,14 @@ void append(const Row& row, int dim, const Shape& shape, std::vector<const Liter
 }
 
 DType common_dtype(const std::vector<const Literal*>& numbers) {
-  if (numbers.empty()) return DType::kF32;
+  if (numbers.empty()) return get_default_dtype();
   DType widest = numbers[0]->dtype();
   bool mixed = false;
   for (const Literal* number : numbers) {
     mixed |= is_floating(number->dtype()) != is_floating(widest);
     widest = promote(widest, number->dtype());
   }
-  return mixed ? DType::kF32 : widest;
+  return mixed ? get_default_dtype() : widest;
 }
 
 }  // namespace

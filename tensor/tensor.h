@@ -136,6 +136,8 @@ class Tensor {
   // First element's address; no checks, no waiting.
   template <class T>
   T* ptr() const {
+    static_assert(!std::is_same_v<std::remove_cv_t<T>, char> && !std::is_same_v<std::remove_cv_t<T>, std::byte>,
+                  "ptr() counts elements; bytes are at raw_ptr()");
     return static_cast<T*>(impl_->storage->data()) + impl_->offset;
   }
   void* raw_ptr() const { return static_cast<char*>(storage()->data()) + impl_->offset * size_of(dtype()); }
@@ -154,7 +156,7 @@ class Tensor {
 };
 
 struct TensorOptions {
-  DType dtype = DType::kF32;
+  DType dtype = get_default_dtype();  // f32, unless set_default_dtype has said otherwise
   Device device = kCPU;
 };
 
@@ -203,8 +205,8 @@ class Literal {
 };
 }  // namespace internal
 // Values as written, row by row: tensor({1, 2}) is i64[2], tensor({1.0}) f64[1], tensor({{1.f}, {2.f}}) f32[2,1]. Numbers
-// of several types have the wider one, floating-point numbers among integers f32: tensor({NAN, 1.0}) is f64[2],
-// tensor({1, 2.5}) f32[2].
+// of several types have the wider one, floating-point numbers among integers the default dtype: tensor({NAN, 1.0}) is
+// f64[2], tensor({1, 2.5}) f32[2].
 // Errors: ShapeError when rows differ in length or depth; ValueError for an integer beyond 64 bits.
 Tensor tensor(std::initializer_list<internal::Literal> values);
 // The same of a list that has a name, and so one type. (Braces have none: they are a list of the above.)

@@ -28,9 +28,16 @@ bool of_a_stride_beyond_the_filter(const Problem& p) {
     if (p.g.stride[d] > p.w[d + 2]) return true;
   return false;
 }
+// Over how many channels a forward pass or an input gradient sums.
+int64_t summed_channels(const Problem& p) {
+  return p.pass == Pass::kForward ? p.w[1] : p.w[0] / p.g.groups;
+}
 // Pairs of channels end in the next pixel.
-bool of_odd_channels(const Problem& p) {
-  return (p.pass == Pass::kForward ? p.w[1] : p.w[0] / p.g.groups) % 2 == 1;
+bool of_odd_channels(const Problem& p) { return summed_channels(p) % 2 == 1; }
+bool of_thousands_of_channels(const Problem& p) { return summed_channels(p) > 2048; }
+// Sums of several turns: the later ones load a whole block of channels, the last pixel's too.
+bool of_many_filters_and_a_part_of_a_block(const Problem& p) {
+  return summed_channels(p) > 256 && p.w[1] % 16 != 0;
 }
 bool of_narrow_or_dilated_images_and_volumes(const Problem& p) {
   return p.x[p.last() + 2] < p.g.stride[p.last()] || p.g.dilation[0] > 1 || p.g.rank() == 3;
@@ -45,6 +52,8 @@ const struct {
     {"amx", kEvery, volumes},
     {"jit_1x1:avx512_core_amx", kEvery, always},
     {"brgconv*amx", kEvery, of_a_stride_beyond_the_filter},
+    {"brgconv*bf16", kOfImages, of_thousands_of_channels},
+    {"jit:avx512_core$", bit(Pass::kInputGrad), of_many_filters_and_a_part_of_a_block},
     {"jit_bf16_1x1:avx512_core$", kOfImages, always},
     {"jit_bf16_1x1:", kOfImages, of_odd_channels},
     {"1x1:", kWeightGrad, with_a_stride},

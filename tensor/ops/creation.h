@@ -33,21 +33,26 @@ Tensor arange_from(double start, double end, double step, TensorOptions options)
 
 template <class T>
 concept Arithmetic = std::is_arithmetic_v<T>;
+
+namespace internal {
 template <class... N>
-inline constexpr DType kNumberType = (std::is_integral_v<N> && ...) ? DType::kI64 : DType::kF32;
+DType dtype_of_numbers() {
+  return (std::is_integral_v<N> && ...) ? DType::kI64 : get_default_dtype();
+}
+}  // namespace internal
 
 // The same in PyTorch's forms: arange(5), arange(2, 5), arange(0, 1, 0.25). Integers give i64, a floating-point number
-// among them f32.
+// among them the default dtype.
 template <Arithmetic A>
-Tensor arange(A end, TensorOptions options = {.dtype = kNumberType<A>}) {
+Tensor arange(A end, TensorOptions options = {.dtype = internal::dtype_of_numbers<A>()}) {
   return arange_from(0, double(end), 1, options);
 }
 template <Arithmetic A, Arithmetic B>
-Tensor arange(A start, B end, TensorOptions options = {.dtype = kNumberType<A, B>}) {
+Tensor arange(A start, B end, TensorOptions options = {.dtype = internal::dtype_of_numbers<A, B>()}) {
   return arange_from(double(start), double(end), 1, options);
 }
 template <Arithmetic A, Arithmetic B, Arithmetic C>
-Tensor arange(A start, B end, C step, TensorOptions options = {.dtype = kNumberType<A, B, C>}) {
+Tensor arange(A start, B end, C step, TensorOptions options = {.dtype = internal::dtype_of_numbers<A, B, C>()}) {
   return arange_from(double(start), double(end), double(step), options);
 }
 

@@ -20,7 +20,7 @@ constexpr bool only_floats = !F::template accepts<int64_t> && !F::template accep
 template <class F>
 DType check(const char* op, DType t, const Tensor& x) {
   if constexpr (only_floats<F>) {
-    if (!is_floating(t)) t = DType::kF32;
+    if (!is_floating(t)) t = get_default_dtype();
   } else if constexpr (!F::template accepts<bool>) {
     if (t == DType::kBool) throw DTypeError(op, "is not defined for bool: ", describe(x));
   }

@@ -56,6 +56,9 @@ int64_t random_channels(Random& r) {
   }
 }
 
+// Offsets pass what fits into a register or an instruction's operand.
+int64_t thousands(Random& r) { return r.one_in(2) ? 1024 * r.in(1, 12) + r.in(-1, 1) : r.in(100, 12000); }
+
 struct Values {
   Tensor tensor;               // in the case's dtype and layout
   std::vector<double> values;  // row-major
@@ -124,7 +127,7 @@ struct Convolution {
   }
 };
 
-enum class Kind { kAny, kNarrow, kPointwise, kOurs, kTall, kVolume, kCount };
+enum class Kind { kAny, kNarrow, kPointwise, kOurs, kTall, kLong, kVolume, kCount };
 
 bool choose(Random& r, Convolution& c) {
   const Kind kind = Kind(r.in(0, int(Kind::kCount) - 1));
@@ -138,6 +141,13 @@ bool choose(Random& r, Convolution& c) {
     groups = random_channels(r), C = groups, O = groups * r.in(1, 2);
   } else if (r.one_in(6)) {
     groups = r.in(2, 5), C = groups * r.in(1, 20), O = groups * r.in(1, 20);
+  }
+  int64_t columns = 0;  // of long images
+  if (kind == Kind::kLong) {
+    N = r.in(1, 8), C = r.in(1, 9), O = r.in(1, 9), groups = 1;
+    int64_t* extents[] = {&N, &C, &O, &columns};
+    *extents[r.in(0, 3)] = thousands(r);
+    if (r.one_in(6) && C != O) groups = C = O = std::max(C, O);
   }
   c.x = {N, C}, c.w = {O, C / groups}, c.y = {N, O}, c.g.groups = groups;
   const bool is_signal = !volume && kind != Kind::kOurs && r.one_in(kind == Kind::kPointwise ? 2 : 4);
@@ -153,6 +163,8 @@ bool choose(Random& r, Convolution& c) {
       P = pointwise || r.one_in(2) ? 0 : r.in(0, r.one_in(3) ? 5 : K);
       D = r.one_in(3) ? r.in(1, 4) : 1;
       if (kind == Kind::kNarrow && d == rank - 1) I = r.in(1, 4), S = r.in(1, 6), P = r.in(0, 4);
+      if (kind == Kind::kLong) I = r.in(1, 5), K = r.in(1, 3), D = 1;
+      if (columns > 0 && d == rank - 1) I = columns;
       if (far) K = r.in(1, 7), S = r.in(1, 5), P = r.in(0, 6);
       if (kind == Kind::kTall && d == 0) K = r.in(2, 4), D = r.in(2, 4), P = r.in(0, 4);
       if (kind == Kind::kTall && d == 1) I = r.in(20, 40);
@@ -286,6 +298,10 @@ bool choose(Random& r, Product& p) {
   p.as_linear = r.one_in(3);
   if (!p.as_linear)
     for (int64_t d = r.in(0, 2); d > 0; --d) p.batch.push_back(r.in(1, 5));
+  if (r.one_in(8)) {
+    int64_t* extents[] = {&p.m, &p.k, &p.n, p.batch.empty() ? &p.k : &p.batch[0]};
+    *extents[r.in(0, 3)] = thousands(r);
+  }
   if (double(p.batch.product()) * double(p.m) * double(p.k) * double(p.n) > kMostProducts) return false;
   p.bias = p.as_linear && r.one_in(2), p.wide = !p.as_linear && p.dtype != DType::kF64 && r.one_in(3);
   p.turn_a = !p.as_linear && r.one_in(2), p.turn_b = r.one_in(2);

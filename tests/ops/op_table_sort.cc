@@ -513,12 +513,17 @@ void add_counts() {
       low = *std::min_element(x[0].v.begin(), x[0].v.end()),
       high = *std::max_element(x[0].v.begin(), x[0].v.end());
     if (low == high) --low, ++high;
-    for (double v : x[0].v)
-      if (v >= low && v <= high)
-        ++y.v[size_t(std::min<int64_t>(int64_t((v - low) / (high - low) * double(bins)), bins - 1))];
+    for (double v : x[0].v) {
+      if (!(v >= low && v <= high)) continue;
+      const double at = (v - low) / (high - low) * double(bins), edge = std::round(at);
+      const bool exact = float(v - low) == v - low && float(high - low) == high - low;
+      if (std::abs(at - edge) < 1e-5 * double(bins) && edge > 0 && edge < double(bins) && !(at == edge && exact))
+        throw std::out_of_range("rounding chooses the bin");
+      ++y.v[size_t(std::min(int64_t(at), bins - 1))];
+    }
     return y;
   };
-  // Quarters: no part's edge is a matter of rounding.
+  // Quarters: no bin's edge is a matter of rounding.
   Input quarters = in({4, 6});
   for (int i = 0; i < 24; ++i) quarters.values.push_back((i * 7 % 17) / 4.0 - 2);
   for (const auto& [low, high] : {std::pair{-1.0, 1.0}, {0.0, 0.0}}) {
