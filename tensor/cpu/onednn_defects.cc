@@ -42,6 +42,9 @@ bool of_many_filters_and_a_part_of_a_block(const Problem& p) {
 bool of_narrow_or_dilated_images_and_volumes(const Problem& p) {
   return p.x[p.last() + 2] < p.g.stride[p.last()] || p.g.dilation[0] > 1 || p.g.rank() == 3;
 }
+bool of_wide_images_and_few_channels(const Problem& p) {
+  return p.x[p.last() + 2] > 128 && p.g.stride.product() == 1 && std::min(p.w[0] / p.g.groups, p.w[1]) < 16;
+}
 
 // The conditions are wider than what was seen: a slower kernel costs less than a wrong one.
 const struct {
@@ -60,6 +63,7 @@ const struct {
     {"jit:", kWeightGrad, of_padding_like_the_stride},
     {"jit_bf16:", kWeightGrad, of_narrow_or_dilated_images_and_volumes},
     {"jit:avx512_core_amx", kWeightGrad, of_narrow_or_dilated_images_and_volumes},
+    {"jit:avx512_core_amx", kWeightGrad, of_wide_images_and_few_channels},
 };
 
 bool is(std::string_view implementation, std::string_view pattern) {

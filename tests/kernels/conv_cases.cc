@@ -127,7 +127,7 @@ struct Convolution {
   }
 };
 
-enum class Kind { kAny, kNarrow, kPointwise, kOurs, kTall, kLong, kVolume, kCount };
+enum class Kind { kAny, kNarrow, kPointwise, kOurs, kTall, kWide, kLong, kVolume, kCount };
 
 bool choose(Random& r, Convolution& c) {
   const Kind kind = Kind(r.in(0, int(Kind::kCount) - 1));
@@ -142,7 +142,8 @@ bool choose(Random& r, Convolution& c) {
   } else if (r.one_in(6)) {
     groups = r.in(2, 5), C = groups * r.in(1, 20), O = groups * r.in(1, 20);
   }
-  int64_t columns = 0;  // of long images
+  if (kind == Kind::kWide) N = r.in(1, 2), C = r.in(1, 20), O = r.in(1, 20), groups = 1;
+  int64_t columns = kind == Kind::kWide ? r.in(100, 700) : 0;
   if (kind == Kind::kLong) {
     N = r.in(1, 8), C = r.in(1, 9), O = r.in(1, 9), groups = 1;
     int64_t* extents[] = {&N, &C, &O, &columns};
@@ -150,7 +151,7 @@ bool choose(Random& r, Convolution& c) {
     if (r.one_in(6) && C != O) groups = C = O = std::max(C, O);
   }
   c.x = {N, C}, c.w = {O, C / groups}, c.y = {N, O}, c.g.groups = groups;
-  const bool is_signal = !volume && kind != Kind::kOurs && r.one_in(kind == Kind::kPointwise ? 2 : 4);
+  const bool is_signal = !volume && kind != Kind::kOurs && kind != Kind::kWide && r.one_in(kind == Kind::kPointwise ? 2 : 4);
   const bool far = volume && r.one_in(2);  // several places of the filter begin before the image
   const bool pointwise = kind == Kind::kPointwise || r.one_in(8);
   const int64_t filter = r.of<int64_t>({1, 3, 3, 5});
@@ -164,6 +165,10 @@ bool choose(Random& r, Convolution& c) {
       D = r.one_in(3) ? r.in(1, 4) : 1;
       if (kind == Kind::kNarrow && d == rank - 1) I = r.in(1, 4), S = r.in(1, 6), P = r.in(0, 4);
       if (kind == Kind::kLong) I = r.in(1, 5), K = r.in(1, 3), D = 1;
+      if (kind == Kind::kWide) {
+        I = r.in(3, 24), K = filter, P = r.one_in(4) ? r.in(0, filter) : filter / 2, S = r.one_in(4) ? 2 : 1;
+        D = r.one_in(6) ? 2 : 1;
+      }
       if (columns > 0 && d == rank - 1) I = columns;
       if (far) K = r.in(1, 7), S = r.in(1, 5), P = r.in(0, 6);
       if (kind == Kind::kTall && d == 0) K = r.in(2, 4), D = r.in(2, 4), P = r.in(0, 4);
@@ -178,7 +183,7 @@ bool choose(Random& r, Convolution& c) {
     c.g.stride.push_back(S), c.g.padding.push_back(P), c.g.dilation.push_back(D);
   }
   const double products = double(c.y.product()) * double(c.w.product() / O);
-  if (products > (kind == Kind::kOurs ? 8 : 1) * kMostProducts) return false;
+  if (products > (kind == Kind::kOurs || kind == Kind::kWide ? 8 : 1) * kMostProducts) return false;
   c.bias = r.one_in(2), c.channels_last = r.one_in(2), c.recording = r.one_in(2);
   c.wide_grad = c.dtype != DType::kF64 && r.one_in(2), c.zeros = r.one_in(4) ? 9 : 0,
   c.threads = int(r.in(1, 4));
