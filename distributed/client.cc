@@ -178,6 +178,7 @@ std::string Client::pop(const std::string& key, const std::type_info& type,
 Client get_client() {
   const internal::World* world = internal::World::current();
   if (!world) throw StateError("get_client", "call init_process_group first");
+  world->settle("get_client");
   return Client(world->store);
 }
 
@@ -187,6 +188,7 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
   state.check_member(kOp);
   if (state.size() == 1) return;
   internal::World& world = *state.world();
+  world.settle(kOp);
   const internal::Watch watch = state.watch(timeout);
   watch.membership->check(kOp);
 

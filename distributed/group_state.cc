@@ -115,6 +115,7 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
   if (collective.sizes.size() > kMaxSizes)
     throw ValueError(collective.op, "at most ", kMaxSizes, " sizes can be compared between ranks, given ",
                      collective.sizes.size());
+  if (world_) world_->settle(collective.op);
   const Watch limits = watch(timeout);
   limits.membership->check(collective.op);
   collective.record.backwards = backwards_.load();

@@ -4,13 +4,13 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
+#include <functional>
 #include <numeric>
 #include <thread>
 
@@ -19,6 +19,8 @@
 #include "gradus/distributed/gloo_transport.h"
 #include "gradus/distributed/group_state.h"
 #include "gradus/distributed/hybrid_transport.h"
+#include "gradus/distributed/port_note.h"
+#include "gradus/distributed/private_folder.h"
 #include "gradus/distributed/rank_error.h"
 #include "gradus/distributed/ring_transport.h"
 #include "gradus/distributed/roster.h"
@@ -35,9 +37,7 @@ namespace {
 
 constexpr const char* kOp = "init_process_group";
 constexpr int kFurtherPorts = 15;
-// How long ranks that come late are told that two jobs came to one port.
-constexpr Milliseconds kLateRanks{3'000};
-// How long ranks that know each other by a port alone look whether more come than there can be.
+// How long ranks that know each other by a port alone exchange nothing: more may come than there can be.
 constexpr Milliseconds kSettle{500};
 // Who waits for ranks looks so often whether one has left.
 constexpr Milliseconds kLookAgain{200};
@@ -48,7 +48,12 @@ constexpr Milliseconds kLookAgain{200};
 // random name, and both go through torchrun's, which only that torchrun's ranks know. The name of a
 // scheduler's job tells its store from others, so that one of a few ports will do. All else has a port alone:
 // it is the one that was asked for or an error, and when two processes come as one rank while ranks still
-// meet, or shortly after, nobody can tell which job the others belong to: both end.
+// meet, or shortly after, nobody can tell which job the others belong to: both end. Ranks that come when rank
+// 0 is gone already hear of it by a note at the port.
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
 
 // Where a rank stands, and how it finds the others.
 struct Place {
@@ -58,13 +63,24 @@ struct Place {
   bool hosted_by_launcher = false;
   bool by_torchrun = false;  // `store` is torchrun's own, which knows where the job's is
   std::shared_ptr<Store> meeting;
-  std::string file;        // of the meeting
-  std::string token_file;  // where the token is from; "": it was given
+  std::optional<PortNote> note;  // where ranks know each other by a port alone
+  std::string file;              // of the meeting
+  std::string token_file;        // where the token is from; "": it was given
 
+  // "": this host.
+  std::string remote_host() const { return is_loopback(store.host) ? "" : store.host; }
   bool is_known_by_port_alone() const {
     return !meeting && !hosted_by_launcher && !by_torchrun && !store.further_ports && store.job_id == "none";
   }
 };
+
+// Errors: MismatchError when two jobs have met at the port just now.
+void check_note(const std::optional<PortNote>& note) {
+  const std::string text = note ? note->text() : "";
+  if (!text.empty())
+    throw MismatchError(kOp, -1, text, "; this port serves again ", PortNote::kLife.count() / 1000,
+                        " s after that");
+}
 
 // ---- what the options and the environment say
 
@@ -85,10 +101,6 @@ void set_address(StoreAddress& address, const std::string& text, const char* wha
   if (address.host.size() > 2 && address.host.front() == '[' && address.host.back() == ']')
     address.host = address.host.substr(1, address.host.size() - 2);
   address.port = to_number(text.substr(colon + 1), concat(what, "'s port").c_str(), 1, 65535);
-}
-
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
 void read_env(const InitOptions& options, Place& place) {
@@ -258,6 +270,7 @@ Hosts exchange_hosts(const Place& place, Store& store, Membership* membership, c
       return hosts;
     } catch (const TimeoutError&) {
     } catch (const PeerError&) {  // all others have left
+    } catch (const MismatchError&) {  // two jobs
     }
     if (membership) membership->check(kOp);
     if (!late) continue;
@@ -287,12 +300,14 @@ Hosts exchange_hosts(const Place& place, Store& store, Membership* membership, c
 std::shared_ptr<StoreServer> host_store(Place& place, const std::string& host) {
   const std::string own = host == "::1" ? "::1" : "127.0.0.1";
   const bool has_own_port = place.store.port > 0 && place.store.further_ports == 0;
+  std::function<void(const Failure&)> two_jobs_met;
+  if (place.note) two_jobs_met = [note = *place.note](const Failure& failure) { note.leave(failure.text); };
   const StoreServerOptions options{.host = is_loopback(host) ? own : "0.0.0.0",
                                    .port = place.store.port,
                                    .further_ports = place.store.further_ports,
                                    .job_id = place.store.job_id,
                                    .token = place.store.token,
-                                   .has_port_alone = has_own_port};
+                                   .two_jobs_met = two_jobs_met};
   place.store.host = own;
   std::shared_ptr<StoreServer> server;
   try {
@@ -307,17 +322,7 @@ std::shared_ptr<StoreServer> host_store(Place& place, const std::string& host) {
   return server;
 }
 
-std::string random_token() {
-  unsigned char bytes[16];
-  if (getrandom(bytes, sizeof bytes, 0) != ssize_t(sizeof bytes)) throw StateError(kOp, "no random numbers");
-  std::string token;
-  for (unsigned char byte : bytes) {
-    constexpr const char* kDigits = "0123456789abcdef";
-    token += kDigits[byte >> 4];
-    token += kDigits[byte & 15];
-  }
-  return token;
-}
+std::string random_token() { return random_digits(kOp, 32); }
 
 // What rank 0 says in the meeting of the store that it hosts.
 std::string find_store(Store& meeting, const Deadline& deadline, const std::string& where) {
@@ -396,12 +401,6 @@ const StoreServer* server_of(const World& world) {
   return static_cast<const StoreServer*>(world.hosted.get());
 }
 
-// Two jobs came to one port. Ranks that come now learn it, instead of waiting for a rank 0 that is gone.
-void tell_late_ranks(const World& world) {
-  const StoreServer* server = server_of(world);
-  if (server && server->saw_two_jobs()) std::this_thread::sleep_for(kLateRanks);
-}
-
 // ---- the world
 
 void set_hosts(World& world, const Place& place, const Hosts& of) {
@@ -463,11 +462,17 @@ std::string address_for_others(const World& world, const std::string& master, in
 
 void join_others(World& world, Place& place, const Deadline& deadline) {
   const std::string master = place.store.host;  // rank 0 goes on with a loopback address
-  const bool by_port_alone = place.is_known_by_port_alone();
+  if (place.is_known_by_port_alone()) {
+    // The folder of notes may be that of several hosts, each of which has such a port.
+    const std::string remote = place.remote_host();
+    place.note.emplace(remote.empty() ? host_id() : remote, place.store.port, !remote.empty());
+    place.store.between_tries = [note = place.note] { check_note(note); };
+    check_note(place.note);
+  }
   // Without a secret any user of this host could be a rank. On every rank, so that none waits for a store
   // that rank 0 does not open.
   if (!place.meeting && !place.hosted_by_launcher && place.store.token.empty()) {
-    const UserToken own = user_token(kOp, is_loopback(place.store.host) ? "" : place.store.host);
+    const UserToken own = user_token(kOp, place.remote_host());
     place.store.token = own.token;
     place.token_file = own.file;
   }
@@ -492,10 +497,7 @@ void join_others(World& world, Place& place, const Deadline& deadline) {
   const Watch watch{world.membership.get(), deadline};
   set_hosts(world, place,
             exchange_hosts(place, *world.store, world.membership.get(), deadline, where, server_of(world)));
-  if (by_port_alone)
-    for (const Deadline end = Deadline::after(kSettle); !end.passed();
-         std::this_thread::sleep_for(Milliseconds(10)))
-      world.membership->check(kOp);
+  if (place.note) world.settled = now() + kSettle;
   Signal::set_ranks_on_host(world.local_size);
   if (!place.file.empty() && place.rank == 0) unlink(place.file.c_str());  // everyone has read it
   world.transport = make_transport(
@@ -522,11 +524,17 @@ Ref<World> join_job(const InitOptions& options) {
   if (place.size == 1 && !place.hosted_by_launcher) {
     stay_alone(*world);
   } else {
+    const auto report = [&] {
+      if (world->membership) world->membership->report(failure_of(place.rank, std::current_exception()));
+    };
     try {
       join_others(*world, place, deadline);
+    } catch (const ConnectionError&) {
+      report();
+      check_note(place.note);  // it says more
+      throw;
     } catch (...) {
-      if (world->membership) world->membership->report(failure_of(place.rank, std::current_exception()));
-      tell_late_ranks(*world);
+      report();
       throw;
     }
   }
@@ -560,7 +568,6 @@ void leave_job(World& world) {
       goodbye = Deadline::after(Milliseconds(500));
     std::this_thread::sleep_for(Milliseconds(2));
   }
-  tell_late_ranks(world);
 }
 
 }  // namespace gradus::dist::internal

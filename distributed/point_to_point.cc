@@ -20,6 +20,7 @@ Message make_message(const char* op, const Group& handle, int peer, const char* 
   if (peer != kAnyRank) group.index_of(peer, op, what);
   if (group.size() == 1 || peer == group.members()[group.index()])
     throw ValueError(op, "a rank has no messages for itself: ", what, " ", peer);
+  group.world()->settle(op);
   return {op, group, peer, tag, timeout};
 }
 

@@ -142,6 +142,7 @@ StoreConnection StoreConnection::open(const char* op, const StoreAddress& addres
       const std::string limit = retry ? concat(" within ", deadline.timeout().count(), " ms") : "";
       throw ConnectionError(op, -1, "no connection to the store at ", place, limit, ": ", all);
     }
+    if (address.between_tries) address.between_tries();
     std::this_thread::sleep_for(std::min(pause, deadline.left()));
     pause = std::min(pause * 2, kLongestPause);
     patience = std::min(patience * 2, kLongestPatience);

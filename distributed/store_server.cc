@@ -73,7 +73,7 @@ class StoreServer::Impl {
                   .token = options.token,
                   .max_connections = max_connections(),
                   .max_greeting = std::min<size_t>(256, max_connections() / 2),
-                  .has_port_alone = options.has_port_alone}) {
+                  .two_jobs_met = options.two_jobs_met}) {
     if (!wake_ || !epoll_) throw ConnectionError(kOp, -1, "no file descriptors left");
     watch(EPOLL_CTL_ADD, listener_, kListener, EPOLLIN);
     watch(EPOLL_CTL_ADD, wake_, kWake, EPOLLIN);
@@ -104,10 +104,6 @@ class StoreServer::Impl {
   std::string refusals() const {
     std::lock_guard lock(mutex_);
     return service_.refusals();
-  }
-  bool saw_two_jobs() const {
-    std::lock_guard lock(mutex_);
-    return service_.saw_two_jobs();
   }
   int launchers() const {
     std::lock_guard lock(mutex_);
@@ -273,7 +269,6 @@ bool StoreServer::failed(Failure* failure) const {
 }
 
 std::string StoreServer::refusals() const { return impl_->refusals(); }
-bool StoreServer::saw_two_jobs() const { return impl_->saw_two_jobs(); }
 
 int StoreServer::launchers() const { return impl_->launchers(); }
 

@@ -18,8 +18,9 @@ struct StoreServerOptions {
   int further_ports = 0;           // how many following ports to try when it is taken
   std::string job_id = "none";     // clients must give the same
   std::string token;  // the job's secret: clients prove that they know it (HMAC-SHA256 of a challenge)
-  // Ranks know it by its port alone: when two come as one rank, two jobs may have met (saw_two_jobs).
-  bool has_port_alone = false;
+  // Where ranks know it by its port alone: called when two processes come as the same rank while ranks are
+  // meeting, or shortly after. Then two jobs may have met, and the attempt fails with what it is given.
+  std::function<void(const Failure&)> two_jobs_met = {};
 };
 
 class StoreServer {
@@ -39,9 +40,6 @@ class StoreServer {
   void ended(int rank);
   // What a rank or a launcher reported first, if anything.
   bool failed(Failure* failure = nullptr) const;
-  // Whether two processes came as the same rank while ranks were meeting, or shortly after, to a server that
-  // has a port alone: then the attempt has failed.
-  bool saw_two_jobs() const;
   // "; somebody came with another token" and the like, for who waits for ranks that do not come; else "".
   std::string refusals() const;
   // Launchers of other nodes that are connected and have not left.

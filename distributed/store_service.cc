@@ -89,8 +89,8 @@ void StoreService::check_proof(Id id, Connection& c, std::string_view body, Time
                   concat("the job is in attempt ", attempt_, ", this is attempt ", hello.attempt));
   if (hello.role == Role::kMember)
     if (const auto why = roster_.join(hello.rank, hello.world_size, now)) {
-      if (options_.has_port_alone && roster_.is_contended(hello.rank, now)) {
-        saw_two_jobs_ = true;
+      if (options_.two_jobs_met && roster_.is_contended(hello.rank, now)) {
+        options_.two_jobs_met(two_jobs(hello.rank));  // first: who hears of the failure may be gone soon
         report(two_jobs(hello.rank));
       }
       return refuse(id, c, Refusal::kRank, *why);

@@ -25,7 +25,7 @@ struct StoreServiceOptions {
   size_t max_greeting = 256;           // of them, how many may still have to prove who they are
   Milliseconds greeting_limit{5'000};  // to prove it
   Milliseconds stall_limit{30'000};    // to take or to give a part of a message
-  bool has_port_alone = false;         // as in StoreServerOptions
+  std::function<void(const Failure&)> two_jobs_met = {};  // as in StoreServerOptions
   std::function<std::string()> nonce = random_nonce;
 };
 
@@ -61,7 +61,6 @@ class StoreService {
   void begin_attempt(int attempt, TimePoint now);
   size_t connections() const { return connections_.size(); }
   std::string refusals() const;  // as StoreServer's
-  bool saw_two_jobs() const { return saw_two_jobs_; }
   int launchers() const;  // that are connected and have not left
 
  private:
@@ -98,7 +97,7 @@ class StoreService {
   Roster roster_;
   int attempt_ = 0;
   bool told_failure_ = false;
-  bool saw_two_jobs_ = false, refused_token_ = false, refused_job_ = false;
+  bool refused_token_ = false, refused_job_ = false;
   Id last_id_ = 0;
   std::map<Id, Connection> connections_;
   std::set<Id> greeting_;  // oldest first

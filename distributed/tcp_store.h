@@ -2,6 +2,7 @@
 // launcher's.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,8 @@ struct StoreAddress {
   std::string job_id = "none";
   std::string token;
   int attempt = 0;  // which attempt of the job this rank belongs to
+  // Called between tries to connect; what it throws ends them.
+  std::function<void()> between_tries = {};
 };
 
 // Connects, trying again until the server is there or the time is over. Safe to use from several threads.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <thread>
 
 #include "gradus/distributed/group_state.h"
 #include "gradus/distributed/host_copy.h"
@@ -10,6 +11,14 @@
 namespace gradus::dist::internal {
 
 World::~World() = default;
+
+void World::settle(std::string_view op) const {
+  constexpr Milliseconds kLookAgain{10};
+  while (settled != TimePoint() && now() < settled && membership->is_rank()) {
+    membership->check(op);
+    std::this_thread::sleep_for(kLookAgain);
+  }
+}
 
 void World::finish_calls() {
   constexpr Milliseconds kLookAgain{100}, kAfterFailure{5'000};

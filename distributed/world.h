@@ -39,6 +39,8 @@ class World : public Job {
   std::shared_ptr<SegmentProvider> segments;
   std::shared_ptr<Transport> transport;
   std::shared_ptr<void> hosted;  // the store's server, on rank 0 of a job without a launcher
+  // Until then its ranks may be those of two jobs.
+  TimePoint settled{};
   std::atomic<uint32_t> last_group_id{0};
   Ref<GroupState> default_group;
   CallLog calls;  // of this rank in all groups
@@ -50,6 +52,10 @@ class World : public Job {
     return {membership.get(), Deadline::after(limit.value_or(timeout))};
   }
   ~World() override;
+
+  // Comes before all that ranks exchange: waits until they are known to be of one job. Errors: the job's
+  // failure.
+  void settle(std::string_view op) const;
 
   // Of a rank that leaves: waits until its posted calls have ended, which they do by their deadlines, or soon
   // after the job has failed. Or until others wait for it elsewhere: they must hear that it leaves.
