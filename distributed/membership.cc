@@ -65,6 +65,8 @@ std::string Membership::doing() const {
 namespace {
 // A rank that has been in so many groups has no room to say to which calls it has come.
 constexpr size_t kMostGroups = 1000;
+// Messages to a rank are calls of this group, whose only member is their sender.
+uint32_t messages_to(int rank) { return uint32_t{1} << 30 | uint32_t(rank); }
 }  // namespace
 
 constinit thread_local Membership::InCall* Membership::InCall::current_ = nullptr;
@@ -80,7 +82,9 @@ Membership::InCall::InCall(Membership& membership, std::string text, uint32_t gr
       outer_(std::exchange(current_, this)) {
   std::lock_guard lock(membership_.mutex_);
   membership_.calls_.push_back(this);
-  if (membership_.came_.size() < kMostGroups) membership_.came_[{group_, members_[0]}] = number_;
+  const bool is_member = members_.size() > 1 || members_[0] == membership_.rank_;
+  if (is_member && membership_.came_.size() < kMostGroups)
+    membership_.came_[{group_, members_[0]}] = number_;
   ++membership_.moves_;
 }
 
@@ -105,6 +109,29 @@ RankWait Membership::InCall::wait() const {
   if (!all_here_) wait.ranks = RankSet(members_);
   return wait;
 }
+
+void Membership::count_sent(int rank) {
+  std::lock_guard lock(mutex_);
+  if (came_.size() < kMostGroups) ++came_[{messages_to(rank), rank_}];
+  ++moves_;
+}
+
+void Membership::count_received(int rank) {
+  std::lock_guard lock(mutex_);
+  ++received_[rank];
+  ++moves_;
+}
+
+uint64_t Membership::next_message(int source) const {
+  std::lock_guard lock(mutex_);
+  const auto it = received_.find(source);
+  return it == received_.end() ? 1 : it->second + 1;
+}
+
+Membership::Receiving::Receiving(Membership& membership, std::string text, int source)
+    : source_{source},
+      call_(membership, std::move(text), messages_to(membership.rank()), membership.next_message(source),
+            source_) {}
 
 Membership::Awaiting::Awaiting(Membership& membership, std::function<std::vector<int>()> missing,
                                Enough enough)

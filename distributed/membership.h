@@ -129,6 +129,20 @@ class Membership {
     InCall* const outer_;
     static constinit thread_local InCall* current_;
   };
+  // A message to that rank is about to be sent; one from that rank has been received. Who counts the latter
+  // late sees fewer deadlocks.
+  void count_sent(int rank);
+  void count_received(int rank);
+  // While one lives, this thread waits for the next message from `source`: a call that the source comes to by
+  // sending.
+  class Receiving {
+   public:
+    Receiving(Membership& membership, std::string text, int source);
+
+   private:
+    const std::vector<int> source_;
+    const InCall call_;
+  };
   // While one lives, a thread of this rank waits for all or any of the ranks that `missing` returns, on any
   // thread. In a call that some have not come to it is for these that it waits.
   class Awaiting {
@@ -206,6 +220,7 @@ class Membership {
 
  private:
   bool all_wait(std::vector<int>& threads) const;
+  uint64_t next_message(int source) const;
 
   const int rank_, world_size_, process_;
   std::atomic<bool> failed_{false};
@@ -216,7 +231,8 @@ class Membership {
   std::vector<const Awaiting*> awaiting_;
   std::vector<const AwaitingCall*> awaited_calls_;
   using GroupKey = std::pair<uint32_t, int>;  // groups without a common member may have the same number
-  std::map<GroupKey, uint64_t> came_;         // the last call
+  std::map<GroupKey, uint64_t> came_;         // the last call; of messages: how many are sent
+  std::map<int, uint64_t> received_;          // messages, by source
   std::map<GroupKey, int> posted_;            // calls
   std::vector<int> program_threads_;
   uint64_t moves_ = 1;  // of all that `stuck` is made of

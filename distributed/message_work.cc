@@ -26,6 +26,7 @@ MessageWork::MessageWork(const Message& message, const Tensor& keep, bool receiv
       membership_(message.group.world()->membership),
       transport_(message.group.world()->transport),
       deadline_(message.group.watch(message.timeout).deadline),
+      peer_(message.peer),
       doing_(describe_call(message, receives)),
       tensor_(keep),
       receives_(receives) {}
@@ -40,6 +41,7 @@ Ref<MessageWork> MessageWork::send(const Message& message, const MessageHeader& 
   GroupState& group = message.group;
   auto work = Ref<MessageWork>(new MessageWork(message, keep, false));
   work->membership_->check(message.op);
+  work->membership_->count_sent(message.peer);
   work->request_ = work->transport_->send(message.peer, {group.id(), message.channel, message.tag},
                                           std::as_bytes(std::span(&header, 1)), payload);
   return work;
@@ -83,6 +85,8 @@ void MessageWork::wait(std::optional<Milliseconds> timeout) {
   }
   membership_->set_doing("in " + doing_);
   try {
+    std::optional<Membership::Receiving> receiving;
+    if (receives_ && peer_ != kAnyRank) receiving.emplace(*membership_, doing_, peer_);
     transport_->wait(*request_, {membership_.get(), deadline_}, op_);
   } catch (const MismatchError& error) {
     throw_failure(op_, membership_->report({Failure::Kind::kMismatch, error.rank(), text_of(error)}));
@@ -102,7 +106,9 @@ bool MessageWork::is_completed() {
 
 // What was received is there: seen first by whoever asks first.
 void MessageWork::written() {
-  if (receives_ && tensor_ && !written_.exchange(true)) tensor_.storage()->bump_version();
+  if (!receives_ || written_.exchange(true)) return;
+  membership_->count_received(request_->source());
+  if (tensor_) tensor_.storage()->bump_version();
 }
 
 int MessageWork::source_rank() { return receives_ && is_completed() ? request_->source() : -1; }

@@ -68,6 +68,7 @@ class MessageWork final : public WorkState {
   const std::shared_ptr<Membership> membership_;
   const std::shared_ptr<Transport> transport_;
   const Deadline deadline_;
+  const int peer_;
   const std::string doing_;
   const Tensor tensor_;
   const bool receives_;

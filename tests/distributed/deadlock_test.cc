@@ -34,9 +34,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Two heartbeats and an answer take a good second where the machine has a core for each rank; the timeout is
-// a minute.
-constexpr std::chrono::seconds kAtOnce{10}, kSlow{3};
+// Two heartbeats and an answer take a good second where the machine has a core for each rank, and some ten
+// times that where others take the cores. The timeout is a minute: half of it tells the two apart.
+constexpr std::chrono::seconds kAtOnce{30}, kSlow{3};
 
 struct Gen : nn::Layer {
   nn::Linear fc{this, "fc", {.in = 2, .out = 2}};
@@ -153,6 +153,38 @@ void one_computes() {
   posted.wait();
 }
 
+void both_receive() {
+  const Tensor x = ones({4}), y = ones({4});
+  const int other = 1 - get_rank();
+  // Messages that have come are not waited for.
+  const Work sent = isend(x, {.dst = other});
+  recv(y, {.src = other});
+  sent.wait();
+  recv(y, {.src = other});
+  send(x, {.dst = other});
+}
+
+void receive_or_barrier() {
+  const Tensor x = ones({4});
+  if (get_rank() == 0) recv(x, {.src = 1});
+  barrier();
+  if (get_rank() != 0) send(x, {.dst = 0});
+}
+
+// Rank 0 waits for a message of 64 MB, which is under way while rank 1 waits for it in the barrier.
+void a_message_is_under_way() {
+  const Tensor x = ones({1 << 24});
+  if (get_rank() == 1) {
+    std::this_thread::sleep_for(kSlow);
+    const Work sent = isend(x, {.dst = 0});
+    barrier();
+    sent.wait();
+  } else {
+    recv(x, {.src = 1});
+    barrier();
+  }
+}
+
 // The threads wait for each other's ranks, but for one that has never made a call.
 void a_thread_comes_late() {
   const Group copy = world().duplicate();
@@ -180,6 +212,9 @@ const std::map<std::string, void (*)()> kPrograms = {
     {"one_sleeps", one_sleeps},
     {"one_computes", one_computes},
     {"a_thread_comes_late", a_thread_comes_late},
+    {"both_receive", both_receive},
+    {"receive_or_barrier", receive_or_barrier},
+    {"a_message_is_under_way", a_message_is_under_way},
 };
 
 // Prints what was thrown, and whether it came at once.
@@ -246,8 +281,14 @@ TEST_P(Deadlocks, OfARankWithMoreBatchesSayWhatToDo) {
   EXPECT_THAT(outputs("one_has_more_data")[1],
               AllOf(HasSubstr("of group 'DDP of gen'"), HasSubstr("join()")));
 }
+TEST_P(Deadlocks, OfRanksThatReceiveFromEachOtherAreNamedOnAllRanks) {
+  expect_on_all("both_receive", "it is in recv from rank 0 (tag 0)", "it is in recv from rank 1 (tag 0)");
+}
+TEST_P(Deadlocks, OfAReceiveAndABarrierAreNamedOnAllRanks) {
+  expect_on_all("receive_or_barrier", "it is in recv from rank 1 (tag 0)", "it is in barrier #");
+}
 TEST_P(Deadlocks, AreNotSeenWhereARankIsSlow) {
-  for (const char* program : {"one_sleeps", "one_computes", "a_thread_comes_late"})
+  for (const char* program : {"one_sleeps", "one_computes", "a_thread_comes_late", "a_message_is_under_way"})
     EXPECT_THAT(outputs(program), ElementsAre("it ends\n", "it ends\n")) << program;
 }
 INSTANTIATE_TEST_SUITE_P(OverSharedMemoryOrMessages, Deadlocks, testing::Bool());
@@ -258,7 +299,7 @@ TEST(DeadlocksOfThreads, AreNamedOnAllRanks) {
                             HasSubstr("barrier #")));
 }
 TEST(DeadlocksOfThreads, AreNotSeenWhereARankIsSlow) {
-  for (const char* program : {"one_sleeps", "one_computes", "a_thread_comes_late"})
+  for (const char* program : {"one_sleeps", "one_computes", "a_thread_comes_late", "a_message_is_under_way"})
     EXPECT_THAT(errors_of(2, kPrograms.at(program)), ElementsAre("", "")) << program;
 }
 
@@ -305,6 +346,16 @@ TEST(FindDeadlock, CountsCallsThatARankHasComeToBefore) {
               IsEmpty());
   EXPECT_THAT(find_deadlock({stuck(0, {{kOne, {0, 1}}}), stuck(1, {{kTwo, {0, 1}}}, {{"1.0", 2}})}),
               ElementsAre(0, 1));
+}
+
+// To receive is a call of the sender's alone.
+TEST(FindDeadlock, FindsRanksThatReceiveFromEachOther) {
+  const auto receives = [](int rank, int from, int received, int sent) {
+    return stuck(rank, {{concat("m", rank, '.', from, '#', received + 1), {from}}},
+                 {{concat("m", from, '.', rank), sent}});
+  };
+  EXPECT_THAT(find_deadlock({receives(0, 1, 4, 2), receives(1, 0, 2, 4)}), ElementsAre(0, 1));
+  EXPECT_THAT(find_deadlock({receives(0, 1, 4, 2), receives(1, 0, 2, 5)}), IsEmpty()) << "one is under way";
 }
 
 // Of two threads of rank 1 one goes on, and may bring the other's call.

@@ -18,17 +18,19 @@ namespace gradus::dist {
 namespace {
 
 constexpr Milliseconds kTimeout{600'000}, kAtOnce{2'000};
-// Groups of a program. Those of kSide are used on a thread of their own, where a rank has one.
-enum Lane { kAll, kCopy, kOdd, kHalf, kSide, kBarrier, kLanes };
-const char* const kNames[] = {"all", "copy", "odd", "half", "side", "barrier"};
+// Groups of a program. Those of kSide are used on a thread of their own, where a rank has one. A message is
+// of two ranks alone.
+enum Lane { kAll, kCopy, kOdd, kHalf, kSide, kBarrier, kGroups, kMessage = kGroups, kLanes };
+const char* const kNames[] = {"all", "copy", "odd", "half", "side", "barrier", "message"};
 
 struct Action {
-  enum Kind { kCompute, kIssue, kWait } kind;
+  enum Kind { kCompute, kIssue, kWait, kSend, kReceive } kind;
   Lane lane = kAll;
   int call = 0;         // of the lane's, counted from 1
   int op = 0;           // what it is
   bool async = false;   // kIssue: the wait comes later
   Milliseconds time{};  // kCompute
+  int from = 0, to = 0;  // of a message
 };
 
 // What one rank does, thread by thread.
@@ -50,19 +52,25 @@ struct Program {
     std::map<Lane, int> counts;
     for (int i = 0, n = 2 + below(6); i < n; ++i) {
       const Lane lane = Lane(below(kLanes));
+      if (lane == kMessage) {
+        const int from = below(world), to = (from + 1 + below(world - 1)) % world;
+        calls.push_back({.kind = Action::kSend, .lane = lane, .from = from, .to = to});
+        continue;
+      }
       calls.push_back({.kind = Action::kIssue,
                        .lane = lane,
                        .call = ++counts[lane],
                        .op = below(4),
                        .async = lane != kBarrier && below(3) == 0});
     }
-    // Some change the order: only of calls of different groups.
+    // Some change the order: only of calls of different groups, and of messages.
     const int swaps = below(2) ? 1 + below(2) : 0;
     std::vector<std::vector<Action>> orders(world, calls);
     for (int i = 0; i < swaps; ++i) {
       std::vector<Action>& order = orders[below(world)];
       const int at = below(int(order.size()) - 1);
-      if (order[at].lane != order[at + 1].lane) std::swap(order[at], order[at + 1]);
+      const bool same = order[at].lane == order[at + 1].lane && order[at].from == order[at + 1].from;
+      if (!same) std::swap(order[at], order[at + 1]);
     }
     const bool is_slow = below(2) == 0;
     for (int rank = 0; rank < world; ++rank) {
@@ -70,13 +78,16 @@ struct Program {
       Threads threads(has_side ? 2 : 1);
       std::vector<std::vector<Action>> to_wait(threads.size());
       for (const Action& call : orders[rank]) {
+        if (call.lane == kMessage && rank != call.from && rank != call.to) continue;
         const size_t t = has_side && call.lane == kSide;
         if (is_slow && below(3) == 0)
           threads[t].push_back({.kind = Action::kCompute, .time = Milliseconds(below(30'000))});
         threads[t].push_back(call);
         Action wait = call;
         wait.kind = Action::kWait;
-        if (call.async)
+        if (call.lane == kMessage)
+          threads[t].back().kind = rank == call.from ? Action::kSend : Action::kReceive;
+        else if (call.async)
           to_wait[t].push_back(wait);
         else
           threads[t].push_back(wait);
@@ -108,6 +119,7 @@ struct Program {
     std::vector<std::vector<size_t>> next;                    // action, by rank and thread
     std::map<std::pair<int, Lane>, std::vector<int>> issued;  // and not done, in order
     std::map<std::pair<int, Lane>, std::set<int>> done;
+    std::map<std::pair<int, int>, int> under_way;  // messages
     for (const Threads& threads : ranks) next.emplace_back(threads.size());
     for (bool moved = true; moved;) {
       moved = false;
@@ -118,12 +130,17 @@ struct Program {
           if (at == actions.size()) continue;
           const Action& action = actions[at];
           if (action.kind == Action::kWait && !done[{rank, action.lane}].contains(action.call)) continue;
+          if (action.kind == Action::kSend) ++under_way[{action.from, action.to}];
+          if (action.kind == Action::kReceive && under_way[{action.from, action.to}]-- == 0) {
+            ++under_way[{action.from, action.to}];
+            continue;
+          }
           if (action.kind == Action::kIssue) issued[{rank, action.lane}].push_back(action.call);
           ++at;
           moved = true;
         }
       for (int rank = 0; rank < world; ++rank)
-        for (int lane = 0; lane < kLanes; ++lane) {
+        for (int lane = 0; lane < kGroups; ++lane) {
           const std::vector<int> all = members(Lane(lane), rank);
           const auto is_here = [&](int member) { return !issued[{member, Lane(lane)}].empty(); };
           if (!std::ranges::all_of(all, is_here)) continue;
@@ -152,9 +169,11 @@ struct Program {
       for (size_t t = 0; t < ranks[rank].size(); ++t) {
         text += concat("  rank ", rank, t == 0 ? ":" : ", another thread:");
         for (const Action& a : ranks[rank][t])
-          text += a.kind == Action::kCompute ? concat(' ', a.time.count(), "ms")
-                                             : concat(a.kind == Action::kIssue ? " " : " (", kNames[a.lane],
-                                                      '#', a.call, a.kind == Action::kIssue ? "" : ")");
+          text += a.kind == Action::kCompute   ? concat(' ', a.time.count(), "ms")
+                  : a.kind == Action::kSend    ? concat(" to", a.to)
+                  : a.kind == Action::kReceive ? concat(" from", a.from)
+                                               : concat(a.kind == Action::kIssue ? " " : " (", kNames[a.lane],
+                                                        '#', a.call, a.kind == Action::kIssue ? "" : ")");
         text += '\n';
       }
     return text;
@@ -180,6 +199,10 @@ void run_thread(const Program& program, size_t thread, const std::vector<Group>&
     if (!internal::World::current()->membership->failed()) ledger.came[{rank, thread}] = now();
     if (action.kind == Action::kCompute) {
       compute(action.time);
+    } else if (action.kind == Action::kSend) {
+      isend(full({16}, rank), {.dst = action.to});
+    } else if (action.kind == Action::kReceive) {
+      recv(full({16}, rank), {.src = action.from});
     } else if (action.kind == Action::kWait) {
       if (const auto work = works.find({action.lane, action.call}); work != works.end()) work->second.wait();
     } else if (action.lane == kBarrier) {
@@ -235,7 +258,7 @@ void run_rank(const Program& program, Ledger& ledger) {
   }
 }
 
-int groups_named(const std::string& text) {
+int calls_named(const std::string& text) {
   std::set<std::string> names;
   for (size_t at = text.find("of group '"); at != text.npos; at = text.find("of group '", at + 1)) {
     // A barrier of the store is another call of the same group.
@@ -243,6 +266,9 @@ int groups_named(const std::string& text) {
     names.insert((text.substr(call + 1).starts_with("group_barrier") ? "barrier of " : "") +
                  text.substr(at, text.find('\'', at + 10) - at));
   }
+  constexpr std::string_view kReceive = "recv from rank ";
+  for (size_t at = text.find(kReceive); at != text.npos; at = text.find(kReceive, at + 1))
+    names.insert(text.substr(at, text.find('(', at) - at));
   return int(names.size());
 }
 
@@ -277,7 +303,7 @@ DeadlockReport try_deadlock(uint64_t seed) {
     }
     const bool has_failed = ledger.failed.contains(rank);
     if (stuck.empty() ? !text.empty()
-                      : !open && stuck.contains(rank) && (!is_mismatch || groups_named(text) < 2))
+                      : !open && stuck.contains(rank) && (!is_mismatch || calls_named(text) < 2))
       wrong += concat("rank ", rank, stuck.empty() ? " has an error: " : " is not told: ", text, '\n');
     if (!open && has_failed && stuck.contains(rank) && ledger.failed[rank] - all_came > kAtOnce)
       wrong += concat("rank ", rank, " is told late: ", text, '\n');

@@ -38,19 +38,19 @@ class Ledger {
   void awaits(const std::string& what, const Ranks& members) {
     if (!failed()) waits_[get_rank()] = Wait{{what, members}, calls_[{what, members}][get_rank()]};
   }
-  // It waits for a message from one of them.
-  void receives(const Ranks& sources) {
-    if (!failed()) waits_[get_rank()] = Wait{{}, 0, sources};
+  // It waits for a message from one of them; `any`: from whoever sends first.
+  void receives(const Ranks& sources, bool any) {
+    if (!failed()) waits_[get_rank()] = Wait{{}, 0, sources, any};
   }
   void goes_on() {
     if (!failed()) waits_.erase(get_rank());
   }
 
-  // Those who wait for each other in collectives, and would for ever.
+  // Those who wait for each other in collectives or for messages of given ranks, and would for ever.
   std::set<int> deadlocked(int world) const {
     std::set<int> going;
     for (int rank = 0; rank < world; ++rank)
-      if (!waits_.contains(rank) || !waits_.at(rank).sources.empty()) going.insert(rank);
+      if (!waits_.contains(rank) || waits_.at(rank).any) going.insert(rank);
     spread(going);
     std::set<int> deadlocked;
     for (int rank = 0; rank < world; ++rank)
@@ -85,6 +85,7 @@ class Ledger {
     Call call;
     int number = 0;  // of the rank's calls of this kind
     Ranks sources = {};
+    bool any = false;
   };
 
   // Adds those for whom these are enough.
@@ -236,11 +237,11 @@ struct Stall {
     }
     std::erase(others, culprit);
     if (how == kReceives) {
-      ledger.receives({(culprit + 1) % world});
+      ledger.receives({(culprit + 1) % world}, false);
       recv(x, {.src = (culprit + 1) % world, .timeout = kForever});
     }
     if (how == kReceivesAny) {
-      ledger.receives(others);
+      ledger.receives(others, true);
       recv(x, {.timeout = kForever});
     }
     if (how == kKey) get_client().user_get("never", 1, kForever);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <thread>
 
 #include "gradus/distributed/error.h"
 
@@ -304,6 +305,71 @@ std::string text_of(const RankStatus& status) {
     text += concat("; ", wait.holds ? "" : "not held in ", wait.call, wait.any ? " any of " : ": ",
                    wait.ranks.text(100));
   return text;
+}
+
+TEST(Status, CountsMessagesOfWhichTheSenderComesToTheNext) {
+  const auto members = make_local_memberships(2);
+  Membership &sender = *members[0], &receiver = *members[1];
+  // What the receiver waits for, and whether the sender has come to it.
+  const auto has_come = [&] {
+    const Membership::Receiving receiving(receiver, "recv from rank 0", 0);
+    const RankStatus from = sender.status(), to = receiver.status();
+    EXPECT_EQ(from.stuck, 0u) << "it is in no call";
+    EXPECT_NE(to.stuck, 0u);
+    EXPECT_EQ(to.waits.size(), 1u);
+    EXPECT_THAT(to.waits[0].ranks.ranks(), testing::ElementsAre(0));
+    const Membership::Receiving other(sender, "recv from rank 1", 1);  // a stuck rank says where it has come to
+    const auto came = sender.status().came;
+    const auto it = came.find(group_of(to.waits[0].call));
+    return it != came.end() && it->second >= number_of(to.waits[0].call);
+  };
+  EXPECT_FALSE(has_come());
+  sender.count_sent(1);
+  EXPECT_TRUE(has_come()) << "it is under way";
+  receiver.count_received(0);
+  EXPECT_FALSE(has_come());
+  sender.count_sent(1);
+  sender.count_sent(1);
+  receiver.count_received(0);
+  EXPECT_TRUE(has_come());
+}
+
+TEST(Status, IsStuckOnlyWhereAllOfItWaitsForOthersToCome) {
+  const auto members = make_local_memberships(2);
+  Membership& me = *members[0];
+  const auto is_stuck = [&] { return me.status().stuck != 0; };
+  const std::vector<int> group{0, 1};
+  const char queue = 0;
+  EXPECT_FALSE(is_stuck());
+  Membership::InCall call(me, "barrier #1", 5, 1, group);
+  EXPECT_TRUE(is_stuck());
+  {
+    const Membership::AwaitingCall awaiting(me, &queue, false);
+    EXPECT_TRUE(is_stuck());
+  }
+  {
+    const Membership::AwaitingCall awaiting(me, &queue, true);
+    EXPECT_FALSE(is_stuck()) << "it goes on after a while";
+  }
+  {
+    const Membership::Posted posted(me, 5, group);
+    EXPECT_TRUE(is_stuck());
+  }
+  {
+    const Membership::Posted posted(me, 6, group);
+    EXPECT_FALSE(is_stuck()) << "a call that is posted has yet to begin";
+  }
+  std::thread([&] {
+    const Membership::Awaiting awaiting(me, [] { return std::vector{1}; });
+    EXPECT_FALSE(is_stuck()) << "another thread waits outside of calls";
+  }).join();
+  std::thread([&] {
+    const Membership::ProgramThread thread(me);
+    EXPECT_FALSE(is_stuck()) << "another thread computes";
+  }).join();
+  EXPECT_TRUE(is_stuck());
+  call.all_here();
+  EXPECT_FALSE(is_stuck());
 }
 
 TEST(Status, TellsForWhomARankWaits) {
