@@ -24,15 +24,15 @@ namespace gradus::data {
 
 struct Sample {
   Tensor input;
-  Tensor target;           // undefined when the data set has no targets
+  Tensor target = {};      // undefined when the data set has no targets
   bool stands_in = false;  // for the sample that was asked for, which cannot be read
 };
 
 // Samples stacked along a new first dimension.
 struct Batch {
   Tensor input;
-  Tensor target;
-  std::vector<int64_t> indices;  // the samples' indices in their data set
+  Tensor target = {};
+  std::vector<int64_t> indices = {};  // the samples' indices in their data set
   // Samples of this step on all ranks together, repeated ones included. The mean over them, also when ranks
   // have unequal numbers, is the mean over ranks of: sum of this rank's losses * ranks / global_size.
   int64_t global_size = 0;

@@ -10,7 +10,8 @@ namespace gradus::data {
 
 using internal::RandomNumbers;
 
-Normalize::Normalize(NormalizeOptions options) : mean_(std::move(options.mean)), std_(std::move(options.std)) {
+Normalize::Normalize(NormalizeOptions options)
+    : mean_(options.mean.begin(), options.mean.end()), std_(options.std.begin(), options.std.end()) {
   if (mean_.empty() || std_.empty()) throw ValueError("Normalize", "needs a mean and a std for each channel");
   for (float s : std_) {
     if (!(s > 0)) throw ValueError("Normalize", "std must be above 0, given ", s);
@@ -66,7 +67,7 @@ void RandomErasing::apply(Picture& picture) const {
   if (!random.chance(options_.p)) return;
   const Tensor x = picture.own_tensor();
   const int64_t channels = x.size(0), height = x.size(1), width = x.size(2);
-  const std::vector<float>& value = options_.value;
+  const std::vector<double>& value = options_.value;
   if (!options_.random_value && value.size() != 1 && static_cast<int64_t>(value.size()) != channels)
     throw ValueError("RandomErasing", "expected one value or one for each of ", channels, " channels, given ",
                      value.size());
@@ -83,7 +84,7 @@ void RandomErasing::apply(Picture& picture) const {
       float* pixel = x.ptr<float>() + (y * width + left) * channels;
       for (int64_t k = 0; k < w * channels; ++k) {
         const size_t channel = value.size() == 1 ? 0 : static_cast<size_t>(k % channels);
-        pixel[k] = options_.random_value ? static_cast<float>(random.normal()) : value[channel];
+        pixel[k] = static_cast<float>(options_.random_value ? random.normal() : value[channel]);
       }
     }
     break;

@@ -18,7 +18,7 @@ class ToTensor : public TransformStep {
 };
 
 struct NormalizeOptions {
-  std::vector<float> mean = {}, std = {};  // one number for each channel, or one for all
+  std::vector<double> mean = {}, std = {};  // one number for each channel, or one for all
 };
 
 // x[c] -> (x[c] - mean[c]) / std[c].
@@ -54,10 +54,10 @@ class Lighting : public TransformStep {
 
 struct RandomErasingOptions {
   double p = 0.5;
-  Interval scale = {0.02, 0.33};   // of the box's area, as a part of the image's
-  Interval ratio = {0.3, 3.3};     // of its height and width
-  std::vector<float> value = {0};  // one number for each channel, or one for all
-  bool random_value = false;       // instead: numbers of the standard normal distribution
+  Interval scale = {0.02, 0.33};    // of the box's area, as a part of the image's
+  Interval ratio = {0.3, 3.3};      // of its height and width
+  std::vector<double> value = {0};  // one number for each channel, or one for all
+  bool random_value = false;        // instead: numbers of the standard normal distribution
 };
 
 // Overwrites a random box with probability p (Zhong et al. 2017). Stands after ToTensor.

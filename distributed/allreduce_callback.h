@@ -49,9 +49,9 @@ struct AllReduceCallbackOptions {
   // tensor.
   bool check_finite = false;
   // The names of parameters, for messages and reports: net.named_parameters(). Else they are numbered.
-  std::function<std::string(const Tensor& param)> name_of;
+  std::function<std::string(const Tensor& param)> name_of = {};
   // Called after each backward that synchronised: tensors that become rank 0's (of the group) on all ranks.
-  std::function<std::vector<Tensor>()> broadcast_after;
+  std::function<std::vector<Tensor>()> broadcast_after = {};
   // Of the group that the callback makes, for messages. Default: "make_allreduce_cb" and a number.
   std::string group_name = {};
 };

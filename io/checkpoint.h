@@ -143,8 +143,7 @@ class Checkpoint {
   // or std::string.
   template <class F>
   void each(F&& f) const {
-    for (const auto& [name, value] : values_)
-      std::visit([&, &name = name](const auto& v) { f(name, v); }, value);
+    for (const auto& entry : values_) std::visit([&](const auto& v) { f(entry.first, v); }, entry.second);
   }
 
  private:

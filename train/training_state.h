@@ -31,7 +31,7 @@
 namespace gradus {
 
 struct TrainingStateOptions {
-  dist::Group group;  // the ranks that train together; by default all
+  dist::Group group = {};  // the ranks that train together; by default all
 };
 
 // The current Context's random numbers are a part by themselves, "generator". Each rank's generators are its

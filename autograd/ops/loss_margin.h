@@ -52,7 +52,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
                            const TripletMarginLossOptions& options = {});
 
 struct TripletMarginWithDistanceLossOptions {
-  std::function<Tensor(const Tensor&, const Tensor&)> distance;  // none: pairwise_distance
+  std::function<Tensor(const Tensor&, const Tensor&)> distance = {};  // none: pairwise_distance
   double margin = 1;
   bool swap = false;
   Reduction reduction = Reduction::kMean;

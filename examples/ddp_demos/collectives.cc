@@ -33,7 +33,7 @@ void all_reduce(dist::ReduceOp op, const std::string& meaning) {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   std::vector<float> expected(3, 0);
   for (int r = 0; r < size; ++r)
-    for (int i = 0; i < 3; ++i) {
+    for (size_t i = 0; i < 3; ++i) {
       const float theirs = numbers_of(r, 3)[i];
       expected[i] = op == dist::ReduceOp::kMax ? std::max(expected[i], theirs) : expected[i] + theirs;
     }
@@ -51,7 +51,7 @@ void reduce() {
   const int rank = dist::get_rank(), size = dist::get_world_size(), dst = size - 1;
   std::vector<float> sum(2, 0);
   for (int r = 0; r < size; ++r)
-    for (int i = 0; i < 2; ++i) sum[i] += numbers_of(r, 2)[i];
+    for (size_t i = 0; i < 2; ++i) sum[i] += numbers_of(r, 2)[i];
 
   Tensor x = tensor_of(rank, 2);
   const std::string before = text(x);
@@ -105,7 +105,7 @@ void all_gather() {
 void reduce_scatter() {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   float sum = 0;
-  for (int r = 0; r < size; ++r) sum += numbers_of(r, size)[rank];
+  for (int r = 0; r < size; ++r) sum += numbers_of(r, size)[size_t(rank)];
   const Tensor x = tensor_of(rank, size);
   Tensor mine = zeros({1});
   dist::reduce_scatter_tensor(mine, x);
@@ -116,7 +116,7 @@ void reduce_scatter() {
 void all_to_all() {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   std::vector<float> expected;
-  for (int r = 0; r < size; ++r) expected.push_back(numbers_of(r, size)[rank]);
+  for (int r = 0; r < size; ++r) expected.push_back(numbers_of(r, size)[size_t(rank)]);
   const Tensor x = tensor_of(rank, size);
   Tensor theirs = zeros({size});
   dist::all_to_all_single(theirs, x);
@@ -140,10 +140,10 @@ void objects() {
   const std::string heard = dist::broadcast_object(rank == 0 ? settings : "");
   show("broadcast_object: bytes of any size, JSON for instance", rank == 0 ? settings : "-", heard, settings);
 
-  const std::string name = std::string(1 + rank % 3, static_cast<char>('a' + rank % 26));
+  const std::string name = std::string(size_t(1 + rank % 3), static_cast<char>('a' + rank % 26));
   std::string names, expected;
   for (const std::string& n : dist::all_gather_object(name)) names += n + " ";
-  for (int r = 0; r < size; ++r) expected += std::string(1 + r % 3, static_cast<char>('a' + r % 26)) + " ";
+  for (int r = 0; r < size; ++r) expected += std::string(size_t(1 + r % 3), static_cast<char>('a' + r % 26)) + " ";
   show("all_gather_object: the same from everyone", name, names, expected);
 }
 

@@ -54,18 +54,18 @@ void tags() {
 void from_anyone() {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   Tensor x = full({1}, rank);
-  std::vector<float> heard(size, 0);
+  std::vector<float> heard(size_t(size), 0);
   if (rank == 0) {
     for (int i = 1; i < size; ++i) {
       const int source = dist::recv(x);
-      heard[source] = x.item<float>();
+      heard[size_t(source)] = x.item<float>();
     }
   } else {
     dist::send(x, {.dst = 0});
   }
-  std::vector<float> expected(size, 0);
+  std::vector<float> expected(size_t(size), 0);
   if (rank == 0)
-    for (int r = 1; r < size; ++r) expected[r] = static_cast<float>(r);
+    for (int r = 1; r < size; ++r) expected[size_t(r)] = static_cast<float>(r);
   show("recv from anyone: rank 0 hears of all, in whatever order they come", std::to_string(rank),
        text(heard), text(expected));
 }

@@ -94,7 +94,7 @@ TEST(AutogradPage, GradientPenalty) {
   gm.attach(disc.parameters());
   {
     auto recording = gm.record();
-    Tensor gx = autograd::grad([&](const Tensor& x) { return sum(disc(x)); }, x);
+    Tensor gx = autograd::grad([&](const Tensor& v) { return sum(disc(v)); }, x);
     gm.backward(mean(square(norm(gx, {1}) - 1)));  // reaches disc's weights through gx
   }
   EXPECT_TRUE(disc.weight.grad().defined());
@@ -118,8 +118,8 @@ TEST(AutogradPage, R1) {
 
 TEST(AutogradPage, HessianVectorProduct) {
   Tensor x = tensor({1.f, 2.f}), v = tensor({1.f, 0.f});
-  auto f = [](const Tensor& x) { return sum(x * x * x); };
-  Tensor hv = autograd::grad([&](const Tensor& x) { return sum(autograd::grad(f, x) * v); }, x);
+  auto f = [](const Tensor& y) { return sum(y * y * y); };
+  Tensor hv = autograd::grad([&](const Tensor& y) { return sum(autograd::grad(f, y) * v); }, x);
   EXPECT_THAT(values(hv), ElementsAre(6, 0));
 }
 
@@ -130,7 +130,7 @@ TEST(AutogradPage, Checkpoint) {
   gm.attach(block.parameters());
   {
     auto recording = gm.record();
-    Tensor h = autograd::checkpoint([&](const Tensor& x) { return relu(block(x)); }, x);
+    Tensor h = autograd::checkpoint([&](const Tensor& y) { return relu(block(y)); }, x);
     gm.backward(sum(h));
   }
   EXPECT_TRUE(block.weight.grad().defined());

@@ -131,7 +131,7 @@ TEST(Contract, RecordingsWaitForTheirBackward) {
     losses.push_back(w * static_cast<double>(k + 1));
     in_flight.push_back(std::move(r).pause());
   }
-  for (int k = 0; k < 3; ++k) in_flight[k].backward(losses[k]);
+  for (size_t k = 0; k < 3; ++k) in_flight[k].backward(losses[k]);
   EXPECT_EQ(w.grad().item<double>(), 6);
 }
 

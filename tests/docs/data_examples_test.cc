@@ -31,7 +31,7 @@ TEST(DataPage, Loader) {
 TEST(DataPage, TheMeanOverUnequalSharesIsThatOfTheGlobalBatch) {
   const data::GeneratedDigits train({.size = 7});
   const auto gradient = [&](int ranks) {
-    std::vector<float> gradient;
+    std::vector<float> of_fc;
     dist::run_ranks(ranks, [&] {
       manual_seed(1);
       Net net;
@@ -44,9 +44,9 @@ TEST(DataPage, TheMeanOverUnequalSharesIsThatOfTheGlobalBatch) {
         Tensor loss = losses * (double(dist::get_world_size()) / double(b.global_size));
         gm.backward(loss);
       }
-      if (dist::get_rank() == 0) gradient = net.fc.weight.grad().to_vector<float>();
+      if (dist::get_rank() == 0) of_fc = net.fc.weight.grad().to_vector<float>();
     });
-    return gradient;
+    return of_fc;
   };
   const std::vector<float> alone = gradient(1), shared = gradient(3);
   ASSERT_EQ(alone.size(), shared.size());
@@ -83,7 +83,6 @@ TEST(DataPage, GoesOnWithAnotherNumberOfRanks) {
     std::lock_guard lock(mutex);
     seen.insert(b.indices.begin(), b.indices.end() - b.padding);
   };
-  io::Checkpoint c;
   dist::run_ranks(2, [&] {
     data::DataLoader loader(train, {.batch_size = 16, .shuffle = true, .seed = 1});
     for (const data::Batch& b : loader) {
@@ -97,7 +96,7 @@ TEST(DataPage, GoesOnWithAnotherNumberOfRanks) {
       break;
     }
   });
-  c = io::load_checkpoint(testing::TempDir() + "/data_page.ckpt").checkpoint;
+  const io::Checkpoint c = io::load_checkpoint(testing::TempDir() + "/data_page.ckpt").checkpoint;
   dist::run_ranks(3, [&] {
     data::DataLoader resumed(train, {.batch_size = 32, .shuffle = true, .seed = 1});
     c.get("loader", resumed);
@@ -111,7 +110,7 @@ TEST(DataPage, NoiseOfRanksDiffers) {
   const uint64_t seed = 5;
   std::vector<std::vector<float>> drawn(2);
   dist::run_ranks(2, [&] {
-    manual_seed(seed + dist::get_rank());
+    manual_seed(seed + uint64_t(dist::get_rank()));
     const Tensor noise = randn({8, 100});
     drawn[size_t(dist::get_rank())] = noise.to_vector<float>();
   });

@@ -204,7 +204,7 @@ TEST_F(TrainingImagesPage, GoesOnAfterACrash) {
   struct Stopped {};
   const auto weights = [](int64_t stop_after) {
     Step s;
-    auto& [net, opt, schedule, images, train_loader, b] = s;
+    auto& [net, opt, schedule, images, train_loader, last] = s;
     data::DataLoader small(images, {.batch_size = 4, .shuffle = true, .seed = 1});
     train_loader = std::move(small);
     struct Manager : GradManager {  // stops where a crash would

@@ -1,4 +1,5 @@
 // Mistakes, one at a time, and what the compiler is to say of each.
+#include "gradus/autograd/ops/interpolate.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/nn/linear.h"
 #include "gradus/nn/sequential.h"
@@ -35,4 +36,30 @@ Tensor numbers() { return randint(0, 10); }
 
 #if MISTAKE == 6  // inn
 const nn::Linear::Options kOptions{.inn = 3, .out = 4};
+#endif
+
+// No overload can take a list with a wrong name: compilers show the line, and name the layer or its options.
+#if MISTAKE == 7  // gradus::nn::LinearOptions
+const nn::Linear layer({.inn = 3, .out = 4});
+#endif
+
+#if MISTAKE == 8  // nn::Linear
+struct Net : nn::Layer {
+  nn::Linear fc{this, "fc", {.inn = 3, .out = 4}};
+  Tensor forward(const Tensor& x) override { return fc(x); }
+};
+#endif
+
+#if MISTAKE == 9  // InterpolateOptions
+Tensor twice(const Tensor& x) { return interpolate(x, {.sise = {4, 4}}); }
+#endif
+
+#if MISTAKE == 10  // Block
+struct Block : nn::Layer {
+  Tensor forward(const Tensor& x) override { return x; }
+};
+struct Tower : nn::Layer {
+  Block first{this, "first"};
+  Tensor forward(const Tensor& x) override { return first(x); }
+};
 #endif

@@ -1,4 +1,6 @@
 // What users write: partial lists of options, parts of tensors, numbers of all types. Compiled with strict warnings.
+#include <iostream>
+
 #include "gradus/gradus.h"
 
 using namespace gradus;
@@ -25,7 +27,7 @@ int main() {
 
   Generator net;
   GradManager gm;
-  gm.attach(net.parameters());
+  gm.attach(net.parameters(), dist::make_allreduce_cb(dist::ReduceOp::kMean, {.bucket_cap_mb = 10}));
   optim::SGD opt(net.parameters(), {.lr = 0.1});
   optim::MultiStepLR schedule(opt, {.milestones = {30, 80}});
   const Tensor logits = net(ones({batch, width}));
@@ -34,6 +36,12 @@ int main() {
   loss = loss + binary_cross_entropy_with_logits(logits, zeros_like(logits), {.reduction = Reduction::kSum});
   gm.backward(loss);
   io::Checkpoint checkpoint;
+  checkpoint.each([](const std::string& name, const auto& value) { std::cout << name << value << "\n"; });
+  TrainingState state({{"net", net}, {"opt", opt}}, {});
   data::DataLoader loader(data::GeneratedDigits({.size = 8}), {.batch_size = 4});
+  const data::Transform transform = data::Compose(
+      {data::ToTensor(), data::Normalize({.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}}),
+       data::RandomErasing({.value = {0.5}})});
+  const data::Batch one{.input = triplet_margin_with_distance_loss(x, x, x, {.margin = 2})};
   return dist::launcher({.nproc_per_node = 4}, [] { dist::init_process_group({.timeout = std::chrono::seconds(60)}); });
 }
