@@ -109,7 +109,7 @@ TEST(RunRanks, TheLogOfATimeoutFoldsEqualCalls) {
     for (int i = 0; i < 300; ++i) all_reduce(empty({3}));
     for (int i = 0; i < 5; ++i) barrier();
     if (get_rank() == 0) all_reduce(empty({7}), {.timeout = Milliseconds(100)});
-    if (get_rank() == 1) recv(empty({1}), {.src = 0});
+    if (get_rank() == 1) recv(empty({1}));
   });
   EXPECT_THAT(errors[0],
               HasSubstr("\n  #306 all_reduce(f32[7], sum) in group 'world'"

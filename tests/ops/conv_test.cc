@@ -413,6 +413,39 @@ TEST_P(NarrowConv2d, IsRoundedOnce) {
   expect_rounded_once(db, db64, pixels);
 }
 
+// Extents far beyond those above, where oneDNN computes wrongly in one of its ways or another: docs/kernels.md.
+const Case kLongCases[] = {
+    {"ManyChannels", {8, 8960, 1, 4}, {1, 8960, 1, 2}, {}},
+    {"ManyFilters", {1, 5, 3, 5}, {1025, 5, 2, 1}, {}},
+    {"WideImage", {1, 3, 12, 256}, {16, 3, 3, 3}, {.padding = 1}},
+    {"VeryWideImage", {1, 1, 4, 1000}, {1, 1, 3, 3}, {.padding = 1}},
+};
+class LongConv2d : public testing::TestWithParam<std::tuple<DType, Case>> {};
+INSTANTIATE_TEST_SUITE_P(Cases, LongConv2d,
+                         testing::Combine(testing::Values(DType::kF32, DType::kBF16),
+                                          testing::ValuesIn(kLongCases)),
+                         [](const auto& info) {
+                           return std::get<1>(info.param).name + std::string("_") +
+                                  std::string(name_of(std::get<0>(info.param)));
+                         });
+
+// Sums of small integers are exact, and rounded once at the end.
+TEST_P(LongConv2d, IsExactForIntegers) {
+  const auto& [dtype, c] = GetParam();
+  const auto integers = [](const Shape& shape, uint64_t seed) {
+    Tensor t = random_tensor(shape, DType::kF64, seed);
+    for (int64_t k = 0; k < t.numel(); ++k) t.ptr<double>()[k] = std::round(4 * t.ptr<double>()[k]);
+    return t;
+  };
+  const Tensor x64 = integers(c.x, 1), w64 = integers(c.w, 2), dy64 = integers(result_shape(c), 3);
+  const Tensor x = raw::to(x64, dtype), w = raw::to(w64, dtype), dy = raw::to(dy64, dtype);
+  expect_near(raw::conv2d(x, w, {}, c.options), raw::to(raw::conv2d(x64, w64, {}, c.options), dtype), 0);
+  expect_near(raw::conv2d_input_grad(dy, w, c.x, c.options),
+              raw::to(raw::conv2d_input_grad(dy64, w64, c.x, c.options), dtype), 0);
+  expect_near(raw::conv2d_weight_grad(dy, x, c.w, false, c.options).first,
+              raw::to(raw::conv2d_weight_grad(dy64, x64, c.w, false, c.options).first, dtype), 0);
+}
+
 // Weight gradients in bf16 take pixels in blocks, which threads share out where the sums are few.
 const Case kBlockCases[] = {
     {"FewSums", {3, 40, 24, 23}, {24, 40, 3, 3}, {.padding = 1}},
