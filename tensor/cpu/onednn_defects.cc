@@ -29,12 +29,15 @@ bool of_a_stride_beyond_the_filter(const Problem& p) {
   return false;
 }
 // Over how many channels a forward pass or an input gradient sums.
-int64_t summed_channels(const Problem& p) {
-  return p.pass == Pass::kForward ? p.w[1] : p.w[0] / p.g.groups;
-}
+int64_t summed_channels(const Problem& p) { return p.pass == Pass::kForward ? p.w[1] : p.w[0] / p.g.groups; }
 // Pairs of channels end in the next pixel.
 bool of_odd_channels(const Problem& p) { return summed_channels(p) % 2 == 1; }
 bool of_thousands_of_channels(const Problem& p) { return summed_channels(p) > 2048; }
+// The kernel loads whole tiles of input rows, also those that follow the last one.
+bool of_long_rows(const Problem& p) {
+  const bool pointwise = p.w.product() == p.w[0] * p.w[1];
+  return !pointwise && summed_channels(p) * p.g.stride[p.last()] > 256;
+}
 // Sums of several turns: the later ones load a whole block of channels, the last pixel's too.
 bool of_many_filters_and_a_part_of_a_block(const Problem& p) {
   return summed_channels(p) > 256 && p.w[1] % 16 != 0;
@@ -55,6 +58,7 @@ const struct {
     {"amx", kEvery, volumes},
     {"jit_1x1:avx512_core_amx", kEvery, always},
     {"brgconv*amx", kEvery, of_a_stride_beyond_the_filter},
+    {"brgconv*amx", kOfImages, of_long_rows},
     {"brgconv*bf16", kOfImages, of_thousands_of_channels},
     {"jit:avx512_core$", bit(Pass::kInputGrad), of_many_filters_and_a_part_of_a_block},
     {"jit_bf16_1x1:avx512_core$", kOfImages, always},
@@ -84,8 +88,12 @@ bool errs(std::string_view implementation, Pass pass, const Shape& x, const Shap
   return false;
 }
 
-bool errs_in_matmul(std::string_view implementation, int64_t inner) {
-  return is(implementation, "amx") && inner % 32 != 0;
+bool errs_in_matmul(std::string_view implementation, const Matrices& a, int64_t batch, int threads) {
+  const int64_t inner = a.sizes.back();
+  if (is(implementation, "amx") && inner % 32 != 0) return true;
+  // Threads without a product of their own share out the inner elements of the others'.
+  const bool turned = a.steps[a.steps.size() - 2] < a.steps.back();
+  return is(implementation, "brg:") && turned && batch > 1 && batch < threads && inner >= 1024;
 }
 
 }  // namespace gradus::onednn

@@ -64,6 +64,9 @@ struct Values {
   std::vector<double> values;  // row-major
 };
 
+// A few run as on a larger machine.
+int random_threads(Random& r) { return int(r.one_in(8) ? r.in(5, 32) : r.in(1, 4)); }
+
 // Some are a part of a larger tensor, not from its beginning on. zeros: so many of ten are 0.
 Values random_values(Random& r, const Shape& shape, DType dtype, bool channels_last, int zeros = 0) {
   Values v;
@@ -127,7 +130,7 @@ struct Convolution {
   }
 };
 
-enum class Kind { kAny, kNarrow, kPointwise, kOurs, kTall, kWide, kLong, kVolume, kCount };
+enum class Kind { kAny, kNarrow, kPointwise, kOurs, kTall, kWide, kDeep, kLong, kVolume, kCount };
 
 bool choose(Random& r, Convolution& c) {
   const Kind kind = Kind(r.in(0, int(Kind::kCount) - 1));
@@ -143,6 +146,10 @@ bool choose(Random& r, Convolution& c) {
     groups = r.in(2, 5), C = groups * r.in(1, 20), O = groups * r.in(1, 20);
   }
   if (kind == Kind::kWide) N = r.in(1, 2), C = r.in(1, 20), O = r.in(1, 20), groups = 1;
+  if (kind == Kind::kDeep) {
+    N = r.in(1, 2), C = r.in(64, 1100), O = r.in(1, 20), groups = 1;
+    if (r.one_in(2)) std::swap(C, O);
+  }
   int64_t columns = kind == Kind::kWide ? r.in(100, 700) : 0;
   if (kind == Kind::kLong) {
     N = r.in(1, 8), C = r.in(1, 9), O = r.in(1, 9), groups = 1;
@@ -151,7 +158,8 @@ bool choose(Random& r, Convolution& c) {
     if (r.one_in(6) && C != O) groups = C = O = std::max(C, O);
   }
   c.x = {N, C}, c.w = {O, C / groups}, c.y = {N, O}, c.g.groups = groups;
-  const bool is_signal = !volume && kind != Kind::kOurs && kind != Kind::kWide && r.one_in(kind == Kind::kPointwise ? 2 : 4);
+  const bool is_signal =
+      !volume && kind != Kind::kOurs && kind != Kind::kWide && r.one_in(kind == Kind::kPointwise ? 2 : 4);
   const bool far = volume && r.one_in(2);  // several places of the filter begin before the image
   const bool pointwise = kind == Kind::kPointwise || r.one_in(8);
   const int64_t filter = r.of<int64_t>({1, 3, 3, 5});
@@ -164,6 +172,8 @@ bool choose(Random& r, Convolution& c) {
       P = pointwise || r.one_in(2) ? 0 : r.in(0, r.one_in(3) ? 5 : K);
       D = r.one_in(3) ? r.in(1, 4) : 1;
       if (kind == Kind::kNarrow && d == rank - 1) I = r.in(1, 4), S = r.in(1, 6), P = r.in(0, 4);
+      if (kind == Kind::kDeep)
+        K = r.in(1, r.one_in(2) ? 7 : 4), I = K + r.in(0, 8), S = r.in(1, 7), P = r.in(0, K - 1), D = 1;
       if (kind == Kind::kLong) I = r.in(1, 5), K = r.in(1, 3), D = 1;
       if (kind == Kind::kWide) {
         I = r.in(3, 24), K = filter, P = r.one_in(4) ? r.in(0, filter) : filter / 2, S = r.one_in(4) ? 2 : 1;
@@ -186,7 +196,7 @@ bool choose(Random& r, Convolution& c) {
   if (products > (kind == Kind::kOurs || kind == Kind::kWide ? 8 : 1) * kMostProducts) return false;
   c.bias = r.one_in(2), c.channels_last = r.one_in(2), c.recording = r.one_in(2);
   c.wide_grad = c.dtype != DType::kF64 && r.one_in(2), c.zeros = r.one_in(4) ? 9 : 0,
-  c.threads = int(r.in(1, 4));
+  c.threads = random_threads(r);
   return true;
 }
 
@@ -307,12 +317,15 @@ bool choose(Random& r, Product& p) {
     int64_t* extents[] = {&p.m, &p.k, &p.n, p.batch.empty() ? &p.k : &p.batch[0]};
     *extents[r.in(0, 3)] = thousands(r);
   }
+  if (r.one_in(8)) {  // few of long sums, which threads may share out
+    p.as_linear = false, p.batch = {r.in(1, 4)}, p.k = thousands(r), p.m = r.in(1, 24), p.n = r.in(1, 24);
+  }
   if (double(p.batch.product()) * double(p.m) * double(p.k) * double(p.n) > kMostProducts) return false;
   p.bias = p.as_linear && r.one_in(2), p.wide = !p.as_linear && p.dtype != DType::kF64 && r.one_in(3);
   p.turn_a = !p.as_linear && r.one_in(2), p.turn_b = r.one_in(2);
   p.repeat_a = !p.batch.empty() && r.one_in(4), p.repeat_b = !p.batch.empty() && r.one_in(4);
   p.gap_a = r.one_in(4) ? r.in(1, 9) : 0, p.gap_b = r.one_in(4) ? r.in(1, 9) : 0;
-  p.threads = int(r.in(1, 4));
+  p.threads = random_threads(r);
   return true;
 }
 

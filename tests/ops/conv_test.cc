@@ -413,10 +413,13 @@ TEST_P(NarrowConv2d, IsRoundedOnce) {
   expect_rounded_once(db, db64, pixels);
 }
 
-// Extents far beyond those above, where oneDNN computes wrongly in one of its ways or another: docs/kernels.md.
+// Extents far beyond those above, where oneDNN computes wrongly in one of its ways or another:
+// docs/kernels.md.
 const Case kLongCases[] = {
     {"ManyChannels", {8, 8960, 1, 4}, {1, 8960, 1, 2}, {}},
     {"ManyFilters", {1, 5, 3, 5}, {1025, 5, 2, 1}, {}},
+    {"LongRows", {2, 1024, 1, 4}, {9, 1024, 1, 3}, {.stride = {1, 2}}},
+    {"LongRowsSquare", {1, 512, 4, 4}, {9, 512, 4, 4}, {.stride = 2}},
     {"WideImage", {1, 3, 12, 256}, {16, 3, 3, 3}, {.padding = 1}},
     {"VeryWideImage", {1, 1, 4, 1000}, {1, 1, 3, 3}, {.padding = 1}},
 };
@@ -439,11 +442,17 @@ TEST_P(LongConv2d, IsExactForIntegers) {
   };
   const Tensor x64 = integers(c.x, 1), w64 = integers(c.w, 2), dy64 = integers(result_shape(c), 3);
   const Tensor x = raw::to(x64, dtype), w = raw::to(w64, dtype), dy = raw::to(dy64, dtype);
-  expect_near(raw::conv2d(x, w, {}, c.options), raw::to(raw::conv2d(x64, w64, {}, c.options), dtype), 0);
-  expect_near(raw::conv2d_input_grad(dy, w, c.x, c.options),
-              raw::to(raw::conv2d_input_grad(dy64, w64, c.x, c.options), dtype), 0);
-  expect_near(raw::conv2d_weight_grad(dy, x, c.w, false, c.options).first,
-              raw::to(raw::conv2d_weight_grad(dy64, x64, c.w, false, c.options).first, dtype), 0);
+  const Tensor y = raw::to(raw::conv2d(x64, w64, {}, c.options), dtype),
+               dx = raw::to(raw::conv2d_input_grad(dy64, w64, c.x, c.options), dtype),
+               dw = raw::to(raw::conv2d_weight_grad(dy64, x64, c.w, false, c.options).first, dtype);
+  const int before = num_threads();
+  for (int threads : {1, 2}) {
+    set_num_threads(threads);
+    expect_near(raw::conv2d(x, w, {}, c.options), y, 0);
+    expect_near(raw::conv2d_input_grad(dy, w, c.x, c.options), dx, 0);
+    expect_near(raw::conv2d_weight_grad(dy, x, c.w, false, c.options).first, dw, 0);
+  }
+  set_num_threads(before);
 }
 
 // Weight gradients in bf16 take pixels in blocks, which threads share out where the sums are few.

@@ -1,8 +1,11 @@
 #include "gradus/tensor/ops/matmul.h"
 
+#include <cmath>
+
 #include "gradus/tensor/cpu/matmul_reference.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/parallel.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {
@@ -137,6 +140,29 @@ TEST(MatmulKernel, AgreesWithTheReferenceInF32) {
   Tensor want = empty({3, 30, 20});
   matmul_reference(want, a, b, {});
   expect_near(raw::matmul(a, b), want, 1e-5);
+}
+
+// With fewer products than threads, these may share out the inner elements. Small integers' sums are exact.
+TEST(MatmulKernel, SumsThousandsByAnyNumberOfThreads) {
+  const auto integers = [](const Shape& shape, uint64_t seed) {
+    Tensor t = random_tensor(shape, DType::kF64, seed);
+    for (int64_t i = 0; i < t.numel(); ++i) t.ptr<double>()[i] = std::round(4 * t.ptr<double>()[i]);
+    return t;
+  };
+  const auto swapped = [](const Tensor& t) { return raw::transpose(t, 1, 2); };
+  const int before = num_threads();
+  for (int64_t inner : {1000, 2048, 4097}) {
+    const Tensor a = integers({3, inner, 21}, 1), b = integers({3, inner, 9}, 2);
+    const Tensor row_major = raw::contiguous(swapped(a)), want = raw::matmul(swapped(a), b);
+    for (DType t : {DType::kF32, DType::kBF16})
+      for (int threads : {1, 2, 4, 8, 32}) {
+        set_num_threads(threads);
+        const Tensor rounded = raw::to(want, t), right = raw::to(b, t);
+        expect_near(raw::matmul(swapped(raw::to(a, t)), right), rounded, 0);
+        expect_near(raw::matmul(raw::to(row_major, t), right), rounded, 0);
+      }
+  }
+  set_num_threads(before);
 }
 
 TEST(MatmulKernel, SameResultOnAnyCall) {
