@@ -154,11 +154,11 @@ typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride
         typename Op::Lane lanes[kLanes];
         for (auto& lane : lanes) lane = op.start();
         const int64_t steps = std::min(kBlock, (n - i) / kLanes);
-        // A block is too short for the processor to see the stream: ask for the block after the next,
-        // which may be of the next row.
+        // A block is too short for the processor to see the stream: ask for the next one, which may be of the
+        // next row.
         if (n >= kBlock * kLanes)
           for (int64_t k = 0; k < kBlock * kLanes; k += 64 / int64_t(sizeof(T)))
-            __builtin_prefetch(p + i + 2 * kBlock * kLanes + k);
+            __builtin_prefetch(p + i + kBlock * kLanes + k);
         for (int64_t s = 0; s < steps; ++s, i += kLanes)
           for (int j = 0; j < kLanes; ++j) lanes[j] = op.step(lanes[j], p[i + j]);
         Wide wide[kLanes];

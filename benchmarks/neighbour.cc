@@ -1,0 +1,84 @@
+#include "benchmarks/neighbour.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <stdexcept>
+
+#include "benchmarks/statistics.h"
+
+namespace gradus::bench {
+namespace {
+
+// A process that computes without end, stopped at first.
+class Neighbour {
+ public:
+  Neighbour() : pid_(fork()) {
+    if (pid_ < 0) throw std::runtime_error("neighbour: cannot fork");
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      for (std::atomic<unsigned> steps{0};;) steps.fetch_add(1, std::memory_order_relaxed);
+    }
+    work(false);
+  }
+  ~Neighbour() { kill(pid_, SIGKILL), waitpid(pid_, nullptr, 0); }
+  Neighbour(const Neighbour&) = delete;
+  Neighbour& operator=(const Neighbour&) = delete;
+  void work(bool on) { kill(pid_, on ? SIGCONT : SIGSTOP); }
+
+ private:
+  pid_t pid_;
+};
+
+// Steps for at least 0.4 s: many of the scheduler's slices.
+double seconds_of_step(const Workload& w) {
+  int steps = 0;
+  const double start = seconds_now();
+  do {
+    w.run(), ++steps;
+  } while (seconds_now() < start + 0.4);
+  return (seconds_now() - start) / steps;
+}
+
+Beside measure(Side side, const Entry& entry, int threads, int rounds) {
+  Neighbour neighbour;  // forked before there are threads
+  (side == Side::kGradus ? set_up_gradus : set_up_libtorch)(threads);
+  const Workload w = entry.make();
+  seconds_of_step(w);
+  std::vector<double> quiet, busy, ratios;
+  for (int r = 0; r < rounds; ++r) {
+    double seconds[2];
+    for (const bool on : {r % 2 == 0, r % 2 != 0}) {
+      neighbour.work(on);
+      w.run();
+      seconds[on] = seconds_of_step(w);
+    }
+    quiet.push_back(seconds[0]), busy.push_back(seconds[1]), ratios.push_back(seconds[1] / seconds[0]);
+  }
+  return {median(quiet), median(busy), median(ratios), quantile(ratios, .1), quantile(ratios, .9)};
+}
+
+}  // namespace
+
+Beside beside_neighbour(Side side, const Entry& entry, int threads, int rounds) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("neighbour: no pipe");
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const Beside b = measure(side, entry, threads, rounds);
+    _exit(write(ends[1], &b, sizeof b) == sizeof b ? 0 : 1);
+  }
+  close(ends[1]);
+  Beside b;
+  const bool whole = child > 0 && read(ends[0], &b, sizeof b) == sizeof b;
+  close(ends[0]);
+  if (child > 0) waitpid(child, nullptr, 0);
+  if (!whole) throw std::runtime_error("neighbour: the process that measures " + entry.name + " failed");
+  return b;
+}
+
+}  // namespace gradus::bench
