@@ -169,8 +169,8 @@ int run(int argc, char** argv) {
   app.add_option("--only", only, "workloads whose name contains this");
   app.add_option("--family", families, "families of workloads; all when none is named");
   app.add_flag("--list", list, "name the workloads");
-  app.add_flag("--neighbour", neighbour, "instead: training steps in f32, alone and beside a busy process");
-  app.add_option("--json", json_file, "write the rows to this file");
+  auto* beside = app.add_flag("--neighbour", neighbour, "instead: training steps in f32, alone and beside a busy process");
+  app.add_option("--json", json_file, "write the rows to this file")->excludes(beside);
   CLI11_PARSE(app, argc, argv);
   if (threads <= 0) threads = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
 

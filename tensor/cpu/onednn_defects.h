@@ -12,7 +12,7 @@ namespace gradus::onednn {
 bool errs(std::string_view implementation, Pass pass, const Shape& x, const Shape& w,
           const raw::ConvGeometry& g);
 
-// Whether it must not serve a product of `a`, or of a batch of them, by these threads.
+// Whether it must not serve a batch of so many products, with `a` on the left, by so many threads.
 bool errs_in_matmul(std::string_view implementation, const Matrices& a, int64_t batch, int threads);
 
 }  // namespace gradus::onednn
