@@ -33,28 +33,30 @@ class Neighbour {
   pid_t pid_;
 };
 
-// Steps for at least 0.4 s: many of the scheduler's slices.
-double seconds_of_step(const Workload& w) {
+// Of steps that take `seconds` or more together.
+double seconds_of_step(const Workload& w, double seconds) {
   int steps = 0;
   const double start = seconds_now();
   do {
     w.run(), ++steps;
-  } while (seconds_now() < start + 0.4);
+  } while (seconds_now() < start + seconds);
   return (seconds_now() - start) / steps;
 }
+
+constexpr double kSettle = 3;   // after a neighbour came or went: longer than Gradus goes without looking for it
+constexpr double kMeasure = 2;  // as long as Gradus goes without looking, so that its attempts are in it
 
 Beside measure(Side side, const Entry& entry, int threads, int rounds) {
   Neighbour neighbour;  // forked before there are threads
   (side == Side::kGradus ? set_up_gradus : set_up_libtorch)(threads);
   const Workload w = entry.make();
-  seconds_of_step(w);
   std::vector<double> quiet, busy, ratios;
   for (int r = 0; r < rounds; ++r) {
     double seconds[2];
     for (const bool on : {r % 2 == 0, r % 2 != 0}) {
       neighbour.work(on);
-      w.run();
-      seconds[on] = seconds_of_step(w);
+      seconds_of_step(w, kSettle);
+      seconds[on] = seconds_of_step(w, kMeasure);
     }
     quiet.push_back(seconds[0]), busy.push_back(seconds[1]), ratios.push_back(seconds[1] / seconds[0]);
   }

@@ -18,6 +18,7 @@
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/error.h"
 #include "gradus/tensor/fork.h"
+#include "gradus/tensor/neighbour.h"
 
 namespace gradus {
 namespace {
@@ -84,23 +85,27 @@ class FirstException {
 
 }  // namespace
 
-#ifdef GRADUS_NO_OPENMP
+static thread_local bool in_share = false;  // of a loop that OpenMP knows nothing of
 
-static thread_local bool in_parallel = false;
+struct InShare {
+  InShare() { in_share = true; }
+  ~InShare() { in_share = false; }
+};
+
+#ifdef GRADUS_NO_OPENMP
 
 void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t),
                   void* context) {
-  if (in_parallel) return body(context, begin, end);
+  if (in_share) return body(context, begin, end);
   FirstException error;
   const int64_t n = end - begin;
   auto share = [&](int t) {
-    in_parallel = true;
+    const InShare in;
     try {
       body(context, begin + n * t / threads, begin + n * (t + 1) / threads);
     } catch (...) {
       error.capture();
     }
-    in_parallel = false;
   };
   std::vector<std::thread> workers;
   for (int t = 1; t < threads; ++t) workers.emplace_back(share, t);
@@ -113,10 +118,15 @@ void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, i
 
 void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t),
                   void* context) {
-  if (omp_in_parallel() || has_lost_team()) return body(context, begin, end);
+  if (omp_in_parallel() || in_share || has_lost_team()) return body(context, begin, end);
   use_team();
-  FirstException error;
   const int64_t n = end - begin;
+  if (has_busy_neighbour(threads)) {
+    const InShare in;
+    for (int t = 0; t < threads; ++t) body(context, begin + n * t / threads, begin + n * (t + 1) / threads);
+    return;
+  }
+  FirstException error;
 #pragma omp parallel num_threads(threads)
   {
     const int t = omp_get_thread_num(), count = omp_get_num_threads();

@@ -8,6 +8,7 @@
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/cpu/weight_layout.h"
 #include "gradus/tensor/fork.h"
+#include "gradus/tensor/neighbour.h"
 #include "gradus/tensor/parallel.h"
 #include "gradus/tensor/processor.h"
 
@@ -98,6 +99,7 @@ int use_threads() {
 #else
   const int n = num_threads();
   if (n > 1) internal::use_team();
+  internal::has_busy_neighbour(n);  // which has the threads wait asleep
 #endif
   omp_set_num_threads(n);  // of this thread; cheap, and other code may have set it since
   return n;
@@ -136,8 +138,7 @@ dnnl::primitive_attr user_scratchpad() {
 
 Tensor scratch(const Desc& d) { return empty({int64_t(d.get_size())}, {DType::kU8}); }
 
-void run(const Plan& plan, std::initializer_list<Arg> args) {
-  use_threads();
+static void execute(const Plan& plan, std::initializer_list<Arg> args) {
   std::array<dnnl_exec_arg_t, 12> list;
   int n = 0;
   for (const Arg& a : args)
@@ -153,13 +154,20 @@ void run(const Plan& plan, std::initializer_list<Arg> args) {
   if (status != dnnl_success) throw InternalError("oneDNN: execution failed with status ", int(status));
 }
 
+void run(const Plan& plan, std::initializer_list<Arg> args) {
+  use_threads();
+  execute(plan, args);
+}
+
 void reorder(const dnnl::memory& from, const dnnl::memory& to) {
+  // Its result is the same for any number of threads.
+  if (internal::has_busy_neighbour(use_threads())) omp_set_num_threads(1);
   Plan plan;
   const dnnl::reorder::primitive_desc pd(engine(), from.get_desc(), engine(), to.get_desc(),
                                          user_scratchpad());
   plan.primitive = dnnl::reorder(pd);
   plan.scratchpad = pd.scratchpad_desc();
-  run(plan, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  execute(plan, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
 bool keeps_reordered(const Tensor& w) {
