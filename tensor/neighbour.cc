@@ -31,8 +31,9 @@ namespace gradus::internal {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
-constexpr int64_t kLook = 20 * kMillisecond;          // between two looks
-constexpr double kBusy = 0.35;                        // of the time: both threads' waits for a core
+constexpr int64_t kLook = 20 * kMillisecond;            // between two looks
+constexpr double kBusy = 0.35;                          // of the time: both threads' waits for a core
+constexpr int64_t kGap = 50 * kMillisecond;             // between two loops; how the threads waited then does not count
 constexpr int64_t kShortestPause = 250 * kMillisecond;  // until both threads are tried again
 constexpr int64_t kLongestPause = 2'000 * kMillisecond;
 
@@ -151,6 +152,8 @@ class Watch {
 
   bool busy() {
     const int64_t now = coarse_now();
+    if (now - asked_ > kGap) waited_.reset();
+    asked_ = now;
     if (now < next_) return busy_;
     if (busy_)
       try_both_again(now);
@@ -204,8 +207,8 @@ class Watch {
   }
 
   std::array<Scheduled, 2> threads_;
-  std::optional<int64_t> waited_;  // when it looked last
-  int64_t looked_ = 0, tried_ = 0, next_ = 0, pause_ = kShortestPause;
+  std::optional<int64_t> waited_;  // when it looked last; nothing where a gap came since
+  int64_t asked_ = 0, looked_ = 0, tried_ = 0, next_ = 0, pause_ = kShortestPause;
   bool busy_ = false, can_tell_ = true;
 };
 

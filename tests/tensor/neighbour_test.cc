@@ -126,6 +126,15 @@ TEST_F(BesideABusyProcess, BothThreadsAreTriedAgain) {
   }
 }
 
+TEST_F(BesideABusyProcess, TimeWithoutLoopsDoesNotCount) {
+  ASSERT_TRUE(computes_until(false));
+  const BusyProcess one, two, three, four;
+  const auto end = steady_clock::now() + std::chrono::milliseconds(300);
+  while (steady_clock::now() < end) {
+  }
+  EXPECT_FALSE(internal::has_busy_neighbour(2));
+}
+
 TEST_F(BesideABusyProcess, OtherNumbersOfThreadsAreLeftAlone) {
   const BusyProcess one, other;
   ASSERT_TRUE(computes_until(true));
