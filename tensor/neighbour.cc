@@ -10,6 +10,7 @@ bool has_busy_neighbour(int) { return false; }
 
 #include <fcntl.h>
 #include <omp.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@ bool has_busy_neighbour(int) { return false; }
 #include <system_error>
 #include <thread>
 
+#include "gradus/tensor/fork.h"
 #include "gradus/tensor/parallel.h"
 
 namespace gradus::internal {
@@ -80,6 +82,7 @@ class Scheduled {
       uint64_t runtime, deadline, period;
     } attributes{};
     if (file_ < 0 || ::syscall(SYS_sched_getattr, thread_, &attributes, sizeof attributes, 0) != 0) return;
+    if (attributes.policy != SCHED_OTHER) return;  // elsewhere the number means something else
     attributes.size = sizeof attributes;
     attributes.runtime = nanoseconds;
     ::syscall(SYS_sched_setattr, thread_, &attributes, 0);
@@ -145,7 +148,7 @@ class Watch {
  public:
   Watch() = default;
   ~Watch() {
-    if (busy_) WaitingAsleep::get().end();
+    if (busy_ && process_ == fork_count()) WaitingAsleep::get().end();  // a child has no team that sleeps
   }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -210,6 +213,7 @@ class Watch {
   std::optional<int64_t> waited_;  // when it looked last; nothing where a gap came since
   int64_t asked_ = 0, looked_ = 0, tried_ = 0, next_ = 0, pause_ = kShortestPause;
   bool busy_ = false, can_tell_ = true;
+  const int process_ = fork_count();
 };
 
 }  // namespace

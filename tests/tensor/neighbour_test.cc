@@ -39,6 +39,7 @@ const bool on_two_cores = [] {
 class BusyProcess {
  public:
   BusyProcess() : pid_(fork()) {
+    if (pid_ < 0) throw std::runtime_error("cannot fork");
     if (pid_ != 0) return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (std::atomic<unsigned> steps{0};;) steps.fetch_add(1);
