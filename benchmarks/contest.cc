@@ -1,6 +1,9 @@
 #include "benchmarks/contest.h"
 
 #include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace gradus::bench {
 namespace {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <csignal>
 #include <stdexcept>
+#include <vector>
 
 #include "benchmarks/statistics.h"
 

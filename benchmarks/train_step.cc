@@ -2,9 +2,13 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <fstream>
 #include <memory>
+#include <string>
+#include <vector>
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/mnist_step.h"

@@ -1,6 +1,7 @@
 // Unpacking of tar archives.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>

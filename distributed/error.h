@@ -1,6 +1,7 @@
 // What goes wrong between ranks, as typed errors. Each names the rank at fault, where one is, and the cause.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 

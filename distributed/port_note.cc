@@ -1,6 +1,7 @@
 #include "gradus/distributed/port_note.h"
 
 #include <chrono>
+#include <exception>
 
 #include "gradus/distributed/private_folder.h"
 #include "gradus/tensor/error.h"

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "gradus/tensor/error.h"
 #include "gradus/tensor/random.h"

@@ -8,6 +8,7 @@
 #include <memory>
 #include <queue>
 #include <semaphore>
+#include <utility>
 
 #include "gradus/distributed/simulation.h"
 

@@ -11,6 +11,8 @@
 // Every demonstration checks its results: a wrong number on any rank ends all of them with an error that
 // names the rank.
 #include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <exception>
 #include <functional>
 #include <iostream>
 #include <string>

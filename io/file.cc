@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
+#include <utility>
 
 #include "gradus/io/file_lock.h"
 #include "gradus/tensor/quiet_signals.h"

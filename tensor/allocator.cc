@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <new>
 #include <thread>
 #include <unordered_map>

@@ -9,6 +9,7 @@
 #include <iosfwd>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 namespace gradus {

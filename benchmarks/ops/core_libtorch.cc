@@ -1,4 +1,7 @@
 // The training step of the MNIST network and the smallest ops, as a LibTorch user would write them.
+#include <cstdint>
+#include <memory>
+
 #include <torch/torch.h>
 
 #include "benchmarks/contest.h"

@@ -1,4 +1,7 @@
 // Matrix products and convolutions, these in both of LibTorch's layouts.
+#include <string>
+#include <vector>
+
 #include <torch/torch.h>
 
 #include "benchmarks/contest.h"

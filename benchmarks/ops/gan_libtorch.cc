@@ -1,4 +1,7 @@
 // A training step of a small DCGAN (Radford et al., ICLR 2016), as a LibTorch user would write it.
+#include <cstdint>
+#include <memory>
+
 #include <torch/torch.h>
 
 #include "benchmarks/contest.h"

@@ -1,4 +1,8 @@
 // Pooling, resizing, padding and moving of image cells, in both of LibTorch's layouts.
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include <torch/torch.h>
 
 #include "benchmarks/contest.h"

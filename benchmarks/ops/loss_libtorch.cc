@@ -1,4 +1,6 @@
 // Losses with their gradients.
+#include <cstdint>
+
 #include <torch/torch.h>
 
 #include "benchmarks/contest.h"

@@ -1,4 +1,7 @@
 // Normalisations, and what follows them, in both of LibTorch's layouts.
+#include <cstdint>
+#include <vector>
+
 #include <torch/torch.h>
 
 #include "benchmarks/contest.h"

@@ -1,4 +1,8 @@
 // Optimizer steps over ten million parameters, and over many small ones.
+#include <cstdint>
+#include <memory>
+#include <vector>
+
 #include <torch/torch.h>
 
 #include "benchmarks/contest.h"

@@ -1,4 +1,9 @@
 // Reductions, scans, softmax and sorting: over everything, rows, and columns.
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <torch/torch.h>
 
 #include "benchmarks/contest.h"

@@ -1,4 +1,9 @@
 // Training steps of residual networks, as a LibTorch user would write them.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 

@@ -1,4 +1,8 @@
 // Normalisations of each sample by itself, in both of LibTorch's layouts.
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include <torch/torch.h>
 
 #include "benchmarks/contest.h"

@@ -1,4 +1,7 @@
 // Attention and recurrent layers.
+#include <cstdint>
+#include <vector>
+
 #include <torch/torch.h>
 
 #include "benchmarks/contest.h"

@@ -1,4 +1,6 @@
 // Copies, joins, gathers and scatters of arrays larger than the cache.
+#include <cstdint>
+
 #include <torch/torch.h>
 
 #include "benchmarks/contest.h"

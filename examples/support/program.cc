@@ -1,5 +1,6 @@
 #include "gradus/examples/support/program.h"
 
+#include <exception>
 #include <filesystem>
 #include <iostream>
 

@@ -1,5 +1,7 @@
 #include "gradus/examples/support/stop.h"
 
+#include <exception>
+
 #include "gradus/distributed/collectives.h"
 #include "gradus/distributed/process_group.h"
 #include "gradus/tensor/ops/creation.h"

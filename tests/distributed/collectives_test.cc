@@ -2,6 +2,9 @@
 // processes. All cases of a backend and world size run in one job; each op's results are a test of their own.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
 #include <iostream>
 #include <map>
 #include <mutex>

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "gradus/distributed/core_share.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
 // An exception of one rank reaches the others at once, wherever it is thrown: no destructor on its way waits
 // for them.
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

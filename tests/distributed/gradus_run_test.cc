@@ -5,7 +5,9 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
+#include <utility>
 
 #include "gradus/distributed/devices.h"
 #include "gradus/tensor/parallel.h"

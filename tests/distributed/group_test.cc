@@ -1,3 +1,5 @@
+#include <thread>
+
 #include "gradus/distributed/group.h"
 
 #include <gmock/gmock.h>

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "gradus/tensor/parallel.h"
 #include "gradus/tests/distributed/subprocess.h"

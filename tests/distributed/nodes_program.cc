@@ -2,6 +2,7 @@
 // all-reduces until that fails, `stall HOW` lets rank 3 of 4 not come.
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <iostream>
 #include <thread>

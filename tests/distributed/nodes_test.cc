@@ -6,7 +6,10 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <iostream>
 #include <memory>
+#include <utility>
 
 #include "gradus/tests/distributed/subprocess.h"
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 
 #include "gradus/autograd/grad_manager.h"

@@ -12,9 +12,11 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <stdexcept>
 
 extern char** environ;
 

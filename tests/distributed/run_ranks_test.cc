@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <set>
+#include <thread>
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops.h"

@@ -1,4 +1,6 @@
 // Ranks that live and do not come: some of the stalls of ./run simulate --stalls, and some of real processes.
+#include <memory>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <optional>
 
 #include "gradus/autograd/autocast.h"

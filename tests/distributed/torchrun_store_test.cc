@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <thread>

@@ -11,12 +11,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
+#include <utility>
 
 #include "gradus/tensor/error.h"
 #include "gradus/tests/distributed/subprocess.h"

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "gradus/tensor/error.h"
 #include "gradus/tests/distributed/subprocess.h"

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <iostream>
 #include <numeric>
 #include <vector>
 

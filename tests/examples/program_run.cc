@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <stdexcept>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <utility>

@@ -1,4 +1,6 @@
 // JPEG files.
+#include <utility>
+
 #include "gradus/tests/fuzz/fuzz.h"
 #include "gradus/tests/fuzz/image_checks.h"
 

@@ -14,7 +14,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <new>
+#include <vector>
 
 #include "gradus/tensor/processor.h"
 #include "gradus/tests/kernels/conv_cases.h"

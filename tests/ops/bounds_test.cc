@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <limits>
 

@@ -1,5 +1,6 @@
 // Random numbers: where they come from, how they are distributed, and what they must not depend on.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "gradus/autograd/grad_manager.h"

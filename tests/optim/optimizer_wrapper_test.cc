@@ -1,5 +1,7 @@
 // One call per batch: shares of accumulated losses, when it steps, what it clips, when gradients are kept
 // back.
+#include <limits>
+
 #include "gradus/optim/optimizer_wrapper.h"
 
 #include <gmock/gmock.h>
