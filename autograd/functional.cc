@@ -7,6 +7,7 @@
 
 #include "gradus/autograd/autocast.h"
 #include "gradus/autograd/engine.h"
+#include "gradus/autograd/record.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/tensor_checks.h"
 

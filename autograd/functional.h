@@ -9,7 +9,7 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/recomputing.h"
-#include "gradus/autograd/record.h"
+#include "gradus/autograd/saved.h"
 
 namespace gradus::autograd {
 

@@ -314,6 +314,9 @@ void Recording::release() {
 
 bool Recording::is_open() const { return open_ && !open_->state->finished(); }
 
+NoRecord::NoRecord() { suspended_.swap(Context::current().recordings); }
+NoRecord::~NoRecord() { suspended_.swap(Context::current().recordings); }
+
 GradManager::GradManager() : state_(std::make_shared<autograd::ManagerState>()) {}
 
 const std::shared_ptr<autograd::ManagerState>& GradManager::state(const char* op) const {

@@ -17,7 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "gradus/autograd/recording_state.h"
+#include "gradus/autograd/tracking.h"
+#include "gradus/tensor/ref.h"
+#include "gradus/tensor/tensor.h"
 
 namespace gradus {
 
@@ -174,10 +176,13 @@ inline GradManagerGroup operator|(GradManager& a, GradManager& b) { return {&a, 
 // Suspends all recording on this thread for a scope: `auto off = no_record();`.
 class [[nodiscard]] NoRecord {
  public:
-  NoRecord() : scope_(std::vector<Ref<Counted>>{}) {}
+  NoRecord();
+  ~NoRecord();
+  NoRecord(const NoRecord&) = delete;
+  NoRecord& operator=(const NoRecord&) = delete;
 
  private:
-  autograd::RecordingsScope scope_;
+  std::vector<Ref<Counted>> suspended_;
 };
 inline NoRecord no_record() { return {}; }
 

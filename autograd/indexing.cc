@@ -11,10 +11,12 @@
 namespace gradus {
 namespace {
 
+using Kind = Index::Kind;
+
 int dims_taken(const Index& index) {
-  if (index.get<NoneType>() || index.get<EllipsisType>()) return 0;
-  if (const Tensor* t = index.get<Tensor>()) return t->defined() && t->dtype() == DType::kBool ? t->dim() : 1;
-  return 1;
+  if (index.is(Kind::kNone) || index.is(Kind::kEllipsis)) return 0;
+  const Tensor& mask = index.tensor();
+  return mask.defined() && mask.dtype() == DType::kBool ? mask.dim() : 1;
 }
 
 // The part that numbers, slices, None and Ellipsis name, a view; and the tensors that index its dims, if any.
@@ -26,7 +28,7 @@ struct Part {
 
 Part part_of(const Tensor& x, const std::vector<Index>& index) {
   int taken = 0, ellipses = 0;
-  for (const Index& i : index) taken += dims_taken(i), ellipses += i.get<EllipsisType>() != nullptr;
+  for (const Index& i : index) taken += dims_taken(i), ellipses += i.is(Kind::kEllipsis);
   if (ellipses > 1) throw IndexError("index", "more than one Ellipsis: x ", describe(x));
   if (taken > x.dim())
     throw IndexError("index", "indices for ", taken, " dims but x has ", x.dim(), ": x ", describe(x));
@@ -36,20 +38,22 @@ Part part_of(const Tensor& x, const std::vector<Index>& index) {
   const auto replace = [&](Tensor view) { part.view = std::move(view), part.whole = false; };
   const auto pass = [&](int dims) { d += dims, part.tensors.resize(part.tensors.size() + dims); };
   for (const Index& i : index) {
-    if (const int64_t* at = i.get<int64_t>()) {
-      replace(select(part.view, d, *at));
-    } else if (const Slice* s = i.get<Slice>()) {
-      if (!s->whole()) replace(slice(part.view, d, s->start, s->stop, s->step));
-      pass(1);
-    } else if (i.get<NoneType>()) {
-      replace(unsqueeze(part.view, d));
-      pass(1);
-    } else if (i.get<EllipsisType>()) {
-      pass(x.dim() - taken);
-    } else {
-      part.tensors.push_back(*i.get<Tensor>());
-      d += dims_taken(i);
-      any_tensor = true;
+    switch (i.kind()) {
+      case Kind::kNumber: replace(select(part.view, d, i.number())); break;
+      case Kind::kSlice:
+        if (!i.slice().whole()) replace(slice(part.view, d, i.slice().start, i.slice().stop, i.slice().step));
+        pass(1);
+        break;
+      case Kind::kNone:
+        replace(unsqueeze(part.view, d));
+        pass(1);
+        break;
+      case Kind::kEllipsis: pass(x.dim() - taken); break;
+      case Kind::kTensor:
+        part.tensors.push_back(i.tensor());
+        d += dims_taken(i);
+        any_tensor = true;
+        break;
     }
   }
   if (!any_tensor) part.tensors.clear();
@@ -77,8 +81,8 @@ Tensor assigned(const Tensor& x, const std::vector<Index>& index, const Tensor& 
     if (part.whole) return inner;
     std::vector<Index> basic;  // the tensors' dims are whole in the view
     for (const Index& i : index) {
-      if (const Tensor* t = i.get<Tensor>())
-        basic.insert(basic.end(), t->dtype() == DType::kBool ? t->dim() : 1, Slice());
+      if (i.is(Kind::kTensor))
+        basic.insert(basic.end(), dims_taken(i), Slice());
       else
         basic.push_back(i);
     }
@@ -109,7 +113,7 @@ Indexed::Indexed(std::shared_ptr<Indexed> outer, std::vector<Index> index)
     : x_(outer->get()), handle_(nullptr), index_(std::move(index)), outer_(std::move(outer)) {}
 
 bool Indexed::is_copy() const {
-  return std::ranges::any_of(index_, [](const Index& i) { return i.get<Tensor>() != nullptr; }) ||
+  return std::ranges::any_of(index_, [](const Index& i) { return i.is(Kind::kTensor); }) ||
          (outer_ && outer_->is_copy());
 }
 

@@ -16,11 +16,11 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <initializer_list>
 #include <limits>
 #include <memory>
 #include <optional>
-#include <variant>
 #include <vector>
 
 #include "gradus/tensor/tensor.h"
@@ -47,20 +47,25 @@ struct Slice {
 // dims.
 class Index {
  public:
-  template <std::integral I>
-  requires(!std::same_as<I, bool>) Index(I at) : value_(static_cast<int64_t>(at)) {}
-  Index(const Slice& slice) : value_(slice) {}
-  Index(NoneType none) : value_(none) {}
-  Index(EllipsisType ellipsis) : value_(ellipsis) {}
-  Index(const Tensor& indices_or_mask) : value_(indices_or_mask) {}
+  enum class Kind : uint8_t { kNumber, kSlice, kNone, kEllipsis, kTensor };
 
-  template <class T>
-  const T* get() const {
-    return std::get_if<T>(&value_);
-  }
+  template <std::integral I>
+  requires(!std::same_as<I, bool>) Index(I at) : kind_(Kind::kNumber), slice_(static_cast<int64_t>(at)) {}
+  Index(const Slice& slice) : kind_(Kind::kSlice), slice_(slice) {}
+  Index(NoneType) : kind_(Kind::kNone) {}
+  Index(EllipsisType) : kind_(Kind::kEllipsis) {}
+  Index(const Tensor& indices_or_mask) : kind_(Kind::kTensor), tensor_(indices_or_mask) {}
+
+  Kind kind() const { return kind_; }
+  bool is(Kind kind) const { return kind_ == kind; }
+  int64_t number() const { return slice_.start; }
+  const Slice& slice() const { return slice_; }
+  const Tensor& tensor() const { return tensor_; }
 
  private:
-  std::variant<int64_t, Slice, NoneType, EllipsisType, Tensor> value_;
+  Kind kind_;
+  Slice slice_;  // a number is its start
+  Tensor tensor_;
 };
 
 // A part of a tensor, to be read as a Tensor or assigned to. `auto part = x[0];` may be kept and read; assignments want

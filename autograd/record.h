@@ -28,27 +28,10 @@
 #include <utility>
 
 #include "gradus/autograd/node.h"
+#include "gradus/autograd/saved.h"
+#include "gradus/autograd/tracking.h"
 
 namespace gradus::autograd {
-
-// A tensor that a rule keeps. It remembers the storage's version: a later in-place edit makes get() a StateError.
-class Saved {
- public:
-  Saved() = default;
-  // Returns the tensor, with its place in the graph.
-  Tensor get() const;
-  // The same, but gives up its own hold when this is the rule's last run, so that the buffer may be reused.
-  Tensor take();
-
- private:
-  friend class Recorder;
-  Tensor tensor_;
-  const char* op_ = nullptr;
-  uint32_t version_ = 0;
-  int8_t input_ = -1;  // which input of the op; -1: an output or an auxiliary tensor
-  bool is_output_ = false;
-  uint8_t output_ = 0;
-};
 
 // Binds a rule to the input whose gradient it computes.
 template <class F>
@@ -148,8 +131,6 @@ class Recorder {
   std::array<const TensorImpl*, 4> inputs_{};  // to name the input in errors
 };
 
-// Whether an op on `x` would be recorded now.
-bool is_tracked(const Tensor& x);
 // Lets the node of x take a relu of x over, if it can and nothing else has seen x. True: the result has x's place in the
 // graph.
 bool take_relu_over(const Tensor& x);

@@ -5,6 +5,7 @@
 #include "gradus/distributed/checksum.h"
 #include "gradus/distributed/collectives.h"
 #include "gradus/distributed/low_rank.h"
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/matmul.h"

@@ -4,6 +4,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "gradus/autograd/recording_state.h"
 #include "gradus/distributed/record.h"
 
 namespace gradus::dist::internal {

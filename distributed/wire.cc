@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/stream.h"
 
 namespace gradus::dist {
 namespace {

@@ -6,11 +6,12 @@
 #include <unordered_set>
 
 #include "gradus/optim/scaled_gradient.h"
+#include "gradus/tensor/context.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::autograd {
-bool is_tracked(const Tensor& x);  // autograd/record.h; met at link time, as Tensor::grad is
+bool is_tracked(const Tensor& x);  // autograd/tracking.h; met at link time, as Tensor::grad is
 }
 
 namespace gradus::optim {

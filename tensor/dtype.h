@@ -4,7 +4,6 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <iosfwd>
 #include <string>
@@ -23,7 +22,7 @@ struct bf16 {
   bf16() = default;
   bf16(float f) {
     const uint32_t u = std::bit_cast<uint32_t>(f);
-    bits = std::isnan(f) ? uint16_t((u >> 16) | 0x40) : uint16_t((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+    bits = f != f ? uint16_t((u >> 16) | 0x40) : uint16_t((u + 0x7fff + ((u >> 16) & 1)) >> 16);
   }
   operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
 };

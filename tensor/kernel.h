@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "gradus/tensor/context.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/stream.h"
 #include "gradus/tensor/tensor.h"
 
@@ -40,9 +41,6 @@ void collect(TensorPointers& into, const std::vector<T>& list) {
 }
 
 }  // namespace internal
-
-template <class Signature>
-class KernelSlot;
 
 template <class... Args>
 class KernelSlot<void(const Tensor&, Args...)> {

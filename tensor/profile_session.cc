@@ -1,14 +1,13 @@
 #include "profile_session.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <thread>
 #include <vector>
-
-#include <unistd.h>
 
 #include "gradus/tensor/allocator.h"
 #include "gradus/tensor/flops.h"

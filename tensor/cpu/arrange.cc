@@ -1,4 +1,5 @@
 // Triangles of matrices, and repeated indices, on the CPU.
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/arrange.h"
 
 #include <cstring>

@@ -2,6 +2,7 @@
 // filters and our own matrix products for pointwise ones; patches and Eigen in f64. f16, and bf16 where
 // oneDNN is no help, are computed in f32 and rounded once. Images lie channels-last; weights are reordered to
 // the layout that oneDNN picks, once per update (onednn::weights_as).
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/conv.h"
 
 #include <cstring>

@@ -1,4 +1,5 @@
 // The slots that conv.cc fills.
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/conv.h"
 
 namespace gradus::raw {

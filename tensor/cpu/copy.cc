@@ -1,4 +1,5 @@
 // Copies on the CPU: straight runs, blocked transposes (NCHW <-> NHWC), and everything else row by row.
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 
 #include <cstring>

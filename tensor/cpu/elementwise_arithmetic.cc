@@ -1,4 +1,5 @@
 #include "gradus/tensor/cpu/pointwise_kernels.h"
+#include "gradus/tensor/kernel.h"
 
 namespace gradus::cpu {
 namespace {

@@ -1,4 +1,5 @@
 #include "gradus/tensor/cpu/pointwise_kernels.h"
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/special_functions.h"
 
 namespace gradus::cpu {

@@ -2,6 +2,7 @@
 // every pass goes over its rows and treats all channels alike, with one set of coefficients per channel. A
 // sample's passes follow each other while it is in the cache. Sums run over blocks of rows that do not depend
 // on the number of threads.
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/group_norm.h"
 
 #include <cmath>

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <vector>
 
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/index.h"
 #include "gradus/tensor/parallel.h"
 

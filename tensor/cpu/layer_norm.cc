@@ -1,5 +1,6 @@
 // Layer normalisation on the CPU, a row at a time while it is in the first-level cache. Sums run in lanes of
 // T over short stretches, which are added in f64. What is summed does not depend on the number of threads.
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/layer_norm.h"
 
 #include <cmath>

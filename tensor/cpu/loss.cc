@@ -1,4 +1,5 @@
 // Point-wise losses on the CPU.
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/loss.h"
 
 #include "gradus/tensor/cpu/pointwise_kernels.h"

@@ -1,5 +1,6 @@
 // Matrix products on the CPU: oneDNN in f32 and bf16, Eigen in f64. f16, and bf16 where oneDNN is no help,
 // are computed in f32 and rounded once.
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/matmul.h"
 
 #include <cstring>

@@ -1,4 +1,5 @@
 // The slot that matmul.cc fills.
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/matmul.h"
 
 namespace gradus::raw {

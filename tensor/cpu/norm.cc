@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gradus/tensor/cpu/wide_vectors.h"
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/norm.h"
 #include "gradus/tensor/parallel.h"
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "gradus/tensor/cpu/optim_step.h"
+#include "gradus/tensor/kernel.h"
 
 namespace gradus::raw {
 namespace {

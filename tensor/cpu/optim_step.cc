@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "gradus/tensor/kernel.h"
+
 namespace gradus::raw {
 namespace {
 

@@ -10,6 +10,7 @@
 
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/cpu/loop_nest.h"
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/parallel.h"
 

@@ -1,6 +1,7 @@
 // Pooling on the CPU. Images lie channels-last, so each cell of a window is a run of C neighbours, and every
 // loop below works on whole runs, or on vectors of neighbouring channels where a window's state is to stay in
 // registers.
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/pool.h"
 
 #include <limits>

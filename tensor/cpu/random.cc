@@ -1,3 +1,4 @@
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/random.h"
 
 #include <algorithm>

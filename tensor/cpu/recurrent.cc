@@ -1,4 +1,5 @@
 // Steps of recurrent networks on the CPU: one pass over a sample's gates, which lie one after the other.
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/recurrent.h"
 
 #include "gradus/tensor/ops/math.h"

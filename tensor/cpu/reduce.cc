@@ -1,4 +1,7 @@
 // Reductions on the CPU: what is combined. How: reduce_loops.h.
+#include <cmath>
+
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/reduce.h"
 
 #include "gradus/tensor/cpu/reduce_loops.h"

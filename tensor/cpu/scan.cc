@@ -4,6 +4,7 @@
 
 #include "gradus/tensor/cpu/reduce_loops.h"
 #include "gradus/tensor/cpu/reduce_types.h"
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/reduce.h"
 
 namespace gradus::raw {

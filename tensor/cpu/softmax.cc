@@ -1,4 +1,5 @@
 // Softmax, log-softmax and their gradients on the CPU.
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/softmax.h"
 
 #include <cmath>

@@ -4,10 +4,12 @@
 // Elements are sorted as unsigned integers of the same order, with their position in the low bits: no two are
 // equal, so every algorithm is stable and says the same, and floats need no comparison of their own. Reversed
 // bits sort descending. Values are then copied from where the positions point, so -0 stays -0.
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/sort.h"
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <vector>

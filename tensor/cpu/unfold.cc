@@ -1,5 +1,6 @@
 // Unfold and fold on the CPU: for each channel and cell of the window, one row of neighbouring windows at a
 // time.
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/unfold.h"
 
 #include <algorithm>

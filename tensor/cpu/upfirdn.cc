@@ -1,5 +1,6 @@
 // upfirdn2d on the CPU. Of the upsampled image only the cells that are no zeros are looked at: each output
 // cell is a weighted sum of a few input cells, runs of C neighbours.
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/upfirdn.h"
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gradus/tensor/checked.h"
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/reduce.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/tensor/kernel.h"
+
 namespace gradus::raw {
 namespace {
 

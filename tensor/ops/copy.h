@@ -1,7 +1,7 @@
 // Raw copies: between layouts, dtypes and devices. No autograd; users call gradus/autograd/ops/copy.h.
 #pragma once
 
-#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/number.h"
 #include "gradus/tensor/tensor.h"
 

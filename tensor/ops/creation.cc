@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "gradus/tensor/checked.h"
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"

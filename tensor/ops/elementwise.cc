@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise_functors.h"
 #include "gradus/tensor/ops/elementwise_result.h"

@@ -2,7 +2,7 @@
 // autograd; users call gradus/autograd/ops/elementwise.h and activations.h.
 #pragma once
 
-#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/number.h"
 #include "gradus/tensor/tensor.h"
 

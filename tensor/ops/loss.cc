@@ -1,5 +1,6 @@
 #include "gradus/tensor/ops/loss.h"
 
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/elementwise_result.h"
 #include "gradus/tensor/tensor_checks.h"
 

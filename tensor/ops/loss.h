@@ -2,7 +2,7 @@
 // gradus/autograd/ops/loss_pointwise.h.
 #pragma once
 
-#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {

@@ -1,5 +1,6 @@
 #include "gradus/tensor/ops/matmul.h"
 
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/tensor_checks.h"
 

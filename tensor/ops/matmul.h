@@ -1,7 +1,7 @@
 // Raw matrix products. The differentiable forms are in gradus/autograd/ops/matmul.h.
 #pragma once
 
-#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {

@@ -1,7 +1,7 @@
 // Raw batch normalisation. The differentiable form is in gradus/autograd/ops/norm.h.
 #pragma once
 
-#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::raw {

@@ -1,6 +1,7 @@
 #include "gradus/tensor/ops/pool.h"
 
 #include "gradus/tensor/checked.h"
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/tensor_checks.h"
 

@@ -4,6 +4,7 @@
 
 #include "gradus/tensor/context.h"
 #include "gradus/tensor/job.h"
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"

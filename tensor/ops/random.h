@@ -3,7 +3,7 @@
 // on the rank in the job as well.
 #pragma once
 
-#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/random.h"
 #include "gradus/tensor/tensor.h"
 

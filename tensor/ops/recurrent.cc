@@ -1,5 +1,6 @@
 #include "gradus/tensor/ops/recurrent.h"
 
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::raw {

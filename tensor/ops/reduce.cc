@@ -1,5 +1,8 @@
 #include "gradus/tensor/ops/reduce.h"
 
+#include <cmath>
+
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/tensor_checks.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

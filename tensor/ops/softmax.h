@@ -1,7 +1,7 @@
 // Raw softmax ops. They work in x's memory order: a channels-last x gives a channels-last result.
 #pragma once
 
-#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {

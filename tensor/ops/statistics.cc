@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/reduce.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gradus/tensor/checked.h"
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/tensor_checks.h"
 

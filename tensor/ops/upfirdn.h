@@ -2,7 +2,7 @@
 // differentiable forms are in gradus/autograd/ops/upfirdn.h.
 #pragma once
 
-#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

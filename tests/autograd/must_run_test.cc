@@ -7,6 +7,7 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/autograd/record.h"
+#include "gradus/autograd/recording_state.h"
 
 namespace gradus::autograd {
 namespace {

@@ -1,6 +1,7 @@
 // What collectives accept, refuse and leave behind: besides the cases of collectives_test and mismatch_test.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <limits>
 
 #include "gradus/autograd/grad_manager.h"

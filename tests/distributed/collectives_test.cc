@@ -122,7 +122,7 @@ const Outcome& run_job(const std::string& backend, int world) {
 }
 
 struct Parameter {
-  const char* backend;
+  std::string backend;
   int world;
   std::string op;
 };

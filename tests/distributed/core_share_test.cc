@@ -1,8 +1,8 @@
-#include <algorithm>
-
 #include "gradus/distributed/core_share.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 namespace gradus::dist::internal {
 namespace {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "gradus/distributed/object.h"
 #include "gradus/distributed/process_group.h"

@@ -1,8 +1,8 @@
-#include <thread>
-
 #include "gradus/distributed/group.h"
 
 #include <gmock/gmock.h>
+
+#include <thread>
 
 #include "gradus/distributed/collectives.h"
 #include "gradus/tests/distributed/threads.h"

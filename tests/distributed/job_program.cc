@@ -6,19 +6,18 @@
 //   kill     rank 1 dies of SIGKILL
 //   restart  rank 1 throws in the first attempt alone
 //   alone    nobody joins, but all call a collective
+//   train    they train a small convolutional network; rank 0 prints the median time of a step
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <string>
 #include <thread>
+#include <vector>
 
-#include "gradus/distributed/collectives.h"
-#include "gradus/distributed/launcher.h"
-#include "gradus/distributed/object.h"
-#include "gradus/distributed/process_group.h"
-#include "gradus/tensor/ops/creation.h"
+#include "gradus/gradus.h"
 
 using namespace gradus;
 
@@ -36,6 +35,37 @@ void add_up() {
   if (x.data<int64_t>()[2] != dist::get_world_size()) throw ValueError("job_program", "a wrong sum");
 }
 
+struct Net : nn::Layer {
+  nn::Conv2d conv1{this, "conv1", {.in = 1, .out = 16, .kernel = 3}};
+  nn::Conv2d conv2{this, "conv2", {.in = 16, .out = 32, .kernel = 3}};
+  nn::Linear out{this, "out", {.in = 4608, .out = 10}};
+  Tensor forward(const Tensor& x) override {
+    return out(flatten(max_pool2d(relu(conv2(relu(conv1(x)))), {.kernel = 2}), 1));
+  }
+};
+
+void train() {
+  using Clock = std::chrono::steady_clock;
+  Net net;
+  dist::DistributedDataParallel ddp(net);
+  GradManager gm;
+  ddp.attach(gm);
+  optim::SGD sgd(net.parameters(), {.lr = 0.01});
+  const Tensor x = randn({64, 1, 28, 28});
+  const Tensor y = zeros({64}, {.dtype = DType::kI64});
+  std::vector<double> ms;
+  for (int i = 0; i < 150; ++i) {
+    const auto begin = Clock::now();
+    auto recording = gm.record();
+    gm.backward(nn::cross_entropy(ddp(x), y));
+    sgd.step();
+    sgd.zero_grad();
+    if (i >= 30) ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+  }
+  std::ranges::nth_element(ms, ms.begin() + ms.size() / 2);
+  if (dist::get_rank() == 0) std::cout << "step " << ms[ms.size() / 2] << " ms" << std::endl;
+}
+
 void run_rank(const std::string& tag, const std::string& mode) {
   for (const std::string& other : dist::all_gather_object(tag))
     if (other != tag) {
@@ -43,6 +73,7 @@ void run_rank(const std::string& tag, const std::string& mode) {
       std::cout << "MIXED " << tag << ' ' << other << std::endl;
       std::_Exit(kMixed);
     }
+  if (mode == "train") return train();
   const char* count = std::getenv("TORCHELASTIC_RESTART_COUNT");
   const bool first = !count || std::string(count) == "0";
   if (dist::get_rank() == 1) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ranks that others start: torchrun, mpirun, plain processes; one that fails, two jobs at once.
 
-  launchers.py --program PROGRAM [--torchrun PATH] [--mpirun PATH] [--repeat N] [CASE...]
+  launchers.py --program PROGRAM --gradus-run PATH [--torchrun PATH] [--mpirun PATH] [--repeat N] [CASE...]
 
 Each case must end as it says, in time, and leave nothing. Prints a line each.
 """
@@ -9,7 +9,9 @@ Each case must end as it says, in time, and leave nothing. Prints a line each.
 import argparse
 import os
 import random
+import re
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -21,9 +23,12 @@ MIXED = 99
 class Run:
     """A command in a process group of its own, which is ended when time is over."""
 
-    def __init__(self, command, variables=None):
+    def __init__(self, command, variables=None, threads=1):
         environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
-        environment.update({"OMP_NUM_THREADS": "1"}, **(variables or {}))
+        environment.pop("OMP_NUM_THREADS", None)
+        if threads:
+            environment["OMP_NUM_THREADS"] = str(threads)
+        environment.update(variables or {})
         self.process = subprocess.Popen(
             command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -74,10 +79,11 @@ def torchrun(tag, mode, *options):
     return Run([args.torchrun, "--no_python", "--nproc_per_node", "2", *options, args.program, tag, mode])
 
 
-def plain(tag, rank, port, mode="ok"):
+def plain(tag, rank, port, mode="ok", threads=1):
     return Run(
         [args.program, tag, mode],
         {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
+        threads,
     )
 
 
@@ -198,6 +204,42 @@ def mpirun_ok():
     report("two mpiruns at once", ok, text)
 
 
+# ---- speed ----
+
+
+def step_time(runs):
+    """Milliseconds of a training step, which rank 0 prints."""
+    results = [r.finish() for r in runs]
+    output = "".join(o for _, o in results)
+    found = re.search(r"step ([0-9.]+) ms", output)
+    if not found or any(status != 0 for status, _ in results):
+        raise RuntimeError(output)
+    return float(found[1])
+
+
+def as_fast():
+    """Who sets no number of threads gets as many from every launcher: the cores over the ranks."""
+    command = [args.program, "A", "train"]
+    ways = {"gradus-run": lambda: [Run([args.gradus_run, "--nproc-per-node", "2", *command], threads=None)]}
+    if args.mpirun:
+        mpirun = [args.mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2", *command]
+        ways["mpirun"] = lambda: [Run(mpirun, threads=None)]
+
+    def plainly():
+        port = free_ports(1)
+        return [plain("A", rank, port, "train", None) for rank in range(2)]
+
+    ways["plain processes"] = plainly
+    times = {way: [] for way in ways}
+    for _ in range(9):
+        for way, start in ways.items():
+            times[way].append(step_time(start()))
+    ratios = {way: statistics.median(a / b for a, b in zip(times[way], times["gradus-run"])) for way in ways}
+    for way in ways:
+        print(f"  {way}: {statistics.median(times[way]):.2f} ms, {ratios[way]:.3f} of gradus-run's")
+    report("as fast by every launcher, within 5 %", all(r < 1.05 for r in ratios.values()))
+
+
 CASES = {
     f.__name__: f
     for f in (
@@ -214,12 +256,14 @@ CASES = {
         plain_on_one,
         plain_by_name,
         mpirun_ok,
+        as_fast,
     )
 }
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--program", required=True, help="job_program")
 parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
+parser.add_argument("--gradus-run", required=True, help="gradus-run")
 parser.add_argument("--torchrun", help="PyTorch's; without it its cases are left out")
 parser.add_argument("--mpirun", help="Open MPI's; likewise")
 parser.add_argument("--repeat", type=int, default=50, help="of two jobs at once [50]")

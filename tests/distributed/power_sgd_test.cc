@@ -12,6 +12,7 @@
 #include "gradus/distributed/comm_hook.h"
 #include "gradus/distributed/low_rank.h"
 #include "gradus/distributed/process_group.h"
+#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/parallel.h"
 #include "gradus/tests/distributed/grad_buckets.h"

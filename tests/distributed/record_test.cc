@@ -1,11 +1,11 @@
 // What ranks are about to do is compared before data moves: the verdict and its text are the same on every
 // rank.
-#include <algorithm>
-
 #include "gradus/distributed/record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 namespace gradus::dist::internal {
 namespace {

@@ -9,6 +9,7 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/distributed/collectives.h"
+#include "gradus/tensor/context.h"
 #include "gradus/tests/distributed/threads.h"
 
 namespace gradus::dist {

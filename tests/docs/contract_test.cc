@@ -1,6 +1,8 @@
 // Programs as users write them. That they compile is half of the test.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "gradus/gradus.h"
 
 using namespace gradus;

@@ -1,5 +1,7 @@
 #include "gradus/autograd/ops/conv.h"
 
+#include <tuple>
+
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/tensor/cpu/conv_pointwise.h"

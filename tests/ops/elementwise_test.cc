@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <tuple>
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"

@@ -1,5 +1,6 @@
 // Rows of layer, group, instance, local response and root mean square normalisation, and of dropout's forms.
 #include <cmath>
+#include <tuple>
 
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tests/ops/op_table.h"

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tests/ops/op_table.h"

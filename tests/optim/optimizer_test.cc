@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/node.h"
 #include "gradus/autograd/ops.h"
 #include "gradus/optim/optim.h"
 #include "gradus/tensor/ops/copy.h"

@@ -1,11 +1,11 @@
 // One call per batch: shares of accumulated losses, when it steps, what it clips, when gradients are kept
 // back.
-#include <limits>
-
 #include "gradus/optim/optimizer_wrapper.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <limits>
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops.h"
