@@ -64,6 +64,16 @@ int64_t results(const Problem& p, int d) {
 bool of_narrow_results_and_a_stride(const Problem& p) {
   return results(p, p.last()) == 1 && p.g.stride[p.last()] > 1;
 }
+// The last row may end before its padding does.
+bool of_a_stride_beyond_the_padding(const Problem& p) {
+  const int64_t padding = p.g.padding[p.last()];
+  return padding > 0 && p.g.stride[p.last()] > 2 * padding;
+}
+bool of_results_of_padding_alone(const Problem& p) {
+  for (int d = 0; d < p.g.rank(); ++d)
+    if (p.g.padding[d] > (p.w[d + 2] - 1) * p.g.dilation[d]) return true;
+  return false;
+}
 // What such taps give is zero, and is not written.
 bool of_taps_that_meet_padding_alone(const Problem& p) {
   const auto meets = [&](int d, int64_t tap) {
@@ -91,6 +101,8 @@ const struct {
     {"brgconv*amx", kOfImages, of_long_rows},
     {"brgconv", kOfImages, of_thousands_of_channels},
     {"brgconv", kForward, of_narrow_results_and_a_stride},
+    {"brgconv", kForward, of_a_stride_beyond_the_padding},
+    {"brgconv", kEvery, of_results_of_padding_alone},
     {"brgconv", kEvery, of_taps_that_meet_padding_alone},
     {"amx", kEvery, of_taps_that_meet_padding_alone},
     {"brgconv_bwd_w*amx", kWeightGrad, of_wide_images_and_few_channels},

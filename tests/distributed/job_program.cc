@@ -58,8 +58,7 @@ void train() {
     const auto begin = Clock::now();
     auto recording = gm.record();
     gm.backward(nn::cross_entropy(ddp(x), y));
-    sgd.step();
-    sgd.zero_grad();
+    sgd.step().clear_grad();
     if (i >= 30) ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
   }
   std::ranges::nth_element(ms, ms.begin() + ms.size() / 2);

@@ -1,4 +1,5 @@
 // What users write: partial lists of options, parts of tensors, numbers of all types. Compiled with strict warnings.
+#include <cmath>
 #include <iostream>
 
 #include "gradus/gradus.h"
