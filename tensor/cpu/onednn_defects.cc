@@ -64,6 +64,7 @@ int64_t results(const Problem& p, int d) {
 bool of_narrow_results_and_a_stride(const Problem& p) {
   return results(p, p.last()) == 1 && p.g.stride[p.last()] > 1;
 }
+bool of_dilated_filters(const Problem& p) { return p.g.dilation.product() > 1; }
 // The last row may end before its padding does.
 bool of_a_stride_beyond_the_padding(const Problem& p) {
   const int64_t padding = p.g.padding[p.last()];
@@ -99,6 +100,7 @@ const struct {
     {"jit_1x1:avx512_core_amx", kEvery, always},
     {"brgconv*amx", kEvery, of_a_stride_beyond_the_filter},
     {"brgconv*amx", kOfImages, of_long_rows},
+    {"brgconv*amx", kOfImages, of_dilated_filters},
     {"brgconv", kOfImages, of_thousands_of_channels},
     {"brgconv", kForward, of_narrow_results_and_a_stride},
     {"brgconv", kForward, of_a_stride_beyond_the_padding},
