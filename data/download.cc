@@ -108,6 +108,8 @@ struct Transfer {
     return code;
   }
 
+  std::string too_large() const { return concat("is larger than the limit of ", request.max_bytes, " bytes"); }
+
   bool body(const char* bytes, size_t n) {
     if (!checked_status) {
       checked_status = true;
@@ -123,7 +125,7 @@ struct Transfer {
       }
     }
     if (part.size() + static_cast<int64_t>(n) > request.max_bytes) {
-      refused = concat("is larger than the limit of ", request.max_bytes, " bytes");
+      refused = too_large();
       return false;
     }
     part.append(bytes, n);
@@ -193,6 +195,7 @@ Outcome fetch(const DownloadRequest& request, const std::string& url, PartFile& 
   const CURLcode code = curl_easy_perform(curl);
   if (t.exception) std::rethrow_exception(t.exception);
   const long status = t.status();
+  if (code == CURLE_FILESIZE_EXCEEDED) t.refused = t.too_large();  // so the server announced it
   if (!t.refused.empty()) return {false, false, t.refused};
   if (status == 416 && t.offset > 0) {
     part.clear();  // the part is no beginning of this file

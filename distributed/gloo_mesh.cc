@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include "gradus/distributed/still_threads.h"
 #include "gradus/distributed/waiting.h"
 #include "gradus/distributed/wire.h"
+#include "gradus/tensor/fork.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -86,7 +88,59 @@ std::shared_ptr<gloo::transport::Device> make_device(const std::string& address)
   throw ConnectionError(kOp, -1, "cannot use the address ", attr.hostname, " of this host: ", trouble);
 }
 
+// Note [gloo's device]
+// A stranger may connect and say nothing. Its connection holds gloo's loop, and outlives the device: when it
+// ends, the loop's own thread destroys the loop and waits for itself, which ends the program. So a device is
+// never destroyed. A mesh that ends leaves its device to the next one of that address.
+class IdleDevices {
+ public:
+  using Device = std::shared_ptr<gloo::transport::Device>;
+
+  static IdleDevices& of_this_process() {
+    static std::atomic<IdleDevices*> known{nullptr};
+    IdleDevices* devices = known.load();
+    if (devices && devices->forks_ == gradus::internal::fork_count()) return *devices;
+    // A parent's devices have no threads here.
+    auto* const fresh = new IdleDevices;
+    if (known.compare_exchange_strong(devices, fresh)) return *fresh;
+    delete fresh;
+    return *devices;
+  }
+  Device take(const std::string& address) {
+    {
+      std::lock_guard lock(mutex_);
+      std::vector<Device>& idle = idle_[address];
+      if (!idle.empty()) {
+        const Device device = std::move(idle.back());
+        idle.pop_back();
+        return device;
+      }
+    }
+    return make_device(address);
+  }
+  void put(const std::string& address, const Device& device) {
+    std::lock_guard lock(mutex_);
+    idle_[address].push_back(device);
+  }
+
+ private:
+  const int forks_ = gradus::internal::fork_count();
+  std::mutex mutex_;
+  std::map<std::string, std::vector<Device>> idle_;
+};
+
 }  // namespace
+
+BorrowedDevice::BorrowedDevice(const std::string& address)
+    : address_(address), forks_(gradus::internal::fork_count()),
+      device_(IdleDevices::of_this_process().take(address)) {}
+
+BorrowedDevice::~BorrowedDevice() {
+  if (forks_ == gradus::internal::fork_count())
+    IdleDevices::of_this_process().put(address_, device_);
+  else
+    new std::shared_ptr<gloo::transport::Device>(device_);  // the parent's
+}
 
 std::string gloo_text(const std::exception& error) {
   const std::string text = error.what();
@@ -95,7 +149,9 @@ std::string gloo_text(const std::exception& error) {
 }
 
 GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)
-    : rank_(setup.rank), size_(setup.size), device_(make_device(setup.address)) {
+    : rank_(setup.rank),
+      size_(setup.size),
+      device_(setup.address) {
   for (auto& context : contexts_) {
     context = device_->createContext(rank_, size_);
     // It is never gloo that gives up: see connect_all and gloo_link.h.

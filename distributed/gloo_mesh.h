@@ -23,6 +23,23 @@ namespace gradus::dist::internal {
 // What gloo says, without the place in its source.
 std::string gloo_text(const std::exception& error);
 
+// A place of this host where others connect, with a thread; this mesh's alone. Note [gloo's device]
+class BorrowedDevice {
+ public:
+  // Errors: ConnectionError for an address that is not this host's.
+  explicit BorrowedDevice(const std::string& address);
+  ~BorrowedDevice();
+  BorrowedDevice(const BorrowedDevice&) = delete;
+  BorrowedDevice& operator=(const BorrowedDevice&) = delete;
+
+  gloo::transport::Device* operator->() const { return device_.get(); }
+
+ private:
+  const std::string address_;
+  const int forks_;
+  const std::shared_ptr<gloo::transport::Device> device_;
+};
+
 class GlooMesh {
  public:
   // Connects with every other rank. Errors: as make_gloo_transport.
@@ -44,7 +61,7 @@ class GlooMesh {
   void connect_all(const std::map<int, std::array<Address, 2>>& addresses, const Watch& watch);
 
   const int rank_, size_;
-  std::shared_ptr<gloo::transport::Device> device_;
+  const BorrowedDevice device_;
   std::array<std::shared_ptr<gloo::transport::Context>, 2> contexts_;
   std::map<int, std::string> my_secrets_, secrets_;  // by peer
 };

@@ -339,7 +339,8 @@ TEST(Download, TooLargeIsAnErrorBeforeTheDiskIsFull) {
   announced.content = noise(100'000);
   endless.endless = true;
   EXPECT_THAT(failure({.urls = {announced.url(), endless.url()}, .path = s / "file", .max_bytes = 70'000}),
-              AllOf(HasSubstr("Maximum file size"), HasSubstr("larger than the limit of 70000 bytes")));
+              AllOf(HasSubstr(announced.url() + ": is larger than the limit of 70000 bytes"),
+                    HasSubstr(endless.url() + ": is larger than the limit of 70000 bytes")));
   EXPECT_FALSE(std::filesystem::exists(s / "file"));
 }
 
