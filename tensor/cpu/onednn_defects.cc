@@ -65,6 +65,11 @@ bool of_narrow_results_and_a_stride(const Problem& p) {
   return results(p, p.last()) == 1 && p.g.stride[p.last()] > 1;
 }
 bool of_dilated_filters(const Problem& p) { return p.g.dilation.product() > 1; }
+bool of_large_filters(const Problem& p) {
+  for (int d = 0; d < p.g.rank(); ++d)
+    if (p.w[d + 2] > 16) return true;
+  return false;
+}
 // The last row may end before its padding does.
 bool of_a_stride_beyond_the_padding(const Problem& p) {
   const int64_t padding = p.g.padding[p.last()];
@@ -101,6 +106,7 @@ const struct {
     {"brgconv*amx", kEvery, of_a_stride_beyond_the_filter},
     {"brgconv*amx", kOfImages, of_long_rows},
     {"brgconv*amx", kOfImages, of_dilated_filters},
+    {"brgconv*amx", kEvery, of_large_filters},
     {"brgconv", kOfImages, of_thousands_of_channels},
     {"brgconv", kForward, of_narrow_results_and_a_stride},
     {"brgconv", kForward, of_a_stride_beyond_the_padding},
