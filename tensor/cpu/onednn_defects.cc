@@ -20,6 +20,7 @@ constexpr unsigned kForward = bit(Pass::kForward), kWeightGrad = bit(Pass::kWeig
 
 bool always(const Problem&) { return true; }
 bool volumes(const Problem& p) { return p.g.rank() == 3; }
+bool of_grouped_volumes(const Problem& p) { return volumes(p) && p.g.groups > 1; }
 bool with_a_stride(const Problem& p) { return p.g.stride.product() > 1; }
 bool of_padding_like_the_stride(const Problem& p) {
   return p.g.rank() == 3 && p.g.stride[0] > 1 && p.g.padding[0] >= p.g.stride[0];
@@ -106,7 +107,8 @@ const struct {
     {"brgconv*amx", kEvery, of_a_stride_beyond_the_filter},
     {"brgconv*amx", kOfImages, of_long_rows},
     {"brgconv*amx", kOfImages, of_dilated_filters},
-    {"brgconv*amx", kEvery, of_large_filters},
+    {"brgconv", kEvery, of_large_filters},
+    {"brgconv*bf16", kOfImages, of_grouped_volumes},
     {"brgconv", kOfImages, of_thousands_of_channels},
     {"brgconv", kForward, of_narrow_results_and_a_stride},
     {"brgconv", kForward, of_a_stride_beyond_the_padding},
