@@ -35,9 +35,11 @@ bool of_a_stride_beyond_the_filter(const Problem& p) {
 int64_t summed_channels(const Problem& p) { return p.pass == Pass::kForward ? p.w[1] : p.w[0] / p.g.groups; }
 // Pairs of channels end in the next pixel.
 bool of_odd_channels(const Problem& p) { return summed_channels(p) % 2 == 1; }
-bool of_thousands_of_channels(const Problem& p) {
-  const int64_t channels = p.pass == Pass::kWeightGrad ? std::max(p.w[1], p.w[0] / p.g.groups) : summed_channels(p);
-  return channels > 2048;
+bool of_thousands_of_channels(const Problem& p) { return std::max(p.w[1], p.w[0] / p.g.groups) > 2048; }
+// Beyond 1,024 channels the sum has several turns. The last one loads weights of a whole block.
+bool of_several_turns(const Problem& p) {
+  const int64_t channels = summed_channels(p);
+  return channels > 2048 || (channels > 1024 && channels % 16 != 0);
 }
 // The kernel loads whole tiles of input rows, also those that follow the last one.
 bool of_long_rows(const Problem& p) {
@@ -51,11 +53,9 @@ bool of_many_filters_and_a_part_of_a_block(const Problem& p) {
 bool of_narrow_or_dilated_images_and_volumes(const Problem& p) {
   return p.x[p.last() + 2] < p.g.stride[p.last()] || p.g.dilation[0] > 1 || p.g.rank() == 3;
 }
-bool of_wide_images_and_few_channels(const Problem& p) {
-  return p.x[p.last() + 2] > 128 && std::min(p.w[0] / p.g.groups, p.w[1]) < 16;
-}
+bool of_few_channels(const Problem& p) { return std::min(p.w[0] / p.g.groups, p.w[1]) < 16; }
 bool of_wide_images_and_few_channels_without_a_stride(const Problem& p) {
-  return of_wide_images_and_few_channels(p) && p.g.stride[p.last()] == 1;
+  return of_few_channels(p) && p.x[p.last() + 2] > 128 && p.g.stride[p.last()] == 1;
 }
 // Results in dim d, the first two of x's dims aside.
 int64_t results(const Problem& p, int d) {
@@ -105,17 +105,18 @@ const struct {
     {"amx", kEvery, volumes},
     {"jit_1x1:avx512_core_amx", kEvery, always},
     {"brgconv*amx", kEvery, of_a_stride_beyond_the_filter},
+    {"brgconv:", kForward, of_a_stride_beyond_the_filter},
     {"brgconv*amx", kOfImages, of_long_rows},
     {"brgconv*amx", kOfImages, of_dilated_filters},
     {"brgconv", kEvery, of_large_filters},
     {"brgconv*bf16", kOfImages, of_grouped_volumes},
-    {"brgconv", kOfImages, of_thousands_of_channels},
+    {"brgconv", kOfImages, of_several_turns},
     {"brgconv", kForward, of_narrow_results_and_a_stride},
     {"brgconv", kForward, of_a_stride_beyond_the_padding},
     {"brgconv", kEvery, of_results_of_padding_alone},
     {"brgconv", kEvery, of_taps_that_meet_padding_alone},
     {"amx", kEvery, of_taps_that_meet_padding_alone},
-    {"brgconv_bwd_w*amx", kWeightGrad, of_wide_images_and_few_channels},
+    {"brgconv_bwd_w*amx", kWeightGrad, of_few_channels},
     {"brgconv_bwd_w*amx", kWeightGrad, of_thousands_of_channels},
     {"jit:avx512_core$", bit(Pass::kInputGrad), of_many_filters_and_a_part_of_a_block},
     {"jit_bf16_1x1:avx512_core$", kOfImages, always},
