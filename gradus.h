@@ -10,6 +10,6 @@
 #include "gradus/io/safetensors.h"
 #include "gradus/io/save_image.h"
 #include "gradus/io/weights.h"
-#include "gradus/tensor/memory.h"
-#include "gradus/tensor/profiler.h"
+#include "gradus/tensor/runtime/memory.h"
+#include "gradus/tensor/profile/profiler.h"
 #include "gradus/train/train.h"

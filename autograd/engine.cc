@@ -3,11 +3,11 @@
 #include <queue>
 #include <unordered_map>
 
-#include "gradus/autograd/autocast.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
-#include "gradus/autograd/record.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/ops/elementwise.h"
 
 namespace gradus::autograd {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "gradus/autograd/recording_state.h"
+#include "gradus/autograd/graph/recording_state.h"
 
 namespace gradus::autograd {
 

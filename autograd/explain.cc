@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/recording_state.h"
+#include "gradus/autograd/graph/recording_state.h"
 
 namespace gradus::autograd {
 namespace {

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "gradus/autograd/autocast.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/engine.h"
-#include "gradus/autograd/record.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/tensor_checks.h"
 

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "gradus/autograd/tracking.h"
-#include "gradus/tensor/ref.h"
+#include "gradus/autograd/graph/tracking.h"
+#include "gradus/tensor/base/ref.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

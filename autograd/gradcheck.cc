@@ -6,7 +6,7 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/runtime/random.h"
 
 namespace gradus::autograd {
 namespace {

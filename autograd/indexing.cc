@@ -5,7 +5,7 @@
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/record.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus {

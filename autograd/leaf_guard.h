@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/recording_state.h"
+#include "gradus/autograd/graph/recording_state.h"
 
 namespace gradus::autograd {
 

@@ -5,7 +5,7 @@
     gradus_library(
         name = "shape",
         srcs = ["shape.cc"],
-        hdrs = ["shape.h"],                     # #include "gradus/tensor/shape.h"
+        hdrs = ["shape.h"],                     # #include "gradus/tensor/base/shape.h"
         visibility = ["//bazel:uses_tensor"],
         deps = [":errors"],
     )

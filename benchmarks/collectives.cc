@@ -18,13 +18,13 @@
 
 #include "benchmarks/plain_gloo.h"
 #include "benchmarks/statistics.h"
-#include "gradus/distributed/client.h"
-#include "gradus/distributed/collectives.h"
-#include "gradus/distributed/launcher.h"
-#include "gradus/distributed/object.h"
-#include "gradus/distributed/process_group.h"
+#include "gradus/distributed/group/client.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/launch/launcher.h"
+#include "gradus/distributed/group/object.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::bench {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "gradus/gradus.h"
 #include "gradus/models/mnist_net.h"
-#include "gradus/tensor/ops/conv.h"
-#include "gradus/tensor/ops/matmul.h"
+#include "gradus/tensor/ops/images/conv.h"
+#include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/ops/view.h"
 
 namespace gradus::bench {

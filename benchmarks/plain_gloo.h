@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/store.h"
+#include "gradus/distributed/base/store.h"
 
 namespace gradus::bench {
 

@@ -8,11 +8,11 @@
 #include <thread>
 
 #include "gradus/data/batch_schedule.h"
-#include "gradus/tensor/context.h"
-#include "gradus/tensor/environment.h"
-#include "gradus/tensor/fork.h"
-#include "gradus/tensor/job.h"
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/environment.h"
+#include "gradus/tensor/runtime/fork.h"
+#include "gradus/tensor/runtime/job.h"
+#include "gradus/tensor/runtime/random.h"
 
 namespace gradus::data {
 namespace {

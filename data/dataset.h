@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/tensor/error.h"
+#include "gradus/tensor/base/error.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::data {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "gradus/data/dataset.h"
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::data::internal {
 

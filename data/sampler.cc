@@ -5,10 +5,10 @@
 #include <numeric>
 #include <utility>
 
-#include "gradus/tensor/error.h"
-#include "gradus/tensor/environment.h"
-#include "gradus/tensor/job.h"
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/environment.h"
+#include "gradus/tensor/runtime/job.h"
+#include "gradus/tensor/runtime/random.h"
 
 namespace gradus::data {
 namespace {

@@ -16,13 +16,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "gradus/autograd/autocast.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/data/cifar.h"
+#include "gradus/data/sets/cifar.h"
 #include "gradus/data/dataloader.h"
-#include "gradus/data/fake_data.h"
-#include "gradus/data/transforms.h"
-#include "gradus/distributed/distributed_data_parallel.h"
+#include "gradus/data/sets/fake_data.h"
+#include "gradus/data/transforms/transforms.h"
+#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 #include "gradus/examples/support/first_samples.h"
 #include "gradus/examples/support/program.h"
 #include "gradus/examples/support/ranks.h"
@@ -32,8 +32,8 @@
 #include "gradus/examples/support/training.h"
 #include "gradus/io/safetensors.h"
 #include "gradus/models/resnet.h"
-#include "gradus/optim/cyclic_lr.h"
-#include "gradus/optim/sgd.h"
+#include "gradus/optim/schedules/cyclic_lr.h"
+#include "gradus/optim/optimizers/sgd.h"
 
 using namespace gradus;
 using namespace gradus::examples;

@@ -17,16 +17,16 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "gradus/autograd/autocast.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/data/dataloader.h"
-#include "gradus/data/fake_data.h"
-#include "gradus/data/image_folder.h"
-#include "gradus/data/transforms.h"
-#include "gradus/distributed/collectives.h"
-#include "gradus/distributed/distributed_data_parallel.h"
-#include "gradus/distributed/process_group.h"
+#include "gradus/data/sets/fake_data.h"
+#include "gradus/data/sets/image_folder.h"
+#include "gradus/data/transforms/transforms.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/examples/support/first_samples.h"
 #include "gradus/examples/support/program.h"
 #include "gradus/examples/support/ranks.h"
@@ -37,8 +37,8 @@
 #include "gradus/io/checkpoint.h"
 #include "gradus/io/safetensors.h"
 #include "gradus/models/resnet.h"
-#include "gradus/optim/lr_schedule.h"
-#include "gradus/optim/sgd.h"
+#include "gradus/optim/schedules/lr_schedule.h"
+#include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/ops/creation.h"
 
 using namespace gradus;

@@ -32,8 +32,8 @@
 #include <vector>
 
 #include "gradus/io/safetensors.h"
-#include "gradus/tensor/error.h"
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/random.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::io {

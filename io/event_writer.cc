@@ -14,7 +14,7 @@
 
 #include "crc32c.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/quiet_signals.h"
+#include "gradus/tensor/runtime/quiet_signals.h"
 #include "protobuf.h"
 #include "safetensors_format.h"
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "gradus/io/file_lock.h"
-#include "gradus/tensor/quiet_signals.h"
+#include "gradus/tensor/runtime/quiet_signals.h"
 
 namespace gradus::io {
 namespace {

@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-#include "gradus/tensor/error.h"
+#include "gradus/tensor/base/error.h"
 
 namespace gradus::io {
 

@@ -13,8 +13,8 @@
 #include <tuple>
 #include <utility>
 
-#include "gradus/tensor/error.h"
-#include "gradus/tensor/quiet_signals.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/quiet_signals.h"
 
 namespace gradus::io::internal {
 namespace {

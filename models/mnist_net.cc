@@ -1,6 +1,6 @@
 #include "gradus/models/mnist_net.h"
 
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 
 namespace gradus::models {
 

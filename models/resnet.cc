@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "gradus/autograd/functional.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 
 namespace gradus::models {
 namespace {

@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 
 namespace gradus::distributions {
 namespace {

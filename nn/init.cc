@@ -4,10 +4,10 @@
 #include <cmath>
 #include <numbers>
 
-#include "gradus/autograd/record.h"
-#include "gradus/tensor/context.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::nn::init {
 namespace {

@@ -10,10 +10,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "gradus/autograd/ops/distance.h"
-#include "gradus/autograd/ops/loss.h"
-#include "gradus/autograd/ops/loss_margin.h"
-#include "gradus/autograd/ops/loss_pointwise.h"
+#include "gradus/autograd/ops/linalg/distance.h"
+#include "gradus/autograd/ops/losses/cross_entropy.h"
+#include "gradus/autograd/ops/losses/margin_losses.h"
+#include "gradus/autograd/ops/losses/pointwise_losses.h"
 
 namespace gradus::nn {
 

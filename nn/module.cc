@@ -12,9 +12,9 @@
 #include <unordered_set>
 
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/record.h"
-#include "gradus/autograd/recording_state.h"
-#include "gradus/tensor/context.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/recording_state.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::nn {

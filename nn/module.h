@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/named_tensors.h"
-#include "gradus/tensor/required.h"
+#include "gradus/tensor/base/required.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::nn {

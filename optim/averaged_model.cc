@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "gradus/nn/batch_norm.h"
+#include "gradus/nn/layers/batch_norm.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::optim {

@@ -6,12 +6,12 @@
 #include <unordered_set>
 
 #include "gradus/optim/scaled_gradient.h"
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::autograd {
-bool is_tracked(const Tensor& x);  // autograd/tracking.h; met at link time, as Tensor::grad is
+bool is_tracked(const Tensor& x);  // autograd/graph/tracking.h; met at link time, as Tensor::grad is
 }
 
 namespace gradus::optim {

@@ -17,7 +17,7 @@
 
 #include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/named_tensors.h"
-#include "gradus/tensor/required.h"
+#include "gradus/tensor/base/required.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::optim {

@@ -14,9 +14,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/kernel_slot.h"
-#include "gradus/tensor/stream.h"
+#include "gradus/tensor/runtime/stream.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
@@ -95,14 +95,6 @@ class KernelSlot<void(const Tensor&, Args...)> {
   }
 
   const char* op_;
-};
-
-// Fills a slot that another file defines, when the program starts.
-struct RegisterKernel {
-  template <class Slot>
-  RegisterKernel(Slot& slot, DeviceType device, typename Slot::Function f) {
-    (device == DeviceType::kCPU ? slot.cpu : slot.cuda) = f;
-  }
 };
 
 }  // namespace gradus

@@ -9,7 +9,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "gradus/tensor/error.h"
+#include "gradus/tensor/base/error.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <ostream>
 
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

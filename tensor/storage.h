@@ -3,9 +3,9 @@
 
 #include <functional>
 
-#include "gradus/tensor/allocator.h"
-#include "gradus/tensor/device.h"
-#include "gradus/tensor/ref.h"
+#include "gradus/tensor/runtime/allocator.h"
+#include "gradus/tensor/base/device.h"
+#include "gradus/tensor/base/ref.h"
 
 namespace gradus {
 

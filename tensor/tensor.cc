@@ -5,8 +5,8 @@
 #include <cstring>
 #include <limits>
 
-#include "gradus/tensor/context.h"
-#include "gradus/tensor/stream.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/stream.h"
 
 namespace gradus {
 namespace {

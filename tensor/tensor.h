@@ -2,7 +2,7 @@
 //
 // Logical shape is always NCHW for images; the strides say how it lies in memory. `data<T>()` gives the elements of a
 // row-major tensor. A default-constructed Tensor is undefined and means "none". Functions on tensors are free functions:
-// gradus/autograd/ops.h (differentiable, what users call) and gradus/tensor/ops/ (raw, no autograd).
+// gradus/autograd/ops/ops.h (differentiable, what users call) and gradus/tensor/ops/ (raw, no autograd).
 #pragma once
 
 #include <concepts>
@@ -13,12 +13,12 @@
 #include <type_traits>
 #include <vector>
 
-#include "gradus/tensor/device.h"
-#include "gradus/tensor/dtype.h"
-#include "gradus/tensor/none.h"
-#include "gradus/tensor/number.h"
-#include "gradus/tensor/ref.h"
-#include "gradus/tensor/shape.h"
+#include "gradus/tensor/base/device.h"
+#include "gradus/tensor/base/dtype.h"
+#include "gradus/tensor/base/none.h"
+#include "gradus/tensor/base/number.h"
+#include "gradus/tensor/base/ref.h"
+#include "gradus/tensor/base/shape.h"
 #include "gradus/tensor/storage.h"
 
 namespace gradus {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
-#include "gradus/distributed/collectives.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/group/collectives.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/tensor_checks.h"
 

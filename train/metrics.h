@@ -18,8 +18,8 @@
 #include <string>
 
 #include "gradus/data/dataset.h"
-#include "gradus/distributed/group.h"
-#include "gradus/tensor/required.h"
+#include "gradus/distributed/group/group.h"
+#include "gradus/tensor/base/required.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::metrics {

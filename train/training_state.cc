@@ -5,10 +5,10 @@
 #include <span>
 #include <system_error>
 
-#include "gradus/distributed/bcast_checkpoint.h"
-#include "gradus/distributed/object.h"
-#include "gradus/distributed/wire.h"
-#include "gradus/tensor/context.h"
+#include "gradus/distributed/data_parallel/bcast_checkpoint.h"
+#include "gradus/distributed/group/object.h"
+#include "gradus/distributed/base/wire.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus {
 namespace fs = std::filesystem;

@@ -24,9 +24,9 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/distributed/group.h"
+#include "gradus/distributed/group/group.h"
 #include "gradus/io/checkpoint.h"
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/runtime/random.h"
 
 namespace gradus {
 

@@ -1,7 +1,7 @@
 // Activation functions. All act element by element and keep shape, dtype and layout.
 #pragma once
 
-#include "gradus/tensor/number.h"
+#include "gradus/tensor/base/number.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

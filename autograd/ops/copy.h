@@ -1,7 +1,7 @@
 // Copies between layouts, dtypes and devices.
 #pragma once
 
-#include "gradus/tensor/number.h"
+#include "gradus/tensor/base/number.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

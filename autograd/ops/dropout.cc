@@ -5,7 +5,7 @@
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reuse.h"
-#include "gradus/autograd/record.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/tensor_checks.h"

@@ -4,11 +4,11 @@
 #include <numbers>
 #include <type_traits>
 
-#include "gradus/autograd/autocast.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/in_place.h"
 #include "gradus/autograd/ops/reuse.h"
-#include "gradus/autograd/record.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"

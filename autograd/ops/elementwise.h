@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "gradus/tensor/number.h"
+#include "gradus/tensor/base/number.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

@@ -4,12 +4,12 @@
 #include <limits>
 #include <numbers>
 
-#include "gradus/autograd/autocast.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
-#include "gradus/autograd/record.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "gradus/tensor/number.h"
+#include "gradus/tensor/base/number.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

@@ -1,7 +1,7 @@
 // The check that public in-place ops make.
 #pragma once
 
-#include "gradus/autograd/record.h"
+#include "gradus/autograd/graph/record.h"
 
 namespace gradus::autograd {
 

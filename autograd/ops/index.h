@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gradus/autograd/ops/view.h"  // DiagonalOptions
-#include "gradus/tensor/number.h"
+#include "gradus/tensor/base/number.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

@@ -1,5 +1,5 @@
 // Steps of recurrent networks: what follows the matrix products, for all gates at once. The layers that run
-// them over sequences are in gradus/nn/recurrent.h.
+// them over sequences are in gradus/nn/layers/recurrent.h.
 #pragma once
 
 #include "gradus/tensor/tensor.h"

@@ -1,7 +1,7 @@
 // Buffers that an op may take over for its result.
 #pragma once
 
-#include "gradus/autograd/record.h"
+#include "gradus/autograd/graph/record.h"
 
 namespace gradus::autograd {
 

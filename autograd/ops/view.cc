@@ -1,7 +1,7 @@
 #include "gradus/autograd/ops/view.h"
 
-#include "gradus/autograd/record.h"
-#include "gradus/tensor/checked.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arrange.h"
 #include "gradus/tensor/ops/copy.h"

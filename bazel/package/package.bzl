@@ -10,8 +10,7 @@ def _package_impl(ctx):
             if archive:
                 libraries.append(archive)
 
-    # All objects in one archive, so that a program gets those that it refers to. Those of an alwayslink library become
-    # one object: some fill at the program's start what others of them define.
+    # All objects in one archive, so that a program gets those that it refers to.
     archive = ctx.actions.declare_file(ctx.label.name + "_archive/libgradus.a")
     arguments = ctx.actions.args()
     arguments.add(archive)
@@ -22,24 +21,13 @@ def _package_impl(ctx):
         arguments = [arguments],
         command = """
             set -e
-            out=$1 objects=${1%/*}/objects
+            out=$1
             shift
-            mkdir -p "$objects"
             {
               echo "create $out"
-              for library; do
-                case $library in
-                  *.lo)
-                    object=$objects/$(basename "$library" .lo).o
-                    ld -r -o "$object" --whole-archive "$library"
-                    echo "addmod $object"
-                    ;;
-                  *) echo "addlib $library" ;;
-                esac
-              done
+              for library; do echo "addlib $library"; done
               echo save
             } | ar -M
-            rm -r "$objects"
         """,
         mnemonic = "MakeArchive",
     )

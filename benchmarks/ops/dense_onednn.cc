@@ -4,7 +4,7 @@
 
 #include "benchmarks/contest.h"
 #include "benchmarks/ops/shapes.h"
-#include "gradus/tensor/cpu/onednn_problems.h"
+#include "gradus/tensor/cpu/onednn/problems.h"
 
 namespace gradus::bench {
 namespace {

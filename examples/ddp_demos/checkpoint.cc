@@ -4,17 +4,17 @@
 #include <filesystem>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/distributed/collectives.h"
-#include "gradus/distributed/distributed_data_parallel.h"
-#include "gradus/distributed/object.h"
-#include "gradus/distributed/process_group.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
+#include "gradus/distributed/group/object.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/examples/ddp_demos/demos.h"
 #include "gradus/examples/ddp_demos/show.h"
 #include "gradus/examples/ddp_demos/toy.h"
 #include "gradus/io/safetensors.h"
 #include "gradus/nn/losses.h"
-#include "gradus/optim/sgd.h"
-#include "gradus/tensor/context.h"
+#include "gradus/optim/optimizers/sgd.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::examples {
 namespace {

@@ -1,13 +1,13 @@
 // Every collective once.
-#include "gradus/distributed/collectives.h"
+#include "gradus/distributed/group/collectives.h"
 
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "gradus/distributed/client.h"
-#include "gradus/distributed/object.h"
-#include "gradus/distributed/process_group.h"
+#include "gradus/distributed/group/client.h"
+#include "gradus/distributed/group/object.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/examples/ddp_demos/demos.h"
 #include "gradus/examples/ddp_demos/show.h"
 #include "gradus/tensor/ops/creation.h"

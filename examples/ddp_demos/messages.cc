@@ -1,8 +1,8 @@
 // Messages from one rank to another.
-#include "gradus/distributed/client.h"
-#include "gradus/distributed/collectives.h"
-#include "gradus/distributed/object.h"
-#include "gradus/distributed/process_group.h"
+#include "gradus/distributed/group/client.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/object.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/examples/ddp_demos/demos.h"
 #include "gradus/examples/ddp_demos/show.h"
 #include "gradus/tensor/ops/creation.h"

@@ -1,13 +1,13 @@
 // A model on two devices of each rank, and data parallel over the ranks.
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/distributed/distributed_data_parallel.h"
-#include "gradus/distributed/process_group.h"
+#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/examples/ddp_demos/demos.h"
 #include "gradus/examples/ddp_demos/show.h"
 #include "gradus/examples/ddp_demos/toy.h"
 #include "gradus/nn/losses.h"
-#include "gradus/optim/sgd.h"
-#include "gradus/tensor/context.h"
+#include "gradus/optim/optimizers/sgd.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::examples {
 namespace {

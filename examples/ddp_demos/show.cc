@@ -4,10 +4,10 @@
 #include <iomanip>
 #include <iostream>
 
-#include "gradus/distributed/object.h"
-#include "gradus/distributed/process_group.h"
-#include "gradus/distributed/wire.h"
-#include "gradus/tensor/error.h"
+#include "gradus/distributed/group/object.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/base/wire.h"
+#include "gradus/tensor/base/error.h"
 
 namespace gradus::examples {
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/distributed/process_group.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/nn/losses.h"
-#include "gradus/optim/sgd.h"
-#include "gradus/tensor/context.h"
+#include "gradus/optim/optimizers/sgd.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/random.h"
 
 namespace gradus::examples {

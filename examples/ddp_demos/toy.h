@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "gradus/autograd/ops.h"
-#include "gradus/nn/linear.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/nn/layers/linear.h"
 #include "gradus/nn/module.h"
 
 namespace gradus::examples {

@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <iostream>
 
-#include "gradus/tensor/environment.h"
-#include "gradus/distributed/launcher.h"
+#include "gradus/tensor/runtime/environment.h"
+#include "gradus/distributed/launch/launcher.h"
 #include "gradus/examples/support/interrupt.h"
 #include "gradus/examples/support/ranks.h"
-#include "gradus/tensor/error.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::examples {
 namespace fs = std::filesystem;

@@ -3,10 +3,10 @@
 #include <iostream>
 #include <vector>
 
-#include "gradus/distributed/object.h"
-#include "gradus/distributed/process_group.h"
-#include "gradus/tensor/error.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/distributed/group/object.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::examples {
 

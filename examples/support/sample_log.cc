@@ -2,11 +2,11 @@
 
 #include <fstream>
 
-#include "gradus/distributed/object.h"
-#include "gradus/distributed/wire.h"
+#include "gradus/distributed/group/object.h"
+#include "gradus/distributed/base/wire.h"
 #include "gradus/examples/support/ranks.h"
-#include "gradus/tensor/error.h"
-#include "gradus/tensor/quiet_signals.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/quiet_signals.h"
 
 namespace gradus::examples {
 

@@ -2,8 +2,8 @@
 
 #include <exception>
 
-#include "gradus/distributed/collectives.h"
-#include "gradus/distributed/process_group.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/ops/creation.h"
 
 namespace gradus::examples {

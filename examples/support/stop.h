@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "gradus/distributed/work.h"
+#include "gradus/distributed/group/work.h"
 #include "gradus/examples/support/interrupt.h"
 #include "gradus/tensor/tensor.h"
 

@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gradus/distributed/process_group.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/examples/support/ranks.h"
 #include "gradus/examples/support/system.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::examples {
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "gradus/tensor/error.h"
-#include "gradus/tensor/quiet_signals.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/quiet_signals.h"
 
 namespace gradus::examples {
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "gradus/distributed/collectives.h"
+#include "gradus/distributed/group/collectives.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 

@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <iostream>
 
-#include "gradus/distributed/bcast_checkpoint.h"
-#include "gradus/distributed/bcast_list.h"
-#include "gradus/tensor/environment.h"
-#include "gradus/distributed/process_group.h"
+#include "gradus/distributed/data_parallel/bcast_checkpoint.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
+#include "gradus/tensor/runtime/environment.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/examples/support/program.h"
 #include "gradus/examples/support/ranks.h"
 #include "gradus/examples/support/text.h"

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::cpu {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "gradus/tensor/dtype.h"
+#include "gradus/tensor/base/dtype.h"
 
 namespace gradus::cpu {
 

@@ -7,7 +7,7 @@
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/cpu/loop_nest.h"
 #include "gradus/tensor/cpu/transpose.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::cpu {
 namespace {

@@ -2,7 +2,7 @@
 #include "gradus/tensor/ops/creation.h"
 
 #include "gradus/tensor/cpu/convert.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::cpu {
 namespace {

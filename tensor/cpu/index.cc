@@ -4,7 +4,7 @@
 
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/index.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
 namespace {

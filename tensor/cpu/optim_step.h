@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gradus/tensor/ops/optim_step.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
 

@@ -3,7 +3,7 @@
 #include "gradus/tensor/ops/recurrent.h"
 
 #include "gradus/tensor/ops/math.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
 namespace {

@@ -25,7 +25,7 @@
 #include <limits>
 #include <vector>
 
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::cpu {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "gradus/tensor/dtype.h"
+#include "gradus/tensor/base/dtype.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::cpu {

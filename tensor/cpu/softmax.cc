@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "gradus/tensor/ops/math.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
 namespace {

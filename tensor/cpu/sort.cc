@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "gradus/tensor/cpu/reduce_types.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
 namespace {

@@ -1,7 +1,7 @@
 // Loops that are compiled twice: for the processor that the build is for, and for AVX-512.
 #pragma once
 
-#include "gradus/tensor/processor.h"
+#include "gradus/tensor/runtime/processor.h"
 
 namespace gradus::cpu {
 

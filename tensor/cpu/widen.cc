@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "gradus/tensor/cpu/convert.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::cpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "gradus/tensor/checked.h"
+#include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"

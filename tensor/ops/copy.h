@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"
-#include "gradus/tensor/number.h"
+#include "gradus/tensor/base/number.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {

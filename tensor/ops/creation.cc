@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gradus/tensor/checked.h"
+#include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "gradus/tensor/checked.h"
+#include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/reduce.h"

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "gradus/tensor/context.h"
-#include "gradus/tensor/job.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/job.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"

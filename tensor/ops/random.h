@@ -4,7 +4,7 @@
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/runtime/random.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

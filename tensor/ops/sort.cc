@@ -7,7 +7,7 @@
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/index.h"
-#include "gradus/tensor/ops/join.h"
+#include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/tensor_checks.h"

@@ -1,6 +1,6 @@
 #include "gradus/tensor/ops/view.h"
 
-#include "gradus/tensor/checked.h"
+#include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::raw {

@@ -1,5 +1,5 @@
 // Autocast: which dtypes ops compute in, where gradients arrive, and what becomes of the casts that are kept.
-#include "gradus/autograd/autocast.h"
+#include "gradus/autograd/graph/autocast.h"
 
 #include <cmath>
 #include <thread>
@@ -9,10 +9,10 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
-#include "gradus/tensor/allocator.h"
-#include "gradus/tensor/processor.h"
-#include "gradus/tensor/random.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/tensor/runtime/allocator.h"
+#include "gradus/tensor/runtime/processor.h"
+#include "gradus/tensor/runtime/random.h"
 
 namespace gradus {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
-#include "gradus/tensor/memory.h"
+#include "gradus/tensor/runtime/memory.h"
 
 namespace gradus {
 namespace {

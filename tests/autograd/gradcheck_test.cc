@@ -4,7 +4,7 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/gradcheck.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 
 namespace gradus {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
-#include "gradus/autograd/record.h"
-#include "gradus/autograd/recording_state.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/recording_state.h"
 
 namespace gradus::autograd {
 namespace {

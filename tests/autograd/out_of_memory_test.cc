@@ -7,10 +7,10 @@
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
-#include "gradus/tensor/allocator.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace {
 

@@ -4,10 +4,10 @@
 #include <thread>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
-#include "gradus/autograd/record.h"
-#include "gradus/tensor/context.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

@@ -4,7 +4,7 @@
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/indexing.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "tests/ops/values.h"
 
 namespace gradus {

@@ -1,4 +1,4 @@
-#include "gradus/data/cifar.h"
+#include "gradus/data/sets/cifar.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "gradus/data/dataloader.h"
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tests/data/scratch.h"
 
 namespace gradus::data {

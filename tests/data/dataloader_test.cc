@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "gradus/data/endless.h"
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::data {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "gradus/data/digits.h"
+#include "gradus/data/sets/digits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <set>
 
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::data {
 namespace {

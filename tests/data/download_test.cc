@@ -1,4 +1,4 @@
-#include "gradus/data/download.h"
+#include "gradus/data/files/download.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@
 #include <mutex>
 #include <thread>
 
-#include "gradus/data/sha256.h"
+#include "gradus/data/files/sha256.h"
 #include "gradus/tests/data/scratch.h"
 
 namespace gradus::data {

@@ -1,4 +1,4 @@
-#include "gradus/data/idx.h"
+#include "gradus/data/files/idx.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/runtime/random.h"
 #include "gradus/tests/data/scratch.h"
 
 namespace gradus::data {

@@ -1,11 +1,11 @@
-#include "gradus/data/image_dataset.h"
+#include "gradus/data/sets/image_dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "gradus/data/dataloader.h"
-#include "gradus/data/fake_data.h"
-#include "gradus/tensor/context.h"
+#include "gradus/data/sets/fake_data.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::data {
 namespace {

@@ -1,6 +1,6 @@
 // Decoded pixels against Pillow's (golden/make_images.py), parts against the whole, and files that are
 // damaged or made to harm.
-#include "gradus/data/image_decoder.h"
+#include "gradus/data/images/image_decoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/data/exif.h"
-#include "gradus/tensor/error.h"
+#include "gradus/data/images/exif.h"
+#include "gradus/tensor/base/error.h"
 #include "gradus/tests/data/scratch.h"
 
 namespace gradus::data {

@@ -1,4 +1,4 @@
-#include "gradus/data/image_folder.h"
+#include "gradus/data/sets/image_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gradus/data/dataloader.h"
-#include "gradus/data/transforms.h"
+#include "gradus/data/transforms/transforms.h"
 #include "gradus/tests/data/scratch.h"
 
 namespace gradus::data {

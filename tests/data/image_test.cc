@@ -1,11 +1,11 @@
-#include "gradus/data/image.h"
+#include "gradus/data/images/image.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "gradus/tensor/error.h"
+#include "gradus/tensor/base/error.h"
 
 namespace gradus::data {
 namespace {

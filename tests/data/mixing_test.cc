@@ -1,4 +1,4 @@
-#include "gradus/data/mixing.h"
+#include "gradus/data/transforms/mixing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,11 +7,11 @@
 #include <cmath>
 #include <set>
 
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/data/dataloader.h"
-#include "gradus/data/fake_data.h"
-#include "gradus/data/random_numbers.h"
-#include "gradus/tensor/context.h"
+#include "gradus/data/sets/fake_data.h"
+#include "gradus/data/transforms/random_numbers.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::data {
 namespace {

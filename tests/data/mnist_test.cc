@@ -1,4 +1,4 @@
-#include "gradus/data/mnist.h"
+#include "gradus/data/sets/mnist.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <map>
 
-#include "gradus/data/cache_dir.h"
-#include "gradus/data/sha256.h"
+#include "gradus/data/files/cache_dir.h"
+#include "gradus/data/files/sha256.h"
 #include "gradus/tests/data/scratch.h"
 
 namespace gradus::data {

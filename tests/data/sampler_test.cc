@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gradus/data/dataloader.h"
-#include "gradus/tensor/error.h"
+#include "gradus/tensor/base/error.h"
 
 namespace gradus::data {
 namespace {

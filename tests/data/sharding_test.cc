@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "gradus/data/dataloader.h"
-#include "gradus/tensor/context.h"
-#include "gradus/tensor/job.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/job.h"
 
 namespace gradus::data {
 namespace {

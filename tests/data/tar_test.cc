@@ -1,4 +1,4 @@
-#include "gradus/data/tar.h"
+#include "gradus/data/files/tar.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "gradus/tensor/error.h"
+#include "gradus/tensor/base/error.h"
 #include "gradus/tests/data/scratch.h"
 
 namespace gradus::data {

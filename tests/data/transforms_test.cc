@@ -1,4 +1,4 @@
-#include "gradus/data/transforms.h"
+#include "gradus/data/transforms/transforms.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <map>
 
-#include "gradus/data/image_decoder.h"
-#include "gradus/tensor/context.h"
+#include "gradus/data/images/image_decoder.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::data {
 namespace {

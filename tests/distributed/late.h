@@ -5,9 +5,9 @@
 #include <limits>
 #include <thread>
 
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/stream.h"
+#include "gradus/tensor/runtime/stream.h"
 
 namespace gradus::dist {
 

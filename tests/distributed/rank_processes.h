@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/distributed/deadline.h"
+#include "gradus/distributed/base/deadline.h"
 
 namespace gradus::dist {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/process_group.h"
-#include "gradus/distributed/run_ranks.h"
-#include "gradus/tensor/error.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/group/run_ranks.h"
+#include "gradus/tensor/base/error.h"
 
 namespace gradus::dist {
 

@@ -15,7 +15,7 @@
 #include "gradus/io/checkpoint.h"
 #include "gradus/io/safetensors.h"
 #include "gradus/models/resnet.h"
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/runtime/random.h"
 #include "gradus/tests/examples/program_run.h"
 
 namespace gradus::examples {

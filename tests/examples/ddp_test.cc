@@ -60,7 +60,7 @@ TEST(DdpProgram, RanksAreThreads) {
 }
 
 TEST(DdpProgram, RunsUnchangedUnderGradusRun) {
-  const Result r = run("distributed/gradus-run --nproc-per-node 2 " + kProgram);
+  const Result r = run("distributed/launch/gradus-run --nproc-per-node 2 " + kProgram);
   expect_all_shown(r);
   EXPECT_THAT(r.output, HasSubstr("2 ranks, backend gloo"));
 }

@@ -14,7 +14,7 @@
 #include "gradus/io/safetensors.h"
 #include "gradus/io/save_image.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/runtime/random.h"
 #include "gradus/tests/examples/program_run.h"
 
 namespace gradus::examples {

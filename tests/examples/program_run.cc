@@ -50,7 +50,7 @@ Program::Program(const std::string& name, const fs::path& dir, std::vector<std::
                  const Variables& variables) {
   args.insert(args.begin(), fs::absolute("examples/" + name).string());
   if (variables.count("LAUNCHER")) {
-    const std::string launcher = fs::absolute("distributed/gradus-run").string();
+    const std::string launcher = fs::absolute("distributed/launch/gradus-run").string();
     args.insert(args.begin(), {launcher, "--nproc-per-node", variables.at("LAUNCHER")});
   }
   int out[2];

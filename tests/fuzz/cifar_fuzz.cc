@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "gradus/data/cifar.h"
+#include "gradus/data/sets/cifar.h"
 #include "gradus/tests/fuzz/fuzz.h"
 
 namespace gradus::fuzz {

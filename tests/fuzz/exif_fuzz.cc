@@ -1,5 +1,5 @@
 // EXIF metadata.
-#include "gradus/data/exif.h"
+#include "gradus/data/images/exif.h"
 #include "gradus/tests/fuzz/fuzz.h"
 
 namespace gradus::fuzz {

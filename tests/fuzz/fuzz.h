@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gradus/tensor/error.h"
+#include "gradus/tensor/base/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 

@@ -1,7 +1,7 @@
 // IDX files, plain and gzip.
 #include <zlib.h>
 
-#include "gradus/data/idx.h"
+#include "gradus/data/files/idx.h"
 #include "gradus/tests/fuzz/fuzz.h"
 
 namespace gradus::fuzz {

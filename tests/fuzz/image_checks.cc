@@ -4,7 +4,7 @@
 #include <cstring>
 #include <functional>
 
-#include "gradus/data/image_decoder.h"
+#include "gradus/data/images/image_decoder.h"
 #include "gradus/tests/fuzz/fuzz.h"
 
 namespace gradus::fuzz {

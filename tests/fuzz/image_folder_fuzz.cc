@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "gradus/data/image_folder.h"
+#include "gradus/data/sets/image_folder.h"
 #include "gradus/tests/fuzz/fuzz.h"
 
 namespace gradus::fuzz {

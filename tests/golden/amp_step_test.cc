@@ -3,10 +3,10 @@
 // elements may not agree.
 #include <map>
 
-#include "gradus/autograd/autocast.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
-#include "gradus/optim/sgd.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tests/golden/golden.h"
 
 namespace gradus {

@@ -12,8 +12,8 @@
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/gradcheck.h"
-#include "gradus/autograd/ops.h"
-#include "gradus/tensor/random.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/tensor/runtime/random.h"
 #include "gradus/tests/golden/golden.h"
 
 namespace gradus::distributions {

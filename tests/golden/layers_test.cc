@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/tests/golden/golden.h"
 
 namespace gradus {

@@ -3,9 +3,9 @@
 #include <map>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
-#include "gradus/optim/adadelta.h"
-#include "gradus/optim/lr_schedule.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/optim/optimizers/adadelta.h"
+#include "gradus/optim/schedules/lr_schedule.h"
 #include "gradus/tests/golden/golden.h"
 
 namespace gradus {

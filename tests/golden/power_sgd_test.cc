@@ -1,11 +1,11 @@
 // PowerSGD against PyTorch's powerSGD_hook, on two ranks.
 #include <gtest/gtest.h>
 
-#include "gradus/autograd/ops.h"
-#include "gradus/distributed/comm_hook.h"
-#include "gradus/distributed/process_group.h"
-#include "gradus/distributed/run_ranks.h"
-#include "gradus/tests/distributed/grad_buckets.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/data_parallel/comm_hook.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/group/run_ranks.h"
+#include "gradus/tests/distributed/data_parallel/grad_buckets.h"
 #include "gradus/tests/golden/golden.h"
 
 namespace gradus::dist {

@@ -1,7 +1,7 @@
 // Mistakes, one at a time, and what the compiler is to say of each.
-#include "gradus/autograd/ops/interpolate.h"
+#include "gradus/autograd/ops/images/interpolate.h"
 #include "gradus/autograd/ops/reduce.h"
-#include "gradus/nn/linear.h"
+#include "gradus/nn/layers/linear.h"
 #include "gradus/nn/sequential.h"
 #include "gradus/tensor/ops/random.h"
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/tensor/ops/conv.h"
+#include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/matmul.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/ops/linalg/matmul.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::kerneltest {
 namespace {

@@ -18,7 +18,7 @@
 #include <new>
 #include <vector>
 
-#include "gradus/tensor/processor.h"
+#include "gradus/tensor/runtime/processor.h"
 #include "gradus/tests/kernels/conv_cases.h"
 
 namespace {

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/models/resnet.h"
-#include "gradus/tensor/allocator.h"
+#include "gradus/tensor/runtime/allocator.h"
 
 namespace gradus::models {
 namespace {

@@ -10,7 +10,7 @@
 #include <map>
 #include <sstream>
 
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 
 namespace gradus::models {
 namespace {

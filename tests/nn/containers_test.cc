@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
 
 namespace gradus {

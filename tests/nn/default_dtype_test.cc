@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
 #include "gradus/optim/optim.h"
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/runtime/random.h"
 
 namespace gradus {
 namespace {

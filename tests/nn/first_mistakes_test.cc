@@ -7,7 +7,7 @@
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/indexing.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
 #include "gradus/optim/optim.h"
 

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "gradus/nn/nn.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::nn::init {
 namespace {

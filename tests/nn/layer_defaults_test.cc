@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/runtime/random.h"
 
 namespace gradus {
 namespace {

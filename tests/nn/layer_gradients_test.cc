@@ -4,9 +4,9 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/gradcheck.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/runtime/random.h"
 
 namespace gradus {
 namespace {

@@ -15,12 +15,12 @@
 #include <string>
 #include <vector>
 
-#include "gradus/autograd/autocast.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/runtime/random.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/models/mnist_net.h"
 #include "gradus/nn/nn.h"
 #include "gradus/optim/optim.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus {
 namespace {

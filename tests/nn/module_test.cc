@@ -6,10 +6,10 @@
 #include <thread>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/stream.h"
+#include "gradus/tensor/runtime/stream.h"
 
 namespace gradus {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
 #include "gradus/optim/optim.h"
 #include "tests/ops/values.h"

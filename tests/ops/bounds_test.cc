@@ -10,8 +10,8 @@
 #include <gmock/gmock.h>
 
 #include "gradus/autograd/indexing.h"
-#include "gradus/autograd/ops.h"
-#include "gradus/tensor/allocator.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tests/ops/public_ops.h"
 #include "gradus/tests/ops/values.h"

@@ -1,18 +1,18 @@
-#include "gradus/autograd/ops/conv.h"
+#include "gradus/autograd/ops/images/conv.h"
 
 #include <tuple>
 
 #include "gradus/autograd/functional.h"
-#include "gradus/autograd/ops.h"
-#include "gradus/tensor/cpu/conv_pointwise.h"
-#include "gradus/tensor/cpu/conv_reference.h"
-#include "gradus/tensor/cpu/conv_sparse_grad.h"
-#include "gradus/tensor/cpu/conv_tap_grad.h"
-#include "gradus/tensor/cpu/conv_winograd.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/tensor/cpu/conv/pointwise.h"
+#include "gradus/tensor/cpu/conv/reference.h"
+#include "gradus/tensor/cpu/conv/sparse_grad.h"
+#include "gradus/tensor/cpu/conv/tap_grad.h"
+#include "gradus/tensor/cpu/conv/winograd.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
-#include "gradus/tensor/parallel.h"
-#include "gradus/tensor/processor.h"
+#include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tensor/runtime/processor.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {
@@ -232,7 +232,7 @@ class WinogradConv2d : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     if (!cpu::has_avx512()) GTEST_SKIP() << "needs AVX-512";
-    ASSERT_TRUE(pays_winograd(x, dy, shape.w, shape.options));
+    ASSERT_TRUE(prefers_winograd(x, dy, shape.w, shape.options));
     ASSERT_TRUE(pays_winograd_weight_grad(x, dy, shape.w, shape.options));
   }
   const Case& shape = GetParam();

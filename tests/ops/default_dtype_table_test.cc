@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/parallel.h"
-#include "gradus/tensor/random.h"
-#include "gradus/tests/ops/op_table.h"
+#include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tensor/runtime/random.h"
+#include "gradus/tests/ops/table/op_table.h"
 
 namespace gradus::optest {
 namespace {

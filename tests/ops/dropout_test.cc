@@ -1,10 +1,10 @@
 // What the forms of dropout draw, and what becomes of it.
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
-#include "gradus/tensor/context.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/parallel.h"
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tensor/runtime/random.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

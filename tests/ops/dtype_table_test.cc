@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 
 namespace gradus {
 namespace {

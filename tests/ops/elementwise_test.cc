@@ -6,8 +6,8 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
-#include "gradus/tensor/context.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/elementwise.h"

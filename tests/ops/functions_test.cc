@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

@@ -1,4 +1,4 @@
-#include "gradus/autograd/ops/join.h"
+#include "gradus/autograd/ops/concat.h"
 
 #include <numeric>
 

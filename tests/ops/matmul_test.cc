@@ -1,11 +1,11 @@
-#include "gradus/tensor/ops/matmul.h"
+#include "gradus/tensor/ops/linalg/matmul.h"
 
 #include <cmath>
 
-#include "gradus/tensor/cpu/matmul_reference.h"
+#include "gradus/tensor/cpu/linalg/matmul_reference.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

@@ -1,8 +1,8 @@
-#include "gradus/autograd/ops/norm.h"
+#include "gradus/autograd/ops/norm/batch_norm.h"
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/gradcheck.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tests/ops/values.h"

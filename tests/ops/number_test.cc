@@ -1,13 +1,13 @@
 // Numbers beside tensors: their C++ type decides the result's dtype, their value never does. And what users of PyTorch
 // write: lists in lists, x += 1, sizes of any integer type, devices by name.
-#include "gradus/tensor/number.h"
+#include "gradus/tensor/base/number.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "gradus/autograd/indexing.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "tests/ops/values.h"
 
 namespace gradus {

@@ -1,7 +1,7 @@
 // What the op table has rows for: every public op.
 #include <gtest/gtest.h>
 
-#include "gradus/tests/ops/op_table.h"
+#include "gradus/tests/ops/table/op_table.h"
 #include "gradus/tests/ops/public_ops.h"
 
 namespace gradus::optest {

@@ -1,11 +1,11 @@
-#include "gradus/autograd/ops/pool.h"
+#include "gradus/autograd/ops/images/pool.h"
 
 #include <cmath>
 #include <functional>
 #include <limits>
 
 #include "gradus/autograd/functional.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tests/ops/values.h"

@@ -6,10 +6,10 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
-#include "gradus/autograd/ops/join.h"
-#include "gradus/autograd/ops/matmul.h"
+#include "gradus/autograd/ops/concat.h"
+#include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

@@ -2,9 +2,9 @@
 #include <limits>
 
 #include "gradus/autograd/functional.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

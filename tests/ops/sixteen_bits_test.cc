@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "gradus/autograd/functional.h"
-#include "gradus/autograd/ops.h"
-#include "gradus/tensor/random.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/tensor/runtime/random.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

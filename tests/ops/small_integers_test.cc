@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "gradus/autograd/indexing.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/io/safetensors.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus {
 namespace {

@@ -8,7 +8,7 @@
 #include "gradus/autograd/ops/random.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

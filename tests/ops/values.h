@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/runtime/random.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::optim {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "gradus/optim/optim.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::optim {
 namespace {

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <limits>
 
-#include "gradus/autograd/autocast.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/optim/clip_grad.h"
-#include "gradus/optim/sgd.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/optim/optimizers/sgd.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::optim {
 namespace {

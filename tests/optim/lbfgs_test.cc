@@ -1,5 +1,5 @@
 // LBFGS beside its trajectories, which are in tests/golden: its closure, its state, what it refuses.
-#include "gradus/optim/lbfgs.h"
+#include "gradus/optim/optimizers/lbfgs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

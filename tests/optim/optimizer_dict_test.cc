@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gradus/optim/adam.h"
-#include "gradus/optim/sgd.h"
+#include "gradus/optim/optimizers/adam.h"
+#include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tests/ops/values.h"
 

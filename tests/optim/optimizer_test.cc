@@ -7,11 +7,11 @@
 #include <functional>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/node.h"
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/graph/node.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/optim/optim.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::optim {
 namespace {

@@ -8,9 +8,9 @@
 #include <limits>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops.h"
-#include "gradus/optim/adam.h"
-#include "gradus/optim/sgd.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/optim/optimizers/adam.h"
+#include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus::optim {

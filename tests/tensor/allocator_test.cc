@@ -1,5 +1,5 @@
 // The caching allocator. Each test has a device of its own, so that its statistics are nobody else's.
-#include "gradus/tensor/allocator.h"
+#include "gradus/tensor/runtime/allocator.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "gradus/tensor/memory.h"
+#include "gradus/tensor/runtime/memory.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

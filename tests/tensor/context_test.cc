@@ -1,10 +1,10 @@
 // The Context: what a thread starts with, what a snapshot carries to another, and what scopes put back.
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 
 #include <string>
 #include <thread>
 
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

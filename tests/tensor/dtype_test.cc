@@ -1,9 +1,9 @@
 // Element types: the 16-bit floats bit by bit, promotion, dispatch, and the names of devices.
-#include "gradus/tensor/dtype.h"
+#include "gradus/tensor/base/dtype.h"
 
 #include <limits>
 
-#include "gradus/tensor/device.h"
+#include "gradus/tensor/base/device.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

@@ -1,12 +1,12 @@
 // What schedulers say in the environment is understood; what is malformed is refused by name.
-#include "gradus/tensor/environment.h"
+#include "gradus/tensor/runtime/environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "gradus/tensor/error.h"
+#include "gradus/tensor/base/error.h"
 
 namespace gradus {
 namespace {

@@ -1,4 +1,4 @@
-#include "gradus/tensor/error.h"
+#include "gradus/tensor/base/error.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

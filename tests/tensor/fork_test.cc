@@ -1,5 +1,5 @@
 // Children that fork() made: they compute, and what needs the parent's threads is an error.
-#include "gradus/tensor/fork.h"
+#include "gradus/tensor/runtime/fork.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
-#include "gradus/tensor/allocator.h"
-#include "gradus/tensor/ops/matmul.h"
-#include "gradus/tensor/parallel.h"
-#include "gradus/tensor/stream.h"
+#include "gradus/tensor/runtime/allocator.h"
+#include "gradus/tensor/ops/linalg/matmul.h"
+#include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tensor/runtime/stream.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

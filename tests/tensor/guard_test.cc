@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "gradus/tensor/allocator.h"
+#include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tests/ops/values.h"
 
 // A fault ends the program by its signal, in a build with a sanitizer too.

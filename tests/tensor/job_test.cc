@@ -1,10 +1,10 @@
 // Job: who this process or thread is among the ranks, as the parts see it that know nothing of other ranks.
-#include "gradus/tensor/job.h"
+#include "gradus/tensor/runtime/job.h"
 
 #include <cstring>
 #include <thread>
 
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tests/ops/values.h"
 

@@ -1,5 +1,5 @@
 // Loops of two threads on two cores, beside processes that take the cores.
-#include "gradus/tensor/neighbour.h"
+#include "gradus/tensor/runtime/neighbour.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "gradus/tensor/context.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

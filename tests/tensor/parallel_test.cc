@@ -1,5 +1,5 @@
 // parallel_for: shares, exceptions, nesting.
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

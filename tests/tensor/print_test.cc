@@ -4,7 +4,7 @@
 #include <sstream>
 #include <thread>
 
-#include "gradus/tensor/stream.h"
+#include "gradus/tensor/runtime/stream.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

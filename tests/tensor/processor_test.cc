@@ -1,4 +1,4 @@
-#include "gradus/tensor/processor.h"
+#include "gradus/tensor/runtime/processor.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "gradus/tensor/error.h"
+#include "gradus/tensor/base/error.h"
 
 namespace gradus::cpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "gradus/tensor/profiler.h"
+#include "gradus/tensor/profile/profiler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "gradus/tensor/random.h"
+#include "gradus/tensor/runtime/random.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "gradus/tensor/shape.h"
+#include "gradus/tensor/base/shape.h"
 
 #include <vector>
 
-#include "gradus/tensor/error.h"
+#include "gradus/tensor/base/error.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

@@ -1,14 +1,14 @@
 // Streams and events of the further CPU devices: order, waiting, errors, lifetimes. Meant for ThreadSanitizer too.
-#include "gradus/tensor/stream.h"
+#include "gradus/tensor/runtime/stream.h"
 
 #include <atomic>
 #include <chrono>
 #include <thread>
 
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "gradus/tensor/stream.h"
+#include "gradus/tensor/runtime/stream.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-#include "gradus/tensor/context.h"
-#include "gradus/tensor/parallel.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus {
 namespace {

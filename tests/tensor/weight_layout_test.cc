@@ -1,11 +1,11 @@
 // Filters in oneDNN's layouts, compared with its own reorder, byte for byte.
-#include "gradus/tensor/cpu/weight_layout.h"
+#include "gradus/tensor/cpu/onednn/weight_layout.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "gradus/tensor/processor.h"
+#include "gradus/tensor/runtime/processor.h"
 
 namespace gradus::onednn {
 namespace {

@@ -8,10 +8,10 @@
 #include <set>
 
 #include "gradus/data/dataloader.h"
-#include "gradus/data/segmentation_files.h"
-#include "gradus/data/transforms.h"
+#include "gradus/data/sets/segmentation_files.h"
+#include "gradus/data/transforms/transforms.h"
 #include "gradus/io/safetensors.h"
-#include "gradus/tensor/context.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::data {
 namespace {

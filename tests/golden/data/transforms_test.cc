@@ -1,5 +1,5 @@
 // Transforms of images give what torchvision and Pillow give, bit by bit.
-#include "gradus/data/transforms.h"
+#include "gradus/data/transforms/transforms.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/tests/golden/layers/golden_layers.h"
 
 namespace gradus::golden {

@@ -1,4 +1,4 @@
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/tests/golden/layers/golden_layers.h"
 
 namespace gradus::golden {

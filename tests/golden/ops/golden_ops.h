@@ -15,7 +15,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "gradus/autograd/ops.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::golden {

@@ -4,7 +4,7 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/models/resnet.h"
-#include "gradus/optim/sgd.h"
+#include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::golden {

@@ -1,0 +1,186 @@
+#include "gradus/autograd/graph/autocast.h"
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus {
+namespace autograd {
+namespace {
+
+// Note [Kept casts]
+// A parameter is cast once per version of its storage. The cast hangs on the storage, so it goes when the
+// parameter goes, and the scope knows it weakly, to free it when it ends. What is kept is the plain tensor,
+// not its place in a graph: every use records a cast of its own, so that it does not matter whether the first
+// use was recorded, and gradients of several uses are summed in the parameter's dtype.
+struct KeptCast {
+  uint32_t version = 0;  // of the storage that was cast
+  Shape shape;           // the part of the storage that was cast
+  Strides strides;
+  int64_t offset = 0;
+  Stream stream;  // on which it was cast: another one might read it too early
+  Tensor result;  // undefined once the scope has ended
+
+  bool is_of(const Tensor& x, uint32_t now, DType dtype) const {
+    return result.defined() && result.dtype() == dtype && version == now && offset == x.impl().offset &&
+           shape == x.shape() && strides == x.strides() && stream == current_stream(x.device());
+  }
+};
+
+struct OnStorage final : Counted {
+  std::shared_ptr<KeptCast> kept = std::make_shared<KeptCast>();
+};
+
+std::mutex kept_mutex;  // guards every storage's cast, what is in it, and the scopes' lists
+
+// What stands behind the Autocast of a dtype.
+class AutocastScope final : public Counted {
+ public:
+  explicit AutocastScope(DType dtype) : dtype(dtype) {}
+
+  Tensor cast(const Tensor& x, bool keep) {
+    if (!keep) return raw::to(x, dtype);
+    Storage& storage = *x.storage();
+    const uint32_t version = storage.version();
+    {
+      std::lock_guard lock(kept_mutex);
+      if (auto* on_storage = dynamic_cast<OnStorage*>(storage.cast.get());
+          on_storage && on_storage->kept->is_of(x, version, dtype))
+        return on_storage->kept->result;
+    }
+    Tensor result = raw::to(x, dtype);
+    std::lock_guard lock(kept_mutex);
+    if (!ended_) this->keep(x, version, result);
+    return result;
+  }
+
+  void end() {
+    std::vector<Tensor> freed;  // outside of the lock
+    std::lock_guard lock(kept_mutex);
+    ended_ = true;
+    for (const auto& weak : casts_)
+      if (auto kept = weak.lock()) freed.push_back(std::exchange(kept->result, {}));
+    casts_.clear();
+  }
+
+  const DType dtype;
+
+ private:
+  void keep(const Tensor& x, uint32_t version, const Tensor& result) {
+    Ref<Counted>& slot = x.storage()->cast;
+    if (!slot) slot = make_ref<OnStorage>();
+    const auto* on_storage = dynamic_cast<OnStorage*>(slot.get());
+    if (!on_storage) return;  // a gradient that a GradScaler has marked
+    const auto& kept = on_storage->kept;
+    *kept = {version, x.shape(), x.strides(), x.impl().offset, current_stream(x.device()), result};
+    casts_.insert(kept);
+    if (casts_.size() < 2 * alive_) return;
+    std::erase_if(casts_, [](const auto& c) { return c.expired(); });
+    alive_ = std::max<size_t>(casts_.size(), 64);
+  }
+
+  bool ended_ = false;  // threads that inherited the scope go on casting, but keep nothing
+  std::set<std::weak_ptr<KeptCast>, std::owner_less<>> casts_;
+  size_t alive_ = 64;  // of them when those of parameters that are gone were last taken out
+};
+
+AutocastScope* as_scope(const Ref<Counted>& scope) { return static_cast<AutocastScope*>(scope.get()); }
+
+bool can_cast(const Tensor& x) { return x.defined() && is_floating(x.dtype()) && x.dtype() != DType::kF64; }
+
+// The gradient is passed on as it comes: the engine brings it to the operand's dtype.
+class CastNode final : public Node {
+ public:
+  explicit CastNode(DType wide) : Node("to"), wide_(wide) {}
+  void run(std::span<Tensor> dys, std::span<const char>, std::span<Tensor> dxs) override {
+    dxs[0] = std::move(dys[0]);
+  }
+  void drop_rule() override {}
+  DType gradient_dtype(size_t) const override { return wide_; }
+
+ private:
+  const DType wide_;
+};
+
+// x in another dtype; the engine casts the gradient back.
+Tensor recorded_cast(const Tensor& x, DType dtype, const Ref<Counted>& scope, bool keep) {
+  if (!can_cast(x) || x.dtype() == dtype) return x;
+  Tensor y =
+      keep && dtype == as_scope(scope)->dtype ? detach(as_scope(scope)->cast(x, true)) : raw::to(x, dtype);
+  if (Recorder r{"to", x})
+    r.attach(Ref<Node>(new CastNode(promote(x.dtype(), dtype))), {&y, 1}, {r.edge_to(x)});
+  return y;
+}
+
+}  // namespace
+
+DType gradient_dtype(const Tensor& x) {
+  const auto& slot = x.ref()->slot;
+  if (!slot || slot->is_leaf()) return x.dtype();
+  return static_cast<const Node*>(slot.get())->gradient_dtype(x.ref()->slot_index);
+}
+
+void Casting::begin(CastPolicy policy, std::span<const Tensor* const> operands) {
+  scope_ = std::exchange(Context::current().autocast, nullptr);
+  if (policy == CastPolicy::kLow) to_ = as_scope(scope_)->dtype;
+  if (policy != CastPolicy::kWidest) return;
+  bool any = false;
+  for (const Tensor* x : operands)
+    if (x->defined() && is_floating(x->dtype()))
+      to_ = std::exchange(any, true) ? promote(to_, x->dtype()) : x->dtype();
+}
+
+Casting::Casting(CastOp op, const std::vector<Tensor>& operands) {
+  if (!Context::current().autocast) return;
+  std::vector<const Tensor*> all;
+  for (const Tensor& x : operands) all.push_back(&x);
+  begin(op.policy(), all);
+}
+
+Tensor Casting::operator()(const Tensor& x) const {
+  const bool is_leaf = x.defined() && x.ref()->slot && x.ref()->slot->is_leaf();
+  return recorded_cast(x, to_, scope_, is_leaf);
+}
+
+std::vector<Tensor> Casting::operator()(const std::vector<Tensor>& xs) const {
+  std::vector<Tensor> cast;
+  cast.reserve(xs.size());
+  for (const Tensor& x : xs) cast.push_back((*this)(x));
+  return cast;
+}
+
+Tensor Casting::weight(const Tensor& x) const {
+  const bool was_computed = x.defined() && x.ref()->slot && !x.ref()->slot->is_leaf();
+  return recorded_cast(x, to_, scope_, !was_computed);
+}
+
+}  // namespace autograd
+
+Autocast::Autocast(DType dtype, AutocastOptions options) : outer_(Context::current().autocast) {
+  if (dtype != DType::kBF16 && dtype != DType::kF16)
+    throw DTypeError("autocast", "expected bf16 or f16, given ", dtype);
+  Ref<Counted>& scope = Context::current().autocast;
+  if (!options.enabled) {
+    scope = nullptr;
+  } else if (!scope || autograd::as_scope(scope)->dtype != dtype) {
+    scope = make_ref<autograd::AutocastScope>(dtype);
+    owner_ = true;
+  }
+}
+
+Autocast::~Autocast() {
+  Ref<Counted> scope = std::exchange(Context::current().autocast, std::move(outer_));
+  if (owner_) autograd::as_scope(scope)->end();
+}
+
+std::optional<DType> autocast_dtype() {
+  const Ref<Counted>& scope = Context::current().autocast;
+  return scope ? std::optional(autograd::as_scope(scope)->dtype) : std::nullopt;
+}
+
+}  // namespace gradus

@@ -1,0 +1,76 @@
+#include "gradus/autograd/graph/node.h"
+
+#include "gradus/autograd/graph/recording_state.h"
+
+namespace gradus {
+
+Tensor Tensor::grad() const {
+  const auto& slot = impl().slot;
+  return slot && slot->is_leaf() ? static_cast<autograd::Leaf*>(slot.get())->grad : Tensor();
+}
+
+void Tensor::set_grad(const Tensor& grad) const {
+  if (grad.defined()) {
+    if (!(grad.shape() == shape()))
+      throw ShapeError("set_grad", "expected a gradient like the tensor, given ", describe(grad), " for ", describe(*this));
+    if (grad.dtype() != dtype())
+      throw DTypeError("set_grad", "expected ", dtype(), ", given ", describe(grad), " for ", describe(*this));
+    if (!(grad.device() == device()))
+      throw DeviceError("set_grad", "expected ", device(), ", given ", describe(grad), " for ", describe(*this));
+  }
+  autograd::leaf_of(*this)->grad = grad;
+}
+
+namespace autograd {
+namespace {
+std::atomic<uint64_t> next_sequence{1};
+}
+
+Node::Node(const char* op)
+    : AutogradSlot(false), op_(op), sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
+  const Context& context = Context::current();
+  if (!context.module_path.empty()) module_path_ = context.module_path_text();
+}
+
+Node::~Node() {
+  for (Membership* m = &membership_; m; m = m->also.get())
+    if (m->recording) m->recording->delist(*m);
+}
+
+void Node::dispose() {
+  // Deleting a node releases its inputs' nodes. Those wait in a chain instead of being deleted inside each other.
+  static constinit thread_local bool deleting = false;
+  static constinit thread_local Node* dead = nullptr;
+  next_dead_ = dead;
+  dead = this;
+  if (deleting) return;
+  deleting = true;
+  while (dead) {
+    Node* node = dead;
+    dead = node->next_dead_;
+    delete node;
+  }
+  deleting = false;
+}
+
+void Node::drop_edges() { std::vector<Edge>().swap(edges_); }
+
+bool Node::belongs_to_others(const RecordingState* r) const {
+  for (const Membership* m = &membership_; m; m = m->also.get())
+    if (m->recording && m->recording.get() != r) return true;
+  return false;
+}
+
+Ref<Leaf> leaf_of(const Tensor& x) {
+  TensorImpl& impl = x.impl();
+  if (impl.slot && impl.slot->is_leaf()) return Ref<Leaf>(static_cast<Leaf*>(impl.slot.get()));
+  if (!is_floating(x.dtype())) throw DTypeError("attach", "only floating-point tensors have gradients, given ", describe(x));
+  auto leaf = make_ref<Leaf>(&impl);
+  leaf->producer = {std::move(impl.slot), impl.slot_index};
+  impl.slot = leaf;
+  impl.slot_index = 0;
+  return leaf;
+}
+
+}  // namespace autograd
+}  // namespace gradus

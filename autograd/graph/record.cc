@@ -1,0 +1,168 @@
+#include "gradus/autograd/graph/record.h"
+
+#include "gradus/autograd/graph/recording_state.h"
+
+namespace gradus::autograd {
+namespace {
+
+class JointNode final : public Node {
+ public:
+  JointNode(const char* op, JointRule rule) : Node(op), rule_(std::move(rule)) {}
+
+  void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) override {
+    std::vector<Tensor> moved(std::make_move_iterator(dys.begin()), std::make_move_iterator(dys.end()));
+    std::vector<Tensor> grads = rule_(std::move(moved), Needs(needs));
+    if (grads.size() != dxs.size())
+      throw StateError(op(), "its backward returned ", grads.size(), " gradients for ", dxs.size(), " inputs");
+    std::move(grads.begin(), grads.end(), dxs.begin());
+  }
+  void drop_rule() override { rule_ = nullptr; }
+
+ private:
+  JointRule rule_;
+};
+
+}  // namespace
+
+// Note [Versions]
+// Every in-place write bumps its storage's version. A rule that saved an older version would compute a wrong gradient,
+// so it refuses.
+Tensor Saved::get() const {
+  if (!tensor_.defined()) return tensor_;
+  if (const uint32_t now = tensor_.storage()->version(); now != version_) {
+    const std::string which = input_ >= 0 ? concat("input ", int(input_)) : std::string("a tensor");
+    throw StateError(op_, which, " saved for backward was modified in place afterwards (version ", version_, ", now ", now,
+                     "): ", describe(tensor_), "; clone it before the write");
+  }
+  if (!is_output_) return tensor_;
+  AutogradSlot* node = Context::current().running_node;
+  Tensor y = detach(tensor_);
+  y.impl().slot = Ref<AutogradSlot>(node);
+  y.impl().slot_index = output_;
+  return y;
+}
+
+Tensor Saved::take() {
+  if (!Context::current().last_run || !tensor_.defined()) return get();
+  get();  // checks the version
+  return std::move(tensor_);
+}
+
+Recorder::Recorder(const char* op, const std::vector<Tensor>& inputs) : op_(op) {
+  Context& context = Context::current();
+  if (context.recordings.empty()) return;
+  std::vector<const Tensor*> all;
+  for (const Tensor& x : inputs) all.push_back(&x);
+  join(context, all);
+}
+
+Recorder::Recorder(const char* op, std::span<const Edge> inputs) : op_(op) {
+  Context& context = Context::current();
+  for (const Ref<Counted>& r : context.recordings)
+    for (const Edge& e : inputs)
+      if (e.slot && as_recording(r)->follows(e.slot.get())) {
+        joined_.push_back(as_recording(r));
+        break;
+      }
+}
+
+void Recorder::join(Context& context, std::span<const Tensor* const> inputs) {
+  for (const Ref<Counted>& open : context.recordings) {
+    RecordingState* r = as_recording(open);
+    for (const Tensor* x : inputs) {
+      if (!x->defined() || !x->ref()->slot || !r->follows(x->ref()->slot.get())) continue;
+      joined_.push_back(r);
+      break;
+    }
+  }
+  for (size_t i = 0; i < inputs.size() && i < inputs_.size(); ++i) inputs_[i] = inputs[i]->ref().get();
+}
+
+Saved Recorder::save(const Tensor& x) const {
+  Saved s;
+  if (!x.defined()) return s;
+  s.tensor_ = x;
+  s.op_ = op_;
+  s.version_ = x.storage()->version();
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (inputs_[i] && inputs_[i] == x.ref().get()) s.input_ = static_cast<int8_t>(i);
+  return s;
+}
+
+Saved Recorder::save_output(const Tensor& y, int output) const {
+  Saved s = save(detach(y));
+  s.is_output_ = true;
+  s.output_ = static_cast<uint8_t>(output);
+  return s;
+}
+
+Edge Recorder::edge_to(const Tensor& x) const {
+  if (!x.defined() || !x.ref()->slot) return {};
+  const TensorImpl& impl = *x.ref();
+  for (RecordingState* r : joined_)
+    if (r->follows(impl.slot.get())) return {impl.slot, impl.slot_index};
+  return {};
+}
+
+void Recorder::record_joint(std::span<const Tensor> outputs, const std::vector<Tensor>& inputs, JointRule rule) {
+  std::vector<Edge> edges;
+  for (const Tensor& x : inputs) edges.push_back(edge_to(x));
+  attach(Ref<Node>(new JointNode(op_, std::move(rule))), outputs, std::move(edges));
+}
+
+void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vector<Edge> edges) {
+  node->edges_ = std::move(edges);
+  node->outputs_.reserve(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& y = outputs[i];
+    if (!y.defined()) {
+      node->outputs_.emplace_back();
+      continue;
+    }
+    node->outputs_.emplace_back(y);
+    TensorImpl& impl = y.impl();
+    if (impl.slot) throw InternalError("[", op_, "] its result already has a place in the graph");
+    impl.slot = node;
+    impl.slot_index = static_cast<uint32_t>(i);
+    if (i == 0) node->stream_ = current_stream(y.device());
+  }
+  bool probes_only = true;
+  node->open_memberships_ = static_cast<int>(joined_.size());
+  Membership* m = &node->membership_;
+  for (size_t i = 0; i < joined_.size(); ++i) {
+    if (i > 0) {
+      m->also = std::make_unique<Membership>();
+      m = m->also.get();
+    }
+    m->recording = Ref<RecordingState>(joined_[i]);
+    m->node = node.get();
+    joined_[i]->enlist(*m);
+    probes_only = probes_only && joined_[i]->is_probe();
+  }
+  if (probes_only) node->drop_rule();
+}
+
+bool is_tracked(const Tensor& x) {
+  if (!x.defined() || !x.ref()->slot) return false;
+  for (const Ref<Counted>& r : open_recordings())
+    if (as_recording(r)->follows(x.ref()->slot.get())) return true;
+  return false;
+}
+
+bool take_relu_over(const Tensor& x) {
+  const auto& slot = x.ref()->slot;
+  // Further holders would be edges of other nodes, which expect the value before the relu.
+  if (!slot || slot->is_leaf() || slot->use_count() != 1) return false;
+  const auto& rectified = static_cast<Node&>(*slot).rectified;
+  if (!rectified || *rectified) return false;
+  return *rectified = true;
+}
+
+bool may_reuse(const Tensor& x) {
+  // A broadcast view may own its storage too, but several of its elements share a place.
+  if (!x.sole_owner() || !x.is_dense()) return false;
+  const auto& slot = x.ref()->slot;
+  return !slot || !slot->is_leaf();
+}
+
+}  // namespace gradus::autograd

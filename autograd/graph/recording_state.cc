@@ -1,0 +1,156 @@
+#include "gradus/autograd/graph/recording_state.h"
+
+#include <algorithm>
+
+namespace gradus::autograd {
+namespace {
+
+uint64_t next_level() {
+  static std::atomic<uint64_t> level{1};
+  return level.fetch_add(1);
+}
+
+}  // namespace
+
+RecordingState::RecordingState(const std::vector<Ref<AutogradSlot>>& leaves, uint64_t level)
+    : level_(level ? level : next_level()) {
+  for (const auto& leaf : leaves) add_leaf(leaf);
+}
+
+Ref<RecordingState> RecordingState::probe(std::vector<Ref<Counted>> outer) {
+  auto state = make_ref<RecordingState>(std::vector<Ref<AutogradSlot>>{});
+  state->is_probe_ = true;
+  state->outer_ = std::move(outer);
+  return state;
+}
+
+RecordingState::~RecordingState() = default;  // nodes hold a reference: none is left
+
+void RecordingState::add_leaf(const Ref<AutogradSlot>& leaf) {
+  if (leaf_set_.insert(leaf.get()).second) leaves_.push_back(leaf);
+}
+
+bool RecordingState::follows(const AutogradSlot* slot) const {
+  if (finished_.load(std::memory_order_relaxed)) return false;
+  if (has_leaf(slot)) return true;
+  if (slot->is_leaf()) {
+    const AutogradSlot* producer = static_cast<const Leaf*>(slot)->producer.slot.get();
+    if (producer && follows(producer)) return true;
+  } else if (static_cast<const Node*>(slot)->belongs_to(this)) {
+    return true;
+  }
+  return std::any_of(outer_.begin(), outer_.end(), [&](const auto& r) { return as_recording(r)->follows(slot); });
+}
+
+void RecordingState::enlist(Membership& m) {
+  std::lock_guard lock(mutex_);
+  m.previous = nullptr;
+  m.next = nodes_;
+  if (nodes_) nodes_->previous = &m;
+  nodes_ = &m;
+  if (m.node->runs_without_gradient()) must_run_.push_back(Ref<Node>(m.node));
+}
+
+void RecordingState::unlink(Membership& m) {
+  (m.previous ? m.previous->next : nodes_) = m.next;
+  if (m.next) m.next->previous = m.previous;
+  m.previous = m.next = nullptr;
+}
+
+void RecordingState::delist(Membership& m) {
+  std::lock_guard lock(mutex_);
+  unlink(m);
+}
+
+std::vector<Ref<Node>> RecordingState::nodes() const {
+  std::vector<Ref<Node>> alive;
+  std::lock_guard lock(mutex_);
+  for (Membership* m = nodes_; m; m = m->next)
+    if (m->node->try_retain()) alive.push_back(Ref<Node>::adopt(m->node));
+  std::reverse(alive.begin(), alive.end());
+  return alive;
+}
+
+void RecordingState::add_note(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) notes_.push_back(text);
+}
+
+std::vector<std::string> RecordingState::notes() const {
+  const std::lock_guard lock(mutex_);
+  return notes_;
+}
+
+std::vector<Ref<Node>> RecordingState::nodes_that_must_run() const {
+  std::lock_guard lock(mutex_);
+  return must_run_;
+}
+
+void RecordingState::has_run(const Node& node) {
+  Ref<Node> gone;  // may be the last reference: it goes after the lock
+  std::lock_guard lock(mutex_);
+  const auto it = std::find_if(must_run_.rbegin(), must_run_.rend(), [&](const auto& n) { return n.get() == &node; });
+  if (it == must_run_.rend()) return;
+  gone = std::move(*it);
+  must_run_.erase(std::next(it).base());
+}
+
+Ref<Node> RecordingState::take_newest() {
+  Ref<RecordingState> hold;  // the node's, on this: it goes after the lock
+  std::lock_guard lock(mutex_);
+  for (Membership* m = nodes_; m; m = m->next) {
+    // A node whose count is zero is being deleted and takes itself off the list.
+    if (!m->node->try_retain()) continue;
+    unlink(*m);
+    hold = std::move(m->recording);
+    return Ref<Node>::adopt(m->node);
+  }
+  return {};
+}
+
+// Recordings end in destructors too, and where memory has run out: nothing here allocates.
+void RecordingState::finish(std::exception_ptr error) {
+  if (finished_.exchange(true)) return;
+  const Ref<RecordingState> self(this);  // until the nodes have let go
+  std::vector<Ref<Node>> skipped;        // may be the last references: they go after the lock
+  {
+    std::lock_guard lock(mutex_);
+    skipped.swap(must_run_);
+  }
+  for (auto node = skipped.rbegin(); node != skipped.rend(); ++node) (*node)->skipped(*this, error);
+  while (const Ref<Node> node = take_newest()) {
+    if (node->open_memberships_.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
+    node->drop_rule();
+    node->drop_edges();
+  }
+}
+
+void open_recording(const Ref<RecordingState>& state) {
+  auto& open = Context::current().recordings;
+  std::erase_if(open, [](const auto& r) { return as_recording(r)->finished(); });  // closed on another thread
+  auto at = std::upper_bound(open.begin(), open.end(), state->level(),
+                             [](uint64_t level, const Ref<Counted>& r) { return level < as_recording(r)->level(); });
+  open.insert(at, state);
+}
+
+void close_recording(const RecordingState* state) {
+  std::erase_if(Context::current().recordings, [&](const auto& r) { return r.get() == state; });
+}
+
+std::vector<Ref<Counted>> recordings_that_see(const RecordingState& state) {
+  std::vector<Ref<Counted>> visible;
+  for (const Ref<Counted>& r : open_recordings())
+    if (as_recording(r)->level() <= state.level() && r.get() != &state) visible.push_back(r);
+  return visible;
+}
+
+Ref<RecordingState> innermost_following(const Tensor& x) {
+  const auto& slot = x.impl().slot;
+  const auto& open = open_recordings();
+  if (slot)
+    for (auto it = open.rbegin(); it != open.rend(); ++it)
+      if (as_recording(*it)->follows(slot.get())) return Ref<RecordingState>(as_recording(*it));
+  return nullptr;
+}
+
+}  // namespace gradus::autograd

@@ -1,0 +1,256 @@
+#include "gradus/autograd/ops/concat.h"
+
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/base/checked.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/index.h"
+#include "gradus/tensor/ops/concat.h"
+#include "gradus/tensor/ops/view.h"
+
+namespace gradus {
+namespace {
+
+// The gradients of pieces with zeros for those that got none. At least one did.
+std::vector<Tensor> without_gaps(std::vector<Tensor> dys, const std::vector<Shape>& shapes) {
+  TensorOptions options;
+  for (const Tensor& dy : dys)
+    if (dy.defined()) options = {.dtype = dy.dtype(), .device = dy.device()};
+  for (size_t i = 0; i < dys.size(); ++i) {
+    if (dys[i].defined()) continue;
+    dys[i] = empty(shapes[i], options);
+    raw::fill_(dys[i], 0);
+  }
+  return dys;
+}
+
+std::vector<Shape> shapes_of(const std::vector<Tensor>& xs) {
+  std::vector<Shape> shapes;
+  for (const Tensor& x : xs) shapes.push_back(x.shape());
+  return shapes;
+}
+
+}  // namespace
+
+Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
+  const OpCall call("cat", "xs", xs);
+  if (autograd::Casting cast{"cat", xs}) return cat(cast(xs), dim);
+  Tensor y = raw::cat(xs, dim);
+  if (Recorder r{"cat", xs}) {
+    const int d = wrap_dim(dim, y.dim(), "cat");
+    std::vector<int64_t> sizes;
+    for (const Tensor& x : xs) sizes.push_back(x.shape()[d]);
+    r.record_joint({&y, 1}, xs, [d, sizes](std::vector<Tensor> dys, autograd::Needs needs) {
+      std::vector<Tensor> dxs(sizes.size());
+      int64_t at = 0;
+      for (size_t i = 0; i < sizes.size(); at += sizes[i++])
+        if (needs[i]) dxs[i] = narrow(dys[0], d, at, sizes[i]);
+      return dxs;
+    });
+  }
+  return y;
+}
+
+Tensor stack(const std::vector<Tensor>& xs, int64_t dim) {
+  const OpCall call("stack", "xs", xs);
+  if (autograd::Casting cast{"stack", xs}) return stack(cast(xs), dim);
+  Tensor y = raw::stack(xs, dim);
+  if (Recorder r{"stack", xs}) {
+    const int d = wrap_dim(dim, y.dim(), "stack");
+    r.record_joint({&y, 1}, xs, [d, n = xs.size()](std::vector<Tensor> dys, autograd::Needs needs) {
+      std::vector<Tensor> dxs(n);
+      for (size_t i = 0; i < n; ++i)
+        if (needs[i]) dxs[i] = select(dys[0], d, static_cast<int64_t>(i));
+      return dxs;
+    });
+  }
+  return y;
+}
+
+namespace {
+
+template <class F>
+std::vector<Tensor> each(const std::vector<Tensor>& xs, F f) {
+  std::vector<Tensor> ys;
+  ys.reserve(xs.size());
+  for (const Tensor& x : xs) ys.push_back(f(x));
+  return ys;
+}
+
+}  // namespace
+
+Tensor atleast_1d(const Tensor& x) {
+  const OpCall call("atleast_1d", {{"x", x}});
+  return x.dim() == 0 ? reshape(x, {1}) : x;
+}
+Tensor atleast_2d(const Tensor& x) {
+  const OpCall call("atleast_2d", {{"x", x}});
+  return x.dim() < 2 ? unsqueeze(atleast_1d(x), 0) : x;
+}
+Tensor atleast_3d(const Tensor& x) {
+  const OpCall call("atleast_3d", {{"x", x}});
+  return x.dim() < 3 ? unsqueeze(atleast_2d(x), -1) : x;
+}
+
+Tensor hstack(const std::vector<Tensor>& xs) {
+  const OpCall call("hstack", "xs", xs);
+  if (xs.empty()) throw ValueError("hstack", "expected at least one tensor, given none");
+  const std::vector<Tensor> wide = each(xs, atleast_1d);
+  return cat(wide, wide[0].dim() == 1 ? 0 : 1);
+}
+Tensor vstack(const std::vector<Tensor>& xs) {
+  const OpCall call("vstack", "xs", xs);
+  if (xs.empty()) throw ValueError("vstack", "expected at least one tensor, given none");
+  return cat(each(xs, atleast_2d), 0);
+}
+Tensor dstack(const std::vector<Tensor>& xs) {
+  const OpCall call("dstack", "xs", xs);
+  if (xs.empty()) throw ValueError("dstack", "expected at least one tensor, given none");
+  return cat(each(xs, atleast_3d), 2);
+}
+Tensor column_stack(const std::vector<Tensor>& xs) {
+  const OpCall call("column_stack", "xs", xs);
+  if (xs.empty()) throw ValueError("column_stack", "expected at least one tensor, given none");
+  return cat(each(xs, [](const Tensor& x) { return x.dim() < 2 ? reshape(x, {x.numel(), 1}) : x; }), 1);
+}
+
+std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& xs) {
+  const OpCall call("broadcast_tensors", "xs", xs);
+  Shape s;
+  for (const Tensor& x : xs) s = broadcast_shapes(s, x.shape(), "broadcast_tensors");
+  return each(xs, [&](const Tensor& x) { return expand(x, s); });
+}
+
+std::vector<Tensor> tensor_split(const Tensor& x, int64_t sections, int64_t dim) {
+  const OpCall call("tensor_split", {{"x", x}});
+  check_bounds("tensor_split", "number of sections", sections, 1, kMaxPieces);
+  if (x.dim() == 0) throw ShapeError("tensor_split", "x has no dims: x ", describe(x));
+  const int64_t n = x.size(dim);
+  std::vector<int64_t> sizes(sections, n / sections);
+  for (int64_t i = 0; i < n % sections; ++i) ++sizes[i];
+  return split(x, sizes, dim);
+}
+
+std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& indices, int64_t dim) {
+  const OpCall call("tensor_split", {{"x", x}});
+  if (x.dim() == 0) throw ShapeError("tensor_split", "x has no dims: x ", describe(x));
+  std::vector<Tensor> pieces;
+  int64_t start = 0;
+  for (const int64_t stop : indices) {
+    pieces.push_back(slice(x, dim, start, stop));
+    start = stop;
+  }
+  pieces.push_back(slice(x, dim, start, x.size(dim)));
+  return pieces;
+}
+
+namespace {
+
+// The dim that hsplit, vsplit and dsplit cut.
+int64_t cut_dim(const Tensor& x, int least_dims, int64_t dim, const char* op) {
+  if (x.dim() < least_dims)
+    throw ShapeError(op, "expected at least ", least_dims, least_dims == 1 ? " dim" : " dims", ", given x ",
+                     describe(x));
+  return dim;
+}
+
+std::vector<Tensor> split_evenly(const Tensor& x, int64_t sections, int64_t dim, const char* op) {
+  if (sections < 1 || x.size(dim) % sections != 0)
+    throw ValueError(op, "dim ", dim, " of size ", x.size(dim), " has no ", sections, " sections of equal size: x ",
+                     describe(x));
+  return tensor_split(x, sections, dim);
+}
+
+}  // namespace
+
+std::vector<Tensor> hsplit(const Tensor& x, int64_t sections) {
+  const OpCall call("hsplit", {{"x", x}});
+  return split_evenly(x, sections, cut_dim(x, 1, x.dim() == 1 ? 0 : 1, "hsplit"), "hsplit");
+}
+std::vector<Tensor> hsplit(const Tensor& x, const std::vector<int64_t>& indices) {
+  const OpCall call("hsplit", {{"x", x}});
+  return tensor_split(x, indices, cut_dim(x, 1, x.dim() == 1 ? 0 : 1, "hsplit"));
+}
+std::vector<Tensor> vsplit(const Tensor& x, int64_t sections) {
+  const OpCall call("vsplit", {{"x", x}});
+  return split_evenly(x, sections, cut_dim(x, 2, 0, "vsplit"), "vsplit");
+}
+std::vector<Tensor> vsplit(const Tensor& x, const std::vector<int64_t>& indices) {
+  const OpCall call("vsplit", {{"x", x}});
+  return tensor_split(x, indices, cut_dim(x, 2, 0, "vsplit"));
+}
+std::vector<Tensor> dsplit(const Tensor& x, int64_t sections) {
+  const OpCall call("dsplit", {{"x", x}});
+  return split_evenly(x, sections, cut_dim(x, 3, 2, "dsplit"), "dsplit");
+}
+std::vector<Tensor> dsplit(const Tensor& x, const std::vector<int64_t>& indices) {
+  const OpCall call("dsplit", {{"x", x}});
+  return tensor_split(x, indices, cut_dim(x, 3, 2, "dsplit"));
+}
+
+std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
+  const OpCall call("split", {{"x", x}});
+  const int64_t n = x.size(dim);
+  const int d = wrap_dim(dim, x.dim(), "split");
+  std::vector<Tensor> pieces;
+  pieces.reserve(sizes.size());
+  int64_t at = 0;
+  for (const int64_t size : sizes) {
+    if (size < 0 || size > n - at)
+      throw ShapeError("split", "pieces do not fit dim ", d, " of size ", n, ": a piece of ", size, " at ",
+                       at, " of x ", describe(x));
+    pieces.push_back(raw::narrow(x, d, at, size));
+    at += size;
+  }
+  if (at != n)
+    throw ShapeError("split", "pieces take ", at, " of dim ", d, " of size ", n, ": x ", describe(x));
+  if (Recorder r{"split", x}; r && !pieces.empty())
+    r.record_joint(pieces, {x}, [d, shapes = shapes_of(pieces)](std::vector<Tensor> dys, autograd::Needs) {
+      return std::vector<Tensor>{cat(without_gaps(std::move(dys), shapes), d)};
+    });
+  return pieces;
+}
+
+std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
+  const OpCall call("split", {{"x", x}});
+  if (size < 1) throw ValueError("split", "expected pieces of at least 1, given ", size);
+  std::vector<int64_t> sizes;
+  int64_t left = x.size(dim);
+  check_bounds("split", "number of pieces", left / size, 0, kMaxPieces);
+  do {
+    sizes.push_back(std::min(size, left));
+    left -= sizes.back();
+  } while (left > 0);
+  return split(x, sizes, dim);
+}
+
+std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
+  const OpCall call("chunk", {{"x", x}});
+  if (chunks < 1) throw ValueError("chunk", "expected at least 1 chunk, given ", chunks);
+  const int64_t n = x.size(dim);
+  return split(x, std::max<int64_t>(1, n / chunks + (n % chunks != 0)), dim);
+}
+
+std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
+  const OpCall call("unbind", {{"x", x}});
+  const int64_t n = x.size(dim);
+  check_bounds("unbind", "number of pieces", n, 0, kMaxPieces);
+  const int d = wrap_dim(dim, x.dim(), "unbind");
+  std::vector<Tensor> pieces;
+  pieces.reserve(n);
+  for (int64_t i = 0; i < n; ++i) pieces.push_back(raw::select(x, d, i));
+  if (Recorder r{"unbind", x}; r && n > 0)
+    r.record_joint(pieces, {x}, [d, shapes = shapes_of(pieces)](std::vector<Tensor> dys, autograd::Needs) {
+      return std::vector<Tensor>{stack(without_gaps(std::move(dys), shapes), d)};
+    });
+  return pieces;
+}
+
+Tensor one_hot(const Tensor& index, int64_t classes, DType dtype) {
+  const OpCall call("one_hot", {{"index", index}});
+  return raw::one_hot(index, classes, dtype);
+}
+
+}  // namespace gradus

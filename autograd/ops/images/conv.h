@@ -1,0 +1,89 @@
+// Convolution over signals, images and volumes, and its transpose, differentiable to any order. Options of
+// convolution: gradus/tensor/ops/images/conv.h.
+#pragma once
+
+#include <utility>
+
+#include "gradus/tensor/ops/images/conv.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+// Correlates each image with a bank of filters:
+//   y[n,o,p,q] = bias[o] + sum over c,i,j of w[o,c,i,j] x[n, group(o) + c, p*stride - padding + i*dilation,
+//   q*... + j*...]
+// where the C channels of x and the O filters are cut into `groups` independent parts. The result lies
+// channels-last. Computed in f64, f32 or bf16 with sums in f32; f16 in f32, rounded once.
+// Shapes: x [N,C,H,W] or [C,H,W], w [O,C/groups,KH,KW], bias [O] or undefined -> y [N,O,P,Q] or [O,P,Q],
+//   P = floor((H + 2 padding - dilation (KH-1) - 1) / stride) + 1, Q alike.
+// Errors: ShapeError for other dims, channels or groups that do not fit, a filter larger than the padded
+// image; ValueError for a stride, dilation or groups below 1, a negative padding, or same_padding together
+// with a padding or a stride; DTypeError, DeviceError.
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dFuncOptions& options = {});
+
+// The same over signals and over volumes.
+// Shapes: x [N,C,L] or [C,L], w [O,C/groups,K], bias [O] or undefined -> y [N,O,P] or [O,P].
+// Errors: as conv2d.
+Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv1dFuncOptions& options = {});
+// Shapes: x [N,C,D,H,W] or [C,D,H,W], w [O,C/groups,KD,KH,KW], bias [O] or undefined -> y [N,O,P,Q,R] or
+// [O,P,Q,R].
+// Errors: as conv2d.
+Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv3dFuncOptions& options = {});
+
+// Returns conv2d's gradient with respect to its x of shape `x_shape`, given that of its result: the
+// transposed convolution. Shapes: dy [N,O,P,Q], w [O,C/groups,KH,KW] -> [N,C,H,W].
+// Errors: as conv2d, and ShapeError unless dy has the shape of conv2d's result.
+Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
+                         const Conv2dFuncOptions& options = {});
+Tensor conv3d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
+                         const Conv3dFuncOptions& options = {});
+
+// Returns conv2d's gradients with respect to its w of shape `w_shape` and, if `with_bias`, its bias (else
+// undefined). Shapes: dy [N,O,P,Q], x [N,C,H,W] -> [O,C/groups,KH,KW], [O].
+// Errors: as conv2d_input_grad.
+std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
+                                             bool with_bias, const Conv2dFuncOptions& options = {});
+std::pair<Tensor, Tensor> conv3d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
+                                             bool with_bias, const Conv3dFuncOptions& options = {});
+
+// How a transposed convolution spreads its input.
+struct ConvTranspose1dFuncOptions {
+  int64_t stride = 1;
+  int64_t padding = 0;         // cut off on both sides
+  int64_t output_padding = 0;  // added at the end, below stride or dilation
+  int64_t dilation = 1;
+  int64_t groups = 1;
+};
+struct ConvTranspose2dFuncOptions {
+  Size2 stride = 1;
+  Size2 padding = 0;
+  Size2 output_padding = 0;
+  Size2 dilation = 1;
+  int64_t groups = 1;
+};
+struct ConvTranspose3dFuncOptions {
+  Size3 stride = 1;
+  Size3 padding = 0;
+  Size3 output_padding = 0;
+  Size3 dilation = 1;
+  int64_t groups = 1;
+};
+
+// Convolves transposed, as conv2d's gradient does: every x[n,c,h,w] adds x w[c,o,i,j] to
+// y[n, group(c) + o, h*stride - padding + i*dilation, w*... + j*...]; then bias[o] is added.
+// Shapes: x [N,C,H,W] or [C,H,W], w [C,O/groups,KH,KW], bias [O] or undefined -> y [N,O,P,Q] or [O,P,Q],
+//   P = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1, Q alike.
+// Errors: ShapeError for other dims, channels or groups that do not fit, or no result left; ValueError for a
+// stride, dilation or groups below 1, a negative padding, an output_padding below 0 or not below stride or
+// dilation; DTypeError, DeviceError.
+Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
+                        const ConvTranspose2dFuncOptions& options = {});
+// Shapes: x [N,C,L] or [C,L], w [C,O/groups,K], bias [O] or undefined. Errors: as conv_transpose2d.
+Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
+                        const ConvTranspose1dFuncOptions& options = {});
+// Shapes: x [N,C,D,H,W] or [C,D,H,W], w [C,O/groups,KD,KH,KW], bias [O] or undefined. Errors: as
+// conv_transpose2d.
+Tensor conv_transpose3d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
+                        const ConvTranspose3dFuncOptions& options = {});
+
+}  // namespace gradus

@@ -1,0 +1,159 @@
+#include "gradus/autograd/ops/images/grid_sample.h"
+
+#include <algorithm>
+#include <array>
+
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/index.h"
+#include "gradus/autograd/ops/concat.h"
+#include "gradus/autograd/ops/linalg/matmul.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/base/checked.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/creation.h"
+
+namespace gradus {
+namespace {
+
+constexpr const char* kOp = "grid_sample";
+
+void check(const Tensor& x, const Tensor& grid) {
+  if (x.dim() != 4 || grid.dim() != 4 || grid.size(3) != 2 || grid.size(0) != x.size(0))
+    throw ShapeError(kOp, "x must be [N,C,H,W] and grid [N,P,Q,2]: x ", describe(x), " and grid ",
+                     describe(grid));
+  if (x.size(2) == 0 || x.size(3) == 0) throw ShapeError(kOp, "x has no cells: x ", describe(x));
+  if ((x.dtype() != DType::kF32 && x.dtype() != DType::kF64) || x.dtype() != grid.dtype())
+    throw DTypeError(kOp, "expected f32 or f64, the same for both: x ", describe(x), " and grid ",
+                     describe(grid));
+  if (x.device() != grid.device())
+    throw DeviceError(kOp, "operands on different devices: x ", describe(x), " and grid ", describe(grid));
+}
+
+// Mirrors positions at the edges of n cells as often as it takes.
+Tensor reflected(const Tensor& at, int64_t n, bool aligned) {
+  const double low = aligned ? 0 : -0.5, span = aligned ? double(n - 1) : double(n);
+  if (span == 0) return mul(at, 0);
+  const Tensor away = abs(sub(at, low)), turns = detach(floor(div(away, span)));
+  const Tensor rest = sub(away, mul(turns, span)), odd = remainder(turns, 2);
+  // Even turns give rest, odd ones span - rest.
+  return add(add(mul(rest, sub(1, mul(odd, 2))), mul(odd, span)), low);
+}
+
+// Positions in cells of an axis of n.
+Tensor position(const Tensor& grid, int64_t n, const GridSampleOptions& o) {
+  return o.align_corners ? mul(add(grid, 1), double(n - 1) / 2)
+                         : div(sub(mul(add(grid, 1), double(n)), 1), 2);
+}
+
+// The positions where the padding finds what lies outside.
+Tensor padded(const Tensor& at, int64_t n, const GridSampleOptions& o) {
+  if (o.padding == SamplePadding::kZeros) return at;
+  const Tensor back = o.padding == SamplePadding::kReflection ? reflected(at, n, o.align_corners) : at;
+  return clamp(back, 0, double(n - 1));
+}
+
+// Whole positions: the cells, brought inside, and 1 where they were there, else 0.
+struct Cells {
+  Tensor index, inside;
+};
+Cells cells_at(const Tensor& whole, int64_t n) {
+  const Tensor inside = logical_and(ge(whole, 0), le(whole, double(n - 1)));
+  return {to(where(inside, whole, 0.0), DType::kI64), to(inside, whole.dtype())};
+}
+
+// The four cells around positions along an axis, and their weights by cubic convolution.
+struct CubicTaps {
+  std::array<Cells, 4> cells;
+  std::array<Tensor, 4> weights;
+};
+CubicTaps cubic_taps(const Tensor& at, int64_t n, const GridSampleOptions& o) {
+  constexpr double a = -0.75;
+  // Of a cell at a distance of at most 1, and of one at 1 to 2.
+  const auto near = [](const Tensor& d) { return add(mul(mul(sub(mul(d, a + 2), a + 3), d), d), 1); };
+  const auto far = [](const Tensor& d) {
+    return sub(mul(add(mul(sub(mul(d, a), 5 * a), d), 8 * a), d), 4 * a);
+  };
+  const Tensor whole = detach(floor(at)), t = sub(at, whole), rest = sub(1, t);
+  CubicTaps taps{{}, {far(add(t, 1)), near(t), near(rest), far(add(rest, 1))}};
+  for (int k = 0; k < 4; ++k) taps.cells[k] = cells_at(padded(add(whole, k - 1), n, o), n);
+  return taps;
+}
+
+// The rows of pixels [N H W, C] at the given cells, times weight[N P Q].
+Tensor read(const Tensor& pixels, Size2 size, const Tensor& first, const Cells& h, const Cells& w,
+            const Tensor& weight) {
+  const Tensor index = add(mul(add(first, h.index), size.w), w.index);
+  const Tensor rows = index_select(pixels, 0, reshape(index, {-1}));
+  return mul(rows, reshape(mul(weight, mul(h.inside, w.inside)), {index.numel(), 1}));
+}
+
+}  // namespace
+
+Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& o) {
+  const OpCall call("grid_sample", {{"x", x}, {"grid", grid}});
+  if (autograd::Casting cast{"grid_sample"}) return grid_sample(cast(x), cast(grid), o);
+  check(x, grid);
+  const int64_t N = x.size(0), C = x.size(1), P = grid.size(1), Q = grid.size(2);
+  const Size2 size(x.size(2), x.size(3));
+  const Tensor pixels = reshape(permute(x, {0, 2, 3, 1}), {N * size.h * size.w, C});
+  const Tensor vertical = position(select(grid, 3, 1), size.h, o),
+               horizontal = position(select(grid, 3, 0), size.w, o);
+  // The first row of each image.
+  const Tensor first =
+      reshape(mul(arange(N, {.dtype = DType::kI64, .device = x.device()}), size.h), {N, 1, 1});
+  Tensor y;
+  if (o.mode == SampleMode::kBicubic) {
+    const CubicTaps rows = cubic_taps(vertical, size.h, o), columns = cubic_taps(horizontal, size.w, o);
+    for (int i = 0; i < 4; ++i)
+      for (int j = 0; j < 4; ++j) {
+        const Tensor part = read(pixels, size, first, rows.cells[i], columns.cells[j],
+                                 mul(rows.weights[i], columns.weights[j]));
+        y = y.defined() ? add(y, part) : part;
+      }
+    return permute(reshape(y, {N, P, Q, C}), {0, 3, 1, 2});
+  }
+  const Tensor v = padded(vertical, size.h, o), u = padded(horizontal, size.w, o);
+  if (o.mode == SampleMode::kNearest) {
+    const Tensor one = ones({N, P, Q}, {.dtype = x.dtype(), .device = x.device()});
+    y = read(pixels, size, first, cells_at(detach(round(v)), size.h), cells_at(detach(round(u)), size.w),
+             one);
+  } else {
+    const Tensor top = detach(floor(v)), left = detach(floor(u));
+    const Tensor down = sub(v, top), right = sub(u, left), up = sub(1, down), back = sub(1, right);
+    const Cells h0 = cells_at(top, size.h), h1 = cells_at(add(top, 1), size.h);
+    const Cells w0 = cells_at(left, size.w), w1 = cells_at(add(left, 1), size.w);
+    y = add(add(read(pixels, size, first, h0, w0, mul(up, back)),
+                read(pixels, size, first, h0, w1, mul(up, right))),
+            add(read(pixels, size, first, h1, w0, mul(down, back)),
+                read(pixels, size, first, h1, w1, mul(down, right))));
+  }
+  return permute(reshape(y, {N, P, Q, C}), {0, 3, 1, 2});
+}
+
+Tensor affine_grid(const Tensor& theta, Size2 size, const AffineGridOptions& o) {
+  const OpCall call("affine_grid", {{"theta", theta}});
+  if (autograd::Casting cast{"affine_grid"}) return affine_grid(cast(theta), size, o);
+  if (theta.dim() != 3 || theta.size(1) != 2 || theta.size(2) != 3)
+    throw ShapeError("affine_grid", "theta must be [N,2,3]: theta ", describe(theta));
+  check_bounds("affine_grid", "size", size, 1);
+  checked_numel({theta.size(0), size.h, size.w, 3}, "affine_grid");
+  if (theta.dtype() != DType::kF32 && theta.dtype() != DType::kF64)
+    throw DTypeError("affine_grid", "expected f32 or f64: theta ", describe(theta));
+  const TensorOptions options{theta.dtype(), theta.device()};
+  const auto centres = [&](int64_t n) {
+    if (n == 1) return zeros({1}, options);
+    const double end = o.align_corners ? 1 : 1 - 1 / double(n);
+    return linspace(-end, end, n, options);
+  };
+  const Shape cells{size.h, size.w};
+  const Tensor positions = stack(
+      {expand(centres(size.w), cells), expand(unsqueeze(centres(size.h), 1), cells), ones(cells, options)},
+      2);
+  const Tensor grid = matmul(reshape(positions, {size.h * size.w, 3}), transpose(theta, 1, 2));
+  return reshape(grid, {theta.size(0), size.h, size.w, 2});
+}
+
+}  // namespace gradus

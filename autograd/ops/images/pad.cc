@@ -1,0 +1,143 @@
+#include "gradus/autograd/ops/images/pad.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gradus/autograd/ops/images/interpolate.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/base/checked.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/tensor_checks.h"
+
+namespace gradus {
+namespace {
+
+constexpr const char* kOp = "pad";
+
+// Cells in front of and behind a dim.
+struct Sides {
+  int64_t front = 0, back = 0;
+};
+
+// One pair per dim of x, in x's order.
+std::vector<Sides> sides_of(const Tensor& x, const std::vector<int64_t>& pads) {
+  if (pads.size() % 2 != 0) throw ValueError(kOp, "pads come in pairs, given ", pads.size(), " of them");
+  if (int64_t(pads.size()) > 2 * x.dim())
+    throw ShapeError(kOp, pads.size() / 2, " pairs of pads for x ", describe(x));
+  std::vector<Sides> sides(size_t(x.dim()));
+  for (size_t i = 0; 2 * i < pads.size(); ++i) {
+    const size_t d = sides.size() - 1 - i;
+    sides[d] = {pads[2 * i], pads[2 * i + 1]};
+    for (int64_t p : {sides[d].front, sides[d].back}) check_bounds(kOp, "pads", p, -kMaxNumel, kMaxNumel);
+    if (x.size(int64_t(d)) + sides[d].front + sides[d].back < 0)
+      throw ShapeError(kOp, "pads ", sides[d].front, " and ", sides[d].back, " leave a negative size of dim ",
+                       d, ": x ", describe(x));
+  }
+  return sides;
+}
+
+// Writes `value` into what is new in y: slabs, which overlap in the corners.
+void fill_sides(const Tensor& y, const std::vector<Sides>& sides, double value) {
+  for (int d = 0; d < y.dim(); ++d) {
+    const int64_t n = y.size(d), front = std::clamp<int64_t>(sides[size_t(d)].front, 0, n);
+    const int64_t back = std::clamp<int64_t>(sides[size_t(d)].back, 0, n);
+    if (front > 0) raw::fill_(raw::narrow(y, d, 0, front), value);
+    if (back > 0) raw::fill_(raw::narrow(y, d, n - back, back), value);
+  }
+}
+
+Tensor padded_by(const Tensor& x, const std::vector<Sides>& sides, double value) {
+  Shape shape = x.shape();
+  for (int d = 0; d < x.dim(); ++d) shape[d] += sides[size_t(d)].front + sides[size_t(d)].back;
+  const TensorOptions options{x.dtype(), x.device()};
+  const bool last = x.dim() >= 3 && x.dim() <= 5 && x.is_channels_last();
+  const Tensor y = last ? empty_channels_last(shape, options) : empty(shape, options);
+  fill_sides(y, sides, value);
+  Tensor from = x, to = y;
+  for (int d = 0; d < x.dim(); ++d) {
+    const Sides s = sides[size_t(d)];
+    const int64_t first = std::max<int64_t>(-s.front, 0), end = x.size(d) + std::min<int64_t>(s.back, 0);
+    if (end <= first) return y;
+    from = raw::narrow(from, d, first, end - first);
+    to = raw::narrow(to, d, std::max<int64_t>(s.front, 0), end - first);
+  }
+  raw::copy_(to, from);
+  return y;
+}
+
+// Padding by zeros and cropping are each other's transposes.
+Tensor constant_pad(const Tensor& x, const std::vector<int64_t>& pads, double value) {
+  const Tensor y = padded_by(x, sides_of(x, pads), value);
+  if (Recorder r{kOp, x})
+    r.record(y, wrt(x, [pads](const Tensor& dy) {
+               std::vector<int64_t> back = pads;
+               for (int64_t& p : back) p = -p;
+               return constant_pad(dy, back, 0);
+             }));
+  return y;
+}
+
+void check_value(const Tensor& x, double value) {
+  const DType t = x.dtype();
+  if (is_floating(t)) return;
+  check_fits(kOp, value, t);
+  if (value != std::trunc(value) || (t == DType::kBool && value != 0 && value != 1))
+    throw ValueError(kOp, "a value of ", value, " is none of ", t, ": x ", describe(x));
+}
+
+// The cell of an axis of n cells that stands at position i, which may lie outside.
+int64_t source(PadMode mode, int64_t i, int64_t n) {
+  if (mode == PadMode::kReplicate) return std::clamp<int64_t>(i, 0, n - 1);
+  if (mode == PadMode::kCircular) return (i % n + n) % n;
+  return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
+}
+
+std::shared_ptr<const AxisTaps> taps_of(const Tensor& x, int d, Sides s, PadMode mode) {
+  const int64_t n = x.size(d), most = std::max(s.front, s.back);
+  if (n == 0) throw ShapeError(kOp, "dim ", d, " has no cells to pad with: x ", describe(x));
+  if (mode == PadMode::kReflect && most >= n)
+    throw ValueError(kOp, "cannot reflect ", most, " of the ", n, " cells of dim ", d, ": x ", describe(x));
+  if (mode == PadMode::kCircular && most > n)
+    throw ValueError(kOp, "cannot go round by ", most, " on the ", n, " cells of dim ", d, ": x ",
+                     describe(x));
+  check_bounds(kOp, "a size of x", n, 1, kMaxTable);
+  check_bounds(kOp, "a size of the result", n + s.front + s.back, 0, kMaxTable);
+  auto taps = std::make_shared<AxisTaps>();
+  taps->in = n;
+  for (int64_t i = -s.front; i < n + s.back; ++i) {
+    taps->add(source(mode, i, n), 1);
+    taps->end_cell();
+  }
+  return taps;
+}
+
+Tensor repeating_pad(const Tensor& x, const std::vector<int64_t>& pads, PadMode mode) {
+  const int count = int(pads.size() / 2);
+  const std::vector<Sides> sides = sides_of(x, pads);
+  check_floating(kOp, "x", x);
+  if (x.dim() >= 2 && x.dim() <= 4 && count == x.dim() - 1)
+    return squeeze(repeating_pad(unsqueeze(x, 0), pads, mode), 0);
+  if (x.dim() < 3 || x.dim() > 5 || count > x.dim() - 2)
+    throw ShapeError(kOp, "the mode pads 1 to 3 dims behind the channels, given ", count, " pairs for x ",
+                     describe(x));
+  Resampling map;
+  for (int d = 2; d < x.dim(); ++d) {
+    const Sides s = sides[size_t(d)];
+    if (s.front != 0 || s.back != 0) map.axes[size_t(3 - x.dim() + d)] = taps_of(x, d, s, mode);
+  }
+  return resample(x, map);
+}
+
+}  // namespace
+
+Tensor pad(const Tensor& x, const std::vector<int64_t>& pads, const PadOptions& options) {
+  const OpCall call("pad", {{"x", x}});
+  if (options.mode != PadMode::kConstant) return repeating_pad(x, pads, options.mode);
+  check_value(x, options.value);
+  return constant_pad(x, pads, options.value);
+}
+
+}  // namespace gradus

@@ -1,0 +1,309 @@
+#include "gradus/autograd/ops/images/pool.h"
+
+#include <cmath>
+#include <string_view>
+
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/index.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/recording_state.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+
+namespace gradus {
+namespace {
+
+Tensor max_pool_over(const char* op, const Tensor& x, const PoolWindows& windows) {
+  Recorder r{op, x};
+  if (!r) return raw::max_pool_value(x, windows);
+  auto [y, index] = raw::max_pool(x, windows);
+  r.record(y, wrt(x, [index = r.save(index), windows](const Tensor& dy) {
+             return max_pool_scatter(dy, index.get(), windows);
+           }));
+  return y;
+}
+
+Tensor avg_pool_over(const char* op, const Tensor& x, const PoolWindows& windows) {
+  Tensor y = raw::avg_pool(x, windows);
+  if (Recorder r{op, x})
+    r.record(y, wrt(x, [windows](const Tensor& dy) { return avg_pool_spread(dy, windows); }));
+  return y;
+}
+
+// Note [Pooling a relu]
+// For max_pool2d(relu(x)) over disjoint windows, the relu's result h is all that backward needs: x's gradient
+// is dy at each window's first maximum if that is positive, and 0 elsewhere. So one node stands for both ops,
+// with the relu's edge; the relu's own node remains for whoever else uses h. The node keeps h, and if by the
+// time of backward nobody else does, h's buffer, overwritten window by window, becomes x's gradient: no
+// index, no mask, no new memory. Asked for the gradient of h itself, the node splits: it is the pooling alone
+// again, with an edge to the relu.
+
+// The relu node that made x, or null.
+const autograd::Node* relu_of(const Tensor& x) {
+  const auto& slot = x.ref()->slot;
+  if (!slot || slot->is_leaf()) return nullptr;
+  const auto* node = static_cast<const autograd::Node*>(slot.get());
+  // A recording that has h for a leaf (a checkpoint's) does not know what made it.
+  for (const auto& open : autograd::open_recordings())
+    if (const auto* r = autograd::as_recording(open); r->follows(slot.get()) && !node->belongs_to(r))
+      return nullptr;
+  return std::string_view(node->op()) == "relu" && node->edges().size() == 1 ? node : nullptr;
+}
+
+// Returns the gradient of max_pool2d(relu(.)) given h = relu(.), which is overwritten if nobody else holds
+// it.
+Tensor max_pool_relu_grad(const Tensor& dy, Tensor h, const PoolWindows& windows) {
+  if (autograd::is_tracked(dy)) {  // this backward will be differentiated: it is linear in dy
+    const Tensor index = raw::max_pool(h, windows).second;
+    return mul(max_pool_scatter(dy, index, windows), to(gt(h, 0), h.dtype()));
+  }
+  Tensor dx = raw::channels_last(h);
+  const bool copied = !dx.is_same(h);
+  h = Tensor();
+  if (!copied && !autograd::may_reuse(dx)) dx = raw::clone(dx);
+  raw::max_pool_relu_grad_(dx, dy, windows);
+  return dx;
+}
+
+class MaxPoolReluNode final : public autograd::Node {
+ public:
+  MaxPoolReluNode(autograd::Saved h, const PoolWindows& windows, uint64_t relu)
+      : Node("max_pool2d(relu)"), h_(std::move(h)), windows_(windows), relu_(relu) {}
+
+  void run(std::span<Tensor> dys, std::span<const char>, std::span<Tensor> dxs) override {
+    if (relu_)
+      dxs[0] = max_pool_relu_grad(dys[0], h_.take(), windows_);
+    else
+      dxs[0] = max_pool_scatter(dys[0], raw::max_pool(h_.get(), windows_).second, windows_);
+  }
+  void drop_rule() override { h_ = {}; }
+
+  uint64_t passed_over() const override { return relu_; }
+  void split(const autograd::Edge& between) override {
+    set_edge(0, between);
+    relu_ = 0;
+  }
+
+ private:
+  autograd::Saved h_;
+  PoolWindows windows_;
+  uint64_t relu_;  // sequence number of the relu's node; 0 once it is on its own
+};
+
+}  // namespace
+
+namespace {
+// Max pooling of signals and images, which joins the node of a relu that made x where that is possible.
+Tensor max_pool_maybe_of_relu(const char* op, const Tensor& x, const PoolWindows& windows) {
+  const autograd::Node* relu = windows.are_disjoint() && windows.padding == Size3(0) ? relu_of(x) : nullptr;
+  Recorder r{"max_pool2d(relu)", x};
+  if (!relu || !r) return max_pool_over(op, x, windows);
+  Tensor y = raw::max_pool_value(x, windows);
+  r.attach(make_ref<MaxPoolReluNode>(r.save(detach(x)), windows, relu->sequence()), {&y, 1},
+           {relu->edges()[0]});
+  return y;
+}
+
+std::pair<Tensor, Tensor> max_pool_with_indices_over(const char* op, const Tensor& x,
+                                                     const PoolWindows& windows) {
+  auto [y, index] = raw::max_pool(x, windows);
+  if (Recorder r{op, x})
+    r.record(y, wrt(x, [index = r.save(index), windows](const Tensor& dy) {
+               return max_pool_scatter(dy, index.get(), windows);
+             }));
+  return {y, raw::max_pool_positions(index, windows)};
+}
+
+// The p-th root of a window's sum of p-th powers; `mean` times `cells` is the sum.
+Tensor root_of_sum(const Tensor& mean, double cells, double p) { return pow(mul(mean, cells), 1 / p); }
+
+void check_p(const char* op, double p) {
+  if (!(p > 0) || std::isinf(p)) throw ValueError(op, "p must be positive and finite, given ", p);
+}
+
+// Whether x is a signal (rank 1), an image or a volume without a batch dim.
+bool is_sample(const Tensor& x, int rank) { return x.defined() && x.dim() == rank + 1; }
+std::pair<Tensor, Tensor> squeezed(const std::pair<Tensor, Tensor>& batches) {
+  return {squeeze(batches.first, 0), squeeze(batches.second, 0)};
+}
+
+Size3 with(int64_t w) { return {1, 1, w}; }
+Size3 with(Size2 s) { return {1, s.h, s.w}; }
+}  // namespace
+
+Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options) {
+  const OpCall call("max_pool1d", {{"x", x}});
+  if (is_sample(x, 1)) return squeeze(max_pool1d(unsqueeze(x, 0), options), 0);
+  return max_pool_maybe_of_relu("max_pool1d", x, raw::max_pool1d_windows(x, options));
+}
+Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
+  const OpCall call("max_pool2d", {{"x", x}});
+  if (is_sample(x, 2)) return squeeze(max_pool2d(unsqueeze(x, 0), options), 0);
+  return max_pool_maybe_of_relu("max_pool2d", x, raw::max_pool2d_windows(x, options));
+}
+Tensor max_pool3d(const Tensor& x, const MaxPool3dOptions& options) {
+  const OpCall call("max_pool3d", {{"x", x}});
+  if (is_sample(x, 3)) return squeeze(max_pool3d(unsqueeze(x, 0), options), 0);
+  return max_pool_over("max_pool3d", x, raw::max_pool3d_windows(x, options));
+}
+
+std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const MaxPool1dOptions& options) {
+  const OpCall call("max_pool1d_with_indices", {{"x", x}});
+  if (is_sample(x, 1)) return squeezed(max_pool1d_with_indices(unsqueeze(x, 0), options));
+  return max_pool_with_indices_over("max_pool1d", x, raw::max_pool1d_windows(x, options));
+}
+std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const MaxPool2dOptions& options) {
+  const OpCall call("max_pool2d_with_indices", {{"x", x}});
+  if (is_sample(x, 2)) return squeezed(max_pool2d_with_indices(unsqueeze(x, 0), options));
+  return max_pool_with_indices_over("max_pool2d", x, raw::max_pool2d_windows(x, options));
+}
+std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const MaxPool3dOptions& options) {
+  const OpCall call("max_pool3d_with_indices", {{"x", x}});
+  if (is_sample(x, 3)) return squeezed(max_pool3d_with_indices(unsqueeze(x, 0), options));
+  return max_pool_with_indices_over("max_pool3d", x, raw::max_pool3d_windows(x, options));
+}
+
+Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size) {
+  const OpCall call("max_unpool", {{"x", x}, {"indices", indices}});
+  if (is_sample(x, size.size())) return squeeze(max_unpool(unsqueeze(x, 0), unsqueeze(indices, 0), size), 0);
+  if (x.dim() < 3 || x.dim() != size.size() + 2)
+    throw ShapeError("max_unpool", "x must be [N,C,...] or [C,...] with one dim per size of ", size, ": x ",
+                     describe(x));
+  if (indices.shape() != x.shape())
+    throw ShapeError("max_unpool", "x and indices must have one shape: x ", describe(x), " and indices ",
+                     describe(indices));
+  for (int64_t s : size)
+    if (s < 1) throw ValueError("max_unpool", "sizes must be at least 1, given ", size);
+  Shape shape{x.size(0), x.size(1)};
+  for (int64_t s : size) shape.push_back(s);
+  checked_numel(shape, "max_unpool");
+  const Shape lines{x.size(0), x.size(1), x.numel() == 0 ? 0 : x.numel() / (x.size(0) * x.size(1))};
+  const Tensor none =
+      zeros({x.size(0), x.size(1), size.product()}, {.dtype = x.dtype(), .device = x.device()});
+  return reshape(scatter(none, 2, reshape(indices, lines), reshape(x, lines)), shape);
+}
+
+Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options) {
+  const OpCall call("avg_pool1d", {{"x", x}});
+  if (is_sample(x, 1)) return squeeze(avg_pool1d(unsqueeze(x, 0), options), 0);
+  return avg_pool_over("avg_pool1d", x, raw::avg_pool1d_windows(x, options));
+}
+Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options) {
+  const OpCall call("avg_pool2d", {{"x", x}});
+  if (is_sample(x, 2)) return squeeze(avg_pool2d(unsqueeze(x, 0), options), 0);
+  return avg_pool_over("avg_pool2d", x, raw::avg_pool2d_windows(x, options));
+}
+Tensor avg_pool3d(const Tensor& x, const AvgPool3dOptions& options) {
+  const OpCall call("avg_pool3d", {{"x", x}});
+  if (is_sample(x, 3)) return squeeze(avg_pool3d(unsqueeze(x, 0), options), 0);
+  return avg_pool_over("avg_pool3d", x, raw::avg_pool3d_windows(x, options));
+}
+
+Tensor adaptive_avg_pool1d(const Tensor& x, int64_t output) {
+  const OpCall call("adaptive_avg_pool1d", {{"x", x}});
+  if (is_sample(x, 1)) return squeeze(adaptive_avg_pool1d(unsqueeze(x, 0), output), 0);
+  const char* op = "adaptive_avg_pool1d";
+  return avg_pool_over(op, x, raw::adaptive_windows(op, x, 1, with(output)));
+}
+Tensor adaptive_avg_pool2d(const Tensor& x, Size2 output) {
+  const OpCall call("adaptive_avg_pool2d", {{"x", x}});
+  if (is_sample(x, 2)) return squeeze(adaptive_avg_pool2d(unsqueeze(x, 0), output), 0);
+  const char* op = "adaptive_avg_pool2d";
+  return avg_pool_over(op, x, raw::adaptive_windows(op, x, 2, with(output)));
+}
+Tensor adaptive_avg_pool3d(const Tensor& x, Size3 output) {
+  const OpCall call("adaptive_avg_pool3d", {{"x", x}});
+  if (is_sample(x, 3)) return squeeze(adaptive_avg_pool3d(unsqueeze(x, 0), output), 0);
+  const char* op = "adaptive_avg_pool3d";
+  return avg_pool_over(op, x, raw::adaptive_windows(op, x, 3, output));
+}
+Tensor adaptive_max_pool1d(const Tensor& x, int64_t output) {
+  const OpCall call("adaptive_max_pool1d", {{"x", x}});
+  if (is_sample(x, 1)) return squeeze(adaptive_max_pool1d(unsqueeze(x, 0), output), 0);
+  const char* op = "adaptive_max_pool1d";
+  return max_pool_over(op, x, raw::adaptive_windows(op, x, 1, with(output)));
+}
+Tensor adaptive_max_pool2d(const Tensor& x, Size2 output) {
+  const OpCall call("adaptive_max_pool2d", {{"x", x}});
+  if (is_sample(x, 2)) return squeeze(adaptive_max_pool2d(unsqueeze(x, 0), output), 0);
+  const char* op = "adaptive_max_pool2d";
+  return max_pool_over(op, x, raw::adaptive_windows(op, x, 2, with(output)));
+}
+Tensor adaptive_max_pool3d(const Tensor& x, Size3 output) {
+  const OpCall call("adaptive_max_pool3d", {{"x", x}});
+  if (is_sample(x, 3)) return squeeze(adaptive_max_pool3d(unsqueeze(x, 0), output), 0);
+  const char* op = "adaptive_max_pool3d";
+  return max_pool_over(op, x, raw::adaptive_windows(op, x, 3, output));
+}
+
+std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, int64_t output) {
+  const OpCall call("adaptive_max_pool1d_with_indices", {{"x", x}});
+  if (is_sample(x, 1)) return squeezed(adaptive_max_pool1d_with_indices(unsqueeze(x, 0), output));
+  const char* op = "adaptive_max_pool1d";
+  return max_pool_with_indices_over(op, x, raw::adaptive_windows(op, x, 1, with(output)));
+}
+std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, Size2 output) {
+  const OpCall call("adaptive_max_pool2d_with_indices", {{"x", x}});
+  if (is_sample(x, 2)) return squeezed(adaptive_max_pool2d_with_indices(unsqueeze(x, 0), output));
+  const char* op = "adaptive_max_pool2d";
+  return max_pool_with_indices_over(op, x, raw::adaptive_windows(op, x, 2, with(output)));
+}
+std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, Size3 output) {
+  const OpCall call("adaptive_max_pool3d_with_indices", {{"x", x}});
+  if (is_sample(x, 3)) return squeezed(adaptive_max_pool3d_with_indices(unsqueeze(x, 0), output));
+  const char* op = "adaptive_max_pool3d";
+  return max_pool_with_indices_over(op, x, raw::adaptive_windows(op, x, 3, output));
+}
+
+Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& o) {
+  const OpCall call("lp_pool1d", {{"x", x}});
+  if (is_sample(x, 1)) return squeeze(lp_pool1d(unsqueeze(x, 0), o), 0);
+  if (autograd::Casting cast{"lp_pool1d"}) return lp_pool1d(cast(x), o);
+  check_p("lp_pool1d", o.p);
+  const AvgPool1dOptions mean{.kernel = *o.kernel, .stride = o.stride, .ceil_mode = o.ceil_mode};
+  const PoolWindows windows = raw::avg_pool1d_windows(x, mean);
+  return root_of_sum(avg_pool_over("lp_pool1d", pow(x, *o.p), windows), double(windows.cells()), o.p);
+}
+Tensor lp_pool2d(const Tensor& x, const LpPool2dOptions& o) {
+  const OpCall call("lp_pool2d", {{"x", x}});
+  if (is_sample(x, 2)) return squeeze(lp_pool2d(unsqueeze(x, 0), o), 0);
+  if (autograd::Casting cast{"lp_pool2d"}) return lp_pool2d(cast(x), o);
+  check_p("lp_pool2d", o.p);
+  const AvgPool2dOptions mean{.kernel = *o.kernel, .stride = o.stride, .ceil_mode = o.ceil_mode};
+  const PoolWindows windows = raw::avg_pool2d_windows(x, mean);
+  return root_of_sum(avg_pool_over("lp_pool2d", pow(x, *o.p), windows), double(windows.cells()), o.p);
+}
+
+Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& windows) {
+  const OpCall call("max_pool_scatter", {{"dy", dy}, {"index", index}});
+  Tensor dx = raw::max_pool_scatter(dy, index, windows);
+  if (Recorder r{"max_pool_scatter", dy})
+    r.record(dx, wrt(dy, [index = r.save(index), windows](const Tensor& g) {
+               return max_pool_gather(g, index.get(), windows);
+             }));
+  return dx;
+}
+
+Tensor max_pool_gather(const Tensor& x, const Tensor& index, const PoolWindows& windows) {
+  const OpCall call("max_pool_gather", {{"x", x}, {"index", index}});
+  Tensor y = raw::max_pool_gather(x, index, windows);
+  if (Recorder r{"max_pool_gather", x})
+    r.record(y, wrt(x, [index = r.save(index), windows](const Tensor& g) {
+               return max_pool_scatter(g, index.get(), windows);
+             }));
+  return y;
+}
+
+Tensor avg_pool_spread(const Tensor& dy, const PoolWindows& windows) {
+  const OpCall call("avg_pool_spread", {{"dy", dy}});
+  Tensor dx = raw::avg_pool_spread(dy, windows);
+  if (Recorder r{"avg_pool_spread", dy})
+    r.record(dx, wrt(dy, [windows](const Tensor& g) { return avg_pool_over("avg_pool", g, windows); }));
+  return dx;
+}
+
+}  // namespace gradus

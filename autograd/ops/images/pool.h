@@ -1,0 +1,101 @@
+// Pooling over windows of signals [N,C,L], images [N,C,H,W] and volumes [N,C,D,H,W], or of one of them
+// without N, differentiable to any order. Options: gradus/tensor/ops/images/pool.h. Results of batches lie
+// channels-last. 16-bit floats are computed in f32.
+#pragma once
+
+#include <utility>
+
+#include "gradus/tensor/ops/images/pool.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+// Take the maximum of each window: y[n,c,p,q] = max over i,j of x[n, c, p*stride - padding + i*dilation,
+// ...]. The first of equal cells, row by row, wins and gets the gradient; a NaN wins over numbers. Shapes: x
+// [N,C,H,W] -> [N,C,P,Q] or [C,H,W] -> [C,P,Q], P = floor((H + 2 padding - dilation (kernel-1) - 1) / stride) + 1 (ceil with
+//   ceil_mode, unless the last window would start beyond the image).
+// Errors: ShapeError for other dims or a window larger than the padded image; ValueError for sizes out of
+// range or a
+//   padding of more than half the window; DTypeError unless floating.
+// max_pool2d(x, 2) is max_pool2d(x, {.kernel = 2}); stride and padding may follow.
+Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options);
+inline Tensor max_pool1d(const Tensor& x, int64_t kernel, int64_t stride = 0, int64_t padding = 0) {
+  return max_pool1d(x, MaxPool1dOptions{.kernel = kernel, .stride = stride, .padding = padding});
+}
+Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
+inline Tensor max_pool2d(const Tensor& x, Size2 kernel, Size2 stride = 0, Size2 padding = 0) {
+  return max_pool2d(x, MaxPool2dOptions{.kernel = kernel, .stride = stride, .padding = padding});
+}
+Tensor max_pool3d(const Tensor& x, const MaxPool3dOptions& options);
+inline Tensor max_pool3d(const Tensor& x, Size3 kernel, Size3 stride = 0, Size3 padding = 0) {
+  return max_pool3d(x, MaxPool3dOptions{.kernel = kernel, .stride = stride, .padding = padding});
+}
+
+// The same, with the maxima's positions (i64) in the row-major order of their signal, image or volume.
+std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const MaxPool1dOptions& options);
+std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const MaxPool2dOptions& options);
+std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const MaxPool3dOptions& options);
+
+// Puts each element of x at the position that `indices` names, amid zeros: the inverse of max pooling, as far
+// as it has one. Of several elements at one position the last stays. Shapes: x and indices [N,C,...] ->
+// [N,C,size...], or without N. Errors: ShapeError; ValueError for a size below 1; IndexError for a position beyond the
+// result.
+Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size);
+
+// Take the mean of each window; the padding counts as zeros, or not at all without count_include_pad.
+// Shapes: as max_pool2d.
+// Errors: as max_pool2d; ValueError for a divisor below 0.
+Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options);
+inline Tensor avg_pool1d(const Tensor& x, int64_t kernel, int64_t stride = 0, int64_t padding = 0) {
+  return avg_pool1d(x, AvgPool1dOptions{.kernel = kernel, .stride = stride, .padding = padding});
+}
+Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options);
+inline Tensor avg_pool2d(const Tensor& x, Size2 kernel, Size2 stride = 0, Size2 padding = 0) {
+  return avg_pool2d(x, AvgPool2dOptions{.kernel = kernel, .stride = stride, .padding = padding});
+}
+Tensor avg_pool3d(const Tensor& x, const AvgPool3dOptions& options);
+inline Tensor avg_pool3d(const Tensor& x, Size3 kernel, Size3 stride = 0, Size3 padding = 0) {
+  return avg_pool3d(x, AvgPool3dOptions{.kernel = kernel, .stride = stride, .padding = padding});
+}
+
+// Cut each image into `output` windows as even as possible, window p covering rows floor(pH/P) to
+// ceil((p+1)H/P), and take each one's mean or maximum. Shapes: x [N,C,H,W] -> [N,C,output.h,output.w],
+// or without N.
+// Errors: ShapeError for other dims; ValueError for an output size below 1; DTypeError unless floating.
+Tensor adaptive_avg_pool1d(const Tensor& x, int64_t output);
+Tensor adaptive_avg_pool2d(const Tensor& x, Size2 output);
+Tensor adaptive_avg_pool3d(const Tensor& x, Size3 output);
+Tensor adaptive_max_pool1d(const Tensor& x, int64_t output);
+Tensor adaptive_max_pool2d(const Tensor& x, Size2 output);
+Tensor adaptive_max_pool3d(const Tensor& x, Size3 output);
+
+// The same, with the maxima's positions (i64) in the row-major order of their signal, image or volume.
+std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, int64_t output);
+std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, Size2 output);
+std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, Size3 output);
+
+struct LpPool1dOptions {
+  Required<double, "p"> p;
+  Required<int64_t, "kernel"> kernel;
+  int64_t stride = 0;  // 0: the kernel's size
+  bool ceil_mode = false;
+};
+struct LpPool2dOptions {
+  Required<double, "p"> p;
+  Required<Size2, "kernel"> kernel;
+  Size2 stride = 0;
+  bool ceil_mode = false;
+};
+// Take the p-th root of the sum of each window's p-th powers; NaN where that sum is negative.
+// Errors: as avg_pool2d; ValueError for a p that is not positive and finite.
+Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& options);
+Tensor lp_pool2d(const Tensor& x, const LpPool2dOptions& options);
+
+// The ops that max pooling's derivatives are made of: a gradient moved to the cells that an index names, and
+// the cells of an image that it names. Each is the other's gradient.
+Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& windows);
+Tensor max_pool_gather(const Tensor& x, const Tensor& index, const PoolWindows& windows);
+// Average pooling's gradient, each dy spread evenly over its window.
+Tensor avg_pool_spread(const Tensor& dy, const PoolWindows& windows);
+
+}  // namespace gradus

@@ -1,0 +1,25 @@
+#include "gradus/autograd/ops/images/unfold.h"
+
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/op_call.h"
+
+namespace gradus {
+
+Tensor unfold(const Tensor& x, const UnfoldOptions& options) {
+  const OpCall call("unfold", {{"x", x}});
+  Tensor y = raw::unfold(x, options);
+  if (Recorder r{"unfold", x})
+    r.record(y, wrt(x, [options, size = Size2(x.size(2), x.size(3))](const Tensor& dy) {
+               return fold(dy, size, options);
+             }));
+  return y;
+}
+
+Tensor fold(const Tensor& x, Size2 output, const UnfoldOptions& options) {
+  const OpCall call("fold", {{"x", x}});
+  Tensor y = raw::fold(x, output, options);
+  if (Recorder r{"fold", x}) r.record(y, wrt(x, [options](const Tensor& dy) { return unfold(dy, options); }));
+  return y;
+}
+
+}  // namespace gradus

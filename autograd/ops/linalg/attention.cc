@@ -1,0 +1,92 @@
+#include "gradus/autograd/ops/linalg/attention.h"
+
+#include <cmath>
+
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/ops/dropout.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/linalg/matmul.h"
+#include "gradus/autograd/ops/softmax.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/tensor_checks.h"
+
+namespace gradus {
+namespace {
+
+// The dims of x in front of the last two.
+Shape batch_of(const Tensor& x) {
+  Shape s = x.shape();
+  s.erase(s.size() - 1);
+  s.erase(s.size() - 1);
+  return s;
+}
+
+void check(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o) {
+  const auto given = [&] { return concat("q ", describe(q), ", k ", describe(k), ", v ", describe(v)); };
+  if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2 || q.size(-1) != k.size(-1) || k.size(-2) != v.size(-2))
+    throw ShapeError(op, "expected q [...,L,E], k [...,S,E], v [...,S,V], given ", given());
+  const Shape batch = broadcast_shapes(broadcast_shapes(batch_of(q), batch_of(k), op), batch_of(v), op);
+  check_floating(op, "q", q);
+  check_same_dtype(op, "k", k, "q", q);
+  check_same_dtype(op, "v", v, "q", q);
+  if (!(o.dropout >= 0 && o.dropout <= 1))
+    throw ValueError(op, "expected dropout in [0, 1], given ", o.dropout);
+  if (!o.mask.defined()) return;
+  if (o.mask.dtype() != DType::kBool && o.mask.dtype() != q.dtype())
+    throw DTypeError(op, "expected a mask of bool or of q's dtype, given mask ", describe(o.mask), ", q ",
+                     describe(q), how_to_convert("mask", DType::kBool));
+  Shape scores = batch;
+  scores.push_back(q.size(-2));
+  scores.push_back(k.size(-2));
+  if (broadcast_shapes(scores, o.mask.shape(), op) != scores)
+    throw ShapeError(op, "expected a mask that broadcasts to the scores ", scores, ", given ",
+                     describe(o.mask));
+}
+
+// bool[L,S], true where key s is no later than query l.
+Tensor causal_mask(int64_t l, int64_t s, Device device) {
+  const auto places = [&](int64_t n) { return arange(0, n, 1, {DType::kI64, device}); };
+  return ge(unsqueeze(places(l), 1), unsqueeze(places(s), 0));
+}
+
+AttentionResult attend(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
+                       const AttentionOptions& o) {
+  check(op, q, k, v, o);
+  // The queries are fewer than the scores, and scaled in their place.
+  const double scale = o.scale ? *o.scale : 1 / std::sqrt(double(q.size(-1)));
+  Tensor scores = matmul(q * scale, transpose(k, -2, -1));
+  if (o.mask.defined())
+    scores = o.mask.dtype() == DType::kBool ? where(o.mask, scores, -INFINITY) : scores + o.mask;
+  if (o.causal) scores = where(causal_mask(q.size(-2), k.size(-2), q.device()), scores, -INFINITY);
+  const Tensor weights = softmax(scores, -1);
+  scores = Tensor();
+  return {matmul(o.dropout > 0 ? dropout(weights, o.dropout) : weights, v), weights};
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options) {
+  const OpCall call("scaled_dot_product_attention", {{"q", q}, {"k", k}, {"v", v}});
+  if (autograd::Casting cast{"scaled_dot_product_attention"}) {
+    AttentionOptions low = options;
+    low.mask = cast(options.mask);
+    return scaled_dot_product_attention(cast(q), cast(k), cast(v), low);
+  }
+  return attend("scaled_dot_product_attention", q, k, v, options).output;
+}
+
+AttentionResult attention_with_weights(const Tensor& q, const Tensor& k, const Tensor& v,
+                                       const AttentionOptions& options) {
+  const OpCall call("attention_with_weights", {{"q", q}, {"k", k}, {"v", v}});
+  if (autograd::Casting cast{"attention_with_weights"}) {
+    AttentionOptions low = options;
+    low.mask = cast(options.mask);
+    return attention_with_weights(cast(q), cast(k), cast(v), low);
+  }
+  return attend("attention_with_weights", q, k, v, options);
+}
+
+}  // namespace gradus

@@ -1,0 +1,76 @@
+#include "gradus/autograd/ops/linalg/distance.h"
+
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/reduce.h"
+#include "gradus/tensor/tensor_checks.h"
+
+namespace gradus {
+namespace {
+
+// The shape that both broadcast to.
+Shape check(const char* op, const Tensor& a, const Tensor& b) {
+  check_floating(op, "a", a);
+  check_floating(op, "b", b);
+  const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
+  if (shape.size() == 0) throw ShapeError(op, "expected vectors, given ", describe(a), " and ", describe(b));
+  return shape;
+}
+
+// 16 bits are computed in f32 and rounded once: the numbers that guard a division would be 0 in f16.
+Tensor widened(const Tensor& x) { return x.dtype() == DType::kF64 ? x : to(x, DType::kF32); }
+
+// max(|x|, eps) along `dim`; where eps takes over it is a constant.
+Tensor length(const Tensor& x, int64_t dim, double eps) { return maximum(norm(x, {dim}, 2, true), eps); }
+
+}  // namespace
+
+Tensor pairwise_distance(const Tensor& a, const Tensor& b, const PairwiseDistanceOptions& o) {
+  const OpCall call("pairwise_distance", {{"a", a}, {"b", b}});
+  if (autograd::Casting cast{"pairwise_distance"}) return pairwise_distance(cast(a), cast(b), o);
+  check("pairwise_distance", a, b);
+  return to(norm(widened(a) - widened(b) + o.eps, {-1}, o.p, o.keepdim), promote(a.dtype(), b.dtype()));
+}
+
+Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarityOptions& o) {
+  const OpCall call("cosine_similarity", {{"a", a}, {"b", b}});
+  if (autograd::Casting cast{"cosine_similarity"}) return cosine_similarity(cast(a), cast(b), o);
+  const char* op = "cosine_similarity";
+  const Shape shape = check(op, a, b);
+  if (o.dim < -shape.size() || o.dim >= shape.size())
+    throw IndexError(op, "dim ", o.dim, " is out of range for ", shape.size(), " dims: ", describe(a),
+                     " and ", describe(b));
+  // Counted from the back, it is the same dim of both, whatever broadcasts in front.
+  const int64_t dim = o.dim < 0 ? o.dim : o.dim - shape.size();
+  const Tensor x = expand(widened(a), shape), y = expand(widened(b), shape);
+  return to(sum((x / length(x, dim, o.eps)) * (y / length(y, dim, o.eps)), dim),
+            promote(a.dtype(), b.dtype()));
+}
+
+Tensor normalize(const Tensor& x, const NormalizeFuncOptions& o) {
+  const OpCall call("normalize", {{"x", x}});
+  if (autograd::Casting cast{"normalize"}) return normalize(cast(x), o);
+  raw::check_reducible_float(x, {o.dim}, "normalize");
+  const Tensor v = widened(x);
+  return to(v / maximum(norm(v, {o.dim}, o.p, true), o.eps), x.dtype());
+}
+
+Tensor cdist(const Tensor& a, const Tensor& b, double p) {
+  const OpCall call("cdist", {{"a", a}, {"b", b}});
+  if (autograd::Casting cast{"cdist"}) return cdist(cast(a), cast(b), p);
+  if (!is_floating(a.dtype()) || !is_floating(b.dtype()))
+    throw DTypeError("cdist", "expected floating-point tensors, given ", describe(a), " and ", describe(b));
+  if (a.device() != b.device()) throw DeviceError("cdist", "a is on ", a.device(), " but b on ", b.device());
+  if (a.dim() < 2 || b.dim() < 2 || a.size(-1) != b.size(-1))
+    throw ShapeError("cdist", "expected [...,m,d] and [...,n,d]: a ", describe(a), ", b ", describe(b));
+  if (!(p >= 0)) throw ValueError("cdist", "expected p of at least 0, given ", p);
+  const Tensor differences = unsqueeze(a, -2) - unsqueeze(b, -3);
+  // Over no coordinates every distance is 0, the largest too.
+  return a.size(-1) == 0 ? sum(differences, -1) : norm(differences, {-1}, p);
+}
+
+}  // namespace gradus

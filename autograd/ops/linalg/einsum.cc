@@ -1,0 +1,234 @@
+#include "gradus/autograd/ops/linalg/einsum.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/linalg/matmul.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/tensor/op_call.h"
+
+namespace gradus {
+namespace {
+
+constexpr const char* kOp = "einsum";
+
+// A label is a letter; the dims of "..." have the labels '0', '1', ... from the last one on, so that they
+// line up.
+using Labels = std::string;
+constexpr char kEllipsis = '.';
+
+struct Operand {
+  Tensor x;
+  Labels labels;  // one per dim of x
+};
+
+bool has(const Labels& labels, char label) { return labels.find(label) != Labels::npos; }
+
+// The terms of an equation, "..." as kEllipsis, without spaces.
+struct Equation {
+  explicit Equation(std::string_view equation) : text(equation) {
+    std::string s;
+    for (char c : equation)
+      if (c != ' ') s += c;
+    const size_t arrow = s.find("->");
+    has_result = arrow != std::string::npos;
+    if (has_result) result = term(s.substr(arrow + 2));
+    const std::string left = s.substr(0, arrow);
+    for (size_t at = 0;;) {
+      const size_t comma = left.find(',', at);
+      inputs.push_back(term(left.substr(at, comma - at)));
+      if (comma == std::string::npos) break;
+      at = comma + 1;
+    }
+  }
+
+  Labels term(const std::string& s) const {
+    Labels labels;
+    for (size_t i = 0; i < s.size(); ++i) {
+      if (s[i] == '.') {
+        if (s.compare(i, 3, "...") != 0 || has(labels, kEllipsis))
+          throw ValueError(kOp, "dots that are no \"...\" in \"", text, '"');
+        labels += kEllipsis;
+        i += 2;
+      } else if ((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z')) {
+        labels += s[i];
+      } else {
+        throw ValueError(kOp, "unexpected '", s[i], "' in \"", text, '"');
+      }
+    }
+    return labels;
+  }
+
+  std::string text;
+  std::vector<Labels> inputs;
+  Labels result;
+  bool has_result = false;
+};
+
+// Replaces kEllipsis by the labels of `count` dims.
+Labels expanded(Labels labels, int count) {
+  const size_t at = labels.find(kEllipsis);
+  if (at == Labels::npos) return labels;
+  Labels dims;
+  for (int i = count - 1; i >= 0; --i) dims += char('0' + i);
+  return labels.replace(at, 1, dims);
+}
+
+// Takes the diagonal of two dims that have one label.
+void take_diagonals(Operand& o, std::string_view equation) {
+  for (size_t i = 0; i < o.labels.size(); ++i) {
+    for (size_t j = o.labels.find(o.labels[i], i + 1); j != Labels::npos;
+         j = o.labels.find(o.labels[i], i + 1)) {
+      const int64_t n = o.x.size(int64_t(i));
+      if (o.x.size(int64_t(j)) != n)
+        throw ShapeError(kOp, "sizes ", n, " and ", o.x.size(int64_t(j)), " of one letter: ", describe(o.x),
+                         " in \"", equation, '"');
+      Tensor x = movedim(movedim(o.x, int64_t(i), -1), int64_t(j) - 1, -1);
+      Shape shape = x.shape();
+      shape.erase(shape.size() - 1);
+      shape[shape.size() - 1] = n * n;
+      o.x = movedim(slice(reshape(x, shape), -1, 0, n * n, n + 1), -1, int64_t(i));
+      o.labels.erase(j, 1);
+    }
+  }
+}
+
+// Sums over the dims whose labels are not in `kept`.
+void sum_others(Operand& o, const Labels& kept) {
+  Dims dims;
+  Labels left;
+  for (size_t d = 0; d < o.labels.size(); ++d)
+    if (has(kept, o.labels[d]))
+      left += o.labels[d];
+    else
+      dims.push_back(int64_t(d));
+  if (!dims.empty()) o = {sum(o.x, dims), left};
+}
+
+// x with its dims in the order of `labels`.
+Tensor ordered(const Operand& o, const Labels& labels) {
+  if (o.labels == labels) return o.x;
+  Dims order;
+  for (char l : labels) order.push_back(int64_t(o.labels.find(l)));
+  return permute(o.x, order);
+}
+
+int64_t size_of(const Operand& o, const Labels& labels) {
+  int64_t n = 1;
+  for (char l : labels) n *= o.x.size(int64_t(o.labels.find(l)));
+  return n;
+}
+
+// The product of two operands, summed over the labels that are not in `kept`.
+Operand product(Operand a, Operand b, const Labels& kept) {
+  sum_others(a, kept + b.labels);
+  sum_others(b, kept + a.labels);
+  Labels batch, left, right, summed;
+  for (char l : a.labels) (has(b.labels, l) ? (has(kept, l) ? batch : summed) : left) += l;
+  for (char l : b.labels)
+    if (!has(a.labels, l)) right += l;
+  Operand y{{}, batch + left + right};
+  if (y.labels.size() > size_t(kMaxDims))
+    throw ShapeError(kOp, "a product of ", y.labels.size(), " dimensions: ", describe(a.x), " and ",
+                     describe(b.x));
+  Shape shape_batch, shape;
+  for (char l : batch) shape_batch.push_back(size_of(a, {l}));
+  shape = shape_batch;
+  for (char l : left) shape.push_back(size_of(a, {l}));
+  for (char l : right) shape.push_back(size_of(b, {l}));
+  // Matrices [left,summed] and [summed,right] per element of the batch; a product without a sum multiplies
+  // elements.
+  const auto matrices = [&](const Operand& o, const Labels& rows, const Labels& columns) {
+    Shape s = shape_batch;
+    s.push_back(size_of(o, rows)), s.push_back(size_of(o, columns));
+    return reshape(ordered(o, batch + rows + columns), s);
+  };
+  if (batch.size() + 2 > size_t(kMaxDims))
+    throw ShapeError(kOp, "a batch of ", batch.size(), " dimensions: ", describe(a.x), " and ",
+                     describe(b.x));
+  const Tensor x = matrices(a, left, summed), z = matrices(b, summed, right);
+  y.x = reshape(summed.empty() ? x * z : matmul(x, z), shape);
+  return y;
+}
+
+}  // namespace
+
+Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
+  const OpCall call("einsum", "operands", operands);
+  if (autograd::Casting cast{"einsum"}) return einsum(text, cast(operands));
+  const Equation equation(text);
+  const auto in_text = [&] { return concat(" in \"", text, '"'); };
+  if (operands.size() != equation.inputs.size())
+    throw ValueError(kOp, operands.size(), " operands for ", equation.inputs.size(), " terms", in_text());
+  int ellipsis = 0;
+  std::vector<Operand> all;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Tensor& x = operands[i];
+    const Labels& term = equation.inputs[i];
+    if (x.device() != operands[0].device())
+      throw DeviceError(kOp, "operands on different devices: ", describe(operands[0]), " and ", describe(x),
+                        in_text());
+    if (x.dtype() != operands[0].dtype() || !is_floating(x.dtype()))
+      throw DTypeError(kOp, "expected one floating dtype: ", describe(operands[0]), " and ", describe(x),
+                       in_text());
+    const bool open = has(term, kEllipsis);
+    const int letters = int(term.size()) - open;
+    if (open ? x.dim() < letters : x.dim() != letters)
+      throw ShapeError(kOp, "operand ", i, " has ", x.dim(), " dimensions for ", letters,
+                       " letters: ", describe(x), in_text());
+    ellipsis = std::max(ellipsis, open ? x.dim() - letters : 0);
+    all.push_back({x, expanded(term, x.dim() - letters)});
+  }
+
+  std::map<char, int64_t> sizes;
+  std::map<char, int> occurrences;
+  for (const Operand& o : all)
+    for (size_t d = 0; d < o.labels.size(); ++d) {
+      const char label = o.labels[d];
+      const int64_t n = o.x.size(int64_t(d));
+      int64_t& size = sizes.try_emplace(label, 1).first->second;
+      ++occurrences[label];
+      if (n == size || n == 1) continue;
+      if (size != 1)
+        throw ShapeError(kOp, "sizes ", size, " and ", n, " of ",
+                         label < 'A' ? std::string("\"...\"") : concat('\'', label, '\''), ": ",
+                         describe(o.x), in_text());
+      size = n;
+    }
+
+  Labels result;
+  if (equation.has_result) {
+    result = expanded(equation.result, ellipsis);
+    for (char l : result) {
+      if (!sizes.count(l)) throw ValueError(kOp, '\'', l, "' of the result is in no operand", in_text());
+      if (std::count(result.begin(), result.end(), l) > 1)
+        throw ValueError(kOp, '\'', l, "' is twice in the result", in_text());
+    }
+  } else {
+    result = expanded(Labels(1, kEllipsis), ellipsis);
+    for (const auto& [label, count] : occurrences)
+      if (label >= 'A' && count == 1) result += label;
+  }
+
+  for (Operand& o : all) {
+    take_diagonals(o, text);
+    // A size of 1 where the label is longer: without that dim it broadcasts.
+    for (size_t d = o.labels.size(); d-- > 0;)
+      if (o.x.size(int64_t(d)) == 1 && sizes[o.labels[d]] != 1)
+        o.x = squeeze(o.x, int64_t(d)), o.labels.erase(d, 1);
+  }
+  Operand y = all[0];
+  for (size_t i = 1; i < all.size(); ++i) {
+    Labels kept = result;
+    for (size_t later = i + 1; later < all.size(); ++later) kept += all[later].labels;
+    y = product(y, all[i], kept);
+  }
+  sum_others(y, result);
+  return ordered(y, result);
+}
+
+}  // namespace gradus

@@ -1,0 +1,83 @@
+// Products of matrices and vectors by their special names, differentiable to any order. The general ones,
+// matmul and linear, are in gradus/autograd/ops/linalg/matmul.h, sums of products by equation in
+// gradus/autograd/ops/linalg/einsum.h. Errors of all: DTypeError, DeviceError when operands differ; DTypeError
+// unless floating, but for outer, kron and cross.
+#pragma once
+
+#include <vector>
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+// Multiplies two matrices, without broadcasting.
+// Shapes: a [M,K], b [K,N] -> [M,N].
+// Errors: ShapeError for other dims or when K differs.
+// Grad: da = dy b^T, db = a^T dy.
+Tensor mm(const Tensor& a, const Tensor& b);
+// Multiplies the matrices of two batches, without broadcasting.
+// Shapes: a [G,M,K], b [G,K,N] -> [G,M,N].
+// Errors: ShapeError for other dims or when G or K differ.
+Tensor bmm(const Tensor& a, const Tensor& b);
+// Multiplies a matrix by a vector.
+// Shapes: a [M,K], v [K] -> [M].
+// Errors: ShapeError for other dims or when K differs.
+Tensor mv(const Tensor& a, const Tensor& v);
+// Returns the sum of the products of two vectors' elements.
+// Shapes: a [K], b [K] -> [].
+// Errors: ShapeError for other dims or when K differs.
+Tensor dot(const Tensor& a, const Tensor& b);
+// Returns the dot products along the last dims: y[i,j] = sum over k of a[i,k] b[j,k]. A scalar multiplies.
+// Shapes: a [...,K], b [---,K] -> [...,---].
+// Errors: ShapeError when K differs.
+Tensor inner(const Tensor& a, const Tensor& b);
+// Returns all products of two vectors' elements: y[i,j] = a[i] b[j].
+// Shapes: a [M], b [N] -> [M,N].
+// Errors: ShapeError for other dims.
+Tensor outer(const Tensor& a, const Tensor& b);
+
+// The weights of the sum beta c + alpha a b. With beta 0, c is not read: its infinities and NaN do not count.
+struct AddmmOptions {
+  double beta = 1;
+  double alpha = 1;
+};
+// Adds a product of matrices: y = beta c + alpha a b.
+// Shapes: c broadcasts to [M,N], a [M,K], b [K,N] -> [M,N].
+// Errors: ShapeError for other dims, when K differs, or c does not broadcast.
+// Grad: dc = beta dy, da = alpha dy b^T, db = alpha a^T dy.
+Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& options = {});
+// The same of a matrix and a vector. Shapes: c broadcasts to [M], a [M,K], v [K] -> [M]. Errors: as addmm.
+Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& v, const AddmmOptions& options = {});
+// The same of batches. Shapes: c broadcasts to [G,M,N], a [G,M,K], b [G,K,N] -> [G,M,N]. Errors: as addmm,
+// and when G differs.
+Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& options = {});
+
+// Applies a bilinear form per output: y[...,o] = sum over i,j of a[...,i] w[o,i,j] b[...,j] + bias[o].
+// Shapes: a [...,I], b [...,J], w [O,I,J], bias [O] or undefined -> [...,O].
+// Errors: ShapeError when they do not fit.
+Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& w, const Tensor& bias = {});
+
+// Sums products over the last `dims` dims of a and the first of b, or over pairs of listed dims.
+// Shapes: a [...,K1,K2], b [K1,K2,---] -> [...,---] for 2 dims.
+// Errors: ShapeError when the sizes, or the numbers of dims, differ; ValueError for a number below 0 or above
+// what a and b have; IndexError for a dim that they have not.
+Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims = 2);
+Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dims& dims_b);
+
+// Returns the Kronecker product: a's elements, each replaced by its product with all of b. Missing leading
+// dims are of size 1. Shapes: a [M,N], b [P,Q] -> [MP,NQ]. Errors: ShapeError for more than 4 dims.
+Tensor kron(const Tensor& a, const Tensor& b);
+// Multiplies matrices in the order that takes the fewest multiplications.
+// Errors: ValueError for none; ShapeError unless all are matrices and neighbours fit.
+Tensor chain_matmul(const std::vector<Tensor>& matrices);
+// Multiplies a square matrix, or each of a batch, with itself: x^n; the identity for n = 0.
+// Shapes: [...,M,M] -> [...,M,M].
+// Errors: ShapeError unless square; ValueError for n below 0.
+Tensor matrix_power(const Tensor& x, int64_t n);
+// Returns the cross products of vectors of three along `dim`; the other dims broadcast.
+// Shapes: a [...,3], b [...,3] -> [...,3].
+// Errors: ShapeError when the numbers of dims differ or a size in `dim` is not 3; IndexError for a dim that
+// they have not.
+Tensor cross(const Tensor& a, const Tensor& b, int64_t dim = -1);
+
+}  // namespace gradus

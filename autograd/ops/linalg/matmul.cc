@@ -1,0 +1,57 @@
+#include "gradus/autograd/ops/linalg/matmul.h"
+
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/linalg/matmul.h"
+
+namespace gradus {
+namespace {
+
+Tensor transposed(const Tensor& x) { return transpose(x, -2, -1); }
+// x[..., K] as a matrix [rows, K].
+Tensor as_rows(const Tensor& x) {
+  const int64_t k = x.size(-1);
+  return x.dim() == 2 ? x : reshape(x, {k == 0 ? x.shape().product() : x.numel() / k, k});
+}
+
+// Gradients of matmul between operands of two dimensions or more; the engine sums over batch dims that
+// broadcast.
+Tensor matmul_left_grad(const Tensor& dy, const Tensor& b) { return matmul(dy, transposed(b)); }
+Tensor matmul_right_grad(const Tensor& dy, const Tensor& a, int b_dims) {
+  // One matrix on the right of a whole batch: one large product instead of a sum over the batch.
+  if (b_dims == 2 && a.dim() > 2) return matmul(transposed(as_rows(a)), as_rows(dy));
+  return matmul(transposed(a), dy);
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  const OpCall call("matmul", {{"a", a}, {"b", b}});
+  if (autograd::Casting cast{"matmul"}) return matmul(cast(a), cast(b));
+  // Vectors become matrices first, so that the rules need not know them.
+  if (a.dim() == 1 && b.dim() >= 1) return squeeze(matmul(unsqueeze(a, 0), b), b.dim() == 1 ? -1 : -2);
+  if (b.dim() == 1 && a.dim() >= 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
+  Tensor y = raw::matmul(a, b);
+  if (Recorder r{"matmul", a, b})
+    r.record(
+        y, wrt(a, [b = r.save(b)](const Tensor& dy) { return matmul_left_grad(dy, b.get()); }),
+        wrt(b, [a = r.save(a), n = b.dim()](const Tensor& dy) { return matmul_right_grad(dy, a.get(), n); }));
+  return y;
+}
+
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const OpCall call("linear", {{"x", x}, {"weight", w}});
+  if (autograd::Casting cast{"linear"}) return linear(cast(x), cast.weight(w), cast.weight(bias));
+  Tensor y = raw::linear(x, w, bias);
+  if (Recorder r{"linear", x, w, bias})
+    r.record(y, wrt(x, [w = r.save(w)](const Tensor& dy) { return matmul(dy, w.get()); }),
+             wrt(w, [x = r.save(x)](
+                        const Tensor& dy) { return matmul(transposed(as_rows(dy)), as_rows(x.get())); }),
+             wrt(bias, [](const Tensor& dy) { return sum(as_rows(dy), {0}); }));
+  return y;
+}
+
+}  // namespace gradus

@@ -1,0 +1,133 @@
+#include "gradus/autograd/ops/losses/cross_entropy.h"
+
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/losses/loss_reduction.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/ops/softmax.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/tensor_checks.h"
+
+namespace gradus {
+namespace {
+
+// 16-bit floats are computed as f32.
+bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
+Tensor widened(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
+
+Tensor with_classes(const Tensor& x, const Tensor& target, const Tensor& weight,
+                    const raw::CrossEntropySpec& spec) {
+  const char* op = spec.log_probs ? "nll_loss" : "cross_entropy";
+  if (spec.reduction == Reduction::kBatchMean)
+    throw ValueError(op, "takes no reduction kBatchMean; kl_div does");
+  if (is_narrow(x)) return to(with_classes(widened(x), target, widened(weight), spec), x.dtype());
+  if (autograd::is_tracked(weight))
+    throw StateError(
+        op, "has no gradient for its weight, which a recording tracks; detach(weight) makes it a constant");
+  const raw::CrossEntropyResult forward = raw::cross_entropy(x, target, weight, spec);
+  if (Recorder r{op, x})
+    r.record(forward.loss, wrt(x, [x = r.save(x), target = r.save(target), weight, spec,
+                                   stats = forward.stats, total = forward.total](const Tensor& dy) {
+               return gradus::cross_entropy_grad(dy, x.get(), target.get(), weight, {{}, stats, total}, spec);
+             }));
+  return forward.loss;
+}
+
+Tensor with_probabilities(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
+  const char* op = "cross_entropy";
+  if (x.dim() < 1) throw ShapeError(op, "expected scores [N,C,...] or [C], given x ", describe(x));
+  if (target.shape() != x.shape()) {
+    Shape numbers = x.shape();
+    numbers.erase(x.dim() == 1 ? 0 : 1);
+    if (target.shape() == numbers) check_integers(op, "class numbers", "target", target);
+    throw ShapeError(op, "expected class numbers i64", numbers, " or probabilities ", x.dtype(), x.shape(), " for x ",
+                     describe(x), ", given target ", describe(target));
+  }
+  check_floating(op, "x", x);
+  if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
+    throw ValueError(op, "expected label_smoothing in [0, 1], given ", o.label_smoothing);
+  if (is_narrow(x)) {
+    const CrossEntropyOptions wide{o.reduction, widened(o.weight), o.ignore_index, o.label_smoothing};
+    return to(with_probabilities(widened(x), widened(target), wide), x.dtype());
+  }
+  const int64_t dim = x.dim() == 1 ? 0 : 1, classes = x.size(dim);
+  if (classes == 0) throw ShapeError(op, "there are no classes: x ", describe(x));
+  if (o.weight.defined() && (o.weight.shape() != Shape{classes} || o.weight.dtype() != x.dtype()))
+    throw ShapeError(op, "expected a weight ", x.dtype(), "[", classes, "], given ", describe(o.weight));
+  Tensor p = target;
+  if (o.label_smoothing > 0) p = p * (1 - o.label_smoothing) + o.label_smoothing / double(classes);
+  if (o.weight.defined()) {
+    Shape shape = Dims::filled(x.dim(), 1);
+    shape[static_cast<int>(dim)] = classes;
+    p = p * reshape(o.weight, shape);
+  }
+  const Tensor losses = neg(sum(p * log_softmax(x, dim), {dim}, false));
+  return autograd::reduce_losses(op, losses, o.reduction);
+}
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
+  const OpCall call("cross_entropy", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"cross_entropy"}) {
+    CrossEntropyOptions options = o;
+    options.weight = cast(o.weight);
+    return cross_entropy(cast(x), cast(target), options);
+  }
+  if (is_floating(target.dtype())) return with_probabilities(x, target, o);
+  return with_classes(
+      x, target, o.weight,
+      {.reduction = o.reduction, .ignore_index = o.ignore_index, .smoothing = o.label_smoothing});
+}
+
+Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossOptions& o) {
+  const OpCall call("nll_loss", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"nll_loss"}) {
+    NllLossOptions options = o;
+    options.weight = cast(o.weight);
+    return nll_loss(cast(x), target, options);
+  }
+  return with_classes(x, target, o.weight,
+                      {.reduction = o.reduction, .ignore_index = o.ignore_index, .log_probs = true});
+}
+
+Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
+                          const raw::CrossEntropyResult& forward, const raw::CrossEntropySpec& spec) {
+  const OpCall call("cross_entropy_grad", {{"dy", dy}, {"x", x}, {"target", target}});
+  const Tensor dx = raw::cross_entropy_grad(dy, x, target, weight, forward, spec);
+  if (Recorder r{"cross_entropy_grad", dy, x}) {
+    const int64_t dim = x.dim() == 1 ? 0 : 1;
+    // -a of every sample and class: the gradient for log-probabilities, unscaled. It depends on the targets
+    // alone.
+    raw::CrossEntropySpec plain = spec;
+    plain.log_probs = true, plain.reduction = Reduction::kSum;
+    const Tensor minus_a =
+        raw::cross_entropy_grad(scalar(1, {x.dtype(), x.device()}), detach(x), target, weight, {}, plain);
+    const Tensor a = neg(sum(minus_a, {dim}, true));
+    const bool softmaxed = !spec.log_probs;
+    // dx = scale (a_sum softmax(x) - a), scale = dy or dy / total
+    const auto scaled = [spec, dim, total = forward.total](const Tensor& v) {
+      const Tensor s = spec.reduction == Reduction::kNone && v.dim() > 0 ? unsqueeze(v, dim) : v;
+      return spec.reduction == Reduction::kMean ? s / total : s;
+    };
+    r.record(dx,
+             wrt(dy,
+                 [x = r.save(x), minus_a, a, dim, softmaxed, spec, total = forward.total](const Tensor& ddx) {
+                   const Tensor unit = softmaxed ? softmax(x.get(), dim) * a + minus_a : minus_a;
+                   const Tensor per_sample = sum(ddx * unit, {dim}, false);
+                   if (spec.reduction == Reduction::kNone) return per_sample;
+                   return spec.reduction == Reduction::kMean ? sum(per_sample) / total : sum(per_sample);
+                 }),
+             wrt(x, [x = r.save(x), dy = r.save(dy), a, dim, softmaxed, scaled](const Tensor& ddx) {
+               if (!softmaxed) return Tensor();
+               const Tensor p = softmax(x.get(), dim);
+               return scaled(dy.get()) * a * p * (ddx - sum(ddx * p, {dim}, true));
+             }));
+  }
+  return dx;
+}
+
+}  // namespace gradus

@@ -1,0 +1,24 @@
+// What a loss does with the losses of its elements.
+#pragma once
+
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/tensor/ops/losses/cross_entropy.h"
+
+namespace gradus::autograd {
+
+// Errors: ValueError, named `op`, for kBatchMean.
+inline Tensor reduce_losses(const char* op, const Tensor& losses, Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kMean:
+      return mean(losses);
+    case Reduction::kSum:
+      return sum(losses);
+    case Reduction::kNone:
+      return losses;
+    case Reduction::kBatchMean:
+      break;
+  }
+  throw ValueError(op, "takes no reduction kBatchMean; kl_div does");
+}
+
+}  // namespace gradus::autograd

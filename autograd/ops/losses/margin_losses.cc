@@ -1,0 +1,179 @@
+#include "gradus/autograd/ops/losses/margin_losses.h"
+
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/linalg/distance.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/index.h"
+#include "gradus/autograd/ops/losses/pointwise_losses.h"
+#include "gradus/autograd/ops/losses/loss_reduction.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/tensor_checks.h"
+
+namespace gradus {
+namespace {
+
+using autograd::reduce_losses;
+
+void check_one_device(const char* op, const Tensor& x, const Tensor& other) {
+  if (other.device() != x.device())
+    throw DeviceError(op, "expected tensors on one device, given ", describe(x), " and ", describe(other));
+}
+
+// max(0, x), whose gradient passes where x is 0 too.
+Tensor hinge(const Tensor& x) { return clamp(x, 0); }
+
+void check_triplet(const char* op, const Tensor& anchor, const Tensor& positive, const Tensor& negative) {
+  check_floating(op, "anchor", anchor);
+  check_floating(op, "positive", positive);
+  check_floating(op, "negative", negative);
+  if (anchor.dim() != positive.dim() || anchor.dim() != negative.dim() || anchor.dim() < 1)
+    throw ShapeError(op, "expected vectors with the same number of dims, given anchor ", describe(anchor),
+                     ", positive ", describe(positive), ", negative ", describe(negative));
+  broadcast_shapes(broadcast_shapes(anchor.shape(), positive.shape(), op), negative.shape(), op);
+}
+
+template <class Distance>
+Tensor triplet(const char* op, const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+               const Distance& distance, bool swap, double margin, Reduction reduction) {
+  const Tensor near = distance(anchor, positive);
+  Tensor far = distance(anchor, negative);
+  if (swap) far = minimum(far, distance(positive, negative));
+  return reduce_losses(op, hinge(near - far + margin), reduction);
+}
+
+}  // namespace
+
+Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEmbeddingLossOptions& o) {
+  const OpCall call("hinge_embedding_loss", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"hinge_embedding_loss"}) return hinge_embedding_loss(cast(x), cast(target), o);
+  const char* op = "hinge_embedding_loss";
+  check_floating(op, "x", x);
+  check_one_device(op, x, target);
+  broadcast_shapes(x.shape(), target.shape(), op);
+  // A target that is neither 1 nor -1 counts for both.
+  const Tensor losses = where(ne(target, 1), hinge(o.margin - x), 0) + where(ne(target, -1), x, 0);
+  return reduce_losses(op, losses, o.reduction);
+}
+
+Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
+                           const MarginRankingLossOptions& o) {
+  const OpCall call("margin_ranking_loss", {{"a", a}, {"b", b}, {"target", target}});
+  if (autograd::Casting cast{"margin_ranking_loss"})
+    return margin_ranking_loss(cast(a), cast(b), cast(target), o);
+  const char* op = "margin_ranking_loss";
+  check_floating(op, "a", a);
+  check_floating(op, "b", b);
+  check_one_device(op, a, b);
+  check_one_device(op, a, target);
+  broadcast_shapes(broadcast_shapes(a.shape(), b.shape(), op), target.shape(), op);
+  return reduce_losses(op, hinge(o.margin - target * (a - b)), o.reduction);
+}
+
+Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,
+                             const CosineEmbeddingLossOptions& o) {
+  const OpCall call("cosine_embedding_loss", {{"a", a}, {"b", b}, {"target", target}});
+  if (autograd::Casting cast{"cosine_embedding_loss"})
+    return cosine_embedding_loss(cast(a), cast(b), cast(target), o);
+  const char* op = "cosine_embedding_loss";
+  check_floating(op, "a", a);
+  check_floating(op, "b", b);
+  check_one_device(op, a, b);
+  check_one_device(op, a, target);
+  if ((a.dim() != 1 && a.dim() != 2) || a.shape() != b.shape() || target.dim() != a.dim() - 1 ||
+      (a.dim() == 2 && target.size(0) != a.size(0)))
+    throw ShapeError(op, "expected a and b [N,D] with target [N], or [D] with [], given a ", describe(a),
+                     ", b ", describe(b), ", target ", describe(target));
+  constexpr double eps = 1e-12;  // 0 in f16, so 16 bits are computed in f32
+  const DType type = promote(a.dtype(), b.dtype());
+  const Tensor x = to(a, promote(type, DType::kF32)), y = to(b, promote(type, DType::kF32));
+  const Tensor squares = (sum(square(x), -1) + eps) * (sum(square(y), -1) + eps);
+  const Tensor cosine = to(sum(x * y, -1) / sqrt(squares), type);
+  const Tensor alike = where(eq(target, 1), 1 - cosine, 0);
+  return reduce_losses(op, alike + where(eq(target, -1), hinge(cosine - o.margin), 0), o.reduction);
+}
+
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           const TripletMarginLossOptions& o) {
+  const OpCall call("triplet_margin_loss",
+                    {{"anchor", anchor}, {"positive", positive}, {"negative", negative}});
+  if (autograd::Casting cast{"triplet_margin_loss"})
+    return triplet_margin_loss(cast(anchor), cast(positive), cast(negative), o);
+  const char* op = "triplet_margin_loss";
+  check_triplet(op, anchor, positive, negative);
+  const auto distance = [&](const Tensor& a, const Tensor& b) {
+    return pairwise_distance(a, b, {.p = o.p, .eps = o.eps});
+  };
+  return triplet(op, anchor, positive, negative, distance, o.swap, o.margin, o.reduction);
+}
+
+Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                                         const TripletMarginWithDistanceLossOptions& o) {
+  const OpCall call("triplet_margin_with_distance_loss",
+                    {{"anchor", anchor}, {"positive", positive}, {"negative", negative}});
+  if (autograd::Casting cast{"triplet_margin_with_distance_loss"})
+    return triplet_margin_with_distance_loss(cast(anchor), cast(positive), cast(negative), o);
+  const char* op = "triplet_margin_with_distance_loss";
+  check_triplet(op, anchor, positive, negative);
+  const auto distance = [&](const Tensor& a, const Tensor& b) {
+    return o.distance ? o.distance(a, b) : pairwise_distance(a, b);
+  };
+  return triplet(op, anchor, positive, negative, distance, o.swap, o.margin, o.reduction);
+}
+
+Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
+                                   const MultilabelSoftMarginLossOptions& o) {
+  const OpCall call("multilabel_soft_margin_loss", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"multilabel_soft_margin_loss"}) {
+    MultilabelSoftMarginLossOptions options = o;
+    options.weight = cast(o.weight);
+    return multilabel_soft_margin_loss(cast(x), cast(target), options);
+  }
+  const char* op = "multilabel_soft_margin_loss";
+  check_floating(op, "x", x);
+  check_one_device(op, x, target);
+  if (x.dim() < 1 || x.shape() != target.shape())
+    throw ShapeError(op, "expected x and target [...,C] of one shape, given x ", describe(x), ", target ",
+                     describe(target));
+  if (o.weight.defined() && o.weight.shape() != Shape{x.size(-1)})
+    throw ShapeError(op, "expected a weight [", x.size(-1), "], given ", describe(o.weight));
+  const Tensor labels = is_floating(target.dtype()) ? target : to(target, x.dtype());
+  Tensor losses = binary_cross_entropy_with_logits(x, labels, {.reduction = Reduction::kNone});
+  if (o.weight.defined()) losses = losses * o.weight;
+  return reduce_losses(op, mean(losses, -1), o.reduction);
+}
+
+Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMarginLossOptions& o) {
+  const OpCall call("multi_margin_loss", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"multi_margin_loss"}) {
+    MultiMarginLossOptions options = o;
+    options.weight = cast(o.weight);
+    return multi_margin_loss(cast(x), cast(target), options);
+  }
+  const char* op = "multi_margin_loss";
+  check_floating(op, "x", x);
+  check_one_device(op, x, target);
+  if ((x.dim() != 1 && x.dim() != 2) || target.dim() != x.dim() - 1 ||
+      (x.dim() == 2 && target.size(0) != x.size(0)))
+    throw ShapeError(op, "expected x [N,C] with target [N], or [C] with [], given x ", describe(x),
+                     ", target ", describe(target));
+  const int64_t classes = x.size(-1);
+  if (classes == 0) throw ShapeError(op, "there are no classes: x ", describe(x));
+  check_integers(op, "class numbers", "target", target);
+  if (o.p != 1 && o.p != 2) throw ValueError(op, "p must be 1 or 2, given ", o.p);
+  if (o.weight.defined() && o.weight.shape() != Shape{classes})
+    throw ShapeError(op, "expected a weight [", classes, "], given ", describe(o.weight));
+
+  const Tensor index = unsqueeze(to(target, DType::kI64), -1);
+  const Tensor excess = hinge(x - gather(x, -1, index) + o.margin);
+  const Tensor others = ne(arange(classes, {.dtype = DType::kI64, .device = x.device()}), index);
+  const Tensor terms = where(others, o.p == 1 ? excess : square(excess), 0);
+  Tensor losses = mean(terms, -1);  // the sum alone may leave f16's range
+  if (o.weight.defined())
+    losses = losses * reshape(index_select(o.weight, 0, reshape(index, {-1})), losses.shape());
+  return reduce_losses(op, losses, o.reduction);
+}
+
+}  // namespace gradus

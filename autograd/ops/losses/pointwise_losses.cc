@@ -1,0 +1,237 @@
+#include "gradus/autograd/ops/losses/pointwise_losses.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/ops/activations.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/losses/loss_reduction.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/losses/pointwise_losses.h"
+
+namespace gradus {
+namespace {
+
+using autograd::reduce_losses;
+using raw::PointLoss;
+using raw::PointLossSpec;
+
+// Each loss's slopes by public ops. In x: what second derivatives are made of.
+Tensor slope_in_x(const Tensor& x, const Tensor& t, const PointLossSpec& s) {
+  switch (s.kind) {
+    case PointLoss::kSquaredError:
+      return 2 * (x - t);
+    case PointLoss::kAbsoluteError:
+      return sign(x - t);
+    case PointLoss::kSmoothL1:
+      return clamp((x - t) / s.parameter, -1, 1);
+    case PointLoss::kHuber:
+      return clamp(x - t, -s.parameter, s.parameter);
+    case PointLoss::kBinaryCrossEntropy:
+      return (x - t) / clamp((1 - x) * x, 1e-12);
+    case PointLoss::kBinaryCrossEntropyWithLogits:
+      return sigmoid(x) - t;
+    case PointLoss::kSoftMargin:
+      return -(t * sigmoid(-(x * t)));
+    case PointLoss::kKlDiv:
+      return -relu(t);
+    case PointLoss::kKlDivOfLogs:
+      return -exp(t);
+    case PointLoss::kPoissonNll:
+      return 1 - t / (x + s.parameter);
+    case PointLoss::kPoissonNllOfLogs:
+      return exp(x) - t;
+  }
+  throw InternalError("unknown point loss ", int(s.kind));
+}
+
+Tensor slope_in_target(const Tensor& x, const Tensor& t, const PointLossSpec& s) {
+  switch (s.kind) {
+    case PointLoss::kSquaredError:
+    case PointLoss::kAbsoluteError:
+    case PointLoss::kSmoothL1:
+    case PointLoss::kHuber:
+      return -slope_in_x(x, t, s);
+    case PointLoss::kBinaryCrossEntropy:
+      return clamp(log1p(-x), -100) - clamp(log(x), -100);
+    case PointLoss::kBinaryCrossEntropyWithLogits:
+    case PointLoss::kPoissonNllOfLogs:
+      return -x;
+    case PointLoss::kSoftMargin:
+      return -(x * sigmoid(-(x * t)));
+    case PointLoss::kKlDiv: {
+      const Tensor counts = gt(t, 0);
+      return where(counts, log(where(counts, t, 1)) + 1 - x, 0);
+    }
+    case PointLoss::kKlDivOfLogs:
+      return exp(t) * (t - x + 1);
+    case PointLoss::kPoissonNll:
+      return -log(x + s.parameter);
+  }
+  throw InternalError("unknown point loss ", int(s.kind));
+}
+
+// 16-bit floats are computed as f32 where several roundings would add up, or a guard of a division be 0.
+bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
+Tensor wide(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
+
+Tensor losses_of(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec) {
+  Tensor y = raw::point_loss(op, x, target, spec);
+  if (Recorder r{op, x, target})
+    r.record(y,
+             wrt(x,
+                 [x = r.save(x), target = r.save(target), spec](const Tensor& dy) {
+                   const Tensor v = x.get(), t = target.get();
+                   const bool again =
+                       autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(t);
+                   return again ? dy * slope_in_x(wide(v), wide(t), spec)
+                                : raw::point_loss_backward(dy, v, t, spec);
+                 }),
+             wrt(target, [x = r.save(x), target = r.save(target), spec](const Tensor& dy) {
+               return dy * slope_in_target(wide(x.get()), wide(target.get()), spec);
+             }));
+  return y;
+}
+
+void check_broadcasts(const char* op, const char* name, const Tensor& t, const Tensor& x) {
+  if (!t.defined()) return;
+  bool fits = t.dim() <= x.dim();
+  for (int d = 1; fits && d <= t.dim(); ++d) fits = t.size(-d) == 1 || t.size(-d) == x.size(-d);
+  if (!fits)
+    throw ShapeError(op, name, " must broadcast to x: ", name, ' ', describe(t), ", x ", describe(x));
+}
+
+}  // namespace
+
+Tensor mse_loss(const Tensor& x, const Tensor& target, const MseLossOptions& o) {
+  const OpCall call("mse_loss", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"mse_loss"}) return mse_loss(cast(x), cast(target), o);
+  return reduce_losses("mse_loss", losses_of("mse_loss", x, target, {PointLoss::kSquaredError}), o.reduction);
+}
+
+Tensor l1_loss(const Tensor& x, const Tensor& target, const L1LossOptions& o) {
+  const OpCall call("l1_loss", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"l1_loss"}) return l1_loss(cast(x), cast(target), o);
+  return reduce_losses("l1_loss", losses_of("l1_loss", x, target, {PointLoss::kAbsoluteError}), o.reduction);
+}
+
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossOptions& o) {
+  const OpCall call("smooth_l1_loss", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"smooth_l1_loss"}) return smooth_l1_loss(cast(x), cast(target), o);
+  const char* op = "smooth_l1_loss";
+  if (!(o.beta >= 0)) throw ValueError(op, "beta must be at least 0, given ", o.beta);
+  const PointLossSpec spec =
+      o.beta == 0 ? PointLossSpec{PointLoss::kAbsoluteError} : PointLossSpec{PointLoss::kSmoothL1, o.beta};
+  return reduce_losses(op, losses_of(op, x, target, spec), o.reduction);
+}
+
+Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions& o) {
+  const OpCall call("huber_loss", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"huber_loss"}) return huber_loss(cast(x), cast(target), o);
+  const char* op = "huber_loss";
+  if (!(o.delta > 0)) throw ValueError(op, "delta must be positive, given ", o.delta);
+  return reduce_losses(op, losses_of(op, x, target, {PointLoss::kHuber, o.delta}), o.reduction);
+}
+
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const BinaryCrossEntropyOptions& o) {
+  const OpCall call("binary_cross_entropy", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"binary_cross_entropy"}) {
+    BinaryCrossEntropyOptions options = o;
+    options.weight = cast(o.weight);
+    return binary_cross_entropy(cast(x), cast(target), options);
+  }
+  const char* op = "binary_cross_entropy";
+  check_broadcasts(op, "weight", o.weight, x);
+  const Tensor losses = losses_of(op, x, target, {PointLoss::kBinaryCrossEntropy});
+  return reduce_losses(op, o.weight.defined() ? losses * o.weight : losses, o.reduction);
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
+                                        const BinaryCrossEntropyWithLogitsOptions& o) {
+  const OpCall call("binary_cross_entropy_with_logits", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"binary_cross_entropy_with_logits"}) {
+    BinaryCrossEntropyWithLogitsOptions options = o;
+    options.weight = cast(o.weight);
+    options.pos_weight = cast(o.pos_weight);
+    return binary_cross_entropy_with_logits(cast(x), cast(target), options);
+  }
+  const char* op = "binary_cross_entropy_with_logits";
+  check_broadcasts(op, "weight", o.weight, x);
+  check_broadcasts(op, "pos_weight", o.pos_weight, x);
+  if (is_narrow(x) && o.pos_weight.defined())
+    return to(binary_cross_entropy_with_logits(wide(x), wide(target),
+                                               {o.reduction, wide(o.weight), wide(o.pos_weight)}),
+              x.dtype());
+  Tensor losses = losses_of(op, x, target, {PointLoss::kBinaryCrossEntropyWithLogits});
+  // -target log sigmoid(x) counts pos_weight times instead of once.
+  if (o.pos_weight.defined()) losses = losses - (o.pos_weight - 1) * target * logsigmoid(x);
+  return reduce_losses(op, o.weight.defined() ? losses * o.weight : losses, o.reduction);
+}
+
+Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const SoftMarginLossOptions& o) {
+  const OpCall call("soft_margin_loss", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"soft_margin_loss"}) return soft_margin_loss(cast(x), cast(target), o);
+  const char* op = "soft_margin_loss";
+  return reduce_losses(op, losses_of(op, x, target, {PointLoss::kSoftMargin}), o.reduction);
+}
+
+Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& o) {
+  const OpCall call("kl_div", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"kl_div"}) return kl_div(cast(x), cast(target), o);
+  const char* op = "kl_div";
+  const Tensor losses =
+      losses_of(op, x, target, {o.log_target ? PointLoss::kKlDivOfLogs : PointLoss::kKlDiv});
+  if (o.reduction != Reduction::kBatchMean) return reduce_losses(op, losses, o.reduction);
+  if (x.dim() == 0) throw ShapeError(op, "kBatchMean needs a batch, given x ", describe(x));
+  return sum(losses) / double(x.size(0));
+}
+
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllLossOptions& o) {
+  const OpCall call("poisson_nll_loss", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"poisson_nll_loss"}) return poisson_nll_loss(cast(x), cast(target), o);
+  const char* op = "poisson_nll_loss";
+  if (!(o.eps > 0)) throw ValueError(op, "eps must be positive, given ", o.eps);
+  if (is_narrow(x) && o.full) return to(poisson_nll_loss(wide(x), wide(target), o), x.dtype());
+  Tensor losses = losses_of(op, x, target,
+                            o.log_input ? PointLossSpec{PointLoss::kPoissonNllOfLogs}
+                                        : PointLossSpec{PointLoss::kPoissonNll, o.eps});
+  if (o.full) {
+    const Tensor counts = gt(target, 1), t = where(counts, target, 1);
+    const Tensor stirling = t * log(t) - t + 0.5 * log(2 * std::numbers::pi * t);
+    losses = losses + where(counts, stirling, 0);
+  }
+  return reduce_losses(op, losses, o.reduction);
+}
+
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var,
+                         const GaussianNllLossOptions& o) {
+  const OpCall call("gaussian_nll_loss", {{"x", x}, {"target", target}, {"var", var}});
+  if (autograd::Casting cast{"gaussian_nll_loss"})
+    return gaussian_nll_loss(cast(x), cast(target), cast(var), o);
+  const char* op = "gaussian_nll_loss";
+  if (!(o.eps > 0)) throw ValueError(op, "eps must be positive, given ", o.eps);
+  if (is_narrow(x)) return to(gaussian_nll_loss(wide(x), wide(target), wide(var), o), x.dtype());
+  Tensor v = var;
+  if (v.shape() != x.shape()) {
+    Shape one = x.shape(), without = x.shape();
+    if (x.dim() > 0) one[x.dim() - 1] = 1, without.erase(x.dim() - 1);
+    if (x.dim() > 0 && v.shape() == without)
+      v = unsqueeze(v, -1);
+    else if (x.dim() == 0 || v.shape() != one)
+      throw ShapeError(op, "var must be shaped as x, or with a last dim of size 1 or without it: var ",
+                       describe(var), ", x ", describe(x));
+  }
+  const Tensor errors = losses_of(op, x, target, {PointLoss::kSquaredError});
+  // The least variance is put in without a gradient of its own.
+  const Tensor constant = detach(v);
+  v = v + (clamp(constant, o.eps) - constant);
+  Tensor losses = 0.5 * (log(v) + errors / v);
+  if (o.full) losses = losses + 0.5 * std::log(2 * std::numbers::pi);
+  return reduce_losses(op, losses, o.reduction);
+}
+
+}  // namespace gradus

@@ -1,0 +1,105 @@
+// Losses of every element and its target, differentiable in both. x and target have one shape -> [] or, for
+// Reduction::kNone, that shape; the mean of no elements is NaN.
+// Errors of all: ShapeError unless the shapes are equal; DTypeError unless both are floating; DeviceError.
+#pragma once
+
+#include "gradus/tensor/ops/losses/cross_entropy.h"  // Reduction
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+struct MseLossOptions {
+  Reduction reduction = Reduction::kMean;
+};
+// Computes (x - target)^2.
+// Grad: 2 (x - target) dy; to target the negative.
+Tensor mse_loss(const Tensor& x, const Tensor& target, const MseLossOptions& options = {});
+
+struct L1LossOptions {
+  Reduction reduction = Reduction::kMean;
+};
+// Computes |x - target|.
+// Grad: sign(x - target) dy; to target the negative.
+Tensor l1_loss(const Tensor& x, const Tensor& target, const L1LossOptions& options = {});
+
+struct SmoothL1LossOptions {
+  Reduction reduction = Reduction::kMean;
+  double beta = 1;  // 0 gives l1_loss
+};
+// Computes (x - target)^2 / (2 beta) where |x - target| < beta, else |x - target| - beta / 2.
+// Errors: ValueError for beta < 0.
+// Grad: (x - target) / beta limited to [-1, 1], times dy; to target the negative.
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossOptions& options = {});
+
+struct HuberLossOptions {
+  Reduction reduction = Reduction::kMean;
+  double delta = 1;
+};
+// Computes (x - target)^2 / 2 where |x - target| <= delta, else delta (|x - target| - delta / 2).
+// Errors: ValueError unless delta > 0.
+// Grad: (x - target) limited to [-delta, delta], times dy; to target the negative.
+Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions& options = {});
+
+struct BinaryCrossEntropyOptions {
+  Reduction reduction = Reduction::kMean;
+  Tensor weight = {};  // multiplies the losses; broadcasts to x's shape
+};
+// Computes -(target log x + (1 - target) log(1 - x)), the logarithms taken as at least -100. x outside of
+// [0, 1] gives NaN.
+// Errors: also ShapeError for a weight that does not broadcast to x.
+// Grad: (x - target) / max(x (1 - x), 1e-12) dy.
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target,
+                            const BinaryCrossEntropyOptions& options = {});
+
+struct BinaryCrossEntropyWithLogitsOptions {
+  Reduction reduction = Reduction::kMean;
+  Tensor weight = {};      // multiplies the losses; broadcasts to x's shape
+  Tensor pos_weight = {};  // multiplies the term of target; broadcasts to x's shape
+};
+// Computes the same of sigmoid(x), without overflow: max(x, 0) - x target + log(1 + e^-|x|).
+// Errors: also ShapeError for a weight or pos_weight that does not broadcast to x.
+// Grad: (sigmoid(x) - target) dy.
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
+                                        const BinaryCrossEntropyWithLogitsOptions& options = {});
+
+struct SoftMarginLossOptions {
+  Reduction reduction = Reduction::kMean;
+};
+// Computes log(1 + e^(-target x)), without overflow; targets are 1 and -1.
+// Grad: -target sigmoid(-target x) dy.
+Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const SoftMarginLossOptions& options = {});
+
+struct KlDivOptions {
+  Reduction reduction =
+      Reduction::kMean;     // kBatchMean, which divides the sum by x.size(0), is the divergence
+  bool log_target = false;  // target holds logarithms too
+};
+// Computes target (log target - x), the terms of the divergence of target from e^x; 0 where target is not
+// positive. With log_target e^target (target - x).
+// Errors: also ShapeError for kBatchMean of a scalar.
+// Grad: -target dy.
+Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options = {});
+
+struct PoissonNllLossOptions {
+  Reduction reduction = Reduction::kMean;
+  bool log_input = true;  // x holds the logarithm of the rate
+  bool full = false;      // add Stirling's approximation of log(target!) where target > 1
+  double eps = 1e-8;      // added to a rate whose logarithm is taken
+};
+// Computes the negative log likelihood of counts: e^x - target x, or x - target log(x + eps).
+// Errors: also ValueError for eps <= 0.
+// Grad: (e^x - target) dy, or (1 - target / (x + eps)) dy.
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllLossOptions& options = {});
+
+struct GaussianNllLossOptions {
+  Reduction reduction = Reduction::kMean;
+  bool full = false;  // add log(2 pi) / 2
+  double eps = 1e-6;  // the least variance; a smaller one has the gradient of this
+};
+// Computes the negative log likelihood of a normal distribution: (log var + (x - target)^2 / var) / 2.
+// Shapes: var as x, or with a last dim of size 1 or without it.
+// Errors: also ShapeError for another var; ValueError unless eps > 0.
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var,
+                         const GaussianNllLossOptions& options = {});
+
+}  // namespace gradus

@@ -1,0 +1,275 @@
+#include "gradus/autograd/ops/norm/batch_norm.h"
+
+#include <memory>
+
+#include "gradus/autograd/ops/activations.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+
+namespace gradus {
+
+// Note [Rectified batch norm]
+// relu of a batch norm's temporary result takes no node of its own: batch norm's rule looks only where the
+// result was positive, whose sign it finds again from x. The gradient then passes through memory half as
+// often, and nothing has to keep the result. batch_norm_relu is recorded the same, and rectifies forward in
+// the same pass as well. The sign of a sum with a residual cannot be found from x: batch_norm_add_relu keeps
+// the result, whose buffer becomes x's gradient if nobody else holds it by then, and dy's the residual's.
+namespace {
+
+// All dims but the channels'.
+Dims all_but_channels(const Tensor& x) {
+  Dims dims{0};
+  for (int d = 2; d < x.dim(); ++d) dims.push_back(d);
+  return dims;
+}
+// t[C] as [1,C,1,...], against x.
+Tensor per_channel(const Tensor& t, const Tensor& x) {
+  Shape shape = Dims::filled(x.dim(), 1);
+  shape[1] = x.size(1);
+  return reshape(t, shape);
+}
+
+int64_t elements_per_channel(const Tensor& x) { return x.size(1) > 0 ? x.numel() / x.size(1) : 0; }
+
+// x in the dtype that sums over its channels are computed in.
+Tensor widened(const Tensor& x) { return to(x, raw::channel_dtype(x.dtype())); }
+
+// Gradients of batch_norm by public ops: what further derivatives are made of. x's part in mean and variance
+// included.
+raw::BatchNormGrads batch_norm_grads(const Tensor& dy_in, const Tensor& x_in, const Tensor& weight,
+                                     double eps) {
+  const Tensor dy = widened(dy_in), x = widened(x_in);
+  const Dims dims = all_but_channels(x);
+  const Tensor centred = x - mean(x, dims, true);
+  const Tensor inv_std = rsqrt(mean(centred * centred, dims, true) + eps);
+  const Tensor normal = centred * inv_std;
+  const Tensor scale = weight.defined() ? inv_std * per_channel(weight, x) : inv_std;
+  return {scale * (dy - mean(dy, dims, true) - normal * mean(dy * normal, dims, true)),
+          sum(dy * normal, dims, false), sum(dy, dims, false)};
+}
+
+// y by given statistics: constants, which may move on before backward.
+Tensor normalise_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                    const Tensor& bias, double eps) {
+  Tensor y = raw::batch_norm_apply(x, mean, var, weight, bias, eps);
+  if (Recorder r{"batch_norm", x, weight, bias}) {
+    const Tensor inv_std = per_channel(rsqrt(widened(detach(var)) + eps), x);
+    r.record(
+        y,
+        wrt(x,
+            [inv_std, weight = r.save(weight)](const Tensor& dy) {
+              const Tensor w = weight.get();
+              return dy * (w.defined() ? inv_std * per_channel(w, dy) : inv_std);
+            }),
+        wrt(weight,
+            [inv_std, x = r.save(x), mean = r.save(raw::clone(mean))](const Tensor& dy) {
+              const Tensor v = widened(x.get());
+              return sum(dy * ((v - per_channel(mean.get(), v)) * inv_std), all_but_channels(v), false);
+            }),
+        wrt(bias, [dims = all_but_channels(x)](const Tensor& dy) { return sum(widened(dy), dims, false); }));
+  }
+  return y;
+}
+
+void check_arguments(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                     const Tensor& running_mean, const Tensor& running_var, const BatchNormFuncOptions& options) {
+  raw::check_batch_norm(
+      op, x,
+      {{"weight", &weight}, {"bias", &bias}, {"running_mean", &running_mean}, {"running_var", &running_var}});
+  if (!(options.eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", options.eps);
+  if (running_mean.defined() != running_var.defined())
+    throw ValueError(op, "running_mean and running_var are given together or not at all");
+  if (!options.training && !running_mean.defined())
+    throw ValueError(op, "has no running statistics to normalise by, and training is off");
+  if (options.training && elements_per_channel(x) == 1)
+    throw ValueError(op, "training needs more than one element per channel: x ", describe(x));
+}
+
+// Moves the running statistics, where there are some, towards the batch's.
+void move_statistics(const Tensor& running_mean, const Tensor& running_var, const raw::BatchNormResult& batch,
+                     double momentum) {
+  const int64_t rows = elements_per_channel(batch.y);
+  if (running_mean.defined() && rows > 0)
+    raw::batch_norm_update_(running_mean, running_var, batch.mean, batch.var, rows, momentum);
+}
+
+// Records y, normalised by the batch's own statistics; is_rectified: y is the relu of that. Otherwise it may
+// become so.
+void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                     const raw::BatchNormResult& result, double eps, bool is_rectified) {
+  Recorder r{op, x, weight, bias};
+  if (!r) return;
+  const auto rectified = std::make_shared<bool>(is_rectified);
+  r.record_joint(
+      {&result.y, 1}, {x, weight, bias},
+      [x = r.save(x), weight = r.save(weight), bias = r.save(bias), mean = r.save(result.mean),
+       var = r.save(result.var), eps,
+       rectified](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
+        const Tensor v = x.get(), w = weight.get(), b = bias.get();
+        Tensor dy = std::move(dys[0]);
+        dys.clear();
+        const bool again = autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
+        if (again && *rectified) dy = relu_backward(dy, raw::batch_norm(v, w, b, eps).y);
+        auto g = again ? batch_norm_grads(dy, v, w, eps)
+                       : raw::batch_norm_backward(
+                             dy, v, mean.get(), var.get(), w, b,
+                             {.eps = eps, .rectified = *rectified, .in_place = autograd::may_reuse(dy)});
+        return {g.dx, g.dweight, g.dbias};
+      });
+  static_cast<autograd::Node&>(*result.y.ref()->slot).rectified = rectified;
+}
+
+// The rule of batch_statistics. The two ways by which x takes part in the result are added here, so the gradient
+// of the x that passed through comes unrounded.
+class BatchStatisticsNode final : public autograd::Node {
+ public:
+  BatchStatisticsNode(autograd::Saved x, autograd::Saved mean)
+      : Node("batch_statistics"), x_(std::move(x)), mean_(std::move(mean)) {}
+
+  DType gradient_dtype(size_t output) const override { return raw::channel_dtype(outputs()[output].dtype); }
+  void run(std::span<Tensor> dys, std::span<const char>, std::span<Tensor> dxs) override {
+    dxs[0] = gradient(std::move(dys[0]), dys[1], dys[2]);
+  }
+  void drop_rule() override { x_ = mean_ = {}; }
+
+ private:
+  Tensor gradient(Tensor dx, const Tensor& dmean, const Tensor& dm2) const {
+    const Tensor v = x_.get();
+    const int64_t rows = elements_per_channel(v);
+    if ((!dmean.defined() && !dm2.defined()) || rows == 0) return dx;
+    const DType wide = raw::channel_dtype(v.dtype());
+    const Tensor none = zeros({v.size(1)}, {wide, v.device()});
+    const Tensor offset = dmean.defined() ? to(dmean / double(rows), wide) : none;
+    const Tensor slope = dm2.defined() ? to(2 * dm2, wide) : none;
+    bool again = false;
+    for (const Tensor* t : {&v, &offset, &slope, static_cast<const Tensor*>(&dx)})
+      again = again || autograd::is_tracked(*t);
+    if (!again) {
+      const bool in_place = dx.defined() && autograd::may_reuse(dx);
+      return raw::batch_statistics_backward(dx, v, mean_.get(), offset, slope, in_place);
+    }
+    const Tensor wide_v = widened(v), centred = wide_v - mean(wide_v, all_but_channels(v), true);
+    const Tensor through = per_channel(offset, v) + centred * per_channel(slope, v);
+    return dx.defined() ? dx + through : through;
+  }
+
+  autograd::Saved x_, mean_;
+};
+
+bool is_like(const Tensor& t, const Tensor& x) {
+  return t.shape() == x.shape() && t.dtype() == x.dtype() && t.device() == x.device();
+}
+
+}  // namespace
+
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                  const Tensor& running_var, const BatchNormFuncOptions& options) {
+  const OpCall call("batch_norm", {{"x", x}});
+  const char* op = "batch_norm";
+  check_arguments(op, x, weight, bias, running_mean, running_var, options);
+  if (!options.training) return normalise_by(x, running_mean, running_var, weight, bias, options.eps);
+  const auto result = raw::batch_norm(x, weight, bias, options.eps);
+  move_statistics(running_mean, running_var, result, options.momentum);
+  record_by_batch(op, x, weight, bias, result, options.eps, false);
+  return result.y;
+}
+
+Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                       const Tensor& running_var, const BatchNormFuncOptions& options) {
+  const OpCall call("batch_norm_relu", {{"x", x}});
+  const char* op = "batch_norm_relu";
+  check_arguments(op, x, weight, bias, running_mean, running_var, options);
+  if (!options.training) return relu(batch_norm(x, weight, bias, running_mean, running_var, options));
+  const auto result = raw::batch_norm_relu(x, {}, weight, bias, options.eps, false);
+  move_statistics(running_mean, running_var, result, options.momentum);
+  record_by_batch(op, x, weight, bias, result, options.eps, true);
+  return result.y;
+}
+
+Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weight, const Tensor& bias,
+                           const Tensor& running_mean, const Tensor& running_var,
+                           const BatchNormFuncOptions& options) {
+  const OpCall call("batch_norm_add_relu", {{"x", x}, {"residual", residual}});
+  const char* op = "batch_norm_add_relu";
+  check_arguments(op, x, weight, bias, running_mean, running_var, options);
+  if (!options.training || !is_like(residual, x))
+    return relu(batch_norm(x, weight, bias, running_mean, running_var, options) + residual);
+  const bool reuses = autograd::may_reuse(residual);
+  const auto result = raw::batch_norm_relu(x, detach(residual), weight, bias, options.eps, reuses);
+  move_statistics(running_mean, running_var, result, options.momentum);
+  const std::vector<Tensor> inputs{x, weight, bias, residual};
+  if (Recorder r{op, inputs})
+    r.record_joint(
+        {&result.y, 1}, inputs,
+        [x = r.save(x), weight = r.save(weight), y = r.save_output(result.y), mean = r.save(result.mean),
+         var = r.save(result.var),
+         eps = options.eps](std::vector<Tensor> dys, autograd::Needs) mutable -> std::vector<Tensor> {
+          const Tensor v = x.get(), w = weight.get();
+          Tensor dy = std::move(dys[0]);
+          dys.clear();
+          if (autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w)) {
+            const Tensor dsum = relu_backward(dy, y.get());
+            const auto g = batch_norm_grads(dsum, v, w, eps);
+            return {g.dx, g.dweight, g.dbias, dsum};
+          }
+          const Tensor out = y.take();
+          const auto g = raw::batch_norm_add_relu_backward(
+              dy, out, v, mean.get(), var.get(), w, {eps, autograd::may_reuse(dy), autograd::may_reuse(out)});
+          return {g.dx, g.dweight, g.dbias, g.dresidual};
+        });
+  return result.y;
+}
+
+BatchStatistics batch_statistics(const Tensor& x) {
+  const OpCall call("batch_statistics", {{"x", x}});
+  const char* op = "batch_statistics";
+  const auto [mean, m2] = raw::batch_statistics(x);
+  BatchStatistics result{detach(x), mean, m2};
+  if (Recorder r{op, x})
+    r.attach(Ref<autograd::Node>(new BatchStatisticsNode(r.save(x), r.save_output(mean, 1))),
+             std::vector<Tensor>{result.x, mean, m2}, {r.edge_to(x)});
+  return result;
+}
+
+Tensor batch_norm_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                     const Tensor& bias, double eps) {
+  const OpCall call("batch_norm_by", {{"x", x}, {"mean", mean}, {"var", var}});
+  const char* op = "batch_norm_by";
+  if (!(eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", eps);
+  raw::check_batch_norm(op, x, {{"mean", &mean}, {"var", &var}, {"weight", &weight}, {"bias", &bias}});
+  const Tensor y = raw::batch_norm_apply(x, mean, var, weight, bias, eps);
+  const std::vector<Tensor> inputs{x, mean, var, weight, bias};
+  if (Recorder r{op, inputs})
+    r.record_joint({&y, 1}, inputs,
+                   [x = r.save(x), mean = r.save(mean), var = r.save(var), weight = r.save(weight), eps](
+                       std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
+                     const Tensor dy = dys[0], v = x.get(), m = mean.get(), s = var.get(), w = weight.get();
+                     const Tensor inv_std = rsqrt(widened(s) + eps);
+                     const Tensor scale = w.defined() ? inv_std * w : inv_std;
+                     Tensor dx, total, centred_total;
+                     bool again = false;
+                     for (const Tensor* t : {&dy, &v, &m, &s, &w})
+                       again = again || (t->defined() && autograd::is_tracked(*t));
+                     if (again) {
+                       const Dims dims = all_but_channels(v);
+                       const Tensor g = widened(dy);
+                       dx = g * per_channel(scale, v);
+                       total = sum(g, dims, false);
+                       centred_total = sum(g * (widened(v) - per_channel(m, v)), dims, false);
+                     } else {
+                       auto g = raw::batch_norm_apply_backward(dy, v, m, s, w, eps);
+                       dx = g.dx, total = g.sum, centred_total = g.centred_sum;
+                     }
+                     return {dx, -(total * scale), -0.5 * (centred_total * scale * inv_std * inv_std),
+                             centred_total * inv_std, total};
+                   });
+  return y;
+}
+
+}  // namespace gradus

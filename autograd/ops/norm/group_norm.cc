@@ -1,0 +1,166 @@
+#include "gradus/autograd/ops/norm/group_norm.h"
+
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/norm/batch_norm.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/norm/group_norm.h"
+#include "gradus/tensor/ops/reduce.h"
+#include "gradus/tensor/tensor_checks.h"
+
+namespace gradus {
+namespace {
+
+DType wide(DType t) { return t == DType::kF64 ? t : DType::kF32; }
+
+void check_image(const char* op, const Tensor& x, int least_dims) {
+  if (x.dim() < least_dims || x.dim() > 5)
+    throw ShapeError(op, "expected x of ", least_dims, " to 5 dims, [N,C,...]: x ", describe(x));
+  check_floating(op, "x", x);
+}
+
+void check_channels(const char* op, const Tensor& x,
+                    std::initializer_list<std::pair<const char*, const Tensor*>> named) {
+  for (const auto& [name, t] : named) {
+    if (!t->defined()) continue;
+    if (t->dim() != 1 || t->size(0) != x.size(1))
+      throw ShapeError(op, name, " must have ", x.size(1), " elements: ", name, ' ', describe(*t), ", x ",
+                       describe(x));
+    if (t->dtype() != x.dtype() && t->dtype() != wide(x.dtype()))
+      internal::throw_other_dtype(op, "x", x, name, *t);
+    if (t->device() != x.device())
+      throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
+                        describe(*t));
+  }
+}
+
+// t[C] as [1,C,1,...], against x.
+Tensor per_channel(const Tensor& t, const Tensor& x) {
+  Shape shape = Dims::filled(x.dim(), 1);
+  shape[1] = x.size(1);
+  return reshape(t, shape);
+}
+
+Dims all_but_channels(const Tensor& x) {
+  Dims dims{0};
+  for (int d = 2; d < x.dim(); ++d) dims.push_back(d);
+  return dims;
+}
+
+// The gradients by public ops: what further derivatives are made of.
+raw::GroupNormGrads grads_by_ops(const Tensor& dy, const Tensor& x, const Tensor& weight,
+                                 const raw::GroupNormSpec& spec) {
+  const DType type = wide(x.dtype());
+  const Tensor v = to(x, type), g = to(dy, type);
+  const Shape grouped{x.size(0), spec.groups, x.numel() == 0 ? 0 : x.numel() / (x.size(0) * spec.groups)};
+  const auto by_group = [&](const Tensor& t) { return reshape(t, grouped); };
+  const auto like_x = [&](const Tensor& t) { return reshape(t, x.shape()); };
+  const Tensor flat = by_group(v), centred = flat - mean(flat, 2, true);
+  const Tensor inv_std = rsqrt(mean(square(centred), 2, true) + spec.eps);
+  const Tensor normal = centred * inv_std;
+  const Tensor gw = by_group(weight.defined() ? g * per_channel(weight, x) : g);
+  const Tensor dx = inv_std * (gw - mean(gw, 2, true) - normal * mean(gw * normal, 2, true));
+  const Dims dims = all_but_channels(x);
+  return {like_x(dx), sum(g * like_x(normal), dims, false), sum(g, dims, false)};
+}
+
+raw::GroupNormResult normalised(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                const raw::GroupNormSpec& spec) {
+  raw::GroupNormResult result = raw::group_norm(x, weight, bias, spec);
+  if (Recorder r{op, x, weight, bias})
+    r.record_joint({&result.y, 1}, {x, weight, bias},
+                   [x = r.save(x), weight = r.save(weight), mean = result.mean, var = result.var, spec](
+                       std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
+                     const Tensor dy = dys[0], v = x.get(), w = weight.get();
+                     const bool again =
+                         autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
+                     const auto g = again ? grads_by_ops(dy, v, w, spec)
+                                          : raw::group_norm_backward(dy, v, mean, var, w, spec);
+                     return {g.dx, g.dweight, g.dbias};
+                   });
+  return result;
+}
+
+// Moves running statistics [C] towards `factor` times the average of the samples' [N,C].
+void move_towards(const Tensor& running, const Tensor& samples, double factor, double momentum) {
+  const Tensor batch = raw::mul(raw::mean(samples, {0}, false), factor);
+  raw::copy_(running, raw::lerp(raw::to(running, DType::kF64), batch, momentum));
+}
+
+}  // namespace
+
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
+  const OpCall call("group_norm", {{"x", x}});
+  const char* op = "group_norm";
+  check_image(op, x, 2);
+  if (groups < 1 || x.size(1) % groups != 0)
+    throw ValueError(op, "groups must be at least 1 and divide the channels, given ", groups, ": x ",
+                     describe(x));
+  check_channels(op, x, {{"weight", &weight}, {"bias", &bias}});
+  if (!(eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", eps);
+  return normalised(op, x, weight, bias, {.groups = groups, .eps = eps}).y;
+}
+
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                     const Tensor& weight, const Tensor& bias, const InstanceNormFuncOptions& o) {
+  const OpCall call("instance_norm", {{"x", x}});
+  const char* op = "instance_norm";
+  check_image(op, x, 3);
+  check_channels(
+      op, x,
+      {{"running_mean", &running_mean}, {"running_var", &running_var}, {"weight", &weight}, {"bias", &bias}});
+  if (!(o.eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", o.eps);
+  if (running_mean.defined() != running_var.defined())
+    throw ValueError(op, "running_mean and running_var are given together or not at all");
+  if (!o.use_input_stats) {
+    if (!running_mean.defined())
+      throw ValueError(op, "has no running statistics to normalise by, and use_input_stats is off");
+    const DType type = wide(x.dtype());
+    const auto as = [&](const Tensor& t) { return t.defined() ? to(t, type) : t; };
+    return to(
+        batch_norm(to(x, type), as(weight), as(bias), as(running_mean), as(running_var), {.eps = o.eps}),
+        x.dtype());
+  }
+  int64_t positions = 1;
+  for (int d = 2; d < x.dim(); ++d) positions *= x.size(d);
+  if (positions == 1) throw ValueError(op, "needs more than one position per channel: x ", describe(x));
+  if (x.size(1) == 0) return x;
+  const raw::GroupNormResult result = normalised(op, x, weight, bias, {.groups = x.size(1), .eps = o.eps});
+  if (running_mean.defined() && x.numel() > 0) {
+    move_towards(running_mean, result.mean, 1, o.momentum);
+    move_towards(running_var, result.var, double(positions) / double(positions - 1), o.momentum);
+  }
+  return result.y;
+}
+
+Tensor channel_window_sum(const Tensor& x, const ChannelWindowOptions& window) {
+  const OpCall call("channel_window_sum", {{"x", x}});
+  const char* op = "channel_window_sum";
+  check_image(op, x, 2);
+  if (window.before < 0 || window.after < 0)
+    throw ValueError(op, "expected extents of at least 0, given ", window.before, " before and ",
+                     window.after, " after");
+  const Tensor y = raw::channel_window_sum(x, {window.before, window.after});
+  if (Recorder r{op, x})
+    r.record(y, wrt(x, [window](const Tensor& dy) {
+               return channel_window_sum(dy, {.before = window.after, .after = window.before});
+             }));
+  return y;
+}
+
+Tensor local_response_norm(const Tensor& x, int64_t size, const LocalResponseNormFuncOptions& o) {
+  const OpCall call("local_response_norm", {{"x", x}});
+  const char* op = "local_response_norm";
+  check_image(op, x, 3);
+  if (size < 1) throw ValueError(op, "expected a size of at least 1, given ", size);
+  const Tensor v = to(x, wide(x.dtype()));
+  const Tensor sums = channel_window_sum(square(v), {.before = size / 2, .after = (size - 1) / 2});
+  return to(v * pow(sums * (o.alpha / double(size)) + o.k, -o.beta), x.dtype());
+}
+
+}  // namespace gradus

@@ -1,0 +1,93 @@
+#include "gradus/autograd/ops/norm/layer_norm.h"
+
+#include <limits>
+
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/norm/layer_norm.h"
+#include "gradus/tensor/tensor_checks.h"
+
+namespace gradus {
+namespace {
+
+DType wide(DType t) { return t == DType::kF64 ? t : DType::kF32; }
+
+void check(const char* op, const Tensor& x, const Shape& shape, double eps,
+           std::initializer_list<std::pair<const char*, const Tensor*>> named) {
+  check_floating(op, "x", x);
+  bool ends = shape.size() > 0 && shape.size() <= x.dim();
+  for (int d = 0; ends && d < shape.size(); ++d) ends = x.shape()[x.dim() - shape.size() + d] == shape[d];
+  if (!ends)
+    throw ShapeError(op, "expected x to end with a normalized_shape of at least one dim, given ", shape,
+                     ": x ", describe(x));
+  if (!(eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", eps);
+  for (const auto& [name, t] : named) {
+    if (!t->defined()) continue;
+    if (t->shape() != shape)
+      throw ShapeError(op, name, " must be shaped ", shape, " as normalized_shape: ", name, ' ',
+                       describe(*t));
+    if (t->dtype() != x.dtype() && t->dtype() != wide(x.dtype()))
+      internal::throw_other_dtype(op, "x", x, name, *t);
+    if (t->device() != x.device())
+      throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
+                        describe(*t));
+  }
+}
+
+// The gradients by public ops: what further derivatives are made of.
+raw::LayerNormGrads grads_by_ops(const Tensor& dy, const Tensor& x, const Tensor& weight, int dims,
+                                 const raw::LayerNormSpec& spec) {
+  const DType type = wide(x.dtype());
+  const Tensor v = to(x, type), g = to(dy, type);
+  Dims last, others;
+  for (int d = 0; d < x.dim(); ++d) (d < x.dim() - dims ? others : last).push_back(d);
+  const Tensor centred = spec.centred ? v - mean(v, last, true) : v;
+  const Tensor inv_std = rsqrt(mean(square(centred), last, true) + spec.eps);
+  const Tensor normal = centred * inv_std;
+  const Tensor gw = weight.defined() ? g * weight : g;
+  const Tensor rest = normal * mean(gw * normal, last, true);
+  // No dims would mean all of them.
+  const auto over_rows = [&](const Tensor& t) { return others.size() ? sum(t, others, false) : t; };
+  return {inv_std * (spec.centred ? gw - mean(gw, last, true) - rest : gw - rest), over_rows(g * normal),
+          over_rows(g)};
+}
+
+Tensor normalised(const char* op, const Tensor& x, int dims, const Tensor& weight, const Tensor& bias,
+                  const raw::LayerNormSpec& spec) {
+  const auto [y, stats] = raw::layer_norm(x, dims, weight, bias, spec);
+  if (Recorder r{op, x, weight, bias})
+    r.record_joint({&y, 1}, {x, weight, bias},
+                   [x = r.save(x), weight = r.save(weight), stats = stats, dims, spec](
+                       std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
+                     const Tensor dy = dys[0], v = x.get(), w = weight.get();
+                     const bool again =
+                         autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
+                     const auto g = again ? grads_by_ops(dy, v, w, dims, spec)
+                                          : raw::layer_norm_backward(dy, v, stats, w, dims, spec);
+                     return {g.dx, g.dweight, g.dbias};
+                   });
+  return y;
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
+                  double eps) {
+  const OpCall call("layer_norm", {{"x", x}});
+  check("layer_norm", x, normalized_shape, eps, {{"weight", &weight}, {"bias", &bias}});
+  return normalised("layer_norm", x, normalized_shape.size(), weight, bias, {.eps = eps});
+}
+
+Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
+                std::optional<double> eps) {
+  const OpCall call("rms_norm", {{"x", x}});
+  const double least = eps.value_or(x.dtype() == DType::kF64 ? std::numeric_limits<double>::epsilon()
+                                                             : double(std::numeric_limits<float>::epsilon()));
+  check("rms_norm", x, normalized_shape, least, {{"weight", &weight}});
+  return normalised("rms_norm", x, normalized_shape.size(), weight, {}, {.eps = least, .centred = false});
+}
+
+}  // namespace gradus

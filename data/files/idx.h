@@ -1,0 +1,47 @@
+// IDX files: the arrays that MNIST and its relatives come in. Plain or gzip.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "gradus/data/files/input_file.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::data {
+
+struct IdxOptions {
+  int64_t max_bytes = int64_t{4} << 30;  // of the array; more is refused before anything is allocated
+};
+
+// An IDX file whose header has been read and checked. Errors: as read_idx.
+class IdxFile {
+ public:
+  explicit IdxFile(const std::filesystem::path& path, IdxOptions options = {});
+
+  DType dtype() const { return dtype_; }  // of the array: u8, i32, f32 or f64
+  const Shape& shape() const { return shape_; }
+  int64_t bytes() const { return shape_.product() * size_of(dtype_); }  // of the array
+  const std::filesystem::path& path() const { return file_.path(); }
+  std::string identity() const { return file_.identity(); }
+  // Writes the array to `out`, row-major. To be called once.
+  void read(void* out);
+
+ private:
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const;
+
+  InputFile file_;
+  unsigned char code_ = 0;  // of the element type
+  DType dtype_ = DType::kU8;
+  Shape shape_;
+};
+
+// Reads an IDX file: two zero bytes, a type (08 u8, 09 i8, 0B i16, 0C i32, 0D f32, 0E f64), the number of
+// dimensions, each dimension as a big-endian 32-bit number, then the elements, big-endian, row-major. Returns
+// the type's dtype. The header's claim is checked against the file's size before memory
+// is taken, and the content must end where the header says. Errors: FileError naming the file, what was
+// expected and what was found.
+Tensor read_idx(const std::filesystem::path& path, IdxOptions options = {});
+
+}  // namespace gradus::data

@@ -1,0 +1,132 @@
+#include "gradus/data/files/tar.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <system_error>
+
+#include "gradus/data/files/input_file.h"
+#include "gradus/io/file.h"
+#include "gradus/tensor/base/error.h"
+
+namespace gradus::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kOp = "unpack_tar";
+constexpr int64_t kBlock = 512;
+
+struct Member {
+  std::string name;
+  int64_t size = 0;
+  bool is_file = false;
+};
+
+class Archive {
+ public:
+  explicit Archive(const fs::path& path) : file_(path, kOp) {}
+
+  // Reads the next header. False at the end.
+  bool next(Member& member) {
+    std::array<char, kBlock> h{};
+    const int64_t got = file_.read(h.data(), kBlock);
+    if (got == 0 || std::all_of(h.begin(), h.end(), [](char c) { return c == 0; })) return false;
+    if (got != kBlock) fail("is cut short inside a header");
+    check_sum(h);
+    member.name = text(h, 0, 100);
+    if (std::memcmp(h.data() + 257, "ustar", 5) == 0 && h[345] != 0)
+      member.name = text(h, 345, 155) + "/" + member.name;
+    member.size = octal(h, 124, 12);
+    member.is_file = h[156] == '0' || h[156] == 0;
+    return true;
+  }
+
+  // Hands out the content of a member, piece by piece, and passes over what fills its last block.
+  template <class F>
+  void read(const Member& member, F&& use) {
+    std::vector<char> buffer(1 << 16);
+    int64_t left = (member.size + kBlock - 1) / kBlock * kBlock, content = member.size;
+    while (left > 0) {
+      const int64_t n = std::min<int64_t>(left, static_cast<int64_t>(buffer.size()));
+      if (file_.read(buffer.data(), n) != n) fail("is cut short inside ", member.name);
+      use(buffer.data(), std::min(n, content));
+      left -= n;
+      content = std::max<int64_t>(content - n, 0);
+    }
+  }
+
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const {
+    throw FileError(kOp, file_.path().string(), ": ", parts...);
+  }
+
+ private:
+  using Header = std::array<char, kBlock>;
+
+  static std::string text(const Header& h, size_t at, size_t size) {
+    return {h.data() + at, ::strnlen(h.data() + at, size)};
+  }
+
+  int64_t octal(const Header& h, size_t at, size_t size) const {
+    int64_t value = 0;
+    for (size_t i = at; i < at + size && h[i] != 0 && h[i] != ' '; ++i) {
+      if (h[i] < '0' || h[i] > '7')
+        fail("is no tar archive: a header holds no octal number where one belongs");
+      value = value * 8 + (h[i] - '0');
+    }
+    return value;
+  }
+
+  // The sum of the header's bytes, with blanks in place of the sum itself.
+  void check_sum(const Header& h) const {
+    constexpr size_t kAt = 148, kSize = 8;
+    int64_t sum = 0;
+    for (size_t i = 0; i < h.size(); ++i)
+      sum += i >= kAt && i < kAt + kSize ? ' ' : static_cast<unsigned char>(h[i]);
+    size_t digits = kAt;
+    while (digits < kAt + kSize && h[digits] == ' ') ++digits;
+    if (octal(h, digits, kAt + kSize - digits) != sum)
+      fail("is no tar archive, or damaged: a header's sum is wrong");
+  }
+
+  InputFile file_;
+};
+
+void write_member(Archive& archive, const Member& member, const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  if (error) throw FileError(kOp, "cannot create ", path.parent_path().string(), ": ", error.message());
+  io::AtomicFile out(path, {.op = kOp});
+  archive.read(member, [&](const char* bytes, int64_t n) { out.write(bytes, n); });
+  out.commit();
+}
+
+}  // namespace
+
+void unpack_tar(const fs::path& archive_path, const fs::path& dir, const std::vector<std::string>& names,
+                int64_t max_bytes) {
+  std::vector<std::string> missing;
+  for (const std::string& name : names) {
+    std::error_code ignored;
+    if (!fs::exists(dir / name, ignored)) missing.push_back(name);
+  }
+  if (missing.empty()) return;
+  Archive archive(archive_path);
+  for (Member member; !missing.empty() && archive.next(member);) {
+    const auto wanted = std::find(missing.begin(), missing.end(), member.name);
+    if (wanted == missing.end()) {
+      archive.read(member, [](const char*, int64_t) {});
+      continue;
+    }
+    if (!member.is_file || member.size > max_bytes)
+      archive.fail(member.name,
+                   member.is_file ? concat(" has ", member.size, " bytes, more than the limit of ", max_bytes)
+                                  : " is no regular file");
+    write_member(archive, member, dir / member.name);
+    missing.erase(wanted);
+  }
+  if (!missing.empty()) archive.fail("has no ", missing[0]);
+}
+
+}  // namespace gradus::data

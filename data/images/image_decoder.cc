@@ -1,0 +1,124 @@
+#include "gradus/data/images/image_decoder.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <utility>
+
+#include "gradus/data/images/encoded_image.h"
+#include "gradus/data/files/input_file.h"
+#include "gradus/data/images/jpeg.h"
+#include "gradus/data/images/orientation.h"
+#include "gradus/data/images/png.h"
+
+namespace gradus::data {
+namespace {
+
+using internal::EncodedImage;
+using internal::ImageHeader;
+using internal::Orientation;
+
+// Luma of each pixel by ITU-R 601, rounded as Pillow does.
+Image gray_of_rgb(const Image& rgb) {
+  Image gray(rgb.height(), rgb.width(), 1);
+  const uint8_t* from = rgb.data();
+  uint8_t* to = gray.mutable_data();
+  for (int64_t i = 0; i < gray.bytes(); ++i, from += 3)
+    to[i] = static_cast<uint8_t>((from[0] * 19595 + from[1] * 38470 + from[2] * 7471 + 0x8000) >> 16);
+  return gray;
+}
+
+class FileSource : public ImageSource {
+ public:
+  explicit FileSource(EncodedImage file)
+      : file_(std::move(file)),
+        is_jpeg_(internal::is_jpeg(file_)),
+        header_(is_jpeg_ ? internal::read_jpeg_header(file_) : internal::read_png_header(file_)) {
+    if (is_jpeg_ && file_.options.mode == ColorMode::kIndices)
+      file_.fail("is a JPEG, which keeps no exact numbers; expected a PNG");
+    if (file_.options.exif_orientation) orientation_ = Orientation::from_exif(header_.orientation);
+  }
+
+  int64_t height() const override { return orientation_.swaps ? header_.width : header_.height; }
+  int64_t width() const override { return orientation_.swaps ? header_.height : header_.width; }
+  int64_t channels() const override {
+    const ColorMode mode = file_.options.mode;
+    return mode == ColorMode::kRGB                                   ? 3
+           : mode == ColorMode::kGray || mode == ColorMode::kIndices ? 1
+                                                                     : header_.channels;
+  }
+
+  Region decode(Box box, int64_t min_height, int64_t min_width) const override {
+    const int scale = scale_for(box, min_height, min_width);
+    Region region =
+        orientation_.upright(decode_in_file(orientation_.in_file(box, header_.height, header_.width), scale));
+    if (region.image.channels() != channels()) region.image = gray_of_rgb(region.image);
+    return region;
+  }
+
+ private:
+  int scale_for(Box box, int64_t min_height, int64_t min_width) const {
+    if (!header_.scales || !file_.options.scaled) return 1;
+    for (const int scale : {8, 4, 2})
+      if (box.height / scale >= min_height && box.width / scale >= min_width) return scale;
+    return 1;
+  }
+
+  // A box of the file's own rows and columns; its edges are rounded outwards to scaled pixels.
+  Region decode_in_file(Box box, int scale) const {
+    const int64_t left = box.left / scale, right = (box.left + box.width + scale - 1) / scale;
+    const int64_t top = box.top / scale, bottom = (box.top + box.height + scale - 1) / scale;
+    const Box scaled{left, top, right - left, bottom - top};
+    const int64_t decoded = header_.channels == 1 ? channels() : 3;
+    Region region{is_jpeg_ ? internal::decode_jpeg(file_, scaled, scale, decoded)
+                           : internal::decode_png(file_, scaled, decoded)};
+    region.left = double(box.left) / scale - double(left);
+    region.top = double(box.top) / scale - double(top);
+    region.width = double(box.width) / scale;
+    region.height = double(box.height) / scale;
+    return region;
+  }
+
+  EncodedImage file_;
+  bool is_jpeg_;
+  ImageHeader header_;
+  Orientation orientation_;
+};
+
+std::string first_bytes(const std::vector<uint8_t>& content) {
+  std::ostringstream out;
+  for (size_t i = 0; i < std::min<size_t>(content.size(), 8); ++i)
+    out << std::hex << std::setw(2) << std::setfill('0') << int(content[i]);
+  return out.str();
+}
+
+Image open(EncodedImage file) {
+  if (file.options.max_pixels < 1 || file.options.max_bytes < 1)
+    throw ValueError("decode_image", "max_pixels and max_bytes must be at least 1, given ",
+                     file.options.max_pixels, " and ", file.options.max_bytes);
+  if (static_cast<int64_t>(file.bytes.size()) > file.options.max_bytes)
+    file.fail("has ", file.bytes.size(), " bytes, more than the limit of ", file.options.max_bytes);
+  if (file.bytes.empty()) file.fail("is empty");
+  if (!internal::is_jpeg(file) && !internal::is_png(file))
+    file.fail("is neither JPEG nor PNG: starts with ", first_bytes(file.bytes));
+  return Image(std::make_shared<FileSource>(std::move(file)));
+}
+
+}  // namespace
+
+Image decode_image(const std::filesystem::path& path, const DecodeOptions& options) {
+  InputFile in(path, "decode_image");
+  EncodedImage file{path.string(), {}, options};
+  if (in.is_gzip()) file.fail("is neither JPEG nor PNG, but gzip data");
+  if (in.file_size() > options.max_bytes)
+    file.fail("has ", in.file_size(), " bytes, more than the limit of ", options.max_bytes);
+  file.bytes.resize(static_cast<size_t>(in.file_size()));
+  const int64_t got = in.read(file.bytes.data(), in.file_size());
+  if (got != in.file_size()) file.fail("ends after ", got, " bytes of ", in.file_size(), " while it is read");
+  return open(std::move(file));
+}
+
+Image decode_image(std::vector<uint8_t> content, const std::string& name, const DecodeOptions& options) {
+  return open({name, std::move(content), options});
+}
+
+}  // namespace gradus::data

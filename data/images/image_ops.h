@@ -1,0 +1,67 @@
+// Functions of images: what the transforms are made of. Results equal Pillow's and torchvision's, bit by bit.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "gradus/data/images/image.h"
+#include "gradus/data/images/resample.h"
+#include "gradus/tensor/base/shape.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::data {
+
+// What lies outside of an image: kConstant the fill, kEdge the nearest pixel, kReflect the image mirrored at
+// the middle of its edge pixels, kSymmetric at their outer edge.
+enum class PaddingMode { kConstant, kEdge, kReflect, kSymmetric };
+
+// Pixels on each side; one number means all four, two those at left and right, and above and below.
+struct Padding {
+  int64_t left = 0, top = 0, right = 0, bottom = 0;
+  constexpr Padding() = default;
+  template <std::integral T>
+  constexpr Padding(T all) : left(all), top(all), right(all), bottom(all) {}
+  constexpr Padding(int64_t horizontal, int64_t vertical)
+      : left(horizontal), top(vertical), right(horizontal), bottom(vertical) {}
+  constexpr Padding(int64_t left_, int64_t top_, int64_t right_, int64_t bottom_)
+      : left(left_), top(top_), right(right_), bottom(bottom_) {}
+  bool operator==(const Padding&) const = default;
+};
+
+// A colour; one number means gray. Of gray images the first channel counts.
+struct Fill {
+  std::array<uint8_t, 3> rgb{};
+  constexpr Fill() = default;
+  template <std::integral T>
+  constexpr Fill(T gray) : rgb{uint8_t(gray), uint8_t(gray), uint8_t(gray)} {}
+  constexpr Fill(uint8_t r, uint8_t g, uint8_t b) : rgb{r, g, b} {}
+};
+
+struct PadImageOptions {
+  Fill fill = 0;
+  PaddingMode mode = PaddingMode::kConstant;
+};
+
+// Resizes to size.h rows of size.w pixels. Errors: ValueError for a size below 1.
+Image resize(const Image& image, Size2 size, Interpolation filter = Interpolation::kBilinear);
+// Adds pixels around the image. Errors: ValueError for negative padding; for kReflect and an image of one
+// row or column that would have to be reflected.
+Image pad(const Image& image, Padding padding, PadImageOptions options = {});
+// Swap left and right, above and below.
+Image hflip(const Image& image);
+Image vflip(const Image& image);
+
+// Returns the pixels as f32[C,H,W], divided by 255.
+Tensor to_tensor(const Image& image);
+
+// Returns luma, (19595 R + 38470 G + 7471 B + 2^15) / 2^16, in 1 or 3 equal channels.
+Image to_grayscale(const Image& image, int64_t channels = 1);
+// Blend the image with black, with the gray of its mean luma, with its own luma: factor 1 gives the image, 0
+// the other, more than 1 goes beyond. Errors: ValueError for a negative factor.
+Image adjust_brightness(const Image& image, double factor);
+Image adjust_contrast(const Image& image, double factor);
+Image adjust_saturation(const Image& image, double factor);
+// Turns hues by `shift` of the circle, in Pillow's HSV. Errors: ValueError outside [-0.5, 0.5].
+Image adjust_hue(const Image& image, double shift);
+
+}  // namespace gradus::data

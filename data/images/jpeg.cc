@@ -1,0 +1,244 @@
+#include "gradus/data/images/jpeg.h"
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <span>
+
+// Needs size_t and FILE declared before.
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include "gradus/data/images/exif.h"
+
+namespace gradus::data::internal {
+namespace {
+
+// The library reports errors by a function that must not return, and was not written for exceptions to pass
+// through it: ours jumps back to guarded(), which throws.
+struct ErrorManager : jpeg_error_mgr {
+  std::jmp_buf jump;
+  char text[JMSG_LENGTH_MAX] = {};
+  bool allow_damaged = false;
+};
+
+[[noreturn]] void on_error(j_common_ptr info) {
+  auto& errors = static_cast<ErrorManager&>(*info->err);
+  errors.format_message(info, errors.text);
+  std::longjmp(errors.jump, 1);
+}
+
+// Warnings after which all pixels are still what they should be.
+bool is_harmless(int code) {
+  return code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM;
+}
+
+void on_message(j_common_ptr info, int level) {
+  const auto& errors = static_cast<ErrorManager&>(*info->err);
+  if (level < 0 && !errors.allow_damaged && !is_harmless(errors.msg_code)) on_error(info);
+}
+
+void ignore_message(j_common_ptr) {}
+
+// A few bytes can claim scan after scan over all pixels, each of which takes its time.
+struct ScanLimit : jpeg_progress_mgr {
+  int scans = 0;
+};
+
+void check_scans(j_common_ptr info) {
+  const int limit = static_cast<ScanLimit&>(*info->progress).scans;
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= limit) return;
+  auto& errors = static_cast<ErrorManager&>(*info->err);
+  std::snprintf(errors.text, sizeof errors.text, "more than %d scans, the limit for an image of its size",
+                limit);
+  std::longjmp(errors.jump, 1);
+}
+
+int max_scans(int64_t pixels, int64_t max_pixels) {
+  return static_cast<int>(std::clamp<int64_t>(16 * max_pixels / pixels, 32, 500));
+}
+
+// What the library allocates and must free, whoever throws.
+struct State {
+  jpeg_decompress_struct info{};
+  ErrorManager errors{};
+  ScanLimit scan_limit{};
+
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { jpeg_destroy_decompress(&info); }
+};
+
+// Adobe's inverted CMYK to RGB, as Pillow does it.
+void rgb_of_cmyk(const uint8_t* cmyk, uint8_t* rgb, int64_t pixels) {
+  for (int64_t i = 0; i < pixels; ++i, cmyk += 4, rgb += 3) {
+    const int light = cmyk[3];  // 255 - black
+    for (int k = 0; k < 3; ++k) {
+      const int product = (255 - cmyk[k]) * light + 128;
+      rgb[k] = static_cast<uint8_t>(std::max(0, light - ((product + (product >> 8)) >> 8)));
+    }
+  }
+}
+
+class JpegReader {
+ public:
+  explicit JpegReader(const EncodedImage& file) : file_(file) {
+    info_.err = jpeg_std_error(&state_.errors);
+    state_.errors.error_exit = on_error;
+    state_.errors.emit_message = on_message;
+    state_.errors.output_message = ignore_message;
+    state_.errors.allow_damaged = file.options.allow_damaged;
+    guarded([this] {
+      jpeg_create_decompress(&info_);
+      jpeg_mem_src(&info_, file_.bytes.data(), static_cast<unsigned long>(file_.bytes.size()));
+    });
+  }
+
+  ImageHeader read_header(bool with_orientation) {
+    guarded([this, with_orientation] {
+      if (with_orientation) jpeg_save_markers(&info_, JPEG_APP0 + 1, 0xFFFF);
+      jpeg_read_header(&info_, TRUE);
+    });
+    file_.check_size(info_.image_height, info_.image_width);
+    const int components = info_.num_components;
+    if (components != 1 && components != 3 && components != 4)
+      file_.fail("is a JPEG of ", components, " components, expected 1 (gray), 3 (colour) or 4 (CMYK)");
+    const int64_t pixels = int64_t{info_.image_height} * info_.image_width;
+    state_.scan_limit.scans = max_scans(pixels, file_.options.max_pixels);
+    state_.scan_limit.progress_monitor = check_scans;
+    info_.progress = &state_.scan_limit;
+    // Of a progressive file the library holds coefficients, 2 bytes for each of up to 4 components.
+    info_.mem->max_memory_to_use = static_cast<long>(16 * pixels + (int64_t{64} << 20));
+    return {.height = info_.image_height,
+            .width = info_.image_width,
+            .channels = components == 1 ? 1 : 3,
+            .orientation = orientation(),
+            .scales = true};
+  }
+
+  Image decode(Box box, int scale, int64_t channels) {
+    start(scale, channels);
+    const Box all{0, 0, info_.output_width, info_.output_height};
+    return is_smoothed() ? read(all, channels).crop(box) : read(box, channels);
+  }
+
+ private:
+  Image read(Box box, int64_t channels) {
+    JDIMENSION left = 0, width = info_.output_width;
+    crop_columns(box, left, width);
+    Image out(box.height, box.width, channels);
+    uint8_t* to = out.mutable_data();
+    const int64_t row_bytes = box.width * channels;
+    if (int64_t{width} == box.width && info_.output_components == channels) {
+      read_rows(
+          box, [=](int64_t y) { return to + y * row_bytes; }, [](int64_t) {});
+      return out;
+    }
+    std::vector<uint8_t> row(static_cast<size_t>(width) * static_cast<size_t>(info_.output_components));
+    uint8_t* const scratch = row.data();
+    const uint8_t* const from = scratch + (box.left - left) * info_.output_components;
+    const bool is_cmyk = info_.output_components == 4;
+    read_rows(
+        box, [=](int64_t) { return scratch; },
+        [=](int64_t y) {
+          if (is_cmyk) {
+            rgb_of_cmyk(from, to + y * row_bytes, box.width);
+          } else {
+            std::memcpy(to + y * row_bytes, from, static_cast<size_t>(row_bytes));
+          }
+        });
+    return out;
+  }
+
+  // Of a progressive file whose scans do not tell all, the library smooths blocks by their neighbours, which
+  // it forgets outside of a box.
+  bool is_smoothed() const {
+    if (!info_.progressive_mode || !info_.coef_bits) return false;
+    const int* bits = info_.coef_bits[0];
+    return std::any_of(bits, bits + info_.num_components * DCTSIZE2,
+                       [](int missing) { return missing != 0; });
+  }
+
+  // Runs a step of the library. Nothing in it may have a destructor: an error jumps over them.
+  template <class Step>
+  void guarded(const Step& step) {
+    if (setjmp(state_.errors.jump)) file_.fail("damaged or unsupported JPEG: ", state_.errors.text);
+    step();
+  }
+
+  int orientation() const {
+    static constexpr char kExif[] = {'E', 'x', 'i', 'f', 0, 0};
+    for (const jpeg_marker_struct* m = info_.marker_list; m; m = m->next) {
+      if (m->data_length < sizeof kExif || std::memcmp(m->data, kExif, sizeof kExif) != 0) continue;
+      return exif_orientation(std::span<const uint8_t>(m->data, m->data_length).subspan(sizeof kExif));
+    }
+    return 1;
+  }
+
+  void start(int scale, int64_t channels) {
+    guarded([=, this] {
+      info_.scale_num = 1;
+      info_.scale_denom = static_cast<unsigned>(scale);
+      info_.out_color_space = info_.num_components == 4 ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+      jpeg_start_decompress(&info_);
+    });
+  }
+
+  // Has only the columns of the box decoded, with neighbours that smooth chroma at its edges depends on.
+  void crop_columns(Box box, JDIMENSION& left, JDIMENSION& width) {
+    constexpr int64_t kNeighbours = 2;
+    // The library gets some columns of other sampling wrong, and smooths progressive files' blocks by
+    // neighbours.
+    if (info_.max_h_samp_factor > 2 || info_.progressive_mode) return;
+    const int64_t begin = std::max<int64_t>(0, box.left - kNeighbours);
+    const int64_t end = std::min<int64_t>(info_.output_width, box.left + box.width + kNeighbours);
+    left = static_cast<JDIMENSION>(begin);
+    width = static_cast<JDIMENSION>(end - begin);
+    guarded([&] {
+      if (width < info_.output_width) jpeg_crop_scanline(&info_, &left, &width);
+    });
+  }
+
+  // Reads the box's rows, each to where `target` says; then `done` is called.
+  template <class Target, class Done>
+  void read_rows(Box box, const Target& target, const Done& done) {
+    guarded([&] {
+      if (box.top > 0 && !info_.progressive_mode)
+        jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(box.top));
+      while (info_.output_scanline < box.top) {
+        JSAMPROW row = target(0);
+        jpeg_read_scanlines(&info_, &row, 1);
+      }
+      for (int64_t y = 0; y < box.height; ++y) {
+        JSAMPROW row = target(y);
+        jpeg_read_scanlines(&info_, &row, 1);
+        done(y);
+      }
+      // What follows the last row is checked too.
+      if (info_.output_scanline == info_.output_height) jpeg_finish_decompress(&info_);
+    });
+  }
+
+  const EncodedImage& file_;
+  State state_;
+  jpeg_decompress_struct& info_ = state_.info;
+};
+
+}  // namespace
+
+bool is_jpeg(const EncodedImage& file) {
+  static constexpr uint8_t kMagic[] = {0xFF, 0xD8, 0xFF};
+  return file.bytes.size() >= sizeof kMagic && std::memcmp(file.bytes.data(), kMagic, sizeof kMagic) == 0;
+}
+
+ImageHeader read_jpeg_header(const EncodedImage& file) { return JpegReader(file).read_header(true); }
+
+Image decode_jpeg(const EncodedImage& file, Box box, int scale, int64_t channels) {
+  JpegReader reader(file);
+  reader.read_header(false);
+  return reader.decode(box, scale, channels);
+}
+
+}  // namespace gradus::data::internal

@@ -1,0 +1,370 @@
+#include "gradus/data/images/picture.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "gradus/tensor/base/error.h"
+
+namespace gradus::data {
+
+const std::shared_ptr<const ValueTable>& ValueTable::plain() {
+  static const auto& table = *new std::shared_ptr<const ValueTable>([] {
+    auto t = std::make_shared<ValueTable>();
+    for (auto& of : t->of)
+      for (int v = 0; v < 256; ++v) of[v] = static_cast<float>(v) / 255.f;
+    return t;
+  }());
+  return table;
+}
+
+Picture::Picture(Image image) : stage_(Stage::kImage) { set(std::move(image)); }
+
+Picture::Picture(Image image, Image mask, MaskOptions options) : Picture(std::move(image)) {
+  if (!mask.defined() || mask.channels() != 1)
+    throw ValueError("Picture", "expected a mask of one channel, given ",
+                     mask.defined() ? concat(mask.channels(), " channels") : "none");
+  if (mask.height() != height() || mask.width() != width())
+    throw ValueError("Picture", "the mask is ", Size2(mask.height(), mask.width()), ", the image ",
+                     Size2(height(), width()));
+  mask_fill_ = options.fill;
+  mask_.emplace_back(std::move(mask));
+}
+
+Picture::Picture(Tensor tensor) : stage_(Stage::kTensor) { set(std::move(tensor)); }
+
+void Picture::require_image(const char* op) const {
+  if (!is_image()) throw StateError(op, "works on images, but this is a tensor: it belongs before ToTensor");
+}
+
+void Picture::require_tensor(const char* op) const {
+  if (is_image()) throw StateError(op, "works on tensors, but this is an image: it belongs after ToTensor");
+}
+
+Picture& Picture::set(Image image) {
+  require_image("Picture");
+  if (!image.defined()) throw StateError("Picture", "there is no image");
+  if (has_mask() && (image.height() != height() || image.width() != width()))
+    throw StateError(
+        "Picture", "a step makes ", Size2(image.height(), image.width()), " of an image of ",
+        Size2(height(), width()),
+        ", which its mask does not follow: crop, resize, pad, mirror and flip the Picture instead");
+  replace(std::move(image));
+  return *this;
+}
+
+void Picture::replace(Image image) {
+  image_ = std::move(image);
+  box_ = image_.whole();
+  resize_.reset();
+  is_mirrored_ = false;
+}
+
+Picture& Picture::set(Tensor tensor) {
+  require_tensor("Picture");
+  if (!tensor.defined()) throw StateError("Picture", "there is no tensor");
+  stage_ = Stage::kTensor;
+  tensor_ = std::move(tensor);
+  values_.reset();
+  image_ = Image();
+  return *this;
+}
+
+Shape Picture::shape() const {
+  return stage_ == Stage::kTensor ? tensor_.shape() : Shape{channels(), height(), width()};
+}
+
+DType Picture::dtype() const { return stage_ == Stage::kTensor ? tensor_.dtype() : DType::kF32; }
+
+int64_t Picture::height() const {
+  if (stage_ == Stage::kTensor) return tensor_.size(-2);
+  return resize_ ? window_.height : box_.height;
+}
+int64_t Picture::width() const {
+  if (stage_ == Stage::kTensor) return tensor_.size(-1);
+  return resize_ ? window_.width : box_.width;
+}
+int64_t Picture::channels() const { return stage_ == Stage::kTensor ? tensor_.size(-3) : image_.channels(); }
+
+Picture& Picture::crop(Box box) {
+  require_image("crop");
+  if (box.left < 0 || box.top < 0 || box.width < 1 || box.height < 1 || box.left + box.width > width() ||
+      box.top + box.height > height())
+    throw ValueError("crop", "box of ", box.height, "x", box.width, " at row ", box.top, ", column ",
+                     box.left, " is not inside the image of ", height(), "x", width());
+  for (Picture& mask : mask_) mask.crop(box);
+  if (is_mirrored_) box.left = width() - box.left - box.width;
+  Box& outer = resize_ ? window_ : box_;
+  outer = {outer.left + box.left, outer.top + box.top, box.width, box.height};
+  return *this;
+}
+
+Picture& Picture::resize(Size2 size, Interpolation filter, bool scaled_decoding) {
+  require_image("resize");
+  constexpr int64_t kMaxSide = int64_t{1} << 24;
+  if (size.h < 1 || size.w < 1 || size.h > kMaxSide || size.w > kMaxSide)
+    throw ValueError("resize", "sizes must be 1 to ", kMaxSide, ", given ", size);
+  for (Picture& mask : mask_) mask.resize(size, Interpolation::kNearest);
+  if (resize_ || is_mirrored_) replace(image());
+  if (size == Size2{box_.height, box_.width}) return *this;
+  resize_ = Resize{size, filter, scaled_decoding};
+  window_ = {0, 0, size.w, size.h};
+  return *this;
+}
+
+Picture& Picture::mirror() {
+  require_image("mirror");
+  for (Picture& mask : mask_) mask.mirror();
+  is_mirrored_ = !is_mirrored_;
+  return *this;
+}
+
+Picture& Picture::flip() {
+  require_image("flip");
+  for (Picture& mask : mask_) mask.flip();
+  replace(vflip(image()));
+  return *this;
+}
+
+Picture& Picture::pad(Padding padding, PadImageOptions options) {
+  require_image("pad");
+  for (Picture& mask : mask_) mask.pad(padding, {.fill = mask_fill_, .mode = options.mode});
+  replace(data::pad(image(), padding, options));
+  return *this;
+}
+
+Picture& Picture::to_float() {
+  require_image("ToTensor");
+  stage_ = Stage::kFloats;
+  values_ = ValueTable::plain();
+  return *this;
+}
+
+namespace {
+
+using internal::AxisWeights;
+using internal::Pixels;
+
+Pixels pixels_of(const Image& image) {
+  return {image.data(), image.height(), image.width(), image.channels()};
+}
+
+// Copies the pixels that rows and columns name.
+Image pick(const Image& from, const std::vector<int32_t>& rows, const std::vector<int32_t>& columns) {
+  const int64_t c = from.channels();
+  Image out(static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns.size()), c);
+  const uint8_t* in = from.data();
+  uint8_t* to = out.mutable_data();
+  for (int32_t y : rows) {
+    for (int32_t x : columns) {
+      std::memcpy(to, in + (int64_t{y} * from.width() + x) * c, static_cast<size_t>(c));
+      to += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+// The window of the resized box.
+Image Picture::resized() const {
+  const Size2 size = resize_->size;
+  const Interpolation filter = resize_->filter;
+  if (filter == Interpolation::kNearest) {
+    const Image part = image_.crop(box_);
+    const double h = static_cast<double>(box_.height), w = static_cast<double>(box_.width);
+    return pick(
+        part, internal::nearest_inputs(box_.height, 0, h, size.h, window_.top, window_.top + window_.height),
+        internal::nearest_inputs(box_.width, 0, w, size.w, window_.left, window_.left + window_.width));
+  }
+  const auto weights_of_rows = [&](int64_t in, double low, double high) {
+    return internal::axis_weights(in, low, high, size.h, filter, window_.top, window_.top + window_.height);
+  };
+  const auto weights_of_columns = [&](int64_t in, double low, double high) {
+    return internal::axis_weights(in, low, high, size.w, filter, window_.left, window_.left + window_.width);
+  };
+  AxisWeights y = weights_of_rows(box_.height, 0, static_cast<double>(box_.height));
+  AxisWeights x = weights_of_columns(box_.width, 0, static_cast<double>(box_.width));
+  // Of the box, what the window is made from.
+  Box needed{box_.left + x.first, box_.top + y.first, x.last - x.first, y.last - y.first};
+  bool keeps_rows = size.h == box_.height, keeps_columns = size.w == box_.width;
+  if (keeps_rows) needed.top = box_.top + window_.top, needed.height = window_.height;
+  if (keeps_columns) needed.left = box_.left + window_.left, needed.width = window_.width;
+  Image part;
+  if (resize_->scaled_decoding) {
+    const Region region = image_.decode(box_, size.h, size.w);
+    part = region.image;
+    const bool is_scaled = part.height() != box_.height || part.width() != box_.width;
+    if (is_scaled) {
+      y = weights_of_rows(part.height(), region.top, region.top + region.height);
+      x = weights_of_columns(part.width(), region.left, region.left + region.width);
+      keeps_rows = keeps_columns = false;
+      part = part.crop({x.first, y.first, x.last - x.first, y.last - y.first});
+    } else {
+      part = part.crop({needed.left - box_.left, needed.top - box_.top, needed.width, needed.height});
+    }
+  } else {
+    part = image_.crop(needed);
+  }
+  if (!keeps_columns) {
+    Image out(part.height(), window_.width, part.channels());
+    internal::resample_rows(pixels_of(part), x, out.mutable_data());
+    part = out;
+  }
+  if (keeps_rows) return part;
+  Image out(window_.height, part.width(), part.channels());
+  internal::resample_columns(pixels_of(part), y, out.mutable_data());
+  return out;
+}
+
+// The pixels after all that waits, but not mirrored.
+const Image& Picture::settled() {
+  if (resize_) {
+    image_ = resized();
+  } else if (box_ != image_.whole()) {
+    image_ = image_.crop(box_);
+  }
+  resize_.reset();
+  box_ = image_.whole();
+  return image_;
+}
+
+namespace {
+
+Image mirrored(const Image& image) {
+  const int64_t w = image.width(), c = image.channels();
+  Image out(image.height(), w, c);
+  const uint8_t* from = image.data();
+  uint8_t* to = out.mutable_data();
+  for (int64_t y = 0; y < image.height(); ++y, from += w * c, to += w * c) {
+    for (int64_t x = 0; x < w; ++x) std::memcpy(to + x * c, from + (w - 1 - x) * c, static_cast<size_t>(c));
+  }
+  return out;
+}
+
+// One pass over pixels: floats of bytes, each row from left to right or the other way round.
+template <int kChannels>
+void to_floats(const Image& image, const ValueTable& values, bool is_mirrored, float* out) {
+  const int64_t w = image.width();
+  const uint8_t* row = image.data();
+  const int64_t step = is_mirrored ? -kChannels : kChannels;
+  for (int64_t y = 0; y < image.height(); ++y, row += w * kChannels) {
+    const uint8_t* from = is_mirrored ? row + (w - 1) * kChannels : row;
+    for (int64_t x = 0; x < w; ++x, from += step, out += kChannels) {
+      for (int c = 0; c < kChannels; ++c) out[c] = values.of[c][from[c]];
+    }
+  }
+}
+
+Strides pixel_strides(const Shape& shape) { return {1, shape[2] * shape[0], shape[0]}; }
+
+// Copies f32[C,H,W] of any strides.
+void copy_channels_last(const Tensor& x, float* out) {
+  const int64_t channels = x.size(0), h = x.size(1), w = x.size(2);
+  const float* from = x.ptr<float>();
+  for (int64_t i = 0; i < h; ++i) {
+    for (int64_t j = 0; j < w; ++j) {
+      for (int64_t c = 0; c < channels; ++c)
+        *out++ = from[c * x.strides()[0] + i * x.strides()[1] + j * x.strides()[2]];
+    }
+  }
+}
+
+}  // namespace
+
+Image Picture::image() {
+  require_image("Picture");
+  settled();
+  if (is_mirrored_) replace(mirrored(image_));
+  return image_;
+}
+
+Tensor Picture::mask() {
+  if (!has_mask()) throw StateError("Picture", "there is no mask");
+  const Image classes = mask_[0].image();
+  Tensor x = empty({classes.height(), classes.width()}, {.dtype = DType::kI64});
+  std::copy_n(classes.data(), classes.bytes(), x.ptr<int64_t>());
+  return x;
+}
+
+void Picture::write_channels_last(float* out) {
+  require_tensor("Picture");
+  if (stage_ == Stage::kTensor) {
+    if (tensor_.is_dense() && tensor_.strides() == pixel_strides(tensor_.shape())) {
+      std::memcpy(out, tensor_.raw_ptr(), static_cast<size_t>(tensor_.nbytes()));
+    } else {
+      copy_channels_last(tensor_, out);
+    }
+    return;
+  }
+  const Image& image = settled();
+  image.channels() == 3 ? to_floats<3>(image, *values_, is_mirrored_, out)
+                        : to_floats<1>(image, *values_, is_mirrored_, out);
+}
+
+Tensor Picture::own_tensor() {
+  require_tensor("Picture");
+  const Shape shape = this->shape();
+  if (shape.size() != 3 || dtype() != DType::kF32)
+    throw ShapeError("Picture", "expected f32[C,H,W], given ", describe(tensor_));
+  Tensor own = empty_strided(shape, pixel_strides(shape), {DType::kF32});
+  write_channels_last(own.ptr<float>());
+  return own;
+}
+
+Tensor Picture::tensor() {
+  require_tensor("Picture");
+  if (stage_ == Stage::kTensor && tensor_.is_row_major()) return tensor_;
+  if (stage_ == Stage::kTensor && (tensor_.dim() != 3 || dtype() != DType::kF32)) return tensor_;
+  const Tensor last = stage_ == Stage::kTensor ? tensor_ : own_tensor();
+  Tensor rows = empty(last.shape(), {DType::kF32});
+  float* out = rows.ptr<float>();
+  for (int64_t c = 0; c < last.size(0); ++c) {
+    const float* plane = last.ptr<float>() + c * last.strides()[0];
+    for (int64_t y = 0; y < last.size(1); ++y) {
+      for (int64_t x = 0; x < last.size(2); ++x)
+        *out++ = plane[y * last.strides()[1] + x * last.strides()[2]];
+    }
+  }
+  set(rows);
+  return rows;
+}
+
+// Replaces each value v of channel c by f(c, v).
+template <class F>
+Picture& Picture::map_values(F&& f) {
+  if (stage_ == Stage::kFloats) {
+    auto mapped = std::make_shared<ValueTable>(*values_);
+    for (int64_t c = 0; c < channels(); ++c)
+      for (float& v : mapped->of[c]) v = f(static_cast<size_t>(c), v);
+    values_ = std::move(mapped);
+    return *this;
+  }
+  Tensor own = own_tensor();
+  float* p = own.ptr<float>();
+  const size_t channels = static_cast<size_t>(own.size(0));
+  for (int64_t i = 0; i < own.numel(); i += static_cast<int64_t>(channels)) {
+    for (size_t c = 0; c < channels; ++c) p[static_cast<size_t>(i) + c] = f(c, p[static_cast<size_t>(i) + c]);
+  }
+  return set(own);
+}
+
+Picture& Picture::normalize(std::span<const float> mean, std::span<const float> std) {
+  require_tensor("Normalize");
+  const size_t n = static_cast<size_t>(channels());
+  if ((mean.size() != n && mean.size() != 1) || (std.size() != n && std.size() != 1))
+    throw ValueError("Normalize", "expected a mean and a std for each of ", n, " channels, given ",
+                     mean.size(), " and ", std.size());
+  return map_values(
+      [&](size_t c, float v) { return (v - mean[mean.size() == 1 ? 0 : c]) / std[std.size() == 1 ? 0 : c]; });
+}
+
+Picture& Picture::shift(std::span<const float> offset) {
+  require_tensor("Lighting");
+  if (offset.size() != static_cast<size_t>(channels()))
+    throw ValueError("Lighting", "expected an image of ", offset.size(), " channels, given ", channels());
+  return map_values([&](size_t c, float v) { return v + offset[c]; });
+}
+
+}  // namespace gradus::data

@@ -1,0 +1,251 @@
+#include "gradus/data/images/png.h"
+
+#include <png.h>
+
+#include <algorithm>
+#include <cctype>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <span>
+#include <string_view>
+
+#include "gradus/data/images/exif.h"
+
+namespace gradus::data::internal {
+namespace {
+
+constexpr size_t kSignatureBytes = 8;
+constexpr int64_t kMaxWidth = 1'000'000;  // a row is held as up to 8 bytes a pixel, twice
+
+uint32_t big_endian(const uint8_t* p) {
+  return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | p[3];
+}
+
+// What can be told without unpacking anything.
+struct Survey {
+  uint64_t packed_bytes = 0;  // of pixels
+  int orientation = 1;
+};
+
+// Walks over the chunks (length, type, data, CRC) up to IEND. Errors: FileError where one goes past the end,
+// or none comes.
+Survey survey(const EncodedImage& file) {
+  Survey found;
+  const std::span<const uint8_t> all(file.bytes);
+  for (size_t at = kSignatureBytes;;) {
+    if (all.size() - at < 12) {
+      if (file.options.allow_damaged) return found;
+      file.fail("is cut short: the PNG has no IEND chunk in its ", all.size(), " bytes");
+    }
+    const uint64_t length = big_endian(&all[at]);
+    const std::string_view type(reinterpret_cast<const char*>(&all[at + 4]), 4);
+    const bool is_name =
+        std::all_of(type.begin(), type.end(), [](unsigned char c) { return std::isalpha(c); });
+    const bool fits = length <= all.size() - at - 12;
+    if (!is_name || !fits) {
+      if (file.options.allow_damaged) return found;
+      if (!is_name) file.fail("damaged PNG: no chunk begins at byte ", at);
+      file.fail("is cut short: PNG chunk ", type, " at byte ", at, " claims ", length, " bytes, and ",
+                all.size() - at - 12, " are left");
+    }
+    const std::span<const uint8_t> data = all.subspan(at + 8, length);
+    if (type == "IDAT") found.packed_bytes += length;
+    if (type == "eXIf") found.orientation = exif_orientation(data);
+    if (type == "IEND") return found;
+    at += 12 + length;
+  }
+}
+
+// The library's errors must not return: ours jump back to guarded(), which throws.
+struct State {
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  std::jmp_buf jump;
+  char text[256] = {};
+  const uint8_t* next = nullptr;
+  size_t left = 0;
+
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { png_destroy_read_struct(&png, &info, nullptr); }
+};
+
+[[noreturn]] void on_error(png_structp png, png_const_charp text) {
+  auto& state = *static_cast<State*>(png_get_error_ptr(png));
+  std::snprintf(state.text, sizeof state.text, "%s", text);
+  std::longjmp(state.jump, 1);
+}
+
+// About chunks that do not matter to the pixels.
+void on_warning(png_structp, png_const_charp) {}
+
+void read_bytes(png_structp png, png_bytep to, size_t count) {
+  auto& state = *static_cast<State*>(png_get_io_ptr(png));
+  if (count > state.left) png_error(png, "the file ends early");
+  std::memcpy(to, state.next, count);
+  state.next += count;
+  state.left -= count;
+}
+
+class PngReader {
+ public:
+  explicit PngReader(const EncodedImage& file) : file_(file) {
+    state_.next = file.bytes.data();
+    state_.left = file.bytes.size();
+    guarded([this] {
+      state_.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &state_, on_error, on_warning);
+      if (state_.png) state_.info = png_create_info_struct(state_.png);
+    });
+    if (!state_.info) throw std::bad_alloc();
+  }
+
+  ImageHeader read_header() {
+    guarded([this] {
+      png_structp png = state_.png;
+      png_set_read_fn(png, &state_, read_bytes);
+      // Texts and colour profiles, which may unpack to anything, are passed over.
+      png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+      png_set_chunk_malloc_max(png, 1 << 20);
+      png_set_user_limits(png, kMaxWidth, PNG_UINT_31_MAX);
+      if (file_.options.allow_damaged) {
+        png_set_crc_action(png, PNG_CRC_WARN_USE, PNG_CRC_WARN_DISCARD);
+      } else {
+        png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
+      }
+      png_read_info(png, state_.info);
+    });
+    const int64_t height = png_get_image_height(state_.png, state_.info);
+    const int64_t width = png_get_image_width(state_.png, state_.info);
+    file_.check_size(height, width);
+    const int type = png_get_color_type(state_.png, state_.info);
+    if (file_.options.mode == ColorMode::kIndices) {
+      const int bits = png_get_bit_depth(state_.png, state_.info);
+      if ((type != PNG_COLOR_TYPE_PALETTE && type != PNG_COLOR_TYPE_GRAY) || bits > 8)
+        file_.fail("expected gray values or a palette's of at most 8 bits, given ", bits, " bits of ",
+                   type == PNG_COLOR_TYPE_GRAY         ? "gray"
+                   : type == PNG_COLOR_TYPE_GRAY_ALPHA ? "gray and alpha"
+                                                       : "colours");
+      return {.height = height, .width = width, .channels = 1};
+    }
+    const bool is_gray = type == PNG_COLOR_TYPE_GRAY || type == PNG_COLOR_TYPE_GRAY_ALPHA;
+    return {.height = height, .width = width, .channels = is_gray ? 1 : 3};
+  }
+
+  // Deflate packs 1032 bytes into one at best.
+  void check_packed_size(uint64_t packed_bytes, int64_t height) {
+    constexpr uint64_t kDeflateRatio = 1032;
+    const uint64_t needed = png_get_rowbytes(state_.png, state_.info) * static_cast<uint64_t>(height);
+    if (needed / kDeflateRatio > packed_bytes && !file_.options.allow_damaged)
+      file_.fail("is cut short: its ", packed_bytes, " bytes of pixels cannot unpack to the ", needed,
+                 " that the header claims");
+  }
+
+  Image decode(Box box, int64_t channels) {
+    const int passes = set_output(channels);
+    const int64_t width = png_get_image_width(state_.png, state_.info);
+    const int64_t height = png_get_image_height(state_.png, state_.info);
+    const size_t row_bytes = static_cast<size_t>(width * channels);
+    if (png_get_rowbytes(state_.png, state_.info) != row_bytes)
+      file_.fail("unsupported PNG: a row is ", png_get_rowbytes(state_.png, state_.info), " bytes, expected ",
+                 row_bytes);
+    if (passes > 1 || box == Box{0, 0, width, height}) {
+      Image all(height, width, channels);
+      uint8_t* to = all.mutable_data();
+      if (file_.options.allow_damaged) std::memset(to, 0, static_cast<size_t>(all.bytes()));
+      read_rows(passes, height, [=](int64_t y) { return to + static_cast<size_t>(y) * row_bytes; });
+      return all.crop(box);
+    }
+    Image out(box.height, box.width, channels);
+    uint8_t* to = out.mutable_data();
+    if (file_.options.allow_damaged) std::memset(to, 0, static_cast<size_t>(out.bytes()));
+    std::vector<uint8_t> row(row_bytes);
+    uint8_t* const scratch = row.data();
+    const size_t bytes = static_cast<size_t>(box.width * channels);
+    const auto copy = [=](int64_t y) {
+      if (y < box.top) return;
+      std::memcpy(to + static_cast<size_t>(y - box.top) * bytes, scratch + box.left * channels, bytes);
+    };
+    read_rows(
+        1, box.top + box.height, [=](int64_t) { return scratch; }, copy);
+    return out;
+  }
+
+ private:
+  // Runs a step of the library. Nothing in it may have a destructor: an error jumps over them.
+  template <class Step>
+  void guarded(const Step& step) {
+    if (setjmp(state_.jump)) file_.fail("damaged or unsupported PNG: ", state_.text);
+    step();
+  }
+
+  // Has rows come as 8-bit gray, RGB or indices; returns the number of passes over them.
+  int set_output(int64_t channels) {
+    const bool as_indices = file_.options.mode == ColorMode::kIndices;
+    int passes = 1;
+    guarded([&] {
+      png_structp png = state_.png;
+      if (as_indices) {
+        png_set_packing(png);
+      } else {
+        png_set_palette_to_rgb(png);
+        png_set_expand_gray_1_2_4_to_8(png);
+        png_set_strip_16(png);
+        png_set_strip_alpha(png);
+        if (channels == 3) png_set_gray_to_rgb(png);
+      }
+      passes = png_set_interlace_handling(png);
+      png_read_update_info(png, state_.info);
+    });
+    return passes;
+  }
+
+  template <class Target, class Done>
+  void read_rows(int passes, int64_t rows, const Target& target, const Done& done) {
+    try {
+      guarded([&] {
+        for (int pass = 0; pass < passes; ++pass)
+          for (int64_t y = 0; y < rows; ++y) {
+            png_read_row(state_.png, target(y), nullptr);
+            done(y);
+          }
+        // The checksums of the last chunk.
+        if (rows == png_get_image_height(state_.png, state_.info)) png_read_end(state_.png, nullptr);
+      });
+    } catch (const FileError&) {
+      if (!file_.options.allow_damaged) throw;
+    }
+  }
+  template <class Target>
+  void read_rows(int passes, int64_t rows, const Target& target) {
+    read_rows(passes, rows, target, [](int64_t) {});
+  }
+
+  const EncodedImage& file_;
+  State state_;
+};
+
+}  // namespace
+
+bool is_png(const EncodedImage& file) {
+  return file.bytes.size() >= kSignatureBytes && png_sig_cmp(file.bytes.data(), 0, kSignatureBytes) == 0;
+}
+
+ImageHeader read_png_header(const EncodedImage& file) {
+  const Survey found = survey(file);
+  PngReader reader(file);
+  ImageHeader header = reader.read_header();
+  reader.check_packed_size(found.packed_bytes, header.height);
+  header.orientation = found.orientation;
+  return header;
+}
+
+Image decode_png(const EncodedImage& file, Box box, int64_t channels) {
+  PngReader reader(file);
+  reader.read_header();
+  return reader.decode(box, channels);
+}
+
+}  // namespace gradus::data::internal

@@ -1,0 +1,189 @@
+#include "gradus/data/sets/cifar.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+#include <system_error>
+
+#include "gradus/data/files/input_file.h"
+
+namespace gradus::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kSide = 32, kPixels = kSide * kSide, kImageBytes = 3 * kPixels;
+
+}  // namespace
+
+struct CifarSet::Kind {
+  const char* name;     // as errors call it
+  const char* folder;   // that the archive unpacks to
+  int64_t label_bytes;  // before each image; the last one is the label
+  int64_t classes;
+  const char* class_file;
+  const char* origin;
+
+  int64_t record_bytes() const { return label_bytes + kImageBytes; }
+  static const Kind& cifar10();
+  static const Kind& cifar100();
+  // The files of the set, in order; none when there are none.
+  std::vector<fs::path> files(const fs::path& dir, bool train) const;
+};
+
+const CifarSet::Kind& CifarSet::Kind::cifar10() {
+  static constexpr Kind kind{
+      "CIFAR10", "cifar-10-batches-bin", 1,
+      10,        "batches.meta.txt",     "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"};
+  return kind;
+}
+
+const CifarSet::Kind& CifarSet::Kind::cifar100() {
+  static constexpr Kind kind{
+      "CIFAR100", "cifar-100-binary",     2,
+      100,        "fine_label_names.txt", "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"};
+  return kind;
+}
+
+namespace {
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// Copies an image of planes to one whose channels lie beside each other.
+void interleave(const uint8_t* planes, uint8_t* out) {
+  for (int64_t i = 0; i < kPixels; ++i) {
+    out[3 * i] = planes[i];
+    out[3 * i + 1] = planes[kPixels + i];
+    out[3 * i + 2] = planes[2 * kPixels + i];
+  }
+}
+
+// Lines without what follows them, up to the first empty one.
+std::vector<std::string> read_names(const fs::path& path, const std::string& op) {
+  constexpr size_t kMost = 64 << 10;
+  std::string text(kMost + 1, '\0');
+  text.resize(size_t(InputFile(path, op).read(text.data(), int64_t(text.size()))));
+  if (text.size() > kMost)
+    throw FileError(op, path.string(), ": expected names of classes, at most ", kMost, " bytes");
+  std::vector<std::string> names;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (line.empty()) break;
+    names.push_back(line);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<fs::path> CifarSet::Kind::files(const fs::path& dir, bool train) const {
+  std::vector<fs::path> found;
+  for (const fs::path& folder : {dir, dir / this->folder}) {
+    if (classes == 100) {
+      found = {folder / (train ? "train.bin" : "test.bin")};
+    } else if (!train) {
+      found = {folder / "test_batch.bin"};
+    } else {
+      // Numbers are consecutive; a set in more parts than the original's 5 is fine.
+      for (int i = 1; is_there(folder / concat("data_batch_", i, ".bin")); ++i)
+        found.push_back(folder / concat("data_batch_", i, ".bin"));
+    }
+    if (!found.empty() && is_there(found[0])) return found;
+    found.clear();
+  }
+  return found;
+}
+
+namespace {
+
+struct Part {
+  InputFile file;
+  int64_t images;
+};
+
+}  // namespace
+
+CifarSet::CifarSet(const fs::path& dir, const Kind& kind, const CifarOptions& options)
+    : ImageDataset(options.transform), name_(kind.name) {
+  const std::vector<fs::path> paths = kind.files(dir, options.train);
+  if (paths.empty()) {
+    std::error_code ignored;
+    const char* file = kind.classes == 100 ? (options.train ? "train.bin" : "test.bin")
+                                           : (options.train ? "data_batch_1.bin" : "test_batch.bin");
+    throw FileError(name_, fs::is_directory(dir, ignored) ? "found no " : "there is no such folder, so no ",
+                    file, " in ", dir.string(), " (nor in ", kind.folder, " below it); data::download_cifar",
+                    kind.classes, " gets the binary version, ", kind.origin);
+  }
+
+  const int64_t record = kind.record_bytes();
+  std::vector<Part> parts;
+  std::string key = concat(name_, " interleaved");
+  int64_t n = 0;
+  for (const fs::path& path : paths) {
+    InputFile file(path, name_);
+    const int64_t bytes = file.file_size();
+    if (bytes == 0 || bytes % record != 0)
+      throw FileError(name_, path.string(), ": is ", bytes, " bytes long, expected a multiple of ", record,
+                      ", the size of a label and an image");
+    key += " " + file.identity();
+    n += bytes / record;
+    parts.push_back({std::move(file), bytes / record});
+  }
+
+  const HostTensor memory = host_tensor(key, n * (kImageBytes + 1), [&](uint8_t* images) {
+    uint8_t* labels = images + n * kImageBytes;
+    std::vector<uint8_t> buffer(static_cast<size_t>(record));
+    for (Part& part : parts) {
+      for (int64_t i = 0; i < part.images; ++i) {
+        if (part.file.read(buffer.data(), record) != record)
+          throw FileError(name_, part.file.path().string(), ": is cut short: no image ", i, " of ",
+                          part.images);
+        const int label = buffer[static_cast<size_t>(kind.label_bytes - 1)];
+        if (label >= kind.classes)
+          throw FileError(name_, part.file.path().string(), ": label ", i, " is ", label, ", expected 0 to ",
+                          kind.classes - 1);
+        interleave(buffer.data() + kind.label_bytes, images);
+        images += kImageBytes;
+        *labels++ = static_cast<uint8_t>(label);
+      }
+    }
+  });
+  memory_ = memory.memory;
+  bytes_ = memory.bytes;
+  images_ = view_as_strided(bytes_, {n, 3, kSide, kSide}, {kImageBytes, 1, 3 * kSide, 3}, 0);
+  labels_ = view_as_strided(bytes_, {n}, {1}, n * kImageBytes);
+
+  const fs::path names = paths[0].parent_path() / kind.class_file;
+  if (!is_there(names)) return;
+  classes_ = read_names(names, name_);
+  if (static_cast<int64_t>(classes_.size()) != kind.classes)
+    throw FileError(name_, names.string(), ": has ", classes_.size(), " names, expected ", kind.classes);
+}
+
+Image CifarSet::image(int64_t index) const {
+  check_index(index);
+  Image image(kSide, kSide, 3);
+  std::memcpy(image.mutable_data(), bytes_.ptr<uint8_t>() + index * kImageBytes, kImageBytes);
+  return image;
+}
+
+int64_t CifarSet::label(int64_t index) const {
+  check_index(index);
+  return labels_.ptr<uint8_t>()[index];
+}
+
+CIFAR10::CIFAR10(const fs::path& dir, CifarOptions options) : CifarSet(dir, Kind::cifar10(), options) {}
+bool CIFAR10::available(const fs::path& dir) {
+  return !Kind::cifar10().files(dir, true).empty() && !Kind::cifar10().files(dir, false).empty();
+}
+
+CIFAR100::CIFAR100(const fs::path& dir, CifarOptions options) : CifarSet(dir, Kind::cifar100(), options) {}
+bool CIFAR100::available(const fs::path& dir) {
+  return !Kind::cifar100().files(dir, true).empty() && !Kind::cifar100().files(dir, false).empty();
+}
+
+}  // namespace gradus::data

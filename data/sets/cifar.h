@@ -1,0 +1,68 @@
+// CIFAR10 and CIFAR100: 32x32 colour images of 10 or 100 classes, from the files of the binary version.
+//
+//   data::CIFAR10 train("data/cifar-10-batches-bin", {.train = true, .transform = data::Compose({...})});
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "gradus/data/sets/host_tensor.h"
+#include "gradus/data/sets/image_dataset.h"
+#include "gradus/data/transforms/transforms.h"
+
+namespace gradus::data {
+
+struct CifarOptions {
+  bool train = true;                 // the training images; else the test images
+  Transform transform = ToTensor();  // what becomes of each image when it is read
+};
+
+// What CIFAR10 and CIFAR100 have in common: the images in memory, as bytes, once per host.
+class CifarSet : public ImageDataset {
+ public:
+  std::string name() const override { return name_; }
+  int64_t size() const override { return images_.size(0); }
+  Image image(int64_t index) const override;
+  int64_t label(int64_t index) const override;
+
+  // Names of the classes, in the order of their labels; empty when the folder has no file of them.
+  const std::vector<std::string>& classes() const { return classes_; }
+  const Tensor& images() const { return images_; }     // u8[N,3,32,32], channels-last; not to be written to
+  const Tensor& labels() const { return labels_; }     // u8[N]; not to be written to
+  const MemoryUse& memory() const { return memory_; }  // of images and labels
+
+ protected:
+  struct Kind;
+  CifarSet(const std::filesystem::path& dir, const Kind& kind, const CifarOptions& options);
+
+ private:
+  std::string name_;
+  Tensor bytes_;  // images, then labels
+  Tensor images_, labels_;
+  std::vector<std::string> classes_;
+  MemoryUse memory_;
+};
+
+// 50,000 training and 10,000 test images of 10 classes (Krizhevsky 2009).
+class CIFAR10 : public CifarSet {
+ public:
+  // Reads data_batch_1.bin, data_batch_2.bin and so on, as many as there are, or test_batch.bin, and the
+  // names of the classes in batches.meta.txt, from `dir` or from the cifar-10-batches-bin below it. Files may
+  // hold any number of images. Errors: FileError when there is no file (says where it was looked for) or one
+  // is malformed.
+  explicit CIFAR10(const std::filesystem::path& dir, CifarOptions options = {});
+  // There are training and test images.
+  static bool available(const std::filesystem::path& dir);
+};
+
+// As many images of 100 classes, each of which belongs to one of 20 coarse ones.
+class CIFAR100 : public CifarSet {
+ public:
+  // Reads train.bin or test.bin, and fine_label_names.txt, from `dir` or from the cifar-100-binary below it.
+  // Labels are the fine ones. Errors: as CIFAR10.
+  explicit CIFAR100(const std::filesystem::path& dir, CifarOptions options = {});
+  static bool available(const std::filesystem::path& dir);
+};
+
+}  // namespace gradus::data

@@ -1,0 +1,30 @@
+// GeneratedDigits: digits 0-9 drawn with a pen by the program itself, 28x28, for machines without files and
+// network.
+//
+// Every image is drawn from strokes (several ways of writing each digit), whose points are shaken, slanted,
+// turned, scaled and moved by an elastic field, with pens of different widths, some noise and sometimes a
+// stray mark.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "gradus/data/sets/image_set.h"
+
+namespace gradus::data {
+
+struct GeneratedDigitsOptions {
+  bool train = true;                 // train and test images are different draws
+  std::optional<int64_t> size = {};  // by default 60,000 training and 10,000 test images, as MNIST has
+  uint64_t seed = 0;
+  bool normalize = true;  // with MNIST's mean 0.1307 and std 0.3081; else only to [0, 1]
+};
+
+// An image depends on (seed, train, index) alone. Drawn at construction, in parallel, one byte per pixel.
+class GeneratedDigits : public ImageSet {
+ public:
+  // Errors: ValueError for a size below 1.
+  explicit GeneratedDigits(GeneratedDigitsOptions options = {});
+};
+
+}  // namespace gradus::data

@@ -1,0 +1,125 @@
+#include "gradus/data/sets/image_dataset.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "gradus/data/sample_reading.h"
+
+namespace gradus::data {
+namespace {
+
+Tensor label_tensor(int64_t label) {
+  Tensor t = empty({}, {.dtype = DType::kI64});
+  *t.ptr<int64_t>() = label;
+  return t;
+}
+
+bool is_image_tensor(const Picture& p) { return p.dtype() == DType::kF32 && p.shape().size() == 3; }
+
+// The image after the transform, a tensor.
+Picture transformed(const ImageDataset& set, int64_t index) {
+  Picture picture(set.image(index));
+  set.transform().apply(picture);
+  if (picture.is_image())
+    throw StateError(set.name(), "the transform leaves an image, expected a tensor: ToTensor is missing");
+  return picture;
+}
+
+}  // namespace
+
+bool ImageDataset::skips(int64_t, const FileError&) const { return false; }
+
+template <class F>
+void ImageDataset::read_stand_in(int64_t index, const std::string& cause, const F& read) const {
+  constexpr int64_t kTries = 100;
+  const int64_t tries = std::min(kTries, size() - 1);
+  for (int64_t k = 1; k <= tries; ++k) {
+    const int64_t i = (index + k) % size();
+    try {
+      return read(i);
+    } catch (const FileError& e) {
+      if (!skips(i, e)) throw;
+    }
+  }
+  throw FileError(name(), "cannot skip a sample: neither it nor the ", tries,
+                  " after it can be read: ", cause);
+}
+
+Sample ImageDataset::get(int64_t index) const {
+  Sample sample;
+  const auto read = [&](int64_t i) {
+    sample.input = transformed(*this, i).tensor();
+    sample.target = label_tensor(label(i));
+  };
+  try {
+    read(index);
+  } catch (const FileError& e) {
+    if (!skips(index, e)) throw;
+    read_stand_in(index, e.what(), read);
+    sample.stands_in = true;
+  }
+  return sample;
+}
+
+// Fills a batch, sample by sample.
+struct ImageDataset::BatchWriter {
+  const ImageDataset& set;
+  Batch batch;
+  std::vector<Sample> others = {};  // instead, when the transform makes something else of images
+  int64_t written = 0;
+  int64_t first = 0;  // the first sample's index
+
+  void write(int64_t index) {
+    Picture picture = transformed(set, index);
+    const int64_t target = set.label(index), size = batch.target.numel();
+    if (written == 0) first = index;
+    if (!others.empty() || (written == 0 && !is_image_tensor(picture))) {
+      others.push_back({picture.tensor(), label_tensor(target)});
+    } else {
+      const Shape shape = picture.shape();
+      if (written == 0) batch.input = empty_channels_last({size, shape[0], shape[1], shape[2]}, {DType::kF32});
+      const Shape& all = batch.input.shape();
+      if (!is_image_tensor(picture) || shape != Shape{all[1], all[2], all[3]})
+        throw ShapeError(set.name(), "the transform gives ", name_of(picture.dtype()), shape, ", but f32",
+                         Shape{all[1], all[2], all[3]}, " of sample ", first);
+      picture.write_channels_last(batch.input.ptr<float>() + written * shape.product());
+    }
+    batch.target.ptr<int64_t>()[written++] = target;
+  }
+};
+
+Batch ImageDataset::get_batch(std::span<const int64_t> indices) const {
+  const int64_t n = static_cast<int64_t>(indices.size());
+  if (n == 0) return Dataset::get_batch(indices);
+  internal::SampleGenerator generator;
+  BatchWriter writer{*this, {{}, empty({n}, {.dtype = DType::kI64})}};
+  Batch& batch = writer.batch;
+  std::vector<std::pair<int64_t, std::string>> skipped;  // and why
+  for (const int64_t index : indices) {
+    generator.begin_sample(index);
+    internal::reading_sample(*this, index, [&] {
+      try {
+        writer.write(index);
+        batch.indices.push_back(index);
+      } catch (const FileError& e) {
+        if (!skips(index, e)) throw;
+        skipped.emplace_back(index, e.what());
+      }
+    });
+  }
+  for (const auto& [index, cause] : skipped) {
+    generator.begin_sample(index);
+    internal::reading_sample(*this, index, [&, index = index, &cause = cause] {
+      read_stand_in(index, cause, [&](int64_t i) { writer.write(i); });
+    });
+    batch.indices.push_back(index);
+  }
+  if (!writer.others.empty()) {
+    const std::vector<int64_t> order = std::move(batch.indices);
+    batch = collate(writer.others, order, name());
+  }
+  batch.padding = batch.skipped = static_cast<int64_t>(skipped.size());
+  return std::move(writer.batch);
+}
+
+}  // namespace gradus::data

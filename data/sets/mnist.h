@@ -1,0 +1,37 @@
+// MNIST and FashionMNIST: 60,000 training and 10,000 test images, 28x28, ten classes, from IDX files.
+//
+//   data::MNIST train("data/mnist", {.train = true});
+#pragma once
+
+#include <filesystem>
+
+#include "gradus/data/sets/image_set.h"
+
+namespace gradus::data {
+
+struct MnistOptions {
+  bool train = true;      // the training images; else the test images
+  bool normalize = true;  // to mean 0 and standard deviation 1 over the training images; else only to [0, 1]
+};
+
+// Handwritten digits (LeCun, Cortes, Burges). Normalises with mean 0.1307 and std 0.3081.
+class MNIST : public ImageSet {
+ public:
+  // Reads train-images-idx3-ubyte and train-labels-idx1-ubyte (t10k-... for the test images), each plain or
+  // with .gz, from `dir` or from the MNIST/raw below it. Errors: FileError when a file is missing (says where
+  // it was looked for and how to get it) or malformed.
+  explicit MNIST(const std::filesystem::path& dir, MnistOptions options = {});
+  // The files of all images, training and test, are there.
+  static bool available(const std::filesystem::path& dir);
+};
+
+// Zalando's article images (Xiao, Rasul, Vollgraf 2017), in MNIST's format. Normalises with mean 0.2860 and
+// std 0.3530.
+class FashionMNIST : public ImageSet {
+ public:
+  // As MNIST; below `dir` also FashionMNIST/raw.
+  explicit FashionMNIST(const std::filesystem::path& dir, MnistOptions options = {});
+  static bool available(const std::filesystem::path& dir);
+};
+
+}  // namespace gradus::data

@@ -1,0 +1,75 @@
+#include "gradus/data/transforms/color.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "gradus/data/images/image_ops.h"
+#include "gradus/data/transforms/random_numbers.h"
+#include "gradus/tensor/base/error.h"
+
+namespace gradus::data {
+namespace {
+
+using internal::RandomNumbers;
+
+// The interval of an option around `center`, inside of [low, high].
+Interval interval_of(const char* option, Jitter jitter, double center, double low, double high) {
+  if (!jitter.is_interval) {
+    const double amount = jitter.amount;
+    if (!(amount >= 0 && std::isfinite(amount)) || (center == 0 && amount > high))
+      throw ValueError("ColorJitter", option, " must not be negative", center == 0 ? ", and at most 0.5" : "",
+                       ", given ", amount);
+    return {std::max(center - amount, low), center + amount};
+  }
+  const Interval i = jitter.interval;
+  if (!(i.low >= low && i.low <= i.high && i.high <= high))
+    throw ValueError("ColorJitter", option, " must be an interval in [", low, ", ", high, "], given ", i.low,
+                     " to ", i.high);
+  return i;
+}
+
+}  // namespace
+
+ColorJitter::ColorJitter(ColorJitterOptions options)
+    : factor_{interval_of("brightness", options.brightness, 1, 0, HUGE_VAL),
+              interval_of("contrast", options.contrast, 1, 0, HUGE_VAL),
+              interval_of("saturation", options.saturation, 1, 0, HUGE_VAL),
+              interval_of("hue", options.hue, 0, -0.5, 0.5)} {}
+
+void ColorJitter::apply(Picture& picture) const {
+  picture.require_image("ColorJitter");
+  RandomNumbers random;
+  std::array<int, 4> order = {0, 1, 2, 3};
+  for (int i = 3; i > 0; --i) std::swap(order[size_t(i)], order[static_cast<size_t>(random.below(i + 1))]);
+  for (int property : order) {
+    const Interval interval = factor_[property];
+    const double neutral = property == 3 ? 0 : 1;
+    if (interval.low == neutral && interval.high == neutral) continue;
+    const double factor = random.uniform(interval.low, interval.high);
+    static constexpr Image (*kAdjust[])(const Image&, double) = {adjust_brightness, adjust_contrast,
+                                                                 adjust_saturation, adjust_hue};
+    picture.set(kAdjust[property](picture.image(), factor));
+  }
+}
+
+Grayscale::Grayscale(GrayscaleOptions options) : channels_(options.num_output_channels) {
+  if (channels_ != 1 && channels_ != 3)
+    throw ValueError("Grayscale", "num_output_channels must be 1 or 3, given ", channels_);
+}
+
+void Grayscale::apply(Picture& picture) const {
+  picture.require_image("Grayscale");
+  picture.set(to_grayscale(picture.image(), channels_));
+}
+
+RandomGrayscale::RandomGrayscale(RandomGrayscaleOptions options) : p_(options.p) {
+  if (!(p_ >= 0 && p_ <= 1)) throw ValueError("RandomGrayscale", "p must lie in [0, 1], given ", p_);
+}
+
+void RandomGrayscale::apply(Picture& picture) const {
+  picture.require_image("RandomGrayscale");
+  if (RandomNumbers().chance(p_)) picture.set(to_grayscale(picture.image(), picture.channels()));
+}
+
+}  // namespace gradus::data

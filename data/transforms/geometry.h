@@ -1,0 +1,140 @@
+// Transforms that cut, resize, pad and flip images. Names, defaults and distributions are torchvision's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "gradus/data/images/image_ops.h"
+#include "gradus/data/transforms/transform.h"
+#include "gradus/tensor/base/required.h"
+
+namespace gradus::data {
+
+// A height and a width, or one number for the shorter side, which keeps the ratio of the sides.
+struct ResizeSize {
+  Size2 both;  // when `shorter` is 0
+  int64_t shorter = 0;
+  constexpr ResizeSize() = default;
+  template <std::integral T>
+  constexpr ResizeSize(T shorter_) : shorter(shorter_) {}
+  constexpr ResizeSize(int64_t height, int64_t width) : both(height, width) {}
+};
+
+struct ResizeOptions {
+  Required<ResizeSize, "size"> size;
+  Interpolation interpolation = Interpolation::kBilinear;
+  std::optional<int64_t> max_size = {};  // of the longer side, when `size` is that of the shorter
+  // Decode photographs at 1/2, 1/4 or 1/8 where that is enough: faster, but no longer Pillow's bits.
+  bool scaled_decoding = false;
+};
+
+// Resizes with antialiasing, as Pillow does.
+class Resize : public TransformStep {
+ public:
+  // Errors: ValueError for sizes below 1, and for a max_size that is not above the shorter side's size.
+  explicit Resize(ResizeOptions options);
+  void apply(Picture& picture) const override;
+
+ private:
+  ResizeOptions options_;
+};
+
+struct CenterCropOptions {
+  Required<Size2, "size"> size;
+};
+
+// The middle of the image; a smaller one gets black around it.
+class CenterCrop : public TransformStep {
+ public:
+  explicit CenterCrop(CenterCropOptions options);  // Errors: ValueError for sizes below 1
+  void apply(Picture& picture) const override;
+
+ private:
+  Size2 size_;
+};
+
+struct RandomCropOptions {
+  Required<Size2, "size"> size;
+  Padding padding = 0;         // first
+  bool pad_if_needed = false;  // then, on both sides of what is smaller than `size`
+  Fill fill = 0;
+  PaddingMode padding_mode = PaddingMode::kConstant;
+};
+
+// A box anywhere in the image.
+class RandomCrop : public TransformStep {
+ public:
+  explicit RandomCrop(RandomCropOptions options);  // Errors: ValueError for sizes below 1
+  // Errors: ValueError for an image that is smaller than `size`.
+  void apply(Picture& picture) const override;
+
+ private:
+  RandomCropOptions options_;
+};
+
+struct Interval {
+  double low = 0, high = 0;
+};
+
+struct RandomResizedCropOptions {
+  Required<Size2, "size"> size;
+  Interval scale = {0.08, 1};         // of the box's area, as a part of the image's
+  Interval ratio = {3. / 4, 4. / 3};  // of its width and height
+  Interpolation interpolation = Interpolation::kBilinear;
+  // As of Resize. The crop is random anyway; false gives Pillow's bits.
+  bool scaled_decoding = true;
+};
+
+// A box of random area and ratio of sides, resized.
+class RandomResizedCrop : public TransformStep {
+ public:
+  // Errors: ValueError for sizes below 1, and intervals that are empty or not above 0.
+  explicit RandomResizedCrop(RandomResizedCropOptions options);
+  void apply(Picture& picture) const override;
+  // Draws the box for an image of this size. When ten draws do not fit, it is the largest one in the middle
+  // with a ratio that is allowed.
+  Box draw_box(int64_t height, int64_t width) const;
+
+ private:
+  RandomResizedCropOptions options_;
+};
+
+struct FlipOptions {
+  double p = 0.5;
+};
+
+// Swaps left and right, or above and below, with probability p.
+class RandomHorizontalFlip : public TransformStep {
+ public:
+  explicit RandomHorizontalFlip(FlipOptions options = {});  // Errors: ValueError unless 0 <= p <= 1
+  void apply(Picture& picture) const override;
+
+ private:
+  double p_;
+};
+
+class RandomVerticalFlip : public TransformStep {
+ public:
+  explicit RandomVerticalFlip(FlipOptions options = {});  // Errors: ValueError unless 0 <= p <= 1
+  void apply(Picture& picture) const override;
+
+ private:
+  double p_;
+};
+
+struct PadTransformOptions {
+  Required<Padding, "padding"> padding;
+  Fill fill = 0;
+  PaddingMode padding_mode = PaddingMode::kConstant;
+};
+
+class Pad : public TransformStep {
+ public:
+  explicit Pad(PadTransformOptions options) : options_(options) {}
+  void apply(Picture& picture) const override;  // Errors: as pad()
+
+ private:
+  PadTransformOptions options_;
+};
+
+}  // namespace gradus::data

@@ -1,0 +1,76 @@
+// Transforms from images to tensors, and of tensors. Names, defaults and distributions are torchvision's.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "gradus/data/transforms/transform.h"
+#include "gradus/data/transforms/geometry.h"
+
+namespace gradus::data {
+
+// Makes f32[C,H,W] of an image, its bytes divided by 255.
+class ToTensor : public TransformStep {
+ public:
+  void apply(Picture& picture) const override { picture.to_float(); }
+};
+
+struct NormalizeOptions {
+  std::vector<double> mean = {}, std = {};  // one number for each channel, or one for all
+};
+
+// x[c] -> (x[c] - mean[c]) / std[c].
+class Normalize : public TransformStep {
+ public:
+  // Errors: ValueError for no numbers, and a std that is not above 0.
+  explicit Normalize(NormalizeOptions options);
+  void apply(Picture& picture) const override;  // Errors: ValueError for another number of channels
+
+ private:
+  std::vector<float> mean_, std_;
+  std::shared_ptr<const ValueTable> of_plain_;  // the values of bytes that were only divided by 255
+};
+
+struct LightingOptions {
+  double std = 0.1;
+  // Of the covariance of RGB values in [0, 1] over ImageNet. Column k of `vectors` belongs to values[k].
+  std::array<double, 3> values = {0.2175, 0.0188, 0.0045};
+  std::array<std::array<double, 3>, 3> vectors = {
+      {{-0.5675, 0.7192, 0.4009}, {-0.5808, -0.0045, -0.8140}, {-0.5836, -0.6948, 0.4203}}};
+};
+
+// Adds sum_k a_k values[k] vectors[.][k] to the channels, a_k normal with `std`: AlexNet's noise along the
+// principal components of colours (Krizhevsky et al. 2012). Stands between ToTensor and Normalize.
+class Lighting : public TransformStep {
+ public:
+  explicit Lighting(LightingOptions options = {});  // Errors: ValueError for a negative std
+  void apply(Picture& picture) const override;      // Errors: ValueError for other than three channels
+
+ private:
+  LightingOptions options_;
+};
+
+struct RandomErasingOptions {
+  double p = 0.5;
+  Interval scale = {0.02, 0.33};    // of the box's area, as a part of the image's
+  Interval ratio = {0.3, 3.3};      // of its height and width
+  std::vector<double> value = {0};  // one number for each channel, or one for all
+  bool random_value = false;        // instead: numbers of the standard normal distribution
+};
+
+// Overwrites a random box with probability p (Zhong et al. 2017). Stands after ToTensor.
+class RandomErasing : public TransformStep {
+ public:
+  // Errors: ValueError for a p outside [0, 1], intervals that are empty or not above 0, scale beyond 1, no
+  // value.
+  explicit RandomErasing(RandomErasingOptions options = {});
+  void apply(
+      Picture& picture) const override;  // Errors: ValueError for another number of values than channels
+
+ private:
+  RandomErasingOptions options_;
+};
+
+}  // namespace gradus::data

@@ -1,0 +1,120 @@
+#include "gradus/distributed/base/rank_error.h"
+
+#include <cxxabi.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/quiet_signals.h"
+
+namespace gradus::dist {
+namespace {
+
+constexpr size_t kMaxText = 64 << 10;  // of an error that a file repeats
+
+// A whole number, as torchrun parses it.
+std::string seconds_since_epoch() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+}
+
+void write_all(int fd, std::string_view content) {
+  const gradus::internal::QuietSignals quiet;
+  while (!content.empty()) {
+    const ssize_t n = write(fd, content.data(), content.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    content.remove_prefix(size_t(n));
+  }
+}
+
+// The string at a path of keys, or "".
+std::string string_at(const nlohmann::json& json, std::initializer_list<const char*> keys) {
+  const nlohmann::json* at = &json;
+  for (const char* key : keys) {
+    if (!at->is_object() || !at->contains(key)) return "";
+    at = &(*at)[key];
+  }
+  return at->is_string() ? at->get<std::string>().substr(0, kMaxText) : "";
+}
+
+}  // namespace
+
+std::string short_name(const std::type_info& type) {
+  int status = 0;
+  char* demangled = abi::__cxa_demangle(type.name(), nullptr, nullptr, &status);
+  std::string name = status == 0 && demangled ? demangled : type.name();
+  std::free(demangled);
+  for (const char* scope : {"gradus::dist::", "gradus::", "std::"})
+    if (name.starts_with(scope)) return name.substr(std::string_view(scope).size());
+  return name;
+}
+
+std::string error_text(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (const std::string& text) {
+    return text;
+  } catch (const char* text) {
+    return text ? text : "";
+  } catch (...) {
+    const std::type_info* type = abi::__cxa_current_exception_type();
+    return "an exception of type " + (type ? short_name(*type) : "unknown");
+  }
+}
+
+std::string describe_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return concat(short_name(typeid(e)), ": ", e.what());
+  } catch (...) {
+    return error_text(error);
+  }
+}
+
+Failure failure_of(int rank, const std::exception_ptr& error, std::string_view how) {
+  return {Failure::Kind::kFailed, rank,
+          concat("rank ", rank, ' ', how, ": ", describe_error(error).substr(0, kMaxText))};
+}
+
+void write_error_file(const std::exception_ptr& error) noexcept {
+  try {
+    const char* path = std::getenv("GRADUS_ERROR_FILE");
+    if (!path || !*path) path = std::getenv("TORCHELASTIC_ERROR_FILE");
+    if (!path || !*path) return;
+    const nlohmann::json content = {
+        {"message",
+         {{"message", describe_error(error).substr(0, kMaxText)},
+          {"extraInfo",
+           {{"text", error_text(error).substr(0, kMaxText)}, {"timestamp", seconds_since_epoch()}}}}}};
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return;
+    struct stat file;
+    if (fstat(fd, &file) == 0 && file.st_size == 0)  // the first error counts
+      write_all(fd, content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    close(fd);
+  } catch (...) {  // the error itself goes on its way
+  }
+}
+
+std::optional<ErrorFile> parse_error_file(std::string_view content) {
+  const nlohmann::json json = nlohmann::json::parse(content, nullptr, /*allow_exceptions=*/false);
+  ErrorFile file;
+  file.message = string_at(json, {"message", "message"});
+  if (file.message.empty()) file.message = string_at(json, {"message"});
+  if (file.message.empty()) return {};
+  file.text = string_at(json, {"message", "extraInfo", "text"});
+  if (file.text.empty()) file.text = file.message;
+  file.traceback = string_at(json, {"message", "extraInfo", "py_callstack"});
+  return file;
+}
+
+}  // namespace gradus::dist

@@ -1,0 +1,230 @@
+#include "gradus/distributed/base/reduce_op.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+namespace gradus::dist {
+namespace {
+
+// Elements that stay in the L1 cache between two steps of a longer computation.
+constexpr int64_t kBlock = 1024;
+
+// Signed sums and products wrap around, as in tensor ops. Narrow types are widened: a product of two u16 overflows int.
+template <class T>
+auto wrapping(T x) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<std::make_unsigned_t<decltype(x + 0)>>(x);
+  else
+    return x;
+}
+
+// clang-format off
+struct Sum     { template <class T> T operator()(T a, T b) const { return T(wrapping(a) + wrapping(b)); } };
+struct Product { template <class T> T operator()(T a, T b) const { return T(wrapping(a) * wrapping(b)); } };
+struct Min     { template <class T> T operator()(T a, T b) const { const T r = a < b ? a : b; return a != a ? a : r; } };
+struct Max     { template <class T> T operator()(T a, T b) const { const T r = a > b ? a : b; return a != a ? a : r; } };
+struct Band    { template <class T> T operator()(T a, T b) const { return T(a & b); } };
+struct Bor     { template <class T> T operator()(T a, T b) const { return T(a | b); } };
+struct Bxor    { template <class T> T operator()(T a, T b) const { return T(a ^ b); } };
+// clang-format on
+
+// Calls f(function object) for the op on values of T.
+template <class T, class F>
+void dispatch_op(ReduceOp op, F&& f) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAvg:
+      return f(Sum());
+    case ReduceOp::kProduct:
+      return f(Product());
+    case ReduceOp::kMin:
+      return f(Min());
+    case ReduceOp::kMax:
+      return f(Max());
+    case ReduceOp::kBand:
+      if constexpr (std::is_integral_v<T>) return f(Band());
+      break;
+    case ReduceOp::kBor:
+      if constexpr (std::is_integral_v<T>) return f(Bor());
+      break;
+    case ReduceOp::kBxor:
+      if constexpr (std::is_integral_v<T>) return f(Bxor());
+      break;
+  }
+  throw InternalError("reduction ", name_of(op), " of this dtype");
+}
+
+// out may be a or b.
+template <class T, class Op>
+void combine(T* out, const T* a, const T* b, int64_t n, Op op) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) out[i] = op(a[i], b[i]);
+}
+template <class T>
+void divide(T* x, int64_t n, int size) {
+  const T divisor = static_cast<T>(size);
+  for (int64_t i = 0; i < n; ++i) x[i] = T(x[i] / divisor);
+}
+
+void load(float* to, const bf16* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = float(from[i]);
+}
+void store(bf16* to, const float* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = bf16(from[i]);
+}
+void load(float* to, const f16* from, int64_t n) {
+  int64_t i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= n; i += 8)
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+#endif
+  for (; i < n; ++i) to[i] = float(from[i]);
+}
+void store(f16* to, const float* from, int64_t n) {
+  int64_t i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= n; i += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+#endif
+  for (; i < n; ++i) to[i] = f16(from[i]);
+}
+
+// Calls f(first, count) on consecutive blocks of [0, n).
+template <class F>
+void for_blocks(int64_t n, F&& f) {
+  for (int64_t first = 0; first < n; first += kBlock) f(first, std::min(kBlock, n - first));
+}
+
+// Reductions of values whose arithmetic is their own.
+template <class T>
+struct Plain {
+  template <class Op>
+  static void into(T* accumulator, const T* x, int64_t n, Op op) {
+    combine(accumulator, accumulator, x, n, op);
+  }
+
+  template <class Op>
+  static void all_into(T* out, const void* const* inputs, int count, int64_t n, int divisor, Op op) {
+    const auto input = [&](int i) { return static_cast<const T*>(inputs[i]); };
+    if (count == 1) {
+      if (n > 0 && out != input(0)) std::memcpy(out, input(0), n * sizeof(T));
+      return;
+    }
+    for_blocks(n, [&](int64_t first, int64_t m) {
+      T partial[kBlock];  // not `out`, which may be an input that is still to come
+      const T* sum = input(0) + first;
+      for (int i = 1; i < count - 1; ++i) {
+        combine(partial, sum, input(i) + first, m, op);
+        sum = partial;
+      }
+      combine(out + first, sum, input(count - 1) + first, m, op);
+      if (divisor != 1) divide(out + first, m, divisor);
+    });
+  }
+
+  static void finish(T* x, int64_t n, int size) { divide(x, n, size); }
+};
+
+// Reductions of 16-bit floats, in f32.
+template <class T>
+struct Widened {
+  template <class Op>
+  static void into(T* accumulator, const T* x, int64_t n, Op op) {
+    const void* inputs[] = {accumulator, x};
+    all_into(accumulator, inputs, 2, n, 1, op);
+  }
+
+  template <class Op>
+  static void all_into(T* out, const void* const* inputs, int count, int64_t n, int divisor, Op op) {
+    for_blocks(n, [&](int64_t first, int64_t m) {
+      float sum[kBlock], x[kBlock];
+      load(sum, static_cast<const T*>(inputs[0]) + first, m);
+      for (int i = 1; i < count; ++i) {
+        load(x, static_cast<const T*>(inputs[i]) + first, m);
+        combine(sum, sum, x, m, op);
+      }
+      if (divisor != 1) divide(sum, m, divisor);
+      store(out + first, sum, m);
+    });
+  }
+
+  static void finish(T* x, int64_t n, int size) {
+    const void* inputs[] = {x};
+    all_into(x, inputs, 1, n, size, Sum());
+  }
+};
+
+// Calls f.operator()<T, Reduction, Value>(op): how values of `dtype` are stored, reduced, and what arithmetic
+// sees.
+template <class F>
+void dispatch_reduction(DType dtype, ReduceOp op, F&& f) {
+  switch (dtype) {
+    case DType::kF16:
+      return f.template operator()<f16, Widened<f16>, float>(op);
+    case DType::kBF16:
+      return f.template operator()<bf16, Widened<bf16>, float>(op);
+    case DType::kF64:
+      return f.template operator()<double, Plain<double>, double>(op);
+    case DType::kF32:
+      return f.template operator()<float, Plain<float>, float>(op);
+    case DType::kI64:
+      return f.template operator()<int64_t, Plain<int64_t>, int64_t>(op);
+    case DType::kI32:
+      return f.template operator()<int32_t, Plain<int32_t>, int32_t>(op);
+    case DType::kI16:
+      return f.template operator()<int16_t, Plain<int16_t>, int16_t>(op);
+    case DType::kI8:
+      return f.template operator()<int8_t, Plain<int8_t>, int8_t>(op);
+    case DType::kU8:
+      return f.template operator()<uint8_t, Plain<uint8_t>, uint8_t>(op);
+    case DType::kBool:  // bytes that are 0 or 1
+      if (op == ReduceOp::kSum || op == ReduceOp::kMax) op = ReduceOp::kBor;
+      if (op == ReduceOp::kProduct || op == ReduceOp::kMin) op = ReduceOp::kBand;
+      return f.template operator()<uint8_t, Plain<uint8_t>, uint8_t>(op);
+  }
+  throw InternalError("reduction of unknown dtype ", int(dtype));
+}
+
+}  // namespace
+
+std::string_view name_of(ReduceOp op) {
+  constexpr std::string_view kNames[] = {"sum", "product", "min", "max", "avg", "band", "bor", "bxor"};
+  const size_t index = static_cast<size_t>(op);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
+}
+
+void check_reduce_op(std::string_view op_name, ReduceOp op, DType dtype) {
+  if (op >= ReduceOp::kBand && is_floating(dtype))
+    throw DTypeError(op_name, name_of(op), " is for integers and bool, given ", name_of(dtype));
+  if (op == ReduceOp::kAvg && dtype == DType::kBool)
+    throw DTypeError(op_name, "avg is for numbers, given bool");
+}
+
+void reduce_into(void* accumulator, const void* x, int64_t n, DType dtype, ReduceOp op) {
+  dispatch_reduction(dtype, op, [&]<class T, class Reduction, class Value>(ReduceOp op) {
+    dispatch_op<Value>(
+        op, [&](auto f) { Reduction::into(static_cast<T*>(accumulator), static_cast<const T*>(x), n, f); });
+  });
+}
+
+void reduce_all_into(void* out, const void* const* inputs, int count, int64_t n, DType dtype, ReduceOp op) {
+  const int divisor = op == ReduceOp::kAvg ? count : 1;
+  dispatch_reduction(dtype, op, [&]<class T, class Reduction, class Value>(ReduceOp op) {
+    dispatch_op<Value>(
+        op, [&](auto f) { Reduction::all_into(static_cast<T*>(out), inputs, count, n, divisor, f); });
+  });
+}
+
+void finish_reduce(void* x, int64_t n, DType dtype, ReduceOp op, int size) {
+  if (op != ReduceOp::kAvg) return;
+  dispatch_reduction(dtype, op, [&]<class T, class Reduction, class Value>(ReduceOp) {
+    Reduction::finish(static_cast<T*>(x), n, size);
+  });
+}
+
+}  // namespace gradus::dist

@@ -1,0 +1,67 @@
+#include "gradus/distributed/base/wire.h"
+
+#include <algorithm>
+
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/stream.h"
+
+namespace gradus::dist {
+namespace {
+
+enum class Kind : uint8_t { kNone, kTensor };
+
+}  // namespace
+
+void WireReader::fail() {
+  throw StoreError("from_wire", -1, "malformed bytes: truncated, too long, or of another type");
+}
+
+void WireWriter::put(const Dims& value) {
+  put(uint8_t(value.size()));
+  for (int64_t size : value) put(size);
+}
+
+void WireReader::get(Dims& value) {
+  uint8_t n;
+  get(n);
+  if (n > kMaxDims) fail();
+  value = Dims::filled(n, 0);
+  for (int64_t& size : value) get(size);
+}
+
+void WireWriter::put(const Tensor& value) {
+  put(value ? Kind::kTensor : Kind::kNone);
+  if (!value) return;
+  if (value.device().type != DeviceType::kCPU)
+    throw DeviceError("to_wire", "not in host memory, call to(x, kCPU): ", describe(value));
+  const Tensor x = raw::contiguous(value);
+  synchronize(x.device());
+  put(x.dtype());
+  put(x.shape());
+  if (x.numel() > 0) bytes_.append(static_cast<const char*>(x.raw_ptr()), x.nbytes());
+}
+
+void WireReader::get(Tensor& value) {
+  Kind kind;
+  get(kind);
+  value = Tensor();
+  if (kind == Kind::kNone) return;
+  DType dtype;
+  Shape shape;
+  get(dtype);
+  if (kind != Kind::kTensor || dtype > DType::kBool) fail();
+  get(shape);
+  // Sizes are checked before anything is allocated for them; a zero among them allows others to be absurd.
+  int64_t numel = 1;
+  for (int64_t size : shape)
+    if (size < 0 || __builtin_mul_overflow(numel, std::max<int64_t>(size, 1), &numel)) fail();
+  if (std::ranges::find(shape, 0) != shape.end()) numel = 0;
+  if (uint64_t(numel) > left_.size() / size_of(dtype)) fail();
+
+  const std::string_view bytes = take(numel * size_of(dtype));
+  if (dtype == DType::kBool && std::ranges::any_of(bytes, [](char c) { return uint8_t(c) > 1; })) fail();
+  value = empty(shape, {.dtype = dtype});
+  if (!bytes.empty()) std::memcpy(value.raw_ptr(), bytes.data(), bytes.size());
+}
+
+}  // namespace gradus::dist

@@ -1,0 +1,111 @@
+// Values as bytes, between ranks of one program: numbers, enums, strings, Shapes, Tensors, vectors and pairs
+// of these. Reading is checked: truncated or surplus bytes and absurd lengths are a StoreError.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gradus/distributed/base/error.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::dist {
+
+class WireWriter {
+ public:
+  template <class T>
+  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void put(const T& value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void put(std::string_view value) {
+    put(uint64_t(value.size()));
+    bytes_.append(value);
+  }
+  void put(const std::string& value) { put(std::string_view(value)); }
+  void put(const Dims& value);
+  void put(const Tensor& value);
+  template <class T>
+  void put(const std::vector<T>& values) {
+    put(uint64_t(values.size()));
+    for (const T& v : values) put(v);
+  }
+  template <class A, class B>
+  void put(const std::pair<A, B>& value) {
+    put(value.first);
+    put(value.second);
+  }
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+class WireReader {
+ public:
+  explicit WireReader(std::string_view bytes) : left_(bytes) {}
+  template <class T>
+  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void get(T& value) {
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+  }
+  void get(bool& value) {
+    uint8_t byte;
+    get(byte);
+    if (byte > 1) fail();
+    value = byte;
+  }
+  void get(std::string& value) {
+    uint64_t size;
+    get(size);
+    value = std::string(take(size));
+  }
+  void get(Dims& value);
+  void get(Tensor& value);
+  template <class T>
+  void get(std::vector<T>& values) {
+    uint64_t size;
+    get(size);
+    if (size > left_.size()) fail();  // each element takes a byte at least
+    values.clear();
+    for (uint64_t i = 0; i < size; ++i) {
+      T value{};
+      get(value);
+      values.push_back(std::move(value));
+    }
+  }
+  template <class A, class B>
+  void get(std::pair<A, B>& value) {
+    get(value.first);
+    get(value.second);
+  }
+  size_t left() const { return left_.size(); }
+  std::string_view take(uint64_t bytes) {
+    if (bytes > left_.size()) fail();
+    const std::string_view taken = left_.substr(0, bytes);
+    left_.remove_prefix(bytes);
+    return taken;
+  }
+  [[noreturn]] static void fail();
+
+ private:
+  std::string_view left_;
+};
+
+template <class T>
+std::string to_wire(const T& value) {
+  WireWriter writer;
+  writer.put(value);
+  return writer.take();
+}
+template <class T>
+T from_wire(std::string_view bytes) {
+  WireReader reader(bytes);
+  T value{};
+  reader.get(value);
+  if (reader.left()) WireReader::fail();
+  return value;
+}
+
+}  // namespace gradus::dist

@@ -1,0 +1,153 @@
+#include "gradus/distributed/data_parallel/bcast_list.h"
+
+#include <algorithm>
+
+#include "gradus/autograd/graph/record.h"
+#include "gradus/distributed/data_parallel/checksum.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/base/error.h"
+#include "gradus/distributed/group/group_state.h"
+#include "gradus/distributed/group/object.h"
+#include "gradus/distributed/data_parallel/internal/packed_broadcast.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/base/wire.h"
+
+namespace gradus::dist {
+namespace {
+
+using internal::Op;
+constexpr const char* kOp = "bcast_list_";
+
+nn::StateDict numbered(const std::vector<Tensor>& tensors) {
+  nn::StateDict named;
+  for (const Tensor& x : tensors) named.emplace_back(concat("tensor ", named.size()), x);
+  return named;
+}
+
+nn::StateDict state_of(const nn::Module& module) {
+  nn::StateDict all = module.named_parameters();
+  for (auto& buffer : module.named_buffers()) all.push_back(std::move(buffer));
+  return all;
+}
+
+std::vector<Tensor> tensors_of(const nn::StateDict& named) {
+  std::vector<Tensor> tensors;
+  for (const auto& [name, x] : named) tensors.push_back(x);
+  return tensors;
+}
+
+// "ranks 1, 3"
+std::string ranks_text(const Group& group, const std::vector<size_t>& members) {
+  std::string text = members.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < members.size(); ++i) text += concat(i ? ", " : "", group.ranks()[members[i]]);
+  return text;
+}
+
+// The members that have something else at `i` than the first one; lists may end early.
+template <class T>
+std::vector<size_t> members_with_other(const std::vector<std::vector<T>>& all, size_t i) {
+  const auto at = [&](size_t member) { return i < all[member].size() ? &all[member][i] : nullptr; };
+  std::vector<size_t> others;
+  for (size_t m = 1; m < all.size(); ++m)
+    if (bool(at(m)) != bool(at(0)) || (at(m) && *at(m) != *at(0))) others.push_back(m);
+  return others;
+}
+
+template <class T>
+std::vector<std::vector<T>> gather(Op op, const std::vector<T>& mine, const Group& group) {
+  std::vector<std::vector<T>> all;
+  for (const std::string& bytes : internal::gather_strings(group.state(), op, to_wire(mine)))
+    all.push_back(from_wire<std::vector<T>>(bytes));
+  return all;
+}
+
+// Errors: MismatchError unless all members have tensors of the same names, dtypes and shapes.
+void check_forms(Op op, const nn::StateDict& tensors, const Group& group) {
+  std::vector<std::string> mine;
+  for (const auto& [name, x] : tensors) mine.push_back(concat(name, ' ', x.dtype(), x.shape()));
+  const auto all = gather(op, mine, group);
+  size_t longest = 0;
+  for (const auto& forms : all) longest = std::max(longest, forms.size());
+  for (size_t i = 0; i < longest; ++i) {
+    const std::vector<size_t> others = members_with_other(all, i);
+    if (others.empty()) continue;
+    const auto text = [&](size_t member) {
+      return i < all[member].size() ? all[member][i] : concat("only ", all[member].size(), " tensors");
+    };
+    throw MismatchError(name_of(op), group.ranks()[others[0]], "the tensors differ between ranks: rank ",
+                        group.ranks()[0], " has ", text(0), ", ", ranks_text(group, others), " ",
+                        text(others[0]));
+  }
+}
+
+void check_values(Op op, const nn::StateDict& tensors, const Group& group) {
+  std::vector<int64_t> mine;
+  for (const auto& [name, x] : tensors) mine.push_back(internal::checksum_of(x));
+  const auto all = gather(op, mine, group);
+  for (size_t i = 0; i < mine.size(); ++i)
+    if (const std::vector<size_t> others = members_with_other(all, i); !others.empty())
+      throw MismatchError(name_of(op), group.ranks()[others[0]], tensors[i].first,
+                          " differs between ranks: ", ranks_text(group, others),
+                          others.size() == 1 ? " has" : " have", " another value than rank ",
+                          group.ranks()[0]);
+}
+
+}  // namespace
+
+void bcast_list_(const nn::StateDict& tensors, const BcastListOptions& options) {
+  for (const auto& [name, x] : tensors) {
+    if (!x.defined()) throw ValueError(kOp, name, " is undefined");
+    if (autograd::is_tracked(x))
+      throw StateError(kOp, "would overwrite ", name, ", which an open recording follows: ", describe(x));
+  }
+  const Group& group = options.group;
+  const int size = get_world_size(group);
+  if (size < 0) throw ValueError(kOp, "this rank is no member of the group");
+  const int src = options.src < 0 ? group.ranks()[0] : options.src;
+  const int root = get_group_rank(group, src);
+  if (size == 1) return;
+  check_forms(Op::kBcastList, tensors, group);
+  internal::PackedBroadcast(group, tensors_of(tensors), root).finish();
+  if (options.verify) check_values(Op::kBcastList, tensors, group);
+}
+
+void bcast_list_(const std::vector<Tensor>& tensors, const BcastListOptions& options) {
+  bcast_list_(numbered(tensors), options);
+}
+
+void bcast_list_(const nn::Module& module, const BcastListOptions& options) {
+  bcast_list_(state_of(module), options);
+}
+
+void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options) {
+  const Group& group = options.group;
+  if (get_world_size(group) == 1) return;
+  const int src = options.src < 0 ? group.ranks()[0] : options.src;
+  // Other ranks may have no state yet: the names and forms come first.
+  optim::State state = get_rank() == src ? optimizer.state_dict() : optim::State();
+  std::vector<std::pair<std::string, std::pair<DType, std::vector<int64_t>>>> forms;
+  for (const auto& [name, x] : state.tensors)
+    forms.push_back({name, {x.dtype(), {x.shape().begin(), x.shape().end()}}});
+  using Text = std::pair<decltype(forms), decltype(state.numbers)>;
+  const Text text =
+      from_wire<Text>(broadcast_object(to_wire(Text{forms, state.numbers}), {.src = src, .group = group}));
+  if (get_rank() != src) {
+    state.numbers = text.second;
+    for (const auto& [name, form] : text.first)
+      state.tensors.emplace_back(name, empty(Shape(std::span(form.second)), {.dtype = form.first}));
+  }
+  bcast_list_(state.tensors, options);
+  if (get_rank() != src) optimizer.load_state_dict(state);
+}
+
+void check_synchronized(const nn::StateDict& tensors, const Group& group) {
+  if (get_world_size(group) == 1) return;
+  check_forms(Op::kCheckSynchronized, tensors, group);
+  check_values(Op::kCheckSynchronized, tensors, group);
+}
+
+void check_synchronized(const nn::Module& module, const Group& group) {
+  check_synchronized(state_of(module), group);
+}
+
+}  // namespace gradus::dist

@@ -1,0 +1,68 @@
+#include "gradus/distributed/data_parallel/checksum.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <cmath>
+
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/stream.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+Tensor in_host_memory(const Tensor& x) {
+  const Tensor y = raw::contiguous(x.device() == kCPU ? x : raw::to(x, kCPU));
+  if (!(x.device() == kCPU)) synchronize(x.device());
+  return y;
+}
+
+// The bits of a float's exponent are all set when it is not finite: one compare, which vectorises.
+template <class Word>
+int64_t find_exponent(const void* data, int64_t n, Word mask) {
+  const Word* const words = static_cast<const Word*>(data);
+  constexpr int64_t kBlock = 4096;
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t end = std::min(n, begin + kBlock);
+    bool found = false;
+    for (int64_t i = begin; i < end; ++i) found |= (words[i] & mask) == mask;
+    if (!found) continue;
+    for (int64_t i = begin;; ++i)
+      if ((words[i] & mask) == mask) return i;
+  }
+  return -1;
+}
+
+}  // namespace
+
+int64_t checksum_of(const Tensor& x) {
+  std::vector<int64_t> form{int64_t(x.dtype())};
+  for (const int64_t n : x.shape()) form.push_back(n);
+  const XXH64_hash_t seed = XXH3_64bits(form.data(), form.size() * sizeof(int64_t));
+  const Tensor y = in_host_memory(x);
+  return int64_t(XXH3_64bits_withSeed(y.raw_ptr(), size_t(y.nbytes()), seed));
+}
+
+int64_t checksum_of(const std::vector<Tensor>& xs) {
+  std::vector<int64_t> each;
+  for (const Tensor& x : xs) each.push_back(checksum_of(x));
+  return int64_t(XXH3_64bits(each.data(), each.size() * sizeof(int64_t)));
+}
+
+int64_t first_not_finite(const Tensor& x) {
+  const Tensor y = in_host_memory(x);
+  switch (y.dtype()) {
+    case DType::kF64:
+      return find_exponent<uint64_t>(y.raw_ptr(), y.numel(), 0x7ff0'0000'0000'0000);
+    case DType::kF32:
+      return find_exponent<uint32_t>(y.raw_ptr(), y.numel(), 0x7f80'0000);
+    case DType::kF16:
+      return find_exponent<uint16_t>(y.raw_ptr(), y.numel(), 0x7c00);
+    case DType::kBF16:
+      return find_exponent<uint16_t>(y.raw_ptr(), y.numel(), 0x7f80);
+    default:
+      return -1;
+  }
+}
+
+}  // namespace gradus::dist::internal

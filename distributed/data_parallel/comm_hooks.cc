@@ -1,0 +1,48 @@
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/data_parallel/comm_hook.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::dist {
+namespace {
+
+CommHook cast_hook(DType to) {
+  return [to](const GradBucket& bucket) -> std::function<void()> {
+    if (size_of(bucket.buffer.dtype()) <= size_of(to)) return allreduce_hook()(bucket);
+    bucket.divide(bucket.buffer);
+    const Tensor small = raw::to(bucket.buffer, to);
+    const Work work = all_reduce(small, {.group = bucket.group, .async_op = true});
+    return [=, buffer = bucket.buffer] {
+      work.wait();
+      raw::copy_(buffer, small);
+    };
+  };
+}
+
+}  // namespace
+
+void GradBucket::divide(const Tensor& sum) const {
+  finish_reduce(sum.raw_ptr(), sum.numel(), sum.dtype(), op, divisor);
+  sum.storage()->bump_version();
+}
+
+CommHook allreduce_hook() {
+  return [](const GradBucket& bucket) -> std::function<void()> {
+    const bool average = bucket.op == ReduceOp::kAvg && bucket.divisor == bucket.group.size();
+    const Work work = all_reduce(
+        bucket.buffer,
+        {.op = average ? ReduceOp::kAvg : ReduceOp::kSum, .group = bucket.group, .async_op = true});
+    return [=] {
+      work.wait();
+      if (!average) bucket.divide(bucket.buffer);
+    };
+  };
+}
+
+CommHook fp16_compress_hook() { return cast_hook(DType::kF16); }
+CommHook bf16_compress_hook() { return cast_hook(DType::kBF16); }
+
+CommHook noop_hook() {
+  return [](const GradBucket&) { return std::function<void()>(); };
+}
+
+}  // namespace gradus::dist

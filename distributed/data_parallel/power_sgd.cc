@@ -1,0 +1,152 @@
+#include "gradus/distributed/data_parallel/power_sgd.h"
+
+#include <algorithm>
+
+#include "gradus/distributed/data_parallel/checksum.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/data_parallel/internal/low_rank.h"
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/linalg/matmul.h"
+#include "gradus/tensor/ops/random.h"
+#include "gradus/tensor/ops/view.h"
+
+namespace gradus::dist {
+namespace internal {
+namespace {
+
+// Note [Low rank]
+// With M of each rank, Q [m,r] orthonormal and the same on all ranks, P = sum of M Q is made orthonormal,
+// then Q = mean of M^T P, and the result is P Q^T: the mean of the Ms, projected onto the columns of P. What
+// a rank's own M loses by that projection, M - P (M^T P)^T, is added to its M of the next step.
+//
+// All ranks must get the same bits. What is summed over ranks may be computed in any way; what each rank
+// computes for itself from the sums goes through low_rank.h and nothing else.
+
+bool is_zero(const Tensor& row) {
+  const std::vector<double> values = row.to_vector<double>();
+  return std::ranges::all_of(values, [](double v) { return v == 0; });
+}
+
+}  // namespace
+
+PowerSGD::PowerSGD(const PowerSGDOptions& options) : options_(options), generator_(options.seed) {
+  constexpr const char* kOp = "power_sgd_hook";
+  const auto check = [](bool holds, const char* name, const char* expected, auto given) {
+    if (!holds) throw ValueError(kOp, "expected ", name, ' ', expected, ", given ", given);
+  };
+  check(options.matrix_approximation_rank >= 1, "matrix_approximation_rank", "of at least 1",
+        options.matrix_approximation_rank);
+  check(options.start_iter >= 2 || !(options.use_error_feedback || options.warm_start), "start_iter",
+        "of at least 2 with error feedback or warm start: first gradients are unlike later ones",
+        options.start_iter);
+  check(options.min_compression_rate > 0, "min_compression_rate", "above 0", options.min_compression_rate);
+  check(options.orthogonalization_epsilon >= 0, "orthogonalization_epsilon", "of at least 0",
+        options.orthogonalization_epsilon);
+}
+
+std::function<void()> PowerSGD::start(const GradBucket& bucket) {
+  const bool plain = backwards_ < options_.start_iter || size_of(bucket.buffer.dtype()) < 4;
+  std::vector<Item> items;
+  std::vector<Tensor> rest;
+  for (size_t i = 0; i < bucket.gradients.size(); ++i) {
+    const Tensor& gradient = bucket.gradients[i];
+    Matrix* const matrix = plain ? nullptr : find_matrix(bucket.parameters[i]);
+    if (!matrix) {
+      rest.push_back(gradient);
+      continue;
+    }
+    items.push_back({matrix, raw::view(gradient, {matrix->n, matrix->m}), {}});
+    prepare(items.back());
+  }
+  std::vector<Tensor> message;
+  for (const Item& item : items) message.push_back(item.p);
+  if (items.empty())
+    message = {bucket.buffer};
+  else
+    message.insert(message.end(), rest.begin(), rest.end());
+  const Work work = all_reduce_coalesced(message, {.group = bucket.group, .async_op = true});
+  return [self = shared_from_this(), bucket, items = std::move(items), rest = std::move(rest),
+          work]() mutable { self->complete(bucket, items, rest, work); };
+}
+
+PowerSGD::Matrix* PowerSGD::find_matrix(const Tensor& parameter) {
+  if (parameter.dim() < 2 || parameter.numel() == 0) return nullptr;
+  const auto [it, is_new] = matrices_.try_emplace(parameter.ref().get());
+  Matrix& matrix = it->second;
+  if (is_new) {
+    const int64_t n = parameter.size(0), m = parameter.numel() / n;
+    matrix = {
+        .parameter = parameter, .n = n, .m = m, .r = std::min({n, m, options_.matrix_approximation_rank})};
+  }
+  const double compressed = double((matrix.n + matrix.m) * matrix.r);
+  const bool smaller = compressed * options_.min_compression_rate < double(matrix.n) * double(matrix.m);
+  return smaller ? &matrix : nullptr;
+}
+
+// Random numbers that are the same on all ranks, apart from the Context's.
+void PowerSGD::draw(const Tensor& x) { raw::normal_kernel(x, 0, 1, generator_.next()); }
+
+void PowerSGD::prepare(Item& item) {
+  Matrix& matrix = *item.matrix;
+  if (options_.use_error_feedback) {
+    if (matrix.error.defined())
+      raw::add_(matrix.error, item.gradient);
+    else
+      matrix.error = raw::clone(item.gradient);
+  }
+  if (!matrix.q.defined()) {
+    matrix.q = empty({matrix.r, matrix.m}, {.dtype = item.gradient.dtype()});
+    draw(matrix.q);
+  }
+  // A direction that was lost (all gradients were zero) would never come back.
+  for (int64_t k = 0; k < matrix.r; ++k)
+    if (const Tensor row = raw::select(matrix.q, 0, k); is_zero(row)) draw(row);
+  orthonormalise(matrix.q, options_.orthogonalization_epsilon);
+  item.p = raw::matmul(matrix.q, raw::transpose(item.source(), 0, 1));
+}
+
+void PowerSGD::complete(const GradBucket& bucket, std::vector<Item>& items, const std::vector<Tensor>& rest,
+                        const Work& work) {
+  work.wait();
+  for (const Tensor& x : rest) bucket.divide(x);
+  if (!items.empty()) {
+    std::vector<Tensor> own, qs;
+    for (Item& item : items) {
+      orthonormalise(item.p, options_.orthogonalization_epsilon);
+      own.push_back(raw::matmul(item.p, item.source()));
+      qs.push_back(raw::clone(own.back()));
+    }
+    const Work sums = all_reduce_coalesced(qs, {.group = bucket.group, .async_op = true});
+    for (size_t i = 0; i < items.size(); ++i)
+      if (options_.use_error_feedback) add_product(items[i].matrix->error, items[i].p, own[i], -1);
+    sums.wait();
+    for (size_t i = 0; i < items.size(); ++i) {
+      Matrix& matrix = *items[i].matrix;
+      bucket.divide(qs[i]);
+      raw::fill_(items[i].gradient, 0);
+      add_product(items[i].gradient, items[i].p, qs[i], 1);
+      // NaN or infinity on any rank is in everyone's Q. It passes, and must not stay.
+      const bool good = first_not_finite(qs[i]) < 0;
+      if (!good) matrix.error = Tensor();
+      matrix.q = good && options_.warm_start ? qs[i] : Tensor();
+    }
+  }
+  if (bucket.is_last) end_backward();
+}
+
+void PowerSGD::end_backward() {
+  ++backwards_;
+  std::erase_if(matrices_, [](const auto& entry) { return entry.second.parameter.ref()->use_count() == 1; });
+}
+
+}  // namespace internal
+
+CommHook power_sgd_hook(const PowerSGDOptions& options) {
+  return [state = std::make_shared<internal::PowerSGD>(options)](const GradBucket& bucket) {
+    return state->start(bucket);
+  };
+}
+
+}  // namespace gradus::dist

@@ -1,0 +1,149 @@
+#include "gradus/distributed/data_parallel/separate_data_parallel.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "gradus/autograd/graph/recording_state.h"
+#include "gradus/distributed/base/call_record.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr const char* kOp = "SeparateDistributedDataParallel";
+
+}  // namespace
+
+// Parts are known by the name of their child; "" is what the root itself has.
+class SeparateModels::State {
+ public:
+  State(nn::Module& module, DistributedDataParallelOptions options)
+      : module_(module), options_(std::move(options)) {
+    if (!options_.broadcast_buffers) options_.broadcast_buffers = false;
+    take_in_new();
+    if (order_.empty())
+      throw ValueError(kOp, "the model has no parameters: without any to learn it needs no ", kOp);
+  }
+
+  // Of all parts, also those that a recording does not follow: they take part in its forward.
+  void take_in_new() {
+    for (const std::string& part : order_) models_.at(part).take_in_new();
+    add_part("");
+    for (const nn::Module* child : module_.children()) add_part(child->name());
+  }
+
+  // Parts in the order in which they came, the same on all ranks.
+  const std::vector<std::string>& order() const { return order_; }
+  DataParallelModel& model(const std::string& part) { return models_.at(part); }
+
+  nn::StateDict parameters(const std::string& part) {
+    nn::StateDict own;
+    for (auto& [name, p] : tensors(part, &nn::Module::named_parameters)) {
+      const Ref<autograd::Leaf> leaf = autograd::leaf_of(p);
+      if (owners_.try_emplace(leaf.get(), leaf, part).first->second.second == part) own.emplace_back(name, p);
+    }
+    return own;
+  }
+  nn::StateDict buffers(const std::string& part) { return tensors(part, &nn::Module::named_buffers); }
+
+  // Errors: ValueError for a module that is no part.
+  std::string name_of(const nn::Module& part) const {
+    const auto& children = module_.children();
+    const bool is_part =
+        &part == &module_ || std::find(children.begin(), children.end(), &part) != children.end();
+    const std::string name = &part == &module_ ? "" : part.name();
+    if (is_part && models_.count(name)) return name;
+    std::string names;
+    for (const std::string& n : order_) names += n.empty() ? " the model itself" : " '" + n + "'";
+    throw ValueError(kOp, "expected the model or a direct child of it, with parameters of its own, given ",
+                     part.type_name(), " '", part.path(), "'; there are:", names);
+  }
+
+ private:
+  void add_part(const std::string& part) {
+    if (models_.count(part) || parameters(part).empty()) return;
+    models_.emplace(
+        part, DataParallelModel(
+                  part.empty() ? owner_name(module_) : part, [this, part] { return parameters(part); },
+                  [this, part] { return buffers(part); }, options_, Op::kSeparateDistributedDataParallel));
+    order_.push_back(part);
+  }
+
+  // By the names that the whole model knows them by.
+  nn::StateDict tensors(const std::string& part, nn::StateDict (nn::Module::*list)() const) const {
+    nn::StateDict all;
+    if (part.empty()) {
+      all = (module_.*list)();
+      std::erase_if(all, [](const auto& entry) { return entry.first.find('.') != std::string::npos; });
+    }
+    for (const nn::Module* child : module_.children())
+      if (child->name() == part)
+        for (auto& [name, x] : (child->*list)()) all.emplace_back(part + "." + name, x);
+    return all;
+  }
+
+  nn::Module& module_;
+  DistributedDataParallelOptions options_;
+  std::map<std::string, DataParallelModel> models_;
+  std::vector<std::string> order_;
+  // The part that each parameter belongs to: the first that had it.
+  std::unordered_map<const AutogradSlot*, std::pair<Ref<autograd::Leaf>, std::string>> owners_;
+};
+
+// Before every recording of a manager: finds what is new, and attaches new parts to a manager that has all. A
+// part's own watcher goes with the part's parameters; what comes in their place is attached as a new part.
+class SeparateModels::Watcher final : public RecordingWatcher {
+ public:
+  Watcher(std::weak_ptr<State> state, bool all, std::vector<Callback> more)
+      : state_(std::move(state)), all_(all), more_(std::move(more)) {}
+
+  void recording_opened(GradManager& gm) override {
+    const auto state = state_.lock();
+    if (!state) return;
+    state->take_in_new();
+    if (!all_) return;
+    for (const std::string& part : state->order())
+      if (attached_[part].expired()) attach(gm, part);
+  }
+  void attach(GradManager& gm, const std::string& part) {
+    const auto state = state_.lock();
+    std::vector<Callback> callbacks = more_;
+    callbacks.push_back(shared_from_this());
+    attached_[part] = state->model(part).attach(
+        gm, [state = state.get(), part] { return state->parameters(part); }, std::move(callbacks));
+  }
+
+ private:
+  const std::weak_ptr<State> state_;
+  const bool all_;
+  const std::vector<Callback> more_;
+  std::map<std::string, std::weak_ptr<RecordingWatcher>> attached_;
+};
+
+SeparateModels::SeparateModels(nn::Module& module, DistributedDataParallelOptions options)
+    : state_(std::make_shared<State>(module, std::move(options))) {}
+
+void SeparateModels::attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more) {
+  state_->take_in_new();
+  std::make_shared<Watcher>(state_, false, std::move(more))->attach(gm, state_->name_of(part));
+}
+
+void SeparateModels::attach_all(GradManager& gm, std::vector<Callback> more) {
+  std::make_shared<Watcher>(state_, true, std::move(more))->recording_opened(gm);
+}
+
+std::vector<std::shared_ptr<AllReduceCallback>> SeparateModels::callbacks() const {
+  state_->take_in_new();
+  std::vector<std::shared_ptr<AllReduceCallback>> all;
+  for (const std::string& part : state_->order()) all.push_back(state_->model(part).callback());
+  return all;
+}
+
+const std::shared_ptr<AllReduceCallback>& SeparateModels::callback(const nn::Module& part) const {
+  state_->take_in_new();
+  return state_->model(state_->name_of(part)).callback();
+}
+
+const DataParallelModel& SeparateModels::first() const { return state_->model(state_->order()[0]); }
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,43 @@
+#include "gradus/distributed/data_parallel/sync_batch_norm.h"
+
+#include "gradus/autograd/ops/view.h"
+#include "gradus/distributed/group/functional.h"
+#include "gradus/distributed/group/group_state.h"
+#include "gradus/nn/layers/batch_norm.h"
+
+namespace gradus::dist {
+namespace {
+
+class OverRanks final : public nn::StatisticsReduction {
+ public:
+  explicit OverRanks(Group group) : group_(std::move(group)) {}
+  int size() const override { return group_.size(); }
+  Tensor all_gather(const Tensor& x) override {
+    return functional::cat_all_gather(reshape(x, {1, x.numel()}), 0, {group_});
+  }
+
+ private:
+  const Group group_;
+};
+
+int set_reduction(nn::Module& module, const std::shared_ptr<nn::StatisticsReduction>& reduction) {
+  int count = 0;
+  module.apply([&](nn::Module& m) {
+    if (auto* layer = dynamic_cast<nn::BatchNorm*>(&m)) {
+      layer->set_reduction(reduction);
+      ++count;
+    }
+  });
+  return count;
+}
+
+}  // namespace
+
+int convert_sync_batchnorm(nn::Module& module, const Group& group) {
+  group.state().check_member("convert_sync_batchnorm");
+  return set_reduction(module, std::make_shared<OverRanks>(group));
+}
+
+int revert_sync_batchnorm(nn::Module& module) { return set_reduction(module, nullptr); }
+
+}  // namespace gradus::dist

@@ -1,0 +1,407 @@
+#include "gradus/distributed/data_parallel/verify.h"
+
+#include <cmath>
+#include <ostream>
+#include <sstream>
+#include <tuple>
+#include <utility>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/distributed/data_parallel/allreduce_callback.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/group/run_ranks.h"
+#include "gradus/distributed/data_parallel/sync_batch_norm.h"
+#include "gradus/distributed/data_parallel/internal/training_state.h"
+#include "gradus/nn/layers/batch_norm.h"
+#include "gradus/nn/layers/dropout.h"
+#include "gradus/optim/optimizers/sgd.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/index.h"
+
+namespace gradus::dist {
+namespace {
+
+using internal::Comparison;
+using internal::StateDifference;
+using internal::StateKind;
+using internal::TrainingState;
+using Cause = VerifyReport::Cause;
+using Names = std::vector<std::string>;
+
+// How a run of the training departs from the plain one.
+struct Setup {
+  int world = 1;
+  bool same_batch = false;       // all ranks get rank 0's; then they are compared with each other alone
+  bool sync_batch_norm = false;  // convert the model
+  bool weighted = false;         // count samples, not batches
+  bool other_seed = false;       // of the random numbers in training
+};
+
+struct Outcome {
+  Comparison comparison;      // of the first step that differs, else of the last
+  double largest = 0;         // of all differences in all steps
+  bool drew_numbers = false;  // rank 0 used its generator
+};
+
+// Modules of type M for which `wanted` holds.
+template <class M, class Wanted>
+Names names_of(nn::Module& model, Wanted wanted) {
+  Names names;
+  for (auto& [name, module] : model.named_modules())
+    if (auto* m = dynamic_cast<M*>(module); m && wanted(*m))
+      names.push_back(name.empty() ? "the model" : name);
+  return names;
+}
+
+std::string list(const Names& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i == 4 && names.size() > 5) return concat(text, " and ", names.size() - 4, " more");
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  return text;
+}
+
+Tensor as_f64(const Tensor& x) { return x.defined() && is_floating(x.dtype()) ? raw::to(x, DType::kF64) : x; }
+
+// Runs the training in several ways.
+class Verification {
+ public:
+  Verification(const internal::MakeModule& make, const internal::LossOf& loss, const data::Dataset& data,
+               const VerifyOptions& options)
+      : make_(make), loss_(loss), options_(options) {
+    check_options(data);
+    read(data);
+  }
+
+  VerifyReport report();
+
+ private:
+  struct Shared {
+    std::vector<TrainingState> states;  // of all ranks, after the step
+    Outcome outcome;
+  };
+
+  void check_options(const data::Dataset& data) const;
+  void read(const data::Dataset& data);
+  std::vector<int64_t> positions_of(int step, int rank, int world) const;
+  data::Batch batch_of(const Setup& setup, int step, int rank) const;
+
+  Outcome run(const Setup& setup);
+  void train(const Setup& setup, Shared& shared);
+  void take_weights(const nn::Module& model);
+
+  std::pair<Cause, std::string> cause_of(const Comparison& comparison);
+  std::string sizes(int step) const;
+  std::string text_of(const StateDifference& first) const;
+
+  const internal::MakeModule& make_;
+  const internal::LossOf& loss_;
+  const VerifyOptions& options_;
+  const Context& caller_ = Context::current();
+  std::vector<data::Batch> joined_;  // of each step
+  // Of the run with the joined batches, which is the first.
+  std::optional<TrainingState> start_;
+  std::vector<TrainingState> expected_;  // after each step
+  Names batch_norms_, dropouts_;         // in training
+};
+
+void Verification::check_options(const data::Dataset& data) const {
+  const auto check = [](bool holds, const char* expected, const auto& given) {
+    if (!holds) throw ValueError("verify", "expected ", expected, ", given ", given);
+  };
+  check(options_.world >= 1, "world >= 1", options_.world);
+  check(options_.batch_size >= 1, "batch_size >= 1", options_.batch_size);
+  check(options_.steps >= 1, "steps >= 1", options_.steps);
+  check(options_.tolerance >= 0, "tolerance >= 0", options_.tolerance);
+  if (data.size() < options_.world)
+    throw ValueError("verify", "expected a sample for each of ", options_.world, " ranks at least, given ",
+                     data.size(), " in ", data.name());
+}
+
+// Reads all batches in advance: samples with random changes are then the same in all runs.
+void Verification::read(const data::Dataset& data) {
+  Context context = caller_.snapshot();
+  context.recordings.clear();
+  context.generator = std::make_shared<RandomGenerator>(options_.seed);
+  ContextScope scope(context);
+  const int steps = options_.steps + (options_.unequal && options_.world > 1);
+  int64_t at = 0;
+  for (int step = 0; step < steps; ++step) {
+    int64_t size = options_.world * options_.batch_size;
+    if (step == options_.steps) size += options_.world / 2;
+    std::vector<int64_t> indices;
+    for (int64_t i = 0; i < size; ++i) indices.push_back(at++ % data.size());
+    data::Batch batch = data.get_batch(indices);
+    batch.input = as_f64(batch.input), batch.target = as_f64(batch.target);
+    batch.indices = std::move(indices);
+    joined_.push_back(std::move(batch));
+  }
+}
+
+// Ranks' shares interleave, as a DataLoader's do.
+std::vector<int64_t> Verification::positions_of(int step, int rank, int world) const {
+  std::vector<int64_t> positions;
+  for (int64_t at = rank; at < joined_[step].size(); at += world) positions.push_back(at);
+  return positions;
+}
+
+data::Batch Verification::batch_of(const Setup& setup, int step, int rank) const {
+  const data::Batch& joined = joined_[step];
+  const std::vector<int64_t> positions = positions_of(step, setup.same_batch ? 0 : rank, setup.world);
+  const Tensor rows = tensor(positions, {std::ssize(positions)});
+  const auto part = [&](const Tensor& x) { return x.defined() ? raw::index_select(x, 0, rows) : x; };
+  data::Batch batch{.input = part(joined.input), .target = part(joined.target)};
+  for (int64_t at : positions) batch.indices.push_back(joined.indices[at]);
+  batch.global_size = setup.same_batch ? batch.size() * setup.world : joined.size();
+  return batch;
+}
+
+// The first run's weights are everybody's.
+void Verification::take_weights(const nn::Module& model) {
+  const TrainingState own(model, 0);
+  if (!start_) {
+    start_ = own.clone();
+    return;
+  }
+  for (StateKind kind : {StateKind::kParameter, StateKind::kBuffer}) {
+    const nn::StateDict &from = (*start_)[kind], &to = own[kind];
+    for (size_t i = 0; i < std::max(from.size(), to.size()); ++i) {
+      const auto text = [&](const nn::StateDict& dict) {
+        return i < dict.size() ? concat(prefix(kind), dict[i].first, " ", describe(dict[i].second))
+                               : "no more";
+      };
+      if (text(from) != text(to))
+        throw ValueError(
+            "verify", "expected a model with the same tensors whatever the number of ranks, given ", text(to),
+            " on rank ", get_rank(), " of ", get_world_size(), " but ", text(from), " in a job of one");
+      raw::copy_(to[i].second, from[i].second);
+    }
+  }
+}
+
+// What a rank does.
+void Verification::train(const Setup& setup, Shared& shared) {
+  Context& context = Context::current();
+  context.device = caller_.device;
+  context.deterministic = caller_.deterministic;
+  context.generator->manual_seed(options_.seed);
+  const int rank = get_rank();
+  const bool first_run = !start_;
+
+  const std::unique_ptr<nn::Module> model = make_();
+  if (!model) throw ValueError("verify", "expected a model, given none");
+  if (options_.prepare) options_.prepare(*model);
+  model->to(DType::kF64);
+  take_weights(*model);
+  if (first_run) {
+    batch_norms_ = names_of<nn::BatchNorm>(*model, [](nn::BatchNorm& m) {
+      return !m.reduction() && (m.is_training() || !m.running_mean.defined());
+    });
+    dropouts_ =
+        names_of<nn::Dropout>(*model, [](nn::Dropout& m) { return m.is_training() && m.options().p > 0; });
+  }
+  if (setup.sync_batch_norm) convert_sync_batchnorm(*model);
+  if (setup.other_seed) context.generator->manual_seed(context.generator->seed() + 1);
+  const std::array<uint64_t, 2> numbers = context.generator->state();
+
+  GradManager gm;
+  gm.attach(model->parameters(), make_allreduce_cb(ReduceOp::kMean));
+  optim::SGD optimizer(model->parameters(), {.lr = options_.lr});
+  for (int step = 0; step < std::ssize(joined_); ++step) {
+    const data::Batch batch = batch_of(setup, step, rank);
+    Tensor loss;
+    {
+      auto recording = gm.record();
+      loss = loss_(*model, batch);
+      if (setup.weighted) loss = loss * internal::weight_of(batch);
+      gm.backward(loss);
+    }
+    optimizer.step();
+    const TrainingState state(*model, loss.item<double>());
+    if (first_run) {
+      if (!std::isfinite(state.loss()))
+        throw ValueError("verify", "expected a finite loss, given ", state.loss(),
+                         " on the joined batch of step ", step);
+      expected_.push_back(state.clone());
+      optimizer.clear_grad();
+      continue;
+    }
+    shared.states[rank] = state;
+    barrier();
+    if (rank == 0) {  // sees the others' tensors
+      Outcome& outcome = shared.outcome;
+      outcome.comparison = compare(shared.states, setup.same_batch ? nullptr : &expected_[step], step,
+                                   {.tolerance = options_.tolerance, .same_batch = setup.same_batch});
+      outcome.largest = std::max(outcome.largest, outcome.comparison.largest);
+      outcome.drew_numbers |= context.generator->state() != numbers;
+    }
+    barrier();
+    if (shared.outcome.comparison.first) return;
+    optimizer.clear_grad();
+  }
+}
+
+Outcome Verification::run(const Setup& setup) {
+  Shared shared{.states = std::vector<TrainingState>(setup.world)};
+  run_ranks(setup.world, [&] { train(setup, shared); });
+  return shared.outcome;
+}
+
+std::string Verification::sizes(int step) const {
+  if (step < options_.steps) return concat("equal batches of ", options_.batch_size);
+  Names each;
+  for (int rank = 0; rank < options_.world; ++rank)
+    each.push_back(std::to_string(positions_of(step, rank, options_.world).size()));
+  return "unequal batches of " + list(each);
+}
+
+std::string Verification::text_of(const StateDifference& first) const {
+  std::ostringstream text;
+  const internal::Difference& d = first.difference;
+  text << prefix(first.kind) << first.name << " differs in step " << first.step << " (" << sizes(first.step)
+       << "): ";
+  if (!first.one_element) text << "element " << d.at << " is ";
+  text << d.given;
+  if (first.rank >= 0)
+    text << " on rank " << first.rank << ", " << d.expected << " on rank 0";
+  else
+    text << " on " << options_.world << " ranks" << (first.kind == StateKind::kLoss ? " (mean)" : "") << ", "
+         << d.expected << " on one with all samples";
+  text.precision(2);
+  text << "; relative " << d.relative << ", expected at most " << options_.tolerance << '.';
+  return std::move(text).str();
+}
+
+// ---- causes, as sentences that say what to do
+
+std::string random_text(const Names& dropouts) {
+  const std::string who =
+      dropouts.empty() ? "the model draws" : list(dropouts) + (dropouts.size() > 1 ? " draw" : " draws");
+  const std::string how = dropouts.empty() ? "" : concat(" (m.find(\"", dropouts[0], "\").eval())");
+  return concat(
+      "random numbers: ", who,
+      " them, and for a sample they are others on several ranks than on one. That is no fault where it is "
+      "meant so. To verify the rest, switch them off in VerifyOptions::prepare",
+      how, "; numbers that have to agree come from one rank (dist::broadcast).");
+}
+
+std::string rank_text(const StateDifference& same_batch) {
+  return concat(
+      "the rank: from the same batch, rank ", same_batch.rank, " computes another ", prefix(same_batch.kind),
+      same_batch.name,
+      " than rank 0. Look for get_rank(), for random numbers of the model's own, and for variables that "
+      "ranks as threads share.");
+}
+
+const char* const kSumText =
+    "a sum: the loss adds up the samples of a batch, and the mean over ranks is one of these sums. Divide by "
+    "the size of the batch, or reduce with make_allreduce_cb(kSum).";
+
+std::string batch_norm_text(const Names& batch_norms) {
+  return concat(
+      "batch-norm statistics: in ", list(batch_norms),
+      " each rank normalises by its own batch. dist::convert_sync_batchnorm(model) makes them those of all "
+      "ranks together; with it, the difference is gone.");
+}
+
+const char* const kUnequalText =
+    "a mean over unequal batches: the mean of the ranks' means is not the mean over all samples. Multiply "
+    "the loss by batch.size() * dist::get_world_size() / batch.global_size; with that, the difference is "
+    "gone. Or give all ranks equal batches (DataLoaderOptions::drop_last, Uneven::kPad, Uneven::kDrop) and "
+    "verify with .unequal = false.";
+
+std::string buffer_text(const std::string& name) {
+  return concat(
+      "a buffer that is not synchronised: each rank updates ", name,
+      " from its own batch. Make what goes into it that of all ranks (dist::all_reduce, ReduceOp::kMean); "
+      "or, where rank 0's is good enough, let DistributedDataParallel broadcast it.");
+}
+
+std::string unknown_text(StateKind kind) {
+  const std::string tried =
+      "unknown: neither random numbers, nor the rank, nor batch norm, nor the batches' sizes. ";
+  if (kind == StateKind::kLoss)
+    return tried +
+           "Probably a batch's loss is not the mean of its parts': it compares samples with each other. "
+           "Gather what it compares (dist::functional::all_gather).";
+  if (kind == StateKind::kGradient)
+    return tried +
+           "The losses agree, so look at the backward: at rules of the model's own, and at collectives in "
+           "the forward, whose gradients are sums over ranks.";
+  return tried +
+         "The gradients agree, so look for what else writes to the parameter, from a rank's own batch.";
+}
+
+std::pair<Cause, std::string> Verification::cause_of(const Comparison& comparison) {
+  const StateDifference& first = *comparison.first;
+  const int world = options_.world;
+  const auto explains = [&](const Setup& setup) {
+    const std::optional<StateDifference> left = run(setup).comparison.first;
+    return !left || left->place() > first.place();
+  };
+  const Outcome same = run({.world = world, .same_batch = true});
+  const bool random = run({.other_seed = true}).comparison.first.has_value();
+  if (random || (same.comparison.first && same.drew_numbers))
+    return {Cause::kRandomness, random_text(dropouts_)};
+  if (same.comparison.first) return {Cause::kDependsOnRank, rank_text(*same.comparison.first)};
+
+  const double given = first.difference.given, expected = first.difference.expected;
+  if (first.kind == StateKind::kLoss && first.step < options_.steps &&
+      std::abs(given * world - expected) <= options_.tolerance * std::abs(expected))
+    return {Cause::kSumOverBatch, kSumText};
+  if (!batch_norms_.empty() && explains({.world = world, .sync_batch_norm = true}))
+    return {Cause::kBatchNormStatistics, batch_norm_text(batch_norms_)};
+  if (explains({.world = world, .weighted = true})) return {Cause::kUnequalBatches, kUnequalText};
+  if (first.kind == StateKind::kBuffer) return {Cause::kBuffer, buffer_text(first.name)};
+  if (!comparison.buffer.empty()) return {Cause::kBuffer, buffer_text(comparison.buffer)};
+  return {Cause::kUnknown, unknown_text(first.kind)};
+}
+
+VerifyReport Verification::report() {
+  run({});
+  const Outcome outcome = run({.world = options_.world});
+  VerifyReport report;
+  if (!outcome.comparison.first) {
+    report.difference = outcome.largest;
+    std::ostringstream text;
+    text.precision(2);
+    text << options_.world << (options_.world == 1 ? " rank agrees" : " ranks agree")
+         << " with one on the joined batch: loss, gradients, parameters and buffers, to " << outcome.largest
+         << ", in " << options_.steps << (options_.steps == 1 ? " step of " : " steps of ") << sizes(0);
+    if (std::ssize(joined_) > options_.steps) text << " and one of " << sizes(options_.steps);
+    report.text = text.str() + ".";
+    return report;
+  }
+  const StateDifference& first = *outcome.comparison.first;
+  report.agrees = false;
+  report.tensor = prefix(first.kind) + first.name;
+  report.step = first.step;
+  report.rank = first.rank;
+  report.difference = first.difference.relative;
+  std::string cause;
+  std::tie(report.cause, cause) = cause_of(outcome.comparison);
+  report.text = concat(text_of(first), "\nLikely cause: ", cause);
+  return report;
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const VerifyReport& report) { return out << report.text; }
+
+namespace internal {
+
+double weight_of(const data::Batch& batch) {
+  return double(batch.size()) * get_world_size() / double(batch.global_size);
+}
+
+VerifyReport verify(const MakeModule& make, const LossOf& loss, data::DatasetRef data,
+                    const VerifyOptions& options) {
+  return Verification(make, loss, *data, options).report();
+}
+
+}  // namespace internal
+}  // namespace gradus::dist

@@ -1,0 +1,167 @@
+#include "gradus/distributed/group/agreement.h"
+
+#include "gradus/autograd/graph/recording_state.h"
+#include "gradus/distributed/base/rank_error.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+using autograd::RecordingState;
+
+// What travels beside a member's record; as integers: open, wants, then dtype, number of dims and dims of
+// each form. Empty when there is nothing to say.
+struct Note {
+  size_t open = 0;     // recordings
+  uint64_t wants = 0;  // bit i: the i-th open recording follows an input
+  std::vector<Form> forms;
+};
+
+std::vector<int64_t> write(const Note& note) {
+  if (note.open == 0 && note.forms.empty()) return {};
+  std::vector<int64_t> text{int64_t(note.open), int64_t(note.wants)};
+  for (const Form& form : note.forms) {
+    text.push_back(int64_t(form.dtype));
+    text.push_back(form.shape.size());
+    text.insert(text.end(), form.shape.begin(), form.shape.end());
+  }
+  return text;
+}
+
+// Nothing for what is no note.
+std::optional<Note> read(const std::vector<int64_t>& text) {
+  Note note;
+  if (text.empty()) return note;
+  if (text.size() < 2 || text[0] < 0 || text[0] > 64) return std::nullopt;
+  note.open = text[0];
+  note.wants = text[1];
+  for (size_t at = 2; at < text.size();) {
+    if (text.size() - at < 2) return std::nullopt;
+    const int64_t dtype = text[at], ndim = text[at + 1];
+    at += 2;
+    if (dtype < 0 || dtype > int64_t(DType::kBool) || ndim < 0 || ndim > kMaxDims ||
+        size_t(ndim) > text.size() - at)
+      return std::nullopt;
+    Form& form = note.forms.emplace_back();
+    form.dtype = DType(dtype);
+    form.shape = Shape(std::span(text).subspan(at, ndim));
+    at += ndim;
+  }
+  return note;
+}
+
+bool follows_any(const RecordingState& r, std::span<const Tensor> inputs) {
+  for (const Tensor& x : inputs)
+    if (is_floating(x.dtype()) && x.ref()->slot && r.follows(x.ref()->slot.get())) return true;
+  return false;
+}
+
+// All members come to the same verdict.
+std::optional<Failure> find_disagreement(const Turn& turn, const Group& group, const Forward& forward) {
+  const std::vector<int>& ranks = group.ranks();
+  const auto mismatch = [&](size_t i, const auto&... parts) {
+    return Failure{Failure::Kind::kMismatch, ranks[i], concat("rank ", ranks[i], parts...)};
+  };
+  std::vector<Note> notes;
+  uint64_t wants = 0;
+  for (size_t i = 0; i < turn.sizes.size(); ++i) {
+    std::optional<Note> note = read(turn.sizes[i]);
+    if (!note) return mismatch(i, " sent a malformed note: do all ranks run the same program?");
+    // Each sends one part to each; what they reduce must be alike.
+    if ((forward.op == Op::kAllToAll || forward.op == Op::kReduceScatter) &&
+        note->forms.size() != ranks.size())
+      return mismatch(i, " gave ", note->forms.size(), " tensors, for ", ranks.size(), " members");
+    wants |= note->wants;
+    notes.push_back(std::move(*note));
+  }
+  for (size_t i = 1; i < notes.size(); ++i) {
+    if (forward.op == Op::kReduceScatter && !(notes[i].forms == notes[0].forms))
+      return mismatch(i, " gave other shapes than rank ", ranks[0]);
+    if (wants && notes[i].open != notes[0].open)
+      return mismatch(i, " has ", notes[i].open, " open recordings and rank ", ranks[0], " has ",
+                      notes[0].open, " in ", describe(turn.records[i]),
+                      ": what one rank differentiates, all must record");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<RecordingState*> unfinished_recordings(std::string_view op) {
+  std::vector<RecordingState*> open;
+  for (const Ref<Counted>& r : autograd::open_recordings())
+    if (!autograd::as_recording(r)->finished()) open.push_back(autograd::as_recording(r));
+  if (open.size() > 64) throw StateError(op, "at most 64 recordings can be open, given ", open.size());
+  return open;
+}
+
+Agreement run_forward(const Group& group, const Forward& forward) {
+  const std::vector<RecordingState*> open = unfinished_recordings(name_of(forward.op));
+  Note mine;
+  mine.open = open.size();
+  for (size_t i = 0; i < open.size(); ++i) {
+    if (open[i]->is_probe()) open[i]->set_communicates();
+    if (follows_any(*open[i], forward.inputs)) mine.wants |= uint64_t{1} << i;
+  }
+  if (forward.announce)
+    for (const Tensor& x : forward.inputs) mine.forms.emplace_back(x);
+
+  Agreement agreed;
+  CallRecord& record = agreed.record;
+  record.op = forward.op;
+  record.reduce = forward.reduce;
+  record.root = forward.root;
+  record.part = Part::kForward;
+  for (const Tensor& x : forward.inputs) record.bytes += x.nbytes();
+  if (!forward.inputs.empty()) {
+    const Tensor& x = forward.inputs[0];
+    record.dtype = x.dtype();
+    record.ndim = x.dim();
+    std::copy(x.shape().begin(), x.shape().end(), record.dims);
+  }
+
+  const auto check = [&](const Turn& turn) { return find_disagreement(turn, group, forward); };
+  const auto move = [&](Turn& turn) {
+    uint64_t wants = 0;
+    std::vector<std::vector<Form>> forms;
+    for (const auto& text : turn.sizes) {
+      Note note = read(text).value();
+      wants |= note.wants;
+      forms.push_back(std::move(note.forms));
+    }
+    for (size_t i = 0; i < open.size(); ++i)
+      if (wants >> i & 1) agreed.recordings.push_back(open[i]);
+    forward.move(turn, forms);
+  };
+  group.state().run({name_of(forward.op).data(), record, write(mine), check, move}, false, {});
+  return agreed;
+}
+
+bool any_gradient(const Group& group, CallRecord record, bool mine) {
+  bool any = false;
+  record.part = Part::kBackward;
+  record.flags = mine;
+  const auto move = [&](Turn& turn) {
+    for (const CallRecord& r : turn.records) any = any || r.flags;
+  };
+  group.state().run({name_of(record.op).data(), record, {}, {}, move}, false, {});
+  return any;
+}
+
+void report_backward_failure(const World* world, const std::exception_ptr& error) noexcept {
+  if (!error || !world || !world->membership || world->membership->failed()) return;
+  try {
+    try {
+      std::rethrow_exception(error);
+    } catch (const DistributedError&) {
+      // The others have it as well.
+    } catch (const RankKilled&) {
+      // A simulation kills this rank.
+    } catch (...) {
+      world->membership->report(failure_of(world->rank, error, "failed in its backward"));
+    }
+  } catch (...) {
+    // Nobody to tell.
+  }
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,225 @@
+#include "gradus/distributed/group/client.h"
+
+#include <charconv>
+
+#include "gradus/distributed/group/group_state.h"
+#include "gradus/distributed/base/rank_error.h"
+#include "gradus/distributed/base/waiting.h"
+
+namespace gradus::dist {
+namespace {
+
+// Note [Values of a key]
+// Each value has a key of its own in the store, by its version, and is written once. Two more keys say which
+// version was given last, and up to which one values are gone: popped, or replaced by user_set. The latter is
+// "version writer", and moves by compare_set: who has moved it has the values that it moved over. A reader
+// that waits for a value which came and went looks again after a while.
+constexpr Milliseconds kLookAgain{200};
+// group_barrier counts its calls apart from the group's collectives.
+constexpr uint32_t kBarriers = uint32_t{1} << 31;
+
+std::string last_key(const std::string& key) { return "user/last/" + key; }
+std::string gone_key(const std::string& key) { return "user/gone/" + key; }
+std::string value_key(const std::string& key, int64_t version) {
+  return concat("user/value/", version, '/', key);
+}
+
+// What tells apart two that write the same at once.
+std::string next_writer() {
+  static std::atomic<uint64_t> writes{0};
+  const internal::World* world = internal::World::current();
+  return concat(world ? world->rank : 0, '.', writes.fetch_add(1));
+}
+
+int64_t to_number(std::string_view text) {
+  int64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+// Runs f, which waits in the store. Whether what it waits for came in time. Errors: the job's failure.
+template <class F>
+bool came(F&& f) {
+  try {
+    f();
+    return true;
+  } catch (const TimeoutError&) {
+  } catch (const PeerError&) {  // all others have left
+  }
+  if (const internal::World* world = internal::World::current()) world->membership->check("wait");
+  return false;
+}
+
+bool wait_for(Store& store, const std::vector<std::string>& keys, Milliseconds limit) {
+  return came([&] { store.wait(keys, limit); });
+}
+
+// What the key holds now; "" when it is absent.
+std::string look(Store& store, const std::string& key) { return store.compare_set(key, "", ""); }
+
+// Says that values up to `version` are gone, unless somebody else has changed what was: `gone`.
+bool take(Store& store, const std::string& key, const std::string& gone, int64_t version) {
+  const std::string mine = concat(version, ' ', next_writer());
+  if (store.compare_set(gone_key(key), gone, mine) != mine) return false;
+  for (int64_t v = to_number(gone) + 1; v <= version; ++v) store.delete_key(value_key(key, v));
+  return true;
+}
+
+// A value as it is in the store: its type's name, a line's end, its bytes.
+std::string name_of(const std::type_info& type) {
+  return type == typeid(std::string) ? "string" : short_name(type);
+}
+std::string checked_bytes(const char* op, const std::string& key, const std::string& value,
+                          const std::type_info& type) {
+  const size_t end = value.find('\n');
+  if (value.substr(0, end) != name_of(type))
+    throw ValueError(op, "'", key, "' has a value of type ", value.substr(0, end), ", not ", name_of(type));
+  return value.substr(end + 1);
+}
+
+// Waits for `there`, which waits itself for the time that it is given. Errors: TimeoutError or PeerError with
+// `text`, which others may read meanwhile.
+template <class There>
+void wait_until(const char* op, const Deadline& deadline, const std::string& text, There&& there) {
+  const internal::World* world = internal::World::current();
+  struct Doing {
+    const internal::World* world;
+    const char* op;
+    ~Doing() {
+      if (world) world->membership->set_doing(concat("outside of any collective, after ", op));
+    }
+  };
+  std::optional<Doing> doing;
+  for (;;) {
+    // What was there before counts.
+    const bool alone = world && world->membership->others_left(), late = deadline.passed();
+    if (there(alone ? Milliseconds(0) : std::min(deadline.left(), kLookAgain))) return;
+    if (alone) throw PeerError(op, -1, text, ", and all other ranks have left the job");
+    if (late) throw TimeoutError(op, -1, text, " within ", deadline.timeout().count(), " ms");
+    if (world && !doing) {
+      doing.emplace(world, op);
+      world->membership->set_doing(concat("in ", op, ", where ", text));
+    }
+  }
+}
+
+// Runs f; what the store says of the job's failure is told under the caller's name.
+template <class F>
+auto run_as(const char* op, F&& f) {
+  try {
+    return f();
+  } catch (const DistributedError&) {
+    if (const internal::World* world = internal::World::current()) world->membership->check(op);
+    throw;
+  }
+}
+
+}  // namespace
+
+int64_t Client::put(const char* op, const std::string& key, const std::type_info& type,
+                    const std::string& bytes, bool alone) {
+  return run_as(op, [&] {
+    const int64_t version = store_->add(last_key(key), 1);
+    try {
+      store_->set(value_key(key, version), concat(name_of(type), '\n', bytes));
+    } catch (const StoreError&) {  // too large: nobody must wait for it
+      store_->compare_set(last_key(key), std::to_string(version), std::to_string(version - 1));
+      throw;
+    }
+    for (;;) {
+      const std::string gone = look(*store_, gone_key(key));
+      if (to_number(gone) >= version) store_->delete_key(value_key(key, version));  // a later one replaced it
+      if (!alone || to_number(gone) >= version - 1 || take(*store_, key, gone, version - 1)) return version;
+    }
+  });
+}
+
+std::string Client::get(const std::string& key, const std::type_info& type, int64_t version,
+                        std::optional<Milliseconds> timeout) {
+  constexpr const char* kOp = "user_get";
+  return run_as(kOp, [&] {
+    std::string value;
+    std::pair<int64_t, int64_t> seen = {-1, -1};
+    const auto there = [&](Milliseconds limit) {
+      const int64_t last = to_number(look(*store_, last_key(key)));
+      const int64_t gone = to_number(look(*store_, gone_key(key)));
+      const int64_t wanted = std::max(version, last > gone ? last : last + 1);
+      // The newest may be replaced just now: then there is a newer one already.
+      if (seen != std::pair(last, gone)) limit = Milliseconds(0);
+      seen = {last, gone};
+      return came([&] { value = store_->get(value_key(key, wanted), limit); });
+    };
+    wait_until(kOp, Deadline::after(timeout.value_or(store_->default_timeout())),
+               concat("nobody set '", key, "' (version ", version, ")"), there);
+    return checked_bytes(kOp, key, value, type);
+  });
+}
+
+std::string Client::pop(const std::string& key, const std::type_info& type,
+                        std::optional<Milliseconds> timeout) {
+  constexpr const char* kOp = "user_pop";
+  return run_as(kOp, [&] {
+    std::string bytes;
+    // Read first, taken then: who gives up takes nothing.
+    const auto there = [&](Milliseconds limit) {
+      const std::string gone = look(*store_, gone_key(key));
+      const int64_t oldest = to_number(gone) + 1;
+      std::string value;
+      if (!came([&] { value = store_->get(value_key(key, oldest), limit); })) return false;
+      bytes = checked_bytes(kOp, key, value, type);
+      return take(*store_, key, gone, oldest);
+    };
+    wait_until(kOp, Deadline::after(timeout.value_or(store_->default_timeout())),
+               concat("nobody set '", key, "'"), there);
+    return bytes;
+  });
+}
+
+Client get_client() {
+  const internal::World* world = internal::World::current();
+  if (!world) throw StateError("get_client", "call init_process_group first");
+  world->settle("get_client");
+  return Client(world->store);
+}
+
+void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
+  constexpr const char* kOp = "group_barrier";
+  internal::GroupState& state = group.state();
+  state.check_member(kOp);
+  if (state.size() == 1) return;
+  internal::World& world = *state.world();
+  world.settle(kOp);
+  const internal::Watch watch = state.watch(timeout);
+  watch.membership->check(kOp);
+
+  run_as(kOp, [&] {
+    // Counted when passed, so that who tries again after a timeout is in the same barrier.
+    const int64_t number = state.passed_barriers.load();
+    const auto key = [&](int64_t number, int rank) {
+      return concat("barrier/", state.id(), '/', state.members()[0], '/', number, '/', rank);
+    };
+    world.store->set(key(number, world.rank), "");
+    std::vector<int> missing = state.members();
+    std::erase(missing, world.rank);
+    const Membership::InCall in_call(*world.membership, concat("group_barrier of group '", state.name(), "'"),
+                                     state.id() | kBarriers, uint64_t(number), state.members());
+    std::optional<Membership::Awaiting> awaiting;
+    while (!missing.empty()) {
+      awaiting.emplace(*world.membership, [missing] { return missing; });
+      std::vector<std::string> keys;
+      for (int rank : missing) keys.push_back(key(number, rank));
+      const bool all = wait_for(*world.store, keys, std::min(watch.deadline.left(), kLookAgain));
+      const auto here = [&](int rank) { return all || world.store->check({key(number, rank)}); };
+      std::erase_if(missing, here);
+      for (int rank : missing) check_left(kOp, watch, rank, [&] { return !here(rank); });
+      if (!missing.empty() && watch.deadline.passed())
+        internal::throw_wait(kOp, internal::Wait::kTimeout, watch, missing);
+      world.membership->look_for_deadlock();
+    }
+    // Everyone is here, so everyone has passed the one before.
+    state.passed_barriers.store(number + 1);
+    if (number > 0) world.store->delete_key(key(number - 1, world.rank));
+  });
+}
+
+}  // namespace gradus::dist

@@ -1,0 +1,95 @@
+// What ranks tell each other by name (MegEngine's user_set, user_get and user_pop), and the barrier on the
+// store.
+//
+//   auto client = dist::get_client();
+//   client.user_set("best", "0.98");                          // on one rank
+//   std::string best = client.user_get("best");               // on others: waits for it
+//   Shape shape = client.user_get<Shape>("shape");            // what user_set("shape", x.shape()) set
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <typeinfo>
+
+#include "gradus/distributed/group/group.h"
+#include "gradus/distributed/base/store.h"
+#include "gradus/distributed/base/wire.h"
+
+namespace gradus::dist {
+
+// A key has values, in the order in which they came, each with a version, counted from 1. Keys are apart from
+// those of the framework. T: what gradus/distributed/base/wire.h has; whatever converts to a string_view is a
+// std::string.
+//
+// Waits end with the job's failure. Errors: TimeoutError that names the key, after the job's timeout unless
+// another one is given; PeerError once no other rank is left that could set it; ValueError when the value is
+// of another type, which then stays where it is.
+class Client {
+ public:
+  explicit Client(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+
+  // Sets the key to `value` alone, its newest version; returns the version.
+  template <class T>
+  int64_t user_set(const std::string& key, const T& value) {
+    return put("user_set", key, typeid(ValueOf<T>), to_bytes(value), true);
+  }
+  // Puts `value` behind those that the key has, as its newest version.
+  template <class T>
+  void user_push(const std::string& key, const T& value) {
+    put("user_push", key, typeid(ValueOf<T>), to_bytes(value), false);
+  }
+  // Waits until the key has a value of version `version` or later; returns the newest, which stays. A loop
+  // that asks for version 1, 2, 3... never reads a stale one. Default: any version.
+  template <class T = std::string>
+  T user_get(const std::string& key, int64_t version = 1, std::optional<Milliseconds> timeout = {}) {
+    return from_bytes<T>(get(key, typeid(T), version, timeout));
+  }
+  // Waits until the key has a value; takes the oldest away and returns it. Each is taken once.
+  template <class T = std::string>
+  T user_pop(const std::string& key, std::optional<Milliseconds> timeout = {}) {
+    return from_bytes<T>(pop(key, typeid(T), timeout));
+  }
+
+  Store& store() const { return *store_; }
+
+ private:
+  template <class T>
+  using ValueOf = std::conditional_t<std::is_convertible_v<const T&, std::string_view>, std::string, T>;
+  template <class T>
+  static std::string to_bytes(const T& value) {
+    if constexpr (std::is_convertible_v<const T&, std::string_view>)
+      return std::string(std::string_view(value));
+    else
+      return to_wire(value);
+  }
+  template <class T>
+  static T from_bytes(std::string bytes) {
+    if constexpr (std::is_same_v<T, std::string>)
+      return bytes;
+    else
+      return from_wire<T>(bytes);
+  }
+
+  int64_t put(const char* op, const std::string& key, const std::type_info& type, const std::string& bytes,
+              bool alone);
+  std::string get(const std::string& key, const std::type_info& type, int64_t version,
+                  std::optional<Milliseconds> timeout);
+  std::string pop(const std::string& key, const std::type_info& type, std::optional<Milliseconds> timeout);
+
+  std::shared_ptr<Store> store_;
+};
+
+// Errors: StateError "call init_process_group first".
+Client get_client();
+
+// Waits until every member of the group is here; through the store, so that it works where no collective can.
+// Repeatable. Errors: TimeoutError that names the ranks that are missing: the job's failure, as any timeout.
+void group_barrier(const Group& group = {}, std::optional<Milliseconds> timeout = {});
+// PyTorch's name for it.
+inline void monitored_barrier(const Group& group = {}, std::optional<Milliseconds> timeout = {}) {
+  group_barrier(group, timeout);
+}
+
+}  // namespace gradus::dist

@@ -1,0 +1,51 @@
+#include "gradus/distributed/group/collective_argument.h"
+
+#include "gradus/autograd/graph/record.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/stream.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+void check(std::string_view op, std::string_view what, const Tensor& x) {
+  check_in_host_memory(op, what, x);
+  if (autograd::is_tracked(x)) {
+    const bool message = op == "send" || op == "isend" || op == "recv" || op == "irecv";
+    throw StateError(op, what, " is followed by an open recording, which sees nothing of this call: ",
+                     message ? "use dist::remote_send and dist::remote_recv" : "use dist::functional",
+                     ", or give detach(x): ", describe(x));
+  }
+}
+
+}  // namespace
+
+void check_in_host_memory(std::string_view op, std::string_view what, const Tensor& x) {
+  if (!x) throw ValueError(op, what, " is undefined");
+  if (x.device().type != DeviceType::kCPU)
+    throw DeviceError(op, what, " is not in host memory: ", describe(x));
+}
+
+void check_in_host_memory(std::string_view op, Device device) {
+  if (device.type != DeviceType::kCPU)
+    throw DeviceError(op, "expected a device whose memory is the host's, given ", device);
+}
+
+void wait_for_device(const Tensor& x) {
+  if (x.device() != kCPU) Event::record(current_stream(x.device())).synchronize();
+}
+
+Tensor check_input(std::string_view op, std::string_view what, const Tensor& x) {
+  check(op, what, x);
+  Tensor input = raw::contiguous(x);
+  wait_for_device(input);
+  return input;
+}
+
+void check_output(std::string_view op, std::string_view what, const Tensor& x) {
+  check(op, what, x);
+  if (!x.is_row_major())
+    throw ShapeError(op, what, " does not lie in row-major order, call contiguous(): ", describe(x));
+  wait_for_device(x);
+}
+
+}  // namespace gradus::dist::internal

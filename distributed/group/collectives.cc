@@ -1,0 +1,465 @@
+#include "gradus/distributed/group/collectives.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "gradus/distributed/group/collective_argument.h"
+#include "gradus/distributed/group/group_state.h"
+
+namespace gradus::dist {
+
+using internal::Block;
+using internal::check_input;
+using internal::check_output;
+using internal::Collective;
+using internal::ConstBlock;
+using internal::GroupState;
+using internal::Op;
+using internal::CallRecord;
+using internal::Turn;
+
+namespace {
+
+// The group's state, once this rank is known to be a member.
+GroupState& member_state(const Group& group, const char* op) {
+  GroupState& state = group.state();
+  state.check_member(op);
+  return state;
+}
+
+CallRecord make_record(Op op, const Tensor& x) {
+  CallRecord record{.op = op, .dtype = x.dtype(), .ndim = x.dim(), .bytes = x.nbytes()};
+  std::ranges::copy(x.shape(), record.dims);
+  return record;
+}
+
+// For lists whose tensors differ from rank to rank.
+CallRecord make_record(Op op, DType dtype, int64_t numel) {
+  return {.op = op, .dtype = dtype, .ndim = 1, .dims = {numel}, .bytes = numel * size_of(dtype)};
+}
+
+Shape shape_of(const CallRecord& record) { return Shape(std::span(record.dims, record.ndim)); }
+std::string text_of(const CallRecord& record) { return concat(record.dtype, shape_of(record)); }
+
+ConstBlock const_block(const Tensor& x) { return {x.raw_ptr(), size_t(x.nbytes())}; }
+Block block(const Tensor& x) { return {x.raw_ptr(), size_t(x.nbytes())}; }
+std::vector<ConstBlock> const_blocks(const std::vector<Tensor>& xs) {
+  std::vector<ConstBlock> blocks;
+  for (const Tensor& x : xs) blocks.push_back(const_block(x));
+  return blocks;
+}
+std::vector<Block> blocks(const std::vector<Tensor>& xs) {
+  std::vector<Block> blocks;
+  for (const Tensor& x : xs) blocks.push_back(block(x));
+  return blocks;
+}
+
+std::vector<int64_t> sizes_of(const std::vector<Tensor>& xs) {
+  std::vector<int64_t> sizes;
+  for (const Tensor& x : xs) sizes.push_back(x.numel());
+  return sizes;
+}
+
+void bump(const std::vector<Tensor>& written) {
+  for (const Tensor& x : written) x.storage()->bump_version();
+}
+
+// Runs the call; what it writes changes its version when it is started and when it is done.
+Work run(GroupState& group, Collective collective, std::vector<Tensor> written, bool async,
+         std::optional<Milliseconds> timeout) {
+  if (async) bump(written);
+  collective.move = [move = std::move(collective.move), written = std::move(written)](Turn& turn) {
+    move(turn);
+    bump(written);
+  };
+  return group.run(std::move(collective), async, timeout);
+}
+
+std::vector<Tensor> check_inputs(const char* op, const std::vector<Tensor>& xs) {
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < xs.size(); ++i) inputs.push_back(check_input(op, concat("inputs[", i, ']'), xs[i]));
+  return inputs;
+}
+void check_outputs(const char* op, const std::vector<Tensor>& xs) {
+  for (size_t i = 0; i < xs.size(); ++i) check_output(op, concat("outputs[", i, ']'), xs[i]);
+}
+void check_length(const char* op, const char* what, const std::vector<Tensor>& xs, const GroupState& group) {
+  if (int(xs.size()) != group.size())
+    throw ValueError(op, what, " must hold one tensor per rank of group '", group.name(), "' (", group.size(),
+                     "), given ", xs.size());
+}
+// A list that the root alone gives.
+void check_root_list(const char* op, const char* what, const std::vector<Tensor>& xs, const GroupState& group,
+                     int root) {
+  if (root == group.index()) return check_length(op, what, xs, group);
+  if (!xs.empty())
+    throw ValueError(op, what, " must be given on rank ", group.members()[root], " alone, but rank ",
+                     group.members()[group.index()], " gives ", xs.size());
+}
+void check_dtypes(const char* op, DType dtype, const std::vector<Tensor>& xs) {
+  for (const Tensor& x : xs)
+    if (x.dtype() != dtype)
+      throw DTypeError(op, "all tensors must have one dtype, given ", dtype, " and ", x.dtype(), ": ",
+                       describe(x));
+}
+
+Failure mismatch(int rank, std::string text) { return {Failure::Kind::kMismatch, rank, std::move(text)}; }
+
+// Outputs of ranks that say their sizes must fit what every rank gives.
+std::function<std::optional<Failure>(const Turn&)> check_gathered(const GroupState& group) {
+  return [&group](const Turn& turn) -> std::optional<Failure> {
+    const std::vector<int>& ranks = group.members();
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      const std::vector<int64_t>& sizes = turn.sizes[r];
+      for (size_t i = 0; i < sizes.size() && i < ranks.size(); ++i)
+        if (sizes[i] != shape_of(turn.records[i]).product())
+          return mismatch(
+              ranks[r], concat("rank ", ranks[r], " has room for ", sizes[i], " elements of rank ", ranks[i],
+                               ", which gives ", text_of(turn.records[i])));
+    }
+    return std::nullopt;
+  };
+}
+
+}  // namespace
+
+// ---- reductions ----
+
+Work all_reduce(const Tensor& x, const AllReduceOptions& options) {
+  GroupState& group = member_state(options.group, "all_reduce");
+  check_output("all_reduce", "x", x);
+  check_reduce_op("all_reduce", options.op, x.dtype());
+  Collective call{.op = "all_reduce", .record = make_record(Op::kAllReduce, x)};
+  call.record.reduce = options.op;
+  call.move = [x, op = options.op](Turn& turn) {
+    if (x.numel()) turn.backend.all_reduce(turn.call, x.raw_ptr(), x.raw_ptr(), x.numel(), x.dtype(), op);
+  };
+  return run(group, std::move(call), {x}, options.async_op, options.timeout);
+}
+
+Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions& options) {
+  constexpr const char* kOp = "all_reduce_coalesced";
+  GroupState& group = member_state(options.group, kOp);
+  int64_t total = 0;
+  std::vector<int64_t> shapes;  // number of dims, then the dims, of each
+  for (size_t i = 0; i < xs.size(); ++i) {
+    check_output(kOp, concat("xs[", i, ']'), xs[i]);
+    total += xs[i].numel();
+    shapes.push_back(xs[i].dim());
+    shapes.insert(shapes.end(), xs[i].shape().begin(), xs[i].shape().end());
+  }
+  const DType dtype = xs.empty() ? DType::kF32 : xs[0].dtype();
+  check_dtypes(kOp, dtype, xs);
+  check_reduce_op(kOp, options.op, dtype);
+  if (shapes.size() > 512) {  // too long to travel: their hash does
+    uint64_t hash = 0xcbf29ce484222325;
+    for (int64_t n : shapes) hash = (hash ^ uint64_t(n)) * 0x100000001b3;
+    shapes = {-1, int64_t(hash)};
+  }
+  const auto text = [](const std::vector<int64_t>& shapes) {
+    if (!shapes.empty() && shapes[0] < 0) return concat("shapes of hash ", std::hex, uint64_t(shapes.at(1)));
+    std::string text = "shapes";
+    for (size_t i = 0; i < shapes.size(); i += 1 + shapes[i])
+      text += concat(' ', Shape(std::span(shapes).subspan(i + 1, shapes[i])));
+    return text;
+  };
+
+  Collective call{.op = kOp, .record = make_record(Op::kAllReduce, dtype, total), .sizes = std::move(shapes)};
+  call.record.reduce = options.op;
+  call.check = [&group, text](const Turn& turn) { return find_odd(turn, group, text); };
+  call.move = [xs, total, dtype, op = options.op](Turn& turn) {
+    if (total == 0) return;
+    const Tensor flat = empty({total}, {.dtype = dtype});
+    const auto each = [&](auto&& f) {
+      char* at = static_cast<char*>(flat.raw_ptr());
+      for (const Tensor& x : xs) {
+        if (x.nbytes()) f(at, x);
+        at += x.nbytes();
+      }
+    };
+    each([](char* at, const Tensor& x) { std::memcpy(at, x.raw_ptr(), x.nbytes()); });
+    turn.backend.all_reduce(turn.call, flat.raw_ptr(), flat.raw_ptr(), total, dtype, op);
+    each([](char* at, const Tensor& x) { std::memcpy(x.raw_ptr(), at, x.nbytes()); });
+  };
+  return run(group, std::move(call), xs, options.async_op, options.timeout);
+}
+
+Work reduce(const Tensor& x, const ReduceOptions& options) {
+  GroupState& group = member_state(options.group, "reduce");
+  const int root = group.index_of(options.dst, "reduce", "dst");
+  const bool mine = root == group.index();
+  if (mine) check_output("reduce", "x", x);
+  const Tensor in = mine ? x : check_input("reduce", "x", x);
+  check_reduce_op("reduce", options.op, x.dtype());
+  Collective call{.op = "reduce", .record = make_record(Op::kReduce, x)};
+  call.record.reduce = options.op;
+  call.record.root = root;
+  call.move = [in, mine, root, op = options.op](Turn& turn) {
+    if (in.numel())
+      turn.backend.reduce(turn.call, root, in.raw_ptr(), mine ? in.raw_ptr() : nullptr, in.numel(),
+                          in.dtype(), op);
+  };
+  return run(group, std::move(call), mine ? std::vector{x} : std::vector<Tensor>(), options.async_op,
+             options.timeout);
+}
+
+Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
+                    const AllReduceOptions& options) {
+  constexpr const char* kOp = "reduce_scatter";
+  GroupState& group = member_state(options.group, kOp);
+  check_output(kOp, "output", output);
+  check_length(kOp, "inputs", inputs, group);
+  const std::vector<Tensor> ins = check_inputs(kOp, inputs);
+  check_dtypes(kOp, output.dtype(), ins);
+  check_reduce_op(kOp, options.op, output.dtype());
+  if (output.numel() != ins[group.index()].numel())
+    throw ShapeError(kOp, "output has ", output.numel(), " elements, but inputs[", group.index(), "] has ",
+                     ins[group.index()].numel(), ": output ", describe(output));
+  std::vector<int64_t> sizes = sizes_of(ins);
+  const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t(0));
+  Collective call{
+      .op = kOp, .record = make_record(Op::kReduceScatter, output.dtype(), total), .sizes = std::move(sizes)};
+  call.record.reduce = options.op;
+  call.check = [&group](const Turn& turn) {
+    return find_odd(turn, group,
+                    [](const auto& sizes) { return "inputs of sizes " + internal::to_text(sizes); });
+  };
+  call.move = [output, ins, op = options.op](Turn& turn) {
+    turn.backend.reduce_scatter(turn.call, const_blocks(ins), output.raw_ptr(), output.dtype(), op);
+  };
+  return run(group, std::move(call), {output}, options.async_op, options.timeout);
+}
+
+Work reduce_scatter_tensor(const Tensor& output, const Tensor& x, const AllReduceOptions& options) {
+  constexpr const char* kOp = "reduce_scatter_tensor";
+  GroupState& group = member_state(options.group, kOp);
+  check_output(kOp, "output", output);
+  const Tensor in = check_input(kOp, "x", x);
+  check_dtypes(kOp, output.dtype(), {in});
+  check_reduce_op(kOp, options.op, in.dtype());
+  if (output.numel() * group.size() != in.numel())
+    throw ShapeError(kOp, "output must have numel / size elements of x's ", in.numel(), " / ", group.size(),
+                     ": output ", describe(output), ", x ", describe(x));
+  Collective call{.op = kOp, .record = make_record(Op::kReduceScatter, in)};
+  call.record.reduce = options.op;
+  call.move = [output, in, op = options.op](Turn& turn) {
+    std::vector<ConstBlock> parts;
+    for (size_t i = 0; i < turn.records.size(); ++i)
+      parts.push_back(
+          {static_cast<const char*>(in.raw_ptr()) + i * output.nbytes(), size_t(output.nbytes())});
+    turn.backend.reduce_scatter(turn.call, parts, output.raw_ptr(), output.dtype(), op);
+  };
+  return run(group, std::move(call), {output}, options.async_op, options.timeout);
+}
+
+// ---- from one rank, to one rank ----
+
+Work broadcast(const Tensor& x, const BroadcastOptions& options) {
+  GroupState& group = member_state(options.group, "broadcast");
+  const int root = group.index_of(options.src, "broadcast", "src");
+  const bool mine = root == group.index();
+  check_output("broadcast", "x", x);
+  Collective call{.op = "broadcast", .record = make_record(Op::kBroadcast, x)};
+  call.record.root = root;
+  call.move = [x, root](Turn& turn) {
+    if (x.numel()) turn.backend.broadcast(turn.call, root, x.raw_ptr(), x.nbytes());
+  };
+  return run(group, std::move(call), mine ? std::vector<Tensor>() : std::vector{x}, options.async_op,
+             options.timeout);
+}
+
+Work gather(const Tensor& x, const std::vector<Tensor>& outputs, const GatherOptions& options) {
+  GroupState& group = member_state(options.group, "gather");
+  const int root = group.index_of(options.dst, "gather", "dst");
+  const Tensor in = check_input("gather", "x", x);
+  check_root_list("gather", "outputs", outputs, group, root);
+  check_outputs("gather", outputs);
+  check_dtypes("gather", in.dtype(), outputs);
+  Collective call{.op = "gather", .record = make_record(Op::kGather, in), .sizes = sizes_of(outputs)};
+  call.record.root = root;
+  call.check = check_gathered(group);
+  call.move = [in, outputs, root](Turn& turn) {
+    turn.backend.gather(turn.call, root, const_block(in), blocks(outputs));
+  };
+  return run(group, std::move(call), outputs, options.async_op, options.timeout);
+}
+
+Work scatter(const Tensor& x, const std::vector<Tensor>& inputs, const ScatterOptions& options) {
+  GroupState& group = member_state(options.group, "scatter");
+  const int root = group.index_of(options.src, "scatter", "src");
+  check_output("scatter", "x", x);
+  check_root_list("scatter", "inputs", inputs, group, root);
+  const std::vector<Tensor> ins = check_inputs("scatter", inputs);
+  check_dtypes("scatter", x.dtype(), ins);
+  Collective call{.op = "scatter", .record = make_record(Op::kScatter, x), .sizes = sizes_of(ins)};
+  call.record.root = root;
+  call.check = [&group, root](const Turn& turn) -> std::optional<Failure> {
+    const std::vector<int>& ranks = group.members();
+    for (size_t i = 0; i < turn.sizes[root].size() && i < ranks.size(); ++i)
+      if (turn.sizes[root][i] != shape_of(turn.records[i]).product())
+        return mismatch(ranks[i],
+                        concat("rank ", ranks[i], "'s x ", text_of(turn.records[i]), " does not hold the ",
+                               turn.sizes[root][i], " elements that rank ", ranks[root], " gives it"));
+    return std::nullopt;
+  };
+  call.move = [x, ins, root](Turn& turn) {
+    turn.backend.scatter(turn.call, root, const_blocks(ins), block(x));
+  };
+  return run(group, std::move(call), {x}, options.async_op, options.timeout);
+}
+
+// ---- from all ranks to all ----
+
+Work all_gather(const std::vector<Tensor>& outputs, const Tensor& x, const CollectiveOptions& options) {
+  GroupState& group = member_state(options.group, "all_gather");
+  const Tensor in = check_input("all_gather", "x", x);
+  check_length("all_gather", "outputs", outputs, group);
+  check_outputs("all_gather", outputs);
+  check_dtypes("all_gather", in.dtype(), outputs);
+  Collective call{.op = "all_gather", .record = make_record(Op::kAllGather, in), .sizes = sizes_of(outputs)};
+  call.check = check_gathered(group);
+  call.move = [in, outputs](Turn& turn) {
+    turn.backend.all_gather(turn.call, const_block(in), blocks(outputs));
+  };
+  return run(group, std::move(call), outputs, options.async_op, options.timeout);
+}
+
+std::vector<Tensor> all_gather(const Tensor& x, const CollectiveOptions& options) {
+  GroupState& group = member_state(options.group, "all_gather");
+  if (options.async_op)
+    throw ValueError("all_gather", "the form that returns tensors cannot be asynchronous: give it outputs");
+  const Tensor in = check_input("all_gather", "x", x);
+  std::vector<Tensor> outputs;
+  Collective call{.op = "all_gather", .record = make_record(Op::kAllGather, in)};
+  call.check = check_gathered(group);
+  call.move = [&](Turn& turn) {
+    for (const CallRecord& record : turn.records)
+      outputs.push_back(empty(shape_of(record), {.dtype = record.dtype, .device = in.device()}));
+    turn.backend.all_gather(turn.call, const_block(in), blocks(outputs));
+  };
+  group.run(std::move(call), false, options.timeout);
+  return outputs;
+}
+
+Work all_gather_into_tensor(const Tensor& output, const Tensor& x, const CollectiveOptions& options) {
+  constexpr const char* kOp = "all_gather_into_tensor";
+  GroupState& group = member_state(options.group, kOp);
+  check_output(kOp, "output", output);
+  const Tensor in = check_input(kOp, "x", x);
+  check_dtypes(kOp, in.dtype(), {output});
+  if (output.numel() != in.numel() * group.size())
+    throw ShapeError(kOp, "output must have size * numel = ", group.size(), " * ", in.numel(),
+                     " elements: output ", describe(output), ", x ", describe(x));
+  Collective call{.op = kOp,
+                  .record = make_record(Op::kAllGather, in),
+                  .sizes = std::vector<int64_t>(group.size(), in.numel())};
+  call.check = check_gathered(group);
+  call.move = [output, in](Turn& turn) {
+    std::vector<Block> parts;
+    for (size_t i = 0; i < turn.records.size(); ++i)
+      parts.push_back({static_cast<char*>(output.raw_ptr()) + i * in.nbytes(), size_t(in.nbytes())});
+    turn.backend.all_gather(turn.call, const_block(in), parts);
+  };
+  return run(group, std::move(call), {output}, options.async_op, options.timeout);
+}
+
+namespace {
+
+// What rank r gives to j is what j awaits from r. `sizes`: elements to each rank, then elements from each.
+Collective exchange_call(const char* op, const GroupState& group, DType dtype, std::vector<int64_t> sizes) {
+  const int64_t total = std::accumulate(sizes.begin(), sizes.begin() + group.size(), int64_t(0));
+  Collective call{.op = op, .record = make_record(Op::kAllToAll, dtype, total), .sizes = std::move(sizes)};
+  call.check = [&group](const Turn& turn) -> std::optional<Failure> {
+    const std::vector<int>& ranks = group.members();
+    const size_t n = ranks.size();
+    for (size_t r = 0; r < n; ++r)
+      for (size_t j = 0; j < n; ++j) {
+        const int64_t given = turn.sizes[r].at(j), awaited = turn.sizes[j].at(n + r);
+        if (given != awaited)
+          return mismatch(ranks[r], concat("rank ", ranks[r], " gives ", given, " elements to rank ",
+                                           ranks[j], ", which awaits ", awaited));
+      }
+    return std::nullopt;
+  };
+  return call;
+}
+
+// Bytes of rows that go to or come from each rank. Errors: ValueError unless the splits add up to x's rows.
+std::vector<int64_t> split_rows(const char* op, const char* what, const Tensor& x,
+                                std::vector<int64_t> splits, int size) {
+  if (x.dim() == 0) throw ShapeError(op, what, " has no rows to split: ", describe(x));
+  const int64_t rows = x.size(0);
+  if (splits.empty()) {
+    if (rows % size)
+      throw ValueError(op, what, "'s ", rows, " rows cannot be split evenly over ", size,
+                       " ranks: give splits");
+    splits.assign(size, rows / size);
+  }
+  const bool negative = std::ranges::any_of(splits, [](int64_t n) { return n < 0; });
+  if (int(splits.size()) != size || negative ||
+      std::accumulate(splits.begin(), splits.end(), int64_t(0)) != rows)
+    throw ValueError(op, what, "'s splits ", internal::to_text(splits), " must be one per rank (", size,
+                     ") and add up to its ", rows, " rows: ", describe(x));
+  const int64_t row = rows ? x.numel() / rows : 0;
+  for (int64_t& n : splits) n *= row;
+  return splits;
+}
+
+}  // namespace
+
+Work all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                const CollectiveOptions& options) {
+  constexpr const char* kOp = "all_to_all";
+  GroupState& group = member_state(options.group, kOp);
+  check_length(kOp, "outputs", outputs, group);
+  check_length(kOp, "inputs", inputs, group);
+  check_outputs(kOp, outputs);
+  const std::vector<Tensor> ins = check_inputs(kOp, inputs);
+  const DType dtype = ins[0].dtype();
+  check_dtypes(kOp, dtype, ins);
+  check_dtypes(kOp, dtype, outputs);
+  std::vector<int64_t> sizes = sizes_of(ins);
+  for (const Tensor& x : outputs) sizes.push_back(x.numel());
+  Collective call = exchange_call(kOp, group, dtype, std::move(sizes));
+  call.move = [ins, outputs](Turn& turn) {
+    turn.backend.all_to_all(turn.call, const_blocks(ins), blocks(outputs));
+  };
+  return run(group, std::move(call), outputs, options.async_op, options.timeout);
+}
+
+Work all_to_all_single(const Tensor& output, const Tensor& x, const std::vector<int64_t>& output_splits,
+                       const std::vector<int64_t>& input_splits, const CollectiveOptions& options) {
+  constexpr const char* kOp = "all_to_all_single";
+  GroupState& group = member_state(options.group, kOp);
+  check_output(kOp, "output", output);
+  const Tensor in = check_input(kOp, "x", x);
+  check_dtypes(kOp, in.dtype(), {output});
+  std::vector<int64_t> sizes = split_rows(kOp, "x", in, input_splits, group.size());
+  const std::vector<int64_t> awaited = split_rows(kOp, "output", output, output_splits, group.size());
+  sizes.insert(sizes.end(), awaited.begin(), awaited.end());
+  Collective call = exchange_call(kOp, group, in.dtype(), sizes);
+  call.move = [in, output, sizes](Turn& turn) {
+    const size_t n = turn.records.size();
+    std::vector<ConstBlock> give(n);
+    std::vector<Block> take(n);
+    const int64_t item = size_of(in.dtype());
+    const char* from = static_cast<const char*>(in.raw_ptr());
+    char* to = static_cast<char*>(output.raw_ptr());
+    for (size_t i = 0; i < n; ++i) {
+      give[i] = {from, size_t(sizes[i] * item)};
+      take[i] = {to, size_t(sizes[n + i] * item)};
+      from += give[i].bytes;
+      to += take[i].bytes;
+    }
+    turn.backend.all_to_all(turn.call, give, take);
+  };
+  return run(group, std::move(call), {output}, options.async_op, options.timeout);
+}
+
+Work barrier(const CollectiveOptions& options) {
+  return member_state(options.group, "barrier")
+      .run({.op = "barrier", .record = {.op = Op::kBarrier}}, options.async_op, options.timeout);
+}
+
+}  // namespace gradus::dist

@@ -1,0 +1,375 @@
+#include "gradus/distributed/group/functional.h"
+
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "gradus/autograd/grad_manager.h"  // NoRecord
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/concat.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/recording_state.h"
+#include "gradus/distributed/group/agreement.h"
+#include "gradus/distributed/group/collective_argument.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+
+namespace gradus::dist::functional {
+namespace {
+
+using autograd::RecordingState;
+using autograd::Saved;
+using internal::Agreement;
+using internal::Block;
+using internal::ConstBlock;
+using internal::Form;
+using internal::Forward;
+using internal::Op;
+using internal::resolved;
+using internal::run_forward;
+using internal::Turn;
+using Forms = std::vector<std::vector<Form>>;
+
+// The inputs' gradients from the outputs', of which none is missing. Communicates; runs on all members
+// together.
+using Rule = std::function<std::vector<Tensor>(std::vector<Tensor> dys)>;
+
+// Note [Collectives in backward]
+// A collective's node runs on every rank that calls backward, whether a gradient has arrived there or not.
+// The engine runs the newest node first, so all ranks come to their collectives in the same order: the
+// reverse of the forward's. Ranks without a gradient take part with zeros. When no rank has one, no data
+// moves and the inputs get none, as for an op whose result is not used.
+class CollectiveNode final : public autograd::Node {
+ public:
+  CollectiveNode(const internal::CallRecord& record, Group group, Rule rule)
+      : Node(name_of(record.op).data()), record_(record), group_(std::move(group)), rule_(std::move(rule)) {}
+
+  bool runs_without_gradient() const override { return true; }
+
+  void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) override {
+    bool mine = false;
+    for (const Tensor& dy : dys) mine = mine || dy.defined();
+    if (!internal::any_gradient(group_, record_, mine)) return;
+    std::vector<Tensor> all;
+    for (size_t i = 0; i < dys.size(); ++i) {
+      const autograd::ValueInfo& y = outputs()[i];
+      all.push_back(dys[i].defined() ? std::move(dys[i])
+                                     : zeros(y.shape, {.dtype = y.dtype, .device = y.device}));
+    }
+    std::vector<Tensor> grads = rule_(std::move(all));
+    for (size_t i = 0; i < dxs.size(); ++i)
+      if (needs[i]) dxs[i] = std::move(grads[i]);
+  }
+
+  void skipped(const RecordingState&, std::exception_ptr error) noexcept override {
+    internal::report_backward_failure(group_.state().world(), error);
+  }
+  // The result's tensor may keep this node for long: it must not keep the job.
+  void drop_rule() override {
+    rule_ = nullptr;
+    group_ = Group();
+  }
+
+ private:
+  const internal::CallRecord record_;
+  Group group_;
+  Rule rule_;
+};
+
+// Records the call, if any member wants gradients. `make_rule` gets the Recorder, to save tensors.
+template <class MakeRule>
+void record(const Agreement& agreed, const Group& group, std::span<const Tensor> inputs,
+            std::span<const Tensor> outputs, MakeRule make_rule) {
+  Recorder recorder(name_of(agreed.record.op).data(), agreed.recordings);
+  if (!recorder) return;
+  std::vector<autograd::Edge> edges;
+  for (const Tensor& x : inputs) edges.push_back(recorder.edge_to(x));
+  Ref<autograd::Node> node(new CollectiveNode(agreed.record, group, make_rule(recorder)));
+  recorder.attach(std::move(node), outputs, std::move(edges));
+}
+
+// What the backends move: dense elements in host memory, which their device has written.
+Tensor prepared(const char* op, const Tensor& given) {
+  internal::check_in_host_memory(op, "x", given);
+  const Tensor x = contiguous(given);
+  internal::wait_for_device(x);
+  return x;
+}
+// What they write, like x.
+Tensor result_like(const Tensor& x) { return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
+
+// One per member, all of one dtype.
+std::vector<Tensor> prepared(const char* op, const std::vector<Tensor>& xs, const Group& group) {
+  group.state().check_member(op);
+  if (int(xs.size()) != group.size())
+    throw ValueError(op, "needs one tensor per member: given ", xs.size(), " for ", group.size());
+  std::vector<Tensor> all;
+  for (const Tensor& x : xs) all.push_back(prepared(op, x));
+  for (const Tensor& x : all)
+    if (x.dtype() != all[0].dtype())
+      throw DTypeError(op, "needs tensors of one dtype, given ", describe(all[0]), " and ", describe(x));
+  return all;
+}
+
+ConstBlock source(const Tensor& x) { return {x.raw_ptr(), size_t(x.nbytes())}; }
+Block target(const Tensor& x) { return {x.raw_ptr(), size_t(x.nbytes())}; }
+
+std::vector<ConstBlock> sources(std::span<const Tensor> xs) {
+  std::vector<ConstBlock> blocks;
+  for (const Tensor& x : xs) blocks.push_back(source(x));
+  return blocks;
+}
+std::vector<Block> targets(std::span<const Tensor> xs) {
+  std::vector<Block> blocks;
+  for (const Tensor& x : xs) blocks.push_back(target(x));
+  return blocks;
+}
+
+// dy, or the part of it that a member has in an average.
+Tensor scaled(const Tensor& dy, ReduceOp op, const Group& group) {
+  return op == ReduceOp::kAvg ? dy / group.size() : dy;
+}
+
+bool has_smooth_rule(ReduceOp op) { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
+
+int root_index(const char* op, const RootOptions& options) {
+  return options.group.state().index_of(options.root, op, "root");
+}
+
+std::vector<int64_t> equal_parts(const char* op, const Tensor& x, int64_t dim, const Group& group) {
+  const int64_t n = x.size(dim), members = group.size();
+  if (n % members != 0)
+    throw ShapeError(op, "dim ", dim, " does not divide into ", members, " equal parts: x ", describe(x));
+  return std::vector<int64_t>(members, n / members);
+}
+
+// What part of a maximum's (or minimum's) gradient x gets, element by element: 1 / (number of ranks that
+// attain it).
+Tensor share_of_winners(const Tensor& x, const Tensor& y, const Group& group) {
+  const NoRecord off;
+  const Tensor wins = to(logical_or(eq(x, y), isnan(x)), x.dtype());
+  return wins / all_reduce(wins, ReduceOp::kSum, {.group = group});
+}
+
+// The product of the other members' x.
+Tensor product_of_others(const Tensor& x, const Group& group) {
+  const std::vector<Tensor> all = all_gather(x, {.group = group});
+  Tensor product;
+  for (int i = 0; i < group.size(); ++i)
+    if (i != group.rank()) product = product.defined() ? product * all[i] : all[i];
+  return product;
+}
+
+// Returns the reduction over members of their xs[my index].
+Tensor reduce_scatter_parts(const std::vector<Tensor>& given, ReduceOp op, const Group& group) {
+  const std::vector<Tensor> xs = prepared("reduce_scatter", given, group);
+  const Tensor y = result_like(xs[group.rank()]);
+  const auto move = [&](Turn& turn, const Forms&) {
+    turn.backend.reduce_scatter(turn.call, sources(xs), y.raw_ptr(), y.dtype(), op);
+  };
+  const Agreement agreed = run_forward(
+      group, {.op = Op::kReduceScatter, .reduce = op, .inputs = xs, .announce = true, .move = move});
+  record(agreed, group, xs, {&y, 1}, [&](Recorder&) -> Rule {
+    return [op, group](std::vector<Tensor> dys) {
+      return all_gather(scaled(dys[0], op, group), {.group = group});
+    };
+  });
+  return y;
+}
+
+}  // namespace
+
+Tensor all_reduce(const Tensor& given, ReduceOp op, const FunctionalOptions& options) {
+  const Group group = resolved(options.group);
+  const Tensor x = prepared("all_reduce", given);
+  check_reduce_op("all_reduce", op, x.dtype());
+  const Tensor y = result_like(x);
+  const auto move = [&](Turn& turn, const Forms&) {
+    turn.backend.all_reduce(turn.call, x.raw_ptr(), y.raw_ptr(), x.numel(), x.dtype(), op);
+  };
+  const Agreement agreed =
+      run_forward(group, {.op = Op::kAllReduce, .reduce = op, .inputs = {&x, 1}, .move = move});
+  record(agreed, group, {&x, 1}, {&y, 1}, [&](Recorder& r) -> Rule {
+    if (has_smooth_rule(op))
+      return [op, group](std::vector<Tensor> dys) {
+        return std::vector{all_reduce(dys[0], op, {.group = group})};
+      };
+    if (op == ReduceOp::kProduct)
+      return [x = r.save(x), group](std::vector<Tensor> dys) {
+        const Tensor dy = all_reduce(dys[0], ReduceOp::kSum, {.group = group});
+        const Tensor others = product_of_others(x.get(), group);
+        return std::vector{others.defined() ? dy * others : dy};
+      };
+    return [share = share_of_winners(x, y, group), group](std::vector<Tensor> dys) {
+      return std::vector{all_reduce(dys[0], ReduceOp::kSum, {.group = group}) * share};
+    };
+  });
+  return y;
+}
+
+Tensor all_reduce_sum(const Tensor& x, const FunctionalOptions& options) {
+  return all_reduce(x, ReduceOp::kSum, options);
+}
+Tensor all_reduce_max(const Tensor& x, const FunctionalOptions& options) {
+  return all_reduce(x, ReduceOp::kMax, options);
+}
+Tensor all_reduce_min(const Tensor& x, const FunctionalOptions& options) {
+  return all_reduce(x, ReduceOp::kMin, options);
+}
+
+Tensor reduce(const Tensor& given, ReduceOp op, const RootOptions& options) {
+  const Group group = resolved(options.group);
+  const int root = root_index("reduce", options);
+  const RootOptions back{.root = options.root, .group = group};
+  const Tensor x = prepared("reduce", given);
+  check_reduce_op("reduce", op, x.dtype());
+  const bool at_root = group.rank() == root;
+  if (!has_smooth_rule(op) && is_floating(x.dtype())) {
+    // Their gradients need the result, or the others' inputs, on all ranks.
+    const Tensor y = all_reduce(x, op, {.group = group});
+    if (at_root) return y;
+    const Tensor nothing = zeros_like(x);
+    if (Recorder r{"reduce", y}) r.record(nothing, wrt(y, [](const Tensor&) { return Tensor(); }));
+    return nothing;
+  }
+  const Tensor y = at_root ? result_like(x) : zeros_like(x);
+  const auto move = [&](Turn& turn, const Forms&) {
+    turn.backend.reduce(turn.call, root, x.raw_ptr(), at_root ? y.raw_ptr() : nullptr, x.numel(), x.dtype(),
+                        op);
+  };
+  const Agreement agreed =
+      run_forward(group, {.op = Op::kReduce, .reduce = op, .root = root, .inputs = {&x, 1}, .move = move});
+  record(agreed, group, {&x, 1}, {&y, 1}, [&](Recorder&) -> Rule {
+    return [op, back](std::vector<Tensor> dys) {
+      return std::vector{broadcast(scaled(dys[0], op, back.group), back)};
+    };
+  });
+  return y;
+}
+
+Tensor broadcast(const Tensor& given, const RootOptions& options) {
+  const Group group = resolved(options.group);
+  const int root = root_index("broadcast", options);
+  const RootOptions back{.root = options.root, .group = group};
+  const bool at_root = group.rank() == root;
+  std::vector<Tensor> inputs;  // the root's x; elsewhere none
+  if (at_root) inputs.push_back(prepared("broadcast", given));
+  const Device device = given.defined() ? given.device() : options.device;
+  internal::check_in_host_memory("broadcast", device);
+  Tensor y;
+  const auto move = [&](Turn& turn, const Forms&) {
+    y = Form(turn.records[root]).make(device);
+    if (at_root && y.nbytes()) std::memcpy(y.raw_ptr(), inputs[0].raw_ptr(), size_t(y.nbytes()));
+    turn.backend.broadcast(turn.call, root, y.raw_ptr(), y.nbytes());
+  };
+  const Agreement agreed =
+      run_forward(group, {.op = Op::kBroadcast, .root = root, .inputs = inputs, .move = move});
+  record(agreed, group, inputs, {&y, 1}, [&](Recorder&) -> Rule {
+    return [back](std::vector<Tensor> dys) { return std::vector{reduce(dys[0], ReduceOp::kSum, back)}; };
+  });
+  return y;
+}
+
+std::vector<Tensor> all_gather(const Tensor& given, const FunctionalOptions& options) {
+  const Group group = resolved(options.group);
+  const Tensor x = prepared("all_gather", given);
+  std::vector<Tensor> ys;
+  const auto move = [&](Turn& turn, const Forms&) {
+    for (const internal::CallRecord& r : turn.records) ys.push_back(Form(r).make(x.device()));
+    turn.backend.all_gather(turn.call, source(x), targets(ys));
+  };
+  const Agreement agreed = run_forward(group, {.op = Op::kAllGather, .inputs = {&x, 1}, .move = move});
+  record(agreed, group, {&x, 1}, ys, [&](Recorder&) -> Rule {
+    return [group](std::vector<Tensor> dys) {
+      return std::vector{reduce_scatter_parts(dys, ReduceOp::kSum, group)};
+    };
+  });
+  return ys;
+}
+
+Tensor cat_all_gather(const Tensor& x, int64_t dim, const FunctionalOptions& options) {
+  const std::vector<Tensor> all = all_gather(x, options);
+  return x.dim() == 0 ? stack(all, dim) : cat(all, dim);
+}
+
+std::vector<Tensor> gather(const Tensor& given, const RootOptions& options) {
+  const Group group = resolved(options.group);
+  const int root = root_index("gather", options);
+  const Tensor x = prepared("gather", given);
+  const RootOptions back{.root = options.root, .group = group, .device = x.device()};
+  std::vector<Tensor> ys;
+  const auto move = [&](Turn& turn, const Forms&) {
+    if (group.rank() == root)
+      for (const internal::CallRecord& r : turn.records) ys.push_back(Form(r).make(x.device()));
+    turn.backend.gather(turn.call, root, source(x), targets(ys));
+  };
+  const Agreement agreed =
+      run_forward(group, {.op = Op::kGather, .root = root, .inputs = {&x, 1}, .move = move});
+  record(agreed, group, {&x, 1}, ys, [&](Recorder&) -> Rule {
+    return [back](std::vector<Tensor> dys) { return std::vector{scatter(dys, back)}; };
+  });
+  return ys;
+}
+
+Tensor scatter(const std::vector<Tensor>& given, const RootOptions& options) {
+  const Group group = resolved(options.group);
+  const int root = root_index("scatter", options);
+  const RootOptions back{.root = options.root, .group = group};
+  const bool at_root = group.rank() == root;
+  if (!at_root && !given.empty())
+    throw ValueError("scatter", "only the root, rank ", options.root, ", gives tensors: given ",
+                     given.size());
+  std::vector<Tensor> xs;
+  if (at_root) xs = prepared("scatter", given, group);
+  const Device device = at_root ? xs[group.rank()].device() : options.device;
+  internal::check_in_host_memory("scatter", device);
+  Tensor y;
+  const auto move = [&](Turn& turn, const Forms& forms) {
+    y = forms[root].at(group.rank()).make(device);
+    turn.backend.scatter(turn.call, root, sources(xs), target(y));
+  };
+  const Agreement agreed =
+      run_forward(group, {.op = Op::kScatter, .root = root, .inputs = xs, .announce = true, .move = move});
+  record(agreed, group, xs, {&y, 1},
+         [&](Recorder&) -> Rule { return [back](std::vector<Tensor> dys) { return gather(dys[0], back); }; });
+  return y;
+}
+
+Tensor reduce_scatter(const Tensor& x, ReduceOp op, int64_t dim, const FunctionalOptions& options) {
+  const Group group = resolved(options.group);
+  if (!x.defined()) throw ValueError("reduce_scatter", "given an undefined tensor");
+  check_reduce_op("reduce_scatter", op, x.dtype());
+  const std::vector<Tensor> parts = split(x, equal_parts("reduce_scatter", x, dim, group), dim);
+  if (has_smooth_rule(op) || !is_floating(x.dtype())) return reduce_scatter_parts(parts, op, group);
+  // The others' parts come here, so that the gradients of prod, amax and amin serve.
+  const Tensor all = stack(all_to_all(parts, options));
+  return op == ReduceOp::kProduct ? prod(all, {0}) : op == ReduceOp::kMax ? amax(all, {0}) : amin(all, {0});
+}
+
+Tensor all_to_all(const Tensor& x, int64_t split_dim, int64_t concat_dim, const FunctionalOptions& options) {
+  if (!x.defined()) throw ValueError("all_to_all", "given an undefined tensor");
+  const auto parts = split(x, equal_parts("all_to_all", x, split_dim, options.group), split_dim);
+  return cat(all_to_all(parts, options), concat_dim);
+}
+
+std::vector<Tensor> all_to_all(const std::vector<Tensor>& given, const FunctionalOptions& options) {
+  const Group group = resolved(options.group);
+  const std::vector<Tensor> xs = prepared("all_to_all", given, group);
+  std::vector<Tensor> ys;
+  const auto move = [&](Turn& turn, const Forms& forms) {
+    const Device device = xs[group.rank()].device();
+    for (const std::vector<Form>& sent : forms) ys.push_back(sent.at(group.rank()).make(device));
+    turn.backend.all_to_all(turn.call, sources(xs), targets(ys));
+  };
+  const Agreement agreed =
+      run_forward(group, {.op = Op::kAllToAll, .inputs = xs, .announce = true, .move = move});
+  record(agreed, group, xs, ys, [&](Recorder&) -> Rule {
+    return [group](std::vector<Tensor> dys) { return all_to_all(dys, {.group = group}); };
+  });
+  return ys;
+}
+
+}  // namespace gradus::dist::functional

@@ -1,0 +1,255 @@
+#include "gradus/distributed/group/group_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "gradus/distributed/transport/single_rank_backend.h"
+#include "gradus/distributed/group/work_state.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/environment.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+// Note [Calls]. The members' calls meet by their number alone. Each call first exchanges records: number, op,
+// dtype, shape, and sizes where these may differ. Every rank compares them all, with the same result, so that
+// a mistake is the same MismatchError everywhere and no data moves with wrong sizes. The exchange is a
+// barrier as well: when it returns, every member is in this call.
+
+constexpr size_t kMaxSizes = (kMaxExchangeBytes - sizeof(CallRecord)) / sizeof(int64_t);
+
+std::string to_message(const CallRecord& record, const std::vector<int64_t>& sizes) {
+  std::string message(sizeof record, '\0');
+  std::memcpy(message.data(), &record, sizeof record);
+  message.append(reinterpret_cast<const char*>(sizes.data()), sizes.size() * sizeof(int64_t));
+  return message;
+}
+
+bool from_message(const std::string& message, CallRecord& record, std::vector<int64_t>& sizes) {
+  if (message.size() < sizeof record || (message.size() - sizeof record) % sizeof(int64_t)) return false;
+  std::memcpy(&record, message.data(), sizeof record);
+  sizes.resize((message.size() - sizeof record) / sizeof(int64_t));
+  if (!sizes.empty())
+    std::memcpy(sizes.data(), message.data() + sizeof record, sizes.size() * sizeof(int64_t));
+  return true;
+}
+
+// A call that was posted to the queue.
+class QueuedWork final : public WorkState {
+ public:
+  QueuedWork(const char* op, std::shared_ptr<Membership> membership, const void* queue)
+      : op_(op), membership_(std::move(membership)), queue_(queue) {}
+
+  void finish(std::exception_ptr error) {
+    error_ = std::move(error);
+    done_.store(true, std::memory_order_release);
+    changed_.notify();
+  }
+
+  // Without a limit of the caller's: the call itself ends by its deadline.
+  void wait(std::optional<Milliseconds> timeout) override {
+    const auto done = [&] { return is_completed(); };
+    const Deadline limit = Deadline::after(timeout.value_or(Milliseconds::max()));
+    std::optional<Membership::AwaitingCall> awaiting;
+    if (membership_ && !done()) awaiting.emplace(*membership_, queue_, timeout.has_value());
+    if (changed_.wait(local_watch(limit), done, op_) != Wait::kReady)
+      throw TimeoutError(op_, -1, "not done within ", limit.timeout().count(), " ms, but still under way");
+    if (error_) std::rethrow_exception(error_);
+  }
+  bool is_completed() override { return done_.load(std::memory_order_acquire); }
+
+ private:
+  const char* const op_;
+  const std::shared_ptr<Membership> membership_;
+  const void* const queue_;
+  Futex changed_;
+  std::atomic<bool> done_{false};
+  std::exception_ptr error_;  // before done_
+};
+
+}  // namespace
+
+GroupState::GroupState(Setup setup)
+    : world_(std::move(setup.world)),
+      id_(setup.id),
+      name_(std::move(setup.name)),
+      members_(std::move(setup.members)),
+      timeout_(setup.timeout ? *setup.timeout
+               : world_      ? world_->timeout
+                             : Milliseconds(600'000)),
+      queue_(world_ ? world_->posted : std::make_shared<PostedCalls>(), name_) {
+  const auto me = std::ranges::find(members_, world_ ? world_->rank : 0);
+  if (me == members_.end()) return;
+  index_ = int(me - members_.begin());
+  backend_ = size() == 1 ? make_single_rank_backend() : make_backend({*world_, members_, index_, id_}, watch({}));
+}
+
+GroupState::~GroupState() = default;
+
+Watch GroupState::watch(std::optional<Milliseconds> timeout) const {
+  const Deadline deadline = Deadline::after(timeout.value_or(timeout_));
+  return world_ ? Watch{world_->membership.get(), deadline} : local_watch(deadline);
+}
+
+void GroupState::check_member(std::string_view op) const {
+  if (!world_) check_joined(op);
+  if (!is_member())
+    throw ValueError(op, "rank ", world_->rank, " is no member of group '", name_, "' of ranks ",
+                     to_text(members_));
+}
+
+int GroupState::index_of(int rank, std::string_view op, std::string_view what) const {
+  if (!world_) check_joined(op);
+  const auto it = std::ranges::find(members_, rank);
+  if (it == members_.end())
+    throw ValueError(op, what, " ", rank, " is no member of group '", name_, "' of ranks ",
+                     to_text(members_));
+  return int(it - members_.begin());
+}
+
+std::string GroupState::backend_name() const { return size() > 1 ? world_->backend : "none"; }
+
+Work GroupState::run(Collective collective, bool async, std::optional<Milliseconds> timeout) {
+  check_member(collective.op);
+  if (collective.sizes.size() > kMaxSizes)
+    throw ValueError(collective.op, "at most ", kMaxSizes, " sizes can be compared between ranks, given ",
+                     collective.sizes.size());
+  if (world_) world_->settle(collective.op);
+  const Watch limits = watch(timeout);
+  limits.membership->check(collective.op);
+  collective.record.backwards = backwards_.load();
+  collective.record.dropped = dropped_.load();
+  Ref<Observer> observer(gradus::observer());
+  const int64_t range =
+      observer
+          ? observer->announce(
+                {.kind = RangeKind::kCollective, .name = collective.op, .bytes = collective.record.bytes})
+          : -1;
+  // Alone there is nothing to wait for.
+  if (!async || size() == 1)
+    if (queue_.try_run([&] {
+          const RunningRange running(observer, range);
+          execute(collective, limits);
+        }))
+      return Work();
+
+  const auto state = make_ref<QueuedWork>(collective.op, world_ ? world_->membership : nullptr, queue_.id());
+  const auto posted =
+      world_ ? std::make_shared<Membership::Posted>(*world_->membership, id_, members_) : nullptr;
+  // It holds the group: Note [Groups that go first].
+  queue_.post([self = Ref<GroupState>(this), state, limits, observer, range, posted,
+               collective = std::move(collective)]() mutable {
+    std::exception_ptr error;
+    try {
+      const RunningRange running(observer, range);
+      self->execute(collective, limits);
+    } catch (const RankKilled&) {
+      throw;
+    } catch (...) {
+      error = std::current_exception();
+    }
+    collective = {};  // its tensors go before waiters believe that they are alone with them
+    state->finish(error);
+  });
+  const Work work{Ref<WorkState>(state)};
+  if (!async) work.wait();
+  return work;
+}
+
+void GroupState::execute(Collective& collective, const Watch& watch) {
+  if (collective.prepare && !collective.prepare(collective)) return;
+  const uint64_t number = ++calls_;
+  Turn turn{*backend_, {collective.op, watch}, {}, {}};
+  CallRecord record = collective.record;
+  record.sequence = number;
+  if (!world_) {
+    turn.records = {record};
+    turn.sizes = {collective.sizes};
+    if (collective.move) collective.move(turn);
+    return;
+  }
+
+  world_->membership->check(collective.op);
+  world_->calls.add(record, name_);
+  const std::string call = concat(collective.op, " #", number, " of group '", name_, "'");
+  try {
+    Membership::InCall in_call(*world_->membership, call, id_, number, members_);
+    const auto messages = backend_->exchange(turn.call, to_message(record, collective.sizes));
+    in_call.all_here();
+    turn.records.resize(messages.size());
+    turn.sizes.resize(messages.size());
+    for (size_t i = 0; i < messages.size(); ++i)
+      if (!from_message(messages[i], turn.records[i], turn.sizes[i])) turn.records[i].ndim = -1;  // malformed
+    agree(turn, collective);
+    if (collective.move) collective.move(turn);
+  } catch (const TimeoutError& error) {
+    world_->membership->set_doing("after a timeout of " + call);
+    throw TimeoutError(collective.op, error.rank(), text_of(error), "\nlast collectives of rank ",
+                       world_->rank, ", newest first:", world_->calls.text());
+  }
+}
+
+// All members come to the same verdict.
+void GroupState::agree(Turn& turn, const Collective& collective) const {
+  if (const auto failure = find_mismatch(turn.records, members_, name_)) fail(turn, *failure);
+  if (!collective.check) return;
+  if (const auto failure = collective.check(turn)) fail(turn, *failure);
+}
+
+void GroupState::fail(const Turn& turn, const Failure& failure) const {
+  throw_failure(turn.call.op, world_->membership->report(failure));
+}
+
+std::optional<Failure> find_odd(const Turn& turn, const GroupState& group,
+                                const std::function<std::string(const std::vector<int64_t>&)>& text) {
+  const auto votes = [&](const auto& sizes) { return std::ranges::count(turn.sizes, sizes); };
+  const auto usual = std::ranges::max_element(turn.sizes, {}, votes);
+  const auto odd = std::ranges::find_if(turn.sizes, [&](const auto& sizes) { return sizes != *usual; });
+  if (odd == turn.sizes.end()) return std::nullopt;
+  const auto rank_of = [&](auto it) { return group.members()[it - turn.sizes.begin()]; };
+  return Failure{Failure::Kind::kMismatch, rank_of(odd),
+                 concat("rank ", rank_of(odd), " called ", turn.call.op, " with ", text(*odd),
+                        ", where rank ", rank_of(usual), " called it with ", text(*usual))};
+}
+
+Group make_group(const Group& parent, const GroupPlan& plan,
+                 const std::function<std::vector<int>(const Turn&)>& choose) {
+  GroupState& state = parent.state();
+  World* const world = state.world();
+  int64_t id = 0;
+  std::vector<int> members;
+  Collective agree{.op = name_of(plan.op).data(), .record = {.op = plan.op}, .sizes = plan.says};
+  // The next id that none of the members has used; beside what is compared, so in a field of the record.
+  agree.record.bytes = world ? world->last_group_id.load() : 0;
+  if (plan.equal) agree.check = [&](const Turn& turn) { return find_odd(turn, state, to_text<int64_t>); };
+  agree.move = [&](Turn& turn) {
+    for (const CallRecord& record : turn.records) id = std::max(id, record.bytes + 1);
+    members = choose(turn);
+  };
+  state.run(std::move(agree), false, {});
+  if (!world) return Group(Ref<GroupState>(&state));  // any part of it is the same
+  world->last_group_id.store(uint32_t(id));
+  std::string name = plan.name;
+  if (name.empty()) name = concat(plan.base.empty() ? state.name() : plan.base, '.', id);
+  if (!plan.owner.empty()) name = world->name_for(plan.owner, uint32_t(id));
+  try {
+    return Group(
+        make_ref<GroupState>(GroupState::Setup{Ref<World>(world), uint32_t(id), std::move(name),
+                                               std::move(members), plan.timeout.value_or(state.timeout())}));
+  } catch (const DistributedError&) {
+    world->membership->check(name_of(plan.op));  // under the name that the user wrote
+    throw;
+  }
+}
+
+template <class T>
+std::string to_text(const std::vector<T>& numbers) {
+  std::string text;
+  for (const T& number : numbers) text += concat(text.empty() ? "" : ", ", number);
+  return text;
+}
+template std::string to_text(const std::vector<int>&);
+template std::string to_text(const std::vector<int64_t>&);
+
+}  // namespace gradus::dist::internal

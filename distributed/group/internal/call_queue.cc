@@ -1,0 +1,146 @@
+#include "gradus/distributed/group/internal/call_queue.h"
+
+#include <algorithm>
+
+#include "gradus/distributed/base/still_threads.h"
+#include "gradus/tensor/runtime/context.h"
+
+namespace gradus::dist::internal {
+
+Watch local_watch(const Deadline& deadline) {
+  // Never destroyed: threads may still wait when the process ends.
+  static const auto& nobody = *new std::shared_ptr<Membership>(make_local_memberships(1)[0]);
+  return {nobody.get(), deadline};
+}
+
+void CallQueue::State::end_call() {
+  {
+    std::lock_guard lock(mutex);
+    busy = false;
+  }
+  changed.notify();
+}
+
+// There are calls left where a simulation kills the rank: what they hold goes.
+void CallQueue::State::end() noexcept {
+  std::deque<Call> dropped;
+  {
+    std::lock_guard lock(mutex);
+    ended = true;
+    dropped.swap(calls);
+  }
+  const int count = int(dropped.size());
+  dropped.clear();
+  posted->add(group, -count);
+}
+
+void PostedCalls::add(const std::string& group, int calls) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = of_group_.try_emplace(group, 0).first;
+    if ((it->second += calls) == 0) of_group_.erase(it);
+    count_.fetch_add(calls, std::memory_order_acq_rel);
+  }
+  changed.notify();
+}
+
+bool PostedCalls::is_of(std::string_view doing) const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::any_of(
+      of_group_, [&](const auto& entry) { return doing.ends_with(concat("of group '", entry.first, "'")); });
+}
+
+CallQueue::CallQueue(std::shared_ptr<PostedCalls> posted, std::string group)
+    : state_(std::make_shared<State>(std::move(posted), std::move(group))) {}
+
+CallQueue::~CallQueue() {
+  if (!thread_.joinable()) return;
+  // In a child that the rank forked the thread is the rank's.
+  if (process_ != gradus::internal::fork_count()) {
+    gradus::internal::forget_thread(thread_);
+    return;
+  }
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+  }
+  state_->changed.notify();
+  if (thread_.get_id() == std::this_thread::get_id())
+    thread_.detach();
+  else
+    join_thread(thread_);
+}
+
+bool CallQueue::try_run(const Call& call) {
+  {
+    std::lock_guard lock(state_->mutex);
+    if (state_->busy || !state_->calls.empty()) return false;
+    state_->busy = true;
+  }
+  struct End {
+    State& state;
+    ~End() { state.end_call(); }
+  } end{*state_};
+  call();
+  return true;
+}
+
+void CallQueue::post(Call call) {
+  bool start;
+  {
+    std::lock_guard lock(state_->mutex);
+    if (state_->ended) throw InternalError("a call for a queue whose thread has ended");
+    state_->posted->add(state_->group, 1);
+    state_->calls.push_back(std::move(call));
+    start = !std::exchange(state_->started, true);
+  }
+  if (start) {
+    // Also when the thread never comes to run.
+    const std::shared_ptr<State> until_end(state_.get(), [state = state_](State*) { state->end(); });
+    thread_ = start_thread([state = until_end] {
+      name_own_thread("calls");
+      posted_calls = state.get();
+      Context::current().recordings.clear();  // calls record nothing, and should keep no recording alive
+      Context::current().observer = nullptr;  // nor a profile
+      Context::current().job = nullptr;       // nor a job: they hold their group
+      serve(*state);
+    });
+  }
+  state_->changed.notify();
+}
+
+void CallQueue::serve(State& state) {
+  const auto has_call = [&] {
+    std::lock_guard lock(state.mutex);
+    return !state.busy && !state.calls.empty();
+  };
+  const auto may_end = [&] {
+    std::lock_guard lock(state.mutex);
+    return state.stop && state.calls.empty();
+  };
+  for (;;) {
+    state.changed.wait(
+        local_watch(), [&] { return has_call() || may_end(); }, "a call to run");
+    Call next;
+    {
+      std::lock_guard lock(state.mutex);
+      if (state.stop && state.calls.empty()) return;
+      if (state.busy || state.calls.empty()) continue;
+      state.busy = true;
+      next = std::move(state.calls.front());
+      state.calls.pop_front();
+    }
+    struct End {
+      State& state;
+      Call& next;
+      ~End() {
+        next = nullptr;  // what it held goes before others may believe that the queue is idle
+        state.end_call();
+        state.posted->add(state.group, -1);
+      }
+    } end{state, next};
+    next();
+  }
+}
+
+}  // namespace gradus::dist::internal

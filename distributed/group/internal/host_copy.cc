@@ -1,0 +1,259 @@
+#include "gradus/distributed/group/internal/host_copy.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include "gradus/distributed/base/waiting.h"
+#include "gradus/tensor/runtime/quiet_signals.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr char kOp[] = "share";
+
+uint64_t random_number() {
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof number, 0) != ssize_t(sizeof number))
+    throw StateError(kOp, "the system gives no random numbers");
+  return number;
+}
+
+// This process, among all that there ever were.
+uint64_t own_id() {
+  static const uint64_t id = random_number();
+  return id;
+}
+
+// Numbers mean the same process only within a namespace of processes.
+uint64_t process_namespace() {
+  struct stat status {};
+  stat("/proc/self/ns/pid", &status);
+  return status.st_ino;
+}
+
+// What the store holds for a copy, and who may do what next:
+//   nothing, or kFree    nobody has it: whoever replaces this by a kFilling of its own fills it
+//   kFilling             `rank` fills it; others wait
+//   kReady               it is descriptor `fd` of process `pid`. When it is not there any more, as kFree
+struct Claim {
+  enum State { kFree, kFilling, kReady };
+  State state = kFree;
+  int rank = 0;
+  uint64_t nonce = 0;  // no two claims are the same
+  uint64_t process = 0, pid_namespace = 0;
+  int64_t pid = 0;
+  int fd = -1;
+  uint64_t device = 0, inode = 0;
+
+  static Claim make(State state, int rank) { return {state, rank, random_number()}; }
+  std::string text() const {
+    return concat(int(state), ' ', rank, ' ', nonce, ' ', process, ' ', pid_namespace, ' ', pid, ' ', fd, ' ',
+                  device, ' ', inode);
+  }
+  static Claim parse(const std::string& text) {
+    Claim c;
+    int state = -1;
+    std::istringstream in(text);
+    in >> state >> c.rank >> c.nonce >> c.process >> c.pid_namespace >> c.pid >> c.fd >> c.device >> c.inode;
+    if (!in || state < kFree || state > kReady)
+      throw StoreError(kOp, -1, "the store's value of a shared copy is '", text.substr(0, 100), "'");
+    c.state = State(state);
+    return c;
+  }
+};
+
+using Memory = std::shared_ptr<const std::byte>;
+
+Memory map_read_only(int fd, size_t bytes) {
+  void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return nullptr;
+  return {static_cast<const std::byte*>(data),
+          [bytes](const std::byte* p) { munmap(const_cast<std::byte*>(p), bytes); }};
+}
+
+// Copies that this process has filled, by their inodes: ranks that are threads use the same mapping.
+class OwnCopies {
+ public:
+  Memory find(uint64_t inode) {
+    std::lock_guard lock(mutex_);
+    const auto it = copies_.find(inode);
+    return it == copies_.end() ? nullptr : it->second.lock();
+  }
+  // Keeps `fd`, through which other processes come, until the last user here is gone.
+  Memory add(uint64_t inode, int fd, Memory mapping) {
+    const Memory copy(mapping.get(), [this, inode, fd, mapping](const std::byte*) mutable {
+      {
+        std::lock_guard lock(mutex_);
+        copies_.erase(inode);
+      }
+      close(fd);
+      mapping.reset();
+    });
+    std::lock_guard lock(mutex_);
+    copies_[inode] = copy;
+    return copy;
+  }
+
+  static OwnCopies& instance() {
+    static auto& copies = *new OwnCopies;  // data sets may live as long as the process
+    return copies;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, std::weak_ptr<const std::byte>> copies_;
+};
+
+// A memfd that is being filled.
+class NewCopy {
+ public:
+  explicit NewCopy(size_t bytes)
+      : bytes_(bytes), fd_(memfd_create("gradus-copy", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+    // Takes the memory now: a lack of it shall not be a signal later, nor `ulimit -f` one now.
+    const gradus::internal::QuietSignals quiet;
+    if (fd_ < 0 || fallocate(fd_, 0, 0, off_t(bytes)) != 0) return;
+    void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+    if (data != MAP_FAILED) data_ = static_cast<std::byte*>(data);
+  }
+  ~NewCopy() {
+    if (data_) munmap(data_, bytes_);
+    if (fd_ >= 0) close(fd_);
+  }
+  NewCopy(const NewCopy&) = delete;
+  NewCopy& operator=(const NewCopy&) = delete;
+
+  std::byte* data() const { return data_; }  // null: the system has no such memory
+
+  // Makes it what nobody can change, and says in `claim` where it is. Null when the system refuses.
+  Memory finish(Claim& claim) {
+    munmap(std::exchange(data_, nullptr), bytes_);
+    struct stat status {};
+    if (fcntl(fd_, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
+        fstat(fd_, &status) != 0)
+      return nullptr;
+    Memory mapping = map_read_only(fd_, bytes_);
+    if (!mapping) return nullptr;
+    claim.process = own_id();
+    claim.pid_namespace = process_namespace();
+    claim.pid = getpid();
+    claim.fd = fd_;
+    claim.device = status.st_dev;
+    claim.inode = status.st_ino;
+    return OwnCopies::instance().add(status.st_ino, std::exchange(fd_, -1), std::move(mapping));
+  }
+
+ private:
+  size_t bytes_;
+  int fd_;
+  std::byte* data_ = nullptr;
+};
+
+// Maps what `claim` says is ready. `gone`: it is not there any more; null otherwise: it is out of reach.
+Memory attach(const Claim& claim, size_t bytes, bool& gone) {
+  gone = false;
+  if (claim.process == own_id() && claim.pid == getpid()) {
+    Memory memory = OwnCopies::instance().find(claim.inode);
+    gone = !memory;
+    return memory;
+  }
+  if (claim.pid_namespace != process_namespace()) return nullptr;
+  const int fd =
+      open(concat("/proc/", claim.pid, "/fd/", claim.fd).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
+    gone = errno == ENOENT || errno == ESRCH;
+    return nullptr;
+  }
+  // The number may by now be another file's, or another process's.
+  struct stat status {};
+  const int seals = fcntl(fd, F_GET_SEALS), needed = F_SEAL_WRITE | F_SEAL_SHRINK;
+  gone = fstat(fd, &status) != 0 || status.st_dev != claim.device || status.st_ino != claim.inode ||
+         status.st_uid != geteuid() || size_t(status.st_size) != bytes || seals < 0 ||
+         (seals & needed) != needed;
+  Memory memory = gone ? nullptr : map_read_only(fd, bytes);
+  close(fd);
+  return memory;
+}
+
+// Tells the store when this rank does not fill after all.
+class Filling {
+ public:
+  Filling(Store& store, const std::string& key, const Claim& claim)
+      : store_(store), key_(key), claim_(claim) {}
+  ~Filling() {
+    try {
+      if (!done_) store_.compare_set(key_, claim_.text(), Claim::make(Claim::kFree, claim_.rank).text());
+    } catch (const std::exception&) {
+      // Nobody waits where the store is gone.
+    }
+  }
+  void done(Claim claim) {
+    claim.state = Claim::kReady;
+    done_ = true;
+    store_.compare_set(key_, claim_.text(), claim.text());
+  }
+
+ private:
+  Store& store_;
+  const std::string& key_;
+  const Claim claim_;
+  bool done_ = false;
+};
+
+// Fills the copy that this rank has claimed. Null when that takes other memory.
+Memory fill_claimed(Store& store, const std::string& key, Claim claim, size_t bytes, const Job::Fill& fill) {
+  Filling filling(store, key, claim);
+  NewCopy copy(bytes);
+  if (!copy.data()) return nullptr;
+  fill(copy.data());
+  Memory memory = copy.finish(claim);
+  if (memory) filling.done(claim);
+  return memory;
+}
+
+}  // namespace
+
+HostMemory share_on_host(World& world, const std::string& key, size_t bytes, const Job::Fill& fill) {
+  constexpr size_t kMostKeyBytes = 512;
+  if (key.size() > kMostKeyBytes)
+    throw ValueError(kOp, "a key has at most ", kMostKeyBytes, " bytes, given ", key.size());
+  if (bytes == 0 || world.local_size == 1 || !world.shared_memory) return world.Job::share(key, bytes, fill);
+
+  const std::string store_key = concat("share/", world.host_of[size_t(world.rank)], '/', bytes, '/', key);
+  const Watch watch = world.watch();
+  std::string replaceable;  // the value that stands for nothing
+  for (Milliseconds pause{1};; pause = std::min(2 * pause, Milliseconds(20))) {
+    const Claim own = Claim::make(Claim::kFilling, world.rank);
+    const std::string held = world.store->compare_set(store_key, replaceable, own.text());
+    if (held == own.text()) {
+      if (Memory memory = fill_claimed(*world.store, store_key, own, bytes, fill))
+        return {std::move(memory), true};
+      return world.Job::share(key, bytes, fill);
+    }
+    const Claim claim = Claim::parse(held);
+    std::optional<Membership::Awaiting> awaiting;
+    bool gone = claim.state == Claim::kFree;
+    if (claim.state == Claim::kReady) {
+      if (Memory memory = attach(claim, bytes, gone)) return {std::move(memory), true};
+      if (!gone) return world.Job::share(key, bytes, fill);
+    } else if (claim.state == Claim::kFilling) {
+      gone = world.membership->has_left(claim.rank);
+      awaiting.emplace(*world.membership, [rank = claim.rank] { return std::vector{rank}; });
+      if (watch.deadline.passed()) throw_wait(kOp, Wait::kTimeout, watch, {claim.rank});
+    }
+    replaceable = gone ? held : "";
+    if (!gone) std::this_thread::sleep_for(pause);
+  }
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,134 @@
+#include "gradus/distributed/group/internal/message_work.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "gradus/distributed/group/collectives.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+std::string describe_call(const Message& m, bool receives) {
+  return concat(m.op, receives ? " from " : " to ", m.peer == kAnyRank ? "any rank" : concat("rank ", m.peer),
+                " (tag ", m.tag, ") in group '", m.group.name(), "'");
+}
+
+}  // namespace
+
+std::string describe(const MessageHeader& header) {
+  if (header.kind == MessageHeader::Kind::kObject) return "an object";
+  if (header.kind == MessageHeader::Kind::kNone) return "no gradient";
+  return concat(header.dtype, Shape(std::span(header.dims, header.ndim)));
+}
+
+MessageWork::MessageWork(const Message& message, const Tensor& keep, bool receives)
+    : op_(message.op),
+      membership_(message.group.world()->membership),
+      transport_(message.group.world()->transport),
+      deadline_(message.group.watch(message.timeout).deadline),
+      peer_(message.peer),
+      doing_(describe_call(message, receives)),
+      tensor_(keep),
+      receives_(receives) {}
+
+MessageWork::~MessageWork() {
+  // In a child that the rank forked, the message is still the rank's.
+  if (!membership_->is_rank()) new Ref<Request>(std::move(request_));
+}
+
+Ref<MessageWork> MessageWork::send(const Message& message, const MessageHeader& header,
+                                   std::span<const std::byte> payload, const Tensor& keep) {
+  GroupState& group = message.group;
+  auto work = Ref<MessageWork>(new MessageWork(message, keep, false));
+  work->membership_->check(message.op);
+  work->membership_->count_sent(message.peer);
+  work->request_ = work->transport_->send(message.peer, {group.id(), message.channel, message.tag},
+                                          std::as_bytes(std::span(&header, 1)), payload);
+  return work;
+}
+
+Ref<MessageWork> MessageWork::receive(const Message& message, TakeMessage take, const Tensor& keep) {
+  GroupState& group = message.group;
+  auto work = Ref<MessageWork>(new MessageWork(message, keep, true));
+  work->membership_->check(message.op);
+  const auto accept = [op = message.op, take = std::move(take)](int source, std::span<const std::byte> bytes,
+                                                                size_t payload) -> void* {
+    MessageHeader header;
+    if (bytes.size() != sizeof header)
+      throw MismatchError(op, source, "rank ", source, " sent a message of another kind");
+    std::memcpy(&header, bytes.data(), sizeof header);
+    if (header.kind > MessageHeader::Kind::kNone || header.dtype > DType::kBool || header.ndim < 0 ||
+        header.ndim > kMaxDims)
+      throw MismatchError(op, source, "rank ", source, " sent a malformed message");
+    return take(source, header, payload);
+  };
+  std::vector<int> sources;
+  if (message.peer == kAnyRank)
+    for (int rank : group.members())
+      if (rank != work->membership_->rank()) sources.push_back(rank);
+  work->request_ =
+      work->transport_->receive(message.peer == kAnyRank ? kAnySource : message.peer,
+                                {group.id(), message.channel, message.tag}, accept, std::move(sources));
+  return work;
+}
+
+void MessageWork::wait(std::optional<Milliseconds> timeout) {
+  if (timeout && *timeout < deadline_.left()) {
+    // The caller's patience, not the message's time: running out of it harms nobody.
+    const Deadline limit = Deadline::after(*timeout);
+    Futex never;
+    while (!is_completed() && !limit.passed())
+      never.wait(
+          local_watch(Deadline::after(std::min(limit.left(), Milliseconds(1)))), [] { return false; }, op_);
+    if (!is_completed())
+      throw TimeoutError(op_, -1, "not done within ", timeout->count(), " ms, but still under way");
+  }
+  membership_->set_doing("in " + doing_);
+  try {
+    std::optional<Membership::Receiving> receiving;
+    if (receives_ && peer_ != kAnyRank) receiving.emplace(*membership_, doing_, peer_);
+    transport_->wait(*request_, {membership_.get(), deadline_}, op_);
+  } catch (const MismatchError& error) {
+    throw_failure(op_, membership_->report({Failure::Kind::kMismatch, error.rank(), text_of(error)}));
+  }
+  membership_->set_doing("outside of any collective, after " + doing_);
+  written();
+}
+
+bool MessageWork::is_completed() {
+  try {
+    if (!request_->done()) return false;
+    written();
+  } catch (const DistributedError&) {  // wait() tells
+  }
+  return true;
+}
+
+// What was received is there: seen first by whoever asks first.
+void MessageWork::written() {
+  if (!receives_ || written_.exchange(true)) return;
+  membership_->count_received(request_->source());
+  if (tensor_) tensor_.storage()->bump_version();
+}
+
+int MessageWork::source_rank() { return receives_ && is_completed() ? request_->source() : -1; }
+
+void MessageWork::detach(World& world) {
+  if (is_completed()) return;
+  transport_->progress_in_background();
+  std::lock_guard lock(world.messages_mutex);
+  std::erase_if(world.messages, [](const Ref<WorkState>& message) { return message->is_completed(); });
+  world.messages.push_back(Ref<WorkState>(this));
+}
+
+void finish_messages(World& world) {
+  std::vector<Ref<WorkState>> messages;
+  {
+    std::lock_guard lock(world.messages_mutex);
+    messages.swap(world.messages);
+  }
+  for (const Ref<WorkState>& message : messages)
+    if (!static_cast<MessageWork&>(*message).receives()) message->wait({});
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,82 @@
+// Messages between two ranks: what send, recv and their object forms are made of.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "gradus/distributed/group/group_state.h"
+#include "gradus/distributed/transport/transport.h"
+#include "gradus/distributed/group/work_state.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::dist::internal {
+
+// What goes before the payload.
+struct MessageHeader {
+  enum class Kind : uint8_t { kTensor, kObject, kNone } kind = Kind::kTensor;
+  DType dtype = DType::kU8;
+  int32_t ndim = 0;
+  int64_t dims[kMaxDims] = {};
+  // Of remote_send: Note [Remote messages] in remote.cc.
+  uint8_t channels_last = 0;
+  uint32_t open = 0;   // recordings of the sender's
+  uint32_t id = 0;     // of the answer for the first recording that wants one
+  uint64_t wants = 0;  // bit i: the i-th open recording
+};
+std::string describe(const MessageHeader& header);  // "f32[4,8]", "an object"
+
+// Says where the payload goes. Errors: MismatchError, which becomes that of both ranks.
+using TakeMessage = std::function<void*(int source, const MessageHeader& header, size_t bytes)>;
+
+struct Message {
+  const char* op;
+  GroupState& group;
+  int peer;  // rank in the job, or kAnyRank
+  uint32_t tag;
+  std::optional<Milliseconds> timeout;
+  Channel channel = Channel::kUser;
+};
+
+// Checks the place of a message. Errors: ValueError when this rank or the peer is no member, or they are the
+// same.
+Message make_message(const char* op, const Group& group, int peer, const char* what, uint32_t tag,
+                     std::optional<Milliseconds> timeout);
+
+// A message under way.
+class MessageWork final : public WorkState {
+ public:
+  // `keep` holds the memory, and for a receive is what it writes; it may be undefined.
+  static Ref<MessageWork> send(const Message& message, const MessageHeader& header,
+                               std::span<const std::byte> payload, const Tensor& keep);
+  static Ref<MessageWork> receive(const Message& message, TakeMessage take, const Tensor& keep);
+
+  ~MessageWork() override;
+
+  void wait(std::optional<Milliseconds> timeout) override;
+  bool is_completed() override;
+  int source_rank() override;
+  bool receives() const { return receives_; }
+  // Moves on without anyone who waits, and is kept until it is done, also when no Work is.
+  void detach(World& world);
+
+ private:
+  MessageWork(const Message& message, const Tensor& keep, bool receives);
+  void written();
+
+  const char* const op_;
+  const std::shared_ptr<Membership> membership_;
+  const std::shared_ptr<Transport> transport_;
+  const Deadline deadline_;
+  const int peer_;
+  const std::string doing_;
+  const Tensor tensor_;
+  const bool receives_;
+  std::atomic<bool> written_{false};
+  Ref<Request> request_;
+};
+
+// Waits for the messages that this rank still sends, as long as their time allows; forgets the rest.
+void finish_messages(World& world);
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,100 @@
+#include "gradus/distributed/group/local_world.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "gradus/distributed/group/group_state.h"
+#include "gradus/distributed/group/internal/message_work.h"
+#include "gradus/distributed/base/rank_error.h"
+#include "gradus/distributed/transport/ring_transport.h"
+#include "gradus/distributed/store/tcp_store.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/parallel.h"
+
+namespace gradus::dist::internal {
+
+std::vector<Ref<World>> make_local_worlds(int world_size, const RunRanksOptions& options) {
+  if (world_size < 1 || options.hosts < 1 || options.hosts > world_size)
+    throw ValueError("run_ranks", "world_size must be at least 1 and hosts between 1 and that, given ",
+                     world_size, " and ", options.hosts);
+  const auto memberships = make_local_memberships(world_size);
+  const auto store = make_memory_store();
+  store->set_timeout(options.timeout);
+  const auto segments = make_thread_segments();
+  std::vector<int> host_of;
+  for (int rank = 0; rank < world_size; ++rank)
+    host_of.push_back(int(int64_t(rank) * options.hosts / world_size));
+
+  std::vector<Ref<World>> worlds;
+  for (int rank = 0; rank < world_size; ++rank) {
+    auto world = make_ref<World>();
+    world->rank = rank;
+    world->size = world_size;
+    const auto host = std::ranges::equal_range(host_of, host_of[rank]);
+    world->local_size = int(host.size());
+    world->local_rank = int(host_of.begin() + rank - host.begin());
+    world->backend = "local";
+    world->timeout = options.timeout;
+    world->host_of = host_of;
+    world->shared_memory = !options.messages_only;
+    world->membership = memberships[rank];
+    world->store = guarded_store(store, memberships[rank]);
+    world->segments = segments;
+    worlds.push_back(std::move(world));
+  }
+  return worlds;
+}
+
+namespace {
+
+void connect(World& world) {
+  std::vector<int> all(world.size);
+  std::iota(all.begin(), all.end(), 0);
+  if (world.size > 1)
+    world.transport = make_ring_transport(
+        world.segments->open("messages", all, world.rank, ring_bytes(world.size), world.watch()),
+        world.membership, all, world.rank);
+  world.default_group =
+      make_ref<GroupState>(GroupState::Setup{.world = Ref<World>(&world), .name = "world", .members = all});
+}
+
+Context make_context(const Ref<World>& world) {
+  Context context = Context::current().snapshot();
+  context.recordings.clear();
+  context.module_path.clear();
+  context.generator =
+      std::make_shared<RandomGenerator>(*context.generator);  // ranks draw the same numbers, each its own
+  context.threads = std::max(1, num_threads() / world->size);
+  context.job = world;
+  return context;
+}
+
+}  // namespace
+
+void run_as_rank(const Ref<World>& world, const std::function<void()>& body) {
+  Context context = make_context(world);
+  ContextScope scope(context);
+  const Membership::ProgramThread thread(*world->membership);
+  struct Close {
+    World& world;
+    ~Close() {
+      world.default_group = nullptr;  // which holds the world
+      world.messages.clear();
+      world.finish_calls();  // there are some after a failure, which ends them
+    }
+  } close{*world};
+  try {
+    connect(*world);
+    body();
+    if (!world->membership->failed()) finish_messages(*world);
+    world->finish_calls();
+  } catch (const RankKilled&) {
+    throw;
+  } catch (...) {
+    world->membership->report(failure_of(world->rank, std::current_exception()));
+    throw;
+  }
+  world->membership->leave();
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,62 @@
+#include <algorithm>
+
+#include "gradus/distributed/transport/arena.h"
+#include "gradus/distributed/transport/hosts.h"
+#include "gradus/distributed/transport/message.h"
+#include "gradus/distributed/group/world.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+// The hosts' leaders talk under an id of their own, apart from messages among all members. Ids of groups stay
+// below it.
+constexpr uint32_t kAcross = 1u << 23;
+
+std::unique_ptr<Backend> make_arena(const BackendSetup& setup, const std::vector<int>& members, int index,
+                                    const Watch& watch) {
+  // The first member tells apart groups of one id, which have no member in common.
+  const std::string key = concat("group/", setup.group_id, '/', members[0]);
+  auto segment = setup.world.segments->open(key, members, index, arena_bytes(int(members.size())), watch);
+  return make_arena_backend(std::move(segment), members, index);
+}
+
+int place_of(int rank, const std::vector<int>& ranks) {
+  const auto it = std::ranges::find(ranks, rank);
+  return it == ranks.end() ? -1 : int(it - ranks.begin());
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const Watch& watch) {
+  const World& world = setup.world;
+  const std::vector<int>& members = setup.members;
+  if (setup.group_id >= kAcross) throw StateError("new_group", "too many groups: ", setup.group_id);
+
+  std::vector<int> hosts;  // by first member
+  std::vector<int> host;   // per member: its place there
+  std::vector<int> leaders;
+  for (int member : members) {
+    const int at = place_of(world.host_of[member], hosts);
+    host.push_back(at < 0 ? int(hosts.size()) : at);
+    if (at >= 0) continue;
+    hosts.push_back(world.host_of[member]);
+    leaders.push_back(member);
+  }
+
+  if (world.shared_memory && hosts.size() == 1) return make_arena(setup, members, setup.index, watch);
+  auto flat = make_message_backend(world.transport, members, setup.index, setup.group_id);
+  if (!world.shared_memory || hosts.size() == members.size()) return flat;
+
+  std::vector<int> neighbours;
+  for (size_t i = 0; i < members.size(); ++i)
+    if (host[i] == host[setup.index]) neighbours.push_back(members[i]);
+  const int leader_index = place_of(world.rank, leaders);
+  HostsSetup parts{.members = members, .host = host, .index = setup.index};
+  parts.within = make_arena(setup, neighbours, place_of(world.rank, neighbours), watch);
+  if (leader_index >= 0)
+    parts.across = make_message_backend(world.transport, leaders, leader_index, setup.group_id + kAcross);
+  parts.flat = std::move(flat);
+  return make_hosts_backend(std::move(parts));
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,134 @@
+#include "gradus/distributed/group/object.h"
+
+#include "gradus/distributed/group/internal/message_work.h"
+
+namespace gradus::dist {
+
+using internal::Block;
+using internal::Collective;
+using internal::ConstBlock;
+using internal::GroupState;
+using internal::Message;
+using internal::MessageHeader;
+using internal::MessageWork;
+using internal::Op;
+using internal::Turn;
+
+namespace {
+
+GroupState& member_state(const Group& group, const char* op, bool async) {
+  GroupState& state = group.state();
+  state.check_member(op);
+  if (async) throw ValueError(op, "objects cannot be sent asynchronously");
+  return state;
+}
+
+ConstBlock const_block(const std::string& object) { return {object.data(), object.size()}; }
+Block block(std::string& object) { return {object.data(), object.size()}; }
+
+std::vector<std::string> make_room(const Turn& turn) {
+  std::vector<std::string> objects;
+  for (const auto& record : turn.records) objects.emplace_back(record.bytes, '\0');
+  return objects;
+}
+std::vector<Block> blocks(std::vector<std::string>& objects) {
+  std::vector<Block> blocks;
+  for (std::string& object : objects) blocks.push_back(block(object));
+  return blocks;
+}
+
+}  // namespace
+
+std::string broadcast_object(const std::string& object, const BroadcastOptions& options) {
+  constexpr const char* kOp = "broadcast_object";
+  GroupState& group = member_state(options.group, kOp, options.async_op);
+  const int root = group.index_of(options.src, kOp, "src");
+  std::string result;
+  const int64_t bytes = root == group.index() ? int64_t(object.size()) : 0;
+  Collective call{.op = kOp, .record = {.op = Op::kBroadcastObject, .root = root, .bytes = bytes}};
+  call.move = [&](Turn& turn) {
+    result = root == group.index() ? object : std::string(turn.records[root].bytes, '\0');
+    if (!result.empty()) turn.backend.broadcast(turn.call, root, result.data(), result.size());
+  };
+  group.run(std::move(call), false, options.timeout);
+  return result;
+}
+
+std::vector<std::string> all_gather_object(const std::string& object, const CollectiveOptions& options) {
+  GroupState& group = member_state(options.group, "all_gather_object", options.async_op);
+  return internal::gather_strings(group, Op::kAllGatherObject, object, options.timeout);
+}
+
+std::vector<std::string> internal::gather_strings(GroupState& group, Op op, const std::string& mine,
+                                                  std::optional<Milliseconds> timeout) {
+  std::vector<std::string> all;
+  Collective call{.op = name_of(op).data(), .record = {.op = op, .bytes = int64_t(mine.size())}};
+  call.move = [&](Turn& turn) {
+    all = make_room(turn);
+    turn.backend.all_gather(turn.call, const_block(mine), blocks(all));
+  };
+  group.run(std::move(call), false, timeout);
+  return all;
+}
+
+std::vector<std::string> gather_object(const std::string& object, const GatherOptions& options) {
+  constexpr const char* kOp = "gather_object";
+  GroupState& group = member_state(options.group, kOp, options.async_op);
+  const int root = group.index_of(options.dst, kOp, "dst");
+  std::vector<std::string> objects;
+  Collective call{.op = kOp,
+                  .record = {.op = Op::kGatherObject, .root = root, .bytes = int64_t(object.size())}};
+  call.move = [&](Turn& turn) {
+    if (root == group.index()) objects = make_room(turn);
+    turn.backend.gather(turn.call, root, const_block(object), blocks(objects));
+  };
+  group.run(std::move(call), false, options.timeout);
+  return objects;
+}
+
+std::string scatter_object(const std::vector<std::string>& objects, const ScatterOptions& options) {
+  constexpr const char* kOp = "scatter_object";
+  GroupState& group = member_state(options.group, kOp, options.async_op);
+  const int root = group.index_of(options.src, kOp, "src");
+  const bool mine = root == group.index();
+  if (objects.size() != (mine ? size_t(group.size()) : 0))
+    throw ValueError(kOp, "objects must be given on rank ", options.src, ", one per rank of group '",
+                     group.name(), "' (", group.size(), "), and nowhere else; given ", objects.size());
+  std::string result;
+  Collective call{.op = kOp, .record = {.op = Op::kScatterObject, .root = root}};
+  for (const std::string& object : objects) call.sizes.push_back(int64_t(object.size()));
+  call.move = [&](Turn& turn) {
+    result.assign(turn.sizes[root].at(group.index()), '\0');
+    std::vector<ConstBlock> parts;
+    for (const std::string& object : objects) parts.push_back(const_block(object));
+    turn.backend.scatter(turn.call, root, parts, block(result));
+  };
+  group.run(std::move(call), false, options.timeout);
+  return result;
+}
+
+void send_object(const std::string& object, const SendOptions& options) {
+  const Message message =
+      internal::make_message("send_object", options.group, options.dst, "dst", options.tag, options.timeout);
+  MessageWork::send(message, {.kind = MessageHeader::Kind::kObject}, std::as_bytes(std::span(object)), {})
+      ->wait({});
+}
+
+std::string recv_object(const RecvOptions& options) {
+  const Message message =
+      internal::make_message("recv_object", options.group, options.src, "src", options.tag, options.timeout);
+  // Shared with the transport, which may outlive a wait that fails.
+  const auto object = std::make_shared<std::string>();
+  const int me = message.group.world()->rank;
+  const auto take = [object, me](int source, const MessageHeader& header, size_t bytes) -> void* {
+    if (header.kind != MessageHeader::Kind::kObject)
+      throw MismatchError("recv_object", source, "rank ", source, " sent ", describe(header), ", where rank ",
+                          me, " receives an object");
+    object->resize(bytes);
+    return object->data();
+  };
+  MessageWork::receive(message, take, {})->wait({});
+  return std::move(*object);
+}
+
+}  // namespace gradus::dist

@@ -1,0 +1,88 @@
+#include "gradus/distributed/group/collective_argument.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/internal/message_work.h"
+
+namespace gradus::dist {
+
+using internal::check_input;
+using internal::check_output;
+using internal::GroupState;
+using internal::Message;
+using internal::MessageHeader;
+using internal::MessageWork;
+
+namespace internal {
+
+Message make_message(const char* op, const Group& handle, int peer, const char* what, uint32_t tag,
+                     std::optional<Milliseconds> timeout) {
+  GroupState& group = handle.state();
+  group.check_member(op);
+  if (peer != kAnyRank) group.index_of(peer, op, what);
+  if (group.size() == 1 || peer == group.members()[group.index()])
+    throw ValueError(op, "a rank has no messages for itself: ", what, " ", peer);
+  group.world()->settle(op);
+  return {op, group, peer, tag, timeout};
+}
+
+}  // namespace internal
+
+namespace {
+
+Ref<MessageWork> start_send(const char* op, const Tensor& x, const SendOptions& options) {
+  const Message message =
+      internal::make_message(op, options.group, options.dst, "dst", options.tag, options.timeout);
+  const Tensor in = check_input(op, "x", x);
+  MessageHeader header{.dtype = in.dtype(), .ndim = in.dim()};
+  std::copy(in.shape().begin(), in.shape().end(), header.dims);
+  return MessageWork::send(message, header,
+                           {static_cast<const std::byte*>(in.raw_ptr()), size_t(in.nbytes())}, in);
+}
+
+Ref<MessageWork> start_recv(const char* op, const Tensor& x, const RecvOptions& options) {
+  const Message message =
+      internal::make_message(op, options.group, options.src, "src", options.tag, options.timeout);
+  check_output(op, "x", x);
+  const int me = message.group.world()->rank;
+  const auto take = [op, x, me](int source, const MessageHeader& header, size_t bytes) -> void* {
+    if (header.kind != MessageHeader::Kind::kTensor || header.dtype != x.dtype() ||
+        bytes != size_t(x.nbytes()))
+      throw MismatchError(op, source, "rank ", source, " sent ", describe(header), ", where rank ", me,
+                          " receives ", x.dtype(), x.shape());
+    return x.raw_ptr();
+  };
+  return MessageWork::receive(message, take, x);
+}
+
+Work detach(const Ref<MessageWork>& message, const Group& group) {
+  message->detach(*group.state().world());
+  return Work(Ref<internal::WorkState>(message));
+}
+
+}  // namespace
+
+void send(const Tensor& x, const SendOptions& options) { start_send("send", x, options)->wait({}); }
+
+int recv(const Tensor& x, const RecvOptions& options) {
+  const Ref<MessageWork> message = start_recv("recv", x, options);
+  message->wait({});
+  return message->source_rank();
+}
+
+Work isend(const Tensor& x, const SendOptions& options) {
+  return detach(start_send("isend", x, options), options.group);
+}
+
+Work irecv(const Tensor& x, const RecvOptions& options) {
+  return detach(start_recv("irecv", x, options), options.group);
+}
+
+std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& ops) {
+  std::vector<Work> works;
+  for (const P2POp& op : ops)
+    works.push_back(op.kind == P2POp::Kind::kSend
+                        ? isend(op.tensor, {.dst = op.peer, .tag = op.tag, .group = op.group})
+                        : irecv(op.tensor, {.src = op.peer, .tag = op.tag, .group = op.group}));
+  return works;
+}
+
+}  // namespace gradus::dist

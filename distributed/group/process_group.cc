@@ -1,0 +1,156 @@
+#include "gradus/distributed/group/process_group.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+#include "gradus/distributed/group/group_state.h"
+#include "gradus/distributed/group/internal/join_job.h"
+#include "gradus/distributed/group/internal/message_work.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/parallel.h"
+
+namespace gradus::dist {
+
+using internal::GroupState;
+using internal::Op;
+using internal::Turn;
+using internal::World;
+
+namespace {
+
+// Ranks of a host share its cores as whoever started them has said; torchrun and gradus-run do so by the
+// variable.
+void share_cores(const World& world) {
+  if (!std::getenv("OMP_NUM_THREADS") && Context::current().threads == 0) set_num_threads(world.threads);
+}
+
+}  // namespace
+
+void init_process_group(const InitOptions& options) {
+  if (World::current())
+    throw StateError("init_process_group",
+                     "this rank is in a job already: call it once, or destroy_process_group first");
+  World::exchange_process_world(internal::join_job(options));
+  internal::install_exit_hooks();
+  share_cores(*World::current());
+}
+
+void destroy_process_group() {
+  Context& context = Context::current();
+  Ref<World> world;
+  if (context.job) {
+    world = Ref<World>(World::current());
+    context.job = nullptr;
+  } else {
+    world = World::exchange_process_world(nullptr);
+  }
+  if (!world) return;
+  if (!world->membership->is_rank()) {  // in a child that the rank forked: all of it is the rank's
+    new Ref<World>(std::move(world));
+    return;
+  }
+  try {
+    internal::finish_messages(*world);
+  } catch (const DistributedError&) {
+    // Whoever cares has waited for them.
+  }
+  world->finish_calls();
+  world->default_group = nullptr;  // which holds the world
+  internal::leave_job(*world);
+}
+
+bool is_initialized() { return World::current() != nullptr; }
+bool is_available() { return true; }
+
+Group world() { return Group(Ref<GroupState>(&Group().state())); }
+int get_rank(const Group& group) {
+  if (!group.is_default()) return group.rank();
+  const World* world = World::current();
+  return world ? world->rank : 0;
+}
+int get_world_size(const Group& group) {
+  if (!group.is_default()) return group.is_member() ? group.size() : -1;
+  const World* world = World::current();
+  return world ? world->size : 1;
+}
+int get_local_rank() {
+  const World* world = World::current();
+  return world ? world->local_rank : 0;
+}
+int get_local_world_size() {
+  const World* world = World::current();
+  return world ? world->local_size : 1;
+}
+std::string get_backend(const Group& group) { return group.backend(); }
+
+int get_group_rank(const Group& group, int global_rank) {
+  return group.state().index_of(global_rank, "get_group_rank", "global_rank");
+}
+int get_global_rank(const Group& group, int group_rank) {
+  const std::vector<int>& ranks = group.ranks();
+  if (group_rank < 0 || group_rank >= int(ranks.size()))
+    throw ValueError("get_global_rank", "group_rank ", group_rank, " is outside of group '", group.name(),
+                     "' of ", ranks.size(), " ranks");
+  return ranks[group_rank];
+}
+std::vector<int> get_process_group_ranks(const Group& group) { return group.ranks(); }
+
+bool is_launched() { return std::getenv("GRADUS_JOB_ID") || std::getenv("TORCHELASTIC_RUN_ID"); }
+
+namespace {
+
+void check_ranks(const char* op, const std::vector<std::vector<int>>& lists) {
+  std::vector<char> seen(get_world_size());
+  for (const std::vector<int>& ranks : lists) {
+    if (ranks.empty()) throw ValueError(op, "a group needs at least one rank");
+    for (int rank : ranks) {
+      if (rank < 0 || rank >= int(seen.size()))
+        throw ValueError(op, "rank ", rank, " is outside of the job of ", seen.size(), " ranks");
+      if (std::exchange(seen[rank], 1)) throw ValueError(op, "rank ", rank, " is named twice");
+    }
+  }
+}
+
+// One group per list; this rank gets its own, or the first one's handle as no member.
+Group make_groups(Op op, const std::vector<std::vector<int>>& lists, const NewGroupOptions& options) {
+  check_ranks(name_of(op).data(), lists);
+  std::vector<int64_t> says;
+  for (const std::vector<int>& ranks : lists) {
+    says.insert(says.end(), ranks.begin(), ranks.end());
+    if (lists.size() > 1) says.push_back(-1);  // ends a list
+  }
+  const int me = get_rank();
+  const auto mine = std::ranges::find_if(
+      lists, [&](const std::vector<int>& ranks) { return std::ranges::find(ranks, me) != ranks.end(); });
+  const std::vector<int> members = mine != lists.end() ? *mine
+                                   : lists.size() == 1 ? lists[0]
+                                                       : std::vector<int>();
+  return internal::make_group(
+      {}, {.op = op, .says = says, .equal = true, .name = options.name, .timeout = options.timeout},
+      [&](const Turn&) { return members; });
+}
+
+}  // namespace
+
+Group new_group(const std::vector<int>& ranks, const NewGroupOptions& options) {
+  return make_groups(Op::kNewGroup, {ranks}, options);
+}
+
+Group new_subgroups(int size) {
+  const int total = get_world_size();
+  if (size < 1 || total % size)
+    throw ValueError("new_subgroups", "the job's ", total, " ranks cannot be cut into groups of ", size);
+  std::vector<std::vector<int>> lists;
+  for (int first = 0; first < total; first += size) {
+    lists.emplace_back(size);
+    std::iota(lists.back().begin(), lists.back().end(), first);
+  }
+  return make_groups(Op::kNewSubgroups, lists, {});
+}
+
+Group new_subgroups_by_enumeration(const std::vector<std::vector<int>>& ranks_per_group) {
+  return make_groups(Op::kNewSubgroupsByEnumeration, ranks_per_group, {});
+}
+
+}  // namespace gradus::dist

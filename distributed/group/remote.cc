@@ -1,0 +1,252 @@
+#include "gradus/distributed/group/remote.h"
+
+#include <cstring>
+
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/recording_state.h"
+#include "gradus/distributed/group/agreement.h"
+#include "gradus/distributed/group/collective_argument.h"
+#include "gradus/distributed/group/internal/message_work.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::dist {
+namespace {
+
+using autograd::RecordingState;
+using internal::Channel;
+using internal::GroupState;
+using internal::MessageHeader;
+using internal::MessageWork;
+
+// Note [Remote messages]
+// A message whose sender wants its gradient carries an id for each of the sender's recordings that follow it,
+// and is answered once under each id: with a gradient, or with none. An answer that is a gradient is such a
+// message itself, which an outer recording may follow on both ranks: higher orders need nothing else.
+// Messages arrive in order; answers have a tag of their own, so that recordings can end in any order. Sends
+// never wait; the engine runs the newest node first, so what two ranks have exchanged comes back in the
+// reverse order on both, and nobody waits in a circle.
+constexpr uint32_t kMessageTag = 0;
+uint32_t answer_tag(uint32_t id) { return id | uint32_t{1} << 31; }
+
+struct Link {
+  Group group;
+  int peer;  // rank in the job
+  std::optional<Milliseconds> timeout;
+
+  internal::Message message(const char* op, uint32_t tag) const {
+    return {op, group.state(), peer, tag, timeout, Channel::kRemote};
+  }
+  internal::World* world() const { return group.state().world(); }
+};
+
+Link checked_link(const char* op, const Group& group, int peer, std::optional<Milliseconds> timeout) {
+  GroupState& state = group.state();
+  state.check_member(op);
+  state.index_of(peer, op, "rank");
+  if (peer == (state.world() ? state.world()->rank : 0))
+    throw ValueError(op, "rank ", peer, " is this rank itself");
+  return {internal::resolved(group), peer, timeout};
+}
+
+std::vector<RecordingState*> open_now(const char* op) {
+  std::vector<RecordingState*> open = internal::unfinished_recordings(op);
+  for (const RecordingState* r : open)
+    if (r->is_probe())
+      throw StateError(op, "cannot be part of a checkpoint, whose function is computed twice");
+  return open;
+}
+
+// Under which ids a message is answered, one for each recording that follows it on this rank.
+struct Answers {
+  std::vector<std::pair<const RecordingState*, uint32_t>> ids;
+
+  // Each id serves once. 0 for a recording that has none.
+  uint32_t take(const RecordingState* recording) {
+    for (auto& [of, id] : ids)
+      if (of == recording) return std::exchange(id, 0);
+    return 0;
+  }
+};
+
+void post(const char* op, const Tensor& given, const Link& link, uint32_t tag);
+Tensor fetch(const char* op, const Link& link, uint32_t tag, Device device);
+void post_none(const char* op, const Link& link, uint32_t tag) {
+  MessageHeader header;
+  header.kind = MessageHeader::Kind::kNone;
+  MessageWork::send(link.message(op, tag), header, {}, Tensor())->detach(*link.world());
+}
+
+// Of a message that was sent: waits for its gradient.
+class SentNode final : public autograd::Node {
+ public:
+  SentNode(Link link, Answers answers, Device device)
+      : Node("remote_send"), link_(std::move(link)), answers_(std::move(answers)), device_(device) {}
+
+  bool runs_without_gradient() const override { return true; }
+  void run(std::span<Tensor>, std::span<const char>, std::span<Tensor>) override {}
+  void run_for(const RecordingState* ending, std::span<Tensor>, std::span<const char> needs,
+               std::span<Tensor> dxs) override {
+    const uint32_t id = answers_.take(ending);
+    if (!id) return;
+    Tensor dx = fetch("remote_send", link_, answer_tag(id), device_);
+    if (needs[0]) dxs[0] = std::move(dx);
+  }
+  // The answer comes nevertheless, and is not wanted.
+  void skipped(const RecordingState& recording, std::exception_ptr error) noexcept override {
+    internal::report_backward_failure(link_.world(), error);
+    const uint32_t id = answers_.take(&recording);
+    if (!id || link_.world()->membership->failed()) return;
+    try {
+      auto nowhere = std::make_shared<std::vector<std::byte>>();
+      MessageWork::receive(
+          link_.message("remote_send", answer_tag(id)),
+          [nowhere](int, const MessageHeader&, size_t bytes) {
+            nowhere->resize(bytes);
+            return nowhere->data();
+          },
+          Tensor())
+          ->detach(*link_.world());
+    } catch (...) {  // the job has failed
+    }
+  }
+  void drop_rule() override { link_.group = Group(); }  // a tensor may keep this node, but not the job
+
+ private:
+  Link link_;
+  Answers answers_;
+  const Device device_;
+};
+
+// Of a message that was received: answers it.
+class ReceivedNode final : public autograd::Node {
+ public:
+  ReceivedNode(Link link, Answers answers)
+      : Node("remote_recv"), link_(std::move(link)), answers_(std::move(answers)) {}
+
+  bool runs_without_gradient() const override { return true; }
+  void run(std::span<Tensor>, std::span<const char>, std::span<Tensor>) override {}
+  void run_for(const RecordingState* ending, std::span<Tensor> dys, std::span<const char>,
+               std::span<Tensor>) override {
+    const uint32_t id = answers_.take(ending);
+    if (!id) return;  // the recording goes on: grad(ys, xs) ends at this rank
+    if (dys[0].defined())
+      post("remote_recv", dys[0], link_, answer_tag(id));
+    else
+      post_none("remote_recv", link_, answer_tag(id));
+  }
+  void skipped(const RecordingState& recording, std::exception_ptr error) noexcept override {
+    internal::report_backward_failure(link_.world(), error);
+    const uint32_t id = answers_.take(&recording);
+    if (!id || error || link_.world()->membership->failed()) return;
+    try {
+      post_none("remote_recv", link_, answer_tag(id));
+    } catch (...) {  // the job has failed
+    }
+  }
+  void drop_rule() override { link_.group = Group(); }  // a tensor may keep this node, but not the job
+
+ private:
+  Link link_;
+  Answers answers_;
+};
+
+// Sends x; a recording that follows it will wait for the answer.
+void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
+  internal::check_in_host_memory(op, "x", given);
+  const std::vector<RecordingState*> open = open_now(op);
+  const Tensor x = given.is_channels_last() ? given : contiguous(given);
+  Recorder recorder(op, x);
+  const bool followed = recorder && is_floating(x.dtype());
+
+  MessageHeader header;
+  header.dtype = x.dtype();
+  header.ndim = x.dim();
+  std::copy(x.shape().begin(), x.shape().end(), header.dims);
+  header.channels_last = x.is_channels_last();
+  Answers answers;
+  if (followed) {
+    header.open = static_cast<uint32_t>(open.size());
+    header.id =
+        link.group.state().last_remote_id.fetch_add(static_cast<uint32_t>(recorder.recordings().size())) + 1;
+    for (size_t i = 0; i < open.size(); ++i) {
+      if (std::find(recorder.recordings().begin(), recorder.recordings().end(), open[i]) ==
+          recorder.recordings().end())
+        continue;
+      header.wants |= uint64_t{1} << i;
+      answers.ids.emplace_back(open[i], header.id + static_cast<uint32_t>(answers.ids.size()));
+    }
+  }
+  // Nothing may write into a tensor that is followed until its backward, and then the message has arrived.
+  const Tensor sent = followed ? detach(x) : raw::clone(x);
+  internal::wait_for_device(sent);
+  const std::span payload(static_cast<const std::byte*>(sent.raw_ptr()), size_t(sent.nbytes()));
+  MessageWork::send(link.message(op, tag), header, payload, sent)->detach(*link.world());
+  if (followed)
+    recorder.attach(Ref<autograd::Node>(new SentNode(link, std::move(answers), x.device())), {},
+                    {recorder.edge_to(x)});
+}
+
+// Receives a tensor, undefined for "none"; it is followed if its sender wants the gradient.
+Tensor fetch(const char* op, const Link& link, uint32_t tag, Device device) {
+  const std::vector<RecordingState*> open = open_now(op);
+  struct Arrived {
+    MessageHeader header;
+    Tensor tensor;
+  };
+  auto arrived = std::make_shared<Arrived>();
+  const auto take = [arrived, op, device](int source, const MessageHeader& header, size_t bytes) -> void* {
+    arrived->header = header;
+    if (header.kind == MessageHeader::Kind::kNone && bytes == 0) return nullptr;
+    if (header.open > 64) throw MismatchError(op, source, "rank ", source, " sent a malformed message");
+    const Shape shape(std::span(header.dims, header.ndim));
+    const bool channels_last = header.channels_last && header.ndim >= 3 && header.ndim <= 5;
+    if (size_t(checked_numel(shape, op)) * size_of(header.dtype) != bytes)
+      throw MismatchError(op, source, "rank ", source, " sent ", bytes, " bytes for ", describe(header));
+    const TensorOptions options{.dtype = header.dtype, .device = device};
+    arrived->tensor = channels_last ? empty_channels_last(shape, options) : empty(shape, options);
+    return arrived->tensor.raw_ptr();
+  };
+  MessageWork::receive(link.message(op, tag), take, Tensor())->wait({});
+
+  const MessageHeader& header = arrived->header;
+  const Tensor y = std::move(arrived->tensor);
+  if (!header.wants) return y;
+  if (!open.empty() && open.size() != header.open) {
+    internal::World& world = *link.world();
+    throw_failure(op, world.membership->report(
+                          {Failure::Kind::kMismatch, link.peer,
+                           concat("rank ", link.peer, " sent ", describe(header), " with ", header.open,
+                                  " open recordings, rank ", world.rank, " received it with ", open.size(),
+                                  ": both must have recorded alike for the gradient to find its way back")}));
+  }
+  Answers answers;
+  std::vector<RecordingState*> following;
+  for (uint32_t i = 0, id = header.id; i < header.open; ++i) {
+    if (!(header.wants >> i & 1)) continue;
+    if (open.empty())
+      post_none(op, link, answer_tag(id));
+    else
+      following.push_back(open[i]), answers.ids.emplace_back(open[i], id);
+    ++id;
+  }
+  Recorder recorder(op, following);
+  if (recorder) recorder.attach(Ref<autograd::Node>(new ReceivedNode(link, std::move(answers))), {&y, 1}, {});
+  return y;
+}
+
+}  // namespace
+
+void remote_send(const Tensor& x, const RemoteSendOptions& options) {
+  post("remote_send", x, checked_link("remote_send", options.group, options.dest_rank, options.timeout),
+       kMessageTag);
+}
+
+Tensor remote_recv(const RemoteRecvOptions& options) {
+  const char* op = "remote_recv";
+  internal::check_in_host_memory(op, options.device);
+  return fetch(op, checked_link(op, options.group, options.src_rank, options.timeout), kMessageTag,
+               options.device);
+}
+
+}  // namespace gradus::dist

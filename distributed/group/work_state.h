@@ -1,0 +1,29 @@
+// WorkState: what stands behind a Work.
+#pragma once
+
+#include <optional>
+
+#include "gradus/distributed/base/deadline.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/fork.h"
+#include "gradus/tensor/base/ref.h"
+
+namespace gradus::dist::internal {
+
+class WorkState : public Counted {
+ public:
+  // Errors: StateError in a child that fork() made: what would do the work is its parent's.
+  void check_process() const {
+    if (process_ != gradus::internal::fork_count())
+      throw StateError("wait", "this process was made by fork(); its parent has the work under way, and waits for it");
+  }
+  // As in Work. May be called from several threads.
+  virtual void wait(std::optional<Milliseconds> timeout) = 0;
+  virtual bool is_completed() = 0;
+  virtual int source_rank() { return -1; }
+
+ private:
+  const int process_ = gradus::internal::fork_count();
+};
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,74 @@
+#include "gradus/distributed/group/world.h"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+
+#include "gradus/distributed/group/group_state.h"
+#include "gradus/distributed/group/internal/host_copy.h"
+#include "gradus/tensor/runtime/context.h"
+
+namespace gradus::dist::internal {
+
+World::~World() = default;
+
+void World::settle(std::string_view op) const {
+  constexpr Milliseconds kLookAgain{10};
+  while (settled != TimePoint() && now() < settled && membership->is_rank()) {
+    membership->check(op);
+    std::this_thread::sleep_for(kLookAgain);
+  }
+}
+
+void World::finish_calls() {
+  constexpr Milliseconds kLookAgain{100}, kAfterFailure{5'000};
+  const TimePoint begin = now();
+  const auto ended = [&] { return posted->none(); };
+  const auto awaited_elsewhere = [&](const RankStatus& status) {
+    // Not by what it said before: then this rank may have come to it since.
+    return status.awaits(rank) && status.silent < now() - begin && !posted->is_of(status.doing);
+  };
+  std::optional<Deadline> end;
+  while (!ended() && !(end && end->passed())) {
+    posted->changed.wait(local_watch(Deadline::after(kLookAgain)), ended, "the end of posted calls");
+    if (membership->failed()) {
+      if (!end) end = Deadline::after(kAfterFailure);
+    } else if (!ended() && std::ranges::any_of(membership->statuses(), awaited_elsewhere)) {
+      return;
+    }
+  }
+}
+
+std::string World::name_for(std::string_view owner, uint32_t id) {
+  std::lock_guard lock(owners_mutex_);
+  const bool is_first = owners_.emplace(owner).second;
+  return is_first ? std::string(owner) : concat(owner, '.', id);
+}
+
+HostMemory World::share(const std::string& key, size_t bytes, const Fill& fill) {
+  return share_on_host(*this, key, bytes, fill);
+}
+
+std::string World::first_given(const std::string& what, const std::string& value) {
+  static auto& calls_of_process = *new Calls;
+  Calls& calls = backend == "local" ? calls_of_thread_ : calls_of_process;
+  int call;
+  {
+    std::lock_guard lock(calls.mutex);
+    call = calls.counts[what]++;
+  }
+  return store->compare_set(concat("alike/", what, '/', call), "", value);
+}
+
+World* World::current() {
+  if (const Ref<Job>& job = Context::current().job) return static_cast<World*>(job.get());
+  return process_world().get();
+}
+
+Ref<World> World::process_world() { return Ref<World>(static_cast<World*>(Job::of_process().get())); }
+
+Ref<World> World::exchange_process_world(Ref<World> world) {
+  return Ref<World>(static_cast<World*>(exchange_process_job(Ref<Job>(world.get())).get()));
+}
+
+}  // namespace gradus::dist::internal

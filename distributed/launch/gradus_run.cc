@@ -1,0 +1,346 @@
+// Starts any program on several ranks, with torchrun's options: gradus-run --nproc-per-node 4 PROGRAM [args].
+// The ranks find their places in the environment; the first failure ends all of them.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "gradus/distributed/launch/internal/devices.h"
+#include "gradus/distributed/launch/internal/failure_report.h"
+#include "gradus/distributed/launch/supervisor.h"
+#include "gradus/distributed/launch/internal/log_multiplexer.h"
+#include "gradus/distributed/launch/processes.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/parallel.h"
+
+using namespace gradus;
+using namespace gradus::dist;
+using namespace gradus::dist::internal;
+
+namespace {
+
+constexpr const char* kOp = "gradus-run";
+constexpr int kMaxRanks = 4096, kMaxNodes = 65536;
+
+struct Args {
+  std::string nnodes = "1:1", nproc = "1";
+  int node_rank = 0;
+  std::string master_addr, rdzv_backend = "static", rdzv_endpoint, rdzv_id = "none", rdzv_conf, local_addr;
+  int master_port = 0;
+  bool standalone = false, pass_local_rank = false, ignored = false;
+  int max_restarts = 0;
+  double monitor_interval = 0.1, shutdown_timeout = 3, exit_timeout = 600;
+  std::string role = "default", log_dir, redirects = "0", tee = "0", filter, start_method = "spawn";
+  std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+  std::vector<std::string> command;
+};
+
+template <class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  throw ValueError(kOp, parts...);
+}
+
+// "--nproc-per-node,--nproc_per_node": both spellings; and PET_NPROC_PER_NODE, torchrun's variable.
+std::string spellings(const std::string& name) {
+  std::string with_underscores = name;
+  std::replace(with_underscores.begin(), with_underscores.end(), '-', '_');
+  return name == with_underscores ? "--" + name : "--" + name + ",--" + with_underscores;
+}
+std::string variable(std::string name) {
+  for (char& c : name) c = c == '-' ? '_' : char(std::toupper(static_cast<unsigned char>(c)));
+  return "PET_" + name;
+}
+
+Args parse(int argc, char** argv) {
+  Args a;
+  CLI::App app{"Starts PROGRAM [arguments] on several ranks, with torchrun's options and environment", kOp};
+  app.footer("gradus-run [options] PROGRAM [arguments]: everything from PROGRAM on is the program's own.");
+  app.prefix_command();
+  const auto option = [&](const std::string& name, auto& value, const std::string& help) {
+    return app.add_option(spellings(name), value, help)->envname(variable(name));
+  };
+  const auto flag = [&](const std::string& name, bool& value, const std::string& help) {
+    return app.add_flag(spellings(name), value, help)->envname(variable(name));
+  };
+  option("nnodes", a.nnodes, "machines: N, or MIN:MAX")->capture_default_str();
+  option("nproc-per-node", a.nproc, "ranks on this machine: a number, auto, cpu or gpu")
+      ->capture_default_str();
+  option("node-rank", a.node_rank, "this machine's number")->check(CLI::Range(0, kMaxNodes - 1));
+  option("master-addr", a.master_addr, "the first machine [127.0.0.1]");
+  option("master-port", a.master_port,
+         "its port for the store [29500; on one machine: MASTER_PORT of the ranks, any free one]")
+      ->check(CLI::Range(1, 65535));
+  flag("standalone", a.standalone, "one machine, and nothing that two jobs could share");
+  option("rdzv-backend", a.rdzv_backend,
+         "how machines find each other: static (each knows its number) or c10d (in order of arrival)")
+      ->capture_default_str();
+  option("rdzv-endpoint", a.rdzv_endpoint, "HOST[:PORT] of the first machine");
+  option("rdzv-id", a.rdzv_id, "the job's name")->capture_default_str();
+  option("rdzv-conf", a.rdzv_conf, "join_timeout=SECONDS,last_call_timeout=SECONDS");
+  option("local-addr", a.local_addr, "this machine's address, as others reach it");
+  option("max-restarts", a.max_restarts, "how often all ranks are started again after a failure")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1'000'000));
+  option("monitor-interval", a.monitor_interval, "seconds between two looks at the ranks, at most")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 3600.0));
+  option("exit-timeout", a.exit_timeout,
+         "seconds for which ranks may go on when another one has ended in order; 0: for ever")
+      ->check(CLI::Range(0., 1e9))
+      ->capture_default_str();
+  option("shutdown-timeout", a.shutdown_timeout, "seconds between asking ranks to end and killing them")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
+  option("role", a.role, "ROLE_NAME of the ranks")->capture_default_str();
+  option("log-dir", a.log_dir, "a folder for what the ranks write, and for their errors");
+  app.add_option("-r,--redirects", a.redirects,
+                 "to files instead of here: 0 nothing, 1 stdout, 2 stderr, 3 both; or per local rank 0:1,1:3")
+      ->capture_default_str()
+      ->envname("PET_REDIRECTS");
+  app.add_option("-t,--tee", a.tee,
+                 "to files (with --log-dir) and here, each line with its rank; values as above")
+      ->capture_default_str()
+      ->envname("PET_TEE");
+  option("local-ranks-filter", a.filter, "show only these local ranks here: 0,2");
+  option("signals-to-handle", a.signals, "signals that end the job; the ranks get them too")
+      ->capture_default_str();
+  option("start-method", a.start_method, "accepted; every rank is started afresh")
+      ->check(CLI::IsMember({"spawn", "fork", "forkserver"}));
+  flag("no-python", a.ignored, "accepted; the program is always run as it is");
+  flag("use-env", a.ignored, "accepted; ranks always find their places in the environment");
+  app.add_flag("--pass-local-rank,--pass_local_rank", a.pass_local_rank,
+               "adds --local-rank=N to the program's arguments, as torch.distributed.launch did");
+
+  // What torchrun has and this has not, with the reason.
+  const std::pair<const char*, const char*> refused[] = {
+      {"-m,--module", "it starts programs; a Python module is: gradus-run ... python3 -m NAME"},
+      {"--run-path,--run_path", "it starts programs; a script is: gradus-run ... python3 SCRIPT"},
+      {"--logs-specs,--logs_specs", "it is an entry point of Python; see --log-dir, --redirects and --tee"},
+      {"--event-log-handler,--event_log_handler",
+       "there are no handlers to choose from; failures are shown on stderr"},
+      {"--numa-binding,--numa_binding",
+       "let the program be started by numactl: gradus-run ... numactl --cpunodebind=N PROGRAM"},
+      {"--virtual-local-rank,--virtual_local_rank", "LOCAL_RANK is always the rank's number on its machine"},
+      {"--duplicate-stdout-filters,--duplicate_stdout_filters", "see --tee and --local-ranks-filter"},
+      {"--duplicate-stderr-filters,--duplicate_stderr_filters", "see --tee and --local-ranks-filter"},
+  };
+  std::vector<CLI::Option*> refusals;
+  std::string ignored_value;
+  for (const auto& [names, why] : refused) refusals.push_back(app.add_flag(names, ignored_value)->group(""));
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    std::exit(app.exit(e) == 0 ? 0 : 2);
+  }
+  for (size_t i = 0; i < refusals.size(); ++i) {
+    const std::string names = refused[i].first;
+    if (refusals[i]->count())
+      fail(names.substr(0, names.find(',')), " is not supported: ", refused[i].second);
+  }
+  a.command = app.remaining();
+  if (!a.command.empty() && a.command[0] == "--") a.command.erase(a.command.begin());
+  return a;
+}
+
+// ---- values ----
+
+int number(const char* what, std::string_view text, int low, int high) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
+    fail(what, " is '", text, "'; expected a number between ", low, " and ", high);
+  return value;
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+int ranks_per_node(const std::string& text) {
+  const int gpus = gpu_count();
+  if (text == "cpu") return usable_cores();
+  if (text == "auto") return gpus ? gpus : usable_cores();
+  if (text == "gpu") {
+    if (!gpus) fail("--nproc-per-node is gpu, but this machine has no GPU");
+    return gpus;
+  }
+  if (text.empty() || !std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    fail("--nproc-per-node is '", text, "'; expected a number, auto, cpu or gpu");
+  return number("--nproc-per-node", text, 1, kMaxRanks);
+}
+
+std::pair<int, int> node_range(const std::string& text) {
+  const std::vector<std::string> parts = split(text, ':');
+  if (parts.empty() || parts.size() > 2 || text.back() == ':')
+    fail("--nnodes is '", text, "'; expected N or MIN:MAX");
+  const int low = number("--nnodes", parts[0], 1, kMaxNodes);
+  const int high = parts.size() == 1 ? low : number("--nnodes", parts[1], 1, kMaxNodes);
+  if (low > high) fail("--nnodes is '", text, "': the least is more than the most");
+  return {low, high};
+}
+
+// "3", or "0:1,1:2": streams per local rank; those not named have none.
+std::vector<int> streams(const char* what, const std::string& text, int nproc) {
+  if (text.find(':') == std::string::npos) return std::vector<int>(size_t(nproc), number(what, text, 0, 3));
+  std::vector<int> result(size_t(nproc), 0);
+  for (const std::string& part : split(text, ',')) {
+    const std::vector<std::string> pair = split(part, ':');
+    if (pair.size() != 2)
+      fail(what, " is '", text, "'; expected 0 to 3, or rank:value pairs such as 0:1,1:3");
+    result[size_t(number(what, pair[0], 0, nproc - 1))] = number(what, pair[1], 0, 3);
+  }
+  return result;
+}
+
+std::vector<bool> shown_ranks(const std::string& text, int nproc) {
+  if (text.empty()) return {};
+  std::vector<bool> shown(size_t(nproc), false);
+  for (const std::string& rank : split(text, ','))
+    shown[size_t(number("--local-ranks-filter", rank, 0, nproc - 1))] = true;
+  return shown;
+}
+
+std::vector<int> signals(const std::string& text) {
+  std::vector<int> result;
+  for (const std::string& name : split(text, ',')) {
+    int found = 0;
+    for (int s = 1; s < NSIG; ++s)
+      if (signal_name(s) == name) found = s;
+    if (!found) fail("--signals-to-handle has '", name, "', which is no signal's name");
+    if (found == SIGKILL || found == SIGSTOP || found == SIGCHLD)
+      fail("--signals-to-handle has ", name, ", which cannot be handled");
+    result.push_back(found);
+  }
+  return result;
+}
+
+// "HOST", "HOST:PORT" or "[ADDRESS]:PORT".
+void read_endpoint(const std::string& text, RendezvousOptions& rendezvous) {
+  const size_t colon = text.rfind(':'), bracket = text.rfind(']');
+  const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
+  rendezvous.host = has_port ? text.substr(0, colon) : text;
+  if (has_port) rendezvous.port = number("--rdzv-endpoint's port", text.substr(colon + 1), 0, 65535);
+  if (rendezvous.host.starts_with('[') && rendezvous.host.ends_with(']'))
+    rendezvous.host = rendezvous.host.substr(1, rendezvous.host.size() - 2);
+  if (rendezvous.host.empty()) fail("--rdzv-endpoint is '", text, "'; expected HOST or HOST:PORT");
+}
+
+void read_conf(const Args& a, RendezvousOptions& rendezvous) {
+  for (const std::string& part : split(a.rdzv_conf, ',')) {
+    const size_t equals = part.find('=');
+    const std::string key = part.substr(0, equals);
+    if (equals == std::string::npos) fail("--rdzv-conf has '", part, "'; expected key=value");
+    const std::string value = part.substr(equals + 1);
+    const auto seconds = [&] { return Milliseconds(1000LL * number("--rdzv-conf", value, 0, 1'000'000)); };
+    if (key == "join_timeout" || key == "timeout")
+      rendezvous.join_timeout = seconds();
+    else if (key == "last_call_timeout")
+      rendezvous.last_call = seconds();
+    else if (key != "close_timeout" && key != "read_timeout")
+      fail("--rdzv-conf has '", key, "'; known are join_timeout and last_call_timeout");
+  }
+}
+
+RendezvousOptions rendezvous_options(const Args& a) {
+  RendezvousOptions rendezvous{.op = kOp};
+  std::tie(rendezvous.min_nodes, rendezvous.max_nodes) = node_range(a.nnodes);
+  rendezvous.max_restarts = a.max_restarts;
+  rendezvous.local_addr = a.local_addr;
+  if (const char* token = std::getenv("GRADUS_TOKEN")) rendezvous.token = token;
+  read_conf(a, rendezvous);
+
+  if (a.rdzv_backend.starts_with("etcd"))
+    fail("--rdzv-backend ", a.rdzv_backend,
+         " is not supported: static and c10d do the same without a server");
+  if (a.rdzv_backend != "static" && a.rdzv_backend != "c10d")
+    fail("--rdzv-backend is '", a.rdzv_backend, "'; expected static or c10d");
+  if (a.standalone) {
+    if (rendezvous.several()) fail("--standalone is for one machine, but --nnodes is ", a.nnodes);
+    return rendezvous;  // a port of its own, whatever else was said
+  }
+  rendezvous.host = a.master_addr.empty() ? "127.0.0.1" : a.master_addr;
+  rendezvous.port = a.master_port;
+  if (!a.rdzv_endpoint.empty()) read_endpoint(a.rdzv_endpoint, rendezvous);
+  if (!rendezvous.several()) {
+    // An endpoint is for machines to meet at, which one machine has no need of; it is not the ranks'
+    // MASTER_PORT.
+    if (a.rdzv_backend == "c10d") {
+      rendezvous.host = "127.0.0.1";
+      rendezvous.port = 0;
+    }
+    return rendezvous;
+  }
+
+  rendezvous.job_id = a.rdzv_id;
+  if (a.rdzv_backend == "static") {
+    if (rendezvous.min_nodes != rendezvous.max_nodes)
+      fail("--nnodes MIN:MAX needs --rdzv-backend c10d and --rdzv-endpoint HOST:PORT");
+    if (a.node_rank >= rendezvous.max_nodes) fail("--node-rank is ", a.node_rank, ", but --nnodes is ", a.nnodes);
+    rendezvous.node_rank = a.node_rank;
+    if (!rendezvous.port) rendezvous.port = 29500;
+  } else {
+    if (a.rdzv_endpoint.empty())
+      fail("--rdzv-backend c10d needs --rdzv-endpoint HOST:PORT, the same on all machines");
+    if (!rendezvous.port) rendezvous.port = 29400;
+  }
+  return rendezvous;
+}
+
+SupervisorOptions job(const Args& a) {
+  if (a.command.empty()) fail("which program? gradus-run [options] PROGRAM [arguments]");
+  if (a.command[0].starts_with("-")) fail("unknown option ", a.command[0], "; see gradus-run --help");
+  SupervisorOptions spec{.op = kOp};
+  spec.rendezvous = rendezvous_options(a);
+  spec.nproc = ranks_per_node(a.nproc);
+  spec.argv = a.command;
+  spec.pass_local_rank = a.pass_local_rank;
+  spec.run_id = a.rdzv_id;
+  spec.role = a.role;
+  spec.log_dir = a.log_dir;
+  spec.redirects = streams("--redirects", a.redirects, spec.nproc);
+  spec.tee = streams("--tee", a.tee, spec.nproc);
+  spec.shown = shown_ranks(a.filter, spec.nproc);
+  if (a.log_dir.empty() &&
+      std::any_of(spec.redirects.begin(), spec.redirects.end(), [](int s) { return s != 0; }))
+    fail("--redirects needs --log-dir, the folder for the files");
+  spec.signals = signals(a.signals);
+  spec.rendezvous.exit_timeout = Milliseconds(int64_t(a.exit_timeout * 1000));
+  spec.shutdown_timeout = Milliseconds(int64_t(a.shutdown_timeout * 1000));
+  spec.monitor_interval = Milliseconds(std::max<int64_t>(1, int64_t(a.monitor_interval * 1000)));
+  spec.path = find_program(kOp, a.command[0]);
+  return spec;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const SupervisorOptions spec = job(parse(argc, argv));
+    const Outcome outcome = supervise(spec);
+    write_console(2, failure_report(kOp, outcome), Milliseconds(1'000));
+    return outcome.ok ? 0 : outcome.signal ? 128 + outcome.signal : 1;
+  } catch (const ValueError& e) {
+    std::cerr << e.what() << std::endl;
+    return 2;
+  } catch (const std::exception& e) {
+    std::cerr << e.what() << std::endl;
+    return 1;
+  }
+}

@@ -1,0 +1,102 @@
+#include "gradus/distributed/launch/internal/failure_report.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+
+#include "gradus/tensor/base/error.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+std::string clock_text(std::chrono::system_clock::time_point time) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  const auto part = std::chrono::duration_cast<Milliseconds>(time.time_since_epoch()).count() % 1000;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  char text[40], all[50];
+  std::strftime(text, sizeof text, "%F %T", &local);
+  std::snprintf(all, sizeof all, "%s.%03d", text, int(part));
+  return all;
+}
+
+// The first line of a text, without what makes a table unreadable.
+std::string first_line(const std::string& text, size_t width) {
+  std::string line = text.substr(0, text.find('\n'));
+  if (line.size() > width) line = line.substr(0, width) + "...";
+  return line;
+}
+
+std::string indented(const std::string& text, const char* indent) {
+  std::string result;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    result += indent + text.substr(begin, end - begin) + '\n';
+    begin = end + 1;
+  }
+  return result;
+}
+
+std::string how(const RankEnd& end) {
+  if (end.was_stopped) return "stopped (SIGSTOP), ended by the launcher";
+  if (end.signal && end.by_launcher) return concat("ended by the launcher (", signal_name(end.signal), ')');
+  if (end.signal) return concat("signal ", end.signal, " (", signal_name(end.signal), ')');
+  if (end.exit_code < 0) return "exit code unknown";
+  return concat("exit code ", end.exit_code);
+}
+
+std::string padded(std::string text, size_t width) {
+  text.resize(std::max(text.size(), width), ' ');
+  return text;
+}
+
+// Errors of others say why they ended, too; those that only repeat the first failure are no news.
+std::string reason(const RankEnd& end, const Failure& first) {
+  if (end.message.empty() || end.ok()) return "";
+  if (end.text.find(first.text) != std::string::npos) return "because of it";
+  return first_line(end.message, 100);
+}
+
+}  // namespace
+
+std::string failure_report(const char* op, const Outcome& outcome) {
+  if (outcome.ok) return "";
+  if (outcome.signal)
+    return concat(op, ": ended by signal ", outcome.signal, " (", signal_name(outcome.signal), ")\n");
+
+  std::string report = concat(op, ": ", outcome.failure.text, '\n');
+  const auto root = std::find_if(outcome.ends.begin(), outcome.ends.end(),
+                                 [&](const RankEnd& e) { return e.rank == outcome.failure.rank; });
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  if (root != outcome.ends.end()) {
+    report +=
+        concat("  first failure: rank ", root->rank, " (local rank ", root->local_rank, "), host ", host,
+               ", process ", root->pid, ", ", how(*root), ", ended ", clock_text(root->time), '\n');
+    if (outcome.failure.text.find(root->message) == std::string::npos)
+      report += "  exception: " + indented(root->message, "    ").substr(4);
+    if (!root->traceback.empty()) report += "  traceback:\n" + indented(root->traceback, "    ");
+    if (!root->error_file.empty()) report += concat("  error file: ", root->error_file, '\n');
+    if (!root->last_lines.empty()) {
+      report += concat("  last lines of rank ", root->rank, "'s stderr:\n");
+      for (const std::string& line : root->last_lines) report += "    | " + line + '\n';
+    }
+  }
+  constexpr size_t kShown = 16;
+  size_t others = 0;
+  for (const RankEnd& end : outcome.ends) {
+    if (root != outcome.ends.end() && end.rank == root->rank) continue;
+    if (others++ == 0) report += "  other ranks:\n";
+    if (others > kShown) continue;
+    const std::string why = reason(end, outcome.failure);
+    report += concat("    ", padded(concat("rank ", end.rank), 9), padded(concat("process ", end.pid), 17),
+                     why.empty() ? how(end) : concat(padded(how(end), 14), why), '\n');
+  }
+  if (others > kShown) report += concat("    and ", others - kShown, " more\n");
+  if (!outcome.logs.empty()) report += concat("  logs: ", outcome.logs, '\n');
+  return report;
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,125 @@
+#include "gradus/distributed/launch/internal/guard.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "gradus/distributed/launch/processes.h"
+#include "gradus/tensor/base/error.h"
+
+extern char** environ;
+
+namespace gradus::dist::internal {
+namespace {
+
+// Messages are datagrams: a letter, then content.
+constexpr char kId = 'i', kStranger = 'o', kForget = 'f', kDone = 'd';
+// How often it looks which orphans the launcher has adopted: when the launcher is gone, they are nobody's.
+constexpr Milliseconds kLook{1'000};
+constexpr size_t kMaxMessage = 1 << 16;
+
+[[noreturn]] void guard(int socket, pid_t launcher) {
+  prctl(PR_SET_NAME, "gradus-guard");
+  for (int s = 1; s < NSIG; ++s)
+    if (s != SIGCHLD) signal(s, SIG_IGN);  // only SIGKILL ends it
+  // It keeps nothing of the launcher's open: neither its folder nor pipes that somebody reads to their end.
+  (void)!chdir("/");
+  if (socket != 3) dup2(socket, 3);
+  socket = 3;
+  close_range(4, ~0u, 0);
+
+  Family family{.adopter = launcher};
+  std::vector<char> message(kMaxMessage);
+  TimePoint look = std::chrono::steady_clock::now() + kLook;
+  for (;;) {
+    pollfd fd{socket, POLLIN, 0};
+    poll(&fd, 1, 500);
+    if (std::chrono::steady_clock::now() >= look && getppid() == launcher) {
+      family.adopted = adopted_processes(family);
+      look = std::chrono::steady_clock::now() + kLook;
+    }
+    // A child of another of its threads may hold the launcher's end open: then its process id tells.
+    if (fd.revents == 0 && getppid() == launcher) continue;
+    const ssize_t n = recv(socket, message.data(), message.size(), MSG_DONTWAIT);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN) && getppid() == launcher) continue;
+    if (n <= 0) break;
+    const std::string_view content(message.data() + 1, size_t(n) - 1);
+    if (message[0] == kDone) _exit(0);
+    if (message[0] == kId) family.id = content;
+    if (message[0] == kForget) family.groups.clear();
+    if ((message[0] == kStarted || message[0] == kStranger) && content.size() == sizeof(pid_t))
+      std::memcpy(&(message[0] == kStarted ? family.groups : family.strangers).emplace_back(), content.data(),
+                  sizeof(pid_t));
+  }
+  family.adopter = 0;  // its number may be another's soon
+  if (!family.id.empty()) kill_processes(family, Milliseconds(4'500));
+  _exit(0);
+}
+
+// Runs before main() and before the constructors of this program's objects, in every program with a launcher.
+__attribute__((constructor(101))) void become_guard() {
+  const char* socket = std::getenv("GRADUS_JOB_GUARD");
+  if (!socket) return;
+  int fd = -1, launcher = -1;
+  struct stat file;
+  // The launcher may be gone already: then there is something to do at once.
+  if (std::sscanf(socket, "%d:%d", &fd, &launcher) == 2 && fstat(fd, &file) == 0 && S_ISSOCK(file.st_mode))
+    guard(fd, launcher);
+}
+
+}  // namespace
+
+Guard::Guard(const std::string& id, const std::vector<pid_t>& strangers) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+    throw ValueError("launcher", "cannot make a socket: ", std::strerror(errno));
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  SpawnOptions options{.path = "/proc/self/exe", .argv = {"gradus-guard"}, .outlives_us = true};
+  for (char** variable = environ; *variable; ++variable)
+    if (!std::string_view(*variable).starts_with("GRADUS_")) options.env.push_back(*variable);
+  options.env.push_back(concat("GRADUS_JOB_GUARD=", ends[1], ':', getpid()));
+  options.in = options.out = options.err = null;
+  options.inherit = {ends[1]};
+  socket_ = ends[0];
+  try {
+    pid_ = spawn("launcher", options);
+  } catch (...) {
+    for (const int fd : {null, ends[0], ends[1]}) close(fd);
+    throw;
+  }
+  close(null);
+  close(ends[1]);
+  send(kId, id);
+  for (const pid_t pid : strangers) send(kStranger, {reinterpret_cast<const char*>(&pid), sizeof pid});
+}
+
+Guard::~Guard() {
+  send(kDone, "");
+  close(socket_);
+  for (int i = 0; i < 1000; ++i) {  // a second
+    const pid_t ended = waitpid(pid_, nullptr, WNOHANG);
+    if (ended != 0 && !(ended < 0 && errno == EINTR)) return;
+    if (i == 900) kill(pid_, SIGKILL);  // it was stopped, or is stuck
+    usleep(1000);
+  }
+}
+
+void Guard::forget() { send(kForget, ""); }
+
+void Guard::send(char kind, const std::string& content) {
+  const std::string message = kind + content;
+  while (::send(socket_, message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace gradus::dist::internal

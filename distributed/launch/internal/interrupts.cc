@@ -1,0 +1,52 @@
+#include "gradus/distributed/launch/internal/interrupts.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "gradus/tensor/base/error.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+int pipe_ends[2] = {-1, -1};  // stays for the life of the process: a late handler finds it
+
+void on_signal(int signal) {
+  const int error = errno;
+  const unsigned char number = static_cast<unsigned char>(signal);
+  (void)!write(pipe_ends[1], &number, 1);
+  errno = error;
+}
+
+}  // namespace
+
+Interrupts::Interrupts(const std::vector<int>& signals) {
+  if (pipe_ends[0] < 0 && pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) < 0)
+    throw ValueError("launcher", "cannot make a pipe: ", std::strerror(errno));
+  while (take()) {
+  }
+  for (const int signal : signals) {
+    struct sigaction now, before;
+    if (sigaction(signal, nullptr, &before) != 0 || before.sa_handler == SIG_IGN) continue;
+    std::memset(&now, 0, sizeof now);
+    now.sa_handler = on_signal;
+    now.sa_flags = SA_RESTART;
+    sigaction(signal, &now, nullptr);
+    before_.emplace_back(signal, before);
+  }
+}
+
+Interrupts::~Interrupts() {
+  for (const auto& [signal, before] : before_) sigaction(signal, &before, nullptr);
+}
+
+int Interrupts::fd() const { return pipe_ends[0]; }
+
+int Interrupts::take() {
+  unsigned char number = 0;
+  return read(pipe_ends[0], &number, 1) == 1 ? number : 0;
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,227 @@
+#include "gradus/distributed/launch/internal/log_multiplexer.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/quiet_signals.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr size_t kTail = 16 << 10;      // bytes kept of each rank
+constexpr size_t kLongLine = 64 << 10;  // a longer one is cut on a console with prefixes
+constexpr size_t kAtOnce = 4096;        // what a pipe that is ready takes without blocking
+
+// One stream of one rank; the copying thread's alone.
+struct Stream {
+  int rank, in, file;
+  bool keep;
+  StreamOptions options;
+  std::string line;  // begun, not ended
+};
+
+// Writes until `give_up` says so.
+template <class GiveUp>
+void write_patiently(int fd, std::string_view text, GiveUp&& give_up) {
+  while (!text.empty() && !give_up()) {
+    pollfd ready{fd, POLLOUT, 0};
+    if (poll(&ready, 1, 50) == 0) continue;
+    const ssize_t n = write(fd, text.data(), std::min(text.size(), kAtOnce));
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (n <= 0) return;  // nobody reads it any more
+    text.remove_prefix(size_t(n));
+  }
+}
+
+}  // namespace
+
+void write_console(int fd, std::string_view text, Milliseconds limit) {
+  // A console without a reader, or a full file in its place, must not end this process while it cleans up.
+  const gradus::internal::QuietSignals quiet({SIGPIPE, SIGXFSZ});
+  const Deadline deadline = Deadline::after(limit);
+  write_patiently(fd, text, [&] { return deadline.passed(); });
+}
+
+class LogMultiplexer::Impl {
+ public:
+  Impl() {
+    if (pipe2(wake_, O_CLOEXEC | O_NONBLOCK) < 0)
+      throw FileError("launcher", "cannot make a pipe: ", std::strerror(errno));
+    sigset_t all, before;  // signals are for the caller's threads
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { run(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  ~Impl() {
+    stop_ = true;
+    wake();
+    thread_.join();
+    close(wake_[0]);
+    close(wake_[1]);
+  }
+
+  int add(int rank, bool keep, const StreamOptions& options) {
+    int file = -1;
+    if (!options.file.empty()) {
+      file = open(options.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+      if (file < 0) throw FileError("launcher", options.file, ": ", std::strerror(errno));
+    }
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+      const int error = errno;
+      if (file >= 0) close(file);
+      throw FileError("launcher", "cannot make a pipe: ", std::strerror(error));
+    }
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    std::lock_guard lock(mutex_);
+    added_.push_back({rank, ends[0], file, keep, options, ""});
+    ++open_;
+    wake();
+    return ends[1];
+  }
+
+  void finish(Milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    if (closed_.wait_for(lock, limit, [&] { return open_ == 0; })) return;
+    // A process beyond our reach keeps a pipe open, or nobody reads the console.
+    stop_ = true;
+    wake();
+    closed_.wait_for(lock, Milliseconds(500), [&] { return open_ == 0; });
+  }
+
+  std::vector<std::string> last_lines(int rank, size_t count) const {
+    std::string tail;
+    {
+      std::lock_guard lock(mutex_);
+      if (const auto it = tails_.find(rank); it != tails_.end()) tail = it->second;
+    }
+    std::vector<std::string> lines;
+    for (size_t begin = 0, end; begin < tail.size(); begin = end + 1) {
+      end = std::min(tail.find_first_of("\n\r", begin), tail.size());
+      if (end > begin) lines.push_back(tail.substr(begin, std::min<size_t>(end - begin, 400)));
+    }
+    if (lines.size() > count) lines.erase(lines.begin(), lines.end() - std::ptrdiff_t(count));
+    return lines;
+  }
+
+ private:
+  void wake() { (void)!write(wake_[1], "", 1); }
+
+  void run() {
+    std::vector<Stream> streams;
+    std::vector<char> buffer(64 << 10);
+    const auto close_stream = [&](Stream& s) {
+      close(s.in);
+      if (s.file >= 0) close(s.file);
+      s.in = -1;
+    };
+    while (!stop_) {
+      std::vector<pollfd> fds;
+      bool begun = false;
+      for (const Stream& s : streams) {
+        fds.push_back({s.in, POLLIN, 0});
+        begun = begun || (s.options.prefix.empty() && !s.line.empty());
+      }
+      fds.push_back({wake_[0], POLLIN, 0});
+      if (poll(fds.data(), fds.size(), begun ? 50 : -1) == 0)
+        for (Stream& s : streams)
+          if (s.options.prefix.empty()) write_lines(s, "", /*flush=*/true);
+      if (fds.back().revents)
+        while (read(wake_[0], buffer.data(), buffer.size()) > 0) {
+        }
+      for (size_t i = 0; i < streams.size(); ++i)
+        if (fds[i].revents && !copy(streams[i], buffer)) close_stream(streams[i]);
+      const size_t ended = std::erase_if(streams, [](const Stream& s) { return s.in < 0; });
+
+      std::lock_guard lock(mutex_);
+      streams.insert(streams.end(), added_.begin(), added_.end());
+      added_.clear();
+      open_ -= ended;
+      closed_.notify_all();
+    }
+    std::lock_guard lock(mutex_);
+    for (std::vector<Stream>* left : {&streams, &added_})
+      for (Stream& s : *left) close_stream(s);
+    added_.clear();
+    open_ = 0;
+    closed_.notify_all();
+  }
+
+  // Returns whether more may come.
+  bool copy(Stream& s, std::vector<char>& buffer) {
+    const ssize_t n = read(s.in, buffer.data(), buffer.size());
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    const std::string_view part(buffer.data(), n > 0 ? size_t(n) : 0);
+    if (s.keep) {
+      std::lock_guard lock(mutex_);
+      std::string& tail = tails_[s.rank];
+      tail.append(part);
+      if (tail.size() > 2 * kTail) tail.erase(0, tail.size() - kTail);
+    }
+    write_file(s, part);
+    write_lines(s, part, /*flush=*/n <= 0);
+    return n > 0;
+  }
+
+  static void write_file(const Stream& s, std::string_view part) {
+    while (s.file >= 0 && !part.empty()) {
+      const ssize_t n = write(s.file, part.data(), part.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return;  // a full disk ends no job
+      part.remove_prefix(size_t(n));
+    }
+  }
+
+  // Whole lines, so that those of ranks do not mix. Without a prefix what is no line yet follows soon.
+  void write_lines(Stream& s, std::string_view part, bool flush) {
+    const bool prefix = !s.options.prefix.empty();
+    std::string out;
+    for (const char c : part) {
+      if (s.line.empty()) s.line = s.options.prefix;
+      s.line += c;
+      const bool ends = c == '\n' || (c == '\r' && !prefix);
+      if (!ends && s.line.size() < kLongLine) continue;
+      if (!ends && prefix) s.line += '\n';
+      out += std::exchange(s.line, "");
+    }
+    if (flush && !s.line.empty()) out += std::exchange(s.line, "") + (prefix ? "\n" : "");
+    write_console(s, out);
+  }
+
+  void write_console(const Stream& s, std::string_view part) {
+    if (s.options.console >= 0) write_patiently(s.options.console, part, [&] { return stop_.load(); });
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable closed_;
+  std::vector<Stream> added_;  // not seen by the thread yet
+  size_t open_ = 0;            // streams, these included
+  std::map<int, std::string> tails_;
+  std::atomic<bool> stop_ = false;
+  int wake_[2];
+  std::thread thread_;
+};
+
+LogMultiplexer::LogMultiplexer() : impl_(std::make_unique<Impl>()) {}
+LogMultiplexer::~LogMultiplexer() = default;
+int LogMultiplexer::add(int rank, bool keep, const StreamOptions& options) { return impl_->add(rank, keep, options); }
+void LogMultiplexer::finish(Milliseconds limit) { impl_->finish(limit); }
+std::vector<std::string> LogMultiplexer::last_lines(int rank, size_t count) const {
+  return impl_->last_lines(rank, count);
+}
+
+}  // namespace gradus::dist::internal

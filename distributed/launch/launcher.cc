@@ -1,0 +1,411 @@
+#include "gradus/distributed/launch/launcher.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <sstream>
+
+#include "gradus/distributed/launch/internal/devices.h"
+#include "gradus/distributed/launch/internal/failure_report.h"
+#include "gradus/distributed/launch/supervisor.h"
+#include "gradus/distributed/group/object.h"
+#include "gradus/distributed/launch/internal/log_multiplexer.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/base/rank_error.h"
+#include "gradus/distributed/group/run_ranks.h"
+#include "gradus/distributed/store/socket.h"
+#include "gradus/distributed/group/world.h"
+#include "gradus/tensor/runtime/environment.h"
+#include "gradus/tensor/runtime/fork.h"
+#include "gradus/tensor/runtime/quiet_signals.h"
+
+namespace gradus::dist {
+namespace {
+
+using internal::SupervisorOptions;
+using internal::RendezvousOptions;
+using internal::Socket;
+using internal::World;
+using Body = std::function<std::string()>;
+
+constexpr const char* kOp = "launcher";
+constexpr int kMaxRanks = 4096;
+// A result in its file: this, then the bytes. A rank that ended before it was complete has returned nothing.
+constexpr char kReturned = '+';
+
+// How a call of launcher ended. Ranks of later calls get it, too: they run the program from its beginning.
+struct Ended {
+  int status = 0;
+  int rank = -1;  // that failed first
+  std::string text;
+  std::vector<std::string> results;
+
+  void put(WireWriter& w) const {
+    w.put(status);
+    w.put(rank);
+    w.put(text);
+    w.put(results);
+  }
+  void get(WireReader& r) {
+    r.get(status);
+    r.get(rank);
+    r.get(text);
+    r.get(results);
+  }
+};
+
+// ---- options ----
+
+// The value of two options that mean the same.
+template <class T>
+T same(const char* name, const T& value, const char* other_name, const T& other, const T& unset) {
+  if (value != unset && other != unset && value != other)
+    throw ValueError(kOp, name, " is ", value, ", but ", other_name, " is ", other, ": they mean the same");
+  return value != unset ? value : other;
+}
+
+void check_range(const char* name, int64_t value, int64_t low, int64_t high) {
+  if (value < low || value > high)
+    throw ValueError(kOp, name, " is ", value, "; expected ", low, " to ", high);
+}
+
+// What the two vocabularies say, as one.
+SupervisorOptions read_options(const LauncherOptions& o) {
+  for (const auto& [name, value] :
+       {std::pair("nproc_per_node", o.nproc_per_node), std::pair("n_gpus", o.n_gpus)})
+    check_range(name, value, 0, kMaxRanks);
+  check_range("nnodes", o.nnodes, 1, 65536);
+  check_range("node_rank", o.node_rank, 0, o.nnodes - 1);
+  check_range("world_size", o.world_size, 0, 1'000'000);
+  check_range("rank_start", o.rank_start, 0, std::max(0, o.world_size - 1));
+  check_range("master_port", o.master_port, 0, 65535);
+  check_range("port", o.port, 0, 65535);
+  check_range("max_restarts", o.max_restarts, 0, 1'000'000);
+  check_range("threads_per_rank", o.threads_per_rank, 0, 4096);
+  check_range("timeout", o.timeout.count(), 1, INT64_MAX);
+  check_range("shutdown_timeout", o.shutdown_timeout.count(), 0, INT64_MAX);
+  if (o.backend != "gloo" && o.backend != "local")
+    throw ValueError(kOp, "backend is '", o.backend, "'; expected gloo or local");
+
+  SupervisorOptions spec;
+  RendezvousOptions& nodes = spec.rendezvous;
+  const std::string unset_address = LauncherOptions().master_addr;
+  nodes.host = same<std::string>("master_addr", o.master_addr == unset_address ? "" : o.master_addr,
+                                 "master_ip", o.master_ip, "");
+  if (nodes.host.empty()) nodes.host = unset_address;
+  nodes.port = same("master_port", o.master_port, "port", o.port, 0);
+  spec.nproc = same("nproc_per_node", o.nproc_per_node, "n_gpus", o.n_gpus, 0);
+  if (!spec.nproc && o.world_size && o.nnodes == 1) {
+    if (o.rank_start)
+      throw ValueError(kOp, "rank_start is ", o.rank_start,
+                       ": say with n_gpus how many ranks this machine has");
+    spec.nproc = o.world_size;
+  }
+  if (!spec.nproc) spec.nproc = std::max(1, internal::gpu_count());
+
+  if (o.nnodes > 1) {
+    if (o.world_size && o.world_size != o.nnodes * spec.nproc)
+      throw ValueError(kOp, "world_size is ", o.world_size, ", but ", o.nnodes, " nodes with ", spec.nproc,
+                       " ranks each have ", o.nnodes * spec.nproc);
+    if (o.rank_start && o.rank_start != o.node_rank * spec.nproc)
+      throw ValueError(kOp, "rank_start is ", o.rank_start, ", but node ", o.node_rank, " begins with rank ",
+                       o.node_rank * spec.nproc);
+    nodes.min_nodes = nodes.max_nodes = o.nnodes;
+    nodes.node_rank = o.node_rank;
+  } else if (o.world_size) {
+    if (o.rank_start + spec.nproc > o.world_size)
+      throw ValueError(kOp, "world_size is ", o.world_size, ", but this machine has ", spec.nproc,
+                       " ranks from rank ", o.rank_start, " on");
+    if (spec.nproc < o.world_size) {  // as many machines as it takes
+      nodes.min_nodes = nodes.max_nodes = o.world_size;
+      nodes.world_size = o.world_size;
+      nodes.first_rank = o.rank_start;
+    }
+  }
+  if (nodes.several() && o.backend == "local")
+    throw ValueError(kOp, "backend is local: its ranks are threads of one process, not of several machines");
+  if (nodes.several() && !nodes.port)
+    throw ValueError(kOp, "ranks on several machines need a master_port that all of them know");
+  if (const char* token = std::getenv("GRADUS_TOKEN")) nodes.token = token;
+  nodes.max_restarts = o.max_restarts;
+  spec.threads = o.threads_per_rank;
+  spec.log_dir = o.log_dir;
+  if (!o.log_dir.empty()) spec.tee.assign(size_t(spec.nproc), internal::kStdout | internal::kStderr);
+  nodes.exit_timeout = o.timeout;
+  spec.shutdown_timeout = o.shutdown_timeout;
+  return spec;
+}
+
+// ---- in a rank ----
+
+// What the launcher told a process that it started: which call of launcher is to run its function.
+struct Started {
+  int ordinal = 0;
+  std::vector<Ended> earlier;
+  Socket result;
+};
+
+Started* started() {
+  static const std::unique_ptr<Started> instance = []() -> std::unique_ptr<Started> {
+    const char* text = std::getenv("GRADUS_LAUNCH");
+    const char* result = std::getenv("GRADUS_RESULT_FD");
+    int ordinal = 0, launcher = 0, earlier = -1;
+    // Programs that a rank starts find the variable too.
+    if (!text || std::sscanf(text, "%d:%d:%d", &ordinal, &launcher, &earlier) != 3 || launcher != getppid())
+      return {};
+    auto s = std::make_unique<Started>();
+    s->ordinal = ordinal;
+    const Socket file(earlier);
+    std::string bytes;
+    char part[1 << 16];
+    for (ssize_t n; (n = pread(earlier, part, sizeof part, off_t(bytes.size()))) > 0;)
+      bytes.append(part, size_t(n));
+    WireReader reader(bytes);
+    for (int i = 0; i < ordinal; ++i) s->earlier.emplace_back().get(reader);
+    if (result) {
+      s->result = Socket(std::atoi(result));
+      fcntl(s->result.fd(), F_SETFD, FD_CLOEXEC);
+    }
+    return s;
+  }();
+  return instance.get();
+}
+
+// Tells the others and the launcher what ends this rank.
+void tell(const std::exception_ptr& error) {
+  if (const World* world = World::current(); world && !world->membership->is_rank())
+    return;  // a child that it forked
+  write_error_file(error);
+  if (World* world = World::current()) world->membership->report(failure_of(world->rank, error));
+}
+
+// Into a file in memory.
+void write_whole(int fd, std::string_view bytes, const char* what) {
+  const gradus::internal::QuietSignals quiet;
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      throw ValueError(kOp, "cannot ", what, ' ', bytes.size(), " bytes of results: ", std::strerror(errno));
+    done += size_t(n);
+  }
+}
+
+[[noreturn]] void run_rank(const LauncherOptions& options, const Body& body, const Socket& result) {
+  const int process = gradus::internal::fork_count();
+  int status = 1;
+  try {
+    init_process_group({.backend = options.backend, .timeout = options.timeout});
+    const std::string bytes = body();
+    if (process != gradus::internal::fork_count())
+      std::exit(0);  // a child that the rank forked: it has no result
+    if (result)
+      write_whole(result.fd(), bytes + kReturned, "hand over");  // last: it says that all the rest is there
+    // No barrier: a rank that returns early must be seen as gone by those that wait for it.
+    destroy_process_group();
+    status = 0;
+  } catch (...) {
+    tell(std::current_exception());
+  }
+  std::exit(status);
+}
+
+// Under gradus-run, torchrun or a scheduler. The process stays in the job until it ends: a later call goes on
+// in it.
+Ended run_in_place(const LauncherOptions& options, const Body& body, bool wants_results) {
+  Ended ended;
+  try {
+    if (!is_initialized()) init_process_group({.backend = options.backend, .timeout = options.timeout});
+    const std::string bytes = body();
+    if (wants_results) ended.results = all_gather_object(bytes);
+  } catch (...) {
+    tell(std::current_exception());
+    throw;
+  }
+  return ended;
+}
+
+// ---- in the launcher ----
+
+void say(const std::string& text) {
+  internal::write_console(2, concat(kOp, ": ", text, '\n'), Milliseconds(1'000));
+}
+
+Ended run_threads(const LauncherOptions& options, const Body& body, int ranks) {
+  Ended ended;
+  ended.results.resize(size_t(ranks));
+  std::mutex mutex;
+  const auto run = [&] {
+    const int rank = get_rank();
+    try {
+      ended.results[size_t(rank)] = body();
+    } catch (const std::exception&) {
+      std::lock_guard lock(mutex);
+      if (ended.rank < 0) {
+        ended.rank = rank;
+        ended.text = failure_of(rank, std::current_exception()).text;
+      }
+      throw;
+    }
+  };
+  try {
+    run_ranks(ranks, run, {.timeout = options.timeout});
+  } catch (...) {
+    ended.status = 1;
+    if (ended.rank < 0) ended.text = error_text(std::current_exception());
+    ended.results.clear();
+  }
+  return ended;
+}
+
+// A variable of this process, for a scope.
+class Variable {
+ public:
+  explicit Variable(const char* name) : name_(name) {
+    if (const char* value = std::getenv(name)) before_ = value;
+  }
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  void set(int value) { setenv(name_, std::to_string(value).c_str(), 1); }
+
+ private:
+  const char* const name_;
+  std::optional<std::string> before_;
+};
+
+// As ranks that are processes find it, TORCHELASTIC_RESTART_COUNT says which attempt this is.
+Ended run_threads_with_restarts(const LauncherOptions& options, const Body& body, int ranks) {
+  Variable count("TORCHELASTIC_RESTART_COUNT");
+  for (int attempt = 0;; ++attempt) {
+    count.set(attempt);
+    const Ended ended = run_threads(options, body, ranks);
+    if (!ended.status) return ended;
+    const bool again = attempt < options.max_restarts;
+    say(again ? concat(ended.text, "; all ranks start again (restart ", attempt + 1, " of ",
+                       options.max_restarts, ')')
+              : ended.text);
+    if (!again) return ended;
+  }
+}
+
+std::vector<std::string> own_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string all((std::istreambuf_iterator<char>(file)), {});
+  std::vector<std::string> arguments;
+  for (size_t begin = 0, end; begin < all.size(); begin = end + 1) {
+    end = std::min(all.find('\0', begin), all.size());
+    arguments.push_back(all.substr(begin, end - begin));
+  }
+  if (arguments.empty())
+    throw ValueError(kOp, "cannot read this program's arguments: /proc/self/cmdline is empty");
+  return arguments;
+}
+
+Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended>& earlier, bool wants_results) {
+  WireWriter writer;
+  for (const Ended& e : earlier) e.put(writer);
+  const Socket file(memfd_create("earlier", MFD_CLOEXEC));
+  if (!file) throw ValueError(kOp, "cannot make a file in memory: ", std::strerror(errno));
+  write_whole(file.fd(), writer.take(), "keep");
+  spec.path = "/proc/self/exe";
+  spec.argv = own_arguments();
+  spec.variables = {concat("GRADUS_LAUNCH=", ordinal, ':', getpid(), ':', file.fd())};
+  spec.inherit = {file.fd()};
+  spec.results = wants_results;
+
+  std::cout.flush();  // what was printed before comes before what the ranks print
+  std::fflush(stdout);
+  internal::Outcome outcome = internal::supervise(spec);
+  Ended ended;
+  internal::write_console(2, internal::failure_report(kOp, outcome), Milliseconds(1'000));
+  if (!outcome.ok) {
+    ended.status = outcome.signal ? 128 + outcome.signal : 1;
+    ended.rank = outcome.failure.rank;
+    ended.text = outcome.signal ? concat("ended by signal ", outcome.signal, " (",
+                                         internal::signal_name(outcome.signal), ')')
+                                : outcome.failure.text;
+    return ended;
+  }
+  for (size_t rank = 0; rank < outcome.results.size(); ++rank) {
+    std::string& result = outcome.results[rank];
+    if (result.empty() || result.back() != kReturned) {
+      ended.status = 1;
+      ended.rank = int(rank);
+      ended.text = concat("rank ", rank, " exited with code 0 before its function returned");
+      say(ended.text);
+      break;
+    }
+    result.pop_back();
+  }
+  ended.results = std::move(outcome.results);
+  return ended;
+}
+
+Ended run(const LauncherOptions& options, const Body& body, bool wants_results) {
+  static std::mutex mutex;
+  static bool busy = false;
+  static std::vector<Ended> earlier;
+  {
+    std::lock_guard lock(mutex);
+    if (busy)
+      throw StateError(
+          kOp,
+          "a call of launcher is going on in this process: the function that ranks run cannot launch ranks");
+    busy = true;
+  }
+  struct Done {
+    ~Done() {
+      std::lock_guard lock(mutex);
+      busy = false;
+    }
+  } done;
+
+  SupervisorOptions spec = read_options(options);
+  const int ordinal = int(earlier.size());
+  Ended ended;
+  if (Started* s = started()) {
+    if (ordinal == s->ordinal) run_rank(options, body, s->result);
+    ended = s->earlier.at(size_t(ordinal));
+  } else if (const auto environment = read_environment();
+             environment && (environment->source == "RANK" || environment->world_size > 1)) {
+    return run_in_place(options, body, wants_results);
+  } else if (options.backend == "local") {
+    ended = run_threads_with_restarts(options, body, spec.nproc);
+  } else {
+    ended = run_processes(spec, ordinal, earlier, wants_results);
+  }
+  earlier.push_back(ended);
+  return ended;
+}
+
+}  // namespace
+
+int launcher(const LauncherOptions& options, const std::function<void()>& body) {
+  const Ended ended = run(
+      options,
+      [&] {
+        body();
+        return std::string();
+      },
+      /*wants_results=*/false);
+  return ended.status;
+}
+
+std::vector<std::string> internal::launch_bytes(const LauncherOptions& options, const Body& body) {
+  Ended ended = run(options, body, /*wants_results=*/true);
+  if (ended.status) throw LaunchError("launch", ended.rank, ended.text);
+  return std::move(ended.results);
+}
+
+}  // namespace gradus::dist

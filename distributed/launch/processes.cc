@@ -1,0 +1,273 @@
+#include "gradus/distributed/launch/processes.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cinttypes>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "gradus/tensor/base/error.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (const std::string& s : strings) result.push_back(const_cast<char*>(s.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+// Between fork and exec: only what is safe when other threads hold locks. Returns on errors, with errno.
+void become(const SpawnOptions& options, char* const* argv, char* const* shell_argv, char* const* env,
+            pid_t parent) {
+  if (options.outlives_us) {
+    setsid();
+  } else {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(127);  // it ended before this could have been noticed
+  }
+  if (options.guard >= 0) {
+    char message[1 + sizeof(pid_t)] = {kStarted};
+    const pid_t pid = getpid();
+    std::memcpy(message + 1, &pid, sizeof pid);
+    send(options.guard, message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  // Handlers become the default by themselves; a signal that is ignored stays so (nohup), but for this one.
+  signal(SIGPIPE, SIG_DFL);
+  signal(SIGCHLD, SIG_DFL);
+  if (options.in >= 0 && dup2(options.in, 0) < 0) return;
+  if (options.out >= 0 && dup2(options.out, 1) < 0) return;
+  if (options.err >= 0 && dup2(options.err, 2) < 0) return;
+  for (const int fd : options.inherit) fcntl(fd, F_SETFD, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execve(options.path.c_str(), argv, env);
+  if (errno == ENOEXEC) execve("/bin/sh", shell_argv, env);
+}
+
+// The first `limit` bytes of a file of /proc, or "" when it cannot be read.
+std::string read_proc(pid_t pid, const char* file, size_t limit) {
+  const int fd = open(concat("/proc/", pid, '/', file).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return "";
+  std::string content;
+  char part[16384];
+  while (content.size() < limit) {
+    const ssize_t n = read(fd, part, sizeof part);
+    if (n <= 0) break;
+    content.append(part, size_t(n));
+  }
+  close(fd);
+  return content;
+}
+
+struct Stat {
+  char state = 0;
+  pid_t parent = 0, group = 0;
+  uint64_t start = 0;
+
+  bool lives() const { return state != 0 && state != 'Z' && state != 'X'; }
+};
+
+// From "pid (name) state ppid pgrp ..."; the name may hold anything. The start is the 22nd of all.
+Stat read_stat(pid_t pid) {
+  const std::string text = read_proc(pid, "stat", 4096);
+  Stat stat;
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return stat;
+  if (std::sscanf(text.c_str() + name_end + 1,
+                  " %c %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64,
+                  &stat.state, &stat.parent, &stat.group, &stat.start) != 4)
+    return {};
+  return stat;
+}
+
+std::vector<pid_t> all_processes() {
+  std::vector<pid_t> pids;
+  DIR* proc = opendir("/proc");
+  if (!proc) return pids;
+  while (const dirent* entry = readdir(proc)) {
+    pid_t pid = 0;
+    const char* end = entry->d_name + std::strlen(entry->d_name);
+    if (std::from_chars(entry->d_name, end, pid).ptr == end && pid > 0) pids.push_back(pid);
+  }
+  closedir(proc);
+  return pids;
+}
+
+}  // namespace
+
+pid_t spawn(const char* op, const SpawnOptions& options) {
+  std::vector<std::string> shell = {"/bin/sh", options.path};
+  shell.insert(shell.end(), options.argv.begin() + 1, options.argv.end());
+  const std::vector<char*> argv = pointers(options.argv), shell_argv = pointers(shell),
+                           env = pointers(options.env);
+  int failed[2];  // closed by a successful exec; else errno comes through it
+  if (pipe2(failed, O_CLOEXEC) < 0) throw ValueError(op, "cannot make a pipe: ", std::strerror(errno));
+
+  // No handler of this process may run in the child before it becomes another program.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    become(options, argv.data(), shell_argv.data(), env.data(), parent);
+    const int error = errno;
+    (void)!write(failed[1], &error, sizeof error);
+    _exit(127);
+  }
+  const int fork_error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  close(failed[1]);
+  int error = 0;
+  ssize_t n = 0;
+  if (pid > 0)
+    while ((n = read(failed[0], &error, sizeof error)) < 0 && errno == EINTR) {
+    }
+  close(failed[0]);
+  if (pid < 0) throw ValueError(op, "cannot start a process: ", std::strerror(fork_error));
+  if (n == sizeof error) {
+    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    throw ValueError(op, "cannot run '", options.path, "': ", std::strerror(error));
+  }
+  return pid;
+}
+
+std::string find_program(const char* op, const std::string& name) {
+  if (name.empty()) throw ValueError(op, "the program's name is empty");
+  const auto is_file = [](const std::string& path) {
+    struct stat file;
+    return stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode);
+  };
+  if (name.find('/') != std::string::npos) {
+    if (access(name.c_str(), F_OK) != 0)
+      throw ValueError(op, "cannot run '", name, "': ", std::strerror(errno));
+    if (!is_file(name)) throw ValueError(op, "cannot run '", name, "': it is no file");
+    if (access(name.c_str(), X_OK) != 0)
+      throw ValueError(op, "cannot run '", name, "': it is not executable (chmod +x ", name, ")");
+    return name;
+  }
+  const char* path = std::getenv("PATH");
+  std::string_view left = path ? path : "/usr/local/bin:/usr/bin:/bin";
+  while (true) {
+    const size_t colon = left.find(':');
+    const std::string folder(left.substr(0, colon));
+    const std::string file = folder.empty() ? name : folder + '/' + name;
+    if (is_file(file) && access(file.c_str(), X_OK) == 0) return file;
+    if (colon == std::string_view::npos) break;
+    left.remove_prefix(colon + 1);
+  }
+  const bool here = is_file(name);
+  throw ValueError(op, "there is no program '", name, "' in PATH",
+                   here ? concat("; the one in this folder is ./", name) : "");
+}
+
+namespace {
+
+using Stats = std::map<pid_t, Stat>;
+
+Stats all_stats() {
+  Stats all;
+  for (const pid_t pid : all_processes())
+    if (const Stat stat = read_stat(pid); stat.state != 0) all.emplace(pid, stat);
+  return all;
+}
+
+bool is_adopted(const Family& family, pid_t pid, const Stat& stat, pid_t adopters_group) {
+  return family.adopter && stat.parent == family.adopter && stat.group != adopters_group &&
+         std::ranges::find(family.strangers, pid) == family.strangers.end();
+}
+
+// Adds all that descend from `found`.
+void add_descendants(const Stats& all, const std::set<pid_t>& except, std::set<pid_t>& found) {
+  std::map<pid_t, std::vector<pid_t>> children;
+  for (const auto& [pid, stat] : all)
+    if (stat.lives()) children[stat.parent].push_back(pid);
+  for (std::vector<pid_t> left(found.begin(), found.end()); !left.empty();) {
+    const pid_t pid = left.back();
+    left.pop_back();
+    for (const pid_t child : children[pid])
+      if (!except.count(child) && found.insert(child).second) left.push_back(child);
+  }
+}
+
+}  // namespace
+
+Adoption::Adoption() {
+  prctl(PR_GET_CHILD_SUBREAPER, &before_);
+  std::set<pid_t> mine = {getpid()};
+  add_descendants(all_stats(), {}, mine);
+  strangers_.assign(mine.begin(), mine.end());
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+Adoption::~Adoption() { prctl(PR_SET_CHILD_SUBREAPER, before_); }
+
+std::vector<pid_t> find_processes(const Family& family) {
+  const std::set<pid_t> groups(family.groups.begin(), family.groups.end());
+  const auto was_adopted = [&](pid_t pid, const Stat& stat) {
+    return std::ranges::any_of(family.adopted,
+                               [&](const Process& p) { return p.pid == pid && p.start == stat.start; });
+  };
+  std::set<pid_t> found, others = {getpid()};
+  const Stats all = all_stats();
+  const pid_t group = getpgid(family.adopter);
+  for (const auto& [pid, stat] : all) {
+    if (pid == getpid() || !stat.lives()) continue;
+    const std::string environment = read_proc(pid, "environ", 4 << 20);
+    if (environment.find("GRADUS_JOB_GUARD=") != std::string::npos)
+      others.insert(pid);
+    else if (groups.count(stat.group) ||
+             (!family.id.empty() && environment.find(family.id) != std::string::npos) ||
+             is_adopted(family, pid, stat, group) || was_adopted(pid, stat))
+      found.insert(pid);
+  }
+  add_descendants(all, others, found);
+  return {found.begin(), found.end()};
+}
+
+std::vector<pid_t> kill_processes(const Family& family, Milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  std::vector<pid_t> left;
+  for (Milliseconds pause{1};; pause = std::min(2 * pause, Milliseconds(50))) {
+    left = find_processes(family);
+    for (const pid_t pid : left) kill(pid, SIGKILL);
+    if (left.empty() || std::chrono::steady_clock::now() >= end) return left;
+    usleep(useconds_t(pause.count()) * 1000);
+  }
+}
+
+std::vector<Process> adopted_processes(const Family& family) {
+  std::vector<Process> adopted;
+  const pid_t group = getpgid(family.adopter);
+  for (const auto& [pid, stat] : all_stats())
+    if (is_adopted(family, pid, stat, group)) adopted.push_back({pid, stat.start});
+  return adopted;
+}
+
+void reap_adopted(const Family& family, const std::vector<pid_t>& except) {
+  for (const Process& p : adopted_processes(family))
+    if (std::ranges::find(except, p.pid) == except.end() && process_state(p.pid) == 'Z')
+      waitpid(p.pid, nullptr, WNOHANG);
+}
+
+char process_state(pid_t pid) { return read_stat(pid).state; }
+
+}  // namespace gradus::dist::internal

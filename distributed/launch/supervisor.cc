@@ -1,0 +1,542 @@
+#include "gradus/distributed/launch/supervisor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+
+#include "gradus/distributed/launch/internal/guard.h"
+#include "gradus/distributed/launch/internal/interrupts.h"
+#include "gradus/distributed/launch/internal/log_multiplexer.h"
+#include "gradus/distributed/launch/processes.h"
+#include "gradus/distributed/base/rank_error.h"
+#include "gradus/distributed/store/socket.h"
+#include "gradus/tensor/runtime/parallel.h"
+
+extern char** environ;
+
+namespace gradus::dist::internal {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// After a failure: how long the other ranks may take to end with errors of their own.
+constexpr Milliseconds kOwnErrors{1'200};
+// How long what is left may take to be gone after SIGKILL.
+constexpr Milliseconds kKillLimit{2'000};
+constexpr Milliseconds kReap{5'000};  // how often orphans that have ended are looked for
+constexpr size_t kMaxErrorFile = 1 << 20;
+constexpr size_t kLastLines = 15;
+
+// Ends whatever the launcher is waiting for.
+struct Interrupted {
+  int signal;
+};
+
+std::string random_id() {
+  std::random_device device;
+  std::string id;
+  for (int i = 0; i < 4; ++i) {
+    char part[9];
+    std::snprintf(part, sizeof part, "%08x", unsigned(device()));
+    id += part;
+  }
+  return id;
+}
+
+// Descriptors 0 to 2 are open, so that no other file gets their numbers.
+void open_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd)
+    if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", O_RDWR);
+}
+
+// A rank takes some descriptors here; the usual limit is for a few hundred ranks.
+void allow_files(int ranks) {
+  const rlim_t needed = 200 + 8 * rlim_t(ranks);
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
+  limit.rlim_cur = std::min(needed, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Exit codes of children are kept for its lifetime, also where they were to be ignored.
+class KeepExitCodes {
+ public:
+  KeepExitCodes() {
+    sigaction(SIGCHLD, nullptr, &before_);
+    changed_ = before_.sa_handler == SIG_IGN || (before_.sa_flags & SA_NOCLDWAIT);
+    if (changed_) signal(SIGCHLD, SIG_DFL);
+  }
+  ~KeepExitCodes() {
+    if (changed_) sigaction(SIGCHLD, &before_, nullptr);
+  }
+
+ private:
+  struct sigaction before_;
+  bool changed_;
+};
+
+// A file in memory; ranks write to it by its number, or by its name in /proc.
+Socket memory_file(const char* op, const char* name) {
+  Socket file(memfd_create(name, MFD_CLOEXEC));
+  if (!file) throw ValueError(op, "cannot make a file in memory: ", std::strerror(errno));
+  return file;
+}
+
+std::string read_file(int fd, size_t limit) {
+  std::string content;
+  struct stat file;
+  if (fd < 0 || fstat(fd, &file) != 0) return content;
+  content.resize(std::min(size_t(file.st_size), limit));
+  size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t n = pread(fd, content.data() + done, content.size() - done, off_t(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    done += size_t(n);
+  }
+  content.resize(done);
+  return content;
+}
+
+std::string read_file(const std::string& path, size_t limit) {
+  const Socket file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return read_file(file.fd(), limit);
+}
+
+// What torchrun's template says: ${role_name}, ${local_rank} and ${rank} are replaced.
+std::string line_prefix(const std::string& role, int local_rank, int rank) {
+  const char* set = std::getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+  std::string prefix = set && *set ? set : "[${role_name}${local_rank}]:";
+  const std::pair<std::string, std::string> values[] = {{"${role_name}", role},
+                                                        {"${local_rank}", std::to_string(local_rank)},
+                                                        {"${rank}", std::to_string(rank)}};
+  for (const auto& [name, value] : values)
+    for (size_t at = 0; (at = prefix.find(name, at)) != std::string::npos; at += value.size())
+      prefix.replace(at, name.size(), value);
+  return prefix;
+}
+
+// One attempt: the ranks of this machine, from their start to the last one's end.
+class Attempt {
+ public:
+  Attempt(const SupervisorOptions& spec, const std::string& id, const Adoption& adoption, Rendezvous& rendezvous, Guard& guard,
+          Interrupts& interrupts, int number, const std::string& logs)
+      : spec_(spec),
+        id_(id),
+        adoption_(adoption),
+        rendezvous_(rendezvous),
+        guard_(guard),
+        interrupts_(interrupts),
+        number_(number),
+        logs_(logs) {}
+
+  ~Attempt() { end_all(); }
+
+  void run(Outcome& outcome) {
+    start();
+    watch();
+    end_all();
+    output_.finish(Milliseconds(1'000));
+    collect(outcome);
+  }
+
+ private:
+  struct Rank {
+    RankEnd end;
+    Socket watch;          // readable when it has ended (pidfd)
+    Socket error, result;  // files in memory
+    bool running = true;
+  };
+
+  // ---- start ----
+
+  void start() {
+    const Socket null(open("/dev/null", O_RDWR | O_CLOEXEC));
+    for (int i = 0; i < spec_.nproc; ++i) {
+      Rank rank;
+      rank.end.local_rank = i;
+      rank.end.rank = rendezvous_.place().first_rank + i;
+      std::string folder;
+      if (logs_.empty()) {
+        rank.error = memory_file(spec_.op, "error.json");
+      } else {
+        folder = concat(logs_, "/attempt_", number_, '/', i);
+        std::error_code error;
+        std::filesystem::create_directories(folder, error);
+        if (error) throw FileError(spec_.op, folder, ": ", error.message());
+        rank.end.error_file = folder + "/error.json";
+      }
+      if (spec_.results) rank.result = memory_file(spec_.op, "result");
+
+      SpawnOptions options{
+          .path = spec_.path, .argv = spec_.argv, .env = environment(rank), .inherit = spec_.inherit};
+      if (spec_.pass_local_rank) options.argv.insert(options.argv.begin() + 1, concat("--local-rank=", i));
+      if (rank.result) options.inherit.push_back(rank.result.fd());
+      if (isatty(0)) options.in = null.fd();  // only processes in the foreground may read a terminal
+      const Socket out = stream(rank.end, kStdout, folder), err = stream(rank.end, kStderr, folder);
+      options.guard = guard_.socket();
+      options.out = out.fd();
+      options.err = err.fd();
+      rank.end.pid = spawn(spec_.op, options);
+      rank.watch = Socket(int(syscall(SYS_pidfd_open, rank.end.pid, 0)));
+      ranks_.push_back(std::move(rank));
+    }
+  }
+
+  // What a rank gets as stdout or stderr; none: the launcher's own.
+  Socket stream(const RankEnd& rank, int which, const std::string& folder) {
+    const auto has = [&](const std::vector<int>& streams) {
+      return !streams.empty() && (streams[size_t(rank.local_rank)] & which);
+    };
+    const bool tee = has(spec_.tee), redirect = has(spec_.redirects) && !tee;
+    const bool shown = spec_.shown.empty() || spec_.shown[size_t(rank.local_rank)];
+    StreamOptions options;
+    if ((tee || redirect) && !folder.empty())
+      options.file = folder + (which == kStdout ? "/stdout.log" : "/stderr.log");
+    if (shown && !redirect) options.console = which;
+    if (tee) options.prefix = line_prefix(spec_.role, rank.local_rank, rank.rank);
+    // stderr always passes through here, for its last lines; stdout stays a terminal where it is one.
+    if (which == kStdout && !tee && !redirect && shown) return {};
+    return Socket(output_.add(rank.rank, which == kStderr, options));
+  }
+
+  std::vector<std::string> environment(const Rank& rank) const {
+    const Place& place = rendezvous_.place();
+    const auto text = [](const auto& value) { return concat(value); };
+    const std::string size = text(place.world_size), number = text(rank.end.rank);
+    const std::string error_file =
+        rank.error ? concat("/proc/", getpid(), "/fd/", rank.error.fd()) : rank.end.error_file;
+    std::map<std::string, std::string> ours = {
+        {"RANK", number},
+        {"LOCAL_RANK", text(rank.end.local_rank)},
+        {"GROUP_RANK", text(place.node)},
+        {"ROLE_RANK", number},
+        {"ROLE_NAME", spec_.role},
+        {"WORLD_SIZE", size},
+        {"LOCAL_WORLD_SIZE", text(spec_.nproc)},
+        {"GROUP_WORLD_SIZE", text(place.nodes)},
+        {"ROLE_WORLD_SIZE", size},
+        {"MASTER_ADDR", place.master_addr},
+        {"MASTER_PORT", text(place.master_port)},
+        {"TORCHELASTIC_RESTART_COUNT", text(number_)},
+        {"TORCHELASTIC_MAX_RESTARTS", text(place.max_restarts)},
+        {"TORCHELASTIC_RUN_ID", spec_.run_id},
+        {"TORCHELASTIC_USE_AGENT_STORE", "False"},  // nothing of PyTorch's listens at MASTER_PORT
+        {"TORCHELASTIC_ERROR_FILE", error_file},
+        {"GRADUS_ERROR_FILE", error_file},
+        {"GRADUS_STORE", place.store},
+        {"GRADUS_TOKEN", place.token},
+        {"GRADUS_JOB_ID", spec_.rendezvous.job_id},
+        {"GRADUS_LAUNCHER_ID", id_},
+    };
+    if (!std::getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) ours["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1";
+    if (spec_.threads > 0 || !std::getenv("OMP_NUM_THREADS"))
+      ours["OMP_NUM_THREADS"] =
+          text(spec_.threads > 0 ? spec_.threads : std::max(1, usable_cores() / spec_.nproc));
+    if (rank.result) ours["GRADUS_RESULT_FD"] = text(rank.result.fd());
+    // A launcher in a rank of another one: its ranks belong to both.
+    if (const char* outer = std::getenv("GRADUS_LAUNCHER_ID"))
+      ours["GRADUS_LAUNCHER_ID"] = concat(outer, ',', id_);
+
+    std::vector<std::string> all = spec_.variables;
+    for (const auto& [name, value] : ours) all.push_back(name + '=' + value);
+    for (char** variable = environ; *variable; ++variable) {
+      const std::string name(*variable, std::strcspn(*variable, "="));
+      const bool replaced = std::any_of(spec_.variables.begin(), spec_.variables.end(),
+                                        [&](const std::string& v) { return v.starts_with(name + '='); });
+      const bool stale = name == "GRADUS_LAUNCH" || name == "GRADUS_RESULT_FD" || name == "GRADUS_JOB_GUARD";
+      if (!ours.count(name) && !replaced && !stale) all.push_back(*variable);
+    }
+    return all;
+  }
+
+  // ---- watch ----
+
+  void watch() {
+    for (;;) {
+      bool running = false, has_watch = true;
+      std::vector<pollfd> fds = {{interrupts_.fd(), POLLIN, 0}};
+      for (const Rank& r : ranks_)
+        if (r.running) {
+          running = true;
+          has_watch = has_watch && r.watch;
+          if (r.watch) fds.push_back({r.watch.fd(), POLLIN, 0});
+        }
+      if (!running) return;
+      const Milliseconds limit = std::min(spec_.monitor_interval, Milliseconds(has_watch ? 50 : 10));
+      poll(fds.data(), fds.size(), int(limit.count()));
+      for (Rank& r : ranks_)
+        if (r.running) look_at(r);
+      look_at_signals();
+      look_at_failure();
+      look_at_stragglers();
+      if (Clock::now() >= next_step_) step();
+      if (Clock::now() >= next_reap_) {
+        reap();
+        next_reap_ = Clock::now() + kReap;
+      }
+    }
+  }
+
+  // Notes a rank's end. It stays a zombie until all are gone: so its process group's number is not given to
+  // others.
+  void look_at(Rank& rank) {
+    siginfo_t info;
+    info.si_pid = 0;
+    const int result = waitid(P_PID, id_t(rank.end.pid), &info, WEXITED | WNOHANG | WNOWAIT);
+    if (result == 0 && info.si_pid == 0) return;
+    rank.running = false;
+    RankEnd& end = rank.end;
+    end.time = std::chrono::system_clock::now();
+    end.by_launcher = asked_to_end_;
+    if (result == 0 && info.si_code == CLD_EXITED) end.exit_code = info.si_status;
+    if (result == 0 && info.si_code != CLD_EXITED) end.signal = info.si_status;
+    const std::string file =
+        rank.error ? read_file(rank.error.fd(), kMaxErrorFile) : read_file(end.error_file, kMaxErrorFile);
+    if (const std::optional<ErrorFile> error = file.empty() ? std::nullopt : parse_error_file(file)) {
+      end.message = error->message;
+      end.text = error->text;
+      end.traceback = error->traceback;
+    }
+    if (end.by_launcher || failed_) return;
+    if (end.ok()) {
+      if (!first_end_) first_end_.emplace(end.rank, Deadline::after(spec_.rendezvous.exit_timeout));
+      return rendezvous_.ended(end.rank);
+    }
+    failure_ = {.kind = end.signal ? Failure::Kind::kDied : Failure::Kind::kFailed,
+                .rank = end.rank,
+                .text = end.sentence()};
+    rendezvous_.report(failure_);
+    fail();
+  }
+
+  void look_at_signals() {
+    while (const int signal = interrupts_.take()) {
+      if (!signal_) {
+        signal_ = signal;
+        send(signal);
+        next_step_ = Clock::now() + spec_.shutdown_timeout;
+        stage_ = Stage::kTerminated;
+      } else if (stage_ != Stage::kKilled) {
+        next_step_ = Clock::now();  // asked twice
+        stage_ = Stage::kTerminated;
+      }
+    }
+  }
+
+  void look_at_failure() {
+    if (!failed_ && !signal_ && rendezvous_.failed()) fail();
+  }
+
+  // A rank that is stuck after its last collective keeps nobody waiting who could say so.
+  void look_at_stragglers() {
+    const Milliseconds limit = spec_.rendezvous.exit_timeout;
+    if (!first_end_ || failed_ || signal_ || limit == Milliseconds(0)) return;
+    const auto& [first, deadline] = *first_end_;
+    if (!deadline.passed()) return;
+    const auto straggler = std::ranges::find(ranks_, true, &Rank::running);
+    if (straggler == ranks_.end()) return;
+    failure_ = {.kind = Failure::Kind::kTimeout,
+                .rank = straggler->end.rank,
+                .text = concat("rank ", straggler->end.rank, " has not ended within ", limit.count(),
+                               " ms after rank ", first, " had")};
+    rendezvous_.report(failure_);
+    fail();
+  }
+
+  void fail() {
+    failed_ = true;
+    if (stage_ != Stage::kRunning) return;
+    stage_ = Stage::kFailed;
+    next_step_ = Clock::now() + kOwnErrors;
+    for (Rank& r : ranks_)
+      if (r.running) r.end.was_stopped = process_state(r.end.pid) == 'T';
+  }
+
+  // The time of a stage is over.
+  void step() {
+    if (stage_ == Stage::kFailed) {
+      send(SIGTERM);
+      stage_ = Stage::kTerminated;
+      next_step_ = Clock::now() + spec_.shutdown_timeout;
+    } else if (stage_ == Stage::kTerminated) {
+      send(SIGKILL);
+      stage_ = Stage::kKilled;
+      next_step_ = Clock::now() + kKillLimit;
+    } else if (stage_ == Stage::kKilled) {
+      for (Rank& r : ranks_) r.running = false;  // stuck in the kernel
+    }
+  }
+
+  // To the process groups of the ranks that go on.
+  void send(int signal) {
+    asked_to_end_ = true;
+    for (const Rank& r : ranks_)
+      if (r.running) {
+        kill(-r.end.pid, signal);
+        if (signal != SIGKILL) kill(-r.end.pid, SIGCONT);  // a stopped one would not notice
+      }
+  }
+
+  // ---- end ----
+
+  std::vector<pid_t> rank_pids() const {
+    std::vector<pid_t> pids;
+    for (const Rank& r : ranks_) pids.push_back(r.end.pid);
+    return pids;
+  }
+
+  Family family() const {
+    return {.id = id_, .groups = rank_pids(), .adopter = getpid(), .strangers = adoption_.strangers()};
+  }
+
+  // Orphans that have ended; they would add up.
+  void reap() const {
+    std::vector<pid_t> kept = rank_pids();
+    kept.push_back(guard_.pid());
+    reap_adopted(family(), kept);
+  }
+
+  // Nothing that a rank has started outlives it.
+  void end_all() {
+    if (ended_) return;
+    ended_ = true;
+    for (const Rank& r : ranks_) kill(-r.end.pid, SIGKILL);
+    const std::vector<pid_t> left = kill_processes(family(), kKillLimit);
+    for (const pid_t pid : left)
+      write_console(2, concat(spec_.op, ": process ", pid, " does not end\n"), Milliseconds(100));
+    guard_.forget();
+    reap();
+    for (const Rank& r : ranks_) {
+      const bool gone = std::find(left.begin(), left.end(), r.end.pid) == left.end();
+      while (waitpid(r.end.pid, nullptr, gone ? 0 : WNOHANG) < 0 && errno == EINTR) {
+      }
+    }
+  }
+
+  void collect(Outcome& outcome) {
+    outcome.ends.clear();
+    outcome.results.clear();
+    outcome.signal = signal_;
+    outcome.ok = !signal_;
+    for (Rank& r : ranks_) {
+      r.end.last_lines = output_.last_lines(r.end.rank, kLastLines);
+      if (!logs_.empty() && access(r.end.error_file.c_str(), F_OK) != 0) r.end.error_file.clear();
+      outcome.ok = outcome.ok && r.end.ok();
+      if (r.result) outcome.results.push_back(read_file(r.result.fd(), size_t(-1)));
+      outcome.ends.push_back(r.end);
+    }
+    outcome.failure = failure_;
+    rendezvous_.failed(&outcome.failure);
+  }
+
+  // kFailed: ranks may end by themselves; kTerminated: they were asked to; kKilled: they were killed.
+  enum class Stage { kRunning, kFailed, kTerminated, kKilled };
+
+  const SupervisorOptions& spec_;
+  const std::string& id_;
+  const Adoption& adoption_;
+  Rendezvous& rendezvous_;
+  Guard& guard_;
+  Interrupts& interrupts_;
+  const int number_;
+  const std::string& logs_;
+  LogMultiplexer output_;
+  std::vector<Rank> ranks_;
+  Stage stage_ = Stage::kRunning;
+  Clock::time_point next_step_ = Clock::time_point::max(), next_reap_ = Clock::now() + kReap;
+  std::optional<std::pair<int, Deadline>> first_end_;  // in order: which rank, and how long others may go on
+  bool failed_ = false, asked_to_end_ = false, ended_ = false;
+  int signal_ = 0;
+  Failure failure_;  // the first one seen here
+};
+
+// The folder of a job's logs.
+std::string make_logs(const SupervisorOptions& spec, const std::string& id) {
+  if (spec.log_dir.empty()) return "";
+  std::string name = spec.run_id;
+  std::replace(name.begin(), name.end(), '/', '_');
+  const std::string folder = concat(spec.log_dir, '/', name, '_', id.substr(0, 8));
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw FileError(spec.op, folder, ": ", error.message());
+  return folder;
+}
+
+}  // namespace
+
+std::string signal_name(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name ? concat("SIG", name) : concat("signal ", signal);
+}
+
+std::string RankEnd::sentence() const {
+  if (signal) return concat("rank ", rank, " was killed by signal ", signal, " (", signal_name(signal), ')');
+  if (exit_code < 0) return concat("rank ", rank, " ended, and something else took its exit code");
+  if (exit_code > 0 && !message.empty()) return concat("rank ", rank, " failed: ", message);
+  return concat("rank ", rank, " exited with code ", exit_code);
+}
+
+Outcome supervise(const SupervisorOptions& given) {
+  SupervisorOptions spec = given;
+  open_standard_streams();
+  allow_files(spec.nproc);
+  const KeepExitCodes keep;
+  Interrupts interrupts(spec.signals);
+  const std::function<void()> check = [&] {
+    if (const int signal = interrupts.take()) throw Interrupted{signal};
+  };
+  const std::string random = random_id(), id = "gradus-" + random;
+  if (!spec.rendezvous.several()) {
+    spec.rendezvous.job_id = id;
+    if (spec.rendezvous.token.empty()) spec.rendezvous.token = random_id();
+  }
+  Outcome outcome;
+  std::optional<Rendezvous> rendezvous_or_none;
+  try {
+    Rendezvous& rendezvous = rendezvous_or_none.emplace(spec.rendezvous, spec.nproc, check);
+    const Adoption adoption;
+    Guard guard(id, adoption.strangers());
+    outcome.logs = make_logs(spec, random);
+    for (int attempt = 0;; ++attempt) {
+      outcome.attempts = attempt + 1;
+      rendezvous.begin_attempt(attempt, check);
+      Attempt(spec, id, adoption, rendezvous, guard, interrupts, attempt, outcome.logs).run(outcome);
+      if (outcome.signal) throw Interrupted{outcome.signal};
+      const Verdict verdict = rendezvous.end_attempt(outcome.ok, &outcome.results, check);
+      outcome.ok = verdict == Verdict::kDone;
+      if (!outcome.ok) rendezvous.failed(&outcome.failure);
+      if (verdict != Verdict::kRestart) return outcome;
+      write_console(2,
+                    concat(spec.op, ": ", outcome.failure.text, "; all ranks start again (restart ",
+                           attempt + 1, " of ", rendezvous.place().max_restarts, ")\n"),
+                    Milliseconds(1'000));
+    }
+  } catch (const Interrupted& interrupted) {
+    outcome.ok = false;
+    outcome.signal = interrupted.signal;
+    if (rendezvous_or_none)
+      rendezvous_or_none->report({.kind = Failure::Kind::kFailed,
+                             .text = concat("the launcher of node ", rendezvous_or_none->place().node,
+                                            " was ended by ", signal_name(interrupted.signal))});
+    return outcome;
+  }
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,324 @@
+// Note [One at a time]
+//
+// Each simulated thread is a real one that holds still unless it has the turn. The one with the turn calls
+// hooks; in a hook it may give the turn to another that can run: one that is not waiting, or whose `ready`
+// holds, or whose time has come. When none can run, time jumps to the next moment at which one could. When
+// there is no such moment before `give_up`, the run hangs: that is a finding, and all threads are unwound.
+//
+// A rank that is killed is unwound by RankKilled, thrown by the next hook that each of its threads calls.
+// Hooks that are called while a thread unwinds do not throw; join never does.
+#include "gradus/distributed/simulation/internal/scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/random.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr TimePoint kStart{std::chrono::seconds(1000)};
+constexpr size_t kEventsKept = 256;
+constexpr uint64_t kMaxSteps = 3'000'000;  // a run with more goes in circles
+constexpr std::chrono::seconds kStuck{
+    120};  // of real time without a hook: a thread waits for what no hook knows of
+
+}  // namespace
+
+struct Scheduler::Thread {
+  int number = 0, rank = -1;
+  uint64_t weight = 1;  // how often it is chosen, against others
+  std::binary_semaphore turn{0};
+  std::thread::id id;
+  bool done = false;
+  // While it waits:
+  const std::function<bool()>* ready = nullptr;
+  TimePoint until;
+  const char* what = "";
+  bool must_finish = false;  // the wait goes on when the rank is dead
+};
+
+constinit thread_local Scheduler::Thread* Scheduler::self_ = nullptr;
+
+Scheduler::Scheduler(int world_size, const SimulationOptions& options, std::function<void(int)> on_death)
+    : options_(options), on_death_(std::move(on_death)), now_(kStart) {
+  report_.seed = options.seed;
+  report_.errors.resize(world_size);
+  constexpr double kSwitchChances[] = {1, 0.3, 0.05};
+  switch_chance_ = kSwitchChances[random() % 3];
+  if (uniform() < options.kill) {
+    victim_ = int(random() % world_size);
+    kill_at_ = log_uniform(512);
+  }
+  if (uniform() < options.drop) cut_at_ = log_uniform(64);
+}
+
+Scheduler::~Scheduler() = default;
+
+SimulationReport Scheduler::run(const std::function<void(int)>& body) {
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < int(report_.errors.size()); ++rank)
+    ranks.push_back(launch(rank, [this, rank, &body] {
+      try {
+        body(rank);
+      } catch (...) {
+        report_.errors[rank] = std::current_exception();
+      }
+    }));
+  choose()->turn.release();
+  for (uint64_t seen = progress_; !finished_.try_acquire_for(kStuck); seen = progress_)
+    if (seen == progress_) {
+      std::fprintf(stderr, "simulation with seed %llu: stuck outside of any hook\n%s",
+                   (unsigned long long)options_.seed, waits().c_str());
+      std::abort();
+    }
+  for (std::thread& rank : ranks) rank.join();
+
+  const uint64_t kept = std::min<uint64_t>(event_count_, kEventsKept);
+  std::vector<std::string> trace;
+  for (uint64_t i = event_count_ - kept; i < event_count_; ++i)
+    trace.push_back(describe(events_[i % kEventsKept]));
+  report_.trace.insert(report_.trace.begin(), trace.begin(), trace.end());
+  report_.hung = hung_;
+  return std::move(report_);
+}
+
+// ---- hooks
+
+bool Scheduler::block(const std::function<bool()>& ready, TimePoint until, const char* what) {
+  if (judging_) return ready();
+  enter("waits", what);
+  wait_for(ready, until, what, std::uncaught_exceptions() > 0);
+  stop_if_dead();
+  return ready();
+}
+
+void Scheduler::step(const char* what) {
+  if (judging_) return;
+  enter("passes", what);
+  if (uniform() < switch_chance_) give_turn_away();
+  stop_if_dead();
+}
+
+bool Scheduler::drops(int from, int to) {
+  if (++messages_ == cut_at_) {
+    cut_ = {from, to};
+    report_.dropped = true;
+    record("loses", "a message and all that follow it");
+  }
+  return cut_ == std::pair(from, to);
+}
+
+TimePoint Scheduler::arrival(int from, int to) {
+  // Most messages are fast.
+  const double share = std::pow(uniform(), 4);
+  const auto delay = std::chrono::duration_cast<TimePoint::duration>(options_.max_delay * share);
+  TimePoint& last = last_arrival_[{from, to}];
+  last = std::max(last, now_ + delay);
+  timers_.push(last);
+  return last;
+}
+
+std::thread Scheduler::start_thread(std::function<void()> body) {
+  return launch(self_->rank, std::move(body));
+}
+
+void Scheduler::join(std::thread& thread) {
+  // The latest one: an id is used again once its thread has been joined or detached.
+  const auto it = std::find_if(threads_.rbegin(), threads_.rend(),
+                               [&](const auto& t) { return t->id == thread.get_id(); });
+  if (it == threads_.rend()) throw InternalError("a simulated thread joins one that is not simulated");
+  const Thread& target = **it;
+  record("joins", "");
+  wait_for([&] { return target.done; }, TimePoint::max(), "the end of a thread", true);
+  thread.join();
+}
+
+// ---- choices
+
+uint64_t Scheduler::random() {
+  const auto bits = philox(options_.seed, /*stream=*/0, draws_++);
+  return uint64_t(bits[0]) << 32 | bits[1];
+}
+
+double Scheduler::uniform() { return double(random() >> 11) * 0x1p-53; }
+
+uint64_t Scheduler::log_uniform(double limit) { return uint64_t(std::exp2(uniform() * std::log2(limit))); }
+
+bool Scheduler::can_run(const Thread& thread) {
+  if (!thread.ready || thread.until <= now_) return true;
+  if (is_dead(thread) && !thread.must_finish) return true;
+  judging_ = true;
+  bool ready = true;  // a throw is for the thread itself, which will ask again
+  try {
+    ready = (*thread.ready)();
+  } catch (...) {
+  }
+  judging_ = false;
+  return ready;
+}
+
+// Decides who has the turn next; moves time on when nobody can.
+Scheduler::Thread* Scheduler::choose() {
+  for (;;) {
+    deliver_due_news();
+    std::vector<Thread*> able;
+    uint64_t weights = 0;
+    for (const auto& thread : threads_)
+      if (!thread->done && can_run(*thread)) {
+        able.push_back(thread.get());
+        weights += thread->weight;
+      }
+    if (!able.empty()) {
+      uint64_t chosen = able.size() == 1 ? 0 : random() % weights;
+      for (Thread* thread : able) {
+        if (chosen < thread->weight) return thread;
+        chosen -= thread->weight;
+      }
+    }
+
+    TimePoint next = death_news_;
+    if (!timers_.empty()) next = std::min(next, timers_.top());
+    for (const auto& thread : threads_)
+      if (!thread->done) next = std::min(next, thread->until);
+    if (next < kStart + options_.give_up)
+      now_ = std::max(now_, next);
+    else
+      give_up();
+  }
+}
+
+void Scheduler::give_turn_away() {
+  Thread* const next = choose();
+  if (next == self_) return;
+  next->turn.release();
+  self_->turn.acquire();
+}
+
+void Scheduler::deliver_due_news() {
+  while (!timers_.empty() && timers_.top() <= now_) timers_.pop();
+  if (death_news_ > now_) return;
+  death_news_ = TimePoint::max();
+  on_death_(report_.killed);
+}
+
+// Nothing will ever happen, or too much has: keeps what each thread waits for, and has all of them unwound.
+void Scheduler::give_up() {
+  if (hung_) {
+    std::fprintf(stderr, "simulation with seed %llu: threads that were to end do not\n%s",
+                 (unsigned long long)options_.seed, waits().c_str());
+    std::abort();
+  }
+  hung_ = true;
+  for (const auto& thread : threads_)
+    if (!thread->done)
+      report_.trace.push_back(concat("hung: rank ", thread->rank, ", thread ", thread->number, ' ',
+                                     thread->ready ? "waits for " : "runs ", thread->what));
+}
+
+// ---- threads
+
+std::thread Scheduler::launch(int rank, std::function<void()> body) {
+  Thread& self = *threads_.emplace_back(std::make_unique<Thread>());
+  self.number = int(threads_.size()) - 1;
+  self.rank = rank;
+  self.weight = uint64_t(1) << random() % 4;
+  std::thread thread([this, &self, body = std::move(body)]() mutable {
+    current_ = this;
+    self_ = &self;
+    self.turn.acquire();
+    try {
+      if (!is_dead(self)) body();
+    } catch (const RankKilled&) {
+    }
+    body = nullptr;  // what it holds ends within the simulation
+    record("ends", "");
+    self.done = true;
+    current_ = nullptr;
+    if (std::ranges::all_of(threads_, [](const auto& t) { return t->done; }))
+      finished_.release();
+    else
+      choose()->turn.release();
+  });
+  self.id = thread.get_id();
+  return thread;
+}
+
+bool Scheduler::is_dead(const Thread& thread) const { return hung_ || thread.rank == report_.killed; }
+
+// At the begin of every hook: time passes a little, and the victim's time may have come.
+void Scheduler::enter(const char* kind, const char* what) {
+  record(kind, what);
+  now_ += std::chrono::microseconds(random() % 16);
+  if (++steps_ > kMaxSteps || now_ > kStart + options_.give_up) {
+    if (!hung_) give_up();
+  }
+  self_->what = what;
+  if (self_->rank == victim_ && report_.killed < 0 && ++victim_steps_ >= kill_at_ &&
+      std::uncaught_exceptions() == 0) {
+    record("is killed at", what);
+    report_.killed = victim_;
+    death_news_ = now_ + std::chrono::milliseconds(1 + random() % 600);
+  }
+  stop_if_dead();
+}
+
+void Scheduler::stop_if_dead() {
+  if (is_dead(*self_) && std::uncaught_exceptions() == 0) throw RankKilled();
+}
+
+void Scheduler::wait_for(const std::function<bool()>& ready, TimePoint until, const char* what,
+                         bool must_finish) {
+  if (ready() && uniform() >= switch_chance_) return;
+  Thread& self = *self_;
+  self.ready = &ready;
+  self.until = until;
+  self.what = what;
+  self.must_finish = must_finish;
+  give_turn_away();
+  self.ready = nullptr;
+}
+
+// ---- trace
+
+void Scheduler::record(const char* kind, const char* what) {
+  progress_.fetch_add(1, std::memory_order_relaxed);
+  if (hung_) return;  // the trace ends with what led there
+  Event event{now_, self_->number, self_->rank, kind, {}};
+  std::strncpy(event.what.data(), what, event.what.size() - 1);
+  const auto mix = [&](uint64_t value) {
+    report_.trace_hash = (report_.trace_hash ^ value) * 0x9E3779B97F4A7C15u + 1;
+  };
+  mix(uint64_t(now_.time_since_epoch().count()));
+  mix(uint64_t(event.thread));
+  for (const char* c = event.what.data(); *c; ++c) mix(uint64_t(*c));
+  if (events_.size() < kEventsKept)
+    events_.push_back(event);
+  else
+    events_[event_count_ % kEventsKept] = event;
+  ++event_count_;
+}
+
+std::string Scheduler::describe(const Event& event) const {
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(event.time - kStart).count();
+  return concat(us, " us: rank ", event.rank, ", thread ", event.thread, ' ', event.kind, ' ',
+                event.what.data());
+}
+
+std::string Scheduler::waits() const {
+  std::string text;
+  for (const auto& thread : threads_)
+    text += concat("rank ", thread->rank, ", thread ", thread->number,
+                   thread->done    ? " has ended, last: "
+                   : thread->ready ? " waits for "
+                                   : " runs since ",
+                   thread->what, '\n');
+  return text;
+}
+
+}  // namespace gradus::dist::internal

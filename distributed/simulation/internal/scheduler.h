@@ -1,0 +1,93 @@
+// Scheduler: runs the threads of a simulation one at a time, on virtual time, by the choices of a seed
+// (Note [One at a time] in scheduler.cc).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <queue>
+#include <semaphore>
+#include <utility>
+
+#include "gradus/distributed/base/simulation_hooks.h"
+#include "gradus/distributed/simulation/simulation.h"
+
+namespace gradus::dist::internal {
+
+class Scheduler final : public Simulation {
+ public:
+  // `on_death(rank)` is called some virtual time after a rank was killed: how others hear of it. It may not
+  // wait.
+  Scheduler(int world_size, const SimulationOptions& options, std::function<void(int rank)> on_death);
+  ~Scheduler();
+
+  // Runs body(rank) for each rank, on threads of their own, until all have ended, and the threads they
+  // started.
+  SimulationReport run(const std::function<void(int rank)>& body);
+
+  TimePoint now() const override { return now_; }
+  bool block(const std::function<bool()>& ready, TimePoint until, const char* what) override;
+  void step(const char* what) override;
+  bool drops(int from, int to) override;
+  TimePoint arrival(int from, int to) override;
+  std::thread start_thread(std::function<void()> body) override;
+  void join(std::thread& thread) override;
+
+ private:
+  struct Thread;
+  struct Event {
+    TimePoint time;
+    int thread, rank;
+    const char* kind;
+    std::array<char, 40> what;
+  };
+
+  uint64_t random();
+  double uniform();
+  uint64_t log_uniform(double limit);  // 1..limit, each power of two as likely as the next
+
+  std::thread launch(int rank, std::function<void()> body);
+  Thread* choose();
+  void give_turn_away();
+  bool can_run(const Thread& thread);
+  bool is_dead(const Thread& thread) const;
+  void enter(const char* kind, const char* what);
+  void stop_if_dead();
+  void wait_for(const std::function<bool()>& ready, TimePoint until, const char* what, bool must_finish);
+  void deliver_due_news();
+  void give_up();
+  void record(const char* kind, const char* what);
+  std::string describe(const Event& event) const;
+  std::string waits() const;
+
+  const SimulationOptions options_;
+  const std::function<void(int)> on_death_;
+  SimulationReport report_;
+
+  // All of this belongs to the one thread that runs.
+  std::vector<std::unique_ptr<Thread>> threads_;
+  TimePoint now_;
+  uint64_t draws_ = 0;
+  std::priority_queue<TimePoint, std::vector<TimePoint>, std::greater<>>
+      timers_;            // when something may become visible
+  bool judging_ = false;  // a thread's `ready` is being called
+  bool hung_ = false;
+
+  double switch_chance_;  // at a step
+  int victim_ = -1;
+  uint64_t steps_ = 0, victim_steps_ = 0, kill_at_ = 0;
+  TimePoint death_news_ = TimePoint::max();
+  uint64_t messages_ = 0, cut_at_ = 0;
+  std::pair<int, int> cut_{-1, -1};
+  std::map<std::pair<int, int>, TimePoint> last_arrival_;
+
+  std::vector<Event> events_;  // a ring
+  uint64_t event_count_ = 0;
+
+  std::atomic<uint64_t> progress_{0};
+  std::binary_semaphore finished_{0};
+  static constinit thread_local Thread* self_;
+};
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,190 @@
+#include "gradus/distributed/store/internal/store_connection.h"
+
+#include <algorithm>
+#include <map>
+#include <thread>
+#include <vector>
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr Milliseconds kFirstPause{20}, kLongestPause{500};
+// A server answers at once, unless its machine is busy. Somebody else at the port may never answer.
+constexpr Milliseconds kFirstPatience{1'000}, kLongestPatience{5'000};
+
+// For one step; the last ones get a fair chance too, so that the error says what is wrong and not that time
+// was over.
+Deadline step(const Deadline& deadline, Milliseconds limit) {
+  return Deadline::after(std::clamp(deadline.left(), Milliseconds(100), limit));
+}
+
+}  // namespace
+
+// One try to reach the server, at one address.
+class Greeting {
+ public:
+  enum class Outcome {
+    kWelcome,
+    kNobody,     // nobody there, or too busy: try again
+    kElse,       // somebody else is there
+    kUnwelcome,  // it is the server, and it never will let us in
+  };
+
+  Greeting(const SocketAddress& address, std::string_view token, Hello who, const Deadline& deadline)
+      : deadline_(deadline) {
+    outcome_ = greet(address, token, std::move(who));
+  }
+  Outcome outcome() const { return outcome_; }
+  const std::string& why() const { return why_; }
+  StoreConnection& connection() { return *connection_; }
+
+ private:
+  Outcome greet(const SocketAddress& address, std::string_view token, Hello who) {
+    Socket socket = connect_to(address, deadline_, &why_);
+    if (!socket) return Outcome::kNobody;
+    connection_ = StoreConnection(std::move(socket), address.port());
+
+    who.nonce = random_nonce();
+    const std::string hello = encode(who);
+    Message answer;
+    if (!ask(hello, &answer)) return outcome_;
+    if (answer.type != MessageType::kChallenge) return refused(answer);
+    const std::string challenge = encode(answer);
+
+    const auto signed_by = [&](std::string_view side) {
+      return prove(token, side, std::string_view(hello).substr(4), std::string_view(challenge).substr(4));
+    };
+    if (!ask(encode({MessageType::kProof, {}, {signed_by("client")}}), &answer)) return outcome_;
+    if (answer.type != MessageType::kWelcome) return refused(answer);
+    if (equal_proofs(answer.texts[0], signed_by("server"))) return Outcome::kWelcome;
+    why_ = "it does not know this job's token";
+    return Outcome::kElse;
+  }
+
+  // Sends a frame and waits for the answer; else sets outcome_.
+  bool ask(std::string_view frame, Message* answer) {
+    Io io = connection_->send(frame, deadline_, &why_);
+    if (io == Io::kDone) io = connection_->receive(answer, deadline_, &why_);
+    if (io == Io::kTimeout)
+      why_ = concat("who listens there did not answer within ", deadline_.timeout().count(), " ms");
+    outcome_ = connection_->bad_ ? Outcome::kElse : Outcome::kNobody;
+    return io == Io::kDone;
+  }
+
+  Outcome refused(const Message& answer) {
+    if (answer.type != MessageType::kRefused) {
+      why_ = "something that is no Gradus store answers there";
+      return Outcome::kElse;
+    }
+    why_ = "the store refused: " + std::string(answer.texts[0].substr(0, 1000));
+    switch (static_cast<Refusal>(answer.numbers[0])) {
+      case Refusal::kOver:
+      case Refusal::kRank:
+        return Outcome::kUnwelcome;
+      case Refusal::kNotYet:
+      case Refusal::kFull:
+        return Outcome::kNobody;
+      default:
+        return Outcome::kElse;
+    }
+  }
+
+  const Deadline deadline_;
+  Outcome outcome_ = Outcome::kNobody;
+  std::string why_;
+  std::optional<StoreConnection> connection_;
+};
+
+StoreConnection StoreConnection::open(const char* op, const StoreAddress& address, Hello who,
+                                      const Deadline& deadline, bool retry) {
+  if (address.port < 1 || address.port > 65535)
+    throw ValueError(op, "port is ", address.port, "; it must be in 1..65535");
+  const int last = std::clamp(address.port + address.further_ports, address.port, 65535);
+  const std::string place = address.port == last
+                                ? concat(address.host, ':', address.port)
+                                : concat(address.host, ", ports ", address.port, " to ", last);
+  who.job_id = address.job_id;
+  Milliseconds pause = kFirstPause, patience = retry ? kFirstPatience : kLongestPatience;
+  // What was wrong, and at which ports, when somebody answered last: who refuses this rank may end before it
+  // gives up.
+  std::map<std::string, std::vector<int>> told;
+  bool anyone = false;
+  for (;;) {
+    std::map<std::string, std::vector<int>> reasons;
+    bool answered = false;
+    std::string why;
+    const std::vector<SocketAddress> found =
+        resolve(address.host, address.port, step(deadline, kLongestPatience), &why);
+    if (found.empty()) reasons[concat("the host name '", address.host, "' does not resolve: ", why)];
+    for (int port = address.port; port <= last && (reasons.empty() || !deadline.passed()); ++port) {
+      for (const SocketAddress& one : found) {
+        Greeting greeting(one.with_port(port), address.token, who, step(deadline, patience));
+        if (greeting.outcome() == Greeting::Outcome::kWelcome) return std::move(greeting.connection());
+        reasons[greeting.why()].push_back(port);
+        answered = answered || greeting.outcome() == Greeting::Outcome::kElse;
+        // Further ports are there for the case that somebody else has the first one.
+        if (greeting.outcome() == Greeting::Outcome::kUnwelcome ||
+            (greeting.outcome() == Greeting::Outcome::kElse && last == address.port))
+          throw ConnectionError(op, -1, "no connection to the store at ", place, ": ", greeting.why());
+      }
+    }
+    if (answered || !anyone) told = std::move(reasons);
+    anyone = anyone || answered;
+    if (deadline.passed() || !retry) {
+      std::string all;
+      for (const auto& [reason, ports] : told) {
+        all += all.empty() ? "" : "; ";
+        if (last > address.port && !ports.empty())
+          all += ports.front() == ports.back() ? concat(ports.front(), ": ")
+                                               : concat(ports.front(), "...", ports.back(), ": ");
+        all += reason;
+      }
+      const std::string limit = retry ? concat(" within ", deadline.timeout().count(), " ms") : "";
+      throw ConnectionError(op, -1, "no connection to the store at ", place, limit, ": ", all);
+    }
+    if (address.between_tries) address.between_tries();
+    std::this_thread::sleep_for(std::min(pause, deadline.left()));
+    pause = std::min(pause * 2, kLongestPause);
+    patience = std::min(patience * 2, kLongestPatience);
+  }
+}
+
+Io StoreConnection::send(std::string_view frame, const Deadline& deadline, std::string* why) {
+  return send_all(socket_, frame, deadline, why);
+}
+
+std::optional<Message> StoreConnection::next() {
+  std::string_view body;
+  const FrameReader::State state = in_.next(kMaxFrame, &body);
+  if (state == FrameReader::State::kPartial) return {};
+  if (state == FrameReader::State::kFrame)
+    if (std::optional<Message> message = parse(body)) return message;
+  bad_ = true;
+  return {};
+}
+
+Io StoreConnection::read(std::string* why, const Deadline& deadline) {
+  if (bad_) {
+    *why = "something that is no Gradus store answers there";
+    return Io::kClosed;
+  }
+  std::string bytes;
+  const Io io = receive_some(socket_, &bytes, deadline, why);
+  in_.append(bytes);
+  return io;
+}
+
+Io StoreConnection::receive(Message* message, const Deadline& deadline, std::string* why,
+                            Milliseconds patience) {
+  for (;;) {
+    if (std::optional<Message> found = next()) {
+      *message = *found;
+      return Io::kDone;
+    }
+    const bool begun = in_.pending() > 0;
+    const Io io = read(why, Deadline::after(begun ? std::max(deadline.left(), patience) : deadline.left()));
+    if (io != Io::kDone) return io;
+  }
+}
+
+}  // namespace gradus::dist::internal

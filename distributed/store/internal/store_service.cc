@@ -1,0 +1,329 @@
+#include "gradus/distributed/store/internal/store_service.h"
+
+#include <algorithm>
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr std::string_view kBadMessage = "its connection carried something that is no message";
+// Enough for one answer to go out while the next is made.
+constexpr size_t kMaxUnsent = 1 << 20;
+
+}  // namespace
+
+StoreService::Id StoreService::connect(TimePoint now) {
+  const Id id = ++last_id_;
+  Connection& c = connections_[id];
+  changed_.insert(id);
+  // Strangers make room for strangers only.
+  greeting_.insert(id);
+  if (greeting_.size() > options_.max_greeting) {
+    const Id oldest = *greeting_.begin();
+    drop(oldest, connections_.at(oldest), "");
+  }
+  set_deadline(id, c, now + options_.greeting_limit);
+  return id;
+}
+
+void StoreService::receive(Id id, std::string_view bytes, TimePoint now) {
+  Connection& c = connections_.at(id);
+  c.in.append(bytes);
+  while (c.state != State::kClosing) {
+    const size_t limit = c.state != State::kOpen         ? kMaxGreeting
+                         : c.hello.role == Role::kClient ? kMaxFrame
+                                                         : kMaxNotice;
+    std::string_view body;
+    const FrameReader::State state = c.in.next(limit, &body);
+    if (state == FrameReader::State::kTooLong) return drop(id, c, kBadMessage);
+    if (state == FrameReader::State::kPartial) return update_deadline(id, c, now);
+    handle(id, c, body, now);
+  }
+}
+
+void StoreService::handle(Id id, Connection& c, std::string_view body, TimePoint now) {
+  if (c.state == State::kHello) return greet(id, c, body);
+  if (c.state == State::kProof) return check_proof(id, c, body, now);
+
+  const std::optional<Message> message = parse(body);
+  if (!message) return drop(id, c, kBadMessage);
+  if (c.hello.role != Role::kClient) return handle_notice(id, c, *message, now);
+
+  // One question at a time: else answers could pile up.
+  StoreTable::Answers answers;
+  if (table_.waits(id) || !c.out.empty() || !table_.request(id, *message, now, &answers))
+    return drop(id, c, kBadMessage);
+  send_answers(answers, now);
+}
+
+void StoreService::greet(Id id, Connection& c, std::string_view body) {
+  const HelloResult result = parse_hello(body);
+  if (result.other_version)
+    return refuse(id, c, Refusal::kVersion,
+                  concat("it speaks version ", kProtocolVersion, " of the protocol"));
+  if (!result.hello) return drop(id, c, kBadMessage);
+  if (connections_.size() > options_.max_connections)
+    return refuse(id, c, Refusal::kFull, concat("it has ", options_.max_connections, " connections already"));
+  c.hello = *result.hello;
+  c.hello_frame = body;
+  const std::string challenge = encode({MessageType::kChallenge, {}, {options_.nonce()}});
+  c.challenge_frame = challenge.substr(sizeof(uint32_t));
+  c.state = State::kProof;
+  send(id, c, challenge);
+}
+
+void StoreService::check_proof(Id id, Connection& c, std::string_view body, TimePoint now) {
+  const std::optional<Message> message = parse(body);
+  if (!message || message->type != MessageType::kProof) return drop(id, c, kBadMessage);
+  if (!equal_proofs(message->texts[0], prove(options_.token, "client", c.hello_frame, c.challenge_frame))) {
+    refused_token_ = true;
+    return refuse(id, c, Refusal::kToken, "the token is not this job's");
+  }
+  // What follows is for those who know the token.
+  const Hello& hello = c.hello;
+  if (hello.job_id != options_.job_id) {
+    refused_job_ = true;
+    return refuse(id, c, Refusal::kJob, concat("it belongs to job '", options_.job_id, "'"));
+  }
+  if (hello.attempt != kAnyAttempt && hello.attempt != attempt_)
+    return refuse(id, c, hello.attempt < attempt_ ? Refusal::kOver : Refusal::kNotYet,
+                  concat("the job is in attempt ", attempt_, ", this is attempt ", hello.attempt));
+  if (hello.role == Role::kMember)
+    if (const auto why = roster_.join(hello.rank, hello.world_size, now)) {
+      if (options_.two_jobs_met && roster_.is_contended(hello.rank, now)) {
+        options_.two_jobs_met(two_jobs(hello.rank));  // first: who hears of the failure may be gone soon
+        report(two_jobs(hello.rank));
+      }
+      return refuse(id, c, Refusal::kRank, *why);
+    }
+
+  const std::string mac = prove(options_.token, "server", c.hello_frame, c.challenge_frame);
+  c.state = State::kOpen;
+  c.present = hello.role != Role::kClient;
+  greeting_.erase(id);
+  send(id, c, encode({MessageType::kWelcome, {}, {mac}}));
+  if (!c.present) return;
+  for (int rank = 0; rank < hello.world_size; ++rank)
+    if (roster_.has_left(rank)) send(id, c, encode({MessageType::kLeft, {rank}, {}}));
+  if (roster_.failure()) send(id, c, encode(MessageType::kFailed, attempt_, *roster_.failure()));
+}
+
+// From members and launchers.
+void StoreService::handle_notice(Id id, Connection& c, const Message& message, TimePoint now) {
+  const bool member = c.hello.role == Role::kMember;
+  switch (message.type) {
+    case MessageType::kHeartbeat:
+      if (!member || message.texts[0].size() > kMaxDoingText) break;
+      roster_.heartbeat(c.hello.rank, message.numbers[0], message.texts[0], now);
+      ask_still();
+      return tell_failure();
+    case MessageType::kLeave:
+      if (member && c.present) {
+        roster_.leave(c.hello.rank);
+        tell_left(c.hello.rank);
+      }
+      c.present = false;
+      return;
+    case MessageType::kReport: {
+      const std::optional<AttemptFailure> report = parse_failure(message);
+      if (!report) break;
+      if (report->attempt != attempt_ || !c.present) return;
+      if (member)
+        roster_.report(report->failure, now);
+      else
+        roster_.decide(report->failure);
+      return tell_failure();
+    }
+    case MessageType::kEnded: {
+      const int64_t rank = message.numbers[1];
+      if (member || rank < 0 || rank >= kMaxWorldSize) break;
+      if (message.numbers[0] == attempt_ && c.present) ended(static_cast<int>(rank), now);
+      return;
+    }
+    case MessageType::kAskStatuses: {
+      if (!member || c.out.size() > kMaxUnsent) break;
+      const std::vector<RankStatus> statuses = roster_.statuses(now);
+      Message answer{MessageType::kStatuses, {}, {}};
+      for (const RankStatus& s : statuses) {
+        answer.numbers.insert(answer.numbers.end(), {s.rank, s.left, s.silent.count()});
+        answer.texts.push_back(s.doing);
+      }
+      return send(id, c, encode(answer));
+    }
+    default:
+      break;
+  }
+  drop(id, c, kBadMessage);
+}
+
+void StoreService::tell_failure() {
+  if (told_failure_ || !roster_.failure()) return;
+  told_failure_ = true;
+  for (auto& [id, c] : connections_)
+    if (c.state == State::kOpen && c.hello.role != Role::kClient)
+      send(id, c, encode(MessageType::kFailed, attempt_, *roster_.failure()));
+}
+
+void StoreService::ask_still() {
+  const std::optional<Roster::Question> question = roster_.take_question();
+  if (!question) return;
+  for (auto& [id, c] : connections_)
+    if (c.state == State::kOpen && c.hello.role == Role::kMember && question->ranks.contains(c.hello.rank))
+      send(id, c, encode({MessageType::kAskStill, {question->number}, {}}));
+}
+
+void StoreService::tell_left(int rank) {
+  for (auto& [id, c] : connections_)
+    if (c.state == State::kOpen && c.hello.role == Role::kMember)
+      send(id, c, encode({MessageType::kLeft, {rank}, {}}));
+}
+
+void StoreService::send_answers(const StoreTable::Answers& answers, TimePoint now) {
+  for (const auto& [id, frame] : answers) {
+    Connection& c = connections_.at(id);
+    send(id, c, frame);
+    update_deadline(id, c, now);
+  }
+}
+
+void StoreService::refuse(Id id, Connection& c, Refusal refusal, std::string_view why) {
+  send(id, c, encode({MessageType::kRefused, {static_cast<int64_t>(refusal)}, {why}}));
+  close(id, c);
+}
+
+void StoreService::drop(Id id, Connection& c, std::string_view why) {
+  c.out.clear();
+  c.sent = 0;
+  c.why = why;
+  close(id, c);
+}
+
+// Takes nothing more from it. What is still to be sent has until the connection's deadline.
+void StoreService::close(Id id, Connection& c) {
+  c.state = State::kClosing;
+  greeting_.erase(id);
+  table_.forget(id);
+  changed_.insert(id);
+}
+
+void StoreService::send(Id id, Connection& c, std::string frame) {
+  if (c.out.empty())
+    c.out = std::move(frame);
+  else
+    c.out += frame;
+  changed_.insert(id);
+}
+
+bool StoreService::wants_input(Id id) const {
+  const Connection& c = connections_.at(id);
+  return c.state != State::kClosing && c.out.empty();
+}
+
+std::string_view StoreService::output(Id id) const {
+  const Connection& c = connections_.at(id);
+  return std::string_view(c.out).substr(c.sent);
+}
+
+void StoreService::sent(Id id, size_t bytes, TimePoint now) {
+  Connection& c = connections_.at(id);
+  c.sent += bytes;
+  if (c.sent == c.out.size()) {
+    c.out = std::string();
+    c.sent = 0;
+    changed_.insert(id);
+  }
+  if (bytes > 0) update_deadline(id, c, now);
+}
+
+bool StoreService::finished(Id id) const { return connections_.at(id).state == State::kClosing; }
+
+// Who has proven itself must go on with what it has begun: a frame that it sends, or one that it receives.
+void StoreService::update_deadline(Id id, Connection& c, TimePoint now) {
+  if (c.state != State::kOpen) return;
+  const bool busy = !c.out.empty() || c.in.pending() > 0;
+  set_deadline(id, c, busy ? std::optional(now + options_.stall_limit) : std::nullopt);
+}
+
+void StoreService::set_deadline(Id id, Connection& c, std::optional<TimePoint> deadline) {
+  if (c.deadline) deadlines_.erase({*c.deadline, id});
+  c.deadline = deadline;
+  if (deadline) deadlines_.emplace(*deadline, id);
+}
+
+void StoreService::disconnect(Id id, std::string_view why, TimePoint now) {
+  const auto it = connections_.find(id);
+  Connection& c = it->second;
+  const std::string_view reason = c.why.empty() ? why : c.why;
+  if (c.present && c.hello.role == Role::kMember) roster_.lost(c.hello.rank, reason, now);
+  if (c.present && c.hello.role == Role::kLauncher) roster_.lost_launcher(c.hello.name, reason, now);
+  set_deadline(id, c, {});
+  greeting_.erase(id);
+  table_.forget(id);
+  changed_.erase(id);
+  connections_.erase(it);
+}
+
+void StoreService::expire(TimePoint now) {
+  StoreTable::Answers answers;
+  table_.expire(now, &answers);
+  send_answers(answers, now);
+  roster_.expire(now);
+  tell_failure();
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const Id id = deadlines_.begin()->second;
+    Connection& c = connections_.at(id);
+    set_deadline(id, c, {});
+    drop(id, c, "its connection stalled in the middle of a message");
+  }
+}
+
+std::optional<TimePoint> StoreService::next_deadline() const {
+  std::optional<TimePoint> next = table_.next_deadline();
+  const auto sooner = [&](TimePoint time) { next = next ? std::min(*next, time) : time; };
+  if (const auto roster = roster_.next_deadline()) sooner(*roster);
+  if (!deadlines_.empty()) sooner(deadlines_.begin()->first);
+  return next;
+}
+
+std::vector<StoreService::Id> StoreService::take_changed() {
+  const std::vector<Id> ids(changed_.begin(), changed_.end());
+  changed_.clear();
+  return ids;
+}
+
+void StoreService::report(const Failure& failure) {
+  roster_.decide(failure);
+  tell_failure();
+}
+
+void StoreService::ended(int rank, TimePoint now) {
+  roster_.ended(rank, now);
+  if (roster_.has_left(rank)) tell_left(rank);
+  tell_failure();
+}
+
+std::string StoreService::refusals() const {
+  return concat(refused_token_ ? "; somebody who came was refused: the token was not this job's" : "",
+                refused_job_ ? "; somebody who came was refused: the job's name was another" : "");
+}
+
+int StoreService::launchers() const {
+  return static_cast<int>(std::ranges::count_if(connections_, [](const auto& entry) {
+    return entry.second.present && entry.second.hello.role == Role::kLauncher;
+  }));
+}
+
+void StoreService::begin_attempt(int attempt, TimePoint now) {
+  attempt_ = attempt;
+  told_failure_ = false;
+  table_.begin_attempt();
+  roster_.begin_attempt();
+  for (auto& [id, c] : connections_) {
+    if (c.state != State::kOpen || c.hello.role == Role::kLauncher || c.hello.attempt == kAnyAttempt)
+      continue;
+    c.present = false;
+    close(id, c);
+    set_deadline(id, c, now + options_.greeting_limit);
+  }
+}
+
+}  // namespace gradus::dist::internal

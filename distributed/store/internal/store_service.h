@@ -1,0 +1,108 @@
+// StoreService: all of a store's server but the sockets: connections as streams of bytes, who is behind them,
+// what they are answered and told. Time is what the caller says it is, so that tests (and a fuzzer) can drive
+// it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gradus/distributed/store/roster.h"
+#include "gradus/distributed/store/store_protocol.h"
+#include "gradus/distributed/store/store_table.h"
+
+namespace gradus::dist::internal {
+
+struct StoreServiceOptions {
+  std::string job_id, token;
+  size_t max_connections = 4096;
+  size_t max_greeting = 256;           // of them, how many may still have to prove who they are
+  Milliseconds greeting_limit{5'000};  // to prove it
+  Milliseconds stall_limit{30'000};    // to take or to give a part of a message
+  std::function<void(const Failure&)> two_jobs_met = {};  // as in StoreServerOptions
+  std::function<std::string()> nonce = random_nonce;
+};
+
+class StoreService {
+ public:
+  using Id = uint64_t;
+
+  explicit StoreService(StoreServiceOptions options) : options_(std::move(options)) {}
+
+  // Somebody has connected.
+  Id connect(TimePoint now);
+  // Bytes came in. Whoever does not stick to the protocol is dropped: see finished().
+  void receive(Id id, std::string_view bytes, TimePoint now);
+  // Whether to take bytes from it: not while it has not taken its answers.
+  bool wants_input(Id id) const;
+  // What to send, and that so many bytes of it have been sent.
+  std::string_view output(Id id) const;
+  void sent(Id id, size_t bytes, TimePoint now);
+  // Whether to close the connection, once output() is empty.
+  bool finished(Id id) const;
+  // The connection is closed. `why`: "its connection closed".
+  void disconnect(Id id, std::string_view why, TimePoint now);
+
+  // To be called when next_deadline() has passed.
+  void expire(TimePoint now);
+  std::optional<TimePoint> next_deadline() const;
+  // The connections of which output, wants_input or finished may have changed since the last call.
+  std::vector<Id> take_changed();
+
+  void report(const Failure& failure);
+  void ended(int rank, TimePoint now);
+  const std::optional<Failure>& failure() const { return roster_.failure(); }
+  void begin_attempt(int attempt, TimePoint now);
+  size_t connections() const { return connections_.size(); }
+  std::string refusals() const;  // as StoreServer's
+  int launchers() const;  // that are connected and have not left
+
+ private:
+  enum class State { kHello, kProof, kOpen, kClosing };
+  struct Connection {
+    State state = State::kHello;
+    FrameReader in;
+    std::string out;
+    size_t sent = 0;
+    Hello hello;
+    std::string hello_frame, challenge_frame;  // as they were on the wire: what is signed
+    bool present = false;                      // a member or launcher whose end would be a death
+    std::string why;                           // it was dropped
+    std::optional<TimePoint> deadline;         // drop it then
+  };
+
+  void handle(Id id, Connection& c, std::string_view body, TimePoint now);
+  void greet(Id id, Connection& c, std::string_view body);
+  void check_proof(Id id, Connection& c, std::string_view body, TimePoint now);
+  void handle_notice(Id id, Connection& c, const Message& message, TimePoint now);
+  void refuse(Id id, Connection& c, Refusal refusal, std::string_view why);
+  void drop(Id id, Connection& c, std::string_view why);
+  void close(Id id, Connection& c);
+  void send(Id id, Connection& c, std::string frame);
+  void send_answers(const StoreTable::Answers& answers, TimePoint now);
+  void tell_failure();
+  void ask_still();
+  void tell_left(int rank);
+  void set_deadline(Id id, Connection& c, std::optional<TimePoint> deadline);
+  void update_deadline(Id id, Connection& c, TimePoint now);
+
+  const StoreServiceOptions options_;
+  StoreTable table_;
+  Roster roster_;
+  int attempt_ = 0;
+  bool told_failure_ = false;
+  bool refused_token_ = false, refused_job_ = false;
+  Id last_id_ = 0;
+  std::map<Id, Connection> connections_;
+  std::set<Id> greeting_;  // oldest first
+  std::set<std::pair<TimePoint, Id>> deadlines_;
+  std::set<Id> changed_;
+};
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,220 @@
+#include "gradus/distributed/store/socket.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+namespace gradus::dist::internal {
+namespace {
+
+std::string error_text(int error) { return std::generic_category().message(error); }
+
+// What a look-up found; shared with its thread, which may outlive the one that asked.
+struct Lookup {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::vector<SocketAddress> found;
+  std::string why;
+};
+
+void look_up(const std::string& host, int port, int flags, Lookup& lookup) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  const std::string why = error == EAI_SYSTEM ? error_text(errno) : error ? ::gai_strerror(error) : "";
+
+  std::lock_guard lock(lookup.mutex);
+  lookup.why = why;
+  for (addrinfo* a = list; a != nullptr; a = a->ai_next) {
+    if (a->ai_addrlen > sizeof(sockaddr_storage)) continue;
+    SocketAddress address;
+    std::memcpy(&address.storage, a->ai_addr, a->ai_addrlen);
+    address.length = a->ai_addrlen;
+    lookup.found.push_back(address);
+  }
+  if (list != nullptr) ::freeaddrinfo(list);
+  lookup.done = true;
+  lookup.changed.notify_all();
+}
+
+// Waits until the socket is ready for `events`; false when time is over.
+bool wait_ready(int fd, short events, const Deadline& deadline) {
+  for (;;) {
+    pollfd p{fd, events, 0};
+    const auto left = std::min(deadline.left(), Milliseconds(1'000'000));
+    const int n = ::poll(&p, 1, static_cast<int>(left.count()));
+    if (n > 0) return true;
+    if (n == 0 && deadline.passed()) return false;
+  }
+}
+
+void set_option(int fd, int level, int name, int value) {
+  // None of them is needed for a correct result.
+  (void)::setsockopt(fd, level, name, &value, sizeof value);
+}
+
+bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+}  // namespace
+
+void Socket::close() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+bool SocketAddress::is_loopback() const {
+  if (storage.ss_family == AF_INET) {
+    const auto& a = reinterpret_cast<const sockaddr_in&>(storage);
+    return (ntohl(a.sin_addr.s_addr) >> 24) == 127;
+  }
+  return storage.ss_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
+}
+
+int SocketAddress::port() const {
+  if (storage.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
+  if (storage.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+  return 0;
+}
+
+SocketAddress SocketAddress::with_port(int port) const {
+  SocketAddress other = *this;
+  const auto value = htons(static_cast<uint16_t>(port));
+  if (storage.ss_family == AF_INET) reinterpret_cast<sockaddr_in&>(other.storage).sin_port = value;
+  if (storage.ss_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(other.storage).sin6_port = value;
+  return other;
+}
+
+std::string SocketAddress::text() const {
+  char host[NI_MAXHOST] = "?";
+  (void)::getnameinfo(get(), length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  const std::string name = storage.ss_family == AF_INET6 ? '[' + std::string(host) + ']' : host;
+  return name + ':' + std::to_string(port());
+}
+
+std::vector<SocketAddress> resolve(const std::string& host, int port, const Deadline& deadline,
+                                   std::string* why) {
+  auto lookup = std::make_shared<Lookup>();
+  look_up(host, port, AI_NUMERICHOST, *lookup);
+  if (!lookup->found.empty()) return lookup->found;
+
+  // The name service has time limits of its own, which are not ours: it is left behind when it takes too
+  // long.
+  lookup = std::make_shared<Lookup>();
+  std::thread([host, port, lookup] { look_up(host, port, 0, *lookup); }).detach();
+  std::unique_lock lock(lookup->mutex);
+  if (!lookup->changed.wait_until(lock, deadline.time(), [&] { return lookup->done; })) {
+    *why = "the name service did not answer in time";
+    return {};
+  }
+  *why = lookup->why;
+  return lookup->found;
+}
+
+Socket connect_to(const SocketAddress& address, const Deadline& deadline, std::string* why) {
+  Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) {
+    *why = error_text(errno);
+    return {};
+  }
+  int error = ::connect(socket.fd(), address.get(), address.length) == 0 ? 0 : errno;
+  if (error == EINPROGRESS || error == EINTR) {
+    if (!wait_ready(socket.fd(), POLLOUT, deadline)) {
+      *why = "no answer";
+      return {};
+    }
+    socklen_t size = sizeof error;
+    if (::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+  }
+  // With nobody listening at a port that is handed out to connections, one may be connected to itself.
+  const SocketAddress own = local_address(socket);
+  if (error == 0 && own.length == address.length && own.text() == address.text()) error = ECONNREFUSED;
+  if (error != 0) {
+    *why = error == ECONNREFUSED ? "connection refused" : error_text(error);
+    return {};
+  }
+  set_up_connection(socket);
+  return socket;
+}
+
+Socket listen_at(const SocketAddress& address, std::string* why, bool* taken) {
+  Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (socket) set_option(socket.fd(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (!socket || ::bind(socket.fd(), address.get(), address.length) != 0 ||
+      ::listen(socket.fd(), SOMAXCONN) != 0) {
+    *taken = errno == EADDRINUSE;
+    *why = error_text(errno);
+    return {};
+  }
+  return socket;
+}
+
+SocketAddress local_address(const Socket& socket) {
+  SocketAddress address;
+  address.length = sizeof address.storage;
+  if (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0)
+    address.length = 0;
+  return address;
+}
+
+void set_up_connection(const Socket& socket) {
+  set_option(socket.fd(), IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket.fd(), SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPIDLE, 4);
+  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set_option(socket.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
+}
+
+Io send_all(const Socket& socket, std::string_view bytes, const Deadline& deadline, std::string* why) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n >= 0) {
+      bytes.remove_prefix(static_cast<size_t>(n));
+    } else if (!would_block(errno)) {
+      *why = error_text(errno);
+      return Io::kClosed;
+    } else if (!wait_ready(socket.fd(), POLLOUT, deadline)) {
+      *why = "no answer";
+      return Io::kTimeout;
+    }
+  }
+  return Io::kDone;
+}
+
+Io receive_some(const Socket& socket, std::string* bytes, const Deadline& deadline, std::string* why) {
+  char chunk[64 << 10];
+  for (;;) {
+    const ssize_t n = ::recv(socket.fd(), chunk, sizeof chunk, 0);
+    if (n > 0) {
+      bytes->append(chunk, static_cast<size_t>(n));
+      return Io::kDone;
+    }
+    if (n == 0 || !would_block(errno)) {
+      *why = n == 0 ? "connection closed" : error_text(errno);
+      return Io::kClosed;
+    }
+    if (!wait_ready(socket.fd(), POLLIN, deadline)) {
+      *why = "no answer";
+      return Io::kTimeout;
+    }
+  }
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,69 @@
+// Sockets with deadlines: what connects, listens, sends and receives here ends in time or says why not.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gradus/distributed/base/deadline.h"
+
+namespace gradus::dist::internal {
+
+// Owns a file descriptor.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  ~Socket() { close(); }
+  Socket(Socket&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
+  Socket& operator=(Socket&& o) noexcept {
+    std::swap(fd_, o.fd_);
+    return *this;
+  }
+  int fd() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void close();
+
+ private:
+  int fd_ = -1;
+};
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  bool is_loopback() const;
+  int port() const;
+  SocketAddress with_port(int port) const;
+  std::string text() const;  // "10.0.0.1:29500", "[::1]:29500"
+};
+
+// Returns the addresses of a host name; empty with `why` set when there is none, or the name service does not
+// answer.
+std::vector<SocketAddress> resolve(const std::string& host, int port, const Deadline& deadline,
+                                   std::string* why);
+
+// Connects; null with `why` set ("connection refused"). The socket does not block, and is closed in programs
+// started.
+Socket connect_to(const SocketAddress& address, const Deadline& deadline, std::string* why);
+// Listens; null with `why` and `taken` set. port 0: any free one.
+Socket listen_at(const SocketAddress& address, std::string* why, bool* taken);
+// The address that a socket is bound to.
+SocketAddress local_address(const Socket& socket);
+
+// Small messages go out at once; a peer whose machine is gone shows after some 10 s.
+void set_up_connection(const Socket& socket);
+
+// Outcomes of the two below.
+enum class Io { kDone, kClosed, kTimeout };
+// Sends all bytes.
+Io send_all(const Socket& socket, std::string_view bytes, const Deadline& deadline, std::string* why);
+// Waits for some bytes and appends them.
+Io receive_some(const Socket& socket, std::string* bytes, const Deadline& deadline, std::string* why);
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,280 @@
+#include "gradus/distributed/store/store_server.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "gradus/distributed/store/socket.h"
+#include "gradus/distributed/base/still_threads.h"
+#include "gradus/distributed/store/internal/store_service.h"
+
+namespace gradus::dist {
+namespace {
+
+using internal::Socket;
+using internal::SocketAddress;
+using Id = internal::StoreService::Id;
+
+constexpr const char* kOp = "store_server";
+// What epoll says of the two sockets that are no connections, whose ids count from 1.
+constexpr Id kListener = 0, kWake = ~Id(0);
+
+size_t max_connections() {
+  constexpr rlim_t kWanted = 16384, kOthers = 128;  // files that this process needs besides
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= 2 * kOthers) return kOthers;
+  return std::min(kWanted, limit.rlim_cur - kOthers);
+}
+
+Socket listen_somewhere(const StoreServerOptions& options) {
+  if (options.port < 0 || options.port > 65535)
+    throw ValueError(kOp, "port is ", options.port, "; it must be in 0..65535");
+  std::string why;
+  const std::vector<SocketAddress> addresses =
+      internal::resolve(options.host, options.port, Deadline::after(Milliseconds(10'000)), &why);
+  if (addresses.empty()) throw ConnectionError(kOp, -1, "cannot listen at '", options.host, "': ", why);
+  const auto is_loopback = [](const SocketAddress& a) { return a.is_loopback(); };
+  if (options.token.empty() && !std::all_of(addresses.begin(), addresses.end(), is_loopback))
+    throw ValueError(kOp, "a token is needed to listen at '", options.host, "', which other hosts can reach");
+
+  const int last = options.port == 0 ? 0 : std::min(options.port + options.further_ports, 65535);
+  for (int port = options.port; port <= last; ++port) {
+    bool taken = false;
+    if (Socket socket = internal::listen_at(addresses[0].with_port(port), &why, &taken)) return socket;
+    if (!taken) throw ConnectionError(kOp, -1, "cannot listen at ", options.host, ':', port, ": ", why);
+  }
+  if (last == options.port)
+    throw ConnectionError(kOp, -1, "cannot listen at ", options.host, ':', options.port,
+                          ": the port is taken by another process");
+  throw ConnectionError(kOp, -1, "cannot listen at ", options.host, ": ports ", options.port, " to ", last,
+                        " are taken by other processes");
+}
+
+}  // namespace
+
+class StoreServer::Impl {
+ public:
+  explicit Impl(const StoreServerOptions& options)
+      : listener_(listen_somewhere(options)),
+        wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+        epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+        port_(internal::local_address(listener_).port()),
+        service_({.job_id = options.job_id,
+                  .token = options.token,
+                  .max_connections = max_connections(),
+                  .max_greeting = std::min<size_t>(256, max_connections() / 2),
+                  .two_jobs_met = options.two_jobs_met}) {
+    if (!wake_ || !epoll_) throw ConnectionError(kOp, -1, "no file descriptors left");
+    watch(EPOLL_CTL_ADD, listener_, kListener, EPOLLIN);
+    watch(EPOLL_CTL_ADD, wake_, kWake, EPOLLIN);
+    thread_ = std::thread([this] {
+      internal::name_own_thread("store");
+      run();
+    });
+  }
+  ~Impl() {
+    stop_ = true;
+    wake();
+    thread_.join();
+  }
+
+  int port() const { return port_; }
+  template <class F>
+  void change(F&& f) {
+    {
+      std::lock_guard lock(mutex_);
+      f(service_);
+    }
+    wake();
+  }
+  std::optional<Failure> failure() const {
+    std::lock_guard lock(mutex_);
+    return service_.failure();
+  }
+  std::string refusals() const {
+    std::lock_guard lock(mutex_);
+    return service_.refusals();
+  }
+  int launchers() const {
+    std::lock_guard lock(mutex_);
+    return service_.launchers();
+  }
+
+ private:
+  void run() {
+    epoll_event events[64];
+    while (!stop_) {
+      const int n = ::epoll_wait(epoll_.fd(), events, std::size(events), time_to_wait());
+      std::lock_guard lock(mutex_);
+      for (int i = 0; i < n; ++i) {
+        if (events[i].data.u64 == kListener)
+          accept_some();
+        else if (events[i].data.u64 == kWake)
+          clear_wake();
+        else
+          serve(events[i].data.u64, events[i].events);
+      }
+      service_.expire(now());
+      flush();
+    }
+    std::lock_guard lock(mutex_);
+    flush();  // the last words
+  }
+
+  int time_to_wait() {
+    std::lock_guard lock(mutex_);
+    const std::optional<TimePoint> next = service_.next_deadline();
+    if (!next) return -1;
+    const auto left = std::chrono::ceil<Milliseconds>(*next - now());
+    return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3'600'000));
+  }
+
+  void accept_some() {
+    for (int i = 0; i < 64; ++i) {
+      Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!socket) {
+        if (errno == EMFILE || errno == ENFILE) refuse_one();
+        return;
+      }
+      internal::set_up_connection(socket);
+      const Id id = service_.connect(now());
+      if (watch(EPOLL_CTL_ADD, socket, id, EPOLLIN))
+        sockets_.emplace(id, std::move(socket));
+      else
+        service_.disconnect(id, "", now());
+    }
+  }
+
+  // Out of file descriptors: the spare one serves to turn somebody away, who would make us spin otherwise.
+  void refuse_one() {
+    spare_.close();
+    Socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+    spare_ = open_spare();
+  }
+  static Socket open_spare() { return Socket(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+  void serve(Id id, uint32_t events) {
+    if (!sockets_.contains(id)) return;  // closed since
+    if (events & EPOLLOUT)
+      write(id);
+    else
+      read(id, events);
+  }
+
+  void read(Id id, uint32_t events) {
+    const auto it = sockets_.find(id);
+    // So much at a time, for others to have their turn.
+    for (int i = 0; i < 4 && service_.wants_input(id); ++i) {
+      const ssize_t n = ::recv(it->second.fd(), chunk_, sizeof chunk_, 0);
+      if (n <= 0) {
+        if (n == 0 || !(errno == EAGAIN || errno == EINTR)) end(id, n == 0 ? 0 : errno);
+        return;
+      }
+      try {
+        service_.receive(id, {chunk_, static_cast<size_t>(n)}, now());
+      } catch (const std::exception&) {  // out of memory
+        return end(id, ENOMEM);
+      }
+      if (n < static_cast<ssize_t>(sizeof chunk_)) break;
+    }
+    if (!service_.wants_input(id) && events & (EPOLLERR | EPOLLHUP)) {
+      int error = 0;
+      socklen_t size = sizeof error;
+      (void)::getsockopt(it->second.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+      end(id, error);
+    }
+  }
+
+  // Sends what there is to send, and looks at what each connection waits for next.
+  void flush() {
+    for (std::vector<Id> changed = service_.take_changed(); !changed.empty();
+         changed = service_.take_changed())
+      for (const Id id : changed) write(id);
+  }
+
+  void write(Id id) {
+    const auto it = sockets_.find(id);
+    if (it == sockets_.end()) return;
+    std::string_view output = service_.output(id);
+    while (!output.empty()) {
+      const ssize_t n = ::send(it->second.fd(), output.data(), output.size(), MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno != EAGAIN) return end(id, errno);
+      if (n < 0) break;
+      service_.sent(id, static_cast<size_t>(n), now());
+      output = service_.output(id);
+    }
+    if (output.empty() && service_.finished(id)) return end(id, 0);
+    watch(EPOLL_CTL_MOD, it->second, id,
+          (service_.wants_input(id) ? uint32_t(EPOLLIN) : 0) | (output.empty() ? 0 : uint32_t(EPOLLOUT)));
+  }
+
+  void end(Id id, int error) {
+    sockets_.erase(id);
+    const bool closed = error == 0 || error == ECONNRESET || error == EPIPE;
+    service_.disconnect(
+        id,
+        closed ? "its connection closed" : "its connection failed: " + std::generic_category().message(error),
+        now());
+  }
+
+  bool watch(int operation, const Socket& socket, Id id, uint32_t events) {
+    epoll_event event{};
+    event.events = events;
+    event.data.u64 = id;
+    return ::epoll_ctl(epoll_.fd(), operation, socket.fd(), &event) == 0;
+  }
+  void wake() { (void)!::eventfd_write(wake_.fd(), 1); }
+  void clear_wake() {
+    eventfd_t count;
+    (void)!::eventfd_read(wake_.fd(), &count);
+  }
+
+  Socket listener_, wake_, epoll_, spare_ = open_spare();
+  const int port_;
+  mutable std::mutex mutex_;  // of what follows
+  internal::StoreService service_;
+  std::map<Id, Socket> sockets_;
+  char chunk_[64 << 10];
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+StoreServer::StoreServer(const StoreServerOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+StoreServer::~StoreServer() = default;
+int StoreServer::port() const { return impl_->port(); }
+
+void StoreServer::report(const Failure& failure) {
+  impl_->change([&](internal::StoreService& service) { service.report(failure); });
+}
+
+void StoreServer::ended(int rank) {
+  impl_->change([&](internal::StoreService& service) { service.ended(rank, now()); });
+}
+
+bool StoreServer::failed(Failure* failure) const {
+  const std::optional<Failure> found = impl_->failure();
+  if (found && failure != nullptr) *failure = *found;
+  return found.has_value();
+}
+
+std::string StoreServer::refusals() const { return impl_->refusals(); }
+
+int StoreServer::launchers() const { return impl_->launchers(); }
+
+void StoreServer::begin_attempt(int attempt) {
+  impl_->change([&](internal::StoreService& service) { service.begin_attempt(attempt, now()); });
+}
+
+}  // namespace gradus::dist

@@ -1,0 +1,317 @@
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "gradus/distributed/store/internal/status_text.h"
+#include "gradus/distributed/base/still_threads.h"
+#include "gradus/distributed/store/internal/store_connection.h"
+#include "gradus/distributed/store/tcp_store.h"
+
+namespace gradus::dist {
+namespace {
+
+using internal::encode;
+using internal::Io;
+using internal::Message;
+using internal::MessageType;
+using internal::StoreConnection;
+
+constexpr Milliseconds kHeartbeat{500};
+// Who reports a timeout asks for statuses first: together they take less than two seconds. A report's answer
+// may wait for the server's grace.
+constexpr Milliseconds kStatusesLimit{400}, kReportLimit{950};
+
+// Descriptors whose end tells others that this process is gone: a child that it forks does not keep them
+// open.
+class LifeLines {
+ public:
+  static void add(int fd) {
+    static const int registered =
+        pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                       [] {
+                         for (const int open : instance().fds_) ::close(open);
+                         instance().fds_.clear();
+                         instance().mutex_.unlock();
+                       });
+    (void)registered;
+    std::lock_guard lock(instance().mutex_);
+    instance().fds_.insert(fd);
+  }
+  static void remove(int fd) {
+    std::lock_guard lock(instance().mutex_);
+    instance().fds_.erase(fd);
+  }
+
+ private:
+  static LifeLines& instance() {
+    static auto& instance = *new LifeLines;
+    return instance;
+  }
+  std::mutex mutex_;
+  std::set<int> fds_;
+};
+
+// A connection that a thread listens to until it ends.
+class StandingConnection {
+ public:
+  struct Handlers {
+    std::function<bool(const Message&)> message;       // returns whether to send a heartbeat at once
+    std::function<void(const std::string& why)> lost;  // the last call
+    std::function<std::string()> heartbeat;            // a frame to send now and then; may be empty
+  };
+
+  StandingConnection(StoreConnection connection, Handlers handlers)
+      : connection_(std::move(connection)),
+        stop_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+        handlers_(std::move(handlers)),
+        thread_([this] {
+          internal::name_own_thread("job");
+          listen();
+        }) {
+    LifeLines::add(connection_.fd());
+  }
+  ~StandingConnection() {
+    (void)!::eventfd_write(stop_.fd(), 1);
+    thread_.join();
+    LifeLines::remove(connection_.fd());
+  }
+
+  // False when it cannot be sent in time; then the connection is of no more use.
+  bool send(const std::string& frame, const Deadline& deadline = Deadline::after(kStatusesLimit)) {
+    std::lock_guard lock(send_mutex_);
+    std::string why;
+    if (broken_) return false;
+    broken_ = connection_.send(frame, deadline, &why) != Io::kDone;
+    return !broken_;
+  }
+
+ private:
+  void listen() {
+    TimePoint beat = now();
+    for (;;) {
+      while (const std::optional<Message> message = connection_.next())
+        if (handlers_.message(*message)) beat = now();
+      if (now() >= beat) {
+        send_heartbeat();
+        beat = now() + kHeartbeat;
+      }
+      pollfd polled[] = {{connection_.fd(), POLLIN, 0}, {stop_.fd(), POLLIN, 0}};
+      const auto left = std::chrono::ceil<Milliseconds>(beat - now());
+      if (::poll(polled, 2, std::max(0, static_cast<int>(left.count()))) <= 0) continue;
+      if (polled[1].revents != 0) return;
+      if (polled[0].revents == 0) continue;
+      std::string why;
+      if (connection_.read(&why) == Io::kClosed) return handlers_.lost(why);
+    }
+  }
+
+  void send_heartbeat() {
+    if (!handlers_.heartbeat) return;
+    // A server that takes nothing has stopped: it must not stop us.
+    pollfd writable{connection_.fd(), POLLOUT, 0};
+    if (::poll(&writable, 1, 0) == 1) send(handlers_.heartbeat());
+  }
+
+  StoreConnection connection_;
+  internal::Socket stop_;
+  const Handlers handlers_;
+  std::mutex send_mutex_;
+  bool broken_ = false;
+  std::thread thread_;
+};
+
+std::string lost_text(const StoreAddress& address, int port, const std::string& why) {
+  return concat("lost the store at ", address.host, ':', port,
+                ": its host (the launcher, or rank 0) has ended or cannot be reached (", why, ")");
+}
+
+class TcpMembership final : public Membership {
+ public:
+  TcpMembership(StoreConnection connection, const StoreAddress& address, int rank, int world_size)
+      : Membership(rank, world_size),
+        address_(address),
+        port_(connection.port()),
+        connection_(std::move(connection), {.message = [this](const Message& m) { return hear(m); },
+                                            .lost = [this](const std::string& why) { lose(why); },
+                                            .heartbeat = [this] { return beat(); }}) {}
+
+  Failure report(const Failure& failure) override {
+    if (!is_rank()) return failure;
+    {
+      std::lock_guard lock(mutex_);
+      if (left_) return failed() ? this->failure() : failure;
+    }
+    const Deadline deadline = Deadline::after(kReportLimit);
+    if (!failed() && connection_.send(encode(MessageType::kReport, address_.attempt, failure), deadline)) {
+      std::unique_lock lock(mutex_);
+      heard_.wait_until(lock, deadline.time(), [&] { return failed(); });
+    }
+    set_failed(failure);  // unless there is one
+    return this->failure();
+  }
+
+  void leave() override {
+    if (!is_rank()) return;
+    {
+      std::lock_guard lock(mutex_);
+      if (std::exchange(left_, true)) return;
+    }
+    set_left(rank());
+    connection_.send(encode({MessageType::kLeave, {}, {}}));
+  }
+
+  std::vector<RankStatus> statuses() override {
+    if (!is_rank()) return {};
+    uint64_t seen;
+    {
+      std::lock_guard lock(mutex_);
+      if (lost_) return {};
+      seen = statuses_heard_;
+    }
+    const Deadline deadline = Deadline::after(kStatusesLimit);
+    if (!connection_.send(encode({MessageType::kAskStatuses, {}, {}}), deadline)) return {};
+    std::unique_lock lock(mutex_);
+    heard_.wait_until(lock, deadline.time(), [&] { return statuses_heard_ > seen || lost_; });
+    if (statuses_heard_ == seen) return {};
+    return statuses_;
+  }
+
+ private:
+  // The number that is answered comes first: what follows was so after it was asked.
+  std::string beat() const {
+    const int64_t asked = asked_.load();
+    RankStatus mine = status();
+    if (mine.stuck != 0) {
+      const uint64_t others = internal::still_threads(mine.threads);
+      mine.stuck = others == 0 ? 0 : std::max<uint64_t>(1, mine.stuck * 0x9E3779B97F4A7C15u ^ others);
+    }
+    const std::string text = internal::to_text(mine);
+    return encode({MessageType::kHeartbeat, {asked}, {text}});
+  }
+
+  // What the server says is checked like everything from outside.
+  bool hear(const Message& message) {
+    if (message.type == MessageType::kAskStill) {
+      asked_.store(message.numbers[0]);
+      return true;
+    }
+    std::lock_guard lock(mutex_);
+    if (message.type == MessageType::kFailed) {
+      const auto failed = parse_failure(message);
+      if (failed && failed->attempt == address_.attempt) set_failed(failed->failure);
+    } else if (message.type == MessageType::kLeft) {
+      const int64_t rank = message.numbers[0];
+      if (rank >= 0 && rank < world_size()) set_left(static_cast<int>(rank));
+    } else if (message.type == MessageType::kStatuses && message.numbers.size() == 3 * message.texts.size()) {
+      statuses_.clear();
+      for (size_t i = 0; i < message.texts.size(); ++i) {
+        const int64_t* n = &message.numbers[3 * i];
+        if (n[0] < 0 || n[0] >= world_size() || n[0] == rank()) continue;
+        RankStatus& status = statuses_.emplace_back();
+        status.rank = static_cast<int>(n[0]);
+        status.left = n[1] != 0;
+        status.silent = Milliseconds(std::max<int64_t>(n[2], 0));
+        internal::read_text(message.texts[i], world_size(), status);
+      }
+      ++statuses_heard_;
+    }
+    heard_.notify_all();
+    return false;
+  }
+
+  void lose(const std::string& why) {
+    std::lock_guard lock(mutex_);
+    lost_ = true;
+    if (!left_) set_failed({.kind = Failure::Kind::kDied, .text = lost_text(address_, port_, why)});
+    heard_.notify_all();
+  }
+
+  const StoreAddress address_;
+  const int port_;
+  std::mutex mutex_;  // of what follows; held while learning, so that who waits sees all of it
+  std::condition_variable heard_;
+  bool left_ = false, lost_ = false;
+  std::atomic<int64_t> asked_{0};
+  uint64_t statuses_heard_ = 0;
+  std::vector<RankStatus> statuses_;
+  StandingConnection connection_;  // last: its thread uses the others
+};
+
+class TcpLauncherLink final : public LauncherLink {
+ public:
+  TcpLauncherLink(StoreConnection connection, const StoreAddress& address)
+      : address_(address),
+        port_(connection.port()),
+        connection_(std::move(connection), {.message = [this](const Message& m) { return hear(m); },
+                                            .lost = [this](const std::string& why) { lose(why); }}) {}
+
+  void report(int attempt, const Failure& failure) override {
+    connection_.send(encode(MessageType::kReport, attempt, failure));
+  }
+
+  void ended(int attempt, int rank) override {
+    connection_.send(encode({MessageType::kEnded, {attempt, rank}, {}}));
+  }
+
+  bool failed(int attempt, Failure* failure) const override {
+    std::lock_guard lock(mutex_);
+    const bool heard = heard_ && heard_->attempt == attempt;
+    if (!heard && !lost_) return false;
+    if (failure != nullptr) *failure = heard ? heard_->failure : *lost_;
+    return true;
+  }
+
+  void leave() override { connection_.send(encode({MessageType::kLeave, {}, {}})); }
+
+ private:
+  bool hear(const Message& message) {
+    if (message.type != MessageType::kFailed) return false;
+    std::lock_guard lock(mutex_);
+    if (auto failed = parse_failure(message)) heard_ = std::move(failed);
+    return false;
+  }
+
+  void lose(const std::string& why) {
+    std::lock_guard lock(mutex_);
+    lost_ = Failure{.kind = Failure::Kind::kDied, .text = lost_text(address_, port_, why)};
+  }
+
+  const StoreAddress address_;
+  const int port_;
+  mutable std::mutex mutex_;
+  std::optional<internal::AttemptFailure> heard_;  // the latest attempt's
+  std::optional<Failure> lost_;
+  StandingConnection connection_;
+};
+
+}  // namespace
+
+std::shared_ptr<Membership> join_tcp(const StoreAddress& address, int rank, int world_size,
+                                     const Deadline& deadline) {
+  if (world_size < 1 || world_size > internal::kMaxWorldSize || rank < 0 || rank >= world_size)
+    throw ConnectionError("join_tcp", rank, "rank ", rank, " is outside of a world of ", world_size,
+                          " ranks");
+  const internal::Hello who{
+      .role = internal::Role::kMember, .attempt = address.attempt, .rank = rank, .world_size = world_size};
+  return std::make_shared<TcpMembership>(StoreConnection::open("join_tcp", address, who, deadline), address,
+                                         rank, world_size);
+}
+
+std::unique_ptr<LauncherLink> join_tcp_as_launcher(const StoreAddress& address, const std::string& name,
+                                                   Milliseconds timeout) {
+  const internal::Hello who{.role = internal::Role::kLauncher,
+                            .attempt = StoreAddress::kAnyAttempt,
+                            .name = name.substr(0, internal::kMaxName)};
+  return std::make_unique<TcpLauncherLink>(
+      StoreConnection::open("join_tcp_as_launcher", address, who, Deadline::after(timeout)), address);
+}
+
+}  // namespace gradus::dist

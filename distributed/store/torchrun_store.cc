@@ -1,0 +1,94 @@
+#include "gradus/distributed/store/torchrun_store.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+
+#include "gradus/distributed/base/error.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+// The protocol of PyTorch's TCPStore since 2.1: a byte says what is asked; numbers are as the host has them.
+enum : char { kValidate = 0, kSet = 1, kGet = 3, kCheck = 5 };
+constexpr uint32_t kMagic = 0x3C85F7CE;
+constexpr char kReady = 0;
+constexpr uint64_t kMaxValue = 1000;
+
+constexpr Milliseconds kPause{20}, kLongestPause{500};
+// For an answer, which comes at once from a store that is one.
+constexpr Milliseconds kAnswerLimit{10'000};
+
+template <class T>
+std::string bytes_of(T number) {
+  std::string bytes(sizeof number, '\0');
+  std::memcpy(bytes.data(), &number, sizeof number);
+  return bytes;
+}
+std::string frame(std::string_view text) { return bytes_of<uint64_t>(text.size()).append(text); }
+
+}  // namespace
+
+TorchrunStore::TorchrunStore(const char* op, const std::string& host, int port, const Deadline& deadline)
+    : op_(op), place_(concat(host, ':', port)), deadline_(deadline) {
+  std::string why;
+  for (;;) {
+    for (const SocketAddress& address : resolve(host, port, deadline_, &why))
+      if ((socket_ = connect_to(address, deadline_, &why))) {
+        send(std::string(1, kValidate) + bytes_of(kMagic));
+        return;
+      }
+    if (deadline_.passed()) fail(concat("no connection within ", deadline_.timeout().count(), " ms: ", why));
+    std::this_thread::sleep_for(std::min(kPause, deadline_.left()));
+  }
+}
+
+void TorchrunStore::set(std::string_view key, std::string_view value) {
+  send(std::string(1, kSet) + frame(key) + frame(value));
+  if (!has(key)) fail("it does not keep what it is given");
+}
+
+std::string TorchrunStore::get(std::string_view key) {
+  for (Milliseconds pause = kPause; !has(key); pause = std::min(2 * pause, kLongestPause)) {
+    if (deadline_.passed())
+      throw TimeoutError(op_, 0, "rank 0, which opens the job's store, did not come within ",
+                         deadline_.timeout().count(), " ms (torchrun's own store, at ", place_,
+                         ", would know of it)");
+    std::this_thread::sleep_for(std::min(pause, deadline_.left()));
+  }
+  send(std::string(1, kGet) + frame(key));
+  uint64_t size = 0;
+  std::memcpy(&size, receive(sizeof size).data(), sizeof size);
+  if (size > kMaxValue) fail(concat("its answer has ", size, " bytes"));
+  return receive(size);
+}
+
+bool TorchrunStore::has(std::string_view key) {
+  send(std::string(1, kCheck) + bytes_of<uint64_t>(1) + frame(key));
+  return receive(1)[0] == kReady;
+}
+
+void TorchrunStore::send(std::string_view bytes) {
+  std::string why;
+  if (send_all(socket_, bytes, Deadline::after(kAnswerLimit), &why) != Io::kDone) fail(why);
+}
+
+std::string TorchrunStore::receive(size_t bytes) {
+  const Deadline limit = Deadline::after(kAnswerLimit);
+  std::string why;
+  while (received_.size() < bytes)
+    if (receive_some(socket_, &received_, limit, &why) != Io::kDone) fail(why);
+  const std::string result = received_.substr(0, bytes);
+  received_.erase(0, bytes);
+  return result;
+}
+
+void TorchrunStore::fail(std::string_view why) const {
+  throw ConnectionError(op_, -1, "torchrun's own store at ", place_,
+                        " (MASTER_ADDR, MASTER_PORT), by which its ranks find each other, does not answer as "
+                        "that of PyTorch 2.1 or later does: ",
+                        why);
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,36 @@
+// TorchrunStore: the key-value store that torchrun hosts at MASTER_PORT for the ranks that it starts. It goes
+// with torchrun: who finds the job's store by it belongs to the same torchrun, whatever else runs on this
+// host.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "gradus/distributed/store/socket.h"
+
+namespace gradus::dist::internal {
+
+class TorchrunStore {
+ public:
+  // Connects, trying again until the store is there or time is over. Errors: ConnectionError.
+  TorchrunStore(const char* op, const std::string& host, int port, const Deadline& deadline);
+
+  void set(std::string_view key, std::string_view value);
+  // Waits until the key has a value of at most 1000 bytes. Errors: TimeoutError for rank 0, which sets it;
+  // ConnectionError for an answer that is none of PyTorch's.
+  std::string get(std::string_view key);
+
+ private:
+  void send(std::string_view bytes);
+  std::string receive(size_t bytes);
+  bool has(std::string_view key);
+  [[noreturn]] void fail(std::string_view why) const;
+
+  const char* const op_;
+  const std::string place_;
+  const Deadline deadline_;
+  Socket socket_;
+  std::string received_;
+};
+
+}  // namespace gradus::dist::internal

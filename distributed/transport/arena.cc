@@ -1,0 +1,315 @@
+#include "gradus/distributed/transport/arena.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "gradus/distributed/base/waiting.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+// Note [Rounds]
+// Each member has two buffers and a number: the last round that it has published. In round r a member writes
+// to its buffer r % 2, publishes r, and waits until all members have published it; then it reads what it
+// needs from the others' buffers of round r. Whoever publishes r + 1 is done with that. So when all have
+// published r + 1, the buffers of round r are free for round r + 2: one wait per round is enough, and one
+// member's writing overlaps with another's reading.
+//
+// All members must come to the same number of rounds: from sizes that all know, or from what each says that
+// it has left to send. Nobody touches another's own memory, so a call may give up at any point.
+
+// Two of these per member, and what they come from, fit the L2 cache.
+constexpr size_t kBufferBytes = size_t(256) << 10;
+static_assert(kBufferBytes >= sizeof(uint64_t) + kMaxExchangeBytes);
+// Up to here (of all members together) everyone reduces everything, which takes one round. Beyond, everyone
+// reduces a part and passes it on.
+constexpr size_t kDirectBytes = size_t(64) << 10;
+constexpr size_t kLine = 64;
+
+struct alignas(kLine) Slot {
+  std::atomic<uint64_t> round{0};
+  uint64_t left[2] = {};  // bytes that the member will still send after this round; per buffer
+};
+struct alignas(kLine) Arrival {
+  Futex signal;
+};
+
+size_t round_up(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+size_t head_bytes(size_t members) { return round_up(sizeof(Arrival) + members * sizeof(Slot), 4096); }
+
+// What of `bytes` is left to be moved after the first `done`.
+size_t rest(size_t bytes, size_t done) { return done < bytes ? bytes - done : 0; }
+// At most `most` bytes of the block, after its first `done`.
+std::span<std::byte> piece(const Block& block, size_t done, size_t most) {
+  const size_t n = std::min(rest(block.bytes, done), most);
+  if (n == 0) return {};
+  return {static_cast<std::byte*>(block.data) + done, n};
+}
+std::span<const std::byte> piece(const ConstBlock& block, size_t done, size_t most) {
+  return piece(Block{const_cast<void*>(block.data), block.bytes}, done, most);
+}
+void copy(std::byte* to, std::span<const std::byte> from) {
+  if (!from.empty()) std::memcpy(to, from.data(), from.size());
+}
+void copy(std::span<std::byte> to, const std::byte* from) {
+  if (!to.empty()) std::memcpy(to.data(), from, to.size());
+}
+void copy(const Block& to, const ConstBlock& from) {
+  if (to.data != from.data && from.bytes != 0)
+    std::memcpy(to.data, from.data, std::min(to.bytes, from.bytes));
+}
+
+class ArenaBackend : public Backend {
+ public:
+  ArenaBackend(std::shared_ptr<Segment> segment, std::vector<int> members, int index)
+      : segment_(std::move(segment)),
+        members_(std::move(members)),
+        me_(index),
+        arrival_(*reinterpret_cast<Arrival*>(segment_->data())),
+        slots_(reinterpret_cast<Slot*>(segment_->data() + sizeof(Arrival))),
+        buffers_(segment_->data() + head_bytes(size())) {
+    if (segment_->bytes() < arena_bytes(int(size())))
+      throw InternalError("arena of ", size(), " members in ", segment_->bytes(), " bytes");
+  }
+
+  std::vector<std::string> exchange(const Call& call, std::string_view mine) override {
+    const uint64_t bytes = mine.size();
+    if (bytes > kMaxExchangeBytes) throw InternalError("exchange of ", bytes, " bytes");
+    std::memcpy(next(), &bytes, sizeof bytes);
+    if (bytes) std::memcpy(next() + sizeof bytes, mine.data(), bytes);
+    meet(call);
+    std::vector<std::string> all(size());
+    for (size_t i = 0; i < size(); ++i) {
+      uint64_t theirs;
+      std::memcpy(&theirs, read(i), sizeof theirs);
+      if (theirs > kMaxExchangeBytes) throw_nonsense(call, i);
+      all[i].assign(reinterpret_cast<const char*>(read(i)) + sizeof theirs, theirs);
+    }
+    return all;
+  }
+
+  void all_reduce(const Call& call, const void* in, void* out, int64_t n, DType dtype, ReduceOp op) override {
+    reduce_to(call, true, in, out, n, dtype, op);
+  }
+
+  void reduce(const Call& call, int root, const void* in, void* out, int64_t n, DType dtype,
+              ReduceOp op) override {
+    reduce_to(call, me_ == size_t(root), in, out, n, dtype, op);
+  }
+
+  void reduce_scatter(const Call& call, std::span<const ConstBlock> blocks, void* out, DType dtype,
+                      ReduceOp op) override {
+    size_t longest = 0;
+    for (const ConstBlock& block : blocks) longest = std::max(longest, block.bytes);
+    for (size_t done = 0; done < longest; done += share()) {
+      for (size_t i = 0; i < size(); ++i)
+        if (i != me_) copy(next() + i * share(), piece(blocks[i], done, share()));
+      meet(call);
+      const std::span<const std::byte> mine = piece(blocks[me_], done, share());
+      reduce_piece(mine, me_ * share(), static_cast<std::byte*>(out) + (mine.empty() ? 0 : done), dtype, op);
+    }
+  }
+
+  void broadcast(const Call& call, int root, void* data, size_t bytes) override {
+    const Block block{data, bytes};
+    for (size_t done = 0; done < bytes; done += kBufferBytes) {
+      if (me_ == size_t(root)) copy(next(), piece(block, done, kBufferBytes));
+      meet(call);
+      if (me_ != size_t(root)) copy(piece(block, done, kBufferBytes), read(root));
+    }
+  }
+
+  void gather(const Call& call, int root, ConstBlock in, std::span<const Block> blocks) override {
+    const bool is_root = me_ == size_t(root);
+    if (is_root) {
+      copy(blocks[root], in);
+      in = {};
+    }
+    for (size_t done = 0; done == 0 || more(); done += kBufferBytes) {
+      copy(next(), piece(in, done, kBufferBytes));
+      meet(call, rest(in.bytes, done + kBufferBytes));
+      for (size_t i = 0; is_root && i < size(); ++i)
+        if (i != me_) copy(piece(blocks[i], done, kBufferBytes), read(i));
+    }
+  }
+
+  void scatter(const Call& call, int root, std::span<const ConstBlock> blocks, Block out) override {
+    const bool is_root = me_ == size_t(root);
+    if (!is_root) blocks = {};
+    size_t longest = 0;
+    for (size_t i = 0; i < blocks.size(); ++i)
+      if (i != me_) longest = std::max(longest, blocks[i].bytes);
+    for (size_t done = 0; done == 0 || more(); done += share()) {
+      for (size_t i = 0; i < blocks.size(); ++i)
+        if (i != me_) copy(next() + i * share(), piece(blocks[i], done, share()));
+      meet(call, rest(longest, done + share()));
+      if (!is_root) copy(piece(out, done, share()), read(root) + me_ * share());
+    }
+    if (is_root) copy(out, blocks[root]);
+  }
+
+  void all_gather(const Call& call, ConstBlock in, std::span<const Block> out) override {
+    size_t longest = 0;
+    for (const Block& block : out) longest = std::max(longest, block.bytes);
+    for (size_t done = 0; done < longest; done += kBufferBytes) {
+      copy(next(), piece(in, done, kBufferBytes));
+      meet(call);
+      for (size_t i = 0; i < size(); ++i)
+        if (i != me_) copy(piece(out[i], done, kBufferBytes), read(i));
+    }
+    copy(out[me_], in);
+  }
+
+  void all_to_all(const Call& call, std::span<const ConstBlock> in, std::span<const Block> out) override {
+    size_t longest = 0;
+    for (size_t i = 0; i < size(); ++i)
+      if (i != me_) longest = std::max(longest, in[i].bytes);
+    for (size_t done = 0; done == 0 || more(); done += share()) {
+      for (size_t i = 0; i < size(); ++i)
+        if (i != me_) copy(next() + i * share(), piece(in[i], done, share()));
+      meet(call, rest(longest, done + share()));
+      for (size_t i = 0; i < size(); ++i)
+        if (i != me_) copy(piece(out[i], done, share()), read(i) + me_ * share());
+    }
+    copy(out[me_], in[me_]);
+  }
+
+ private:
+  size_t size() const { return members_.size(); }
+  // One member's part of a buffer, where a buffer has a part for each.
+  size_t share() const { return kBufferBytes / size() / kLine * kLine; }
+  std::byte* buffer(size_t member, uint64_t round) const {
+    return buffers_ + (2 * member + round % 2) * kBufferBytes;
+  }
+  // This member's buffer of the coming round.
+  std::byte* next() const { return buffer(me_, round_ + 1); }
+  // A member's buffer of the round that was met last.
+  const std::byte* read(size_t member) const { return buffer(member, round_); }
+  // Whether any member had more to send in the round that was met last.
+  bool more() const {
+    for (size_t i = 0; i < size(); ++i)
+      if (slots_[i].left[round_ % 2] != 0) return true;
+    return false;
+  }
+
+  bool is_here(size_t member) const { return slots_[member].round.load(std::memory_order_seq_cst) >= round_; }
+  std::vector<int> missing() const {
+    std::vector<int> ranks;
+    for (size_t i = 0; i < size(); ++i)
+      if (!is_here(i)) ranks.push_back(members_[i]);
+    return ranks;
+  }
+
+  // Publishes this member's buffer, and waits for all others'.
+  void meet(const Call& call, uint64_t left = 0) {
+    if (Simulation* simulation = Simulation::current()) simulation->step("arena round");
+    ++round_;
+    slots_[me_].left[round_ % 2] = left;
+    slots_[me_].round.store(round_, std::memory_order_seq_cst);
+    // Of two that come last, both at once, each or one sees that all are here: somebody wakes the others.
+    const auto all_here = [this] {
+      for (size_t i = 0; i < size(); ++i)
+        if (!is_here(i)) return false;
+      return true;
+    };
+    if (all_here()) return arrival_.signal.notify();
+    const auto someone_left = [&] {
+      for (size_t i = 0; i < size(); ++i)
+        if (call.watch.membership->has_left(members_[i]) && !is_here(i)) return true;
+      return false;
+    };
+    std::optional<Membership::Awaiting> awaiting;
+    const Wait outcome = arrival_.signal.wait(
+        call.watch, [&] { return all_here() || someone_left(); }, call.op, Futex::spin_limit(),
+        [&] { awaiting.emplace(*call.watch.membership, [this] { return missing(); }); });
+    if (outcome != Wait::kReady) throw_wait(call.op, outcome, call.watch, missing());
+    for (size_t i = 0; i < size(); ++i)
+      check_left(call.op, call.watch, members_[i], [&] { return !is_here(i); });
+  }
+
+  // How the chunk from `start` is cut into equal parts, of whole cache lines: the last one may be shorter.
+  size_t part_bytes(size_t bytes, size_t start) const {
+    const size_t length = std::min(rest(bytes, start), share() * size());
+    return round_up((length + size() - 1) / size(), kLine);
+  }
+  template <class AnyBlock>
+  auto part_of(const AnyBlock& block, size_t start, size_t part, size_t member) const {
+    return piece(block, start + member * part, part);
+  }
+
+  // Reduces to `out`, where it is wanted, what all members have in `in`.
+  void reduce_to(const Call& call, bool wanted, const void* in, void* out, int64_t n, DType dtype,
+                 ReduceOp op) {
+    const ConstBlock mine{in, size_t(n * size_of(dtype))};
+    const Block result{wanted ? out : nullptr, wanted ? mine.bytes : 0};
+    if (size() == 2 || mine.bytes * size() <= kDirectBytes)
+      reduce_directly(call, mine, result, dtype, op);
+    else
+      reduce_in_parts(call, mine, result, dtype, op);
+  }
+
+  // Everyone reads everything. With two members that is no more traffic than passing halves on.
+  void reduce_directly(const Call& call, const ConstBlock& in, const Block& out, DType dtype, ReduceOp op) {
+    for (size_t done = 0; done < in.bytes; done += kBufferBytes) {
+      const std::span<const std::byte> mine = piece(in, done, kBufferBytes);
+      copy(next(), mine);
+      meet(call);
+      const std::span<std::byte> result = piece(out, done, kBufferBytes);
+      if (!result.empty()) reduce_piece(mine, 0, result.data(), dtype, op);
+    }
+  }
+
+  // A buffer holds a part of the input's chunk for each other member, and this member's part of the chunk
+  // before, reduced. Member i's part goes to place i, so the place left free by the member's own part of the
+  // input is that of the result.
+  void reduce_in_parts(const Call& call, const ConstBlock& in, const Block& out, DType dtype, ReduceOp op) {
+    const size_t chunk = share() * size();
+    const size_t end = round_up(in.bytes, chunk);
+    for (size_t start = 0; start <= end; start += chunk) {
+      if (start > 0) {
+        const size_t part = part_bytes(in.bytes, start - chunk);
+        const std::span<const std::byte> mine = part_of(in, start - chunk, part, me_);
+        reduce_piece(mine, me_ * share(), next() + me_ * share(), dtype, op);
+      }
+      for (size_t i = 0; i < size(); ++i)
+        if (i != me_) copy(next() + i * share(), part_of(in, start, part_bytes(in.bytes, start), i));
+      meet(call);
+      for (size_t i = 0; start > 0 && i < size(); ++i)
+        copy(part_of(out, start - chunk, part_bytes(in.bytes, start - chunk), i), read(i) + i * share());
+    }
+  }
+  // out = reduction of `mine` and of what the others have at `offset` in their buffers of the last round.
+  void reduce_piece(std::span<const std::byte> mine, size_t offset, std::byte* out, DType dtype,
+                    ReduceOp op) {
+    if (mine.empty()) return;
+    inputs_.resize(size());
+    for (size_t i = 0; i < size(); ++i) inputs_[i] = i == me_ ? mine.data() : read(i) + offset;
+    reduce_all_into(out, inputs_.data(), int(size()), int64_t(mine.size()) / size_of(dtype), dtype, op);
+  }
+
+  [[noreturn]] void throw_nonsense(const Call& call, size_t member) const {
+    const std::string text = concat("rank ", members_[member], " wrote nonsense into the shared memory");
+    throw_failure(call.op, call.watch.membership->report({Failure::Kind::kFailed, members_[member], text}));
+  }
+
+  const std::shared_ptr<Segment> segment_;
+  const std::vector<int> members_;
+  const size_t me_;
+  Arrival& arrival_;
+  Slot* const slots_;
+  std::byte* const buffers_;
+  uint64_t round_ = 0;  // the last one that this member has published
+  std::vector<const void*> inputs_;
+};
+
+}  // namespace
+
+size_t arena_bytes(int members) { return head_bytes(members) + size_t(members) * 2 * kBufferBytes; }
+
+std::unique_ptr<Backend> make_arena_backend(std::shared_ptr<Segment> segment, std::vector<int> members,
+                                            int index) {
+  return std::make_unique<ArenaBackend>(std::move(segment), std::move(members), index);
+}
+
+}  // namespace gradus::dist::internal

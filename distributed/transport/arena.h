@@ -1,0 +1,17 @@
+// ArenaBackend: collectives of ranks that share memory. Data goes through a few buffers per rank in one
+// segment, in rounds: everyone writes, everyone waits, everyone reads what it needs (Note [Rounds] in
+// arena.cc).
+#pragma once
+
+#include "gradus/distributed/transport/backend.h"
+#include "gradus/distributed/transport/segment.h"
+
+namespace gradus::dist::internal {
+
+// Size of the segment that `members` ranks need.
+size_t arena_bytes(int members);
+// `members` are the ranks in the job; `index` is this one's place among them.
+std::unique_ptr<Backend> make_arena_backend(std::shared_ptr<Segment> segment, std::vector<int> members,
+                                            int index);
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,68 @@
+// Backend: the collectives of one group on host memory. Buffers are dense. Calls come one at a time and in
+// the same order on every member; who calls has exchanged records first, so sizes and ops are known to agree.
+//
+//   ArenaBackend (arena.h)          all members share memory: `local`, and `gloo` on one host
+//   MessageBackend (message.h)      rings, trees and pairwise exchanges over a Transport: any members
+//   HostsBackend (hosts.h)          several hosts: shared memory within, messages between
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gradus/distributed/base/reduce_op.h"
+#include "gradus/distributed/base/futex.h"
+
+namespace gradus::dist::internal {
+
+// One block per member, in the group's order; blocks may differ in size and may be empty.
+struct Block {
+  void* data = nullptr;
+  size_t bytes = 0;
+};
+struct ConstBlock {
+  const void* data = nullptr;
+  size_t bytes = 0;
+};
+
+// One call: its name for errors, its limits.
+struct Call {
+  const char* op = "";
+  Watch watch;
+};
+
+inline constexpr size_t kMaxExchangeBytes = 8192;
+
+// Index and size are those of the group. Every function returns when this member's part is done and its
+// buffers are its own again, or throws the job's failure (PeerError, TimeoutError, MismatchError), which it
+// has reported.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // Each member gives at most kMaxExchangeBytes; returns everyone's, in the group's order. Also a barrier.
+  virtual std::vector<std::string> exchange(const Call& call, std::string_view mine) = 0;
+
+  // out[i] = reduction over members of in[i]. in == out is allowed. The order of reduction follows from the
+  // group's size and n alone, so the result is the same bits on every member and in every run.
+  virtual void all_reduce(const Call& call, const void* in, void* out, int64_t n, DType dtype,
+                          ReduceOp op) = 0;
+  // The same, for the root alone; out is not used elsewhere.
+  virtual void reduce(const Call& call, int root, const void* in, void* out, int64_t n, DType dtype,
+                      ReduceOp op) = 0;
+  // `blocks[i]` of every member, reduced, goes to member i's out.
+  virtual void reduce_scatter(const Call& call, std::span<const ConstBlock> blocks, void* out, DType dtype,
+                              ReduceOp op) = 0;
+  virtual void broadcast(const Call& call, int root, void* data, size_t bytes) = 0;
+  // blocks are used on the root alone; in may be blocks[root].
+  virtual void gather(const Call& call, int root, ConstBlock in, std::span<const Block> blocks) = 0;
+  virtual void scatter(const Call& call, int root, std::span<const ConstBlock> blocks, Block out) = 0;
+  // in may be out[my index].
+  virtual void all_gather(const Call& call, ConstBlock in, std::span<const Block> out) = 0;
+  // in[j] goes to member j; out[j] comes from member j.
+  virtual void all_to_all(const Call& call, std::span<const ConstBlock> in, std::span<const Block> out) = 0;
+};
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,242 @@
+#include "gradus/distributed/transport/gloo_mesh.h"
+
+#include <gloo/transport/tcp/device.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <sched.h>
+
+#include <atomic>
+#include <csignal>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "gradus/distributed/base/error.h"
+#include "gradus/distributed/base/still_threads.h"
+#include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/base/wire.h"
+#include "gradus/tensor/runtime/fork.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr const char* kOp = "init_process_group";
+// How long the job's failure has to become known after a connection broke, before the connection itself is
+// it.
+constexpr Milliseconds kTruthLimit{1000};
+
+std::string key_of(int rank) { return concat("gloo/", rank); }
+
+std::string random_secret() {
+  std::random_device random;
+  std::string secret;
+  for (int i = 0; i < 4; ++i) secret += concat(std::hex, random(), '-');
+  return secret;
+}
+
+std::string address_text(const sockaddr* address, socklen_t length) {
+  char text[NI_MAXHOST] = "";
+  getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
+// The first address of this host that others may reach; loopback when there is none.
+std::string any_address() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return "127.0.0.1";
+  std::string found = "127.0.0.1";
+  for (const ifaddrs* one = list; one; one = one->ifa_next) {
+    if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET || !(one->ifa_flags & IFF_UP)) continue;
+    if (one->ifa_flags & IFF_LOOPBACK) continue;
+    found = address_text(one->ifa_addr, sizeof(sockaddr_in));
+    break;
+  }
+  freeifaddrs(list);
+  return found;
+}
+
+// gloo writes to connections that the peer may have closed: an error, not the end of the process.
+void ignore_broken_pipes() {
+  struct sigaction action {};
+  if (sigaction(SIGPIPE, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, nullptr);
+}
+
+// Note [gloo's thread]
+// When gloo's thread is woken while another one sends, it finds the connection locked, looks again and again,
+// and may keep the core from the one that has the lock for a whole time slice (some 3 ms). A batch thread
+// does not push aside the one that runs. Threads inherit that and their name: this one makes the device.
+std::shared_ptr<gloo::transport::Device> make_device(const std::string& address) {
+  ignore_broken_pipes();
+  gloo::transport::tcp::attr attr;
+  attr.hostname = address.empty() ? any_address() : address;
+  std::shared_ptr<gloo::transport::Device> device;
+  std::string trouble;
+  std::thread([&] {
+    name_own_thread("gloo");
+    const sched_param parameters{};
+    sched_setscheduler(0, SCHED_BATCH, &parameters);  // if it may
+    try {
+      device = gloo::transport::tcp::CreateDevice(attr);
+    } catch (const std::exception& e) {
+      trouble = gloo_text(e);
+    }
+  }).join();
+  if (device) return device;
+  throw ConnectionError(kOp, -1, "cannot use the address ", attr.hostname, " of this host: ", trouble);
+}
+
+// Note [gloo's device]
+// A stranger may connect and say nothing. Its connection holds gloo's loop, and outlives the device: when it
+// ends, the loop's own thread destroys the loop and waits for itself, which ends the program. So a device is
+// never destroyed. A mesh that ends leaves its device to the next one of that address.
+class IdleDevices {
+ public:
+  using Device = std::shared_ptr<gloo::transport::Device>;
+
+  static IdleDevices& of_this_process() {
+    static std::atomic<IdleDevices*> known{nullptr};
+    IdleDevices* devices = known.load();
+    if (devices && devices->forks_ == gradus::internal::fork_count()) return *devices;
+    // A parent's devices have no threads here.
+    auto* const fresh = new IdleDevices;
+    if (known.compare_exchange_strong(devices, fresh)) return *fresh;
+    delete fresh;
+    return *devices;
+  }
+  Device take(const std::string& address) {
+    {
+      std::lock_guard lock(mutex_);
+      std::vector<Device>& idle = idle_[address];
+      if (!idle.empty()) {
+        const Device device = std::move(idle.back());
+        idle.pop_back();
+        return device;
+      }
+    }
+    return make_device(address);
+  }
+  void put(const std::string& address, const Device& device) {
+    std::lock_guard lock(mutex_);
+    idle_[address].push_back(device);
+  }
+
+ private:
+  const int forks_ = gradus::internal::fork_count();
+  std::mutex mutex_;
+  std::map<std::string, std::vector<Device>> idle_;
+};
+
+}  // namespace
+
+BorrowedDevice::BorrowedDevice(const std::string& address)
+    : address_(address), forks_(gradus::internal::fork_count()),
+      device_(IdleDevices::of_this_process().take(address)) {}
+
+BorrowedDevice::~BorrowedDevice() {
+  if (forks_ == gradus::internal::fork_count())
+    IdleDevices::of_this_process().put(address_, device_);
+  else
+    new std::shared_ptr<gloo::transport::Device>(device_);  // the parent's
+}
+
+std::string gloo_text(const std::exception& error) {
+  const std::string text = error.what();
+  const size_t place = text.starts_with('[') ? text.find("] ") : std::string::npos;
+  return place == std::string::npos ? text : text.substr(place + 2);
+}
+
+GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)
+    : rank_(setup.rank),
+      size_(setup.size),
+      device_(setup.address) {
+  for (auto& context : contexts_) {
+    context = device_->createContext(rank_, size_);
+    // It is never gloo that gives up: see connect_all and gloo_link.h.
+    context->setTimeout(std::chrono::hours(24));
+  }
+
+  // Per peer: where this rank awaits it, and what it must say.
+  using Note = std::pair<std::vector<std::string>, std::string>;
+  std::vector<Note> mine(size_);
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    for (const auto& context : contexts_) {
+      const Address address = context->createPair(peer)->address().bytes();
+      mine[peer].first.emplace_back(address.begin(), address.end());
+    }
+    mine[peer].second = my_secrets_[peer] = random_secret();
+  }
+  setup.store->set(key_of(rank_), to_wire(mine));
+
+  std::map<int, std::array<Address, 2>> addresses;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    std::string bytes;
+    const Membership::Awaiting awaiting(*watch.membership, [peer] { return std::vector{peer}; });
+    try {
+      bytes = setup.store->get(key_of(peer), watch.deadline.left());
+    } catch (const TimeoutError&) {
+      throw_wait(kOp, watch.membership->failed() ? Wait::kFailed : Wait::kTimeout, watch, {peer});
+    }
+    const auto theirs = from_wire<std::vector<Note>>(bytes);
+    if (theirs.size() != size_t(size_) || theirs[rank_].first.size() != contexts_.size()) WireReader::fail();
+    for (size_t i = 0; i < contexts_.size(); ++i)
+      addresses[peer][i].assign(theirs[rank_].first[i].begin(), theirs[rank_].first[i].end());
+    secrets_[peer] = theirs[rank_].second;
+  }
+  try {
+    connect_all(addresses, watch);
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+// gloo's connect blocks until it has succeeded or failed: it runs in a thread, which ends when the
+// connections are closed under it.
+void GlooMesh::connect_all(const std::map<int, std::array<Address, 2>>& addresses, const Watch& watch) {
+  Futex signal;
+  std::atomic<bool> ended{false};
+  std::atomic<int> at{-1};  // the peer that is being connected
+  std::string trouble;      // once ended
+  std::thread thread([&] {
+    try {
+      for (const auto& [peer, both] : addresses) {
+        at = peer;
+        for (size_t i = 0; i < both.size(); ++i) contexts_[i]->getPair(peer)->connect(both[i]);
+      }
+    } catch (const std::exception& e) {
+      trouble = gloo_text(e);
+    }
+    ended.store(true, std::memory_order_release);
+    signal.notify();
+  });
+  const auto has_ended = [&] { return ended.load(std::memory_order_acquire); };
+  const Membership::Awaiting awaiting(*watch.membership,
+                                      [&] { return std::vector<int>(at.load() < 0 ? 0 : 1, at.load()); });
+  const Wait outcome = signal.wait(watch, has_ended, "connect");
+  while (!has_ended()) {
+    close();  // again, for a connection that was just begun
+    std::this_thread::sleep_for(Milliseconds(10));
+  }
+  thread.join();
+  if (outcome != Wait::kReady) throw_wait(kOp, outcome, watch, {at});
+  if (trouble.empty()) return;
+
+  const auto limit = std::min(watch.deadline.left(), kTruthLimit);
+  signal.wait(
+      {watch.membership, Deadline::after(limit)}, [&] { return false; }, "connect");
+  const std::string text = concat("rank ", rank_, " cannot connect to rank ", at.load(), ": ", trouble);
+  throw_failure(kOp, watch.membership->report({Failure::Kind::kDied, at, text}));
+}
+
+void GlooMesh::close() {
+  for (const auto& context : contexts_)
+    for (int peer = 0; peer < size_; ++peer)
+      if (peer != rank_) context->getPair(peer)->close();
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,167 @@
+#include "gradus/distributed/transport/hosts.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "gradus/distributed/base/wire.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+// 16-bit floats are added up in f32, in pieces of so many elements.
+constexpr int64_t kWidePiece = 1 << 20;
+
+template <class T>
+void widen(float* to, const void* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<const T*>(from)[i];
+}
+template <class T>
+void narrow(void* to, const float* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) static_cast<T*>(to)[i] = T(from[i]);
+}
+
+class HostsBackend final : public Backend {
+ public:
+  explicit HostsBackend(HostsSetup setup) : setup_(std::move(setup)) {
+    const std::vector<int>& host = setup_.host;
+    for (size_t i = 0; i < host.size(); ++i) {
+      if (size_t(host[i]) >= members_of_.size()) members_of_.resize(host[i] + 1);
+      place_.push_back(int(members_of_[host[i]].size()));
+      members_of_[host[i]].push_back(int(i));
+    }
+  }
+
+  // Ranks of a host meet, leaders exchange what they got, and tell their host. What does not fit into the
+  // backends' exchanges goes as data.
+  std::vector<std::string> exchange(const Call& call, std::string_view mine) override {
+    std::string records = to_wire(within().exchange(call, mine));
+    if (leads()) records = to_wire(gather_any(*setup_.across, call, records));
+    const auto of_hosts = from_wire<std::vector<std::string>>(broadcast_any(call, records));
+
+    std::vector<std::string> all(size());
+    for (size_t h = 0; h < of_hosts.size(); ++h) {
+      auto of_host = from_wire<std::vector<std::string>>(of_hosts[h]);
+      for (size_t i = 0; i < of_host.size(); ++i) all.at(members_of_.at(h).at(i)) = std::move(of_host[i]);
+    }
+    return all;
+  }
+
+  void all_reduce(const Call& call, const void* in, void* out, int64_t n, DType dtype, ReduceOp op) override {
+    if (dtype == DType::kF16) return all_reduce_wide<f16>(call, in, out, n, op);
+    if (dtype == DType::kBF16) return all_reduce_wide<bf16>(call, in, out, n, op);
+    reduce_to_leaders(call, in, out, n, dtype, op);
+    within().broadcast(call, 0, out, n * size_of(dtype));
+  }
+
+  void reduce(const Call& call, int root, const void* in, void* out, int64_t n, DType dtype,
+              ReduceOp op) override {
+    if (dtype == DType::kF16 || dtype == DType::kBF16)
+      return flat().reduce(call, root, in, out, n, dtype, op);
+    const size_t bytes = n * size_of(dtype);
+    const bool at_root = setup_.index == root;
+    std::string kept;
+    if (leads() && !at_root) kept.resize(bytes);
+    void* const sum = at_root ? out : kept.data();
+
+    within().reduce(call, 0, in, sum, n, dtype, summed(op));
+    if (leads()) {
+      setup_.across->reduce(call, host_of(root), sum, sum, n, dtype, summed(op));
+      finish_reduce(sum, n, dtype, op, size());
+    }
+    if (host_of(root) != my_host() || place_[root] == 0) return;
+    // From the leader to the root.
+    std::vector<Block> blocks(members_of_[my_host()].size());
+    blocks[0] = {out, bytes};
+    within().gather(call, place_[root], leads() ? ConstBlock{sum, bytes} : ConstBlock{}, blocks);
+  }
+
+  void broadcast(const Call& call, int root, void* data, size_t bytes) override {
+    const bool at_home = host_of(root) == my_host();
+    if (at_home && place_[root] != 0) within().broadcast(call, place_[root], data, bytes);
+    if (leads()) setup_.across->broadcast(call, host_of(root), data, bytes);
+    if (!at_home || place_[root] == 0) within().broadcast(call, 0, data, bytes);
+  }
+
+  void reduce_scatter(const Call& call, std::span<const ConstBlock> blocks, void* out, DType dtype,
+                      ReduceOp op) override {
+    flat().reduce_scatter(call, blocks, out, dtype, op);
+  }
+  void gather(const Call& call, int root, ConstBlock in, std::span<const Block> blocks) override {
+    flat().gather(call, root, in, blocks);
+  }
+  void scatter(const Call& call, int root, std::span<const ConstBlock> blocks, Block out) override {
+    flat().scatter(call, root, blocks, out);
+  }
+  void all_gather(const Call& call, ConstBlock in, std::span<const Block> out) override {
+    flat().all_gather(call, in, out);
+  }
+  void all_to_all(const Call& call, std::span<const ConstBlock> in, std::span<const Block> out) override {
+    flat().all_to_all(call, in, out);
+  }
+
+ private:
+  Backend& within() const { return *setup_.within; }
+  Backend& flat() const { return *setup_.flat; }
+  int size() const { return int(setup_.members.size()); }
+  int host_of(int member) const { return setup_.host[member]; }
+  int my_host() const { return host_of(setup_.index); }
+  bool leads() const { return place_[setup_.index] == 0; }
+
+  // The mean is a sum, divided in the end.
+  static ReduceOp summed(ReduceOp op) { return op == ReduceOp::kAvg ? ReduceOp::kSum : op; }
+
+  void reduce_to_leaders(const Call& call, const void* in, void* out, int64_t n, DType dtype, ReduceOp op) {
+    within().reduce(call, 0, in, out, n, dtype, summed(op));
+    if (!leads()) return;
+    setup_.across->all_reduce(call, out, out, n, dtype, summed(op));
+    finish_reduce(out, n, dtype, op, size());
+  }
+
+  // In f32 up to the end: one rounding, as among the ranks of one host.
+  template <class T>
+  void all_reduce_wide(const Call& call, const void* in, void* out, int64_t n, ReduceOp op) {
+    std::vector<float> wide(std::min(n, kWidePiece));
+    for (int64_t begin = 0; begin < n; begin += kWidePiece) {
+      const int64_t count = std::min(n - begin, kWidePiece);
+      T* const piece = static_cast<T*>(out) + begin;
+      widen<T>(wide.data(), static_cast<const T*>(in) + begin, count);
+      reduce_to_leaders(call, wide.data(), wide.data(), count, DType::kF32, op);
+      if (leads()) narrow<T>(piece, wide.data(), count);
+      within().broadcast(call, 0, piece, count * sizeof(T));
+    }
+  }
+
+  // Exchanges `mine`, of any size.
+  static std::vector<std::string> gather_any(Backend& backend, const Call& call, const std::string& mine) {
+    const bool fits = mine.size() < kMaxExchangeBytes;
+    std::vector<std::string> all =
+        backend.exchange(call, fits ? "=" + mine : "#" + to_wire(uint64_t(mine.size())));
+    if (std::ranges::all_of(all, [](const std::string& s) { return s[0] == '='; })) {
+      for (std::string& block : all) block.erase(0, 1);
+      return all;
+    }
+    for (std::string& block : all)
+      block.resize(block[0] == '=' ? block.size() - 1 : from_wire<uint64_t>(block.substr(1)));
+    std::vector<Block> blocks;
+    for (std::string& block : all) blocks.push_back({block.data(), block.size()});
+    backend.all_gather(call, {mine.data(), mine.size()}, blocks);
+    return all;
+  }
+
+  // Returns the leader's `data` on all ranks of this host.
+  std::string broadcast_any(const Call& call, const std::string& data) {
+    return gather_any(within(), call, leads() ? data : "")[0];
+  }
+
+  const HostsSetup setup_;
+  std::vector<std::vector<int>> members_of_;  // per host: its members
+  std::vector<int> place_;                    // per member: its place in its host
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_hosts_backend(HostsSetup setup) {
+  return std::make_unique<HostsBackend>(std::move(setup));
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,216 @@
+#include "gradus/distributed/transport/internal/gloo_link.h"
+
+#include <cstring>
+
+#include "gradus/distributed/base/error.h"
+#include "gradus/distributed/transport/gloo_mesh.h"
+#include "gradus/distributed/base/still_threads.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr uint64_t kFrameSlot = 0;  // payloads use their id
+constexpr int kPlaces = 8;
+constexpr uint64_t kTellAfter = 16;  // frames
+constexpr size_t kProbesLimit = 64;  // frames under way
+constexpr std::chrono::hours kForEver(24 * 365);
+
+}  // namespace
+
+GlooLink::GlooLink(gloo::transport::Context& outgoing, gloo::transport::Context& incoming, int peer,
+                   Listener& listener)
+    : incoming_(incoming), peer_(peer), listener_(listener) {
+  for (int i = 0; i < kPlaces; ++i) places_.push_back(make_place(outgoing));
+  for (Place& place : places_) post(place);
+}
+
+GlooLink::~GlooLink() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void GlooLink::start() {
+  thread_ = std::thread([this] {
+    name_own_thread("link");
+    run();
+  });
+}
+
+GlooLink::Place GlooLink::make_place(gloo::transport::Context& context) {
+  Place place{std::make_unique<std::byte[]>(kFrameBytes), nullptr};
+  place.buffer = context.createUnboundBuffer(place.bytes.get(), kFrameBytes);
+  return place;
+}
+
+void GlooLink::post(Place& place) {
+  place.posted = false;
+  try {
+    place.buffer->recv(peer_, kFrameSlot);
+    place.posted = true;
+  } catch (const std::exception&) {
+    // Closed. What is in the other places still counts; the thread notices when it comes to this one.
+  }
+}
+
+// Calls gloo under the lock. When that says that the connection is closed, the thread comes to it in time.
+template <class Action>
+void GlooLink::with_gloo(Action&& action) {
+  std::lock_guard lock(mutex_);
+  if (stopped_ || closed_) return;
+  try {
+    action();
+  } catch (const std::exception& e) {
+    closed_ = true;
+    trouble_ = gloo_text(e);
+  }
+}
+
+void GlooLink::send(Frame frame, std::span<const std::byte> header, std::span<const std::byte> payload) {
+  with_gloo([&] { send_locked(frame, header, payload); });
+}
+
+void GlooLink::send_locked(Frame frame, std::span<const std::byte> header,
+                           std::span<const std::byte> payload) {
+  frame.header_bytes = uint16_t(header.size());
+  frame.received = told_ = received_;
+  Place place;
+  if (spare_.empty()) {
+    place = make_place(incoming_);
+  } else {
+    place = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  std::byte* const bytes = place.bytes.get();
+  std::memcpy(bytes, &frame, sizeof frame);
+  if (!header.empty()) std::memcpy(bytes + sizeof frame, header.data(), header.size());
+  if (!payload.empty()) std::memcpy(bytes + sizeof frame + header.size(), payload.data(), payload.size());
+  under_way_.push_back(std::move(place));
+  ++sent_;
+  under_way_.back().buffer->send(peer_, kFrameSlot, 0, sizeof frame + header.size() + payload.size());
+}
+
+void GlooLink::send_payload(uint64_t id, const GlooBuffer& buffer) {
+  with_gloo([&] { buffer->send(peer_, id); });
+}
+
+void GlooLink::receive_payload(uint64_t id, const GlooBuffer& buffer) {
+  with_gloo([&] {
+    buffer->recv(peer_, id);
+    payloads_.push_back({id, buffer});
+    if (awaited_) awaited_->abortWaitRecv();
+  });
+}
+
+// Note [Probes]
+// gloo tells whoever waits for a message that the connection is closed, unless half of that message has come.
+// So those who wait long for a peer send it a frame now and then, which fails when the connection is closed;
+// the thread is woken, takes what is complete, and when it is woken again, it waits for something that will
+// never come.
+void GlooLink::probe() {
+  with_gloo([&] {
+    if (under_way_.size() < kProbesLimit) send_locked({.kind = Frame::Kind::kCount, .asks = true}, {}, {});
+  });
+  std::lock_guard lock(mutex_);
+  if (closed_ && awaited_) awaited_->abortWaitRecv();
+}
+
+void GlooLink::stop() {
+  std::lock_guard lock(mutex_);
+  stopped_ = true;
+  if (awaited_) awaited_->abortWaitRecv();
+}
+
+uint64_t GlooLink::sent() const {
+  std::lock_guard lock(mutex_);
+  return sent_;
+}
+
+bool GlooLink::all_arrived(uint64_t sent) const {
+  std::lock_guard lock(mutex_);
+  return arrived_ >= sent;
+}
+
+std::string GlooLink::trouble() const {
+  std::lock_guard lock(mutex_);
+  return trouble_;
+}
+
+void GlooLink::run() {
+  try {
+    for (size_t next = 0;;) {
+      std::pair<uint64_t, GlooBuffer> payload;
+      {
+        std::lock_guard lock(mutex_);
+        if (!payloads_.empty()) payload = payloads_.front();
+      }
+      // A payload that has a place is on its way, whatever the peer does: frames can wait for it.
+      Place& place = places_[next];
+      if (!payload.second && !place.posted) throw ConnectionError("gloo", peer_, "the connection is closed");
+      const Came came = wait_for(payload.second ? payload.second : place.buffer);
+      if (came == Came::kStopped) return;
+      if (came == Came::kWoken) continue;
+      if (payload.second) {
+        {
+          std::lock_guard lock(mutex_);
+          payloads_.pop_front();
+        }
+        listener_.on_payload(peer_, payload.first);
+      } else {
+        receive_frame(place);
+        post(place);
+        next = (next + 1) % places_.size();
+      }
+    }
+  } catch (const std::exception& e) {
+    {
+      std::lock_guard lock(mutex_);
+      closed_ = true;
+      if (trouble_.empty()) trouble_ = gloo_text(e);
+    }
+    broken_at_.store(now(), std::memory_order_release);
+    listener_.on_broken(peer_);
+  }
+}
+
+GlooLink::Came GlooLink::wait_for(const GlooBuffer& buffer) {
+  {
+    std::lock_guard lock(mutex_);
+    if (stopped_) return Came::kStopped;
+    // A payload may have been given a place meanwhile.
+    if (!payloads_.empty() && payloads_.front().second != buffer) return Came::kWoken;
+    awaited_ = buffer;
+  }
+  const bool came = buffer->waitRecv(nullptr, kForEver);
+  std::lock_guard lock(mutex_);
+  awaited_ = nullptr;
+  if (stopped_) return Came::kStopped;
+  if (came) return Came::kYes;
+  if (closed_ && ++wakes_since_closed_ > 1) throw ConnectionError("gloo", peer_, trouble_);
+  return Came::kWoken;
+}
+
+void GlooLink::receive_frame(const Place& place) {
+  Frame frame;
+  std::memcpy(&frame, place.bytes.get(), sizeof frame);
+  const bool has_payload = frame.kind == Frame::Kind::kMessage;
+  if (frame.magic != Frame{}.magic || frame.kind > Frame::Kind::kCount ||
+      frame.header_bytes > kMaxHeaderBytes || (has_payload && frame.payload_bytes > kInlineBytes))
+    throw ConnectionError("gloo", peer_, "rank ", peer_, " sent what is no frame");
+  {
+    std::lock_guard lock(mutex_);
+    ++received_;
+    if (frame.received > sent_)
+      throw ConnectionError("gloo", peer_, "rank ", peer_, " counts frames wrongly");
+    for (; arrived_ < frame.received; ++arrived_) {
+      if (spare_.size() < size_t(kPlaces)) spare_.push_back(std::move(under_way_.front()));
+      under_way_.pop_front();
+    }
+  }
+  const std::byte* const header = place.bytes.get() + sizeof frame;
+  listener_.on_frame(peer_, frame, {header, frame.header_bytes},
+                     {header + frame.header_bytes, has_payload ? frame.payload_bytes : 0});
+  with_gloo([&] {
+    if (frame.asks || received_ - told_ >= kTellAfter) send_locked({.kind = Frame::Kind::kCount}, {}, {});
+  });
+}
+
+}  // namespace gradus::dist::internal

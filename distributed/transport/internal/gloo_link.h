@@ -1,0 +1,129 @@
+// GlooLink: one peer's connection, as frames and payloads.
+//
+// Note [Frames and payloads]
+// gloo sends when the receiver has named a place to receive. For short messages, called frames, places are
+// named in advance; they carry what is short themselves, and announce what is long. A payload that was
+// announced waits on its sender's side until the receiver knows where it goes, then moves from the one's
+// memory to the other's. gloo can wait but not ask, and a wait of its own that times out closes all
+// connections. So every link has a thread that waits, for ever, until something comes, breaks or wakes it;
+// whoever waits for a message waits for that thread.
+#pragma once
+
+#include <gloo/transport/context.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gradus/distributed/base/deadline.h"
+#include "gradus/distributed/transport/transport.h"
+
+namespace gradus::dist::internal {
+
+inline constexpr size_t kInlineBytes = 16 << 10;  // a payload up to this size is part of its frame
+
+struct Frame {
+  enum class Kind : uint8_t {
+    kHello,     // the first one; its header is the secret
+    kMessage,   // header and payload
+    kAnnounce,  // header; the payload waits
+    kTaken,     // a payload has come
+    kCount,     // nothing but what every frame says
+  };
+  uint32_t magic = 0x47724672;
+  Kind kind = Kind::kCount;
+  bool asks = false;  // for a frame in return
+  uint16_t header_bytes = 0;
+  uint64_t tag = 0;
+  uint64_t payload_bytes = 0;
+  uint64_t id = 0;        // of a payload: counted by its sender, from 1
+  uint64_t received = 0;  // how many frames have come the other way
+};
+inline constexpr size_t kFrameBytes = sizeof(Frame) + kMaxHeaderBytes + kInlineBytes;
+
+using GlooBuffer = std::shared_ptr<gloo::transport::UnboundBuffer>;
+
+class GlooLink {
+ public:
+  // What the link's thread calls, without a lock held.
+  class Listener {
+   public:
+    // What it throws breaks the link.
+    virtual void on_frame(int peer, const Frame& frame, std::span<const std::byte> header,
+                          std::span<const std::byte> payload) = 0;
+    virtual void on_payload(int peer, uint64_t id) = 0;
+    virtual void on_broken(int peer) = 0;
+
+   protected:
+    ~Listener() = default;
+  };
+
+  // Payloads go by `outgoing` and come by `incoming`, frames the other way: Note [Two connections].
+  GlooLink(gloo::transport::Context& outgoing, gloo::transport::Context& incoming, int peer,
+           Listener& listener);
+  ~GlooLink();  // call stop first
+  // From here on the listener hears.
+  void start();
+
+  // These never block for long and never throw: on a broken link they do nothing.
+  void send(Frame frame, std::span<const std::byte> header = {}, std::span<const std::byte> payload = {});
+  void send_payload(uint64_t id, const GlooBuffer& buffer);
+  void receive_payload(uint64_t id, const GlooBuffer& buffer);
+
+  // Looks whether the connection still works, after a while of silence (Note [Probes]).
+  void probe();
+  // Ends the thread's wait; nothing is heard any more.
+  void stop();
+
+  uint64_t next_payload_id() { return ++last_id_; }
+  uint64_t sent() const;
+  bool all_arrived(uint64_t sent) const;  // at the peer
+  bool broken() const { return broken_at_.load(std::memory_order_acquire) != TimePoint::max(); }
+  TimePoint broken_at() const { return broken_at_.load(std::memory_order_acquire); }
+  std::string trouble() const;
+
+ private:
+  // A frame's memory, known to gloo.
+  struct Place {
+    std::unique_ptr<std::byte[]> bytes;
+    GlooBuffer buffer;
+    bool posted = false;
+  };
+  enum class Came { kYes, kWoken, kStopped };
+
+  static Place make_place(gloo::transport::Context& context);
+  void post(Place& place);
+  void run();
+  Came wait_for(const GlooBuffer& buffer);
+  void receive_frame(const Place& place);
+  template <class Action>
+  void with_gloo(Action&& action);
+  void send_locked(Frame frame, std::span<const std::byte> header, std::span<const std::byte> payload);
+
+  gloo::transport::Context& incoming_;
+  const int peer_;
+  Listener& listener_;
+  std::atomic<uint64_t> last_id_{0};
+  std::atomic<TimePoint> broken_at_{TimePoint::max()};
+  std::vector<Place> places_;  // to receive in, in turn
+
+  mutable std::mutex mutex_;
+  std::string trouble_;
+  bool stopped_ = false;
+  bool closed_ = false;  // gloo says so: what has come can still be taken
+  int wakes_since_closed_ = 0;
+  GlooBuffer awaited_;                                    // what the thread waits for
+  std::deque<std::pair<uint64_t, GlooBuffer>> payloads_;  // under way to this rank, in order
+  std::deque<Place> under_way_;                           // frames that the peer has not counted yet
+  std::vector<Place> spare_;
+  uint64_t sent_ = 0, arrived_ = 0;   // frames to the peer, and how many of them it has
+  uint64_t received_ = 0, told_ = 0;  // frames from the peer, and how many it knows of
+  std::thread thread_;
+};
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,10 @@
+// The backend of a group of one, where every collective is a copy at most.
+#pragma once
+
+#include "gradus/distributed/transport/backend.h"
+
+namespace gradus::dist::internal {
+
+std::unique_ptr<Backend> make_single_rank_backend();
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,86 @@
+#include "gradus/nn/layers/activation.h"
+
+#include <cmath>
+#include <utility>
+
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/random.h"
+#include "gradus/autograd/ops/softmax.h"
+#include "gradus/nn/init.h"
+
+namespace gradus::nn {
+
+Tensor ReLU::forward(const Tensor& x) { return relu(x); }
+Tensor ReLU::forward_temporary(Tensor&& x) { return relu(std::move(x)); }
+
+Tensor LeakyReLU::forward(const Tensor& x) { return leaky_relu(x, options().negative_slope); }
+std::string LeakyReLU::extra_repr() const { return concat("negative_slope=", options().negative_slope); }
+
+Tensor PReLU::initial() const {
+  if (options().num_parameters < 1)
+    throw ValueError("PReLU", "expected num_parameters >= 1, given ", options().num_parameters);
+  return init::constant_(empty({options().num_parameters}, {.device = Context::current().device}),
+                         options().init);
+}
+Tensor PReLU::forward(const Tensor& x) { return prelu(x, weight); }
+std::string PReLU::extra_repr() const { return concat("num_parameters=", options().num_parameters); }
+
+Tensor RReLU::forward(const Tensor& x) {
+  const Options& o = options();
+  if (!(o.lower <= o.upper))
+    throw ValueError("RReLU", "expected lower <= upper, given ", o.lower, " and ", o.upper);
+  if (!is_training()) return leaky_relu(x, (o.lower + o.upper) / 2);
+  const Tensor slope = empty(x.shape(), {x.dtype(), x.device()});
+  uniform_(slope, o.lower, o.upper);
+  return where(ge(x, 0), x, x * slope);
+}
+std::string RReLU::extra_repr() const {
+  return concat("lower=", options().lower, ", upper=", options().upper);
+}
+
+Tensor ELU::forward(const Tensor& x) { return elu(x, options().alpha); }
+std::string ELU::extra_repr() const { return concat("alpha=", options().alpha); }
+Tensor CELU::forward(const Tensor& x) { return celu(x, options().alpha); }
+std::string CELU::extra_repr() const { return concat("alpha=", options().alpha); }
+
+Tensor GELU::forward(const Tensor& x) { return gelu(x, options().approximate); }
+std::string GELU::extra_repr() const {
+  return options().approximate == Gelu::kTanh ? "approximate=tanh" : "";
+}
+
+Tensor Softplus::forward(const Tensor& x) { return softplus(x, options().beta, options().threshold); }
+std::string Softplus::extra_repr() const {
+  return concat("beta=", options().beta, ", threshold=", options().threshold);
+}
+
+Tensor Hardtanh::forward(const Tensor& x) { return hardtanh(x, options().low, options().high); }
+std::string Hardtanh::extra_repr() const { return concat("low=", options().low, ", high=", options().high); }
+
+Tensor Hardshrink::forward(const Tensor& x) { return hardshrink(x, options().lambda); }
+std::string Hardshrink::extra_repr() const { return concat("lambda=", options().lambda); }
+Tensor Softshrink::forward(const Tensor& x) { return softshrink(x, options().lambda); }
+std::string Softshrink::extra_repr() const { return concat("lambda=", options().lambda); }
+
+Tensor Threshold::forward(const Tensor& x) {
+  return threshold(x, {.threshold = options().threshold, .value = options().value});
+}
+std::string Threshold::extra_repr() const {
+  return concat("threshold=", *options().threshold, ", value=", *options().value);
+}
+
+Tensor GLU::forward(const Tensor& x) { return glu(x, options().dim); }
+std::string GLU::extra_repr() const { return concat("dim=", options().dim); }
+
+Tensor Softmax::forward(const Tensor& x) { return softmax(x, options().dim); }
+std::string Softmax::extra_repr() const { return concat("dim=", *options().dim); }
+Tensor Softmin::forward(const Tensor& x) { return softmax(-x, options().dim); }
+std::string Softmin::extra_repr() const { return concat("dim=", *options().dim); }
+Tensor LogSoftmax::forward(const Tensor& x) { return log_softmax(x, options().dim); }
+std::string LogSoftmax::extra_repr() const { return concat("dim=", *options().dim); }
+Tensor Softmax2d::forward(const Tensor& x) {
+  if (x.dim() != 3 && x.dim() != 4)
+    throw ShapeError("Softmax2d", "expected x [N,C,H,W] or [C,H,W], given ", describe(x));
+  return softmax(x, -3);
+}
+
+}  // namespace gradus::nn

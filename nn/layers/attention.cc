@@ -1,0 +1,180 @@
+#include "gradus/nn/layers/attention.h"
+
+#include <cmath>
+
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/concat.h"
+#include "gradus/autograd/ops/linalg/matmul.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/nn/init.h"
+#include "gradus/tensor/ops/creation.h"
+
+namespace gradus::nn {
+namespace {
+
+// A mask as one that scaled_dot_product_attention takes: true where a key takes part.
+Tensor taking_part(const Tensor& mask) { return mask.dtype() == DType::kBool ? logical_not(mask) : mask; }
+
+// The mask that does what both do; either may be undefined.
+Tensor both(const Tensor& a, const Tensor& b, DType dtype) {
+  if (!a.defined() || !b.defined()) return a.defined() ? a : b;
+  if (a.dtype() == DType::kBool && b.dtype() == DType::kBool) return logical_and(a, b);
+  const auto added = [&](const Tensor& m) {
+    return m.dtype() == DType::kBool ? where(m, zeros({}, {dtype, m.device()}), -INFINITY) : m;
+  };
+  return added(a) + added(b);
+}
+
+// x with `rows` more slices at the end of dim 0 of `what` [1,1,E], or of zeros.
+Tensor with_one_more(const Tensor& x, const Tensor& what) {
+  const Tensor row = what.defined() ? expand(what, {1, x.size(1), x.size(2)})
+                                    : zeros({1, x.size(1), x.size(2)}, {x.dtype(), x.device()});
+  return cat({x, row}, 0);
+}
+
+// [L,N,heads*d] -> [N,heads,L,d]
+Tensor heads_apart(const Tensor& x, int64_t heads) {
+  return permute(reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads}), {1, 2, 0, 3});
+}
+
+}  // namespace
+
+bool MultiheadAttention::same_sizes() const {
+  const auto same = [&](int64_t n) { return n == 0 || n == options_.embed_dim; };
+  return same(options_.kdim) && same(options_.vdim);
+}
+
+Tensor MultiheadAttention::initial_projection(int64_t rows, int64_t in, bool wanted) const {
+  const Options& o = options_;
+  if (o.embed_dim < 1 || o.num_heads < 1 || o.embed_dim % o.num_heads != 0)
+    throw ValueError("MultiheadAttention", "expected embed_dim >= 1, a multiple of num_heads >= 1, given ",
+                     *o.embed_dim, " and ", *o.num_heads);
+  if (o.kdim < 0 || o.vdim < 0)
+    throw ValueError("MultiheadAttention", "expected kdim, vdim >= 0, given ", o.kdim, " and ", o.vdim);
+  if (!(o.dropout >= 0 && o.dropout <= 1))
+    throw ValueError("MultiheadAttention", "expected dropout in [0, 1], given ", o.dropout);
+  if (!wanted) return {};
+  return init::xavier_uniform_(
+      empty({rows * o.embed_dim, in ? in : *o.embed_dim}, {.device = Context::current().device}));
+}
+
+Tensor MultiheadAttention::initial_bias() const {
+  if (!options_.bias) return {};
+  return init::zeros_(empty({3 * options_.embed_dim}, {.device = Context::current().device}));
+}
+
+Tensor MultiheadAttention::initial_extra() const {
+  if (!options_.add_bias_kv) return {};
+  return init::xavier_normal_(empty({1, 1, *options_.embed_dim}, {.device = Context::current().device}));
+}
+
+void MultiheadAttention::zero_biases() {
+  if (options_.bias) init::zeros_(out_proj.bias);
+}
+
+std::vector<Tensor> MultiheadAttention::project(const Tensor& query, const Tensor& key,
+                                                const Tensor& value) const {
+  if (in_proj_weight.defined() && query.is_same(key) && key.is_same(value))
+    return chunk(linear(query, in_proj_weight, in_proj_bias), 3, -1);
+  const int64_t e = options_.embed_dim;
+  std::vector<Tensor> w{q_proj_weight, k_proj_weight, v_proj_weight}, b(3);
+  if (in_proj_weight.defined()) w = split(in_proj_weight, e, 0);
+  if (in_proj_bias.defined()) b = split(in_proj_bias, e, 0);
+  return {linear(query, w[0], b[0]), linear(key, w[1], b[1]), linear(value, w[2], b[2])};
+}
+
+// The mask over [N,heads,L,S] of both that were given.
+Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s,
+                                       DType dtype) const {
+  const int64_t extra = options_.add_bias_kv + options_.add_zero_attn, heads = options_.num_heads;
+  // Keys that were added are always seen.
+  const auto widened = [&](const Tensor& m) {
+    if (extra == 0) return m;
+    Shape shape = m.shape();
+    shape[shape.size() - 1] = extra;
+    return cat({m, zeros(shape, {m.dtype(), m.device()})}, -1);
+  };
+  Tensor pairs, keys;
+  if (o.attn_mask.defined()) {
+    const Tensor& m = o.attn_mask;
+    if (m.shape() != Shape{l, s} && m.shape() != Shape{n * heads, l, s})
+      throw ShapeError("MultiheadAttention", "expected attn_mask [", l, ",", s, "] or [", n * heads, ",", l,
+                       ",", s, "], given ", describe(m));
+    pairs = taking_part(widened(m));
+    if (m.dim() == 3) pairs = reshape(pairs, {n, heads, l, s + extra});
+  }
+  if (o.key_padding_mask.defined()) {
+    if (o.key_padding_mask.shape() != Shape{n, s})
+      throw ShapeError("MultiheadAttention", "expected key_padding_mask [", n, ",", s, "], given ",
+                       describe(o.key_padding_mask));
+    keys = reshape(taking_part(widened(o.key_padding_mask)), {n, 1, 1, s + extra});
+  }
+  return both(pairs, keys, dtype);
+}
+
+AttentionResult MultiheadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
+                                           const AttentionCallOptions& o) {
+  const int64_t l = query.size(0), n = query.size(1), s = key.size(0), heads = options_.num_heads;
+  std::vector<Tensor> qkv = project(query, key, value);
+  if (options_.add_bias_kv) qkv[1] = with_one_more(qkv[1], bias_k), qkv[2] = with_one_more(qkv[2], bias_v);
+  if (options_.add_zero_attn) qkv[1] = with_one_more(qkv[1], {}), qkv[2] = with_one_more(qkv[2], {});
+  const AttentionResult r = attention_with_weights(heads_apart(qkv[0], heads), heads_apart(qkv[1], heads),
+                                                   heads_apart(qkv[2], heads),
+                                                   {.mask = joined_mask(o, n, l, s, query.dtype()),
+                                                    .causal = o.causal,
+                                                    .dropout = is_training() ? options_.dropout : 0.0});
+  const Tensor joined = reshape(permute(r.output, {2, 0, 1, 3}), {l, n, *options_.embed_dim});
+  AttentionResult result{out_proj(joined), {}};
+  if (o.need_weights) result.weights = o.average_attn_weights ? mean(r.weights, 1) : r.weights;
+  return result;
+}
+
+AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor& key, const Tensor& value,
+                                               const AttentionCallOptions& options) {
+  return call([&] {
+    const Options& o = options_;
+    const bool batch = query.dim() == 3;
+    const int times = o.batch_first && batch ? 1 : 0, places = 1 - times;
+    const auto sized = [&](const Tensor& x, int64_t size) {
+      return x.dim() == query.dim() && x.size(-1) == (size ? size : *o.embed_dim);
+    };
+    if ((query.dim() != 2 && !batch) || !sized(query, 0) || !sized(key, o.kdim) || !sized(value, o.vdim) ||
+        key.size(times) != value.size(times) ||
+        (batch && (query.size(places) != key.size(places) || query.size(places) != value.size(places))))
+      throw ShapeError("MultiheadAttention", "expected query, key, value ",
+                       o.batch_first ? "[N,L,embed_dim], [N,S,kdim], [N,S,vdim]"
+                                     : "[L,N,embed_dim], [S,N,kdim], [S,N,vdim]",
+                       " or without N, given ", describe(query), ", ", describe(key), ", ", describe(value));
+    // One tensor in three roles stays one, so that it is projected once.
+    const auto laid_out = [&](const Tensor& x) {
+      return !batch ? unsqueeze(x, 1) : o.batch_first ? transpose(x, 0, 1) : x;
+    };
+    const Tensor q = laid_out(query), k = key.is_same(query) ? q : laid_out(key),
+                 v = value.is_same(query) ? q
+                     : value.is_same(key) ? k
+                                          : laid_out(value);
+    AttentionCallOptions masks = options;
+    if (!batch && masks.key_padding_mask.defined())
+      masks.key_padding_mask = unsqueeze(masks.key_padding_mask, 0);
+    AttentionResult r = attend(q, k, v, masks);
+    r.output = !batch ? squeeze(r.output, 1) : o.batch_first ? transpose(r.output, 0, 1) : r.output;
+    if (!batch && r.weights.defined()) r.weights = squeeze(r.weights, 0);
+    return r;
+  });
+}
+
+std::string MultiheadAttention::extra_repr() const {
+  const Options& o = options_;
+  std::string text = concat("embed_dim=", *o.embed_dim, ", num_heads=", *o.num_heads);
+  if (o.dropout != 0) text += concat(", dropout=", o.dropout);
+  if (!o.bias) text += ", bias=false";
+  if (o.add_bias_kv) text += ", add_bias_kv=true";
+  if (o.add_zero_attn) text += ", add_zero_attn=true";
+  if (o.kdim) text += concat(", kdim=", o.kdim);
+  if (o.vdim) text += concat(", vdim=", o.vdim);
+  if (o.batch_first) text += ", batch_first=true";
+  return text;
+}
+
+}  // namespace gradus::nn

@@ -1,0 +1,76 @@
+// MultiheadAttention: attention in several learned projections at once.
+#pragma once
+
+#include "gradus/autograd/ops/linalg/attention.h"
+#include "gradus/nn/layers/linear.h"
+
+namespace gradus::nn {
+
+using gradus::AttentionResult;
+
+struct MultiheadAttentionOptions {
+  Required<int64_t, "embed_dim"> embed_dim;
+  Required<int64_t, "num_heads"> num_heads;
+  double dropout = 0;  // of the attention's weights, in training
+  bool bias = true;
+  bool add_bias_kv = false;    // learn one more key and value
+  bool add_zero_attn = false;  // let queries attend to nothing: one more key and value, of zeros
+  int64_t kdim = 0, vdim = 0;  // sizes of keys and values; 0: embed_dim
+  bool batch_first = false;
+};
+
+// Masks and results of one call. In a bool mask true means "not": a key that is padding, a pair that may not
+// attend. A floating-point mask is added to the scores.
+struct AttentionCallOptions {
+  Tensor key_padding_mask = {};      // [N,S], or [S] without a batch
+  Tensor attn_mask = {};             // [L,S] or [N*num_heads,L,S]
+  bool causal = false;               // queries see the keys up to their own place
+  bool need_weights = true;          // without them the result's weights are undefined
+  bool average_attn_weights = true;  // over the heads
+};
+
+// Projects queries, keys and values, attends in num_heads parts of size embed_dim / num_heads, and projects
+// the joined result. in_proj_weight starts Xavier-uniform, in_proj_bias and out_proj's at 0, the weight of
+// out_proj as Linear's, bias_k and bias_v Xavier-normal. Shapes: query [L,N,embed_dim], key [S,N,kdim], value
+// [S,N,vdim] -> output [L,N,embed_dim], weights [N,L,S] or, not averaged, [N,num_heads,L,S]; with batch_first
+// N is in front; without a batch no N at all. Source: Vaswani et al., "Attention is all you need", 2017.
+class MultiheadAttention final : public Module {
+ public:
+  using Options = MultiheadAttentionOptions;
+  MultiheadAttention(Module* parent, std::string name, Options options)
+      : Module(parent, std::move(name)), options_(options) {
+    zero_biases();
+  }
+  explicit MultiheadAttention(Options options) : options_(options) { zero_biases(); }
+  const Options& options() const { return options_; }
+
+  // Errors: ShapeError, DTypeError for what does not fit.
+  AttentionResult operator()(const Tensor& query, const Tensor& key, const Tensor& value,
+                             const AttentionCallOptions& options = {});
+  std::string extra_repr() const override;
+
+ private:
+  bool same_sizes() const;
+  Tensor initial_projection(int64_t rows, int64_t in, bool wanted) const;
+  Tensor initial_bias() const;
+  Tensor initial_extra() const;
+  void zero_biases();
+  std::vector<Tensor> project(const Tensor& query, const Tensor& key, const Tensor& value) const;
+  AttentionResult attend(const Tensor& query, const Tensor& key, const Tensor& value,
+                         const AttentionCallOptions& o);
+  Tensor joined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s, DType dtype) const;
+  Options options_;
+
+ public:
+  Parameter in_proj_weight{this, "in_proj_weight", initial_projection(3, options_.embed_dim, same_sizes())};
+  Parameter q_proj_weight{this, "q_proj_weight", initial_projection(1, options_.embed_dim, !same_sizes())};
+  Parameter k_proj_weight{this, "k_proj_weight", initial_projection(1, options_.kdim, !same_sizes())};
+  Parameter v_proj_weight{this, "v_proj_weight", initial_projection(1, options_.vdim, !same_sizes())};
+  Parameter in_proj_bias{this, "in_proj_bias", initial_bias()};
+  Parameter bias_k{this, "bias_k", initial_extra()};
+  Parameter bias_v{this, "bias_v", initial_extra()};
+  Linear out_proj{
+      this, "out_proj", {.in = *options_.embed_dim, .out = *options_.embed_dim, .bias = options_.bias}};
+};
+
+}  // namespace gradus::nn

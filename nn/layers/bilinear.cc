@@ -1,0 +1,50 @@
+#include "gradus/nn/layers/bilinear.h"
+
+#include <cmath>
+
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/linalg/matmul.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/nn/init.h"
+
+namespace gradus::nn {
+
+Tensor Bilinear::initial(bool wanted, const Shape& shape) const {
+  const Options& o = options_;
+  if (o.in1 < 1 || o.in2 < 1 || o.out < 1)
+    throw ValueError("Bilinear", "expected in1, in2, out >= 1, given ", *o.in1, ", ", *o.in2, ", ", *o.out);
+  if (!wanted) return {};
+  const double bound = 1 / std::sqrt(double(*o.in1));
+  return init::uniform_(empty(shape, {.device = Context::current().device}), {.low = -bound, .high = bound});
+}
+
+Tensor Bilinear::operator()(const Tensor& a, const Tensor& b) {
+  return call([&] {
+    const Options& o = options_;
+    const auto front = [](const Tensor& x) {
+      Shape s = x.shape();
+      s.erase(s.size() - 1);
+      return s;
+    };
+    if (a.dim() < 1 || a.dim() != b.dim() || a.size(-1) != o.in1 || b.size(-1) != o.in2 ||
+        front(a) != front(b))
+      throw ShapeError("Bilinear", "expected a [...,", *o.in1, "] and b [...,", *o.in2, "], given ",
+                       describe(a), " and ", describe(b));
+    // One product with all of W, [rows,in1] by [in1,out*in2], then each row with its b.
+    const Tensor rows = reshape(a, {-1, *o.in1});
+    const Tensor w = reshape(permute(weight, {1, 0, 2}), {*o.in1, o.out * o.in2});
+    const Tensor half = reshape(matmul(rows, w), {rows.size(0), *o.out, *o.in2});
+    const Tensor y = sum(half * reshape(b, {rows.size(0), 1, *o.in2}), -1);
+    Shape shape = front(a);
+    shape.push_back(o.out);
+    return reshape(bias.defined() ? y + bias : y, shape);
+  });
+}
+
+std::string Bilinear::extra_repr() const {
+  const Options& o = options_;
+  return concat("in1=", *o.in1, ", in2=", *o.in2, ", out=", *o.out, o.bias ? "" : ", bias=false");
+}
+
+}  // namespace gradus::nn

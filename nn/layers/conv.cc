@@ -1,0 +1,165 @@
+#include "gradus/nn/layers/conv.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gradus/autograd/ops/images/conv.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/index.h"
+#include "gradus/nn/init.h"
+
+namespace gradus::nn {
+namespace {
+
+Shape sizes(int64_t n) { return {n}; }
+Shape sizes(Size2 s) { return {s.h, s.w}; }
+Shape sizes(Size3 s) { return {s.d, s.h, s.w}; }
+
+template <class O>
+constexpr bool kTransposed = requires(O o) {
+  o.output_padding;
+};
+
+template <class O>
+std::string name_of_layer(const O& o) {
+  return concat(kTransposed<O> ? "ConvTranspose" : "Conv", sizes(*o.kernel).size(), "d");
+}
+
+// Which element of a dim of size n lies at place i, before its start or behind its end.
+int64_t reflected(int64_t i, int64_t n, PaddingMode mode) {
+  if (mode == PaddingMode::kReplicate) return std::clamp<int64_t>(i, 0, n - 1);
+  if (mode == PaddingMode::kCircular) return (i + n) % n;
+  return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
+}
+
+// x with what lies outside of it.
+template <class O>
+Tensor padded(const Tensor& x, const O& o) {
+  Tensor y = x;
+  const Shape kernel = sizes(*o.kernel), dilation = sizes(o.dilation), padding = sizes(o.padding);
+  for (int d = 0; d < kernel.size(); ++d) {
+    const int at = x.dim() - kernel.size() + d;
+    const int64_t n = at < 1 ? 0 : x.size(at);
+    const int64_t total = o.same_padding ? dilation[d] * (kernel[d] - 1) : 2 * padding[d];
+    if (total == 0) continue;
+    const int64_t before = total / 2, most = total - before;
+    const int64_t limit = o.padding_mode == PaddingMode::kReflect    ? n - 1
+                          : o.padding_mode == PaddingMode::kCircular ? n
+                          : n > 0                                    ? most
+                                                                     : 0;
+    if (most > limit)
+      throw ShapeError(name_of_layer(o), "padding ", most, " of this mode does not fit dim ", at, ": x ",
+                       describe(x));
+    std::vector<int64_t> index;
+    for (int64_t i = -before; i < n + most; ++i) index.push_back(reflected(i, n, o.padding_mode));
+    y = index_select(y, at, gradus::to(tensor(index, {int64_t(index.size())}), x.device()));
+  }
+  return y;
+}
+
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv1dFuncOptions& o) {
+  return conv1d(x, w, b, o);
+}
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv2dFuncOptions& o) {
+  return conv2d(x, w, b, o);
+}
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv3dFuncOptions& o) {
+  return conv3d(x, w, b, o);
+}
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose1dFuncOptions& o) {
+  return conv_transpose1d(x, w, b, o);
+}
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose2dFuncOptions& o) {
+  return conv_transpose2d(x, w, b, o);
+}
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose3dFuncOptions& o) {
+  return conv_transpose3d(x, w, b, o);
+}
+
+// The op's options, of the layer's.
+gradus::Conv1dFuncOptions of_op(const Conv1dOptions& o) {
+  return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
+}
+gradus::Conv2dFuncOptions of_op(const Conv2dOptions& o) {
+  return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
+}
+gradus::Conv3dFuncOptions of_op(const Conv3dOptions& o) {
+  return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
+}
+gradus::ConvTranspose1dFuncOptions of_op(const ConvTranspose1dOptions& o) {
+  return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
+}
+gradus::ConvTranspose2dFuncOptions of_op(const ConvTranspose2dOptions& o) {
+  return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
+}
+gradus::ConvTranspose3dFuncOptions of_op(const ConvTranspose3dOptions& o) {
+  return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
+}
+
+}  // namespace
+
+template <class O>
+Tensor Conv<O>::initial_weight() const {
+  const O& o = this->options();
+  const Shape kernel = sizes(*o.kernel);
+  const bool empty_kernel = std::any_of(kernel.begin(), kernel.end(), [](int64_t k) { return k < 1; });
+  if (o.in < 1 || o.out < 1 || empty_kernel || o.groups < 1)
+    throw ValueError(name_of_layer(o), "expected in, out, kernel, groups >= 1, given in ", *o.in, ", out ",
+                     *o.out, ", kernel ", *o.kernel, ", groups ", o.groups);
+  if (o.in % o.groups != 0 || o.out % o.groups != 0)
+    throw ValueError(name_of_layer(o), "expected in and out to be multiples of groups, given in ", *o.in,
+                     ", out ", *o.out, ", groups ", o.groups);
+  Shape shape = kTransposed<O> ? Shape{o.in, o.out / o.groups} : Shape{o.out, o.in / o.groups};
+  for (const int64_t k : kernel) shape.push_back(k);
+  return init::kaiming_uniform_(empty(shape, {.device = Context::current().device}), {.a = std::sqrt(5.0)});
+}
+
+template <class O>
+Tensor Conv<O>::initial_bias() const {
+  if (!this->options().bias) return {};
+  const double bound = 1 / std::sqrt(double(init::fans(weight).in));
+  return init::uniform_(empty({this->options().out}, {.device = Context::current().device}),
+                        {.low = -bound, .high = bound});
+}
+
+template <class O>
+Tensor Conv<O>::forward(const Tensor& x) {
+  const O& o = this->options();
+  if constexpr (!kTransposed<O>) {
+    if (o.padding_mode != PaddingMode::kZeros) {
+      auto unpadded = of_op(o);
+      unpadded.padding = 0;
+      unpadded.same_padding = false;
+      return apply(padded(x, o), weight, bias, unpadded);
+    }
+  }
+  return apply(x, weight, bias, of_op(o));
+}
+
+template <class O>
+std::string Conv<O>::extra_repr() const {
+  const O& o = this->options();
+  std::string text = concat(*o.in, ", ", *o.out, ", kernel=", *o.kernel);
+  if (o.stride != decltype(o.stride)(1)) text += concat(", stride=", o.stride);
+  if (o.padding != decltype(o.padding)(0)) text += concat(", padding=", o.padding);
+  if constexpr (kTransposed<O>)
+    if (o.output_padding != decltype(o.padding)(0)) text += concat(", output_padding=", o.output_padding);
+  if (o.dilation != decltype(o.dilation)(1)) text += concat(", dilation=", o.dilation);
+  if (o.groups != 1) text += concat(", groups=", o.groups);
+  if (!o.bias) text += ", bias=false";
+  if constexpr (!kTransposed<O>) {
+    const char* modes[] = {"zeros", "reflect", "replicate", "circular"};
+    if (o.same_padding) text += ", same_padding=true";
+    if (o.padding_mode != PaddingMode::kZeros) text += concat(", padding_mode=", modes[int(o.padding_mode)]);
+  }
+  return text;
+}
+
+template class Conv<Conv1dOptions>;
+template class Conv<Conv2dOptions>;
+template class Conv<Conv3dOptions>;
+template class Conv<ConvTranspose1dOptions>;
+template class Conv<ConvTranspose2dOptions>;
+template class Conv<ConvTranspose3dOptions>;
+
+}  // namespace gradus::nn

@@ -1,0 +1,39 @@
+#include "gradus/nn/layers/embedding.h"
+
+#include "gradus/autograd/ops/embedding.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/nn/init.h"
+
+namespace gradus::nn {
+
+Tensor Embedding::initial() const {
+  const Options& o = options();
+  if (o.num_embeddings < 1 || o.embedding_dim < 1)
+    throw ValueError("Embedding", "expected num_embeddings, embedding_dim >= 1, given ", *o.num_embeddings,
+                     " and ", *o.embedding_dim);
+  if (o.padding_idx && (*o.padding_idx < -o.num_embeddings || *o.padding_idx >= o.num_embeddings))
+    throw ValueError("Embedding", "expected padding_idx in [-", *o.num_embeddings, ", ", *o.num_embeddings,
+                     "), given ", *o.padding_idx);
+  const Tensor w =
+      init::normal_(empty({o.num_embeddings, o.embedding_dim}, {.device = Context::current().device}));
+  if (o.padding_idx) init::zeros_(select(w, 0, *o.padding_idx));
+  return w;
+}
+
+Tensor Embedding::forward(const Tensor& index) {
+  const Options& o = options();
+  if (o.max_norm) embedding_renorm_(weight, index, *o.max_norm, o.norm_type);
+  return embedding(index, weight, {.padding_idx = o.padding_idx, .scale_grad_by_freq = o.scale_grad_by_freq});
+}
+
+std::string Embedding::extra_repr() const {
+  const Options& o = options();
+  std::string text = concat(*o.num_embeddings, ", ", *o.embedding_dim);
+  if (o.padding_idx) text += concat(", padding_idx=", *o.padding_idx);
+  if (o.max_norm) text += concat(", max_norm=", *o.max_norm);
+  if (o.norm_type != 2) text += concat(", norm_type=", o.norm_type);
+  if (o.scale_grad_by_freq) text += ", scale_grad_by_freq=true";
+  return text;
+}
+
+}  // namespace gradus::nn

@@ -1,0 +1,40 @@
+#include "gradus/nn/layers/identity.h"
+
+#include "gradus/autograd/ops/view.h"
+
+namespace gradus::nn {
+
+Tensor Unflatten::forward(const Tensor& x) {
+  const int dim = wrap_dim(*options().dim, x.dim(), "Unflatten");
+  Shape shape;
+  for (int d = 0; d < dim; ++d) shape.push_back(x.size(d));
+  int64_t known = 1, unknown = 0;
+  for (const int64_t n : *options().sizes) n == -1 ? ++unknown : known *= n;
+  const bool fits = unknown == 0   ? known == x.size(dim)
+                    : unknown == 1 ? known > 0 && x.size(dim) % known == 0
+                                   : false;
+  if (!fits)
+    throw ShapeError("Unflatten", "sizes ", *options().sizes, " do not multiply to size ", x.size(dim),
+                     " of dim ", dim, ": x ", describe(x));
+  for (const int64_t n : *options().sizes) shape.push_back(n == -1 ? x.size(dim) / known : n);
+  for (int d = dim + 1; d < x.dim(); ++d) shape.push_back(x.size(d));
+  return reshape(x, shape);
+}
+std::string Unflatten::extra_repr() const {
+  return concat("dim=", *options().dim, ", sizes=", *options().sizes);
+}
+
+Tensor ChannelShuffle::forward(const Tensor& x) {
+  const int64_t groups = options().groups;
+  if (groups < 1) throw ValueError("ChannelShuffle", "expected groups >= 1, given ", groups);
+  if (x.dim() < 2 || x.size(1) % groups != 0)
+    throw ShapeError("ChannelShuffle", "expected x [N,C,...] with C a multiple of ", groups, ", given ",
+                     describe(x));
+  Shape apart = x.shape();
+  apart[1] = x.size(1) / groups;
+  apart.insert(1, groups);
+  return reshape(transpose(reshape(x, apart), 1, 2), x.shape());
+}
+std::string ChannelShuffle::extra_repr() const { return concat("groups=", *options().groups); }
+
+}  // namespace gradus::nn

@@ -1,0 +1,112 @@
+#include "gradus/nn/layers/norm.h"
+
+#include <algorithm>
+
+#include "gradus/autograd/ops/norm/group_norm.h"
+#include "gradus/autograd/ops/norm/layer_norm.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/nn/init.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::nn {
+namespace {
+
+Tensor constant(const Shape& shape, double value) {
+  return init::constant_(empty(shape, {.device = Context::current().device}), value);
+}
+
+void check_sizes(const char* layer, const Shape& shape) {
+  if (shape.size() == 0 || std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 1; }))
+    throw ValueError(layer, "expected a shape of sizes >= 1, given ", shape);
+}
+
+}  // namespace
+
+Tensor LayerNorm::initial(bool wanted, double value) const {
+  check_sizes("LayerNorm", *options().shape);
+  return wanted ? constant(*options().shape, value) : Tensor();
+}
+Tensor LayerNorm::forward(const Tensor& x) {
+  return layer_norm(x, *options().shape, weight, bias, options().eps);
+}
+std::string LayerNorm::extra_repr() const {
+  const Options& o = options();
+  return concat(static_cast<const Shape&>(*o.shape), ", eps=", o.eps, o.affine ? "" : ", affine=false",
+                o.bias ? "" : ", bias=false");
+}
+
+Tensor RMSNorm::initial() const {
+  check_sizes("RMSNorm", *options().shape);
+  return options().affine ? constant(*options().shape, 1) : Tensor();
+}
+Tensor RMSNorm::forward(const Tensor& x) { return rms_norm(x, *options().shape, weight, options().eps); }
+std::string RMSNorm::extra_repr() const {
+  const Options& o = options();
+  std::string text = concat(static_cast<const Shape&>(*o.shape));
+  if (o.eps) text += concat(", eps=", *o.eps);
+  if (!o.affine) text += ", affine=false";
+  return text;
+}
+
+Tensor GroupNorm::initial(double value) const {
+  const Options& o = options();
+  if (o.groups < 1 || o.channels < 1 || o.channels % o.groups != 0)
+    throw ValueError("GroupNorm", "expected channels >= 1, a multiple of groups >= 1, given groups ",
+                     *o.groups, ", channels ", *o.channels);
+  return o.affine ? constant({*o.channels}, value) : Tensor();
+}
+Tensor GroupNorm::forward(const Tensor& x) {
+  const Options& o = options();
+  if (x.dim() < 2 || x.size(1) != o.channels)
+    throw ShapeError("GroupNorm", "expected x [N,", *o.channels, ",...], given ", describe(x));
+  return group_norm(x, o.groups, weight, bias, o.eps);
+}
+std::string GroupNorm::extra_repr() const {
+  const Options& o = options();
+  return concat(*o.groups, ", ", *o.channels, ", eps=", o.eps, o.affine ? "" : ", affine=false");
+}
+
+Tensor InstanceNorm::initial(bool wanted, double value) const {
+  if (options().features < 1)
+    throw ValueError("InstanceNorm", "expected features >= 1, given ", *options().features);
+  return wanted ? constant({*options().features}, value) : Tensor();
+}
+Tensor InstanceNorm::initial_count() const {
+  if (!options().track_running_stats) return {};
+  const Tensor count = empty({}, {DType::kI64, Context::current().device});
+  raw::fill_(count, 0);
+  return count;
+}
+Tensor InstanceNorm::forward(const Tensor& x) {
+  const Options& o = options();
+  const bool batch = x.dim() == positions_ + 2;
+  if ((!batch && x.dim() != positions_ + 1) || x.size(batch ? 1 : 0) != o.features) {
+    const char* positions[] = {"", "L", "H,W", "D,H,W"};
+    throw ShapeError(type_name().c_str(), "expected x [N,", *o.features, ",", positions[positions_],
+                     "] or without N, given ", describe(x));
+  }
+  const Tensor y = instance_norm(
+      batch ? x : unsqueeze(x, 0), running_mean, running_var, weight, bias,
+      {.use_input_stats = is_training() || !o.track_running_stats, .momentum = o.momentum, .eps = o.eps});
+  return batch ? y : squeeze(y, 0);
+}
+std::string InstanceNorm::extra_repr() const {
+  const Options& o = options();
+  std::string text = concat(*o.features);
+  if (o.eps != 1e-5) text += concat(", eps=", o.eps);
+  if (o.momentum != 0.1) text += concat(", momentum=", o.momentum);
+  if (o.affine) text += ", affine=true";
+  if (o.track_running_stats) text += ", track_running_stats=true";
+  return text;
+}
+
+Tensor LocalResponseNorm::forward(const Tensor& x) {
+  const Options& o = options();
+  return local_response_norm(x, o.size, {.alpha = o.alpha, .beta = o.beta, .k = o.k});
+}
+std::string LocalResponseNorm::extra_repr() const {
+  const Options& o = options();
+  return concat(*o.size, ", alpha=", o.alpha, ", beta=", o.beta, ", k=", o.k);
+}
+
+}  // namespace gradus::nn

@@ -1,0 +1,138 @@
+// Normalisation layers that do not need a batch: LayerNorm, RMSNorm, GroupNorm, InstanceNorm1d to 3d,
+// LocalResponseNorm. Weights start at 1, biases at 0. Batch normalisation: gradus/nn/layers/batch_norm.h.
+#pragma once
+
+#include <optional>
+
+#include "gradus/nn/layer.h"
+
+namespace gradus::nn {
+
+struct LayerNormOptions {
+  Required<Shape, "shape"> shape;  // the sizes of the last dims; a number is a single one
+  double eps = 1e-5;
+  bool affine = true;  // learn weight and bias
+  bool bias = true;    // learn a bias too
+};
+
+// Normalises over the last dims, whose sizes are `shape`, as layer_norm does.
+// Shapes: x [...,shape] -> the same; weight, bias `shape`.
+class LayerNorm final : public LayerWith<LayerNormOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Parameter weight{this, "weight", initial(options().affine, 1)};
+  Parameter bias{this, "bias", initial(options().affine&& options().bias, 0)};
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+
+ private:
+  Tensor initial(bool wanted, double value) const;
+};
+
+struct RMSNormOptions {
+  Required<Shape, "shape"> shape;  // the sizes of the last dims; a number is a single one
+  std::optional<double> eps = {};  // none: the machine precision of the type computed in
+  bool affine = true;         // learn a weight
+};
+
+// Divides by the root of the mean square over the last dims, whose sizes are `shape`, as rms_norm does.
+// Shapes: x [...,shape] -> the same; weight `shape`.
+class RMSNorm final : public LayerWith<RMSNormOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Parameter weight{this, "weight", initial()};
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+
+ private:
+  Tensor initial() const;
+};
+
+struct GroupNormOptions {
+  Required<int64_t, "groups"> groups;
+  Required<int64_t, "channels"> channels;
+  double eps = 1e-5;
+  bool affine = true;  // learn weight and bias
+};
+
+// Normalises each sample over groups of channels, as group_norm does.
+// Shapes: x [N,channels,...] -> the same; weight, bias [channels].
+class GroupNorm final : public LayerWith<GroupNormOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Parameter weight{this, "weight", initial(1)};
+  Parameter bias{this, "bias", initial(0)};
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+
+ private:
+  Tensor initial(double value) const;
+};
+
+struct InstanceNormOptions {
+  Required<int64_t, "features"> features;
+  double eps = 1e-5;
+  double momentum = 0.1;             // weight of the newest batch in the running statistics
+  bool affine = false;               // learn weight and bias
+  bool track_running_stats = false;  // and use them in evaluation
+};
+
+// Normalises each channel of each sample over its positions, as instance_norm does.
+class InstanceNorm : public LayerWith<InstanceNormOptions> {
+ public:
+  Parameter weight{this, "weight", initial(options().affine, 1)};
+  Parameter bias{this, "bias", initial(options().affine, 0)};
+  Buffer running_mean{this, "running_mean", initial(options().track_running_stats, 0)};
+  Buffer running_var{this, "running_var", initial(options().track_running_stats, 1)};
+  Buffer num_batches_tracked{this, "num_batches_tracked", initial_count()};  // i64[]; stays 0, as torch.nn's
+
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+
+ protected:
+  InstanceNorm(Module* parent, std::string name, Options options, int positions)
+      : LayerWith(parent, std::move(name), options), positions_(positions) {}
+  InstanceNorm(Options options, int positions) : LayerWith(options), positions_(positions) {}
+
+ private:
+  Tensor initial(bool wanted, double value) const;
+  Tensor initial_count() const;
+  const int positions_;  // dims of a sample without the channels
+};
+
+// Shapes: x [N,features,L] or [features,L] -> the same.
+class InstanceNorm1d final : public InstanceNorm {
+ public:
+  InstanceNorm1d(Module* parent, std::string name, Options options)
+      : InstanceNorm(parent, std::move(name), options, 1) {}
+  explicit InstanceNorm1d(Options options) : InstanceNorm(options, 1) {}
+};
+// Shapes: x [N,features,H,W] or [features,H,W] -> the same.
+class InstanceNorm2d final : public InstanceNorm {
+ public:
+  InstanceNorm2d(Module* parent, std::string name, Options options)
+      : InstanceNorm(parent, std::move(name), options, 2) {}
+  explicit InstanceNorm2d(Options options) : InstanceNorm(options, 2) {}
+};
+// Shapes: x [N,features,D,H,W] or [features,D,H,W] -> the same.
+class InstanceNorm3d final : public InstanceNorm {
+ public:
+  InstanceNorm3d(Module* parent, std::string name, Options options)
+      : InstanceNorm(parent, std::move(name), options, 3) {}
+  explicit InstanceNorm3d(Options options) : InstanceNorm(options, 3) {}
+};
+
+struct LocalResponseNormOptions {
+  Required<int64_t, "size"> size;  // channels looked at
+  double alpha = 1e-4, beta = 0.75, k = 1;
+};
+
+// Divides by what neighbouring channels hold, as local_response_norm does. Shapes: x [N,C,...] -> the same.
+class LocalResponseNorm final : public LayerWith<LocalResponseNormOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+
+}  // namespace gradus::nn

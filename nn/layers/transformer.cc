@@ -1,0 +1,81 @@
+#include "gradus/nn/layers/transformer.h"
+
+#include "gradus/autograd/ops/activations.h"
+#include "gradus/autograd/ops/elementwise.h"
+
+namespace gradus::nn {
+
+int64_t TransformerEncoderLayer::feedforward() const {
+  if (options().dim_feedforward < 1)
+    throw ValueError("TransformerEncoderLayer", "expected dim_feedforward >= 1, given ",
+                     options().dim_feedforward);
+  return options().dim_feedforward;
+}
+
+MultiheadAttentionOptions TransformerEncoderLayer::attention_options() const {
+  const Options& o = options();
+  return {.embed_dim = *o.d_model,
+          .num_heads = *o.nhead,
+          .dropout = o.dropout,
+          .bias = o.bias,
+          .batch_first = o.batch_first};
+}
+
+LayerNormOptions TransformerEncoderLayer::norm_options() const {
+  return {.shape = *options().d_model, .eps = options().layer_norm_eps, .bias = options().bias};
+}
+
+Tensor TransformerEncoderLayer::attended(const Tensor& x, const TransformerMasks& masks) {
+  return dropout1(self_attn(x, x, x,
+                            {.key_padding_mask = masks.src_key_padding_mask,
+                             .attn_mask = masks.mask,
+                             .causal = masks.causal,
+                             .need_weights = false})
+                      .output);
+}
+
+Tensor TransformerEncoderLayer::fed_forward(const Tensor& x) {
+  Tensor h = linear1(x);
+  h = options().activation == TransformerActivation::kGELU ? gelu(h) : relu(std::move(h));
+  return dropout2(linear2(dropout(std::move(h))));
+}
+
+Tensor TransformerEncoderLayer::encode(const Tensor& x, const TransformerMasks& masks) {
+  if (options().norm_first) {
+    const Tensor h = x + attended(norm1(x), masks);
+    return h + fed_forward(norm2(h));
+  }
+  const Tensor h = norm1(x + attended(x, masks));
+  return norm2(h + fed_forward(h));
+}
+
+std::string TransformerEncoderLayer::extra_repr() const {
+  const Options& o = options();
+  return concat("activation=", o.activation == TransformerActivation::kGELU ? "gelu" : "relu",
+                o.norm_first ? ", norm_first=true" : "", o.batch_first ? ", batch_first=true" : "");
+}
+
+TransformerEncoder::TransformerEncoder(Module* parent, std::string name, Options options)
+    : LayerWith(parent, std::move(name), options) {
+  add_layers();
+}
+TransformerEncoder::TransformerEncoder(Options options) : LayerWith(options) { add_layers(); }
+
+void TransformerEncoder::add_layers() {
+  const Options& o = options();
+  if (o.num_layers < 1)
+    throw ValueError("TransformerEncoder", "expected num_layers >= 1, given ", *o.num_layers);
+  for (int64_t i = 0; i < o.num_layers; ++i) layers.add(o.layer);
+  if (o.norm)
+    norm = std::make_unique<LayerNorm>(
+        this, "norm",
+        LayerNormOptions{.shape = *o.layer.d_model, .eps = o.layer.layer_norm_eps, .bias = o.layer.bias});
+}
+
+Tensor TransformerEncoder::encode(const Tensor& x, const TransformerMasks& masks) {
+  Tensor h = x;
+  for (const auto& layer : layers) h = (*layer)(h, masks);
+  return norm ? (*norm)(h) : h;
+}
+
+}  // namespace gradus::nn

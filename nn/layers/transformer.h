@@ -1,0 +1,95 @@
+// Transformer encoders: TransformerEncoderLayer and TransformerEncoder.
+//
+//   nn::TransformerEncoder encoder({.layer = {.d_model = 64, .nhead = 4, .batch_first = true}, .num_layers =
+//   6}); Tensor y = encoder(x);                                     // x [N,T,64] Tensor z = encoder(x,
+//   {.src_key_padding_mask = padding});  // bool[N,T], true where a place is padding
+#pragma once
+
+#include "gradus/nn/layers/attention.h"
+#include "gradus/nn/containers.h"
+#include "gradus/nn/layers/dropout.h"
+#include "gradus/nn/layers/norm.h"
+
+namespace gradus::nn {
+
+enum class TransformerActivation { kReLU, kGELU };
+
+struct TransformerEncoderLayerOptions {
+  Required<int64_t, "d_model"> d_model;
+  Required<int64_t, "nhead"> nhead;
+  int64_t dim_feedforward = 2048;
+  double dropout = 0.1;
+  TransformerActivation activation = TransformerActivation::kReLU;
+  double layer_norm_eps = 1e-5;
+  bool batch_first = false;
+  bool norm_first = false;  // normalise what goes into attention and feed-forward, not what comes out
+  bool bias = true;
+};
+
+// What a place may not look at, as MultiheadAttention takes it: true where it may not, or numbers to add.
+struct TransformerMasks {
+  Tensor mask = {};                  // [T,T] or [N*nhead,T,T]
+  Tensor src_key_padding_mask = {};  // [N,T]
+  bool causal = false;               // no place sees a later one
+};
+
+// Attends to itself, then goes through two linear layers, each part with dropout added to what went in and
+// normalised. Shapes: x [T,N,d_model], with batch_first [N,T,d_model], or [T,d_model] -> the same. Source:
+// Vaswani et al., "Attention is all you need", 2017.
+class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOptions> {
+ public:
+  using LayerWith::LayerWith;
+  using LayerWith::operator();
+
+  MultiheadAttention self_attn{this, "self_attn", attention_options()};
+  Linear linear1{this, "linear1", {.in = *options().d_model, .out = feedforward(), .bias = options().bias}};
+  Dropout dropout{this, "dropout", {.p = options().dropout}};
+  Linear linear2{this, "linear2", {.in = feedforward(), .out = *options().d_model, .bias = options().bias}};
+  LayerNorm norm1{this, "norm1", norm_options()};
+  LayerNorm norm2{this, "norm2", norm_options()};
+  Dropout dropout1{this, "dropout1", {.p = options().dropout}};
+  Dropout dropout2{this, "dropout2", {.p = options().dropout}};
+
+  Tensor forward(const Tensor& x) override { return encode(x, {}); }
+  Tensor operator()(const Tensor& x, const TransformerMasks& masks) {
+    return call([&] { return encode(x, masks); });
+  }
+  std::string extra_repr() const override;
+
+ private:
+  int64_t feedforward() const;
+  MultiheadAttentionOptions attention_options() const;
+  LayerNormOptions norm_options() const;
+  Tensor encode(const Tensor& x, const TransformerMasks& masks);
+  Tensor attended(const Tensor& x, const TransformerMasks& masks);
+  Tensor fed_forward(const Tensor& x);
+};
+
+struct TransformerEncoderOptions {
+  TransformerEncoderLayerOptions layer;
+  Required<int64_t, "num_layers"> num_layers;
+  bool norm = false;  // normalise the result
+};
+
+// Encoder layers one after the other. Each has initial weights of its own, where torch.nn copies those of one
+// layer. Shapes: as TransformerEncoderLayer.
+class TransformerEncoder final : public LayerWith<TransformerEncoderOptions> {
+ public:
+  TransformerEncoder(Module* parent, std::string name, Options options);
+  explicit TransformerEncoder(Options options);
+  using LayerWith::operator();
+
+  ModuleList<TransformerEncoderLayer> layers{this, "layers"};
+  std::unique_ptr<LayerNorm> norm;  // null unless wanted
+
+  Tensor forward(const Tensor& x) override { return encode(x, {}); }
+  Tensor operator()(const Tensor& x, const TransformerMasks& masks) {
+    return call([&] { return encode(x, masks); });
+  }
+
+ private:
+  void add_layers();
+  Tensor encode(const Tensor& x, const TransformerMasks& masks);
+};
+
+}  // namespace gradus::nn

@@ -1,0 +1,28 @@
+#include "gradus/optim/optimizers/asgd.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gradus::optim {
+
+template class OptimizerWith<ASGDOptions>;
+
+void ASGDOptions::check() const {
+  check_option(lr >= 0, "ASGD", "lr", ">= 0", lr);
+  check_option(weight_decay >= 0, "ASGD", "weight_decay", ">= 0", weight_decay);
+  // The rate would grow without bound, or turn.
+  check_option(lambd >= 0, "ASGD", "lambd", ">= 0", lambd);
+}
+
+void ASGD::advance_numbers(size_t group, const raw::StepItem& item, std::array<double, 2>& numbers) const {
+  const ASGDOptions& o = options(group);
+  const double t = double(item.step);
+  numbers = {o.lr / std::pow(1 + o.lambd * o.lr * t, o.alpha), 1 / std::max(1.0, t - o.t0)};
+}
+
+void ASGD::step_group(size_t group, const std::vector<raw::StepItem>& items) {
+  const ASGDOptions& o = options(group);
+  raw::asgd_step_(items, {o.lambd, o.weight_decay, o.maximize});
+}
+
+}  // namespace gradus::optim

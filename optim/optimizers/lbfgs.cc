@@ -1,0 +1,344 @@
+#include "gradus/optim/optimizers/lbfgs.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <unordered_map>
+
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/concat.h"
+#include "gradus/tensor/ops/reduce.h"
+#include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/tensor_checks.h"
+
+namespace gradus::optim {
+
+template class OptimizerWith<LBFGSOptions>;
+
+namespace {
+
+double dot(const Tensor& a, const Tensor& b) { return raw::sum(raw::mul(a, b)).item<double>(); }
+double largest(const Tensor& x) { return raw::amax(raw::abs(x)).item<double>(); }
+
+// A point on the line from where an iteration begins, `t` directions away.
+struct Point {
+  double t, loss;
+  Tensor gradient;
+  double slope;  // of the loss along the line
+};
+
+// Where the cubic through two points with their slopes is smallest, within bounds; their middle where it has no
+// minimum.
+double cubic_minimum(const Point& a, const Point& b, double low, double high) {
+  const double d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t);
+  const double square = d1 * d1 - a.slope * b.slope;
+  if (!(square >= 0)) return (low + high) / 2;
+  const Point &left = a.t <= b.t ? a : b, &right = a.t <= b.t ? b : a;
+  const double d2 = std::sqrt(square);
+  const double at =
+      right.t - (right.t - left.t) * ((right.slope + d2 - d1) / (right.slope - left.slope + 2 * d2));
+  return std::min(std::max(at, low), high);
+}
+
+// Returns a point, searched from t on, whose loss is lower than at `start` by as much as the slope there promises
+// (c1), and whose slope is flatter (c2): the strong Wolfe conditions. First brackets such a point, then narrows the
+// bracket. `length` is the direction's largest element. After `most` evaluations beyond the first, the best so far.
+template <class Evaluate>
+Point strong_wolfe(const Point& start, double t, double length, double tolerance, int64_t most,
+                   Evaluate evaluate) {
+  constexpr double c1 = 1e-4, c2 = 0.9;
+  const auto is_high = [&](const Point& p) { return p.loss > start.loss + c1 * p.t * start.slope; };
+  const auto is_flat = [&](const Point& p) { return std::abs(p.slope) <= -c2 * start.slope; };
+  int64_t evaluations = 0;
+  Point before = start, now = evaluate(t);
+  std::array<Point, 2> bracket;
+  for (;; ++evaluations) {
+    if (evaluations >= most) {
+      bracket = {start, now};
+      break;
+    }
+    const bool rose = is_high(now) || (evaluations > 1 && now.loss >= before.loss);
+    if (!rose && is_flat(now)) return now;
+    if (rose || now.slope >= 0) {
+      bracket = {before, now};
+      break;
+    }
+    t = cubic_minimum(before, now, now.t + 0.01 * (now.t - before.t), now.t * 10);
+    before = now, now = evaluate(t);
+  }
+  const auto lower = [&] { return bracket[0].loss <= bracket[1].loss ? 0 : 1; };
+  int low = lower();
+  bool near_edge = false;
+  for (; evaluations < most; ++evaluations) {
+    const double left = std::min(bracket[0].t, bracket[1].t), right = std::max(bracket[0].t, bracket[1].t);
+    if ((right - left) * length < tolerance) break;
+    t = cubic_minimum(bracket[0], bracket[1], left, right);
+    // Twice near the same edge, or on it, is too little progress.
+    const double margin = 0.1 * (right - left);
+    const bool near = std::min(right - t, t - left) < margin;
+    const bool stuck = near && (near_edge || t >= right || t <= left);
+    if (stuck) t = std::abs(t - right) < std::abs(t - left) ? right - margin : left + margin;
+    near_edge = near && !stuck;
+    const Point tried = evaluate(t);
+    if (is_high(tried) || tried.loss >= bracket[low].loss) {
+      bracket[1 - low] = tried;
+      low = lower();
+      continue;
+    }
+    if (is_flat(tried)) return tried;
+    if (tried.slope * (bracket[1 - low].t - bracket[low].t) >= 0) bracket[1 - low] = bracket[low];
+    bracket[low] = tried;
+  }
+  return bracket[low];
+}
+
+std::vector<Tensor> copies(const std::vector<Tensor>& params) {
+  std::vector<Tensor> all;
+  for (const Tensor& p : params) all.push_back(raw::clone(p));
+  return all;
+}
+void restore(const std::vector<Tensor>& params, const std::vector<Tensor>& values) {
+  for (size_t i = 0; i < params.size(); ++i) raw::copy_(params[i], values[i]);
+}
+
+}  // namespace
+
+void LBFGSOptions::check() const {
+  const auto count = [](int64_t n, int64_t least) { return n >= least && n < (int64_t(1) << 53); };
+  check_option(lr >= 0, "LBFGS", "lr", ">= 0", lr);
+  check_option(count(max_iter, 1), "LBFGS", "max_iter", "in [1, 2^53)", double(max_iter));
+  check_option(count(max_eval, 0), "LBFGS", "max_eval", "in [0, 2^53)", double(max_eval));
+  check_option(tolerance_grad >= 0, "LBFGS", "tolerance_grad", ">= 0", tolerance_grad);
+  check_option(tolerance_change >= 0, "LBFGS", "tolerance_change", ">= 0", tolerance_change);
+  check_option(count(history_size, 1), "LBFGS", "history_size", "in [1, 2^53)", double(history_size));
+  check_option(line_search_fn == LineSearch::kNone || line_search_fn == LineSearch::kStrongWolfe, "LBFGS",
+               "line_search_fn", "kNone (0) or kStrongWolfe (1)", double(line_search_fn));
+}
+
+LBFGS::LBFGS(const std::vector<Tensor>& params, LBFGSOptions options) {
+  add_param_group(params, options);
+  for (const Tensor& p : params) {
+    if (size_of(p.dtype()) < 4)
+      throw DTypeError(kind(), "expected f32 or f64 parameters, given ", describe(p));
+    if (p.device() != params[0].device())
+      throw DeviceError(kind(), "parameters are on different devices: ", describe(params[0]), " and ",
+                        describe(p));
+    dtype_ = promote(dtype_, p.dtype());
+    length_ += p.numel();
+  }
+}
+
+Tensor LBFGS::gathered_gradient() const {
+  std::vector<Tensor> lines;
+  for (const Tensor& p : parameters(0)) {
+    const Tensor grad = p.grad();
+    check_step(p, grad);
+    const Tensor line = grad.defined() ? grad : zeros_like(p);
+    lines.push_back(raw::reshape(raw::to(line, dtype_), {p.numel()}));
+  }
+  const Tensor all = raw::cat(lines, 0);
+  return options().maximize ? raw::neg(all) : all;
+}
+
+void LBFGS::move_parameters(const Tensor& direction, double t) const {
+  int64_t first = 0;
+  for (const Tensor& p : parameters(0)) {
+    raw::add_(p, raw::reshape(raw::narrow(direction, 0, first, p.numel()), p.shape()), t);
+    first += p.numel();
+  }
+}
+
+LBFGS::Pair LBFGS::pair_of(Tensor y, Tensor s) {
+  const double ys = dot(y, s);
+  return {std::move(y), std::move(s), ys};
+}
+
+Tensor LBFGS::direction_of(const Memory& memory, const Tensor& gradient) {
+  Tensor d = raw::neg(gradient);
+  if (memory.pairs.empty()) return d;
+  std::vector<double> factors(memory.pairs.size());
+  for (size_t i = memory.pairs.size(); i-- > 0;) {
+    const Pair& pair = memory.pairs[i];
+    factors[i] = dot(pair.s, d) / pair.ys;
+    raw::add_(d, pair.y, -factors[i]);
+  }
+  const Pair& last = memory.pairs.back();
+  raw::mul_(d, last.ys / dot(last.y, last.y));
+  for (size_t i = 0; i < memory.pairs.size(); ++i) {
+    const Pair& pair = memory.pairs[i];
+    raw::add_(d, pair.s, factors[i] - dot(pair.y, d) / pair.ys);
+  }
+  return d;
+}
+
+Tensor LBFGS::step(const std::function<Tensor()>& closure) {
+  if (!closure) throw ValueError(kind(), "step needs a closure that evaluates the loss and its gradients");
+  if (num_groups() != 1) throw ValueError(kind(), "has one group of parameters, given ", num_groups());
+  const std::vector<Tensor>& params = parameters(0);
+  const std::vector<Tensor> before = copies(params);
+  const Memory memory = memory_;
+  Tensor first_loss;
+  try {
+    iterate(closure, first_loss);
+  } catch (...) {
+    restore(params, before);
+    memory_ = memory;
+    throw;
+  }
+  return first_loss;
+}
+
+void LBFGS::iterate(const std::function<Tensor()>& closure, Tensor& first_loss) {
+  const LBFGSOptions o = options();
+  const std::vector<Tensor>& params = parameters(0);
+  const int64_t max_eval = o.max_eval ? o.max_eval : o.max_iter + o.max_iter / 4;
+  int64_t evaluations = 0;
+  // The loss where the parameters are; the closure leaves the gradients there.
+  const auto evaluate = [&] {
+    const Tensor loss = closure();
+    check_one_element(kind(), "the loss", loss);
+    if (!first_loss.defined()) first_loss = loss;
+    ++evaluations, ++memory_.evaluations;
+    return o.maximize ? -loss.item<double>() : loss.item<double>();
+  };
+
+  double loss = evaluate();
+  if (length_ == 0) return;
+  Tensor gradient = gathered_gradient();
+  if (largest(gradient) <= o.tolerance_grad) return;
+  for (int64_t iteration = 1;; ++iteration) {
+    if (memory_.iterations > 0) {
+      Pair change = pair_of(raw::sub(gradient, memory_.gradient), raw::mul(memory_.direction, memory_.t));
+      if (change.ys > 1e-10) {
+        memory_.pairs.push_back(std::move(change));
+        while (int64_t(memory_.pairs.size()) > o.history_size) memory_.pairs.pop_front();
+      }
+    }
+    const bool first = memory_.iterations++ == 0;
+    memory_.direction = direction_of(memory_, gradient);
+    memory_.gradient = gradient;
+    memory_.t = first ? std::min(1.0, 1 / raw::sum(raw::abs(gradient)).item<double>()) * o.lr : o.lr;
+    const Tensor d = memory_.direction;
+    const double loss_before = loss, slope = dot(gradient, d);
+    if (slope > -o.tolerance_change) break;
+
+    if (o.line_search_fn == LineSearch::kStrongWolfe) {
+      const std::vector<Tensor> start = copies(params);
+      const Point found = strong_wolfe({0, loss, gradient, slope}, memory_.t, largest(d), o.tolerance_change,
+                                       max_eval - evaluations, [&](double t) {
+                                         move_parameters(d, t);
+                                         const double there = evaluate();
+                                         Tensor g = gathered_gradient();
+                                         restore(params, start);
+                                         const double along = dot(g, d);
+                                         return Point{t, there, std::move(g), along};
+                                       });
+      loss = found.loss, gradient = found.gradient, memory_.t = found.t;
+      move_parameters(d, memory_.t);
+    } else {
+      move_parameters(d, memory_.t);
+      if (iteration == o.max_iter) break;  // the next step begins with this evaluation
+      loss = evaluate();
+      gradient = gathered_gradient();
+    }
+    if (iteration == o.max_iter || evaluations >= max_eval) break;
+    if (largest(gradient) <= o.tolerance_grad) break;
+    if (largest(raw::mul(d, memory_.t)) <= o.tolerance_change) break;
+    if (std::abs(loss - loss_before) < o.tolerance_change) break;
+  }
+}
+
+void LBFGS::step_group(size_t, const std::vector<raw::StepItem>&) {
+  throw StateError(kind(), "needs a closure: opt.step([&] { ...; return loss; })");
+}
+
+namespace {
+
+constexpr const char* kPrefix = "lbfgs.";
+std::string own(const char* name) { return kPrefix + std::string(name); }
+std::string own(const char* name, size_t i) { return concat(kPrefix, name, '.', i); }
+
+}  // namespace
+
+State LBFGS::state_dict() const {
+  State state = OptimizerWith::state_dict();
+  if (memory_.iterations == 0 && memory_.evaluations == 0) return state;
+  state.numbers.emplace_back(own("n_iter"), double(memory_.iterations));
+  state.numbers.emplace_back(own("func_evals"), double(memory_.evaluations));
+  state.numbers.emplace_back(own("history"), double(memory_.pairs.size()));
+  state.numbers.emplace_back(own("t"), memory_.t);
+  if (memory_.iterations == 0) return state;
+  state.tensors.emplace_back(own("d"), memory_.direction);
+  state.tensors.emplace_back(own("prev_flat_grad"), memory_.gradient);
+  for (size_t i = 0; i < memory_.pairs.size(); ++i) {
+    state.tensors.emplace_back(own("old_dirs", i), memory_.pairs[i].y);
+    state.tensors.emplace_back(own("old_stps", i), memory_.pairs[i].s);
+  }
+  return state;
+}
+
+void LBFGS::load_state_dict(const State& state) {
+  State groups;
+  std::unordered_map<std::string, double> numbers;
+  std::unordered_map<std::string, Tensor> tensors;
+  std::string wrong;
+  for (const auto& [name, v] : state.numbers) {
+    if (!name.starts_with(kPrefix))
+      groups.numbers.emplace_back(name, v);
+    else if (!numbers.emplace(name, v).second)
+      wrong += "\n  given more than once: " + name;
+  }
+  for (const auto& [name, t] : state.tensors) {
+    if (!name.starts_with(kPrefix))
+      groups.tensors.emplace_back(name, t);
+    else if (!tensors.emplace(name, t).second)
+      wrong += "\n  given more than once: " + name;
+  }
+  const auto number = [&](const char* name) {
+    const auto it = numbers.find(own(name));
+    if (it == numbers.end()) return wrong += "\n  missing: " + own(name), 0.0;
+    const double v = it->second;
+    numbers.erase(it);
+    return v;
+  };
+  const auto count = [&](const char* name) {
+    const double v = number(name);
+    if (v >= 0 && v < 0x1p53 && v == std::trunc(v)) return int64_t(v);
+    wrong += concat("\n  ", own(name), ": expected a whole number, given ", v);
+    return int64_t(0);
+  };
+  const auto vector = [&](const std::string& name) {
+    const auto it = tensors.find(name);
+    if (it == tensors.end()) return wrong += "\n  missing: " + name, Tensor();
+    const Tensor given = it->second;
+    tensors.erase(it);
+    if (!given.defined() || given.shape() != Shape{length_} || !is_floating(given.dtype()))
+      return wrong += concat("\n  ", name, ": expected ", length_, " elements, given ", describe(given)),
+             Tensor();
+    const Tensor copy = empty({length_}, {dtype_, parameters(0)[0].device()});
+    raw::copy_(copy, given);
+    return copy;
+  };
+
+  Memory memory;
+  if (!numbers.empty() || !tensors.empty()) {
+    memory.iterations = count("n_iter"), memory.evaluations = count("func_evals"), memory.t = number("t");
+    const int64_t pairs = count("history");
+    if (memory.iterations > 0)
+      memory.direction = vector(own("d")), memory.gradient = vector(own("prev_flat_grad"));
+    for (int64_t i = 0; i < pairs && wrong.empty(); ++i) {
+      Tensor y = vector(own("old_dirs", size_t(i))), s = vector(own("old_stps", size_t(i)));
+      if (wrong.empty()) memory.pairs.push_back(pair_of(std::move(y), std::move(s)));
+    }
+  }
+  for (const auto& [name, v] : numbers) wrong += "\n  unexpected: " + name;
+  if (wrong.empty())
+    for (const auto& [name, t] : tensors) wrong += "\n  unexpected: " + name;
+  if (!wrong.empty()) throw ValueError("load_state_dict", "the state does not fit this ", kind(), ':', wrong);
+  OptimizerWith::load_state_dict(groups);
+  memory_ = std::move(memory);
+}
+
+}  // namespace gradus::optim

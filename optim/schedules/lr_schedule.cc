@@ -1,0 +1,279 @@
+#include "gradus/optim/schedules/lr_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numbers>
+
+// Rates are computed by the same operations in the same order as PyTorch's, so that they agree to the last
+// bit where no library function is involved. (This file is compiled without contraction to fused
+// multiply-adds.)
+
+namespace gradus::optim {
+
+using std::numbers::pi;
+
+void PerGroup::check(const char* op, const char* name, size_t groups) const {
+  if (values_.size() != 1 && values_.size() != groups)
+    throw ValueError(op, "expected one ", name, ", or one for each of ", groups, " groups, given ",
+                     values_.size());
+}
+
+LRSchedule::LRSchedule(Optimizer& optimizer) : optimizer_(optimizer) {
+  for (size_t g = 0; g < optimizer.num_groups(); ++g) {
+    base_.push_back(optimizer.initial_lr(g));
+    optimizer.set_initial_lr(g, base_[g]);
+  }
+}
+
+std::vector<double> LRSchedule::last_lr() const {
+  std::vector<double> rates;
+  for (size_t g = 0; g < optimizer_.num_groups(); ++g) rates.push_back(optimizer_.lr(g));
+  return rates;
+}
+
+void LRSchedule::set_rates(double (LRSchedule::*rate)(size_t, double, double) const) {
+  // Groups added since start at the rate they have.
+  for (size_t g = base_.size(); g < optimizer_.num_groups(); ++g) base_.push_back(optimizer_.initial_lr(g));
+  for (size_t g = 0; g < base_.size(); ++g) {
+    optimizer_.set_lr(g, (this->*rate)(g, base_[g], optimizer_.lr(g)));
+    if (const std::optional<double> m = momentum(g)) optimizer_.set_momentum(g, *m);
+  }
+}
+
+void LRSchedule::start() {
+  epoch_ = 0;
+  steps_ = 1;
+  epoch_changed();
+  set_rates(&LRSchedule::rate);
+}
+
+void LRSchedule::step() {
+  check_step();
+  ++epoch_, ++steps_;
+  epoch_changed();
+  set_rates(&LRSchedule::rate);
+}
+
+void LRSchedule::restart() {
+  epoch_ = 0;
+  ++steps_;
+  epoch_changed();
+  set_rates(&LRSchedule::rate_after_restart);
+}
+
+State LRSchedule::state_dict() const {
+  State state;
+  state.numbers.emplace_back("last_epoch", double(epoch_));
+  state.numbers.emplace_back("num_steps", double(steps_));
+  for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
+    // A group added since the last step has the rate it was added with.
+    state.numbers.emplace_back(concat("base_lr.", g), g < base_.size() ? base_[g] : optimizer_.initial_lr(g));
+    state.numbers.emplace_back(concat("last_lr.", g), optimizer_.lr(g));
+  }
+  for (const auto& [name, value] : const_cast<LRSchedule*>(this)->more_state())
+    state.numbers.emplace_back(name, *value);
+  return state;
+}
+
+void LRSchedule::load_state_dict(const State& state) {
+  std::map<std::string, double> numbers(state.numbers.begin(), state.numbers.end());
+  std::string wrong;
+  const auto take = [&](const std::string& name, double least) {
+    const auto node = numbers.extract(name);
+    if (!node) return wrong += "\n  missing: " + name, 0.0;
+    if (!(node.mapped() >= least && node.mapped() < 0x1p53))
+      wrong += concat("\n  ", name, ": out of range: ", node.mapped());
+    return node.mapped();
+  };
+  // -1: SequentialLR has not come to it.
+  const double epoch = take("last_epoch", -1), steps = take("num_steps", 0);
+  std::vector<double> base, rates, more;
+  for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
+    base.push_back(take(concat("base_lr.", g), 0));
+    rates.push_back(take(concat("last_lr.", g), 0));
+  }
+  for (const auto& [name, value] : more_state()) more.push_back(take(name, 0));
+  for (const auto& [name, v] : numbers) wrong += "\n  unexpected: " + name;
+  for (const auto& [name, t] : state.tensors) wrong += "\n  unexpected: " + name;
+  if (!wrong.empty()) throw ValueError("load_state_dict", "the state does not fit this schedule:", wrong);
+  epoch_ = static_cast<int64_t>(epoch);
+  steps_ = static_cast<int64_t>(steps);
+  base_ = std::move(base);
+  for (size_t i = 0; const auto& [name, value] : more_state()) *value = more[i++];
+  for (size_t g = 0; g < rates.size(); ++g) optimizer_.set_lr(g, rates[g]);
+}
+
+namespace {
+void check_factors(const char* op, const std::vector<std::function<double(int64_t)>>& fs, size_t groups) {
+  if (fs.size() != groups)
+    throw ValueError(op, "expected a function for each of ", groups, " groups, given ", fs.size());
+  for (const auto& f : fs)
+    if (!f) throw ValueError(op, "a function is empty");
+}
+}  // namespace
+
+LambdaLR::LambdaLR(Optimizer& optimizer, Factor f)
+    : LambdaLR(optimizer, std::vector<Factor>(optimizer.num_groups(), f)) {}
+LambdaLR::LambdaLR(Optimizer& optimizer, std::vector<Factor> fs)
+    : LRSchedule(optimizer), factors_(std::move(fs)) {
+  check_factors("LambdaLR", factors_, optimizer.num_groups());
+  start();
+}
+double LambdaLR::rate(size_t group, double base, double now) const {
+  return group < factors_.size() ? base * factors_[group](last_epoch()) : now;
+}
+
+MultiplicativeLR::MultiplicativeLR(Optimizer& optimizer, Factor f)
+    : MultiplicativeLR(optimizer, std::vector<Factor>(optimizer.num_groups(), f)) {}
+MultiplicativeLR::MultiplicativeLR(Optimizer& optimizer, std::vector<Factor> fs)
+    : LRSchedule(optimizer), factors_(std::move(fs)) {
+  check_factors("MultiplicativeLR", factors_, optimizer.num_groups());
+  start();
+}
+double MultiplicativeLR::rate(size_t group, double, double now) const {
+  return last_epoch() > 0 && group < factors_.size() ? now * factors_[group](last_epoch()) : now;
+}
+
+StepLR::StepLR(Optimizer& optimizer, StepLROptions options) : LRSchedule(optimizer), options_(options) {
+  check_option(options_.step_size >= 1, "StepLR", "step_size", ">= 1", double(options_.step_size));
+  start();
+}
+double StepLR::rate(size_t, double, double now) const {
+  return last_epoch() == 0 || last_epoch() % options_.step_size != 0 ? now : now * options_.gamma;
+}
+
+MultiStepLR::MultiStepLR(Optimizer& optimizer, MultiStepLROptions options)
+    : LRSchedule(optimizer), options_(std::move(options)) {
+  const std::vector<int64_t>& m = options_.milestones;
+  for (size_t i = 1; i < m.size(); ++i)
+    check_option(m[i - 1] <= m[i], "MultiStepLR", "milestones", "ascending", double(m[i]));
+  start();
+}
+double MultiStepLR::rate(size_t, double, double now) const {
+  const auto times = std::count(options_.milestones.begin(), options_.milestones.end(), last_epoch());
+  return times == 0 ? now : now * std::pow(options_.gamma, double(times));
+}
+double MultiStepLR::rate_after_restart(size_t, double base, double) const {
+  const auto times =
+      std::count_if(options_.milestones.begin(), options_.milestones.end(), [](int64_t m) { return m <= 0; });
+  return base * std::pow(options_.gamma, double(times));
+}
+
+ConstantLR::ConstantLR(Optimizer& optimizer, ConstantLROptions options)
+    : LRSchedule(optimizer), options_(options) {
+  check_option(options_.factor > 0 && options_.factor <= 1, "ConstantLR", "factor", "in (0, 1]",
+               options_.factor);
+  check_option(options_.total_iters >= 0, "ConstantLR", "total_iters", ">= 0", double(options_.total_iters));
+  start();
+}
+double ConstantLR::rate(size_t, double, double now) const {
+  if (last_epoch() == 0) return now * options_.factor;
+  return last_epoch() == options_.total_iters ? now * (1.0 / options_.factor) : now;
+}
+double ConstantLR::rate_after_restart(size_t, double base, double) const {
+  return base * (options_.factor + (options_.total_iters <= 0 ? 1 - options_.factor : 0.0));
+}
+
+LinearLR::LinearLR(Optimizer& optimizer, LinearLROptions options) : LRSchedule(optimizer), options_(options) {
+  const auto& [start_factor, end_factor, total_iters] = options_;
+  check_option(start_factor > 0 && start_factor <= 1, "LinearLR", "start_factor", "in (0, 1]", start_factor);
+  check_option(end_factor >= 0 && end_factor <= 1, "LinearLR", "end_factor", "in [0, 1]", end_factor);
+  check_option(total_iters >= 1, "LinearLR", "total_iters", ">= 1", double(total_iters));
+  start();
+}
+double LinearLR::rate(size_t, double, double now) const {
+  const auto& [start_factor, end_factor, total_iters] = options_;
+  if (last_epoch() == 0) return now * start_factor;
+  if (last_epoch() > total_iters) return now;
+  return now * (1.0 + (end_factor - start_factor) / (double(total_iters) * start_factor +
+                                                     double(last_epoch() - 1) * (end_factor - start_factor)));
+}
+double LinearLR::rate_after_restart(size_t, double base, double) const {
+  return base * options_.start_factor;
+}
+
+ExponentialLR::ExponentialLR(Optimizer& optimizer, ExponentialLROptions options)
+    : LRSchedule(optimizer), options_(options) {
+  start();
+}
+double ExponentialLR::rate(size_t, double, double now) const {
+  return last_epoch() == 0 ? now : now * options_.gamma;
+}
+
+PolynomialLR::PolynomialLR(Optimizer& optimizer, PolynomialLROptions options)
+    : LRSchedule(optimizer), options_(options) {
+  check_option(options_.total_iters >= 1, "PolynomialLR", "total_iters", ">= 1",
+               double(options_.total_iters));
+  start();
+}
+double PolynomialLR::rate(size_t, double, double now) const {
+  if (last_epoch() == 0 || last_epoch() > options_.total_iters) return now;
+  const double total = double(options_.total_iters);
+  return now * std::pow((1.0 - double(last_epoch()) / total) / (1.0 - double(last_epoch() - 1) / total),
+                        options_.power);
+}
+
+CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, CosineAnnealingLROptions options)
+    : LRSchedule(optimizer), options_(options) {
+  check_option(options_.t_max >= 1, "CosineAnnealingLR", "t_max", ">= 1", double(options_.t_max));
+  start();
+}
+double CosineAnnealingLR::rate(size_t, double base, double now) const {
+  const double eta = options_.eta_min, epoch = double(last_epoch()), t = double(options_.t_max);
+  if (last_epoch() == 0) return now;
+  // The rate was eta_min.
+  if ((last_epoch() - 1 - options_.t_max) % (2 * options_.t_max) == 0)
+    return now + (base - eta) * (1 - std::cos(pi / t)) / 2;
+  return (1 + std::cos(pi * epoch / t)) / (1 + std::cos(pi * (epoch - 1) / t)) * (now - eta) + eta;
+}
+double CosineAnnealingLR::rate_after_restart(size_t, double base, double) const {
+  return options_.eta_min + (base - options_.eta_min) * 2 / 2;
+}
+
+CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(Optimizer& optimizer,
+                                                         CosineAnnealingWarmRestartsOptions options)
+    : LRSchedule(optimizer), options_(options) {
+  check_option(options_.t_0 >= 1, "CosineAnnealingWarmRestarts", "t_0", ">= 1", double(options_.t_0));
+  check_option(options_.t_mult >= 1, "CosineAnnealingWarmRestarts", "t_mult", ">= 1",
+               double(options_.t_mult));
+  start();
+}
+void CosineAnnealingWarmRestarts::epoch_changed() {
+  if (last_epoch() == 0) {
+    since_restart_ = 0;
+    period_ = double(options_.t_0);
+  } else if (++since_restart_ >= period_) {
+    since_restart_ -= period_;
+    period_ *= double(options_.t_mult);
+  }
+}
+double CosineAnnealingWarmRestarts::rate(size_t, double base, double) const {
+  const double eta = options_.eta_min;
+  return eta + (base - eta) * (1 + std::cos(pi * since_restart_ / period_)) / 2;
+}
+std::vector<std::pair<const char*, double*>> CosineAnnealingWarmRestarts::more_state() {
+  return {{"t_cur", &since_restart_}, {"t_i", &period_}};
+}
+
+SWALR::SWALR(Optimizer& optimizer, SWALROptions options)
+    : LRSchedule(optimizer), options_(std::move(options)) {
+  options_.swa_lr->check("SWALR", "swa_lr", optimizer.num_groups());
+  check_option(options_.anneal_epochs >= 0, "SWALR", "anneal_epochs", ">= 0", double(options_.anneal_epochs));
+  start();
+}
+double SWALR::rate(size_t group, double, double now) const {
+  const double goal = (*options_.swa_lr)[group];
+  // The share of the goal after `steps` steps.
+  const auto share = [&](int64_t steps) {
+    const double t =
+        std::max(0.0, std::min(1.0, double(steps) / double(std::max<int64_t>(1, options_.anneal_epochs))));
+    return options_.anneal_strategy == Anneal::kLinear ? t : (1 - std::cos(pi * t)) / 2;
+  };
+  const int64_t steps = std::max<int64_t>(num_steps() - 1, options_.anneal_epochs == 0 ? 1 : 0);
+  const double before = share(steps - 1), after = share(steps);
+  const double start = before == 1 ? goal : (now - before * goal) / (1 - before);
+  return goal * after + start * (1 - after);
+}
+
+}  // namespace gradus::optim

@@ -1,0 +1,47 @@
+#include "gradus/tensor/base/checked.h"
+
+#include <cmath>
+#include <limits>
+#include <ostream>
+
+#include "gradus/tensor/base/error.h"
+
+namespace gradus {
+
+namespace {
+
+template <class Given>
+void check(std::string_view op, std::string_view what, int64_t value, int64_t least, int64_t most,
+           const Given& given) {
+  if (value < least) throw ValueError(op, what, " must be at least ", least, ", given ", given);
+  if (value > most) throw ValueError(op, what, " must be at most ", most, ", given ", given);
+}
+
+}  // namespace
+
+void check_bounds(std::string_view op, std::string_view what, int64_t value, int64_t least, int64_t most) {
+  check(op, what, value, least, most, value);
+}
+void check_bounds(std::string_view op, std::string_view what, Size2 value, int64_t least, int64_t most) {
+  check(op, what, value.h, least, most, value);
+  check(op, what, value.w, least, most, value);
+}
+
+void check_fits(std::string_view op, Number value, DType dtype) {
+  dispatch_all(dtype, [&]<class T>() {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      using Limits = std::numeric_limits<T>;
+      // The limit above is no double in 64 bits, but one more is.
+      const double v = std::trunc(value.to_double()), end = std::ldexp(1.0, Limits::digits);
+      const bool fits = value.is_floating() ? v >= double(Limits::min()) && v < end
+                                            : value.integer() >= Limits::min() && value.integer() <= Limits::max();
+      if (!fits) throw ValueError(op, "a value of ", value, " does not fit into ", dtype);
+    }
+  });
+}
+
+void throw_overflow(std::string_view op, int64_t a, char sign, int64_t b) {
+  throw ValueError(op, "sizes overflow: ", a, ' ', sign, ' ', b, " does not fit into 64 bits");
+}
+
+}  // namespace gradus

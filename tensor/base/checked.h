@@ -1,0 +1,73 @@
+// Arithmetic on numbers that a caller gives: what does not fit into 64 bits is an error, never another number.
+//
+//   const int64_t room = Checked(op, in) * up + front + back - kernel;
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string_view>
+
+#include "gradus/tensor/base/dtype.h"
+#include "gradus/tensor/base/number.h"
+#include "gradus/tensor/base/shape.h"
+
+namespace gradus {
+
+// Bounds the elements of a tensor: 2^62 bytes of f64.
+inline constexpr int64_t kMaxNumel = int64_t{1} << 59;
+// Bounds kernels, strides, paddings, dilations and factors: products of two of them fit easily.
+inline constexpr int64_t kMaxExtent = (int64_t{1} << 31) - 1;
+// Bounds the cells of an axis for which a table of weights or cells is made.
+inline constexpr int64_t kMaxTable = int64_t{1} << 27;
+// Bounds the tensors that an op cuts its input into.
+inline constexpr int64_t kMaxPieces = int64_t{1} << 24;
+
+// Errors: ValueError, which says the bound that is missed and `value`, unless least <= value <= most.
+void check_bounds(std::string_view op, std::string_view what, int64_t value, int64_t least,
+                  int64_t most = kMaxExtent);
+
+void check_bounds(std::string_view op, std::string_view what, Size2 value, int64_t least, int64_t most = kMaxExtent);
+
+// Errors: ValueError unless an integer of `dtype` can hold `value`, whose fraction is dropped; any other dtype can.
+void check_fits(std::string_view op, Number value, DType dtype);
+
+[[noreturn]] void throw_overflow(std::string_view op, int64_t a, char sign, int64_t b);
+
+// A number whose sums, differences and products throw ValueError naming `op` when they overflow.
+class Checked {
+ public:
+  Checked(std::string_view op, int64_t value) : op_(op), value_(value) {}
+  operator int64_t() const { return value_; }
+
+  friend Checked operator+(Checked a, Checked b) {
+    int64_t r;
+    if (__builtin_add_overflow(a.value_, b.value_, &r)) [[unlikely]]
+      throw_overflow(a.op_, a.value_, '+', b.value_);
+    return {a.op_, r};
+  }
+  friend Checked operator-(Checked a, Checked b) {
+    int64_t r;
+    if (__builtin_sub_overflow(a.value_, b.value_, &r)) [[unlikely]]
+      throw_overflow(a.op_, a.value_, '-', b.value_);
+    return {a.op_, r};
+  }
+  friend Checked operator*(Checked a, Checked b) {
+    int64_t r;
+    if (__builtin_mul_overflow(a.value_, b.value_, &r)) [[unlikely]]
+      throw_overflow(a.op_, a.value_, '*', b.value_);
+    return {a.op_, r};
+  }
+  template <std::integral T> friend Checked operator+(Checked a, T b) { return a + Checked(a.op_, b); }
+  template <std::integral T> friend Checked operator-(Checked a, T b) { return a - Checked(a.op_, b); }
+  template <std::integral T> friend Checked operator*(Checked a, T b) { return a * Checked(a.op_, b); }
+  // The checked number comes first.
+  template <std::integral T> friend Checked operator+(T, Checked) = delete;
+  template <std::integral T> friend Checked operator-(T, Checked) = delete;
+  template <std::integral T> friend Checked operator*(T, Checked) = delete;
+
+ private:
+  std::string_view op_;
+  int64_t value_;
+};
+
+}  // namespace gradus

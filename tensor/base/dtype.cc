@@ -1,0 +1,37 @@
+#include "gradus/tensor/base/dtype.h"
+
+#include <atomic>
+#include <ostream>
+
+namespace gradus {
+namespace {
+
+constinit std::atomic<DType> default_dtype = DType::kF32;
+
+}  // namespace
+
+DType get_default_dtype() { return default_dtype.load(std::memory_order_relaxed); }
+void set_default_dtype(DType t) {
+  if (!is_floating(t)) throw DTypeError("set_default_dtype", "expected f64, f32, f16 or bf16, given ", t);
+  default_dtype.store(t, std::memory_order_relaxed);
+}
+
+uint16_t internal::half_of(float f) { return std::bit_cast<uint16_t>(static_cast<_Float16>(f)); }
+float internal::float_of(uint16_t half) { return static_cast<float>(std::bit_cast<_Float16>(half)); }
+
+std::ostream& operator<<(std::ostream& out, DType t) { return out << name_of(t); }
+
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (is_floating(a) != is_floating(b)) return is_floating(a) ? a : b;
+  if (is_floating(a)) {
+    // f16 and bf16 hold different values: only f32 holds both.
+    if (size_of(a) == 2 && size_of(b) == 2) return DType::kF32;
+    return a < b ? a : b;
+  }
+  // Only i16 holds both.
+  if ((a == DType::kI8 && b == DType::kU8) || (a == DType::kU8 && b == DType::kI8)) return DType::kI16;
+  return a < b ? a : b;  // i64, i32, i16, i8, u8, bool: the one that holds the other comes first
+}
+
+}  // namespace gradus

@@ -1,0 +1,134 @@
+// Element types, their names and sizes, the 16-bit float types, and dispatch from a runtime DType to a C++ type.
+//
+//   dispatch_floating(x.dtype(), "relu", [&]<class T>() { relu_kernel<T>(...); });
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "gradus/tensor/base/error.h"
+
+namespace gradus {
+
+enum class DType : uint8_t { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kBool };
+
+// Brain float: the upper half of an f32. Converts by round to nearest even; NaN stays NaN.
+struct bf16 {
+  uint16_t bits = 0;
+  bf16() = default;
+  bf16(float f) {
+    const uint32_t u = std::bit_cast<uint32_t>(f);
+    bits = f != f ? uint16_t((u >> 16) | 0x40) : uint16_t((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+  }
+  operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
+};
+
+namespace internal {
+// Half precision by the library's own code, for programs of a compiler that has no _Float16 (clang 14 on x86).
+uint16_t half_of(float f);
+float float_of(uint16_t half);
+}  // namespace internal
+
+// IEEE half precision, stored; arithmetic happens in f32.
+struct f16 {
+  uint16_t bits = 0;
+  f16() = default;
+#ifdef __FLT16_MANT_DIG__
+  f16(float f) : bits(std::bit_cast<uint16_t>(static_cast<_Float16>(f))) {}
+  operator float() const { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
+#else
+  f16(float f) : bits(internal::half_of(f)) {}
+  operator float() const { return internal::float_of(bits); }
+#endif
+};
+
+// clang-format off
+template <class T> struct dtype_of;
+template <> struct dtype_of<double>  { static constexpr DType value = DType::kF64; };
+template <> struct dtype_of<float>   { static constexpr DType value = DType::kF32; };
+template <> struct dtype_of<f16>     { static constexpr DType value = DType::kF16; };
+template <> struct dtype_of<bf16>    { static constexpr DType value = DType::kBF16; };
+template <> struct dtype_of<int64_t> { static constexpr DType value = DType::kI64; };
+template <> struct dtype_of<int32_t> { static constexpr DType value = DType::kI32; };
+template <> struct dtype_of<int16_t> { static constexpr DType value = DType::kI16; };
+template <> struct dtype_of<int8_t>  { static constexpr DType value = DType::kI8; };
+template <> struct dtype_of<uint8_t> { static constexpr DType value = DType::kU8; };
+template <> struct dtype_of<bool>    { static constexpr DType value = DType::kBool; };
+template <class T> inline constexpr DType dtype_v = dtype_of<T>::value;
+// clang-format on
+
+constexpr int64_t size_of(DType t) {
+  constexpr int64_t kSizes[] = {8, 4, 2, 2, 8, 4, 2, 1, 1, 1};
+  return kSizes[static_cast<int>(t)];
+}
+constexpr bool is_floating(DType t) { return t <= DType::kBF16; }
+constexpr bool is_integral(DType t) { return t > DType::kBF16; }  // bool included
+
+// "f32", "i64", ...
+constexpr std::string_view name_of(DType t) {
+  constexpr std::string_view kNames[] = {"f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool"};
+  return kNames[static_cast<int>(t)];
+}
+inline std::string to_string(DType t) { return std::string(name_of(t)); }
+std::ostream& operator<<(std::ostream& out, DType t);
+
+// Returns the dtype that arithmetic between `a` and `b` yields (PyTorch's rules for tensors of dimension 1 or more):
+// a float beats every integer, the wider wins, f16 with bf16 gives f32, u8 with a signed integer gives the signed one,
+// but with i8 i16.
+DType promote(DType a, DType b);
+
+// What floating-point tensors are that are made without a dtype: by factories and modules (TensorOptions), by integers that give
+// fractions (div, exp, ...), and by a floating-point number beside integers. f32 until it is set; of the whole process, so set it before
+// other threads make tensors. What exists stays as it is: net.to(dtype) converts a model.
+DType get_default_dtype();
+// Errors: DTypeError unless `t` is a floating-point dtype.
+void set_default_dtype(DType t);
+
+// Calls `f.operator()<T>()` with T = double or float; every other dtype is a DTypeError that names `op`.
+template <class F>
+decltype(auto) dispatch_floating(DType t, std::string_view op, F&& f) {
+  switch (t) {
+    case DType::kF32: return f.template operator()<float>();
+    case DType::kF64: return f.template operator()<double>();
+    default: throw DTypeError(op, "expected f32 or f64, given ", name_of(t));
+  }
+}
+
+// Calls `f.operator()<T>()` with T = double, float, int64_t, int32_t, int16_t, int8_t or uint8_t.
+template <class F>
+decltype(auto) dispatch_numeric(DType t, std::string_view op, F&& f) {
+  switch (t) {
+    case DType::kF32: return f.template operator()<float>();
+    case DType::kF64: return f.template operator()<double>();
+    case DType::kI64: return f.template operator()<int64_t>();
+    case DType::kI32: return f.template operator()<int32_t>();
+    case DType::kI16: return f.template operator()<int16_t>();
+    case DType::kI8: return f.template operator()<int8_t>();
+    case DType::kU8: return f.template operator()<uint8_t>();
+    default: throw DTypeError(op, "expected f32, f64, i64, i32, i16, i8 or u8, given ", name_of(t));
+  }
+}
+
+// Calls `f.operator()<T>()` with the C++ type of any dtype.
+template <class F>
+decltype(auto) dispatch_all(DType t, F&& f) {
+  switch (t) {
+    case DType::kF64: return f.template operator()<double>();
+    case DType::kF32: return f.template operator()<float>();
+    case DType::kF16: return f.template operator()<f16>();
+    case DType::kBF16: return f.template operator()<bf16>();
+    case DType::kI64: return f.template operator()<int64_t>();
+    case DType::kI32: return f.template operator()<int32_t>();
+    case DType::kI16: return f.template operator()<int16_t>();
+    case DType::kI8: return f.template operator()<int8_t>();
+    case DType::kU8: return f.template operator()<uint8_t>();
+    case DType::kBool: return f.template operator()<bool>();
+  }
+  throw InternalError("dispatch_all: unknown dtype ", int(t));
+}
+
+}  // namespace gradus

@@ -1,0 +1,53 @@
+// Number: a number beside a tensor. Its C++ type says what it is, its value never does: 2 is an integer, 2.0 a
+// floating-point number, true a bool; the dtype of the result depends on that alone (docs/dtypes.md).
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <iosfwd>
+
+#include "gradus/tensor/base/dtype.h"
+
+namespace gradus {
+
+class Number {
+ public:
+  // Errors: ValueError for an unsigned integer that 64 bits with a sign do not hold.
+  template <std::integral T>
+  constexpr Number(T value) : kind_(std::same_as<T, bool> ? Kind::kBool : Kind::kInteger), integer_(int64_t(value)) {
+    if constexpr (std::unsigned_integral<T> && sizeof(T) >= sizeof(int64_t))
+      if (integer_ < 0) [[unlikely]] throw_too_large(value);
+  }
+  template <std::floating_point T>
+  constexpr Number(T value) : kind_(Kind::kFloating), floating_(static_cast<double>(value)) {}
+  Number(f16 value) : Number(float(value)) {}
+  Number(bf16 value) : Number(float(value)) {}
+
+  constexpr bool is_floating() const { return kind_ == Kind::kFloating; }
+  // The dtype that it has without a tensor: bool, i64 or the default one.
+  DType dtype() const {
+    return kind_ == Kind::kBool ? DType::kBool : kind_ == Kind::kInteger ? DType::kI64 : get_default_dtype();
+  }
+  // Returns the number as a double: rounded, for an integer beyond 2^53.
+  constexpr double to_double() const { return is_floating() ? floating_ : static_cast<double>(integer_); }
+  // Returns the integer. Only for one that is no floating-point number.
+  constexpr int64_t integer() const { return integer_; }
+  // Returns the number as an integer: without its fraction, beyond 64 bits the nearest, NaN as 0.
+  int64_t to_i64() const;
+  // As the number itself.
+  friend std::ostream& operator<<(std::ostream& out, Number number);
+  // Integers wrap: the least one stays.
+  constexpr Number operator-() const { return is_floating() ? Number(-floating_) : Number(int64_t(-uint64_t(integer_))); }
+
+ private:
+  enum class Kind : uint8_t { kBool, kInteger, kFloating };
+  [[noreturn, gnu::cold]] static void throw_too_large(uint64_t value);
+
+  Kind kind_;
+  union {
+    int64_t integer_;
+    double floating_;
+  };
+};
+
+}  // namespace gradus

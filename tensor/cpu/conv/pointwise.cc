@@ -1,0 +1,182 @@
+#include "gradus/tensor/cpu/conv/pointwise.h"
+
+#include <cstring>
+
+#include "gradus/tensor/cpu/conv/products_bf16.h"
+#include "gradus/tensor/cpu/register_transpose.h"
+#include "gradus/tensor/runtime/processor.h"
+
+// Note [Pointwise convolution]
+// y[pixel, n] = sum over k of x[pixel, k] f[k, n], where f is w turned, or w itself for the gradient of x: a
+// matrix product. The filters are copied to panels, f[k][32] one after the other. With many pixels all panels
+// are copied first; each thread takes some pixels, and a hundred of them stay in the second cache while all
+// panels pass, and the next hundred come from memory. With few pixels and many filters each thread takes some
+// panels, and copies one just before all pixels are multiplied by it.
+
+namespace gradus {
+namespace {
+
+using cpu::kLanes, cpu::kPanel;
+
+// Of bf16, what follows calls a number is a pair of them: neighbours in x, and rows k and k + 1 of f.
+template <class T>
+constexpr int64_t kInNumber = sizeof(float) / sizeof(T);
+
+template <class T>
+struct Pixels {
+  T* data;
+  int64_t row;  // from one pixel to the next
+};
+
+// The matrix f[K][N] in w: w[k][n], or w[n][k] if turned.
+template <class T>
+struct Filters {
+  const T* w;
+  int64_t K, N;
+  bool turned;
+
+  int64_t numbers() const { return K / kInNumber<T>; }
+  // A line more than a panel has, so that panels lie in different places of a cache.
+  int64_t panel_floats() const { return numbers() * kPanel + kLanes; }
+};
+
+constexpr int64_t kAhead = 16;  // rows of w that are on their way from memory
+
+void copy_panel(const Filters<float>& f, int64_t n, float* to) {
+  for (int64_t k = 0; k < f.K; ++k) {
+    const float* from = f.w + k * f.N + n;
+    __builtin_prefetch(from + kAhead * f.N), __builtin_prefetch(from + kAhead * f.N + kLanes);
+    std::memcpy(to + k * kPanel, from, kPanel * sizeof(float));
+  }
+}
+
+[[GRADUS_AVX512_BF16]] void copy_panel(const Filters<bf16>& f, int64_t n, float* to) {
+  for (int64_t k = 0; k < f.K; k += 2, to += kPanel) {
+    const bf16* from = f.w + k * f.N + n;
+    __builtin_prefetch(from + kAhead * f.N), __builtin_prefetch(from + (kAhead + 1) * f.N);
+    const cpu::Zipped z = cpu::zip(_mm512_loadu_si512(from), _mm512_loadu_si512(from + f.N));
+    _mm512_storeu_si512(to, z.low), _mm512_storeu_si512(to + kLanes, z.high);
+  }
+}
+
+template <class T>
+[[gnu::target("avx512f")]] void copy_turned_panel(const Filters<T>& f, int64_t n, float* to) {
+  const auto* w = reinterpret_cast<const float*>(f.w);
+  const int64_t K = f.numbers();
+  for (int64_t half = 0; half < kPanel; half += kLanes)
+    for (int64_t k = 0; k < K; k += kLanes) {
+      __m512 rows[kLanes], columns[kLanes];
+      const float* from = w + (n + half) * K + k;
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i, from += K) {
+        __builtin_prefetch(from + kAhead * kLanes);
+        rows[i] = _mm512_loadu_ps(from);
+      }
+      cpu::transpose(rows, columns);
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) _mm512_storeu_ps(to + (k + i) * kPanel + half, columns[i]);
+    }
+}
+
+template <class T>
+void copy_panels(const Filters<T>& f, int64_t first, int64_t last, float* to) {
+  for (int64_t i = first; i < last; ++i, to += f.panel_floats())
+    f.turned ? copy_turned_panel(f, i * kPanel, to) : copy_panel(f, i * kPanel, to);
+}
+
+// By rows - 1.
+template <class T>
+constexpr const auto& products() {
+  if constexpr (kInNumber<T> == 1)
+    return cpu::kProducts;
+  else
+    return cpu::kProductsOfPairs;
+}
+
+// Pixels that registers hold at once. Where they lie a multiple of 4 KiB apart, they compete for the same
+// places in the first cache, which has 12 of each.
+int64_t most_rows(int64_t row) { return row * sizeof(float) % 4096 == 0 ? 12 : cpu::kMostRows; }
+
+template <class T>
+void multiply_by_pixels(Pixels<T> y, Pixels<const float> x, int64_t pixels, const Filters<T>& f) {
+  const int64_t panels = f.N / kPanel, K = f.numbers();
+  const Tensor filters = cpu::scratch(panels * f.panel_floats());
+  float* const copies = filters.ptr<float>();
+  parallel_for(0, panels, 1 + 8192 / f.panel_floats(), [&](int64_t first, int64_t last) {
+    copy_panels(f, first, last, copies + first * f.panel_floats());
+  });
+  constexpr int64_t kChunk = 8 * cpu::kMostRows;
+  const int64_t most = most_rows(x.row);
+  parallel_for(0, pixels, kChunk / 2, [&](int64_t first, int64_t last) {
+    for (int64_t at = first; at < last; at += kChunk) {
+      const int64_t count = std::min(kChunk, last - at);
+      for (int64_t i = 0; i < panels; ++i)
+        cpu::for_row_blocks(
+            count,
+            [&](int64_t r, int64_t rows) {
+              const int64_t bytes = rows * K * int64_t(sizeof(float)) / panels, next = at + kChunk + r;
+              cpu::Ahead ahead;
+              if (next + rows <= last)
+                ahead = {reinterpret_cast<const char*>(x.data + next * x.row) + i * bytes, bytes / K};
+              products<T>()[rows - 1](x.data + (at + r) * x.row, x.row, 1, copies + i * f.panel_floats(),
+                                      kPanel, K, y.data + (at + r) * y.row + i * kPanel, y.row, ahead);
+            },
+            most);
+    }
+  });
+}
+
+template <class T>
+void multiply_by_panels(Pixels<T> y, Pixels<const float> from, int64_t pixels, const Filters<T>& f) {
+  const int64_t panels = f.N / kPanel, shares = std::min<int64_t>(num_threads(), panels);
+  const int64_t K = f.numbers(), row = K + kLanes;
+  const Tensor scratch = cpu::scratch(pixels * row + shares * f.panel_floats());
+  float* const x = scratch.ptr<float>();
+  parallel_for(0, pixels, 1 + 8192 / row, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i)
+      std::memcpy(x + i * row, from.data + i * from.row, K * sizeof(float));
+  });
+  parallel_for(0, shares, 1, [&](int64_t first_share, int64_t last_share) {
+    for (int64_t s = first_share; s < last_share; ++s) {
+      float* const panel = x + pixels * row + s * f.panel_floats();
+      for (int64_t i = panels * s / shares; i < panels * (s + 1) / shares; ++i) {
+        copy_panels(f, i, i + 1, panel);
+        cpu::for_row_blocks(pixels, [&](int64_t r, int64_t rows) {
+          products<T>()[rows - 1](x + r * row, row, 1, panel, kPanel, K, y.data + r * y.row + i * kPanel,
+                                  y.row, {});
+        });
+      }
+    }
+  });
+}
+
+template <class T>
+void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
+  const Filters<T> f{w.ptr<T>(), w.size(turned ? 1 : 0), w.size(turned ? 0 : 1), turned};
+  const int64_t pixels = x.numel() / f.K;
+  const bool few = pixels <= 1024 && f.K * f.N >= 1 << 19;
+  const Pixels<T> to{y.ptr<T>(), f.N};
+  const Pixels<const float> from{reinterpret_cast<const float*>(x.ptr<T>()), f.numbers()};
+  (few ? multiply_by_panels<T> : multiply_by_pixels<T>)(to, from, pixels, f);
+}
+
+void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
+  x.dtype() == DType::kF32 ? multiply<float>(y, x, w, turned) : multiply<bf16>(y, x, w, turned);
+}
+
+}  // namespace
+
+bool pays_pointwise(const Tensor& y, const Tensor& x, const Shape& w, const raw::ConvGeometry& g) {
+  if (y.dtype() != x.dtype() || g.rank() != 2 || g.groups != 1) return false;
+  if (!(x.dtype() == DType::kF32 ? cpu::has_avx512() : x.dtype() == DType::kBF16 && cpu::has_avx512_bf16()))
+    return false;
+  for (int d = 0; d < 2; ++d)
+    if (w[d + 2] != 1 || g.stride[d] != 1 || g.padding[d] != 0) return false;
+  return w[0] % kPanel == 0 && w[1] % kPanel == 0 && x.numel() / x.size(1) >= 256;
+}
+
+void pointwise_conv(const Tensor& y, const Tensor& x, const Tensor& w) { multiply(y, x, w, true); }
+
+void pointwise_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w) { multiply(dx, dy, w, false); }
+
+}  // namespace gradus

@@ -1,0 +1,214 @@
+// Matrix products of convolutions that are computed in pieces, whose operands were just written and are still
+// in a cache: a block of the result is summed in registers. For processors with AVX-512.
+#pragma once
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::cpu {
+
+constexpr int kLanes = 16;          // floats in a register
+constexpr int kPanel = 2 * kLanes;  // columns of a result that registers hold
+constexpr int kMostRows = 14;       // and rows
+
+// Memory that a product, while it computes, brings into the second cache: with each of its K steps the line
+// at `at`, which then moves on.
+struct Ahead {
+  const char* at = nullptr;
+  int64_t step = 0;
+};
+
+constexpr int kColumnsAhead = 8;  // of a, which may lie in memory: further ones would push out each other
+
+// c[R][32] = (or += if kAdd) a[R][K] b[K][32], given the steps between a's rows and between its columns.
+template <int R, bool kAdd>
+[[gnu::target("avx512f")]] void product(const float* a, int64_t a_row, int64_t a_column, const float* b,
+                                        int64_t b_row, int64_t K, float* c, int64_t c_row, Ahead ahead) {
+  if (!ahead.at) ahead.at = reinterpret_cast<const char*>(b);
+  __m512 sum[R][2];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = _mm512_setzero_ps();
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {  // to be written: on their way while the sums are made
+    __builtin_prefetch(c + r * c_row, 1);
+    __builtin_prefetch(c + r * c_row + kLanes, 1);
+  }
+#pragma GCC unroll 2
+  for (int64_t k = 0; k < K; ++k, a += a_column, b += b_row) {
+    _mm_prefetch(reinterpret_cast<const char*>(a + kColumnsAhead * a_column), _MM_HINT_T0);
+    _mm_prefetch(ahead.at, _MM_HINT_T1);
+    ahead.at += ahead.step;
+    const __m512 b0 = _mm512_loadu_ps(b), b1 = _mm512_loadu_ps(b + kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const __m512 v = _mm512_set1_ps(a[r * a_row]);
+      sum[r][0] = _mm512_fmadd_ps(v, b0, sum[r][0]);
+      sum[r][1] = _mm512_fmadd_ps(v, b1, sum[r][1]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    float* to = c + r * c_row;
+    if constexpr (kAdd) {
+      sum[r][0] = _mm512_add_ps(_mm512_loadu_ps(to), sum[r][0]);
+      sum[r][1] = _mm512_add_ps(_mm512_loadu_ps(to + kLanes), sum[r][1]);
+    }
+    _mm512_storeu_ps(to, sum[r][0]);
+    _mm512_storeu_ps(to + kLanes, sum[r][1]);
+  }
+}
+
+using Product = void (*)(const float*, int64_t, int64_t, const float*, int64_t, int64_t, float*, int64_t,
+                         Ahead);
+template <bool kAdd, size_t... R>
+constexpr std::array<Product, kMostRows> make_products(std::index_sequence<R...>) {
+  return {&product<int(R) + 1, kAdd>...};
+}
+inline constexpr auto kProducts = make_products<false>(std::make_index_sequence<kMostRows>());
+inline constexpr auto kAddedProducts = make_products<true>(std::make_index_sequence<kMostRows>());
+
+// Memory for a kernel's own use, in few different sizes, so that the same blocks serve many convolutions.
+inline Tensor scratch(int64_t floats) {
+  return empty({floats < (1 << 18) ? floats : int64_t(std::bit_ceil(uint64_t(floats)))}, {DType::kF32});
+}
+
+// Calls f(first, count) for row_blocks(n) parts of [0, n) of at most `most`, as even as they can be.
+inline int64_t row_blocks(int64_t n, int64_t most = kMostRows) { return (n + most - 1) / most; }
+template <class F>
+void for_row_blocks(int64_t n, F f, int64_t most = kMostRows) {
+  const int64_t parts = row_blocks(n, most);
+  for (int64_t i = 0; i < parts; ++i) f(n * i / parts, n * (i + 1) / parts - n * i / parts);
+}
+
+// Matrices [positions, channels], one for each plane, a little apart, so that neighbours do not compete for
+// places in a cache.
+struct Planes {
+  Planes(float* data, int64_t positions, int64_t channels)
+      : data(data), row(row_of(channels)), plane(positions * row + kLanes) {}
+  // One matrix whose rows lie side by side.
+  static Planes rows(float* data, int64_t channels) {
+    Planes p(data, 0, channels);
+    p.row = channels;
+    return p;
+  }
+  static int64_t row_of(int64_t channels) { return channels + kLanes; }
+  static int64_t floats(int64_t planes, int64_t positions, int64_t channels) {
+    return planes * (positions * row_of(channels) + kLanes);
+  }
+  float* at(int64_t p, int64_t position) const { return data + p * plane + position * row; }
+  float* data;
+  int64_t row, plane;
+};
+
+// Bytes of up to two tensors that a number of products read ahead, together.
+class Upcoming {
+ public:
+  explicit Upcoming(int64_t products) : products_(products) {}
+  // t's share of [first, last), when [0, of) is all of it.
+  void add(const Tensor& t, int64_t first, int64_t last, int64_t of) {
+    const auto at = [&](int64_t i) { return int64_t(double(t.nbytes()) / double(of) * double(i)); };
+    first_bytes_ = bytes_;
+    first_ = second_;
+    second_ = static_cast<const char*>(t.raw_ptr()) + at(first);
+    bytes_ += at(last) - at(first);
+  }
+  // What the i-th product, which has K steps, reads ahead.
+  Ahead share(int64_t i, int64_t K) const {
+    const int64_t at = bytes_ * i / products_, end = bytes_ * (i + 1) / products_;
+    return {at < first_bytes_ ? first_ + at : second_ + (at - first_bytes_), (end - at) / K};
+  }
+
+ private:
+  const char *first_ = nullptr, *second_ = nullptr;
+  int64_t first_bytes_ = 0, bytes_ = 0, products_;
+};
+
+// Sums over all positions of d[position][o] * v[position][c] for each plane: what weight gradients are made
+// of.
+struct PositionSums {
+  int64_t planes, O, C;
+  bool one_d;         // the planes have one d together
+  bool d_is_dy;       // and it is read where it lies, dy[position][o]
+  Tensor dy, x;       // what d and v are made of, in the order of positions, at least nearly
+  int64_t positions;  // in all
+  int64_t at_once;    // as many as caches hold
+
+  // The sums, as each thread has them.
+  struct Result {
+    // Adds those of the other threads to row o of plane p, once, and returns it.
+    const float* total(int64_t p, int64_t o, int64_t C) const {
+      float* to = planes.at(p, o);
+      for (int64_t s = 1; s < shares; ++s)
+        for (int64_t c = 0; c < C; ++c) to[c] += to[s * share + c];
+      return to;
+    }
+    Tensor bytes;
+    Planes planes;
+    int64_t shares, share;  // floats from one thread's to the next
+  };
+  // fill(first, last, base, d, v) writes the positions [first, last) to places that count from `base`.
+  template <class Fill>
+  Result of(Fill fill) const;
+
+ private:
+  // Adds the panels [first, last) of all planes; the positions [next, after) come then.
+  void add(const Planes& d, const Planes& v, int64_t count, int64_t first, int64_t last, bool fresh,
+           const Planes& sums, int64_t next, int64_t after) const {
+    const auto& products = fresh ? kProducts : kAddedProducts;
+    const int64_t panels = C / kPanel;
+    Upcoming upcoming((last - first) * row_blocks(O));
+    if (!d_is_dy) upcoming.add(dy, next, after, positions);
+    upcoming.add(x, next, after, positions);
+    int64_t done = 0;
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t p = i / panels, c = i % panels * kPanel;
+      for_row_blocks(O, [&](int64_t o, int64_t rows) {
+        products[rows - 1](d.at(one_d ? 0 : p, 0) + o, 1, d.row, v.at(p, 0) + c, v.row, count,
+                           sums.at(p, o) + c, sums.row, upcoming.share(done++, count));
+      });
+    }
+  }
+};
+
+template <class Fill>
+PositionSums::Result PositionSums::of(Fill fill) const {
+  const int64_t chunk = std::min(at_once, positions), size = Planes::floats(planes, O, C);
+  // Each thread has sums of its own, or, where those are large, a part of them.
+  const int64_t threads = std::min<int64_t>(num_threads(), positions / 64 + 1);
+  const bool own = threads * size * int64_t(sizeof(float)) <= (int64_t{8} << 20);
+  const int64_t shares = own ? threads : 1;
+  const Tensor sums = cpu::scratch(shares * size);
+  const int64_t d_floats = d_is_dy ? 0 : Planes::floats(one_d ? 1 : planes, chunk, O);
+  const int64_t floats = d_floats + Planes::floats(planes, chunk, C);
+  const Tensor bytes = cpu::scratch(shares * floats);
+
+  const auto add_share = [&](int64_t share, auto each) {
+    const Planes d(bytes.ptr<float>() + share * floats, chunk, O), v(d.data + d_floats, chunk, C);
+    const int64_t begin = positions * share / shares, end = positions * (share + 1) / shares;
+    for (int64_t base = begin; base < end; base += chunk) {
+      const int64_t count = std::min(chunk, end - base), next = base + count;
+      each(count, [&](int64_t first, int64_t last) { fill(base + first, base + last, base, d, v); });
+      each(planes * (C / kPanel), [&](int64_t first, int64_t last) {
+        add(d_is_dy ? Planes::rows(dy.ptr<float>() + base * O, O) : d, v, count, first, last, base == begin,
+            {sums.ptr<float>() + share * size, O, C}, next, std::min(end, next + chunk));
+      });
+    }
+  };
+  if (!own) {
+    add_share(0, [](int64_t n, auto f) { parallel_for(0, n, 1, f); });
+  } else {
+    parallel_for(0, shares, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) add_share(i, [](int64_t n, auto f) { f(0, n); });
+    });
+  }
+  return {sums, {sums.ptr<float>(), O, C}, shares, size};
+}
+
+}  // namespace gradus::cpu

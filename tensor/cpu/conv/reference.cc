@@ -1,0 +1,176 @@
+#include "gradus/tensor/cpu/conv/reference.h"
+
+#include <Eigen/Core>
+
+#include "gradus/tensor/runtime/parallel.h"
+
+namespace gradus {
+namespace {
+
+template <class T>
+using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+// A group's channels of an image that lies [H*W, C].
+template <class T>
+using Channels = Eigen::Map<Matrix<T>, 0, Eigen::OuterStride<>>;
+
+// Sizes of one convolution; an image is a volume of depth 1.
+struct Geometry {
+  Geometry(const Tensor& x, const Tensor& w, const Tensor& y, const raw::ConvGeometry& g)
+      : N(x.size(0)),
+        C(x.size(1)),
+        O(w.size(0)),
+        in(volume(x.shape(), 1)),
+        taps(volume(w.shape(), 1)),
+        out(volume(y.shape(), 1)),
+        stride(padded_to_3(g.stride, 1)),
+        padding(padded_to_3(g.padding, 0)),
+        dilation(padded_to_3(g.dilation, 1)),
+        Cg(C / g.groups),
+        Og(O / g.groups),
+        pixels(in.product()),
+        K(taps.product()),
+        P(out.product()) {}
+
+  static Dims padded_to_3(Dims d, int64_t fill) {
+    while (d.size() < 3) d.insert(0, fill);
+    return d;
+  }
+  static Dims volume(const Shape& s, int64_t fill) {
+    return padded_to_3(Dims(std::span(s.begin() + 2, s.end())), fill);
+  }
+
+  template <class T>
+  Channels<T> outputs(const Tensor& y, int64_t n, int64_t g) const {
+    return {y.ptr<T>() + n * P * O + g * Og, P, Og, Eigen::OuterStride<>(O)};
+  }
+
+  // Calls f(index of the output or tap) for the volume d, row by row.
+  template <class F>
+  static void for_each_place(const Dims& d, F f) {
+    for (int64_t i = 0; i < d[0]; ++i)
+      for (int64_t j = 0; j < d[1]; ++j)
+        for (int64_t k = 0; k < d[2]; ++k) f(std::array<int64_t, 3>{i, j, k});
+  }
+
+  // Calls f(row, column, offset): element (row, column) of the patch matrix [P, K*Cg] starts Cg channels at
+  // `offset` of the image; taps in the padding are skipped.
+  template <class F>
+  void for_each_tap(F f) const {
+    int64_t row = 0;
+    for_each_place(out, [&](const std::array<int64_t, 3>& p) {
+      int64_t column = 0;
+      for_each_place(taps, [&](const std::array<int64_t, 3>& k) {
+        int64_t offset = 0;
+        bool inside = true;
+        for (int d = 0; d < 3; ++d) {
+          const int64_t at = p[d] * stride[d] - padding[d] + k[d] * dilation[d];
+          inside = inside && at >= 0 && at < in[d];
+          offset = offset * in[d] + at;
+        }
+        if (inside) f(row, column, offset * C);
+        column += Cg;
+      });
+      ++row;
+    });
+  }
+
+  template <class T>
+  Matrix<T> unfold(const Tensor& x, int64_t n, int64_t g) const {
+    Matrix<T> patches = Matrix<T>::Zero(P, K * Cg);
+    const T* image = x.ptr<T>() + n * pixels * C + g * Cg;
+    for_each_tap([&](int64_t row, int64_t column, int64_t offset) {
+      std::copy_n(image + offset, Cg, &patches(row, column));
+    });
+    return patches;
+  }
+
+  // Adds patches into the image; the transpose of unfold.
+  template <class T>
+  void fold(const Matrix<T>& patches, const Tensor& x, int64_t n, int64_t g) const {
+    T* image = x.ptr<T>() + n * pixels * C + g * Cg;
+    for_each_tap([&](int64_t row, int64_t column, int64_t offset) {
+      for (int64_t c = 0; c < Cg; ++c) image[offset + c] += patches(row, column + c);
+    });
+  }
+
+  // Calls f(element of w[O,Cg,...], element of the filter matrix [K*Cg, Og]).
+  template <class T, class F>
+  void for_each_weight(const Tensor& w, int64_t g, Matrix<T>& filters, F f) const {
+    T* p = w.ptr<T>() + g * Og * Cg * K;
+    for (int64_t i = 0; i < Og; ++i)
+      for (int64_t c = 0; c < Cg; ++c)
+        for (int64_t k = 0; k < K; ++k) f(*p++, filters(k * Cg + c, i));
+  }
+  template <class T>
+  Matrix<T> filters_of(const Tensor& w, int64_t g) const {
+    Matrix<T> filters(K * Cg, Og);
+    for_each_weight(w, g, filters, [](T& from, T& to) { to = from; });
+    return filters;
+  }
+
+  // Images that make a thread worth waking: some 64 thousand multiplications.
+  int64_t images_per_thread() const { return 1 + 65536 / std::max<int64_t>(1, P * K * Cg * Og); }
+
+  const int64_t N, C, O;
+  const Dims in, taps, out, stride, padding, dilation;
+  const int64_t Cg, Og, pixels, K, P;
+};
+
+}  // namespace
+
+void conv_reference(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    const raw::ConvGeometry& geometry) {
+  dispatch_floating(y.dtype(), "conv", [&]<class T>() {
+    const Geometry s(x, w, y, geometry);
+    for (int64_t g = 0; g < geometry.groups; ++g) {
+      const Matrix<T> filters = s.filters_of<T>(w, g);
+      parallel_for(0, s.N, s.images_per_thread(), [&](int64_t first, int64_t last) {
+        for (int64_t n = first; n < last; ++n) {
+          auto out = s.outputs<T>(y, n, g);
+          out.noalias() = s.unfold<T>(x, n, g) * filters;
+          if (bias.defined())
+            out.rowwise() +=
+                Eigen::Map<const Eigen::Matrix<T, 1, Eigen::Dynamic>>(bias.ptr<T>() + g * s.Og, s.Og);
+        }
+      });
+    }
+  });
+}
+
+void conv_input_grad_reference(const Tensor& dx, const Tensor& dy, const Tensor& w,
+                               const raw::ConvGeometry& geometry) {
+  dispatch_floating(dx.dtype(), "conv_input_grad", [&]<class T>() {
+    const Geometry s(dx, w, dy, geometry);
+    std::fill_n(dx.ptr<T>(), dx.numel(), T(0));
+    for (int64_t g = 0; g < geometry.groups; ++g) {
+      const Matrix<T> filters = s.filters_of<T>(w, g);
+      parallel_for(0, s.N, s.images_per_thread(), [&](int64_t first, int64_t last) {
+        for (int64_t n = first; n < last; ++n) {
+          const Matrix<T> patches = s.outputs<T>(dy, n, g) * filters.transpose();
+          s.fold<T>(patches, dx, n, g);
+        }
+      });
+    }
+  });
+}
+
+void conv_weight_grad_reference(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
+                                const raw::ConvGeometry& geometry) {
+  dispatch_floating(dw.dtype(), "conv_weight_grad", [&]<class T>() {
+    const Geometry s(x, dw, dy, geometry);
+    if (db.defined()) std::fill_n(db.ptr<T>(), db.numel(), T(0));
+    for (int64_t g = 0; g < geometry.groups; ++g) {
+      Matrix<T> filters = Matrix<T>::Zero(s.K * s.Cg, s.Og);
+      for (int64_t n = 0; n < s.N; ++n) {
+        const auto out = s.outputs<T>(dy, n, g);
+        filters.noalias() += s.unfold<T>(x, n, g).transpose() * out;
+        if (db.defined())
+          Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>>(db.ptr<T>() + g * s.Og, s.Og) +=
+              out.colwise().sum();
+      }
+      s.for_each_weight(dw, g, filters, [](T& to, T& from) { to = from; });
+    }
+  });
+}
+
+}  // namespace gradus

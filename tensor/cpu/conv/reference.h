@@ -1,0 +1,16 @@
+// The readable convolution: unfold the image into a matrix of patches, multiply by Eigen. Computes f64, and
+// checks the fast f32 kernels. Arguments as for the kernel slots in gradus/tensor/ops/images/conv.h.
+#pragma once
+
+#include "gradus/tensor/ops/images/conv.h"
+
+namespace gradus {
+
+void conv_reference(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    const raw::ConvGeometry& geometry);
+void conv_input_grad_reference(const Tensor& dx, const Tensor& dy, const Tensor& w,
+                               const raw::ConvGeometry& geometry);
+void conv_weight_grad_reference(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
+                                const raw::ConvGeometry& geometry);
+
+}  // namespace gradus

@@ -1,0 +1,15 @@
+// The f32 weight gradient of channels-last convolution over images, tap by tap of the filters, for processors
+// with AVX-512.
+#pragma once
+
+#include "gradus/tensor/ops/images/conv.h"
+
+namespace gradus {
+
+// Whether it serves this problem, and is faster there than oneDNN.
+bool pays_tap_weight_grad(const Tensor& dw, const Tensor& dy, const raw::ConvGeometry& geometry);
+
+// As raw::conv_weight_grad_kernel without bias.
+void tap_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const raw::ConvGeometry& geometry);
+
+}  // namespace gradus

@@ -1,0 +1,473 @@
+#include "gradus/tensor/cpu/conv/weight_grad_bf16.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "gradus/tensor/cpu/conv/products_bf16.h"
+#include "gradus/tensor/cpu/convert.h"
+#include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tensor/runtime/processor.h"
+
+// Note [Weight gradient in pairs]
+// For each tap (kh, kw) of the filters, dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the tap,
+// c]: a product of matrices whose inner dim are the pixels. The processor multiplies pairs of bf16 and adds
+// both products to an f32, so pixels are taken two at a time: packed so that the two elements of a pair are
+// neighbours, in panels of 32 channels of x and tiles of 8 filters of dy. A panel by a tile are 256 sums, in
+// registers. Pixels come in blocks so long that sums are seldom loaded and stored: a tile of dy stays in the
+// first cache while some panels, as all taps see them, pass by it from the second one, which is as fast as
+// sums can be added. Then comes the next tile, of which four are packed at a time; what is packed next is
+// fetched meanwhile.
+//
+// What a tap moves out of the image is packed as zeros. Where rows have an even number of pixels, no pair
+// reaches over the end of a row, so x is packed by columns: for each kw the image's rows, where each kh
+// starts at another row. Else it is packed for each tap, without regard to the ends of rows.
+//
+// Threads share out the panels of x, or where these are few the filters too, so no sum is split between them.
+// Where there are few sums they share out the pixels, each with sums of its own, which are added at the end.
+
+namespace gradus {
+namespace {
+
+constexpr int kPanel = 32, kFilters = 8;  // channels of a panel, filters of a tile
+constexpr int kTileSums = kPanel * kFilters;
+constexpr int64_t kStrip = 32;  // filters that are packed at a time
+constexpr int64_t kStripSums = kPanel * kStrip;
+
+constexpr int64_t kFewSums = 1 << 17;       // stay in the second cache
+constexpr int64_t kMostPixels = 1024;       // of which a tile of dy stays in the first cache
+constexpr int64_t kMostOverlapping = 1792;  // where neighbouring blocks both pack the rows between them
+constexpr int64_t kPackedPixels = 8 << 10;  // of panels, as each tap or column sees them, in the second cache
+constexpr int64_t kPackedElements = 3 << 16;  // of dy and x, packed, beside as many of the next block
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t panels(int64_t n) { return ceil_div(n, kPanel); }
+// Elements from one panel, or tile, of so many pairs to the next: no power of two, whose lines would share a
+// cache set.
+int64_t panel_step(int64_t pairs) { return (pairs * 2 + 1) * kPanel; }
+int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
+
+// Up to 32 elements, then zeros.
+[[GRADUS_AVX512_BF16]] inline __m512i load(const bf16* p, int64_t n) {
+  return n >= kPanel ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16((__mmask32(1) << n) - 1, p);
+}
+
+// Packs channels [first, last) of the pixels' rows into panels of 32, each [pairs][32][2].
+[[GRADUS_AVX512_BF16]] void pack_panels(bf16* to, const std::vector<const bf16*>& pixels, int64_t first,
+                                        int64_t last) {
+  const int64_t pairs = int64_t(pixels.size()) / 2, step = panel_step(pairs);
+  constexpr int64_t kAhead = 48;  // pixels
+  for (int64_t k = 0; k < pairs; ++k) {
+    const bf16 *a = pixels[2 * k], *b = pixels[2 * k + 1];
+    const bf16 *later = pixels[std::min(2 * k + kAhead, 2 * pairs - 2)],
+               *next = pixels[std::min(2 * k + kAhead, 2 * pairs - 2) + 1];
+    bf16* at = to + k * 2 * kPanel;
+    for (int64_t c = first; c < last; c += kPanel, at += step) {
+      __builtin_prefetch(later + c), __builtin_prefetch(next + c);
+      const cpu::Zipped z = cpu::zip(load(a + c, last - c), load(b + c, last - c));
+      _mm512_store_si512(at, z.low);
+      _mm512_store_si512(at + kPanel, z.high);
+    }
+  }
+}
+
+[[GRADUS_AVX512_BF16]] inline void store_halves(bf16* to, int64_t step, __m512i v) {
+  _mm256_store_si256((__m256i*)to, __builtin_shufflevector(v, v, 0, 1, 2, 3));
+  _mm256_store_si256((__m256i*)(to + step), __builtin_shufflevector(v, v, 4, 5, 6, 7));
+}
+
+// Packs up to 32 filters of `count` neighbouring pixels of dy, which has O filters, into 4 tiles of 8, each
+// [pairs][8][2]. An odd number of pixels is made even by zeros.
+[[GRADUS_AVX512_BF16]] void pack_strip(bf16* to, const bf16* dy, int64_t filters, int64_t O, int64_t count) {
+  const int64_t pairs = ceil_div(count, 2), step = tile_step(pairs);
+  constexpr int64_t kAhead = 48;  // pixels
+  for (int64_t k = 0; k < pairs; ++k, to += 2 * kFilters, dy += 2 * O) {
+    __builtin_prefetch(dy + kAhead * O), __builtin_prefetch(dy + (kAhead + 1) * O);
+    const __m512i zeros = _mm512_setzero_si512();
+    const cpu::Zipped z = cpu::zip(load(dy, filters), 2 * k + 1 < count ? load(dy + O, filters) : zeros);
+    store_halves(to, step, z.low), store_halves(to + 2 * step, step, z.high);
+  }
+}
+
+// Pairs that lie together in a tile of dy and, as a tap sees them, in a panel of x.
+struct Run {
+  int64_t dy, x, pairs;
+};
+
+// Fetches rows of memory into the second cache, little by little while something else is computed.
+class Ahead {
+ public:
+  Ahead(const bf16* first, int64_t rows, int64_t length, int64_t step)
+      : row_(first), rows_(length > 0 ? rows : 0), length_(length), step_(step) {}
+  // Spreads what is left over so many steps.
+  void spread(int64_t steps) { rate_ = (rows_ * ceil_div(length_, kLine) * kUnit + steps - 1) / steps; }
+  void pass(int64_t steps) {
+    for (credit_ += rate_ * steps; credit_ >= kUnit && rows_ > 0; credit_ -= kUnit) {
+      __builtin_prefetch(row_ + at_, 0, 2);
+      if ((at_ += kLine) < length_) continue;
+      at_ = 0, row_ += step_, --rows_;
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 64 / sizeof(bf16), kUnit = 1024;
+  const bf16* row_;
+  int64_t rows_, length_, step_, at_ = 0, rate_ = 0, credit_ = 0;
+};
+
+// sums[8][32] = or += over all pairs of the runs, dy[8][2] of a tile times x[32][2] of a panel.
+[[GRADUS_AVX512_BF16]] void add_tile(float* sums, bool fresh, const bf16* dy, const bf16* x, const Run* runs,
+                                     int64_t count, Ahead& next_dy, Ahead& next_x) {
+  constexpr int64_t kPairs = 16;
+  __m512 s[kFilters][2];
+#pragma GCC unroll 8
+  for (int o = 0; o < kFilters; ++o) {
+    s[o][0] = fresh ? _mm512_setzero_ps() : _mm512_load_ps(sums + o * kPanel);
+    s[o][1] = fresh ? _mm512_setzero_ps() : _mm512_load_ps(sums + o * kPanel + 16);
+  }
+  for (const Run* run = runs; run != runs + count; ++run) {
+    const bf16 *g = dy + run->dy * 2 * kFilters, *v = x + run->x * 2 * kPanel;
+    for (int64_t left = run->pairs; left > 0; left -= kPairs) {
+      for (const bf16* end = g + std::min(left, kPairs) * 2 * kFilters; g != end;
+           g += 2 * kFilters, v += 2 * kPanel) {
+        const auto low = (__m512bh)_mm512_load_si512(v), high = (__m512bh)_mm512_load_si512(v + kPanel);
+#pragma GCC unroll 8
+        for (int o = 0; o < kFilters; ++o) {
+          int pair;
+          std::memcpy(&pair, g + 2 * o, sizeof(pair));
+          const auto both = (__m512bh)_mm512_set1_epi32(pair);
+          s[o][0] = _mm512_dpbf16_ps(s[o][0], low, both);
+          s[o][1] = _mm512_dpbf16_ps(s[o][1], high, both);
+        }
+      }
+      next_dy.pass(kPairs), next_x.pass(kPairs);
+    }
+  }
+#pragma GCC unroll 8
+  for (int o = 0; o < kFilters; ++o) {
+    _mm512_store_ps(sums + o * kPanel, s[o][0]);
+    _mm512_store_ps(sums + o * kPanel + 16, s[o][1]);
+  }
+}
+
+[[GRADUS_AVX512_BF16]] inline __m512 unpack_low(__m512 a, __m512 b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+}
+[[GRADUS_AVX512_BF16]] inline __m512 unpack_high(__m512 a, __m512 b) {
+  return __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+}
+
+// row[c * taps + t] = sums[t * kStripSums + c] for 32 channels.
+[[GRADUS_AVX512_BF16]] void transpose_taps(float* row, const float* sums, int64_t taps) {
+  int64_t t = 0;
+  for (; t + 4 <= taps; t += 4)
+    for (int c = 0; c < kPanel; c += 16) {
+      const float* from = sums + t * kStripSums + c;
+      const __m512 a0 = _mm512_load_ps(from), a1 = _mm512_load_ps(from + kStripSums),
+                   a2 = _mm512_load_ps(from + 2 * kStripSums), a3 = _mm512_load_ps(from + 3 * kStripSums);
+      const auto b0 = (__m512d)unpack_low(a0, a1), b1 = (__m512d)unpack_high(a0, a1),
+                 b2 = (__m512d)unpack_low(a2, a3), b3 = (__m512d)unpack_high(a2, a3);
+      // In each, four taps of one channel in each 128 bits.
+      const __m512d quads[] = {__builtin_shufflevector(b0, b2, 0, 8, 2, 10, 4, 12, 6, 14),
+                               __builtin_shufflevector(b0, b2, 1, 9, 3, 11, 5, 13, 7, 15),
+                               __builtin_shufflevector(b1, b3, 0, 8, 2, 10, 4, 12, 6, 14),
+                               __builtin_shufflevector(b1, b3, 1, 9, 3, 11, 5, 13, 7, 15)};
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        float* to = row + (c + i) * taps + t;
+        _mm_storeu_pd((double*)to, __builtin_shufflevector(quads[i], quads[i], 0, 1));
+        _mm_storeu_pd((double*)(to + 4 * taps), __builtin_shufflevector(quads[i], quads[i], 2, 3));
+        _mm_storeu_pd((double*)(to + 8 * taps), __builtin_shufflevector(quads[i], quads[i], 4, 5));
+        _mm_storeu_pd((double*)(to + 12 * taps), __builtin_shufflevector(quads[i], quads[i], 6, 7));
+      }
+    }
+  for (; t < taps; ++t)
+    for (int c = 0; c < kPanel; ++c) row[c * taps + t] = sums[t * kStripSums + c];
+}
+
+// Writes a row, rounded if it is to be bf16.
+[[GRADUS_AVX512_BF16]] void write_row(bf16* to, const float* from, int64_t n) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    _mm256_storeu_si256((__m256i*)(to + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(from + i)));
+  if (i == n) return;
+  const __mmask16 tail = (1 << (n - i)) - 1;
+  _mm256_mask_storeu_epi16(to + i, tail, (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(tail, from + i)));
+}
+void write_row(float* to, const float* from, int64_t n) { std::copy_n(from, n, to); }
+
+// A block of dy's pixels.
+struct Block {
+  int64_t begin, end;
+  std::vector<const bf16*> seen;  // the pixels of x to pack: an even number for each tap or column
+  std::vector<Run> runs;          // of the first tap, then of the second...
+  int64_t pairs() const { return ceil_div(end - begin, 2); }
+  int64_t x_pairs() const { return int64_t(seen.size()) / 2; }
+};
+
+// Of panels or strips: [first, last).
+struct Range {
+  int64_t first, last;
+};
+
+class WeightGrad {
+ public:
+  WeightGrad(const Tensor& dw, const Tensor& dy, const Tensor& x, const raw::ConvGeometry& g)
+      : g_(g),
+        dw_(dw),
+        x_(x.ptr<bf16>()),
+        dy_(dy.ptr<bf16>()),
+        C_(x.size(1)),
+        H_(x.size(2)),
+        W_(x.size(3)),
+        O_(dy.size(1)),
+        P_(dy.size(2)),
+        Q_(dy.size(3)),
+        KH_(dw.size(2)),
+        KW_(dw.size(3)),
+        taps_(KH_ * KW_),
+        strips_(ceil_div(O_, kStrip)),
+        pixels_(x.size(0) * P_ * Q_),
+        x_pixels_(x.size(0) * H_ * W_),
+        by_columns_(KH_ > 1 && Q_ % 2 == 0 && Q_ <= kMostOverlapping / 4),
+        few_sums_(taps_ * C_ * O_ <= kFewSums),
+        zeros_(std::max(C_, O_)) {
+    const int64_t threads = num_threads(), copies = by_columns_ ? KW_ * g_.stride[0] : taps_;
+    const bool overlap = by_columns_ && g_.stride[0] == 1;
+    int64_t most = std::min(overlap ? kMostOverlapping : kMostPixels, kPackedPixels / copies);
+    // Beside a block, packed, the second cache is to hold the next one.
+    if (few_sums_) most = std::min({most, kPackedElements / (O_ + C_), pixels_ / threads});
+    cut_blocks(std::max<int64_t>(most, 64));
+    groups_ = ceil_div(panels(C_), std::max<int64_t>(1, kPackedPixels / (copies * block_)));
+    if (few_sums_) return;
+    // As many for each thread: by a finer cut of the channels or, where they are few, by one of the filters.
+    if (panels(C_) >= 4 * threads) groups_ = ceil_div(groups_, threads) * threads;
+    parts_ = std::min(strips_, threads / std::gcd(groups_, threads));
+  }
+
+  void run() const { few_sums_ ? share_pixels() : share_channels(); }
+
+ private:
+  // In blocks of up to so many pixels: of whole rows if packed by columns, else an even number.
+  void cut_blocks(int64_t most) {
+    const int64_t unit = by_columns_ ? Q_ : 2, units = ceil_div(pixels_, unit);
+    block_ = ceil_div(units, ceil_div(units, std::max<int64_t>(1, most / unit))) * unit;
+    blocks_ = ceil_div(pixels_, block_);
+  }
+  int64_t first_panel(int64_t group) const { return panels(C_) * group / groups_; }
+
+  void share_channels() const {
+    parallel_for(0, groups_ * parts_, 1, [&](int64_t first, int64_t last) {
+      Block b;
+      for (int64_t i = first; i < last; ++i) sum_and_write(b, i / parts_, i % parts_, i + 1 < last);
+    });
+  }
+
+  // The gradients of a part of the filters in a group of panels. The caller's Block saves work.
+  void sum_and_write(Block& b, int64_t group, int64_t part, bool another) const {
+    const int64_t p0 = first_panel(group), p1 = first_panel(group + 1);
+    const Range strips{strips_ * part / parts_, strips_ * (part + 1) / parts_};
+    const int64_t size = (p1 - p0) * taps_ * kStripSums, step = blocks_ == 1 ? 0 : size;
+    const Tensor sums = empty({blocks_ == 1 ? size : size * (strips.last - strips.first)}, {DType::kF32});
+    for (int64_t i = 0; i < blocks_; ++i) {
+      look(b, i);
+      const bool last = i + 1 == blocks_;
+      const int64_t next_p1 = another && part + 1 == parts_ ? first_panel(group + 2) : p1;
+      Ahead next_x = last ? x_of(0, {p1, next_p1}) : x_of(i + 1, {p0, p1});
+      multiply(
+          b, {p0, p1}, strips, next_x, i == 0,
+          [&](int64_t strip) { return sums.ptr<float>() + (strip - strips.first) * step; },
+          [&](int64_t strip) {
+            if (last) write(sums.ptr<float>() + (strip - strips.first) * step, strip, p0, p1);
+          });
+    }
+  }
+
+  void share_pixels() const {
+    const int64_t slices = std::min<int64_t>(blocks_, num_threads());
+    const int64_t size = panels(C_) * taps_ * kStripSums, all = strips_ * size;
+    const Tensor sums = empty({slices, all}, {DType::kF32});
+    parallel_for(0, slices, 1, [&](int64_t first, int64_t last) {
+      for (int64_t s = first; s < last; ++s)
+        sum_slice(sums.ptr<float>() + s * all, blocks_ * s / slices, blocks_ * (s + 1) / slices);
+    });
+    parallel_for(0, strips_, 1 + 16384 / size, [&](int64_t first, int64_t last) {
+      for (int64_t t = first; t < last; ++t) {
+        float* __restrict const sum = sums.ptr<float>() + t * size;
+        for (int64_t s = 1; s < slices; ++s) {
+          const float* __restrict more = sum + s * all;
+          for (int64_t i = 0; i < size; ++i) sum[i] += more[i];
+        }
+        write(sum, t, 0, panels(C_));
+      }
+    });
+  }
+
+  // sums[strips][panels][taps][32][32] over the blocks [first, last).
+  void sum_slice(float* sums, int64_t first, int64_t last) const {
+    Block b;
+    for (int64_t i = first; i < last; ++i) {
+      look(b, i);
+      // The next block's pixels are fetched while this one's are multiplied.
+      Ahead next_x = i + 1 < last ? x_of(i + 1, {0, panels(C_)}) : x_of(0, {0, 0});
+      for (int64_t group = 0; group < groups_; ++group) {
+        const Range p{first_panel(group), first_panel(group + 1)};
+        multiply(
+            b, p, {0, strips_}, next_x, i == first,
+            [&](int64_t strip) { return sums + (strip * panels(C_) + p.first) * taps_ * kStripSums; },
+            [](int64_t) {});
+      }
+    }
+  }
+
+  // sums(strip)[panels][taps][32][32] = or += strips of dy times panels of x, then done(strip).
+  template <class S, class F>
+  void multiply(const Block& b, Range panels, Range strips, Ahead& next_x, bool fresh, S sums, F done) const {
+    const int64_t runs = int64_t(b.runs.size()) / taps_, count = panels.last - panels.first;
+    const Tensor x = empty({count * panel_step(b.x_pairs())}, {DType::kBF16});
+    pack_panels(x.ptr<bf16>(), b.seen, panels.first * kPanel, std::min(C_, panels.last * kPanel));
+    const Tensor dy = empty({kStrip / kFilters * tile_step(b.pairs())}, {DType::kBF16});
+    next_x.spread(count * taps_ * (strips.last - strips.first) * (kStrip / kFilters) * b.pairs());
+    for (int64_t strip = strips.first; strip < strips.last; ++strip) {
+      const int64_t filters = std::min(kStrip, O_ - strip * kStrip), tiles = ceil_div(filters, kFilters);
+      pack_strip(dy.ptr<bf16>(), dy_ + b.begin * O_ + strip * kStrip, filters, O_, b.end - b.begin);
+      const bool another = strip + 1 < strips.last;
+      Ahead next_dy = another ? dy_of(b.begin, b.end, strip + 1)
+                              : dy_of(b.end, std::min(pixels_, b.end + block_), strips.first);
+      for (int64_t t = 0; t < tiles; ++t) {
+        float* to = sums(strip) + t * kTileSums;
+        const bf16* panel = x.ptr<bf16>();
+        if (t + 1 == tiles) next_dy.spread(count * taps_ * b.pairs());
+        for (int64_t p = 0; p < count; ++p, panel += panel_step(b.x_pairs()))
+          for (int64_t tap = 0; tap < taps_; ++tap, to += kStripSums)
+            add_tile(to, fresh, dy.ptr<bf16>() + t * tile_step(b.pairs()), panel, b.runs.data() + tap * runs,
+                     runs, next_dy, next_x);
+      }
+      done(strip);
+    }
+  }
+  Ahead dy_of(int64_t begin, int64_t end, int64_t strip) const {
+    return Ahead(dy_ + begin * O_ + strip * kStrip, end - begin, std::min(kStrip, O_ - strip * kStrip), O_);
+  }
+
+  // sums[panels][taps][32][32] of the panels [p0, p1) -> dw[o, c, kh, kw] of a strip
+  void write(const float* sums, int64_t strip, int64_t p0, int64_t p1) const {
+    dw_.dtype() == DType::kBF16 ? write_as<bf16>(sums, strip, p0, p1) : write_as<float>(sums, strip, p0, p1);
+  }
+  template <class T>
+  void write_as(const float* sums, int64_t strip, int64_t p0, int64_t p1) const {
+    const int64_t c0 = p0 * kPanel, length = (std::min(C_, p1 * kPanel) - c0) * taps_;
+    const int64_t last = std::min(O_, (strip + 1) * kStrip);
+    std::vector<float> row(taps_ == 1 ? 0 : kPanel * taps_);
+    for (int64_t o = strip * kStrip; o < last; ++o) {
+      T* to = dw_.ptr<T>() + (o * C_ + c0) * taps_;
+      const T* later = dw_.ptr<T>() + (std::min(o + 6, last - 1) * C_ + c0) * taps_;
+      for (int64_t i = 0; i < length; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(later + i, 1);
+      for (int64_t p = p0; p < p1; ++p, to += kPanel * taps_) {
+        const int64_t count = std::min<int64_t>(kPanel, C_ - p * kPanel);
+        const float* from = sums + (p - p0) * taps_ * kStripSums + o % kStrip * kPanel;
+        if (taps_ > 1) transpose_taps(row.data(), from, taps_);
+        write_row(to, taps_ > 1 ? row.data() : from, count * taps_);
+      }
+    }
+  }
+
+  int64_t end_of(int64_t block) const { return std::min(pixels_, (block + 1) * block_); }
+  // About what a block sees of some panels' channels.
+  Ahead x_of(int64_t block, Range panels) const {
+    const int64_t begin = x_pixels_ * (block * block_) / pixels_, end = x_pixels_ * end_of(block) / pixels_;
+    const int64_t c = panels.first * kPanel, length = std::min(C_, panels.last * kPanel) - c;
+    return Ahead(x_ + begin * C_ + c, end - begin, length, C_);
+  }
+
+  // Lists what the taps see of a block's pixels.
+  void look(Block& b, int64_t block) const {
+    const int64_t begin = block * block_;
+    if (b.begin == begin && !b.runs.empty()) return;
+    b = {begin, end_of(block), {}, {}};
+    by_columns_ ? look_by_columns(b) : look_by_taps(b);
+  }
+  void look_by_taps(Block& b) const {
+    for (int64_t tap = 0; tap < taps_; ++tap) {
+      b.runs.push_back({0, b.x_pairs(), b.pairs()});
+      for (int64_t at = b.begin; at < b.end;) {
+        const int64_t row = at / Q_, q = at % Q_, count = std::min(Q_ - q, b.end - at);
+        see(b, row / P_, row % P_ * g_.stride[0] + tap / KW_ * g_.dilation[0], tap % KW_, q, count);
+        at += count;
+      }
+      if (b.seen.size() % 2) b.seen.push_back(zeros_.data());
+    }
+  }
+  // Rows are ordered so that those that a tap sees lie together: by the remainder of the stride.
+  void look_by_columns(Block& b) const {
+    const int64_t first = b.begin / Q_, last = b.end / Q_, stride = g_.stride[0], dilation = g_.dilation[0];
+    const int64_t images = (last - 1) / P_ - first / P_ + 1;
+    b.runs.resize(taps_ * images);
+    for (int64_t kw = 0; kw < KW_; ++kw)
+      for (int64_t row = first, i = 0; row < last; ++i) {
+        const int64_t n = row / P_, rows = std::min(last, (n + 1) * P_) - row;
+        const int64_t height = (rows - 1) * stride + (KH_ - 1) * dilation + 1;
+        for (int64_t phase = 0; phase < stride; ++phase) {
+          for (int64_t kh = 0; kh < KH_; ++kh)
+            if (kh * dilation % stride == phase)
+              b.runs[(kh * KW_ + kw) * images + i] = {
+                  (row - first) * Q_ / 2, b.x_pairs() + kh * dilation / stride * Q_ / 2, rows * Q_ / 2};
+          for (int64_t h = phase; h < height; h += stride) see(b, n, row % P_ * stride + h, kw, 0, Q_);
+        }
+        row += rows;
+      }
+  }
+  // Lists what column kw sees of `count` pixels of dy from q on in row h of the padded image n.
+  void see(Block& b, int64_t n, int64_t h, int64_t kw, int64_t q, int64_t count) const {
+    h -= g_.padding[0];
+    const bool inside = uint64_t(h) < uint64_t(H_);
+    const bf16 *const row = x_ + (n * H_ + h) * W_ * C_, *const zeros = zeros_.data();
+    int64_t w = q * g_.stride[1] + kw * g_.dilation[1] - g_.padding[1];
+    b.seen.resize(b.seen.size() + count);
+    for (auto to = b.seen.end() - count; to != b.seen.end(); ++to, w += g_.stride[1])
+      *to = inside && uint64_t(w) < uint64_t(W_) ? row + w * C_ : zeros;
+  }
+
+  const raw::ConvGeometry& g_;
+  const Tensor& dw_;
+  const bf16 *x_, *dy_;
+  const int64_t C_, H_, W_, O_, P_, Q_, KH_, KW_, taps_, strips_, pixels_, x_pixels_;
+  const bool by_columns_, few_sums_;
+  int64_t block_, blocks_;  // pixels of a block; blocks
+  int64_t groups_;          // of panels of x that are packed at a time
+  int64_t parts_ = 1;       // of the filters, for different threads
+  std::vector<bf16> zeros_;
+};
+
+// db[o] = sum of dy over the pixels.
+void bias_grad(const Tensor& db, const Tensor& dy) {
+  const int64_t O = dy.size(1), pixels = dy.numel() / O;
+  const Tensor sums = empty({O}, {DType::kF32});
+  parallel_for(0, O, 1 + 16384 / pixels, [&](int64_t first, int64_t last) {
+    float* __restrict sum = sums.ptr<float>();
+    std::fill(sum + first, sum + last, 0.0f);
+    for (int64_t i = 0; i < pixels; ++i) {
+      const bf16* __restrict row = dy.ptr<bf16>() + i * O;
+      for (int64_t o = first; o < last; ++o) sum[o] += float(row[o]);
+    }
+  });
+  cpu::converter(db.dtype(), DType::kF32)(O, db.raw_ptr(), 1, sums.raw_ptr(), 1);
+}
+
+}  // namespace
+
+bool has_bf16_weight_grad(const Tensor& dy, const Tensor& x, const raw::ConvGeometry& g) {
+  return cpu::has_avx512_bf16() && dy.dtype() == DType::kBF16 && g.rank() == 2 && g.groups == 1 &&
+         x.size(1) >= 16 && dy.size(1) >= kFilters;
+}
+
+void bf16_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
+                      const raw::ConvGeometry& g) {
+  WeightGrad(dw, dy, x, g).run();
+  if (db.defined()) bias_grad(db, dy);
+}
+
+}  // namespace gradus

@@ -1,0 +1,403 @@
+#include "gradus/tensor/cpu/conv/winograd.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "gradus/tensor/cpu/conv/products.h"
+#include "gradus/tensor/cpu/register_transpose.h"
+#include "gradus/tensor/runtime/processor.h"
+
+// Note [Winograd]
+// A tile is 2x2 neighbouring pixels of the result y, which depend on 4x4 of x. With the matrices
+//
+//        1  0 -1  0          1    0    0
+//   B' = 0  1  1  0     G = 1/2  1/2  1/2     A' = 1  1  1  0
+//        0 -1  1  0         1/2 -1/2  1/2          0  1 -1 -1
+//        0  1  0 -1          0    0    1
+//
+// y = A' [(G w G') * (B' x B)] A, summed over input channels, where * multiplies element by element: 16
+// products for 4 results instead of 36. So each of the 16 places of a 4x4 tile, a plane, has a matrix product
+// of its own: [tiles, C] by [C, O]. The gradient of x is such a convolution too, by filters that are turned
+// and whose channels change places; that of w is G' [(A dy A') * (B' x B)] G summed over tiles: per plane
+// [O, tiles] by [tiles, C].
+//
+// All factors are 0, 1 and 1/2, and a sum over C has a ninth of the direct one's terms: its rounding errors
+// are of the same size (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes all of its tile
+// NaN.
+//
+// The weight gradient's sums are those of a thread's tiles, so they depend on the number of threads.
+
+namespace gradus {
+namespace {
+
+using raw::ConvGeometry;
+
+using cpu::kLanes, cpu::kPanel, cpu::Planes;
+
+constexpr int kPlanes = 16;
+
+#define GRADUS_AVX512 gnu::target("avx512f")
+
+// The tiles of all images of a batch, by numbers: image, row of tiles, column.
+struct Tiles {
+  Tiles(const Tensor& y)
+      : rows((y.size(2) + 1) / 2), columns((y.size(3) + 1) / 2), count(y.size(0) * rows * columns) {}
+  int64_t rows, columns, count;
+};
+
+// An image of C channels; outside of it there are zeros.
+class Image {
+ public:
+  explicit Image(const Tensor& x)
+      : data_(x.ptr<float>()),
+        channels_(x.size(1)),
+        height_(x.size(2)),
+        width_(x.size(3)),
+        zeros_(channels_) {}
+  int64_t channels() const { return channels_; }
+  const float* at(int64_t n, int64_t h, int64_t w) const {
+    return inside(h, w) ? data_ + ((n * height_ + h) * width_ + w) * channels_ : zeros_.data();
+  }
+  // Null outside.
+  float* pixel(int64_t n, int64_t h, int64_t w) const {
+    return inside(h, w) ? data_ + ((n * height_ + h) * width_ + w) * channels_ : nullptr;
+  }
+
+ private:
+  bool inside(int64_t h, int64_t w) const { return h >= 0 && h < height_ && w >= 0 && w < width_; }
+  float* data_;
+  int64_t channels_, height_, width_;
+  std::vector<float> zeros_;
+};
+
+// ---- tiles to planes and back ----
+
+// B' d B of the 4x4 pixels at `pixels`, for 16 channels from c.
+[[GRADUS_AVX512]] inline void transform_input(const float* const* pixels, int64_t c, float* to,
+                                              int64_t plane) {
+  __m512 t[4][4];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const __m512 d0 = _mm512_loadu_ps(pixels[j] + c), d1 = _mm512_loadu_ps(pixels[4 + j] + c),
+                 d2 = _mm512_loadu_ps(pixels[8 + j] + c), d3 = _mm512_loadu_ps(pixels[12 + j] + c);
+    t[0][j] = _mm512_sub_ps(d0, d2), t[1][j] = _mm512_add_ps(d1, d2);
+    t[2][j] = _mm512_sub_ps(d2, d1), t[3][j] = _mm512_sub_ps(d1, d3);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    _mm512_storeu_ps(to + (4 * i + 0) * plane, _mm512_sub_ps(t[i][0], t[i][2]));
+    _mm512_storeu_ps(to + (4 * i + 1) * plane, _mm512_add_ps(t[i][1], t[i][2]));
+    _mm512_storeu_ps(to + (4 * i + 2) * plane, _mm512_sub_ps(t[i][2], t[i][1]));
+    _mm512_storeu_ps(to + (4 * i + 3) * plane, _mm512_sub_ps(t[i][1], t[i][3]));
+  }
+}
+
+// A dy A' of the 2x2 pixels at `pixels`, for 16 channels from c.
+[[GRADUS_AVX512]] inline void transform_result_grad(const float* const* pixels, int64_t c, float* to,
+                                                    int64_t plane) {
+  __m512 t[4][2];
+#pragma GCC unroll 2
+  for (int j = 0; j < 2; ++j) {
+    const __m512 d0 = _mm512_loadu_ps(pixels[j] + c), d1 = _mm512_loadu_ps(pixels[2 + j] + c);
+    t[0][j] = d0, t[1][j] = _mm512_add_ps(d0, d1);
+    t[2][j] = _mm512_sub_ps(d0, d1), t[3][j] = _mm512_sub_ps(_mm512_setzero_ps(), d1);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    _mm512_storeu_ps(to + (4 * i + 0) * plane, t[i][0]);
+    _mm512_storeu_ps(to + (4 * i + 1) * plane, _mm512_add_ps(t[i][0], t[i][1]));
+    _mm512_storeu_ps(to + (4 * i + 2) * plane, _mm512_sub_ps(t[i][0], t[i][1]));
+    _mm512_storeu_ps(to + (4 * i + 3) * plane, _mm512_sub_ps(_mm512_setzero_ps(), t[i][1]));
+  }
+}
+
+// A' m A + bias, to those of the 2x2 pixels that are there.
+[[GRADUS_AVX512]] inline void transform_result(const float* from, int64_t plane, __m512 bias, int64_t c,
+                                               float* const* pixels) {
+  __m512 t[2][4];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const __m512 m0 = _mm512_loadu_ps(from + j * plane), m1 = _mm512_loadu_ps(from + (4 + j) * plane),
+                 m2 = _mm512_loadu_ps(from + (8 + j) * plane), m3 = _mm512_loadu_ps(from + (12 + j) * plane);
+    t[0][j] = _mm512_add_ps(m0, _mm512_add_ps(m1, m2));
+    t[1][j] = _mm512_sub_ps(_mm512_sub_ps(m1, m2), m3);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    const __m512 y0 = _mm512_add_ps(t[i][0], _mm512_add_ps(t[i][1], t[i][2]));
+    const __m512 y1 = _mm512_sub_ps(_mm512_sub_ps(t[i][1], t[i][2]), t[i][3]);
+    if (pixels[2 * i]) _mm512_storeu_ps(pixels[2 * i] + c, _mm512_add_ps(y0, bias));
+    if (pixels[2 * i + 1]) _mm512_storeu_ps(pixels[2 * i + 1] + c, _mm512_add_ps(y1, bias));
+  }
+}
+
+struct Place {
+  int64_t n, row, column;
+};
+Place place_of(const Tiles& tiles, int64_t t) {
+  return {t / (tiles.rows * tiles.columns), t / tiles.columns % tiles.rows, t % tiles.columns};
+}
+
+// Tiles [first, last) of x, whose first pixel lies `padding` before the image.
+[[GRADUS_AVX512]] void inputs_to_planes(const Image& x, const Tiles& tiles, const ConvGeometry& g,
+                                        int64_t first, int64_t last, int64_t base, const Planes& v) {
+  const float* pixels[16];
+  for (int64_t t = first; t < last; ++t) {
+    const auto [n, row, column] = place_of(tiles, t);
+    const int64_t h = 2 * row - g.padding[0], w = 2 * column - g.padding[1];
+    for (int i = 0; i < 16; ++i) pixels[i] = x.at(n, h + i / 4, w + i % 4);
+    for (int64_t c = 0; c < x.channels(); c += kLanes)
+      transform_input(pixels, c, v.at(0, t - base) + c, v.plane);
+  }
+}
+
+[[GRADUS_AVX512]] void result_grads_to_planes(const Image& dy, const Tiles& tiles, int64_t first,
+                                              int64_t last, int64_t base, const Planes& d) {
+  const float* pixels[4];
+  for (int64_t t = first; t < last; ++t) {
+    const auto [n, row, column] = place_of(tiles, t);
+    for (int i = 0; i < 4; ++i) pixels[i] = dy.at(n, 2 * row + i / 2, 2 * column + i % 2);
+    for (int64_t c = 0; c < dy.channels(); c += kLanes)
+      transform_result_grad(pixels, c, d.at(0, t - base) + c, d.plane);
+  }
+}
+
+// The channels of `m` are those of y from `channel`.
+[[GRADUS_AVX512]] void planes_to_results(const Image& y, const Tiles& tiles, const float* bias, int64_t first,
+                                         int64_t last, int64_t base, const Planes& m, int64_t channel,
+                                         int64_t channels) {
+  float* pixels[4];
+  for (int64_t t = first; t < last; ++t) {
+    const auto [n, row, column] = place_of(tiles, t);
+    for (int i = 0; i < 4; ++i) pixels[i] = y.pixel(n, 2 * row + i / 2, 2 * column + i % 2);
+    for (int64_t i = 0, c = channel; i < channels; i += kLanes, c += kLanes)
+      transform_result(m.at(0, t - base) + i, m.plane, bias ? _mm512_loadu_ps(bias + c) : _mm512_setzero_ps(),
+                       c, pixels);
+  }
+}
+
+// ---- filters ----
+
+constexpr __mmask16 kTaps = 0x1ff;  // the 9 numbers of a filter
+constexpr int kFiltersAhead = 8;    // are on their way from memory
+
+// How far the 16 planes of K x N numbers lie apart: not in the same places of a cache.
+int64_t plane_of_filters(int64_t K, int64_t N) { return K * N + kPanel; }
+
+// The filters of a convolution from K channels to N: element (k, n, tap) is at k * k_step + n * n_step + tap.
+struct Filters {
+  const float* data;
+  int64_t K, N, k_step, n_step;
+  bool turned;  // by half a turn
+};
+
+// G w G' in panels: to[plane][n / 32][k][n % 32].
+template <bool kTurned>
+[[GRADUS_AVX512]] void transform_filters_of(const Filters& f, int64_t first, int64_t last, float* to) {
+  const __m512 half = _mm512_set1_ps(0.5f);
+  for (int64_t i = first; i < last; ++i) {
+    const int64_t n = i / f.K * kLanes, k = i % f.K;
+    const float* from = f.data + k * f.k_step + n * f.n_step;
+    __m512 filters[16], taps[16];
+#pragma GCC unroll 16
+    for (int l = 0; l < kLanes; ++l) {
+      __builtin_prefetch(from + l * f.n_step + kFiltersAhead * f.k_step);
+      filters[l] = _mm512_maskz_loadu_ps(kTaps, from + l * f.n_step);
+    }
+    cpu::transpose(filters, taps);
+    __m512 t[4][3];
+#pragma GCC unroll 3
+    for (int j = 0; j < 3; ++j) {
+      const __m512 w0 = taps[kTurned ? 8 - j : j], w1 = taps[kTurned ? 5 - j : 3 + j],
+                   w2 = taps[kTurned ? 2 - j : 6 + j];
+      const __m512 outer = _mm512_mul_ps(_mm512_add_ps(w0, w2), half), middle = _mm512_mul_ps(w1, half);
+      t[0][j] = w0, t[1][j] = _mm512_add_ps(outer, middle);
+      t[2][j] = _mm512_sub_ps(outer, middle), t[3][j] = w2;
+    }
+    float* out = to + (n / kPanel * f.K + k) * kPanel + n % kPanel;
+    const int64_t plane = plane_of_filters(f.K, f.N);
+#pragma GCC unroll 4
+    for (int h = 0; h < 4; ++h) {
+      const __m512 outer = _mm512_mul_ps(_mm512_add_ps(t[h][0], t[h][2]), half),
+                   middle = _mm512_mul_ps(t[h][1], half);
+      _mm512_storeu_ps(out + (4 * h + 0) * plane, t[h][0]);
+      _mm512_storeu_ps(out + (4 * h + 1) * plane, _mm512_add_ps(outer, middle));
+      _mm512_storeu_ps(out + (4 * h + 2) * plane, _mm512_sub_ps(outer, middle));
+      _mm512_storeu_ps(out + (4 * h + 3) * plane, t[h][2]);
+    }
+  }
+}
+
+void transform_filters(const Filters& f, int64_t first, int64_t last, float* to) {
+  (f.turned ? transform_filters_of<true> : transform_filters_of<false>)(f, first, last, to);
+}
+
+// dw[c] = G' u G of the planes u[c], for one filter.
+[[GRADUS_AVX512]] void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
+  const __m512 half = _mm512_set1_ps(0.5f);
+  for (int64_t c = 0; c < C; c += kLanes) {
+    const float* from = u + c;
+    __m512 t[3][4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const __m512 u0 = _mm512_loadu_ps(from + j * plane), u1 = _mm512_loadu_ps(from + (4 + j) * plane),
+                   u2 = _mm512_loadu_ps(from + (8 + j) * plane),
+                   u3 = _mm512_loadu_ps(from + (12 + j) * plane);
+      const __m512 sum = _mm512_mul_ps(_mm512_add_ps(u1, u2), half);
+      t[0][j] = _mm512_add_ps(u0, sum), t[2][j] = _mm512_add_ps(sum, u3);
+      t[1][j] = _mm512_mul_ps(_mm512_sub_ps(u1, u2), half);
+    }
+    __m512 taps[16], filters[16];
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; ++i) {
+      const __m512 sum = _mm512_mul_ps(_mm512_add_ps(t[i][1], t[i][2]), half);
+      taps[3 * i] = _mm512_add_ps(t[i][0], sum), taps[3 * i + 2] = _mm512_add_ps(sum, t[i][3]);
+      taps[3 * i + 1] = _mm512_mul_ps(_mm512_sub_ps(t[i][1], t[i][2]), half);
+    }
+#pragma GCC unroll 7
+    for (int i = 9; i < 16; ++i) taps[i] = _mm512_setzero_ps();
+    cpu::transpose(taps, filters);
+#pragma GCC unroll 16
+    for (int l = 0; l < kLanes; ++l) _mm512_mask_storeu_ps(dw + (c + l) * 9, kTaps, filters[l]);
+  }
+}
+
+// ---- the three convolutions ----
+
+// Many tiles: each thread takes some, a few at a time, so that their planes stay in the second cache, from
+// where they are read to where they are multiplied. All filters are transformed before.
+void convolve_by_tiles(const Tensor& result, const Tensor& input, const Tiles& tiles, const Filters& f,
+                       const float* bias, const ConvGeometry& g) {
+  const Image y(result), x(input);
+  const int64_t plane = plane_of_filters(f.K, f.N);
+  const Tensor filters = cpu::scratch(kPlanes * plane);
+  parallel_for(0, f.K * f.N / kLanes, 64,
+               [&](int64_t first, int64_t last) { transform_filters(f, first, last, filters.ptr<float>()); });
+  const int64_t fit = (640 << 10) / (kPlanes * (f.K + f.N) * int64_t(sizeof(float)));
+  const int64_t chunk = std::clamp<int64_t>(fit / cpu::kMostRows, 4, 8) * cpu::kMostRows;
+  const int64_t shares = std::min<int64_t>(num_threads(), (tiles.count + chunk - 1) / chunk);
+  const int64_t v_floats = Planes::floats(kPlanes, chunk, f.K),
+                floats = v_floats + Planes::floats(kPlanes, chunk, f.N);
+  const Tensor scratch = cpu::scratch(shares * floats);
+  parallel_for(0, shares, 1, [&](int64_t first_share, int64_t last_share) {
+    const Planes v(scratch.ptr<float>() + first_share * floats, chunk, f.K);
+    const Planes m(v.data + v_floats, chunk, f.N);
+    const int64_t end = tiles.count * last_share / shares;
+    for (int64_t first = tiles.count * first_share / shares; first < end; first += chunk) {
+      const int64_t last = std::min(end, first + chunk);
+      inputs_to_planes(x, tiles, g, first, last, first, v);
+      cpu::Upcoming upcoming(kPlanes * (f.N / kPanel) * cpu::row_blocks(last - first));
+      upcoming.add(input, last, std::min(end, last + chunk), tiles.count);
+      int64_t done = 0;
+      for (int64_t p = 0; p < kPlanes; ++p)
+        for (int64_t n = 0; n < f.N; n += kPanel)
+          cpu::for_row_blocks(last - first, [&](int64_t row, int64_t rows) {
+            cpu::kProducts[rows - 1](v.at(p, row), v.row, 1, filters.ptr<float>() + p * plane + n * f.K,
+                                     kPanel, f.K, m.at(p, row) + n, m.row, upcoming.share(done++, f.K));
+          });
+      planes_to_results(y, tiles, bias, first, last, first, m, 0, f.N);
+    }
+  });
+}
+
+// Many filters: each thread takes some, a panel at a time, which stays in the second cache from where it is
+// transformed to where the planes of all tiles are multiplied by it.
+void convolve_by_panels(const Tensor& result, const Tensor& input, const Tiles& tiles, const Filters& f,
+                        const float* bias, const ConvGeometry& g) {
+  const Image y(result), x(input);
+  const int64_t panels = f.N / kPanel, shares = std::min<int64_t>(num_threads(), panels);
+  const int64_t plane = plane_of_filters(f.K, kPanel);
+  const int64_t v_floats = Planes::floats(kPlanes, tiles.count, f.K);
+  const int64_t floats = kPlanes * plane + Planes::floats(kPlanes, tiles.count, kPanel);
+  const Tensor scratch = cpu::scratch(v_floats + shares * floats);
+  const Planes v(scratch.ptr<float>(), tiles.count, f.K);
+  parallel_for(0, tiles.count, 4,
+               [&](int64_t first, int64_t last) { inputs_to_planes(x, tiles, g, first, last, 0, v); });
+  parallel_for(0, shares, 1, [&](int64_t first_share, int64_t last_share) {
+    float* filters = v.data + v_floats + first_share * floats;
+    const Planes m(filters + kPlanes * plane, tiles.count, kPanel);
+    for (int64_t i = panels * first_share / shares; i < panels * last_share / shares; ++i) {
+      const int64_t n = i * kPanel;
+      const Filters panel{f.data + n * f.n_step, f.K, kPanel, f.k_step, f.n_step, f.turned};
+      transform_filters(panel, 0, f.K * kPanel / kLanes, filters);
+      for (int64_t p = 0; p < kPlanes; ++p)
+        cpu::for_row_blocks(tiles.count, [&](int64_t row, int64_t rows) {
+          cpu::kProducts[rows - 1](v.at(p, row), v.row, 1, filters + p * plane, kPanel, f.K, m.at(p, row),
+                                   m.row, {});
+        });
+      planes_to_results(y, tiles, bias, 0, tiles.count, 0, m, n, kPanel);
+    }
+  });
+}
+
+// y = the convolution of x by filters, plus bias if not null.
+void convolve(const Tensor& y, const Tensor& x, const Filters& f, const float* bias, const ConvGeometry& g) {
+  const Tiles tiles(y);
+  const bool by_panels = f.K * f.N > 256 * 256 && tiles.count <= 512;
+  (by_panels ? convolve_by_panels : convolve_by_tiles)(y, x, tiles, f, bias, g);
+}
+
+}  // namespace
+
+namespace {
+bool serves(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g, int64_t least_tiles) {
+  if (!cpu::has_avx512() || x.dtype() != DType::kF32 || y.dtype() != DType::kF32 || g.rank() != 2 ||
+      g.groups != 1)
+    return false;
+  for (int d = 0; d < 2; ++d)
+    if (w[d + 2] != 3 || g.stride[d] != 1 || g.dilation[d] != 1 || g.padding[d] > 2) return false;
+  return w[0] % kPanel == 0 && w[1] % kPanel == 0 && w.product() < (int64_t{1} << 30) &&
+         Tiles(y).count >= least_tiles;
+}
+}  // namespace
+
+bool prefers_winograd(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g) {
+  return serves(x, y, w, g,
+                std::max<int64_t>(128, w[0] * w[1] / 4096));  // they pay for transforming the filters
+}
+bool pays_winograd_weight_grad(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g) {
+  return serves(x, y, w, g, 128);
+}
+
+void winograd_conv(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
+                   const ConvGeometry& g) {
+  const int64_t O = w.size(0), C = w.size(1);
+  convolve(y, x, {w.ptr<float>(), C, O, 9, 9 * C, false}, bias.defined() ? bias.ptr<float>() : nullptr, g);
+}
+
+void winograd_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const ConvGeometry& geometry) {
+  const int64_t O = w.size(0), C = w.size(1);
+  ConvGeometry g = geometry;
+  for (int d = 0; d < 2; ++d) g.padding[d] = 2 - g.padding[d];
+  convolve(dx, dy, {w.ptr<float>(), O, C, 9 * C, 9, true}, nullptr, g);
+}
+
+void winograd_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const ConvGeometry& g) {
+  const int64_t O = dw.size(0), C = dw.size(1);
+  const Image in(x), grad(dy);
+  const Tiles tiles(dy);
+  const auto fill = [&](int64_t first, int64_t last, int64_t base, const Planes& d, const Planes& v) {
+    inputs_to_planes(in, tiles, g, first, last, base, v);
+    result_grads_to_planes(grad, tiles, first, last, base, d);
+  };
+  const auto sums = cpu::PositionSums{.planes = kPlanes,
+                                      .O = O,
+                                      .C = C,
+                                      .one_d = false,
+                                      .d_is_dy = false,
+                                      .dy = dy,
+                                      .x = x,
+                                      .positions = tiles.count,
+                                      .at_once = 392}
+                        .of(fill);
+  parallel_for(0, O, 1 + 1024 / C, [&](int64_t first, int64_t last) {
+    for (int64_t o = first; o < last; ++o) {
+      for (int64_t p = 0; p < kPlanes; ++p) sums.total(p, o, C);
+      filter_grads(sums.planes.at(0, o), sums.planes.plane, C, dw.ptr<float>() + o * C * 9);
+    }
+  });
+}
+
+}  // namespace gradus

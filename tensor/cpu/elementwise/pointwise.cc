@@ -1,0 +1,241 @@
+#include "gradus/tensor/cpu/elementwise/pointwise.h"
+
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "gradus/tensor/cpu/convert.h"
+#include "gradus/tensor/cpu/loop_nest.h"
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/parallel.h"
+
+namespace gradus::cpu {
+namespace {
+
+// Elements that are gathered at a time; the buffers of all operands stay in the first-level cache.
+constexpr int64_t kChunk = 512;
+// From this length on, rows are worth a call each.
+constexpr int64_t kLongRow = 128;
+
+// How an operand's elements reach the chunk function.
+enum class Access : uint8_t {
+  kDirect,  // one flat run of the right type: by address
+  kScalar,  // one element for all: converted once
+  kRows,    // runs of the right type along the inner loop: by address when a chunk lies within a row
+  kGather,  // copied into a buffer, chunk by chunk
+};
+
+struct Operand {
+  char* base;
+  int64_t size;  // bytes of an element
+  Access access;
+  ConvertFunction load;  // into the buffer
+};
+
+class Loops {
+ public:
+  Loops(const PointwiseCall& call, const LoopNest& nest, const Tensor& out,
+        std::span<const Tensor* const> inputs)
+      : call_(call), nest_(nest), inputs_(static_cast<int>(inputs.size())) {
+    set(0, out, call.out_type);
+    store_ = converter(out.dtype(), call.out_type);
+    for (int k = 0; k < inputs_; ++k) set(k + 1, *inputs[k], call.in_types[k]);
+    const bool long_rows = nest.inner() >= kLongRow;
+    for (int k = 0; k <= inputs_; ++k) {
+      if (operands_[k].access == Access::kRows && !long_rows) operands_[k].access = Access::kGather;
+      by_rows_ = by_rows_ || operands_[k].access == Access::kRows;
+    }
+    for (int k = 0; k <= inputs_; ++k)
+      buffered_ =
+          buffered_ || operands_[k].access == Access::kGather || operands_[k].access == Access::kScalar;
+    // Repeated along the inner loop: one value per row, as cheap as a row by address.
+    for (int k = 1; k <= inputs_; ++k) by_rows_ = by_rows_ || (long_rows && repeats(k));
+  }
+
+  // Computes positions [begin, end) of the iteration space.
+  void run(int64_t begin, int64_t end) const {
+    alignas(64) char buffers[4][kChunk * 8];
+    const void* in[3];
+    for (int k = 0; k < inputs_; ++k)
+      if (operands_[k + 1].access == Access::kScalar)
+        operands_[k + 1].load(std::min(kChunk, end - begin), buffers[k + 1], 1, operands_[k + 1].base, 0);
+    for (int64_t at = begin; at < end;) {
+      int64_t n = end - at;
+      if (by_rows_) n = std::min(n, nest_.inner() - at % nest_.inner());
+      if (buffered_) n = std::min(n, kChunk);
+      int64_t offsets[kMaxOperands];
+      if (by_rows_) nest_.locate(at, offsets);
+      for (int k = 1; k <= inputs_; ++k) in[k - 1] = load(k, at, n, offsets, buffers[k]);
+      const Operand& out = operands_[0];
+      switch (out.access) {
+        case Access::kDirect:
+          call_.chunk(n, out.base + at * out.size, in, call_.functor);
+          break;
+        case Access::kRows:
+          call_.chunk(n, out.base + offsets[0] * out.size, in, call_.functor);
+          break;
+        default:
+          call_.chunk(n, buffers[0], in, call_.functor);
+          for_each_row(at, n, [&](const int64_t* row, int64_t done, int64_t length) {
+            store_(length, out.base + row[0] * out.size, nest_.inner_stride(0),
+                   buffers[0] + done * size_of(call_.out_type), 1);
+          });
+      }
+      at += n;
+    }
+  }
+
+ private:
+  void set(int k, const Tensor& x, DType type) {
+    Operand& o = operands_[k];
+    o.base = static_cast<char*>(x.raw_ptr());
+    o.size = size_of(x.dtype());
+    o.load = converter(type, x.dtype());
+    const bool right_type = x.dtype() == type;
+    if (k > 0 && x.numel() == 1)
+      o.access = Access::kScalar;
+    else if (right_type && nest_.flat(k))
+      o.access = Access::kDirect;
+    else if (right_type && nest_.inner_stride(k) == 1)
+      o.access = Access::kRows;
+    else
+      o.access = Access::kGather;
+  }
+
+  bool repeats(int k) const { return operands_[k].access == Access::kGather && nest_.inner_stride(k) == 0; }
+
+  const void* load(int k, int64_t at, int64_t n, const int64_t* offsets, char* buffer) const {
+    const Operand& o = operands_[k];
+    switch (o.access) {
+      case Access::kDirect:
+        return o.base + at * o.size;
+      case Access::kScalar:
+        return buffer;
+      case Access::kRows:
+        return o.base + offsets[k] * o.size;
+      case Access::kGather:
+        break;
+    }
+    const int64_t element = size_of(call_.in_types[k - 1]);
+    for_each_row(at, n, [&](const int64_t* row, int64_t done, int64_t length) {
+      o.load(length, buffer + done * element, 1, o.base + row[k] * o.size, nest_.inner_stride(k));
+    });
+    return buffer;
+  }
+
+  // Calls f(offsets of all operands, elements before, length) for the pieces of rows in [at, at + n).
+  template <class F>
+  void for_each_row(int64_t at, int64_t n, F&& f) const {
+    for (int64_t done = 0; done < n;) {
+      int64_t row[kMaxOperands];
+      nest_.locate(at + done, row);
+      const int64_t length = std::min(n - done, nest_.inner() - (at + done) % nest_.inner());
+      f(row, done, length);
+      done += length;
+    }
+  }
+
+  const PointwiseCall& call_;
+  const LoopNest& nest_;
+  int inputs_;
+  Operand operands_[4];
+  ConvertFunction store_;
+  bool by_rows_ = false;   // chunks end where a row of the inner loop ends
+  bool buffered_ = false;  // chunks are no longer than the buffers
+};
+
+// A large operand that lies in another order than the output is brought into the output's order first: the
+// blocked transpose is many times faster than a gather across its rows.
+bool lies_across(const LoopNest& nest, int k, const Tensor& x) {
+  return nest.inner_stride(k) > 1 && x.numel() == nest.numel && nest.numel >= 4096;
+}
+
+// Results of this size and more leave the cache before anybody reads them: they are written past it, which
+// spares memory the reading of what they overwrite.
+constexpr int64_t kStreamedBytes = int64_t(48) << 20;
+
+// Copies to memory past the cache.
+void stream_out(char* to, const char* from, int64_t bytes) {
+#if defined(__AVX__)
+  const int64_t head = std::min<int64_t>(bytes, -reinterpret_cast<intptr_t>(to) & 31);
+  std::memcpy(to, from, head);
+  int64_t at = head;
+  for (; at + 32 <= bytes; at += 32)
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at),
+                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + at)));
+  std::memcpy(to + at, from + at, bytes - at);
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
+// call.chunk on n elements, through a buffer that stays in the cache.
+void run_streamed(const PointwiseCall& call, int64_t n, char* to, const void* const* in, const int64_t* sizes,
+                  size_t inputs) {
+  constexpr int64_t kPiece = 1024;
+  alignas(64) char buffer[kPiece * 8];
+  const int64_t size = size_of(call.out_type);
+  const void* from[3];
+  for (int64_t at = 0; at < n; at += kPiece) {
+    const int64_t length = std::min(kPiece, n - at);
+    for (size_t k = 0; k < inputs; ++k) from[k] = static_cast<const char*>(in[k]) + at * sizes[k];
+    call.chunk(length, buffer, from, call.functor);
+    stream_out(to + at * size, buffer, length * size);
+  }
+#if defined(__AVX__)
+  _mm_sfence();
+#endif
+}
+
+}  // namespace
+
+void run_pointwise(const PointwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs) {
+  const int64_t n = out.numel();
+  if (n == 0) return;
+
+  bool same = out.is_row_major() && out.dtype() == call.out_type;
+  const void* in[3];
+  int64_t sizes[3];
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const Tensor& x = *inputs[k];
+    same = same && x.is_row_major() && x.numel() == n && x.dtype() == call.in_types[k];
+    in[k] = x.raw_ptr();
+    sizes[k] = size_of(x.dtype());
+  }
+  if (same && n <= kPointwiseGrain) return call.chunk(n, out.raw_ptr(), in, call.functor);
+  if (same) {
+    char* const to = static_cast<char*>(out.raw_ptr());
+    const int64_t size = size_of(out.dtype());
+    const bool streamed =
+        out.nbytes() >= kStreamedBytes && std::find(in, in + inputs.size(), to) == in + inputs.size();
+    return parallel_for(0, n, kPointwiseGrain, [&](int64_t begin, int64_t end) {
+      const void* from[3];
+      for (size_t k = 0; k < inputs.size(); ++k) from[k] = static_cast<const char*>(in[k]) + begin * sizes[k];
+      if (streamed) return run_streamed(call, end - begin, to + begin * size, from, sizes, inputs.size());
+      call.chunk(end - begin, to + begin * size, from, call.functor);
+    });
+  }
+
+  const Tensor* operands[4] = {&out};
+  std::copy(inputs.begin(), inputs.end(), operands + 1);
+  const int count = static_cast<int>(inputs.size()) + 1;
+  LoopNest nest = make_loop_nest(operands, count);
+  Tensor reordered[4];
+  for (int k = 1; k < count; ++k) {
+    if (!lies_across(nest, k, *operands[k])) continue;
+    const Tensor& x = *operands[k];
+    reordered[k] = empty_like(out, x.dtype());
+    raw::copy_kernel.cpu(reordered[k], x);
+    operands[k] = &reordered[k];
+  }
+  if (reordered[1] || reordered[2] || reordered[3]) nest = make_loop_nest(operands, count);
+  const Loops loops(call, nest, out, {operands + 1, inputs.size()});
+  parallel_for(0, n, kPointwiseGrain, [&](int64_t begin, int64_t end) { loops.run(begin, end); });
+}
+
+}  // namespace gradus::cpu

@@ -1,0 +1,89 @@
+// Turns a functor into a kernel for its slot.
+#pragma once
+
+#include "gradus/tensor/cpu/elementwise/pointwise.h"
+#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/elementwise_functors.h"
+
+namespace gradus::cpu {
+
+// The type to compute in: a predicate's operands decide it, else the result does.
+template <class F, class... In>
+DType compute_type(const Tensor& out, const In&... in) {
+  if constexpr (!F::template accepts<float> && !F::template accepts<int64_t>)
+    return DType::kBool;
+  else if constexpr (sizeof...(In) <= 2 && std::is_same_v<decltype(F{}((void(in), 0.f)...)), bool>)
+    return raw::result_dtype(in...);
+  else
+    return out.dtype();
+}
+
+// F on bf16: computed in f32 and rounded once.
+template <class F>
+struct OnBF16 {
+  F f;
+  template <class... In>
+  bf16 operator()(In... x) const {
+    return bf16(f(float(x)...));
+  }
+};
+
+// Functors so light that their loops wait for memory. They have loops of their own for bf16; others reach
+// theirs through buffers of f32.
+template <class F, class... List>
+constexpr bool is_one_of = (std::is_same_v<F, List> || ...);
+template <class F>
+constexpr bool is_light = is_one_of<F, functors::Add, functors::Sub, functors::Mul, functors::AddScaled,
+                                    functors::Maximum, functors::Minimum, functors::Relu,
+                                    functors::ReluBackward, functors::LeakyRelu, functors::LeakyReluBackward>;
+
+// Returns whether it has computed out = f(inputs...), all of them bf16, by such a loop.
+template <class F, class... In>
+bool computed_in_bf16(const F& f, const Tensor& out, const In&... inputs) {
+  if constexpr (is_light<F>) {
+    if (out.dtype() != DType::kBF16 || ((inputs.dtype() != DType::kBF16) || ...)) return false;
+    const OnBF16<F> functor{f};
+    const Tensor* in[] = {&inputs...};
+    run_pointwise({&pointwise_chunk<OnBF16<F>, bf16, std::conditional_t<true, bf16, In>...>,
+                   &functor,
+                   DType::kBF16,
+                   {(void(inputs), DType::kBF16)...}},
+                  out, in);
+    return true;
+  }
+  return false;
+}
+
+template <class F, class... P>
+void unary(const Tensor& out, const Tensor& x, P... parameters) {
+  const F f{{}, parameters...};
+  if (computed_in_bf16(f, out, x)) return;
+  with_compute_type<F>("elementwise", compute_type<F>(out, x), [&]<class T>() {
+    using Out = decltype(f(T()));
+    const Tensor* in[] = {&x};
+    run_pointwise({&pointwise_chunk<F, Out, T>, &f, dtype_v<Out>, {dtype_v<T>}}, out, in);
+  });
+}
+
+template <class F, class... P>
+void binary(const Tensor& out, const Tensor& a, const Tensor& b, P... parameters) {
+  const F f{{}, parameters...};
+  if (computed_in_bf16(f, out, a, b)) return;
+  with_compute_type<F>("elementwise", compute_type<F>(out, a, b), [&]<class T>() {
+    using Out = decltype(f(T(), T()));
+    const Tensor* in[] = {&a, &b};
+    run_pointwise({&pointwise_chunk<F, Out, T, T>, &f, dtype_v<Out>, {dtype_v<T>, dtype_v<T>}}, out, in);
+  });
+}
+
+template <class F, class... P>
+void ternary(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, P... parameters) {
+  const F f{{}, parameters...};
+  with_compute_type<F>("elementwise", out.dtype(), [&]<class T>() {
+    const Tensor* in[] = {&a, &b, &c};
+    run_pointwise({&pointwise_chunk<F, T, T, T, T>, &f, dtype_v<T>, {dtype_v<T>, dtype_v<T>, dtype_v<T>}},
+                  out, in);
+  });
+}
+
+}  // namespace gradus::cpu

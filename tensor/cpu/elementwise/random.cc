@@ -1,0 +1,253 @@
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/random.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "gradus/tensor/cpu/convert.h"
+#include "gradus/tensor/cpu/elementwise/philox.h"
+#include "gradus/tensor/cpu/elementwise/pointwise.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/elementwise_functors.h"
+#include "gradus/tensor/runtime/parallel.h"
+
+namespace gradus::cpu {
+namespace {
+
+// Which numbers an element gets: Note [Draws]. Each function turns the words of 8 counters into its elements.
+
+template <class T>
+T uniform_at(const uint32_t* words, int i) {
+  if constexpr (std::is_same_v<T, double>)
+    return uniform_f64(words[2 * i], words[2 * i + 1]);
+  else
+    return uniform_f32(words[i]);
+}
+
+template <class T>
+constexpr int elements_per_block = std::is_same_v<T, float> ? kPhiloxWords : kPhiloxWords / 2;
+
+// Calls f(words, values) for blocks of elements of the row-major draw and stores the values in `out`, which
+// may lie and be typed differently.
+template <class T, int kElements, class F>
+void draw(const Tensor& out, PhiloxKey key, F f) {
+  if (!out.is_row_major() || out.dtype() != dtype_v<T>) {
+    const Tensor values = empty(out.shape(), {dtype_v<T>, out.device()});
+    draw<T, kElements>(values, key, f);
+    raw::copy_kernel.cpu(out, values);
+    return;
+  }
+  T* const to = out.ptr<T>();
+  const int64_t n = out.numel(), blocks = (n + kElements - 1) / kElements;
+  parallel_for(0, blocks, 16384 / kElements, [&](int64_t begin, int64_t end) {
+    alignas(32) uint32_t words[kPhiloxWords];
+    for (int64_t b = begin; b < end; ++b) {
+      philox_words(key, static_cast<uint64_t>(b) * kPhiloxCounters, words);
+      const int64_t at = b * kElements;
+      if (n - at >= kElements) {
+        f(words, to + at);
+      } else {
+        T values[kElements];
+        f(words, values);
+        std::copy_n(values, n - at, to + at);
+      }
+    }
+  });
+}
+
+template <class F>
+void with_draw_type(const Tensor& out, F&& f) {
+  out.dtype() == DType::kF64 ? f.template operator()<double>() : f.template operator()<float>();
+}
+
+void uniform_cpu(const Tensor& out, double low, double high, PhiloxKey key) {
+  with_draw_type(out, [&]<class T>() {
+    constexpr int kElements = elements_per_block<T>;
+    // Rounding may reach `high` itself, which does not belong to the interval.
+    const T base = T(low), width = T(high - low),
+            last = low < high ? std::nextafter(T(high), T(low)) : T(high);
+    draw<T, kElements>(out, key, [=](const uint32_t* words, T* values) {
+      for (int i = 0; i < kElements; ++i) {
+        const T v = m::fma(width, uniform_at<T>(words, i), base);
+        values[i] = v > last ? last : v;
+      }
+    });
+  });
+}
+
+// The sine and cosine of 2 pi u for u in [0, 1): u is brought to within an eighth of a turn of a quarter
+// turn, exactly.
+struct SinCos {
+  float sin, cos;
+};
+// Source: coefficients of Cephes' sinf and cosf (S. Moshier).
+inline SinCos sin_cos_turns(float u) {
+  const float shifted = m::fma(u, 4.f, 12582912.f), quarters = shifted - 12582912.f;
+  const uint32_t quadrant = std::bit_cast<uint32_t>(shifted);
+  const float x = m::fma(quarters, -0.25f, u) * float(2 * std::numbers::pi), z = x * x;
+  const float s =
+      m::fma(x * z, m::fma(m::fma(-1.9515295891e-4f, z, 8.3321608736e-3f), z, -1.6666654611e-1f), x);
+  const float c = m::fma(z * z, m::fma(m::fma(2.4433157118e-5f, z, -1.3887316255e-3f), z, 4.1666645683e-2f),
+                         m::fma(-0.5f, z, 1.f));
+  const bool odd = quadrant & 1;
+  const float sine = odd ? c : s, cosine = odd ? s : c;
+  return {quadrant & 2 ? -sine : sine, (quadrant + 1) & 2 ? -cosine : cosine};
+}
+inline auto sin_cos_turns(double u) {
+  struct {
+    double sin, cos;
+  } y{std::sin(2 * std::numbers::pi * u), std::cos(2 * std::numbers::pi * u)};
+  return y;
+}
+
+// Box-Muller.
+void normal_cpu(const Tensor& out, double mean, double std, PhiloxKey key) {
+  with_draw_type(out, [&]<class T>() {
+    constexpr int kElements = elements_per_block<T>;
+    const T centre = T(mean), scale = T(std);
+    draw<T, kElements>(out, key, [=](const uint32_t* words, T* values) {
+      for (int j = 0; j < kElements / 2; ++j) {
+        const T radius = scale * m::sqrt(T(-2) * m::log(T(1) - uniform_at<T>(words, 2 * j)));
+        const auto [sin, cos] = sin_cos_turns(uniform_at<T>(words, 2 * j + 1));
+        values[2 * j] = m::fma(radius, cos, centre);
+        values[2 * j + 1] = m::fma(radius, sin, centre);
+      }
+    });
+  });
+}
+
+void bernoulli_cpu(const Tensor& out, double p, PhiloxKey key) {
+  // uniform_f32(word) < p, in integers.
+  const uint32_t below = static_cast<uint32_t>(std::ceil(p * 0x1p24));
+  draw<bool, kPhiloxWords>(out, key, [=](const uint32_t* words, bool* values) {
+    for (int i = 0; i < kPhiloxWords; ++i) values[i] = (words[i] >> 8) < below;
+  });
+}
+
+void dropout_mask_cpu(const Tensor& out, double p, PhiloxKey key) {
+  const uint32_t below = static_cast<uint32_t>(std::ceil(p * 0x1p16));
+  draw<bool, 2 * kPhiloxWords>(out, key, [=](const uint32_t* words, bool* values) {
+    uint16_t halves[2 * kPhiloxWords];
+    std::memcpy(halves, words, sizeof(halves));
+    for (int i = 0; i < 2 * kPhiloxWords; ++i) values[i] = halves[i] < below;
+  });
+}
+
+// The upper half of a 64 x 64 bit product maps 64 random bits onto the range.
+uint64_t scaled_bits(const uint32_t* words, uint64_t range) {
+  const uint64_t bits = uint64_t(words[0]) << 32 | words[1];
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * range) >> 64);
+}
+
+void randint_cpu(const Tensor& out, int64_t low, uint64_t range, PhiloxKey key) {
+  constexpr int kElements = kPhiloxWords / 2;
+  draw<int64_t, kElements>(out, key, [=](const uint32_t* words, int64_t* values) {
+    for (int i = 0; i < kElements; ++i)
+      values[i] = static_cast<int64_t>(static_cast<uint64_t>(low) + scaled_bits(words + 2 * i, range));
+  });
+}
+
+// Fisher-Yates: each place swaps with one at or after it.
+void randperm_cpu(const Tensor& out, PhiloxKey key) {
+  int64_t* const order = out.ptr<int64_t>();
+  const int64_t n = out.numel();
+  for (int64_t i = 0; i < n; ++i) order[i] = i;
+  uint32_t words[kPhiloxWords];
+  for (int64_t i = 0; i + 1 < n; ++i) {
+    constexpr int kElements = kPhiloxWords / 2;
+    if (i % kElements == 0) philox_words(key, static_cast<uint64_t>(i / kElements) * kPhiloxCounters, words);
+    std::swap(order[i],
+              order[i + static_cast<int64_t>(scaled_bits(words + 2 * (i % kElements), uint64_t(n - i)))]);
+  }
+}
+
+// Sums of the weights up to each; the last is their total.
+void accumulate_weights(const double* weights, int64_t n, int64_t count, bool replacement, double* sums) {
+  double total = 0;
+  int64_t positive = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (!(weights[i] >= 0) || !std::isfinite(weights[i]))
+      throw ValueError("multinomial", "expected finite numbers of at least 0, given ", weights[i], " at ", i);
+    positive += weights[i] > 0;
+    sums[i] = total += weights[i];
+  }
+  if (!(total > 0) || !std::isfinite(total))
+    throw ValueError("multinomial", "the numbers of a row add up to ", total);
+  if (!replacement && positive < count)
+    throw ValueError("multinomial", "cannot draw ", count, " without replacement where ", positive,
+                     " numbers are above 0");
+}
+
+// With replacement by the inverse of the distribution; without, the order of exponential numbers divided by the weights
+// is that of draws one after another.
+void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement) {
+  const int64_t n = weights.shape().back(), rows = weights.numel() / n, count = out.numel() / rows;
+  parallel_for(0, rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
+    std::vector<double> sums(n);
+    std::vector<int64_t> order(replacement ? 0 : n);
+    for (int64_t row = begin; row < end; ++row) {
+      const double* const w = weights.ptr<double>() + row * n;
+      const double* const u = uniform.ptr<double>() + row * (replacement ? count : n);
+      int64_t* const to = out.ptr<int64_t>() + row * count;
+      accumulate_weights(w, n, count, replacement, sums.data());
+      if (replacement) {
+        // Rounding may take a draw beyond the last weight that is not 0.
+        const int64_t last = std::lower_bound(sums.begin(), sums.end(), sums.back()) - sums.begin();
+        for (int64_t i = 0; i < count; ++i)
+          to[i] = std::min<int64_t>(
+              last, std::upper_bound(sums.begin(), sums.end(), u[i] * sums.back()) - sums.begin());
+        continue;
+      }
+      for (int64_t i = 0; i < n; ++i) {
+        order[i] = i;
+        sums[i] = w[i] > 0 ? -std::log1p(-u[i]) / w[i] : HUGE_VAL;
+      }
+      std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int64_t a, int64_t b) {
+        return sums[a] < sums[b] || (sums[a] == sums[b] && a < b);
+      });
+      std::copy_n(order.begin(), count, to);
+    }
+  });
+}
+
+void masked_scale_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, double scale) {
+  const functors::MaskedScale f{{}, scale};
+  with_compute_type<functors::MaskedScale>("masked_scale", out.dtype(), [&]<class T>() {
+    const Tensor* in[] = {&x, &mask};
+    run_pointwise(
+        {&pointwise_chunk<functors::MaskedScale, T, T, uint8_t>, &f, dtype_v<T>, {dtype_v<T>, DType::kBool}},
+        out, in);
+  });
+}
+
+void below_cpu(const Tensor& out, const Tensor& p) {
+  with_draw_type(out, [&]<class T>() {
+    parallel_for(0, out.numel(), 16384, [u = out.ptr<T>(), p = p.ptr<T>()](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        if (!(p[i] >= 0 && p[i] <= 1))
+          throw ValueError("bernoulli", "expected probabilities from 0 to 1, given ", p[i], " at ", i);
+        u[i] = u[i] < p[i] ? T(1) : T(0);
+      }
+    });
+  });
+}
+
+}  // namespace
+}  // namespace gradus::cpu
+
+namespace gradus::raw {
+using namespace cpu;  // NOLINT
+
+constinit decltype(below_kernel) below_kernel{"bernoulli", &below_cpu};
+constinit decltype(uniform_kernel) uniform_kernel{"uniform_", &uniform_cpu};
+constinit decltype(normal_kernel) normal_kernel{"normal_", &normal_cpu};
+constinit decltype(bernoulli_kernel) bernoulli_kernel{"bernoulli", &bernoulli_cpu};
+constinit decltype(dropout_mask_kernel) dropout_mask_kernel{"dropout", &dropout_mask_cpu};
+constinit decltype(randint_kernel) randint_kernel{"randint", &randint_cpu};
+constinit decltype(randperm_kernel) randperm_kernel{"randperm", &randperm_cpu};
+constinit decltype(multinomial_kernel) multinomial_kernel{"multinomial", &multinomial_cpu};
+constinit decltype(masked_scale_kernel) masked_scale_kernel{"masked_scale", &masked_scale_cpu};
+
+}  // namespace gradus::raw

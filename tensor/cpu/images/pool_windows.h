@@ -1,0 +1,106 @@
+// The windows of pooling over channels-last images on the CPU, as lists of their cells inside of the image.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "gradus/tensor/ops/images/pool.h"
+
+namespace gradus::cpu {
+
+// The cells of one window along one axis: number k, of which those from `first` to `last` lie inside the
+// input, at position origin + k * step.
+struct Span {
+  int64_t first, last, origin, step, padded_length;
+};
+
+inline Span span_of(const PoolWindows& w, int64_t in, int64_t out, int64_t kernel, int64_t stride,
+                    int64_t padding, int64_t dilation, int64_t i) {
+  if (w.adaptive) {
+    const int64_t begin = i * in / out, end = ((i + 1) * in + out - 1) / out;
+    return {0, end - begin, begin, 1, end - begin};
+  }
+  const int64_t origin = i * stride - padding;
+  const int64_t first = origin < 0 ? (-origin + dilation - 1) / dilation : 0;
+  const int64_t last = std::min(kernel, (in - origin + dilation - 1) / dilation);
+  return {first, last, origin, dilation, std::min(origin + kernel, in + padding) - origin};
+}
+inline Span slices_of(const PoolWindows& w, int64_t o) {
+  return span_of(w, w.input.d, w.output.d, w.kernel.d, w.stride.d, w.padding.d, w.dilation.d, o);
+}
+inline Span rows_of(const PoolWindows& w, int64_t p) {
+  return span_of(w, w.input.h, w.output.h, w.kernel.h, w.stride.h, w.padding.h, w.dilation.h, p);
+}
+inline Span columns_of(const PoolWindows& w, int64_t q) {
+  return span_of(w, w.input.w, w.output.w, w.kernel.w, w.stride.w, w.padding.w, w.dilation.w, q);
+}
+
+// One cell of a window: its number there, and where its run starts in the image of C channels.
+struct Cell {
+  int32_t number;
+  int64_t offset;
+};
+struct Window {
+  int64_t image;                // n
+  int64_t at;                   // where the output's run starts
+  std::span<const Cell> cells;  // those inside of the image
+  int64_t padded_size;          // cells in the padding counted
+};
+
+// Rows of windows in one image, and its elements.
+inline int64_t output_rows(const PoolWindows& w) { return w.output.d * w.output.h; }
+inline int64_t image_elements(const PoolWindows& w, int64_t C) {
+  return w.input.d * w.input.h * w.input.w * C;
+}
+
+// Lists the cells of the window at (slices, rows, columns) that are inside of the image.
+inline size_t list_cells(const PoolWindows& w, int64_t C, const Span& slices, const Span& rows,
+                         const Span& columns, Cell* cells) {
+  size_t count = 0;
+  for (int64_t l = slices.first; l < slices.last; ++l)
+    for (int64_t i = rows.first; i < rows.last; ++i) {
+      const int64_t slice = slices.origin + l * slices.step, row = rows.origin + i * rows.step;
+      for (int64_t j = columns.first; j < columns.last; ++j)
+        cells[count++] = {int32_t((l * w.kernel.h + i) * w.kernel.w + j),
+                          ((slice * w.input.h + row) * w.input.w + columns.origin + j * columns.step) * C};
+    }
+  return count;
+}
+
+// The most cells that a window has inside of the image.
+inline int64_t most_cells(const PoolWindows& w) {
+  const auto along = [](int64_t kernel, int64_t in, int64_t dilation) {
+    return std::min(kernel, (in + dilation - 1) / dilation);
+  };
+  return along(w.kernel.d, w.input.d, w.dilation.d) * along(w.kernel.h, w.input.h, w.dilation.h) *
+         along(w.kernel.w, w.input.w, w.dilation.w);
+}
+
+// Calls f(window) for the output rows [first_row, last_row), counted over all images.
+template <class F>
+void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t last_row, F f) {
+  std::vector<Cell> cells(most_cells(w));
+  for (int64_t row = first_row; row < last_row; ++row) {
+    const Span slices = slices_of(w, row / w.output.h % w.output.d), rows = rows_of(w, row % w.output.h);
+    for (int64_t q = 0; q < w.output.w; ++q) {
+      const Span columns = columns_of(w, q);
+      const size_t count = list_cells(w, C, slices, rows, columns, cells.data());
+      f(Window{row / output_rows(w),
+               (row * w.output.w + q) * C,
+               {cells.data(), count},
+               slices.padded_length * rows.padded_length * columns.padded_length});
+    }
+  }
+}
+
+// Rows of windows that are worth a thread.
+inline int64_t row_grain(const PoolWindows& w, int64_t C) {
+  return 1 + 16384 / (1 + w.output.w * C * most_cells(w));
+}
+// The same for whole images: overlapping windows write to shared cells, so an image is one thread's.
+inline int64_t image_grain(const PoolWindows& w, int64_t C) {
+  return 1 + 16384 / (1 + output_rows(w) * w.output.w * C * most_cells(w));
+}
+
+}  // namespace gradus::cpu

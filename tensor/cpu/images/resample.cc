@@ -1,0 +1,127 @@
+// Resampling on the CPU, a row of output at a time: the rows that it is made of are summed into one that
+// stays in cache, then the cells along the row are. Channels lie innermost, so both sum runs of neighbours.
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/images/resample.h"
+
+#include <algorithm>
+
+#include "gradus/tensor/runtime/parallel.h"
+
+namespace gradus {
+namespace {
+
+template <class T>
+struct Tap {
+  const T* from;
+  T weight;
+};
+
+// to[0..n) = sum over taps of weight * from[0..n).
+template <class T>
+void sum_of(T* __restrict to, int64_t n, const std::vector<Tap<T>>& taps) {
+  const size_t count = taps.size();
+  if (count == 0) {
+    std::fill_n(to, n, T(0));
+  } else if (count == 1 && taps[0].weight == T(1)) {
+    std::copy_n(taps[0].from, n, to);
+  } else if (count == 1) {
+    for (int64_t i = 0; i < n; ++i) to[i] = taps[0].weight * taps[0].from[i];
+  } else {
+    const T *a = taps[0].from, *b = taps[1].from;
+    const T wa = taps[0].weight, wb = taps[1].weight;
+    size_t k = 2;
+    if (count == 3) {
+      const T* c = taps[2].from;
+      const T wc = taps[2].weight;
+      for (int64_t i = 0; i < n; ++i) to[i] = wa * a[i] + wb * b[i] + wc * c[i];
+      return;
+    }
+    if (count >= 4) {
+      const T *c = taps[2].from, *d = taps[3].from;
+      const T wc = taps[2].weight, wd = taps[3].weight;
+      for (int64_t i = 0; i < n; ++i) to[i] = wa * a[i] + wb * b[i] + (wc * c[i] + wd * d[i]);
+      k = 4;
+    } else {
+      for (int64_t i = 0; i < n; ++i) to[i] = wa * a[i] + wb * b[i];
+    }
+    for (; k < count; ++k) {
+      const T* e = taps[k].from;
+      const T we = taps[k].weight;
+      for (int64_t i = 0; i < n; ++i) to[i] += we * e[i];
+    }
+  }
+}
+
+// One row along W: to[q,c] = sum over k of weight[k] row[from[k],c].
+template <class T>
+void sum_along(T* to, const T* row, int64_t C, const AxisTaps& taps, std::vector<Tap<T>>& scratch) {
+  for (int64_t q = 0; q < taps.out; ++q, to += C) {
+    const int64_t first = taps.start[size_t(q)], last = taps.start[size_t(q) + 1];
+    if (C < 8) {  // a call per cell would cost more than its sum
+      for (int64_t c = 0; c < C; ++c) {
+        T sum = 0;
+        for (int64_t k = first; k < last; ++k)
+          sum += T(taps.weight[size_t(k)]) * row[taps.from[size_t(k)] * C + c];
+        to[c] = sum;
+      }
+      continue;
+    }
+    scratch.clear();
+    for (int64_t k = first; k < last; ++k)
+      scratch.push_back({row + taps.from[size_t(k)] * C, T(taps.weight[size_t(k)])});
+    sum_of(to, C, scratch);
+  }
+}
+
+// Cells of an axis that make up cell i; without taps, cell i itself.
+struct Cells {
+  const AxisTaps* taps;
+  int64_t i;
+  int64_t size() const { return taps ? taps->start[size_t(i) + 1] - taps->start[size_t(i)] : 1; }
+  int64_t from(int64_t k) const { return taps ? taps->from[size_t(taps->start[size_t(i)] + k)] : i; }
+  double weight(int64_t k) const { return taps ? taps->weight[size_t(taps->start[size_t(i)] + k)] : 1; }
+};
+
+template <class T>
+void resample(const Tensor& y, const Tensor& x, const Resampling& map) {
+  const auto size = [](const Tensor& t, int from_back) {
+    return t.dim() - from_back >= 2 ? t.size(-from_back) : 1;
+  };
+  const int64_t C = x.size(1), D = size(x, 3), H = size(x, 2), row = x.size(-1) * C;
+  const int64_t P = size(y, 3), Q = size(y, 2), out_row = y.size(-1) * C;
+  const AxisTaps *along_d = map.axes[0].get(), *along_h = map.axes[1].get(), *along_w = map.axes[2].get();
+  parallel_for(0, y.size(0) * P * Q, 1 + 16384 / (1 + row + out_row), [&](int64_t first, int64_t last) {
+    std::vector<Tap<T>> rows, cells;
+    std::vector<T> sum(along_w ? size_t(row) : 0);
+    for (int64_t r = first; r < last; ++r) {
+      const Cells d{along_d, r / Q % P}, h{along_h, r % Q};
+      rows.clear();
+      for (int64_t i = 0; i < d.size(); ++i)
+        for (int64_t j = 0; j < h.size(); ++j)
+          rows.push_back({x.ptr<T>() + ((r / (Q * P) * D + d.from(i)) * H + h.from(j)) * row,
+                          T(d.weight(i) * h.weight(j))});
+      T* to = y.ptr<T>() + r * out_row;
+      if (!along_w) {
+        sum_of(to, row, rows);
+      } else if (rows.size() == 1 && rows[0].weight == T(1)) {
+        sum_along(to, rows[0].from, C, *along_w, cells);
+      } else {
+        sum_of(sum.data(), row, rows);
+        sum_along(to, sum.data(), C, *along_w, cells);
+      }
+    }
+  });
+}
+
+void resample_cpu(const Tensor& y, const Tensor& x, Resampling map) {
+  dispatch_floating(x.dtype(), "resample", [&]<class T>() { resample<T>(y, x, map); });
+}
+
+}  // namespace
+}  // namespace gradus
+
+namespace gradus::raw {
+
+constinit decltype(resample_kernel) resample_kernel{"resample", &resample_cpu};
+
+}  // namespace gradus::raw

@@ -1,0 +1,100 @@
+// Unfold and fold on the CPU: for each channel and cell of the window, one row of neighbouring windows at a
+// time.
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/images/unfold.h"
+
+#include <algorithm>
+
+#include "gradus/tensor/runtime/parallel.h"
+
+namespace gradus {
+namespace {
+
+using raw::UnfoldWindows;
+
+// Windows q in [first, last) whose cell `offset` (before stride) lies inside of n.
+struct Inside {
+  int64_t first, last;
+};
+Inside inside(int64_t n, int64_t blocks, int64_t stride, int64_t offset) {
+  const int64_t first = offset < 0 ? std::min(blocks, (-offset + stride - 1) / stride) : 0;
+  const int64_t last = offset >= n ? 0 : std::min(blocks, (n - 1 - offset) / stride + 1);
+  return {first, std::max(first, last)};
+}
+
+// Calls f(columns of one row of windows, image row or null, first, last, offset) for every cell of the
+// windows over one channel.
+template <class T, class F>
+void for_each_run(const UnfoldWindows& w, T* columns, int64_t image_row, F f) {
+  for (int64_t i = 0; i < w.kernel.h; ++i)
+    for (int64_t j = 0; j < w.kernel.w; ++j) {
+      const int64_t offset = j * w.dilation.w - w.padding.w;
+      const Inside in = inside(w.image.w, w.blocks.w, w.stride.w, offset);
+      for (int64_t p = 0; p < w.blocks.h; ++p, columns += w.blocks.w) {
+        const int64_t h = p * w.stride.h - w.padding.h + i * w.dilation.h;
+        f(columns, h >= 0 && h < w.image.h ? h * image_row : -1, in, offset);
+      }
+    }
+}
+
+template <class T>
+void unfold(const Tensor& columns, const Tensor& images, const UnfoldWindows& w) {
+  const int64_t image = w.image.h * w.image.w, length = columns.numel() / (images.size(0) * images.size(1));
+  parallel_for(0, images.size(0) * images.size(1), 1 + 32768 / (1 + length),
+               [&](int64_t first, int64_t last) {
+                 for (int64_t c = first; c < last; ++c) {
+                   const T* from = images.ptr<T>() + c * image;
+                   for_each_run(w, columns.ptr<T>() + c * length, w.image.w,
+                                [&](T* to, int64_t row, Inside in, int64_t offset) {
+                                  if (row < 0) in = {0, 0};
+                                  std::fill_n(to, in.first, T(0));
+                                  const T* start = from + row + offset;
+                                  if (w.stride.w == 1 && in.last > in.first)
+                                    std::copy_n(start + in.first, in.last - in.first, to + in.first);
+                                  else
+                                    for (int64_t q = in.first; q < in.last; ++q)
+                                      to[q] = start[q * w.stride.w];
+                                  std::fill(to + in.last, to + w.blocks.w, T(0));
+                                });
+                 }
+               });
+}
+
+template <class T>
+void fold(const Tensor& images, const Tensor& columns, const UnfoldWindows& w) {
+  const int64_t image = w.image.h * w.image.w, length = columns.numel() / (images.size(0) * images.size(1));
+  parallel_for(0, images.size(0) * images.size(1), 1 + 32768 / (1 + length),
+               [&](int64_t first, int64_t last) {
+                 for (int64_t c = first; c < last; ++c) {
+                   T* to = images.ptr<T>() + c * image;
+                   std::fill_n(to, image, T(0));
+                   for_each_run(w, columns.ptr<const T>() + c * length, w.image.w,
+                                [&](const T* __restrict from, int64_t row, Inside in, int64_t offset) {
+                                  if (row < 0) return;
+                                  T* __restrict start = to + row + offset;
+                                  if (w.stride.w == 1)
+                                    for (int64_t q = in.first; q < in.last; ++q) start[q] += from[q];
+                                  else
+                                    for (int64_t q = in.first; q < in.last; ++q)
+                                      start[q * w.stride.w] += from[q];
+                                });
+                 }
+               });
+}
+
+void unfold_cpu(const Tensor& columns, const Tensor& images, UnfoldWindows w) {
+  dispatch_floating(images.dtype(), "unfold", [&]<class T>() { unfold<T>(columns, images, w); });
+}
+void fold_cpu(const Tensor& images, const Tensor& columns, UnfoldWindows w) {
+  dispatch_floating(images.dtype(), "fold", [&]<class T>() { fold<T>(images, columns, w); });
+}
+
+}  // namespace
+}  // namespace gradus
+
+namespace gradus::raw {
+
+constinit decltype(unfold_kernel) unfold_kernel{"unfold", &unfold_cpu};
+constinit decltype(fold_kernel) fold_kernel{"fold", &fold_cpu};
+
+}  // namespace gradus::raw

@@ -1,0 +1,132 @@
+// upfirdn2d on the CPU. Of the upsampled image only the cells that are no zeros are looked at: each output
+// cell is a weighted sum of a few input cells, runs of C neighbours.
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/images/upfirdn.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "gradus/tensor/runtime/parallel.h"
+
+namespace gradus {
+namespace {
+
+using raw::UpfirdnGeometry;
+
+// An input cell along one axis and the kernel's cell that it meets.
+struct Meeting {
+  int64_t from, k;
+};
+
+// For each output cell of an axis, what it is made of.
+std::vector<std::vector<Meeting>> meetings(int64_t in, int64_t out, int64_t kernel, int64_t up, int64_t down,
+                                           int64_t padding, bool flipped) {
+  std::vector<std::vector<Meeting>> all(static_cast<size_t>(out));
+  for (int64_t p = 0; p < out; ++p)
+    for (int64_t i = 0; i < kernel; ++i) {
+      const int64_t u = p * down + i - padding;
+      if (u >= 0 && u % up == 0 && u / up < in)
+        all[size_t(p)].push_back({u / up, flipped ? i : kernel - 1 - i});
+    }
+  return all;
+}
+
+struct Axes {
+  std::vector<std::vector<Meeting>> rows, columns;
+  explicit Axes(const UpfirdnGeometry& g)
+      : rows(meetings(g.input.h, g.output.h, g.kernel.h, g.up.h, g.down.h, g.top, g.flipped)),
+        columns(meetings(g.input.w, g.output.w, g.kernel.w, g.up.w, g.down.w, g.left, g.flipped)) {}
+};
+
+template <class T>
+struct Tap {
+  const T* from;
+  T weight;
+};
+
+// N neighbouring channels.
+template <class T, int N>
+using Vector [[gnu::vector_size(N * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
+
+// The sums of Count vectors of N channels stay in registers.
+template <int N, int Count, class T>
+void sum_lanes(T* to, int64_t c, const std::vector<Tap<T>>& taps) {
+  using Lanes = Vector<T, N>;
+  Lanes sums[Count] = {};
+  for (const Tap<T>& t : taps)
+    for (int i = 0; i < Count; ++i) sums[i] += t.weight * *reinterpret_cast<const Lanes*>(t.from + c + i * N);
+  for (int i = 0; i < Count; ++i) *reinterpret_cast<Lanes*>(to + c + i * N) = sums[i];
+}
+
+template <class T>
+void weighted_sum(T* to, int64_t C, const std::vector<Tap<T>>& taps) {
+  constexpr int kLanes = 32 / sizeof(T);
+  int64_t c = 0;
+  for (; c + 4 * kLanes <= C; c += 4 * kLanes) sum_lanes<kLanes, 4>(to, c, taps);
+  for (; c + kLanes <= C; c += kLanes) sum_lanes<kLanes, 1>(to, c, taps);
+  for (; c < C; ++c) sum_lanes<1, 1>(to, c, taps);
+}
+
+template <class T>
+void upfirdn2d(const Tensor& y, const Tensor& x, const T* kernel, const UpfirdnGeometry& g) {
+  const int64_t C = x.size(1), row = g.input.w * C;
+  const Axes axes(g);
+  const int64_t work = g.output.w * C * (1 + g.kernel.h * g.kernel.w / (g.up.h * g.up.w));
+  parallel_for(0, y.size(0) * g.output.h, 1 + 16384 / (1 + work), [&](int64_t first, int64_t last) {
+    std::vector<Tap<T>> taps;
+    for (int64_t r = first; r < last; ++r) {
+      const T* image = x.ptr<T>() + r / g.output.h * g.input.h * row;
+      T* to = y.ptr<T>() + r * g.output.w * C;
+      for (int64_t q = 0; q < g.output.w; ++q, to += C) {
+        taps.clear();
+        for (const Meeting& h : axes.rows[size_t(r % g.output.h)])
+          for (const Meeting& w : axes.columns[size_t(q)])
+            taps.push_back({image + h.from * row + w.from * C, kernel[h.k * g.kernel.w + w.k]});
+        weighted_sum(to, C, taps);
+      }
+    }
+  });
+}
+
+// Each cell of the kernel is one thread's, and a sum over all images.
+template <class T>
+void kernel_grad(T* dk, const Tensor& dy, const Tensor& x, const UpfirdnGeometry& g) {
+  const int64_t C = x.size(1), row = g.input.w * C, N = x.size(0);
+  const Axes axes(g);
+  parallel_for(0, g.kernel.h * g.kernel.w, 1 + 16384 / (1 + dy.numel()), [&](int64_t first, int64_t last) {
+    std::fill(dk + first, dk + last, T(0));
+    std::vector<double> sums(size_t(last - first), 0);
+    for (int64_t r = 0; r < N * g.output.h; ++r)
+      for (const Meeting& h : axes.rows[size_t(r % g.output.h)])
+        for (int64_t q = 0; q < g.output.w; ++q)
+          for (const Meeting& w : axes.columns[size_t(q)]) {
+            const int64_t k = h.k * g.kernel.w + w.k;
+            if (k < first || k >= last) continue;
+            const T* a = dy.ptr<T>() + (r * g.output.w + q) * C;
+            const T* b = x.ptr<T>() + (r / g.output.h * g.input.h + h.from) * row + w.from * C;
+            double sum = 0;
+            for (int64_t c = 0; c < C; ++c) sum += double(a[c]) * double(b[c]);
+            sums[size_t(k - first)] += sum;
+          }
+    for (int64_t k = first; k < last; ++k) dk[k] = T(sums[size_t(k - first)]);
+  });
+}
+
+void upfirdn2d_cpu(const Tensor& y, const Tensor& x, const Tensor& kernel, UpfirdnGeometry g) {
+  dispatch_floating(x.dtype(), "upfirdn2d", [&]<class T>() { upfirdn2d<T>(y, x, kernel.ptr<T>(), g); });
+}
+void upfirdn2d_kernel_grad_cpu(const Tensor& dk, const Tensor& dy, const Tensor& x, UpfirdnGeometry g) {
+  dispatch_floating(x.dtype(), "upfirdn2d_kernel_grad",
+                    [&]<class T>() { kernel_grad<T>(dk.ptr<T>(), dy, x, g); });
+}
+
+}  // namespace
+}  // namespace gradus
+
+namespace gradus::raw {
+
+constinit decltype(upfirdn2d_kernel) upfirdn2d_kernel{"upfirdn2d", &upfirdn2d_cpu};
+constinit decltype(upfirdn2d_kernel_grad_kernel) upfirdn2d_kernel_grad_kernel{
+    "upfirdn2d_kernel_grad", &upfirdn2d_kernel_grad_cpu};
+
+}  // namespace gradus::raw

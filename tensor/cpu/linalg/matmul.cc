@@ -1,0 +1,136 @@
+// Matrix products on the CPU: oneDNN in f32 and bf16, Eigen in f64. f16, and bf16 where oneDNN is no help,
+// are computed in f32 and rounded once.
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/linalg/matmul.h"
+
+#include <cstring>
+
+#include "gradus/tensor/cpu/linalg/matmul_reference.h"
+#include "gradus/tensor/cpu/onednn/problems.h"
+#include "gradus/tensor/cpu/widen.h"
+
+namespace gradus {
+namespace {
+
+// Strides of a [rows, cols] matrix as oneDNN accepts them: a dim of size 1 has the stride of a dense matrix.
+std::array<int64_t, 2> matrix_strides(const Tensor& x) {
+  const int n = x.dim();
+  const int64_t rows = x.shape()[n - 2], cols = x.shape()[n - 1];
+  int64_t row_step = x.strides()[n - 2], col_step = x.strides()[n - 1];
+  if (cols == 1) {
+    if (rows == 1 || row_step == 1) return {1, rows};
+    return {row_step, 1};
+  }
+  if (rows == 1) return col_step == 1 ? std::array<int64_t, 2>{cols, 1} : std::array<int64_t, 2>{1, col_step};
+  return {row_step, col_step};
+}
+
+// Returns whether oneDNN computes this product in a's dtype; always for f32.
+bool gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  static const char kind[] = "matmul";
+  const auto layout = [](const Tensor& x) {
+    const auto [row_step, col_step] = matrix_strides(x);
+    onednn::Matrices m{{x.size(-2), x.size(-1)}, {row_step, col_step}};
+    if (x.dim() == 3) {  // a batch of one matrix broadcasts
+      const bool repeated = x.stride(0) == 0 && x.size(0) > 1;
+      m.sizes.insert(m.sizes.begin(), repeated ? 1 : x.size(0));
+      const int64_t one = x.size(-2) * row_step + x.size(-1) * col_step;
+      m.steps.insert(m.steps.begin(), m.sizes[0] == 1 ? one : x.stride(0));
+    }
+    return m;
+  };
+  const onednn::Matrices left = layout(a), right = layout(b);
+  onednn::PlanKey key(kind);
+  for (const auto* list : {&left.sizes, &left.steps, &right.sizes, &right.steps})
+    for (int64_t v : *list) key.add(v);
+  key.add(out.dim()).add(bias.defined()).add(int64_t(out.dtype()));
+  const auto plan = onednn::plan_in(
+      a.dtype(), key, [&] { return onednn::matmul_plan(a.dtype(), left, right, out, bias.defined()); });
+  if (!plan) return false;
+  onednn::run(*plan, {{DNNL_ARG_SRC, onednn::memory(plan->src, a)},
+                      {DNNL_ARG_WEIGHTS, onednn::memory(plan->weights, b)},
+                      {DNNL_ARG_BIAS, bias.defined() ? onednn::memory(plan->bias, bias) : dnnl::memory()},
+                      {DNNL_ARG_DST, onednn::memory(plan->dst, out)}});
+  return true;
+}
+
+void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
+
+// Matrix i of a batch.
+Tensor matrix(const Tensor& t, int64_t i) {
+  Shape shape = t.shape();
+  Strides strides = t.strides();
+  shape.erase(0), strides.erase(0);
+  return view_as_strided(t, shape, strides, t.impl().offset + i * t.stride(0));
+}
+
+// The same two matrices all along the batch, which oneDNN refuses: one product, and copies of it.
+void repeated_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  matmul_cpu(matrix(out, 0), matrix(a, 0), matrix(b, 0), bias);
+  char* to = static_cast<char*>(out.raw_ptr());
+  const int64_t bytes = out.nbytes() / out.size(0);
+  for (int64_t i = 1; i < out.size(0); ++i) std::memcpy(to + i * bytes, to, bytes);
+}
+
+// At most one batch dim.
+void product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (gemm(out, a, b, bias)) return;
+  const Tensor wide = out.dtype() == DType::kF32 ? out : cpu::wide_like(out);
+  matmul_cpu(wide, cpu::widened(a), cpu::widened(b), cpu::widened(bias));
+  if (!wide.is_same(out)) cpu::round_to(out, wide);
+}
+
+// Merges neighbouring batch dims that all three tensors step through evenly, so that as few products as
+// possible remain.
+void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
+  Tensor* all[] = {&out, &a, &b};
+  for (int d = out.dim() - 4; d >= 0; --d) {
+    bool even = true;
+    for (Tensor* x : all) even &= x->strides()[d] == x->strides()[d + 1] * x->shape()[d + 1];
+    if (!even && out.shape()[d] != 1 && out.shape()[d + 1] != 1) continue;
+    for (Tensor* x : all) {
+      Shape shape = x->shape();
+      Strides strides = x->strides();
+      if (shape[d + 1] == 1) strides[d + 1] = strides[d];
+      shape[d + 1] *= shape[d];
+      shape.erase(d), strides.erase(d);
+      *x = view_as_strided(*x, shape, strides, x->impl().offset);
+    }
+  }
+}
+
+// The product of matrices without inner elements.
+void fill_with_bias(const Tensor& out, const Tensor& bias) {
+  char* to = static_cast<char*>(out.raw_ptr());
+  const int64_t row = out.size(-1) * size_of(out.dtype());
+  std::memset(to, 0, out.nbytes());
+  if (!bias.defined()) return;
+  for (int64_t at = 0; at < out.nbytes(); at += row) std::memcpy(to + at, bias.raw_ptr(), row);
+}
+
+// A product that is over before oneDNN has begun.
+bool is_tiny(const Tensor& out, const Tensor& a) {
+  return out.dtype() == DType::kF32 && a.dtype() == DType::kF32 && out.dim() == 2 &&
+         out.numel() * a.size(-1) <= 4096;
+}
+
+void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (a.size(-1) == 0) return fill_with_bias(out, bias);
+  if (out.dtype() == DType::kF64 || is_tiny(out, a)) return matmul_reference(out, a, b, bias);
+  if (out.dim() == 2) return product(out, a, b, bias);
+  Tensor o = out, x = a, y = b;
+  merge_batch(o, x, y);
+  if (o.dim() > 3) {
+    for (int64_t i = 0; i < o.size(0); ++i) matmul_cpu(matrix(o, i), matrix(x, i), matrix(y, i), bias);
+  } else if (x.stride(0) == 0 && y.stride(0) == 0 && o.size(0) > 1) {
+    repeated_product(o, x, y, bias);
+  } else {
+    product(o, x, y, bias);
+  }
+}
+
+}  // namespace
+
+constinit decltype(raw::matmul_kernel) raw::matmul_kernel{"matmul", &matmul_cpu};
+
+}  // namespace gradus

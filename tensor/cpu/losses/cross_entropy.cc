@@ -1,0 +1,124 @@
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/losses/cross_entropy.h"
+
+#include <Eigen/Core>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "gradus/tensor/runtime/parallel.h"
+
+namespace gradus::raw {
+namespace {
+
+// The scores of one sample, `inner` elements apart.
+template <class T>
+using Scores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>, 0, Eigen::InnerStride<>>;
+template <class T>
+using DenseScores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
+
+// Calls f(sample's scores) with an expression that vectorises when they lie side by side.
+template <class T, class F>
+void with_scores(T* x, int64_t sample, const CrossEntropySpec& s, F f) {
+  if (s.inner == 1) return f(DenseScores<T>(x + sample * s.classes, s.classes));
+  f(Scores<T>(x + sample / s.inner * s.classes * s.inner + sample % s.inner, s.classes,
+              Eigen::InnerStride<>(s.inner)));
+}
+
+int64_t grain(const CrossEntropySpec& s) { return std::max<int64_t>(1, 8192 / s.classes); }
+
+void check_target(int64_t y, int64_t sample, const CrossEntropySpec& s) {
+  if (y < 0 || y >= s.classes)
+    throw IndexError(s.log_probs ? "nll_loss" : "cross_entropy", "target ", y, " of sample ", sample,
+                     " is no class: there are ", s.classes);
+}
+
+void cross_entropy_cpu(const Tensor& loss, const Tensor& stats, const Tensor& total, const Tensor& x,
+                       const Tensor& target, const Tensor& weight, const CrossEntropySpec& s) {
+  dispatch_floating(x.dtype(), "cross_entropy", [&]<class T>() {
+    const int64_t samples = target.numel();
+    const int64_t* y = target.ptr<int64_t>();
+    const T* w = weight.defined() ? weight.ptr<T>() : nullptr;
+    T* st = stats.defined() ? stats.ptr<T>() : nullptr;
+    const double smooth = s.smoothing / double(s.classes);
+    std::vector<double> losses(static_cast<size_t>(samples));
+    parallel_for(0, samples, grain(s), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        if (y[i] == s.ignore_index) {
+          if (st) st[2 * i] = st[2 * i + 1] = 0;
+          continue;
+        }
+        check_target(y[i], i, s);
+        with_scores(x.ptr<T>(), i, s, [&](const auto& scores) {
+          // -log p_c = shift - (x_c - largest)
+          T largest = 0, shift = 0;
+          if (st) {
+            largest = scores.maxCoeff();
+            shift = std::log((scores - largest).exp().sum());
+            st[2 * i] = largest, st[2 * i + 1] = shift;
+          }
+          const auto nll = [&](int64_t c) { return double(shift - (scores[c] - largest)); };
+          double sum = (1 - s.smoothing) * (w ? double(w[y[i]]) : 1.0) * nll(y[i]);
+          if (smooth != 0)
+            for (int64_t c = 0; c < s.classes; ++c) sum += smooth * (w ? double(w[c]) : 1.0) * nll(c);
+          losses[static_cast<size_t>(i)] = sum;
+        });
+      }
+    });
+    // One thread, in order: the same for any number of threads.
+    double sum = 0, counted = 0;
+    for (int64_t i = 0; i < samples; ++i) {
+      sum += losses[static_cast<size_t>(i)];
+      if (y[i] != s.ignore_index) counted += w ? double(w[y[i]]) : 1.0;
+    }
+    *total.ptr<T>() = T(counted);
+    if (s.reduction == Reduction::kNone)
+      for (int64_t i = 0; i < samples; ++i) loss.ptr<T>()[i] = T(losses[static_cast<size_t>(i)]);
+    else
+      *loss.ptr<T>() = T(s.reduction == Reduction::kMean ? sum / counted : sum);
+  });
+}
+
+void cross_entropy_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
+                            const Tensor& weight, const Tensor& stats, const Tensor& total,
+                            const CrossEntropySpec& s) {
+  dispatch_floating(x.dtype(), "cross_entropy_grad", [&]<class T>() {
+    const int64_t* y = target.ptr<int64_t>();
+    const T* w = weight.defined() ? weight.ptr<T>() : nullptr;
+    const T* st = stats.defined() ? stats.ptr<T>() : nullptr;
+    const T* g = dy.ptr<T>();
+    const T share = s.reduction == Reduction::kMean ? T(1) / *total.ptr<T>() : T(1);
+    const T smooth = T(s.smoothing / double(s.classes));
+    T weights = T(s.classes);
+    if (w) weights = std::accumulate(w, w + s.classes, T(0));
+    parallel_for(0, target.numel(), grain(s), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        with_scores(dx.ptr<T>(), i, s, [&](auto d) {
+          if (y[i] == s.ignore_index) {
+            d.setZero();
+            return;
+          }
+          check_target(y[i], i, s);
+          const T scale = (s.reduction == Reduction::kNone ? g[i] : *g) * share;
+          const T hit = T(1 - s.smoothing) * (w ? w[y[i]] : T(1));
+          if (st)
+            with_scores(x.ptr<T>(), i, s, [&](const auto& scores) {
+              d = (scores - st[2 * i] - st[2 * i + 1]).exp() * (scale * (hit + smooth * weights));
+            });
+          else
+            d.setZero();
+          d[y[i]] -= scale * hit;
+          if (smooth != 0)
+            for (int64_t c = 0; c < s.classes; ++c) d[c] -= scale * smooth * (w ? w[c] : T(1));
+        });
+    });
+  });
+}
+
+}  // namespace
+
+constinit decltype(cross_entropy_kernel) cross_entropy_kernel{"cross_entropy", &cross_entropy_cpu};
+constinit decltype(cross_entropy_grad_kernel) cross_entropy_grad_kernel{
+    "cross_entropy_grad", &cross_entropy_grad_cpu};
+
+}  // namespace gradus::raw

@@ -1,0 +1,521 @@
+// Batch normalisation on the CPU. Channels are innermost, so an image is a matrix [rows, C] and a statistic
+// is a sum over its rows. It is summed over blocks of rows that do not depend on the number of threads.
+// 16-bit floats are computed as f32.
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <type_traits>
+#include <vector>
+
+#include "gradus/tensor/cpu/wide_vectors.h"
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/norm/batch_norm.h"
+#include "gradus/tensor/runtime/parallel.h"
+
+namespace gradus {
+namespace {
+
+// Numbers by channel, from the beginning of a cache line on: loops load them in vectors as long as one.
+template <class T>
+struct FromALine {
+  using value_type = T;
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64))); }
+  void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t(64)); }
+  bool operator==(const FromALine&) const = default;
+};
+template <class T>
+using Channels = std::vector<T, FromALine<T>>;
+
+// The matrix [rows, C] that an image is. Rows of few channels are joined, `fold` at a time, so that loops
+// over `width` elements fill vector registers; what belongs to a channel is then repeated.
+struct Rows {
+  explicit Rows(const Tensor& x) : C(x.size(1)), total(x.numel() / C) {
+    while (C * fold * 2 <= 128 && total % (fold * 2) == 0) fold *= 2;
+    count = total / fold, width = C * fold;
+  }
+  // One number a channel, f(c), repeated for the width.
+  template <class T, class F>
+  Channels<T> spread(F f) const {
+    Channels<T> v(width);
+    for (int64_t c = 0; c < C; ++c) v[c] = T(f(c));
+    for (int64_t i = C; i < width; ++i) v[i] = v[i - C];
+    return v;
+  }
+  template <class T>
+  T* at(const Tensor& t, int64_t row) const {
+    return t.ptr<T>() + row * width;
+  }
+  int64_t grain() const { return 1 + 16384 / width; }
+
+  int64_t C, total, fold = 1, count, width;
+};
+
+// What T is computed in.
+template <class T>
+using Arithmetic = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// Calls f<T>() for the element types that a batch norm takes.
+template <class F>
+void dispatch(DType t, F&& f) {
+  switch (t) {
+    case DType::kF64:
+      return f.template operator()<double>();
+    case DType::kF32:
+      return f.template operator()<float>();
+    case DType::kF16:
+      return f.template operator()<f16>();
+    case DType::kBF16:
+      return f.template operator()<bf16>();
+    default:
+      throw InternalError("batch_norm: unexpected dtype ", name_of(t));
+  }
+}
+
+// Calls f(part of N rows as a constant, first row) for all rows in [first, last): eight at a time, then one.
+template <class F>
+void for_each_rows(int64_t first, int64_t last, F f) {
+  int64_t r = first;
+  for (; r + 8 <= last; r += 8) f(std::integral_constant<int, 8>(), r);
+  for (; r < last; ++r) f(std::integral_constant<int, 1>(), r);
+}
+
+// Returns K sums per channel over all rows: add(N, part, r) adds the N rows from r to K * width numbers. Some
+// rows are added as they are, so that they go through vector registers, before their sum is added in double.
+template <int K, class A, class Add>
+std::vector<double> sum_rows(const Rows& rows, Add add) {
+  constexpr int64_t kRowsInPart = 32;
+  const int64_t width = K * rows.width;
+  const int64_t most = std::clamp<int64_t>(rows.count / kRowsInPart, 1, 64);
+  const int64_t blocks = std::clamp<int64_t>(rows.count * rows.width / 32768, 1, most);
+  std::vector<double> sums(blocks * width, 0.0);
+  parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
+    Channels<A> part(width);
+    for (int64_t b = first; b < last; ++b) {
+      double* __restrict sum = sums.data() + b * width;
+      const int64_t end = rows.count * (b + 1) / blocks;
+      for (int64_t r = rows.count * b / blocks; r < end; r += kRowsInPart) {
+        std::fill(part.begin(), part.end(), A(0));
+        cpu::with_wide_vectors([&] {
+          for_each_rows(r, std::min(end, r + kRowsInPart),
+                        [&](auto count, int64_t row) { add(count, part.data(), row); });
+          const A* __restrict p = part.data();
+          for (int64_t i = 0; i < width; ++i) sum[i] += p[i];
+        });
+      }
+    }
+  });
+  std::vector<double> total(K * rows.C, 0.0);
+  const double* __restrict from = sums.data();
+  for (int64_t b = 0; b < blocks; ++b)
+    for (int k = 0; k < K; ++k)
+      for (int64_t f = 0; f < rows.fold; ++f, from += rows.C) {
+        double* __restrict to = total.data() + k * rows.C;
+        for (int64_t c = 0; c < rows.C; ++c) to[c] += from[c];
+      }
+  return total;
+}
+
+// The normalised value. In one place: the gradient of a rectified batch norm finds the sign of the result
+// again.
+template <class A>
+inline A normalised(A v, A mean, A scale, A shift) {
+  return std::fma(v - mean, scale, shift);
+}
+
+// weight / sqrt(var + eps), by channel.
+template <class A>
+double scale_of(const Tensor& weight, double var, double eps, int64_t c) {
+  return (weight.defined() ? weight.ptr<A>()[c] : 1.0) / std::sqrt(var + eps);
+}
+
+// The numbers of each channel that turn x into y.
+template <class A>
+struct Affine {
+  Affine(const Rows& rows, const Tensor& m, const Tensor& var, const Tensor& weight, const Tensor& bias,
+         double eps)
+      : mean(rows.spread<A>([&](int64_t c) { return m.ptr<A>()[c]; })),
+        scale(rows.spread<A>([&](int64_t c) { return scale_of<A>(weight, var.ptr<A>()[c], eps, c); })),
+        shift(rows.spread<A>([&](int64_t c) { return bias.defined() ? bias.ptr<A>()[c] : 0.0; })) {}
+  Channels<A> mean, scale, shift;
+};
+
+// Calls f(first element, a row's width, affine) for all rows; f is compiled for wide vectors.
+template <class A, class F>
+void for_each_row(const Rows& rows, const Affine<A>& affine, F f) {
+  parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
+    cpu::with_wide_vectors([&] {
+      for (int64_t r = first; r < last; ++r)
+        f(r * rows.width, rows.width, affine.mean.data(), affine.scale.data(), affine.shift.data());
+    });
+  });
+}
+
+template <class T, class A>
+void normalise(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
+  for_each_row(Rows(x), affine, [&](int64_t at, int64_t n, const A* mean, const A* scale, const A* shift) {
+    T* __restrict to = y.ptr<T>() + at;
+    const T* __restrict v = x.ptr<T>() + at;
+    for (int64_t i = 0; i < n; ++i) to[i] = T(normalised(A(v[i]), mean[i], scale[i], shift[i]));
+  });
+}
+
+// Lets NaN pass.
+template <class A>
+inline A positive_part(A v) {
+  return v < 0 ? A(0) : v;
+}
+
+template <class T, class A>
+void normalise_relu(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
+  for_each_row(Rows(x), affine, [&](int64_t at, int64_t n, const A* mean, const A* scale, const A* shift) {
+    T* __restrict to = y.ptr<T>() + at;
+    const T* __restrict v = x.ptr<T>() + at;
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = T(positive_part(normalised(A(v[i]), mean[i], scale[i], shift[i])));
+  });
+}
+
+// y may be the residual.
+template <class T, class A>
+void normalise_add_relu(const Tensor& y, const Tensor& x, const Tensor& residual, const Affine<A>& affine) {
+  for_each_row(Rows(x), affine, [&](int64_t at, int64_t n, const A* mean, const A* scale, const A* shift) {
+    T* to = y.ptr<T>() + at;
+    const T *v = x.ptr<T>() + at, *add = residual.ptr<T>() + at;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = T(positive_part(normalised(A(v[i]), mean[i], scale[i], shift[i]) + A(add[i])));
+  });
+}
+
+struct Moments {
+  std::vector<double> mean, m2;  // by channel; m2: sum of squared differences from the mean
+};
+
+// Adds the differences between N rows of x and `about`, and their squares, to the sums.
+template <int N, class T, class A>
+void add_differences(int64_t n, A* __restrict sum, A* __restrict squares, const T* __restrict x,
+                     const A* __restrict about) {
+  for (int64_t i = 0; i < n; ++i) {
+    A s = 0, q = 0;
+#pragma GCC unroll 8
+    for (int r = 0; r < N; ++r) {
+      const A d = A(x[r * n + i]) - about[i];
+      s += d;
+      q = std::fma(d, d, q);
+    }
+    sum[i] += s;
+    squares[i] += q;
+  }
+}
+
+// Mean and m2 in one pass over differences from a guess: the mean of some rows. Where the guess is so far off
+// that the subtraction at the end would cost digits, a second pass goes over differences from the mean
+// itself.
+template <class T>
+Moments moments(const Tensor& x) {
+  using A = Arithmetic<T>;
+  const Rows rows(x);
+  const double n = double(rows.total);
+  std::vector<double> guess(rows.width, 0.0);
+  const int64_t samples = std::min<int64_t>(rows.count, 32);
+  for (int64_t k = 0; k < samples; ++k) {
+    const T* v = rows.at<T>(x, rows.count * k / samples);
+    for (int64_t i = 0; i < rows.width; ++i) guess[i] += A(v[i]);
+  }
+  std::vector<double> channel_guess(rows.C, 0.0);
+  for (int64_t i = 0; i < rows.width; ++i)
+    channel_guess[i % rows.C] += guess[i] / double(samples * rows.fold);
+  Channels<A> about = rows.spread<A>([&](int64_t c) { return channel_guess[c]; });
+
+  const auto differences = [&] {  // from `about`: their sums and those of their squares
+    return sum_rows<2, A>(rows, [&](auto count, A* __restrict part, int64_t r) {
+      add_differences<count()>(rows.width, part, part + rows.width, rows.at<T>(x, r), about.data());
+    });
+  };
+  std::vector<double> sums = differences();
+  bool far = false;
+  for (int64_t c = 0; c < rows.C; ++c) {
+    const double off = sums[c] * sums[c] / n;
+    far |= off > 16 * (sums[rows.C + c] - off);
+  }
+  if (far) {
+    for (int64_t i = 0; i < rows.width; ++i) about[i] = A(about[i] + sums[i % rows.C] / n);
+    sums = differences();
+  }
+  Moments result;
+  for (int64_t c = 0; c < rows.C; ++c) {
+    result.mean.push_back(about[c] + sums[c] / n);
+    result.m2.push_back(std::max(0.0, sums[rows.C + c] - sums[c] * sums[c] / n));
+  }
+  return result;
+}
+
+void batch_statistics_cpu(const Tensor& mean, const Tensor& m2, const Tensor& x) {
+  dispatch(x.dtype(), [&]<class T>() {
+    const Moments s = moments<T>(x);
+    std::copy(s.mean.begin(), s.mean.end(), mean.ptr<double>());
+    std::copy(s.m2.begin(), s.m2.end(), m2.ptr<double>());
+  });
+}
+
+// to = offset + (x - mean) * slope, plus `add` if given. `to` may be `add`.
+template <class T, class A>
+void affine_row(int64_t n, T* to, const A* add, const T* x, const A* mean, const A* offset, const A* slope) {
+  if (add) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) to[i] = T(add[i] + (offset[i] + (A(x[i]) - mean[i]) * slope[i]));
+  } else {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) to[i] = T(offset[i] + (A(x[i]) - mean[i]) * slope[i]);
+  }
+}
+
+void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,
+                                   const Tensor& offset, const Tensor& slope) {
+  dispatch(x.dtype(), [&]<class T>() {
+    using A = Arithmetic<T>;
+    const Rows rows(x);
+    const auto by_channel = [&](const Tensor& t) {
+      return rows.spread<A>([&](int64_t c) { return t.ptr<A>()[c]; });
+    };
+    const auto m = by_channel(mean), a = by_channel(offset), b = by_channel(slope);
+    parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
+      cpu::with_wide_vectors([&] {
+        for (int64_t r = first; r < last; ++r)
+          affine_row<T>(rows.width, rows.at<T>(dx, r), add.defined() ? rows.at<A>(add, r) : nullptr,
+                        rows.at<T>(x, r), m.data(), a.data(), b.data());
+      });
+    });
+  });
+}
+
+// dx = dy * scale; adds dy and dy * (x - mean) to the sums.
+template <int N, class T, class A>
+void apply_backward_rows(int64_t n, A* __restrict dx, A* __restrict sum, A* __restrict centred_sum,
+                         const T* __restrict dy, const T* __restrict x, const A* __restrict mean,
+                         const A* __restrict scale) {
+  for (int64_t i = 0; i < n; ++i) {
+    A s = 0, cs = 0;
+#pragma GCC unroll 8
+    for (int r = 0; r < N; ++r) {
+      const A g = dy[r * n + i];
+      s += g;
+      cs = std::fma(g, A(x[r * n + i]) - mean[i], cs);
+      dx[r * n + i] = g * scale[i];
+    }
+    sum[i] += s;
+    centred_sum[i] += cs;
+  }
+}
+
+void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Tensor& centred_sum,
+                                   const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
+                                   const Tensor& weight, double eps) {
+  dispatch(x.dtype(), [&]<class T>() {
+    using A = Arithmetic<T>;
+    const Rows rows(x);
+    const Affine<A> affine(rows, mean, var, weight, {}, eps);
+    const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
+      apply_backward_rows<count()>(rows.width, rows.at<A>(dx, r), part, part + rows.width, rows.at<T>(dy, r),
+                                   rows.at<T>(x, r), affine.mean.data(), affine.scale.data());
+    });
+    for (int64_t c = 0; c < rows.C; ++c) {
+      sum.ptr<A>()[c] = A(sums[c]);
+      centred_sum.ptr<A>()[c] = A(sums[rows.C + c]);
+    }
+  });
+}
+
+void batch_norm_apply_cpu(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
+                          const Tensor& weight, const Tensor& bias, double eps) {
+  dispatch(x.dtype(), [&]<class T>() {
+    normalise<T>(y, x, Affine<Arithmetic<T>>(Rows(x), mean, var, weight, bias, eps));
+  });
+}
+
+// Writes the batch's mean and variance, and returns what normalises by them.
+template <class T, class A = Arithmetic<T>>
+Affine<A> by_the_batch(const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
+                       const Tensor& bias, double eps) {
+  const Rows rows(x);
+  const Moments s = moments<T>(x);
+  for (int64_t c = 0; c < rows.C; ++c)
+    mean.ptr<A>()[c] = A(s.mean[c]), var.ptr<A>()[c] = A(s.m2[c] / double(rows.total));
+  return Affine<A>(rows, mean, var, weight, bias, eps);
+}
+
+void batch_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                    const Tensor& weight, const Tensor& bias, double eps) {
+  dispatch(x.dtype(),
+           [&]<class T>() { normalise<T>(y, x, by_the_batch<T>(mean, var, x, weight, bias, eps)); });
+}
+
+void batch_norm_relu_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                         const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
+  dispatch(x.dtype(), [&]<class T>() {
+    const auto affine = by_the_batch<T>(mean, var, x, weight, bias, eps);
+    if (residual.defined())
+      normalise_add_relu<T>(y, x, residual, affine);
+    else
+      normalise_relu<T>(y, x, affine);
+  });
+}
+
+// Adds the dy of N rows and dy * (x - mean) to the sums; of a rectified result, where it is not 0.
+template <bool kRectified, int N, class T, class A>
+void backward_sums_rows(int64_t n, A* __restrict sum, A* __restrict centred_sum, const T* __restrict dy,
+                        const T* __restrict x, const Affine<A>& affine) {
+  const A *m = affine.mean.data(), *s = affine.scale.data(), *b = affine.shift.data();
+  for (int64_t i = 0; i < n; ++i) {
+    A total = 0, centred = 0;
+#pragma GCC unroll 8
+    for (int r = 0; r < N; ++r) {
+      A g = dy[r * n + i];
+      const A v = x[r * n + i];
+      if constexpr (kRectified) g = normalised(v, m[i], s[i], b[i]) <= 0 ? A(0) : g;
+      total += g;
+      centred = std::fma(g, v - m[i], centred);
+    }
+    sum[i] += total;
+    centred_sum[i] += centred;
+  }
+}
+
+// dx = scale * (dy - offset - (x - mean) * slope). dx may be dy.
+template <bool kRectified, class T, class A>
+void backward_row(int64_t n, T* dx, const T* dy, const T* x, const Affine<A>& affine, const A* offset,
+                  const A* slope) {
+  const A *m = affine.mean.data(), *s = affine.scale.data(), *b = affine.shift.data();
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    A g = dy[i];
+    const A v = x[i];
+    if constexpr (kRectified) g = normalised(v, m[i], s[i], b[i]) <= 0 ? A(0) : g;
+    dx[i] = T(s[i] * (g - offset[i] - (v - m[i]) * slope[i]));
+  }
+}
+
+// dx, dweight and dbias, given the sums of dy and of dy * (x - mean).
+template <class T, bool kRectified>
+void backward_by_sums(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                      const Tensor& x, const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps,
+                      const std::vector<double>& sums) {
+  using A = Arithmetic<T>;
+  const Rows rows(x);
+  std::vector<double> inv_var(rows.C);
+  for (int64_t c = 0; c < rows.C; ++c) {
+    inv_var[c] = 1 / (var.ptr<A>()[c] + eps);
+    dbias.ptr<A>()[c] = A(sums[c]);
+    dweight.ptr<A>()[c] = A(sums[rows.C + c] * std::sqrt(inv_var[c]));
+  }
+  const double n = double(rows.total);
+  const auto offset = rows.spread<A>([&](int64_t c) { return sums[c] / n; });
+  const auto slope = rows.spread<A>([&](int64_t c) { return sums[rows.C + c] * inv_var[c] / n; });
+  parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
+    cpu::with_wide_vectors([&] {
+      for (int64_t r = first; r < last; ++r)
+        backward_row<kRectified>(rows.width, rows.at<T>(dx, r), rows.at<T>(dy, r), rows.at<T>(x, r), affine,
+                                 offset.data(), slope.data());
+    });
+  });
+}
+
+template <class T, bool kRectified>
+void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy, const Tensor& x,
+              const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps) {
+  using A = Arithmetic<T>;
+  const Rows rows(x);
+  const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
+    backward_sums_rows<kRectified, count()>(rows.width, part, part + rows.width, rows.at<T>(dy, r),
+                                            rows.at<T>(x, r), affine);
+  });
+  backward_by_sums<T, kRectified>(dx, dweight, dbias, dy, x, var, affine, eps, sums);
+}
+
+void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                             const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                             const Tensor& bias, double eps, bool rectified) {
+  dispatch(x.dtype(), [&]<class T>() {
+    const Affine<Arithmetic<T>> affine(Rows(x), mean, var, weight, bias, eps);
+    if (rectified)
+      backward<T, true>(dx, dweight, dbias, dy, x, var, affine, eps);
+    else
+      backward<T, false>(dx, dweight, dbias, dy, x, var, affine, eps);
+  });
+}
+
+// The gradient of relu: g = dy where y is not 0, for N rows; adds g and g * (x - mean) to the sums. g may be
+// dy.
+template <int N, class T, class A>
+void relu_backward_sums_rows(int64_t n, T* g, A* __restrict sum, A* __restrict centred_sum, const T* dy,
+                             const T* y, const T* x, const A* __restrict mean) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    A total = 0, centred = 0;
+#pragma GCC unroll 8
+    for (int r = 0; r < N; ++r) {
+      const int64_t at = r * n + i;
+      const T part = A(y[at]) <= 0 ? T(0) : dy[at];
+      g[at] = part;
+      total += A(part);
+      centred = std::fma(A(part), A(x[at]) - mean[i], centred);
+    }
+    sum[i] += total;
+    centred_sum[i] += centred;
+  }
+}
+
+void batch_norm_add_relu_backward_cpu(const Tensor& dx, const Tensor& dresidual, const Tensor& dweight,
+                                      const Tensor& dbias, const Tensor& dy, const Tensor& y, const Tensor& x,
+                                      const Tensor& mean, const Tensor& var, const Tensor& weight,
+                                      double eps) {
+  dispatch(x.dtype(), [&]<class T>() {
+    using A = Arithmetic<T>;
+    const Rows rows(x);
+    const Affine<A> affine(rows, mean, var, weight, {}, eps);
+    const auto sums = sum_rows<2, A>(rows, [&](auto count, A* part, int64_t r) {
+      relu_backward_sums_rows<count()>(rows.width, rows.at<T>(dresidual, r), part, part + rows.width,
+                                       rows.at<T>(dy, r), rows.at<T>(y, r), rows.at<T>(x, r),
+                                       affine.mean.data());
+    });
+    backward_by_sums<T, false>(dx, dweight, dbias, dresidual, x, var, affine, eps, sums);
+  });
+}
+
+void batch_norm_update_cpu(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
+                           const Tensor& var, int64_t rows, double momentum) {
+  const auto move = [&](const Tensor& running, const Tensor& batch, double factor) {
+    dispatch(running.dtype(), [&]<class T>() {
+      using A = Arithmetic<T>;
+      for (int64_t c = 0; c < batch.numel(); ++c) {
+        T& v = running.ptr<T>()[c];
+        v = T(A(v + momentum * (batch.ptr<A>()[c] * factor - v)));
+      }
+    });
+  };
+  move(running_mean, mean, 1);
+  move(running_var, var, double(rows) / double(rows - 1));
+}
+
+}  // namespace
+}  // namespace gradus
+
+namespace gradus::raw {
+
+constinit decltype(batch_norm_kernel) batch_norm_kernel{"batch_norm", &batch_norm_cpu};
+constinit decltype(batch_norm_relu_kernel) batch_norm_relu_kernel{"batch_norm_relu", &batch_norm_relu_cpu};
+constinit decltype(batch_norm_apply_kernel) batch_norm_apply_kernel{"batch_norm", &batch_norm_apply_cpu};
+constinit decltype(batch_norm_backward_kernel) batch_norm_backward_kernel{
+    "batch_norm_backward", &batch_norm_backward_cpu};
+constinit decltype(batch_norm_add_relu_backward_kernel) batch_norm_add_relu_backward_kernel{
+    "batch_norm_add_relu_backward", &batch_norm_add_relu_backward_cpu};
+constinit decltype(batch_norm_update_kernel) batch_norm_update_kernel{
+    "batch_norm_update_", &batch_norm_update_cpu};
+constinit decltype(batch_statistics_kernel) batch_statistics_kernel{
+    "batch_statistics", &batch_statistics_cpu};
+constinit decltype(batch_statistics_backward_kernel) batch_statistics_backward_kernel{
+    "batch_statistics_backward", &batch_statistics_backward_cpu};
+constinit decltype(batch_norm_apply_backward_kernel) batch_norm_apply_backward_kernel{
+    "batch_norm_apply_backward", &batch_norm_apply_backward_cpu};
+
+}  // namespace gradus::raw

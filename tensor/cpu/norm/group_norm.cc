@@ -1,0 +1,267 @@
+// Group and instance normalisation on the CPU. Channels are innermost, so a sample is a matrix [rows, C];
+// every pass goes over its rows and treats all channels alike, with one set of coefficients per channel. A
+// sample's passes follow each other while it is in the cache. Sums run over blocks of rows that do not depend
+// on the number of threads.
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/norm/group_norm.h"
+
+#include <cmath>
+#include <vector>
+
+#include "gradus/tensor/runtime/parallel.h"
+
+namespace gradus::raw {
+namespace {
+
+constexpr int64_t kGrain = 16384;  // elements
+
+struct Samples {
+  Samples(const Tensor& x, const GroupNormSpec& spec)
+      : N(x.size(0)),
+        C(x.size(1)),
+        rows(x.numel() / (N * C)),
+        per_group(C / spec.groups),
+        groups(spec.groups) {}
+  double group_size() const { return double(rows * per_group); }
+  int64_t N, C, rows, per_group, groups;
+};
+
+// Calls f(sample) for each. With fewer samples than threads the threads share each sample's rows instead.
+template <class F>
+void for_each_sample(const Samples& s, F f) {
+  const int64_t grain = s.N < num_threads() ? s.N : 1 + kGrain / (s.rows * s.C);
+  parallel_for(0, s.N, grain, [&](int64_t first, int64_t last) {
+    for (int64_t n = first; n < last; ++n) f(n);
+  });
+}
+
+// Into how many blocks a sample's rows are cut for sums.
+int64_t blocks_of(const Samples& s) {
+  return std::min(s.rows, std::clamp<int64_t>(s.rows * s.C / 65536, 1, 64));
+}
+
+// Returns K * C sums over a sample's rows: row(part, r) adds row r to `part`, a few rows in T, so that they
+// go through vector registers, before their sum is added in double.
+template <class T, int K, class AddRow>
+std::vector<double> sum_rows(const Samples& s, AddRow row) {
+  const int64_t width = K * s.C, blocks = blocks_of(s);
+  std::vector<double> parts(size_t(blocks * width), 0.0);
+  parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
+    std::vector<T> few(static_cast<size_t>(width));
+    for (int64_t b = first; b < last; ++b) {
+      double* sums = parts.data() + b * width;
+      const int64_t end = s.rows * (b + 1) / blocks;
+      for (int64_t r = s.rows * b / blocks; r < end;) {
+        std::fill(few.begin(), few.end(), T(0));
+        for (const int64_t stop = std::min(end, r + 16); r < stop; ++r) row(few.data(), r);
+        for (int64_t i = 0; i < width; ++i) sums[i] += double(few[size_t(i)]);
+      }
+    }
+  });
+  for (int64_t b = 1; b < blocks; ++b)
+    for (int64_t i = 0; i < width; ++i) parts[size_t(i)] += parts[size_t(b * width + i)];
+  parts.resize(size_t(width));
+  return parts;
+}
+
+// Adds what x differs from `about`, and the squares of that.
+template <class T>
+void add_differences(int64_t C, T* __restrict sum, T* __restrict squares, const T* __restrict x,
+                     const T* __restrict about) {
+  for (int64_t c = 0; c < C; ++c) {
+    const T d = x[c] - about[c];
+    sum[c] += d, squares[c] += d * d;
+  }
+}
+
+// Sums over rows of x, by channel, in f64: of x - the sample's first row, and of its square. A few rows are
+// summed in T about the first of them: whatever the mean, or an outlier, is, their squares are then at most
+// as many times too large as there are rows.
+template <class T>
+struct ChannelStatistics {
+  explicit ChannelStatistics(const Samples& s) : sum(size_t(s.C)), squares(size_t(s.C)) {}
+  std::vector<double> sum, squares;
+
+  void add_rows(const Samples& s, const T* x, int64_t first, int64_t last) {
+    std::vector<T> few(size_t(2 * s.C));
+    for (int64_t r = first; r < last; r += 16) {
+      const int64_t stop = std::min(last, r + 16);
+      const T* about = x + r * s.C;
+      std::fill(few.begin(), few.end(), T(0));
+      for (int64_t i = r + 1; i < stop; ++i)
+        add_differences(s.C, few.data(), few.data() + s.C, x + i * s.C, about);
+      for (int64_t c = 0; c < s.C; ++c) {
+        const double offset = double(about[c]) - double(x[c]), d = double(few[size_t(c)]);
+        sum[size_t(c)] += d + double(stop - r) * offset;
+        squares[size_t(c)] += double(few[size_t(s.C + c)]) + offset * (2 * d + double(stop - r) * offset);
+      }
+    }
+  }
+};
+
+// Mean and biased variance of each group.
+template <class T>
+void statistics(const Samples& s, const T* x, double* mean, double* var) {
+  const int64_t blocks = blocks_of(s);
+  std::vector parts(static_cast<size_t>(blocks), ChannelStatistics<T>(s));
+  parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
+    for (int64_t b = first; b < last; ++b)
+      parts[size_t(b)].add_rows(s, x, s.rows * b / blocks, s.rows * (b + 1) / blocks);
+  });
+  ChannelStatistics<T>& all = parts[0];
+  for (int64_t b = 1; b < blocks; ++b)
+    for (size_t c = 0; c < size_t(s.C); ++c)
+      all.sum[c] += parts[size_t(b)].sum[c], all.squares[c] += parts[size_t(b)].squares[c];
+  for (int64_t g = 0; g < s.groups; ++g) {
+    const int64_t begin = g * s.per_group, end = begin + s.per_group;
+    const auto offset = [&](int64_t c) {
+      return all.sum[size_t(c)] / double(s.rows) + double(x[c]) - double(x[begin]);
+    };
+    double sum = 0, squares = 0;
+    for (int64_t c = begin; c < end; ++c) sum += offset(c);
+    const double from_first = sum / double(s.per_group);
+    for (int64_t c = begin; c < end; ++c) {
+      const double own = all.sum[size_t(c)], apart = offset(c) - from_first;
+      squares += all.squares[size_t(c)] - own * own / double(s.rows) + double(s.rows) * apart * apart;
+    }
+    mean[g] = double(x[begin]) + from_first;
+    var[g] = squares / s.group_size();
+    if (var[g] < 0) var[g] = 0;  // by rounding; NaN stays
+  }
+}
+
+// Per channel: y = (x - high) * scale + shift. The mean in two parts, so that a large one costs no digits.
+template <class T>
+struct Coefficients {
+  explicit Coefficients(int64_t C) : high(size_t(C)), scale(size_t(C)), shift(size_t(C)) {}
+  std::vector<T> high, scale, shift;
+};
+
+template <class T>
+void apply_row(int64_t C, T* __restrict y, const T* __restrict x, const T* __restrict high,
+               const T* __restrict scale, const T* __restrict shift) {
+  for (int64_t c = 0; c < C; ++c) y[c] = (x[c] - high[c]) * scale[c] + shift[c];
+}
+
+template <class T>
+const T* or_null(const Tensor& t) {
+  return t.defined() ? t.ptr<T>() : nullptr;
+}
+
+void group_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                    const Tensor& weight, const Tensor& bias, const GroupNormSpec& spec) {
+  dispatch_floating(x.dtype(), "group_norm", [&]<class T>() {
+    const Samples s(x, spec);
+    const T *w = or_null<T>(weight), *b = or_null<T>(bias);
+    for_each_sample(s, [&](int64_t n) {
+      const T* from = x.ptr<T>() + n * s.rows * s.C;
+      T* to = y.ptr<T>() + n * s.rows * s.C;
+      double *m = mean.ptr<double>() + n * s.groups, *v = var.ptr<double>() + n * s.groups;
+      statistics(s, from, m, v);
+      Coefficients<T> k(s.C);
+      for (int64_t c = 0; c < s.C; ++c) {
+        const int64_t g = c / s.per_group;
+        const double scale = (w ? double(w[c]) : 1.0) / std::sqrt(v[g] + spec.eps);
+        k.high[size_t(c)] = T(m[g]), k.scale[size_t(c)] = T(scale);
+        k.shift[size_t(c)] = T((double(T(m[g])) - m[g]) * scale + (b ? double(b[c]) : 0.0));
+      }
+      parallel_for(0, s.rows, 1 + kGrain / s.C, [&](int64_t first, int64_t last) {
+        for (int64_t r = first; r < last; ++r)
+          apply_row(s.C, to + r * s.C, from + r * s.C, k.high.data(), k.scale.data(), k.shift.data());
+      });
+    });
+  });
+}
+
+template <class T>
+void add_gradients(int64_t C, T* __restrict sum, T* __restrict centred_sum, const T* __restrict dy,
+                   const T* __restrict x, const T* __restrict high) {
+  for (int64_t c = 0; c < C; ++c) sum[c] += dy[c], centred_sum[c] += dy[c] * (x[c] - high[c]);
+}
+template <class T>
+void backward_row(int64_t C, T* __restrict dx, const T* __restrict dy, const T* __restrict x,
+                  const T* __restrict high, const T* __restrict scale, const T* __restrict slope,
+                  const T* __restrict offset) {
+  for (int64_t c = 0; c < C; ++c) dx[c] = dy[c] * scale[c] - (x[c] - high[c]) * slope[c] - offset[c];
+}
+
+// With z the normalised x: dx = (dy w - mean(dy w) - z mean(dy w z)) / std, the means over a group.
+void group_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                             const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                             const GroupNormSpec& spec) {
+  dispatch_floating(x.dtype(), "group_norm_backward", [&]<class T>() {
+    const Samples s(x, spec);
+    const T* w = or_null<T>(weight);
+    std::vector<double> dw(size_t(s.N * s.C)), db(size_t(s.N * s.C));  // of each sample
+    for_each_sample(s, [&](int64_t n) {
+      const int64_t at = n * s.rows * s.C;
+      const T *v = x.ptr<T>() + at, *g = dy.ptr<T>() + at;
+      const double *m = mean.ptr<double>() + n * s.groups, *variance = var.ptr<double>() + n * s.groups;
+      Coefficients<T> k(s.C);
+      std::vector<T> offset(size_t(s.C));
+      for (int64_t c = 0; c < s.C; ++c) k.high[size_t(c)] = T(m[c / s.per_group]);
+      const auto sums = sum_rows<T, 2>(s, [&](T* part, int64_t r) {
+        add_gradients(s.C, part, part + s.C, g + r * s.C, v + r * s.C, k.high.data());
+      });
+      for (int64_t group = 0; group < s.groups; ++group) {
+        const double inv_std = 1 / std::sqrt(variance[group] + spec.eps);
+        const double low = double(T(m[group])) - m[group];  // x - mean = x - high + low
+        double total = 0, normal_total = 0;
+        const int64_t begin = group * s.per_group, end = begin + s.per_group;
+        for (int64_t c = begin; c < end; ++c) {
+          const double sum = sums[size_t(c)], normal_sum = (sums[size_t(s.C + c)] + low * sum) * inv_std;
+          db[size_t(n * s.C + c)] = sum, dw[size_t(n * s.C + c)] = normal_sum;
+          total += sum * (w ? double(w[c]) : 1.0), normal_total += normal_sum * (w ? double(w[c]) : 1.0);
+        }
+        const double slope = normal_total / s.group_size() * inv_std * inv_std;
+        for (int64_t c = begin; c < end; ++c) {
+          k.scale[size_t(c)] = T((w ? double(w[c]) : 1.0) * inv_std);
+          k.shift[size_t(c)] = T(slope);
+          offset[size_t(c)] = T(total / s.group_size() * inv_std + low * slope);
+        }
+      }
+      parallel_for(0, s.rows, 1 + kGrain / s.C, [&](int64_t first, int64_t last) {
+        for (int64_t r = first; r < last; ++r)
+          backward_row(s.C, dx.ptr<T>() + at + r * s.C, g + r * s.C, v + r * s.C, k.high.data(),
+                       k.scale.data(), k.shift.data(), offset.data());
+      });
+    });
+    for (int64_t c = 0; c < s.C; ++c) {
+      double sum = 0, normal_sum = 0;
+      for (int64_t n = 0; n < s.N; ++n) sum += db[size_t(n * s.C + c)], normal_sum += dw[size_t(n * s.C + c)];
+      dbias.ptr<T>()[c] = T(sum), dweight.ptr<T>()[c] = T(normal_sum);
+    }
+  });
+}
+
+template <class T>
+void add_row(int64_t n, T* __restrict y, const T* __restrict x) {
+  for (int64_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
+// A row at a time: y is x moved by each offset of the window in turn, added up.
+void channel_window_sum_cpu(const Tensor& y, const Tensor& x, const ChannelWindow& window) {
+  dispatch_floating(x.dtype(), "channel_window_sum", [&]<class T>() {
+    const int64_t C = x.size(1);
+    const int64_t before = std::min(window.before, C), after = std::min(window.after, C);
+    parallel_for(0, x.numel() / C, 1 + kGrain / (C * (1 + before + after)), [&](int64_t first, int64_t last) {
+      for (int64_t r = first; r < last; ++r) {
+        const T* from = x.ptr<T>() + r * C;
+        T* to = y.ptr<T>() + r * C;
+        std::copy_n(from, C, to);
+        for (int64_t d = 1; d <= before; ++d) add_row(C - d, to + d, from);
+        for (int64_t d = 1; d <= after; ++d) add_row(C - d, to, from + d);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+constinit decltype(group_norm_kernel) group_norm_kernel{"group_norm", &group_norm_cpu};
+constinit decltype(group_norm_backward_kernel) group_norm_backward_kernel{
+    "group_norm_backward", &group_norm_backward_cpu};
+constinit decltype(channel_window_sum_kernel) channel_window_sum_kernel{
+    "channel_window_sum", &channel_window_sum_cpu};
+
+}  // namespace gradus::raw

@@ -1,0 +1,171 @@
+// Layer normalisation on the CPU, a row at a time while it is in the first-level cache. Sums run in lanes of
+// T over short stretches, which are added in f64. What is summed does not depend on the number of threads.
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/norm/layer_norm.h"
+
+#include <cmath>
+#include <vector>
+
+#include "gradus/tensor/runtime/parallel.h"
+
+namespace gradus::raw {
+namespace {
+
+constexpr int64_t kLanes = 32;     // independent sums, so that they fill vector registers
+constexpr int64_t kStretch = 512;  // elements that are added in T
+constexpr int64_t kGrain = 16384;  // elements
+
+// The sums of what f(i) gives for i in [0, n), K of them at once: f returns std::array<T, K>.
+template <class T, size_t K, class F>
+std::array<double, K> sum_lanes(int64_t n, F f) {
+  std::array<double, K> total{};
+  for (int64_t first = 0; first < n; first += kStretch) {
+    const int64_t last = std::min(n, first + kStretch), even = first + (last - first) / kLanes * kLanes;
+    T lanes[K][kLanes] = {};
+    for (int64_t i = first; i < even; i += kLanes)
+      for (int64_t j = 0; j < kLanes; ++j) {
+        const std::array<T, K> v = f(i + j);
+        for (size_t k = 0; k < K; ++k) lanes[k][j] += v[k];
+      }
+    for (int64_t i = even; i < last; ++i) {
+      const std::array<T, K> v = f(i);
+      for (size_t k = 0; k < K; ++k) lanes[k][i - even] += v[k];
+    }
+    for (size_t k = 0; k < K; ++k)
+      for (int64_t j = 0; j < kLanes; ++j) total[k] += double(lanes[k][j]);
+  }
+  return total;
+}
+
+// A mean in two parts, so that x - mean loses nothing where the mean is large: (x - high) * scale + shift.
+template <class T>
+struct Row {
+  Row(double mean, double inv_std)
+      : high(T(mean)), scale(T(inv_std)), shift(T((double(high) - mean) * inv_std)) {}
+  T operator()(T x) const { return (x - high) * scale + shift; }
+  T high, scale, shift;
+};
+
+struct Stats {
+  double mean = 0, inv_std;
+};
+
+// The first pass sums differences from the first element, the second squares of differences from the mean.
+template <class T>
+Stats statistics(const T* x, int64_t n, const LayerNormSpec& spec) {
+  Stats s;
+  double square;
+  if (spec.centred) {
+    const T about = x[0];
+    s.mean = double(about) +
+             sum_lanes<T, 1>(n, [=](int64_t i) { return std::array{x[i] - about}; })[0] / double(n);
+    const T high = T(s.mean);
+    square = sum_lanes<T, 1>(n, [=](int64_t i) { return std::array{(x[i] - high) * (x[i] - high)}; })[0] /
+             double(n);
+    square -= (double(high) - s.mean) * (double(high) - s.mean);
+    if (square < 0) square = 0;  // by rounding; NaN stays
+  } else {
+    square = sum_lanes<T, 1>(n, [=](int64_t i) { return std::array{x[i] * x[i]}; })[0] / double(n);
+  }
+  s.inv_std = 1 / std::sqrt(square + spec.eps);
+  return s;
+}
+
+template <class T>
+void normalise(T* __restrict y, const T* __restrict x, const T* __restrict w, const T* __restrict b,
+               int64_t n, Row<T> row) {
+  if (w && b)
+    for (int64_t i = 0; i < n; ++i) y[i] = row(x[i]) * w[i] + b[i];
+  else if (w)
+    for (int64_t i = 0; i < n; ++i) y[i] = row(x[i]) * w[i];
+  else if (b)
+    for (int64_t i = 0; i < n; ++i) y[i] = row(x[i]) + b[i];
+  else
+    for (int64_t i = 0; i < n; ++i) y[i] = row(x[i]);
+}
+
+template <class T>
+const T* or_null(const Tensor& t) {
+  return t.defined() ? t.ptr<T>() : nullptr;
+}
+
+void layer_norm_cpu(const Tensor& y, const Tensor& stats, const Tensor& x, const Tensor& weight,
+                    const Tensor& bias, const LayerNormSpec& spec) {
+  dispatch_floating(x.dtype(), "layer_norm", [&]<class T>() {
+    const int64_t rows = stats.size(0), n = x.numel() / rows;
+    double* st = stats.ptr<double>();
+    parallel_for(0, rows, 1 + kGrain / n, [&](int64_t first, int64_t last) {
+      for (int64_t r = first; r < last; ++r) {
+        const T* from = x.ptr<T>() + r * n;
+        const Stats s = statistics(from, n, spec);
+        st[2 * r] = s.mean, st[2 * r + 1] = s.inv_std;
+        normalise(y.ptr<T>() + r * n, from, or_null<T>(weight), or_null<T>(bias), n,
+                  Row<T>(s.mean, s.inv_std));
+      }
+    });
+  });
+}
+
+// With z the normalised x: dx = (dy w - mean(dy w) - z mean(dy w z)) / std; the first mean only when centred.
+template <class T>
+void backward_row(T* __restrict dx, T* __restrict dw, T* __restrict db, const T* __restrict dy,
+                  const T* __restrict x, const T* __restrict w, int64_t n, Row<T> row, double inv_std,
+                  bool centred) {
+  const auto sums = w ? sum_lanes<T, 2>(n,
+                                        [=](int64_t i) {
+                                          const T g = dy[i] * w[i];
+                                          return std::array{g, g * row(x[i])};
+                                        })
+                      : sum_lanes<T, 2>(n, [=](int64_t i) {
+                          return std::array{dy[i], dy[i] * row(x[i])};
+                        });
+  const T mean = T(centred ? sums[0] / double(n) : 0), slope = T(sums[1] / double(n)), scale = T(inv_std);
+  for (int64_t i = 0; i < n; ++i) {
+    const T z = row(x[i]), g = w ? dy[i] * w[i] : dy[i];
+    dx[i] = (g - mean - z * slope) * scale;
+    dw[i] += dy[i] * z;
+    db[i] += dy[i];
+  }
+}
+
+void layer_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                             const Tensor& x, const Tensor& stats, const Tensor& weight,
+                             const LayerNormSpec& spec) {
+  dispatch_floating(x.dtype(), "layer_norm_backward", [&]<class T>() {
+    const int64_t rows = stats.size(0), n = x.numel() / rows;
+    const int64_t blocks = std::min(rows, std::clamp<int64_t>(rows * n / 65536, 1, 64));
+    const double* st = stats.ptr<double>();
+    std::vector<double> parts(size_t(blocks * 2 * n), 0.0);
+    parallel_for(0, blocks, 1, [&](int64_t first_block, int64_t last_block) {
+      std::vector<T> few(size_t(2 * n));  // sums of a few rows in T
+      for (int64_t b = first_block; b < last_block; ++b) {
+        double* sums = parts.data() + b * 2 * n;
+        const int64_t end = rows * (b + 1) / blocks;
+        for (int64_t r = rows * b / blocks; r < end;) {
+          std::fill(few.begin(), few.end(), T(0));
+          for (const int64_t stop = std::min(end, r + 16); r < stop; ++r)
+            backward_row(dx.ptr<T>() + r * n, few.data(), few.data() + n, dy.ptr<T>() + r * n,
+                         x.ptr<T>() + r * n, or_null<T>(weight), n, Row<T>(st[2 * r], st[2 * r + 1]),
+                         st[2 * r + 1], spec.centred);
+          for (int64_t i = 0; i < 2 * n; ++i) sums[i] += double(few[size_t(i)]);
+        }
+      }
+    });
+    parallel_for(0, n, 1 + kGrain / blocks, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        double w = 0, b = 0;
+        for (int64_t k = 0; k < blocks; ++k)
+          w += parts[size_t(k * 2 * n + i)], b += parts[size_t((k * 2 + 1) * n + i)];
+        dweight.ptr<T>()[i] = T(w), dbias.ptr<T>()[i] = T(b);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+constinit decltype(layer_norm_kernel) layer_norm_kernel{"layer_norm", &layer_norm_cpu};
+constinit decltype(layer_norm_backward_kernel) layer_norm_backward_kernel{
+    "layer_norm_backward", &layer_norm_backward_cpu};
+
+}  // namespace gradus::raw

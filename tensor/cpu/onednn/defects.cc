@@ -1,0 +1,173 @@
+#include "gradus/tensor/cpu/onednn/defects.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace gradus::onednn {
+namespace {
+
+struct Problem {
+  Pass pass;
+  const Shape &x, &w;
+  const raw::ConvGeometry& g;
+  int last() const { return g.rank() - 1; }
+};
+
+constexpr unsigned bit(Pass p) { return 1u << unsigned(p); }
+constexpr unsigned kForward = bit(Pass::kForward), kWeightGrad = bit(Pass::kWeightGrad),
+                   kOfImages = kForward | bit(Pass::kInputGrad), kEvery = kOfImages | kWeightGrad;
+
+bool always(const Problem&) { return true; }
+bool volumes(const Problem& p) { return p.g.rank() == 3; }
+bool of_grouped_volumes(const Problem& p) { return volumes(p) && p.g.groups > 1; }
+bool with_a_stride(const Problem& p) { return p.g.stride.product() > 1; }
+bool of_padding_like_the_stride(const Problem& p) {
+  return p.g.rank() == 3 && p.g.stride[0] > 1 && p.g.padding[0] >= p.g.stride[0];
+}
+// There are pixels between the filter's places.
+bool of_a_stride_beyond_the_filter(const Problem& p) {
+  for (int d = 0; d < p.g.rank(); ++d)
+    if (p.g.stride[d] > p.w[d + 2]) return true;
+  return false;
+}
+// Over how many channels a forward pass or an input gradient sums.
+int64_t summed_channels(const Problem& p) { return p.pass == Pass::kForward ? p.w[1] : p.w[0] / p.g.groups; }
+// Pairs of channels end in the next pixel.
+bool of_odd_channels(const Problem& p) { return summed_channels(p) % 2 == 1; }
+bool of_thousands_of_channels(const Problem& p) { return std::max(p.w[1], p.w[0] / p.g.groups) > 2048; }
+// Beyond 1,024 channels the sum has several turns. The last one loads weights of a whole block.
+bool of_several_turns(const Problem& p) {
+  const int64_t channels = summed_channels(p);
+  return channels > 2048 || (channels > 1024 && channels % 16 != 0);
+}
+// The kernel loads whole tiles of input rows, also those that follow the last one.
+bool of_long_rows(const Problem& p) {
+  const bool pointwise = p.w.product() == p.w[0] * p.w[1];
+  return !pointwise && summed_channels(p) * p.g.stride[p.last()] > 256;
+}
+// Sums of several turns: the later ones load a whole block of channels, the last pixel's too.
+bool of_many_filters_and_a_part_of_a_block(const Problem& p) {
+  return summed_channels(p) > 256 && p.w[1] % 16 != 0;
+}
+bool of_narrow_or_dilated_images_and_volumes(const Problem& p) {
+  return p.x[p.last() + 2] < p.g.stride[p.last()] || p.g.dilation[0] > 1 || p.g.rank() == 3;
+}
+bool of_few_channels(const Problem& p) { return std::min(p.w[0] / p.g.groups, p.w[1]) < 16; }
+bool of_wide_images_and_few_channels_without_a_stride(const Problem& p) {
+  return of_few_channels(p) && p.x[p.last() + 2] > 128 && p.g.stride[p.last()] == 1;
+}
+// Results in dim d, the first two of x's dims aside.
+int64_t results(const Problem& p, int d) {
+  return (p.x[d + 2] + 2 * p.g.padding[d] - p.g.dilation[d] * (p.w[d + 2] - 1) - 1) / p.g.stride[d] + 1;
+}
+// One result in a row, and the stride of a row with more.
+bool of_narrow_results_and_a_stride(const Problem& p) {
+  return results(p, p.last()) == 1 && p.g.stride[p.last()] > 1;
+}
+bool of_dilated_filters(const Problem& p) { return p.g.dilation.product() > 1; }
+bool of_large_filters(const Problem& p) {
+  for (int d = 0; d < p.g.rank(); ++d)
+    if (p.w[d + 2] > 16) return true;
+  return false;
+}
+// The last row may end before its padding does.
+bool of_a_stride_beyond_the_padding(const Problem& p) {
+  const int64_t padding = p.g.padding[p.last()];
+  return padding > 0 && p.g.stride[p.last()] > 2 * padding;
+}
+bool of_results_of_padding_alone(const Problem& p) {
+  for (int d = 0; d < p.g.rank(); ++d)
+    if (p.g.padding[d] > (p.w[d + 2] - 1) * p.g.dilation[d]) return true;
+  return false;
+}
+// What such taps give is zero, and is not written.
+bool of_taps_that_meet_padding_alone(const Problem& p) {
+  const auto meets = [&](int d, int64_t tap) {
+    for (int64_t i = 0; i < results(p, d); ++i) {
+      const int64_t at = i * p.g.stride[d] - p.g.padding[d] + tap * p.g.dilation[d];
+      if (at >= 0 && at < p.x[d + 2]) return true;
+    }
+    return false;
+  };
+  for (int d = 0; d < p.g.rank(); ++d)
+    for (int64_t tap = 0; tap < p.w[d + 2]; ++tap)
+      if (!meets(d, tap)) return true;
+  return false;
+}
+
+// The conditions are wider than what was seen: a slower kernel costs less than a wrong one.
+const struct {
+  std::string_view implementation;  // a part of its name; * is anything, and $ the end
+  unsigned passes;
+  bool (*shapes)(const Problem&);
+} kDefects[] = {
+    {"amx", kEvery, volumes},
+    {"jit_1x1:avx512_core_amx", kEvery, always},
+    {"brgconv*amx", kEvery, of_a_stride_beyond_the_filter},
+    {"brgconv:", kForward, of_a_stride_beyond_the_filter},
+    {"brgconv*amx", kOfImages, of_long_rows},
+    {"brgconv*amx", kOfImages, of_dilated_filters},
+    {"brgconv", kEvery, of_large_filters},
+    {"brgconv*bf16", kOfImages, of_grouped_volumes},
+    {"brgconv", kOfImages, of_several_turns},
+    {"brgconv", kForward, of_narrow_results_and_a_stride},
+    {"brgconv", kForward, of_a_stride_beyond_the_padding},
+    {"brgconv", kEvery, of_results_of_padding_alone},
+    {"brgconv", kEvery, of_taps_that_meet_padding_alone},
+    {"amx", kEvery, of_taps_that_meet_padding_alone},
+    {"brgconv_bwd_w*amx", kWeightGrad, of_few_channels},
+    {"brgconv_bwd_w*amx", kWeightGrad, of_thousands_of_channels},
+    {"jit:avx512_core$", bit(Pass::kInputGrad), of_many_filters_and_a_part_of_a_block},
+    {"jit_bf16_1x1:avx512_core$", kOfImages, always},
+    {"jit_bf16_1x1:", kOfImages, of_odd_channels},
+    {"1x1:", kWeightGrad, with_a_stride},
+    {"jit:", kWeightGrad, of_padding_like_the_stride},
+    {"jit_bf16:", kWeightGrad, of_narrow_or_dilated_images_and_volumes},
+    {"jit:avx512_core_amx", kWeightGrad, of_narrow_or_dilated_images_and_volumes},
+    {"jit:avx512_core_amx", kWeightGrad, of_wide_images_and_few_channels_without_a_stride},
+};
+
+// The name that oneDNN 2 has for it, where version 3 has another.
+std::string common_name(std::string_view implementation) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"brg_conv_fwd:", "brgconv:"},
+                                                                      {"brg_conv_bwd:", "brgconv:"},
+                                                                      {"brg_matmul:", "brg:"},
+                                                                      {"avx10_1_512_amx", "avx512_core_amx"}};
+  std::string name(implementation);
+  for (const auto& [newer, older] : kNames)
+    if (const size_t at = name.find(newer); at != std::string::npos) name.replace(at, newer.size(), older);
+  return name;
+}
+
+bool is(std::string_view implementation, std::string_view pattern) {
+  if (pattern.ends_with('$')) return implementation.ends_with(pattern.substr(0, pattern.size() - 1));
+  const size_t gap = std::min(pattern.find('*'), pattern.size());
+  const size_t at = implementation.find(pattern.substr(0, gap));
+  if (at == std::string_view::npos || gap == pattern.size()) return at != std::string_view::npos;
+  return implementation.find(pattern.substr(gap + 1), at + gap) != std::string_view::npos;
+}
+
+}  // namespace
+
+bool errs(std::string_view implementation, Pass pass, const Shape& x, const Shape& w,
+          const raw::ConvGeometry& g) {
+  const Problem problem{pass, x, w, g};
+  const std::string name = common_name(implementation);
+  for (const auto& d : kDefects)
+    if ((d.passes & bit(pass)) && is(name, d.implementation) && d.shapes(problem)) return true;
+  return false;
+}
+
+bool errs_in_matmul(std::string_view implementation, const Matrices& a, int64_t batch, int threads) {
+  const std::string name = common_name(implementation);
+  const int64_t inner = a.sizes.back();
+  if (is(name, "amx") && inner % 32 != 0) return true;
+  // A row whose elements lie apart is taken for one whose elements are neighbours.
+  if (is(name, "brg:") && a.sizes[a.sizes.size() - 2] == 1 && inner > 1 && a.steps.back() != 1) return true;
+  // Threads without a product of their own share out the inner elements of the others'.
+  const bool turned = a.steps[a.steps.size() - 2] < a.steps.back();
+  return is(name, "brg:") && turned && batch > 1 && batch < threads && inner >= 1024;
+}
+
+}  // namespace gradus::onednn

@@ -1,0 +1,205 @@
+#include "gradus/tensor/cpu/onednn/onednn.h"
+
+#include <cstring>
+#include <list>
+#include <mutex>
+#include <unordered_map>
+
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/cpu/onednn/weight_layout.h"
+#include "gradus/tensor/runtime/fork.h"
+#include "gradus/tensor/runtime/neighbour.h"
+#include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tensor/runtime/processor.h"
+
+// Declared here so that this file needs no OpenMP flags; oneDNN brings the runtime.
+extern "C" void omp_set_num_threads(int);
+
+namespace gradus::onednn {
+namespace {
+
+constexpr size_t kMaxPlans = 1024;
+
+struct KeyHash {
+  size_t operator()(const PlanKey& k) const { return k.hash(); }
+};
+
+// Least recently used plans leave first.
+class PlanCache {
+ public:
+  PlanPtr find(const PlanKey& key) {
+    std::lock_guard lock(mutex_);
+    const auto it = index_.find(key);
+    if (it == index_.end()) return nullptr;
+    plans_.splice(plans_.begin(), plans_, it->second);
+    return plans_.front().second;
+  }
+  PlanPtr keep(const PlanKey& key, Plan&& plan) {
+    std::lock_guard lock(mutex_);
+    if (const auto it = index_.find(key); it != index_.end()) return it->second->second;
+    plans_.emplace_front(key, std::make_shared<const Plan>(std::move(plan)));
+    index_.emplace(key, plans_.begin());
+    PlanPtr kept = plans_.front().second;
+    if (plans_.size() > kMaxPlans) {
+      index_.erase(plans_.back().first);
+      plans_.pop_back();
+    }
+    return kept;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::list<std::pair<PlanKey, PlanPtr>> plans_;
+  std::unordered_map<PlanKey, std::list<std::pair<PlanKey, PlanPtr>>::iterator, KeyHash> index_;
+};
+
+// Never destroyed: kernels may run while the program exits.
+PlanCache& plan_cache() {
+  static auto* cache = new PlanCache;
+  return *cache;
+}
+
+dnnl::stream& stream() {
+  thread_local dnnl::stream s(engine());
+  return s;
+}
+
+// Reordered copies of one storage's contents.
+struct ReorderedWeights final : Counted {
+  struct Copy {
+    int64_t offset;
+    uint32_t version;
+    Desc layout;
+    Tensor bytes;
+  };
+  std::vector<Copy> copies;
+};
+// oneDNN may use what our own kernels may. It takes this before it has made its first primitive.
+void hold_to_level() {
+  using dnnl::cpu_isa;
+  constexpr cpu_isa kIsa[] = {cpu_isa::sse41, cpu_isa::avx2, cpu_isa::avx512_core, cpu_isa::avx512_core_bf16};
+  if (cpu::level() < cpu::processor_level()) dnnl::set_max_cpu_isa(kIsa[size_t(cpu::level())]);
+}
+
+std::mutex reordered_mutex;  // guards every storage's companion
+
+}  // namespace
+
+dnnl::engine& engine() {
+  static auto* e = [] {
+    hold_to_level();
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
+  return *e;
+}
+
+int use_threads() {
+#ifdef GRADUS_NO_OPENMP
+  const int n = 1;
+#else
+  const int n = num_threads();
+  if (n > 1) internal::use_team();
+  internal::has_busy_neighbour(n);  // which has the threads wait asleep
+#endif
+  omp_set_num_threads(n);  // of this thread; cheap, and other code may have set it since
+  return n;
+}
+
+bool computes_in(DType t) {
+  static const bool has_bf16 = [] {
+    engine();
+    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+    const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+    return (isa & needed) == needed;
+  }();
+  return t == DType::kF32 || (t == DType::kBF16 && has_bf16);
+}
+
+bool is_reference(const_dnnl_primitive_desc_t pd) {
+  const char* name = nullptr;
+  dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+  return name && std::strncmp(name, "ref", 3) == 0;
+}
+
+size_t PlanKey::hash() const {
+  uint64_t h = 0xcbf29ce484222325u;
+  for (int i = 0; i < size_; ++i) h = (h ^ uint64_t(values_[i])) * 0x100000001b3u;
+  return h ^ (h >> 29);
+}
+
+PlanPtr find_plan(const PlanKey& key) { return plan_cache().find(key); }
+PlanPtr keep_plan(const PlanKey& key, Plan plan) { return plan_cache().keep(key, std::move(plan)); }
+
+dnnl::primitive_attr user_scratchpad() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+Tensor scratch(const Desc& d) { return empty({int64_t(d.get_size())}, {DType::kU8}); }
+
+static void execute(const Plan& plan, std::initializer_list<Arg> args) {
+  std::array<dnnl_exec_arg_t, 12> list;
+  int n = 0;
+  for (const Arg& a : args)
+    if (a.memory) list[n++] = {a.index, a.memory.get()};
+  Tensor bytes;
+  dnnl::memory pad;
+  if (plan.scratchpad.get_size() > 0) {
+    bytes = scratch(plan.scratchpad);
+    pad = memory(plan.scratchpad, bytes);
+    list[n++] = {DNNL_ARG_SCRATCHPAD, pad.get()};
+  }
+  const dnnl_status_t status = dnnl_primitive_execute(plan.primitive.get(), stream().get(), n, list.data());
+  if (status != dnnl_success) throw InternalError("oneDNN: execution failed with status ", int(status));
+}
+
+void run(const Plan& plan, std::initializer_list<Arg> args) {
+  use_threads();
+  execute(plan, args);
+}
+
+void reorder(const dnnl::memory& from, const dnnl::memory& to) {
+  // Its result is the same for any number of threads.
+  if (internal::has_busy_neighbour(use_threads())) omp_set_num_threads(1);
+  Plan plan;
+  const dnnl::reorder::primitive_desc pd(engine(), from.get_desc(), engine(), to.get_desc(),
+                                         user_scratchpad());
+  plan.primitive = dnnl::reorder(pd);
+  plan.scratchpad = pd.scratchpad_desc();
+  execute(plan, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+}
+
+bool keeps_reordered(const Tensor& w) {
+  // On a queueing device the version has run ahead of the contents, so it says nothing about them.
+  const Context& context = Context::current();
+  return w.device() == kCPU && context.recordings.empty() && !context.running_node;
+}
+
+dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& want, Tensor& hold) {
+  if (plain == want) return memory(plain, w);
+  const bool keep = keeps_reordered(w);
+  const uint32_t version = w.storage()->version();
+  const int64_t offset = w.impl().offset;
+  if (keep) {
+    std::lock_guard lock(reordered_mutex);
+    if (auto* r = static_cast<ReorderedWeights*>(w.storage()->companion.get()))
+      for (const auto& c : r->copies)
+        if (c.version == version && c.offset == offset && c.layout == want)
+          return memory(want, hold = c.bytes);
+  }
+  hold = scratch(want);
+  dnnl::memory to = memory(want, hold);
+  if (!copy_filters(w, want, hold)) reorder(memory(plain, w), to);
+  if (keep) {
+    std::lock_guard lock(reordered_mutex);
+    Ref<Counted>& companion = w.storage()->companion;
+    if (!companion) companion = make_ref<ReorderedWeights>();
+    auto& copies = static_cast<ReorderedWeights*>(companion.get())->copies;
+    std::erase_if(copies, [&](const auto& c) { return c.version != version; });
+    copies.push_back({offset, version, want, hold});
+  }
+  return to;
+}
+
+}  // namespace gradus::onednn

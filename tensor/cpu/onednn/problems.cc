@@ -1,0 +1,138 @@
+#include "gradus/tensor/cpu/onednn/problems.h"
+
+#include <type_traits>
+
+#include "gradus/tensor/cpu/onednn/defects.h"
+
+namespace gradus::onednn {
+namespace {
+
+using dnnl::memory;
+using tag = memory::format_tag;
+using Forward = dnnl::convolution_forward;
+using BackwardData = dnnl::convolution_backward_data;
+using BackwardWeights = dnnl::convolution_backward_weights;
+
+struct NoHint {};
+
+// The first implementation for which errs(name) does not hold. Before its version 3 oneDNN has an object for
+// a problem, which must be there for as long as its implementations are gone through.
+template <class Primitive, class Errs, class Hint, class... Part>
+typename Primitive::primitive_desc first_right(const Errs& errs, const Hint& hint, const Part&... problem) {
+  using Implementation = typename Primitive::primitive_desc;
+  const dnnl::primitive_attr attr = user_scratchpad();
+#if DNNL_VERSION_MAJOR < 3
+  const typename Primitive::desc whole(problem...);
+  Implementation pd = [&] {
+    if constexpr (std::is_same_v<Hint, NoHint>)
+      return Implementation(whole, attr, engine());
+    else
+      return Implementation(whole, attr, engine(), hint);
+  }();
+#else
+  Implementation pd = [&] {
+    if constexpr (std::is_same_v<Hint, NoHint>)
+      return Implementation(engine(), problem..., attr);
+    else
+      return Implementation(engine(), problem..., hint, attr);
+  }();
+#endif
+  while (errs(pd.impl_info_str()))
+    if (!pd.next_impl()) throw dnnl::error(dnnl_unimplemented, "every implementation is known to err");
+  return pd;
+}
+
+memory::dims dims_of(const Shape& s) { return memory::dims(s.begin(), s.end()); }
+
+// Row-major, of 1 to 6 dims.
+Desc row_major(const memory::dims& sizes, DType t) {
+  constexpr tag kTags[] = {tag::a, tag::ab, tag::abc, tag::abcd, tag::abcde, tag::abcdef};
+  return Desc(sizes, type_of(t), kTags[sizes.size() - 1]);
+}
+
+}  // namespace
+
+Desc image_layout(const Tensor& x) {
+  return Desc(dims_of(x.shape()), type_of(x.dtype()), x.dim() == 5 ? tag::ndhwc : tag::nhwc);
+}
+
+Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, const raw::ConvGeometry& g,
+               bool with_bias, bool own_layout) {
+  const auto layout = [&](const Tensor& image) {
+    return own_layout ? Desc(dims_of(image.shape()), type_of(image.dtype()), tag::any) : image_layout(image);
+  };
+  const Desc src = layout(x), dst = layout(y);
+  memory::dims filters = dims_of(w.shape());
+  if (g.groups > 1) filters[0] /= g.groups, filters.insert(filters.begin(), g.groups);
+  const Desc weights(filters, type_of(y.dtype()), tag::any);
+  const Desc bias = with_bias ? row_major({w.size(0)}, y.dtype()) : Desc();
+  const memory::dims stride(g.stride.begin(), g.stride.end()), padding(g.padding.begin(), g.padding.end());
+  memory::dims gaps(g.dilation.begin(), g.dilation.end());
+  for (auto& gap : gaps) --gap;
+
+  const auto errs_in = [&](Pass p) {
+    return [&, p](const char* name) { return errs(name, p, x.shape(), w.shape(), g); };
+  };
+  constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+  const auto forward = [&] {
+    return first_right<Forward>(errs_in(Pass::kForward), NoHint(), dnnl::prop_kind::forward_training, kDirect,
+                                src, weights, bias, dst, stride, gaps, padding, padding);
+  };
+  Plan plan;
+  plan.src = src, plan.dst = dst, plan.bias = bias, plan.plain_weights = row_major(filters, y.dtype());
+  switch (pass) {
+    case Pass::kForward: {
+      const auto pd = forward();
+      plan.primitive = Forward(pd), plan.weights = pd.weights_desc(), plan.scratchpad = pd.scratchpad_desc();
+      break;
+    }
+    case Pass::kInputGrad: {
+      const auto pd = first_right<BackwardData>(errs_in(pass), forward(), kDirect, src, weights, dst, stride,
+                                                gaps, padding, padding);
+      plan.primitive = BackwardData(pd), plan.weights = pd.weights_desc(),
+      plan.scratchpad = pd.scratchpad_desc();
+      break;
+    }
+    case Pass::kWeightGrad: {
+      const auto pd = first_right<BackwardWeights>(errs_in(pass), forward(), kDirect, src, weights, bias, dst,
+                                                   stride, gaps, padding, padding);
+      plan.primitive = BackwardWeights(pd), plan.weights = pd.diff_weights_desc();
+      plan.scratchpad = pd.scratchpad_desc(), plan.src = pd.src_desc(), plan.dst = pd.diff_dst_desc();
+      break;
+    }
+  }
+  return plan;
+}
+
+Plan matmul_plan(DType dtype, const Matrices& a, const Matrices& b, const Tensor& out, bool with_bias) {
+  memory::dims bias_sizes(size_t(out.dim()), 1);
+  bias_sizes.back() = out.size(-1);
+  Plan plan;
+  plan.src = Desc(a.sizes, type_of(dtype), a.steps);
+  plan.weights = Desc(b.sizes, type_of(dtype), b.steps);
+  plan.bias = with_bias ? row_major(bias_sizes, dtype) : Desc();
+  plan.dst = row_major(dims_of(out.shape()), out.dtype());
+  const int64_t batch = out.dim() == 3 ? out.size(0) : 1;
+  const auto errs = [&](const char* name) { return errs_in_matmul(name, a, batch, use_threads()); };
+  const auto pd = first_right<dnnl::matmul>(errs, NoHint(), plan.src, plan.weights, plan.bias, plan.dst);
+  plan.primitive = dnnl::matmul(pd), plan.scratchpad = pd.scratchpad_desc();
+  return plan;
+}
+
+std::optional<Blocking> blocking_of(const Desc& layout) {
+#if DNNL_VERSION_MAJOR < 3
+  const dnnl_memory_desc_t& md = layout.data;
+  if (md.format_kind != dnnl_blocked || md.offset0 != 0) return {};
+  const auto& b = md.format_desc.blocking;
+  const auto list = [](const dnnl_dim_t* from, int n) { return memory::dims(from, from + n); };
+  return Blocking{list(md.dims, md.ndims), list(md.padded_dims, md.ndims), list(b.strides, md.ndims),
+                  list(b.inner_blks, b.inner_nblks), list(b.inner_idxs, b.inner_nblks)};
+#else
+  if (layout.get_format_kind() != memory::format_kind::blocked || layout.get_submemory_offset() != 0)
+    return {};
+  return Blocking{layout.get_dims(), layout.get_padded_dims(), layout.get_strides(), layout.get_inner_blks(),
+                  layout.get_inner_idxs()};
+#endif
+}
+
+}  // namespace gradus::onednn

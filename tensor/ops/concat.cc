@@ -1,0 +1,54 @@
+#include "gradus/tensor/ops/concat.h"
+
+#include "gradus/tensor/base/checked.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/view.h"
+
+namespace gradus::raw {
+
+Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
+  if (xs.empty()) throw ValueError("cat", "expected at least one tensor, given none");
+  const Tensor& first = xs[0];
+  if (first.dim() == 0)
+    throw ShapeError("cat", "tensors without dims cannot be joined, call stack(): ", describe(first));
+  const int d = wrap_dim(dim, first.dim(), "cat");
+  Shape s = first.shape();
+  DType dtype = first.dtype();
+  bool channels_last = first.is_channels_last();
+  for (size_t i = 1; i < xs.size(); ++i) {
+    const Tensor& x = xs[i];
+    bool fits = x.dim() == s.size();
+    for (int j = 0; fits && j < s.size(); ++j) fits = j == d || x.shape()[j] == s[j];
+    if (!fits)
+      throw ShapeError("cat", "tensor ", i, " differs from the first outside of dim ", d, ": ", describe(x),
+                       " after ", describe(first));
+    if (x.device() != first.device())
+      throw DeviceError("cat", "tensor ", i, " is on ", x.device(), " but the first on ", first.device());
+    s[d] = Checked("cat", s[d]) + x.shape()[d];
+    dtype = promote(dtype, x.dtype());
+    channels_last = channels_last && x.is_channels_last();
+  }
+  const TensorOptions options{.dtype = dtype, .device = first.device()};
+  const Tensor out = channels_last ? empty_channels_last(s, options) : empty(s, options);
+  int64_t at = 0;
+  for (const Tensor& x : xs) {
+    copy_(narrow(out, d, at, x.shape()[d]), x);
+    at += x.shape()[d];
+  }
+  return out;
+}
+
+Tensor stack(const std::vector<Tensor>& xs, int64_t dim) {
+  if (xs.empty()) throw ValueError("stack", "expected at least one tensor, given none");
+  const int d = wrap_dim(dim, xs[0].dim() + 1, "stack");
+  std::vector<Tensor> wider;
+  wider.reserve(xs.size());
+  for (const Tensor& x : xs) {
+    if (x.shape() != xs[0].shape())
+      throw ShapeError("stack", "tensors differ in shape: ", describe(x), " after ", describe(xs[0]));
+    wider.push_back(unsqueeze(x, d));
+  }
+  return cat(wider, d);
+}
+
+}  // namespace gradus::raw

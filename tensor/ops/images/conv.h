@@ -1,0 +1,102 @@
+// Raw convolution and its two gradients: three bilinear ops, each one's derivative made of the other two. The
+// differentiable forms are in gradus/autograd/ops/images/conv.h.
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "gradus/tensor/kernel_slot.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+// PyTorch's padding "valid": none. For "same" there is same_padding.
+inline constexpr int64_t kValidPadding = 0;
+
+// How a filter moves over a signal, an image, a volume.
+struct Conv1dFuncOptions {
+  int64_t stride = 1;
+  int64_t padding = 0;        // zeros on both sides
+  int64_t dilation = 1;       // distance between the filter's taps
+  int64_t groups = 1;         // channels in independent groups
+  bool same_padding = false;  // zeros that keep the size, an odd one at the end; for stride 1 and padding 0
+};
+struct Conv2dFuncOptions {
+  Size2 stride = 1;
+  Size2 padding = 0;
+  Size2 dilation = 1;
+  int64_t groups = 1;
+  bool same_padding = false;
+};
+struct Conv3dFuncOptions {
+  Size3 stride = 1;
+  Size3 padding = 0;
+  Size3 dilation = 1;
+  int64_t groups = 1;
+  bool same_padding = false;
+};
+
+namespace raw {
+
+// The same for any number of dimensions, one number each.
+struct ConvGeometry {
+  ConvGeometry() = default;
+  ConvGeometry(const Conv1dFuncOptions& o)
+      : stride{o.stride}, padding{o.padding}, dilation{o.dilation}, groups(o.groups) {}
+  ConvGeometry(const Conv2dFuncOptions& o)
+      : stride{o.stride.h, o.stride.w},
+        padding{o.padding.h, o.padding.w},
+        dilation{o.dilation.h, o.dilation.w},
+        groups(o.groups) {}
+  ConvGeometry(const Conv3dFuncOptions& o)
+      : stride{o.stride.d, o.stride.h, o.stride.w},
+        padding{o.padding.d, o.padding.h, o.padding.w},
+        dilation{o.dilation.d, o.dilation.h, o.dilation.w},
+        groups(o.groups) {}
+  int rank() const { return stride.size(); }
+
+  Dims stride, padding, dilation;
+  int64_t groups = 1;
+};
+
+// Checks that x[N,C,...], filters w[O,C/groups,...] and, if defined, bias[O] go together, and returns the
+// result's shape. Errors name `op`.
+Shape check_conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
+                 const ConvGeometry& geometry);
+
+// Over images and volumes: x has two dims more than the geometry.
+Tensor conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
+            const ConvGeometry& geometry);
+// The gradient of conv's x[N,C,...] = `x_shape` when that of its result is dy, plus bias[C] if defined.
+Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const Tensor& bias,
+                       const Shape& x_shape, const ConvGeometry& geometry);
+// The gradients of conv's w[O,C/groups,...] = `w_shape` and, if `with_bias`, of its bias (else undefined). In
+// x's dtype, or in f32.
+std::pair<Tensor, Tensor> conv_weight_grad(const char* op, const Tensor& dy, const Tensor& x,
+                                           const Shape& w_shape, bool with_bias, const ConvGeometry& geometry,
+                                           std::optional<DType> dtype = {});
+
+inline Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dFuncOptions& o = {}) {
+  return conv("conv2d", x, w, bias, o);
+}
+inline Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
+                                const Conv2dFuncOptions& o = {}) {
+  return conv_input_grad("conv2d_input_grad", dy, w, {}, x_shape, o);
+}
+inline std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
+                                                    bool with_bias, const Conv2dFuncOptions& o = {}) {
+  return conv_weight_grad("conv2d_weight_grad", dy, x, w_shape, with_bias, o);
+}
+
+// Kernels: one floating dtype; x, y and their gradients dense with channels innermost, w and bias row-major
+// (bias and db may be undefined), no empty tensors. Two or three dimensions. dw and db may be f32 for others
+// in 16 bits.
+extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry)>
+    conv_kernel;
+extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias, ConvGeometry)>
+    conv_input_grad_kernel;
+extern KernelSlot<void(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, ConvGeometry)>
+    conv_weight_grad_kernel;
+
+}  // namespace raw
+}  // namespace gradus

@@ -1,0 +1,217 @@
+#include "gradus/tensor/ops/images/pool.h"
+
+#include "gradus/tensor/base/checked.h"
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
+
+namespace gradus::raw {
+namespace {
+
+constexpr const char* kShapes[] = {"[N,C,L] or [C,L]", "[N,C,H,W] or [C,H,W]", "[N,C,D,H,W] or [C,D,H,W]"};
+constexpr const char* kMaxNames[] = {"max_pool1d", "max_pool2d", "max_pool3d"};
+constexpr const char* kAvgNames[] = {"avg_pool1d", "avg_pool2d", "avg_pool3d"};
+
+// Sizes of the dims behind the channels; those in front of the last `rank` are 1.
+Size3 extent(const Tensor& x, int rank) {
+  return {rank > 2 ? x.size(-3) : 1, rank > 1 ? x.size(-2) : 1, x.size(-1)};
+}
+
+void check_input(const char* op, const Tensor& x, int rank) {
+  if (x.dim() != rank + 2) throw ShapeError(op, "x must be ", kShapes[rank - 1], ": x ", describe(x));
+  check_floating(op, "x", x);
+  const Size3 in = extent(x, rank);
+  if (x.size(1) == 0 || in.d == 0 || in.h == 0 || in.w == 0)
+    throw ShapeError(op, "x has no cells to pool: x ", describe(x));
+  for (int64_t n : {in.d, in.h, in.w}) check_bounds(op, "a side of x", n, 1);
+}
+
+void check_size(const char* op, const char* what, Size3 s, int64_t least) {
+  for (int64_t v : {s.d, s.h, s.w}) check_bounds(op, what, v, least);
+}
+
+int64_t output_extent(const char* op, const Tensor& x, int64_t in, int64_t kernel, int64_t stride,
+                      int64_t padding, int64_t dilation, bool ceil_mode) {
+  const int64_t reach = dilation * (kernel - 1) + 1;
+  if (2 * padding > reach)
+    throw ValueError(op, "padding ", padding, " is more than half of the window's ", reach);
+  const int64_t room = in + 2 * padding - reach;
+  // With ceil_mode the last window may hang over the edge, and the first one too if it reaches the padded input's
+  // last `stride` cells; it starts inside the image or its left padding.
+  if (room < 0 && (!ceil_mode || room <= -stride))
+    throw ShapeError(op, "window of ", reach, " is larger than the padded input of ", in + 2 * padding,
+                     ceil_mode ? concat(" by a stride of ", stride, " or more") : "", ": x ", describe(x));
+  const int64_t out = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+  return ceil_mode && (out - 1) * stride >= in + padding ? out - 1 : out;
+}
+
+// The options of a signal's or an image's pooling as a volume's; `filler` for the dims that it has not.
+Size3 as_volume(int64_t w, int64_t filler) { return {filler, filler, w}; }
+Size3 as_volume(Size2 s, int64_t filler) { return {filler, s.h, s.w}; }
+Size3 as_volume(Size3 s, int64_t) { return s; }
+
+PoolWindows windows_of(const char* op, const Tensor& x, int rank, Size3 kernel, Size3 stride, Size3 padding,
+                       Size3 dilation, bool ceil_mode) {
+  check_input(op, x, rank);
+  check_size(op, "kernel", kernel, 1);
+  check_size(op, "stride", stride, 0);
+  check_size(op, "padding", padding, 0);
+  check_size(op, "dilation", dilation, 1);
+  if (stride.d == 0) stride.d = kernel.d;
+  if (stride.h == 0) stride.h = kernel.h;
+  if (stride.w == 0) stride.w = kernel.w;
+  check_bounds(op, "number of cells in the window", Checked(op, kernel.d) * kernel.h * kernel.w, 1);
+  const Size3 in = extent(x, rank);
+  const Size3 output{output_extent(op, x, in.d, kernel.d, stride.d, padding.d, dilation.d, ceil_mode),
+                     output_extent(op, x, in.h, kernel.h, stride.h, padding.h, dilation.h, ceil_mode),
+                     output_extent(op, x, in.w, kernel.w, stride.w, padding.w, dilation.w, ceil_mode)};
+  return {rank, in, output, kernel, stride, padding, dilation};
+}
+
+template <class Options>
+PoolWindows max_windows(const Tensor& x, int rank, const Options& o) {
+  return windows_of(kMaxNames[rank - 1], x, rank, as_volume(*o.kernel, 1), as_volume(o.stride, 1),
+                    as_volume(o.padding, 0), as_volume(o.dilation, 1), o.ceil_mode);
+}
+
+template <class Options>
+PoolWindows avg_windows(const Tensor& x, int rank, const Options& o) {
+  PoolWindows w = windows_of(kAvgNames[rank - 1], x, rank, as_volume(*o.kernel, 1), as_volume(o.stride, 1),
+                             as_volume(o.padding, 0), 1, o.ceil_mode);
+  if (rank == 3)  // PyTorch has no value for it either
+    for (const auto& [kernel, padded] : {std::pair(w.kernel.d, w.input.d + 2 * w.padding.d),
+                                         std::pair(w.kernel.h, w.input.h + 2 * w.padding.h),
+                                         std::pair(w.kernel.w, w.input.w + 2 * w.padding.w)})
+      if (kernel > padded)
+        throw ShapeError(kAvgNames[2], "window of ", kernel, " is larger than the padded input of ", padded,
+                         ": x ", describe(x));
+  w.count_include_pad = o.count_include_pad;
+  if constexpr (requires { o.divisor_override; }) {
+    if (o.divisor_override < 0)
+      throw ValueError(kAvgNames[rank - 1], "divisor_override must be at least 0, given ",
+                       o.divisor_override);
+    w.divisor = o.divisor_override;
+  }
+  return w;
+}
+
+Tensor image_like(const Tensor& x, int rank, Size3 size, DType dtype) {
+  Shape shape{x.size(0), x.size(1)};
+  if (rank > 2) shape.push_back(size.d);
+  if (rank > 1) shape.push_back(size.h);
+  shape.push_back(size.w);
+  return empty_channels_last(shape, {dtype, x.device()});
+}
+
+// What a kernel computes x's dtype in.
+DType computed(DType t) { return t == DType::kF64 ? t : DType::kF32; }
+Tensor prepared(const Tensor& x) { return channels_last(to(x, computed(x.dtype()))); }
+Tensor outputs_like(const Tensor& x, const PoolWindows& w) {
+  return image_like(x, w.rank, w.output, computed(x.dtype()));
+}
+Tensor inputs_like(const Tensor& y, const PoolWindows& w) {
+  return image_like(y, w.rank, w.input, computed(y.dtype()));
+}
+
+void check_cells(const char* op, const char* name, const Tensor& t, int rank, Size3 size) {
+  if (t.dim() != rank + 2 || extent(t, rank) != size)
+    throw ShapeError(op, name, " must be [N,C", rank > 2 ? concat(',', size.d) : "",
+                     rank > 1 ? concat(',', size.h) : "", ',', size.w, "]: ", name, ' ', describe(t));
+}
+DType index_type(const PoolWindows& w) { return w.cells() <= 256 ? DType::kU8 : DType::kI32; }
+
+void check_index(const char* op, const Tensor& index, const Tensor& like, const PoolWindows& w) {
+  check_cells(op, "index", index, w.rank, w.output);
+  if (index.device() != like.device())
+    throw DeviceError(op, "operands on different devices: index ", describe(index), " and ", describe(like));
+  if (index.dtype() != index_type(w))
+    throw DTypeError(op, "index must be ", index_type(w), ": index ", describe(index));
+  if (index.size(0) != like.size(0) || index.size(1) != like.size(1))
+    throw ShapeError(op, "index ", describe(index), " does not belong to ", describe(like));
+}
+
+}  // namespace
+
+PoolWindows max_pool1d_windows(const Tensor& x, const MaxPool1dOptions& o) { return max_windows(x, 1, o); }
+PoolWindows max_pool2d_windows(const Tensor& x, const MaxPool2dOptions& o) { return max_windows(x, 2, o); }
+PoolWindows max_pool3d_windows(const Tensor& x, const MaxPool3dOptions& o) { return max_windows(x, 3, o); }
+PoolWindows avg_pool1d_windows(const Tensor& x, const AvgPool1dOptions& o) { return avg_windows(x, 1, o); }
+PoolWindows avg_pool2d_windows(const Tensor& x, const AvgPool2dOptions& o) { return avg_windows(x, 2, o); }
+PoolWindows avg_pool3d_windows(const Tensor& x, const AvgPool3dOptions& o) { return avg_windows(x, 3, o); }
+
+PoolWindows adaptive_windows(const char* op, const Tensor& x, int rank, Size3 output) {
+  check_input(op, x, rank);
+  check_size(op, "output size", output, 1);
+  auto largest = [](int64_t in, int64_t out) {
+    return in % out == 0 ? in / out : std::min(in, in / out + 2);
+  };
+  const Size3 in = extent(x, rank);
+  PoolWindows w{rank, in, output};
+  w.kernel = {largest(in.d, output.d), largest(in.h, output.h), largest(in.w, output.w)};
+  w.adaptive = true;
+  return w;
+}
+
+std::pair<Tensor, Tensor> max_pool(const Tensor& x, const PoolWindows& w) {
+  check_cells("max_pool", "x", x, w.rank, w.input);
+  const Tensor y = image_like(x, w.rank, w.output, x.dtype()),
+               index = image_like(x, w.rank, w.output, index_type(w));
+  if (y.numel() > 0) max_pool_kernel(y, index, channels_last(x), w);
+  return {y, index};
+}
+
+Tensor max_pool_value(const Tensor& x, const PoolWindows& w) {
+  check_cells("max_pool", "x", x, w.rank, w.input);
+  const Tensor y = image_like(x, w.rank, w.output, x.dtype());
+  if (y.numel() > 0) max_pool_kernel(y, {}, channels_last(x), w);
+  return y;
+}
+
+Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& w) {
+  check_cells("max_pool_scatter", "dy", dy, w.rank, w.output);
+  check_index("max_pool_scatter", index, dy, w);
+  const Tensor dx = image_like(dy, w.rank, w.input, dy.dtype());
+  if (dx.numel() > 0) max_pool_scatter_kernel(dx, channels_last(dy), channels_last(index), w);
+  return dx;
+}
+
+Tensor max_pool_gather(const Tensor& x, const Tensor& index, const PoolWindows& w) {
+  check_cells("max_pool_gather", "x", x, w.rank, w.input);
+  check_index("max_pool_gather", index, x, w);
+  const Tensor y = outputs_like(x, w);
+  if (y.numel() > 0) max_pool_gather_kernel(y, prepared(x), channels_last(index), w);
+  return to(y, x.dtype());
+}
+
+Tensor max_pool_positions(const Tensor& index, const PoolWindows& w) {
+  check_index("max_pool_positions", index, index, w);
+  const Tensor positions = image_like(index, w.rank, w.output, DType::kI64);
+  if (index.numel() > 0) max_pool_positions_kernel(positions, channels_last(index), w);
+  return positions;
+}
+
+Tensor avg_pool(const Tensor& x, const PoolWindows& w) {
+  check_cells("avg_pool", "x", x, w.rank, w.input);
+  const Tensor y = outputs_like(x, w);
+  if (y.numel() > 0) avg_pool_kernel(y, prepared(x), w);
+  return to(y, x.dtype());
+}
+
+Tensor avg_pool_spread(const Tensor& dy, const PoolWindows& w) {
+  check_cells("avg_pool_spread", "dy", dy, w.rank, w.output);
+  const Tensor dx = inputs_like(dy, w);
+  if (dx.numel() > 0) avg_pool_spread_kernel(dx, prepared(dy), w);
+  return to(dx, dy.dtype());
+}
+
+void max_pool_relu_grad_(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
+  check_cells("max_pool_relu_grad_", "x", x, w.rank, w.input);
+  check_cells("max_pool_relu_grad_", "dy", dy, w.rank, w.output);
+  x.storage()->bump_version();
+  if (x.numel() == 0) return;
+  const Tensor in = to(x, computed(x.dtype()));
+  max_pool_relu_grad_kernel(in, prepared(dy), w);
+  if (!in.is_same(x)) copy_(x, in);
+}
+
+}  // namespace gradus::raw

@@ -1,0 +1,34 @@
+// Raw unfold (im2col) and fold (col2im): each other's transposes. The differentiable forms are in
+// gradus/autograd/ops/images/unfold.h.
+#pragma once
+
+#include "gradus/tensor/kernel_slot.h"
+#include "gradus/tensor/base/required.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+struct UnfoldOptions {
+  Required<Size2, "kernel"> kernel;
+  Size2 stride = 1;
+  Size2 padding = 0;  // zeros on every side
+  Size2 dilation = 1;
+};
+
+namespace raw {
+
+// Windows over an image [C,H,W], `blocks` of them.
+struct UnfoldWindows {
+  Size2 image, blocks, kernel, stride, padding, dilation;
+};
+UnfoldWindows unfold_windows(const char* op, Size2 image, const UnfoldOptions& options);
+
+Tensor unfold(const Tensor& x, const UnfoldOptions& options);
+Tensor fold(const Tensor& x, Size2 output, const UnfoldOptions& options);
+
+// Row-major f32 or f64, not empty: columns [N, C kernel, blocks], images [N,C,H,W].
+extern KernelSlot<void(const Tensor& columns, const Tensor& images, UnfoldWindows)> unfold_kernel;
+extern KernelSlot<void(const Tensor& images, const Tensor& columns, UnfoldWindows)> fold_kernel;
+
+}  // namespace raw
+}  // namespace gradus

@@ -1,0 +1,45 @@
+// Raw upfirdn2d: upsampling by zeros, filtering by a small kernel and downsampling in one pass. The
+// differentiable forms are in gradus/autograd/ops/images/upfirdn.h.
+#pragma once
+
+#include "gradus/tensor/kernel_slot.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+// Cells added on each side of an upsampled image; negative numbers crop.
+struct ImagePadding {
+  int64_t left = 0, right = 0, top = 0, bottom = 0;
+  bool operator==(const ImagePadding&) const = default;
+};
+
+struct Upfirdn2dOptions {
+  Size2 up = 1;    // each cell is followed by up - 1 zeros
+  Size2 down = 1;  // every down-th cell of the result is kept
+  ImagePadding padding = {};
+};
+
+namespace raw {
+
+// y[n,c,p,q] = sum over i,j of kernel[KH-1-i][KW-1-j] u[n, c, p down + i - top, q down + j - left], u the
+// upsampled x.
+struct UpfirdnGeometry {
+  Size2 input, output, kernel, up, down;
+  int64_t left = 0, top = 0;
+  bool flipped = false;  // kernel[i][j] instead
+};
+UpfirdnGeometry upfirdn2d_geometry(const Tensor& x, const Tensor& kernel, const Upfirdn2dOptions& options,
+                                   bool flipped);
+
+Tensor upfirdn2d(const Tensor& x, const Tensor& kernel, const UpfirdnGeometry& geometry);
+// The kernel's gradient.
+Tensor upfirdn2d_kernel_grad(const Tensor& dy, const Tensor& x, const UpfirdnGeometry& geometry);
+
+// f32 or f64; images dense with channels innermost, kernels row-major.
+extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& kernel, UpfirdnGeometry)>
+    upfirdn2d_kernel;
+extern KernelSlot<void(const Tensor& dk, const Tensor& dy, const Tensor& x, UpfirdnGeometry)>
+    upfirdn2d_kernel_grad_kernel;
+
+}  // namespace raw
+}  // namespace gradus

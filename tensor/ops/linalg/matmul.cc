@@ -1,0 +1,143 @@
+#include "gradus/tensor/ops/linalg/matmul.h"
+
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
+
+namespace gradus::raw {
+namespace {
+
+void check_pair(const char* op, const char* a_name, const Tensor& a, const char* b_name, const Tensor& b) {
+  if (a.device() != b.device())
+    throw DeviceError(op, "operands on different devices: ", describe(a), " and ", describe(b));
+  check_same_dtype(op, a_name, a, b_name, b);
+  check_floating(op, a_name, a);
+}
+
+Tensor restrided(const Tensor& x, const Shape& shape, const Strides& strides) {
+  return view_as_strided(x, shape, strides, x.impl().offset);
+}
+
+Shape broadcast_batch(const Tensor& a, const Tensor& b, const Shape& batch_a, const Shape& batch_b) {
+  try {
+    return broadcast_shapes(batch_a, batch_b, "matmul");
+  } catch (const ShapeError&) {
+    throw ShapeError("matmul", "batch dims ", batch_a, " and ", batch_b, " do not broadcast: a ", describe(a),
+                     ", b ", describe(b));
+  }
+}
+
+// Both orders of the two innermost dims are fine for a kernel, as long as one of them is dense.
+bool lies_as_matrices(const Tensor& x) {
+  const int n = x.dim();
+  const int64_t rows = x.shape()[n - 2], cols = x.shape()[n - 1];
+  const int64_t row_step = x.strides()[n - 2], col_step = x.strides()[n - 1];
+  const bool by_rows = (cols == 1 || col_step == 1) && (rows == 1 || row_step >= cols);
+  const bool by_cols = (rows == 1 || row_step == 1) && (cols == 1 || col_step >= rows);
+  return by_rows || by_cols;
+}
+
+Tensor as_matrices(const Tensor& x) { return lies_as_matrices(x) ? x : contiguous(x); }
+
+// Repeats x over the batch dims of `batch` without copying.
+Tensor expand_batch(const Tensor& x, const Shape& batch) {
+  const int skip = batch.size() - (x.dim() - 2);
+  Shape shape = batch;
+  Strides strides = Dims::filled(batch.size(), 0);
+  for (int i = skip; i < batch.size(); ++i)
+    if (x.shape()[i - skip] == batch[i]) strides[i] = x.strides()[i - skip];
+  for (int i = x.dim() - 2; i < x.dim(); ++i)
+    shape.push_back(x.shape()[i]), strides.push_back(x.strides()[i]);
+  return restrided(x, shape, strides);
+}
+
+// x[..., M, K] as one matrix [... * M, K], when its rows are evenly spaced; else undefined.
+Tensor fold_batch(const Tensor& x) {
+  const int n = x.dim();
+  int64_t rows = 1, step = 0;
+  for (int i = n - 2; i >= 0; --i) {
+    if (x.shape()[i] == 1) continue;
+    if (rows == 1)
+      step = x.strides()[i];
+    else if (x.strides()[i] != step * rows)
+      return {};
+    rows *= x.shape()[i];
+  }
+  return restrided(x, {rows, x.shape()[n - 1]}, {rows == 1 ? x.shape()[n - 1] : step, x.strides()[n - 1]});
+}
+
+Tensor product(const Tensor& a_in, const Tensor& b_in, DType result) {
+  check_pair("matmul", "a", a_in, "b", b_in);
+  if (a_in.dim() == 0 || b_in.dim() == 0)
+    throw ShapeError("matmul", "operands need at least one dimension: ", describe(a_in), " and ",
+                     describe(b_in));
+  // A vector is a row on the left and a column on the right; the dimension added goes again from the result.
+  const bool row = a_in.dim() == 1, column = b_in.dim() == 1;
+  Tensor a = row ? restrided(a_in, {1, a_in.size(0)}, {a_in.size(0), a_in.stride(0)}) : a_in;
+  Tensor b = column ? restrided(b_in, {b_in.size(0), 1}, {b_in.stride(0), 1}) : b_in;
+  const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
+  if (b.size(-2) != k)
+    throw ShapeError("matmul", "a has ", k, " columns but b has ", b.size(-2), " rows: a ", describe(a_in),
+                     ", b ", describe(b_in));
+
+  auto batch_of = [](const Tensor& x) { return Shape(std::span(x.shape().begin(), size_t(x.dim() - 2))); };
+  const Shape batch = broadcast_batch(a_in, b_in, batch_of(a), batch_of(b));
+  Shape shape = batch;
+  if (!row) shape.push_back(m);
+  if (!column) shape.push_back(n);
+  Tensor out = empty(shape, {result, a.device()});
+  if (out.numel() == 0) return out;
+
+  a = as_matrices(a), b = as_matrices(b);
+  if (b.dim() == 2 && a.dim() > 2) {  // one matrix for the whole batch: a single large product
+    if (Tensor flat = fold_batch(a); flat.defined() && lies_as_matrices(flat)) {
+      matmul_kernel(restrided(out, {batch.product() * m, n}, {n, 1}), flat, b, {});
+      return out;
+    }
+  }
+  Shape matrices = batch;
+  matrices.push_back(m), matrices.push_back(n);
+  matmul_kernel(restrided(out, matrices, row_major_strides(matrices)), expand_batch(a, batch),
+                expand_batch(b, batch), {});
+  return out;
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b) { return product(a, b, a.dtype()); }
+
+Tensor matmul_in_f32(const Tensor& a, const Tensor& b) {
+  return product(a, b, a.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
+}
+
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
+  check_pair("linear", "x", x, "weight", w);
+  if (w.dim() != 2) throw ShapeError("linear", "weight must be [out, in]: weight ", describe(w));
+  if (x.dim() < 1 || x.size(-1) != w.size(1))
+    throw ShapeError("linear", "weight takes ", w.size(1), " features but x has ", x.dim() ? x.size(-1) : 0,
+                     ": x ", describe(x), ", weight ", describe(w));
+  const int64_t in = w.size(1), features = w.size(0);
+  Tensor b;
+  if (bias.defined()) {
+    check_pair("linear", "x", x, "bias", bias);
+    if (bias.dim() != 1 || bias.size(0) != features)
+      throw ShapeError("linear", "bias must have ", features, " elements: bias ", describe(bias), ", weight ",
+                       describe(w));
+    b = contiguous(bias);
+  }
+  Shape shape = x.shape();
+  shape[x.dim() - 1] = features;
+  Tensor out = empty(shape, {x.dtype(), x.device()});
+  if (out.numel() == 0) return out;
+
+  // x as one matrix of rows; the transposed weight is a view.
+  Tensor rows = x.dim() == 1 ? restrided(x, {1, in}, {in, x.stride(0)}) : fold_batch(x);
+  if (!rows.defined() || !lies_as_matrices(rows))
+    rows = restrided(contiguous(x), {out.numel() / features, in}, {in, 1});
+  const Tensor plain = as_matrices(w);
+  const Tensor transposed = restrided(plain, {in, features}, {plain.stride(1), plain.stride(0)});
+  matmul_kernel(restrided(out, {out.numel() / features, features}, {features, 1}), rows, transposed, b);
+  return out;
+}
+
+}  // namespace gradus::raw

@@ -1,0 +1,68 @@
+#include "gradus/tensor/ops/losses/cross_entropy.h"
+
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
+
+namespace gradus::raw {
+namespace {
+
+struct Clean {
+  Tensor x, target, weight;
+  CrossEntropySpec spec;
+};
+
+Clean check(const Tensor& x, const Tensor& target, const Tensor& weight, CrossEntropySpec spec) {
+  const char* op = spec.log_probs ? "nll_loss" : "cross_entropy";
+  if (x.dim() < 1) throw ShapeError(op, "expected scores [N,C,...] or [C], given x ", describe(x));
+  check_floating(op, "x", x);
+  check_integers(op, "class numbers", "target", target);
+  Shape want = x.shape();
+  want.erase(x.dim() == 1 ? 0 : 1);
+  if (target.shape() != want)
+    throw ShapeError(op, "expected a target ", want, " for x ", describe(x), ", given ", describe(target));
+  spec.classes = x.size(x.dim() == 1 ? 0 : 1);
+  if (spec.classes == 0) throw ShapeError(op, "there are no classes: x ", describe(x));
+  if (weight.defined()) {
+    if (weight.shape() != Shape{spec.classes} || weight.dtype() != x.dtype())
+      throw ShapeError(op, "expected a weight ", x.dtype(), "[", spec.classes, "], given ", describe(weight));
+    if (weight.device() != x.device())
+      throw DeviceError(op, "x is ", describe(x), " but weight is ", describe(weight));
+  }
+  if (target.device() != x.device())
+    throw DeviceError(op, "x is ", describe(x), " but target is ", describe(target));
+  if (!(spec.smoothing >= 0 && spec.smoothing <= 1))
+    throw ValueError(op, "expected label_smoothing in [0, 1], given ", spec.smoothing);
+
+  Clean c{x, contiguous(to(target, DType::kI64)), weight.defined() ? contiguous(weight) : weight, spec};
+  if (!x.is_channels_last()) {
+    c.x = contiguous(x);
+    for (int d = 2; d < x.dim(); ++d) c.spec.inner *= x.size(d);
+  }
+  return c;
+}
+
+}  // namespace
+
+CrossEntropyResult cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
+                                 const CrossEntropySpec& spec) {
+  const Clean c = check(x, target, weight, spec);
+  const TensorOptions like{x.dtype(), x.device()};
+  CrossEntropyResult r;
+  r.loss = empty(spec.reduction == Reduction::kNone ? target.shape() : Shape{}, like);
+  if (!spec.log_probs) r.stats = empty({target.numel(), 2}, like);
+  r.total = empty({}, like);
+  cross_entropy_kernel(r.loss, r.stats, r.total, c.x, c.target, c.weight, c.spec);
+  return r;
+}
+
+Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
+                          const CrossEntropyResult& forward, const CrossEntropySpec& spec) {
+  const Clean c = check(x, target, weight, spec);
+  const Tensor dx = empty_like(c.x);
+  cross_entropy_grad_kernel(dx, contiguous(dy), c.x, c.target, c.weight, forward.stats, forward.total,
+                            c.spec);
+  return dx;
+}
+
+}  // namespace gradus::raw

@@ -1,0 +1,116 @@
+// Raw batch normalisation. The differentiable form is in gradus/autograd/ops/norm/batch_norm.h.
+#pragma once
+
+#include "gradus/tensor/kernel_slot.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+struct BatchNormFuncOptions {
+  bool training = false;  // normalise by the batch's statistics and update the running ones
+  double momentum = 0.1;  // weight of the new statistics in the running ones
+  double eps = 1e-5;      // added to the variance
+};
+
+namespace raw {
+
+// x[N,C,...]; weight and bias [C] may be undefined (1 and 0). What belongs to channels has x's dtype, or is f32 next to
+// an x of 16 bits. What is computed for channels always has the dtype that this returns.
+inline DType channel_dtype(DType x) { return x == DType::kF64 ? x : DType::kF32; }
+struct BatchNormResult {
+  Tensor y, mean, var;  // statistics [C] of the batch; the variance is biased
+};
+BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
+// The same with y = relu(normalised + residual). The residual is like x, or undefined (0); in_place: its
+// buffer may become y.
+BatchNormResult batch_norm_relu(const Tensor& x, const Tensor& residual, const Tensor& weight,
+                                const Tensor& bias, double eps, bool in_place);
+// Normalises by given statistics.
+Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                        const Tensor& bias, double eps);
+struct BatchNormGrads {
+  Tensor dx, dweight, dbias;
+};
+struct BatchNormBackwardOptions {
+  double eps = 1e-5;
+  bool rectified = false;  // dy is that of relu(y)
+  bool in_place = false;   // dy's buffer may become dx
+};
+// The gradients of batch_norm (the batch's own statistics, with their part in it).
+BatchNormGrads batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
+                                   const Tensor& weight, const Tensor& bias,
+                                   const BatchNormBackwardOptions& options);
+struct BatchNormAddReluGrads {
+  Tensor dx, dresidual, dweight, dbias;
+};
+struct BatchNormAddReluBackwardOptions {
+  double eps = 1e-5;
+  bool dy_in_place = false;  // dy's buffer may become dresidual
+  bool y_in_place = false;   // y's buffer may become dx
+};
+// The gradients of batch_norm_relu's y with a residual.
+BatchNormAddReluGrads batch_norm_add_relu_backward(const Tensor& dy, const Tensor& y, const Tensor& x,
+                                                   const Tensor& mean, const Tensor& var,
+                                                   const Tensor& weight,
+                                                   const BatchNormAddReluBackwardOptions& options);
+// Moves running statistics towards the batch's; `rows` elements of each channel went into them. Running ones of 16
+// bits are moved in f32 and rounded once.
+void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
+                        const Tensor& var, int64_t rows, double momentum);
+
+// What batches that are normalised together must know of each other; an empty x has zeros.
+struct BatchStatistics {
+  Tensor mean, m2;  // f64[C]: over batch and positions, the mean and the sum of squared differences from it
+};
+BatchStatistics batch_statistics(const Tensor& x);
+// dx = add (or nothing) + offset + (x - mean) * slope, by channel, rounded once; in_place: add may become the result.
+Tensor batch_statistics_backward(const Tensor& add, const Tensor& x, const Tensor& mean, const Tensor& offset,
+                                 const Tensor& slope, bool in_place);
+struct BatchNormApplyGrads {
+  Tensor dx;                // dy * weight / sqrt(var + eps), in channel_dtype: more will be added
+  Tensor sum, centred_sum;  // [C]: of dy, and of dy * (x - mean)
+};
+// The gradients of batch_norm_apply, or what they are made of.
+BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x, const Tensor& mean,
+                                              const Tensor& var, const Tensor& weight, double eps);
+
+// Checks x[N,C,...] and the [C] tensors that belong to it (undefined ones are fine). Errors: typed, named
+// `op`.
+void check_batch_norm(const char* op, const Tensor& x,
+                      std::initializer_list<std::pair<const char*, const Tensor*>> named);
+
+// Kernels: x and y of one floating dtype, dense with channels innermost; [C] tensors row-major, of that dtype, or f32
+// where it has 16 bits (running statistics may have 16 bits too); no empty x. batch_norm_apply_backward's dx, which is
+// batch_statistics_backward's add, has the dtype of [C] tensors.
+extern KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                       const Tensor& weight, const Tensor& bias, double eps)>
+    batch_norm_kernel;
+extern KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
+                       const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps)>
+    batch_norm_relu_kernel;  // y may be the residual
+extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
+                       const Tensor& weight, const Tensor& bias, double eps)>
+    batch_norm_apply_kernel;
+extern KernelSlot<void(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                       const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                       const Tensor& bias, double eps,
+                       bool rectified)>
+    batch_norm_backward_kernel;  // dx may be dy
+extern KernelSlot<void(const Tensor& dx, const Tensor& dresidual, const Tensor& dweight, const Tensor& dbias,
+                       const Tensor& dy, const Tensor& y, const Tensor& x, const Tensor& mean,
+                       const Tensor& var, const Tensor& weight, double eps)>
+    batch_norm_add_relu_backward_kernel;  // dresidual may be dy, dx may be y
+extern KernelSlot<void(const Tensor& mean, const Tensor& m2, const Tensor& x)> batch_statistics_kernel;
+extern KernelSlot<void(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,
+                       const Tensor& offset, const Tensor& slope)>
+    batch_statistics_backward_kernel;
+extern KernelSlot<void(const Tensor& dx, const Tensor& sum, const Tensor& centred_sum, const Tensor& dy,
+                       const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                       double eps)>
+    batch_norm_apply_backward_kernel;
+extern KernelSlot<void(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
+                       const Tensor& var, int64_t rows, double momentum)>
+    batch_norm_update_kernel;
+
+}  // namespace raw
+}  // namespace gradus

@@ -1,0 +1,60 @@
+#include "gradus/tensor/ops/norm/group_norm.h"
+
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::raw {
+namespace {
+
+// What the kernels compute in: 16-bit floats as f32.
+DType wide(DType t) { return t == DType::kF64 ? t : DType::kF32; }
+Tensor row_major(const Tensor& t, DType type) { return t.defined() ? contiguous(to(t, type)) : t; }
+Tensor channels_innermost(const Tensor& x, DType type) {
+  const Tensor v = to(x, type);
+  return v.dim() == 2 ? contiguous(v) : channels_last(v);
+}
+Tensor channels_innermost_like(const Tensor& x, DType type) {
+  const TensorOptions options{type, x.device()};
+  return x.dim() == 2 ? empty(x.shape(), options) : empty_channels_last(x.shape(), options);
+}
+
+}  // namespace
+
+GroupNormResult group_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                           const GroupNormSpec& spec) {
+  const DType type = wide(x.dtype());
+  const TensorOptions of_groups{DType::kF64, x.device()};
+  GroupNormResult r{channels_innermost_like(x, type), empty({x.size(0), spec.groups}, of_groups),
+                    empty({x.size(0), spec.groups}, of_groups)};
+  if (x.numel() > 0)
+    group_norm_kernel(r.y, r.mean, r.var, channels_innermost(x, type), row_major(weight, type),
+                      row_major(bias, type), spec);
+  else
+    fill_(r.mean, 0), fill_(r.var, 0);
+  r.y = to(r.y, x.dtype());
+  return r;
+}
+
+GroupNormGrads group_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
+                                   const Tensor& weight, const GroupNormSpec& spec) {
+  const DType type = wide(x.dtype());
+  const TensorOptions of_channels{type, x.device()};
+  GroupNormGrads g{channels_innermost_like(x, type), empty({x.size(1)}, of_channels),
+                   empty({x.size(1)}, of_channels)};
+  if (x.numel() > 0)
+    group_norm_backward_kernel(g.dx, g.dweight, g.dbias, channels_innermost(dy, type),
+                               channels_innermost(x, type), mean, var, row_major(weight, type), spec);
+  else
+    fill_(g.dweight, 0), fill_(g.dbias, 0);
+  g.dx = to(g.dx, x.dtype());
+  return g;
+}
+
+Tensor channel_window_sum(const Tensor& x, const ChannelWindow& window) {
+  const DType type = wide(x.dtype());
+  const Tensor y = channels_innermost_like(x, type);
+  if (x.numel() > 0) channel_window_sum_kernel(y, channels_innermost(x, type), window);
+  return to(y, x.dtype());
+}
+
+}  // namespace gradus::raw

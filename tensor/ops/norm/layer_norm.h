@@ -1,0 +1,37 @@
+// Raw normalisation over the last dims: layer_norm and rms_norm. The differentiable forms are in
+// gradus/autograd/ops/norm/layer_norm.h.
+#pragma once
+
+#include "gradus/tensor/kernel_slot.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::raw {
+
+struct LayerNormSpec {
+  double eps = 1e-5;
+  bool centred = true;  // by mean and variance; otherwise by the mean square alone
+};
+
+// y = (x - mean) / sqrt(var + eps) * weight + bias over rows of x: its last weight.dim() (or `dims`) dims are
+// one. weight and bias may be undefined (1 and 0).
+struct LayerNormResult {
+  Tensor y;
+  Tensor stats;  // f64[rows,2]: mean and 1 / sqrt(var + eps)
+};
+LayerNormResult layer_norm(const Tensor& x, int dims, const Tensor& weight, const Tensor& bias,
+                           const LayerNormSpec& spec);
+struct LayerNormGrads {
+  Tensor dx, dweight, dbias;  // those of weight and bias always exist, shaped like the last dims
+};
+LayerNormGrads layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& stats,
+                                   const Tensor& weight, int dims, const LayerNormSpec& spec);
+
+// Kernels: f32 or f64, all row-major; x [rows,n], weight and bias [n]; no empty x.
+extern KernelSlot<void(const Tensor& y, const Tensor& stats, const Tensor& x, const Tensor& weight,
+                       const Tensor& bias, const LayerNormSpec&)>
+    layer_norm_kernel;
+extern KernelSlot<void(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
+                       const Tensor& x, const Tensor& stats, const Tensor& weight, const LayerNormSpec&)>
+    layer_norm_backward_kernel;
+
+}  // namespace gradus::raw

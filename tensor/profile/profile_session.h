@@ -1,0 +1,110 @@
+// ProfileSession: what a Profiler has recorded. Threads write to it at once.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "gradus/tensor/profile/profiler.h"
+#include "gradus/tensor/tensor.h"
+
+namespace gradus::internal {
+
+// Numbers for texts.
+class Names {
+ public:
+  int id_of(std::string_view text);
+  const std::string& operator[](int id) const { return texts_[static_cast<size_t>(id)]; }
+
+ private:
+  std::unordered_map<std::string, int> ids_;
+  std::vector<std::string> texts_;
+};
+
+struct ProfileEvent {
+  RangeKind kind;
+  bool in_backward;
+  int name;    // of Names
+  int shapes;  // of Names: "f32[32,64] f32[64,10]"
+  int module;  // of Names
+  int thread;  // that it runs on; until it begins, that which announced it
+  int64_t parent = -1;
+  int64_t begin = 0, end = -1;  // ns; -1: it has not ended
+  int64_t inner = 0;            // ns in events within it that count as work
+  int64_t bytes, flops;
+
+  // Work counts in tables by op; the other kinds hold work.
+  bool is_work() const {
+    return kind == RangeKind::kKernel || kind == RangeKind::kCollective || kind == RangeKind::kData;
+  }
+};
+
+struct ProfileThread {
+  std::string name;
+  int rank = 0;
+  int64_t system_id = 0;
+  bool records = false;            // opened the scope
+  std::vector<int64_t> open = {};  // events, outermost first
+};
+
+// What tensors of a device held.
+struct MemorySample {
+  Device device;
+  int rank;
+  int64_t at, live_bytes;
+  int64_t event;  // under way; -1: none
+};
+
+class ProfileSession final : public Observer {
+ public:
+  explicit ProfileSession(ProfilerOptions options) : options_(options) {}
+
+  // Observer
+  int64_t announce(const Range& range) override;
+  void begin(int64_t id) override;
+  void end(int64_t id) noexcept override;
+  void allocated(Device device) override;
+
+  void open();
+  void close();
+  void step();
+  void clear();
+
+  // All of it at one moment.
+  struct Snapshot {
+    Names names;
+    std::vector<ProfileEvent> events;
+    std::vector<ProfileThread> threads;
+    std::vector<MemorySample> memory;
+    int64_t recorded;  // ns
+    int64_t steps;
+  };
+  Snapshot snapshot() const;
+
+ private:
+  static int64_t now();
+  int this_thread(int rank);  // its index; `rank` if it is new
+  void update_active();
+  bool is_scheduled() const;
+
+  const ProfilerOptions options_;
+  std::atomic<bool> active_{false};
+
+  mutable std::mutex mutex_;
+  Names names_;
+  int64_t first_ = 0;  // the number of events_[0]: events before it were cleared
+  std::vector<ProfileEvent> events_;
+  std::vector<ProfileThread> threads_;
+  std::unordered_map<std::thread::id, int> thread_index_;
+  std::vector<MemorySample> memory_;
+  bool open_ = false;
+  int64_t steps_ = 0, steps_recorded_ = 0;
+  int64_t recorded_ = 0;      // ns of the spans that have ended
+  int64_t active_since_ = 0;  // of the one under way
+};
+
+}  // namespace gradus::internal

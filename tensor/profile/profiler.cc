@@ -1,0 +1,268 @@
+#include "gradus/tensor/profile/profiler.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
+
+#include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/tensor/profile/profile_session.h"
+
+namespace gradus {
+namespace {
+
+using internal::MemorySample;
+using internal::ProfileEvent;
+using internal::ProfileThread;
+using Snapshot = internal::ProfileSession::Snapshot;
+
+constexpr char kName[] = "Profiler";
+
+// The row that a range belongs to; "": none.
+std::string row_of(const Snapshot& s, const ProfileEvent& e, Profiler::By by) {
+  if (by == Profiler::kRange) return e.kind == RangeKind::kUser ? s.names[e.name] : "";
+  if (!e.is_work()) return "";
+  std::string name = s.names[e.name];
+  if (by == Profiler::kModule) name = s.names[e.module].empty() ? "(no module)" : s.names[e.module];
+  if (by == Profiler::kOpAndShape && !s.names[e.shapes].empty()) name += " " + s.names[e.shapes];
+  const ProfileThread& thread = s.threads[static_cast<size_t>(e.thread)];
+  return thread.records ? name : name + " [" + thread.name + "]";
+}
+
+std::vector<ProfileRow> rows_of(const Snapshot& s, Profiler::By by) {
+  std::map<std::string, ProfileRow> rows;
+  for (const ProfileEvent& e : s.events) {
+    if (e.end < 0) continue;
+    const std::string name = row_of(s, e, by);
+    if (name.empty()) continue;
+    ProfileRow& row = rows[name];
+    const double seconds =
+        1e-9 * static_cast<double>(e.end - e.begin - (by == Profiler::kRange ? 0 : e.inner));
+    ++row.calls;
+    row.seconds += seconds;
+    if (e.in_backward) row.backward_seconds += seconds;
+    row.bytes += e.bytes;
+    row.flops += e.flops;
+  }
+  std::vector<ProfileRow> sorted;
+  for (auto& [name, row] : rows) {
+    row.name = name;
+    sorted.push_back(std::move(row));
+  }
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const ProfileRow& a, const ProfileRow& b) { return a.seconds > b.seconds; });
+  return sorted;
+}
+
+template <class... Args>
+std::string formatted(const char* format, Args... args) {
+  char text[256];
+  std::snprintf(text, sizeof text, format, args...);
+  return text;
+}
+
+// `value` with `digits` behind the point; blank when there is none.
+std::string cell(int width, int digits, double value, bool there = true) {
+  return there ? formatted("%*.*f", width, digits, value) : std::string(static_cast<size_t>(width), ' ');
+}
+
+std::string percent(double part, double of) { return formatted("%.1f %%", of > 0 ? 100 * part / of : 0.); }
+
+// The work of the threads that record, by which their time is used.
+double working_seconds(const Snapshot& s) {
+  int64_t ns = 0;
+  for (const ProfileEvent& e : s.events)
+    if (e.end >= 0 && e.is_work() && s.threads[static_cast<size_t>(e.thread)].records)
+      ns += e.end - e.begin - e.inner;
+  return 1e-9 * static_cast<double>(ns);
+}
+
+const MemorySample* peak_of(const Snapshot& s) {
+  const auto peak = std::max_element(s.memory.begin(), s.memory.end(), [](const auto& a, const auto& b) {
+    return a.live_bytes < b.live_bytes;
+  });
+  return peak == s.memory.end() ? nullptr : &*peak;
+}
+
+std::string totals_of(const Snapshot& s) {
+  const double recorded = 1e-9 * static_cast<double>(s.recorded), outside = recorded - working_seconds(s);
+  std::string text;
+  if (s.steps > 0) text += concat(s.steps, s.steps == 1 ? " step, " : " steps of ");
+  if (s.steps > 1) text += formatted("%.3f ms, ", 1e3 * recorded / static_cast<double>(s.steps));
+  text += formatted("%.3f ms recorded, ", 1e3 * recorded) + percent(outside, recorded) +
+          " of it outside of kernels\n";
+  if (const MemorySample* peak = peak_of(s)) {
+    text += formatted("peak memory %.1f MiB", static_cast<double>(peak->live_bytes) / (1 << 20));
+    if (peak->event >= 0) {
+      const ProfileEvent& e = s.events[static_cast<size_t>(peak->event)];
+      text += concat(", in ", s.names[e.name], e.in_backward ? " backward" : "");
+      if (!s.names[e.module].empty()) text += concat(" (", s.names[e.module], ')');
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+// Writes trace events, one a line.
+class TraceFile {
+ public:
+  explicit TraceFile(const std::filesystem::path& path) : path_(path), out_(path, std::ios::binary) {
+    check();
+  }
+
+  void write(const Snapshot& s) {
+    out_ << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+    name_threads(s);
+    for (const ProfileEvent& e : s.events)
+      if (e.end >= 0) write_range(s, e);
+    for (const MemorySample& m : s.memory)
+      event(formatted("\"ph\":\"C\",\"pid\":%d,\"ts\":%s,\"args\":{\"bytes\":%" PRId64 "},\"name\":", m.rank,
+                      microseconds(m.at).c_str(), m.live_bytes) +
+            quoted("live memory " + to_string(m.device)));
+    out_ << "\n]}\n";
+    out_.close();
+    check();
+  }
+
+ private:
+  void check() const {
+    if (!out_)
+      throw FileError(kName, path_.string(), ": cannot write: ", std::generic_category().message(errno));
+  }
+
+  // A string in JSON. Names may be anything.
+  static std::string quoted(const std::string& text) {
+    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  // Exact to the nanosecond, so that ranges nest.
+  static std::string microseconds(int64_t ns) {
+    return formatted("%" PRId64 ".%03d", ns / 1000, int(ns % 1000));
+  }
+
+  void event(const std::string& fields) {
+    out_ << (first_ ? "\n{" : ",\n{") << fields << '}';
+    first_ = false;
+  }
+
+  void name_threads(const Snapshot& s) {
+    std::set<int> ranks;
+    for (const ProfileThread& t : s.threads) {
+      if (ranks.insert(t.rank).second)
+        event(formatted("\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}",
+                        t.rank, t.rank));
+      event(formatted("\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%" PRId64
+                      ",\"args\":{\"name\":",
+                      t.rank, t.system_id) +
+            quoted(t.name) + "}");
+    }
+  }
+
+  void write_range(const Snapshot& s, const ProfileEvent& e) {
+    static constexpr const char* kCategories[] = {"kernel",     "module", "backward",
+                                                  "collective", "data",   "user"};
+    const std::string &module = s.names[e.module], &shapes = s.names[e.shapes];
+    std::string name = s.names[e.name], args;
+    if (e.kind == RangeKind::kBackward) name += " backward";
+    if (e.kind == RangeKind::kModule && !module.empty()) name = module + " (" + name + ")";
+    const auto add = [&](const char* key, const std::string& value) {
+      args += concat(args.empty() ? "" : ",", '"', key, "\":", value);
+    };
+    if (!module.empty()) add("module", quoted(module));
+    if (!shapes.empty()) add("shapes", quoted(shapes));
+    if (e.bytes > 0) add("bytes", std::to_string(e.bytes));
+    if (e.flops > 0) add("flops", std::to_string(e.flops));
+    const ProfileThread& thread = s.threads[static_cast<size_t>(e.thread)];
+    event(formatted("\"ph\":\"X\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%" PRId64 ",\"ts\":%s,\"dur\":%s,",
+                    kCategories[static_cast<int>(e.kind)], thread.rank, thread.system_id,
+                    microseconds(e.begin).c_str(), microseconds(e.end - e.begin).c_str()) +
+          "\"name\":" + quoted(name) + ",\"args\":{" + args + "}");
+  }
+
+  std::filesystem::path path_;
+  std::ofstream out_;
+  bool first_ = true;
+};
+
+}  // namespace
+
+Profiler::Profiler(ProfilerOptions options) : session_(make_ref<internal::ProfileSession>(options)) {
+  if (options.skip < 0 || options.steps < 0)
+    throw ValueError(kName, "skip and steps must be at least 0, given ", options.skip, " and ",
+                     options.steps);
+}
+Profiler::~Profiler() = default;
+
+Profiler::Scope Profiler::record() { return Scope(session_); }
+
+Profiler::Scope::Scope(Ref<internal::ProfileSession> session) : session_(std::move(session)) {
+  session_->open();
+  outer_ = std::exchange(Context::current().observer, session_);
+}
+Profiler::Scope::Scope(Scope&&) noexcept = default;
+Profiler::Scope::~Scope() {
+  if (!session_) return;  // moved from
+  Context::current().observer = std::move(outer_);
+  session_->close();
+}
+
+void Profiler::step() { session_->step(); }
+void Profiler::clear() { session_->clear(); }
+double Profiler::seconds() const { return 1e-9 * static_cast<double>(session_->snapshot().recorded); }
+int64_t Profiler::steps() const { return session_->snapshot().steps; }
+std::vector<ProfileRow> Profiler::rows(By by) const { return rows_of(session_->snapshot(), by); }
+
+int64_t Profiler::peak_bytes() const {
+  const Snapshot s = session_->snapshot();
+  const MemorySample* peak = peak_of(s);
+  return peak ? peak->live_bytes : 0;
+}
+
+std::string Profiler::table() const { return table({}); }
+std::string Profiler::table(const ProfileTableOptions& options) const {
+  constexpr size_t kWidest = 80;
+  const Snapshot s = session_->snapshot();
+  const std::vector<ProfileRow> all = rows_of(s, options.by);
+  const size_t shown = std::min(all.size(), static_cast<size_t>(std::max<int64_t>(options.limit, 0)));
+  size_t width = 8;
+  for (size_t i = 0; i < shown; ++i) width = std::max(width, std::min(all[i].name.size(), kWidest));
+  const auto padded = [&](const std::string& name) {
+    return name + std::string(width - std::min(name.size(), width), ' ');
+  };
+  constexpr const char* kNames[] = {"op", "op", "module", "range"};
+  std::string text = padded(kNames[options.by]) +
+                     "   calls   total ms  backward ms    mean us   share        MB    GB/s  GFLOP/s\n";
+  const double recorded = 1e-9 * static_cast<double>(s.recorded);
+  const auto line = [&](const ProfileRow& r) {
+    text += padded(r.name) + formatted("%8" PRId64, r.calls) + cell(11, 3, 1e3 * r.seconds) +
+            cell(13, 3, 1e3 * r.backward_seconds, r.backward_seconds > 0) +
+            cell(11, 1, 1e6 * r.seconds / static_cast<double>(r.calls)) +
+            formatted("%8s", percent(r.seconds, recorded).c_str()) +
+            cell(10, 1, 1e-6 * static_cast<double>(r.bytes), r.bytes > 0) +
+            cell(8, 1, 1e-9 * static_cast<double>(r.bytes) / r.seconds, r.bytes > 0 && r.seconds > 0) +
+            cell(9, 1, 1e-9 * static_cast<double>(r.flops) / r.seconds, r.flops > 0 && r.seconds > 0);
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += '\n';
+  };
+  for (size_t i = 0; i < shown; ++i) line(all[i]);
+  if (shown < all.size()) {
+    ProfileRow rest{.name = concat("(", all.size() - shown, " more)")};
+    for (size_t i = shown; i < all.size(); ++i) {
+      rest.calls += all[i].calls, rest.seconds += all[i].seconds,
+          rest.backward_seconds += all[i].backward_seconds;
+      rest.bytes += all[i].bytes, rest.flops += all[i].flops;
+    }
+    line(rest);
+  }
+  return text + totals_of(s);
+}
+
+void Profiler::write_trace(const std::filesystem::path& path) const {
+  const internal::QuietSignals quiet;
+  TraceFile(path).write(session_->snapshot());
+}
+
+}  // namespace gradus

@@ -1,0 +1,345 @@
+#include "gradus/tensor/runtime/allocator.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/guarded_memory.h"
+#include "gradus/tensor/runtime/memory.h"
+
+namespace gradus {
+namespace {
+
+// Note [Size classes]
+// Small requests (up to 1 MiB) round up to multiples of 64 bytes up to 1 KiB, then to 16 steps per power of two, and each
+// class has a free list. Large ones round up to 64 KiB and are matched best fit, at most a quarter too large: training
+// repeats its shapes, so nearly every request finds a block of its very size.
+constexpr int64_t kSmallest = 64;
+constexpr int64_t kSmallLimit = int64_t{1} << 20;
+constexpr int64_t kLargeStep = int64_t{64} << 10;
+constexpr int64_t kHugePage = int64_t{2} << 20;
+
+int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+int64_t class_size(int64_t bytes) {
+  if (bytes <= 1024) return round_up(bytes, kSmallest);
+  if (bytes > kSmallLimit) return round_up(bytes, kLargeStep);
+  const int64_t step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes - 1))) / 16;
+  return round_up(bytes, step);
+}
+
+int class_index(int64_t size) {  // size: a small class's size
+  if (size <= 1024) return static_cast<int>(size / kSmallest);
+  const int power = std::bit_width(static_cast<uint64_t>(size - 1)) - 1;  // 2^power < size <= 2^(power+1)
+  const int64_t step = (int64_t{1} << power) / 16;
+  return 16 + (power - 10) * 16 + static_cast<int>((size - (int64_t{1} << power)) / step);
+}
+constexpr int kClasses = 16 + 10 * 16 + 1;
+
+int64_t physical_memory() {
+  static const int64_t bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+  return bytes;
+}
+
+class SpinLock {
+ public:
+  void lock() {
+    for (int i = 0; flag_.test_and_set(std::memory_order_acquire); ++i)
+      if (i > 64) std::this_thread::yield();
+  }
+  void unlock() { flag_.clear(std::memory_order_release); }
+
+ private:
+  std::atomic_flag flag_ = ATOMIC_FLAG_INIT;
+};
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kCaching = false;  // let the sanitizer see every allocation
+#else
+constexpr bool kCaching = true;
+#endif
+
+class CachingAllocator {
+ public:
+  void* allocate(int64_t bytes) {
+    const int64_t size = class_size(bytes);
+    if (guarding_) [[unlikely]]
+      return allocate_guarded(bytes, size);
+    void* p = nullptr;
+    int64_t taken = size;
+    {
+      std::lock_guard lock(lock_);
+      p = size <= kSmallLimit ? take_small(size) : take_large(size, taken);
+      if (p) {
+        ++stats_.allocations;
+        stats_.cached_bytes -= taken;
+        count_live(taken);
+        return p;
+      }
+      ++stats_.system_calls;
+    }
+    p = from_system(size);
+    if (!p) {
+      release_cached();
+      p = from_system(size);
+    }
+    std::lock_guard lock(lock_);
+    if (!p) throw Error("allocate", "out of memory: asked for ", bytes, " bytes; ", to_string(stats_));
+    if (size > kSmallLimit) remember_large(p, size);
+    ++stats_.allocations;
+    count_live(size);
+    return p;
+  }
+
+  void deallocate(void* p, int64_t bytes) noexcept {
+    int64_t size = class_size(bytes);
+    if (guarding_) [[unlikely]] {
+      unmap_guarded(p, bytes);
+      std::lock_guard lock(lock_);
+      stats_.live_bytes -= size;
+      return;
+    }
+    std::lock_guard lock(lock_);
+    if (size > kSmallLimit) size = large_sizes_.find(p)->second;
+    stats_.live_bytes -= size;
+    if (!kCaching) {
+      large_sizes_.erase(p);
+      std::free(p);
+      return;
+    }
+    if (size <= kSmallLimit) {
+      stats_.cached_bytes += size;
+      void*& head = free_[class_index(size)];
+      *static_cast<void**>(p) = head;
+      head = p;
+    } else {
+      try {
+        large_free_.emplace(size, p);
+        stats_.cached_bytes += size;
+      } catch (const std::bad_alloc&) {  // no room to remember it
+        large_sizes_.erase(p);
+        std::free(p);
+      }
+    }
+  }
+
+  void release_cached() {
+    std::lock_guard lock(lock_);
+    for (void*& head : free_)
+      while (head) {
+        void* next = *static_cast<void**>(head);
+        std::free(head);
+        head = next;
+      }
+    for (auto& [size, p] : large_free_) {
+      large_sizes_.erase(p);
+      std::free(p);
+    }
+    large_free_.clear();
+    stats_.cached_bytes = 0;
+  }
+
+  // A block that nobody will write to: on the meta device.
+  void count(int64_t bytes) {
+    std::lock_guard lock(lock_);
+    ++stats_.allocations;
+    count_live(class_size(bytes));
+  }
+  void uncount(int64_t bytes) noexcept {
+    std::lock_guard lock(lock_);
+    stats_.live_bytes -= class_size(bytes);
+  }
+
+  void lock() { lock_.lock(); }
+  void unlock() { lock_.unlock(); }
+
+  MemoryStats stats() {
+    std::lock_guard lock(lock_);
+    return stats_;
+  }
+  void reset_peak() {
+    std::lock_guard lock(lock_);
+    stats_.peak_bytes = stats_.live_bytes;
+  }
+
+  // Peaks of scopes, each from its own beginning.
+  int begin_peak(int64_t& live) {
+    std::lock_guard lock(lock_);
+    live = stats_.live_bytes;
+    for (size_t i = 0; i < peaks_.size(); ++i)
+      if (peaks_[i] < 0) return peaks_[i] = live, static_cast<int>(i);
+    peaks_.push_back(live);
+    return static_cast<int>(peaks_.size()) - 1;
+  }
+  int64_t peak(int slot) {
+    std::lock_guard lock(lock_);
+    return peaks_[slot];
+  }
+  void end_peak(int slot) {
+    std::lock_guard lock(lock_);
+    peaks_[slot] = -1;
+    while (!peaks_.empty() && peaks_.back() < 0) peaks_.pop_back();
+  }
+
+ private:
+  void* allocate_guarded(int64_t bytes, int64_t size) {
+    void* p = map_guarded(bytes);
+    std::lock_guard lock(lock_);
+    if (!p)
+      throw Error("allocate", "out of memory: asked for ", bytes, " bytes; ", to_string(stats_), "; ",
+                  guarded_blocks(),
+                  " blocks have mappings of their own by GRADUS_GUARD, two or three each: the system allows "
+                  "so many per process as vm.max_map_count says");
+    ++stats_.allocations, ++stats_.system_calls;
+    count_live(size);
+    return p;
+  }
+
+  void count_live(int64_t size) {
+    stats_.live_bytes += size;
+    if (stats_.live_bytes > stats_.peak_bytes) stats_.peak_bytes = stats_.live_bytes;
+    for (int64_t& peak : peaks_)
+      if (peak >= 0 && stats_.live_bytes > peak) peak = stats_.live_bytes;
+  }
+
+  void remember_large(void* p, int64_t size) {
+    try {
+      large_sizes_[p] = size;
+    } catch (const std::bad_alloc&) {
+      std::free(p);
+      throw;
+    }
+  }
+
+  void* take_small(int64_t size) {
+    void*& head = free_[class_index(size)];
+    void* p = head;
+    if (p) head = *static_cast<void**>(p);
+    return p;
+  }
+
+  void* take_large(int64_t size, int64_t& taken) {
+    auto it = large_free_.lower_bound(size);
+    if (it == large_free_.end() || it->first > size + size / 4) return nullptr;
+    taken = it->first;
+    void* p = it->second;
+    large_free_.erase(it);
+    return p;
+  }
+
+  static void* from_system(int64_t size) {
+    if (size > physical_memory())
+      return nullptr;  // else the system may grant it, and kill the process that uses it
+    const bool huge = size >= kHugePage;
+    void* p = std::aligned_alloc(huge ? kHugePage : 64, round_up(size, huge ? kHugePage : 64));
+    if (p && huge) madvise(p, size, MADV_HUGEPAGE);  // fewer page faults; a hint, so its failure is no error
+    return p;
+  }
+
+  const bool guarding_ = is_guarding();
+  SpinLock lock_;
+  MemoryStats stats_;
+  std::vector<int64_t> peaks_;  // of open scopes; -1: free
+  std::array<void*, kClasses> free_{};
+  std::multimap<int64_t, void*> large_free_;
+  std::unordered_map<void*, int64_t> large_sizes_;
+};
+
+constexpr int kMaxCpuDevices = 64;
+
+std::string mib(int64_t bytes) { return concat(bytes >> 20, '.', (bytes & ((1 << 20) - 1)) * 10 >> 20, " MiB"); }
+
+std::string in_column(const std::string& text, size_t width) {
+  return std::string(text.size() < width ? width - text.size() : 0, ' ') + text;
+}
+
+using Allocators = std::array<CachingAllocator, kMaxCpuDevices + 1>;
+
+// Never destroyed: tensors with static lifetime may outlive any order of destruction.
+Allocators& allocators() {
+  static auto* all = [] {
+    // A child gets no lock that another thread of the parent holds.
+    pthread_atfork(
+        [] {
+          for (CachingAllocator& a : allocators()) a.lock();
+        },
+        [] {
+          for (CachingAllocator& a : allocators()) a.unlock();
+        },
+        [] {
+          for (CachingAllocator& a : allocators()) a.unlock();
+        });
+    return new Allocators;
+  }();
+  return *all;
+}
+
+CachingAllocator& allocator_of(Device device) {
+  if (device.type == DeviceType::kMeta) return allocators()[kMaxCpuDevices];
+  if (device.type != DeviceType::kCPU)
+    throw DeviceError("allocate", device, " has no allocator", device.type == DeviceType::kCUDA ? " (built without CUDA)" : "");
+  if (device.index < 0 || device.index >= kMaxCpuDevices)
+    throw DeviceError("allocate", device, " does not exist: indices go from 0 to ", kMaxCpuDevices - 1);
+  return allocators()[device.index];
+}
+
+}  // namespace
+
+MemoryStats memory_stats(Device device) { return allocator_of(device).stats(); }
+void reset_peak_memory(Device device) { allocator_of(device).reset_peak(); }
+void empty_cache(Device device) { allocator_of(device).release_cached(); }
+int64_t allocation_size(int64_t bytes) { return class_size(bytes); }
+void* allocate(Device device, int64_t bytes) {
+  CachingAllocator& allocator = allocator_of(device);
+  void* p = nullptr;
+  if (device.type != DeviceType::kMeta) p = allocator.allocate(bytes);
+  else allocator.count(bytes);
+  if (Observer* o = observer()) [[unlikely]] o->allocated(device);
+  return p;
+}
+void deallocate(Device device, void* p, int64_t bytes) noexcept {
+  CachingAllocator& allocator = allocator_of(device);
+  if (device.type != DeviceType::kMeta) return allocator.deallocate(p, bytes);
+  allocator.uncount(bytes);
+}
+
+std::string to_string(const MemoryStats& s) {
+  return concat("live ", mib(s.live_bytes), ", peak ", mib(s.peak_bytes), ", cached ", mib(s.cached_bytes), ", ",
+                s.allocations, " allocations, ", s.system_calls, " from the system");
+}
+
+std::string memory_summary() {
+  constexpr int kWidth = 14;
+  std::string text = "device";
+  for (const char* title : {"live", "peak", "cached", "allocations", "from system"}) text += in_column(title, kWidth);
+  const auto add = [&](Device device) {
+    const MemoryStats s = memory_stats(device);
+    if (s.allocations == 0) return;
+    const std::string name = concat(device);
+    text += "\n" + name + std::string(name.size() < 6 ? 6 - name.size() : 0, ' ');
+    for (int64_t bytes : {s.live_bytes, s.peak_bytes, s.cached_bytes}) text += in_column(mib(bytes), kWidth);
+    for (int64_t count : {s.allocations, s.system_calls}) text += in_column(concat(count), kWidth);
+  };
+  for (int16_t i = 0; i < kMaxCpuDevices; ++i) add({DeviceType::kCPU, i});
+  add({DeviceType::kMeta});
+  return text + "\n";
+}
+
+PeakMemory::PeakMemory(Device device) : device_(device), slot_(allocator_of(device).begin_peak(before_)) {}
+PeakMemory::~PeakMemory() { allocator_of(device_).end_peak(slot_); }
+int64_t PeakMemory::bytes() const { return allocator_of(device_).peak(slot_); }
+
+}  // namespace gradus

@@ -1,0 +1,52 @@
+#include "gradus/tensor/runtime/context.h"
+
+#include <pthread.h>
+
+#include "gradus/tensor/runtime/random.h"
+
+namespace gradus {
+
+constinit thread_local Context* Context::current_ = nullptr;
+
+Context& Context::own() {
+  static thread_local Context own;
+  current_ = &own;
+  return own;
+}
+
+std::string Context::module_path_text() const {
+  std::string text;
+  for (const std::string* name : module_path) {
+    if (name->empty()) continue;
+    if (!text.empty()) text += '.';
+    text += *name;
+  }
+  return text;
+}
+
+void name_thread(const std::string& name) { ::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str()); }
+
+ContextScope::ContextScope(Context& context) : previous_(Context::current_) { Context::current_ = &context; }
+ContextScope::~ContextScope() { Context::current_ = previous_; }
+
+Stream current_stream(Device device) {
+  for (const Stream& s : Context::current().streams)
+    if (s.device() == device) return s;
+  return Stream::of(device);
+}
+
+StreamScope::StreamScope(Stream stream) : previous_(current_stream(stream.device())) {
+  auto& streams = Context::current().streams;
+  std::erase_if(streams, [&](const Stream& s) { return s.device() == stream.device(); });
+  streams.push_back(std::move(stream));
+}
+
+StreamScope::~StreamScope() {
+  auto& streams = Context::current().streams;
+  std::erase_if(streams, [&](const Stream& s) { return s.device() == previous_.device(); });
+  if (!(previous_ == Stream::of(previous_.device()))) streams.push_back(previous_);
+}
+
+void manual_seed(uint64_t seed) { Context::current().generator->manual_seed(seed); }
+
+}  // namespace gradus

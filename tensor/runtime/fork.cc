@@ -1,0 +1,22 @@
+#include "gradus/tensor/runtime/fork.h"
+
+#include <pthread.h>
+
+#include <atomic>
+
+namespace gradus::internal {
+namespace {
+
+std::atomic<int> forks{0};
+[[maybe_unused]] const int registered =
+    pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+
+thread_local int team_of = -1;  // the fork_count() at which this thread started a team; -1: it has not
+
+}  // namespace
+
+int fork_count() { return forks.load(std::memory_order_relaxed); }
+void use_team() { team_of = fork_count(); }
+bool has_lost_team() { return team_of >= 0 && team_of != fork_count(); }
+
+}  // namespace gradus::internal

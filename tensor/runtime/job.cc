@@ -1,0 +1,49 @@
+#include "gradus/tensor/runtime/job.h"
+
+#include <mutex>
+#include <utility>
+
+#include "gradus/tensor/runtime/context.h"
+
+namespace gradus {
+namespace {
+
+// The job of this process. Never destroyed: the process's last words need it.
+std::mutex& mutex() {
+  static auto& mutex = *new std::mutex;
+  return mutex;
+}
+Ref<Job>& slot() {
+  static auto& job = *new Ref<Job>;
+  return job;
+}
+
+}  // namespace
+
+HostMemory Job::share(const std::string&, size_t bytes, const Fill& fill) {
+  const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
+  fill(memory.get());
+  return {.bytes = {memory, memory.get()}};
+}
+
+std::string Job::first_given(const std::string&, const std::string& value) { return value; }
+
+Ref<Job> Job::current() {
+  if (const Ref<Job>& job = Context::current().job) return job;
+  if (Ref<Job> job = of_process()) return job;
+  static const auto& alone = *new Ref<Job>(make_ref<Job>());
+  return alone;
+}
+
+Ref<Job> Job::of_process() {
+  std::lock_guard lock(mutex());
+  return slot();
+}
+
+Ref<Job> Job::exchange_process_job(Ref<Job> job) {
+  std::lock_guard lock(mutex());
+  std::swap(slot(), job);
+  return job;
+}
+
+}  // namespace gradus

@@ -1,0 +1,229 @@
+#include "gradus/tensor/runtime/neighbour.h"
+
+#ifdef GRADUS_NO_OPENMP
+
+namespace gradus::internal {
+bool has_busy_neighbour(int) { return false; }
+}  // namespace gradus::internal
+
+#else
+
+#include <fcntl.h>
+#include <omp.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+#include "gradus/tensor/runtime/fork.h"
+#include "gradus/tensor/runtime/parallel.h"
+
+namespace gradus::internal {
+namespace {
+
+constexpr int64_t kMillisecond = 1'000'000;
+constexpr int64_t kLook = 20 * kMillisecond;            // between two looks
+constexpr double kBusy = 0.35;                          // of the time: both threads' waits for a core
+constexpr int64_t kGap = 50 * kMillisecond;             // between two loops; how the threads waited then does not count
+constexpr int64_t kShortestPause = 250 * kMillisecond;  // until both threads are tried again
+constexpr int64_t kLongestPause = 2'000 * kMillisecond;
+
+// Nanoseconds, as exact as the system's tick: 1 to 10 ms.
+int64_t coarse_now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+  return t.tv_sec * 1'000'000'000 + t.tv_nsec;
+}
+
+// One thread of a team, as the system's scheduler sees it.
+class Scheduled {
+ public:
+  Scheduled() = default;
+  ~Scheduled() { close(); }
+  Scheduled(const Scheduled&) = delete;
+  Scheduled& operator=(const Scheduled&) = delete;
+
+  void be_me() {
+    close();
+    thread_ = pid_t(::syscall(SYS_gettid));
+    file_ = ::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+  }
+
+  // Nanoseconds for which the thread has waited for a core so far; nothing where it has ended, or nobody says so.
+  std::optional<int64_t> waited() const {
+    char text[96];
+    const ssize_t n = file_ < 0 ? -1 : ::pread(file_, text, sizeof text, 0);
+    if (n <= 0) return {};
+    const char* second = std::find(text, text + n, ' ');  // of three numbers
+    int64_t waited = 0;
+    if (second == text + n || std::from_chars(second + 1, text + n, waited).ec != std::errc()) return {};
+    return waited;
+  }
+
+  // How long the thread may keep a core from others: who takes little at a time comes to a core sooner. 0: the
+  // system's default. Linux 6.12 and later; no effect elsewhere.
+  void set_slice(uint64_t nanoseconds) const {
+    struct {
+      uint32_t size, policy;
+      uint64_t flags;
+      int32_t nice;
+      uint32_t priority;
+      uint64_t runtime, deadline, period;
+    } attributes{};
+    if (file_ < 0 || ::syscall(SYS_sched_getattr, thread_, &attributes, sizeof attributes, 0) != 0) return;
+    if (attributes.policy != SCHED_OTHER) return;  // elsewhere the number means something else
+    attributes.size = sizeof attributes;
+    attributes.runtime = nanoseconds;
+    ::syscall(SYS_sched_setattr, thread_, &attributes, 0);
+  }
+
+ private:
+  void close() {
+    if (file_ >= 0) ::close(file_);
+    file_ = -1;
+  }
+
+  pid_t thread_ = 0;
+  int file_ = -1;
+};
+
+// Note [Waiting asleep]
+// A thread of libgomp's that waits for another looks 300,000 times whether it has come, some milliseconds, and then
+// sleeps. Beside a neighbour it so keeps the core to which the other one could move, and has used up its share of
+// the core when there is work. libgomp looks 100 times only while the process has more threads in teams than there
+// are cores: a team of threads that sleep makes it so, without a word to libgomp, whose settings cannot be changed
+// once a program runs. On a quiet machine sleeping costs more than it gives, up to twice the time of a small step.
+class WaitingAsleep {
+ public:
+  static WaitingAsleep& get() {
+    static auto* one = new WaitingAsleep;  // its thread may outlive static variables
+    return *one;
+  }
+  void begin() {
+    std::lock_guard lock(mutex_);
+    if (wanted_++ > 0) return;
+    try {
+      std::thread([this, turn = turn_] { hold_team(turn); }).detach();
+    } catch (const std::system_error&) {  // as before, then
+    }
+  }
+  void end() {
+    {
+      std::lock_guard lock(mutex_);
+      if (--wanted_ > 0) return;
+      ++turn_;
+    }
+    ended_.notify_all();
+  }
+
+ private:
+  // With the thread that holds it the team ends.
+  void hold_team(int64_t turn) {
+    std::atomic<int> members{0};
+#pragma omp parallel num_threads(2)
+    members.fetch_add(1, std::memory_order_relaxed);  // a team without work is left out by the compiler
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [&] { return turn_ != turn; });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  int wanted_ = 0;
+  int64_t turn_ = 0;
+};
+
+// What a thread knows of the two of its team.
+class Watch {
+ public:
+  Watch() = default;
+  ~Watch() {
+    if (busy_ && process_ == fork_count()) WaitingAsleep::get().end();  // a child has no team that sleeps
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  bool busy() {
+    const int64_t now = coarse_now();
+    if (now - asked_ > kGap) waited_.reset();
+    asked_ = now;
+    if (now < next_) return busy_;
+    if (busy_)
+      try_both_again(now);
+    else
+      look(now);
+    return busy_;
+  }
+
+ private:
+  static constexpr uint64_t kShortSlice = 100'000;  // the shortest that Linux takes
+
+  void look(int64_t now) {
+    next_ = now + kLook;
+    const std::optional<int64_t> waited = both_waited();
+    if (waited && waited_ && double(*waited - *waited_) > kBusy * double(now - looked_)) {
+      const bool came_back = now - tried_ < kLongestPause;
+      pause_ = came_back ? std::min(2 * pause_, kLongestPause) : kShortestPause;
+      next_ = now + pause_;
+      busy_ = true;
+      WaitingAsleep::get().begin();
+      for (const Scheduled& thread : threads_) thread.set_slice(kShortSlice);
+    }
+    waited_ = waited;
+    looked_ = now;
+  }
+
+  void try_both_again(int64_t now) {
+    for (const Scheduled& thread : threads_) thread.set_slice(0);
+    WaitingAsleep::get().end();
+    busy_ = false;
+    next_ = now + kLook;
+    waited_ = both_waited();
+    looked_ = tried_ = now;
+  }
+
+  std::optional<int64_t> both_waited() {
+    const auto sum = [&]() -> std::optional<int64_t> {
+      const auto one = threads_[0].waited(), other = threads_[1].waited();
+      if (!one || !other) return {};
+      return *one + *other;
+    };
+    if (!can_tell_) return {};
+    if (const auto waited = sum()) return waited;
+    // At first, and where the team has another thread than before.
+#pragma omp parallel num_threads(2)
+    threads_[omp_get_thread_num()].be_me();
+    waited_.reset();
+    const auto waited = sum();
+    can_tell_ = waited.has_value();
+    return waited;
+  }
+
+  std::array<Scheduled, 2> threads_;
+  std::optional<int64_t> waited_;  // when it looked last; nothing where a gap came since
+  int64_t asked_ = 0, looked_ = 0, tried_ = 0, next_ = 0, pause_ = kShortestPause;
+  bool busy_ = false, can_tell_ = true;
+  const int process_ = fork_count();
+};
+
+}  // namespace
+
+bool has_busy_neighbour(int threads) {
+  if (threads != 2 || usable_cores() > 2) return false;
+  thread_local Watch watch;
+  return watch.busy();
+}
+
+}  // namespace gradus::internal
+
+#endif

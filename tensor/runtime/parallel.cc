@@ -1,0 +1,145 @@
+#include "gradus/tensor/runtime/parallel.h"
+
+#include <sched.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <mutex>
+#include <string>
+#ifdef GRADUS_NO_OPENMP
+#include <thread>
+#include <vector>
+#else
+#include <omp.h>
+#endif
+
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/fork.h"
+#include "gradus/tensor/runtime/neighbour.h"
+
+namespace gradus {
+namespace {
+
+// The CPU quota of this process's cgroup (v2), or a large number.
+int cgroup_cores() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
+  return std::max(1, static_cast<int>(std::ceil(std::strtod(quota.c_str(), nullptr) / period)));
+}
+
+}  // namespace
+
+int usable_cores() {
+  static const int cores = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    const int by_mask = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return std::clamp(std::min(by_mask, cgroup_cores()), 1, 1024);
+  }();
+  return cores;
+}
+
+// What OpenMP takes too, so that all libraries of a process agree.
+static int default_threads() {
+  static const int threads = [] {
+    const char* text = std::getenv("OMP_NUM_THREADS");
+    const long n = text ? std::strtol(text, nullptr, 10) : 0;  // of a list, the outermost level's
+    return n > 0 ? int(std::min(n, 1024L)) : usable_cores();
+  }();
+  return threads;
+}
+
+int num_threads() {
+  if (internal::has_lost_team()) return 1;
+  const int n = Context::current().threads;
+  return n > 0 ? n : default_threads();
+}
+
+void set_num_threads(int n) {
+  if (n < 1) throw ValueError("set_num_threads", "expected at least 1, given ", n);
+  Context::current().threads = n;
+}
+
+namespace internal {
+namespace {
+
+class FirstException {
+ public:
+  void capture() {
+    std::lock_guard lock(mutex_);
+    if (!first_) first_ = std::current_exception();
+  }
+  void rethrow() {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr first_;
+};
+
+}  // namespace
+
+static thread_local bool in_share = false;  // of a loop that OpenMP knows nothing of
+
+struct InShare {
+  InShare() { in_share = true; }
+  ~InShare() { in_share = false; }
+};
+
+#ifdef GRADUS_NO_OPENMP
+
+void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t),
+                  void* context) {
+  if (in_share) return body(context, begin, end);
+  FirstException error;
+  const int64_t n = end - begin;
+  auto share = [&](int t) {
+    const InShare in;
+    try {
+      body(context, begin + n * t / threads, begin + n * (t + 1) / threads);
+    } catch (...) {
+      error.capture();
+    }
+  };
+  std::vector<std::thread> workers;
+  for (int t = 1; t < threads; ++t) workers.emplace_back(share, t);
+  share(0);
+  for (auto& w : workers) w.join();
+  error.rethrow();
+}
+
+#else
+
+void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t),
+                  void* context) {
+  if (omp_in_parallel() || in_share || has_lost_team()) return body(context, begin, end);
+  use_team();
+  const int64_t n = end - begin;
+  if (has_busy_neighbour(threads)) {
+    const InShare in;
+    for (int t = 0; t < threads; ++t) body(context, begin + n * t / threads, begin + n * (t + 1) / threads);
+    return;
+  }
+  FirstException error;
+#pragma omp parallel num_threads(threads)
+  {
+    const int t = omp_get_thread_num(), count = omp_get_num_threads();
+    try {
+      body(context, begin + n * t / count, begin + n * (t + 1) / count);
+    } catch (...) {
+      error.capture();
+    }
+  }
+  error.rethrow();
+}
+
+#endif
+
+}  // namespace internal
+}  // namespace gradus

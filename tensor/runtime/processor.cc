@@ -1,0 +1,52 @@
+#include "gradus/tensor/runtime/processor.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "gradus/tensor/base/error.h"
+
+namespace gradus::cpu {
+namespace {
+
+constexpr std::string_view kNames[] = {"sse41", "avx2", "avx512", "avx512_bf16", "amx"};
+
+}  // namespace
+
+Level parse_level(std::string_view name) {
+  std::string all;
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    if (kNames[i] == name) return Level(i);
+    all += (i > 0 ? ", " : "") + std::string(kNames[i]);
+  }
+  throw ValueError("GRADUS_CPU", "expected one of ", all, ", given '", name.substr(0, 40), "'");
+}
+
+std::string_view name_of(Level level) { return kNames[size_t(level)]; }
+
+Level processor_level() {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+    return Level::kAvx2;
+  if (!__builtin_cpu_supports("avx512bf16")) return Level::kAvx512;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool has_amx_bf16 = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1);
+  return has_amx_bf16 ? Level::kAmx : Level::kAvx512Bf16;
+#else
+  return Level::kSse41;
+#endif
+}
+
+Level level() {
+  static const Level used = [] {
+    const char* name = std::getenv("GRADUS_CPU");
+    return name && *name ? std::min(parse_level(name), processor_level()) : processor_level();
+  }();
+  return used;
+}
+
+}  // namespace gradus::cpu

@@ -1,0 +1,152 @@
+// What ranks are about to do is compared before data moves: the verdict and its text are the same on every
+// rank.
+#include "gradus/distributed/base/call_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace gradus::dist::internal {
+namespace {
+
+using ::testing::Each;
+
+struct Call {
+  Op op;
+  Shape shape = {4};
+  int root = -1;
+  ReduceOp reduce = ReduceOp::kSum;
+  DType dtype = DType::kF32;
+};
+CallRecord make_record(const Call& call) {
+  CallRecord record{.sequence = 12, .op = call.op, .reduce = call.reduce, .dtype = call.dtype, .root = call.root};
+  record.ndim = call.shape.size();
+  std::ranges::copy(call.shape, record.dims);
+  return record;
+}
+// The verdict on these calls by the ranks 0, 1, ...
+std::optional<Failure> compare(const std::vector<Call>& calls) {
+  std::vector<CallRecord> records;
+  std::vector<int> ranks;
+  for (const Call& call : calls) {
+    ranks.push_back(int(records.size()));
+    records.push_back(make_record(call));
+  }
+  return find_mismatch(records, ranks, "world");
+}
+std::string text_of(const std::vector<Call>& calls) {
+  const auto failure = compare(calls);
+  return failure ? failure->text : "";
+}
+
+TEST(CallRecord, IsDescribedAsACall) {
+  EXPECT_EQ(describe(make_record({Op::kAllReduce, {4, 8}})), "all_reduce(f32[4,8], sum)");
+  EXPECT_EQ(describe(make_record({Op::kReduce, {}, 1, ReduceOp::kMax, DType::kI64})),
+            "reduce(i64[], max, root 1)");
+  EXPECT_EQ(describe(make_record({Op::kBroadcast, {4}, 0})), "broadcast(f32[4], root 0)");
+  EXPECT_EQ(describe(make_record({Op::kAllGather, {2}, -1})), "all_gather(f32[2])");
+  EXPECT_EQ(describe(make_record({Op::kBarrier})), "barrier()");
+  for (int op = 0; op <= int(Op::kBackward); ++op) EXPECT_NE(describe(make_record({Op(op)})), "");
+}
+
+TEST(CallRecord, EqualCallsAgree) {
+  for (int op = 0; op <= int(Op::kBackward); ++op)
+    EXPECT_FALSE(compare({{Op(op), {4}, 1}, {Op(op), {4}, 1}, {Op(op), {4}, 1}})) << name_of(Op(op));
+}
+
+TEST(CallRecord, TheOddCallIsNamedWithTheUsualOne) {
+  EXPECT_EQ(text_of({{Op::kAllReduce}, {Op::kAllReduce}, {Op::kBroadcast, {4}, 0}}),
+            "rank 2 called broadcast(f32[4], root 0) as call 12 of group 'world', where rank 0 called "
+            "all_reduce(f32[4], sum)");
+}
+
+TEST(CallRecord, TheMajorityIsRightAndTheFirstRankOnATie) {
+  EXPECT_EQ(compare({{Op::kBarrier}, {Op::kAllReduce}, {Op::kAllReduce}})->rank, 0);
+  EXPECT_EQ(compare({{Op::kBarrier}, {Op::kAllReduce}})->rank, 1);
+  EXPECT_EQ(
+      compare({{Op::kBarrier}, {Op::kAllReduce}, {Op::kBroadcast}, {Op::kAllReduce}, {Op::kBroadcast}})->rank,
+      0);
+}
+
+TEST(CallRecord, RanksAndRootsAreThoseOfTheJob) {
+  const std::vector<CallRecord> records = {make_record({Op::kBroadcast, {4}, 0}),
+                                       make_record({Op::kBroadcast, {4}, 1})};
+  const auto failure = find_mismatch(records, {3, 7}, "pair");
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 7);
+  EXPECT_EQ(failure->text,
+            "rank 7 called broadcast(f32[4], root 7) as call 12 of group 'pair', where rank 3 called "
+            "broadcast(f32[4], root 3)");
+}
+
+// What must agree for each op; all else may differ.
+TEST(CallRecord, EachOpComparesWhatItNeeds) {
+  struct Needs {
+    Op op;
+    bool dtype, shape, reduce, root;
+  };
+  const Needs table[] = {
+      {Op::kBarrier, false, false, false, false},  {Op::kAllReduce, true, true, true, false},
+      {Op::kReduce, true, true, true, true},       {Op::kBroadcast, true, true, false, true},
+      {Op::kScatter, true, false, false, true},    {Op::kGather, true, false, false, true},
+      {Op::kAllGather, true, false, false, false}, {Op::kReduceScatter, true, true, true, false},
+      {Op::kAllToAll, true, false, false, false},  {Op::kBroadcastObject, false, false, false, true},
+  };
+  for (const Needs& needs : table) {
+    SCOPED_TRACE(name_of(needs.op));
+    const Call call{needs.op, {2, 3}, 0};
+    const auto differs = [&](auto&& change) {
+      Call other = call;
+      change(other);
+      return compare({call, other}).has_value();
+    };
+    EXPECT_EQ(differs([](Call& c) { c.dtype = DType::kF64; }), needs.dtype);
+    EXPECT_EQ(differs([](Call& c) { c.shape = {3, 2}; }), needs.shape);
+    EXPECT_EQ(differs([](Call& c) { c.shape = {2, 3, 1}; }), needs.shape);
+    EXPECT_EQ(differs([](Call& c) { c.reduce = ReduceOp::kMin; }), needs.reduce);
+    EXPECT_EQ(differs([](Call& c) { c.root = 1; }), needs.root);
+    EXPECT_TRUE(
+        differs([](Call& c) { c.op = c.op == Op::kAllGatherObject ? Op::kBarrier : Op::kAllGatherObject; }));
+  }
+}
+
+TEST(CallRecord, AnotherCallNumberIsAMismatch) {
+  CallRecord late = make_record({Op::kBarrier});
+  late.sequence = 11;
+  EXPECT_EQ(find_mismatch({make_record({Op::kBarrier}), late}, {0, 1}, "world")->text,
+            "rank 1 called barrier() as call 11 of group 'world', where rank 0 called barrier() as call 12");
+}
+
+TEST(CallRecord, NonsenseIsNoIndexIntoTables) {
+  const auto spoil = [](auto&& change) {
+    CallRecord bad = make_record({Op::kAllReduce});
+    change(bad);
+    return find_mismatch({make_record({Op::kAllReduce}), bad}, {0, 1}, "world");
+  };
+  const std::optional<Failure> verdicts[] = {
+      spoil([](CallRecord& r) { r.op = Op(200); }),
+      spoil([](CallRecord& r) { r.dtype = DType(200); }),
+      spoil([](CallRecord& r) { r.reduce = ReduceOp(200); }),
+      spoil([](CallRecord& r) { r.ndim = 9; }),
+      spoil([](CallRecord& r) { r.ndim = -1; }),
+  };
+  for (const auto& verdict : verdicts) {
+    ASSERT_TRUE(verdict);
+    EXPECT_EQ(verdict->rank, 1);
+    EXPECT_THAT(verdict->text, ::testing::StartsWith("rank 1 sent a malformed record in group 'world'"));
+  }
+}
+
+TEST(CallRecord, CheckThrowsWhatItFinds) {
+  EXPECT_NO_THROW(check_records({make_record({Op::kBarrier}), make_record({Op::kBarrier})}, {0, 1}, "world"));
+  try {
+    check_records({make_record({Op::kBarrier}), make_record({Op::kBroadcastObject})}, {0, 1}, "world");
+    FAIL();
+  } catch (const MismatchError& error) {
+    EXPECT_EQ(error.rank(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace gradus::dist::internal

@@ -1,0 +1,337 @@
+// A model on several logical CPU devices against the same model on one, in f64.
+#include "gradus/distributed/data_parallel/data_parallel.h"
+
+#include <algorithm>
+#include <mutex>
+#include <stdexcept>
+
+#include "gradus/autograd/functional.h"
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/nn/nn.h"
+#include "gradus/optim/optimizers/sgd.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tests/ops/values.h"
+
+namespace gradus::dist {
+namespace {
+
+const Device kOne = Device::parse("cpu:1"), kTwo = Device::parse("cpu:2"), kThree = Device::parse("cpu:3");
+const std::vector<Device> kThreeDevices = {kCPU, kOne, kTwo};
+
+struct Net : nn::Layer {
+  nn::Conv2d conv{this, "conv", {.in = 2, .out = 3, .kernel = 3}};
+  nn::Linear fc{this, "fc", {.in = 3 * 2 * 2, .out = 4}};
+  Net() { to(DType::kF64); }
+  Tensor forward(const Tensor& x) override { return fc(flatten(tanh(conv(x)), 1)); }
+};
+
+// Another instance with the same weights, on cpu.
+std::unique_ptr<Net> twin(const nn::Module& net) {
+  auto other = std::make_unique<Net>();
+  copy_state_(net, *other);
+  return other;
+}
+
+Tensor images(int64_t n, uint64_t seed = 1) { return random_tensor({n, 2, 4, 4}, DType::kF64, seed); }
+
+template <class M>
+std::unique_ptr<M> make() {
+  return std::make_unique<M>();
+}
+
+// What the test's layers see of where they run.
+struct Log {
+  std::mutex mutex;
+  std::vector<std::string> seen;
+  void add(const Tensor& x) {
+    std::lock_guard lock(mutex);
+    seen.push_back(concat(x.shape(), " ", x.device()));
+  }
+  std::vector<std::string> take() {
+    std::vector<std::string> all;
+    std::swap(all, seen);
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+} g_log;
+
+struct Logged : nn::Layer {
+  nn::Parameter scale{this, "scale", full({1}, 2, {.device = Context::current().device})};
+  Tensor forward(const Tensor& x) override {
+    g_log.add(x);
+    return x * scale;
+  }
+};
+
+struct Case {
+  std::string name;
+  DataParallelOptions options;
+  int64_t samples;
+};
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+class DataParallelOn : public testing::TestWithParam<Case> {};
+
+TEST_P(DataParallelOn, several_devices_equals_one_to_second_order) {
+  const Case& c = GetParam();
+  DataParallel<Net> net(make<Net>, c.options);
+  const std::unique_ptr<Net> plain = twin(net.module());
+  const Tensor x = images(c.samples), factor = random_tensor({c.samples, 4}, DType::kF64, 3);
+  // A penalty on the gradient by x, so that gradients of gradients cross devices as well.
+  const auto loss_of = [&](auto& f, const Tensor& input) {
+    const auto sum_of = [&](const Tensor& z) { return sum(to(f(z), kCPU) * factor); };
+    return sum_of(input) + sum(square(autograd::grad(sum_of, input)));
+  };
+  for (int step = 0; step < 2; ++step) {
+    GradManager gm;
+    gm.attach(net->parameters()).attach(plain->parameters()).attach(x);
+    std::vector<Tensor> grads;
+    const auto recording = gm.record();
+    const Tensor got = loss_of(net, x), want = loss_of(*plain, x);
+    EXPECT_NEAR(got.item<double>(), want.item<double>(), 1e-12 * std::abs(want.item<double>()));
+    gm.backward(got - to(want, got.device()));  // x gets the difference
+    for (size_t i = 0; i < plain->parameters().size(); ++i) {
+      const Tensor p = net->parameters()[i], q = plain->parameters()[i];
+      EXPECT_EQ(p.grad().device(), p.device());
+      expect_near(to(p.grad(), kCPU), -q.grad(), 1e-12);
+      EXPECT_GT(sum_of_products(q.grad(), q.grad()), 1e-6);
+      raw::copy_(p, p * 1.5), raw::copy_(q, q * 1.5);  // the next step's copies have the new weights
+      p.set_grad({}), q.set_grad({});
+    }
+    expect_near(x.grad(), zeros_like(x), 1e-11);
+    x.set_grad({});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Devices, DataParallelOn,
+    testing::Values(Case{"two", {.device_ids = {kCPU, kOne}}, 4},
+                    Case{"uneven", {.device_ids = kThreeDevices}, 7},
+                    Case{"fewer_samples", {.device_ids = kThreeDevices}, 2},
+                    Case{"one_sample", {.device_ids = kThreeDevices}, 1},
+                    Case{"without_cpu_0", {.device_ids = {kTwo, kOne}}, 5},
+                    Case{"output_elsewhere", {.device_ids = {kCPU, kOne}, .output_device = kThree}, 5},
+                    Case{"one_device", {.device_ids = {kOne}}, 3}, Case{"none_named", {}, 3}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(DataParallel, runs_a_part_of_the_batch_on_each_device) {
+  DataParallel<Logged> net(make<Logged>, {.device_ids = kThreeDevices});
+  const Tensor y = net(ones({7, 2}));
+  EXPECT_EQ(g_log.take(), (std::vector<std::string>{"[1,2] cpu:2", "[3,2] cpu", "[3,2] cpu:1"}));
+  EXPECT_EQ(describe(y), "f32[7,2] cpu");
+  net(ones({2, 2}));
+  EXPECT_EQ(g_log.take(), (std::vector<std::string>{"[1,2] cpu", "[1,2] cpu:1"}));
+  net(ones({0, 2}));
+  EXPECT_EQ(g_log.take(), (std::vector<std::string>{"[0,2] cpu"}));
+}
+
+TEST(DataParallel, splits_and_joins_at_dim_and_gives_the_result_to_output_device) {
+  for (const int64_t dim : {1, -1}) {
+    DataParallel<Logged> net(make<Logged>, {.device_ids = {kCPU, kOne}, .output_device = kTwo, .dim = dim});
+    const Tensor x = random_tensor({2, 5}, DType::kF32);
+    const Tensor y = net(x);
+    EXPECT_EQ(g_log.take(), (std::vector<std::string>{"[2,2] cpu:1", "[2,3] cpu"}));
+    EXPECT_EQ(y.device(), kTwo);
+    expect_near(y, x * 2, 0);
+  }
+}
+
+struct Loss : nn::Layer {
+  nn::Linear fc{this, "fc", {.in = 2, .out = 1}};
+  Tensor forward(const Tensor& x) override { return mean(fc(x)); }
+};
+
+TEST(DataParallel, makes_a_vector_of_scalars_in_order_of_the_devices) {
+  DataParallel<Loss> net(make<Loss>, {.device_ids = {kCPU, kOne}});
+  const Tensor x = random_tensor({4, 2});
+  GradManager gm;
+  gm.attach(net->parameters());
+  const auto recording = gm.record();
+  const Tensor losses = net(x);
+  ASSERT_EQ(losses.shape(), (Shape{2}));
+  const auto got = losses.to_vector<float>();
+  EXPECT_FLOAT_EQ(got[0], net.module()(narrow(x, 0, 0, 2)).item<float>());
+  EXPECT_FLOAT_EQ(got[1], net.module()(narrow(x, 0, 2, 2)).item<float>());
+  gm.backward(mean(losses));
+  EXPECT_NEAR(net->fc.bias.grad().item<float>(), 1, 1e-6);
+}
+
+struct Counting : nn::Layer {
+  nn::BatchNorm1d bn{this, "bn", {.features = 1}};
+  nn::Buffer offset{
+      this, "offset", full({1}, 1, {.device = Context::current().device}), {.persistent = false}};
+  Tensor forward(const Tensor& x) override { return bn(x) + offset; }
+};
+
+TEST(DataParallel, copies_buffers_and_keeps_what_the_first_copy_writes) {
+  DataParallel<Counting> net(make<Counting>, {.device_ids = {kCPU, kOne}});
+  raw::fill_(net->offset, 5);
+  net->eval();
+  raw::fill_(net->bn.running_mean, 3);
+  expect_near(net(full({2, 1}, 3)), full({2, 1}, 5), 0);  // both copies: (3 - 3) + 5
+  net->train();
+  net(tensor(std::vector<float>{0, 2, 100, 200}, {4, 1}));
+  EXPECT_FLOAT_EQ(net->bn.running_mean.item<float>(), 0.9f * 3 + 0.1f * 1);  // of 0 and 2
+  EXPECT_EQ(net->bn.num_batches_tracked.item<int64_t>(), 1);
+}
+
+struct Modes : nn::Layer {
+  nn::Dropout first{this, "first", {.p = 0.5}}, second{this, "second", {.p = 0.5}};
+  Tensor forward(const Tensor& x) override { return second(first(x)); }
+};
+
+TEST(DataParallel, gives_copies_the_mode_of_each_module) {
+  DataParallel<Modes> net(make<Modes>, {.device_ids = {kCPU, kOne}});
+  net->first.eval();
+  const auto values = net(ones({2, 1000})).to_vector<float>();
+  for (float v : values) ASSERT_TRUE(v == 0 || v == 2) << v;  // 4 if both dropped
+  net->eval();
+  expect_near(net(ones({2, 10})), ones({2, 10}), 0);
+}
+
+TEST(DataParallel, draws_differently_on_each_device_and_alike_in_every_run) {
+  std::vector<std::vector<float>> runs;
+  for (int run = 0; run < 2; ++run) {
+    DataParallel<Modes> net(make<Modes>, {.device_ids = {kCPU, kOne}});
+    manual_seed(5);
+    const auto once = net(ones({2, 64})).to_vector<float>(), again = net(ones({2, 64})).to_vector<float>();
+    EXPECT_NE(once, again);
+    EXPECT_NE(std::vector(once.begin(), once.begin() + 64), std::vector(once.begin() + 64, once.end()));
+    runs.push_back(once);
+  }
+  EXPECT_EQ(runs[0], runs[1]);
+}
+
+TEST(DataParallel, building_copies_draws_no_random_numbers_of_the_caller) {
+  manual_seed(3);
+  const Net plain;
+  const auto after = Context::current().generator->state();
+  manual_seed(3);
+  DataParallel<Net> net(make<Net>, {.device_ids = kThreeDevices});
+  EXPECT_EQ(Context::current().generator->state(), after);
+  expect_near(net->fc.weight, plain.fc.weight, 0);
+}
+
+TEST(DataParallel, keeps_the_models_names_and_members) {
+  DataParallel<Net> net(make<Net>, {.device_ids = {kOne, kTwo}});
+  EXPECT_EQ(net->state_dict()[0].first, "conv.weight");
+  EXPECT_EQ(net->fc.weight.device(), kOne);
+  Tensor before = net->fc.weight;
+  net(images(4));
+  EXPECT_TRUE(net->fc.weight.is_same(before));
+}
+
+TEST(DataParallel, records_nothing_under_no_record) {
+  DataParallel<Net> net(make<Net>, {.device_ids = {kCPU, kOne}});
+  GradManager gm;
+  gm.attach(net->parameters());
+  const auto recording = gm.record();
+  {
+    const auto off = no_record();
+    EXPECT_FALSE(autograd::is_tracked(net(images(4))));
+  }
+  EXPECT_TRUE(autograd::is_tracked(net(images(4))));
+}
+
+TEST(DataParallel, trains_as_one_device_does) {
+  DataParallel<Net> net(make<Net>, {.device_ids = kThreeDevices});
+  const std::unique_ptr<Net> plain = twin(net.module());
+  const auto train = [](nn::Layer& owner, auto& f) {
+    GradManager gm;
+    gm.attach(owner.parameters());
+    optim::SGD opt(owner.parameters(), {.lr = 0.1, .momentum = 0.9});
+    for (int step = 0; step < 10; ++step) {
+      const auto recording = gm.record();
+      gm.backward(mean(square(f(images(5, uint64_t(step))))));
+      opt.step().clear_grad();
+    }
+  };
+  train(net.module(), net);
+  train(*plain, *plain);
+  expect_near(net->conv.weight, plain->conv.weight, 1e-12);
+  expect_near(net->fc.weight, plain->fc.weight, 1e-12);
+}
+
+// Tied weights stay tied in the copies.
+struct Tied : nn::Layer {
+  nn::Linear a{this, "a", {.in = 2, .out = 2, .bias = false}},
+      b{this, "b", {.in = 2, .out = 2, .bias = false}};
+  Tied() { static_cast<Tensor&>(b.weight) = a.weight; }
+  Tensor forward(const Tensor& x) override { return b(a(x)); }
+};
+
+TEST(DataParallel, keeps_tied_weights_tied) {
+  DataParallel<Tied> net(make<Tied>, {.device_ids = {kCPU, kOne}});
+  const Tensor x = random_tensor({4, 2});
+  ASSERT_EQ(net->parameters().size(), 1u);
+  expect_near(net(x), net.module()(x), 1e-6);
+}
+
+struct Failing : nn::Layer {
+  nn::Linear fc{this, "fc", {.in = 1, .out = 1}};
+  Tensor forward(const Tensor& x) override {
+    const float what = x.to_vector<float>()[0];
+    if (what == 1) return fc(ones({1, 3}, {.device = x.device()}));
+    if (what == 2) throw std::out_of_range("a user's own");
+    if (what == 3) throw InternalError("broken");
+    if (what == 4) return {};
+    return fc(x);
+  }
+};
+
+TEST(DataParallel, tells_what_a_copy_throws_with_its_device) {
+  DataParallel<Failing> net(make<Failing>, {.device_ids = kThreeDevices});
+  const auto x = [](float a, float b, float c) { return tensor(std::vector<float>{a, b, c}, {3, 1}); };
+  expect_error<ShapeError>([&] { net(x(0, 1, 2)); }, {"DataParallel on cpu:1", "in fc"});  // the first of two
+  expect_error<ShapeError>([&] { net(x(1, 0, 0)); }, {"DataParallel on cpu: "});
+  expect_error<Error>([&] { net(x(0, 0, 2)); }, {"[DataParallel] on cpu:2: a user's own"});
+  try {
+    net(x(0, 0, 2));
+  } catch (const Error& e) {
+    EXPECT_THROW(std::rethrow_if_nested(e), std::out_of_range);
+  }
+  expect_error<InternalError>([&] { net(x(0, 3, 0)); }, {"broken"});
+  expect_error<ValueError>([&] { net(x(0, 0, 4)); }, {"returned no tensor on cpu:2"});
+  EXPECT_EQ(net(x(0, 0, 0)).shape(), (Shape{3, 1}));  // and goes on
+}
+
+TEST(DataParallel, refuses_wrong_devices_and_inputs) {
+  expect_error<ValueError>(
+      [] {
+        DataParallel<Net>(make<Net>, {.device_ids = {kOne, kCPU, kOne}});
+      },
+      {"device_ids has cpu:1 twice"});
+  expect_error<DeviceError>([] { DataParallel<Net>(make<Net>, {.device_ids = {{DeviceType::kMeta}}}); },
+                            {"meta"});
+  expect_error<DeviceError>(
+      [] {
+        DataParallel<Net>(make<Net>, {.device_ids = {kCPU}, .output_device = Device{DeviceType::kMeta}});
+      },
+      {"output_device", "meta"});
+  expect_error<DeviceError>(
+      [] {
+        DataParallel<Net>(make<Net>, {.device_ids = {kCPU, {DeviceType::kCPU, 64}}});
+      },
+      {"cpu:64 does not exist"});
+  expect_error<ValueError>([] { DataParallel<Net>([] { return std::unique_ptr<Net>(); }); }, {"no model"});
+  expect_error<DeviceError>(
+      [] {
+        DataParallel<Net>(
+            [] {
+              auto net = make<Net>();
+              net->to(kTwo);
+              return net;
+            },
+            {.device_ids = {kOne, kCPU}});
+      },
+      {"expected all parameters and buffers on cpu:1", "'conv.weight'", "cpu:2"});
+  DataParallel<Net> net(make<Net>, {.device_ids = {kCPU, kOne}});
+  expect_error<ShapeError>([&] { net(scalar(1)); }, {"a dimension to split"});
+  net->to(kOne);
+  expect_error<DeviceError>([&] { net(images(2)); }, {"'conv.weight'", "cpu:1"});
+}
+
+}  // namespace
+}  // namespace gradus::dist

@@ -1,0 +1,337 @@
+// Whatever ranks do with tensors, on cpu:1, which writes them late, and on cpu:0: the same bits.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/distributed.h"
+#include "gradus/nn/nn.h"
+#include "gradus/optim/optim.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tests/distributed/late.h"
+#include "gradus/tests/ops/values.h"
+
+namespace gradus::dist {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+const Device kOther = Device::parse("cpu:1");
+constexpr int kWorld = 3;
+
+struct Row {
+  std::string name;
+  std::function<Tensors(Device)> run;  // on each rank; returns what it has then
+};
+
+Tensor x_of(const Shape& shape, Device device, int seed = 0) {
+  return late(random_tensor(shape, DType::kF32, uint64_t(10 * get_rank() + seed + 1)), device);
+}
+Tensors xs_of(const Shape& shape, Device device) {
+  Tensors xs;
+  for (int r = 0; r < kWorld; ++r) xs.push_back(x_of(shape, device, r));
+  return xs;
+}
+// What is queued behind the collective sees its result.
+Tensors used(const Tensors& ys) {
+  Tensors later;
+  for (const Tensor& y : ys) later.push_back(y * 2);
+  return later;
+}
+
+// In place. `async`: with a kernel between the call and its end.
+std::vector<Row> rows_in_place(bool async) {
+  const auto done = [async](Work work) {
+    if (async) work.wait();
+  };
+  const Shape s{3, 2};
+  const std::string how = async ? " async" : "";
+  return {
+      {"all_reduce" + how,
+       [=](Device d) {
+         const Tensor x = x_of(s, d);
+         done(all_reduce(x, {.async_op = async}));
+         return used({x});
+       }},
+      {"all_reduce_coalesced" + how,
+       [=](Device d) {
+         const Tensors xs{x_of(s, d), x_of({5}, d, 1)};
+         done(all_reduce_coalesced(xs, {.async_op = async}));
+         return used(xs);
+       }},
+      {"reduce" + how,
+       [=](Device d) {
+         const Tensor x = x_of(s, d);
+         done(reduce(x, {.dst = 1, .async_op = async}));
+         return used({x});
+       }},
+      {"broadcast" + how,
+       [=](Device d) {
+         const Tensor x = x_of(s, d);
+         done(broadcast(x, {.src = 1, .async_op = async}));
+         return used({x});
+       }},
+      {"gather" + how,
+       [=](Device d) {
+         const Tensors ys = get_rank() == 1 ? xs_of(s, d) : Tensors{};
+         done(gather(x_of(s, d), ys, {.dst = 1, .async_op = async}));
+         return used(ys);
+       }},
+      {"scatter" + how,
+       [=](Device d) {
+         const Tensor y = x_of(s, d);
+         done(scatter(y, get_rank() == 1 ? xs_of(s, d) : Tensors{}, {.src = 1, .async_op = async}));
+         return used({y});
+       }},
+      {"all_gather" + how,
+       [=](Device d) {
+         const Tensors ys = xs_of(s, d);
+         done(all_gather(ys, x_of(s, d), {.async_op = async}));
+         return used(ys);
+       }},
+      {"all_gather_into_tensor" + how,
+       [=](Device d) {
+         const Tensor y = x_of({9, 2}, d);
+         done(all_gather_into_tensor(y, x_of(s, d), {.async_op = async}));
+         return used({y});
+       }},
+      {"reduce_scatter" + how,
+       [=](Device d) {
+         const Tensor y = x_of(s, d);
+         done(reduce_scatter(y, xs_of(s, d), {.async_op = async}));
+         return used({y});
+       }},
+      {"reduce_scatter_tensor" + how,
+       [=](Device d) {
+         const Tensor y = x_of({1, 2}, d);
+         done(reduce_scatter_tensor(y, x_of(s, d), {.async_op = async}));
+         return used({y});
+       }},
+      {"all_to_all" + how,
+       [=](Device d) {
+         const Tensors ys = xs_of(s, d);
+         done(all_to_all(ys, xs_of(s, d), {.async_op = async}));
+         return used(ys);
+       }},
+      {"all_to_all_single" + how,
+       [=](Device d) {
+         const Tensor y = x_of(s, d);
+         done(all_to_all_single(y, x_of(s, d), {}, {}, {.async_op = async}));
+         return used({y});
+       }},
+  };
+}
+
+struct Net : nn::Layer {
+  nn::Linear fc1{this, "fc1", {.in = 6, .out = 8}};
+  nn::BatchNorm1d bn{this, "bn", {.features = 8}};
+  nn::Linear fc2{this, "fc2", {.in = 8, .out = 2}};
+  Tensor forward(const Tensor& x) override { return fc2(bn.relu(fc1(x))); }
+};
+Tensors state_of(const nn::Module& m) {
+  Tensors all;
+  for (const auto& [name, t] : m.state_dict()) all.push_back(raw::clone(t));
+  return all;
+}
+// Trains two steps under data parallelism.
+Tensors trained(Device d, DistributedDataParallelOptions options, bool sync_batch_norm, bool amp,
+                bool twice) {
+  manual_seed(uint64_t(get_rank()));
+  Net net;
+  net.to(d);
+  if (sync_batch_norm) convert_sync_batchnorm(net);
+  DistributedDataParallel ddp(net, options);
+  GradManager gm, outer;
+  ddp.attach(gm);
+  if (twice) ddp.attach(outer);
+  optim::Adam opt(net.parameters(), {.lr = 0.01});
+  for (int step = 0; step < 2; ++step) {
+    std::optional<Recording> sees;
+    if (twice) sees.emplace(outer.record());
+    auto recording = gm.record();
+    Tensor loss;
+    {
+      std::optional<Autocast> scope;
+      if (amp) scope.emplace(DType::kBF16);
+      loss = sum(square(ddp(x_of({4 + get_rank(), 6}, d, step))));
+    }
+    gm.backward(loss);
+    if (twice) {
+      Tensor norm;
+      for (const Tensor& p : net.parameters()) {
+        const Tensor part = sum(square(p.grad()));
+        norm = norm.defined() ? norm + part : part;
+        p.set_grad({});
+      }
+      sees->backward(norm);
+    }
+    opt.step().clear_grad();
+  }
+  check_synchronized(net);
+  return state_of(net);
+}
+
+std::vector<Row> rows_of_messages_and_models() {
+  const Shape s{3, 2};
+  const auto send_on = [](const Tensor& x, const Tensor& y, bool async) {
+    const int to = (get_rank() + 1) % kWorld, from = (get_rank() + kWorld - 1) % kWorld;
+    if (async) {
+      const Work in = irecv(y, {.src = from}), out = isend(x, {.dst = to});
+      in.wait(), out.wait();
+    } else if (get_rank() == 0) {
+      send(x, {.dst = to}), recv(y, {.src = from});
+    } else {
+      recv(y, {.src = from}), send(x, {.dst = to});
+    }
+    return used({y});
+  };
+  return {
+      {"all_gather of any size",
+       [=](Device d) {
+         return used(all_gather(x_of({get_rank(), 2}, d)));
+       }},
+      {"send and recv", [=](Device d) { return send_on(x_of(s, d), x_of(s, d, 1), false); }},
+      {"isend and irecv", [=](Device d) { return send_on(x_of(s, d), x_of(s, d, 1), true); }},
+      {"objects",
+       [=](Device d) {
+         Tensors all;
+         for (const std::string& bytes : all_gather_object(to_wire(x_of(s, d))))
+           all.push_back(from_wire<Tensor>(bytes));
+         return all;
+       }},
+      {"bcast_list_",
+       [=](Device d) {
+         const Tensors xs{x_of(s, d), x_of({4}, d, 1)};
+         bcast_list_(xs, {.src = 1});
+         return used(xs);
+       }},
+      {"bcast_list_ of an optimizer",
+       [=](Device d) {
+         const Tensor p = x_of(s, d);
+         optim::Adam opt(Tensors{p}, {.lr = 0.01});
+         if (get_rank() == 1) {
+           p.set_grad(x_of(s, d, 1));
+           opt.step();
+         }
+         bcast_list_(Tensors{p}, {.src = 1});
+         bcast_list_(opt, {.src = 1});
+         p.set_grad(raw::to(ones(s), d));
+         opt.step();
+         return used({p});
+       }},
+      {"any_rank",
+       [=](Device d) { return Tensors{scalar(any_rank(x_of(s, d).to_vector<float>()[0] < 0), {})}; }},
+      {"DDP", [](Device d) { return trained(d, {}, false, false, false); }},
+      {"DDP, SyncBatchNorm", [](Device d) { return trained(d, {}, true, false, false); }},
+      {"DDP, SyncBatchNorm, autocast", [](Device d) { return trained(d, {}, true, true, false); }},
+      {"DDP, views of buckets, checks",
+       [](Device d) {
+         return trained(d,
+                        {.gradient_as_bucket_view = true, .check_divergence_every = 1, .check_finite = true},
+                        false, false, false);
+       }},
+      {"DDP, a hook",
+       [](Device d) { return trained(d, {.comm_hook = bf16_compress_hook()}, false, false, false); }},
+      {"DDP, low rank",
+       [](Device d) {
+         return trained(d, {.comm_hook = power_sgd_hook({.start_iter = 2, .min_compression_rate = 0.1})},
+                        false, false, false);
+       }},
+      {"DDP, seen by an outer recording", [](Device d) { return trained(d, {}, true, false, true); }},
+      {"DDP, accumulating",
+       [](Device d) {
+         manual_seed(1);
+         Net net;
+         net.to(d);
+         DistributedDataParallel ddp(net);
+         GradManager gm;
+         ddp.attach(gm);
+         const auto train = [&](int step) {
+           auto recording = gm.record();
+           gm.backward(sum(square(ddp(x_of({5, 6}, d, step)))));
+         };
+         {
+           const auto kept_back = ddp.no_sync();
+           train(0), train(1);
+         }
+         train(2);
+         Tensors grads;
+         for (const Tensor& p : net.parameters()) grads.push_back(p.grad());
+         return used(grads);
+       }},
+      {"DDP by modules, uneven inputs",
+       [](Device d) {
+         manual_seed(1);
+         Net net;
+         net.to(d);
+         SeparateDistributedDataParallel ddp(net);
+         GradManager gm;
+         ddp.attach(gm);
+         optim::SGD opt(net.parameters(), {.lr = 0.01});
+         ddp.join([&] {
+           for (int step = 0; step <= get_rank(); ++step) {
+             auto recording = gm.record();
+             gm.backward(sum(square(net(x_of({5, 6}, d, step)))));
+             opt.step().clear_grad();
+           }
+         });
+         return state_of(net);
+       }},
+      {"a gradient of several MiB, reduced where it lies",
+       [](Device d) {
+         const Tensor w = x_of({600, 1000}, d), factor = x_of({600, 1000}, d, 1);
+         GradManager gm;
+         gm.attach(w, make_allreduce_cb(ReduceOp::kSum));
+         auto recording = gm.record();
+         gm.backward(sum(w * factor));
+         return used({w.grad()});
+       }},
+  };
+}
+
+TEST(Devices, EveryCollectiveAndWrapperGivesTheSameBitsOnEveryDevice) {
+  std::vector<Row> rows = rows_in_place(false);
+  for (auto& more : {rows_in_place(true), rows_of_messages_and_models()})
+    rows.insert(rows.end(), more.begin(), more.end());
+  for (const Row& row : rows)
+    run_ranks(kWorld, [&] {
+      SCOPED_TRACE(concat(row.name, " on rank ", get_rank()));
+      Tensors want, got;
+      try {
+        want = row.run(kCPU), got = row.run(kOther);
+      } catch (const Error& e) {
+        FAIL() << e.what();
+      }
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < want.size(); ++i) {
+        EXPECT_TRUE(got[i].device() == kOther || row.name == "objects" || row.name == "any_rank");
+        EXPECT_EQ(got[i].to_vector<double>(), want[i].to_vector<double>());
+      }
+    });
+}
+
+TEST(Devices, VerifyTakesAModelOnAnyDevice) {
+  const data::TensorDataset samples(random_tensor({32, 6}), zeros({32}, {.dtype = DType::kI64}));
+  const auto make = [] {
+    auto net = std::make_unique<Net>();
+    net->to(kOther);
+    return net;
+  };
+  const auto loss = [](Net& net, const data::Batch& b) {
+    return nn::cross_entropy(net(to(b.input, kOther)), to(b.target, kOther)) *
+           (double(b.size()) * get_world_size() / double(b.global_size));
+  };
+  VerifyOptions options{.prepare = [](nn::Module& m) { convert_sync_batchnorm(m); }};
+  const VerifyReport report = verify(make, samples, options, loss);
+  EXPECT_TRUE(report) << report;
+  options.prepare = {};
+  EXPECT_EQ(verify(make, samples, options, loss).cause, VerifyReport::Cause::kBatchNormStatistics);
+}
+
+}  // namespace
+}  // namespace gradus::dist

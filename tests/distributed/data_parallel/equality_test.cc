@@ -1,0 +1,357 @@
+// Training on W ranks is training on one with the same global batches: parameters, gradients and losses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/data/dataloader.h"
+#include "gradus/data/sets/digits.h"
+#include "gradus/distributed/data_parallel/allreduce_callback.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/group/run_ranks.h"
+#include "gradus/distributed/data_parallel/sync_batch_norm.h"
+#include "gradus/models/mnist_net.h"
+#include "gradus/nn/nn.h"
+#include "gradus/optim/optimizers/sgd.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tests/distributed/rank_processes.h"
+
+namespace gradus::dist {
+namespace {
+
+// ---- networks
+
+struct BatchNormNet : nn::Layer {
+  nn::Conv2d conv1{this, "conv1", {.in = 1, .out = 4, .kernel = 5, .stride = 3, .bias = false}};
+  nn::BatchNorm2d bn1{this, "bn1", {.features = 4}};
+  nn::Conv2d conv2{this, "conv2", {.in = 4, .out = 6, .kernel = 3, .bias = false}};
+  nn::BatchNorm2d bn2{this, "bn2", {.features = 6}};
+  nn::Linear fc{this, "fc", {.in = 54, .out = 10}};
+  Tensor forward(const Tensor& x) override {
+    const Tensor h = relu(bn2(conv2(relu(bn1(conv1(x))))));
+    return fc(flatten(max_pool2d(h, {.kernel = 2}), 1));
+  }
+};
+
+// One of three experts for each sample, by the sample: a rank reaches those of its own samples.
+struct Mixture : nn::Layer {
+  nn::Linear shared{this, "shared", {.in = 784, .out = 12}};
+  nn::Linear expert0{this, "expert0", {.in = 12, .out = 10}};
+  nn::Linear expert1{this, "expert1", {.in = 12, .out = 10}};
+  nn::Linear expert2{this, "expert2", {.in = 12, .out = 10}};
+  nn::Linear unused{this, "unused", {.in = 12, .out = 10}};
+  Tensor forward(const Tensor& x) override {
+    const Tensor h = relu(shared(flatten(x, 1)));
+    std::vector<Tensor> rows;
+    for (int64_t i = 0; i < x.size(0); ++i) {
+      const auto ink = sum(narrow(x, 0, i, 1)).item<double>();
+      nn::Linear* const experts[] = {&expert0, &expert1, &expert2};
+      rows.push_back((*experts[std::abs(int64_t(ink)) % 3])(narrow(h, 0, i, 1)));
+    }
+    return cat(rows, 0);
+  }
+};
+
+// ---- training
+
+struct Task {
+  std::function<std::unique_ptr<nn::Layer>()> make;
+  int64_t global_batch = 8;
+  DType dtype = DType::kF64;
+  int steps = 50;
+  double lr = 0.05;
+  int micro_batches = 1;  // a step's batch, in so many pieces
+  bool jitter = false;    // sleeps now and then
+  bool deterministic = false;
+  double bucket_mb = 25;  // small networks get several too
+};
+
+struct Result {
+  std::vector<double> losses;  // over all ranks
+  nn::StateDict gradients;     // of the first step
+  nn::StateDict state;         // parameters and buffers after the last
+  int64_t backwards = 0;       // that communicated
+};
+
+void sleep_now_and_then() {
+  thread_local std::minstd_rand numbers{std::random_device{}()};
+  if (numbers() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(numbers() % 2000));
+}
+
+const data::Dataset& digits() {
+  static const data::GeneratedDigits digits({.size = 96});
+  return digits;
+}
+
+// Called on every rank; or, `alone`, on one that does not look at the others.
+Result train(const Task& task, bool alone) {
+  Context::current().deterministic = task.deterministic;
+  manual_seed(alone ? 3 : 3 + get_rank());  // weights come from rank 0
+  const std::unique_ptr<nn::Layer> net = task.make();
+  net->to(task.dtype);
+  for (auto& [name, module] : net->named_modules())
+    if (auto* dropout = dynamic_cast<nn::Dropout*>(module)) dropout->eval();
+  if (!alone) {
+    bcast_list_(*net);
+    convert_sync_batchnorm(*net);
+  }
+  GradManager gm;
+  std::shared_ptr<AllReduceCallback> callback;
+  if (alone) {
+    gm.attach(net->parameters());
+  } else {
+    callback = make_allreduce_cb(ReduceOp::kMean, {.bucket_cap_mb = task.bucket_mb,
+                                                   .first_bucket_mb = std::min(task.bucket_mb, 1.0)});
+    const auto wait = [&task](const Tensor&, const Tensor& grad) {
+      if (task.jitter) sleep_now_and_then();
+      return grad;
+    };
+    gm.attach(net->parameters(), wait, callback);
+  }
+  optim::SGD optimizer(net->parameters(), {.lr = task.lr, .momentum = 0.9});
+
+  data::DataLoaderOptions options{
+      .global_batch_size = task.global_batch / task.micro_batches, .shuffle = true, .seed = 11};
+  if (alone) options.rank = 0, options.world_size = 1;
+  data::DataLoader loader(digits(), options);
+
+  Result result;
+  const auto end_step = [&] {
+    if (result.gradients.empty())
+      for (const auto& [name, parameter] : net->named_parameters())
+        if (parameter.grad().defined()) result.gradients.emplace_back(name, raw::clone(parameter.grad()));
+    optimizer.step().clear_grad();
+  };
+  int micro_step = 0;
+  double loss_of_step = 0;
+  while (std::ssize(result.losses) < task.steps)
+    for (const data::Batch& batch : loader) {
+      if (task.jitter) sleep_now_and_then();
+      const bool last = ++micro_step % task.micro_batches == 0;
+      std::optional<NoSync> pause;
+      if (!last && !alone) pause.emplace(std::vector{callback->reducer()});
+      Tensor loss;
+      {
+        auto recording = gm.record();
+        loss = nn::cross_entropy((*net)(raw::to(batch.input, task.dtype)), batch.target) / task.micro_batches;
+        gm.backward(loss);
+      }
+      loss = raw::clone(detach(loss));
+      if (!alone) all_reduce(loss, {.op = ReduceOp::kMean});
+      loss_of_step += loss.item<double>();
+      if (!last) continue;
+      result.losses.push_back(loss_of_step);
+      loss_of_step = 0;
+      end_step();
+      if (std::ssize(result.losses) == task.steps) break;
+    }
+  for (const auto& [name, x] : net->state_dict()) result.state.emplace_back(name, raw::clone(x));
+  if (!alone) {
+    check_synchronized(*net);
+    result.backwards = callback->stats().backwards;
+  }
+  return result;
+}
+
+Result train_on(int world, const Task& task) {
+  Result of_first;
+  run_ranks(world, [&] {
+    Result result = train(task, false);
+    if (get_rank() == 0) of_first = std::move(result);
+  });
+  return of_first;
+}
+Result train_alone(const Task& task) {
+  Result result;
+  run_ranks(1, [&] { result = train(task, true); });
+  return result;
+}
+
+// The largest difference of each tensor is at most `tolerance` times its largest element.
+void expect_equal(const nn::StateDict& given, const nn::StateDict& expected, double tolerance) {
+  ASSERT_EQ(given.size(), expected.size());
+  for (size_t i = 0; i < given.size(); ++i) {
+    ASSERT_EQ(given[i].first, expected[i].first);
+    const std::vector<double> a = given[i].second.to_vector<double>(),
+                              b = expected[i].second.to_vector<double>();
+    ASSERT_EQ(a.size(), b.size());
+    double scale = 0, difference = 0;
+    for (size_t j = 0; j < a.size(); ++j) {
+      scale = std::max(scale, std::abs(b[j]));
+      difference = std::max(difference, std::isfinite(a[j]) ? std::abs(a[j] - b[j]) : HUGE_VAL);
+    }
+    EXPECT_LE(difference, tolerance * scale) << given[i].first;
+  }
+}
+
+// A test that cannot fail would be one whose training does nothing.
+void expect_learned(const Result& result) { EXPECT_LT(result.losses.back(), result.losses.front()); }
+
+const Task kMnist{.make = [] { return std::make_unique<models::MnistNet>(); }, .lr = 0.01};
+const Task kBatchNorm{.make = [] { return std::make_unique<BatchNormNet>(); }, .bucket_mb = 0.001};
+const Task kMixture{.make = [] { return std::make_unique<Mixture>(); }, .bucket_mb = 0.001};
+
+// ---- f64
+
+void expect_equal_in_f64(const Task& task) {
+  const Result one = train_alone(task);
+  expect_learned(one);
+  for (int world : {1, 2, 4}) {
+    SCOPED_TRACE(testing::Message() << world << " ranks");
+    const Result many = train_on(world, task);
+    expect_equal(many.gradients, one.gradients, 1e-12);
+    expect_equal(many.state, one.state, 1e-12);
+    for (int step = 0; step < task.steps; ++step) EXPECT_NEAR(many.losses[step], one.losses[step], 1e-12);
+  }
+}
+
+TEST(EqualityF64, OfTheMnistNetwork) { expect_equal_in_f64(kMnist); }
+TEST(EqualityF64, OfANetworkWithBatchNorm) { expect_equal_in_f64(kBatchNorm); }
+TEST(EqualityF64, OfANetworkWhoseRanksUseDifferentParameters) { expect_equal_in_f64(kMixture); }
+
+// ---- f32
+
+void expect_equal_in_f32(Task task) {
+  task.dtype = DType::kF32;
+  const Result one = train_alone(task);
+  expect_learned(one);
+  for (int world : {1, 2, 4}) {
+    SCOPED_TRACE(testing::Message() << world << " ranks");
+    const Result many = train_on(world, task);
+    expect_equal(many.gradients, one.gradients, 1e-5);
+    for (int step = 0; step < task.steps; ++step)
+      EXPECT_NEAR(many.losses[step], one.losses[step], 0.01 * one.losses[step]) << "step " << step;
+  }
+}
+
+TEST(EqualityF32, OfTheMnistNetwork) { expect_equal_in_f32(kMnist); }
+TEST(EqualityF32, OfANetworkWithBatchNorm) { expect_equal_in_f32(kBatchNorm); }
+TEST(EqualityF32, OfANetworkWhoseRanksUseDifferentParameters) { expect_equal_in_f32(kMixture); }
+
+// ---- accumulation
+
+TEST(Accumulation, OfMicroStepsIsOneLargeStepAndCommunicatesOnce) {
+  Task large = kMixture;
+  large.global_batch = 16, large.steps = 12;
+  Task small = large;
+  small.micro_batches = 4;
+  const Result one = train_alone(large);
+  for (int world : {1, 2, 4}) {
+    SCOPED_TRACE(testing::Message() << world << " ranks");
+    const Result many = train_on(world, small);
+    expect_equal(many.gradients, one.gradients, 1e-12);
+    expect_equal(many.state, one.state, 1e-12);
+    EXPECT_EQ(many.backwards, large.steps);
+  }
+}
+
+// ---- the same bits from run to run
+
+std::vector<Task> deterministic_tasks() {
+  std::vector<Task> tasks = {kMnist, kBatchNorm, kMixture};
+  for (Task& task : tasks) {
+    task.dtype = DType::kF32;
+    task.steps = 10;
+    task.deterministic = true;
+    task.bucket_mb = 0.01;
+  }
+  return tasks;
+}
+
+// All bits of the result, as text that is equal when they are.
+std::string fingerprint(const Result& result) {
+  uint64_t hash = 14695981039346656037u;
+  const auto add = [&](const void* data, size_t size) {
+    for (size_t i = 0; i < size; ++i)
+      hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 1099511628211u;
+  };
+  for (const auto& [name, x] : result.state) {
+    const Tensor dense = raw::contiguous(x);
+    add(dense.raw_ptr(), size_t(dense.nbytes()));
+  }
+  add(result.losses.data(), result.losses.size() * sizeof(double));
+  return std::to_string(hash);
+}
+
+TEST(Deterministic, RunsOfThreadsAreBitEqualWhateverTheTiming) {
+  for (Task task : deterministic_tasks()) {
+    const std::string first = fingerprint(train_on(4, task));
+    EXPECT_EQ(fingerprint(train_on(4, task)), first);
+    task.jitter = true;
+    for (int run = 0; run < 3; ++run) EXPECT_EQ(fingerprint(train_on(4, task)), first);
+    task.steps = 9;
+    EXPECT_NE(fingerprint(train_on(4, task)), first);
+  }
+}
+
+// ---- processes, connected by gloo
+
+void join_job() {
+  init_process_group({.init_method = "file://" + std::string(std::getenv("MEETING")),
+                      .world_size = test_world(),
+                      .rank = test_rank(),
+                      .timeout = Milliseconds(60'000),
+                      .shared_memory = false});
+}
+
+const RankFunction equality{"equality", [] {
+                              join_job();
+                              for (Task task : {kBatchNorm, kMixture}) {
+                                const Result many = train(task, false);
+                                const Result one = train(task, true);
+                                expect_learned(one);
+                                expect_equal(many.gradients, one.gradients, 1e-12);
+                                expect_equal(many.state, one.state, 1e-12);
+                              }
+                              destroy_process_group();
+                              return int(testing::Test::HasFailure());
+                            }};
+const RankFunction bits{"bits", [] {
+                          join_job();
+                          for (Task task : deterministic_tasks()) {
+                            task.steps = 3;
+                            task.jitter = std::getenv("JITTER") != nullptr;
+                            std::cout << fingerprint(train(task, false)) << std::endl;
+                          }
+                          destroy_process_group();
+                          return 0;
+                        }};
+
+std::vector<RankEnd> run_job(const char* function, int world, bool jitter = false) {
+  const std::string meeting = fresh_path("meeting");
+  return run_processes(function, world, {.variables = [&](int) {
+                         Variables variables{{"MEETING", meeting}};
+                         if (jitter) variables.emplace_back("JITTER", "1");
+                         return variables;
+                       }});
+}
+
+TEST(Processes, TrainAsOne) {
+  for (int world : {2, 4})
+    for (const RankEnd& end : run_job("equality", world)) EXPECT_EQ(end.exit_code, 0) << end.output;
+}
+
+TEST(Processes, RunsAreBitEqualWhateverTheTiming) {
+  std::string first;
+  for (bool jitter : {false, true, true})
+    for (const RankEnd& end : run_job("bits", 4, jitter)) {
+      ASSERT_EQ(end.exit_code, 0) << end.output;
+      if (first.empty()) first = end.output;
+      EXPECT_EQ(end.output, first);
+    }
+}
+
+}  // namespace
+}  // namespace gradus::dist

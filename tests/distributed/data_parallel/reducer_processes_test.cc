@@ -1,0 +1,111 @@
+// The reducer between processes: through shared memory, and through sockets.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/data_parallel/allreduce_callback.h"
+#include "gradus/distributed/base/error.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tests/distributed/rank_processes.h"
+
+namespace gradus::dist {
+namespace {
+
+using testing::HasSubstr;
+
+void meet() {
+  init_process_group({.init_method = "file://" + std::string(std::getenv("MEETING")),
+                      .world_size = test_world(),
+                      .rank = test_rank(),
+                      .timeout = Milliseconds(30'000),
+                      .shared_memory = std::getenv("SHARED_MEMORY") != nullptr});
+}
+
+// Half a million numbers in some thirty buckets; each rank leaves one parameter out.
+struct Training {
+  Training() {
+    for (int i = 0; i < 12; ++i) params.push_back(ones({(i % 4 + 1) * 10'000}));
+    cb = make_allreduce_cb(ReduceOp::kMean, {.bucket_cap_mb = 0.05, .first_bucket_mb = 0.01});
+    gm.attach(params, cb);
+  }
+  void step() {
+    auto recording = gm.record();
+    Tensor loss = scalar(0);
+    for (int i = 0; i < 12; ++i)
+      if (i != get_rank()) loss = loss + sum(params[i]) * double((get_rank() + 1) * (i + 1));
+    gm.backward(loss);
+  }
+  bool is_right(int steps) const {
+    for (int i = 0; i < 12; ++i) {
+      double want = 0;
+      for (int r = 0; r < get_world_size(); ++r)
+        if (r != i) want += (r + 1) * (i + 1);
+      want *= steps / double(get_world_size());
+      for (double g : params[i].grad().to_vector<double>())
+        if (std::abs(g - want) > 1e-5 * want) return false;
+    }
+    return true;
+  }
+  std::vector<Tensor> params;
+  std::shared_ptr<AllReduceCallback> cb;
+  GradManager gm;
+};
+
+const RankFunction trains{"trains", [] {
+                            meet();
+                            Training training;
+                            for (int step = 1; step <= 5; ++step) {
+                              training.step();
+                              if (!training.is_right(step)) return 1;
+                            }
+                            destroy_process_group();
+                            return 0;
+                          }};
+
+const RankFunction loses_a_rank{"loses_a_rank", [] {
+                                  meet();
+                                  Training training;
+                                  training.gm.attach(training.params[6], [](const Tensor&, const Tensor& g) {
+                                    if (get_rank() == 1) std::raise(SIGKILL);
+                                    return g;
+                                  });
+                                  try {
+                                    training.step();
+                                    training.step();
+                                  } catch (const DistributedError& e) {
+                                    std::cout << e.what() << std::endl;
+                                    return e.rank() == 1 ? 0 : 1;
+                                  }
+                                  return 2;
+                                }};
+
+class Processes : public testing::TestWithParam<bool> {
+ protected:
+  std::vector<RankEnd> run(const std::string& function) const {
+    const std::string meeting = fresh_path("meeting");
+    return run_processes(function, 3, {.variables = [&](int) {
+                           Variables all{{"MEETING", meeting}};
+                           if (GetParam()) all.emplace_back("SHARED_MEMORY", "1");
+                           return all;
+                         }});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Reducer, Processes, testing::Bool());
+
+TEST_P(Processes, GradientsAreTheMeanOverProcesses) {
+  for (const RankEnd& end : run("trains")) EXPECT_EQ(end.exit_code, 0) << end.output;
+}
+
+TEST_P(Processes, AProcessThatIsKilledInItsBackwardIsNamed) {
+  const std::vector<RankEnd> ends = run("loses_a_rank");
+  EXPECT_EQ(ends[1].signal, SIGKILL);
+  for (int rank : {0, 2}) EXPECT_EQ(ends[rank].exit_code, 0) << ends[rank].output;
+}
+
+}  // namespace
+}  // namespace gradus::dist

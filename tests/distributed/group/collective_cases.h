@@ -1,0 +1,36 @@
+// What collectives must do, as one list of cases with closed-form results. It knows nothing of backends:
+// ranks may be threads or processes, tensors on any device.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gradus/distributed/group/collectives.h"
+
+namespace gradus::dist {
+
+struct CollectiveCase {
+  std::string op;    // cases of one op are reported together
+  std::string name;  // "f32[1031] avg, async, among every second rank"
+  // Every rank of the job calls it; returns "" or what is wrong on this rank.
+  std::function<std::string()> run;
+};
+
+// What a backend can do and what the cases may use.
+struct CaseLimits {
+  Device device = kCPU;
+  std::vector<DType> dtypes = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16,
+                               DType::kI64, DType::kI32, DType::kI16, DType::kI8,
+                               DType::kU8,  DType::kBool};
+  bool bit_operations = true;
+  bool any_source = true;
+  int64_t large = 100'003;  // elements
+};
+
+// The ops that have cases, in their order.
+std::vector<std::string> collective_ops();
+// Collective over the job, as it makes the groups that the cases use. All ranks get the same list.
+std::vector<CollectiveCase> collective_cases(const CaseLimits& limits = {});
+
+}  // namespace gradus::dist

@@ -1,0 +1,208 @@
+// Messages between two ranks, besides the cases of collectives_test.
+#include <gmock/gmock.h>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/object.h"
+#include "gradus/tests/distributed/threads.h"
+
+namespace gradus::dist {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Tensor value(float x) { return tensor(std::vector<float>{x}, {1}); }
+
+TEST(Messages, OfAnotherSizeAreAMismatchOnBothSides) {
+  const auto errors = errors_of(2, [] {
+    const Tensor x = empty({3});
+    if (get_rank() == 0)
+      send(x, {.dst = 1, .tag = 4});
+    else
+      recv(empty({4}), {.src = 0, .tag = 4});
+    barrier();
+  });
+  EXPECT_THAT(errors[1],
+              AllOf(HasSubstr("[recv]"), HasSubstr("rank 0 sent f32[3], where rank 1 receives f32[4]")));
+  EXPECT_THAT(errors[0], HasSubstr("rank 0 sent f32[3], where rank 1 receives f32[4]"));
+}
+
+TEST(Messages, OfAnotherDtypeAreAMismatch) {
+  const auto errors = errors_of(2, [] {
+    if (get_rank() == 0) send(empty({2}, {.dtype = DType::kI32}), {.dst = 1});
+    if (get_rank() == 1) recv(empty({2}));
+    barrier();
+  });
+  EXPECT_THAT(errors[1], HasSubstr("rank 0 sent i32[2], where rank 1 receives f32[2]"));
+}
+
+TEST(Messages, OfAnotherShapeButAsManyElementsFit) {
+  run_ranks(2, [] {
+    if (get_rank() == 0) send(tensor(std::vector<float>{1, 2, 3, 4}, {2, 2}), {.dst = 1});
+    if (get_rank() == 1) {
+      const Tensor y = empty({4});
+      recv(y);
+      EXPECT_EQ(y.to_vector<float>(), std::vector<float>({1, 2, 3, 4}));
+    }
+  });
+}
+
+TEST(Messages, TensorsAndObjectsAreApart) {
+  const auto errors = errors_of(2, [] {
+    if (get_rank() == 0) send_object("text", {.dst = 1});
+    if (get_rank() == 1) recv(empty({1}));
+    barrier();
+  });
+  EXPECT_THAT(errors[1], HasSubstr("rank 0 sent an object, where rank 1 receives f32[1]"));
+  const auto others = errors_of(2, [] {
+    if (get_rank() == 0) send(empty({1}), {.dst = 1});
+    if (get_rank() == 1) recv_object();
+    barrier();
+  });
+  EXPECT_THAT(others[1], HasSubstr("rank 0 sent f32[1], where rank 1 receives an object"));
+}
+
+TEST(Messages, NobodySendsToItself) {
+  run_ranks(2, [] {
+    EXPECT_THROW(send(value(1), {.dst = get_rank()}), ValueError);
+    EXPECT_THROW(recv(value(1), {.src = get_rank()}), ValueError);
+    EXPECT_THROW(send(value(1), {.dst = 2}), ValueError);
+    EXPECT_THROW(recv(value(1), {.src = -2}), ValueError);
+  });
+  EXPECT_THROW(send(value(1), {.dst = 0}), ValueError);  // without a job
+  EXPECT_THROW(recv(value(1)), ValueError);
+}
+
+TEST(Messages, ThatDoNotComeAreATimeoutThatSaysWhatTheOtherDoes) {
+  const auto errors = errors_of(2, [] {
+    if (get_rank() == 0) recv(value(1), {.timeout = Milliseconds(100)});
+    if (get_rank() == 1) barrier();
+  });
+  EXPECT_THAT(errors[0],
+              HasSubstr("[recv] rank 0 or rank 1 holds up recv from any rank (tag 0) in group 'world', which "
+                        "did not end within 100 ms: they wait for each other: rank 0: it is in recv from "
+                        "any rank (tag 0) in group 'world'; rank 1: it is in barrier #1 of group 'world'"));
+  EXPECT_THAT(errors[1], HasSubstr("[barrier] rank 0 or rank 1 holds up recv from any rank"));
+}
+
+TEST(Messages, FromARankThatHasLeftAreAnError) {
+  const auto errors = errors_of(2, [] {
+    if (get_rank() == 0) recv(value(1), {.src = 1});
+  });
+  EXPECT_THAT(errors[0], HasSubstr("[recv] rank 1 has left the job"));
+}
+
+TEST(Messages, SentBeforeLeavingArrive) {
+  run_ranks(2, [] {
+    if (get_rank() == 1) {
+      for (int i = 0; i < 3; ++i) isend(value(float(i)), {.dst = 0});  // nobody waits
+      return;
+    }
+    for (int i = 0; i < 3; ++i) {
+      const Tensor y = value(-1);
+      EXPECT_EQ(recv(y, {.src = 1}), 1);
+      EXPECT_EQ(y.item<float>(), i);
+    }
+  });
+}
+
+TEST(Messages, MoveWhileNobodyWaitsForThem) {
+  run_ranks(2, [] {
+    const Tensor x = empty({1 << 20});
+    if (get_rank() == 0) {
+      const Work work = isend(x, {.dst = 1});
+      barrier();  // which the other one reaches once it has the message
+      work.wait();
+    } else {
+      recv(x, {.src = 0});
+      barrier();
+    }
+  });
+}
+
+TEST(Messages, ThatNobodyWaitsForKeepTheirTensor) {
+  run_ranks(2, [] {
+    for (int i = 0; i < 20; ++i) {
+      if (get_rank() == 0) isend(tensor(std::vector<float>(100'000, float(i)), {100'000}), {.dst = 1});
+      if (get_rank() == 1) {
+        const Tensor y = empty({100'000});
+        recv(y, {.src = 0});
+        EXPECT_EQ(y.to_vector<float>()[99'999], i);
+      }
+    }
+    barrier();
+  });
+}
+
+TEST(Messages, TellWhenTheyAreDone) {
+  run_ranks(2, [] {
+    if (get_rank() == 0) {
+      const Tensor y = value(-1);
+      const uint32_t before = y.storage()->version();
+      const Work work = irecv(y);
+      EXPECT_FALSE(work.is_completed());
+      EXPECT_THROW(work.wait(Milliseconds(20)), TimeoutError);  // patience is over, the message is not
+      send(value(1), {.dst = 1});
+      work.wait();
+      work.wait();
+      EXPECT_TRUE(work.is_completed());
+      EXPECT_EQ(work.source_rank(), 1);
+      EXPECT_EQ(y.item<float>(), 7);
+      EXPECT_GT(y.storage()->version(), before);
+    } else {
+      recv(value(1), {.src = 0});
+      const Work work = isend(value(7), {.dst = 0});
+      work.wait();
+      EXPECT_EQ(work.source_rank(), -1);
+    }
+  });
+}
+
+TEST(Messages, InDifferentGroupsAreApart) {
+  run_ranks(2, [] {
+    const std::vector<Group> groups = {world(), Group().duplicate(), Group().split(0), new_group({0, 1})};
+    if (get_rank() == 0) {
+      for (size_t i = 0; i < groups.size(); ++i) isend(value(float(i)), {.dst = 1, .group = groups[i]});
+    } else {
+      for (size_t i = groups.size(); i-- > 0;) {
+        const Tensor y = value(-1);
+        recv(y, {.src = 0, .group = groups[i]});
+        EXPECT_EQ(y.item<float>(), i);
+      }
+    }
+  });
+}
+
+TEST(Messages, UnderARecordingPointToTheirDifferentiableForms) {
+  run_ranks(2, [] {
+    const Tensor w = value(2);
+    GradManager gm;
+    gm.attach(w);
+    auto recording = gm.record();
+    try {
+      send(w * 2, {.dst = 1 - get_rank()});
+      FAIL();
+    } catch (const StateError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("dist::remote_send"));
+    }
+  });
+}
+
+TEST(Messages, StridedTensorsCanBeSentButNotReceived) {
+  run_ranks(2, [] {
+    const Tensor x = transpose(tensor(std::vector<float>{1, 2, 3, 4}, {2, 2}), 0, 1);
+    if (get_rank() == 0) {
+      send(x, {.dst = 1});
+    } else {
+      EXPECT_THROW(recv(x), ShapeError);
+      const Tensor y = empty({2, 2});
+      recv(y);
+      EXPECT_EQ(y.to_vector<float>(), std::vector<float>({1, 3, 2, 4}));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace gradus::dist

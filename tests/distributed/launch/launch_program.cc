@@ -1,0 +1,231 @@
+// A program with calls of launcher, one kind per argument: for launcher_test.
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <numeric>
+#include <thread>
+
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/launch/launcher.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/runtime/parallel.h"
+
+using namespace gradus;
+using namespace gradus::dist;
+
+namespace {
+
+int rank_and_sum(int64_t* sum = nullptr) {
+  Tensor x = full({3}, get_rank() + 1, {.dtype = DType::kI64});
+  all_reduce(x);
+  if (sum) *sum = x.data<int64_t>()[0];
+  return get_rank();
+}
+
+template <class T>
+void print(const char* what, const std::vector<T>& values) {
+  std::cout << what;
+  for (const T& v : values) std::cout << ' ' << v;
+  std::cout << std::endl;
+}
+
+int order(int n, const std::string& backend) {
+  print("results", launch<int64_t>({.nproc_per_node = n, .backend = backend}, [] {
+          int64_t sum = 0;
+          const int rank = rank_and_sum(&sum);
+          std::this_thread::sleep_for(std::chrono::milliseconds(rank == 0 ? 50 : 0));
+          return 100 * rank + sum;
+        }));
+  return 0;
+}
+
+int large() {
+  const auto results = launch<std::pair<std::string, Tensor>>({.nproc_per_node = 2}, [] {
+    const size_t size = (90 << 20) + size_t(get_rank());  // beyond what a store keeps under one key
+    return std::pair(std::string(size, char('a' + get_rank())), full({1000}, get_rank()));
+  });
+  for (size_t i = 0; i < results.size(); ++i) {
+    const auto& [text, tensor] = results[i];
+    if (text != std::string((90 << 20) + i, char('a' + i))) return 3;
+    if (tensor.size(0) != 1000 || tensor.data<float>()[999] != float(i)) return 4;
+  }
+  std::cout << "all there" << std::endl;
+  return 0;
+}
+
+int several() {
+  const std::vector<int> first = launch<int>({.nproc_per_node = 2}, [] { return rank_and_sum() + 1; });
+  const int status = launcher({.nproc_per_node = 3}, [] { rank_and_sum(); });
+  int failed = 0;
+  try {
+    launch<int>({.nproc_per_node = 2}, []() -> int { throw ValueError("first", "no"); });
+  } catch (const LaunchError&) {
+    failed = 1;
+  }
+  const std::vector<int> local =
+      launch<int>({.nproc_per_node = 2, .backend = "local"}, [] { return get_rank() + 7; });
+  // What came before is known in these ranks too.
+  print("last", launch<int>({.nproc_per_node = 2}, [&] {
+          return 1000 * failed + 100 * status + 10 * (first[0] + first[1]) + local[1] + rank_and_sum();
+        }));
+  return 0;
+}
+
+// Rank 1 ends as it is told; the others wait for it in a collective.
+int ends(const std::string& how) {
+  return launcher({.nproc_per_node = 3}, [&] {
+    rank_and_sum();
+    if (get_rank() == 1) {
+      if (how == "throw") throw ShapeError("matmul", "inner sizes 3 and 4 differ");
+      if (how == "throw-int") throw 3;
+      if (how == "exit") std::exit(3);
+      if (how == "exit0") std::exit(0);
+      if (how == "_exit0") _exit(0);
+      if (how == "kill") kill(getpid(), SIGKILL);
+      if (how == "abort") std::abort();
+      if (how == "terminate") std::thread([] { throw StateError("thread", "of its own"); }).join();
+      if (how == "return") return;
+      if (how == "static") {  // what a static object's destructor does ends the process anew
+        static struct Last {
+          ~Last() { std::exit(0); }
+        } last;
+        std::exit(0);
+      }
+    }
+    std::cerr << "rank " << get_rank() << " was here" << std::endl;
+    rank_and_sum();
+  });
+}
+
+// Argument "HOW RANK": that rank ends in order before it joins the job, the others wait for it.
+int never_joins(const std::string& argument) {
+  const size_t space = argument.find(' ');
+  const char* rank = std::getenv("RANK");
+  if (rank && rank == argument.substr(space + 1)) {
+    const std::string how = argument.substr(0, space);
+    if (how == "return") return 0;
+    if (how == "exit") std::exit(0);
+    if (how == "_exit") _exit(0);
+  }
+  return launcher({.nproc_per_node = 3}, [] { rank_and_sum(); });
+}
+
+// Rank 1 throws; the result says so.
+int fails() {
+  try {
+    launch<int>({.nproc_per_node = 2}, [] {
+      if (get_rank() == 1) throw ShapeError("matmul", "inner sizes 3 and 4 differ");
+      return rank_and_sum();
+    });
+  } catch (const LaunchError& e) {
+    std::cout << "rank " << e.rank() << ": " << e.what() << std::endl;
+    return 0;
+  }
+  return 9;
+}
+
+int run(const std::string& kind, const std::string& argument) {
+  if (kind == "order") return order(std::stoi(argument), "gloo");
+  if (kind == "local") return order(std::stoi(argument), "local");
+  if (kind == "twice") return order(2, "gloo") + order(2, "gloo");
+  if (kind == "large") return large();
+  if (kind == "several") return several();
+  if (kind == "ends") return ends(argument);
+  if (kind == "never-joins") return never_joins(argument);
+  if (kind == "fails") return fails();
+  if (kind == "local-fails")
+    return launcher({.nproc_per_node = 2, .backend = "local"}, [] {
+      if (get_rank() == 1) throw ShapeError("matmul", "inner sizes 3 and 4 differ");
+      rank_and_sum();
+    });
+  if (kind == "early")  // a rank that nobody waits for may end first
+    return launcher({.nproc_per_node = 3}, [] {
+      rank_and_sum();
+      if (get_rank() == 1) std::exit(0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(800));
+      std::cout << "end" << std::endl;
+    });
+  if (kind == "no-result") {
+    try {
+      launch<int>({.nproc_per_node = 2}, [] {
+        if (get_rank() == 1) std::exit(0);
+        return 1;
+      });
+    } catch (const LaunchError& e) {
+      std::cout << e.what() << std::endl;
+      return 0;
+    }
+    return 9;
+  }
+  if (kind == "threads")
+    return launcher({.nproc_per_node = 2, .threads_per_rank = std::stoi(argument)}, [] {
+      if (get_rank() == 0) std::cout << std::getenv("OMP_NUM_THREADS") << ' ' << num_threads() << std::endl;
+    });
+  if (kind == "nested")
+    return launcher({.nproc_per_node = 1}, [] { launcher({.nproc_per_node = 1}, [] {}); });
+  if (kind == "local-restart")
+    return launcher({.nproc_per_node = 2, .backend = "local", .max_restarts = std::stoi(argument)}, [] {
+      const std::string attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
+      if (get_rank() == 1 && attempt != "2") throw ValueError("attempt", "number ", attempt);
+      rank_and_sum();
+      if (get_rank() == 0) std::cout << "done in attempt " << attempt << std::endl;
+    });
+  if (kind == "restart")
+    return launcher({.nproc_per_node = 2, .max_restarts = 1}, [] {
+      rank_and_sum();
+      if (get_rank() == 1 && std::string(std::getenv("TORCHELASTIC_RESTART_COUNT")) == "0") _exit(3);
+      rank_and_sum();
+      if (get_rank() == 0) std::cout << "done" << std::endl;
+    });
+  if (kind == "wait")  // argument: what files of the ranks that are ready begin with
+    return launcher({.nproc_per_node = 2}, [&] {
+      rank_and_sum();
+      std::ofstream(argument + std::to_string(get_rank())) << "ready" << std::endl;
+      std::this_thread::sleep_for(std::chrono::seconds(100));
+    });
+  if (kind == "timeout")
+    return launcher({.nproc_per_node = 2, .timeout = Milliseconds(700)}, [] {
+      rank_and_sum();
+      if (get_rank() == 0) std::this_thread::sleep_for(std::chrono::seconds(100));
+      rank_and_sum();
+    });
+  if (kind == "straggler")  // rank 1 is stuck after its last collective
+    return launcher({.nproc_per_node = 2, .timeout = Milliseconds(700)}, [] {
+      rank_and_sum();
+      if (get_rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(100));
+    });
+  if (kind == "log")
+    return launcher({.nproc_per_node = 2, .log_dir = argument}, [] { std::cout << "hello" << std::endl; });
+  if (kind == "node") {  // argument: nodes' port and this one's number
+    const size_t colon = argument.find(':');
+    print("results", launch<int>({.nproc_per_node = 2,
+                                  .nnodes = 2,
+                                  .node_rank = std::stoi(argument.substr(colon + 1)),
+                                  .master_port = std::stoi(argument.substr(0, colon))},
+                                 [] { return 10 * get_rank() + rank_and_sum(); }));
+    return 0;
+  }
+  if (kind == "megengine") {
+    const size_t colon = argument.find(':');
+    const int start = std::stoi(argument.substr(colon + 1));
+    print("results", launch<int>({.n_gpus = start ? 2 : 1,
+                                  .world_size = 3,
+                                  .rank_start = start,
+                                  .master_ip = "localhost",
+                                  .port = std::stoi(argument.substr(0, colon))},
+                                 [] { return rank_and_sum(); }));
+    return 0;
+  }
+  std::cerr << "unknown kind " << kind << std::endl;
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : ""); }

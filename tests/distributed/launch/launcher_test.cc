@@ -1,0 +1,315 @@
+// dist::launcher and dist::launch: results, failures, several calls in a program, foreign launchers, and
+// nothing left.
+#include "gradus/distributed/launch/launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tests/distributed/subprocess.h"
+
+namespace gradus::dist {
+namespace {
+
+using testing::AllOf;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr const char* kProgram = "tests/distributed/launch/launch_program";
+
+std::unique_ptr<Subprocess> run(const std::string& kind, const std::string& argument = "",
+                                const Subprocess::Variables& variables = {}) {
+  auto process = std::make_unique<Subprocess>(std::vector<std::string>{kProgram, kind, argument}, variables);
+  process->wait();
+  EXPECT_THAT(process->left(), IsEmpty());
+  return process;
+}
+
+std::string free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  bind(fd, reinterpret_cast<sockaddr*>(&address), size);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  close(fd);
+  return std::to_string(ntohs(address.sin_port));
+}
+
+// ---- results ----
+
+TEST(Launcher, ResultsComeInTheRanksOrder) {
+  const auto p = run("order", "4");
+  EXPECT_EQ(p->wait(), 0) << p->err();
+  EXPECT_EQ(p->out(), "results 10 110 210 310\n");
+}
+
+TEST(Launcher, OneRankIsStartedToo) { EXPECT_EQ(run("order", "1")->out(), "results 1\n"); }
+
+TEST(Launcher, RanksCanBeThreads) { EXPECT_EQ(run("local", "3")->out(), "results 6 106 206\n"); }
+
+TEST(Launcher, LargeResultsArriveWhole) {
+  const auto p = run("large");
+  EXPECT_EQ(p->wait(), 0) << p->err();
+  EXPECT_EQ(p->out(), "all there\n");
+}
+
+TEST(Launcher, AProgramMayCallItSeveralTimes) {
+  const auto p = run("several");
+  EXPECT_EQ(p->wait(), 0) << p->err();
+  EXPECT_EQ(p->out(), "last 1038 1039\n");
+}
+
+TEST(Launcher, ARankThatReturnsNothingIsNamed) {
+  EXPECT_EQ(run("no-result")->out(), "[launch] rank 1 exited with code 0 before its function returned\n");
+}
+
+TEST(Launcher, RanksShareTheCores) {
+  const std::string share = std::to_string(std::max(1, usable_cores() / 2));
+  EXPECT_EQ(run("threads", "0")->out(), share + " " + share + "\n");
+  EXPECT_EQ(run("threads", "3")->out(), "3 3\n");
+}
+
+// ---- failures ----
+
+TEST(Launcher, TheFirstFailureIsTheOneThatCounts) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"throw", "launcher: rank 1 failed: ShapeError: [matmul] inner sizes 3 and 4 differ\n"},
+      {"throw-int", "launcher: rank 1 failed: an exception of type int\n"},
+      {"exit", "launcher: rank 1 exited with code 3\n"},
+      {"kill", "launcher: rank 1 was killed by signal 9 (SIGKILL)\n"},
+      {"abort", "launcher: rank 1 was killed by signal 6 (SIGABRT)\n"},
+      {"terminate", "launcher: rank 1 failed: StateError: [thread] of its own\n"},
+      {"exit0", "launcher: rank 1 has left the job, and rank"},
+      {"_exit0", "launcher: rank 1 exited with code 0 without leaving the job"},
+      {"return", "launcher: rank 1 has left the job, and rank"},
+      {"static", "launcher: rank 1 has left the job, and rank"},
+  };
+  for (const auto& [how, text] : cases) {
+    const auto p = run("ends", how);
+    EXPECT_EQ(p->wait(), 1) << how;
+    EXPECT_LT(p->seconds(), 5) << how;
+    EXPECT_THAT(p->err(),
+                AllOf(HasSubstr(text), HasSubstr("rank 0 was here"), HasSubstr("first failure: rank 1")));
+  }
+}
+
+// The timeout is ten minutes.
+TEST(Launcher, ARankThatEndsBeforeItJoinsIsKnownAtOnceByName) {
+  for (const char* how : {"return", "exit", "_exit"})
+    for (const char* rank : {"0", "1"}) {
+      const auto p = run("never-joins", concat(how, ' ', rank));
+      EXPECT_EQ(p->wait(), 1) << how;
+      EXPECT_LT(p->seconds(), 30) << how;
+      EXPECT_THAT(p->err(), HasSubstr(concat("launcher: rank ", rank,
+                                             " exited with code 0 before init_process_group\n")));
+    }
+}
+
+TEST(Launcher, OtherRanksSayThatTheyEndedBecauseOfIt) {
+  const auto p = run("ends", "throw");
+  EXPECT_THAT(p->err(), HasSubstr("failed: ShapeError: [matmul] inner sizes 3 and 4 differ"));
+  EXPECT_THAT(p->err(), testing::ContainsRegex("rank 0 +process [0-9]+ +exit code 1 +because of it"));
+  EXPECT_THAT(p->err(), testing::ContainsRegex("rank 2 +process [0-9]+ +exit code 1 +because of it"));
+}
+
+TEST(Launcher, LaunchThrowsTheFirstFailure) {
+  EXPECT_EQ(run("fails")->out(),
+            "rank 1: [launch] rank 1 failed: ShapeError: [matmul] inner sizes 3 and 4 differ\n");
+}
+
+TEST(Launcher, ThreadsFailAsProcessesDo) {
+  const auto p = run("local-fails");
+  EXPECT_EQ(p->wait(), 1);
+  EXPECT_EQ(p->err(), "launcher: rank 1 failed: ShapeError: [matmul] inner sizes 3 and 4 differ\n");
+}
+
+TEST(Launcher, ARankThatEndsEarlyInOrderIsNoFailure) {
+  const auto p = run("early");
+  EXPECT_EQ(p->wait(), 0) << p->err();
+  EXPECT_EQ(p->out(), "end\nend\n");
+}
+
+TEST(Launcher, AStuckRankIsNamedByTheOthersTimeout) {
+  const auto p = run("timeout");
+  EXPECT_EQ(p->wait(), 1);
+  EXPECT_LT(p->seconds(), 6);
+  EXPECT_THAT(p->err(), HasSubstr("rank 0 did not come to all_reduce"));
+}
+
+TEST(Launcher, ARankThatIsStuckAfterItsLastCollectiveIsNamed) {
+  const auto p = run("straggler");
+  EXPECT_EQ(p->wait(), 1);
+  EXPECT_LT(p->seconds(), 20);
+  EXPECT_THAT(p->err(), HasSubstr("launcher: rank 1 has not ended within 700 ms after rank 0 had"));
+}
+
+TEST(Launcher, RestartsAllRanks) {
+  const auto p = run("restart");
+  EXPECT_EQ(p->wait(), 0) << p->err();
+  EXPECT_EQ(p->out(), "done\n");
+  EXPECT_THAT(p->err(), HasSubstr("rank 1 exited with code 3; all ranks start again (restart 1 of 1)"));
+}
+
+TEST(Launcher, RestartsRanksThatAreThreads) {
+  const auto p = run("local-restart", "2");
+  EXPECT_EQ(p->wait(), 0) << p->err();
+  EXPECT_EQ(p->out(), "done in attempt 2\n");
+  EXPECT_EQ(
+      p->err(),
+      "launcher: rank 1 failed: ValueError: [attempt] number 0; all ranks start again (restart 1 of 2)\n"
+      "launcher: rank 1 failed: ValueError: [attempt] number 1; all ranks start again (restart 2 of 2)\n");
+  const auto q = run("local-restart", "1");
+  EXPECT_EQ(q->wait(), 1);
+  EXPECT_THAT(q->err(), HasSubstr("launcher: rank 1 failed: ValueError: [attempt] number 1\n"));
+}
+
+TEST(Launcher, RanksCannotLaunch) {
+  const auto p = run("nested");
+  EXPECT_EQ(p->wait(), 1);
+  EXPECT_THAT(p->err(), HasSubstr("cannot launch ranks"));
+}
+
+// ---- signals ----
+
+TEST(Launcher, SignalsEndTheJob) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    TestFolder folder;
+    Subprocess p({kProgram, "wait", folder / "rank"});
+    ASSERT_TRUE(wait_for_file(folder / "rank0") && wait_for_file(folder / "rank1"));
+    p.kill(signal);
+    EXPECT_EQ(p.wait(), 128 + signal);
+    EXPECT_THAT(p.left(), IsEmpty());
+    EXPECT_LT(p.seconds(), 5);
+    EXPECT_THAT(p.err(), HasSubstr("ended by signal " + std::to_string(signal)));
+  }
+}
+
+TEST(Launcher, NothingSurvivesItsDeath) {
+  TestFolder folder;
+  Subprocess p({kProgram, "wait", folder / "rank"});
+  ASSERT_TRUE(wait_for_file(folder / "rank0") && wait_for_file(folder / "rank1"));
+  EXPECT_EQ(p.left().size(), 4u);  // itself, its guard, two ranks
+  p.kill(SIGKILL);
+  p.wait();
+  EXPECT_LT(p.until_none_left(5), 5);
+}
+
+// ---- other launchers ----
+
+TEST(Launcher, UnderGradusRunNothingIsStarted) {
+  Subprocess p({"distributed/launch/gradus-run", "--nproc-per-node", "2", kProgram, "order", "7"});
+  EXPECT_EQ(p.wait(), 0) << p.err();
+  EXPECT_THAT(p.left(), IsEmpty());
+  EXPECT_EQ(p.out(), "results 3 103\nresults 3 103\n");  // every rank has all results
+}
+
+TEST(Launcher, UnderGradusRunFailuresAreTheSame) {
+  Subprocess p({"distributed/launch/gradus-run", "--nproc-per-node", "3", kProgram, "ends", "throw"});
+  EXPECT_EQ(p.wait(), 1);
+  EXPECT_THAT(p.left(), IsEmpty());
+  EXPECT_THAT(p.err(),
+              HasSubstr("gradus-run: rank 1 failed: ShapeError: [matmul] inner sizes 3 and 4 differ\n"));
+}
+
+TEST(Launcher, UnderGradusRunAProgramMayCallItSeveralTimes) {
+  Subprocess p({"distributed/launch/gradus-run", "--nproc-per-node", "2", kProgram, "twice"});
+  EXPECT_EQ(p.wait(), 0) << p.err();
+  EXPECT_EQ(std::count(p.out().begin(), p.out().end(), '\n'), 4) << p.out();
+}
+
+TEST(Launcher, UnderGradusRunAllNodesLearnOfARankThatNeverJoins) {
+  for (const char* rank : {"0", "3"}) {
+    const std::string port = free_port();
+    const auto node = [&](const char* number) {
+      return std::make_unique<Subprocess>(std::vector<std::string>{
+          "distributed/launch/gradus-run", "--nnodes", "2", "--node-rank", number, "--nproc-per-node", "2",
+          "--master-port", port, kProgram, "never-joins", concat("return ", rank)});
+    };
+    const auto first = node("0"), second = node("1");
+    for (Subprocess* p : {first.get(), second.get()}) {
+      EXPECT_EQ(p->wait(), 1);
+      EXPECT_LT(p->seconds(), 30);
+      EXPECT_THAT(p->err(), HasSubstr(concat("gradus-run: rank ", rank,
+                                             " exited with code 0 before init_process_group\n")));
+    }
+  }
+}
+
+TEST(Launcher, UnderASchedulerNothingIsStarted) {
+  const std::string port = free_port();
+  const auto variables = [&](const char* rank) {
+    return Subprocess::Variables{
+        {"SLURM_PROCID", rank},        {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", rank}, {"SLURM_NODEID", "0"},
+        {"SLURM_TASKS_PER_NODE", "2"}, {"MASTER_PORT", port}, {"SLURM_STEP_ID", "0"}};
+  };
+  Subprocess first({kProgram, "order", "7"}, variables("0")),
+      second({kProgram, "order", "7"}, variables("1"));
+  EXPECT_EQ(first.wait(), 0) << first.err();
+  EXPECT_EQ(second.wait(), 0) << second.err();
+  EXPECT_EQ(first.out(), "results 3 103\n");
+}
+
+// ---- several machines, as launchers of one ----
+
+TEST(Launcher, ResultsComeFromAllMachines) {
+  for (const char* kind : {"node", "megengine"}) {
+    const std::string port = free_port();
+    Subprocess first({kProgram, kind, port + ":0"}), second({kProgram, kind, port + ":1"});
+    EXPECT_EQ(first.wait(), 0) << first.err();
+    EXPECT_EQ(second.wait(), 0) << second.err();
+    const char* expected = kind == std::string("node") ? "results 0 11 22 33\n" : "results 0 1 2\n";
+    EXPECT_EQ(first.out(), expected);
+    EXPECT_EQ(second.out(), expected);
+    EXPECT_THAT(first.left(), IsEmpty());
+    EXPECT_THAT(second.left(), IsEmpty());
+  }
+}
+
+// ---- options ----
+
+std::string error_of(const LauncherOptions& options) {
+  try {
+    launcher(options, [] {});
+  } catch (const ValueError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Launcher, OptionsThatDoNotFitAreRefused) {
+  EXPECT_EQ(error_of({.nproc_per_node = 2, .n_gpus = 3}),
+            "[launcher] nproc_per_node is 2, but n_gpus is 3: they mean the same");
+  EXPECT_THAT(error_of({.master_addr = "a", .master_ip = "b"}), HasSubstr("they mean the same"));
+  EXPECT_THAT(error_of({.master_port = 1, .port = 2}), HasSubstr("they mean the same"));
+  EXPECT_THAT(error_of({.nproc_per_node = -1}), HasSubstr("nproc_per_node is -1"));
+  EXPECT_THAT(error_of({.nnodes = 0}), HasSubstr("nnodes is 0"));
+  EXPECT_THAT(error_of({.nnodes = 2, .node_rank = 2}), HasSubstr("node_rank is 2"));
+  EXPECT_THAT(error_of({.node_rank = 1}), HasSubstr("node_rank is 1"));
+  EXPECT_THAT(error_of({.nproc_per_node = 2, .nnodes = 2}), HasSubstr("need a master_port"));
+  EXPECT_THAT(error_of({.nproc_per_node = 2, .nnodes = 2, .world_size = 5, .port = 1}),
+              HasSubstr("world_size is 5"));
+  EXPECT_THAT(error_of({.nproc_per_node = 4, .world_size = 2}), HasSubstr("world_size is 2"));
+  EXPECT_THAT(error_of({.rank_start = 1}), HasSubstr("rank_start is 1"));
+  EXPECT_THAT(error_of({.n_gpus = 1, .world_size = 4, .rank_start = 2}), HasSubstr("need a master_port"));
+  EXPECT_THAT(error_of({.world_size = 4, .rank_start = 2}), HasSubstr("say with n_gpus"));
+  EXPECT_THAT(error_of({.port = 65536}), HasSubstr("port is 65536"));
+  EXPECT_THAT(error_of({.backend = "smoke"}), HasSubstr("backend is 'smoke'"));
+  EXPECT_THAT(error_of({.nproc_per_node = 1, .nnodes = 2, .port = 1, .backend = "local"}),
+              HasSubstr("backend is local"));
+  EXPECT_THAT(error_of({.max_restarts = -1}), HasSubstr("max_restarts is -1"));
+  EXPECT_THAT(error_of({.threads_per_rank = -1}), HasSubstr("threads_per_rank is -1"));
+  EXPECT_THAT(error_of({.timeout = Milliseconds(0)}), HasSubstr("timeout is 0"));
+  EXPECT_THAT(error_of({.shutdown_timeout = Milliseconds(-1)}), HasSubstr("shutdown_timeout is -1"));
+}
+
+}  // namespace
+}  // namespace gradus::dist

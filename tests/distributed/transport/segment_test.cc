@@ -1,0 +1,304 @@
+#include "gradus/distributed/transport/segment.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "gradus/distributed/base/error.h"
+#include "gradus/tests/distributed/transport/backend_checks.h"
+#include "gradus/tests/distributed/transport/shared_mapping.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+constexpr size_t kBytes = 100'000;
+
+// Enough of a store for segments, for processes that fork() made: keys and values of a few bytes, in shared
+// memory.
+class SharedStore : public Store {
+ public:
+  void set(std::string_view key, std::string_view value) override {
+    for (Entry* e = entries(); e < entries() + kEntries; ++e) {
+      int free = kFree;
+      if (!e->state.compare_exchange_strong(free, kWriting)) continue;
+      key.copy(e->key, sizeof e->key - 1);
+      value.copy(e->value, sizeof e->value - 1);
+      e->state = kSet;
+      return;
+    }
+    FAIL() << "no room in the store";
+  }
+  std::string get(std::string_view key, std::optional<Milliseconds> timeout) override {
+    for (const Deadline deadline = Deadline::after(timeout.value_or(60s)); !deadline.passed();) {
+      if (const Entry* e = find(key)) return e->value;
+      if (guard) guard->check("store");
+      std::this_thread::sleep_for(1ms);
+    }
+    throw TimeoutError("store", -1, "no key ", key);
+  }
+  bool delete_key(std::string_view key) override {
+    Entry* e = find(key);
+    if (e) std::memset(e->key, '-', sizeof e->key - 1);
+    return e != nullptr;
+  }
+  int64_t num_keys() override {
+    return std::count_if(entries(), entries() + kEntries,
+                         [](Entry& e) { return e.state == kSet && e.key[0] != '-'; });
+  }
+  const Membership* guard = nullptr;  // waits end when the job fails
+
+  // Of keys that were deleted as well.
+  std::vector<std::string> all_values() const {
+    std::vector<std::string> values;
+    for (Entry* e = entries(); e < entries() + kEntries; ++e)
+      if (e->state == kSet) values.push_back(e->value);
+    return values;
+  }
+  std::string pop(std::string_view, std::optional<Milliseconds>) override { throw InternalError("pop"); }
+  int64_t add(std::string_view, int64_t) override { throw InternalError("add"); }
+  std::string compare_set(std::string_view, std::string_view, std::string_view) override {
+    throw InternalError("cas");
+  }
+  int64_t append(std::string_view, std::string_view) override { throw InternalError("append"); }
+  void wait(const std::vector<std::string>&, std::optional<Milliseconds>) override {
+    throw InternalError("wait");
+  }
+  bool check(const std::vector<std::string>& keys) override { return find(keys[0]) != nullptr; }
+
+ private:
+  static constexpr int kEntries = 64, kFree = 0, kWriting = 1, kSet = 2;
+  struct Entry {
+    std::atomic<int> state;
+    char key[64], value[64];
+  };
+  Entry* entries() const { return reinterpret_cast<Entry*>(memory_.data()); }
+  Entry* find(std::string_view key) const {
+    for (Entry* e = entries(); e < entries() + kEntries; ++e)
+      if (e->state == kSet && key == e->key) return e;
+    return nullptr;
+  }
+  SharedMapping memory_{kEntries * sizeof(Entry)};
+};
+
+struct Job {
+  explicit Job(int size, bool processes = true) : memberships(make_local_memberships(size)) {
+    for (int rank = 0; rank < size; ++rank) ranks.push_back(rank);
+    segments = processes ? make_process_segments(store) : make_thread_segments();
+  }
+  std::shared_ptr<Segment> open(int rank, const std::string& key = "key", Milliseconds timeout = 60s) {
+    return segments->open(key, ranks, rank, kBytes, {memberships[rank].get(), Deadline::after(timeout)});
+  }
+  std::vector<int> ranks;
+  std::vector<std::shared_ptr<Membership>> memberships;
+  std::shared_ptr<SharedStore> store = std::make_shared<SharedStore>();
+  std::shared_ptr<SegmentProvider> segments;
+};
+
+int open_files() {
+  const auto files = std::filesystem::directory_iterator("/proc/self/fd");
+  return int(std::distance(begin(files), end(files)));
+}
+// Whether a socket of the job's segments has outlived them.
+bool left_a_name(const SharedStore& store) {
+  std::ifstream file("/proc/net/unix");
+  const std::string all(std::istreambuf_iterator<char>(file), {});
+  return std::ranges::any_of(store.all_values(),
+                             [&](const std::string& name) { return all.find(name) != std::string::npos; });
+}
+
+class Segments : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(, Segments, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "OfProcesses" : "OfThreads"; });
+
+TEST_P(Segments, members_share_zeroed_memory) {
+  Job job(4, GetParam());
+  const int files = open_files();
+  on_threads(4, [&](int rank) {
+    for (const char* key : {"one", "two"}) {
+      const std::shared_ptr<Segment> segment = job.open(rank, key);
+      ASSERT_EQ(segment->bytes(), kBytes);
+      auto* words = reinterpret_cast<std::atomic<int>*>(segment->data());
+      for (int i = 0; i < 4; ++i)
+        while (i == rank && words[i].fetch_add(i + 1) != 0) FAIL() << "not zero";
+      for (int i = 0; i < 4; ++i)
+        while (words[i].load() != i + 1) std::this_thread::yield();
+      EXPECT_EQ(segment->data()[kBytes - 1], std::byte(0));
+    }
+  });
+  EXPECT_EQ(open_files(), files);
+  EXPECT_EQ(job.store->num_keys(), 0);
+}
+
+TEST_P(Segments, a_segment_of_one_needs_nobody) {
+  Job job(1, GetParam());
+  EXPECT_EQ(job.open(0)->bytes(), kBytes);
+}
+
+TEST(SegmentsOfProcesses, a_member_that_does_not_come_is_named_in_time) {
+  Job job(3);
+  const TimePoint start = now();
+  on_threads(2, [&](int rank) {
+    try {
+      const auto segment = job.open(rank, "key", 200ms);
+      EXPECT_EQ(rank, 1);  // it has all that it needs
+    } catch (const TimeoutError& error) {
+      EXPECT_EQ(error.rank(), 2) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr("rank 2 did not come to shared memory within 200 ms"));
+    }
+  });
+  EXPECT_LT(now() - start, 2s);
+}
+
+TEST(SegmentsOfProcesses, a_first_member_that_does_not_come_is_named_in_time) {
+  Job job(2);
+  try {
+    job.open(1, "key", 200ms);
+    ADD_FAILURE() << "opened";
+  } catch (const TimeoutError& error) {
+    EXPECT_EQ(error.rank(), 0) << error.what();
+  }
+}
+
+TEST(SegmentsOfProcesses, a_member_that_has_left_is_an_error_at_once) {
+  Job job(2);
+  job.memberships[1]->leave();
+  const TimePoint start = now();
+  EXPECT_THROW(job.open(0), PeerError);
+  EXPECT_LT(now() - start, 1s);
+}
+
+// What a stranger sends to the socket that the store names.
+class Stranger {
+ public:
+  explicit Stranger(const std::string& name) : fd_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string path = "gradus-" + name;
+    path.copy(address.sun_path + 1, path.size());
+    const auto bytes = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + path.size());
+    EXPECT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&address), bytes), 0);
+  }
+  ~Stranger() { close(fd_); }
+  void say(const std::string& bytes) { send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+
+ private:
+  int fd_;
+};
+
+TEST(SegmentsOfProcesses, nonsense_from_a_stranger_does_not_matter) {
+  Job job(2);
+  std::thread first([&] { EXPECT_EQ(job.open(0)->bytes(), kBytes); });
+  const std::string name = job.store->get("segment/key", 10s);
+  std::minstd_rand random(1);
+  {
+    std::vector<std::unique_ptr<Stranger>> strangers;
+    for (int i = 0; i < 20; ++i) {
+      strangers.push_back(std::make_unique<Stranger>(name));
+      std::string bytes(i * i + 1, ' ');
+      for (char& byte : bytes) byte = char(random());
+      if (i % 3) strangers.back()->say(bytes);
+    }
+    std::this_thread::sleep_for(20ms);
+  }
+  EXPECT_EQ(job.open(1)->bytes(), kBytes);
+  first.join();
+}
+
+TEST(SegmentsOfProcesses, a_limit_of_file_sizes_is_an_error) {
+  Job job(2);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit limit{1, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  EXPECT_THROW(job.open(0, "key", 1s), Error);
+  setrlimit(RLIMIT_FSIZE, &before);
+}
+
+TEST(SegmentsOfProcesses, a_name_that_is_none_is_an_error) {
+  for (const std::string& name : {std::string(), std::string(63, 'a'), std::string(32, '/')}) {
+    Job job(2);
+    job.store->set("segment/key", name);
+    EXPECT_THROW(job.open(1, "key", 1s), StoreError);
+  }
+}
+
+TEST(SegmentsOfProcesses, processes_share_memory_and_leave_nothing_behind) {
+  Job job(3);
+  const auto body = [&job](int rank) {
+    const auto segment = job.open(rank);
+    auto* words = reinterpret_cast<std::atomic<int>*>(segment->data());
+    words[rank] = getpid();
+    while (words[0] == 0 || words[1] == 0 || words[2] == 0) std::this_thread::yield();
+    return segment;
+  };
+  ForkedProcess one([&] { body(1); });
+  ForkedProcess two([&] {
+    const auto segment = body(2);
+    pause();
+  });
+  const auto segment = body(0);
+  EXPECT_EQ(one.wait(), 0);
+  EXPECT_EQ(WTERMSIG(two.kill()), SIGKILL);
+  reinterpret_cast<std::atomic<int>*>(segment->data())[0] = 1;  // the memory stays as long as one has it
+  EXPECT_FALSE(left_a_name(*job.store));
+}
+
+// Members are killed at many points of opening: the others end with the job's failure, or have got the
+// memory.
+TEST(SegmentsOfProcesses, a_member_that_is_killed_while_opening_holds_up_nobody) {
+  int failed = 0;
+  for (int i = 0; i < 30; ++i) {
+    Job job(2);
+    const int victim_rank = i % 2, my_rank = 1 - victim_rank;  // rank 0 gives, rank 1 takes
+    ForkedProcess victim([&] {
+      for (int n = 0; n < 60; ++n) job.open(victim_rank, concat("key", n));
+      pause();
+    });
+    job.store->guard = job.memberships[my_rank].get();
+    TimePoint killed_at{};
+    std::thread watcher([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(i * 100));
+      killed_at = now();
+      victim.kill();
+      job.memberships[my_rank]->report({Failure::Kind::kDied, victim_rank, "a rank was killed"});
+    });
+    try {
+      for (int n = 0; n < 60; ++n) job.open(my_rank, concat("key", n));
+    } catch (const PeerError& error) {
+      ++failed;
+      EXPECT_EQ(error.rank(), victim_rank) << error.what();
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+    watcher.join();
+    EXPECT_LT(now() - killed_at, 1s);
+    EXPECT_FALSE(left_a_name(*job.store));
+  }
+  EXPECT_GT(failed, 0);
+}
+
+TEST(HostId, is_the_same_each_time_or_what_the_environment_says) {
+  EXPECT_EQ(host_id(), host_id());
+  EXPECT_GT(host_id().size(), 20u);
+  setenv("GRADUS_HOST_ID", "box-7", 1);
+  EXPECT_EQ(host_id(), "box-7");
+  setenv("GRADUS_HOST_ID", std::string(1000, 'x').c_str(), 1);
+  EXPECT_THROW(host_id(), ValueError);
+  unsetenv("GRADUS_HOST_ID");
+}
+
+}  // namespace
+}  // namespace gradus::dist::internal

@@ -1,0 +1,35 @@
+// A minute of the search with a fixed seed, and what holds it together.
+#include "gradus/tests/ops/fuzz/fuzz.h"
+
+#include <gtest/gtest.h>
+
+namespace gradus::optest {
+namespace {
+
+TEST(FuzzOps, TheFirstCasesOfAFixedSeedAreRight) {
+  const FuzzReport report = fuzz({.cases = 3000, .seed = 1, .failures = 10});
+  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+  // Most cases must say something.
+  EXPECT_LT(report.refused * 4, report.cases);
+  EXPECT_GT(report.gradients * 4, report.cases);
+}
+
+TEST(FuzzOps, SizesOfMostRowsCanBeChanged) {
+  size_t rows = 0;
+  for (const OpCase& r : all_rows()) rows += r.reference != nullptr && !takes_nothing(r);
+  const std::vector<std::string> fixed = rows_of_fixed_sizes();
+  // A reference that knows the sizes of its samples leaves its kernel unsearched: see docs/adding-an-op.md.
+  EXPECT_LT(fixed.size() * 10, rows) << testing::PrintToString(fixed);
+}
+
+TEST(FuzzOps, AFailureIsPrintedAsAProgramOfFiveLines) {
+  const FuzzCase c{.op = "sum", .variant = "over [0] 3", .shapes = {{2, 3}}, .below = {1.5}, .layouts = "c"};
+  EXPECT_EQ(check(c), "");
+  const std::string text = program_of(c);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5) << text;
+  EXPECT_NE(text.find("gradus::Shape{2, 3}"), std::string::npos) << text;
+  EXPECT_NE(check({.op = "sum", .variant = "of no row"}).find("no row"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gradus::optest
