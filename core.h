@@ -1,10 +1,10 @@
-// What trains a network: tensors, differentiable ops, recordings, modules, optimizers. gradus/gradus.h adds data, files,
-// several processes, the profiler, gradient checks.
+// What trains a network: tensors, differentiable ops, recordings, modules, optimizers. gradus/gradus.h adds
+// data, files, several processes, the profiler, gradient checks.
 #pragma once
 
-#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/indexing.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"

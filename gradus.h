@@ -1,4 +1,5 @@
-// All of Gradus: tensors, differentiable ops, recordings, modules, optimizers, data, files, several processes.
+// All of Gradus: tensors, differentiable ops, recordings, modules, optimizers, data,
+// files, several processes.
 #pragma once
 
 #include "gradus/autograd/gradcheck.h"
@@ -10,6 +11,6 @@
 #include "gradus/io/safetensors.h"
 #include "gradus/io/save_image.h"
 #include "gradus/io/weights.h"
-#include "gradus/tensor/runtime/memory.h"
 #include "gradus/tensor/profile/profiler.h"
+#include "gradus/tensor/runtime/memory.h"
 #include "gradus/train/train.h"

@@ -4,10 +4,10 @@
 #include <unordered_map>
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/ops/elementwise.h"
 
 namespace gradus::autograd {
@@ -16,8 +16,8 @@ namespace {
 // A slot that this pass visits.
 struct Visit {
   AutogradSlot* slot = nullptr;
-  int waiting_for = 0;      // gradients still to come from nodes that will run
-  bool leads = false;       // to a target
+  int waiting_for = 0;  // gradients still to come from nodes that will run
+  bool leads = false;   // to a target
   bool scheduled = false;
   std::vector<Tensor> dys;  // gradients so far, per output
 };
@@ -67,20 +67,24 @@ class Pass {
     Node* node = static_cast<Node*>(slot);
     if (const uint64_t between = node->passed_over())
       for (const Edge& t : p_.targets)
-        if (t.slot && !t.slot->is_leaf() && static_cast<Node*>(t.slot.get())->sequence() == between) node->split(t);
+        if (t.slot && !t.slot->is_leaf() && static_cast<Node*>(t.slot.get())->sequence() == between)
+          node->split(t);
   }
 
-  // The edges along which a slot passes gradients on: a node's inputs, or the producer of a leaf that was computed.
+  // The edges along which a slot passes gradients on: a node's inputs, or the producer of a leaf
+  // that was computed.
   std::span<const Edge> edges_of(const AutogradSlot* slot) const {
     if (slot->is_leaf()) {
       const Edge& producer = static_cast<const Leaf*>(slot)->producer;
       return {&producer, producer.slot ? size_t{1} : size_t{0}};
     }
     // A node of another recording can be a leaf of this one: the way ends there.
-    return belongs(slot) ? std::span<const Edge>(static_cast<const Node*>(slot)->edges()) : std::span<const Edge>();
+    return belongs(slot) ? std::span<const Edge>(static_cast<const Node*>(slot)->edges())
+                         : std::span<const Edge>();
   }
 
-  // Finds what the roots reach in this recording and which of it leads to a target. Depth first, without recursion.
+  // Finds what the roots reach in this recording and which of it leads to a target. Depth
+  // first, without recursion.
   void mark() {
     struct Step {
       size_t visit, edge;
@@ -142,7 +146,8 @@ class Pass {
     Visit& v = visits_[index_[to.slot.get()]];
     if (to.slot->is_leaf()) {
       const Tensor x = static_cast<const Leaf*>(to.slot.get())->tensor();
-      if (x.defined()) dy = conform(std::move(dy), ValueInfo(x));
+      if (x.defined())
+        dy = conform(std::move(dy), ValueInfo(x));
       else if (const Edge& producer = static_cast<const Leaf*>(to.slot.get())->producer; producer.slot)
         dy = conform(std::move(dy), static_cast<const Node*>(producer.slot.get())->outputs()[producer.index]);
     } else {
@@ -150,14 +155,18 @@ class Pass {
     }
     if (v.dys.size() <= to.index) v.dys.resize(to.index + 1);
     Tensor& sum = v.dys[to.index];
-    if (!sum.defined()) sum = std::move(dy);
-    else if (may_reuse(sum) && sum.dtype() == dy.dtype() && !is_tracked(sum) && !is_tracked(dy)) raw::add_(sum, dy);
-    else sum = add(sum, dy);
+    if (!sum.defined())
+      sum = std::move(dy);
+    else if (may_reuse(sum) && sum.dtype() == dy.dtype() && !is_tracked(sum) && !is_tracked(dy))
+      raw::add_(sum, dy);
+    else
+      sum = add(sum, dy);
   }
 
   static Tensor conform_to(Tensor dy, const Node& node, uint32_t output) {
     const ValueInfo& value = node.outputs()[output];
-    if (dy.dtype() == value.dtype || dy.dtype() != node.gradient_dtype(output)) return conform(std::move(dy), value);
+    if (dy.dtype() == value.dtype || dy.dtype() != node.gradient_dtype(output))
+      return conform(std::move(dy), value);
     ValueInfo wide = value;
     wide.dtype = dy.dtype();
     return conform(std::move(dy), wide);
@@ -176,9 +185,12 @@ class Pass {
     for (size_t i = 0; i < it->second.size(); ++i) {
       const size_t t = it->second[i];
       const uint32_t output = p_.targets[t].index;
-      if (output >= v.dys.size()) p_.deliver(t, Tensor());
-      else if (passes_on || i + 1 < it->second.size()) p_.deliver(t, narrowed(v.dys[output], *v.slot, output));
-      else p_.deliver(t, narrowed(std::move(v.dys[output]), *v.slot, output));
+      if (output >= v.dys.size())
+        p_.deliver(t, Tensor());
+      else if (passes_on || i + 1 < it->second.size())
+        p_.deliver(t, narrowed(v.dys[output], *v.slot, output));
+      else
+        p_.deliver(t, narrowed(std::move(v.dys[output]), *v.slot, output));
     }
   }
 
@@ -274,7 +286,8 @@ Tensor conform(Tensor gradient, const ValueInfo& value) {
   if (!(gradient.shape() == value.shape)) {
     // Rules ignore broadcasting; everything else is a rule's mistake.
     if (gradient.dim() < value.shape.size())
-      throw ShapeError("backward", "a gradient of shape ", gradient.shape(), " for a value of shape ", value.shape);
+      throw ShapeError("backward", "a gradient of shape ", gradient.shape(), " for a value of shape ",
+                       value.shape);
     gradient = sum_to(gradient, value.shape);
   }
   if (gradient.dtype() != value.dtype) gradient = to(gradient, value.dtype);

@@ -11,9 +11,11 @@ namespace gradus::autograd {
 struct BackwardPass {
   RecordingState& recording;
   std::vector<Tensor> roots;
-  std::vector<Tensor> dys;     // one per root
-  std::vector<Edge> targets;   // whose gradients are wanted: leaves, or outputs of nodes; null ones are not reached
-  // The recording goes on afterwards: it sees this backward's own ops, and nothing it needs again is consumed.
+  std::vector<Tensor> dys;  // one per root
+  // Whose gradients are wanted: leaves, or outputs of nodes; null ones are not reached.
+  std::vector<Edge> targets;
+  // The recording goes on afterwards: it sees this backward's own ops, and nothing it needs
+  // again is consumed.
   bool keep_graph = false;
 
   // Called once before the first rule runs: which targets the roots lead to.
@@ -22,9 +24,10 @@ struct BackwardPass {
   std::function<void(size_t target, Tensor gradient)> deliver;
 };
 
-// Runs the pass. Only nodes that lead from the roots to a target run: leaves first, then the newest node first, which
-// is the same order on every rank; and those that run without a gradient (Node). Rules' ops are seen by the recordings opened before `recording` (and by itself
-// under keep_graph). Errors of a rule come with "while running backward of <op> (<module path>)" before them.
+// Runs the pass. Only nodes that lead from the roots to a target run: leaves first, then the newest node
+// first, which is the same order on every rank; and those that run without a gradient (Node). Rules' ops are
+// seen by the recordings opened before `recording` (and by itself under keep_graph). Errors of a rule come
+// with "while running backward of <op> (<module path>)" before them.
 void run(BackwardPass& pass);
 
 // Brings a gradient into the form of the value it belongs to: sums over broadcast dims, casts, moves.

@@ -14,7 +14,8 @@ std::string name_of_node(const Node& node) {
 }
 
 // Who uses each slot's value: recorded ops, oldest first.
-std::unordered_map<const AutogradSlot*, std::vector<const Node*>> consumers(const std::vector<Ref<Node>>& nodes) {
+std::unordered_map<const AutogradSlot*, std::vector<const Node*>> consumers(
+    const std::vector<Ref<Node>>& nodes) {
   std::unordered_map<const AutogradSlot*, std::vector<const Node*>> map;
   for (const Ref<Node>& node : nodes)
     for (const Edge& e : node->edges())
@@ -26,8 +27,10 @@ std::unordered_map<const AutogradSlot*, std::vector<const Node*>> consumers(cons
 
 std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
   Ref<RecordingState> state = innermost_following(loss);
-  if (!state && !open_recordings().empty()) state = Ref<RecordingState>(as_recording(open_recordings().back()));
-  if (!state) throw StateError("explain", "no recording is open on this thread: call it between record() and backward");
+  if (!state && !open_recordings().empty())
+    state = Ref<RecordingState>(as_recording(open_recordings().back()));
+  if (!state)
+    throw StateError("explain", "no recording is open on this thread: call it between record() and backward");
   const std::vector<Ref<Node>> nodes = state->nodes();
   const auto used_by = consumers(nodes);
 
@@ -82,8 +85,11 @@ std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
       continue;
     }
     const auto ops = way(leaf, false);
-    if (ops.empty()) text += "not reached: no recorded op uses it\n";
-    else text += "not reached: used by " + joined(ops) + ", whose result goes no further (detached, rounded, or unused)\n";
+    if (ops.empty())
+      text += "not reached: no recorded op uses it\n";
+    else
+      text += "not reached: used by " + joined(ops) +
+              ", whose result goes no further (detached, rounded, or unused)\n";
   }
   for (const std::string& note : state->notes()) text += "  " + note + "\n";
   return text;

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/engine.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -14,7 +14,8 @@
 namespace gradus::autograd {
 namespace {
 
-// x under another name: what is attached to the result is not attached to x, but recordings that follow x follow it.
+// x under another name: what is attached to the result is not attached to x, but recordings that
+// follow x follow it.
 Tensor alias(const Tensor& x) {
   if (!x.defined()) throw StateError("grad", "an undefined tensor (none) was given to differentiate by");
   Tensor y = detach(x);
@@ -50,7 +51,8 @@ struct OpenScope {
 
 }  // namespace
 
-std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, const std::vector<Tensor>& xs, const Tensor& dy) {
+std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, const std::vector<Tensor>& xs,
+                                                      const Tensor& dy) {
   std::vector<Tensor> inner, grads(xs.size());
   std::vector<Ref<AutogradSlot>> leaves;
   std::vector<Edge> targets;
@@ -73,11 +75,14 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, con
 }
 
 std::pair<Tensor, Tensor> value_and_grad(const UnaryFunction& f, const Tensor& x, const Tensor& dy) {
-  auto [value, grads] = value_and_grad([&](const std::vector<Tensor>& xs) { return f(xs[0]); }, std::vector{x}, dy);
+  auto [value, grads] =
+      value_and_grad([&](const std::vector<Tensor>& xs) { return f(xs[0]); }, std::vector{x}, dy);
   return {std::move(value), std::move(grads[0])};
 }
 
-Tensor grad(const UnaryFunction& f, const Tensor& x, const Tensor& dy) { return value_and_grad(f, x, dy).second; }
+Tensor grad(const UnaryFunction& f, const Tensor& x, const Tensor& dy) {
+  return value_and_grad(f, x, dy).second;
+}
 
 std::vector<Tensor> grad(const NaryFunction& f, const std::vector<Tensor>& xs, const Tensor& dy) {
   return value_and_grad(f, xs, dy).second;
@@ -94,14 +99,16 @@ std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, co
   }
   for (size_t i = 0; i < xs.size(); ++i)
     if (!xs[i].defined()) throw StateError("grad", "x ", i, " of ", xs.size(), " is undefined (none)");
-  if (!state) throw StateError("grad", "no open recording tracks ys: compute them inside record(), or use grad(f, x)");
+  if (!state)
+    throw StateError("grad", "no open recording tracks ys: compute them inside record(), or use grad(f, x)");
   for (size_t i = 0; i < xs.size(); ++i)
     if (!innermost_following(xs[i]))
       throw StateError("grad", "no open recording follows x ", i, " of ", xs.size(), ": ", describe(xs[i]),
                        "; attach it before ys are computed, or use grad(f, x)");
   BackwardPass pass{*state, ys.get(), {}, {}, true, {}, {}};
   for (size_t i = 0; i < ys.get().size(); ++i) {
-    if (dys.empty() || !dys.get()[i].defined()) check_one_element("grad", "y", ys.get()[i], " (or pass its dy)");
+    if (dys.empty() || !dys.get()[i].defined())
+      check_one_element("grad", "y", ys.get()[i], " (or pass its dy)");
     pass.dys.push_back(default_dy(ys.get()[i], dys.empty() ? Tensor() : dys.get()[i]));
   }
   for (const Tensor& x : xs) pass.targets.push_back({x.impl().slot, x.impl().slot_index});
@@ -114,9 +121,9 @@ std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, co
 namespace {
 
 // Note [Checkpoint]
-// Forward runs under a probe, a recording that keeps edges but no rules: its edges that leave the segment are the
-// graph inputs f uses. Backward runs f again under a recording whose leaves are exactly those, and takes their
-// gradients. Enclosing recordings see both runs of the rules, so higher orders work.
+// Forward runs under a probe, a recording that keeps edges but no rules: its edges that leave the segment are
+// the graph inputs f uses. Backward runs f again under a recording whose leaves are exactly those, and takes
+// their gradients. Enclosing recordings see both runs of the rules, so higher orders work.
 
 // What f finds in the Context besides recordings: the same in both runs.
 class Surroundings {
@@ -239,7 +246,8 @@ Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs) {
   }
   if (probe->communicates())
     for (const Ref<Counted>& r : outer)
-      if (as_recording(r)->is_probe()) as_recording(r)->set_communicates();  // a checkpoint within a checkpoint
+      if (as_recording(r)->is_probe())
+        as_recording(r)->set_communicates();  // a checkpoint within a checkpoint
   // The result is a new handle: y itself belongs to the probe (or is a tensor from outside).
   Tensor result = detach(y);
   std::vector<Edge> edges;
@@ -252,7 +260,8 @@ Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs) {
     edges[i] = recorder.edge_to(xs[i]);
     saved.push_back(recorder.save(xs[i]));
   }
-  Ref<Node> node(new CheckpointNode(f, std::move(saved), used, std::move(surroundings), probe->communicates()));
+  Ref<Node> node(
+      new CheckpointNode(f, std::move(saved), used, std::move(surroundings), probe->communicates()));
   recorder.attach(node, {&result, 1}, std::move(edges));
   return result;
 }
@@ -266,11 +275,13 @@ std::vector<Tensor> apply(std::shared_ptr<Function> f, const std::vector<Tensor>
   }
   for (const Tensor& y : outputs)
     for (const Tensor& x : inputs)
-      if (y.defined() && y.is_same(x)) throw StateError("apply", "a Function must not return an input itself; return a clone");
+      if (y.defined() && y.is_same(x))
+        throw StateError("apply", "a Function must not return an input itself; return a clone");
   Recorder recorder("function", inputs);
   if (recorder) {
     for (const Tensor& x : f->to_save_) {
-      const bool is_output = std::any_of(outputs.begin(), outputs.end(), [&](const Tensor& y) { return y.is_same(x); });
+      const bool is_output =
+          std::any_of(outputs.begin(), outputs.end(), [&](const Tensor& y) { return y.is_same(x); });
       if (!is_output) {
         f->saved_.push_back(recorder.save(x));
         continue;
@@ -278,7 +289,8 @@ std::vector<Tensor> apply(std::shared_ptr<Function> f, const std::vector<Tensor>
       for (size_t i = 0; i < outputs.size(); ++i)
         if (outputs[i].is_same(x)) f->saved_.push_back(recorder.save_output(x, static_cast<int>(i)));
     }
-    recorder.record_joint(outputs, inputs, [f](std::vector<Tensor> dys, Needs) { return f->backward(std::move(dys)); });
+    recorder.record_joint(outputs, inputs,
+                          [f](std::vector<Tensor> dys, Needs) { return f->backward(std::move(dys)); });
   }
   f->to_save_.clear();
   return outputs;

@@ -16,10 +16,12 @@ namespace gradus::autograd {
 using UnaryFunction = std::function<Tensor(const Tensor&)>;
 using NaryFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 
-// Returns df/dx at x, weighted by dy (ones by default): the vector-Jacobian product dy^T df/dx. Differentiates through
-// f's argument only; what f captures counts as constant here, but an enclosing recording or grad follows it, so that
-// gradients of any order come by nesting. Zeros where f does not depend on x.
-// Shapes: x any, dy like f(x), result like x. Errors: DTypeError unless x is floating point; what f throws.
+// Returns df/dx at x, weighted by dy (ones by default): the vector-Jacobian product dy^T df/dx.
+// Differentiates through f's argument only; what f captures counts as constant here, but an enclosing
+// recording or grad follows it, so that gradients of any order come by nesting. Zeros where f does
+// not depend on x.
+// Shapes: x any, dy like f(x), result like x.
+// Errors: DTypeError unless x is floating point; what f throws.
 Tensor grad(const UnaryFunction& f, const Tensor& x, const Tensor& dy = {});
 std::vector<Tensor> grad(const NaryFunction& f, const std::vector<Tensor>& xs, const Tensor& dy = {});
 
@@ -28,16 +30,18 @@ std::pair<Tensor, Tensor> value_and_grad(const UnaryFunction& f, const Tensor& x
 std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, const std::vector<Tensor>& xs,
                                                       const Tensor& dy = {});
 
-// Returns the gradients of sum(ys * dys) with respect to xs, which an open recording tracks (attached tensors, or
-// results of recorded ops). The recording goes on and sees this gradient's own computation. Undefined where no y
-// depends on x. Errors: StateError when no open recording tracks ys; ValueError unless there is a dy for each y or none;
+// Returns the gradients of sum(ys * dys) with respect to xs, which an open recording tracks (attached
+// tensors, or results of recorded ops). The recording goes on and sees this gradient's own computation.
+// Undefined where no y depends on x.
+// Errors: StateError when no open recording tracks ys; ValueError unless there is a dy for each y or none;
 // ShapeError when a dy does not fit, or is missing for a y of several elements.
 std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, const TensorList& dys = {});
 
-// Returns f(x) without keeping what f's ops save: backward computes f again, with the same random numbers and under the
-// same autocast, and differentiates that. One node in the graph, with edges to x and to whatever else f uses (parameters
-// it captures). f must compute the same when called again; layers that change their state in a forward (batch norm's
-// running statistics) leave it alone the second time, when is_recomputing() says so.
+// Returns f(x) without keeping what f's ops save: backward computes f again, with the same random numbers
+// and under the same autocast, and differentiates that. One node in the graph, with edges to x and to
+// whatever else f uses (parameters it captures). f must compute the same when called again; layers that
+// change their state in a forward (batch norm's running statistics) leave it alone the second time, when
+// is_recomputing() says so.
 // Errors: StateError when f returns an undefined tensor; what f throws, also in backward.
 Tensor checkpoint(const UnaryFunction& f, const Tensor& x);
 // The same for several inputs; undefined ones are passed on as such.
@@ -46,13 +50,18 @@ Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs);
 // A differentiable function with a rule of its own:
 //
 //   struct Cube : autograd::Function {
-//     std::vector<Tensor> forward(const std::vector<Tensor>& xs) override { save(xs[0]); return {xs[0] * xs[0] * xs[0]}; }
-//     std::vector<Tensor> backward(std::vector<Tensor> dys) override { return {dys[0] * 3 * square(saved(0))}; }
+//     std::vector<Tensor> forward(const std::vector<Tensor>& xs) override {
+//       save(xs[0]);
+//       return {xs[0] * xs[0] * xs[0]};
+//     }
+//     std::vector<Tensor> backward(std::vector<Tensor> dys) override {
+//       return {dys[0] * 3 * square(saved(0))};
+//     }
 //   };
 //   Tensor y = autograd::apply<Cube>(x);
 //
-// forward is not recorded. backward receives one gradient per output, undefined where none arrived, and returns one per
-// input, undefined for none; made of differentiable ops, it can be differentiated again.
+// forward is not recorded. backward receives one gradient per output, undefined where none arrived, and
+// returns one per input, undefined for none; made of differentiable ops, it can be differentiated again.
 class Function {
  public:
   virtual ~Function() = default;
@@ -70,8 +79,8 @@ class Function {
   std::vector<Saved> saved_;
 };
 
-// Calls f->forward and records its backward. An instance serves one call. Errors: StateError when f returns an input
-// itself as its output; ValueError for no f.
+// Calls f->forward and records its backward. An instance serves one call.
+// Errors: StateError when f returns an input itself as its output; ValueError for no f.
 std::vector<Tensor> apply(std::shared_ptr<Function> f, const std::vector<Tensor>& inputs);
 // The same with a new F, made of `args`: all outputs of apply<F>({x, y}); the only one of apply<F>(x, y).
 // Errors: also ValueError when apply<F>(x, y) gives several outputs, or none.
@@ -84,7 +93,8 @@ template <std::derived_from<Function> F, std::convertible_to<Tensor>... Inputs>
 Tensor apply(const Inputs&... inputs) {
   std::vector<Tensor> outputs = autograd::apply(std::make_shared<F>(), std::vector<Tensor>{inputs...});
   if (outputs.size() != 1)
-    throw ValueError("apply", "the function gives ", outputs.size(), " outputs: apply<F>({x, ...}) returns them all");
+    throw ValueError("apply", "the function gives ", outputs.size(),
+                     " outputs: apply<F>({x, ...}) returns them all");
   return std::move(outputs[0]);
 }
 

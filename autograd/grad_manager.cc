@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/engine.h"
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/leaf_guard.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -254,7 +254,8 @@ void OpenRecording::compute(const std::vector<Tensor>& roots, const std::vector<
   });
   if (!roots.empty() && !reaches)
     throw StateError("backward", "the loss depends on no attached tensor: ", describe(roots[0]), ", ",
-                     state->leaves().size(), " tensors attached", narrowed ? " (narrowed by `only`)" : "", "; ",
+                     state->leaves().size(), " tensors attached", narrowed ? " (narrowed by `only`)" : "",
+                     "; ",
                      manager->attached.empty()
                          ? kWhoseParameters
                          : "was it computed outside of record(), or detached? autograd::explain(loss) tells");

@@ -55,8 +55,8 @@ class GradCallback {
   virtual ~GradCallback() = default;
   // It was given to a manager with this tensor.
   virtual void attached_to(const Tensor& param) { (void)param; }
-  // A manager that it is attached to is about to open a recording. It may attach further tensors: a network's
-  // new ones.
+  // A manager that it is attached to is about to open a recording. It may attach further tensors: a
+  // network's new ones.
   virtual void recording_opened(GradManager& manager) { (void)manager; }
   // Which of its tensors the backward will reach.
   virtual void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) = 0;
@@ -77,10 +77,11 @@ class Callback {
  public:
   using Function = std::function<Tensor(const Tensor& param, const Tensor& grad)>;
   template <class F>
-  requires std::is_invocable_r_v<Tensor, F, const Tensor&, const Tensor&> Callback(F f)
-      : function(std::move(f)) {}
+    requires std::is_invocable_r_v<Tensor, F, const Tensor&, const Tensor&>
+  Callback(F f) : function(std::move(f)) {}
   template <class T>
-  requires std::is_base_of_v<GradCallback, T> Callback(std::shared_ptr<T> o) : object(std::move(o)) {}
+    requires std::is_base_of_v<GradCallback, T>
+  Callback(std::shared_ptr<T> o) : object(std::move(o)) {}
 
   Function function;
   std::shared_ptr<GradCallback> object;
@@ -107,8 +108,9 @@ class Recording {
   void resume();
   // Computes the gradients of the attached tensors from the roots, runs callbacks, sets or adds to `grad()`,
   // and empties the graph. `dys` default to ones for roots of one element. No roots: callbacks run, and ops
-  // that answer to others. Errors: StateError without a computation history and for an undefined root; ShapeError for
-  // a root of several elements without its dy.
+  // that answer to others.
+  // Errors: StateError without a computation history and for an undefined root; ShapeError for a root of
+  // several elements without its dy.
   void backward(TensorList roots = {}, TensorList dys = {});
   // Drops what was recorded; nothing more is recorded.
   void release();
@@ -132,19 +134,19 @@ class GradManager {
   GradManager& operator=(GradManager&&) = default;
 
   // Lists tensors to differentiate; held weakly: a tensor that its owner drops is forgotten. Attaching again
-  // adds the callbacks to those there are. While recording, a tensor is followed from this moment on. Errors:
-  // DTypeError unless floating point; StateError for an undefined tensor.
+  // adds the callbacks to those there are. While recording, a tensor is followed from this moment on.
+  // Errors: DTypeError unless floating point; StateError for an undefined tensor.
   GradManager& attach(TensorList tensors, std::vector<Callback> callbacks = {});
   template <class... C>
-  requires(sizeof...(C) > 0 && (std::is_constructible_v<Callback, C> &&
-                                ...)) GradManager& attach(TensorList tensors, C... callbacks) {
+    requires(sizeof...(C) > 0 && (std::is_constructible_v<Callback, C> && ...))
+  GradManager& attach(TensorList tensors, C... callbacks) {
     return attach(std::move(tensors), std::vector<Callback>{Callback(std::move(callbacks))...});
   }
   // The attached tensors that are alive, in the order of attaching.
   std::vector<Tensor> attached_tensors() const;
 
-  // Opens a recording of the calling thread's ops. Recordings nest: a backward is seen by those opened before
-  // it.
+  // Opens a recording of the calling thread's ops. Recordings nest: a backward is seen by those
+  // opened before it.
   [[nodiscard]] Recording record(RecordOptions options = {});
   // Recording::backward of the innermost open recording of this manager on which it was not yet called.
   // Errors: StateError when there is none.
@@ -189,8 +191,8 @@ inline NoRecord no_record() { return {}; }
 namespace autograd {
 
 // Says, for every attached tensor of the innermost open recording, whether `loss` reaches it and by which
-// ops, and for one that it does not reach, where the way ends. `names` (optional) names tensors in the order
-// of attaching.
+// ops, and for one that it does not reach, where the way ends. `names` (optional) names tensors in the
+// order of attaching.
 std::string explain(const Tensor& loss, const std::vector<std::string>& names = {});
 
 }  // namespace autograd

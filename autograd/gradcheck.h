@@ -27,8 +27,8 @@ struct GradCheckOptions {
   // Inputs up to this size are checked element by element; larger ones along `directions` random directions.
   int64_t max_elements = 256;
   int directions = 3;
-  // Outputs up to this size are checked one by one (the full Jacobian); larger ones under two random
-  // projections.
+  // Outputs up to this size are checked one by one (the full Jacobian); larger ones under
+  // two random projections.
   int64_t max_outputs = 8;
   uint64_t seed = 0;
 };
@@ -56,8 +56,8 @@ struct GradCheckResult {
 GradCheckResult gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
                           const GradCheckOptions& = {});
 
-// Checks the second-order gradients: gradcheck of (inputs, dy) -> grad(f, inputs, dy), input by input, with a
-// random dy.
+// Checks the second-order gradients: gradcheck of (inputs, dy) -> grad(f, inputs, dy), input by input,
+// with a random dy.
 //
 // Errors: as gradcheck, and what an op throws whose gradient cannot be differentiated.
 GradCheckResult gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus {
@@ -39,7 +39,9 @@ Part part_of(const Tensor& x, const std::vector<Index>& index) {
   const auto pass = [&](int dims) { d += dims, part.tensors.resize(part.tensors.size() + dims); };
   for (const Index& i : index) {
     switch (i.kind()) {
-      case Kind::kNumber: replace(select(part.view, d, i.number())); break;
+      case Kind::kNumber:
+        replace(select(part.view, d, i.number()));
+        break;
       case Kind::kSlice:
         if (!i.slice().whole()) replace(slice(part.view, d, i.slice().start, i.slice().stop, i.slice().step));
         pass(1);
@@ -48,7 +50,9 @@ Part part_of(const Tensor& x, const std::vector<Index>& index) {
         replace(unsqueeze(part.view, d));
         pass(1);
         break;
-      case Kind::kEllipsis: pass(x.dim() - taken); break;
+      case Kind::kEllipsis:
+        pass(x.dim() - taken);
+        break;
       case Kind::kTensor:
         part.tensors.push_back(i.tensor());
         d += dims_taken(i);
@@ -123,10 +127,11 @@ void Indexed::put(const Tensor& v) {
   } else if (handle_) {
     *handle_ = v;
   } else {
-    throw StateError("index",
-                     "assigning to a part of a recorded tensor gives a new value, which a const handle cannot "
-                     "take: x ",
-                     describe(x_));
+    throw StateError(
+        "index",
+        "assigning to a part of a recorded tensor gives a new value, which a const handle cannot "
+        "take: x ",
+        describe(x_));
   }
 }
 

@@ -10,9 +10,9 @@
 //
 // What x[...] gives may be kept: it holds its tensor.
 //
-// An assignment writes in place. When an open recording follows x or v it cannot: then it makes a new value,
-// with gradients to both, and the handle x names the new value from there on (other handles keep the old
-// one).
+// An assignment writes in place. When an open recording follows x or v it cannot: then it makes a new
+// value, with gradients to both, and the handle x names the new value from there on (other handles
+// keep the old one).
 #pragma once
 
 #include <concepts>
@@ -32,7 +32,8 @@ struct EllipsisType {};
 inline constexpr EllipsisType Ellipsis;
 
 // The elements start, start + step, ... before stop of a dim. Negative bounds count from the back; bounds
-// beyond the ends are clamped. Slice() is the whole dim. Errors: ValueError for a step below 1.
+// beyond the ends are clamped. Slice() is the whole dim.
+// Errors: ValueError for a step below 1.
 struct Slice {
   Slice() = default;
   Slice(std::optional<int64_t> start_, std::optional<int64_t> stop_ = std::nullopt, int64_t step_ = 1)
@@ -43,14 +44,15 @@ struct Slice {
   int64_t start = 0, stop = kEnd, step = 1;
 };
 
-// One coordinate: a number, a Slice, None, Ellipsis, a tensor of indices, or a bool mask over one or more
-// dims.
+// One coordinate: a number, a Slice, None, Ellipsis, a tensor of indices, or a bool mask over
+// one or more dims.
 class Index {
  public:
   enum class Kind : uint8_t { kNumber, kSlice, kNone, kEllipsis, kTensor };
 
   template <std::integral I>
-  requires(!std::same_as<I, bool>) Index(I at) : kind_(Kind::kNumber), slice_(static_cast<int64_t>(at)) {}
+    requires(!std::same_as<I, bool>)
+  Index(I at) : kind_(Kind::kNumber), slice_(static_cast<int64_t>(at)) {}
   Index(const Slice& slice) : kind_(Kind::kSlice), slice_(slice) {}
   Index(NoneType) : kind_(Kind::kNone) {}
   Index(EllipsisType) : kind_(Kind::kEllipsis) {}
@@ -68,15 +70,16 @@ class Index {
   Tensor tensor_;
 };
 
-// A part of a tensor, to be read as a Tensor or assigned to. `auto part = x[0];` may be kept and read; assignments want
-// the expression itself.
+// A part of a tensor, to be read as a Tensor or assigned to. `auto part = x[0];` may be kept and read;
+// assignments want the expression itself.
 class Indexed {
  public:
   Indexed(const Tensor& x, Tensor* handle, std::vector<Index> index)
       : x_(x), handle_(handle), index_(std::move(index)) {}
   Indexed(const Indexed&) = delete;
 
-  // Reads: a view unless tensors index. Errors: IndexError naming index, dim and size.
+  // Reads: a view unless tensors index.
+  // Errors: IndexError naming index, dim and size.
   // Grad: dy amid zeros.
   Tensor get() const;
   operator Tensor() const { return get(); }
@@ -103,8 +106,9 @@ class Indexed {
   Indexed operator[](const Index& index) const&;
 
   // Writes v, converted to x's dtype and broadcast to the part.
-  // Errors: ShapeError when it does not broadcast; StateError when a recording follows x or v and the handle
-  // is const. Grad: x dy outside of the part; v the rest.
+  // Errors: ShapeError when it does not broadcast; StateError when a recording follows x or v and the
+  // handle is const.
+  // Grad: x dy outside of the part; v the rest.
   void operator=(const Tensor& v) &&;
   void operator=(Number v) &&;
   void operator=(const Indexed& v) && { std::move(*this) = v.get(); }
@@ -119,7 +123,7 @@ class Indexed {
 
  private:
   Indexed(std::shared_ptr<Indexed> outer, std::vector<Index> index);
-  bool is_copy() const;      // tensors index it, or what it is a part of
+  bool is_copy() const;       // tensors index it, or what it is a part of
   void put(const Tensor& v);  // makes the handle, or the outer part, name v
 
   Tensor x_;        // its own hold: what x[0] gives may outlive x

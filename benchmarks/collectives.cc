@@ -20,9 +20,9 @@
 #include "benchmarks/statistics.h"
 #include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/collectives.h"
-#include "gradus/distributed/launch/launcher.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/launch/launcher.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -160,8 +160,8 @@ Contest message_contest(PlainGloo& gloo, size_t bytes) {
 
 // ---- measuring, on every rank ----
 
-using SideTimes =
-    std::pair<std::string, std::vector<double>>;  // seconds per call, one per round, of this rank
+// Seconds per call, one per round, of this rank.
+using SideTimes = std::pair<std::string, std::vector<double>>;
 using Row = std::pair<std::pair<std::string, uint64_t>, std::vector<SideTimes>>;  // name, bytes
 
 // How many calls take some 20 ms; all ranks agree on rank 0's number.
@@ -240,9 +240,9 @@ std::string time_text(double seconds) {
   return text;
 }
 
-// Prints one table, and adds its rows to the JSON. gloo has a function with options, which is what programs
-// call, and older classes that are prepared for one buffer; each of the two is represented by its fastest
-// algorithm.
+// Prints one table, and adds its rows to the JSON. gloo has a function with options, which is what
+// programs call, and older classes that are prepared for one buffer; each of the two is represented by
+// its fastest algorithm.
 void report(int ranks, bool sockets_only, const std::vector<std::vector<Row>>& results,
             nlohmann::json& json) {
   std::printf("\n%d ranks, %-22s %10s %10s  %-27s %9s  %s\n", ranks,

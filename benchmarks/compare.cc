@@ -9,11 +9,11 @@
 #include <exception>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
-#include <nlohmann/json.hpp>
 
 #include "benchmarks/contest.h"
 #include "benchmarks/machine_peak.h"
@@ -27,8 +27,9 @@ struct Row {
   std::string family, name, unit;
   double gradus = 0, peer = 0, ratio = 0, low = 0, high = 0;
   int runs = 0;
-  double of_bandwidth = 0, of_onednn = 0;  // Gradus' share of what memory, or oneDNN alone, can do; 0: not measured
-  double times_f32 = 0;                    // how much faster it is than Gradus' f32; 0: not measured
+  double of_bandwidth = 0,
+         of_onednn = 0;  // Gradus' share of what memory, or oneDNN alone, can do; 0: not measured
+  double times_f32 = 0;  // how much faster it is than Gradus' f32; 0: not measured
   std::string alone;
 };
 
@@ -74,8 +75,10 @@ Row contest(const std::string& family, const Entry& entry, int threads, int roun
   std::vector<double> a, b, ratios, library_ratios, wide_ratios;
   for (int r = 0; r < rounds; ++r) {
     double x = 0, y = 0;
-    if (r % 2) x = mine.sample(), y = theirs ? theirs->sample() : x;
-    else y = theirs ? theirs->sample() : 0, x = mine.sample();
+    if (r % 2)
+      x = mine.sample(), y = theirs ? theirs->sample() : x;
+    else
+      y = theirs ? theirs->sample() : 0, x = mine.sample();
     if (!theirs) y = x;
     a.push_back(x), b.push_back(y), ratios.push_back(y / x);
     if (library) library_ratios.push_back(library->sample() / x);
@@ -100,13 +103,14 @@ Row contest(const std::string& family, const Entry& entry, int threads, int roun
   row.alone = text;
   if (library) {
     row.of_onednn = median(library_ratios);
-    std::snprintf(text, sizeof text, "%s%.0f%% of oneDNN", row.alone.empty() ? "" : ", ", 100 * row.of_onednn);
+    std::snprintf(text, sizeof text, "%s%.0f%% of oneDNN", row.alone.empty() ? "" : ", ",
+                  100 * row.of_onednn);
     row.alone += text;
   }
   if (wide) {
     row.times_f32 = median(wide_ratios);
-    std::snprintf(text, sizeof text, "%s%.2fx its f32 (%.2fx..%.2fx)", row.alone.empty() ? "" : ", ", row.times_f32,
-                  quantile(wide_ratios, .1), quantile(wide_ratios, .9));
+    std::snprintf(text, sizeof text, "%s%.2fx its f32 (%.2fx..%.2fx)", row.alone.empty() ? "" : ", ",
+                  row.times_f32, quantile(wide_ratios, .1), quantile(wide_ratios, .9));
     row.alone += text;
   }
   return row;
@@ -147,8 +151,8 @@ void report_neighbour(const std::vector<Entry>& entries, int threads, int rounds
   std::printf("%d threads, alone and beside a process that keeps one core busy\n\n", threads);
   std::printf("%-40s %-9s %10s %10s %8s %15s\n", "", "", "alone ms", "beside ms", "slower", "10%..90%");
   const auto print = [](const Entry& e, const char* side, const Beside& b) {
-    std::printf("%-40s %-9s %10.3f %10.3f %7.2fx %6.2fx..%5.2fx\n", e.name.c_str(), side, 1e3 * b.quiet, 1e3 * b.busy,
-                b.ratio, b.low, b.high);
+    std::printf("%-40s %-9s %10.3f %10.3f %7.2fx %6.2fx..%5.2fx\n", e.name.c_str(), side, 1e3 * b.quiet,
+                1e3 * b.busy, b.ratio, b.low, b.high);
     std::fflush(stdout);
   };
   for (const Entry& mine : entries) {
@@ -170,11 +174,14 @@ int run(int argc, char** argv) {
   bool list = false, neighbour = false;
   CLI::App app("Compares Gradus with LibTorch in one process, in alternating runs.");
   app.add_option("--threads", threads, "0: all cores")->capture_default_str();
-  app.add_option("--rounds", rounds, "pairs of runs of each workload")->check(CLI::Range(3, 10000))->capture_default_str();
+  app.add_option("--rounds", rounds, "pairs of runs of each workload")
+      ->check(CLI::Range(3, 10000))
+      ->capture_default_str();
   app.add_option("--only", only, "workloads whose name contains this");
   app.add_option("--family", families, "families of workloads; all when none is named");
   app.add_flag("--list", list, "name the workloads");
-  auto* beside = app.add_flag("--neighbour", neighbour, "instead: training steps in f32, alone and beside a busy process");
+  auto* beside = app.add_flag("--neighbour", neighbour,
+                              "instead: training steps in f32, alone and beside a busy process");
   app.add_option("--json", json_file, "write the rows to this file")->excludes(beside);
   CLI11_PARSE(app, argc, argv);
   if (threads <= 0) threads = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
@@ -200,7 +207,8 @@ int run(int argc, char** argv) {
   }
 
   std::vector<Row> rows;
-  for (const auto& [family, entry] : workloads(Side::kGradus)) {  // in children of this still single-threaded process
+  for (const auto& [family, entry] :
+       workloads(Side::kGradus)) {  // in children of this still single-threaded process
     const std::string name = entry.name + ", peak resident memory";
     if (entry.name.find("train step") != std::string::npos && wanted(family, name))
       rows.push_back(memory_contest(family, entry, name, threads));
@@ -208,8 +216,9 @@ int run(int argc, char** argv) {
   set_up_gradus(threads);
   set_up_libtorch(threads);
   const double flops = peak_flops(threads);
-  std::printf("%d threads; the machine's measured peak: %.0f GFLOP/s f32, %.1f GB/s reading, %.1f GB/s copying\n\n",
-              threads, flops * 1e-9, peak_bandwidth(threads, 1, 0) * 1e-9, peak_bandwidth(threads, 1, 1) * 1e-9);
+  std::printf(
+      "%d threads; the machine's measured peak: %.0f GFLOP/s f32, %.1f GB/s reading, %.1f GB/s copying\n\n",
+      threads, flops * 1e-9, peak_bandwidth(threads, 1, 0) * 1e-9, peak_bandwidth(threads, 1, 1) * 1e-9);
   std::printf("%-56s %11s %11s %-4s %7s %15s  %s\n", "", "Gradus", "LibTorch", "", "ratio", "10%..90%",
               "Gradus alone");
   auto print = [](const Row& r) {
@@ -231,20 +240,36 @@ int run(int argc, char** argv) {
   };
   std::printf("\n");
   report("slower than LibTorch by more than 5 %", [](const Row& r) { return r.peer > 0 && r.ratio < 0.95; });
-  report("below 80 % of the memory's bandwidth", [](const Row& r) { return r.of_bandwidth > 0 && r.of_bandwidth < 0.8; });
+  report("below 80 % of the memory's bandwidth",
+         [](const Row& r) { return r.of_bandwidth > 0 && r.of_bandwidth < 0.8; });
   report("below 90 % of oneDNN alone", [](const Row& r) { return r.of_onednn > 0 && r.of_onednn < 0.9; });
-  std::printf("\nratio: LibTorch's figure divided by Gradus's, median over pairs of runs; above 1 Gradus is better\n");
+  std::printf(
+      "\nratio: LibTorch's figure divided by Gradus's, median over pairs of runs; above 1 Gradus is "
+      "better\n");
 
   if (!json_file.empty()) {
     nlohmann::json all = nlohmann::json::array();
     for (const Row& r : rows)
-      all.push_back({{"family", r.family}, {"name", r.name}, {"gradus", r.gradus}, {"peer", r.peer},
-                     {"peer_name", "LibTorch"}, {"unit", r.unit}, {"ratio", r.ratio}, {"ratio_10", r.low},
-                     {"ratio_90", r.high}, {"runs", r.runs}, {"of_bandwidth", r.of_bandwidth},
-                     {"of_onednn", r.of_onednn}, {"times_f32", r.times_f32}});
+      all.push_back({{"family", r.family},
+                     {"name", r.name},
+                     {"gradus", r.gradus},
+                     {"peer", r.peer},
+                     {"peer_name", "LibTorch"},
+                     {"unit", r.unit},
+                     {"ratio", r.ratio},
+                     {"ratio_10", r.low},
+                     {"ratio_90", r.high},
+                     {"runs", r.runs},
+                     {"of_bandwidth", r.of_bandwidth},
+                     {"of_onednn", r.of_onednn},
+                     {"times_f32", r.times_f32}});
     std::ofstream out(json_file);
-    out << nlohmann::json{{"threads", threads}, {"peak_gflops", flops * 1e-9},
-                          {"peak_gb_per_second", peak_bandwidth(threads, 1, 1) * 1e-9}, {"rows", all}}.dump(2) << "\n";
+    out << nlohmann::json{{"threads", threads},
+                          {"peak_gflops", flops * 1e-9},
+                          {"peak_gb_per_second", peak_bandwidth(threads, 1, 1) * 1e-9},
+                          {"rows", all}}
+               .dump(2)
+        << "\n";
     if (!out.flush()) throw std::runtime_error("cannot write " + json_file);
   }
   return 0;

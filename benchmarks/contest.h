@@ -1,6 +1,7 @@
-// What the comparison runs: named workloads, the same names on both sides. Files of a family register theirs while the
-// program starts: ops/<family>_gradus.cc, ops/<family>_libtorch.cc, and ops/<family>_onednn.cc where oneDNN itself
-// is the yardstick. What Gradus does in 16 bits has its own f32 for another (Side::kGradusF32).
+// What the comparison runs: named workloads, the same names on both sides. Files of a family register
+// theirs while the program starts: ops/<family>_gradus.cc, ops/<family>_libtorch.cc, and
+// ops/<family>_onednn.cc where oneDNN itself is the yardstick. What Gradus does in 16 bits has its own f32
+// for another (Side::kGradusF32).
 //
 //   static const AddWorkloads added(Side::kGradus, "pointwise", {
 //       {"add, 32M", [] { const Tensor a = randn({k32M}), b = randn({k32M});
@@ -16,11 +17,12 @@
 namespace gradus::bench {
 
 struct Workload {
-  std::string unit;             // "ms" or "ns", of one repetition
-  int repetitions = 1;          // per sample: enough for the clock
-  std::function<void()> run;    // one sample: `repetitions` times the work
-  double flops = 0;             // of one repetition, where they mean something
-  double reads = 0, writes = 0; // bytes from and to memory, of one repetition, where that is what takes the time
+  std::string unit;           // "ms" or "ns", of one repetition
+  int repetitions = 1;        // per sample: enough for the clock
+  std::function<void()> run;  // one sample: `repetitions` times the work
+  double flops = 0;           // of one repetition, where they mean something
+  double reads = 0,
+         writes = 0;  // bytes from and to memory, of one repetition, where that is what takes the time
 };
 
 // Work that takes milliseconds.
@@ -38,8 +40,8 @@ inline Workload tiny(std::function<void()> f) {
 
 enum class Side { kGradus, kLibTorch, kOneDNN, kGradusF32 };
 
-// Workloads are built one at a time, so that memory is that of the one at hand. A name that a side adds several times
-// stands for several ways (layouts, say): the fastest one counts.
+// Workloads are built one at a time, so that memory is that of the one at hand. A name that a side adds
+// several times stands for several ways (layouts, say): the fastest one counts.
 struct Entry {
   std::string name;
   std::function<Workload()> make;

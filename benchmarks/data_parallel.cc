@@ -272,8 +272,8 @@ int run(const Args& args) {
   if (args.global_batch % args.ranks != 0)
     throw ValueError("data_parallel", "--global-batch must be a multiple of --ranks");
   ordered_json rows = ordered_json::array();
-  // The launcher starts this program once per rank: what comes first here happens there as well, unless
-  // asked.
+  // The launcher starts this program once per rank: what comes first here happens there as
+  // well, unless asked.
   if (!dist::is_launched()) rows.push_back(group_of_one(args));
   const auto results = dist::launch<std::string>({.nproc_per_node = args.ranks, .threads_per_rank = 1},
                                                  [&] { return ranks_against_threads(args).dump(); });

@@ -45,7 +45,8 @@ void on_threads(int threads, F f) {
   for (auto& w : workers) w.join();
 }
 
-// Reads R arrays and writes W: every output is the sum of the inputs. Returns something that depends on all of it.
+// Reads R arrays and writes W: every output is the sum of the inputs. Returns something that
+// depends on all of it.
 template <int R, int W, bool kNonTemporal>
 float pass(float* const* in, float* const* out, int64_t begin, int64_t end) {
   __m256 total[4] = {};
@@ -76,8 +77,8 @@ template <int R, int W>
 constexpr Mix mix_of() {
   return {R, W, &pass<R, W, false>, &pass<R, W, true>};
 }
-const Mix kMixes[] = {mix_of<1, 0>(), mix_of<4, 1>(), mix_of<3, 1>(), mix_of<2, 1>(), mix_of<3, 2>(),
-                      mix_of<1, 1>(), mix_of<1, 2>(), mix_of<0, 1>()};
+const Mix kMixes[] = {mix_of<1, 0>(), mix_of<4, 1>(), mix_of<3, 1>(), mix_of<2, 1>(),
+                      mix_of<3, 2>(), mix_of<1, 1>(), mix_of<1, 2>(), mix_of<0, 1>()};
 
 double measure(const Mix& mix, int threads) {
   constexpr int64_t kElements = int64_t{1} << 25;  // 128 MiB an array
@@ -96,10 +97,11 @@ double measure(const Mix& mix, int threads) {
   for (int round = 0; round < 6; ++round) {
     for (Pass p : {mix.plain, mix.streaming}) {
       best = std::min(best, seconds_of([&] {
-        on_threads(threads, [&](int t) {
-          sink = p(in, out, kElements / 32 * t / threads * 32, kElements / 32 * (t + 1) / threads * 32);
-        });
-      }));
+                        on_threads(threads, [&](int t) {
+                          sink = p(in, out, kElements / 32 * t / threads * 32,
+                                   kElements / 32 * (t + 1) / threads * 32);
+                        });
+                      }));
     }
   }
   return double(mix.reads + mix.writes) * kElements * sizeof(float) / best;

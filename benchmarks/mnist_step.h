@@ -14,7 +14,8 @@ class MnistStep {
  public:
   // `callbacks` see the gradients.
   explicit MnistStep(int64_t batch, std::vector<Callback> callbacks = {})
-      : x_(randn({batch, 1, 28, 28})), y_(randint(0, 10, {batch})),
+      : x_(randn({batch, 1, 28, 28})),
+        y_(randint(0, 10, {batch})),
         opt_(net_.parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4}) {
     gm_.attach(net_.parameters(), std::move(callbacks));
   }
@@ -29,8 +30,8 @@ class MnistStep {
     return loss;
   }
 
-  // Bytes that a step cannot do without: parameters, gradients, optimizer state, and what the rules have saved when the
-  // forward is done.
+  // Bytes that a step cannot do without: parameters, gradients, optimizer state, and what the rules have
+  // saved when the forward is done.
   int64_t needed_bytes() {
     run();  // the optimizer has its state now
     const int64_t before = memory_stats().live_bytes;
@@ -48,14 +49,25 @@ class MnistStep {
   optim::SGD opt_;
 };
 
-// The step's convolutions and matrix products, forward and backward, on tensors that lie as they do in the step; the
-// second convolution's gradient has come down through dropout, pooling and relu there, so most of it is zeros.
+// The step's convolutions and matrix products, forward and backward, on tensors that lie as they do in the
+// step; the second convolution's gradient has come down through dropout, pooling and relu there, so most
+// of it is zeros.
 class MnistKernels {
  public:
   explicit MnistKernels(int64_t n)
-      : x_(randn({n, 1, 28, 28})), h1_(channels_last(randn({n, 32, 26, 26}))), g2_(pooled_gradient(n)),
-        f_(randn({n, 9216})), g_(randn({n, 128})), l_(randn({n, 10})), w1_(randn({32, 1, 3, 3})), b1_(randn({32})),
-        w2_(randn({64, 32, 3, 3})), b2_(randn({64})), w3_(randn({128, 9216})), b3_(randn({128})), w4_(randn({10, 128})),
+      : x_(randn({n, 1, 28, 28})),
+        h1_(channels_last(randn({n, 32, 26, 26}))),
+        g2_(pooled_gradient(n)),
+        f_(randn({n, 9216})),
+        g_(randn({n, 128})),
+        l_(randn({n, 10})),
+        w1_(randn({32, 1, 3, 3})),
+        b1_(randn({32})),
+        w2_(randn({64, 32, 3, 3})),
+        b2_(randn({64})),
+        w3_(randn({128, 9216})),
+        b3_(randn({128})),
+        w4_(randn({10, 128})),
         b4_(randn({10})) {}
 
   void run() {

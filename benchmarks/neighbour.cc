@@ -44,7 +44,8 @@ double seconds_of_step(const Workload& w, double seconds) {
   return (seconds_now() - start) / steps;
 }
 
-constexpr double kSettle = 3;   // after a neighbour came or went: longer than Gradus goes without looking for it
+// After a neighbour came or went: longer than Gradus goes without looking for it.
+constexpr double kSettle = 3;
 constexpr double kMeasure = 2;  // as long as Gradus goes without looking, so that its attempts are in it
 
 Beside measure(Side side, const Entry& entry, int threads, int rounds) {

@@ -10,8 +10,9 @@ struct Beside {
   double quiet = 0, busy = 0, ratio = 0, low = 0, high = 0;
 };
 
-// Runs in a process of its own, for threads of one side disturb the other's. The ratio's 10 % and 90 % quantiles are
-// `low` and `high`. Errors: std::runtime_error where the process fails.
+// Runs in a process of its own, for threads of one side disturb the other's. The ratio's 10 % and 90 %
+// quantiles are `low` and `high`.
+// Errors: std::runtime_error where the process fails.
 Beside beside_neighbour(Side side, const Entry& entry, int threads, int rounds);
 
 }  // namespace gradus::bench

@@ -56,16 +56,16 @@ class PlainGloo::Impl {
         device_(gloo::transport::tcp::CreateDevice("127.0.0.1")),
         context(connect()) {}
 
-  // Connections of their own: calls of different algorithms on the same ones may wait for each other for
-  // ever.
+  // Connections of their own: calls of different algorithms on the same ones may wait for each
+  // other for ever.
   Context connect() {
     auto context = std::make_shared<gloo::rendezvous::Context>(rank_, size_);
     Rendezvous rendezvous(store_, "plain_gloo/" + std::to_string(connected_++) + "/");
     context->connectFullMesh(rendezvous, device_);
     return context;
   }
-  // Another one for every call: a rank that is ahead sends for the next call what others still wait for in
-  // this one.
+  // Another one for every call: a rank that is ahead sends for the next call what others still wait
+  // for in this one.
   uint32_t next_tag() { return tag_ = (tag_ + 1) % (1 << 24); }
 
  private:

@@ -7,9 +7,9 @@
 #include <exception>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-#include <nlohmann/json.hpp>
 
 #include "benchmarks/mnist_step.h"
 #include "benchmarks/statistics.h"
@@ -22,7 +22,9 @@ int run(int argc, char** argv) {
   int64_t batch = 64, steps = 60;
   int threads = usable_cores();
   CLI::App app("Times a training step.");
-  app.add_option("--model", model, "what to train")->check(CLI::IsMember({"mnist_cnn"}))->capture_default_str();
+  app.add_option("--model", model, "what to train")
+      ->check(CLI::IsMember({"mnist_cnn"}))
+      ->capture_default_str();
   app.add_option("--batch", batch)->check(CLI::Range(1, 100000))->capture_default_str();
   app.add_option("--steps", steps, "timed steps")->check(CLI::Range(1, 1000000))->capture_default_str();
   app.add_option("--threads", threads)->check(CLI::Range(1, 1024))->capture_default_str();
@@ -49,22 +51,32 @@ int run(int argc, char** argv) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
 
-  std::printf("%s, batch %lld, %d threads, %lld steps\n", model.c_str(), static_cast<long long>(batch), threads,
-              static_cast<long long>(steps));
-  std::printf("  training step            %8.3f ms   (10%% %.3f, 90%% %.3f)   %.0f samples/s\n", median(step_ms),
-              quantile(step_ms, .1), quantile(step_ms, .9), 1e3 * static_cast<double>(batch) / median(step_ms));
+  std::printf("%s, batch %lld, %d threads, %lld steps\n", model.c_str(), static_cast<long long>(batch),
+              threads, static_cast<long long>(steps));
+  std::printf("  training step            %8.3f ms   (10%% %.3f, 90%% %.3f)   %.0f samples/s\n",
+              median(step_ms), quantile(step_ms, .1), quantile(step_ms, .9),
+              1e3 * static_cast<double>(batch) / median(step_ms));
   std::printf("  its kernels alone        %8.3f ms\n", median(kernel_ms));
   std::printf("  ratio                    %8.3f\n", median(ratio));
   std::printf("  allocator peak %.2f MiB, needed %.2f MiB: ratio %.3f; resident peak %.0f MiB\n",
               static_cast<double>(peak) / (1 << 20), static_cast<double>(needed) / (1 << 20),
-              static_cast<double>(peak) / static_cast<double>(needed), static_cast<double>(usage.ru_maxrss) / 1024);
+              static_cast<double>(peak) / static_cast<double>(needed),
+              static_cast<double>(usage.ru_maxrss) / 1024);
   if (!json_file.empty()) {
     std::ofstream out(json_file);
-    out << nlohmann::json{{"model", model}, {"batch", batch}, {"threads", threads}, {"steps", steps},
-                          {"step_ms", median(step_ms)}, {"kernels_ms", median(kernel_ms)}, {"ratio", median(ratio)},
+    out << nlohmann::json{{"model", model},
+                          {"batch", batch},
+                          {"threads", threads},
+                          {"steps", steps},
+                          {"step_ms", median(step_ms)},
+                          {"kernels_ms", median(kernel_ms)},
+                          {"ratio", median(ratio)},
                           {"samples_per_second", 1e3 * static_cast<double>(batch) / median(step_ms)},
-                          {"allocator_peak_bytes", peak}, {"needed_bytes", needed},
-                          {"peak_rss_mib", usage.ru_maxrss / 1024}}.dump(2) << "\n";
+                          {"allocator_peak_bytes", peak},
+                          {"needed_bytes", needed},
+                          {"peak_rss_mib", usage.ru_maxrss / 1024}}
+               .dump(2)
+        << "\n";
     if (!out.flush()) throw FileError("train_step", "cannot write ", json_file);
   }
   return 0;

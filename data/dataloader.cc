@@ -311,8 +311,8 @@ class Prefetcher {
 
 namespace {
 
-// Ranks that cut different orders, or one order differently, would train on some samples twice and wait for
-// each other.
+// Ranks that cut different orders, or one order differently, would train on some samples twice and wait
+// for each other.
 void check_alike(Job& job, const Sampler& sampler, const DataLoaderOptions& o, const std::string& seed) {
   const std::string mine =
       concat(sampler.size(), " samples, batch_size ", o.batch_size, ", global_batch_size ",

@@ -49,7 +49,8 @@ struct DataLoaderOptions {
   std::optional<uint64_t> seed = {};  // of the shuffling; by default the current generator's (manual_seed)
   std::shared_ptr<const Sampler> sampler = {};  // instead of `shuffle`
   // Whose share of every epoch: see shard(). By default the job's when the loader is made
-  // (gradus/tensor/runtime/job.h), or the sampler's if it has one. world_size = 1 gives every rank all samples.
+  // (gradus/tensor/runtime/job.h), or the sampler's if it has one. world_size = 1 gives every
+  // rank all samples.
   // Errors: StateError for the job's share in a process that is started as a rank and has joined no job.
   int rank = -1;
   int world_size = -1;
@@ -124,7 +125,8 @@ class DataLoader {
   // Samples of this pass, or the last one, that could not be read and for which others stood in
   // (OnError::kSkip): of this rank's batches that were given so far.
   int64_t skipped() const;
-  // Makes the next begin() go on from `state`. Errors: ValueError when it belongs to another data set
+  // Makes the next begin() go on from `state`.
+  // Errors: ValueError when it belongs to another data set
   // or seed.
   void set_state(const LoaderState& state);
 

@@ -38,8 +38,8 @@ struct Batch {
   int64_t global_size = 0;
   // The last so many are repeated (Uneven) or stand in for others: an evaluation counts size() - padding.
   int64_t padding = 0;
-  // Samples that could not be read. Others stand in for them, as the last ones; `indices` has those asked
-  // for.
+  // Samples that could not be read. Others stand in for them, as the last ones; `indices` has
+  // those asked for.
   int64_t skipped = 0;
 
   int64_t size() const { return static_cast<int64_t>(indices.size()); }
@@ -62,10 +62,12 @@ class Dataset {
   virtual std::string name() const { return "dataset"; }
   virtual int64_t size() const = 0;
   // Reads one sample. Random ops in it draw from a generator of that sample's own, so that augmentation does
-  // not depend on which worker reads it. Errors: IndexError outside [0, size()).
+  // not depend on which worker reads it.
+  // Errors: IndexError outside [0, size()).
   virtual Sample get(int64_t index) const = 0;
   // Reads several samples as one batch. The default calls `get` and `collate`; sets that lie in memory fill
-  // the batch directly. Errors: SampleError naming the sample.
+  // the batch directly.
+  // Errors: SampleError naming the sample.
   virtual Batch get_batch(std::span<const int64_t> indices) const;
 
  protected:
@@ -79,27 +81,28 @@ class Dataset {
   void check_index(int64_t index) const;
 };
 
-// Stacks samples: inputs f32[...] -> f32[N,...], targets alike. All must agree in shape and dtype, and lie on
-// the CPU. Errors: SampleError naming the first sample that differs from the one before.
+// Stacks samples: inputs f32[...] -> f32[N,...], targets alike. All must agree in shape and dtype, and
+// lie on the CPU.
+// Errors: SampleError naming the first sample that differs from the one before.
 Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,
               const std::string& dataset);
 
-// Reads samples one by one, each with a generator of its own. Errors: SampleError naming the sample.
+// Reads samples one by one, each with a generator of its own.
+// Errors: SampleError naming the sample.
 std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t> indices);
 
 // Moves samples that stand in for others, and their indices, behind the rest; returns how many they are.
 int64_t move_stand_ins_last(std::vector<Sample>& samples, std::vector<int64_t>& indices);
 
-// Holds a data set: borrowed from an lvalue (which must outlive it), or owned when given an rvalue or a
-// shared_ptr.
+// Holds a data set: borrowed from an lvalue (which must outlive it), or owned when given an rvalue
+// or a shared_ptr.
 class DatasetRef {
  public:
   DatasetRef(const Dataset& borrowed) : p_(std::shared_ptr<const Dataset>(), &borrowed) {}
   DatasetRef(std::shared_ptr<const Dataset> shared);  // Errors: ValueError for null
   template <class D>
-  requires(!std::is_lvalue_reference_v<D> && std::derived_from<std::remove_cvref_t<D>, Dataset>)
-      DatasetRef(D&& owned)
-      : p_(std::make_shared<std::remove_cvref_t<D>>(std::forward<D>(owned))) {}
+    requires(!std::is_lvalue_reference_v<D> && std::derived_from<std::remove_cvref_t<D>, Dataset>)
+  DatasetRef(D&& owned) : p_(std::make_shared<std::remove_cvref_t<D>>(std::forward<D>(owned))) {}
 
   const Dataset& operator*() const { return *p_; }
   const Dataset* operator->() const { return p_.get(); }

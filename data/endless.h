@@ -15,8 +15,8 @@
 
 namespace gradus::data {
 
-// The loader's state() stays right: saved with a batch in hand, a loop over a resumed loader begins with the
-// next.
+// The loader's state() stays right: saved with a batch in hand, a loop over a resumed loader
+// begins with the next.
 class Endless {
  public:
   // Borrows the loader, which nobody else should iterate over meanwhile.

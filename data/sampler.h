@@ -52,8 +52,9 @@ class RandomSampler : public Sampler {
 // independently of the others. For sets whose classes differ in size.
 class ReplacementSampler : public Sampler {
  public:
-  // An epoch has num_samples draws. Errors: ValueError for a weight that is negative or not finite, for
-  // weights whose sum is not positive, and for a negative num_samples.
+  // An epoch has num_samples draws.
+  // Errors: ValueError for a weight that is negative or not finite, for weights whose sum is not positive,
+  // and for a negative num_samples.
   ReplacementSampler(const std::vector<double>& weights, int64_t num_samples, uint64_t seed);
   int64_t size() const override { return num_samples_; }
   std::vector<int64_t> order(uint64_t epoch) const override;
@@ -99,9 +100,9 @@ class DistributedSampler : public Sampler {
   std::optional<uint64_t> epoch_;
 };
 
-// Returns rank's share of an order: positions rank, rank + world_size, ... The first k shares of all ranks
-// together are the first k * world_size samples, whatever the number of ranks; shares differ by one sample at
-// most.
+// Returns rank's share of an order: positions rank, rank + world_size, ... The first k shares of all
+// ranks together are the first k * world_size samples, whatever the number of ranks; shares differ by one
+// sample at most.
 std::vector<int64_t> shard(const std::vector<int64_t>& order, int rank, int world_size);
 
 }  // namespace gradus::data

@@ -7,8 +7,8 @@
 //   ./run cifar10 --data DIR --nproc 2             2 ranks, data parallel; also under gradus-run, torchrun,
 //   ...
 //
-// --checkpoint-dir keeps the latest checkpoint and the best; --resume goes on from one, on any number of
-// ranks.
+// --checkpoint-dir keeps the latest checkpoint and the best; --resume goes on from one, on any
+// number of ranks.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -16,10 +16,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/data/sets/cifar.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/data/dataloader.h"
+#include "gradus/data/sets/cifar.h"
 #include "gradus/data/sets/fake_data.h"
 #include "gradus/data/transforms/transforms.h"
 #include "gradus/distributed/data_parallel/distributed_data_parallel.h"
@@ -32,8 +32,8 @@
 #include "gradus/examples/support/training.h"
 #include "gradus/io/safetensors.h"
 #include "gradus/models/resnet.h"
-#include "gradus/optim/schedules/cyclic_lr.h"
 #include "gradus/optim/optimizers/sgd.h"
+#include "gradus/optim/schedules/cyclic_lr.h"
 
 using namespace gradus;
 using namespace gradus::examples;

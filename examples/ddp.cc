@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/launch/launcher.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/launch/launcher.h"
 #include "gradus/examples/ddp_demos/demos.h"
 
 using namespace gradus;

@@ -7,8 +7,8 @@
 //   ./run imagenet DIR --amp bf16 --nproc 4       4 ranks; also under gradus-run, torchrun, Slurm, ...
 //   ./run imagenet --dummy                        random images, to try it out and to measure its speed
 //
-// --checkpoint-dir keeps the latest checkpoint and the best; --resume goes on from one, on any number of
-// ranks.
+// --checkpoint-dir keeps the latest checkpoint and the best; --resume goes on from one, on any
+// number of ranks.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
@@ -17,15 +17,15 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/data/dataloader.h"
 #include "gradus/data/sets/fake_data.h"
 #include "gradus/data/sets/image_folder.h"
 #include "gradus/data/transforms/transforms.h"
-#include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/data_parallel/distributed_data_parallel.h"
+#include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/examples/support/first_samples.h"
 #include "gradus/examples/support/program.h"
@@ -37,8 +37,8 @@
 #include "gradus/io/checkpoint.h"
 #include "gradus/io/safetensors.h"
 #include "gradus/models/resnet.h"
-#include "gradus/optim/schedules/lr_schedule.h"
 #include "gradus/optim/optimizers/sgd.h"
+#include "gradus/optim/schedules/lr_schedule.h"
 #include "gradus/tensor/ops/creation.h"
 
 using namespace gradus;

@@ -1,6 +1,6 @@
 // Trains a small convolutional network on handwritten digits, as PyTorch's mnist example does: Adadelta,
-// learning rate 1.0 times 0.7 after every epoch. Reaches 99.0 % test accuracy on MNIST after 5 epochs, 99.2 %
-// after 14.
+// learning rate 1.0 times 0.7 after every epoch. Reaches 99.0 % test accuracy on MNIST after 5 epochs,
+// 99.2 % after 14.
 //
 //   ./run mnist                       MNIST from the cache folder, or digits that the program draws itself
 //   ./run mnist --download            fetches MNIST first
@@ -20,10 +20,10 @@
 #include <string>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/data/files/cache_dir.h"
 #include "gradus/data/dataloader.h"
-#include "gradus/data/sets/digits.h"
+#include "gradus/data/files/cache_dir.h"
 #include "gradus/data/files/download.h"
+#include "gradus/data/sets/digits.h"
 #include "gradus/data/sets/mnist.h"
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
 #include "gradus/distributed/data_parallel/bcast_list.h"

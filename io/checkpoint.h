@@ -41,24 +41,16 @@ namespace gradus::io {
 namespace internal {
 // Modules, optimizers, schedules, averages, scalers.
 template <class T>
-concept HasStateDict = requires(T& x) {
-  x.load_state_dict(std::as_const(x).state_dict());
-};
+concept HasStateDict = requires(T& x) { x.load_state_dict(std::as_const(x).state_dict()); };
 // Loaders.
 template <class T>
-concept HasState = requires(T& x) {
-  x.set_state(std::as_const(x).state());
-};
+concept HasState = requires(T& x) { x.set_state(std::as_const(x).state()); };
 // What state_dict() of an optimizer returns.
 template <class T>
-concept TensorsAndNumbers = requires(const T& x) {
-  x.tensors.begin()->second, x.numbers.begin()->second;
-};
+concept TensorsAndNumbers = requires(const T& x) { x.tensors.begin()->second, x.numbers.begin()->second; };
 // An aggregate that lists its members: T::each(x, f) calls f("name", x.name) for each.
 template <class T>
-concept HasFields = requires(T& x) {
-  T::each(x, [](const char*, const auto&) {});
-};
+concept HasFields = requires(T& x) { T::each(x, [](const char*, const auto&) {}); };
 template <class T>
 concept IsState = TensorsAndNumbers<T> || HasFields<T>;
 }  // namespace internal
@@ -80,8 +72,9 @@ struct SaveOptions {
 // copied: what is saved is their value then.
 class Checkpoint {
  public:
-  // Sets `name`, replacing what it was. Errors: ValueError for an undefined tensor, a name that is not UTF-8
-  // or one that starts with "__" (those are the format's).
+  // Sets `name`, replacing what it was.
+  // Errors: ValueError for an undefined tensor, a name that is not UTF-8 or one that starts with "__" (those
+  // are the format's).
   void put(const std::string& name, const Tensor& x);
   void put(const std::string& name, const std::string& text) { set(name, text); }
   void put(const std::string& name, const char* text) { set(name, std::string(text)); }
@@ -96,8 +89,10 @@ class Checkpoint {
     }
   }
   template <class T>
-  requires std::same_as<T, float> || std::same_as<T, double>
-  void put(const std::string& name, T value) { set(name, static_cast<double>(value)); }
+    requires std::same_as<T, float> || std::same_as<T, double>
+  void put(const std::string& name, T value) {
+    set(name, static_cast<double>(value));
+  }
   // Sets prefix.NAME for every member.
   void put(const std::string& prefix, const NamedTensors& tensors);
   void put(const std::string& prefix, const Checkpoint& section);
@@ -118,29 +113,34 @@ class Checkpoint {
   // All names, sorted; "" gives all, "model" those that start with "model.".
   std::vector<std::string> names(std::string_view prefix = "") const;
 
-  // Returns the tensor `name`. Errors: FileError if there is none, saying what there is.
+  // Returns the tensor `name`.
+  // Errors: FileError if there is none, saying what there is.
   const Tensor& tensor(const std::string& name) const;
-  // Returns the value `name` as an integer, float, double, bool or std::string. Errors: FileError if there is
-  // none, it is of another kind, or it does not fit T.
+  // Returns the value `name` as an integer, float, double, bool or std::string.
+  // Errors: FileError if there is none, it is of another kind, or it does not fit T.
   template <class T>
   T get(const std::string& name) const;
-  // Gives an object the state that was put under `prefix`. Errors: FileError if there is none, and those of
-  // the object's load_state_dict or set_state, which say what does not fit.
+  // Gives an object the state that was put under `prefix`.
+  // Errors: FileError if there is none, and those of the object's load_state_dict or set_state, which say
+  // what does not fit.
   template <Stateful T>
   void get(const std::string& prefix, T& object) const;
   void get(const std::string& prefix, RandomGenerator& generator) const;
-  // Sets x to the tensor or value `name`. A tensor comes to the device of the one that it replaces. Errors:
-  // as tensor() and get<T>(); ShapeError, DTypeError where x is defined and has another shape or dtype.
+  // Sets x to the tensor or value `name`. A tensor comes to the device of the one that it replaces.
+  // Errors: as tensor() and get<T>(); ShapeError, DTypeError where x is defined and has another
+  // shape or dtype.
   void get(const std::string& name, Tensor& x) const;
   template <class T>
-  requires std::integral<T> || std::floating_point<T> || std::same_as<T, std::string>
-  void get(const std::string& name, T& x) const { x = get<T>(name); }
+    requires std::integral<T> || std::floating_point<T> || std::same_as<T, std::string>
+  void get(const std::string& name, T& x) const {
+    x = get<T>(name);
+  }
   // Returns the tensors below `prefix`, by their names without it, sorted; all for "".
   NamedTensors tensors(std::string_view prefix = "") const;
   // Returns what lies below `prefix`, by names without it.
   Checkpoint section(std::string_view prefix) const;
-  // Calls f(name, value) for everything, sorted by name. A value is a Tensor, bool, int64_t, uint64_t, double
-  // or std::string.
+  // Calls f(name, value) for everything, sorted by name. A value is a Tensor, bool, int64_t, uint64_t,
+  // double or std::string.
   template <class F>
   void each(F&& f) const {
     for (const auto& entry : values_) std::visit([&](const auto& v) { f(entry.first, v); }, entry.second);

@@ -115,8 +115,8 @@ std::string record_of(const std::string& event) {
 
 // Note [Names of event files]
 // Readers take a folder's files in the order of their names, and a purge reaches back only. So a new file
-// counts as at least a second younger than those that are there, whatever the clock of the machine says that
-// wrote them.
+// counts as at least a second younger than those that are there, whatever the clock of the machine says
+// that wrote them.
 int64_t seconds_for(const fs::path& folder) {
   constexpr std::string_view kPrefix = "events.out.tfevents.";
   constexpr size_t kDigits = 10;

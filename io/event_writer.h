@@ -28,7 +28,8 @@ namespace gradus::io {
 struct HParam {
   HParam(bool flag) : value(flag) {}
   template <class T>
-  requires std::is_arithmetic_v<T> HParam(T number) : value(static_cast<double>(number)) {}
+    requires std::is_arithmetic_v<T>
+  HParam(T number) : value(static_cast<double>(number)) {}
   HParam(std::string word) : value(std::move(word)) {}
   HParam(const char* word) : value(std::string(word)) {}
 
@@ -36,15 +37,15 @@ struct HParam {
 };
 
 struct EventWriterOptions {
-  // A run goes on from here: what earlier files of the folder say about this step and later ones is no longer
-  // shown.
+  // A run goes on from here: what earlier files of the folder say about this step and later ones is
+  // no longer shown.
   std::optional<int64_t> purge_step = std::nullopt;
   std::string filename_suffix = {};
 };
 
-// Appends events to a new file. An event is written as a whole when add_... returns, so that whatever ends
-// the process costs no more than the event being written, which readers pass over. Threads may share a
-// writer.
+// Appends events to a new file. An event is written as a whole when add_... returns, so that whatever
+// ends the process costs no more than the event being written, which readers pass over. Threads may
+// share a writer.
 //
 // Errors, of all members: FileError naming the file, when it cannot be created or written (no space,
 // permission). What was written before stays readable, and a later call may succeed. ValueError for an empty
@@ -62,7 +63,8 @@ class EventWriter {
   // NaN and infinities are shown as such.
   void add_scalar(const std::string& tag, double value, int64_t step);
 
-  // One image [C,H,W] or [H,W], or a batch [N,C,H,W] as a grid. Errors: as make_grid and encode_png.
+  // One image [C,H,W] or [H,W], or a batch [N,C,H,W] as a grid.
+  // Errors: as make_grid and encode_png.
   void add_image(const std::string& tag, const Tensor& images, int64_t step, const GridOptions& grid = {});
 
   // The distribution of a tensor's elements, of any dtype. Those that are not finite are left out.

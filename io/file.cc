@@ -81,7 +81,8 @@ AtomicFile::AtomicFile(const fs::path& path, FileOptions options)
   if (fs::is_directory(path_, ignored))
     throw FileError(options_.op, path_.string(), ": expected a file name, given a folder");
   turn_ = std::make_unique<internal::FileLock>(path_, temporary_, options_.op, options_.patience);
-  // Left over from a writer that was killed, or a link that somebody put there: Note [A name that may be anybody's].
+  // Left over from a writer that was killed, or a link that somebody put there: Note [A name that
+  // may be anybody's].
   ::unlink(temporary_.c_str());
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd_ < 0) fail(concat("cannot create ", temporary_.filename().string()));
@@ -120,9 +121,9 @@ void AtomicFile::sync_folder() const {
 }
 
 // Note [Keeping the previous file]
-// The old file gets a second name, NAME.previous.tmp, before the new one takes its place, and that name
-// becomes NAME.previous only after it has. So a crash leaves: old and older; or new and older; or new and
-// old.
+// The old file gets a second name, NAME.previous.tmp, before the new one takes its place, and that
+// name becomes NAME.previous only after it has. So a crash leaves: old and older; or new and older;
+// or new and old.
 void AtomicFile::commit_keeping(const fs::path& previous) {
   if (::fsync(fd_) != 0) fail("cannot flush");
   if (!internal::is_named(fd_, temporary_)) {

@@ -32,8 +32,8 @@ class FileLock;
 
 // Reads a regular file from front to back.
 //
-// Errors: FileError naming the file: it is missing, not a regular file, not readable, or ends before what is
-// asked for.
+// Errors: FileError naming the file: it is missing, not a regular file, not readable, or ends before
+// what is asked for.
 class FileReader {
  public:
   explicit FileReader(const std::filesystem::path& path, FileOptions options = {.op = "read_file"});
@@ -53,8 +53,8 @@ class FileReader {
     throw FileError(options_.op, path_.string(), ": ", parts...);
   }
 
-  // Returns f(), which makes something of this file. Whatever it throws, the file is at fault: too little memory for
-  // what the file claims to hold is a FileError too.
+  // Returns f(), which makes something of this file. Whatever it throws, the file is at fault: too little
+  // memory for what the file claims to hold is a FileError too.
   template <class F>
   auto parse(F&& f) const {
     try {
@@ -114,8 +114,8 @@ class AtomicFile {
   uint32_t crc_ = 0;
 };
 
-// Returns the content of a file. Errors: FileError; also for one larger than `max_bytes`, before any of it is
-// read.
+// Returns the content of a file.
+// Errors: FileError; also for one larger than `max_bytes`, before any of it is read.
 std::string read_file(const std::filesystem::path& path, int64_t max_bytes = int64_t{1} << 32);
 
 // Replaces the content of a file (AtomicFile).

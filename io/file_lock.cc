@@ -76,9 +76,9 @@ bool is_named(int fd, const std::filesystem::path& name) {
 }
 
 // Note [A name that may be anybody's]
-// A file is only written to by who created it, under a name that was free (O_EXCL): a link that somebody put there leads
-// nowhere. One that is there already is a writer's, or left over from one that was killed; then nobody has it locked, and
-// its name is given up. Who locks a file looks whether it still has its name.
+// A file is only written to by who created it, under a name that was free (O_EXCL): a link that somebody put
+// there leads nowhere. One that is there already is a writer's, or left over from one that was killed; then
+// nobody has it locked, and its name is given up. Who locks a file looks whether it still has its name.
 bool FileLock::try_take() {
   Descriptor mine{::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666)};
   if (mine.fd >= 0) {

@@ -7,13 +7,13 @@
 
 namespace gradus::io::internal {
 
-// Holds NAME.lock beside the file NAME. It says who writes, and is gone with the lock. A writer that was killed leaves
-// it behind; the next one takes over.
+// Holds NAME.lock beside the file NAME. It says who writes, and is gone with the lock. A writer that was
+// killed leaves it behind; the next one takes over.
 class FileLock {
  public:
-  // Waits for other writers. `growing` is the file that they write to: while it grows, they get on. Errors: FileError
-  // naming the holder (process, host, since when) once it has not got on for `patience`; FileError when the lock's file
-  // cannot be made.
+  // Waits for other writers. `growing` is the file that they write to: while it grows, they get on.
+  // Errors: FileError naming the holder (process, host, since when) once it has not got on for `patience`;
+  // FileError when the lock's file cannot be made.
   FileLock(const std::filesystem::path& path, const std::filesystem::path& growing, const std::string& op,
            std::chrono::milliseconds patience);
   ~FileLock();

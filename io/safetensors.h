@@ -30,7 +30,8 @@ struct SafetensorsFile {
   Metadata metadata;
 
   bool contains(std::string_view name) const;
-  // Returns the tensor of that name. Errors: FileError listing the names there are.
+  // Returns the tensor of that name.
+  // Errors: FileError listing the names there are.
   const Tensor& at(std::string_view name) const;
 
   std::string path;  // for errors
@@ -64,7 +65,8 @@ void save_safetensors(const std::filesystem::path& path, const NamedTensors& ten
 // Gradus does not have.
 SafetensorsFile load_safetensors(const std::filesystem::path& path);
 
-// Reads and checks the header alone: names, dtypes, shapes. Errors: as load_safetensors.
+// Reads and checks the header alone: names, dtypes, shapes.
+// Errors: as load_safetensors.
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 
 }  // namespace gradus::io

@@ -214,8 +214,8 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   int offsets_ = 0;
 };
 
-// Returns the element count, counting empty dimensions as 1 so that strides cannot overflow either; none if
-// too large.
+// Returns the element count, counting empty dimensions as 1 so that strides cannot overflow either;
+// none if too large.
 std::optional<int64_t> bounded_extent(const Shape& shape) {
   int64_t n = 1;
   for (const int64_t d : shape)
@@ -252,8 +252,10 @@ struct OtherFormat {
   std::string_view start, what;
 };
 constexpr OtherFormat kOtherFormats[] = {
-    {"PK\x03\x04", "a zip archive, as torch.save writes: tools/export_weights.py makes a safetensors file of it"},
-    {"\x80\x02", "a Python pickle, as torch.save wrote: tools/export_weights.py makes a safetensors file of it"},
+    {"PK\x03\x04",
+     "a zip archive, as torch.save writes: tools/export_weights.py makes a safetensors file of it"},
+    {"\x80\x02",
+     "a Python pickle, as torch.save wrote: tools/export_weights.py makes a safetensors file of it"},
     {"version https://git-lfs", "a pointer of Git LFS, in the place of the file"},
     {"<", "a web page, in the place of the file"},
 };
@@ -274,8 +276,8 @@ constexpr OtherFormat kOtherFormats[] = {
   std::string_view what;
   for (const OtherFormat& f : kOtherFormats)
     if (what.empty() && start.starts_with(f.start)) what = f.what;
-  file.fail("is no safetensors file: it begins with ", quote_bytes(start), ", not with the length of a header and '{'",
-            what.empty() ? "" : concat("; it is ", what));
+  file.fail("is no safetensors file: it begins with ", quote_bytes(start),
+            ", not with the length of a header and '{'", what.empty() ? "" : concat("; it is ", what));
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ SafetensorsHeader read_header(FileReader& file);
 // Reads the elements of the next tensor of the file.
 Tensor read_tensor(FileReader& file, const SafetensorsEntry& entry);
 
-// Returns the tensors in the order of the file. Errors: ValueError, DeviceError as save_safetensors.
+// Returns the tensors in the order of the file.
+// Errors: ValueError, DeviceError as save_safetensors.
 NamedTensors in_file_order(NamedTensors tensors, std::string_view op);
 // Writes the header for tensors that follow in this order.
 void write_header(AtomicFile& file, const NamedTensors& tensors, const Metadata& metadata,

@@ -18,15 +18,15 @@ struct GridOptions {
   int64_t nrow = 8;        // images in a row
   int64_t padding = 2;     // pixels between images and around them
   bool normalize = false;  // shift and scale value_range to [0, 1]; the result is f32
-  std::optional<std::pair<double, double>> value_range =
-      std::nullopt;         // none: the smallest and largest value
+  // None: the smallest and largest value.
+  std::optional<std::pair<double, double>> value_range = std::nullopt;
   bool scale_each = false;  // each image by its own smallest and largest value
   double pad_value = 0;
 };
 
-// Lays a batch [N,C,H,W] out as one image [C,H',W'], row by row, as torchvision's make_grid does: images of
-// one channel become ones of three, and a single image stays without a border. [C,H,W] and [H,W] are single
-// images.
+// Lays a batch [N,C,H,W] out as one image [C,H',W'], row by row, as torchvision's make_grid does:
+// images of one channel become ones of three, and a single image stays without a border. [C,H,W] and
+// [H,W] are single images.
 //
 // Errors: ShapeError for other shapes or no images; ValueError for nrow < 1, padding < 0, or a range of which
 // the first is not the smaller.
@@ -39,8 +39,8 @@ Tensor make_grid(const Tensor& images, const GridOptions& options = {});
 // Errors: ShapeError for other shapes; DTypeError for other dtypes.
 std::string encode_png(const Tensor& image);
 
-// Writes an image, or a batch as a grid, as a PNG file (atomically: AtomicFile). Errors: those of make_grid,
-// encode_png and AtomicFile.
+// Writes an image, or a batch as a grid, as a PNG file (atomically: AtomicFile).
+// Errors: those of make_grid, encode_png and AtomicFile.
 void save_image(const std::filesystem::path& path, const Tensor& images, const GridOptions& options = {});
 
 }  // namespace gradus::io

@@ -20,7 +20,8 @@ namespace gradus::io {
 nn::LoadReport load_weights(nn::Module& module, const std::filesystem::path& path,
                             nn::LoadOptions options = {});
 
-// Writes all parameters and persistent buffers. Errors: as save_safetensors.
+// Writes all parameters and persistent buffers.
+// Errors: as save_safetensors.
 void save_weights(const nn::Module& module, const std::filesystem::path& path, const Metadata& metadata = {});
 
 }  // namespace gradus::io

@@ -52,7 +52,8 @@ class ResidualBlock : public nn::Layer {
   ResidualBlock(Module* parent, std::string name, const Options& o)
       : Layer(parent, std::move(name)), checkpoint_(o.checkpoint) {}
   Tensor forward(const Tensor& x) final {
-    return checkpoint_ ? autograd::checkpoint([this](const Tensor& in) { return compute(in); }, x) : compute(x);
+    return checkpoint_ ? autograd::checkpoint([this](const Tensor& in) { return compute(in); }, x)
+                       : compute(x);
   }
 
  private:

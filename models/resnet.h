@@ -67,12 +67,13 @@ ResNetOptions resnext101_64x4d(ResNetHead head = {});
 // Source: Zagoruyko and Komodakis, BMVC 2016.
 ResNetOptions wide_resnet50_2(ResNetHead head = {});
 ResNetOptions wide_resnet101_2(ResNetHead head = {});
-// For 32x32 images, of 20, 32, 44, 56 or 110 layers: 6 n + 2. Source: He et al., CVPR 2016, section 4.2.
+// For 32x32 images, of 20, 32, 44, 56 or 110 layers: 6 n + 2.
+// Source: He et al., CVPR 2016, section 4.2.
 // Errors: ValueError for another depth.
 ResNetOptions cifar_resnet(int64_t depth, ResNetHead head = {.classes = 10});
 
-// The options of a network by its name: "resnet18" to "wide_resnet101_2", "resnet20" to "resnet110". Errors:
-// ValueError listing the names there are.
+// The options of a network by its name: "resnet18" to "wide_resnet101_2", "resnet20" to "resnet110".
+// Errors: ValueError listing the names there are.
 ResNetOptions resnet(std::string_view name, ResNetHead head);
 std::vector<std::string> resnet_names();
 

@@ -46,12 +46,13 @@ class ModuleList final : public Container<M> {
 
   // Appends a module of type T, M if it is not said, and returns it.
   template <class T = M>
-  requires requires { typename T::Options; }
+    requires requires { typename T::Options; }
   T& add(typename T::Options options = {}) {
     return this->append(std::make_unique<T>(this, std::to_string(this->size()), std::move(options)));
   }
   template <class T = M, class... Args>
-  requires(!requires { typename T::Options; }) T& add(Args&&... args) {
+    requires(!requires { typename T::Options; })
+  T& add(Args&&... args) {
     internal::check_child<T, Args...>();
     return this->append(std::make_unique<T>(this, std::to_string(this->size()), std::forward<Args>(args)...));
   }
@@ -69,15 +70,16 @@ class ModuleDict final : public Container<M> {
  public:
   using Container<M>::Container;
 
-  // Adds a module of type T, M if it is not said, and returns it. Errors: ValueError for a name that is
-  // empty, dotted or taken.
+  // Adds a module of type T, M if it is not said, and returns it.
+  // Errors: ValueError for a name that is empty, dotted or taken.
   template <class T = M>
-  requires requires { typename T::Options; }
+    requires requires { typename T::Options; }
   T& add(const std::string& key, typename T::Options options = {}) {
     return this->append(std::make_unique<T>(this, key, std::move(options)));
   }
   template <class T = M, class... Args>
-  requires(!requires { typename T::Options; }) T& add(const std::string& key, Args&&... args) {
+    requires(!requires { typename T::Options; })
+  T& add(const std::string& key, Args&&... args) {
     internal::check_child<T, Args...>();
     return this->append(std::make_unique<T>(this, key, std::forward<Args>(args)...));
   }

@@ -21,8 +21,8 @@ namespace gradus::distributions {
 // The normal distribution: density e^(-(x - loc)^2 / (2 scale^2)) / (scale sqrt(2 pi)).
 class Normal {
  public:
-  // loc and scale broadcast. Errors: ValueError unless scale > 0 and loc is no NaN; DTypeError unless both
-  // are floating; ShapeError.
+  // loc and scale broadcast.
+  // Errors: ValueError unless scale > 0 and loc is no NaN; DTypeError unless both are floating; ShapeError.
   Normal(const Tensor& loc, const Tensor& scale);
   Normal(const Tensor& loc, double scale);
   Normal(double loc, const Tensor& scale);
@@ -35,12 +35,16 @@ class Normal {
   Tensor variance() const;
   const Shape& batch_shape() const { return loc_.shape(); }
 
-  // Draws from the Context's generator. Shapes: `shape` followed by batch_shape(). Grad: none.
+  // Draws from the Context's generator.
+  // Shapes: `shape` followed by batch_shape().
+  // Grad: none.
   Tensor sample(const Shape& shape = {}) const;
-  // The same as loc + scale n, n standard normal. Grad: to loc dy, to scale dy n.
+  // The same as loc + scale n, n standard normal.
+  // Grad: to loc dy, to scale dy n.
   Tensor rsample(const Shape& shape = {}) const;
-  // Computes the logarithm of the density. Shapes: x broadcasts with batch_shape(). Errors: ValueError for a
-  // NaN.
+  // Computes the logarithm of the density.
+  // Shapes: x broadcasts with batch_shape().
+  // Errors: ValueError for a NaN.
   Tensor log_prob(const Tensor& x) const;
   // Computes 1/2 + log(2 pi) / 2 + log scale.
   Tensor entropy() const;
@@ -57,19 +61,22 @@ struct CategoricalOptions {
 // Numbers 0 to C - 1 with probabilities along the parameters' last dimension.
 class Categorical {
  public:
-  // Shapes: [..., C]; batch_shape() is [...]. Errors: ValueError unless one of probs and logits is given, and
-  // for probs that are negative, NaN, or all 0, and logits that are NaN; ShapeError for a scalar; DTypeError
-  // unless floating.
+  // Shapes: [..., C]; batch_shape() is [...].
+  // Errors: ValueError unless one of probs and logits is given, and for probs that are negative, NaN, or all
+  // 0, and logits that are NaN; ShapeError for a scalar; DTypeError unless floating.
   explicit Categorical(const CategoricalOptions& options);
 
   const Tensor& probs() const { return probs_; }    // their sum is 1
   const Tensor& logits() const { return logits_; }  // log probs
   const Shape& batch_shape() const { return batch_shape_; }
 
-  // Draws i64, from the Context's generator. Shapes: `shape` followed by batch_shape(). Grad: none.
+  // Draws i64, from the Context's generator.
+  // Shapes: `shape` followed by batch_shape().
+  // Grad: none.
   Tensor sample(const Shape& shape = {}) const;
-  // Takes logits()[..., x]. Shapes: x, of integers, broadcasts with batch_shape(). Errors: ValueError for
-  // what is no number of 0 to C - 1; DTypeError unless integers.
+  // Takes logits()[..., x].
+  // Shapes: x, of integers, broadcasts with batch_shape().
+  // Errors: ValueError for what is no number of 0 to C - 1; DTypeError unless integers.
   Tensor log_prob(const Tensor& x) const;
   // Computes -sum probs log probs.
   Tensor entropy() const;
@@ -97,11 +104,13 @@ class Bernoulli {
   Tensor variance() const;
   const Shape& batch_shape() const { return probs_.shape(); }
 
-  // Draws zeros and ones in the parameters' dtype, from the Context's generator. Shapes: `shape` followed by
-  // batch_shape(). Grad: none.
+  // Draws zeros and ones in the parameters' dtype, from the Context's generator.
+  // Shapes: `shape` followed by batch_shape().
+  // Grad: none.
   Tensor sample(const Shape& shape = {}) const;
-  // Computes x log probs + (1 - x) log(1 - probs). Shapes: x broadcasts with batch_shape(). Errors:
-  // ValueError for values other than 0 and 1.
+  // Computes x log probs + (1 - x) log(1 - probs).
+  // Shapes: x broadcasts with batch_shape().
+  // Errors: ValueError for values other than 0 and 1.
   Tensor log_prob(const Tensor& x) const;
   // Computes -probs log probs - (1 - probs) log(1 - probs).
   Tensor entropy() const;
@@ -111,7 +120,9 @@ class Bernoulli {
 };
 
 // Computes the divergence of q from p, the mean of log p(x) - log q(x) over p: infinite where p gives
-// something that q cannot. Shapes: those of p and q broadcast; Categoricals of equal C. Errors: ShapeError.
+// something that q cannot.
+// Shapes: those of p and q broadcast; Categoricals of equal C.
+// Errors: ShapeError.
 Tensor kl_divergence(const Normal& p, const Normal& q);
 Tensor kl_divergence(const Categorical& p, const Categorical& q);
 Tensor kl_divergence(const Bernoulli& p, const Bernoulli& q);

@@ -5,8 +5,8 @@
 #include <numbers>
 
 #include "gradus/autograd/graph/record.h"
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::nn::init {
@@ -55,8 +55,8 @@ double normal(const Bits& b) {
 
 double normal_cdf(double z) { return 0.5 * std::erfc(-z / std::numbers::sqrt2); }
 
-// The z with normal_cdf(z) = p, between z_low and z_high, by bisection: exact and fast enough for initial
-// values.
+// The z with normal_cdf(z) = p, between z_low and z_high, by bisection: exact and fast enough
+// for initial values.
 double normal_quantile(double p, double z_low, double z_high) {
   for (int i = 0; i < 60; ++i) {
     const double mid = (z_low + z_high) / 2;

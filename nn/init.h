@@ -40,8 +40,9 @@ Fans fans(const Tensor& weight);
 // Returns the factor that keeps the variance through a nonlinearity: 1, 5/3 for tanh, sqrt(2) for ReLU, ...
 double gain(Nonlinearity nonlinearity, double a = 0.01);
 
-// Each returns its argument. Errors: DTypeError unless floating point; StateError while an open recording
-// follows it; ValueError for bounds in the wrong order or a negative deviation.
+// Each returns its argument.
+// Errors: DTypeError unless floating point; StateError while an open recording follows it; ValueError for
+// bounds in the wrong order or a negative deviation.
 const Tensor& constant_(const Tensor& x, double value);
 const Tensor& zeros_(const Tensor& x);
 const Tensor& ones_(const Tensor& x);
@@ -49,15 +50,18 @@ const Tensor& uniform_(const Tensor& x, UniformOptions options = {});
 const Tensor& normal_(const Tensor& x, NormalOptions options = {});
 // Normal, redrawn within the bounds.
 const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions options = {});
-// U(-b, b), b = gain sqrt(6 / (fan_in + fan_out)). Source: Glorot and Bengio, AISTATS 2010.
+// U(-b, b), b = gain sqrt(6 / (fan_in + fan_out)).
+// Source: Glorot and Bengio, AISTATS 2010.
 const Tensor& xavier_uniform_(const Tensor& x, XavierOptions options = {});
 // N(0, s^2), s = gain sqrt(2 / (fan_in + fan_out)).
 const Tensor& xavier_normal_(const Tensor& x, XavierOptions options = {});
-// U(-b, b), b = gain sqrt(3 / fan). Source: He et al., ICCV 2015.
+// U(-b, b), b = gain sqrt(3 / fan).
+// Source: He et al., ICCV 2015.
 const Tensor& kaiming_uniform_(const Tensor& x, KaimingOptions options = {});
 // N(0, s^2), s = gain / sqrt(fan).
 const Tensor& kaiming_normal_(const Tensor& x, KaimingOptions options = {});
-// A (semi-)orthogonal matrix of x viewed as [x.size(0), rest]. Source: Saxe et al., ICLR 2014.
+// A (semi-)orthogonal matrix of x viewed as [x.size(0), rest].
+// Source: Saxe et al., ICLR 2014.
 const Tensor& orthogonal_(const Tensor& x, OrthogonalOptions options = {});
 
 }  // namespace gradus::nn::init

@@ -42,13 +42,14 @@ class Layer : public Module {
 
   // Calls f(layer, x) before forward. If it returns a Tensor, that (when defined) takes x's place.
   template <class F>
-  requires std::is_invocable_v<F&, Layer&, const Tensor&> HookHandle register_forward_pre_hook(F f) {
+    requires std::is_invocable_v<F&, Layer&, const Tensor&>
+  HookHandle register_forward_pre_hook(F f) {
     return add_pre_hook(returning_tensor<Layer&, const Tensor&>(std::move(f)));
   }
   // Calls f(layer, x, y) after forward. If it returns a Tensor, that (when defined) takes y's place.
   template <class F>
-  requires std::is_invocable_v<F&, Layer&, const Tensor&, const Tensor&> HookHandle
-  register_forward_hook(F f) {
+    requires std::is_invocable_v<F&, Layer&, const Tensor&, const Tensor&>
+  HookHandle register_forward_hook(F f) {
     return add_hook(returning_tensor<Layer&, const Tensor&, const Tensor&>(std::move(f)));
   }
 

@@ -1,5 +1,5 @@
-// Losses under the names that users of nn expect: functions (nn::cross_entropy), and objects that hold
-// options:
+// Losses under the names that users of nn expect: functions (nn::cross_entropy), and objects
+// that hold options:
 //
 //   const nn::CrossEntropyLoss criterion({.label_smoothing = 0.1});
 //   Tensor loss = criterion(net(x), target);
@@ -50,9 +50,9 @@ class Loss<kFunction> {
   explicit Loss(Options options = {}) : options_(std::move(options)) {}
 
   template <class... T>
-  requires(sizeof...(T) + 1 == sizeof...(Arguments) &&
-           (std::convertible_to<const T&, const Tensor&> && ...)) Tensor
-  operator()(const T&... inputs) const {
+    requires(sizeof...(T) + 1 == sizeof...(Arguments) &&
+             (std::convertible_to<const T&, const Tensor&> && ...))
+  Tensor operator()(const T&... inputs) const {
     return kFunction(inputs..., options_);
   }
   const Options& options() const { return options_; }

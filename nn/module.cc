@@ -11,11 +11,11 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/recording_state.h"
-#include "gradus/tensor/runtime/context.h"
+#include "gradus/autograd/ops/copy.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::nn {
 namespace {
@@ -235,7 +235,8 @@ StateDict Module::named_parameters(const ParameterOptions& options) const {
   const StateDict all = named_parameters();
   for (const auto* paths : {&options.only, &options.except})
     for (const std::string& path : *paths)
-      if (std::none_of(all.begin(), all.end(), [&](const auto& entry) { return is_under(entry.first, path); })) {
+      if (std::none_of(all.begin(), all.end(),
+                       [&](const auto& entry) { return is_under(entry.first, path); })) {
         std::vector<std::string> names;
         for (const auto& [name, p] : all) names.push_back(name);
         std::string text;
@@ -397,9 +398,10 @@ bool Module::any_parameter(const F& holds) const {
          std::ranges::any_of(children_, [&](const Module* c) { return c->any_parameter(holds); });
 }
 
-// Note [Called apart]. A module that was made without a parent and is called within another is most likely a member that
-// was to be {this, "name"}: nothing attaches its parameters, optimizes or saves them. It may be meant, too: a teacher, a
-// perceptual loss. So there is a word only where the other's parameters are followed and no one of its own is.
+// Note [Called apart]. A module that was made without a parent and is called within another is most likely a
+// member that was to be {this, "name"}: nothing attaches its parameters, optimizes or saves them. It may be
+// meant, too: a teacher, a perceptual loss. So there is a word only where the other's parameters are followed
+// and no one of its own is.
 void Module::called_apart_in(const Module& outer) const {
   const auto& recordings = Context::current().recordings;
   if (recordings.empty() && !apart_calls) return;
@@ -407,12 +409,16 @@ void Module::called_apart_in(const Module& outer) const {
   const Module* root = &outer;
   while (root->parent_) root = root->parent_;
   const auto text = [&](const char* whose) {
-    return concat(type_name(), " is called in the forward of ", outer.type_name(), whose, " but has no parent: its ",
-                  parameters().size(), " parameters are neither trained nor saved with it. Give it one where it is made, `",
-                  type_name(), " name{this, \"name\"};`; a class of your own says `using Layer::Layer;` for that");
+    return concat(type_name(), " is called in the forward of ", outer.type_name(), whose,
+                  " but has no parent: its ", parameters().size(),
+                  " parameters are neither trained nor saved with it. Give it one where it is made, `",
+                  type_name(),
+                  " name{this, \"name\"};`; a class of your own says `using Layer::Layer;` for that");
   };
   if (apart_calls) add_once(apart_calls->notes_, text(""));
-  if (recordings.empty() || any_parameter(&autograd::is_tracked) || !root->any_parameter(&autograd::is_tracked)) return;
+  if (recordings.empty() || any_parameter(&autograd::is_tracked) ||
+      !root->any_parameter(&autograd::is_tracked))
+    return;
   const std::string note = text(", whose parameters are followed,");
   for (const Ref<Counted>& r : recordings) autograd::as_recording(r)->add_note(note);
   warn(note);
@@ -420,7 +426,8 @@ void Module::called_apart_in(const Module& outer) const {
 
 // What runs meanwhile knows which module it belongs to.
 Module::CallScope::CallScope(const Module& m) : outer_(innermost), pushed_(!m.name_.empty()) {
-  if (outer_ && !m.parent_ && outer_ != &m) [[unlikely]] m.called_apart_in(*outer_);
+  if (outer_ && !m.parent_ && outer_ != &m) [[unlikely]]
+    m.called_apart_in(*outer_);
   if (pushed_) Context::current().module_path.push_back(&m.name_);
   if (Observer* o = observer()) [[unlikely]] {
     const std::string path = Context::current().module_path_text();

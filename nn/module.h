@@ -1,5 +1,5 @@
-// Module: a tree of named parameters, buffers and child modules. Members register themselves, so each name is
-// typed once:
+// Module: a tree of named parameters, buffers and child modules. Members register themselves, so each
+// name is typed once:
 //
 //   struct Net : nn::Layer {
 //     nn::Linear fc{this, "fc", {.in = 784, .out = 10}};        // a child
@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/tensor/runtime/context.h"
-#include "gradus/tensor/named_tensors.h"
 #include "gradus/tensor/base/required.h"
+#include "gradus/tensor/named_tensors.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::nn {
@@ -31,8 +31,8 @@ class Module;
 
 namespace internal {
 
-// Notes, for its lifetime, which modules without a parent this thread calls within others: their parameters do not belong to
-// these.
+// Notes, for its lifetime, which modules without a parent this thread calls within others: their parameters
+// do not belong to these.
 class ApartCalls {
  public:
   ApartCalls();
@@ -49,12 +49,12 @@ class ApartCalls {
 
 }  // namespace internal
 
-// In registration order: state.at("fc.weight"), state.contains("fc.bias"). The tensors share storage with the
-// module.
+// In registration order: state.at("fc.weight"), state.contains("fc.bias"). The tensors share storage
+// with the module.
 using StateDict = NamedTensors;
 
-// A tensor that is learned: a member of a module, known to it by name. An undefined one is an absent
-// parameter.
+// A tensor that is learned: a member of a module, known to it by name. An undefined one is
+// an absent parameter.
 class Parameter : public Tensor {
  public:
   Parameter(Module* owner, std::string name, Tensor value);
@@ -104,7 +104,8 @@ class Module {
  public:
   // Makes a root.
   Module() = default;
-  // Makes a child of `parent`, under a name that is unique there and has no dot. Errors: ValueError.
+  // Makes a child of `parent`, under a name that is unique there and has no dot.
+  // Errors: ValueError.
   Module(Module* parent, std::string name);
   virtual ~Module();
   Module(const Module&) = delete;
@@ -116,31 +117,35 @@ class Module {
   const std::vector<Module*>& children() const { return children_; }
   // Returns this module (named "") and all below, each before its children.
   std::vector<std::pair<std::string, Module*>> named_modules();
-  // Returns the module at a dotted path below this one. Errors: ValueError listing the names that exist.
+  // Returns the module at a dotted path below this one.
+  // Errors: ValueError listing the names that exist.
   Module& find(const std::string& path);
 
   // Returns each distinct parameter once, in registration order: own ones, then the children's.
   std::vector<Tensor> parameters() const;
   StateDict named_parameters() const;
   // The same of some: what is not attached stays as it is, so attaching parameters({.except = {"body"}})
-  // freezes the body. Errors: ValueError for a path that leads to no parameter.
+  // freezes the body.
+  // Errors: ValueError for a path that leads to no parameter.
   std::vector<Tensor> parameters(const ParameterOptions& options) const;
   StateDict named_parameters(const ParameterOptions& options) const;
-  // Returns one by its dotted name: parameter("layer1.0.conv1.weight"). Errors: ValueError listing the names.
+  // Returns one by its dotted name: parameter("layer1.0.conv1.weight").
+  // Errors: ValueError listing the names.
   Tensor parameter(const std::string& name) const;
   Tensor buffer(const std::string& name) const;
   std::vector<Tensor> buffers() const;
   StateDict named_buffers() const;
   int64_t num_parameters() const;  // elements of parameters()
 
-  // Registers a tensor member of the module, which must live as long as it does. An undefined tensor is
-  // absent. Errors: ValueError for a name that is empty, dotted or taken.
+  // Registers a tensor member of the module, which must live as long as it does. An undefined
+  // tensor is absent.
+  // Errors: ValueError for a name that is empty, dotted or taken.
   void register_parameter(std::string name, Tensor& member);
   void register_buffer(std::string name, Tensor& member, BufferOptions options = {});
 
   // Takes one of this module's own parameters out of the tree and returns the member that it was, for those
-  // that compute a weight from other parameters (spectral_norm). Errors: ValueError listing the parameters
-  // there are.
+  // that compute a weight from other parameters (spectral_norm).
+  // Errors: ValueError listing the parameters there are.
   Tensor& unregister_parameter(const std::string& name);
 
   // Returns all parameters and persistent buffers by dotted name, shared, not copied.
@@ -159,10 +164,11 @@ class Module {
   bool is_substituted() const;
 
   // Converts the floating-point parameters, buffers and gradients to `dtype`. What is registered below this
-  // module later is converted then, and an optimizer's state at its next step. Errors: DTypeError unless it is
-  // floating point; StateError while an open recording follows one of them.
+  // module later is converted then, and an optimizer's state at its next step.
+  // Errors: DTypeError unless it is floating point; StateError while an open recording follows one of them.
   Module& to(DType dtype);
-  // Moves parameters, buffers and gradients to `device`, and later ones as above. Errors: StateError as above.
+  // Moves parameters, buffers and gradients to `device`, and later ones as above.
+  // Errors: StateError as above.
   Module& to(Device device);
 
   // gradus::to, which the members above would hide from a forward.
@@ -239,31 +245,34 @@ namespace internal {
 // A class that a container is to make: the compiler's message where it cannot be made.
 template <class M, class... Args>
 constexpr void check_child() {
-  static_assert(std::is_constructible_v<M, Module*, std::string, Args...>,
-                "this module cannot be made as a child of these arguments: write `using Layer::Layer;` (or "
-                "Module::Module) into its class, or a constructor (nn::Module* parent, std::string name, ...)");
+  static_assert(
+      std::is_constructible_v<M, Module*, std::string, Args...>,
+      "this module cannot be made as a child of these arguments: write `using Layer::Layer;` (or "
+      "Module::Module) into its class, or a constructor (nn::Module* parent, std::string name, ...)");
 }
 }  // namespace internal
 
-// Copies all parameters and buffers of one module into another with the same names and shapes. Errors: as
-// load_state_dict.
+// Copies all parameters and buffers of one module into another with the same names and shapes.
+// Errors: as load_state_dict.
 void copy_state_(const Module& from, Module& to);
 
 struct ParameterScopeOptions {
   bool partial = false;  // what is not named stays as it is
 };
 
-// Replaces parameters (or buffers) of `module` by other tensors until the end of the scope: evaluation with
-// averaged weights, replicas, functional calls. Scopes of one module end in the reverse order of their
-// beginning.
+// Replaces parameters (or buffers) of `module` by other tensors until the end of the scope:
+// evaluation with averaged weights, replicas, functional calls. Scopes of one module end in the
+// reverse order of their beginning.
 //
 //   { nn::ParameterScope scope(net, ema_weights);  evaluate(net); }
 class ParameterScope {
  public:
-  // One tensor for each of module.parameters(), in order. Errors: ValueError for another number, ShapeError.
+  // One tensor for each of module.parameters(), in order.
+  // Errors: ValueError for another number, ShapeError.
   ParameterScope(Module& module, const std::vector<Tensor>& tensors);
-  // By name; a parameter that has several gets the same tensor under all of them. Errors: ValueError for an unknown
-  // name, or listing the parameters that are not named, and the buffers unless none is; ShapeError.
+  // By name; a parameter that has several gets the same tensor under all of them.
+  // Errors: ValueError for an unknown name, or listing the parameters that are not named, and the buffers
+  // unless none is; ShapeError.
   ParameterScope(Module& module, const StateDict& tensors, ParameterScopeOptions options = {});
   ~ParameterScope();
   ParameterScope(const ParameterScope&) = delete;

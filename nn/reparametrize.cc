@@ -3,13 +3,13 @@
 #include <cmath>
 #include <memory>
 
-#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/recomputing.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/recomputing.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::nn {

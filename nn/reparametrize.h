@@ -1,6 +1,6 @@
-// Layers whose weight is computed from other parameters before every call: spectral normalisation, weight
-// normalisation, equalised learning rates. Each works on any layer that has the parameter, and returns the
-// layer:
+// Layers whose weight is computed from other parameters before every call: spectral normalisation,
+// weight normalisation, equalised learning rates. Each works on any layer that has the parameter, and
+// returns the layer:
 //
 //   nn::Conv2d conv{this, "conv", {.in = 64, .out = 128, .kernel = 3}};
 //   ...
@@ -20,16 +20,17 @@ namespace gradus::nn {
 
 struct SpectralNormOptions {
   std::string name = "weight";
-  int64_t n_power_iterations = 1;  // before each call in training
-  double eps = 1e-12;              // least norm that is divided by
-  std::optional<int64_t> dim = {};      // the weight's outputs; none: 1 for transposed convolutions, else 0
+  int64_t n_power_iterations = 1;   // before each call in training
+  double eps = 1e-12;               // least norm that is divided by
+  std::optional<int64_t> dim = {};  // the weight's outputs; none: 1 for transposed convolutions, else 0
 };
 
 // Divides the weight by its largest singular value sigma = u^T W v, W the weight as a matrix of its outputs.
 // The parameter weight_orig stands for weight; the buffers weight_u and weight_v hold u and v, which power
-// iterations in training improve. The gradient goes through sigma too, with u and v constant. Errors:
-// ValueError for a layer without that parameter, fewer than 1 iteration; IndexError for a dim that it has
-// not. Source: Miyato et al., "Spectral normalization for generative adversarial networks", ICLR 2018.
+// iterations in training improve. The gradient goes through sigma too, with u and v constant.
+// Errors: ValueError for a layer without that parameter, fewer than 1 iteration; IndexError for a dim
+// that it has not.
+// Source: Miyato et al., "Spectral normalization for generative adversarial networks", ICLR 2018.
 void apply_spectral_norm(Layer& layer, const SpectralNormOptions& options);
 
 struct WeightNormOptions {
@@ -38,8 +39,9 @@ struct WeightNormOptions {
 };
 
 // Computes the weight as g v / |v|: the parameters weight_g (at first the norms of weight) and weight_v (at
-// first weight) stand for weight. Errors: ValueError for a layer without that parameter; IndexError for a dim
-// that it has not. Source: Salimans and Kingma, "Weight normalization", NeurIPS 2016.
+// first weight) stand for weight.
+// Errors: ValueError for a layer without that parameter; IndexError for a dim that it has not.
+// Source: Salimans and Kingma, "Weight normalization", NeurIPS 2016.
 void apply_weight_norm(Layer& layer, const WeightNormOptions& options);
 
 struct EqualizedLROptions {
@@ -50,9 +52,9 @@ struct EqualizedLROptions {
 };
 
 // Computes the weight as w gain lr_mul / sqrt(fan): the parameter weight_orig stands for weight and starts
-// normal with deviation 1 / lr_mul, so that all layers learn at one pace; the bias starts at 0. Errors:
-// ValueError for a layer without that parameter, or lr_mul not above 0. Source: Karras et al., "Progressive
-// growing of GANs", ICLR 2018.
+// normal with deviation 1 / lr_mul, so that all layers learn at one pace; the bias starts at 0.
+// Errors: ValueError for a layer without that parameter, or lr_mul not above 0.
+// Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 void apply_equalized_lr(Layer& layer, const EqualizedLROptions& options);
 
 template <class L>

@@ -21,7 +21,7 @@ using LayerFactory = std::function<std::unique_ptr<Layer>(Module* parent, const 
 
 // Returns the factory of an L with these options.
 template <class L>
-requires requires { typename L::Options; }
+  requires requires { typename L::Options; }
 LayerFactory layer(typename L::Options options = {}) {
   return [options](Module* parent, const std::string& name) {
     return std::make_unique<L>(parent, name, options);
@@ -29,7 +29,8 @@ LayerFactory layer(typename L::Options options = {}) {
 }
 // Returns the factory of a layer that has a constructor (parent, name, args...).
 template <class L, class... Args>
-requires(!requires { typename L::Options; }) LayerFactory layer(Args... args) {
+  requires(!requires { typename L::Options; })
+LayerFactory layer(Args... args) {
   internal::check_child<L, const Args&...>();
   return [args...](Module* parent, const std::string& name) {
     return std::make_unique<L>(parent, name, args...);
@@ -48,17 +49,19 @@ class Sequential : public Layer {
 
   // Appends a layer, named by its number ("0", "1", ...), and returns it.
   template <class L>
-  requires requires { typename L::Options; }
+    requires requires { typename L::Options; }
   L& add(typename L::Options options = {}) {
     return append(std::make_unique<L>(this, std::to_string(size()), std::move(options)));
   }
   template <class L, class... Args>
-  requires(!requires { typename L::Options; }) L& add(Args&&... args) {
+    requires(!requires { typename L::Options; })
+  L& add(Args&&... args) {
     internal::check_child<L, Args...>();
     return append(std::make_unique<L>(this, std::to_string(size()), std::forward<Args>(args)...));
   }
   Layer& add(const LayerFactory& make) { return append(make(this, std::to_string(size()))); }
-  // Appends a layer under a name of its own. Errors: ValueError for one that is empty, dotted or taken.
+  // Appends a layer under a name of its own.
+  // Errors: ValueError for one that is empty, dotted or taken.
   Layer& add(const std::string& name, const LayerFactory& make) { return append(make(this, name)); }
 
   size_t size() const { return layers_.size(); }

@@ -5,12 +5,12 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/graph/node.h"
-#include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/graph/recording_state.h"
+#include "gradus/autograd/ops/reduce.h"
 #include "gradus/nn/text.h"
+#include "gradus/tensor/flops.h"
 #include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/runtime/context.h"
-#include "gradus/tensor/flops.h"
 
 namespace gradus::nn {
 namespace {

@@ -10,7 +10,8 @@ namespace gradus::nn {
 // 1234567 -> "1,234,567"
 inline std::string with_commas(int64_t n) {
   std::string s = std::to_string(n);
-  for (int64_t i = static_cast<int64_t>(s.size()) - 3; i > 0; i -= 3) s.insert(static_cast<size_t>(i), 1, ',');
+  for (int64_t i = static_cast<int64_t>(s.size()) - 3; i > 0; i -= 3)
+    s.insert(static_cast<size_t>(i), 1, ',');
   return s;
 }
 

@@ -33,7 +33,8 @@ void AveragedModel::follow(const char* op) {
     for (const auto& [name, t] : tensors) {
       if (auto known = before.extract(name); known && known.mapped().source.is_same(t)) {
         Average& a = known.mapped();
-        if (is_floating(t.dtype())) a.value = raw::to(raw::to(a.value, raw::step_dtype(t.dtype())), t.device());
+        if (is_floating(t.dtype()))
+          a.value = raw::to(raw::to(a.value, raw::step_dtype(t.dtype())), t.device());
         averages_.push_back(std::move(a));
         continue;
       }

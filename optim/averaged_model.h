@@ -27,24 +27,26 @@ struct AveragedModelOptions {
   bool use_buffers = false;  // average floating-point buffers too; otherwise they are copied at each update
 };
 
-// The averages are kept in f32 for 16-bit weights. The first update copies. They follow the model as it grows: an update
-// finds new tensors, which begin with their first one (`n` counts per tensor), and drops those that are gone.
+// The averages are kept in f32 for 16-bit weights. The first update copies. They follow the model as it
+// grows: an update finds new tensors, which begin with their first one (`n` counts per tensor), and drops
+// those that are gone.
 // Sources: Polyak and Juditsky, SIAM J. Control Optim. 30 (1992); Izmailov et al., UAI 2018.
 class AveragedModel {
  public:
-  // `model` must outlive it. Errors: ValueError for a decay outside [0, 1), warm_up or bias_correction
-  // without one, or both.
+  // `model` must outlive it.
+  // Errors: ValueError for a decay outside [0, 1), warm_up or bias_correction without one, or both.
   explicit AveragedModel(const nn::Module& model, AveragedModelOptions options = {});
   AveragedModel(const nn::Module&& model, AveragedModelOptions options = {}) = delete;  // it would be gone
 
-  // Takes the model's present weights into the average. Errors: StateError while a ParameterScope of the model is open:
-  // what it has then are not its weights.
+  // Takes the model's present weights into the average.
+  // Errors: StateError while a ParameterScope of the model is open: what it has then are not its weights.
   void update_parameters();
   int64_t n_averaged() const { return updates_; }
-  // Returns parameters and buffers by name, in the model's dtypes: for nn::ParameterScope, which lists what no update has
-  // seen yet. They are the averages themselves, or copies where the dtype is another one.
+  // Returns parameters and buffers by name, in the model's dtypes: for nn::ParameterScope, which lists what
+  // no update has seen yet. They are the averages themselves, or copies where the dtype is another one.
   nn::StateDict weights() const;
-  // Copies the averages into a model of the same kind. Errors: as load_state_dict of modules.
+  // Copies the averages into a model of the same kind.
+  // Errors: as load_state_dict of modules.
   void copy_to(nn::Module& model) const;
 
   // "n_averaged", "module.fc.weight"; "n_averaged.fc.weight" for tensors that came later

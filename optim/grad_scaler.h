@@ -33,8 +33,8 @@ struct GradScalerOptions {
   int64_t growth_interval = 2000;
   bool enabled = true;  // false: backward and step do what they do without a scaler; clipping remains
   // Whether any rank found an infinity, given whether this one did; called once a step, on every rank:
-  // [](bool found) { return dist::any_rank(found); }. None: gradients are averaged, which carries an infinity
-  // to every rank.
+  // [](bool found) { return dist::any_rank(found); }. None: gradients are averaged, which carries an
+  // infinity to every rank.
   std::function<bool(bool found)> agree = nullptr;
 };
 
@@ -52,8 +52,9 @@ class GradScaler {
 
   // Runs gm.backward(loss, scale() * dy), dy being 1 if undefined, for a GradManager gm. Gradients add up as
   // usual, over several losses and several batches; clip_grad_norm_, clip_grad_value_ and Optimizer::step
-  // refuse them until they are divided by the scale. Errors: ShapeError unless the loss has one element or dy
-  // its shape; StateError when a gradient is added to one that is not scaled.
+  // refuse them until they are divided by the scale.
+  // Errors: ShapeError unless the loss has one element or dy its shape; StateError when a gradient is added
+  // to one that is not scaled.
   template <class Manager>
   void backward(Manager& gm, const Tensor& loss, const Tensor& dy = {}) {
     if (!options_.enabled) return gm.backward(loss, dy);
@@ -64,14 +65,15 @@ class GradScaler {
   }
 
   // Divides the gradients of opt's parameters by the scale, clips them, and steps, unless a gradient is
-  // infinite or NaN on any rank. Returns whether it stepped. Call it once for each optimizer whose parameters
-  // have gradients. Errors: StateError when no parameter has a gradient, or one is not from this scaler's
-  // backward; DTypeError for gradients in f16, which have no room for what is divided; ValueError for a
-  // negative bound; and Optimizer::step's.
+  // infinite or NaN on any rank. Returns whether it stepped. Call it once for each optimizer whose
+  // parameters have gradients.
+  // Errors: StateError when no parameter has a gradient, or one is not from this scaler's backward;
+  // DTypeError for gradients in f16, which have no room for what is divided; ValueError for a negative
+  // bound; and Optimizer::step's.
   bool step(Optimizer& opt, const ScaledStepOptions& options = {});
 
-  // Divides alone, to look at gradients or to clip them in another way before step(opt). Errors: as step, and
-  // StateError a second time before it.
+  // Divides alone, to look at gradients or to clip them in another way before step(opt).
+  // Errors: as step, and StateError a second time before it.
   void unscale_(Optimizer& opt);
 
   // The factor of the next backward; 1 when not enabled. It changes once between a step and the next

@@ -6,8 +6,8 @@
 #include <unordered_set>
 
 #include "gradus/optim/scaled_gradient.h"
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::autograd {
@@ -24,7 +24,8 @@ constexpr const char* kMaster = "master";
 }  // namespace
 
 void Optimizer::add_params(const std::vector<Tensor>& params) {
-  if (params.empty()) throw ValueError(kind(), "expected at least one parameter, given an empty list; ", kWhoseParameters);
+  if (params.empty())
+    throw ValueError(kind(), "expected at least one parameter, given an empty list; ", kWhoseParameters);
   std::unordered_set<const TensorImpl*> known;
   for (const Group& g : groups_)
     for (const Tensor& p : g.params) known.insert(p.ref().get());
@@ -107,8 +108,11 @@ Optimizer& Optimizer::step() {
       std::array<Tensor, 3> used;
       for (size_t k = 0; k < names.size(); ++k) {
         if (!names[k]) continue;
-        if (!state.tensors[k].defined()) state.tensors[k] = new_state(g, k, p);
-        else state.tensors[k] = raw::to(raw::to(state.tensors[k], raw::step_dtype(p.dtype())), p.device());  // after Module::to
+        if (!state.tensors[k].defined())
+          state.tensors[k] = new_state(g, k, p);
+        else
+          state.tensors[k] =
+              raw::to(raw::to(state.tensors[k], raw::step_dtype(p.dtype())), p.device());  // after Module::to
         used[k] = state.tensors[k];
       }
       if (state.step == 0) state.numbers = initial_numbers(g);

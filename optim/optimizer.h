@@ -1,5 +1,5 @@
-// Optimizer: updates parameters in place from their gradients. Parameters come in groups with options of
-// their own.
+// Optimizer: updates parameters in place from their gradients. Parameters come in groups with
+// options of their own.
 //
 //   optim::SGD opt(net.parameters(), {.lr = 0.1, .momentum = 0.9});
 //   opt.add_param_group(head.parameters(), {.lr = 1.0});
@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/tensor/ops/optim_step.h"
-#include "gradus/tensor/named_tensors.h"
 #include "gradus/tensor/base/required.h"
+#include "gradus/tensor/named_tensors.h"
+#include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::optim {
@@ -34,24 +34,25 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Updates every parameter that has a gradient, once. Errors: StateError while an open recording follows a
-  // parameter (run its backward or release it first); ShapeError, DTypeError, DeviceError for a gradient that
-  // does not fit.
+  // Updates every parameter that has a gradient, once.
+  // Errors: StateError while an open recording follows a parameter (run its backward or release it first);
+  // ShapeError, DTypeError, DeviceError for a gradient that does not fit.
   Optimizer& step();
   // Drops all gradients: grad() is undefined afterwards.
   Optimizer& clear_grad();
 
-  // Keeps an f32 copy ("state.0.master") of every parameter in 16 bits from its next step on. Steps are made on the
-  // copy, of which the parameter is the rounded value: steps too small for 16 bits add up. Who changes the parameter
-  // otherwise changes the copy. Off: parameters are rounded at each step.
+  // Keeps an f32 copy ("state.0.master") of every parameter in 16 bits from its next step on. Steps are made
+  // on the copy, of which the parameter is the rounded value: steps too small for 16 bits add up. Who changes
+  // the parameter otherwise changes the copy. Off: parameters are rounded at each step.
   Optimizer& keep_master_weights(bool on = true);
 
   size_t num_groups() const { return groups_.size(); }
   const std::vector<Tensor>& parameters(size_t group) const { return groups_.at(group).params; }
   std::vector<Tensor> parameters() const;  // of all groups
 
-  // Adds parameters with the options of the first group, but for those that are given: their rate, and others by name
-  // ("weight_decay"). Errors: ValueError for a name that the options do not have, or a value that they do not allow; for a
+  // Adds parameters with the options of the first group, but for those that are given: their rate, and others
+  // by name ("weight_decay").
+  // Errors: ValueError for a name that the options do not have, or a value that they do not allow; for a
   // parameter that is already there.
   void add_param_group(const std::vector<Tensor>& params,
                        const std::vector<std::pair<std::string, double>>& changes = {});
@@ -63,17 +64,17 @@ class Optimizer {
   bool has_momentum() const;
   // Errors: ValueError where there is none, and for a value that the optimizer's options do not allow.
   void set_momentum(size_t group, double momentum);
-  // The rate that schedules start from: that of the time when the first one was made, or what one of them
-  // set.
+  // The rate that schedules start from: that of the time when the first one was made, or what
+  // one of them set.
   double initial_lr(size_t group) const;
   void set_initial_lr(size_t group, double lr);
 
   // Returns options and per-parameter state, by parameter number: "state.0.momentum_buffer", "group.0.lr".
   // The tensors are shared, not copied.
   virtual State state_dict() const;
-  // Takes over a state_dict of an optimizer of the same kind over parameters of the same shapes; tensors are
-  // copied. Errors: ValueError that lists everything missing, unexpected and misshapen; nothing is changed
-  // then.
+  // Takes over a state_dict of an optimizer of the same kind over parameters of the same shapes;
+  // tensors are copied.
+  // Errors: ValueError that lists everything missing, unexpected and misshapen; nothing is changed then.
   virtual void load_state_dict(const State& state);
 
  protected:
@@ -81,18 +82,19 @@ class Optimizer {
     int64_t step = 0;
     std::array<Tensor, 3> tensors;
     std::array<double, 2> numbers = {};
-    Tensor master;                         // f32; undefined where none is kept
-    std::optional<uint32_t> rounded_into;  // the version of the parameter's storage then; none: fresh from a file
+    Tensor master;  // f32; undefined where none is kept
+    // The version of the parameter's storage then; none: fresh from a file.
+    std::optional<uint32_t> rounded_into;
   };
   // Names and values of a group's options, as numbers.
   using Numbers = std::vector<std::pair<const char*, double>>;
 
   Optimizer() = default;
-  // Errors: ValueError for an undefined, repeated or empty list of parameters; DTypeError unless floating
-  // point.
+  // Errors: ValueError for an undefined, repeated or empty list of parameters; DTypeError
+  // unless floating point.
   void add_params(const std::vector<Tensor>& params);
-  // Errors: StateError while an open recording follows the parameter, and for a gradient that a GradScaler has
-  // multiplied.
+  // Errors: StateError while an open recording follows the parameter, and for a gradient that a
+  // GradScaler has multiplied.
   void check_step(const Tensor& param, const Tensor& grad) const;
 
   // "SGD"
@@ -127,13 +129,15 @@ class Optimizer {
 };
 
 // An optimizer whose groups have options O, an aggregate with a member `lr` and a static
-// `each(options, f)` that calls f("name", member) for every member, and `check()`. Ours are instantiated in their own
-// files alone (extern template), and members are not inline: each program that includes them would compile them all.
+// `each(options, f)` that calls f("name", member) for every member, and `check()`. Ours are instantiated in
+// their own files alone (extern template), and members are not inline: each program that includes them would
+// compile them all.
 template <class O>
 class OptimizerWith : public Optimizer {
  public:
   using Options = O;
-  // Adds parameters with options of their own. Errors: ValueError for a parameter that is already there.
+  // Adds parameters with options of their own.
+  // Errors: ValueError for a parameter that is already there.
   void add_param_group(const std::vector<Tensor>& params, Options options);
   const Options& options(size_t group = 0) const { return options_.at(group); }
   void set_options(size_t group, Options options);

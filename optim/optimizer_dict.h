@@ -16,8 +16,8 @@
 namespace gradus::optim {
 
 // Holds references: the optimizers must outlive it. Keeps the order in which they were named. There is no
-// step() and no backward() of all of them: each loss has its own moment (mmengine's OptimWrapperDict refuses
-// them as well).
+// step() and no backward() of all of them: each loss has its own moment (mmengine's OptimWrapperDict
+// refuses them as well).
 class OptimizerDict {
  public:
   using Entry = std::pair<std::string, std::reference_wrapper<Optimizer>>;
@@ -38,8 +38,8 @@ class OptimizerDict {
 
   // "disc.state.0.momentum_buffer", ...
   State state_dict() const;
-  // Errors: ValueError naming the optimizer that its part does not fit, or what belongs to none; nothing is
-  // changed then.
+  // Errors: ValueError naming the optimizer that its part does not fit, or what belongs to none; nothing
+  // is changed then.
   void load_state_dict(const State& state) const;
 
  private:

@@ -28,15 +28,15 @@ struct OptimizerWrapperOptions {
 // fewer, which count more.
 class OptimizerWrapper {
  public:
-  // `optimizer` must outlive it. Errors: ValueError for accumulative_counts < 1, both kinds of clipping, or a
-  // negative bound.
+  // `optimizer` must outlive it.
+  // Errors: ValueError for accumulative_counts < 1, both kinds of clipping, or a negative bound.
   explicit OptimizerWrapper(Optimizer& optimizer, OptimizerWrapperOptions options = {});
 
   // Runs gm.backward(loss) for the loss's share; every accumulative_counts-th time also clips, steps and
   // clears the gradients. `gm`: a GradManager, a Recording, or what else has backward(root, dy). `no_sync()`
   // keeps gradients back on this rank as long as its result lives; it is held during a backward that no step
-  // follows, so that ranks communicate once per step. Returns whether it stepped. Errors: ShapeError unless
-  // the loss has one element.
+  // follows, so that ranks communicate once per step. Returns whether it stepped.
+  // Errors: ShapeError unless the loss has one element.
   template <class Manager, class F>
   bool update_params(Manager& gm, const Tensor& loss, F no_sync) {
     const Tensor share = share_of(loss);
@@ -66,8 +66,9 @@ class OptimizerWrapper {
   bool should_update() const;
   // Whether the gradients of the next backward must be those of all ranks: it is the last before a step.
   bool should_sync() const { return should_update(); }
-  // Training goes on after `done` of `total` calls of update_params (-1: no end is known). Accumulation
-  // starts anew. Errors: ValueError for a negative `done`, or more than `total`.
+  // Training goes on after `done` of `total` calls of update_params (-1: no end is known).
+  // Accumulation starts anew.
+  // Errors: ValueError for a negative `done`, or more than `total`.
   void initialize_count_status(int64_t done, int64_t total);
 
   Optimizer& optimizer() const { return optimizer_; }

@@ -1,21 +1,22 @@
-// Kernel slots: how an op finds the code that computes it. Each op has one slot, declared beside the op and defined with
-// its kernel for the CPU. So who links the op links that kernel, and no other:
+// Kernel slots: how an op finds the code that computes it. Each op has one slot, declared beside the op and
+// defined with its kernel for the CPU. So who links the op links that kernel, and no other:
 //
 //   // tensor/ops/relu.h      in namespace raw
 //   extern KernelSlot<void(const Tensor& out, const Tensor& x)> relu_kernel;
 //   // tensor/cpu/relu.cc     constinit decltype(relu_kernel) relu_kernel{"relu", &relu_cpu};
 //   // tensor/ops/relu.cc     relu_kernel(out, x);
 //
-// The op validates, infers shapes and allocates; a kernel receives clean tensors and only computes. Calling a slot
-// launches the kernel on the current stream of the first tensor's device: at once on cpu:0, queued elsewhere.
+// The op validates, infers shapes and allocates; a kernel receives clean tensors and only computes.
+// Calling a slot launches the kernel on the current stream of the first tensor's device: at once on
+// cpu:0, queued elsewhere.
 #pragma once
 
 #include <tuple>
 #include <type_traits>
 #include <vector>
 
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/kernel_slot.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/stream.h"
 #include "gradus/tensor/tensor.h"
 
@@ -53,11 +54,13 @@ class KernelSlot<void(const Tensor&, Args...)> {
     if (device.type == DeviceType::kMeta) return observe(out, args...);
     const Function f = device.type == DeviceType::kCPU ? cpu : cuda;
     if (!f) throw_no_kernel(op_, device);
-    if (Observer* o = observer()) [[unlikely]] return launch_observed(*o, f, out, args...);
+    if (Observer* o = observer()) [[unlikely]]
+      return launch_observed(*o, f, out, args...);
     if (device == kCPU) return f(out, args...);
     const Stream stream = current_stream(device);
     if (stream.is_inline() || device.type == DeviceType::kCUDA) return f(out, args...);
-    // The queue keeps its own copies of the tensors, so a block cannot be freed before the kernel has used it.
+    // The queue keeps its own copies of the tensors, so a block cannot be freed before the
+    // kernel has used it.
     stream.enqueue([f, out, copies = std::tuple<std::decay_t<Args>...>(args...)]() mutable {
       std::apply([&](auto&... a) { f(out, a...); }, copies);
     });

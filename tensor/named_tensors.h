@@ -18,7 +18,8 @@ class NamedTensors : public std::vector<std::pair<std::string, Tensor>> {
   using vector::at;  // by number
   using vector::vector;
 
-  // Returns the tensor of this name; of several the first. Errors: ValueError listing the names.
+  // Returns the tensor of this name; of several the first.
+  // Errors: ValueError listing the names.
   const Tensor& at(std::string_view name) const;
   bool contains(std::string_view name) const;
 };

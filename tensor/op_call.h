@@ -3,7 +3,8 @@
 //   Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
 //     const OpCall call("linear", {{"x", x}, {"weight", w}});
 //
-// Errors of whatever it is made of carry its name. Ops call ops: the outermost, which the user called, counts.
+// Errors of whatever it is made of carry its name. Ops call ops: the outermost, which the
+// user called, counts.
 #pragma once
 
 #include <initializer_list>
@@ -27,11 +28,13 @@ class OpCall {
   // Errors: StateError for an undefined argument.
   OpCall(const char* op, std::initializer_list<Argument> needed) : OpCall(op) {
     for (const Argument& a : needed)
-      if (!a.tensor.defined()) [[unlikely]] throw_undefined(op, a.name);
+      if (!a.tensor.defined()) [[unlikely]]
+        throw_undefined(op, a.name);
   }
   OpCall(const char* op, const char* name, const std::vector<Tensor>& needed) : OpCall(op) {
     for (size_t i = 0; i < needed.size(); ++i)
-      if (!needed[i].defined()) [[unlikely]] throw_undefined(op, concat(name, '[', i, ']'));
+      if (!needed[i].defined()) [[unlikely]]
+        throw_undefined(op, concat(name, '[', i, ']'));
   }
   ~OpCall() { internal::called_op = outer_; }
   OpCall(const OpCall&) = delete;

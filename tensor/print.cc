@@ -21,7 +21,11 @@ std::string written(double v, Style style) {
   if (std::isnan(v)) return "nan";
   if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
   char text[40];
-  std::snprintf(text, sizeof text, style == Style::kWhole ? "%.0f." : style == Style::kFixed ? "%.4f" : "%.4e", v);
+  std::snprintf(text, sizeof text,
+                style == Style::kWhole   ? "%.0f."
+                : style == Style::kFixed ? "%.4f"
+                                         : "%.4e",
+                v);
   return text;
 }
 
@@ -46,7 +50,8 @@ class Printer {
   }
   bool starts_gap(int d, int64_t i) const { return abridge_ && x_.shape()[d] > 2 * kEdge && i == kEdge; }
 
-  // Whole numbers as 3., others with four digits after the point, and with an exponent when those would not show much.
+  // Whole numbers as 3., others with four digits after the point, and with an exponent when those
+  // would not show much.
   Style choose_style() const {
     if (x_.dtype() == DType::kBool) return Style::kTruth;
     if (is_integral(x_.dtype())) return Style::kInteger;
@@ -71,7 +76,8 @@ class Printer {
   std::string element(int64_t offset) const {
     if (style_ == Style::kTruth) return x_.ptr<bool>()[offset] ? "true" : "false";
     if (style_ == Style::kInteger)
-      return dispatch_all(x_.dtype(), [&]<class T>() { return std::to_string(static_cast<int64_t>(x_.ptr<T>()[offset])); });
+      return dispatch_all(
+          x_.dtype(), [&]<class T>() { return std::to_string(static_cast<int64_t>(x_.ptr<T>()[offset])); });
     return written(value(offset), style_);
   }
 
@@ -84,7 +90,9 @@ class Printer {
     const std::string margin(d + 1, ' ');
     const std::string next_line = ',' + std::string(std::max(deeper, 1), '\n') + margin;
     int per_line = 1;
-    if (deeper == 0) per_line = starts_gap(d, kEdge) ? 2 * kEdge + 1 : std::max(1, (kLineWidth - d) / static_cast<int>(width_ + 2));
+    if (deeper == 0)
+      per_line =
+          starts_gap(d, kEdge) ? 2 * kEdge + 1 : std::max(1, (kLineWidth - d) / static_cast<int>(width_ + 2));
     std::string out = "[";
     int shown = 0;
     auto put = [&](const std::string& part) {

@@ -3,9 +3,9 @@
 
 #include <functional>
 
-#include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/base/device.h"
 #include "gradus/tensor/base/ref.h"
+#include "gradus/tensor/runtime/allocator.h"
 
 namespace gradus {
 
@@ -24,7 +24,8 @@ class Storage final : public Counted {
   uint32_t version() const { return version_.load(std::memory_order_acquire); }
   void bump_version() { version_.fetch_add(1, std::memory_order_acq_rel); }
 
-  // What kernels keep beside the contents (weights in a library's own layout). Theirs to guard; dropped with the bytes.
+  // What kernels keep beside the contents (weights in a library's own layout). Theirs to guard; dropped
+  // with the bytes.
   Ref<Counted> companion;
   // The contents in another dtype, which autocast keeps. Its to guard, as well.
   Ref<Counted> cast;

@@ -11,7 +11,8 @@
 namespace gradus {
 namespace {
 
-// Gives dims of size 1 the stride they would have in a dense row-major array, so that equal layouts compare equal.
+// Gives dims of size 1 the stride they would have in a dense row-major array, so that equal
+// layouts compare equal.
 Strides normalised(const Shape& shape, Strides strides) {
   int64_t next = 1;
   for (int i = shape.size() - 1; i >= 0; --i) {
@@ -43,7 +44,8 @@ Dims memory_order(const Strides& strides) {
 }
 
 void wait_for_item(const Tensor& x) {
-  if (x.numel() != 1) throw ShapeError("item", "needs exactly one element, given ", describe(x), "; to_vector() gives all");
+  if (x.numel() != 1)
+    throw ShapeError("item", "needs exactly one element, given ", describe(x), "; to_vector() gives all");
   if (x.device().type != DeviceType::kCPU) throw DeviceError("item", "not in host memory: ", describe(x));
   synchronize(x.device());
 }
@@ -55,7 +57,12 @@ double read_as_double(const Tensor& x, int64_t offset) {
 }  // namespace
 
 TensorImpl::TensorImpl(Ref<Storage> s, int64_t o, const Shape& sh, const Strides& st, DType t)
-    : storage(std::move(s)), offset(o), shape(sh), strides(normalised(sh, st)), numel(sh.product()), dtype(t),
+    : storage(std::move(s)),
+      offset(o),
+      shape(sh),
+      strides(normalised(sh, st)),
+      numel(sh.product()),
+      dtype(t),
       row_major(lies_row_major(sh, strides)) {}
 
 TensorImpl::~TensorImpl() {
@@ -91,9 +98,12 @@ bool Tensor::is_dense() const {
 }
 
 const void* Tensor::host_data(DType want) const {
-  if (dtype() != want) throw DTypeError("data", "asked for ", want, " elements of ", describe(*this), "; to_vector() converts");
-  if (!is_row_major()) throw ShapeError("data", "elements do not lie in row-major order, call contiguous(): ", describe(*this));
-  if (device().type != DeviceType::kCPU) throw DeviceError("data", "not in host memory, call to(x, kCPU): ", describe(*this));
+  if (dtype() != want)
+    throw DTypeError("data", "asked for ", want, " elements of ", describe(*this), "; to_vector() converts");
+  if (!is_row_major())
+    throw ShapeError("data", "elements do not lie in row-major order, call contiguous(): ", describe(*this));
+  if (device().type != DeviceType::kCPU)
+    throw DeviceError("data", "not in host memory, call to(x, kCPU): ", describe(*this));
   synchronize(device());
   return raw_ptr();
 }
@@ -110,7 +120,8 @@ int64_t Tensor::item_i64() const {
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  if (device().type != DeviceType::kCPU) throw DeviceError("to_vector", "not in host memory: ", describe(*this));
+  if (device().type != DeviceType::kCPU)
+    throw DeviceError("to_vector", "not in host memory: ", describe(*this));
   synchronize(device());
   std::vector<T> out(numel());
   if (out.empty()) return out;
@@ -136,8 +147,8 @@ template std::vector<uint8_t> Tensor::to_vector() const;
 
 namespace {
 Tensor allocated(int64_t numel, const Shape& shape, const Strides& strides, TensorOptions options) {
-  return Tensor(make_ref<TensorImpl>(Storage::allocate(options.device, numel * size_of(options.dtype)), 0, shape, strides,
-                                     options.dtype));
+  return Tensor(make_ref<TensorImpl>(Storage::allocate(options.device, numel * size_of(options.dtype)), 0,
+                                     shape, strides, options.dtype));
 }
 }  // namespace
 
@@ -156,7 +167,8 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, TensorOptions o
   if (strides.size() != shape.size())
     throw ShapeError("empty_strided", "needs one stride per dimension: shape ", shape, ", strides ", strides);
   const Tensor x = allocated(numel, shape, strides, options);
-  if (!x.is_dense()) throw ShapeError("empty_strided", "strides must fill a block: shape ", shape, ", strides ", strides);
+  if (!x.is_dense())
+    throw ShapeError("empty_strided", "strides must fill a block: shape ", shape, ", strides ", strides);
   return x;
 }
 
@@ -214,16 +226,22 @@ namespace {
 
 template <class T>
 T element(Number number) {
-  if constexpr (std::is_same_v<T, bool>) return number.to_double() != 0;
-  else if constexpr (std::is_integral_v<T>) return static_cast<T>(number.to_i64());
-  else if constexpr (std::is_same_v<T, double>) return number.to_double();
-  else return T(number.is_floating() ? static_cast<float>(number.to_double()) : static_cast<float>(number.integer()));
+  if constexpr (std::is_same_v<T, bool>)
+    return number.to_double() != 0;
+  else if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(number.to_i64());
+  else if constexpr (std::is_same_v<T, double>)
+    return number.to_double();
+  else
+    return T(number.is_floating() ? static_cast<float>(number.to_double())
+                                  : static_cast<float>(number.integer()));
 }
 
 using internal::Literal;
 using Row = std::initializer_list<Literal>;
 
-// Appends the numbers of a row, which is one of dim `dim`. Errors: ShapeError unless it is one of `shape`.
+// Appends the numbers of a row, which is one of dim `dim`.
+// Errors: ShapeError unless it is one of `shape`.
 void append(const Row& row, int dim, const Shape& shape, std::vector<const Literal*>& numbers) {
   if (static_cast<int64_t>(row.size()) != shape[dim])
     throw ShapeError("tensor", "a row has ", row.size(), " values but the first has ", shape[dim]);
@@ -231,8 +249,10 @@ void append(const Row& row, int dim, const Shape& shape, std::vector<const Liter
   for (const Literal& part : row) {
     if (part.is_row() != of_rows)
       throw ShapeError("tensor", "expected numbers in lists of one depth, given a list beside a number");
-    if (of_rows) append(part.row(), dim + 1, shape, numbers);
-    else numbers.push_back(&part);
+    if (of_rows)
+      append(part.row(), dim + 1, shape, numbers);
+    else
+      numbers.push_back(&part);
   }
 }
 
@@ -271,7 +291,9 @@ Tensor scalar(Number number, TensorOptions options) {
   if (options.device == kCPU) return host;
   Tensor out = empty({}, options);
   if (options.device.type == DeviceType::kCPU)
-    current_stream(options.device).enqueue([out, host] { std::memcpy(out.raw_ptr(), host.raw_ptr(), size_of(out.dtype())); });
+    current_stream(options.device).enqueue([out, host] {
+      std::memcpy(out.raw_ptr(), host.raw_ptr(), size_of(out.dtype()));
+    });
   else if (options.device.type == DeviceType::kCUDA)
     throw DeviceError("scalar", "has no kernel for ", options.device, " (built without CUDA)");
   return out;
@@ -291,7 +313,9 @@ Tensor Tensor::detach() const { return gradus::detach(*this); }
 std::string describe(const Tensor& x) {
   if (!x.defined()) return "undefined";
   return concat(x.dtype(), x.shape(), ' ', x.device(),
-                x.is_row_major() ? "" : x.is_channels_last() ? " channels-last" : " strided");
+                x.is_row_major()       ? ""
+                : x.is_channels_last() ? " channels-last"
+                                       : " strided");
 }
 
 }  // namespace gradus

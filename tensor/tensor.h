@@ -1,8 +1,9 @@
 // Tensor: a value handle to an n-dimensional array. Copying shares, it never copies elements.
 //
-// Logical shape is always NCHW for images; the strides say how it lies in memory. `data<T>()` gives the elements of a
-// row-major tensor. A default-constructed Tensor is undefined and means "none". Functions on tensors are free functions:
-// gradus/autograd/ops/ops.h (differentiable, what users call) and gradus/tensor/ops/ (raw, no autograd).
+// Logical shape is always NCHW for images; the strides say how it lies in memory. `data<T>()` gives the
+// elements of a row-major tensor. A default-constructed Tensor is undefined and means "none". Functions on
+// tensors are free functions: gradus/autograd/ops/ops.h (differentiable, what users call) and
+// gradus/tensor/ops/ (raw, no autograd).
 #pragma once
 
 #include <concepts>
@@ -23,8 +24,8 @@
 
 namespace gradus {
 
-class Index;     // one coordinate of x[{...}]: gradus/autograd/indexing.h
-class Indexed;   // what x[{...}] gives: read it as a Tensor, or assign to it
+class Index;    // one coordinate of x[{...}]: gradus/autograd/indexing.h
+class Indexed;  // what x[{...}] gives: read it as a Tensor, or assign to it
 
 // What autograd hangs on a tensor. Opaque here: autograd/ derives from it, tensor/ only owns it.
 class AutogradSlot : public Counted {
@@ -53,7 +54,7 @@ class TensorImpl final : public Counted {
   Strides strides;  // elements; strides of size-1 dims are normalised
   int64_t numel;
   DType dtype;
-  bool row_major;  // elements lie densely in row-major order
+  bool row_major;           // elements lie densely in row-major order
   uint32_t slot_index = 0;  // which output of the slot's node this is
   Ref<AutogradSlot> slot;   // null: a constant
 };
@@ -82,13 +83,16 @@ class Tensor {
 
   // Elements lie densely in row-major order.
   bool is_row_major() const { return impl().row_major; }
-  // Elements of a 3 to 5 dimensional image lie densely with channels innermost (and it is not row-major as well).
+  // Elements of a 3 to 5 dimensional image lie densely with channels innermost (and it is not
+  // row-major as well).
   bool is_channels_last() const;
   // Elements fill a dense block in some order of the dimensions (no gaps, no overlaps).
   bool is_dense() const;
 
-  // Returns the elements, row-major, after the device has finished writing them. Mutable access bumps the version.
-  // Errors: DTypeError; ShapeError "call contiguous()" when not row-major; DeviceError when not in host memory.
+  // Returns the elements, row-major, after the device has finished writing them. Mutable access
+  // bumps the version.
+  // Errors: DTypeError; ShapeError "call contiguous()" when not row-major; DeviceError when not
+  // in host memory.
   template <class T>
   const T* data() const {
     return static_cast<const T*>(host_data(dtype_v<T>));
@@ -100,7 +104,8 @@ class Tensor {
     return p;
   }
 
-  // Returns the only element, converted to T. Waits for the device. Errors: ShapeError unless numel() is 1.
+  // Returns the only element, converted to T. Waits for the device.
+  // Errors: ShapeError unless numel() is 1.
   template <class T>
   T item() const {
     return dtype() == DType::kI64 ? static_cast<T>(item_i64()) : static_cast<T>(item_f64());
@@ -119,16 +124,17 @@ class Tensor {
   // The same elements without autograd history: gradus::detach(x).
   Tensor detach() const;
 
-  // The gradient that the last backward set or added to; undefined when there is none. Only attached tensors have one.
-  // set_grad replaces it (undefined: removes it). Errors: ShapeError, DTypeError, DeviceError unless like the tensor.
-  // Defined in autograd/.
+  // The gradient that the last backward set or added to; undefined when there is none. Only attached tensors
+  // have one. set_grad replaces it (undefined: removes it).
+  // Errors: ShapeError, DTypeError, DeviceError unless like the tensor. Defined in autograd/.
   Tensor grad() const;
   void set_grad(const Tensor& grad) const;
 
   // --- for the framework itself ---
   // Errors: StateError when undefined.
   TensorImpl& impl() const {
-    if (!impl_) [[unlikely]] throw_undefined();
+    if (!impl_) [[unlikely]]
+      throw_undefined();
     return *impl_;
   }
   const Ref<TensorImpl>& ref() const { return impl_; }
@@ -136,14 +142,16 @@ class Tensor {
   // First element's address; no checks, no waiting.
   template <class T>
   T* ptr() const {
-    static_assert(!std::is_same_v<std::remove_cv_t<T>, char> && !std::is_same_v<std::remove_cv_t<T>, std::byte>,
-                  "ptr() counts elements; bytes are at raw_ptr()");
+    static_assert(
+        !std::is_same_v<std::remove_cv_t<T>, char> && !std::is_same_v<std::remove_cv_t<T>, std::byte>,
+        "ptr() counts elements; bytes are at raw_ptr()");
     return static_cast<T*>(impl_->storage->data()) + impl_->offset;
   }
   void* raw_ptr() const { return static_cast<char*>(storage()->data()) + impl_->offset * size_of(dtype()); }
   // Nobody else can see this tensor's elements: its buffer may be reused for a result.
   bool sole_owner() const {
-    return impl_ && impl_->use_count() == 1 && impl_->storage->use_count() == 1 && !impl_->storage->is_external();
+    return impl_ && impl_->use_count() == 1 && impl_->storage->use_count() == 1 &&
+           !impl_->storage->is_external();
   }
   bool is_same(const Tensor& o) const { return impl_.get() == o.impl_.get(); }
 
@@ -170,19 +178,22 @@ Tensor empty_channels_last(const Shape& shape, TensorOptions options = {});
 Tensor empty_like(const Tensor& x);
 Tensor empty_like(const Tensor& x, DType dtype);
 // Views memory that the caller owns, row-major, without copying. `release` runs when the last view is gone.
-Tensor from_blob(void* data, const Shape& shape, TensorOptions options = {}, std::function<void()> release = {});
+Tensor from_blob(void* data, const Shape& shape, TensorOptions options = {},
+                 std::function<void()> release = {});
 // Copies values into a new row-major tensor. tensor({1.f, 2.f}) is f32[2].
 template <class T>
 Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device = kCPU);
 template <class T>
 concept Element = std::is_arithmetic_v<T> || std::same_as<T, f16> || std::same_as<T, bf16>;
 namespace internal {
-// A number as it is written, or a row of such: what tensor({{1, 2}, {3, 4}}) is called with, and not to be kept.
+// A number as it is written, or a row of such: what tensor({{1, 2}, {3, 4}}) is called with, and
+// not to be kept.
 class Literal {
  public:
   template <Element T>
   Literal(T value) : number_(value), dtype_(dtype_for<T>()) {}
-  Literal(std::initializer_list<Literal> row) : number_(false), dtype_(DType::kBool), row_(row), is_row_(true) {}
+  Literal(std::initializer_list<Literal> row)
+      : number_(false), dtype_(DType::kBool), row_(row), is_row_(true) {}
 
   bool is_row() const { return is_row_; }
   const std::initializer_list<Literal>& row() const { return row_; }
@@ -191,10 +202,14 @@ class Literal {
   DType dtype() const { return dtype_; }
   template <Element T>
   static constexpr DType dtype_for() {
-    if constexpr (std::same_as<T, bool>) return DType::kBool;
-    else if constexpr (std::integral<T>) return DType::kI64;
-    else if constexpr (std::same_as<T, long double>) return DType::kF64;
-    else return dtype_v<T>;
+    if constexpr (std::same_as<T, bool>)
+      return DType::kBool;
+    else if constexpr (std::integral<T>)
+      return DType::kI64;
+    else if constexpr (std::same_as<T, long double>)
+      return DType::kF64;
+    else
+      return dtype_v<T>;
   }
 
  private:
@@ -204,22 +219,26 @@ class Literal {
   bool is_row_ = false;
 };
 }  // namespace internal
-// Values as written, row by row: tensor({1, 2}) is i64[2], tensor({1.0}) f64[1], tensor({{1.f}, {2.f}}) f32[2,1]. Numbers
-// of several types have the wider one, floating-point numbers among integers the default dtype: tensor({NAN, 1.0}) is
-// f64[2], tensor({1, 2.5}) f32[2].
+// Values as written, row by row: tensor({1, 2}) is i64[2], tensor({1.0}) f64[1], tensor({{1.f}, {2.f}})
+// f32[2,1]. Numbers of several types have the wider one, floating-point numbers among integers the default
+// dtype: tensor({NAN, 1.0}) is f64[2], tensor({1, 2.5}) f32[2].
 // Errors: ShapeError when rows differ in length or depth; ValueError for an integer beyond 64 bits.
 Tensor tensor(std::initializer_list<internal::Literal> values);
 // The same of a list that has a name, and so one type. (Braces have none: they are a list of the above.)
 template <class List>
-  requires(Element<typename List::value_type> && std::same_as<List, std::initializer_list<typename List::value_type>>)
+  requires(Element<typename List::value_type> &&
+           std::same_as<List, std::initializer_list<typename List::value_type>>)
 Tensor tensor(const List& values) {
   using T = typename List::value_type;
   constexpr DType kType = internal::Literal::dtype_for<T>();
-  using Stored = std::conditional_t<kType == DType::kI64, int64_t, std::conditional_t<kType == DType::kF64, double, T>>;
+  using Stored =
+      std::conditional_t<kType == DType::kI64, int64_t, std::conditional_t<kType == DType::kF64, double, T>>;
   std::vector<Stored> all;
   for (const T value : values) {
-    if constexpr (kType == DType::kI64) all.push_back(Number(value).integer());
-    else all.push_back(static_cast<Stored>(value));
+    if constexpr (kType == DType::kI64)
+      all.push_back(Number(value).integer());
+    else
+      all.push_back(static_cast<Stored>(value));
   }
   return tensor(all, {values.size()});
 }

@@ -22,7 +22,8 @@ std::string how_to_convert(std::string_view name, DType dtype) {
 namespace internal {
 
 void throw_not_floating(std::string_view op, std::string_view name, const Tensor& x) {
-  throw DTypeError(op, "expected floating point, given ", name, ' ', describe(x), how_to_convert(name, DType::kF32));
+  throw DTypeError(op, "expected floating point, given ", name, ' ', describe(x),
+                   how_to_convert(name, DType::kF32));
 }
 
 void throw_not_integers(std::string_view op, std::string_view what, std::string_view name, const Tensor& x) {
@@ -34,16 +35,18 @@ void throw_not_bool(std::string_view op, std::string_view name, const Tensor& x)
   throw DTypeError(op, "expected bool, given ", name, ' ', describe(x), how_to_convert(name, DType::kBool));
 }
 
-void throw_other_dtype(std::string_view op, std::string_view name, const Tensor& x, std::string_view other_name,
-                       const Tensor& other) {
+void throw_other_dtype(std::string_view op, std::string_view name, const Tensor& x,
+                       std::string_view other_name, const Tensor& other) {
   const bool both_floating = is_floating(x.dtype()) && is_floating(other.dtype());
-  throw DTypeError(op, name, " is ", x.dtype(), " but ", other_name, " is ", other.dtype(), ": ", name, ' ', describe(x),
-                   ", ", other_name, ' ', describe(other), how_to_convert(name, other.dtype()),
+  throw DTypeError(op, name, " is ", x.dtype(), " but ", other_name, " is ", other.dtype(), ": ", name, ' ',
+                   describe(x), ", ", other_name, ' ', describe(other), how_to_convert(name, other.dtype()),
                    both_floating ? concat(", net.to(", in_code(x.dtype()), ") a module") : "");
 }
 
-void throw_not_one_element(std::string_view op, std::string_view what, const Tensor& x, std::string_view otherwise) {
-  throw ShapeError(op, what, " must have one element", otherwise, ", given ", describe(x), "; its mean() or sum() has one");
+void throw_not_one_element(std::string_view op, std::string_view what, const Tensor& x,
+                           std::string_view otherwise) {
+  throw ShapeError(op, what, " must have one element", otherwise, ", given ", describe(x),
+                   "; its mean() or sum() has one");
 }
 
 }  // namespace internal

@@ -137,8 +137,8 @@ Tensor Accuracy::count(const Tensor& output, const Tensor& target) const {
   if (wanted.numel() == 0) return counts({2});
   const Tensor index = unsqueeze(to(known, DType::kI64), 1);
   const Tensor own = gather(scores, 1, index);
-  // How many classes come before the target: those above it, itself where it is NaN, and equal ones of lower
-  // numbers.
+  // How many classes come before the target: those above it, itself where it is NaN, and equal ones
+  // of lower numbers.
   const Tensor lower =
       lt(unsqueeze(arange(classes, {.dtype = DType::kI64, .device = scores.device()}), 0), index);
   const Tensor before = logical_or(logical_not(le(scores, own)), logical_and(eq(scores, own), lower));

@@ -29,8 +29,8 @@ class Metric {
  public:
   virtual ~Metric() = default;
 
-  // Counts a batch. Shapes and Errors: those of the metric's update; DTypeError, ShapeError, ValueError
-  // naming the metric.
+  // Counts a batch. Shapes and
+  // Errors: those of the metric's update; DTypeError, ShapeError, ValueError naming the metric.
   void update(const Tensor& output, const Tensor& target);
   // The same with the batch's target, without its padding: `output` is what the network made of batch.input.
   void update(const Tensor& output, const data::Batch& batch);
@@ -42,7 +42,8 @@ class Metric {
   Metric(const char* name, Tensor zeros, dist::Group group);
   // Returns what a batch adds.
   virtual Tensor count(const Tensor& output, const Tensor& target) const = 0;
-  // Adds up all ranks' counts. Collective. Errors: those of all_reduce.
+  // Adds up all ranks' counts. Collective.
+  // Errors: those of all_reduce.
   Tensor total() const;
   const char* name() const { return name_; }
 
@@ -59,8 +60,8 @@ struct AccuracyOptions {
 };
 
 // The share of targets that are right. Of classes with equal scores those of lower numbers come first; a NaN
-// comes before all numbers, and a target whose own score is NaN is wrong. Shapes: update(scores[N,C,...],
-// target i[N,...]).
+// comes before all numbers, and a target whose own score is NaN is wrong.
+// Shapes: update(scores[N,C,...], target i[N,...]).
 class Accuracy final : public Metric {
  public:
   explicit Accuracy(AccuracyOptions options = {});  // Errors: ValueError for k < 1
@@ -98,8 +99,8 @@ struct IoUOptions {
 };
 
 // Intersection over union, the Jaccard index, of the predicted and the true place of each class: hits / (hits
-// + misses + false alarms). For segmentation: scores [N,C,H,W], masks i[N,H,W]. Shapes: as of
-// ConfusionMatrix.
+// + misses + false alarms). For segmentation: scores [N,C,H,W], masks i[N,H,W].
+// Shapes: as of ConfusionMatrix.
 class IoU final : public Metric {
  public:
   explicit IoU(IoUOptions options);  // Errors: ValueError for classes < 1
@@ -118,8 +119,9 @@ struct PerplexityOptions {
   dist::Group group = {};
 };
 
-// e to the mean cross entropy of the targets: of how many equally likely tokens a language model seems to
-// choose. Shapes: update(scores[N,C,...], target i[N,...]).
+// e to the mean cross entropy of the targets: of how many equally likely tokens a language model
+// seems to choose.
+// Shapes: update(scores[N,C,...], target i[N,...]).
 class Perplexity final : public Metric {
  public:
   explicit Perplexity(PerplexityOptions options = {});
@@ -140,16 +142,16 @@ struct AUCOptions {
 };
 
 // The area under the ROC curve: how often a sample of class 1 has a higher score than one of class 0, ties
-// being half. Scores are told apart by bins of (high - low) / bins. Shapes: update(scores[...], target[...]
-// of zeros and ones).
+// being half. Scores are told apart by bins of (high - low) / bins.
+// Shapes: update(scores[...], target[...] of zeros and ones).
 class AUC final : public Metric {
  public:
   // Errors: ValueError for bins < 1, and unless low < high are finite.
   explicit AUC(AUCOptions options = {});
   // Returns the area in [0, 1]; NaN unless there are both classes.
   double compute() const;
-  // Returns how far from the area of unbinned scores it may be: half the share of pairs that fell into one
-  // bin.
+  // Returns how far from the area of unbinned scores it may be: half the share of pairs that
+  // fell into one bin.
   double compute_error() const;
 
  private:

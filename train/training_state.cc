@@ -5,9 +5,9 @@
 #include <span>
 #include <system_error>
 
+#include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/data_parallel/bcast_checkpoint.h"
 #include "gradus/distributed/group/object.h"
-#include "gradus/distributed/base/wire.h"
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus {

@@ -34,10 +34,10 @@ struct TrainingStateOptions {
   dist::Group group = {};  // the ranks that train together; by default all
 };
 
-// The current Context's random numbers are a part by themselves, "generator". Each rank's generators are its
-// own, as those that are seeded differently must be; ranks that the writing job had not get numbers of their
-// own where its ranks' differed. Of all else the first rank's state is everyone's, as data parallel training
-// makes it.
+// The current Context's random numbers are a part by themselves, "generator". Each rank's generators are
+// its own, as those that are seeded differently must be; ranks that the writing job had not get numbers of
+// their own where its ranks' differed. Of all else the first rank's state is everyone's, as data parallel
+// training makes it.
 class TrainingState {
  public:
   // A name, and what is saved and loaded under it: a model, also within DistributedDataParallel, an
@@ -60,8 +60,8 @@ class TrainingState {
     RandomGenerator* generator_ = nullptr;  // instead of put_ and get_
   };
 
-  // Errors: ValueError for a name that is empty, repeated, "generator", or lies below another one: "net" and
-  // "net.head".
+  // Errors: ValueError for a name that is empty, repeated, "generator", or lies below another one:
+  // "net" and "net.head".
   TrainingState(std::initializer_list<Part> parts, TrainingStateOptions options = {});
 
   // Writes all of it, as io::save_checkpoint does; makes the file's folder. In the body of a loader's loop it
@@ -70,9 +70,9 @@ class TrainingState {
   void save(const std::filesystem::path& path, const io::SaveOptions& options = {}) const;
 
   // Reads what save has written, on the group's first rank for all. Collective. Returns what was read, for
-  // what else it holds and for its warning. Errors: as load_checkpoint; FileError for a part that is not
-  // there; and those of the parts that do not fit. They are the same on all ranks. Parts in front of the one
-  // that does not fit are loaded then.
+  // what else it holds and for its warning.
+  // Errors: as load_checkpoint; FileError for a part that is not there; and those of the parts that do not
+  // fit. They are the same on all ranks. Parts in front of the one that does not fit are loaded then.
   io::LoadedCheckpoint load(const std::filesystem::path& path) const;
   // Loads `path` if the group's first rank finds it or its previous one; returns whether. Prints the warning,
   // if there is one, to std::cerr. Collective.

@@ -66,8 +66,8 @@ class NoAutocast {
   Ref<Counted> outer_;
 };
 
-// The dtype in which a rule may return x's gradient: that of what x was cast from by a scope if it is wider, so
-// that the gradient need not be rounded on its way; else x's.
+// The dtype in which a rule may return x's gradient: that of what x was cast from by a scope if it is wider,
+// so that the gradient need not be rounded on its way; else x's.
 DType gradient_dtype(const Tensor& x);
 
 // The casts of one op. True when a scope is open; then the op calls itself with what this returns, and no op

@@ -12,11 +12,14 @@ Tensor Tensor::grad() const {
 void Tensor::set_grad(const Tensor& grad) const {
   if (grad.defined()) {
     if (!(grad.shape() == shape()))
-      throw ShapeError("set_grad", "expected a gradient like the tensor, given ", describe(grad), " for ", describe(*this));
+      throw ShapeError("set_grad", "expected a gradient like the tensor, given ", describe(grad), " for ",
+                       describe(*this));
     if (grad.dtype() != dtype())
-      throw DTypeError("set_grad", "expected ", dtype(), ", given ", describe(grad), " for ", describe(*this));
+      throw DTypeError("set_grad", "expected ", dtype(), ", given ", describe(grad), " for ",
+                       describe(*this));
     if (!(grad.device() == device()))
-      throw DeviceError("set_grad", "expected ", device(), ", given ", describe(grad), " for ", describe(*this));
+      throw DeviceError("set_grad", "expected ", device(), ", given ", describe(grad), " for ",
+                        describe(*this));
   }
   autograd::leaf_of(*this)->grad = grad;
 }
@@ -38,7 +41,8 @@ Node::~Node() {
 }
 
 void Node::dispose() {
-  // Deleting a node releases its inputs' nodes. Those wait in a chain instead of being deleted inside each other.
+  // Deleting a node releases its inputs' nodes. Those wait in a chain instead of being deleted
+  // inside each other.
   static constinit thread_local bool deleting = false;
   static constinit thread_local Node* dead = nullptr;
   next_dead_ = dead;
@@ -64,7 +68,8 @@ bool Node::belongs_to_others(const RecordingState* r) const {
 Ref<Leaf> leaf_of(const Tensor& x) {
   TensorImpl& impl = x.impl();
   if (impl.slot && impl.slot->is_leaf()) return Ref<Leaf>(static_cast<Leaf*>(impl.slot.get()));
-  if (!is_floating(x.dtype())) throw DTypeError("attach", "only floating-point tensors have gradients, given ", describe(x));
+  if (!is_floating(x.dtype()))
+    throw DTypeError("attach", "only floating-point tensors have gradients, given ", describe(x));
   auto leaf = make_ref<Leaf>(&impl);
   leaf->producer = {std::move(impl.slot), impl.slot_index};
   impl.slot = leaf;

@@ -1,8 +1,8 @@
 // The graph that recordings write: nodes (ops that were recorded) and leaves (attached tensors).
 //
-// The graph hangs on tensors: a tensor's slot is the node that made it, or the leaf that it is. Each node knows the open
-// recordings it belongs to; when the last of them finishes, the node drops its rule and its edges, so a tensor that the
-// user keeps (a loss in a vector) keeps no graph.
+// The graph hangs on tensors: a tensor's slot is the node that made it, or the leaf that it is. Each node
+// knows the open recordings it belongs to; when the last of them finishes, the node drops its rule and its
+// edges, so a tensor that the user keeps (a loss in a vector) keeps no graph.
 #pragma once
 
 #include <atomic>
@@ -52,14 +52,14 @@ class Node : public AutogradSlot {
  public:
   explicit Node(const char* op);
 
-  // Computes the gradients of the inputs marked in `needs`, into `dxs` (same length as edges()). `dys` holds the outputs'
-  // gradients, undefined where none arrived; at least one did. May be called once per recording.
+  // Computes the gradients of the inputs marked in `needs`, into `dxs` (same length as edges()). `dys` holds
+  // the outputs' gradients, undefined where none arrived; at least one did. May be called once per recording.
   virtual void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) = 0;
   // Drops the rule and what it saved.
   virtual void drop_rule() = 0;
-  // A node that others count on (other ranks, which exchange gradients with it): its recordings keep it alive, and their
-  // backward runs it even when no gradient arrives, newest first as all nodes. For each of its recordings exactly one of
-  // `run_for` (in that recording's own backward) and `skipped` is called.
+  // A node that others count on (other ranks, which exchange gradients with it): its recordings keep it
+  // alive, and their backward runs it even when no gradient arrives, newest first as all nodes. For each of
+  // its recordings exactly one of `run_for` (in that recording's own backward) and `skipped` is called.
   virtual bool runs_without_gradient() const { return false; }
   // `run`, and for whom: the recording whose backward this is; null when that recording goes on afterwards.
   virtual void run_for(const RecordingState* ending, std::span<Tensor> dys, std::span<const char> needs,
@@ -71,13 +71,13 @@ class Node : public AutogradSlot {
   virtual void skipped(const RecordingState& recording, std::exception_ptr error) noexcept {
     (void)recording, (void)error;
   }
-  // A node that stands for its input's op as well names that op's node, by sequence number. When the gradient of the value
-  // between the two is asked for, the engine calls `split` with the edge to it, before the pass.
+  // A node that stands for its input's op as well names that op's node, by sequence number. When the gradient
+  // of the value between the two is asked for, the engine calls `split` with the edge to it, before the pass.
   virtual uint64_t passed_over() const { return 0; }
   virtual void split(const Edge& between) { (void)between; }
 
-  // The dtype in which the engine passes an output's gradient on to the rule if it comes in that dtype; else it comes in
-  // the output's.
+  // The dtype in which the engine passes an output's gradient on to the rule if it comes in that dtype; else
+  // it comes in the output's.
   virtual DType gradient_dtype(size_t output) const { return outputs_[output].dtype; }
 
   // Set by an op that can rectify its own result: the rule reads it. See Note [Rectified batch norm].
@@ -114,7 +114,7 @@ class Node : public AutogradSlot {
   std::string module_path_;
   Membership membership_;
   std::atomic<int> open_memberships_{0};  // whoever closes the last one drops the rule and the edges
-  Node* next_dead_ = nullptr;  // chain of nodes that wait to be deleted
+  Node* next_dead_ = nullptr;             // chain of nodes that wait to be deleted
 };
 
 // An attached tensor: the end of a gradient's way. It may have been computed too (then `producer` leads on).
@@ -139,7 +139,8 @@ class Leaf final : public AutogradSlot {
   TensorImpl* owner_;
 };
 
-// Returns x's leaf, made on first use. Errors: DTypeError unless x is floating point.
+// Returns x's leaf, made on first use.
+// Errors: DTypeError unless x is floating point.
 Ref<Leaf> leaf_of(const Tensor& x);
 
 }  // namespace gradus::autograd

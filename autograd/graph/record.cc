@@ -13,7 +13,8 @@ class JointNode final : public Node {
     std::vector<Tensor> moved(std::make_move_iterator(dys.begin()), std::make_move_iterator(dys.end()));
     std::vector<Tensor> grads = rule_(std::move(moved), Needs(needs));
     if (grads.size() != dxs.size())
-      throw StateError(op(), "its backward returned ", grads.size(), " gradients for ", dxs.size(), " inputs");
+      throw StateError(op(), "its backward returned ", grads.size(), " gradients for ", dxs.size(),
+                       " inputs");
     std::move(grads.begin(), grads.end(), dxs.begin());
   }
   void drop_rule() override { rule_ = nullptr; }
@@ -25,14 +26,14 @@ class JointNode final : public Node {
 }  // namespace
 
 // Note [Versions]
-// Every in-place write bumps its storage's version. A rule that saved an older version would compute a wrong gradient,
-// so it refuses.
+// Every in-place write bumps its storage's version. A rule that saved an older version would compute a wrong
+// gradient, so it refuses.
 Tensor Saved::get() const {
   if (!tensor_.defined()) return tensor_;
   if (const uint32_t now = tensor_.storage()->version(); now != version_) {
     const std::string which = input_ >= 0 ? concat("input ", int(input_)) : std::string("a tensor");
-    throw StateError(op_, which, " saved for backward was modified in place afterwards (version ", version_, ", now ", now,
-                     "): ", describe(tensor_), "; clone it before the write");
+    throw StateError(op_, which, " saved for backward was modified in place afterwards (version ", version_,
+                     ", now ", now, "): ", describe(tensor_), "; clone it before the write");
   }
   if (!is_output_) return tensor_;
   AutogradSlot* node = Context::current().running_node;
@@ -104,7 +105,8 @@ Edge Recorder::edge_to(const Tensor& x) const {
   return {};
 }
 
-void Recorder::record_joint(std::span<const Tensor> outputs, const std::vector<Tensor>& inputs, JointRule rule) {
+void Recorder::record_joint(std::span<const Tensor> outputs, const std::vector<Tensor>& inputs,
+                            JointRule rule) {
   std::vector<Edge> edges;
   for (const Tensor& x : inputs) edges.push_back(edge_to(x));
   attach(Ref<Node>(new JointNode(op_, std::move(rule))), outputs, std::move(edges));

@@ -1,5 +1,5 @@
-// How an op becomes differentiable. The rule stands next to the forward, one lambda per input, with visible captures,
-// and is made of public differentiable ops only, so its own derivative comes for free:
+// How an op becomes differentiable. The rule stands next to the forward, one lambda per input, with visible
+// captures, and is made of public differentiable ops only, so its own derivative comes for free:
 //
 //   Tensor mul(const Tensor& a, const Tensor& b) {
 //     Tensor y = raw::mul(a, b);
@@ -16,9 +16,10 @@
 //     return y;
 //   }
 //
-// A rule whose input is a constant is dropped at once, with what it captured. The engine sums a gradient to its input's
-// shape and casts it to its dtype, so rules ignore broadcasting. A rule may return an undefined Tensor: no gradient.
-// A rule may take `Tensor dy` by value and hand `std::move(dy)` to an op that can reuse the buffer.
+// A rule whose input is a constant is dropped at once, with what it captured. The engine sums a gradient to
+// its input's shape and casts it to its dtype, so rules ignore broadcasting. A rule may return an undefined
+// Tensor: no gradient. A rule may take `Tensor dy` by value and hand `std::move(dy)` to an op that can
+// reuse the buffer.
 #pragma once
 
 #include <array>
@@ -54,8 +55,9 @@ class Needs {
   std::span<const char> flags_;
 };
 
-// Rule of an op whose gradients are computed together, or that has several outputs: takes the outputs' gradients
-// (undefined where none arrived) and returns one gradient per input (undefined where none is needed).
+// Rule of an op whose gradients are computed together, or that has several outputs: takes the
+// outputs' gradients (undefined where none arrived) and returns one gradient per input (undefined
+// where none is needed).
 using JointRule = std::function<std::vector<Tensor>(std::vector<Tensor> dys, Needs needs)>;
 
 template <class... Rules>
@@ -68,19 +70,22 @@ class RuleNode final : public Node {
     for (char n : needs) left += n;
     run_each(dys[0], needs, dxs, left, std::index_sequence_for<Rules...>());
   }
-  void drop_rule() override { std::apply([](auto&... r) { (r.reset(), ...); }, rules_); }
+  void drop_rule() override {
+    std::apply([](auto&... r) { (r.reset(), ...); }, rules_);
+  }
 
  private:
   template <size_t... I>
-  void run_each(Tensor& dy, std::span<const char> needs, std::span<Tensor> dxs, int left, std::index_sequence<I...>) {
+  void run_each(Tensor& dy, std::span<const char> needs, std::span<Tensor> dxs, int left,
+                std::index_sequence<I...>) {
     // The last rule to run may have the gradient for itself.
     ((needs[I] ? void(dxs[I] = (*std::get<I>(rules_))(--left ? Tensor(dy) : std::move(dy))) : void()), ...);
   }
   std::tuple<std::optional<Rules>...> rules_;
 };
 
-// Decides whether an op on `inputs` is recorded, and records it. False on most calls outside of training: then nothing
-// is saved and no rule is made.
+// Decides whether an op on `inputs` is recorded, and records it. False on most calls outside of training:
+// then nothing is saved and no rule is made.
 class Recorder {
  public:
   template <class... Inputs>
@@ -94,7 +99,8 @@ class Recorder {
   Recorder(const char* op, const std::vector<Tensor>& inputs);
   Recorder(const char* op, std::span<const Edge> inputs);
   // An op that these open recordings take part in, whether they follow its inputs or not.
-  Recorder(const char* op, std::vector<RecordingState*> recordings) : op_(op), joined_(std::move(recordings)) {}
+  Recorder(const char* op, std::vector<RecordingState*> recordings)
+      : op_(op), joined_(std::move(recordings)) {}
 
   explicit operator bool() const { return !joined_.empty(); }
 
@@ -131,8 +137,8 @@ class Recorder {
   std::array<const TensorImpl*, 4> inputs_{};  // to name the input in errors
 };
 
-// Lets the node of x take a relu of x over, if it can and nothing else has seen x. True: the result has x's place in the
-// graph.
+// Lets the node of x take a relu of x over, if it can and nothing else has seen x. True: the result has x's
+// place in the graph.
 bool take_relu_over(const Tensor& x);
 // Buffers may be reused in place: nobody else sees x, and no open recording follows it.
 bool may_reuse(const Tensor& x);

@@ -39,7 +39,8 @@ bool RecordingState::follows(const AutogradSlot* slot) const {
   } else if (static_cast<const Node*>(slot)->belongs_to(this)) {
     return true;
   }
-  return std::any_of(outer_.begin(), outer_.end(), [&](const auto& r) { return as_recording(r)->follows(slot); });
+  return std::any_of(outer_.begin(), outer_.end(),
+                     [&](const auto& r) { return as_recording(r)->follows(slot); });
 }
 
 void RecordingState::enlist(Membership& m) {
@@ -89,7 +90,8 @@ std::vector<Ref<Node>> RecordingState::nodes_that_must_run() const {
 void RecordingState::has_run(const Node& node) {
   Ref<Node> gone;  // may be the last reference: it goes after the lock
   std::lock_guard lock(mutex_);
-  const auto it = std::find_if(must_run_.rbegin(), must_run_.rend(), [&](const auto& n) { return n.get() == &node; });
+  const auto it =
+      std::find_if(must_run_.rbegin(), must_run_.rend(), [&](const auto& n) { return n.get() == &node; });
   if (it == must_run_.rend()) return;
   gone = std::move(*it);
   must_run_.erase(std::next(it).base());
@@ -128,8 +130,9 @@ void RecordingState::finish(std::exception_ptr error) {
 void open_recording(const Ref<RecordingState>& state) {
   auto& open = Context::current().recordings;
   std::erase_if(open, [](const auto& r) { return as_recording(r)->finished(); });  // closed on another thread
-  auto at = std::upper_bound(open.begin(), open.end(), state->level(),
-                             [](uint64_t level, const Ref<Counted>& r) { return level < as_recording(r)->level(); });
+  auto at = std::upper_bound(
+      open.begin(), open.end(), state->level(),
+      [](uint64_t level, const Ref<Counted>& r) { return level < as_recording(r)->level(); });
   open.insert(at, state);
 }
 

@@ -12,9 +12,11 @@ namespace gradus::autograd {
 
 class RecordingState final : public Counted {
  public:
-  // Records what depends on `leaves`. Recordings of the same `level` see each other's backward; 0 takes a new level.
+  // Records what depends on `leaves`. Recordings of the same `level` see each other's backward; 0
+  // takes a new level.
   explicit RecordingState(const std::vector<Ref<AutogradSlot>>& leaves, uint64_t level = 0);
-  // A probe learns which graph inputs a function uses: it follows whatever `outer` follow and keeps edges, not rules.
+  // A probe learns which graph inputs a function uses: it follows whatever `outer` follow and keeps
+  // edges, not rules.
   static Ref<RecordingState> probe(std::vector<Ref<Counted>> outer);
   ~RecordingState() override;
 
@@ -28,8 +30,8 @@ class RecordingState final : public Counted {
   // Age: a backward is seen by recordings of lower levels, and by others of its own.
   uint64_t level() const { return level_; }
   bool finished() const { return finished_; }
-  // Forgets all nodes; those that belong to no other recording drop their rules and edges. Ops no longer join. `error` is
-  // what its backward threw, for nodes that others count on.
+  // Forgets all nodes; those that belong to no other recording drop their rules and edges. Ops no longer
+  // join. `error` is what its backward threw, for nodes that others count on.
   void finish(std::exception_ptr error = {});
 
   // The nodes now alive, oldest first.
@@ -42,7 +44,8 @@ class RecordingState final : public Counted {
   void add_note(const std::string& text);
   std::vector<std::string> notes() const;
 
-  // Of a probe: the function communicates, so its backward must run on every rank, with a gradient or without.
+  // Of a probe: the function communicates, so its backward must run on every rank, with a
+  // gradient or without.
   void set_communicates() { communicates_ = true; }
   bool communicates() const { return communicates_; }
 

@@ -7,7 +7,8 @@
 
 namespace gradus::autograd {
 
-// A tensor that a rule keeps. It remembers the storage's version: a later in-place edit makes get() a StateError.
+// A tensor that a rule keeps. It remembers the storage's version: a later in-place edit makes
+// get() a StateError.
 class Saved {
  public:
   Saved() = default;

@@ -6,8 +6,9 @@
 
 namespace gradus {
 
-// Rectifies: y = max(x, 0). NaN stays. A temporary gives its buffer to the result when nobody else can see
-// it. Grad: dy where y > 0, else 0.
+// Rectifies: y = max(x, 0). NaN stays. A temporary gives its buffer to the result when nobody
+// else can see it.
+// Grad: dy where y > 0, else 0.
 Tensor relu(const Tensor& x);
 Tensor relu(Tensor&& x);
 
@@ -64,18 +65,21 @@ Tensor hardswish(const Tensor& x);
 Tensor hardshrink(const Tensor& x, double lambda = 0.5);
 Tensor softshrink(const Tensor& x, double lambda = 0.5);
 
-// Takes max(x, 0) + min(0, alpha (e^(x / alpha) - 1)). Errors: ValueError for alpha = 0.
+// Takes max(x, 0) + min(0, alpha (e^(x / alpha) - 1)).
+// Errors: ValueError for alpha = 0.
 // Grad: dy where x > 0, else dy e^(x / alpha).
 Tensor celu(const Tensor& x, double alpha = 1);
 // Takes scale (max(x, 0) + min(0, alpha (e^x - 1))), alpha = 1.6733, scale = 1.0507.
 // Source: Klambauer et al., "Self-normalizing neural networks", NIPS 2017.
 Tensor selu(const Tensor& x);
-// Takes x tanh(softplus(x)). Source: Misra, "Mish", BMVC 2020.
+// Takes x tanh(softplus(x)).
+// Source: Misra, "Mish", BMVC 2020.
 Tensor mish(const Tensor& x);
 // Take x / (1 + |x|), and x - tanh(x).
 Tensor softsign(const Tensor& x);
 Tensor tanhshrink(const Tensor& x);
-// Sets x <= threshold to `value`. Grad: dy where x > threshold, else 0.
+// Sets x <= threshold to `value`.
+// Grad: dy where x > threshold, else 0.
 struct ThresholdFuncOptions {
   double threshold = 0, value = 0;
 };
@@ -88,7 +92,8 @@ Tensor threshold(const Tensor& x, ThresholdFuncOptions options);
 Tensor prelu(const Tensor& x, const Tensor& weight);
 
 // Gates the first half of `dim` by the second: y = a sigmoid(b).
-// Shapes: [..., 2k, ...] -> [..., k, ...]. Errors: ShapeError unless the size is even.
+// Shapes: [..., 2k, ...] -> [..., k, ...].
+// Errors: ShapeError unless the size is even.
 Tensor glu(const Tensor& x, int64_t dim = -1);
 
 // --- fused gradients: what the rules above are made of; they may write into dy's buffer ---

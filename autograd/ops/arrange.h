@@ -18,16 +18,21 @@ Tensor fliplr(const Tensor& x);
 Tensor flipud(const Tensor& x);
 
 // Returns x with elements moved by shifts[i] along dims[i], towards higher indices; those that leave at the
-// end come in at the start. Without dims the flattened x is moved, by one shift. Errors: ShapeError unless
-// there is a shift per dim. Grad: dy rolled back.
+// end come in at the start. Without dims the flattened x is moved, by one shift.
+// Errors: ShapeError unless there is a shift per dim.
+// Grad: dy rolled back.
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims = {});
 
-// Returns x turned by k quarters in the plane of two dims, from the first towards the second; x itself for no
-// turn. Errors: ShapeError unless `dims` names two dims. Grad: dy turned back.
+// Returns x turned by k quarters in the plane of two dims, from the first towards the second; x
+// itself for no turn.
+// Errors: ShapeError unless `dims` names two dims.
+// Grad: dy turned back.
 Tensor rot90(const Tensor& x, int64_t k = 1, const Dims& dims = {0, 1});
 
 // Return what lies below, or above, the given diagonal of the matrices x or on it; 0 elsewhere. Diagonal 1 is
-// the one above the main one. Shapes: x[...,n,m] -> [...,n,m]. Errors: ShapeError for fewer than 2 dims.
+// the one above the main one.
+// Shapes: x[...,n,m] -> [...,n,m].
+// Errors: ShapeError for fewer than 2 dims.
 // Grad: the same of dy.
 Tensor tril(const Tensor& x, int64_t diagonal = 0);
 Tensor triu(const Tensor& x, int64_t diagonal = 0);
@@ -46,17 +51,22 @@ Tensor diag_embed(const Tensor& x, DiagEmbedOptions options = {});
 Tensor diag(const Tensor& x, int64_t diagonal = 0);
 
 // Returns x repeats[i] times along dim i, one after another; a longer list puts dims in front. x itself when
-// nothing is repeated. Shapes: x[a,b], {2,3,4} -> [2,3a,4b]. Errors: ShapeError for fewer repeats than dims;
-// ValueError for a negative one. Grad: dy summed over the repetitions.
+// nothing is repeated.
+// Shapes: x[a,b], {2,3,4} -> [2,3a,4b].
+// Errors: ShapeError for fewer repeats than dims; ValueError for a negative one.
+// Grad: dy summed over the repetitions.
 Tensor repeat(const Tensor& x, const Dims& repeats);
 // The same, but a shorter list counts for the last dims.
 Tensor tile(const Tensor& x, const Dims& repeats);
 
 // Returns x with each slice along `dim` repeated in place: `repeats` times, or as often as `counts` says for
 // it. Without a dim the flattened x. A number of slices that the caller knows in advance, `size`, saves
-// waiting for the device. Shapes: x[a,n,b] with dim 1 -> [a,n repeats,b] or [a,sum counts,b]; counts[n] or of
-// one element, i64 or i32. Errors: ValueError for a negative count, or a `size` that is not the sum;
-// ShapeError for another number of counts. Grad: dy summed over the repetitions.
+// waiting for the device.
+// Shapes: x[a,n,b] with dim 1 -> [a,n repeats,b] or [a,sum counts,b]; counts[n] or of one
+// element, i64 or i32.
+// Errors: ValueError for a negative count, or a `size` that is not the sum;
+// ShapeError for another number of counts.
+// Grad: dy summed over the repetitions.
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim = {});
 Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<int64_t> dim = {},
                          std::optional<int64_t> size = {});
@@ -65,23 +75,27 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<in
 enum class MeshIndexing { kIJ, kXY };
 // Returns the coordinates of the grid that vectors span, as views that repeat them.
 // Shapes: [n], [m], [k] -> three times [n,m,k]; xy: [m,n,k].
-// Errors: ValueError for no vectors; ShapeError for more than one dim; DTypeError, DeviceError unless all are
-// alike. Grad: dy summed over the other dims.
+// Errors: ValueError for no vectors; ShapeError for more than one dim; DTypeError, DeviceError
+// unless all are alike.
+// Grad: dy summed over the other dims.
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, MeshIndexing indexing = MeshIndexing::kIJ);
 // Returns all combinations of the vectors' elements, the last one's changing fastest.
 // Shapes: [n], [m] -> [nm,2]; of one vector itself.
 Tensor cartesian_prod(const std::vector<Tensor>& xs);
 
 // Returns the ways to choose r of the vector x's elements, in order, one a row; with replacement an element
-// may come again. Shapes: x[n] -> [count,r]. Errors: ShapeError unless x is a vector; ValueError for a
-// negative r.
+// may come again.
+// Shapes: x[n] -> [count,r].
+// Errors: ShapeError unless x is a vector; ValueError for a negative r.
 struct CombinationOptions {
   bool with_replacement = false;
 };
 Tensor combinations(const Tensor& x, int64_t r = 2, CombinationOptions options = {});
 
-// Returns zeros with the matrices xs along the diagonal; numbers and vectors are taken for matrices of one
-// row. Shapes: [a,b], [c,d] -> [a+c,b+d]. Errors: ValueError for none; ShapeError for more than 2 dims.
+// Returns zeros with the matrices xs along the diagonal; numbers and vectors are taken for
+// matrices of one row.
+// Shapes: [a,b], [c,d] -> [a+c,b+d].
+// Errors: ValueError for none; ShapeError for more than 2 dims.
 Tensor block_diag(const std::vector<Tensor>& xs);
 
 // Returns a view of the memory behind x: element i is where offset + sum i[d] strides[d] points to, in

@@ -1,13 +1,13 @@
 #include "gradus/autograd/ops/concat.h"
 
 #include "gradus/autograd/graph/autocast.h"
-#include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/index.h"
-#include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/view.h"
 
 namespace gradus {
@@ -158,8 +158,8 @@ int64_t cut_dim(const Tensor& x, int least_dims, int64_t dim, const char* op) {
 
 std::vector<Tensor> split_evenly(const Tensor& x, int64_t sections, int64_t dim, const char* op) {
   if (sections < 1 || x.size(dim) % sections != 0)
-    throw ValueError(op, "dim ", dim, " of size ", x.size(dim), " has no ", sections, " sections of equal size: x ",
-                     describe(x));
+    throw ValueError(op, "dim ", dim, " of size ", x.size(dim), " has no ", sections,
+                     " sections of equal size: x ", describe(x));
   return tensor_split(x, sections, dim);
 }
 

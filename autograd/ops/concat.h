@@ -18,14 +18,16 @@ Tensor cat(const std::vector<Tensor>& xs, int64_t dim = 0);
 // Errors: ValueError for none; ShapeError when shapes differ.
 Tensor stack(const std::vector<Tensor>& xs, int64_t dim = 0);
 
-// Return xs one after another: along dim 1 (vectors along their only dim); as rows, vectors each being a row; along dim
-// 2, matrices each being a layer; as columns, vectors each being a column. Errors: as cat.
+// Return xs one after another: along dim 1 (vectors along their only dim); as rows, vectors each being a row;
+// along dim 2, matrices each being a layer; as columns, vectors each being a column.
+// Errors: as cat.
 Tensor hstack(const std::vector<Tensor>& xs);
 Tensor vstack(const std::vector<Tensor>& xs);
 Tensor dstack(const std::vector<Tensor>& xs);
 Tensor column_stack(const std::vector<Tensor>& xs);
 
-// Return x with dims of size 1 until it has at least 1, 2 or 3: in front, but for the third, which is the last.
+// Return x with dims of size 1 until it has at least 1, 2 or 3: in front, but for the third,
+// which is the last.
 Tensor atleast_1d(const Tensor& x);
 Tensor atleast_2d(const Tensor& x);
 Tensor atleast_3d(const Tensor& x);
@@ -35,19 +37,20 @@ Tensor atleast_3d(const Tensor& x);
 std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& xs);
 
 // Returns consecutive pieces of x along `dim`, as views: of `size` elements (the last one may be smaller), or
-// of the given sizes. Errors: ValueError for a size below 1 (0 in a list is fine); ShapeError when sizes do
-// not add up. Grad: the pieces' gradients joined.
+// of the given sizes.
+// Errors: ValueError for a size below 1 (0 in a list is fine); ShapeError when sizes do not add up.
+// Grad: the pieces' gradients joined.
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim = 0);
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim = 0);
 // Returns at most `chunks` pieces of equal size, but for the last one.
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim = 0);
-// Returns exactly `sections` pieces, of which the first ones are larger by one where the size does not divide; or the
-// pieces between the given indices, which may be negative or lie beyond the ends. Views.
+// Returns exactly `sections` pieces, of which the first ones are larger by one where the size does not
+// divide; or the pieces between the given indices, which may be negative or lie beyond the ends. Views.
 // Errors: ValueError for fewer than 1 section.
 std::vector<Tensor> tensor_split(const Tensor& x, int64_t sections, int64_t dim = 0);
 std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& indices, int64_t dim = 0);
-// The same along dim 1 (of a vector: its only dim), 0 and 2. Errors: ShapeError for too few dims; ValueError when the
-// sections are not of equal size.
+// The same along dim 1 (of a vector: its only dim), 0 and 2.
+// Errors: ShapeError for too few dims; ValueError when the sections are not of equal size.
 std::vector<Tensor> hsplit(const Tensor& x, int64_t sections);
 std::vector<Tensor> hsplit(const Tensor& x, const std::vector<int64_t>& indices);
 std::vector<Tensor> vsplit(const Tensor& x, int64_t sections);
@@ -57,10 +60,11 @@ std::vector<Tensor> dsplit(const Tensor& x, const std::vector<int64_t>& indices)
 // Returns the slices of x along `dim`, without that dim, as views.
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim = 0);
 
-// Returns 1 where the last coordinate is the index, 0 elsewhere. Without a number of classes that is the largest index
-// plus 1, for which it waits for the device.
+// Returns 1 where the last coordinate is the index, 0 elsewhere. Without a number of classes that is the
+// largest index plus 1, for which it waits for the device.
 // Shapes: index[...] -> [...,classes].
-// Errors: ValueError for fewer than 1 class, or none to be told; IndexError for an index outside [0, classes).
+// Errors: ValueError for fewer than 1 class, or none to be told; IndexError for an index
+// outside [0, classes).
 Tensor one_hot(const Tensor& index, int64_t classes = -1, DType dtype = DType::kI64);
 
 }  // namespace gradus

@@ -11,7 +11,8 @@ namespace gradus {
 Tensor contiguous(const Tensor& x);
 
 // Returns the image x (3 to 5 dimensions, channels second) with the channels innermost in memory; x itself
-// when it already lies so. The logical shape stays. Errors: ShapeError for another number of dimensions.
+// when it already lies so. The logical shape stays.
+// Errors: ShapeError for another number of dimensions.
 // Grad: dy.
 Tensor channels_last(const Tensor& x);
 
@@ -28,8 +29,8 @@ Tensor to(const Tensor& x, Device device);
 Tensor clone(const Tensor& x);
 
 // Writes src, converted, brought over and broadcast as needed, into dst. Not differentiable: use Indexed
-// assignment, where or clone to keep gradients. Errors: ShapeError when src does not broadcast to dst;
-// StateError when a recording follows dst.
+// assignment, where or clone to keep gradients.
+// Errors: ShapeError when src does not broadcast to dst; StateError when a recording follows dst.
 void copy_(const Tensor& dst, const Tensor& src);
 
 // Writes `value`, converted, into every element.

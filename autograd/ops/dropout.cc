@@ -2,10 +2,10 @@
 
 #include <cmath>
 
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reuse.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -13,8 +13,8 @@
 namespace gradus {
 namespace {
 
-// The mask of which the elements of x, or its whole channels, are kept: its dims from `channel_dims` on
-// are 1.
+// The mask of which the elements of x, or its whole channels, are kept: its dims from
+// `channel_dims` on are 1.
 Tensor channel_mask(const Tensor& x, double p, int channel_dims) {
   Shape shape = x.shape();
   for (int d = channel_dims; d < x.dim(); ++d) shape[d] = 1;

@@ -5,10 +5,10 @@
 #include <type_traits>
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/in_place.h"
 #include "gradus/autograd/ops/reuse.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
@@ -214,7 +214,9 @@ Tensor pow(Number a, const Tensor& b) {
   if (autograd::Casting cast{"pow"}) return pow(a, cast(b));
   Tensor y = raw::pow(a, b);
   if (Recorder r{"pow", b})
-    r.record(y, wrt(b, [a, y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() * std::log(a.to_double())); }));
+    r.record(y, wrt(b, [a, y = r.save_output(y)](const Tensor& dy) {
+               return dy * (y.get() * std::log(a.to_double()));
+             }));
   return y;
 }
 
@@ -365,28 +367,78 @@ Tensor where(const Tensor& condition, Number a, const Tensor& b) {
 }
 Tensor where(const Tensor& condition, Number a, Number b) {
   const OpCall call("where", {{"condition", condition}});
-  return raw::where(condition, scalar(a, {a.dtype(), condition.device()}), scalar(b, {b.dtype(), condition.device()}));
+  return raw::where(condition, scalar(a, {a.dtype(), condition.device()}),
+                    scalar(b, {b.dtype(), condition.device()}));
 }
 
-// clang-format off
-Tensor eq(const Tensor& a, const Tensor& b) { const OpCall call("eq", {{"a", a}, {"b", b}}); return raw::eq(a, b); }
-Tensor eq(const Tensor& a, Number b) { const OpCall call("eq", {{"a", a}}); return raw::eq(a, b); }
-Tensor ne(const Tensor& a, const Tensor& b) { const OpCall call("ne", {{"a", a}, {"b", b}}); return raw::ne(a, b); }
-Tensor ne(const Tensor& a, Number b) { const OpCall call("ne", {{"a", a}}); return raw::ne(a, b); }
-Tensor lt(const Tensor& a, const Tensor& b) { const OpCall call("lt", {{"a", a}, {"b", b}}); return raw::lt(a, b); }
-Tensor lt(const Tensor& a, Number b) { const OpCall call("lt", {{"a", a}}); return raw::lt(a, b); }
-Tensor le(const Tensor& a, const Tensor& b) { const OpCall call("le", {{"a", a}, {"b", b}}); return raw::le(a, b); }
-Tensor le(const Tensor& a, Number b) { const OpCall call("le", {{"a", a}}); return raw::le(a, b); }
-Tensor gt(const Tensor& a, const Tensor& b) { const OpCall call("gt", {{"a", a}, {"b", b}}); return raw::gt(a, b); }
-Tensor gt(const Tensor& a, Number b) { const OpCall call("gt", {{"a", a}}); return raw::gt(a, b); }
-Tensor ge(const Tensor& a, const Tensor& b) { const OpCall call("ge", {{"a", a}, {"b", b}}); return raw::ge(a, b); }
-Tensor ge(const Tensor& a, Number b) { const OpCall call("ge", {{"a", a}}); return raw::ge(a, b); }
-Tensor logical_and(const Tensor& a, const Tensor& b) { const OpCall call("logical_and", {{"a", a}, {"b", b}}); return raw::logical_and(a, b); }
-Tensor logical_or(const Tensor& a, const Tensor& b) { const OpCall call("logical_or", {{"a", a}, {"b", b}}); return raw::logical_or(a, b); }
-Tensor logical_not(const Tensor& x) { const OpCall call("logical_not", {{"x", x}}); return raw::logical_not(x); }
-Tensor isnan(const Tensor& x) { const OpCall call("isnan", {{"x", x}}); return raw::isnan(x); }
-Tensor isfinite(const Tensor& x) { const OpCall call("isfinite", {{"x", x}}); return raw::isfinite(x); }
-// clang-format on
+Tensor eq(const Tensor& a, const Tensor& b) {
+  const OpCall call("eq", {{"a", a}, {"b", b}});
+  return raw::eq(a, b);
+}
+Tensor eq(const Tensor& a, Number b) {
+  const OpCall call("eq", {{"a", a}});
+  return raw::eq(a, b);
+}
+Tensor ne(const Tensor& a, const Tensor& b) {
+  const OpCall call("ne", {{"a", a}, {"b", b}});
+  return raw::ne(a, b);
+}
+Tensor ne(const Tensor& a, Number b) {
+  const OpCall call("ne", {{"a", a}});
+  return raw::ne(a, b);
+}
+Tensor lt(const Tensor& a, const Tensor& b) {
+  const OpCall call("lt", {{"a", a}, {"b", b}});
+  return raw::lt(a, b);
+}
+Tensor lt(const Tensor& a, Number b) {
+  const OpCall call("lt", {{"a", a}});
+  return raw::lt(a, b);
+}
+Tensor le(const Tensor& a, const Tensor& b) {
+  const OpCall call("le", {{"a", a}, {"b", b}});
+  return raw::le(a, b);
+}
+Tensor le(const Tensor& a, Number b) {
+  const OpCall call("le", {{"a", a}});
+  return raw::le(a, b);
+}
+Tensor gt(const Tensor& a, const Tensor& b) {
+  const OpCall call("gt", {{"a", a}, {"b", b}});
+  return raw::gt(a, b);
+}
+Tensor gt(const Tensor& a, Number b) {
+  const OpCall call("gt", {{"a", a}});
+  return raw::gt(a, b);
+}
+Tensor ge(const Tensor& a, const Tensor& b) {
+  const OpCall call("ge", {{"a", a}, {"b", b}});
+  return raw::ge(a, b);
+}
+Tensor ge(const Tensor& a, Number b) {
+  const OpCall call("ge", {{"a", a}});
+  return raw::ge(a, b);
+}
+Tensor logical_and(const Tensor& a, const Tensor& b) {
+  const OpCall call("logical_and", {{"a", a}, {"b", b}});
+  return raw::logical_and(a, b);
+}
+Tensor logical_or(const Tensor& a, const Tensor& b) {
+  const OpCall call("logical_or", {{"a", a}, {"b", b}});
+  return raw::logical_or(a, b);
+}
+Tensor logical_not(const Tensor& x) {
+  const OpCall call("logical_not", {{"x", x}});
+  return raw::logical_not(x);
+}
+Tensor isnan(const Tensor& x) {
+  const OpCall call("isnan", {{"x", x}});
+  return raw::isnan(x);
+}
+Tensor isfinite(const Tensor& x) {
+  const OpCall call("isfinite", {{"x", x}});
+  return raw::isfinite(x);
+}
 
 Tensor neg(const Tensor& x) {
   const OpCall call("neg", {{"x", x}});
@@ -598,7 +650,8 @@ Tensor& assign(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place)
   if (x.impl().slot && x.impl().slot->is_leaf() && autograd::is_tracked(x)) autograd::check_in_place(name, x);
   const Tensor value = op(x, y);
   if (value.shape() != x.shape())
-    throw ShapeError(name, "operand does not broadcast to x ", describe(x), ": the result is ", describe(value));
+    throw ShapeError(name, "operand does not broadcast to x ", describe(x), ": the result is ",
+                     describe(value));
   if (is_floating(value.dtype()) != is_floating(x.dtype()))
     throw DTypeError(name, "a result with ", value.dtype(), " does not fit into ", describe(x), " in place");
   return x = to(value, x.dtype());
@@ -606,15 +659,45 @@ Tensor& assign(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place)
 
 }  // namespace
 
-// clang-format off
-Tensor& operator+=(Tensor& x, const Tensor& y) { return assign("add_", x, y, [](const Tensor& a, const Tensor& b) { return a + b; }, [](const Tensor& a, const Tensor& b) { add_(a, b); }); }
-Tensor& operator-=(Tensor& x, const Tensor& y) { return assign("sub_", x, y, [](const Tensor& a, const Tensor& b) { return a - b; }, [](const Tensor& a, const Tensor& b) { sub_(a, b); }); }
-Tensor& operator*=(Tensor& x, const Tensor& y) { return assign("mul_", x, y, [](const Tensor& a, const Tensor& b) { return a * b; }, [](const Tensor& a, const Tensor& b) { mul_(a, b); }); }
-Tensor& operator/=(Tensor& x, const Tensor& y) { return assign("div_", x, y, [](const Tensor& a, const Tensor& b) { return a / b; }, [](const Tensor& a, const Tensor& b) { div_(a, b); }); }
-Tensor& operator+=(Tensor& x, Number y) { return assign("add_", x, y, [](const Tensor& a, Number b) { return a + b; }, [](const Tensor& a, Number b) { add_(a, b); }); }
-Tensor& operator-=(Tensor& x, Number y) { return assign("sub_", x, y, [](const Tensor& a, Number b) { return a - b; }, [](const Tensor& a, Number b) { sub_(a, b); }); }
-Tensor& operator*=(Tensor& x, Number y) { return assign("mul_", x, y, [](const Tensor& a, Number b) { return a * b; }, [](const Tensor& a, Number b) { mul_(a, b); }); }
-Tensor& operator/=(Tensor& x, Number y) { return assign("div_", x, y, [](const Tensor& a, Number b) { return a / b; }, [](const Tensor& a, Number b) { div_(a, b); }); }
-// clang-format on
+Tensor& operator+=(Tensor& x, const Tensor& y) {
+  return assign(
+      "add_", x, y, [](const Tensor& a, const Tensor& b) { return a + b; },
+      [](const Tensor& a, const Tensor& b) { add_(a, b); });
+}
+Tensor& operator-=(Tensor& x, const Tensor& y) {
+  return assign(
+      "sub_", x, y, [](const Tensor& a, const Tensor& b) { return a - b; },
+      [](const Tensor& a, const Tensor& b) { sub_(a, b); });
+}
+Tensor& operator*=(Tensor& x, const Tensor& y) {
+  return assign(
+      "mul_", x, y, [](const Tensor& a, const Tensor& b) { return a * b; },
+      [](const Tensor& a, const Tensor& b) { mul_(a, b); });
+}
+Tensor& operator/=(Tensor& x, const Tensor& y) {
+  return assign(
+      "div_", x, y, [](const Tensor& a, const Tensor& b) { return a / b; },
+      [](const Tensor& a, const Tensor& b) { div_(a, b); });
+}
+Tensor& operator+=(Tensor& x, Number y) {
+  return assign(
+      "add_", x, y, [](const Tensor& a, Number b) { return a + b; },
+      [](const Tensor& a, Number b) { add_(a, b); });
+}
+Tensor& operator-=(Tensor& x, Number y) {
+  return assign(
+      "sub_", x, y, [](const Tensor& a, Number b) { return a - b; },
+      [](const Tensor& a, Number b) { sub_(a, b); });
+}
+Tensor& operator*=(Tensor& x, Number y) {
+  return assign(
+      "mul_", x, y, [](const Tensor& a, Number b) { return a * b; },
+      [](const Tensor& a, Number b) { mul_(a, b); });
+}
+Tensor& operator/=(Tensor& x, Number y) {
+  return assign(
+      "div_", x, y, [](const Tensor& a, Number b) { return a / b; },
+      [](const Tensor& a, Number b) { div_(a, b); });
+}
 
 }  // namespace gradus

@@ -1,10 +1,11 @@
-// Element-wise arithmetic, functions of one number, comparison and selection. Activations are in
-// activations.h.
+// Element-wise arithmetic, functions of one number, comparison and selection. Activations
+// are in activations.h.
 //
-// Operands of different shapes broadcast (NumPy's rule); dtypes promote as in PyTorch, and a number takes the
-// tensor's dtype unless its C++ type is of a higher kind (docs/dtypes.md). The result lies in memory as the operands do.
-// Errors of all: ShapeError when shapes do not broadcast; DTypeError; DeviceError for operands on different
-// devices.
+// Operands of different shapes broadcast (NumPy's rule); dtypes promote as in PyTorch, and a number takes
+// the tensor's dtype unless its C++ type is of a higher kind (docs/dtypes.md). The result lies in memory as
+// the operands do.
+// Errors of all: ShapeError when shapes do not broadcast; DTypeError; DeviceError for operands
+// on different devices.
 #pragma once
 
 #include <optional>
@@ -179,8 +180,8 @@ Tensor round(const Tensor& x);
 
 // --- in place ---
 // x keeps its shape, dtype and layout; the operand broadcasts to it. Not differentiable.
-// Errors of all: StateError when an open recording follows x; DTypeError when the operand, or what it gives with x, is of a
-// higher kind than x.
+// Errors of all: StateError when an open recording follows x; DTypeError when the operand, or what it gives
+// with x, is of a higher kind than x.
 
 // x += y, x += alpha y.
 void add_(const Tensor& x, const Tensor& y);
@@ -194,11 +195,13 @@ void div_(const Tensor& x, const Tensor& y);
 void div_(const Tensor& x, Number y);
 // x += weight (y - x).
 void lerp_(const Tensor& x, const Tensor& y, double weight);
-// x = min(max(x, low), high). Errors: as clamp's; DTypeError for a floating-point bound of integers.
+// x = min(max(x, low), high).
+// Errors: as clamp's; DTypeError for a floating-point bound of integers.
 void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> high);
 
-// x += y writes in place, as add_ does, and views of x see it. When an open recording follows x or y it cannot: then x
-// names a new value of the same shape and dtype, with gradients to both (other handles keep the old one).
+// x += y writes in place, as add_ does, and views of x see it. When an open recording follows x or y it
+// cannot: then x names a new value of the same shape and dtype, with gradients to both (other handles
+// keep the old one).
 // Errors: those of add_; StateError for an attached tensor that an open recording follows.
 Tensor& operator+=(Tensor& x, const Tensor& y);
 Tensor& operator-=(Tensor& x, const Tensor& y);

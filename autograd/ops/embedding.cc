@@ -1,8 +1,8 @@
 #include "gradus/autograd/ops/embedding.h"
 
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"

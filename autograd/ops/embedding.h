@@ -9,14 +9,14 @@ namespace gradus {
 
 struct EmbeddingFuncOptions {
   std::optional<int64_t> padding_idx = {};  // its row gets no gradient; negative counts from the back
-  bool scale_grad_by_freq = false;     // divides gradients by how often the row occurs in `index`
+  bool scale_grad_by_freq = false;          // divides gradients by how often the row occurs in `index`
 };
 
 // Returns the rows of `weight` at `index` (i64 or i32).
 // Shapes: index[...], weight[V,E] -> [...,E].
 // Errors: ShapeError unless weight is a matrix; DTypeError for another index dtype; IndexError for an index
-// outside of [0, V), or padding_idx outside of [-V, V); DeviceError. Grad: weight dy added to the rows that
-// were read, but for padding_idx.
+// outside of [0, V), or padding_idx outside of [-V, V); DeviceError.
+// Grad: weight dy added to the rows that were read, but for padding_idx.
 Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingFuncOptions options = {});
 
 // Returns zeros of [rows, E] with dy's rows added at `index`, but for index `skip` (negative: none).

@@ -5,11 +5,11 @@
 #include <numbers>
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
@@ -254,7 +254,7 @@ Tensor round(const Tensor& x, int64_t decimals) {
   const OpCall call("round", {{"x", x}});
   if (decimals == 0 || is_integral(x.dtype())) return round(x);
   const double scale = std::pow(10.0, std::fabs(double(decimals)));
-  if (std::isinf(scale)) return decimals > 0 ? x * 1.0 : x * 0.0;  // no number has so many digits
+  if (std::isinf(scale)) return decimals > 0 ? x * 1.0 : x * 0.0;      // no number has so many digits
   const Tensor v = x.dtype() == DType::kF64 ? x : to(x, DType::kF32);  // 16 bits are rounded once
   return to(decimals > 0 ? round(v * scale) / scale : round(v / scale) * scale, x.dtype());
 }
@@ -447,13 +447,29 @@ bool equal(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && all(eq(detach(a), detach(b))).item<bool>();
 }
 
-// clang-format off
-Tensor bitwise_and(const Tensor& a, const Tensor& b) { const OpCall call("bitwise_and", {{"a", a}, {"b", b}}); return raw::bitwise_and(a, b); }
-Tensor bitwise_or(const Tensor& a, const Tensor& b) { const OpCall call("bitwise_or", {{"a", a}, {"b", b}}); return raw::bitwise_or(a, b); }
-Tensor bitwise_xor(const Tensor& a, const Tensor& b) { const OpCall call("bitwise_xor", {{"a", a}, {"b", b}}); return raw::bitwise_xor(a, b); }
-Tensor bitwise_not(const Tensor& x) { const OpCall call("bitwise_not", {{"x", x}}); return raw::bitwise_not(x); }
-Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) { const OpCall call("bitwise_left_shift", {{"a", a}, {"b", b}}); return raw::bitwise_left_shift(a, b); }
-Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) { const OpCall call("bitwise_right_shift", {{"a", a}, {"b", b}}); return raw::bitwise_right_shift(a, b); }
-// clang-format on
+Tensor bitwise_and(const Tensor& a, const Tensor& b) {
+  const OpCall call("bitwise_and", {{"a", a}, {"b", b}});
+  return raw::bitwise_and(a, b);
+}
+Tensor bitwise_or(const Tensor& a, const Tensor& b) {
+  const OpCall call("bitwise_or", {{"a", a}, {"b", b}});
+  return raw::bitwise_or(a, b);
+}
+Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
+  const OpCall call("bitwise_xor", {{"a", a}, {"b", b}});
+  return raw::bitwise_xor(a, b);
+}
+Tensor bitwise_not(const Tensor& x) {
+  const OpCall call("bitwise_not", {{"x", x}});
+  return raw::bitwise_not(x);
+}
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) {
+  const OpCall call("bitwise_left_shift", {{"a", a}, {"b", b}});
+  return raw::bitwise_left_shift(a, b);
+}
+Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) {
+  const OpCall call("bitwise_right_shift", {{"a", a}, {"b", b}});
+  return raw::bitwise_right_shift(a, b);
+}
 
 }  // namespace gradus

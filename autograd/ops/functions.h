@@ -1,6 +1,6 @@
-// Further functions of one and two numbers, element by element; elementwise.h has arithmetic and the most
-// common ones. Shapes broadcast, dtypes promote, and errors are as there; integers give f32 where results are
-// fractional.
+// Further functions of one and two numbers, element by element; elementwise.h has arithmetic and the
+// most common ones. Shapes broadcast, dtypes promote, and errors are as there; integers give f32 where
+// results are fractional.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,8 @@ namespace gradus {
 
 // --- angles; all in radians ---
 
-// Takes the tangent. Grad: dy (1 + y^2).
+// Takes the tangent.
+// Grad: dy (1 + y^2).
 Tensor tan(const Tensor& x);
 // Take the inverse of sine, cosine and tangent; NaN outside of [-1, 1] for the first two.
 // Grad: dy / sqrt(1 - x^2), -dy / sqrt(1 - x^2), dy / (1 + x^2).
@@ -22,7 +23,8 @@ Tensor atan(const Tensor& x);
 // Takes the angle of the point (x, y), in [-pi, pi].
 // Grad: dy x / (x^2 + y^2), to x -dy y / (x^2 + y^2).
 Tensor atan2(const Tensor& y, const Tensor& x);
-// Take the hyperbolic sine and cosine. Grad: dy cosh(x), dy sinh(x).
+// Take the hyperbolic sine and cosine.
+// Grad: dy cosh(x), dy sinh(x).
 Tensor sinh(const Tensor& x);
 Tensor cosh(const Tensor& x);
 // Take the inverse of sinh, cosh (NaN below 1) and tanh (NaN outside of [-1, 1]).
@@ -38,23 +40,29 @@ Tensor sinc(const Tensor& x);
 
 // --- exponentials, logarithms, special functions ---
 
-// Take 2^x and logarithms to base 2 and 10. Grad: dy y log 2, dy / (x log 2), dy / (x log 10).
+// Take 2^x and logarithms to base 2 and 10.
+// Grad: dy y log 2, dy / (x log 2), dy / (x log 10).
 Tensor exp2(const Tensor& x);
 Tensor log2(const Tensor& x);
 Tensor log10(const Tensor& x);
-// Takes log(e^a + e^b) without overflow. Grad: dy e^(a - y), dy e^(b - y).
+// Takes log(e^a + e^b) without overflow.
+// Grad: dy e^(a - y), dy e^(b - y).
 Tensor logaddexp(const Tensor& a, const Tensor& b);
-// Takes x log y, 0 where x is 0. Grad: dy log y (0 where x is 0), dy x / y.
+// Takes x log y, 0 where x is 0.
+// Grad: dy log y (0 where x is 0), dy x / y.
 Tensor xlogy(const Tensor& x, const Tensor& y);
 // Takes log(x / (1 - x)); with `eps`, x is first limited to [eps, 1 - eps].
 // Errors: ValueError unless 0 <= eps < 1/2.
 // Grad: dy / (x (1 - x)), 0 where x was limited.
 Tensor logit(const Tensor& x, std::optional<double> eps = std::nullopt);
-// Takes 1 - erf(x), accurate where that is small. Grad: -dy 2/sqrt(pi) e^(-x^2).
+// Takes 1 - erf(x), accurate where that is small.
+// Grad: -dy 2/sqrt(pi) e^(-x^2).
 Tensor erfc(const Tensor& x);
-// Takes the inverse of erf on (-1, 1). Grad: dy sqrt(pi)/2 e^(y^2).
+// Takes the inverse of erf on (-1, 1).
+// Grad: dy sqrt(pi)/2 e^(y^2).
 Tensor erfinv(const Tensor& x);
-// Takes the logarithm of |gamma(x)|. Grad: dy digamma(x).
+// Takes the logarithm of |gamma(x)|.
+// Grad: dy digamma(x).
 Tensor lgamma(const Tensor& x);
 // Takes the derivative of lgamma, and the n-th derivative of that; for n >= 1 infinite at 0, -1, -2, ..., and
 // NaN below -1e6.
@@ -65,15 +73,19 @@ Tensor polygamma(int64_t n, const Tensor& x);
 
 // --- rounding, remainders, signs ---
 
-// Round towards 0, and to a number of decimals (tens for negative ones). Grad: 0.
+// Round towards 0, and to a number of decimals (tens for negative ones).
+// Grad: 0.
 Tensor trunc(const Tensor& x);
 Tensor round(const Tensor& x, int64_t decimals);
-// Takes x - trunc(x). Grad: dy.
+// Takes x - trunc(x).
+// Grad: dy.
 Tensor frac(const Tensor& x);
-// Divides and rounds down. Integers: 0 for a divisor of 0. Grad: 0.
+// Divides and rounds down. Integers: 0 for a divisor of 0.
+// Grad: 0.
 Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor floor_divide(const Tensor& a, Number b);
-// Divides, then rounds towards 0 or down. kNone: as div. Rounded, integers stay integers: 0 for a divisor of 0.
+// Divides, then rounds towards 0 or down. kNone: as div. Rounded, integers stay integers: 0 for
+// a divisor of 0.
 // Grad: 0 where rounded.
 enum class RoundingMode { kNone, kTrunc, kFloor };
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode rounding_mode);
@@ -82,21 +94,27 @@ Tensor div(const Tensor& a, Number b, RoundingMode rounding_mode);
 // Grad: dy, -dy trunc(a / b).
 Tensor fmod(const Tensor& a, const Tensor& b);
 Tensor fmod(const Tensor& a, Number b);
-// Takes |a| with the sign of b. Grad: dy sign(a) sign(b), 0 where a is 0; to b 0.
+// Takes |a| with the sign of b.
+// Grad: dy sign(a) sign(b), 0 where a is 0; to b 0.
 Tensor copysign(const Tensor& a, const Tensor& b);
-// Takes 0 where x < 0, 1 where x > 0, `at_zero` where x is 0. Grad: none to x; dy where x is 0.
+// Takes 0 where x < 0, 1 where x > 0, `at_zero` where x is 0.
+// Grad: none to x; dy where x is 0.
 Tensor heaviside(const Tensor& x, const Tensor& at_zero);
-// Takes sqrt(a^2 + b^2) without overflow. Grad: dy a / y, dy b / y.
+// Takes sqrt(a^2 + b^2) without overflow.
+// Grad: dy a / y, dy b / y.
 Tensor hypot(const Tensor& a, const Tensor& b);
 
 // --- combined arithmetic ---
 
-// a + alpha b and a - alpha b. Errors: DTypeError for integers and a floating-point alpha. Grad: dy, +-alpha dy.
+// a + alpha b and a - alpha b.
+// Errors: DTypeError for integers and a floating-point alpha.
+// Grad: dy, +-alpha dy.
 Tensor add(const Tensor& a, const Tensor& b, Number alpha);
 Tensor add(const Tensor& a, Number b, Number alpha);
 Tensor sub(const Tensor& a, const Tensor& b, Number alpha);
 Tensor sub(const Tensor& a, Number b, Number alpha);
-// x + value a b and x + value a / b. Errors: DTypeError for integers.
+// x + value a b and x + value a / b.
+// Errors: DTypeError for integers.
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
 Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
 
@@ -105,8 +123,8 @@ Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value =
 // Grad: dy to x within the bounds, else to the bound that it met; at a bound half to each.
 Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
 
-// Replaces NaN and infinities by numbers: by default by 0 and by the largest of the dtype. Grad: dy where x
-// is finite.
+// Replaces NaN and infinities by numbers: by default by 0 and by the largest of the dtype.
+// Grad: dy where x is finite.
 struct NanToNumOptions {
   double nan = 0;
   std::optional<double> posinf = {}, neginf = {};

@@ -1,10 +1,10 @@
 #include "gradus/autograd/ops/index.h"
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
@@ -152,12 +152,13 @@ Tensor with_part(const char* op, const Tensor& x, const Tensor& src, Part part) 
   Tensor y = raw::clone(x);
   const Tensor place = part(y);
   if (place.shape() != src.shape())
-    throw ShapeError(op, "the place has shape ", place.shape(), " but src is ", describe(src), ": x ", describe(x));
+    throw ShapeError(op, "the place has shape ", place.shape(), " but src is ", describe(src), ": x ",
+                     describe(x));
   raw::copy_(place, src);
   if (Recorder r{op, x, src})
-    r.record(y, wrt(x, [op, part, shape = src.shape()](const Tensor& dy) {
-               return with_part(op, dy, constant(dy, shape, 0), part);
-             }),
+    r.record(y,
+             wrt(x, [op, part, shape = src.shape()](
+                        const Tensor& dy) { return with_part(op, dy, constant(dy, shape, 0), part); }),
              wrt(src, part));
   return y;
 }
@@ -169,9 +170,11 @@ Tensor select_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t i
   return with_part("select_scatter", x, src, [=](const Tensor& t) { return select(t, dim, index); });
 }
 
-Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t start, int64_t stop, int64_t step) {
+Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t start, int64_t stop,
+                     int64_t step) {
   const OpCall call("slice_scatter", {{"x", x}, {"src", src}});
-  return with_part("slice_scatter", x, src, [=](const Tensor& t) { return slice(t, dim, start, stop, step); });
+  return with_part("slice_scatter", x, src,
+                   [=](const Tensor& t) { return slice(t, dim, start, stop, step); });
 }
 
 Tensor diagonal_scatter(const Tensor& x, const Tensor& src, DiagonalOptions options) {
@@ -192,8 +195,8 @@ Tensor put(const Tensor& x, const Tensor& index, const Tensor& src, bool accumul
   if (autograd::Casting cast{"put", x, src}) return put(cast(x), index, cast(src), accumulate);
   raw::check_index(index, x, "put");
   if (index.numel() != src.numel())
-    throw ShapeError("put", "index and src differ in their numbers of elements: index ", describe(index), ", src ",
-                     describe(src));
+    throw ShapeError("put", "index and src differ in their numbers of elements: index ", describe(index),
+                     ", src ", describe(src));
   const int64_t n = x.numel(), k = src.numel();
   const Tensor positions = raw::reshape(raw::flat_index({index}, {n}, 0, "put"), {k});
   const Tensor flat = reshape(x, {n}), values = reshape(src, {k});
@@ -203,8 +206,7 @@ Tensor put(const Tensor& x, const Tensor& index, const Tensor& src, bool accumul
 
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
   const OpCall call("index_add", {{"x", x}, {"index", index}, {"src", src}});
-  if (autograd::Casting cast{"index_add", x, src})
-    return index_add(cast(x), dim, index, cast(src));
+  if (autograd::Casting cast{"index_add", x, src}) return index_add(cast(x), dim, index, cast(src));
   Tensor y = raw::index_add(x, dim, index, src);
   if (Recorder r{"index_add", x, src})
     r.record(y, wrt(x, [](const Tensor& dy) { return dy; }),
@@ -216,8 +218,7 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
   const OpCall call("index_copy", {{"x", x}, {"index", index}, {"src", src}});
-  if (autograd::Casting cast{"index_copy", x, src})
-    return index_copy(cast(x), dim, index, cast(src));
+  if (autograd::Casting cast{"index_copy", x, src}) return index_copy(cast(x), dim, index, cast(src));
   Tensor y = raw::index_copy(x, dim, index, src);
   if (Recorder r{"index_copy", x, src})
     r.record(
@@ -282,8 +283,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Number value) 
 
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
   const OpCall call("scatter_add", {{"x", x}, {"index", index}, {"src", src}});
-  if (autograd::Casting cast{"scatter_add", x, src})
-    return scatter_add(cast(x), dim, index, cast(src));
+  if (autograd::Casting cast{"scatter_add", x, src}) return scatter_add(cast(x), dim, index, cast(src));
   const Tensor part = corner(src, index.shape());
   Tensor y = raw::scatter_add(x, dim, index, part);
   if (Recorder r{"scatter_add", x, part})
@@ -330,10 +330,13 @@ struct Scattered {
   }
 };
 
-std::vector<Tensor> sum_gradients(const Scattered& s, const Tensor& dy) { return {s.counted(dy), s.read(dy)}; }
+std::vector<Tensor> sum_gradients(const Scattered& s, const Tensor& dy) {
+  return {s.counted(dy), s.read(dy)};
+}
 
 std::vector<Tensor> extremum_gradients(const Scattered& s, const Tensor& dy) {
-  const Tensor mine = s.counted(to(eq(s.x, s.y), dy.dtype())), theirs = to(eq(s.src, s.read(s.y)), dy.dtype());
+  const Tensor mine = s.counted(to(eq(s.x, s.y), dy.dtype())),
+               theirs = to(eq(s.src, s.read(s.y)), dy.dtype());
   const Tensor share = dy / maximum(scatter_add(mine, s.dim, s.index, theirs), 1);
   return {mine * share, theirs * s.read(share)};
 }
@@ -356,7 +359,8 @@ std::vector<Tensor> product_gradients(const Scattered& s, const Tensor& dy) {
   const Tensor zeros = s.read(scatter_add(s.zeros_like(s.x), s.dim, s.index, to(src_zero, s.x.dtype())));
   const Tensor only_zero = logical_and(src_zero, eq(zeros, 1));
   const Tensor without = s.product(s.x, masked_fill(s.src, only_zero, 1));
-  const Tensor dsrc = where(only_zero, s.read(dy * without), s.read(dy * s.y) / masked_fill(s.src, src_zero, 1));
+  const Tensor dsrc =
+      where(only_zero, s.read(dy * without), s.read(dy * s.y) / masked_fill(s.src, src_zero, 1));
   const bool is_unknown = autograd::is_tracked(dsrc) && dy.device().type == DeviceType::kCPU &&
                           raw::any(raw::logical_and(src_zero, raw::gt(zeros, 1))).item<bool>();
   return {dx, is_unknown ? without_gradient(dsrc) : dsrc};
@@ -364,13 +368,14 @@ std::vector<Tensor> product_gradients(const Scattered& s, const Tensor& dy) {
 
 }  // namespace
 
-Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& given, ScatterReduce reduce,
-                      ScatterReduceOptions options) {
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& given,
+                      ScatterReduce reduce, ScatterReduceOptions options) {
   const OpCall call("scatter_reduce", {{"x", x}, {"index", index}, {"src", given}});
   if (autograd::Casting cast{"scatter_reduce", x, given})
     return scatter_reduce(cast(x), dim, index, cast(given), reduce, options);
   if (x.dtype() == given.dtype() && is_floating(x.dtype()) && size_of(x.dtype()) == 2)  // rounded once
-    return to(scatter_reduce(to(x, DType::kF32), dim, index, to(given, DType::kF32), reduce, options), x.dtype());
+    return to(scatter_reduce(to(x, DType::kF32), dim, index, to(given, DType::kF32), reduce, options),
+              x.dtype());
   const Tensor src = corner(given, index.shape());
   Tensor y = raw::scatter_reduce(x, dim, index, src, combination(reduce), options.include_self);
   if (reduce == ScatterReduce::kMean) {
@@ -380,8 +385,8 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
   }
   if (Recorder r{"scatter_reduce", x, src})
     r.record_joint({&y, 1}, {x, src},
-                   [x = r.save(x), src = r.save(src), y = r.save_output(y), index = r.save(index), dim, options,
-                    reduce](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
+                   [x = r.save(x), src = r.save(src), y = r.save_output(y), index = r.save(index), dim,
+                    options, reduce](std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
                      const Scattered s{x.get(), src.get(), y.get(), index.get(), dim, options};
                      if (reduce == ScatterReduce::kMean) return sum_gradients(s, dys[0] / s.numbers());
                      if (reduce == ScatterReduce::kSum) return sum_gradients(s, dys[0]);
@@ -412,7 +417,9 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
   const Tensor full = raw::contiguous(raw::expand(mask, s));
   Tensor y = raw::masked_select(raw::expand(x, s), full);
   if (Recorder r{"masked_select", x})
-    r.record(y, wrt(x, [mask = r.save(full)](const Tensor& dy) { return masked_select_backward(dy, mask.get()); }));
+    r.record(y, wrt(x, [mask = r.save(full)](const Tensor& dy) {
+               return masked_select_backward(dy, mask.get());
+             }));
   return y;
 }
 
@@ -429,12 +436,12 @@ Tensor masked_select_backward(const Tensor& dy, const Tensor& mask) {
 
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src) {
   const OpCall call("masked_scatter", {{"x", x}, {"mask", mask}, {"src", src}});
-  if (autograd::Casting cast{"masked_scatter", x, src})
-    return masked_scatter(cast(x), mask, cast(src));
+  if (autograd::Casting cast{"masked_scatter", x, src}) return masked_scatter(cast(x), mask, cast(src));
   constexpr const char* kOp = "masked_scatter";
   check_mask(x, mask, kOp);
   check_same_dtype(kOp, "src", src, "x", x);
-  if (src.device() != x.device()) throw DeviceError(kOp, "x is on ", x.device(), " but src on ", src.device());
+  if (src.device() != x.device())
+    throw DeviceError(kOp, "x is on ", x.device(), " but src on ", src.device());
   const Shape s = broadcast_shapes(x.shape(), mask.shape(), kOp);
   const Tensor full = raw::contiguous(raw::expand(mask, s));
   Tensor y = raw::masked_scatter(raw::expand(x, s), full, src, s);
@@ -450,10 +457,13 @@ Tensor masked_scatter_backward(const Tensor& dy, const Tensor& mask, const Shape
   const OpCall call("masked_scatter_backward", {{"dy", dy}, {"mask", mask}});
   check_mask(dy, mask, "masked_scatter_backward");
   if (dy.shape() != mask.shape())
-    throw ShapeError("masked_scatter_backward", "mask ", describe(mask), " has not the shape of dy ", describe(dy));
+    throw ShapeError("masked_scatter_backward", "mask ", describe(mask), " has not the shape of dy ",
+                     describe(dy));
   Tensor dx = raw::masked_select_into(dy, mask, shape);
   if (Recorder r{"masked_scatter_backward", dy})
-    r.record(dx, wrt(dy, [mask = r.save(mask)](const Tensor& g) { return masked_select_backward(g, mask.get()); }));
+    r.record(dx, wrt(dy, [mask = r.save(mask)](const Tensor& g) {
+               return masked_select_backward(g, mask.get());
+             }));
   return dx;
 }
 

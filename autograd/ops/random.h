@@ -1,5 +1,5 @@
-// Random numbers into existing tensors. Factories (rand, randn, randint, randperm, bernoulli):
-// gradus/tensor/ops/random.h.
+// Random numbers into existing tensors. Factories (rand, randn, randint,
+// randperm, bernoulli): gradus/tensor/ops/random.h.
 #pragma once
 
 #include "gradus/tensor/ops/random.h"
@@ -7,13 +7,13 @@
 namespace gradus {
 
 // Fills x with uniform numbers of [low, high).
-// Errors: DTypeError unless x is floating; ValueError unless low <= high; StateError when an open recording
-// follows x.
+// Errors: DTypeError unless x is floating; ValueError unless low <= high; StateError when an open
+// recording follows x.
 void uniform_(const Tensor& x, double low = 0, double high = 1);
 
 // Fills x with numbers of a normal distribution.
-// Errors: DTypeError unless x is floating; ValueError unless std >= 0; StateError when an open recording
-// follows x.
+// Errors: DTypeError unless x is floating; ValueError unless std >= 0; StateError when an open
+// recording follows x.
 void normal_(const Tensor& x, double mean = 0, double std = 1);
 
 // Fills x with 1 with probability p, else 0.

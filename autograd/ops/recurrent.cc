@@ -3,11 +3,11 @@
 #include <vector>
 
 #include "gradus/autograd/graph/autocast.h"
-#include "gradus/autograd/ops/activations.h"
-#include "gradus/autograd/ops/elementwise.h"
-#include "gradus/autograd/ops/concat.h"
-#include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/activations.h"
+#include "gradus/autograd/ops/concat.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/recurrent.h"

@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
-#include "gradus/autograd/ops/concat.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
@@ -196,13 +196,15 @@ Tensor std(const Tensor& x, const Dims& dims, VarOptions options) {
 }
 
 // Note [Norms at zero]
-// Where y is 0 the slope is taken as 0, as a factor that is no function of x: so its own derivatives are 0 there too.
+// Where y is 0 the slope is taken as 0, as a factor that is no function of x: so its own derivatives
+// are 0 there too.
 Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
   const OpCall call("norm", {{"x", x}});
   if (autograd::Casting cast{"norm"}) return norm(cast(x), dims, p, keepdim);
   Tensor y = raw::norm(x, dims, p, keepdim);
   if (Recorder r{"norm", x})
-    r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), kept = kept_shape(x, dims), dims, p](const Tensor& dy) {
+    r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), kept = kept_shape(x, dims), dims,
+                        p](const Tensor& dy) {
                if (p == 0) return Tensor();
                if (p == 1) return sign(x.get()) * reshape(dy, kept);
                if (std::isinf(p)) {
@@ -212,7 +214,8 @@ Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
                const Tensor d = nonzero_divisor(y.get());
                const Tensor slope = reshape(masked_fill(p == 2 ? dy / d : dy, eq(y.get(), 0), 0), kept);
                if (p == 2) return x.get() * slope;
-               // A power of the quotient: those of x and y alone leave the range of 16 bits, or at a large p of f32.
+               // A power of the quotient: those of x and y alone leave the range of 16 bits, or at a
+               // large p of f32.
                return sign(x.get()) * pow(nonzero_divisor(abs(x.get())) / reshape(d, kept), p - 1) * slope;
              }));
   return y;
@@ -283,7 +286,8 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim) {
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim](const Tensor& dy) {
                if (dy.dim() == 0) return dy;
                // sum_(k >= i) dy_k exp(x_i - y_k), whose factors exp(y_i - y_(i+1)) are at most 1.
-               const Tensor finite = masked_fill(y.get(), eq(y.get(), -std::numeric_limits<double>::infinity()), 0);
+               const Tensor finite =
+                   masked_fill(y.get(), eq(y.get(), -std::numeric_limits<double>::infinity()), 0);
                const Tensor factor = exp(y.get() - shifted(finite, dim, -1, 0));
                return exp(x.get() - finite) * linear_recurrence(factor, dy, dim, true);
              }));
@@ -307,10 +311,11 @@ Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool rev
   if (Recorder r{"linear_recurrence", a, b})
     r.record_joint({&y, 1}, {a, b},
                    [a = r.save(a), y = r.save_output(y), dim, reverse](const std::vector<Tensor>& dys,
-                                                                      const autograd::Needs& needs) {
+                                                                       const autograd::Needs& needs) {
                      const int by = reverse ? -1 : 1;
                      if (dys[0].dim() == 0) return std::vector<Tensor>{Tensor(), dys[0]};
-                     const Tensor db = linear_recurrence(shifted(a.get(), dim, -by, 0), dys[0], dim, !reverse);
+                     const Tensor db =
+                         linear_recurrence(shifted(a.get(), dim, -by, 0), dys[0], dim, !reverse);
                      return std::vector<Tensor>{needs[0] ? db * shifted(y.get(), dim, by, 0) : Tensor(), db};
                    });
   return y;
@@ -327,8 +332,8 @@ Tensor diff(const Tensor& x, const DiffOptions& options) {
     Shape s = part.shape();
     if (s.size() == x.dim()) s[d] = x.shape()[d];
     if (s != x.shape())
-      throw ShapeError("diff", "prepend and append must be like x outside of dim ", d, ": ", describe(part), ", x ",
-                       describe(x));
+      throw ShapeError("diff", "prepend and append must be like x outside of dim ", d, ": ", describe(part),
+                       ", x ", describe(x));
     parts.push_back(part);
   }
   Tensor y = parts.size() == 1 ? x : cat(parts, d);

@@ -1,6 +1,7 @@
-// Reductions. `dims` lists the dimensions that disappear, {} all of them; negative ones count from the back;
-// `keepdim` leaves them with size 1. A single dimension may be given as a number: sum(x, -1), sum(x, 1, {.keepdim = true}). Results are
-// row-major and the same for any number of threads; f32 sums are accumulated in f64.
+// Reductions. `dims` lists the dimensions that disappear, {} all of them; negative ones count from the
+// back; `keepdim` leaves them with size 1. A single dimension may be given as a number: sum(x, -1), sum(x,
+// 1, {.keepdim = true}). Results are row-major and the same for any number of threads; f32 sums are
+// accumulated in f64.
 #pragma once
 
 #include <utility>
@@ -36,7 +37,8 @@ Tensor min(const Tensor& x);
 struct MinAndMax {
   Tensor min, max;
 };
-// Returns the smallest and the largest element, of all or along `dim`. Errors, Grad: as amin and amax.
+// Returns the smallest and the largest element, of all or along `dim`. Errors,
+// Grad: as amin and amax.
 MinAndMax aminmax(const Tensor& x);
 MinAndMax aminmax(const Tensor& x, int64_t dim, bool keepdim = false);
 
@@ -44,8 +46,10 @@ MinAndMax aminmax(const Tensor& x, int64_t dim, bool keepdim = false);
 struct ValuesAndIndices {
   Tensor values, indices;
 };
-// Returns the largest, or smallest, elements along `dim` with their indices: auto [values, indices] = max(x,
-// 1). Errors: ShapeError for a dim of size 0. Grad: dy at the indices.
+// Returns the largest, or smallest, elements along `dim` with their indices: auto [values,
+// indices] = max(x, 1).
+// Errors: ShapeError for a dim of size 0.
+// Grad: dy at the indices.
 ValuesAndIndices max(const Tensor& x, int64_t dim, bool keepdim = false);
 ValuesAndIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
 
@@ -63,7 +67,8 @@ struct VarOptions {
 // Errors: DTypeError unless floating point.
 // Grad: dy 2 (x - mean) / (n - correction).
 Tensor var(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
-// Returns the standard deviation, the root of the variance. Grad: 0 where it is 0.
+// Returns the standard deviation, the root of the variance.
+// Grad: 0 where it is 0.
 Tensor std(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 
 // Return variance, or standard deviation, and mean: auto [v, m] = var_mean(x, {1}).
@@ -71,13 +76,15 @@ Tensor std(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 std::pair<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 
-// Returns the p-norm, (sum |x|^p)^(1/p), for any real p; p = 0 counts what is not 0, p = infinity gives the largest
+// Returns the p-norm, (sum |x|^p)^(1/p), for any real p; p = 0 counts what is not 0, p = infinity
+// gives the largest
 // |x|, -infinity the smallest.
 // Errors: DTypeError unless floating point; ShapeError for an infinite p over no elements.
-// Grad: dy sign(x) |x|^(p-1) / y^(p-1), and 0 where x or y is 0, to any order; for infinite p shared evenly among the
-// elements that attain it.
+// Grad: dy sign(x) |x|^(p-1) / y^(p-1), and 0 where x or y is 0, to any order; for infinite p shared evenly
+// among the elements that attain it.
 Tensor norm(const Tensor& x, const Dims& dims = {}, double p = 2, bool keepdim = false);
-// norm(x, 1): over which dim, or of which p? norm(x, {1}) is over dim 1, vector_norm(x, 1) the sum of magnitudes.
+// norm(x, 1): over which dim, or of which p? norm(x, {1}) is over dim 1, vector_norm(x, 1) the
+// sum of magnitudes.
 template <DimIndex I>
 Tensor norm(const Tensor& x, I dim_or_p, double p = 2, bool keepdim = false) = delete;
 // The same with the arguments in the order of torch.linalg.vector_norm.
@@ -118,13 +125,14 @@ Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options = 
 // Grad: dx_i = sum over k >= i of dy_k exp(x_i - y_k).
 Tensor logcumsumexp(const Tensor& x, int64_t dim);
 
-// Return the largest, or smallest, elements so far along `dim` and their i64 indices (the last of equals). From a NaN
-// on all are NaN. Grad: dy added at the indices.
+// Return the largest, or smallest, elements so far along `dim` and their i64 indices (the last of equals).
+// From a NaN on all are NaN.
+// Grad: dy added at the indices.
 ValuesAndIndices cummax(const Tensor& x, int64_t dim);
 ValuesAndIndices cummin(const Tensor& x, int64_t dim);
 
-// Returns y_i = b_i + a_i y_(i-1) along `dim` (or, `reverse`, y_i = b_i + a_i y_(i+1)): a linear filter whose factor
-// changes with the place. The first has no predecessor.
+// Returns y_i = b_i + a_i y_(i-1) along `dim` (or, `reverse`, y_i = b_i + a_i y_(i+1)): a linear filter whose
+// factor changes with the place. The first has no predecessor.
 // Shapes: a, b of one shape and dtype -> the same.
 // Errors: DTypeError unless floating point; ShapeError unless a and b match; DeviceError.
 // Grad: b the recurrence of dy in the other direction; a that times y_(i-1).
@@ -144,7 +152,6 @@ Tensor diff(const Tensor& x, const DiffOptions& options = {});
 struct KeepDimOptions {
   bool keepdim = false;
 };
-// clang-format off
 inline Tensor sum(const Tensor& x, const Dims& dims, KeepDimOptions o) { return sum(x, dims, o.keepdim); }
 inline Tensor mean(const Tensor& x, const Dims& dims, KeepDimOptions o) { return mean(x, dims, o.keepdim); }
 inline Tensor prod(const Tensor& x, const Dims& dims, KeepDimOptions o) { return prod(x, dims, o.keepdim); }
@@ -152,14 +159,21 @@ inline Tensor amax(const Tensor& x, const Dims& dims, KeepDimOptions o) { return
 inline Tensor amin(const Tensor& x, const Dims& dims, KeepDimOptions o) { return amin(x, dims, o.keepdim); }
 inline Tensor any(const Tensor& x, const Dims& dims, KeepDimOptions o) { return any(x, dims, o.keepdim); }
 inline Tensor all(const Tensor& x, const Dims& dims, KeepDimOptions o) { return all(x, dims, o.keepdim); }
-inline Tensor nansum(const Tensor& x, const Dims& dims, KeepDimOptions o) { return nansum(x, dims, o.keepdim); }
-inline Tensor nanmean(const Tensor& x, const Dims& dims, KeepDimOptions o) { return nanmean(x, dims, o.keepdim); }
-inline Tensor logsumexp(const Tensor& x, const Dims& dims, KeepDimOptions o) { return logsumexp(x, dims, o.keepdim); }
+inline Tensor nansum(const Tensor& x, const Dims& dims, KeepDimOptions o) {
+  return nansum(x, dims, o.keepdim);
+}
+inline Tensor nanmean(const Tensor& x, const Dims& dims, KeepDimOptions o) {
+  return nanmean(x, dims, o.keepdim);
+}
+inline Tensor logsumexp(const Tensor& x, const Dims& dims, KeepDimOptions o) {
+  return logsumexp(x, dims, o.keepdim);
+}
 inline ValuesAndIndices max(const Tensor& x, int64_t dim, KeepDimOptions o) { return max(x, dim, o.keepdim); }
 inline ValuesAndIndices min(const Tensor& x, int64_t dim, KeepDimOptions o) { return min(x, dim, o.keepdim); }
-inline MinAndMax aminmax(const Tensor& x, int64_t dim, KeepDimOptions o) { return aminmax(x, dim, o.keepdim); }
+inline MinAndMax aminmax(const Tensor& x, int64_t dim, KeepDimOptions o) {
+  return aminmax(x, dim, o.keepdim);
+}
 inline Tensor argmax(const Tensor& x, int64_t dim, KeepDimOptions o) { return argmax(x, dim, o.keepdim); }
 inline Tensor argmin(const Tensor& x, int64_t dim, KeepDimOptions o) { return argmin(x, dim, o.keepdim); }
-// clang-format on
 
 }  // namespace gradus

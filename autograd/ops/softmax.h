@@ -16,7 +16,8 @@ Tensor softmax(const Tensor& x, int64_t dim);
 Tensor log_softmax(const Tensor& x, int64_t dim);
 
 // Returns softmax of -x.
-// Errors, Grad: as softmax.
+// Errors,
+// Grad: as softmax.
 Tensor softmin(const Tensor& x, int64_t dim);
 
 struct GumbelSoftmaxOptions {
@@ -24,7 +25,8 @@ struct GumbelSoftmaxOptions {
   bool hard = false;  // one-hot results, with the gradient of the soft ones
   int64_t dim = -1;
 };
-// Draws from the categorical distributions whose logits lie along a dim: softmax((x + g) / tau) with Gumbel noise g.
+// Draws from the categorical distributions whose logits lie along a dim: softmax((x + g) / tau) with
+// Gumbel noise g.
 // Errors: DTypeError unless floating point; IndexError; ValueError unless tau is positive.
 // Source: Jang et al., Categorical Reparameterization with Gumbel-Softmax.
 Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options = {});

@@ -1,6 +1,6 @@
-// Sorting, selection, distinct values, search and counting. Along `dim`, the last unless given. NaN counts as
-// larger than all numbers; equal elements keep their order, so results are the same on every run. Indices are
-// i64.
+// Sorting, selection, distinct values, search and counting. Along `dim`, the last unless given. NaN counts
+// as larger than all numbers; equal elements keep their order, so results are the same on every run.
+// Indices are i64.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,10 @@ struct SortOptions {
   bool descending = false;
   bool stable = true;  // the order of equal elements is kept in any case
 };
-// Returns the elements in order, and where they stood: auto [values, indices] = sort(x, {.descending =
-// true}). Shapes: x[...] -> the same, twice. Errors: IndexError for a dim that x has not; so do all below.
+// Returns the elements in order, and where they stood: auto [values, indices] = sort(x,
+// {.descending = true}).
+// Shapes: x[...] -> the same, twice.
+// Errors: IndexError for a dim that x has not; so do all below.
 // Grad: dy put back at the indices.
 ValuesAndIndices sort(const Tensor& x, const SortOptions& options = {});
 // Returns the indices alone.
@@ -43,9 +45,10 @@ struct AlongOptions {
 // Grad: dy put back at the index.
 ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const AlongOptions& options = {});
 
-// Returns the median, of an even number of elements the lower of the two in the middle; NaN where there is
-// one. Errors: ShapeError for no elements (without `options` and of floats: NaN). Grad: dy put back at the
-// index; without `options` shared evenly among the elements that equal it.
+// Returns the median, of an even number of elements the lower of the two in the middle; NaN
+// where there is one.
+// Errors: ShapeError for no elements (without `options` and of floats: NaN).
+// Grad: dy put back at the index; without `options` shared evenly among the elements that equal it.
 Tensor median(const Tensor& x);
 ValuesAndIndices median(const Tensor& x, const AlongOptions& options);
 // The same of what is not NaN.
@@ -68,9 +71,11 @@ struct UniqueOptions {
   bool return_inverse = false, return_counts = false, return_index = false;
   std::optional<int64_t> dim = {};  // none: the elements of x as one line; else slices along dim
 };
-// Returns the distinct elements of x in order. Every NaN is distinct. Waits for the device; constant for
-// autograd. Shapes: x[...] -> values[k], inverse like x, counts[k], index[k] into the flattened x; with `dim`
-// values[...,k,...], inverse[n], counts[k], index[k]. Errors: DeviceError for a meta tensor; ShapeError for a `dim` with slices that have no elements.
+// Returns the distinct elements of x in order. Every NaN is distinct. Waits for the device;
+// constant for autograd.
+// Shapes: x[...] -> values[k], inverse like x, counts[k], index[k] into the flattened x; with `dim`
+// values[...,k,...], inverse[n], counts[k], index[k].
+// Errors: DeviceError for a meta tensor; ShapeError for a `dim` with slices that have no elements.
 UniqueResult unique(const Tensor& x, const UniqueOptions& options = {});
 
 struct UniqueConsecutiveOptions {
@@ -85,17 +90,20 @@ struct BincountOptions {
   int64_t minlength = 0;
 };
 // Counts how often each number occurs. Waits for the device.
-// Shapes: x i[n] -> [max(largest + 1, minlength)], i64, or of the weights' dtype (f64 unless they are
-// floating). Errors: DTypeError unless x is integers; ShapeError unless x has 1 dim and weights are like it;
-// ValueError for a negative number or minlength; DeviceError for a meta tensor. Grad: weights dy at x.
+// Shapes: x i[n] -> [max(largest + 1, minlength)], i64, or of the weights' dtype (f64 unless
+// they are floating).
+// Errors: DTypeError unless x is integers; ShapeError unless x has 1 dim and weights are like it; ValueError
+// for a negative number or minlength; DeviceError for a meta tensor.
+// Grad: weights dy at x.
 Tensor bincount(const Tensor& x, const BincountOptions& options = {});
 
 struct HistcOptions {
   int64_t bins = 100;
   double min = 0, max = 0;  // equal: the range of x
 };
-// Counts the elements in each of `bins` equal parts of [min, max]; others, and NaN, are left out. Constant
-// for autograd. Errors: DTypeError unless floating point; ValueError for fewer than 1 bin, bounds out of
+// Counts the elements in each of `bins` equal parts of [min, max]; others, and NaN, are left out.
+// Constant for autograd.
+// Errors: DTypeError unless floating point; ValueError for fewer than 1 bin, bounds out of
 // order or not finite.
 Tensor histc(const Tensor& x, const HistcOptions& options = {});
 

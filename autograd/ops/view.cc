@@ -54,7 +54,8 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
   }
   if (fits && free >= 0) fits = known > 0 && n % known == 0, cut[free] = fits ? n / known : 0;
   if (!fits || (free < 0 ? known : n) != n)
-    throw ShapeError("unflatten", "sizes ", sizes, " do not make up dim ", d, " of size ", n, ": x ", describe(x));
+    throw ShapeError("unflatten", "sizes ", sizes, " do not make up dim ", d, " of size ", n, ": x ",
+                     describe(x));
   Shape s;
   for (int i = 0; i < x.dim(); ++i) {
     if (i != d)

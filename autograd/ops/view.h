@@ -7,8 +7,9 @@
 namespace gradus {
 
 // Returns x with another shape; one size may be -1. Elements keep their row-major order. Copies only when x's
-// layout leaves no other way. Errors: ShapeError when the numbers of elements differ. Grad: dy with x's
-// shape.
+// layout leaves no other way.
+// Errors: ShapeError when the numbers of elements differ.
+// Grad: dy with x's shape.
 Tensor reshape(const Tensor& x, const Shape& shape);
 
 // The same, but never copies.
@@ -49,8 +50,9 @@ Tensor moveaxis(const Tensor& x, int64_t from, int64_t to);
 Tensor moveaxis(const Tensor& x, const Dims& from, const Dims& to);
 
 // Returns x seen as the larger `shape` by repeating its dims of size 1, and new ones in front, without
-// copying; -1 keeps a size. Errors: ShapeError when x does not broadcast to `shape`. Grad: dy summed to x's
-// shape.
+// copying; -1 keeps a size.
+// Errors: ShapeError when x does not broadcast to `shape`.
+// Grad: dy summed to x's shape.
 Tensor expand(const Tensor& x, const Shape& shape);
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
 Tensor expand_as(const Tensor& x, const Tensor& other);
@@ -60,8 +62,8 @@ Tensor expand_as(const Tensor& x, const Tensor& other);
 // Grad: dy expanded to x's shape.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 
-// Returns x without its dims of size 1, or without the given ones of them. Errors: ShapeError for a dim that is
-// named twice.
+// Returns x without its dims of size 1, or without the given ones of them.
+// Errors: ShapeError for a dim that is named twice.
 Tensor squeeze(const Tensor& x);
 Tensor squeeze(const Tensor& x, int64_t dim);
 Tensor squeeze(const Tensor& x, const Dims& dims);
@@ -74,7 +76,9 @@ Tensor unsqueeze(const Tensor& x, int64_t dim);
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
 
 // Returns every `step`-th element of [start, stop) of a dim; negative bounds count from the back, bounds
-// beyond the ends are clamped. Errors: ValueError for a step below 1. Grad: dy amid zeros.
+// beyond the ends are clamped.
+// Errors: ValueError for a step below 1.
+// Grad: dy amid zeros.
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step = 1);
 
 // Returns zeros of `shape` with y as the slice that starts at `start`: the transpose of slice.
@@ -99,8 +103,8 @@ Tensor diagonal(const Tensor& x, DiagonalOptions options = {});
 // Errors: ShapeError when the diagonal has another shape than dy.
 Tensor diagonal_backward(const Tensor& dy, const Shape& shape, DiagonalOptions options = {});
 
-// Returns the windows of `size` elements along `dim`, `step` apart, as a view; the place in the window is a new last
-// dim. (PyTorch: x.unfold.)
+// Returns the windows of `size` elements along `dim`, `step` apart, as a view; the place in the window is a
+// new last dim. (PyTorch: x.unfold.)
 // Shapes: x[a,n,b] with dim 1 -> [a,(n-size)/step+1,b,size].
 // Errors: ShapeError when `size` exceeds the dim; ValueError for a step below 1.
 // Grad: dy added in its places.

@@ -30,8 +30,8 @@ struct NetImpl : torch::nn::Module {
 
 Workload mnist_step(int64_t batch, bool channels_last) {
   auto net = std::make_shared<NetImpl>();
-  auto opt = std::make_shared<torch::optim::SGD>(net->parameters(),
-                                                 torch::optim::SGDOptions(0.01).momentum(0.9).weight_decay(5e-4));
+  auto opt = std::make_shared<torch::optim::SGD>(
+      net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9).weight_decay(5e-4));
   auto x = torch::randn({batch, 1, 28, 28});
   auto y = torch::randint(0, 10, {batch}, torch::kLong);
   if (channels_last) {
@@ -41,11 +41,11 @@ Workload mnist_step(int64_t batch, bool channels_last) {
       if (p.dim() == 4) p.set_data(p.contiguous(at::MemoryFormat::ChannelsLast));
   }
   return work([=] {
-            opt->zero_grad();
-            auto loss = torch::nn::functional::cross_entropy(net->forward(x), y);
-            loss.backward();
-            opt->step();
-          });
+    opt->zero_grad();
+    auto loss = torch::nn::functional::cross_entropy(net->forward(x), y);
+    loss.backward();
+    opt->step();
+  });
 }
 
 }  // namespace
@@ -55,24 +55,24 @@ void set_up_libtorch(int threads) {
   torch::manual_seed(1);
 }
 
-static const AddWorkloads added(
-    Side::kLibTorch, "core",
-    {
-        {"mnist_cnn train step, batch 64", [] { return mnist_step(64, false); }},
-        {"mnist_cnn train step, batch 64", [] { return mnist_step(64, true); }},
-        {"add of 1-element tensors",
-         [] {
-           auto a = torch::ones({1}), b = torch::ones({1});
-           return tiny([=] {
-             torch::NoGradGuard off;
-             torch::add(a, b);
-           });
-         }},
-        {"add of 1-element tensors, recorded",
-         [] {
-           auto a = torch::ones({1}, torch::requires_grad()), b = torch::ones({1}, torch::requires_grad());
-           return tiny([=] { torch::add(a, b); });
-         }},
-    });
+static const AddWorkloads added(Side::kLibTorch, "core",
+                                {
+                                    {"mnist_cnn train step, batch 64", [] { return mnist_step(64, false); }},
+                                    {"mnist_cnn train step, batch 64", [] { return mnist_step(64, true); }},
+                                    {"add of 1-element tensors",
+                                     [] {
+                                       auto a = torch::ones({1}), b = torch::ones({1});
+                                       return tiny([=] {
+                                         torch::NoGradGuard off;
+                                         torch::add(a, b);
+                                       });
+                                     }},
+                                    {"add of 1-element tensors, recorded",
+                                     [] {
+                                       auto a = torch::ones({1}, torch::requires_grad()),
+                                            b = torch::ones({1}, torch::requires_grad());
+                                       return tiny([=] { torch::add(a, b); });
+                                     }},
+                                });
 
 }  // namespace gradus::bench

@@ -16,7 +16,8 @@ std::vector<Entry> entries() {
                    }});
   }
   for (const ConvShape& s : kConvShapes) {
-    const Conv2dFuncOptions o{.stride = s.stride, .padding = s.padding, .dilation = s.dilation, .groups = s.groups};
+    const Conv2dFuncOptions o{
+        .stride = s.stride, .padding = s.padding, .dilation = s.dilation, .groups = s.groups};
     const auto x = [s] { return channels_last(randn({s.N, s.C, s.HW, s.HW})); };
     const auto w = [s] { return randn({s.O, s.C / s.groups, s.kernel, s.kernel}); };
     const auto dy = [s] { return channels_last(randn({s.N, s.O, s.out(), s.out()})); };
@@ -27,9 +28,9 @@ std::vector<Entry> entries() {
                                  s.flops());
                    }});
     all.push_back({name + ", weight gradient", [=] {
-                     return work([=, x = x(), w = w(),
-                                  dy = dy()] { conv2d_weight_grad(dy, x, w.shape(), false, o); },
-                                 s.flops());
+                     return work(
+                         [=, x = x(), w = w(), dy = dy()] { conv2d_weight_grad(dy, x, w.shape(), false, o); },
+                         s.flops());
                    }});
   }
   for (const ConvShape& s : kTransposedShapes) {

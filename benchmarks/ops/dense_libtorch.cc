@@ -27,8 +27,9 @@ void add_conv(std::vector<Entry>& all, const ConvShape& s, at::MemoryFormat layo
     return [=] {
       auto a = x(), b = w(), g = dy();
       return quiet([=] {
-        torch::convolution_backward(g, a, b, c10::nullopt, {s.stride, s.stride}, {s.padding, s.padding}, {s.dilation, s.dilation}, false,
-                                    {0, 0}, s.groups, {input, !input, false});
+        torch::convolution_backward(g, a, b, c10::nullopt, {s.stride, s.stride}, {s.padding, s.padding},
+                                    {s.dilation, s.dilation}, false, {0, 0}, s.groups,
+                                    {input, !input, false});
       });
     };
   };
@@ -57,7 +58,8 @@ std::vector<Entry> entries() {
     for (const auto layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
       all.push_back({std::string("conv_transpose ") + s.name, [=] {
                        auto x = torch::randn({s.N, s.C, s.HW, s.HW}).contiguous(layout);
-                       auto w = torch::randn({s.C, s.O, s.kernel, s.kernel}).contiguous(layout), b = torch::randn({s.O});
+                       auto w = torch::randn({s.C, s.O, s.kernel, s.kernel}).contiguous(layout),
+                            b = torch::randn({s.O});
                        return quiet([=] { torch::conv_transpose2d(x, w, b, s.stride, s.padding); });
                      }});
     }

@@ -1,5 +1,5 @@
-// Matrix products and convolutions by oneDNN alone: channels-last images, weights in the layout that it prefers, nothing
-// reordered within the measurement.
+// Matrix products and convolutions by oneDNN alone: channels-last images, weights in the layout that it
+// prefers, nothing reordered within the measurement.
 #include <memory>
 
 #include "benchmarks/contest.h"
@@ -35,11 +35,13 @@ Workload gemm(const GemmShape& s) {
   };
   const Tensor out = s.batch > 1 ? empty({s.batch, s.m, s.n}) : empty({s.m, s.n});
   const Plan plan = onednn::matmul_plan(DType::kF32, matrices(s.m, s.k), matrices(s.k, s.n), out, false);
-  return run(plan, {{DNNL_ARG_SRC, plan.src}, {DNNL_ARG_WEIGHTS, plan.weights}, {DNNL_ARG_DST, plan.dst}}, s.flops());
+  return run(plan, {{DNNL_ARG_SRC, plan.src}, {DNNL_ARG_WEIGHTS, plan.weights}, {DNNL_ARG_DST, plan.dst}},
+             s.flops());
 }
 
 Workload conv(const ConvShape& s, Pass pass) {
-  const raw::ConvGeometry g(Conv2dFuncOptions{.stride = s.stride, .padding = s.padding, .dilation = s.dilation, .groups = s.groups});
+  const raw::ConvGeometry g(Conv2dFuncOptions{
+      .stride = s.stride, .padding = s.padding, .dilation = s.dilation, .groups = s.groups});
   const Tensor x = empty({s.N, s.C, s.HW, s.HW}), w = empty({s.O, s.C / s.groups, s.kernel, s.kernel});
   const Plan plan = onednn::conv_plan(pass, x, w, empty({s.N, s.O, s.out(), s.out()}), g, false);
   constexpr int kArgs[][3] = {{DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
@@ -51,7 +53,8 @@ Workload conv(const ConvShape& s, Pass pass) {
 
 std::vector<Entry> entries() {
   std::vector<Entry> all;
-  for (const GemmShape& s : kGemmShapes) all.push_back({std::string("matmul ") + s.name, [s] { return gemm(s); }});
+  for (const GemmShape& s : kGemmShapes)
+    all.push_back({std::string("matmul ") + s.name, [s] { return gemm(s); }});
   for (const ConvShape& s : kConvShapes) {
     const std::string name = std::string("conv ") + s.name;
     all.push_back({name, [s] { return conv(s, Pass::kForward); }});

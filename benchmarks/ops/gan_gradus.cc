@@ -11,7 +11,9 @@ struct Generator : nn::Layer {
   nn::ConvTranspose2d up1{this, "up1", {.in = kLatent, .out = 4 * kWidth, .kernel = 4, .bias = false}};
   nn::BatchNorm2d norm1{this, "norm1", {.features = 4 * kWidth}};
   nn::ConvTranspose2d up2{
-      this, "up2", {.in = 4 * kWidth, .out = 2 * kWidth, .kernel = 4, .stride = 2, .padding = 1, .bias = false}};
+      this,
+      "up2",
+      {.in = 4 * kWidth, .out = 2 * kWidth, .kernel = 4, .stride = 2, .padding = 1, .bias = false}};
   nn::BatchNorm2d norm2{this, "norm2", {.features = 2 * kWidth}};
   nn::ConvTranspose2d up3{
       this, "up3", {.in = 2 * kWidth, .out = kWidth, .kernel = 4, .stride = 2, .padding = 1, .bias = false}};
@@ -24,11 +26,14 @@ struct Generator : nn::Layer {
 
 struct Discriminator : nn::Layer {
   nn::Conv2d down1{this, "down1", {.in = 3, .out = kWidth, .kernel = 4, .stride = 2, .padding = 1}};
-  nn::Conv2d down2{
-      this, "down2", {.in = kWidth, .out = 2 * kWidth, .kernel = 4, .stride = 2, .padding = 1, .bias = false}};
+  nn::Conv2d down2{this,
+                   "down2",
+                   {.in = kWidth, .out = 2 * kWidth, .kernel = 4, .stride = 2, .padding = 1, .bias = false}};
   nn::BatchNorm2d norm2{this, "norm2", {.features = 2 * kWidth}};
   nn::Conv2d down3{
-      this, "down3", {.in = 2 * kWidth, .out = 4 * kWidth, .kernel = 4, .stride = 2, .padding = 1, .bias = false}};
+      this,
+      "down3",
+      {.in = 2 * kWidth, .out = 4 * kWidth, .kernel = 4, .stride = 2, .padding = 1, .bias = false}};
   nn::BatchNorm2d norm3{this, "norm3", {.features = 4 * kWidth}};
   nn::Conv2d score{this, "score", {.in = 4 * kWidth, .out = 1, .kernel = 4}};
   Tensor forward(const Tensor& x) override {

@@ -46,14 +46,27 @@ struct Step {
     opt_g.step();
   }
 
-  nn::Sequential gen{up(kLatent, 4 * kWidth, 1, 0), nn::BatchNorm2d(4 * kWidth), nn::ReLU(),
-                     up(4 * kWidth, 2 * kWidth, 2, 1), nn::BatchNorm2d(2 * kWidth), nn::ReLU(),
-                     up(2 * kWidth, kWidth, 2, 1), nn::BatchNorm2d(kWidth), nn::ReLU(),
-                     up(kWidth, 3, 2, 1, true), nn::Tanh()};
-  nn::Sequential disc{down(3, kWidth, 2, 1, true), leaky(),
-                      down(kWidth, 2 * kWidth, 2, 1), nn::BatchNorm2d(2 * kWidth), leaky(),
-                      down(2 * kWidth, 4 * kWidth, 2, 1), nn::BatchNorm2d(4 * kWidth), leaky(),
-                      down(4 * kWidth, 1, 1, 0, true), nn::Flatten()};
+  nn::Sequential gen{up(kLatent, 4 * kWidth, 1, 0),
+                     nn::BatchNorm2d(4 * kWidth),
+                     nn::ReLU(),
+                     up(4 * kWidth, 2 * kWidth, 2, 1),
+                     nn::BatchNorm2d(2 * kWidth),
+                     nn::ReLU(),
+                     up(2 * kWidth, kWidth, 2, 1),
+                     nn::BatchNorm2d(kWidth),
+                     nn::ReLU(),
+                     up(kWidth, 3, 2, 1, true),
+                     nn::Tanh()};
+  nn::Sequential disc{down(3, kWidth, 2, 1, true),
+                      leaky(),
+                      down(kWidth, 2 * kWidth, 2, 1),
+                      nn::BatchNorm2d(2 * kWidth),
+                      leaky(),
+                      down(2 * kWidth, 4 * kWidth, 2, 1),
+                      nn::BatchNorm2d(4 * kWidth),
+                      leaky(),
+                      down(4 * kWidth, 1, 1, 0, true),
+                      nn::Flatten()};
   torch::optim::Adam opt_g{gen->parameters(), torch::optim::AdamOptions(2e-4).betas({0.5, 0.999})};
   torch::optim::Adam opt_d{disc->parameters(), torch::optim::AdamOptions(2e-4).betas({0.5, 0.999})};
   torch::Tensor real = torch::tanh(torch::randn({kBatch, 3, 32, 32}));

@@ -24,7 +24,8 @@ Entry training(const char* name, std::vector<int64_t> shape, bool rectify, at::M
 
 Entry forward(at::MemoryFormat layout) {
   return {"batch_norm 16x64x56, training", [=] {
-            auto x = torch::randn({16, 64, 56, 56}).contiguous(layout), w = torch::ones({64}), b = torch::zeros({64});
+            auto x = torch::randn({16, 64, 56, 56}).contiguous(layout), w = torch::ones({64}),
+                 b = torch::zeros({64});
             return work([=] {
               torch::NoGradGuard off;
               torch::batch_norm(x, w, b, {}, {}, true, 0.1, 1e-5, true);

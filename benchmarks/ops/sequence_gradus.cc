@@ -38,14 +38,15 @@ Entry recurrent(const char* name, int64_t time, int64_t batch, int64_t size) {
 }
 
 Entry encoder(const char* name, int64_t batch, int64_t time, int64_t size) {
-  return {name, [=] {
-            const auto layer = std::make_shared<nn::TransformerEncoderLayer>(nn::TransformerEncoderLayerOptions{
-                .d_model = size, .nhead = 8, .dim_feedforward = 4 * size, .dropout = 0, .batch_first = true});
-            const Tensor x = randn({batch, time, size}), dy = randn({batch, time, size});
-            std::vector<Tensor> leaves = layer->parameters();
-            leaves.push_back(x);
-            return training(leaves, dy, [=] { return (*layer)(x); });
-          }};
+  return {
+      name, [=] {
+        const auto layer = std::make_shared<nn::TransformerEncoderLayer>(nn::TransformerEncoderLayerOptions{
+            .d_model = size, .nhead = 8, .dim_feedforward = 4 * size, .dropout = 0, .batch_first = true});
+        const Tensor x = randn({batch, time, size}), dy = randn({batch, time, size});
+        std::vector<Tensor> leaves = layer->parameters();
+        leaves.push_back(x);
+        return training(leaves, dy, [=] { return (*layer)(x); });
+      }};
 }
 
 }  // namespace

@@ -18,31 +18,34 @@ Entry attention(const char* name, int64_t batch, int64_t heads, int64_t time, in
   return {name, [=] {
             const auto draw = [=] { return torch::randn({batch, heads, time, size}); };
             auto q = draw().requires_grad_(), k = draw().requires_grad_(), v = draw().requires_grad_();
-            return training({q, k, v}, draw(), [=] { return std::get<0>(at::_scaled_dot_product_attention(q, k, v)); });
+            return training({q, k, v}, draw(),
+                            [=] { return std::get<0>(at::_scaled_dot_product_attention(q, k, v)); });
           }};
 }
 
 template <class L, class Options>
 Entry recurrent(const char* name, int64_t time, int64_t batch, int64_t size) {
-  return {name, [=] {
-            L layer(Options(size, size));
-            auto x = torch::randn({time, batch, size}).requires_grad_(), dy = torch::randn({time, batch, size});
-            std::vector<torch::Tensor> leaves = layer->parameters();
-            leaves.push_back(x);
-            return training(leaves, dy, [=]() mutable { return std::get<0>(layer->forward(x)); });
-          }};
+  return {
+      name, [=] {
+        L layer(Options(size, size));
+        auto x = torch::randn({time, batch, size}).requires_grad_(), dy = torch::randn({time, batch, size});
+        std::vector<torch::Tensor> leaves = layer->parameters();
+        leaves.push_back(x);
+        return training(leaves, dy, [=]() mutable { return std::get<0>(layer->forward(x)); });
+      }};
 }
 
 Entry encoder(const char* name, int64_t batch, int64_t time, int64_t size) {
-  return {name, [=] {
-            torch::nn::TransformerEncoderLayer layer(
-                torch::nn::TransformerEncoderLayerOptions(size, 8).dim_feedforward(4 * size).dropout(0));
-            // LibTorch's has no batch_first.
-            auto x = torch::randn({time, batch, size}).requires_grad_(), dy = torch::randn({time, batch, size});
-            std::vector<torch::Tensor> leaves = layer->parameters();
-            leaves.push_back(x);
-            return training(leaves, dy, [=]() mutable { return layer->forward(x); });
-          }};
+  return {
+      name, [=] {
+        torch::nn::TransformerEncoderLayer layer(
+            torch::nn::TransformerEncoderLayerOptions(size, 8).dim_feedforward(4 * size).dropout(0));
+        // LibTorch's has no batch_first.
+        auto x = torch::randn({time, batch, size}).requires_grad_(), dy = torch::randn({time, batch, size});
+        std::vector<torch::Tensor> leaves = layer->parameters();
+        leaves.push_back(x);
+        return training(leaves, dy, [=]() mutable { return layer->forward(x); });
+      }};
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 namespace gradus::data {
 
-// Returns $XDG_CACHE_HOME/gradus, or ~/.cache/gradus. Creates nothing. Errors: FileError when there is no
-// home folder.
+// Returns $XDG_CACHE_HOME/gradus, or ~/.cache/gradus. Creates nothing.
+// Errors: FileError when there is no home folder.
 std::filesystem::path cache_dir();
 
 }  // namespace gradus::data

@@ -108,7 +108,9 @@ struct Transfer {
     return code;
   }
 
-  std::string too_large() const { return concat("is larger than the limit of ", request.max_bytes, " bytes"); }
+  std::string too_large() const {
+    return concat("is larger than the limit of ", request.max_bytes, " bytes");
+  }
 
   bool body(const char* bytes, size_t n) {
     if (!checked_status) {
@@ -346,7 +348,9 @@ namespace {
 void download_archive(const fs::path& dir, const KnownFile& archive, const std::vector<std::string>& members,
                       const ProgressFunction& progress) {
   std::error_code ignored;
-  if (std::all_of(members.begin(), members.end(), [&](const auto& m) { return fs::exists(dir / m, ignored); })) return;
+  if (std::all_of(members.begin(), members.end(),
+                  [&](const auto& m) { return fs::exists(dir / m, ignored); }))
+    return;
   download({.urls = {std::string("https://www.cs.toronto.edu/~kriz/") + archive.name},
             .path = dir / archive.name,
             .sha256 = archive.sha256,
@@ -357,18 +361,19 @@ void download_archive(const fs::path& dir, const KnownFile& archive, const std::
 }  // namespace
 
 void download_cifar10(const fs::path& dir, ProgressFunction progress) {
-  std::vector<std::string> members = {"cifar-10-batches-bin/batches.meta.txt", "cifar-10-batches-bin/test_batch.bin"};
+  std::vector<std::string> members = {"cifar-10-batches-bin/batches.meta.txt",
+                                      "cifar-10-batches-bin/test_batch.bin"};
   for (int i = 1; i <= 5; ++i) members.push_back(concat("cifar-10-batches-bin/data_batch_", i, ".bin"));
-  download_archive(dir,
-                   {"cifar-10-binary.tar.gz", "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"},
-                   members, progress);
+  download_archive(
+      dir, {"cifar-10-binary.tar.gz", "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"},
+      members, progress);
 }
 
 void download_cifar100(const fs::path& dir, ProgressFunction progress) {
-  download_archive(dir,
-                   {"cifar-100-binary.tar.gz", "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"},
-                   {"cifar-100-binary/fine_label_names.txt", "cifar-100-binary/train.bin", "cifar-100-binary/test.bin"},
-                   progress);
+  download_archive(
+      dir, {"cifar-100-binary.tar.gz", "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"},
+      {"cifar-100-binary/fine_label_names.txt", "cifar-100-binary/train.bin", "cifar-100-binary/test.bin"},
+      progress);
 }
 
 }  // namespace gradus::data

@@ -26,12 +26,12 @@ struct DownloadRequest {
   std::filesystem::path path;       // where the file goes; its folder is created
   std::string sha256 = {};          // of the file; empty: not checked
   std::string sha256_content = {};  // of what the gzip file unpacks to; empty: not checked
-  int64_t max_bytes =
-      int64_t{1} << 30;         // of the file, and of what it unpacks to while sha256_content is checked
+  // Of the file, and of what it unpacks to while sha256_content is checked.
+  int64_t max_bytes = int64_t{1} << 30;
   double connect_timeout = 15;  // seconds
   double stall_timeout = 30;    // seconds without a byte
-  // Called now and then from the downloading thread; an exception from it ends the download and reaches the
-  // caller.
+  // Called now and then from the downloading thread; an exception from it ends the download and
+  // reaches the caller.
   std::function<void(const DownloadProgress&)> progress = {};
 };
 
@@ -41,15 +41,17 @@ struct DownloadError : Error {
 };
 
 // Makes sure that `path` holds the file: does nothing when it is there with the right checksum, else
-// downloads to `path` + ".part", verifies, and renames. A part left by an interrupted download is completed
-// when there is a checksum to prove the result. Processes that want the same file wait for the one that
-// fetches it. Errors: DownloadError; ValueError for a request without URL or path; FileError when the folder
+// downloads to `path` + ".part", verifies, and renames. A part left by an interrupted download is
+// completed when there is a checksum to prove the result. Processes that want the same file wait for the
+// one that fetches it.
+// Errors: DownloadError; ValueError for a request without URL or path; FileError when the folder
 // cannot be written.
 void download(const DownloadRequest& request);
 
 using ProgressFunction = std::function<void(const DownloadProgress&)>;
 
-// Downloads the four files of MNIST (11.6 MB) or FashionMNIST (30.9 MB) into `dir`. Errors: as download().
+// Downloads the four files of MNIST (11.6 MB) or FashionMNIST (30.9 MB) into `dir`.
+// Errors: as download().
 void download_mnist(const std::filesystem::path& dir, ProgressFunction progress = {});
 void download_fashion_mnist(const std::filesystem::path& dir, ProgressFunction progress = {});
 

@@ -1,5 +1,5 @@
-// InputFile: reads a file from outside, plain or gzip (told apart by content), never more than the caller
-// asks for.
+// InputFile: reads a file from outside, plain or gzip (told apart by content), never more than the
+// caller asks for.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ class InputFile {
   InputFile(InputFile&&) noexcept;
 
   // Reads up to `bytes` (unpacked) bytes; fewer only at the end.
-  // Errors: FileError for a read error, and for gzip data that is damaged, cut short or followed by something
-  // else.
+  // Errors: FileError for a read error, and for gzip data that is damaged, cut short or followed
+  // by something else.
   int64_t read(void* out, int64_t bytes);
 
   const std::filesystem::path& path() const;
@@ -27,8 +27,8 @@ class InputFile {
   int64_t file_size() const;
   // Names the content on this host: device, inode, size and time of the last change.
   std::string identity() const;
-  // The most bytes that the content can unpack to: the file's size, or 1032 times it, which deflate cannot
-  // exceed.
+  // The most bytes that the content can unpack to: the file's size, or 1032 times it, which
+  // deflate cannot exceed.
   int64_t max_content_size() const;
 
  private:

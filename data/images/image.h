@@ -1,6 +1,7 @@
-// Image: 8-bit pixels, as files of photographs hold them. Decoded, or a source that decodes what is asked for.
+// Image: 8-bit pixels, as files of photographs hold them. Decoded, or a source that decodes
+// what is asked for.
 //
-//   const data::Image photo = data::decode_image("dog.jpg");  // width and height are known, no pixel is decoded
+//   const data::Image photo = data::decode_image("dog.jpg");  // knows its size; no pixel is decoded yet
 //   const data::Region r = photo.decode({.left = 40, .top = 0, .width = 600, .height = 600}, 224, 224);
 //   r.image.data();  // rows of r.image.width() pixels of 3 bytes
 #pragma once
@@ -26,10 +27,11 @@ class Image {
  public:
   // No image.
   Image() = default;
-  // Takes memory for pixels and leaves them unset. Errors: ValueError for a size below 1 or channels other
-  // than 1 (gray) and 3 (RGB).
+  // Takes memory for pixels and leaves them unset.
+  // Errors: ValueError for a size below 1 or channels other than 1 (gray) and 3 (RGB).
   Image(int64_t height, int64_t width, int64_t channels);
-  // Decodes when pixels are asked for. Errors: ValueError for null.
+  // Decodes when pixels are asked for.
+  // Errors: ValueError for null.
   explicit Image(std::shared_ptr<const ImageSource> source);
 
   bool defined() const { return channels_ != 0; }
@@ -42,16 +44,18 @@ class Image {
   // The pixels are in memory.
   bool is_decoded() const { return pixels_ != nullptr; }
   // Rows from the top, each of width() pixels of channels() bytes, without gaps. The first call decodes the
-  // whole image and keeps the pixels. Errors: as decode; StateError for no image.
+  // whole image and keeps the pixels.
+  // Errors: as decode; StateError for no image.
   const uint8_t* data() const;
   // The same, to write to; pixels that other Images share are copied first.
   uint8_t* mutable_data();
 
-  // Returns the pixels of a box. Errors: as decode.
+  // Returns the pixels of a box.
+  // Errors: as decode.
   Image crop(Box box) const;
   // Returns the pixels of a box, for a caller who will make them smaller: a source may scale them down by 2,
-  // 4 or 8, while box.height and box.width stay at least the given minima. Errors: ValueError for a box that
-  // is empty or not inside the image; FileError for damaged data.
+  // 4 or 8, while box.height and box.width stay at least the given minima.
+  // Errors: ValueError for a box that is empty or not inside the image; FileError for damaged data.
   Region decode(Box box, int64_t min_height, int64_t min_width) const;
 
  private:

@@ -1,5 +1,5 @@
-// Colours of images. Compiled without contraction to fused multiply-adds: results are rounded as Pillow's
-// are.
+// Colours of images. Compiled without contraction to fused multiply-adds: results are rounded
+// as Pillow's are.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -4,8 +4,8 @@
 #include <iomanip>
 #include <utility>
 
-#include "gradus/data/images/encoded_image.h"
 #include "gradus/data/files/input_file.h"
+#include "gradus/data/images/encoded_image.h"
 #include "gradus/data/images/jpeg.h"
 #include "gradus/data/images/orientation.h"
 #include "gradus/data/images/png.h"

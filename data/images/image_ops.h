@@ -42,10 +42,12 @@ struct PadImageOptions {
   PaddingMode mode = PaddingMode::kConstant;
 };
 
-// Resizes to size.h rows of size.w pixels. Errors: ValueError for a size below 1.
+// Resizes to size.h rows of size.w pixels.
+// Errors: ValueError for a size below 1.
 Image resize(const Image& image, Size2 size, Interpolation filter = Interpolation::kBilinear);
-// Adds pixels around the image. Errors: ValueError for negative padding; for kReflect and an image of one
-// row or column that would have to be reflected.
+// Adds pixels around the image.
+// Errors: ValueError for negative padding; for kReflect and an image of one row or column that would have
+// to be reflected.
 Image pad(const Image& image, Padding padding, PadImageOptions options = {});
 // Swap left and right, above and below.
 Image hflip(const Image& image);
@@ -57,11 +59,13 @@ Tensor to_tensor(const Image& image);
 // Returns luma, (19595 R + 38470 G + 7471 B + 2^15) / 2^16, in 1 or 3 equal channels.
 Image to_grayscale(const Image& image, int64_t channels = 1);
 // Blend the image with black, with the gray of its mean luma, with its own luma: factor 1 gives the image, 0
-// the other, more than 1 goes beyond. Errors: ValueError for a negative factor.
+// the other, more than 1 goes beyond.
+// Errors: ValueError for a negative factor.
 Image adjust_brightness(const Image& image, double factor);
 Image adjust_contrast(const Image& image, double factor);
 Image adjust_saturation(const Image& image, double factor);
-// Turns hues by `shift` of the circle, in Pillow's HSV. Errors: ValueError outside [-0.5, 0.5].
+// Turns hues by `shift` of the circle, in Pillow's HSV.
+// Errors: ValueError outside [-0.5, 0.5].
 Image adjust_hue(const Image& image, double shift);
 
 }  // namespace gradus::data

@@ -189,8 +189,8 @@ class JpegReader {
   // Has only the columns of the box decoded, with neighbours that smooth chroma at its edges depends on.
   void crop_columns(Box box, JDIMENSION& left, JDIMENSION& width) {
     constexpr int64_t kNeighbours = 2;
-    // The library gets some columns of other sampling wrong, and smooths progressive files' blocks by
-    // neighbours.
+    // The library gets some columns of other sampling wrong, and smooths progressive files'
+    // blocks by neighbours.
     if (info_.max_h_samp_factor > 2 || info_.progressive_mode) return;
     const int64_t begin = std::max<int64_t>(0, box.left - kNeighbours);
     const int64_t end = std::min<int64_t>(info_.output_width, box.left + box.width + kNeighbours);

@@ -46,8 +46,8 @@ class Picture {
  public:
   Picture(Image image);    // Errors: StateError for no image
   Picture(Tensor tensor);  // Errors: StateError when undefined
-  // With a mask: one byte for each pixel, its class. Errors: ValueError unless it is gray and of the image's
-  // size.
+  // With a mask: one byte for each pixel, its class.
+  // Errors: ValueError unless it is gray and of the image's size.
   Picture(Image image, Image mask, MaskOptions options = {});
 
   // It is 8-bit pixels still.
@@ -57,28 +57,34 @@ class Picture {
   int64_t width() const;
   int64_t channels() const;
 
-  // The pixels. Errors: StateError when it is a tensor.
+  // The pixels.
+  // Errors: StateError when it is a tensor.
   Image image();
-  // The values, row-major. Errors: StateError when it is an image.
+  // The values, row-major.
+  // Errors: StateError when it is an image.
   Tensor tensor();
   bool has_mask() const { return !mask_.empty(); }
-  // The mask as it is now, i64[H,W]. Errors: StateError when there is none.
+  // The mask as it is now, i64[H,W].
+  // Errors: StateError when there is none.
   Tensor mask();
 
   // --- of an image; StateError when it is a tensor ---
-  // Leaves a box of it. Errors: ValueError unless the box is inside.
+  // Leaves a box of it.
+  // Errors: ValueError unless the box is inside.
   Picture& crop(Box box);
   // Resizes it. With scaled_decoding, a photograph may be decoded at 1/2, 1/4 or 1/8 of its size, while that
-  // is not smaller than `size`: faster, and a little different from Pillow's result. Errors: ValueError for
-  // a size below 1.
+  // is not smaller than `size`: faster, and a little different from Pillow's result.
+  // Errors: ValueError for a size below 1.
   Picture& resize(Size2 size, Interpolation filter = Interpolation::kBilinear, bool scaled_decoding = false);
   // Swaps left and right.
   Picture& mirror();
   // Swaps above and below.
   Picture& flip();
-  // Adds pixels around it. The mask has its fill where this has a constant one. Errors: as gradus::data::pad.
+  // Adds pixels around it. The mask has its fill where this has a constant one.
+  // Errors: as gradus::data::pad.
   Picture& pad(Padding padding, PadImageOptions options = {});
-  // Replaces it. Errors: StateError for one of another size when there is a mask, which would not follow.
+  // Replaces it.
+  // Errors: StateError for one of another size when there is a mask, which would not follow.
   Picture& set(Image image);
   // Becomes a tensor f32[C,H,W], of bytes divided by 255.
   Picture& to_float();
@@ -88,7 +94,8 @@ class Picture {
   // x -> (x - mean) / std, for each channel; `mean` and `std` have one number for each, or one for all.
   // Errors: ValueError for other numbers of them.
   Picture& normalize(std::span<const float> mean, std::span<const float> std);
-  // x[c] -> x[c] + offset[c]. Errors: ValueError unless there is one for each channel.
+  // x[c] -> x[c] + offset[c].
+  // Errors: ValueError unless there is one for each channel.
   Picture& shift(std::span<const float> offset);
 
   // --- for data sets and transforms themselves ---

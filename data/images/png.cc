@@ -29,8 +29,8 @@ struct Survey {
   int orientation = 1;
 };
 
-// Walks over the chunks (length, type, data, CRC) up to IEND. Errors: FileError where one goes past the end,
-// or none comes.
+// Walks over the chunks (length, type, data, CRC) up to IEND.
+// Errors: FileError where one goes past the end, or none comes.
 Survey survey(const EncodedImage& file) {
   Survey found;
   const std::span<const uint8_t> all(file.bytes);

@@ -7,8 +7,8 @@
 
 namespace gradus::data {
 
-// The filter that a resized image is made with. All but kNearest cover all pixels that lie below one of the
-// result's ("antialias").
+// The filter that a resized image is made with. All but kNearest cover all pixels that lie below one of
+// the result's ("antialias").
 enum class Interpolation { kNearest, kBox, kBilinear, kHamming, kBicubic, kLanczos };
 
 namespace internal {

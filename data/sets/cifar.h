@@ -49,8 +49,8 @@ class CIFAR10 : public CifarSet {
  public:
   // Reads data_batch_1.bin, data_batch_2.bin and so on, as many as there are, or test_batch.bin, and the
   // names of the classes in batches.meta.txt, from `dir` or from the cifar-10-batches-bin below it. Files may
-  // hold any number of images. Errors: FileError when there is no file (says where it was looked for) or one
-  // is malformed.
+  // hold any number of images.
+  // Errors: FileError when there is no file (says where it was looked for) or one is malformed.
   explicit CIFAR10(const std::filesystem::path& dir, CifarOptions options = {});
   // There are training and test images.
   static bool available(const std::filesystem::path& dir);
@@ -60,7 +60,8 @@ class CIFAR10 : public CifarSet {
 class CIFAR100 : public CifarSet {
  public:
   // Reads train.bin or test.bin, and fine_label_names.txt, from `dir` or from the cifar-100-binary below it.
-  // Labels are the fine ones. Errors: as CIFAR10.
+  // Labels are the fine ones.
+  // Errors: as CIFAR10.
   explicit CIFAR100(const std::filesystem::path& dir, CifarOptions options = {});
   static bool available(const std::filesystem::path& dir);
 };

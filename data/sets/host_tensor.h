@@ -19,8 +19,9 @@ struct HostTensor {
   MemoryUse memory;
 };
 
-// Returns `size` bytes that fill() has written, on the rank that was the first to ask for `key`, which names
-// the contents. Errors: what fill() throws.
+// Returns `size` bytes that fill() has written, on the rank that was the first to ask for `key`, which
+// names the contents.
+// Errors: what fill() throws.
 HostTensor host_tensor(const std::string& key, int64_t size, const std::function<void(uint8_t* out)>& fill);
 
 }  // namespace gradus::data

@@ -77,7 +77,8 @@ struct ImageDataset::BatchWriter {
       others.push_back({picture.tensor(), label_tensor(target)});
     } else {
       const Shape shape = picture.shape();
-      if (written == 0) batch.input = empty_channels_last({size, shape[0], shape[1], shape[2]}, {DType::kF32});
+      if (written == 0)
+        batch.input = empty_channels_last({size, shape[0], shape[1], shape[2]}, {DType::kF32});
       const Shape& all = batch.input.shape();
       if (!is_image_tensor(picture) || shape != Shape{all[1], all[2], all[3]})
         throw ShapeError(set.name(), "the transform gives ", name_of(picture.dtype()), shape, ", but f32",

@@ -14,17 +14,18 @@ namespace gradus::data {
 
 class ImageDataset : public Dataset {
  public:
-  // Returns the image itself, before the transform. Errors: IndexError outside [0, size()).
+  // Returns the image itself, before the transform.
+  // Errors: IndexError outside [0, size()).
   virtual Image image(int64_t index) const = 0;
   virtual int64_t label(int64_t index) const = 0;
   const Transform& transform() const { return transform_; }
 
-  // Returns what the transform makes of the image, row-major, and the label i64[]. Errors: StateError when
-  // the transform leaves an image.
+  // Returns what the transform makes of the image, row-major, and the label i64[].
+  // Errors: StateError when the transform leaves an image.
   Sample get(int64_t index) const override;
   // Each image is written into the batch by the last pass over its pixels. Inputs f32[N,C,H,W] lie
-  // channels-last, as convolutions want them. Errors: SampleError, also for an image of another shape than
-  // the first.
+  // channels-last, as convolutions want them.
+  // Errors: SampleError, also for an image of another shape than the first.
   Batch get_batch(std::span<const int64_t> indices) const override;
 
  protected:

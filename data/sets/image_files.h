@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "gradus/data/images/image_decoder.h"
 #include "gradus/data/sets/file_list.h"
 #include "gradus/data/sets/image_dataset.h"
-#include "gradus/data/images/image_decoder.h"
 #include "gradus/data/transforms/tensor.h"
 
 namespace gradus::data {

@@ -28,10 +28,11 @@ struct ImageFolderOptions {
 
 class ImageFolder : public ImageFiles {
  public:
-  // Lists `root`: its folders, sorted by name, are the classes 0, 1, ...; files in them and in folders below
-  // are the samples, sorted by class, then by folder, then by name. Links are followed. The order is
-  // torchvision's. Errors: FileError naming what cannot be listed, a link that leads back to a folder above
-  // it, a root without folders, classes without images, and as ImageFiles.
+  // Lists `root`: its folders, sorted by name, are the classes 0, 1, ...; files in them and in folders
+  // below are the samples, sorted by class, then by folder, then by name. Links are followed. The
+  // order is torchvision's.
+  // Errors: FileError naming what cannot be listed, a link that leads back to a folder above it, a root
+  // without folders, classes without images, and as ImageFiles.
   explicit ImageFolder(const std::filesystem::path& root, const ImageFolderOptions& options = {});
 
   const std::vector<std::string>& classes() const { return classes_; }

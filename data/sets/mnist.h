@@ -18,15 +18,15 @@ struct MnistOptions {
 class MNIST : public ImageSet {
  public:
   // Reads train-images-idx3-ubyte and train-labels-idx1-ubyte (t10k-... for the test images), each plain or
-  // with .gz, from `dir` or from the MNIST/raw below it. Errors: FileError when a file is missing (says where
-  // it was looked for and how to get it) or malformed.
+  // with .gz, from `dir` or from the MNIST/raw below it.
+  // Errors: FileError when a file is missing (says where it was looked for and how to get it) or malformed.
   explicit MNIST(const std::filesystem::path& dir, MnistOptions options = {});
   // The files of all images, training and test, are there.
   static bool available(const std::filesystem::path& dir);
 };
 
-// Zalando's article images (Xiao, Rasul, Vollgraf 2017), in MNIST's format. Normalises with mean 0.2860 and
-// std 0.3530.
+// Zalando's article images (Xiao, Rasul, Vollgraf 2017), in MNIST's format. Normalises with mean 0.2860
+// and std 0.3530.
 class FashionMNIST : public ImageSet {
  public:
   // As MNIST; below `dir` also FashionMNIST/raw.

@@ -30,15 +30,16 @@ struct SegmentationFilesOptions {
 
 class SegmentationFiles : public Dataset {
  public:
-  // Masks are PNG files, gray or with a palette, whose numbers are the classes. Errors: ValueError for no
-  // files.
+  // Masks are PNG files, gray or with a palette, whose numbers are the classes.
+  // Errors: ValueError for no files.
   explicit SegmentationFiles(std::vector<SegmentationFile> files, SegmentationFilesOptions options = {});
 
   std::string name() const override { return "SegmentationFiles"; }
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   const SegmentationFile& file(int64_t index) const;  // Errors: IndexError
-  // Returns what the transform makes of the image, and the mask i64[H,W]. Errors: IndexError; FileError, also
-  // for a mask of another size than its image; StateError when the transform leaves an image.
+  // Returns what the transform makes of the image, and the mask i64[H,W].
+  // Errors: IndexError; FileError, also for a mask of another size than its image; StateError when the
+  // transform leaves an image.
   Sample get(int64_t index) const override;
 
  private:

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "gradus/data/transforms/transform.h"
 #include "gradus/data/transforms/geometry.h"
+#include "gradus/data/transforms/transform.h"
 
 namespace gradus::data {
 

@@ -17,8 +17,8 @@
 
 namespace gradus::data {
 
-// Class numbers i64[N] as probabilities: f32[N,classes], 1 for the class. Errors: ValueError naming a number
-// that is no class; DTypeError, ShapeError for other tensors.
+// Class numbers i64[N] as probabilities: f32[N,classes], 1 for the class.
+// Errors: ValueError naming a number that is no class; DTypeError, ShapeError for other tensors.
 Tensor soft_targets(const Tensor& labels, int64_t classes);
 
 struct MixUpOptions {
@@ -46,8 +46,8 @@ struct CutMixOptions {
 
 // Puts a box of the sample before into each image (Yun et al. 2019). With one r ~ Beta(alpha, alpha) and one
 // centre, uniform over the image, for the batch, the box has sides 2 int(H s), 2 int(W s), s = sqrt(1 - r) /
-// 2, and is cut off at the image's edges. Targets are weighed by the areas that are left. Shapes: input
-// f32[N,C,H,W], target i64[N] -> input, target f32[N,num_classes].
+// 2, and is cut off at the image's edges. Targets are weighed by the areas that are left.
+// Shapes: input f32[N,C,H,W], target i64[N] -> input, target f32[N,num_classes].
 class CutMix {
  public:
   explicit CutMix(CutMixOptions options);  // Errors: as MixUp

@@ -1,5 +1,5 @@
-// RandomNumbers: what one random transform draws for one sample, from the next draw of the Context's
-// generator.
+// RandomNumbers: what one random transform draws for one sample, from the next draw of
+// the Context's generator.
 #pragma once
 
 #include <array>

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "gradus/data/transforms/transform.h"
 #include "gradus/data/transforms/geometry.h"
+#include "gradus/data/transforms/transform.h"
 
 namespace gradus::data {
 
@@ -63,8 +63,8 @@ struct RandomErasingOptions {
 // Overwrites a random box with probability p (Zhong et al. 2017). Stands after ToTensor.
 class RandomErasing : public TransformStep {
  public:
-  // Errors: ValueError for a p outside [0, 1], intervals that are empty or not above 0, scale beyond 1, no
-  // value.
+  // Errors: ValueError for a p outside [0, 1], intervals that are empty or not above 0, scale
+  // beyond 1, no value.
   explicit RandomErasing(RandomErasingOptions options = {});
   void apply(
       Picture& picture) const override;  // Errors: ValueError for another number of values than channels

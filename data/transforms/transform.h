@@ -36,8 +36,8 @@ class TransformStep {
 class Transform {
  public:
   template <class Step>
-  requires std::derived_from<std::remove_cvref_t<Step>, TransformStep> Transform(Step&& step)
-      : step_(std::make_shared<std::remove_cvref_t<Step>>(std::forward<Step>(step))) {}
+    requires std::derived_from<std::remove_cvref_t<Step>, TransformStep>
+  Transform(Step&& step) : step_(std::make_shared<std::remove_cvref_t<Step>>(std::forward<Step>(step))) {}
 
   void apply(Picture& picture) const { step_->apply(picture); }
   Picture operator()(Picture picture) const { return (*step_)(std::move(picture)); }
@@ -77,9 +77,11 @@ class RandomApply : public TransformStep {
 class Lambda : public TransformStep {
  public:
   template <class F>
-  requires std::is_invocable_r_v<Image, F, Image> Lambda(F f) : of_image_(std::move(f)) {}
+    requires std::is_invocable_r_v<Image, F, Image>
+  Lambda(F f) : of_image_(std::move(f)) {}
   template <class F>
-  requires std::is_invocable_r_v<Tensor, F, Tensor> Lambda(F f) : of_tensor_(std::move(f)) {}
+    requires std::is_invocable_r_v<Tensor, F, Tensor>
+  Lambda(F f) : of_tensor_(std::move(f)) {}
   void apply(Picture& picture) const override;
 
  private:

@@ -128,8 +128,8 @@ class Waits {
 
 // Ranks are their places among the statuses.
 struct Blame {
-  // The ranks of one of these hold the call up; which of them, nobody can tell. The first one counts as at
-  // fault.
+  // The ranks of one of these hold the call up; which of them, nobody can tell. The first one
+  // counts as at fault.
   std::vector<std::vector<int>> either;
   bool circle = false;       // they wait for each other
   std::vector<int> between;  // who wait for others, in another call

@@ -57,10 +57,11 @@ struct CallRecord {
   int32_t root = -1;  // index in the group
   int32_t ndim = 0;
   Part part = Part::kPlain;
-  uint8_t dropped = 0;     // 1: since this rank's last backward it has dropped a recording; 2: and opened another
+  // 1: since this rank's last backward it has dropped a recording; 2: and opened another.
+  uint8_t dropped = 0;
   uint32_t backwards = 0;  // that this rank has begun, or dropped: Note [Dropped steps]
-  int64_t dims[8] = {};  // shape of this rank's tensor (the input; of a non-root's scatter the output)
-  int64_t bytes = 0;     // of this rank's contribution
+  int64_t dims[8] = {};    // shape of this rank's tensor (the input; of a non-root's scatter the output)
+  int64_t bytes = 0;       // of this rank's contribution
 };
 
 // "all_reduce(f32[4,8], sum)", for errors.

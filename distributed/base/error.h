@@ -9,8 +9,8 @@
 
 namespace gradus::dist {
 
-// Base of all errors of this folder that are not a plain wrong argument (ValueError, ShapeError, DTypeError,
-// StateError).
+// Base of all errors of this folder that are not a plain wrong argument (ValueError,
+// ShapeError, DTypeError, StateError).
 class DistributedError : public Error {
  public:
   template <class... Parts>
@@ -23,13 +23,21 @@ class DistributedError : public Error {
   int rank_;
 };
 
-// clang-format off
-struct PeerError       : DistributedError { using DistributedError::DistributedError; };  // a rank died, failed or left
-struct TimeoutError    : DistributedError { using DistributedError::DistributedError; };  // a rank or key did not come in time
-struct MismatchError   : DistributedError { using DistributedError::DistributedError; };  // ranks called different collectives
-struct ConnectionError : DistributedError { using DistributedError::DistributedError; };  // unreachable, refused, wrong token
-struct StoreError      : DistributedError { using DistributedError::DistributedError; };  // malformed or too large
-// clang-format on
+struct PeerError : DistributedError {
+  using DistributedError::DistributedError;
+};  // a rank died, failed or left
+struct TimeoutError : DistributedError {
+  using DistributedError::DistributedError;
+};  // a rank or key did not come in time
+struct MismatchError : DistributedError {
+  using DistributedError::DistributedError;
+};  // ranks called different collectives
+struct ConnectionError : DistributedError {
+  using DistributedError::DistributedError;
+};  // unreachable, refused, wrong token
+struct StoreError : DistributedError {
+  using DistributedError::DistributedError;
+};  // malformed or too large
 
 // Why a job cannot go on, as it travels between ranks. The first one reported counts, for all ranks.
 struct Failure {

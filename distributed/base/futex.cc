@@ -29,8 +29,8 @@ void futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 
 }  // namespace
 
-// No wakeup is lost: either notify sees the sleeper, or the sleeper's futex sees the new count and does not
-// sleep.
+// No wakeup is lost: either notify sees the sleeper, or the sleeper's futex sees the new count and
+// does not sleep.
 void Futex::notify() {
   count_.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) != 0) futex(count_, FUTEX_WAKE, INT_MAX, nullptr);

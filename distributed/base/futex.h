@@ -20,8 +20,8 @@ struct Watch {
 
 enum class Wait { kReady, kFailed, kTimeout };
 
-// All zeros is a valid state: it may lie in fresh shared memory. Holds no lock, so a rank that dies leaves
-// nothing behind.
+// All zeros is a valid state: it may lie in fresh shared memory. Holds no lock, so a rank that dies
+// leaves nothing behind.
 class Futex {
  public:
   // Makes those who wait look again. Call after the change that they wait for.

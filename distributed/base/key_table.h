@@ -1,5 +1,5 @@
-// KeyTable: keys and values within a store's limits, and what the store's operations do to them. No waiting,
-// no threads.
+// KeyTable: keys and values within a store's limits, and what the store's operations do to them. No
+// waiting, no threads.
 #pragma once
 
 #include <cstdint>

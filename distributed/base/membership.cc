@@ -83,8 +83,7 @@ Membership::InCall::InCall(Membership& membership, std::string text, uint32_t gr
   std::lock_guard lock(membership_.mutex_);
   membership_.calls_.push_back(this);
   const bool is_member = members_.size() > 1 || members_[0] == membership_.rank_;
-  if (is_member && membership_.came_.size() < kMostGroups)
-    membership_.came_[{group_, members_[0]}] = number_;
+  if (is_member && membership_.came_.size() < kMostGroups) membership_.came_[{group_, members_[0]}] = number_;
   ++membership_.moves_;
 }
 

@@ -41,8 +41,8 @@ struct RankStatus {
   int rank = 0;
   bool left = false;
   Milliseconds silent{0};  // since its last sign of life
-  std::string
-      doing;  // "in all_reduce #12 of group 'world'", "outside of any collective, after #11 ..."; "" unknown
+  // "in all_reduce #12 of group 'world'", "outside of any collective, after #11 ..."; "" unknown.
+  std::string doing;
   std::vector<RankWait> waits = {};  // none that holds: its program runs on
 
   // Not 0: all threads that could bring a call of this rank's wait in the calls of `waits` for other members
@@ -133,8 +133,8 @@ class Membership {
   // late sees fewer deadlocks.
   void count_sent(int rank);
   void count_received(int rank);
-  // While one lives, this thread waits for the next message from `source`: a call that the source comes to by
-  // sending.
+  // While one lives, this thread waits for the next message from `source`: a call that the source
+  // comes to by sending.
   class Receiving {
    public:
     Receiving(Membership& membership, std::string text, int source);
@@ -202,8 +202,8 @@ class Membership {
     Membership& membership_;
     const int thread_ = internal::thread_number();
   };
-  // What others may know of this rank. `stuck` counts no threads that make no calls yet, except of
-  // ProgramThread.
+  // What others may know of this rank. `stuck` counts no threads that make no calls yet,
+  // except of ProgramThread.
   RankStatus status() const;
   // To be called by waits, now and then: ends the job where ranks wait for each other for ever.
   virtual void look_for_deadlock() {}

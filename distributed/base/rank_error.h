@@ -23,8 +23,8 @@ Failure failure_of(int rank, const std::exception_ptr& error, std::string_view h
 // Returns the type's name without the namespaces of Gradus and std: "PeerError".
 std::string short_name(const std::type_info& type);
 
-// Writes the error file, if the environment names one and nothing is in it yet. Never throws: it runs when
-// all is lost.
+// Writes the error file, if the environment names one and nothing is in it yet. Never throws: it runs
+// when all is lost.
 //   {"message": {"message": "ShapeError: [matmul] ...", "extraInfo": {"text": "[matmul] ...", "timestamp":
 //   "1700000000.123"}}}
 void write_error_file(const std::exception_ptr& error) noexcept;

@@ -13,7 +13,8 @@ namespace {
 // Elements that stay in the L1 cache between two steps of a longer computation.
 constexpr int64_t kBlock = 1024;
 
-// Signed sums and products wrap around, as in tensor ops. Narrow types are widened: a product of two u16 overflows int.
+// Signed sums and products wrap around, as in tensor ops. Narrow types are widened: a product of two
+// u16 overflows int.
 template <class T>
 auto wrapping(T x) {
   if constexpr (std::is_integral_v<T>)
@@ -22,15 +23,50 @@ auto wrapping(T x) {
     return x;
 }
 
-// clang-format off
-struct Sum     { template <class T> T operator()(T a, T b) const { return T(wrapping(a) + wrapping(b)); } };
-struct Product { template <class T> T operator()(T a, T b) const { return T(wrapping(a) * wrapping(b)); } };
-struct Min     { template <class T> T operator()(T a, T b) const { const T r = a < b ? a : b; return a != a ? a : r; } };
-struct Max     { template <class T> T operator()(T a, T b) const { const T r = a > b ? a : b; return a != a ? a : r; } };
-struct Band    { template <class T> T operator()(T a, T b) const { return T(a & b); } };
-struct Bor     { template <class T> T operator()(T a, T b) const { return T(a | b); } };
-struct Bxor    { template <class T> T operator()(T a, T b) const { return T(a ^ b); } };
-// clang-format on
+struct Sum {
+  template <class T>
+  T operator()(T a, T b) const {
+    return T(wrapping(a) + wrapping(b));
+  }
+};
+struct Product {
+  template <class T>
+  T operator()(T a, T b) const {
+    return T(wrapping(a) * wrapping(b));
+  }
+};
+struct Min {
+  template <class T>
+  T operator()(T a, T b) const {
+    const T r = a < b ? a : b;
+    return a != a ? a : r;
+  }
+};
+struct Max {
+  template <class T>
+  T operator()(T a, T b) const {
+    const T r = a > b ? a : b;
+    return a != a ? a : r;
+  }
+};
+struct Band {
+  template <class T>
+  T operator()(T a, T b) const {
+    return T(a & b);
+  }
+};
+struct Bor {
+  template <class T>
+  T operator()(T a, T b) const {
+    return T(a | b);
+  }
+};
+struct Bxor {
+  template <class T>
+  T operator()(T a, T b) const {
+    return T(a ^ b);
+  }
+};
 
 // Calls f(function object) for the op on values of T.
 template <class T, class F>
@@ -159,8 +195,8 @@ struct Widened {
   }
 };
 
-// Calls f.operator()<T, Reduction, Value>(op): how values of `dtype` are stored, reduced, and what arithmetic
-// sees.
+// Calls f.operator()<T, Reduction, Value>(op): how values of `dtype` are stored, reduced, and
+// what arithmetic sees.
 template <class F>
 void dispatch_reduction(DType dtype, ReduceOp op, F&& f) {
   switch (dtype) {

@@ -1,5 +1,6 @@
-// The hooks through which a simulation drives ranks. Code that blocks or communicates calls them. Outside of a simulation
-// they cost one thread-local load. What runs a simulation is gradus/distributed/simulation/simulation.h.
+// The hooks through which a simulation drives ranks. Code that blocks or communicates
+// calls them. Outside of a simulation they cost one thread-local load. What runs a
+// simulation is gradus/distributed/simulation/simulation.h.
 #pragma once
 
 #include <functional>
@@ -9,8 +10,8 @@
 
 namespace gradus::dist::internal {
 
-// Thrown at a scheduling point of the rank that the simulation kills. No std::exception: nothing should catch
-// it.
+// Thrown at a scheduling point of the rank that the simulation kills. No std::exception: nothing
+// should catch it.
 struct RankKilled {};
 
 class Simulation {
@@ -19,8 +20,8 @@ class Simulation {
   static Simulation* current() { return current_; }
 
   virtual TimePoint now() const = 0;
-  // Lets others run until `ready` holds or `until` has passed; returns whether it holds. `what` is for the
-  // trace.
+  // Lets others run until `ready` holds or `until` has passed; returns whether it holds. `what`
+  // is for the trace.
   virtual bool block(const std::function<bool()>& ready, TimePoint until, const char* what) = 0;
   // A point at which another thread may run, or this rank may be killed (throws RankKilled). To be called
   // with no lock held.
@@ -39,8 +40,8 @@ class Simulation {
   static constinit thread_local Simulation* current_;
 };
 
-// std::thread that a simulation schedules when the caller is in one. Installs a snapshot of the caller's
-// Context.
+// std::thread that a simulation schedules when the caller is in one. Installs a snapshot of
+// the caller's Context.
 std::thread start_thread(std::function<void()> body);
 void join_thread(std::thread& thread);
 

@@ -7,8 +7,8 @@
 
 namespace gradus::dist::internal {
 
-// The name of the calling thread from now on, and of those that it starts: one that never brings a call by
-// itself.
+// The name of the calling thread from now on, and of those that it starts: one that never brings a
+// call by itself.
 void name_own_thread(const std::string& name);
 
 // Looks at all threads of this process but the `known` ones, by their numbers, and our own. Returns 0 when

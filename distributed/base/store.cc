@@ -2,8 +2,8 @@
 
 #include <type_traits>
 
-#include "gradus/distributed/base/key_table.h"
 #include "gradus/distributed/base/futex.h"
+#include "gradus/distributed/base/key_table.h"
 
 namespace gradus::dist {
 

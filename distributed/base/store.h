@@ -1,5 +1,5 @@
-// Store: a small key-value store that all ranks of a job see. Rendezvous, user_set/user_get and barriers are
-// built on it.
+// Store: a small key-value store that all ranks of a job see. Rendezvous, user_set/user_get and barriers
+// are built on it.
 //
 //   TcpStore (gradus/distributed/store/tcp_store.h)    hosted by the launcher, or by rank 0
 //   FileStore (gradus/distributed/store/file_store.h)  a file on a shared file system
@@ -30,9 +30,9 @@ struct StoreLimits {
   static constexpr size_t kKeys = 1 << 20;
 };
 
-// Values are bytes. Operations are atomic. Blocking ones take a timeout; default_timeout() when none is
-// given. Errors: TimeoutError naming the key; StoreError beyond the limits; ConnectionError when the store is
-// gone.
+// Values are bytes. Operations are atomic. Blocking ones take a timeout; default_timeout()
+// when none is given.
+// Errors: TimeoutError naming the key; StoreError beyond the limits; ConnectionError when the store is gone.
 class Store {
  public:
   virtual ~Store() = default;
@@ -42,11 +42,11 @@ class Store {
   virtual std::string get(std::string_view key, std::optional<Milliseconds> timeout = {}) = 0;
   // Waits until the key exists, then takes it away; of several takers exactly one gets each value.
   virtual std::string pop(std::string_view key, std::optional<Milliseconds> timeout = {}) = 0;
-  // Adds to a counter (decimal text; absent counts as 0); returns the sum. Errors: StoreError unless it holds
-  // a number.
+  // Adds to a counter (decimal text; absent counts as 0); returns the sum.
+  // Errors: StoreError unless it holds a number.
   virtual int64_t add(std::string_view key, int64_t amount) = 0;
-  // Sets the key to `desired` if it holds `expected` (an absent key counts as ""). Returns what it holds
-  // afterwards.
+  // Sets the key to `desired` if it holds `expected` (an absent key counts as ""). Returns what
+  // it holds afterwards.
   virtual std::string compare_set(std::string_view key, std::string_view expected,
                                   std::string_view desired) = 0;
   // Appends to the value (absent counts as ""); returns the new length.

@@ -1,5 +1,5 @@
-// How a wait for other ranks ends badly: the one place where timeouts and early leavers become errors that
-// name them.
+// How a wait for other ranks ends badly: the one place where timeouts and early leavers become errors
+// that name them.
 #pragma once
 
 #include <string_view>
@@ -9,10 +9,10 @@
 
 namespace gradus::dist::internal {
 
-// Throws for a wait that ended with kFailed or kTimeout. `missing` are the ranks (of the job) that it was
-// for. On a timeout it asks what those ranks do, reports a failure that names them ("rank 2 did not come to
-// all_reduce #12 within 5000 ms: no sign of life for 5300 ms (stopped?)"), and throws the failure that
-// counts.
+// Throws for a wait that ended with kFailed or kTimeout. `missing` are the ranks (of the job) that it
+// was for. On a timeout it asks what those ranks do, reports a failure that names them ("rank 2 did not
+// come to all_reduce #12 within 5000 ms: no sign of life for 5300 ms (stopped?)"), and throws the
+// failure that counts.
 [[noreturn]] void throw_wait(const char* op, Wait outcome, const Watch& watch,
                              const std::vector<int>& missing);
 

@@ -17,7 +17,8 @@ namespace gradus::dist {
 class WireWriter {
  public:
   template <class T>
-  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void put(const T& value) {
+    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
+  void put(const T& value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
   void put(std::string_view value) {
@@ -47,7 +48,8 @@ class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : left_(bytes) {}
   template <class T>
-  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void get(T& value) {
+    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
+  void get(T& value) {
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
   }
   void get(bool& value) {

@@ -23,9 +23,9 @@
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/distributed/base/reduce_op.h"
 #include "gradus/distributed/data_parallel/comm_hook.h"
 #include "gradus/distributed/group/group.h"
-#include "gradus/distributed/base/reduce_op.h"
 
 namespace gradus::dist {
 
@@ -41,12 +41,12 @@ struct AllReduceCallbackOptions {
   bool overlap = true;                   // send while backward goes on; otherwise after it
   bool gradient_as_bucket_view = false;  // grad() is a part of the bucket: one copy less, one piece of memory
   bool static_graph = false;  // ranks reach the same parameters every time: they agree on them once
-  CommHook comm_hook = {};         // instead of the all-reduce
-  // Every so many backwards, compares the parameters of all ranks (0: never). Errors: MismatchError naming
-  // the first tensor that differs, and the rank.
+  CommHook comm_hook = {};    // instead of the all-reduce
+  // Every so many backwards, compares the parameters of all ranks (0: never).
+  // Errors: MismatchError naming the first tensor that differs, and the rank.
   int check_divergence_every = 0;
-  // Looks for NaN and infinity in every rank's gradient. Errors: ValueError on all ranks naming rank and
-  // tensor.
+  // Looks for NaN and infinity in every rank's gradient.
+  // Errors: ValueError on all ranks naming rank and tensor.
   bool check_finite = false;
   // The names of parameters, for messages and reports: net.named_parameters(). Else they are numbered.
   std::function<std::string(const Tensor& param)> name_of = {};
@@ -70,8 +70,8 @@ struct ReducerStats {
 };
 
 struct JoinOptions {
-  bool divide_by_initial_world_size =
-      true;  // a mean counts ranks that have ended as zeros; else only the others
+  // A mean counts ranks that have ended as zeros; else only the others.
+  bool divide_by_initial_world_size = true;
   bool throw_on_early_termination = false;  // the first rank to end is an error on all
   bool enable = true;                       // false: only runs the body
 };
@@ -105,8 +105,8 @@ class AllReduceCallback final : public GradCallback {
   void drop_pending();
 
   const ReducerStats& stats() const;
-  // Tensors that no rank reached in each of the last `backwards` synchronising backwards, by name: dead
-  // parameters.
+  // Tensors that no rank reached in each of the last `backwards` synchronising backwards, by
+  // name: dead parameters.
   std::vector<std::string> unused_parameters(int backwards = 1) const;
   // What this rank's last synchronising backward did not reach though another rank did.
   std::vector<std::string> locally_unused_parameters() const;
@@ -126,8 +126,9 @@ class AllReduceCallback final : public GradCallback {
 };
 
 // Collective over the group: it makes a group of its own for the gradients. All members make their callbacks
-// in the same order. Errors: ValueError for an op other than sum and mean, or a cap that is not positive;
-// MismatchError for a member that calls something else.
+// in the same order.
+// Errors: ValueError for an op other than sum and mean, or a cap that is not positive; MismatchError for a
+// member that calls something else.
 std::shared_ptr<AllReduceCallback> make_allreduce_cb(ReduceOp op = ReduceOp::kMean,
                                                      AllReduceCallbackOptions options = {});
 // MegEngine's form: "sum" or "mean", in any case.
@@ -136,8 +137,8 @@ std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, const 
 // Runs body(), a training loop that may have more steps on one rank than on another. A rank whose body has
 // returned takes part in the others' backwards with zeros until all have ended; then all take over the
 // parameters (and `also`: buffers) of a rank that went on longest. Collectives of the body's own
-// (SyncBatchNorm) are not taken part in: use throw_on_early_termination there. Errors: PeerError with
-// throw_on_early_termination, naming the rank that ended first.
+// (SyncBatchNorm) are not taken part in: use throw_on_early_termination there.
+// Errors: PeerError with throw_on_early_termination, naming the rank that ended first.
 void join(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks, const std::function<void()>& body,
           const JoinOptions& options = {}, const std::vector<Tensor>& also = {});
 

@@ -3,11 +3,11 @@
 #include <exception>
 #include <utility>
 
-#include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/base/error.h"
+#include "gradus/distributed/base/wire.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/base/wire.h"
 
 namespace gradus::dist {
 namespace {

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "gradus/autograd/graph/record.h"
-#include "gradus/distributed/data_parallel/checksum.h"
-#include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/base/error.h"
+#include "gradus/distributed/base/wire.h"
+#include "gradus/distributed/data_parallel/checksum.h"
+#include "gradus/distributed/data_parallel/internal/packed_broadcast.h"
+#include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/group/object.h"
-#include "gradus/distributed/data_parallel/internal/packed_broadcast.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/base/wire.h"
 
 namespace gradus::dist {
 namespace {

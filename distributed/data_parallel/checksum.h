@@ -8,8 +8,9 @@
 
 namespace gradus::dist::internal {
 
-// Of dtype, shape and elements in row-major order, whatever the layout and device; bit by bit, so 0 and -0
-// differ. Source: XXH3, 64 bits (Collet, xxHash).
+// Of dtype, shape and elements in row-major order, whatever the layout and device; bit by bit, so
+// 0 and -0 differ.
+// Source: XXH3, 64 bits (Collet, xxHash).
 int64_t checksum_of(const Tensor& x);
 // One number for the whole list.
 int64_t checksum_of(const std::vector<Tensor>& xs);

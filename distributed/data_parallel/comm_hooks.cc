@@ -1,5 +1,5 @@
-#include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/data_parallel/comm_hook.h"
+#include "gradus/distributed/group/collectives.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::dist {

@@ -4,8 +4,8 @@
 #include <exception>
 #include <thread>
 
-#include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/concat.h"
+#include "gradus/autograd/ops/copy.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/parallel.h"

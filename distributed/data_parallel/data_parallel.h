@@ -1,6 +1,6 @@
-// DataParallel: one process, several devices. Each forward splits the batch, runs a copy of the model per
-// device in a thread of its own, and joins the results; gradients of all copies add up in the one model's
-// parameters.
+// DataParallel: one process, several devices. Each forward splits the batch, runs a copy of the
+// model per device in a thread of its own, and joins the results; gradients of all copies add up in
+// the one model's parameters.
 //
 //   dist::DataParallel<Net> net([] { return std::make_unique<Net>(); }, {.device_ids = {cpu1, cpu2}});
 //   gm.attach(net->parameters());

@@ -7,9 +7,9 @@
 #include "gradus/autograd/leaf_guard.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/data_parallel/internal/packed_broadcast.h"
 #include "gradus/distributed/data_parallel/internal/reducer.h"
+#include "gradus/distributed/group/group_state.h"
 
 namespace gradus::dist::internal {
 namespace {

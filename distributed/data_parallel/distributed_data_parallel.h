@@ -14,8 +14,8 @@
 // backward that synchronises. In a group of one nothing is communicated and gradients stay as they are.
 //
 // In others, a recording of its parameters by a manager to which it is not attached,
-// gm.attach(net.parameters()) alone, is a StateError: nobody would reduce the gradients. Except within
-// no_sync().
+// gm.attach(net.parameters()) alone, is a StateError: nobody would reduce the gradients.
+// Except within no_sync().
 #pragma once
 
 #include <concepts>
@@ -72,9 +72,10 @@ class RecordingWatcher : public GradCallback, public std::enable_shared_from_thi
 // have a reducer together.
 class DataParallelModel {
  public:
-  // Collective over the group. Errors: ValueError for a model without parameters, or options that do not fit;
-  // MismatchError naming the parameter whose name, shape or dtype differs between ranks, and the rank.
-  // `owner` is whose parameters they are, for messages.
+  // Collective over the group.
+  // Errors: ValueError for a model without parameters, or options that do not fit; MismatchError naming the
+  // parameter whose name, shape or dtype differs between ranks, and the rank. `owner` is whose parameters
+  // they are, for messages.
   DataParallelModel(std::string owner, NamedTensors parameters, NamedTensors buffers,
                     DistributedDataParallelOptions options);
   // For another wrapper, under whose name ranks compare the call.

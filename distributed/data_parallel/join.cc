@@ -2,10 +2,10 @@
 #include <exception>
 #include <thread>
 
+#include "gradus/distributed/base/simulation_hooks.h"
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
 #include "gradus/distributed/data_parallel/internal/packed_broadcast.h"
 #include "gradus/distributed/data_parallel/internal/reducer.h"
-#include "gradus/distributed/base/simulation_hooks.h"
 
 namespace gradus::dist {
 namespace {

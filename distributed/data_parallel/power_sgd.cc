@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "gradus/distributed/data_parallel/checksum.h"
-#include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/data_parallel/internal/low_rank.h"
+#include "gradus/distributed/group/collectives.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"

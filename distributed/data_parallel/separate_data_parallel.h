@@ -25,8 +25,8 @@ class SeparateModels {
   // Errors: as DistributedDataParallel.
   SeparateModels(nn::Module& module, DistributedDataParallelOptions options);
 
-  // Errors: ValueError when `part` is neither the model nor a direct child with parameters, naming those
-  // there are.
+  // Errors: ValueError when `part` is neither the model nor a direct child with parameters, naming
+  // those there are.
   void attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more);
   void attach_all(GradManager& gm, std::vector<Callback> more);
   std::vector<std::shared_ptr<AllReduceCallback>> callbacks() const;

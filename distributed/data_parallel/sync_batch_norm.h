@@ -5,8 +5,8 @@
 //
 // One collective in the forward and one in the backward of each layer. Batches may differ in size between
 // ranks, and be empty on some. Gradients of any order are those of the joined batch. Evaluation, and a group
-// of one, are plain. Every rank must come to the same layers in the same order. What calls the function batch_norm is
-// no layer and stays as it is.
+// of one, are plain. Every rank must come to the same layers in the same order. What calls the function
+// batch_norm is no layer and stays as it is.
 #pragma once
 
 #include "gradus/distributed/group/group.h"

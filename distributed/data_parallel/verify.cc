@@ -8,18 +8,18 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
+#include "gradus/distributed/data_parallel/internal/training_state.h"
+#include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
-#include "gradus/distributed/data_parallel/sync_batch_norm.h"
-#include "gradus/distributed/data_parallel/internal/training_state.h"
 #include "gradus/nn/layers/batch_norm.h"
 #include "gradus/nn/layers/dropout.h"
 #include "gradus/optim/optimizers/sgd.h"
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/index.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::dist {
 namespace {

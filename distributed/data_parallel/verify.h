@@ -67,16 +67,16 @@ VerifyReport verify(const MakeModule& make, const LossOf& loss, data::DatasetRef
 }  // namespace internal
 
 // make() builds the model, as a std::unique_ptr; all get the weights of one instance, and f64. The ranks
-// train it with make_allreduce_cb(kMean), one rank on their batches joined; after every step are compared:
-// the loss (mean over ranks), gradients, parameters, buffers, between the ranks and with the one. Where they
-// differ, further runs find the cause: another seed, the same batch on all ranks, SyncBatchNorm, a weighted
-// loss.
+// train it with make_allreduce_cb(kMean), one rank on their batches joined; after every step are
+// compared: the loss (mean over ranks), gradients, parameters, buffers, between the ranks and with the
+// one. Where they differ, further runs find the cause: another seed, the same batch on all ranks,
+// SyncBatchNorm, a weighted loss.
 //
 // loss(model, batch) is the mean over the samples of all ranks, as training computes it: the mean over the
 // batch, times batch.size() * dist::get_world_size() / batch.global_size, which is 1 for equal batches. make,
-// loss and prepare run on all ranks at once. The caller's Context stays as it is. Errors: what the model
-// throws; ValueError for fewer samples than ranks, a loss that is not finite, or a model that has other
-// tensors in a job of one.
+// loss and prepare run on all ranks at once. The caller's Context stays as it is.
+// Errors: what the model throws; ValueError for fewer samples than ranks, a loss that is not finite, or a
+// model that has other tensors in a job of one.
 template <class Make, class Loss>
   requires std::is_invocable_v<Make>
 VerifyReport verify(Make make, data::DatasetRef data, const VerifyOptions& options, Loss loss) {

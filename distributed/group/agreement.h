@@ -1,6 +1,6 @@
-// How ranks go through a differentiable collective together: whether any of them wants a gradient, in which
-// of its open recordings, and what the tensors look like. And how a rank's failing backward reaches the
-// others.
+// How ranks go through a differentiable collective together: whether any of them wants a gradient, in
+// which of its open recordings, and what the tensors look like. And how a rank's failing backward
+// reaches the others.
 #pragma once
 
 #include <exception>
@@ -16,7 +16,8 @@ namespace gradus::dist::internal {
 // The same group for any thread: the default group is that of this thread's rank.
 inline Group resolved(const Group& group) { return Group(Ref<GroupState>(&group.state())); }
 
-// The recordings open on this thread, oldest first. Errors: StateError for more than 64, the bits of a mask.
+// The recordings open on this thread, oldest first.
+// Errors: StateError for more than 64, the bits of a mask.
 std::vector<autograd::RecordingState*> unfinished_recordings(std::string_view op);
 
 // A tensor without its elements.
@@ -52,11 +53,11 @@ struct Agreement {
 // A collective's gradient is a collective: every member must take part, also one whose own input needs no
 // gradient, and in the backward that corresponds to the others'. Ranks that run one program have opened the
 // same recordings, so the i-th open one here corresponds to the i-th there. What each follows travels with
-// the call's record, at no cost. Errors: MismatchError when a member wants gradients and another has opened
-// more or fewer recordings.
+// the call's record, at no cost.
+// Errors: MismatchError when a member wants gradients and another has opened more or fewer recordings.
 Agreement run_forward(const Group& group, const Forward& forward);
-// Collective over the group, in the backward of the call with `record`: whether a gradient has arrived on any
-// member.
+// Collective over the group, in the backward of the call with `record`: whether a gradient has
+// arrived on any member.
 bool any_gradient(const Group& group, CallRecord record, bool mine);
 
 // Tells the job that this rank's backward threw, unless that is what another rank's failure made of it:

@@ -2,9 +2,9 @@
 
 #include <charconv>
 
-#include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/base/rank_error.h"
 #include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/group/group_state.h"
 
 namespace gradus::dist {
 namespace {
@@ -37,7 +37,8 @@ int64_t to_number(std::string_view text) {
   return number;
 }
 
-// Runs f, which waits in the store. Whether what it waits for came in time. Errors: the job's failure.
+// Runs f, which waits in the store. Whether what it waits for came in time.
+// Errors: the job's failure.
 template <class F>
 bool came(F&& f) {
   try {
@@ -77,8 +78,8 @@ std::string checked_bytes(const char* op, const std::string& key, const std::str
   return value.substr(end + 1);
 }
 
-// Waits for `there`, which waits itself for the time that it is given. Errors: TimeoutError or PeerError with
-// `text`, which others may read meanwhile.
+// Waits for `there`, which waits itself for the time that it is given.
+// Errors: TimeoutError or PeerError with `text`, which others may read meanwhile.
 template <class There>
 void wait_until(const char* op, const Deadline& deadline, const std::string& text, There&& there) {
   const internal::World* world = internal::World::current();

@@ -1,5 +1,5 @@
-// What ranks tell each other by name (MegEngine's user_set, user_get and user_pop), and the barrier on the
-// store.
+// What ranks tell each other by name (MegEngine's user_set, user_get and user_pop), and the
+// barrier on the store.
 //
 //   auto client = dist::get_client();
 //   client.user_set("best", "0.98");                          // on one rank
@@ -13,19 +13,20 @@
 #include <type_traits>
 #include <typeinfo>
 
-#include "gradus/distributed/group/group.h"
 #include "gradus/distributed/base/store.h"
 #include "gradus/distributed/base/wire.h"
+#include "gradus/distributed/group/group.h"
 
 namespace gradus::dist {
 
-// A key has values, in the order in which they came, each with a version, counted from 1. Keys are apart from
-// those of the framework. T: what gradus/distributed/base/wire.h has; whatever converts to a string_view is a
-// std::string.
+// A key has values, in the order in which they came, each with a version, counted from 1. Keys are apart
+// from those of the framework. T: what gradus/distributed/base/wire.h has; whatever converts to a
+// string_view is a std::string.
 //
-// Waits end with the job's failure. Errors: TimeoutError that names the key, after the job's timeout unless
-// another one is given; PeerError once no other rank is left that could set it; ValueError when the value is
-// of another type, which then stays where it is.
+// Waits end with the job's failure.
+// Errors: TimeoutError that names the key, after the job's timeout unless another one is given; PeerError
+// once no other rank is left that could set it; ValueError when the value is of another type, which then
+// stays where it is.
 class Client {
  public:
   explicit Client(std::shared_ptr<Store> store) : store_(std::move(store)) {}
@@ -84,8 +85,9 @@ class Client {
 // Errors: StateError "call init_process_group first".
 Client get_client();
 
-// Waits until every member of the group is here; through the store, so that it works where no collective can.
-// Repeatable. Errors: TimeoutError that names the ranks that are missing: the job's failure, as any timeout.
+// Waits until every member of the group is here; through the store, so that it works where no
+// collective can. Repeatable.
+// Errors: TimeoutError that names the ranks that are missing: the job's failure, as any timeout.
 void group_barrier(const Group& group = {}, std::optional<Milliseconds> timeout = {});
 // PyTorch's name for it.
 inline void monitored_barrier(const Group& group = {}, std::optional<Milliseconds> timeout = {}) {

@@ -10,13 +10,13 @@
 namespace gradus::dist {
 
 using internal::Block;
+using internal::CallRecord;
 using internal::check_input;
 using internal::check_output;
 using internal::Collective;
 using internal::ConstBlock;
 using internal::GroupState;
 using internal::Op;
-using internal::CallRecord;
 using internal::Turn;
 
 namespace {
@@ -385,7 +385,8 @@ Collective exchange_call(const char* op, const GroupState& group, DType dtype, s
   return call;
 }
 
-// Bytes of rows that go to or come from each rank. Errors: ValueError unless the splits add up to x's rows.
+// Bytes of rows that go to or come from each rank.
+// Errors: ValueError unless the splits add up to x's rows.
 std::vector<int64_t> split_rows(const char* op, const char* what, const Tensor& x,
                                 std::vector<int64_t> splits, int size) {
   if (x.dim() == 0) throw ShapeError(op, what, " has no rows to split: ", describe(x));

@@ -6,8 +6,8 @@
 #include <exception>
 #include <mutex>
 
-#include "gradus/distributed/group/internal/join_job.h"
 #include "gradus/distributed/base/rank_error.h"
+#include "gradus/distributed/group/internal/join_job.h"
 
 namespace gradus::dist::internal {
 namespace {

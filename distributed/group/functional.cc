@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "gradus/autograd/grad_manager.h"  // NoRecord
-#include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
-#include "gradus/autograd/ops/concat.h"
-#include "gradus/autograd/ops/reduce.h"
-#include "gradus/autograd/ops/view.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/recording_state.h"
+#include "gradus/autograd/ops/concat.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/ops/view.h"
 #include "gradus/distributed/group/agreement.h"
 #include "gradus/distributed/group/collective_argument.h"
 #include "gradus/tensor/ops/copy.h"
@@ -33,8 +33,8 @@ using internal::run_forward;
 using internal::Turn;
 using Forms = std::vector<std::vector<Form>>;
 
-// The inputs' gradients from the outputs', of which none is missing. Communicates; runs on all members
-// together.
+// The inputs' gradients from the outputs', of which none is missing. Communicates; runs on
+// all members together.
 using Rule = std::function<std::vector<Tensor>(std::vector<Tensor> dys)>;
 
 // Note [Collectives in backward]
@@ -146,8 +146,8 @@ std::vector<int64_t> equal_parts(const char* op, const Tensor& x, int64_t dim, c
   return std::vector<int64_t>(members, n / members);
 }
 
-// What part of a maximum's (or minimum's) gradient x gets, element by element: 1 / (number of ranks that
-// attain it).
+// What part of a maximum's (or minimum's) gradient x gets, element by element: 1 / (number of ranks
+// that attain it).
 Tensor share_of_winners(const Tensor& x, const Tensor& y, const Group& group) {
   const NoRecord off;
   const Tensor wins = to(logical_or(eq(x, y), isnan(x)), x.dtype());

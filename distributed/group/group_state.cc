@@ -4,8 +4,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "gradus/distributed/transport/single_rank_backend.h"
 #include "gradus/distributed/group/work_state.h"
+#include "gradus/distributed/transport/single_rank_backend.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/environment.h"
 
@@ -82,7 +82,8 @@ GroupState::GroupState(Setup setup)
   const auto me = std::ranges::find(members_, world_ ? world_->rank : 0);
   if (me == members_.end()) return;
   index_ = int(me - members_.begin());
-  backend_ = size() == 1 ? make_single_rank_backend() : make_backend({*world_, members_, index_, id_}, watch({}));
+  backend_ =
+      size() == 1 ? make_single_rank_backend() : make_backend({*world_, members_, index_, id_}, watch({}));
 }
 
 GroupState::~GroupState() = default;

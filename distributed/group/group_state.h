@@ -1,7 +1,7 @@
 // GroupState: one rank's side of a group. Internal: the public handle is Group.
 //
-// A call of the group: everyone's records are exchanged and compared, then the data moves (Note [Calls] in
-// group_state.cc).
+// A call of the group: everyone's records are exchanged and compared, then the data moves (Note
+// [Calls] in group_state.cc).
 #pragma once
 
 #include <atomic>
@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/transport/backend.h"
-#include "gradus/distributed/group/internal/call_queue.h"
 #include "gradus/distributed/group/group.h"
+#include "gradus/distributed/group/internal/call_queue.h"
 #include "gradus/distributed/group/work.h"
 #include "gradus/distributed/group/world.h"
+#include "gradus/distributed/transport/backend.h"
 
 namespace gradus::dist::internal {
 
@@ -22,7 +22,7 @@ namespace gradus::dist::internal {
 struct Turn {
   Backend& backend;
   Call call;
-  std::vector<CallRecord> records;              // one per member, in the group's order
+  std::vector<CallRecord> records;          // one per member, in the group's order
   std::vector<std::vector<int64_t>> sizes;  // what they gave as Collective::sizes
 };
 
@@ -30,7 +30,8 @@ struct Turn {
 struct Collective {
   const char* op;  // the function's name, for errors
   CallRecord record;
-  // What a record has no room for, for `check`. Errors: ValueError for more than some thousand entries.
+  // What a record has no room for, for `check`.
+  // Errors: ValueError for more than some thousand entries.
   std::vector<int64_t> sizes;
   // Returns what does not fit, from records and sizes alone, so that all ranks find the same; or nothing.
   std::function<std::optional<Failure>(const Turn&)> check;
@@ -53,7 +54,8 @@ class GroupState final : public Counted {
   explicit GroupState(Setup setup);
   ~GroupState() override;
 
-  // Checked calls. Errors: ValueError when this rank is no member.
+  // Checked calls.
+  // Errors: ValueError when this rank is no member.
   Work run(Collective collective, bool async, std::optional<Milliseconds> timeout);
 
   bool is_member() const { return index_ >= 0; }
@@ -61,7 +63,8 @@ class GroupState final : public Counted {
   int index() const { return index_; }
   int size() const { return int(members_.size()); }
   const std::vector<int>& members() const { return members_; }
-  // The place of a rank of the job. Errors: ValueError that names `what` for no member.
+  // The place of a rank of the job.
+  // Errors: ValueError that names `what` for no member.
   int index_of(int rank, std::string_view op, std::string_view what) const;
   uint32_t id() const { return id_; }
   const std::string& name() const { return name_; }
@@ -103,8 +106,8 @@ class GroupState final : public Counted {
   std::unique_ptr<Backend> backend_;
   std::atomic<uint32_t> backwards_{0};
   std::atomic<uint8_t> dropped_{0};  // as in CallRecord
-  uint64_t calls_ = 0;  // that were not left out; of the one that runs
-  CallQueue queue_;     // last: its calls use the rest
+  uint64_t calls_ = 0;               // that were not left out; of the one that runs
+  CallQueue queue_;                  // last: its calls use the rest
 };
 
 // Returns what is wrong unless all members gave equal sizes; `text` shows them.
@@ -113,7 +116,7 @@ std::optional<Failure> find_odd(const Turn& turn, const GroupState& group,
 
 // How a group is made of another one's members.
 struct GroupPlan {
-  Op op;  // the function that the user called
+  Op op;                           // the function that the user called
   std::vector<int64_t> says = {};  // to the other ranks
   bool equal = false;              // all ranks must say the same
   std::string name = {};

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "gradus/distributed/base/rank_error.h"
 #include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/group/internal/message_work.h"
-#include "gradus/distributed/base/rank_error.h"
-#include "gradus/distributed/transport/ring_transport.h"
 #include "gradus/distributed/store/tcp_store.h"
+#include "gradus/distributed/transport/ring_transport.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/parallel.h"
 

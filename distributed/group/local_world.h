@@ -12,9 +12,9 @@ namespace gradus::dist::internal {
 // One per rank; they know each other through memory alone.
 std::vector<Ref<World>> make_local_worlds(int world_size, const RunRanksOptions& options);
 
-// Runs body() as the rank that `world` belongs to, in a Context of its own. Collective over the job: it first
-// makes the default group. Then the rank leaves in order, or tells the others what it threw, which it throws
-// on.
+// Runs body() as the rank that `world` belongs to, in a Context of its own. Collective over the job: it
+// first makes the default group. Then the rank leaves in order, or tells the others what it threw,
+// which it throws on.
 void run_as_rank(const Ref<World>& world, const std::function<void()>& body);
 
 }  // namespace gradus::dist::internal

@@ -1,15 +1,15 @@
 #include <algorithm>
 
+#include "gradus/distributed/group/world.h"
 #include "gradus/distributed/transport/arena.h"
 #include "gradus/distributed/transport/hosts.h"
 #include "gradus/distributed/transport/message.h"
-#include "gradus/distributed/group/world.h"
 
 namespace gradus::dist::internal {
 namespace {
 
-// The hosts' leaders talk under an id of their own, apart from messages among all members. Ids of groups stay
-// below it.
+// The hosts' leaders talk under an id of their own, apart from messages among all members. Ids of
+// groups stay below it.
 constexpr uint32_t kAcross = 1u << 23;
 
 std::unique_ptr<Backend> make_arena(const BackendSetup& setup, const std::vector<int>& members, int index,

@@ -19,8 +19,8 @@ using internal::World;
 
 namespace {
 
-// Ranks of a host share its cores as whoever started them has said; torchrun and gradus-run do so by the
-// variable.
+// Ranks of a host share its cores as whoever started them has said; torchrun and gradus-run do so
+// by the variable.
 void share_cores(const World& world) {
   if (!std::getenv("OMP_NUM_THREADS") && Context::current().threads == 0) set_num_threads(world.threads);
 }

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/group/group.h"
 #include "gradus/distributed/base/store.h"
+#include "gradus/distributed/group/group.h"
 
 namespace gradus::dist {
 
@@ -27,8 +27,8 @@ struct InitOptions {
   std::string init_method = "env://";
   int world_size = -1;  // -1: from init_method or the environment
   int rank = -1;
-  std::shared_ptr<Store> store = {};              // instead of init_method; then world_size and rank are needed
-  Milliseconds timeout{600'000};             // of each call, unless it says otherwise
+  std::shared_ptr<Store> store = {};  // instead of init_method; then world_size and rank are needed
+  Milliseconds timeout{600'000};      // of each call, unless it says otherwise
   std::optional<Milliseconds> init_timeout = {};  // to find each other; default: timeout
   // The job's secret; default: GRADUS_TOKEN, else that of the user's own file ~/.gradus/token, which the
   // first rank makes (ranks on several hosts need a home folder that they share).
@@ -52,7 +52,8 @@ int get_world_size(const Group& group = {});  // 1 without a job; -1 when no mem
 int get_local_rank();                         // on this host, 0 without a job
 int get_local_world_size();
 std::string get_backend(const Group& group = {});
-// Between ranks in the job and in the group. Errors: ValueError for no member.
+// Between ranks in the job and in the group.
+// Errors: ValueError for no member.
 int get_group_rank(const Group& group, int global_rank);
 int get_global_rank(const Group& group, int group_rank);
 std::vector<int> get_process_group_ranks(const Group& group);
@@ -62,14 +63,15 @@ struct NewGroupOptions {
   std::optional<Milliseconds> timeout = {};
   std::string name = {};
 };
-// Collective over the whole job, in the same order on all ranks. Ranks that are no members get a group that
-// says so. Errors: ValueError for a rank outside of the job, or named twice.
+// Collective over the whole job, in the same order on all ranks. Ranks that are no members get a
+// group that says so.
+// Errors: ValueError for a rank outside of the job, or named twice.
 Group new_group(const std::vector<int>& ranks, const NewGroupOptions& options = {});
-// Cuts the job into groups of `size` neighbours; returns this rank's. Errors: ValueError unless size divides
-// the world's.
+// Cuts the job into groups of `size` neighbours; returns this rank's.
+// Errors: ValueError unless size divides the world's.
 Group new_subgroups(int size);
-// One group per list; returns this rank's (a group of no member when it is in none). Errors: ValueError when
-// lists overlap.
+// One group per list; returns this rank's (a group of no member when it is in none).
+// Errors: ValueError when lists overlap.
 Group new_subgroups_by_enumeration(const std::vector<std::vector<int>>& ranks_per_group);
 
 }  // namespace gradus::dist

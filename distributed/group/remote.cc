@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/recording_state.h"
+#include "gradus/autograd/ops/copy.h"
 #include "gradus/distributed/group/agreement.h"
 #include "gradus/distributed/group/collective_argument.h"
 #include "gradus/distributed/group/internal/message_work.h"

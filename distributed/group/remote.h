@@ -21,8 +21,9 @@ struct RemoteRecvOptions {
   Device device = kCPU;  // of the result
 };
 
-// Sends x, of any shape and dtype, and returns at once (once its device has written it). A recording that follows x receives the gradient from
-// dest_rank in its backward (also in one without roots: gm.backward()), or learns that there is none.
+// Sends x, of any shape and dtype, and returns at once (once its device has written it). A recording that
+// follows x receives the gradient from dest_rank in its backward (also in one without roots: gm.backward()),
+// or learns that there is none.
 void remote_send(const Tensor& x, const RemoteSendOptions& options);
 
 // Returns what the matching remote_send sends. Where a recording of the sender's follows it, this rank's
@@ -30,9 +31,9 @@ void remote_send(const Tensor& x, const RemoteSendOptions& options);
 // gradient, in its backward; or with "none", when it ends without a backward, or its backward does not reach
 // the result. Without an open recording the answer is "none" at once.
 // Grad: of any order; but autograd::grad(ys, xs), whose recording goes on, ends here.
-// Errors of both: DeviceError off host memory; ValueError for this rank itself, or no member; StateError inside of autograd::checkpoint;
-// MismatchError when the two ranks have opened different numbers of recordings; PeerError when the other rank
-// fails, its backward included; TimeoutError.
+// Errors of both: DeviceError off host memory; ValueError for this rank itself, or no member; StateError
+// inside of autograd::checkpoint; MismatchError when the two ranks have opened different numbers of
+// recordings; PeerError when the other rank fails, its backward included; TimeoutError.
 Tensor remote_recv(const RemoteRecvOptions& options);
 
 }  // namespace gradus::dist

@@ -14,8 +14,8 @@ struct RunRanksOptions {
   int hosts = 1;               // as if the ranks were spread evenly over so many hosts
 };
 
-// Runs body() on `world_size` threads, each a rank of one job. Returns when all have ended. Errors: what the
-// rank that failed first threw (others then fail because of it).
+// Runs body() on `world_size` threads, each a rank of one job. Returns when all have ended.
+// Errors: what the rank that failed first threw (others then fail because of it).
 void run_ranks(int world_size, const std::function<void()>& body, const RunRanksOptions& options = {});
 
 }  // namespace gradus::dist

@@ -21,9 +21,10 @@ class Work {
   Work(const Work&);
   Work& operator=(const Work&);
 
-  // Blocks until it is done. The limit is that of the call that started it, or `timeout` from now, if
-  // shorter. Errors: what went wrong (DistributedError), each time it is called; TimeoutError when `timeout`
-  // is over first, which ends nothing: it can be waited for again.
+  // Blocks until it is done. The limit is that of the call that started it, or `timeout` from
+  // now, if shorter.
+  // Errors: what went wrong (DistributedError), each time it is called; TimeoutError when `timeout` is over
+  // first, which ends nothing: it can be waited for again.
   void wait(std::optional<Milliseconds> timeout = {}) const;
   // Whether it is done, well or badly; never blocks.
   bool is_completed() const;

@@ -5,8 +5,8 @@
 
 #include "gradus/distributed/base/deadline.h"
 #include "gradus/tensor/base/error.h"
-#include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/base/ref.h"
+#include "gradus/tensor/runtime/fork.h"
 
 namespace gradus::dist::internal {
 
@@ -15,7 +15,8 @@ class WorkState : public Counted {
   // Errors: StateError in a child that fork() made: what would do the work is its parent's.
   void check_process() const {
     if (process_ != gradus::internal::fork_count())
-      throw StateError("wait", "this process was made by fork(); its parent has the work under way, and waits for it");
+      throw StateError(
+          "wait", "this process was made by fork(); its parent has the work under way, and waits for it");
   }
   // As in Work. May be called from several threads.
   virtual void wait(std::optional<Milliseconds> timeout) = 0;

@@ -1,5 +1,5 @@
-// World: what all groups of one rank share; GroupState: one group of it. Internal: the public handle is
-// Group.
+// World: what all groups of one rank share; GroupState: one group of it. Internal: the public
+// handle is Group.
 #pragma once
 
 #include <atomic>
@@ -11,16 +11,16 @@
 #include <string_view>
 #include <vector>
 
-#include "gradus/distributed/transport/backend.h"
+#include "gradus/distributed/base/call_record.h"
+#include "gradus/distributed/base/membership.h"
+#include "gradus/distributed/base/store.h"
+#include "gradus/distributed/group/group.h"
 #include "gradus/distributed/group/internal/call_log.h"
 #include "gradus/distributed/group/internal/call_queue.h"
-#include "gradus/distributed/group/group.h"
-#include "gradus/distributed/base/membership.h"
-#include "gradus/distributed/base/call_record.h"
-#include "gradus/distributed/transport/segment.h"
-#include "gradus/distributed/base/store.h"
-#include "gradus/distributed/transport/transport.h"
 #include "gradus/distributed/group/work_state.h"
+#include "gradus/distributed/transport/backend.h"
+#include "gradus/distributed/transport/segment.h"
+#include "gradus/distributed/transport/transport.h"
 #include "gradus/tensor/runtime/job.h"
 
 namespace gradus::dist::internal {
@@ -53,8 +53,8 @@ class World : public Job {
   }
   ~World() override;
 
-  // Comes before all that ranks exchange: waits until they are known to be of one job. Errors: the job's
-  // failure.
+  // Comes before all that ranks exchange: waits until they are known to be of one job.
+  // Errors: the job's failure.
   void settle(std::string_view op) const;
 
   // Of a rank that leaves: waits until its posted calls have ended, which they do by their deadlines, or soon
@@ -75,8 +75,8 @@ class World : public Job {
   static Ref<World> exchange_process_world(Ref<World> world);
 
  private:
-  // Calls of first_given. A process that joins one job after another may find the same store again: it counts
-  // on.
+  // Calls of first_given. A process that joins one job after another may find the same store
+  // again: it counts on.
   struct Calls {
     std::mutex mutex;
     std::map<std::string, int> counts;  // per `what`

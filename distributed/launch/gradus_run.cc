@@ -17,9 +17,9 @@
 
 #include "gradus/distributed/launch/internal/devices.h"
 #include "gradus/distributed/launch/internal/failure_report.h"
-#include "gradus/distributed/launch/supervisor.h"
 #include "gradus/distributed/launch/internal/log_multiplexer.h"
 #include "gradus/distributed/launch/processes.h"
+#include "gradus/distributed/launch/supervisor.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -279,8 +279,8 @@ RendezvousOptions rendezvous_options(const Args& a) {
   rendezvous.port = a.master_port;
   if (!a.rdzv_endpoint.empty()) read_endpoint(a.rdzv_endpoint, rendezvous);
   if (!rendezvous.several()) {
-    // An endpoint is for machines to meet at, which one machine has no need of; it is not the ranks'
-    // MASTER_PORT.
+    // An endpoint is for machines to meet at, which one machine has no need of; it is not
+    // the ranks' MASTER_PORT.
     if (a.rdzv_backend == "c10d") {
       rendezvous.host = "127.0.0.1";
       rendezvous.port = 0;
@@ -292,7 +292,8 @@ RendezvousOptions rendezvous_options(const Args& a) {
   if (a.rdzv_backend == "static") {
     if (rendezvous.min_nodes != rendezvous.max_nodes)
       fail("--nnodes MIN:MAX needs --rdzv-backend c10d and --rdzv-endpoint HOST:PORT");
-    if (a.node_rank >= rendezvous.max_nodes) fail("--node-rank is ", a.node_rank, ", but --nnodes is ", a.nnodes);
+    if (a.node_rank >= rendezvous.max_nodes)
+      fail("--node-rank is ", a.node_rank, ", but --nnodes is ", a.nnodes);
     rendezvous.node_rank = a.node_rank;
     if (!rendezvous.port) rendezvous.port = 29500;
   } else {

@@ -15,16 +15,16 @@
 #include <optional>
 #include <sstream>
 
+#include "gradus/distributed/base/rank_error.h"
+#include "gradus/distributed/group/object.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/group/run_ranks.h"
+#include "gradus/distributed/group/world.h"
 #include "gradus/distributed/launch/internal/devices.h"
 #include "gradus/distributed/launch/internal/failure_report.h"
-#include "gradus/distributed/launch/supervisor.h"
-#include "gradus/distributed/group/object.h"
 #include "gradus/distributed/launch/internal/log_multiplexer.h"
-#include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/base/rank_error.h"
-#include "gradus/distributed/group/run_ranks.h"
+#include "gradus/distributed/launch/supervisor.h"
 #include "gradus/distributed/store/socket.h"
-#include "gradus/distributed/group/world.h"
 #include "gradus/tensor/runtime/environment.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/quiet_signals.h"
@@ -32,9 +32,9 @@
 namespace gradus::dist {
 namespace {
 
-using internal::SupervisorOptions;
 using internal::RendezvousOptions;
 using internal::Socket;
+using internal::SupervisorOptions;
 using internal::World;
 using Body = std::function<std::string()>;
 
@@ -220,8 +220,8 @@ void write_whole(int fd, std::string_view bytes, const char* what) {
   std::exit(status);
 }
 
-// Under gradus-run, torchrun or a scheduler. The process stays in the job until it ends: a later call goes on
-// in it.
+// Under gradus-run, torchrun or a scheduler. The process stays in the job until it ends: a later
+// call goes on in it.
 Ended run_in_place(const LauncherOptions& options, const Body& body, bool wants_results) {
   Ended ended;
   try {
@@ -312,7 +312,8 @@ std::vector<std::string> own_arguments() {
   return arguments;
 }
 
-Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended>& earlier, bool wants_results) {
+Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended>& earlier,
+                    bool wants_results) {
   WireWriter writer;
   for (const Ended& e : earlier) e.put(writer);
   const Socket file(memfd_create("earlier", MFD_CLOEXEC));

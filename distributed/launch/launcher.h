@@ -1,5 +1,5 @@
-// Starts a program's function on several ranks: on this machine, and as this machine's part of a job on
-// several.
+// Starts a program's function on several ranks: on this machine, and as this machine's part of a
+// job on several.
 //
 //   int main() {
 //     return dist::launcher({.nproc_per_node = 4}, [] { ...every rank runs this... });
@@ -30,13 +30,13 @@ struct LauncherOptions {
   int world_size = 0;  // MegEngine's way: ranks of all machines, and
   int rank_start = 0;  // the first one of this machine
   std::string master_addr = "127.0.0.1";
-  std::string master_ip = {};                 // the same
+  std::string master_ip = {};            // the same
   int master_port = 0;                   // 0: any free one, with one machine
   int port = 0;                          // the same
   std::string backend = "gloo";          // "local": ranks are threads of this process
   int max_restarts = 0;                  // times that all ranks are started again after a failure
   int threads_per_rank = 0;              // 0: usable cores / ranks on this machine
-  std::string log_dir = {};                   // the ranks' output, one folder per attempt and rank; "": none
+  std::string log_dir = {};              // the ranks' output, one folder per attempt and rank; "": none
   Milliseconds timeout{600'000};         // of collectives, unless they say otherwise; and how long ranks
                                          // may go on when another has returned
   Milliseconds shutdown_timeout{3'000};  // between asking ranks to end and killing them
@@ -49,9 +49,10 @@ class LaunchError : public DistributedError {
 };
 
 // Returns 0 when every rank's function returned, else a non-zero exit status, after showing what failed
-// first. In a rank it does not return, except under a foreign launcher (there it returns 0 or throws what the
-// function threw). Errors: ValueError for options that do not fit each other; ConnectionError for a taken
-// port or unreachable master.
+// first. In a rank it does not return, except under a foreign launcher (there it returns 0 or throws what
+// the function threw).
+// Errors: ValueError for options that do not fit each other; ConnectionError for a taken port
+// or unreachable master.
 int launcher(const LauncherOptions& options, const std::function<void()>& body);
 
 namespace internal {
@@ -60,8 +61,8 @@ std::vector<std::string> launch_bytes(const LauncherOptions& options,
 }
 
 // Returns what the function returned on every rank, in rank order (ranks of other machines included). R:
-// numbers, enums, strings, Tensors, vectors and pairs of these (gradus/distributed/base/wire.h). Errors:
-// LaunchError instead of an exit status.
+// numbers, enums, strings, Tensors, vectors and pairs of these (gradus/distributed/base/wire.h).
+// Errors: LaunchError instead of an exit status.
 template <class R>
 std::vector<R> launch(const LauncherOptions& options, const std::function<R()>& body) {
   std::vector<R> results;

@@ -24,11 +24,12 @@ struct SpawnOptions {
 
 inline constexpr char kStarted = 's';
 
-// Starts a program; a text file without #! is run by the shell. Errors: ValueError naming it when it cannot
-// be run.
+// Starts a program; a text file without #! is run by the shell.
+// Errors: ValueError naming it when it cannot be run.
 pid_t spawn(const char* op, const SpawnOptions& options);
 
-// The file that a shell would run for `name`. Errors: ValueError when there is none.
+// The file that a shell would run for `name`.
+// Errors: ValueError when there is none.
 std::string find_program(const char* op, const std::string& name);
 
 // A process; its start tells it from a later one that gets its number.
@@ -37,8 +38,8 @@ struct Process {
   uint64_t start = 0;
 };
 
-// While it lives, orphans below this process become its children: nothing that a rank starts gets away, in whatever
-// session and environment.
+// While it lives, orphans below this process become its children: nothing that a rank starts gets away, in
+// whatever session and environment.
 class Adoption {
  public:
   Adoption();
@@ -54,8 +55,8 @@ class Adoption {
   std::vector<pid_t> strangers_;
 };
 
-// What tells a job's processes from others: any of these, or that they descend from such. Guards are none, nor is this
-// process.
+// What tells a job's processes from others: any of these, or that they descend from such. Guards are none,
+// nor is this process.
 struct Family {
   std::string id;             // in the environment they were started with
   std::vector<pid_t> groups;  // process groups
@@ -68,8 +69,8 @@ struct Family {
 // Those that live.
 std::vector<pid_t> find_processes(const Family& family);
 
-// Kills them, and those that they started meanwhile, until none is left or the time is over; returns those
-// left.
+// Kills them, and those that they started meanwhile, until none is left or the time is over;
+// returns those left.
 std::vector<pid_t> kill_processes(const Family& family, Milliseconds limit);
 
 // The adopter's children of the family, living or ended.

@@ -20,11 +20,11 @@
 #include <optional>
 #include <random>
 
+#include "gradus/distributed/base/rank_error.h"
 #include "gradus/distributed/launch/internal/guard.h"
 #include "gradus/distributed/launch/internal/interrupts.h"
 #include "gradus/distributed/launch/internal/log_multiplexer.h"
 #include "gradus/distributed/launch/processes.h"
-#include "gradus/distributed/base/rank_error.h"
 #include "gradus/distributed/store/socket.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -135,8 +135,8 @@ std::string line_prefix(const std::string& role, int local_rank, int rank) {
 // One attempt: the ranks of this machine, from their start to the last one's end.
 class Attempt {
  public:
-  Attempt(const SupervisorOptions& spec, const std::string& id, const Adoption& adoption, Rendezvous& rendezvous, Guard& guard,
-          Interrupts& interrupts, int number, const std::string& logs)
+  Attempt(const SupervisorOptions& spec, const std::string& id, const Adoption& adoption,
+          Rendezvous& rendezvous, Guard& guard, Interrupts& interrupts, int number, const std::string& logs)
       : spec_(spec),
         id_(id),
         adoption_(adoption),
@@ -294,8 +294,8 @@ class Attempt {
     }
   }
 
-  // Notes a rank's end. It stays a zombie until all are gone: so its process group's number is not given to
-  // others.
+  // Notes a rank's end. It stays a zombie until all are gone: so its process group's number is not
+  // given to others.
   void look_at(Rank& rank) {
     siginfo_t info;
     info.si_pid = 0;
@@ -533,8 +533,8 @@ Outcome supervise(const SupervisorOptions& given) {
     outcome.signal = interrupted.signal;
     if (rendezvous_or_none)
       rendezvous_or_none->report({.kind = Failure::Kind::kFailed,
-                             .text = concat("the launcher of node ", rendezvous_or_none->place().node,
-                                            " was ended by ", signal_name(interrupted.signal))});
+                                  .text = concat("the launcher of node ", rendezvous_or_none->place().node,
+                                                 " was ended by ", signal_name(interrupted.signal))});
     return outcome;
   }
 }

@@ -56,7 +56,8 @@ struct RankEnd {
   std::vector<std::string> last_lines;  // of its stderr
 
   bool ok() const { return exit_code == 0; }
-  // "rank 2 was killed by signal 9 (SIGKILL)", "rank 1 failed: ShapeError: [matmul] ...", "rank 3 exited with code 1".
+  // "rank 2 was killed by signal 9 (SIGKILL)", "rank 1 failed: ShapeError: [matmul] ...", "rank 3
+  // exited with code 1".
   std::string sentence() const;
 };
 
@@ -70,8 +71,8 @@ struct Outcome {
   int attempts = 1;
 };
 
-// Returns when all ranks have ended and no process of the job is left. Errors: ValueError and ConnectionError
-// when it cannot begin.
+// Returns when all ranks have ended and no process of the job is left.
+// Errors: ValueError and ConnectionError when it cannot begin.
 Outcome supervise(const SupervisorOptions& spec);
 
 // "SIGKILL".

@@ -19,8 +19,8 @@ SimulationReport simulate(int world_size, const SimulationOptions& options,
   };
   internal::Scheduler scheduler(world_size, options, tell_death);
   return scheduler.run([&](int rank) {
-    const Ref<internal::World> world =
-        std::move(worlds[rank]);  // ends with the rank, not after the simulation
+    // Ends with the rank, not after the simulation.
+    const Ref<internal::World> world = std::move(worlds[rank]);
     internal::run_as_rank(world, body);
   });
 }

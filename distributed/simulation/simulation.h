@@ -1,7 +1,7 @@
 // Simulation: ranks as threads under a scheduler that a seed drives. One thread runs at a time; at every
-// point where ranks meet (a wait, a notification, a message, a store operation) the seed decides who goes on,
-// how long a message takes, which one is lost and who is killed. Time is virtual. The same seed replays the
-// same run.
+// point where ranks meet (a wait, a notification, a message, a store operation) the seed decides who goes
+// on, how long a message takes, which one is lost and who is killed. Time is virtual. The same seed
+// replays the same run.
 //
 //   for (uint64_t seed = 0; seed < 10'000; ++seed)
 //     SimulationReport report = simulate(4, {.seed = seed, .kill = 0.1}, [] { ...collectives... });

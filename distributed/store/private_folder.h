@@ -26,8 +26,8 @@ class PrivateFolder {
     std::string content;
     std::chrono::system_clock::time_point time;  // it was written
   };
-  // Returns the first `most` bytes, or nothing when there is no such file. Errors: FileError for a file that
-  // is not this user's, or that others may read.
+  // Returns the first `most` bytes, or nothing when there is no such file.
+  // Errors: FileError for a file that is not this user's, or that others may read.
   std::optional<File> read(const char* op, const char* name, size_t most) const;
 
   enum class Existing { kKeep, kReplace };

@@ -114,8 +114,8 @@ std::vector<SocketAddress> resolve(const std::string& host, int port, const Dead
   look_up(host, port, AI_NUMERICHOST, *lookup);
   if (!lookup->found.empty()) return lookup->found;
 
-  // The name service has time limits of its own, which are not ours: it is left behind when it takes too
-  // long.
+  // The name service has time limits of its own, which are not ours: it is left behind when it
+  // takes too long.
   lookup = std::make_shared<Lookup>();
   std::thread([host, port, lookup] { look_up(host, port, 0, *lookup); }).detach();
   std::unique_lock lock(lookup->mutex);

@@ -43,13 +43,13 @@ struct SocketAddress {
   std::string text() const;  // "10.0.0.1:29500", "[::1]:29500"
 };
 
-// Returns the addresses of a host name; empty with `why` set when there is none, or the name service does not
-// answer.
+// Returns the addresses of a host name; empty with `why` set when there is none, or the name service
+// does not answer.
 std::vector<SocketAddress> resolve(const std::string& host, int port, const Deadline& deadline,
                                    std::string* why);
 
-// Connects; null with `why` set ("connection refused"). The socket does not block, and is closed in programs
-// started.
+// Connects; null with `why` set ("connection refused"). The socket does not block, and is closed
+// in programs started.
 Socket connect_to(const SocketAddress& address, const Deadline& deadline, std::string* why);
 // Listens; null with `why` and `taken` set. port 0: any free one.
 Socket listen_at(const SocketAddress& address, std::string* why, bool* taken);

@@ -1,7 +1,7 @@
 // What a store's server and its clients say to each other, as bytes. Pure: no sockets.
 //
-// A frame is a length (4 bytes, little endian) and that many bytes: one message. A message is a type, numbers
-// and texts:
+// A frame is a length (4 bytes, little endian) and that many bytes: one message. A message is a type,
+// numbers and texts:
 //   u8 type | u32 n | n times i64 | u32 m | m times (u32 length, bytes)
 // Each type has its own count of numbers and texts (store_protocol.cc); what does not fit is no message.
 //
@@ -64,8 +64,8 @@ inline constexpr int kAnyAttempt = -1;
 inline constexpr size_t kNonceBytes = 32, kProofBytes = 32;
 inline constexpr int kMaxWorldSize = 1 << 16;
 inline constexpr size_t kMaxListed = 1 << 16;  // keys in one request
-// Longest frames: before a client has proven who it is, of members, of clients (compare_set: a key and two
-// values).
+// Longest frames: before a client has proven who it is, of members, of clients (compare_set: a key
+// and two values).
 inline constexpr size_t kMaxGreeting = 4 << 10;
 inline constexpr size_t kMaxNotice = 64 << 10;
 inline constexpr size_t kMaxFrame = 2 * StoreLimits::kValueBytes + (64 << 10);

@@ -15,9 +15,9 @@
 #include <system_error>
 #include <thread>
 
-#include "gradus/distributed/store/socket.h"
 #include "gradus/distributed/base/still_threads.h"
 #include "gradus/distributed/store/internal/store_service.h"
+#include "gradus/distributed/store/socket.h"
 
 namespace gradus::dist {
 namespace {

@@ -25,8 +25,8 @@ struct StoreServerOptions {
 
 class StoreServer {
  public:
-  // Starts to listen. Errors: ConnectionError for a taken port or a bad address; ValueError for no token off
-  // loopback.
+  // Starts to listen.
+  // Errors: ConnectionError for a taken port or a bad address; ValueError for no token off loopback.
   explicit StoreServer(const StoreServerOptions& options);
   ~StoreServer();  // ends all connections
 
@@ -44,8 +44,8 @@ class StoreServer {
   std::string refusals() const;
   // Launchers of other nodes that are connected and have not left.
   int launchers() const;
-  // Forgets keys, failure and ranks: the next attempt begins. Connections of the earlier attempt are refused
-  // from now on.
+  // Forgets keys, failure and ranks: the next attempt begins. Connections of the earlier attempt are
+  // refused from now on.
   void begin_attempt(int attempt);
 
  private:

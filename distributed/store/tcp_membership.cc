@@ -10,8 +10,8 @@
 #include <set>
 #include <thread>
 
-#include "gradus/distributed/store/internal/status_text.h"
 #include "gradus/distributed/base/still_threads.h"
+#include "gradus/distributed/store/internal/status_text.h"
 #include "gradus/distributed/store/internal/store_connection.h"
 #include "gradus/distributed/store/tcp_store.h"
 
@@ -29,8 +29,8 @@ constexpr Milliseconds kHeartbeat{500};
 // may wait for the server's grace.
 constexpr Milliseconds kStatusesLimit{400}, kReportLimit{950};
 
-// Descriptors whose end tells others that this process is gone: a child that it forks does not keep them
-// open.
+// Descriptors whose end tells others that this process is gone: a child that it forks does not
+// keep them open.
 class LifeLines {
  public:
   static void add(int fd) {

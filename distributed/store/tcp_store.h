@@ -1,5 +1,5 @@
-// TcpStore: the client of a StoreServer; TcpMembership: a rank's standing connection to it; LauncherLink: a
-// launcher's.
+// TcpStore: the client of a StoreServer; TcpMembership: a rank's standing connection to it;
+// LauncherLink: a launcher's.
 #pragma once
 
 #include <functional>
@@ -34,9 +34,9 @@ inline std::shared_ptr<Store> connect_tcp_store(const StoreAddress& address, Mil
   return connect_tcp_store(address, Deadline::after(timeout));
 }
 
-// Announces this rank, and listens for failures of others from then on. Its connection closes when the
-// process ends. Errors: as connect_tcp_store; ConnectionError when the rank is announced already or outside
-// of the world.
+// Announces this rank, and listens for failures of others from then on. Its connection closes when
+// the process ends.
+// Errors: as connect_tcp_store; ConnectionError when the rank is announced already or outside of the world.
 std::shared_ptr<Membership> join_tcp(const StoreAddress& address, int rank, int world_size,
                                      const Deadline& deadline);
 inline std::shared_ptr<Membership> join_tcp(const StoreAddress& address, int rank, int world_size,
@@ -59,7 +59,8 @@ class LauncherLink {
   // The connection's end is no failure from now on.
   virtual void leave() = 0;
 };
-// `name` is for messages: "node 1 (host b)". address.attempt is not used. Errors: as connect_tcp_store.
+// `name` is for messages: "node 1 (host b)". address.attempt is not used.
+// Errors: as connect_tcp_store.
 std::unique_ptr<LauncherLink> join_tcp_as_launcher(const StoreAddress& address, const std::string& name,
                                                    Milliseconds timeout);
 

@@ -1,6 +1,6 @@
-// ArenaBackend: collectives of ranks that share memory. Data goes through a few buffers per rank in one
-// segment, in rounds: everyone writes, everyone waits, everyone reads what it needs (Note [Rounds] in
-// arena.cc).
+// ArenaBackend: collectives of ranks that share memory. Data goes through a few buffers per rank in
+// one segment, in rounds: everyone writes, everyone waits, everyone reads what it needs (Note
+// [Rounds] in arena.cc).
 #pragma once
 
 #include "gradus/distributed/transport/backend.h"

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/base/reduce_op.h"
 #include "gradus/distributed/base/futex.h"
+#include "gradus/distributed/base/reduce_op.h"
 
 namespace gradus::dist::internal {
 
@@ -36,8 +36,8 @@ struct Call {
 inline constexpr size_t kMaxExchangeBytes = 8192;
 
 // Index and size are those of the group. Every function returns when this member's part is done and its
-// buffers are its own again, or throws the job's failure (PeerError, TimeoutError, MismatchError), which it
-// has reported.
+// buffers are its own again, or throws the job's failure (PeerError, TimeoutError, MismatchError), which
+// it has reported.
 class Backend {
  public:
   virtual ~Backend() = default;

@@ -22,8 +22,8 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr const char* kOp = "init_process_group";
-// How long the job's failure has to become known after a connection broke, before the connection itself is
-// it.
+// How long the job's failure has to become known after a connection broke, before the
+// connection itself is it.
 constexpr Milliseconds kTruthLimit{1000};
 
 std::string key_of(int rank) { return concat("gloo/", rank); }
@@ -132,7 +132,8 @@ class IdleDevices {
 }  // namespace
 
 BorrowedDevice::BorrowedDevice(const std::string& address)
-    : address_(address), forks_(gradus::internal::fork_count()),
+    : address_(address),
+      forks_(gradus::internal::fork_count()),
       device_(IdleDevices::of_this_process().take(address)) {}
 
 BorrowedDevice::~BorrowedDevice() {
@@ -149,9 +150,7 @@ std::string gloo_text(const std::exception& error) {
 }
 
 GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)
-    : rank_(setup.rank),
-      size_(setup.size),
-      device_(setup.address) {
+    : rank_(setup.rank), size_(setup.size), device_(setup.address) {
   for (auto& context : contexts_) {
     context = device_->createContext(rank_, size_);
     // It is never gloo that gives up: see connect_all and gloo_link.h.

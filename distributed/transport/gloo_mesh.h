@@ -1,10 +1,10 @@
 // GlooMesh: gloo's connections from this rank to all others, two to each.
 //
 // Note [Two connections]
-// gloo sends data when the receiver has said that it may come. That word would wait in the connection behind
-// whatever the receiver itself is sending, and two ranks that send each other much would take turns. So
-// payloads of the two directions have a connection each, and everything short goes against the payloads of a
-// connection.
+// gloo sends data when the receiver has said that it may come. That word would wait in the connection
+// behind whatever the receiver itself is sending, and two ranks that send each other much would take turns.
+// So payloads of the two directions have a connection each, and everything short goes against the payloads
+// of a connection.
 #pragma once
 
 #include <gloo/transport/context.h>
@@ -42,7 +42,8 @@ class BorrowedDevice {
 
 class GlooMesh {
  public:
-  // Connects with every other rank. Errors: as make_gloo_transport.
+  // Connects with every other rank.
+  // Errors: as make_gloo_transport.
   GlooMesh(const GlooSetup& setup, const Watch& watch);
   ~GlooMesh() { close(); }
 

@@ -7,9 +7,9 @@
 #include <mutex>
 
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/transport/internal/gloo_link.h"
-#include "gradus/distributed/transport/gloo_mesh.h"
 #include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/transport/gloo_mesh.h"
+#include "gradus/distributed/transport/internal/gloo_link.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -67,8 +67,8 @@ class GlooRequest final : public Request {
   MovingTable::key_type key;
 };
 
-// The messages of this rank: which have come, and which are awaited. Shared by the transport and its
-// requests.
+// The messages of this rank: which have come, and which are awaited. Shared by the transport
+// and its requests.
 class Core final : public GlooLink::Listener, public std::enable_shared_from_this<Core> {
  public:
   Core(const GlooSetup& setup, const Watch& watch)
@@ -379,7 +379,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
   GlooMesh mesh_;
   std::vector<std::atomic<bool>> greeted_;
   std::vector<std::atomic<TimePoint>> left_at_;  // when it was first seen that the peer has left
-  Futex signal_;                                // something has come, or broken
+  Futex signal_;                                 // something has come, or broken
 
   std::mutex shut_down_mutex_;
   bool is_shut_down_ = false;

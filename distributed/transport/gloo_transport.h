@@ -14,8 +14,8 @@ struct GlooSetup {
   std::shared_ptr<Membership> membership;
   std::string address;  // of this host, for the others to reach; "" finds one
 };
-// Collective over the job: connects all pairs. Errors: ConnectionError, PeerError, TimeoutError, within the
-// watch's time.
+// Collective over the job: connects all pairs.
+// Errors: ConnectionError, PeerError, TimeoutError, within the watch's time.
 std::shared_ptr<Transport> make_gloo_transport(const GlooSetup& setup, const Watch& watch);
 
 }  // namespace gradus::dist::internal

@@ -9,8 +9,8 @@
 namespace gradus::dist::internal {
 namespace {
 
-// How long a receive from ranks of this host and of others sleeps between its looks at both, at first and at
-// most.
+// How long a receive from ranks of this host and of others sleeps between its looks at both, at
+// first and at most.
 constexpr std::chrono::microseconds kShortNap{20}, kLongNap{1000};
 
 // The two ways, and who is reached by which.

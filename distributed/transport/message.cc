@@ -20,8 +20,8 @@ constexpr size_t kShortReduction = 64 << 10;
 constexpr size_t kPieceBytes = 1 << 20;
 // How many pieces of a broadcast are on their way to a member at once.
 constexpr size_t kPiecesAhead = 4;
-// How many bytes of a reduction may be on their way to a member before it needs them: with few pieces ahead, a
-// slow link stands idle while members answer each other.
+// How many bytes of a reduction may be on their way to a member before it needs them: with few pieces ahead,
+// a slow link stands idle while members answer each other.
 constexpr size_t kBytesAhead = 32 << 20;
 
 // Goes before every message, so that a stray one is an error and not wrong numbers.
@@ -324,8 +324,8 @@ class MessageBackend final : public Backend {
     return parts;
   }
 
-  // Everyone's block, in log2 steps: at each, a member gives what it has to one that is as far away as that
-  // reaches.
+  // Everyone's block, in log2 steps: at each, a member gives what it has to one that is as far away
+  // as that reaches.
   std::vector<std::string> gather_all(Traffic& traffic, std::string_view mine, size_t limit) {
     std::vector<std::string> have{std::string(mine)};  // of this member, the next one, ...
     for (uint32_t step = 0; have.size() < size_; ++step) {

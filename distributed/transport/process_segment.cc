@@ -14,8 +14,8 @@
 #include <fstream>
 #include <utility>
 
-#include "gradus/distributed/transport/segment.h"
 #include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/transport/segment.h"
 #include "gradus/tensor/runtime/quiet_signals.h"
 
 namespace gradus::dist::internal {

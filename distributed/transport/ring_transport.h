@@ -1,5 +1,5 @@
-// RingTransport: messages between ranks of one host, through one ring of bytes per ordered pair in shared
-// memory.
+// RingTransport: messages between ranks of one host, through one ring of bytes per ordered pair
+// in shared memory.
 #pragma once
 
 #include "gradus/distributed/transport/segment.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/base/membership.h"
 #include "gradus/distributed/base/futex.h"
+#include "gradus/distributed/base/membership.h"
 #include "gradus/distributed/base/store.h"
 
 namespace gradus::dist::internal {
@@ -25,9 +25,10 @@ class Segment {
   size_t bytes_ = 0;
 };
 
-// Makes segments. Collective: each of the `members`, ranks in the job on one host, calls open with the same
-// key (unique in the job) and size, and with its place among them; it returns when this member has the
-// memory. Errors: those of waits (gradus/distributed/base/waiting.h), naming the members that did not come.
+// Makes segments. Collective: each of the `members`, ranks in the job on one host, calls open with the
+// same key (unique in the job) and size, and with its place among them; it returns when this member
+// has the memory.
+// Errors: those of waits (gradus/distributed/base/waiting.h), naming the members that did not come.
 class SegmentProvider {
  public:
   virtual ~SegmentProvider() = default;

@@ -33,7 +33,8 @@ inline constexpr size_t kMaxHeaderBytes = 512;
 // A message under way. Dropping the last reference before it is done is allowed after a failure only.
 class Request : public Counted {
  public:
-  // May move the message on; never blocks. Errors: as Transport::wait.
+  // May move the message on; never blocks.
+  // Errors: as Transport::wait.
   virtual bool done() = 0;
   virtual int source() const = 0;  // of a finished receive: the sender's rank in the job
 };
@@ -47,17 +48,19 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  // Starts to send. The header (at most kMaxHeaderBytes) is copied; the payload must stay until the request
-  // is done.
+  // Starts to send. The header (at most kMaxHeaderBytes) is copied; the payload must stay until the
+  // request is done.
   virtual Ref<Request> send(int peer, Tag tag, std::span<const std::byte> header,
                             std::span<const std::byte> payload) = 0;
   // Starts to receive the next message with `tag` from `peer`, or from any rank in `sources` for kAnySource.
   virtual Ref<Request> receive(int peer, Tag tag, Accept accept, std::vector<int> sources = {}) = 0;
-  // Blocks until done; moves other messages meanwhile. Errors: what the job failed with, or what accept
-  // threw, with `op` before it; when a peer has left with nothing more to come, PeerError after reporting;
-  // when time is over, TimeoutError after reporting it (gradus/distributed/base/waiting.h).
+  // Blocks until done; moves other messages meanwhile.
+  // Errors: what the job failed with, or what accept threw, with `op` before it; when a peer has left
+  // with nothing more to come, PeerError after reporting; when time is over, TimeoutError after
+  // reporting it (gradus/distributed/base/waiting.h).
   virtual void wait(Request& request, const Watch& watch, const char* op) = 0;
-  // The rank of one of `sources` from which a message with `tag` has come that no receive is for, or kAnySource.
+  // The rank of one of `sources` from which a message with `tag` has come that no receive is
+  // for, or kAnySource.
   virtual int probe(Tag tag, const std::vector<int>& sources) = 0;
   // Sends and receives that nobody waits for make progress as well from now on (a thread of the transport's).
   virtual void progress_in_background() = 0;

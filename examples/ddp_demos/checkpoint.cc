@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/data_parallel/distributed_data_parallel.h"
+#include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/examples/ddp_demos/demos.h"

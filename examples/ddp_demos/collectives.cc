@@ -143,7 +143,8 @@ void objects() {
   const std::string name = std::string(size_t(1 + rank % 3), static_cast<char>('a' + rank % 26));
   std::string names, expected;
   for (const std::string& n : dist::all_gather_object(name)) names += n + " ";
-  for (int r = 0; r < size; ++r) expected += std::string(size_t(1 + r % 3), static_cast<char>('a' + r % 26)) + " ";
+  for (int r = 0; r < size; ++r)
+    expected += std::string(size_t(1 + r % 3), static_cast<char>('a' + r % 26)) + " ";
   show("all_gather_object: the same from everyone", name, names, expected);
 }
 

@@ -1,5 +1,5 @@
-// An all-reduce by hand, from messages to neighbours alone: how the collective works inside, for large
-// tensors.
+// An all-reduce by hand, from messages to neighbours alone: how the collective works inside,
+// for large tensors.
 #include <chrono>
 #include <cmath>
 

@@ -4,9 +4,9 @@
 #include <iomanip>
 #include <iostream>
 
+#include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/base/wire.h"
 #include "gradus/tensor/base/error.h"
 
 namespace gradus::examples {

@@ -9,8 +9,8 @@
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/nn/losses.h"
 #include "gradus/optim/optimizers/sgd.h"
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/random.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::examples {
 

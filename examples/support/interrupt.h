@@ -3,8 +3,8 @@
 
 namespace gradus::examples {
 
-// While one lives, the first SIGINT or SIGTERM only makes requested() true; a second one ends the program at
-// once.
+// While one lives, the first SIGINT or SIGTERM only makes requested() true; a second one ends the
+// program at once.
 class Interrupt {
  public:
   Interrupt();

@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <iostream>
 
-#include "gradus/tensor/runtime/environment.h"
 #include "gradus/distributed/launch/launcher.h"
 #include "gradus/examples/support/interrupt.h"
 #include "gradus/examples/support/ranks.h"
 #include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/environment.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::examples {

@@ -14,8 +14,9 @@ void print(const std::string& line);
 // "cpu, 2 ranks, 1 threads each": what computes.
 std::string machine_text();
 
-// Collective. Errors: ValueError on all ranks when `value` is not the same everywhere, naming the first rank
-// that differs and both values.
+// Collective.
+// Errors: ValueError on all ranks when `value` is not the same everywhere, naming the first rank that differs
+// and both values.
 void check_same_on_all_ranks(const std::string& what, const std::string& value);
 
 }  // namespace gradus::examples

@@ -2,8 +2,8 @@
 
 #include <fstream>
 
-#include "gradus/distributed/group/object.h"
 #include "gradus/distributed/base/wire.h"
+#include "gradus/distributed/group/object.h"
 #include "gradus/examples/support/ranks.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/quiet_signals.h"

@@ -6,11 +6,11 @@
 
 #include "gradus/distributed/data_parallel/bcast_checkpoint.h"
 #include "gradus/distributed/data_parallel/bcast_list.h"
-#include "gradus/tensor/runtime/environment.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/examples/support/program.h"
 #include "gradus/examples/support/ranks.h"
 #include "gradus/examples/support/text.h"
+#include "gradus/tensor/runtime/environment.h"
 
 namespace gradus::examples {
 namespace fs = std::filesystem;

@@ -97,22 +97,24 @@ class Training {
   Training(std::string program, const RunOptions& run, TrainingParts parts, TrainingOptions options = {});
 
   // Goes on where --resume says, or where this job was when it was started again; from the beginning where
-  // neither says anything. Errors: FileError, ValueError for a checkpoint of another training.
+  // neither says anything.
+  // Errors: FileError, ValueError for a checkpoint of another training.
   void resume();
 
   // True while there are epochs left.
   bool next_epoch();
   // The batches that are left of this epoch. The body of the loop makes a step of each, and ends it.
   Batches batches();
-  // Counts what the step has seen on this rank. Errors: Interrupted, after saving, when somebody asked to
-  // stop.
+  // Counts what the step has seen on this rank.
+  // Errors: Interrupted, after saving, when somebody asked to stop.
   void end_step(const Sums& mine);
   // Saves; not after a dry run.
   void end_epoch();
 
   // True when no test has been made of the weights at hand: after an epoch, and at the very end.
   bool test_due() const;
-  // Once per test step: true when there is to be no further one, in a dry run. Errors: Interrupted.
+  // Once per test step: true when there is to be no further one, in a dry run.
+  // Errors: Interrupted.
   bool end_test_step();
   // Prints and keeps the result, of all ranks together.
   void end_test(const Sums& all);
@@ -131,7 +133,8 @@ class Training {
   const RunOptions& run() const { return run_; }
   const std::string& program() const { return program_; }
   const std::vector<EpochResult>& history() const { return history_; }
-  // Of the last and of the best test. Errors: StateError before the first.
+  // Of the last and of the best test.
+  // Errors: StateError before the first.
   const EpochResult& last() const;
   const EpochResult& best() const;
   // Of all ranks together, over all runs of this training.
@@ -157,7 +160,7 @@ class Training {
   std::vector<EpochResult> history_;
   int64_t images_ = 0, steps_ = 0;  // trained on, and how long that took
   double seconds_ = 0;
-  int64_t tested_ = 0;  // epochs done when the last test was made
+  int64_t tested_ = 0;   // epochs done when the last test was made
   TrainingState state_;  // of all of these
   bool dry_run_done_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -97,8 +97,8 @@ struct PReLUOptions {
   int64_t num_parameters = 1;  // 1, or as many as channels
   double init = 0.25;
 };
-// x where x > 0, else weight x, with a learned weight for all or for each channel. Shapes: x [N,C,...],
-// weight [num_parameters].
+// x where x > 0, else weight x, with a learned weight for all or for each channel.
+// Shapes: x [N,C,...], weight [num_parameters].
 class PReLU final : public LayerWith<PReLUOptions> {
  public:
   using LayerWith::LayerWith;
@@ -113,8 +113,9 @@ class PReLU final : public LayerWith<PReLUOptions> {
 struct RReLUOptions {
   double lower = 1.0 / 8, upper = 1.0 / 3;
 };
-// x where x >= 0, else a x: in training a is uniform in [lower, upper] for each element, in evaluation their
-// mean. Source: Xu et al., "Empirical evaluation of rectified activations", 2015.
+// x where x >= 0, else a x: in training a is uniform in [lower, upper] for each element, in
+// evaluation their mean.
+// Source: Xu et al., "Empirical evaluation of rectified activations", 2015.
 class RReLU final : public LayerWith<RReLUOptions> {
  public:
   using LayerWith::LayerWith;

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/concat.h"
+#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"

@@ -31,9 +31,10 @@ struct AttentionCallOptions {
 
 // Projects queries, keys and values, attends in num_heads parts of size embed_dim / num_heads, and projects
 // the joined result. in_proj_weight starts Xavier-uniform, in_proj_bias and out_proj's at 0, the weight of
-// out_proj as Linear's, bias_k and bias_v Xavier-normal. Shapes: query [L,N,embed_dim], key [S,N,kdim], value
-// [S,N,vdim] -> output [L,N,embed_dim], weights [N,L,S] or, not averaged, [N,num_heads,L,S]; with batch_first
-// N is in front; without a batch no N at all. Source: Vaswani et al., "Attention is all you need", 2017.
+// out_proj as Linear's, bias_k and bias_v Xavier-normal.
+// Shapes: query [L,N,embed_dim], key [S,N,kdim], value [S,N,vdim] -> output [L,N,embed_dim], weights [N,L,S]
+// or, not averaged, [N,num_heads,L,S]; with batch_first N is in front; without a batch no N at all.
+// Source: Vaswani et al., "Attention is all you need", 2017.
 class MultiheadAttention final : public Module {
  public:
   using Options = MultiheadAttentionOptions;

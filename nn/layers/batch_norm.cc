@@ -2,18 +2,18 @@
 
 #include <algorithm>
 
+#include "gradus/autograd/graph/recomputing.h"
 #include "gradus/autograd/ops/activations.h"
+#include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
-#include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/norm/batch_norm.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/recomputing.h"
 #include "gradus/nn/init.h"
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::nn {
 
@@ -89,9 +89,9 @@ Tensor BatchNorm::add_relu(const Tensor& x, Tensor residual) {
   });
 }
 
-// By the statistics of all batches that share the reduction, joined as Chan, Golub and LeVeque do ("Updating
-// formulae and a pairwise algorithm for computing sample variances", 1979): exact also where the mean is
-// large.
+// By the statistics of all batches that share the reduction, joined as Chan, Golub and LeVeque do
+// ("Updating formulae and a pairwise algorithm for computing sample variances", 1979): exact also where
+// the mean is large.
 Tensor BatchNorm::forward_joined(const Tensor& x) {
   check_input(x);
   const int64_t C = *options().features;

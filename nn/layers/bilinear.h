@@ -13,7 +13,8 @@ struct BilinearOptions {
 };
 
 // Computes y_o = a^T W_o b + bias_o. Weight and bias start uniform in +-1/sqrt(in1).
-// Shapes: a [...,in1], b [...,in2] -> [...,out]; weight [out,in1,in2], bias [out]. Errors: ShapeError.
+// Shapes: a [...,in1], b [...,in2] -> [...,out]; weight [out,in1,in2], bias [out].
+// Errors: ShapeError.
 class Bilinear final : public Module {
  public:
   using Options = BilinearOptions;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gradus/autograd/ops/images/conv.h"
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/images/conv.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/nn/init.h"
 
@@ -16,9 +16,7 @@ Shape sizes(Size2 s) { return {s.h, s.w}; }
 Shape sizes(Size3 s) { return {s.d, s.h, s.w}; }
 
 template <class O>
-constexpr bool kTransposed = requires(O o) {
-  o.output_padding;
-};
+constexpr bool kTransposed = requires(O o) { o.output_padding; };
 
 template <class O>
 std::string name_of_layer(const O& o) {

@@ -79,8 +79,8 @@ struct ConvTranspose3dOptions {
   bool bias = true;
 };
 
-// What the six have in common. Weight and bias start uniform in +-1/sqrt(weight.size(1) * elements of the
-// kernel).
+// What the six have in common. Weight and bias start uniform in +-1/sqrt(weight.size(1) * elements
+// of the kernel).
 template <class O>
 class Conv : public LayerWith<O> {
  public:
@@ -105,23 +105,23 @@ class Conv1d final : public Conv<Conv1dOptions> {
 };
 
 // Convolves as conv2d does.
-// Shapes: x [N,in,H,W] or [in,H,W] -> [N,out,P,Q] or [out,P,Q]; weight [out,in/groups,kernel.h,kernel.w],
-// bias [out].
+// Shapes: x [N,in,H,W] or [in,H,W] -> [N,out,P,Q] or [out,P,Q]; weight
+// [out,in/groups,kernel.h,kernel.w], bias [out].
 class Conv2d final : public Conv<Conv2dOptions> {
  public:
   using Conv::Conv;
 };
 
 // Convolves as conv3d does.
-// Shapes: x [N,in,D,H,W] or [in,D,H,W] -> as many dims; weight [out,in/groups,kernel.d,kernel.h,kernel.w],
-// bias [out].
+// Shapes: x [N,in,D,H,W] or [in,D,H,W] -> as many dims; weight
+// [out,in/groups,kernel.d,kernel.h,kernel.w], bias [out].
 class Conv3d final : public Conv<Conv3dOptions> {
  public:
   using Conv::Conv;
 };
 
-// Convolves as conv_transpose1d does. Shapes: x [N,in,L] or [in,L]; weight [in,out/groups,kernel], bias
-// [out].
+// Convolves as conv_transpose1d does.
+// Shapes: x [N,in,L] or [in,L]; weight [in,out/groups,kernel], bias [out].
 class ConvTranspose1d final : public Conv<ConvTranspose1dOptions> {
  public:
   using Conv::Conv;

@@ -40,8 +40,8 @@ class Dropout3d final : public LayerWith<DropoutOptions> {
   std::string extra_repr() const override;
 };
 
-// Dropout that keeps mean 0 and variance 1 behind SELU: alpha_dropout, and for whole channels
-// feature_alpha_dropout.
+// Dropout that keeps mean 0 and variance 1 behind SELU: alpha_dropout, and for
+// whole channels feature_alpha_dropout.
 class AlphaDropout final : public LayerWith<DropoutOptions> {
  public:
   using LayerWith::LayerWith;

@@ -10,10 +10,11 @@ namespace gradus::nn {
 struct EmbeddingOptions {
   Required<int64_t, "num_embeddings"> num_embeddings;
   Required<int64_t, "embedding_dim"> embedding_dim;
-  std::optional<int64_t> padding_idx = {};  // its row starts at 0 and is not learned; negative counts from the back
-  std::optional<double> max_norm = {};   // longer rows are shortened, in the table, when they are looked up
-  double norm_type = 2;             // p of max_norm's norm
-  bool scale_grad_by_freq = false;  // divide gradients by how often a row is looked up
+  // Its row starts at 0 and is not learned; negative counts from the back.
+  std::optional<int64_t> padding_idx = {};
+  std::optional<double> max_norm = {};  // longer rows are shortened, in the table, when they are looked up
+  double norm_type = 2;                 // p of max_norm's norm
+  bool scale_grad_by_freq = false;      // divide gradients by how often a row is looked up
 };
 
 // Looks up rows of weight as embedding does. weight starts normal with deviation 1.

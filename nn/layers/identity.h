@@ -19,7 +19,8 @@ struct UnflattenOptions {
   Required<Shape, "sizes"> sizes;  // one may be -1
 };
 
-// Cuts a dim into several: the reverse of Flatten. Shapes: x [N,C*H*W] -> [N,C,H,W] for dim 1, sizes {C,H,W}.
+// Cuts a dim into several: the reverse of Flatten.
+// Shapes: x [N,C*H*W] -> [N,C,H,W] for dim 1, sizes {C,H,W}.
 class Unflatten final : public LayerWith<UnflattenOptions> {
  public:
   using LayerWith::LayerWith;
@@ -31,8 +32,10 @@ struct ChannelShuffleOptions {
   Required<int64_t, "groups"> groups;
 };
 
-// Mixes the channels of groups: channel g * C/groups + c goes to c * groups + g. Shapes: x [N,C,...] -> the
-// same. Errors: ShapeError unless groups divides C. Source: Zhang et al., "ShuffleNet", CVPR 2018.
+// Mixes the channels of groups: channel g * C/groups + c goes to c * groups + g.
+// Shapes: x [N,C,...] -> the same.
+// Errors: ShapeError unless groups divides C.
+// Source: Zhang et al., "ShuffleNet", CVPR 2018.
 class ChannelShuffle final : public LayerWith<ChannelShuffleOptions> {
  public:
   using LayerWith::LayerWith;

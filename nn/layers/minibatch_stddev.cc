@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
-#include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 
@@ -23,8 +23,8 @@ Tensor MinibatchStdDev::forward(const Tensor& x) {
   // eps is 0 in f16.
   const Tensor wide = x.dtype() == DType::kF64 ? x : gradus::to(x, DType::kF32);
   const Tensor y = reshape(wide, {group, groups, o.channel_groups, C / o.channel_groups * H * W});
-  const Tensor deviation =
-      sqrt(mean(square(y - mean(y, 0, true)), 0) + o.eps);  // [groups,channel_groups,...]
+  // [groups,channel_groups,...].
+  const Tensor deviation = sqrt(mean(square(y - mean(y, 0, true)), 0) + o.eps);
   const Tensor one = reshape(gradus::to(mean(deviation, -1), x.dtype()), {1, groups, o.channel_groups, 1, 1});
   return cat({x, reshape(expand(one, {group, groups, o.channel_groups, H, W}), {n, o.channel_groups, H, W})},
              1);

@@ -12,9 +12,11 @@ struct MinibatchStdDevOptions {
 };
 
 // Cuts the batch into groups, averages the deviations of all elements within a group, and appends that number
-// as channels: the images n, n + N/group_size, ... are a group. Shapes: x [N,C,H,W] ->
-// [N,C+channel_groups,H,W], N at most or a multiple of group_size, C a multiple of channel_groups. Errors:
-// ShapeError. Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
+// as channels: the images n, n + N/group_size, ... are a group.
+// Shapes: x [N,C,H,W] -> [N,C+channel_groups,H,W], N at most or a multiple of group_size, C a multiple
+// of channel_groups. Errors:
+// ShapeError.
+// Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 class MinibatchStdDev final : public LayerWith<MinibatchStdDevOptions> {
  public:
   using LayerWith::LayerWith;

@@ -32,7 +32,7 @@ class LayerNorm final : public LayerWith<LayerNormOptions> {
 struct RMSNormOptions {
   Required<Shape, "shape"> shape;  // the sizes of the last dims; a number is a single one
   std::optional<double> eps = {};  // none: the machine precision of the type computed in
-  bool affine = true;         // learn a weight
+  bool affine = true;              // learn a weight
 };
 
 // Divides by the root of the mean square over the last dims, whose sizes are `shape`, as rms_norm does.
@@ -127,7 +127,8 @@ struct LocalResponseNormOptions {
   double alpha = 1e-4, beta = 0.75, k = 1;
 };
 
-// Divides by what neighbouring channels hold, as local_response_norm does. Shapes: x [N,C,...] -> the same.
+// Divides by what neighbouring channels hold, as local_response_norm does.
+// Shapes: x [N,C,...] -> the same.
 class LocalResponseNorm final : public LayerWith<LocalResponseNormOptions> {
  public:
   using LayerWith::LayerWith;

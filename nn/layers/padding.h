@@ -1,5 +1,5 @@
-// Padding layers: ConstantPad, ZeroPad, ReflectionPad, ReplicationPad for signals (1d), images (2d) and
-// volumes (3d).
+// Padding layers: ConstantPad, ZeroPad, ReflectionPad, ReplicationPad for signals (1d), images (2d)
+// and volumes (3d).
 #pragma once
 
 #include "gradus/nn/layer.h"

@@ -1,5 +1,5 @@
-// Pooling layers over signals, images and volumes: the ops of their names as layers. A sample without a batch
-// dim is fine.
+// Pooling layers over signals, images and volumes: the ops of their names as layers. A sample without a
+// batch dim is fine.
 #pragma once
 
 #include "gradus/autograd/ops/images/pool.h"

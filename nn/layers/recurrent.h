@@ -165,8 +165,8 @@ struct RecurrentCellOptions {
   bool bias = true;
 };
 
-// What the cells have in common: weight_ih [gates * hidden,input], weight_hh [gates * hidden,hidden],
-// bias_ih, bias_hh.
+// What the cells have in common: weight_ih [gates * hidden,input], weight_hh [gates *
+// hidden,hidden], bias_ih, bias_hh.
 class RecurrentCell : public Module {
  protected:
   struct Form {

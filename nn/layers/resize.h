@@ -17,7 +17,8 @@ struct UpsampleOptions {
   bool align_corners = false;
 };
 
-// Resizes as interpolate does. Shapes: x [N,C,L], [N,C,H,W] or [N,C,D,H,W].
+// Resizes as interpolate does.
+// Shapes: x [N,C,L], [N,C,H,W] or [N,C,D,H,W].
 class Upsample final : public LayerWith<UpsampleOptions> {
  public:
   using LayerWith::LayerWith;
@@ -29,7 +30,8 @@ struct PixelShuffleOptions {
   Required<int64_t, "factor"> factor;
 };
 
-// Spreads channels over cells, as pixel_shuffle does. Shapes: x [...,C f^2,H,W] -> [...,C,H f,W f].
+// Spreads channels over cells, as pixel_shuffle does.
+// Shapes: x [...,C f^2,H,W] -> [...,C,H f,W f].
 class PixelShuffle final : public LayerWith<PixelShuffleOptions> {
  public:
   using LayerWith::LayerWith;
@@ -37,7 +39,8 @@ class PixelShuffle final : public LayerWith<PixelShuffleOptions> {
   std::string extra_repr() const override;
 };
 
-// Gathers cells in channels, as pixel_unshuffle does. Shapes: x [...,C,H f,W f] -> [...,C f^2,H,W].
+// Gathers cells in channels, as pixel_unshuffle does.
+// Shapes: x [...,C,H f,W f] -> [...,C f^2,H,W].
 class PixelUnshuffle final : public LayerWith<PixelShuffleOptions> {
  public:
   using LayerWith::LayerWith;
@@ -45,7 +48,8 @@ class PixelUnshuffle final : public LayerWith<PixelShuffleOptions> {
   std::string extra_repr() const override;
 };
 
-// Lays windows out as columns, as unfold does. Shapes: x [N,C,H,W] -> [N,C KH KW,windows].
+// Lays windows out as columns, as unfold does.
+// Shapes: x [N,C,H,W] -> [N,C KH KW,windows].
 class Unfold final : public LayerWith<UnfoldOptions> {
  public:
   using LayerWith::LayerWith;
@@ -61,7 +65,8 @@ struct FoldOptions {
   Size2 dilation = 1;
 };
 
-// Adds columns up to images, as fold does. Shapes: x [N,C KH KW,windows] -> [N,C,output.h,output.w].
+// Adds columns up to images, as fold does.
+// Shapes: x [N,C KH KW,windows] -> [N,C,output.h,output.w].
 class Fold final : public LayerWith<FoldOptions> {
  public:
   using LayerWith::LayerWith;

@@ -5,8 +5,8 @@
 //   {.src_key_padding_mask = padding});  // bool[N,T], true where a place is padding
 #pragma once
 
-#include "gradus/nn/layers/attention.h"
 #include "gradus/nn/containers.h"
+#include "gradus/nn/layers/attention.h"
 #include "gradus/nn/layers/dropout.h"
 #include "gradus/nn/layers/norm.h"
 
@@ -33,9 +33,10 @@ struct TransformerMasks {
   bool causal = false;               // no place sees a later one
 };
 
-// Attends to itself, then goes through two linear layers, each part with dropout added to what went in and
-// normalised. Shapes: x [T,N,d_model], with batch_first [N,T,d_model], or [T,d_model] -> the same. Source:
-// Vaswani et al., "Attention is all you need", 2017.
+// Attends to itself, then goes through two linear layers, each part with dropout added to what went
+// in and normalised.
+// Shapes: x [T,N,d_model], with batch_first [N,T,d_model], or [T,d_model] -> the same.
+// Source: Vaswani et al., "Attention is all you need", 2017.
 class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOptions> {
  public:
   using LayerWith::LayerWith;
@@ -71,8 +72,9 @@ struct TransformerEncoderOptions {
   bool norm = false;  // normalise the result
 };
 
-// Encoder layers one after the other. Each has initial weights of its own, where torch.nn copies those of one
-// layer. Shapes: as TransformerEncoderLayer.
+// Encoder layers one after the other. Each has initial weights of its own, where torch.nn copies
+// those of one layer.
+// Shapes: as TransformerEncoderLayer.
 class TransformerEncoder final : public LayerWith<TransformerEncoderOptions> {
  public:
   TransformerEncoder(Module* parent, std::string name, Options options);

@@ -19,7 +19,8 @@ struct AdadeltaOptions {
 extern template class OptimizerWith<AdadeltaOptions>;
 
 // v = rho v + (1 - rho) g^2;  d = sqrt(u + eps) / sqrt(v + eps) g;  u = rho u + (1 - rho) d^2;  p -= lr d,
-// with g = grad + weight_decay p. Source: Zeiler, arXiv:1212.5701.
+// with g = grad + weight_decay p.
+// Source: Zeiler, arXiv:1212.5701.
 class Adadelta final : public OptimizerWith<AdadeltaOptions> {
  public:
   explicit Adadelta(const std::vector<Tensor>& params, AdadeltaOptions options = {}) {

@@ -19,8 +19,9 @@ struct AdagradOptions {
 };
 extern template class OptimizerWith<AdagradOptions>;
 
-// s += g^2;  p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps), with g = grad + weight_decay p; s starts
-// at initial_accumulator_value. Source: Duchi et al., JMLR 12 (2011).
+// s += g^2;  p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps), with g = grad + weight_decay p; s
+// starts at initial_accumulator_value.
+// Source: Duchi et al., JMLR 12 (2011).
 class Adagrad final : public OptimizerWith<AdagradOptions> {
  public:
   explicit Adagrad(const std::vector<Tensor>& params, AdagradOptions options = {}) {

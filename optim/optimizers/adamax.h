@@ -22,7 +22,8 @@ struct AdamaxOptions {
 extern template class OptimizerWith<AdamaxOptions>;
 
 // m = beta1 m + (1 - beta1) g;  u = max(beta2 u, |g| + eps);  p -= lr / (1 - beta1^t) m / u, with
-// g = grad + weight_decay p. Source: Kingma and Ba, ICLR 2015, section 7.1.
+// g = grad + weight_decay p.
+// Source: Kingma and Ba, ICLR 2015, section 7.1.
 class Adamax final : public OptimizerWith<AdamaxOptions> {
  public:
   explicit Adamax(const std::vector<Tensor>& params, AdamaxOptions options = {}) {

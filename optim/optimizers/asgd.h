@@ -21,8 +21,8 @@ struct ASGDOptions {
 extern template class OptimizerWith<ASGDOptions>;
 
 // p = (1 - lambd eta) p - eta g, eta = lr / (1 + lambd lr t)^alpha after step t, with g = grad + weight_decay
-// p. State "ax" is the average of the parameters after step t0. Source: Polyak and Juditsky, SIAM J. Control
-// Optim. 30 (1992).
+// p. State "ax" is the average of the parameters after step t0.
+// Source: Polyak and Juditsky, SIAM J. Control Optim. 30 (1992).
 class ASGD final : public OptimizerWith<ASGDOptions> {
  public:
   explicit ASGD(const std::vector<Tensor>& params, ASGDOptions options = {}) {

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/elementwise.h"
-#include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -29,8 +29,8 @@ struct Point {
   double slope;  // of the loss along the line
 };
 
-// Where the cubic through two points with their slopes is smallest, within bounds; their middle where it has no
-// minimum.
+// Where the cubic through two points with their slopes is smallest, within bounds; their middle where it
+// has no minimum.
 double cubic_minimum(const Point& a, const Point& b, double low, double high) {
   const double d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t);
   const double square = d1 * d1 - a.slope * b.slope;
@@ -42,9 +42,10 @@ double cubic_minimum(const Point& a, const Point& b, double low, double high) {
   return std::min(std::max(at, low), high);
 }
 
-// Returns a point, searched from t on, whose loss is lower than at `start` by as much as the slope there promises
-// (c1), and whose slope is flatter (c2): the strong Wolfe conditions. First brackets such a point, then narrows the
-// bracket. `length` is the direction's largest element. After `most` evaluations beyond the first, the best so far.
+// Returns a point, searched from t on, whose loss is lower than at `start` by as much as the slope there
+// promises (c1), and whose slope is flatter (c2): the strong Wolfe conditions. First brackets such a point,
+// then narrows the bracket. `length` is the direction's largest element. After `most` evaluations beyond the
+// first, the best so far.
 template <class Evaluate>
 Point strong_wolfe(const Point& start, double t, double length, double tolerance, int64_t most,
                    Evaluate evaluate) {

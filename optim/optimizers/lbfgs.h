@@ -29,9 +29,9 @@ struct LBFGSOptions {
 };
 extern template class OptimizerWith<LBFGSOptions>;
 
-// Minimises a function by its gradients alone: p += t d, where d = -H g, and H approximates the inverse of the
-// second derivatives by what the last steps showed. t is lr, or what a line search finds that holds the strong
-// Wolfe conditions. A step evaluates the function several times, by a closure:
+// Minimises a function by its gradients alone: p += t d, where d = -H g, and H approximates the inverse of
+// the second derivatives by what the last steps showed. t is lr, or what a line search finds that holds the
+// strong Wolfe conditions. A step evaluates the function several times, by a closure:
 //
 //   optim::LBFGS opt(net.parameters(), {.line_search_fn = optim::LineSearch::kStrongWolfe});
 //   opt.step([&] {
@@ -42,17 +42,18 @@ extern template class OptimizerWith<LBFGSOptions>;
 //     return loss;
 //   });
 //
-// All parameters are one group on one device, in f32 or f64. Noise misleads it: give it whole batches. On several
-// ranks the closure returns the same loss, and leaves the same gradients, on all of them.
+// All parameters are one group on one device, in f32 or f64. Noise misleads it: give it whole batches. On
+// several ranks the closure returns the same loss, and leaves the same gradients, on all of them.
 // Source: Nocedal and Wright, "Numerical Optimization", algorithms 7.5, 3.5 and 3.6; minFunc by M. Schmidt.
 class LBFGS final : public OptimizerWith<LBFGSOptions> {
  public:
   // Errors: DTypeError unless parameters are f32 or f64; DeviceError for several devices.
   explicit LBFGS(const std::vector<Tensor>& params, LBFGSOptions options = {});
 
-  // Makes a step of at most max_iter iterations, and returns the loss that the closure gave first. If the closure
-  // throws, parameters and state are as they were before. Errors: ValueError without a closure, or with several
-  // groups; ShapeError unless the loss has one element; StateError as Optimizer::step.
+  // Makes a step of at most max_iter iterations, and returns the loss that the closure gave first. If the
+  // closure throws, parameters and state are as they were before.
+  // Errors: ValueError without a closure, or with several groups; ShapeError unless the loss has one element;
+  // StateError as Optimizer::step.
   Tensor step(const std::function<Tensor()>& closure);
 
   State state_dict() const override;

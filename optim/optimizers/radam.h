@@ -22,7 +22,8 @@ struct RAdamOptions {
 extern template class OptimizerWith<RAdamOptions>;
 
 // As Adam, without the division by sqrt(v) in the first steps, and then with a factor r_t, both because v is
-// too uncertain at first; with g = grad + weight_decay p. Source: Liu et al., ICLR 2020, algorithm 2.
+// too uncertain at first; with g = grad + weight_decay p.
+// Source: Liu et al., ICLR 2020, algorithm 2.
 class RAdam final : public OptimizerWith<RAdamOptions> {
  public:
   explicit RAdam(const std::vector<Tensor>& params, RAdamOptions options = {}) {

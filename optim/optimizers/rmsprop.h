@@ -19,9 +19,10 @@ struct RMSpropOptions {
 };
 extern template class OptimizerWith<RMSpropOptions>;
 
-// v = alpha v + (1 - alpha) g^2;  a = alpha a + (1 - alpha) g;  d = g / (sqrt(v - a^2 if centered, else v) +
-// eps); b = momentum b + d;  p -= lr b, with g = grad + weight_decay p. Rounding never makes v - a^2
-// negative. Source: Tieleman and Hinton, lecture 6e (2012); centered: Graves, arXiv:1308.0850.
+// v = alpha v + (1 - alpha) g^2;  a = alpha a + (1 - alpha) g;  d = g / (sqrt(v - a^2 if centered,
+// else v) + eps); b = momentum b + d;  p -= lr b, with g = grad + weight_decay p. Rounding never makes
+// v - a^2 negative.
+// Source: Tieleman and Hinton, lecture 6e (2012); centered: Graves, arXiv:1308.0850.
 class RMSprop final : public OptimizerWith<RMSpropOptions> {
  public:
   explicit RMSprop(const std::vector<Tensor>& params, RMSpropOptions options = {}) {

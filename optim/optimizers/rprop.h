@@ -22,8 +22,8 @@ struct RpropOptions {
 extern template class OptimizerWith<RpropOptions>;
 
 // Each element moves by a step size of its own against its gradient's sign, for whole batches: the size grows
-// while the sign stays, shrinks when it turns, and the element rests then. Source: Riedmiller and Braun, ICNN
-// 1993.
+// while the sign stays, shrinks when it turns, and the element rests then.
+// Source: Riedmiller and Braun, ICNN 1993.
 class Rprop final : public OptimizerWith<RpropOptions> {
  public:
   explicit Rprop(const std::vector<Tensor>& params, RpropOptions options = {}) {

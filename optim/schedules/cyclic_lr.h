@@ -1,5 +1,5 @@
-// Schedules that go up and down, once or again and again, with the momentum the other way: CyclicLR,
-// OneCycleLR.
+// Schedules that go up and down, once or again and again, with the momentum the other
+// way: CyclicLR, OneCycleLR.
 #pragma once
 
 #include "gradus/optim/schedules/lr_schedule.h"
@@ -27,11 +27,12 @@ struct CyclicLROptions {
   PerGroup base_momentum = 0.8, max_momentum = 0.9;
 };
 // Linearly from base_lr to max_lr in step_size_up steps, back in step_size_down, and again. Where the
-// optimizer has betas, beta1 is the momentum. Source: Smith, WACV 2017.
+// optimizer has betas, beta1 is the momentum.
+// Source: Smith, WACV 2017.
 class CyclicLR final : public LRSchedule {
  public:
-  // Errors: ValueError for sizes < 1, another number of values than groups, cycle_momentum without a
-  // momentum.
+  // Errors: ValueError for sizes < 1, another number of values than groups, cycle_momentum
+  // without a momentum.
   CyclicLR(Optimizer& optimizer, CyclicLROptions options);
 
  private:
@@ -55,7 +56,8 @@ struct OneCycleLROptions {
   bool three_phase = false;       // up, down to the first rate in as many steps, on to the last rate
 };
 // One step per batch, total_steps at most: up to max_lr, and down to far below the rate it began with. The
-// groups' own rates do not count. Source: Smith and Topin, arXiv:1708.07120.
+// groups' own rates do not count.
+// Source: Smith and Topin, arXiv:1708.07120.
 class OneCycleLR final : public LRSchedule {
  public:
   // Errors: ValueError unless there are steps, for pct_start outside [0, 1], factors <= 0, another number of

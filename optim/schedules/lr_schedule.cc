@@ -5,9 +5,9 @@
 #include <map>
 #include <numbers>
 
-// Rates are computed by the same operations in the same order as PyTorch's, so that they agree to the last
-// bit where no library function is involved. (This file is compiled without contraction to fused
-// multiply-adds.)
+// Rates are computed by the same operations in the same order as PyTorch's, so that they agree to
+// the last bit where no library function is involved. (This file is compiled without contraction
+// to fused multiply-adds.)
 
 namespace gradus::optim {
 

@@ -37,15 +37,16 @@ class LRSchedule {
 
   // Goes one epoch (or whatever the caller counts) further and sets the optimizer's rates.
   virtual void step();
-  // Goes back to epoch 0 and sets the rates that belong to it, as SequentialLR does when this schedule's time
-  // comes.
+  // Goes back to epoch 0 and sets the rates that belong to it, as SequentialLR does when this
+  // schedule's time comes.
   virtual void restart();
   int64_t last_epoch() const { return epoch_; }
   std::vector<double> last_lr() const;  // per group
   const Optimizer& optimizer() const { return optimizer_; }
 
   virtual State state_dict() const;
-  // Also sets the optimizer's rates. Errors: ValueError listing what does not fit; nothing is changed then.
+  // Also sets the optimizer's rates.
+  // Errors: ValueError listing what does not fit; nothing is changed then.
   virtual void load_state_dict(const State& state);
 
  protected:
@@ -201,8 +202,8 @@ struct CosineAnnealingLROptions {
   Required<int64_t, "t_max"> t_max;
   double eta_min = 0;
 };
-// eta_min + (base - eta_min) (1 + cos(pi epoch / t_max)) / 2. Source: Loshchilov and Hutter, ICLR 2017,
-// without restarts.
+// eta_min + (base - eta_min) (1 + cos(pi epoch / t_max)) / 2.
+// Source: Loshchilov and Hutter, ICLR 2017, without restarts.
 class CosineAnnealingLR final : public LRSchedule {
  public:
   // Errors: ValueError for t_max < 1.
@@ -216,11 +217,12 @@ class CosineAnnealingLR final : public LRSchedule {
 
 struct CosineAnnealingWarmRestartsOptions {
   Required<int64_t, "t_0"> t_0;  // epochs until the first restart
-  int64_t t_mult = 1;     // each period is this many times as long as the one before
+  int64_t t_mult = 1;            // each period is this many times as long as the one before
   double eta_min = 0;
 };
-// eta_min + (base - eta_min) (1 + cos(pi t / T)) / 2, t epochs after the last restart, T that period's
-// length. Source: Loshchilov and Hutter, ICLR 2017.
+// eta_min + (base - eta_min) (1 + cos(pi t / T)) / 2, t epochs after the last restart, T
+// that period's length.
+// Source: Loshchilov and Hutter, ICLR 2017.
 class CosineAnnealingWarmRestarts final : public LRSchedule {
  public:
   // Errors: ValueError for t_0 < 1 or t_mult < 1.
@@ -241,8 +243,8 @@ struct SWALROptions {
   int64_t anneal_epochs = 10;
   Anneal anneal_strategy = Anneal::kCos;
 };
-// Goes from the rate at hand to swa_lr in anneal_epochs, and stays there: for averaging weights. Source:
-// Izmailov et al., UAI 2018.
+// Goes from the rate at hand to swa_lr in anneal_epochs, and stays there: for averaging weights.
+// Source: Izmailov et al., UAI 2018.
 class SWALR final : public LRSchedule {
  public:
   // Errors: ValueError for anneal_epochs < 0, or another number of rates than groups.

@@ -24,8 +24,9 @@ struct ReduceLROnPlateauOptions {
 
 class ReduceLROnPlateau {
  public:
-  // `optimizer` must outlive it. Errors: ValueError unless factor is in (0, 1), for a negative option, and
-  // for another number of min_lr than groups.
+  // `optimizer` must outlive it.
+  // Errors: ValueError unless factor is in (0, 1), for a negative option, and for another number of
+  // min_lr than groups.
   explicit ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options = {});
 
   // Ends an epoch whose metric is given. NaN is no improvement.
@@ -35,7 +36,8 @@ class ReduceLROnPlateau {
   std::vector<double> last_lr() const;   // per group
 
   State state_dict() const;
-  // Also sets the optimizer's rates. Errors: ValueError listing what does not fit; nothing is changed then.
+  // Also sets the optimizer's rates.
+  // Errors: ValueError listing what does not fit; nothing is changed then.
   void load_state_dict(const State& state);
 
  private:

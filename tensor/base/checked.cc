@@ -33,8 +33,9 @@ void check_fits(std::string_view op, Number value, DType dtype) {
       using Limits = std::numeric_limits<T>;
       // The limit above is no double in 64 bits, but one more is.
       const double v = std::trunc(value.to_double()), end = std::ldexp(1.0, Limits::digits);
-      const bool fits = value.is_floating() ? v >= double(Limits::min()) && v < end
-                                            : value.integer() >= Limits::min() && value.integer() <= Limits::max();
+      const bool fits = value.is_floating()
+                            ? v >= double(Limits::min()) && v < end
+                            : value.integer() >= Limits::min() && value.integer() <= Limits::max();
       if (!fits) throw ValueError(op, "a value of ", value, " does not fit into ", dtype);
     }
   });

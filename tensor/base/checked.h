@@ -1,4 +1,5 @@
-// Arithmetic on numbers that a caller gives: what does not fit into 64 bits is an error, never another number.
+// Arithmetic on numbers that a caller gives: what does not fit into 64 bits is an error,
+// never another number.
 //
 //   const int64_t room = Checked(op, in) * up + front + back - kernel;
 #pragma once
@@ -26,9 +27,11 @@ inline constexpr int64_t kMaxPieces = int64_t{1} << 24;
 void check_bounds(std::string_view op, std::string_view what, int64_t value, int64_t least,
                   int64_t most = kMaxExtent);
 
-void check_bounds(std::string_view op, std::string_view what, Size2 value, int64_t least, int64_t most = kMaxExtent);
+void check_bounds(std::string_view op, std::string_view what, Size2 value, int64_t least,
+                  int64_t most = kMaxExtent);
 
-// Errors: ValueError unless an integer of `dtype` can hold `value`, whose fraction is dropped; any other dtype can.
+// Errors: ValueError unless an integer of `dtype` can hold `value`, whose fraction is dropped; any
+// other dtype can.
 void check_fits(std::string_view op, Number value, DType dtype);
 
 [[noreturn]] void throw_overflow(std::string_view op, int64_t a, char sign, int64_t b);
@@ -57,13 +60,25 @@ class Checked {
       throw_overflow(a.op_, a.value_, '*', b.value_);
     return {a.op_, r};
   }
-  template <std::integral T> friend Checked operator+(Checked a, T b) { return a + Checked(a.op_, b); }
-  template <std::integral T> friend Checked operator-(Checked a, T b) { return a - Checked(a.op_, b); }
-  template <std::integral T> friend Checked operator*(Checked a, T b) { return a * Checked(a.op_, b); }
+  template <std::integral T>
+  friend Checked operator+(Checked a, T b) {
+    return a + Checked(a.op_, b);
+  }
+  template <std::integral T>
+  friend Checked operator-(Checked a, T b) {
+    return a - Checked(a.op_, b);
+  }
+  template <std::integral T>
+  friend Checked operator*(Checked a, T b) {
+    return a * Checked(a.op_, b);
+  }
   // The checked number comes first.
-  template <std::integral T> friend Checked operator+(T, Checked) = delete;
-  template <std::integral T> friend Checked operator-(T, Checked) = delete;
-  template <std::integral T> friend Checked operator*(T, Checked) = delete;
+  template <std::integral T>
+  friend Checked operator+(T, Checked) = delete;
+  template <std::integral T>
+  friend Checked operator-(T, Checked) = delete;
+  template <std::integral T>
+  friend Checked operator*(T, Checked) = delete;
 
  private:
   std::string_view op_;

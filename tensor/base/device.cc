@@ -11,10 +11,14 @@ Device Device::parse(std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view kind = text.substr(0, colon);
   Device d;
-  if (kind == "cpu") d.type = DeviceType::kCPU;
-  else if (kind == "cuda") d.type = DeviceType::kCUDA;
-  else if (kind == "meta") d.type = DeviceType::kMeta;
-  else throw ValueError("Device", "expected cpu, cpu:N, cuda:N or meta, given '", text, "'");
+  if (kind == "cpu")
+    d.type = DeviceType::kCPU;
+  else if (kind == "cuda")
+    d.type = DeviceType::kCUDA;
+  else if (kind == "meta")
+    d.type = DeviceType::kMeta;
+  else
+    throw ValueError("Device", "expected cpu, cpu:N, cuda:N or meta, given '", text, "'");
   if (colon != std::string_view::npos) {
     const char *first = text.data() + colon + 1, *last = text.data() + text.size();
     const auto [end, error] = std::from_chars(first, last, d.index);

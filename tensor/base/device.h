@@ -1,5 +1,5 @@
-// Where a tensor lives: cpu:0 (runs inline), cpu:1.. (logical CPU devices, each with a worker of its own), cuda:0..,
-// meta (shapes without data).
+// Where a tensor lives: cpu:0 (runs inline), cpu:1.. (logical CPU devices, each with a worker of its own),
+// cuda:0.., meta (shapes without data).
 #pragma once
 
 #include <concepts>
@@ -25,7 +25,8 @@ struct Device {
 
   bool operator==(const Device&) const = default;
 
-  // Parses "cpu", "cpu:1", "cuda:0", "meta". Errors: ValueError.
+  // Parses "cpu", "cpu:1", "cuda:0", "meta".
+  // Errors: ValueError.
   static Device parse(std::string_view text);
 };
 

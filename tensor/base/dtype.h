@@ -1,4 +1,5 @@
-// Element types, their names and sizes, the 16-bit float types, and dispatch from a runtime DType to a C++ type.
+// Element types, their names and sizes, the 16-bit float types, and dispatch from a runtime
+// DType to a C++ type.
 //
 //   dispatch_floating(x.dtype(), "relu", [&]<class T>() { relu_kernel<T>(...); });
 #pragma once
@@ -28,7 +29,8 @@ struct bf16 {
 };
 
 namespace internal {
-// Half precision by the library's own code, for programs of a compiler that has no _Float16 (clang 14 on x86).
+// Half precision by the library's own code, for programs of a compiler that has no _Float16
+// (clang 14 on x86).
 uint16_t half_of(float f);
 float float_of(uint16_t half);
 }  // namespace internal
@@ -70,20 +72,22 @@ constexpr bool is_integral(DType t) { return t > DType::kBF16; }  // bool includ
 
 // "f32", "i64", ...
 constexpr std::string_view name_of(DType t) {
-  constexpr std::string_view kNames[] = {"f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool"};
+  constexpr std::string_view kNames[] = {"f64", "f32", "f16", "bf16", "i64",
+                                         "i32", "i16", "i8",  "u8",   "bool"};
   return kNames[static_cast<int>(t)];
 }
 inline std::string to_string(DType t) { return std::string(name_of(t)); }
 std::ostream& operator<<(std::ostream& out, DType t);
 
-// Returns the dtype that arithmetic between `a` and `b` yields (PyTorch's rules for tensors of dimension 1 or more):
-// a float beats every integer, the wider wins, f16 with bf16 gives f32, u8 with a signed integer gives the signed one,
-// but with i8 i16.
+// Returns the dtype that arithmetic between `a` and `b` yields (PyTorch's rules for tensors of dimension 1 or
+// more): a float beats every integer, the wider wins, f16 with bf16 gives f32, u8 with a signed integer gives
+// the signed one, but with i8 i16.
 DType promote(DType a, DType b);
 
-// What floating-point tensors are that are made without a dtype: by factories and modules (TensorOptions), by integers that give
-// fractions (div, exp, ...), and by a floating-point number beside integers. f32 until it is set; of the whole process, so set it before
-// other threads make tensors. What exists stays as it is: net.to(dtype) converts a model.
+// What floating-point tensors are that are made without a dtype: by factories and modules (TensorOptions), by
+// integers that give fractions (div, exp, ...), and by a floating-point number beside integers. f32 until it
+// is set; of the whole process, so set it before other threads make tensors. What exists stays as it is:
+// net.to(dtype) converts a model.
 DType get_default_dtype();
 // Errors: DTypeError unless `t` is a floating-point dtype.
 void set_default_dtype(DType t);
@@ -92,9 +96,12 @@ void set_default_dtype(DType t);
 template <class F>
 decltype(auto) dispatch_floating(DType t, std::string_view op, F&& f) {
   switch (t) {
-    case DType::kF32: return f.template operator()<float>();
-    case DType::kF64: return f.template operator()<double>();
-    default: throw DTypeError(op, "expected f32 or f64, given ", name_of(t));
+    case DType::kF32:
+      return f.template operator()<float>();
+    case DType::kF64:
+      return f.template operator()<double>();
+    default:
+      throw DTypeError(op, "expected f32 or f64, given ", name_of(t));
   }
 }
 
@@ -102,14 +109,22 @@ decltype(auto) dispatch_floating(DType t, std::string_view op, F&& f) {
 template <class F>
 decltype(auto) dispatch_numeric(DType t, std::string_view op, F&& f) {
   switch (t) {
-    case DType::kF32: return f.template operator()<float>();
-    case DType::kF64: return f.template operator()<double>();
-    case DType::kI64: return f.template operator()<int64_t>();
-    case DType::kI32: return f.template operator()<int32_t>();
-    case DType::kI16: return f.template operator()<int16_t>();
-    case DType::kI8: return f.template operator()<int8_t>();
-    case DType::kU8: return f.template operator()<uint8_t>();
-    default: throw DTypeError(op, "expected f32, f64, i64, i32, i16, i8 or u8, given ", name_of(t));
+    case DType::kF32:
+      return f.template operator()<float>();
+    case DType::kF64:
+      return f.template operator()<double>();
+    case DType::kI64:
+      return f.template operator()<int64_t>();
+    case DType::kI32:
+      return f.template operator()<int32_t>();
+    case DType::kI16:
+      return f.template operator()<int16_t>();
+    case DType::kI8:
+      return f.template operator()<int8_t>();
+    case DType::kU8:
+      return f.template operator()<uint8_t>();
+    default:
+      throw DTypeError(op, "expected f32, f64, i64, i32, i16, i8 or u8, given ", name_of(t));
   }
 }
 
@@ -117,16 +132,26 @@ decltype(auto) dispatch_numeric(DType t, std::string_view op, F&& f) {
 template <class F>
 decltype(auto) dispatch_all(DType t, F&& f) {
   switch (t) {
-    case DType::kF64: return f.template operator()<double>();
-    case DType::kF32: return f.template operator()<float>();
-    case DType::kF16: return f.template operator()<f16>();
-    case DType::kBF16: return f.template operator()<bf16>();
-    case DType::kI64: return f.template operator()<int64_t>();
-    case DType::kI32: return f.template operator()<int32_t>();
-    case DType::kI16: return f.template operator()<int16_t>();
-    case DType::kI8: return f.template operator()<int8_t>();
-    case DType::kU8: return f.template operator()<uint8_t>();
-    case DType::kBool: return f.template operator()<bool>();
+    case DType::kF64:
+      return f.template operator()<double>();
+    case DType::kF32:
+      return f.template operator()<float>();
+    case DType::kF16:
+      return f.template operator()<f16>();
+    case DType::kBF16:
+      return f.template operator()<bf16>();
+    case DType::kI64:
+      return f.template operator()<int64_t>();
+    case DType::kI32:
+      return f.template operator()<int32_t>();
+    case DType::kI16:
+      return f.template operator()<int16_t>();
+    case DType::kI8:
+      return f.template operator()<int8_t>();
+    case DType::kU8:
+      return f.template operator()<uint8_t>();
+    case DType::kBool:
+      return f.template operator()<bool>();
   }
   throw InternalError("dispatch_all: unknown dtype ", int(t));
 }

@@ -1,6 +1,7 @@
 // Typed errors. A user's mistake is an Error (or one of its kinds); a bug of ours is an InternalError.
 //
-//   throw ShapeError("conv2d", "weight has ", w.size(1), " input channels but x has ", x.size(1), ": x ", describe(x));
+//   throw ShapeError("conv2d", "weight has ", w.size(1), " input channels but x has ", x.size(1),
+//                    ": x ", describe(x));
 //
 // prints `[conv2d] weight has 16 input channels but x has 8: x f32[32,8,28,28] cpu`.
 #pragma once
@@ -37,7 +38,8 @@ class Error : public std::runtime_error {
         text_(concat('[', op_, "] ", parts...)) {}
   const std::string& op() const { return op_; }
   const char* what() const noexcept override { return text_.c_str(); }
-  // Puts where it happened before the text, on its way up: "while running backward of conv2d (layer3.1.conv2): ".
+  // Puts where it happened before the text, on its way up: "while running backward of
+  // conv2d (layer3.1.conv2): ".
   void add_context(const std::string& where) { text_ = where + ": " + text_; }
   // Names the module in which it happened; the innermost, which is told first, counts.
   void set_module(const std::string& path) {
@@ -51,15 +53,27 @@ class Error : public std::runtime_error {
   bool has_module_ = false;
 };
 
-// clang-format off
-struct ShapeError  : Error { using Error::Error; };   // a shape, stride or dimension does not fit
-struct DTypeError  : Error { using Error::Error; };   // a dtype does not fit
-struct DeviceError : Error { using Error::Error; };   // tensors on different devices, or no kernel for a device
-struct IndexError  : Error { using Error::Error; };   // an index out of range
-struct ValueError  : Error { using Error::Error; };   // an argument out of its domain
-struct StateError  : Error { using Error::Error; };   // called in the wrong order: no recording, second backward, ...
-struct FileError   : Error { using Error::Error; };   // a file is missing, truncated or malformed; the text names it
-// clang-format on
+struct ShapeError : Error {
+  using Error::Error;
+};  // a shape, stride or dimension does not fit
+struct DTypeError : Error {
+  using Error::Error;
+};  // a dtype does not fit
+struct DeviceError : Error {
+  using Error::Error;
+};  // tensors on different devices, or no kernel for a device
+struct IndexError : Error {
+  using Error::Error;
+};  // an index out of range
+struct ValueError : Error {
+  using Error::Error;
+};  // an argument out of its domain
+struct StateError : Error {
+  using Error::Error;
+};  // called in the wrong order: no recording, second backward, ...
+struct FileError : Error {
+  using Error::Error;
+};  // a file is missing, truncated or malformed; the text names it
 
 // A broken invariant of Gradus itself: a bug to report, never the caller's mistake.
 class InternalError : public std::logic_error {

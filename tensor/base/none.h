@@ -1,5 +1,5 @@
-// None: nothing given, in one spelling for all: an undefined Tensor, an empty std::optional, a bound that a Slice has not,
-// a new dim in x[{None, ...}].
+// None: nothing given, in one spelling for all: an undefined Tensor, an empty std::optional, a bound that a
+// Slice has not, a new dim in x[{None, ...}].
 #pragma once
 
 #include <optional>

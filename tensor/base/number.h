@@ -1,5 +1,5 @@
-// Number: a number beside a tensor. Its C++ type says what it is, its value never does: 2 is an integer, 2.0 a
-// floating-point number, true a bool; the dtype of the result depends on that alone (docs/dtypes.md).
+// Number: a number beside a tensor. Its C++ type says what it is, its value never does: 2 is an integer, 2.0
+// a floating-point number, true a bool; the dtype of the result depends on that alone (docs/dtypes.md).
 #pragma once
 
 #include <concepts>
@@ -14,9 +14,11 @@ class Number {
  public:
   // Errors: ValueError for an unsigned integer that 64 bits with a sign do not hold.
   template <std::integral T>
-  constexpr Number(T value) : kind_(std::same_as<T, bool> ? Kind::kBool : Kind::kInteger), integer_(int64_t(value)) {
+  constexpr Number(T value)
+      : kind_(std::same_as<T, bool> ? Kind::kBool : Kind::kInteger), integer_(int64_t(value)) {
     if constexpr (std::unsigned_integral<T> && sizeof(T) >= sizeof(int64_t))
-      if (integer_ < 0) [[unlikely]] throw_too_large(value);
+      if (integer_ < 0) [[unlikely]]
+        throw_too_large(value);
   }
   template <std::floating_point T>
   constexpr Number(T value) : kind_(Kind::kFloating), floating_(static_cast<double>(value)) {}
@@ -37,7 +39,9 @@ class Number {
   // As the number itself.
   friend std::ostream& operator<<(std::ostream& out, Number number);
   // Integers wrap: the least one stays.
-  constexpr Number operator-() const { return is_floating() ? Number(-floating_) : Number(int64_t(-uint64_t(integer_))); }
+  constexpr Number operator-() const {
+    return is_floating() ? Number(-floating_) : Number(int64_t(-uint64_t(integer_)));
+  }
 
  private:
   enum class Kind : uint8_t { kBool, kInteger, kFloating };

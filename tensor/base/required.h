@@ -20,9 +20,9 @@ namespace gradus {
 namespace internal {
 // What may initialise a T: any integer but bool for an integer, any number for a float, else what converts.
 template <class U, class T>
-concept Gives = std::convertible_to<U, T> &&
-                (std::same_as<T, bool> || !std::same_as<std::remove_cvref_t<U>, bool>) &&
-                (!std::integral<T> || std::integral<std::remove_cvref_t<U>>);
+concept Gives =
+    std::convertible_to<U, T> && (std::same_as<T, bool> || !std::same_as<std::remove_cvref_t<U>, bool>)&&(
+                                     !std::integral<T> || std::integral<std::remove_cvref_t<U>>);
 }  // namespace internal
 
 // A member's name, for the compiler's message.
@@ -46,7 +46,9 @@ class Required {
 
   // From several numbers in braces, as T itself: {.kernel = {3, 5}}. Does not narrow.
   template <class A, class B, class... More>
-    requires requires(A a, B b, More... more) { T{a, b, more...}; }
+    requires requires(A a, B b, More... more) {
+      T{a, b, more...};
+    }
   constexpr Required(A a, B b, More... more) : value_{a, b, more...} {}
 
   constexpr operator const T&() const { return value_; }

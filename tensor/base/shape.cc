@@ -73,8 +73,10 @@ int64_t checked_numel(const Shape& s, std::string_view op) {
   bool zero = false;
   for (int64_t v : s) {
     if (v < 0) throw ShapeError(op, "negative size in shape ", s);
-    if (v == 0) zero = true;
-    else if (__builtin_mul_overflow(n, v, &n) || n > (int64_t{1} << 59)) throw ShapeError(op, "shape too large: ", s);
+    if (v == 0)
+      zero = true;
+    else if (__builtin_mul_overflow(n, v, &n) || n > (int64_t{1} << 59))
+      throw ShapeError(op, "shape too large: ", s);
   }
   return zero ? 0 : n;
 }

@@ -25,14 +25,16 @@ class Dims {
   // One entry, so that {n, 3, v.size()} of different integer types is a list.
   struct Entry {
     template <class I>
-      requires(DimIndex<I> || (!std::is_arithmetic_v<I> && std::convertible_to<I, int64_t>))  // a Required, a Checked
+      requires(DimIndex<I> ||
+               (!std::is_arithmetic_v<I> && std::convertible_to<I, int64_t>))  // a Required, a Checked
     constexpr Entry(const I& value_) : value(static_cast<int64_t>(value_)) {}
     int64_t value;
   };
 
   Dims() = default;
   Dims(std::initializer_list<Entry> dims) : n_(static_cast<int>(dims.size())) {
-    if (dims.size() > size_t(kMaxDims)) [[unlikely]] throw_too_many(dims.size());
+    if (dims.size() > size_t(kMaxDims)) [[unlikely]]
+      throw_too_many(dims.size());
     std::transform(dims.begin(), dims.end(), d_.begin(), [](Entry e) { return e.value; });
   }
   // A single entry: zeros(5), sum(x, -1).
@@ -77,13 +79,16 @@ using Strides = Dims;
 std::string to_string(const Dims& d);  // "[32,8,28,28]"
 std::ostream& operator<<(std::ostream& out, const Dims& d);
 
-// Returns `dim` counted from the front; negative counts from the back. Errors: IndexError naming `op`.
+// Returns `dim` counted from the front; negative counts from the back.
+// Errors: IndexError naming `op`.
 int wrap_dim(int64_t dim, int n, std::string_view op);
 
-// Returns the shape that `a` and `b` broadcast to (NumPy's rule). Errors: ShapeError naming `op` and both shapes.
+// Returns the shape that `a` and `b` broadcast to (NumPy's rule).
+// Errors: ShapeError naming `op` and both shapes.
 Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view op);
 
-// Returns the element count, checked: ShapeError for a negative size or a product above 2^59 (2^62 bytes of f64).
+// Returns the element count, checked: ShapeError for a negative size or a product above 2^59
+// (2^62 bytes of f64).
 int64_t checked_numel(const Shape& s, std::string_view op);
 
 Strides row_major_strides(const Shape& s);

@@ -1,6 +1,6 @@
 // Triangles of matrices, and repeated indices, on the CPU.
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/arrange.h"
+#include "gradus/tensor/kernel.h"
 
 #include <cstring>
 

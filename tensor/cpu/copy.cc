@@ -1,6 +1,6 @@
 // Copies on the CPU: straight runs, blocked transposes (NCHW <-> NHWC), and everything else row by row.
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/kernel.h"
 
 #include <cstring>
 

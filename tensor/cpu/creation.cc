@@ -1,5 +1,5 @@
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/kernel.h"
 
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/runtime/parallel.h"

@@ -13,9 +13,9 @@ inline constexpr int kMaxOperands = 5;
 // Elements below which a loop is not worth a second thread.
 inline constexpr int64_t kPointwiseGrain = 32768;
 
-// The iteration space of operand 0 (the output). Dimensions are ordered by its strides, outermost first, and
-// merged where every operand allows it; an operand that is broadcast has stride 0. Same-layout operands give
-// one loop.
+// The iteration space of operand 0 (the output). Dimensions are ordered by its strides, outermost first,
+// and merged where every operand allows it; an operand that is broadcast has stride 0. Same-layout
+// operands give one loop.
 struct LoopNest {
   int operands = 0;
   int dims = 1;  // at least one

@@ -1,5 +1,5 @@
-// Optimizer steps on the CPU that treat every element alike: one parallel pass over the elements of all
-// parameters.
+// Optimizer steps on the CPU that treat every element alike: one parallel pass over the elements
+// of all parameters.
 #include "gradus/tensor/cpu/optim_step.h"
 
 #include <array>
@@ -13,8 +13,8 @@ namespace {
 // Its numbers are in the type that is computed in, so that its loop is vector code.
 using Uses = std::array<bool, 3>;
 
-// The loop stands in a function of its own: as parameters, __restrict pointers let the compiler turn it into
-// vector code.
+// The loop stands in a function of its own: as parameters, __restrict pointers let the compiler turn it
+// into vector code.
 template <class T, class Rule>
 [[gnu::noinline]] void run_rule(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict a,
                                 T* __restrict b, T* __restrict c, T sign, T decay, const Rule rule) {

@@ -1,6 +1,6 @@
 // Steps of recurrent networks on the CPU: one pass over a sample's gates, which lie one after the other.
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/recurrent.h"
+#include "gradus/tensor/kernel.h"
 
 #include "gradus/tensor/ops/math.h"
 #include "gradus/tensor/runtime/parallel.h"
@@ -117,10 +117,10 @@ void gru_cell_backward_cpu(const Tensor& dx, const Tensor& ds, const Tensor& dh,
 }  // namespace
 
 constinit decltype(lstm_cell_kernel) lstm_cell_kernel{"lstm_cell", &lstm_cell_cpu};
-constinit decltype(lstm_cell_backward_kernel) lstm_cell_backward_kernel{
-    "lstm_cell_backward", &lstm_cell_backward_cpu};
+constinit decltype(lstm_cell_backward_kernel) lstm_cell_backward_kernel{"lstm_cell_backward",
+                                                                        &lstm_cell_backward_cpu};
 constinit decltype(gru_cell_kernel) gru_cell_kernel{"gru_cell", &gru_cell_cpu};
-constinit decltype(gru_cell_backward_kernel) gru_cell_backward_kernel{
-    "gru_cell_backward", &gru_cell_backward_cpu};
+constinit decltype(gru_cell_backward_kernel) gru_cell_backward_kernel{"gru_cell_backward",
+                                                                      &gru_cell_backward_cpu};
 
 }  // namespace gradus::raw

@@ -55,9 +55,10 @@ struct ExtremeAbs : Extreme<T, largest> {
   Lane step(Lane a, T x) const { return this->join(a, std::abs(static_cast<Lane>(x))); }
 };
 
-// scale times the sum of squared distances from the mean, in one pass over memory: a block, which is in the
-// cache, gives its own mean first, then the distances from it; blocks are joined by how far apart their means
-// are. Source: Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
+// scale times the sum of squared distances from the mean, in one pass over memory: a block, which is in
+// the cache, gives its own mean first, then the distances from it; blocks are joined by how far apart
+// their means are.
+// Source: Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
 struct Spread {
   double n = 0, mean = 0, squares = 0;
 };

@@ -135,9 +135,7 @@ class Walker {
 };
 
 template <class Op, class T>
-concept TakesBlocks = requires(const Op& op, const T* x) {
-  op.block(x, 1, 1);
-};
+concept TakesBlocks = requires(const Op& op, const T* x) { op.block(x, 1, 1); };
 
 template <class Op, class T>
 typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride) {
@@ -154,8 +152,8 @@ typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride
         typename Op::Lane lanes[kLanes];
         for (auto& lane : lanes) lane = op.start();
         const int64_t steps = std::min(kBlock, (n - i) / kLanes);
-        // A block is too short for the processor to see the stream: ask for the next one, which may be of the
-        // next row.
+        // A block is too short for the processor to see the stream: ask for the next one, which may be
+        // of the next row.
         if (n >= kBlock * kLanes)
           for (int64_t k = 0; k < kBlock * kLanes; k += 64 / int64_t(sizeof(T)))
             __builtin_prefetch(p + i + kBlock * kLanes + k);

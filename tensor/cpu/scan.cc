@@ -104,8 +104,8 @@ void scan_rows(int64_t first, int64_t n, bool reverse, const State& start, Visit
   }
 }
 
-// Goes along the lines of x, seen as [outer, n, inner], with visit(state, position, step) for each element in
-// turn.
+// Goes along the lines of x, seen as [outer, n, inner], with visit(state, position, step) for each
+// element in turn.
 template <class State, class Visit>
 void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
   const int64_t outer = x.shape()[0], n = x.shape()[1], inner = x.shape()[2];
@@ -141,9 +141,9 @@ void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
 }
 
 // Note [Running sums of a row]
-// A row is cut into segments of kSegment elements. Each starts from the sum of the totals of those before it,
-// so that kStreams of them run side by side (one alone waits for its own additions), and threads may share a
-// long row.
+// A row is cut into segments of kSegment elements. Each starts from the sum of the totals of those before
+// it, so that kStreams of them run side by side (one alone waits for its own additions), and threads may
+// share a long row.
 constexpr int64_t kSegment = 512, kStreams = 8, kPiece = kSegment * kStreams;
 
 template <class T>
@@ -321,7 +321,7 @@ constinit decltype(cumsum_kernel) cumsum_kernel{"cumsum", &cumsum_cpu};
 constinit decltype(cumprod_kernel) cumprod_kernel{"cumprod", &cumprod_cpu};
 constinit decltype(logcumsumexp_kernel) logcumsumexp_kernel{"logcumsumexp", &logcumsumexp_cpu};
 constinit decltype(running_extremes_kernel) running_extremes_kernel{"cummax", &running_extremes_cpu};
-constinit decltype(linear_recurrence_kernel) linear_recurrence_kernel{
-    "linear_recurrence", &linear_recurrence_cpu};
+constinit decltype(linear_recurrence_kernel) linear_recurrence_kernel{"linear_recurrence",
+                                                                      &linear_recurrence_cpu};
 
 }  // namespace gradus::raw

@@ -1,6 +1,6 @@
 // Softmax, log-softmax and their gradients on the CPU.
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/softmax.h"
+#include "gradus/tensor/kernel.h"
 
 #include <cmath>
 
@@ -147,8 +147,8 @@ void softmax_backward_columns(T* __restrict dx, const T* dy, const T* y, int64_t
   }
 }
 
-// Calls rows(offset, number) for softmaxes along the innermost axis, or columns(offset, width) for tiles of
-// neighbours.
+// Calls rows(offset, number) for softmaxes along the innermost axis, or columns(offset, width) for
+// tiles of neighbours.
 template <class Rows, class Columns>
 void for_each_softmax(int64_t numel, int64_t n, int64_t inner, Rows&& rows, Columns&& columns) {
   if (numel == 0) return;
@@ -200,7 +200,7 @@ void softmax_backward_cpu(const Tensor& dx, const Tensor& dy, const Tensor& y, i
 }  // namespace
 
 constinit decltype(softmax_kernel) softmax_kernel{"softmax", &softmax_cpu};
-constinit decltype(softmax_backward_kernel) softmax_backward_kernel{
-    "softmax_backward", &softmax_backward_cpu};
+constinit decltype(softmax_backward_kernel) softmax_backward_kernel{"softmax_backward",
+                                                                    &softmax_backward_cpu};
 
 }  // namespace gradus::raw

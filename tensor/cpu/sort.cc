@@ -4,8 +4,8 @@
 // Elements are sorted as unsigned integers of the same order, with their position in the low bits: no two are
 // equal, so every algorithm is stable and says the same, and floats need no comparison of their own. Reversed
 // bits sort descending. Values are then copied from where the positions point, so -0 stays -0.
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/sort.h"
+#include "gradus/tensor/kernel.h"
 
 #include <algorithm>
 #include <bit>
@@ -64,8 +64,8 @@ inline uint64_t key_bits(const Wide& i) { return i.key; }
 inline uint64_t key_bits(uint64_t i) { return i >> 32; }
 // clang-format on
 
-// Sorts by digits of 8 bits, the lowest first; `spare` has room for n. Returns which of the two holds the
-// result.
+// Sorts by digits of 8 bits, the lowest first; `spare` has room for n. Returns which of the two
+// holds the result.
 template <class I, int digits>
 I* radix_sort(I* items, I* spare, int64_t n) {
   static_assert(digits <= 8);
@@ -123,8 +123,8 @@ class Line {
   std::unique_ptr<I[]> items_, spare_;
 };
 
-// The first k of a line in order, found among few candidates: what is not below the k-th so far is never
-// kept.
+// The first k of a line in order, found among few candidates: what is not below the k-th so
+// far is never kept.
 template <class T>
 class Top {
  public:
@@ -155,8 +155,8 @@ class Top {
   std::unique_ptr<I[]> items_;
 };
 
-// Calls f(scratch, line) for every line, `line` counted through outer and inner; each thread makes its own
-// scratch.
+// Calls f(scratch, line) for every line, `line` counted through outer and inner; each thread makes
+// its own scratch.
 template <class Make, class F>
 void for_lines(const Tensor& x, Make&& make, F&& f) {
   const int64_t n = x.shape()[1], lines = x.shape()[0] * x.shape()[2];

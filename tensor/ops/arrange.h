@@ -1,5 +1,5 @@
-// Raw ops that put elements in another order or leave some out. All dtypes; results are row-major unless
-// said.
+// Raw ops that put elements in another order or leave some out. All dtypes; results are
+// row-major unless said.
 #pragma once
 
 #include <optional>
@@ -30,7 +30,8 @@ Tensor unfold_backward(const Tensor& dy, const Shape& shape, int64_t dim, int64_
 Tensor repeat_index(const Tensor& counts, std::optional<int64_t> total);
 
 // For every element of a view of x's storage the place of the same element in the flattened x, x.numel()
-// where x has none; i64. Errors: ShapeError when elements of x overlap.
+// where x has none; i64.
+// Errors: ShapeError when elements of x overlap.
 Tensor places_in(const Tensor& x, const Tensor& view);
 
 }  // namespace gradus::raw

@@ -1,23 +1,24 @@
 // Raw copies: between layouts, dtypes and devices. No autograd; users call gradus/autograd/ops/copy.h.
 #pragma once
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/base/number.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {
 
-// Both tensors have one shape; any strides (in src 0, broadcast, and negative ones, reversed, too), any pair of dtypes.
+// Both tensors have one shape; any strides (in src 0, broadcast, and negative ones, reversed, too), any
+// pair of dtypes.
 extern KernelSlot<void(const Tensor& dst, const Tensor& src)> copy_kernel;
 extern KernelSlot<void(const Tensor& dst, Number value)> fill_kernel;
 
-// Errors: ShapeError when several elements of x, which `op` is to write, share a place: x is expanded, or its strides
-// overlap.
+// Errors: ShapeError when several elements of x, which `op` is to write, share a place: x is expanded, or
+// its strides overlap.
 void check_writable(std::string_view op, const Tensor& x);
 
 // Writes src's elements into dst: any strides, dtypes and devices; src broadcasts to dst's shape.
-// Errors: ShapeError when it does not, and as check_writable unless src is one element; DeviceError for a meta source of
-// a real tensor.
+// Errors: ShapeError when it does not, and as check_writable unless src is one element; DeviceError for a
+// meta source of a real tensor.
 void copy_(const Tensor& dst, const Tensor& src);
 // Writes `value`, converted, into every element, which may share places.
 void fill_(const Tensor& dst, Number value);

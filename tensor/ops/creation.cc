@@ -104,8 +104,8 @@ void check_triangle(const char* op, int64_t rows, int64_t cols, TensorOptions op
 // The last column that tril keeps of row i is i + offset; offsets beyond the matrix are all or nothing.
 int64_t within(int64_t rows, int64_t cols, int64_t offset) { return std::clamp(offset, -rows, cols); }
 
-// How many elements tril keeps: rows [begin, full) one more each, the rest all columns. Nothing overflows, for
-// rows * cols does not.
+// How many elements tril keeps: rows [begin, full) one more each, the rest all columns. Nothing overflows,
+// for rows * cols does not.
 int64_t tril_count(int64_t rows, int64_t cols, int64_t offset) {
   const int64_t begin = std::max<int64_t>(0, -offset), full = std::clamp(cols - 1 - offset, begin, rows);
   const int64_t growing = full - begin, first = begin + offset + 1;

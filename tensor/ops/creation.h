@@ -41,8 +41,8 @@ DType dtype_of_numbers() {
 }
 }  // namespace internal
 
-// The same in PyTorch's forms: arange(5), arange(2, 5), arange(0, 1, 0.25). Integers give i64, a floating-point number
-// among them the default dtype.
+// The same in PyTorch's forms: arange(5), arange(2, 5), arange(0, 1, 0.25). Integers give i64, a
+// floating-point number among them the default dtype.
 template <Arithmetic A>
 Tensor arange(A end, TensorOptions options = {.dtype = internal::dtype_of_numbers<A>()}) {
   return arange_from(0, double(end), 1, options);
@@ -52,7 +52,8 @@ Tensor arange(A start, B end, TensorOptions options = {.dtype = internal::dtype_
   return arange_from(double(start), double(end), 1, options);
 }
 template <Arithmetic A, Arithmetic B, Arithmetic C>
-Tensor arange(A start, B end, C step, TensorOptions options = {.dtype = internal::dtype_of_numbers<A, B, C>()}) {
+Tensor arange(A start, B end, C step,
+              TensorOptions options = {.dtype = internal::dtype_of_numbers<A, B, C>()}) {
   return arange_from(double(start), double(end), double(step), options);
 }
 
@@ -67,11 +68,13 @@ Tensor logspace(double start, double end, int64_t steps, double base = 10, Tenso
 // Return the coordinates of what tril, or triu, of a matrix keeps, row by row.
 // Shapes: -> [2,count], rows then columns.
 // Errors: ValueError for a negative size; DTypeError unless the dtype is an integer.
-Tensor tril_indices(int64_t rows, int64_t cols, int64_t offset = 0, TensorOptions options = {.dtype = DType::kI64});
-Tensor triu_indices(int64_t rows, int64_t cols, int64_t offset = 0, TensorOptions options = {.dtype = DType::kI64});
+Tensor tril_indices(int64_t rows, int64_t cols, int64_t offset = 0,
+                    TensorOptions options = {.dtype = DType::kI64});
+Tensor triu_indices(int64_t rows, int64_t cols, int64_t offset = 0,
+                    TensorOptions options = {.dtype = DType::kI64});
 
-// Returns the matrix f[n, m] with ones on the diagonal; m = -1: square. The diagonal lies `offset` places to the
-// right of the main one, or below it for a negative one.
+// Returns the matrix f[n, m] with ones on the diagonal; m = -1: square. The diagonal lies `offset` places to
+// the right of the main one, or below it for a negative one.
 Tensor eye(int64_t n, int64_t m = -1, TensorOptions options = {});
 Tensor eye(int64_t n, int64_t m, int64_t offset, TensorOptions options = {});
 

@@ -17,7 +17,8 @@ using namespace functors;  // NOLINT
 template <class F>
 constexpr bool only_floats = !F::template accepts<int64_t> && !F::template accepts<bool>;
 
-// The dtype of an op's result when its operands promote to t. Errors: DTypeError where F does not accept t.
+// The dtype of an op's result when its operands promote to t.
+// Errors: DTypeError where F does not accept t.
 template <class F>
 DType check(const char* op, DType t, const Tensor& x) {
   if constexpr (only_floats<F>) {
@@ -101,8 +102,10 @@ void check_bounds(const char* op, DType t, Number low, Number high) {
   dispatch_all(t, [&]<class T>() {
     if constexpr (std::is_integral_v<T>) {
       using Limits = std::numeric_limits<T>;
-      const bool above = low.is_floating() ? low.to_double() >= std::ldexp(1.0, Limits::digits) : low.integer() > Limits::max();
-      const bool below = high.is_floating() ? high.to_double() < double(Limits::min()) : high.integer() < Limits::min();
+      const bool above = low.is_floating() ? low.to_double() >= std::ldexp(1.0, Limits::digits)
+                                           : low.integer() > Limits::max();
+      const bool below =
+          high.is_floating() ? high.to_double() < double(Limits::min()) : high.integer() < Limits::min();
       if (above || below) throw ValueError(op, "no ", t, " lies between the bounds ", low, " and ", high);
     }
   });
@@ -220,7 +223,8 @@ Tensor clamp_backward(const Tensor& dy, const Tensor& x, double low, double high
 
 Tensor clamp(const Tensor& x, Number low, Number high) {
   check_bounds("clamp", x.dtype(), low, high);
-  return unary<Clamp>("clamp", clamp_kernel, x, low.to_double(), high.to_double(), low.to_i64(), high.to_i64());
+  return unary<Clamp>("clamp", clamp_kernel, x, low.to_double(), high.to_double(), low.to_i64(),
+                      high.to_i64());
 }
 
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
@@ -242,7 +246,8 @@ void add_(const Tensor& dst, const Tensor& src) {
 }
 void add_(const Tensor& dst, const Tensor& src, Number alpha) {
   check_factor("add_", dst.dtype(), alpha);
-  in_place<AddScaled>("add_", add_scaled_kernel, dst, dst, source_for("add_", dst, src), alpha.to_double(), alpha.to_i64());
+  in_place<AddScaled>("add_", add_scaled_kernel, dst, dst, source_for("add_", dst, src), alpha.to_double(),
+                      alpha.to_i64());
 }
 void sub_(const Tensor& dst, const Tensor& src) {
   in_place<Sub>("sub_", sub_kernel, dst, dst, source_for("sub_", dst, src));
@@ -272,10 +277,10 @@ void square_(const Tensor& x) { in_place<Square>("square_", square_kernel, x, x)
 void relu_(const Tensor& x) { in_place<Relu>("relu_", relu_kernel, x, x); }
 void clamp_(const Tensor& x, Number low, Number high) {
   check_bounds("clamp_", x.dtype(), low, high);
-  in_place<Clamp>("clamp_", clamp_kernel, x, x, low.to_double(), high.to_double(), low.to_i64(), high.to_i64());
+  in_place<Clamp>("clamp_", clamp_kernel, x, x, low.to_double(), high.to_double(), low.to_i64(),
+                  high.to_i64());
 }
 
-// clang-format off
 Tensor tan(const Tensor& x) { return unary<Tan>("tan", tan_kernel, x); }
 Tensor asin(const Tensor& x) { return unary<Asin>("asin", asin_kernel, x); }
 Tensor acos(const Tensor& x) { return unary<Acos>("acos", acos_kernel, x); }
@@ -299,25 +304,48 @@ Tensor polygamma(int64_t n, const Tensor& x) { return unary<OnFloats>("polygamma
 Tensor trunc(const Tensor& x) { return rounding<Trunc>("trunc", trunc_kernel, x); }
 Tensor isinf(const Tensor& x) { return predicate(isinf_kernel, x); }
 Tensor celu(const Tensor& x, double alpha) { return unary<Celu>("celu", celu_kernel, x, alpha); }
-Tensor hardshrink(const Tensor& x, double lambda) { return unary<HardShrink>("hardshrink", hardshrink_kernel, x, lambda); }
-Tensor softshrink(const Tensor& x, double lambda) { return unary<SoftShrink>("softshrink", softshrink_kernel, x, lambda); }
-Tensor threshold(const Tensor& x, double t, double value) { return unary<Threshold>("threshold", threshold_kernel, x, t, value); }
+Tensor hardshrink(const Tensor& x, double lambda) {
+  return unary<HardShrink>("hardshrink", hardshrink_kernel, x, lambda);
+}
+Tensor softshrink(const Tensor& x, double lambda) {
+  return unary<SoftShrink>("softshrink", softshrink_kernel, x, lambda);
+}
+Tensor threshold(const Tensor& x, double t, double value) {
+  return unary<Threshold>("threshold", threshold_kernel, x, t, value);
+}
 Tensor atan2(const Tensor& a, const Tensor& b) { return binary<Atan2>("atan2", atan2_kernel, a, b); }
 Tensor fmod(const Tensor& a, const Tensor& b) { return binary<Fmod>("fmod", fmod_kernel, a, b); }
-Tensor floor_divide(const Tensor& a, const Tensor& b) { return binary<FloorDivide>("floor_divide", floor_divide_kernel, a, b); }
-Tensor trunc_divide(const Tensor& a, const Tensor& b) { return binary<TruncDivide>("div", trunc_divide_kernel, a, b); }
+Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  return binary<FloorDivide>("floor_divide", floor_divide_kernel, a, b);
+}
+Tensor trunc_divide(const Tensor& a, const Tensor& b) {
+  return binary<TruncDivide>("div", trunc_divide_kernel, a, b);
+}
 Tensor hypot(const Tensor& a, const Tensor& b) { return binary<Hypot>("hypot", hypot_kernel, a, b); }
-Tensor copysign(const Tensor& a, const Tensor& b) { return binary<Copysign>("copysign", copysign_kernel, a, b); }
+Tensor copysign(const Tensor& a, const Tensor& b) {
+  return binary<Copysign>("copysign", copysign_kernel, a, b);
+}
 Tensor xlogy(const Tensor& a, const Tensor& b) { return binary<Xlogy>("xlogy", xlogy_kernel, a, b); }
-Tensor logaddexp(const Tensor& a, const Tensor& b) { return binary<LogAddExp>("logaddexp", logaddexp_kernel, a, b); }
-Tensor heaviside(const Tensor& a, const Tensor& b) { return binary<Heaviside>("heaviside", heaviside_kernel, a, b); }
+Tensor logaddexp(const Tensor& a, const Tensor& b) {
+  return binary<LogAddExp>("logaddexp", logaddexp_kernel, a, b);
+}
+Tensor heaviside(const Tensor& a, const Tensor& b) {
+  return binary<Heaviside>("heaviside", heaviside_kernel, a, b);
+}
 Tensor prelu(const Tensor& a, const Tensor& b) { return binary<Prelu>("prelu", prelu_kernel, a, b); }
-Tensor bitwise_and(const Tensor& a, const Tensor& b) { return bitwise("bitwise_and", bitwise_and_kernel, a, b); }
+Tensor bitwise_and(const Tensor& a, const Tensor& b) {
+  return bitwise("bitwise_and", bitwise_and_kernel, a, b);
+}
 Tensor bitwise_or(const Tensor& a, const Tensor& b) { return bitwise("bitwise_or", bitwise_or_kernel, a, b); }
-Tensor bitwise_xor(const Tensor& a, const Tensor& b) { return bitwise("bitwise_xor", bitwise_xor_kernel, a, b); }
-Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) { return bitwise("bitwise_left_shift", bitwise_left_shift_kernel, a, b); }
-Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) { return bitwise("bitwise_right_shift", bitwise_right_shift_kernel, a, b); }
-// clang-format on
+Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
+  return bitwise("bitwise_xor", bitwise_xor_kernel, a, b);
+}
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) {
+  return bitwise("bitwise_left_shift", bitwise_left_shift_kernel, a, b);
+}
+Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) {
+  return bitwise("bitwise_right_shift", bitwise_right_shift_kernel, a, b);
+}
 Tensor bitwise_not(const Tensor& x) {
   check_integral("bitwise_not", x);
   return unary<OnAll>("bitwise_not", bitwise_not_kernel, x);

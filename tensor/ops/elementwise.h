@@ -2,8 +2,8 @@
 // autograd; users call gradus/autograd/ops/elementwise.h and activations.h.
 #pragma once
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/base/number.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {
@@ -22,7 +22,8 @@ extern BinarySlot add_kernel, sub_kernel, mul_kernel, div_kernel, pow_kernel, re
     maximum_kernel, minimum_kernel;
 extern BinarySlot1 lerp_kernel;
 // The factor, and the same as an integer: a double does not hold all of them.
-extern KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, double alpha, int64_t integer_alpha)>
+extern KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, double alpha,
+                       int64_t integer_alpha)>
     add_scaled_kernel;
 extern TernarySlot lerp_tensor_kernel, where_kernel;
 extern TernarySlot1 addcmul_kernel, addcdiv_kernel;
@@ -65,7 +66,8 @@ DType result_dtype(const Tensor& x, Number number);
 // A 0-dimensional tensor for `number` as an operand next to x.
 Tensor operand(Number number, const Tensor& x);
 
-// a + b and so on. Errors: ShapeError, DTypeError, DeviceError.
+// a + b and so on.
+// Errors: ShapeError, DTypeError, DeviceError.
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);

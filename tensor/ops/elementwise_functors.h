@@ -29,41 +29,77 @@ struct Wrapping<int64_t> {
 template <class T>
 using W = typename Wrapping<T>::type;
 
-// clang-format off
-struct OnFloats  { template <class T> static constexpr bool accepts = std::is_floating_point_v<T>; };
-struct OnNumbers { template <class T> static constexpr bool accepts = !std::is_same_v<T, bool>; };
-struct OnAll     { template <class T> static constexpr bool accepts = true; };
-struct OnIntegers { template <class T> static constexpr bool accepts = std::is_integral_v<T>; };
-struct OnBools   { template <class T> static constexpr bool accepts = std::is_same_v<T, bool>; };
+struct OnFloats {
+  template <class T>
+  static constexpr bool accepts = std::is_floating_point_v<T>;
+};
+struct OnNumbers {
+  template <class T>
+  static constexpr bool accepts = !std::is_same_v<T, bool>;
+};
+struct OnAll {
+  template <class T>
+  static constexpr bool accepts = true;
+};
+struct OnIntegers {
+  template <class T>
+  static constexpr bool accepts = std::is_integral_v<T>;
+};
+struct OnBools {
+  template <class T>
+  static constexpr bool accepts = std::is_same_v<T, bool>;
+};
 
 // Arithmetic.
 struct Add : OnAll {
-  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) + W<T>(b)); }
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
+    return T(W<T>(a) + W<T>(b));
+  }
 };
 struct Sub : OnNumbers {
-  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) - W<T>(b)); }
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
+    return T(W<T>(a) - W<T>(b));
+  }
 };
 struct Mul : OnAll {
-  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) * W<T>(b)); }
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
+    return T(W<T>(a) * W<T>(b));
+  }
 };
-struct Div : OnFloats { template <class T> GRADUS_HD T operator()(T a, T b) const { return a / b; } };
+struct Div : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
+    return a / b;
+  }
+};
 // A comparison with NaN is false, so each of these lets a NaN on either side through.
 struct Maximum : OnAll {
-  template <class T> GRADUS_HD T operator()(T a, T b) const { return a > b || a != a ? a : b; }
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
+    return a > b || a != a ? a : b;
+  }
 };
 struct Minimum : OnAll {
-  template <class T> GRADUS_HD T operator()(T a, T b) const { return a < b || a != a ? a : b; }
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
+    return a < b || a != a ? a : b;
+  }
 };
 // a + alpha b
 struct AddScaled : OnNumbers {
   double alpha;
   int64_t integer_alpha;  // exact, for integers
-  template <class T> GRADUS_HD T operator()(T a, T b) const {
-    if constexpr (std::is_floating_point_v<T>) return m::fma(T(alpha), b, a);
-    else return T(W<T>(a) + W<T>(T(integer_alpha)) * W<T>(b));
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return m::fma(T(alpha), b, a);
+    else
+      return T(W<T>(a) + W<T>(T(integer_alpha)) * W<T>(b));
   }
 };
-// clang-format on
 
 // a to the power b. Negative powers of integers round towards zero.
 struct Pow : OnNumbers {
@@ -83,8 +119,8 @@ struct Pow : OnNumbers {
   }
 };
 
-// a - b q, by double: q is too large by one at most, which `r` shows, and the product is exact. Not for quotients of 2^52 and more,
-// infinities and NaN.
+// a - b q, by double: q is too large by one at most, which `r` shows, and the product is exact. Not for
+// quotients of 2^52 and more, infinities and NaN.
 struct OnQuotients : OnNumbers {
   GRADUS_HD bool is_far(float a, float b) const { return !(m::abs(a) < 4e15f * m::abs(b)); }
 };
@@ -129,34 +165,89 @@ struct Lerp : OnFloats {
   }
 };
 
-// clang-format off
 // x + value a b, x + value a / b
 struct AddCMul : OnFloats {
   double value;
-  template <class T> GRADUS_HD T operator()(T x, T a, T b) const { return m::fma(T(value) * a, b, x); }
+  template <class T>
+  GRADUS_HD T operator()(T x, T a, T b) const {
+    return m::fma(T(value) * a, b, x);
+  }
 };
 struct AddCDiv : OnFloats {
   double value;
-  template <class T> GRADUS_HD T operator()(T x, T a, T b) const { return m::fma(T(value), a / b, x); }
+  template <class T>
+  GRADUS_HD T operator()(T x, T a, T b) const {
+    return m::fma(T(value), a / b, x);
+  }
 };
 
 // Comparison and logic.
-struct Eq : OnAll { template <class T> GRADUS_HD bool operator()(T a, T b) const { return a == b; } };
-struct Ne : OnAll { template <class T> GRADUS_HD bool operator()(T a, T b) const { return a != b; } };
-struct Lt : OnAll { template <class T> GRADUS_HD bool operator()(T a, T b) const { return a < b; } };
-struct Le : OnAll { template <class T> GRADUS_HD bool operator()(T a, T b) const { return a <= b; } };
-struct Gt : OnAll { template <class T> GRADUS_HD bool operator()(T a, T b) const { return a > b; } };
-struct Ge : OnAll { template <class T> GRADUS_HD bool operator()(T a, T b) const { return a >= b; } };
+struct Eq : OnAll {
+  template <class T>
+  GRADUS_HD bool operator()(T a, T b) const {
+    return a == b;
+  }
+};
+struct Ne : OnAll {
+  template <class T>
+  GRADUS_HD bool operator()(T a, T b) const {
+    return a != b;
+  }
+};
+struct Lt : OnAll {
+  template <class T>
+  GRADUS_HD bool operator()(T a, T b) const {
+    return a < b;
+  }
+};
+struct Le : OnAll {
+  template <class T>
+  GRADUS_HD bool operator()(T a, T b) const {
+    return a <= b;
+  }
+};
+struct Gt : OnAll {
+  template <class T>
+  GRADUS_HD bool operator()(T a, T b) const {
+    return a > b;
+  }
+};
+struct Ge : OnAll {
+  template <class T>
+  GRADUS_HD bool operator()(T a, T b) const {
+    return a >= b;
+  }
+};
 struct LogicalAnd : OnBools {
-  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a & b; }
+  template <class T>
+  GRADUS_HD bool operator()(T a, T b) const {
+    return a & b;
+  }
 };
-struct LogicalOr : OnBools { template <class T> GRADUS_HD bool operator()(T a, T b) const { return a | b; } };
-struct LogicalNot : OnBools { template <class T> GRADUS_HD bool operator()(T a) const { return !a; } };
-struct IsNaN : OnAll { template <class T> GRADUS_HD bool operator()(T x) const { return x != x; } };
+struct LogicalOr : OnBools {
+  template <class T>
+  GRADUS_HD bool operator()(T a, T b) const {
+    return a | b;
+  }
+};
+struct LogicalNot : OnBools {
+  template <class T>
+  GRADUS_HD bool operator()(T a) const {
+    return !a;
+  }
+};
+struct IsNaN : OnAll {
+  template <class T>
+  GRADUS_HD bool operator()(T x) const {
+    return x != x;
+  }
+};
 struct IsFinite : OnAll {
-  template <class T> GRADUS_HD bool operator()(T x) const { return T(x - x) == T(0); }
+  template <class T>
+  GRADUS_HD bool operator()(T x) const {
+    return T(x - x) == T(0);
+  }
 };
-// clang-format on
 
 // a where the condition holds, else b; by bit masks, because a branch between two loads is not turned into
 // vector code. Conditions are read as bytes for the same reason.
@@ -181,47 +272,130 @@ struct MaskedScale : OnFloats {
   }
 };
 
-// clang-format off
 // Functions of one number.
-struct Neg : OnNumbers { template <class T> GRADUS_HD T operator()(T x) const { return T(-W<T>(x)); } };
+struct Neg : OnNumbers {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return T(-W<T>(x));
+  }
+};
 struct Abs : OnNumbers {
-  template <class T> GRADUS_HD T operator()(T x) const {
-    if constexpr (std::is_floating_point_v<T>) return m::abs(x);
-    else return x < T(0) ? T(-W<T>(x)) : x;
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return m::abs(x);
+    else
+      return x < T(0) ? T(-W<T>(x)) : x;
   }
 };
 struct Sign : OnNumbers {
-  template <class T> GRADUS_HD T operator()(T x) const { return T((T(0) < x) - (x < T(0))); }
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return T((T(0) < x) - (x < T(0)));
+  }
 };
 struct Square : OnNumbers {
-  template <class T> GRADUS_HD T operator()(T x) const { return T(W<T>(x) * W<T>(x)); }
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return T(W<T>(x) * W<T>(x));
+  }
 };
-struct Exp : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::exp(x); } };
-struct Expm1 : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::expm1(x); } };
-struct Log : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::log(x); } };
-struct Log1p : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::log1p(x); } };
-struct Sqrt : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::sqrt(x); } };
+struct Exp : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::exp(x);
+  }
+};
+struct Expm1 : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::expm1(x);
+  }
+};
+struct Log : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::log(x);
+  }
+};
+struct Log1p : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::log1p(x);
+  }
+};
+struct Sqrt : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::sqrt(x);
+  }
+};
 struct Rsqrt : OnFloats {
-  template <class T> GRADUS_HD T operator()(T x) const { return T(1) / m::sqrt(x); }
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return T(1) / m::sqrt(x);
+  }
 };
-struct Reciprocal : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return T(1) / x; } };
+struct Reciprocal : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return T(1) / x;
+  }
+};
 // Angles that m::sin and its like do not reduce in f32.
-struct OnAngles : OnFloats { GRADUS_HD bool is_far(float x) const { return !(m::abs(x) < 1e15f); } };
+struct OnAngles : OnFloats {
+  GRADUS_HD bool is_far(float x) const { return !(m::abs(x) < 1e15f); }
+};
 struct Sin : OnAngles {
-  template <class T> GRADUS_HD T operator()(T x) const { return m::sin(x); }
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::sin(x);
+  }
   float far(float x) const { return std::sin(x); }
 };
 struct Cos : OnAngles {
-  template <class T> GRADUS_HD T operator()(T x) const { return m::cos(x); }
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::cos(x);
+  }
   float far(float x) const { return std::cos(x); }
 };
-struct Tanh : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::tanh(x); } };
-struct Sigmoid : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::sigmoid(x); } };
-struct Erf : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::erf(x); } };
-struct Floor : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return std::floor(x); } };
-struct Ceil : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return std::ceil(x); } };
-struct Round : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return std::rint(x); } };
-// clang-format on
+struct Tanh : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::tanh(x);
+  }
+};
+struct Sigmoid : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::sigmoid(x);
+  }
+};
+struct Erf : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::erf(x);
+  }
+};
+struct Floor : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return std::floor(x);
+  }
+};
+struct Ceil : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return std::ceil(x);
+  }
+};
+struct Round : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return std::rint(x);
+  }
+};
 struct Clamp : OnNumbers {
   double low, high;
   int64_t integer_low, integer_high;  // exact, for integers
@@ -238,36 +412,58 @@ struct Clamp : OnNumbers {
 };
 
 // Activations and their fused backward forms; a backward takes dy and the input x or the output y.
-// clang-format off
 struct Relu : OnNumbers {
-  template <class T> GRADUS_HD T operator()(T x) const { return x < T(0) ? T(0) : x; }
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return x < T(0) ? T(0) : x;
+  }
 };
 struct ReluBackward : OnFloats {
-  template <class T> GRADUS_HD T operator()(T dy, T y) const { return y <= T(0) ? T(0) : dy; }
+  template <class T>
+  GRADUS_HD T operator()(T dy, T y) const {
+    return y <= T(0) ? T(0) : dy;
+  }
 };
 struct LeakyRelu : OnFloats {
   double slope;
-  template <class T> GRADUS_HD T operator()(T x) const { return x < T(0) ? T(slope) * x : x; }
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return x < T(0) ? T(slope) * x : x;
+  }
 };
 struct LeakyReluBackward : OnFloats {
   double slope;
-  template <class T> GRADUS_HD T operator()(T dy, T x) const { return x > T(0) ? dy : T(slope) * dy; }
+  template <class T>
+  GRADUS_HD T operator()(T dy, T x) const {
+    return x > T(0) ? dy : T(slope) * dy;
+  }
 };
 struct Elu : OnFloats {
   double alpha;
-  template <class T> GRADUS_HD T operator()(T x) const { return x <= T(0) ? T(alpha) * m::expm1(x) : x; }
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return x <= T(0) ? T(alpha) * m::expm1(x) : x;
+  }
 };
 struct EluBackward : OnFloats {
   double alpha;
-  template <class T> GRADUS_HD T operator()(T dy, T x) const { return x <= T(0) ? dy * T(alpha) * m::exp(x) : dy; }
+  template <class T>
+  GRADUS_HD T operator()(T dy, T x) const {
+    return x <= T(0) ? dy * T(alpha) * m::exp(x) : dy;
+  }
 };
 struct SigmoidBackward : OnFloats {
-  template <class T> GRADUS_HD T operator()(T dy, T y) const { return dy * (y * (T(1) - y)); }
+  template <class T>
+  GRADUS_HD T operator()(T dy, T y) const {
+    return dy * (y * (T(1) - y));
+  }
 };
 struct TanhBackward : OnFloats {
-  template <class T> GRADUS_HD T operator()(T dy, T y) const { return dy * (T(1) - y * y); }
+  template <class T>
+  GRADUS_HD T operator()(T dy, T y) const {
+    return dy * (T(1) - y * y);
+  }
 };
-// clang-format on
 struct Softplus : OnFloats {
   double beta, threshold;
   template <class T>
@@ -338,40 +534,113 @@ struct ClampBackward : OnFloats {
 };
 
 // Further functions of one number.
-// clang-format off
 struct Tan : OnAngles {
-  template <class T> GRADUS_HD T operator()(T x) const { return m::tan(x); }
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::tan(x);
+  }
   float far(float x) const { return std::tan(x); }
 };
-struct Asin : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::asin(x); } };
-struct Acos : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::acos(x); } };
-struct Atan : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::atan(x); } };
-struct Sinh : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::sinh(x); } };
-struct Cosh : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::cosh(x); } };
-struct Asinh : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::asinh(x); } };
-struct Acosh : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::acosh(x); } };
-struct Atanh : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::atanh(x); } };
-struct Exp2 : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::exp2(x); } };
-struct Log2 : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::log2(x); } };
-struct Log10 : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::log10(x); } };
-struct Erfc : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return m::erfc(x); } };
-struct Trunc : OnFloats { template <class T> GRADUS_HD T operator()(T x) const { return std::trunc(x); } };
+struct Asin : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::asin(x);
+  }
+};
+struct Acos : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::acos(x);
+  }
+};
+struct Atan : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::atan(x);
+  }
+};
+struct Sinh : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::sinh(x);
+  }
+};
+struct Cosh : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::cosh(x);
+  }
+};
+struct Asinh : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::asinh(x);
+  }
+};
+struct Acosh : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::acosh(x);
+  }
+};
+struct Atanh : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::atanh(x);
+  }
+};
+struct Exp2 : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::exp2(x);
+  }
+};
+struct Log2 : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::log2(x);
+  }
+};
+struct Log10 : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::log10(x);
+  }
+};
+struct Erfc : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return m::erfc(x);
+  }
+};
+struct Trunc : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return std::trunc(x);
+  }
+};
 struct IsInf : OnAll {
-  template <class T> GRADUS_HD bool operator()(T x) const {
-    if constexpr (std::is_floating_point_v<T>) return m::abs(x) == std::numeric_limits<T>::infinity();
-    else return false;
+  template <class T>
+  GRADUS_HD bool operator()(T x) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return m::abs(x) == std::numeric_limits<T>::infinity();
+    else
+      return false;
   }
 };
 struct NanToNum : OnFloats {
   double nan, positive, negative;
-  template <class T> GRADUS_HD T operator()(T x) const {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
     constexpr T kInf = std::numeric_limits<T>::infinity();
     return x != x ? T(nan) : x == kInf ? T(positive) : x == -kInf ? T(negative) : x;
   }
 };
 
 // Of two numbers.
-struct Atan2 : OnFloats { template <class T> GRADUS_HD T operator()(T y, T x) const {
+struct Atan2 : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T y, T x) const {
     // The angle of (|x|, |y|), then the half-plane and the sign.
     const T a = m::abs(x), b = m::abs(y);
     const T small = a < b ? a : b, large = a < b ? b : a;
@@ -383,7 +652,8 @@ struct Atan2 : OnFloats { template <class T> GRADUS_HD T operator()(T y, T x) co
   }
 };
 struct Fmod : OnQuotients {
-  template <class T> GRADUS_HD T operator()(T a, T b) const {
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, float>) {
       const double u = a, v = m::abs(double(b));
       double r = m::fma(-std::trunc(u / v), v, u);
@@ -394,15 +664,20 @@ struct Fmod : OnQuotients {
       return far(a, b);
     }
   }
-  template <class T> GRADUS_HD T far(T a, T b) const {
-    if constexpr (std::is_floating_point_v<T>) return std::fmod(a, b);
-    else if constexpr (std::is_signed_v<T>) return b == 0 || b == -1 ? T(0) : T(a % b);
-    else return b == 0 ? T(0) : T(a % b);
+  template <class T>
+  GRADUS_HD T far(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return std::fmod(a, b);
+    else if constexpr (std::is_signed_v<T>)
+      return b == 0 || b == -1 ? T(0) : T(a % b);
+    else
+      return b == 0 ? T(0) : T(a % b);
   }
 };
 // Rounded down. Integers: 0 for a divisor of 0.
 struct FloorDivide : OnNumbers {
-  template <class T> GRADUS_HD T operator()(T a, T b) const {
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>) {
       if (b == T(0)) return a / b;
       T r = std::fmod(a, b), q = (a - r) / b;
@@ -421,99 +696,162 @@ struct FloorDivide : OnNumbers {
 };
 // Rounded towards 0. Integers: 0 for a divisor of 0.
 struct TruncDivide : OnNumbers {
-  template <class T> GRADUS_HD T operator()(T a, T b) const {
-    if constexpr (std::is_floating_point_v<T>) return std::trunc(a / b);
-    else if constexpr (std::is_signed_v<T>) return b == 0 ? T(0) : b == -1 ? T(-W<T>(a)) : T(a / b);
-    else return b == 0 ? T(0) : T(a / b);
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return std::trunc(a / b);
+    else if constexpr (std::is_signed_v<T>)
+      return b == 0 ? T(0) : b == -1 ? T(-W<T>(a)) : T(a / b);
+    else
+      return b == 0 ? T(0) : T(a / b);
   }
 };
-struct Hypot : OnFloats { template <class T> GRADUS_HD T operator()(T a, T b) const {
+struct Hypot : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
     const T x = m::abs(a), y = m::abs(b), large = x > y ? x : y, small = x > y ? y : x;
     const T t = large > T(0) && large < std::numeric_limits<T>::infinity() ? small / large : T(0);
     const T r = large * m::sqrt(T(1) + t * t);
     return x == std::numeric_limits<T>::infinity() || y == std::numeric_limits<T>::infinity()
-               ? std::numeric_limits<T>::infinity() : a != a || b != b ? a + b : r;
+               ? std::numeric_limits<T>::infinity()
+           : a != a || b != b ? a + b
+                              : r;
   }
 };
-struct Copysign : OnFloats { template <class T> GRADUS_HD T operator()(T a, T b) const { return m::copysign(a, b); } };
+struct Copysign : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
+    return m::copysign(a, b);
+  }
+};
 // x log y, 0 where x is 0 (unless y is NaN).
-struct Xlogy : OnFloats { template <class T> GRADUS_HD T operator()(T x, T y) const {
+struct Xlogy : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x, T y) const {
     return x == T(0) && y == y ? T(0) : x * m::log(y);
   }
 };
-struct LogAddExp : OnFloats { template <class T> GRADUS_HD T operator()(T a, T b) const {
+struct LogAddExp : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
     const T large = a > b ? a : b, off = -m::abs(a - b);
-    return a == b && m::abs(a) == std::numeric_limits<T>::infinity() ? a : a != a || b != b ? a + b : large + m::log1p(m::exp(off));
+    return a == b && m::abs(a) == std::numeric_limits<T>::infinity() ? a
+           : a != a || b != b                                        ? a + b
+                                                                     : large + m::log1p(m::exp(off));
   }
 };
-struct Heaviside : OnNumbers { template <class T> GRADUS_HD T operator()(T x, T at_zero) const {
+struct Heaviside : OnNumbers {
+  template <class T>
+  GRADUS_HD T operator()(T x, T at_zero) const {
     return x != x ? x : x == T(0) ? at_zero : T(x > T(0));
   }
 };
-struct BitwiseAnd : OnIntegers { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a & b); } };
-struct BitwiseOr : OnIntegers { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a | b); } };
-struct BitwiseXor : OnIntegers { template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a ^ b); } };
+struct BitwiseAnd : OnIntegers {
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
+    return T(a & b);
+  }
+};
+struct BitwiseOr : OnIntegers {
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
+    return T(a | b);
+  }
+};
+struct BitwiseXor : OnIntegers {
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
+    return T(a ^ b);
+  }
+};
 struct BitwiseNot : OnIntegers {
-  template <class T> GRADUS_HD T operator()(T a) const {
-    if constexpr (std::is_same_v<T, bool>) return !a;
-    else return T(~a);
+  template <class T>
+  GRADUS_HD T operator()(T a) const {
+    if constexpr (std::is_same_v<T, bool>)
+      return !a;
+    else
+      return T(~a);
   }
 };
 // Shifts by less than 0, or by the width and more, leave 0 (or the sign, to the right).
 struct ShiftLeft : OnIntegers {
-  template <class T> GRADUS_HD T operator()(T a, T b) const {
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
     const bool out = b < T(0) || uint64_t(b) >= 8 * sizeof(T);
     return out ? T(0) : T(W<T>(a) << (out ? T(0) : b));
   }
 };
 struct ShiftRight : OnIntegers {
-  template <class T> GRADUS_HD T operator()(T a, T b) const {
+  template <class T>
+  GRADUS_HD T operator()(T a, T b) const {
     const bool out = b < T(0) || uint64_t(b) >= 8 * sizeof(T);
     return out ? T(a < T(0) ? -1 : 0) : T(a >> (out ? T(0) : b));
   }
 };
 
 // Further activations.
-struct Selu : OnFloats { template <class T> GRADUS_HD T operator()(T x) const {
+struct Selu : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
     return x > T(0) ? T(1.0507009873554805) * x : T(1.0507009873554805 * 1.6732632423543772) * m::expm1(x);
   }
 };
 struct Celu : OnFloats {
   double alpha;
-  template <class T> GRADUS_HD T operator()(T x) const { return x > T(0) ? x : T(alpha) * m::expm1(x / T(alpha)); }
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return x > T(0) ? x : T(alpha) * m::expm1(x / T(alpha));
+  }
 };
 // x tanh(log(1 + e^x)), with n = e^x: x (n^2 + 2n) / (n^2 + 2n + 2)
-struct Mish : OnFloats { template <class T> GRADUS_HD T operator()(T x) const {
+struct Mish : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
     const T n = m::exp(x > T(20) ? T(20) : x), t = n * (n + T(2));
     return x > T(20) ? x : x * (t / (t + T(2)));
   }
 };
-struct HardSigmoid : OnFloats { template <class T> GRADUS_HD T operator()(T x) const {
+struct HardSigmoid : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
     const T y = (x + T(3)) / T(6);
     return y < T(0) ? T(0) : y > T(1) ? T(1) : y;
   }
 };
-struct HardSwish : OnFloats { template <class T> GRADUS_HD T operator()(T x) const {
+struct HardSwish : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
     const T y = x + T(3), c = y < T(0) ? T(0) : y > T(6) ? T(6) : y;
     return x * c / T(6);
   }
 };
 struct HardShrink : OnFloats {
   double lambda;
-  template <class T> GRADUS_HD T operator()(T x) const { return x >= T(-lambda) && x <= T(lambda) ? T(0) : x; }
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return x >= T(-lambda) && x <= T(lambda) ? T(0) : x;
+  }
 };
 struct SoftShrink : OnFloats {
   double lambda;
-  template <class T> GRADUS_HD T operator()(T x) const {
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
     const T l = T(lambda);
     return x > l ? x - l : x < -l ? x + l : x * T(0);  // NaN stays
   }
 };
 struct Threshold : OnNumbers {
   double threshold, value;
-  template <class T> GRADUS_HD T operator()(T x) const { return x <= T(threshold) ? T(value) : x; }
+  template <class T>
+  GRADUS_HD T operator()(T x) const {
+    return x <= T(threshold) ? T(value) : x;
+  }
 };
-struct Prelu : OnFloats { template <class T> GRADUS_HD T operator()(T x, T slope) const { return x > T(0) ? x : slope * x; } };
-// clang-format on
+struct Prelu : OnFloats {
+  template <class T>
+  GRADUS_HD T operator()(T x, T slope) const {
+    return x > T(0) ? x : slope * x;
+  }
+};
 
 }  // namespace gradus::functors

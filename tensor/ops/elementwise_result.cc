@@ -30,8 +30,8 @@ DType result_dtype(const Tensor& x, Number number) {
 
 Tensor operand(Number number, const Tensor& x) {
   const DType t = result_dtype(x, number);
-  // 16-bit floats are computed as float, so the number keeps float's precision; not next to a 0-dimensional x, which
-  // would promote to f32 with it.
+  // 16-bit floats are computed as float, so the number keeps float's precision; not next to a 0-dimensional
+  // x, which would promote to f32 with it.
   const bool widen = (t == DType::kF16 || t == DType::kBF16) && x.dim() > 0;
   return scalar(number, {widen ? DType::kF32 : t, x.device()});
 }

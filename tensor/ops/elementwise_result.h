@@ -13,8 +13,8 @@ namespace gradus::raw {
 Tensor empty_result(const char* op, DType dtype, std::initializer_list<const Tensor*> operands);
 
 // Returns src as it can be read while dst is written: src itself, or a copy when the two overlap but not
-// element by element. Errors: ShapeError unless src broadcasts to dst; DeviceError; DTypeError for fractions
-// into integers.
+// element by element.
+// Errors: ShapeError unless src broadcasts to dst; DeviceError; DTypeError for fractions into integers.
 Tensor source_for(const char* op, const Tensor& dst, const Tensor& src);
 
 }  // namespace gradus::raw

@@ -167,7 +167,8 @@ void index_copy_(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
   check_pair(x, src, op);
   const IndexedDim d = indexed_dim(x, dim, op);
   check_slices(src, index, x.shape(), d.dim, op);
-  if (!x.is_row_major()) throw ShapeError(op, "expected a row-major tensor, call contiguous(): x ", describe(x));
+  if (!x.is_row_major())
+    throw ShapeError(op, "expected a row-major tensor, call contiguous(): x ", describe(x));
   if (src.numel() == 0) return;
   index_put_kernel(x, as_indices(index), contiguous(src), d, Write::kPut);
   x.storage()->bump_version();
@@ -232,7 +233,8 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src, co
 Tensor one_hot(const Tensor& index, int64_t classes, DType dtype) {
   check_index(index, index, "one_hot");
   if (classes == -1) {
-    if (index.numel() == 0) throw ValueError("one_hot", "no index tells the number of classes: ", describe(index));
+    if (index.numel() == 0)
+      throw ValueError("one_hot", "no index tells the number of classes: ", describe(index));
     if (index.device().type == DeviceType::kMeta)
       throw DeviceError("one_hot", "the number of classes depends on values, which a meta tensor has not: ",
                         describe(index));

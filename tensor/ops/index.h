@@ -1,5 +1,5 @@
-// Raw indexing by tensors of indices. Index tensors are i64 or i32; kernels check every index against its
-// bounds.
+// Raw indexing by tensors of indices. Index tensors are i64 or i32; kernels check every index
+// against its bounds.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace gradus::raw {
 
-// A tensor of which one dimension is indexed, seen row-major as [outer, n, inner]; `dim` and `op` are for error
-// texts.
+// A tensor of which one dimension is indexed, seen row-major as [outer, n, inner]; `dim` and `op` are
+// for error texts.
 struct IndexedDim {
   int64_t outer = 1, n = 1, inner = 1;
   int dim = 0;
@@ -21,7 +21,8 @@ struct IndexedDim {
 // What becomes of a place that is written to. Repeated places are taken in order.
 enum class Write { kPut, kAdd, kMultiply, kMax, kMin };
 
-// Kernels take row-major tensors; indices are i64. All but kPut take f64, f32 and integers, kAdd bool as well.
+// Kernels take row-major tensors; indices are i64. All but kPut take f64, f32 and integers,
+// kAdd bool as well.
 // clang-format off
 // out, index [outer, k, inner]; x as `d` says.
 extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d)> gather_kernel;
@@ -71,10 +72,12 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 Tensor flat_index(const std::vector<Tensor>& indices, const Dims& sizes, int first_dim,
                   const char* op = "index");
 
-// i64 [count, dims]. Waits for the device. Errors: DeviceError for a meta tensor.
+// i64 [count, dims]. Waits for the device.
+// Errors: DeviceError for a meta tensor.
 Tensor nonzero(const Tensor& x);
 
-// Elements where the mask, of x's shape, holds, row-major. Waits for the device. Errors: DeviceError for a meta tensor.
+// Elements where the mask, of x's shape, holds, row-major. Waits for the device.
+// Errors: DeviceError for a meta tensor.
 Tensor masked_select(const Tensor& x, const Tensor& mask);
 // A tensor of `shape` that begins with them; zeros follow.
 Tensor masked_select_into(const Tensor& x, const Tensor& mask, const Shape& shape);

@@ -96,8 +96,8 @@ inline constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
 
 GRADUS_HD float power_of_two(int32_t n) { return std::bit_cast<float>((uint32_t(n) + 127u) << 23); }
 
-// x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20. Adding 1.5 * 2^23 rounds to an integer held in the low
-// bits.
+// x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20. Adding 1.5 * 2^23 rounds to an integer held
+// in the low bits.
 struct Reduced {
   float r;
   int32_t n;
@@ -109,7 +109,8 @@ GRADUS_HD Reduced reduce(float x) {
   return {r, int32_t(std::bit_cast<uint32_t>(shifted) - 0x4B400000u)};
 }
 
-// e^r - 1 for |r| <= ln 2 / 2. Source: coefficients of Cephes' expf (S. Moshier).
+// e^r - 1 for |r| <= ln 2 / 2.
+// Source: coefficients of Cephes' expf (S. Moshier).
 GRADUS_HD float expm1_small(float r) {
   float p = 1.9875691500e-4f;
   p = m::fma(p, r, 1.3981999507e-3f);
@@ -237,7 +238,8 @@ GRADUS_HD float erfc(float x) {
 
 namespace detail {
 
-// An angle less the nearest multiple n of pi / 2. The products with the parts of pi / 2 are exact up to |x| = 1e15.
+// An angle less the nearest multiple n of pi / 2. The products with the parts of pi / 2 are exact
+// up to |x| = 1e15.
 struct Angle {
   float r;
   int64_t n;
@@ -250,7 +252,8 @@ GRADUS_HD Angle reduce_angle(float x) {
   return {float(r), std::bit_cast<int64_t>(shifted)};
 }
 
-// For |r| <= pi / 4. Source: coefficients of Cephes' sinf and cosf (S. Moshier).
+// For |r| <= pi / 4.
+// Source: coefficients of Cephes' sinf and cosf (S. Moshier).
 GRADUS_HD float sin_small(float r) {
   const float z = r * r;
   float p = -1.9515295891e-4f;

@@ -75,8 +75,8 @@ struct RAdamStep {
 };
 
 // state: {v, u}.
-// v = rho * v + (1 - rho) * g^2;  d = sqrt(u + eps) / sqrt(v + eps) * g;  u = rho * u + (1 - rho) * d^2
-// p -= lr * d
+// v = rho * v + (1 - rho) * g^2;  d = sqrt(u + eps) / sqrt(v + eps) * g;  u = rho * u + (1 - rho) *
+// d^2 p -= lr * d
 struct AdadeltaStep {
   double lr, rho, eps, weight_decay;
   bool maximize;
@@ -120,8 +120,8 @@ struct ASGDStep {
   bool maximize;
 };
 
-// state: {m, v} as for Adam, with g = grad; |x| is the 2-norm of a whole parameter, 1 for a ratio that has a
-// zero in it.
+// state: {m, v} as for Adam, with g = grad; |x| is the 2-norm of a whole parameter, 1 for a ratio that
+// has a zero in it.
 // u = m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps) + weight_decay * p
 // p -= lr * min(|p|, max_norm) / |u| * u            (max_norm 0: |p|; no bias_correction: both 1 - ... are 1)
 struct LAMBStep {
@@ -144,8 +144,8 @@ struct AverageStep {
 // Throws ShapeError, DTypeError or DeviceError where a gradient or state does not fit its parameter.
 void check_step_items(const char* op, const std::vector<StepItem>& items);
 
-// Errors: as check_step_items, before anything is changed. The results are the same for any number of
-// threads.
+// Errors: as check_step_items, before anything is changed. The results are the same for any
+// number of threads.
 void sgd_step_(const std::vector<StepItem>& items, const SGDStep& options);
 void adam_step_(const std::vector<StepItem>& items, const AdamStep& options);
 void adamax_step_(const std::vector<StepItem>& items, const AdamaxStep& options);

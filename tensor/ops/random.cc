@@ -2,13 +2,13 @@
 
 #include <cmath>
 
-#include "gradus/tensor/runtime/context.h"
-#include "gradus/tensor/runtime/job.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/elementwise_result.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/job.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
@@ -155,7 +155,8 @@ Tensor standard_normal(const Shape& shape, const Tensor& like) {
 Tensor normal(const Tensor& mean, const Tensor& std) {
   const OpCall call("normal", {{"mean", mean}, {"std", std}});
   check_floating("normal", "mean", mean);
-  return raw::add(mean, raw::mul(std, standard_normal(broadcast_shapes(mean.shape(), std.shape(), "normal"), std)));
+  return raw::add(mean,
+                  raw::mul(std, standard_normal(broadcast_shapes(mean.shape(), std.shape(), "normal"), std)));
 }
 Tensor normal(const Tensor& mean, double std) {
   const OpCall call("normal", {{"mean", mean}});

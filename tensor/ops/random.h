@@ -37,10 +37,12 @@ extern KernelSlot<void(const Tensor& u, const Tensor& p)> below_kernel;
 extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, double scale)>
     masked_scale_kernel;
 
-// Fill x with uniform numbers of [low, high), or normal ones. Errors: DTypeError unless floating; ValueError.
+// Fill x with uniform numbers of [low, high), or normal ones.
+// Errors: DTypeError unless floating; ValueError.
 void uniform_(const Tensor& x, double low = 0, double high = 1);
 void normal_(const Tensor& x, double mean = 0, double std = 1);
-// Fills x, of any dtype, with 1 with probability p, else 0. Errors: ValueError unless 0 <= p <= 1.
+// Fills x, of any dtype, with 1 with probability p, else 0.
+// Errors: ValueError unless 0 <= p <= 1.
 void bernoulli_(const Tensor& x, double p);
 // Return a bool tensor in x's layout, true with probability p; for dropout, p is rounded up to a multiple of
 // 2^-16, and each rank has a draw of its own.
@@ -57,20 +59,24 @@ Tensor rand(const Shape& shape, TensorOptions options = {});
 Tensor randn(const Shape& shape, TensorOptions options = {});
 Tensor rand_like(const Tensor& x);
 Tensor randn_like(const Tensor& x);
-// Returns integers of [low, high). Errors: ValueError unless low < high; DTypeError for bool.
+// Returns integers of [low, high).
+// Errors: ValueError unless low < high; DTypeError for bool.
 Tensor randint(int64_t low, int64_t high, const Shape& shape, TensorOptions options = {.dtype = DType::kI64});
 // Returns integers of [0, high).
 Tensor randint(int64_t high, const Shape& shape, TensorOptions options = {.dtype = DType::kI64});
 template <DimIndex A, DimIndex B>
 Tensor randint(A low, B high) = delete;  // of which shape? randint(low, high, shape); randint(high, {n})
-// Returns a random order of 0 .. n - 1. Errors: ValueError for a negative n.
+// Returns a random order of 0 .. n - 1.
+// Errors: ValueError for a negative n.
 Tensor randperm(int64_t n, TensorOptions options = {.dtype = DType::kI64});
 // Returns 1 with the probability that each element of p says, else 0, in p's dtype.
 // Errors: DTypeError unless floating; ValueError for an element that is not from 0 to 1.
 Tensor bernoulli(const Tensor& p);
-// Returns integers of [low, high) in x's shape and dtype. Errors: as randint.
+// Returns integers of [low, high) in x's shape and dtype.
+// Errors: as randint.
 Tensor randint_like(const Tensor& x, int64_t low, int64_t high);
-// Returns numbers of normal distributions with the given means and standard deviations, which broadcast together.
+// Returns numbers of normal distributions with the given means and standard deviations,
+// which broadcast together.
 // Errors: DTypeError unless floating; ValueError for a negative std that is a number.
 Tensor normal(const Tensor& mean, const Tensor& std);
 Tensor normal(const Tensor& mean, double std = 1);
@@ -82,9 +88,9 @@ struct MultinomialOptions {
 };
 // Returns `count` indices per row, drawn with probabilities proportional to the row's numbers.
 // Shapes: weights[n] -> i64[count]; weights[rows,n] -> i64[rows,count].
-// Errors: ShapeError for another number of dims, or no numbers; DTypeError unless floating; ValueError for a count below
-// 1, for numbers that are negative, not finite or all 0, and without replacement for a count above that of numbers
-// above 0.
+// Errors: ShapeError for another number of dims, or no numbers; DTypeError unless floating; ValueError for a
+// count below 1, for numbers that are negative, not finite or all 0, and without replacement for a count
+// above that of numbers above 0.
 Tensor multinomial(const Tensor& weights, int64_t count, MultinomialOptions options = {});
 
 }  // namespace gradus

@@ -28,11 +28,12 @@ extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor
     k)> select_kernel;
 // order [n]: the rows of x [n, m] in lexicographic order.
 extern KernelSlot<void(const Tensor& order, const Tensor& x)> sort_rows_kernel;
-// out: how many of `sorted` [lines or 1, n] come before each of values [lines, m], which has its dtype; those equal to
-// it too when `right`.
+// out: how many of `sorted` [lines or 1, n] come before each of values [lines, m], which has its dtype; those
+// equal to it too when `right`.
 extern KernelSlot<void(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right)>
     searchsorted_kernel;
-// out [bins], f64 or f32 like x: how many elements lie in each part of [low, high]; of x's range if these are equal.
+// out [bins], f64 or f32 like x: how many elements lie in each part of [low, high]; of x's range if
+// these are equal.
 extern KernelSlot<void(const Tensor& out, const Tensor& x, double low, double high)> histc_kernel;
 // clang-format on
 
@@ -48,8 +49,8 @@ struct Unique {
   Tensor values, inverse, counts, index;
 };
 // The distinct elements of x, of all when `dim` is none, else slices along it; in order, or, `consecutive`,
-// without repetitions of the one before. Inverse, counts and first places are computed when wanted. Waits for the
-// device.
+// without repetitions of the one before. Inverse, counts and first places are computed when wanted. Waits
+// for the device.
 struct UniqueWants {
   bool inverse = false, counts = false, index = false;
 };

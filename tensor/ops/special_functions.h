@@ -47,7 +47,8 @@ inline double zeta(double s, double x) {
   return sum;
 }
 
-// The n-th derivative of digamma. Below 0 by recurrence, down to where doubles have few digits left for the fraction.
+// The n-th derivative of digamma. Below 0 by recurrence, down to where doubles have few digits left
+// for the fraction.
 inline double polygamma(int n, double x) {
   if (n == 0) return digamma(x);
   double sum = 0;

@@ -36,8 +36,8 @@ std::optional<Strides> view_strides(const Tensor& x, const Shape& shape) {
   const Shape& old = x.shape();
   const Strides& st = x.strides();
   Strides out = Strides::filled(shape.size(), 1);
-  // Walks from the back. `run` collects old dimensions that lie like one; each must be cut exactly into new
-  // ones.
+  // Walks from the back. `run` collects old dimensions that lie like one; each must be cut
+  // exactly into new ones.
   int j = shape.size() - 1;
   int64_t run = 1, run_stride = old.empty() ? 1 : st.back();
   for (int i = old.size() - 1; i >= 0; --i) {
@@ -159,7 +159,8 @@ Tensor squeeze(const Tensor& x, const Dims& dims) {
   uint32_t dropped = 0;
   for (int64_t dim : dims) {
     const uint32_t flag = 1u << wrap_dim(dim, std::max(x.dim(), 1), "squeeze");
-    if (dropped & flag) throw ShapeError("squeeze", "dims ", dims, " names dim ", dim, " twice: x ", describe(x));
+    if (dropped & flag)
+      throw ShapeError("squeeze", "dims ", dims, " names dim ", dim, " twice: x ", describe(x));
     dropped |= flag;
   }
   Shape s;
@@ -220,8 +221,8 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   const int a = wrap_dim(dim1, x.dim(), "diagonal"), b = wrap_dim(dim2, x.dim(), "diagonal");
   if (a == b) throw ShapeError("diagonal", "dim1 and dim2 are both ", a, ": x ", describe(x));
   const int64_t rows = x.shape()[a], cols = x.shape()[b];
-  const int64_t length = std::max<int64_t>(0, offset >= 0 ? std::min(rows, cols - offset)
-                                                          : std::min(rows + offset, cols));
+  const int64_t length =
+      std::max<int64_t>(0, offset >= 0 ? std::min(rows, cols - offset) : std::min(rows + offset, cols));
   const int64_t first = length == 0 ? 0 : offset >= 0 ? offset * x.strides()[b] : -offset * x.strides()[a];
   Shape s;
   Strides st;

@@ -1,5 +1,5 @@
-// Raw view ops: the same elements under another shape. All but `reshape` and `flatten` share storage with
-// their input.
+// Raw view ops: the same elements under another shape. All but `reshape` and `flatten` share storage
+// with their input.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,8 @@
 
 namespace gradus::raw {
 
-// Returns `shape` with its -1 (at most one) replaced so that it holds x's elements. Errors: ShapeError.
+// Returns `shape` with its -1 (at most one) replaced so that it holds x's elements.
+// Errors: ShapeError.
 Shape resolve_shape(const Tensor& x, const Shape& shape, std::string_view op);
 // Returns the strides with which x's elements can be seen as `shape`, or none when that takes a copy.
 std::optional<Strides> view_strides(const Tensor& x, const Shape& shape);
@@ -41,12 +42,13 @@ struct SliceRange {
 SliceRange clamp_slice(int64_t size, int64_t start, int64_t stop,
                        int64_t step);  // Errors: ValueError for step < 1
 
-// The elements where coordinates in dim1 and dim2 differ by `offset` (dim2's is the larger when positive), as the last
-// dim.
+// The elements where coordinates in dim1 and dim2 differ by `offset` (dim2's is the larger when positive),
+// as the last dim.
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2);
 // Windows of `size` elements along `dim`, `step` apart; the place in the window is the last dim.
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step);
-// Elements of x's storage. Errors: ShapeError when the storage is too small; ValueError for a negative stride.
+// Elements of x's storage.
+// Errors: ShapeError when the storage is too small; ValueError for a negative stride.
 Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset);
 
 // The order of dimensions that undoes `order`.

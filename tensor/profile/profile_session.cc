@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/flops.h"
+#include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/runtime/job.h"
 
 namespace gradus::internal {

@@ -9,8 +9,8 @@
 #include <set>
 #include <system_error>
 
-#include "gradus/tensor/runtime/quiet_signals.h"
 #include "gradus/tensor/profile/profile_session.h"
+#include "gradus/tensor/runtime/quiet_signals.h"
 
 namespace gradus {
 namespace {

@@ -1,6 +1,6 @@
-// Profiler: where the time of a training goes. It records every kernel, forward and backward, with its shapes
-// and the module that it works for; calls of modules; rules of a backward; batches; collectives; and ranges
-// of one's own.
+// Profiler: where the time of a training goes. It records every kernel, forward and backward, with its
+// shapes and the module that it works for; calls of modules; rules of a backward; batches; collectives; and
+// ranges of one's own.
 //
 //   Profiler profiler;
 //   {
@@ -66,8 +66,8 @@ class Profiler {
   class Scope;
   // Records what this thread does until the scope ends, and what other threads do for it: those that start
   // within the scope (loader workers, ranks), queues of other devices, asynchronous collectives. Scopes add
-  // up. Of nested scopes of several profilers the innermost records. Errors: StateError when this profiler
-  // records already.
+  // up. Of nested scopes of several profilers the innermost records.
+  // Errors: StateError when this profiler records already.
   [[nodiscard]] Scope record();
 
   // The end of a step: counts them for ProfilerOptions.

@@ -15,8 +15,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/guarded_memory.h"
 #include "gradus/tensor/runtime/memory.h"
 
@@ -24,9 +24,9 @@ namespace gradus {
 namespace {
 
 // Note [Size classes]
-// Small requests (up to 1 MiB) round up to multiples of 64 bytes up to 1 KiB, then to 16 steps per power of two, and each
-// class has a free list. Large ones round up to 64 KiB and are matched best fit, at most a quarter too large: training
-// repeats its shapes, so nearly every request finds a block of its very size.
+// Small requests (up to 1 MiB) round up to multiples of 64 bytes up to 1 KiB, then to 16 steps per power of
+// two, and each class has a free list. Large ones round up to 64 KiB and are matched best fit, at most a
+// quarter too large: training repeats its shapes, so nearly every request finds a block of its very size.
 constexpr int64_t kSmallest = 64;
 constexpr int64_t kSmallLimit = int64_t{1} << 20;
 constexpr int64_t kLargeStep = int64_t{64} << 10;
@@ -260,7 +260,9 @@ class CachingAllocator {
 
 constexpr int kMaxCpuDevices = 64;
 
-std::string mib(int64_t bytes) { return concat(bytes >> 20, '.', (bytes & ((1 << 20) - 1)) * 10 >> 20, " MiB"); }
+std::string mib(int64_t bytes) {
+  return concat(bytes >> 20, '.', (bytes & ((1 << 20) - 1)) * 10 >> 20, " MiB");
+}
 
 std::string in_column(const std::string& text, size_t width) {
   return std::string(text.size() < width ? width - text.size() : 0, ' ') + text;
@@ -290,7 +292,8 @@ Allocators& allocators() {
 CachingAllocator& allocator_of(Device device) {
   if (device.type == DeviceType::kMeta) return allocators()[kMaxCpuDevices];
   if (device.type != DeviceType::kCPU)
-    throw DeviceError("allocate", device, " has no allocator", device.type == DeviceType::kCUDA ? " (built without CUDA)" : "");
+    throw DeviceError("allocate", device, " has no allocator",
+                      device.type == DeviceType::kCUDA ? " (built without CUDA)" : "");
   if (device.index < 0 || device.index >= kMaxCpuDevices)
     throw DeviceError("allocate", device, " does not exist: indices go from 0 to ", kMaxCpuDevices - 1);
   return allocators()[device.index];
@@ -305,9 +308,12 @@ int64_t allocation_size(int64_t bytes) { return class_size(bytes); }
 void* allocate(Device device, int64_t bytes) {
   CachingAllocator& allocator = allocator_of(device);
   void* p = nullptr;
-  if (device.type != DeviceType::kMeta) p = allocator.allocate(bytes);
-  else allocator.count(bytes);
-  if (Observer* o = observer()) [[unlikely]] o->allocated(device);
+  if (device.type != DeviceType::kMeta)
+    p = allocator.allocate(bytes);
+  else
+    allocator.count(bytes);
+  if (Observer* o = observer()) [[unlikely]]
+    o->allocated(device);
   return p;
 }
 void deallocate(Device device, void* p, int64_t bytes) noexcept {
@@ -317,14 +323,15 @@ void deallocate(Device device, void* p, int64_t bytes) noexcept {
 }
 
 std::string to_string(const MemoryStats& s) {
-  return concat("live ", mib(s.live_bytes), ", peak ", mib(s.peak_bytes), ", cached ", mib(s.cached_bytes), ", ",
-                s.allocations, " allocations, ", s.system_calls, " from the system");
+  return concat("live ", mib(s.live_bytes), ", peak ", mib(s.peak_bytes), ", cached ", mib(s.cached_bytes),
+                ", ", s.allocations, " allocations, ", s.system_calls, " from the system");
 }
 
 std::string memory_summary() {
   constexpr int kWidth = 14;
   std::string text = "device";
-  for (const char* title : {"live", "peak", "cached", "allocations", "from system"}) text += in_column(title, kWidth);
+  for (const char* title : {"live", "peak", "cached", "allocations", "from system"})
+    text += in_column(title, kWidth);
   const auto add = [&](Device device) {
     const MemoryStats s = memory_stats(device);
     if (s.allocations == 0) return;

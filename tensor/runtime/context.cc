@@ -24,7 +24,9 @@ std::string Context::module_path_text() const {
   return text;
 }
 
-void name_thread(const std::string& name) { ::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str()); }
+void name_thread(const std::string& name) {
+  ::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
+}
 
 ContextScope::ContextScope(Context& context) : previous_(Context::current_) { Context::current_ = &context; }
 ContextScope::~ContextScope() { Context::current_ = previous_; }

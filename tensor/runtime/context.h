@@ -1,5 +1,5 @@
-// Context: all implicit state of a thread of work in one value. A thread points to one; whatever runs user code on
-// another thread (loader workers, ranks as threads, communication) installs its caller's.
+// Context: all implicit state of a thread of work in one value. A thread points to one; whatever runs user
+// code on another thread (loader workers, ranks as threads, communication) installs its caller's.
 //
 //   std::thread([ctx = Context::current().snapshot()]() mutable { ContextScope scope(ctx); ... });
 #pragma once
@@ -10,10 +10,10 @@
 
 #include "gradus/tensor/base/device.h"
 #include "gradus/tensor/base/dtype.h"
+#include "gradus/tensor/base/ref.h"
 #include "gradus/tensor/runtime/job.h"
 #include "gradus/tensor/runtime/observer.h"
 #include "gradus/tensor/runtime/random.h"
-#include "gradus/tensor/base/ref.h"
 #include "gradus/tensor/runtime/stream.h"
 
 namespace gradus {
@@ -24,19 +24,21 @@ class Tensor;
 struct Context {
   // Open recordings that see this thread's ops, oldest first; autograd owns their meaning.
   std::vector<Ref<Counted>> recordings;
-  // The node whose rule runs now, and whether it is for the last time (then the rule may consume what it saved).
+  // The node whose rule runs now, and whether it is for the last time (then the rule may consume
+  // what it saved).
   AutogradSlot* running_node = nullptr;
   bool last_run = false;
-  Ref<Counted> autocast;  // how differentiable ops cast their operands; null: not at all. autograd owns its meaning
+  // How differentiable ops cast their operands; null: not at all. autograd owns its meaning.
+  Ref<Counted> autocast;
 
-  Device device = kCPU;              // where layers put their parameters
-  std::vector<Stream> streams;       // current streams that differ from their device's default
+  Device device = kCPU;         // where layers put their parameters
+  std::vector<Stream> streams;  // current streams that differ from their device's default
   std::shared_ptr<RandomGenerator> generator = std::make_shared<RandomGenerator>();
-  int threads = 0;                   // of parallel_for; 0: usable_cores()
-  bool deterministic = false;        // refuse kernels that may differ from run to run; none on the CPU does
+  int threads = 0;             // of parallel_for; 0: usable_cores()
+  bool deterministic = false;  // refuse kernels that may differ from run to run; none on the CPU does
   std::vector<const std::string*> module_path;  // names of the modules being called, outermost first
-  Ref<Observer> observer;  // sees kernels and other ranges of time; null: nobody
-  Ref<Job> job;  // this rank's, when ranks are threads; null: the process's
+  Ref<Observer> observer;                       // sees kernels and other ranges of time; null: nobody
+  Ref<Job> job;                                 // this rank's, when ranks are threads; null: the process's
 
   // The calling thread's context; a thread starts with one of its own.
   static Context& current() { return current_ ? *current_ : own(); }
@@ -69,7 +71,8 @@ class ContextScope {
 
 // Who observes this thread; null when nobody does. Costs a load while nobody observes any thread.
 inline Observer* observer() {
-  if (internal::observers.load(std::memory_order_relaxed) == 0) [[likely]] return nullptr;
+  if (internal::observers.load(std::memory_order_relaxed) == 0) [[likely]]
+    return nullptr;
   return Context::current().observer.get();
 }
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/job.h"
 
 namespace gradus {

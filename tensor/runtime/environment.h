@@ -32,11 +32,13 @@ using GetVariable = std::function<const char*(const char* name)>;
 // ("RANK is set but WORLD_SIZE is not").
 std::optional<Environment> read_environment(const GetVariable& get = {});
 
-// To be called by what ranks do together. Errors: StateError when a launcher started this process as one rank
-// of several and it is in no job: each rank would train alone, and nobody would see it.
+// To be called by what ranks do together.
+// Errors: StateError when a launcher started this process as one rank of several and it is in no job: each
+// rank would train alone, and nobody would see it.
 void check_joined(std::string_view op);
 
-// The first host of a Slurm node list: "node[003-005,009]" -> "node003". Errors: ValueError.
+// The first host of a Slurm node list: "node[003-005,009]" -> "node003".
+// Errors: ValueError.
 std::string first_slurm_host(const std::string& node_list);
 
 }  // namespace gradus

@@ -1,5 +1,5 @@
-// fork(): threads and connections stay with the parent. A child may go on to compute, on one thread where the parent's
-// OpenMP was in use.
+// fork(): threads and connections stay with the parent. A child may go on to compute, on one thread where the
+// parent's OpenMP was in use.
 #pragma once
 
 #include <thread>
@@ -7,7 +7,8 @@
 
 namespace gradus::internal {
 
-// How many forks lie between the program's start and this process. What was made at another count is the parent's.
+// How many forks lie between the program's start and this process. What was made at another count
+// is the parent's.
 int fork_count();
 
 // This thread starts a team of OpenMP's threads, which will not be there in a child.

@@ -7,8 +7,8 @@
 namespace gradus {
 
 // Whether the variable GRADUS_GUARD is set: 1 or after, so that each block ends where an unreadable page
-// begins, or before, so that it begins where one ends. Read once. Errors: ValueError when it has another
-// value.
+// begins, or before, so that it begins where one ends. Read once.
+// Errors: ValueError when it has another value.
 bool is_guarding();
 
 // Returns `bytes` (> 0) of memory full of 0xff, which is NaN in every floating dtype, or null when the system

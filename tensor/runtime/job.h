@@ -1,6 +1,6 @@
-// Job: the place of this process, or of this thread when ranks are threads, among the ranks of a job. Parts
-// that know nothing of other ranks (data, random numbers) ask it who they are. distributed/ makes jobs of
-// several.
+// Job: the place of this process, or of this thread when ranks are threads, among the ranks of a job.
+// Parts that know nothing of other ranks (data, random numbers) ask it who they are. distributed/ makes
+// jobs of several.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,8 @@ class Job : public Counted {
 
   // Returns `bytes` bytes that fill() has written, read-only, of which the ranks of a host keep one copy: the
   // first that asks for `key` fills it, others wait for that. Not collective: any rank may ask, or not. `key`
-  // names the contents. Errors: what fill() throws; then the next rank that waits tries.
+  // names the contents.
+  // Errors: what fill() throws; then the next rank that waits tries.
   using Fill = std::function<void(std::byte* memory)>;
   virtual HostMemory share(const std::string& key, size_t bytes, const Fill& fill);
 

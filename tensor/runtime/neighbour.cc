@@ -33,9 +33,9 @@ namespace gradus::internal {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
-constexpr int64_t kLook = 20 * kMillisecond;            // between two looks
-constexpr double kBusy = 0.35;                          // of the time: both threads' waits for a core
-constexpr int64_t kGap = 50 * kMillisecond;             // between two loops; how the threads waited then does not count
+constexpr int64_t kLook = 20 * kMillisecond;  // between two looks
+constexpr double kBusy = 0.35;                // of the time: both threads' waits for a core
+constexpr int64_t kGap = 50 * kMillisecond;   // between two loops; how the threads waited then does not count
 constexpr int64_t kShortestPause = 250 * kMillisecond;  // until both threads are tried again
 constexpr int64_t kLongestPause = 2'000 * kMillisecond;
 
@@ -60,7 +60,8 @@ class Scheduled {
     file_ = ::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
   }
 
-  // Nanoseconds for which the thread has waited for a core so far; nothing where it has ended, or nobody says so.
+  // Nanoseconds for which the thread has waited for a core so far; nothing where it has ended, or
+  // nobody says so.
   std::optional<int64_t> waited() const {
     char text[96];
     const ssize_t n = file_ < 0 ? -1 : ::pread(file_, text, sizeof text, 0);
@@ -71,8 +72,8 @@ class Scheduled {
     return waited;
   }
 
-  // How long the thread may keep a core from others: who takes little at a time comes to a core sooner. 0: the
-  // system's default. Linux 6.12 and later; no effect elsewhere.
+  // How long the thread may keep a core from others: who takes little at a time comes to a core sooner. 0:
+  // the system's default. Linux 6.12 and later; no effect elsewhere.
   void set_slice(uint64_t nanoseconds) const {
     struct {
       uint32_t size, policy;
@@ -99,11 +100,12 @@ class Scheduled {
 };
 
 // Note [Waiting asleep]
-// A thread of libgomp's that waits for another looks 300,000 times whether it has come, some milliseconds, and then
-// sleeps. Beside a neighbour it so keeps the core to which the other one could move, and has used up its share of
-// the core when there is work. libgomp looks 100 times only while the process has more threads in teams than there
-// are cores: a team of threads that sleep makes it so, without a word to libgomp, whose settings cannot be changed
-// once a program runs. On a quiet machine sleeping costs more than it gives, up to twice the time of a small step.
+// A thread of libgomp's that waits for another looks 300,000 times whether it has come, some milliseconds,
+// and then sleeps. Beside a neighbour it so keeps the core to which the other one could move, and has used up
+// its share of the core when there is work. libgomp looks 100 times only while the process has more threads
+// in teams than there are cores: a team of threads that sleep makes it so, without a word to libgomp, whose
+// settings cannot be changed once a program runs. On a quiet machine sleeping costs more than it gives, up to
+// twice the time of a small step.
 class WaitingAsleep {
  public:
   static WaitingAsleep& get() {
@@ -200,7 +202,7 @@ class Watch {
     };
     if (!can_tell_) return {};
     if (const auto waited = sum()) return waited;
-    // At first, and where the team has another thread than before.
+      // At first, and where the team has another thread than before.
 #pragma omp parallel num_threads(2)
     threads_[omp_get_thread_num()].be_me();
     waited_.reset();

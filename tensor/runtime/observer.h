@@ -1,5 +1,6 @@
-// Observer: sees what a thread does while it is in the thread's Context. nn::summary counts operations with
-// one, Profiler (tensor/profile/profiler.h) times them. While nobody observes, a kernel call pays one load for it.
+// Observer: sees what a thread does while it is in the thread's Context. nn::summary counts operations
+// with one, Profiler (tensor/profile/profiler.h) times them. While nobody observes, a kernel call pays
+// one load for it.
 #pragma once
 
 #include <atomic>
@@ -38,8 +39,8 @@ class Observer : public Counted {
   // A kernel on the meta device, which does not run. Tensors as in Range.
   virtual void launched(const char* op, std::span<const Tensor* const> tensors) { (void)op, (void)tensors; }
 
-  // A range is about to begin, on this thread or on one that works for it. Returns its number; below 0: of no
-  // interest.
+  // A range is about to begin, on this thread or on one that works for it. Returns its number; below 0:
+  // of no interest.
   virtual int64_t announce(const Range& range) { return (void)range, -1; }
   // It begins, and ends, on this thread. Ranges of a thread nest.
   virtual void begin(int64_t range) { (void)range; }
@@ -50,8 +51,8 @@ class Observer : public Counted {
 };
 
 namespace internal {
-// How many observers want more than `launched`, in the whole process: the first question, because it costs
-// least.
+// How many observers want more than `launched`, in the whole process: the first question, because
+// it costs least.
 inline constinit std::atomic<int> observers{0};
 }  // namespace internal
 

@@ -15,8 +15,8 @@
 #include <omp.h>
 #endif
 
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/neighbour.h"
 

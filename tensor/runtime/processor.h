@@ -9,7 +9,8 @@ namespace gradus::cpu {
 // kSse41 holds back oneDNN alone. kAvx512 stands for its parts F, BW, DQ and VL together.
 enum class Level { kSse41, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
-// Returns the level of a name: sse41, avx2, avx512, avx512_bf16, amx. Errors: ValueError, which lists them.
+// Returns the level of a name: sse41, avx2, avx512, avx512_bf16, amx.
+// Errors: ValueError, which lists them.
 Level parse_level(std::string_view name);
 std::string_view name_of(Level level);
 
@@ -17,7 +18,8 @@ std::string_view name_of(Level level);
 Level processor_level();
 
 // Returns what kernels use: what the processor has, or what the variable GRADUS_CPU names, if that is less.
-// It is read once, when a kernel first asks. Errors: ValueError when it names no level.
+// It is read once, when a kernel first asks.
+// Errors: ValueError when it names no level.
 Level level();
 
 inline bool has_avx512() { return level() >= Level::kAvx512; }

@@ -1,4 +1,5 @@
-// QuietSignals: what a system call would tell its thread by a signal that ends the process is its error instead.
+// QuietSignals: what a system call would tell its thread by a signal that ends the process is
+// its error instead.
 #pragma once
 
 #include <signal.h>
@@ -9,8 +10,8 @@
 
 namespace gradus::internal {
 
-// While it lives, a write of this thread beyond `ulimit -f` fails with EFBIG (SIGXFSZ), and one that nobody reads with
-// EPIPE (SIGPIPE). The program's handlers stay as they are.
+// While it lives, a write of this thread beyond `ulimit -f` fails with EFBIG (SIGXFSZ), and one that nobody
+// reads with EPIPE (SIGPIPE). The program's handlers stay as they are.
 class QuietSignals {
  public:
   explicit QuietSignals(std::initializer_list<int> signals = {SIGXFSZ}) {

@@ -1,5 +1,6 @@
-// Randomness: counter-based Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-// Every draw names its position, so results do not depend on the number of threads or on the memory layout.
+// Randomness: counter-based Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,
+// 3", SC 2011). Every draw names its position, so results do not depend on the number of threads or on
+// the memory layout.
 #pragma once
 
 #include <array>
@@ -10,7 +11,8 @@ namespace gradus {
 
 // The 128 random bits of `counter` under `key`.
 inline std::array<uint32_t, 4> philox(uint64_t key, uint64_t stream, uint64_t counter) {
-  std::array<uint32_t, 4> c = {uint32_t(counter), uint32_t(counter >> 32), uint32_t(stream), uint32_t(stream >> 32)};
+  std::array<uint32_t, 4> c = {uint32_t(counter), uint32_t(counter >> 32), uint32_t(stream),
+                               uint32_t(stream >> 32)};
   uint32_t k0 = uint32_t(key), k1 = uint32_t(key >> 32);
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t(0xD2511F53u) * c[0], p1 = uint64_t(0xCD9E8D57u) * c[2];

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -55,7 +55,8 @@ struct EventState {
   }
 };
 
-// What a worker thread, its stream's handles and synchronize(device) share. The last may come when the handles are gone.
+// What a worker thread, its stream's handles and synchronize(device) share. The last may come when the
+// handles are gone.
 struct WorkQueue {
   const Owner owner;
   std::mutex mutex;
@@ -131,8 +132,10 @@ struct StreamQueue {
     }
     work->changed.notify_all();
     // A task may have held the last handle (a tensor knows its node, a node its stream).
-    if (worker.get_id() == std::this_thread::get_id()) worker.detach();
-    else worker.join();
+    if (worker.get_id() == std::this_thread::get_id())
+      worker.detach();
+    else
+      worker.join();
   }
 };
 
@@ -142,7 +145,7 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::map<int, Stream> defaults;                                           // by device index
+  std::map<int, Stream> defaults;                                            // by device index
   std::vector<std::pair<Device, std::shared_ptr<internal::WorkQueue>>> all;  // to synchronize a device
 };
 Registry& registry() {

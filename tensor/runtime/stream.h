@@ -1,5 +1,5 @@
-// Streams: in-order queues of kernels on a device. cpu:0's stream runs inline; cpu:1.. have a worker thread each and
-// follow the same rules as CUDA streams, so that multi-device code is tested without a GPU.
+// Streams: in-order queues of kernels on a device. cpu:0's stream runs inline; cpu:1.. have a worker thread
+// each and follow the same rules as CUDA streams, so that multi-device code is tested without a GPU.
 #pragma once
 
 #include <functional>
@@ -28,10 +28,11 @@ class Stream {
   bool is_inline() const { return queue_ == nullptr; }
   // Runs `task` after everything enqueued before it. An exception in it surfaces at synchronize().
   void enqueue(std::function<void()> task) const;
-  // Later tasks of this stream wait for `event`; the host does not. An error that the event's stream had met by then
-  // becomes this stream's as well.
+  // Later tasks of this stream wait for `event`; the host does not. An error that the event's stream had met
+  // by then becomes this stream's as well.
   void wait(const Event& event) const;
-  // Blocks the host until all enqueued tasks are done. Errors: the first exception of a task since the last call.
+  // Blocks the host until all enqueued tasks are done.
+  // Errors: the first exception of a task since the last call.
   void synchronize() const;
 
   bool operator==(const Stream& o) const { return device_ == o.device_ && queue_ == o.queue_; }
@@ -48,7 +49,8 @@ class Event {
   Event() = default;  // already happened
   static Event record(const Stream& stream);
   bool done() const;
-  // Blocks the host. Errors: what a task before the event threw, unless the stream's synchronize() has told.
+  // Blocks the host.
+  // Errors: what a task before the event threw, unless the stream's synchronize() has told.
   void synchronize() const;
 
  private:

@@ -182,8 +182,8 @@ TEST(Checkpoint, ErrorsInBackwardNameTheLayer) {
 
 constexpr int64_t kRows = 64, kColumns = 4096, kBytes = 4 * kRows * kColumns;
 
-// What is alive each time a gradient arrives, beyond what was before the step. Each of eight ops saves an
-// activation.
+// What is alive each time a gradient arrives, beyond what was before the step. Each of eight ops
+// saves an activation.
 std::vector<int64_t> live_during_backward(
     const std::function<Tensor(const Tensor&, const std::vector<Tensor>&)>& net, bool keep_graph = false) {
   std::vector<Tensor> scales;

@@ -1,5 +1,5 @@
-// What GradManager promises, one test per promise: attaching, callbacks, recording, backward, several
-// managers.
+// What GradManager promises, one test per promise: attaching, callbacks, recording,
+// backward, several managers.
 #include <cmath>
 #include <numeric>
 

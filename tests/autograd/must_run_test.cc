@@ -1,13 +1,13 @@
-// Nodes that others count on: kept by their recordings, run in every backward, told when a recording ends
-// without them.
+// Nodes that others count on: kept by their recordings, run in every backward, told when a recording
+// ends without them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops/ops.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/recording_state.h"
+#include "gradus/autograd/ops/ops.h"
 
 namespace gradus::autograd {
 namespace {

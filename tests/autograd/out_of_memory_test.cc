@@ -1,5 +1,5 @@
-// Memory for small objects runs out at every place of a step in turn: each time the caller gets an exception, and the
-// next step is right. Destructors on the way must do without memory.
+// Memory for small objects runs out at every place of a step in turn: each time the caller gets an exception,
+// and the next step is right. Destructors on the way must do without memory.
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -8,8 +8,8 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace {

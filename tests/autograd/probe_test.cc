@@ -150,7 +150,8 @@ TEST(Probe, ACheckpointedPoolingOfAReluFromOutsideHasItsGradient) {
   gm.attach({x, z});
   auto recording = gm.record();
   const Tensor h = relu(x);
-  gm.backward(sum(autograd::checkpoint([&](const Tensor& t) { return max_pool2d(h, {.kernel = 2}) * t; }, z)));
+  gm.backward(
+      sum(autograd::checkpoint([&](const Tensor& t) { return max_pool2d(h, {.kernel = 2}) * t; }, z)));
   EXPECT_EQ(values(x.grad()), (V{0, 0, 5, 0}));
   EXPECT_EQ(values(z.grad()), V{3});
 }
@@ -166,10 +167,12 @@ TEST(Engine, MisuseIsATypedError) {
 
 TEST(Probe, ACheckpointedSegmentIsRightAtSecondOrder) {
   const Tensor w = vec({0.5});
-  auto f = [&](const Tensor& x) { return autograd::checkpoint([&](const Tensor& t) { return t * t * t * w; }, x); };
+  auto f = [&](const Tensor& x) {
+    return autograd::checkpoint([&](const Tensor& t) { return t * t * t * w; }, x);
+  };
   auto df = [&](const Tensor& x) { return autograd::grad(f, x); };
-  EXPECT_EQ(values(df(vec({2}))), V{6});                   // 3 w x^2
-  EXPECT_EQ(values(autograd::grad(df, vec({2}))), V{6});   // 6 w x
+  EXPECT_EQ(values(df(vec({2}))), V{6});                  // 3 w x^2
+  EXPECT_EQ(values(autograd::grad(df, vec({2}))), V{6});  // 6 w x
 }
 
 TEST(Probe, OpsOnAnAsynchronousDeviceRunBackwardThere) {
@@ -330,7 +333,8 @@ TEST(Engine, OnlyNarrowsARecordingToTheNamedTensors) {
 class Packing final : public GradCallback {
  public:
   void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) override {
-    log += "begin " + std::to_string(attached.size()) + "/" + std::to_string(std::count(reached.begin(), reached.end(), true));
+    log += "begin " + std::to_string(attached.size()) + "/" +
+           std::to_string(std::count(reached.begin(), reached.end(), true));
   }
   std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) override {
     log += grad.defined() ? " grad" : " none";
@@ -429,7 +433,8 @@ TEST(Functional, ExplainNamesWhatIsReachedAndWhereTheRestEnds) {
   const Tensor loss = sum(a * detach(cut));
   const std::string text = autograd::explain(loss, {"a", "b", "c"});
   EXPECT_THAT(text, testing::HasSubstr("a f64[1] cpu: reached: mul -> sum"));
-  EXPECT_THAT(text, testing::HasSubstr("b f64[1] cpu: not reached: used by exp, whose result goes no further"));
+  EXPECT_THAT(text,
+              testing::HasSubstr("b f64[1] cpu: not reached: used by exp, whose result goes no further"));
   EXPECT_THAT(text, testing::HasSubstr("c f64[1] cpu: not reached: no recorded op uses it"));
 }
 

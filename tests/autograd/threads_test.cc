@@ -1,11 +1,11 @@
-// Recordings on several threads: ranks as threads, workers with their caller's context, further devices, and graphs that
-// are dropped on another thread than the one that recorded them. Meant for ThreadSanitizer.
+// Recordings on several threads: ranks as threads, workers with their caller's context, further devices, and
+// graphs that are dropped on another thread than the one that recorded them. Meant for ThreadSanitizer.
 #include <atomic>
 #include <thread>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops/ops.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
@@ -33,7 +33,8 @@ TEST(Threads, RanksWithWeightsOfTheirOwnGetTheSameGradients) {
   std::vector<std::vector<float>> grads(4);
   on_threads(4, [&](int rank) {
     set_num_threads(1);
-    Tensor kernel = random_tensor({4, 3, 3, 3}, DType::kF32, 2), weight = random_tensor({4 * 36, 5}, DType::kF32, 3);
+    Tensor kernel = random_tensor({4, 3, 3, 3}, DType::kF32, 2),
+           weight = random_tensor({4 * 36, 5}, DType::kF32, 3);
     GradManager gm;
     gm.attach({kernel, weight});
     for (int step = 0; step < 3; ++step) {
@@ -46,7 +47,8 @@ TEST(Threads, RanksWithWeightsOfTheirOwnGetTheSameGradients) {
 }
 
 TEST(Threads, ThatOnlyReadWeightsMayShareThem) {
-  const Tensor kernel = random_tensor({4, 3, 3, 3}, DType::kF32, 2), weight = random_tensor({4 * 36, 5}, DType::kF32, 3);
+  const Tensor kernel = random_tensor({4, 3, 3, 3}, DType::kF32, 2),
+               weight = random_tensor({4 * 36, 5}, DType::kF32, 3);
   const Tensor x = random_tensor({2, 3, 8, 8});
   const float want = loss_of(x, kernel, weight).item<float>();
   on_threads(4, [&](int) {
@@ -84,7 +86,8 @@ TEST(Threads, MayDropAGraphWhileItsRecordingEnds) {
     for (int i = 0; i < 200; ++i) y = mul(y, 1.5);
     std::atomic<bool> start{false};
     std::thread other([&start, y = std::move(y)]() mutable {
-      while (!start) {}
+      while (!start) {
+      }
       y = Tensor();
     });
     start = true;
@@ -100,7 +103,8 @@ TEST(Threads, MayDropAnAttachedTensorWhileTheManagerRecords) {
     gm.attach(x);
     std::atomic<bool> start{false};
     std::thread other([&start, x = std::move(x)]() mutable {
-      while (!start) {}
+      while (!start) {
+      }
       x = Tensor();
     });
     start = true;

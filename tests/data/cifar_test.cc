@@ -20,8 +20,8 @@ using ::testing::HasSubstr;
 // Byte k of image i.
 uint8_t pixel(int i, int k) { return uint8_t(i * 31 + k * 7 + k / 1024); }
 
-// Records of images first, first + 1, ..., with label i % classes; with a coarse label before it for
-// CIFAR-100.
+// Records of images first, first + 1, ..., with label i % classes; with a coarse label before
+// it for CIFAR-100.
 std::string records(int first, int n, int classes = 10) {
   std::string bytes;
   for (int i = first; i < first + n; ++i) {

@@ -71,8 +71,8 @@ TEST(GeneratedDigits, ClassesAreBalancedAndImagesHaveInkInTheMiddle) {
 }
 
 TEST(GeneratedDigits, ClassesCanBeToldApartButNotByTheirMeans) {
-  // Nearest class mean: far above chance, far below perfect. What a network makes of them is the example's
-  // test.
+  // Nearest class mean: far above chance, far below perfect. What a network makes of them is
+  // the example's test.
   const GeneratedDigits train({.size = 5000}), test({.train = false, .size = 1000});
   std::array<std::array<double, 784>, 10> mean{};
   std::array<double, 10> counts{};

@@ -40,8 +40,8 @@ struct Given {
   Indices indices;
   int64_t global_size = 0, padding = 0;
 };
-// What one rank gets in a pass, from `state` on; takes `most` batches at most and leaves the state in
-// `state`.
+// What one rank gets in a pass, from `state` on; takes `most` batches at most and leaves the
+// state in `state`.
 std::vector<Given> pass_of(const Dataset& d, DataLoaderOptions options, int rank, int world,
                            LoaderState* state = nullptr, size_t most = 1 << 30) {
   options.rank = rank;

@@ -5,8 +5,8 @@
 #include <limits>
 #include <thread>
 
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/stream.h"
 
 namespace gradus::dist {

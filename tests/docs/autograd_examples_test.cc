@@ -211,13 +211,14 @@ TEST(AutogradPage, ErrorsReadAsThePageSays) {
                 add_(w, 1);
               }),
               HasSubstr("[add_] would overwrite a tensor that an open recording follows: f32[2] cpu"));
-  EXPECT_THAT(error_of([&] {
-                auto recording = gm.record();
-                Tensor x = tensor({1.f, 1.f}), loss = sum(w * x);
-                add_(x, 1);
-                gm.backward(loss);
-              }),
-              HasSubstr("while running backward of mul: [mul] input 1 saved for backward was modified in place"));
+  EXPECT_THAT(
+      error_of([&] {
+        auto recording = gm.record();
+        Tensor x = tensor({1.f, 1.f}), loss = sum(w * x);
+        add_(x, 1);
+        gm.backward(loss);
+      }),
+      HasSubstr("while running backward of mul: [mul] input 1 saved for backward was modified in place"));
 }
 
 }  // namespace

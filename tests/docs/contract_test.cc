@@ -114,11 +114,26 @@ TEST(Contract, BackwardTakesNothingOneOrSeveralRoots) {
   GradManager gm;
   gm.attach(a);
   gm.attach({b});
-  { auto r = gm.record(); gm.backward(); }
-  { auto r = gm.record(); gm.backward({}); }
-  { auto r = gm.record(); gm.backward(a * b); }
-  { auto r = gm.record(); gm.backward({a * b, a + b}); }
-  { auto r = gm.record(); gm.backward({a * b, a + b}, {full({1}, 2.0), full({1}, 3.0)}); }
+  {
+    auto r = gm.record();
+    gm.backward();
+  }
+  {
+    auto r = gm.record();
+    gm.backward({});
+  }
+  {
+    auto r = gm.record();
+    gm.backward(a * b);
+  }
+  {
+    auto r = gm.record();
+    gm.backward({a * b, a + b});
+  }
+  {
+    auto r = gm.record();
+    gm.backward({a * b, a + b}, {full({1}, 2.0), full({1}, 3.0)});
+  }
   EXPECT_EQ(a.grad().item<double>(), 1 + 2 + 5);
 }
 

@@ -1,5 +1,5 @@
-// What the pages say is what the tree holds: every C++ block of a page stands, line for line, in a file that is compiled;
-// every file and folder that a page links to exists.
+// What the pages say is what the tree holds: every C++ block of a page stands, line for line, in a file that
+// is compiled; every file and folder that a page links to exists.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -80,8 +80,8 @@ std::vector<Lines> blocks_of(const fs::path& page) {
   return blocks;
 }
 
-// A block whose first line is a comment that names a file shows parts of it, in order, with "..." for what is left out;
-// others stand in a file of this folder as a whole.
+// A block whose first line is a comment that names a file shows parts of it, in order, with "..." for what is
+// left out; others stand in a file of this folder as a whole.
 TEST(Docs, CodeInThePagesIsCodeOfTheTree) {
   std::vector<std::string> examples;
   for (const auto& file : fs::directory_iterator("tests/docs"))
@@ -92,9 +92,9 @@ TEST(Docs, CodeInThePagesIsCodeOfTheTree) {
       ASSERT_FALSE(block.empty()) << page;
       std::smatch name;
       if (!std::regex_match(block[0], name, std::regex(R"(// ([\w/]+\.(?:h|cc)))"))) {
-        EXPECT_TRUE(std::any_of(examples.begin(), examples.end(), [&](const std::string& f) {
-          return f.find(squeezed(block)) != f.npos;
-        })) << page << ": no example has the block that starts with: " << block[0];
+        EXPECT_TRUE(std::any_of(examples.begin(), examples.end(),
+                                [&](const std::string& f) { return f.find(squeezed(block)) != f.npos; }))
+            << page << ": no example has the block that starts with: " << block[0];
         continue;
       }
       const std::string file = squeezed(lines_of(name[1].str()));
@@ -161,7 +161,8 @@ TEST(Docs, TheFirstRanksAddUp) {
 // As docs/launch/plain.md starts them.
 TEST(Docs, TheFirstRanksAddUpWithoutALauncher) {
   const std::string output = output_of(
-      "export GRADUS_TOKEN=docs WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 OMP_NUM_THREADS=1 MASTER_PORT=" + std::to_string(free_port()) +
+      "export GRADUS_TOKEN=docs WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 OMP_NUM_THREADS=1 MASTER_PORT=" +
+      std::to_string(free_port()) +
       "; RANK=3 tests/docs/first_ranks & RANK=2 tests/docs/first_ranks & RANK=1 tests/docs/first_ranks & "
       "RANK=0 tests/docs/first_ranks; status=$?; wait; exit $status");
   EXPECT_THAT(output, testing::HasSubstr("[6., 6.]"));

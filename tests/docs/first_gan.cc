@@ -59,7 +59,8 @@ void train() {
       }
     }
     if (dist::get_rank() == 0)
-      std::cout << "epoch " << loader.epoch() << ": discriminator " << loss_d << ", generator " << loss_g << std::endl;
+      std::cout << "epoch " << loader.epoch() << ": discriminator " << loss_d << ", generator " << loss_g
+                << std::endl;
   }
   dist::check_synchronized(gen);  // the ranks have one generator, to the last bit
   if (dist::get_rank() == 0) {
@@ -70,6 +71,4 @@ void train() {
   }
 }
 
-int main() {
-  return dist::launcher({.nproc_per_node = 2}, train);
-}
+int main() { return dist::launcher({.nproc_per_node = 2}, train); }

@@ -1,5 +1,5 @@
-// docs/from-pytorch.md: its tables are complete and name nothing that is not there, and its example learns. Of
-// docs/first-gan.md what is not in its program.
+// docs/from-pytorch.md: its tables are complete and name nothing that is not there, and its example learns.
+// Of docs/first-gan.md what is not in its program.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -22,8 +22,10 @@ std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-void add_matches(const std::string& text, const std::regex& pattern, size_t group, std::set<std::string>& into) {
-  for (std::sregex_iterator i(text.begin(), text.end(), pattern), end; i != end; ++i) into.insert((*i)[group]);
+void add_matches(const std::string& text, const std::regex& pattern, size_t group,
+                 std::set<std::string>& into) {
+  for (std::sregex_iterator i(text.begin(), text.end(), pattern), end; i != end; ++i)
+    into.insert((*i)[group]);
 }
 
 // What the code in the middle cells of the tables names, of those below `heading`.
@@ -33,7 +35,8 @@ std::set<std::string> names_of_ours(const std::string& heading) {
   std::set<std::string> code, names;
   for (std::string line; std::getline(lines, line);) {
     std::smatch cells;
-    if (!std::regex_match(line, cells, std::regex(R"(\| (.*?) \| (.*?) \|.*\|)")) || cells[2] == "Gradus") continue;
+    if (!std::regex_match(line, cells, std::regex(R"(\| (.*?) \| (.*?) \|.*\|)")) || cells[2] == "Gradus")
+      continue;
     add_matches(cells[2].str(), std::regex("`([^`]*)`"), 1, code);
   }
   for (const std::string& c : code)
@@ -54,10 +57,11 @@ TEST(FromPyTorchPage, HasEveryOpInItsTableOfFunctions) {
 
 TEST(FromPyTorchPage, NamesNothingThatIsNotThere) {
   std::set<std::string> known;
-  for (const char* folder : {"tensor", "tensor/ops", "autograd", "autograd/ops", "nn", "optim", "models", "data", "io", "train",
-                             "distributed"})
+  for (const char* folder : {"tensor", "tensor/ops", "autograd", "autograd/ops", "nn", "optim", "models",
+                             "data", "io", "train", "distributed"})
     for (const auto& file : std::filesystem::directory_iterator(folder))
-      if (file.path().extension() == ".h") add_matches(text_of(file.path()), std::regex(R"([A-Za-z_]\w*)"), 0, known);
+      if (file.path().extension() == ".h")
+        add_matches(text_of(file.path()), std::regex(R"([A-Za-z_]\w*)"), 0, known);
   std::string unknown;
   for (const std::string& name : names_of_ours("# From PyTorch"))
     if (!known.count(name)) unknown += " " + name;

@@ -135,7 +135,8 @@ TEST_F(TrainingImagesPage, OnePicture) {
   testing::internal::CaptureStdout();
   {
     models::ResNet net(models::resnet(arch, {.classes = int64_t(names.size())}));
-    io::load_weights(net, "pets.safetensors");  // io::save_weights(net, "pets.safetensors") at the end of the training
+    io::load_weights(
+        net, "pets.safetensors");  // io::save_weights(net, "pets.safetensors") at the end of the training
     net.eval();
     const data::Compose prepare({data::Resize({.size = size * 256 / 224}), data::CenterCrop({.size = size}),
                                  data::ToTensor(), normalize});
@@ -198,8 +199,8 @@ TEST_F(TrainingImagesPage, EventsAndCheckpoint) {
   EXPECT_GT(fs::file_size(log.path()), 1000u);
 }
 
-// Stopped after any number of steps and started again, the program ends with the bits of one that ran
-// through.
+// Stopped after any number of steps and started again, the program ends with the bits of one
+// that ran through.
 TEST_F(TrainingImagesPage, GoesOnAfterACrash) {
   fs::current_path(testing::TempDir());
   struct Stopped {};

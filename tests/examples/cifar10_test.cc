@@ -56,13 +56,12 @@ Result run(const fs::path& dir, const std::vector<std::string>& args, int signal
   return examples::run("cifar10", dir, args, signal, text);
 }
 
-// clang-format off
 const std::vector<std::string> kShort = {
-    "--data", "d", "--epochs", "2", "-b", "40", "--threads", "1", "--workers", "2", "--log-interval", "1", "--save-model",
-    "--summary", "s.json", "--sample-log", "log"};
-const std::vector<std::string> kLearns = {
-    "--data", "d", "--epochs", "10", "-b", "32", "--lr", "0.1", "--threads", "1", "--summary", "s.json"};
-// clang-format on
+    "--data",    "d", "--epochs",       "2", "-b",           "40",        "--threads", "1",
+    "--workers", "2", "--log-interval", "1", "--save-model", "--summary", "s.json",    "--sample-log",
+    "log"};
+const std::vector<std::string> kLearns = {"--data", "d",   "--epochs",  "10", "-b",        "32",
+                                          "--lr",   "0.1", "--threads", "1",  "--summary", "s.json"};
 
 TEST(Cifar10Program, LearnsToTellColoursApart) {
   Place s;

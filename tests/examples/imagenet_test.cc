@@ -60,11 +60,9 @@ Result run(const fs::path& dir, const std::vector<std::string>& args, int signal
   return examples::run("imagenet", dir, args, signal, text);
 }
 
-// clang-format off
-const std::vector<std::string> kSmall = {
-    "d", "-a", "resnet20", "--image-size", "32", "-b", "12", "-j", "2", "--threads", "1", "-p", "1", "--summary",
-    "s.json"};
-// clang-format on
+const std::vector<std::string> kSmall = {"d",  "-a",        "resnet20", "--image-size", "32", "-b",
+                                         "12", "-j",        "2",        "--threads",    "1",  "-p",
+                                         "1",  "--summary", "s.json"};
 
 TEST(ImagenetProgram, LearnsKeepsTheBestAndEvaluatesIt) {
   Place s;
@@ -178,10 +176,10 @@ TEST(ImagenetProgram, MistakesGiveAStatus) {
 
 // ---- going on after a kill ----
 
-// clang-format off
-const std::vector<std::string> kResumed = with(kSmall, {"--epochs", "2", "--lr", "0.02", "--sample-log", "log"});
-const std::vector<std::string> kSaving = with(kResumed, {"--checkpoint-dir", "c", "--checkpoint-interval", "3"});
-// clang-format on
+const std::vector<std::string> kResumed =
+    with(kSmall, {"--epochs", "2", "--lr", "0.02", "--sample-log", "log"});
+const std::vector<std::string> kSaving =
+    with(kResumed, {"--checkpoint-dir", "c", "--checkpoint-interval", "3"});
 
 // The weights and the state of the optimizer at the end, and which samples were used, must be those of a run
 // that nothing disturbed.

@@ -54,11 +54,9 @@ TEST(MnistProgram, LearnsGeneratedDigits) {
             (Shape{128, 9216}));
 }
 
-// clang-format off
 const std::vector<std::string> kShort = {
-    "--train-samples", "500", "--test-samples", "100", "--epochs", "3", "--batch-size", "50",
-    "--threads", "1", "--log-interval", "1", "--save-model", "--summary", "s.json"};
-// clang-format on
+    "--train-samples", "500", "--test-samples", "100", "--epochs",     "3",         "--batch-size", "50",
+    "--threads",       "1",   "--log-interval", "1",   "--save-model", "--summary", "s.json"};
 
 TEST(MnistProgram, ContinuesBitIdenticallyAfterBeingInterruptedOrKilled) {
   Scratch straight;
@@ -167,11 +165,9 @@ TEST(MnistOnSeveralRanks, LearnsAndRankZeroAloneSpeaks) {
 }
 
 TEST(MnistOnSeveralRanks, EveryNumberOfRanksMakesTheSameStepsOfTheSameSamples) {
-  // clang-format off
   const std::vector<std::string> args = {
-      "--train-samples", "250", "--test-samples", "20", "--epochs", "2", "--global-batch-size", "60", "--threads", "1",
-      "--log-interval", "1", "--sample-log", "log"};
-  // clang-format on
+      "--train-samples", "250", "--test-samples", "20", "--epochs",     "2",  "--global-batch-size", "60",
+      "--threads",       "1",   "--log-interval", "1",  "--sample-log", "log"};
   std::vector<std::vector<std::multiset<int64_t>>> steps;
   for (const char* ranks : {"1", "2", "3"}) {
     Scratch s;
@@ -190,8 +186,8 @@ TEST(MnistOnSeveralRanks, EveryNumberOfRanksMakesTheSameStepsOfTheSameSamples) {
 }
 
 TEST(MnistOnSeveralRanks, LogsOfTrainingAreOverAllRanks) {
-  // Without learning, the mean over an epoch depends on the samples alone. (Dropout does not: hence the
-  // width.)
+  // Without learning, the mean over an epoch depends on the samples alone. (Dropout does not:
+  // hence the width.)
   double loss[2];
   for (const int ranks : {1, 2}) {
     Scratch s;

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <stdexcept>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <stdexcept>
 #include <utility>
 
 namespace gradus::examples {

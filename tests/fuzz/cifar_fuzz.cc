@@ -1,5 +1,5 @@
-// The files of CIFAR-10 and CIFAR-100. The input is a byte of choices, images, and after a mark names of
-// classes.
+// The files of CIFAR-10 and CIFAR-100. The input is a byte of choices, images, and after a mark
+// names of classes.
 #include <filesystem>
 #include <memory>
 

@@ -3,8 +3,8 @@
 // elements may not agree.
 #include <map>
 
-#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tests/golden/golden.h"

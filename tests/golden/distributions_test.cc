@@ -1,5 +1,5 @@
-// Distributions against torch.distributions: values and gradients of golden cases, moments of samples, and
-// errors.
+// Distributions against torch.distributions: values and gradients of golden cases, moments of
+// samples, and errors.
 #include "gradus/nn/distributions.h"
 
 #include <gmock/gmock.h>
@@ -81,8 +81,8 @@ TEST(Distributions, BernoulliIsPyTorchs) {
     compare(name, {"probs"}, [](const std::vector<Tensor>& p) { return Bernoulli({.probs = p[0]}); });
 }
 
-// Means of n draws lie within 5 standard deviations, which chance leaves in one of 10^6 runs, and seeds are
-// fixed.
+// Means of n draws lie within 5 standard deviations, which chance leaves in one of 10^6 runs, and
+// seeds are fixed.
 TEST(Distributions, SamplesHaveTheirMoments) {
   manual_seed(1);
   const int64_t n = 20'000;

@@ -1,5 +1,5 @@
-// Values and gradients of layers against PyTorch's, in f64 to 1e-9 and in f32 to a bound from the number of
-// roundings.
+// Values and gradients of layers against PyTorch's, in f64 to 1e-9 and in f32 to a bound from the
+// number of roundings.
 #include <functional>
 
 #include "gradus/autograd/grad_manager.h"

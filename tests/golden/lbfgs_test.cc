@@ -1,4 +1,5 @@
-// LBFGS step by step, in f64, against PyTorch's (lbfgs.py): parameters, losses, numbers of evaluations and iterations.
+// LBFGS step by step, in f64, against PyTorch's (lbfgs.py): parameters, losses, numbers of
+// evaluations and iterations.
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/optim/optim.h"

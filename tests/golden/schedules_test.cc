@@ -38,7 +38,6 @@ void own(Owned& owned, Optimizer& o, Args... args) {
   owned.push_back(std::make_shared<S>(o, args...));
 }
 
-// clang-format off
 const std::vector<Case>& cases() {
   using CosineAnnealingWarmRestartsOptions = optim::CosineAnnealingWarmRestartsOptions;
   static const std::vector<Case> all = {
@@ -46,14 +45,16 @@ const std::vector<Case>& cases() {
       {"lambda_list", true, [](Optimizer& o, Owned&) {
          return std::make_shared<LambdaLR>(o, std::vector<LambdaLR::Factor>{halves, rational});
        }},
-      {"multiplicative", true, [](Optimizer& o, Owned&) { return std::make_shared<MultiplicativeLR>(o, rational); }},
+      {"multiplicative", true, [](Optimizer& o, Owned&) { return std::make_shared<MultiplicativeLR>(o,
+          rational); }},
       of<StepLR>("step_1", true, StepLROptions{.step_size = 1, .gamma = 0.7}),
       of<StepLR>("step_3", true, StepLROptions{.step_size = 3}),
       of<MultiStepLR>("multi_step", false, MultiStepLROptions{.milestones = {4, 11, 11, 30}, .gamma = 0.2}),
       of<ConstantLR>("constant", true, ConstantLROptions{}),
       of<ConstantLR>("constant_0", true, ConstantLROptions{.factor = 0.3, .total_iters = 0}),
       of<LinearLR>("linear", true, LinearLROptions{}),
-      of<LinearLR>("linear_down", true, LinearLROptions{.start_factor = 0.9, .end_factor = 0.1, .total_iters = 17}),
+      of<LinearLR>("linear_down", true, LinearLROptions{.start_factor = 0.9, .end_factor = 0.1,
+          .total_iters = 17}),
       of<ExponentialLR>("exponential", true, ExponentialLROptions{.gamma = 0.9}),
       of<PolynomialLR>("polynomial", true, PolynomialLROptions{}),
       of<PolynomialLR>("polynomial_2", false, PolynomialLROptions{.total_iters = 30, .power = 2.5}),
@@ -63,20 +64,26 @@ const std::vector<Case>& cases() {
       of<CosineAnnealingWarmRestarts>("restarts_mult", false,
           CosineAnnealingWarmRestartsOptions{.t_0 = 4, .t_mult = 2, .eta_min = 0.02}),
       of<OneCycleLR>("one_cycle", false, OneCycleLROptions{.max_lr = 1.5, .total_steps = 60}),
-      of<OneCycleLR>("one_cycle_groups", true, OneCycleLROptions{.max_lr = {1.0, 2.0}, .epochs = 6, .steps_per_epoch = 10,
-          .pct_start = 0.25, .anneal_strategy = Anneal::kLinear, .base_momentum = {0.7, 0.8}, .max_momentum = 0.9,
+      of<OneCycleLR>("one_cycle_groups", true, OneCycleLROptions{.max_lr = {1.0, 2.0}, .epochs = 6,
+          .steps_per_epoch = 10,
+          .pct_start = 0.25, .anneal_strategy = Anneal::kLinear, .base_momentum = {0.7, 0.8},
+              .max_momentum = 0.9,
           .div_factor = 10, .final_div_factor = 100}),
-      of<OneCycleLR>("one_cycle_three", false, OneCycleLROptions{.max_lr = 1.5, .total_steps = 60, .cycle_momentum = false,
+      of<OneCycleLR>("one_cycle_three", false, OneCycleLROptions{.max_lr = 1.5, .total_steps = 60,
+          .cycle_momentum = false,
           .three_phase = true}),
       of<CyclicLR>("cyclic", true, CyclicLROptions{.base_lr = 0.1, .max_lr = 1.0, .step_size_up = 7}),
-      of<CyclicLR>("cyclic_2", true, CyclicLROptions{.base_lr = {0.1, 0.2}, .max_lr = {1.0, 0.5}, .step_size_up = 5,
-          .step_size_down = 8, .mode = CyclicMode::kTriangular2, .base_momentum = {0.6, 0.7}, .max_momentum = 0.95}),
+      of<CyclicLR>("cyclic_2", true, CyclicLROptions{.base_lr = {0.1, 0.2}, .max_lr = {1.0, 0.5},
+          .step_size_up = 5,
+          .step_size_down = 8, .mode = CyclicMode::kTriangular2, .base_momentum = {0.6, 0.7},
+              .max_momentum = 0.95}),
       of<CyclicLR>("cyclic_exp", false, CyclicLROptions{.base_lr = 0.1, .max_lr = 1.0, .step_size_up = 6,
           .mode = CyclicMode::kExpRange, .gamma = 0.97, .cycle_momentum = false}),
       of<CyclicLR>("cyclic_custom", true, CyclicLROptions{.base_lr = 0.1, .max_lr = 1.0, .step_size_up = 6,
           .scale_fn = [](double x) { return 1 / (1 + x); }, .scale_mode = CyclicScale::kIterations}),
       of<SWALR>("swa", false, SWALROptions{.swa_lr = 0.05}),
-      of<SWALR>("swa_linear", true, SWALROptions{.swa_lr = {0.05, 0.9}, .anneal_epochs = 20, .anneal_strategy = Anneal::kLinear}),
+      of<SWALR>("swa_linear", true, SWALROptions{.swa_lr = {0.05, 0.9}, .anneal_epochs = 20,
+          .anneal_strategy = Anneal::kLinear}),
       of<SWALR>("swa_at_once", false, SWALROptions{.swa_lr = 0.05, .anneal_epochs = 0}),
       {"after_warm_up", false, [](Optimizer& o, Owned& s) {
          own<LinearLR>(s, o, LinearLROptions{.start_factor = 0.125, .total_iters = 6});
@@ -117,7 +124,6 @@ const std::vector<Case>& cases() {
   };
   return all;
 }
-// clang-format on
 
 // Two groups, as in optimizers.py.
 struct Training {

@@ -1,5 +1,5 @@
-// A program outside of Gradus on two ranks: data, data-parallel training, checkpoints, pictures. Each rank ends with the
-// same sum, or the program fails.
+// A program outside of Gradus on two ranks: data, data-parallel training, checkpoints, pictures. Each rank
+// ends with the same sum, or the program fails.
 #include <filesystem>
 #include <iostream>
 

@@ -1,4 +1,5 @@
-// A program outside of Gradus that trains a network by gradus/core.h alone, and succeeds if the loss falls to a half.
+// A program outside of Gradus that trains a network by gradus/core.h alone, and succeeds if the loss
+// falls to a half.
 #include <iostream>
 
 #include "gradus/core.h"

@@ -1,4 +1,5 @@
-// What users write: partial lists of options, parts of tensors, numbers of all types. Compiled with strict warnings.
+// What users write: partial lists of options, parts of tensors, numbers of all types. Compiled
+// with strict warnings.
 #include <cmath>
 #include <iostream>
 
@@ -44,5 +45,6 @@ int main() {
       {data::ToTensor(), data::Normalize({.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}}),
        data::RandomErasing({.value = {0.5}})});
   const data::Batch one{.input = triplet_margin_with_distance_loss(x, x, x, {.margin = 2})};
-  return dist::launcher({.nproc_per_node = 4}, [] { dist::init_process_group({.timeout = std::chrono::seconds(60)}); });
+  return dist::launcher({.nproc_per_node = 4},
+                        [] { dist::init_process_group({.timeout = std::chrono::seconds(60)}); });
 }

@@ -1,5 +1,5 @@
-// Whatever happens to a run while it saves, the next one finds a good checkpoint. Damage of every kind is
-// noticed.
+// Whatever happens to a run while it saves, the next one finds a good checkpoint. Damage of every
+// kind is noticed.
 #include <sys/wait.h>
 #include <unistd.h>
 

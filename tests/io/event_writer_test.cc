@@ -123,7 +123,7 @@ TEST(EventWriter, AHistogramTakesAnyDTypeLayoutAndSize) {
   ASSERT_THAT(events, SizeIs(1 + std::size(kAllDTypes) + 3));
   const auto histogram = [&](size_t i) { return parse_proto(only(events[i].value(), 5).bytes); };
   EXPECT_EQ(only(histogram(9), 4).f64(), 15 * 16 / 2);  // u8
-  EXPECT_EQ(only(histogram(10), 4).f64(), 8);            // bool
+  EXPECT_EQ(only(histogram(10), 4).f64(), 8);           // bool
   EXPECT_EQ(only(histogram(11), 2).f64(), 1e300);
   EXPECT_EQ(only(histogram(11), 7).f64s().back(), 1);
   EXPECT_EQ(only(histogram(12), 3).f64(), 0);

@@ -1,5 +1,5 @@
-// Files from outside: whatever the bytes, reading gives a result or a FileError that names the file. Run it
-// with
+// Files from outside: whatever the bytes, reading gives a result or a FileError that names the
+// file. Run it with
 // --config=asan too.
 #include <random>
 
@@ -38,8 +38,8 @@ class Malformed : public testing::Test {
     return error(with_length(header, data));
   }
 
-  // Reads every byte of what comes back, so that sanitizers see a bad pointer. Returns whether there was a
-  // result.
+  // Reads every byte of what comes back, so that sanitizers see a bad pointer. Returns whether
+  // there was a result.
   bool survives(std::string_view content) const {
     try {
       const SafetensorsFile file = load(content);
@@ -175,10 +175,14 @@ TEST_F(Malformed, AFileOfAnotherFormatIsNamed) {
   EXPECT_THAT(error(std::string("PK\x03\x04\x00\x00\x08\x08\x00\x00", 10) + std::string(100, '\xe4')),
               AllOf(HasSubstr("it begins with 'PK\\x03\\x04\\x00\\x00\\x08\\x08\\x00\\x00\\xe4"),
                     HasSubstr("a zip archive, as torch.save writes: tools/export_weights.py")));
-  EXPECT_THAT(error("\x80\x02\x8a\nl\xfc\x9c" "F\xf9 j\xa8P\x19."), HasSubstr("a Python pickle"));
-  EXPECT_THAT(error("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a"), HasSubstr("a pointer of Git LFS"));
+  EXPECT_THAT(error("\x80\x02\x8a\nl\xfc\x9c"
+                    "F\xf9 j\xa8P\x19."),
+              HasSubstr("a Python pickle"));
+  EXPECT_THAT(error("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a"),
+              HasSubstr("a pointer of Git LFS"));
   EXPECT_THAT(error("<!DOCTYPE html>\n<html>404</html>"), HasSubstr("a web page"));
-  EXPECT_THAT(error(std::string(1000, '\0')), HasSubstr("is no safetensors file: it begins with '\\x00\\x00"));
+  EXPECT_THAT(error(std::string(1000, '\0')),
+              HasSubstr("is no safetensors file: it begins with '\\x00\\x00"));
 }
 
 TEST_F(Malformed, DeepNestingIsRefusedAtOnce) {

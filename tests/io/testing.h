@@ -90,11 +90,11 @@ inline bool same(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() && bytes_of(a) == bytes_of(b);
 }
 
-inline constexpr DType kAllDTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16,
-                                       DType::kI64, DType::kI32, DType::kI16, DType::kI8,
-                                       DType::kU8,  DType::kBool};
+inline constexpr DType kAllDTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64,
+                                       DType::kI32, DType::kI16, DType::kI8,  DType::kU8,   DType::kBool};
 
-// While it lives, files cannot grow beyond `bytes`. The system tells who writes on by a signal that ends the process.
+// While it lives, files cannot grow beyond `bytes`. The system tells who writes on by a signal that
+// ends the process.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(int64_t bytes) {

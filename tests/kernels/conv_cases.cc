@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -93,8 +93,8 @@ double rounded(double value, DType dtype) {
   return value;
 }
 
-// What differs from the sums, each rounded once to `dtype`. A gradient in f32 of 16-bit images may be rounded
-// or not.
+// What differs from the sums, each rounded once to `dtype`. A gradient in f32 of 16-bit images may be
+// rounded or not.
 std::string difference(const char* what, const Tensor& got, const std::vector<double>& want, DType dtype) {
   const std::vector<double> values = raw::contiguous(got).to_vector<double>();
   size_t bad = 0, first = 0;

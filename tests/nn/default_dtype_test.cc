@@ -28,8 +28,9 @@ TEST(DefaultDtype, FactoriesAndModulesWithoutADtypeGetIt) {
   EXPECT_EQ(get_default_dtype(), DType::kF32);
   for (DType t : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
     const DefaultDtype scope(t);
-    for (const Tensor& x : {empty({2}), zeros({2}), ones({2}), full({2}, 3), rand({2}), randn({2}), eye(2), scalar(1.5),
-                            linspace(0, 1, 3), arange(0, 1, 0.25), normal(0, 1, {2}), empty_channels_last({1, 2, 3, 3})})
+    for (const Tensor& x :
+         {empty({2}), zeros({2}), ones({2}), full({2}, 3), rand({2}), randn({2}), eye(2), scalar(1.5),
+          linspace(0, 1, 3), arange(0, 1, 0.25), normal(0, 1, {2}), empty_channels_last({1, 2, 3, 3})})
       EXPECT_EQ(name_of(x.dtype()), name_of(t));
     for (const auto& [name, p] : Net().named_parameters()) EXPECT_EQ(name_of(p.dtype()), name_of(t)) << name;
     for (const auto& [name, b] : Net().named_buffers())

@@ -43,14 +43,19 @@ TEST(FirstMistakes, FloatingPointNumbersAsClassNumbers) {
       {"cross_entropy", [&] { nn::cross_entropy(x, kLabels); }},
       {"nll_loss", [&] { nn::nll_loss(x, kLabels); }},
       {"multi_margin_loss", [&] { nn::multi_margin_loss(x, kLabels); }},
-      {"cross_entropy", [] { nn::cross_entropy(ones({2, 3, 4, 4}), zeros({2, 4, 4})); }},
+      {"cross_entropy",
+       [] {
+         nn::cross_entropy(ones({2, 3, 4, 4}), zeros({2, 4, 4}));
+       }},
   };
   for (const Call& c : calls)
-    EXPECT_THAT(error_of<DTypeError>(c.run),
-                AllOf(HasSubstr(c.what), HasSubstr("expected class numbers of an integer dtype, given target f32[2"),
-                      HasSubstr("; to(target, DType::kI64) converts target")));
+    EXPECT_THAT(
+        error_of<DTypeError>(c.run),
+        AllOf(HasSubstr(c.what), HasSubstr("expected class numbers of an integer dtype, given target f32[2"),
+              HasSubstr("; to(target, DType::kI64) converts target")));
   EXPECT_THAT(error_of<ShapeError>([&] { nn::cross_entropy(x, unsqueeze(kLabels, 1)); }),
-              AllOf(HasSubstr("expected class numbers i64[2] or probabilities f32[2,3]"), HasSubstr("target f32[2,1]")));
+              AllOf(HasSubstr("expected class numbers i64[2] or probabilities f32[2,3]"),
+                    HasSubstr("target f32[2,1]")));
   // Class numbers are right, and so are probabilities.
   EXPECT_NO_THROW(nn::cross_entropy(x, to(kLabels, DType::kI64)));
   EXPECT_NO_THROW(nn::cross_entropy(x, softmax(x, 1)));
@@ -71,11 +76,13 @@ TEST(FirstMistakes, FloatingPointNumbersAsIndices) {
       {"index", [&] { Tensor y = x[kLabels]; }},
   };
   for (const Call& c : calls)
-    EXPECT_THAT(error_of<DTypeError>(c.run), AllOf(HasSubstr("expected i64 or i32 indices, given index f32[2"),
-                                                   HasSubstr("; to(index, DType::kI64) converts index")))
+    EXPECT_THAT(error_of<DTypeError>(c.run),
+                AllOf(HasSubstr("expected i64 or i32 indices, given index f32[2"),
+                      HasSubstr("; to(index, DType::kI64) converts index")))
         << c.what;
-  EXPECT_THAT(error_of<DTypeError>([] { bincount(kLabels); }),
-              HasSubstr("expected numbers of an integer dtype, given x f32[2] cpu; to(x, DType::kI64) converts x"));
+  EXPECT_THAT(
+      error_of<DTypeError>([] { bincount(kLabels); }),
+      HasSubstr("expected numbers of an integer dtype, given x f32[2] cpu; to(x, DType::kI64) converts x"));
 }
 
 TEST(FirstMistakes, ClassNumbersWhereALossTakesFloatingPoint) {
@@ -87,8 +94,10 @@ TEST(FirstMistakes, ClassNumbersWhereALossTakesFloatingPoint) {
       {"l1_loss", [&] { nn::l1_loss(x, target); }},
   };
   for (const Call& c : calls)
-    EXPECT_THAT(error_of<DTypeError>(c.run),
-                AllOf(HasSubstr(c.what), HasSubstr("expected floating point, given target i64[2] cpu; to(target, DType::kF32)")));
+    EXPECT_THAT(
+        error_of<DTypeError>(c.run),
+        AllOf(HasSubstr(c.what),
+              HasSubstr("expected floating point, given target i64[2] cpu; to(target, DType::kF32)")));
 }
 
 TEST(FirstMistakes, WhatIsNoMask) {
@@ -115,17 +124,20 @@ std::vector<Call> layers(DType t) {
       layer<Conv1d>("conv1d", Conv1dOptions{.in = 3, .out = 2, .kernel = 1}, {1, 3, 4}, t),
       layer<Conv2d>("conv2d", Conv2dOptions{.in = 3, .out = 2, .kernel = 1}, {1, 3, 4, 4}, t),
       layer<Conv3d>("conv3d", Conv3dOptions{.in = 3, .out = 2, .kernel = 1}, {1, 3, 4, 4, 4}, t),
-      layer<ConvTranspose1d>("conv_transpose1d", ConvTranspose1dOptions{.in = 3, .out = 2, .kernel = 1}, {1, 3, 4}, t),
-      layer<ConvTranspose2d>("conv_transpose2d", ConvTranspose2dOptions{.in = 3, .out = 2, .kernel = 1}, {1, 3, 4, 4}, t),
-      layer<ConvTranspose3d>("conv_transpose3d", ConvTranspose3dOptions{.in = 3, .out = 2, .kernel = 1}, {1, 3, 4, 4, 4},
-                             t),
+      layer<ConvTranspose1d>("conv_transpose1d", ConvTranspose1dOptions{.in = 3, .out = 2, .kernel = 1},
+                             {1, 3, 4}, t),
+      layer<ConvTranspose2d>("conv_transpose2d", ConvTranspose2dOptions{.in = 3, .out = 2, .kernel = 1},
+                             {1, 3, 4, 4}, t),
+      layer<ConvTranspose3d>("conv_transpose3d", ConvTranspose3dOptions{.in = 3, .out = 2, .kernel = 1},
+                             {1, 3, 4, 4, 4}, t),
       layer<BatchNorm1d>("batch_norm", BatchNormOptions{.features = 3}, {4, 3}, t),
       layer<BatchNorm2d>("batch_norm", BatchNormOptions{.features = 3}, {4, 3, 2, 2}, t),
       layer<BatchNorm2d>("batch_norm", BatchNormOptions{.features = 3, .affine = false}, {4, 3, 2, 2}, t),
       layer<LayerNorm>("layer_norm", LayerNormOptions{.shape = 3}, {2, 3}, t),
       layer<RMSNorm>("rms_norm", RMSNormOptions{.shape = 3}, {2, 3}, t),
       layer<GroupNorm>("group_norm", GroupNormOptions{.groups = 1, .channels = 3}, {2, 3, 2}, t),
-      layer<InstanceNorm2d>("instance_norm", InstanceNormOptions{.features = 3, .affine = true}, {2, 3, 2, 2}, t),
+      layer<InstanceNorm2d>("instance_norm", InstanceNormOptions{.features = 3, .affine = true}, {2, 3, 2, 2},
+                            t),
       layer<LSTM>("linear", LSTMOptions{.input_size = 3, .hidden_size = 2}, {4, 2, 3}, t),
       layer<GRU>("linear", GRUOptions{.input_size = 3, .hidden_size = 2}, {4, 2, 3}, t),
       layer<RNN>("linear", RNNOptions{.input_size = 3, .hidden_size = 2}, {4, 2, 3}, t),
@@ -147,23 +159,29 @@ std::vector<Call> layers(DType t) {
 TEST(FirstMistakes, DoublesIntoLayersOfFloats) {
   for (const Call& c : layers(DType::kF64)) {
     const std::string text = error_of<DTypeError>(c.run);
-    EXPECT_THAT(text, AllOf(HasSubstr(c.what), HasSubstr("f64"), HasSubstr("f32"), HasSubstr(", DType::kF32) converts")));
+    EXPECT_THAT(text, AllOf(HasSubstr(c.what), HasSubstr("f64"), HasSubstr("f32"),
+                            HasSubstr(", DType::kF32) converts")));
   }
   EXPECT_THAT(error_of<DTypeError>(layers(DType::kF64)[0].run),
-              HasSubstr("[linear] x is f64 but weight is f32: x f64[2,3] cpu, weight f32[2,3] cpu; to(x, DType::kF32) converts x, "
+              HasSubstr("[linear] x is f64 but weight is f32: x f64[2,3] cpu, weight f32[2,3] cpu; to(x, "
+                        "DType::kF32) converts x, "
                         "net.to(DType::kF64) a module"));
 }
 
 TEST(FirstMistakes, BytesAndIntegersIntoLayers) {
   for (const DType t : {DType::kU8, DType::kI64})
     for (const Call& c : layers(t))
-      EXPECT_THAT(error_of<DTypeError>(c.run), AllOf(HasSubstr(c.what), HasSubstr(name_of(t)), HasSubstr(", DType::kF32) converts")));
+      EXPECT_THAT(error_of<DTypeError>(c.run),
+                  AllOf(HasSubstr(c.what), HasSubstr(name_of(t)), HasSubstr(", DType::kF32) converts")));
 }
 
 TEST(FirstMistakes, AStateOfDoublesIntoAnLSTM) {
   nn::LSTM lstm({.input_size = 3, .hidden_size = 2});
   const Tensor state = zeros({1, 2, 2}, {.dtype = DType::kF64});
-  EXPECT_THAT(error_of<DTypeError>([&] { lstm(ones({4, 2, 3}), {state, state}); }), HasSubstr(", DType::kF32) converts"));
+  EXPECT_THAT(error_of<DTypeError>([&] {
+                lstm(ones({4, 2, 3}), {state, state});
+              }),
+              HasSubstr(", DType::kF32) converts"));
 }
 
 TEST(FirstMistakes, ALossOfManyElements) {
@@ -183,7 +201,8 @@ TEST(FirstMistakes, ALossOfManyElements) {
   };
   for (const Call& c : calls) {
     const auto recording = gm.record();
-    EXPECT_THAT(error_of<ShapeError>(c.run), AllOf(HasSubstr(c.what), HasSubstr("f32[3] cpu; its mean() or sum() has one")));
+    EXPECT_THAT(error_of<ShapeError>(c.run),
+                AllOf(HasSubstr(c.what), HasSubstr("f32[3] cpu; its mean() or sum() has one")));
   }
   EXPECT_THAT(error_of<ShapeError>([&] { w.item<float>(); }), HasSubstr("f32[3] cpu; to_vector() gives all"));
 }
@@ -202,7 +221,9 @@ TEST(FirstMistakes, AModelWhoseLayersHaveNoParent) {
   GradManager gm;
   gm.attach(net.parameters());
   const auto recording = gm.record();
-  EXPECT_THAT(error_of<StateError>([&] { gm.backward(mean(net(ones({4, 2})))); }),
+  EXPECT_THAT(error_of<StateError>([&] {
+                gm.backward(mean(net(ones({4, 2}))));
+              }),
               AllOf(HasSubstr("0 tensors attached"), HasSubstr("as their parent")));
 }
 

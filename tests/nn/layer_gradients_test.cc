@@ -41,8 +41,12 @@ TEST(LayerGradients, OfRecurrentLayers) {
 
 TEST(LayerGradients, OfTransformers) {
   manual_seed(2);
-  nn::TransformerEncoderLayer layer({.d_model = 4, .nhead = 2, .dim_feedforward = 3, .dropout = 0,
-                                     .activation = nn::TransformerActivation::kGELU, .batch_first = true});
+  nn::TransformerEncoderLayer layer({.d_model = 4,
+                                     .nhead = 2,
+                                     .dim_feedforward = 3,
+                                     .dropout = 0,
+                                     .activation = nn::TransformerActivation::kGELU,
+                                     .batch_first = true});
   expect_gradients(layer, input({1, 3, 4}), [&](const Tensor& x) { return layer(x, {.causal = true}); });
 }
 

@@ -1,5 +1,5 @@
-// Layers: what they add to their ops. The ops' values are tested in tests/ops and against PyTorch in
-// tests/golden.
+// Layers: what they add to their ops. The ops' values are tested in tests/ops and against
+// PyTorch in tests/golden.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Options: a floating-point number is no integer. Mistakes do not compile, so this asks the compiler; that what is required
-// cannot be left out is in tests/install/headers_test.sh.
+// Options: a floating-point number is no integer. Mistakes do not compile, so this asks the compiler; that
+// what is required cannot be left out is in tests/install/headers_test.sh.
 #include <gtest/gtest.h>
 
 #include "gradus/nn/nn.h"
@@ -9,13 +9,9 @@ namespace gradus {
 namespace {
 
 template <class O, class T>
-concept BuiltFromIn = requires(T in) {
-  O{.in = in, .out = 1};
-};
+concept BuiltFromIn = requires(T in) { O{.in = in, .out = 1}; };
 template <class O, class T>
-concept BuiltFromKernel = requires(T kernel) {
-  O{.in = 1, .out = 1, .kernel = kernel};
-};
+concept BuiltFromKernel = requires(T kernel) { O{.in = 1, .out = 1, .kernel = kernel}; };
 
 static_assert(BuiltFromIn<nn::LinearOptions, int>);
 static_assert(BuiltFromIn<nn::LinearOptions, size_t>);

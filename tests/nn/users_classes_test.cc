@@ -1,5 +1,5 @@
-// Classes as users write them, under `using namespace`: names of their own, layers in layers, and what is said about a layer
-// that was made without a parent.
+// Classes as users write them, under `using namespace`: names of their own, layers in layers, and what is
+// said about a layer that was made without a parent.
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/grad_manager.h"
@@ -69,7 +69,8 @@ void train_once(Layer& net) {
 TEST(ALayerWithoutAParent, IsNamedOnceWhenItsParametersAreNotFollowed) {
   WithoutParents net;
   const std::string text = said([&] { train_once(net), train_once(net); });
-  EXPECT_NE(text.find("warning: Block is called in the forward of WithoutParents"), std::string::npos) << text;
+  EXPECT_NE(text.find("warning: Block is called in the forward of WithoutParents"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("2 parameters are neither trained nor saved"), std::string::npos) << text;
   EXPECT_NE(text.find("using Layer::Layer;"), std::string::npos) << text;
   EXPECT_EQ(text.find("warning:"), text.rfind("warning:")) << text;
@@ -105,14 +106,20 @@ TEST(ALayerWithoutAParent, IsInExplainAndSummary) {
   gm.attach(net.parameters());
   auto recording = gm.record();
   const Tensor loss = sum(net(ones({2, 4})));
-  EXPECT_NE(autograd::explain(loss).find("Block is called in the forward of WithoutParents"), std::string::npos);
+  EXPECT_NE(autograd::explain(loss).find("Block is called in the forward of WithoutParents"),
+            std::string::npos);
   recording.release();
-  expect_error<Error>([&] { summary(net, {2, 4}); }, {"Block is called in the forward of WithoutParents", "no parent"});
+  expect_error<Error>(
+      [&] {
+        summary(net, {2, 4});
+      },
+      {"Block is called in the forward of WithoutParents", "no parent"});
   Context meta = Context::current().snapshot();
   meta.device = "meta";
   const ContextScope scope(meta);
   WithoutParents without_data;
-  EXPECT_NE(to_string(summary(without_data, {2, 4})).find("has no parent: its 2 parameters"), std::string::npos);
+  EXPECT_NE(to_string(summary(without_data, {2, 4})).find("has no parent: its 2 parameters"),
+            std::string::npos);
 }
 
 TEST(Optimizers, TakeGroupsAndOptionsByTheirUsualNames) {
@@ -125,7 +132,11 @@ TEST(Optimizers, TakeGroupsAndOptionsByTheirUsualNames) {
   EXPECT_EQ(sgd.lr(1), 0.5);
   EXPECT_EQ(sgd.options(1).weight_decay, 0.25);
   EXPECT_EQ(sgd.options(2).momentum, 0.9);
-  expect_error<ValueError>([&] { any.add_param_group({ones({1})}, {{"decay", 1}}); }, {"[SGD]", "'decay'", "weight_decay"});
+  expect_error<ValueError>(
+      [&] {
+        any.add_param_group({ones({1})}, {{"decay", 1}});
+      },
+      {"[SGD]", "'decay'", "weight_decay"});
   expect_error<ValueError>([&] { any.add_param_group({ones({1})}, {{"lr", -1}}); }, {"lr"});
   EXPECT_EQ(sgd.num_groups(), 3u);
   const std::vector<double> rates{0.1, 0.2, 0.3};

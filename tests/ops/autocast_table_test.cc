@@ -1,8 +1,8 @@
 // What autocast does to each row of the op table, by the op's policy: the same as casting its inputs by hand.
 #include <gtest/gtest.h>
 
-#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/functional.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/runtime/random.h"

@@ -1,5 +1,5 @@
-// Every integer that an op takes, at the numbers that overflow: each call gives a typed error or a result, soon, and asks
-// for no memory that it does not get. Meant for a run under UndefinedBehaviorSanitizer too.
+// Every integer that an op takes, at the numbers that overflow: each call gives a typed error or a result,
+// soon, and asks for no memory that it does not get. Meant for a run under UndefinedBehaviorSanitizer too.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -11,8 +11,8 @@
 
 #include "gradus/autograd/indexing.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tests/ops/public_ops.h"
 #include "gradus/tests/ops/values.h"
 

@@ -189,8 +189,8 @@ TEST_P(SparseConv2d, GradientsAreThoseOfF64) {
   const Tensor x64 = raw::to(x, DType::kF64), w64 = raw::to(w, DType::kF64), dy64 = raw::to(dy, DType::kF64);
   const auto [dw, db] = raw::conv2d_weight_grad(dy, x, c.w, true, c.options);
   const auto [dw64, db64] = raw::conv2d_weight_grad(dy64, x64, c.w, true, c.options);
-  // Sums of at most dy.numel() / O products below 1, each rounded to 2^-24 of a partial sum below their
-  // number.
+  // Sums of at most dy.numel() / O products below 1, each rounded to 2^-24 of a partial sum
+  // below their number.
   const double tolerance = 0x1p-24 * static_cast<double>(dy.numel() / c.w[0]);
   expect_near(dw, dw64, tolerance);
   expect_near(db, db64, tolerance);
@@ -415,8 +415,8 @@ TEST_P(NarrowConv2d, IsRoundedOnce) {
   expect_rounded_once(db, db64, pixels);
 }
 
-// Extents far beyond those above, where oneDNN computes wrongly in one of its ways or another:
-// docs/kernels.md.
+// Extents far beyond those above, where oneDNN computes wrongly in one of its ways
+// or another: docs/kernels.md.
 const Case kLongCases[] = {
     {"ManyChannels", {8, 8960, 1, 4}, {1, 8960, 1, 2}, {}},
     {"ManyFilters", {1, 5, 3, 5}, {1025, 5, 2, 1}, {}},
@@ -640,8 +640,8 @@ TEST_P(Conv2d, IsDifferentiable) {
   expect_near(grads[2], db, tolerance() * 10);
 }
 
-// The joint gradient of weight and bias, differentiated again: d<(dw, db), (g, h)>/d(dy, x) = (conv2d(x, g,
-// h), ...).
+// The joint gradient of weight and bias, differentiated again: d<(dw, db), (g, h)>/d(dy, x) =
+// (conv2d(x, g, h), ...).
 TEST_P(Conv2d, WeightAndBiasGradientIsDifferentiable) {
   const Case& c = shape();
   const Tensor x = random_tensor(c.x, dtype(), 1), dy = random_tensor(result_shape(c), dtype(), 2);

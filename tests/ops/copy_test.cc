@@ -3,8 +3,8 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/indexing.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
 

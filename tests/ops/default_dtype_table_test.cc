@@ -1,5 +1,5 @@
-// The default dtype decides nothing about ops whose inputs have one: each row of the op table gives the same dtype and, under
-// another default, the same bits.
+// The default dtype decides nothing about ops whose inputs have one: each row of the op table gives the same
+// dtype and, under another default, the same bits.
 #include <gtest/gtest.h>
 
 #include "gradus/tensor/ops/copy.h"
@@ -39,7 +39,8 @@ TEST_P(DefaultDtypeTable, RowsOfFloatsGiveTheSame) {
       const Tensor want = run();
       const DefaultDtype scope(DType::kF64);
       const Tensor got = run();
-      ASSERT_EQ(name_of(got.dtype()), name_of(want.dtype())) << row.op << "/" << row.variant << " of " << name_of(t);
+      ASSERT_EQ(name_of(got.dtype()), name_of(want.dtype()))
+          << row.op << "/" << row.variant << " of " << name_of(t);
       EXPECT_EQ(bits(got), bits(want)) << row.op << "/" << row.variant << " of " << name_of(t);
     }
 }

@@ -1,8 +1,8 @@
 // What the forms of dropout draw, and what becomes of it.
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/runtime/random.h"
 #include "gradus/tests/ops/values.h"

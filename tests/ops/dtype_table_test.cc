@@ -1,4 +1,5 @@
-// The dtypes of results: what docs/dtypes.md says, what PyTorch says (tests/golden/ops/dtypes.txt), what ops give.
+// The dtypes of results: what docs/dtypes.md says, what PyTorch says
+// (tests/golden/ops/dtypes.txt), what ops give.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,7 +49,8 @@ const std::map<std::string, Op> kOps = {
     {"lt", [](const Tensor& a, const Tensor& b) { return lt(a, b); }},
     {"maximum", [](const Tensor& a, const Tensor& b) { return maximum(a, b); }},
     {"bitwise_and", [](const Tensor& a, const Tensor& b) { return bitwise_and(a, b); }},
-    {"where", [](const Tensor& a, const Tensor& b) { return where(ones({2}, {.dtype = DType::kBool}), a, b); }},
+    {"where",
+     [](const Tensor& a, const Tensor& b) { return where(ones({2}, {.dtype = DType::kBool}), a, b); }},
 };
 Tensor chosen() { return ones({2}, {.dtype = DType::kBool}); }
 template <class F>
@@ -84,12 +86,13 @@ const std::map<std::string, OfNumber> kOfNumbers = {
 const std::map<std::string, std::vector<Number>> kNumbers = {
     {"int", {2}}, {"float", {2.0, 0.5, 3.f, double(INFINITY)}}, {"truth", {true}}};
 
-// Where the answer is ours: PyTorch has no subtraction with a bool, where it counts as 0 or 1 here, nor a bool as alpha, nor
-// has Gradus an alpha between bools; and PyTorch takes powers of bools.
+// Where the answer is ours: PyTorch has no subtraction with a bool, where it counts as 0 or 1 here, nor a
+// bool as alpha, nor has Gradus an alpha between bools; and PyTorch takes powers of bools.
 bool is_ours(const std::vector<std::string>& w) {
   const bool bools = w[1] == "bool" && (w[2] == "bool" || w[2] == "truth");
   if (w[0] == "sub" || w[0] == "rsub") return w[3] == "-" && !bools;
-  return (w[0] == "add_alpha" && (w[2] == "truth" || w[1] == "bool")) || (w[0] == "pow" && w[2] == "truth" && bools);
+  return (w[0] == "add_alpha" && (w[2] == "truth" || w[1] == "bool")) ||
+         (w[0] == "pow" && w[2] == "truth" && bools);
 }
 
 // "-" for an error.
@@ -118,7 +121,8 @@ TEST(DTypeTable, ResultsHavePyTorchsDtypes) {
       for (const Number number : numbers->second) {
         const bool beyond = w[0] == "masked_fill" && is_integral(s) && std::isinf(number.to_double());
         if (beyond) continue;
-        EXPECT_EQ(result([&] { return kOfNumbers.at(w[0])(clone(a), number); }), w[3]) << line << ": " << number;
+        EXPECT_EQ(result([&] { return kOfNumbers.at(w[0])(clone(a), number); }), w[3])
+            << line << ": " << number;
       }
       continue;
     }

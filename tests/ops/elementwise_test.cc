@@ -7,12 +7,12 @@
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/math.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {
@@ -178,8 +178,8 @@ const std::pair<const char*, Op> kOps[] = {
     {"clamp_backward", [](const Tensor& a, const Tensor& b) { return raw::clamp_backward(a, b, -0.5, 0.5); }},
 };
 
-// The same logical elements in other places: channels-last, transposed storage, every second column, reversed
-// dims.
+// The same logical elements in other places: channels-last, transposed storage, every second
+// column, reversed dims.
 std::vector<Tensor> layouts_of(const Tensor& x) {
   std::vector<Tensor> all = {x, raw::channels_last(x)};
   all.push_back(raw::permute(raw::contiguous(raw::permute(x, {3, 2, 1, 0})), {3, 2, 1, 0}));
@@ -416,16 +416,21 @@ TEST(ElementwiseErrors, NameTheOpAndBothOperands) {
   expect_error<ValueError>([] { clamp_(ones({2}), 0, NAN); }, {"[clamp_]"});
   // What the dtype cannot hold; a bound beyond its range that changes nothing is fine.
   const double top = 9223372036854775808.0;  // 2^63
-  for (auto [dtype, low, high] : {std::tuple(DType::kI8, 128., 300.), {DType::kI8, -300., -129.},
-                                  {DType::kU8, 256., INFINITY}, {DType::kU8, -5., -1.},
-                                  {DType::kI64, top, INFINITY}, {DType::kI64, -INFINITY, -top - 4096}}) {
+  for (auto [dtype, low, high] : {std::tuple(DType::kI8, 128., 300.),
+                                  {DType::kI8, -300., -129.},
+                                  {DType::kU8, 256., INFINITY},
+                                  {DType::kU8, -5., -1.},
+                                  {DType::kI64, top, INFINITY},
+                                  {DType::kI64, -INFINITY, -top - 4096}}) {
     const Tensor x = ones({2}, {dtype});
     expect_error<ValueError>([&] { raw::clamp(x, low, high); }, {"[clamp]", "lies between the bounds"});
     expect_error<ValueError>([&] { raw::clamp_(x, low, high); }, {"[clamp_]", "lies between the bounds"});
     EXPECT_EQ(values(raw::clamp(x, low < 0 ? low : 1, high < 0 ? 1 : high)), (std::vector<double>{1, 1}));
   }
-  expect_error<ValueError>([] { clamp(ones({2}, {DType::kI8}), 128, 300); }, {"[clamp]", "lies between the bounds"});
-  expect_error<ValueError>([] { clamp_(ones({2}, {DType::kU8}), -5, -1); }, {"[clamp_]", "lies between the bounds"});
+  expect_error<ValueError>([] { clamp(ones({2}, {DType::kI8}), 128, 300); },
+                           {"[clamp]", "lies between the bounds"});
+  expect_error<ValueError>([] { clamp_(ones({2}, {DType::kU8}), -5, -1); },
+                           {"[clamp_]", "lies between the bounds"});
   expect_error<DTypeError>([] { clamp_(ones({2}, {DType::kI32}), 0.5, 2); }, {"[clamp_]", "i32[2]"});
   expect_error<ValueError>([] { softplus(ones({2}), 0); }, {"[softplus]", "0"});
   expect_error<StateError>([] { add(Tensor(), ones({2})); }, {"undefined"});

@@ -1,5 +1,5 @@
-// What the op table does not say of autograd/ops/functions.h: results that are no tensors, mixed dtypes,
-// poles.
+// What the op table does not say of autograd/ops/functions.h: results that are no tensors,
+// mixed dtypes, poles.
 #include <gtest/gtest.h>
 
 #include <cmath>

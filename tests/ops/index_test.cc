@@ -279,15 +279,18 @@ TEST(ScatterReduce, ProductsOfSeveralZerosHaveNoSecondOrder) {
     return autograd::grad(product, v, tensor({1.0, 1.0}))[0];
   };
   EXPECT_EQ(gradient({src}).to_vector<double>(), (std::vector<double>{0, 0, 3}));
-  expect_error<StateError>([&] { autograd::grad(gradient, {src}, tensor({1.0, 1.0, 1.0})); },
-                           {"scatter_reduce", "second order"});
+  expect_error<StateError>(
+      [&] {
+        autograd::grad(gradient, {src}, tensor({1.0, 1.0, 1.0}));
+      },
+      {"scatter_reduce", "second order"});
 }
 
 TEST(Embedding, OptionsOfTheGradient) {
   const Tensor weight = counting({4, 2}), words = i64({3, 1, 3, 0});
   const auto gradient = [&](EmbeddingFuncOptions options) {
-    return autograd::grad([&](const std::vector<Tensor>& v) { return embedding(words, v[0], options); }, {weight},
-                          full({4, 2}, 6))[0]
+    return autograd::grad([&](const std::vector<Tensor>& v) { return embedding(words, v[0], options); },
+                          {weight}, full({4, 2}, 6))[0]
         .to_vector<float>();
   };
   EXPECT_EQ(gradient({}), (Values{6, 6, 6, 6, 0, 0, 12, 12}));

@@ -51,8 +51,8 @@ TEST_P(Matmul, ReadsTransposedOperandsInPlace) {
 TEST_P(Matmul, ReadsSlicesAndGappedStrides) {
   const Tensor big = random_tensor({8, 10}, GetParam(), 1);
   const Tensor a = raw::narrow(raw::narrow(big, 0, 2, 4), 1, 3, 5);  // rows with gaps
-  const Tensor every =
-      raw::slice(random_tensor({5, 12}, GetParam(), 2), 1, 0, 12, 2);  // no dense dim: copied
+  // No dense dim: copied.
+  const Tensor every = raw::slice(random_tensor({5, 12}, GetParam(), 2), 1, 0, 12, 2);
   expect_near(raw::matmul(a, every), naive(a, every), tolerance_of(GetParam()));
 }
 

@@ -132,8 +132,8 @@ TEST(BatchNormKernel, AgreesWithF64) {
       }
 }
 
-// relu(batch_norm(x)) is one node; with a result that somebody else has seen it is two. Both give the same
-// bits.
+// relu(batch_norm(x)) is one node; with a result that somebody else has seen it is two. Both
+// give the same bits.
 TEST(RectifiedBatchNorm, GivesTheSameGradientsInOneNode) {
   const Tensor x = image({4, 6, 5, 5}, 1), w = random_tensor({6}, DType::kF32, 2),
                b = random_tensor({6}, DType::kF32, 3);

@@ -1,5 +1,5 @@
-// Numbers beside tensors: their C++ type decides the result's dtype, their value never does. And what users of PyTorch
-// write: lists in lists, x += 1, sizes of any integer type, devices by name.
+// Numbers beside tensors: their C++ type decides the result's dtype, their value never does. And what users
+// of PyTorch write: lists in lists, x += 1, sizes of any integer type, devices by name.
 #include "gradus/tensor/base/number.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,9 @@ TEST(Number, InPlaceItMustNotBeOfAHigherKind) {
 
 TEST(Number, IntegersBeyond53BitsAreExact) {
   const Tensor zero = zeros({2}, {.dtype = DType::kI64}), no = zeros({2}, {.dtype = DType::kBool});
-  const auto is_odd = [](const Tensor& x) { return x.to_vector<int64_t>() == std::vector<int64_t>{kOdd, kOdd}; };
+  const auto is_odd = [](const Tensor& x) {
+    return x.to_vector<int64_t>() == std::vector<int64_t>{kOdd, kOdd};
+  };
   EXPECT_TRUE(is_odd(zero + kOdd));
   EXPECT_TRUE(is_odd(full({2}, kOdd, {.dtype = DType::kI64})));
   EXPECT_TRUE(is_odd(full_like(zero, kOdd)));
@@ -77,7 +79,8 @@ TEST(Number, BoundsBeyond53BitsAreExact) {
   EXPECT_EQ(clamp(x, {}, kOdd).to_vector<int64_t>(), (std::vector<int64_t>{kEven, kOdd, kOdd, -kOdd}));
   EXPECT_EQ(clamp(x, {}, kEven).to_vector<int64_t>(), (std::vector<int64_t>{kEven, kEven, kEven, -kOdd}));
   EXPECT_EQ(clamp(x, kOdd).to_vector<int64_t>(), (std::vector<int64_t>{kOdd, kOdd, kOdd + 1, kOdd}));
-  EXPECT_EQ(hardtanh(x, -kEven, kOdd).to_vector<int64_t>(), (std::vector<int64_t>{kEven, kOdd, kOdd, -kEven}));
+  EXPECT_EQ(hardtanh(x, -kEven, kOdd).to_vector<int64_t>(),
+            (std::vector<int64_t>{kEven, kOdd, kOdd, -kEven}));
   const Tensor y = clone(x);
   clamp_(y, -kEven, kOdd);
   EXPECT_EQ(y.to_vector<int64_t>(), (std::vector<int64_t>{kEven, kOdd, kOdd, -kEven}));

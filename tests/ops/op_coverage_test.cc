@@ -1,8 +1,8 @@
 // What the op table has rows for: every public op.
 #include <gtest/gtest.h>
 
-#include "gradus/tests/ops/table/op_table.h"
 #include "gradus/tests/ops/public_ops.h"
+#include "gradus/tests/ops/table/op_table.h"
 
 namespace gradus::optest {
 namespace {

@@ -127,7 +127,8 @@ TEST(MaxPool2d, ANaNWins) {
   EXPECT_TRUE(std::isnan(raw::max_pool(x, raw::max_pool2d_windows(x, {.kernel = 2})).first.item<float>()));
   EXPECT_TRUE(std::isnan(raw::max_pool_value(x, raw::max_pool2d_windows(x, {.kernel = 2})).item<float>()));
   const Tensor narrow = raw::to(x, DType::kBF16);
-  EXPECT_TRUE(std::isnan(raw::max_pool_value(narrow, raw::max_pool2d_windows(narrow, {.kernel = 2})).item<float>()));
+  EXPECT_TRUE(
+      std::isnan(raw::max_pool_value(narrow, raw::max_pool2d_windows(narrow, {.kernel = 2})).item<float>()));
 }
 
 TEST(MaxPool2d, LargeWindowsUseWiderIndices) {
@@ -140,9 +141,9 @@ TEST(MaxPool2d, LargeWindowsUseWiderIndices) {
 
 TEST(MaxPool2d, CeilModeKeepsARest) {
   const Tensor x = image({1, 2, 3, 4, 5, 6, 7, 8, 9}, 3, 3);
-  EXPECT_EQ(raw::max_pool(x, raw::max_pool2d_windows(x, {.kernel = 2, .ceil_mode = true}))
-                .first.to_vector<float>(),
-            (std::vector<float>{5, 6, 8, 9}));
+  EXPECT_EQ(
+      raw::max_pool(x, raw::max_pool2d_windows(x, {.kernel = 2, .ceil_mode = true})).first.to_vector<float>(),
+      (std::vector<float>{5, 6, 8, 9}));
 }
 
 // Figures from PyTorch 2.15.
@@ -171,8 +172,8 @@ TEST(CeilMode, TakesAWindowLargerThanTheImageAsFarAsItReaches) {
              "avg 1");
       expect([&] { return avg_pool2d(image, {.kernel = k2, .stride = s2, .ceil_mode = true}); }, 2.5,
              "avg 2");
-      const double lp =
-          std::sqrt(6.5 * double(kernel));  // the mean of the cells there are, times the window's size
+      // The mean of the cells there are, times the window's size.
+      const double lp = std::sqrt(6.5 * double(kernel));
       expect(
           [&] {
             return lp_pool1d(signal, {.p = 2.0, .kernel = kernel, .stride = stride, .ceil_mode = true});
@@ -230,8 +231,7 @@ TEST_P(Pool, GradientOfReluAgreesWithTheTwoSteps) {
     const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 2, .stride = stride});
     const auto [y, index] = raw::max_pool(x, w);
     const Tensor dy = random_tensor(y.shape(), GetParam(), 2);
-    const auto scattered = raw::max_pool_scatter(dy, index, w).to_vector<double>(),
-               h = x.to_vector<double>();
+    const auto scattered = raw::max_pool_scatter(dy, index, w).to_vector<double>(), h = x.to_vector<double>();
     raw::max_pool_relu_grad_(x, dy, w);
     const auto got = x.to_vector<double>();
     for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], h[i] > 0 ? scattered[i] : 0) << i;
@@ -266,8 +266,11 @@ TEST(PoolErrors, SayWhatWasGiven) {
         raw::avg_pool2d_windows(empty({2, 3, 4, 4}, {DType::kI64, kCPU}), {.kernel = 2});
       },
       {"i64"});
-  expect_error<ValueError>([&] { raw::adaptive_windows("adaptive_avg_pool2d", x, 2, {1, 0, 0}); },
-                           {"[adaptive_avg_pool2d]", "output size"});
+  expect_error<ValueError>(
+      [&] {
+        raw::adaptive_windows("adaptive_avg_pool2d", x, 2, {1, 0, 0});
+      },
+      {"[adaptive_avg_pool2d]", "output size"});
   expect_error<ShapeError>(
       [&] {
         raw::max_pool2d_windows(empty({2, 3, 0, 4}), {.kernel = 2});

@@ -10,8 +10,8 @@
 
 namespace gradus::optest {
 
-// Calls visit(line, text) for each line of the op files with this extension that stands in namespace gradus itself; `text`
-// goes on behind the line. The files are looked for below the current folder.
+// Calls visit(line, text) for each line of the op files with this extension that stands in namespace gradus
+// itself; `text` goes on behind the line. The files are looked for below the current folder.
 template <class Visit>
 void visit_op_files(const char* extension, const Visit& visit) {
   for (const char* folder : {"autograd/ops", "tensor/ops"}) {

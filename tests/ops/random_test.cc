@@ -5,11 +5,11 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
 
@@ -297,12 +297,13 @@ TEST(Multinomial, SeedAloneDecides) {
 TEST(Normal, MeansAndDeviations) {
   constexpr int64_t n = 100000;
   manual_seed(5);
-  const std::vector<double> y = normal(full({2, n}, 3, {.dtype = DType::kF64}),
-                                       expand(unsqueeze(tensor({0.5, 2.0}), 1), {2, n}))
-                                    .to_vector<double>();
+  const std::vector<double> y =
+      normal(full({2, n}, 3, {.dtype = DType::kF64}), expand(unsqueeze(tensor({0.5, 2.0}), 1), {2, n}))
+          .to_vector<double>();
   for (int row : {0, 1}) {
     double sum = 0, squares = 0;
-    for (int64_t i = 0; i < n; ++i) sum += y[row * n + i], squares += (y[row * n + i] - 3) * (y[row * n + i] - 3);
+    for (int64_t i = 0; i < n; ++i)
+      sum += y[row * n + i], squares += (y[row * n + i] - 3) * (y[row * n + i] - 3);
     const double std = row == 0 ? 0.5 : 2;
     EXPECT_NEAR(sum / n, 3, 5 * std / std::sqrt(n));
     EXPECT_NEAR(std::sqrt(squares / n), std, 0.02 * std);

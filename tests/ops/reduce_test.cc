@@ -4,9 +4,9 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
-#include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/parallel.h"
@@ -87,8 +87,8 @@ double sum_of(const std::vector<double>& v, double (*f)(double)) {
   return s;
 }
 
-// More columns than a tile has, and a last tile that is so narrow that several of its rows fit into a
-// register.
+// More columns than a tile has, and a last tile that is so narrow that several of its rows fit
+// into a register.
 TEST(Reduce, RowsOfTheLastTileAreAsLongAsAllOthers) {
   using V = std::vector<double>;
   EXPECT_EQ(sum(reshape(arange(64 * 1025.), {64, 1025}), 0).to_vector<float>()[1024], 2131936);

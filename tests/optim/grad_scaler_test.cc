@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
-#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/optim/clip_grad.h"
 #include "gradus/optim/optimizers/sgd.h"

@@ -28,13 +28,9 @@ struct Two {
 };
 
 template <class T>
-concept Steps = requires(T t) {
-  t.step();
-};
+concept Steps = requires(T t) { t.step(); };
 template <class T>
-concept RunsBackward = requires(T t) {
-  t.backward(Tensor());
-};
+concept RunsBackward = requires(T t) { t.backward(Tensor()); };
 
 TEST(OptimizerDict, HasNoStepAndNoBackwardOfAll) {
   static_assert(Steps<SGD> && !Steps<OptimizerDict> && !RunsBackward<OptimizerDict>);

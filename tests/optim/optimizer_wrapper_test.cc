@@ -1,5 +1,5 @@
-// One call per batch: shares of accumulated losses, when it steps, what it clips, when gradients are kept
-// back.
+// One call per batch: shares of accumulated losses, when it steps, what it clips, when
+// gradients are kept back.
 #include "gradus/optim/optimizer_wrapper.h"
 
 #include <gmock/gmock.h>

@@ -84,7 +84,8 @@ TEST(Allocator, SummarizesDevicesThatWereUsed) {
 
 TEST(Allocator, BlocksOfEverySizeAreAlignedAndApart) {
   std::vector<std::pair<unsigned char*, int64_t>> blocks;
-  for (int64_t bytes : {1, 63, 64, 65, 1023, 1024, 1025, 1088, 1089, 65536, 65537, 1048575, 1048576, 1048577, 3000000}) {
+  for (int64_t bytes :
+       {1, 63, 64, 65, 1023, 1024, 1025, 1088, 1089, 65536, 65537, 1048575, 1048576, 1048577, 3000000}) {
     auto* p = static_cast<unsigned char*>(allocate(device(10), bytes));
     const int64_t alignment = kGuarded ? std::min<int64_t>(64, bytes & -bytes) : 64;
     EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(alignment), 0u);
@@ -174,7 +175,8 @@ TEST(Allocator, OutOfMemoryIsAnErrorWithTheRequestAndLeavesTheAllocatorUsable) {
   const Device d = device(16);
   void* kept = allocate(d, 100);
   const int64_t too_much = int64_t{1} << 60;
-  expect_error<Error>([&] { allocate(d, too_much); }, {"[allocate] out of memory: asked for 1152921504606846976 bytes", "live"});
+  expect_error<Error>([&] { allocate(d, too_much); },
+                      {"[allocate] out of memory: asked for 1152921504606846976 bytes", "live"});
   EXPECT_THROW(empty({int64_t{1} << 58}, {DType::kF32, d}), Error);
   EXPECT_EQ(memory_stats(d).live_bytes, allocation_size(100));
   EXPECT_EQ(memory_stats(d).allocations, 1);

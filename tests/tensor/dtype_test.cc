@@ -49,15 +49,17 @@ TEST(BF16, EveryValueSurvivesTheWayThroughF32) {
     bf16 x;
     x.bits = static_cast<uint16_t>(bits);
     const float f = x;
-    if (std::isnan(f)) EXPECT_TRUE(std::isnan(float(bf16(f))));
-    else ASSERT_EQ(bf16(f).bits, bits);
+    if (std::isnan(f))
+      EXPECT_TRUE(std::isnan(float(bf16(f))));
+    else
+      ASSERT_EQ(bf16(f).bits, bits);
   }
 }
 
 TEST(F16, RoundsToNearestAndTiesToEven) {
   EXPECT_EQ(f16_bits(1.0f), 0x3c00);
-  EXPECT_EQ(f16_bits(1.0f + 0x1p-11f), 0x3c00);            // half way, even below
-  EXPECT_EQ(f16_bits(1.0f + 3 * 0x1p-11f), 0x3c02);        // half way, even above
+  EXPECT_EQ(f16_bits(1.0f + 0x1p-11f), 0x3c00);      // half way, even below
+  EXPECT_EQ(f16_bits(1.0f + 3 * 0x1p-11f), 0x3c02);  // half way, even above
   EXPECT_EQ(f16_bits(1.0f + 0x1p-11f + 0x1p-20f), 0x3c01);
   EXPECT_EQ(f16_bits(-2.0f), 0xc000);
 }
@@ -72,9 +74,9 @@ TEST(F16, OverflowsToInfinityFromTheMiddleOfTheLastStep) {
 
 TEST(F16, RoundsIntoSubnormalsAndZero) {
   EXPECT_EQ(f16_bits(0x1p-24f), 0x0001);
-  EXPECT_EQ(f16_bits(0x1p-25f), 0x0000);            // ties to even: zero
+  EXPECT_EQ(f16_bits(0x1p-25f), 0x0000);  // ties to even: zero
   EXPECT_EQ(f16_bits(0x1p-25f + 0x1p-40f), 0x0001);
-  EXPECT_EQ(f16_bits(3 * 0x1p-25f), 0x0002);        // ties to even
+  EXPECT_EQ(f16_bits(3 * 0x1p-25f), 0x0002);  // ties to even
   EXPECT_EQ(f16_bits(-0x1p-30f), 0x8000);
   EXPECT_EQ(float(f16(0x1p-14f)), 0x1p-14f);
 }
@@ -84,8 +86,10 @@ TEST(F16, EveryValueSurvivesTheWayThroughF32) {
     f16 x;
     x.bits = static_cast<uint16_t>(bits);
     const float f = x;
-    if (std::isnan(f)) EXPECT_TRUE(std::isnan(float(f16(f))));
-    else ASSERT_EQ(f16(f).bits, bits);
+    if (std::isnan(f))
+      EXPECT_TRUE(std::isnan(float(f16(f))));
+    else
+      ASSERT_EQ(f16(f).bits, bits);
   }
 }
 
@@ -106,7 +110,8 @@ TEST(Promote, GivesPyTorchsTable) {
       /* bool */ {kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kBool},
   };
   for (DType a : kAll)
-    for (DType b : kAll) EXPECT_EQ(promote(a, b), table[int(a)][int(b)]) << name_of(a) << " with " << name_of(b);
+    for (DType b : kAll)
+      EXPECT_EQ(promote(a, b), table[int(a)][int(b)]) << name_of(a) << " with " << name_of(b);
 }
 
 TEST(DTypes, HaveTheSizesAndNamesOfTheirCppTypes) {
@@ -138,7 +143,8 @@ TEST(Device, ParsesItsOwnNames) {
 TEST(Device, RefusesOtherNames) {
   for (const char* name : {"", "CPU", "gpu", "cpu1", " cpu", "cpu ", ":1"})
     expect_error<ValueError>([&] { Device::parse(name); }, {"[Device]", "cpu, cpu:N, cuda:N or meta", name});
-  for (const char* name : {"cpu:", "cpu:x", "cpu:1x", "cpu:-1", "cpu:64", "cpu:99999999999", "cuda: 1", "meta:0", "cpu:1:2"})
+  for (const char* name :
+       {"cpu:", "cpu:x", "cpu:1x", "cpu:-1", "cpu:64", "cpu:99999999999", "cuda: 1", "meta:0", "cpu:1:2"})
     expect_error<ValueError>([&] { Device::parse(name); }, {"[Device]", "0 to 63", name});
 }
 

@@ -9,7 +9,8 @@ namespace {
 using testing::StrEq;
 
 TEST(Error, TextStartsWithTheOpAndJoinsItsParts) {
-  const ShapeError e("conv2d", "weight has ", 16, " input channels but x has ", 8, ": x ", "f32[32,8,28,28] cpu");
+  const ShapeError e("conv2d", "weight has ", 16, " input channels but x has ", 8, ": x ",
+                     "f32[32,8,28,28] cpu");
   EXPECT_THAT(e.what(), StrEq("[conv2d] weight has 16 input channels but x has 8: x f32[32,8,28,28] cpu"));
   EXPECT_EQ(e.op(), "conv2d");
 }

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/ops/linalg/matmul.h"
+#include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/runtime/stream.h"
 #include "gradus/tensor/tensor.h"

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <thread>
 
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/random.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

@@ -89,7 +89,8 @@ class BesideABusyProcess : public testing::Test {
     GTEST_SKIP() << "loops have threads of their own";
 #endif
     if (!on_two_cores || usable_cores() != 2) GTEST_SKIP() << "needs two cores";
-    if (!std::ifstream("/proc/thread-self/schedstat")) GTEST_SKIP() << "this system does not say how long threads wait";
+    if (!std::ifstream("/proc/thread-self/schedstat"))
+      GTEST_SKIP() << "this system does not say how long threads wait";
     context_.threads = 2;
   }
   Context context_;

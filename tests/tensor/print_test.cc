@@ -33,7 +33,8 @@ TEST(Print, ValuesFarApartGetAnExponent) {
 }
 
 TEST(Print, NaNAndInfinityStandInTheColumns) {
-  EXPECT_EQ(to_string(tensor({NAN, INFINITY, -INFINITY, 1.5})), "[   nan,    inf,   -inf, 1.5000]\nf64[4] cpu");
+  EXPECT_EQ(to_string(tensor({NAN, INFINITY, -INFINITY, 1.5})),
+            "[   nan,    inf,   -inf, 1.5000]\nf64[4] cpu");
   EXPECT_EQ(to_string(tensor({NAN, 2.0})), "[nan,  2.]\nf64[2] cpu");
   EXPECT_EQ(to_string(tensor({NAN})), "[nan]\nf32[1] cpu");
 }
@@ -86,7 +87,8 @@ TEST(Print, AThousandElementsAreAllShown) {
 
 TEST(Print, AViewPrintsItsLogicalOrder) {
   const Tensor x = counting({2, 3});
-  EXPECT_EQ(to_string(view_as_strided(x, {3, 2}, {1, 3}, 0)), "[[0., 3.],\n [1., 4.],\n [2., 5.]]\nf32[3,2] cpu strided");
+  EXPECT_EQ(to_string(view_as_strided(x, {3, 2}, {1, 3}, 0)),
+            "[[0., 3.],\n [1., 4.],\n [2., 5.]]\nf32[3,2] cpu strided");
 }
 
 TEST(Print, WaitsForTheDevice) {

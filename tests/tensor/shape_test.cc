@@ -94,13 +94,21 @@ TEST(CheckedNumel, MultipliesTheSizes) {
 }
 
 TEST(CheckedNumel, RefusesNegativeSizesEvenBesideAZero) {
-  expect_error<ShapeError>([] { checked_numel({2, -3}, "reshape"); }, {"[reshape] negative size in shape [2,-3]"});
+  expect_error<ShapeError>(
+      [] {
+        checked_numel({2, -3}, "reshape");
+      },
+      {"[reshape] negative size in shape [2,-3]"});
   EXPECT_THROW(checked_numel({0, -1}, "op"), ShapeError);
   EXPECT_THROW(checked_numel({-1, 0}, "op"), ShapeError);
 }
 
 TEST(CheckedNumel, RefusesWhatOverflowsInElementsOrInBytes) {
-  expect_error<ShapeError>([] { checked_numel({kHuge, kHuge}, "empty"); }, {"[empty] shape too large: [1099511627776,"});
+  expect_error<ShapeError>(
+      [] {
+        checked_numel({kHuge, kHuge}, "empty");
+      },
+      {"[empty] shape too large: [1099511627776,"});
   EXPECT_THROW(checked_numel({INT64_MAX}, "op"), ShapeError);
   EXPECT_THROW(checked_numel({int64_t{1} << 61}, "op"), ShapeError);
   EXPECT_THROW(checked_numel({int64_t{1} << 32, int64_t{1} << 32, 2}, "op"), ShapeError);

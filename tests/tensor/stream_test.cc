@@ -1,13 +1,14 @@
-// Streams and events of the further CPU devices: order, waiting, errors, lifetimes. Meant for ThreadSanitizer too.
+// Streams and events of the further CPU devices: order, waiting, errors, lifetimes. Meant
+// for ThreadSanitizer too.
 #include "gradus/tensor/runtime/stream.h"
 
 #include <atomic>
 #include <chrono>
 #include <thread>
 
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/ops/values.h"
 
@@ -292,7 +293,8 @@ TEST(TwoDevices, SeveralHostThreadsMayUseThem) {
     threads.emplace_back([t] {
       const Device mine = t % 2 ? kFirst : kSecond, other = t % 2 ? kSecond : kFirst;
       Tensor x = raw::to(tensor({float(t)}), mine);
-      for (int i = 0; i < 100; ++i) x = raw::to(raw::to(raw::add(x, scalar(1, {DType::kF32, mine})), other), mine);
+      for (int i = 0; i < 100; ++i)
+        x = raw::to(raw::to(raw::add(x, scalar(1, {DType::kF32, mine})), other), mine);
       EXPECT_EQ(x.item<float>(), float(t + 100));
     });
   for (auto& t : threads) t.join();

@@ -1,4 +1,5 @@
-// The handle and the array behind it: layouts, access to elements, errors, lifetimes of memory that others own.
+// The handle and the array behind it: layouts, access to elements, errors, lifetimes of memory
+// that others own.
 #include "gradus/tensor/tensor.h"
 
 #include <atomic>
@@ -14,7 +15,9 @@ namespace {
 const Device kOther = Device::parse("cpu:1");
 const Device kMeta = Device::parse("meta");
 
-Tensor strided(const Shape& shape, const Strides& strides) { return view_as_strided(empty({1000}), shape, strides, 0); }
+Tensor strided(const Shape& shape, const Strides& strides) {
+  return view_as_strided(empty({1000}), shape, strides, 0);
+}
 
 TEST(Storage, CountsInPlaceWrites) {
   Tensor x = empty({4});
@@ -46,7 +49,8 @@ TEST(Storage, ReleaseWaitsForQueuedKernels) {
   float memory[1] = {0};
   std::atomic<bool> written{false}, written_at_release{false};
   {
-    const Tensor x = from_blob(memory, {1}, {DType::kF32, kOther}, [&] { written_at_release = written.load(); });
+    const Tensor x =
+        from_blob(memory, {1}, {DType::kF32, kOther}, [&] { written_at_release = written.load(); });
     Stream::of(kOther).enqueue([x, &written] {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       *x.ptr<float>() = 1;
@@ -62,7 +66,8 @@ TEST(FromBlob, ReleaseBelongsToTheCallerWhenItThrows) {
   bool released = false;
   float x = 0;
   EXPECT_THROW(from_blob(&x, {-1}, {}, [&] { released = true; }), ShapeError);
-  expect_error<ValueError>([&] { from_blob(nullptr, {2}, {}, [&] { released = true; }); }, {"[from_blob] null data", "[2]"});
+  expect_error<ValueError>([&] { from_blob(nullptr, {2}, {}, [&] { released = true; }); },
+                           {"[from_blob] null data", "[2]"});
   EXPECT_FALSE(released);
   EXPECT_EQ(from_blob(nullptr, {0}).numel(), 0);
 }
@@ -145,7 +150,8 @@ TEST(EmptyLike, ASizeOneDimensionBetweenTwoOthersDoesNotHideTheirOrder) {
 }
 
 TEST(EmptyLike, ClosesGapsAndSeparatesWhatOverlaps) {
-  for (const Strides& s : {Strides{40, 4, 2}, Strides{0, 4, 1}, Strides{1, 1, 1}, Strides{0, 0, 0}, Strides{2, 40, 8}}) {
+  for (const Strides& s :
+       {Strides{40, 4, 2}, Strides{0, 4, 1}, Strides{1, 1, 1}, Strides{0, 0, 0}, Strides{2, 40, 8}}) {
     const Tensor y = empty_like(strided({2, 3, 4}, s));
     EXPECT_TRUE(y.is_dense()) << s;
     EXPECT_EQ(y.storage()->bytes(), 24 * 4);
@@ -171,8 +177,16 @@ TEST(Empty, RefusesHostileShapes) {
 }
 
 TEST(Empty, RefusesDevicesThatAreNotThere) {
-  expect_error<DeviceError>([] { empty({2}, {DType::kF32, Device::parse("cuda:0")}); }, {"cuda:0", "built without CUDA"});
-  expect_error<DeviceError>([] { empty({2}, {DType::kF32, Device{DeviceType::kCPU, 64}}); }, {"cpu:64", "0 to 63"});
+  expect_error<DeviceError>(
+      [] {
+        empty({2}, {DType::kF32, Device::parse("cuda:0")});
+      },
+      {"cuda:0", "built without CUDA"});
+  expect_error<DeviceError>(
+      [] {
+        empty({2}, {DType::kF32, Device{DeviceType::kCPU, 64}});
+      },
+      {"cpu:64", "0 to 63"});
   expect_error<DeviceError>([] { empty({2}, {DType::kF32, Device{DeviceType::kCPU, -1}}); }, {"cpu:-1"});
 }
 
@@ -189,7 +203,11 @@ TEST(Meta, HasShapesAndNoData) {
 TEST(Data, NeedsTheElementTypeAndRowMajorOrder) {
   const Tensor x = empty({2, 3});
   expect_error<DTypeError>([&] { x.data<double>(); }, {"[data] asked for f64 elements of f32[2,3] cpu"});
-  expect_error<ShapeError>([&] { strided({2, 3}, {1, 2}).data<float>(); }, {"call contiguous()", "f32[2,3] cpu strided"});
+  expect_error<ShapeError>(
+      [&] {
+        strided({2, 3}, {1, 2}).data<float>();
+      },
+      {"call contiguous()", "f32[2,3] cpu strided"});
   EXPECT_NO_THROW(strided({0, 3}, {7, 7}).data<float>());
 }
 
@@ -218,7 +236,8 @@ TEST(Item, NeedsExactlyOne) {
 
 TEST(ToVector, ReadsAnyStridesAndTypes) {
   const Tensor x = tensor(std::vector<float>{0, 1, 2, 3, 4, 5}, {2, 3});
-  EXPECT_EQ(view_as_strided(x, {3, 2}, {1, 3}, 0).to_vector<int64_t>(), (std::vector<int64_t>{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(view_as_strided(x, {3, 2}, {1, 3}, 0).to_vector<int64_t>(),
+            (std::vector<int64_t>{0, 3, 1, 4, 2, 5}));
   EXPECT_EQ(view_as_strided(x, {2, 2}, {0, 2}, 1).to_vector<double>(), (std::vector<double>{1, 3, 1, 3}));
   EXPECT_TRUE(empty({3, 0}).to_vector<float>().empty());
   EXPECT_EQ(scalar(7).to_vector<uint8_t>(), (std::vector<uint8_t>{7}));
@@ -228,7 +247,11 @@ TEST(TensorOf, NeedsAsManyValuesAsTheShapeHolds) {
   EXPECT_EQ(tensor({1, 2, 3}).dtype(), DType::kI64);
   EXPECT_EQ(tensor({1.0, 2.0}).dtype(), DType::kF64);
   EXPECT_EQ(tensor({1.f}).dtype(), DType::kF32);
-  expect_error<ShapeError>([] { tensor(std::vector<float>{1, 2, 3}, {2, 2}); }, {"[tensor] 3 values", "[2,2]"});
+  expect_error<ShapeError>(
+      [] {
+        tensor(std::vector<float>{1, 2, 3}, {2, 2});
+      },
+      {"[tensor] 3 values", "[2,2]"});
   expect_error<DeviceError>([] { tensor(std::vector<float>{1}, {1}, kMeta); }, {"[tensor]", "meta"});
 }
 
@@ -266,7 +289,8 @@ TEST(Counted, ARegistryNeverRevivesWhatIsBeingDestroyed) {
     std::atomic<bool> start{false};
     int disposed_while_held = 0;
     std::thread registry([&] {
-      while (!start) {}
+      while (!start) {
+      }
       if (!object.try_retain()) return;
       const Ref<Kept> held = Ref<Kept>::adopt(&object);
       disposed_while_held = object.disposed;

@@ -1,10 +1,10 @@
 #include "gradus/autograd/ops/images/conv.h"
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
@@ -208,11 +208,13 @@ Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3d
   return conv_of("conv3d", x, w, bias, o, o.same_padding);
 }
 
-Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const Conv2dFuncOptions& o) {
+Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
+                         const Conv2dFuncOptions& o) {
   const OpCall call("conv2d_input_grad", {{"dy", dy}, {"weight", w}});
   return input_grad(dy, w, x_shape, o);
 }
-Tensor conv3d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const Conv3dFuncOptions& o) {
+Tensor conv3d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
+                         const Conv3dFuncOptions& o) {
   const OpCall call("conv3d_input_grad", {{"dy", dy}, {"weight", w}});
   return input_grad(dy, w, x_shape, o);
 }

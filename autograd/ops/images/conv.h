@@ -1,5 +1,5 @@
-// Convolution over signals, images and volumes, and its transpose, differentiable to any order. Options of
-// convolution: gradus/tensor/ops/images/conv.h.
+// Convolution over signals, images and volumes, and its transpose, differentiable to any order. Options
+// of convolution: gradus/tensor/ops/images/conv.h.
 #pragma once
 
 #include <utility>
@@ -19,27 +19,32 @@ namespace gradus {
 // Errors: ShapeError for other dims, channels or groups that do not fit, a filter larger than the padded
 // image; ValueError for a stride, dilation or groups below 1, a negative padding, or same_padding together
 // with a padding or a stride; DTypeError, DeviceError.
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dFuncOptions& options = {});
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
+              const Conv2dFuncOptions& options = {});
 
 // The same over signals and over volumes.
 // Shapes: x [N,C,L] or [C,L], w [O,C/groups,K], bias [O] or undefined -> y [N,O,P] or [O,P].
 // Errors: as conv2d.
-Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv1dFuncOptions& options = {});
-// Shapes: x [N,C,D,H,W] or [C,D,H,W], w [O,C/groups,KD,KH,KW], bias [O] or undefined -> y [N,O,P,Q,R] or
-// [O,P,Q,R].
+Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
+              const Conv1dFuncOptions& options = {});
+// Shapes: x [N,C,D,H,W] or [C,D,H,W], w [O,C/groups,KD,KH,KW], bias [O] or undefined -> y
+// [N,O,P,Q,R] or [O,P,Q,R].
 // Errors: as conv2d.
-Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv3dFuncOptions& options = {});
+Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
+              const Conv3dFuncOptions& options = {});
 
-// Returns conv2d's gradient with respect to its x of shape `x_shape`, given that of its result: the
-// transposed convolution. Shapes: dy [N,O,P,Q], w [O,C/groups,KH,KW] -> [N,C,H,W].
+// Returns conv2d's gradient with respect to its x of shape `x_shape`, given that of its result:
+// the transposed convolution.
+// Shapes: dy [N,O,P,Q], w [O,C/groups,KH,KW] -> [N,C,H,W].
 // Errors: as conv2d, and ShapeError unless dy has the shape of conv2d's result.
 Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
                          const Conv2dFuncOptions& options = {});
 Tensor conv3d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
                          const Conv3dFuncOptions& options = {});
 
-// Returns conv2d's gradients with respect to its w of shape `w_shape` and, if `with_bias`, its bias (else
-// undefined). Shapes: dy [N,O,P,Q], x [N,C,H,W] -> [O,C/groups,KH,KW], [O].
+// Returns conv2d's gradients with respect to its w of shape `w_shape` and, if `with_bias`, its
+// bias (else undefined).
+// Shapes: dy [N,O,P,Q], x [N,C,H,W] -> [O,C/groups,KH,KW], [O].
 // Errors: as conv2d_input_grad.
 std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                                              bool with_bias, const Conv2dFuncOptions& options = {});
@@ -78,11 +83,12 @@ struct ConvTranspose3dFuncOptions {
 // dilation; DTypeError, DeviceError.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose2dFuncOptions& options = {});
-// Shapes: x [N,C,L] or [C,L], w [C,O/groups,K], bias [O] or undefined. Errors: as conv_transpose2d.
+// Shapes: x [N,C,L] or [C,L], w [C,O/groups,K], bias [O] or undefined.
+// Errors: as conv_transpose2d.
 Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose1dFuncOptions& options = {});
-// Shapes: x [N,C,D,H,W] or [C,D,H,W], w [C,O/groups,KD,KH,KW], bias [O] or undefined. Errors: as
-// conv_transpose2d.
+// Shapes: x [N,C,D,H,W] or [C,D,H,W], w [C,O/groups,KD,KH,KW], bias [O] or undefined.
+// Errors: as conv_transpose2d.
 Tensor conv_transpose3d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose3dFuncOptions& options = {});
 

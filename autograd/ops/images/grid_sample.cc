@@ -4,13 +4,13 @@
 #include <array>
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
-#include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"

@@ -14,8 +14,9 @@ struct GridSampleOptions {
   bool align_corners = false;  // -1 and 1 are the centres of the corner cells, not their outer edges
 };
 
-// Reads x at the positions grid[n,p,q] = (horizontal, vertical), in which an image reaches from -1 to 1. kBicubic
-// weighs 4 x 4 cells by cubic convolution (a = -0.75), each cell outside as the padding says; it may overshoot.
+// Reads x at the positions grid[n,p,q] = (horizontal, vertical), in which an image reaches from -1 to 1.
+// kBicubic weighs 4 x 4 cells by cubic convolution (a = -0.75), each cell outside as the padding says;
+// it may overshoot.
 // Shapes: x [N,C,H,W], grid [N,P,Q,2] -> [N,C,P,Q].
 // Errors: ShapeError; DTypeError unless both are f32 or both f64; DeviceError.
 // Grad: to x and, but for kNearest, to the grid; both of any order.
@@ -26,8 +27,9 @@ struct AffineGridOptions {
   bool align_corners = false;
 };
 // Returns the grid that maps an image of `size` by the matrices theta: grid[n,p,q] = theta[n] (u, v, 1), (u,
-// v) being the position of cell (p, q). Shapes: theta [N,2,3] -> [N,size.h,size.w,2]. Errors: ShapeError;
-// ValueError for a size below 1; DTypeError unless f32 or f64.
+// v) being the position of cell (p, q).
+// Shapes: theta [N,2,3] -> [N,size.h,size.w,2].
+// Errors: ShapeError; ValueError for a size below 1; DTypeError unless f32 or f64.
 Tensor affine_grid(const Tensor& theta, Size2 size, const AffineGridOptions& options = {});
 
 }  // namespace gradus

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gradus/autograd/ops/images/pool.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/images/pool.h"
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/tensor_checks.h"

@@ -8,8 +8,8 @@
 namespace gradus {
 
 // How a cell between input cells gets its value: kNearest (as PyTorch's "nearest": rounds down) and
-// kNearestExact for 3 to 5 dims, kLinear for 3, kBilinear and kBicubic for 4, kTrilinear for 5, kArea (means)
-// for 3 to 5.
+// kNearestExact for 3 to 5 dims, kLinear for 3, kBilinear and kBicubic for 4, kTrilinear for 5, kArea
+// (means) for 3 to 5.
 enum class Interpolation { kNearest, kNearestExact, kLinear, kBilinear, kBicubic, kTrilinear, kArea };
 
 struct InterpolateOptions {
@@ -21,7 +21,8 @@ struct InterpolateOptions {
 };
 
 // Resizes: y[n,c,p,q] = x at ((p + 1/2) H/P - 1/2, (q + 1/2) W/Q - 1/2), interpolated. A scale factor, where
-// given, is used as such in place of P/H. Shapes: x [N,C,H,W] -> [N,C,P,Q], size or floor(scale_factor H).
+// given, is used as such in place of P/H.
+// Shapes: x [N,C,H,W] -> [N,C,P,Q], size or floor(scale_factor H).
 // Errors: ShapeError for dims that the mode is not for; ValueError unless exactly one of size and
 // scale_factor is given,
 //   with one entry per dim, and positive; and for align_corners or antialias with other modes; DTypeError

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/images/interpolate.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"

@@ -4,12 +4,12 @@
 #include <string_view>
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/recording_state.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/record.h"
-#include "gradus/autograd/graph/recording_state.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
@@ -54,8 +54,8 @@ const autograd::Node* relu_of(const Tensor& x) {
   return std::string_view(node->op()) == "relu" && node->edges().size() == 1 ? node : nullptr;
 }
 
-// Returns the gradient of max_pool2d(relu(.)) given h = relu(.), which is overwritten if nobody else holds
-// it.
+// Returns the gradient of max_pool2d(relu(.)) given h = relu(.), which is overwritten if
+// nobody else holds it.
 Tensor max_pool_relu_grad(const Tensor& dy, Tensor h, const PoolWindows& windows) {
   if (autograd::is_tracked(dy)) {  // this backward will be differentiated: it is linear in dy
     const Tensor index = raw::max_pool(h, windows).second;

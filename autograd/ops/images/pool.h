@@ -11,11 +11,12 @@
 namespace gradus {
 
 // Take the maximum of each window: y[n,c,p,q] = max over i,j of x[n, c, p*stride - padding + i*dilation,
-// ...]. The first of equal cells, row by row, wins and gets the gradient; a NaN wins over numbers. Shapes: x
-// [N,C,H,W] -> [N,C,P,Q] or [C,H,W] -> [C,P,Q], P = floor((H + 2 padding - dilation (kernel-1) - 1) / stride) + 1 (ceil with
+// ...]. The first of equal cells, row by row, wins and gets the gradient; a NaN wins over numbers.
+// Shapes: x [N,C,H,W] -> [N,C,P,Q] or [C,H,W] -> [C,P,Q], P = floor((H + 2 padding - dilation (kernel-1) - 1)
+// / stride) + 1 (ceil with
 //   ceil_mode, unless the last window would start beyond the image).
-// Errors: ShapeError for other dims or a window larger than the padded image; ValueError for sizes out of
-// range or a
+// Errors: ShapeError for other dims or a window larger than the padded image; ValueError for sizes
+// out of range or a
 //   padding of more than half the window; DTypeError unless floating.
 // max_pool2d(x, 2) is max_pool2d(x, {.kernel = 2}); stride and padding may follow.
 Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options);
@@ -37,9 +38,9 @@ std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const MaxPool
 std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const MaxPool3dOptions& options);
 
 // Puts each element of x at the position that `indices` names, amid zeros: the inverse of max pooling, as far
-// as it has one. Of several elements at one position the last stays. Shapes: x and indices [N,C,...] ->
-// [N,C,size...], or without N. Errors: ShapeError; ValueError for a size below 1; IndexError for a position beyond the
-// result.
+// as it has one. Of several elements at one position the last stays.
+// Shapes: x and indices [N,C,...] -> [N,C,size...], or without N.
+// Errors: ShapeError; ValueError for a size below 1; IndexError for a position beyond the result.
 Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size);
 
 // Take the mean of each window; the padding counts as zeros, or not at all without count_include_pad.
@@ -59,8 +60,8 @@ inline Tensor avg_pool3d(const Tensor& x, Size3 kernel, Size3 stride = 0, Size3 
 }
 
 // Cut each image into `output` windows as even as possible, window p covering rows floor(pH/P) to
-// ceil((p+1)H/P), and take each one's mean or maximum. Shapes: x [N,C,H,W] -> [N,C,output.h,output.w],
-// or without N.
+// ceil((p+1)H/P), and take each one's mean or maximum.
+// Shapes: x [N,C,H,W] -> [N,C,output.h,output.w], or without N.
 // Errors: ShapeError for other dims; ValueError for an output size below 1; DTypeError unless floating.
 Tensor adaptive_avg_pool1d(const Tensor& x, int64_t output);
 Tensor adaptive_avg_pool2d(const Tensor& x, Size2 output);

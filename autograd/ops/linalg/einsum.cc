@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kOp = "einsum";
 
-// A label is a letter; the dims of "..." have the labels '0', '1', ... from the last one on, so that they
-// line up.
+// A label is a letter; the dims of "..." have the labels '0', '1', ... from the last one on, so
+// that they line up.
 using Labels = std::string;
 constexpr char kEllipsis = '.';
 
@@ -140,8 +140,8 @@ Operand product(Operand a, Operand b, const Labels& kept) {
   shape = shape_batch;
   for (char l : left) shape.push_back(size_of(a, {l}));
   for (char l : right) shape.push_back(size_of(b, {l}));
-  // Matrices [left,summed] and [summed,right] per element of the batch; a product without a sum multiplies
-  // elements.
+  // Matrices [left,summed] and [summed,right] per element of the batch; a product without a
+  // sum multiplies elements.
   const auto matrices = [&](const Operand& o, const Labels& rows, const Labels& columns) {
     Shape s = shape_batch;
     s.push_back(size_of(o, rows)), s.push_back(size_of(o, columns));

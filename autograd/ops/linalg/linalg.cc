@@ -3,12 +3,12 @@
 #include <limits>
 
 #include "gradus/autograd/graph/autocast.h"
-#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/concat.h"
+#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
@@ -33,8 +33,8 @@ void check_pair(const char* op, const Tensor& a, const Tensor& b) {
   check_floating(op, "a", a);
 }
 
-// Checks a product of a, which has `a_dims` dims, with b; their inner sizes and, in batches, their numbers
-// agree.
+// Checks a product of a, which has `a_dims` dims, with b; their inner sizes and, in batches,
+// their numbers agree.
 void check_product(const char* op, const Tensor& a, int a_dims, const Tensor& b, int b_dims) {
   check_pair(op, a, b);
   if (a.dim() != a_dims || b.dim() != b_dims)

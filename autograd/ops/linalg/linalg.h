@@ -1,7 +1,7 @@
 // Products of matrices and vectors by their special names, differentiable to any order. The general ones,
 // matmul and linear, are in gradus/autograd/ops/linalg/matmul.h, sums of products by equation in
-// gradus/autograd/ops/linalg/einsum.h. Errors of all: DTypeError, DeviceError when operands differ; DTypeError
-// unless floating, but for outer, kron and cross.
+// gradus/autograd/ops/linalg/einsum.h. Errors of all: DTypeError, DeviceError when operands differ;
+// DTypeError unless floating, but for outer, kron and cross.
 #pragma once
 
 #include <vector>
@@ -46,10 +46,13 @@ struct AddmmOptions {
 // Errors: ShapeError for other dims, when K differs, or c does not broadcast.
 // Grad: dc = beta dy, da = alpha dy b^T, db = alpha a^T dy.
 Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& options = {});
-// The same of a matrix and a vector. Shapes: c broadcasts to [M], a [M,K], v [K] -> [M]. Errors: as addmm.
+// The same of a matrix and a vector.
+// Shapes: c broadcasts to [M], a [M,K], v [K] -> [M].
+// Errors: as addmm.
 Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& v, const AddmmOptions& options = {});
-// The same of batches. Shapes: c broadcasts to [G,M,N], a [G,M,K], b [G,K,N] -> [G,M,N]. Errors: as addmm,
-// and when G differs.
+// The same of batches.
+// Shapes: c broadcasts to [G,M,N], a [G,M,K], b [G,K,N] -> [G,M,N].
+// Errors: as addmm, and when G differs.
 Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& options = {});
 
 // Applies a bilinear form per output: y[...,o] = sum over i,j of a[...,i] w[o,i,j] b[...,j] + bias[o].
@@ -65,7 +68,9 @@ Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims = 2);
 Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dims& dims_b);
 
 // Returns the Kronecker product: a's elements, each replaced by its product with all of b. Missing leading
-// dims are of size 1. Shapes: a [M,N], b [P,Q] -> [MP,NQ]. Errors: ShapeError for more than 4 dims.
+// dims are of size 1.
+// Shapes: a [M,N], b [P,Q] -> [MP,NQ].
+// Errors: ShapeError for more than 4 dims.
 Tensor kron(const Tensor& a, const Tensor& b);
 // Multiplies matrices in the order that takes the fewest multiplications.
 // Errors: ValueError for none; ShapeError unless all are matrices and neighbours fit.
@@ -76,8 +81,8 @@ Tensor chain_matmul(const std::vector<Tensor>& matrices);
 Tensor matrix_power(const Tensor& x, int64_t n);
 // Returns the cross products of vectors of three along `dim`; the other dims broadcast.
 // Shapes: a [...,3], b [...,3] -> [...,3].
-// Errors: ShapeError when the numbers of dims differ or a size in `dim` is not 3; IndexError for a dim that
-// they have not.
+// Errors: ShapeError when the numbers of dims differ or a size in `dim` is not 3; IndexError for a dim
+// that they have not.
 Tensor cross(const Tensor& a, const Tensor& b, int64_t dim = -1);
 
 }  // namespace gradus

@@ -1,9 +1,9 @@
 #include "gradus/autograd/ops/linalg/matmul.h"
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/linalg/matmul.h"
 
@@ -17,8 +17,8 @@ Tensor as_rows(const Tensor& x) {
   return x.dim() == 2 ? x : reshape(x, {k == 0 ? x.shape().product() : x.numel() / k, k});
 }
 
-// Gradients of matmul between operands of two dimensions or more; the engine sums over batch dims that
-// broadcast.
+// Gradients of matmul between operands of two dimensions or more; the engine sums over batch
+// dims that broadcast.
 Tensor matmul_left_grad(const Tensor& dy, const Tensor& b) { return matmul(dy, transposed(b)); }
 Tensor matmul_right_grad(const Tensor& dy, const Tensor& a, int b_dims) {
   // One matrix on the right of a whole batch: one large product instead of a sum over the batch.

@@ -1,13 +1,13 @@
 #include "gradus/autograd/ops/losses/cross_entropy.h"
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/losses/loss_reduction.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/softmax.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/tensor_checks.h"
 
@@ -43,8 +43,8 @@ Tensor with_probabilities(const Tensor& x, const Tensor& target, const CrossEntr
     Shape numbers = x.shape();
     numbers.erase(x.dim() == 1 ? 0 : 1);
     if (target.shape() == numbers) check_integers(op, "class numbers", "target", target);
-    throw ShapeError(op, "expected class numbers i64", numbers, " or probabilities ", x.dtype(), x.shape(), " for x ",
-                     describe(x), ", given target ", describe(target));
+    throw ShapeError(op, "expected class numbers i64", numbers, " or probabilities ", x.dtype(), x.shape(),
+                     " for x ", describe(x), ", given target ", describe(target));
   }
   check_floating(op, "x", x);
   if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
@@ -100,8 +100,8 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
   const Tensor dx = raw::cross_entropy_grad(dy, x, target, weight, forward, spec);
   if (Recorder r{"cross_entropy_grad", dy, x}) {
     const int64_t dim = x.dim() == 1 ? 0 : 1;
-    // -a of every sample and class: the gradient for log-probabilities, unscaled. It depends on the targets
-    // alone.
+    // -a of every sample and class: the gradient for log-probabilities, unscaled. It depends on
+    // the targets alone.
     raw::CrossEntropySpec plain = spec;
     plain.log_probs = true, plain.reduction = Reduction::kSum;
     const Tensor minus_a =

@@ -2,11 +2,11 @@
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/linalg/distance.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
-#include "gradus/autograd/ops/losses/pointwise_losses.h"
+#include "gradus/autograd/ops/linalg/distance.h"
 #include "gradus/autograd/ops/losses/loss_reduction.h"
+#include "gradus/autograd/ops/losses/pointwise_losses.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"

@@ -1,7 +1,7 @@
 // Losses that ask for a margin between scores, similarities or distances. The mean of nothing is NaN. Targets
 // and weights are constants of any dtype, if nothing else is said.
-// Errors of all: ShapeError for shapes that do not fit together; DTypeError unless x is floating;
-// DeviceError.
+// Errors of all: ShapeError for shapes that do not fit together; DTypeError unless x
+// is floating; DeviceError.
 #pragma once
 
 #include <functional>

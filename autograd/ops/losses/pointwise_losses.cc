@@ -4,12 +4,12 @@
 #include <numbers>
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/losses/loss_reduction.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 

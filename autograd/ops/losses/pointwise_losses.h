@@ -70,8 +70,8 @@ struct SoftMarginLossOptions {
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const SoftMarginLossOptions& options = {});
 
 struct KlDivOptions {
-  Reduction reduction =
-      Reduction::kMean;     // kBatchMean, which divides the sum by x.size(0), is the divergence
+  // KBatchMean, which divides the sum by x.size(0), is the divergence.
+  Reduction reduction = Reduction::kMean;
   bool log_target = false;  // target holds logarithms too
 };
 // Computes target (log target - x), the terms of the divergence of target from e^x; 0 where target is not

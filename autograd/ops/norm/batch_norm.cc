@@ -2,12 +2,12 @@
 
 #include <memory>
 
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
@@ -40,8 +40,8 @@ int64_t elements_per_channel(const Tensor& x) { return x.size(1) > 0 ? x.numel()
 // x in the dtype that sums over its channels are computed in.
 Tensor widened(const Tensor& x) { return to(x, raw::channel_dtype(x.dtype())); }
 
-// Gradients of batch_norm by public ops: what further derivatives are made of. x's part in mean and variance
-// included.
+// Gradients of batch_norm by public ops: what further derivatives are made of. x's part in mean
+// and variance included.
 raw::BatchNormGrads batch_norm_grads(const Tensor& dy_in, const Tensor& x_in, const Tensor& weight,
                                      double eps) {
   const Tensor dy = widened(dy_in), x = widened(x_in);
@@ -78,7 +78,8 @@ Tensor normalise_by(const Tensor& x, const Tensor& mean, const Tensor& var, cons
 }
 
 void check_arguments(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                     const Tensor& running_mean, const Tensor& running_var, const BatchNormFuncOptions& options) {
+                     const Tensor& running_mean, const Tensor& running_var,
+                     const BatchNormFuncOptions& options) {
   raw::check_batch_norm(
       op, x,
       {{"weight", &weight}, {"bias", &bias}, {"running_mean", &running_mean}, {"running_var", &running_var}});
@@ -99,8 +100,8 @@ void move_statistics(const Tensor& running_mean, const Tensor& running_var, cons
     raw::batch_norm_update_(running_mean, running_var, batch.mean, batch.var, rows, momentum);
 }
 
-// Records y, normalised by the batch's own statistics; is_rectified: y is the relu of that. Otherwise it may
-// become so.
+// Records y, normalised by the batch's own statistics; is_rectified: y is the relu of that. Otherwise
+// it may become so.
 void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const raw::BatchNormResult& result, double eps, bool is_rectified) {
   Recorder r{op, x, weight, bias};
@@ -125,8 +126,8 @@ void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, cons
   static_cast<autograd::Node&>(*result.y.ref()->slot).rectified = rectified;
 }
 
-// The rule of batch_statistics. The two ways by which x takes part in the result are added here, so the gradient
-// of the x that passed through comes unrounded.
+// The rule of batch_statistics. The two ways by which x takes part in the result are added here, so the
+// gradient of the x that passed through comes unrounded.
 class BatchStatisticsNode final : public autograd::Node {
  public:
   BatchStatisticsNode(autograd::Saved x, autograd::Saved mean)

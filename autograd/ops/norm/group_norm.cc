@@ -1,11 +1,11 @@
 #include "gradus/autograd/ops/norm/group_norm.h"
 
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/norm/batch_norm.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
-#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/elementwise.h"

@@ -10,8 +10,8 @@ namespace gradus {
 // y = (x - mean) / sqrt(var + eps) * weight + bias, with the biased variance.
 // Shapes: x [N,C], [N,C,L], [N,C,H,W] or [N,C,D,H,W]; weight and bias [C] (1 and 0 when undefined), of x's
 // dtype or f32 -> x's shape.
-// Errors: ShapeError for other shapes; ValueError unless groups >= 1 divides C, and for eps < 0; DTypeError;
-// DeviceError.
+// Errors: ShapeError for other shapes; ValueError unless groups >= 1 divides C, and for eps <
+// 0; DTypeError; DeviceError.
 // Source: Wu and He, "Group normalization", ECCV 2018.
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "gradus/distributed/data_parallel/internal/backward_exchange.h"
 #include "gradus/distributed/data_parallel/checksum.h"
+#include "gradus/distributed/data_parallel/internal/backward_exchange.h"
 
 namespace gradus::dist::internal {
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/recording_state.h"
-#include "gradus/distributed/group/agreement.h"
-#include "gradus/distributed/data_parallel/internal/bucket_plan.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/distributed/data_parallel/checksum.h"
+#include "gradus/distributed/data_parallel/internal/bucket_plan.h"
+#include "gradus/distributed/group/agreement.h"
 #include "gradus/distributed/group/collective_argument.h"
 #include "gradus/distributed/group/functional.h"
 #include "gradus/tensor/ops/copy.h"

@@ -1,6 +1,6 @@
-// Reducer: what stands behind an AllReduceCallback. It knows the tensors from attach, plans buckets over
-// them, and in each backward sends the buckets of those that some rank reached. Note [Bucket order] in
-// reducer.cc.
+// Reducer: what stands behind an AllReduceCallback. It knows the tensors from attach, plans buckets
+// over them, and in each backward sends the buckets of those that some rank reached. Note [Bucket
+// order] in reducer.cc.
 #pragma once
 
 #include <memory>
@@ -41,8 +41,9 @@ class Reducer {
 
   // ---- join(): between the two calls, ranks may end at different times.
   void begin_join(const JoinOptions& options);
-  // Takes part in the others' backwards until all have come here. Returns the index of a member that came
-  // last. Errors: PeerError with throw_on_early_termination when others go on.
+  // Takes part in the others' backwards until all have come here. Returns the index of a member
+  // that came last.
+  // Errors: PeerError with throw_on_early_termination when others go on.
   int serve_until_all_joined();
   void end_join() noexcept;
 
@@ -59,8 +60,8 @@ class Reducer {
     Ref<autograd::Leaf> leaf;
     size_t bucket = 0;
     Tensor kept;  // by no_sync
-    int64_t last_use =
-        0;  // the last synchronising backward in which some rank reached it, or the one before the first
+    // The last synchronising backward in which some rank reached it, or the one before the first.
+    int64_t last_use = 0;
     bool unused_here = false;  // in the last one, though another rank reached it
 
     // ---- of the backward under way

@@ -1,6 +1,6 @@
 // CallQueue: runs the calls of a group one at a time, in the order in which they are made. A call that
-// nothing is before runs in the caller's thread; others on a thread of the queue's own, which starts with the
-// first of them.
+// nothing is before runs in the caller's thread; others on a thread of the queue's own, which starts with
+// the first of them.
 //
 // Note [Groups that go first]
 // A call waits for other ranks. No destructor may: it may run while an exception unwinds, and the others
@@ -78,8 +78,8 @@ class CallQueue {
   std::thread thread_;
 };
 
-// The watch of a wait for another thread of this rank, which ends without help from other ranks: not by their
-// failure.
+// The watch of a wait for another thread of this rank, which ends without help from other ranks: not
+// by their failure.
 Watch local_watch(const Deadline& deadline = Deadline::after(Milliseconds::max()));
 
 }  // namespace gradus::dist::internal

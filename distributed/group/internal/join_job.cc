@@ -14,21 +14,21 @@
 #include <numeric>
 #include <thread>
 
+#include "gradus/distributed/base/rank_error.h"
+#include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/group/internal/core_share.h"
 #include "gradus/distributed/store/file_store.h"
-#include "gradus/distributed/transport/gloo_transport.h"
-#include "gradus/distributed/group/group_state.h"
-#include "gradus/distributed/transport/hybrid_transport.h"
 #include "gradus/distributed/store/port_note.h"
 #include "gradus/distributed/store/private_folder.h"
-#include "gradus/distributed/base/rank_error.h"
-#include "gradus/distributed/transport/ring_transport.h"
 #include "gradus/distributed/store/roster.h"
 #include "gradus/distributed/store/socket.h"
 #include "gradus/distributed/store/store_server.h"
 #include "gradus/distributed/store/tcp_store.h"
 #include "gradus/distributed/store/torchrun_store.h"
 #include "gradus/distributed/store/user_token.h"
+#include "gradus/distributed/transport/gloo_transport.h"
+#include "gradus/distributed/transport/hybrid_transport.h"
+#include "gradus/distributed/transport/ring_transport.h"
 #include "gradus/tensor/runtime/environment.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -269,7 +269,7 @@ Hosts exchange_hosts(const Place& place, Store& store, Membership* membership, c
       }
       return hosts;
     } catch (const TimeoutError&) {
-    } catch (const PeerError&) {  // all others have left
+    } catch (const PeerError&) {      // all others have left
     } catch (const MismatchError&) {  // two jobs
     }
     if (membership) membership->check(kOp);
@@ -283,8 +283,8 @@ Hosts exchange_hosts(const Place& place, Store& store, Membership* membership, c
   }
 }
 
-// Rank 0 cannot have its port. Another job's rank 0, if it is there, must hear of it: Note [Whose store it
-// is].
+// Rank 0 cannot have its port. Another job's rank 0, if it is there, must hear of it: Note
+// [Whose store it is].
 [[noreturn]] void throw_taken(const Place& place, const ConnectionError& taken) {
   constexpr Milliseconds kLook{2'000};
   std::string who;

@@ -6,7 +6,8 @@
 
 namespace gradus::dist::internal {
 
-// Collective over the job. Errors: those of init_process_group.
+// Collective over the job.
+// Errors: those of init_process_group.
 Ref<World> join_job(const InitOptions& options);
 
 // Leaves in order. The rank that hosts the store stays until the others have left as well.

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "gradus/distributed/group/group_state.h"
-#include "gradus/distributed/transport/transport.h"
 #include "gradus/distributed/group/work_state.h"
+#include "gradus/distributed/transport/transport.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::dist::internal {
@@ -26,7 +26,8 @@ struct MessageHeader {
 };
 std::string describe(const MessageHeader& header);  // "f32[4,8]", "an object"
 
-// Says where the payload goes. Errors: MismatchError, which becomes that of both ranks.
+// Says where the payload goes.
+// Errors: MismatchError, which becomes that of both ranks.
 using TakeMessage = std::function<void*(int source, const MessageHeader& header, size_t bytes)>;
 
 struct Message {
@@ -38,8 +39,8 @@ struct Message {
   Channel channel = Channel::kUser;
 };
 
-// Checks the place of a message. Errors: ValueError when this rank or the peer is no member, or they are the
-// same.
+// Checks the place of a message.
+// Errors: ValueError when this rank or the peer is no member, or they are the same.
 Message make_message(const char* op, const Group& group, int peer, const char* what, uint32_t tag,
                      std::optional<Milliseconds> timeout);
 

@@ -1,5 +1,5 @@
-// What a user sees of a job that failed: the first failure, with all that is known about it, and how the
-// others ended.
+// What a user sees of a job that failed: the first failure, with all that is known about it, and how
+// the others ended.
 #pragma once
 
 #include <string>

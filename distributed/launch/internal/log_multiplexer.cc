@@ -218,7 +218,9 @@ class LogMultiplexer::Impl {
 
 LogMultiplexer::LogMultiplexer() : impl_(std::make_unique<Impl>()) {}
 LogMultiplexer::~LogMultiplexer() = default;
-int LogMultiplexer::add(int rank, bool keep, const StreamOptions& options) { return impl_->add(rank, keep, options); }
+int LogMultiplexer::add(int rank, bool keep, const StreamOptions& options) {
+  return impl_->add(rank, keep, options);
+}
 void LogMultiplexer::finish(Milliseconds limit) { impl_->finish(limit); }
 std::vector<std::string> LogMultiplexer::last_lines(int rank, size_t count) const {
   return impl_->last_lines(rank, count);

@@ -30,13 +30,14 @@ class LogMultiplexer {
   LogMultiplexer(const LogMultiplexer&) = delete;
   LogMultiplexer& operator=(const LogMultiplexer&) = delete;
 
-  // Returns the end to write to; the caller closes it. Errors: FileError.
+  // Returns the end to write to; the caller closes it.
+  // Errors: FileError.
   // `keep`: for last_lines.
   int add(int rank, bool keep, const StreamOptions& options);
   // Waits until all writers have closed their ends and all is copied, at most so long. The rest is lost.
   void finish(Milliseconds limit);
-  // The last lines that this rank has written to the streams kept, oldest first. Lines longer than 400 bytes
-  // are cut.
+  // The last lines that this rank has written to the streams kept, oldest first. Lines longer than
+  // 400 bytes are cut.
   std::vector<std::string> last_lines(int rank, size_t count) const;
 
  private:

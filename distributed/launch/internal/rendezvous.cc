@@ -7,11 +7,11 @@
 #include <ranges>
 #include <thread>
 
+#include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/store/socket.h"
 #include "gradus/distributed/store/store_server.h"
 #include "gradus/distributed/store/tcp_store.h"
 #include "gradus/distributed/store/user_token.h"
-#include "gradus/distributed/base/wire.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -431,7 +431,8 @@ void Rendezvous::begin_attempt(int attempt, const std::function<void()>& check) 
 void Rendezvous::report(const Failure& failure) { impl_->report(failure); }
 void Rendezvous::ended(int rank) { impl_->ended(rank); }
 bool Rendezvous::failed(Failure* failure) const { return impl_->failed(failure); }
-Verdict Rendezvous::end_attempt(bool ok, std::vector<std::string>* results, const std::function<void()>& check) {
+Verdict Rendezvous::end_attempt(bool ok, std::vector<std::string>* results,
+                                const std::function<void()>& check) {
   return impl_->end_attempt(ok, results, check);
 }
 

@@ -1,5 +1,5 @@
-// Rendezvous: the launchers of a job's machines, who agree on ranks, on the first failure, and on what comes after
-// it. The first node's hosts the job's store. One machine is the simple case: nothing to agree on.
+// Rendezvous: the launchers of a job's machines, who agree on ranks, on the first failure, and on what comes
+// after it. The first node's hosts the job's store. One machine is the simple case: nothing to agree on.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ struct RendezvousOptions {
   // or neither: in order of arrival, and whoever can listen at `host` is the first.
   int node_rank = -1;
   int first_rank = -1, world_size = 0;
-  std::string host =
-      "127.0.0.1";  // where the first node's launcher hosts the store; several nodes need the port too
+  // Where the first node's launcher hosts the store; several nodes need the port too.
+  std::string host = "127.0.0.1";
   int port = 0;
   int worker_port = 0;     // MASTER_PORT of ranks on one machine; 0: any free one
   std::string local_addr;  // on the first node: its address as the others reach it; "": host
@@ -29,7 +29,8 @@ struct RendezvousOptions {
   Milliseconds join_timeout{600'000};
   Milliseconds last_call{30'000};  // how long to wait for more than min_nodes
   int max_restarts = 0;            // the first node's counts
-  Milliseconds exit_timeout{600'000};  // how long ranks may go on when others have ended in order; 0: for ever
+  Milliseconds exit_timeout{
+      600'000};  // how long ranks may go on when others have ended in order; 0: for ever
 
   bool several() const { return max_nodes > 1; }
 };
@@ -49,9 +50,9 @@ enum class Verdict { kDone, kRestart, kOver };
 
 class Rendezvous {
  public:
-  // Finds the others. `check` is called every now and then, and may throw to end the wait. Errors:
-  // ValueError; ConnectionError for a taken port, or an unreachable first node; TimeoutError naming the nodes
-  // that did not come.
+  // Finds the others. `check` is called every now and then, and may throw to end the wait.
+  // Errors: ValueError; ConnectionError for a taken port, or an unreachable first node; TimeoutError naming
+  // the nodes that did not come.
   Rendezvous(const RendezvousOptions& options, int nproc, const std::function<void()>& check);
   ~Rendezvous();
 

@@ -17,13 +17,13 @@ namespace gradus::dist::internal {
 
 class Scheduler final : public Simulation {
  public:
-  // `on_death(rank)` is called some virtual time after a rank was killed: how others hear of it. It may not
-  // wait.
+  // `on_death(rank)` is called some virtual time after a rank was killed: how others hear of it.
+  // It may not wait.
   Scheduler(int world_size, const SimulationOptions& options, std::function<void(int rank)> on_death);
   ~Scheduler();
 
-  // Runs body(rank) for each rank, on threads of their own, until all have ended, and the threads they
-  // started.
+  // Runs body(rank) for each rank, on threads of their own, until all have ended, and the
+  // threads they started.
   SimulationReport run(const std::function<void(int rank)>& body);
 
   TimePoint now() const override { return now_; }
@@ -69,8 +69,8 @@ class Scheduler final : public Simulation {
   std::vector<std::unique_ptr<Thread>> threads_;
   TimePoint now_;
   uint64_t draws_ = 0;
-  std::priority_queue<TimePoint, std::vector<TimePoint>, std::greater<>>
-      timers_;            // when something may become visible
+  // When something may become visible.
+  std::priority_queue<TimePoint, std::vector<TimePoint>, std::greater<>> timers_;
   bool judging_ = false;  // a thread's `ready` is being called
   bool hung_ = false;
 

@@ -12,8 +12,8 @@ constexpr Milliseconds kFirstPause{20}, kLongestPause{500};
 // A server answers at once, unless its machine is busy. Somebody else at the port may never answer.
 constexpr Milliseconds kFirstPatience{1'000}, kLongestPatience{5'000};
 
-// For one step; the last ones get a fair chance too, so that the error says what is wrong and not that time
-// was over.
+// For one step; the last ones get a fair chance too, so that the error says what is wrong and not
+// that time was over.
 Deadline step(const Deadline& deadline, Milliseconds limit) {
   return Deadline::after(std::clamp(deadline.left(), Milliseconds(100), limit));
 }
@@ -105,8 +105,8 @@ StoreConnection StoreConnection::open(const char* op, const StoreAddress& addres
                                 : concat(address.host, ", ports ", address.port, " to ", last);
   who.job_id = address.job_id;
   Milliseconds pause = kFirstPause, patience = retry ? kFirstPatience : kLongestPatience;
-  // What was wrong, and at which ports, when somebody answered last: who refuses this rank may end before it
-  // gives up.
+  // What was wrong, and at which ports, when somebody answered last: who refuses this rank may end
+  // before it gives up.
   std::map<std::string, std::vector<int>> told;
   bool anyone = false;
   for (;;) {

@@ -1,6 +1,6 @@
-// StoreService: all of a store's server but the sockets: connections as streams of bytes, who is behind them,
-// what they are answered and told. Time is what the caller says it is, so that tests (and a fuzzer) can drive
-// it.
+// StoreService: all of a store's server but the sockets: connections as streams of bytes, who is behind
+// them, what they are answered and told. Time is what the caller says it is, so that tests (and a
+// fuzzer) can drive it.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ class StoreService {
   void begin_attempt(int attempt, TimePoint now);
   size_t connections() const { return connections_.size(); }
   std::string refusals() const;  // as StoreServer's
-  int launchers() const;  // that are connected and have not left
+  int launchers() const;         // that are connected and have not left
 
  private:
   enum class State { kHello, kProof, kOpen, kClosing };

@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/transport/gloo_mesh.h"
 #include "gradus/distributed/base/still_threads.h"
+#include "gradus/distributed/transport/gloo_mesh.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -101,10 +101,10 @@ void GlooLink::receive_payload(uint64_t id, const GlooBuffer& buffer) {
 }
 
 // Note [Probes]
-// gloo tells whoever waits for a message that the connection is closed, unless half of that message has come.
-// So those who wait long for a peer send it a frame now and then, which fails when the connection is closed;
-// the thread is woken, takes what is complete, and when it is woken again, it waits for something that will
-// never come.
+// gloo tells whoever waits for a message that the connection is closed, unless half of that message has
+// come. So those who wait long for a peer send it a frame now and then, which fails when the connection is
+// closed; the thread is woken, takes what is complete, and when it is woken again, it waits for something
+// that will never come.
 void GlooLink::probe() {
   with_gloo([&] {
     if (under_way_.size() < kProbesLimit) send_locked({.kind = Frame::Kind::kCount, .asks = true}, {}, {});

@@ -2,8 +2,8 @@
 // filters and our own matrix products for pointwise ones; patches and Eigen in f64. f16, and bf16 where
 // oneDNN is no help, are computed in f32 and rounded once. Images lie channels-last; weights are reordered to
 // the layout that oneDNN picks, once per update (onednn::weights_as).
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/images/conv.h"
+#include "gradus/tensor/kernel.h"
 
 #include <cstring>
 
@@ -212,7 +212,9 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
 }  // namespace
 
 constinit decltype(raw::conv_kernel) raw::conv_kernel{"conv", &conv_cpu};
-constinit decltype(raw::conv_input_grad_kernel) raw::conv_input_grad_kernel{"conv_input_grad", &conv_input_grad_cpu};
-constinit decltype(raw::conv_weight_grad_kernel) raw::conv_weight_grad_kernel{"conv_weight_grad", &conv_weight_grad_cpu};
+constinit decltype(raw::conv_input_grad_kernel) raw::conv_input_grad_kernel{"conv_input_grad",
+                                                                            &conv_input_grad_cpu};
+constinit decltype(raw::conv_weight_grad_kernel) raw::conv_weight_grad_kernel{"conv_weight_grad",
+                                                                              &conv_weight_grad_cpu};
 
 }  // namespace gradus

@@ -130,8 +130,8 @@ class Upcoming {
   int64_t first_bytes_ = 0, bytes_ = 0, products_;
 };
 
-// Sums over all positions of d[position][o] * v[position][c] for each plane: what weight gradients are made
-// of.
+// Sums over all positions of d[position][o] * v[position][c] for each plane: what weight
+// gradients are made of.
 struct PositionSums {
   int64_t planes, O, C;
   bool one_d;         // the planes have one d together

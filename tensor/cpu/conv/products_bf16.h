@@ -2,8 +2,8 @@
 // products to an f32. A pair of neighbours along the inner dim takes the place of a float.
 #pragma once
 
-#include "gradus/tensor/cpu/conv/products.h"
 #include "gradus/tensor/base/dtype.h"
+#include "gradus/tensor/cpu/conv/products.h"
 
 namespace gradus::cpu {
 

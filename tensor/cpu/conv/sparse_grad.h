@@ -6,9 +6,9 @@
 
 namespace gradus {
 
-// Whether visiting the nonzeros of dy alone pays: a processor with AVX-512, one group, filters w[O,C,KH,KW]
-// in multiples of 16 and of a size that registers hold, no horizontal dilation, and few nonzeros in a sample
-// of dy.
+// Whether visiting the nonzeros of dy alone pays: a processor with AVX-512, one group, filters
+// w[O,C,KH,KW] in multiples of 16 and of a size that registers hold, no horizontal dilation, and few
+// nonzeros in a sample of dy.
 bool pays_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                       const raw::ConvGeometry& geometry);
 

@@ -1,5 +1,5 @@
-// The f32 weight gradient of channels-last convolution over images, tap by tap of the filters, for processors
-// with AVX-512.
+// The f32 weight gradient of channels-last convolution over images, tap by tap of the filters, for
+// processors with AVX-512.
 #pragma once
 
 #include "gradus/tensor/ops/images/conv.h"

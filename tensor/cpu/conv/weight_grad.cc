@@ -134,8 +134,8 @@ void fast_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, cons
   const bool padded = o.padding[0] > 0 || o.padding[1] > 0;
   const int64_t width = W + 2 * o.padding[1];  // of a padded row
 
-  // Rows of output pixels that are worked on together: more of them when the sums themselves leave the second
-  // cache.
+  // Rows of output pixels that are worked on together: more of them when the sums themselves leave
+  // the second cache.
   const int64_t pixels = KH * columns * O <= (1 << 18) ? 96 : 512;
   const int64_t block = std::clamp<int64_t>(pixels / Q, 1, 64);
   Tensor sums = empty({KH * columns, O}, {DType::kF32});

@@ -6,8 +6,8 @@
 
 namespace gradus {
 
-// Whether the kernel serves this problem: one group, no horizontal dilation, filters in multiples of 16, and
-// the processor.
+// Whether the kernel serves this problem: one group, no horizontal dilation, filters in multiples of 16,
+// and the processor.
 bool has_fast_weight_grad(const Tensor& dw, const raw::ConvGeometry& geometry);
 
 // As raw::conv2d_weight_grad_kernel.

@@ -13,14 +13,14 @@
 #include "gradus/tensor/runtime/processor.h"
 
 // Note [Weight gradient in pairs]
-// For each tap (kh, kw) of the filters, dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the tap,
-// c]: a product of matrices whose inner dim are the pixels. The processor multiplies pairs of bf16 and adds
-// both products to an f32, so pixels are taken two at a time: packed so that the two elements of a pair are
-// neighbours, in panels of 32 channels of x and tiles of 8 filters of dy. A panel by a tile are 256 sums, in
-// registers. Pixels come in blocks so long that sums are seldom loaded and stored: a tile of dy stays in the
-// first cache while some panels, as all taps see them, pass by it from the second one, which is as fast as
-// sums can be added. Then comes the next tile, of which four are packed at a time; what is packed next is
-// fetched meanwhile.
+// For each tap (kh, kw) of the filters, dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the
+// tap, c]: a product of matrices whose inner dim are the pixels. The processor multiplies pairs of bf16 and
+// adds both products to an f32, so pixels are taken two at a time: packed so that the two elements of a
+// pair are neighbours, in panels of 32 channels of x and tiles of 8 filters of dy. A panel by a tile are
+// 256 sums, in registers. Pixels come in blocks so long that sums are seldom loaded and stored: a tile of
+// dy stays in the first cache while some panels, as all taps see them, pass by it from the second one,
+// which is as fast as sums can be added. Then comes the next tile, of which four are packed at a time; what
+// is packed next is fetched meanwhile.
 //
 // What a tap moves out of the image is packed as zeros. Where rows have an even number of pixels, no pair
 // reaches over the end of a row, so x is packed by columns: for each kw the image's rows, where each kh
@@ -45,8 +45,8 @@ constexpr int64_t kPackedElements = 3 << 16;  // of dy and x, packed, beside as 
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t panels(int64_t n) { return ceil_div(n, kPanel); }
-// Elements from one panel, or tile, of so many pairs to the next: no power of two, whose lines would share a
-// cache set.
+// Elements from one panel, or tile, of so many pairs to the next: no power of two, whose lines would
+// share a cache set.
 int64_t panel_step(int64_t pairs) { return (pairs * 2 + 1) * kPanel; }
 int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
 

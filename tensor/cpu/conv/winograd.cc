@@ -23,9 +23,9 @@
 // and whose channels change places; that of w is G' [(A dy A') * (B' x B)] G summed over tiles: per plane
 // [O, tiles] by [tiles, C].
 //
-// All factors are 0, 1 and 1/2, and a sum over C has a ninth of the direct one's terms: its rounding errors
-// are of the same size (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes all of its tile
-// NaN.
+// All factors are 0, 1 and 1/2, and a sum over C has a ninth of the direct one's terms: its rounding
+// errors are of the same size (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes all
+// of its tile NaN.
 //
 // The weight gradient's sums are those of a thread's tiles, so they depend on the number of threads.
 

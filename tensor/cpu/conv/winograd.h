@@ -13,8 +13,8 @@ bool prefers_winograd(const Tensor& x, const Tensor& y, const Shape& w, const ra
 bool pays_winograd_weight_grad(const Tensor& x, const Tensor& y, const Shape& w,
                                const raw::ConvGeometry& geometry);
 
-// As raw::conv_kernel, raw::conv_input_grad_kernel without bias, and raw::conv_weight_grad_kernel without
-// bias.
+// As raw::conv_kernel, raw::conv_input_grad_kernel without bias, and
+// raw::conv_weight_grad_kernel without bias.
 void winograd_conv(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
                    const raw::ConvGeometry& geometry);
 void winograd_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w,

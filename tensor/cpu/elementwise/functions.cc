@@ -53,8 +53,8 @@ constinit UnarySlot lgamma_kernel{"lgamma", &unary<Lgamma>};
 constinit decltype(polygamma_kernel) polygamma_kernel{"polygamma", &unary<Polygamma, int64_t>};
 constinit UnarySlot trunc_kernel{"trunc", &unary<Trunc>};
 constinit UnarySlot isinf_kernel{"isinf", &unary<IsInf>};
-constinit decltype(nan_to_num_kernel) nan_to_num_kernel{
-    "nan_to_num", &unary<NanToNum, double, double, double>};
+constinit decltype(nan_to_num_kernel) nan_to_num_kernel{"nan_to_num",
+                                                        &unary<NanToNum, double, double, double>};
 constinit UnarySlot selu_kernel{"selu", &unary<Selu>};
 constinit UnarySlot1 celu_kernel{"celu", &unary<Celu, double>};
 constinit UnarySlot mish_kernel{"mish", &unary<Mish>};

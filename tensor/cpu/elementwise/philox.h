@@ -15,9 +15,9 @@ namespace gradus::cpu {
 inline constexpr int kPhiloxCounters = 8;
 inline constexpr int kPhiloxWords = 4 * kPhiloxCounters;
 
-// Writes the words of counters first .. first + 7 under `key`, counter by counter: philox() of random.h, but
-// five times as fast. A compiler finds no vector form of 32 x 32 -> 64 bit products by itself, hence the
-// intrinsic.
+// Writes the words of counters first .. first + 7 under `key`, counter by counter: philox() of
+// random.h, but five times as fast. A compiler finds no vector form of 32 x 32 -> 64 bit products by
+// itself, hence the intrinsic.
 inline void philox_words(PhiloxKey key, uint64_t first, uint32_t* words) {
 #if defined(__AVX2__)
   // A 32-bit word per 64-bit lane; what shifts and products leave in the upper half is never read.

@@ -68,7 +68,7 @@ void pointwise_chunk(int64_t n, void* out, const void* const* in, const void* fu
       return;
     }
     const auto loop = [&] {
-      // An input is either elsewhere or the output itself, index by index.
+    // An input is either elsewhere or the output itself, index by index.
 #pragma GCC ivdep
       for (int64_t i = 0; i < n; ++i) o[i] = f(std::get<I>(x)[i]...);
     };
@@ -76,11 +76,11 @@ void pointwise_chunk(int64_t n, void* out, const void* const* in, const void* fu
       with_wide_vectors(loop);
     else
       loop();
-  }
-  (std::index_sequence_for<In...>());
+  }(std::index_sequence_for<In...>());
 }
 
-// Calls g with the C++ type to compute `t` in, if F accepts it: i8 and i16 in i32, whose low bits are the result.
+// Calls g with the C++ type to compute `t` in, if F accepts it: i8 and i16 in i32, whose low bits
+// are the result.
 // Errors: DTypeError naming `op`.
 template <class F, class G>
 void with_compute_type(const char* op, DType t, G&& g) {

@@ -1,5 +1,5 @@
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/random.h"
+#include "gradus/tensor/kernel.h"
 
 #include <algorithm>
 #include <cmath>
@@ -77,8 +77,8 @@ void uniform_cpu(const Tensor& out, double low, double high, PhiloxKey key) {
   });
 }
 
-// The sine and cosine of 2 pi u for u in [0, 1): u is brought to within an eighth of a turn of a quarter
-// turn, exactly.
+// The sine and cosine of 2 pi u for u in [0, 1): u is brought to within an eighth of a turn of a
+// quarter turn, exactly.
 struct SinCos {
   float sin, cos;
 };
@@ -180,8 +180,8 @@ void accumulate_weights(const double* weights, int64_t n, int64_t count, bool re
                      " numbers are above 0");
 }
 
-// With replacement by the inverse of the distribution; without, the order of exponential numbers divided by the weights
-// is that of draws one after another.
+// With replacement by the inverse of the distribution; without, the order of exponential numbers divided by
+// the weights is that of draws one after another.
 void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement) {
   const int64_t n = weights.shape().back(), rows = weights.numel() / n, count = out.numel() / rows;
   parallel_for(0, rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {

@@ -1,8 +1,8 @@
-// Pooling on the CPU. Images lie channels-last, so each cell of a window is a run of C neighbours, and every
-// loop below works on whole runs, or on vectors of neighbouring channels where a window's state is to stay in
-// registers.
-#include "gradus/tensor/kernel.h"
+// Pooling on the CPU. Images lie channels-last, so each cell of a window is a run of C neighbours, and
+// every loop below works on whole runs, or on vectors of neighbouring channels where a window's state is to
+// stay in registers.
 #include "gradus/tensor/ops/images/pool.h"
+#include "gradus/tensor/kernel.h"
 
 #include <limits>
 #include <span>
@@ -33,8 +33,8 @@ const Vector<T, N>& lanes(const T* p) {
   return *reinterpret_cast<const Vector<T, N>*>(p);
 }
 
-// Calls f(number of lanes, first channel) so that all C channels are covered: vectors of 32 bytes, then
-// single ones.
+// Calls f(number of lanes, first channel) so that all C channels are covered: vectors of 32 bytes,
+// then single ones.
 template <class T, class F>
 void for_each_vector(int64_t C, F f) {
   constexpr int kLanes = 32 / sizeof(T);
@@ -249,14 +249,14 @@ void max_pool_relu_grad_cpu(const Tensor& x, const Tensor& dy, PoolWindows w) {
 namespace gradus::raw {
 
 constinit decltype(max_pool_kernel) max_pool_kernel{"max_pool", &max_pool_cpu};
-constinit decltype(max_pool_scatter_kernel) max_pool_scatter_kernel{
-    "max_pool_scatter", &max_pool_scatter_cpu};
+constinit decltype(max_pool_scatter_kernel) max_pool_scatter_kernel{"max_pool_scatter",
+                                                                    &max_pool_scatter_cpu};
 constinit decltype(max_pool_gather_kernel) max_pool_gather_kernel{"max_pool_gather", &max_pool_gather_cpu};
-constinit decltype(max_pool_positions_kernel) max_pool_positions_kernel{
-    "max_pool_positions", &max_pool_positions_cpu};
+constinit decltype(max_pool_positions_kernel) max_pool_positions_kernel{"max_pool_positions",
+                                                                        &max_pool_positions_cpu};
 constinit decltype(avg_pool_kernel) avg_pool_kernel{"avg_pool", &avg_pool_cpu};
 constinit decltype(avg_pool_spread_kernel) avg_pool_spread_kernel{"avg_pool_spread", &avg_pool_spread_cpu};
-constinit decltype(max_pool_relu_grad_kernel) max_pool_relu_grad_kernel{
-    "max_pool_relu_grad_", &max_pool_relu_grad_cpu};
+constinit decltype(max_pool_relu_grad_kernel) max_pool_relu_grad_kernel{"max_pool_relu_grad_",
+                                                                        &max_pool_relu_grad_cpu};
 
 }  // namespace gradus::raw

@@ -1,7 +1,7 @@
 // Resampling on the CPU, a row of output at a time: the rows that it is made of are summed into one that
 // stays in cache, then the cells along the row are. Channels lie innermost, so both sum runs of neighbours.
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/images/resample.h"
+#include "gradus/tensor/kernel.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
-// Unfold and fold on the CPU: for each channel and cell of the window, one row of neighbouring windows at a
-// time.
-#include "gradus/tensor/kernel.h"
+// Unfold and fold on the CPU: for each channel and cell of the window, one row of neighbouring
+// windows at a time.
 #include "gradus/tensor/ops/images/unfold.h"
+#include "gradus/tensor/kernel.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // upfirdn2d on the CPU. Of the upsampled image only the cells that are no zeros are looked at: each output
 // cell is a weighted sum of a few input cells, runs of C neighbours.
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/images/upfirdn.h"
+#include "gradus/tensor/kernel.h"
 
 #include <algorithm>
 #include <vector>
@@ -126,7 +126,7 @@ void upfirdn2d_kernel_grad_cpu(const Tensor& dk, const Tensor& dy, const Tensor&
 namespace gradus::raw {
 
 constinit decltype(upfirdn2d_kernel) upfirdn2d_kernel{"upfirdn2d", &upfirdn2d_cpu};
-constinit decltype(upfirdn2d_kernel_grad_kernel) upfirdn2d_kernel_grad_kernel{
-    "upfirdn2d_kernel_grad", &upfirdn2d_kernel_grad_cpu};
+constinit decltype(upfirdn2d_kernel_grad_kernel) upfirdn2d_kernel_grad_kernel{"upfirdn2d_kernel_grad",
+                                                                              &upfirdn2d_kernel_grad_cpu};
 
 }  // namespace gradus::raw

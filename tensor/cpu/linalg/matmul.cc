@@ -1,7 +1,7 @@
 // Matrix products on the CPU: oneDNN in f32 and bf16, Eigen in f64. f16, and bf16 where oneDNN is no help,
 // are computed in f32 and rounded once.
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/linalg/matmul.h"
+#include "gradus/tensor/kernel.h"
 
 #include <cstring>
 
@@ -80,8 +80,8 @@ void product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& 
   if (!wide.is_same(out)) cpu::round_to(out, wide);
 }
 
-// Merges neighbouring batch dims that all three tensors step through evenly, so that as few products as
-// possible remain.
+// Merges neighbouring batch dims that all three tensors step through evenly, so that as few products
+// as possible remain.
 void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
   Tensor* all[] = {&out, &a, &b};
   for (int d = out.dim() - 4; d >= 0; --d) {

@@ -1,5 +1,5 @@
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/losses/cross_entropy.h"
+#include "gradus/tensor/kernel.h"
 
 #include <Eigen/Core>
 #include <cmath>
@@ -118,7 +118,7 @@ void cross_entropy_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& x,
 }  // namespace
 
 constinit decltype(cross_entropy_kernel) cross_entropy_kernel{"cross_entropy", &cross_entropy_cpu};
-constinit decltype(cross_entropy_grad_kernel) cross_entropy_grad_kernel{
-    "cross_entropy_grad", &cross_entropy_grad_cpu};
+constinit decltype(cross_entropy_grad_kernel) cross_entropy_grad_kernel{"cross_entropy_grad",
+                                                                        &cross_entropy_grad_cpu};
 
 }  // namespace gradus::raw

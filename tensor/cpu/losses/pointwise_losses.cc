@@ -1,6 +1,6 @@
 // Point-wise losses on the CPU.
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
+#include "gradus/tensor/kernel.h"
 
 #include "gradus/tensor/cpu/elementwise/pointwise_kernels.h"
 #include "gradus/tensor/ops/losses/loss_functors.h"
@@ -73,7 +73,7 @@ namespace gradus::raw {
 using namespace cpu;  // NOLINT
 
 constinit decltype(point_loss_kernel) point_loss_kernel{"point_loss", &cpu::point_loss};
-constinit decltype(point_loss_backward_kernel) point_loss_backward_kernel{
-    "point_loss_backward", &cpu::point_loss_backward};
+constinit decltype(point_loss_backward_kernel) point_loss_backward_kernel{"point_loss_backward",
+                                                                          &cpu::point_loss_backward};
 
 }  // namespace gradus::raw

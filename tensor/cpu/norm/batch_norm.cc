@@ -115,8 +115,8 @@ std::vector<double> sum_rows(const Rows& rows, Add add) {
   return total;
 }
 
-// The normalised value. In one place: the gradient of a rectified batch norm finds the sign of the result
-// again.
+// The normalised value. In one place: the gradient of a rectified batch norm finds the sign of
+// the result again.
 template <class A>
 inline A normalised(A v, A mean, A scale, A shift) {
   return std::fma(v - mean, scale, shift);
@@ -208,9 +208,9 @@ void add_differences(int64_t n, A* __restrict sum, A* __restrict squares, const 
   }
 }
 
-// Mean and m2 in one pass over differences from a guess: the mean of some rows. Where the guess is so far off
-// that the subtraction at the end would cost digits, a second pass goes over differences from the mean
-// itself.
+// Mean and m2 in one pass over differences from a guess: the mean of some rows. Where the guess is so
+// far off that the subtraction at the end would cost digits, a second pass goes over differences from
+// the mean itself.
 template <class T>
 Moments moments(const Tensor& x) {
   using A = Arithmetic<T>;
@@ -444,8 +444,8 @@ void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
   });
 }
 
-// The gradient of relu: g = dy where y is not 0, for N rows; adds g and g * (x - mean) to the sums. g may be
-// dy.
+// The gradient of relu: g = dy where y is not 0, for N rows; adds g and g * (x - mean) to the
+// sums. g may be dy.
 template <int N, class T, class A>
 void relu_backward_sums_rows(int64_t n, T* g, A* __restrict sum, A* __restrict centred_sum, const T* dy,
                              const T* y, const T* x, const A* __restrict mean) {
@@ -505,14 +505,14 @@ namespace gradus::raw {
 constinit decltype(batch_norm_kernel) batch_norm_kernel{"batch_norm", &batch_norm_cpu};
 constinit decltype(batch_norm_relu_kernel) batch_norm_relu_kernel{"batch_norm_relu", &batch_norm_relu_cpu};
 constinit decltype(batch_norm_apply_kernel) batch_norm_apply_kernel{"batch_norm", &batch_norm_apply_cpu};
-constinit decltype(batch_norm_backward_kernel) batch_norm_backward_kernel{
-    "batch_norm_backward", &batch_norm_backward_cpu};
+constinit decltype(batch_norm_backward_kernel) batch_norm_backward_kernel{"batch_norm_backward",
+                                                                          &batch_norm_backward_cpu};
 constinit decltype(batch_norm_add_relu_backward_kernel) batch_norm_add_relu_backward_kernel{
     "batch_norm_add_relu_backward", &batch_norm_add_relu_backward_cpu};
-constinit decltype(batch_norm_update_kernel) batch_norm_update_kernel{
-    "batch_norm_update_", &batch_norm_update_cpu};
-constinit decltype(batch_statistics_kernel) batch_statistics_kernel{
-    "batch_statistics", &batch_statistics_cpu};
+constinit decltype(batch_norm_update_kernel) batch_norm_update_kernel{"batch_norm_update_",
+                                                                      &batch_norm_update_cpu};
+constinit decltype(batch_statistics_kernel) batch_statistics_kernel{"batch_statistics",
+                                                                    &batch_statistics_cpu};
 constinit decltype(batch_statistics_backward_kernel) batch_statistics_backward_kernel{
     "batch_statistics_backward", &batch_statistics_backward_cpu};
 constinit decltype(batch_norm_apply_backward_kernel) batch_norm_apply_backward_kernel{

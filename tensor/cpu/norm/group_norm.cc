@@ -2,8 +2,8 @@
 // every pass goes over its rows and treats all channels alike, with one set of coefficients per channel. A
 // sample's passes follow each other while it is in the cache. Sums run over blocks of rows that do not depend
 // on the number of threads.
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/norm/group_norm.h"
+#include "gradus/tensor/kernel.h"
 
 #include <cmath>
 #include <vector>
@@ -259,9 +259,9 @@ void channel_window_sum_cpu(const Tensor& y, const Tensor& x, const ChannelWindo
 }  // namespace
 
 constinit decltype(group_norm_kernel) group_norm_kernel{"group_norm", &group_norm_cpu};
-constinit decltype(group_norm_backward_kernel) group_norm_backward_kernel{
-    "group_norm_backward", &group_norm_backward_cpu};
-constinit decltype(channel_window_sum_kernel) channel_window_sum_kernel{
-    "channel_window_sum", &channel_window_sum_cpu};
+constinit decltype(group_norm_backward_kernel) group_norm_backward_kernel{"group_norm_backward",
+                                                                          &group_norm_backward_cpu};
+constinit decltype(channel_window_sum_kernel) channel_window_sum_kernel{"channel_window_sum",
+                                                                        &channel_window_sum_cpu};
 
 }  // namespace gradus::raw

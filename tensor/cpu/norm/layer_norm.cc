@@ -1,7 +1,7 @@
 // Layer normalisation on the CPU, a row at a time while it is in the first-level cache. Sums run in lanes of
 // T over short stretches, which are added in f64. What is summed does not depend on the number of threads.
-#include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/norm/layer_norm.h"
+#include "gradus/tensor/kernel.h"
 
 #include <cmath>
 #include <vector>
@@ -165,7 +165,7 @@ void layer_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
 }  // namespace
 
 constinit decltype(layer_norm_kernel) layer_norm_kernel{"layer_norm", &layer_norm_cpu};
-constinit decltype(layer_norm_backward_kernel) layer_norm_backward_kernel{
-    "layer_norm_backward", &layer_norm_backward_cpu};
+constinit decltype(layer_norm_backward_kernel) layer_norm_backward_kernel{"layer_norm_backward",
+                                                                          &layer_norm_backward_cpu};
 
 }  // namespace gradus::raw

@@ -20,7 +20,6 @@ constexpr unsigned kForward = bit(Pass::kForward), kWeightGrad = bit(Pass::kWeig
 
 bool always(const Problem&) { return true; }
 bool volumes(const Problem& p) { return p.g.rank() == 3; }
-bool of_grouped_volumes(const Problem& p) { return volumes(p) && p.g.groups > 1; }
 bool with_a_stride(const Problem& p) { return p.g.stride.product() > 1; }
 bool of_padding_like_the_stride(const Problem& p) {
   return p.g.rank() == 3 && p.g.stride[0] > 1 && p.g.padding[0] >= p.g.stride[0];
@@ -68,7 +67,7 @@ bool of_narrow_results_and_a_stride(const Problem& p) {
 bool of_dilated_filters(const Problem& p) { return p.g.dilation.product() > 1; }
 bool of_large_filters(const Problem& p) {
   for (int d = 0; d < p.g.rank(); ++d)
-    if (p.w[d + 2] > 16) return true;
+    if (p.w[d + 2] > 12) return true;
   return false;
 }
 // The last row may end before its padding does.
@@ -109,7 +108,8 @@ const struct {
     {"brgconv*amx", kOfImages, of_long_rows},
     {"brgconv*amx", kOfImages, of_dilated_filters},
     {"brgconv", kEvery, of_large_filters},
-    {"brgconv*bf16", kOfImages, of_grouped_volumes},
+    {"brdgmm", kEvery, of_large_filters},
+    {"brgconv*bf16", kOfImages, volumes},
     {"brgconv", kOfImages, of_several_turns},
     {"brgconv", kForward, of_narrow_results_and_a_stride},
     {"brgconv", kForward, of_a_stride_beyond_the_padding},

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/cpu/onednn/weight_layout.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/neighbour.h"
 #include "gradus/tensor/runtime/parallel.h"

@@ -54,8 +54,8 @@ using PlanPtr = std::shared_ptr<const Plan>;
 PlanPtr find_plan(const PlanKey& key);
 PlanPtr keep_plan(const PlanKey& key, Plan plan);
 
-// Returns the plan of `key`, made on first use. Two threads may make the same plan; the first one kept serves
-// both.
+// Returns the plan of `key`, made on first use. Two threads may make the same plan; the first one
+// kept serves both.
 template <class Make>
 PlanPtr plan_for(const PlanKey& key, Make make) {
   if (PlanPtr p = find_plan(key)) return p;

@@ -16,8 +16,8 @@ Desc image_layout(const Tensor& x);
 
 // Returns how oneDNN convolves x[N,C,...] by w[O,C/groups,...] into y[N,O,...], or computes the gradient of x
 // or of w in their place. The bias, its gradient and the filters have y's dtype. With `own_layout` the images
-// lie as oneDNN likes best (plan.src, plan.dst), else channels-last. Errors: dnnl::error, unimplemented,
-// where no implementation serves or each is known to err.
+// lie as oneDNN likes best (plan.src, plan.dst), else channels-last.
+// Errors: dnnl::error, unimplemented, where no implementation serves or each is known to err.
 Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, const raw::ConvGeometry& g,
                bool with_bias, bool own_layout = false);
 

@@ -89,8 +89,8 @@ inline std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tens
 }
 
 // Kernels: one floating dtype; x, y and their gradients dense with channels innermost, w and bias row-major
-// (bias and db may be undefined), no empty tensors. Two or three dimensions. dw and db may be f32 for others
-// in 16 bits.
+// (bias and db may be undefined), no empty tensors. Two or three dimensions. dw and db may be f32 for
+// others in 16 bits.
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry)>
     conv_kernel;
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias, ConvGeometry)>

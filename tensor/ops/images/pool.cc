@@ -36,8 +36,8 @@ int64_t output_extent(const char* op, const Tensor& x, int64_t in, int64_t kerne
   if (2 * padding > reach)
     throw ValueError(op, "padding ", padding, " is more than half of the window's ", reach);
   const int64_t room = in + 2 * padding - reach;
-  // With ceil_mode the last window may hang over the edge, and the first one too if it reaches the padded input's
-  // last `stride` cells; it starts inside the image or its left padding.
+  // With ceil_mode the last window may hang over the edge, and the first one too if it reaches the padded
+  // input's last `stride` cells; it starts inside the image or its left padding.
   if (room < 0 && (!ceil_mode || room <= -stride))
     throw ShapeError(op, "window of ", reach, " is larger than the padded input of ", in + 2 * padding,
                      ceil_mode ? concat(" by a stride of ", stride, " or more") : "", ": x ", describe(x));

@@ -1,5 +1,5 @@
-// Raw pooling over windows of signals, images and volumes. The differentiable forms are in
-// gradus/autograd/ops/images/pool.h.
+// Raw pooling over windows of signals, images and volumes. The differentiable forms
+// are in gradus/autograd/ops/images/pool.h.
 //
 // Max pooling, its gradient and that gradient's derivative are a gather, a scatter and the gather again, over
 // one index tensor; average pooling and its gradient are each other's transposes.
@@ -7,8 +7,8 @@
 
 #include <utility>
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/base/required.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

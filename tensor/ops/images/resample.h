@@ -11,8 +11,8 @@
 
 namespace gradus {
 
-// A sparse matrix [out, in]: output cell i is the sum over k in [start[i], start[i+1]) of weight[k]
-// x[from[k]].
+// A sparse matrix [out, in]: output cell i is the sum over k in [start[i], start[i+1])
+// of weight[k] x[from[k]].
 struct AxisTaps {
   int64_t in = 0, out = 0;
   std::vector<int64_t> start{0}, from;
@@ -32,7 +32,8 @@ struct Resampling {
 
 namespace raw {
 
-// Returns x, of 3 to 5 dims, resampled; channels-last. Errors: ShapeError, DTypeError unless floating.
+// Returns x, of 3 to 5 dims, resampled; channels-last.
+// Errors: ShapeError, DTypeError unless floating.
 Tensor resample(const Tensor& x, const Resampling& map);
 
 // y and x: f32 or f64, dense with channels innermost, not empty.

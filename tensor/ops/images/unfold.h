@@ -1,9 +1,9 @@
-// Raw unfold (im2col) and fold (col2im): each other's transposes. The differentiable forms are in
-// gradus/autograd/ops/images/unfold.h.
+// Raw unfold (im2col) and fold (col2im): each other's transposes. The differentiable forms
+// are in gradus/autograd/ops/images/unfold.h.
 #pragma once
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/base/required.h"
+#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

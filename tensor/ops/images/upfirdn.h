@@ -21,8 +21,8 @@ struct Upfirdn2dOptions {
 
 namespace raw {
 
-// y[n,c,p,q] = sum over i,j of kernel[KH-1-i][KW-1-j] u[n, c, p down + i - top, q down + j - left], u the
-// upsampled x.
+// y[n,c,p,q] = sum over i,j of kernel[KH-1-i][KW-1-j] u[n, c, p down + i - top, q down + j - left], u
+// the upsampled x.
 struct UpfirdnGeometry {
   Size2 input, output, kernel, up, down;
   int64_t left = 0, top = 0;

@@ -1,5 +1,5 @@
-// Raw cross-entropy between scores and class numbers, and its gradient. The differentiable form is in
-// gradus/autograd/ops/losses/cross_entropy.h.
+// Raw cross-entropy between scores and class numbers, and its gradient. The differentiable form
+// is in gradus/autograd/ops/losses/cross_entropy.h.
 //
 // Every sample has C scores x_c and a target y. With a_c = w_c ((1 - smoothing) [c = y] + smoothing / C),
 // where w_c in the first term counts as w_y, its loss is -sum_c a_c log p_c: p = softmax(x), or p = exp(x)

@@ -1,5 +1,5 @@
-// Raw point-wise losses: of every element and its target. The differentiable forms are in
-// gradus/autograd/ops/losses/pointwise_losses.h.
+// Raw point-wise losses: of every element and its target. The differentiable forms
+// are in gradus/autograd/ops/losses/pointwise_losses.h.
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"
@@ -27,8 +27,8 @@ struct PointLossSpec {
 };
 
 // x and target of one shape -> the loss of every element.
-// Errors, named `op`: ShapeError unless the shapes are equal; DTypeError unless both are floating;
-// DeviceError.
+// Errors, named `op`: ShapeError unless the shapes are equal; DTypeError unless both
+// are floating; DeviceError.
 Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec);
 // dy, which broadcasts to x, times the slope in x.
 Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target,

@@ -14,8 +14,8 @@ struct BatchNormFuncOptions {
 
 namespace raw {
 
-// x[N,C,...]; weight and bias [C] may be undefined (1 and 0). What belongs to channels has x's dtype, or is f32 next to
-// an x of 16 bits. What is computed for channels always has the dtype that this returns.
+// x[N,C,...]; weight and bias [C] may be undefined (1 and 0). What belongs to channels has x's dtype, or is
+// f32 next to an x of 16 bits. What is computed for channels always has the dtype that this returns.
 inline DType channel_dtype(DType x) { return x == DType::kF64 ? x : DType::kF32; }
 struct BatchNormResult {
   Tensor y, mean, var;  // statistics [C] of the batch; the variance is biased
@@ -53,8 +53,8 @@ BatchNormAddReluGrads batch_norm_add_relu_backward(const Tensor& dy, const Tenso
                                                    const Tensor& mean, const Tensor& var,
                                                    const Tensor& weight,
                                                    const BatchNormAddReluBackwardOptions& options);
-// Moves running statistics towards the batch's; `rows` elements of each channel went into them. Running ones of 16
-// bits are moved in f32 and rounded once.
+// Moves running statistics towards the batch's; `rows` elements of each channel went into them. Running ones
+// of 16 bits are moved in f32 and rounded once.
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
                         const Tensor& var, int64_t rows, double momentum);
 
@@ -63,7 +63,8 @@ struct BatchStatistics {
   Tensor mean, m2;  // f64[C]: over batch and positions, the mean and the sum of squared differences from it
 };
 BatchStatistics batch_statistics(const Tensor& x);
-// dx = add (or nothing) + offset + (x - mean) * slope, by channel, rounded once; in_place: add may become the result.
+// dx = add (or nothing) + offset + (x - mean) * slope, by channel, rounded once; in_place: add may
+// become the result.
 Tensor batch_statistics_backward(const Tensor& add, const Tensor& x, const Tensor& mean, const Tensor& offset,
                                  const Tensor& slope, bool in_place);
 struct BatchNormApplyGrads {
@@ -74,14 +75,14 @@ struct BatchNormApplyGrads {
 BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x, const Tensor& mean,
                                               const Tensor& var, const Tensor& weight, double eps);
 
-// Checks x[N,C,...] and the [C] tensors that belong to it (undefined ones are fine). Errors: typed, named
-// `op`.
+// Checks x[N,C,...] and the [C] tensors that belong to it (undefined ones are fine).
+// Errors: typed, named `op`.
 void check_batch_norm(const char* op, const Tensor& x,
                       std::initializer_list<std::pair<const char*, const Tensor*>> named);
 
-// Kernels: x and y of one floating dtype, dense with channels innermost; [C] tensors row-major, of that dtype, or f32
-// where it has 16 bits (running statistics may have 16 bits too); no empty x. batch_norm_apply_backward's dx, which is
-// batch_statistics_backward's add, has the dtype of [C] tensors.
+// Kernels: x and y of one floating dtype, dense with channels innermost; [C] tensors row-major, of that
+// dtype, or f32 where it has 16 bits (running statistics may have 16 bits too); no empty x.
+// batch_norm_apply_backward's dx, which is batch_statistics_backward's add, has the dtype of [C] tensors.
 extern KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                        const Tensor& weight, const Tensor& bias, double eps)>
     batch_norm_kernel;

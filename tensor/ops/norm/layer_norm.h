@@ -1,5 +1,5 @@
-// Raw normalisation over the last dims: layer_norm and rms_norm. The differentiable forms are in
-// gradus/autograd/ops/norm/layer_norm.h.
+// Raw normalisation over the last dims: layer_norm and rms_norm. The differentiable forms
+// are in gradus/autograd/ops/norm/layer_norm.h.
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"

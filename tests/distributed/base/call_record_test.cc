@@ -1,5 +1,5 @@
-// What ranks are about to do is compared before data moves: the verdict and its text are the same on every
-// rank.
+// What ranks are about to do is compared before data moves: the verdict and its text are the
+// same on every rank.
 #include "gradus/distributed/base/call_record.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,8 @@ struct Call {
   DType dtype = DType::kF32;
 };
 CallRecord make_record(const Call& call) {
-  CallRecord record{.sequence = 12, .op = call.op, .reduce = call.reduce, .dtype = call.dtype, .root = call.root};
+  CallRecord record{
+      .sequence = 12, .op = call.op, .reduce = call.reduce, .dtype = call.dtype, .root = call.root};
   record.ndim = call.shape.size();
   std::ranges::copy(call.shape, record.dims);
   return record;
@@ -71,7 +72,7 @@ TEST(CallRecord, TheMajorityIsRightAndTheFirstRankOnATie) {
 
 TEST(CallRecord, RanksAndRootsAreThoseOfTheJob) {
   const std::vector<CallRecord> records = {make_record({Op::kBroadcast, {4}, 0}),
-                                       make_record({Op::kBroadcast, {4}, 1})};
+                                           make_record({Op::kBroadcast, {4}, 1})};
   const auto failure = find_mismatch(records, {3, 7}, "pair");
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 7);

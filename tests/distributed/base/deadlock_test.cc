@@ -1,5 +1,5 @@
-// Ranks that wait for each other in calls of different groups: as processes, as threads, and by what they
-// say.
+// Ranks that wait for each other in calls of different groups: as processes, as threads, and
+// by what they say.
 #include "gradus/distributed/base/deadlock.h"
 
 #include <gmock/gmock.h>
@@ -13,16 +13,16 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/distributed/group/collectives.h"
-#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 #include "gradus/distributed/data_parallel/separate_data_parallel.h"
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/nn/nn.h"
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/linalg/matmul.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tests/distributed/rank_processes.h"
 #include "gradus/tests/distributed/threads.h"
 

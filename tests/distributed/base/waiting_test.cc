@@ -318,7 +318,8 @@ TEST(Status, CountsMessagesOfWhichTheSenderComesToTheNext) {
     EXPECT_NE(to.stuck, 0u);
     EXPECT_EQ(to.waits.size(), 1u);
     EXPECT_THAT(to.waits[0].ranks.ranks(), testing::ElementsAre(0));
-    const Membership::Receiving other(sender, "recv from rank 1", 1);  // a stuck rank says where it has come to
+    const Membership::Receiving other(sender, "recv from rank 1",
+                                      1);  // a stuck rank says where it has come to
     const auto came = sender.status().came;
     const auto it = came.find(group_of(to.waits[0].call));
     return it != came.end() && it->second >= number_of(to.waits[0].call);

@@ -90,8 +90,8 @@ TEST_P(Compressed, sends_16_bits_and_rounds_no_more_than_they_must) {
                   EXPECT_EQ(calls.at(0), concat("all_reduce(", name, "[1000], sum)"));
                   expect_equal_on_all_ranks(bucket.buffer);
                   const V mean = mean_of_values(4, {1000}, dtype);
-                  // Numbers are at most 1: each rank's quarter is rounded, and a sum of at most 1 three times
-                  // at most.
+                  // Numbers are at most 1: each rank's quarter is rounded, and a sum of at most 1
+                  // three times at most.
                   for (size_t i = 0; i < mean.size(); ++i) ASSERT_NEAR(given[i], mean[i], 4 * rounding);
                   double largest = 0;
                   for (size_t i = 0; i < mean.size(); ++i)
@@ -172,8 +172,8 @@ TEST(CommHookInCallback, hooks_make_gradients_the_mean_of_all_ranks) {
     CommHook hook;
     double tolerance;
   };
-  for (const Case& c :
-       {Case{allreduce_hook(), 1e-7}, Case{fp16_compress_hook(), 0x1p-10}, Case{bf16_compress_hook(), 0x1p-8}})
+  for (const Case& c : {Case{allreduce_hook(), 1e-7}, Case{fp16_compress_hook(), 0x1p-10},
+                        Case{bf16_compress_hook(), 0x1p-8}})
     run_ranks(2, [&] {
       Three net(c.hook);
       for (int step = 0; step < 2; ++step) {

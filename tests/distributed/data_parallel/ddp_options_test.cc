@@ -1,5 +1,5 @@
-// The wrappers: what they check and synchronise at first, each option, growth, parts, names, and a group of
-// one.
+// The wrappers: what they check and synchronise at first, each option, growth, parts, names, and
+// a group of one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/distributed/group/object.h"
 #include "gradus/distributed/data_parallel/separate_data_parallel.h"
+#include "gradus/distributed/group/object.h"
 #include "gradus/nn/layers/batch_norm.h"
 #include "gradus/nn/layers/linear.h"
 #include "gradus/optim/optimizer_dict.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/distributed.h"
 #include "gradus/nn/nn.h"

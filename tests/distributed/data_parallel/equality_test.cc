@@ -17,15 +17,15 @@
 #include "gradus/data/sets/digits.h"
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
 #include "gradus/distributed/data_parallel/bcast_list.h"
+#include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
-#include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/models/mnist_net.h"
 #include "gradus/nn/nn.h"
 #include "gradus/optim/optimizers/sgd.h"
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tests/distributed/rank_processes.h"
 
 namespace gradus::dist {
@@ -112,8 +112,8 @@ Result train(const Task& task, bool alone) {
   if (alone) {
     gm.attach(net->parameters());
   } else {
-    callback = make_allreduce_cb(ReduceOp::kMean, {.bucket_cap_mb = task.bucket_mb,
-                                                   .first_bucket_mb = std::min(task.bucket_mb, 1.0)});
+    callback = make_allreduce_cb(
+        ReduceOp::kMean, {.bucket_cap_mb = task.bucket_mb, .first_bucket_mb = std::min(task.bucket_mb, 1.0)});
     const auto wait = [&task](const Tensor&, const Tensor& grad) {
       if (task.jitter) sleep_now_and_then();
       return grad;

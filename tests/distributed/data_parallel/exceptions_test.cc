@@ -1,18 +1,18 @@
-// An exception of one rank reaches the others at once, wherever it is thrown: no destructor on its way waits
-// for them.
+// An exception of one rank reaches the others at once, wherever it is thrown: no destructor on its way
+// waits for them.
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
+#include "gradus/distributed/group/collectives.h"
 #include "gradus/nn/nn.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tests/distributed/threads.h"
 #include "gradus/tests/distributed/data_parallel/throwing_training.h"
+#include "gradus/tests/distributed/threads.h"
 
 namespace gradus::dist {
 namespace {

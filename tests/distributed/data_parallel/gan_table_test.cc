@@ -9,10 +9,10 @@
 #include <map>
 #include <tuple>
 
+#include "gradus/distributed/data_parallel/separate_data_parallel.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
-#include "gradus/distributed/data_parallel/separate_data_parallel.h"
 #include "gradus/tests/distributed/data_parallel/small_gans.h"
 
 namespace gradus::dist {

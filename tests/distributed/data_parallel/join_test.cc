@@ -202,8 +202,8 @@ TEST(Join, MayEndAllWithTheFirstThatHasNoMoreData) {
   EXPECT_THAT(errors, Each(HasSubstr("rank 1 has no more data")));
 }
 
-// Ranks find out at different times, with different numbers of buckets on their way; all can go on
-// afterwards.
+// Ranks find out at different times, with different numbers of buckets on their way; all can
+// go on afterwards.
 TEST(Join, AnEarlyEndIsTheSameForSlowAndFastRanks) {
   run_ranks(
       3,

@@ -7,8 +7,8 @@
 #include <iostream>
 
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/distributed/data_parallel/allreduce_callback.h"
 #include "gradus/distributed/base/error.h"
+#include "gradus/distributed/data_parallel/allreduce_callback.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tests/distributed/rank_processes.h"

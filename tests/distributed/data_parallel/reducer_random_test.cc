@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gradus/autograd/ops/ops.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"

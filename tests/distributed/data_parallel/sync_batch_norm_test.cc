@@ -9,12 +9,12 @@
 #include <limits>
 #include <optional>
 
-#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/data_parallel/distributed_data_parallel.h"
+#include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/functional.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/nn/nn.h"
@@ -238,8 +238,8 @@ TEST_P(SyncBatchNormIn16Bits, is_as_close_to_f64_as_batch_norm_of_the_joined_bat
       convert_sync_batchnorm(net);
       const Derivatives d = in_mode(
           m, net, [&] { return derivatives_on_all_ranks(net, mine(x), mine(factor), mine(direction)); });
-      // The same roundings at the same places: what differs is below f32's digits, and moves few of them. In second
-      // order the places differ, so the errors are as large, but others.
+      // The same roundings at the same places: what differs is below f32's digits, and moves few of them. In
+      // second order the places differ, so the errors are as large, but others.
       const auto expect_as_close = [&](const char* what, const Tensor& here, const Tensor& there,
                                        const Tensor& want, double more = 0) {
         const double factor = std::string_view(what).starts_with("second") ? 1.5 : 1.1;
@@ -326,8 +326,8 @@ TEST(SyncBatchNormIn16Bits, trains_under_data_parallelism_and_autocast) {
       const auto mean =
           gradients(net, narrow(x, 0, begin, end - begin), true, [&](GradManager& gm) { ddp.attach(gm); });
       for (size_t i = 0; i < mean.size(); ++i) {
-        // Each rank rounds its part of a product's weight gradient to bf16, and the biases' in front of a batch
-        // norm are 0 but for rounding.
+        // Each rank rounds its part of a product's weight gradient to bf16, and the biases' in front of a
+        // batch norm are 0 but for rounding.
         const double rounding = double(begins.size()) * unit(DType::kBF16) * std::max(largest(exact[i]), 1.0);
         EXPECT_LT(std::sqrt(squared_error(mean[i] * double(get_world_size()), exact[i])),
                   1.1 * std::sqrt(squared_error(plain[i], exact[i])) + rounding)

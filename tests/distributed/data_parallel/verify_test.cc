@@ -8,14 +8,14 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/functional.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/models/mnist_net.h"
 #include "gradus/nn/nn.h"
-#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus::dist {
@@ -121,7 +121,8 @@ TEST(Verify, SynchronisedBatchNormPasses) {
   const VerifyReport report =
       verify(make<BatchNormNet>, samples({1, 8, 8}), {.world = 4, .prepare = synchronize});
   EXPECT_TRUE(report) << report;
-  // More than elsewhere: the bias's gradient is rounding, and measured by a thousandth of the largest gradient.
+  // More than elsewhere: the bias's gradient is rounding, and measured by a thousandth of
+  // the largest gradient.
   EXPECT_LT(report.difference, 1e-11);
 }
 

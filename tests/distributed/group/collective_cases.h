@@ -20,9 +20,8 @@ struct CollectiveCase {
 // What a backend can do and what the cases may use.
 struct CaseLimits {
   Device device = kCPU;
-  std::vector<DType> dtypes = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16,
-                               DType::kI64, DType::kI32, DType::kI16, DType::kI8,
-                               DType::kU8,  DType::kBool};
+  std::vector<DType> dtypes = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64,
+                               DType::kI32, DType::kI16, DType::kI8,  DType::kU8,   DType::kBool};
   bool bit_operations = true;
   bool any_source = true;
   int64_t large = 100'003;  // elements

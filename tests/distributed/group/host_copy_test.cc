@@ -358,8 +358,8 @@ std::function<Variables(int)> address(int port) {
   return [port](int) { return Variables{{"ADDRESS", concat("127.0.0.1:", port)}}; };
 }
 
-// Bytes that no other process maps. A sanitizer's own, which grow with what is touched, would count: none
-// then.
+// Bytes that no other process maps. A sanitizer's own, which grow with what is touched, would
+// count: none then.
 size_t private_bytes() {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   return 0;

@@ -23,8 +23,8 @@
 
 #include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/collectives.h"
-#include "gradus/distributed/store/file_store.h"
 #include "gradus/distributed/group/object.h"
+#include "gradus/distributed/store/file_store.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/distributed/rank_processes.h"
 
@@ -301,7 +301,8 @@ TEST(InitProcessGroup, TwoJobsAtOnePortAreAnErrorAndNeverMixed) {
 }
 
 int64_t milliseconds() {
-  return std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 // Prints when it hears of an error, which one, and when it has left.
@@ -361,8 +362,7 @@ TEST(InitProcessGroup, ByAPortAloneReturnsAtOnceAndOnlyTheFirstCallWaits) {
   int64_t shortest = kHalfASecond;
   // A busy machine may take long for any of them.
   for (int i = 0; i < 10 && shortest >= kHalfASecond; ++i)
-    for (const RankEnd& end :
-         run_processes("joins", 2, {.variables = torchrun_variables(2, free_port())})) {
+    for (const RankEnd& end : run_processes("joins", 2, {.variables = torchrun_variables(2, free_port())})) {
       EXPECT_EQ(end.exit_code, 0) << end.output;
       shortest = std::min(shortest, number_after(end.output, "joined "));
       EXPECT_GE(number_after(end.output, "called "), kHalfASecond) << end.output;

@@ -5,12 +5,12 @@
 #include <random>
 #include <set>
 
+#include "gradus/distributed/base/error.h"
 #include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/collectives.h"
-#include "gradus/distributed/base/error.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/simulation/simulation.h"
 #include "gradus/distributed/group/world.h"
+#include "gradus/distributed/simulation/simulation.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/ops/creation.h"
 
@@ -26,10 +26,10 @@ const char* const kNames[] = {"all", "copy", "odd", "half", "side", "barrier", "
 struct Action {
   enum Kind { kCompute, kIssue, kWait, kSend, kReceive } kind;
   Lane lane = kAll;
-  int call = 0;         // of the lane's, counted from 1
-  int op = 0;           // what it is
-  bool async = false;   // kIssue: the wait comes later
-  Milliseconds time{};  // kCompute
+  int call = 0;          // of the lane's, counted from 1
+  int op = 0;            // what it is
+  bool async = false;    // kIssue: the wait comes later
+  Milliseconds time{};   // kCompute
   int from = 0, to = 0;  // of a message
 };
 

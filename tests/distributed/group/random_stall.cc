@@ -10,8 +10,8 @@
 #include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/simulation/simulation.h"
 #include "gradus/distributed/group/world.h"
+#include "gradus/distributed/simulation/simulation.h"
 #include "gradus/tensor/ops/creation.h"
 
 namespace gradus::dist {
@@ -59,8 +59,8 @@ class Ledger {
   }
 
   // Who may have held the others up. Those who wait for nobody; else each rank that, by coming wherever
-  // others wait for it, would have let all of them go on, one by one. Of ranks that are in a deadlock, these
-  // alone count.
+  // others wait for it, would have let all of them go on, one by one. Of ranks that are in a deadlock,
+  // these alone count.
   std::set<int> suspects(int world) const {
     const std::set<int> stuck = deadlocked(world);
     std::set<int> suspects, others;
@@ -251,8 +251,8 @@ struct Stall {
   }
 };
 
-// The ranks that an error's first words name: "[op] rank 1 or rank 2 holds up", "[op] ranks 1, 2 did not come
-// to".
+// The ranks that an error's first words name: "[op] rank 1 or rank 2 holds up", "[op] ranks 1, 2
+// did not come to".
 std::set<int> named_in(const std::string& text) {
   const size_t begin = text.find("] "), end = std::min(text.find(" did not come to "), text.find(" hold"));
   std::set<int> named;

@@ -1,5 +1,5 @@
-// Ranks on one host or several, of which one stalls: it lives, and does not come. Whatever the others are in by
-// then, and however they wait for each other, all errors must name it.
+// Ranks on one host or several, of which one stalls: it lives, and does not come. Whatever the others are in
+// by then, and however they wait for each other, all errors must name it.
 #pragma once
 
 #include <cstdint>

@@ -33,8 +33,8 @@ int check_collectives() {
   return wrong ? 1 : 0;
 }
 
-// Says when the first calls are over, and then what went wrong and when (in milliseconds of the steady
-// clock).
+// Says when the first calls are over, and then what went wrong and when (in milliseconds of
+// the steady clock).
 int reduce_until_failure(Milliseconds timeout) {
   init_process_group({.timeout = timeout, .init_timeout = Milliseconds(30'000)});
   try {

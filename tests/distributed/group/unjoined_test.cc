@@ -1,5 +1,5 @@
-// A process that a launcher started as one rank of several, and that joins no job: the first thing that ranks do
-// together is an error.
+// A process that a launcher started as one rank of several, and that joins no job: the first thing that ranks
+// do together is an error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,14 +9,14 @@
 #include "gradus/data/dataloader.h"
 #include "gradus/data/dataset.h"
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
+#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
+#include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/collectives.h"
-#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 #include "gradus/distributed/group/functional.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
-#include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/nn/nn.h"
 #include "gradus/tensor/ops/creation.h"
 
@@ -42,8 +42,9 @@ std::string error_of(F&& f) {
 template <class F>
 void expect_refused(const std::string& op, F&& f) {
   EXPECT_THAT(error_of(f),
-              StartsWith("[" + op + "] this process is rank 1 of 4, as RANK and WORLD_SIZE say, but it is in "
-                                    "no job: call dist::launcher or dist::init_process_group first"))
+              StartsWith("[" + op +
+                         "] this process is rank 1 of 4, as RANK and WORLD_SIZE say, but it is in "
+                         "no job: call dist::launcher or dist::init_process_group first"))
       << op;
 }
 

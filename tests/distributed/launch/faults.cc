@@ -4,7 +4,7 @@
 //
 //   ./run faults                          50 repetitions of every fault, with 2 and 4 ranks
 //   ./run faults --kind stop --repetitions 5 --seed 7
-//   ./run faults --kind throw --world 2,3,4 --repetitions 170     exceptions at every place of a training's step
+//   ./run faults --kind throw --world 2,3,4 --repetitions 170     exceptions anywhere in a training's step
 #include <dirent.h>
 #include <signal.h>
 #include <time.h>
@@ -23,12 +23,12 @@
 
 #include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/launch/internal/failure_report.h"
 #include "gradus/distributed/launch/supervisor.h"
-#include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tests/distributed/subprocess.h"
 #include "gradus/tests/distributed/data_parallel/throwing_training.h"
+#include "gradus/tests/distributed/subprocess.h"
 
 using namespace gradus;
 using namespace gradus::dist;
@@ -191,7 +191,8 @@ int be_rank(const std::string& kind, int victim, int64_t seed) {
 
 // The launcher of such ranks.
 int be_launcher(const std::vector<std::string>& argv, int world) {
-  dist::internal::SupervisorOptions spec{.op = "faults", .path = "/proc/self/exe", .argv = argv, .nproc = world};
+  dist::internal::SupervisorOptions spec{
+      .op = "faults", .path = "/proc/self/exe", .argv = argv, .nproc = world};
   const dist::internal::Outcome outcome = dist::internal::supervise(spec);
   std::cerr << dist::internal::failure_report("faults", outcome);
   return outcome.ok ? 0 : 1;

@@ -254,7 +254,8 @@ TEST(GradusRun, StoppedRanksAreEndedToo) {
 
 TEST(GradusRun, ExitCodesAreKeptWhereChildrenWereToBeIgnored) {
   // A shell cannot ignore SIGCHLD for others; env can.
-  Subprocess p({"/usr/bin/env", "--ignore-signal=CHLD", "distributed/launch/gradus-run", "sh", "-c", "exit 5"});
+  Subprocess p(
+      {"/usr/bin/env", "--ignore-signal=CHLD", "distributed/launch/gradus-run", "sh", "-c", "exit 5"});
   EXPECT_EQ(p.wait(), 1);
   EXPECT_THAT(p.err(), HasSubstr("rank 0 exited with code 5"));
 }
@@ -418,8 +419,8 @@ TEST(GradusRun, NothingSurvivesTheEndOfTheRanks) {
   EXPECT_LT(p->seconds(), 5);
 }
 
-// A rank's script that starts a process in a session and an environment of its own, whose number is then in
-// the file.
+// A rank's script that starts a process in a session and an environment of its own, whose number is
+// then in the file.
 std::string start_daemon(const std::string& file) {
   return "(env -i setsid sh -c 'echo $$ > " + file + "; exec sleep 1000' &);" + "while [ ! -s " + file +
          " ]; do sleep 0.01; done;";
@@ -473,8 +474,9 @@ TEST(GradusRun, ProcessesThatWereThereBeforeItAreNotItsOwn) {
 
 TEST(GradusRun, ALauncherInARankEndsWithIt) {
   TestFolder folder;
-  const std::string inner = "distributed/launch/gradus-run --nproc-per-node 2 sh -c 'setsid sleep 1000 & echo x > " +
-                            folder / "$RANK" + "; sleep 1000'";
+  const std::string inner =
+      "distributed/launch/gradus-run --nproc-per-node 2 sh -c 'setsid sleep 1000 & echo x > " +
+      folder / "$RANK" + "; sleep 1000'";
   const auto p = start({"sh", "-c", inner});
   ASSERT_TRUE(wait_for_file(folder / "0") && wait_for_file(folder / "1"));
   p->kill(SIGKILL);

@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "gradus/distributed/group/collectives.h"
-#include "gradus/distributed/launch/launcher.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/tensor/runtime/context.h"
+#include "gradus/distributed/launch/launcher.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 using namespace gradus;

@@ -1,5 +1,5 @@
-// dist::launcher and dist::launch: results, failures, several calls in a program, foreign launchers, and
-// nothing left.
+// dist::launcher and dist::launch: results, failures, several calls in a program, foreign launchers,
+// and nothing left.
 #include "gradus/distributed/launch/launcher.h"
 
 #include <gmock/gmock.h>

@@ -22,8 +22,8 @@ using Seconds = std::chrono::duration<double>;
 
 bool is_ok(const std::string& command) { return std::system((command + " > /dev/null 2>&1").c_str()) == 0; }
 
-// A network of its own, as long as a process of ours lives that holds it: nothing is left of it, whatever
-// happens.
+// A network of its own, as long as a process of ours lives that holds it: nothing is left of
+// it, whatever happens.
 class Network {
  public:
   Network() {
@@ -172,7 +172,9 @@ void check_cut(int cut) {
   }
 }
 TEST_F(Rendezvous, a_host_that_is_cut_off_is_an_error_everywhere_soon_after_the_timeout) { check_cut(1); }
-TEST_F(Rendezvous, a_first_host_that_is_cut_off_is_an_error_everywhere_soon_after_the_timeout) { check_cut(0); }
+TEST_F(Rendezvous, a_first_host_that_is_cut_off_is_an_error_everywhere_soon_after_the_timeout) {
+  check_cut(0);
+}
 
 TEST_F(Rendezvous, a_host_that_dies_is_an_error_on_the_others_within_two_seconds) {
   const Hosts hosts(2);

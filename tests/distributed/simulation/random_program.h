@@ -15,7 +15,8 @@ class RandomProgram {
  public:
   RandomProgram(uint64_t seed, int world_size);
 
-  // To be run by every rank. Errors: std::logic_error for a wrong value; else those of the calls.
+  // To be run by every rank.
+  // Errors: std::logic_error for a wrong value; else those of the calls.
   void run();
 
   // Returns what is wrong with its run under a simulation, or "": every rank must have got right values to

@@ -13,8 +13,8 @@
 #include <iostream>
 
 #include "gradus/tests/distributed/group/random_deadlock.h"
-#include "gradus/tests/distributed/simulation/random_program.h"
 #include "gradus/tests/distributed/group/random_stall.h"
+#include "gradus/tests/distributed/simulation/random_program.h"
 
 int main(int argc, char** argv) {
   using namespace gradus::dist;

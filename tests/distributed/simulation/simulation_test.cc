@@ -1,5 +1,5 @@
-// Ranks under a scheduler that a seed drives: what it finds, that it replays, and that the framework stands
-// up to it.
+// Ranks under a scheduler that a seed drives: what it finds, that it replays, and that the framework
+// stands up to it.
 // `./run simulate` tries many more seeds.
 #include "gradus/distributed/simulation/simulation.h"
 
@@ -8,10 +8,10 @@
 
 #include <set>
 
+#include "gradus/distributed/base/futex.h"
 #include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/base/futex.h"
 #include "gradus/tests/distributed/simulation/random_program.h"
 
 namespace gradus::dist {

@@ -9,8 +9,8 @@
 #include <functional>
 #include <thread>
 
-#include "gradus/distributed/store/roster.h"
 #include "gradus/distributed/store/internal/status_text.h"
+#include "gradus/distributed/store/roster.h"
 #include "gradus/distributed/store/store_server.h"
 #include "gradus/distributed/store/tcp_store.h"
 

@@ -1,5 +1,5 @@
-// Drives a store's server, without its sockets, by arbitrary bytes: ./run fuzz store. store_fuzz_test replays
-// some.
+// Drives a store's server, without its sockets, by arbitrary bytes: ./run fuzz store.
+// store_fuzz_test replays some.
 //
 // The input is a script: who connects, what bytes each sends, how much of its answers it takes, how time
 // passes. Whatever it does, the server must go on: what it sends is well-formed and meant for who gets it, a

@@ -1,5 +1,5 @@
-// Replays scripts that reach every part of the store's server, and thousands of variations: the same ones
-// each time.
+// Replays scripts that reach every part of the store's server, and thousands of variations: the same
+// ones each time.
 #include <gtest/gtest.h>
 
 #include <cstdint>

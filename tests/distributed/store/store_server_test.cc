@@ -9,9 +9,9 @@
 #include <random>
 #include <thread>
 
+#include "gradus/distributed/store/internal/store_service.h"
 #include "gradus/distributed/store/socket.h"
 #include "gradus/distributed/store/store_protocol.h"
-#include "gradus/distributed/store/internal/store_service.h"
 #include "gradus/distributed/store/tcp_store.h"
 
 namespace gradus::dist {

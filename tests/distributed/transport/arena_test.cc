@@ -162,8 +162,8 @@ TEST(Arena, nonsense_in_the_memory_is_an_error) {
     const auto backend = job.backend(rank);
     backend->exchange(job.call(rank), "abc");
     if (rank == 1) {
-      // A length that is too large, where rank 1's buffer of the next round begins; then on to that round by
-      // hand.
+      // A length that is too large, where rank 1's buffer of the next round begins; then on to
+      // that round by hand.
       const uint64_t length = kMaxExchangeBytes + 1;
       const size_t buffer_bytes = (arena_bytes(4) - arena_bytes(2)) / 4;
       std::byte* const buffers = job.segment->data() + arena_bytes(2) - 4 * buffer_bytes;

@@ -15,8 +15,8 @@
 
 namespace gradus::dist::internal {
 
-// What rank `rank` contributes at `i`: small whole numbers, so that sums are exact in every dtype that can
-// hold them.
+// What rank `rank` contributes at `i`: small whole numbers, so that sums are exact in every dtype
+// that can hold them.
 inline int contribution(int rank, int64_t i) { return int((rank * 7 + i * 3) % 5); }
 
 template <class T>

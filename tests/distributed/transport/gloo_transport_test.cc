@@ -10,11 +10,11 @@
 #include <thread>
 
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/transport/message.h"
+#include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/store/socket.h"
 #include "gradus/distributed/store/store_server.h"
 #include "gradus/distributed/store/tcp_store.h"
-#include "gradus/distributed/base/wire.h"
+#include "gradus/distributed/transport/message.h"
 #include "gradus/tests/distributed/transport/backend_checks.h"
 
 namespace gradus::dist::internal {

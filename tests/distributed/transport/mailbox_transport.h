@@ -1,5 +1,5 @@
-// A transport for tests: ranks are threads, a message is copied from the sender's memory when its receive is
-// there.
+// A transport for tests: ranks are threads, a message is copied from the sender's memory when its
+// receive is there.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 #include <memory>
 #include <mutex>
 
-#include "gradus/distributed/transport/transport.h"
 #include "gradus/distributed/base/waiting.h"
+#include "gradus/distributed/transport/transport.h"
 
 namespace gradus::dist::internal {
 

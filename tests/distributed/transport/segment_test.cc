@@ -26,8 +26,8 @@ using ::testing::HasSubstr;
 
 constexpr size_t kBytes = 100'000;
 
-// Enough of a store for segments, for processes that fork() made: keys and values of a few bytes, in shared
-// memory.
+// Enough of a store for segments, for processes that fork() made: keys and values of a few bytes,
+// in shared memory.
 class SharedStore : public Store {
  public:
   void set(std::string_view key, std::string_view value) override {
@@ -256,8 +256,8 @@ TEST(SegmentsOfProcesses, processes_share_memory_and_leave_nothing_behind) {
   EXPECT_FALSE(left_a_name(*job.store));
 }
 
-// Members are killed at many points of opening: the others end with the job's failure, or have got the
-// memory.
+// Members are killed at many points of opening: the others end with the job's failure, or have
+// got the memory.
 TEST(SegmentsOfProcesses, a_member_that_is_killed_while_opening_holds_up_nobody) {
   int failed = 0;
   for (int i = 0; i < 30; ++i) {

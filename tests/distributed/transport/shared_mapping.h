@@ -25,8 +25,8 @@ class SharedMapping : public Segment {
   ~SharedMapping() override { munmap(data_, bytes_); }
 };
 
-// A process that runs `body` and ends with status 0 if that returns; killed at the end of the scope if it
-// still runs.
+// A process that runs `body` and ends with status 0 if that returns; killed at the end of the scope
+// if it still runs.
 class ForkedProcess {
  public:
   explicit ForkedProcess(const std::function<void()>& body) : pid_(fork()) {

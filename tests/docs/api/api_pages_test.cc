@@ -1,4 +1,5 @@
-// The pages of docs/api name every public op, layer, loss, optimizer and schedule, and nothing that is not there.
+// The pages of docs/api name every public op, layer, loss, optimizer and schedule, and nothing
+// that is not there.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,7 +64,8 @@ std::string missing_of(const std::set<std::string>& names) {
 
 // Operators stand in the pages as such; fused gradients are the business of rules.
 bool is_for_users(const std::string& op) {
-  return op.rfind("operator", 0) != 0 && op.find("_backward") == std::string::npos && op.find("_grad") == std::string::npos;
+  return op.rfind("operator", 0) != 0 && op.find("_backward") == std::string::npos &&
+         op.find("_grad") == std::string::npos;
 }
 
 TEST(ApiPages, NameEveryOp) {
@@ -79,8 +81,8 @@ TEST(ApiPages, NameEveryOptimizerAndSchedule) { EXPECT_EQ(missing_of(classes("op
 
 // `name` or `name(...)` in a page, also as `nn::Name`, is an identifier of some header.
 TEST(ApiPages, NameNothingThatIsNotThere) {
-  const std::set<std::string> known =
-      words_of(headers({"tensor", "tensor/ops", "autograd", "autograd/ops", "nn", "optim", "models", "data", "io", "train"}));
+  const std::set<std::string> known = words_of(headers(
+      {"tensor", "tensor/ops", "autograd", "autograd/ops", "nn", "optim", "models", "data", "io", "train"}));
   std::string text = std::regex_replace(pages(), std::regex("```[^`]*```"), "");
   static const std::regex name(R"(`(?:\w+::)*([A-Za-z_]\w*)(?:\([^`]*\))?`)");
   std::string unknown;

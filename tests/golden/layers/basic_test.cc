@@ -22,22 +22,25 @@ GoldenLayer sequential() {
 
 }  // namespace
 
-static const bool added = add_golden_layers("basic", {
-    golden<nn::Linear>("Linear", {.in = 3, .out = 4}),
-    golden<nn::Linear>("Linear/plain", {.in = 3, .out = 4, .bias = false}),
-    golden<nn::Linear>("Linear/vector", {.in = 3, .out = 1}),
-    of_two<nn::Bilinear>("Bilinear", {.in1 = 3, .in2 = 4, .out = 5}),
-    of_two<nn::Bilinear>("Bilinear/plain", {.in1 = 3, .in2 = 2, .out = 1, .bias = false}),
-    golden<nn::Identity>("Identity"),
-    golden<nn::Flatten>("Flatten"),
-    golden<nn::Flatten>("Flatten/some", {.start = 0, .end = 1}),
-    golden<nn::Unflatten>("Unflatten", {.dim = 1, .sizes = {3, -1}}),
-    golden<nn::Dropout>("Dropout", {.p = 0.3}),
-    golden<nn::Dropout>("Dropout/none", {.p = 0}),
-    sequential(),
-    golden<nn::Embedding>("Embedding", {.num_embeddings = 5, .embedding_dim = 3}),
-    golden<nn::Embedding>("Embedding/padding", {.num_embeddings = 5, .embedding_dim = 3, .padding_idx = -2}),
-    golden<nn::Embedding>("Embedding/freq", {.num_embeddings = 5, .embedding_dim = 3, .scale_grad_by_freq = true}),
-});
+static const bool added = add_golden_layers(
+    "basic", {
+                 golden<nn::Linear>("Linear", {.in = 3, .out = 4}),
+                 golden<nn::Linear>("Linear/plain", {.in = 3, .out = 4, .bias = false}),
+                 golden<nn::Linear>("Linear/vector", {.in = 3, .out = 1}),
+                 of_two<nn::Bilinear>("Bilinear", {.in1 = 3, .in2 = 4, .out = 5}),
+                 of_two<nn::Bilinear>("Bilinear/plain", {.in1 = 3, .in2 = 2, .out = 1, .bias = false}),
+                 golden<nn::Identity>("Identity"),
+                 golden<nn::Flatten>("Flatten"),
+                 golden<nn::Flatten>("Flatten/some", {.start = 0, .end = 1}),
+                 golden<nn::Unflatten>("Unflatten", {.dim = 1, .sizes = {3, -1}}),
+                 golden<nn::Dropout>("Dropout", {.p = 0.3}),
+                 golden<nn::Dropout>("Dropout/none", {.p = 0}),
+                 sequential(),
+                 golden<nn::Embedding>("Embedding", {.num_embeddings = 5, .embedding_dim = 3}),
+                 golden<nn::Embedding>("Embedding/padding",
+                                       {.num_embeddings = 5, .embedding_dim = 3, .padding_idx = -2}),
+                 golden<nn::Embedding>("Embedding/freq",
+                                       {.num_embeddings = 5, .embedding_dim = 3, .scale_grad_by_freq = true}),
+             });
 
 }  // namespace gradus::golden

@@ -64,7 +64,8 @@ class GoldenLayerTest : public testing::Test {
       const std::string error_key = layer_.name + "/" + key + ".err";
       const double error =
           t == DType::kF64 || !file_.contains(error_key) ? 0 : 2 * file_.at(error_key).item<double>();
-      expect_close(given, stored(key), t == DType::kF64 ? 1e-12 : 1e-6, t == DType::kF64 ? 0 : error + 1e-6, at + key);
+      expect_close(given, stored(key), t == DType::kF64 ? 1e-12 : 1e-6, t == DType::kF64 ? 0 : error + 1e-6,
+                   at + key);
     };
 
     const std::unique_ptr<nn::Module> module = layer_.make();

@@ -1,5 +1,5 @@
-// Layers against torch.nn: a case per line of a family's file, run in f64 and f32, in training and evaluation. The
-// values come from <family>.py in this folder (golden.py says what a file holds).
+// Layers against torch.nn: a case per line of a family's file, run in f64 and f32, in training and
+// evaluation. The values come from <family>.py in this folder (golden.py says what a file holds).
 //
 //   static const bool added = add_golden_layers("recurrent", {
 //       golden<nn::Linear>("Linear", {.in = 3, .out = 4}),
@@ -7,8 +7,9 @@
 //                        [](auto& lstm, X x) { return lstm(x[0]).output; }),
 //   });
 //
-// Names of the state, in order, are torch.nn's. f64: |y - PyTorch's| <= 1e-12 of the largest |y|; gradients of inputs
-// and parameters, and buffers after the step, alike. f32: at most twice PyTorch's own error plus 1e-6 (also of that scale).
+// Names of the state, in order, are torch.nn's. f64: |y - PyTorch's| <= 1e-12 of the largest |y|; gradients
+// of inputs and parameters, and buffers after the step, alike. f32: at most twice PyTorch's own error plus
+// 1e-6 (also of that scale).
 #pragma once
 
 #include <functional>

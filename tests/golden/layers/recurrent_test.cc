@@ -34,26 +34,36 @@ GoldenLayer lstm_cell(std::string name, nn::RecurrentCellOptions o) {
 
 }  // namespace
 
-static const bool added = add_golden_layers("recurrent", {
-    recurrent<nn::RNN>("RNN", {.input_size = 3, .hidden_size = 4}),
-    recurrent<nn::RNN>("RNN/relu", {.input_size = 3, .hidden_size = 4, .num_layers = 2,
-                                    .nonlinearity = nn::RNNActivation::kReLU, .bidirectional = true}),
-    lstm("LSTM", {.input_size = 3, .hidden_size = 4}),
-    lstm("LSTM/state", {.input_size = 3, .hidden_size = 4}),
-    lstm("LSTM/deep", {.input_size = 3, .hidden_size = 4, .num_layers = 2, .batch_first = true, .bidirectional = true}),
-    lstm("LSTM/proj", {.input_size = 3, .hidden_size = 4, .num_layers = 2, .bias = false, .proj_size = 2}),
-    lstm("LSTM/unbatched", {.input_size = 3, .hidden_size = 4}),
-    lstm("LSTM/one", {.input_size = 1, .hidden_size = 1}),
-    recurrent<nn::GRU>("GRU", {.input_size = 3, .hidden_size = 4}),
-    recurrent<nn::GRU>("GRU/deep", {.input_size = 3, .hidden_size = 4, .num_layers = 2, .batch_first = true,
-                                    .bidirectional = true}),
-    recurrent<nn::GRU>("GRU/plain", {.input_size = 3, .hidden_size = 4, .bias = false}),
-    cell<nn::RNNCell>("RNNCell", {.input_size = 3, .hidden_size = 4}),
-    cell<nn::RNNCell>("RNNCell/relu", {.input_size = 3, .hidden_size = 4, .nonlinearity = nn::RNNActivation::kReLU}),
-    lstm_cell("LSTMCell", {.input_size = 3, .hidden_size = 4}),
-    lstm_cell("LSTMCell/plain", {.input_size = 3, .hidden_size = 4, .bias = false}),
-    cell<nn::GRUCell>("GRUCell", {.input_size = 3, .hidden_size = 4}),
-    cell<nn::GRUCell>("GRUCell/unbatched", {.input_size = 3, .hidden_size = 4, .bias = false}),
-});
+static const bool added = add_golden_layers(
+    "recurrent",
+    {
+        recurrent<nn::RNN>("RNN", {.input_size = 3, .hidden_size = 4}),
+        recurrent<nn::RNN>("RNN/relu", {.input_size = 3,
+                                        .hidden_size = 4,
+                                        .num_layers = 2,
+                                        .nonlinearity = nn::RNNActivation::kReLU,
+                                        .bidirectional = true}),
+        lstm("LSTM", {.input_size = 3, .hidden_size = 4}),
+        lstm("LSTM/state", {.input_size = 3, .hidden_size = 4}),
+        lstm(
+            "LSTM/deep",
+            {.input_size = 3, .hidden_size = 4, .num_layers = 2, .batch_first = true, .bidirectional = true}),
+        lstm("LSTM/proj",
+             {.input_size = 3, .hidden_size = 4, .num_layers = 2, .bias = false, .proj_size = 2}),
+        lstm("LSTM/unbatched", {.input_size = 3, .hidden_size = 4}),
+        lstm("LSTM/one", {.input_size = 1, .hidden_size = 1}),
+        recurrent<nn::GRU>("GRU", {.input_size = 3, .hidden_size = 4}),
+        recurrent<nn::GRU>(
+            "GRU/deep",
+            {.input_size = 3, .hidden_size = 4, .num_layers = 2, .batch_first = true, .bidirectional = true}),
+        recurrent<nn::GRU>("GRU/plain", {.input_size = 3, .hidden_size = 4, .bias = false}),
+        cell<nn::RNNCell>("RNNCell", {.input_size = 3, .hidden_size = 4}),
+        cell<nn::RNNCell>("RNNCell/relu",
+                          {.input_size = 3, .hidden_size = 4, .nonlinearity = nn::RNNActivation::kReLU}),
+        lstm_cell("LSTMCell", {.input_size = 3, .hidden_size = 4}),
+        lstm_cell("LSTMCell/plain", {.input_size = 3, .hidden_size = 4, .bias = false}),
+        cell<nn::GRUCell>("GRUCell", {.input_size = 3, .hidden_size = 4}),
+        cell<nn::GRUCell>("GRUCell/unbatched", {.input_size = 3, .hidden_size = 4, .bias = false}),
+    });
 
 }  // namespace gradus::golden

@@ -38,20 +38,25 @@ GoldenLayer twice(GoldenLayer l) {
 
 }  // namespace
 
-static const bool added = add_golden_layers("reparametrize", {
-    spectral<nn::Linear>("spectral_norm/Linear", {.in = 3, .out = 4}),
-    spectral<nn::Linear>("spectral_norm/three", {.in = 3, .out = 4, .bias = false}, {.n_power_iterations = 3, .eps = 1e-3}),
-    spectral<nn::Linear>("spectral_norm/dim", {.in = 3, .out = 4}, {.dim = 1}),
-    spectral<nn::Conv2d>("spectral_norm/Conv2d", {.in = 2, .out = 3, .kernel = {2, 3}}),
-    twice(spectral<nn::Linear>("spectral_norm/twice", {.in = 3, .out = 4})),
-    weight<nn::Linear>("weight_norm/Linear", {.in = 3, .out = 4}),
-    weight<nn::Linear>("weight_norm/all", {.in = 3, .out = 4, .bias = false}, {.dim = {}}),
-    weight<nn::Conv2d>("weight_norm/Conv2d", {.in = 2, .out = 3, .kernel = 2}, {.dim = 1}),
-    equalized<nn::Linear>("equalized_lr/Linear", {.in = 3, .out = 4}),
-    equalized<nn::Linear>("equalized_lr/fan_out", {.in = 3, .out = 4}, {.gain = 1, .mode = nn::init::FanMode::kFanOut, .lr_mul = 0.01}),
-    equalized<nn::Conv2d>("equalized_lr/Conv2d", {.in = 2, .out = 3, .kernel = 3, .stride = 2, .padding = 1}),
-    golden<nn::MinibatchStdDev>("MinibatchStdDev"),
-    golden<nn::MinibatchStdDev>("MinibatchStdDev/groups", {.group_size = 2, .channel_groups = 2}),
-});
+static const bool added = add_golden_layers(
+    "reparametrize",
+    {
+        spectral<nn::Linear>("spectral_norm/Linear", {.in = 3, .out = 4}),
+        spectral<nn::Linear>("spectral_norm/three", {.in = 3, .out = 4, .bias = false},
+                             {.n_power_iterations = 3, .eps = 1e-3}),
+        spectral<nn::Linear>("spectral_norm/dim", {.in = 3, .out = 4}, {.dim = 1}),
+        spectral<nn::Conv2d>("spectral_norm/Conv2d", {.in = 2, .out = 3, .kernel = {2, 3}}),
+        twice(spectral<nn::Linear>("spectral_norm/twice", {.in = 3, .out = 4})),
+        weight<nn::Linear>("weight_norm/Linear", {.in = 3, .out = 4}),
+        weight<nn::Linear>("weight_norm/all", {.in = 3, .out = 4, .bias = false}, {.dim = {}}),
+        weight<nn::Conv2d>("weight_norm/Conv2d", {.in = 2, .out = 3, .kernel = 2}, {.dim = 1}),
+        equalized<nn::Linear>("equalized_lr/Linear", {.in = 3, .out = 4}),
+        equalized<nn::Linear>("equalized_lr/fan_out", {.in = 3, .out = 4},
+                              {.gain = 1, .mode = nn::init::FanMode::kFanOut, .lr_mul = 0.01}),
+        equalized<nn::Conv2d>("equalized_lr/Conv2d",
+                              {.in = 2, .out = 3, .kernel = 3, .stride = 2, .padding = 1}),
+        golden<nn::MinibatchStdDev>("MinibatchStdDev"),
+        golden<nn::MinibatchStdDev>("MinibatchStdDev/groups", {.group_size = 2, .channel_groups = 2}),
+    });
 
 }  // namespace gradus::golden

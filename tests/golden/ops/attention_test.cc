@@ -8,7 +8,8 @@ std::vector<Tensor> attend(X x, const AttentionOptions& o) {
   return {r.output, r.weights};
 }
 GoldenOp attention(const std::string& name, bool causal = false) {
-  return {name, [causal](X x) { return attend(x, {.mask = x.size() > 3 ? x[3] : Tensor(), .causal = causal}); }};
+  return {name,
+          [causal](X x) { return attend(x, {.mask = x.size() > 3 ? x[3] : Tensor(), .causal = causal}); }};
 }
 GoldenOp lstm(const std::string& name) {
   return {name, [](X x) {
@@ -23,17 +24,18 @@ Tensor mask() {
 
 }  // namespace
 
-static const bool added = add_golden_ops("attention", {
-    attention("sdpa"),
-    attention("sdpa/heads"),
-    {"sdpa/mask", [](X x) { return attend(x, {.mask = mask()}); }},
-    attention("sdpa/added"),
-    attention("sdpa/causal", true),
-    attention("sdpa/causal_long", true),
-    attention("sdpa/one"),
-    attention("sdpa/empty"),
-    lstm("lstm_cell"),
-    lstm("lstm_cell/one"),
-});
+static const bool added =
+    add_golden_ops("attention", {
+                                    attention("sdpa"),
+                                    attention("sdpa/heads"),
+                                    {"sdpa/mask", [](X x) { return attend(x, {.mask = mask()}); }},
+                                    attention("sdpa/added"),
+                                    attention("sdpa/causal", true),
+                                    attention("sdpa/causal_long", true),
+                                    attention("sdpa/one"),
+                                    attention("sdpa/empty"),
+                                    lstm("lstm_cell"),
+                                    lstm("lstm_cell/one"),
+                                });
 
 }  // namespace gradus::golden

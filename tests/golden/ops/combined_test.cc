@@ -2,12 +2,15 @@
 
 namespace gradus::golden {
 
-static const bool added = add_golden_ops("combined", {
-    {"conv2d/relu", [](X x) { return relu(conv2d(x[0], x[1], x[2], {.padding = 1})); }},
-    {"linear/relu", [](X x) { return relu(linear(x[0], x[1], x[2])); }},
-    {"batch_norm/relu", [](X x) { return relu(batch_norm(x[0], x[1], x[2], {}, {}, {.training = true})); }},
-    {"batch_norm/add_relu",
-     [](X x) { return batch_norm_add_relu(x[0], x[3], x[1], x[2], {}, {}, {.training = true}); }},
-});
+static const bool added = add_golden_ops(
+    "combined",
+    {
+        {"conv2d/relu", [](X x) { return relu(conv2d(x[0], x[1], x[2], {.padding = 1})); }},
+        {"linear/relu", [](X x) { return relu(linear(x[0], x[1], x[2])); }},
+        {"batch_norm/relu",
+         [](X x) { return relu(batch_norm(x[0], x[1], x[2], {}, {}, {.training = true})); }},
+        {"batch_norm/add_relu",
+         [](X x) { return batch_norm_add_relu(x[0], x[3], x[1], x[2], {}, {}, {.training = true}); }},
+    });
 
 }  // namespace gradus::golden

@@ -18,7 +18,8 @@ std::string numbered(const std::string& name, const char* kind, size_t i) {
 }
 
 // Expects |given - expected| <= part * largest |expected| + absolute; NaN, infinities, integers exactly.
-void expect_close(const Tensor& given, const Tensor& expected, double part, double absolute, const std::string& what) {
+void expect_close(const Tensor& given, const Tensor& expected, double part, double absolute,
+                  const std::string& what) {
   ASSERT_TRUE(given.defined()) << what << " is undefined";
   ASSERT_EQ(to_string(given.shape()), to_string(expected.shape())) << what;
   const std::vector<double> g = given.to_vector<double>(), e = expected.to_vector<double>();
@@ -28,7 +29,9 @@ void expect_close(const Tensor& given, const Tensor& expected, double part, doub
   }
   const double allowed = is_floating(expected.dtype()) ? part * scale + absolute : 0;
   for (size_t i = 0; i < g.size(); ++i) {
-    const bool fine = std::isnan(e[i]) ? std::isnan(g[i]) : std::isinf(e[i]) ? g[i] == e[i] : std::abs(g[i] - e[i]) <= allowed;
+    const bool fine = std::isnan(e[i])   ? std::isnan(g[i])
+                      : std::isinf(e[i]) ? g[i] == e[i]
+                                         : std::abs(g[i] - e[i]) <= allowed;
     ASSERT_TRUE(fine) << what << " at " << i << ": " << g[i] << ", expected " << e[i] << " (off by "
                       << std::abs(g[i] - e[i]) << ", allowed " << allowed << ")";
   }
@@ -47,7 +50,9 @@ Tensor strided(const Tensor& x) {
   return y;
 }
 
-Tensor images_channels_last(const Tensor& x) { return x.dim() >= 3 && x.dim() <= 5 ? raw::channels_last(x) : x; }
+Tensor images_channels_last(const Tensor& x) {
+  return x.dim() >= 3 && x.dim() <= 5 ? raw::channels_last(x) : x;
+}
 
 class GoldenTest : public testing::Test {
  public:
@@ -82,7 +87,8 @@ class GoldenTest : public testing::Test {
     auto recording = gm.record();
     const std::vector<Tensor> y = op_.run(x);
     const auto error = [&](const std::string& key) {
-      return t == DType::kF64 || !file_.contains(key + ".err") ? 0 : 2 * file_.at(key + ".err").item<double>();
+      return t == DType::kF64 || !file_.contains(key + ".err") ? 0
+                                                               : 2 * file_.at(key + ".err").item<double>();
     };
     const double part = t == DType::kF64 ? 1e-12 : 1e-6;
     std::vector<Tensor> roots, dys;
@@ -96,13 +102,16 @@ class GoldenTest : public testing::Test {
         roots.push_back(y[i]), dys.push_back(raw::to(file_.at(dy), t));
       }
     }
-    ASSERT_FALSE(file_.contains(numbered(op_.name, "y", y.size()))) << at << "has fewer results than PyTorch's";
+    ASSERT_FALSE(file_.contains(numbered(op_.name, "y", y.size())))
+        << at << "has fewer results than PyTorch's";
     if (roots.empty()) return;
     gm.backward(roots, dys);
     for (size_t k = 0; k < leaves.size(); ++k) {
       const std::string key = numbered(op_.name, "dx", leaf_number[k]);
       Tensor g = leaves[k].grad();
-      if (!g.defined()) g = raw::to(scalar(0), t), g = raw::contiguous(view_as_strided(g, leaves[k].shape(), Dims::filled(leaves[k].dim(), 0), 0));
+      if (!g.defined())
+        g = raw::to(scalar(0), t),
+        g = raw::contiguous(view_as_strided(g, leaves[k].shape(), Dims::filled(leaves[k].dim(), 0), 0));
       expect_close(g, file_.at(key), part, error(key), at + "dx" + std::to_string(leaf_number[k]));
     }
   }
@@ -113,7 +122,8 @@ class GoldenTest : public testing::Test {
 
 class GoldenNamesTest : public testing::Test {
  public:
-  GoldenNamesTest(const io::SafetensorsFile& file, std::set<std::string> names) : file_(file), names_(std::move(names)) {}
+  GoldenNamesTest(const io::SafetensorsFile& file, std::set<std::string> names)
+      : file_(file), names_(std::move(names)) {}
   void TestBody() override {
     for (const auto& [key, tensor] : file_.tensors) {
       const std::string name = key.substr(0, key.rfind('/'));
@@ -141,7 +151,8 @@ bool add_golden_ops(const std::string& family, std::vector<GoldenOp> ops) {
     testing::RegisterTest(("Golden_" + family).c_str(), title.c_str(), nullptr, nullptr, __FILE__, __LINE__,
                           [file, op]() -> testing::Test* { return new GoldenTest(*file, op); });
   }
-  testing::RegisterTest(("Golden_" + family).c_str(), "EveryCaseIsTested", nullptr, nullptr, __FILE__, __LINE__,
+  testing::RegisterTest(("Golden_" + family).c_str(), "EveryCaseIsTested", nullptr, nullptr, __FILE__,
+                        __LINE__,
                         [file, names]() -> testing::Test* { return new GoldenNamesTest(*file, names); });
   return true;
 }

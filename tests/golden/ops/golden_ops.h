@@ -1,13 +1,14 @@
-// Ops against PyTorch's values: a case per line of a family's file, run in f64 and f32 on contiguous, strided and
-// channels-last inputs. The values come from <family>.py in this folder (golden.py says what a file holds).
+// Ops against PyTorch's values: a case per line of a family's file, run in f64 and f32 on contiguous,
+// strided and channels-last inputs. The values come from <family>.py in this folder (golden.py says
+// what a file holds).
 //
 //   static const bool added = add_golden_ops("pointwise", {
 //       {"gelu/tanh", [](X x) { return gelu(x[0], Gelu::kTanh); }},
 //       {"sort", [](X x) { auto [v, i] = sort(x[0], 1); return std::vector<Tensor>{v, i}; }},
 //   });
 //
-// f64: |y - PyTorch's| <= 1e-12 of the largest |y|; gradients alike. f32: at most twice PyTorch's own error plus 1e-6
-// of that scale. Integers and bools are equal. A case of the file that no line names is a failure.
+// f64: |y - PyTorch's| <= 1e-12 of the largest |y|; gradients alike. f32: at most twice PyTorch's own error
+// plus 1e-6 of that scale. Integers and bools are equal. A case of the file that no line names is a failure.
 #pragma once
 
 #include <functional>

@@ -94,7 +94,8 @@ static const bool views = add_golden_ops("structure", {
     {"meshgrid", [](X x) { return meshgrid(x); }},
     {"meshgrid/xy", [](X x) { return meshgrid(x, MeshIndexing::kXY); }},
     {"combinations", [](X x) { return combinations(x[0]); }},
-    {"combinations/three with replacement", [](X x) { return combinations(x[0], 3, {.with_replacement = true}); }},
+    {"combinations/three with replacement",
+     [](X x) { return combinations(x[0], 3, {.with_replacement = true}); }},
     {"block_diag", [](X x) { return block_diag(x); }},
     {"cartesian_prod", [](X x) { return cartesian_prod(x); }},
 

@@ -131,8 +131,8 @@ bool may_take(const OpCase& row, const FuzzCase& c, const Freedom& f, std::initi
   });
 }
 
-// Finds which places must have the same size, by trying: the fewest that the op takes and the reference
-// follows.
+// Finds which places must have the same size, by trying: the fewest that the op takes and
+// the reference follows.
 std::vector<Freedom> freedom_of(const OpCase& row, size_t sample, DType t) {
   const FuzzCase c = plain_case(row, sample, t);
   std::vector<Freedom> found;

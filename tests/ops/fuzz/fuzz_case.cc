@@ -143,9 +143,9 @@ double noise(uint64_t seed, uint64_t stream, uint64_t i) {
   return 2 * uniform_f64(bits[0], bits[1]) - 1;
 }
 
-// How far each of the reference's elements moves when the inputs move by about their last place: what inputs
-// that lie badly make of roundings, and at a step from one value to another, such as that of the nearest
-// cell.
+// How far each of the reference's elements moves when the inputs move by about their last place: what
+// inputs that lie badly make of roundings, and at a step from one value to another, such as that of
+// the nearest cell.
 Values shake(const OpCase& row, const FuzzCase& c, const std::vector<Array>& at, const Array& expected) {
   Values most(expected.v.size());
   for (uint64_t turn = 0; turn < 8; ++turn) {

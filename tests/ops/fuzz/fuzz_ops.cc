@@ -1,6 +1,6 @@
-// Searches for shapes at which an op is wrong: rows of the op table with sizes at every constant of the
-// kernels that run, all dtypes and layouts, 1 to 8 threads, values and gradients, against the rows'
-// references.
+// Searches for shapes at which an op is wrong: rows of the op table with sizes at every constant
+// of the kernels that run, all dtypes and layouts, 1 to 8 threads, values and gradients, against
+// the rows' references.
 //
 //   ./run fuzz_ops --seconds 600
 //   ./run fuzz_ops --op sum --seed 7

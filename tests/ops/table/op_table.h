@@ -20,8 +20,8 @@ namespace gradus::optest {
 
 // --- inputs ---
 
-// What the elements of a sample input look like. Values are a function of (row, sample, input, element)
-// alone.
+// What the elements of a sample input look like. Values are a function of (row, sample,
+// input, element) alone.
 enum class Fill {
   kUniform,   // in [lo, hi)
   kNonzero,   // in +-[0.1, hi): away from a kink at 0

@@ -39,8 +39,8 @@ std::pair<Array, Array> attention_of(A x, const Attention& how) {
 }
 
 void add_attention(const Attention& how, const Sample& more = {}) {
-  Sample sample{in({2, 3, 4}), in({2, 5, 4}), in({2, 5, 3})}, one{in({1, 1, 1}), in({1, 1, 1}), in({1, 1, 1})},
-      none{in({0, 3, 4}), in({0, 5, 4}), in({0, 5, 3})};
+  Sample sample{in({2, 3, 4}), in({2, 5, 4}), in({2, 5, 3})},
+      one{in({1, 1, 1}), in({1, 1, 1}), in({1, 1, 1})}, none{in({0, 3, 4}), in({0, 5, 4}), in({0, 5, 3})};
   std::vector<Sample> samples{sample};
   if (more.empty()) samples = {sample, one, none};
   for (const Input& i : more) samples[0].push_back(i);
@@ -78,21 +78,26 @@ void add_attention(const Attention& how, const Sample& more = {}) {
     return both;
   };
   if (std::string(how.name).empty()) {
-    row.errors = {{"features", bad({2, 3, 4}, {2, 5, 3}, {2, 5, 3}, {}), {"[2,3,4]", "[2,5,3]"}},
-                  {"keys and values", bad({2, 3, 4}, {2, 5, 4}, {2, 6, 3}, {}), {"[2,5,4]", "[2,6,3]"}},
-                  {"vector", bad({4}, {5, 4}, {5, 3}, {}), {"[4]"}},
-                  {"batches", bad({2, 3, 4}, {3, 5, 4}, {3, 5, 3}, {}), {"[2]", "[3]"}},
-                  {"dropout", bad({3, 4}, {5, 4}, {5, 3}, {.dropout = 1.5}), {"1.5"}},
-                  {"mask's shape", bad({3, 4}, {5, 4}, {5, 3}, {.mask = empty({3, 4})}), {"[3,5]", "[3,4]"}},
-                  {"mask's dims", bad({3, 4}, {5, 4}, {5, 3}, {.mask = empty({2, 3, 5})}), {"[3,5]", "[2,3,5]"}},
-                  {"mask's dtype",
-                   bad({3, 4}, {5, 4}, {5, 3}, {.mask = empty({3, 5}, {.dtype = DType::kI64})}),
-                   {"i64", "f32"}},
-                  {"dtypes",
-                   [] { scaled_dot_product_attention(empty({3, 4}), empty({5, 4}, {.dtype = DType::kF64}), empty({5, 3})); },
-                   {"f32", "f64"}}};
+    row.errors = {
+        {"features", bad({2, 3, 4}, {2, 5, 3}, {2, 5, 3}, {}), {"[2,3,4]", "[2,5,3]"}},
+        {"keys and values", bad({2, 3, 4}, {2, 5, 4}, {2, 6, 3}, {}), {"[2,5,4]", "[2,6,3]"}},
+        {"vector", bad({4}, {5, 4}, {5, 3}, {}), {"[4]"}},
+        {"batches", bad({2, 3, 4}, {3, 5, 4}, {3, 5, 3}, {}), {"[2]", "[3]"}},
+        {"dropout", bad({3, 4}, {5, 4}, {5, 3}, {.dropout = 1.5}), {"1.5"}},
+        {"mask's shape", bad({3, 4}, {5, 4}, {5, 3}, {.mask = empty({3, 4})}), {"[3,5]", "[3,4]"}},
+        {"mask's dims", bad({3, 4}, {5, 4}, {5, 3}, {.mask = empty({2, 3, 5})}), {"[3,5]", "[2,3,5]"}},
+        {"mask's dtype",
+         bad({3, 4}, {5, 4}, {5, 3}, {.mask = empty({3, 5}, {.dtype = DType::kI64})}),
+         {"i64", "f32"}},
+        {"dtypes",
+         [] {
+           scaled_dot_product_attention(empty({3, 4}), empty({5, 4}, {.dtype = DType::kF64}), empty({5, 3}));
+         },
+         {"f32", "f64"}}};
     weights.errors = {{"features",
-                       [] { attention_with_weights(empty({3, 4}), empty({5, 3}), empty({5, 3})); },
+                       [] {
+                         attention_with_weights(empty({3, 4}), empty({5, 3}), empty({5, 3}));
+                       },
                        {"[3,4]", "[5,3]"}}};
   }
   add_row(row);
@@ -102,36 +107,54 @@ void add_attention(const Attention& how, const Sample& more = {}) {
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 void add_recurrent() {
-  add_row({.op = "lstm_cell",
-           .samples = {{in({3, 20}), in({3, 5})}, {in({1, 4}), in({1, 1})}, {in({0, 8}), in({0, 2})}},
-           .run =
-               [](X x) {
-                 const LSTMState s = lstm_cell(x[0], x[1]);
-                 return cat({s.h, s.c}, 1);
-               },
-           .reference =
-               [](A x) {
-                 const int64_t H = x[1].size(1);
-                 Array y(Shape{x[1].size(0), 2 * H});
-                 for (int64_t n = 0; n < x[1].size(0); ++n) {
-                   for (int64_t j = 0; j < H; ++j) {
-                     const auto gate = [&](int64_t k) { return x[0].at({n, k * H + j}); };
-                     const double c = logistic(gate(1)) * x[1].at({n, j}) + logistic(gate(0)) * std::tanh(gate(2));
-                     y.at({n, j}) = logistic(gate(3)) * std::tanh(c);
-                     y.at({n, H + j}) = c;
-                   }
-                 }
-                 return y;
-               },
-           .terms = 16,
-           .errors = {{"gates", [] { lstm_cell(empty({3, 15}), empty({3, 5})); }, {"[3,20]", "[3,15]"}},
-                      {"state", [] { lstm_cell(empty({3, 20}), empty({5})); }, {"[N,H]", "[5]"}},
-                      {"dtypes", [] { lstm_cell(empty({3, 20}), empty({3, 5}, {.dtype = DType::kF64})); }, {"f32", "f64"}},
-                      {"integers",
-                       [] { lstm_cell(empty({1, 4}, {.dtype = DType::kI64}), empty({1, 1}, {.dtype = DType::kI64})); },
-                       {"i64"}}}});
+  add_row(
+      {.op = "lstm_cell",
+       .samples = {{in({3, 20}), in({3, 5})}, {in({1, 4}), in({1, 1})}, {in({0, 8}), in({0, 2})}},
+       .run =
+           [](X x) {
+             const LSTMState s = lstm_cell(x[0], x[1]);
+             return cat({s.h, s.c}, 1);
+           },
+       .reference =
+           [](A x) {
+             const int64_t H = x[1].size(1);
+             Array y(Shape{x[1].size(0), 2 * H});
+             for (int64_t n = 0; n < x[1].size(0); ++n) {
+               for (int64_t j = 0; j < H; ++j) {
+                 const auto gate = [&](int64_t k) { return x[0].at({n, k * H + j}); };
+                 const double c =
+                     logistic(gate(1)) * x[1].at({n, j}) + logistic(gate(0)) * std::tanh(gate(2));
+                 y.at({n, j}) = logistic(gate(3)) * std::tanh(c);
+                 y.at({n, H + j}) = c;
+               }
+             }
+             return y;
+           },
+       .terms = 16,
+       .errors = {{"gates",
+                   [] {
+                     lstm_cell(empty({3, 15}), empty({3, 5}));
+                   },
+                   {"[3,20]", "[3,15]"}},
+                  {"state",
+                   [] {
+                     lstm_cell(empty({3, 20}), empty({5}));
+                   },
+                   {"[N,H]", "[5]"}},
+                  {"dtypes",
+                   [] {
+                     lstm_cell(empty({3, 20}), empty({3, 5}, {.dtype = DType::kF64}));
+                   },
+                   {"f32", "f64"}},
+                  {"integers",
+                   [] {
+                     lstm_cell(empty({1, 4}, {.dtype = DType::kI64}), empty({1, 1}, {.dtype = DType::kI64}));
+                   },
+                   {"i64"}}}});
   add_row({.op = "gru_cell",
-           .samples = {{in({3, 15}), in({3, 15}), in({3, 5})}, {in({1, 3}), in({1, 3}), in({1, 1})}, {in({0, 6}), in({0, 6}), in({0, 2})}},
+           .samples = {{in({3, 15}), in({3, 15}), in({3, 5})},
+                       {in({1, 3}), in({1, 3}), in({1, 1})},
+                       {in({0, 6}), in({0, 6}), in({0, 2})}},
            .run = [](X x) { return gru_cell(x[0], x[1], x[2]); },
            .reference =
                [](A x) {
@@ -148,11 +171,25 @@ void add_recurrent() {
                  return y;
                },
            .terms = 16,
-           .errors = {{"x_gates", [] { gru_cell(empty({3, 10}), empty({3, 15}), empty({3, 5})); }, {"x_gates", "[3,15]", "[3,10]"}},
-                      {"h_gates", [] { gru_cell(empty({3, 15}), empty({2, 15}), empty({3, 5})); }, {"h_gates", "[3,15]", "[2,15]"}},
-                      {"state", [] { gru_cell(empty({3, 15}), empty({3, 15}), empty({5})); }, {"[N,H]", "[5]"}},
+           .errors = {{"x_gates",
+                       [] {
+                         gru_cell(empty({3, 10}), empty({3, 15}), empty({3, 5}));
+                       },
+                       {"x_gates", "[3,15]", "[3,10]"}},
+                      {"h_gates",
+                       [] {
+                         gru_cell(empty({3, 15}), empty({2, 15}), empty({3, 5}));
+                       },
+                       {"h_gates", "[3,15]", "[2,15]"}},
+                      {"state",
+                       [] {
+                         gru_cell(empty({3, 15}), empty({3, 15}), empty({5}));
+                       },
+                       {"[N,H]", "[5]"}},
                       {"dtypes",
-                       [] { gru_cell(empty({3, 15}), empty({3, 15}, {.dtype = DType::kF64}), empty({3, 5})); },
+                       [] {
+                         gru_cell(empty({3, 15}), empty({3, 15}, {.dtype = DType::kF64}), empty({3, 5}));
+                       },
                        {"f32", "f64"}}}});
 }
 
@@ -162,8 +199,11 @@ static const bool added = [] {
   add_attention({.name = ""});
   add_attention({.name = "scale", .scale = 0.3});
   add_attention({.name = "causal", .causal = true});
-  add_attention({.name = "mask", .mask = true}, {Input{.shape = {3, 5}, .fixed = true, .dtype = DType::kBool,
-                                                       .values = {1, 0, 1, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1}}});
+  add_attention({.name = "mask", .mask = true},
+                {Input{.shape = {3, 5},
+                       .fixed = true,
+                       .dtype = DType::kBool,
+                       .values = {1, 0, 1, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1}}});
   add_attention({.name = "added mask", .additive = true}, {in({3, 5})});
   add_recurrent();
   return true;

@@ -1,5 +1,5 @@
-// Rows of the creation and random ops. Random ones start from a seed, so that what they draw is part of the
-// row.
+// Rows of the creation and random ops. Random ones start from a seed, so that what they draw is
+// part of the row.
 #include <cmath>
 #include <string>
 
@@ -242,14 +242,32 @@ void add_random() {
            .fixed_result = true,
            .result = DType::kI64,
            .differentiable = false,
-           .errors = {{"dims", [] { multinomial(ones({2, 2, 2}), 1); }, {"[multinomial]", "[2,2,2]"}},
-                      {"nothing", [] { multinomial(ones({2, 0}), 1); }, {"[multinomial]", "[2,0]"}},
+           .errors = {{"dims",
+                       [] {
+                         multinomial(ones({2, 2, 2}), 1);
+                       },
+                       {"[multinomial]", "[2,2,2]"}},
+                      {"nothing",
+                       [] {
+                         multinomial(ones({2, 0}), 1);
+                       },
+                       {"[multinomial]", "[2,0]"}},
                       {"count", [] { multinomial(ones({2}), 0); }, {"[multinomial]", "0"}},
                       {"too many", [] { multinomial(ones({2}), 3); }, {"[multinomial]", "3", "2"}},
-                      {"too many above 0", [] { multinomial(tensor({1.f, 0.f}), 2); }, {"[multinomial]", "2", "1"}},
-                      {"negative", [] { multinomial(tensor({1.f, -2.f}), 1); }, {"[multinomial]", "-2"}},
+                      {"too many above 0",
+                       [] {
+                         multinomial(tensor({1.f, 0.f}), 2);
+                       },
+                       {"[multinomial]", "2", "1"}},
+                      {"negative",
+                       [] {
+                         multinomial(tensor({1.f, -2.f}), 1);
+                       },
+                       {"[multinomial]", "-2"}},
                       {"all 0", [] { multinomial(zeros({2}), 1); }, {"[multinomial]", "0"}},
-                      {"dtype", [] { multinomial(ones({2}, {.dtype = DType::kI64}), 1); }, {"[multinomial]", "i64"}}}});
+                      {"dtype",
+                       [] { multinomial(ones({2}, {.dtype = DType::kI64}), 1); },
+                       {"[multinomial]", "i64"}}}});
   for (bool replacement : {false, true}) {
     add_row({.op = "multinomial",
              .variant = replacement ? "with replacement" : "without replacement",

@@ -129,7 +129,8 @@ static const bool added = [] {
        {"label_smoothing", "-1"}},
       {"reduction",
        [] {
-         cross_entropy(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}), {.reduction = Reduction::kBatchMean});
+         cross_entropy(zeros({1, 5}), zeros({1}, {.dtype = DType::kI64}),
+                       {.reduction = Reduction::kBatchMean});
        },
        {"kBatchMean"}},
       {"reduction of probabilities",
@@ -147,11 +148,7 @@ static const bool added = [] {
          cross_entropy(zeros({2, 0}), zeros({2}, {.dtype = DType::kI64}));
        },
        {"[2,0]"}},
-      {"a scalar",
-       [] {
-         cross_entropy(zeros({}), zeros({}, {.dtype = DType::kI64}));
-       },
-       {"f32[]"}},
+      {"a scalar", [] { cross_entropy(zeros({}), zeros({}, {.dtype = DType::kI64})); }, {"f32[]"}},
       {"devices",
        [] {
          cross_entropy(zeros({1, 5}), empty({1}, {.dtype = DType::kI64, .device = {DeviceType::kMeta, 0}}));

@@ -389,8 +389,8 @@ void add_tables() {
                          embedding(i64({1}), zeros({4, 2}), {.padding_idx = 4});
                        },
                        {"[embedding]", "4"}}}});
-  // The gradients are not the values', so that differences cannot be taken: see the rows of
-  // embedding_backward.
+  // The gradients are not the values', so that differences cannot be taken: see the
+  // rows of embedding_backward.
   add_row({.op = "embedding",
            .variant = "options",
            .samples = {{indices({5}, {3, 0, 3, 1, 3}), in({4, 2})}},

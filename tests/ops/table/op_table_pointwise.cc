@@ -21,8 +21,8 @@ std::vector<Sample> unary_samples(const Input& like) {
   return out;
 }
 
-// Equal shapes, broadcasting to either side and to both, 0-dim, size-1 dims, an image with a per-channel
-// operand, empty.
+// Equal shapes, broadcasting to either side and to both, 0-dim, size-1 dims, an image with a
+// per-channel operand, empty.
 std::vector<Sample> binary_samples(const Input& a, const Input& b) {
   const std::pair<Shape, Shape> shapes[] = {{{3, 7}, {3, 7}},
                                             {{3, 4}, {4}},
@@ -104,7 +104,8 @@ void add_arithmetic() {
   row(
       "operator*", "", [](const Tensor& a, const Tensor& b) { return a * b; }, times, pairs, numeric, "mul");
   row(
-      "operator/", "", [](const Tensor& a, const Tensor& b) { return a / b; }, over, quotients, kFloats, "div");
+      "operator/", "", [](const Tensor& a, const Tensor& b) { return a / b; }, over, quotients, kFloats,
+      "div");
   row(
       "maximum", "", [](const Tensor& a, const Tensor& b) { return maximum(a, b); },
       [](double a, double b) { return std::max(a, b); }, pairs, numeric);

@@ -183,8 +183,8 @@ void add_pooling() {
   }
 }
 
-// The ops that pooling's derivatives are made of, on 2x2 windows: overlapping ones (stride 1) and disjoint
-// ones.
+// The ops that pooling's derivatives are made of, on 2x2 windows: overlapping ones (stride 1)
+// and disjoint ones.
 void add_pooling_gradients() {
   for (int64_t stride : {1, 2}) {
     const Shape image{1, 2, 4, 4};

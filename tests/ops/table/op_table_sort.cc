@@ -518,7 +518,8 @@ void add_counts() {
       if (!(v >= low && v <= high)) continue;
       const double at = (v - low) / (high - low) * double(bins), edge = std::round(at);
       const bool exact = float(v - low) == v - low && float(high - low) == high - low;
-      if (std::abs(at - edge) < 1e-5 * double(bins) && edge > 0 && edge < double(bins) && !(at == edge && exact))
+      if (std::abs(at - edge) < 1e-5 * double(bins) && edge > 0 && edge < double(bins) &&
+          !(at == edge && exact))
         throw std::out_of_range("rounding chooses the bin");
       ++y.v[size_t(std::min(int64_t(at), bins - 1))];
     }
