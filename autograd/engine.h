@@ -14,7 +14,7 @@ struct BackwardPass {
   std::vector<Tensor> dys;  // one per root
   // Whose gradients are wanted: leaves, or outputs of nodes; null ones are not reached.
   std::vector<Edge> targets;
-  // The recording goes on afterwards: it sees this backward's own ops, and nothing it needs
+  // The recording goes on afterward: it sees this backward's own ops, and nothing it needs
   // again is consumed.
   bool keep_graph = false;
 

@@ -48,15 +48,15 @@ std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
       if (e.slot) todo.push_back(e.slot.get());
   }
 
-  // Follows a value forward to the last op on its way (towards the loss where `within` is set).
-  auto way = [&](const AutogradSlot* from, bool towards_loss) {
+  // Follows a value forward to the last op on its way (toward the loss where `within` is set).
+  auto way = [&](const AutogradSlot* from, bool toward_loss) {
     std::vector<std::string> ops;
     std::unordered_set<const AutogradSlot*> seen;
     for (const AutogradSlot* at = from; seen.insert(at).second;) {
       auto it = used_by.find(at);
       if (it == used_by.end()) break;
       auto next = std::find_if(it->second.begin(), it->second.end(),
-                               [&](const Node* n) { return !towards_loss || reached.count(n); });
+                               [&](const Node* n) { return !toward_loss || reached.count(n); });
       if (next == it->second.end()) break;
       ops.push_back(name_of_node(**next));
       at = *next;

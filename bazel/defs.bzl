@@ -17,7 +17,7 @@
     )
 """
 
-# Two warnings are off: designated initialisers leave the remaining options at their defaults on purpose, and g++ 12
+# Two warnings are off: designated initializers leave the remaining options at their defaults on purpose, and g++ 12
 # reports -Wrestrict for `"text" + std::string`. Warnings that come out of the optimizer are no errors: each version of the
 # compiler has other false ones (g++ 14 reports -Warray-bounds for the copy of a std::vector).
 GRADUS_COPTS = [

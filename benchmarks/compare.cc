@@ -17,7 +17,7 @@
 
 #include "benchmarks/contest.h"
 #include "benchmarks/machine_peak.h"
-#include "benchmarks/neighbour.h"
+#include "benchmarks/neighbor.h"
 #include "benchmarks/statistics.h"
 
 namespace gradus::bench {
@@ -147,7 +147,7 @@ Row memory_contest(const std::string& family, const Entry& entry, const std::str
 }
 
 // Training steps beside a busy process; of LibTorch's ways, the one that is fastest alone.
-void report_neighbour(const std::vector<Entry>& entries, int threads, int rounds) {
+void report_neighbor(const std::vector<Entry>& entries, int threads, int rounds) {
   std::printf("%d threads, alone and beside a process that keeps one core busy\n\n", threads);
   std::printf("%-40s %-9s %10s %10s %8s %15s\n", "", "", "alone ms", "beside ms", "slower", "10%..90%");
   const auto print = [](const Entry& e, const char* side, const Beside& b) {
@@ -156,11 +156,11 @@ void report_neighbour(const std::vector<Entry>& entries, int threads, int rounds
     std::fflush(stdout);
   };
   for (const Entry& mine : entries) {
-    print(mine, "Gradus", beside_neighbour(Side::kGradus, mine, threads, rounds));
+    print(mine, "Gradus", beside_neighbor(Side::kGradus, mine, threads, rounds));
     Beside best;
     for (const auto& [family, theirs] : workloads(Side::kLibTorch)) {
       if (theirs.name != mine.name) continue;
-      const Beside b = beside_neighbour(Side::kLibTorch, theirs, threads, rounds);
+      const Beside b = beside_neighbor(Side::kLibTorch, theirs, threads, rounds);
       if (best.quiet == 0 || b.quiet < best.quiet) best = b;
     }
     if (best.quiet > 0) print(mine, "LibTorch", best);
@@ -171,7 +171,7 @@ int run(int argc, char** argv) {
   std::string json_file, only;
   std::vector<std::string> families;
   int threads = 0, rounds = 15;
-  bool list = false, neighbour = false;
+  bool list = false, neighbor = false;
   CLI::App app("Compares Gradus with LibTorch in one process, in alternating runs.");
   app.add_option("--threads", threads, "0: all cores")->capture_default_str();
   app.add_option("--rounds", rounds, "pairs of runs of each workload")
@@ -180,8 +180,8 @@ int run(int argc, char** argv) {
   app.add_option("--only", only, "workloads whose name contains this");
   app.add_option("--family", families, "families of workloads; all when none is named");
   app.add_flag("--list", list, "name the workloads");
-  auto* beside = app.add_flag("--neighbour", neighbour,
-                              "instead: training steps in f32, alone and beside a busy process");
+  auto* beside =
+      app.add_flag("--neighbor", neighbor, "instead: training steps in f32, alone and beside a busy process");
   app.add_option("--json", json_file, "write the rows to this file")->excludes(beside);
   CLI11_PARSE(app, argc, argv);
   if (threads <= 0) threads = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
@@ -196,13 +196,13 @@ int run(int argc, char** argv) {
     return 0;
   }
 
-  if (neighbour) {
+  if (neighbor) {
     std::vector<Entry> steps;
     for (const auto& [family, entry] : workloads(Side::kGradus))
       if (wanted(family, entry.name) && entry.name.find("train step") != std::string::npos &&
           entry.name.find("bf16") == std::string::npos)
         steps.push_back(entry);
-    report_neighbour(steps, threads, rounds);
+    report_neighbor(steps, threads, rounds);
     return 0;
   }
 

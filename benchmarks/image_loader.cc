@@ -1,6 +1,6 @@
 // Times the way of photographs into batches against libjpeg-turbo alone.
 //
-//   ./run image_loader --data DIR            RandomResizedCrop, flip, normalisation and batching of DIR's
+//   ./run image_loader --data DIR            RandomResizedCrop, flip, normalization and batching of DIR's
 //   JPEGs, which
 //                                            lie in one folder per class, and libjpeg-turbo decoding the same
 //                                            files, in whole, at the scales that the crops use; per core,
@@ -175,7 +175,7 @@ ordered_json against_decoder(const data::Dataset& set, const std::vector<Photo>&
   }
   std::printf("%d worker%s, per core\n", workers, workers == 1 ? "" : "s");
   report("libjpeg-turbo, decoding alone", alone, "images/s");
-  report("decoding, cropping, resizing, normalising, batching", ours, "images/s");
+  report("decoding, cropping, resizing, normalizing, batching", ours, "images/s");
   report("ratio", ratio, "        ");
   return {
       {"workers", workers}, {"decoder", median(alone)}, {"loader", median(ours)}, {"ratio", median(ratio)}};

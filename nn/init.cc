@@ -79,7 +79,7 @@ double xavier_std(const Tensor& x, const XavierOptions& o) {
 const Tensor& symmetric(const char* op, const Tensor& x, double bound) {
   return fill_random(op, x, [=](const Draws& d) { return bound * (2 * uniform(d()) - 1); });
 }
-const Tensor& centred(const char* op, const Tensor& x, double stddev) {
+const Tensor& centered(const char* op, const Tensor& x, double stddev) {
   return fill_random(op, x, [=](const Draws& d) { return stddev * normal(d()); });
 }
 
@@ -151,13 +151,13 @@ const Tensor& xavier_uniform_(const Tensor& x, XavierOptions o) {
   return symmetric("xavier_uniform_", x, std::sqrt(3.0) * xavier_std(x, o));
 }
 const Tensor& xavier_normal_(const Tensor& x, XavierOptions o) {
-  return centred("xavier_normal_", x, xavier_std(x, o));
+  return centered("xavier_normal_", x, xavier_std(x, o));
 }
 const Tensor& kaiming_uniform_(const Tensor& x, KaimingOptions o) {
   return symmetric("kaiming_uniform_", x, std::sqrt(3.0) * kaiming_std(x, o));
 }
 const Tensor& kaiming_normal_(const Tensor& x, KaimingOptions o) {
-  return centred("kaiming_normal_", x, kaiming_std(x, o));
+  return centered("kaiming_normal_", x, kaiming_std(x, o));
 }
 
 const Tensor& orthogonal_(const Tensor& x, OrthogonalOptions o) {

@@ -1,4 +1,4 @@
-// Initialisers: fill a tensor in place from the Context's generator. Values are drawn in f64 on the host by
+// Initializers: fill a tensor in place from the Context's generator. Values are drawn in f64 on the host by
 // logical element, so they are the same for any thread count, dtype (up to rounding) and device.
 //
 // Of a weight [out, in, ...kernel], fan_in is in * kernel size and fan_out is out * kernel size.

@@ -30,7 +30,7 @@ void append_names(std::string& text, const char* what, const std::vector<std::st
   for (const std::string& n : names) text += " " + n;
 }
 
-// Gives `x` the contents of `with`, keeping its identity. Kernels and saved tensors recognise old contents by
+// Gives `x` the contents of `with`, keeping its identity. Kernels and saved tensors recognize old contents by
 // the storage's version, so the new storage starts above the old one's.
 void replace_contents(TensorImpl& x, const TensorImpl& with) {
   while (with.storage->version() <= x.storage->version()) with.storage->bump_version();

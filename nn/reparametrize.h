@@ -1,5 +1,5 @@
-// Layers whose weight is computed from other parameters before every call: spectral normalisation,
-// weight normalisation, equalised learning rates. Each works on any layer that has the parameter, and
+// Layers whose weight is computed from other parameters before every call: spectral normalization,
+// weight normalization, equalized learning rates. Each works on any layer that has the parameter, and
 // returns the layer:
 //
 //   nn::Conv2d conv{this, "conv", {.in = 64, .out = 128, .kernel = 3}};

@@ -63,7 +63,7 @@ class CallLog {
   std::vector<HookHandle> hooks_;
 };
 
-// Training mode for a scope, module by module as it was afterwards.
+// Training mode for a scope, module by module as it was afterward.
 class ModeScope {
  public:
   ModeScope(Layer& net, bool training) {

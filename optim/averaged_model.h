@@ -1,4 +1,4 @@
-// Averages of a model's weights over the steps of a training (EMA, SWA), which often generalise better than
+// Averages of a model's weights over the steps of a training (EMA, SWA), which often generalize better than
 // the last weights.
 //
 //   optim::AveragedModel average(net, {.decay = 0.999});

@@ -38,7 +38,7 @@ class Optimizer {
   // Errors: StateError while an open recording follows a parameter (run its backward or release it first);
   // ShapeError, DTypeError, DeviceError for a gradient that does not fit.
   Optimizer& step();
-  // Drops all gradients: grad() is undefined afterwards.
+  // Drops all gradients: grad() is undefined afterward.
   Optimizer& clear_grad();
 
   // Keeps an f32 copy ("state.0.master") of every parameter in 16 bits from its next step on. Steps are made

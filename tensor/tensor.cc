@@ -13,7 +13,7 @@ namespace {
 
 // Gives dims of size 1 the stride they would have in a dense row-major array, so that equal
 // layouts compare equal.
-Strides normalised(const Shape& shape, Strides strides) {
+Strides normalized(const Shape& shape, Strides strides) {
   int64_t next = 1;
   for (int i = shape.size() - 1; i >= 0; --i) {
     if (shape[i] == 1) strides[i] = next;
@@ -60,7 +60,7 @@ TensorImpl::TensorImpl(Ref<Storage> s, int64_t o, const Shape& sh, const Strides
     : storage(std::move(s)),
       offset(o),
       shape(sh),
-      strides(normalised(sh, st)),
+      strides(normalized(sh, st)),
       numel(sh.product()),
       dtype(t),
       row_major(lies_row_major(sh, strides)) {}

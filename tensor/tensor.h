@@ -51,7 +51,7 @@ class TensorImpl final : public Counted {
   Ref<Storage> storage;
   int64_t offset;  // elements from the start of the storage
   Shape shape;
-  Strides strides;  // elements; strides of size-1 dims are normalised
+  Strides strides;  // elements; strides of size-1 dims are normalized
   int64_t numel;
   DType dtype;
   bool row_major;           // elements lie densely in row-major order

@@ -61,7 +61,7 @@ class Node : public AutogradSlot {
   // alive, and their backward runs it even when no gradient arrives, newest first as all nodes. For each of
   // its recordings exactly one of `run_for` (in that recording's own backward) and `skipped` is called.
   virtual bool runs_without_gradient() const { return false; }
-  // `run`, and for whom: the recording whose backward this is; null when that recording goes on afterwards.
+  // `run`, and for whom: the recording whose backward this is; null when that recording goes on afterward.
   virtual void run_for(const RecordingState* ending, std::span<Tensor> dys, std::span<const char> needs,
                        std::span<Tensor> dxs) {
     (void)ending;

@@ -32,7 +32,7 @@ Tensor Saved::get() const {
   if (!tensor_.defined()) return tensor_;
   if (const uint32_t now = tensor_.storage()->version(); now != version_) {
     const std::string which = input_ >= 0 ? concat("input ", int(input_)) : std::string("a tensor");
-    throw StateError(op_, which, " saved for backward was modified in place afterwards (version ", version_,
+    throw StateError(op_, which, " saved for backward was modified in place afterward (version ", version_,
                      ", now ", now, "): ", describe(tensor_), "; clone it before the write");
   }
   if (!is_output_) return tensor_;

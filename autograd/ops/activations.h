@@ -59,7 +59,7 @@ Tensor hardtanh(const Tensor& x, Number low = -1, Number high = 1);
 Tensor hardsigmoid(const Tensor& x);
 Tensor hardswish(const Tensor& x);
 
-// Sets |x| <= lambda to 0; softshrink moves the others towards 0 by lambda.
+// Sets |x| <= lambda to 0; softshrink moves the others toward 0 by lambda.
 // Errors: ValueError unless lambda >= 0 (softshrink).
 // Grad: dy where |x| > lambda, else 0.
 Tensor hardshrink(const Tensor& x, double lambda = 0.5);

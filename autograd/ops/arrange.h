@@ -17,13 +17,13 @@ Tensor flip(const Tensor& x, const Dims& dims);
 Tensor fliplr(const Tensor& x);
 Tensor flipud(const Tensor& x);
 
-// Returns x with elements moved by shifts[i] along dims[i], towards higher indices; those that leave at the
+// Returns x with elements moved by shifts[i] along dims[i], toward higher indices; those that leave at the
 // end come in at the start. Without dims the flattened x is moved, by one shift.
 // Errors: ShapeError unless there is a shift per dim.
 // Grad: dy rolled back.
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims = {});
 
-// Returns x turned by k quarters in the plane of two dims, from the first towards the second; x
+// Returns x turned by k quarters in the plane of two dims, from the first toward the second; x
 // itself for no turn.
 // Errors: ShapeError unless `dims` names two dims.
 // Grad: dy turned back.

@@ -73,7 +73,7 @@ Tensor polygamma(int64_t n, const Tensor& x);
 
 // --- rounding, remainders, signs ---
 
-// Round towards 0, and to a number of decimals (tens for negative ones).
+// Round toward 0, and to a number of decimals (tens for negative ones).
 // Grad: 0.
 Tensor trunc(const Tensor& x);
 Tensor round(const Tensor& x, int64_t decimals);
@@ -84,7 +84,7 @@ Tensor frac(const Tensor& x);
 // Grad: 0.
 Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor floor_divide(const Tensor& a, Number b);
-// Divides, then rounds towards 0 or down. kNone: as div. Rounded, integers stay integers: 0 for
+// Divides, then rounds toward 0 or down. kNone: as div. Rounded, integers stay integers: 0 for
 // a divisor of 0.
 // Grad: 0 where rounded.
 enum class RoundingMode { kNone, kTrunc, kFloor };

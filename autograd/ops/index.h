@@ -112,7 +112,7 @@ Tensor argwhere(const Tensor& x);
 // Indexes x's leading dims by tensors, undefined ones standing for a whole dim: NumPy's advanced
 // indexing. Indices broadcast together, negative ones count from the back, a mask stands for the
 // positions where it is true. The indexed dims give way to the indices' common shape: in place when they
-// are neighbours, in front otherwise.
+// are neighbors, in front otherwise.
 // Grad: dy added where it was read.
 Tensor index(const Tensor& x, const std::vector<Tensor>& indices);
 // Returns x with v, which broadcasts to the shape that index gives, put there; or added

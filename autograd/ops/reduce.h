@@ -143,7 +143,7 @@ struct DiffOptions {
   int64_t dim = -1;
   Tensor prepend = {}, append = {};  // joined to x first
 };
-// Returns the differences of neighbours, y_i = x_(i+1) - x_i, along a dim; of bools whether they differ.
+// Returns the differences of neighbors, y_i = x_(i+1) - x_i, along a dim; of bools whether they differ.
 // Shapes: x[..., m, ...] -> [..., max(m - n, 0), ...], m including what is prepended and appended.
 // Errors: ValueError for negative n; ShapeError for 0-dim x, or prepend or append unlike x.
 Tensor diff(const Tensor& x, const DiffOptions& options = {});

@@ -1,4 +1,4 @@
-// Normalisations, and what follows them.
+// Normalizations, and what follows them.
 #include "benchmarks/contest.h"
 #include "gradus/gradus.h"
 

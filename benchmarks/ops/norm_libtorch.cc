@@ -1,4 +1,4 @@
-// Normalisations, and what follows them, in both of LibTorch's layouts.
+// Normalizations, and what follows them, in both of LibTorch's layouts.
 #include <cstdint>
 #include <vector>
 

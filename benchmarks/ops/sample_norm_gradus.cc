@@ -1,4 +1,4 @@
-// Normalisations of each sample by itself.
+// Normalizations of each sample by itself.
 #include "benchmarks/contest.h"
 #include "gradus/gradus.h"
 
@@ -29,7 +29,7 @@ Entry gradients(const char* name, Shape shape, int64_t features, Norm f) {
 Tensor layers(const Tensor& x, const Tensor& w, const Tensor& b) { return layer_norm(x, w.shape(), w, b); }
 Tensor groups(const Tensor& x, const Tensor& w, const Tensor& b) { return group_norm(x, 32, w, b); }
 Tensor instances(const Tensor& x, const Tensor& w, const Tensor& b) { return instance_norm(x, {}, {}, w, b); }
-Tensor neighbours(const Tensor& x, const Tensor&, const Tensor&) { return local_response_norm(x, 5); }
+Tensor neighbors(const Tensor& x, const Tensor&, const Tensor&) { return local_response_norm(x, 5); }
 
 }  // namespace
 
@@ -44,7 +44,7 @@ static const AddWorkloads added(
         gradients("group_norm 16x64x56, 32 groups, and gradients", {16, 64, 56, 56}, 64, groups),
         forward("instance_norm 16x64x56", {16, 64, 56, 56}, 64, instances),
         gradients("instance_norm 16x64x56, and gradients", {16, 64, 56, 56}, 64, instances),
-        forward("local_response_norm 16x64x56, 5", {16, 64, 56, 56}, 64, neighbours),
+        forward("local_response_norm 16x64x56, 5", {16, 64, 56, 56}, 64, neighbors),
     });
 
 }  // namespace gradus::bench

@@ -1,4 +1,4 @@
-// Normalisations of each sample by itself, in both of LibTorch's layouts.
+// Normalizations of each sample by itself, in both of LibTorch's layouts.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@ torch::Tensor groups(const torch::Tensor& x, const torch::Tensor& w, const torch
 torch::Tensor instances(const torch::Tensor& x, const torch::Tensor& w, const torch::Tensor& b) {
   return torch::instance_norm(x, w, b, {}, {}, true, 0.1, 1e-5, true);
 }
-torch::Tensor neighbours(const torch::Tensor& x, const torch::Tensor&, const torch::Tensor&) {
+torch::Tensor neighbors(const torch::Tensor& x, const torch::Tensor&, const torch::Tensor&) {
   return torch::nn::functional::local_response_norm(x,
                                                     torch::nn::functional::LocalResponseNormFuncOptions(5));
 }
@@ -57,7 +57,7 @@ std::vector<Entry> entries() {
   both.add("layer_norm 128x197x768", {128, 197, 768}, 768, layers);
   both.add("group_norm 16x64x56, 32 groups", {16, 64, 56, 56}, 64, groups);
   both.add("instance_norm 16x64x56", {16, 64, 56, 56}, 64, instances);
-  both.add("local_response_norm 16x64x56, 5", {16, 64, 56, 56}, 64, neighbours);
+  both.add("local_response_norm 16x64x56, 5", {16, 64, 56, 56}, 64, neighbors);
   return both.all;
 }
 

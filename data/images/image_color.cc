@@ -1,4 +1,4 @@
-// Colours of images. Compiled without contraction to fused multiply-adds: results are rounded
+// Colors of images. Compiled without contraction to fused multiply-adds: results are rounded
 // as Pillow's are.
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@ uint8_t luma(const uint8_t* rgb) {
   return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
 }
 
-// Goes from `a` (factor 0) to `b` (factor 1) and beyond, in f32 and towards zero.
+// Goes from `a` (factor 0) to `b` (factor 1) and beyond, in f32 and toward zero.
 uint8_t blend(int a, int b, float factor) {
   const float value = static_cast<float>(a) + factor * static_cast<float>(b - a);
   return static_cast<uint8_t>(std::clamp(value, 0.f, 255.f));

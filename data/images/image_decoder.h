@@ -12,7 +12,7 @@ namespace gradus::data {
 
 enum class ColorMode {
   kRGB,   // three channels, gray repeated (Pillow's convert("RGB"))
-  kGray,  // one, of colours their luma (Pillow's convert("L"))
+  kGray,  // one, of colors their luma (Pillow's convert("L"))
   kAsIs,  // one for gray files, three for others
   // One, of a PNG's stored numbers as they stand: entries of its palette, or grays. For masks of classes.
   kIndices,
@@ -31,9 +31,9 @@ struct DecodeOptions {
 };
 
 // Reads a JPEG (baseline, progressive, arithmetic; gray, YCbCr, RGB, CMYK, YCCK) or a PNG (any), told apart
-// by their first bytes. Transparency is dropped, of 16-bit values the upper 8 bits are kept, colour profiles
+// by their first bytes. Transparency is dropped, of 16-bit values the upper 8 bits are kept, color profiles
 // are not applied. Pixels equal Pillow's. Errors, here and when pixels are decoded: FileError naming the file
-// and what is wrong with it, with kIndices also for a JPEG, and for colours, transparency or 16 bits;
+// and what is wrong with it, with kIndices also for a JPEG, and for colors, transparency or 16 bits;
 // ValueError for a limit below 1.
 Image decode_image(const std::filesystem::path& path, const DecodeOptions& options = {});
 

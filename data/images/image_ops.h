@@ -28,7 +28,7 @@ struct Padding {
   bool operator==(const Padding&) const = default;
 };
 
-// A colour; one number means gray. Of gray images the first channel counts.
+// A color; one number means gray. Of gray images the first channel counts.
 struct Fill {
   std::array<uint8_t, 3> rgb{};
   constexpr Fill() = default;

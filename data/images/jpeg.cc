@@ -104,7 +104,7 @@ class JpegReader {
     file_.check_size(info_.image_height, info_.image_width);
     const int components = info_.num_components;
     if (components != 1 && components != 3 && components != 4)
-      file_.fail("is a JPEG of ", components, " components, expected 1 (gray), 3 (colour) or 4 (CMYK)");
+      file_.fail("is a JPEG of ", components, " components, expected 1 (gray), 3 (color) or 4 (CMYK)");
     const int64_t pixels = int64_t{info_.image_height} * info_.image_width;
     state_.scan_limit.scans = max_scans(pixels, file_.options.max_pixels);
     state_.scan_limit.progress_monitor = check_scans;
@@ -152,7 +152,7 @@ class JpegReader {
     return out;
   }
 
-  // Of a progressive file whose scans do not tell all, the library smooths blocks by their neighbours, which
+  // Of a progressive file whose scans do not tell all, the library smooths blocks by their neighbors, which
   // it forgets outside of a box.
   bool is_smoothed() const {
     if (!info_.progressive_mode || !info_.coef_bits) return false;
@@ -186,14 +186,14 @@ class JpegReader {
     });
   }
 
-  // Has only the columns of the box decoded, with neighbours that smooth chroma at its edges depends on.
+  // Has only the columns of the box decoded, with neighbors that smooth chroma at its edges depends on.
   void crop_columns(Box box, JDIMENSION& left, JDIMENSION& width) {
-    constexpr int64_t kNeighbours = 2;
+    constexpr int64_t kNeighbors = 2;
     // The library gets some columns of other sampling wrong, and smooths progressive files'
-    // blocks by neighbours.
+    // blocks by neighbors.
     if (info_.max_h_samp_factor > 2 || info_.progressive_mode) return;
-    const int64_t begin = std::max<int64_t>(0, box.left - kNeighbours);
-    const int64_t end = std::min<int64_t>(info_.output_width, box.left + box.width + kNeighbours);
+    const int64_t begin = std::max<int64_t>(0, box.left - kNeighbors);
+    const int64_t end = std::min<int64_t>(info_.output_width, box.left + box.width + kNeighbors);
     left = static_cast<JDIMENSION>(begin);
     width = static_cast<JDIMENSION>(end - begin);
     guarded([&] {

@@ -12,7 +12,7 @@
 //   pair.tensor(), pair.mask();  // f32[3,H,W], i64[H,W]
 //
 // Steps wait until their result is needed, so that several become one pass: of a photograph only the box that
-// a crop leaves is decoded, as small as the resize after it allows; turning bytes into normalised floats, and
+// a crop leaves is decoded, as small as the resize after it allows; turning bytes into normalized floats, and
 // mirrored, is one pass, which may write into a batch. Waiting changes no result.
 #pragma once
 

@@ -106,7 +106,7 @@ class PngReader {
     guarded([this] {
       png_structp png = state_.png;
       png_set_read_fn(png, &state_, read_bytes);
-      // Texts and colour profiles, which may unpack to anything, are passed over.
+      // Texts and color profiles, which may unpack to anything, are passed over.
       png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
       png_set_chunk_malloc_max(png, 1 << 20);
       png_set_user_limits(png, kMaxWidth, PNG_UINT_31_MAX);
@@ -127,7 +127,7 @@ class PngReader {
         file_.fail("expected gray values or a palette's of at most 8 bits, given ", bits, " bits of ",
                    type == PNG_COLOR_TYPE_GRAY         ? "gray"
                    : type == PNG_COLOR_TYPE_GRAY_ALPHA ? "gray and alpha"
-                                                       : "colours");
+                                                       : "colors");
       return {.height = height, .width = width, .channels = 1};
     }
     const bool is_gray = type == PNG_COLOR_TYPE_GRAY || type == PNG_COLOR_TYPE_GRAY_ALPHA;

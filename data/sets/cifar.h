@@ -1,4 +1,4 @@
-// CIFAR10 and CIFAR100: 32x32 colour images of 10 or 100 classes, from the files of the binary version.
+// CIFAR10 and CIFAR100: 32x32 color images of 10 or 100 classes, from the files of the binary version.
 //
 //   data::CIFAR10 train("data/cifar-10-batches-bin", {.train = true, .transform = data::Compose({...})});
 #pragma once

@@ -1,4 +1,4 @@
-// ImageDataset: labelled images and what becomes of each when it is read. Base of the data sets of images.
+// ImageDataset: labeled images and what becomes of each when it is read. Base of the data sets of images.
 #pragma once
 
 #include <span>

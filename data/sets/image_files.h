@@ -1,4 +1,4 @@
-// ImageFiles: labelled image files, each read, decoded and transformed when its sample is asked for.
+// ImageFiles: labeled image files, each read, decoded and transformed when its sample is asked for.
 //
 //   data::ImageFiles pets({{"a/cat.jpg", 0}, {"b/dog.png", 1}}, {.transform = resize_and_crop});
 #pragma once

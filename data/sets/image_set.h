@@ -1,4 +1,4 @@
-// ImageSet: labelled 8-bit images in memory, one byte per value, normalised while a batch is filled.
+// ImageSet: labeled 8-bit images in memory, one byte per value, normalized while a batch is filled.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct Normalization {
 
 class ImageSet : public Dataset {
  public:
-  // Shapes: images u8[N,C,H,W], row-major; labels u8[N]. Normalises each of the C channels; an empty
+  // Shapes: images u8[N,C,H,W], row-major; labels u8[N]. Normalizes each of the C channels; an empty
   // Normalization only divides by 255. `memory` says who holds the two; by default this process. Errors:
   // ShapeError, DTypeError, ValueError for a label of `classes` or more.
   ImageSet(std::string name, Tensor images, Tensor labels, int64_t classes,

@@ -14,7 +14,7 @@ struct MnistOptions {
   bool normalize = true;  // to mean 0 and standard deviation 1 over the training images; else only to [0, 1]
 };
 
-// Handwritten digits (LeCun, Cortes, Burges). Normalises with mean 0.1307 and std 0.3081.
+// Handwritten digits (LeCun, Cortes, Burges). Normalizes with mean 0.1307 and std 0.3081.
 class MNIST : public ImageSet {
  public:
   // Reads train-images-idx3-ubyte and train-labels-idx1-ubyte (t10k-... for the test images), each plain or
@@ -25,7 +25,7 @@ class MNIST : public ImageSet {
   static bool available(const std::filesystem::path& dir);
 };
 
-// Zalando's article images (Xiao, Rasul, Vollgraf 2017), in MNIST's format. Normalises with mean 0.2860
+// Zalando's article images (Xiao, Rasul, Vollgraf 2017), in MNIST's format. Normalizes with mean 0.2860
 // and std 0.3530.
 class FashionMNIST : public ImageSet {
  public:

@@ -22,7 +22,7 @@ struct SegmentationFile {
 
 struct SegmentationFilesOptions {
   // What becomes of each image and, by the same random numbers, of its mask: crops, sizes, padding and flips
-  // reach both, colours the image alone.
+  // reach both, colors the image alone.
   Transform transform = ToTensor();
   DecodeOptions decode = {.exif_orientation = false};  // of images, which lie as their masks do
   MaskOptions mask = {};                               // what the mask has where a transform pads

@@ -1,4 +1,4 @@
-// Transforms of colours. Names, defaults and distributions are torchvision's, results Pillow's.
+// Transforms of colors. Names, defaults and distributions are torchvision's, results Pillow's.
 #pragma once
 
 #include <cstdint>

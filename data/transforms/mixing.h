@@ -45,7 +45,7 @@ struct CutMixOptions {
 };
 
 // Puts a box of the sample before into each image (Yun et al. 2019). With one r ~ Beta(alpha, alpha) and one
-// centre, uniform over the image, for the batch, the box has sides 2 int(H s), 2 int(W s), s = sqrt(1 - r) /
+// center, uniform over the image, for the batch, the box has sides 2 int(H s), 2 int(W s), s = sqrt(1 - r) /
 // 2, and is cut off at the image's edges. Targets are weighed by the areas that are left.
 // Shapes: input f32[N,C,H,W], target i64[N] -> input, target f32[N,num_classes].
 class CutMix {

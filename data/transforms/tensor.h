@@ -42,7 +42,7 @@ struct LightingOptions {
 };
 
 // Adds sum_k a_k values[k] vectors[.][k] to the channels, a_k normal with `std`: AlexNet's noise along the
-// principal components of colours (Krizhevsky et al. 2012). Stands between ToTensor and Normalize.
+// principal components of colors (Krizhevsky et al. 2012). Stands between ToTensor and Normalize.
 class Lighting : public TransformStep {
  public:
   explicit Lighting(LightingOptions options = {});  // Errors: ValueError for a negative std

@@ -13,7 +13,7 @@ enum class ReduceOp : uint8_t {
   kProduct,
   kMin,
   kMax,
-  kAvg,  // sum / size of the group; floating point, or truncated towards zero on integers
+  kAvg,  // sum / size of the group; floating point, or truncated toward zero on integers
   kMean = kAvg,
   kBand = 5,  // bit operations: integers and bool
   kBor,

@@ -46,7 +46,7 @@ class Store {
   // Errors: StoreError unless it holds a number.
   virtual int64_t add(std::string_view key, int64_t amount) = 0;
   // Sets the key to `desired` if it holds `expected` (an absent key counts as ""). Returns what
-  // it holds afterwards.
+  // it holds afterward.
   virtual std::string compare_set(std::string_view key, std::string_view expected,
                                   std::string_view desired) = 0;
   // Appends to the value (absent counts as ""); returns the new length.

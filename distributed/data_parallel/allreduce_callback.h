@@ -50,7 +50,7 @@ struct AllReduceCallbackOptions {
   bool check_finite = false;
   // The names of parameters, for messages and reports: net.named_parameters(). Else they are numbered.
   std::function<std::string(const Tensor& param)> name_of = {};
-  // Called after each backward that synchronised: tensors that become rank 0's (of the group) on all ranks.
+  // Called after each backward that synchronized: tensors that become rank 0's (of the group) on all ranks.
   std::function<std::vector<Tensor>()> broadcast_after = {};
   // Of the group that the callback makes, for messages. Default: "make_allreduce_cb" and a number.
   std::string group_name = {};
@@ -58,8 +58,8 @@ struct AllReduceCallbackOptions {
 
 // Times of one backward, on this rank.
 struct ReducerStats {
-  int64_t backwards = 0;       // that synchronised, so far
-  int64_t cancelled = 0;       // steps that were skipped: some rank ended its recording without a backward
+  int64_t backwards = 0;       // that synchronized, so far
+  int64_t canceled = 0;        // steps that were skipped: some rank ended its recording without a backward
   double backward_s = 0;       // the last one, from its begin to its end, waiting included
   double communication_s = 0;  // with at least one bucket under way
   double exposed_s = 0;        // of that, while backward had nothing left to compute
@@ -105,10 +105,10 @@ class AllReduceCallback final : public GradCallback {
   void drop_pending();
 
   const ReducerStats& stats() const;
-  // Tensors that no rank reached in each of the last `backwards` synchronising backwards, by
+  // Tensors that no rank reached in each of the last `backwards` synchronizing backwards, by
   // name: dead parameters.
   std::vector<std::string> unused_parameters(int backwards = 1) const;
-  // What this rank's last synchronising backward did not reach though another rank did.
+  // What this rank's last synchronizing backward did not reach though another rank did.
   std::vector<std::string> locally_unused_parameters() const;
 
   const std::shared_ptr<internal::Reducer>& reducer() const { return reducer_; }

@@ -20,7 +20,7 @@ struct BcastCheckpointOptions {
 // Calls `load` on rank src, and returns on all ranks what it returned there; tensors are in host memory.
 // Nothing is loaded elsewhere.
 // Errors: what `load` throws there, on all ranks; one that is not of tensor/base/error.h is a PeerError on
-// the others. The group can be used afterwards.
+// the others. The group can be used afterward.
 io::LoadedCheckpoint bcast_checkpoint(const std::function<io::LoadedCheckpoint()>& load,
                                       const BcastCheckpointOptions& options = {});
 // With io::load_checkpoint(path).

@@ -17,7 +17,7 @@ Tensor in_host_memory(const Tensor& x) {
   return y;
 }
 
-// The bits of a float's exponent are all set when it is not finite: one compare, which vectorises.
+// The bits of a float's exponent are all set when it is not finite: one compare, which vectorizes.
 template <class Word>
 int64_t find_exponent(const void* data, int64_t n, Word mask) {
   const Word* const words = static_cast<const Word*>(data);

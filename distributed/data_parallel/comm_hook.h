@@ -61,7 +61,7 @@ struct PowerSGDOptions {
   uint64_t seed = 0;                     // of the first Q
 };
 // Low-rank compression of matrices (a parameter [n, ...] is taken as [n, numel/n]): P = M Q, all-reduce,
-// orthogonalise, Q = M^T P, all-reduce, M = P Q^T. What does not get smaller travels with the Ps,
+// orthogonalize, Q = M^T P, all-reduce, M = P Q^T. What does not get smaller travels with the Ps,
 // uncompressed, and 16-bit gradients altogether. State (residuals, one gradient in size, and Q) belongs to
 // the returned hook, which serves one callback; a run that resumes starts anew, with start_iter plain
 // backwards. NaN and infinity pass through to all ranks and leave nothing behind.

@@ -11,7 +11,7 @@
 // The model stays the user's: ddp->disc is its member, names have no prefix, state_dict() is the model's own.
 // Parameters that the model gets later (a network that grows) are found when the next recording opens: ranks
 // agree on them, and take over rank 0's values. Buffers (running statistics) become rank 0's after every
-// backward that synchronises. In a group of one nothing is communicated and gradients stay as they are.
+// backward that synchronizes. In a group of one nothing is communicated and gradients stay as they are.
 //
 // In others, a recording of its parameters by a manager to which it is not attached,
 // gm.attach(net.parameters()) alone, is a StateError: nobody would reduce the gradients.

@@ -103,7 +103,7 @@ void PowerSGD::prepare(Item& item) {
   // A direction that was lost (all gradients were zero) would never come back.
   for (int64_t k = 0; k < matrix.r; ++k)
     if (const Tensor row = raw::select(matrix.q, 0, k); is_zero(row)) draw(row);
-  orthonormalise(matrix.q, options_.orthogonalization_epsilon);
+  orthonormalize(matrix.q, options_.orthogonalization_epsilon);
   item.p = raw::matmul(matrix.q, raw::transpose(item.source(), 0, 1));
 }
 
@@ -114,7 +114,7 @@ void PowerSGD::complete(const GradBucket& bucket, std::vector<Item>& items, cons
   if (!items.empty()) {
     std::vector<Tensor> own, qs;
     for (Item& item : items) {
-      orthonormalise(item.p, options_.orthogonalization_epsilon);
+      orthonormalize(item.p, options_.orthogonalization_epsilon);
       own.push_back(raw::matmul(item.p, item.source()));
       qs.push_back(raw::clone(own.back()));
     }

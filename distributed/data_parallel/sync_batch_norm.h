@@ -14,7 +14,7 @@
 
 namespace gradus::dist {
 
-// Returns how many layers now synchronise. Parameters, buffers and training mode stay.
+// Returns how many layers now synchronize. Parameters, buffers and training mode stay.
 int convert_sync_batchnorm(nn::Module& module, const Group& group = {});
 // Makes them plain again.
 int revert_sync_batchnorm(nn::Module& module);

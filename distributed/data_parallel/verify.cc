@@ -304,7 +304,7 @@ const char* const kSumText =
 std::string batch_norm_text(const Names& batch_norms) {
   return concat(
       "batch-norm statistics: in ", list(batch_norms),
-      " each rank normalises by its own batch. dist::convert_sync_batchnorm(model) makes them those of all "
+      " each rank normalizes by its own batch. dist::convert_sync_batchnorm(model) makes them those of all "
       "ranks together; with it, the difference is gone.");
 }
 
@@ -316,7 +316,7 @@ const char* const kUnequalText =
 
 std::string buffer_text(const std::string& name) {
   return concat(
-      "a buffer that is not synchronised: each rank updates ", name,
+      "a buffer that is not synchronized: each rank updates ", name,
       " from its own batch. Make what goes into it that of all ranks (dist::all_reduce, ReduceOp::kMean); "
       "or, where rank 0's is good enough, let DistributedDataParallel broadcast it.");
 }

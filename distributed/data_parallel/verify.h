@@ -3,7 +3,7 @@
 //   auto report = dist::verify([] { return std::make_unique<Net>(); }, train_set, {.world = 4});
 //   if (!report) std::cout << report << '\n';          // in a test: EXPECT_TRUE(report) << report;
 //   // loss differs in step 0 (equal batches of 8): 2.31 on 4 ranks (mean), 2.29 on one with all samples; ...
-//   // Likely cause: batch-norm statistics: in bn1 each rank normalises by its own batch. ...
+//   // Likely cause: batch-norm statistics: in bn1 each rank normalizes by its own batch. ...
 #pragma once
 
 #include <functional>
@@ -41,7 +41,7 @@ struct VerifyReport {
     kRandomness,           // the model draws random numbers
     kDependsOnRank,        // from the same data, a rank computes something else than another
     kSumOverBatch,         // the loss is a sum where a mean is expected
-    kBatchNormStatistics,  // each rank normalises by its own batch
+    kBatchNormStatistics,  // each rank normalizes by its own batch
     kUnequalBatches,       // a mean of means over batches of different sizes
     kBuffer,               // a buffer that ranks update from their own data
     kUnknown,

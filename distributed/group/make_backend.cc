@@ -47,12 +47,12 @@ std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const Watch& wa
   auto flat = make_message_backend(world.transport, members, setup.index, setup.group_id);
   if (!world.shared_memory || hosts.size() == members.size()) return flat;
 
-  std::vector<int> neighbours;
+  std::vector<int> neighbors;
   for (size_t i = 0; i < members.size(); ++i)
-    if (host[i] == host[setup.index]) neighbours.push_back(members[i]);
+    if (host[i] == host[setup.index]) neighbors.push_back(members[i]);
   const int leader_index = place_of(world.rank, leaders);
   HostsSetup parts{.members = members, .host = host, .index = setup.index};
-  parts.within = make_arena(setup, neighbours, place_of(world.rank, neighbours), watch);
+  parts.within = make_arena(setup, neighbors, place_of(world.rank, neighbors), watch);
   if (leader_index >= 0)
     parts.across = make_message_backend(world.transport, leaders, leader_index, setup.group_id + kAcross);
   parts.flat = std::move(flat);

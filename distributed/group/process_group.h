@@ -67,7 +67,7 @@ struct NewGroupOptions {
 // group that says so.
 // Errors: ValueError for a rank outside of the job, or named twice.
 Group new_group(const std::vector<int>& ranks, const NewGroupOptions& options = {});
-// Cuts the job into groups of `size` neighbours; returns this rank's.
+// Cuts the job into groups of `size` neighbors; returns this rank's.
 // Errors: ValueError unless size divides the world's.
 Group new_subgroups(int size);
 // One group per list; returns this rank's (a group of no member when it is in none).

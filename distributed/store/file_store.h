@@ -1,4 +1,4 @@
-// FileStore: a store in one file on a file system that all ranks see; for file:// initialisation.
+// FileStore: a store in one file on a file system that all ranks see; for file:// initialization.
 #pragma once
 
 #include <memory>

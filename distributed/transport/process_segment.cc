@@ -213,7 +213,7 @@ class ProcessSegments : public SegmentProvider {
       });
       Descriptor next(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!next || !is_same_user(next)) continue;
-      // Members speak at once. Others, who must have learnt the name, may not hold them up.
+      // Members speak at once. Others, who must have learned the name, may not hold them up.
       if (waiting.size() == 2 * members.size()) waiting.erase(waiting.begin());
       waiting.push_back(std::move(next));
     }

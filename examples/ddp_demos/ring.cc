@@ -1,4 +1,4 @@
-// An all-reduce by hand, from messages to neighbours alone: how the collective works inside,
+// An all-reduce by hand, from messages to neighbors alone: how the collective works inside,
 // for large tensors.
 #include <chrono>
 #include <cmath>

@@ -184,7 +184,7 @@ class Hardshrink final : public LayerWith<ShrinkOptions> {
   Tensor forward(const Tensor& x) override;
   std::string extra_repr() const override;
 };
-// x moved by lambda towards 0, at most to it
+// x moved by lambda toward 0, at most to it
 class Softshrink final : public LayerWith<ShrinkOptions> {
  public:
   using LayerWith::LayerWith;

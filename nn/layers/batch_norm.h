@@ -1,4 +1,4 @@
-// Batch normalisation layers.
+// Batch normalization layers.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ class StatisticsReduction {
   virtual Tensor all_gather(const Tensor& x) = 0;
 };
 
-// Normalises each channel as batch_norm does: by the batch in training, by the running statistics in
+// Normalizes each channel as batch_norm does: by the batch in training, by the running statistics in
 // evaluation. weight starts at 1, bias at 0, running_mean at 0, running_var at 1.
 class BatchNorm : public LayerWith<BatchNormOptions> {
  public:

@@ -1,5 +1,5 @@
-// Normalisation layers that do not need a batch: LayerNorm, RMSNorm, GroupNorm, InstanceNorm1d to 3d,
-// LocalResponseNorm. Weights start at 1, biases at 0. Batch normalisation: gradus/nn/layers/batch_norm.h.
+// Normalization layers that do not need a batch: LayerNorm, RMSNorm, GroupNorm, InstanceNorm1d to 3d,
+// LocalResponseNorm. Weights start at 1, biases at 0. Batch normalization: gradus/nn/layers/batch_norm.h.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ struct LayerNormOptions {
   bool bias = true;    // learn a bias too
 };
 
-// Normalises over the last dims, whose sizes are `shape`, as layer_norm does.
+// Normalizes over the last dims, whose sizes are `shape`, as layer_norm does.
 // Shapes: x [...,shape] -> the same; weight, bias `shape`.
 class LayerNorm final : public LayerWith<LayerNormOptions> {
  public:
@@ -55,7 +55,7 @@ struct GroupNormOptions {
   bool affine = true;  // learn weight and bias
 };
 
-// Normalises each sample over groups of channels, as group_norm does.
+// Normalizes each sample over groups of channels, as group_norm does.
 // Shapes: x [N,channels,...] -> the same; weight, bias [channels].
 class GroupNorm final : public LayerWith<GroupNormOptions> {
  public:
@@ -77,7 +77,7 @@ struct InstanceNormOptions {
   bool track_running_stats = false;  // and use them in evaluation
 };
 
-// Normalises each channel of each sample over its positions, as instance_norm does.
+// Normalizes each channel of each sample over its positions, as instance_norm does.
 class InstanceNorm : public LayerWith<InstanceNormOptions> {
  public:
   Parameter weight{this, "weight", initial(options().affine, 1)};
@@ -127,7 +127,7 @@ struct LocalResponseNormOptions {
   double alpha = 1e-4, beta = 0.75, k = 1;
 };
 
-// Divides by what neighbouring channels hold, as local_response_norm does.
+// Divides by what neighboring channels hold, as local_response_norm does.
 // Shapes: x [N,C,...] -> the same.
 class LocalResponseNorm final : public LayerWith<LocalResponseNormOptions> {
  public:

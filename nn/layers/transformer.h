@@ -22,7 +22,7 @@ struct TransformerEncoderLayerOptions {
   TransformerActivation activation = TransformerActivation::kReLU;
   double layer_norm_eps = 1e-5;
   bool batch_first = false;
-  bool norm_first = false;  // normalise what goes into attention and feed-forward, not what comes out
+  bool norm_first = false;  // normalize what goes into attention and feed-forward, not what comes out
   bool bias = true;
 };
 
@@ -34,7 +34,7 @@ struct TransformerMasks {
 };
 
 // Attends to itself, then goes through two linear layers, each part with dropout added to what went
-// in and normalised.
+// in and normalized.
 // Shapes: x [T,N,d_model], with batch_first [N,T,d_model], or [T,d_model] -> the same.
 // Source: Vaswani et al., "Attention is all you need", 2017.
 class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOptions> {
@@ -69,7 +69,7 @@ class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOp
 struct TransformerEncoderOptions {
   TransformerEncoderLayerOptions layer;
   Required<int64_t, "num_layers"> num_layers;
-  bool norm = false;  // normalise the result
+  bool norm = false;  // normalize the result
 };
 
 // Encoder layers one after the other. Each has initial weights of its own, where torch.nn copies

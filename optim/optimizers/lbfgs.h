@@ -29,7 +29,7 @@ struct LBFGSOptions {
 };
 extern template class OptimizerWith<LBFGSOptions>;
 
-// Minimises a function by its gradients alone: p += t d, where d = -H g, and H approximates the inverse of
+// Minimizes a function by its gradients alone: p += t d, where d = -H g, and H approximates the inverse of
 // the second derivatives by what the last steps showed. t is lr, or what a line search finds that holds the
 // strong Wolfe conditions. A step evaluates the function several times, by a closure:
 //

@@ -18,7 +18,7 @@
 namespace gradus {
 
 namespace internal {
-// What may initialise a T: any integer but bool for an integer, any number for a float, else what converts.
+// What may initialize a T: any integer but bool for an integer, any number for a float, else what converts.
 template <class U, class T>
 concept Gives =
     std::convertible_to<U, T> && (std::same_as<T, bool> || !std::same_as<std::remove_cvref_t<U>, bool>)&&(

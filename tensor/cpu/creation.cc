@@ -29,7 +29,7 @@ void arange_cpu(const Tensor& out, double start, double step) {
   generate(out, [=](int64_t i) { return start + double(i) * step; });
 }
 
-// From both ends towards the middle, so that both are exact.
+// From both ends toward the middle, so that both are exact.
 void linspace_cpu(const Tensor& out, double start, double end) {
   const int64_t n = out.numel();
   const double step = n > 1 ? (end - start) / double(n - 1) : 0;

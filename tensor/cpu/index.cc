@@ -10,7 +10,7 @@ namespace gradus::raw {
 namespace {
 
 constexpr int64_t kGrain = 16384;  // elements moved
-constexpr int64_t kColumns = 64;   // least neighbours that one thread takes, where columns are shared out
+constexpr int64_t kColumns = 64;   // least neighbors that one thread takes, where columns are shared out
 
 [[noreturn]] void out_of_range(int64_t index, const IndexedDim& d) {
   throw IndexError(d.op, "index ", index, " is out of range for dim ", d.dim, " of size ", d.n);

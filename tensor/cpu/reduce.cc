@@ -76,11 +76,11 @@ struct Variance {
   }
   double finish(const Spread& a) const { return a.squares * scale; }
 
-  // What a sum of distances from `centre`, and of their squares, say about n elements.
-  static Spread spread(T centre, T sum, T squares, double n) {
+  // What a sum of distances from `center`, and of their squares, say about n elements.
+  static Spread spread(T center, T sum, T squares, double n) {
     const double off = static_cast<double>(sum) / n;
     const double left = static_cast<double>(squares) - off * off * n;
-    return {n, static_cast<double>(centre) + off, left < 0 ? 0 : left};
+    return {n, static_cast<double>(center) + off, left < 0 ? 0 : left};
   }
 
   template <class F>
@@ -97,11 +97,11 @@ struct Variance {
   template <int64_t fixed_stride>
   static Spread block_of(const T* x, int64_t n, int64_t any_stride) {
     const int64_t stride = fixed_stride ? fixed_stride : any_stride;
-    const T centre = lane_sum(n, [=](int64_t i) { return x[i * stride]; }) / static_cast<T>(n);
-    const T sum = lane_sum(n, [=](int64_t i) { return x[i * stride] - centre; });
+    const T center = lane_sum(n, [=](int64_t i) { return x[i * stride]; }) / static_cast<T>(n);
+    const T sum = lane_sum(n, [=](int64_t i) { return x[i * stride] - center; });
     const T squares =
-        lane_sum(n, [=](int64_t i) { return (x[i * stride] - centre) * (x[i * stride] - centre); });
-    return spread(centre, sum, squares, static_cast<double>(n));
+        lane_sum(n, [=](int64_t i) { return (x[i * stride] - center) * (x[i * stride] - center); });
+    return spread(center, sum, squares, static_cast<double>(n));
   }
   Spread block(const T* x, int64_t n, int64_t stride) const {
     return stride == 1 ? block_of<1>(x, n, 1) : block_of<0>(x, n, stride);
@@ -110,13 +110,13 @@ struct Variance {
   template <int64_t fixed_stride>
   void add_rows_of(Spread* total, const T* const* rows, int n, int64_t width, int64_t any_stride) const {
     const int64_t stride = fixed_stride ? fixed_stride : any_stride;
-    T centre[kTile] = {}, sum[kTile] = {}, squares[kTile] = {};
+    T center[kTile] = {}, sum[kTile] = {}, squares[kTile] = {};
     for (int r = 0; r < n; ++r)
-      for (int64_t j = 0; j < width; ++j) centre[j] += rows[r][j * stride];
-    for (int64_t j = 0; j < width; ++j) centre[j] /= static_cast<T>(n);
+      for (int64_t j = 0; j < width; ++j) center[j] += rows[r][j * stride];
+    for (int64_t j = 0; j < width; ++j) center[j] /= static_cast<T>(n);
     for (int r = 0; r < n; ++r)
       for (int64_t j = 0; j < width; ++j) {
-        const T d = rows[r][j * stride] - centre[j];
+        const T d = rows[r][j * stride] - center[j];
         sum[j] += d;
         squares[j] += d * d;
       }
@@ -125,7 +125,7 @@ struct Variance {
     for (int64_t j = 0; j < width; ++j) {
       const double off = static_cast<double>(sum[j]) * share;
       const double left = static_cast<double>(squares[j]) - off * off * n;
-      const double apart = static_cast<double>(centre[j]) + off - total[j].mean;
+      const double apart = static_cast<double>(center[j]) + off - total[j].mean;
       total[j].n = before + n;
       total[j].mean += apart * part;
       total[j].squares += (left < 0 ? 0 : left) + apart * apart * (before * part);

@@ -56,7 +56,7 @@ class Axes {
   int n_ = 0;
 };
 
-// x's dims, outermost in memory first, neighbours that lie like one merged, the innermost apart.
+// x's dims, outermost in memory first, neighbors that lie like one merged, the innermost apart.
 struct Plan {
   Axes kept, reduced;  // without the innermost
   Axis inner{1, 1, 1, true};
@@ -230,7 +230,7 @@ void add_rows(const Op& op, typename Op::Lane* __restrict lanes, const T* const*
     for (int64_t j = 0; j < width; ++j) lanes[j] = op.step(lanes[j], rows[r][j * st]);
 }
 
-// Adds rows [first, last) of `width` neighbouring columns, row 0 of which begins at `base`, to `total`.
+// Adds rows [first, last) of `width` neighboring columns, row 0 of which begins at `base`, to `total`.
 template <class T, class Op>
 void reduce_column_block(const Op& op, typename Op::Wide* total, const T* base, const Plan& plan,
                          int64_t first, int64_t last, int64_t width) {

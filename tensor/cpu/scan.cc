@@ -12,7 +12,7 @@ namespace {
 
 using namespace cpu;
 
-// How many neighbouring columns are taken together: fewer when all threads would not get some. It changes
+// How many neighboring columns are taken together: fewer when all threads would not get some. It changes
 // nothing about a column.
 int64_t column_tile(int64_t outer, int64_t inner) {
   return std::clamp<int64_t>((outer * inner / num_threads() + 15) / 16 * 16, 1, std::min(inner, kTile));
@@ -36,7 +36,7 @@ void extremum_row(T* value, int64_t* index, const T* x, int64_t n) {
   *index = at;
 }
 
-// `width` neighbouring columns of an [n, inner] block. Positions are kept in integers as wide as the values,
+// `width` neighboring columns of an [n, inner] block. Positions are kept in integers as wide as the values,
 // which go into vectors with them, and are written out before they overflow.
 template <class T, bool largest>
 void extremum_columns(T* values, int64_t* indices, const T* x, int64_t n, int64_t inner, int64_t width) {

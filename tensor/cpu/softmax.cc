@@ -91,7 +91,7 @@ void softmax_short_rows(T* __restrict y, const T* x, int64_t rows, int64_t n, bo
   }
 }
 
-// `width` neighbouring columns of an [n, inner] block.
+// `width` neighboring columns of an [n, inner] block.
 template <class T>
 void softmax_columns(T* y, const T* x, int64_t n, int64_t inner, int64_t width, bool log) {
   T top[kTile], sum[kTile] = {}, last[kTile];
@@ -148,7 +148,7 @@ void softmax_backward_columns(T* __restrict dx, const T* dy, const T* y, int64_t
 }
 
 // Calls rows(offset, number) for softmaxes along the innermost axis, or columns(offset, width) for
-// tiles of neighbours.
+// tiles of neighbors.
 template <class Rows, class Columns>
 void for_each_softmax(int64_t numel, int64_t n, int64_t inner, Rows&& rows, Columns&& columns) {
   if (numel == 0) return;

@@ -40,7 +40,7 @@ bool overlap(const Tensor& a, const Tensor& b) {
   return a_begin < b_end && b_begin < a_end;
 }
 
-// An uninitialised tensor that lies like x, with another dtype or device.
+// An uninitialized tensor that lies like x, with another dtype or device.
 Tensor empty_like_on(const Tensor& x, Device device) {
   const TensorOptions options{x.dtype(), device};
   if (x.is_row_major()) return empty(x.shape(), options);

@@ -132,7 +132,7 @@ Tensor sigmoid(const Tensor& x);
 Tensor erf(const Tensor& x);
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
-Tensor round(const Tensor& x);  // halves to the even neighbour
+Tensor round(const Tensor& x);  // halves to the even neighbor
 Tensor clamp(const Tensor& x, Number low, Number high);
 
 Tensor relu(const Tensor& x);

@@ -101,7 +101,7 @@ struct AddScaled : OnNumbers {
   }
 };
 
-// a to the power b. Negative powers of integers round towards zero.
+// a to the power b. Negative powers of integers round toward zero.
 struct Pow : OnNumbers {
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
@@ -694,7 +694,7 @@ struct FloorDivide : OnNumbers {
     }
   }
 };
-// Rounded towards 0. Integers: 0 for a divisor of 0.
+// Rounded toward 0. Integers: 0 for a divisor of 0.
 struct TruncDivide : OnNumbers {
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {

@@ -7,7 +7,7 @@
 
 namespace gradus::raw {
 
-// Returns an uninitialised tensor for the result of an op on operands that broadcast together: it lies as
+// Returns an uninitialized tensor for the result of an op on operands that broadcast together: it lies as
 // they do where those of the full shape agree, else channels-last if one of them does, else row-major.
 // Errors: ShapeError, DeviceError.
 Tensor empty_result(const char* op, DType dtype, std::initializer_list<const Tensor*> operands);

@@ -7,7 +7,7 @@
 namespace gradus::raw {
 namespace {
 
-// How `dim` of a dense tensor lies: its size, and how many elements separate its neighbours.
+// How `dim` of a dense tensor lies: its size, and how many elements separate its neighbors.
 struct Run {
   int64_t n = 1, inner = 1;
 };

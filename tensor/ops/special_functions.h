@@ -62,15 +62,15 @@ inline double polygamma(int n, double x) {
 // Giles, "Approximating the erfinv function", 2010.
 inline double erfinv(double y) {
   if (std::fabs(y) >= 1) return std::fabs(y) == 1 ? std::copysign(INFINITY, y) : NAN;
-  constexpr double kCentre[] = {2.81022636e-08,  3.43273939e-07, -3.5233877e-06,
+  constexpr double kCenter[] = {2.81022636e-08,  3.43273939e-07, -3.5233877e-06,
                                 -4.39150654e-06, 0.00021858087,  -0.00125372503,
                                 -0.00417768164,  0.246640727,    1.50140941};
   constexpr double kTail[] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
                               -0.0076224613,   0.00943887047,  1.00167406,    2.83297682};
   double w = -std::log((1 - y) * (1 + y)), p = 0;
-  const bool centre = w < 5;
-  w = centre ? w - 2.5 : std::sqrt(w) - 3;
-  for (double c : centre ? kCentre : kTail) p = p * w + c;
+  const bool center = w < 5;
+  w = center ? w - 2.5 : std::sqrt(w) - 3;
+  for (double c : center ? kCenter : kTail) p = p * w + c;
   double x = p * y;
   for (int i = 0; i < 2; ++i) {
     // Near 1 by the complement, which keeps its digits.

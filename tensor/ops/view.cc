@@ -177,7 +177,7 @@ Tensor unsqueeze(const Tensor& x, int64_t dim) {
   const int d = wrap_dim(dim, x.dim() + 1, "unsqueeze");
   Shape s = x.shape();
   Strides st = x.strides();
-  // The stride that keeps a dense layout dense; normalisation takes care of the rest.
+  // The stride that keeps a dense layout dense; normalization takes care of the rest.
   const int64_t stride = d < x.dim() ? s[d] * st[d] : 1;
   s.insert(d, 1);
   st.insert(d, stride);

@@ -18,7 +18,7 @@
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/fork.h"
-#include "gradus/tensor/runtime/neighbour.h"
+#include "gradus/tensor/runtime/neighbor.h"
 
 namespace gradus {
 namespace {
@@ -121,7 +121,7 @@ void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, i
   if (omp_in_parallel() || in_share || has_lost_team()) return body(context, begin, end);
   use_team();
   const int64_t n = end - begin;
-  if (has_busy_neighbour(threads)) {
+  if (has_busy_neighbor(threads)) {
     const InShare in;
     for (int t = 0; t < threads; ++t) body(context, begin + n * t / threads, begin + n * (t + 1) / threads);
     return;

@@ -100,7 +100,7 @@ TEST(GeneratedDigits, ClassesCanBeToldApartButNotByTheirMeans) {
   EXPECT_LT(right, 900);
 }
 
-TEST(GeneratedDigits, NormalisationIsCloseToMeanZeroDeviationOne) {
+TEST(GeneratedDigits, NormalizationIsCloseToMeanZeroDeviationOne) {
   const GeneratedDigits d({.size = 2000});
   std::vector<int64_t> all(2000);
   for (size_t i = 0; i < all.size(); ++i) all[i] = int64_t(i);

@@ -31,7 +31,7 @@ using ::testing::StartsWith;
 class Server {
  public:
   std::string content;
-  bool ranges = true;           // honours Range
+  bool ranges = true;           // honors Range
   size_t cut_after = SIZE_MAX;  // closes the connection after so many bytes of a body, once per `cuts`
   int cuts = 0;
   bool stall = false;    // sends half of the body, then nothing
@@ -391,12 +391,12 @@ TEST(Download, AnExceptionOfTheProgressFunctionReachesTheCaller) {
   Scratch s;
   Server server;
   server.content = noise(100'000);
-  struct Cancelled {};
+  struct Canceled {};
   EXPECT_THROW(download({.urls = {server.url()},
                          .path = s / "file",
                          .sha256 = sha(server.content),
-                         .progress = [](const DownloadProgress&) { throw Cancelled(); }}),
-               Cancelled);
+                         .progress = [](const DownloadProgress&) { throw Canceled(); }}),
+               Canceled);
   EXPECT_FALSE(std::filesystem::exists(s / "file"));
 }
 

@@ -126,7 +126,7 @@ TEST(ImageFolder, FoldersThatCannotBeListedAreNamed) {
   ::chmod((s / "a").c_str(), 0700);
 }
 
-TEST(ImageFiles, AreALabelledList) {
+TEST(ImageFiles, AreALabeledList) {
   const ImageFiles files({{kImages / "rgb_8.png", 7}, {kImages / "gray_8.png", -1}},
                          {.decode = {.mode = ColorMode::kGray}});
   EXPECT_EQ(files.size(), 2);

@@ -58,7 +58,7 @@ TEST(MNIST, ReadsImagesAndLabelsFromEitherFolder) {
   }
 }
 
-TEST(MNIST, NormalisesLikePyTorch) {
+TEST(MNIST, NormalizesLikePyTorch) {
   Scratch s;
   s.write("train-images-idx3-ubyte", images(3));
   s.write("train-labels-idx1-ubyte", labels(3));
@@ -117,7 +117,7 @@ TEST(MNIST, FilesThatDoNotBelongTogetherAreErrors) {
   EXPECT_THAT(with(images(3).substr(0, 2000), labels(3)), HasSubstr("cut short"));
 }
 
-TEST(ImageSet, NormalisesEachChannel) {
+TEST(ImageSet, NormalizesEachChannel) {
   const ImageSet d("rgb", tensor<uint8_t>({0, 255, 51, 102, 255, 0}, {1, 3, 1, 2}), tensor<uint8_t>({4}, {1}),
                    10, {{0.f, .5f, 1.f}, {1.f, .5f, .25f}});
   const auto x = d.get(0).input.to_vector<float>();

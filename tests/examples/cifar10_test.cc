@@ -27,7 +27,7 @@ using testing::Not;
 
 constexpr int64_t kTrain = 320, kTest = 101;
 
-// Images in CIFAR-10's format that can be told apart: each class has a colour of its own, below much noise.
+// Images in CIFAR-10's format that can be told apart: each class has a color of its own, below much noise.
 void write_images(const fs::path& file, int64_t count, uint64_t seed) {
   std::ofstream out(file, std::ios::binary);
   for (int64_t i = 0; i < count; ++i) {
@@ -63,7 +63,7 @@ const std::vector<std::string> kShort = {
 const std::vector<std::string> kLearns = {"--data", "d",   "--epochs",  "10", "-b",        "32",
                                           "--lr",   "0.1", "--threads", "1",  "--summary", "s.json"};
 
-TEST(Cifar10Program, LearnsToTellColoursApart) {
+TEST(Cifar10Program, LearnsToTellColorsApart) {
   Place s;
   const Result r = run(s.dir(), with(kLearns, {"--save-model", "--checkpoint-dir", "c"}));
   ASSERT_EQ(r.status, 0) << r.output;

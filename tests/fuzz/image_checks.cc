@@ -79,7 +79,7 @@ void check_image(std::string_view file) {
     });
     FUZZ_CHECK(opened || !is_whole);
   }
-  survives([&] {  // colours have no indices
+  survives([&] {  // colors have no indices
     const Image lazy = open(file, {.mode = data::ColorMode::kIndices, .max_pixels = kMaxPixels});
     FUZZ_CHECK(lazy.channels() == 1);
     check_size(lazy);

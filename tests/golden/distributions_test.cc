@@ -62,7 +62,7 @@ void compare(const std::string& name, const std::vector<std::string>& parameters
   }
 }
 
-TEST(Distributions, NormalIsPyTorchs) {
+TEST(Distributions, NormalizPyTorchs) {
   for (const char* name : {"normal", "far"})
     compare(name, {"loc", "scale"}, [](const std::vector<Tensor>& p) { return Normal(p[0], p[1]); });
 }

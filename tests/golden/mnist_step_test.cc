@@ -1,5 +1,5 @@
 // Whole training steps of the MNIST network against PyTorch: logits, loss, every parameter's gradient, the
-// losses of four steps of Adadelta under StepLR, and the parameters afterwards.
+// losses of four steps of Adadelta under StepLR, and the parameters afterward.
 #include <map>
 
 #include "gradus/autograd/grad_manager.h"

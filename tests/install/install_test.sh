@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs Gradus, moves it, and builds and runs a program outside of it: by pkg-config, by CMake and by Bazel. It gets what it
-# refers to and no more. Then a Bazel workspace that depends on the sources is analysed; with --from-source it is built, which
+# refers to and no more. Then a Bazel workspace that depends on the sources is analyzed; with --from-source it is built, which
 # takes as long as Gradus.
 set -euo pipefail
 

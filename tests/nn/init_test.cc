@@ -1,4 +1,4 @@
-// Initialisers: moments, bounds, fans, and that the same seed gives the same numbers.
+// Initializers: moments, bounds, fans, and that the same seed gives the same numbers.
 #include "gradus/nn/init.h"
 
 #include <gmock/gmock.h>

@@ -66,7 +66,7 @@ TEST(InitialValues, OfAttentionAreXavierAndZero) {
   EXPECT_FALSE(other.in_proj_weight.defined());
 }
 
-TEST(InitialValues, OfNormalisationsAreOneAndZero) {
+TEST(InitialValues, OfNormalizationsAreOneAndZero) {
   nn::LayerNorm norm({.shape = {2, 3}});
   EXPECT_THAT(values(norm.weight), Each(1));
   EXPECT_THAT(values(norm.bias), Each(0));

@@ -83,7 +83,7 @@ TEST(LayerErrors, OfAttention) {
       {"[TransformerEncoder]", "num_layers", "0"});
 }
 
-TEST(LayerErrors, OfNormalisations) {
+TEST(LayerErrors, OfNormalizations) {
   expect_error<ValueError>([] { nn::LayerNorm({.shape = 0}); }, {"[LayerNorm]", "[0]"});
   expect_error<ValueError>([] { nn::RMSNorm({.shape = Shape{}}); }, {"[RMSNorm]", "[]"});
   expect_error<ValueError>([] { nn::GroupNorm({.groups = 3, .channels = 4}); },
@@ -206,7 +206,7 @@ TEST(LayerErrors, OfTheOthers) {
       {"[MinibatchStdDev]", "0"});
 }
 
-TEST(LayerErrors, OfReparametrisations) {
+TEST(LayerErrors, OfReparametrizations) {
   nn::Linear linear({.in = 3, .out = 4, .bias = false});
   expect_error<ValueError>([&] { nn::spectral_norm(linear, {.name = "bias"}); },
                            {"[spectral_norm]", "Linear", "'bias'"});

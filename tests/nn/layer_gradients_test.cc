@@ -50,7 +50,7 @@ TEST(LayerGradients, OfTransformers) {
   expect_gradients(layer, input({1, 3, 4}), [&](const Tensor& x) { return layer(x, {.causal = true}); });
 }
 
-TEST(LayerGradients, OfNormalisedWeights) {
+TEST(LayerGradients, OfNormalizedWeights) {
   manual_seed(3);
   nn::Conv2d conv({.in = 2, .out = 2, .kernel = 2});
   nn::spectral_norm(conv).eval();

@@ -55,7 +55,7 @@ Row module(std::string name, Shape shape, double roundings, typename M::Options 
   return {std::move(name), std::move(shape), [options] { return std::make_unique<M>(options); },
           [call](nn::Module& m, const Tensor& x) { return call(dynamic_cast<M&>(m), x); }, roundings};
 }
-Row normalised(std::string name, void (*change)(nn::Linear&), double roundings) {
+Row normalized(std::string name, void (*change)(nn::Linear&), double roundings) {
   return {std::move(name),
           {kRows, 8},
           [change] {
@@ -335,7 +335,7 @@ std::vector<Row> table() {
       with_roundings(
           layer<nn::Upsample>("Upsample/bicubic", images, {.size = {5, 9}, .mode = Interpolation::kBicubic}),
           64),  // places within a cell are f32 for f32, and weights polynomials of them
-      normalised(
+      normalized(
           "weight_norm/whole", [](nn::Linear& l) { nn::weight_norm(l, {.dim = std::nullopt}); }, 16),
       with_roundings(layer<nn::TransformerEncoderLayer>("TransformerEncoderLayer", sequence,
                                                         {.d_model = 6,
@@ -359,11 +359,11 @@ std::vector<Row> table() {
          return net;
        },
        [](nn::Module& m, const Tensor& x) { return dynamic_cast<nn::Layer&>(m)(x); }, 16},
-      normalised(
+      normalized(
           "spectral_norm", [](nn::Linear& l) { nn::spectral_norm(l); }, 64),
-      normalised(
+      normalized(
           "weight_norm", [](nn::Linear& l) { nn::weight_norm(l); }, 16),
-      normalised(
+      normalized(
           "equalized_lr", [](nn::Linear& l) { nn::equalized_lr(l); }, 16),
   };
   for (Row row : {layer<nn::Embedding>("Embedding", {kRows, 3}, {.num_embeddings = 10, .embedding_dim = 4}),

@@ -421,7 +421,7 @@ std::vector<Call> calls() {
          matrix_power(full({2, 2}, 0.5), n);
        }},
       {"cross", [](int64_t n) { cross(matrix(), matrix(), n); }},
-      // Functions, losses, normalisations.
+      // Functions, losses, normalizations.
       {"polygamma", [](int64_t n) { polygamma(n, full({2}, 1.5)); }},
       {"round", [](int64_t n) { round(vector(), n); }},
       {"cross_entropy",

@@ -35,7 +35,7 @@ TEST(Copy, ConvertsSmallIntegersBetweenAllDtypes) {
     }
 }
 
-TEST(Copy, ConversionsTruncateTowardsZeroAndKeepNaN) {
+TEST(Copy, ConversionsTruncateTowardZeroAndKeepNaN) {
   EXPECT_EQ(raw::to(tensor({1.9f, -1.9f, 0.5f}), DType::kI32).to_vector<int32_t>(),
             (std::vector<int32_t>{1, -1, 0}));
   EXPECT_EQ(raw::to(tensor({0.25f, 0.f, -3.f, NAN}), DType::kBool).to_vector<double>(),

@@ -335,7 +335,7 @@ TEST(ElementwiseSpecial, RemainderHasTheDivisorsSign) {
   EXPECT_EQ(raw::remainder(tensor({INT64_MIN}), tensor({int64_t(-1)})).item<int64_t>(), 0);
 }
 
-TEST(ElementwiseSpecial, RoundTakesHalvesToTheEvenNeighbour) {
+TEST(ElementwiseSpecial, RoundTakesHalvesToTheEvenNeighbor) {
   EXPECT_EQ(values(raw::round(tensor({0.5f, 1.5f, 2.5f, -0.5f, -1.5f}))),
             (std::vector<double>{0, 2, 2, 0, -2}));
 }

@@ -199,7 +199,7 @@ TEST_P(NarrowMatmul, IsRoundedOnce) {
   check(wide, random({5, 4}, 2));
 }
 
-TEST_P(NarrowMatmul, LinearIsRoundedOnce) {
+TEST_P(NarrowMatmul, LinearizRoundedOnce) {
   const auto exact = [](const Tensor& t) { return raw::to(t, DType::kF64); };
   const Tensor x = random_tensor({2, 3, 40}, GetParam(), 1), w = random_tensor({50, 40}, GetParam(), 2),
                b = random_tensor({50}, GetParam(), 3);

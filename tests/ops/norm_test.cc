@@ -33,7 +33,7 @@ std::pair<double, double> moments(const std::vector<double>& v) {
   return {mean, var};
 }
 
-TEST_P(BatchNorm, NormalisesEveryChannel) {
+TEST_P(BatchNorm, NormalizesEveryChannel) {
   for (const Shape& shape :
        {Shape{6, 3}, Shape{4, 3, 5}, Shape{2, 3, 4, 5}, Shape{40, 3, 30, 20}, Shape{3, 1, 4, 4}}) {
     const Tensor x = random_tensor(shape, GetParam(), 1);

@@ -195,7 +195,7 @@ TEST(Literals, DevicesHaveNames) {
   EXPECT_EQ(to_string(DType::kBF16), "bf16");
 }
 
-TEST(Literals, ReductionsAndPoolsTakeWhatTheirNeighboursTake) {
+TEST(Literals, ReductionsAndPoolsTakeWhatTheirNeighborsTake) {
   const Tensor x = ones({2, 3, 4, 4});
   EXPECT_EQ(sum(x, 1, {.keepdim = true}).shape(), (Shape{2, 1, 4, 4}));
   EXPECT_EQ(mean(x, {1, 2}, {.keepdim = true}).shape(), (Shape{2, 1, 1, 4}));

@@ -129,7 +129,7 @@ TEST(Random, NormalHasItsMomentsAndTails) {
       d = std::max({d, std::abs(cdf - double(i) / n), std::abs(cdf - double(i + 1) / n)});
     }
     EXPECT_LT(d * std::sqrt(double(n)), 2.2);
-    // Neighbours come from one pair of uniforms, and still are independent.
+    // Neighbors come from one pair of uniforms, and still are independent.
     double correlation = 0;
     const auto u = x.to_vector<double>();
     for (size_t i = 0; i + 1 < u.size(); i += 2) correlation += (u[i] - 3) * (u[i + 1] - 3) / 4;

@@ -30,7 +30,7 @@ TEST(SixteenBits, VectorsOfZerosHaveADirectionAndALength) {
   }
 }
 
-TEST(SixteenBits, VectorsAreNormalisedWithOneRounding) {
+TEST(SixteenBits, VectorsAreNormalizedWithOneRounding) {
   for (const DType t : kNarrow) {
     const Tensor x = random_tensor({7, 33}, t), exact = normalize(to(x, DType::kF64));
     expect_rounded_once(normalize(x), exact, 2);

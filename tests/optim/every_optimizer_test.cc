@@ -259,7 +259,7 @@ TEST(EveryOption, OutOfItsDomainIsRefused) {
   const auto refuses = [&]<class O, class Options>(std::type_identity<O>,
                                                    std::initializer_list<Options> bad) {
     for (const Options& options : bad) EXPECT_THROW(O(p, options), ValueError);
-    // Nor afterwards.
+    // Nor afterward.
     O opt(p);
     for (const Options& options : bad) EXPECT_THROW(opt.set_options(0, options), ValueError);
     EXPECT_THROW(opt.set_lr(-1), ValueError);

@@ -143,14 +143,14 @@ Tensor affine_grid(const Tensor& theta, Size2 size, const AffineGridOptions& o) 
   if (theta.dtype() != DType::kF32 && theta.dtype() != DType::kF64)
     throw DTypeError("affine_grid", "expected f32 or f64: theta ", describe(theta));
   const TensorOptions options{theta.dtype(), theta.device()};
-  const auto centres = [&](int64_t n) {
+  const auto centers = [&](int64_t n) {
     if (n == 1) return zeros({1}, options);
     const double end = o.align_corners ? 1 : 1 - 1 / double(n);
     return linspace(-end, end, n, options);
   };
   const Shape cells{size.h, size.w};
   const Tensor positions = stack(
-      {expand(centres(size.w), cells), expand(unsqueeze(centres(size.h), 1), cells), ones(cells, options)},
+      {expand(centers(size.w), cells), expand(unsqueeze(centers(size.h), 1), cells), ones(cells, options)},
       2);
   const Tensor grid = matmul(reshape(positions, {size.h * size.w, 3}), transpose(theta, 1, 2));
   return reshape(grid, {theta.size(0), size.h, size.w, 2});

@@ -11,7 +11,7 @@ enum class SamplePadding { kZeros, kBorder, kReflection };  // what lies outside
 struct GridSampleOptions {
   SampleMode mode = SampleMode::kBilinear;
   SamplePadding padding = SamplePadding::kZeros;
-  bool align_corners = false;  // -1 and 1 are the centres of the corner cells, not their outer edges
+  bool align_corners = false;  // -1 and 1 are the centers of the corner cells, not their outer edges
 };
 
 // Reads x at the positions grid[n,p,q] = (horizontal, vertical), in which an image reaches from -1 to 1.

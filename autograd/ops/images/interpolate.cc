@@ -22,7 +22,7 @@ struct Axis {
   bool align_corners;
 };
 
-// The distance of neighbouring output cells, in input cells. T is what PyTorch computes positions in: the
+// The distance of neighboring output cells, in input cells. T is what PyTorch computes positions in: the
 // dtype of x, so that a nearest cell is the same one.
 template <class T>
 T step_of(const Axis& a) {
@@ -84,7 +84,7 @@ void cubic(AxisTaps& taps, const Axis& a) {
   }
 }
 
-// The filter widened to cover what lies between output cells, its weights normalised.
+// The filter widened to cover what lies between output cells, its weights normalized.
 template <class T>
 void antialiased(AxisTaps& taps, const Axis& a, bool is_cubic) {
   const T step = step_of<T>(a), shrink = std::max(step, T(1)), support = (is_cubic ? T(2) : T(1)) * shrink;

@@ -16,7 +16,7 @@ struct InterpolateOptions {
   Dims size = {};                         // one per dim behind the channels; or
   std::vector<double> scale_factor = {};  // one per such dim, or one for all
   Interpolation mode = Interpolation::kNearest;
-  bool align_corners = false;  // the corner cells' centres stay where they are; linear and cubic modes
+  bool align_corners = false;  // the corner cells' centers stay where they are; linear and cubic modes
   bool antialias = false;      // when shrinking, average what lies between; bilinear and bicubic
 };
 

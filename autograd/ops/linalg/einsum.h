@@ -8,7 +8,7 @@
 
 namespace gradus {
 
-// Sums products over labelled dims, in Einstein's notation: einsum("bij,bjk->bik", {a, b}) multiplies batches
+// Sums products over labeled dims, in Einstein's notation: einsum("bij,bjk->bik", {a, b}) multiplies batches
 // of matrices. Each operand has a letter per dim; "..." stands for leading, middle or trailing dims that
 // broadcast together. A letter that the result does not name is summed over; one that an operand has twice
 // takes its diagonal; a size of 1 broadcasts. Without "->" the result has the dims of "..." and then, in

@@ -73,7 +73,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dim
 // Errors: ShapeError for more than 4 dims.
 Tensor kron(const Tensor& a, const Tensor& b);
 // Multiplies matrices in the order that takes the fewest multiplications.
-// Errors: ValueError for none; ShapeError unless all are matrices and neighbours fit.
+// Errors: ValueError for none; ShapeError unless all are matrices and neighbors fit.
 Tensor chain_matmul(const std::vector<Tensor>& matrices);
 // Multiplies a square matrix, or each of a batch, with itself: x^n; the identity for n = 0.
 // Shapes: [...,M,M] -> [...,M,M].

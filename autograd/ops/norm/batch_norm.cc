@@ -46,16 +46,16 @@ raw::BatchNormGrads batch_norm_grads(const Tensor& dy_in, const Tensor& x_in, co
                                      double eps) {
   const Tensor dy = widened(dy_in), x = widened(x_in);
   const Dims dims = all_but_channels(x);
-  const Tensor centred = x - mean(x, dims, true);
-  const Tensor inv_std = rsqrt(mean(centred * centred, dims, true) + eps);
-  const Tensor normal = centred * inv_std;
+  const Tensor centered = x - mean(x, dims, true);
+  const Tensor inv_std = rsqrt(mean(centered * centered, dims, true) + eps);
+  const Tensor normal = centered * inv_std;
   const Tensor scale = weight.defined() ? inv_std * per_channel(weight, x) : inv_std;
   return {scale * (dy - mean(dy, dims, true) - normal * mean(dy * normal, dims, true)),
           sum(dy * normal, dims, false), sum(dy, dims, false)};
 }
 
 // y by given statistics: constants, which may move on before backward.
-Tensor normalise_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+Tensor normalize_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                     const Tensor& bias, double eps) {
   Tensor y = raw::batch_norm_apply(x, mean, var, weight, bias, eps);
   if (Recorder r{"batch_norm", x, weight, bias}) {
@@ -87,12 +87,12 @@ void check_arguments(const char* op, const Tensor& x, const Tensor& weight, cons
   if (running_mean.defined() != running_var.defined())
     throw ValueError(op, "running_mean and running_var are given together or not at all");
   if (!options.training && !running_mean.defined())
-    throw ValueError(op, "has no running statistics to normalise by, and training is off");
+    throw ValueError(op, "has no running statistics to normalize by, and training is off");
   if (options.training && elements_per_channel(x) == 1)
     throw ValueError(op, "training needs more than one element per channel: x ", describe(x));
 }
 
-// Moves the running statistics, where there are some, towards the batch's.
+// Moves the running statistics, where there are some, toward the batch's.
 void move_statistics(const Tensor& running_mean, const Tensor& running_var, const raw::BatchNormResult& batch,
                      double momentum) {
   const int64_t rows = elements_per_channel(batch.y);
@@ -100,7 +100,7 @@ void move_statistics(const Tensor& running_mean, const Tensor& running_var, cons
     raw::batch_norm_update_(running_mean, running_var, batch.mean, batch.var, rows, momentum);
 }
 
-// Records y, normalised by the batch's own statistics; is_rectified: y is the relu of that. Otherwise
+// Records y, normalized by the batch's own statistics; is_rectified: y is the relu of that. Otherwise
 // it may become so.
 void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const raw::BatchNormResult& result, double eps, bool is_rectified) {
@@ -155,8 +155,8 @@ class BatchStatisticsNode final : public autograd::Node {
       const bool in_place = dx.defined() && autograd::may_reuse(dx);
       return raw::batch_statistics_backward(dx, v, mean_.get(), offset, slope, in_place);
     }
-    const Tensor wide_v = widened(v), centred = wide_v - mean(wide_v, all_but_channels(v), true);
-    const Tensor through = per_channel(offset, v) + centred * per_channel(slope, v);
+    const Tensor wide_v = widened(v), centered = wide_v - mean(wide_v, all_but_channels(v), true);
+    const Tensor through = per_channel(offset, v) + centered * per_channel(slope, v);
     return dx.defined() ? dx + through : through;
   }
 
@@ -174,7 +174,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   const OpCall call("batch_norm", {{"x", x}});
   const char* op = "batch_norm";
   check_arguments(op, x, weight, bias, running_mean, running_var, options);
-  if (!options.training) return normalise_by(x, running_mean, running_var, weight, bias, options.eps);
+  if (!options.training) return normalize_by(x, running_mean, running_var, weight, bias, options.eps);
   const auto result = raw::batch_norm(x, weight, bias, options.eps);
   move_statistics(running_mean, running_var, result, options.momentum);
   record_by_batch(op, x, weight, bias, result, options.eps, false);
@@ -253,7 +253,7 @@ Tensor batch_norm_by(const Tensor& x, const Tensor& mean, const Tensor& var, con
                      const Tensor dy = dys[0], v = x.get(), m = mean.get(), s = var.get(), w = weight.get();
                      const Tensor inv_std = rsqrt(widened(s) + eps);
                      const Tensor scale = w.defined() ? inv_std * w : inv_std;
-                     Tensor dx, total, centred_total;
+                     Tensor dx, total, centered_total;
                      bool again = false;
                      for (const Tensor* t : {&dy, &v, &m, &s, &w})
                        again = again || (t->defined() && autograd::is_tracked(*t));
@@ -262,13 +262,13 @@ Tensor batch_norm_by(const Tensor& x, const Tensor& mean, const Tensor& var, con
                        const Tensor g = widened(dy);
                        dx = g * per_channel(scale, v);
                        total = sum(g, dims, false);
-                       centred_total = sum(g * (widened(v) - per_channel(m, v)), dims, false);
+                       centered_total = sum(g * (widened(v) - per_channel(m, v)), dims, false);
                      } else {
                        auto g = raw::batch_norm_apply_backward(dy, v, m, s, w, eps);
-                       dx = g.dx, total = g.sum, centred_total = g.centred_sum;
+                       dx = g.dx, total = g.sum, centered_total = g.centered_sum;
                      }
-                     return {dx, -(total * scale), -0.5 * (centred_total * scale * inv_std * inv_std),
-                             centred_total * inv_std, total};
+                     return {dx, -(total * scale), -0.5 * (centered_total * scale * inv_std * inv_std),
+                             centered_total * inv_std, total};
                    });
   return y;
 }

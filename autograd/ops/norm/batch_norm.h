@@ -1,4 +1,4 @@
-// Batch normalisation, differentiable. Options: gradus/tensor/ops/norm/batch_norm.h.
+// Batch normalization, differentiable. Options: gradus/tensor/ops/norm/batch_norm.h.
 #pragma once
 
 #include "gradus/tensor/ops/norm/batch_norm.h"
@@ -6,10 +6,10 @@
 
 namespace gradus {
 
-// Normalises every channel over the batch and its positions: y = (x - mean) / sqrt(var + eps) * weight +
+// Normalizes every channel over the batch and its positions: y = (x - mean) / sqrt(var + eps) * weight +
 // bias. In training, mean and (biased) variance are the batch's own, this rank's alone also where the
 // model's batch norms have been converted (gradus/distributed/data_parallel/sync_batch_norm.h), and the
-// running statistics, when given, move towards the batch's mean and unbiased variance in place: running =
+// running statistics, when given, move toward the batch's mean and unbiased variance in place: running =
 // (1 - momentum) running + momentum batch. Otherwise they are the running statistics. Images lie
 // channels-last in the result.
 // Shapes: x [N,C], [N,C,L] or [N,C,H,W]; the others [C], weight and bias (1 and 0 when undefined)
@@ -32,7 +32,7 @@ Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weigh
                            const Tensor& running_mean, const Tensor& running_var,
                            const BatchNormFuncOptions& options = {});
 
-// What several batches that are normalised as one must know of each other.
+// What several batches that are normalized as one must know of each other.
 // Shapes: x as batch_norm's -> x itself, through which its gradient passes once; mean f64[C] over batch and
 // positions; m2 f64[C], the sum of squared differences from it. An empty x has zeros.
 // Errors: as batch_norm.

@@ -60,16 +60,16 @@ raw::GroupNormGrads grads_by_ops(const Tensor& dy, const Tensor& x, const Tensor
   const Shape grouped{x.size(0), spec.groups, x.numel() == 0 ? 0 : x.numel() / (x.size(0) * spec.groups)};
   const auto by_group = [&](const Tensor& t) { return reshape(t, grouped); };
   const auto like_x = [&](const Tensor& t) { return reshape(t, x.shape()); };
-  const Tensor flat = by_group(v), centred = flat - mean(flat, 2, true);
-  const Tensor inv_std = rsqrt(mean(square(centred), 2, true) + spec.eps);
-  const Tensor normal = centred * inv_std;
+  const Tensor flat = by_group(v), centered = flat - mean(flat, 2, true);
+  const Tensor inv_std = rsqrt(mean(square(centered), 2, true) + spec.eps);
+  const Tensor normal = centered * inv_std;
   const Tensor gw = by_group(weight.defined() ? g * per_channel(weight, x) : g);
   const Tensor dx = inv_std * (gw - mean(gw, 2, true) - normal * mean(gw * normal, 2, true));
   const Dims dims = all_but_channels(x);
   return {like_x(dx), sum(g * like_x(normal), dims, false), sum(g, dims, false)};
 }
 
-raw::GroupNormResult normalised(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+raw::GroupNormResult normalized(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                                 const raw::GroupNormSpec& spec) {
   raw::GroupNormResult result = raw::group_norm(x, weight, bias, spec);
   if (Recorder r{op, x, weight, bias})
@@ -86,8 +86,8 @@ raw::GroupNormResult normalised(const char* op, const Tensor& x, const Tensor& w
   return result;
 }
 
-// Moves running statistics [C] towards `factor` times the average of the samples' [N,C].
-void move_towards(const Tensor& running, const Tensor& samples, double factor, double momentum) {
+// Moves running statistics [C] toward `factor` times the average of the samples' [N,C].
+void move_toward(const Tensor& running, const Tensor& samples, double factor, double momentum) {
   const Tensor batch = raw::mul(raw::mean(samples, {0}, false), factor);
   raw::copy_(running, raw::lerp(raw::to(running, DType::kF64), batch, momentum));
 }
@@ -103,7 +103,7 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
                      describe(x));
   check_channels(op, x, {{"weight", &weight}, {"bias", &bias}});
   if (!(eps >= 0)) throw ValueError(op, "eps must be at least 0, given ", eps);
-  return normalised(op, x, weight, bias, {.groups = groups, .eps = eps}).y;
+  return normalized(op, x, weight, bias, {.groups = groups, .eps = eps}).y;
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
@@ -119,7 +119,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
     throw ValueError(op, "running_mean and running_var are given together or not at all");
   if (!o.use_input_stats) {
     if (!running_mean.defined())
-      throw ValueError(op, "has no running statistics to normalise by, and use_input_stats is off");
+      throw ValueError(op, "has no running statistics to normalize by, and use_input_stats is off");
     const DType type = wide(x.dtype());
     const auto as = [&](const Tensor& t) { return t.defined() ? to(t, type) : t; };
     return to(
@@ -130,10 +130,10 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   for (int d = 2; d < x.dim(); ++d) positions *= x.size(d);
   if (positions == 1) throw ValueError(op, "needs more than one position per channel: x ", describe(x));
   if (x.size(1) == 0) return x;
-  const raw::GroupNormResult result = normalised(op, x, weight, bias, {.groups = x.size(1), .eps = o.eps});
+  const raw::GroupNormResult result = normalized(op, x, weight, bias, {.groups = x.size(1), .eps = o.eps});
   if (running_mean.defined() && x.numel() > 0) {
-    move_towards(running_mean, result.mean, 1, o.momentum);
-    move_towards(running_var, result.var, double(positions) / double(positions - 1), o.momentum);
+    move_toward(running_mean, result.mean, 1, o.momentum);
+    move_toward(running_var, result.var, double(positions) / double(positions - 1), o.momentum);
   }
   return result.y;
 }

@@ -1,4 +1,4 @@
-// Normalisation of each sample over groups of its channels, and over neighbouring channels, differentiable.
+// Normalization of each sample over groups of its channels, and over neighboring channels, differentiable.
 // 16-bit floats are computed in f32. Images lie channels-last in the result.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace gradus {
 
-// Normalises each sample over groups of C / groups neighbouring channels and all positions:
+// Normalizes each sample over groups of C / groups neighboring channels and all positions:
 // y = (x - mean) / sqrt(var + eps) * weight + bias, with the biased variance.
 // Shapes: x [N,C], [N,C,L], [N,C,H,W] or [N,C,D,H,W]; weight and bias [C] (1 and 0 when undefined), of x's
 // dtype or f32 -> x's shape.
@@ -22,9 +22,9 @@ struct InstanceNormFuncOptions {
   double eps = 1e-5;            // added to the variance
 };
 
-// Normalises each channel of each sample over its positions, as group_norm does with a channel per group.
-// Running statistics, when given, move towards the batch's average of the samples' means and unbiased
-// variances in place; without use_input_stats they are what x is normalised by.
+// Normalizes each channel of each sample over its positions, as group_norm does with a channel per group.
+// Running statistics, when given, move toward the batch's average of the samples' means and unbiased
+// variances in place; without use_input_stats they are what x is normalized by.
 // Shapes: x [N,C,L], [N,C,H,W] or [N,C,D,H,W], the others [C] or undefined -> x's shape.
 // Errors: ShapeError for other shapes; ValueError for one position per channel, for eps < 0, and without
 // use_input_stats when there are no running statistics, or only one of them; DTypeError; DeviceError.
@@ -37,7 +37,7 @@ struct LocalResponseNormFuncOptions {
   double alpha = 1e-4, beta = 0.75, k = 1;
 };
 
-// Divides by what neighbouring channels hold: y_c = x_c / (k + alpha / size * sum x_j^2)^beta; j goes over
+// Divides by what neighboring channels hold: y_c = x_c / (k + alpha / size * sum x_j^2)^beta; j goes over
 // `size` channels around c (one more before it than after when size is even), as far as they exist.
 // Shapes: x [N,C,...] of 3 to 5 dims.
 // Errors: ShapeError; ValueError for size < 1; DTypeError.
@@ -48,7 +48,7 @@ struct ChannelWindowOptions {
   int64_t before = 0, after = 0;
 };
 
-// Sums over neighbouring channels: y[n,c,...] is the sum of x[n,c - before,...] to x[n,c + after,...], as far
+// Sums over neighboring channels: y[n,c,...] is the sum of x[n,c - before,...] to x[n,c + after,...], as far
 // as these exist.
 // Shapes: x [N,C,...] of 2 to 5 dims.
 // Errors: ShapeError; ValueError for a negative extent; DTypeError unless floating point.

@@ -44,18 +44,18 @@ raw::LayerNormGrads grads_by_ops(const Tensor& dy, const Tensor& x, const Tensor
   const Tensor v = to(x, type), g = to(dy, type);
   Dims last, others;
   for (int d = 0; d < x.dim(); ++d) (d < x.dim() - dims ? others : last).push_back(d);
-  const Tensor centred = spec.centred ? v - mean(v, last, true) : v;
-  const Tensor inv_std = rsqrt(mean(square(centred), last, true) + spec.eps);
-  const Tensor normal = centred * inv_std;
+  const Tensor centered = spec.centered ? v - mean(v, last, true) : v;
+  const Tensor inv_std = rsqrt(mean(square(centered), last, true) + spec.eps);
+  const Tensor normal = centered * inv_std;
   const Tensor gw = weight.defined() ? g * weight : g;
   const Tensor rest = normal * mean(gw * normal, last, true);
   // No dims would mean all of them.
   const auto over_rows = [&](const Tensor& t) { return others.size() ? sum(t, others, false) : t; };
-  return {inv_std * (spec.centred ? gw - mean(gw, last, true) - rest : gw - rest), over_rows(g * normal),
+  return {inv_std * (spec.centered ? gw - mean(gw, last, true) - rest : gw - rest), over_rows(g * normal),
           over_rows(g)};
 }
 
-Tensor normalised(const char* op, const Tensor& x, int dims, const Tensor& weight, const Tensor& bias,
+Tensor normalized(const char* op, const Tensor& x, int dims, const Tensor& weight, const Tensor& bias,
                   const raw::LayerNormSpec& spec) {
   const auto [y, stats] = raw::layer_norm(x, dims, weight, bias, spec);
   if (Recorder r{op, x, weight, bias})
@@ -78,7 +78,7 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
                   double eps) {
   const OpCall call("layer_norm", {{"x", x}});
   check("layer_norm", x, normalized_shape, eps, {{"weight", &weight}, {"bias", &bias}});
-  return normalised("layer_norm", x, normalized_shape.size(), weight, bias, {.eps = eps});
+  return normalized("layer_norm", x, normalized_shape.size(), weight, bias, {.eps = eps});
 }
 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
@@ -87,7 +87,7 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
   const double least = eps.value_or(x.dtype() == DType::kF64 ? std::numeric_limits<double>::epsilon()
                                                              : double(std::numeric_limits<float>::epsilon()));
   check("rms_norm", x, normalized_shape, least, {{"weight", &weight}});
-  return normalised("rms_norm", x, normalized_shape.size(), weight, {}, {.eps = least, .centred = false});
+  return normalized("rms_norm", x, normalized_shape.size(), weight, {}, {.eps = least, .centered = false});
 }
 
 }  // namespace gradus

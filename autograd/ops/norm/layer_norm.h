@@ -1,4 +1,4 @@
-// Normalisation over the last dims of each sample, differentiable.
+// Normalization over the last dims of each sample, differentiable.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace gradus {
 
-// Normalises over the last dims, whose sizes are `normalized_shape`: y = (x - mean) / sqrt(var
+// Normalizes over the last dims, whose sizes are `normalized_shape`: y = (x - mean) / sqrt(var
 // + eps) * weight
 // + bias, with the biased variance. 16-bit floats are computed in f32. The result is row-major.
 // Shapes: x [...,S], weight and bias S (1 and 0 when undefined), of x's dtype or f32 -> x's shape.

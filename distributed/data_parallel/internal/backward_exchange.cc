@@ -109,8 +109,8 @@ std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNot
     return mismatch(odd->first, " is within join() and rank ", ranks[odd->second],
                     " is not, or has other options there");
   if (const auto odd = find_odd(notes, here, [](const auto& n) { return n.number; }))
-    return mismatch(odd->first, " synchronises its backward ", notes[odd->first].number, " where rank ",
-                    ranks[odd->second], " synchronises its backward ", notes[odd->second].number,
+    return mismatch(odd->first, " synchronizes its backward ", notes[odd->first].number, " where rank ",
+                    ranks[odd->second], " synchronizes its backward ", notes[odd->second].number,
                     ": all ranks must run the same backwards, and under no_sync() the same of them");
   if (const auto odd = find_odd(notes, backward, [](const auto& n) { return n.attached; }))
     return mismatch(odd->first, " runs the backward of another manager than rank ", ranks[odd->second]);

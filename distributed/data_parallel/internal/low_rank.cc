@@ -23,7 +23,7 @@ double dot(const A* a, const B* b, int64_t n) {
 }
 
 template <class T>
-void orthonormalise(T* x, int64_t r, int64_t n, double epsilon) {
+void orthonormalize(T* x, int64_t r, int64_t n, double epsilon) {
   const int passes = epsilon == 0 ? 2 : 1;  // epsilon is for vectors as they come
   std::vector<double> row(n);
   for (int64_t i = 0; i < r; ++i) {
@@ -58,11 +58,11 @@ void add_product(T* out, const T* a, const T* b, int64_t r, int64_t n, int64_t m
 
 }  // namespace
 
-void orthonormalise(const Tensor& x, double epsilon) {
+void orthonormalize(const Tensor& x, double epsilon) {
   if (x.dtype() == DType::kF64)
-    orthonormalise(x.ptr<double>(), x.size(0), x.size(1), epsilon);
+    orthonormalize(x.ptr<double>(), x.size(0), x.size(1), epsilon);
   else
-    orthonormalise(x.ptr<float>(), x.size(0), x.size(1), epsilon);
+    orthonormalize(x.ptr<float>(), x.size(0), x.size(1), epsilon);
   x.storage()->bump_version();
 }
 

@@ -9,7 +9,7 @@ namespace gradus::dist::internal {
 // Makes the rows of x [r,n] orthonormal, one after the other; a row of zeros, or one that depends on those
 // before it, may stay zero. `epsilon` is added to norms.
 // Source: Gram-Schmidt, twice per vector.
-void orthonormalise(const Tensor& x, double epsilon);
+void orthonormalize(const Tensor& x, double epsilon);
 
 // out[n,m] += scale * a[r,n]^T b[r,m].
 void add_product(const Tensor& out, const Tensor& a, const Tensor& b, double scale);

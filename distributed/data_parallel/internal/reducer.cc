@@ -222,7 +222,7 @@ void Reducer::begin(const std::vector<Tensor>& attached, const std::vector<bool>
     bucket.waiting = int(std::ranges::count_if(bucket.params, [&](size_t i) { return params_[i].mine; }));
   outer_ = is_outer_recording_open();
   const int every = options_.check_divergence_every;
-  const bool compare = every > 0 && (synchronised_ + 1) % every == 0;
+  const bool compare = every > 0 && (synchronized_ + 1) % every == 0;
   if (static_known_) check_static();
   if (static_known_ && !join_ && !compare) {
     known_ = true;
@@ -269,7 +269,7 @@ void Reducer::advance() {
   if (!options_.overlap || outer_) return;
   if (options_.comm_hook) {
     if (!known_ && exchange_->has_come()) learn();
-    if (!known_ || cancelled_) return;
+    if (!known_ || canceled_) return;
   }
   while (launched_ < buckets_.size() && buckets_[launched_].waiting == 0) launch(launched_, false);
 }
@@ -281,7 +281,7 @@ std::vector<GradCallback::Delivery> Reducer::landed() {
     if (!exchange_->has_come()) return all;
     learn();
   }
-  if (cancelled_) return all;
+  if (canceled_) return all;
   for (; landed_ < launched_; ++landed_) {
     Bucket& bucket = buckets_[landed_];
     if (!bucket.work.is_completed()) break;
@@ -299,10 +299,10 @@ std::vector<GradCallback::Delivery> Reducer::finish() {
     const TimePoint computed = clock_now();
     if (!alone()) {
       if (!known_) learn();
-      if (outer_ && !cancelled_) outer_ = someone_tracks();
-      if (outer_ && !cancelled_) {
+      if (outer_ && !canceled_) outer_ = someone_tracks();
+      if (outer_ && !canceled_) {
         deliver_tracked(all);
-      } else if (!cancelled_) {
+      } else if (!canceled_) {
         while (launched_ < buckets_.size()) launch(launched_, true);
         start_broadcast();
         for (; landed_ < buckets_.size(); ++landed_) {
@@ -316,8 +316,8 @@ std::vector<GradCallback::Delivery> Reducer::finish() {
     } else {
       for (Param& p : params_) p.used = p.mine;
     }
-    if (cancelled_) {
-      ++stats_.cancelled;
+    if (canceled_) {
+      ++stats_.canceled;
     } else {
       check_finite();
       if (broadcast_) broadcast_->finish();
@@ -353,7 +353,7 @@ void Reducer::post_none() {
   ++number_;
   users_group_.state().recording_dropped();
   if (alone() || keeps()) return;
-  ++stats_.cancelled;
+  ++stats_.canceled;
   forget_dead();
   plan();
   last_exchange_ = std::make_shared<BackwardExchange>(group_, note(BackwardNote::kNone), plan_lines_);
@@ -372,7 +372,7 @@ void Reducer::clear_backward() {
     bucket.complete = nullptr;
     bucket.times = nullptr;
   }
-  running_ = keeping_ = outer_ = agreed_error_ = known_ = cancelled_ = false;
+  running_ = keeping_ = outer_ = agreed_error_ = known_ = canceled_ = false;
   exchange_ = nullptr;
   broadcast_ = nullptr;
   divisor_ = group_.size();
@@ -423,10 +423,10 @@ void Reducer::use(const std::vector<BackwardNote>& notes) {
       throw_on_all<StateError>(-1, "rank ", ranks[joined - notes.begin()],
                                " has no more data: it cannot take part in what an outer recording sees");
   }
-  cancelled_ = std::ranges::any_of(notes, is_none);
+  canceled_ = std::ranges::any_of(notes, is_none);
   divisor_ = divisor_of(notes);
   root_ = active == notes.end() ? 0 : int(active - notes.begin());
-  if (cancelled_) return;
+  if (canceled_) return;
   if (joined == notes.end() &&
       std::ranges::any_of(notes, [&](const BackwardNote& n) { return n.checksum != notes[0].checksum; }))
     throw_difference();
@@ -683,7 +683,7 @@ void Reducer::throw_difference() {
   const std::vector<int>& ranks = group_.ranks();
   throw_on_all<MismatchError>(ranks[d->odd], "parameters have diverged: ", name_of(index_of(all[d->tensor])),
                               " of rank ", ranks[d->odd], " is not that of rank ", ranks[d->usual],
-                              ", before synchronising backward ", synchronised_ + 1,
+                              ", before synchronizing backward ", synchronized_ + 1,
                               " (and may have diverged since the last comparison)");
 }
 
@@ -712,7 +712,7 @@ void Reducer::check_finite() {
 }
 
 void Reducer::count(TimePoint computed) {
-  ++synchronised_;
+  ++synchronized_;
   ++stats_.backwards;
   stats_.bytes = tracked_bytes_;
   stats_.buckets = 0;
@@ -781,7 +781,7 @@ int Reducer::serve_until_all_joined() {
     users_group_.state().backward_begins();  // the others'
     try {
       use(notes);
-      if (!cancelled_) {
+      if (!canceled_) {
         while (launched_ < buckets_.size()) launch(launched_, true);
         start_broadcast();
         for (; landed_ < buckets_.size(); ++landed_) {
@@ -790,9 +790,9 @@ int Reducer::serve_until_all_joined() {
         }
         check_finite();
         if (broadcast_) broadcast_->finish();
-        ++synchronised_;
+        ++synchronized_;
       } else {
-        ++stats_.cancelled;
+        ++stats_.canceled;
       }
     } catch (...) {
       clear_backward();

@@ -60,7 +60,7 @@ class Reducer {
     Ref<autograd::Leaf> leaf;
     size_t bucket = 0;
     Tensor kept;  // by no_sync
-    // The last synchronising backward in which some rank reached it, or the one before the first.
+    // The last synchronizing backward in which some rank reached it, or the one before the first.
     int64_t last_use = 0;
     bool unused_here = false;  // in the last one, though another rank reached it
 
@@ -140,7 +140,7 @@ class Reducer {
 
   int no_sync_ = 0;
   int64_t number_ = 0;        // of the last backward
-  int64_t synchronised_ = 0;  // backwards
+  int64_t synchronized_ = 0;  // backwards
   std::optional<JoinOptions> join_;
   std::shared_ptr<BackwardExchange> last_exchange_;
 
@@ -153,7 +153,7 @@ class Reducer {
   int owed_none_ = 0;          // recordings that were dropped meanwhile
   std::shared_ptr<BackwardExchange> exchange_;
   bool known_ = false;  // what the others reach
-  bool cancelled_ = false;
+  bool canceled_ = false;
   int divisor_ = 1;
   int root_ = 0;                      // index of the member whose buffers count
   size_t launched_ = 0, landed_ = 0;  // buckets, in order

@@ -199,7 +199,7 @@ std::string text_of(const sockaddr* address, socklen_t length) {
 }
 
 // The address of this host that a peer sees, or "": no packet is sent.
-std::string address_towards(const std::string& host, int port, const Deadline& deadline) {
+std::string address_toward(const std::string& host, int port, const Deadline& deadline) {
   std::string why;
   for (const SocketAddress& peer : resolve(host, port, deadline, &why)) {
     const Socket socket(::socket(peer.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -420,18 +420,18 @@ void set_hosts(World& world, const Place& place, const Hosts& of) {
 }
 
 std::shared_ptr<Transport> make_transport(World& world, const std::string& address, const Watch& watch) {
-  std::vector<int> neighbours;
+  std::vector<int> neighbors;
   for (int rank = 0; rank < world.size; ++rank)
-    if (world.host_of[rank] == world.host_of[world.rank]) neighbours.push_back(rank);
+    if (world.host_of[rank] == world.host_of[world.rank]) neighbors.push_back(rank);
   std::shared_ptr<Transport> within, across;
-  if (world.shared_memory && neighbours.size() > 1) {
-    const auto me = std::ranges::find(neighbours, world.rank);
-    const int index = int(me - neighbours.begin());
-    auto segment = world.segments->open(concat("messages/", neighbours[0]), neighbours, index,
-                                        ring_bytes(int(neighbours.size())), watch);
-    within = make_ring_transport(std::move(segment), world.membership, neighbours, index);
+  if (world.shared_memory && neighbors.size() > 1) {
+    const auto me = std::ranges::find(neighbors, world.rank);
+    const int index = int(me - neighbors.begin());
+    auto segment = world.segments->open(concat("messages/", neighbors[0]), neighbors, index,
+                                        ring_bytes(int(neighbors.size())), watch);
+    within = make_ring_transport(std::move(segment), world.membership, neighbors, index);
   }
-  if (!world.shared_memory || int(neighbours.size()) < world.size)
+  if (!world.shared_memory || int(neighbors.size()) < world.size)
     across = make_gloo_transport({.rank = world.rank,
                                   .size = world.size,
                                   .store = world.store,
@@ -455,7 +455,7 @@ void stay_alone(World& world) {
 // itself, and those beside it, may know it by a loopback address, which is of no use to others.
 std::string address_for_others(const World& world, const std::string& master, int port,
                                const Deadline& deadline) {
-  const std::string address = address_towards(master, port, deadline);
+  const std::string address = address_toward(master, port, deadline);
   const bool one_host = std::ranges::count(world.host_of, world.host_of[0]) == world.size;
   return one_host || !is_loopback(address) ? address : own_address();
 }

@@ -7,7 +7,7 @@
 
 namespace gradus::dist::internal {
 
-// Catches the signals for its lifetime; the program's own handlers are back afterwards. A signal that is
+// Catches the signals for its lifetime; the program's own handlers are back afterward. A signal that is
 // ignored (nohup) stays so. One at a time in a process.
 class Interrupts {
  public:

@@ -18,7 +18,7 @@ namespace {
 
 using cpu::kLanes, cpu::kPanel;
 
-// Of bf16, what follows calls a number is a pair of them: neighbours in x, and rows k and k + 1 of f.
+// Of bf16, what follows calls a number is a pair of them: neighbors in x, and rows k and k + 1 of f.
 template <class T>
 constexpr int64_t kInNumber = sizeof(float) / sizeof(T);
 

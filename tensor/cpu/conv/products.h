@@ -87,7 +87,7 @@ void for_row_blocks(int64_t n, F f, int64_t most = kMostRows) {
   for (int64_t i = 0; i < parts; ++i) f(n * i / parts, n * (i + 1) / parts - n * i / parts);
 }
 
-// Matrices [positions, channels], one for each plane, a little apart, so that neighbours do not compete for
+// Matrices [positions, channels], one for each plane, a little apart, so that neighbors do not compete for
 // places in a cache.
 struct Planes {
   Planes(float* data, int64_t positions, int64_t channels)

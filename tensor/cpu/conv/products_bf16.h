@@ -1,5 +1,5 @@
 // As gradus/tensor/cpu/conv/products.h for bf16, for processors that multiply pairs of them and add both
-// products to an f32. A pair of neighbours along the inner dim takes the place of a float.
+// products to an f32. A pair of neighbors along the inner dim takes the place of a float.
 #pragma once
 
 #include "gradus/tensor/base/dtype.h"

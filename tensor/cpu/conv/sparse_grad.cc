@@ -11,7 +11,7 @@
 
 // Note [Sparse gradients]
 // A nonzero dy[n,p,q,o] adds dy * x[n, p*s+kh, (q*s+kw, c)] to dw[o, kh, (kw, c)], and dy * w[o, kh, (kw, c)]
-// to dx[n, p*s+kh, (q*s+kw, c)]: for each row kh of the filter one run of KW*C neighbours in memory on either
+// to dx[n, p*s+kh, (q*s+kw, c)]: for each row kh of the filter one run of KW*C neighbors in memory on either
 // side, KH*KW*C numbers that vector registers hold. dw takes one filter after the other, its sums in
 // registers while its nonzeros pass over the image; dx takes one pixel after the other, its sums in registers
 // while its nonzeros pass over the filters. Pixels whose window leaves the image are added piece by piece. A

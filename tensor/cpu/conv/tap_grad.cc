@@ -11,7 +11,7 @@
 // For each tap (kh, kw) of the filters, dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the tap,
 // c]: a matrix product. Some hundred pixels of x, per tap, are copied to where they lie well in the caches,
 // and their products with dy are added to sums; the next ones' memory is on its way meanwhile. oneDNN reads
-// all where it is: with a power of two of channels, neighbouring pixels then compete for the same places in a
+// all where it is: with a power of two of channels, neighboring pixels then compete for the same places in a
 // cache. So do those of dy, which matters only above some hundred channels: then they are copied too.
 
 namespace gradus {

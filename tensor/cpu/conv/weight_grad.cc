@@ -11,7 +11,7 @@
 
 // Note [Weight gradient in registers]
 // dw[kh, (kw,c), o] = sum over pixels (n,p,q) of x[n, p*s+kh, (q*s+kw, c)] dy[n,p,q,o]. For a row kh of the
-// filter, (kw, c) runs over KW*C neighbours in memory. A tile is R of those by V*16 filters o, its sums in
+// filter, (kw, c) runs over KW*C neighbors in memory. A tile is R of those by V*16 filters o, its sums in
 // R*V vector registers: per pixel V loads of dy, R broadcasts of x, R*V fused multiply-adds. Pixels come in
 // blocks of rows that stay in the first cache while all tiles pass over them. Threads share out the tiles, so
 // no sum is split between threads and the result does not depend on their number.
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kLanes = 16;
 
-// Rows of pixels: each one's first dy and first x, and the steps between neighbouring pixels.
+// Rows of pixels: each one's first dy and first x, and the steps between neighboring pixels.
 struct PixelRows {
   const float* const* dy;
   const float* const* x;

@@ -16,7 +16,7 @@
 // For each tap (kh, kw) of the filters, dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the
 // tap, c]: a product of matrices whose inner dim are the pixels. The processor multiplies pairs of bf16 and
 // adds both products to an f32, so pixels are taken two at a time: packed so that the two elements of a
-// pair are neighbours, in panels of 32 channels of x and tiles of 8 filters of dy. A panel by a tile are
+// pair are neighbors, in panels of 32 channels of x and tiles of 8 filters of dy. A panel by a tile are
 // 256 sums, in registers. Pixels come in blocks so long that sums are seldom loaded and stored: a tile of
 // dy stays in the first cache while some panels, as all taps see them, pass by it from the second one,
 // which is as fast as sums can be added. Then comes the next tile, of which four are packed at a time; what
@@ -39,7 +39,7 @@ constexpr int64_t kStripSums = kPanel * kStrip;
 
 constexpr int64_t kFewSums = 1 << 17;       // stay in the second cache
 constexpr int64_t kMostPixels = 1024;       // of which a tile of dy stays in the first cache
-constexpr int64_t kMostOverlapping = 1792;  // where neighbouring blocks both pack the rows between them
+constexpr int64_t kMostOverlapping = 1792;  // where neighboring blocks both pack the rows between them
 constexpr int64_t kPackedPixels = 8 << 10;  // of panels, as each tap or column sees them, in the second cache
 constexpr int64_t kPackedElements = 3 << 16;  // of dy and x, packed, beside as many of the next block
 
@@ -79,7 +79,7 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
   _mm256_store_si256((__m256i*)(to + step), __builtin_shufflevector(v, v, 4, 5, 6, 7));
 }
 
-// Packs up to 32 filters of `count` neighbouring pixels of dy, which has O filters, into 4 tiles of 8, each
+// Packs up to 32 filters of `count` neighboring pixels of dy, which has O filters, into 4 tiles of 8, each
 // [pairs][8][2]. An odd number of pixels is made even by zeros.
 [[GRADUS_AVX512_BF16]] void pack_strip(bf16* to, const bf16* dy, int64_t filters, int64_t O, int64_t count) {
   const int64_t pairs = ceil_div(count, 2), step = tile_step(pairs);

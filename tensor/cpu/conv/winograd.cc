@@ -10,7 +10,7 @@
 #include "gradus/tensor/runtime/processor.h"
 
 // Note [Winograd]
-// A tile is 2x2 neighbouring pixels of the result y, which depend on 4x4 of x. With the matrices
+// A tile is 2x2 neighboring pixels of the result y, which depend on 4x4 of x. With the matrices
 //
 //        1  0 -1  0          1    0    0
 //   B' = 0  1  1  0     G = 1/2  1/2  1/2     A' = 1  1  1  0

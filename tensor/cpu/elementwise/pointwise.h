@@ -1,5 +1,5 @@
 // Runs a functor over the elements of broadcast, strided operands. The loops and conversions are compiled
-// once; an op adds one small vectorised loop per element type.
+// once; an op adds one small vectorized loop per element type.
 #pragma once
 
 #include <array>

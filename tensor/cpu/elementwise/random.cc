@@ -106,13 +106,13 @@ inline auto sin_cos_turns(double u) {
 void normal_cpu(const Tensor& out, double mean, double std, PhiloxKey key) {
   with_draw_type(out, [&]<class T>() {
     constexpr int kElements = elements_per_block<T>;
-    const T centre = T(mean), scale = T(std);
+    const T center = T(mean), scale = T(std);
     draw<T, kElements>(out, key, [=](const uint32_t* words, T* values) {
       for (int j = 0; j < kElements / 2; ++j) {
         const T radius = scale * m::sqrt(T(-2) * m::log(T(1) - uniform_at<T>(words, 2 * j)));
         const auto [sin, cos] = sin_cos_turns(uniform_at<T>(words, 2 * j + 1));
-        values[2 * j] = m::fma(radius, cos, centre);
-        values[2 * j + 1] = m::fma(radius, sin, centre);
+        values[2 * j] = m::fma(radius, cos, center);
+        values[2 * j + 1] = m::fma(radius, sin, center);
       }
     });
   });

@@ -1,5 +1,5 @@
-// Pooling on the CPU. Images lie channels-last, so each cell of a window is a run of C neighbours, and
-// every loop below works on whole runs, or on vectors of neighbouring channels where a window's state is to
+// Pooling on the CPU. Images lie channels-last, so each cell of a window is a run of C neighbors, and
+// every loop below works on whole runs, or on vectors of neighboring channels where a window's state is to
 // stay in registers.
 #include "gradus/tensor/ops/images/pool.h"
 #include "gradus/tensor/kernel.h"
@@ -18,7 +18,7 @@ namespace {
 
 using namespace cpu;
 
-// N neighbouring channels. Comparisons give lanes of all ones or zeros, which `? :` selects by.
+// N neighboring channels. Comparisons give lanes of all ones or zeros, which `? :` selects by.
 template <class T, int N>
 using Vector [[gnu::vector_size(N * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
 template <class T>

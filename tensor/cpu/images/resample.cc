@@ -1,5 +1,5 @@
 // Resampling on the CPU, a row of output at a time: the rows that it is made of are summed into one that
-// stays in cache, then the cells along the row are. Channels lie innermost, so both sum runs of neighbours.
+// stays in cache, then the cells along the row are. Channels lie innermost, so both sum runs of neighbors.
 #include "gradus/tensor/ops/images/resample.h"
 #include "gradus/tensor/kernel.h"
 

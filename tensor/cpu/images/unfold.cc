@@ -1,4 +1,4 @@
-// Unfold and fold on the CPU: for each channel and cell of the window, one row of neighbouring
+// Unfold and fold on the CPU: for each channel and cell of the window, one row of neighboring
 // windows at a time.
 #include "gradus/tensor/ops/images/unfold.h"
 #include "gradus/tensor/kernel.h"

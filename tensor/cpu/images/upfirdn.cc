@@ -1,5 +1,5 @@
 // upfirdn2d on the CPU. Of the upsampled image only the cells that are no zeros are looked at: each output
-// cell is a weighted sum of a few input cells, runs of C neighbours.
+// cell is a weighted sum of a few input cells, runs of C neighbors.
 #include "gradus/tensor/ops/images/upfirdn.h"
 #include "gradus/tensor/kernel.h"
 
@@ -44,7 +44,7 @@ struct Tap {
   T weight;
 };
 
-// N neighbouring channels.
+// N neighboring channels.
 template <class T, int N>
 using Vector [[gnu::vector_size(N * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
 

@@ -80,7 +80,7 @@ void product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& 
   if (!wide.is_same(out)) cpu::round_to(out, wide);
 }
 
-// Merges neighbouring batch dims that all three tensors step through evenly, so that as few products
+// Merges neighboring batch dims that all three tensors step through evenly, so that as few products
 // as possible remain.
 void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
   Tensor* all[] = {&out, &a, &b};

@@ -17,7 +17,7 @@ using Scores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>, 0, Eigen::InnerStr
 template <class T>
 using DenseScores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
 
-// Calls f(sample's scores) with an expression that vectorises when they lie side by side.
+// Calls f(sample's scores) with an expression that vectorizes when they lie side by side.
 template <class T, class F>
 void with_scores(T* x, int64_t sample, const CrossEntropySpec& s, F f) {
   if (s.inner == 1) return f(DenseScores<T>(x + sample * s.classes, s.classes));

@@ -1,4 +1,4 @@
-// Batch normalisation on the CPU. Channels are innermost, so an image is a matrix [rows, C] and a statistic
+// Batch normalization on the CPU. Channels are innermost, so an image is a matrix [rows, C] and a statistic
 // is a sum over its rows. It is summed over blocks of rows that do not depend on the number of threads.
 // 16-bit floats are computed as f32.
 #include <algorithm>
@@ -115,10 +115,10 @@ std::vector<double> sum_rows(const Rows& rows, Add add) {
   return total;
 }
 
-// The normalised value. In one place: the gradient of a rectified batch norm finds the sign of
+// The normalized value. In one place: the gradient of a rectified batch norm finds the sign of
 // the result again.
 template <class A>
-inline A normalised(A v, A mean, A scale, A shift) {
+inline A normalized(A v, A mean, A scale, A shift) {
   return std::fma(v - mean, scale, shift);
 }
 
@@ -151,11 +151,11 @@ void for_each_row(const Rows& rows, const Affine<A>& affine, F f) {
 }
 
 template <class T, class A>
-void normalise(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
+void normalize(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
   for_each_row(Rows(x), affine, [&](int64_t at, int64_t n, const A* mean, const A* scale, const A* shift) {
     T* __restrict to = y.ptr<T>() + at;
     const T* __restrict v = x.ptr<T>() + at;
-    for (int64_t i = 0; i < n; ++i) to[i] = T(normalised(A(v[i]), mean[i], scale[i], shift[i]));
+    for (int64_t i = 0; i < n; ++i) to[i] = T(normalized(A(v[i]), mean[i], scale[i], shift[i]));
   });
 }
 
@@ -166,24 +166,24 @@ inline A positive_part(A v) {
 }
 
 template <class T, class A>
-void normalise_relu(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
+void normalize_relu(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
   for_each_row(Rows(x), affine, [&](int64_t at, int64_t n, const A* mean, const A* scale, const A* shift) {
     T* __restrict to = y.ptr<T>() + at;
     const T* __restrict v = x.ptr<T>() + at;
     for (int64_t i = 0; i < n; ++i)
-      to[i] = T(positive_part(normalised(A(v[i]), mean[i], scale[i], shift[i])));
+      to[i] = T(positive_part(normalized(A(v[i]), mean[i], scale[i], shift[i])));
   });
 }
 
 // y may be the residual.
 template <class T, class A>
-void normalise_add_relu(const Tensor& y, const Tensor& x, const Tensor& residual, const Affine<A>& affine) {
+void normalize_add_relu(const Tensor& y, const Tensor& x, const Tensor& residual, const Affine<A>& affine) {
   for_each_row(Rows(x), affine, [&](int64_t at, int64_t n, const A* mean, const A* scale, const A* shift) {
     T* to = y.ptr<T>() + at;
     const T *v = x.ptr<T>() + at, *add = residual.ptr<T>() + at;
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i)
-      to[i] = T(positive_part(normalised(A(v[i]), mean[i], scale[i], shift[i]) + A(add[i])));
+      to[i] = T(positive_part(normalized(A(v[i]), mean[i], scale[i], shift[i]) + A(add[i])));
   });
 }
 
@@ -291,7 +291,7 @@ void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Te
 
 // dx = dy * scale; adds dy and dy * (x - mean) to the sums.
 template <int N, class T, class A>
-void apply_backward_rows(int64_t n, A* __restrict dx, A* __restrict sum, A* __restrict centred_sum,
+void apply_backward_rows(int64_t n, A* __restrict dx, A* __restrict sum, A* __restrict centered_sum,
                          const T* __restrict dy, const T* __restrict x, const A* __restrict mean,
                          const A* __restrict scale) {
   for (int64_t i = 0; i < n; ++i) {
@@ -304,11 +304,11 @@ void apply_backward_rows(int64_t n, A* __restrict dx, A* __restrict sum, A* __re
       dx[r * n + i] = g * scale[i];
     }
     sum[i] += s;
-    centred_sum[i] += cs;
+    centered_sum[i] += cs;
   }
 }
 
-void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Tensor& centred_sum,
+void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Tensor& centered_sum,
                                    const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                    const Tensor& weight, double eps) {
   dispatch(x.dtype(), [&]<class T>() {
@@ -321,7 +321,7 @@ void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Te
     });
     for (int64_t c = 0; c < rows.C; ++c) {
       sum.ptr<A>()[c] = A(sums[c]);
-      centred_sum.ptr<A>()[c] = A(sums[rows.C + c]);
+      centered_sum.ptr<A>()[c] = A(sums[rows.C + c]);
     }
   });
 }
@@ -329,11 +329,11 @@ void batch_norm_apply_backward_cpu(const Tensor& dx, const Tensor& sum, const Te
 void batch_norm_apply_cpu(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
                           const Tensor& weight, const Tensor& bias, double eps) {
   dispatch(x.dtype(), [&]<class T>() {
-    normalise<T>(y, x, Affine<Arithmetic<T>>(Rows(x), mean, var, weight, bias, eps));
+    normalize<T>(y, x, Affine<Arithmetic<T>>(Rows(x), mean, var, weight, bias, eps));
   });
 }
 
-// Writes the batch's mean and variance, and returns what normalises by them.
+// Writes the batch's mean and variance, and returns what normalizes by them.
 template <class T, class A = Arithmetic<T>>
 Affine<A> by_the_batch(const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
                        const Tensor& bias, double eps) {
@@ -347,7 +347,7 @@ Affine<A> by_the_batch(const Tensor& mean, const Tensor& var, const Tensor& x, c
 void batch_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                     const Tensor& weight, const Tensor& bias, double eps) {
   dispatch(x.dtype(),
-           [&]<class T>() { normalise<T>(y, x, by_the_batch<T>(mean, var, x, weight, bias, eps)); });
+           [&]<class T>() { normalize<T>(y, x, by_the_batch<T>(mean, var, x, weight, bias, eps)); });
 }
 
 void batch_norm_relu_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
@@ -355,29 +355,29 @@ void batch_norm_relu_cpu(const Tensor& y, const Tensor& mean, const Tensor& var,
   dispatch(x.dtype(), [&]<class T>() {
     const auto affine = by_the_batch<T>(mean, var, x, weight, bias, eps);
     if (residual.defined())
-      normalise_add_relu<T>(y, x, residual, affine);
+      normalize_add_relu<T>(y, x, residual, affine);
     else
-      normalise_relu<T>(y, x, affine);
+      normalize_relu<T>(y, x, affine);
   });
 }
 
 // Adds the dy of N rows and dy * (x - mean) to the sums; of a rectified result, where it is not 0.
 template <bool kRectified, int N, class T, class A>
-void backward_sums_rows(int64_t n, A* __restrict sum, A* __restrict centred_sum, const T* __restrict dy,
+void backward_sums_rows(int64_t n, A* __restrict sum, A* __restrict centered_sum, const T* __restrict dy,
                         const T* __restrict x, const Affine<A>& affine) {
   const A *m = affine.mean.data(), *s = affine.scale.data(), *b = affine.shift.data();
   for (int64_t i = 0; i < n; ++i) {
-    A total = 0, centred = 0;
+    A total = 0, centered = 0;
 #pragma GCC unroll 8
     for (int r = 0; r < N; ++r) {
       A g = dy[r * n + i];
       const A v = x[r * n + i];
-      if constexpr (kRectified) g = normalised(v, m[i], s[i], b[i]) <= 0 ? A(0) : g;
+      if constexpr (kRectified) g = normalized(v, m[i], s[i], b[i]) <= 0 ? A(0) : g;
       total += g;
-      centred = std::fma(g, v - m[i], centred);
+      centered = std::fma(g, v - m[i], centered);
     }
     sum[i] += total;
-    centred_sum[i] += centred;
+    centered_sum[i] += centered;
   }
 }
 
@@ -390,7 +390,7 @@ void backward_row(int64_t n, T* dx, const T* dy, const T* x, const Affine<A>& af
   for (int64_t i = 0; i < n; ++i) {
     A g = dy[i];
     const A v = x[i];
-    if constexpr (kRectified) g = normalised(v, m[i], s[i], b[i]) <= 0 ? A(0) : g;
+    if constexpr (kRectified) g = normalized(v, m[i], s[i], b[i]) <= 0 ? A(0) : g;
     dx[i] = T(s[i] * (g - offset[i] - (v - m[i]) * slope[i]));
   }
 }
@@ -447,21 +447,21 @@ void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
 // The gradient of relu: g = dy where y is not 0, for N rows; adds g and g * (x - mean) to the
 // sums. g may be dy.
 template <int N, class T, class A>
-void relu_backward_sums_rows(int64_t n, T* g, A* __restrict sum, A* __restrict centred_sum, const T* dy,
+void relu_backward_sums_rows(int64_t n, T* g, A* __restrict sum, A* __restrict centered_sum, const T* dy,
                              const T* y, const T* x, const A* __restrict mean) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    A total = 0, centred = 0;
+    A total = 0, centered = 0;
 #pragma GCC unroll 8
     for (int r = 0; r < N; ++r) {
       const int64_t at = r * n + i;
       const T part = A(y[at]) <= 0 ? T(0) : dy[at];
       g[at] = part;
       total += A(part);
-      centred = std::fma(A(part), A(x[at]) - mean[i], centred);
+      centered = std::fma(A(part), A(x[at]) - mean[i], centered);
     }
     sum[i] += total;
-    centred_sum[i] += centred;
+    centered_sum[i] += centered;
   }
 }
 

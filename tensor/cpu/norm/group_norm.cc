@@ -1,4 +1,4 @@
-// Group and instance normalisation on the CPU. Channels are innermost, so a sample is a matrix [rows, C];
+// Group and instance normalization on the CPU. Channels are innermost, so a sample is a matrix [rows, C];
 // every pass goes over its rows and treats all channels alike, with one set of coefficients per channel. A
 // sample's passes follow each other while it is in the cache. Sums run over blocks of rows that do not depend
 // on the number of threads.
@@ -174,9 +174,9 @@ void group_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, cons
 }
 
 template <class T>
-void add_gradients(int64_t C, T* __restrict sum, T* __restrict centred_sum, const T* __restrict dy,
+void add_gradients(int64_t C, T* __restrict sum, T* __restrict centered_sum, const T* __restrict dy,
                    const T* __restrict x, const T* __restrict high) {
-  for (int64_t c = 0; c < C; ++c) sum[c] += dy[c], centred_sum[c] += dy[c] * (x[c] - high[c]);
+  for (int64_t c = 0; c < C; ++c) sum[c] += dy[c], centered_sum[c] += dy[c] * (x[c] - high[c]);
 }
 template <class T>
 void backward_row(int64_t C, T* __restrict dx, const T* __restrict dy, const T* __restrict x,
@@ -185,7 +185,7 @@ void backward_row(int64_t C, T* __restrict dx, const T* __restrict dy, const T* 
   for (int64_t c = 0; c < C; ++c) dx[c] = dy[c] * scale[c] - (x[c] - high[c]) * slope[c] - offset[c];
 }
 
-// With z the normalised x: dx = (dy w - mean(dy w) - z mean(dy w z)) / std, the means over a group.
+// With z the normalized x: dx = (dy w - mean(dy w) - z mean(dy w z)) / std, the means over a group.
 void group_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                              const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                              const GroupNormSpec& spec) {

@@ -1,4 +1,4 @@
-// Layer normalisation on the CPU, a row at a time while it is in the first-level cache. Sums run in lanes of
+// Layer normalization on the CPU, a row at a time while it is in the first-level cache. Sums run in lanes of
 // T over short stretches, which are added in f64. What is summed does not depend on the number of threads.
 #include "gradus/tensor/ops/norm/layer_norm.h"
 #include "gradus/tensor/kernel.h"
@@ -55,7 +55,7 @@ template <class T>
 Stats statistics(const T* x, int64_t n, const LayerNormSpec& spec) {
   Stats s;
   double square;
-  if (spec.centred) {
+  if (spec.centered) {
     const T about = x[0];
     s.mean = double(about) +
              sum_lanes<T, 1>(n, [=](int64_t i) { return std::array{x[i] - about}; })[0] / double(n);
@@ -72,7 +72,7 @@ Stats statistics(const T* x, int64_t n, const LayerNormSpec& spec) {
 }
 
 template <class T>
-void normalise(T* __restrict y, const T* __restrict x, const T* __restrict w, const T* __restrict b,
+void normalize(T* __restrict y, const T* __restrict x, const T* __restrict w, const T* __restrict b,
                int64_t n, Row<T> row) {
   if (w && b)
     for (int64_t i = 0; i < n; ++i) y[i] = row(x[i]) * w[i] + b[i];
@@ -99,18 +99,18 @@ void layer_norm_cpu(const Tensor& y, const Tensor& stats, const Tensor& x, const
         const T* from = x.ptr<T>() + r * n;
         const Stats s = statistics(from, n, spec);
         st[2 * r] = s.mean, st[2 * r + 1] = s.inv_std;
-        normalise(y.ptr<T>() + r * n, from, or_null<T>(weight), or_null<T>(bias), n,
+        normalize(y.ptr<T>() + r * n, from, or_null<T>(weight), or_null<T>(bias), n,
                   Row<T>(s.mean, s.inv_std));
       }
     });
   });
 }
 
-// With z the normalised x: dx = (dy w - mean(dy w) - z mean(dy w z)) / std; the first mean only when centred.
+// With z the normalized x: dx = (dy w - mean(dy w) - z mean(dy w z)) / std; the first mean only when centered.
 template <class T>
 void backward_row(T* __restrict dx, T* __restrict dw, T* __restrict db, const T* __restrict dy,
                   const T* __restrict x, const T* __restrict w, int64_t n, Row<T> row, double inv_std,
-                  bool centred) {
+                  bool centered) {
   const auto sums = w ? sum_lanes<T, 2>(n,
                                         [=](int64_t i) {
                                           const T g = dy[i] * w[i];
@@ -119,7 +119,7 @@ void backward_row(T* __restrict dx, T* __restrict dw, T* __restrict db, const T*
                       : sum_lanes<T, 2>(n, [=](int64_t i) {
                           return std::array{dy[i], dy[i] * row(x[i])};
                         });
-  const T mean = T(centred ? sums[0] / double(n) : 0), slope = T(sums[1] / double(n)), scale = T(inv_std);
+  const T mean = T(centered ? sums[0] / double(n) : 0), slope = T(sums[1] / double(n)), scale = T(inv_std);
   for (int64_t i = 0; i < n; ++i) {
     const T z = row(x[i]), g = w ? dy[i] * w[i] : dy[i];
     dx[i] = (g - mean - z * slope) * scale;
@@ -146,7 +146,7 @@ void layer_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
           for (const int64_t stop = std::min(end, r + 16); r < stop; ++r)
             backward_row(dx.ptr<T>() + r * n, few.data(), few.data() + n, dy.ptr<T>() + r * n,
                          x.ptr<T>() + r * n, or_null<T>(weight), n, Row<T>(st[2 * r], st[2 * r + 1]),
-                         st[2 * r + 1], spec.centred);
+                         st[2 * r + 1], spec.centered);
           for (int64_t i = 0; i < 2 * n; ++i) sums[i] += double(few[size_t(i)]);
         }
       }

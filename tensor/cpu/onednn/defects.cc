@@ -163,7 +163,7 @@ bool errs_in_matmul(std::string_view implementation, const Matrices& a, int64_t 
   const std::string name = common_name(implementation);
   const int64_t inner = a.sizes.back();
   if (is(name, "amx") && inner % 32 != 0) return true;
-  // A row whose elements lie apart is taken for one whose elements are neighbours.
+  // A row whose elements lie apart is taken for one whose elements are neighbors.
   if (is(name, "brg:") && a.sizes[a.sizes.size() - 2] == 1 && inner > 1 && a.steps.back() != 1) return true;
   // Threads without a product of their own share out the inner elements of the others'.
   const bool turned = a.steps[a.steps.size() - 2] < a.steps.back();

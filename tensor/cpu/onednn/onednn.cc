@@ -8,7 +8,7 @@
 #include "gradus/tensor/cpu/onednn/weight_layout.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/fork.h"
-#include "gradus/tensor/runtime/neighbour.h"
+#include "gradus/tensor/runtime/neighbor.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/runtime/processor.h"
 
@@ -99,7 +99,7 @@ int use_threads() {
 #else
   const int n = num_threads();
   if (n > 1) internal::use_team();
-  internal::has_busy_neighbour(n);  // which has the threads wait asleep
+  internal::has_busy_neighbor(n);  // which has the threads wait asleep
 #endif
   omp_set_num_threads(n);  // of this thread; cheap, and other code may have set it since
   return n;
@@ -161,7 +161,7 @@ void run(const Plan& plan, std::initializer_list<Arg> args) {
 
 void reorder(const dnnl::memory& from, const dnnl::memory& to) {
   // Its result is the same for any number of threads.
-  if (internal::has_busy_neighbour(use_threads())) omp_set_num_threads(1);
+  if (internal::has_busy_neighbor(use_threads())) omp_set_num_threads(1);
   Plan plan;
   const dnnl::reorder::primitive_desc pd(engine(), from.get_desc(), engine(), to.get_desc(),
                                          user_scratchpad());

@@ -13,7 +13,7 @@
 // Note [Layouts of filters]
 // oneDNN keeps filters w[A][B][taps] in blocks, say Acdb48a: for each 48 of A, for each tap, for each b, the
 // 48 numbers of A side by side; where 48 does not divide A there are zeros. Either A or B is innermost, in
-// blocks of a multiple of 16, so that 16 neighbours along it are one register. B's neighbours are so in w
+// blocks of a multiple of 16, so that 16 neighbors along it are one register. B's neighbors are so in w
 // too, if there is one tap; all else is read as 16 x 16 numbers that are transposed in registers: 16 of A by
 // 16 of B for one tap, and 16 filters by their taps for up to 16 of them. In bf16 pairs lie together, of the
 // dim that is not innermost: AcdB32a2b has pairs of B, ABcd8a16b2a of A. A pair is as large as an f32.
@@ -44,7 +44,7 @@ class Blocks {
     }
     return last >= 0 && of_.block_sizes[last] % kLanes == 0;
   }
-  // The dim whose neighbours lie together, as numbers or as pairs: 0 or 1.
+  // The dim whose neighbors lie together, as numbers or as pairs: 0 or 1.
   int innermost(DType t) const { return int(*(of_.block_dims.rbegin() + (t == DType::kBF16 ? 1 : 0))); }
 
   // Where the numbers of [a, b] start: steps(0)[a] + steps(1)[b].
@@ -107,7 +107,7 @@ struct Filters {
   }
 }
 
-// 16 filters that lie `step` apart, all taps, to 16 neighbours for each tap.
+// 16 filters that lie `step` apart, all taps, to 16 neighbors for each tap.
 [[GRADUS_AVX512]] inline void transpose_taps(const Filters<float>& f, const float* from, int64_t step,
                                              float* to) {
   const auto mask = __mmask16((1u << f.taps) - 1);

@@ -156,11 +156,11 @@ BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x,
   BatchNormApplyGrads g{channels_innermost_like(x, like.dtype), empty({x.size(1)}, like),
                         empty({x.size(1)}, like)};
   if (x.numel() > 0)
-    batch_norm_apply_backward_kernel(g.dx, g.sum, g.centred_sum, channels_innermost(dy),
+    batch_norm_apply_backward_kernel(g.dx, g.sum, g.centered_sum, channels_innermost(dy),
                                      channels_innermost(x), by_channel(mean, x), by_channel(var, x),
                                      by_channel_if_any(weight, x), eps);
   else
-    fill_(g.sum, 0), fill_(g.centred_sum, 0);
+    fill_(g.sum, 0), fill_(g.centered_sum, 0);
   return g;
 }
 

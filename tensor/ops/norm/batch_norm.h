@@ -1,4 +1,4 @@
-// Raw batch normalisation. The differentiable form is in gradus/autograd/ops/norm/batch_norm.h.
+// Raw batch normalization. The differentiable form is in gradus/autograd/ops/norm/batch_norm.h.
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"
@@ -7,7 +7,7 @@
 namespace gradus {
 
 struct BatchNormFuncOptions {
-  bool training = false;  // normalise by the batch's statistics and update the running ones
+  bool training = false;  // normalize by the batch's statistics and update the running ones
   double momentum = 0.1;  // weight of the new statistics in the running ones
   double eps = 1e-5;      // added to the variance
 };
@@ -21,11 +21,11 @@ struct BatchNormResult {
   Tensor y, mean, var;  // statistics [C] of the batch; the variance is biased
 };
 BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
-// The same with y = relu(normalised + residual). The residual is like x, or undefined (0); in_place: its
+// The same with y = relu(normalized + residual). The residual is like x, or undefined (0); in_place: its
 // buffer may become y.
 BatchNormResult batch_norm_relu(const Tensor& x, const Tensor& residual, const Tensor& weight,
                                 const Tensor& bias, double eps, bool in_place);
-// Normalises by given statistics.
+// Normalizes by given statistics.
 Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                         const Tensor& bias, double eps);
 struct BatchNormGrads {
@@ -53,12 +53,12 @@ BatchNormAddReluGrads batch_norm_add_relu_backward(const Tensor& dy, const Tenso
                                                    const Tensor& mean, const Tensor& var,
                                                    const Tensor& weight,
                                                    const BatchNormAddReluBackwardOptions& options);
-// Moves running statistics towards the batch's; `rows` elements of each channel went into them. Running ones
+// Moves running statistics toward the batch's; `rows` elements of each channel went into them. Running ones
 // of 16 bits are moved in f32 and rounded once.
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
                         const Tensor& var, int64_t rows, double momentum);
 
-// What batches that are normalised together must know of each other; an empty x has zeros.
+// What batches that are normalized together must know of each other; an empty x has zeros.
 struct BatchStatistics {
   Tensor mean, m2;  // f64[C]: over batch and positions, the mean and the sum of squared differences from it
 };
@@ -68,8 +68,8 @@ BatchStatistics batch_statistics(const Tensor& x);
 Tensor batch_statistics_backward(const Tensor& add, const Tensor& x, const Tensor& mean, const Tensor& offset,
                                  const Tensor& slope, bool in_place);
 struct BatchNormApplyGrads {
-  Tensor dx;                // dy * weight / sqrt(var + eps), in channel_dtype: more will be added
-  Tensor sum, centred_sum;  // [C]: of dy, and of dy * (x - mean)
+  Tensor dx;                 // dy * weight / sqrt(var + eps), in channel_dtype: more will be added
+  Tensor sum, centered_sum;  // [C]: of dy, and of dy * (x - mean)
 };
 // The gradients of batch_norm_apply, or what they are made of.
 BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x, const Tensor& mean,
@@ -105,7 +105,7 @@ extern KernelSlot<void(const Tensor& mean, const Tensor& m2, const Tensor& x)> b
 extern KernelSlot<void(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,
                        const Tensor& offset, const Tensor& slope)>
     batch_statistics_backward_kernel;
-extern KernelSlot<void(const Tensor& dx, const Tensor& sum, const Tensor& centred_sum, const Tensor& dy,
+extern KernelSlot<void(const Tensor& dx, const Tensor& sum, const Tensor& centered_sum, const Tensor& dy,
                        const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                        double eps)>
     batch_norm_apply_backward_kernel;

@@ -1,4 +1,4 @@
-// Raw normalisation over groups of channels of each sample, and sums over neighbouring channels. The
+// Raw normalization over groups of channels of each sample, and sums over neighboring channels. The
 // differentiable forms are in gradus/autograd/ops/norm/group_norm.h.
 #pragma once
 

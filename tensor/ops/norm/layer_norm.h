@@ -1,4 +1,4 @@
-// Raw normalisation over the last dims: layer_norm and rms_norm. The differentiable forms
+// Raw normalization over the last dims: layer_norm and rms_norm. The differentiable forms
 // are in gradus/autograd/ops/norm/layer_norm.h.
 #pragma once
 
@@ -9,7 +9,7 @@ namespace gradus::raw {
 
 struct LayerNormSpec {
   double eps = 1e-5;
-  bool centred = true;  // by mean and variance; otherwise by the mean square alone
+  bool centered = true;  // by mean and variance; otherwise by the mean square alone
 };
 
 // y = (x - mean) / sqrt(var + eps) * weight + bias over rows of x: its last weight.dim() (or `dims`) dims are

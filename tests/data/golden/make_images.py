@@ -50,7 +50,7 @@ def pillow(image, **options):
 
 
 def without_last_scans(data, count):
-    """The first scans of a progressive file: details are missing, and blocks are smoothed by their neighbours."""
+    """The first scans of a progressive file: details are missing, and blocks are smoothed by their neighbors."""
     end = data.index(b"\xff\xda")
     for _ in range(count):
         end = data.index(b"\xff\xc4", end + 2)  # the tables before the next scan
@@ -129,13 +129,13 @@ def png(samples, depth, color_type, palette=None, before=b"", after=b"", interla
 
 
 def pngs():
-    gray, gray_alpha, colour, palette_type, colour_alpha = 0, 4, 2, 3, 6
+    gray, gray_alpha, color, palette_type, color_alpha = 0, 4, 2, 3, 6
     for depth in (1, 2, 4, 8, 16):
         yield f"gray_{depth}.png", png(pattern(1, 2**depth - 1), depth, gray)
     for depth in (8, 16):
         yield f"gray_alpha_{depth}.png", png(pattern(2, 2**depth - 1), depth, gray_alpha)
-        yield f"rgb_{depth}.png", png(pattern(3, 2**depth - 1), depth, colour)
-        yield f"rgba_{depth}.png", png(pattern(4, 2**depth - 1), depth, colour_alpha)
+        yield f"rgb_{depth}.png", png(pattern(3, 2**depth - 1), depth, color)
+        yield f"rgba_{depth}.png", png(pattern(4, 2**depth - 1), depth, color_alpha)
     for depth in (1, 2, 4, 8):
         count = min(2**depth, 200)
         palette = np.stack([np.arange(count) * 255 // (count - 1), np.arange(count)[::-1], np.arange(count) * 7 % 256], -1)
@@ -145,14 +145,14 @@ def pngs():
             clear = chunk(b"tRNS", bytes(range(0, 160, 10)))
             yield "palette_clear.png", png(samples, depth, palette_type, palette, before=clear)
             yield "palette_interlaced.png", png(samples, depth, palette_type, palette, interlaced=True)
-    yield "rgb_clear.png", png(pattern(3), 8, colour, before=chunk(b"tRNS", struct.pack(">HHH", *map(int, pattern(3)[0, 0]))))
+    yield "rgb_clear.png", png(pattern(3), 8, color, before=chunk(b"tRNS", struct.pack(">HHH", *map(int, pattern(3)[0, 0]))))
     yield "gray_clear.png", png(pattern(1), 8, gray, before=chunk(b"tRNS", struct.pack(">H", int(pattern(1)[0, 0, 0]))))
-    yield "rgb_interlaced.png", png(pattern(3), 8, colour, interlaced=True)
+    yield "rgb_interlaced.png", png(pattern(3), 8, color, interlaced=True)
     yield "gray_1_interlaced.png", png(pattern(1, 1), 1, gray, interlaced=True)
     yield "gray_16_interlaced.png", png(pattern(1, 65535), 16, gray, interlaced=True)
     small = pattern(3)[:9, :14]
-    yield "exif_before.png", png(small, 8, colour, before=chunk(b"eXIf", exif(6)))
-    yield "exif_after.png", png(small, 8, colour, after=chunk(b"eXIf", exif(3, big_endian=True)))
+    yield "exif_before.png", png(small, 8, color, before=chunk(b"eXIf", exif(6)))
+    yield "exif_after.png", png(small, 8, color, after=chunk(b"eXIf", exif(3, big_endian=True)))
 
 
 # ---- what is expected ----

@@ -197,7 +197,7 @@ TEST(ReduceOp, sixteen_bit_floats_are_rounded_once) {
   for (const f16 x : sum16) EXPECT_EQ(float(x), 2050.f);
 }
 
-TEST(ReduceOp, averages_of_integers_are_truncated_towards_zero) {
+TEST(ReduceOp, averages_of_integers_are_truncated_toward_zero) {
   std::vector<int64_t> a = {-3, 3, -4, 7}, b = {0, 0, -1, 0};
   const void* inputs[] = {a.data(), b.data()};
   reduce_all_into(a.data(), inputs, 2, 4, DType::kI64, ReduceOp::kAvg);

@@ -184,7 +184,7 @@ TEST(Timeout, SaysWhichOtherCallIsInBetween) {
 const std::string kHalf = "all_reduce #1 of group 'half'", kNever = "all_reduce #1 of group 'never'",
                   kOdd = "all_reduce #1 of group 'odd'";
 
-// On two hosts of two ranks, ranks 0 and 1 may wait for rank 2 alone, their neighbour on the other host: rank
+// On two hosts of two ranks, ranks 0 and 1 may wait for rank 2 alone, their neighbor on the other host: rank
 // 3 is not among those that anyone of them waits for at that moment, and still a member that has not come.
 TEST(Circle, IsTheFaultOfTheRankThatIsMissingInAllCalls) {
   int at_fault = -1;

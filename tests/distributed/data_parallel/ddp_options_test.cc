@@ -1,4 +1,4 @@
-// The wrappers: what they check and synchronise at first, each option, growth, parts, names, and
+// The wrappers: what they check and synchronize at first, each option, growth, parts, names, and
 // a group of one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -258,7 +258,7 @@ TEST(DistributedDataParallel, NoSyncMayBeKeptInAnOptional) {
   });
 }
 
-TEST(DistributedDataParallel, CountsStepsThatSomeRankCancelled) {
+TEST(DistributedDataParallel, CountsStepsThatSomeRankCanceled) {
   run_ranks(2, [] {
     Net net;
     DistributedDataParallel ddp(net);
@@ -272,7 +272,7 @@ TEST(DistributedDataParallel, CountsStepsThatSomeRankCancelled) {
     }
     backward(gm, net);
     EXPECT_EQ(ddp.stats().backwards, 2);
-    EXPECT_EQ(ddp.stats().cancelled, 1);
+    EXPECT_EQ(ddp.stats().canceled, 1);
   });
 }
 
@@ -783,7 +783,7 @@ TEST(DistributedDataParallel, RanksMustGrowAlike) {
   EXPECT_THAT(alone[1], AllOf(HasSubstr("new in the model"), HasSubstr("'grown.weight'")));
 }
 
-// --- alone, and afterwards ---
+// --- alone, and afterward ---
 
 TEST(DistributedDataParallel, InAGroupOfOneChangesNothing) {
   Net net(2), plain(2);

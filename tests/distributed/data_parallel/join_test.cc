@@ -203,7 +203,7 @@ TEST(Join, MayEndAllWithTheFirstThatHasNoMoreData) {
 }
 
 // Ranks find out at different times, with different numbers of buckets on their way; all can
-// go on afterwards.
+// go on afterward.
 TEST(Join, AnEarlyEndIsTheSameForSlowAndFastRanks) {
   run_ranks(
       3,

@@ -58,7 +58,7 @@ TEST(LowRank, rows_become_orthonormal_also_when_they_nearly_depend_on_each_other
     for (const double apart : {1.0, 1e-5}) {
       const Tensor common = normal({1, 50}, 1, 0);
       const Tensor x = to(contiguous(common + normal({4, 50}, 2, 0) * apart), dtype);
-      internal::orthonormalise(x, 0);
+      internal::orthonormalize(x, 0);
       const Tensor y = to(x, DType::kF64);
       const V products = matmul(y, transpose(y, 0, 1)).to_vector<double>();
       const double epsilon = dtype == DType::kF32 ? 1e-6 : 1e-14;
@@ -68,9 +68,9 @@ TEST(LowRank, rows_become_orthonormal_also_when_they_nearly_depend_on_each_other
 
 TEST(LowRank, a_row_of_zeros_stays_one_and_epsilon_is_added_to_norms) {
   const Tensor x = zeros({2, 4}), y = ones({1, 4});
-  internal::orthonormalise(x, 0);
+  internal::orthonormalize(x, 0);
   EXPECT_THAT(x.to_vector<double>(), Each(0));
-  internal::orthonormalise(y, 2);
+  internal::orthonormalize(y, 2);
   EXPECT_THAT(y.to_vector<double>(), Each(0.25));
 }
 
@@ -136,14 +136,14 @@ class Reference {
       for (int w = 0; w < world; ++w)
         for (size_t i = 0; i < ms[w].size(); ++i) ms[w][i] += errors_[w][i];
     if (q_.empty() || !warm_) q_ = draw();
-    orthonormalise(q_, m_);
+    orthonormalize(q_, m_);
     V mean(n_ * m_), p(n_ * r_);
     for (const V& m : ms)
       for (size_t i = 0; i < mean.size(); ++i) mean[i] += m[i] / world;
     for (int64_t i = 0; i < n_; ++i)
       for (int64_t k = 0; k < r_; ++k)
         for (int64_t j = 0; j < m_; ++j) p[k * n_ + i] += mean[i * m_ + j] * q_[k * m_ + j];
-    orthonormalise(p, n_);
+    orthonormalize(p, n_);
     q_.assign(m_ * r_, 0);
     for (int64_t i = 0; i < n_; ++i)
       for (int64_t k = 0; k < r_; ++k)
@@ -158,7 +158,7 @@ class Reference {
   }
 
  private:
-  void orthonormalise(V& x, int64_t length) const {
+  void orthonormalize(V& x, int64_t length) const {
     for (int64_t i = 0; i < r_; ++i) {
       for (int64_t j = 0; j < i; ++j) {
         double dot = 0;

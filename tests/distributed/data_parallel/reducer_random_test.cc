@@ -16,10 +16,10 @@ namespace gradus::dist {
 namespace {
 
 struct Step {
-  enum Kind { kSync, kKept, kCancelled } kind = kSync;
+  enum Kind { kSync, kKept, kCanceled } kind = kSync;
   int drops = 0;                           // the rank that cancels
   std::vector<std::vector<int>> gradient;  // [rank][param]; 0: not reached
-  bool clears = false;                     // drops grad() afterwards
+  bool clears = false;                     // drops grad() afterward
   bool holds = false;                      // somebody keeps the gradients
 };
 
@@ -59,7 +59,7 @@ struct Program {
     const size_t n = sizes.size();
     std::vector<int> kept(n), grad(n, -1);
     for (const Step& step : steps) {
-      for (size_t p = 0; p < n && step.kind != Step::kCancelled; ++p) {
+      for (size_t p = 0; p < n && step.kind != Step::kCanceled; ++p) {
         for (const auto& of_rank : step.gradient) kept[p] += of_rank[p];
         if (step.kind == Step::kKept || kept[p] == 0) continue;
         grad[p] = std::max(grad[p], 0) + std::exchange(kept[p], 0);
@@ -94,7 +94,7 @@ void run(const Program& program) {
       Tensor loss = scalar(0, {DType::kF64});
       for (size_t p = 0; p < params.size(); ++p)
         if (const int g = step.gradient[get_rank()][p]) loss = loss + sum(params[p]) * double(g);
-      if (step.kind != Step::kCancelled || step.drops != get_rank()) {
+      if (step.kind != Step::kCanceled || step.drops != get_rank()) {
         const bool reaches = autograd::is_tracked(loss);
         gm.backward(reaches ? TensorList(loss) : TensorList());
       }

@@ -504,7 +504,7 @@ TEST_P(OfWorlds, ADroppedRecordingCancelsTheStepOnAllRanks) {
       kSoon);
 }
 
-TEST(Reducer, ACancelledStepKeepsWhatNoSyncHasKept) {
+TEST(Reducer, ACanceledStepKeepsWhatNoSyncHasKept) {
   run_ranks(
       2,
       [] {
@@ -1029,7 +1029,7 @@ TEST(Reducer, WhatAHookStartedIsCompletedBeforeItsResultIsUsed) {
       kSoon);
 }
 
-TEST(Reducer, TensorsToBroadcastBecomeRankZerosAfterEachBackwardThatSynchronises) {
+TEST(Reducer, TensorsToBroadcastBecomeRankZerosAfterEachBackwardThatSynchronizes) {
   run_ranks(
       3,
       [] {

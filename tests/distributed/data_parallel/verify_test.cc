@@ -117,7 +117,7 @@ TEST(Verify, TheMnistNetworkPassesOnceDropoutIsOff) {
   EXPECT_TRUE(without) << without;
 }
 
-TEST(Verify, SynchronisedBatchNormPasses) {
+TEST(Verify, SynchronizedBatchNormPasses) {
   const VerifyReport report =
       verify(make<BatchNormNet>, samples({1, 8, 8}), {.world = 4, .prepare = synchronize});
   EXPECT_TRUE(report) << report;
@@ -186,20 +186,20 @@ TEST(Verify, ASumOverTheBatchIsNamed) {
 // ---- buffers
 
 // Follows the mean of the inputs, and subtracts it from the next batch's.
-struct Centred : Net {
-  nn::Buffer centre{this, "centre", zeros({kFeatures})};
+struct Centered : Net {
+  nn::Buffer center{this, "center", zeros({kFeatures})};
   Tensor forward(const Tensor& x) override {
-    const Tensor y = Net::forward(x - centre);
-    raw::copy_(centre, centre * 0.5 + mean(detach(x), {0}) * 0.5);
+    const Tensor y = Net::forward(x - center);
+    raw::copy_(center, center * 0.5 + mean(detach(x), {0}) * 0.5);
     return y;
   }
 };
 
 TEST(Verify, ABufferOfLocalDataIsNamed) {
-  const VerifyReport report = verify(make<Centred>, vectors(), {.world = 3});
+  const VerifyReport report = verify(make<Centered>, vectors(), {.world = 3});
   EXPECT_FALSE(report);
   EXPECT_EQ(report.cause, Cause::kBuffer) << report;
-  EXPECT_EQ(report.tensor, "buffer centre");
+  EXPECT_EQ(report.tensor, "buffer center");
   EXPECT_EQ(report.step, 0);
   EXPECT_EQ(report.rank, 1);
 }
@@ -220,33 +220,33 @@ TEST(Verify, ABufferThatRanksAgreeOnButNotWithOneRankIsNamed) {
 }
 
 // The buffer has its effect before it can be compared.
-struct CentredAtOnce : Net {
-  nn::Buffer centre{this, "centre", zeros({kFeatures})};
+struct CenteredAtOnce : Net {
+  nn::Buffer center{this, "center", zeros({kFeatures})};
   Tensor forward(const Tensor& x) override {
-    raw::copy_(centre, mean(detach(x), {0}));
-    return Net::forward(x - centre);
+    raw::copy_(center, mean(detach(x), {0}));
+    return Net::forward(x - center);
   }
 };
 
 TEST(Verify, ABufferThatChangesTheLossIsNamedAsTheCause) {
-  const VerifyReport report = verify(make<CentredAtOnce>, vectors(), {});
+  const VerifyReport report = verify(make<CenteredAtOnce>, vectors(), {});
   EXPECT_EQ(report.cause, Cause::kBuffer) << report;
   EXPECT_EQ(report.tensor, "loss");
-  EXPECT_THAT(report.text, HasSubstr("updates centre"));
+  EXPECT_THAT(report.text, HasSubstr("updates center"));
 }
 
-struct CentredTogether : Net {
-  nn::Buffer centre{this, "centre", zeros({kFeatures})};
+struct CenteredTogether : Net {
+  nn::Buffer center{this, "center", zeros({kFeatures})};
   Tensor forward(const Tensor& x) override {
     Tensor of_all = raw::clone(mean(detach(x), {0}));
     all_reduce(of_all, {.op = ReduceOp::kMean});
-    raw::copy_(centre, of_all);
-    return Net::forward(x - centre);
+    raw::copy_(center, of_all);
+    return Net::forward(x - center);
   }
 };
 
 TEST(Verify, TheReductionThatItAdvisesIsRight) {
-  const VerifyReport report = verify(make<CentredTogether>, vectors(), {.unequal = false});
+  const VerifyReport report = verify(make<CenteredTogether>, vectors(), {.unequal = false});
   EXPECT_TRUE(report) << report;
 }
 

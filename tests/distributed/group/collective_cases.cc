@@ -372,7 +372,7 @@ class CaseList {
               receive.wait();
               send.wait();
               if (receive.source_rank() != previous) return concat("from ", receive.source_rank());
-            } else if (s.me % 2 == 0) {  // somebody must begin; in an odd circle two neighbours do
+            } else if (s.me % 2 == 0) {  // somebody must begin; in an odd circle two neighbors do
               send(x, {.dst = next, .group = s.group});
               recv(y, {.src = previous, .group = s.group});
             } else {

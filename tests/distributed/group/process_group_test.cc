@@ -283,7 +283,7 @@ std::vector<RankEnd> two_jobs(const std::function<Variables(int job, int rank)>&
   return first;
 }
 
-TEST(InitProcessGroup, TwoJobsOnNeighbouringPortsDoNotMeet) {
+TEST(InitProcessGroup, TwoJobsOnNeighboringPortsDoNotMeet) {
   const int port = free_port();
   EXPECT_THAT(two_jobs([&](int job, int rank) { return torchrun_variables(2, port + job)(rank); }),
               Each(succeeded("together")));

@@ -56,7 +56,7 @@ def report(name, ok, text=""):
 
 
 def free_ports(count):
-    """Neighbours that nobody uses now."""
+    """Neighbors that nobody uses now."""
     import socket
 
     while True:
@@ -147,12 +147,12 @@ def repeated(name, make_runs, all_succeed):
     report(f"{name}, {args.repeat} times", True)
 
 
-def two_torchruns_on_neighbours():
+def two_torchruns_on_neighbors():
     def runs():
         port = free_ports(2)
         return [lambda t=t, p=p: torchrun(t, "ok", "--master_port", str(p)) for t, p in (("A", port), ("B", port + 1))]
 
-    repeated("two torchruns on neighbouring ports", runs, True)
+    repeated("two torchruns on neighboring ports", runs, True)
 
 
 def two_torchruns_on_one():
@@ -171,8 +171,8 @@ def plain_on(name, ports, order, all_succeed):
     repeated(name, runs, all_succeed)
 
 
-def plain_on_neighbours():
-    plain_on("plain processes on neighbouring ports", {"A": 0, "B": 1}, "A0 B0 B1 A1", True)
+def plain_on_neighbors():
+    plain_on("plain processes on neighboring ports", {"A": 0, "B": 1}, "A0 B0 B1 A1", True)
 
 
 def plain_on_one():
@@ -250,9 +250,9 @@ CASES = {
         torchrun_kill,
         torchrun_restart,
         torchrun_alone,
-        two_torchruns_on_neighbours,
+        two_torchruns_on_neighbors,
         two_torchruns_on_one,
-        plain_on_neighbours,
+        plain_on_neighbors,
         plain_on_one,
         plain_by_name,
         mpirun_ok,

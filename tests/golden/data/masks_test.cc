@@ -92,12 +92,12 @@ TEST(Masks, HaveTheirImagesDraws) {
   }
 }
 
-TEST(Masks, KeepTheirClassesWhenColoursChange) {
+TEST(Masks, KeepTheirClassesWhenColorsChange) {
   manual_seed(1);
-  const Transform colours =
+  const Transform colors =
       Compose({ColorJitter({.brightness = 0.5, .hue = 0.3}), RandomGrayscale({.p = 1}), ToTensor(),
                Normalize({.mean = {0.5f}, .std = {0.25f}}), RandomErasing({.p = 1})});
-  Picture picture = colours(Picture(photo(), classes()));
+  Picture picture = colors(Picture(photo(), classes()));
   EXPECT_EQ(picture.tensor().shape(), (Shape{3, 13, 17}));
   const Image before = classes();
   EXPECT_EQ(picture.mask().to_vector<int64_t>(),
@@ -140,7 +140,7 @@ TEST(Masks, WhatDoesNotFitIsAnError) {
   upper(Picture(photo()));  // nothing to follow
 }
 
-// PNG files, as Pillow writes them (masks.py has no part in them): a palette of 4 bits, gray, and colours.
+// PNG files, as Pillow writes them (masks.py has no part in them): a palette of 4 bits, gray, and colors.
 std::filesystem::path folder() { return std::filesystem::path(testing::TempDir()); }
 
 std::filesystem::path write(const std::string& name, std::initializer_list<int> bytes) {
@@ -173,9 +173,9 @@ std::filesystem::path gray_1x1() {
                                 0,   0,   10,  73,  68, 65, 84, 120, 156, 99, 96, 0,  0,   0,   2,   0,  1,
                                 72,  175, 164, 113, 0,  0,  0,  0,   73,  69, 78, 68, 174, 66,  96,  130});
 }
-std::filesystem::path colours_2x3() {
+std::filesystem::path colors_2x3() {
   return write(
-      "colours_2x3.png",
+      "colors_2x3.png",
       {137, 80, 78,  71,  13,  10,  26,  10, 0,  0,   0,   13,  73,  72, 68, 82,  0,   0,   0,  3,   0,   0,
        0,   2,  8,   2,   0,   0,   0,   18, 22, 241, 77,  0,   0,   0,  28, 73,  68,  65,  84, 120, 156, 99,
        100, 96, 96,  8,   8,   8,   8,   8,  8,  96,  250, 240, 225, 67, 64, 64,  192, 134, 13, 27,  0,   56,
@@ -183,7 +183,7 @@ std::filesystem::path colours_2x3() {
 }
 
 TEST(SegmentationFiles, GiveImagesAndClasses) {
-  const auto image = colours_2x3(), palette = palette_2x3(), gray = gray_2x3();
+  const auto image = colors_2x3(), palette = palette_2x3(), gray = gray_2x3();
   const SegmentationFiles set({{image, palette}, {image, gray}});
   EXPECT_EQ(set.get(0).target.to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 2, 3, 2, 1}));
   EXPECT_EQ(set.get(1).target.to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 2, 3, 2, 1}));
@@ -195,11 +195,11 @@ TEST(SegmentationFiles, GiveImagesAndClasses) {
   EXPECT_THAT(error_of([&] {
                 SegmentationFiles({{image, image}}).get(0);
               }),
-              AllOf(HasSubstr("colours_2x3.png"), HasSubstr("colours")));
+              AllOf(HasSubstr("colors_2x3.png"), HasSubstr("colors")));
   EXPECT_THAT(error_of([&] {
                 SegmentationFiles({{image, gray_1x1()}}).get(0);
               }),
-              AllOf(HasSubstr("gray_1x1.png: is 1x1"), HasSubstr("colours_2x3.png is 2x3")));
+              AllOf(HasSubstr("gray_1x1.png: is 1x1"), HasSubstr("colors_2x3.png is 2x3")));
   EXPECT_THAT(error_of([] { SegmentationFiles({}); }), HasSubstr("at least one file"));
 }
 

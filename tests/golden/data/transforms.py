@@ -74,7 +74,7 @@ for mode in ["constant", "edge", "reflect", "symmetric"]:
     put(f"pad/{mode}/gray", F.pad(gray, [2, 3], fill=9, padding_mode=mode))
     put(f"pad/{mode}/wide", F.pad(photo(3, 4, 3), [5, 4, 3, 2], padding_mode=mode) if mode != "reflect"
         else F.pad(photo(3, 4, 3), [3, 2, 3, 2], padding_mode=mode))
-put("pad/colour", F.pad(rgb, [1], fill=(1, 2, 3)))
+put("pad/color", F.pad(rgb, [1], fill=(1, 2, 3)))
 
 # All combinations of 0, 5, 10, ..., 255 in three channels; as a list of pixels.
 steps = np.arange(0, 256, 5, dtype=np.uint8)

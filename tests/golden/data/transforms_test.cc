@@ -23,7 +23,7 @@ Image photo(int64_t h, int64_t w, int64_t c, uint64_t key = 0) {
   return image;
 }
 
-// Colours of all combinations of 0, 5, ..., 255.
+// Colors of all combinations of 0, 5, ..., 255.
 Image cube() {
   Image image(52, 52 * 52, 3);
   uint8_t* p = image.mutable_data();
@@ -138,10 +138,10 @@ TEST_F(Golden, FlipsAndPadding) {
     const Padding wide = mode == PaddingMode::kReflect ? Padding{3, 2, 3, 2} : Padding{5, 4, 3, 2};
     expect_pixels("pad/" + name + "/wide", pad(photo(3, 4, 3), wide, {.mode = mode}));
   }
-  expect_pixels("pad/colour", pad(rgb, 1, {.fill = {1, 2, 3}}));
+  expect_pixels("pad/color", pad(rgb, 1, {.fill = {1, 2, 3}}));
 }
 
-TEST_F(Golden, Colours) {
+TEST_F(Golden, Colors) {
   const Image large = photo(120, 160, 3, 7), gray = photo(13, 17, 1, 1), all = cube();
   expect_crc("grayscale", to_grayscale(all));
   expect_crc("grayscale3", to_grayscale(large, 3));

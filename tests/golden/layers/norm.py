@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Normalisation layers: python3 tests/golden/layers/norm.py. What the file holds: golden.py."""
+"""Normalization layers: python3 tests/golden/layers/norm.py. What the file holds: golden.py."""
 import torch
 from torch import nn
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Spectral and weight normalisation: python3 tests/golden/layers/reparametrize.py. What the file holds: golden.py."""
+"""Spectral and weight normalization: python3 tests/golden/layers/reparametrize.py. What the file holds: golden.py."""
 import torch
 from torch import nn
 from torch.nn.utils import spectral_norm, weight_norm

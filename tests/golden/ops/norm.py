@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Normalisation against PyTorch: python3 tests/golden/ops/norm.py. What the file holds: golden.py."""
+"""Normalization against PyTorch: python3 tests/golden/ops/norm.py. What the file holds: golden.py."""
 import torch
 import torch.nn.functional as F
 

@@ -25,7 +25,7 @@ GoldenOp instances_in_evaluation(const std::string& name) {
           }};
 }
 
-// The running statistics afterwards are results too.
+// The running statistics afterward are results too.
 template <class Op>
 GoldenOp with_momentum(const std::string& op, const std::string& momentum, Op f) {
   return {op + "/momentum_" + momentum, [f, a = std::stod(momentum)](X x) {

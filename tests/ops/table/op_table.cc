@@ -182,7 +182,7 @@ Tensor make_input(const Input& want, uint64_t key, uint64_t stream, DType dtype)
     std::vector<size_t> order(v.size());
     std::iota(order.begin(), order.end(), size_t(0));
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return v[a] < v[b]; });
-    // Half a step off the grid's centre, so that no value is 0.
+    // Half a step off the grid's center, so that no value is 0.
     for (size_t r = 0; r < order.size(); ++r) {
       v[order[r]] = want.lo + (want.hi - want.lo) * (double(r) + 0.3) / double(order.size());
     }

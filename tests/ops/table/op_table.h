@@ -25,7 +25,7 @@ namespace gradus::optest {
 enum class Fill {
   kUniform,   // in [lo, hi)
   kNonzero,   // in +-[0.1, hi): away from a kink at 0
-  kDistinct,  // a shuffled grid in [lo, hi]: no ties, neighbours at least (hi - lo) / n apart
+  kDistinct,  // a shuffled grid in [lo, hi]: no ties, neighbors at least (hi - lo) / n apart
   kInteger,   // whole numbers in [lo, hi)
   kMask,      // 0 or 1
 };
@@ -120,7 +120,7 @@ struct OpCase {
   bool mixes_devices = false;    // inputs on two devices are fine
 };
 
-// Adds a row while the program starts: each family's file, op_table_<family>.cc, does so in an initialiser.
+// Adds a row while the program starts: each family's file, op_table_<family>.cc, does so in an initializer.
 void add_row(OpCase row);
 const std::vector<OpCase>& all_rows();
 // Public functions that a test elsewhere covers, with its name.

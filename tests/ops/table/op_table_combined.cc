@@ -124,7 +124,7 @@ void add_pooling() {
       [=](X x) { return max_pool2d(relu(x[0]), disjoint); });
 }
 
-// Layers one after the other, as in networks: second order goes through every pair of neighbours.
+// Layers one after the other, as in networks: second order goes through every pair of neighbors.
 void add_networks() {
   row("conv2d", "relu, pool, linear", {in({2, 2, 6, 6}), in({3, 2, 3, 3}), in({3}), in({2, 12}), in({2})},
       [](X x) {

@@ -1,4 +1,4 @@
-// Rows of normalisation.
+// Rows of normalization.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -26,7 +26,7 @@ std::vector<std::vector<size_t>> places_of_channels(const Array& x) {
   return places;
 }
 
-// Batch norm in two parts, for batches that are normalised together.
+// Batch norm in two parts, for batches that are normalized together.
 void add_joined_batch_norm() {
   for (const Shape& s : {Shape{4, 3}, Shape{2, 3, 5}, Shape{2, 3, 2, 2}}) {
     const std::string variant = concat(s);
@@ -87,7 +87,7 @@ void add_joined_batch_norm() {
 }
 
 void add_batch_norm() {
-  const auto normalised = [](A x, bool training, const std::vector<double>& mean,
+  const auto normalized = [](A x, bool training, const std::vector<double>& mean,
                              const std::vector<double>& var, double eps) {
     const Array& v = x[0];
     const int64_t channels = v.shape[1];
@@ -120,7 +120,7 @@ void add_batch_norm() {
                         : batch_norm(x, w, b, constant(x, mean), constant(x, var),
                                      {.training = false, .eps = 0.01});
       };
-      const auto reference = [=](A x) { return normalised(x, training, mean, var, 0.01); };
+      const auto reference = [=](A x) { return normalized(x, training, mean, var, 0.01); };
       add_row({.op = "batch_norm",
                .variant = variant,
                .samples = {{in(s), in({3}), in({3})}},
@@ -153,7 +153,7 @@ void add_batch_norm() {
 
   // Rectified, alone and on top of a residual. Weights and shifts keep results away from the kink at 0.
   const auto rectified = [=](A x, bool training) {
-    Array y = normalised(x, training, mean, var, 0.01);
+    Array y = normalized(x, training, mean, var, 0.01);
     for (size_t i = 0; i < y.v.size(); ++i) y.v[i] = std::max(0.0, y.v[i] + (x.size() > 3 ? x[3].v[i] : 0));
     return y;
   };

@@ -801,7 +801,7 @@ void add_sampling() {
                .run = [=](X x) { return affine_grid(x[0], size, {.align_corners = aligned}); },
                .reference =
                    [=](A x) {
-                     const auto centre = [&](int64_t i, int64_t n) {
+                     const auto center = [&](int64_t i, int64_t n) {
                        return aligned ? (n == 1 ? 0 : -1 + 2 * double(i) / double(n - 1))
                                       : (2 * double(i) + 1) / double(n) - 1;
                      };
@@ -810,8 +810,8 @@ void add_sampling() {
                        for (int64_t p = 0; p < size.h; ++p)
                          for (int64_t q = 0; q < size.w; ++q)
                            for (int64_t k = 0; k < 2; ++k)
-                             y.at({n, p, q, k}) = x[0].at({n, k, 0}) * centre(q, size.w) +
-                                                  x[0].at({n, k, 1}) * centre(p, size.h) + x[0].at({n, k, 2});
+                             y.at({n, p, q, k}) = x[0].at({n, k, 0}) * center(q, size.w) +
+                                                  x[0].at({n, k, 1}) * center(p, size.h) + x[0].at({n, k, 2});
                      return y;
                    },
                .terms = 20,

@@ -1,4 +1,4 @@
-// Rows of layer, group, instance, local response and root mean square normalisation, and of dropout's forms.
+// Rows of layer, group, instance, local response and root mean square normalization, and of dropout's forms.
 #include <cmath>
 #include <tuple>
 
@@ -10,12 +10,12 @@ namespace gradus::optest {
 namespace {
 
 // Rows of `n` elements, each by its own mean and variance (or mean square), times w plus b by element.
-Array rows_normalised(A x, int64_t n, double eps, bool centred) {
+Array rows_normalized(A x, int64_t n, double eps, bool centered) {
   Array y = x[0];
   for (size_t r = 0; r < y.v.size(); r += size_t(n)) {
     // A row of equal elements divides what the mean's sum has lost by the root of eps.
     long double mean = 0, square = 0;
-    for (size_t i = r; centred && i < r + size_t(n); ++i) mean += y.v[i];
+    for (size_t i = r; centered && i < r + size_t(n); ++i) mean += y.v[i];
     mean /= double(n);
     for (size_t i = r; i < r + size_t(n); ++i) square += (y.v[i] - mean) * (y.v[i] - mean) / double(n);
     for (size_t i = r; i < r + size_t(n); ++i) {
@@ -28,11 +28,11 @@ Array rows_normalised(A x, int64_t n, double eps, bool centred) {
 }
 
 // Groups of a sample's channels lie together in a row-major array; weight and bias are by channel.
-Array groups_normalised(A x, int64_t groups, double eps) {
+Array groups_normalized(A x, int64_t groups, double eps) {
   Array plain = x[0];
   const int64_t C = x[0].shape[1];
   if (plain.v.empty()) return plain;
-  Array y = rows_normalised({plain}, int64_t(plain.v.size()) / (plain.shape[0] * groups), eps, true);
+  Array y = rows_normalized({plain}, int64_t(plain.v.size()) / (plain.shape[0] * groups), eps, true);
   const size_t area = plain.v.size() / size_t(plain.shape[0] * C);
   for (size_t i = 0; i < y.v.size(); ++i) {
     if (x.size() > 1) y.v[i] *= x[1].v[i / area % size_t(C)];
@@ -124,7 +124,7 @@ void add_layer_norm() {
              .variant = name,
              .samples = {{in(shape), in(last), in(last)}},
              .run = [last = last](X x) { return layer_norm(x[0], last, x[1], x[2], 0.01); },
-             .reference = [n](A x) { return rows_normalised(x, n, 0.01, true); },
+             .reference = [n](A x) { return rows_normalized(x, n, 0.01, true); },
              .terms = 32,
              .second_order = !large,
              .dtypes = kFloats,
@@ -133,7 +133,7 @@ void add_layer_norm() {
              .variant = name,
              .samples = {{in(shape), in(last)}},
              .run = [last = last](X x) { return rms_norm(x[0], last, x[1], 0.01); },
-             .reference = [n](A x) { return rows_normalised(x, n, 0.01, false); },
+             .reference = [n](A x) { return rows_normalized(x, n, 0.01, false); },
              .terms = 32,
              .second_order = !large,
              .dtypes = kFloats,
@@ -170,13 +170,13 @@ void add_layer_norm() {
            .variant = "without weight",
            .samples = {{in({3, 5})}},
            .run = [](X x) { return layer_norm(x[0], {5}); },
-           .reference = [](A x) { return rows_normalised(x, 5, 1e-5, true); },
+           .reference = [](A x) { return rows_normalized(x, 5, 1e-5, true); },
            .terms = 32});
   add_row({.op = "layer_norm",
            .variant = "a large mean",
            .samples = {{in({3, 600}, 999, 1001)}},
            .run = [](X x) { return layer_norm(x[0], {600}); },
-           .reference = [](A x) { return rows_normalised(x, 600, 1e-5, true); },
+           .reference = [](A x) { return rows_normalized(x, 600, 1e-5, true); },
            .terms = 32,
            .differentiable = false,
            .dtypes = {DType::kF32}});
@@ -184,7 +184,7 @@ void add_layer_norm() {
            .variant = "default eps",
            .samples = {{in({3, 5})}},
            .run = [](X x) { return rms_norm(x[0], {5}); },
-           .reference = [](A x) { return rows_normalised(x, 5, 1e-7, false); },
+           .reference = [](A x) { return rows_normalized(x, 5, 1e-7, false); },
            .differentiable = false,
            .dtypes = {DType::kF32}});
 }
@@ -249,7 +249,7 @@ void add_group_norm() {
              .variant = name,
              .samples = {{in(shape), in({shape[1]}), in({shape[1]})}},
              .run = [groups = groups](X x) { return group_norm(x[0], groups, x[1], x[2], 0.01); },
-             .reference = [groups = groups](A x) { return groups_normalised(x, groups, 0.01); },
+             .reference = [groups = groups](A x) { return groups_normalized(x, groups, 0.01); },
              .terms = large ? 64.0 : 32.0,
              .differentiable = !large,
              .dtypes = kFloats,
@@ -259,7 +259,7 @@ void add_group_norm() {
            .variant = "without weight",
            .samples = {{in({2, 4, 3})}},
            .run = [](X x) { return group_norm(x[0], 2); },
-           .reference = [](A x) { return groups_normalised(x, 2, 1e-5); },
+           .reference = [](A x) { return groups_normalized(x, 2, 1e-5); },
            .terms = 32});
 }
 
@@ -322,7 +322,7 @@ void add_instance_norm() {
              .variant = concat(shape),
              .samples = {{in(shape), in({3}), in({3})}},
              .run = [](X x) { return instance_norm(x[0], {}, {}, x[1], x[2], {.eps = 0.01}); },
-             .reference = [](A x) { return groups_normalised(x, x[0].shape[1], 0.01); },
+             .reference = [](A x) { return groups_normalized(x, x[0].shape[1], 0.01); },
              .terms = 32,
              .dtypes = kFloats,
              .errors = errors});

@@ -1,9 +1,9 @@
-#include "gradus/tensor/runtime/neighbour.h"
+#include "gradus/tensor/runtime/neighbor.h"
 
 #ifdef GRADUS_NO_OPENMP
 
 namespace gradus::internal {
-bool has_busy_neighbour(int) { return false; }
+bool has_busy_neighbor(int) { return false; }
 }  // namespace gradus::internal
 
 #else
@@ -101,7 +101,7 @@ class Scheduled {
 
 // Note [Waiting asleep]
 // A thread of libgomp's that waits for another looks 300,000 times whether it has come, some milliseconds,
-// and then sleeps. Beside a neighbour it so keeps the core to which the other one could move, and has used up
+// and then sleeps. Beside a neighbor it so keeps the core to which the other one could move, and has used up
 // its share of the core when there is work. libgomp looks 100 times only while the process has more threads
 // in teams than there are cores: a team of threads that sleep makes it so, without a word to libgomp, whose
 // settings cannot be changed once a program runs. On a quiet machine sleeping costs more than it gives, up to
@@ -220,7 +220,7 @@ class Watch {
 
 }  // namespace
 
-bool has_busy_neighbour(int threads) {
+bool has_busy_neighbor(int threads) {
   if (threads != 2 || usable_cores() > 2) return false;
   thread_local Watch watch;
   return watch.busy();

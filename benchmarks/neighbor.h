@@ -1,4 +1,4 @@
-// What a busy neighbour on the same cores does to training steps.
+// What a busy neighbor on the same cores does to training steps.
 #pragma once
 
 #include "benchmarks/contest.h"
@@ -13,6 +13,6 @@ struct Beside {
 // Runs in a process of its own, for threads of one side disturb the other's. The ratio's 10 % and 90 %
 // quantiles are `low` and `high`.
 // Errors: std::runtime_error where the process fails.
-Beside beside_neighbour(Side side, const Entry& entry, int threads, int rounds);
+Beside beside_neighbor(Side side, const Entry& entry, int threads, int rounds);
 
 }  // namespace gradus::bench

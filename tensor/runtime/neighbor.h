@@ -13,6 +13,6 @@ namespace gradus::internal {
 //
 // While it is true OpenMP's threads wait asleep (Note [Waiting asleep]), which serves the loops of oneDNN.
 // Both threads are tried again after 0.25 to 2 s.
-bool has_busy_neighbour(int threads);
+bool has_busy_neighbor(int threads);
 
 }  // namespace gradus::internal

@@ -1,4 +1,4 @@
-#include "benchmarks/neighbour.h"
+#include "benchmarks/neighbor.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -15,19 +15,19 @@ namespace gradus::bench {
 namespace {
 
 // A process that computes without end, stopped at first.
-class Neighbour {
+class Neighbor {
  public:
-  Neighbour() : pid_(fork()) {
-    if (pid_ < 0) throw std::runtime_error("neighbour: cannot fork");
+  Neighbor() : pid_(fork()) {
+    if (pid_ < 0) throw std::runtime_error("neighbor: cannot fork");
     if (pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       for (std::atomic<unsigned> steps{0};;) steps.fetch_add(1, std::memory_order_relaxed);
     }
     work(false);
   }
-  ~Neighbour() { kill(pid_, SIGKILL), waitpid(pid_, nullptr, 0); }
-  Neighbour(const Neighbour&) = delete;
-  Neighbour& operator=(const Neighbour&) = delete;
+  ~Neighbor() { kill(pid_, SIGKILL), waitpid(pid_, nullptr, 0); }
+  Neighbor(const Neighbor&) = delete;
+  Neighbor& operator=(const Neighbor&) = delete;
   void work(bool on) { kill(pid_, on ? SIGCONT : SIGSTOP); }
 
  private:
@@ -44,19 +44,19 @@ double seconds_of_step(const Workload& w, double seconds) {
   return (seconds_now() - start) / steps;
 }
 
-// After a neighbour came or went: longer than Gradus goes without looking for it.
+// After a neighbor came or went: longer than Gradus goes without looking for it.
 constexpr double kSettle = 3;
 constexpr double kMeasure = 2;  // as long as Gradus goes without looking, so that its attempts are in it
 
 Beside measure(Side side, const Entry& entry, int threads, int rounds) {
-  Neighbour neighbour;  // forked before there are threads
+  Neighbor neighbor;  // forked before there are threads
   (side == Side::kGradus ? set_up_gradus : set_up_libtorch)(threads);
   const Workload w = entry.make();
   std::vector<double> quiet, busy, ratios;
   for (int r = 0; r < rounds; ++r) {
     double seconds[2];
     for (const bool on : {r % 2 == 0, r % 2 != 0}) {
-      neighbour.work(on);
+      neighbor.work(on);
       seconds_of_step(w, kSettle);
       seconds[on] = seconds_of_step(w, kMeasure);
     }
@@ -67,9 +67,9 @@ Beside measure(Side side, const Entry& entry, int threads, int rounds) {
 
 }  // namespace
 
-Beside beside_neighbour(Side side, const Entry& entry, int threads, int rounds) {
+Beside beside_neighbor(Side side, const Entry& entry, int threads, int rounds) {
   int ends[2];
-  if (pipe(ends) != 0) throw std::runtime_error("neighbour: no pipe");
+  if (pipe(ends) != 0) throw std::runtime_error("neighbor: no pipe");
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -81,7 +81,7 @@ Beside beside_neighbour(Side side, const Entry& entry, int threads, int rounds) 
   const bool whole = child > 0 && read(ends[0], &b, sizeof b) == sizeof b;
   close(ends[0]);
   if (child > 0) waitpid(child, nullptr, 0);
-  if (!whole) throw std::runtime_error("neighbour: the process that measures " + entry.name + " failed");
+  if (!whole) throw std::runtime_error("neighbor: the process that measures " + entry.name + " failed");
   return b;
 }
 
