@@ -11,6 +11,7 @@
 #include "gradus/io/safetensors.h"
 #include "gradus/io/save_image.h"
 #include "gradus/io/weights.h"
+#include "gradus/models/models.h"
 #include "gradus/tensor/profile/profiler.h"
 #include "gradus/tensor/runtime/memory.h"
 #include "gradus/train/train.h"

@@ -17,7 +17,7 @@ namespace {
 struct Visit {
   AutogradSlot* slot = nullptr;
   int waiting_for = 0;  // gradients still to come from nodes that will run
-  bool leads = false;   // to a target
+  bool leads = false;   // whether this slot leads to a target
   bool scheduled = false;
   std::vector<Tensor> dys;  // gradients so far, per output
 };
@@ -61,7 +61,8 @@ class Pass {
   }
   bool in_recording(const AutogradSlot* slot) const { return belongs(slot) || p_.recording.has_leaf(slot); }
 
-  // A fused node passes over the value between its ops; if that value's gradient is a target, it must not.
+  // A fused node computes no gradient of the value between its ops. When that gradient is a target,
+  // splits the node.
   void split_if_wanted(AutogradSlot* slot) {
     if (slot->is_leaf()) return;
     Node* node = static_cast<Node*>(slot);
@@ -71,20 +72,20 @@ class Pass {
           node->split(t);
   }
 
-  // The edges along which a slot passes gradients on: a node's inputs, or the producer of a leaf
+  // Returns the edges along which a slot passes gradients on: a node's inputs, or the producer of a leaf
   // that was computed.
   std::span<const Edge> edges_of(const AutogradSlot* slot) const {
     if (slot->is_leaf()) {
       const Edge& producer = static_cast<const Leaf*>(slot)->producer;
       return {&producer, producer.slot ? size_t{1} : size_t{0}};
     }
-    // A node of another recording can be a leaf of this one: the way ends there.
+    // A node of another recording can be a leaf of this one; gradients end there.
     return belongs(slot) ? std::span<const Edge>(static_cast<const Node*>(slot)->edges())
                          : std::span<const Edge>();
   }
 
-  // Finds what the roots reach in this recording and which of it leads to a target. Depth
-  // first, without recursion.
+  // Finds the slots that the roots reach in this recording, and which of them lead to a target. Searches
+  // depth first, without recursion.
   void mark() {
     struct Step {
       size_t visit, edge;
@@ -172,7 +173,7 @@ class Pass {
     return conform(std::move(dy), wide);
   }
 
-  // A gradient as those outside of the pass know it: in its value's dtype.
+  // Returns the gradient in its value's dtype, for delivery outside of the pass.
   static Tensor narrowed(Tensor dy, const AutogradSlot& slot, uint32_t output) {
     if (!dy.defined() || slot.is_leaf()) return dy;
     return conform(std::move(dy), static_cast<const Node&>(slot).outputs()[output]);
@@ -269,7 +270,7 @@ class Pass {
       throw;
     }
     if (!p_.keep_graph && node.runs_without_gradient()) p_.recording.has_run(node);
-    if (last) node.drop_rule();  // what it saved is needed no more: free it before the next node runs
+    if (last) node.drop_rule();  // frees what the rule saved before the next node runs
   }
 
   BackwardPass& p_;
@@ -284,7 +285,7 @@ class Pass {
 
 Tensor conform(Tensor gradient, const ValueInfo& value) {
   if (!(gradient.shape() == value.shape)) {
-    // Rules ignore broadcasting; everything else is a rule's mistake.
+    // Rules ignore broadcasting. Any other difference in shape is an error in a rule.
     if (gradient.dim() < value.shape.size())
       throw ShapeError("backward", "a gradient of shape ", gradient.shape(), " for a value of shape ",
                        value.shape);

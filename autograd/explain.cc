@@ -1,4 +1,4 @@
-// explain(loss): which attached tensors a loss reaches, and where the way of the others ends.
+// explain(loss): lists which attached tensors a loss reaches, and the last ops on the paths of the others.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -13,7 +13,7 @@ std::string name_of_node(const Node& node) {
   return node.module_path().empty() ? node.op() : concat(node.op(), " (", node.module_path(), ")");
 }
 
-// Who uses each slot's value: recorded ops, oldest first.
+// Returns, for each slot, the recorded ops that use its value, oldest first.
 std::unordered_map<const AutogradSlot*, std::vector<const Node*>> consumers(
     const std::vector<Ref<Node>>& nodes) {
   std::unordered_map<const AutogradSlot*, std::vector<const Node*>> map;
@@ -34,7 +34,7 @@ std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
   const std::vector<Ref<Node>> nodes = state->nodes();
   const auto used_by = consumers(nodes);
 
-  // What leads to the loss.
+  // Finds all slots that lead to the loss.
   std::unordered_set<const AutogradSlot*> reached;
   std::vector<const AutogradSlot*> todo;
   if (loss.impl().slot) todo.push_back(loss.impl().slot.get());
@@ -48,7 +48,7 @@ std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
       if (e.slot) todo.push_back(e.slot.get());
   }
 
-  // Follows a value forward to the last op on its way (toward the loss where `within` is set).
+  // Follows a value forward and returns the ops on its path. With `toward_loss` the path leads to the loss.
   auto way = [&](const AutogradSlot* from, bool toward_loss) {
     std::vector<std::string> ops;
     std::unordered_set<const AutogradSlot*> seen;

@@ -14,8 +14,8 @@
 namespace gradus::autograd {
 namespace {
 
-// x under another name: what is attached to the result is not attached to x, but recordings that
-// follow x follow it.
+// Returns x under another name. An attachment of the result does not attach x, but recordings that follow x
+// follow the result.
 Tensor alias(const Tensor& x) {
   if (!x.defined()) throw StateError("grad", "an undefined tensor (none) was given to differentiate by");
   Tensor y = detach(x);
@@ -37,7 +37,7 @@ Tensor default_dy(const Tensor& y, const Tensor& dy) {
   return dy;
 }
 
-// Closes a recording however the scope ends.
+// Opens a recording, and closes it when the scope ends, also by an exception.
 struct OpenScope {
   Ref<RecordingState> state;
   explicit OpenScope(const std::vector<Ref<AutogradSlot>>& leaves) : state(make_ref<RecordingState>(leaves)) {
@@ -121,16 +121,17 @@ std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, co
 namespace {
 
 // Note [Checkpoint]
-// Forward runs under a probe, a recording that keeps edges but no rules: its edges that leave the segment are
-// the graph inputs f uses. Backward runs f again under a recording whose leaves are exactly those, and takes
-// their gradients. Enclosing recordings see both runs of the rules, so higher orders work.
+// The forward runs under a probe, a recording that keeps edges but no rules. The edges that leave the probe's
+// segment are the graph inputs that f uses. The backward runs f again under a recording that has exactly
+// these inputs as leaves, and takes their gradients. Enclosing recordings record the second run and its
+// rules, so gradients of higher order work.
 
-// What f finds in the Context besides recordings: the same in both runs.
+// The parts of the Context that both runs of f must share, besides the recordings.
 class Surroundings {
  public:
   Surroundings() : Surroundings(Context::current()) {}
 
-  // Calls f in the surroundings of the forward.
+  // Calls f in the surroundings of the first run.
   template <class F>
   auto run_again(F f) const {
     struct Restore {
@@ -207,7 +208,7 @@ class CheckpointNode final : public Node {
   bool communicates_;
 };
 
-// The edges by which the nodes of a probe, and its result, leave it.
+// Returns the edges that lead from the probe's nodes, and from its result, to slots outside of the probe.
 std::vector<Edge> edges_out_of(const RecordingState& probe, const Tensor& result) {
   std::vector<Edge> used;
   const auto use = [&](const Edge& e) {
@@ -248,7 +249,7 @@ Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs) {
     for (const Ref<Counted>& r : outer)
       if (as_recording(r)->is_probe())
         as_recording(r)->set_communicates();  // a checkpoint within a checkpoint
-  // The result is a new handle: y itself belongs to the probe (or is a tensor from outside).
+  // The result is a new tensor: y belongs to the probe, or comes from outside.
   Tensor result = detach(y);
   std::vector<Edge> edges;
   for (const Tensor& x : xs) edges.push_back(x.defined() ? Edge{x.ref()->slot, x.ref()->slot_index} : Edge{});

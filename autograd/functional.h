@@ -1,4 +1,4 @@
-// Gradients of functions: grad, value_and_grad; recomputation: checkpoint; rules of one's own: Function.
+// Gradients of functions: grad, value_and_grad; recomputation: checkpoint; user-defined rules: Function.
 #pragma once
 
 #include <concepts>
@@ -17,37 +17,37 @@ using UnaryFunction = std::function<Tensor(const Tensor&)>;
 using NaryFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 
 // Returns df/dx at x, weighted by dy (ones by default): the vector-Jacobian product dy^T df/dx.
-// Differentiates through f's argument only; what f captures counts as constant here, but an enclosing
-// recording or grad follows it, so that gradients of any order come by nesting. Zeros where f does
-// not depend on x.
+// Differentiates through f's argument only; tensors that f captures are constants here. An enclosing
+// recording or grad does follow them, so nested calls give gradients of any order. The gradient is zeros
+// where f does not depend on x.
 // Shapes: x any, dy like f(x), result like x.
 // Errors: DTypeError unless x is floating point; what f throws.
 Tensor grad(const UnaryFunction& f, const Tensor& x, const Tensor& dy = {});
 std::vector<Tensor> grad(const NaryFunction& f, const std::vector<Tensor>& xs, const Tensor& dy = {});
 
-// The same, with f's value first.
+// Return f's value and the gradient that grad returns.
 std::pair<Tensor, Tensor> value_and_grad(const UnaryFunction& f, const Tensor& x, const Tensor& dy = {});
 std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, const std::vector<Tensor>& xs,
                                                       const Tensor& dy = {});
 
-// Returns the gradients of sum(ys * dys) with respect to xs, which an open recording tracks (attached
-// tensors, or results of recorded ops). The recording goes on and sees this gradient's own computation.
-// Undefined where no y depends on x.
-// Errors: StateError when no open recording tracks ys; ValueError unless there is a dy for each y or none;
-// ShapeError when a dy does not fit, or is missing for a y of several elements.
+// Returns the gradients of sum(ys * dys) with respect to xs. An open recording must follow xs: attached
+// tensors, or results of recorded ops. The recording continues and records the computation of these
+// gradients. A gradient is undefined where no y depends on x.
+// Errors: StateError when no open recording follows ys or one of xs; ValueError unless there is a dy for each
+// y or none; ShapeError when a dy does not fit, or is missing for a y of several elements.
 std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, const TensorList& dys = {});
 
-// Returns f(x) without keeping what f's ops save: backward computes f again, with the same random numbers
-// and under the same autocast, and differentiates that. One node in the graph, with edges to x and to
-// whatever else f uses (parameters it captures). f must compute the same when called again; layers that
-// change their state in a forward (batch norm's running statistics) leave it alone the second time, when
-// is_recomputing() says so.
-// Errors: StateError when f returns an undefined tensor; what f throws, also in backward.
+// Returns f(x) without keeping what f's ops save. The backward computes f again, with the same random numbers
+// and under the same autocast, and differentiates that second run. The graph gets one node, with edges to x
+// and to every other tensor that f uses (parameters it captures). f must compute the same when called again.
+// Layers that change their state in a forward (batch norm's running statistics) must not change it in the
+// second run; is_recomputing() is true there.
+// Errors: StateError when f returns an undefined tensor; whatever f throws, also in the backward.
 Tensor checkpoint(const UnaryFunction& f, const Tensor& x);
-// The same for several inputs; undefined ones are passed on as such.
+// The same for several inputs. Undefined inputs reach f as undefined.
 Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs);
 
-// A differentiable function with a rule of its own:
+// A differentiable function with a user-defined rule:
 //
 //   struct Cube : autograd::Function {
 //     std::vector<Tensor> forward(const std::vector<Tensor>& xs) override {
@@ -60,8 +60,9 @@ Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs);
 //   };
 //   Tensor y = autograd::apply<Cube>(x);
 //
-// forward is not recorded. backward receives one gradient per output, undefined where none arrived, and
-// returns one per input, undefined for none; made of differentiable ops, it can be differentiated again.
+// The ops of forward are not recorded. backward receives one gradient per output, undefined where none
+// arrived. It returns one gradient per input; an undefined tensor means no gradient. When backward consists
+// of differentiable ops, it can be differentiated again.
 class Function {
  public:
   virtual ~Function() = default;
@@ -80,9 +81,10 @@ class Function {
 };
 
 // Calls f->forward and records its backward. An instance serves one call.
-// Errors: StateError when f returns an input itself as its output; ValueError for no f.
+// Errors: StateError when f returns one of its inputs as its output; ValueError when f is null.
 std::vector<Tensor> apply(std::shared_ptr<Function> f, const std::vector<Tensor>& inputs);
-// The same with a new F, made of `args`: all outputs of apply<F>({x, y}); the only one of apply<F>(x, y).
+// Do the same with a new F. apply<F>({x, y}, args...) constructs F from `args` and returns all outputs;
+// apply<F>(x, y) returns the only output.
 // Errors: also ValueError when apply<F>(x, y) gives several outputs, or none.
 template <std::derived_from<Function> F, class... Args>
 std::vector<Tensor> apply(const std::vector<Tensor>& inputs, Args&&... args) {

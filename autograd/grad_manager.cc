@@ -15,7 +15,7 @@
 namespace gradus {
 namespace autograd {
 
-// An attached tensor and what is to happen to its gradient.
+// An attached tensor and the callbacks for its gradient.
 struct Attached {
   Ref<Leaf> leaf;
   std::vector<Callback> callbacks;
@@ -33,11 +33,11 @@ struct ManagerState {
 
 using Objects = std::vector<std::shared_ptr<GradCallback>>;
 
-// Calls f(object) for the callback objects of the attached tensors that are wanted, each once, in the order
-// of attaching. Allocates nothing.
+// Calls f(object) once for each callback object of the wanted attached tensors, in the order of
+// attaching. Allocates nothing.
 template <class Wanted, class F>
 void for_each_object(const ManagerState& manager, Wanted wanted, F f) {
-  // The first place that has an object is where it counts.
+  // An object counts at the first place that has it.
   const auto first_place = [&](const GradCallback* object) -> const Callback* {
     for (const Attached& a : manager.attached)
       for (const Callback& c : a.callbacks)
@@ -63,19 +63,20 @@ struct OpenRecording {
 
   ~OpenRecording() { drop(); }
 
-  // Which attached tensors it differentiates.
+  // Returns a predicate: whether this recording differentiates an attached tensor.
   auto followed() const {
     return [this](const Attached& a) { return state->has_leaf(a.leaf.get()); };
   }
 
-  // Ends the recording without a backward, unless it has ended. A destructor calls it: it allocates nothing.
+  // Ends the recording without a backward, unless it has ended. Allocates nothing, because a
+  // destructor calls it.
   void drop() {
     if (!state || state->finished()) return;
     finish();
     for_each_object(*manager, followed(), [](const auto& object) { object->abandon({}); });
   }
 
-  // Ends the recording, however it goes.
+  // Runs the backward and ends the recording, also when the backward throws.
   void backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys);
 
  private:
@@ -114,7 +115,8 @@ class Deliveries {
     for (const auto& object : objects_) pass_on(object.get(), object->landed());
   }
 
-  // Takes those off `unfinished` that have finished, and with them the callbacks after them.
+  // Finishes the objects in order, and runs the later callbacks on what they deliver. Then removes
+  // each from `unfinished`.
   void finish(Objects& unfinished) {
     for (const auto& object : objects_) {
       pass_on(object.get(), object->finish());
@@ -137,7 +139,7 @@ class Deliveries {
     return std::nullopt;
   }
 
-  // To the callbacks after this object.
+  // Passes gradients to the callbacks after this object.
   void pass_on(const GradCallback* object, std::vector<Delivery> deliveries) {
     for (Delivery& d : deliveries) {
       const auto p =
@@ -178,13 +180,12 @@ class Deliveries {
   static void store(Leaf& leaf, const Tensor& param, Delivery d) {
     Tensor& grad = d.grad;
     if (!grad.is_dense() || (param.is_row_major() && !grad.is_row_major())) {
-      grad = contiguous(grad);  // whoever writes into it finds each element at a place of its own
+      grad = contiguous(grad);  // an in-place write needs an address of its own for each element
       d.as_is = false;
     }
     const bool plain = !is_tracked(grad) && !(leaf.grad.defined() && is_tracked(leaf.grad));
     if (!leaf.grad.defined()) {
-      leaf.grad =
-          d.as_is || grad.sole_owner() ? std::move(grad) : clone(grad);  // a gradient is nobody else's tensor
+      leaf.grad = d.as_is || grad.sole_owner() ? std::move(grad) : clone(grad);  // shared only if as_is
     } else if (d.as_is && plain) {
       raw::add_(grad, leaf.grad);
       leaf.grad = std::move(grad);
@@ -196,7 +197,7 @@ class Deliveries {
   }
 
   std::vector<Attached> attached_;
-  Objects objects_;             // that the recording concerns
+  Objects objects_;             // the callback objects of the recording's tensors
   std::vector<Tensor> params_;  // the attached tensors, kept alive during the backward
   std::vector<Delivery> results_;
 };
@@ -328,7 +329,7 @@ const std::shared_ptr<autograd::ManagerState>& GradManager::state(const char* op
 GradManager& GradManager::attach(TensorList tensors, std::vector<Callback> callbacks) {
   state("attach")->forget_dead();
   const std::vector<Tensor>& given = tensors.get();
-  for (size_t i = 0; i < given.size(); ++i)  // all are looked at before one is attached
+  for (size_t i = 0; i < given.size(); ++i)  // checks all tensors before it attaches one
     if (!given[i].defined())
       throw StateError("attach", "tensor ", i, " of ", given.size(), " is undefined (none)");
   for (const Tensor& x : given) {
@@ -360,7 +361,7 @@ std::vector<Tensor> GradManager::attached_tensors() const {
 
 namespace {
 
-// The callbacks may attach more.
+// Tells the callback objects that a recording opens. They may attach more tensors.
 void tell_of_recording(GradManager& gm, autograd::ManagerState& manager) {
   manager.forget_dead();
   for (const auto& object : autograd::objects_of(manager, [](const auto&) { return true; }))

@@ -1,11 +1,10 @@
-// GradManager: says which tensors are differentiated, records what depends on them, and runs the backward.
+// GradManager: lists the tensors to differentiate, records the ops on them, and runs the backward.
 //
 //   GradManager gm;
 //   gm.attach(net.parameters());
 //   {
 //     auto recording = gm.record();
-//     gm.backward(loss(net(x), y));          // sets or adds to grad() of every attached tensor that the loss
-//     reaches
+//     gm.backward(loss(net(x), y));  // sets or adds to grad() of the attached tensors that the loss reaches
 //   }
 #pragma once
 
@@ -23,8 +22,8 @@
 
 namespace gradus {
 
-// Tensors as an argument: one, a list, or none. `gm.backward()`, `gm.backward({})`, `gm.backward(loss)`,
-// `gm.backward({a, b})` and `gm.attach(net.parameters())` all work.
+// Holds tensors passed as an argument: one, a list, or none. `gm.backward()`, `gm.backward({})`,
+// `gm.backward(loss)`, `gm.backward({a, b})` and `gm.attach(net.parameters())` all work.
 class TensorList {
  public:
   TensorList() = default;
@@ -40,39 +39,44 @@ class TensorList {
 
 class GradManager;
 
-// The object form of a callback: sees a whole backward, and may hold gradients back to deliver them later (an
-// all-reduce packs them into buckets). One object serves the tensors it was attached with, of one manager or
-// of several. Calls come in this order: begin, ready once per tensor (those that are not reached first) with
-// landed after each, finish. Each recording that follows one of its tensors ends with finish or with abandon;
-// with both when a callback threw to which finish had delivered.
+// The object form of a callback. It sees a whole backward, and may hold gradients back and deliver them later
+// (an all-reduce packs gradients into buckets). One object serves all tensors it was attached with, of one
+// manager or of several. The calls come in this order: begin; ready once per tensor, first for the tensors
+// that are not reached, with landed after each; finish. Each recording that follows one of the object's
+// tensors ends with finish or with abandon. It ends with both when finish delivers a gradient to a later
+// callback and that callback throws.
 class GradCallback {
  public:
   struct Delivery {
     Tensor param, grad;
-    bool as_is = false;  // becomes grad() though it shares its memory, with other gradients alone
+    bool as_is = false;  // grad() may keep this tensor, though it shares its memory with other gradients
   };
 
   virtual ~GradCallback() = default;
-  // It was given to a manager with this tensor.
+  // Called when the object was attached to a manager with this tensor.
   virtual void attached_to(const Tensor& param) { (void)param; }
-  // A manager that it is attached to is about to open a recording. It may attach further tensors: a
-  // network's new ones.
+  // Called when a manager that the object is attached to is about to open a recording. The object may attach
+  // further tensors, such as a network's new parameters.
   virtual void recording_opened(GradManager& manager) { (void)manager; }
-  // Which of its tensors the backward will reach.
+  // Receives the object's tensors and, for each of them, whether the backward will reach it.
   virtual void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) = 0;
-  // A tensor is done. `grad` is undefined when no gradient arrived. Returns the gradient to go on with, or
-  // nothing to hold it back until finish.
+  // Called when a tensor's gradient is complete. `grad` is undefined when no gradient arrived. Returns the
+  // gradient for the next callback, or nothing to hold the gradient back until landed or finish delivers it.
   virtual std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) = 0;
-  // Gradients held back that have come meanwhile: callbacks chained after this one run at once.
+  // Returns the gradients held back that have become available. The callbacks after this one run
+  // on them at once.
   virtual std::vector<Delivery> landed() { return {}; }
-  // Everything is done: the gradients held back, also of tensors that this backward did not reach.
+  // Called when all tensors are done. Returns the gradients held back, also those of tensors that this
+  // backward did not reach.
   virtual std::vector<Delivery> finish() = 0;
-  // The recording ended without a backward (`error` is null), or its backward threw: forget what is pending.
+  // Called when the recording ended without a backward (`error` is null) or when its backward threw. Discards
+  // all pending gradients.
   virtual void abandon(std::exception_ptr error) noexcept { (void)error; }
 };
 
-// What `attach` takes: a GradCallback, or the light form `Tensor f(const Tensor& param, const Tensor& grad)`,
-// called only when a gradient exists, as soon as it is complete; what it returns replaces the gradient.
+// What `attach` takes: a GradCallback, or a function `Tensor f(const Tensor& param, const Tensor& grad)`.
+// The function is called as soon as the gradient is complete, and only when there is one. Its result
+// replaces the gradient.
 class Callback {
  public:
   using Function = std::function<Tensor(const Tensor& param, const Tensor& grad)>;
@@ -92,9 +96,9 @@ struct ManagerState;
 struct OpenRecording;
 }  // namespace autograd
 
-// An open recording of a manager, closed when it goes out of scope. Movable, and may be paused: one manager
-// can have several in flight, which finish in any order. Threads that share a Context record together; end a
-// recording only when no other thread is recording into it.
+// An open recording of a manager, closed when it goes out of scope. A recording can be moved and paused. One
+// manager can have several recordings open, which finish in any order. Threads that share a Context record
+// together; end a recording only when no other thread records into it.
 class Recording {
  public:
   Recording() = default;
@@ -102,17 +106,17 @@ class Recording {
   Recording& operator=(Recording&&) noexcept;
   ~Recording();
 
-  // Stops recording the thread's ops until resume(); what was recorded stays.
+  // Stops recording the thread's ops until resume(). What was recorded stays.
   Recording& pause() &;
   Recording&& pause() &&;
   void resume();
-  // Computes the gradients of the attached tensors from the roots, runs callbacks, sets or adds to `grad()`,
-  // and empties the graph. `dys` default to ones for roots of one element. No roots: callbacks run, and ops
-  // that answer to others.
+  // Computes the gradients of the attached tensors from the roots, runs the callbacks, sets or adds to
+  // `grad()`, and empties the graph. `dys` default to ones for roots of one element. Without roots only the
+  // callbacks run, and the ops that run without a gradient (Node::runs_without_gradient).
   // Errors: StateError without a computation history and for an undefined root; ShapeError for a root of
   // several elements without its dy.
   void backward(TensorList roots = {}, TensorList dys = {});
-  // Drops what was recorded; nothing more is recorded.
+  // Drops what was recorded. Nothing more is recorded.
   void release();
   bool is_open() const;  // not finished by backward or release
 
@@ -124,7 +128,7 @@ class Recording {
 };
 
 struct RecordOptions {
-  TensorList only = {};  // differentiate these of the attached tensors alone; empty: all
+  TensorList only = {};  // differentiate only these of the attached tensors; empty: all
 };
 
 class GradManager {
@@ -133,8 +137,9 @@ class GradManager {
   GradManager(GradManager&&) = default;
   GradManager& operator=(GradManager&&) = default;
 
-  // Lists tensors to differentiate; held weakly: a tensor that its owner drops is forgotten. Attaching again
-  // adds the callbacks to those there are. While recording, a tensor is followed from this moment on.
+  // Adds tensors to differentiate. The manager holds them weakly: it forgets a tensor that its owner drops.
+  // Attaching a tensor again adds the callbacks to those it has. Open recordings follow the tensor from
+  // this moment on.
   // Errors: DTypeError unless floating point; StateError for an undefined tensor.
   GradManager& attach(TensorList tensors, std::vector<Callback> callbacks = {});
   template <class... C>
@@ -142,16 +147,16 @@ class GradManager {
   GradManager& attach(TensorList tensors, C... callbacks) {
     return attach(std::move(tensors), std::vector<Callback>{Callback(std::move(callbacks))...});
   }
-  // The attached tensors that are alive, in the order of attaching.
+  // Returns the attached tensors that are alive, in the order of attaching.
   std::vector<Tensor> attached_tensors() const;
 
-  // Opens a recording of the calling thread's ops. Recordings nest: a backward is seen by those
-  // opened before it.
+  // Opens a recording of the calling thread's ops. Recordings nest: the recordings opened before this one
+  // record its backward.
   [[nodiscard]] Recording record(RecordOptions options = {});
-  // Recording::backward of the innermost open recording of this manager on which it was not yet called.
+  // Calls Recording::backward on this manager's innermost recording that has not ended.
   // Errors: StateError when there is none.
   void backward(TensorList roots = {}, TensorList dys = {});
-  // Recording::release of the innermost open recording; none is fine.
+  // Calls Recording::release on this manager's innermost recording that has not ended, if there is one.
   void release();
 
  private:
@@ -160,7 +165,8 @@ class GradManager {
   std::shared_ptr<autograd::ManagerState> state_;
 };
 
-// Managers that record at the same level: each sees the others' backward.  auto r = (gm_a | gm_b).record();
+// Managers that record at the same level: each records the others' backward.
+//   auto r = (gm_a | gm_b).record();
 class GradManagerGroup {
  public:
   GradManagerGroup(std::initializer_list<GradManager*> managers) : managers_(managers) {}
@@ -190,9 +196,9 @@ inline NoRecord no_record() { return {}; }
 
 namespace autograd {
 
-// Says, for every attached tensor of the innermost open recording, whether `loss` reaches it and by which
-// ops, and for one that it does not reach, where the way ends. `names` (optional) names tensors in the
-// order of attaching.
+// Returns a text that says, for every attached tensor of the innermost open recording, whether `loss` reaches
+// it and by which ops. For a tensor that the loss does not reach, the text says after which op the path ends.
+// `names` (optional) names the tensors in the order of attaching.
 std::string explain(const Tensor& loss, const std::vector<std::string>& names = {});
 
 }  // namespace autograd

@@ -19,7 +19,7 @@ double dot(const Values& a, const Values& b) {
   return sum;
 }
 
-// Numbers in +-[0.5, 1.5): none is near zero, so no error hides behind a small factor.
+// Returns numbers in +-[0.5, 1.5). None is near zero, so no error hides behind a small factor.
 Values random_values(int64_t n, uint64_t seed, uint64_t stream) {
   Values v(n);
   for (int64_t i = 0; i < n; ++i) {
@@ -29,7 +29,7 @@ Values random_values(int64_t n, uint64_t seed, uint64_t stream) {
   return v;
 }
 
-// A new tensor laid out like `x` with the given values in row-major order.
+// Returns a new tensor with the layout of `x` and the given values in row-major order.
 Tensor with_values(const Tensor& x, const Values& values) {
   Tensor out = empty_like(x);
   raw::copy_(out, tensor(values, x.shape(), x.device()));
@@ -94,7 +94,7 @@ class Check {
  private:
   Tensor call(const std::vector<Tensor>& x) const { return f_(x); }
 
-  // Basis vectors for small results, else two random vectors.
+  // Returns basis vectors for small results, else two random vectors.
   std::vector<Values> projections(int64_t n) const {
     std::vector<Values> dys;
     if (n > options_.max_outputs || n == 0) {
@@ -107,7 +107,7 @@ class Check {
     return dys;
   }
 
-  // The gradients of <dy, f> with respect to the inputs named in `which`; the others are constants.
+  // Returns the gradients of <dy, f> with respect to the inputs named in `which`; the others are constants.
   std::vector<Tensor> gradients(const Tensor& y, const Values& dy, const std::vector<size_t>& which) const {
     std::vector<Tensor> x;
     for (size_t i : which) x.push_back(inputs_[i]);
@@ -149,7 +149,7 @@ class Check {
     return result_.ok;
   }
 
-  // <dy, df/dt (x_input + t * direction)> at t = 0, for every dy.
+  // Returns <dy, df/dt (x_input + t * direction)> at t = 0, for every dy.
   Values differences(size_t input, const Values& x, const Values& direction, double h,
                      const std::vector<Values>& dys) const {
     auto at = [&](double t) {

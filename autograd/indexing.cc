@@ -19,7 +19,7 @@ int dims_taken(const Index& index) {
   return mask.defined() && mask.dtype() == DType::kBool ? mask.dim() : 1;
 }
 
-// The part that numbers, slices, None and Ellipsis name, a view; and the tensors that index its dims, if any.
+// The view that numbers, slices, None and Ellipsis select, and the tensors that index its dims, if any.
 struct Part {
   Tensor view;
   std::vector<Tensor> tensors;
@@ -64,7 +64,7 @@ Part part_of(const Tensor& x, const std::vector<Index>& index) {
   return part;
 }
 
-// v without leading dims of size 1 that the part has not.
+// Returns v without those leading dims of size 1 that the part does not have.
 Tensor fitted(const Tensor& v, int dims) {
   if (v.dim() <= dims) return v;
   Shape s;
@@ -77,13 +77,13 @@ Tensor fitted(const Tensor& v, int dims) {
   return reshape(v, s);
 }
 
-// A new value: x with v in the part.
+// Returns a new tensor: x with v in the part.
 Tensor assigned(const Tensor& x, const std::vector<Index>& index, const Tensor& v) {
   const Part part = part_of(x, index);
   if (!part.tensors.empty()) {
     const Tensor inner = index_put(part.view, part.tensors, v);
     if (part.whole) return inner;
-    std::vector<Index> basic;  // the tensors' dims are whole in the view
+    std::vector<Index> basic;  // `index` with whole dims in place of tensors
     for (const Index& i : index) {
       if (i.is(Kind::kTensor))
         basic.insert(basic.end(), dims_taken(i), Slice());
@@ -139,12 +139,12 @@ void Indexed::operator=(const Tensor& v) && {
   if (v.device() != x_.device())
     throw DeviceError("index", "x is on ", x_.device(), " but the value on ", v.device());
   if (autograd::is_tracked(x_) || autograd::is_tracked(v)) return put(assigned(x_, index_, v));
-  // Nobody records: views and index_put below are plain reads.
+  // No recording follows x or v, so the views and index_put below record nothing.
   const Part part = part_of(x_, index_);
   const Tensor src = v.storage() == x_.storage() ? raw::clone(v) : v;
   raw::copy_(part.view,
              part.tensors.empty() ? fitted(src, part.view.dim()) : index_put(part.view, part.tensors, src));
-  if (outer_ && outer_->is_copy()) put(x_);  // x_ is no view of the tensor that is to change
+  if (outer_ && outer_->is_copy()) put(x_);  // x_ is a copy: write it back to the tensor that is to change
 }
 
 void Indexed::operator=(Number v) && { std::move(*this) = scalar(v, {x_.dtype(), x_.device()}); }

@@ -8,11 +8,11 @@
 //   x[mask] = 0;
 //   x[0][1] += 2;
 //
-// What x[...] gives may be kept: it holds its tensor.
+// The result of x[...] may be kept: it holds its tensor.
 //
-// An assignment writes in place. When an open recording follows x or v it cannot: then it makes a new
-// value, with gradients to both, and the handle x names the new value from there on (other handles
-// keep the old one).
+// An assignment writes in place, unless an open recording follows x or v. Then the assignment makes a
+// new value, with gradients to both, and the handle x names the new value from there on. Other handles
+// keep the old value.
 #pragma once
 
 #include <concepts>
@@ -27,12 +27,12 @@
 
 namespace gradus {
 
-// As many whole dims as are left over.
+// Stands for as many whole dims as are left over.
 struct EllipsisType {};
 inline constexpr EllipsisType Ellipsis;
 
-// The elements start, start + step, ... before stop of a dim. Negative bounds count from the back; bounds
-// beyond the ends are clamped. Slice() is the whole dim.
+// Selects the elements start, start + step, ... before stop of a dim. Negative bounds count from the end;
+// bounds beyond the ends are clamped. Slice() is the whole dim.
 // Errors: ValueError for a step below 1.
 struct Slice {
   Slice() = default;
@@ -66,21 +66,21 @@ class Index {
 
  private:
   Kind kind_;
-  Slice slice_;  // a number is its start
+  Slice slice_;  // a number is stored as the slice's start
   Tensor tensor_;
 };
 
-// A part of a tensor, to be read as a Tensor or assigned to. `auto part = x[0];` may be kept and read;
-// assignments want the expression itself.
+// A part of a tensor, to be read as a Tensor or assigned to. `auto part = x[0];` may be kept and read. To
+// assign, write the expression itself: `x[0] = v;`.
 class Indexed {
  public:
   Indexed(const Tensor& x, Tensor* handle, std::vector<Index> index)
       : x_(x), handle_(handle), index_(std::move(index)) {}
   Indexed(const Indexed&) = delete;
 
-  // Reads: a view unless tensors index.
+  // Returns the part: a view, or a copy when tensors index.
   // Errors: IndexError naming index, dim and size.
-  // Grad: dy amid zeros.
+  // Grad: dy in the part, zeros elsewhere.
   Tensor get() const;
   operator Tensor() const { return get(); }
   template <class T>
@@ -98,17 +98,18 @@ class Indexed {
   DType dtype() const { return x_.dtype(); }
   Device device() const { return x_.device(); }
 
-  // A part of the part: x[0][1]. Assigned to, it changes x as well.
+  // Returns a part of this part: x[0][1]. Assigning to it changes x as well.
   Indexed operator[](std::initializer_list<Index> index) &&;
   Indexed operator[](const Index& index) &&;
-  // Of a part that was kept: for reading, and for writing where nothing is recorded.
+  // Return a part of a part that was kept: for reading, and for writing while no recording follows
+  // x or the value.
   Indexed operator[](std::initializer_list<Index> index) const&;
   Indexed operator[](const Index& index) const&;
 
   // Writes v, converted to x's dtype and broadcast to the part.
   // Errors: ShapeError when it does not broadcast; StateError when a recording follows x or v and the
   // handle is const.
-  // Grad: x dy outside of the part; v the rest.
+  // Grad: to x, dy outside of the part; to v, dy in the part.
   void operator=(const Tensor& v) &&;
   void operator=(Number v) &&;
   void operator=(const Indexed& v) && { std::move(*this) = v.get(); }
@@ -123,13 +124,13 @@ class Indexed {
 
  private:
   Indexed(std::shared_ptr<Indexed> outer, std::vector<Index> index);
-  bool is_copy() const;       // tensors index it, or what it is a part of
-  void put(const Tensor& v);  // makes the handle, or the outer part, name v
+  bool is_copy() const;       // whether tensors index this part or one that contains it
+  void put(const Tensor& v);  // makes the handle, or the outer part, refer to v
 
-  Tensor x_;        // its own hold: what x[0] gives may outlive x
-  Tensor* handle_;  // for an assignment in the same expression; null: const, or a temporary
+  Tensor x_;        // a reference of its own: the result of x[0] may outlive x
+  Tensor* handle_;  // target of an assignment in the same expression; null: const, or a temporary
   std::vector<Index> index_;
-  std::shared_ptr<Indexed> outer_;  // of x[0][1]: x[0]
+  std::shared_ptr<Indexed> outer_;  // for x[0][1] this is x[0]
 };
 
 }  // namespace gradus

@@ -8,15 +8,15 @@ namespace gradus::autograd {
 namespace {
 
 struct Guarded {
-  Ref<Leaf> leaf;  // so that no later one has its address
+  Ref<Leaf> leaf;  // held, so that no later leaf gets its address
   const LeafGuard* guard;
 };
 
-// Of all threads: ranks may be some. Never destroyed, as wrappers may be static.
+// Shared by all threads, because ranks may be threads. Never destroyed, because wrappers may be static.
 struct Table {
   std::mutex mutex;
   std::unordered_map<const Leaf*, Guarded> guarded;
-  std::atomic<bool> empty{true};  // most programs have none
+  std::atomic<bool> empty{true};  // true in most programs
 };
 Table& table() {
   static auto& table = *new Table;

@@ -1,5 +1,6 @@
-// LeafGuard: who has a say before a recording follows tensors. A data-parallel model guards its parameters:
-// recorded without its callback, their gradients would stay this rank's own.
+// LeafGuard: an object that must agree before a recording follows certain tensors. A data-parallel
+// model guards its parameters: recorded without the model's callback, their gradients would not be
+// reduced across ranks.
 #pragma once
 
 #include <vector>
@@ -14,15 +15,16 @@ class LeafGuard {
   LeafGuard() = default;
   LeafGuard(const LeafGuard&) = delete;
   LeafGuard& operator=(const LeafGuard&) = delete;
-  virtual ~LeafGuard();  // guards nothing from then on
+  virtual ~LeafGuard();  // ends its guard over all its leaves
 
-  // Guards it, instead of whoever did; and forgets tensors that are gone.
+  // Guards the leaves, in place of their previous guard. Also forgets leaves of this guard whose
+  // tensors are gone.
   void guard(const std::vector<Ref<Leaf>>& leaves);
   // Throws unless a manager may record `x` with these callbacks.
   virtual void check_recording(const Tensor& x, const std::vector<Callback>& callbacks) const = 0;
 };
 
-// Asks the leaf's guard, if it has one.
+// Calls check_recording of the leaf's guard, if the leaf has one.
 void check_guard(const Leaf& leaf, const std::vector<Callback>& callbacks);
 
 }  // namespace gradus::autograd

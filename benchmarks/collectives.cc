@@ -3,9 +3,9 @@
 //   ./run collectives                      2, 4 and 8 ranks, through shared memory and through sockets alone
 //   ./run collectives --ranks 2 --only "all_reduce 25" --rounds 31
 //
-// Every round runs each side once, each first in turn. A sample is the slowest rank's time for calls that
-// take some 20 ms, divided by their number. Ratio: gloo's time in a round, of its fastest algorithm, divided
-// by Gradus'. Gradus checks in every call that the ranks do the same; gloo does not.
+// Every round runs each side once; sides take turns in being first. A sample is the slowest rank's time for
+// calls that take some 20 ms, divided by the number of calls. Ratio: the time of gloo's fastest algorithm in
+// a round, divided by Gradus' time. Gradus checks in every call that the ranks do the same. gloo does not.
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Compares Gradus with LibTorch: alternating runs, the same threads, medians and ratios.
+// Compares Gradus with LibTorch: alternating runs with the same threads, reported as medians and ratios.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

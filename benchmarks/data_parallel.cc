@@ -1,14 +1,13 @@
 // Times data-parallel training steps of the MNIST network.
 //
-//   ./run data_parallel                    what the callback costs in a group of one; ranks of one thread
-//   each against
-//                                          one process of as many threads, at equal global batch
-//   ./run data_parallel --link 1000        two ranks at the ends of a link of 1000 Mbit/s, as two network
-//   namespaces
-//                                          (needs root): a step with communication under computation, and
-//                                          without
+//   ./run data_parallel               what the callback costs in a group of one; and ranks of one thread each
+//                                     against one process of as many threads, at equal global batch
+//   ./run data_parallel --link 1000   two ranks at the ends of a link of 1000 Mbit/s, as two network
+//                                     namespaces (needs root): a step with communication under computation,
+//                                     and without
 //
-// Sides run in turn in the same processes, each first in every other round; a time is the slowest rank's.
+// Sides run in turn in the same processes, and each is first in every other round. A time is
+// the slowest rank's.
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>

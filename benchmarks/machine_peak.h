@@ -1,4 +1,4 @@
-// What the machine can do: multiply-adds per second in registers, and bytes per second from and to memory.
+// The machine's peak: multiply-adds per second in registers, and bytes per second from and to memory.
 #pragma once
 
 namespace gradus::bench {

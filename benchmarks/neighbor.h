@@ -1,4 +1,4 @@
-// What a busy neighbor on the same cores does to training steps.
+// Times training steps beside a busy neighbor on the same cores.
 #pragma once
 
 #include "benchmarks/contest.h"

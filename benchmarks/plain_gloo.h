@@ -1,4 +1,4 @@
-// gloo by itself, over its TCP transport on loopback, called as its documentation says.
+// gloo by itself, over its TCP transport on loopback, called as gloo's documentation says.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Times Gradus's training step alone, against its own convolutions and matrix products, and its memory.
+// Measures Gradus' training step alone: its time, the time of its convolutions and matrix products,
+// and its memory.
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>

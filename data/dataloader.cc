@@ -42,7 +42,7 @@ struct LoaderPlan {
   DataLoaderOptions options;
   std::shared_ptr<const Sampler> sampler;
   uint64_t seed = 0;
-  LoaderState now;      // of the pass under way, or the last one
+  LoaderState now;      // of the pass under way, or of the last one
   LoaderState next;     // what begin() starts with
   int64_t skipped = 0;  // samples of the pass so far
 
@@ -55,13 +55,14 @@ namespace {
 
 uint64_t first_64_bits(const std::array<uint32_t, 4>& words) { return (uint64_t(words[0]) << 32) | words[1]; }
 
-// Random ops that read a sample get numbers of (seed, epoch), whoever reads it and when.
+// Random ops that read a sample draw numbers that depend on (seed, epoch), not on the worker or the time.
 std::shared_ptr<RandomGenerator> epoch_generator(uint64_t seed, uint64_t epoch) {
   constexpr uint64_t kAugmentStream = uint64_t{3} << 62;
   return std::make_shared<RandomGenerator>(first_64_bits(philox(seed, kAugmentStream, epoch)));
 }
 
-// Those of a batch transform get numbers of (seed, epoch, place of the batch's first sample in the order).
+// Random ops of a batch transform draw numbers that depend on (seed, epoch, position of the batch's first
+// sample in the order).
 std::shared_ptr<RandomGenerator> batch_generator(uint64_t seed, uint64_t epoch, int64_t place) {
   constexpr uint64_t kBatchStream = (uint64_t{3} << 62) + 1;
   const uint64_t epoch_key = first_64_bits(philox(seed, kBatchStream, epoch));
@@ -70,8 +71,9 @@ std::shared_ptr<RandomGenerator> batch_generator(uint64_t seed, uint64_t epoch, 
 
 }  // namespace
 
-// One pass over the data set. Batches are numbered; workers take the numbers in order and may run ahead of
-// the consumer by the size of a ring of slots. Workers share it: one that is stuck may outlive the pass.
+// One pass over the data set. Batches are numbered. Workers take the numbers in order and may run ahead of
+// the consumer by the size of a ring of slots. The workers share ownership of the pass, because a stuck
+// worker may outlive it.
 class Pass {
  public:
   Pass(std::shared_ptr<LoaderPlan> plan, const LoaderState& from)
@@ -89,7 +91,7 @@ class Pass {
   int64_t batches() const { return schedule_.batches(); }
   void make_ring(int64_t slots) { slots_.resize(static_cast<size_t>(slots)); }
 
-  // Says whether all batches were taken; then the loader stands before its next epoch.
+  // Says whether all batches were taken. If so, moves the loader to the start of its next epoch.
   bool finish() {
     if (next_ < schedule_.batches()) return false;
     if (plan_->now == state()) plan_->now = plan_->next;
@@ -115,7 +117,7 @@ class Pass {
       if (stopping_ || taken_ >= schedule_.batches()) return;
       const int64_t number = taken_++;
       ++reading_;
-      if (taken_ >= schedule_.batches()) slot_free_.notify_all();  // nothing is left for those who wait
+      if (taken_ >= schedule_.batches()) slot_free_.notify_all();  // no batch is left for waiting workers
       lock.unlock();
       Slot result;
       try {
@@ -131,7 +133,7 @@ class Pass {
     }
   }
 
-  // Says whether the workers end at once; else one is stuck, and nobody must wait for it.
+  // Stops the workers. Returns false when one is stuck, and then nobody may wait for it.
   bool stop() {
     const std::chrono::milliseconds limit = plan_->options.timeout;
     std::unique_lock lock(mutex_);
@@ -163,7 +165,7 @@ class Pass {
     return batch;
   }
 
-  // What the user's function makes of samples.
+  // Returns the batch that the user's `collate` makes of the samples.
   Batch collated(const std::vector<int64_t>& indices) const {
     std::vector<Sample> samples = get_samples(*plan_->dataset, indices);
     std::vector<int64_t> order = indices;
@@ -174,7 +176,7 @@ class Pass {
     return batch;
   }
 
-  // The last samples of a batch that are repeated, stand in for others, or both.
+  // Counts the last samples of a batch that are repeated, stand in for others, or both.
   static int64_t padding_of(const Batch& batch, const Batch& share) {
     const auto skipped = batch.indices.end() - batch.skipped;
     int64_t padding = batch.skipped;
@@ -207,7 +209,7 @@ class Pass {
     } catch (const SampleError&) {
       throw;
     } catch (const std::exception& e) {
-      // A get_batch of the user's that does not say which sample it was: name the range.
+      // A user's get_batch did not say which sample failed: name the range.
       const std::string range =
           indices.size() == 1 ? "" : concat("(or one of ", indices.size() - 1, " read with it) ");
       std::throw_with_nested(SampleError(dataset.name(), indices[0], range + e.what()));
@@ -247,8 +249,8 @@ class Pass {
   const uint64_t epoch_;
   const std::vector<int64_t> order_;
   const BatchSchedule schedule_;
-  int64_t next_ = 0;   // the batch that the consumer gets next
-  int64_t taken_ = 0;  // the batch that a worker takes next
+  int64_t next_ = 0;   // batch that the consumer gets next
+  int64_t taken_ = 0;  // batch that a worker takes next
 
   std::mutex mutex_;
   std::condition_variable batch_ready_, slot_free_, last_read_;
@@ -311,8 +313,8 @@ class Prefetcher {
 
 namespace {
 
-// Ranks that cut different orders, or one order differently, would train on some samples twice and wait
-// for each other.
+// Checks that this loader is like those of the other ranks. Ranks with different orders, or with different
+// cuts of one order, would train on some samples twice and wait for each other.
 void check_alike(Job& job, const Sampler& sampler, const DataLoaderOptions& o, const std::string& seed) {
   const std::string mine =
       concat(sampler.size(), " samples, batch_size ", o.batch_size, ", global_batch_size ",
@@ -419,7 +421,7 @@ DataLoader::Iterator::~Iterator() = default;
 
 DataLoader::Iterator& DataLoader::Iterator::operator++() {
   batch_ = Batch{};
-  // An exception ends the pass: the workers are gone when it reaches the caller.
+  // An exception ends the pass: the workers have ended when it reaches the caller.
   std::unique_ptr<internal::Prefetcher> prefetcher = std::move(prefetcher_);
   if (!prefetcher || prefetcher->finish()) return *this;
   batch_ = prefetcher->take();

@@ -5,11 +5,11 @@
 //     for (const data::Batch& b : loader) step(b.input, b.target);
 //
 // The batches depend on the seed and the epoch alone, never on the number of workers. Each pass over the
-// loader is the next epoch; set_epoch exists, and is not needed.
+// loader is the next epoch; set_epoch is not needed for that.
 //
-// In a job of several ranks each gets its share: the k-th batches of all ranks together are the k-th global
-// batch of the epoch's one order, which does not depend on the number of ranks; its sample i goes to rank
-// i % size. All ranks have the same number of batches.
+// In a job of several ranks, each rank gets its share. An epoch has one order, which does not depend on the
+// number of ranks. The k-th batches of all ranks together are the k-th global batch of that order. Sample i
+// of a global batch goes to rank i % ranks. All ranks have the same number of batches.
 #pragma once
 
 #include <chrono>
@@ -27,8 +27,9 @@ namespace gradus::data {
 
 // What to do when the samples of an epoch do not make equal batches for all ranks.
 enum class Uneven {
-  // Every sample comes once; ranks' last batches differ by one sample at most. Fewer samples than ranks join
-  // the batch before; where there is none (no more are left at all), some come again, as with kPad.
+  // Every sample comes once, and the ranks' last batches differ by at most one sample. When fewer samples
+  // than ranks are left over, they join the batch before. When there is no batch before, the first samples
+  // come again until each rank has one.
   kBalance,
   // The first samples of the epoch come again until the last batches are equal (PyTorch's way).
   kPad,
@@ -38,36 +39,38 @@ enum class Uneven {
 
 struct DataLoaderOptions {
   int64_t batch_size = 1;  // per rank
-  // Instead: of all ranks together, so that any number of ranks takes the same steps. A multiple of that
-  // number, or at least that number with kBalance, which then balances all batches.
+  // Batch size of all ranks together, instead of batch_size: any number of ranks then takes the same steps.
+  // It must be a multiple of the number of ranks. With kBalance, which then balances all batches, it only has
+  // to be at least the number of ranks.
   int64_t global_batch_size = 0;
   bool shuffle = false;
   int num_workers = 0;     // threads that read ahead; 0 reads in the calling thread
   bool drop_last = false;  // leave out the last batch of an epoch when it is smaller
   Uneven uneven = Uneven::kBalance;
-  int prefetch_factor = 2;            // batches that each worker may be ahead
-  std::optional<uint64_t> seed = {};  // of the shuffling; by default the current generator's (manual_seed)
+  int prefetch_factor = 2;  // batches that each worker may be ahead
+  // Of shuffling and of random ops. By default the current generator's seed (manual_seed).
+  std::optional<uint64_t> seed = {};
   std::shared_ptr<const Sampler> sampler = {};  // instead of `shuffle`
-  // Whose share of every epoch: see shard(). By default the job's when the loader is made
-  // (gradus/tensor/runtime/job.h), or the sampler's if it has one. world_size = 1 gives every
-  // rank all samples.
-  // Errors: StateError for the job's share in a process that is started as a rank and has joined no job.
+  // This loader's share of every epoch: see shard(). By default the sampler's share if it has one, else the
+  // job's when the loader is made (gradus/tensor/runtime/job.h). world_size = 1 gives every rank all samples.
+  // Errors: StateError for the job's share in a process that was started as a rank and has joined no job.
   int rank = -1;
   int world_size = -1;
   // Makes a batch of samples, instead of Dataset::get_batch.
   std::function<Batch(const std::vector<Sample>& samples, std::span<const int64_t> indices)> collate = {};
-  // What becomes of each batch, in the worker that has read it: MixUp or CutMix, say. Its random ops draw
+  // Transforms each batch, in the worker that has read it: MixUp or CutMix, for example. Its random ops draw
   // from a generator of the batch's own.
   std::function<Batch(Batch)> batch_transform = {};
-  // Of waiting for the workers' next batch (LoaderTimeoutError); 0: none.
+  // Longest wait for the workers' next batch, then LoaderTimeoutError. 0: no limit.
   std::chrono::milliseconds timeout{0};
 };
 
-// Where a loader stands, as numbers for a checkpoint: the same on all ranks, and good for any number of them.
-// The other fields say what it belongs to: a loader that would give other samples refuses it.
+// A loader's position, as numbers for a checkpoint. It is the same on all ranks, and fits any number of
+// ranks. The fields seed and dataset_size say what it belongs to; a loader with other values refuses it.
 struct LoaderState {
   uint64_t epoch = 0;
-  // Given in this epoch to all ranks together, the batch in hand included; all, once the last one is.
+  // The number of samples that all ranks together have got in this epoch, including the batch in hand. Once
+  // the last batch is in hand, it is the size of the epoch.
   int64_t samples = 0;
   uint64_t seed = 0;
   int64_t dataset_size = 0;
@@ -78,8 +81,8 @@ struct LoaderState {
   bool operator==(const LoaderState&) const = default;
 };
 
-// A worker did not bring a batch in time. The pass is over. Its workers end when they can, and use the data
-// set, which must live, until then.
+// A worker did not bring a batch in time. The pass is over. Its workers end when they can. Until then they
+// use the data set, so the data set must live.
 struct LoaderTimeoutError : Error {
   LoaderTimeoutError(const std::string& dataset, std::chrono::milliseconds limit,
                      std::vector<int64_t> indices);
@@ -96,8 +99,9 @@ class DataLoader {
  public:
   class Iterator;
 
-  // Errors: ValueError for an option out of its domain, and when the loaders of a job's ranks would not share
-  // one order: their n-th loaders must be alike, unless they say rank or world_size.
+  // Errors: ValueError for an option outside its domain. ValueError when the ranks of a job would not
+  // share one order: their n-th loaders must be alike, unless they give rank or world_size, or a
+  // sampler with a share.
   explicit DataLoader(DatasetRef dataset, DataLoaderOptions options = {});
   // Movable; a copy would share its place in the order.
   DataLoader(DataLoader&&) = default;
@@ -108,34 +112,35 @@ class DataLoader {
   const Dataset& dataset() const;
   const DataLoaderOptions& options() const;
 
-  // Starts the next epoch, or goes on where set_state pointed. Workers run in a copy of the caller's Context.
-  // Errors: what reading the first batch throws. While iterating, an exception of a worker arrives in place
-  // of its batch and ends the epoch.
+  // Starts the next epoch, or continues from the state given to set_state. Workers run in a copy of
+  // the caller's Context.
+  // Errors: those of reading the first batch. While iterating, a worker's exception is thrown in place of its
+  // batch and ends the epoch.
   Iterator begin();
   std::default_sentinel_t end() const { return {}; }
 
-  // The epoch that is under way, or comes next when none is.
+  // Returns the epoch that is under way. When none is, returns the next one.
   uint64_t epoch() const { return state().epoch; }
   // Makes `epoch` the next one.
   void set_epoch(uint64_t epoch);
 
-  // Says where the iteration stands. Saved while batch k is in hand, it resumes with batch k + 1; saved with
-  // the last batch in hand, the resumed pass is empty, so that what follows an epoch happens once.
+  // Returns the position of the iteration. A state that is saved with a batch in hand resumes with the next
+  // batch. A state that is saved with the last batch in hand resumes with an empty pass, so that whatever a
+  // program does after an epoch happens once.
   LoaderState state() const;
-  // Samples of this pass, or the last one, that could not be read and for which others stood in
-  // (OnError::kSkip): of this rank's batches that were given so far.
+  // Returns how many samples of this pass, or of the last one, could not be read and were replaced by others
+  // (OnError::kSkip). Counts the batches that this rank has got so far.
   int64_t skipped() const;
-  // Makes the next begin() go on from `state`.
-  // Errors: ValueError when it belongs to another data set
-  // or seed.
+  // Makes the next begin() continue from `state`.
+  // Errors: ValueError when it belongs to another data set or seed.
   void set_state(const LoaderState& state);
 
  private:
   std::shared_ptr<internal::LoaderPlan> plan_;
 };
 
-// An input iterator; its batch is valid until it moves on. Destroying it stops the workers: they finish the
-// batch they are reading, and no more.
+// An input iterator. Its batch is valid until the iterator moves on. Destroying the iterator stops the
+// workers: they finish the batch that they are reading, and read no more.
 class DataLoader::Iterator {
  public:
   using value_type = Batch;

@@ -200,7 +200,7 @@ Subset Subset::first(DatasetRef dataset, int64_t count) {
 
 namespace {
 
-// `names` of `from`, in the order that `from` has become in `to`.
+// `to` is `from` in another order. Returns `names`, which belong to `from`, in that order.
 std::vector<int64_t> in_order_of(const std::vector<int64_t>& to, std::vector<int64_t> from,
                                  const std::vector<int64_t>& names) {
   constexpr int64_t kTaken = -1;

@@ -25,7 +25,7 @@ namespace gradus::data {
 struct Sample {
   Tensor input;
   Tensor target = {};      // undefined when the data set has no targets
-  bool stands_in = false;  // for the sample that was asked for, which cannot be read
+  bool stands_in = false;  // replaces the requested sample, which cannot be read
 };
 
 // Samples stacked along a new first dimension.
@@ -33,13 +33,15 @@ struct Batch {
   Tensor input;
   Tensor target = {};
   std::vector<int64_t> indices = {};  // the samples' indices in their data set
-  // Samples of this step on all ranks together, repeated ones included. The mean over them, also when ranks
-  // have unequal numbers, is the mean over ranks of: sum of this rank's losses * ranks / global_size.
+  // The number of samples of this step on all ranks together, repeated samples included. Ranks may have
+  // unequal numbers of samples. The mean loss over all samples is the mean over the ranks of
+  //   sum of this rank's losses * ranks / global_size
   int64_t global_size = 0;
-  // The last so many are repeated (Uneven) or stand in for others: an evaluation counts size() - padding.
+  // The last `padding` samples are repeated (see Uneven), or stand in for samples that cannot be read. An
+  // evaluation counts size() - padding samples.
   int64_t padding = 0;
-  // Samples that could not be read. Others stand in for them, as the last ones; `indices` has
-  // those asked for.
+  // The number of samples that could not be read. Other samples stand in for them, at the end of the batch.
+  // `indices` has the indices that were asked for.
   int64_t skipped = 0;
 
   int64_t size() const { return static_cast<int64_t>(indices.size()); }
@@ -61,11 +63,11 @@ class Dataset {
   // Names the data set in errors and logs.
   virtual std::string name() const { return "dataset"; }
   virtual int64_t size() const = 0;
-  // Reads one sample. Random ops in it draw from a generator of that sample's own, so that augmentation does
-  // not depend on which worker reads it.
+  // Reads one sample. Random ops draw from a generator of that sample's own, so augmentation does not depend
+  // on the worker that reads it.
   // Errors: IndexError outside [0, size()).
   virtual Sample get(int64_t index) const = 0;
-  // Reads several samples as one batch. The default calls `get` and `collate`; sets that lie in memory fill
+  // Reads several samples as one batch. The default calls `get` and `collate`. Data sets in memory fill
   // the batch directly.
   // Errors: SampleError naming the sample.
   virtual Batch get_batch(std::span<const int64_t> indices) const;
@@ -81,9 +83,10 @@ class Dataset {
   void check_index(int64_t index) const;
 };
 
-// Stacks samples: inputs f32[...] -> f32[N,...], targets alike. All must agree in shape and dtype, and
-// lie on the CPU.
-// Errors: SampleError naming the first sample that differs from the one before.
+// Stacks samples. All must agree in shape and dtype, and lie on the CPU.
+// Shapes: inputs [...] -> [N,...], targets likewise.
+// Errors: SampleError naming the first sample that differs from the one before it, or that lies
+// on another device.
 Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,
               const std::string& dataset);
 
@@ -91,11 +94,10 @@ Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indic
 // Errors: SampleError naming the sample.
 std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t> indices);
 
-// Moves samples that stand in for others, and their indices, behind the rest; returns how many they are.
+// Moves the samples that stand in for others, and their indices, to the end. Returns their number.
 int64_t move_stand_ins_last(std::vector<Sample>& samples, std::vector<int64_t>& indices);
 
-// Holds a data set: borrowed from an lvalue (which must outlive it), or owned when given an rvalue
-// or a shared_ptr.
+// Holds a data set. It borrows an lvalue, which must outlive it. It owns an rvalue or a shared_ptr.
 class DatasetRef {
  public:
   DatasetRef(const Dataset& borrowed) : p_(std::shared_ptr<const Dataset>(), &borrowed) {}

@@ -15,15 +15,16 @@
 
 namespace gradus::data {
 
-// The loader's state() stays right: saved with a batch in hand, a loop over a resumed loader
-// begins with the next.
+// The loader's state() stays valid. When it is saved with a batch in hand, a loop over the resumed loader
+// begins with the next batch.
 class Endless {
  public:
-  // Borrows the loader, which nobody else should iterate over meanwhile.
+  // Borrows the loader. Nothing else should iterate over it meanwhile.
   explicit Endless(DataLoader& loader) : loader_(&loader) {}
 
-  // Moves on, into the next epoch where one has ended. The batch is valid until the next call.
-  // Errors: what reading it throws; ValueError when the loader has no batches.
+  // Returns the next batch. After the last batch of an epoch, begins the next epoch. The batch is valid
+  // until the next call.
+  // Errors: those of reading the batch; ValueError when the loader has no batches.
   const Batch& next();
 
   class Iterator {

@@ -1,4 +1,4 @@
-// What reading samples has in common, whoever reads them.
+// What all functions that read samples share: a random generator per sample, and errors that name the sample.
 #pragma once
 
 #include <exception>
@@ -9,7 +9,7 @@
 
 namespace gradus::data::internal {
 
-// Gives each sample of a batch a generator of its own, derived from one draw of the Context's.
+// Gives each sample of a batch its own generator. All are derived from one draw of the Context's generator.
 class SampleGenerator {
  public:
   SampleGenerator() : context_(Context::current()), outer_(context_.generator), key_(outer_->next()) {
@@ -31,7 +31,7 @@ class SampleGenerator {
   PhiloxKey key_;
 };
 
-// Calls read(); every failure becomes a SampleError, the innermost one wins.
+// Calls read(). Turns every exception into a SampleError; a SampleError itself passes unchanged.
 template <class F>
 auto reading_sample(const Dataset& dataset, int64_t index, F&& read) {
   try {

@@ -75,7 +75,8 @@ std::vector<int64_t> ReplacementSampler::order(uint64_t epoch) const {
   for (size_t i = 0; i < v.size(); ++i) {
     const auto bits = philox(seed_, kShuffleStream | epoch, i);
     const double at = unit((uint64_t(bits[0]) << 32) | bits[1]) * ends_.back();
-    // The first whose end lies beyond; rounding may make `at` the sum itself.
+    // Finds the first index whose end is above `at`. Rounding may make `at` equal to the whole sum; last_
+    // then bounds it.
     const auto end = std::upper_bound(ends_.begin(), ends_.end(), at);
     v[i] = std::min(static_cast<int64_t>(end - ends_.begin()), last_);
   }
@@ -101,7 +102,7 @@ int64_t DistributedSampler::size() const {
 std::vector<int64_t> DistributedSampler::order(uint64_t epoch) const {
   if (epoch_) epoch = *epoch_;
   std::vector<int64_t> v = options_.shuffle ? RandomSampler(size_, options_.seed).order(epoch) : iota(size_);
-  // Begins again as often as it takes.
+  // Starts over at the first sample as often as needed.
   for (size_t i = 0; static_cast<int64_t>(v.size()) < size(); ++i) v.push_back(v[i]);
   v.resize(static_cast<size_t>(size()));
   return v;

@@ -1,5 +1,5 @@
-// Samplers: in which order an epoch visits the samples. An order is a pure function of the epoch, so that any
-// process can compute it again: to resume in the middle of an epoch, or to take its share of it.
+// Samplers: the order in which an epoch visits the samples. An order is a pure function of the epoch. So any
+// process can compute it again, to resume in the middle of an epoch or to take its share of it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gradus::data {
 
-// Which of the positions of an order are a rank's: see shard().
+// A rank's share of an order, as shard() takes it.
 struct Share {
   int rank = 0, world_size = 1;
 };
@@ -18,9 +18,11 @@ class Sampler {
   virtual ~Sampler() = default;
   // Samples in an epoch, over all ranks.
   virtual int64_t size() const = 0;
-  // Returns the indices that epoch `epoch` visits, in order, over all ranks. Must give all ranks the same.
+  // Returns the indices that epoch `epoch` visits, in order, over all ranks. All ranks must get
+  // the same order.
   virtual std::vector<int64_t> order(uint64_t epoch) const = 0;
-  // The share that a loader with this sampler gives, unless its options say; by default the job decides.
+  // Returns the share that a loader with this sampler takes when the loader's options give none. Without a
+  // value, the loader takes the job's share.
   virtual std::optional<Share> share() const { return {}; }
 };
 
@@ -60,7 +62,7 @@ class ReplacementSampler : public Sampler {
   std::vector<int64_t> order(uint64_t epoch) const override;
 
  private:
-  std::vector<double> ends_;  // sums of the weights up to and with each
+  std::vector<double> ends_;  // sums of the weights up to and including each
   int64_t last_ = 0;          // the last index of positive weight
   int64_t num_samples_;
   uint64_t seed_;
@@ -71,27 +73,28 @@ struct DistributedSamplerOptions {
   int rank = -1;          // -1: this one
   bool shuffle = true;
   uint64_t seed = 0;
-  bool drop_last = false;  // leave out what cannot be shared out equally; else the first samples come again
+  bool drop_last = false;  // leave out the uneven rest; else repeat the first samples
 };
 
-// PyTorch's sampler of that name, for programs that come from there: a DataLoader shards by itself, so it
-// needs none, and advances its epochs, so set_epoch is not needed either. Given to a loader, each rank gets
-// what it gets there; shuffled, as many samples in another order, for PyTorch's random numbers are its own.
+// PyTorch's DistributedSampler, for programs that come from PyTorch. A DataLoader does not need it: the
+// loader shards by itself, and it advances its epochs without set_epoch. With this sampler, each rank of a
+// loader gets the same samples as in PyTorch. With shuffle it gets the same number of samples in another
+// order, because Gradus has other random numbers.
 class DistributedSampler : public Sampler {
  public:
-  // Errors: ValueError for a negative size, and for a rank outside of [0, num_replicas); StateError for the
-  // job's in a process that is started as a rank and has joined no job.
+  // Errors: ValueError for a negative size, and for a rank outside [0, num_replicas). StateError when rank or
+  // num_replicas is -1 in a process that was started as a rank and has joined no job.
   explicit DistributedSampler(int64_t size, const DistributedSamplerOptions& options = {});
 
-  // Samples of all replicas together, the same for each.
+  // The number of samples of all replicas together. It is the same for each replica.
   int64_t size() const override;
   std::vector<int64_t> order(uint64_t epoch) const override;
   std::optional<Share> share() const override { return Share{options_.rank, options_.num_replicas}; }
 
   int64_t num_samples() const { return size() / options_.num_replicas; }  // of this replica
-  // This replica's indices in the epoch of the last set_epoch, or 0.
+  // Returns this replica's indices in the epoch of the last set_epoch, or in epoch 0.
   std::vector<int64_t> indices() const;
-  // From now on every order is that of `epoch`, also a loader's, until set_epoch is called again.
+  // Makes every order from now on that of `epoch`, also for a loader, until set_epoch is called again.
   void set_epoch(uint64_t epoch) { epoch_ = epoch; }
 
  private:
@@ -100,9 +103,9 @@ class DistributedSampler : public Sampler {
   std::optional<uint64_t> epoch_;
 };
 
-// Returns rank's share of an order: positions rank, rank + world_size, ... The first k shares of all
-// ranks together are the first k * world_size samples, whatever the number of ranks; shares differ by one
-// sample at most.
+// Returns the share of `rank`: positions rank, rank + world_size, ... of the order. For any number of ranks,
+// the first k samples of all ranks' shares are together the first k * world_size samples. Shares differ in
+// size by at most one sample.
 std::vector<int64_t> shard(const std::vector<int64_t>& order, int rank, int world_size);
 
 }  // namespace gradus::data

@@ -1,4 +1,4 @@
-// All that programs of several ranks use. For tests there is more:
+// All headers for programs of several ranks. For tests there is also
 // gradus/distributed/simulation/simulation.h.
 #pragma once
 

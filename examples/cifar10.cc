@@ -9,38 +9,18 @@
 //
 // --checkpoint-dir keeps the latest checkpoint and the best; --resume goes on from one, on any
 // number of ranks.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
-#include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/graph/autocast.h"
-#include "gradus/data/dataloader.h"
-#include "gradus/data/sets/cifar.h"
-#include "gradus/data/sets/fake_data.h"
-#include "gradus/data/transforms/transforms.h"
-#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
-#include "gradus/examples/support/first_samples.h"
-#include "gradus/examples/support/program.h"
-#include "gradus/examples/support/ranks.h"
-#include "gradus/examples/support/run_options.h"
-#include "gradus/examples/support/summary.h"
-#include "gradus/examples/support/text.h"
-#include "gradus/examples/support/training.h"
-#include "gradus/io/safetensors.h"
-#include "gradus/models/resnet.h"
-#include "gradus/optim/optimizers/sgd.h"
-#include "gradus/optim/schedules/cyclic_lr.h"
+#include "gradus/gradus.h"
 
 using namespace gradus;
-using namespace gradus::examples;
 
 namespace {
 
-struct Args : RunOptions {
+struct Args : train::RunOptions {
   std::string arch = "resnet20", data, amp;
   int64_t global_batch_size = 128, batch_size = 0, test_batch_size = 500;
   double lr = 0.2, momentum = 0.9, weight_decay = 5e-4;
@@ -51,47 +31,37 @@ struct Args : RunOptions {
 Args parse(int argc, char** argv) {
   Args a;
   a.epochs = 20;
-  CLI::App app{"Trains a residual network on CIFAR-10"};
-  add_run_options(app, a, "cifar10");
-  app.add_option("--data", a.data, "folder with the binary version of CIFAR-10 [random images]")
-      ->type_name("DIR");
-  app.add_option("-a,--arch", a.arch, "the network")
-      ->capture_default_str()
-      ->check(CLI::IsMember(models::resnet_names()));
-  app.add_option("--amp", a.amp, "compute products and convolutions in this dtype: bf16")
-      ->type_name("DTYPE")
-      ->check(CLI::IsMember({"bf16"}));
-  app.add_option("-b,--global-batch-size", a.global_batch_size,
-                 "images per training step of all ranks together")
-      ->capture_default_str()
-      ->check(at_least(1));
-  app.add_option("--batch-size", a.batch_size, "instead: images per step of each rank")
-      ->type_name("N")
-      ->check(at_least(1));
-  app.add_option("--test-batch-size", a.test_batch_size, "images per test step, of each rank")
-      ->capture_default_str()
-      ->check(at_least(1));
-  app.add_option("--lr", a.lr, "learning rate at its highest")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_option("--momentum", a.momentum)->capture_default_str()->check(CLI::Range(0.0, 1.0));
-  app.add_option("--weight-decay,--wd", a.weight_decay)->capture_default_str()->check(CLI::NonNegativeNumber);
-  app.add_option("--train-samples", a.train_samples, "use only the first N training images")
-      ->type_name("N")
-      ->check(at_least(1));
-  app.add_option("--test-samples", a.test_samples, "use only the first N test images")
-      ->type_name("N")
-      ->check(at_least(1));
-  app.add_flag("--save-model", a.save_model, "write the weights to cifar10_ARCH.safetensors");
-  parse_or_exit(app, a, argc, argv);
+  train::CommandLine line("cifar10", "Trains a residual network on CIFAR-10", a);
+  line.add("--data", a.data, "folder with the binary version of CIFAR-10 [random images]", {.value = "DIR"});
+  line.add("-a,--arch", a.arch, "the network", {.one_of = models::resnet_names()});
+  line.add("--amp", a.amp, "compute products and convolutions in this dtype: bf16",
+           {.one_of = {"bf16"}, .value = "DTYPE"});
+  line.add("-b,--global-batch-size", a.global_batch_size, "images per training step of all ranks together",
+           {.at_least = 1});
+  line.add("--batch-size", a.batch_size, "instead: images per step of each rank",
+           {.at_least = 1, .value = "N"});
+  line.add("--test-batch-size", a.test_batch_size, "images per test step, of each rank", {.at_least = 1});
+  line.add("--lr", a.lr, "learning rate at its highest", {.above = 0});
+  line.add("--momentum", a.momentum, "momentum", {.at_least = 0.0, .at_most = 1.0});
+  line.add("--weight-decay,--wd", a.weight_decay, "weight decay", {.at_least = 0});
+  line.add("--train-samples", a.train_samples, "use only the first N training images",
+           {.at_least = 1, .value = "N"});
+  line.add("--test-samples", a.test_samples, "use only the first N test images",
+           {.at_least = 1, .value = "N"});
+  line.add("--save-model", a.save_model, "write the weights to cifar10_ARCH.safetensors");
+  line.parse_or_exit(argc, argv);
   return a;
 }
 
 // ---- data ----
 
 struct Data {
-  std::shared_ptr<const data::Dataset> train, test;
+  data::DatasetRef train, test;
 };
+
+data::DatasetRef first(const data::DatasetRef& set, int64_t count) {
+  return count ? data::Subset::first(set, count) : set;
+}
 
 Data find_data(const Args& a) {
   const data::Normalize normalize({.mean = {0.4914, 0.4822, 0.4465}, .std = {0.2470, 0.2435, 0.2616}});
@@ -99,24 +69,14 @@ Data find_data(const Args& a) {
       data::Compose({data::RandomCrop({.size = 32, .padding = 4}), data::RandomHorizontalFlip(),
                      data::ToTensor(), normalize});
   const data::Transform plain = data::Compose({data::ToTensor(), normalize});
-  Data d;
   if (a.data.empty()) {
-    print(
-        "Training on random images, of which nothing can be learned: --data DIR names a folder with "
-        "CIFAR-10");
-    d.train = std::make_shared<data::FakeData>(
-        data::FakeDataOptions{.size = 2000, .image_size = 32, .transform = augmented});
-    d.test = std::make_shared<data::FakeData>(
-        data::FakeDataOptions{.size = 500, .image_size = 32, .seed = 1, .transform = plain});
-  } else {
-    d.train =
-        std::make_shared<data::CIFAR10>(a.data, data::CifarOptions{.train = true, .transform = augmented});
-    d.test = std::make_shared<data::CIFAR10>(a.data, data::CifarOptions{.train = false, .transform = plain});
+    train::print("Training on random images, of which nothing can be learned: --data DIR names a folder");
+    return {first(data::FakeData({.size = 2000, .image_size = 32, .transform = augmented}), a.train_samples),
+            first(data::FakeData({.size = 500, .image_size = 32, .seed = 1, .transform = plain}),
+                  a.test_samples)};
   }
-  d = {first_of(d.train, a.train_samples), first_of(d.test, a.test_samples)};
-  check_same_on_all_ranks("data sets",
-                          concat(d.train->size(), '+', d.test->size(), " images of ", d.train->name()));
-  return d;
+  return {first(data::CIFAR10(a.data, {.train = true, .transform = augmented}), a.train_samples),
+          first(data::CIFAR10(a.data, {.train = false, .transform = plain}), a.test_samples)};
 }
 
 // ---- training ----
@@ -127,20 +87,7 @@ models::ResNetOptions network(const Args& a) {
   return o;
 }
 
-Sums test(models::ResNet& net, data::DataLoader& loader, const Args& a, Training& training) {
-  net.eval();
-  const auto off = no_record();
-  const auto amp = autocast(DType::kBF16, {.enabled = a.amp == "bf16"});
-  Tally tally;
-  for (const data::Batch& b : loader) {
-    const Tensor logits = net(b.input);
-    tally.add(score(nn::cross_entropy(logits, b.target, {.reduction = Reduction::kNone}), logits, b));
-    if (training.end_test_step()) break;
-  }
-  return tally.reduce();
-}
-
-void train(const Args& a) {
+void fit(const Args& a) {
   const Data data = find_data(a);
   data::DataLoader train_loader(data.train, {.batch_size = a.batch_size ? a.batch_size : 1,
                                              .global_batch_size = a.batch_size ? 0 : a.global_batch_size,
@@ -160,18 +107,19 @@ void train(const Args& a) {
   const int64_t steps = std::max<int64_t>(1, a.epochs * train_loader.size());
   optim::OneCycleLR schedule(
       opt, {.max_lr = a.lr, .total_steps = steps, .pct_start = 0.25, .cycle_momentum = false});
-  print(concat(data.train->size(), " training and ", data.test->size(), " test images of ",
-               data.train->name(), "; ", machine_text(), "; seed ", a.seed, '\n', a.arch, ": ",
-               net.num_parameters(), " parameters"));
-
   // The cycle of the learning rate is planned for so many steps: a checkpoint belongs to it.
-  Training training("cifar10", a, {net, opt, schedule, train_loader},
-                    {.fixed = {{"network", a.arch}, {"number of steps", concat(steps)}}, .keep_best = true});
+  train::Training training("cifar10", a, train_loader,
+                           {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
+                           {.fixed = {{"network", a.arch}, {"number of steps", concat(steps)}},
+                            .test =
+                                [&] {
+                                  const auto amp = autocast(DType::kBF16, {.enabled = a.amp == "bf16"});
+                                  return training.evaluate(net, test_loader);
+                                },
+                            .keep_best = true});
+  training.describe(concat(a.arch, ": ", net.num_parameters(), " parameters"), test_loader);
   training.resume();
-  for (;;) {
-    if (training.test_due()) training.end_test(test(net, test_loader, a, training));
-    if (!training.next_epoch()) break;
-    net.train();
+  while (training.next_epoch()) {
     for (const data::Batch& b : training.batches()) {
       if (training.events() && training.steps() == 0)
         training.events()->add_image("train/images", b.input, 0, {.nrow = 16, .normalize = true});
@@ -182,25 +130,23 @@ void train(const Args& a) {
       gm.backward(loss);
       opt.step().clear_grad();
       schedule.step();
-      training.end_step({loss.item<double>() * double(b.size()), count_correct(logits, b.target), b.size()});
+      training.end_step(train::score(loss, logits, b));
     }
     training.end_epoch();
   }
 
-  print(format("Best test accuracy %.2f %%, after epoch %d; last %.2f %%; trained at %.0f images/s",
-               100 * training.best().test.accuracy(), int(training.best().epoch),
-               100 * training.last().test.accuracy(), training.images_per_second()));
-  if (a.save_model && is_first_rank()) {
+  train::print(
+      train::format("Best test accuracy %.2f %%, after epoch %d; last %.2f %%; trained at %.0f images/s",
+                    100 * training.best().test.mean("accuracy"), int(training.best().epoch),
+                    100 * training.last().test.mean("accuracy"), training.images_per_second()));
+  if (a.save_model && train::is_first_rank()) {
     const std::string file = "cifar10_" + a.arch + ".safetensors";
     io::save_safetensors(file, net.state_dict(), {{"format", "gradus"}});
-    print("Wrote " + file);
+    train::print("Wrote " + file);
   }
-  write_summary(training, summary_of(training));
+  train::write_summary(training);
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const Args args = parse(argc, argv);
-  return run_program("cifar10", args, [&] { train(args); });
-}
+int main(int argc, char** argv) { return train::run("cifar10", parse(argc, argv), fit); }

@@ -52,7 +52,7 @@ std::optional<std::string> from_hex(std::string_view text) {
   return out;
 }
 
-// What is left of `name` below `prefix`.
+// Returns the rest of `name` below `prefix`, if it lies there.
 std::optional<std::string_view> below(std::string_view prefix, std::string_view name) {
   if (prefix.empty()) return name;
   if (name.size() <= prefix.size() + 1 || !name.starts_with(prefix) || name[prefix.size()] != '.')
@@ -63,7 +63,8 @@ std::optional<std::string_view> below(std::string_view prefix, std::string_view 
 }  // namespace
 
 struct Checkpoint::File {
-  // A value that is not a tensor, as a string of the file's metadata: "i64:-3", "f64:0.1", "str:text", ...
+  // Returns a value that is not a tensor as a string of the file's metadata: "i64:-3",
+  // "f64:0.1", "str:text", ...
   static std::string encode(const Value& value) {
     struct Encoder {
       std::string operator()(const Tensor&) const { throw InternalError("a tensor among the metadata"); }
@@ -123,7 +124,7 @@ struct Checkpoint::File {
     if (stored != expected) file.fail("is damaged: its checksum does not match its content");
   }
 
-  // Reads the header and takes what is the format's own out of it.
+  // Reads the header, and removes the format's own entries from it: the version and the checksum.
   static SafetensorsHeader read_header(FileReader& file) {
     SafetensorsHeader header = internal::read_header(file);
     const auto version = header.metadata.find(std::string(kVersionKey));
@@ -161,13 +162,13 @@ struct Checkpoint::File {
         file.read(buffer.data(), std::min<int64_t>(file.remaining() - kChecksumBytes, std::ssize(buffer)));
       verify_checksum(file);
       return true;
-    } catch (const std::exception&) {  // memory for its header, too
+    } catch (const std::exception&) {  // std::bad_alloc for its header, too
       return false;
     }
   }
 };
 
-// "model" and "fc.weight" are "model.fc.weight".
+// Joins "model" and "fc.weight" to "model.fc.weight".
 std::string Checkpoint::join(std::string_view prefix, std::string_view name) {
   return prefix.empty() ? std::string(name) : concat(prefix, '.', name);
 }
@@ -278,7 +279,7 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& path) {
     FileReader file(p, {.op = std::string(kOp), .checksum = true});
     return file.parse([&] { return Checkpoint::File::read(file, p.string()); });
   };
-  // An error's text without the "[load_checkpoint] " that the next one starts with again.
+  // Returns an error's text without its "[load_checkpoint] ", because the final error starts with that.
   const auto defect = [&](const FileError& e) { return std::string(e.what()).substr(kOp.size() + 3); };
 
   std::string newest;

@@ -55,9 +55,9 @@ template <class T>
 concept IsState = TensorsAndNumbers<T> || HasFields<T>;
 }  // namespace internal
 
-// What Checkpoint::put and get take whole, besides tensors, numbers and strings: whatever has state_dict()
-// and load_state_dict(), or state() and set_state(). A class of one's own returns NamedTensors, an
-// optim::State, or an aggregate with `static void each(auto& x, auto&& f)` as data::LoaderState.
+// An object that Checkpoint::put and get take whole, besides tensors, numbers and strings. It has
+// state_dict() and load_state_dict(), or state() and set_state(). A user's own class returns NamedTensors, an
+// optim::State, or an aggregate with `static void each(auto& x, auto&& f)`, as data::LoaderState.
 template <class T>
 concept Stateful = internal::HasStateDict<T> || internal::HasState<T>;
 
@@ -68,13 +68,13 @@ struct SaveOptions {
 
 // Named tensors, integers, doubles, booleans and strings. A dot in a name separates sections: "optimizer.lr".
 //
-// Numbers keep their exact value (of a NaN, that it is one), strings any bytes. Tensors are shared, not
-// copied: what is saved is their value then.
+// Numbers keep their exact value; a NaN stays some NaN. Strings may hold any bytes. Tensors are shared, not
+// copied: a save writes the values that they have at that time.
 class Checkpoint {
  public:
-  // Sets `name`, replacing what it was.
-  // Errors: ValueError for an undefined tensor, a name that is not UTF-8 or one that starts with "__" (those
-  // are the format's).
+  // Sets `name`, replacing its value.
+  // Errors: ValueError for an undefined tensor, a name that is not UTF-8, or a name that starts with "__"
+  // (reserved for the format).
   void put(const std::string& name, const Tensor& x);
   void put(const std::string& name, const std::string& text) { set(name, text); }
   void put(const std::string& name, const char* text) { set(name, std::string(text)); }
@@ -96,7 +96,7 @@ class Checkpoint {
   // Sets prefix.NAME for every member.
   void put(const std::string& prefix, const NamedTensors& tensors);
   void put(const std::string& prefix, const Checkpoint& section);
-  // Sets prefix.NAME for all of an object's state: put("net", net), put("optimizer", opt).
+  // Sets prefix.NAME for all parts of an object's state: put("net", net), put("optimizer", opt).
   template <Stateful T>
   void put(const std::string& prefix, const T& object) {
     if constexpr (internal::HasStateDict<T>)
@@ -110,24 +110,24 @@ class Checkpoint {
 
   bool contains(const std::string& name) const { return values_.contains(name); }
   bool empty() const { return values_.empty(); }
-  // All names, sorted; "" gives all, "model" those that start with "model.".
+  // Returns the names, sorted: all for "", those that start with "model." for "model".
   std::vector<std::string> names(std::string_view prefix = "") const;
 
   // Returns the tensor `name`.
-  // Errors: FileError if there is none, saying what there is.
+  // Errors: FileError if there is none. The text lists the names that there are.
   const Tensor& tensor(const std::string& name) const;
   // Returns the value `name` as an integer, float, double, bool or std::string.
   // Errors: FileError if there is none, it is of another kind, or it does not fit T.
   template <class T>
   T get(const std::string& name) const;
   // Gives an object the state that was put under `prefix`.
-  // Errors: FileError if there is none, and those of the object's load_state_dict or set_state, which say
+  // Errors: FileError if there is none; those of the object's load_state_dict or set_state, which say
   // what does not fit.
   template <Stateful T>
   void get(const std::string& prefix, T& object) const;
   void get(const std::string& prefix, RandomGenerator& generator) const;
-  // Sets x to the tensor or value `name`. A tensor comes to the device of the one that it replaces.
-  // Errors: as tensor() and get<T>(); ShapeError, DTypeError where x is defined and has another
+  // Sets x to the tensor or value `name`. A tensor is moved to the device of the tensor that it replaces.
+  // Errors: as tensor() and get<T>(); ShapeError, DTypeError when x is defined and has another
   // shape or dtype.
   void get(const std::string& name, Tensor& x) const;
   template <class T>
@@ -135,7 +135,7 @@ class Checkpoint {
   void get(const std::string& name, T& x) const {
     x = get<T>(name);
   }
-  // Returns the tensors below `prefix`, by their names without it, sorted; all for "".
+  // Returns the tensors below `prefix`, sorted by their names without it; all tensors for "".
   NamedTensors tensors(std::string_view prefix = "") const;
   // Returns what lies below `prefix`, by names without it.
   Checkpoint section(std::string_view prefix) const;
@@ -159,7 +159,7 @@ class Checkpoint {
   void set(const std::string& name, Value value);
   template <class T>
   T read_state(const std::string& prefix) const;
-  // Throws unless something lies below `prefix`, or nothing does in `own` either.
+  // Throws when nothing lies below `prefix`, unless the object's state `own` is empty too.
   void check_section(const std::string& prefix, const Checkpoint& own) const;
   const Value& value(const std::string& name, std::string_view wanted) const;
   [[noreturn]] void fail_kind(const std::string& name, std::string_view wanted) const;
@@ -168,19 +168,19 @@ class Checkpoint {
   std::string source_ = "checkpoint";  // for errors: its file, if it has one
 };
 
-// Writes a checkpoint, atomically and flushed to the disk. If `path` holds a good one, that becomes
-// PATH.previous; one that is damaged is dropped, so that a good PATH.previous survives it. A crash at any
-// moment leaves a good checkpoint.
+// Writes a checkpoint, atomically and flushed to the disk. If `path` holds a good checkpoint, that becomes
+// PATH.previous. If it holds a damaged one, that is dropped, so that a good PATH.previous survives. A crash
+// at any moment leaves a good checkpoint.
 //
-// Errors: FileError when it cannot be written, or another process that saves the same file has stopped to
-// write: the text names its process, host and time. What was there is then unchanged.
+// Errors: FileError when it cannot be written, or when another process that saves the same file has stopped
+// writing: the text names its process, host and time. The old files are then unchanged.
 void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint,
                      const SaveOptions& options = {});
 
 struct LoadedCheckpoint {
   Checkpoint checkpoint;
   std::string path;     // the file it came from
-  std::string warning;  // why that is not the newest; empty if it is
+  std::string warning;  // why it is not the newest checkpoint; empty if it is
 };
 
 // Reads PATH, or PATH.previous when PATH is missing, truncated, damaged or too large for the memory. The

@@ -1,4 +1,4 @@
-// CRC-32C (Castagnoli), the checksum of the records of event files. zlib has another polynomial.
+// CRC-32C (Castagnoli), the checksum of the records of event files. zlib's CRC-32 has another polynomial.
 #pragma once
 
 #include <array>

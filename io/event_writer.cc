@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using internal::ProtoWriter;
 
-// What TensorFlow's schema numbers the fields of its messages (event.proto, summary.proto, tensor.proto).
+// Field numbers of TensorFlow's messages (event.proto, summary.proto, tensor.proto).
 namespace event {
 constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
 }
@@ -49,7 +49,7 @@ constexpr int kDType = 1, kShape = 2, kStringVal = 8, kDTString = 7, kDim = 2, k
 namespace metadata {
 constexpr int kPluginData = 1, kPluginName = 1, kContent = 2;
 }
-// And TensorBoard's of its table of runs (plugins/hparams).
+// Field numbers of TensorBoard's table of runs (plugins/hparams).
 namespace hparams {
 constexpr int kExperiment = 2, kSessionStart = 3;
 constexpr int kInfos = 4, kMetrics = 5, kInfoName = 1, kInfoType = 4, kMetricName = 1, kMetricTag = 2;
@@ -97,14 +97,14 @@ ProtoWriter plugin(std::string_view name, std::string_view content) {
   return m.message(metadata::kPluginData, data);
 }
 
-// Length, its checksum, the event, its checksum: numbers with the low byte first.
+// Returns a record: length, its checksum, the event, its checksum. Numbers are little-endian.
 std::string record_of(const std::string& event) {
   const auto number = [](uint64_t v, int bytes) {
     std::string text;
     for (int i = 0; i < bytes; ++i) text += static_cast<char>(v >> 8 * i);
     return text;
   };
-  // Masked, as the format has it, because the checksum of data that holds its own checksum is a constant.
+  // The format masks checksums, because the checksum of data that contain their own checksum is a constant.
   const auto masked = [](std::string_view data) {
     const uint32_t c = internal::crc32c(data);
     return (c >> 15 | c << 17) + 0xa282ead8u;
@@ -114,9 +114,9 @@ std::string record_of(const std::string& event) {
 }
 
 // Note [Names of event files]
-// Readers take a folder's files in the order of their names, and a purge reaches back only. So a new file
-// counts as at least a second younger than those that are there, whatever the clock of the machine says
-// that wrote them.
+// Readers take a folder's files in the order of their names, and a purge only affects earlier files. So the
+// name of a new file has a time at least one second after those of the files that are there, even if another
+// machine's clock was ahead when it wrote them.
 int64_t seconds_for(const fs::path& folder) {
   constexpr std::string_view kPrefix = "events.out.tfevents.";
   constexpr size_t kDigits = 10;
@@ -171,7 +171,8 @@ ProtoWriter histogram_of(const Tensor& values) {
     const auto bucket = std::upper_bound(limits.begin(), limits.end() - 1, v);  // [limit before, limit)
     ++counts[static_cast<size_t>(bucket - limits.begin())];
   }
-  // Only the buckets in use, and an empty one before them, whose limit is where the first begins.
+  // Keeps the buckets in use, and one empty bucket before them. The limit of that one is where the first
+  // bucket in use begins.
   size_t begin = 0, end = 1;
   if (n > 0) {
     while (counts[begin] == 0) ++begin;
@@ -242,8 +243,8 @@ void EventWriter::fail(const char* what, int error) const {
 }
 
 // Note [Whole records]
-// A record is one write at the end of the file. When the disk takes a part of it only, the part is cut off
-// again: readers stop at a record that is not whole, and would not see what comes after it.
+// A record is one write at the end of the file. When the disk takes only a part of it, the part is cut off
+// again. Readers stop at an incomplete record and would not see the records after it.
 void EventWriter::append(const std::string& event) {
   const std::string record = record_of(event);
   const std::lock_guard lock(mutex_);

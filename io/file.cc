@@ -81,8 +81,8 @@ AtomicFile::AtomicFile(const fs::path& path, FileOptions options)
   if (fs::is_directory(path_, ignored))
     throw FileError(options_.op, path_.string(), ": expected a file name, given a folder");
   turn_ = std::make_unique<internal::FileLock>(path_, temporary_, options_.op, options_.patience);
-  // Left over from a writer that was killed, or a link that somebody put there: Note [A name that
-  // may be anybody's].
+  // A killed writer may have left this name behind, or somebody put a link here:
+  // Note [A name that may be anybody's].
   ::unlink(temporary_.c_str());
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd_ < 0) fail(concat("cannot create ", temporary_.filename().string()));
@@ -121,14 +121,14 @@ void AtomicFile::sync_folder() const {
 }
 
 // Note [Keeping the previous file]
-// The old file gets a second name, NAME.previous.tmp, before the new one takes its place, and that
-// name becomes NAME.previous only after it has. So a crash leaves: old and older; or new and older;
+// The old file gets a second name, NAME.previous.tmp. Then the new file takes its place. Then the second
+// name becomes NAME.previous. So a crash leaves NAME and NAME.previous as: old and older; or new and older;
 // or new and old.
 void AtomicFile::commit_keeping(const fs::path& previous) {
   if (::fsync(fd_) != 0) fail("cannot flush");
   if (!internal::is_named(fd_, temporary_)) {
     errno = EEXIST;
-    fail("another writer took its place");  // on a file system without locks
+    fail("another writer took its place");  // possible on a file system without locks
   }
   const fs::path second = previous.string() + ".tmp";
   bool linked = false, moved = false;
@@ -136,7 +136,7 @@ void AtomicFile::commit_keeping(const fs::path& previous) {
     ::unlink(second.c_str());
     linked = ::link(path_.c_str(), second.c_str()) == 0;
     if (!linked && errno != ENOENT) {
-      // No hard links here: for a moment there is only the previous file.
+      // This file system has no hard links: for a moment there is only the previous file.
       if (errno != EPERM && errno != ENOTSUP && errno != ENOSYS && errno != EMLINK)
         fail("cannot keep the previous file");
       moved = ::rename(path_.c_str(), previous.c_str()) == 0;
@@ -155,7 +155,7 @@ void AtomicFile::commit_keeping(const fs::path& previous) {
   if (!linked) return;
   if (::rename(second.c_str(), previous.c_str()) != 0)
     fail("is saved, but the previous file could not be kept");
-  ::unlink(second.c_str());  // rename leaves it when both names were one file already
+  ::unlink(second.c_str());  // rename does nothing when both names are one file
   sync_folder();
 }
 

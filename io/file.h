@@ -1,5 +1,5 @@
-// Files from and to disk: FileReader reads one sequentially and never past its end; AtomicFile replaces one
-// as a whole, so that a crash at any moment leaves either the old content or the new.
+// Files from and to disk. FileReader reads a file sequentially and never past its end. AtomicFile replaces a
+// file as a whole, so that a crash at any moment leaves either the old content or the new.
 //
 //   io::AtomicFile file("model.bin", {.op = "save_model"});
 //   file.write(data, bytes);
@@ -21,7 +21,7 @@ namespace gradus::io {
 
 struct FileOptions {
   std::string op = "file";  // what errors say was being done
-  bool checksum = false;    // keep the CRC-32 of the bytes that passed
+  bool checksum = false;    // keep the CRC-32 of the bytes read or written
   // AtomicFile: how long another writer of the same file may go without writing.
   std::chrono::milliseconds patience{120'000};
 };
@@ -32,8 +32,7 @@ class FileLock;
 
 // Reads a regular file from front to back.
 //
-// Errors: FileError naming the file: it is missing, not a regular file, not readable, or ends before
-// what is asked for.
+// Errors: FileError naming the file when it is missing, not a regular file, not readable, or ends too early.
 class FileReader {
  public:
   explicit FileReader(const std::filesystem::path& path, FileOptions options = {.op = "read_file"});
@@ -44,7 +43,7 @@ class FileReader {
   int64_t size() const { return size_; }
   int64_t remaining() const { return size_ - position_; }
   void read(void* into, int64_t bytes);
-  // CRC-32 of what has been read so far (with FileOptions::checksum).
+  // CRC-32 of the bytes read so far (with FileOptions::checksum).
   uint32_t crc32() const { return crc_; }
 
   // Throws a FileError that starts with the file's name.
@@ -53,8 +52,8 @@ class FileReader {
     throw FileError(options_.op, path_.string(), ": ", parts...);
   }
 
-  // Returns f(), which makes something of this file. Whatever it throws, the file is at fault: too little
-  // memory for what the file claims to hold is a FileError too.
+  // Returns f(), which reads this file. Whatever f throws becomes a FileError. That includes std::bad_alloc:
+  // there is too little memory for what the file claims to hold.
   template <class F>
   auto parse(F&& f) const {
     try {
@@ -81,8 +80,8 @@ class FileReader {
 // and threads that write the same file take turns; NAME.lock says who writes.
 //
 // Errors: FileError naming the file, with the system's reason (no such folder, permission, no space, beyond
-// `ulimit -f`, ...), or with the process that holds it: it was stopped, say. The old file is then as it was,
-// and NAME.tmp is gone.
+// `ulimit -f`, ...), or with the process that holds the file (a stopped one, for example). The old file is
+// then unchanged, and NAME.tmp is gone.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path, FileOptions options = {.op = "write_file"});
@@ -91,14 +90,14 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(const void* data, int64_t bytes);
-  // CRC-32 of what has been written so far (with FileOptions::checksum).
+  // CRC-32 of the bytes written so far (with FileOptions::checksum).
   uint32_t crc32() const { return crc_; }
 
   // Flushes to the disk and replaces the file.
   void commit() { commit_keeping({}); }
-  // The same; the file that was there until now becomes `previous`, in the same folder (empty: it is
-  // dropped). At every moment the file itself is there, old or new, and the old `previous` goes only when the
-  // new file is in place.
+  // Replaces the file, and the old file becomes `previous` in the same folder (empty: it is dropped). At
+  // every moment the file itself is there, old or new. The old `previous` goes only when the new file is in
+  // place. On a file system without hard links, only `previous` is there for a moment.
   void commit_keeping(const std::filesystem::path& previous);
 
  private:

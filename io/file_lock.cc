@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A file that is held by its descriptor until the end of a scope.
+// Closes a file descriptor at the end of a scope. Keeps errno.
 struct Descriptor {
   int fd;
   ~Descriptor() {
@@ -42,7 +42,8 @@ std::string myself() {
   return concat("process ", ::getpid(), " on host ", host, ", since ", time);
 }
 
-// What the holder says of itself. Anybody may have written it.
+// Returns what the lock's file says of its holder, without unprintable bytes, because anybody may
+// have written it.
 std::string holder_of(const std::filesystem::path& lock) {
   const Descriptor file{::open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
   char text[400];
@@ -52,14 +53,15 @@ std::string holder_of(const std::filesystem::path& lock) {
   return holder.empty() ? "a process that has not said who it is" : holder;
 }
 
-// What changes as a file grows.
+// Returns properties that change as a file grows.
 auto state_of(const std::filesystem::path& file) {
   struct stat info {};
   if (::lstat(file.c_str(), &info) != 0) info = {};
   return std::tuple(info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
 }
 
-// Whether the lock is ours, or there are no locks on this file system: then writers do not take turns.
+// Returns whether this process may write: it has the lock, or this file system has no locks. In the second
+// case writers do not take turns.
 bool lock_at_once(int fd) {
   while (::flock(fd, LOCK_EX | LOCK_NB) != 0)
     if (errno != EINTR) return errno != EWOULDBLOCK;
@@ -76,9 +78,10 @@ bool is_named(int fd, const std::filesystem::path& name) {
 }
 
 // Note [A name that may be anybody's]
-// A file is only written to by who created it, under a name that was free (O_EXCL): a link that somebody put
-// there leads nowhere. One that is there already is a writer's, or left over from one that was killed; then
-// nobody has it locked, and its name is given up. Who locks a file looks whether it still has its name.
+// A process writes only to a file that it has created itself, under a name that was free (O_EXCL). So it
+// never writes through a link that somebody put there. A file that is there already belongs to a writer, or a
+// killed writer left it behind. In the second case nobody has it locked, and the next writer removes it.
+// Whoever locks a file then checks that the file still has its name.
 bool FileLock::try_take() {
   Descriptor mine{::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666)};
   if (mine.fd >= 0) {
@@ -86,7 +89,7 @@ bool FileLock::try_take() {
     fd_ = std::exchange(mine.fd, -1);
     const gradus::internal::QuietSignals quiet;
     const std::string text = myself();
-    (void)!::write(fd_, text.data(), text.size());  // where the disk is full, the file itself will tell
+    (void)!::write(fd_, text.data(), text.size());  // on a full disk, writing the file itself gives the error
     return true;
   }
   if (errno != EEXIST) throw std::system_error(errno, std::generic_category());
@@ -123,7 +126,7 @@ FileLock::FileLock(const std::filesystem::path& path, const std::filesystem::pat
 }
 
 FileLock::~FileLock() {
-  // Removed before the lock goes with the descriptor: until then nobody else uses this name.
+  // The name is removed before the descriptor closes and the lock ends: until then nobody else uses the name.
   if (is_named(fd_, name_)) ::unlink(name_.c_str());
   ::close(fd_);
 }

@@ -1,4 +1,4 @@
-// FileLock: writers of one file take turns, in whatever process and on whatever host they are.
+// FileLock: makes the writers of one file take turns, in any process and on any host.
 #pragma once
 
 #include <chrono>
@@ -7,13 +7,14 @@
 
 namespace gradus::io::internal {
 
-// Holds NAME.lock beside the file NAME. It says who writes, and is gone with the lock. A writer that was
-// killed leaves it behind; the next one takes over.
+// Holds NAME.lock beside the file NAME. NAME.lock says who writes, and is removed with the lock. A killed
+// writer leaves it behind, and the next writer takes over.
 class FileLock {
  public:
-  // Waits for other writers. `growing` is the file that they write to: while it grows, they get on.
-  // Errors: FileError naming the holder (process, host, since when) once it has not got on for `patience`;
-  // FileError when the lock's file cannot be made.
+  // Waits for other writers. `growing` is the file that they write to. A writer makes progress while
+  // that file grows.
+  // Errors: FileError naming the holder (process, host, since when) once it has made no progress for
+  // `patience`; FileError when the lock's file cannot be made.
   FileLock(const std::filesystem::path& path, const std::filesystem::path& growing, const std::string& op,
            std::chrono::milliseconds patience);
   ~FileLock();
@@ -27,7 +28,7 @@ class FileLock {
   int fd_ = -1;
 };
 
-// Whether `fd` is the file that has this name.
+// Returns whether `fd` is the file that has this name.
 bool is_named(int fd, const std::filesystem::path& name);
 
 }  // namespace gradus::io::internal

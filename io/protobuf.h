@@ -1,7 +1,7 @@
-// Writes the wire format of protocol buffers: just what event files consist of.
+// Writes the wire format of protocol buffers, as far as event files use it.
 //
 //   ProtoWriter value;
-//   value.bytes(1, "loss").f32(2, 0.25f);           // fields by number, in any order
+//   value.bytes(1, "loss").f32(2, 0.25f);           // fields have numbers and may come in any order
 //   std::string record = ProtoWriter().message(5, value).take();
 #pragma once
 
@@ -29,7 +29,7 @@ class ProtoWriter {
     return *this;
   }
   ProtoWriter& message(int field, const ProtoWriter& m) { return bytes(field, m.out_); }
-  // A repeated field of doubles, packed.
+  // Writes a repeated field of doubles, packed.
   ProtoWriter& f64s(int field, std::span<const double> values) {
     key(field, 2).number(8 * values.size());
     for (const double v : values) little_endian(std::bit_cast<uint64_t>(v), 8);

@@ -1,5 +1,5 @@
-// Safetensors files: named tensors and a few strings, in the public format that Python's safetensors library
-// reads and writes, so that weights move to and from other frameworks.
+// Safetensors files: named tensors and a few strings. Python's safetensors library reads and writes this
+// public format, so that weights move to and from other frameworks.
 //
 //   io::save_safetensors("net.safetensors", {{"fc.weight", w}, {"fc.bias", b}}, {{"format", "gradus"}});
 //   Tensor w = io::load_safetensors("net.safetensors").at("fc.weight");
@@ -26,12 +26,12 @@ using gradus::NamedTensors;
 using Metadata = std::map<std::string, std::string>;
 
 struct SafetensorsFile {
-  NamedTensors tensors;  // as they lie in the file
+  NamedTensors tensors;  // in the order of the file
   Metadata metadata;
 
   bool contains(std::string_view name) const;
   // Returns the tensor of that name.
-  // Errors: FileError listing the names there are.
+  // Errors: FileError listing the names that there are.
   const Tensor& at(std::string_view name) const;
 
   std::string path;  // for errors
@@ -47,7 +47,7 @@ struct SafetensorsEntry {
 };
 
 struct SafetensorsHeader {
-  std::vector<SafetensorsEntry> entries;  // as they lie in the file: without gaps or overlaps
+  std::vector<SafetensorsEntry> entries;  // in the order of the file, without gaps or overlaps
   Metadata metadata;
 };
 

@@ -42,7 +42,7 @@ size_t rank_of(DType t) {
   return i;
 }
 
-// With the bytes for which `hides` holds as hexadecimal numbers.
+// Returns the text, with each byte for which `hides` holds written as a hexadecimal number: \x1f.
 template <class F>
 std::string escaped(std::string_view text, F hides) {
   std::string out;
@@ -64,7 +64,7 @@ std::string quote_bytes(std::string_view bytes) {
 
 std::string json_string(std::string_view text) { return nlohmann::json(text).dump(); }
 
-// Receives the JSON header token by token. A header is exactly this deep, so no other nesting gets anywhere:
+// Receives the JSON header token by token. Refuses every nesting other than that of a header:
 //   {"__metadata__": {"key": "text"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -173,7 +173,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
-    // Without the library's error number, and without most of a long token.
+    // Shows the text without the library's error number, and without most of a long token.
     const std::string_view text = e.what();
     const size_t start = text.find("] ");
     std::string shown(text.substr(start == text.npos ? 0 : start + 2, 160));
@@ -214,8 +214,8 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   int offsets_ = 0;
 };
 
-// Returns the element count, counting empty dimensions as 1 so that strides cannot overflow either;
-// none if too large.
+// Returns the element count, or none if it is too large. Empty dimensions count as 1, so that strides
+// cannot overflow either.
 std::optional<int64_t> bounded_extent(const Shape& shape) {
   int64_t n = 1;
   for (const int64_t d : shape)
@@ -223,7 +223,7 @@ std::optional<int64_t> bounded_extent(const Shape& shape) {
   return n;
 }
 
-// Every tensor has the bytes its shape needs, and together they fill the file.
+// Checks that every tensor has the bytes that its shape needs, and that together they fill the file.
 void check_layout(const FileReader& file, std::vector<SafetensorsEntry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
@@ -247,7 +247,7 @@ void check_layout(const FileReader& file, std::vector<SafetensorsEntry>& entries
   if (at != file.remaining()) file.fail("has ", file.remaining(), " bytes of data; its tensors fill ", at);
 }
 
-// How files begin that are taken for safetensors files, and what they are.
+// How other files begin that users take for safetensors files, and what those files are.
 struct OtherFormat {
   std::string_view start, what;
 };
@@ -260,7 +260,8 @@ constexpr OtherFormat kOtherFormats[] = {
     {"<", "a web page, in the place of the file"},
 };
 
-// Refuses a file by its first bytes: the length that they are, and what follows it.
+// Throws the error for a file that does not begin with the length of a header. `length` is its first 8 bytes;
+// the bytes after them help to tell what it is.
 [[noreturn]] void refuse(FileReader& file, uint64_t length) {
   constexpr int64_t kShown = 24;
   std::string start(8, '\0');

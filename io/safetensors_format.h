@@ -24,9 +24,9 @@ void write_header(AtomicFile& file, const NamedTensors& tensors, const Metadata&
 void write_tensor(AtomicFile& file, const Tensor& x);
 
 bool is_utf8(std::string_view text);
-// A name from a file, for an error: 'quoted', abridged, control characters escaped.
+// Returns a name from a file for an error: 'quoted', abridged, with control characters escaped.
 std::string quote(std::string_view name);
-// "'a', 'b', ... (12 in all)"
+// Returns the names for an error: "'a', 'b', ... (12 in all)".
 std::string quote_list(const std::vector<std::string>& names);
 
 }  // namespace gradus::io::internal

@@ -13,7 +13,7 @@
 namespace gradus::io {
 namespace {
 
-// The batch [N,C,H,W] that the images are.
+// Returns the images as a batch [N,C,H,W].
 Tensor as_batch(const Tensor& x, std::string_view op) {
   Shape shape = x.shape();
   Strides strides = x.strides();
@@ -26,7 +26,7 @@ Tensor as_batch(const Tensor& x, std::string_view op) {
   return view_as_strided(x, shape, strides, x.impl().offset);
 }
 
-// Cuts off what lies outside of [low, high] and maps that to [0, 1].
+// Clamps to [low, high], and maps that interval to [0, 1].
 void normalize(std::span<float> pixels, double low, double high) {
   const double scale = 1 / std::max(high - low, 1e-5);
   for (float& v : pixels) v = static_cast<float>((std::clamp<double>(v, low, high) - low) * scale);
@@ -34,7 +34,7 @@ void normalize(std::span<float> pixels, double low, double high) {
 
 void normalize_by_extrema(std::span<float> pixels) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
-  for (const double v : pixels) {  // a NaN is neither
+  for (const double v : pixels) {  // NaN fails both comparisons
     if (v < low) low = v;
     if (v > high) high = v;
   }
@@ -55,7 +55,7 @@ Tensor normalized(const Tensor& batch, const GridOptions& options) {
   return result;
 }
 
-// The channels innermost, as one byte each.
+// Returns the image as bytes, with the channels innermost.
 std::vector<uint8_t> pixels_of(const Tensor& image) {
   const int64_t channels = image.size(0), area = image.size(1) * image.size(2);
   std::vector<uint8_t> pixels(static_cast<size_t>(channels * area));

@@ -16,25 +16,24 @@ namespace gradus::io {
 // torchvision's names and defaults.
 struct GridOptions {
   int64_t nrow = 8;        // images in a row
-  int64_t padding = 2;     // pixels between images and around them
+  int64_t padding = 2;     // pixels between images and around the grid
   bool normalize = false;  // shift and scale value_range to [0, 1]; the result is f32
-  // None: the smallest and largest value.
+  // By default, the smallest and the largest value.
   std::optional<std::pair<double, double>> value_range = std::nullopt;
   bool scale_each = false;  // each image by its own smallest and largest value
   double pad_value = 0;
 };
 
-// Lays a batch [N,C,H,W] out as one image [C,H',W'], row by row, as torchvision's make_grid does:
-// images of one channel become ones of three, and a single image stays without a border. [C,H,W] and
-// [H,W] are single images.
+// Lays a batch [N,C,H,W] out as one image [C,H',W'], row by row, as torchvision's make_grid does. Images of
+// one channel become images of three. A single image gets no border. [C,H,W] and [H,W] are single images.
 //
-// Errors: ShapeError for other shapes or no images; ValueError for nrow < 1, padding < 0, or a range of which
-// the first is not the smaller.
+// Errors: ShapeError for other shapes or no images; ValueError for nrow < 1, padding < 0, or a value_range
+// that does not begin below its end.
 Tensor make_grid(const Tensor& images, const GridOptions& options = {});
 
 // Returns an image [C,H,W] with 1 (gray), 3 (RGB) or 4 (RGBA) channels, or [H,W], as a PNG file's bytes. u8
-// goes in as it is; of floating-point dtypes [0, 1] is scaled to 0 ... 255 and rounded, what lies beyond is
-// cut off, and NaN is 0.
+// values stay as they are. Floating-point values in [0, 1] are scaled to 0 ... 255 and rounded. Values
+// outside are cut off, and NaN becomes 0.
 //
 // Errors: ShapeError for other shapes; DTypeError for other dtypes.
 std::string encode_png(const Tensor& image);

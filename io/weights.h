@@ -1,8 +1,7 @@
 // Weights of a whole module: from a safetensors file, and into one.
 //
 //   models::ResNet net(models::resnet50({.classes = 10}));
-//   io::load_weights(net, "resnet50.safetensors", {.except = {"fc"}});  // all but the head, whose size
-//   differs
+//   io::load_weights(net, "resnet50.safetensors", {.except = {"fc"}});  // not the head: its size differs
 #pragma once
 
 #include <filesystem>
@@ -12,10 +11,9 @@
 
 namespace gradus::io {
 
-// Copies a file's tensors into the parameters and buffers of those names, converted to their dtypes: a file
-// in f16 fits a module in f32. Returns the names that were passed over.
-//
-// Errors: FileError as load_safetensors; ValueError naming the file and, at once, every name that is missing,
+// Copies a file's tensors into the parameters and buffers of the same names, converted to their dtypes: a
+// file in f16 fits a module in f32. Returns the names that were passed over.
+// Errors: FileError as load_safetensors; ValueError naming the file and every name that is missing,
 // unexpected or misshapen. Nothing is changed then.
 nn::LoadReport load_weights(nn::Module& module, const std::filesystem::path& path,
                             nn::LoadOptions options = {});

@@ -1,4 +1,4 @@
-// MnistNet: the small convolutional network for 28x28 digits of PyTorch's mnist example.
+// MnistNet: the small convolutional network for 28x28 digits from PyTorch's mnist example.
 #pragma once
 
 #include "gradus/nn/nn.h"

@@ -16,11 +16,11 @@ using Options = ResNetOptions;
 int64_t expansion(const Options& o) { return o.block == Options::Block::kBottleneck ? 4 : 1; }
 
 struct BlockOptions {
-  int64_t in, width;  // `width` is what the stage is called after; a bottleneck gives four times as many
+  int64_t in, width;  // `width` names the stage; a bottleneck outputs four times as many channels
   int64_t stride;
 };
 
-// Shortcuts: every second pixel, and channels of zeros before and after.
+// The shortcut without parameters: every second pixel, with channels of zeros before and after.
 class PadChannels final : public nn::Layer {
  public:
   PadChannels(Module* parent, std::string name, int64_t stride, int64_t more)
@@ -46,7 +46,7 @@ std::unique_ptr<nn::Layer> make_shortcut(nn::Module* block, const Options& o, Bl
           nn::layer<nn::BatchNorm2d>({.features = out})});
 }
 
-// Computed again in backward if the options say so.
+// A block, computed again in the backward if the options say so.
 class ResidualBlock : public nn::Layer {
  public:
   ResidualBlock(Module* parent, std::string name, const Options& o)

@@ -3,8 +3,8 @@
 //   models::ResNet net(models::resnet50({.classes = 10}));
 //   io::load_weights(net, "resnet50.safetensors", {.except = {"fc"}});  // a head of its own
 //
-// Parameters and buffers have torchvision's names ("layer3.1.conv2.weight"), so that weights come from there
-// and go there; tools/export_weights.py writes the file.
+// Parameters and buffers have torchvision's names ("layer3.1.conv2.weight"), so that weights can be exchanged
+// with torchvision. tools/export_weights.py writes the file.
 #pragma once
 
 #include <memory>
@@ -26,28 +26,28 @@ struct ResNetOptions {
     kImageNet,  // 7x7 of stride 2, max pooling of stride 2
     kCifar,     // 3x3
   };
-  // What stands in for the identity where a block changes the shape.
+  // What replaces the identity where a block changes the shape.
   enum class Shortcut {
     kProjection,  // 1x1 convolution and batch norm ("downsample")
-    kPad,         // every second pixel, and channels of zeros: no parameters
+    kPad,         // every second pixel, with channels of zeros; no parameters
   };
 
-  std::vector<int64_t> stages = {2, 2, 2, 2};  // blocks of each; the second and later ones halve the image
+  std::vector<int64_t> stages = {2, 2, 2, 2};  // blocks per stage; all stages but the first halve the image
   Block block = Block::kBasic;
   Stem stem = Stem::kImageNet;
   Shortcut shortcut = Shortcut::kProjection;
-  int64_t width = 64;  // channels of the first stage; each later one has twice as many
-  int64_t groups = 1;  // of a bottleneck's 3x3 convolution
+  int64_t width = 64;  // channels of the first stage; each later stage has twice as many
+  int64_t groups = 1;  // groups of a bottleneck's 3x3 convolution
   int64_t width_per_group = 64;
   int64_t in = 3;
   int64_t classes = 1000;
-  // Starts each block as the identity: its last batch norm's weight is 0.
+  // Starts each block as the identity: the weight of its last batch norm is 0.
   bool zero_init_residual = false;
-  // Backward computes each block again instead of keeping what is in it: less memory, one more forward.
+  // The backward computes each block again instead of keeping its activations: less memory, one more forward.
   bool checkpoint = false;
 };
 
-// What the functions below leave to the caller.
+// The options that the functions below leave to the caller.
 struct ResNetHead {
   int64_t classes = 1000;
   bool zero_init_residual = false;
@@ -67,13 +67,13 @@ ResNetOptions resnext101_64x4d(ResNetHead head = {});
 // Source: Zagoruyko and Komodakis, BMVC 2016.
 ResNetOptions wide_resnet50_2(ResNetHead head = {});
 ResNetOptions wide_resnet101_2(ResNetHead head = {});
-// For 32x32 images, of 20, 32, 44, 56 or 110 layers: 6 n + 2.
+// Returns the options of a network for 32x32 images with 20, 32, 44, 56 or 110 layers: 6 n + 2.
 // Source: He et al., CVPR 2016, section 4.2.
 // Errors: ValueError for another depth.
 ResNetOptions cifar_resnet(int64_t depth, ResNetHead head = {.classes = 10});
 
-// The options of a network by its name: "resnet18" to "wide_resnet101_2", "resnet20" to "resnet110".
-// Errors: ValueError listing the names there are.
+// Returns the options of a network by its name: "resnet18" to "wide_resnet101_2", "resnet20" to "resnet110".
+// Errors: ValueError listing the existing names.
 ResNetOptions resnet(std::string_view name, ResNetHead head);
 std::vector<std::string> resnet_names();
 
@@ -81,7 +81,7 @@ std::vector<std::string> resnet_names();
 // Shapes: x [N,in,H,W] -> [N,classes]; H and W of 32 or more for the ImageNet stem.
 class ResNet final : public nn::LayerWith<ResNetOptions> {
  public:
-  // Errors: ValueError for options out of their domain.
+  // Errors: ValueError for options outside of their domain.
   explicit ResNet(Options options) : LayerWith(std::move(options)) { build(); }
   ResNet(nn::Module* parent, std::string name, Options options)
       : LayerWith(parent, std::move(name), std::move(options)) {

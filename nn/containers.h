@@ -1,4 +1,4 @@
-// ModuleList and ModuleDict: children in a list, or under names, for a forward that calls them itself.
+// ModuleList and ModuleDict: children in a list, or under names. The forward calls the children itself.
 //
 //   nn::ModuleList<Block> blocks{this, "blocks"};           // "blocks.0", "blocks.1", ...
 //   for (int i = 0; i < depth; ++i) blocks.add(options);    // a Block(Module*, std::string name, options)
@@ -16,7 +16,8 @@
 
 namespace gradus::nn {
 
-// What both containers are: children that the container owns, all of type M or of a type derived from it.
+// Base of both containers. The container owns its children, which are all of type M or of a type
+// derived from it.
 template <class M>
 class Container : public Module {
  public:
@@ -44,7 +45,7 @@ class ModuleList final : public Container<M> {
  public:
   using Container<M>::Container;
 
-  // Appends a module of type T, M if it is not said, and returns it.
+  // Appends a module of type T (M by default) and returns it.
   template <class T = M>
     requires requires { typename T::Options; }
   T& add(typename T::Options options = {}) {
@@ -70,7 +71,7 @@ class ModuleDict final : public Container<M> {
  public:
   using Container<M>::Container;
 
-  // Adds a module of type T, M if it is not said, and returns it.
+  // Adds a module of type T (M by default) and returns it.
   // Errors: ValueError for a name that is empty, dotted or taken.
   template <class T = M>
     requires requires { typename T::Options; }

@@ -10,7 +10,7 @@
 namespace gradus::distributions {
 namespace {
 
-// Whether a condition holds everywhere. Without data nobody knows that it does not.
+// Returns whether a condition holds everywhere; true for a tensor without data (meta).
 bool holds(const Tensor& condition) {
   return condition.device().type == DeviceType::kMeta || all(condition).item<bool>();
 }
@@ -20,7 +20,7 @@ void check_floating(const char* op, const char* name, const Tensor& x) {
     throw DTypeError(op, "expected ", name, " of floating point: ", name, " ", describe(x));
 }
 
-// The distance from 1 to the next number.
+// Returns the distance from 1 to the next larger number.
 double epsilon(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -47,7 +47,7 @@ double largest(DType dtype) {
   }
 }
 
-// Probabilities that have a logarithm, and so has their complement.
+// Returns probs limited so that their logarithms, and those of 1 - probs, are finite.
 Tensor inner(const Tensor& probs) {
   const double eps = epsilon(probs.dtype());
   return clamp(probs, eps, 1 - eps);
@@ -59,12 +59,12 @@ Shape joined(const Shape& a, const Shape& b) {
   return all;
 }
 
-// -0.5 has a finite product with 0, -infinity has none.
+// Replaces -infinity by the smallest finite number: its product with 0 is 0, not NaN.
 Tensor finite(const Tensor& logits) { return clamp(logits, -largest(logits.dtype())); }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// One of the two parameters, as the op's options have them.
+// Returns the parameter that the options give, probs or logits.
 const Tensor& given(const char* op, const Tensor& probs, const Tensor& logits) {
   if (probs.defined() == logits.defined())
     throw ValueError(op, "expected either probs or logits, given ", probs.defined() ? "both" : "neither");

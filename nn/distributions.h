@@ -1,5 +1,5 @@
-// Probability distributions whose parameters are tensors: sampled, and differentiable in what log_prob,
-// entropy and kl_divergence make of them. Names, and results, are those of torch.distributions.
+// Probability distributions with tensors as parameters. They can be sampled; log_prob, entropy and
+// kl_divergence are differentiable in the parameters. Names and results are those of torch.distributions.
 //
 //   const distributions::Normal posterior(mean, exp(0.5 * log_variance));  // a VAE
 //   const Tensor z = posterior.rsample();  // gradients flow to mean and log_variance
@@ -9,9 +9,9 @@
 //   const Tensor action = policy.sample();
 //   const Tensor loss = -mean(policy.log_prob(action) * reward + 0.01 * policy.entropy());
 //
-// A distribution is a batch of independent ones, of shape batch_shape(); what log_prob, entropy and
-// kl_divergence return has an element for each. Parameters are checked when it is made, values by log_prob: a
-// NaN is found there, not in the loss.
+// A distribution is a batch of independent distributions, of shape batch_shape(). log_prob, entropy and
+// kl_divergence return one element for each. The constructor checks parameters, and log_prob checks values,
+// so a NaN is reported there and not first seen in the loss.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -22,7 +22,8 @@ namespace gradus::distributions {
 class Normal {
  public:
   // loc and scale broadcast.
-  // Errors: ValueError unless scale > 0 and loc is no NaN; DTypeError unless both are floating; ShapeError.
+  // Errors: ValueError unless scale > 0, and for a NaN in loc; DTypeError unless both
+  // are floating; ShapeError.
   Normal(const Tensor& loc, const Tensor& scale);
   Normal(const Tensor& loc, double scale);
   Normal(double loc, const Tensor& scale);
@@ -39,8 +40,8 @@ class Normal {
   // Shapes: `shape` followed by batch_shape().
   // Grad: none.
   Tensor sample(const Shape& shape = {}) const;
-  // The same as loc + scale n, n standard normal.
-  // Grad: to loc dy, to scale dy n.
+  // The same as loc + scale n with n standard normal.
+  // Grad: to loc, dy; to scale, dy n.
   Tensor rsample(const Shape& shape = {}) const;
   // Computes the logarithm of the density.
   // Shapes: x broadcasts with batch_shape().
@@ -53,7 +54,7 @@ class Normal {
   Tensor loc_, scale_;
 };
 
-// Either of the two: probs are divided by their sum, logits may be any numbers.
+// Give one of the two: probs are divided by their sum, logits may be any numbers.
 struct CategoricalOptions {
   Tensor probs = {}, logits = {};
 };
@@ -62,8 +63,8 @@ struct CategoricalOptions {
 class Categorical {
  public:
   // Shapes: [..., C]; batch_shape() is [...].
-  // Errors: ValueError unless one of probs and logits is given, and for probs that are negative, NaN, or all
-  // 0, and logits that are NaN; ShapeError for a scalar; DTypeError unless floating.
+  // Errors: ValueError unless one of probs and logits is given, for probs that are negative, NaN, or all 0,
+  // and for logits that are NaN; ShapeError for a scalar; DTypeError unless floating.
   explicit Categorical(const CategoricalOptions& options);
 
   const Tensor& probs() const { return probs_; }    // their sum is 1
@@ -76,7 +77,7 @@ class Categorical {
   Tensor sample(const Shape& shape = {}) const;
   // Takes logits()[..., x].
   // Shapes: x, of integers, broadcasts with batch_shape().
-  // Errors: ValueError for what is no number of 0 to C - 1; DTypeError unless integers.
+  // Errors: ValueError for values outside of 0 to C - 1; DTypeError unless integers.
   Tensor log_prob(const Tensor& x) const;
   // Computes -sum probs log probs.
   Tensor entropy() const;
@@ -86,7 +87,7 @@ class Categorical {
   Shape batch_shape_;
 };
 
-// Either of the two: probs lie in [0, 1], logits are log(probs / (1 - probs)).
+// Give one of the two: probs lie in [0, 1], logits are log(probs / (1 - probs)).
 struct BernoulliOptions {
   Tensor probs = {}, logits = {};
 };
@@ -94,7 +95,7 @@ struct BernoulliOptions {
 // 1 with probability probs, else 0.
 class Bernoulli {
  public:
-  // Errors: ValueError unless one of probs and logits is given, and for probs outside of [0, 1], and logits
+  // Errors: ValueError unless one of probs and logits is given, for probs outside of [0, 1], and for logits
   // that are NaN; DTypeError unless floating.
   explicit Bernoulli(const BernoulliOptions& options);
 
@@ -119,8 +120,8 @@ class Bernoulli {
   Tensor probs_, logits_;
 };
 
-// Computes the divergence of q from p, the mean of log p(x) - log q(x) over p: infinite where p gives
-// something that q cannot.
+// Computes the divergence of q from p, the mean of log p(x) - log q(x) over p. It is infinite where p gives a
+// probability to an outcome that is impossible under q.
 // Shapes: those of p and q broadcast; Categoricals of equal C.
 // Errors: ShapeError.
 Tensor kl_divergence(const Normal& p, const Normal& q);

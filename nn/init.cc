@@ -20,7 +20,7 @@ void check(const char* op, const Tensor& x) {
 
 using Bits = std::array<uint32_t, 4>;
 
-// The random bits of one element; a further try of a rejection has bits of its own.
+// The random bits of one element. Each further try of a rejection has bits of its own.
 struct Draws {
   PhiloxKey key;
   int64_t element;
@@ -55,7 +55,7 @@ double normal(const Bits& b) {
 
 double normal_cdf(double z) { return 0.5 * std::erfc(-z / std::numbers::sqrt2); }
 
-// The z with normal_cdf(z) = p, between z_low and z_high, by bisection: exact and fast enough
+// Returns the z between z_low and z_high with normal_cdf(z) = p, by bisection. That is exact and fast enough
 // for initial values.
 double normal_quantile(double p, double z_low, double z_high) {
   for (int i = 0; i < 60; ++i) {
@@ -133,7 +133,7 @@ const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions o) {
   if (!(o.stddev > 0)) throw ValueError("trunc_normal_", "expected stddev > 0, given ", o.stddev);
   if (!(o.low < o.high))
     throw ValueError("trunc_normal_", "expected low < high, given ", o.low, " and ", o.high);
-  // An interval in the upper half is mirrored: 1 - p has no digits left in that tail.
+  // Mirrors an interval in the upper half: 1 - p has no digits left in the upper tail.
   const double sign = o.low > o.mean ? -1 : 1;
   const double ends[] = {sign * (o.low - o.mean) / o.stddev, sign * (o.high - o.mean) / o.stddev};
   const double a = std::max(std::min(ends[0], ends[1]), -38.0),

@@ -1,5 +1,5 @@
-// Initializers: fill a tensor in place from the Context's generator. Values are drawn in f64 on the host by
-// logical element, so they are the same for any thread count, dtype (up to rounding) and device.
+// Initializers: fill a tensor in place from the Context's generator. Values are drawn in f64 on the host, by
+// logical element. So they are the same for any thread count, dtype (up to rounding) and device.
 //
 // Of a weight [out, in, ...kernel], fan_in is in * kernel size and fan_out is out * kernel size.
 #pragma once
@@ -12,7 +12,7 @@ enum class FanMode { kFanIn, kFanOut };
 enum class Nonlinearity { kLinear, kSigmoid, kTanh, kReLU, kLeakyReLU, kSELU };
 
 struct KaimingOptions {
-  double a = 0;  // negative slope, of kLeakyReLU alone
+  double a = 0;  // negative slope, for kLeakyReLU only
   FanMode mode = FanMode::kFanIn;
   Nonlinearity nonlinearity = Nonlinearity::kLeakyReLU;
 };
@@ -26,7 +26,7 @@ struct NormalOptions {
   double mean = 0, stddev = 1;
 };
 struct TruncNormalOptions {
-  double mean = 0, stddev = 1, low = -2, high = 2;  // bounds of the values themselves
+  double mean = 0, stddev = 1, low = -2, high = 2;  // low and high bound the values themselves
 };
 struct OrthogonalOptions {
   double gain = 1;
@@ -37,10 +37,11 @@ struct Fans {
 };
 // Errors: ShapeError below 2 dimensions.
 Fans fans(const Tensor& weight);
-// Returns the factor that keeps the variance through a nonlinearity: 1, 5/3 for tanh, sqrt(2) for ReLU, ...
+// Returns the factor that keeps the variance constant through a nonlinearity: 1, 5/3 for tanh,
+// sqrt(2) for ReLU, ...
 double gain(Nonlinearity nonlinearity, double a = 0.01);
 
-// Each returns its argument.
+// Fill x and return it.
 // Errors: DTypeError unless floating point; StateError while an open recording follows it; ValueError for
 // bounds in the wrong order or a negative deviation.
 const Tensor& constant_(const Tensor& x, double value);
@@ -48,19 +49,19 @@ const Tensor& zeros_(const Tensor& x);
 const Tensor& ones_(const Tensor& x);
 const Tensor& uniform_(const Tensor& x, UniformOptions options = {});
 const Tensor& normal_(const Tensor& x, NormalOptions options = {});
-// Normal, redrawn within the bounds.
+// Draws from a normal distribution, and draws again values outside of the bounds.
 const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions options = {});
-// U(-b, b), b = gain sqrt(6 / (fan_in + fan_out)).
+// Draws from U(-b, b), b = gain sqrt(6 / (fan_in + fan_out)).
 // Source: Glorot and Bengio, AISTATS 2010.
 const Tensor& xavier_uniform_(const Tensor& x, XavierOptions options = {});
-// N(0, s^2), s = gain sqrt(2 / (fan_in + fan_out)).
+// Draws from N(0, s^2), s = gain sqrt(2 / (fan_in + fan_out)).
 const Tensor& xavier_normal_(const Tensor& x, XavierOptions options = {});
-// U(-b, b), b = gain sqrt(3 / fan).
+// Draws from U(-b, b), b = gain sqrt(3 / fan).
 // Source: He et al., ICCV 2015.
 const Tensor& kaiming_uniform_(const Tensor& x, KaimingOptions options = {});
-// N(0, s^2), s = gain / sqrt(fan).
+// Draws from N(0, s^2), s = gain / sqrt(fan).
 const Tensor& kaiming_normal_(const Tensor& x, KaimingOptions options = {});
-// A (semi-)orthogonal matrix of x viewed as [x.size(0), rest].
+// Draws a (semi-)orthogonal matrix; x counts as a matrix [x.size(0), rest].
 // Source: Saxe et al., ICLR 2014.
 const Tensor& orthogonal_(const Tensor& x, OrthogonalOptions options = {});
 

@@ -31,7 +31,7 @@ HookHandle Layer::add_hook(Hook hook) {
 bool Layer::has_hooks() const { return hooks_ && !(hooks_->before.empty() && hooks_->after.empty()); }
 
 Tensor Layer::with_hooks(const Tensor& x) {
-  // Copies: a hook may remove itself.
+  // Copied, because a hook may remove itself.
   const Hooks hooks = *hooks_;
   Tensor input = x;
   for (const auto& [id, hook] : hooks.before)

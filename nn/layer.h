@@ -1,5 +1,5 @@
-// Layer: a module that maps one tensor to one. Users override forward and call the layer itself, which runs
-// hooks and makes errors name the layer.
+// Layer: a module that maps one tensor to one. Users override forward, but call the layer itself: the call
+// runs hooks and adds the layer's name to errors.
 #pragma once
 
 #include <memory>
@@ -29,24 +29,24 @@ class Layer : public Module {
   using Module::Module;
   Layer() = default;
 
-  // Computes the layer. Call the layer, not this.
+  // Computes the layer's result. Call the layer, not this function.
   virtual Tensor forward(const Tensor& x) = 0;
 
   Tensor operator()(const Tensor& x) {
     return call([&] { return hooks_ ? with_hooks(x) : forward(x); });
   }
-  // A temporary's buffer may become the result.
+  // The same for a temporary; its buffer may become the result.
   Tensor operator()(Tensor&& x) {
     return call([&] { return hooks_ ? with_hooks(x) : forward_temporary(std::move(x)); });
   }
 
-  // Calls f(layer, x) before forward. If it returns a Tensor, that (when defined) takes x's place.
+  // Registers f, to be called as f(layer, x) before forward. If f returns a defined Tensor, it replaces x.
   template <class F>
     requires std::is_invocable_v<F&, Layer&, const Tensor&>
   HookHandle register_forward_pre_hook(F f) {
     return add_pre_hook(returning_tensor<Layer&, const Tensor&>(std::move(f)));
   }
-  // Calls f(layer, x, y) after forward. If it returns a Tensor, that (when defined) takes y's place.
+  // Registers f, to be called as f(layer, x, y) after forward. If f returns a defined Tensor, it replaces y.
   template <class F>
     requires std::is_invocable_v<F&, Layer&, const Tensor&, const Tensor&>
   HookHandle register_forward_hook(F f) {
@@ -55,7 +55,7 @@ class Layer : public Module {
 
  protected:
   bool has_hooks() const;
-  // As forward, but x is the caller's to give away. Layers whose op can reuse a buffer override it.
+  // As forward, but x's buffer may be reused. Layers override it when their op can reuse a buffer.
   virtual Tensor forward_temporary(Tensor&& x) { return forward(x); }
 
  private:
@@ -77,8 +77,8 @@ class Layer : public Module {
   std::shared_ptr<Hooks> hooks_;
 };
 
-// A layer with options: as a child {parent, name, options}, as a root {options}. The options may be left out
-// when none of them is required.
+// A layer with options: as a child {parent, name, options}, as a root {options}. When none of the options is
+// required, they may be omitted.
 template <class O>
 class LayerWith : public Layer {
  public:

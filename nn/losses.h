@@ -39,7 +39,7 @@ using gradus::soft_margin_loss;
 using gradus::triplet_margin_loss;
 using gradus::triplet_margin_with_distance_loss;
 
-// A loss with its options: calling it calls the function, whose last argument they are.
+// A loss with its options. A call passes the options to the function as its last argument.
 template <auto kFunction>
 class Loss;
 template <class... Arguments, Tensor (*kFunction)(Arguments...)>

@@ -30,8 +30,8 @@ void append_names(std::string& text, const char* what, const std::vector<std::st
   for (const std::string& n : names) text += " " + n;
 }
 
-// Gives `x` the contents of `with`, keeping its identity. Kernels and saved tensors recognize old contents by
-// the storage's version, so the new storage starts above the old one's.
+// Gives `x` the contents of `with`; x stays the same object. Kernels and saved tensors recognize old contents
+// by the storage's version, so the new storage's version is raised above the old one's.
 void replace_contents(TensorImpl& x, const TensorImpl& with) {
   while (with.storage->version() <= x.storage->version()) with.storage->bump_version();
   x.storage = with.storage;
@@ -81,7 +81,7 @@ void Module::check_new_name(const std::string& name) const {
                      path());
 }
 
-// Brings a new tensor to where to() has brought the others.
+// Converts and moves a new tensor as the last calls of to() did with the others.
 void Module::adopt(Tensor& member) const {
   if (!member.defined()) return;
   std::optional<DType> dtype;
@@ -214,7 +214,7 @@ StateDict Module::state_dict() const {
 
 namespace {
 
-// Whether `name` is that of a module, parameter or buffer, or lies below it.
+// Returns whether `name` is the name of the module, parameter or buffer at `path`, or lies below it.
 bool is_under(const std::string& name, const std::string& path) {
   return name.starts_with(path) && (name.size() == path.size() || name[path.size()] == '.');
 }
@@ -320,14 +320,14 @@ void Module::convert(const std::function<Tensor(const Tensor&)>& f, const char* 
       throw StateError(op, "an open recording follows '", name, "': run its backward or release it first");
     all.push_back(*s.tensor);
   });
-  // Everything is converted before anything is replaced: a failure changes nothing.
+  // Converts everything before it replaces anything, so that a failure changes nothing.
   std::vector<Tensor> contents, gradients;
   for (const Tensor& t : all) {
     contents.push_back(f(t));
     const Tensor grad = t.grad();
     gradients.push_back(grad.defined() ? f(grad) : grad);
   }
-  // Queued kernels hold these tensors and would meet the new contents.
+  // Waits for queued kernels: they hold these tensors and would read the new contents.
   for (size_t i = 0; i < all.size(); ++i)
     if (!contents[i].is_same(all[i])) synchronize(all[i].device());
   for (size_t i = 0; i < all.size(); ++i) {
@@ -369,14 +369,14 @@ std::string Module::type_name() const {
 
 namespace {
 
-constinit thread_local const Module* innermost = nullptr;  // that is being called
+constinit thread_local const Module* innermost = nullptr;  // the innermost module being called
 constinit thread_local internal::ApartCalls* apart_calls = nullptr;
 
 void add_once(std::vector<std::string>& all, const std::string& text) {
   if (std::ranges::find(all, text) == all.end()) all.push_back(text);
 }
 
-// Once for each text in a process.
+// Prints each text once per process.
 void warn(const std::string& text) {
   static std::mutex mutex;
   static std::vector<std::string> said;
@@ -398,10 +398,11 @@ bool Module::any_parameter(const F& holds) const {
          std::ranges::any_of(children_, [&](const Module* c) { return c->any_parameter(holds); });
 }
 
-// Note [Called apart]. A module that was made without a parent and is called within another is most likely a
-// member that was to be {this, "name"}: nothing attaches its parameters, optimizes or saves them. It may be
-// meant, too: a teacher, a perceptual loss. So there is a word only where the other's parameters are followed
-// and no one of its own is.
+// Note [Called apart]
+// A module without a parent that is called within another module is most likely a member that should have
+// been made with {this, "name"}. Nothing attaches, optimizes or saves its parameters. But it may be intended,
+// such as a teacher or a perceptual loss. So the warning comes only if recordings follow parameters of the
+// calling module's tree and no parameter of the called module.
 void Module::called_apart_in(const Module& outer) const {
   const auto& recordings = Context::current().recordings;
   if (recordings.empty() && !apart_calls) return;
@@ -424,7 +425,7 @@ void Module::called_apart_in(const Module& outer) const {
   warn(note);
 }
 
-// What runs meanwhile knows which module it belongs to.
+// Ops that run during the scope know the module they belong to.
 Module::CallScope::CallScope(const Module& m) : outer_(innermost), pushed_(!m.name_.empty()) {
   if (outer_ && !m.parent_ && outer_ != &m) [[unlikely]]
     m.called_apart_in(*outer_);

@@ -7,9 +7,9 @@
 //     Tensor forward(const Tensor& x) override { return fc(x) * scale; }
 //   };
 //
-// A module is pinned: it is neither copied nor moved. Another instance comes from building it again and
-// copy_state_. Whatever changes parameters (load_state_dict, to, optimizers) changes their contents, never
-// which tensors they are.
+// A module is neither copied nor moved. To get a second instance, build it again and call copy_state_.
+// Functions that change parameters (load_state_dict, to, optimizers) change the tensors' contents; the
+// tensors stay the same objects.
 #pragma once
 
 #include <functional>
@@ -31,8 +31,8 @@ class Module;
 
 namespace internal {
 
-// Notes, for its lifetime, which modules without a parent this thread calls within others: their parameters
-// do not belong to these.
+// Collects, during its lifetime, notes on modules without a parent that this thread calls within other
+// modules. The parameters of such a module do not belong to the module that calls it.
 class ApartCalls {
  public:
   ApartCalls();
@@ -49,12 +49,11 @@ class ApartCalls {
 
 }  // namespace internal
 
-// In registration order: state.at("fc.weight"), state.contains("fc.bias"). The tensors share storage
-// with the module.
+// Names and tensors in registration order: state.at("fc.weight"), state.contains("fc.bias"). The tensors
+// share storage with the module.
 using StateDict = NamedTensors;
 
-// A tensor that is learned: a member of a module, known to it by name. An undefined one is
-// an absent parameter.
+// A learned tensor: a member of a module, registered under a name. An undefined one is an absent parameter.
 class Parameter : public Tensor {
  public:
   Parameter(Module* owner, std::string name, Tensor value);
@@ -70,7 +69,7 @@ struct BufferOptions {
   bool persistent = true;  // part of state_dict
 };
 
-// A tensor that belongs to a module's state without being learned (running statistics).
+// A tensor of a module's state that is not learned (running statistics).
 class Buffer : public Tensor {
  public:
   Buffer(Module* owner, std::string name, Tensor value, BufferOptions options = {});
@@ -84,18 +83,20 @@ class Buffer : public Tensor {
 
 struct LoadOptions {
   bool strict = true;  // missing and unexpected names are errors
-  // Modules, parameters and buffers that stay as they are, whatever the state has for them: {"fc"} for a head
-  // of another number of classes.
+  // Modules, parameters and buffers to keep as they are, even if the state contains them: {"fc"} for a head
+  // with another number of classes.
   std::vector<std::string> except = {};
 };
 
-// Some of a module's parameters, by dotted paths of modules or parameters: {.except = {"layer1", "fc.bias"}}.
+// Selects parameters of a module, by dotted paths of modules or parameters: {.except
+// = {"layer1", "fc.bias"}}.
 struct ParameterOptions {
   std::vector<std::string> only = {};  // empty: all
   std::vector<std::string> except = {};
 };
 
-// The names that a load passed over: where it was not strict, and those that `except` kept as they are.
+// The names that a load skipped: missing and unexpected ones when it was not strict, and those
+// kept by `except`.
 struct LoadReport {
   std::vector<std::string> missing, unexpected, kept;
 };
@@ -104,7 +105,7 @@ class Module {
  public:
   // Makes a root.
   Module() = default;
-  // Makes a child of `parent`, under a name that is unique there and has no dot.
+  // Makes a child of `parent`. The name must be unique there and must not contain a dot.
   // Errors: ValueError.
   Module(Module* parent, std::string name);
   virtual ~Module();
@@ -115,21 +116,21 @@ class Module {
   std::string path() const;                          // "layer3.1.conv2"; "" for a root
   Module* parent() const { return parent_; }
   const std::vector<Module*>& children() const { return children_; }
-  // Returns this module (named "") and all below, each before its children.
+  // Returns this module (named "") and all modules below, each before its children.
   std::vector<std::pair<std::string, Module*>> named_modules();
   // Returns the module at a dotted path below this one.
   // Errors: ValueError listing the names that exist.
   Module& find(const std::string& path);
 
-  // Returns each distinct parameter once, in registration order: own ones, then the children's.
+  // Returns each distinct parameter once, in registration order: this module's own, then the children's.
   std::vector<Tensor> parameters() const;
   StateDict named_parameters() const;
-  // The same of some: what is not attached stays as it is, so attaching parameters({.except = {"body"}})
-  // freezes the body.
+  // Returns the selected parameters only. Parameters that are not attached do not change, so attaching
+  // parameters({.except = {"body"}}) freezes the body.
   // Errors: ValueError for a path that leads to no parameter.
   std::vector<Tensor> parameters(const ParameterOptions& options) const;
   StateDict named_parameters(const ParameterOptions& options) const;
-  // Returns one by its dotted name: parameter("layer1.0.conv1.weight").
+  // Returns a parameter by its dotted name: parameter("layer1.0.conv1.weight").
   // Errors: ValueError listing the names.
   Tensor parameter(const std::string& name) const;
   Tensor buffer(const std::string& name) const;
@@ -137,54 +138,55 @@ class Module {
   StateDict named_buffers() const;
   int64_t num_parameters() const;  // elements of parameters()
 
-  // Registers a tensor member of the module, which must live as long as it does. An undefined
-  // tensor is absent.
+  // Registers a tensor member of the module. The member must live as long as the module. An undefined tensor
+  // is an absent parameter.
   // Errors: ValueError for a name that is empty, dotted or taken.
   void register_parameter(std::string name, Tensor& member);
   void register_buffer(std::string name, Tensor& member, BufferOptions options = {});
 
-  // Takes one of this module's own parameters out of the tree and returns the member that it was, for those
-  // that compute a weight from other parameters (spectral_norm).
-  // Errors: ValueError listing the parameters there are.
+  // Removes one of this module's own parameters from the tree and returns its member. For layers that compute
+  // a weight from other parameters (spectral_norm).
+  // Errors: ValueError listing the existing parameters.
   Tensor& unregister_parameter(const std::string& name);
 
   // Returns all parameters and persistent buffers by dotted name, shared, not copied.
   StateDict state_dict() const;
-  // Copies the given contents into the parameters and buffers, converted to their dtypes and devices.
-  // Errors: ValueError that lists every missing, unexpected, repeated and misshapen name at once, or names in
-  // `except` that the module does not have; nothing is changed then.
+  // Copies the given contents into the parameters and buffers, and converts them to their dtypes and devices.
+  // Errors: ValueError that lists every missing, unexpected and repeated name and every wrong shape at once,
+  // or names in `except` that the module does not have. Nothing is changed then.
   LoadReport load_state_dict(const StateDict& state, LoadOptions options = {});
 
-  // Sets training mode (dropout drops, batch norm uses the batch) for this module and all below.
+  // Sets training mode for this module and all below: dropout drops, batch norm uses the batch.
   Module& train(bool on = true);
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
 
-  // Whether an open ParameterScope may have put other tensors in the place of this module's own.
+  // Returns whether an open ParameterScope may have replaced this module's own tensors.
   bool is_substituted() const;
 
-  // Converts the floating-point parameters, buffers and gradients to `dtype`. What is registered below this
-  // module later is converted then, and an optimizer's state at its next step.
-  // Errors: DTypeError unless it is floating point; StateError while an open recording follows one of them.
+  // Converts the floating-point parameters, buffers and gradients to `dtype`. Tensors registered below this
+  // module later are converted on registration, and an optimizer's state at its next step.
+  // Errors: DTypeError unless `dtype` is floating point; StateError while an open recording
+  // follows one of them.
   Module& to(DType dtype);
-  // Moves parameters, buffers and gradients to `device`, and later ones as above.
+  // Moves parameters, buffers and gradients to `device`, and tensors registered later as above.
   // Errors: StateError as above.
   Module& to(Device device);
 
-  // gradus::to, which the members above would hide from a forward.
+  // Calls gradus::to, which the members above would hide in a forward.
   static Tensor to(const Tensor& x, DType dtype);
   static Tensor to(const Tensor& x, Device device);
 
   // Calls f on every module below, children first, and then on this one.
   Module& apply(const std::function<void(Module&)>& f);
 
-  // The name of the type, as printed. By default the C++ class's, without namespaces.
+  // Returns the name of the type for printing. By default it is the C++ class's name, without namespaces.
   virtual std::string type_name() const;
-  // What stands between the parentheses when printed: "in=128, out=10".
+  // Returns the text between the parentheses when printed: "in=128, out=10".
   virtual std::string extra_repr() const { return ""; }
 
  protected:
-  // Puts a module's name onto the context's module path, which errors report. One per call of a forward.
+  // Adds a module's name to the context's module path, which errors report. One scope per call of a forward.
   class CallScope {
    public:
     explicit CallScope(const Module& m);
@@ -193,12 +195,12 @@ class Module {
     CallScope& operator=(const CallScope&) = delete;
 
    private:
-    const Module* outer_;  // in whose forward this one is called
+    const Module* outer_;  // the module whose forward calls this one
     bool pushed_;
     RunningRange running_;  // for a profile
   };
-  // Returns f(), under this module's name: errors tell where in the tree they happened. Modules with calls of
-  // their own (LSTM, MultiheadAttention) make them through it.
+  // Calls f() under this module's name, and returns its result: errors then report the module's path. Modules
+  // with call operators of their own (LSTM, MultiheadAttention) use it for their calls.
   template <class F>
   auto call(F f) {
     const CallScope scope(*this);
@@ -222,10 +224,10 @@ class Module {
 
   void check_new_name(const std::string& name) const;
   template <class F>
-  bool any_parameter(const F& holds) const;  // here or below
+  bool any_parameter(const F& holds) const;  // in this module or below
   void called_apart_in(const Module& outer) const;
   void forget(const Tensor* member);
-  // Calls f(dotted name, slot, is_parameter) for all slots below, own parameters, own buffers, then children.
+  // Calls f(dotted name, slot, is_parameter) for all slots: own parameters, own buffers, then the children's.
   template <class F>
   void each_slot(const std::string& prefix, F&& f) const;
   void convert(const std::function<Tensor(const Tensor&)>& f, const char* op);
@@ -235,14 +237,14 @@ class Module {
   Module* parent_ = nullptr;
   std::vector<Module*> children_;
   std::vector<Slot> parameters_, buffers_;
-  std::optional<DType> dtype_;  // of the last to(), for what comes later
+  std::optional<DType> dtype_;  // from the last to(), for tensors registered later
   std::optional<Device> device_;
   bool training_ = true;
-  int scopes_ = 0;  // of this module, that are open
+  int scopes_ = 0;  // number of this module's open ParameterScopes
 };
 
 namespace internal {
-// A class that a container is to make: the compiler's message where it cannot be made.
+// Gives a readable compiler message when a container cannot make a child of class M.
 template <class M, class... Args>
 constexpr void check_child() {
   static_assert(
@@ -257,22 +259,22 @@ constexpr void check_child() {
 void copy_state_(const Module& from, Module& to);
 
 struct ParameterScopeOptions {
-  bool partial = false;  // what is not named stays as it is
+  bool partial = false;  // parameters that are not named stay as they are
 };
 
-// Replaces parameters (or buffers) of `module` by other tensors until the end of the scope:
-// evaluation with averaged weights, replicas, functional calls. Scopes of one module end in the
+// Replaces parameters (or buffers) of `module` by other tensors until the end of the scope. Use it for
+// evaluation with averaged weights, for replicas and for functional calls. Scopes of one module end in the
 // reverse order of their beginning.
 //
 //   { nn::ParameterScope scope(net, ema_weights);  evaluate(net); }
 class ParameterScope {
  public:
-  // One tensor for each of module.parameters(), in order.
+  // Takes one tensor for each of module.parameters(), in order.
   // Errors: ValueError for another number, ShapeError.
   ParameterScope(Module& module, const std::vector<Tensor>& tensors);
-  // By name; a parameter that has several gets the same tensor under all of them.
-  // Errors: ValueError for an unknown name, or listing the parameters that are not named, and the buffers
-  // unless none is; ShapeError.
+  // Takes tensors by name. A parameter with several names gets the same tensor under all of them.
+  // Errors: ValueError for an unknown name. Without `partial`, ValueError listing the parameters that are not
+  // named; also the buffers, if any buffer is named. ShapeError.
   ParameterScope(Module& module, const StateDict& tensors, ParameterScopeOptions options = {});
   ~ParameterScope();
   ParameterScope(const ParameterScope&) = delete;

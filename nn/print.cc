@@ -10,7 +10,7 @@ namespace {
 
 struct Line {
   std::string text;
-  std::string count;  // parameters; empty for none
+  std::string count;  // number of parameters; empty for none
 };
 
 void add_lines(const Module& m, int indent, std::vector<Line>& lines) {

@@ -15,16 +15,16 @@
 namespace gradus::nn {
 namespace {
 
-// Has `member` computed before each call. What `compute` captures holds the tensors that now stand for it:
-// they live as long as the layer's hooks, that is, as the layer.
+// Registers hooks that compute `member` before each call. The captures of `compute` hold the tensors that
+// replace it, so they live as long as the layer's hooks, which is as long as the layer.
 template <class F>
 void compute_before_calls(Layer& layer, Tensor& member, F compute) {
   layer.register_forward_pre_hook([&member, compute](Layer& l, const Tensor&) { member = compute(l); });
-  // Nobody is to keep the graph of a call that is over.
+  // Releases the call's graph, which `member` would keep.
   layer.register_forward_hook([&member](Layer&, const Tensor&, const Tensor&) { member = detach(member); });
 }
 
-// Takes the parameter out of the layer: the member itself, and the tensor that it held.
+// Removes the parameter from the layer, and returns the member and the tensor that it held.
 std::pair<Tensor&, Tensor> taken_out(const char* op, Layer& layer, const std::string& name) {
   try {
     Tensor& member = layer.unregister_parameter(name);
@@ -39,7 +39,7 @@ Tensor normalized(const Tensor& x, double eps) { return x / maximum(norm(x), eps
 struct SpectralState {
   Tensor weight_orig, u, v;
 
-  // weight_orig as a matrix whose rows are the outputs.
+  // Returns weight_orig as a matrix with one row per output.
   Tensor matrix(int dim) const {
     const Tensor w = movedim(weight_orig, dim, 0);
     return reshape(w, {w.size(0), w.numel() / std::max<int64_t>(w.size(0), 1)});
@@ -47,7 +47,7 @@ struct SpectralState {
 
   void iterate(int dim, const SpectralNormOptions& o) {
     const NoRecord off = no_record();
-    const autograd::NoAutocast in_dtype_of_weight;  // sigma scales all of the weight
+    const autograd::NoAutocast in_dtype_of_weight;  // power iterations run in the weight's dtype
     const Tensor w = matrix(dim);
     Tensor next_u = u, next_v;
     for (int64_t i = 0; i < o.n_power_iterations; ++i) {
@@ -60,7 +60,7 @@ struct SpectralState {
 
   Tensor compute(int dim) const {
     const autograd::NoAutocast in_dtype_of_weight;
-    // Later iterations overwrite u and v, which the gradient still needs.
+    // Cloned: later iterations overwrite u and v, which the gradient still needs.
     const Tensor sigma = sum(detach(raw::clone(u)) * matmul(matrix(dim), detach(raw::clone(v))));
     return weight_orig / sigma;
   }
@@ -87,7 +87,7 @@ void apply_spectral_norm(Layer& layer, const SpectralNormOptions& o) {
   layer.register_buffer(o.name + "_v", state->v);
   member = detach(state->compute(dim));
   compute_before_calls(layer, member, [state, dim, o](Layer& l) {
-    // A checkpoint that computes again needs the weight that it had before.
+    // When a checkpoint computes its function again, it needs the same weight as in the first run.
     if (l.is_training() && !autograd::is_recomputing()) state->iterate(dim, o);
     return state->compute(dim);
   });
@@ -101,7 +101,7 @@ void apply_weight_norm(Layer& layer, const WeightNormOptions& o) {
     for (int d = 0; d < weight.dim(); ++d)
       if (d != kept) others.push_back(d);
   }
-  // A vector has no other dims, and {} means all.
+  // A vector has no other dims, and {} would mean all.
   const auto norms = [others, each = o.dim && others.empty(), some = o.dim.has_value()](const Tensor& v) {
     return each ? abs(v) : norm(v, others, 2, some);
   };

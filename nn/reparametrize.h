@@ -1,5 +1,5 @@
-// Layers whose weight is computed from other parameters before every call: spectral normalization,
-// weight normalization, equalized learning rates. Each works on any layer that has the parameter, and
+// Computes a layer's weight from other parameters before every call: spectral normalization, weight
+// normalization, equalized learning rates. Each function takes any layer that has the parameter, and
 // returns the layer:
 //
 //   nn::Conv2d conv{this, "conv", {.in = 64, .out = 128, .kernel = 3}};
@@ -7,8 +7,8 @@
 //   nn::spectral_norm(conv);                                                // in the constructor
 //   nn::equalized_lr(body.add<nn::Linear>({.in = 512, .out = 512}));        // body a Sequential
 //
-// The parameter itself is then no longer in the layer's state; what stands for it is named below. Between
-// calls the layer's member holds the weight as last computed, without its gradient.
+// The parameter itself is then no longer in the layer's state; the parameters in its place are named below.
+// Between calls the layer's member holds the last computed weight, without its gradient.
 #pragma once
 
 #include <optional>
@@ -21,15 +21,15 @@ namespace gradus::nn {
 struct SpectralNormOptions {
   std::string name = "weight";
   int64_t n_power_iterations = 1;   // before each call in training
-  double eps = 1e-12;               // least norm that is divided by
-  std::optional<int64_t> dim = {};  // the weight's outputs; none: 1 for transposed convolutions, else 0
+  double eps = 1e-12;               // the least norm to divide by
+  std::optional<int64_t> dim = {};  // the weight's output dim; none: 1 for transposed convolutions, else 0
 };
 
-// Divides the weight by its largest singular value sigma = u^T W v, W the weight as a matrix of its outputs.
-// The parameter weight_orig stands for weight; the buffers weight_u and weight_v hold u and v, which power
-// iterations in training improve. The gradient goes through sigma too, with u and v constant.
-// Errors: ValueError for a layer without that parameter, fewer than 1 iteration; IndexError for a dim
-// that it has not.
+// Divides the weight by its largest singular value sigma = u^T W v, where W is the weight as a matrix with
+// one row per output. The parameter weight_orig replaces weight. The buffers weight_u and weight_v hold u and
+// v; power iterations in training improve them. The gradient flows through sigma too, with u and v constant.
+// Errors: ValueError for a layer without that parameter, or fewer than 1 iteration; IndexError for a dim that
+// it does not have.
 // Source: Miyato et al., "Spectral normalization for generative adversarial networks", ICLR 2018.
 void apply_spectral_norm(Layer& layer, const SpectralNormOptions& options);
 
@@ -38,21 +38,21 @@ struct WeightNormOptions {
   std::optional<int64_t> dim = 0;  // one norm for each of its slices; none: one norm for all
 };
 
-// Computes the weight as g v / |v|: the parameters weight_g (at first the norms of weight) and weight_v (at
-// first weight) stand for weight.
-// Errors: ValueError for a layer without that parameter; IndexError for a dim that it has not.
+// Computes the weight as g v / |v|. The parameters weight_g (initially the norms of weight) and weight_v
+// (initially weight) replace weight.
+// Errors: ValueError for a layer without that parameter; IndexError for a dim that it does not have.
 // Source: Salimans and Kingma, "Weight normalization", NeurIPS 2016.
 void apply_weight_norm(Layer& layer, const WeightNormOptions& options);
 
 struct EqualizedLROptions {
   std::string name = "weight";
-  double gain = 1.4142135623730951;  // sqrt(2), for a rectifier behind it; 1 for none
+  double gain = 1.4142135623730951;  // sqrt(2), for a rectifier after the layer; 1 for none
   init::FanMode mode = init::FanMode::kFanIn;
   double lr_mul = 1;
 };
 
-// Computes the weight as w gain lr_mul / sqrt(fan): the parameter weight_orig stands for weight and starts
-// normal with deviation 1 / lr_mul, so that all layers learn at one pace; the bias starts at 0.
+// Computes the weight as w gain lr_mul / sqrt(fan). The parameter weight_orig replaces weight; it starts
+// normal with deviation 1 / lr_mul, so that all layers learn at the same speed. The bias starts at 0.
 // Errors: ValueError for a layer without that parameter, or lr_mul not above 0.
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 void apply_equalized_lr(Layer& layer, const EqualizedLROptions& options);

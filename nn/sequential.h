@@ -86,8 +86,8 @@ class Sequential : public Layer {
   std::vector<std::unique_ptr<Layer>> layers_;
 };
 
-// Computes net(x) in segments of as many layers each, and the last with what is left over. All but the last
-// keep their input alone; backward computes them again (autograd::checkpoint).
+// Computes net(x) in segments with equal numbers of layers; the last segment also gets the remaining layers.
+// All segments but the last keep only their input. The backward computes them again (autograd::checkpoint).
 // Errors: ValueError unless segments is in [1, net.size()].
 Tensor checkpoint_sequential(Sequential& net, int64_t segments, const Tensor& x);
 

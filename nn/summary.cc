@@ -29,7 +29,7 @@ class FlopCounter final : public Observer {
   int64_t total = 0;
 };
 
-// The layers' calls, noted by hooks for its lifetime.
+// Records the layers' calls by hooks, during its lifetime.
 class CallLog {
  public:
   CallLog(Layer& net, const FlopCounter& flops) : flops_(flops) {
@@ -63,7 +63,7 @@ class CallLog {
   std::vector<HookHandle> hooks_;
 };
 
-// Training mode for a scope, module by module as it was afterward.
+// Sets a training mode for a scope, and then restores each module's own mode.
 class ModeScope {
  public:
   ModeScope(Layer& net, bool training) {
@@ -71,7 +71,7 @@ class ModeScope {
     net.train(training);
   }
   ~ModeScope() {
-    // Each module is followed by those below it, which set their own.
+    // train() also sets the modules below. They come later in the list and set their own mode.
     for (auto& [module, training] : before_) module->train(training);
   }
   ModeScope(const ModeScope&) = delete;
@@ -87,7 +87,7 @@ int64_t bytes_of(const std::vector<Tensor>& tensors) {
   return bytes;
 }
 
-// The highest number of bytes on the meta device while f runs, beyond what others hold there.
+// Returns the highest number of bytes on the meta device while f runs, without the `others` bytes held there.
 template <class F>
 int64_t peak_of(int64_t others, F f) {
   reset_peak_memory(kMeta);
@@ -103,7 +103,7 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
   s.parameter_bytes = bytes_of(net.parameters());
   s.buffer_bytes = bytes_of(net.buffers());
 
-  // Its own generator and recordings: those of the caller stay as they are.
+  // Uses its own generator and recordings, so the caller's do not change.
   Context context = Context::current().snapshot();
   context.recordings.clear();
   context.generator = std::make_shared<RandomGenerator>();

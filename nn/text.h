@@ -1,4 +1,4 @@
-// Numbers as people read them.
+// Formats numbers for reading.
 #pragma once
 
 #include <cstdint>

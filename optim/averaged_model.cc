@@ -21,7 +21,7 @@ AveragedModel::AveragedModel(const nn::Module& model, AveragedModelOptions optio
   follow(kOp);
 }
 
-// Makes the averages those of the model's present tensors, in its order.
+// Brings the list of averages in line with the model's present tensors, in the model's order.
 void AveragedModel::follow(const char* op) {
   if (model_->is_substituted())
     throw StateError(
@@ -60,7 +60,7 @@ double AveragedModel::newest_weight(int64_t updates) const {
 
 void AveragedModel::update_parameters() {
   follow("update_parameters");
-  std::map<int64_t, std::vector<raw::StepItem>> items;  // by the updates that they have seen
+  std::map<int64_t, std::vector<raw::StepItem>> items;  // by the number of updates of the tensor
   for (Average& a : averages_) {
     if (a.averages)
       items[a.updates].push_back({.param = a.value, .grad = raw::to(a.source, a.value.dtype()), .state = {}});
@@ -141,7 +141,7 @@ BatchNormUpdate::BatchNormUpdate(nn::Module& model) {
 
 BatchNormUpdate::~BatchNormUpdate() {
   for (nn::BatchNorm* bn : batch_norms_) bn->weigh_all_batches_alike(false);
-  // Each comes before its children, which it takes along.
+  // A module comes before its children. train() also sets the children, which then set their own mode.
   for (const auto& [module, was_training] : training_) module->train(was_training);
 }
 

@@ -1,4 +1,4 @@
-// Averages of a model's weights over the steps of a training (EMA, SWA), which often generalize better than
+// Averages of a model's weights over the steps of a training (EMA, SWA). They often generalize better than
 // the last weights.
 //
 //   optim::AveragedModel average(net, {.decay = 0.999});
@@ -18,38 +18,42 @@ class BatchNorm;
 namespace gradus::optim {
 
 struct AveragedModelOptions {
-  // average = decay average + (1 - decay) weights; none: the mean of all updates, for SWA.
+  // average = decay average + (1 - decay) weights; none: the mean over all updates, as for SWA.
   std::optional<double> decay = {};
-  // The first weights count less, by a decay of min(decay, (1 + n) / (10 + n)) after n updates.
+  // Lowers the decay at first, to min(decay, (1 + n) / (10 + n)) after n updates, so that the first
+  // weights count less.
   bool warm_up = false;
-  // As if the average had started from 0 and were divided by the sum of its weights, 1 - decay^n.
+  // Averages as if the average had started from 0, and divides by the sum of the weights'
+  // factors, 1 - decay^n.
   bool bias_correction = false;
-  bool use_buffers = false;  // average floating-point buffers too; otherwise they are copied at each update
+  bool use_buffers = false;  // averages floating-point buffers too; otherwise each update copies them
 };
 
-// The averages are kept in f32 for 16-bit weights. The first update copies. They follow the model as it
-// grows: an update finds new tensors, which begin with their first one (`n` counts per tensor), and drops
-// those that are gone.
-// Sources: Polyak and Juditsky, SIAM J. Control Optim. 30 (1992); Izmailov et al., UAI 2018.
+// Averages of the weights. For 16-bit weights they are kept in f32. The first update copies the weights. An
+// update also finds tensors that were added to the model, and drops those that are gone. The average of an
+// added tensor begins with its first update (`n` counts updates per tensor).
 class AveragedModel {
  public:
   // `model` must outlive it.
   // Errors: ValueError for a decay outside [0, 1), warm_up or bias_correction without one, or both.
   explicit AveragedModel(const nn::Module& model, AveragedModelOptions options = {});
-  AveragedModel(const nn::Module&& model, AveragedModelOptions options = {}) = delete;  // it would be gone
+  AveragedModel(const nn::Module&& model, AveragedModelOptions options = {}) = delete;  // would dangle
 
-  // Takes the model's present weights into the average.
-  // Errors: StateError while a ParameterScope of the model is open: what it has then are not its weights.
+  // Adds the model's present weights to the average.
+  // Errors: StateError while a ParameterScope of the model is open: the model then holds other tensors
+  // than its weights.
   void update_parameters();
   int64_t n_averaged() const { return updates_; }
-  // Returns parameters and buffers by name, in the model's dtypes: for nn::ParameterScope, which lists what
-  // no update has seen yet. They are the averages themselves, or copies where the dtype is another one.
+  // Returns parameters and buffers by name, in the model's dtypes, for nn::ParameterScope. The scope
+  // reports tensors that no update has seen yet. The result holds the averages themselves, or copies where
+  // the dtypes differ.
   nn::StateDict weights() const;
   // Copies the averages into a model of the same kind.
   // Errors: as load_state_dict of modules.
   void copy_to(nn::Module& model) const;
 
-  // "n_averaged", "module.fc.weight"; "n_averaged.fc.weight" for tensors that came later
+  // Returns "n_averaged", "module.fc.weight", ..., and "n_averaged.fc.weight" for tensors that
+  // were added later.
   State state_dict() const;
   // Errors: ValueError listing what does not fit; nothing is changed then.
   void load_state_dict(const State& state);
@@ -58,8 +62,8 @@ class AveragedModel {
   struct Average {
     std::string name;
     Tensor source, value;
-    bool averages;        // otherwise it copies
-    int64_t updates = 0;  // that have seen it
+    bool averages;        // false: updates copy
+    int64_t updates = 0;  // updates of this tensor
   };
   void follow(const char* op);
   double newest_weight(int64_t updates) const;
@@ -70,8 +74,8 @@ class AveragedModel {
   int64_t updates_ = 0;
 };
 
-// For the time of a pass over the data: batch norms forget their statistics and give all batches the same
-// weight, all is in training mode.
+// For one pass over the data: resets the statistics of all batch norms, gives all batches the same weight,
+// and puts the model into training mode. The destructor restores the modes.
 class BatchNormUpdate {
  public:
   explicit BatchNormUpdate(nn::Module& model);
@@ -85,8 +89,8 @@ class BatchNormUpdate {
   std::vector<std::pair<nn::Module*, bool>> training_;
 };
 
-// Computes the running statistics of batch norms anew, from all of `batches`: a loader, or a range of
-// tensors. For averaged weights, within their ParameterScope.
+// Computes the running statistics of batch norms anew from all of `batches`, a loader or a range of tensors.
+// To use it for averaged weights, call it within their ParameterScope.
 template <class Batches>
 void update_bn(Batches&& batches, nn::Layer& model) {
   const BatchNormUpdate update(model);

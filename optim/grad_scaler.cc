@@ -61,7 +61,7 @@ std::vector<GradScaler::Before> GradScaler::begin_backward(const std::vector<Ten
     if (scale != 0 && internal::changed_since_marked(grad))
       throw StateError(kOp, "the gradient of ", describe(p), " was changed since the last backward");
     if (scale != 0 && scale != progress_.scale) {
-      // Kept for a later step while another optimizer's step changed the scale.
+      // The gradient was kept for a later step, and another optimizer's step changed the scale meanwhile.
       raw::mul_(grad, progress_.scale / scale);
       internal::mark_scaled(grad, progress_.scale);
     }
@@ -76,8 +76,8 @@ void GradScaler::mark(const std::vector<Tensor>& params, const std::vector<Befor
     if (!grad.defined()) continue;
     const Before& b = before[i];
     const bool same = b.grad == grad.ref().get() && grad.storage()->version() == b.version;
-    if (same && b.is_scaled == (internal::scale_of(grad) != 0)) continue;  // not reached by this loss
-    // A bucket's version says nothing of one gradient in it.
+    if (same && b.is_scaled == (internal::scale_of(grad) != 0)) continue;  // this loss did not reach it
+    // The version of a bucket does not tell which gradient in it changed.
     const bool is_whole = grad.nbytes() == grad.storage()->bytes() || !b.grad;
     if (b.grad && !b.is_scaled && is_whole)
       throw StateError(
@@ -104,7 +104,7 @@ bool GradScaler::divide(Optimizer& opt, const char* op) const {
     double scale;
     std::vector<Tensor> grads;
   };
-  std::vector<Alike> all;  // one, but for models on several devices and odd orders of calls
+  std::vector<Alike> all;  // one element, except for models on several devices and unusual orders of calls
   for (const Tensor& p : opt.parameters()) {
     Tensor g = p.grad();
     if (!g.defined()) continue;
@@ -185,7 +185,7 @@ void GradScaler::load_state_dict(const State& state) {
       wrong += concat(wrong.empty() ? "" : ", ", '"', name, "\" is unexpected");
   }
   if (!wrong.empty()) throw ValueError(op, wrong);
-  // Whole numbers, so that a damaged file is no undefined conversion.
+  // Accepts whole numbers only, so that a damaged file causes no undefined conversion.
   const auto count = [&](const char* name) {
     const double v = numbers[name];
     if (!(v >= 0 && v <= 0x1p53 && v == std::floor(v)))

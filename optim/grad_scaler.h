@@ -1,6 +1,6 @@
-// GradScaler: keeps the small gradients of a training in f16 from vanishing. It multiplies the loss, and so
-// all gradients, by a large number, divides them by it before the step, and looks for a number as large as
-// fits: too large a one gives an infinite gradient, which skips the step.
+// GradScaler: keeps small gradients from vanishing in f16 training. It multiplies the loss, and so all
+// gradients, by a large scale, and divides the gradients by it before the step. It searches for the largest
+// usable scale. A scale that is too large gives an infinite gradient, and then the step is skipped.
 //
 //   optim::GradScaler scaler;
 //   for (const data::Batch& b : loader) {
@@ -29,12 +29,12 @@ namespace gradus::optim {
 struct GradScalerOptions {
   double init_scale = 65536;
   double growth_factor = 2;     // after growth_interval steps without an infinity
-  double backoff_factor = 0.5;  // after one with
+  double backoff_factor = 0.5;  // after a step with an infinity
   int64_t growth_interval = 2000;
-  bool enabled = true;  // false: backward and step do what they do without a scaler; clipping remains
-  // Whether any rank found an infinity, given whether this one did; called once a step, on every rank:
-  // [](bool found) { return dist::any_rank(found); }. None: gradients are averaged, which carries an
-  // infinity to every rank.
+  bool enabled = true;  // false: backward and step do not scale; clipping remains
+  // Returns whether any rank found an infinity, given whether this rank did. Called once a step, on every
+  // rank: [](bool found) { return dist::any_rank(found); }. None: relies on averaged gradients, which carry
+  // an infinity to every rank.
   std::function<bool(bool found)> agree = nullptr;
 };
 
@@ -50,9 +50,9 @@ class GradScaler {
   // backoff_factor outside of (0, 1), a growth_interval below 1.
   explicit GradScaler(GradScalerOptions options = {});
 
-  // Runs gm.backward(loss, scale() * dy), dy being 1 if undefined, for a GradManager gm. Gradients add up as
-  // usual, over several losses and several batches; clip_grad_norm_, clip_grad_value_ and Optimizer::step
-  // refuse them until they are divided by the scale.
+  // Runs gm.backward(loss, scale() * dy) for a GradManager gm; dy is 1 if undefined. Gradients add up as
+  // usual, over several losses and several batches. Until they are divided by the scale, clip_grad_norm_,
+  // clip_grad_value_ and Optimizer::step refuse them.
   // Errors: ShapeError unless the loss has one element or dy its shape; StateError when a gradient is added
   // to one that is not scaled.
   template <class Manager>
@@ -64,35 +64,35 @@ class GradScaler {
     mark(params, before);
   }
 
-  // Divides the gradients of opt's parameters by the scale, clips them, and steps, unless a gradient is
-  // infinite or NaN on any rank. Returns whether it stepped. Call it once for each optimizer whose
-  // parameters have gradients.
-  // Errors: StateError when no parameter has a gradient, or one is not from this scaler's backward;
-  // DTypeError for gradients in f16, which have no room for what is divided; ValueError for a negative
-  // bound; and Optimizer::step's.
+  // Divides the gradients of opt's parameters by the scale, clips them, and steps. Skips the step if a
+  // gradient is infinite or NaN on any rank. Returns whether it stepped. Call it once for each
+  // optimizer with gradients.
+  // Errors: StateError when no parameter has a gradient, or when a gradient is not from this scaler's
+  // backward; DTypeError for gradients in f16, which cannot hold the divided values; ValueError for a
+  // negative bound; those of Optimizer::step.
   bool step(Optimizer& opt, const ScaledStepOptions& options = {});
 
-  // Divides alone, to look at gradients or to clip them in another way before step(opt).
-  // Errors: as step, and StateError a second time before it.
+  // Divides the gradients only, to look at them or to clip them in another way before step(opt).
+  // Errors: as step; also StateError when called twice before a step.
   void unscale_(Optimizer& opt);
 
-  // The factor of the next backward; 1 when not enabled. It changes once between a step and the next
+  // Returns the factor of the next backward; 1 when not enabled. It changes once between a step and the next
   // backward, however many optimizers stepped.
   double scale() const { return options_.enabled ? settled().scale : 1; }
-  int64_t skipped_steps() const { return skipped_steps_; }  // so far, of all optimizers
-  // Of the last step that was made with clip_norm, before clipping.
+  int64_t skipped_steps() const { return skipped_steps_; }  // so far, over all optimizers
+  // Returns the gradients' norm before clipping, from the last step with clip_norm.
   const Tensor& grad_norm() const { return grad_norm_; }
   const GradScalerOptions& options() const { return options_; }
 
-  // "scale", "growth_factor", "backoff_factor", "growth_interval", "growth_tracker", "skipped_steps".
+  // Returns "scale", "growth_factor", "backoff_factor", "growth_interval", "growth_tracker", "skipped_steps".
   State state_dict() const;
-  // Errors: ValueError naming what is missing, unexpected or out of range; nothing is changed then.
+  // Errors: ValueError naming what is missing, unexpected or out of range. Nothing is changed then.
   void load_state_dict(const State& state);
 
  private:
-  // A gradient as it was before a backward.
+  // The state of a gradient before a backward.
   struct Before {
-    const TensorImpl* grad = nullptr;  // not held: backward adds in place to what nobody else holds
+    const TensorImpl* grad = nullptr;  // no reference held, so that backward may add in place
     uint32_t version = 0;
     bool is_scaled = false;
   };
@@ -108,8 +108,8 @@ class GradScaler {
 
   GradScalerOptions options_;
   Progress progress_;
-  bool stepped_ = false, found_ = false;                     // since progress_ was settled
-  std::vector<std::pair<const Optimizer*, bool>> unscaled_;  // whether an infinity was found
+  bool stepped_ = false, found_ = false;                     // since the last settled()
+  std::vector<std::pair<const Optimizer*, bool>> unscaled_;  // infinities found by unscale_
   int64_t skipped_steps_ = 0;
   Tensor grad_norm_;
 };

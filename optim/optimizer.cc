@@ -11,7 +11,7 @@
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::autograd {
-bool is_tracked(const Tensor& x);  // autograd/graph/tracking.h; met at link time, as Tensor::grad is
+bool is_tracked(const Tensor& x);  // from autograd/graph/tracking.h; resolved at link time, as Tensor::grad
 }
 
 namespace gradus::optim {
@@ -95,7 +95,7 @@ Optimizer& Optimizer::step() {
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "optimizer step"});
   std::vector<std::vector<raw::StepItem>> items(groups_.size());
   std::vector<ParamState*> stepped;
-  std::vector<std::pair<Tensor, ParamState*>> rounded;  // parameters of which the step sees the master
+  std::vector<std::pair<Tensor, ParamState*>> rounded;  // parameters whose master copy is stepped
   for (size_t g = 0; g < groups_.size(); ++g) {
     Group& group = groups_[g];
     const std::vector<const char*> names = state_names(g);
@@ -127,7 +127,7 @@ Optimizer& Optimizer::step() {
       stepped.push_back(&state);
     }
   }
-  // All groups are checked before any is stepped.
+  // Checks all groups before it steps any.
   for (const auto& group : items) raw::check_step_items(kind(), group);
   for (size_t g = 0; g < groups_.size(); ++g)
     if (!items[g].empty()) step_group(g, items[g]);
@@ -220,7 +220,7 @@ State Optimizer::state_dict() const {
       out.numbers.emplace_back(state_name(number, "step"), double(s.step));
       for (size_t k = 0; k < numbers.size(); ++k)
         out.numbers.emplace_back(state_name(number, numbers[k]), s.numbers[k]);
-      // A state that options changed since the last step call for is as good as new.
+      // A state that became necessary by a change of options since the last step counts as new.
       for (size_t k = 0; k < names.size(); ++k)
         if (names[k])
           out.tensors.emplace_back(state_name(number, names[k]), s.tensors[k].defined()
@@ -255,13 +255,14 @@ void Optimizer::load_state_dict(const State& state) {
       wrong += concat("\n  group ", g, " has ", groups_[g].params.size(), " parameters, given ", n);
     for (const auto& [name, value] : group_numbers(g))
       group_values[g].emplace_back(name, take(group_name(g, name)));
-    // Only optimizers with a schedule have it.
+    // Only optimizers with a schedule have an initial rate.
     initial_lrs[g] = groups_[g].initial_lr;
     if (numbers.count(group_name(g, "initial_lr"))) initial_lrs[g] = take(group_name(g, "initial_lr"));
   }
   if (!wrong.empty()) throw ValueError("load_state_dict", "the state does not fit this ", kind(), ':', wrong);
 
-  // The options say which states there are, so they are set first, and put back if the rest does not fit.
+  // The options determine which states there are. So they are set first, and restored if the
+  // rest does not fit.
   std::vector<Numbers> previous;
   for (size_t g = 0; g < groups_.size(); ++g) previous.push_back(group_numbers(g));
   try {
@@ -281,7 +282,7 @@ void Optimizer::load_state_dict(const State& state) {
         numbers.erase(step);
         for (size_t k = 0; const char* name : number_names())
           states[i].numbers[k++] = take(state_name(number, name));
-        // Takes what the state has under this name as the parameter's `t`.
+        // Copies the tensor of this name from the state into `t`.
         const auto take_tensor = [&](const char* which, Tensor& t, bool needed) {
           const std::string name = state_name(number, which);
           const auto it = tensors.find(name);

@@ -1,5 +1,5 @@
-// Optimizer: updates parameters in place from their gradients. Parameters come in groups with
-// options of their own.
+// Optimizer: updates parameters in place from their gradients. Parameters come in groups, each with
+// its own options.
 //
 //   optim::SGD opt(net.parameters(), {.lr = 0.1, .momentum = 0.9});
 //   opt.add_param_group(head.parameters(), {.lr = 1.0});
@@ -22,7 +22,7 @@
 
 namespace gradus::optim {
 
-// What an optimizer or a schedule must remember, as named tensors and numbers: what a checkpoint stores.
+// The state of an optimizer or a schedule, as named tensors and numbers. A checkpoint stores it.
 struct State {
   NamedTensors tensors;
   std::vector<std::pair<std::string, double>> numbers;
@@ -41,40 +41,42 @@ class Optimizer {
   // Drops all gradients: grad() is undefined afterward.
   Optimizer& clear_grad();
 
-  // Keeps an f32 copy ("state.0.master") of every parameter in 16 bits from its next step on. Steps are made
-  // on the copy, of which the parameter is the rounded value: steps too small for 16 bits add up. Who changes
-  // the parameter otherwise changes the copy. Off: parameters are rounded at each step.
+  // Keeps an f32 copy ("state.0.master") of every 16-bit parameter, from the parameter's next step on. Steps
+  // change the copy, and the parameter is its rounded value. So steps that are too small for 16 bits add up.
+  // When other code has changed the parameter, the next step copies the parameter again. Off: parameters are
+  // rounded at each step.
   Optimizer& keep_master_weights(bool on = true);
 
   size_t num_groups() const { return groups_.size(); }
   const std::vector<Tensor>& parameters(size_t group) const { return groups_.at(group).params; }
   std::vector<Tensor> parameters() const;  // of all groups
 
-  // Adds parameters with the options of the first group, but for those that are given: their rate, and others
-  // by name ("weight_decay").
-  // Errors: ValueError for a name that the options do not have, or a value that they do not allow; for a
-  // parameter that is already there.
+  // Adds parameters with the options of the first group, except for those given in `changes`: the rate, and
+  // others by name ("weight_decay").
+  // Errors: ValueError for a name that the options do not have, for a value that they do not allow, and for a
+  // parameter that the optimizer already has.
   void add_param_group(const std::vector<Tensor>& params,
                        const std::vector<std::pair<std::string, double>>& changes = {});
 
   double lr(size_t group = 0) const;
   void set_lr(double lr);  // of all groups. Errors: ValueError below 0
   void set_lr(size_t group, double lr);
-  double momentum(size_t group = 0) const;  // beta1 where the optimizer has betas; 0 where there is neither
+  double momentum(size_t group = 0) const;  // beta1 if the optimizer has betas; 0 if it has neither
   bool has_momentum() const;
-  // Errors: ValueError where there is none, and for a value that the optimizer's options do not allow.
+  // Errors: ValueError if it has no momentum, and for a value that the optimizer's options do not allow.
   void set_momentum(size_t group, double momentum);
-  // The rate that schedules start from: that of the time when the first one was made, or what
-  // one of them set.
+  // Returns the rate that schedules start from: the group's rate when the first schedule was made, or the one
+  // set by set_initial_lr.
   double initial_lr(size_t group) const;
   void set_initial_lr(size_t group, double lr);
 
   // Returns options and per-parameter state, by parameter number: "state.0.momentum_buffer", "group.0.lr".
   // The tensors are shared, not copied.
   virtual State state_dict() const;
-  // Takes over a state_dict of an optimizer of the same kind over parameters of the same shapes;
-  // tensors are copied.
-  // Errors: ValueError that lists everything missing, unexpected and misshapen; nothing is changed then.
+  // Loads a state_dict of an optimizer of the same kind over parameters of the same shapes.
+  // Tensors are copied.
+  // Errors: ValueError that lists everything missing and unexpected and every wrong shape. Nothing
+  // is changed then.
   virtual void load_state_dict(const State& state);
 
  protected:
@@ -82,8 +84,9 @@ class Optimizer {
     int64_t step = 0;
     std::array<Tensor, 3> tensors;
     std::array<double, 2> numbers = {};
-    Tensor master;  // f32; undefined where none is kept
-    // The version of the parameter's storage then; none: fresh from a file.
+    Tensor master;  // f32; undefined if none is kept
+    // The version of the parameter's storage when it was last rounded from `master`; none:
+    // loaded from a file.
     std::optional<uint32_t> rounded_into;
   };
   // Names and values of a group's options, as numbers.
@@ -97,13 +100,14 @@ class Optimizer {
   // GradScaler has multiplied.
   void check_step(const Tensor& param, const Tensor& grad) const;
 
-  // "SGD"
+  // Returns the optimizer's name: "SGD".
   virtual const char* kind() const = 0;
-  // Names of the states in the order of StepItem::state; null for one that the group's options do not use.
+  // Returns the names of the states in the order of StepItem::state; null for a state that the group's
+  // options do not use.
   virtual std::vector<const char*> state_names(size_t group) const = 0;
-  // What a new state is filled with.
+  // Returns the value to fill a new state with.
   virtual double initial_state(size_t /*group*/, size_t /*state*/) const { return 0; }
-  // Names of StepItem::numbers, what they start with, and what they are after a step.
+  // Return the names of StepItem::numbers, and their initial values, and update them after a step.
   virtual std::vector<const char*> number_names() const { return {}; }
   virtual std::array<double, 2> initial_numbers(size_t /*group*/) const { return {}; }
   virtual void advance_numbers(size_t /*group*/, const raw::StepItem& /*item*/,
@@ -128,16 +132,16 @@ class Optimizer {
   bool master_weights_ = false;
 };
 
-// An optimizer whose groups have options O, an aggregate with a member `lr` and a static
-// `each(options, f)` that calls f("name", member) for every member, and `check()`. Ours are instantiated in
-// their own files alone (extern template), and members are not inline: each program that includes them would
-// compile them all.
+// An optimizer with options O per group. O is an aggregate with a member `lr`, a function `check()` and a
+// static function `each(options, f)` that calls f("name", member) for every member. The library's optimizers
+// are instantiated only in their own files (extern template). Members are not inline, because each program
+// that includes them would compile them all.
 template <class O>
 class OptimizerWith : public Optimizer {
  public:
   using Options = O;
-  // Adds parameters with options of their own.
-  // Errors: ValueError for a parameter that is already there.
+  // Adds parameters with their own options.
+  // Errors: ValueError for a parameter that the optimizer already has.
   void add_param_group(const std::vector<Tensor>& params, Options options);
   const Options& options(size_t group = 0) const { return options_.at(group); }
   void set_options(size_t group, Options options);
@@ -194,9 +198,9 @@ O OptimizerWith<O>::with_numbers(O options, const Numbers& numbers) {
   return options;
 }
 
-// Throws ValueError naming `op` and the option unless it holds.
+// Throws ValueError naming `op` and the option unless `holds` is true.
 void check_option(bool holds, const char* op, const char* name, const char* expected, double given);
-// The same for betas, in [0, 1).
+// Checks betas in the same way; they must lie in [0, 1).
 void check_betas(const char* op, const std::array<double, 2>& betas);
 
 }  // namespace gradus::optim

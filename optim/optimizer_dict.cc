@@ -12,7 +12,7 @@ void append_prefixed(List& to, const std::string& prefix, const List& from) {
   for (const auto& [name, value] : from) to.emplace_back(prefix + name, value);
 }
 
-// Moves what is called "prefix..." from one list to another, without the prefix.
+// Moves the entries named "prefix..." from one list to another, without the prefix.
 template <class List>
 void take_prefixed(List& from, const std::string& prefix, List& to) {
   std::erase_if(from, [&](const auto& entry) {

@@ -16,15 +16,15 @@
 namespace gradus::optim {
 
 // Holds references: the optimizers must outlive it. Keeps the order in which they were named. There is no
-// step() and no backward() of all of them: each loss has its own moment (mmengine's OptimWrapperDict
-// refuses them as well).
+// step() and no backward() for all of them, because each loss has its own time for them (mmengine's
+// OptimWrapperDict refuses them as well).
 class OptimizerDict {
  public:
   using Entry = std::pair<std::string, std::reference_wrapper<Optimizer>>;
   // Errors: ValueError for a name that is empty, dotted or repeated.
   OptimizerDict(std::initializer_list<Entry> optimizers);
 
-  // Errors: ValueError listing the names there are.
+  // Errors: ValueError listing the existing names.
   Optimizer& operator[](const std::string& name) const;
   bool contains(const std::string& name) const;
   size_t size() const { return entries_.size(); }
@@ -32,14 +32,14 @@ class OptimizerDict {
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
 
-  const OptimizerDict& clear_grad() const;                      // of all
-  std::map<std::string, std::vector<double>> lr() const;        // per name: of each group
-  std::map<std::string, std::vector<double>> momentum() const;  // the same; see Optimizer::momentum
+  const OptimizerDict& clear_grad() const;                      // clears the gradients of all optimizers
+  std::map<std::string, std::vector<double>> lr() const;        // for each name, the rates of its groups
+  std::map<std::string, std::vector<double>> momentum() const;  // the same for Optimizer::momentum
 
-  // "disc.state.0.momentum_buffer", ...
+  // Returns "disc.state.0.momentum_buffer", ...
   State state_dict() const;
-  // Errors: ValueError naming the optimizer that its part does not fit, or what belongs to none; nothing
-  // is changed then.
+  // Errors: ValueError naming the optimizer with a part that does not fit, or parts that belong to no
+  // optimizer. Nothing is changed then.
   void load_state_dict(const State& state) const;
 
  private:

@@ -1,4 +1,4 @@
-// OptimizerWrapper: one call per batch: backward, gradient accumulation, clipping, step.
+// OptimizerWrapper: one call per batch for backward, gradient accumulation, clipping and step.
 //
 //   optim::OptimizerWrapper optimizer(opt, {.accumulative_counts = 4, .clip_norm = 1.0});
 //   for (const data::Batch& b : loader) {
@@ -17,25 +17,25 @@ namespace gradus::optim {
 
 struct OptimizerWrapperOptions {
   int64_t accumulative_counts = 1;       // batches per step
-  std::optional<double> clip_norm = {};  // all gradients together, before the step
+  std::optional<double> clip_norm = {};  // norm of all gradients together, clipped before the step
   double norm_type = 2;
-  std::optional<double> clip_value = {};  // each element; instead of clip_norm
-  GradScaler* scaler = nullptr;           // runs backward, clips and steps; must outlive the wrapper
+  std::optional<double> clip_value = {};  // bound of each element; excludes clip_norm
+  GradScaler* scaler = nullptr;           // runs the backward, clips and steps; must outlive the wrapper
 };
 
-// Losses of the batches of one step are averaged: each counts 1 / accumulative_counts. The steps of a
-// training whose length is known (initialize_count_status) take in all its batches: the last one may have
-// fewer, which count more.
+// Averages the losses of the batches of one step: each counts 1 / accumulative_counts. When the training's
+// length is known (initialize_count_status), the last step takes the remaining batches. They may be fewer,
+// and then each counts more.
 class OptimizerWrapper {
  public:
   // `optimizer` must outlive it.
   // Errors: ValueError for accumulative_counts < 1, both kinds of clipping, or a negative bound.
   explicit OptimizerWrapper(Optimizer& optimizer, OptimizerWrapperOptions options = {});
 
-  // Runs gm.backward(loss) for the loss's share; every accumulative_counts-th time also clips, steps and
-  // clears the gradients. `gm`: a GradManager, a Recording, or what else has backward(root, dy). `no_sync()`
-  // keeps gradients back on this rank as long as its result lives; it is held during a backward that no step
-  // follows, so that ranks communicate once per step. Returns whether it stepped.
+  // Runs gm.backward(loss) for the loss's share. Every accumulative_counts-th call also clips, steps and
+  // clears the gradients. `gm` is a GradManager, a Recording, or another object with backward(root, dy). The
+  // result of `no_sync()` keeps gradients on this rank as long as it lives. It is held during a backward
+  // without a step, so that ranks communicate once per step. Returns whether it stepped.
   // Errors: ShapeError unless the loss has one element.
   template <class Manager, class F>
   bool update_params(Manager& gm, const Tensor& loss, F no_sync) {
@@ -62,13 +62,14 @@ class OptimizerWrapper {
     return update_params(gm, loss, [] { return 0; });
   }
 
-  // Whether the next update_params steps.
+  // Returns whether the next update_params steps.
   bool should_update() const;
-  // Whether the gradients of the next backward must be those of all ranks: it is the last before a step.
+  // Returns whether the next backward must reduce gradients across ranks, because it is the
+  // last before a step.
   bool should_sync() const { return should_update(); }
-  // Training goes on after `done` of `total` calls of update_params (-1: no end is known).
+  // Continues the training after `done` of `total` calls of update_params (-1: the total is unknown).
   // Accumulation starts anew.
-  // Errors: ValueError for a negative `done`, or more than `total`.
+  // Errors: ValueError for a negative `done`, or one above `total`.
   void initialize_count_status(int64_t done, int64_t total);
 
   Optimizer& optimizer() const { return optimizer_; }
@@ -80,12 +81,13 @@ class OptimizerWrapper {
   std::vector<double> momentum() const;
   Optimizer& clear_grad() { return optimizer_.clear_grad(); }
 
-  // The optimizer's. Gradients accumulated since the last step are no part of it: save when a step was made.
+  // Returns the optimizer's state. It does not include gradients accumulated since the last step: save
+  // right after a step.
   State state_dict() const { return optimizer_.state_dict(); }
   void load_state_dict(const State& state) { optimizer_.load_state_dict(state); }
 
  private:
-  int64_t batches_of_step() const;  // of the step that comes next
+  int64_t batches_of_step() const;  // number of batches of the next step
   Tensor share_of(const Tensor& loss) const;
   bool after_backward();
   void clip();
@@ -93,7 +95,7 @@ class OptimizerWrapper {
   Optimizer& optimizer_;
   const OptimizerWrapperOptions options_;
   int64_t accumulated_ = 0;  // batches since the last step
-  int64_t left_ = -1;        // batches until the end, with those accumulated; -1: unknown
+  int64_t left_ = -1;        // batches until the end, including those accumulated; -1: unknown
   Tensor grad_norm_;
 };
 

@@ -6,9 +6,10 @@ namespace gradus::optim::internal {
 namespace {
 
 // Note [Scaled gradients]
-// The mark hangs on the gradient's storage, where autocast keeps casts of weights: it goes with the gradient,
-// and a gradient that replaces it has none. It knows the storage's version, and so a write by others. A
-// storage may hold several gradients, those of a bucket, hence the offsets.
+// The gradient's storage holds the mark, in the slot that autocast uses for casts of weights. So the mark is
+// freed with the gradient, and a gradient that replaces it has no mark. The mark stores the storage's
+// version, and thereby detects writes by other code. Marks have offsets because a storage may hold several
+// gradients, those of a bucket.
 struct ScaleMark final : Counted {
   std::map<int64_t, double> scales;  // by offset
   uint32_t version = 0;

@@ -1,14 +1,15 @@
-// Kernel slots: how an op finds the code that computes it. Each op has one slot, declared beside the op and
-// defined with its kernel for the CPU. So who links the op links that kernel, and no other:
+// Kernel slots: how an op finds the code that computes it. Each op has one slot. The slot is declared
+// beside the op and defined with the op's kernel for the CPU, so a program that links the op links this
+// kernel and no other:
 //
 //   // tensor/ops/relu.h      in namespace raw
 //   extern KernelSlot<void(const Tensor& out, const Tensor& x)> relu_kernel;
 //   // tensor/cpu/relu.cc     constinit decltype(relu_kernel) relu_kernel{"relu", &relu_cpu};
 //   // tensor/ops/relu.cc     relu_kernel(out, x);
 //
-// The op validates, infers shapes and allocates; a kernel receives clean tensors and only computes.
-// Calling a slot launches the kernel on the current stream of the first tensor's device: at once on
-// cpu:0, queued elsewhere.
+// The op checks its arguments, infers shapes and allocates results. The kernel only computes. A call of a
+// slot launches the kernel on the current stream of the first tensor's device: on cpu:0 it runs at once, on
+// other devices it is queued.
 #pragma once
 
 #include <tuple>
@@ -26,7 +27,8 @@ namespace gradus {
 
 namespace internal {
 
-// The defined tensors of a kernel's argument; a type of one's own names them by for_each_tensor(value, f).
+// The defined tensors among a kernel's arguments. An argument of another type lists its tensors
+// by for_each_tensor(value, f).
 using TensorPointers = std::vector<const Tensor*>;
 inline void collect(TensorPointers& into, const Tensor& x) {
   if (x.defined()) into.push_back(&x);
@@ -59,8 +61,7 @@ class KernelSlot<void(const Tensor&, Args...)> {
     if (device == kCPU) return f(out, args...);
     const Stream stream = current_stream(device);
     if (stream.is_inline() || device.type == DeviceType::kCUDA) return f(out, args...);
-    // The queue keeps its own copies of the tensors, so a block cannot be freed before the
-    // kernel has used it.
+    // The queue holds copies of the tensors, so no block is freed before the kernel has used it.
     stream.enqueue([f, out, copies = std::tuple<std::decay_t<Args>...>(args...)]() mutable {
       std::apply([&](auto&... a) { f(out, a...); }, copies);
     });
@@ -74,7 +75,7 @@ class KernelSlot<void(const Tensor&, Args...)> {
     if (Observer* o = Context::current().observer.get()) o->launched(op_, tensors_of(out, args...));
   }
 
-  // The time of a queued kernel is that of its run, on the stream's thread.
+  // A queued kernel is timed while it runs on the stream's thread.
   [[gnu::noinline]] void launch_observed(Observer& o, Function f, const Tensor& out, Args... args) const {
     const internal::TensorPointers tensors = tensors_of(out, args...);
     const int64_t range = o.announce({.kind = RangeKind::kKernel, .name = op_, .tensors = tensors});

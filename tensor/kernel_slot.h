@@ -1,5 +1,5 @@
-// The slot in which an op finds its kernel: gradus/tensor/kernel.h defines it. Headers that declare slots
-// need no more than this.
+// Declares KernelSlot, the slot in which an op finds its kernel, for headers that declare slots.
+// gradus/tensor/kernel.h defines it.
 #pragma once
 
 namespace gradus {

@@ -1,4 +1,4 @@
-// NamedTensors: tensors with names, in an order: state dicts, files of weights.
+// NamedTensors: an ordered list of tensors with names, such as a state dict or a file of weights.
 //
 //   for (const auto& [name, x] : net.state_dict()) std::cout << name << ' ' << x.shape() << '\n';
 //   net.state_dict().at("layer1.0.conv1.weight");
@@ -18,7 +18,7 @@ class NamedTensors : public std::vector<std::pair<std::string, Tensor>> {
   using vector::at;  // by number
   using vector::vector;
 
-  // Returns the tensor of this name; of several the first.
+  // Returns the tensor of this name, the first of several.
   // Errors: ValueError listing the names.
   const Tensor& at(std::string_view name) const;
   bool contains(std::string_view name) const;

@@ -1,10 +1,10 @@
-// OpCall: what a public op is called, and what it must be given, at its entry:
+// OpCall: declares, at the entry of a public op, the op's name and the arguments that must be defined:
 //
 //   Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
 //     const OpCall call("linear", {{"x", x}, {"weight", w}});
 //
-// Errors of whatever it is made of carry its name. Ops call ops: the outermost, which the
-// user called, counts.
+// Errors thrown while it lives carry this name. Where one op calls another, the outermost op, which the user
+// called, gives the name.
 #pragma once
 
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// Printing: values abridged and aligned the way PyTorch does, so that a large tensor is still readable.
+// Prints values as PyTorch does: abridged and aligned, so that a large tensor is readable.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -14,7 +14,7 @@ constexpr int64_t kAbridgeAbove = 1000;  // elements
 constexpr int64_t kEdge = 3;             // elements shown at either end
 constexpr int kLineWidth = 80;
 
-// How the numbers of one tensor are written: all alike, so that columns line up.
+// How a number is written. All numbers of a tensor share one style, so that columns line up.
 enum class Style { kInteger, kTruth, kWhole, kFixed, kScientific };
 
 std::string written(double v, Style style) {
@@ -50,8 +50,8 @@ class Printer {
   }
   bool starts_gap(int d, int64_t i) const { return abridge_ && x_.shape()[d] > 2 * kEdge && i == kEdge; }
 
-  // Whole numbers as 3., others with four digits after the point, and with an exponent when those
-  // would not show much.
+  // Whole numbers are written as 3., others with four digits after the point, or with an exponent where four
+  // digits would not show much.
   Style choose_style() const {
     if (x_.dtype() == DType::kBool) return Style::kTruth;
     if (is_integral(x_.dtype())) return Style::kInteger;

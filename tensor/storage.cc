@@ -3,7 +3,7 @@
 namespace gradus {
 
 Ref<Storage> Storage::allocate(Device device, int64_t bytes) {
-  // The block comes last: nothing that can fail follows it.
+  // The block is allocated last, so that nothing after it can fail.
   Ref<Storage> storage(new Storage(device, nullptr, 0, false, {}));
   if (bytes > 0) {
     storage->data_ = gradus::allocate(device, bytes);

@@ -13,7 +13,7 @@ class Storage final : public Counted {
  public:
   // Takes `bytes` (may be 0) from the device's caching allocator; contents are unspecified.
   static Ref<Storage> allocate(Device device, int64_t bytes);
-  // Adopts memory that someone else owns; `release` (may be empty) runs when the last tensor is gone.
+  // Adopts memory of another owner. `release` (may be empty) runs when the last tensor is gone.
   static Ref<Storage> adopt(Device device, void* data, int64_t bytes, std::function<void()> release);
 
   void* data() const { return data_; }
@@ -24,10 +24,10 @@ class Storage final : public Counted {
   uint32_t version() const { return version_.load(std::memory_order_acquire); }
   void bump_version() { version_.fetch_add(1, std::memory_order_acq_rel); }
 
-  // What kernels keep beside the contents (weights in a library's own layout). Theirs to guard; dropped
-  // with the bytes.
+  // What kernels keep beside the contents: weights in a library's own layout. Kernels guard it with a lock of
+  // their own. It is freed with the bytes.
   Ref<Counted> companion;
-  // The contents in another dtype, which autocast keeps. Its to guard, as well.
+  // The contents in another dtype, which autocast keeps. Autocast guards it with a lock of its own.
   Ref<Counted> cast;
 
  private:

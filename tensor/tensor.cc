@@ -11,7 +11,7 @@
 namespace gradus {
 namespace {
 
-// Gives dims of size 1 the stride they would have in a dense row-major array, so that equal
+// Returns the strides with the dims of size 1 set to their stride in a dense row-major array, so that equal
 // layouts compare equal.
 Strides normalized(const Shape& shape, Strides strides) {
   int64_t next = 1;
@@ -32,7 +32,7 @@ bool lies_row_major(const Shape& shape, const Strides& strides) {
   return true;
 }
 
-// Dims ordered from the outermost in memory to the innermost.
+// Returns the dims in the order of memory, the outermost first.
 Dims memory_order(const Strides& strides) {
   Dims order;
   for (int d = 0; d < strides.size(); ++d) {
@@ -175,7 +175,7 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, TensorOptions o
 Tensor empty_like(const Tensor& x, DType dtype) {
   const TensorOptions options{dtype, x.device()};
   if (x.is_row_major()) return empty(x.shape(), options);
-  // Dense strides in the order of x's dimensions in memory.
+  // Dense strides, with x's dims in their order in memory.
   const Dims order = memory_order(x.strides());
   Strides strides = x.shape();
   int64_t step = 1;
@@ -240,8 +240,8 @@ T element(Number number) {
 using internal::Literal;
 using Row = std::initializer_list<Literal>;
 
-// Appends the numbers of a row, which is one of dim `dim`.
-// Errors: ShapeError unless it is one of `shape`.
+// Appends the numbers of a row at depth `dim`.
+// Errors: ShapeError unless the row fits `shape`.
 void append(const Row& row, int dim, const Shape& shape, std::vector<const Literal*>& numbers) {
   if (static_cast<int64_t>(row.size()) != shape[dim])
     throw ShapeError("tensor", "a row has ", row.size(), " values but the first has ", shape[dim]);

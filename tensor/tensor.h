@@ -1,9 +1,9 @@
-// Tensor: a value handle to an n-dimensional array. Copying shares, it never copies elements.
+// Tensor: a value handle to an n-dimensional array. A copy of a Tensor shares the elements.
 //
-// Logical shape is always NCHW for images; the strides say how it lies in memory. `data<T>()` gives the
-// elements of a row-major tensor. A default-constructed Tensor is undefined and means "none". Functions on
-// tensors are free functions: gradus/autograd/ops/ops.h (differentiable, what users call) and
-// gradus/tensor/ops/ (raw, no autograd).
+// The shape of images is always NCHW; the strides say how they lie in memory. `data<T>()` gives the elements
+// of a row-major tensor. A default-constructed Tensor is undefined and means "none". Functions on tensors are
+// free functions: gradus/autograd/ops/ops.h has the differentiable ones, which users call, and
+// gradus/tensor/ops/ the raw ones, without autograd.
 #pragma once
 
 #include <concepts>
@@ -27,10 +27,10 @@ namespace gradus {
 class Index;    // one coordinate of x[{...}]: gradus/autograd/indexing.h
 class Indexed;  // what x[{...}] gives: read it as a Tensor, or assign to it
 
-// What autograd hangs on a tensor. Opaque here: autograd/ derives from it, tensor/ only owns it.
+// What autograd attaches to a tensor. autograd/ derives from it; tensor/ only owns it.
 class AutogradSlot : public Counted {
  public:
-  // A leaf (an attached tensor) rather than the node of an op.
+  // Returns whether this is a leaf (an attached tensor) rather than the node of an op.
   bool is_leaf() const { return is_leaf_; }
   // Called when the tensor that owned this slot is destroyed.
   virtual void owner_gone() {}
@@ -42,7 +42,7 @@ class AutogradSlot : public Counted {
   bool is_leaf_;
 };
 
-// The array behind a handle.
+// The array that a handle refers to.
 class TensorImpl final : public Counted {
  public:
   TensorImpl(Ref<Storage> storage, int64_t offset, const Shape& shape, const Strides& strides, DType dtype);
@@ -55,7 +55,7 @@ class TensorImpl final : public Counted {
   int64_t numel;
   DType dtype;
   bool row_major;           // elements lie densely in row-major order
-  uint32_t slot_index = 0;  // which output of the slot's node this is
+  uint32_t slot_index = 0;  // which output of the slot's node this tensor is
   Ref<AutogradSlot> slot;   // null: a constant
 };
 
@@ -63,12 +63,12 @@ class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
-  Tensor(NoneType) {}  // undefined: an argument that is not given
+  Tensor(NoneType) {}  // undefined, for an argument that is not given
 
   bool defined() const { return bool(impl_); }
   explicit operator bool() const { return defined(); }
 
-  // A temporary's shape is a copy: `for (int64_t n : f(x).shape())` is fine.
+  // On a temporary, shape() returns a copy, so `for (int64_t n : f(x).shape())` is safe.
   const Shape& shape() const& { return impl().shape; }
   Shape shape() && { return impl().shape; }
   int64_t size(int64_t dim) const;  // negative counts from the back. Errors: IndexError
@@ -81,18 +81,18 @@ class Tensor {
   Device device() const { return impl().storage->device(); }
   int64_t nbytes() const { return numel() * size_of(dtype()); }
 
-  // Elements lie densely in row-major order.
+  // Returns whether the elements lie densely in row-major order.
   bool is_row_major() const { return impl().row_major; }
-  // Elements of a 3 to 5 dimensional image lie densely with channels innermost (and it is not
-  // row-major as well).
+  // Returns whether the elements of an image of 3 to 5 dims lie densely with channels innermost, in an order
+  // that is not also row-major.
   bool is_channels_last() const;
-  // Elements fill a dense block in some order of the dimensions (no gaps, no overlaps).
+  // Returns whether the elements fill a dense block (no gaps, no overlaps) in some order of the dims.
   bool is_dense() const;
 
-  // Returns the elements, row-major, after the device has finished writing them. Mutable access
+  // Return the elements in row-major order, after the device has finished writing them. mutable_data
   // bumps the version.
-  // Errors: DTypeError; ShapeError "call contiguous()" when not row-major; DeviceError when not
-  // in host memory.
+  // Errors: DTypeError unless the dtype is T's; ShapeError "call contiguous()" unless row-major; DeviceError
+  // unless in host memory.
   template <class T>
   const T* data() const {
     return static_cast<const T*>(host_data(dtype_v<T>));
@@ -115,18 +115,19 @@ class Tensor {
   template <class T>
   std::vector<T> to_vector() const;
 
-  // Reads or assigns a part: x[{1, Slice(0, 3)}], x[0], x[mask]; defined in gradus/autograd/indexing.h.
+  // Reads or assigns a part: x[{1, Slice(0, 3)}], x[0], x[mask]. Defined in gradus/autograd/indexing.h.
   Indexed operator[](std::initializer_list<Index> index) &;
   Indexed operator[](std::initializer_list<Index> index) const&;
   Indexed operator[](const Index& index) &;
   Indexed operator[](const Index& index) const&;
 
-  // The same elements without autograd history: gradus::detach(x).
+  // Returns the same elements without autograd history, as gradus::detach(x).
   Tensor detach() const;
 
-  // The gradient that the last backward set or added to; undefined when there is none. Only attached tensors
-  // have one. set_grad replaces it (undefined: removes it).
-  // Errors: ShapeError, DTypeError, DeviceError unless like the tensor. Defined in autograd/.
+  // grad() returns the gradient that the last backward set or added to; undefined when there is none.
+  // Only attached tensors have one. set_grad replaces it; an undefined `grad` removes it. Both are
+  // defined in autograd/.
+  // Errors: ShapeError, DTypeError, DeviceError unless `grad` is like the tensor.
   Tensor grad() const;
   void set_grad(const Tensor& grad) const;
 
@@ -139,7 +140,7 @@ class Tensor {
   }
   const Ref<TensorImpl>& ref() const { return impl_; }
   const Ref<Storage>& storage() const { return impl().storage; }
-  // First element's address; no checks, no waiting.
+  // Returns the address of the first element. Checks nothing and does not wait.
   template <class T>
   T* ptr() const {
     static_assert(
@@ -148,7 +149,7 @@ class Tensor {
     return static_cast<T*>(impl_->storage->data()) + impl_->offset;
   }
   void* raw_ptr() const { return static_cast<char*>(storage()->data()) + impl_->offset * size_of(dtype()); }
-  // Nobody else can see this tensor's elements: its buffer may be reused for a result.
+  // Returns whether no other tensor sees these elements, so that the buffer may be reused for a result.
   bool sole_owner() const {
     return impl_ && impl_->use_count() == 1 && impl_->storage->use_count() == 1 &&
            !impl_->storage->is_external();
@@ -174,10 +175,12 @@ Tensor empty(const Shape& shape, TensorOptions options = {});
 Tensor empty_strided(const Shape& shape, const Strides& strides, TensorOptions options = {});
 // Returns a channels-last image tensor [N,C,...] with unspecified contents.
 Tensor empty_channels_last(const Shape& shape, TensorOptions options = {});
-// Returns a tensor shaped and laid out like `x` (dense; an overlapping or gapped x gives its dims' order).
+// Returns a tensor of x's shape and layout, dense. Where x has overlaps or gaps, its dims keep their
+// order in memory.
 Tensor empty_like(const Tensor& x);
 Tensor empty_like(const Tensor& x, DType dtype);
-// Views memory that the caller owns, row-major, without copying. `release` runs when the last view is gone.
+// Returns a row-major view of memory that the caller owns, without copying. `release` runs when the
+// last view is gone.
 Tensor from_blob(void* data, const Shape& shape, TensorOptions options = {},
                  std::function<void()> release = {});
 // Copies values into a new row-major tensor. tensor({1.f, 2.f}) is f32[2].
@@ -186,8 +189,8 @@ Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device = 
 template <class T>
 concept Element = std::is_arithmetic_v<T> || std::same_as<T, f16> || std::same_as<T, bf16>;
 namespace internal {
-// A number as it is written, or a row of such: what tensor({{1, 2}, {3, 4}}) is called with, and
-// not to be kept.
+// A number, or a row of literals in braces: the argument of tensor({{1, 2}, {3, 4}}). Rows refer to
+// temporaries, so do not keep a Literal.
 class Literal {
  public:
   template <Element T>
@@ -198,7 +201,7 @@ class Literal {
   bool is_row() const { return is_row_; }
   const std::initializer_list<Literal>& row() const { return row_; }
   Number number() const { return number_; }
-  // Integers of other types than tensors hold, int among them, are i64.
+  // The dtype of the number. Integer types, int among them, are i64.
   DType dtype() const { return dtype_; }
   template <Element T>
   static constexpr DType dtype_for() {
@@ -219,12 +222,13 @@ class Literal {
   bool is_row_ = false;
 };
 }  // namespace internal
-// Values as written, row by row: tensor({1, 2}) is i64[2], tensor({1.0}) f64[1], tensor({{1.f}, {2.f}})
-// f32[2,1]. Numbers of several types have the wider one, floating-point numbers among integers the default
-// dtype: tensor({NAN, 1.0}) is f64[2], tensor({1, 2.5}) f32[2].
+// Returns the values row by row: tensor({1, 2}) is i64[2], tensor({1.0}) is f64[1], tensor({{1.f}, {2.f}}) is
+// f32[2,1]. Numbers of several types give the widest of them; floating-point numbers among integers give the
+// default dtype: tensor({NAN, 1.0}) is f64[2], tensor({1, 2.5}) is f32[2].
 // Errors: ShapeError when rows differ in length or depth; ValueError for an integer beyond 64 bits.
 Tensor tensor(std::initializer_list<internal::Literal> values);
-// The same of a list that has a name, and so one type. (Braces have none: they are a list of the above.)
+// The same for a std::initializer_list variable, whose elements have one type. (Braces are no such variable:
+// they call the function above.)
 template <class List>
   requires(Element<typename List::value_type> &&
            std::same_as<List, std::initializer_list<typename List::value_type>>)
@@ -242,17 +246,20 @@ Tensor tensor(const List& values) {
   }
   return tensor(all, {values.size()});
 }
-// Returns a 0-dimensional tensor. Integral dtypes drop the fraction; narrower ones than i64 wrap.
+// Returns a 0-dimensional tensor. Integer dtypes drop the fraction; values beyond an integer dtype
+// narrower than i64 wrap.
 Tensor scalar(Number value, TensorOptions options = {});
 
-// Views `x`'s storage with another shape; the result is a constant (no autograd).
+// Returns a view of x's storage with the given shape, strides and offset. The result is a
+// constant (no autograd).
 Tensor view_as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset);
-// Shares x's elements but nothing of its autograd history.
+// Returns x's elements, shared, without its autograd history.
 Tensor detach(const Tensor& x);
 
-// "f32[32,8,28,28] cpu", with " channels-last" or " strided" when not row-major, " undefined" for none.
+// Returns "f32[32,8,28,28] cpu", with " channels-last" or " strided" appended when not row-major, "undefined"
+// for an undefined x.
 std::string describe(const Tensor& x);
-// Prints dtype, shape and values, long dimensions abridged as PyTorch does.
+// Prints dtype, shape and values. Long dims are abridged as PyTorch does.
 std::string to_string(const Tensor& x);
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 

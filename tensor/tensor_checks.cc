@@ -5,7 +5,7 @@
 namespace gradus {
 namespace {
 
-// As C++ names it: "DType::kF32".
+// Returns the name in C++: "DType::kF32".
 std::string in_code(DType dtype) {
   if (dtype == DType::kBF16) return "DType::kBF16";
   std::string name(name_of(dtype));

@@ -1,4 +1,4 @@
-// What many ops ask of tensors, with errors that say what to do:
+// Checks of tensors that many ops make. The errors say what to do:
 //
 //   [linear] x is f64 but weight is f32: x f64[2,3] cpu, weight f32[4,3] cpu;
 //            to(x, DType::kF32) converts x, net.to(DType::kF64) a module
@@ -22,45 +22,49 @@ namespace internal {
                                                    const Tensor& x, std::string_view otherwise);
 }  // namespace internal
 
-// "; to(x, DType::kF32) converts x": the end of an error about a dtype.
+// Returns "; to(x, DType::kF32) converts x", the end of an error about a dtype.
 std::string how_to_convert(std::string_view name, DType dtype);
 
-// Errors: DTypeError unless x is floating point.
+// Checks that x is floating point.
+// Errors: DTypeError.
 inline void check_floating(std::string_view op, std::string_view name, const Tensor& x) {
   if (!is_floating(x.dtype())) [[unlikely]]
     internal::throw_not_floating(op, name, x);
 }
 
-// Errors: DTypeError unless x, which are `what` ("class numbers"), is of integers; bools are none.
+// Checks that x holds integers; bools are none. `what` says what x is ("class numbers").
+// Errors: DTypeError.
 inline void check_integers(std::string_view op, std::string_view what, std::string_view name,
                            const Tensor& x) {
   if (!is_integral(x.dtype()) || x.dtype() == DType::kBool) [[unlikely]]
     internal::throw_not_integers(op, what, name, x);
 }
 
-// Errors: DTypeError unless x is of bools.
+// Checks that x holds bools.
+// Errors: DTypeError.
 inline void check_bool(std::string_view op, std::string_view name, const Tensor& x) {
   if (x.dtype() != DType::kBool) [[unlikely]]
     internal::throw_not_bool(op, name, x);
 }
 
-// Errors: DTypeError unless x has the dtype of `other`. x is what one would convert: data
-// rather than parameters.
+// Checks that x has the dtype of `other`. The error proposes to convert x, so pass data as x and a
+// parameter as `other`.
+// Errors: DTypeError.
 inline void check_same_dtype(std::string_view op, std::string_view name, const Tensor& x,
                              std::string_view other_name, const Tensor& other) {
   if (x.dtype() != other.dtype()) [[unlikely]]
     internal::throw_other_dtype(op, name, x, other_name, other);
 }
 
-// Errors: ShapeError unless x, which is `what` ("the loss"), has one element. `otherwise` says
-// what else would do.
+// Checks that x has one element. `what` says what x is ("the loss"), `otherwise` what else the user can do.
+// Errors: ShapeError.
 inline void check_one_element(std::string_view op, std::string_view what, const Tensor& x,
                               std::string_view otherwise = "") {
   if (x.numel() != 1) [[unlikely]]
     internal::throw_not_one_element(op, what, x, otherwise);
 }
 
-// Why a list of parameters may be empty.
+// The part of an error that explains why a list of parameters is empty.
 inline constexpr const char* kWhoseParameters =
     "a module's parameters() are those of the layers that were made with it as their parent: "
     "nn::Linear fc{this, \"fc\", {.in = 2, .out = 1}}";

@@ -1,5 +1,13 @@
-// What turns a loop into a program: the whole training's checkpoint, and metrics over all ranks.
+// What turns a loop into a program: command line, log, checkpoints, exact resume, interruption, results.
 #pragma once
 
+#include "gradus/train/command_line.h"
 #include "gradus/train/metrics.h"
+#include "gradus/train/program.h"
+#include "gradus/train/progress.h"
+#include "gradus/train/ranks.h"
+#include "gradus/train/summary.h"
+#include "gradus/train/tally.h"
+#include "gradus/train/text.h"
+#include "gradus/train/training.h"
 #include "gradus/train/training_state.h"

@@ -7,6 +7,7 @@
 
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/data_parallel/bcast_checkpoint.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/tensor/runtime/context.h"
 
@@ -47,8 +48,8 @@ void get(const io::Checkpoint& c, const std::string& name, size_t rank, RandomGe
 
 }  // namespace
 
-TrainingState::TrainingState(std::initializer_list<Part> parts, TrainingStateOptions options)
-    : parts_(parts), group_(std::move(options.group)) {
+TrainingState::TrainingState(std::vector<Part> parts, TrainingStateOptions options)
+    : parts_(std::move(parts)), group_(std::move(options.group)) {
   for (size_t i = 0; i < parts_.size(); ++i) {
     const std::string& name = parts_[i].name_;
     if (name.empty()) throw ValueError(kOp, "part ", i, " has no name");
@@ -136,6 +137,18 @@ io::LoadedCheckpoint TrainingState::load(const std::function<io::LoadedCheckpoin
     throw;
   }
   return loaded;
+}
+
+void TrainingState::check_synchronized() const {
+  for (const Part& part : parts_)
+    if (part.module_) dist::check_synchronized(*part.module_, group_);
+}
+
+std::vector<std::pair<std::string, optim::Optimizer*>> TrainingState::optimizers() const {
+  std::vector<std::pair<std::string, optim::Optimizer*>> found;
+  for (const Part& part : parts_)
+    if (part.optimizer_) found.emplace_back(part.name_, part.optimizer_);
+  return found;
 }
 
 }  // namespace gradus

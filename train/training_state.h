@@ -26,6 +26,8 @@
 
 #include "gradus/distributed/group/group.h"
 #include "gradus/io/checkpoint.h"
+#include "gradus/nn/module.h"
+#include "gradus/optim/optimizer.h"
 #include "gradus/tensor/runtime/random.h"
 
 namespace gradus {
@@ -49,7 +51,10 @@ class TrainingState {
     Part(std::string name, T& object)
         : name_(std::move(name)),
           put_([&object](io::Checkpoint& c, const std::string& key) { c.put(key, object); }),
-          get_([&object](const io::Checkpoint& c, const std::string& key) { c.get(key, object); }) {}
+          get_([&object](const io::Checkpoint& c, const std::string& key) { c.get(key, object); }) {
+      if constexpr (std::derived_from<T, nn::Module>) module_ = &object;
+      if constexpr (std::derived_from<T, optim::Optimizer>) optimizer_ = &object;
+    }
     Part(std::string name, RandomGenerator& generator) : name_(std::move(name)), generator_(&generator) {}
 
    private:
@@ -58,11 +63,15 @@ class TrainingState {
     std::function<void(io::Checkpoint&, const std::string&)> put_;
     std::function<void(const io::Checkpoint&, const std::string&)> get_;
     RandomGenerator* generator_ = nullptr;  // instead of put_ and get_
+    nn::Module* module_ = nullptr;          // if it is one
+    optim::Optimizer* optimizer_ = nullptr;
   };
 
   // Errors: ValueError for a name that is empty, repeated, "generator", or lies below another one:
   // "net" and "net.head".
-  TrainingState(std::initializer_list<Part> parts, TrainingStateOptions options = {});
+  TrainingState(std::initializer_list<Part> parts, TrainingStateOptions options = {})
+      : TrainingState(std::vector<Part>(parts), std::move(options)) {}
+  TrainingState(std::vector<Part> parts, TrainingStateOptions options = {});
 
   // Writes all of it, as io::save_checkpoint does; makes the file's folder. In the body of a loader's loop it
   // is the state after the batch at hand. Collective, but who does not write does not wait for the file.
@@ -82,6 +91,12 @@ class TrainingState {
   // checkpoint on all ranks (dist::bcast_checkpoint).
   io::Checkpoint collect() const;
   void restore(const io::Checkpoint& checkpoint) const;
+
+  // Compares the parameters and buffers of all parts that are modules, over all ranks. Collective.
+  // Errors: MismatchError naming the first tensor that differs.
+  void check_synchronized() const;
+  // Returns the parts that are optimizers, with their names.
+  std::vector<std::pair<std::string, optim::Optimizer*>> optimizers() const;
 
  private:
   io::LoadedCheckpoint load(const std::function<io::LoadedCheckpoint()>& read) const;

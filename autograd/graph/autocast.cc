@@ -14,16 +14,16 @@ namespace autograd {
 namespace {
 
 // Note [Kept casts]
-// A parameter is cast once per version of its storage. The cast hangs on the storage, so it goes when the
-// parameter goes, and the scope knows it weakly, to free it when it ends. What is kept is the plain tensor,
-// not its place in a graph: every use records a cast of its own, so that it does not matter whether the first
-// use was recorded, and gradients of several uses are summed in the parameter's dtype.
+// A parameter is cast once per version of its storage. The storage holds the cast, so both are freed
+// together. The scope holds the cast weakly and frees it when the scope ends. Only the plain tensor is kept,
+// not its place in a graph. Every use records a cast of its own. So it does not matter whether the first use
+// was recorded, and the gradients of several uses are summed in the parameter's dtype.
 struct KeptCast {
   uint32_t version = 0;  // of the storage that was cast
   Shape shape;           // the part of the storage that was cast
   Strides strides;
   int64_t offset = 0;
-  Stream stream;  // on which it was cast: another one might read it too early
+  Stream stream;  // stream of the cast; another stream might read the result too early
   Tensor result;  // undefined once the scope has ended
 
   bool is_of(const Tensor& x, uint32_t now, DType dtype) const {
@@ -36,9 +36,9 @@ struct OnStorage final : Counted {
   std::shared_ptr<KeptCast> kept = std::make_shared<KeptCast>();
 };
 
-std::mutex kept_mutex;  // guards every storage's cast, what is in it, and the scopes' lists
+std::mutex kept_mutex;  // guards every storage's KeptCast, its content, and the scopes' lists
 
-// What stands behind the Autocast of a dtype.
+// The state of an Autocast scope, for one dtype.
 class AutocastScope final : public Counted {
  public:
   explicit AutocastScope(DType dtype) : dtype(dtype) {}
@@ -60,7 +60,7 @@ class AutocastScope final : public Counted {
   }
 
   void end() {
-    std::vector<Tensor> freed;  // outside of the lock
+    std::vector<Tensor> freed;  // destroyed after the lock is released
     std::lock_guard lock(kept_mutex);
     ended_ = true;
     for (const auto& weak : casts_)
@@ -75,7 +75,7 @@ class AutocastScope final : public Counted {
     Ref<Counted>& slot = x.storage()->cast;
     if (!slot) slot = make_ref<OnStorage>();
     const auto* on_storage = dynamic_cast<OnStorage*>(slot.get());
-    if (!on_storage) return;  // a gradient that a GradScaler has marked
+    if (!on_storage) return;  // the slot belongs to a gradient marked by a GradScaler
     const auto& kept = on_storage->kept;
     *kept = {version, x.shape(), x.strides(), x.impl().offset, current_stream(x.device()), result};
     casts_.insert(kept);
@@ -84,16 +84,16 @@ class AutocastScope final : public Counted {
     alive_ = std::max<size_t>(casts_.size(), 64);
   }
 
-  bool ended_ = false;  // threads that inherited the scope go on casting, but keep nothing
+  bool ended_ = false;  // threads that inherited the scope still cast, but keep nothing
   std::set<std::weak_ptr<KeptCast>, std::owner_less<>> casts_;
-  size_t alive_ = 64;  // of them when those of parameters that are gone were last taken out
+  size_t alive_ = 64;  // size of casts_ after entries of freed parameters were last removed, at least 64
 };
 
 AutocastScope* as_scope(const Ref<Counted>& scope) { return static_cast<AutocastScope*>(scope.get()); }
 
 bool can_cast(const Tensor& x) { return x.defined() && is_floating(x.dtype()) && x.dtype() != DType::kF64; }
 
-// The gradient is passed on as it comes: the engine brings it to the operand's dtype.
+// A recorded cast. Passes the gradient on unchanged; the engine converts it to the operand's dtype.
 class CastNode final : public Node {
  public:
   explicit CastNode(DType wide) : Node("to"), wide_(wide) {}
@@ -107,7 +107,7 @@ class CastNode final : public Node {
   const DType wide_;
 };
 
-// x in another dtype; the engine casts the gradient back.
+// Returns x in another dtype; the engine casts the gradient back.
 Tensor recorded_cast(const Tensor& x, DType dtype, const Ref<Counted>& scope, bool keep) {
   if (!can_cast(x) || x.dtype() == dtype) return x;
   Tensor y =

@@ -1,5 +1,5 @@
-// Mixed precision: a scope in which products and convolutions compute in 16 bits and the rest in f32, while
-// parameters stay f32. docs/amp.md explains it and lists the ops.
+// Mixed precision: in a scope, products and convolutions compute in 16 bits and the other ops in f32.
+// Parameters stay f32. docs/amp.md explains the scope and lists the ops.
 //
 //   auto recording = gm.record();
 //   Tensor loss = [&] {
@@ -30,8 +30,8 @@ struct AutocastOptions {
   bool enabled = true;  // false: ops in the scope take their operands as they are
 };
 
-// The scope; what a thread starts with a snapshot of the Context inherits it. Casts of parameters are kept
-// until the parameter changes or the outermost scope of that dtype ends.
+// The scope. Threads that start with a snapshot of the Context inherit it. A parameter's cast is kept until
+// the parameter changes or the outermost scope of that dtype ends.
 class [[nodiscard]] Autocast {
  public:
   // Errors: DTypeError unless `dtype` is bf16 or f16.
@@ -42,19 +42,19 @@ class [[nodiscard]] Autocast {
 
  private:
   Ref<Counted> outer_;
-  bool owner_ = false;  // of the casts that are kept
+  bool owner_ = false;  // this scope's end frees the kept casts
 };
 
-// Opens a scope: `auto amp = autocast(DType::kBF16);`. Scopes nest; f64 operands are left alone. A backward,
-// in the scope or outside, computes in the dtypes of its forward.
+// Opens a scope: `auto amp = autocast(DType::kBF16);`. Scopes nest. f64 operands are not cast. A backward
+// computes in the dtypes of its forward, inside the scope or outside of it.
 inline Autocast autocast(DType dtype, AutocastOptions options = {}) { return Autocast(dtype, options); }
 
-// The dtype that ops on this thread cast to; none outside of scopes.
+// Returns the dtype that ops on this thread cast to; nothing outside of scopes.
 std::optional<DType> autocast_dtype();
 
 namespace autograd {
 
-// Suspends casting: rules and the insides of ops compute in the dtypes that they are given.
+// Suspends casting: rules, and ops called within an op, compute in the dtypes of their operands.
 class NoAutocast {
  public:
   NoAutocast() : outer_(std::exchange(Context::current().autocast, nullptr)) {}
@@ -66,18 +66,18 @@ class NoAutocast {
   Ref<Counted> outer_;
 };
 
-// The dtype in which a rule may return x's gradient: that of what x was cast from by a scope if it is wider,
-// so that the gradient need not be rounded on its way; else x's.
+// Returns the dtype in which a rule may return x's gradient. If a scope cast x from a wider dtype, this is
+// the wider dtype: the gradient then need not be rounded on its way. Otherwise it is x's dtype.
 DType gradient_dtype(const Tensor& x);
 
-// The casts of one op. True when a scope is open; then the op calls itself with what this returns, and no op
-// within it casts again.
+// The casts of one op. True when a scope is open. The op then calls itself with the cast operands, and no op
+// within that call casts again.
 class Casting {
  public:
   explicit Casting(CastOp op) {
     if (Context::current().autocast) begin(op.policy(), {});
   }
-  // For CastPolicy::kWidest, which looks at all operands first.
+  // Takes all operands: CastPolicy::kWidest needs them to choose the dtype.
   template <class... Operands>
   Casting(CastOp op, const Tensor& first, const Operands&... others) {
     const Tensor* const all[] = {&first, &others...};
@@ -92,11 +92,12 @@ class Casting {
 
   explicit operator bool() const { return bool(scope_); }
 
-  // Returns x in the op's dtype, differentiably. Other than floating-point tensors, f64 and undefined ones
-  // stay as they are; so do the values of attached tensors, whose casts are kept.
+  // Returns x in the op's dtype, differentiably. Tensors that are not floating point, f64 tensors and
+  // undefined ones are returned unchanged. The cast of an attached tensor to the scope's dtype is kept
+  // for its next use.
   Tensor operator()(const Tensor& x) const;
   std::vector<Tensor> operator()(const std::vector<Tensor>& xs) const;
-  // The same for an operand that is used again and again: its cast is kept though nothing follows it.
+  // The same for an operand that is used again and again. Its cast is kept even if x is not attached.
   Tensor weight(const Tensor& x) const;
 
  private:

@@ -1,5 +1,5 @@
-// Which ops cast their operands under autocast, and to what. Ops that are not named take their operands as
-// they are. docs/amp.md has the same list for users.
+// The ops that cast their operands under autocast, and the dtype they cast to. All other ops take their
+// operands as they are. docs/amp.md has the same list for users.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 namespace gradus::autograd {
 
 enum class CastPolicy : uint8_t {
-  kLow,     // to the dtype of the scope: products, which are faster so and sum in f32
-  kF32,     // to f32: what overflows or loses digits in 16 bits
-  kWidest,  // to the widest dtype among the operands: what takes operands of one dtype alone
+  kLow,     // to the scope's dtype: products, which are faster in it and accumulate in f32
+  kF32,     // to f32: ops that overflow or lose digits in 16 bits
+  kWidest,  // to the widest dtype among the operands: ops whose operands must have one dtype
 };
 
 struct CastRule {
@@ -129,7 +129,7 @@ inline constexpr CastRule kCastRules[] = {
     {"upfirdn2d", CastPolicy::kWidest},
 };
 
-// An op's policy, looked up while compiling: an op that the table does not name does not compile.
+// An op's policy, looked up at compile time. An op missing from the table fails to compile.
 class CastOp {
  public:
   consteval CastOp(const char* name) : policy_(find(name)) {}

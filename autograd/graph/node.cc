@@ -41,8 +41,8 @@ Node::~Node() {
 }
 
 void Node::dispose() {
-  // Deleting a node releases its inputs' nodes. Those wait in a chain instead of being deleted
-  // inside each other.
+  // Deleting a node releases its inputs' nodes. They are put on a chain and deleted one after
+  // another, without recursion.
   static constinit thread_local bool deleting = false;
   static constinit thread_local Node* dead = nullptr;
   next_dead_ = dead;

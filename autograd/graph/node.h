@@ -1,8 +1,8 @@
-// The graph that recordings write: nodes (ops that were recorded) and leaves (attached tensors).
+// The graph that recordings write. Its nodes are recorded ops, its leaves are attached tensors.
 //
-// The graph hangs on tensors: a tensor's slot is the node that made it, or the leaf that it is. Each node
-// knows the open recordings it belongs to; when the last of them finishes, the node drops its rule and its
-// edges, so a tensor that the user keeps (a loss in a vector) keeps no graph.
+// Tensors hold the graph: a tensor's slot is the node that made the tensor, or the tensor's own leaf. Each
+// node knows the open recordings it belongs to. When the last of them finishes, the node drops its rule and
+// its edges. So a tensor that the user keeps (a loss in a vector) keeps no graph.
 #pragma once
 
 #include <atomic>
@@ -21,13 +21,13 @@ namespace gradus::autograd {
 class Node;
 class RecordingState;
 
-// Where a gradient goes: an output of a node, or a leaf; null where the input was a constant.
+// The destination of a gradient: an output of a node, or a leaf. Null where the input was a constant.
 struct Edge {
   Ref<AutogradSlot> slot;
   uint32_t index = 0;
 };
 
-// What the engine needs of a value to bring its gradient into the value's own form.
+// The properties of a value that its gradient must share.
 struct ValueInfo {
   Shape shape;
   DType dtype = DType::kF32;
@@ -47,7 +47,7 @@ struct Membership {
   std::unique_ptr<Membership> also;  // the same node in a further recording
 };
 
-// A recorded op. Subclasses hold the rule.
+// A recorded op. Subclasses hold the rule, which computes the gradients.
 class Node : public AutogradSlot {
  public:
   explicit Node(const char* op);
@@ -57,30 +57,34 @@ class Node : public AutogradSlot {
   virtual void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) = 0;
   // Drops the rule and what it saved.
   virtual void drop_rule() = 0;
-  // A node that others count on (other ranks, which exchange gradients with it): its recordings keep it
-  // alive, and their backward runs it even when no gradient arrives, newest first as all nodes. For each of
-  // its recordings exactly one of `run_for` (in that recording's own backward) and `skipped` is called.
+  // Whether other ranks count on this node because they exchange gradients with it. Such a node is kept alive
+  // by its recordings. Their backward runs it even when no gradient arrives, in the order of all nodes
+  // (newest first). For each of its recordings exactly one of `run_for` and `skipped` is called; `run_for` is
+  // called in that recording's own backward.
   virtual bool runs_without_gradient() const { return false; }
-  // `run`, and for whom: the recording whose backward this is; null when that recording goes on afterward.
+  // Calls `run`. `ending` is the recording that this backward ends; null when that
+  // recording continues afterward.
   virtual void run_for(const RecordingState* ending, std::span<Tensor> dys, std::span<const char> needs,
                        std::span<Tensor> dxs) {
     (void)ending;
     run(dys, needs, dxs);
   }
-  // `recording` ends without having run this node: it was released, or its backward threw `error` before.
+  // Called when `recording` ends without having run this node: it was released, or its backward
+  // threw `error` earlier.
   virtual void skipped(const RecordingState& recording, std::exception_ptr error) noexcept {
     (void)recording, (void)error;
   }
-  // A node that stands for its input's op as well names that op's node, by sequence number. When the gradient
-  // of the value between the two is asked for, the engine calls `split` with the edge to it, before the pass.
+  // Returns the sequence number of the input's node when this node also applies that node's rule (a fused
+  // node), else 0. When the gradient of the value between the two ops is wanted, the engine calls `split`
+  // before the pass, with the edge to that value.
   virtual uint64_t passed_over() const { return 0; }
   virtual void split(const Edge& between) { (void)between; }
 
-  // The dtype in which the engine passes an output's gradient on to the rule if it comes in that dtype; else
-  // it comes in the output's.
+  // Returns a dtype in which the rule takes an output's gradient. A gradient that arrives in this dtype
+  // reaches the rule unchanged; any other is cast to the output's dtype.
   virtual DType gradient_dtype(size_t output) const { return outputs_[output].dtype; }
 
-  // Set by an op that can rectify its own result: the rule reads it. See Note [Rectified batch norm].
+  // Set by an op that can rectify its own result. The rule reads it. See Note [Rectified batch norm].
   std::shared_ptr<bool> rectified;
 
   const char* op() const { return op_; }
@@ -113,11 +117,12 @@ class Node : public AutogradSlot {
   std::vector<ValueInfo> outputs_;
   std::string module_path_;
   Membership membership_;
-  std::atomic<int> open_memberships_{0};  // whoever closes the last one drops the rule and the edges
-  Node* next_dead_ = nullptr;             // chain of nodes that wait to be deleted
+  std::atomic<int> open_memberships_{0};  // closing the last one drops the rule and the edges
+  Node* next_dead_ = nullptr;             // next in the chain of nodes to delete
 };
 
-// An attached tensor: the end of a gradient's way. It may have been computed too (then `producer` leads on).
+// An attached tensor, where a gradient ends. When the tensor was itself computed by a recorded op, `producer`
+// leads on to that op.
 class Leaf final : public AutogradSlot {
  public:
   explicit Leaf(TensorImpl* owner) : AutogradSlot(true), owner_(owner) {}
@@ -125,7 +130,7 @@ class Leaf final : public AutogradSlot {
     std::lock_guard lock(mutex_);
     owner_ = nullptr;
   }
-  // The tensor, or undefined once the user has dropped it.
+  // Returns the tensor; undefined once the user has dropped it.
   Tensor tensor() const {
     std::lock_guard lock(mutex_);
     return owner_ && owner_->try_retain() ? Tensor(Ref<TensorImpl>::adopt(owner_)) : Tensor();
@@ -139,7 +144,7 @@ class Leaf final : public AutogradSlot {
   TensorImpl* owner_;
 };
 
-// Returns x's leaf, made on first use.
+// Returns x's leaf, and makes it on first use.
 // Errors: DTypeError unless x is floating point.
 Ref<Leaf> leaf_of(const Tensor& x);
 

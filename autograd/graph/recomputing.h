@@ -1,12 +1,13 @@
-// Whether a forward runs for a backward.
+// Tells whether a forward is repeated during a backward.
 #pragma once
 
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus::autograd {
 
-// Whether a rule calls this: a checkpoint that computes its function again. What a forward changes in a layer
-// (batch norm's running statistics) has been changed by the first run then, and stays as it is.
+// Returns whether a rule is running. A forward that runs then belongs to a checkpoint that computes its
+// function again. A layer that changes its state in a forward (batch norm's running statistics) must not
+// change it in this repetition: the first run has changed it already.
 inline bool is_recomputing() { return Context::current().running_node != nullptr; }
 
 }  // namespace gradus::autograd

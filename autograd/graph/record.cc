@@ -26,8 +26,8 @@ class JointNode final : public Node {
 }  // namespace
 
 // Note [Versions]
-// Every in-place write bumps its storage's version. A rule that saved an older version would compute a wrong
-// gradient, so it refuses.
+// Every in-place write increments its storage's version. A rule that saved an older version would compute a
+// wrong gradient, so Saved::get throws.
 Tensor Saved::get() const {
   if (!tensor_.defined()) return tensor_;
   if (const uint32_t now = tensor_.storage()->version(); now != version_) {
@@ -153,7 +153,7 @@ bool is_tracked(const Tensor& x) {
 
 bool take_relu_over(const Tensor& x) {
   const auto& slot = x.ref()->slot;
-  // Further holders would be edges of other nodes, which expect the value before the relu.
+  // Any further reference is an edge of another node, and that node expects the value before the relu.
   if (!slot || slot->is_leaf() || slot->use_count() != 1) return false;
   const auto& rectified = static_cast<Node&>(*slot).rectified;
   if (!rectified || *rectified) return false;
@@ -161,7 +161,7 @@ bool take_relu_over(const Tensor& x) {
 }
 
 bool may_reuse(const Tensor& x) {
-  // A broadcast view may own its storage too, but several of its elements share a place.
+  // A broadcast view may be the only owner of its storage too, but several of its elements share one address.
   if (!x.sole_owner() || !x.is_dense()) return false;
   const auto& slot = x.ref()->slot;
   return !slot || !slot->is_leaf();

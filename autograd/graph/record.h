@@ -1,5 +1,6 @@
-// How an op becomes differentiable. The rule stands next to the forward, one lambda per input, with visible
-// captures, and is made of public differentiable ops only, so its own derivative comes for free:
+// How an op becomes differentiable. The rule stands next to the forward: one lambda per input, with
+// visible captures. The lambda calls public differentiable ops only, so its own derivative follows
+// without further code:
 //
 //   Tensor mul(const Tensor& a, const Tensor& b) {
 //     Tensor y = raw::mul(a, b);
@@ -10,16 +11,16 @@
 //   }
 //
 //   Tensor exp(const Tensor& x) {
-//     Tensor y = raw::exp(x);
+//     Tensor y = raw::unary<functors::Exp>(x);
 //     if (Recorder r{"exp", x})
 //       r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return mul(dy, y.get()); }));
 //     return y;
 //   }
 //
-// A rule whose input is a constant is dropped at once, with what it captured. The engine sums a gradient to
-// its input's shape and casts it to its dtype, so rules ignore broadcasting. A rule may return an undefined
-// Tensor: no gradient. A rule may take `Tensor dy` by value and hand `std::move(dy)` to an op that can
-// reuse the buffer.
+// A rule for a constant input is dropped at once, together with its captures. The engine sums a gradient to
+// its input's shape and casts it to the input's dtype, so rules ignore broadcasting. A rule may return an
+// undefined Tensor, which means no gradient. A rule may take `Tensor dy` by value and pass `std::move(dy)` to
+// an op that can reuse the buffer.
 #pragma once
 
 #include <array>
@@ -45,7 +46,7 @@ Wrt<F> wrt(const Tensor& input, F rule) {
   return {input, std::move(rule)};
 }
 
-// Which inputs of a joint rule need their gradient.
+// Tells a joint rule for which inputs it must compute the gradient.
 class Needs {
  public:
   explicit Needs(std::span<const char> flags) : flags_(flags) {}
@@ -55,9 +56,9 @@ class Needs {
   std::span<const char> flags_;
 };
 
-// Rule of an op whose gradients are computed together, or that has several outputs: takes the
-// outputs' gradients (undefined where none arrived) and returns one gradient per input (undefined
-// where none is needed).
+// Rule of an op with several outputs, or of an op that computes its gradients together. Takes the
+// outputs' gradients (undefined where none arrived) and returns one gradient per input (undefined where
+// none is needed).
 using JointRule = std::function<std::vector<Tensor>(std::vector<Tensor> dys, Needs needs)>;
 
 template <class... Rules>
@@ -78,14 +79,14 @@ class RuleNode final : public Node {
   template <size_t... I>
   void run_each(Tensor& dy, std::span<const char> needs, std::span<Tensor> dxs, int left,
                 std::index_sequence<I...>) {
-    // The last rule to run may have the gradient for itself.
+    // The last rule to run receives the only reference to the gradient.
     ((needs[I] ? void(dxs[I] = (*std::get<I>(rules_))(--left ? Tensor(dy) : std::move(dy))) : void()), ...);
   }
   std::tuple<std::optional<Rules>...> rules_;
 };
 
-// Decides whether an op on `inputs` is recorded, and records it. False on most calls outside of training:
-// then nothing is saved and no rule is made.
+// Decides whether an op on `inputs` is recorded, and records it. False on most calls outside of training;
+// then the op saves nothing and makes no rule.
 class Recorder {
  public:
   template <class... Inputs>
@@ -98,18 +99,18 @@ class Recorder {
   }
   Recorder(const char* op, const std::vector<Tensor>& inputs);
   Recorder(const char* op, std::span<const Edge> inputs);
-  // An op that these open recordings take part in, whether they follow its inputs or not.
+  // Records an op in the given open recordings, whether they follow its inputs or not.
   Recorder(const char* op, std::vector<RecordingState*> recordings)
       : op_(op), joined_(std::move(recordings)) {}
 
   explicit operator bool() const { return !joined_.empty(); }
 
-  // Keeps an input, or a tensor that is no part of the graph (a mask, indices), for the rule.
+  // Keeps a tensor for the rule: an input, or a tensor outside the graph (a mask, indices).
   Saved save(const Tensor& x) const;
   // Keeps the op's own result for the rule, without a cycle of references.
   Saved save_output(const Tensor& y, int output = 0) const;
 
-  // Makes `y` the result of an op whose gradients are the given rules'.
+  // Makes `y` the result of an op whose gradients the given rules compute.
   template <class... Rules>
   void record(const Tensor& y, Wrt<Rules>... rules) {
     Ref<Node> node(new RuleNode<Rules...>(op_, keep(rules)...));
@@ -117,11 +118,11 @@ class Recorder {
   }
   // The same with one rule for all inputs; undefined outputs are skipped.
   void record_joint(std::span<const Tensor> outputs, const std::vector<Tensor>& inputs, JointRule rule);
-  // The same with a node of one's own.
+  // The same with a caller-defined node.
   void attach(Ref<Node> node, std::span<const Tensor> outputs, std::vector<Edge> edges);
 
   Edge edge_to(const Tensor& x) const;
-  // The recordings that the op joins, oldest first.
+  // Returns the recordings that the op joins, oldest first.
   const std::vector<RecordingState*>& recordings() const { return joined_; }
 
  private:
@@ -137,10 +138,11 @@ class Recorder {
   std::array<const TensorImpl*, 4> inputs_{};  // to name the input in errors
 };
 
-// Lets the node of x take a relu of x over, if it can and nothing else has seen x. True: the result has x's
-// place in the graph.
+// Asks the node of x to apply a relu to its result as well. Succeeds if the node can do so and nothing else
+// has seen x. Returns true then: the result of the relu takes x's place in the graph.
 bool take_relu_over(const Tensor& x);
-// Buffers may be reused in place: nobody else sees x, and no open recording follows it.
+// Returns whether x's buffer may be reused in place: x is its only owner, is dense, and is not
+// an attached tensor.
 bool may_reuse(const Tensor& x);
 
 }  // namespace gradus::autograd

@@ -24,7 +24,7 @@ Ref<RecordingState> RecordingState::probe(std::vector<Ref<Counted>> outer) {
   return state;
 }
 
-RecordingState::~RecordingState() = default;  // nodes hold a reference: none is left
+RecordingState::~RecordingState() = default;  // nodes hold a reference to this, so none is left
 
 void RecordingState::add_leaf(const Ref<AutogradSlot>& leaf) {
   if (leaf_set_.insert(leaf.get()).second) leaves_.push_back(leaf);
@@ -88,7 +88,7 @@ std::vector<Ref<Node>> RecordingState::nodes_that_must_run() const {
 }
 
 void RecordingState::has_run(const Node& node) {
-  Ref<Node> gone;  // may be the last reference: it goes after the lock
+  Ref<Node> gone;  // may be the last reference; destroyed after the lock is released
   std::lock_guard lock(mutex_);
   const auto it =
       std::find_if(must_run_.rbegin(), must_run_.rend(), [&](const auto& n) { return n.get() == &node; });
@@ -98,10 +98,10 @@ void RecordingState::has_run(const Node& node) {
 }
 
 Ref<Node> RecordingState::take_newest() {
-  Ref<RecordingState> hold;  // the node's, on this: it goes after the lock
+  Ref<RecordingState> hold;  // the node's reference to this; destroyed after the lock is released
   std::lock_guard lock(mutex_);
   for (Membership* m = nodes_; m; m = m->next) {
-    // A node whose count is zero is being deleted and takes itself off the list.
+    // A node with a count of zero is being deleted and removes itself from the list.
     if (!m->node->try_retain()) continue;
     unlink(*m);
     hold = std::move(m->recording);
@@ -110,11 +110,11 @@ Ref<Node> RecordingState::take_newest() {
   return {};
 }
 
-// Recordings end in destructors too, and where memory has run out: nothing here allocates.
+// Recordings also end in destructors and when memory has run out, so nothing here allocates.
 void RecordingState::finish(std::exception_ptr error) {
   if (finished_.exchange(true)) return;
-  const Ref<RecordingState> self(this);  // until the nodes have let go
-  std::vector<Ref<Node>> skipped;        // may be the last references: they go after the lock
+  const Ref<RecordingState> self(this);  // keeps this alive while the nodes release their references
+  std::vector<Ref<Node>> skipped;        // may be the last references; destroyed after the lock is released
   {
     std::lock_guard lock(mutex_);
     skipped.swap(must_run_);

@@ -1,4 +1,4 @@
-// What a rule keeps for its backward.
+// The tensors that a rule keeps for its backward.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace gradus::autograd {
 
-// A tensor that a rule keeps. It remembers the storage's version: a later in-place edit makes
-// get() a StateError.
+// A tensor that a rule keeps, with its storage's version. After a later in-place write, get()
+// throws a StateError.
 class Saved {
  public:
   Saved() = default;
   // Returns the tensor, with its place in the graph.
   Tensor get() const;
-  // The same, but gives up its own hold when this is the rule's last run, so that the buffer may be reused.
+  // The same, but releases this reference when it is the rule's last run, so that the buffer may be reused.
   Tensor take();
 
  private:
@@ -22,7 +22,7 @@ class Saved {
   Tensor tensor_;
   const char* op_ = nullptr;
   uint32_t version_ = 0;
-  int8_t input_ = -1;  // which input of the op; -1: an output or an auxiliary tensor
+  int8_t input_ = -1;  // the op's input number; -1: an output or an auxiliary tensor
   bool is_output_ = false;
   uint8_t output_ = 0;
 };

@@ -12,19 +12,19 @@
 #include "gradus/autograd/ops/reuse.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
-#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/pointwise.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 
 // Note [Gradients in place]
-// A fused gradient overwrites dy when the engine has handed it over for good. When the gradient is itself
-// recorded by an outer recording, a rule below saves dy: then the result goes elsewhere.
+// A fused gradient overwrites dy when the engine has passed on the only reference to it. When an outer
+// recording records the gradient itself, a rule below saves dy; then the result gets a buffer of its own.
 namespace {
 
 using autograd::reusable_for;
 
-// dy's buffer, unless the derivative of the gradient op needs dy's elements.
+// Returns dy's buffer for reuse, unless the derivative of the gradient op needs dy's elements.
 Tensor reusable_unless_saved(const Tensor& dy, const Tensor& x) {
   return autograd::is_tracked(dy) || autograd::is_tracked(x) ? Tensor() : reusable_for(dy, x);
 }
@@ -39,22 +39,22 @@ Tensor record_relu(const Tensor& x, Tensor y) {
 
 Tensor relu(const Tensor& x) {
   const OpCall call("relu", {{"x", x}});
-  return record_relu(x, raw::relu(x));
+  return record_relu(x, raw::unary<functors::Relu>(x));
 }
 
 Tensor relu(Tensor&& temporary) {
   const OpCall call("relu", {{"x", temporary}});
-  const Tensor x = std::move(temporary);  // gone when this returns, so that the result alone owns the buffer
+  const Tensor x = std::move(temporary);  // released on return, so that the result alone owns the buffer
   if (!autograd::may_reuse(x)) return relu(x);
   Tensor y = detach(x);
-  raw::relu_(y);
+  raw::unary_<functors::Relu>("relu_", y);
   if (autograd::take_relu_over(x)) return x;
   return record_relu(x, std::move(y));
 }
 
 Tensor relu_backward(Tensor dy, const Tensor& y) {
   const OpCall call("relu_backward", {{"dy", dy}, {"y", y}});
-  Tensor dx = raw::relu_backward(dy, y, reusable_for(dy, y));
+  Tensor dx = raw::backward<functors::ReluBackward>(dy, y, reusable_for(dy, y));
   if (Recorder r{"relu_backward", dy})
     r.record(dx, wrt(dy, [y = r.save(y)](Tensor ddx) { return relu_backward(std::move(ddx), y.get()); }));
   return dx;
@@ -62,7 +62,7 @@ Tensor relu_backward(Tensor dy, const Tensor& y) {
 
 Tensor leaky_relu(const Tensor& x, double slope) {
   const OpCall call("leaky_relu", {{"x", x}});
-  Tensor y = raw::leaky_relu(x, slope);
+  Tensor y = raw::unary<functors::LeakyRelu>(x, slope);
   if (Recorder r{"leaky_relu", x})
     r.record(y, wrt(x, [x = r.save(x), slope](Tensor dy) {
                return leaky_relu_backward(std::move(dy), x.get(), slope);
@@ -72,7 +72,7 @@ Tensor leaky_relu(const Tensor& x, double slope) {
 
 Tensor leaky_relu_backward(Tensor dy, const Tensor& x, double slope) {
   const OpCall call("leaky_relu_backward", {{"dy", dy}, {"x", x}});
-  Tensor dx = raw::leaky_relu_backward(dy, x, slope, reusable_for(dy, x));
+  Tensor dx = raw::backward<functors::LeakyReluBackward>(dy, x, reusable_for(dy, x), slope);
   if (Recorder r{"leaky_relu_backward", dy})
     r.record(dx, wrt(dy, [x = r.save(x), slope](Tensor ddx) {
                return leaky_relu_backward(std::move(ddx), x.get(), slope);
@@ -82,7 +82,7 @@ Tensor leaky_relu_backward(Tensor dy, const Tensor& x, double slope) {
 
 Tensor elu(const Tensor& x, double alpha) {
   const OpCall call("elu", {{"x", x}});
-  Tensor y = raw::elu(x, alpha);
+  Tensor y = raw::unary<functors::Elu>(x, alpha);
   if (Recorder r{"elu", x})
     r.record(
         y, wrt(x, [x = r.save(x), alpha](Tensor dy) { return elu_backward(std::move(dy), x.get(), alpha); }));
@@ -91,7 +91,7 @@ Tensor elu(const Tensor& x, double alpha) {
 
 Tensor elu_backward(Tensor dy, const Tensor& x, double alpha) {
   const OpCall call("elu_backward", {{"dy", dy}, {"x", x}});
-  Tensor dx = raw::elu_backward(dy, x, alpha, reusable_unless_saved(dy, x));
+  Tensor dx = raw::backward<functors::EluBackward>(dy, x, reusable_unless_saved(dy, x), alpha);
   if (Recorder r{"elu_backward", dy, x})
     r.record(
         dx,
@@ -104,7 +104,7 @@ Tensor elu_backward(Tensor dy, const Tensor& x, double alpha) {
 
 Tensor sigmoid(const Tensor& x) {
   const OpCall call("sigmoid", {{"x", x}});
-  Tensor y = raw::sigmoid(x);
+  Tensor y = raw::unary<functors::Sigmoid>(x);
   if (Recorder r{"sigmoid", x})
     r.record(y,
              wrt(x, [y = r.save_output(y)](Tensor dy) { return sigmoid_backward(std::move(dy), y.get()); }));
@@ -113,7 +113,7 @@ Tensor sigmoid(const Tensor& x) {
 
 Tensor sigmoid_backward(Tensor dy, const Tensor& y) {
   const OpCall call("sigmoid_backward", {{"dy", dy}, {"y", y}});
-  Tensor dx = raw::sigmoid_backward(dy, y, reusable_unless_saved(dy, y));
+  Tensor dx = raw::backward<functors::SigmoidBackward>(dy, y, reusable_unless_saved(dy, y));
   if (Recorder r{"sigmoid_backward", dy, y})
     r.record(dx, wrt(dy, [y = r.save(y)](Tensor ddx) { return sigmoid_backward(std::move(ddx), y.get()); }),
              wrt(y, [dy = r.save(dy), y = r.save(y)](const Tensor& ddx) {
@@ -124,7 +124,7 @@ Tensor sigmoid_backward(Tensor dy, const Tensor& y) {
 
 Tensor logsigmoid(const Tensor& x) {
   const OpCall call("logsigmoid", {{"x", x}});
-  Tensor y = raw::logsigmoid(x);
+  Tensor y = raw::unary<functors::LogSigmoid>(x);
   if (Recorder r{"logsigmoid", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sigmoid(-x.get()); }));
   return y;
@@ -132,7 +132,7 @@ Tensor logsigmoid(const Tensor& x) {
 
 Tensor tanh(const Tensor& x) {
   const OpCall call("tanh", {{"x", x}});
-  Tensor y = raw::tanh(x);
+  Tensor y = raw::unary<functors::Tanh>(x);
   if (Recorder r{"tanh", x})
     r.record(y, wrt(x, [y = r.save_output(y)](Tensor dy) { return tanh_backward(std::move(dy), y.get()); }));
   return y;
@@ -140,7 +140,7 @@ Tensor tanh(const Tensor& x) {
 
 Tensor tanh_backward(Tensor dy, const Tensor& y) {
   const OpCall call("tanh_backward", {{"dy", dy}, {"y", y}});
-  Tensor dx = raw::tanh_backward(dy, y, reusable_unless_saved(dy, y));
+  Tensor dx = raw::backward<functors::TanhBackward>(dy, y, reusable_unless_saved(dy, y));
   if (Recorder r{"tanh_backward", dy, y})
     r.record(dx, wrt(dy, [y = r.save(y)](Tensor ddx) { return tanh_backward(std::move(ddx), y.get()); }),
              wrt(y, [dy = r.save(dy), y = r.save(y)](const Tensor& ddx) {
@@ -153,10 +153,10 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
   const OpCall call("softplus", {{"x", x}});
   if (autograd::Casting cast{"softplus"}) return softplus(cast(x), beta, threshold);
   if (!(beta > 0)) throw ValueError("softplus", "expected beta > 0, given ", beta);
-  Tensor y = raw::softplus(x, beta, threshold);
+  Tensor y = raw::unary<functors::Softplus>(x, beta, threshold);
   if (Recorder r{"softplus", x})
     r.record(y, wrt(x, [x = r.save(x), beta, threshold](const Tensor& dy) {
-               const Tensor z = x.get() * beta;  // linear, with slope 1, above the threshold
+               const Tensor z = x.get() * beta;  // y is linear with slope 1 above the threshold
                return dy * sigmoid(where(gt(z, threshold), std::numeric_limits<double>::infinity(), z));
              }));
   return y;
@@ -164,7 +164,7 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
 
 Tensor silu(const Tensor& x) {
   const OpCall call("silu", {{"x", x}});
-  Tensor y = raw::silu(x);
+  Tensor y = raw::unary<functors::Silu>(x);
   if (Recorder r{"silu", x})
     r.record(y, wrt(x, [x = r.save(x)](Tensor dy) { return silu_backward(std::move(dy), x.get()); }));
   return y;
@@ -172,7 +172,7 @@ Tensor silu(const Tensor& x) {
 
 Tensor silu_backward(Tensor dy, const Tensor& x) {
   const OpCall call("silu_backward", {{"dy", dy}, {"x", x}});
-  Tensor dx = raw::silu_backward(dy, x, reusable_unless_saved(dy, x));
+  Tensor dx = raw::backward<functors::SiluBackward>(dy, x, reusable_unless_saved(dy, x));
   if (Recorder r{"silu_backward", dy, x})
     r.record(dx, wrt(dy, [x = r.save(x)](Tensor ddx) { return silu_backward(std::move(ddx), x.get()); }),
              wrt(x, [dy = r.save(dy), x = r.save(x)](const Tensor& ddx) {
@@ -184,7 +184,7 @@ Tensor silu_backward(Tensor dy, const Tensor& x) {
 
 Tensor gelu(const Tensor& x, Gelu form) {
   const OpCall call("gelu", {{"x", x}});
-  Tensor y = form == Gelu::kTanh ? raw::gelu_tanh(x) : raw::gelu(x);
+  Tensor y = form == Gelu::kTanh ? raw::unary<functors::GeluTanh>(x) : raw::unary<functors::Gelu>(x);
   if (Recorder r{"gelu", x})
     r.record(
         y, wrt(x, [x = r.save(x), form](Tensor dy) { return gelu_backward(std::move(dy), x.get(), form); }));
@@ -193,15 +193,15 @@ Tensor gelu(const Tensor& x, Gelu form) {
 
 namespace {
 
-// The second derivative of gelu. Exact: (2 - x^2) p(x), p the normal density. Tanh: of x/2 (1 + t) with t =
-// tanh(u), t' = (1 - t^2) u', it is t' + x/2 t''.
+// Returns the second derivative of gelu. kExact: (2 - x^2) p(x), p the normal density. kTanh: for x/2 (1 + t)
+// with t = tanh(u) and t' = (1 - t^2) u', it is t' + x/2 t''.
 Tensor gelu_second(const Tensor& x, Gelu form) {
   constexpr double kScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCubic = 0.044715;
   const Tensor xx = square(x);
   if (form == Gelu::kExact) return exp(xx * -0.5) * (2 - xx) * (kScale / 2);
   const Tensor u = (x + xx * x * kCubic) * kScale, t = tanh(u);
   const Tensor du = (xx * (3 * kCubic) + 1) * kScale, ddu = x * (6 * kCubic * kScale);
-  // 1 - t^2, of which little would be left where t is almost 1.
+  // 1 - t^2, computed without the cancellation where t is almost 1.
   const Tensor slope = sigmoid(u * 2) * sigmoid(u * -2) * 4, dt = slope * du;
   return dt + x * 0.5 * (slope * ddu - t * dt * du * 2);
 }
@@ -211,7 +211,8 @@ Tensor gelu_second(const Tensor& x, Gelu form) {
 Tensor gelu_backward(Tensor dy, const Tensor& x, Gelu form) {
   const OpCall call("gelu_backward", {{"dy", dy}, {"x", x}});
   const Tensor out = reusable_unless_saved(dy, x);
-  Tensor dx = form == Gelu::kTanh ? raw::gelu_tanh_backward(dy, x, out) : raw::gelu_backward(dy, x, out);
+  Tensor dx = form == Gelu::kTanh ? raw::backward<functors::GeluTanhBackward>(dy, x, out)
+                                  : raw::backward<functors::GeluBackward>(dy, x, out);
   if (Recorder r{"gelu_backward", dy, x})
     r.record(
         dx,
@@ -242,7 +243,7 @@ Tensor hardtanh(const Tensor& x, Number low, Number high) {
 
 Tensor hardsigmoid(const Tensor& x) {
   const OpCall call("hardsigmoid", {{"x", x}});
-  Tensor y = raw::hardsigmoid(x);
+  Tensor y = raw::unary<functors::HardSigmoid>(x);
   if (Recorder r{"hardsigmoid", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
                return where(logical_and(gt(x.get(), -3), lt(x.get(), 3)), dy * (1.0 / 6), 0);
@@ -252,7 +253,7 @@ Tensor hardsigmoid(const Tensor& x) {
 
 Tensor hardswish(const Tensor& x) {
   const OpCall call("hardswish", {{"x", x}});
-  Tensor y = raw::hardswish(x);
+  Tensor y = raw::unary<functors::HardSwish>(x);
   if (Recorder r{"hardswish", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
                const Tensor v = x.get();
@@ -263,7 +264,7 @@ Tensor hardswish(const Tensor& x) {
 
 Tensor hardshrink(const Tensor& x, double lambda) {
   const OpCall call("hardshrink", {{"x", x}});
-  Tensor y = raw::hardshrink(x, lambda);
+  Tensor y = raw::unary<functors::HardShrink>(x, lambda);
   if (Recorder r{"hardshrink", x})
     r.record(y, wrt(x, [x = r.save(x), lambda](const Tensor& dy) {
                return where(logical_and(ge(x.get(), -lambda), le(x.get(), lambda)), 0, dy);
@@ -274,7 +275,7 @@ Tensor hardshrink(const Tensor& x, double lambda) {
 Tensor softshrink(const Tensor& x, double lambda) {
   const OpCall call("softshrink", {{"x", x}});
   if (!(lambda >= 0)) throw ValueError("softshrink", "expected lambda >= 0, given ", lambda);
-  Tensor y = raw::softshrink(x, lambda);
+  Tensor y = raw::unary<functors::SoftShrink>(x, lambda);
   if (Recorder r{"softshrink", x})
     r.record(y, wrt(x, [x = r.save(x), lambda](const Tensor& dy) {
                return where(logical_and(ge(x.get(), -lambda), le(x.get(), lambda)), 0, dy);
@@ -285,7 +286,7 @@ Tensor softshrink(const Tensor& x, double lambda) {
 Tensor celu(const Tensor& x, double alpha) {
   const OpCall call("celu", {{"x", x}});
   if (alpha == 0 || std::isnan(alpha)) throw ValueError("celu", "expected alpha other than 0, given ", alpha);
-  Tensor y = raw::celu(x, alpha);
+  Tensor y = raw::unary<functors::Celu>(x, alpha);
   if (Recorder r{"celu", x})
     r.record(y, wrt(x, [x = r.save(x), alpha](const Tensor& dy) {
                const Tensor v = x.get(), low = gt(v, 0);
@@ -297,7 +298,7 @@ Tensor celu(const Tensor& x, double alpha) {
 Tensor selu(const Tensor& x) {
   const OpCall call("selu", {{"x", x}});
   constexpr double kScale = 1.0507009873554805, kAlpha = 1.6732632423543772;
-  Tensor y = raw::selu(x);
+  Tensor y = raw::unary<functors::Selu>(x);
   if (Recorder r{"selu", x})
     r.record(
         y, wrt(x, [x = r.save(x)](const Tensor& dy) { return elu_backward(dy * kScale, x.get(), kAlpha); }));
@@ -306,7 +307,7 @@ Tensor selu(const Tensor& x) {
 
 Tensor mish(const Tensor& x) {
   const OpCall call("mish", {{"x", x}});
-  Tensor y = raw::mish(x);
+  Tensor y = raw::unary<functors::Mish>(x);
   if (Recorder r{"mish", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
                const Tensor v = x.get(), t = tanh(softplus(v));
@@ -326,7 +327,7 @@ Tensor tanhshrink(const Tensor& x) {
 
 Tensor threshold(const Tensor& x, ThresholdFuncOptions options) {
   const OpCall call("threshold", {{"x", x}});
-  Tensor y = raw::threshold(x, options.threshold, options.value);
+  Tensor y = raw::unary<functors::Threshold>(x, options.threshold, options.value);
   if (Recorder r{"threshold", x})
     r.record(y, wrt(x, [x = r.save(x), t = options.threshold](const Tensor& dy) {
                return where(le(x.get(), t), 0, dy);
@@ -345,7 +346,7 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
   Shape shape = Dims::filled(std::max(x.dim(), 1), 1);
   shape[x.dim() > 1 ? 1 : 0] = weight.size(0);
   const Tensor slope = x.dim() == 0 ? reshape(weight, Shape{}) : reshape(weight, shape);
-  Tensor y = raw::prelu(x, slope);
+  Tensor y = raw::binary<functors::Prelu>(x, slope);
   if (Recorder r{"prelu", x, slope}) {
     const auto v = r.save(x), w = r.save(slope);
     r.record(y, wrt(x, [v, w](const Tensor& dy) { return where(gt(v.get(), 0), dy, dy * w.get()); }),

@@ -6,8 +6,7 @@
 
 namespace gradus {
 
-// Rectifies: y = max(x, 0). NaN stays. A temporary gives its buffer to the result when nobody
-// else can see it.
+// Rectifies: y = max(x, 0). NaN stays. A temporary passes its buffer to the result when it is the only owner.
 // Grad: dy where y > 0, else 0.
 Tensor relu(const Tensor& x);
 Tensor relu(Tensor&& x);
@@ -37,18 +36,18 @@ Tensor tanh(const Tensor& x);
 // Grad: dy sigmoid(beta x); dy where beta x > threshold.
 Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
 
-// Weighs by the logistic function: y = x sigmoid(x). Also called swish.
+// Multiplies by the logistic function: y = x sigmoid(x). Also called swish.
 // Grad: dy s (1 + x (1 - s)) with s = sigmoid(x).
 Tensor silu(const Tensor& x);
 
 enum class Gelu { kExact, kTanh };
-// Weighs by the normal distribution: y = x P(X <= x). kTanh: the usual approximation,
-// y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+// Multiplies by the normal distribution function: y = x P(X <= x). kTanh uses the usual approximation
+//   y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 // Grad: dy (P(X <= x) + x p(x)), p the normal density.
 // Source: Hendrycks, Gimpel, "Gaussian error linear units", 2016.
 Tensor gelu(const Tensor& x, Gelu form = Gelu::kExact);
 
-// Rectifies up to 6, and limits to [low, high]: y = min(max(x, low), high).
+// Limit x to [0, 6], and to [low, high]: y = min(max(x, low), high).
 // Errors: ValueError unless low <= high.
 // Grad: dy where low < x < high, else 0.
 Tensor relu6(const Tensor& x);
@@ -59,7 +58,7 @@ Tensor hardtanh(const Tensor& x, Number low = -1, Number high = 1);
 Tensor hardsigmoid(const Tensor& x);
 Tensor hardswish(const Tensor& x);
 
-// Sets |x| <= lambda to 0; softshrink moves the others toward 0 by lambda.
+// Set elements with |x| <= lambda to 0. softshrink moves the others toward 0 by lambda.
 // Errors: ValueError unless lambda >= 0 (softshrink).
 // Grad: dy where |x| > lambda, else 0.
 Tensor hardshrink(const Tensor& x, double lambda = 0.5);
@@ -85,18 +84,18 @@ struct ThresholdFuncOptions {
 };
 Tensor threshold(const Tensor& x, ThresholdFuncOptions options);
 
-// Rectifies leakily with slopes that are learned: y = x where x > 0, else weight x.
+// Rectifies leakily with learned slopes: y = x where x > 0, else weight x.
 // Shapes: x [N,C,...] (or [C]), weight [1] or [C].
 // Errors: ShapeError for a weight of another size; DTypeError.
-// Grad: dy where x > 0, else weight dy; to weight the sum of dy x where x <= 0.
+// Grad: to x, dy where x > 0, else weight dy; to weight, the sum of dy x where x <= 0.
 Tensor prelu(const Tensor& x, const Tensor& weight);
 
-// Gates the first half of `dim` by the second: y = a sigmoid(b).
+// Multiplies the first half of `dim`, a, by the sigmoid of the second half, b: y = a sigmoid(b).
 // Shapes: [..., 2k, ...] -> [..., k, ...].
 // Errors: ShapeError unless the size is even.
 Tensor glu(const Tensor& x, int64_t dim = -1);
 
-// --- fused gradients: what the rules above are made of; they may write into dy's buffer ---
+// --- fused gradients: the rules above call these; they may write into dy's buffer ---
 
 Tensor relu_backward(Tensor dy, const Tensor& y);
 Tensor leaky_relu_backward(Tensor dy, const Tensor& x, double slope);

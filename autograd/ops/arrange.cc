@@ -108,7 +108,7 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
     throw ShapeError("repeat", "repeats ", repeats, " are fewer than the dims of x ", describe(x));
   for (int64_t r : repeats)
     if (r < 0) throw ValueError("repeat", "repeats ", repeats, " are not all at least 0: x ", describe(x));
-  // A repeated dim of more than one element becomes two, of which the first is expanded.
+  // A repeated dim of more than one element becomes two dims, and the first of them is expanded.
   const auto own = [&](int i) { return i < extra ? 1 : x.shape()[i - extra]; };
   Shape merged;
   for (int i = 0; i < repeats.size(); ++i) merged.push_back(Checked("repeat", own(i)) * repeats[i]);
@@ -116,7 +116,7 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
   const auto becomes_two = [&](int i) { return repeats[i] != 1 && own(i) != 1; };
   int dims = repeats.size();
   for (int i = 0; i < repeats.size(); ++i) dims += becomes_two(i);
-  if (dims > kMaxDims) {  // there is no room for all at once
+  if (dims > kMaxDims) {  // too many dims at once: repeats the last dim that becomes two in a second step
     int last = 0;
     for (int i = 0; i < repeats.size(); ++i)
       if (becomes_two(i)) last = i;
@@ -216,12 +216,12 @@ Tensor cartesian_prod(const std::vector<Tensor>& xs) {
 
 namespace {
 
-// How many ways there are to pick r of n, with or without repetition.
+// Returns the number of ways to pick r of n, with or without repetition.
 int64_t combination_count(int64_t n, int64_t r, bool with_replacement) {
   if (with_replacement && n > 0) n = Checked("combinations", n) + r - 1;
   if (r > n) return 0;
   int64_t count = 1;
-  for (int64_t i = 1; i <= std::min(r, n - r); ++i)  // divides without a rest: count is C(n, i)
+  for (int64_t i = 1; i <= std::min(r, n - r); ++i)  // divides without remainder: count is C(n, i)
     count = (Checked("combinations", count) * (n - i + 1)) / i;
   return count;
 }
@@ -238,7 +238,7 @@ Tensor combinations(const Tensor& x, int64_t r, CombinationOptions options) {
   const Tensor index = empty({Checked("combinations", count) * r}, {.dtype = DType::kI64});
   int64_t* row = index.ptr<int64_t>();
   for (int64_t i = 0; count > 0 && i < r; ++i) row[i] = step * i;
-  // The next in order: one more at the last place that has room, the least that may follow behind it.
+  // Each next row: increments the last index that can grow, and gives those after it their least values.
   for (int64_t k = 1; k < count; ++k, row += r) {
     int64_t at = r - 1;
     while (row[at] == n - 1 - step * (r - 1 - at)) --at;
@@ -277,7 +277,7 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides,
   const OpCall call("as_strided", {{"x", x}});
   Tensor y = raw::as_strided(x, shape, strides, offset.value_or(x.impl().offset));
   if (Recorder r{"as_strided", x}) {
-    // One place more takes what is not x's.
+    // The extra last position receives the gradients of elements that are not x's.
     const Tensor places = raw::places_in(x, y);
     r.record(y, wrt(x, [places, own = x.shape(), n = x.numel()](const Tensor& dy) {
                const Tensor sums = index_select_backward(reshape(dy, {dy.numel()}), {n + 1}, 0, places);

@@ -13,7 +13,7 @@
 namespace gradus {
 namespace {
 
-// The gradients of pieces with zeros for those that got none. At least one did.
+// Returns the gradients of the pieces, with zeros for the pieces that got none. At least one piece got one.
 std::vector<Tensor> without_gaps(std::vector<Tensor> dys, const std::vector<Shape>& shapes) {
   TensorOptions options;
   for (const Tensor& dy : dys)
@@ -148,7 +148,7 @@ std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& in
 
 namespace {
 
-// The dim that hsplit, vsplit and dsplit cut.
+// Returns the dim that hsplit, vsplit and dsplit cut.
 int64_t cut_dim(const Tensor& x, int least_dims, int64_t dim, const char* op) {
   if (x.dim() < least_dims)
     throw ShapeError(op, "expected at least ", least_dims, least_dims == 1 ? " dim" : " dims", ", given x ",

@@ -7,10 +7,11 @@
 
 namespace gradus {
 
-// Returns xs one after another along `dim`. Dtypes are promoted; channels-last when all of xs are.
+// Returns xs one after another along `dim`. Dtypes are promoted. The result is channels-last
+// when all of xs are.
 // Shapes: [a,n1,b], [a,n2,b], ... -> [a,n1+n2+...,b].
 // Errors: ValueError for none; ShapeError when xs differ outside of `dim`; DeviceError.
-// Grad: each its part of dy.
+// Grad: to each, its part of dy.
 Tensor cat(const std::vector<Tensor>& xs, int64_t dim = 0);
 
 // Returns xs one after another along a new dim.
@@ -18,16 +19,16 @@ Tensor cat(const std::vector<Tensor>& xs, int64_t dim = 0);
 // Errors: ValueError for none; ShapeError when shapes differ.
 Tensor stack(const std::vector<Tensor>& xs, int64_t dim = 0);
 
-// Return xs one after another: along dim 1 (vectors along their only dim); as rows, vectors each being a row;
-// along dim 2, matrices each being a layer; as columns, vectors each being a column.
+// Return xs one after another: hstack along dim 1 (vectors along their only dim); vstack as rows, each vector
+// one row; dstack along dim 2, each matrix one layer; column_stack as columns, each vector one column.
 // Errors: as cat.
 Tensor hstack(const std::vector<Tensor>& xs);
 Tensor vstack(const std::vector<Tensor>& xs);
 Tensor dstack(const std::vector<Tensor>& xs);
 Tensor column_stack(const std::vector<Tensor>& xs);
 
-// Return x with dims of size 1 until it has at least 1, 2 or 3: in front, but for the third,
-// which is the last.
+// Return x with dims of size 1 added until it has at least 1, 2 or 3 dims. They are added in front, but the
+// third dim of atleast_3d is added at the end.
 Tensor atleast_1d(const Tensor& x);
 Tensor atleast_2d(const Tensor& x);
 Tensor atleast_3d(const Tensor& x);
@@ -36,16 +37,16 @@ Tensor atleast_3d(const Tensor& x);
 // Errors: ShapeError when they do not broadcast.
 std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& xs);
 
-// Returns consecutive pieces of x along `dim`, as views: of `size` elements (the last one may be smaller), or
+// Return consecutive pieces of x along `dim`, as views: of `size` elements (the last one may be smaller), or
 // of the given sizes.
 // Errors: ValueError for a size below 1 (0 in a list is fine); ShapeError when sizes do not add up.
 // Grad: the pieces' gradients joined.
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim = 0);
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim = 0);
-// Returns at most `chunks` pieces of equal size, but for the last one.
+// Returns at most `chunks` pieces of equal size; the last one may be smaller.
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim = 0);
-// Returns exactly `sections` pieces, of which the first ones are larger by one where the size does not
-// divide; or the pieces between the given indices, which may be negative or lie beyond the ends. Views.
+// Return exactly `sections` pieces, or the pieces between the given indices, as views. Where the size does
+// not divide, the first pieces are larger by one. Indices may be negative or lie beyond the ends.
 // Errors: ValueError for fewer than 1 section.
 std::vector<Tensor> tensor_split(const Tensor& x, int64_t sections, int64_t dim = 0);
 std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& indices, int64_t dim = 0);
@@ -60,11 +61,11 @@ std::vector<Tensor> dsplit(const Tensor& x, const std::vector<int64_t>& indices)
 // Returns the slices of x along `dim`, without that dim, as views.
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim = 0);
 
-// Returns 1 where the last coordinate is the index, 0 elsewhere. Without a number of classes that is the
-// largest index plus 1, for which it waits for the device.
+// Returns 1 where the last coordinate is the index, 0 elsewhere. Without `classes`, their number is the
+// largest index plus 1; the call then waits for the device.
 // Shapes: index[...] -> [...,classes].
-// Errors: ValueError for fewer than 1 class, or none to be told; IndexError for an index
-// outside [0, classes).
+// Errors: ValueError for fewer than 1 class, or when there is no index to count the classes from; IndexError
+// for an index outside [0, classes).
 Tensor one_hot(const Tensor& index, int64_t classes = -1, DType dtype = DType::kI64);
 
 }  // namespace gradus

@@ -9,7 +9,7 @@
 namespace gradus {
 namespace {
 
-// A rule for ops that move elements without changing them: the engine brings the gradient into its input's
+// Records an op that moves elements without changing them. The engine brings the gradient into its input's
 // dtype, device and layout.
 Tensor passes_gradient(const char* op, const Tensor& x, Tensor y) {
   if (y.is_same(x)) return y;

@@ -10,30 +10,30 @@ namespace gradus {
 // Grad: dy.
 Tensor contiguous(const Tensor& x);
 
-// Returns the image x (3 to 5 dimensions, channels second) with the channels innermost in memory; x itself
-// when it already lies so. The logical shape stays.
+// Returns the image x (3 to 5 dimensions, channels second) with the channels innermost in memory. Returns x
+// itself when it already lies so. The logical shape stays.
 // Errors: ShapeError for another number of dimensions.
 // Grad: dy.
 Tensor channels_last(const Tensor& x);
 
-// Returns x converted to `dtype`; x itself when it has it.
+// Returns x converted to `dtype`; x itself when it has that dtype.
 // Grad: dy, converted back (none through an integer dtype).
 Tensor to(const Tensor& x, DType dtype);
 
 // Returns x on `device`; x itself when it is there.
-// Grad: dy, brought back.
+// Grad: dy, moved back.
 Tensor to(const Tensor& x, Device device);
 
 // Returns a copy of x in the same layout.
 // Grad: dy.
 Tensor clone(const Tensor& x);
 
-// Writes src, converted, brought over and broadcast as needed, into dst. Not differentiable: use Indexed
-// assignment, where or clone to keep gradients.
+// Writes src into dst, and converts, moves and broadcasts it as needed. Not differentiable: to keep
+// gradients, use Indexed assignment, where or clone.
 // Errors: ShapeError when src does not broadcast to dst; StateError when a recording follows dst.
 void copy_(const Tensor& dst, const Tensor& src);
 
-// Writes `value`, converted, into every element.
+// Writes `value`, converted to x's dtype, into every element.
 // Errors: StateError when a recording follows x.
 void fill_(const Tensor& x, Number value);
 

@@ -13,8 +13,8 @@
 namespace gradus {
 namespace {
 
-// The mask of which the elements of x, or its whole channels, are kept: its dims from
-// `channel_dims` on are 1.
+// Returns a mask of the elements of x, or of its whole channels, that are kept. Its dims from `channel_dims`
+// on have size 1.
 Tensor channel_mask(const Tensor& x, double p, int channel_dims) {
   Shape shape = x.shape();
   for (int d = channel_dims; d < x.dim(); ++d) shape[d] = 1;

@@ -5,9 +5,9 @@
 
 namespace gradus {
 
-// Sets elements to 0 with probability p and divides the others by 1 - p; returns x itself when not training.
-// Which elements is a draw of the Context's generator, and another one on each rank. A temporary gives its
-// buffer to the result when nobody else can see it.
+// Sets elements to 0 with probability p and divides the others by 1 - p. Returns x itself when not training.
+// The Context's generator draws the elements, differently on each rank. A temporary passes its buffer to the
+// result when it is the only owner.
 // Errors: ValueError unless 0 <= p <= 1; DTypeError unless x is floating.
 // Grad: dy / (1 - p) where x was kept, else 0.
 // Source: Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014.
@@ -22,16 +22,17 @@ Tensor dropout1d(const Tensor& x, double p = 0.5, bool training = true);
 Tensor dropout2d(const Tensor& x, double p = 0.5, bool training = true);
 Tensor dropout3d(const Tensor& x, double p = 0.5, bool training = true);
 
-// Dropout that keeps mean 0 and variance 1, for nets of SELU units: dropped elements become SELU's value at
-// minus infinity, -1.7581, then y = a x + b with a = ((1 - p) (1 + p 1.7581^2))^-1/2 and b = 1.7581 a p.
-// feature_alpha_dropout does it to whole channels of x [N,C,...].
+// Drop elements and keep mean 0 and variance 1, for nets of SELU units. Dropped elements become SELU's value
+// at minus infinity, -1.7581. Then
+//   y = a x + b  with  a = ((1 - p) (1 + p 1.7581^2))^-1/2  and  b = 1.7581 a p.
+// feature_alpha_dropout drops whole channels of x [N,C,...].
 // Errors: as dropout; ShapeError for features of fewer than two dims.
 // Grad: a dy where x was kept, else 0.
 // Source: Klambauer et al., "Self-normalizing neural networks", NeurIPS 2017.
 Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = true);
 Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = true);
 
-// Returns scale x where the mask (bool) holds, else 0: what dropout and its gradient are. May write
+// Returns scale x where the mask (bool) is true, else 0. Dropout and its gradient call it. May write
 // into x's buffer.
 // Grad: the same of dy.
 Tensor masked_scale(Tensor x, const Tensor& mask, double scale);

@@ -11,15 +11,15 @@
 #include "gradus/autograd/ops/reuse.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/pointwise.h"
 
 namespace gradus {
 namespace {
 
-// Whether the result of an op on x and a number may take x's buffer. Rules that need x's elements have saved
-// it, so that somebody else can see it.
+// Returns whether the result of an op on x and a number may take x's buffer. A rule that needs x's elements
+// has saved x, so x is then not the only owner.
 bool takes_over(const Tensor& x) { return x.defined() && is_floating(x.dtype()) && autograd::may_reuse(x); }
-// Whether x keeps its shape next to an operand of this one.
+// Returns whether x keeps its shape when broadcast with an operand of shape `other`.
 bool spans(const Shape& x, const Shape& other) {
   if (other.size() > x.size()) return false;
   for (int d = 1; d <= other.size(); ++d)
@@ -27,7 +27,7 @@ bool spans(const Shape& x, const Shape& other) {
   return true;
 }
 
-// The same with a further operand: the result is what x is, in the layout that it would have.
+// The same for an op on x and another operand: also requires that the result has x's shape, dtype and layout.
 bool takes_over(const Tensor& x, const Tensor& other) {
   return takes_over(x) && other.defined() && other.device() == x.device() &&
          raw::result_dtype(x, other) == x.dtype() && spans(x.shape(), other.shape()) &&
@@ -38,7 +38,7 @@ bool takes_over(const Tensor& x, const Tensor& other) {
 
 Tensor add(Tensor&& temporary, const Tensor& b) {
   const OpCall call("add", {{"a", temporary}, {"b", b}});
-  const Tensor a = std::move(temporary);  // gone when this returns: the result alone owns the buffer
+  const Tensor a = std::move(temporary);  // released on return: the result alone owns the buffer
   if (!takes_over(a, b)) return add(a, b);
   Tensor y = detach(a);
   raw::add_(y, b);
@@ -200,7 +200,7 @@ Tensor pow(const Tensor& a, Number b) {
   if (autograd::Casting cast{"pow"}) return pow(cast(a), b);
   const double n = b.to_double();
   const bool squares = n == 2 && raw::result_dtype(a, b) == a.dtype();
-  Tensor y = squares ? raw::square(a) : raw::pow(a, b);
+  Tensor y = squares ? raw::unary<functors::Square>(a) : raw::pow(a, b);
   if (Recorder r{"pow", a})
     r.record(y, wrt(a, [a = r.save(a), n](const Tensor& dy) {
                if (n == 0) return dy * 0;
@@ -239,7 +239,7 @@ Tensor remainder(const Tensor& a, Number b) {
 
 namespace {
 
-// 1 where a > b, 1/2 where they are equal, else 0, in dy's dtype.
+// Returns 1 where a > b, 1/2 where they are equal, else 0, in dy's dtype.
 template <class B>
 Tensor share_of_larger(const Tensor& dy, const Tensor& a, const B& b) {
   return (to(gt(a, b), dy.dtype()) + to(ge(a, b), dy.dtype())) * 0.5;
@@ -313,7 +313,7 @@ Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
 
 namespace {
 
-// A bound that is not given is infinite.
+// A bound that is not given counts as infinite.
 constexpr Number kNoLow = -INFINITY, kNoHigh = INFINITY;
 
 DType clamped_dtype(const Tensor& x, const std::optional<Number>& low, const std::optional<Number>& high) {
@@ -339,7 +339,7 @@ Tensor clamp(const Tensor& x, std::optional<Number> low, std::optional<Number> h
 
 Tensor clamp_backward(Tensor dy, const Tensor& x, double low, double high) {
   const OpCall call("clamp_backward", {{"dy", dy}, {"x", x}});
-  Tensor dx = raw::clamp_backward(dy, x, low, high, autograd::reusable_for(dy, x));
+  Tensor dx = raw::backward<functors::ClampBackward>(dy, x, autograd::reusable_for(dy, x), low, high);
   if (Recorder r{"clamp_backward", dy})
     r.record(dx, wrt(dy, [x = r.save(x), low, high](Tensor ddx) {
                return clamp_backward(std::move(ddx), x.get(), low, high);
@@ -429,27 +429,27 @@ Tensor logical_or(const Tensor& a, const Tensor& b) {
 }
 Tensor logical_not(const Tensor& x) {
   const OpCall call("logical_not", {{"x", x}});
-  return raw::logical_not(x);
+  return raw::unary<functors::LogicalNot>(x);
 }
 Tensor isnan(const Tensor& x) {
   const OpCall call("isnan", {{"x", x}});
-  return raw::isnan(x);
+  return raw::unary<functors::IsNaN>(x);
 }
 Tensor isfinite(const Tensor& x) {
   const OpCall call("isfinite", {{"x", x}});
-  return raw::isfinite(x);
+  return raw::unary<functors::IsFinite>(x);
 }
 
 Tensor neg(const Tensor& x) {
   const OpCall call("neg", {{"x", x}});
-  Tensor y = raw::neg(x);
+  Tensor y = raw::unary<functors::Neg>(x);
   if (Recorder r{"neg", x}) r.record(y, wrt(x, [](const Tensor& dy) { return -dy; }));
   return y;
 }
 
 Tensor abs(const Tensor& x) {
   const OpCall call("abs", {{"x", x}});
-  Tensor y = raw::abs(x);
+  Tensor y = raw::unary<functors::Abs>(x);
   if (Recorder r{"abs", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sign(x.get()); }));
   return y;
@@ -458,7 +458,7 @@ Tensor abs(const Tensor& x) {
 Tensor square(const Tensor& x) {
   const OpCall call("square", {{"x", x}});
   if (autograd::Casting cast{"square"}) return square(cast(x));
-  Tensor y = raw::square(x);
+  Tensor y = raw::unary<functors::Square>(x);
   if (Recorder r{"square", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * (x.get() * 2); }));
   return y;
@@ -467,7 +467,7 @@ Tensor square(const Tensor& x) {
 Tensor exp(const Tensor& x) {
   const OpCall call("exp", {{"x", x}});
   if (autograd::Casting cast{"exp"}) return exp(cast(x));
-  Tensor y = raw::exp(x);
+  Tensor y = raw::unary<functors::Exp>(x);
   if (Recorder r{"exp", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * y.get(); }));
   return y;
@@ -476,7 +476,7 @@ Tensor exp(const Tensor& x) {
 Tensor expm1(const Tensor& x) {
   const OpCall call("expm1", {{"x", x}});
   if (autograd::Casting cast{"expm1"}) return expm1(cast(x));
-  Tensor y = raw::expm1(x);
+  Tensor y = raw::unary<functors::Expm1>(x);
   if (Recorder r{"expm1", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() + 1); }));
   return y;
@@ -485,7 +485,7 @@ Tensor expm1(const Tensor& x) {
 Tensor log(const Tensor& x) {
   const OpCall call("log", {{"x", x}});
   if (autograd::Casting cast{"log"}) return log(cast(x));
-  Tensor y = raw::log(x);
+  Tensor y = raw::unary<functors::Log>(x);
   if (Recorder r{"log", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / x.get(); }));
   return y;
 }
@@ -493,7 +493,7 @@ Tensor log(const Tensor& x) {
 Tensor log1p(const Tensor& x) {
   const OpCall call("log1p", {{"x", x}});
   if (autograd::Casting cast{"log1p"}) return log1p(cast(x));
-  Tensor y = raw::log1p(x);
+  Tensor y = raw::unary<functors::Log1p>(x);
   if (Recorder r{"log1p", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() + 1); }));
   return y;
@@ -501,7 +501,7 @@ Tensor log1p(const Tensor& x) {
 
 Tensor sqrt(const Tensor& x) {
   const OpCall call("sqrt", {{"x", x}});
-  Tensor y = raw::sqrt(x);
+  Tensor y = raw::unary<functors::Sqrt>(x);
   if (Recorder r{"sqrt", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy / (y.get() * 2); }));
   return y;
@@ -510,7 +510,7 @@ Tensor sqrt(const Tensor& x) {
 Tensor rsqrt(const Tensor& x) {
   const OpCall call("rsqrt", {{"x", x}});
   if (autograd::Casting cast{"rsqrt"}) return rsqrt(cast(x));
-  Tensor y = raw::rsqrt(x);
+  Tensor y = raw::unary<functors::Rsqrt>(x);
   if (Recorder r{"rsqrt", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) {
                return dy * (square(y.get()) * y.get() * -0.5);
@@ -521,7 +521,7 @@ Tensor rsqrt(const Tensor& x) {
 Tensor reciprocal(const Tensor& x) {
   const OpCall call("reciprocal", {{"x", x}});
   if (autograd::Casting cast{"reciprocal"}) return reciprocal(cast(x));
-  Tensor y = raw::reciprocal(x);
+  Tensor y = raw::unary<functors::Reciprocal>(x);
   if (Recorder r{"reciprocal", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return -dy * square(y.get()); }));
   return y;
@@ -529,7 +529,7 @@ Tensor reciprocal(const Tensor& x) {
 
 Tensor sin(const Tensor& x) {
   const OpCall call("sin", {{"x", x}});
-  Tensor y = raw::sin(x);
+  Tensor y = raw::unary<functors::Sin>(x);
   if (Recorder r{"sin", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * cos(x.get()); }));
   return y;
@@ -537,7 +537,7 @@ Tensor sin(const Tensor& x) {
 
 Tensor cos(const Tensor& x) {
   const OpCall call("cos", {{"x", x}});
-  Tensor y = raw::cos(x);
+  Tensor y = raw::unary<functors::Cos>(x);
   if (Recorder r{"cos", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * sin(x.get()); }));
   return y;
@@ -545,7 +545,7 @@ Tensor cos(const Tensor& x) {
 
 Tensor erf(const Tensor& x) {
   const OpCall call("erf", {{"x", x}});
-  Tensor y = raw::erf(x);
+  Tensor y = raw::unary<functors::Erf>(x);
   if (Recorder r{"erf", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
                return dy * (exp(-square(x.get())) * (2 * std::numbers::inv_sqrtpi));
@@ -555,7 +555,7 @@ Tensor erf(const Tensor& x) {
 
 namespace {
 
-// A step function: its derivative is 0 wherever it has one.
+// Records a step function: its derivative is 0 wherever it exists.
 Tensor step(const char* op, const Tensor& x, Tensor y) {
   if (Recorder r{op, x}) r.record(y, wrt(x, [](const Tensor& dy) { return dy * 0; }));
   return y;
@@ -565,19 +565,19 @@ Tensor step(const char* op, const Tensor& x, Tensor y) {
 
 Tensor sign(const Tensor& x) {
   const OpCall call("sign", {{"x", x}});
-  return step("sign", x, raw::sign(x));
+  return step("sign", x, raw::unary<functors::Sign>(x));
 }
 Tensor floor(const Tensor& x) {
   const OpCall call("floor", {{"x", x}});
-  return step("floor", x, raw::floor(x));
+  return step("floor", x, raw::unary<functors::Floor>(x));
 }
 Tensor ceil(const Tensor& x) {
   const OpCall call("ceil", {{"x", x}});
-  return step("ceil", x, raw::ceil(x));
+  return step("ceil", x, raw::unary<functors::Ceil>(x));
 }
 Tensor round(const Tensor& x) {
   const OpCall call("round", {{"x", x}});
-  return step("round", x, raw::round(x));
+  return step("round", x, raw::unary<functors::Round>(x));
 }
 
 void add_(const Tensor& x, const Tensor& y) {
@@ -640,7 +640,8 @@ void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> hi
 
 namespace {
 
-// x op= y: in place, or, when a recording follows an operand, as a new value that x names from here on.
+// Computes x op= y: in place, or, when a recording follows an operand, as a new value that x
+// names from here on.
 template <class Y, class Op, class InPlace>
 Tensor& assign(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place) {
   bool recorded = x.defined() && autograd::is_tracked(x);

@@ -1,9 +1,9 @@
 // Element-wise arithmetic, functions of one number, comparison and selection. Activations
-// are in activations.h.
+// are in autograd/ops/activations.h.
 //
-// Operands of different shapes broadcast (NumPy's rule); dtypes promote as in PyTorch, and a number takes
-// the tensor's dtype unless its C++ type is of a higher kind (docs/dtypes.md). The result lies in memory as
-// the operands do.
+// Operands of different shapes broadcast (NumPy's rule). Dtypes promote as in PyTorch. A number takes
+// the tensor's dtype unless its C++ type is of a higher kind (docs/dtypes.md). The result has the
+// operands' memory layout.
 // Errors of all: ShapeError when shapes do not broadcast; DTypeError; DeviceError for operands
 // on different devices.
 #pragma once
@@ -47,16 +47,16 @@ Tensor pow(Number a, const Tensor& b);
 // Grad: da = dy, db = -dy floor(a / b).
 Tensor remainder(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, Number b);
-// Takes the larger; NaN if either is.
+// Takes the larger operand; NaN if either is NaN.
 // Grad: dy to the larger, half each where equal.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor maximum(const Tensor& a, Number b);
-// Takes the smaller; NaN if either is.
+// Takes the smaller operand; NaN if either is NaN.
 // Grad: dy to the smaller, half each where equal.
 Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, Number b);
 
-// The same for temporary operands: they give their buffer to the result when nobody else can see it.
+// The same for temporary operands. A temporary passes its buffer to the result when it is the only owner.
 Tensor add(Tensor&& a, const Tensor& b);
 Tensor add(Tensor&& a, Number b);
 Tensor sub(Tensor&& a, const Tensor& b);
@@ -90,21 +90,21 @@ inline Tensor operator/(Number a, const Tensor& b) { return div(a, b); }
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
 Tensor lerp(const Tensor& a, const Tensor& b, double weight);
 
-// Limits: y = min(max(x, low), high); clamp(x, {}, high) from above alone. NaN stays.
+// Limits: y = min(max(x, low), high). clamp(x, {}, high) limits from above only. NaN stays.
 // Errors: ValueError for a NaN bound, and for integers where no value of x's dtype lies between the bounds.
-// Grad: dy where low < x < high, else 0, at the bounds and for NaN too; an infinite bound is none.
+// Grad: dy where low < x < high, else 0, also at the bounds and for NaN. An infinite bound does not limit.
 Tensor clamp(const Tensor& x, std::optional<Number> low = {}, std::optional<Number> high = {});
 
 // --- selection and comparison ---
 
-// Selects: a where the condition (bool) holds, else b.
-// Grad: dy to the one that was taken.
+// Selects a where the condition (bool) is true, else b.
+// Grad: dy to the selected operand.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, Number b);
 Tensor where(const Tensor& condition, Number a, const Tensor& b);
 Tensor where(const Tensor& condition, Number a, Number b);
 
-// Compare; the result is bool. Anything compared with NaN is false, but for ne.
+// Compare; the result is bool. A comparison with NaN is false, except for ne.
 Tensor eq(const Tensor& a, const Tensor& b);
 Tensor eq(const Tensor& a, Number b);
 Tensor ne(const Tensor& a, const Tensor& b);
@@ -118,7 +118,7 @@ Tensor gt(const Tensor& a, Number b);
 Tensor ge(const Tensor& a, const Tensor& b);
 Tensor ge(const Tensor& a, Number b);
 
-// Combine truth values; other dtypes count as true where not 0. The result is bool.
+// Combine truth values; in other dtypes than bool, every value but 0 is true. The result is bool.
 Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_not(const Tensor& x);
@@ -179,9 +179,9 @@ Tensor ceil(const Tensor& x);
 Tensor round(const Tensor& x);
 
 // --- in place ---
-// x keeps its shape, dtype and layout; the operand broadcasts to it. Not differentiable.
-// Errors of all: StateError when an open recording follows x; DTypeError when the operand, or what it gives
-// with x, is of a higher kind than x.
+// x keeps its shape, dtype and layout. The operand broadcasts to it. Not differentiable.
+// Errors of all: StateError when an open recording follows x; DTypeError when the operand, or its result with
+// x, is of a higher kind than x.
 
 // x += y, x += alpha y.
 void add_(const Tensor& x, const Tensor& y);
@@ -199,9 +199,8 @@ void lerp_(const Tensor& x, const Tensor& y, double weight);
 // Errors: as clamp's; DTypeError for a floating-point bound of integers.
 void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> high);
 
-// x += y writes in place, as add_ does, and views of x see it. When an open recording follows x or y it
-// cannot: then x names a new value of the same shape and dtype, with gradients to both (other handles
-// keep the old one).
+// Writes x += y in place, as add_ does; views of x see it. When an open recording follows x or y, x names a
+// new value instead, of the same shape and dtype, with gradients to both. Other handles keep the old value.
 // Errors: those of add_; StateError for an attached tensor that an open recording follows.
 Tensor& operator+=(Tensor& x, const Tensor& y);
 Tensor& operator-=(Tensor& x, const Tensor& y);
@@ -214,7 +213,7 @@ Tensor& operator/=(Tensor& x, Number y);
 
 // --- fused gradients ---
 
-// Returns dy where low <= x <= high, else 0. May write into dy's buffer.
+// Returns dy where low < x < high, else 0. An infinite bound does not limit. May write into dy's buffer.
 // Grad: d(dy) = the same of dy's gradient.
 Tensor clamp_backward(Tensor dy, const Tensor& x, double low, double high);
 

@@ -5,8 +5,8 @@
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/index.h"
+#include "gradus/tensor/ops/pointwise.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
 
@@ -20,7 +20,7 @@ void check_table(const Tensor& weight, const Tensor& index, const char* op) {
   raw::check_index(index, weight, op);
 }
 
-// 1 over how often each index occurs, as factors [..., 1] of rows.
+// Returns 1 / (number of occurrences of each index), as factors [..., 1] of rows.
 Tensor rarity(const Tensor& index, int64_t rows, DType dtype) {
   const Tensor one =
       empty({index.numel()}, {.dtype = dtype == DType::kF64 ? dtype : DType::kF32, .device = index.device()});
@@ -28,7 +28,8 @@ Tensor rarity(const Tensor& index, int64_t rows, DType dtype) {
   const Tensor counts = raw::index_select_backward(one, {rows}, 0, flat(index), -1, "embedding");
   Shape s = index.shape();
   s.push_back(1);
-  return raw::reshape(raw::reciprocal(raw::index_select(counts, 0, flat(index), "embedding")), s);
+  return raw::reshape(
+      raw::unary<functors::Reciprocal>(raw::index_select(counts, 0, flat(index), "embedding")), s);
 }
 
 }  // namespace
@@ -83,7 +84,7 @@ void embedding_renorm_(const Tensor& weight, const Tensor& index, double max_nor
   const Tensor at = flat(index), rows = raw::index_select(weight, 0, at, kOp);
   const Tensor norm = raw::norm(rows, {1}, p, true);
   const Tensor too_long = raw::gt(norm, max_norm);
-  // As in PyTorch, the divisor is kept from 0.
+  // As in PyTorch, a small term prevents a division by 0.
   const Tensor factor = raw::div(max_norm, raw::add(norm, 1e-7));
   const Tensor shorter = raw::where(too_long, raw::to(raw::mul(rows, factor), weight.dtype()), rows);
   raw::index_copy_(weight, 0, at, shorter, kOp);

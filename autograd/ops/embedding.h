@@ -1,4 +1,4 @@
-// Rows of a table that is learned.
+// Rows of a learned table.
 #pragma once
 
 #include <optional>
@@ -8,25 +8,27 @@
 namespace gradus {
 
 struct EmbeddingFuncOptions {
-  std::optional<int64_t> padding_idx = {};  // its row gets no gradient; negative counts from the back
-  bool scale_grad_by_freq = false;          // divides gradients by how often the row occurs in `index`
+  std::optional<int64_t> padding_idx = {};  // this row gets no gradient; negative counts from the end
+  bool scale_grad_by_freq = false;          // divides a row's gradient by how often the row occurs in `index`
 };
 
 // Returns the rows of `weight` at `index` (i64 or i32).
 // Shapes: index[...], weight[V,E] -> [...,E].
 // Errors: ShapeError unless weight is a matrix; DTypeError for another index dtype; IndexError for an index
 // outside of [0, V), or padding_idx outside of [-V, V); DeviceError.
-// Grad: weight dy added to the rows that were read, but for padding_idx.
+// Grad: to weight, dy added to the rows that were read, except to row padding_idx.
 Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingFuncOptions options = {});
 
-// Returns zeros of [rows, E] with dy's rows added at `index`, but for index `skip` (negative: none).
+// Returns zeros of [rows, E] with dy's rows added at `index`, except where `index` is
+// `skip` (negative: none).
 // Shapes: dy[...,E], index[...] -> [rows,E].
 // Errors: ShapeError unless dy has a row per index.
 // Grad: the rows of dy's gradient, 0 for `skip`.
 Tensor embedding_backward(const Tensor& dy, const Tensor& index, int64_t rows, int64_t skip = -1);
 
-// Shortens the rows of `weight` that `index` names to a p-norm of at most `max_norm`, in place. Not recorded,
-// also where weight is attached: call it before embedding, as PyTorch does for the option of that name.
+// Scales the rows of `weight` that `index` names to a p-norm of at most `max_norm`, in place. The
+// write is not recorded, even if weight is attached. Call it before embedding; PyTorch's option
+// max_norm does the same.
 // Errors: ShapeError, DTypeError, IndexError as embedding, and for a strided weight; ValueError unless
 // max_norm is at least 0.
 void embedding_renorm_(const Tensor& weight, const Tensor& index, double max_norm, double p = 2);

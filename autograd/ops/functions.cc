@@ -12,14 +12,14 @@
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/pointwise.h"
 
 namespace gradus {
 
 Tensor tan(const Tensor& x) {
   const OpCall call("tan", {{"x", x}});
   if (autograd::Casting cast{"tan"}) return tan(cast(x));
-  Tensor y = raw::tan(x);
+  Tensor y = raw::unary<functors::Tan>(x);
   if (Recorder r{"tan", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (square(y.get()) + 1); }));
   return y;
@@ -28,7 +28,7 @@ Tensor tan(const Tensor& x) {
 Tensor asin(const Tensor& x) {
   const OpCall call("asin", {{"x", x}});
   if (autograd::Casting cast{"asin"}) return asin(cast(x));
-  Tensor y = raw::asin(x);
+  Tensor y = raw::unary<functors::Asin>(x);
   if (Recorder r{"asin", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(1 - square(x.get())); }));
   return y;
@@ -37,7 +37,7 @@ Tensor asin(const Tensor& x) {
 Tensor acos(const Tensor& x) {
   const OpCall call("acos", {{"x", x}});
   if (autograd::Casting cast{"acos"}) return acos(cast(x));
-  Tensor y = raw::acos(x);
+  Tensor y = raw::unary<functors::Acos>(x);
   if (Recorder r{"acos", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * rsqrt(1 - square(x.get())); }));
   return y;
@@ -45,7 +45,7 @@ Tensor acos(const Tensor& x) {
 
 Tensor atan(const Tensor& x) {
   const OpCall call("atan", {{"x", x}});
-  Tensor y = raw::atan(x);
+  Tensor y = raw::unary<functors::Atan>(x);
   if (Recorder r{"atan", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (square(x.get()) + 1); }));
   return y;
@@ -54,7 +54,7 @@ Tensor atan(const Tensor& x) {
 Tensor sinh(const Tensor& x) {
   const OpCall call("sinh", {{"x", x}});
   if (autograd::Casting cast{"sinh"}) return sinh(cast(x));
-  Tensor y = raw::sinh(x);
+  Tensor y = raw::unary<functors::Sinh>(x);
   if (Recorder r{"sinh", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * cosh(x.get()); }));
   return y;
@@ -63,7 +63,7 @@ Tensor sinh(const Tensor& x) {
 Tensor cosh(const Tensor& x) {
   const OpCall call("cosh", {{"x", x}});
   if (autograd::Casting cast{"cosh"}) return cosh(cast(x));
-  Tensor y = raw::cosh(x);
+  Tensor y = raw::unary<functors::Cosh>(x);
   if (Recorder r{"cosh", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sinh(x.get()); }));
   return y;
@@ -71,7 +71,7 @@ Tensor cosh(const Tensor& x) {
 
 Tensor asinh(const Tensor& x) {
   const OpCall call("asinh", {{"x", x}});
-  Tensor y = raw::asinh(x);
+  Tensor y = raw::unary<functors::Asinh>(x);
   if (Recorder r{"asinh", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(square(x.get()) + 1); }));
   return y;
@@ -79,7 +79,7 @@ Tensor asinh(const Tensor& x) {
 
 Tensor acosh(const Tensor& x) {
   const OpCall call("acosh", {{"x", x}});
-  Tensor y = raw::acosh(x);
+  Tensor y = raw::unary<functors::Acosh>(x);
   if (Recorder r{"acosh", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(square(x.get()) - 1); }));
   return y;
@@ -87,7 +87,7 @@ Tensor acosh(const Tensor& x) {
 
 Tensor atanh(const Tensor& x) {
   const OpCall call("atanh", {{"x", x}});
-  Tensor y = raw::atanh(x);
+  Tensor y = raw::unary<functors::Atanh>(x);
   if (Recorder r{"atanh", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (1 - square(x.get())); }));
   return y;
@@ -96,7 +96,7 @@ Tensor atanh(const Tensor& x) {
 Tensor exp2(const Tensor& x) {
   const OpCall call("exp2", {{"x", x}});
   if (autograd::Casting cast{"exp2"}) return exp2(cast(x));
-  Tensor y = raw::exp2(x);
+  Tensor y = raw::unary<functors::Exp2>(x);
   if (Recorder r{"exp2", x})
     r.record(y,
              wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() * std::numbers::ln2); }));
@@ -106,7 +106,7 @@ Tensor exp2(const Tensor& x) {
 Tensor log2(const Tensor& x) {
   const OpCall call("log2", {{"x", x}});
   if (autograd::Casting cast{"log2"}) return log2(cast(x));
-  Tensor y = raw::log2(x);
+  Tensor y = raw::unary<functors::Log2>(x);
   if (Recorder r{"log2", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() * std::numbers::ln2); }));
   return y;
@@ -115,7 +115,7 @@ Tensor log2(const Tensor& x) {
 Tensor log10(const Tensor& x) {
   const OpCall call("log10", {{"x", x}});
   if (autograd::Casting cast{"log10"}) return log10(cast(x));
-  Tensor y = raw::log10(x);
+  Tensor y = raw::unary<functors::Log10>(x);
   if (Recorder r{"log10", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() * std::numbers::ln10); }));
   return y;
@@ -123,7 +123,7 @@ Tensor log10(const Tensor& x) {
 
 Tensor erfc(const Tensor& x) {
   const OpCall call("erfc", {{"x", x}});
-  Tensor y = raw::erfc(x);
+  Tensor y = raw::unary<functors::Erfc>(x);
   if (Recorder r{"erfc", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
                return dy * (exp(-square(x.get())) * (-2 * std::numbers::inv_sqrtpi));
@@ -134,7 +134,7 @@ Tensor erfc(const Tensor& x) {
 Tensor erfinv(const Tensor& x) {
   const OpCall call("erfinv", {{"x", x}});
   if (autograd::Casting cast{"erfinv"}) return erfinv(cast(x));
-  Tensor y = raw::erfinv(x);
+  Tensor y = raw::unary<functors::Erfinv>(x);
   if (Recorder r{"erfinv", x})
     r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) {
                return dy * (exp(square(y.get())) * (0.5 / std::numbers::inv_sqrtpi));
@@ -145,7 +145,7 @@ Tensor erfinv(const Tensor& x) {
 Tensor lgamma(const Tensor& x) {
   const OpCall call("lgamma", {{"x", x}});
   if (autograd::Casting cast{"lgamma"}) return lgamma(cast(x));
-  Tensor y = raw::lgamma(x);
+  Tensor y = raw::unary<functors::Lgamma>(x);
   if (Recorder r{"lgamma", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * digamma(x.get()); }));
   return y;
@@ -161,7 +161,7 @@ Tensor polygamma(int64_t n, const Tensor& x) {
   const OpCall call("polygamma", {{"x", x}});
   if (autograd::Casting cast{"polygamma"}) return polygamma(n, cast(x));
   if (n < 0 || n > 100) throw ValueError("polygamma", "expected 0 <= n <= 100, given ", n);
-  Tensor y = raw::polygamma(n, x);
+  Tensor y = raw::unary<functors::Polygamma>(x, n);
   if (Recorder r{"polygamma", x})
     r.record(y, wrt(x, [n, x = r.save(x)](const Tensor& dy) { return dy * polygamma(n + 1, x.get()); }));
   return y;
@@ -169,7 +169,7 @@ Tensor polygamma(int64_t n, const Tensor& x) {
 
 Tensor atan2(const Tensor& y, const Tensor& x) {
   const OpCall call("atan2", {{"y", y}, {"x", x}});
-  Tensor angle = raw::atan2(y, x);
+  Tensor angle = raw::binary<functors::Atan2>(y, x);
   if (Recorder r{"atan2", y, x}) {
     const auto v = r.save(y), u = r.save(x);
     r.record(
@@ -194,14 +194,14 @@ Tensor sinc(const Tensor& x) {
   if (autograd::Casting cast{"sinc"}) return sinc(cast(x));
   const Tensor at_zero = eq(x, 0);
   const Tensor angle = where(at_zero, 1, x) * std::numbers::pi;
-  // By the series' first terms at 0, so that gradients are right there: 1 - (pi x)^2 / 6.
+  // At 0 the first terms of the series, 1 - (pi x)^2 / 6, so that gradients are right there.
   return where(at_zero, 1 - square(x) * (std::numbers::pi * std::numbers::pi / 6), sin(angle) / angle);
 }
 
 Tensor logaddexp(const Tensor& a, const Tensor& b) {
   const OpCall call("logaddexp", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"logaddexp"}) return logaddexp(cast(a), cast(b));
-  Tensor y = raw::logaddexp(a, b);
+  Tensor y = raw::binary<functors::LogAddExp>(a, b);
   if (Recorder r{"logaddexp", a, b}) {
     const auto u = r.save(a), v = r.save(b);
     r.record(y, wrt(a, [u, v](const Tensor& dy) { return dy * sigmoid(u.get() - v.get()); }),
@@ -213,7 +213,7 @@ Tensor logaddexp(const Tensor& a, const Tensor& b) {
 Tensor xlogy(const Tensor& x, const Tensor& y) {
   const OpCall call("xlogy", {{"x", x}, {"y", y}});
   if (autograd::Casting cast{"xlogy"}) return xlogy(cast(x), cast(y));
-  Tensor z = raw::xlogy(x, y);
+  Tensor z = raw::binary<functors::Xlogy>(x, y);
   if (Recorder r{"xlogy", x, y}) {
     const auto u = r.save(x), v = r.save(y);
     r.record(z,
@@ -237,7 +237,7 @@ Tensor logit(const Tensor& x, std::optional<double> eps) {
 
 namespace {
 
-// A result whose derivative is 0 wherever it has one.
+// Records a result with a derivative of 0 wherever it exists.
 Tensor flat(const char* op, const Tensor& x, Tensor y) {
   if (Recorder r{op, x}) r.record(y, wrt(x, [](const Tensor& dy) { return dy * 0; }));
   return y;
@@ -247,15 +247,15 @@ Tensor flat(const char* op, const Tensor& x, Tensor y) {
 
 Tensor trunc(const Tensor& x) {
   const OpCall call("trunc", {{"x", x}});
-  return flat("trunc", x, raw::trunc(x));
+  return flat("trunc", x, raw::unary<functors::Trunc>(x));
 }
 
 Tensor round(const Tensor& x, int64_t decimals) {
   const OpCall call("round", {{"x", x}});
   if (decimals == 0 || is_integral(x.dtype())) return round(x);
   const double scale = std::pow(10.0, std::fabs(double(decimals)));
-  if (std::isinf(scale)) return decimals > 0 ? x * 1.0 : x * 0.0;      // no number has so many digits
-  const Tensor v = x.dtype() == DType::kF64 ? x : to(x, DType::kF32);  // 16 bits are rounded once
+  if (std::isinf(scale)) return decimals > 0 ? x * 1.0 : x * 0.0;      // no number has that many digits
+  const Tensor v = x.dtype() == DType::kF64 ? x : to(x, DType::kF32);  // 16-bit floats are rounded once
   return to(decimals > 0 ? round(v * scale) / scale : round(v / scale) * scale, x.dtype());
 }
 
@@ -266,7 +266,7 @@ Tensor frac(const Tensor& x) {
 
 Tensor floor_divide(const Tensor& a, const Tensor& b) {
   const OpCall call("floor_divide", {{"a", a}, {"b", b}});
-  Tensor y = raw::floor_divide(a, b);
+  Tensor y = raw::binary<functors::FloorDivide>(a, b);
   if (Recorder r{"floor_divide", a, b})
     r.record(y, wrt(a, [](const Tensor& dy) { return dy * 0; }),
              wrt(b, [](const Tensor& dy) { return dy * 0; }));
@@ -281,7 +281,7 @@ Tensor div(const Tensor& a, const Tensor& b, RoundingMode rounding_mode) {
   const OpCall call("div", {{"a", a}, {"b", b}});
   if (rounding_mode == RoundingMode::kNone) return div(a, b);
   if (rounding_mode == RoundingMode::kFloor) return floor_divide(a, b);
-  Tensor y = raw::trunc_divide(a, b);
+  Tensor y = raw::binary<functors::TruncDivide>(a, b);
   if (Recorder r{"div", a, b})
     r.record(y, wrt(a, [](const Tensor& dy) { return dy * 0; }),
              wrt(b, [](const Tensor& dy) { return dy * 0; }));
@@ -294,7 +294,7 @@ Tensor div(const Tensor& a, Number b, RoundingMode rounding_mode) {
 
 Tensor fmod(const Tensor& a, const Tensor& b) {
   const OpCall call("fmod", {{"a", a}, {"b", b}});
-  Tensor y = raw::fmod(a, b);
+  Tensor y = raw::binary<functors::Fmod>(a, b);
   if (Recorder r{"fmod", a, b})
     r.record(
         y, wrt(a, [](Tensor dy) { return dy; }),
@@ -308,12 +308,13 @@ Tensor fmod(const Tensor& a, Number b) {
 
 Tensor copysign(const Tensor& a, const Tensor& b) {
   const OpCall call("copysign", {{"a", a}, {"b", b}});
-  Tensor y = raw::copysign(a, b);
+  Tensor y = raw::binary<functors::Copysign>(a, b);
   if (Recorder r{"copysign", a, b})
     r.record(y,
              wrt(a,
                  [a = r.save(a), b = r.save(b)](const Tensor& dy) {
-                   return dy * (sign(a.get()) * raw::copysign(raw::operand(1, b.get()), b.get()));
+                   return dy * (sign(a.get()) *
+                                raw::binary<functors::Copysign>(raw::operand(1, b.get()), b.get()));
                  }),
              wrt(b, [](const Tensor& dy) { return dy * 0; }));
   return y;
@@ -321,7 +322,7 @@ Tensor copysign(const Tensor& a, const Tensor& b) {
 
 Tensor heaviside(const Tensor& x, const Tensor& at_zero) {
   const OpCall call("heaviside", {{"x", x}, {"at_zero", at_zero}});
-  Tensor y = raw::heaviside(x, at_zero);
+  Tensor y = raw::binary<functors::Heaviside>(x, at_zero);
   if (Recorder r{"heaviside", x, at_zero})
     r.record(y, wrt(x, [](const Tensor& dy) { return dy * 0; }),
              wrt(at_zero, [x = r.save(x)](const Tensor& dy) { return where(eq(x.get(), 0), dy, 0); }));
@@ -330,7 +331,7 @@ Tensor heaviside(const Tensor& x, const Tensor& at_zero) {
 
 Tensor hypot(const Tensor& a, const Tensor& b) {
   const OpCall call("hypot", {{"a", a}, {"b", b}});
-  Tensor y = raw::hypot(a, b);
+  Tensor y = raw::binary<functors::Hypot>(a, b);
   if (Recorder r{"hypot", a, b}) {
     const auto out = r.save_output(y);
     r.record(y, wrt(a, [a = r.save(a), out](const Tensor& dy) { return dy * (a.get() / out.get()); }),
@@ -403,8 +404,8 @@ Tensor nan_to_num(const Tensor& x, NanToNumOptions options) {
         return double(std::numeric_limits<float>::max());
     }
   }();
-  Tensor y =
-      raw::nan_to_num(x, options.nan, options.posinf.value_or(largest), options.neginf.value_or(-largest));
+  Tensor y = raw::unary<functors::NanToNum>(x, options.nan, options.posinf.value_or(largest),
+                                            options.neginf.value_or(-largest));
   if (Recorder r{"nan_to_num", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return where(isfinite(x.get()), dy, 0); }));
   return y;
@@ -412,7 +413,7 @@ Tensor nan_to_num(const Tensor& x, NanToNumOptions options) {
 
 Tensor isinf(const Tensor& x) {
   const OpCall call("isinf", {{"x", x}});
-  return raw::isinf(x);
+  return raw::unary<functors::IsInf>(x);
 }
 Tensor isposinf(const Tensor& x) {
   const OpCall call("isposinf", {{"x", x}});
@@ -449,27 +450,27 @@ bool equal(const Tensor& a, const Tensor& b) {
 
 Tensor bitwise_and(const Tensor& a, const Tensor& b) {
   const OpCall call("bitwise_and", {{"a", a}, {"b", b}});
-  return raw::bitwise_and(a, b);
+  return raw::binary<functors::BitwiseAnd>(a, b);
 }
 Tensor bitwise_or(const Tensor& a, const Tensor& b) {
   const OpCall call("bitwise_or", {{"a", a}, {"b", b}});
-  return raw::bitwise_or(a, b);
+  return raw::binary<functors::BitwiseOr>(a, b);
 }
 Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
   const OpCall call("bitwise_xor", {{"a", a}, {"b", b}});
-  return raw::bitwise_xor(a, b);
+  return raw::binary<functors::BitwiseXor>(a, b);
 }
 Tensor bitwise_not(const Tensor& x) {
   const OpCall call("bitwise_not", {{"x", x}});
-  return raw::bitwise_not(x);
+  return raw::unary<functors::BitwiseNot>(x);
 }
 Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) {
   const OpCall call("bitwise_left_shift", {{"a", a}, {"b", b}});
-  return raw::bitwise_left_shift(a, b);
+  return raw::binary<functors::ShiftLeft>(a, b);
 }
 Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) {
   const OpCall call("bitwise_right_shift", {{"a", a}, {"b", b}});
-  return raw::bitwise_right_shift(a, b);
+  return raw::binary<functors::ShiftRight>(a, b);
 }
 
 }  // namespace gradus

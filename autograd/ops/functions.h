@@ -1,6 +1,6 @@
-// Further functions of one and two numbers, element by element; elementwise.h has arithmetic and the
-// most common ones. Shapes broadcast, dtypes promote, and errors are as there; integers give f32 where
-// results are fractional.
+// Further functions of one and two numbers, element by element. autograd/ops/elementwise.h has arithmetic and
+// the most common functions; shapes broadcast, dtypes promote, and errors are as there. Integers give f32
+// where results are fractional.
 #pragma once
 
 #include <optional>
@@ -15,13 +15,13 @@ namespace gradus {
 // Takes the tangent.
 // Grad: dy (1 + y^2).
 Tensor tan(const Tensor& x);
-// Take the inverse of sine, cosine and tangent; NaN outside of [-1, 1] for the first two.
+// Take the inverse of sine, cosine and tangent. asin and acos give NaN outside of [-1, 1].
 // Grad: dy / sqrt(1 - x^2), -dy / sqrt(1 - x^2), dy / (1 + x^2).
 Tensor asin(const Tensor& x);
 Tensor acos(const Tensor& x);
 Tensor atan(const Tensor& x);
 // Takes the angle of the point (x, y), in [-pi, pi].
-// Grad: dy x / (x^2 + y^2), to x -dy y / (x^2 + y^2).
+// Grad: to y, dy x / (x^2 + y^2); to x, -dy y / (x^2 + y^2).
 Tensor atan2(const Tensor& y, const Tensor& x);
 // Take the hyperbolic sine and cosine.
 // Grad: dy cosh(x), dy sinh(x).
@@ -64,8 +64,8 @@ Tensor erfinv(const Tensor& x);
 // Takes the logarithm of |gamma(x)|.
 // Grad: dy digamma(x).
 Tensor lgamma(const Tensor& x);
-// Takes the derivative of lgamma, and the n-th derivative of that; for n >= 1 infinite at 0, -1, -2, ..., and
-// NaN below -1e6.
+// Take the derivative of lgamma, and that derivative's n-th derivative. For n >= 1 the result is infinite at
+// 0, -1, -2, ..., and NaN below -1e6.
 // Errors: ValueError unless 0 <= n <= 100.
 // Grad: dy polygamma(n + 1, x).
 Tensor digamma(const Tensor& x);
@@ -73,7 +73,7 @@ Tensor polygamma(int64_t n, const Tensor& x);
 
 // --- rounding, remainders, signs ---
 
-// Round toward 0, and to a number of decimals (tens for negative ones).
+// Round toward 0, and to a number of decimals (to tens, hundreds, ... when it is negative).
 // Grad: 0.
 Tensor trunc(const Tensor& x);
 Tensor round(const Tensor& x, int64_t decimals);
@@ -84,8 +84,8 @@ Tensor frac(const Tensor& x);
 // Grad: 0.
 Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor floor_divide(const Tensor& a, Number b);
-// Divides, then rounds toward 0 or down. kNone: as div. Rounded, integers stay integers: 0 for
-// a divisor of 0.
+// Divides, then rounds toward 0 or down. kNone: as div. When the result is rounded, integers stay integers,
+// and a divisor of 0 gives 0.
 // Grad: 0 where rounded.
 enum class RoundingMode { kNone, kTrunc, kFloor };
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode rounding_mode);
@@ -95,10 +95,10 @@ Tensor div(const Tensor& a, Number b, RoundingMode rounding_mode);
 Tensor fmod(const Tensor& a, const Tensor& b);
 Tensor fmod(const Tensor& a, Number b);
 // Takes |a| with the sign of b.
-// Grad: dy sign(a) sign(b), 0 where a is 0; to b 0.
+// Grad: to a, dy sign(a) sign(b), 0 where a is 0; to b, 0.
 Tensor copysign(const Tensor& a, const Tensor& b);
-// Takes 0 where x < 0, 1 where x > 0, `at_zero` where x is 0.
-// Grad: none to x; dy where x is 0.
+// Takes 0 where x < 0, 1 where x > 0, and `at_zero` where x is 0.
+// Grad: to x, none; to at_zero, dy where x is 0.
 Tensor heaviside(const Tensor& x, const Tensor& at_zero);
 // Takes sqrt(a^2 + b^2) without overflow.
 // Grad: dy a / y, dy b / y.
@@ -106,24 +106,25 @@ Tensor hypot(const Tensor& a, const Tensor& b);
 
 // --- combined arithmetic ---
 
-// a + alpha b and a - alpha b.
+// Compute a + alpha b, and a - alpha b.
 // Errors: DTypeError for integers and a floating-point alpha.
-// Grad: dy, +-alpha dy.
+// Grad: to a, dy; to b, alpha dy for add and -alpha dy for sub.
 Tensor add(const Tensor& a, const Tensor& b, Number alpha);
 Tensor add(const Tensor& a, Number b, Number alpha);
 Tensor sub(const Tensor& a, const Tensor& b, Number alpha);
 Tensor sub(const Tensor& a, Number b, Number alpha);
-// x + value a b and x + value a / b.
+// Compute x + value a b, and x + value a / b.
 // Errors: DTypeError for integers.
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
 Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
 
-// Limits between tensors; an undefined one does not limit. Where both do, high wins.
+// Limits x to the range between two tensors. An undefined bound does not limit. Where low > high, the
+// result is high.
 // Errors: ValueError when both are undefined.
-// Grad: dy to x within the bounds, else to the bound that it met; at a bound half to each.
+// Grad: dy to x within the bounds, else to the bound that x was set to; at a bound half to each.
 Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
 
-// Replaces NaN and infinities by numbers: by default by 0 and by the largest of the dtype.
+// Replaces NaN and infinities by numbers; by default by 0 and by the dtype's largest numbers.
 // Grad: dy where x is finite.
 struct NanToNumOptions {
   double nan = 0;
@@ -140,11 +141,12 @@ Tensor logical_xor(const Tensor& a, const Tensor& b);
 
 struct Closeness {
   double rtol = 1e-5, atol = 1e-8;
-  bool equal_nan = false;  // two NaN are close
+  bool equal_nan = false;  // two NaN count as close
 };
-// Tests |a - b| <= atol + rtol |b|; infinities are close when they are equal.
+// Tests |a - b| <= atol + rtol |b|. Infinities are close when they are equal.
 Tensor isclose(const Tensor& a, const Tensor& b, Closeness options = {});
-// Returns whether all elements are close, or equal in equal shapes. Wait for the device.
+// Return whether all elements are close (allclose), or whether shapes and all elements are equal (equal).
+// Both wait for the device.
 bool allclose(const Tensor& a, const Tensor& b, Closeness options = {});
 bool equal(const Tensor& a, const Tensor& b);
 
@@ -155,7 +157,7 @@ Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_or(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_not(const Tensor& x);
-// Shift by b bits. Beyond the width: 0, or the sign to the right.
+// Shift by b bits. A shift beyond the width gives 0; to the right it gives the sign.
 Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);
 Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);
 

@@ -8,8 +8,8 @@
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/index.h"
+#include "gradus/tensor/ops/pointwise.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -29,7 +29,7 @@ void check_mask(const Tensor& x, const Tensor& mask, const char* op) {
     throw DeviceError(op, "x is on ", x.device(), " but the mask on ", mask.device());
 }
 
-// The corner of x that has `shape`.
+// Returns the corner of x with the given shape.
 Tensor corner(const Tensor& x, const Shape& shape) {
   Tensor y = x;
   for (int i = 0; i < std::min(x.dim(), shape.size()); ++i)
@@ -37,14 +37,14 @@ Tensor corner(const Tensor& x, const Shape& shape) {
   return y;
 }
 
-// Advanced indexing turned into index_select: x's indexed dims are brought together, merged into one, and the
-// indices into positions in it.
+// Advanced indexing expressed by index_select. The indexed dims of x are brought together and merged into
+// one, and the indices become positions in the merged dim.
 struct Advanced {
-  Dims order;        // of x's dims, the indexed ones together
-  int at = 0;        // where they begin
-  Shape flat;        // x's shape permuted so, the indexed dims merged
-  Tensor positions;  // in the merged dim; of the indices' common shape
-  Shape result;      // of index()
+  Dims order;        // order of x's dims, the indexed ones together
+  int at = 0;        // first indexed dim in that order
+  Shape flat;        // x's shape in that order, the indexed dims merged
+  Tensor positions;  // positions in the merged dim, of the indices' common shape
+  Shape result;      // shape of the result of index()
 };
 
 Advanced plan_advanced(const Tensor& x, const std::vector<Tensor>& given) {
@@ -145,7 +145,7 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 
 namespace {
 
-// x with src in the place that `part` views.
+// Returns x with src in the part that `part` views.
 template <class Part>
 Tensor with_part(const char* op, const Tensor& x, const Tensor& src, Part part) {
   if (src.device() != x.device()) throw DeviceError(op, "x is on ", x.device(), " but src on ", src.device());
@@ -308,7 +308,7 @@ raw::Write combination(ScatterReduce reduce) {
   }
 }
 
-// What a scatter_reduce is made of, for its gradients.
+// The arguments and result of a scatter_reduce, for its gradients.
 struct Scattered {
   Tensor x, src, y, index;
   int64_t dim;
@@ -316,9 +316,9 @@ struct Scattered {
 
   Tensor zeros_like(const Tensor& t) const { return constant(t, t.shape(), 0); }
   Tensor read(const Tensor& t) const { return gather(t, dim, index); }
-  // Zero where x does not count.
+  // Returns t, with zeros where x does not count.
   Tensor counted(const Tensor& t) const { return options.include_self ? t : scatter(t, dim, index, 0.0); }
-  // How many elements meet at each place, at least 1.
+  // Returns the number of elements combined at each destination, at least 1.
   Tensor numbers() const {
     const auto ones = [](const Tensor& t) {
       return constant(is_floating(t.dtype()) ? t : raw::to(t, DType::kF64), t.shape(), 1);
@@ -341,7 +341,7 @@ std::vector<Tensor> extremum_gradients(const Scattered& s, const Tensor& dy) {
   return {mine * share, theirs * s.read(share)};
 }
 
-// t, whose own gradient is an error.
+// Returns t, recorded so that differentiating it throws.
 Tensor without_gradient(const Tensor& t) {
   Tensor y = detach(t);
   if (Recorder r{"scatter_reduce", t})
@@ -352,7 +352,8 @@ Tensor without_gradient(const Tensor& t) {
   return y;
 }
 
-// Of the product of the others: y / v, and where v is 0 the product with 1 in its place.
+// Returns the gradients of the product: dy y / v for each factor v. Where v is 0, y / v is the product
+// computed with 1 in v's place.
 std::vector<Tensor> product_gradients(const Scattered& s, const Tensor& dy) {
   const Tensor x1 = masked_fill(s.x, eq(s.x, 0), 1), src_zero = eq(s.src, 0);
   const Tensor dx = s.counted(dy * s.product(x1, s.src) / x1);
@@ -380,8 +381,9 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
   Tensor y = raw::scatter_reduce(x, dim, index, src, combination(reduce), options.include_self);
   if (reduce == ScatterReduce::kMean) {
     const Tensor n = Scattered{x, src, y, index, dim, options}.numbers();
-    y = is_floating(x.dtype()) ? raw::to(raw::div(y, n), x.dtype())
-                               : raw::to(raw::floor(raw::div(raw::to(y, DType::kF64), n)), x.dtype());
+    y = is_floating(x.dtype())
+            ? raw::to(raw::div(y, n), x.dtype())
+            : raw::to(raw::unary<functors::Floor>(raw::div(raw::to(y, DType::kF64), n)), x.dtype());
   }
   if (Recorder r{"scatter_reduce", x, src})
     r.record_joint({&y, 1}, {x, src},

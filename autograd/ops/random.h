@@ -1,5 +1,5 @@
-// Random numbers into existing tensors. Factories (rand, randn, randint,
-// randperm, bernoulli): gradus/tensor/ops/random.h.
+// In-place random numbers. Factories of random tensors (rand, randn, randint, randperm, bernoulli)
+// are in gradus/tensor/ops/random.h.
 #pragma once
 
 #include "gradus/tensor/ops/random.h"

@@ -28,7 +28,7 @@ void check_gates(const char* op, const char* name, const Tensor& gates, int64_t 
     throw DeviceError(op, "expected all on one device, given ", describe(gates), " and ", describe(state));
 }
 
-// The gradients by public ops. dh and dc may be undefined.
+// Computes the gradients by public ops. dh and dc may be undefined.
 std::vector<Tensor> lstm_cell_grads_by_ops(const Tensor& dh, const Tensor& dc, const Tensor& gates,
                                            const Tensor& c) {
   const int64_t H = c.size(1);

@@ -13,7 +13,7 @@
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/pointwise.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/statistics.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -21,13 +21,13 @@
 namespace gradus {
 namespace {
 
-// The shape of a result with its reduced dims kept: what broadcasts to x.
+// Returns the shape of a result with its reduced dims kept; it broadcasts to x.
 Shape kept_shape(const Tensor& x, const Dims& dims) { return raw::reduced_shape(x, dims, true, "reduce"); }
 
-// y with 1 for 0, to divide by.
+// Returns y with 1 in place of 0, as a divisor.
 Tensor nonzero_divisor(const Tensor& y) { return masked_fill(y, eq(y, 0), 1); }
 
-// The product as a tree of multiplications, whose gradients of any order are right at zeros too.
+// Computes the product as a tree of multiplications. Its gradients of any order are right at zeros too.
 Tensor tree_product(const Tensor& x, const Dims& dims) {
   const auto reduced = raw::reduced_dims(x, dims, "prod");
   Dims order, kept;
@@ -39,7 +39,7 @@ Tensor tree_product(const Tensor& x, const Dims& dims) {
   Shape flat = kept;
   flat.push_back(n);
   Tensor factors = reshape(permute(x, order), flat), odd;
-  // Products of nothing are 1, which sums of nothing lead up to.
+  // A product of no elements is 1; the empty sum connects it to x in the graph.
   if (n == 0) return sum(factors, -1) + 1;
   for (; n > 1; n /= 2) {
     if (n % 2 == 1) {
@@ -75,7 +75,8 @@ ValuesAndIndices extreme_at(const char* op, const Tensor& x, std::pair<Tensor, T
   return {std::move(values), std::move(indices)};
 }
 
-// x moved along `dim` by one place, forwards or backwards; `fill` comes in.
+// Returns x moved along `dim` by one element, forward or backward. `fill` enters at the end
+// that becomes free.
 Tensor shifted(const Tensor& x, int64_t dim, int by, double fill) {
   const int64_t n = x.size(dim);
   if (n == 0) return x;
@@ -84,7 +85,7 @@ Tensor shifted(const Tensor& x, int64_t dim, int by, double fill) {
   return by > 0 ? cat({edge, kept}, dim) : cat({kept, edge}, dim);
 }
 
-// What exclusive results are made of: each one's predecessor, and `first` for the first.
+// Returns the predecessor of each element, and `first` for the first. Exclusive results are made from it.
 Tensor predecessors(const char* op, const Tensor& x, int64_t dim, bool reverse, double first) {
   wrap_dim(dim, std::max(x.dim(), 1), op);
   if (x.dim() == 0) return reshape(shifted(reshape(x, {1}), 0, 1, first), {});
@@ -182,7 +183,7 @@ Tensor var(const Tensor& x, const Dims& dims, VarOptions options) {
 Tensor std(const Tensor& x, const Dims& dims, VarOptions options) {
   const OpCall call("std", {{"x", x}});
   raw::check_reducible_float(x, dims, "std");
-  Tensor y = raw::sqrt(raw::var(x, dims, options.correction, options.keepdim));
+  Tensor y = raw::unary<functors::Sqrt>(raw::var(x, dims, options.correction, options.keepdim));
   if (Recorder r{"std", x}) {
     const double divisor = double(raw::reduced_numel(x, dims, "std")) - double(options.correction);
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dims, kept = kept_shape(x, dims),
@@ -196,7 +197,7 @@ Tensor std(const Tensor& x, const Dims& dims, VarOptions options) {
 }
 
 // Note [Norms at zero]
-// Where y is 0 the slope is taken as 0, as a factor that is no function of x: so its own derivatives
+// Where y is 0 the slope is set to 0 as a constant, not as a function of x. So its own derivatives
 // are 0 there too.
 Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
   const OpCall call("norm", {{"x", x}});
@@ -214,8 +215,8 @@ Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
                const Tensor d = nonzero_divisor(y.get());
                const Tensor slope = reshape(masked_fill(p == 2 ? dy / d : dy, eq(y.get(), 0), 0), kept);
                if (p == 2) return x.get() * slope;
-               // A power of the quotient: those of x and y alone leave the range of 16 bits, or at a
-               // large p of f32.
+               // A power of the quotient: the powers of x and of y leave the range of 16 bits, and of
+               // f32 at a large p.
                return sign(x.get()) * pow(nonzero_divisor(abs(x.get())) / reshape(d, kept), p - 1) * slope;
              }));
   return y;
@@ -270,7 +271,7 @@ Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options) {
   if (Recorder r{"cumprod", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim, reverse](const Tensor& dy) {
                if (dy.dim() == 0) return dy;
-               // sum_(k >= i) dy_k prod_(i < j <= k) x_j is a recurrence, exact where x is 0 too.
+               // sum_(k >= i) dy_k prod_(i < j <= k) x_j is computed as a recurrence, exact where x is 0 too.
                const int on = reverse ? -1 : 1;
                return linear_recurrence(shifted(x.get(), dim, -on, 0), dy, dim, !reverse) *
                       shifted(y.get(), dim, on, 1);
@@ -285,7 +286,8 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim) {
   if (Recorder r{"logcumsumexp", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim](const Tensor& dy) {
                if (dy.dim() == 0) return dy;
-               // sum_(k >= i) dy_k exp(x_i - y_k), whose factors exp(y_i - y_(i+1)) are at most 1.
+               // sum_(k >= i) dy_k exp(x_i - y_k) is computed as a recurrence with factors exp(y_i -
+               // y_(i+1)) of at most 1.
                const Tensor finite =
                    masked_fill(y.get(), eq(y.get(), -std::numeric_limits<double>::infinity()), 0);
                const Tensor factor = exp(y.get() - shifted(finite, dim, -1, 0));
@@ -356,9 +358,10 @@ Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim) {
   const OpCall call("nanmean", {{"x", x}});
   raw::reduced_dims(x, dims, "nanmean");
   check_floating("nanmean", "x", x);
-  // In f32 at least: 16-bit floats have no room for large counts and sums.
+  // Computed in f32 at least: 16-bit floats cannot hold large counts and sums.
   if (size_of(x.dtype()) == 2) return to(nanmean(to(x, DType::kF32), dims, keepdim), x.dtype());
-  const Tensor count = raw::sum(raw::logical_not(raw::isnan(x)), dims, keepdim);
+  const Tensor count =
+      raw::sum(raw::unary<functors::LogicalNot>(raw::unary<functors::IsNaN>(x)), dims, keepdim);
   return nansum(x, dims, keepdim) / raw::to(count, x.dtype());
 }
 

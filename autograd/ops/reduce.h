@@ -1,6 +1,6 @@
-// Reductions. `dims` lists the dimensions that disappear, {} all of them; negative ones count from the
-// back; `keepdim` leaves them with size 1. A single dimension may be given as a number: sum(x, -1), sum(x,
-// 1, {.keepdim = true}). Results are row-major and the same for any number of threads; f32 sums are
+// Reductions. `dims` lists the dimensions to reduce, {} all of them; negative ones count from the end.
+// `keepdim` keeps them with size 1. A single dimension may be given as a number: sum(x, -1), sum(x, 1,
+// {.keepdim = true}). Results are row-major and the same for any number of threads. f32 sums are
 // accumulated in f64.
 #pragma once
 
@@ -11,22 +11,22 @@
 
 namespace gradus {
 
-// Returns the sum of x's elements; of integers as i64.
+// Returns the sum of x's elements; i64 for integers.
 // Shapes: x[...] -> [...] without `dims`.
-// Errors: IndexError for a dim that x has not, ShapeError for one named twice; so do all reductions.
+// Errors: IndexError for a dim that x does not have, ShapeError for one named twice; so do all reductions.
 // Grad: dy expanded to x's shape.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 
-// Returns the mean; NaN of no elements.
+// Returns the mean; NaN for no elements.
 // Errors: DTypeError unless floating point.
 // Grad: dy / n expanded to x's shape.
 Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 
-// Returns the product; of integers as i64.
-// Grad: dy times the product of the others, right also where x is 0.
+// Returns the product; i64 for integers.
+// Grad: dy times the product of the others, exact also where x is 0.
 Tensor prod(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 
-// Returns the largest, or smallest, element; NaN where there is one.
+// Return the largest, or smallest, element; NaN where one of the elements is NaN.
 // Errors: ShapeError for a reduction over no elements.
 // Grad: dy, shared evenly among the elements that attain it.
 Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
@@ -37,23 +37,24 @@ Tensor min(const Tensor& x);
 struct MinAndMax {
   Tensor min, max;
 };
-// Returns the smallest and the largest element, of all or along `dim`. Errors,
+// Returns the smallest and the largest element, of all elements or along `dim`.
+// Errors: as amin and amax.
 // Grad: as amin and amax.
 MinAndMax aminmax(const Tensor& x);
 MinAndMax aminmax(const Tensor& x, int64_t dim, bool keepdim = false);
 
-// Values along one dim, and the i64 indices where they stand (the first of equals).
+// Values along one dim and their i64 indices. Of equal values the index is the first one's.
 struct ValuesAndIndices {
   Tensor values, indices;
 };
-// Returns the largest, or smallest, elements along `dim` with their indices: auto [values,
-// indices] = max(x, 1).
+// Return the largest, or smallest, elements along `dim` with their indices:
+//   auto [values, indices] = max(x, 1);
 // Errors: ShapeError for a dim of size 0.
-// Grad: dy at the indices.
+// Grad: dy at the indices, zeros elsewhere.
 ValuesAndIndices max(const Tensor& x, int64_t dim, bool keepdim = false);
 ValuesAndIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
 
-// Returns the i64 indices of the largest, or smallest, elements along `dim`, or in the flattened x.
+// Return the i64 indices of the largest, or smallest, elements along `dim`, or in the flattened x.
 Tensor argmax(const Tensor& x);
 Tensor argmin(const Tensor& x);
 Tensor argmax(const Tensor& x, int64_t dim, bool keepdim = false);
@@ -68,29 +69,28 @@ struct VarOptions {
 // Grad: dy 2 (x - mean) / (n - correction).
 Tensor var(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 // Returns the standard deviation, the root of the variance.
-// Grad: 0 where it is 0.
+// Grad: dy (x - mean) / ((n - correction) y); 0 where the deviation is 0.
 Tensor std(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 
-// Return variance, or standard deviation, and mean: auto [v, m] = var_mean(x, {1}).
+// Return the variance, or the standard deviation, and the mean: auto [v, m] = var_mean(x, {1}).
 // Errors: DTypeError unless floating point.
 std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 std::pair<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 
-// Returns the p-norm, (sum |x|^p)^(1/p), for any real p; p = 0 counts what is not 0, p = infinity
-// gives the largest
-// |x|, -infinity the smallest.
+// Returns the p-norm, (sum |x|^p)^(1/p), for any real p. p = 0 counts the elements that are not 0; p =
+// infinity gives the largest |x|, p = -infinity the smallest.
 // Errors: DTypeError unless floating point; ShapeError for an infinite p over no elements.
-// Grad: dy sign(x) |x|^(p-1) / y^(p-1), and 0 where x or y is 0, to any order; for infinite p shared evenly
-// among the elements that attain it.
+// Grad: dy sign(x) |x|^(p-1) / y^(p-1), and 0 where x or y is 0, to any order; for infinite p, dy sign(x)
+// shared evenly among the elements that attain it; none for p = 0.
 Tensor norm(const Tensor& x, const Dims& dims = {}, double p = 2, bool keepdim = false);
-// norm(x, 1): over which dim, or of which p? norm(x, {1}) is over dim 1, vector_norm(x, 1) the
-// sum of magnitudes.
+// Deleted, because norm(x, 1) is ambiguous: 1 could be a dim or p. norm(x, {1}) reduces dim 1; vector_norm(x,
+// 1) is the sum of magnitudes.
 template <DimIndex I>
 Tensor norm(const Tensor& x, I dim_or_p, double p = 2, bool keepdim = false) = delete;
 // The same with the arguments in the order of torch.linalg.vector_norm.
 Tensor vector_norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false);
 
-// Returns the sum, or the mean, of the elements that are not NaN; the mean of none is NaN.
+// Return the sum, or the mean, of the elements that are not NaN. The mean of no elements is NaN.
 // Errors: nanmean: DTypeError unless floating point.
 // Grad: as sum and mean, 0 at NaN.
 Tensor nansum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
@@ -104,46 +104,47 @@ Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
 // Grad: dy exp(x - y).
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
 
-// Returns whether any, or all, elements are not 0, as bool.
+// Return whether any, or all, elements are not 0, as bool.
 Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 
 struct CumulativeOptions {
   bool reverse = false;    // from the end of the dim
-  bool exclusive = false;  // of the elements before, without the one itself
+  bool exclusive = false;  // each result leaves out the element at its own position
 };
-// Returns the running sums along `dim`; of integers as i64. The first exclusive one is 0.
+// Returns the running sums along `dim`; i64 for integers. With `exclusive` the first one is 0.
 // Grad: running sums of dy from the other end.
 Tensor cumsum(const Tensor& x, int64_t dim, const CumulativeOptions& options = {});
 
-// Returns the running products along `dim`; of integers as i64. The first exclusive one is 1.
-// Grad: exact where x is 0 too, to any order.
+// Returns the running products along `dim`; i64 for integers. With `exclusive` the first one is 1.
+// Grad: exact also where x is 0, to any order.
 Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options = {});
 
-// Returns log of the running sums of exp(x) along `dim`, without overflow.
+// Returns the logarithm of the running sums of exp(x) along `dim`, without overflow.
 // Errors: DTypeError unless floating point.
 // Grad: dx_i = sum over k >= i of dy_k exp(x_i - y_k).
 Tensor logcumsumexp(const Tensor& x, int64_t dim);
 
 // Return the largest, or smallest, elements so far along `dim` and their i64 indices (the last of equals).
-// From a NaN on all are NaN.
+// After a NaN all results are NaN.
 // Grad: dy added at the indices.
 ValuesAndIndices cummax(const Tensor& x, int64_t dim);
 ValuesAndIndices cummin(const Tensor& x, int64_t dim);
 
-// Returns y_i = b_i + a_i y_(i-1) along `dim` (or, `reverse`, y_i = b_i + a_i y_(i+1)): a linear filter whose
-// factor changes with the place. The first has no predecessor.
+// Returns y_i = b_i + a_i y_(i-1) along `dim`; with `reverse` y_i = b_i + a_i y_(i+1). It is a linear filter
+// with a factor that varies along the dim. The first element has no predecessor: its y_i is b_i.
 // Shapes: a, b of one shape and dtype -> the same.
 // Errors: DTypeError unless floating point; ShapeError unless a and b match; DeviceError.
-// Grad: b the recurrence of dy in the other direction; a that times y_(i-1).
+// Grad: to b, the recurrence of dy in the other direction; to a, the gradient of b times y_(i-1).
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse = false);
 
 struct DiffOptions {
-  int64_t n = 1;  // how often
+  int64_t n = 1;  // number of times differences are taken
   int64_t dim = -1;
   Tensor prepend = {}, append = {};  // joined to x first
 };
-// Returns the differences of neighbors, y_i = x_(i+1) - x_i, along a dim; of bools whether they differ.
+// Returns the differences of neighbors, y_i = x_(i+1) - x_i, along a dim. For bools, returns
+// whether neighbors differ.
 // Shapes: x[..., m, ...] -> [..., max(m - n, 0), ...], m including what is prepended and appended.
 // Errors: ValueError for negative n; ShapeError for 0-dim x, or prepend or append unlike x.
 Tensor diff(const Tensor& x, const DiffOptions& options = {});

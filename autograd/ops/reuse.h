@@ -5,8 +5,9 @@
 
 namespace gradus::autograd {
 
-// Returns a tensor that shares dy's buffer for an element-wise result of dy with x, but has no place in the
-// graph; undefined when somebody else may still read dy, or the result has another shape.
+// Returns a tensor on dy's buffer for an element-wise result of dy with x. The tensor has no place in
+// the graph. Returns an undefined tensor when dy may still be read elsewhere, or when the result has
+// another shape than dy.
 inline Tensor reusable_for(const Tensor& dy, const Tensor& x) {
   return may_reuse(dy) && dy.shape() == x.shape() ? detach(dy) : Tensor();
 }

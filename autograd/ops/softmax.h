@@ -16,8 +16,8 @@ Tensor softmax(const Tensor& x, int64_t dim);
 Tensor log_softmax(const Tensor& x, int64_t dim);
 
 // Returns softmax of -x.
-// Errors,
-// Grad: as softmax.
+// Errors: as softmax.
+// Grad: -y (dy - sum(dy y)).
 Tensor softmin(const Tensor& x, int64_t dim);
 
 struct GumbelSoftmaxOptions {
@@ -25,13 +25,13 @@ struct GumbelSoftmaxOptions {
   bool hard = false;  // one-hot results, with the gradient of the soft ones
   int64_t dim = -1;
 };
-// Draws from the categorical distributions whose logits lie along a dim: softmax((x + g) / tau) with
+// Draws from the categorical distributions with logits x along a dim: softmax((x + g) / tau) with
 // Gumbel noise g.
 // Errors: DTypeError unless floating point; IndexError; ValueError unless tau is positive.
 // Source: Jang et al., Categorical Reparameterization with Gumbel-Softmax.
 Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options = {});
 
-// The gradients above as ops: `y` is the forward's result.
+// Compute the gradients above. `y` is the forward's result.
 // Errors: ShapeError unless dy and y have one shape.
 Tensor softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim);
 Tensor log_softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim);

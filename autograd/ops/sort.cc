@@ -12,8 +12,8 @@
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/index.h"
+#include "gradus/tensor/ops/pointwise.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/sort.h"
 #include "gradus/tensor/ops/view.h"
@@ -22,7 +22,7 @@
 namespace gradus {
 namespace {
 
-// The result of an op that picks elements along a dim. `dropped`: that dim is gone.
+// Records an op that picks elements along a dim. `dropped`: the result lacks that dim.
 ValuesAndIndices picked(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result, int64_t dim,
                         bool dropped = false) {
   auto& [values, indices] = result;
@@ -46,9 +46,10 @@ Tensor median_of_all(const char* op, const Tensor& x, raw::Selection what) {
   Tensor y = raw::select_along(flat, what, 0, false, op).first;
   if (Recorder r{op, x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y)](const Tensor& dy) {
-               // A NaN result came from NaNs.
-               const Tensor hits = raw::logical_or(
-                   raw::eq(x.get(), y.get()), raw::logical_and(raw::isnan(x.get()), raw::isnan(y.get())));
+               // A NaN result comes from the NaN elements.
+               const Tensor hits = raw::logical_or(raw::eq(x.get(), y.get()),
+                                                   raw::logical_and(raw::unary<functors::IsNaN>(x.get()),
+                                                                    raw::unary<functors::IsNaN>(y.get())));
                const Tensor share = raw::to(hits, dy.dtype());
                return share * (dy / sum(share));
              }));
@@ -169,7 +170,7 @@ Tensor isin(const Tensor& x, const Tensor& test, const IsinOptions& options) {
   const DType common = promote(x.dtype(), test.dtype());
   const Tensor given = raw::to(x, common);
   const Tensor in_order = raw::sort(raw::reshape(raw::to(test, common), {test.numel()}), 0, false).first;
-  // The first that is not smaller, or the last one.
+  // The first element that is not smaller, or the last element.
   const Tensor at = raw::minimum(raw::searchsorted(in_order, given, false), test.numel() - 1);
   const Tensor found =
       raw::reshape(raw::index_select(in_order, 0, raw::reshape(at, {at.numel()})), x.shape());

@@ -1,5 +1,5 @@
-// Sorting, selection, distinct values, search and counting. Along `dim`, the last unless given. NaN counts
-// as larger than all numbers; equal elements keep their order, so results are the same on every run.
+// Sorting, selection, distinct values, search and counting along `dim` (default: the last). NaN counts
+// as larger than all numbers. Equal elements keep their order, so results are the same on every run.
 // Indices are i64.
 #pragma once
 
@@ -15,13 +15,13 @@ struct SortOptions {
   bool descending = false;
   bool stable = true;  // the order of equal elements is kept in any case
 };
-// Returns the elements in order, and where they stood: auto [values, indices] = sort(x,
-// {.descending = true}).
+// Returns the elements in order, and their positions in x:
+//   auto [values, indices] = sort(x, {.descending = true});
 // Shapes: x[...] -> the same, twice.
-// Errors: IndexError for a dim that x has not; so do all below.
+// Errors: IndexError for a dim that x does not have; so do all ops below.
 // Grad: dy put back at the indices.
 ValuesAndIndices sort(const Tensor& x, const SortOptions& options = {});
-// Returns the indices alone.
+// Returns the indices only.
 Tensor argsort(const Tensor& x, const SortOptions& options = {});
 
 struct TopkOptions {
@@ -29,7 +29,7 @@ struct TopkOptions {
   bool largest = true;
   bool sorted = true;  // results are in order in any case
 };
-// Returns the k largest, or smallest, elements in order, and where they stood.
+// Returns the k largest, or smallest, elements in order, and their positions in x.
 // Shapes: x[...,n,...] -> [...,k,...].
 // Errors: ValueError unless 0 <= k <= n.
 // Grad: dy put back at the indices.
@@ -39,40 +39,42 @@ struct AlongOptions {
   int64_t dim = -1;
   bool keepdim = false;
 };
-// Returns the k-th smallest element, counted from 1, and the first place where it stands.
+// Returns the k-th smallest element, counted from 1, and its first position.
 // Shapes: x[...,n,...] -> [...].
 // Errors: ValueError unless 1 <= k <= n.
 // Grad: dy put back at the index.
 ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const AlongOptions& options = {});
 
-// Returns the median, of an even number of elements the lower of the two in the middle; NaN
-// where there is one.
-// Errors: ShapeError for no elements (without `options` and of floats: NaN).
-// Grad: dy put back at the index; without `options` shared evenly among the elements that equal it.
+// Return the median: of an even number of elements, the lower of the two in the middle; NaN where one of the
+// elements is NaN.
+// Errors: ShapeError when x has no elements. Without `options` a floating-point x of no elements
+// gives NaN instead.
+// Grad: dy put back at the index; without `options` dy is shared evenly among the elements that
+// equal the median.
 Tensor median(const Tensor& x);
 ValuesAndIndices median(const Tensor& x, const AlongOptions& options);
-// The same of what is not NaN.
+// The same of the elements that are not NaN.
 Tensor nanmedian(const Tensor& x);
 ValuesAndIndices nanmedian(const Tensor& x, const AlongOptions& options);
 
-// Returns the most frequent element, of several the smallest, and the last place where it stands.
+// Returns the most frequent element and its last position. Of several, the smallest one.
 // Errors: ShapeError for no elements.
 // Grad: dy put back at the index.
 ValuesAndIndices mode(const Tensor& x, const AlongOptions& options = {});
 
 struct UniqueResult {
   Tensor values;   // the distinct elements, or slices
-  Tensor inverse;  // where among them each element, or slice, of x is; undefined unless asked for
-  Tensor counts;   // how often each occurs; undefined unless asked for
-  Tensor index;    // where each stands in x first; undefined unless asked for
+  Tensor inverse;  // for each element, or slice, of x its position in values; undefined unless requested
+  Tensor counts;   // how often each value occurs; undefined unless requested
+  Tensor index;    // each value's first position in x; undefined unless requested
 };
 struct UniqueOptions {
   bool sorted = true;  // results are in order in any case
   bool return_inverse = false, return_counts = false, return_index = false;
-  std::optional<int64_t> dim = {};  // none: the elements of x as one line; else slices along dim
+  std::optional<int64_t> dim = {};  // none: the elements of the flattened x; else the slices along dim
 };
-// Returns the distinct elements of x in order. Every NaN is distinct. Waits for the device;
-// constant for autograd.
+// Returns the distinct elements of x in order. Every NaN is distinct. Waits for the device. Results are
+// constants for autograd.
 // Shapes: x[...] -> values[k], inverse like x, counts[k], index[k] into the flattened x; with `dim`
 // values[...,k,...], inverse[n], counts[k], index[k].
 // Errors: DeviceError for a meta tensor; ShapeError for a `dim` with slices that have no elements.
@@ -82,11 +84,11 @@ struct UniqueConsecutiveOptions {
   bool return_inverse = false, return_counts = false, return_index = false;
   std::optional<int64_t> dim = {};
 };
-// Returns x without the elements (or slices) that equal the one before. Otherwise as unique.
+// Returns x without the elements (or slices) that equal the previous one. Otherwise as unique.
 UniqueResult unique_consecutive(const Tensor& x, const UniqueConsecutiveOptions& options = {});
 
 struct BincountOptions {
-  Tensor weights = {};  // what each occurrence counts for; 1 when undefined
+  Tensor weights = {};  // added for each occurrence; 1 when undefined
   int64_t minlength = 0;
 };
 // Counts how often each number occurs. Waits for the device.
@@ -94,36 +96,36 @@ struct BincountOptions {
 // they are floating).
 // Errors: DTypeError unless x is integers; ShapeError unless x has 1 dim and weights are like it; ValueError
 // for a negative number or minlength; DeviceError for a meta tensor.
-// Grad: weights dy at x.
+// Grad: to weights, dy at x.
 Tensor bincount(const Tensor& x, const BincountOptions& options = {});
 
 struct HistcOptions {
   int64_t bins = 100;
-  double min = 0, max = 0;  // equal: the range of x
+  double min = 0, max = 0;  // when equal, the range of x
 };
-// Counts the elements in each of `bins` equal parts of [min, max]; others, and NaN, are left out.
-// Constant for autograd.
-// Errors: DTypeError unless floating point; ValueError for fewer than 1 bin, bounds out of
+// Counts the elements in each of `bins` equal parts of [min, max]. Elements outside, and NaN, are not
+// counted. The result is a constant for autograd.
+// Errors: DTypeError unless floating point; ValueError for fewer than 1 bin, or for bounds that are out of
 // order or not finite.
 Tensor histc(const Tensor& x, const HistcOptions& options = {});
 
 struct SearchOptions {
-  bool right = false;  // behind equal elements instead of before them
+  bool right = false;  // insert after equal elements instead of before them
   bool out_int32 = false;
 };
-// Returns where each of `values` is to be inserted along the last dim of `sorted` to keep it in order.
+// Returns, for each of `values`, its insert position along the last dim of `sorted` that keeps the order.
 // Shapes: sorted[n], values[...] -> like values; or sorted[...,n], values[...,m] -> [...,m].
-// Errors: ShapeError unless shapes are so; DeviceError.
+// Errors: ShapeError for other shapes; DeviceError.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, const SearchOptions& options = {});
-// The same with the arguments the other way round, and one line of boundaries.
+// The same with the arguments in the other order, and `boundaries` of one dim.
 // Errors: ShapeError unless boundaries have 1 dim.
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, const SearchOptions& options = {});
 
 struct IsinOptions {
-  bool assume_unique = false;  // no difference here
+  bool assume_unique = false;  // has no effect
   bool invert = false;
 };
-// Returns whether each element of x is among `test`'s, as bool; NaN is among none.
+// Returns whether `test` contains each element of x, as bool. NaN is contained in no `test`.
 // Errors: DeviceError.
 Tensor isin(const Tensor& x, const Tensor& test, const IsinOptions& options = {});
 

@@ -1,5 +1,5 @@
-// Views: the same elements under another shape. Results share storage with x (but for `reshape` and
-// `flatten`, which copy when they must); writing into one is seen by the other.
+// Views: the same elements under another shape. Results share storage with x, so a write into one changes the
+// other. Only `reshape` and `flatten` copy when they must.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -7,16 +7,16 @@
 namespace gradus {
 
 // Returns x with another shape; one size may be -1. Elements keep their row-major order. Copies only when x's
-// layout leaves no other way.
+// layout admits no view of that shape.
 // Errors: ShapeError when the numbers of elements differ.
 // Grad: dy with x's shape.
 Tensor reshape(const Tensor& x, const Shape& shape);
 
 // The same, but never copies.
-// Errors: also ShapeError "call reshape()" when it would have to.
+// Errors: also ShapeError "call reshape()" when it would have to copy.
 Tensor view(const Tensor& x, const Shape& shape);
 
-// The same to the shape of `other`.
+// The same with the shape of `other`.
 Tensor reshape_as(const Tensor& x, const Tensor& other);
 Tensor view_as(const Tensor& x, const Tensor& other);
 
@@ -42,27 +42,27 @@ Tensor swapdims(const Tensor& x, int64_t dim0, int64_t dim1);
 // Returns the transposed matrix; x itself with fewer than two dims.
 // Errors: ShapeError for more than two dims.
 Tensor t(const Tensor& x);
-// Returns x with one dim, or several, moved to another place, the others in order.
+// Return x with one dim, or several, moved to another place. The others keep their order.
 // Errors: ShapeError when a dim is named twice, or the lists differ in length.
 Tensor movedim(const Tensor& x, int64_t from, int64_t to);
 Tensor movedim(const Tensor& x, const Dims& from, const Dims& to);
 Tensor moveaxis(const Tensor& x, int64_t from, int64_t to);
 Tensor moveaxis(const Tensor& x, const Dims& from, const Dims& to);
 
-// Returns x seen as the larger `shape` by repeating its dims of size 1, and new ones in front, without
-// copying; -1 keeps a size.
+// Return a view of x with the larger `shape`: dims of size 1 are repeated, and new dims added in front,
+// without copying. A size of -1 keeps x's size.
 // Errors: ShapeError when x does not broadcast to `shape`.
 // Grad: dy summed to x's shape.
 Tensor expand(const Tensor& x, const Shape& shape);
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
 Tensor expand_as(const Tensor& x, const Tensor& other);
 
-// Returns x summed to `shape`, which broadcasts to x's: the transpose of expand.
-// Errors: ShapeError when it does not.
+// Returns x summed to `shape`, which must broadcast to x's shape: the transpose of expand.
+// Errors: ShapeError when `shape` does not broadcast to x's.
 // Grad: dy expanded to x's shape.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 
-// Returns x without its dims of size 1, or without the given ones of them.
+// Return x without its dims of size 1, or without those of the given dims that have size 1.
 // Errors: ShapeError for a dim that is named twice.
 Tensor squeeze(const Tensor& x);
 Tensor squeeze(const Tensor& x, int64_t dim);
@@ -71,11 +71,11 @@ Tensor squeeze(const Tensor& x, const Dims& dims);
 Tensor unsqueeze(const Tensor& x, int64_t dim);
 
 // Returns the part [start, start + length) of a dim.
-// Errors: IndexError when it reaches over the ends.
+// Errors: IndexError when the part reaches beyond the ends.
 // Grad: dy amid zeros.
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
 
-// Returns every `step`-th element of [start, stop) of a dim; negative bounds count from the back, bounds
+// Returns every `step`-th element of [start, stop) of a dim. Negative bounds count from the end; bounds
 // beyond the ends are clamped.
 // Errors: ValueError for a step below 1.
 // Grad: dy amid zeros.
@@ -85,32 +85,33 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t 
 // Grad: the same slice of dy.
 Tensor slice_backward(const Tensor& y, const Shape& shape, int64_t dim, int64_t start, int64_t step = 1);
 
-// Returns the slice at `index` of a dim, without that dim; negative counts from the back.
+// Returns the slice at `index` of a dim, without that dim. A negative index counts from the end.
 // Errors: IndexError when out of range.
 // Grad: dy amid zeros.
 Tensor select(const Tensor& x, int64_t dim, int64_t index);
 
-// Which diagonal, of which two dims: where the coordinate in dim2 is that in dim1 plus `offset`.
+// Selects a diagonal of two dims: the elements where the coordinate in dim2 is the coordinate in
+// dim1 plus `offset`.
 struct DiagonalOptions {
   int64_t offset = 0, dim1 = 0, dim2 = 1;
 };
-// Returns the diagonal, as the last dim, in place of dim1 and dim2.
+// Returns x's diagonal as the last dim; dim1 and dim2 disappear.
 // Shapes: x[n,m,a] -> [a,min(n,m)].
 // Errors: ShapeError for fewer than 2 dims, or dim1 = dim2.
 // Grad: dy amid zeros.
 Tensor diagonal(const Tensor& x, DiagonalOptions options = {});
-// Returns zeros of `shape` with dy as that diagonal: its transpose.
+// Returns zeros of `shape` with dy as that diagonal: the transpose of diagonal.
 // Errors: ShapeError when the diagonal has another shape than dy.
 Tensor diagonal_backward(const Tensor& dy, const Shape& shape, DiagonalOptions options = {});
 
-// Returns the windows of `size` elements along `dim`, `step` apart, as a view; the place in the window is a
-// new last dim. (PyTorch: x.unfold.)
+// Returns the windows of `size` elements along `dim`, `step` apart, as a view. The position within the window
+// is a new last dim. PyTorch calls this x.unfold.
 // Shapes: x[a,n,b] with dim 1 -> [a,(n-size)/step+1,b,size].
 // Errors: ShapeError when `size` exceeds the dim; ValueError for a step below 1.
-// Grad: dy added in its places.
+// Grad: dy added at the windows' positions.
 Tensor unfold_dim(const Tensor& x, int64_t dim, int64_t size, int64_t step);
-// Returns zeros of `shape` with the windows of dy added in their places: its transpose.
-// Errors: ShapeError when dy is not what unfold_dim of `shape` gives.
+// Returns zeros of `shape` with the windows of dy added at their positions: the transpose of unfold_dim.
+// Errors: ShapeError unless dy has the shape that unfold_dim returns for `shape`.
 Tensor unfold_dim_backward(const Tensor& dy, const Shape& shape, int64_t dim, int64_t size, int64_t step);
 
 }  // namespace gradus

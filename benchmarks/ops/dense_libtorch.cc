@@ -1,4 +1,4 @@
-// Matrix products and convolutions, these in both of LibTorch's layouts.
+// Matrix products, and convolutions in both of LibTorch's layouts.
 #include <string>
 #include <vector>
 

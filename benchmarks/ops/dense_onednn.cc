@@ -1,5 +1,5 @@
-// Matrix products and convolutions by oneDNN alone: channels-last images, weights in the layout that it
-// prefers, nothing reordered within the measurement.
+// Matrix products and convolutions by oneDNN alone. Images are channels-last. Weights lie in oneDNN's
+// preferred layout. Nothing is reordered within the measurement.
 #include <memory>
 
 #include "benchmarks/contest.h"

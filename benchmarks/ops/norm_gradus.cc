@@ -1,4 +1,4 @@
-// Normalizations, and what follows them.
+// Normalizations, and the ops that follow them.
 #include "benchmarks/contest.h"
 #include "gradus/gradus.h"
 

@@ -1,4 +1,4 @@
-// Normalizations, and what follows them, in both of LibTorch's layouts.
+// Normalizations, and the ops that follow them, in both of LibTorch's layouts.
 #include <cstdint>
 #include <vector>
 

@@ -7,7 +7,7 @@
 namespace gradus::data {
 
 std::filesystem::path cache_dir() {
-  // A relative path is to be ignored: XDG Base Directory Specification.
+  // The XDG Base Directory Specification says to ignore a relative path.
   const char* xdg = std::getenv("XDG_CACHE_HOME");
   if (xdg && std::filesystem::path(xdg).is_absolute()) return std::filesystem::path(xdg) / "gradus";
   const char* home = std::getenv("HOME");

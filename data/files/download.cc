@@ -39,7 +39,7 @@ class PartFile {
     struct stat info {};
     const bool ours = fd_ >= 0 && ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1;
     if (ours) return;
-    // A link that somebody put there; what it leads to is not written to.
+    // Somebody put a link here. The file that it leads to must not be written to.
     if (fd_ >= 0) ::close(fd_);
     ::unlink(path_.c_str());
     fd_ = ::open(path_.c_str(), kFlags | O_EXCL, 0644);
@@ -92,7 +92,7 @@ struct Transfer {
   const DownloadRequest& request;
   PartFile& part;
   CURL* curl = nullptr;
-  int64_t offset = 0;  // bytes that were there before
+  int64_t offset = 0;  // bytes of an earlier download
   bool checked_status = false;
   std::string refused;           // why the body is not wanted
   std::exception_ptr exception;  // from a callback; must not cross the C library
@@ -116,9 +116,9 @@ struct Transfer {
     if (!checked_status) {
       checked_status = true;
       const long code = status();
-      if (code != 200 && code != 206) return false;  // an error page
+      if (code != 200 && code != 206) return false;  // the body is an error page
       if (code == 200 && offset > 0) {
-        part.clear();  // the server does not resume: it starts over
+        part.clear();  // the server cannot resume: it sends the whole file
         offset = 0;
       }
       if (code == 206 && offset == 0) {
@@ -197,10 +197,10 @@ Outcome fetch(const DownloadRequest& request, const std::string& url, PartFile& 
   const CURLcode code = curl_easy_perform(curl);
   if (t.exception) std::rethrow_exception(t.exception);
   const long status = t.status();
-  if (code == CURLE_FILESIZE_EXCEEDED) t.refused = t.too_large();  // so the server announced it
+  if (code == CURLE_FILESIZE_EXCEEDED) t.refused = t.too_large();  // by the server's announcement
   if (!t.refused.empty()) return {false, false, t.refused};
   if (status == 416 && t.offset > 0) {
-    part.clear();  // the part is no beginning of this file
+    part.clear();  // the part is not the beginning of this file
     return {false, true, "HTTP 416"};
   }
   if (status != 0 && status != 200 && status != 206) return {false, false, concat("HTTP ", status)};
@@ -241,7 +241,8 @@ std::string try_mirror(const DownloadRequest& request, const std::string& url, P
       problem = mismatch(part.path(), request);
       if (problem.empty()) return {};
       part.clear();
-      // Two halves of different files do not make one: start over, once. What came in one piece stays wrong.
+      // The part may have been the beginning of another file: start over, once. A file that came in one piece
+      // would stay wrong.
       if (!resumed) return problem;
       continue;
     }

@@ -1,7 +1,8 @@
 // Downloads: a file from the first mirror that gives it, complete and with the right checksum.
 //
-//   data::download({.urls = {"https://a.example/x.gz", "https://b.example/x.gz"}, .path = "x.gz", .sha256 =
-//   "..."});
+//   data::download({.urls = {"https://a.example/x.gz", "https://b.example/x.gz"},
+//                   .path = "x.gz",
+//                   .sha256 = "..."});
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace gradus::data {
 
-// Where a download stands; `total` is 0 while unknown.
+// The progress of a download, in bytes. `total` is 0 while it is unknown.
 struct DownloadProgress {
   std::string file;
   int64_t done = 0;
@@ -25,12 +26,12 @@ struct DownloadRequest {
   std::vector<std::string> urls;    // mirrors, in order of preference; http or https
   std::filesystem::path path;       // where the file goes; its folder is created
   std::string sha256 = {};          // of the file; empty: not checked
-  std::string sha256_content = {};  // of what the gzip file unpacks to; empty: not checked
-  // Of the file, and of what it unpacks to while sha256_content is checked.
+  std::string sha256_content = {};  // of the unpacked gzip file; empty: not checked
+  // Limit for the file, and for its unpacked content while sha256_content is checked.
   int64_t max_bytes = int64_t{1} << 30;
   double connect_timeout = 15;  // seconds
   double stall_timeout = 30;    // seconds without a byte
-  // Called now and then from the downloading thread; an exception from it ends the download and
+  // Called now and then from the downloading thread. An exception from it ends the download and
   // reaches the caller.
   std::function<void(const DownloadProgress&)> progress = {};
 };
@@ -40,9 +41,9 @@ struct DownloadError : Error {
   using Error::Error;
 };
 
-// Makes sure that `path` holds the file: does nothing when it is there with the right checksum, else
-// downloads to `path` + ".part", verifies, and renames. A part left by an interrupted download is
-// completed when there is a checksum to prove the result. Processes that want the same file wait for the
+// Makes sure that `path` holds the file. Does nothing when the file is there with the right checksum.
+// Else downloads to `path` + ".part", verifies, and renames. With a checksum to prove the result, it
+// completes a part that an interrupted download has left. Processes that want the same file wait for the
 // one that fetches it.
 // Errors: DownloadError; ValueError for a request without URL or path; FileError when the folder
 // cannot be written.

@@ -102,7 +102,7 @@ IdxFile::IdxFile(const std::filesystem::path& path, IdxOptions options) : file_(
     if (file_.read(bytes.data(), 4) != 4) fail("ends inside its header: expected ", ndim, " dimensions");
     const int64_t size = static_cast<int64_t>(big_endian(bytes.data(), 4));
     shape_.push_back(size);
-    // What overflows is beyond every limit, even of an array of nothing, for its other sizes are not.
+    // An empty dimension counts as 1 here. So sizes that overflow are refused even when the array is empty.
     if (size == 0) is_empty = true;
     if (__builtin_mul_overflow(content, std::max<int64_t>(size, 1), &content))
       fail("claims ", shape_, " elements so far: too large");

@@ -11,10 +11,10 @@
 namespace gradus::data {
 
 struct IdxOptions {
-  int64_t max_bytes = int64_t{4} << 30;  // of the array; more is refused before anything is allocated
+  int64_t max_bytes = int64_t{4} << 30;  // of the array; a larger one is refused before memory is taken
 };
 
-// An IDX file whose header has been read and checked.
+// An IDX file with a header that has been read and checked.
 // Errors: as read_idx.
 class IdxFile {
  public:
@@ -39,9 +39,9 @@ class IdxFile {
 };
 
 // Reads an IDX file: two zero bytes, a type (08 u8, 09 i8, 0B i16, 0C i32, 0D f32, 0E f64), the number of
-// dimensions, each dimension as a big-endian 32-bit number, then the elements, big-endian, row-major. Returns
-// the type's dtype. The header's claim is checked against the file's size before memory
-// is taken, and the content must end where the header says.
+// dimensions, each dimension as a big-endian 32-bit number, then the elements, big-endian, row-major. The
+// tensor has the type's dtype. The size that the header claims is checked against the file's size before
+// memory is taken, and the content must end where the header says.
 // Errors: FileError naming the file, what was expected and what was found.
 Tensor read_idx(const std::filesystem::path& path, IdxOptions options = {});
 

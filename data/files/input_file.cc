@@ -59,7 +59,7 @@ struct InputFile::State {
 
   int64_t read_gzip(void* out, int64_t bytes) {
     int64_t done = 0;
-    // The loop runs once more after the last byte, so that checksum and length at a member's end
+    // The loop runs once more after the last byte, so that the checksum and the length at a member's end
     // are always checked.
     while (!at_end) {
       if (z.avail_in == 0) refill();

@@ -25,10 +25,10 @@ class InputFile {
   const std::filesystem::path& path() const;
   bool is_gzip() const;
   int64_t file_size() const;
-  // Names the content on this host: device, inode, size and time of the last change.
+  // Returns a name of the content on this host: device, inode, size and time of the last change.
   std::string identity() const;
-  // The most bytes that the content can unpack to: the file's size, or 1032 times it, which
-  // deflate cannot exceed.
+  // Returns the most bytes that the content can unpack to: the file's size, or 1032 times that for gzip, the
+  // limit of deflate.
   int64_t max_content_size() const;
 
  private:

@@ -24,9 +24,10 @@ class Sha256 {
   std::unique_ptr<State> state_;
 };
 
+// Returns the digest of a file.
 // Errors: FileError.
 std::string sha256_of_file(const std::filesystem::path& path);
-// Of what a gzip file unpacks to (of the file itself when it is not gzip).
+// Returns the digest of a gzip file's unpacked content (of the file itself when it is not gzip).
 // Errors: FileError, also for damaged gzip data and for a content of more than `max_bytes`.
 std::string sha256_of_content(const std::filesystem::path& path, int64_t max_bytes);
 

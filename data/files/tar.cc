@@ -42,7 +42,7 @@ class Archive {
     return true;
   }
 
-  // Hands out the content of a member, piece by piece, and passes over what fills its last block.
+  // Gives the content of a member to use(), piece by piece, and skips the padding of its last block.
   template <class F>
   void read(const Member& member, F&& use) {
     std::vector<char> buffer(1 << 16);
@@ -78,7 +78,7 @@ class Archive {
     return value;
   }
 
-  // The sum of the header's bytes, with blanks in place of the sum itself.
+  // Checks the sum of the header's bytes. The eight bytes of the sum itself count as blanks.
   void check_sum(const Header& h) const {
     constexpr size_t kAt = 148, kSize = 8;
     int64_t sum = 0;

@@ -1,4 +1,5 @@
-// EncodedImage: a file's bytes, and what the decoders of its format tell and take.
+// EncodedImage: the bytes of an image file and the options to decode it. ImageHeader: what the file
+// says of its image.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ struct EncodedImage {
   [[noreturn]] void fail(const Parts&... parts) const {
     throw FileError("decode_image", name, ": ", parts...);
   }
-  // Errors: FileError for a size of nothing, or beyond DecodeOptions::max_pixels.
+  // Checks the size that a file claims.
+  // Errors: FileError for a height or width below 1, or more pixels than DecodeOptions::max_pixels.
   void check_size(int64_t height, int64_t width) const {
     if (height < 1 || width < 1) fail("claims ", height, "x", width, " pixels: there is no image in it");
     if (height > options.max_pixels / width)
@@ -27,7 +29,7 @@ struct EncodedImage {
   }
 };
 
-// As the file has it.
+// The size and kind of the image as the file has it, before it is turned upright.
 struct ImageHeader {
   int64_t height = 0, width = 0, channels = 0;
   int orientation = 1;  // EXIF's, 1 to 8

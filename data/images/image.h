@@ -1,5 +1,5 @@
-// Image: 8-bit pixels, as files of photographs hold them. Decoded, or a source that decodes
-// what is asked for.
+// Image: 8-bit pixels, gray or RGB. They are decoded, or they come from a source that decodes them when
+// they are asked for.
 //
 //   const data::Image photo = data::decode_image("dog.jpg");  // knows its size; no pixel is decoded yet
 //   const data::Region r = photo.decode({.left = 40, .top = 0, .width = 600, .height = 600}, 224, 224);
@@ -21,8 +21,8 @@ struct Box {
 struct Region;
 class ImageSource;
 
-// A value: copies share their pixels until one of them is written to. One Image is not for several threads at
-// once, its copies are.
+// A value: copies share their pixels until one of them is written to. Several threads must not use one Image
+// at once, but each may use its own copy.
 class Image {
  public:
   // No image.
@@ -41,20 +41,20 @@ class Image {
   int64_t bytes() const { return height_ * width_ * channels_; }
   Box whole() const { return {0, 0, width_, height_}; }
 
-  // The pixels are in memory.
+  // Says whether the pixels are in memory.
   bool is_decoded() const { return pixels_ != nullptr; }
   // Rows from the top, each of width() pixels of channels() bytes, without gaps. The first call decodes the
   // whole image and keeps the pixels.
   // Errors: as decode; StateError for no image.
   const uint8_t* data() const;
-  // The same, to write to; pixels that other Images share are copied first.
+  // Returns the pixels to write to. Pixels that other Images share are copied first.
   uint8_t* mutable_data();
 
   // Returns the pixels of a box.
   // Errors: as decode.
   Image crop(Box box) const;
-  // Returns the pixels of a box, for a caller who will make them smaller: a source may scale them down by 2,
-  // 4 or 8, while box.height and box.width stay at least the given minima.
+  // Returns the pixels of a box, for a caller that will make them smaller. A source may scale the box down by
+  // 2, 4 or 8, as long as its height and width stay at least the given minima.
   // Errors: ValueError for a box that is empty or not inside the image; FileError for damaged data.
   Region decode(Box box, int64_t min_height, int64_t min_width) const;
 
@@ -64,8 +64,9 @@ class Image {
   mutable std::shared_ptr<const ImageSource> source_;  // until the pixels are there
 };
 
-// Pixels that cover a box, perhaps scaled down, and where in them the box lies: scaled, its edges need not be
-// those of pixels, and resizing what it says resizes the box. Not scaled, `image` is the box.
+// Pixels that cover a box, perhaps scaled down, and the place of the box in them. When they are scaled, the
+// edges of the box may lie inside pixels. Then resize the rectangle (left, top, width, height) to resize the
+// box. When they are not scaled, `image` is the box.
 struct Region {
   Image image;
   double left = 0, top = 0, width = 0, height = 0;  // of the box, in pixels of `image`
@@ -76,11 +77,12 @@ class ImageSource {
  public:
   virtual ~ImageSource() = default;
 
-  // Of the upright image.
+  // Sizes of the upright image.
   virtual int64_t height() const = 0;
   virtual int64_t width() const = 0;
   virtual int64_t channels() const = 0;
-  // As Image::decode; `box` lies inside the image, and the minima are at least 1 and at most the box's size.
+  // Does what Image::decode does. `box` lies inside the image, and the minima are at least 1 and at most
+  // the box's size.
   virtual Region decode(Box box, int64_t min_height, int64_t min_width) const = 0;
 
  protected:

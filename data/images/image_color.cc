@@ -1,4 +1,4 @@
-// Colors of images. Compiled without contraction to fused multiply-adds: results are rounded
+// Colors of images. Compiled without contraction to fused multiply-adds, so that results are rounded
 // as Pillow's are.
 #include <algorithm>
 #include <array>
@@ -14,7 +14,8 @@ uint8_t luma(const uint8_t* rgb) {
   return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
 }
 
-// Goes from `a` (factor 0) to `b` (factor 1) and beyond, in f32 and toward zero.
+// Returns a + factor (b - a), in f32, clamped to [0, 255] and rounded toward zero. Factors above
+// 1 go beyond `b`.
 uint8_t blend(int a, int b, float factor) {
   const float value = static_cast<float>(a) + factor * static_cast<float>(b - a);
   return static_cast<uint8_t>(std::clamp(value, 0.f, 255.f));
@@ -41,7 +42,7 @@ Image blend_with(const Image& image, int constant, double factor) {
   return map_bytes(image, table);
 }
 
-// The integer part of the mean luma, rounded to the nearest.
+// Returns the mean luma, rounded to the nearest integer.
 int mean_luma(const Image& image) {
   const int64_t pixels = image.height() * image.width(), c = image.channels();
   const uint8_t* p = image.data();
@@ -54,7 +55,7 @@ struct HSV {
   uint8_t h, s, v;
 };
 
-// Types and order of operations are Pillow's: they decide how results are rounded.
+// Types and order of operations are Pillow's, because they decide how results are rounded.
 HSV to_hsv(const uint8_t* rgb) {
   const uint8_t r = rgb[0], g = rgb[1], b = rgb[2];
   const uint8_t high = std::max({r, g, b}), low = std::min({r, g, b});

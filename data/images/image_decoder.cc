@@ -17,7 +17,7 @@ using internal::EncodedImage;
 using internal::ImageHeader;
 using internal::Orientation;
 
-// Luma of each pixel by ITU-R 601, rounded as Pillow does.
+// Returns the luma of each pixel by ITU-R 601, rounded as Pillow does.
 Image gray_of_rgb(const Image& rgb) {
   Image gray(rgb.height(), rgb.width(), 1);
   const uint8_t* from = rgb.data();
@@ -63,7 +63,7 @@ class FileSource : public ImageSource {
     return 1;
   }
 
-  // A box of the file's own rows and columns; its edges are rounded outwards to scaled pixels.
+  // Decodes a box of the file's own rows and columns. Its edges are rounded outwards to scaled pixels.
   Region decode_in_file(Box box, int scale) const {
     const int64_t left = box.left / scale, right = (box.left + box.width + scale - 1) / scale;
     const int64_t top = box.top / scale, bottom = (box.top + box.height + scale - 1) / scale;

@@ -17,7 +17,8 @@ Image resize(const Image& image, Size2 size, Interpolation filter) {
 
 namespace {
 
-// The row or column that stands at `i`, which may lie outside [0, size); -1 for the fill.
+// Returns the row or column of the image that belongs at `i`, which may lie outside [0, size). Returns
+// -1 for the fill.
 int64_t source_index(int64_t i, int64_t size, PaddingMode mode) {
   if (i >= 0 && i < size) return i;
   switch (mode) {

@@ -1,4 +1,5 @@
-// Functions of images: what the transforms are made of. Results equal Pillow's and torchvision's, bit by bit.
+// Functions of images, of which the transforms are made. Results equal Pillow's and
+// torchvision's, bit by bit.
 #pragma once
 
 #include <array>
@@ -11,11 +12,12 @@
 
 namespace gradus::data {
 
-// What lies outside of an image: kConstant the fill, kEdge the nearest pixel, kReflect the image mirrored at
-// the middle of its edge pixels, kSymmetric at their outer edge.
+// The pixels outside an image. kConstant: the fill. kEdge: the nearest pixel. kReflect: the image mirrored at
+// the middle of its edge pixels. kSymmetric: the image mirrored at the outer edge of its edge pixels.
 enum class PaddingMode { kConstant, kEdge, kReflect, kSymmetric };
 
-// Pixels on each side; one number means all four, two those at left and right, and above and below.
+// Pixels on each side. One number is for all four sides. Of two numbers, the first is for left and right, the
+// second for above and below.
 struct Padding {
   int64_t left = 0, top = 0, right = 0, bottom = 0;
   constexpr Padding() = default;
@@ -28,7 +30,7 @@ struct Padding {
   bool operator==(const Padding&) const = default;
 };
 
-// A color; one number means gray. Of gray images the first channel counts.
+// A color. One number means gray. Gray images take the first channel.
 struct Fill {
   std::array<uint8_t, 3> rgb{};
   constexpr Fill() = default;
@@ -46,10 +48,10 @@ struct PadImageOptions {
 // Errors: ValueError for a size below 1.
 Image resize(const Image& image, Size2 size, Interpolation filter = Interpolation::kBilinear);
 // Adds pixels around the image.
-// Errors: ValueError for negative padding; for kReflect and an image of one row or column that would have
+// Errors: ValueError for negative padding, and for kReflect when an image of one row or column would have
 // to be reflected.
 Image pad(const Image& image, Padding padding, PadImageOptions options = {});
-// Swap left and right, above and below.
+// Swap left and right (hflip), or above and below (vflip).
 Image hflip(const Image& image);
 Image vflip(const Image& image);
 
@@ -58,8 +60,8 @@ Tensor to_tensor(const Image& image);
 
 // Returns luma, (19595 R + 38470 G + 7471 B + 2^15) / 2^16, in 1 or 3 equal channels.
 Image to_grayscale(const Image& image, int64_t channels = 1);
-// Blend the image with black, with the gray of its mean luma, with its own luma: factor 1 gives the image, 0
-// the other, more than 1 goes beyond.
+// Blend the image with black (brightness), with the gray of its mean luma (contrast), or with its own luma
+// (saturation). Factor 1 gives the image, and factor 0 the other. A factor above 1 goes beyond the image.
 // Errors: ValueError for a negative factor.
 Image adjust_brightness(const Image& image, double factor);
 Image adjust_contrast(const Image& image, double factor);

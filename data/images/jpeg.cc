@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-// Needs size_t and FILE declared before.
+// jerror.h needs size_t and FILE to be declared before.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -15,8 +15,8 @@
 namespace gradus::data::internal {
 namespace {
 
-// The library reports errors by a function that must not return, and was not written for exceptions to pass
-// through it: ours jumps back to guarded(), which throws.
+// libjpeg-turbo reports errors by a function that must not return, and exceptions cannot pass through the
+// library. So on_error jumps back to guarded(), which throws.
 struct ErrorManager : jpeg_error_mgr {
   std::jmp_buf jump;
   char text[JMSG_LENGTH_MAX] = {};
@@ -29,7 +29,7 @@ struct ErrorManager : jpeg_error_mgr {
   std::longjmp(errors.jump, 1);
 }
 
-// Warnings after which all pixels are still what they should be.
+// Returns whether all pixels are still right after this warning.
 bool is_harmless(int code) {
   return code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM;
 }
@@ -41,7 +41,7 @@ void on_message(j_common_ptr info, int level) {
 
 void ignore_message(j_common_ptr) {}
 
-// A few bytes can claim scan after scan over all pixels, each of which takes its time.
+// Limits the number of scans. A few bytes can claim many scans, and each of them takes time for all pixels.
 struct ScanLimit : jpeg_progress_mgr {
   int scans = 0;
 };
@@ -59,7 +59,7 @@ int max_scans(int64_t pixels, int64_t max_pixels) {
   return static_cast<int>(std::clamp<int64_t>(16 * max_pixels / pixels, 32, 500));
 }
 
-// What the library allocates and must free, whoever throws.
+// What the library allocates. The destructor frees it, also after an exception.
 struct State {
   jpeg_decompress_struct info{};
   ErrorManager errors{};
@@ -71,7 +71,7 @@ struct State {
   ~State() { jpeg_destroy_decompress(&info); }
 };
 
-// Adobe's inverted CMYK to RGB, as Pillow does it.
+// Converts Adobe's inverted CMYK to RGB as Pillow does.
 void rgb_of_cmyk(const uint8_t* cmyk, uint8_t* rgb, int64_t pixels) {
   for (int64_t i = 0; i < pixels; ++i, cmyk += 4, rgb += 3) {
     const int light = cmyk[3];  // 255 - black
@@ -109,7 +109,7 @@ class JpegReader {
     state_.scan_limit.scans = max_scans(pixels, file_.options.max_pixels);
     state_.scan_limit.progress_monitor = check_scans;
     info_.progress = &state_.scan_limit;
-    // Of a progressive file the library holds coefficients, 2 bytes for each of up to 4 components.
+    // For a progressive file the library holds coefficients: 2 bytes for each of up to 4 components.
     info_.mem->max_memory_to_use = static_cast<long>(16 * pixels + (int64_t{64} << 20));
     return {.height = info_.image_height,
             .width = info_.image_width,
@@ -152,8 +152,9 @@ class JpegReader {
     return out;
   }
 
-  // Of a progressive file whose scans do not tell all, the library smooths blocks by their neighbors, which
-  // it forgets outside of a box.
+  // Returns whether the library smooths blocks by their neighbors. It does so for a progressive file
+  // with incomplete scans. It does not know the neighbors outside a cropped box, so such a file is
+  // decoded as a whole.
   bool is_smoothed() const {
     if (!info_.progressive_mode || !info_.coef_bits) return false;
     const int* bits = info_.coef_bits[0];
@@ -161,7 +162,7 @@ class JpegReader {
                        [](int missing) { return missing != 0; });
   }
 
-  // Runs a step of the library. Nothing in it may have a destructor: an error jumps over them.
+  // Runs a step of the library. Nothing in it may have a destructor, because an error jumps over destructors.
   template <class Step>
   void guarded(const Step& step) {
     if (setjmp(state_.errors.jump)) file_.fail("damaged or unsupported JPEG: ", state_.errors.text);
@@ -186,11 +187,12 @@ class JpegReader {
     });
   }
 
-  // Has only the columns of the box decoded, with neighbors that smooth chroma at its edges depends on.
+  // Makes the library decode only the columns of the box, and the neighbors from which it smooths chroma at
+  // the box's edges.
   void crop_columns(Box box, JDIMENSION& left, JDIMENSION& width) {
     constexpr int64_t kNeighbors = 2;
-    // The library gets some columns of other sampling wrong, and smooths progressive files'
-    // blocks by neighbors.
+    // With other chroma sampling the library gets some columns wrong. In progressive files it smooths blocks
+    // by their neighbors.
     if (info_.max_h_samp_factor > 2 || info_.progressive_mode) return;
     const int64_t begin = std::max<int64_t>(0, box.left - kNeighbors);
     const int64_t end = std::min<int64_t>(info_.output_width, box.left + box.width + kNeighbors);
@@ -201,7 +203,7 @@ class JpegReader {
     });
   }
 
-  // Reads the box's rows, each to where `target` says; then `done` is called.
+  // Reads each row y of the box to target(y), then calls done(y).
   template <class Target, class Done>
   void read_rows(Box box, const Target& target, const Done& done) {
     guarded([&] {

@@ -150,7 +150,7 @@ Pixels pixels_of(const Image& image) {
   return {image.data(), image.height(), image.width(), image.channels()};
 }
 
-// Copies the pixels that rows and columns name.
+// Copies the pixels at the given rows and columns.
 Image pick(const Image& from, const std::vector<int32_t>& rows, const std::vector<int32_t>& columns) {
   const int64_t c = from.channels();
   Image out(static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns.size()), c);
@@ -167,7 +167,7 @@ Image pick(const Image& from, const std::vector<int32_t>& rows, const std::vecto
 
 }  // namespace
 
-// The window of the resized box.
+// Returns the window of the resized box.
 Image Picture::resized() const {
   const Size2 size = resize_->size;
   const Interpolation filter = resize_->filter;
@@ -186,7 +186,7 @@ Image Picture::resized() const {
   };
   AxisWeights y = weights_of_rows(box_.height, 0, static_cast<double>(box_.height));
   AxisWeights x = weights_of_columns(box_.width, 0, static_cast<double>(box_.width));
-  // Of the box, what the window is made from.
+  // The part of the box from which the window is made.
   Box needed{box_.left + x.first, box_.top + y.first, x.last - x.first, y.last - y.first};
   bool keeps_rows = size.h == box_.height, keeps_columns = size.w == box_.width;
   if (keeps_rows) needed.top = box_.top + window_.top, needed.height = window_.height;
@@ -218,7 +218,7 @@ Image Picture::resized() const {
   return out;
 }
 
-// The pixels after all that waits, but not mirrored.
+// Runs all waiting steps except mirroring, and returns the pixels.
 const Image& Picture::settled() {
   if (resize_) {
     image_ = resized();
@@ -243,7 +243,8 @@ Image mirrored(const Image& image) {
   return out;
 }
 
-// One pass over pixels: floats of bytes, each row from left to right or the other way round.
+// Converts bytes to floats in one pass. Rows are read from left to right, or from right to
+// left when mirrored.
 template <int kChannels>
 void to_floats(const Image& image, const ValueTable& values, bool is_mirrored, float* out) {
   const int64_t w = image.width();
@@ -259,7 +260,7 @@ void to_floats(const Image& image, const ValueTable& values, bool is_mirrored, f
 
 Strides pixel_strides(const Shape& shape) { return {1, shape[2] * shape[0], shape[0]}; }
 
-// Copies f32[C,H,W] of any strides.
+// Copies f32[C,H,W] of any strides, with the channels innermost.
 void copy_channels_last(const Tensor& x, float* out) {
   const int64_t channels = x.size(0), h = x.size(1), w = x.size(2);
   const float* from = x.ptr<float>();

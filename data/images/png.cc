@@ -23,14 +23,14 @@ uint32_t big_endian(const uint8_t* p) {
   return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | p[3];
 }
 
-// What can be told without unpacking anything.
+// What the chunks tell without unpacking anything.
 struct Survey {
-  uint64_t packed_bytes = 0;  // of pixels
+  uint64_t packed_bytes = 0;  // compressed bytes of pixels
   int orientation = 1;
 };
 
 // Walks over the chunks (length, type, data, CRC) up to IEND.
-// Errors: FileError where one goes past the end, or none comes.
+// Errors: FileError when a chunk goes past the end, or there is no IEND.
 Survey survey(const EncodedImage& file) {
   Survey found;
   const std::span<const uint8_t> all(file.bytes);
@@ -58,7 +58,7 @@ Survey survey(const EncodedImage& file) {
   }
 }
 
-// The library's errors must not return: ours jump back to guarded(), which throws.
+// libpng's error function must not return. So on_error jumps back to guarded(), which throws.
 struct State {
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -79,7 +79,7 @@ struct State {
   std::longjmp(state.jump, 1);
 }
 
-// About chunks that do not matter to the pixels.
+// Ignores warnings: they are about chunks that do not change the pixels.
 void on_warning(png_structp, png_const_charp) {}
 
 void read_bytes(png_structp png, png_bytep to, size_t count) {
@@ -106,7 +106,7 @@ class PngReader {
     guarded([this] {
       png_structp png = state_.png;
       png_set_read_fn(png, &state_, read_bytes);
-      // Texts and color profiles, which may unpack to anything, are passed over.
+      // Skips texts and color profiles, which may unpack to any size.
       png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
       png_set_chunk_malloc_max(png, 1 << 20);
       png_set_user_limits(png, kMaxWidth, PNG_UINT_31_MAX);
@@ -134,7 +134,7 @@ class PngReader {
     return {.height = height, .width = width, .channels = is_gray ? 1 : 3};
   }
 
-  // Deflate packs 1032 bytes into one at best.
+  // Checks that the compressed bytes can unpack to all pixels: deflate packs at most 1032 bytes into one.
   void check_packed_size(uint64_t packed_bytes, int64_t height) {
     constexpr uint64_t kDeflateRatio = 1032;
     const uint64_t needed = png_get_rowbytes(state_.png, state_.info) * static_cast<uint64_t>(height);
@@ -174,14 +174,14 @@ class PngReader {
   }
 
  private:
-  // Runs a step of the library. Nothing in it may have a destructor: an error jumps over them.
+  // Runs a step of the library. Nothing in it may have a destructor, because an error jumps over destructors.
   template <class Step>
   void guarded(const Step& step) {
     if (setjmp(state_.jump)) file_.fail("damaged or unsupported PNG: ", state_.text);
     step();
   }
 
-  // Has rows come as 8-bit gray, RGB or indices; returns the number of passes over them.
+  // Makes libpng give rows of 8-bit gray, RGB or indices. Returns the number of passes over them.
   int set_output(int64_t channels) {
     const bool as_indices = file_.options.mode == ColorMode::kIndices;
     int passes = 1;
@@ -211,7 +211,7 @@ class PngReader {
             png_read_row(state_.png, target(y), nullptr);
             done(y);
           }
-        // The checksums of the last chunk.
+        // Also checks the checksums of the last chunk.
         if (rows == png_get_image_height(state_.png, state_.info)) png_read_end(state_.png, nullptr);
       });
     } catch (const FileError&) {

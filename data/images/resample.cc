@@ -12,7 +12,7 @@
 namespace gradus::data::internal {
 namespace {
 
-constexpr int kPrecisionBits = 22;  // two bits of room: weights may be negative, and exceed 1
+constexpr int kPrecisionBits = 22;  // leaves two bits of room: weights may be negative, and above 1
 
 double sinc(double x) {
   if (x == 0) return 1;
@@ -110,7 +110,7 @@ std::vector<int32_t> nearest_inputs(int64_t in_size, double low, double high, in
   const double scale = (high - low) / static_cast<double>(out_size);
   std::vector<int32_t> inputs;
   double at = low + scale * 0.5;
-  // Adds up, because Pillow does: rounding belongs to the result.
+  // Adds up the steps as Pillow does, because the rounding of the sum changes the result.
   for (int64_t i = 0; i < end; ++i, at += scale) {
     if (i < begin) continue;
     inputs.push_back(static_cast<int32_t>(std::clamp<int64_t>(static_cast<int64_t>(at), 0, in_size - 1)));
@@ -138,12 +138,12 @@ void resample_row(const uint8_t* in, const AxisWeights& x, uint8_t* out) {
 
 // Note [Rows of RGB]
 // Four inputs of three channels are multiplied at a time. The processor multiplies pairs of 16-bit numbers
-// and adds each pair, so a byte shuffle puts the pairs (r0,r1) (g0,g1) (b0,b1) into one half of a register
-// and those of inputs 2 and 3 into the other; and a weight w of 24 bits is split into 2^11 high + low. The
-// sum modulo 2^32 is the same as of plain products.
+// and adds each pair. So a byte shuffle puts the pairs (r0,r1) (g0,g1) (b0,b1) into one half of a register,
+// and the same pairs of inputs 2 and 3 into the other half. A weight w of 24 bits does not fit 16 bits, so it
+// is split into 2^11 high + low. The sum modulo 2^32 is the same as with whole weights.
 constexpr int kLowBits = 11, kGroup = 4;
 
-// Per result and group of four inputs: low 0 and 1, low 2 and 3, high 0 and 1, high 2 and 3.
+// The weights of each result, in groups of four inputs: low 0 and 1, low 2 and 3, high 0 and 1, high 2 and 3.
 struct SplitWeights {
   int groups = 0;  // per result
   std::vector<int16_t> parts;

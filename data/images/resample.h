@@ -7,13 +7,12 @@
 
 namespace gradus::data {
 
-// The filter that a resized image is made with. All but kNearest cover all pixels that lie below one of
-// the result's ("antialias").
+// The filter of a resize. All except kNearest use all pixels under a pixel of the result ("antialias").
 enum class Interpolation { kNearest, kBox, kBilinear, kHamming, kBicubic, kLanczos };
 
 namespace internal {
 
-// How one axis is resampled: result i is the sum of its weights with the inputs from start[i] on.
+// The resampling of one axis: result i is the weighted sum of the inputs from start[i] on.
 struct AxisWeights {
   int64_t first = 0, last = 0;  // inputs that are needed: first .. last - 1
   int taps = 0;                 // weights per result; those that are not needed are 0
@@ -22,12 +21,12 @@ struct AxisWeights {
   std::vector<int32_t> weights;
 };
 
-// Weights of results [begin, end) of `out_size` that are made from the part [low, high) of `in_size` inputs.
-// Not for kNearest.
+// Returns the weights of results [begin, end). The `out_size` results cover the part [low, high) of `in_size`
+// inputs. Not for kNearest.
 AxisWeights axis_weights(int64_t in_size, double low, double high, int64_t out_size, Interpolation filter,
                          int64_t begin, int64_t end);
 
-// The input that each of the results [begin, end) is a copy of, for kNearest.
+// Returns the input that each of the results [begin, end) copies, for kNearest.
 std::vector<int32_t> nearest_inputs(int64_t in_size, double low, double high, int64_t out_size, int64_t begin,
                                     int64_t end);
 
@@ -37,10 +36,9 @@ struct Pixels {
   int64_t height, width, channels;
 };
 
-// Resamples rows: in [H,W,C] -> out [H,x.start.size(),C]. `in` begins with the row and column that are
-// `first` in the weights.
+// Resamples rows: in [H,W,C] -> out [H,x.start.size(),C]. `in` begins with column x.first.
 void resample_rows(Pixels in, const AxisWeights& x, uint8_t* out);
-// Resamples columns: in [H,W,C] -> out [y.start.size(),W,C].
+// Resamples columns: in [H,W,C] -> out [y.start.size(),W,C]. `in` begins with row y.first.
 void resample_columns(Pixels in, const AxisWeights& y, uint8_t* out);
 
 }  // namespace internal

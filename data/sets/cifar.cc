@@ -17,8 +17,8 @@ constexpr int64_t kSide = 32, kPixels = kSide * kSide, kImageBytes = 3 * kPixels
 }  // namespace
 
 struct CifarSet::Kind {
-  const char* name;     // as errors call it
-  const char* folder;   // that the archive unpacks to
+  const char* name;     // in errors
+  const char* folder;   // of the unpacked archive
   int64_t label_bytes;  // before each image; the last one is the label
   int64_t classes;
   const char* class_file;
@@ -27,7 +27,7 @@ struct CifarSet::Kind {
   int64_t record_bytes() const { return label_bytes + kImageBytes; }
   static const Kind& cifar10();
   static const Kind& cifar100();
-  // The files of the set, in order; none when there are none.
+  // Returns the files of the set, in order, or none when they are not there.
   std::vector<fs::path> files(const fs::path& dir, bool train) const;
 };
 
@@ -52,7 +52,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// Copies an image of planes to one whose channels lie beside each other.
+// Copies an image of three planes to one with the channels innermost.
 void interleave(const uint8_t* planes, uint8_t* out) {
   for (int64_t i = 0; i < kPixels; ++i) {
     out[3 * i] = planes[i];
@@ -61,7 +61,7 @@ void interleave(const uint8_t* planes, uint8_t* out) {
   }
 }
 
-// Lines without what follows them, up to the first empty one.
+// Returns the lines up to the first empty one, without blanks and carriage returns at their ends.
 std::vector<std::string> read_names(const fs::path& path, const std::string& op) {
   constexpr size_t kMost = 64 << 10;
   std::string text(kMost + 1, '\0');
@@ -88,7 +88,7 @@ std::vector<fs::path> CifarSet::Kind::files(const fs::path& dir, bool train) con
     } else if (!train) {
       found = {folder / "test_batch.bin"};
     } else {
-      // Numbers are consecutive; a set in more parts than the original's 5 is fine.
+      // Numbers are consecutive. A set may have more parts than the original's 5.
       for (int i = 1; is_there(folder / concat("data_batch_", i, ".bin")); ++i)
         found.push_back(folder / concat("data_batch_", i, ".bin"));
     }

@@ -18,7 +18,7 @@ struct CifarOptions {
   Transform transform = ToTensor();  // what becomes of each image when it is read
 };
 
-// What CIFAR10 and CIFAR100 have in common: the images in memory, as bytes, once per host.
+// The base of CIFAR10 and CIFAR100: the images in memory, as bytes, once per host.
 class CifarSet : public ImageDataset {
  public:
   std::string name() const override { return name_; }
@@ -26,7 +26,7 @@ class CifarSet : public ImageDataset {
   Image image(int64_t index) const override;
   int64_t label(int64_t index) const override;
 
-  // Names of the classes, in the order of their labels; empty when the folder has no file of them.
+  // Names of the classes, in the order of their labels. Empty when the folder has no file of names.
   const std::vector<std::string>& classes() const { return classes_; }
   const Tensor& images() const { return images_; }     // u8[N,3,32,32], channels-last; not to be written to
   const Tensor& labels() const { return labels_; }     // u8[N]; not to be written to
@@ -52,11 +52,11 @@ class CIFAR10 : public CifarSet {
   // hold any number of images.
   // Errors: FileError when there is no file (says where it was looked for) or one is malformed.
   explicit CIFAR10(const std::filesystem::path& dir, CifarOptions options = {});
-  // There are training and test images.
+  // Says whether the files of training and test images are there.
   static bool available(const std::filesystem::path& dir);
 };
 
-// As many images of 100 classes, each of which belongs to one of 20 coarse ones.
+// 50,000 training and 10,000 test images of 100 classes. Each class belongs to one of 20 coarse classes.
 class CIFAR100 : public CifarSet {
  public:
   // Reads train.bin or test.bin, and fine_label_names.txt, from `dir` or from the cifar-100-binary below it.

@@ -197,8 +197,7 @@ class Canvas {
     }
   }
 
-  // Writes bytes: ink of brightness `pen`, plus uniform noise of up to `noise` either way where there is
-  // ink nearby or not.
+  // Writes bytes: ink of brightness `pen`, plus uniform noise in [-noise, noise] on every pixel.
   void develop(Draws& draws, float pen, float noise, uint8_t* out) const {
     uint32_t bits = 0;
     for (int i = 0; i < kSide * kSide; ++i) {

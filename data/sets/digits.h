@@ -1,9 +1,9 @@
-// GeneratedDigits: digits 0-9 drawn with a pen by the program itself, 28x28, for machines without
+// GeneratedDigits: 28x28 images of the digits 0-9 that the program itself draws, for machines without
 // files and network.
 //
-// Every image is drawn from strokes (several ways of writing each digit), whose points are shaken,
-// slanted, turned, scaled and moved by an elastic field, with pens of different widths, some noise and
-// sometimes a stray mark.
+// Every image is drawn from strokes. There are several ways of writing each digit. The points of the strokes
+// are shaken, slanted, turned, scaled and moved by an elastic field. Pens have different widths. Images have
+// some noise and sometimes a stray mark.
 #pragma once
 
 #include <cstdint>

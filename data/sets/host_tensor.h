@@ -1,4 +1,4 @@
-// HostTensor: bytes in memory of which the ranks of a host hold one copy together (see Job::share).
+// HostTensor: bytes that the ranks of a host share as one copy in memory (see Job::share).
 #pragma once
 
 #include <functional>
@@ -19,8 +19,8 @@ struct HostTensor {
   MemoryUse memory;
 };
 
-// Returns `size` bytes that fill() has written, on the rank that was the first to ask for `key`, which
-// names the contents.
+// Returns `size` bytes with the contents that `key` names. The first rank to ask for `key` writes
+// them with fill().
 // Errors: what fill() throws.
 HostTensor host_tensor(const std::string& key, int64_t size, const std::function<void(uint8_t* out)>& fill);
 

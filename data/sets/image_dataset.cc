@@ -16,7 +16,7 @@ Tensor label_tensor(int64_t label) {
 
 bool is_image_tensor(const Picture& p) { return p.dtype() == DType::kF32 && p.shape().size() == 3; }
 
-// The image after the transform, a tensor.
+// Returns the image after the transform, as a tensor.
 Picture transformed(const ImageDataset& set, int64_t index) {
   Picture picture(set.image(index));
   set.transform().apply(picture);
@@ -65,7 +65,7 @@ Sample ImageDataset::get(int64_t index) const {
 struct ImageDataset::BatchWriter {
   const ImageDataset& set;
   Batch batch;
-  std::vector<Sample> others = {};  // instead, when the transform makes something else of images
+  std::vector<Sample> others = {};  // instead of batch.input, when the transform gives no f32[C,H,W]
   int64_t written = 0;
   int64_t first = 0;  // the first sample's index
 
@@ -95,7 +95,7 @@ Batch ImageDataset::get_batch(std::span<const int64_t> indices) const {
   internal::SampleGenerator generator;
   BatchWriter writer{*this, {{}, empty({n}, {.dtype = DType::kI64})}};
   Batch& batch = writer.batch;
-  std::vector<std::pair<int64_t, std::string>> skipped;  // and why
+  std::vector<std::pair<int64_t, std::string>> skipped;  // index and reason
   for (const int64_t index : indices) {
     generator.begin_sample(index);
     internal::reading_sample(*this, index, [&] {

@@ -1,4 +1,4 @@
-// ImageDataset: labeled images and what becomes of each when it is read. Base of the data sets of images.
+// ImageDataset: labeled images and a transform of each when it is read. Base of the data sets of images.
 #pragma once
 
 #include <span>
@@ -20,18 +20,18 @@ class ImageDataset : public Dataset {
   virtual int64_t label(int64_t index) const = 0;
   const Transform& transform() const { return transform_; }
 
-  // Returns what the transform makes of the image, row-major, and the label i64[].
+  // Returns the transformed image, row-major, and the label i64[].
   // Errors: StateError when the transform leaves an image.
   Sample get(int64_t index) const override;
-  // Each image is written into the batch by the last pass over its pixels. Inputs f32[N,C,H,W] lie
+  // Reads a batch. The last pass over an image's pixels writes into the batch. Inputs f32[N,C,H,W] lie
   // channels-last, as convolutions want them.
-  // Errors: SampleError, also for an image of another shape than the first.
+  // Errors: SampleError, also when an image has another shape than the first.
   Batch get_batch(std::span<const int64_t> indices) const override;
 
  protected:
   explicit ImageDataset(Transform transform) : transform_(std::move(transform)) {}
-  // Says whether another sample may stand in for one that cannot be read: the first of the 100 after it that
-  // can be. By default none may.
+  // Says whether another sample may stand in for one that cannot be read. The first readable one of the 100
+  // samples after it does so. By default none may.
   virtual bool skips(int64_t index, const FileError& error) const;
 
  private:

@@ -18,11 +18,11 @@ namespace gradus::data {
 
 // What to do about a file that is missing, damaged or no image.
 enum class OnError {
-  kThrow,  // a SampleError naming the sample and the file, in place of its batch
-  // Another sample takes its place: the next one, in the order of the set, that can be read. Batches keep
-  // their sizes, on all ranks, and epochs their length. Samples that stand in come last in their batch and
-  // count as its padding, so that an evaluation counts each readable sample once; Batch::skipped and
-  // DataLoader::skipped say how many there were.
+  kThrow,  // throw a SampleError naming the sample and the file, in place of its batch
+  // Let another sample stand in: the next readable one, in the order of the set. Batches keep their sizes, on
+  // all ranks, and epochs keep their length. Samples that stand in come last in their batch and count as its
+  // padding, so an evaluation counts each readable sample once. Batch::skipped and DataLoader::skipped say
+  // how many there were.
   kSkip,
 };
 
@@ -63,7 +63,8 @@ class ImageFiles : public ImageDataset {
   int64_t label(int64_t index) const override;
   std::filesystem::path path(int64_t index) const;
 
-  // Files found unreadable so far (OnError::kSkip), each counted once; and the first 1000 of them.
+  // The number of files found unreadable so far (OnError::kSkip), each counted once, and the
+  // first 1000 of them.
   int64_t unreadable() const;
   std::vector<UnreadableFile> unreadable_files() const;
 

@@ -19,10 +19,10 @@ constexpr const char* kOp = "ImageFolder";
 
 struct Folder {
   fs::path path;
-  std::vector<std::string> files;  // that are samples
+  std::vector<std::string> files;  // the samples
 };
 
-// Which file, whatever its name.
+// Identifies a file, whatever its name.
 using FileId = std::pair<dev_t, ino_t>;
 
 FileId id_of(const fs::path& path) {
@@ -37,7 +37,7 @@ bool ends_with_any(std::string name, const std::vector<std::string>& endings) {
   return std::any_of(endings.begin(), endings.end(), [&](const std::string& e) { return name.ends_with(e); });
 }
 
-// Calls f(entry) for what is in a folder, in no order.
+// Calls f(entry) for each entry of a folder, in any order.
 template <class F>
 void for_each_in(const fs::path& folder, F&& f) {
   std::error_code error;
@@ -46,7 +46,7 @@ void for_each_in(const fs::path& folder, F&& f) {
   if (error) throw FileError(kOp, folder.string(), ": cannot be listed: ", error.message());
 }
 
-// A link that leads nowhere is a file: reading it will say so.
+// A link that leads nowhere counts as a file. Reading it gives the error.
 bool is_folder(const fs::directory_entry& entry) {
   std::error_code ignored;
   return entry.is_directory(ignored);
@@ -75,7 +75,7 @@ class Walk {
 
  private:
   void descend(const fs::path& path) {
-    // Links that fan out, a few on each level, would lead to more than anybody can wait for.
+    // A few links on each level can multiply to more folders than anybody can wait for.
     constexpr int64_t kMaxFolders = 1'000'000;
     if (++visited_ > kMaxFolders)
       throw FileError(kOp, path.string(), ": comes after ", kMaxFolders, " other folders, the limit");

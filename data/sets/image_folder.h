@@ -20,19 +20,20 @@ struct ImageFolderOptions {
   DecodeOptions decode = {};
   OnError on_error = OnError::kThrow;
   Check check = Check::kNothing;
-  // Endings of files' names, in small letters, that make them samples; case does not matter. By default .jpg,
-  // .jpeg and .png, and other kinds that torchvision reads are then an error rather than left out.
+  // Name endings of the files that are samples, in small letters. The case of the files' names does not
+  // matter. By default .jpg, .jpeg and .png. Other kinds of files that torchvision reads are then an error,
+  // rather than left out.
   std::vector<std::string> extensions = {};
   bool allow_empty = false;  // classes without images
 };
 
 class ImageFolder : public ImageFiles {
  public:
-  // Lists `root`: its folders, sorted by name, are the classes 0, 1, ...; files in them and in folders
-  // below are the samples, sorted by class, then by folder, then by name. Links are followed. The
-  // order is torchvision's.
+  // Lists `root`. Its folders, sorted by name, are the classes 0, 1, ... The files in them and in folders
+  // below are the samples, sorted by class, then by folder, then by name. This is torchvision's order.
+  // Links are followed.
   // Errors: FileError naming what cannot be listed, a link that leads back to a folder above it, a root
-  // without folders, classes without images, and as ImageFiles.
+  // without folders, or classes without images; and as ImageFiles.
   explicit ImageFolder(const std::filesystem::path& root, const ImageFolderOptions& options = {});
 
   const std::vector<std::string>& classes() const { return classes_; }

@@ -11,7 +11,7 @@
 
 namespace gradus::data {
 
-// What turns a byte into a float: (byte / 255 - mean) / std, per channel.
+// Turns a byte into a float, per channel: (byte / 255 - mean) / std.
 struct Normalization {
   std::vector<float> mean;
   std::vector<float> std;
@@ -19,9 +19,10 @@ struct Normalization {
 
 class ImageSet : public Dataset {
  public:
-  // Shapes: images u8[N,C,H,W], row-major; labels u8[N]. Normalizes each of the C channels; an empty
-  // Normalization only divides by 255. `memory` says who holds the two; by default this process. Errors:
-  // ShapeError, DTypeError, ValueError for a label of `classes` or more.
+  // Normalizes each of the C channels. An empty Normalization only divides by 255. `memory` says how many of
+  // the bytes are this process's own and how many are shared; by default all are its own.
+  // Shapes: images u8[N,C,H,W], row-major; labels u8[N].
+  // Errors: ShapeError, DTypeError, ValueError for a label of `classes` or more.
   ImageSet(std::string name, Tensor images, Tensor labels, int64_t classes,
            const Normalization& normalization, std::optional<MemoryUse> memory = {});
 
@@ -33,9 +34,9 @@ class ImageSet : public Dataset {
   Batch get_batch(std::span<const int64_t> indices) const override;
 
   int64_t classes() const { return classes_; }
-  const Tensor& images() const { return images_; }  // u8[N,C,H,W]; both not to be written to
-  const Tensor& labels() const { return labels_; }  // u8[N]
-  // Of images and labels.
+  const Tensor& images() const { return images_; }  // u8[N,C,H,W]; not to be written to
+  const Tensor& labels() const { return labels_; }  // u8[N]; not to be written to
+  // Memory of images and labels.
   const MemoryUse& memory() const { return memory_; }
 
  private:

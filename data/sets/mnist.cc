@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Kind {
-  const char* name;  // as errors call it, and of the folder that other tools keep it in
+  const char* name;  // in errors, and of the folder that other tools use
   Normalization normalization;
   const char* origin;  // where to get the files
 };
@@ -35,7 +35,8 @@ std::vector<fs::path> folders(const fs::path& dir, const Kind& kind) {
   return {dir, dir / kind.name / "raw", dir / "raw"};
 }
 
-// `stem` is "train-images", `rank` the 3 of idx3. Both spellings of the name are in circulation.
+// Returns the names that the file may have: both spellings are in circulation. `stem` is "train-images", for
+// example, and `rank` the 3 of idx3.
 std::vector<std::string> names(const std::string& stem, int rank) {
   const std::string ending = concat("idx", rank, "-ubyte");
   return {stem + "-" + ending, stem + "-" + ending + ".gz", stem + "." + ending, stem + "." + ending + ".gz"};
@@ -52,7 +53,7 @@ fs::path find(const fs::path& dir, const Kind& kind, const std::string& stem, in
   return {};
 }
 
-// A file of the set, found and with a header that fits.
+// Finds and opens a file of the set, and checks its header.
 IdxFile open(const fs::path& dir, const Kind& kind, const std::string& stem, int rank) {
   const fs::path path = find(dir, kind, stem, rank);
   if (path.empty()) {

@@ -21,7 +21,7 @@ class MNIST : public ImageSet {
   // with .gz, from `dir` or from the MNIST/raw below it.
   // Errors: FileError when a file is missing (says where it was looked for and how to get it) or malformed.
   explicit MNIST(const std::filesystem::path& dir, MnistOptions options = {});
-  // The files of all images, training and test, are there.
+  // Says whether the files of all training and test images are there.
   static bool available(const std::filesystem::path& dir);
 };
 
@@ -29,7 +29,7 @@ class MNIST : public ImageSet {
 // and std 0.3530.
 class FashionMNIST : public ImageSet {
  public:
-  // As MNIST; below `dir` also FashionMNIST/raw.
+  // Reads the files that MNIST reads, from `dir` or from the FashionMNIST/raw below it.
   explicit FashionMNIST(const std::filesystem::path& dir, MnistOptions options = {});
   static bool available(const std::filesystem::path& dir);
 };

@@ -1,4 +1,4 @@
-// SegmentationFiles: image files, each with the file of its mask: a class for each pixel.
+// SegmentationFiles: image files, each with a mask file that has a class for each pixel.
 //
 //   data::SegmentationFiles train({{"a.jpg", "a.png"}, {"b.jpg", "b.png"}}, {.transform = augment});
 //   for (const data::Batch& b : data::DataLoader(train, {.batch_size = 8, .shuffle = true}))
@@ -21,23 +21,23 @@ struct SegmentationFile {
 };
 
 struct SegmentationFilesOptions {
-  // What becomes of each image and, by the same random numbers, of its mask: crops, sizes, padding and flips
-  // reach both, colors the image alone.
+  // Changes each image and, with the same random numbers, its mask. Crops, resizes, padding and flips change
+  // both. Colors change the image alone.
   Transform transform = ToTensor();
-  DecodeOptions decode = {.exif_orientation = false};  // of images, which lie as their masks do
-  MaskOptions mask = {};                               // what the mask has where a transform pads
+  DecodeOptions decode = {.exif_orientation = false};  // of images and masks; neither is turned
+  MaskOptions mask = {};                               // the mask's class where a transform pads
 };
 
 class SegmentationFiles : public Dataset {
  public:
-  // Masks are PNG files, gray or with a palette, whose numbers are the classes.
+  // Takes PNG files as masks, gray or with a palette. The stored numbers are the classes.
   // Errors: ValueError for no files.
   explicit SegmentationFiles(std::vector<SegmentationFile> files, SegmentationFilesOptions options = {});
 
   std::string name() const override { return "SegmentationFiles"; }
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   const SegmentationFile& file(int64_t index) const;  // Errors: IndexError
-  // Returns what the transform makes of the image, and the mask i64[H,W].
+  // Returns the transformed image, and the mask i64[H,W].
   // Errors: IndexError; FileError, also for a mask of another size than its image; StateError when the
   // transform leaves an image.
   Sample get(int64_t index) const override;

@@ -13,7 +13,7 @@ namespace {
 
 using internal::RandomNumbers;
 
-// The interval of an option around `center`, inside of [low, high].
+// Returns the interval of an option around `center`, inside [low, high].
 Interval interval_of(const char* option, Jitter jitter, double center, double low, double high) {
   if (!jitter.is_interval) {
     const double amount = jitter.amount;

@@ -8,7 +8,7 @@
 
 namespace gradus::data {
 
-// How much a property varies: from `low` to `high`, or by an amount on either side of what it is.
+// The range of a random factor or shift: [low, high], or an amount on either side of the neutral value.
 struct Jitter {
   double amount = 0;
   Interval interval = {};
@@ -19,9 +19,10 @@ struct Jitter {
 };
 
 struct ColorJitterOptions {
-  // Factors: of [max(0, 1 - amount), 1 + amount], or an interval that is not negative.
+  // Factors in [max(0, 1 - amount), 1 + amount], or in a given interval that is not negative.
   Jitter brightness = {}, contrast = {}, saturation = {};
-  // Of the circle of hues: [-amount, amount], amount at most 0.5, or an interval in [-0.5, 0.5].
+  // Shift as a part of the circle of hues: in [-amount, amount] with amount at most 0.5, or in a given
+  // interval inside [-0.5, 0.5].
   Jitter hue = {};
 };
 
@@ -40,7 +41,7 @@ struct GrayscaleOptions {
   int64_t num_output_channels = 1;
 };
 
-// Luma, in 1 or 3 equal channels.
+// Converts to luma, in 1 or 3 equal channels.
 class Grayscale : public TransformStep {
  public:
   explicit Grayscale(GrayscaleOptions options = {});  // Errors: ValueError for other numbers of channels
@@ -54,7 +55,7 @@ struct RandomGrayscaleOptions {
   double p = 0.1;
 };
 
-// The same with probability p, in as many channels as the image has.
+// Converts to luma with probability p. Keeps the number of channels.
 class RandomGrayscale : public TransformStep {
  public:
   explicit RandomGrayscale(RandomGrayscaleOptions options = {});  // Errors: ValueError unless 0 <= p <= 1

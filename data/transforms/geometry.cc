@@ -28,10 +28,10 @@ void check_interval(const char* op, const char* option, Interval i) {
     throw ValueError(op, option, " must be an interval above 0, given ", i.low, " to ", i.high);
 }
 
-// Halves go to the even number.
+// Rounds to the nearest integer, halves to the even one.
 int64_t round_even(double x) { return static_cast<int64_t>(std::nearbyint(x)); }
 
-// `side` in proportion to another one that goes from `from` to `to`.
+// Returns `side` * to / from, rounded down, at least 1.
 int64_t in_proportion(int64_t side, int64_t to, int64_t from) {
   const double scaled = static_cast<double>(to * side) / static_cast<double>(from);
   return std::max<int64_t>(static_cast<int64_t>(scaled), 1);

@@ -10,9 +10,9 @@
 
 namespace gradus::data {
 
-// A height and a width, or one number for the shorter side, which keeps the ratio of the sides.
+// A height and a width, or one number for the shorter side. One number keeps the ratio of the sides.
 struct ResizeSize {
-  Size2 both;  // when `shorter` is 0
+  Size2 both;  // used when `shorter` is 0
   int64_t shorter = 0;
   constexpr ResizeSize() = default;
   template <std::integral T>
@@ -23,8 +23,9 @@ struct ResizeSize {
 struct ResizeOptions {
   Required<ResizeSize, "size"> size;
   Interpolation interpolation = Interpolation::kBilinear;
-  std::optional<int64_t> max_size = {};  // of the longer side, when `size` is that of the shorter
-  // Decode photographs at 1/2, 1/4 or 1/8 where that is enough: faster, but no longer Pillow's bits.
+  std::optional<int64_t> max_size = {};  // of the longer side, when `size` is the shorter side's
+  // Decodes photographs at 1/2, 1/4 or 1/8 where that is enough: faster, but no longer bit by
+  // bit Pillow's result.
   bool scaled_decoding = false;
 };
 
@@ -43,7 +44,7 @@ struct CenterCropOptions {
   Required<Size2, "size"> size;
 };
 
-// The middle of the image; a smaller one gets black around it.
+// Cuts out the middle of the image. A smaller image is padded with black first.
 class CenterCrop : public TransformStep {
  public:
   explicit CenterCrop(CenterCropOptions options);  // Errors: ValueError for sizes below 1
@@ -55,13 +56,13 @@ class CenterCrop : public TransformStep {
 
 struct RandomCropOptions {
   Required<Size2, "size"> size;
-  Padding padding = 0;         // first
-  bool pad_if_needed = false;  // then, on both sides of what is smaller than `size`
+  Padding padding = 0;         // added first
+  bool pad_if_needed = false;  // then pads both sides of what is still smaller than `size`
   Fill fill = 0;
   PaddingMode padding_mode = PaddingMode::kConstant;
 };
 
-// A box anywhere in the image.
+// Cuts out a box at a random place in the image.
 class RandomCrop : public TransformStep {
  public:
   explicit RandomCrop(RandomCropOptions options);  // Errors: ValueError for sizes below 1
@@ -78,21 +79,22 @@ struct Interval {
 
 struct RandomResizedCropOptions {
   Required<Size2, "size"> size;
-  Interval scale = {0.08, 1};         // of the box's area, as a part of the image's
-  Interval ratio = {3. / 4, 4. / 3};  // of its width and height
+  Interval scale = {0.08, 1};         // area of the box / area of the image
+  Interval ratio = {3. / 4, 4. / 3};  // width / height of the box
   Interpolation interpolation = Interpolation::kBilinear;
-  // As of Resize. The crop is random anyway; false gives Pillow's bits.
+  // As in ResizeOptions, but true by default: the crop is random anyway. false gives Pillow's
+  // result bit by bit.
   bool scaled_decoding = true;
 };
 
-// A box of random area and ratio of sides, resized.
+// Cuts out a box of random area and ratio of sides, and resizes it.
 class RandomResizedCrop : public TransformStep {
  public:
   // Errors: ValueError for sizes below 1, and intervals that are empty or not above 0.
   explicit RandomResizedCrop(RandomResizedCropOptions options);
   void apply(Picture& picture) const override;
-  // Draws the box for an image of this size. When ten draws do not fit, it is the largest one in the middle
-  // with a ratio that is allowed.
+  // Draws the box for an image of this size. When ten draws do not fit, returns the largest box in the middle
+  // with an allowed ratio.
   Box draw_box(int64_t height, int64_t width) const;
 
  private:

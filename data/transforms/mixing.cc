@@ -30,7 +30,7 @@ void check_batch(const char* op, const Batch& batch, int dims) {
                      "] and targets [N], given inputs ", describe(x), ", targets ", describe(batch.target));
 }
 
-// The same values in memory that this batch alone has, and where each sample's elements lie together.
+// Returns the input in memory that nothing else uses, with each sample's elements in one piece.
 Tensor own_input(const Tensor& x) {
   const int64_t n = x.size(0), item = x.numel() / n;
   const bool samples_apart = n == 1 || x.stride(0) == item;
@@ -61,8 +61,8 @@ Tensor mixed_targets(const Tensor& labels, int64_t classes, float r) {
   return mixed;
 }
 
-// Calls f(sample, the one before it), from the last sample to the first; the one before the first is a copy
-// of the last as it was.
+// Calls f(sample, previous) from the last sample to the first. For the first sample, `previous` is a copy of
+// the last sample's old values.
 template <class F>
 void for_each_pair(const Tensor& x, F&& f) {
   const int64_t n = x.size(0), item = x.numel() / n;

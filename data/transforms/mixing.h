@@ -4,8 +4,8 @@
 //                                   .batch_transform = data::MixUp({.num_classes = 10, .alpha = 0.2})});
 //   for (const data::Batch& b : loader) loss = nn::cross_entropy(net(b.input), b.target);
 //
-// Each sample is mixed with the one before it in the batch, the first with the last. Draws are from the
-// Context's generator; a loader gives each batch its own.
+// Each sample is mixed with the one before it in the batch, the first with the last. Random numbers come from
+// the Context's generator; a loader gives each batch its own.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@
 
 namespace gradus::data {
 
-// Class numbers i64[N] as probabilities: f32[N,classes], 1 for the class.
+// Returns class numbers as probabilities: 1 for the class, 0 for the others.
+// Shapes: labels i64[N] -> f32[N,classes].
 // Errors: ValueError naming a number that is no class; DTypeError, ShapeError for other tensors.
 Tensor soft_targets(const Tensor& labels, int64_t classes);
 
@@ -26,8 +27,9 @@ struct MixUpOptions {
   double alpha = 1;  // of the beta distribution
 };
 
-// Weighs whole samples (Zhang et al. 2018): with one r ~ Beta(alpha, alpha) for the batch,
-//   input[i] = r input[i] + (1 - r) input[i - 1], and targets, as probabilities, alike.
+// Mixes whole samples (Zhang et al. 2018) with one r ~ Beta(alpha, alpha) for the batch. Targets are mixed
+// alike, as probabilities.
+//   input[i] = r input[i] + (1 - r) input[i - 1]
 // Shapes: input f32[N,...], target i64[N] -> input, target f32[N,num_classes].
 class MixUp {
  public:
@@ -44,9 +46,11 @@ struct CutMixOptions {
   double alpha = 1;  // of the beta distribution
 };
 
-// Puts a box of the sample before into each image (Yun et al. 2019). With one r ~ Beta(alpha, alpha) and one
-// center, uniform over the image, for the batch, the box has sides 2 int(H s), 2 int(W s), s = sqrt(1 - r) /
-// 2, and is cut off at the image's edges. Targets are weighed by the areas that are left.
+// Replaces a box of each image by that box of the sample before it (Yun et al. 2019). The whole batch has one
+// r ~ Beta(alpha, alpha), and one center of the box, uniform over the image. The box is cut off at the
+// image's edges. Targets are weighed by the two areas that result.
+//   s = sqrt(1 - r) / 2
+//   height = 2 int(H s), width = 2 int(W s)
 // Shapes: input f32[N,C,H,W], target i64[N] -> input, target f32[N,num_classes].
 class CutMix {
  public:
@@ -57,7 +61,7 @@ class CutMix {
   CutMixOptions options_;
 };
 
-// One of several batch transforms, each with the same probability.
+// Applies one of several batch transforms, each with the same probability.
 class RandomChoice {
  public:
   explicit RandomChoice(std::vector<std::function<Batch(Batch)>> choices);  // Errors: ValueError for none

@@ -1,4 +1,4 @@
-// RandomNumbers: what one random transform draws for one sample, from the next draw of
+// RandomNumbers: the random numbers of one transform for one sample. They follow from the next draw of
 // the Context's generator.
 #pragma once
 
@@ -22,18 +22,18 @@ class RandomNumbers {
     return low + (high - low) * uniform_f64(hi, lo);
   }
   bool chance(double p) { return uniform() < p; }
-  // Uniform among 0 .. n - 1.
+  // Uniform over 0, 1, ..., n - 1.
   int64_t below(int64_t n) {
     const auto [hi, lo] = next();
     const uint64_t bits = (uint64_t(hi) << 32) | lo;
     return static_cast<int64_t>((static_cast<unsigned __int128>(bits) * static_cast<uint64_t>(n)) >> 64);
   }
-  // Of the standard normal distribution (Box-Muller).
+  // Standard normal (Box-Muller).
   double normal() {
     const double radius = std::sqrt(-2 * std::log(1 - uniform()));
     return radius * std::cos(2 * std::numbers::pi * uniform());
   }
-  // Of the gamma distribution of scale 1 (Marsaglia and Tsang 2000).
+  // Gamma-distributed with scale 1 (Marsaglia and Tsang 2000).
   double gamma(double shape) {
     if (shape < 1) {
       const double power = std::pow(1 - uniform(), 1 / shape);
@@ -47,11 +47,11 @@ class RandomNumbers {
       if (std::log(1 - uniform()) < 0.5 * x * x + d - d * v + d * std::log(v)) return d * v;
     }
   }
-  // Of the beta distribution with both parameters `alpha`.
+  // Beta-distributed with both parameters `alpha`.
   double beta(double alpha) {
     const double a = gamma(alpha), b = gamma(alpha);
     if (a + b > 0) return a / (a + b);
-    return chance(0.5) ? 1 : 0;  // both were too small to be told from 0
+    return chance(0.5) ? 1 : 0;  // both were rounded to 0
   }
 
  private:

@@ -11,7 +11,7 @@
 
 namespace gradus::data {
 
-// Makes f32[C,H,W] of an image, its bytes divided by 255.
+// Turns an image into f32[C,H,W], its bytes divided by 255.
 class ToTensor : public TransformStep {
  public:
   void apply(Picture& picture) const override { picture.to_float(); }
@@ -30,19 +30,21 @@ class Normalize : public TransformStep {
 
  private:
   std::vector<float> mean_, std_;
-  std::shared_ptr<const ValueTable> of_plain_;  // the values of bytes that were only divided by 255
+  std::shared_ptr<const ValueTable> of_plain_;  // ValueTable::plain(), normalized
 };
 
 struct LightingOptions {
   double std = 0.1;
-  // Of the covariance of RGB values in [0, 1] over ImageNet. Column k of `vectors` belongs to values[k].
+  // Eigenvalues and eigenvectors of the covariance of RGB values in [0, 1] over ImageNet. Column k of
+  // `vectors` belongs to values[k].
   std::array<double, 3> values = {0.2175, 0.0188, 0.0045};
   std::array<std::array<double, 3>, 3> vectors = {
       {{-0.5675, 0.7192, 0.4009}, {-0.5808, -0.0045, -0.8140}, {-0.5836, -0.6948, 0.4203}}};
 };
 
-// Adds sum_k a_k values[k] vectors[.][k] to the channels, a_k normal with `std`: AlexNet's noise along the
-// principal components of colors (Krizhevsky et al. 2012). Stands between ToTensor and Normalize.
+// Adds AlexNet's noise along the principal components of colors (Krizhevsky et al. 2012). Each a_k is normal
+// with mean 0 and standard deviation `std`. Belongs between ToTensor and Normalize.
+//   x[c] + sum_k a_k values[k] vectors[c][k]
 class Lighting : public TransformStep {
  public:
   explicit Lighting(LightingOptions options = {});  // Errors: ValueError for a negative std
@@ -54,20 +56,20 @@ class Lighting : public TransformStep {
 
 struct RandomErasingOptions {
   double p = 0.5;
-  Interval scale = {0.02, 0.33};    // of the box's area, as a part of the image's
-  Interval ratio = {0.3, 3.3};      // of its height and width
+  Interval scale = {0.02, 0.33};    // area of the box / area of the image
+  Interval ratio = {0.3, 3.3};      // height / width of the box
   std::vector<double> value = {0};  // one number for each channel, or one for all
-  bool random_value = false;        // instead: numbers of the standard normal distribution
+  bool random_value = false;        // instead of `value`: standard normal numbers
 };
 
-// Overwrites a random box with probability p (Zhong et al. 2017). Stands after ToTensor.
+// Overwrites a random box with probability p (Zhong et al. 2017). Belongs after ToTensor.
 class RandomErasing : public TransformStep {
  public:
-  // Errors: ValueError for a p outside [0, 1], intervals that are empty or not above 0, scale
-  // beyond 1, no value.
+  // Errors: ValueError for a p outside [0, 1], a scale that is no interval in [0, 1], a ratio that is no
+  // interval above 0, or no value.
   explicit RandomErasing(RandomErasingOptions options = {});
-  void apply(
-      Picture& picture) const override;  // Errors: ValueError for another number of values than channels
+  // Errors: ValueError for another number of values than channels.
+  void apply(Picture& picture) const override;
 
  private:
   RandomErasingOptions options_;

@@ -1,11 +1,12 @@
-// Transform: what becomes of an image on its way into a batch, and how such steps are made and joined.
+// Transform: a step that an image goes through on its way into a batch, and ways to make and join such steps.
 //
 //   const data::Transform transform = data::Compose({
 //       data::RandomResizedCrop({.size = 224}), data::RandomHorizontalFlip(), data::ToTensor(),
 //       data::Normalize({.mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}})});
 //
-// A step of one's own derives from TransformStep, or is a Lambda. Random ones draw from the Context's
-// generator: a loader gives each sample its own, so that results depend on (seed, epoch, sample) alone.
+// A user's own step derives from TransformStep, or is a Lambda. Random steps draw from the
+// Context's generator. A loader gives each sample its own generator, so that results depend on
+// (seed, epoch, sample) alone.
 #pragma once
 
 #include <concepts>
@@ -32,7 +33,7 @@ class TransformStep {
   }
 };
 
-// A handle to a step, which copies share.
+// A handle to a step. Copies share the step.
 class Transform {
  public:
   template <class Step>
@@ -46,7 +47,7 @@ class Transform {
   std::shared_ptr<const TransformStep> step_;
 };
 
-// One step after the other.
+// Applies steps one after the other.
 class Compose : public TransformStep {
  public:
   explicit Compose(std::vector<Transform> steps) : steps_(std::move(steps)) {}
@@ -61,7 +62,7 @@ struct RandomApplyOptions {
   double p = 0.5;
 };
 
-// All steps with probability p, else none.
+// Applies all steps with probability p, else none.
 class RandomApply : public TransformStep {
  public:
   // Errors: ValueError unless 0 <= p <= 1.
@@ -73,7 +74,7 @@ class RandomApply : public TransformStep {
   double p_;
 };
 
-// A function of the image, or of the tensor after ToTensor.
+// Applies a function to the image or, after ToTensor, to the tensor.
 class Lambda : public TransformStep {
  public:
   template <class F>

@@ -30,12 +30,12 @@ std::string describe(const RankStatus& status) {
 }
 
 // Note [Who holds a call up]
-// A rank waits for the members of its group that have not come to its call, or for who should send to it. The
-// way goes on from each rank to those that it waits for; those that wait for nobody hold the call up. Where
-// all of them wait, they wait for each other in a circle, as ranks never do in a program that ends. Then to
-// blame are the fewest ranks without which all would go on: had they come wherever they are waited for, the
-// others would come to each other one by one. Where this holds for one rank as for another, nothing that
-// ranks can know tells them apart, and the error lists them.
+// A rank waits for the members of its group that have not come to its call, or for the rank that should send
+// to it. The search goes from each rank to the ranks that it waits for. Ranks that wait for nobody hold the
+// call up. If all of them wait, they wait for each other in a circle, which never happens in a program that
+// ends. Then the smallest set of ranks that explains the circle is at fault: had these ranks come wherever
+// they are missing, all others would go on, one by one. If several sets explain it equally well, nothing that
+// ranks can know tells the sets apart, and the error lists them.
 class Waits {
  public:
   explicit Waits(const std::vector<RankStatus>& statuses)
@@ -80,7 +80,8 @@ class Waits {
     }
   }
 
-  // What holds a rank, and in what it is missing. Ranks are their places among the statuses.
+  // The holds that a rank waits in, and the holds that it is missing from. A rank is given by its place
+  // among the statuses.
   const std::vector<int>& holds_of(int rank) const { return holds_of_[rank]; }
   const std::vector<int>& missing_from(int rank) const { return missing_from_[rank]; }
   const std::vector<int>& missing_in(int hold) const { return holds_[hold].missing; }
@@ -88,7 +89,7 @@ class Waits {
     return std::ranges::find_first_of(holds_of_[rank], missing_from_[other]) != holds_of_[rank].end();
   }
 
-  // Whether all of `ranks` would go on, had `some` come wherever they are missing.
+  // Returns whether all of `ranks` would go on if `some` had come wherever they are missing.
   bool would_go_on(const std::vector<int>& ranks, const std::vector<int>& some) const {
     std::vector<size_t> to_come, held;
     for (const Hold& hold : holds_) to_come.push_back(hold.any ? 1 : hold.missing.size());
@@ -106,7 +107,7 @@ class Waits {
     return std::ranges::all_of(ranks, [&](int rank) { return held[rank] == 0; });
   }
 
-  // All ranks, those that wait for the same together, the smallest part first.
+  // Returns all ranks in parts, the smallest part first. The ranks of a part wait for the same ranks.
   std::vector<std::vector<int>> parts() const {
     std::map<std::vector<int>, std::vector<int>> by_holds;
     for (size_t i = 0; i < holds_of_.size(); ++i) by_holds[holds_of_[i]].push_back(int(i));
@@ -117,7 +118,7 @@ class Waits {
   }
 
  private:
-  // Ranks that wait for the same.
+  // The ranks that one wait is for.
   struct Hold {
     bool any;
     std::vector<int> missing = {}, waiting = {};
@@ -126,14 +127,14 @@ class Waits {
   std::vector<std::vector<int>> missing_from_, holds_of_;  // of each rank: holds
 };
 
-// Ranks are their places among the statuses.
+// A rank is given by its place among the statuses.
 struct Blame {
-  // The ranks of one of these hold the call up; which of them, nobody can tell. The first one
+  // Sets of ranks. One of the sets holds the call up, and nothing tells which. The first set
   // counts as at fault.
   std::vector<std::vector<int>> either;
   bool circle = false;       // they wait for each other
-  std::vector<int> between;  // who wait for others, in another call
-  int misses_me = -1;        // one that waits for this rank, where this is the culprit
+  std::vector<int> between;  // ranks that wait in another call
+  int misses_me = -1;        // a rank that waits for `me`, if `me` is at fault
 };
 
 // `call` is the group's call that rank `me` is in, if it is in one.
@@ -158,7 +159,7 @@ Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, in
     else if (!is_here(rank))
       blame.between.push_back(rank);
   }
-  // Where all of them wait, it is for a rank that shows itself by silence at least.
+  // Every rank on the way waits. Then a silent rank is at fault, if there is one.
   if (culprits.empty()) {
     for (int rank = 0; rank < int(statuses.size()); ++rank)
       if (statuses[rank].silent >= kSilent && !statuses[rank].left) culprits.push_back(rank);
@@ -168,10 +169,11 @@ Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, in
   if (!culprits.empty()) blame.either = {culprits};
   if (!culprits.empty() || std::ranges::all_of(way, is_here)) return blame;
 
-  // The fewest ranks that explain it. First those with whom few wait: there who reads of several looks first.
+  // Looks for the smallest sets that explain the circle. Ranks with few fellow waiters are listed first, as
+  // the likely culprits.
   const std::vector<std::vector<int>> parts = waits.parts();
   for (const std::vector<int>& part : parts) {
-    std::map<std::vector<int>, bool> explains;  // alike for those that wait, and are missing, in the same
+    std::map<std::vector<int>, bool> explains;  // by missing_from: the answer depends on that alone
     for (int rank : part) {
       const auto [known, is_new] = explains.try_emplace(waits.missing_from(rank));
       if (is_new) known->second = waits.would_go_on(way, {rank});
@@ -200,7 +202,7 @@ Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, in
   return blame;
 }
 
-// "rank 2 did not come to all_reduce #3 within 5000 ms: it is ..."
+// Returns "rank 2 did not come to all_reduce #3 within 5000 ms: it is ...".
 std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& waits, const Blame& blame,
                        const std::string& call, const std::string& limit) {
   constexpr size_t kMostListed = 16;
@@ -224,7 +226,7 @@ std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& wai
     text += concat(" did not come to ", statuses[blame.misses_me].doing.substr(3), limit);
   else if (blame.between.empty() && !blame.circle)
     text += concat(" did not come to ", call, limit);
-  else  // where one waits elsewhere, what holds it up is another call
+  else  // the culprit waits in another call, so "did not come" would mislead
     text += concat(blame.either[0].size() == 1 ? " holds up " : " hold up ", call,
                    for_ever ? ", which cannot end" : ", which did not end", limit,
                    blame.circle ? ": they wait for each other" : "");
@@ -259,10 +261,11 @@ Blamed blame_for(const std::vector<RankStatus>& statuses, int me, const std::str
 }
 
 Failure deadlock_failure(const std::vector<RankStatus>& statuses, const std::vector<int>& ranks) {
-  // Others may be missing as well, and come later.
+  // Other ranks may be missing too, but they may still come: only the deadlocked ones count.
   std::vector<RankStatus> deadlocked;
   for (int rank : ranks) deadlocked.push_back(statuses[rank]);
-  // Told by the ranks that are most in one call, and in no other: that is the one that they say they are in.
+  // The text speaks of the call that most ranks are in. Ranks in several calls do not count: their `doing`
+  // may name another of their calls.
   const auto holds = [](const RankWait& wait) { return wait.holds && !wait.call.empty(); };
   std::map<std::string, std::vector<int>> in_call;
   for (size_t i = 0; i < deadlocked.size(); ++i) {

@@ -1,4 +1,4 @@
-// Which rank holds a call up, and how to say so: by what ranks say of themselves.
+// Finds the rank that holds up a call, from the statuses that ranks report, and words the error.
 #pragma once
 
 #include <string>
@@ -9,22 +9,23 @@
 
 namespace gradus::dist {
 
-// A rank that has shown no life for so long is taken to be stopped. Heartbeats come every half second.
+// A rank without a sign of life for this long is taken to be stopped. Heartbeats come every half second.
 inline constexpr Milliseconds kSilent{2000};
 
-// "rank 3", "ranks 1, 2".
+// Returns "rank 3", or "ranks 1, 2".
 std::string list_ranks(const std::vector<int>& ranks);
 
 struct Blamed {
-  int rank = -1;          // the first one
-  std::string text = {};  // empty: nobody is to blame
+  int rank = -1;          // the first one at fault
+  std::string text = {};  // empty: no rank is at fault
 };
-// Who holds up the call `call` of the rank at the place `me`; `text` names the call. `limit`: " within 5000
-// ms"; empty where it cannot end.
+// Returns the ranks that hold up `call`, the group's call that statuses[me] is in. `text` names the call in
+// the message. `limit` is " within 5000 ms", or "" for a call that cannot end.
 Blamed blame_for(const std::vector<RankStatus>& statuses, int me, const std::string& call,
                  const std::string& text, const std::string& limit);
 
-// What all ranks hear when the ones at these places wait for each other for ever.
+// Returns the failure that all ranks get when the ranks at these places of `statuses` wait for
+// each other forever.
 Failure deadlock_failure(const std::vector<RankStatus>& statuses, const std::vector<int>& ranks);
 
 }  // namespace gradus::dist

@@ -5,7 +5,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-// What an op's records say and must agree in.
+// Which fields an op's records have, and which must agree.
 struct Form {
   std::string_view name;
   bool tensor = false;  // has a dtype and a shape; the dtype must agree
@@ -51,7 +51,7 @@ std::span<const int64_t> dims_of(const CallRecord& r) { return {r.dims, size_t(r
 bool agree(const CallRecord& a, const CallRecord& b) {
   if (a.sequence != b.sequence || a.op != b.op || a.part != b.part) return false;
   const Form& form = form_of(a.op);
-  // The root of a differentiable one tells the others what it sends.
+  // In a differentiable broadcast or scatter, the root tells the others what it sends.
   if (a.part != Part::kPlain && (a.op == Op::kBroadcast || a.op == Op::kScatter)) return a.root == b.root;
   return (!form.tensor || a.dtype == b.dtype) && (!form.reduce || a.reduce == b.reduce) &&
          (!form.root || a.root == b.root) && (!form.shape || std::ranges::equal(dims_of(a), dims_of(b)));
@@ -62,7 +62,7 @@ bool valid(const CallRecord& r) {
          r.ndim <= kMaxDims && r.part <= Part::kBackward;
 }
 
-// With the root as a rank in the job, as users name it.
+// Like describe, with the root as a rank in the job, which is how users name it.
 std::string describe_in_job(CallRecord record, const std::vector<int>& ranks) {
   if (record.root >= 0 && record.root < int(ranks.size())) record.root = ranks[record.root];
   return describe(record);
@@ -114,7 +114,7 @@ std::optional<Failure> find_mismatch(const std::vector<CallRecord>& records, con
                  "', where rank ", rank_of(other), " called ", describe_in_job(*other, ranks)));
   }
 
-  // The record that most agree with; the first of these.
+  // The record that the most members agree with; on a tie, the first.
   const auto usual = std::ranges::max_element(records, {}, votes);
   const auto odd =
       std::ranges::find_if(records, [&](const CallRecord& record) { return !agree(record, *usual); });

@@ -1,4 +1,4 @@
-// Time limits. Time is the steady clock's, or a simulation's (gradus/distributed/simulation/simulation.h).
+// Time limits, by the steady clock or by a simulation's clock (gradus/distributed/simulation/simulation.h).
 #pragma once
 
 #include <algorithm>
@@ -9,17 +9,17 @@ namespace gradus::dist {
 using Milliseconds = std::chrono::milliseconds;
 using TimePoint = std::chrono::steady_clock::time_point;
 
-// The time that deadlines are measured by: virtual on a thread that a simulation runs.
+// Returns the time that deadlines are measured by. On a thread that a simulation runs, it is virtual.
 TimePoint now();
 
 class Deadline {
  public:
   static Deadline after(Milliseconds timeout) {
     const TimePoint start = now();
-    // Far beyond any job; keeps sums from overflowing.
+    // A year outlasts any job, and the sum cannot overflow.
     return Deadline(start + std::min(timeout, Milliseconds(std::chrono::hours(24 * 365))), timeout);
   }
-  // Not later than this from now on; for messages it is the same.
+  // Returns this deadline, or `limit` from now if that is sooner. timeout() stays the same, for messages.
   Deadline within(Milliseconds limit) const {
     Deadline sooner = *this;
     sooner.time_ = std::min(time_, after(limit).time_);
@@ -28,7 +28,7 @@ class Deadline {
   TimePoint time() const { return time_; }
   Milliseconds timeout() const { return timeout_; }  // as given, for messages
   bool passed() const { return now() >= time_; }
-  // What is left, at least 0.
+  // Returns the time left, at least 0.
   Milliseconds left() const {
     return std::max(Milliseconds(0), std::chrono::ceil<Milliseconds>(time_ - now()));
   }

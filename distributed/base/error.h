@@ -1,4 +1,5 @@
-// What goes wrong between ranks, as typed errors. Each names the rank at fault, where one is, and the cause.
+// Typed errors for what goes wrong between ranks. Each names the cause, and the rank at fault
+// if there is one.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace gradus::dist {
 
-// Base of all errors of this folder that are not a plain wrong argument (ValueError,
+// Base of all errors of this folder, except those for a wrong argument or state (ValueError,
 // ShapeError, DTypeError, StateError).
 class DistributedError : public Error {
  public:
@@ -23,23 +24,28 @@ class DistributedError : public Error {
   int rank_;
 };
 
+// A rank died, failed or left.
 struct PeerError : DistributedError {
   using DistributedError::DistributedError;
-};  // a rank died, failed or left
+};
+// A rank or key did not come in time.
 struct TimeoutError : DistributedError {
   using DistributedError::DistributedError;
-};  // a rank or key did not come in time
+};
+// Ranks called different collectives.
 struct MismatchError : DistributedError {
   using DistributedError::DistributedError;
-};  // ranks called different collectives
+};
+// The store is unreachable, or refused the connection (a wrong token, for example).
 struct ConnectionError : DistributedError {
   using DistributedError::DistributedError;
-};  // unreachable, refused, wrong token
+};
+// Data in the store is malformed or too large.
 struct StoreError : DistributedError {
   using DistributedError::DistributedError;
-};  // malformed or too large
+};
 
-// Why a job cannot go on, as it travels between ranks. The first one reported counts, for all ranks.
+// Why a job cannot go on. Failures travel between ranks; the first one reported counts for all ranks.
 struct Failure {
   enum class Kind : uint8_t {
     kDied,      // ended by a signal, or its connection broke
@@ -58,7 +64,7 @@ struct Failure {
 [[noreturn]] void throw_failure(std::string_view op, const Failure& failure);
 
 namespace internal {
-// The text of `error` without the op before it: to become a Failure's.
+// Returns the text of `error` without the op before it, for Failure::text.
 std::string text_of(const Error& error);
 }  // namespace internal
 

@@ -13,16 +13,16 @@
 namespace gradus::dist::internal {
 namespace {
 
-// A waiter looks up so often whether the job still goes on.
+// How often a sleeping waiter looks whether the job has failed.
 constexpr Milliseconds kSlice{50};
-// Some 100 us: waking a sleeper costs about as much. Now and then, and in the end each time, a waiter hands
-// its core over: the one that it waits for may have no other, and then a spinning waiter would hold it up.
+// About 100 us of spinning, which is what waking a sleeper costs. A spinning waiter yields its core now and
+// then, and in each of the last spins. The awaited thread may have no other core.
 constexpr int kSpins = 2000;
 constexpr int kSpinsPerYield = 16, kLastYields = 8;
 
 std::atomic<int> ranks_on_host{1};
 
-// The futex is not a private one: the waiters may be other processes.
+// Not FUTEX_PRIVATE: the waiters may be in other processes.
 void futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* timeout) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), operation, value, timeout, nullptr, 0);
 }

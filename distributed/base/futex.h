@@ -1,6 +1,6 @@
-// Futex: how ranks wait for each other, in memory that threads or processes share. A waiter spins briefly,
-// then sleeps in a futex, in slices, so that it notices a failure of the job that nobody could tell it
-// through this memory.
+// Futex: lets ranks wait for each other, in memory that threads or processes share. A waiter spins briefly,
+// then sleeps in a futex, in time slices. Between slices it looks whether the job has failed, since such news
+// may not come through this memory.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace gradus::dist::internal {
 
-// Limits of a wait: the job goes on, and the deadline.
+// The limits of a wait: it ends when the job fails or the deadline passes.
 struct Watch {
   Membership* membership = nullptr;
   Deadline deadline;
@@ -20,16 +20,17 @@ struct Watch {
 
 enum class Wait { kReady, kFailed, kTimeout };
 
-// All zeros is a valid state: it may lie in fresh shared memory. Holds no lock, so a rank that dies
-// leaves nothing behind.
+// All zeros is a valid state, so a Futex may lie in fresh shared memory. It holds no lock, so a rank that
+// dies leaves nothing locked.
 class Futex {
  public:
-  // Makes those who wait look again. Call after the change that they wait for.
+  // Makes all waiters look again. Call it after the change that they wait for.
   void notify();
 
-  // Waits until ready() holds; ready() must be cheap, and read what it reads with acquire order. Says kReady
-  // whenever it holds, else kFailed when the job has failed, else kTimeout. Before it sleeps it looks `spins`
-  // times: 0 where the one to wait for needs this core. It calls `sleeps` before the first time.
+  // Waits until ready() holds. ready() must be cheap and read with acquire order. Returns kReady if
+  // ready() holds at the end, else kFailed if the job has failed, else kTimeout. Calls ready() `spins`
+  // times before the first sleep; pass 0 if the awaited thread needs this core. Calls sleeps() once,
+  // before the first sleep.
   template <class Ready>
   Wait wait(const Watch& watch, Ready&& ready, const char* what, int spins = spin_limit()) {
     return wait(watch, std::forward<Ready>(ready), what, spins, [] {});
@@ -63,8 +64,8 @@ class Futex {
     return watch.membership->failed() ? Wait::kFailed : Wait::kTimeout;
   }
 
-  // Iterations before a waiter sleeps: a few that hand the core over, when this machine has fewer cores than
-  // ranks (set_ranks_on_host), else many.
+  // Returns how often a waiter spins before it sleeps. If this machine has fewer cores than ranks
+  // (set_ranks_on_host), these are a few spins that hand the core over; else they are many.
   static int spin_limit();
   static void set_ranks_on_host(int ranks);
 
@@ -72,7 +73,7 @@ class Futex {
   static constexpr Milliseconds kSimulatedLook{250};
 
   static void pause(int spins_left);
-  // Sleeps until notified, but not long (50 ms), nor beyond the deadline.
+  // Sleeps until notified, for at most 50 ms and not beyond the deadline.
   void sleep(uint32_t seen, const Deadline& deadline);
 
   std::atomic<uint32_t> count_{0};

@@ -5,7 +5,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-// A key for messages: short, and without bytes that a terminal would take for commands.
+// Returns a key as messages show it: short, and without bytes that a terminal would take for commands.
 std::string shown(std::string_view key) {
   constexpr size_t kShown = 100;
   std::string text = "'";
@@ -33,7 +33,7 @@ const std::string* KeyTable::find(std::string_view key) const {
   return it == values_.end() ? nullptr : &it->second;
 }
 
-// The key's value, made if absent, which is about to have this size.
+// Returns the key's value, which is about to get this size. An absent key is added.
 std::string& KeyTable::slot(const char* op, std::string_view key, size_t value_bytes) {
   check_key(op, key);
   check_value(op, key, value_bytes);

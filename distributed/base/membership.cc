@@ -63,9 +63,9 @@ std::string Membership::doing() const {
 }
 
 namespace {
-// A rank that has been in so many groups has no room to say to which calls it has come.
+// A rank that has been in this many groups has no room to list the calls it has come to.
 constexpr size_t kMostGroups = 1000;
-// Messages to a rank are calls of this group, whose only member is their sender.
+// Messages to a rank count as calls of this group. Its only member is their sender.
 uint32_t messages_to(int rank) { return uint32_t{1} << 30 | uint32_t(rank); }
 }  // namespace
 
@@ -187,7 +187,8 @@ Membership::ProgramThread::~ProgramThread() {
   ++membership_.moves_;
 }
 
-// Whether all that is known of this rank waits in a call for others to come, and which threads do.
+// Returns whether all known threads of this rank wait in calls for other members to come, and
+// adds these threads.
 bool Membership::all_wait(std::vector<int>& threads) const {
   for (const InCall* call : calls_) {
     if (call->all_here_) return false;
@@ -209,7 +210,7 @@ bool Membership::all_wait(std::vector<int>& threads) const {
          });
 }
 
-// A posted call that waits does not hold its rank up, unless the program waits for it.
+// A posted call that waits does not hold its rank, unless the program waits for the posted call.
 RankStatus Membership::status() const {
   std::lock_guard lock(mutex_);
   RankStatus status{.rank = rank_, .left = has_left(rank_), .doing = doing_};
@@ -263,18 +264,18 @@ void Membership::set_failed(const Failure& failure) {
 
 namespace {
 
-// All members in one place: what one learns it tells the others directly.
+// All members are in one process, and tell each other directly.
 class LocalMembership final : public Membership {
  public:
   struct Job {
-    std::mutex mutex;  // one report at a time, so that all see the same one as the first
+    std::mutex mutex;  // one report at a time, so that all have the same first one
     std::deque<LocalMembership> members;
     std::atomic<TimePoint> next_look{};
   };
 
   LocalMembership(Job& job, int rank, int world_size) : Membership(rank, world_size), job_(job) {}
 
-  // A rank of its own has no others whom a child could mislead.
+  // A job of one rank has no other ranks that a forked child could mislead.
   void check_is_rank(std::string_view op) const override {
     if (world_size() > 1) Membership::check_is_rank(op);
   }
@@ -293,7 +294,7 @@ class LocalMembership final : public Membership {
     for (LocalMembership& member : job_.members) member.set_left(rank());
   }
 
-  // Threads of one process stop together, so that none is silent.
+  // Threads of one process stop together, so no rank is ever silent.
   std::vector<RankStatus> statuses() override {
     std::vector<RankStatus> statuses = all_statuses();
     std::erase_if(statuses, [&](const RankStatus& status) { return status.rank == rank(); });
@@ -301,7 +302,7 @@ class LocalMembership final : public Membership {
   }
 
   bool looks_for_deadlocks() const override { return world_size() > 1; }
-  // What is found in one look counts when nobody has moved until the next one.
+  // Looks twice: a deadlock counts if nobody has moved in between.
   void look_for_deadlock() override {
     constexpr Milliseconds kPause{100};
     TimePoint next = job_.next_look.load();
@@ -324,7 +325,7 @@ class LocalMembership final : public Membership {
     for (const LocalMembership& member : job_.members) statuses.push_back(member.status());
     return statuses;
   }
-  // As still_threads, of those that are no rank's. A simulation has none.
+  // Returns still_threads for the threads that belong to no rank. A simulation has no such threads.
   uint64_t other_threads(const std::vector<RankStatus>& statuses) const {
     if (internal::Simulation::current()) return 1;
     std::vector<int> known;

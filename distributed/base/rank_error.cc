@@ -15,9 +15,9 @@
 namespace gradus::dist {
 namespace {
 
-constexpr size_t kMaxText = 64 << 10;  // of an error that a file repeats
+constexpr size_t kMaxText = 64 << 10;  // of an error's text, for other ranks and in the file
 
-// A whole number, as torchrun parses it.
+// Returns a whole number, which is the form that torchrun parses.
 std::string seconds_since_epoch() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
@@ -33,7 +33,7 @@ void write_all(int fd, std::string_view content) {
   }
 }
 
-// The string at a path of keys, or "".
+// Returns the string at a path of keys, or "".
 std::string string_at(const nlohmann::json& json, std::initializer_list<const char*> keys) {
   const nlohmann::json* at = &json;
   for (const char* key : keys) {
@@ -101,7 +101,7 @@ void write_error_file(const std::exception_ptr& error) noexcept {
     if (fstat(fd, &file) == 0 && file.st_size == 0)  // the first error counts
       write_all(fd, content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     close(fd);
-  } catch (...) {  // the error itself goes on its way
+  } catch (...) {  // the caller still has the error itself
   }
 }
 

@@ -10,7 +10,7 @@
 namespace gradus::dist {
 namespace {
 
-// Elements that stay in the L1 cache between two steps of a longer computation.
+// This many elements stay in the L1 cache between two steps of a longer computation.
 constexpr int64_t kBlock = 1024;
 
 // Signed sums and products wrap around, as in tensor ops. Narrow types are widened: a product of two
@@ -136,7 +136,7 @@ void for_blocks(int64_t n, F&& f) {
   for (int64_t first = 0; first < n; first += kBlock) f(first, std::min(kBlock, n - first));
 }
 
-// Reductions of values whose arithmetic is their own.
+// Reduces values in their own type.
 template <class T>
 struct Plain {
   template <class Op>
@@ -166,7 +166,7 @@ struct Plain {
   static void finish(T* x, int64_t n, int size) { divide(x, n, size); }
 };
 
-// Reductions of 16-bit floats, in f32.
+// Reduces 16-bit floats in f32.
 template <class T>
 struct Widened {
   template <class Op>
@@ -195,8 +195,8 @@ struct Widened {
   }
 };
 
-// Calls f.operator()<T, Reduction, Value>(op): how values of `dtype` are stored, reduced, and
-// what arithmetic sees.
+// Calls f.operator()<T, Reduction, Value>(op). T is how values of `dtype` are stored, Reduction reduces them,
+// and Value is the type of the arithmetic.
 template <class F>
 void dispatch_reduction(DType dtype, ReduceOp op, F&& f) {
   switch (dtype) {

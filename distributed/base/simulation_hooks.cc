@@ -1,4 +1,4 @@
-// What the rest of the folder needs of a simulation, whether one runs or not.
+// The parts of a simulation that other code always needs, whether a simulation runs or not.
 #include "gradus/distributed/base/simulation_hooks.h"
 
 #include "gradus/tensor/runtime/context.h"

@@ -1,6 +1,5 @@
-// The hooks through which a simulation drives ranks. Code that blocks or communicates
-// calls them. Outside of a simulation they cost one thread-local load. What runs a
-// simulation is gradus/distributed/simulation/simulation.h.
+// The hooks through which a simulation drives ranks. Code that blocks or communicates calls them. Outside of
+// a simulation they cost one thread-local load. gradus/distributed/simulation/simulation.h runs a simulation.
 #pragma once
 
 #include <functional>
@@ -10,29 +9,29 @@
 
 namespace gradus::dist::internal {
 
-// Thrown at a scheduling point of the rank that the simulation kills. No std::exception: nothing
+// Thrown at a scheduling point of the rank that the simulation kills. It is no std::exception, since nothing
 // should catch it.
 struct RankKilled {};
 
 class Simulation {
  public:
-  // The simulation that runs the calling thread, or null.
+  // Returns the simulation that runs the calling thread, or null.
   static Simulation* current() { return current_; }
 
   virtual TimePoint now() const = 0;
-  // Lets others run until `ready` holds or `until` has passed; returns whether it holds. `what`
+  // Lets other threads run until `ready` holds or `until` has passed. Returns whether `ready` holds. `what`
   // is for the trace.
   virtual bool block(const std::function<bool()>& ready, TimePoint until, const char* what) = 0;
-  // A point at which another thread may run, or this rank may be killed (throws RankKilled). To be called
-  // with no lock held.
+  // Marks a point at which another thread may run, or this rank may be killed (then it throws RankKilled).
+  // Call it with no lock held.
   virtual void step(const char* what) = 0;
-  // Whether the message about to be sent is lost.
+  // Returns whether the message about to be sent is lost.
   virtual bool drops(int from, int to) = 0;
-  // When a message sent now becomes visible to its receiver.
+  // Returns when a message sent now becomes visible to its receiver.
   virtual TimePoint arrival(int from, int to) = 0;
   // Starts a thread that belongs to the calling thread's rank.
   virtual std::thread start_thread(std::function<void()> body) = 0;
-  // Waits for such a thread.
+  // Waits for a thread that start_thread has started.
   virtual void join(std::thread& thread) = 0;
 
  protected:
@@ -40,8 +39,8 @@ class Simulation {
   static constinit thread_local Simulation* current_;
 };
 
-// std::thread that a simulation schedules when the caller is in one. Installs a snapshot of
-// the caller's Context.
+// Starts a std::thread with a snapshot of the caller's Context. If the caller is in a simulation, the
+// simulation schedules the thread.
 std::thread start_thread(std::function<void()> body);
 void join_thread(std::thread& thread);
 

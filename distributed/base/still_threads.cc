@@ -19,7 +19,8 @@
 namespace gradus::dist::internal {
 namespace {
 
-// No program gives its threads such a name by being called so: file names have no slash.
+// A thread inherits its program's file name, which has no slash. So no program's threads get this
+// name by chance.
 constexpr std::string_view kOwn = "gradus/";
 
 std::optional<std::string> read_file(const std::string& path) {
@@ -32,7 +33,7 @@ std::optional<std::string> read_file(const std::string& path) {
   return std::string(text, size_t(bytes));
 }
 
-// How often the thread has stopped or started to run.
+// Returns how often the thread has stopped or started to run.
 std::optional<uint64_t> switches(const std::string& folder) {
   const std::optional<std::string> status = read_file(folder + "/status");
   if (!status) return std::nullopt;
@@ -48,7 +49,8 @@ std::optional<uint64_t> switches(const std::string& folder) {
   return found == 2 ? std::optional(sum) : std::nullopt;
 }
 
-// Whether no other process sees what is there. Who waits for a thread's end does so as if others could.
+// Returns whether no other process sees the memory there. A wait for a thread's end uses a futex that is not
+// private, so the futex operation alone does not tell.
 bool is_private(unsigned long long address) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -61,7 +63,8 @@ bool is_private(unsigned long long address) {
   return false;
 }
 
-// Whether it sleeps in a futex until another thread wakes it: "202 address operation value timeout ...".
+// Returns whether the thread sleeps in a futex until another thread wakes it. The file says "202 address
+// operation value timeout ...".
 bool waits_for_a_thread(const std::string& folder) {
   const std::optional<std::string> text = read_file(folder + "/syscall");
   long number = 0;
@@ -90,12 +93,12 @@ uint64_t still_threads(const std::vector<int>& known) {
     int thread = 0;
     std::from_chars(name.data(), name.data() + name.size(), thread);
 #if defined(__SANITIZE_THREAD__)
-    if (++place == 2) continue;  // the sanitizer's own, which it starts before main
+    if (++place == 2) continue;  // the sanitizer's own thread, started before main
 #endif
     if (std::ranges::count(known, thread) > 0) continue;
     const std::optional<std::string> comm = read_file(folder + "/comm");
     if (comm && comm->starts_with(kOwn)) continue;
-    // Counted first: what has moved in between counts more the next time.
+    // Counts first: if the thread moves between the two reads, the next count is higher.
     const std::optional<uint64_t> count = switches(folder);
     if (!count || !waits_for_a_thread(folder)) return 0;
     moves = (moves ^ (uint64_t(thread) << 40) ^ *count) * 0x9E3779B97F4A7C15u + 1;

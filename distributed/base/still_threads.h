@@ -1,4 +1,4 @@
-// Whether the rest of this process could still do something, as the system sees it.
+// Asks the system whether any other thread of this process could still do something.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace gradus::dist::internal {
 
-// The name of the calling thread from now on, and of those that it starts: one that never brings a
-// call by itself.
+// Names the calling thread, and the threads that it starts, as threads of Gradus that never make a
+// call on their own.
 void name_own_thread(const std::string& name);
 
-// Looks at all threads of this process but the `known` ones, by their numbers, and our own. Returns 0 when
-// one of them runs, or waits for anything that is not another thread of this process: time, a file, a
-// connection, another process. Else a number that is the same as long as none of them has moved. Where the
-// system does not tell, it is 0.
+// Looks at all threads of this process, except the `known` ones (thread numbers) and those named by
+// name_own_thread. Returns 0 if one of them runs, or waits for anything but another thread of this process:
+// time, a file, a connection, another process. Otherwise returns a number that stays the same as long as none
+// of them has moved. Returns 0 if the system does not tell.
 uint64_t still_threads(const std::vector<int>& known);
 
 }  // namespace gradus::dist::internal

@@ -137,7 +137,7 @@ class MemoryStore final : public Store {
     return f();
   }
 
-  // Waits for the keys, then runs `then`, in one step with having seen them.
+  // Waits for the keys, then runs `then` under the same lock.
   template <class Then>
   void wait_for(const char* op, const std::vector<std::string>& keys, std::optional<Milliseconds> timeout,
                 Then&& then) {

@@ -1,4 +1,4 @@
-// Store: a small key-value store that all ranks of a job see. Rendezvous, user_set/user_get and barriers
+// Store: a small key-value store that all ranks of a job see. Rendezvous, user_set, user_get and barriers
 // are built on it.
 //
 //   TcpStore (gradus/distributed/store/tcp_store.h)    hosted by the launcher, or by rank 0
@@ -22,7 +22,7 @@
 
 namespace gradus::dist {
 
-// Limits of every store; beyond them a StoreError.
+// The limits of every store. Beyond them a call throws a StoreError.
 struct StoreLimits {
   static constexpr size_t kKeyBytes = 1 << 10;
   static constexpr size_t kValueBytes = 64 << 20;
@@ -30,8 +30,8 @@ struct StoreLimits {
   static constexpr size_t kKeys = 1 << 20;
 };
 
-// Values are bytes. Operations are atomic. Blocking ones take a timeout; default_timeout()
-// when none is given.
+// Values are bytes. Operations are atomic. Blocking operations take a timeout; the
+// default is default_timeout().
 // Errors: TimeoutError naming the key; StoreError beyond the limits; ConnectionError when the store is gone.
 class Store {
  public:
@@ -40,16 +40,17 @@ class Store {
   virtual void set(std::string_view key, std::string_view value) = 0;
   // Waits until the key exists.
   virtual std::string get(std::string_view key, std::optional<Milliseconds> timeout = {}) = 0;
-  // Waits until the key exists, then takes it away; of several takers exactly one gets each value.
+  // Waits until the key exists, then removes it and returns its value. If several ranks pop one key, each
+  // value goes to exactly one of them.
   virtual std::string pop(std::string_view key, std::optional<Milliseconds> timeout = {}) = 0;
-  // Adds to a counter (decimal text; absent counts as 0); returns the sum.
-  // Errors: StoreError unless it holds a number.
+  // Adds to a counter, which is decimal text, and returns the sum. An absent key counts as 0.
+  // Errors: StoreError if the key does not hold a number.
   virtual int64_t add(std::string_view key, int64_t amount) = 0;
-  // Sets the key to `desired` if it holds `expected` (an absent key counts as ""). Returns what
-  // it holds afterward.
+  // Sets the key to `desired` if it holds `expected` (an absent key counts as ""). Returns
+  // the value afterward.
   virtual std::string compare_set(std::string_view key, std::string_view expected,
                                   std::string_view desired) = 0;
-  // Appends to the value (absent counts as ""); returns the new length.
+  // Appends to the value and returns the new length. An absent key counts as "".
   virtual int64_t append(std::string_view key, std::string_view value) = 0;
   // Waits until all keys exist. The error names those that are missing.
   virtual void wait(const std::vector<std::string>& keys, std::optional<Milliseconds> timeout = {}) = 0;
@@ -67,10 +68,11 @@ class Store {
   std::atomic<Milliseconds> timeout_{Milliseconds(300'000)};
 };
 
-// Puts "prefix/" before every key: several users of one store stay apart.
+// Returns a store that puts "prefix/" before every key. This keeps several users of one store apart.
 std::shared_ptr<Store> prefix_store(std::string prefix, std::shared_ptr<Store> store);
 
-// In this process; for ranks that are threads. Waits obey a simulation.
+// Returns a store in this process's memory, for ranks that are threads. In a simulation, its waits
+// obey the simulation.
 std::shared_ptr<Store> make_memory_store();
 
 }  // namespace gradus::dist

@@ -8,14 +8,15 @@
 namespace gradus::dist::internal {
 namespace {
 
-// "all_reduce #12 of group 'world'" where that is what this thread is in, else the plain op.
+// Returns "all_reduce #12 of group 'world'" if this thread is in that call, else the plain op.
 std::string call_text(const char* op, const Membership& membership) {
   const auto* const call = Membership::InCall::current();
   const std::string doing = call ? "in " + call->text() : membership.doing();
   return doing.starts_with(concat("in ", op)) ? doing.substr(3) : op;
 }
 
-// This rank's, held by what its thread waits for: `missing`, or who has not come to its call.
+// Returns this rank's status, with a wait for the ranks that have not come to this thread's call, or
+// else for `missing`.
 RankStatus own_status(const Membership& membership, const std::vector<int>& missing) {
   RankStatus own = membership.status();
   if (const auto* const call = Membership::InCall::current()) {
@@ -27,11 +28,11 @@ RankStatus own_status(const Membership& membership, const std::vector<int>& miss
   return own;
 }
 
-// No answer may be old: a rank that lives beats twice a second.
+// Answers must be fresh. A live rank sends a heartbeat twice a second, so this limit is enough.
 constexpr Milliseconds kFreshLimit{800};
 constexpr Milliseconds kLookAgain{50};
 
-// What ranks that live do from now on.
+// Returns the ranks' statuses. Those of live ranks are from after the call began, unless kFreshLimit is over.
 std::vector<RankStatus> fresh_statuses(const Watch& watch) {
   const TimePoint begin = now();
   for (;;) {
@@ -50,7 +51,7 @@ Failure timeout_failure(const char* op, const Watch& watch, std::vector<int> mis
   const std::string limit = concat(" within ", watch.deadline.timeout().count(), " ms");
   const TimePoint begin = now();
   std::vector<RankStatus> statuses = fresh_statuses(watch);
-  // For whom a rank waited before this wait began says nothing of why it lasts.
+  // A status from before this wait began says nothing about why the wait lasts.
   for (RankStatus& status : statuses)
     if (status.silent - (now() - begin) > watch.deadline.timeout())
       for (RankWait& wait : status.waits) wait.holds = false;

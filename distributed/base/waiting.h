@@ -1,5 +1,5 @@
-// How a wait for other ranks ends badly: the one place where timeouts and early leavers become errors
-// that name them.
+// How a wait for other ranks fails. All timeouts, and all ranks that leave early, become errors here, which
+// name the ranks.
 #pragma once
 
 #include <string_view>
@@ -9,15 +9,16 @@
 
 namespace gradus::dist::internal {
 
-// Throws for a wait that ended with kFailed or kTimeout. `missing` are the ranks (of the job) that it
-// was for. On a timeout it asks what those ranks do, reports a failure that names them ("rank 2 did not
-// come to all_reduce #12 within 5000 ms: no sign of life for 5300 ms (stopped?)"), and throws the
+// Throws for a wait that ended with kFailed or kTimeout. `missing` are the ranks in the job that the wait was
+// for. On a timeout it asks what all ranks do, and reports a failure that names the ranks at fault ("rank 2
+// did not come to all_reduce #12 within 5000 ms: no sign of life for 5300 ms (stopped?)"). It throws the
 // failure that counts.
 [[noreturn]] void throw_wait(const char* op, Wait outcome, const Watch& watch,
                              const std::vector<int>& missing);
 
-// To be called in waits for `rank`, when nothing has come: if it has left, reports that and throws.
-// `still_missing` looks once more after leaving was seen, since what a rank sent before it left counts.
+// check_left is for waits for `rank`, when nothing has come: if the rank has left, it reports this
+// and throws. It calls `still_missing` after it has seen that the rank has left, since what the rank
+// sent before counts.
 [[noreturn]] void throw_left(const char* op, const Watch& watch, int rank);
 
 template <class StillMissing>

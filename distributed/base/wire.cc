@@ -51,7 +51,8 @@ void WireReader::get(Tensor& value) {
   get(dtype);
   if (kind != Kind::kTensor || dtype > DType::kBool) fail();
   get(shape);
-  // Sizes are checked before anything is allocated for them; a zero among them allows others to be absurd.
+  // Checks the sizes before anything is allocated. A zero counts as 1 in the product, so that it hides
+  // no absurd size.
   int64_t numel = 1;
   for (int64_t size : shape)
     if (size < 0 || __builtin_mul_overflow(numel, std::max<int64_t>(size, 1), &numel)) fail();

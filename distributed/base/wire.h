@@ -1,5 +1,5 @@
 // Values as bytes, between ranks of one program: numbers, enums, strings, Shapes, Tensors, vectors and pairs
-// of these. Reading is checked: truncated or surplus bytes and absurd lengths are a StoreError.
+// of these. Reading is checked: truncated bytes, surplus bytes and absurd lengths are a StoreError.
 #pragma once
 
 #include <cstring>

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kOp = "bcast_checkpoint";
 
-// Errors of tensor/base/error.h keep their type on the way.
+// The errors of tensor/base/error.h, which keep their type on all ranks.
 enum class ErrorKind : uint8_t { kNone, kShape, kDType, kDevice, kIndex, kValue, kState, kFile, kOther };
 
 template <class E>
@@ -63,7 +63,7 @@ struct Outcome {
   throw PeerError(kOp, src, "rank ", src, " failed to load: ", text);
 }
 
-// All but the tensors' elements.
+// The types of a checkpoint's values. Everything but the tensors' elements travels as bytes.
 enum class ValueKind : uint8_t { kTensor, kBool, kI64, kU64, kF64, kString };
 
 struct Writer {
@@ -131,7 +131,7 @@ io::LoadedCheckpoint bcast_checkpoint(const std::function<io::LoadedCheckpoint()
                                       const BcastCheckpointOptions& options) {
   const Group& group = options.group;
   const int src = options.src < 0 ? group.ranks()[0] : options.src;
-  get_group_rank(group, src);  // throws for no member
+  get_group_rank(group, src);  // throws if src is no member
   const bool mine = get_rank() == src;
   io::LoadedCheckpoint loaded;
   Outcome outcome;

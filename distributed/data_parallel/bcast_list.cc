@@ -36,14 +36,14 @@ std::vector<Tensor> tensors_of(const nn::StateDict& named) {
   return tensors;
 }
 
-// "ranks 1, 3"
+// Returns "ranks 1, 3".
 std::string ranks_text(const Group& group, const std::vector<size_t>& members) {
   std::string text = members.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < members.size(); ++i) text += concat(i ? ", " : "", group.ranks()[members[i]]);
   return text;
 }
 
-// The members that have something else at `i` than the first one; lists may end early.
+// Returns the members whose entry `i` differs from the first member's. Lists may end before `i`.
 template <class T>
 std::vector<size_t> members_with_other(const std::vector<std::vector<T>>& all, size_t i) {
   const auto at = [&](size_t member) { return i < all[member].size() ? &all[member][i] : nullptr; };
@@ -61,7 +61,8 @@ std::vector<std::vector<T>> gather(Op op, const std::vector<T>& mine, const Grou
   return all;
 }
 
-// Errors: MismatchError unless all members have tensors of the same names, dtypes and shapes.
+// Checks that all members have tensors of the same names, dtypes and shapes.
+// Errors: MismatchError if they do not.
 void check_forms(Op op, const nn::StateDict& tensors, const Group& group) {
   std::vector<std::string> mine;
   for (const auto& [name, x] : tensors) mine.push_back(concat(name, ' ', x.dtype(), x.shape()));
@@ -123,7 +124,7 @@ void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options) {
   const Group& group = options.group;
   if (get_world_size(group) == 1) return;
   const int src = options.src < 0 ? group.ranks()[0] : options.src;
-  // Other ranks may have no state yet: the names and forms come first.
+  // Other ranks may have no state yet, so names, dtypes and shapes are sent first.
   optim::State state = get_rank() == src ? optimizer.state_dict() : optim::State();
   std::vector<std::pair<std::string, std::pair<DType, std::vector<int64_t>>>> forms;
   for (const auto& [name, x] : state.tensors)

@@ -22,22 +22,22 @@ struct BcastListOptions {
   bool verify = true;  // compares a checksum of the result over all ranks
 };
 
-// Overwrites the tensors by rank src's, packed into few messages. Tensors keep their identity,
+// Overwrites the tensors with rank src's, packed into few messages. Tensors keep their identity,
 // layout and device.
 // Shapes: equal on all ranks, tensor by tensor.
-// Errors: MismatchError naming the first tensor whose shape or dtype differs, and the ranks, before anything
-// is changed; StateError while an open recording follows one.
+// Errors: MismatchError, before anything is changed, naming the ranks and the first tensor whose shape or
+// dtype differs; StateError if an open recording follows a tensor.
 void bcast_list_(const std::vector<Tensor>& tensors, const BcastListOptions& options = {});
-// The same with names for messages.
+// Does the same, with names for messages.
 void bcast_list_(const nn::StateDict& tensors, const BcastListOptions& options = {});
-// Parameters and buffers.
+// Does the same for a module's parameters and buffers.
 void bcast_list_(const nn::Module& module, const BcastListOptions& options = {});
-// State and options. Ranks other than src need not have stepped yet.
+// Does the same for an optimizer's state and options. Ranks other than src need not have made a step yet.
 void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options = {});
 
 // Compares tensors over all ranks, bit by bit, by checksums.
-// Errors: MismatchError, the same on all ranks, naming the first tensor that differs, and which ranks have
-// another value than the group's first.
+// Errors: MismatchError, the same on all ranks, naming the first tensor that differs, and the ranks whose
+// value differs from that of the group's first rank.
 void check_synchronized(const nn::StateDict& tensors, const Group& group = {});
 void check_synchronized(const nn::Module& module, const Group& group = {});
 

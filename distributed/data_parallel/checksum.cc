@@ -17,7 +17,8 @@ Tensor in_host_memory(const Tensor& x) {
   return y;
 }
 
-// The bits of a float's exponent are all set when it is not finite: one compare, which vectorizes.
+// Returns the first element whose exponent bits are all set, as in NaN and infinity. One compare
+// per element vectorizes.
 template <class Word>
 int64_t find_exponent(const void* data, int64_t n, Word mask) {
   const Word* const words = static_cast<const Word*>(data);

@@ -1,4 +1,4 @@
-// Checksums of tensors: whether ranks have the same, without sending it.
+// Checksums of tensors, to compare tensors between ranks without sending them.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace gradus::dist::internal {
 
-// Of dtype, shape and elements in row-major order, whatever the layout and device; bit by bit, so
-// 0 and -0 differ.
+// Returns a checksum of dtype, shape, and elements in row-major order. Layout and device do not matter.
+// Elements count bit by bit, so 0 and -0 differ.
 // Source: XXH3, 64 bits (Collet, xxHash).
 int64_t checksum_of(const Tensor& x);
-// One number for the whole list.
+// Returns one checksum for the whole list.
 int64_t checksum_of(const std::vector<Tensor>& xs);
 
-// The first element that is NaN or infinite, in row-major order; -1: none. Integers have none.
+// Returns the first element that is NaN or infinite, in row-major order; -1 if there is none, as in integers.
 int64_t first_not_finite(const Tensor& x);
 
 }  // namespace gradus::dist::internal

@@ -42,14 +42,14 @@ void check_devices(const nn::StateDict& tensors, Device device) {
                         ", the first of device_ids, but '", name, "' is ", describe(t));
 }
 
-// Every module's own mode: parts of a model may be in evaluation.
+// Copies every module's own mode, since parts of a model may be in evaluation mode.
 void copy_mode(nn::Module& from, nn::Module& to) {
   const auto all = from.named_modules(), copies = to.named_modules();
   for (size_t i = 0; i < std::min(all.size(), copies.size()); ++i)
     copies[i].second->train(all[i].second->is_training());
 }
 
-// A model that stands in for another one on its device.
+// A copy of the model on another device.
 class Replica {
  public:
   Replica(const DataParallelBase::Factory& make, const Context& context, Device device)
@@ -57,7 +57,8 @@ class Replica {
     model_->to(Device{DeviceType::kMeta});  // its own weights are never used
   }
 
-  // Copies are differentiable: gradients find their way back to the parameters.
+  // Takes the original's mode, parameters and buffers. Parameters are copied differentiably, so gradients
+  // reach the original's parameters.
   void take_over(nn::Layer& original) {
     copy_mode(original, *model_);
     std::vector<Tensor> parameters;
@@ -93,7 +94,7 @@ class Replicas {
     check_options(options_);
     model_ = make_on(make, caller.snapshot(), device(0));
     check_model();
-    // Copies must not move the caller's random numbers: they only lend their structure.
+    // Making copies must not advance the caller's random numbers, since only the copies' structure is used.
     Context apart = caller.snapshot();
     apart.recordings.clear();
     apart.generator = std::make_shared<RandomGenerator>();
@@ -123,7 +124,7 @@ class Replicas {
   }
 
  private:
-  // Copies stand in for the model as long as this lives.
+  // While one lives, the copies have the model's parameters and buffers.
   class Standing {
    public:
     Standing(Replicas& all, size_t count) : all_(all) {

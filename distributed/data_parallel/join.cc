@@ -12,8 +12,8 @@ namespace {
 
 using internal::Reducer;
 
-// Serves all reducers, each in a thread of its own: which of them the others use next is not known. Returns
-// the member of the first one that came last.
+// Serves all reducers, each in a thread of its own, since nothing tells which reducer the other ranks use
+// next. Returns the member that joined last in the first reducer's group.
 int serve(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks) {
   std::vector<std::exception_ptr> errors(callbacks.size());
   std::vector<std::thread> threads;

@@ -17,12 +17,13 @@ namespace internal {
 namespace {
 
 // Note [Low rank]
-// With M of each rank, Q [m,r] orthonormal and the same on all ranks, P = sum of M Q is made orthonormal,
-// then Q = mean of M^T P, and the result is P Q^T: the mean of the Ms, projected onto the columns of P. What
-// a rank's own M loses by that projection, M - P (M^T P)^T, is added to its M of the next step.
+// Each rank has a matrix M. Q [m,r] is orthonormal and the same on all ranks. P = sum of M Q is made
+// orthonormal. Then Q = mean of M^T P, and the result is P Q^T. This is the mean of the Ms, projected onto
+// the columns of P. The part of a rank's M that the projection loses, M - P (M^T P)^T, is added to the rank's
+// M of the next step.
 //
-// All ranks must get the same bits. What is summed over ranks may be computed in any way; what each rank
-// computes for itself from the sums goes through low_rank.h and nothing else.
+// All ranks must get the same bits. Terms that are summed over ranks may be computed in any way. Everything
+// that each rank computes from the sums uses low_rank.h alone.
 
 bool is_zero(const Tensor& row) {
   const std::vector<double> values = row.to_vector<double>();
@@ -85,7 +86,7 @@ PowerSGD::Matrix* PowerSGD::find_matrix(const Tensor& parameter) {
   return smaller ? &matrix : nullptr;
 }
 
-// Random numbers that are the same on all ranks, apart from the Context's.
+// Fills x with random numbers that are the same on all ranks, without using the Context's generator.
 void PowerSGD::draw(const Tensor& x) { raw::normal_kernel(x, 0, 1, generator_.next()); }
 
 void PowerSGD::prepare(Item& item) {
@@ -100,7 +101,8 @@ void PowerSGD::prepare(Item& item) {
     matrix.q = empty({matrix.r, matrix.m}, {.dtype = item.gradient.dtype()});
     draw(matrix.q);
   }
-  // A direction that was lost (all gradients were zero) would never come back.
+  // Draws rows of zeros again: a direction that was lost, because all gradients were zero, would
+  // never come back.
   for (int64_t k = 0; k < matrix.r; ++k)
     if (const Tensor row = raw::select(matrix.q, 0, k); is_zero(row)) draw(row);
   orthonormalize(matrix.q, options_.orthogonalization_epsilon);
@@ -127,7 +129,8 @@ void PowerSGD::complete(const GradBucket& bucket, std::vector<Item>& items, cons
       bucket.divide(qs[i]);
       raw::fill_(items[i].gradient, 0);
       add_product(items[i].gradient, items[i].p, qs[i], 1);
-      // NaN or infinity on any rank is in everyone's Q. It passes, and must not stay.
+      // NaN or infinity on any rank is in every rank's Q. It reaches the result, but must not
+      // stay in the state.
       const bool good = first_not_finite(qs[i]) < 0;
       if (!good) matrix.error = Tensor();
       matrix.q = good && options_.warm_start ? qs[i] : Tensor();

@@ -14,11 +14,11 @@ namespace gradus::dist::internal {
 class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
  public:
   explicit PowerSGD(const PowerSGDOptions& options);
-  // Starts a bucket; returns what completes it.
+  // Starts a bucket. Returns the function that completes it.
   std::function<void()> start(const GradBucket& bucket);
 
  private:
-  // A parameter taken as a matrix, and what lasts of it from one step to the next. Factors lie as rows.
+  // A parameter taken as a matrix, and its state from one step to the next. Factors are stored as rows.
   struct Matrix {
     Tensor parameter;
     int64_t n = 0, m = 0, r = 0;
@@ -33,7 +33,7 @@ class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
     const Tensor& source() const { return matrix->error.defined() ? matrix->error : gradient; }
   };
 
-  // The matrix of a parameter; null when that goes uncompressed.
+  // Returns the matrix of a parameter, or null if the parameter's gradient travels uncompressed.
   Matrix* find_matrix(const Tensor& parameter);
   void draw(const Tensor& x);
   void prepare(Item& item);

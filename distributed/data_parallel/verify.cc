@@ -31,13 +31,13 @@ using internal::TrainingState;
 using Cause = VerifyReport::Cause;
 using Names = std::vector<std::string>;
 
-// How a run of the training departs from the plain one.
+// How a training run differs from the plain one.
 struct Setup {
   int world = 1;
-  bool same_batch = false;       // all ranks get rank 0's; then they are compared with each other alone
+  bool same_batch = false;       // all ranks get rank 0's; compared with each other alone
   bool sync_batch_norm = false;  // convert the model
   bool weighted = false;         // count samples, not batches
-  bool other_seed = false;       // of the random numbers in training
+  bool other_seed = false;       // for the random numbers in training
 };
 
 struct Outcome {
@@ -46,7 +46,7 @@ struct Outcome {
   bool drew_numbers = false;  // rank 0 used its generator
 };
 
-// Modules of type M for which `wanted` holds.
+// Returns the names of the modules of type M for which `wanted` holds.
 template <class M, class Wanted>
 Names names_of(nn::Module& model, Wanted wanted) {
   Names names;
@@ -103,7 +103,7 @@ class Verification {
   const VerifyOptions& options_;
   const Context& caller_ = Context::current();
   std::vector<data::Batch> joined_;  // of each step
-  // Of the run with the joined batches, which is the first.
+  // From the first run, the one with the joined batches.
   std::optional<TrainingState> start_;
   std::vector<TrainingState> expected_;  // after each step
   Names batch_norms_, dropouts_;         // in training
@@ -122,7 +122,7 @@ void Verification::check_options(const data::Dataset& data) const {
                      data.size(), " in ", data.name());
 }
 
-// Reads all batches in advance: samples with random changes are then the same in all runs.
+// Reads all batches in advance, so that samples with random changes are the same in all runs.
 void Verification::read(const data::Dataset& data) {
   Context context = caller_.snapshot();
   context.recordings.clear();
@@ -142,7 +142,7 @@ void Verification::read(const data::Dataset& data) {
   }
 }
 
-// Ranks' shares interleave, as a DataLoader's do.
+// Returns the positions of a rank's samples. The ranks' samples interleave, as in a DataLoader.
 std::vector<int64_t> Verification::positions_of(int step, int rank, int world) const {
   std::vector<int64_t> positions;
   for (int64_t at = rank; at < joined_[step].size(); at += world) positions.push_back(at);
@@ -160,7 +160,7 @@ data::Batch Verification::batch_of(const Setup& setup, int step, int rank) const
   return batch;
 }
 
-// The first run's weights are everybody's.
+// Takes the first run's weights; later runs load them.
 void Verification::take_weights(const nn::Module& model) {
   const TrainingState own(model, 0);
   if (!start_) {
@@ -183,7 +183,7 @@ void Verification::take_weights(const nn::Module& model) {
   }
 }
 
-// What a rank does.
+// Runs the training on one rank.
 void Verification::train(const Setup& setup, Shared& shared) {
   Context& context = Context::current();
   context.device = caller_.device;
@@ -232,7 +232,7 @@ void Verification::train(const Setup& setup, Shared& shared) {
     }
     shared.states[rank] = state;
     barrier();
-    if (rank == 0) {  // sees the others' tensors
+    if (rank == 0) {  // rank 0 reads the others' tensors
       Outcome& outcome = shared.outcome;
       outcome.comparison = compare(shared.states, setup.same_batch ? nullptr : &expected_[step], step,
                                    {.tolerance = options_.tolerance, .same_batch = setup.same_batch});

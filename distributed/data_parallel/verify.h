@@ -1,4 +1,5 @@
-// verify: runs a model of the user's on W ranks and on one joined batch, and says whether they agree.
+// verify: trains the user's model on W ranks and on one rank with the joined batch, and says
+// whether they agree.
 //
 //   auto report = dist::verify([] { return std::make_unique<Net>(); }, train_set, {.world = 4});
 //   if (!report) std::cout << report << '\n';          // in a test: EXPECT_TRUE(report) << report;
@@ -23,14 +24,16 @@ struct VerifyOptions {
   int world = 2;           // ranks, as threads
   int64_t batch_size = 8;  // per rank
   int steps = 2;           // of SGD, with equal batches
-  // One step more, in which some ranks have a sample more than others, as at the end of an epoch.
+  // Whether to run one more step, in which some ranks have one sample more than others, as at the
+  // end of an epoch.
   bool unequal = true;
   double lr = 0.1;
-  // Of a difference, relative to the tensor's largest element, or to a thousandth of the largest among all
-  // gradients (parameters, buffers) where that is more: some are nothing but rounding.
+  // The largest difference that is allowed. It is relative to the tensor's largest element, or to a
+  // thousandth of the largest element among all gradients (parameters, buffers) if that is more, since some
+  // tensors are nothing but rounding errors.
   double tolerance = 1e-9;
-  // Called on each rank, also on the one with the joined batch, after the model is made: to switch off
-  // dropout, to convert batch norms.
+  // Called after the model is made, on each rank and in the run with the joined batch. For example to switch
+  // off dropout, or to convert batch norms.
   std::function<void(nn::Module&)> prepare = {};
   uint64_t seed = 0;
 };
@@ -39,7 +42,7 @@ struct VerifyReport {
   enum class Cause {
     kNone,
     kRandomness,           // the model draws random numbers
-    kDependsOnRank,        // from the same data, a rank computes something else than another
+    kDependsOnRank,        // from the same data, ranks compute different results
     kSumOverBatch,         // the loss is a sum where a mean is expected
     kBatchNormStatistics,  // each rank normalizes by its own batch
     kUnequalBatches,       // a mean of means over batches of different sizes
@@ -47,12 +50,12 @@ struct VerifyReport {
     kUnknown,
   };
   bool agrees = true;
-  std::string tensor;  // the first that differs: "loss", "gradient of fc.weight", "buffer bn1.running_mean"
-  int step = 0;        // in which it did, from 0
-  int rank = -1;       // whose value differs from rank 0's; -1: the ranks agree with each other
-  double difference = 0;  // relative: that tensor's; if all agree, the largest there was
+  std::string tensor;     // the first difference: "loss", "gradient of fc.weight", ...
+  int step = 0;           // in which it differs, from 0
+  int rank = -1;          // whose value differs from rank 0's; -1: the ranks agree with each other
+  double difference = 0;  // relative: that tensor's; if all agree, the largest
   Cause cause = Cause::kNone;
-  std::string text;  // all of it, in sentences; what to do
+  std::string text;  // the whole report in sentences, with what to do
 
   explicit operator bool() const { return agrees; }
 };
@@ -66,17 +69,17 @@ VerifyReport verify(const MakeModule& make, const LossOf& loss, data::DatasetRef
                     const VerifyOptions& options);
 }  // namespace internal
 
-// make() builds the model, as a std::unique_ptr; all get the weights of one instance, and f64. The ranks
-// train it with make_allreduce_cb(kMean), one rank on their batches joined; after every step are
-// compared: the loss (mean over ranks), gradients, parameters, buffers, between the ranks and with the
-// one. Where they differ, further runs find the cause: another seed, the same batch on all ranks,
-// SyncBatchNorm, a weighted loss.
+// Compares training on several ranks with training on one rank. make() builds the model as a std::unique_ptr.
+// All instances get the weights of one of them, in f64. The ranks train with make_allreduce_cb(kMean); one
+// rank trains on their joined batches. After every step, verify compares the loss (mean over ranks),
+// gradients, parameters and buffers, between the ranks and with the one rank. If they differ, further runs
+// find the cause: with another seed, the same batch on all ranks, SyncBatchNorm, or a weighted loss.
 //
-// loss(model, batch) is the mean over the samples of all ranks, as training computes it: the mean over the
-// batch, times batch.size() * dist::get_world_size() / batch.global_size, which is 1 for equal batches. make,
-// loss and prepare run on all ranks at once. The caller's Context stays as it is.
+// loss(model, batch) is the mean over the samples of all ranks, as training computes it. That is the mean
+// over the batch times batch.size() * dist::get_world_size() / batch.global_size; the factor is 1 for equal
+// batches. make, loss and prepare run on all ranks at once. The caller's Context stays as it is.
 // Errors: what the model throws; ValueError for fewer samples than ranks, a loss that is not finite, or a
-// model that has other tensors in a job of one.
+// model that has other tensors in a job of one rank.
 template <class Make, class Loss>
   requires std::is_invocable_v<Make>
 VerifyReport verify(Make make, data::DatasetRef data, const VerifyOptions& options, Loss loss) {
@@ -85,7 +88,7 @@ VerifyReport verify(Make make, data::DatasetRef data, const VerifyOptions& optio
                           [loss](nn::Module& m, const data::Batch& b) { return loss(static_cast<M&>(m), b); },
                           std::move(data), options);
 }
-// The same with cross entropy, weighted like that.
+// Does the same with cross entropy, weighted in this way.
 template <class Make>
 VerifyReport verify(Make make, data::DatasetRef data, const VerifyOptions& options = {}) {
   return verify(make, std::move(data), options, [](auto& model, const data::Batch& b) {

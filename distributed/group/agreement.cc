@@ -8,8 +8,8 @@ namespace {
 
 using autograd::RecordingState;
 
-// What travels beside a member's record; as integers: open, wants, then dtype, number of dims and dims of
-// each form. Empty when there is nothing to say.
+// What travels beside a member's record, as integers: open, wants, then dtype, number of dims and dims of
+// each form. Nothing travels if there are neither recordings nor forms.
 struct Note {
   size_t open = 0;     // recordings
   uint64_t wants = 0;  // bit i: the i-th open recording follows an input
@@ -27,7 +27,7 @@ std::vector<int64_t> write(const Note& note) {
   return text;
 }
 
-// Nothing for what is no note.
+// Reads a note. Returns nothing for integers that are no note.
 std::optional<Note> read(const std::vector<int64_t>& text) {
   Note note;
   if (text.empty()) return note;
@@ -55,7 +55,7 @@ bool follows_any(const RecordingState& r, std::span<const Tensor> inputs) {
   return false;
 }
 
-// All members come to the same verdict.
+// Returns what is wrong, if anything. All members come to the same result.
 std::optional<Failure> find_disagreement(const Turn& turn, const Group& group, const Forward& forward) {
   const std::vector<int>& ranks = group.ranks();
   const auto mismatch = [&](size_t i, const auto&... parts) {
@@ -66,7 +66,7 @@ std::optional<Failure> find_disagreement(const Turn& turn, const Group& group, c
   for (size_t i = 0; i < turn.sizes.size(); ++i) {
     std::optional<Note> note = read(turn.sizes[i]);
     if (!note) return mismatch(i, " sent a malformed note: do all ranks run the same program?");
-    // Each sends one part to each; what they reduce must be alike.
+    // Each member sends one part to each member.
     if ((forward.op == Op::kAllToAll || forward.op == Op::kReduceScatter) &&
         note->forms.size() != ranks.size())
       return mismatch(i, " gave ", note->forms.size(), " tensors, for ", ranks.size(), " members");
@@ -153,14 +153,14 @@ void report_backward_failure(const World* world, const std::exception_ptr& error
     try {
       std::rethrow_exception(error);
     } catch (const DistributedError&) {
-      // The others have it as well.
+      // All ranks have this failure.
     } catch (const RankKilled&) {
       // A simulation kills this rank.
     } catch (...) {
       world->membership->report(failure_of(world->rank, error, "failed in its backward"));
     }
   } catch (...) {
-    // Nobody to tell.
+    // The failure cannot be reported.
   }
 }
 

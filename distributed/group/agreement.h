@@ -1,5 +1,5 @@
-// How ranks go through a differentiable collective together: whether any of them wants a gradient, in
-// which of its open recordings, and what the tensors look like. And how a rank's failing backward
+// How ranks run a differentiable collective together. They tell each other whether they want a gradient, in
+// which of their open recordings, and what their tensors look like. Also: how a rank's failing backward
 // reaches the others.
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace gradus::dist::internal {
 
-// The same group for any thread: the default group is that of this thread's rank.
+// Returns the same group for use on any thread. The default group becomes that of this thread's rank.
 inline Group resolved(const Group& group) { return Group(Ref<GroupState>(&group.state())); }
 
-// The recordings open on this thread, oldest first.
-// Errors: StateError for more than 64, the bits of a mask.
+// Returns the recordings open on this thread, oldest first.
+// Errors: StateError for more than 64 recordings, the number of bits in a mask.
 std::vector<autograd::RecordingState*> unfinished_recordings(std::string_view op);
 
-// A tensor without its elements.
+// A tensor's dtype and shape.
 struct Form {
   DType dtype = DType::kF32;
   Shape shape;
@@ -37,31 +37,33 @@ struct Forward {
   ReduceOp reduce = ReduceOp::kSum;
   int root = -1;                   // index in the group
   std::span<const Tensor> inputs;  // row-major; the first one describes the call
-  bool announce = false;           // tells the others the inputs' forms
-  // Moves the data. `forms` are what each member announced.
+  bool announce = false;           // whether to tell the others the inputs' forms
+  // Moves the data. `forms` has what each member announced.
   std::function<void(Turn&, const std::vector<std::vector<Form>>& forms)> move;
 };
 
-// What the members have settled.
+// What the members have agreed on.
 struct Agreement {
   CallRecord record;  // this rank's
-  // Open recordings of this rank that the op must join: those that follow an input on some rank.
+  // This rank's open recordings that the op must join: those that follow an input on some rank.
   std::vector<autograd::RecordingState*> recordings;
 };
 
-// Collective over the group: runs the call. Note [Agreement]
-// A collective's gradient is a collective: every member must take part, also one whose own input needs no
-// gradient, and in the backward that corresponds to the others'. Ranks that run one program have opened the
-// same recordings, so the i-th open one here corresponds to the i-th there. What each follows travels with
-// the call's record, at no cost.
+// Note [Agreement]
+// A collective's gradient is itself a collective. Every member must take part in it, even if its own input
+// needs no gradient, and must do so in the backward that corresponds to the others'. Ranks that run one
+// program have opened the same recordings. So the i-th open recording here corresponds to the i-th one there.
+// Which recordings follow an input travels with the call's record, at no extra cost.
+//
+// Runs the call. Collective over the group.
 // Errors: MismatchError when a member wants gradients and another has opened more or fewer recordings.
 Agreement run_forward(const Group& group, const Forward& forward);
-// Collective over the group, in the backward of the call with `record`: whether a gradient has
-// arrived on any member.
+// Returns whether a gradient has arrived on any member, in the backward of the call with `record`. Collective
+// over the group.
 bool any_gradient(const Group& group, CallRecord record, bool mine);
 
-// Tells the job that this rank's backward threw, unless that is what another rank's failure made of it:
-// others wait for gradients from here. For Node::skipped.
+// Reports to the job that this rank's backward threw, since other ranks wait for gradients from here. Does
+// nothing if the exception comes from another rank's failure. For Node::skipped.
 void report_backward_failure(const World* world, const std::exception_ptr& error) noexcept;
 
 }  // namespace gradus::dist::internal

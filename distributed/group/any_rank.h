@@ -1,11 +1,11 @@
-// any_rank: what ranks agree by on whether to do something, such as skipping the step of a GradScaler.
+// any_rank: lets ranks agree whether to do something, such as skipping a GradScaler's step.
 #pragma once
 
 #include "gradus/distributed/group/group.h"
 
 namespace gradus::dist {
 
-// Returns whether any rank of the group says so, to all. Collective.
+// Returns on all ranks whether `here` is true on any rank of the group. Collective.
 bool any_rank(bool here, const Group& group = {});
 
 }  // namespace gradus::dist

@@ -10,10 +10,11 @@ namespace gradus::dist {
 namespace {
 
 // Note [Values of a key]
-// Each value has a key of its own in the store, by its version, and is written once. Two more keys say which
-// version was given last, and up to which one values are gone: popped, or replaced by user_set. The latter is
-// "version writer", and moves by compare_set: who has moved it has the values that it moved over. A reader
-// that waits for a value which came and went looks again after a while.
+// Each value has a key of its own in the store, with the value's version in its name, and is written once.
+// Two more keys exist: `last` has the last version given out. `gone` says up to which version values are
+// gone, because they were popped or replaced by user_set. `gone` is "version writer" and moves by
+// compare_set. The writer that has moved it owns the values in between. A reader that waits for a value which
+// came and went looks again after a while.
 constexpr Milliseconds kLookAgain{200};
 // group_barrier counts its calls apart from the group's collectives.
 constexpr uint32_t kBarriers = uint32_t{1} << 31;
@@ -24,7 +25,7 @@ std::string value_key(const std::string& key, int64_t version) {
   return concat("user/value/", version, '/', key);
 }
 
-// What tells apart two that write the same at once.
+// Returns a name for a write. It differs from the names of all other writes, even of the same version.
 std::string next_writer() {
   static std::atomic<uint64_t> writes{0};
   const internal::World* world = internal::World::current();
@@ -37,7 +38,7 @@ int64_t to_number(std::string_view text) {
   return number;
 }
 
-// Runs f, which waits in the store. Whether what it waits for came in time.
+// Runs f, which waits in the store. Returns whether the awaited key came in time.
 // Errors: the job's failure.
 template <class F>
 bool came(F&& f) {
@@ -55,10 +56,10 @@ bool wait_for(Store& store, const std::vector<std::string>& keys, Milliseconds l
   return came([&] { store.wait(keys, limit); });
 }
 
-// What the key holds now; "" when it is absent.
+// Returns the key's value, or "" if it is absent.
 std::string look(Store& store, const std::string& key) { return store.compare_set(key, "", ""); }
 
-// Says that values up to `version` are gone, unless somebody else has changed what was: `gone`.
+// Marks the values up to `version` as gone, and deletes them. Returns false if the mark is no longer `gone`.
 bool take(Store& store, const std::string& key, const std::string& gone, int64_t version) {
   const std::string mine = concat(version, ' ', next_writer());
   if (store.compare_set(gone_key(key), gone, mine) != mine) return false;
@@ -66,7 +67,7 @@ bool take(Store& store, const std::string& key, const std::string& gone, int64_t
   return true;
 }
 
-// A value as it is in the store: its type's name, a line's end, its bytes.
+// A value in the store is its type's name, a line feed and its bytes.
 std::string name_of(const std::type_info& type) {
   return type == typeid(std::string) ? "string" : short_name(type);
 }
@@ -78,8 +79,8 @@ std::string checked_bytes(const char* op, const std::string& key, const std::str
   return value.substr(end + 1);
 }
 
-// Waits for `there`, which waits itself for the time that it is given.
-// Errors: TimeoutError or PeerError with `text`, which others may read meanwhile.
+// Waits until there(limit) returns true; each call waits for at most `limit`.
+// Errors: TimeoutError or PeerError with `text`. Other ranks see `text` as this rank's status meanwhile.
 template <class There>
 void wait_until(const char* op, const Deadline& deadline, const std::string& text, There&& there) {
   const internal::World* world = internal::World::current();
@@ -92,7 +93,7 @@ void wait_until(const char* op, const Deadline& deadline, const std::string& tex
   };
   std::optional<Doing> doing;
   for (;;) {
-    // What was there before counts.
+    // Reads these before the last look, so that a value that came before counts.
     const bool alone = world && world->membership->others_left(), late = deadline.passed();
     if (there(alone ? Milliseconds(0) : std::min(deadline.left(), kLookAgain))) return;
     if (alone) throw PeerError(op, -1, text, ", and all other ranks have left the job");
@@ -104,7 +105,7 @@ void wait_until(const char* op, const Deadline& deadline, const std::string& tex
   }
 }
 
-// Runs f; what the store says of the job's failure is told under the caller's name.
+// Runs f. If the job has failed, throws its failure under the caller's name instead of the store's error.
 template <class F>
 auto run_as(const char* op, F&& f) {
   try {
@@ -123,7 +124,7 @@ int64_t Client::put(const char* op, const std::string& key, const std::type_info
     const int64_t version = store_->add(last_key(key), 1);
     try {
       store_->set(value_key(key, version), concat(name_of(type), '\n', bytes));
-    } catch (const StoreError&) {  // too large: nobody must wait for it
+    } catch (const StoreError&) {  // too large: no rank must wait for this version
       store_->compare_set(last_key(key), std::to_string(version), std::to_string(version - 1));
       throw;
     }
@@ -145,7 +146,8 @@ std::string Client::get(const std::string& key, const std::type_info& type, int6
       const int64_t last = to_number(look(*store_, last_key(key)));
       const int64_t gone = to_number(look(*store_, gone_key(key)));
       const int64_t wanted = std::max(version, last > gone ? last : last + 1);
-      // The newest may be replaced just now: then there is a newer one already.
+      // Does not wait if the versions have changed: the newest value may be replaced meanwhile, and then a
+      // newer one exists.
       if (seen != std::pair(last, gone)) limit = Milliseconds(0);
       seen = {last, gone};
       return came([&] { value = store_->get(value_key(key, wanted), limit); });
@@ -161,7 +163,7 @@ std::string Client::pop(const std::string& key, const std::type_info& type,
   constexpr const char* kOp = "user_pop";
   return run_as(kOp, [&] {
     std::string bytes;
-    // Read first, taken then: who gives up takes nothing.
+    // Reads the value before taking it, so that a caller that gives up takes nothing.
     const auto there = [&](Milliseconds limit) {
       const std::string gone = look(*store_, gone_key(key));
       const int64_t oldest = to_number(gone) + 1;
@@ -194,7 +196,8 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
   watch.membership->check(kOp);
 
   run_as(kOp, [&] {
-    // Counted when passed, so that who tries again after a timeout is in the same barrier.
+    // Counts barriers when they are passed, so that a rank that tries again after a timeout is in
+    // the same barrier.
     const int64_t number = state.passed_barriers.load();
     const auto key = [&](int64_t number, int rank) {
       return concat("barrier/", state.id(), '/', state.members()[0], '/', number, '/', rank);
@@ -217,7 +220,7 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
         internal::throw_wait(kOp, internal::Wait::kTimeout, watch, missing);
       world.membership->look_for_deadlock();
     }
-    // Everyone is here, so everyone has passed the one before.
+    // All members are here, so all have passed the barrier before.
     state.passed_barriers.store(number + 1);
     if (number > 0) world.store->delete_key(key(number - 1, world.rank));
   });

@@ -1,4 +1,4 @@
-// What ranks tell each other by name (MegEngine's user_set, user_get and user_pop), and the
+// Client: named values that ranks share (MegEngine's user_set, user_get and user_pop). Also a
 // barrier on the store.
 //
 //   auto client = dist::get_client();
@@ -19,35 +19,34 @@
 
 namespace gradus::dist {
 
-// A key has values, in the order in which they came, each with a version, counted from 1. Keys are apart
-// from those of the framework. T: what gradus/distributed/base/wire.h has; whatever converts to a
-// string_view is a std::string.
+// A key has values, in the order in which they came. Each value has a version, counted from 1. Keys cannot
+// collide with those of the framework. T is a type of gradus/distributed/base/wire.h; a value that converts
+// to a string_view is stored as a std::string.
 //
 // Waits end with the job's failure.
-// Errors: TimeoutError that names the key, after the job's timeout unless another one is given; PeerError
-// once no other rank is left that could set it; ValueError when the value is of another type, which then
-// stays where it is.
+// Errors: TimeoutError that names the key, after `timeout` (default: the job's); PeerError once no other rank
+// is left that could set the key; ValueError if the value is of another type (the value then stays).
 class Client {
  public:
   explicit Client(std::shared_ptr<Store> store) : store_(std::move(store)) {}
 
-  // Sets the key to `value` alone, its newest version; returns the version.
+  // Replaces all values of the key by `value`, its newest version. Returns the version.
   template <class T>
   int64_t user_set(const std::string& key, const T& value) {
     return put("user_set", key, typeid(ValueOf<T>), to_bytes(value), true);
   }
-  // Puts `value` behind those that the key has, as its newest version.
+  // Adds `value` after the values that the key has, as its newest version.
   template <class T>
   void user_push(const std::string& key, const T& value) {
     put("user_push", key, typeid(ValueOf<T>), to_bytes(value), false);
   }
-  // Waits until the key has a value of version `version` or later; returns the newest, which stays. A loop
-  // that asks for version 1, 2, 3... never reads a stale one. Default: any version.
+  // Waits until the key has a value of version `version` or later. Returns the newest value, which stays. A
+  // loop that asks for version 1, 2, 3... never reads a stale value. Default: any version.
   template <class T = std::string>
   T user_get(const std::string& key, int64_t version = 1, std::optional<Milliseconds> timeout = {}) {
     return from_bytes<T>(get(key, typeid(T), version, timeout));
   }
-  // Waits until the key has a value; takes the oldest away and returns it. Each is taken once.
+  // Waits until the key has a value. Removes the oldest value and returns it. Each value is returned once.
   template <class T = std::string>
   T user_pop(const std::string& key, std::optional<Milliseconds> timeout = {}) {
     return from_bytes<T>(pop(key, typeid(T), timeout));
@@ -82,12 +81,13 @@ class Client {
   std::shared_ptr<Store> store_;
 };
 
+// Returns this rank's client.
 // Errors: StateError "call init_process_group first".
 Client get_client();
 
-// Waits until every member of the group is here; through the store, so that it works where no
-// collective can. Repeatable.
-// Errors: TimeoutError that names the ranks that are missing: the job's failure, as any timeout.
+// Waits until every member of the group is here. It goes through the store, so it works where no collective
+// can. It can be repeated.
+// Errors: TimeoutError that names the missing ranks. Like any timeout, it is the job's failure.
 void group_barrier(const Group& group = {}, std::optional<Milliseconds> timeout = {});
 // PyTorch's name for it.
 inline void monitored_barrier(const Group& group = {}, std::optional<Milliseconds> timeout = {}) {

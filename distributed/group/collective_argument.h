@@ -1,4 +1,4 @@
-// What collectives ask of the tensors they are given, on whatever device they lie.
+// Checks of the tensors that collectives are given, for any device.
 #pragma once
 
 #include <string_view>
@@ -7,22 +7,24 @@
 
 namespace gradus::dist::internal {
 
-// Errors: ValueError when undefined; DeviceError off host memory.
+// Checks that x is in host memory.
+// Errors: ValueError if x is undefined; DeviceError if x is not in host memory.
 void check_in_host_memory(std::string_view op, std::string_view what, const Tensor& x);
-// The same of a device that a result is wanted on.
+// Checks the same of a device that a result is wanted on.
 void check_in_host_memory(std::string_view op, Device device);
 
-// Waits until x's device has done what was queued on its current stream by now. A new tensor needs none of
-// it: a queued kernel keeps its tensors, so no other one's memory is used again too early.
+// Waits until x's device has done all work that is queued now on its current stream. A new tensor needs no
+// wait: a queued kernel keeps its tensors alive, so their memory is not reused too early.
 void wait_for_device(const Tensor& x);
 
-// Both wait until x's device has written it.
-// Errors: as check_in_host_memory; StateError when an open recording follows x, which would lose sight of it.
+// check_input and check_output both wait until x's device has written it.
+// Errors: as for check_in_host_memory; StateError if an open recording follows x, since it would
+// not see the call.
 
-// Checks a tensor that a call only reads; returns it, or a row-major copy.
+// Checks a tensor that a call only reads. Returns it, or a row-major copy.
 Tensor check_input(std::string_view op, std::string_view what, const Tensor& x);
 // Checks a tensor that a call writes.
-// Errors: ShapeError unless row-major as well.
+// Errors: also ShapeError unless x is row-major.
 void check_output(std::string_view op, std::string_view what, const Tensor& x);
 
 }  // namespace gradus::dist::internal

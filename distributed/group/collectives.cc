@@ -21,7 +21,7 @@ using internal::Turn;
 
 namespace {
 
-// The group's state, once this rank is known to be a member.
+// Returns the group's state, after checking that this rank is a member.
 GroupState& member_state(const Group& group, const char* op) {
   GroupState& state = group.state();
   state.check_member(op);
@@ -65,7 +65,7 @@ void bump(const std::vector<Tensor>& written) {
   for (const Tensor& x : written) x.storage()->bump_version();
 }
 
-// Runs the call; what it writes changes its version when it is started and when it is done.
+// Runs the call. The version of the tensors in `written` changes when the call starts and when it is done.
 Work run(GroupState& group, Collective collective, std::vector<Tensor> written, bool async,
          std::optional<Milliseconds> timeout) {
   if (async) bump(written);
@@ -89,7 +89,7 @@ void check_length(const char* op, const char* what, const std::vector<Tensor>& x
     throw ValueError(op, what, " must hold one tensor per rank of group '", group.name(), "' (", group.size(),
                      "), given ", xs.size());
 }
-// A list that the root alone gives.
+// Checks a list that only the root gives.
 void check_root_list(const char* op, const char* what, const std::vector<Tensor>& xs, const GroupState& group,
                      int root) {
   if (root == group.index()) return check_length(op, what, xs, group);
@@ -106,7 +106,7 @@ void check_dtypes(const char* op, DType dtype, const std::vector<Tensor>& xs) {
 
 Failure mismatch(int rank, std::string text) { return {Failure::Kind::kMismatch, rank, std::move(text)}; }
 
-// Outputs of ranks that say their sizes must fit what every rank gives.
+// Returns a check that the outputs of each rank that announces output sizes fit what every rank gives.
 std::function<std::optional<Failure>(const Turn&)> check_gathered(const GroupState& group) {
   return [&group](const Turn& turn) -> std::optional<Failure> {
     const std::vector<int>& ranks = group.members();
@@ -152,7 +152,7 @@ Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions&
   const DType dtype = xs.empty() ? DType::kF32 : xs[0].dtype();
   check_dtypes(kOp, dtype, xs);
   check_reduce_op(kOp, options.op, dtype);
-  if (shapes.size() > 512) {  // too long to travel: their hash does
+  if (shapes.size() > 512) {  // too long for a record: sends their hash
     uint64_t hash = 0xcbf29ce484222325;
     for (int64_t n : shapes) hash = (hash ^ uint64_t(n)) * 0x100000001b3;
     shapes = {-1, int64_t(hash)};
@@ -366,7 +366,8 @@ Work all_gather_into_tensor(const Tensor& output, const Tensor& x, const Collect
 
 namespace {
 
-// What rank r gives to j is what j awaits from r. `sizes`: elements to each rank, then elements from each.
+// Returns a call with a check that rank j awaits from rank r what r sends to j. `sizes`: elements to each
+// rank, then elements from each.
 Collective exchange_call(const char* op, const GroupState& group, DType dtype, std::vector<int64_t> sizes) {
   const int64_t total = std::accumulate(sizes.begin(), sizes.begin() + group.size(), int64_t(0));
   Collective call{.op = op, .record = make_record(Op::kAllToAll, dtype, total), .sizes = std::move(sizes)};
@@ -385,7 +386,7 @@ Collective exchange_call(const char* op, const GroupState& group, DType dtype, s
   return call;
 }
 
-// Bytes of rows that go to or come from each rank.
+// Returns the number of elements in the rows that go to or come from each rank.
 // Errors: ValueError unless the splits add up to x's rows.
 std::vector<int64_t> split_rows(const char* op, const char* what, const Tensor& x,
                                 std::vector<int64_t> splits, int size) {

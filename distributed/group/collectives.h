@@ -1,17 +1,17 @@
-// Collectives and messages, by PyTorch's names. Tensors are dense and row-major; what a call writes is in
-// place, so the tensor must not be followed by an open recording: gradus/distributed/group/functional.h has
+// Collectives and messages, with PyTorch's names. Tensors are dense and row-major. A call writes
+// in place, so no open recording may follow the tensor. gradus/distributed/group/functional.h has
 // the differentiable forms.
 //
 //   dist::all_reduce(x);                                            // sum over the default group, in place
 //   dist::Work work = dist::all_reduce(x, {.op = kMax, .async_op = true});
 //   work.wait();
 //
-// Every member of the group calls the same collectives in the same order. A rank that calls something else,
-// dies, leaves or does not come within the timeout is an error on all ranks that names it
-// (gradus/distributed/base/error.h). Ranks in options (src, dst) are those of the job, as in PyTorch, also
-// when `group` is not the default one. Errors of all: ShapeError for a tensor that is not row-major ("call
-// contiguous()"); StateError when the tensor is being recorded; ValueError when this rank is no member of the
-// group, or src / dst is not.
+// Every member of the group calls the same collectives in the same order. If a rank calls something else,
+// dies, leaves or does not come within the timeout, all ranks get an error that names it
+// (gradus/distributed/base/error.h). The ranks `src` and `dst` are ranks in the job, as in PyTorch, also if
+// `group` is not the default one.
+// Errors: in all functions, ShapeError for a tensor that is not row-major ("call contiguous()"); StateError
+// if an open recording follows the tensor; ValueError if this rank, src or dst is no member of the group.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ namespace gradus::dist {
 
 struct CollectiveOptions {
   Group group = {};
-  bool async_op = false;  // returns at once; Work::wait waits. Otherwise the call returns when it is done
+  bool async_op = false;  // true: returns at once, Work::wait waits; false: returns when done
   std::optional<Milliseconds> timeout = {};
 };
 struct AllReduceOptions {
@@ -57,42 +57,42 @@ struct GatherOptions {
 };
 using ScatterOptions = BroadcastOptions;
 
-// x = reduction of every rank's x. The result is the same bits on all ranks.
+// Sets x to the reduction of every rank's x. The result is the same bits on all ranks.
 // Shapes: equal on all ranks.
 Work all_reduce(const Tensor& x, const AllReduceOptions& options = {});
-// Several tensors of one dtype as one message.
+// Reduces several tensors of one dtype as one message.
 // Shapes: equal on all ranks, tensor by tensor.
 Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions& options = {});
-// x = reduction, on rank dst; elsewhere x keeps its value.
+// Sets x to the reduction on rank dst. Elsewhere x keeps its value.
 Work reduce(const Tensor& x, const ReduceOptions& options = {});
-// x = rank src's x.
+// Sets x to rank src's x.
 Work broadcast(const Tensor& x, const BroadcastOptions& options = {});
 
-// outputs[i] = group rank i's x, on rank dst; elsewhere outputs must be empty. Sizes may differ from rank to
-// rank; dtypes may not.
+// Sets outputs[i] to group rank i's x on rank dst. Elsewhere outputs must be empty. Sizes may differ between
+// ranks; dtypes may not.
 // Errors: ValueError for a missing, surplus or short list; MismatchError for an output that does not fit.
 Work gather(const Tensor& x, const std::vector<Tensor>& outputs, const GatherOptions& options = {});
-// x = inputs[group rank] of rank src; elsewhere inputs must be empty. Sizes may differ.
+// Sets x to rank src's inputs[my group rank]. Elsewhere inputs must be empty. Sizes may differ.
 Work scatter(const Tensor& x, const std::vector<Tensor>& inputs, const ScatterOptions& options = {});
-// outputs[i] = group rank i's x, on every rank. Sizes may differ.
+// Sets outputs[i] to group rank i's x on every rank. Sizes may differ.
 Work all_gather(const std::vector<Tensor>& outputs, const Tensor& x, const CollectiveOptions& options = {});
-// The same without knowing the sizes: returns one new tensor per rank, with its shape (dims may differ,
-// dtypes may not).
+// Does the same without knowing the sizes. Returns one new tensor per rank, with that rank's shape. Dims may
+// differ; dtypes may not.
 std::vector<Tensor> all_gather(const Tensor& x, const CollectiveOptions& options = {});
-// output = all ranks' x, one after the other: output has size * numel elements.
+// Sets output to all ranks' x, one after the other. output has (group size) * x.numel() elements.
 // Shapes: x equal on all ranks.
 Work all_gather_into_tensor(const Tensor& output, const Tensor& x, const CollectiveOptions& options = {});
-// output = reduction over ranks of their inputs[my group rank]. Sizes may differ from entry to entry.
+// Sets output to the reduction over ranks of their inputs[my group rank]. Sizes may differ between entries.
 Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
                     const AllReduceOptions& options = {});
-// output = my part (numel / size) of the reduction of every rank's x.
+// Sets output to my part, x.numel() / (group size) elements, of the reduction of every rank's x.
 Work reduce_scatter_tensor(const Tensor& output, const Tensor& x, const AllReduceOptions& options = {});
-// outputs[j] = group rank j's inputs[my group rank]. Sizes may differ.
+// Sets outputs[j] to group rank j's inputs[my group rank]. Sizes may differ.
 Work all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                 const CollectiveOptions& options = {});
-// Rows (dim 0) of x go to ranks in turn: input_splits[j] of them to rank j; output_splits[j] rows come from
-// it. Empty splits: equal ones.
-// Errors: ValueError unless splits add up to size(0).
+// Sends rows (dim 0) of x to the ranks in turn: input_splits[j] rows to group rank j. output_splits[j] rows
+// come from group rank j. Empty splits stand for equal splits.
+// Errors: ValueError unless the splits add up to size(0).
 Work all_to_all_single(const Tensor& output, const Tensor& x, const std::vector<int64_t>& output_splits = {},
                        const std::vector<int64_t>& input_splits = {}, const CollectiveOptions& options = {});
 // Returns when every member has called it.

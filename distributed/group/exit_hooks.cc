@@ -1,4 +1,4 @@
-// The end of a process that is a rank, as the others learn of it. A signal or _exit need nothing here: the
+// Tells the other ranks how this process ends. An end by a signal or _exit needs nothing here, since the
 // connection to the store's server breaks.
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-pid_t rank_process = 0;  // a child that it forked is no rank
+pid_t rank_process = 0;  // a forked child is no rank
 std::terminate_handler previous_terminate = nullptr;
 
 Ref<World> own_world() { return getpid() == rank_process ? World::process_world() : nullptr; }
@@ -33,11 +33,11 @@ void at_exit(int status, void*) {
       report_end(*world, {Failure::Kind::kFailed, world->rank,
                           concat("rank ", world->rank, " exited with code ", status)});
     }
-  } catch (...) {  // the others see the connection break
+  } catch (...) {  // the others see that the connection breaks
   }
 }
 
-// An exception that nobody caught, or a broken rule of the language.
+// Handles std::terminate: an uncaught exception, or a broken rule of the language.
 [[noreturn]] void at_terminate() {
   if (const Ref<World> world = own_world()) {
     try {

@@ -33,15 +33,15 @@ using internal::run_forward;
 using internal::Turn;
 using Forms = std::vector<std::vector<Form>>;
 
-// The inputs' gradients from the outputs', of which none is missing. Communicates; runs on
-// all members together.
+// Computes the inputs' gradients from the outputs' gradients, all of which are defined. It communicates, so
+// all members run it together.
 using Rule = std::function<std::vector<Tensor>(std::vector<Tensor> dys)>;
 
 // Note [Collectives in backward]
-// A collective's node runs on every rank that calls backward, whether a gradient has arrived there or not.
+// A collective's node runs on every rank that calls backward, whether or not a gradient has arrived there.
 // The engine runs the newest node first, so all ranks come to their collectives in the same order: the
-// reverse of the forward's. Ranks without a gradient take part with zeros. When no rank has one, no data
-// moves and the inputs get none, as for an op whose result is not used.
+// reverse of the forward's. Ranks without a gradient take part with zeros. If no rank has a gradient, no data
+// moves and the inputs get no gradients, as for an op whose result is not used.
 class CollectiveNode final : public autograd::Node {
  public:
   CollectiveNode(const internal::CallRecord& record, Group group, Rule rule)
@@ -67,7 +67,7 @@ class CollectiveNode final : public autograd::Node {
   void skipped(const RecordingState&, std::exception_ptr error) noexcept override {
     internal::report_backward_failure(group_.state().world(), error);
   }
-  // The result's tensor may keep this node for long: it must not keep the job.
+  // The result's tensor may keep this node alive for long. The node must not keep the job alive.
   void drop_rule() override {
     rule_ = nullptr;
     group_ = Group();
@@ -79,7 +79,7 @@ class CollectiveNode final : public autograd::Node {
   Rule rule_;
 };
 
-// Records the call, if any member wants gradients. `make_rule` gets the Recorder, to save tensors.
+// Records the call if any member wants gradients. `make_rule` gets the Recorder, to save tensors.
 template <class MakeRule>
 void record(const Agreement& agreed, const Group& group, std::span<const Tensor> inputs,
             std::span<const Tensor> outputs, MakeRule make_rule) {
@@ -91,17 +91,17 @@ void record(const Agreement& agreed, const Group& group, std::span<const Tensor>
   recorder.attach(std::move(node), outputs, std::move(edges));
 }
 
-// What the backends move: dense elements in host memory, which their device has written.
+// Returns x as backends need it: dense, in host memory, and written by its device.
 Tensor prepared(const char* op, const Tensor& given) {
   internal::check_in_host_memory(op, "x", given);
   const Tensor x = contiguous(given);
   internal::wait_for_device(x);
   return x;
 }
-// What they write, like x.
+// Returns a new tensor like x, for a backend to write.
 Tensor result_like(const Tensor& x) { return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
 
-// One per member, all of one dtype.
+// Does the same for one tensor per member, all of one dtype.
 std::vector<Tensor> prepared(const char* op, const std::vector<Tensor>& xs, const Group& group) {
   group.state().check_member(op);
   if (int(xs.size()) != group.size())
@@ -128,7 +128,7 @@ std::vector<Block> targets(std::span<const Tensor> xs) {
   return blocks;
 }
 
-// dy, or the part of it that a member has in an average.
+// Returns dy; for an average, dy divided by the group's size.
 Tensor scaled(const Tensor& dy, ReduceOp op, const Group& group) {
   return op == ReduceOp::kAvg ? dy / group.size() : dy;
 }
@@ -146,15 +146,15 @@ std::vector<int64_t> equal_parts(const char* op, const Tensor& x, int64_t dim, c
   return std::vector<int64_t>(members, n / members);
 }
 
-// What part of a maximum's (or minimum's) gradient x gets, element by element: 1 / (number of ranks
-// that attain it).
+// Returns which share of a maximum's (or minimum's) gradient x gets, element by element: 1 / (number of ranks
+// that attain it), or 0.
 Tensor share_of_winners(const Tensor& x, const Tensor& y, const Group& group) {
   const NoRecord off;
   const Tensor wins = to(logical_or(eq(x, y), isnan(x)), x.dtype());
   return wins / all_reduce(wins, ReduceOp::kSum, {.group = group});
 }
 
-// The product of the other members' x.
+// Returns the product of the other members' x.
 Tensor product_of_others(const Tensor& x, const Group& group) {
   const std::vector<Tensor> all = all_gather(x, {.group = group});
   Tensor product;
@@ -228,7 +228,7 @@ Tensor reduce(const Tensor& given, ReduceOp op, const RootOptions& options) {
   check_reduce_op("reduce", op, x.dtype());
   const bool at_root = group.rank() == root;
   if (!has_smooth_rule(op) && is_floating(x.dtype())) {
-    // Their gradients need the result, or the others' inputs, on all ranks.
+    // The gradients of these ops need the result, or the others' inputs, on all ranks.
     const Tensor y = all_reduce(x, op, {.group = group});
     if (at_root) return y;
     const Tensor nothing = zeros_like(x);
@@ -344,7 +344,7 @@ Tensor reduce_scatter(const Tensor& x, ReduceOp op, int64_t dim, const Functiona
   check_reduce_op("reduce_scatter", op, x.dtype());
   const std::vector<Tensor> parts = split(x, equal_parts("reduce_scatter", x, dim, group), dim);
   if (has_smooth_rule(op) || !is_floating(x.dtype())) return reduce_scatter_parts(parts, op, group);
-  // The others' parts come here, so that the gradients of prod, amax and amin serve.
+  // Moves the others' parts here and reduces them with prod, amax or amin, which have gradients.
   const Tensor all = stack(all_to_all(parts, options));
   return op == ReduceOp::kProduct ? prod(all, {0}) : op == ReduceOp::kMax ? amax(all, {0}) : amin(all, {0});
 }

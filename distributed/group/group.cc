@@ -12,7 +12,7 @@ using internal::Turn;
 
 namespace {
 
-// What stands for the default group without a job.
+// Returns the group of one that stands for the default group without a job.
 GroupState& lone_group() {
   static const auto& state =
       *new Ref<GroupState>(make_ref<GroupState>(GroupState::Setup{.name = "world", .members = {0}}));

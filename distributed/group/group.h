@@ -13,9 +13,9 @@ namespace internal {
 class GroupState;
 }
 
-// A small handle; copies share. A default-constructed one stands for the default group, dist::world(),
-// wherever a Group is an argument. Without init_process_group that is a group of one, in which every
-// collective is a no-op.
+// A small handle; copies share the group. A default-constructed Group stands for the default group,
+// dist::world(), wherever a Group is an argument. Without init_process_group this is a group of one, in which
+// every collective is a no-op.
 class Group {
  public:
   Group();
@@ -33,10 +33,10 @@ class Group {
   std::string backend() const;            // "local", "gloo", or "none" for a group of one
   Milliseconds timeout() const;           // of a call, unless the call says otherwise
 
-  // Collective over this group: members that give the same color form a group, ordered by key, then by rank
-  // in this one. A negative color: none (the result is no member's).
+  // Splits this group; collective over it. Members that give the same color form a group, ordered by key,
+  // then by rank in this group. A member with a negative color joins no group: its result has no member.
   Group split(int color, int key = 0) const;
-  // Collective: the same members, but calls in the copy are independent of calls in this group.
+  // Returns a group of the same members. Calls in it are independent of calls in this group. Collective.
   Group duplicate() const;
 
   internal::GroupState& state() const;  // resolves the default group

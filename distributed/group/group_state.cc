@@ -12,10 +12,10 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Note [Calls]. The members' calls meet by their number alone. Each call first exchanges records: number, op,
-// dtype, shape, and sizes where these may differ. Every rank compares them all, with the same result, so that
-// a mistake is the same MismatchError everywhere and no data moves with wrong sizes. The exchange is a
-// barrier as well: when it returns, every member is in this call.
+// Note [Calls]. The members' calls are matched by their number alone. Each call first exchanges records:
+// number, op, dtype, shape, and sizes where these may differ. Every rank compares all records and comes to
+// the same result. So a mistake is the same MismatchError everywhere, and no data moves with wrong sizes. The
+// exchange is also a barrier: when it returns, every member is in this call.
 
 constexpr size_t kMaxSizes = (kMaxExchangeBytes - sizeof(CallRecord)) / sizeof(int64_t);
 
@@ -47,7 +47,7 @@ class QueuedWork final : public WorkState {
     changed_.notify();
   }
 
-  // Without a limit of the caller's: the call itself ends by its deadline.
+  // Without `timeout` there is no limit here, since the call itself ends by its deadline.
   void wait(std::optional<Milliseconds> timeout) override {
     const auto done = [&] { return is_completed(); };
     const Deadline limit = Deadline::after(timeout.value_or(Milliseconds::max()));
@@ -65,7 +65,7 @@ class QueuedWork final : public WorkState {
   const void* const queue_;
   Futex changed_;
   std::atomic<bool> done_{false};
-  std::exception_ptr error_;  // before done_
+  std::exception_ptr error_;  // written before done_
 };
 
 }  // namespace
@@ -127,7 +127,7 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
           ? observer->announce(
                 {.kind = RangeKind::kCollective, .name = collective.op, .bytes = collective.record.bytes})
           : -1;
-  // Alone there is nothing to wait for.
+  // A group of one runs the call at once, even an async one.
   if (!async || size() == 1)
     if (queue_.try_run([&] {
           const RunningRange running(observer, range);
@@ -138,7 +138,7 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
   const auto state = make_ref<QueuedWork>(collective.op, world_ ? world_->membership : nullptr, queue_.id());
   const auto posted =
       world_ ? std::make_shared<Membership::Posted>(*world_->membership, id_, members_) : nullptr;
-  // It holds the group: Note [Groups that go first].
+  // The posted call holds the group: Note [Groups that go first] in call_queue.h.
   queue_.post([self = Ref<GroupState>(this), state, limits, observer, range, posted,
                collective = std::move(collective)]() mutable {
     std::exception_ptr error;
@@ -150,7 +150,7 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
     } catch (...) {
       error = std::current_exception();
     }
-    collective = {};  // its tensors go before waiters believe that they are alone with them
+    collective = {};  // releases its tensors before waiters go on
     state->finish(error);
   });
   const Work work{Ref<WorkState>(state)};
@@ -191,7 +191,7 @@ void GroupState::execute(Collective& collective, const Watch& watch) {
   }
 }
 
-// All members come to the same verdict.
+// Checks the records. All members come to the same result.
 void GroupState::agree(Turn& turn, const Collective& collective) const {
   if (const auto failure = find_mismatch(turn.records, members_, name_)) fail(turn, *failure);
   if (!collective.check) return;
@@ -221,7 +221,8 @@ Group make_group(const Group& parent, const GroupPlan& plan,
   int64_t id = 0;
   std::vector<int> members;
   Collective agree{.op = name_of(plan.op).data(), .record = {.op = plan.op}, .sizes = plan.says};
-  // The next id that none of the members has used; beside what is compared, so in a field of the record.
+  // The new id is the next one that no member has used. It travels in a field of the record that
+  // is not compared.
   agree.record.bytes = world ? world->last_group_id.load() : 0;
   if (plan.equal) agree.check = [&](const Turn& turn) { return find_odd(turn, state, to_text<int64_t>); };
   agree.move = [&](Turn& turn) {
@@ -229,7 +230,7 @@ Group make_group(const Group& parent, const GroupPlan& plan,
     members = choose(turn);
   };
   state.run(std::move(agree), false, {});
-  if (!world) return Group(Ref<GroupState>(&state));  // any part of it is the same
+  if (!world) return Group(Ref<GroupState>(&state));  // a group of one: every part of it is the same group
   world->last_group_id.store(uint32_t(id));
   std::string name = plan.name;
   if (name.empty()) name = concat(plan.base.empty() ? state.name() : plan.base, '.', id);
@@ -239,7 +240,7 @@ Group make_group(const Group& parent, const GroupPlan& plan,
         make_ref<GroupState>(GroupState::Setup{Ref<World>(world), uint32_t(id), std::move(name),
                                                std::move(members), plan.timeout.value_or(state.timeout())}));
   } catch (const DistributedError&) {
-    world->membership->check(name_of(plan.op));  // under the name that the user wrote
+    world->membership->check(name_of(plan.op));  // throws under the name of the function that the user called
     throw;
   }
 }

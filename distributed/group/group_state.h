@@ -1,6 +1,6 @@
 // GroupState: one rank's side of a group. Internal: the public handle is Group.
 //
-// A call of the group: everyone's records are exchanged and compared, then the data moves (Note
+// In a call, the members' records are exchanged and compared. Then the data moves (Note
 // [Calls] in group_state.cc).
 #pragma once
 
@@ -18,26 +18,26 @@
 
 namespace gradus::dist::internal {
 
-// A call that all members take part in, whose records have been found to agree.
+// A call that all members take part in, after their records have been exchanged.
 struct Turn {
   Backend& backend;
   Call call;
   std::vector<CallRecord> records;          // one per member, in the group's order
-  std::vector<std::vector<int64_t>> sizes;  // what they gave as Collective::sizes
+  std::vector<std::vector<int64_t>> sizes;  // each member's Collective::sizes
 };
 
-// What a collective gives to its group.
+// A collective, as GroupState::run takes it.
 struct Collective {
   const char* op;  // the function's name, for errors
   CallRecord record;
-  // What a record has no room for, for `check`.
-  // Errors: ValueError for more than some thousand entries.
+  // Further numbers for `check`, which a record has no room for.
+  // Errors: ValueError for more than about a thousand entries.
   std::vector<int64_t> sizes;
-  // Returns what does not fit, from records and sizes alone, so that all ranks find the same; or nothing.
+  // Returns what does not fit, or nothing. It uses records and sizes alone, so that all ranks find the same.
   std::function<std::optional<Failure>(const Turn&)> check;
-  std::function<void(Turn&)> move;  // may be empty
-  // Completes the rest when its turn has come, after the calls before it: for what is known only then. False:
-  // the call is left out, which all members must find alike.
+  std::function<void(Turn&)> move;  // moves the data; may be empty
+  // Completes the collective when its turn has come, after the calls before it. For values that are known
+  // only then. Returns false if the call is to be left out; all members must return the same.
   std::function<bool(Collective&)> prepare = {};
 };
 
@@ -50,11 +50,11 @@ class GroupState final : public Counted {
     std::vector<int> members;  // ranks in the job
     std::optional<Milliseconds> timeout;
   };
-  // Collective over the members; other ranks get a state of no member.
+  // Makes the group. Collective over the members. Other ranks get a state without membership.
   explicit GroupState(Setup setup);
   ~GroupState() override;
 
-  // Checked calls.
+  // Runs a checked call.
   // Errors: ValueError when this rank is no member.
   Work run(Collective collective, bool async, std::optional<Milliseconds> timeout);
 
@@ -63,8 +63,8 @@ class GroupState final : public Counted {
   int index() const { return index_; }
   int size() const { return int(members_.size()); }
   const std::vector<int>& members() const { return members_; }
-  // The place of a rank of the job.
-  // Errors: ValueError that names `what` for no member.
+  // Returns the index in the group of a rank in the job.
+  // Errors: ValueError that names `what` if the rank is no member.
   int index_of(int rank, std::string_view op, std::string_view what) const;
   uint32_t id() const { return id_; }
   const std::string& name() const { return name_; }
@@ -73,7 +73,7 @@ class GroupState final : public Counted {
   World* world() const { return world_.get(); }
   Watch watch(std::optional<Milliseconds> timeout) const;
 
-  // What the all-reduce callbacks of this group do: Note [Dropped steps] in record.h.
+  // The all-reduce callbacks of this group call these: Note [Dropped steps] in base/call_record.h.
   void backward_begins() {
     backwards_.fetch_add(1);
     dropped_.store(0);
@@ -87,9 +87,9 @@ class GroupState final : public Counted {
     dropped_.compare_exchange_strong(dropped, 2);
   }
 
-  // Passed barriers of the store: group_barrier counts them, so that it can be repeated.
+  // How many calls of group_barrier have passed. The count makes each call's keys different.
   std::atomic<int64_t> passed_barriers{0};
-  // Given to messages of remote_send.
+  // The last id given to a message of remote_send.
   std::atomic<uint32_t> last_remote_id{0};
 
  private:
@@ -106,36 +106,36 @@ class GroupState final : public Counted {
   std::unique_ptr<Backend> backend_;
   std::atomic<uint32_t> backwards_{0};
   std::atomic<uint8_t> dropped_{0};  // as in CallRecord
-  uint64_t calls_ = 0;               // that were not left out; of the one that runs
-  CallQueue queue_;                  // last: its calls use the rest
+  uint64_t calls_ = 0;               // calls that were not left out; only the running call uses it
+  CallQueue queue_;                  // last, since its calls use the other members
 };
 
-// Returns what is wrong unless all members gave equal sizes; `text` shows them.
+// Returns nothing if all members gave equal sizes, else what is wrong. `text` writes sizes as text.
 std::optional<Failure> find_odd(const Turn& turn, const GroupState& group,
                                 const std::function<std::string(const std::vector<int64_t>&)>& text);
 
-// How a group is made of another one's members.
+// How a group is made from another group's members.
 struct GroupPlan {
   Op op;                           // the function that the user called
-  std::vector<int64_t> says = {};  // to the other ranks
-  bool equal = false;              // all ranks must say the same
+  std::vector<int64_t> says = {};  // numbers that the other ranks get
+  bool equal = false;              // all ranks must pass the same `says`
   std::string name = {};
-  std::string_view base = {};   // of a name that ends with the group's number; default: the parent's
-  std::string_view owner = {};  // the name itself, if it is the first group of this name
+  std::string_view base = {};   // the name is `base`.number; default: the parent's name
+  std::string_view owner = {};  // the name; if another group has it, `owner`.number
   std::optional<Milliseconds> timeout = {};
 };
-// Collective over the parent. `choose` says which ranks are the members of the new group that this rank
-// makes, or that it only knows of; groups made in one call have no member in common.
+// Makes a group. Collective over the parent. `choose` returns the members of the new group that this rank
+// joins, or that it only gets a handle of. Groups made in one call have no member in common.
 Group make_group(const Group& parent, const GroupPlan& plan,
                  const std::function<std::vector<int>(const Turn&)>& choose);
 
-// Group::duplicate on behalf of another function, under the name of who owns the copy if one is given.
+// Does Group::duplicate on behalf of another function. The copy gets its owner's name, if one is given.
 Group duplicate(const Group& group, Op op, std::string_view owner = {});
-// Collective: returns every member's string, in the group's order. `op` says for whom.
+// Returns every member's string, in the group's order. Collective. `op` is the op of the calling function.
 std::vector<std::string> gather_strings(GroupState& group, Op op, const std::string& mine,
                                         std::optional<Milliseconds> timeout = {});
 
-// "0, 1, 2", of int or int64_t.
+// Returns "0, 1, 2". T is int or int64_t.
 template <class T>
 std::string to_text(const std::vector<T>& numbers);
 

@@ -78,9 +78,9 @@ void run_as_rank(const Ref<World>& world, const std::function<void()>& body) {
   struct Close {
     World& world;
     ~Close() {
-      world.default_group = nullptr;  // which holds the world
+      world.default_group = nullptr;  // since it holds the world
       world.messages.clear();
-      world.finish_calls();  // there are some after a failure, which ends them
+      world.finish_calls();  // after a failure some are left; the failure ends them
     }
   } close{*world};
   try {

@@ -8,13 +8,13 @@
 namespace gradus::dist::internal {
 namespace {
 
-// The hosts' leaders talk under an id of their own, apart from messages among all members. Ids of
-// groups stay below it.
+// Added to a group's id for messages between the hosts' leaders, to keep them apart from messages among all
+// members. Ids of groups stay below it.
 constexpr uint32_t kAcross = 1u << 23;
 
 std::unique_ptr<Backend> make_arena(const BackendSetup& setup, const std::vector<int>& members, int index,
                                     const Watch& watch) {
-  // The first member tells apart groups of one id, which have no member in common.
+  // Groups with the same id have no member in common, so the first member tells them apart.
   const std::string key = concat("group/", setup.group_id, '/', members[0]);
   auto segment = setup.world.segments->open(key, members, index, arena_bytes(int(members.size())), watch);
   return make_arena_backend(std::move(segment), members, index);

@@ -117,7 +117,7 @@ void send_object(const std::string& object, const SendOptions& options) {
 std::string recv_object(const RecvOptions& options) {
   const Message message =
       internal::make_message("recv_object", options.group, options.src, "src", options.tag, options.timeout);
-  // Shared with the transport, which may outlive a wait that fails.
+  // Shared with the transport, which may still use it after a wait that fails.
   const auto object = std::make_shared<std::string>();
   const int me = message.group.world()->rank;
   const auto take = [object, me](int source, const MessageHeader& header, size_t bytes) -> void* {

@@ -19,8 +19,8 @@ using internal::World;
 
 namespace {
 
-// Ranks of a host share its cores as whoever started them has said; torchrun and gradus-run do so
-// by the variable.
+// Sets this rank's number of threads, unless it is set already. torchrun and gradus-run set
+// it by OMP_NUM_THREADS.
 void share_cores(const World& world) {
   if (!std::getenv("OMP_NUM_THREADS") && Context::current().threads == 0) set_num_threads(world.threads);
 }
@@ -46,17 +46,17 @@ void destroy_process_group() {
     world = World::exchange_process_world(nullptr);
   }
   if (!world) return;
-  if (!world->membership->is_rank()) {  // in a child that the rank forked: all of it is the rank's
+  if (!world->membership->is_rank()) {  // in a forked child, all of it is the parent's
     new Ref<World>(std::move(world));
     return;
   }
   try {
     internal::finish_messages(*world);
   } catch (const DistributedError&) {
-    // Whoever cares has waited for them.
+    // Errors of the calls do not matter here: code that needs a result has waited for it.
   }
   world->finish_calls();
-  world->default_group = nullptr;  // which holds the world
+  world->default_group = nullptr;  // since it holds the world
   internal::leave_job(*world);
 }
 
@@ -112,7 +112,8 @@ void check_ranks(const char* op, const std::vector<std::vector<int>>& lists) {
   }
 }
 
-// One group per list; this rank gets its own, or the first one's handle as no member.
+// Makes one group per list. Returns this rank's group. A rank in no list gets a handle without membership: of
+// the group if there is one list, else of no ranks.
 Group make_groups(Op op, const std::vector<std::vector<int>>& lists, const NewGroupOptions& options) {
   check_ranks(name_of(op).data(), lists);
   std::vector<int64_t> says;

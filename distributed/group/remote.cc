@@ -20,12 +20,12 @@ using internal::MessageHeader;
 using internal::MessageWork;
 
 // Note [Remote messages]
-// A message whose sender wants its gradient carries an id for each of the sender's recordings that follow it,
-// and is answered once under each id: with a gradient, or with none. An answer that is a gradient is such a
-// message itself, which an outer recording may follow on both ranks: higher orders need nothing else.
-// Messages arrive in order; answers have a tag of their own, so that recordings can end in any order. Sends
-// never wait; the engine runs the newest node first, so what two ranks have exchanged comes back in the
-// reverse order on both, and nobody waits in a circle.
+// If the sender wants the gradient of a message, the message carries an id for each of the sender's
+// recordings that follow it. It is answered once under each id: with a gradient, or with "none". A gradient
+// is sent as such a message too, and an outer recording may follow it on both ranks. So gradients of higher
+// order need nothing else. Messages arrive in order. Each answer has a tag of its own, so recordings can end
+// in any order. Sends never wait. The engine runs the newest node first, so gradients come back in the
+// reverse order of the messages on both ranks, and no ranks wait for each other in a circle.
 constexpr uint32_t kMessageTag = 0;
 uint32_t answer_tag(uint32_t id) { return id | uint32_t{1} << 31; }
 
@@ -57,11 +57,11 @@ std::vector<RecordingState*> open_now(const char* op) {
   return open;
 }
 
-// Under which ids a message is answered, one for each recording that follows it on this rank.
+// The ids under which a message is answered, one for each recording that follows it on this rank.
 struct Answers {
   std::vector<std::pair<const RecordingState*, uint32_t>> ids;
 
-  // Each id serves once. 0 for a recording that has none.
+  // Returns the recording's id, and removes it: each id serves once. Returns 0 for a recording without an id.
   uint32_t take(const RecordingState* recording) {
     for (auto& [of, id] : ids)
       if (of == recording) return std::exchange(id, 0);
@@ -77,7 +77,7 @@ void post_none(const char* op, const Link& link, uint32_t tag) {
   MessageWork::send(link.message(op, tag), header, {}, Tensor())->detach(*link.world());
 }
 
-// Of a message that was sent: waits for its gradient.
+// The node of a message that was sent: waits for the message's gradient.
 class SentNode final : public autograd::Node {
  public:
   SentNode(Link link, Answers answers, Device device)
@@ -92,7 +92,7 @@ class SentNode final : public autograd::Node {
     Tensor dx = fetch("remote_send", link_, answer_tag(id), device_);
     if (needs[0]) dxs[0] = std::move(dx);
   }
-  // The answer comes nevertheless, and is not wanted.
+  // The answer still comes: receives it and drops it.
   void skipped(const RecordingState& recording, std::exception_ptr error) noexcept override {
     internal::report_backward_failure(link_.world(), error);
     const uint32_t id = answers_.take(&recording);
@@ -110,7 +110,7 @@ class SentNode final : public autograd::Node {
     } catch (...) {  // the job has failed
     }
   }
-  void drop_rule() override { link_.group = Group(); }  // a tensor may keep this node, but not the job
+  void drop_rule() override { link_.group = Group(); }  // a tensor may keep this node alive, but not the job
 
  private:
   Link link_;
@@ -118,7 +118,7 @@ class SentNode final : public autograd::Node {
   const Device device_;
 };
 
-// Of a message that was received: answers it.
+// The node of a message that was received: answers it.
 class ReceivedNode final : public autograd::Node {
  public:
   ReceivedNode(Link link, Answers answers)
@@ -129,7 +129,7 @@ class ReceivedNode final : public autograd::Node {
   void run_for(const RecordingState* ending, std::span<Tensor> dys, std::span<const char>,
                std::span<Tensor>) override {
     const uint32_t id = answers_.take(ending);
-    if (!id) return;  // the recording goes on: grad(ys, xs) ends at this rank
+    if (!id) return;  // the recording goes on: gradients of grad(ys, xs) stop here
     if (dys[0].defined())
       post("remote_recv", dys[0], link_, answer_tag(id));
     else
@@ -144,14 +144,14 @@ class ReceivedNode final : public autograd::Node {
     } catch (...) {  // the job has failed
     }
   }
-  void drop_rule() override { link_.group = Group(); }  // a tensor may keep this node, but not the job
+  void drop_rule() override { link_.group = Group(); }  // a tensor may keep this node alive, but not the job
 
  private:
   Link link_;
   Answers answers_;
 };
 
-// Sends x; a recording that follows it will wait for the answer.
+// Sends x. A recording that follows x will wait for the answer.
 void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
   internal::check_in_host_memory(op, "x", given);
   const std::vector<RecordingState*> open = open_now(op);
@@ -177,7 +177,8 @@ void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
       answers.ids.emplace_back(open[i], header.id + static_cast<uint32_t>(answers.ids.size()));
     }
   }
-  // Nothing may write into a tensor that is followed until its backward, and then the message has arrived.
+  // A followed tensor needs no copy: nothing may write to it until the backward, and by then the
+  // message has arrived.
   const Tensor sent = followed ? detach(x) : raw::clone(x);
   internal::wait_for_device(sent);
   const std::span payload(static_cast<const std::byte*>(sent.raw_ptr()), size_t(sent.nbytes()));
@@ -187,7 +188,7 @@ void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
                     {recorder.edge_to(x)});
 }
 
-// Receives a tensor, undefined for "none"; it is followed if its sender wants the gradient.
+// Receives a tensor; undefined for "none". This rank's recordings follow it if its sender wants the gradient.
 Tensor fetch(const char* op, const Link& link, uint32_t tag, Device device) {
   const std::vector<RecordingState*> open = open_now(op);
   struct Arrived {

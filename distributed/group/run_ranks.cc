@@ -25,7 +25,7 @@ void run_ranks(int world_size, const std::function<void()>& body, const RunRanks
 
   const Membership& job = *worlds[0]->membership;
   if (!job.failed()) return;
-  // The rank that failed has the exception itself; others know its text.
+  // The rank that failed has the exception itself; the others have only its text.
   const int first = job.failure().rank;
   if (first >= 0 && errors[first]) std::rethrow_exception(errors[first]);
   for (const std::exception_ptr& error : errors)

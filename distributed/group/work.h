@@ -12,7 +12,8 @@ namespace internal {
 class WorkState;
 }
 
-// A handle; copies share. Keeps the tensors that it works on alive. Default-constructed: done.
+// A handle; copies share the work. It keeps the tensors that it works on alive. A
+// default-constructed Work is done.
 class Work {
  public:
   Work();
@@ -21,14 +22,13 @@ class Work {
   Work(const Work&);
   Work& operator=(const Work&);
 
-  // Blocks until it is done. The limit is that of the call that started it, or `timeout` from
-  // now, if shorter.
-  // Errors: what went wrong (DistributedError), each time it is called; TimeoutError when `timeout` is over
-  // first, which ends nothing: it can be waited for again.
+  // Blocks until it is done. The limit is the started call's own, or `timeout` from now if that is sooner.
+  // Errors: what went wrong (DistributedError), in every call of wait; TimeoutError if `timeout` is over
+  // first (the work goes on and can be waited for again).
   void wait(std::optional<Milliseconds> timeout = {}) const;
-  // Whether it is done, well or badly; never blocks.
+  // Returns whether it is done or has failed; never blocks.
   bool is_completed() const;
-  // Of a finished receive: the rank that sent. -1 otherwise.
+  // Returns the sender's rank of a finished receive, -1 otherwise.
   int source_rank() const;
 
  private:

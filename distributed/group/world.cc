@@ -25,7 +25,7 @@ void World::finish_calls() {
   const TimePoint begin = now();
   const auto ended = [&] { return posted->none(); };
   const auto awaited_elsewhere = [&](const RankStatus& status) {
-    // Not by what it said before: then this rank may have come to it since.
+    // An older status does not count: this rank may have come to that call since.
     return status.awaits(rank) && status.silent < now() - begin && !posted->is_of(status.doing);
   };
   std::optional<Deadline> end;

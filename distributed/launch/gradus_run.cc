@@ -50,7 +50,7 @@ template <class... Parts>
   throw ValueError(kOp, parts...);
 }
 
-// "--nproc-per-node,--nproc_per_node": both spellings; and PET_NPROC_PER_NODE, torchrun's variable.
+// Returns both spellings: "--nproc-per-node,--nproc_per_node". torchrun's variable is PET_NPROC_PER_NODE.
 std::string spellings(const std::string& name) {
   std::string with_underscores = name;
   std::replace(with_underscores.begin(), with_underscores.end(), '-', '_');
@@ -121,7 +121,7 @@ Args parse(int argc, char** argv) {
   app.add_flag("--pass-local-rank,--pass_local_rank", a.pass_local_rank,
                "adds --local-rank=N to the program's arguments, as torch.distributed.launch did");
 
-  // What torchrun has and this has not, with the reason.
+  // Options of torchrun that gradus-run does not have, with the reason.
   const std::pair<const char*, const char*> refused[] = {
       {"-m,--module", "it starts programs; a Python module is: gradus-run ... python3 -m NAME"},
       {"--run-path,--run_path", "it starts programs; a script is: gradus-run ... python3 SCRIPT"},
@@ -196,7 +196,7 @@ std::pair<int, int> node_range(const std::string& text) {
   return {low, high};
 }
 
-// "3", or "0:1,1:2": streams per local rank; those not named have none.
+// Reads "3" or "0:1,1:2": streams per local rank. Ranks that are not named have none.
 std::vector<int> streams(const char* what, const std::string& text, int nproc) {
   if (text.find(':') == std::string::npos) return std::vector<int>(size_t(nproc), number(what, text, 0, 3));
   std::vector<int> result(size_t(nproc), 0);
@@ -231,7 +231,7 @@ std::vector<int> signals(const std::string& text) {
   return result;
 }
 
-// "HOST", "HOST:PORT" or "[ADDRESS]:PORT".
+// Reads "HOST", "HOST:PORT" or "[ADDRESS]:PORT".
 void read_endpoint(const std::string& text, RendezvousOptions& rendezvous) {
   const size_t colon = text.rfind(':'), bracket = text.rfind(']');
   const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
@@ -279,7 +279,7 @@ RendezvousOptions rendezvous_options(const Args& a) {
   rendezvous.port = a.master_port;
   if (!a.rdzv_endpoint.empty()) read_endpoint(a.rdzv_endpoint, rendezvous);
   if (!rendezvous.several()) {
-    // An endpoint is for machines to meet at, which one machine has no need of; it is not
+    // With one machine the endpoint is not used. It is a place for machines to meet, and not
     // the ranks' MASTER_PORT.
     if (a.rdzv_backend == "c10d") {
       rendezvous.host = "127.0.0.1";

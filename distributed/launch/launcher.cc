@@ -40,13 +40,14 @@ using Body = std::function<std::string()>;
 
 constexpr const char* kOp = "launcher";
 constexpr int kMaxRanks = 4096;
-// A result in its file: this, then the bytes. A rank that ended before it was complete has returned nothing.
+// Marks a complete result in its file. A rank that ended before writing it has returned nothing.
 constexpr char kReturned = '+';
 
-// How a call of launcher ended. Ranks of later calls get it, too: they run the program from its beginning.
+// How a call of launcher ended. Ranks of later calls get this too, since they run the program
+// from its beginning.
 struct Ended {
   int status = 0;
-  int rank = -1;  // that failed first
+  int rank = -1;  // the rank that failed first
   std::string text;
   std::vector<std::string> results;
 
@@ -66,7 +67,7 @@ struct Ended {
 
 // ---- options ----
 
-// The value of two options that mean the same.
+// Returns the value of two options that mean the same.
 template <class T>
 T same(const char* name, const T& value, const char* other_name, const T& other, const T& unset) {
   if (value != unset && other != unset && value != other)
@@ -79,7 +80,7 @@ void check_range(const char* name, int64_t value, int64_t low, int64_t high) {
     throw ValueError(kOp, name, " is ", value, "; expected ", low, " to ", high);
 }
 
-// What the two vocabularies say, as one.
+// Merges PyTorch's and MegEngine's names of options.
 SupervisorOptions read_options(const LauncherOptions& o) {
   for (const auto& [name, value] :
        {std::pair("nproc_per_node", o.nproc_per_node), std::pair("n_gpus", o.n_gpus)})
@@ -126,7 +127,7 @@ SupervisorOptions read_options(const LauncherOptions& o) {
     if (o.rank_start + spec.nproc > o.world_size)
       throw ValueError(kOp, "world_size is ", o.world_size, ", but this machine has ", spec.nproc,
                        " ranks from rank ", o.rank_start, " on");
-    if (spec.nproc < o.world_size) {  // as many machines as it takes
+    if (spec.nproc < o.world_size) {  // as many machines as the ranks need
       nodes.min_nodes = nodes.max_nodes = o.world_size;
       nodes.world_size = o.world_size;
       nodes.first_rank = o.rank_start;
@@ -148,7 +149,7 @@ SupervisorOptions read_options(const LauncherOptions& o) {
 
 // ---- in a rank ----
 
-// What the launcher told a process that it started: which call of launcher is to run its function.
+// What the launcher told a process that it started: which call of launcher must run its function.
 struct Started {
   int ordinal = 0;
   std::vector<Ended> earlier;
@@ -160,7 +161,7 @@ Started* started() {
     const char* text = std::getenv("GRADUS_LAUNCH");
     const char* result = std::getenv("GRADUS_RESULT_FD");
     int ordinal = 0, launcher = 0, earlier = -1;
-    // Programs that a rank starts find the variable too.
+    // Programs that a rank starts inherit the variable, so the parent's process id must match.
     if (!text || std::sscanf(text, "%d:%d:%d", &ordinal, &launcher, &earlier) != 3 || launcher != getppid())
       return {};
     auto s = std::make_unique<Started>();
@@ -181,15 +182,15 @@ Started* started() {
   return instance.get();
 }
 
-// Tells the others and the launcher what ends this rank.
+// Tells the other ranks and the launcher what ends this rank.
 void tell(const std::exception_ptr& error) {
   if (const World* world = World::current(); world && !world->membership->is_rank())
-    return;  // a child that it forked
+    return;  // a forked child
   write_error_file(error);
   if (World* world = World::current()) world->membership->report(failure_of(world->rank, error));
 }
 
-// Into a file in memory.
+// Writes all bytes to a file in memory.
 void write_whole(int fd, std::string_view bytes, const char* what) {
   const gradus::internal::QuietSignals quiet;
   for (size_t done = 0; done < bytes.size();) {
@@ -207,11 +208,10 @@ void write_whole(int fd, std::string_view bytes, const char* what) {
   try {
     init_process_group({.backend = options.backend, .timeout = options.timeout});
     const std::string bytes = body();
-    if (process != gradus::internal::fork_count())
-      std::exit(0);  // a child that the rank forked: it has no result
+    if (process != gradus::internal::fork_count()) std::exit(0);  // a forked child has no result
     if (result)
-      write_whole(result.fd(), bytes + kReturned, "hand over");  // last: it says that all the rest is there
-    // No barrier: a rank that returns early must be seen as gone by those that wait for it.
+      write_whole(result.fd(), bytes + kReturned, "hand over");  // the mark of a complete result comes last
+    // Without a barrier: if a rank returns early, ranks that wait for it must see that it has left.
     destroy_process_group();
     status = 0;
   } catch (...) {
@@ -220,8 +220,8 @@ void write_whole(int fd, std::string_view bytes, const char* what) {
   std::exit(status);
 }
 
-// Under gradus-run, torchrun or a scheduler. The process stays in the job until it ends: a later
-// call goes on in it.
+// Runs the function as a rank of gradus-run, torchrun or a scheduler. The process stays in the job until it
+// ends, and a later call uses the same job.
 Ended run_in_place(const LauncherOptions& options, const Body& body, bool wants_results) {
   Ended ended;
   try {
@@ -268,7 +268,7 @@ Ended run_threads(const LauncherOptions& options, const Body& body, int ranks) {
   return ended;
 }
 
-// A variable of this process, for a scope.
+// Sets an environment variable of this process for a scope.
 class Variable {
  public:
   explicit Variable(const char* name) : name_(name) {
@@ -284,7 +284,8 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-// As ranks that are processes find it, TORCHELASTIC_RESTART_COUNT says which attempt this is.
+// Runs ranks as threads, with restarts. TORCHELASTIC_RESTART_COUNT says which attempt this is, as for ranks
+// that are processes.
 Ended run_threads_with_restarts(const LauncherOptions& options, const Body& body, int ranks) {
   Variable count("TORCHELASTIC_RESTART_COUNT");
   for (int attempt = 0;; ++attempt) {
@@ -325,7 +326,7 @@ Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended
   spec.inherit = {file.fd()};
   spec.results = wants_results;
 
-  std::cout.flush();  // what was printed before comes before what the ranks print
+  std::cout.flush();  // earlier output must come before the ranks' output
   std::fflush(stdout);
   internal::Outcome outcome = internal::supervise(spec);
   Ended ended;

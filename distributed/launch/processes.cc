@@ -31,7 +31,8 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return result;
 }
 
-// Between fork and exec: only what is safe when other threads hold locks. Returns on errors, with errno.
+// Runs between fork and exec, and so does only what is safe while other threads hold locks. Returns on an
+// error, with errno.
 void become(const SpawnOptions& options, char* const* argv, char* const* shell_argv, char* const* env,
             pid_t parent) {
   if (options.outlives_us) {
@@ -39,7 +40,7 @@ void become(const SpawnOptions& options, char* const* argv, char* const* shell_a
   } else {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(127);  // it ended before this could have been noticed
+    if (getppid() != parent) _exit(127);  // the parent ended before PR_SET_PDEATHSIG was set
   }
   if (options.guard >= 0) {
     char message[1 + sizeof(pid_t)] = {kStarted};
@@ -47,7 +48,7 @@ void become(const SpawnOptions& options, char* const* argv, char* const* shell_a
     std::memcpy(message + 1, &pid, sizeof pid);
     send(options.guard, message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
-  // Handlers become the default by themselves; a signal that is ignored stays so (nohup), but for this one.
+  // exec resets handlers to the default. Ignored signals stay ignored (nohup), except these two.
   signal(SIGPIPE, SIG_DFL);
   signal(SIGCHLD, SIG_DFL);
   if (options.in >= 0 && dup2(options.in, 0) < 0) return;
@@ -61,7 +62,7 @@ void become(const SpawnOptions& options, char* const* argv, char* const* shell_a
   if (errno == ENOEXEC) execve("/bin/sh", shell_argv, env);
 }
 
-// The first `limit` bytes of a file of /proc, or "" when it cannot be read.
+// Returns the first `limit` bytes of a process's file in /proc, or "" if it cannot be read.
 std::string read_proc(pid_t pid, const char* file, size_t limit) {
   const int fd = open(concat("/proc/", pid, '/', file).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return "";
@@ -84,7 +85,7 @@ struct Stat {
   bool lives() const { return state != 0 && state != 'Z' && state != 'X'; }
 };
 
-// From "pid (name) state ppid pgrp ..."; the name may hold anything. The start is the 22nd of all.
+// Reads "pid (name) state ppid pgrp ...". The name may contain any characters. The start time is field 22.
 Stat read_stat(pid_t pid) {
   const std::string text = read_proc(pid, "stat", 4096);
   Stat stat;
@@ -120,7 +121,7 @@ pid_t spawn(const char* op, const SpawnOptions& options) {
   int failed[2];  // closed by a successful exec; else errno comes through it
   if (pipe2(failed, O_CLOEXEC) < 0) throw ValueError(op, "cannot make a pipe: ", std::strerror(errno));
 
-  // No handler of this process may run in the child before it becomes another program.
+  // Blocks signals: no handler of this process may run in the child before exec.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -195,7 +196,7 @@ bool is_adopted(const Family& family, pid_t pid, const Stat& stat, pid_t adopter
          std::ranges::find(family.strangers, pid) == family.strangers.end();
 }
 
-// Adds all that descend from `found`.
+// Adds all descendants of `found`.
 void add_descendants(const Stats& all, const std::set<pid_t>& except, std::set<pid_t>& found) {
   std::map<pid_t, std::vector<pid_t>> children;
   for (const auto& [pid, stat] : all)

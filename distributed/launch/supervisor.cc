@@ -35,15 +35,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// After a failure: how long the other ranks may take to end with errors of their own.
+// How long the other ranks may take after a failure to end with errors of their own.
 constexpr Milliseconds kOwnErrors{1'200};
-// How long what is left may take to be gone after SIGKILL.
+// How long processes may take to disappear after SIGKILL.
 constexpr Milliseconds kKillLimit{2'000};
-constexpr Milliseconds kReap{5'000};  // how often orphans that have ended are looked for
+constexpr Milliseconds kReap{5'000};  // how often to reap orphans that have ended
 constexpr size_t kMaxErrorFile = 1 << 20;
 constexpr size_t kLastLines = 15;
 
-// Ends whatever the launcher is waiting for.
+// Thrown to end whatever the launcher is waiting for.
 struct Interrupted {
   int signal;
 };
@@ -59,13 +59,14 @@ std::string random_id() {
   return id;
 }
 
-// Descriptors 0 to 2 are open, so that no other file gets their numbers.
+// Opens descriptors 0 to 2 where they are closed, so that no other file gets their numbers.
 void open_standard_streams() {
   for (int fd = 0; fd <= 2; ++fd)
     if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", O_RDWR);
 }
 
-// A rank takes some descriptors here; the usual limit is for a few hundred ranks.
+// Raises the limit of open files if needed. Each rank takes some descriptors of the launcher; the usual limit
+// is enough for a few hundred ranks.
 void allow_files(int ranks) {
   const rlim_t needed = 200 + 8 * rlim_t(ranks);
   rlimit limit;
@@ -74,7 +75,7 @@ void allow_files(int ranks) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Exit codes of children are kept for its lifetime, also where they were to be ignored.
+// For its lifetime, keeps the exit codes of children, even if this process ignored SIGCHLD before.
 class KeepExitCodes {
  public:
   KeepExitCodes() {
@@ -91,7 +92,7 @@ class KeepExitCodes {
   bool changed_;
 };
 
-// A file in memory; ranks write to it by its number, or by its name in /proc.
+// Makes a file in memory. Ranks write to it by its descriptor, or by its name in /proc.
 Socket memory_file(const char* op, const char* name) {
   Socket file(memfd_create(name, MFD_CLOEXEC));
   if (!file) throw ValueError(op, "cannot make a file in memory: ", std::strerror(errno));
@@ -119,7 +120,7 @@ std::string read_file(const std::string& path, size_t limit) {
   return read_file(file.fd(), limit);
 }
 
-// What torchrun's template says: ${role_name}, ${local_rank} and ${rank} are replaced.
+// Returns the prefix of torchrun's template, with ${role_name}, ${local_rank} and ${rank} replaced.
 std::string line_prefix(const std::string& role, int local_rank, int rank) {
   const char* set = std::getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
   std::string prefix = set && *set ? set : "[${role_name}${local_rank}]:";
@@ -132,7 +133,7 @@ std::string line_prefix(const std::string& role, int local_rank, int rank) {
   return prefix;
 }
 
-// One attempt: the ranks of this machine, from their start to the last one's end.
+// One attempt: the ranks of this machine, from their start to the end of the last one.
 class Attempt {
  public:
   Attempt(const SupervisorOptions& spec, const std::string& id, const Adoption& adoption,
@@ -159,7 +160,7 @@ class Attempt {
  private:
   struct Rank {
     RankEnd end;
-    Socket watch;          // readable when it has ended (pidfd)
+    Socket watch;          // pidfd: readable when the rank has ended
     Socket error, result;  // files in memory
     bool running = true;
   };
@@ -188,7 +189,7 @@ class Attempt {
           .path = spec_.path, .argv = spec_.argv, .env = environment(rank), .inherit = spec_.inherit};
       if (spec_.pass_local_rank) options.argv.insert(options.argv.begin() + 1, concat("--local-rank=", i));
       if (rank.result) options.inherit.push_back(rank.result.fd());
-      if (isatty(0)) options.in = null.fd();  // only processes in the foreground may read a terminal
+      if (isatty(0)) options.in = null.fd();  // background processes may not read a terminal
       const Socket out = stream(rank.end, kStdout, folder), err = stream(rank.end, kStderr, folder);
       options.guard = guard_.socket();
       options.out = out.fd();
@@ -199,7 +200,7 @@ class Attempt {
     }
   }
 
-  // What a rank gets as stdout or stderr; none: the launcher's own.
+  // Returns what a rank gets as stdout or stderr; no socket: the launcher's own stream.
   Socket stream(const RankEnd& rank, int which, const std::string& folder) {
     const auto has = [&](const std::vector<int>& streams) {
       return !streams.empty() && (streams[size_t(rank.local_rank)] & which);
@@ -211,7 +212,8 @@ class Attempt {
       options.file = folder + (which == kStdout ? "/stdout.log" : "/stderr.log");
     if (shown && !redirect) options.console = which;
     if (tee) options.prefix = line_prefix(spec_.role, rank.local_rank, rank.rank);
-    // stderr always passes through here, for its last lines; stdout stays a terminal where it is one.
+    // stderr always passes through the launcher, which keeps its last lines. stdout stays a
+    // terminal if it is one.
     if (which == kStdout && !tee && !redirect && shown) return {};
     return Socket(output_.add(rank.rank, which == kStderr, options));
   }
@@ -237,7 +239,7 @@ class Attempt {
         {"TORCHELASTIC_RESTART_COUNT", text(number_)},
         {"TORCHELASTIC_MAX_RESTARTS", text(place.max_restarts)},
         {"TORCHELASTIC_RUN_ID", spec_.run_id},
-        {"TORCHELASTIC_USE_AGENT_STORE", "False"},  // nothing of PyTorch's listens at MASTER_PORT
+        {"TORCHELASTIC_USE_AGENT_STORE", "False"},  // no store of PyTorch listens at MASTER_PORT
         {"TORCHELASTIC_ERROR_FILE", error_file},
         {"GRADUS_ERROR_FILE", error_file},
         {"GRADUS_STORE", place.store},
@@ -250,7 +252,7 @@ class Attempt {
       ours["OMP_NUM_THREADS"] =
           text(spec_.threads > 0 ? spec_.threads : std::max(1, usable_cores() / spec_.nproc));
     if (rank.result) ours["GRADUS_RESULT_FD"] = text(rank.result.fd());
-    // A launcher in a rank of another one: its ranks belong to both.
+    // This launcher may run in a rank of another launcher. Then its ranks belong to both.
     if (const char* outer = std::getenv("GRADUS_LAUNCHER_ID"))
       ours["GRADUS_LAUNCHER_ID"] = concat(outer, ',', id_);
 
@@ -294,8 +296,8 @@ class Attempt {
     }
   }
 
-  // Notes a rank's end. It stays a zombie until all are gone: so its process group's number is not
-  // given to others.
+  // Notes a rank's end. The rank stays a zombie until all ranks are gone, so that no other process gets its
+  // process group's number.
   void look_at(Rank& rank) {
     siginfo_t info;
     info.si_pid = 0;
@@ -334,7 +336,7 @@ class Attempt {
         next_step_ = Clock::now() + spec_.shutdown_timeout;
         stage_ = Stage::kTerminated;
       } else if (stage_ != Stage::kKilled) {
-        next_step_ = Clock::now();  // asked twice
+        next_step_ = Clock::now();  // the user asked twice: goes on at once
         stage_ = Stage::kTerminated;
       }
     }
@@ -344,7 +346,8 @@ class Attempt {
     if (!failed_ && !signal_ && rendezvous_.failed()) fail();
   }
 
-  // A rank that is stuck after its last collective keeps nobody waiting who could say so.
+  // Ends ranks that go on for too long after another rank has returned. No rank waits for a rank that hangs
+  // after its last collective, so no rank would report it.
   void look_at_stragglers() {
     const Milliseconds limit = spec_.rendezvous.exit_timeout;
     if (!first_end_ || failed_ || signal_ || limit == Milliseconds(0)) return;
@@ -369,7 +372,7 @@ class Attempt {
       if (r.running) r.end.was_stopped = process_state(r.end.pid) == 'T';
   }
 
-  // The time of a stage is over.
+  // Goes to the next stage when the time of a stage is over.
   void step() {
     if (stage_ == Stage::kFailed) {
       send(SIGTERM);
@@ -380,17 +383,17 @@ class Attempt {
       stage_ = Stage::kKilled;
       next_step_ = Clock::now() + kKillLimit;
     } else if (stage_ == Stage::kKilled) {
-      for (Rank& r : ranks_) r.running = false;  // stuck in the kernel
+      for (Rank& r : ranks_) r.running = false;  // those are stuck in the kernel
     }
   }
 
-  // To the process groups of the ranks that go on.
+  // Sends a signal to the process groups of the ranks that still run.
   void send(int signal) {
     asked_to_end_ = true;
     for (const Rank& r : ranks_)
       if (r.running) {
         kill(-r.end.pid, signal);
-        if (signal != SIGKILL) kill(-r.end.pid, SIGCONT);  // a stopped one would not notice
+        if (signal != SIGKILL) kill(-r.end.pid, SIGCONT);  // a stopped process would not notice the signal
       }
   }
 
@@ -406,14 +409,14 @@ class Attempt {
     return {.id = id_, .groups = rank_pids(), .adopter = getpid(), .strangers = adoption_.strangers()};
   }
 
-  // Orphans that have ended; they would add up.
+  // Reaps orphans that have ended, so that they do not pile up.
   void reap() const {
     std::vector<pid_t> kept = rank_pids();
     kept.push_back(guard_.pid());
     reap_adopted(family(), kept);
   }
 
-  // Nothing that a rank has started outlives it.
+  // Ends everything that the ranks have started.
   void end_all() {
     if (ended_) return;
     ended_ = true;
@@ -446,7 +449,7 @@ class Attempt {
     rendezvous_.failed(&outcome.failure);
   }
 
-  // kFailed: ranks may end by themselves; kTerminated: they were asked to; kKilled: they were killed.
+  // kFailed: the ranks may end by themselves. kTerminated: they were asked to end. kKilled: they were killed.
   enum class Stage { kRunning, kFailed, kTerminated, kKilled };
 
   const SupervisorOptions& spec_;
@@ -461,13 +464,14 @@ class Attempt {
   std::vector<Rank> ranks_;
   Stage stage_ = Stage::kRunning;
   Clock::time_point next_step_ = Clock::time_point::max(), next_reap_ = Clock::now() + kReap;
-  std::optional<std::pair<int, Deadline>> first_end_;  // in order: which rank, and how long others may go on
+  std::optional<std::pair<int, Deadline>>
+      first_end_;  // the first end in order: its rank; how long others may go on
   bool failed_ = false, asked_to_end_ = false, ended_ = false;
   int signal_ = 0;
-  Failure failure_;  // the first one seen here
+  Failure failure_;  // the first failure seen here
 };
 
-// The folder of a job's logs.
+// Makes the folder of a job's logs. Returns its path.
 std::string make_logs(const SupervisorOptions& spec, const std::string& id) {
   if (spec.log_dir.empty()) return "";
   std::string name = spec.run_id;

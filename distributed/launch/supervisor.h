@@ -1,5 +1,5 @@
-// Job: this machine's part of a job: starts the ranks, watches them, and ends them all. What launcher() and
-// gradus-run have in common.
+// supervise: runs this machine's part of a job. It starts the ranks, watches them, and ends them all. For
+// launcher() and gradus-run.
 #pragma once
 
 #include <chrono>
@@ -13,22 +13,22 @@
 
 namespace gradus::dist::internal {
 
-// Bits: which of a rank's streams.
+// Bits for a rank's streams.
 enum : int { kStdout = 1, kStderr = 2 };
 
 struct SupervisorOptions {
-  const char* op = "launcher";  // the name under which it speaks
-  std::string path;             // what every rank executes
+  const char* op = "launcher";  // the name in messages
+  std::string path;             // of the program that every rank runs
   std::vector<std::string> argv;
   bool pass_local_rank = false;  // adds --local-rank=N
   int nproc = 1;                 // ranks on this machine
   RendezvousOptions rendezvous;
   std::string run_id = "none";  // TORCHELASTIC_RUN_ID
   std::string role = "default";
-  int threads = 0;  // OMP_NUM_THREADS; 0: as it is set, else usable cores / nproc
+  int threads = 0;  // OMP_NUM_THREADS; 0: keeps it if set, else usable cores / nproc
 
   std::vector<std::string> variables;  // NAME=value, further ones
-  std::vector<int> inherit;            // descriptors that ranks keep
+  std::vector<int> inherit;            // descriptors that ranks inherit
   bool results = false;                // ranks return bytes (GRADUS_RESULT_FD)
 
   std::string log_dir;         // "": none
@@ -36,7 +36,7 @@ struct SupervisorOptions {
   std::vector<int> tee;     // per local rank: to files (if there is a log_dir) and the console, with a prefix
   std::vector<bool> shown;  // per local rank: on the console; empty: all
 
-  std::vector<int> signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};  // end the job
+  std::vector<int> signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};  // these end the job
   Milliseconds shutdown_timeout{3'000};
   Milliseconds monitor_interval{50};
 };
@@ -47,8 +47,8 @@ struct RankEnd {
   pid_t pid = 0;
   int exit_code = -1;  // or
   int signal = 0;
-  bool by_launcher = false;  // it was asked or made to end
-  bool was_stopped = false;  // when the job failed
+  bool by_launcher = false;  // the launcher asked or made it end
+  bool was_stopped = false;  // whether it was stopped when the job failed
   std::chrono::system_clock::time_point time;
   std::string message, text;  // of its exception, from the error file: with and without its type
   std::string traceback;
@@ -56,14 +56,14 @@ struct RankEnd {
   std::vector<std::string> last_lines;  // of its stderr
 
   bool ok() const { return exit_code == 0; }
-  // "rank 2 was killed by signal 9 (SIGKILL)", "rank 1 failed: ShapeError: [matmul] ...", "rank 3
+  // Returns "rank 2 was killed by signal 9 (SIGKILL)", "rank 1 failed: ShapeError: [matmul] ..." or "rank 3
   // exited with code 1".
   std::string sentence() const;
 };
 
 struct Outcome {
   bool ok = false;
-  int signal = 0;                    // that ended the launcher's job; 0: none
+  int signal = 0;                    // the signal that ended the launcher's job; 0: none
   Failure failure;                   // the first one, unless ok
   std::vector<RankEnd> ends;         // of the last attempt, by rank
   std::vector<std::string> results;  // of all ranks of all machines
@@ -71,11 +71,11 @@ struct Outcome {
   int attempts = 1;
 };
 
-// Returns when all ranks have ended and no process of the job is left.
-// Errors: ValueError and ConnectionError when it cannot begin.
+// Runs the job. Returns when all ranks have ended and no process of the job is left.
+// Errors: ValueError and ConnectionError if the job cannot begin.
 Outcome supervise(const SupervisorOptions& spec);
 
-// "SIGKILL".
+// Returns "SIGKILL" for 9.
 std::string signal_name(int signal);
 
 }  // namespace gradus::dist::internal

@@ -1,7 +1,7 @@
-// Simulation: ranks as threads under a scheduler that a seed drives. One thread runs at a time; at every
-// point where ranks meet (a wait, a notification, a message, a store operation) the seed decides who goes
-// on, how long a message takes, which one is lost and who is killed. Time is virtual. The same seed
-// replays the same run.
+// Simulation: ranks as threads, under a scheduler that a seed drives. One thread runs at a time. At every
+// point where ranks meet (a wait, a notification, a message, a store operation), the seed decides which
+// thread goes on. It also decides how long a message takes, which message is lost, and which rank is killed.
+// Time is virtual. The same seed replays the same run.
 //
 //   for (uint64_t seed = 0; seed < 10'000; ++seed)
 //     SimulationReport report = simulate(4, {.seed = seed, .kill = 0.1}, [] { ...collectives... });
@@ -20,7 +20,7 @@ namespace gradus::dist {
 struct SimulationOptions {
   uint64_t seed = 0;
   double kill = 0;  // chance that one rank is killed, at a random point
-  double drop = 0;  // chance that one message is lost, and all that follow it between these two ranks
+  double drop = 0;  // chance that a message is lost, and all later ones from that sender to that receiver
   bool messages_only = false;  // as in RunRanksOptions
   int hosts = 1;
   Milliseconds max_delay{50};     // of a message, virtual

@@ -23,8 +23,9 @@ namespace {
 using internal::Message;
 using internal::MessageType;
 
-// The file: a magic line, then records, each a checksum (8 bytes) and a frame of store_protocol.h: kSet or
-// kDelete. Whoever has the lock reads what others have appended since, then appends what it does itself.
+// The file is a magic line, then records. A record is a checksum (8 bytes) and a frame of
+// store_protocol.h, kSet or kDelete. The process that has the lock first reads what others have appended,
+// then appends its own records.
 constexpr std::string_view kMagicLine = "gradus store 1\n";
 constexpr size_t kMaxFileBytes = size_t(4) << 30;
 constexpr Milliseconds kFirstPause{2}, kLongestPause{50};
@@ -56,9 +57,9 @@ std::string error_text() { return std::generic_category().message(errno); }
   throw FileError("open_file_store", path, ' ', why);
 }
 
-// Opens or makes the file, which must be this user's alone: whoever writes it decides whom ranks talk to, and
-// whoever reads it learns the job's token. A folder that others may write is as good as their own file there,
-// unless it is sticky as /tmp is: in that one nobody can put anything in place of another user's file.
+// Opens or makes the file, which must be this user's alone. Anyone who can write it decides whom ranks talk
+// to, and anyone who can read it learns the job's token. In a folder that others may write, they could
+// replace the file. A sticky folder, as /tmp is, prevents that.
 internal::Socket open_private(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
@@ -147,7 +148,7 @@ class FileStore final : public Store {
   }
 
  private:
-  // Changes a key here, and says so in the file. When the file cannot take it, the change is undone.
+  // Changes a key here, and appends the change to the file. If the file cannot take it, the change is undone.
   template <class F>
   void change(const char* op, std::string_view key, F&& f) {
     with_lock(op, [&] {
@@ -183,7 +184,7 @@ class FileStore final : public Store {
     }
   }
 
-  // Runs f() with the file locked against others and all that they wrote taken in.
+  // Runs f() with the file locked against others, after reading all that they wrote.
   template <class F>
   void with_lock(const char* op, F&& f) {
     std::lock_guard lock(mutex_);
@@ -196,7 +197,7 @@ class FileStore final : public Store {
     f();
   }
 
-  // In steps, for whoever has the lock may be stopped.
+  // Tries in steps, until a deadline: the process that has the lock may be stopped.
   void lock_file(const char* op) {
     const Deadline deadline = Deadline::after(default_timeout());
     Milliseconds pause = kFirstPause;
@@ -260,7 +261,7 @@ class FileStore final : public Store {
     write(op, bytes);
   }
 
-  // All or nothing.
+  // Writes all of the bytes or none.
   void write(const char* op, std::string_view bytes) {
     const gradus::internal::QuietSignals quiet;
     size_t done = 0;
@@ -298,7 +299,7 @@ class FileStore final : public Store {
   std::mutex mutex_;  // of what follows
   internal::Socket file_;
   internal::KeyTable keys_;
-  size_t end_ = 0;  // what has been taken in
+  size_t end_ = 0;  // how much of the file has been read
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// FileStore: a store in one file on a file system that all ranks see; for file:// initialization.
+// FileStore: a store in one file on a file system that all ranks see. For file:// initialization.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace gradus::dist {
 
-// Opens or makes the file, which is an append-only log under a file lock; a malformed one is a StoreError.
-// Errors: FileError when it cannot be opened; when it is not this user's own file, which nobody else may
-// read or write; when its folder is another user's (root's may be), or others may write that (unless it is
-// sticky as /tmp is).
+// Opens or makes the file, which is an append-only log under a file lock.
+// Errors: StoreError for a malformed file. FileError if the file cannot be opened, belongs to another user,
+// or can be read or written by others; also if its folder belongs to another user except root, or can be
+// written by others and is not sticky as /tmp is.
 std::shared_ptr<Store> open_file_store(const std::string& path, Milliseconds timeout);
 
 }  // namespace gradus::dist

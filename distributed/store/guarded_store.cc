@@ -7,12 +7,12 @@
 namespace gradus::dist {
 namespace {
 
-// How soon a wait ends after the job has failed, or all who could end the wait have left.
+// How soon a wait ends after the job has failed, or after all other ranks have left.
 constexpr Milliseconds kSlice{200};
 
 class GuardedStore final : public Store {
  private:
-  // A store that is gone is told as the failure that took it away, which is known soon.
+  // If the store is gone, throws the job's failure instead, which becomes known soon after.
   template <class F>
   auto checked(const char* op, F&& f) {
     membership_->check(op);
@@ -40,7 +40,7 @@ class GuardedStore final : public Store {
         std::vector<std::string> missing;
         for (const std::string& key : keys)
           if (!store_->check({key})) missing.push_back(key);
-        // One that came at the last moment.
+        // The keys came at the last moment.
         if (missing.empty()) return f(Milliseconds(0));
         if (alone)
           throw PeerError(op, -1, internal::missing_text(missing), ", and all other ranks have left the job");

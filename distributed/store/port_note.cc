@@ -40,7 +40,7 @@ std::string PortNote::text() const noexcept {
       if (!folder) continue;
       const auto file = folder->read(kOp, name_.c_str(), place_.size() + 1 + kMaxText);
       if (!file || !file->content.starts_with(place_ + '\n')) continue;
-      // One of a time that has not come is of a clock that has been set.
+      // abs: a time in the future is from before the clock was set back.
       const auto age = std::chrono::abs(std::chrono::system_clock::now() - file->time);
       if (age < kLife) return file->content.substr(place_.size() + 1);
     }

@@ -1,4 +1,4 @@
-// A note at a port, for ranks that come to it when the job there has ended, and nobody listens any more.
+// PortNote: a note at a port, for ranks that come to the port after the job there has ended.
 #pragma once
 
 #include <string>
@@ -9,24 +9,25 @@ namespace gradus::dist::internal {
 
 class PortNote {
  public:
-  // How long it is there.
+  // How long a note counts.
   static constexpr Milliseconds kLife{10'000};
-  // Of which it keeps so many bytes.
+  // Longer texts are cut to this many bytes.
   static constexpr size_t kMaxText = 1000;
 
-  // `host`: of the port, by the name that all ranks have for it. `several_hosts`: they are on several.
+  // `host`: the port's host, by the name that all ranks use for it. `several_hosts`: the ranks are
+  // on several hosts.
   PortNote(const std::string& host, int port, bool several_hosts = false);
 
-  // Leaves it in the user's own folder, in place of an earlier one. Where there is no such folder, or where
-  // ranks are on several hosts and these do not share it, nobody hears.
+  // Leaves the note in the user's own folder, and replaces an earlier one. Does nothing if no such folder can
+  // be made. Ranks on other hosts see the note only if the hosts share the folder.
   void leave(const std::string& text) const noexcept;
-  // What was left there in the last kLife; else "".
+  // Returns the note that was left within the last kLife, else "".
   std::string text() const noexcept;
 
  private:
   bool several_hosts_;
   std::string place_;  // host and port
-  std::string name_;   // of one of a few files, so that they do not pile up
+  std::string name_;   // name of the file, one of a few, so that files do not pile up
 };
 
 }  // namespace gradus::dist::internal

@@ -19,7 +19,8 @@ namespace {
 
 std::string error_text() { return std::generic_category().message(errno); }
 
-// Whether other hosts may see the same files: NFS, SMB, Lustre, GPFS, Ceph, BeeGFS, AFS, PanFS, WekaFS.
+// Returns whether other hosts may see the same files: NFS, SMB, Lustre, GPFS, Ceph, BeeGFS,
+// AFS, PanFS, WekaFS.
 bool is_between_hosts(const std::string& path) {
   constexpr uint32_t kKinds[] = {0x6969,     0xFF534D42, 0xFE534D42, 0x0BD00BD0, 0x47504653,
                                  0x00C36400, 0x19830326, 0x5346414F, 0xAAD7AAEA, 0x18031977};
@@ -28,7 +29,7 @@ bool is_between_hosts(const std::string& path) {
          std::ranges::find(kKinds, uint32_t(system.f_type)) != std::end(kKinds);
 }
 
-// The folder that a variable names, if it is the user's own.
+// Returns the folder that an environment variable names, if it is the user's own.
 std::string own_folder(const char* name) {
   const char* path = std::getenv(name);
   struct stat info;
@@ -103,7 +104,7 @@ bool PrivateFolder::write(const char* op, const char* name, std::string_view con
   const bool made = file && ::write(file.fd(), content.data(), content.size()) == ssize_t(content.size()) &&
                     (existing == Existing::kReplace || fsync(file.fd()) == 0) && give_name();
   if (!made) *why = error_text();
-  if (file) unlinkat(folder_.fd(), draft.c_str(), 0);  // gone already when it was renamed
+  if (file) unlinkat(folder_.fd(), draft.c_str(), 0);  // already gone if it was renamed
   return made;
 }
 

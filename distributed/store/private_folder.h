@@ -1,4 +1,4 @@
-// Folders of the user's own, for small files that nobody else may read or write.
+// PrivateFolder: a folder of the user's own, for small files that nobody else may read or write.
 #pragma once
 
 #include <chrono>
@@ -13,26 +13,27 @@ namespace gradus::dist::internal {
 
 class PrivateFolder {
  public:
-  // Where they may be, the best one first: in $HOME, else in $XDG_RUNTIME_DIR, else /tmp/gradus-UID. For
-  // several hosts: only where others see the same files.
+  // Returns where such a folder may be, the best place first: in $HOME, in $XDG_RUNTIME_DIR, or
+  // /tmp/gradus-UID. For several hosts, returns only places where other hosts see the same files.
   static std::vector<std::string> paths(bool several_hosts);
 
-  // Nothing with `why` set unless it is the user's own, which nobody else may write.
+  // Opens a folder. Returns nothing, and sets `why`, unless it is the user's own and nobody
+  // else may write it.
   static std::optional<PrivateFolder> open(const std::string& path, std::string* why);
-  // The same, of a folder that need not be there yet.
+  // Does the same, and makes the folder if it is not there.
   static std::optional<PrivateFolder> make(const std::string& path, std::string* why);
 
   struct File {
     std::string content;
-    std::chrono::system_clock::time_point time;  // it was written
+    std::chrono::system_clock::time_point time;  // when it was written
   };
   // Returns the first `most` bytes, or nothing when there is no such file.
   // Errors: FileError for a file that is not this user's, or that others may read.
   std::optional<File> read(const char* op, const char* name, size_t most) const;
 
   enum class Existing { kKeep, kReplace };
-  // Makes the file, complete from its first moment. An existing one stays, or is replaced; then the file may
-  // be lost when the host loses power. False with `why` set when that cannot be.
+  // Makes the file. Readers never see it incomplete. An existing file stays, or is replaced; a replaced one
+  // may be lost when the host loses power. Returns false, and sets `why`, if the file cannot be made.
   bool write(const char* op, const char* name, std::string_view content, Existing existing,
              std::string* why) const;
 
@@ -45,7 +46,7 @@ class PrivateFolder {
   Socket folder_;
 };
 
-// So many hexadecimal digits that nobody can guess.
+// Returns `count` hexadecimal digits that nobody can guess.
 std::string random_digits(const char* op, size_t count);
 
 }  // namespace gradus::dist::internal

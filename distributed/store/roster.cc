@@ -10,10 +10,10 @@ namespace gradus::dist::internal {
 
 namespace {
 
-// Looking takes a while where there are many ranks; an answer, hardly any.
+// The pause between two looks, since a look takes a while with many ranks; and the time limit of a question.
 constexpr Milliseconds kLookPause{100}, kAnswerLimit{1'000};
 
-// Of a rank that did not say that it leaves: its exit handlers did not run.
+// Returns the failure for a rank that ended without leaving: its exit handlers did not run.
 Failure ended_early(int rank) {
   return {.kind = Failure::Kind::kDied,
           .rank = rank,

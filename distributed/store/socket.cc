@@ -21,7 +21,7 @@ namespace {
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
-// What a look-up found; shared with its thread, which may outlive the one that asked.
+// The result of a look-up. It is shared with the look-up's thread, which may outlive the caller.
 struct Lookup {
   std::mutex mutex;
   std::condition_variable changed;
@@ -53,7 +53,7 @@ void look_up(const std::string& host, int port, int flags, Lookup& lookup) {
   lookup.changed.notify_all();
 }
 
-// Waits until the socket is ready for `events`; false when time is over.
+// Waits until the socket is ready for `events`. Returns false when time is over.
 bool wait_ready(int fd, short events, const Deadline& deadline) {
   for (;;) {
     pollfd p{fd, events, 0};
@@ -65,7 +65,7 @@ bool wait_ready(int fd, short events, const Deadline& deadline) {
 }
 
 void set_option(int fd, int level, int name, int value) {
-  // None of them is needed for a correct result.
+  // Errors are ignored: no option is needed for a correct result.
   (void)::setsockopt(fd, level, name, &value, sizeof value);
 }
 
@@ -114,8 +114,8 @@ std::vector<SocketAddress> resolve(const std::string& host, int port, const Dead
   look_up(host, port, AI_NUMERICHOST, *lookup);
   if (!lookup->found.empty()) return lookup->found;
 
-  // The name service has time limits of its own, which are not ours: it is left behind when it
-  // takes too long.
+  // The name service has time limits of its own. If it takes longer than the deadline, its thread
+  // is left behind.
   lookup = std::make_shared<Lookup>();
   std::thread([host, port, lookup] { look_up(host, port, 0, *lookup); }).detach();
   std::unique_lock lock(lookup->mutex);
@@ -142,7 +142,7 @@ Socket connect_to(const SocketAddress& address, const Deadline& deadline, std::s
     socklen_t size = sizeof error;
     if (::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
   }
-  // With nobody listening at a port that is handed out to connections, one may be connected to itself.
+  // If nobody listens at a port from the ephemeral range, the kernel may connect a socket to itself.
   const SocketAddress own = local_address(socket);
   if (error == 0 && own.length == address.length && own.text() == address.text()) error = ECONNREFUSED;
   if (error != 0) {

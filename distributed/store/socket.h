@@ -1,4 +1,4 @@
-// Sockets with deadlines: what connects, listens, sends and receives here ends in time or says why not.
+// Sockets with deadlines. Every call that may block ends in time, and says why it failed.
 #pragma once
 
 #include <netinet/in.h>
@@ -43,23 +43,24 @@ struct SocketAddress {
   std::string text() const;  // "10.0.0.1:29500", "[::1]:29500"
 };
 
-// Returns the addresses of a host name; empty with `why` set when there is none, or the name service
-// does not answer.
+// Returns the addresses of a host name. Returns none, and sets `why`, if there is no such host or the name
+// service does not answer.
 std::vector<SocketAddress> resolve(const std::string& host, int port, const Deadline& deadline,
                                    std::string* why);
 
-// Connects; null with `why` set ("connection refused"). The socket does not block, and is closed
-// in programs started.
+// Connects. Returns null and sets `why` ("connection refused") on failure. The socket is
+// non-blocking and close-on-exec.
 Socket connect_to(const SocketAddress& address, const Deadline& deadline, std::string* why);
-// Listens; null with `why` and `taken` set. port 0: any free one.
+// Listens. Returns null and sets `why` and `taken` on failure. Port 0: any free one.
 Socket listen_at(const SocketAddress& address, std::string* why, bool* taken);
-// The address that a socket is bound to.
+// Returns the address that a socket is bound to.
 SocketAddress local_address(const Socket& socket);
 
-// Small messages go out at once; a peer whose machine is gone shows after some 10 s.
+// Sets a connection's options: small messages go out at once, and a dead peer machine is noticed
+// after about 10 s.
 void set_up_connection(const Socket& socket);
 
-// Outcomes of the two below.
+// The outcomes of send_all and receive_some.
 enum class Io { kDone, kClosed, kTimeout };
 // Sends all bytes.
 Io send_all(const Socket& socket, std::string_view bytes, const Deadline& deadline, std::string* why);

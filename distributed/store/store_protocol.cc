@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kAny = std::numeric_limits<size_t>::max();  // up to kMaxListed
 
-// How many numbers and texts a message has.
+// How many numbers and texts a type of message has.
 struct Form {
   size_t numbers, texts;
 };
@@ -83,7 +83,7 @@ void put(std::string* out, T value) {
     out->push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * i)));
 }
 
-// Reads from the front of `left`; false when it is too short.
+// Reads a value from the front of `left`. Returns false if `left` is too short.
 template <class T>
 bool take(std::string_view* left, T* value) {
   if (left->size() < sizeof *value) return false;
@@ -94,7 +94,7 @@ bool take(std::string_view* left, T* value) {
   return true;
 }
 
-// A count of things that take `size` bytes each at least.
+// Reads a count of things that take at least `size` bytes each.
 bool take_count(std::string_view* left, size_t size, size_t expected, uint32_t* count) {
   if (!take(left, count) || *count > left->size() / size) return false;
   // Statuses have three numbers for each rank.
@@ -146,7 +146,7 @@ std::optional<Message> parse(std::string_view body) {
 }
 
 FrameReader::State FrameReader::next(size_t limit, std::string_view* body) {
-  // What was used is dropped here, so that the last frame stayed valid.
+  // Drops the used bytes only now, so that the last frame stayed valid until this call.
   if (used_ == bytes_.size()) {
     bytes_.clear();
     if (bytes_.capacity() > kMaxNotice) bytes_.shrink_to_fit();
@@ -211,7 +211,7 @@ std::optional<AttemptFailure> parse_failure(const Message& message) {
 
 std::string prove(std::string_view token, std::string_view side, std::string_view hello,
                   std::string_view challenge) {
-  // A message of three texts: where one ends is part of what is signed.
+  // Signs a message of three texts, so that their lengths are signed too.
   const std::string data = encode({MessageType::kCompareSet, {}, {side, hello, challenge}});
   unsigned char mac[EVP_MAX_MD_SIZE];
   unsigned int size = 0;

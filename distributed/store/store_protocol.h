@@ -1,16 +1,18 @@
-// What a store's server and its clients say to each other, as bytes. Pure: no sockets.
+// The messages between a store's server and its clients, as bytes. No sockets.
 //
 // A frame is a length (4 bytes, little endian) and that many bytes: one message. A message is a type,
 // numbers and texts:
 //   u8 type | u32 n | n times i64 | u32 m | m times (u32 length, bytes)
-// Each type has its own count of numbers and texts (store_protocol.cc); what does not fit is no message.
+// Each type has its own count of numbers and texts (store_protocol.cc). Bytes that do not fit it
+// are no message.
 //
 //   client                                  server
 //   kHello: who it is, its nonce     ->
 //                                    <-     kChallenge: the server's nonce
 //   kProof: HMAC over both           ->
 //                                    <-     kWelcome: HMAC over both, the server's; or kRefused and why
-// Then a client asks and gets one answer each time. Members and launchers tell, and are told, at any time.
+// After that, a client sends requests and gets one answer to each. Members and launchers also send and
+// receive messages at any time.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +66,8 @@ inline constexpr int kAnyAttempt = -1;
 inline constexpr size_t kNonceBytes = 32, kProofBytes = 32;
 inline constexpr int kMaxWorldSize = 1 << 16;
 inline constexpr size_t kMaxListed = 1 << 16;  // keys in one request
-// Longest frames: before a client has proven who it is, of members, of clients (compare_set: a key
-// and two values).
+// The longest frames: before a client has proven itself (kMaxGreeting), from members and launchers
+// (kMaxNotice), and from clients (kMaxFrame: compare_set has a key and two values).
 inline constexpr size_t kMaxGreeting = 4 << 10;
 inline constexpr size_t kMaxNotice = 64 << 10;
 inline constexpr size_t kMaxFrame = 2 * StoreLimits::kValueBytes + (64 << 10);
@@ -77,9 +79,9 @@ struct Message {
   std::vector<std::string_view> texts;  // in the frame that it was parsed from
 };
 
-// The frame of a message.
+// Returns the frame of a message.
 std::string encode(const Message& message);
-// Reads what follows a frame's length. Nothing when it is no message: unknown type, wrong counts, lengths
+// Reads a frame without its length. Returns nothing for an unknown type, wrong counts, or lengths
 // that do not add up.
 std::optional<Message> parse(std::string_view body);
 
@@ -89,9 +91,10 @@ class FrameReader {
   enum class State { kFrame, kPartial, kTooLong };
 
   void append(std::string_view bytes) { bytes_.append(bytes); }
-  // kFrame: `body` is the next frame's, valid until the next call of a function.
+  // Takes the next frame. kFrame: `body` is the frame without its length, valid until the next call
+  // of any function.
   State next(size_t limit, std::string_view* body);
-  // Bytes that no frame was made of yet.
+  // Returns the number of bytes that belong to no complete frame yet.
   size_t pending() const { return bytes_.size() - used_; }
 
  private:
@@ -101,13 +104,14 @@ class FrameReader {
 
 struct Hello {
   Role role = Role::kClient;
-  int attempt = 0;  // kAnyAttempt: outlives attempts
+  int attempt = 0;  // kAnyAttempt: the client outlives attempts
   int rank = -1, world_size = 0;
   std::string job_id, nonce;
   std::string name;  // of a launcher: "node 1"
 };
 std::string encode(const Hello& hello);
-// Returns kVersion for another protocol's, nothing for what is no greeting at all.
+// Sets `hello` for a valid greeting, `other_version` for the greeting of another protocol version, and
+// neither for other bytes.
 struct HelloResult {
   std::optional<Hello> hello;
   bool other_version = false;
@@ -121,10 +125,11 @@ struct AttemptFailure {
 };
 std::optional<AttemptFailure> parse_failure(const Message& message);
 
-// HMAC-SHA256, by the job's token, of what both sides said. `side` keeps either from echoing the other's.
+// Returns the HMAC-SHA256 of both sides' greetings, keyed by the job's token. `side` ("client" or "server")
+// keeps one side from sending back the other's proof.
 std::string prove(std::string_view token, std::string_view side, std::string_view hello,
                   std::string_view challenge);
-// Compares in a time that does not depend on where they differ.
+// Compares two proofs, in a time that does not depend on where they differ.
 bool equal_proofs(std::string_view a, std::string_view b);
 std::string random_nonce();
 

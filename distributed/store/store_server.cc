@@ -27,11 +27,11 @@ using internal::SocketAddress;
 using Id = internal::StoreService::Id;
 
 constexpr const char* kOp = "store_server";
-// What epoll says of the two sockets that are no connections, whose ids count from 1.
+// The epoll ids of the two sockets that are no connections. Ids of connections count from 1.
 constexpr Id kListener = 0, kWake = ~Id(0);
 
 size_t max_connections() {
-  constexpr rlim_t kWanted = 16384, kOthers = 128;  // files that this process needs besides
+  constexpr rlim_t kWanted = 16384, kOthers = 128;  // kOthers: files that this process needs besides
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= 2 * kOthers) return kOthers;
   return std::min(kWanted, limit.rlim_cur - kOthers);
@@ -129,7 +129,7 @@ class StoreServer::Impl {
       flush();
     }
     std::lock_guard lock(mutex_);
-    flush();  // the last words
+    flush();  // sends the last messages
   }
 
   int time_to_wait() {
@@ -156,7 +156,8 @@ class StoreServer::Impl {
     }
   }
 
-  // Out of file descriptors: the spare one serves to turn somebody away, who would make us spin otherwise.
+  // Turns a client away when there are no file descriptors left. It uses the spare descriptor; otherwise
+  // epoll would report the waiting client again and again.
   void refuse_one() {
     spare_.close();
     Socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -165,7 +166,7 @@ class StoreServer::Impl {
   static Socket open_spare() { return Socket(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
   void serve(Id id, uint32_t events) {
-    if (!sockets_.contains(id)) return;  // closed since
+    if (!sockets_.contains(id)) return;  // closed meanwhile
     if (events & EPOLLOUT)
       write(id);
     else
@@ -174,7 +175,7 @@ class StoreServer::Impl {
 
   void read(Id id, uint32_t events) {
     const auto it = sockets_.find(id);
-    // So much at a time, for others to have their turn.
+    // Reads at most this much at a time, so that other connections get their turn.
     for (int i = 0; i < 4 && service_.wants_input(id); ++i) {
       const ssize_t n = ::recv(it->second.fd(), chunk_, sizeof chunk_, 0);
       if (n <= 0) {
@@ -196,7 +197,7 @@ class StoreServer::Impl {
     }
   }
 
-  // Sends what there is to send, and looks at what each connection waits for next.
+  // Sends what there is to send, and updates what each connection waits for.
   void flush() {
     for (std::vector<Id> changed = service_.take_changed(); !changed.empty();
          changed = service_.take_changed())

@@ -56,7 +56,7 @@ bool StoreTable::request(Client client, const Message& message, TimePoint now, A
         return false;
     }
   } catch (const StoreError& error) {
-    // The client puts the operation before it again.
+    // Cuts off "[op] ", since the client adds it again.
     const std::string text = error.what();
     reply(encode({MessageType::kInvalid, {}, {std::string_view(text).substr(text.find(']') + 2)}}));
     return true;
@@ -95,7 +95,7 @@ bool StoreTable::advance(Client client, Waiter& waiter, Answers* answers) {
 void StoreTable::wake(std::string_view key, Answers* answers) {
   const auto it = by_key_.find(key);
   if (it == by_key_.end() || keys_.find(key) == nullptr) return;
-  // Who must wait again (somebody popped the key before) joins the new list.
+  // A client that must wait again, because another one popped the key, joins the new list.
   const std::vector<Client> woken = std::move(it->second);
   by_key_.erase(it);
   for (const Client client : woken) {

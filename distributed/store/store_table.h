@@ -1,5 +1,5 @@
-// StoreTable: the keys of a store that a server hosts, and the clients that wait for some. No sockets, no
-// threads; time is what the caller says it is.
+// StoreTable: the keys of a store that a server hosts, and the clients that wait for keys. It has no sockets
+// and no threads. The caller passes the time.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace gradus::dist::internal {
 
-// Keys that outlive attempts begin with this: what launchers tell each other.
+// Keys with this prefix outlive attempts. Launchers tell each other things through them.
 inline constexpr std::string_view kLauncherPrefix = "launcher/";
 
 class StoreTable {
@@ -24,8 +24,8 @@ class StoreTable {
   // Frames to send, in order.
   using Answers = std::vector<std::pair<Client, std::string>>;
 
-  // Executes a request; its answer is among those returned, unless the client has to wait. A client that
-  // waits asks nothing else. False: that is no request.
+  // Executes a request. Adds its answer to `answers`, unless the client has to wait. A client that waits must
+  // send nothing else. Returns false for a message that is no request.
   bool request(Client client, const Message& message, TimePoint now, Answers* answers);
   bool waits(Client client) const { return waiters_.contains(client); }
   // Ends a wait without an answer.
@@ -33,22 +33,23 @@ class StoreTable {
   // Ends the waits whose time is over.
   void expire(TimePoint now, Answers* answers);
   std::optional<TimePoint> next_deadline() const;
-  // Forgets all keys but the launchers'.
+  // Removes all keys except the launchers'.
   void begin_attempt() { keys_.keep_only(kLauncherPrefix); }
   size_t num_keys() const { return keys_.size(); }
 
  private:
-  // Waits for one key at a time: keys before `next` have been there.
+  // A client that waits, for one key at a time: the keys before `next` have been found.
   struct Waiter {
     MessageType type;  // kGet, kPop, kWait
     std::vector<std::string> keys;
     size_t next = 0;
     TimePoint deadline;
   };
-  // Sends the answer, if all its keys are there; else says for which one it waits from now on.
+  // If all keys are there, adds the answer and returns true. Otherwise notes the key that the client waits
+  // for from now on.
   bool advance(Client client, Waiter& waiter, Answers* answers);
   void wait(Client client, const Message& message, TimePoint now, Answers* answers);
-  // Tells those who wait for the key that it is there, first come, first served.
+  // Lets the clients that wait for the key go on, in the order in which they came.
   void wake(std::string_view key, Answers* answers);
 
   KeyTable keys_;

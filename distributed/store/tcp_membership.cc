@@ -25,11 +25,11 @@ using internal::MessageType;
 using internal::StoreConnection;
 
 constexpr Milliseconds kHeartbeat{500};
-// Who reports a timeout asks for statuses first: together they take less than two seconds. A report's answer
-// may wait for the server's grace.
+// A rank that reports a timeout first asks for statuses. Both together take less than two seconds. A report's
+// answer may come only after the server's grace period.
 constexpr Milliseconds kStatusesLimit{400}, kReportLimit{950};
 
-// Descriptors whose end tells others that this process is gone: a child that it forks does not
+// Descriptors that tell others by their end that this process is gone. A forked child does not
 // keep them open.
 class LifeLines {
  public:
@@ -59,12 +59,12 @@ class LifeLines {
   std::set<int> fds_;
 };
 
-// A connection that a thread listens to until it ends.
+// A connection with a thread that listens until the connection ends.
 class StandingConnection {
  public:
   struct Handlers {
     std::function<bool(const Message&)> message;       // returns whether to send a heartbeat at once
-    std::function<void(const std::string& why)> lost;  // the last call
+    std::function<void(const std::string& why)> lost;  // always the last call
     std::function<std::string()> heartbeat;            // a frame to send now and then; may be empty
   };
 
@@ -84,7 +84,7 @@ class StandingConnection {
     LifeLines::remove(connection_.fd());
   }
 
-  // False when it cannot be sent in time; then the connection is of no more use.
+  // Returns false if the frame cannot be sent in time. Then the connection cannot be used any more.
   bool send(const std::string& frame, const Deadline& deadline = Deadline::after(kStatusesLimit)) {
     std::lock_guard lock(send_mutex_);
     std::string why;
@@ -115,7 +115,7 @@ class StandingConnection {
 
   void send_heartbeat() {
     if (!handlers_.heartbeat) return;
-    // A server that takes nothing has stopped: it must not stop us.
+    // A server that reads nothing is stopped. It must not block this rank.
     pollfd writable{connection_.fd(), POLLOUT, 0};
     if (::poll(&writable, 1, 0) == 1) send(handlers_.heartbeat());
   }
@@ -154,7 +154,7 @@ class TcpMembership final : public Membership {
       std::unique_lock lock(mutex_);
       heard_.wait_until(lock, deadline.time(), [&] { return failed(); });
     }
-    set_failed(failure);  // unless there is one
+    set_failed(failure);  // unless there was an earlier one
     return this->failure();
   }
 
@@ -185,7 +185,7 @@ class TcpMembership final : public Membership {
   }
 
  private:
-  // The number that is answered comes first: what follows was so after it was asked.
+  // Reads the question's number before the status. So the status is from after the question.
   std::string beat() const {
     const int64_t asked = asked_.load();
     RankStatus mine = status();
@@ -197,7 +197,7 @@ class TcpMembership final : public Membership {
     return encode({MessageType::kHeartbeat, {asked}, {text}});
   }
 
-  // What the server says is checked like everything from outside.
+  // Checks the server's messages like all input from outside.
   bool hear(const Message& message) {
     if (message.type == MessageType::kAskStill) {
       asked_.store(message.numbers[0]);
@@ -236,7 +236,7 @@ class TcpMembership final : public Membership {
 
   const StoreAddress address_;
   const int port_;
-  std::mutex mutex_;  // of what follows; held while learning, so that who waits sees all of it
+  std::mutex mutex_;  // of what follows; held while a message is handled
   std::condition_variable heard_;
   bool left_ = false, lost_ = false;
   std::atomic<int64_t> asked_{0};
@@ -287,7 +287,7 @@ class TcpLauncherLink final : public LauncherLink {
   const StoreAddress address_;
   const int port_;
   mutable std::mutex mutex_;
-  std::optional<internal::AttemptFailure> heard_;  // the latest attempt's
+  std::optional<internal::AttemptFailure> heard_;  // of the latest attempt
   std::optional<Failure> lost_;
   StandingConnection connection_;
 };

@@ -15,21 +15,22 @@ using internal::Message;
 using internal::MessageType;
 using internal::StoreConnection;
 
-// For what the server answers at once, at most; and how much later than asked for an answer may come.
+// kAnswerLimit: the limit of requests that the server answers at once. kSlack: how much later than the
+// request's own timeout an answer may come.
 constexpr Milliseconds kAnswerLimit{30'000}, kSlack{1'500};
 constexpr Milliseconds kLongestWait = std::chrono::hours(24 * 365);
-// Between parts of a long answer.
+// The longest pause between the parts of a long answer.
 constexpr Milliseconds kPatience{10'000};
-// For finding out why a connection broke.
+// The time limit for finding out why a connection broke.
 constexpr Milliseconds kLookLimit{1'000};
 constexpr size_t kIdleConnections = 8;
 
-// Each call has a connection of its own, so that a wait holds up nobody.
+// Each call has a connection of its own, so that a wait holds up no other call.
 class TcpStore final : public Store {
  public:
   TcpStore(const StoreAddress& address, const Deadline& deadline) : address_(address) {
     idle_.push_back(StoreConnection::open("connect_tcp_store", address_, who(), deadline));
-    // The others find it at once.
+    // Further connections go to the port that was found.
     address_.port = idle_.back().port();
     address_.further_ports = 0;
   }
@@ -86,7 +87,7 @@ class TcpStore final : public Store {
     return call(op, request, {}, std::min(default_timeout(), kAnswerLimit));
   }
 
-  // `limit`: of the server's answer, `timeout`: what was asked for, for messages.
+  // `limit`: how long the server's answer may take. `timeout`: the caller's timeout, for messages.
   Answer call(const char* op, const Message& request, Milliseconds timeout, Milliseconds limit) {
     if (request.texts.size() > internal::kMaxListed)
       throw StoreError(op, -1, request.texts.size(), " keys at once; at most ", internal::kMaxListed,
@@ -107,7 +108,7 @@ class TcpStore final : public Store {
     return finish(op, std::move(connection), answer, timeout);
   }
 
-  // Texts of the answer lie in the connection: it is given back last.
+  // The answer's texts lie in the connection, so the connection is given back last.
   Answer finish(const char* op, StoreConnection connection, const Message& message, Milliseconds timeout) {
     Answer answer;
     std::vector<std::string> texts(message.texts.begin(), message.texts.end());
@@ -143,7 +144,8 @@ class TcpStore final : public Store {
 
   std::string place() const { return concat(address_.host, ':', address_.port); }
 
-  // Errors: the server's refusal; or that it is gone, and what else is known of it.
+  // Connects to a server that was there before.
+  // Errors: ConnectionError with the server's refusal, or saying that it is gone and why.
   StoreConnection reach(const char* op, const Deadline& deadline, const std::string& why) {
     try {
       return StoreConnection::open(op, address_, who(), deadline, /*retry=*/false);
@@ -156,7 +158,7 @@ class TcpStore final : public Store {
     }
   }
 
-  // A new connection shows why this one ended.
+  // Tries a new connection, which shows why the old one ended.
   [[noreturn]] void throw_gone(const char* op, const std::string& why) {
     reach(op, Deadline::after(kLookLimit), why);
     throw ConnectionError(op, -1, "the connection to the store at ", place(), " broke: ", why);

@@ -1,5 +1,5 @@
-// TcpStore: the client of a StoreServer; TcpMembership: a rank's standing connection to it;
-// LauncherLink: a launcher's.
+// Clients of a StoreServer. TcpStore: the store. TcpMembership: a rank's standing connection. LauncherLink: a
+// launcher's standing connection.
 #pragma once
 
 #include <functional>
@@ -13,12 +13,12 @@
 namespace gradus::dist {
 
 struct StoreAddress {
-  // For clients that outlive attempts (launchers): no attempt is over for them.
+  // For clients that outlive attempts, such as launchers: the server accepts them in every attempt.
   static constexpr int kAnyAttempt = -1;
 
   std::string host;
   int port = 0;
-  int further_ports = 0;  // the server may be at one of the following ports when another process holds `port`
+  int further_ports = 0;  // if `port` is taken, the server is at one of this many ports after it
   std::string job_id = "none";
   std::string token;
   int attempt = 0;  // which attempt of the job this rank belongs to
@@ -26,17 +26,18 @@ struct StoreAddress {
   std::function<void()> between_tries = {};
 };
 
-// Connects, trying again until the server is there or the time is over. Safe to use from several threads.
-// Errors: ConnectionError that says what was tried and why it failed: a host name that does not resolve,
-// nobody there, somebody else there, a wrong token, another job, an attempt that is over.
+// Connects. Tries again until the server is there or time is over. The store can be used
+// from several threads.
+// Errors: ConnectionError that says what was tried and why it failed: the host name does not resolve, nobody
+// is there, another program is there, the token is wrong, it is another job's store, or the attempt is over.
 std::shared_ptr<Store> connect_tcp_store(const StoreAddress& address, const Deadline& deadline);
 inline std::shared_ptr<Store> connect_tcp_store(const StoreAddress& address, Milliseconds timeout) {
   return connect_tcp_store(address, Deadline::after(timeout));
 }
 
-// Announces this rank, and listens for failures of others from then on. Its connection closes when
+// Announces this rank, and listens for failures of other ranks from then on. The connection closes when
 // the process ends.
-// Errors: as connect_tcp_store; ConnectionError when the rank is announced already or outside of the world.
+// Errors: as for connect_tcp_store; ConnectionError if the rank is announced already or outside of the world.
 std::shared_ptr<Membership> join_tcp(const StoreAddress& address, int rank, int world_size,
                                      const Deadline& deadline);
 inline std::shared_ptr<Membership> join_tcp(const StoreAddress& address, int rank, int world_size,
@@ -50,21 +51,23 @@ inline std::shared_ptr<Membership> join_tcp(const StoreAddress& address, int ran
 class LauncherLink {
  public:
   virtual ~LauncherLink() = default;
-  // Ends the attempt, if it is still the current one, for all its ranks, unless an earlier report did.
+  // Ends the attempt for all its ranks, if it is still the current one and has not failed yet.
   virtual void report(int attempt, const Failure& failure) = 0;
-  // A rank of it has ended with exit code 0.
+  // Notes that a rank of the attempt has ended with exit code 0.
   virtual void ended(int attempt, int rank) = 0;
-  // Whether that attempt has failed, as far as is known here; also when the server is gone (kDied, rank -1).
+  // Returns whether the attempt is known to have failed. A server that is gone counts as a failure
+  // (kDied, rank -1).
   virtual bool failed(int attempt, Failure* failure = nullptr) const = 0;
-  // The connection's end is no failure from now on.
+  // From now on the connection's end is no failure.
   virtual void leave() = 0;
 };
 // `name` is for messages: "node 1 (host b)". address.attempt is not used.
-// Errors: as connect_tcp_store.
+// Errors: as for connect_tcp_store.
 std::unique_ptr<LauncherLink> join_tcp_as_launcher(const StoreAddress& address, const std::string& name,
                                                    Milliseconds timeout);
 
-// A store whose waits end with the job's failure, and with a PeerError once all other ranks have left.
+// Returns a store in which waits end with the job's failure, and with a PeerError once all other
+// ranks have left.
 std::shared_ptr<Store> guarded_store(std::shared_ptr<Store> store, std::shared_ptr<Membership> membership);
 
 }  // namespace gradus::dist

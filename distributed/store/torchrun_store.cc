@@ -10,14 +10,15 @@
 namespace gradus::dist::internal {
 namespace {
 
-// The protocol of PyTorch's TCPStore since 2.1: a byte says what is asked; numbers are as the host has them.
+// The protocol of PyTorch's TCPStore since 2.1. A request begins with one of these bytes; numbers have the
+// host's byte order.
 enum : char { kValidate = 0, kSet = 1, kGet = 3, kCheck = 5 };
 constexpr uint32_t kMagic = 0x3C85F7CE;
 constexpr char kReady = 0;
 constexpr uint64_t kMaxValue = 1000;
 
 constexpr Milliseconds kPause{20}, kLongestPause{500};
-// For an answer, which comes at once from a store that is one.
+// The time limit for an answer. A real store answers at once.
 constexpr Milliseconds kAnswerLimit{10'000};
 
 template <class T>

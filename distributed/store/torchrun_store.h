@@ -1,6 +1,5 @@
-// TorchrunStore: the key-value store that torchrun hosts at MASTER_PORT for the ranks that it starts.
-// It goes with torchrun: who finds the job's store by it belongs to the same torchrun, whatever else
-// runs on this host.
+// TorchrunStore: the key-value store that torchrun hosts at MASTER_PORT for the ranks that it starts. Only
+// ranks of the same torchrun find the job's store through it, whatever else runs on this host.
 #pragma once
 
 #include <string>
@@ -12,13 +11,14 @@ namespace gradus::dist::internal {
 
 class TorchrunStore {
  public:
-  // Connects, trying again until the store is there or time is over.
+  // Connects. Tries again until the store is there or time is over.
   // Errors: ConnectionError.
   TorchrunStore(const char* op, const std::string& host, int port, const Deadline& deadline);
 
   void set(std::string_view key, std::string_view value);
   // Waits until the key has a value of at most 1000 bytes.
-  // Errors: TimeoutError for rank 0, which sets it; ConnectionError for an answer that is none of PyTorch's.
+  // Errors: TimeoutError that names rank 0, which sets the key; ConnectionError for an answer that does not
+  // follow PyTorch's protocol.
   std::string get(std::string_view key);
 
  private:

@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kName = "token";
 constexpr size_t kDigits = 64;  // 32 random bytes
 
-// Nothing when there is none yet.
+// Returns the token in the folder, or nothing if there is none yet.
 std::optional<std::string> read_token(const char* op, const PrivateFolder& folder) {
   const auto file = folder.read(op, kName, kDigits + 1);
   if (!file) return {};
@@ -31,7 +31,7 @@ UserToken user_token(const char* op, const std::string& remote_host) {
     std::string why;
     if (const auto folder = PrivateFolder::make(path, &why)) {
       if (auto token = read_token(op, *folder)) return {*token, folder->path_of(kName)};
-      // Unless another process is faster.
+      // Makes the token, unless another process is faster. The file's content counts.
       if (folder->write(op, kName, random_digits(op, kDigits), PrivateFolder::Existing::kKeep, &why))
         if (auto token = read_token(op, *folder)) return {*token, folder->path_of(kName)};
     }

@@ -11,19 +11,20 @@ namespace {
 
 // Note [Rounds]
 // Each member has two buffers and a number: the last round that it has published. In round r a member writes
-// to its buffer r % 2, publishes r, and waits until all members have published it; then it reads what it
-// needs from the others' buffers of round r. Whoever publishes r + 1 is done with that. So when all have
-// published r + 1, the buffers of round r are free for round r + 2: one wait per round is enough, and one
-// member's writing overlaps with another's reading.
+// to its buffer r % 2, publishes r, and waits until all members have published r. Then it reads what it needs
+// from the others' buffers of round r. A member that publishes r + 1 has finished these reads. So when all
+// have published r + 1, the buffers of round r are free for round r + 2. One wait per round is enough, and
+// one member's writing overlaps with another's reading.
 //
-// All members must come to the same number of rounds: from sizes that all know, or from what each says that
-// it has left to send. Nobody touches another's own memory, so a call may give up at any point.
+// All members must come to the same number of rounds. They know it from sizes that all members have, or from
+// the number of bytes that each member publishes as left to send. No member touches another's own memory, so
+// a call may give up at any point.
 
-// Two of these per member, and what they come from, fit the L2 cache.
+// Two of these buffers, and the data that is copied to them, fit into the L2 cache.
 constexpr size_t kBufferBytes = size_t(256) << 10;
 static_assert(kBufferBytes >= sizeof(uint64_t) + kMaxExchangeBytes);
-// Up to here (of all members together) everyone reduces everything, which takes one round. Beyond, everyone
-// reduces a part and passes it on.
+// Up to this size, of all members' data together, every member reduces everything, which takes one round.
+// Beyond, every member reduces a part and passes it on.
 constexpr size_t kDirectBytes = size_t(64) << 10;
 constexpr size_t kLine = 64;
 
@@ -38,9 +39,9 @@ struct alignas(kLine) Arrival {
 size_t round_up(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 size_t head_bytes(size_t members) { return round_up(sizeof(Arrival) + members * sizeof(Slot), 4096); }
 
-// What of `bytes` is left to be moved after the first `done`.
+// Returns how much of `bytes` is left to be moved after the first `done`.
 size_t rest(size_t bytes, size_t done) { return done < bytes ? bytes - done : 0; }
-// At most `most` bytes of the block, after its first `done`.
+// Returns at most `most` bytes of the block, after its first `done`.
 std::span<std::byte> piece(const Block& block, size_t done, size_t most) {
   const size_t n = std::min(rest(block.bytes, done), most);
   if (n == 0) return {};
@@ -177,7 +178,7 @@ class ArenaBackend : public Backend {
 
  private:
   size_t size() const { return members_.size(); }
-  // One member's part of a buffer, where a buffer has a part for each.
+  // The size of one member's part, in a buffer that has a part for each member.
   size_t share() const { return kBufferBytes / size() / kLine * kLine; }
   std::byte* buffer(size_t member, uint64_t round) const {
     return buffers_ + (2 * member + round % 2) * kBufferBytes;
@@ -186,7 +187,7 @@ class ArenaBackend : public Backend {
   std::byte* next() const { return buffer(me_, round_ + 1); }
   // A member's buffer of the round that was met last.
   const std::byte* read(size_t member) const { return buffer(member, round_); }
-  // Whether any member had more to send in the round that was met last.
+  // Returns whether any member had more to send in the round that was met last.
   bool more() const {
     for (size_t i = 0; i < size(); ++i)
       if (slots_[i].left[round_ % 2] != 0) return true;
@@ -201,13 +202,14 @@ class ArenaBackend : public Backend {
     return ranks;
   }
 
-  // Publishes this member's buffer, and waits for all others'.
+  // Publishes this member's buffer, and waits until all others have published theirs.
   void meet(const Call& call, uint64_t left = 0) {
     if (Simulation* simulation = Simulation::current()) simulation->step("arena round");
     ++round_;
     slots_[me_].left[round_ % 2] = left;
     slots_[me_].round.store(round_, std::memory_order_seq_cst);
-    // Of two that come last, both at once, each or one sees that all are here: somebody wakes the others.
+    // If two members come last at the same time, at least one of them sees that all are here, and
+    // wakes the others.
     const auto all_here = [this] {
       for (size_t i = 0; i < size(); ++i)
         if (!is_here(i)) return false;
@@ -228,7 +230,8 @@ class ArenaBackend : public Backend {
       check_left(call.op, call.watch, members_[i], [&] { return !is_here(i); });
   }
 
-  // How the chunk from `start` is cut into equal parts, of whole cache lines: the last one may be shorter.
+  // Returns the size of the parts that the chunk from `start` is cut into. Parts are whole cache lines; the
+  // last one may be shorter.
   size_t part_bytes(size_t bytes, size_t start) const {
     const size_t length = std::min(rest(bytes, start), share() * size());
     return round_up((length + size() - 1) / size(), kLine);
@@ -238,7 +241,7 @@ class ArenaBackend : public Backend {
     return piece(block, start + member * part, part);
   }
 
-  // Reduces to `out`, where it is wanted, what all members have in `in`.
+  // Reduces all members' `in`. Writes the result to `out` if it is `wanted`.
   void reduce_to(const Call& call, bool wanted, const void* in, void* out, int64_t n, DType dtype,
                  ReduceOp op) {
     const ConstBlock mine{in, size_t(n * size_of(dtype))};
@@ -249,7 +252,7 @@ class ArenaBackend : public Backend {
       reduce_in_parts(call, mine, result, dtype, op);
   }
 
-  // Everyone reads everything. With two members that is no more traffic than passing halves on.
+  // Every member reads everything. With two members this is no more traffic than passing on halves.
   void reduce_directly(const Call& call, const ConstBlock& in, const Block& out, DType dtype, ReduceOp op) {
     for (size_t done = 0; done < in.bytes; done += kBufferBytes) {
       const std::span<const std::byte> mine = piece(in, done, kBufferBytes);
@@ -260,9 +263,9 @@ class ArenaBackend : public Backend {
     }
   }
 
-  // A buffer holds a part of the input's chunk for each other member, and this member's part of the chunk
-  // before, reduced. Member i's part goes to place i, so the place left free by the member's own part of the
-  // input is that of the result.
+  // A buffer holds a part of the input's current chunk for each other member. It also holds this member's
+  // reduced part of the chunk before. Member i's part goes to place i. This member's own part of the input is
+  // not copied, so the reduced part takes its place.
   void reduce_in_parts(const Call& call, const ConstBlock& in, const Block& out, DType dtype, ReduceOp op) {
     const size_t chunk = share() * size();
     const size_t end = round_up(in.bytes, chunk);
@@ -279,7 +282,7 @@ class ArenaBackend : public Backend {
         copy(part_of(out, start - chunk, part_bytes(in.bytes, start - chunk), i), read(i) + i * share());
     }
   }
-  // out = reduction of `mine` and of what the others have at `offset` in their buffers of the last round.
+  // Sets out to the reduction of `mine` and of the data at `offset` in the others' buffers of the last round.
   void reduce_piece(std::span<const std::byte> mine, size_t offset, std::byte* out, DType dtype,
                     ReduceOp op) {
     if (mine.empty()) return;

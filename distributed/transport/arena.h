@@ -1,5 +1,5 @@
 // ArenaBackend: collectives of ranks that share memory. Data goes through a few buffers per rank in
-// one segment, in rounds: everyone writes, everyone waits, everyone reads what it needs (Note
+// one segment, in rounds: every member writes, waits for all others, and reads what it needs (Note
 // [Rounds] in arena.cc).
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace gradus::dist::internal {
 
-// Size of the segment that `members` ranks need.
+// Returns the size of the segment that `members` ranks need.
 size_t arena_bytes(int members);
-// `members` are the ranks in the job; `index` is this one's place among them.
+// `members` are the members' ranks in the job; `index` is this rank's place among them.
 std::unique_ptr<Backend> make_arena_backend(std::shared_ptr<Segment> segment, std::vector<int> members,
                                             int index);
 

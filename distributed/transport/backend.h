@@ -1,9 +1,10 @@
-// Backend: the collectives of one group on host memory. Buffers are dense. Calls come one at a time and in
-// the same order on every member; who calls has exchanged records first, so sizes and ops are known to agree.
+// Backend: the collectives of one group on host memory. Buffers are dense. Calls come one at a time
+// and in the same order on every member. The members have exchanged their call records before, so
+// sizes and ops agree.
 //
 //   ArenaBackend (arena.h)          all members share memory: `local`, and `gloo` on one host
-//   MessageBackend (message.h)      rings, trees and pairwise exchanges over a Transport: any members
-//   HostsBackend (hosts.h)          several hosts: shared memory within, messages between
+//   MessageBackend (message.h)      messages over a Transport: any members
+//   HostsBackend (hosts.h)          several hosts: shared memory within a host, messages between hosts
 #pragma once
 
 #include <cstddef>
@@ -35,33 +36,34 @@ struct Call {
 
 inline constexpr size_t kMaxExchangeBytes = 8192;
 
-// Index and size are those of the group. Every function returns when this member's part is done and its
-// buffers are its own again, or throws the job's failure (PeerError, TimeoutError, MismatchError), which
-// it has reported.
+// Members are numbered by their index in the group. Every function returns when this member's part is done
+// and its buffers are no longer used.
+// Errors: the job's failure (PeerError, TimeoutError, MismatchError), after reporting it.
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Each member gives at most kMaxExchangeBytes; returns everyone's, in the group's order. Also a barrier.
+  // Returns all members' `mine`, in the group's order. Each has at most kMaxExchangeBytes. Also a barrier.
   virtual std::vector<std::string> exchange(const Call& call, std::string_view mine) = 0;
 
-  // out[i] = reduction over members of in[i]. in == out is allowed. The order of reduction follows from the
-  // group's size and n alone, so the result is the same bits on every member and in every run.
+  // Sets out[i] to the reduction over members of in[i]. in == out is allowed. The order of reduction depends
+  // only on the group's size and n, so the result is the same bits on every member and in every run.
   virtual void all_reduce(const Call& call, const void* in, void* out, int64_t n, DType dtype,
                           ReduceOp op) = 0;
-  // The same, for the root alone; out is not used elsewhere.
+  // Does the same for the root alone; out is not used elsewhere.
   virtual void reduce(const Call& call, int root, const void* in, void* out, int64_t n, DType dtype,
                       ReduceOp op) = 0;
-  // `blocks[i]` of every member, reduced, goes to member i's out.
+  // Reduces every member's `blocks[i]` into member i's out.
   virtual void reduce_scatter(const Call& call, std::span<const ConstBlock> blocks, void* out, DType dtype,
                               ReduceOp op) = 0;
   virtual void broadcast(const Call& call, int root, void* data, size_t bytes) = 0;
-  // blocks are used on the root alone; in may be blocks[root].
+  // Collects every member's `in` in the root's blocks. blocks are used on the root alone; in
+  // may be blocks[root].
   virtual void gather(const Call& call, int root, ConstBlock in, std::span<const Block> blocks) = 0;
   virtual void scatter(const Call& call, int root, std::span<const ConstBlock> blocks, Block out) = 0;
-  // in may be out[my index].
+  // Collects every member's `in` on every member. in may be out[my index].
   virtual void all_gather(const Call& call, ConstBlock in, std::span<const Block> out) = 0;
-  // in[j] goes to member j; out[j] comes from member j.
+  // Sends in[j] to member j, and receives out[j] from member j.
   virtual void all_to_all(const Call& call, std::span<const ConstBlock> in, std::span<const Block> out) = 0;
 };
 

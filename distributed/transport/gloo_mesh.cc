@@ -22,8 +22,8 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr const char* kOp = "init_process_group";
-// How long the job's failure has to become known after a connection broke, before the
-// connection itself is it.
+// How long the job's failure may take to become known after a connection broke. After that, the broken
+// connection is reported as the failure.
 constexpr Milliseconds kTruthLimit{1000};
 
 std::string key_of(int rank) { return concat("gloo/", rank); }
@@ -41,7 +41,7 @@ std::string address_text(const sockaddr* address, socklen_t length) {
   return text;
 }
 
-// The first address of this host that others may reach; loopback when there is none.
+// Returns the first address of this host that others may reach; loopback if there is none.
 std::string any_address() {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return "127.0.0.1";
@@ -56,7 +56,7 @@ std::string any_address() {
   return found;
 }
 
-// gloo writes to connections that the peer may have closed: an error, not the end of the process.
+// gloo writes to connections that the peer may have closed. This must be an error, and not end the process.
 void ignore_broken_pipes() {
   struct sigaction action {};
   if (sigaction(SIGPIPE, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
@@ -65,9 +65,10 @@ void ignore_broken_pipes() {
 }
 
 // Note [gloo's thread]
-// When gloo's thread is woken while another one sends, it finds the connection locked, looks again and again,
-// and may keep the core from the one that has the lock for a whole time slice (some 3 ms). A batch thread
-// does not push aside the one that runs. Threads inherit that and their name: this one makes the device.
+// gloo's thread may be woken while another thread sends and holds the connection's lock. It then tries the
+// lock again and again, and may keep the core from the lock's holder for a whole time slice (some 3 ms). A
+// batch thread does not preempt a running thread. Threads inherit the scheduling class and the name, so the
+// thread that makes the device sets both first.
 std::shared_ptr<gloo::transport::Device> make_device(const std::string& address) {
   ignore_broken_pipes();
   gloo::transport::tcp::attr attr;
@@ -77,7 +78,7 @@ std::shared_ptr<gloo::transport::Device> make_device(const std::string& address)
   std::thread([&] {
     name_own_thread("gloo");
     const sched_param parameters{};
-    sched_setscheduler(0, SCHED_BATCH, &parameters);  // if it may
+    sched_setscheduler(0, SCHED_BATCH, &parameters);  // if the system allows it
     try {
       device = gloo::transport::tcp::CreateDevice(attr);
     } catch (const std::exception& e) {
@@ -89,9 +90,10 @@ std::shared_ptr<gloo::transport::Device> make_device(const std::string& address)
 }
 
 // Note [gloo's device]
-// A stranger may connect and say nothing. Its connection holds gloo's loop, and outlives the device: when it
-// ends, the loop's own thread destroys the loop and waits for itself, which ends the program. So a device is
-// never destroyed. A mesh that ends leaves its device to the next one of that address.
+// A stranger may connect and send nothing. Its connection keeps gloo's loop alive, even longer than the
+// device. When the connection ends, the loop's own thread destroys the loop and waits for itself, which
+// ends the program. So a device is never destroyed. A mesh that ends leaves its device to the next mesh
+// with the same address.
 class IdleDevices {
  public:
   using Device = std::shared_ptr<gloo::transport::Device>;
@@ -100,7 +102,7 @@ class IdleDevices {
     static std::atomic<IdleDevices*> known{nullptr};
     IdleDevices* devices = known.load();
     if (devices && devices->forks_ == gradus::internal::fork_count()) return *devices;
-    // A parent's devices have no threads here.
+    // In a forked child, the parent's devices have no threads.
     auto* const fresh = new IdleDevices;
     if (known.compare_exchange_strong(devices, fresh)) return *fresh;
     delete fresh;
@@ -140,7 +142,7 @@ BorrowedDevice::~BorrowedDevice() {
   if (forks_ == gradus::internal::fork_count())
     IdleDevices::of_this_process().put(address_, device_);
   else
-    new std::shared_ptr<gloo::transport::Device>(device_);  // the parent's
+    new std::shared_ptr<gloo::transport::Device>(device_);  // never destroyed: the device is the parent's
 }
 
 std::string gloo_text(const std::exception& error) {
@@ -153,11 +155,11 @@ GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)
     : rank_(setup.rank), size_(setup.size), device_(setup.address) {
   for (auto& context : contexts_) {
     context = device_->createContext(rank_, size_);
-    // It is never gloo that gives up: see connect_all and gloo_link.h.
+    // gloo's own timeouts must never end a wait: see connect_all and gloo_link.h.
     context->setTimeout(std::chrono::hours(24));
   }
 
-  // Per peer: where this rank awaits it, and what it must say.
+  // Per peer: the addresses where this rank awaits it, and the secret that the peer must send.
   using Note = std::pair<std::vector<std::string>, std::string>;
   std::vector<Note> mine(size_);
   for (int peer = 0; peer < size_; ++peer) {
@@ -194,13 +196,13 @@ GlooMesh::GlooMesh(const GlooSetup& setup, const Watch& watch)
   }
 }
 
-// gloo's connect blocks until it has succeeded or failed: it runs in a thread, which ends when the
-// connections are closed under it.
+// gloo's connect blocks until it has succeeded or failed, so it runs in a thread. Closing the connections
+// ends the thread.
 void GlooMesh::connect_all(const std::map<int, std::array<Address, 2>>& addresses, const Watch& watch) {
   Futex signal;
   std::atomic<bool> ended{false};
   std::atomic<int> at{-1};  // the peer that is being connected
-  std::string trouble;      // once ended
+  std::string trouble;      // set when the thread has ended
   std::thread thread([&] {
     try {
       for (const auto& [peer, both] : addresses) {

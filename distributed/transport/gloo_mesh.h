@@ -1,10 +1,10 @@
-// GlooMesh: gloo's connections from this rank to all others, two to each.
+// GlooMesh: gloo's connections from this rank to all other ranks, two to each.
 //
 // Note [Two connections]
-// gloo sends data when the receiver has said that it may come. That word would wait in the connection
-// behind whatever the receiver itself is sending, and two ranks that send each other much would take turns.
-// So payloads of the two directions have a connection each, and everything short goes against the payloads
-// of a connection.
+// gloo sends data only after the receiver has told the sender to send. On a shared connection, this message
+// would wait behind the data that the receiver itself is sending. Two ranks that send each other much would
+// take turns. So the payloads of each direction have a connection of their own, and short messages go in
+// the opposite direction.
 #pragma once
 
 #include <gloo/transport/context.h>
@@ -20,10 +20,11 @@
 
 namespace gradus::dist::internal {
 
-// What gloo says, without the place in its source.
+// Returns gloo's error text, without the place in gloo's source.
 std::string gloo_text(const std::exception& error);
 
-// A place of this host where others connect, with a thread; this mesh's alone. Note [gloo's device]
+// A gloo device: an address of this host where others connect, and a thread. This mesh alone uses it. Note
+// [gloo's device] in gloo_mesh.cc.
 class BorrowedDevice {
  public:
   // Errors: ConnectionError for an address that is not this host's.
@@ -47,13 +48,14 @@ class GlooMesh {
   GlooMesh(const GlooSetup& setup, const Watch& watch);
   ~GlooMesh() { close(); }
 
-  // Where this rank's payloads for the peer go, and short messages come from it; and the other way round.
+  // outgoing: this rank's payloads go to the peer, and the peer's short messages come in. incoming: the
+  // other way round.
   gloo::transport::Context& outgoing(int peer) const { return *contexts_[rank_ < peer ? 0 : 1]; }
   gloo::transport::Context& incoming(int peer) const { return *contexts_[rank_ < peer ? 1 : 0]; }
-  // Closes all connections: from now on gloo neither reads nor writes memory of ours. From any thread.
+  // Closes all connections. From now on gloo neither reads nor writes our memory. Any thread may call it.
   void close();
 
-  // What the other side must say first: nobody else knows it.
+  // The secrets that the two sides send first. No other rank knows them.
   const std::string& my_secret(int peer) const { return my_secrets_.at(peer); }
   const std::string& secret_of(int peer) const { return secrets_.at(peer); }
 

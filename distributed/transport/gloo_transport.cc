@@ -14,31 +14,33 @@
 namespace gradus::dist::internal {
 namespace {
 
-// How often a wait looks whether its peers' connections still work.
+// How often a wait looks whether its peers' connections still work. kTroubleInterval: after one
+// has stopped working.
 constexpr Milliseconds kProbeInterval{500};
-constexpr Milliseconds kTroubleInterval{20};  // once they do not
-// After a connection broke: how long the job's failure, or that the peer has left, may take to become known.
+constexpr Milliseconds kTroubleInterval{20};
+// How long it may take after a connection broke until the job's failure, or the peer's
+// leaving, becomes known.
 constexpr Milliseconds kTruthLimit{1000};
-// After a peer has left: how long what it sent before may take, unless its connection ends before.
+// How long messages of a peer that has left may take to arrive, unless its connection ends earlier.
 constexpr Milliseconds kRemainderLimit{2000};
-// How long this rank stays to see its messages arrive, when it ends.
+// How long a rank that ends waits for its messages to arrive.
 constexpr Milliseconds kFlushLimit{2000};
 
 // A payload between its sender's memory and its receiver's.
 struct Moving {
   class GlooRequest* request;
   GlooBuffer buffer;
-  std::vector<std::byte> scratch;  // where it goes when nobody wants it
+  std::vector<std::byte> scratch;  // where the payload goes if its receive has failed
 };
-// By the peer and the sender's number.
+// The key is the peer and the sender's number of the payload.
 using MovingTable = std::map<std::pair<int, uint64_t>, Moving>;
 
-// A message that no receive is for yet.
+// A message without a receive.
 struct Arrived {
   int source;
   uint64_t tag;
   uint64_t bytes;
-  uint64_t id;  // of a payload that waits at its sender; 0: `payload` is all of it
+  uint64_t id;  // of a payload that waits at its sender; 0: `payload` has all
   std::vector<std::byte> header, payload;
 };
 
@@ -56,18 +58,18 @@ class GlooRequest final : public Request {
   }
 
   const std::shared_ptr<Core> core;
-  const std::vector<int> peers;  // that it waits for
+  const std::vector<int> peers;  // the request waits for one of them
   std::atomic<bool> finished{false};
   // All below under the core's lock, until it is finished.
   int from = -1;
   std::exception_ptr error;
   uint64_t tag = 0;
   Accept accept;
-  MovingTable* moving = nullptr;  // where its payload is under way, by which key
+  MovingTable* moving = nullptr;  // the table and key of its payload under way
   MovingTable::key_type key;
 };
 
-// The messages of this rank: which have come, and which are awaited. Shared by the transport
+// The messages of this rank that have come, and the receives that wait for one. Shared by the transport
 // and its requests.
 class Core final : public GlooLink::Listener, public std::enable_shared_from_this<Core> {
  public:
@@ -80,7 +82,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
         left_at_(size_) {}
   ~Core() { shut_down(); }
 
-  // Greets the others, and waits until all have greeted.
+  // Sends a greeting to all other ranks, and waits for theirs.
   void start(const Watch& watch) {
     for (int peer = 0; peer < size_; ++peer)
       links_.push_back(peer == rank_ ? nullptr
@@ -187,7 +189,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
     return true;
   }
 
-  // Nobody waits for it any more, and its memory may go away.
+  // Gives up a request. Nothing waits for it any more, and its memory may go away.
   void forget(GlooRequest& request) {
     bool is_moving;
     {
@@ -203,7 +205,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
     request.moving = nullptr;
   }
 
-  // Waits until what was sent has arrived, unless the job has failed, or the peer is gone.
+  // Waits until what was sent has arrived. Stops early if the job has failed or the peer is gone.
   void flush() {
     const Watch watch{membership_.get(), Deadline::after(kFlushLimit)};
     for_links([&](int, GlooLink& link) {
@@ -214,7 +216,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
     });
   }
 
-  // gloo leaves our memory alone from now on, and nothing more comes.
+  // Ends all communication. From now on gloo leaves our memory alone, and nothing more comes.
   void shut_down() {
     std::lock_guard lock(shut_down_mutex_);
     if (std::exchange(is_shut_down_, true)) return;
@@ -251,7 +253,8 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
   }
 
   void on_payload(int peer, uint64_t id) override {
-    links_[peer]->send({.kind = Frame::Kind::kTaken, .id = id});  // first: this rank may end once it has all
+    links_[peer]->send(
+        {.kind = Frame::Kind::kTaken, .id = id});  // first, since this rank may end once it has everything
     finish_moving(incoming_, {peer, id});
     signal_.notify();
   }
@@ -269,7 +272,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
 
   bool is_broken(int peer) const { return links_[peer] && links_[peer]->broken(); }
   bool has_left(int peer) const { return membership_->has_left(peer); }
-  // Whether something is wrong with the peers that a wait is for: one is gone, or all have left.
+  // Returns whether something is wrong with the peers that a wait is for: one is gone, or all have left.
   bool in_trouble(const std::vector<int>& peers) const {
     return std::ranges::any_of(peers, [&](int peer) { return is_broken(peer) && !has_left(peer); }) ||
            std::ranges::all_of(peers, [&](int peer) { return has_left(peer); });
@@ -285,7 +288,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
       const auto slice =
           Deadline::after(std::min(watch.deadline.left(), trouble ? kTroubleInterval : kProbeInterval));
       const auto changed = [&] { return ended() || (!trouble && in_trouble(peers)); };
-      // Nothing comes without gloo's thread and the link's: no spinning.
+      // Does not spin: gloo's thread and the link's thread need the core before anything can come.
       const Wait outcome = signal_.wait({watch.membership, slice}, changed, op, 0);
       if (outcome == Wait::kReady) continue;
       check(peers, watch, op);
@@ -332,7 +335,8 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
     signal_.notify();
   }
 
-  // Under the lock. Returns where the payload goes, if it has yet to come.
+  // Gives a message to a receive. Returns where the payload goes, or null if it is here already. Call it
+  // under the lock.
   GlooBuffer deliver(const Arrived& message, GlooRequest& request) {
     request.from = message.source;
     void* to = nullptr;
@@ -346,7 +350,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
       finish(request);
       return nullptr;
     }
-    // A refused payload must come nevertheless, for its sender to get its memory back.
+    // A refused payload must still come, so that its sender gets its memory back.
     Moving moving{.request = &request, .buffer = nullptr, .scratch = {}};
     if (request.error) {
       moving.scratch.resize(message.bytes);
@@ -368,7 +372,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
     request.finished.store(true, std::memory_order_release);  // from here on it may be gone
   }
   void finish_moving(MovingTable& table, const MovingTable::key_type& key) {
-    MovingTable::node_type ended;  // dropped without the lock
+    MovingTable::node_type ended;  // destroyed after the lock is released
     std::lock_guard lock(mutex_);
     ended = table.extract(key);
     if (ended) finish(*ended.mapped().request);

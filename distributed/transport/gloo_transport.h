@@ -1,4 +1,4 @@
-// GlooTransport: messages between hosts, over gloo's TCP pairs.
+// GlooTransport: messages between ranks of different hosts, over gloo's TCP pairs.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace gradus::dist::internal {
 
 struct GlooSetup {
   int rank = 0, size = 1;
-  std::shared_ptr<Store> store;  // to exchange addresses; ends waits when the job fails
+  std::shared_ptr<Store> store;  // exchanges addresses; its waits end when the job fails
   std::shared_ptr<Membership> membership;
-  std::string address;  // of this host, for the others to reach; "" finds one
+  std::string address;  // of this host, as others reach it; "": finds one
 };
-// Collective over the job: connects all pairs.
+// Connects all pairs of ranks. Collective over the job.
 // Errors: ConnectionError, PeerError, TimeoutError, within the watch's time.
 std::shared_ptr<Transport> make_gloo_transport(const GlooSetup& setup, const Watch& watch);
 

@@ -8,7 +8,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-// 16-bit floats are added up in f32, in pieces of so many elements.
+// 16-bit floats are added in f32, in pieces of this many elements.
 constexpr int64_t kWidePiece = 1 << 20;
 
 template <class T>
@@ -31,8 +31,8 @@ class HostsBackend final : public Backend {
     }
   }
 
-  // Ranks of a host meet, leaders exchange what they got, and tell their host. What does not fit into the
-  // backends' exchanges goes as data.
+  // The ranks of a host exchange first. Then leaders exchange the results, and pass them to their host. What
+  // does not fit into the backends' exchanges travels as data.
   std::vector<std::string> exchange(const Call& call, std::string_view mine) override {
     std::string records = to_wire(within().exchange(call, mine));
     if (leads()) records = to_wire(gather_any(*setup_.across, call, records));
@@ -69,7 +69,7 @@ class HostsBackend final : public Backend {
       finish_reduce(sum, n, dtype, op, size());
     }
     if (host_of(root) != my_host() || place_[root] == 0) return;
-    // From the leader to the root.
+    // Moves the result from the leader to the root.
     std::vector<Block> blocks(members_of_[my_host()].size());
     blocks[0] = {out, bytes};
     within().gather(call, place_[root], leads() ? ConstBlock{sum, bytes} : ConstBlock{}, blocks);
@@ -107,7 +107,7 @@ class HostsBackend final : public Backend {
   int my_host() const { return host_of(setup_.index); }
   bool leads() const { return place_[setup_.index] == 0; }
 
-  // The mean is a sum, divided in the end.
+  // Returns kSum for the mean, which is a sum divided at the end.
   static ReduceOp summed(ReduceOp op) { return op == ReduceOp::kAvg ? ReduceOp::kSum : op; }
 
   void reduce_to_leaders(const Call& call, const void* in, void* out, int64_t n, DType dtype, ReduceOp op) {
@@ -117,7 +117,7 @@ class HostsBackend final : public Backend {
     finish_reduce(out, n, dtype, op, size());
   }
 
-  // In f32 up to the end: one rounding, as among the ranks of one host.
+  // Reduces in f32 and rounds once at the end, as among the ranks of one host.
   template <class T>
   void all_reduce_wide(const Call& call, const void* in, void* out, int64_t n, ReduceOp op) {
     std::vector<float> wide(std::min(n, kWidePiece));

@@ -9,16 +9,16 @@
 namespace gradus::dist::internal {
 namespace {
 
-// How long a receive from ranks of this host and of others sleeps between its looks at both, at
-// first and at most.
+// A receive from ranks of this host and of others looks at both transports in turn, and sleeps in between:
+// kShortNap at first, kLongNap at most.
 constexpr std::chrono::microseconds kShortNap{20}, kLongNap{1000};
 
-// The two ways, and who is reached by which.
+// The two transports, and which rank each one reaches.
 struct Ways {
   std::shared_ptr<Transport> within, across;
   std::vector<int> host_of;
   int rank;
-  std::mutex mutex;  // of receives: nobody may take a message between probe and receive
+  std::mutex mutex;  // no other receive may take a message between probe and receive
 
   bool near(int peer) const { return host_of[peer] == host_of[rank]; }
   Transport& to(int peer) const { return near(peer) ? *within : *across; }
@@ -31,13 +31,13 @@ struct Ways {
   }
 };
 
-// A message on one of the ways.
+// A message on one of the two transports.
 class HybridRequest : public Request {
  public:
   HybridRequest(Transport* way, Ref<Request> request) : way_(way), request_(std::move(request)) {}
   bool done() override { return find_way() && request_->done(); }
   int source() const override { return request_ ? request_->source() : kAnySource; }
-  // Whether it is known which way the message takes.
+  // Returns whether the message's transport is known.
   virtual bool find_way() { return true; }
 
   Transport& way() const { return *way_; }
@@ -48,7 +48,7 @@ class HybridRequest : public Request {
   Ref<Request> request_;
 };
 
-// A receive from ranks of this host and of others: it takes a way when a message is there.
+// A receive from ranks of this host and of others. It chooses its transport when a message is there.
 class AnyWayRequest final : public HybridRequest {
  public:
   AnyWayRequest(std::shared_ptr<Ways> ways, Tag tag, Accept accept, std::vector<int> sources)

@@ -11,20 +11,20 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Up to this size a broadcast goes down a tree, which has few steps; longer ones go along a chain in pieces,
-// where every member sends the data once.
+// Up to this size a broadcast goes down a tree, which has few steps. Longer data goes along a chain in
+// pieces, so that every member sends it only once.
 constexpr size_t kShortBroadcast = 64 << 10;
-// Up to so many bytes of all members together, all_reduce gives everyone everything, in log2 steps.
+// Up to this many bytes, of all members together, all_reduce sends every member all data, in log2 steps.
 constexpr size_t kShortReduction = 64 << 10;
 // Long data moves in pieces of this size (a multiple of every dtype's), so that moving and adding overlap.
 constexpr size_t kPieceBytes = 1 << 20;
 // How many pieces of a broadcast are on their way to a member at once.
 constexpr size_t kPiecesAhead = 4;
-// How many bytes of a reduction may be on their way to a member before it needs them: with few pieces ahead,
-// a slow link stands idle while members answer each other.
+// How many bytes of a reduction may be on their way to a member before it needs them. With fewer, a slow link
+// is idle while members wait for each other.
 constexpr size_t kBytesAhead = 32 << 20;
 
-// Goes before every message, so that a stray one is an error and not wrong numbers.
+// Precedes every message, so that a stray message causes an error and not wrong numbers.
 struct Header {
   uint64_t call = 0;   // counted per backend
   uint64_t bytes = 0;  // of the payload
@@ -36,11 +36,11 @@ std::ostream& operator<<(std::ostream& out, const Header& h) {
   return out << h.op << " (call " << h.call << ", step " << h.step << ", " << h.bytes << " bytes)";
 }
 
-// The messages of one call, none of them empty. After an error some may still be under way, so what they
-// carry must outlive it: the caller's buffers, or what it keeps itself.
+// The messages of one call, none of them empty. After an error some may still be under way. So the data of a
+// message is in the caller's buffers or in `kept_`.
 class Traffic {
  public:
-  // `what` the messages are, which sender and receiver must agree in.
+  // `what` names the messages. Sender and receiver must give the same name.
   Traffic(Transport& transport, const std::vector<int>& members, Tag tag, const Call& call, uint64_t number,
           const char* what)
       : transport_(transport), members_(members), tag_(tag), call_(call), number_(number), what_(what) {}
@@ -58,7 +58,7 @@ class Traffic {
     };
     return receive(member, make_header(step, bytes), accept);
   }
-  // Of a message whose size is not known; at most `limit` bytes.
+  // Receives a message of unknown size, at most `limit` bytes.
   Ref<Request> receive(size_t member, uint32_t step, std::string* data, size_t limit) {
     const auto accept = [data, limit](const Header& h) -> void* {
       if (h.bytes > limit) return nullptr;
@@ -71,7 +71,7 @@ class Traffic {
     try {
       transport_.wait(*request, call_.watch, call_.op);
     } catch (const MismatchError& e) {
-      // The others hear of it as well; if the job has failed already, that counts.
+      // Tells the other ranks. If the job has failed already, that failure counts.
       const Failure failure{Failure::Kind::kMismatch, e.rank(), text_of(e)};
       throw_failure(call_.op, call_.watch.membership->report(failure));
     }
@@ -125,14 +125,14 @@ class Traffic {
   std::vector<Ref<Request>> sends_;
 };
 
-// Who is served by a chain or tree: places are counted from its root.
+// The members of a chain or tree. Places are counted from its root.
 struct Places {
   size_t size, root;
   size_t of(size_t member) const { return (member + size - root) % size; }
   size_t member(size_t place) const { return (root + place) % size; }
 };
 
-// Piece number k of `total` bytes; perhaps empty.
+// Piece number k of `total` bytes. It may be empty.
 struct Piece {
   size_t begin, bytes;
   Piece(size_t total, size_t k)
@@ -165,7 +165,7 @@ class MessageBackend final : public Backend {
   std::vector<std::string> exchange(const Call& call, std::string_view mine) override {
     if (mine.size() > kMaxExchangeBytes)
       throw InternalError("exchange: ", mine.size(), " bytes, at most ", kMaxExchangeBytes);
-    // Whatever the ranks call, it begins with this: the records say what it is.
+    // Every call begins with this exchange, so its messages have one name. The records say what the call is.
     Traffic traffic = start(call, "exchange");
     std::vector<std::string> all = gather_all(traffic, mine, kMaxExchangeBytes);
     traffic.finish();
@@ -181,7 +181,7 @@ class MessageBackend final : public Backend {
       traffic.finish();
       return;
     }
-    // Each part is reduced by its owner, who sends it to all others.
+    // The owner of each part reduces it and sends the result to all others.
     const std::vector<ConstBlock> parts = split(in, n, dtype);
     const auto result = [&](size_t member, const Piece& piece) {
       return at(out, at(parts[member].data, piece.begin) - at(in, 0));
@@ -207,7 +207,7 @@ class MessageBackend final : public Backend {
   void reduce(const Call& call, int root, const void* in, void* out, int64_t n, DType dtype,
               ReduceOp op) override {
     Traffic traffic = start(call);
-    // As all_reduce, but results go to the root alone.
+    // Like all_reduce, but results go to the root alone.
     const bool at_root = index_ == size_t(root);
     const std::vector<ConstBlock> parts = split(in, n, dtype);
     const auto result = [&](size_t member, const Piece& piece) {
@@ -291,7 +291,8 @@ class MessageBackend final : public Backend {
     return Traffic(*transport_, members_, tag_, call, ++calls_, what ? what : call.op);
   }
 
-  // Calls f with every other member, the next one first, so that not all turn to the same one at once.
+  // Calls f with every other member, the next one first, so that the members do not all serve the
+  // same one at once.
   template <class F>
   void for_others(F&& f) const {
     for (size_t distance = 1; distance < size_; ++distance) f((index_ + distance) % size_);
@@ -312,7 +313,7 @@ class MessageBackend final : public Backend {
   static uint32_t part_step(size_t k) { return uint32_t(2 * k); }
   static uint32_t result_step(size_t k) { return uint32_t(2 * k + 1); }
 
-  // One part of `in` per member; they differ by one element at most.
+  // Returns one part of `in` per member. Their sizes differ by one element at most.
   std::vector<ConstBlock> split(const void* in, int64_t n, DType dtype) const {
     std::vector<ConstBlock> parts;
     const size_t item = size_of(dtype);
@@ -324,8 +325,8 @@ class MessageBackend final : public Backend {
     return parts;
   }
 
-  // Everyone's block, in log2 steps: at each, a member gives what it has to one that is as far away
-  // as that reaches.
+  // Returns every member's block, in log2 steps. In each step, a member that has n blocks sends them to the
+  // member at distance n.
   std::vector<std::string> gather_all(Traffic& traffic, std::string_view mine, size_t limit) {
     std::vector<std::string> have{std::string(mine)};  // of this member, the next one, ...
     for (uint32_t step = 0; have.size() < size_; ++step) {
@@ -344,20 +345,21 @@ class MessageBackend final : public Backend {
     return have;
   }
 
-  // Room for contributions, kept for the next call.
+  // Makes room for contributions. The memory is kept for the next call.
   void make_landing(size_t bytes) {
     if (bytes <= landing_bytes_) return;
     landing_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
     landing_bytes_ = bytes;
   }
 
-  // Note [Direct reduction]. Every member owns one part. The others send it their contributions directly, in
-  // pieces, and it reduces each piece in the order of members, in one pass: as many bytes as around a ring,
-  // one rounding for 16-bit floats, and an order that depends on nothing but the members. While piece k is
-  // reduced, the next ones are on their way. expect(k) may post receives for results of piece k, deliver(k)
-  // may send this member's: between every two members, messages are sent and awaited in one order: parts up
-  // to the last that is ahead, result 0, one more part, result 1, ... A result may go where its contributions
-  // come from: its owner has received them.
+  // Note [Direct reduction]. Every member owns one part. The others send the owner their contributions
+  // directly, in pieces. The owner reduces each piece in the order of members, in one pass. This moves as
+  // many bytes as a ring, rounds 16-bit floats once, and has an order that depends only on the members. While
+  // piece k is reduced, the next pieces are on their way.
+  // expect(k) may post receives for the results of piece k; deliver(k) may send this member's result.
+  // Messages between two members are sent and received in one order: the parts of the first pieces, as many
+  // as may be ahead; result 0; one more part; result 1; and so on. A result may overwrite this member's
+  // contribution to it, since the owner has received that contribution.
   template <class Expect, class Deliver>
   void reduce_parts(Traffic& traffic, std::span<const ConstBlock> parts, void* out, DType dtype, ReduceOp op,
                     Expect&& expect, Deliver&& deliver) {
@@ -401,7 +403,7 @@ class MessageBackend final : public Backend {
     }
   }
 
-  // In the tree, place p hangs below p without its lowest bit.
+  // In the tree, the parent of place p is p without its lowest set bit.
   void broadcast_tree(Traffic& traffic, const Places& places, void* data, size_t bytes) {
     if (bytes == 0) return;
     const size_t place = places.of(index_);

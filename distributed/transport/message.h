@@ -1,5 +1,5 @@
-// MessageBackend: collectives as messages between pairs, for ranks that need not share memory: rings for long
-// data, trees and direct messages for short.
+// MessageBackend: collectives as messages between pairs of ranks, which need not share memory. Broadcasts go
+// down a tree or along a chain. Other collectives send directly to the rank that needs the data.
 #pragma once
 
 #include "gradus/distributed/transport/backend.h"

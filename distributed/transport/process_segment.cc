@@ -21,9 +21,10 @@
 namespace gradus::dist::internal {
 namespace {
 
-// The first member makes a memfd and listens on a socket with a random name in the abstract namespace, which
-// the store tells the others. Each of them connects, says who it is in a Hello, and gets the memfd in the
-// answer. Memory and name go when the last process that has them goes, however it ends.
+// The first member makes a memfd and listens on a socket with a random name in the abstract namespace.
+// The others read the name in the store. Each of them connects, sends a Hello that says who it is, and
+// gets the memfd in the answer. The memory and the name disappear with the last process that has them,
+// however it ends.
 struct Hello {
   uint64_t magic = 0x47524144'53454731;  // "GRADSEG1"
   uint32_t index = 0;
@@ -68,7 +69,7 @@ class ProcessSegment : public Segment {
   ~ProcessSegment() override { munmap(data_, bytes_); }
 };
 
-// Zeroed memory whose size nobody can change: no access to it can fail later.
+// Makes zeroed memory. Its size is sealed, so no access to it can fail later.
 Descriptor make_memory(size_t bytes) {
   Descriptor memory(memfd_create("gradus", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) throw_errno("memfd_create");
@@ -137,7 +138,7 @@ bool send_hello(const Descriptor& socket, const Hello& hello, const Descriptor* 
   return sendmsg(socket.get(), &message, MSG_NOSIGNAL) == ssize_t(sizeof hello);
 }
 
-// Takes what has come; a wrong one is as good as none.
+// Reads a Hello, if one has come. The sender of a wrong one is ignored.
 enum class Received { kHello, kNothingYet, kWrong };
 Received receive_hello(const Descriptor& socket, Hello& hello, Descriptor* memory = nullptr) {
   iovec data{&hello, sizeof hello};
@@ -159,7 +160,8 @@ Received receive_hello(const Descriptor& socket, Hello& hello, Descriptor* memor
   return whole && hello.magic == Hello().magic && hello.zero == 0 ? Received::kHello : Received::kWrong;
 }
 
-// Sleeps until one of the sockets has something, or a slice of time has passed. Throws when waiting is over.
+// Sleeps until one of the sockets is readable, or a time slice has passed. Throws if the job has failed or
+// the deadline has passed.
 void wait_for(std::vector<pollfd>& sockets, const Watch& watch, const std::vector<int>& missing) {
   const Membership::Awaiting awaiting(*watch.membership, [missing] { return missing; });
   if (watch.membership->failed()) throw_wait(kOp, Wait::kFailed, watch, missing);
@@ -183,7 +185,7 @@ class ProcessSegments : public SegmentProvider {
   }
 
  private:
-  // The first member's part: gives the memory to all others.
+  // The first member's part: sends the memory to all others.
   Descriptor give(const std::string& key, const std::vector<int>& members, size_t bytes, const Watch& watch) {
     Descriptor memory = make_memory(bytes);
     if (members.size() == 1) return memory;
@@ -196,7 +198,7 @@ class ProcessSegments : public SegmentProvider {
     store_->set(key, name);
 
     std::vector<int> missing(members.begin() + 1, members.end());
-    std::vector<Descriptor> waiting;  // connected, but have not said who they are
+    std::vector<Descriptor> waiting;  // connected, but their Hello has not come
     while (!missing.empty()) {
       std::vector<pollfd> sockets = {readable(listener)};
       for (const Descriptor& socket : waiting) sockets.push_back(readable(socket));
@@ -213,7 +215,7 @@ class ProcessSegments : public SegmentProvider {
       });
       Descriptor next(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!next || !is_same_user(next)) continue;
-      // Members speak at once. Others, who must have learned the name, may not hold them up.
+      // Members send their Hello at once. Other processes that know the name must not hold members up.
       if (waiting.size() == 2 * members.size()) waiting.erase(waiting.begin());
       waiting.push_back(std::move(next));
     }
@@ -229,7 +231,7 @@ class ProcessSegments : public SegmentProvider {
     Hello hello;
     hello.index = uint32_t(index);
     hello.bytes = bytes;
-    // A connection that breaks means that the first member is gone, which the membership will soon say.
+    // Tries again when the connection breaks. Then the first member is gone, and the membership soon says so.
     for (;;) {
       const Descriptor socket = make_socket();
       const bool connected =
@@ -259,7 +261,7 @@ class ProcessSegments : public SegmentProvider {
     return name;
   }
 
-  // False when the connection broke.
+  // Returns false if the connection broke.
   static bool wait_for_memory(const Descriptor& socket, size_t bytes, const Watch& watch,
                               const std::vector<int>& missing, Descriptor& memory) {
     for (;;) {
@@ -275,7 +277,7 @@ class ProcessSegments : public SegmentProvider {
   const std::shared_ptr<Store> store_;
 };
 
-// One line of a file, or "" where there is none.
+// Returns the first line of a file, or "" if there is none.
 std::string read_line(const char* path) {
   std::string line;
   std::getline(std::ifstream(path), line);

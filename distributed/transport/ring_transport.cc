@@ -16,12 +16,13 @@ namespace {
 
 // Note [Rings]
 // Each ordered pair of members has a ring of bytes, with one writer and one reader. A message is a
-// MessageHead, the sender's header and the payload, in pieces as there is room. Each member has a doorbell,
-// which others ring after they wrote to one of its rings, or made room in a ring that it waits to write to.
+// MessageHead, the sender's header and the payload, written in pieces as there is room. Each member has a
+// doorbell. Others ring it after they wrote to one of the member's rings, or made room in a ring that the
+// member waits to write to.
 //
-// There is no thread that must run: whoever waits for a message moves all messages of its rank on (progress),
-// one thread at a time. A message that nobody has asked for stays in the ring, so that its sender is held
-// back, unless something behind it may be asked for: then it moves to the heap.
+// No thread of its own is needed. A thread that waits for a message moves all messages of its rank on
+// (progress), one thread at a time. A message without a receive stays in the ring and holds its sender back.
+// If a receive may be for a message behind it, it moves to the heap.
 
 constexpr size_t kLine = 64;
 constexpr size_t kAllRingsBytes = size_t(64) << 20;
@@ -40,13 +41,13 @@ struct alignas(kLine) Doorbell {
 struct Ring {
   alignas(kLine) std::atomic<uint64_t> written{0};  // bytes ever written
   alignas(kLine) std::atomic<uint64_t> read{0};     // bytes ever read
-  std::atomic<uint32_t> writer_waits{0};            // for room
+  std::atomic<uint32_t> writer_waits{0};            // the writer waits for room
 };
 
 struct MessageHead {
   uint64_t tag;
   uint64_t payload_bytes;
-  int64_t visible_at;  // in a simulation: when it arrives
+  int64_t visible_at;  // in a simulation: when the message arrives
   uint32_t header_bytes;
   uint32_t zero;
 };
@@ -67,15 +68,16 @@ struct RingRequest : Request {
   int source() const override { return from; }
 
   const std::shared_ptr<RingTransport> transport;
-  std::vector<int> peers;  // whom it waits for, as members
+  std::vector<int> peers;  // the members that it waits for, by index
   int from = -1;           // of a receive: the sender's rank
-  // All below under the transport's lock.
+  // All below is protected by the transport's lock.
   bool finished = false;
   bool given_up = false;
   std::exception_ptr error;
 
  protected:
-  // The transport forgets it while it is still whole: another thread may be moving it.
+  // Makes the transport forget the request before any part of it is destroyed: another thread
+  // may be moving it.
   void dispose() override;
 };
 
@@ -83,7 +85,7 @@ struct SendRequest : RingRequest {
   using RingRequest::RingRequest;
   std::vector<std::byte> head;  // MessageHead and header
   std::span<const std::byte> payload;
-  size_t sent = 0;  // of both
+  size_t sent = 0;  // bytes sent, of head and payload
 };
 
 struct ReceiveRequest : RingRequest {
@@ -95,19 +97,19 @@ struct ReceiveRequest : RingRequest {
   Accept accept;
 };
 
-// A message on the heap.
+// A message that has moved to the heap.
 struct Unexpected {
   size_t source;
   uint64_t tag;
   std::vector<std::byte> header, payload;
   bool complete = false;
-  ReceiveRequest* taker = nullptr;  // asked for it before it was complete
+  ReceiveRequest* taker = nullptr;  // a receive that got it before it was complete
 };
 
-// What the reader of a ring is at.
+// The message that the reader of a ring is reading.
 struct Incoming {
   enum class Stage { kHead, kMatch, kPayload } stage = Stage::kHead;
-  std::vector<std::byte> head;  // what has come of MessageHead and header
+  std::vector<std::byte> head;  // the part of MessageHead and header that has come
   MessageHead message{};
   uint64_t left = 0;  // of the payload
   // Where the payload goes: to a receive's buffer, to the heap, or nowhere.
@@ -207,7 +209,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
       std::optional<TimePoint> visible;
       {
         std::lock_guard lock(mutex_);
-        // What is seen before looking whether all have left is all that they sent.
+        // Looks whether all have left before it moves messages: so everything that they sent has been seen.
         gone = all_left(request);
         seen = mine().events.load(std::memory_order_seq_cst);
         while (!request.finished && progress()) {
@@ -280,7 +282,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
       std::lock_guard lock(mutex_);
       if (std::exchange(has_background_, true)) return;
     }
-    // The caller's context would keep the world alive that this transport belongs to.
+    // Uses an empty context: the caller's would keep alive the world that owns this transport.
     Context context;
     ContextScope scope(context);
     background_ = start_thread([this] {
@@ -315,7 +317,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
                                [&](int peer) { return membership_->has_left(members_[peer]); });
   }
   bool finished(const RingRequest& request, const char* op) const {
-    if (request.given_up) membership_->check(op);  // what was thrown when it was given up
+    if (request.given_up) membership_->check(op);  // throws the job's failure
     if (request.finished && request.error) std::rethrow_exception(request.error);
     return request.finished;
   }
@@ -333,7 +335,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
     someone_finished_ = true;
   }
 
-  // Moves what can be moved, a bounded amount; says whether it did.
+  // Moves a bounded amount of what can be moved. Returns whether anything moved.
   bool progress() {
     if (broken_ || corrupt_ >= 0 || membership_->failed()) return false;
     bool moved = false;
@@ -341,7 +343,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
       moved |= write(peer);
       moved |= read(peer);
     }
-    // Other threads of this rank may wait for what this one finished.
+    // Other threads of this rank may wait for requests that this thread has finished.
     if (std::exchange(someone_finished_, false) && sleepers_ > 0) mine().ring();
     return moved;
   }
@@ -357,7 +359,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
     std::memcpy(to, ring + at, first);
     if (n > first) std::memcpy(to + first, ring, n - first);
   }
-  // So much at a time, so that writer and reader work at once.
+  // The most that is copied at a time, so that writer and reader work in parallel.
   size_t step_bytes() const { return capacity_ / 4; }
 
   bool write(size_t peer) {
@@ -367,7 +369,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
     uint64_t room = room_in(ring, peer);
     if (room == 0) {
       ring.writer_waits.store(1, std::memory_order_seq_cst);
-      room = room_in(ring, peer);  // the reader may have looked just before
+      room = room_in(ring, peer);  // again: the reader may have missed writer_waits
     }
     room = std::min<uint64_t>(room, step_bytes());
     if (room == 0) return false;
@@ -416,7 +418,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
     return moved;
   }
 
-  // One step on the way of a message, with `ready` bytes in the ring; says whether there was one.
+  // Reads one step of a message, with `ready` bytes in the ring. Returns whether there was a step.
   bool read_piece(size_t source, uint64_t& ready) {
     Incoming& incoming = incoming_[source];
     const auto take = [&](std::byte* to, size_t n) {
@@ -468,7 +470,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
     return false;
   }
 
-  // Finds out where a message goes whose header is there.
+  // Finds out where a message goes, once its header is there.
   bool match(size_t source) {
     Incoming& incoming = incoming_[source];
     if (!is_held(incoming)) return false;
@@ -491,7 +493,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
     incoming.stage = Incoming::Stage::kPayload;
     return true;
   }
-  // Whether something is asked for that may come behind this message, which is not.
+  // Returns whether a receive may be for a message behind this one, which has no receive.
   bool is_in_the_way(size_t source, uint64_t tag) const {
     const auto names = [&](const std::vector<int>& peers) {
       return std::ranges::find(peers, int(source)) != peers.end();
@@ -499,7 +501,8 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
     if (names(probe_.members) && probe_.tag != tag) return true;
     return std::ranges::any_of(posted_, [&](const ReceiveRequest* request) { return names(request->peers); });
   }
-  // Room for the payload. A receive that does not want it has failed; the payload goes nowhere then.
+  // Returns the room for the payload. If the receive refuses the message, the receive fails and the
+  // payload is dropped.
   std::byte* accept(ReceiveRequest& request, size_t source, std::span<const std::byte> header, size_t bytes) {
     request.from = members_[source];
     try {
@@ -518,7 +521,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
     }
     incoming = {};
   }
-  // Gives a complete message on the heap to the one that asked for it.
+  // Gives a complete message on the heap to its receive.
   void deliver(Unexpected& message) {
     ReceiveRequest& request = *message.taker;
     std::byte* to = accept(request, message.source, message.header, message.payload.size());
@@ -527,7 +530,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
     unexpected_.remove_if([&](const Unexpected& other) { return &other == &message; });
   }
 
-  // Nobody waits for this request any more: its memory must not be touched.
+  // Gives up a request. From here on its memory must not be touched.
   void forget_locked(RingRequest& request) {
     if (request.finished) return;
     request.finished = request.given_up = true;
@@ -539,7 +542,7 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
       if (message.taker == &request) message.taker = nullptr;
     for (std::deque<SendRequest*>& queue : outgoing_)
       std::erase_if(queue, [&](const SendRequest* other) {
-        // The reader would take the next message for the rest of this one.
+        // The message is half sent. The reader would take the next message for its rest.
         if (other == &request && other->sent > 0) broken_ = true;
         return other == &request;
       });
@@ -552,11 +555,11 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
   static bool is_visible(const Incoming& incoming) {
     return incoming.message.visible_at == 0 || visible_at(incoming) <= now();
   }
-  // Whether a message has come whose way is open.
+  // Returns whether a message waits in the ring for its receive.
   static bool is_held(const Incoming& incoming) {
     return incoming.stage == Incoming::Stage::kMatch && is_visible(incoming);
   }
-  // When the next message arrives that is under way, if one is.
+  // Returns when the next message under way arrives, if there is one.
   std::optional<TimePoint> next_visible() const {
     std::optional<TimePoint> next;
     for (const Incoming& incoming : incoming_)
@@ -615,10 +618,10 @@ class RingTransport final : public Transport, public std::enable_shared_from_thi
     std::vector<int> members;
   } probe_;  // while probe looks for a message
   bool someone_finished_ = false;
-  bool broken_ = false;  // a message was given up half-way: nothing moves any more
+  bool broken_ = false;  // a half-sent message was given up: nothing moves any more
   int sleepers_ = 0;     // threads of this rank that wait for a message
   bool has_background_ = false;
-  std::atomic<int> corrupt_{-1};  // the rank that wrote nonsense
+  std::atomic<int> corrupt_{-1};  // the rank that wrote malformed data
   std::atomic<bool> stopping_{false};
   std::thread background_;
 };

@@ -1,4 +1,4 @@
-// RingTransport: messages between ranks of one host, through one ring of bytes per ordered pair
+// RingTransport: messages between ranks of one host. Each ordered pair of ranks has a ring of bytes
 // in shared memory.
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace gradus::dist::internal {
 
 size_t ring_bytes(int members);
-// `members` are the ranks of this host; `index` is this one's place among them.
+// `members` are the ranks of this host; `index` is this rank's place among them.
 std::shared_ptr<Transport> make_ring_transport(std::shared_ptr<Segment> segment,
                                                std::shared_ptr<Membership> membership,
                                                std::vector<int> members, int index);

@@ -1,6 +1,6 @@
-// Segment: zeroed memory that the ranks of one host share. For ranks as threads it is plain memory; for
-// processes a memfd that its first member passes to the others over a Unix socket: no name in a file system,
-// so nothing can be left behind.
+// Segment: zeroed memory that the ranks of one host share. For ranks as threads it is plain memory. For
+// processes it is a memfd, which the first member passes to the others over a Unix socket. A memfd has no
+// name in a file system, so nothing can be left behind.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ class Segment {
   size_t bytes_ = 0;
 };
 
-// Makes segments. Collective: each of the `members`, ranks in the job on one host, calls open with the
-// same key (unique in the job) and size, and with its place among them; it returns when this member
-// has the memory.
+// Makes segments. open is collective over `members`, which are ranks in the job on one host. Each member
+// passes the same key, which is unique in the job, the same size, and its place among the members. open
+// returns when this member has the memory.
 // Errors: those of waits (gradus/distributed/base/waiting.h), naming the members that did not come.
 class SegmentProvider {
  public:
@@ -36,13 +36,13 @@ class SegmentProvider {
                                         size_t bytes, const Watch& watch) = 0;
 };
 
-// Ranks as threads: one provider object shared by all of them.
+// For ranks as threads. All of them share one provider.
 std::shared_ptr<SegmentProvider> make_thread_segments();
-// Processes: the store tells the address of the socket. The peer must be of the same user.
+// For processes. The store has the address of the socket. The peer must be a process of the same user.
 std::shared_ptr<SegmentProvider> make_process_segments(std::shared_ptr<Store> store);
 
-// What tells apart hosts, in the sense of ranks that can share memory: boot, network namespace, user; or the
-// value of the environment's GRADUS_HOST_ID.
+// Returns an id of this host; ranks with equal ids can share memory. It is made of boot, network namespace
+// and user. The environment variable GRADUS_HOST_ID overrides it.
 std::string host_id();
 
 }  // namespace gradus::dist::internal

@@ -1,4 +1,4 @@
-// The backend of a group of one, where every collective is a copy at most.
+// The backend of a group of one rank. Every collective is a copy or nothing.
 #pragma once
 
 #include "gradus/distributed/transport/backend.h"

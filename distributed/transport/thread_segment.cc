@@ -30,7 +30,7 @@ class ThreadSegments : public SegmentProvider {
     std::shared_ptr<Segment> segment = opening.segment;
     if (segment->bytes() != bytes)
       throw InternalError("segment '", key, "' has ", segment->bytes(), " bytes, not ", bytes);
-    // From now on the members alone keep it.
+    // From now on only the members keep the segment alive.
     if (++opening.opened == members.size()) openings_.erase(key);
     return segment;
   }

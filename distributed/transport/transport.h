@@ -1,6 +1,6 @@
-// Transport: moves messages between ranks of the job. Memory rings for ranks of one host (ring_transport.h),
-// gloo between hosts (gloo_transport.h), and the two together (make_hybrid_transport). Point to point,
-// remote_send/recv and the collectives between hosts are built on it.
+// Transport: moves messages between ranks of the job. There are memory rings for ranks of one host
+// (ring_transport.h), gloo between hosts (gloo_transport.h), and the two together (hybrid_transport.h).
+// Point-to-point messages, remote_send, remote_recv and the collectives between hosts are built on it.
 #pragma once
 
 #include <cstddef>
@@ -30,39 +30,40 @@ struct Tag {
 inline constexpr int kAnySource = -1;
 inline constexpr size_t kMaxHeaderBytes = 512;
 
-// A message under way. Dropping the last reference before it is done is allowed after a failure only.
+// A message under way. The last reference may be dropped before it is done only after a failure.
 class Request : public Counted {
  public:
-  // May move the message on; never blocks.
-  // Errors: as Transport::wait.
+  // Returns whether it is done. May move the message on; never blocks.
+  // Errors: as for Transport::wait.
   virtual bool done() = 0;
   virtual int source() const = 0;  // of a finished receive: the sender's rank in the job
 };
 
-// Decides where a message goes once its header is there: returns room for `bytes`. What it throws becomes the
-// receive's error. It may run on any thread, with the transport's lock held: it must not call the transport.
+// Decides where a message goes, once its header is there: returns room for `bytes`. An exception from it
+// becomes the receive's error. It may run on any thread with the transport's lock held, so it must not
+// call the transport.
 using Accept = std::function<void*(int source, std::span<const std::byte> header, size_t bytes)>;
 
-// Ranks are those of the job. Calls come from any thread.
+// Ranks are ranks in the job. Any thread may call.
 class Transport {
  public:
   virtual ~Transport() = default;
 
-  // Starts to send. The header (at most kMaxHeaderBytes) is copied; the payload must stay until the
+  // Starts to send. The header (at most kMaxHeaderBytes) is copied. The payload must stay valid until the
   // request is done.
   virtual Ref<Request> send(int peer, Tag tag, std::span<const std::byte> header,
                             std::span<const std::byte> payload) = 0;
   // Starts to receive the next message with `tag` from `peer`, or from any rank in `sources` for kAnySource.
   virtual Ref<Request> receive(int peer, Tag tag, Accept accept, std::vector<int> sources = {}) = 0;
   // Blocks until done; moves other messages meanwhile.
-  // Errors: what the job failed with, or what accept threw, with `op` before it; when a peer has left
-  // with nothing more to come, PeerError after reporting; when time is over, TimeoutError after
-  // reporting it (gradus/distributed/base/waiting.h).
+  // Errors: the job's failure, with `op` before it; what `accept` threw; PeerError, after reporting
+  // it, if the peer has left and nothing more can come; TimeoutError, after reporting it, if time
+  // is over (gradus/distributed/base/waiting.h).
   virtual void wait(Request& request, const Watch& watch, const char* op) = 0;
-  // The rank of one of `sources` from which a message with `tag` has come that no receive is
-  // for, or kAnySource.
+  // Returns one of `sources` from which a message with `tag` has come that no receive is for; kAnySource
+  // if there is none.
   virtual int probe(Tag tag, const std::vector<int>& sources) = 0;
-  // Sends and receives that nobody waits for make progress as well from now on (a thread of the transport's).
+  // Starts a thread, if needed. From now on sends and receives make progress even if nobody waits for them.
   virtual void progress_in_background() = 0;
 };
 

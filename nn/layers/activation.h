@@ -1,5 +1,5 @@
-// Activation layers: each applies the op of its name to every element (Softmax, Softmin, LogSoftmax and GLU
-// along one dimension).
+// Activation layers. Each applies the op of its name to every element; Softmax, Softmin, LogSoftmax and GLU
+// apply it along one dimension.
 #pragma once
 
 #include "gradus/autograd/ops/activations.h"
@@ -9,7 +9,7 @@ namespace gradus::nn {
 
 struct NoOptions {};
 
-// What activations without options have in common: F is the op.
+// Base of the activations without options. F is the op.
 template <Tensor (*F)(const Tensor&)>
 class PlainActivation : public LayerWith<NoOptions> {
  public:
@@ -66,7 +66,7 @@ class Mish final : public PlainActivation<&mish> {
  public:
   using PlainActivation::PlainActivation;
 };
-// The exponential linear unit with the numbers that keep mean 0 and variance 1
+// The exponential linear unit with the constants that keep mean 0 and variance 1
 class SELU final : public PlainActivation<&selu> {
  public:
   using PlainActivation::PlainActivation;
@@ -94,10 +94,10 @@ class LeakyReLU final : public LayerWith<LeakyReLUOptions> {
 };
 
 struct PReLUOptions {
-  int64_t num_parameters = 1;  // 1, or as many as channels
+  int64_t num_parameters = 1;  // 1, or the number of channels
   double init = 0.25;
 };
-// x where x > 0, else weight x, with a learned weight for all or for each channel.
+// x where x > 0, else weight x. The weight is learned, one for all elements or one for each channel.
 // Shapes: x [N,C,...], weight [num_parameters].
 class PReLU final : public LayerWith<PReLUOptions> {
  public:
@@ -113,8 +113,8 @@ class PReLU final : public LayerWith<PReLUOptions> {
 struct RReLUOptions {
   double lower = 1.0 / 8, upper = 1.0 / 3;
 };
-// x where x >= 0, else a x: in training a is uniform in [lower, upper] for each element, in
-// evaluation their mean.
+// x where x >= 0, else a x. In training a is uniform in [lower, upper] for each element; in evaluation it is
+// the mean of lower and upper.
 // Source: Xu et al., "Empirical evaluation of rectified activations", 2015.
 class RReLU final : public LayerWith<RReLUOptions> {
  public:
@@ -184,7 +184,7 @@ class Hardshrink final : public LayerWith<ShrinkOptions> {
   Tensor forward(const Tensor& x) override;
   std::string extra_repr() const override;
 };
-// x moved by lambda toward 0, at most to it
+// x moved toward 0 by lambda, and no further than 0
 class Softshrink final : public LayerWith<ShrinkOptions> {
  public:
   using LayerWith::LayerWith;
@@ -196,7 +196,7 @@ struct ThresholdOptions {
   Required<double, "threshold"> threshold;
   Required<double, "value"> value;
 };
-// x where it is above the threshold, else a value
+// x where x > threshold, else `value`
 class Threshold final : public LayerWith<ThresholdOptions> {
  public:
   using LayerWith::LayerWith;

@@ -13,10 +13,10 @@
 namespace gradus::nn {
 namespace {
 
-// A mask as one that scaled_dot_product_attention takes: true where a key takes part.
+// Returns a mask as scaled_dot_product_attention takes it: true where a key takes part.
 Tensor taking_part(const Tensor& mask) { return mask.dtype() == DType::kBool ? logical_not(mask) : mask; }
 
-// The mask that does what both do; either may be undefined.
+// Returns one mask with the effect of both. Either may be undefined.
 Tensor both(const Tensor& a, const Tensor& b, DType dtype) {
   if (!a.defined() || !b.defined()) return a.defined() ? a : b;
   if (a.dtype() == DType::kBool && b.dtype() == DType::kBool) return logical_and(a, b);
@@ -26,14 +26,14 @@ Tensor both(const Tensor& a, const Tensor& b, DType dtype) {
   return added(a) + added(b);
 }
 
-// x with `rows` more slices at the end of dim 0 of `what` [1,1,E], or of zeros.
+// Returns x with one more slice at the end of dim 0: `what` [1,1,E] expanded, or zeros if undefined.
 Tensor with_one_more(const Tensor& x, const Tensor& what) {
   const Tensor row = what.defined() ? expand(what, {1, x.size(1), x.size(2)})
                                     : zeros({1, x.size(1), x.size(2)}, {x.dtype(), x.device()});
   return cat({x, row}, 0);
 }
 
-// [L,N,heads*d] -> [N,heads,L,d]
+// Reshapes [L,N,heads*d] -> [N,heads,L,d].
 Tensor heads_apart(const Tensor& x, int64_t heads) {
   return permute(reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads}), {1, 2, 0, 3});
 }
@@ -84,11 +84,11 @@ std::vector<Tensor> MultiheadAttention::project(const Tensor& query, const Tenso
   return {linear(query, w[0], b[0]), linear(key, w[1], b[1]), linear(value, w[2], b[2])};
 }
 
-// The mask over [N,heads,L,S] of both that were given.
+// Returns one mask over [N,heads,L,S] with the effect of attn_mask and key_padding_mask.
 Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s,
                                        DType dtype) const {
   const int64_t extra = options_.add_bias_kv + options_.add_zero_attn, heads = options_.num_heads;
-  // Keys that were added are always seen.
+  // Added keys are never masked.
   const auto widened = [&](const Tensor& m) {
     if (extra == 0) return m;
     Shape shape = m.shape();
@@ -146,7 +146,7 @@ AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor
                        o.batch_first ? "[N,L,embed_dim], [N,S,kdim], [N,S,vdim]"
                                      : "[L,N,embed_dim], [S,N,kdim], [S,N,vdim]",
                        " or without N, given ", describe(query), ", ", describe(key), ", ", describe(value));
-    // One tensor in three roles stays one, so that it is projected once.
+    // A tensor in several roles stays the same object, so that it is projected once.
     const auto laid_out = [&](const Tensor& x) {
       return !batch ? unsqueeze(x, 1) : o.batch_first ? transpose(x, 0, 1) : x;
     };

@@ -1,4 +1,4 @@
-// MultiheadAttention: attention in several learned projections at once.
+// MultiheadAttention: attention with several learned projections in parallel.
 #pragma once
 
 #include "gradus/autograd/ops/linalg/attention.h"
@@ -11,29 +11,29 @@ using gradus::AttentionResult;
 struct MultiheadAttentionOptions {
   Required<int64_t, "embed_dim"> embed_dim;
   Required<int64_t, "num_heads"> num_heads;
-  double dropout = 0;  // of the attention's weights, in training
+  double dropout = 0;  // of the attention weights, in training
   bool bias = true;
-  bool add_bias_kv = false;    // learn one more key and value
-  bool add_zero_attn = false;  // let queries attend to nothing: one more key and value, of zeros
+  bool add_bias_kv = false;    // learns one more key and value
+  bool add_zero_attn = false;  // adds one more key and value of zeros, so that a query may attend to nothing
   int64_t kdim = 0, vdim = 0;  // sizes of keys and values; 0: embed_dim
   bool batch_first = false;
 };
 
-// Masks and results of one call. In a bool mask true means "not": a key that is padding, a pair that may not
-// attend. A floating-point mask is added to the scores.
+// Masks and results of one call. In a bool mask true excludes: a key that is padding, or a pair of query and
+// key that may not attend. A floating-point mask is added to the scores.
 struct AttentionCallOptions {
   Tensor key_padding_mask = {};      // [N,S], or [S] without a batch
   Tensor attn_mask = {};             // [L,S] or [N*num_heads,L,S]
-  bool causal = false;               // queries see the keys up to their own place
-  bool need_weights = true;          // without them the result's weights are undefined
-  bool average_attn_weights = true;  // over the heads
+  bool causal = false;               // queries use only the keys up to their own position
+  bool need_weights = true;          // false: the result's weights are undefined
+  bool average_attn_weights = true;  // averages the weights over the heads
 };
 
 // Projects queries, keys and values, attends in num_heads parts of size embed_dim / num_heads, and projects
-// the joined result. in_proj_weight starts Xavier-uniform, in_proj_bias and out_proj's at 0, the weight of
-// out_proj as Linear's, bias_k and bias_v Xavier-normal.
+// the joined result. Initial values: in_proj_weight Xavier-uniform, in_proj_bias and the bias of out_proj 0,
+// the weight of out_proj as Linear's, bias_k and bias_v Xavier-normal.
 // Shapes: query [L,N,embed_dim], key [S,N,kdim], value [S,N,vdim] -> output [L,N,embed_dim], weights [N,L,S]
-// or, not averaged, [N,num_heads,L,S]; with batch_first N is in front; without a batch no N at all.
+// or, not averaged, [N,num_heads,L,S]. With batch_first N is the first dim. Without a batch there is no N.
 // Source: Vaswani et al., "Attention is all you need", 2017.
 class MultiheadAttention final : public Module {
  public:
@@ -45,7 +45,7 @@ class MultiheadAttention final : public Module {
   explicit MultiheadAttention(Options options) : options_(options) { zero_biases(); }
   const Options& options() const { return options_; }
 
-  // Errors: ShapeError, DTypeError for what does not fit.
+  // Errors: ShapeError, DTypeError for arguments that do not fit.
   AttentionResult operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionCallOptions& options = {});
   std::string extra_repr() const override;

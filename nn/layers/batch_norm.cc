@@ -39,11 +39,11 @@ void BatchNorm::reset_running_stats() {
 }
 
 namespace {
-// A checkpoint that computes again has counted the batch before.
+// False when a checkpoint computes its function again: the first run has counted the batch.
 bool counts_batches() { return !autograd::is_recomputing(); }
 }  // namespace
 
-// Counts the batch, and says how much it weighs.
+// Counts the batch, and returns its weight in the running statistics.
 double BatchNorm::next_momentum() {
   raw::add_(num_batches_tracked, scalar(1, {DType::kI64, num_batches_tracked.device()}));
   if (options().momentum && !all_alike_) return *options().momentum;
@@ -54,7 +54,8 @@ bool BatchNorm::joins_batches() const {
   return (is_training() || !running_mean.defined()) && reduction_ && reduction_->size() > 1;
 }
 
-// Returns op(x, weight, bias, running_mean, running_var, options), op being batch_norm or what contains it.
+// Returns op(x, weight, bias, running_mean, running_var, options). op is batch_norm or an op
+// that contains it.
 template <class Op>
 Tensor BatchNorm::forward_by(Op op, const Tensor& x) {
   check_input(x);
@@ -89,9 +90,9 @@ Tensor BatchNorm::add_relu(const Tensor& x, Tensor residual) {
   });
 }
 
-// By the statistics of all batches that share the reduction, joined as Chan, Golub and LeVeque do
-// ("Updating formulae and a pairwise algorithm for computing sample variances", 1979): exact also where
-// the mean is large.
+// Normalizes by the statistics of all batches that share the reduction, joined as in Chan, Golub and LeVeque,
+// "Updating formulae and a pairwise algorithm for computing sample variances", 1979. They are exact also
+// where the mean is large.
 Tensor BatchNorm::forward_joined(const Tensor& x) {
   check_input(x);
   const int64_t C = *options().features;

@@ -12,18 +12,20 @@ namespace gradus::nn {
 struct BatchNormOptions {
   Required<int64_t, "features"> features;
   double eps = 1e-5;
-  // Weight of the newest batch in the running statistics; none: all batches weigh the same.
+  // Weight of the newest batch in the running statistics; none: all batches have the same weight.
   std::optional<double> momentum = 0.1;
-  bool affine = true;               // learn weight and bias
-  bool track_running_stats = true;  // otherwise evaluation uses the batch as well
+  bool affine = true;               // learns weight and bias
+  bool track_running_stats = true;  // false: evaluation also uses the batch's statistics
 };
 
-// Joins the statistics of several batches, those of a job's ranks; distributed/ has it. Differentiable.
+// Joins the statistics of several batches, such as those of a job's ranks; distributed/
+// implements it. Differentiable.
 class StatisticsReduction {
  public:
   virtual ~StatisticsReduction() = default;
   virtual int size() const = 0;
-  // x [k] -> [size,k]: every rank's.
+  // Returns every rank's x.
+  // Shapes: x [k] -> [size,k].
   virtual Tensor all_gather(const Tensor& x) = 0;
 };
 
@@ -37,18 +39,19 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   Buffer running_var{this, "running_var", initial(options().track_running_stats, 1)};
   Buffer num_batches_tracked{this, "num_batches_tracked", initial_count()};  // i64[]
 
-  // Batches of all that share `reduction` count as one in training; null: this one alone.
+  // In training, the batches of all layers that share `reduction` count as one batch. Null: only
+  // this layer's batch.
   void set_reduction(std::shared_ptr<StatisticsReduction> reduction) { reduction_ = std::move(reduction); }
   const std::shared_ptr<StatisticsReduction>& reduction() const { return reduction_; }
 
   // Forgets the batches seen.
   void reset_running_stats();
-  // While it is on, all batches have the same weight in the running statistics, whatever the momentum.
+  // While on, all batches have the same weight in the running statistics, whatever the momentum.
   void weigh_all_batches_alike(bool on) { all_alike_ = on; }
 
   Tensor forward(const Tensor& x) final;
-  // relu(layer(x)) and relu(layer(x) + residual), in one pass where that is possible: by one batch's
-  // statistics in training, unless hooks want to see the layer's own result.
+  // Return relu(layer(x)), and relu(layer(x) + residual). Computed in one pass where possible: in training
+  // with one batch's statistics, and without hooks on the layer.
   Tensor relu(const Tensor& x);
   Tensor add_relu(const Tensor& x, Tensor residual);
   std::string extra_repr() const override;

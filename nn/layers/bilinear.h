@@ -1,4 +1,4 @@
-// Bilinear: a linear layer of two inputs.
+// Bilinear: a layer of two inputs, linear in each.
 #pragma once
 
 #include "gradus/nn/module.h"

@@ -23,14 +23,14 @@ std::string name_of_layer(const O& o) {
   return concat(kTransposed<O> ? "ConvTranspose" : "Conv", sizes(*o.kernel).size(), "d");
 }
 
-// Which element of a dim of size n lies at place i, before its start or behind its end.
+// Returns the element of a dim of size n that position i shows. i may lie before the start or after the end.
 int64_t reflected(int64_t i, int64_t n, PaddingMode mode) {
   if (mode == PaddingMode::kReplicate) return std::clamp<int64_t>(i, 0, n - 1);
   if (mode == PaddingMode::kCircular) return (i + n) % n;
   return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
 
-// x with what lies outside of it.
+// Returns x padded with the values outside of it.
 template <class O>
 Tensor padded(const Tensor& x, const O& o) {
   Tensor y = x;
@@ -74,7 +74,7 @@ Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Co
   return conv_transpose3d(x, w, b, o);
 }
 
-// The op's options, of the layer's.
+// Convert the layer's options to the op's.
 gradus::Conv1dFuncOptions of_op(const Conv1dOptions& o) {
   return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
 }

@@ -5,7 +5,7 @@
 
 namespace gradus::nn {
 
-// What lies outside of the input: zeros, its mirror image, its edge, or its other end.
+// The values outside of the input: zeros, its mirror image, its edge, or its other end.
 enum class PaddingMode { kZeros, kReflect, kReplicate, kCircular };
 
 struct Conv1dOptions {
@@ -79,8 +79,7 @@ struct ConvTranspose3dOptions {
   bool bias = true;
 };
 
-// What the six have in common. Weight and bias start uniform in +-1/sqrt(weight.size(1) * elements
-// of the kernel).
+// Base of the six layers. Weight and bias start uniform in +-1/sqrt(weight.size(1) * elements of the kernel).
 template <class O>
 class Conv : public LayerWith<O> {
  public:

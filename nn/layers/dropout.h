@@ -20,7 +20,7 @@ class Dropout final : public LayerWith<DropoutOptions> {
   Tensor forward_temporary(Tensor&& x) override;
 };
 
-// The same with whole channels: dropout1d, dropout2d and dropout3d.
+// The same for whole channels: dropout1d, dropout2d and dropout3d.
 class Dropout1d final : public LayerWith<DropoutOptions> {
  public:
   using LayerWith::LayerWith;
@@ -40,7 +40,7 @@ class Dropout3d final : public LayerWith<DropoutOptions> {
   std::string extra_repr() const override;
 };
 
-// Dropout that keeps mean 0 and variance 1 behind SELU: alpha_dropout, and for
+// Dropout that keeps mean 0 and variance 1 after SELU: alpha_dropout, and for
 // whole channels feature_alpha_dropout.
 class AlphaDropout final : public LayerWith<DropoutOptions> {
  public:

@@ -1,4 +1,4 @@
-// Embedding: a table of vectors that indices look up.
+// Embedding: a table of vectors, looked up by index.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@ namespace gradus::nn {
 struct EmbeddingOptions {
   Required<int64_t, "num_embeddings"> num_embeddings;
   Required<int64_t, "embedding_dim"> embedding_dim;
-  // Its row starts at 0 and is not learned; negative counts from the back.
+  // The row of this index starts at 0 and is not learned. Negative counts from the end.
   std::optional<int64_t> padding_idx = {};
-  std::optional<double> max_norm = {};  // longer rows are shortened, in the table, when they are looked up
-  double norm_type = 2;                 // p of max_norm's norm
-  bool scale_grad_by_freq = false;      // divide gradients by how often a row is looked up
+  std::optional<double> max_norm = {};  // longer rows are scaled down in the table when looked up
+  double norm_type = 2;                 // the p of the p-norm that max_norm bounds
+  bool scale_grad_by_freq = false;      // divides a row's gradient by how often the row is looked up
 };
 
 // Looks up rows of weight as embedding does. weight starts normal with deviation 1.

@@ -19,7 +19,7 @@ struct UnflattenOptions {
   Required<Shape, "sizes"> sizes;  // one may be -1
 };
 
-// Cuts a dim into several: the reverse of Flatten.
+// Splits a dim into several: the reverse of Flatten.
 // Shapes: x [N,C*H*W] -> [N,C,H,W] for dim 1, sizes {C,H,W}.
 class Unflatten final : public LayerWith<UnflattenOptions> {
  public:

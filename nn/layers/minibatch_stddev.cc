@@ -20,7 +20,7 @@ Tensor MinibatchStdDev::forward(const Tensor& x) {
     throw ShapeError("MinibatchStdDev", "expected x [N,C,H,W] with N at most or a multiple of ", o.group_size,
                      " and C a multiple of ", o.channel_groups, ", given ", describe(x));
   const int64_t C = x.size(1), H = x.size(2), W = x.size(3), groups = n / group;
-  // eps is 0 in f16.
+  // In f32, because eps would be 0 in f16.
   const Tensor wide = x.dtype() == DType::kF64 ? x : gradus::to(x, DType::kF32);
   const Tensor y = reshape(wide, {group, groups, o.channel_groups, C / o.channel_groups * H * W});
   // [groups,channel_groups,...].

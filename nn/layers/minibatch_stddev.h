@@ -1,4 +1,4 @@
-// MinibatchStdDev: shows a discriminator how much the images of a batch differ.
+// MinibatchStdDev: tells a discriminator how much the images of a batch differ.
 #pragma once
 
 #include "gradus/nn/layer.h"
@@ -6,16 +6,17 @@
 namespace gradus::nn {
 
 struct MinibatchStdDevOptions {
-  int64_t group_size = 4;      // images that are compared, at most
-  int64_t channel_groups = 1;  // channels that are added
+  int64_t group_size = 4;      // most images in a group
+  int64_t channel_groups = 1;  // number of channels to append
   double eps = 1e-8;
 };
 
-// Cuts the batch into groups, averages the deviations of all elements within a group, and appends that number
-// as channels: the images n, n + N/group_size, ... are a group.
-// Shapes: x [N,C,H,W] -> [N,C+channel_groups,H,W], N at most or a multiple of group_size, C a multiple
-// of channel_groups. Errors:
-// ShapeError.
+// Splits the batch into groups: the images n, n + N/group_size, ... are a group. Averages the standard
+// deviations of all elements within a group and appends this average as channels. Each of the appended
+// channels averages over its share of x's channels.
+// Shapes: x [N,C,H,W] -> [N,C+channel_groups,H,W], N at most or a multiple of group_size, C a
+// multiple of channel_groups.
+// Errors: ShapeError.
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 class MinibatchStdDev final : public LayerWith<MinibatchStdDevOptions> {
  public:

@@ -1,5 +1,5 @@
 // Normalization layers that do not need a batch: LayerNorm, RMSNorm, GroupNorm, InstanceNorm1d to 3d,
-// LocalResponseNorm. Weights start at 1, biases at 0. Batch normalization: gradus/nn/layers/batch_norm.h.
+// LocalResponseNorm. Weights start at 1, biases at 0. gradus/nn/layers/batch_norm.h has batch normalization.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,13 @@
 namespace gradus::nn {
 
 struct LayerNormOptions {
-  Required<Shape, "shape"> shape;  // the sizes of the last dims; a number is a single one
+  Required<Shape, "shape"> shape;  // the sizes of the last dims; a number stands for one dim
   double eps = 1e-5;
-  bool affine = true;  // learn weight and bias
-  bool bias = true;    // learn a bias too
+  bool affine = true;  // learns weight and bias
+  bool bias = true;    // with affine, learns a bias too
 };
 
-// Normalizes over the last dims, whose sizes are `shape`, as layer_norm does.
+// Normalizes over the last dims, of the sizes `shape`, as layer_norm does.
 // Shapes: x [...,shape] -> the same; weight, bias `shape`.
 class LayerNorm final : public LayerWith<LayerNormOptions> {
  public:
@@ -30,12 +30,12 @@ class LayerNorm final : public LayerWith<LayerNormOptions> {
 };
 
 struct RMSNormOptions {
-  Required<Shape, "shape"> shape;  // the sizes of the last dims; a number is a single one
+  Required<Shape, "shape"> shape;  // the sizes of the last dims; a number stands for one dim
   std::optional<double> eps = {};  // none: the machine precision of the type computed in
-  bool affine = true;              // learn a weight
+  bool affine = true;              // learns a weight
 };
 
-// Divides by the root of the mean square over the last dims, whose sizes are `shape`, as rms_norm does.
+// Divides by the root mean square over the last dims, of the sizes `shape`, as rms_norm does.
 // Shapes: x [...,shape] -> the same; weight `shape`.
 class RMSNorm final : public LayerWith<RMSNormOptions> {
  public:
@@ -52,7 +52,7 @@ struct GroupNormOptions {
   Required<int64_t, "groups"> groups;
   Required<int64_t, "channels"> channels;
   double eps = 1e-5;
-  bool affine = true;  // learn weight and bias
+  bool affine = true;  // learns weight and bias
 };
 
 // Normalizes each sample over groups of channels, as group_norm does.
@@ -73,8 +73,8 @@ struct InstanceNormOptions {
   Required<int64_t, "features"> features;
   double eps = 1e-5;
   double momentum = 0.1;             // weight of the newest batch in the running statistics
-  bool affine = false;               // learn weight and bias
-  bool track_running_stats = false;  // and use them in evaluation
+  bool affine = false;               // learns weight and bias
+  bool track_running_stats = false;  // tracks running statistics and uses them in evaluation
 };
 
 // Normalizes each channel of each sample over its positions, as instance_norm does.
@@ -84,7 +84,7 @@ class InstanceNorm : public LayerWith<InstanceNormOptions> {
   Parameter bias{this, "bias", initial(options().affine, 0)};
   Buffer running_mean{this, "running_mean", initial(options().track_running_stats, 0)};
   Buffer running_var{this, "running_var", initial(options().track_running_stats, 1)};
-  Buffer num_batches_tracked{this, "num_batches_tracked", initial_count()};  // i64[]; stays 0, as torch.nn's
+  Buffer num_batches_tracked{this, "num_batches_tracked", initial_count()};  // i64[]; stays 0, as in torch.nn
 
   Tensor forward(const Tensor& x) override;
   std::string extra_repr() const override;
@@ -97,7 +97,7 @@ class InstanceNorm : public LayerWith<InstanceNormOptions> {
  private:
   Tensor initial(bool wanted, double value) const;
   Tensor initial_count() const;
-  const int positions_;  // dims of a sample without the channels
+  const int positions_;  // number of a sample's dims without the channels
 };
 
 // Shapes: x [N,features,L] or [features,L] -> the same.
@@ -123,11 +123,11 @@ class InstanceNorm3d final : public InstanceNorm {
 };
 
 struct LocalResponseNormOptions {
-  Required<int64_t, "size"> size;  // channels looked at
+  Required<int64_t, "size"> size;  // number of channels in the sum
   double alpha = 1e-4, beta = 0.75, k = 1;
 };
 
-// Divides by what neighboring channels hold, as local_response_norm does.
+// Divides by a power of the sum of squares over neighboring channels, as local_response_norm does.
 // Shapes: x [N,C,...] -> the same.
 class LocalResponseNorm final : public LayerWith<LocalResponseNormOptions> {
  public:

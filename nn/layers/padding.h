@@ -1,12 +1,13 @@
-// Padding layers: ConstantPad, ZeroPad, ReflectionPad, ReplicationPad for signals (1d), images (2d)
-// and volumes (3d).
+// Padding layers for signals (1d), images (2d) and volumes (3d): ConstantPad,
+// ZeroPad, ReflectionPad, ReplicationPad.
 #pragma once
 
 #include "gradus/nn/layer.h"
 
 namespace gradus::nn {
 
-// Cells before and behind each dim, from the last dim on; one number means all. Negative ones crop.
+// Cells before and after each dim, starting with the last dim. One number applies to all.
+// Negative numbers crop.
 struct Padding1d {
   int64_t left = 0, right = 0;
   template <std::integral T>
@@ -37,7 +38,7 @@ struct ConstantPadOptions {
   double value = 0;
 };
 
-// What the padding layers have in common. kMode is a PadMode.
+// Base of the padding layers. kMode is a PadMode.
 template <class O, int kMode>
 class PadLayer : public LayerWith<O> {
  public:
@@ -46,7 +47,7 @@ class PadLayer : public LayerWith<O> {
   std::string extra_repr() const override;
 };
 
-// The pads around x [N,C,...] or [C,...] hold one value, `value` or 0.
+// Pads x [N,C,...] or [C,...] with `value`, or with 0.
 class ConstantPad1d final : public PadLayer<ConstantPadOptions<Padding1d>, 0> {
  public:
   using PadLayer::PadLayer;
@@ -72,7 +73,7 @@ class ZeroPad3d final : public PadLayer<PadLayerOptions<Padding3d>, 0> {
   using PadLayer::PadLayer;
 };
 
-// The pads mirror x, without its edge.
+// Pads with x's mirror image, without repeating the edge.
 class ReflectionPad1d final : public PadLayer<PadLayerOptions<Padding1d>, 1> {
  public:
   using PadLayer::PadLayer;
@@ -86,7 +87,7 @@ class ReflectionPad3d final : public PadLayer<PadLayerOptions<Padding3d>, 1> {
   using PadLayer::PadLayer;
 };
 
-// The pads repeat x's edge.
+// Pads by repeating x's edge.
 class ReplicationPad1d final : public PadLayer<PadLayerOptions<Padding1d>, 2> {
  public:
   using PadLayer::PadLayer;

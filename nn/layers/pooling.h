@@ -1,5 +1,5 @@
-// Pooling layers over signals, images and volumes: the ops of their names as layers. A sample without a
-// batch dim is fine.
+// Pooling layers over signals, images and volumes: the ops of their names as layers. Samples without a batch
+// dim are accepted.
 #pragma once
 
 #include "gradus/autograd/ops/images/pool.h"
@@ -26,7 +26,7 @@ struct AdaptiveMaxPool3dOptions {
   Required<Size3, "output"> output;
 };
 
-// What they have in common: O says which one it is.
+// Base of the pooling layers. The options O select the op.
 template <class O>
 class Pool : public LayerWith<O> {
  public:
@@ -73,7 +73,7 @@ class LPPool2d final : public Pool<LpPool2dOptions> {
   using Pool::Pool;
 };
 
-// Cut each sample into `output` windows and take their means, or maxima.
+// Cut each sample into `output` windows and take their means, or their maxima.
 class AdaptiveAvgPool1d final : public Pool<AdaptiveAvgPool1dOptions> {
  public:
   using Pool::Pool;

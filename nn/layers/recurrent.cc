@@ -94,7 +94,7 @@ LSTMResult Recurrent::run(const Tensor& given, const LSTMState& state) {
   Tensor x = !batch ? unsqueeze(given, 1) : f.batch_first ? transpose(given, 0, 1) : given;
   const int64_t n = x.size(1), count = f.layers * directions();
 
-  // The state of one direction of one layer.
+  // Returns the part of a state for one direction of one layer.
   const auto parts = [&](const char* name, const Tensor& t, int64_t size) {
     if (!t.defined()) return std::vector<Tensor>(size_t(count), zeros({n, size}, {x.dtype(), x.device()}));
     check_state(name, t, batch ? Shape{count, n, size} : Shape{count, size});

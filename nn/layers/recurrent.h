@@ -1,13 +1,14 @@
 // Recurrent layers: RNN, LSTM and GRU over sequences, and their single steps RNNCell, LSTMCell and GRUCell.
 //
 //   nn::LSTM lstm{this, "lstm", {.input_size = 32, .hidden_size = 64, .num_layers = 2}};
-//   auto [y, state] = lstm(x);           // x [T,N,32] -> y [T,N,64], state.h and state.c [2,N,64]
-//   auto [y2, state2] = lstm(x2, state);  // goes on from there
+//   auto [y, state] = lstm(x);            // x [T,N,32] -> y [T,N,64], state.h and state.c [2,N,64]
+//   auto [y2, state2] = lstm(x2, state);  // continues from that state
 //
-// Sequences are [T,N,features], with batch_first [N,T,features], or [T,features] without a batch; states are
-// [layers * directions,N,hidden], the two directions of a layer one after the other, or without N. A state
-// that is not given is zero. Weights are named as torch.nn's (weight_ih_l0, weight_hh_l0_reverse, ...), hold
-// the gates one after the other (LSTM: i, f, g, o; GRU: r, z, n) and start uniform in +-1/sqrt(hidden_size).
+// Sequences are [T,N,features], with batch_first [N,T,features], or [T,features] without a batch.
+// States are [layers * directions,N,hidden], or without N; the two directions of a layer follow one
+// another. A state that is not given is zero. Weights have torch.nn's names (weight_ih_l0,
+// weight_hh_l0_reverse, ...) and hold the gates one after the other (LSTM: i, f, g, o; GRU: r, z, n).
+// They start uniform in +-1/sqrt(hidden_size).
 #pragma once
 
 #include <memory>
@@ -29,7 +30,7 @@ struct RNNOptions {
   RNNActivation nonlinearity = RNNActivation::kTanh;
   bool bias = true;
   bool batch_first = false;
-  double dropout = 0;  // of every layer's output but the last's, in training
+  double dropout = 0;  // of the outputs of all layers but the last, in training
   bool bidirectional = false;
 };
 
@@ -39,7 +40,7 @@ struct LSTMOptions {
   int64_t num_layers = 1;
   bool bias = true;
   bool batch_first = false;
-  double dropout = 0;  // of every layer's output but the last's, in training
+  double dropout = 0;  // of the outputs of all layers but the last, in training
   bool bidirectional = false;
   int64_t proj_size = 0;  // if positive, h is projected to that size
 };
@@ -50,11 +51,11 @@ struct GRUOptions {
   int64_t num_layers = 1;
   bool bias = true;
   bool batch_first = false;
-  double dropout = 0;  // of every layer's output but the last's, in training
+  double dropout = 0;  // of the outputs of all layers but the last, in training
   bool bidirectional = false;
 };
 
-// The output of the last layer at all times, and the state of all layers after the last time.
+// The output of the last layer at all times, and the states of all layers after the last time.
 struct RNNResult {
   Tensor output, h;
 };
@@ -63,7 +64,7 @@ struct LSTMResult {
   LSTMState state;
 };
 
-// What the three have in common: the weights, and the way through times, layers and directions.
+// Base of the three layers: the weights, and the loop over times, layers and directions.
 class Recurrent : public Module {
  protected:
   struct Form {
@@ -87,9 +88,9 @@ class Recurrent : public Module {
   std::string extra_repr() const override;
 
  private:
-  // Whether the biases of input and state may be added once for all times.
+  // Returns whether the biases of input and state may be added once for all times.
   virtual bool joins_biases() const { return true; }
-  // Returns the state after one time: x_gates are the input's products.
+  // Returns the state after one time step. x_gates is the gates' product with the input.
   virtual LSTMState step(const Direction& d, const Tensor& x_gates, const LSTMState& state) = 0;
 
   void add_weights();
@@ -100,10 +101,10 @@ class Recurrent : public Module {
   int64_t output_size() const { return form_.projection ? form_.projection : form_.hidden; }
 
   const Form form_;
-  std::vector<Direction> directions_;  // of layer 0 (forwards, backwards), of layer 1, ...
+  std::vector<Direction> directions_;  // layer 0 (forward, backward), layer 1, ...
 };
 
-// h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of it, in every layer.
+// In every layer h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of that sum.
 class RNN final : public Recurrent {
  public:
   using Options = RNNOptions;
@@ -120,7 +121,7 @@ class RNN final : public Recurrent {
   Options options_;
 };
 
-// Long short-term memory: gates W_ih x + b_ih + W_hh h + b_hh, then lstm_cell, in every layer.
+// Long short-term memory: in every layer lstm_cell of the gates W_ih x + b_ih + W_hh h + b_hh.
 class LSTM final : public Recurrent {
  public:
   using Options = LSTMOptions;
@@ -136,7 +137,7 @@ class LSTM final : public Recurrent {
   Options options_;
 };
 
-// Gated recurrent units: gates W_ih x + b_ih and W_hh h + b_hh, then gru_cell, in every layer.
+// Gated recurrent units: in every layer gru_cell of the gates W_ih x + b_ih and W_hh h + b_hh.
 class GRU final : public Recurrent {
  public:
   using Options = GRUOptions;
@@ -165,8 +166,7 @@ struct RecurrentCellOptions {
   bool bias = true;
 };
 
-// What the cells have in common: weight_ih [gates * hidden,input], weight_hh [gates *
-// hidden,hidden], bias_ih, bias_hh.
+// Base of the cells: weight_ih [gates * hidden,input], weight_hh [gates * hidden,hidden], bias_ih, bias_hh.
 class RecurrentCell : public Module {
  protected:
   struct Form {
@@ -177,7 +177,8 @@ class RecurrentCell : public Module {
   RecurrentCell(Module* parent, std::string name, const Form& form);
   explicit RecurrentCell(const Form& form);
 
-  // Checks x [N,input] or [input], and gives it and the state (zero unless given) a batch.
+  // Checks x [N,input] or [input]. Adds a batch dim to x and to the state; a state that is not
+  // given becomes zeros.
   bool prepare(Tensor& x, std::initializer_list<Tensor*> state) const;
   std::string extra_repr() const override;
 

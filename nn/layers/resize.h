@@ -11,7 +11,7 @@
 namespace gradus::nn {
 
 struct UpsampleOptions {
-  Dims size = {};                         // one per dim behind the channels; or
+  Dims size = {};                         // one per dim after the channels; or
   std::vector<double> scale_factor = {};  // one per such dim, or one for all
   Interpolation mode = Interpolation::kNearest;
   bool align_corners = false;
@@ -48,7 +48,7 @@ class PixelUnshuffle final : public LayerWith<PixelShuffleOptions> {
   std::string extra_repr() const override;
 };
 
-// Lays windows out as columns, as unfold does.
+// Returns windows as columns, as unfold does.
 // Shapes: x [N,C,H,W] -> [N,C KH KW,windows].
 class Unfold final : public LayerWith<UnfoldOptions> {
  public:

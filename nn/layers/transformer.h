@@ -1,8 +1,9 @@
 // Transformer encoders: TransformerEncoderLayer and TransformerEncoder.
 //
-//   nn::TransformerEncoder encoder({.layer = {.d_model = 64, .nhead = 4, .batch_first = true}, .num_layers =
-//   6}); Tensor y = encoder(x);                                     // x [N,T,64] Tensor z = encoder(x,
-//   {.src_key_padding_mask = padding});  // bool[N,T], true where a place is padding
+//   nn::TransformerEncoder encoder(
+//       {.layer = {.d_model = 64, .nhead = 4, .batch_first = true}, .num_layers = 6});
+//   Tensor y = encoder(x);                                     // x [N,T,64]
+//   Tensor z = encoder(x, {.src_key_padding_mask = padding});  // bool[N,T], true where a position is padding
 #pragma once
 
 #include "gradus/nn/containers.h"
@@ -22,19 +23,20 @@ struct TransformerEncoderLayerOptions {
   TransformerActivation activation = TransformerActivation::kReLU;
   double layer_norm_eps = 1e-5;
   bool batch_first = false;
-  bool norm_first = false;  // normalize what goes into attention and feed-forward, not what comes out
+  bool norm_first = false;  // normalizes the inputs of attention and feed-forward instead of their outputs
   bool bias = true;
 };
 
-// What a place may not look at, as MultiheadAttention takes it: true where it may not, or numbers to add.
+// The masks, as MultiheadAttention takes them: true where a position may not attend, or numbers
+// added to the scores.
 struct TransformerMasks {
   Tensor mask = {};                  // [T,T] or [N*nhead,T,T]
   Tensor src_key_padding_mask = {};  // [N,T]
-  bool causal = false;               // no place sees a later one
+  bool causal = false;               // no position attends to a later one
 };
 
-// Attends to itself, then goes through two linear layers, each part with dropout added to what went
-// in and normalized.
+// Applies self-attention, then two linear layers. Each of the two parts has dropout, is added to its input,
+// and is normalized.
 // Shapes: x [T,N,d_model], with batch_first [N,T,d_model], or [T,d_model] -> the same.
 // Source: Vaswani et al., "Attention is all you need", 2017.
 class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOptions> {
@@ -69,10 +71,10 @@ class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOp
 struct TransformerEncoderOptions {
   TransformerEncoderLayerOptions layer;
   Required<int64_t, "num_layers"> num_layers;
-  bool norm = false;  // normalize the result
+  bool norm = false;  // normalizes the result
 };
 
-// Encoder layers one after the other. Each has initial weights of its own, where torch.nn copies
+// Encoder layers one after the other. Each has initial weights of its own; torch.nn copies
 // those of one layer.
 // Shapes: as TransformerEncoderLayer.
 class TransformerEncoder final : public LayerWith<TransformerEncoderOptions> {
@@ -82,7 +84,7 @@ class TransformerEncoder final : public LayerWith<TransformerEncoderOptions> {
   using LayerWith::operator();
 
   ModuleList<TransformerEncoderLayer> layers{this, "layers"};
-  std::unique_ptr<LayerNorm> norm;  // null unless wanted
+  std::unique_ptr<LayerNorm> norm;  // null unless options().norm
 
   Tensor forward(const Tensor& x) override { return encode(x, {}); }
   Tensor operator()(const Tensor& x, const TransformerMasks& masks) {

@@ -9,10 +9,10 @@ namespace gradus::optim {
 
 struct AdamOptions {
   double lr = 1e-3;
-  std::array<double, 2> betas = {0.9, 0.999};  // of the mean of gradients, of their squares
+  std::array<double, 2> betas = {0.9, 0.999};  // decay rates of the mean of gradients, and of their squares
   double eps = 1e-8;
-  double weight_decay = 0;  // added to the gradient
-  bool amsgrad = false;     // divide by the largest second moment so far
+  double weight_decay = 0;  // weight_decay p is added to the gradient
+  bool amsgrad = false;     // divides by the largest second moment so far
   bool maximize = false;
 
   void check() const;
@@ -26,7 +26,7 @@ extern template class OptimizerWith<AdamOptions>;
 
 struct AdamWOptions {
   double lr = 1e-3;
-  std::array<double, 2> betas = {0.9, 0.999};  // of the mean of gradients, of their squares
+  std::array<double, 2> betas = {0.9, 0.999};  // decay rates of the mean of gradients, and of their squares
   double eps = 1e-8;
   double weight_decay = 1e-2;  // shrinks the parameter itself
   bool amsgrad = false;
@@ -52,7 +52,7 @@ class Adam final : public OptimizerWith<AdamOptions> {
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
 };
 
-// As Adam, with p *= 1 - lr weight_decay before the step instead of weight decay in the gradient.
+// As Adam, but with p *= 1 - lr weight_decay before the step in place of weight decay in the gradient.
 // Source: Loshchilov and Hutter, ICLR 2019.
 class AdamW final : public OptimizerWith<AdamWOptions> {
  public:

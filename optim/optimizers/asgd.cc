@@ -10,7 +10,7 @@ template class OptimizerWith<ASGDOptions>;
 void ASGDOptions::check() const {
   check_option(lr >= 0, "ASGD", "lr", ">= 0", lr);
   check_option(weight_decay >= 0, "ASGD", "weight_decay", ">= 0", weight_decay);
-  // The rate would grow without bound, or turn.
+  // A negative lambd would make the rate grow without bound, or change its sign.
   check_option(lambd >= 0, "ASGD", "lambd", ">= 0", lambd);
 }
 

@@ -7,7 +7,7 @@ namespace gradus::optim {
 
 struct ASGDOptions {
   double lr = 1e-2;
-  double lambd = 1e-4, alpha = 0.75;  // decay, and power of the rate's decay
+  double lambd = 1e-4, alpha = 0.75;  // decay, and exponent of the rate's decay
   double t0 = 1e6;                    // the step after which parameters are averaged
   double weight_decay = 0;
   bool maximize = false;
@@ -20,8 +20,8 @@ struct ASGDOptions {
 };
 extern template class OptimizerWith<ASGDOptions>;
 
-// p = (1 - lambd eta) p - eta g, eta = lr / (1 + lambd lr t)^alpha after step t, with g = grad + weight_decay
-// p. State "ax" is the average of the parameters after step t0.
+// p = (1 - lambd eta) p - eta g,  with g = grad + weight_decay p  and  eta = lr / (1 + lambd lr t)^alpha
+// after step t. State "ax" is the average of the parameters after step t0.
 // Source: Polyak and Juditsky, SIAM J. Control Optim. 30 (1992).
 class ASGD final : public OptimizerWith<ASGDOptions> {
  public:

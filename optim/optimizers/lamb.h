@@ -9,10 +9,10 @@ namespace gradus::optim {
 
 struct LAMBOptions {
   double lr = 1e-3;
-  std::array<double, 2> betas = {0.9, 0.999};  // of the mean of gradients, of their squares
+  std::array<double, 2> betas = {0.9, 0.999};  // decay rates of the mean of gradients, and of their squares
   double eps = 1e-6, weight_decay = 0;
   double max_norm = 0;          // bounds |p| in the ratio; 0: no bound
-  bool bias_correction = true;  // divide by 1 - beta^t as Adam does
+  bool bias_correction = true;  // divides by 1 - beta^t as Adam does
   bool maximize = false;
 
   void check() const;
@@ -25,7 +25,7 @@ struct LAMBOptions {
 extern template class OptimizerWith<LAMBOptions>;
 
 // m, v as in Adam;  u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p;
-// p -= lr |p| / |u| u, with 2-norms of each parameter as a whole; a ratio with a zero in it is 1.
+// p -= lr |p| / |u| u, with the 2-norms of each parameter as a whole. The ratio is 1 if a norm is 0.
 // Source: You et al., ICLR 2020 (arXiv:1904.00962), algorithm 2.
 class LAMB final : public OptimizerWith<LAMBOptions> {
  public:

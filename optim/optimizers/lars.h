@@ -8,7 +8,7 @@ namespace gradus::optim {
 struct LARSOptions {
   Required<double, "lr"> lr;
   double momentum = 0.9, weight_decay = 0;
-  double trust_coefficient = 1e-3;  // size of a step relative to its parameter, at lr 1
+  double trust_coefficient = 1e-3;  // step size relative to the parameter's size, at lr 1
   double eps = 0;
   bool maximize = false;
 
@@ -20,8 +20,9 @@ struct LARSOptions {
 };
 extern template class OptimizerWith<LARSOptions>;
 
-// b = momentum b + lr trust_coefficient |p| / (|grad| + weight_decay |p| + eps) g;  p -= b, with
-// g = grad + weight_decay p and 2-norms of each parameter as a whole; a ratio whose |p| or |grad| is 0 is 1.
+// b = momentum b + lr trust_coefficient |p| / (|grad| + weight_decay |p| + eps) g;  p -= b,
+// with g = grad + weight_decay p and the 2-norms of each parameter as a whole. The ratio is 1 if |p|
+// or |grad| is 0.
 // Source: You et al., arXiv:1708.03888, algorithm 1.
 class LARS final : public OptimizerWith<LARSOptions> {
  public:

@@ -8,7 +8,7 @@
 #include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/pointwise.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -20,17 +20,17 @@ template class OptimizerWith<LBFGSOptions>;
 namespace {
 
 double dot(const Tensor& a, const Tensor& b) { return raw::sum(raw::mul(a, b)).item<double>(); }
-double largest(const Tensor& x) { return raw::amax(raw::abs(x)).item<double>(); }
+double largest(const Tensor& x) { return raw::amax(raw::unary<functors::Abs>(x)).item<double>(); }
 
-// A point on the line from where an iteration begins, `t` directions away.
+// A point on the line from an iteration's start, at a distance of `t` times the direction.
 struct Point {
   double t, loss;
   Tensor gradient;
   double slope;  // of the loss along the line
 };
 
-// Where the cubic through two points with their slopes is smallest, within bounds; their middle where it
-// has no minimum.
+// Returns where the cubic through two points with their slopes has its minimum, within bounds. Returns the
+// middle of the bounds if it has none.
 double cubic_minimum(const Point& a, const Point& b, double low, double high) {
   const double d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t);
   const double square = d1 * d1 - a.slope * b.slope;
@@ -42,10 +42,10 @@ double cubic_minimum(const Point& a, const Point& b, double low, double high) {
   return std::min(std::max(at, low), high);
 }
 
-// Returns a point, searched from t on, whose loss is lower than at `start` by as much as the slope there
-// promises (c1), and whose slope is flatter (c2): the strong Wolfe conditions. First brackets such a point,
-// then narrows the bracket. `length` is the direction's largest element. After `most` evaluations beyond the
-// first, the best so far.
+// Returns a point that satisfies the strong Wolfe conditions: its loss is below the start's by the decrease
+// that the start's slope predicts (times c1), and its slope is flatter than the start's (times c2). The
+// search begins at t. It first brackets such a point, then narrows the bracket. `length` is the direction's
+// largest element. After `most` evaluations beyond the first, returns the best point so far.
 template <class Evaluate>
 Point strong_wolfe(const Point& start, double t, double length, double tolerance, int64_t most,
                    Evaluate evaluate) {
@@ -76,7 +76,7 @@ Point strong_wolfe(const Point& start, double t, double length, double tolerance
     const double left = std::min(bracket[0].t, bracket[1].t), right = std::max(bracket[0].t, bracket[1].t);
     if ((right - left) * length < tolerance) break;
     t = cubic_minimum(bracket[0], bracket[1], left, right);
-    // Twice near the same edge, or on it, is too little progress.
+    // Two points in a row near the same edge, or one on it, are too little progress.
     const double margin = 0.1 * (right - left);
     const bool near = std::min(right - t, t - left) < margin;
     const bool stuck = near && (near_edge || t >= right || t <= left);
@@ -140,7 +140,7 @@ Tensor LBFGS::gathered_gradient() const {
     lines.push_back(raw::reshape(raw::to(line, dtype_), {p.numel()}));
   }
   const Tensor all = raw::cat(lines, 0);
-  return options().maximize ? raw::neg(all) : all;
+  return options().maximize ? raw::unary<functors::Neg>(all) : all;
 }
 
 void LBFGS::move_parameters(const Tensor& direction, double t) const {
@@ -157,7 +157,7 @@ LBFGS::Pair LBFGS::pair_of(Tensor y, Tensor s) {
 }
 
 Tensor LBFGS::direction_of(const Memory& memory, const Tensor& gradient) {
-  Tensor d = raw::neg(gradient);
+  Tensor d = raw::unary<functors::Neg>(gradient);
   if (memory.pairs.empty()) return d;
   std::vector<double> factors(memory.pairs.size());
   for (size_t i = memory.pairs.size(); i-- > 0;) {
@@ -196,7 +196,7 @@ void LBFGS::iterate(const std::function<Tensor()>& closure, Tensor& first_loss) 
   const std::vector<Tensor>& params = parameters(0);
   const int64_t max_eval = o.max_eval ? o.max_eval : o.max_iter + o.max_iter / 4;
   int64_t evaluations = 0;
-  // The loss where the parameters are; the closure leaves the gradients there.
+  // Returns the loss at the present parameters. The closure leaves the gradients there.
   const auto evaluate = [&] {
     const Tensor loss = closure();
     check_one_element(kind(), "the loss", loss);
@@ -220,7 +220,8 @@ void LBFGS::iterate(const std::function<Tensor()>& closure, Tensor& first_loss) 
     const bool first = memory_.iterations++ == 0;
     memory_.direction = direction_of(memory_, gradient);
     memory_.gradient = gradient;
-    memory_.t = first ? std::min(1.0, 1 / raw::sum(raw::abs(gradient)).item<double>()) * o.lr : o.lr;
+    memory_.t =
+        first ? std::min(1.0, 1 / raw::sum(raw::unary<functors::Abs>(gradient)).item<double>()) * o.lr : o.lr;
     const Tensor d = memory_.direction;
     const double loss_before = loss, slope = dot(gradient, d);
     if (slope > -o.tolerance_change) break;

@@ -1,4 +1,4 @@
-// The limited-memory method of Broyden, Fletcher, Goldfarb and Shanno.
+// LBFGS: the limited-memory method of Broyden, Fletcher, Goldfarb and Shanno.
 #pragma once
 
 #include <deque>
@@ -12,11 +12,11 @@ enum class LineSearch { kNone, kStrongWolfe };
 
 struct LBFGSOptions {
   double lr = 1;
-  int64_t max_iter = 20;           // iterations in a step
-  int64_t max_eval = 0;            // evaluations of the closure in a step; 0: 5/4 of max_iter
-  double tolerance_grad = 1e-7;    // a step ends when no gradient is larger,
-  double tolerance_change = 1e-9;  // or when no parameter, or not the loss, changes by more
-  int64_t history_size = 100;      // pairs of vectors that are kept, each as long as all parameters
+  int64_t max_iter = 20;           // most iterations in a step
+  int64_t max_eval = 0;            // most evaluations of the closure in a step; 0: 5/4 of max_iter
+  double tolerance_grad = 1e-7;    // a step ends when no gradient is larger than this,
+  double tolerance_change = 1e-9;  // or when no parameter, or not the loss, changes by more than this
+  int64_t history_size = 100;      // pairs of vectors to keep, each as long as all parameters
   LineSearch line_search_fn = LineSearch::kNone;
   bool maximize = false;
 
@@ -29,9 +29,9 @@ struct LBFGSOptions {
 };
 extern template class OptimizerWith<LBFGSOptions>;
 
-// Minimizes a function by its gradients alone: p += t d, where d = -H g, and H approximates the inverse of
-// the second derivatives by what the last steps showed. t is lr, or what a line search finds that holds the
-// strong Wolfe conditions. A step evaluates the function several times, by a closure:
+// Minimizes a function by its gradients: p += t d with d = -H g. H approximates the inverse of the second
+// derivatives, from the changes in the last steps. t is lr, or the result of a line search for the strong
+// Wolfe conditions. A step evaluates the function several times, by a closure:
 //
 //   optim::LBFGS opt(net.parameters(), {.line_search_fn = optim::LineSearch::kStrongWolfe});
 //   opt.step([&] {
@@ -42,16 +42,16 @@ extern template class OptimizerWith<LBFGSOptions>;
 //     return loss;
 //   });
 //
-// All parameters are one group on one device, in f32 or f64. Noise misleads it: give it whole batches. On
-// several ranks the closure returns the same loss, and leaves the same gradients, on all of them.
+// All parameters are one group on one device, in f32 or f64. Noise misleads the method: use whole batches. On
+// several ranks the closure must return the same loss, and leave the same gradients, on all of them.
 // Source: Nocedal and Wright, "Numerical Optimization", algorithms 7.5, 3.5 and 3.6; minFunc by M. Schmidt.
 class LBFGS final : public OptimizerWith<LBFGSOptions> {
  public:
   // Errors: DTypeError unless parameters are f32 or f64; DeviceError for several devices.
   explicit LBFGS(const std::vector<Tensor>& params, LBFGSOptions options = {});
 
-  // Makes a step of at most max_iter iterations, and returns the loss that the closure gave first. If the
-  // closure throws, parameters and state are as they were before.
+  // Makes a step of at most max_iter iterations, and returns the first loss from the closure. If the closure
+  // throws, parameters and state are unchanged.
   // Errors: ValueError without a closure, or with several groups; ShapeError unless the loss has one element;
   // StateError as Optimizer::step.
   Tensor step(const std::function<Tensor()>& closure);
@@ -60,22 +60,22 @@ class LBFGS final : public OptimizerWith<LBFGSOptions> {
   void load_state_dict(const State& state) override;
 
  private:
-  // What the change s of the parameters did to the gradients: y; and their product.
+  // y is the change of the gradients that the change s of the parameters caused; ys is their product.
   struct Pair {
     Tensor y, s;
     double ys;
   };
   struct Memory {
     int64_t iterations = 0, evaluations = 0;
-    double t = 0;                // the last iteration's step,
-    Tensor direction, gradient;  // its direction, and the gradient where it began
+    double t = 0;                // step size of the last iteration
+    Tensor direction, gradient;  // its direction, and the gradient at its start
     std::deque<Pair> pairs;      // oldest first
   };
   static Pair pair_of(Tensor y, Tensor s);
-  // -H g.
+  // Returns -H g.
   static Tensor direction_of(const Memory& memory, const Tensor& gradient);
 
-  // All gradients as one vector, zeros for those that are not there.
+  // Returns all gradients as one vector, with zeros for missing ones.
   Tensor gathered_gradient() const;
   void move_parameters(const Tensor& direction, double t) const;
   void iterate(const std::function<Tensor()>& closure, Tensor& first_loss);
@@ -84,7 +84,7 @@ class LBFGS final : public OptimizerWith<LBFGSOptions> {
   std::vector<const char*> state_names(size_t) const override { return {}; }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
 
-  DType dtype_ = DType::kF32;  // of vectors: the widest of the parameters'
+  DType dtype_ = DType::kF32;  // dtype of vectors: the widest of the parameters'
   int64_t length_ = 0;         // elements of all parameters
   Memory memory_;
 };

@@ -9,7 +9,7 @@ namespace gradus::optim {
 
 struct LionOptions {
   double lr = 1e-4;
-  std::array<double, 2> betas = {0.9, 0.99};  // of the mean in the step, of the mean that is kept
+  std::array<double, 2> betas = {0.9, 0.99};  // decay rates of the mean in the step, and of the stored mean
   double weight_decay = 0;                    // shrinks the parameter itself
   bool maximize = false;
 

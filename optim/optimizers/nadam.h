@@ -9,7 +9,7 @@ namespace gradus::optim {
 
 struct NAdamOptions {
   double lr = 2e-3;
-  std::array<double, 2> betas = {0.9, 0.999};  // of the mean of gradients, of their squares
+  std::array<double, 2> betas = {0.9, 0.999};  // decay rates of the mean of gradients, and of their squares
   double eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3;
   bool maximize = false;
 
@@ -21,9 +21,9 @@ struct NAdamOptions {
 };
 extern template class OptimizerWith<NAdamOptions>;
 
-// As Adam, with Nesterov's look ahead: the momentum of the next step and the gradient of this one,
-// p -= lr ((1 - mu_t) / (1 - M_t) g + mu_(t+1) / (1 - M_(t+1)) m) / (sqrt(v / (1 - beta2^t)) + eps), with
-// mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2), M_t = mu_1 ... mu_t, g = grad + weight_decay p.
+// As Adam, with Nesterov's look-ahead: it uses the momentum of the next step and the gradient of this one,
+//   p -= lr ((1 - mu_t) / (1 - M_t) g + mu_(t+1) / (1 - M_(t+1)) m) / (sqrt(v / (1 - beta2^t)) + eps),
+// with mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2), M_t = mu_1 ... mu_t, g = grad + weight_decay p.
 // Source: Dozat, ICLR 2016 workshop.
 class NAdam final : public OptimizerWith<NAdamOptions> {
  public:

@@ -9,7 +9,7 @@ namespace gradus::optim {
 
 struct RAdamOptions {
   double lr = 1e-3;
-  std::array<double, 2> betas = {0.9, 0.999};  // of the mean of gradients, of their squares
+  std::array<double, 2> betas = {0.9, 0.999};  // decay rates of the mean of gradients, and of their squares
   double eps = 1e-8, weight_decay = 0;
   bool maximize = false;
 
@@ -21,8 +21,8 @@ struct RAdamOptions {
 };
 extern template class OptimizerWith<RAdamOptions>;
 
-// As Adam, without the division by sqrt(v) in the first steps, and then with a factor r_t, both because v is
-// too uncertain at first; with g = grad + weight_decay p.
+// As Adam, but without the division by sqrt(v) in the first steps, and then with a factor r_t: v is too
+// uncertain at first. g = grad + weight_decay p.
 // Source: Liu et al., ICLR 2020, algorithm 2.
 class RAdam final : public OptimizerWith<RAdamOptions> {
  public:

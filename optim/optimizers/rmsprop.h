@@ -8,7 +8,7 @@ namespace gradus::optim {
 struct RMSpropOptions {
   double lr = 1e-2;
   double alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
-  bool centered = false;  // divide by the standard deviation of gradients instead of their size
+  bool centered = false;  // divides by the standard deviation of gradients instead of their size
   bool maximize = false;
 
   void check() const;
@@ -19,9 +19,9 @@ struct RMSpropOptions {
 };
 extern template class OptimizerWith<RMSpropOptions>;
 
-// v = alpha v + (1 - alpha) g^2;  a = alpha a + (1 - alpha) g;  d = g / (sqrt(v - a^2 if centered,
-// else v) + eps); b = momentum b + d;  p -= lr b, with g = grad + weight_decay p. Rounding never makes
-// v - a^2 negative.
+// v = alpha v + (1 - alpha) g^2;  a = alpha a + (1 - alpha) g;
+// d = g / (sqrt(v - a^2 if centered, else v) + eps);  b = momentum b + d;  p -= lr b,
+// with g = grad + weight_decay p. Rounding never makes v - a^2 negative.
 // Source: Tieleman and Hinton, lecture 6e (2012); centered: Graves, arXiv:1308.0850.
 class RMSprop final : public OptimizerWith<RMSpropOptions> {
  public:

@@ -8,9 +8,9 @@
 namespace gradus::optim {
 
 struct RpropOptions {
-  double lr = 1e-2;                         // every element's first step size
-  std::array<double, 2> etas = {0.5, 1.2};  // factors of a step size when the gradient's sign turns, or stays
-  std::array<double, 2> step_sizes = {1e-6, 50};  // their bounds
+  double lr = 1e-2;                               // the first step size of every element
+  std::array<double, 2> etas = {0.5, 1.2};        // factors when the gradient's sign changes, or stays
+  std::array<double, 2> step_sizes = {1e-6, 50};  // bounds of step sizes
   bool maximize = false;
 
   void check() const;
@@ -21,8 +21,9 @@ struct RpropOptions {
 };
 extern template class OptimizerWith<RpropOptions>;
 
-// Each element moves by a step size of its own against its gradient's sign, for whole batches: the size grows
-// while the sign stays, shrinks when it turns, and the element rests then.
+// Moves each element by its own step size against its gradient's sign. The step size grows while the
+// sign stays the same. When the sign changes, the step size shrinks and the element does not move.
+// For whole batches.
 // Source: Riedmiller and Braun, ICNN 1993.
 class Rprop final : public OptimizerWith<RpropOptions> {
  public:

@@ -8,7 +8,7 @@ namespace gradus::optim {
 struct SGDOptions {
   Required<double, "lr"> lr;
   double momentum = 0, dampening = 0, weight_decay = 0;
-  bool nesterov = false;  // needs momentum, and no dampening
+  bool nesterov = false;  // requires momentum, and no dampening
   bool maximize = false;
 
   void check() const;
@@ -19,7 +19,7 @@ struct SGDOptions {
 };
 extern template class OptimizerWith<SGDOptions>;
 
-// g = grad + weight_decay p;  b = momentum b + (1 - dampening) g, at first b = g;
+// g = grad + weight_decay p;  b = momentum b + (1 - dampening) g, in the first step b = g;
 // p -= lr (nesterov ? g + momentum b : b).
 class SGD final : public OptimizerWith<SGDOptions> {
  public:

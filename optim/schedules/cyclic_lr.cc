@@ -11,7 +11,7 @@ void check_momentum(const char* op, const Optimizer& optimizer) {
     throw ValueError(op, "the optimizer has no momentum: expected cycle_momentum = false");
 }
 
-// Checks the options and sets the rates that groups start with, before a schedule looks at them.
+// Checks the options and sets the groups' initial rates before the schedule reads them.
 Optimizer& prepared(Optimizer& optimizer, const CyclicLROptions& o) {
   constexpr const char* kOp = "CyclicLR";
   check_option(o.step_size_up >= 1, kOp, "step_size_up", ">= 1", double(o.step_size_up));
@@ -51,7 +51,7 @@ CyclicLR::CyclicLR(Optimizer& optimizer, CyclicLROptions options)
   start();
 }
 
-// How much of the way from base_lr to max_lr.
+// Returns the rate's position between base_lr and max_lr, from 0 to 1.
 double CyclicLR::height() const {
   const CyclicLROptions& o = options_;
   const double epoch = double(last_epoch()), up = double(o.step_size_up),
@@ -60,7 +60,7 @@ double CyclicLR::height() const {
   return x <= ratio ? x / ratio : (x - 1) / (ratio - 1);
 }
 
-// The factor of that in this cycle.
+// Returns the factor of that height in this cycle.
 double CyclicLR::scale() const {
   const CyclicLROptions& o = options_;
   const double epoch = double(last_epoch()), up = double(o.step_size_up),
@@ -110,8 +110,8 @@ std::pair<const OneCycleLR::Phase*, double> OneCycleLR::place() const {
   const double epoch = double(last_epoch());
   double begin = 0;
   for (const Phase& phase : phases_) {
-    // The step after the last batch stays at the last rate; PyTorch would go on, even below 0.
-    // A phase of a few steps may have no length.
+    // The step after the last batch keeps the last rate; PyTorch would continue, even below 0. A phase of a
+    // few steps may have no length.
     if (epoch <= phase.end || &phase == &phases_.back())
       return {&phase, epoch > phase.end || phase.end <= begin ? 1.0 : (epoch - begin) / (phase.end - begin)};
     begin = phase.end;

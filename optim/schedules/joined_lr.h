@@ -1,4 +1,4 @@
-// Several schedules of one optimizer: one after the other, or all at once.
+// Several schedules of one optimizer, in sequence or together.
 //
 //   optim::LinearLR warm_up(opt, {.start_factor = 0.01, .total_iters = 5});
 //   optim::CosineAnnealingLR decay(opt, {.t_max = 95});
@@ -9,14 +9,15 @@
 
 namespace gradus::optim {
 
-// The schedules must outlive it; only it is stepped. Its state is theirs, as "schedule.0.last_epoch".
+// Base of the joined schedules. The joined schedules must outlive it; only call step() of this object. Its
+// state contains theirs, as "schedule.0.last_epoch".
 class JoinedLR : public LRSchedule {
  public:
   State state_dict() const override;
   void load_state_dict(const State& state) override;
 
  protected:
-  // Errors: ValueError for none, a null one, and one of another optimizer.
+  // Errors: ValueError for no schedules, for a null one, and for a schedule of another optimizer.
   JoinedLR(const char* kind, Optimizer& optimizer, std::vector<LRSchedule*> schedules);
   const std::vector<LRSchedule*>& schedules() const { return schedules_; }
 
@@ -24,7 +25,7 @@ class JoinedLR : public LRSchedule {
   std::vector<LRSchedule*> schedules_;
 };
 
-// Each schedule steps from its milestone to the next one, from its own epoch 0 on.
+// Runs each schedule from its milestone to the next one, starting at its own epoch 0.
 class SequentialLR final : public JoinedLR {
  public:
   // Errors: also ValueError unless there is one milestone less than schedules, ascending from 1 on.
@@ -36,7 +37,7 @@ class SequentialLR final : public JoinedLR {
   std::vector<int64_t> milestones_;
 };
 
-// All step each time, in order: their factors multiply.
+// Steps all schedules each time, in order. Their factors multiply.
 class ChainedScheduler final : public JoinedLR {
  public:
   ChainedScheduler(Optimizer& optimizer, std::vector<LRSchedule*> schedules)

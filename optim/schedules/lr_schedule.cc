@@ -5,9 +5,8 @@
 #include <map>
 #include <numbers>
 
-// Rates are computed by the same operations in the same order as PyTorch's, so that they agree to
-// the last bit where no library function is involved. (This file is compiled without contraction
-// to fused multiply-adds.)
+// Rates are computed by the same operations in the same order as in PyTorch. So they agree to the last bit
+// where no library function is involved. (This file is compiled without contraction to fused multiply-adds.)
 
 namespace gradus::optim {
 
@@ -33,7 +32,7 @@ std::vector<double> LRSchedule::last_lr() const {
 }
 
 void LRSchedule::set_rates(double (LRSchedule::*rate)(size_t, double, double) const) {
-  // Groups added since start at the rate they have.
+  // Groups added later start at the rate they have.
   for (size_t g = base_.size(); g < optimizer_.num_groups(); ++g) base_.push_back(optimizer_.initial_lr(g));
   for (size_t g = 0; g < base_.size(); ++g) {
     optimizer_.set_lr(g, (this->*rate)(g, base_[g], optimizer_.lr(g)));
@@ -67,7 +66,7 @@ State LRSchedule::state_dict() const {
   state.numbers.emplace_back("last_epoch", double(epoch_));
   state.numbers.emplace_back("num_steps", double(steps_));
   for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
-    // A group added since the last step has the rate it was added with.
+    // A group added since the last step has the rate that it was added with.
     state.numbers.emplace_back(concat("base_lr.", g), g < base_.size() ? base_[g] : optimizer_.initial_lr(g));
     state.numbers.emplace_back(concat("last_lr.", g), optimizer_.lr(g));
   }
@@ -86,7 +85,7 @@ void LRSchedule::load_state_dict(const State& state) {
       wrong += concat("\n  ", name, ": out of range: ", node.mapped());
     return node.mapped();
   };
-  // -1: SequentialLR has not come to it.
+  // -1: SequentialLR has not started this schedule yet.
   const double epoch = take("last_epoch", -1), steps = take("num_steps", 0);
   std::vector<double> base, rates, more;
   for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
@@ -222,7 +221,7 @@ CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, CosineAnnealingLROpti
 double CosineAnnealingLR::rate(size_t, double base, double now) const {
   const double eta = options_.eta_min, epoch = double(last_epoch()), t = double(options_.t_max);
   if (last_epoch() == 0) return now;
-  // The rate was eta_min.
+  // The previous rate was eta_min.
   if ((last_epoch() - 1 - options_.t_max) % (2 * options_.t_max) == 0)
     return now + (base - eta) * (1 - std::cos(pi / t)) / 2;
   return (1 + std::cos(pi * epoch / t)) / (1 + std::cos(pi * (epoch - 1) / t)) * (now - eta) + eta;
@@ -264,7 +263,7 @@ SWALR::SWALR(Optimizer& optimizer, SWALROptions options)
 }
 double SWALR::rate(size_t group, double, double now) const {
   const double goal = (*options_.swa_lr)[group];
-  // The share of the goal after `steps` steps.
+  // Returns the goal's share in the rate after `steps` steps.
   const auto share = [&](int64_t steps) {
     const double t =
         std::max(0.0, std::min(1.0, double(steps) / double(std::max<int64_t>(1, options_.anneal_epochs))));

@@ -1,11 +1,12 @@
-// Learning-rate schedules, as in PyTorch. Each starts from the rates that the groups had when the first
-// schedule was made, and changes the rates at hand by one factor per step(), so that schedules and changes by
-// hand can be combined.
+// Learning-rate schedules, as in PyTorch. Each starts from the groups' rates at the time when the first
+// schedule was made. Most compute each new rate from the present one, so that schedules can be combined with
+// each other and with changes by hand.
 //
 //   optim::StepLR schedule(opt, {.step_size = 1, .gamma = 0.7});
 //   for (int epoch = 1; epoch <= 14; ++epoch) { train(); schedule.step(); }
 //
-// Several of them one after the other or together: joined_lr.h. Rates that follow a metric: plateau.h.
+// optim/schedules/joined_lr.h runs several schedules in sequence or together. optim/schedules/plateau.h has
+// rates that follow a metric.
 #pragma once
 
 #include <functional>
@@ -15,7 +16,7 @@
 
 namespace gradus::optim {
 
-// An option that groups have in common, or one for each.
+// An option with one value for all groups, or one value for each.
 class PerGroup {
  public:
   PerGroup(double value) : values_{value} {}
@@ -35,18 +36,18 @@ class LRSchedule {
   LRSchedule(const LRSchedule&) = delete;
   LRSchedule& operator=(const LRSchedule&) = delete;
 
-  // Goes one epoch (or whatever the caller counts) further and sets the optimizer's rates.
+  // Advances by one epoch (or by another unit that the caller counts) and sets the optimizer's rates.
   virtual void step();
-  // Goes back to epoch 0 and sets the rates that belong to it, as SequentialLR does when this
-  // schedule's time comes.
+  // Returns to epoch 0 and sets the rates of that epoch. SequentialLR calls it when this
+  // schedule's turn comes.
   virtual void restart();
   int64_t last_epoch() const { return epoch_; }
-  std::vector<double> last_lr() const;  // per group
+  std::vector<double> last_lr() const;  // for each group
   const Optimizer& optimizer() const { return optimizer_; }
 
   virtual State state_dict() const;
-  // Also sets the optimizer's rates.
-  // Errors: ValueError listing what does not fit; nothing is changed then.
+  // Loads a state, and sets the optimizer's rates.
+  // Errors: ValueError listing what does not fit. Nothing is changed then.
   virtual void load_state_dict(const State& state);
 
  protected:
@@ -55,23 +56,23 @@ class LRSchedule {
   // Sets the rates of epoch 0.
   void start();
   void set_epoch(int64_t epoch) { epoch_ = epoch; }
-  // Calls of step(), restart() and start() so far, this one included.
+  // Returns the number of calls of step(), restart() and start() so far, including the present one.
   int64_t num_steps() const { return steps_; }
   Optimizer& optimizer() { return optimizer_; }
 
   // Throws unless there is a next epoch.
   virtual void check_step() const {}
-  // The epoch has become last_epoch(): by restart() or start() if it is 0.
+  // Called when the epoch has become last_epoch(). If it is 0, restart() or start() set it.
   virtual void epoch_changed() {}
-  // A group's rate in epoch last_epoch(), from its rate now and the one it started with.
+  // Returns a group's rate in epoch last_epoch(), from its present rate and its initial one.
   virtual double rate(size_t /*group*/, double /*base*/, double now) const { return now; }
   // The same after restart().
   virtual double rate_after_restart(size_t group, double base, double now) const {
     return rate(group, base, now);
   }
-  // A group's momentum in epoch last_epoch(), if the schedule sets it.
+  // Returns a group's momentum in epoch last_epoch(), if the schedule sets it.
   virtual std::optional<double> momentum(size_t /*group*/) const { return {}; }
-  // What else a subclass remembers.
+  // Returns further numbers that belong to a subclass's state.
   virtual std::vector<std::pair<const char*, double*>> more_state() { return {}; }
 
  private:
@@ -94,7 +95,7 @@ class LambdaLR final : public LRSchedule {
   std::vector<Factor> factors_;
 };
 
-// The rate before times f(epoch), from epoch 1 on.
+// The previous rate times f(epoch), from epoch 1 on.
 class MultiplicativeLR final : public LRSchedule {
  public:
   using Factor = std::function<double(int64_t epoch)>;
@@ -122,7 +123,7 @@ class StepLR final : public LRSchedule {
 };
 
 struct MultiStepLROptions {
-  std::vector<int64_t> milestones = {};  // ascending; one that is repeated counts as often
+  std::vector<int64_t> milestones = {};  // ascending; a repeated milestone counts repeatedly
   double gamma = 0.1;
 };
 // base gamma^(number of milestones <= epoch)
@@ -216,12 +217,12 @@ class CosineAnnealingLR final : public LRSchedule {
 };
 
 struct CosineAnnealingWarmRestartsOptions {
-  Required<int64_t, "t_0"> t_0;  // epochs until the first restart
-  int64_t t_mult = 1;            // each period is this many times as long as the one before
+  Required<int64_t, "t_0"> t_0;  // length of the first period, in epochs
+  int64_t t_mult = 1;            // each period is this many times as long as the previous one
   double eta_min = 0;
 };
-// eta_min + (base - eta_min) (1 + cos(pi t / T)) / 2, t epochs after the last restart, T
-// that period's length.
+// eta_min + (base - eta_min) (1 + cos(pi t / T)) / 2, t epochs after the last restart; T is
+// the period's length.
 // Source: Loshchilov and Hutter, ICLR 2017.
 class CosineAnnealingWarmRestarts final : public LRSchedule {
  public:
@@ -243,7 +244,7 @@ struct SWALROptions {
   int64_t anneal_epochs = 10;
   Anneal anneal_strategy = Anneal::kCos;
 };
-// Goes from the rate at hand to swa_lr in anneal_epochs, and stays there: for averaging weights.
+// Changes the present rate to swa_lr over anneal_epochs epochs and keeps it there, for averaging weights.
 // Source: Izmailov et al., UAI 2018.
 class SWALR final : public LRSchedule {
  public:

@@ -31,7 +31,7 @@ void check_fits(std::string_view op, Number value, DType dtype) {
   dispatch_all(dtype, [&]<class T>() {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
       using Limits = std::numeric_limits<T>;
-      // The limit above is no double in 64 bits, but one more is.
+      // In 64 bits a double cannot hold the limit itself, but it can hold the limit plus one.
       const double v = std::trunc(value.to_double()), end = std::ldexp(1.0, Limits::digits);
       const bool fits = value.is_floating()
                             ? v >= double(Limits::min()) && v < end

@@ -1,5 +1,5 @@
-// Arithmetic on numbers that a caller gives: what does not fit into 64 bits is an error,
-// never another number.
+// Arithmetic on numbers that a caller gives. A result that does not fit into 64 bits is an error; it never
+// wraps to another number.
 //
 //   const int64_t room = Checked(op, in) * up + front + back - kernel;
 #pragma once
@@ -23,15 +23,16 @@ inline constexpr int64_t kMaxTable = int64_t{1} << 27;
 // Bounds the tensors that an op cuts its input into.
 inline constexpr int64_t kMaxPieces = int64_t{1} << 24;
 
-// Errors: ValueError, which says the bound that is missed and `value`, unless least <= value <= most.
+// Checks that least <= value <= most.
+// Errors: ValueError with the bound and `value`.
 void check_bounds(std::string_view op, std::string_view what, int64_t value, int64_t least,
                   int64_t most = kMaxExtent);
 
 void check_bounds(std::string_view op, std::string_view what, Size2 value, int64_t least,
                   int64_t most = kMaxExtent);
 
-// Errors: ValueError unless an integer of `dtype` can hold `value`, whose fraction is dropped; any
-// other dtype can.
+// Checks that an integer of `dtype` can hold `value` without its fraction. Any other dtype passes.
+// Errors: ValueError.
 void check_fits(std::string_view op, Number value, DType dtype);
 
 [[noreturn]] void throw_overflow(std::string_view op, int64_t a, char sign, int64_t b);
@@ -72,7 +73,7 @@ class Checked {
   friend Checked operator*(Checked a, T b) {
     return a * Checked(a.op_, b);
   }
-  // The checked number comes first.
+  // The checked number must be the left operand.
   template <std::integral T>
   friend Checked operator+(T, Checked) = delete;
   template <std::integral T>

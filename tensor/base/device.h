@@ -18,7 +18,7 @@ struct Device {
 
   constexpr Device() = default;
   constexpr Device(DeviceType type_, int16_t index_ = 0) : type(type_), index(index_) {}
-  // From text, as parse: Device("cpu:1"), to(x, "cpu:1"), {.device = "cpu:1"}.
+  // Parses text: Device("cpu:1"), to(x, "cpu:1"), {.device = "cpu:1"}.
   template <class Text>
     requires std::convertible_to<const Text&, std::string_view>
   Device(const Text& text) : Device(parse(text)) {}

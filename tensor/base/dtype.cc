@@ -25,7 +25,7 @@ DType promote(DType a, DType b) {
   if (a == b) return a;
   if (is_floating(a) != is_floating(b)) return is_floating(a) ? a : b;
   if (is_floating(a)) {
-    // f16 and bf16 hold different values: only f32 holds both.
+    // Neither f16 nor bf16 holds the other's values; f32 holds both.
     if (size_of(a) == 2 && size_of(b) == 2) return DType::kF32;
     return a < b ? a : b;
   }

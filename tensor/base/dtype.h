@@ -29,13 +29,12 @@ struct bf16 {
 };
 
 namespace internal {
-// Half precision by the library's own code, for programs of a compiler that has no _Float16
-// (clang 14 on x86).
+// Half precision in software, for compilers without _Float16 (clang 14 on x86).
 uint16_t half_of(float f);
 float float_of(uint16_t half);
 }  // namespace internal
 
-// IEEE half precision, stored; arithmetic happens in f32.
+// IEEE half precision as a storage type; arithmetic happens in f32.
 struct f16 {
   uint16_t bits = 0;
   f16() = default;
@@ -79,20 +78,22 @@ constexpr std::string_view name_of(DType t) {
 inline std::string to_string(DType t) { return std::string(name_of(t)); }
 std::ostream& operator<<(std::ostream& out, DType t);
 
-// Returns the dtype that arithmetic between `a` and `b` yields (PyTorch's rules for tensors of dimension 1 or
-// more): a float beats every integer, the wider wins, f16 with bf16 gives f32, u8 with a signed integer gives
-// the signed one, but with i8 i16.
+// Returns the dtype that arithmetic between `a` and `b` yields. The rules are PyTorch's for tensors of 1 or
+// more dims: a floating-point dtype beats every integer; of two dtypes of one kind the wider wins; f16 with
+// bf16 gives f32; u8 with a signed integer gives the signed dtype, except that u8 with i8 gives i16.
 DType promote(DType a, DType b);
 
-// What floating-point tensors are that are made without a dtype: by factories and modules (TensorOptions), by
-// integers that give fractions (div, exp, ...), and by a floating-point number beside integers. f32 until it
-// is set; of the whole process, so set it before other threads make tensors. What exists stays as it is:
-// net.to(dtype) converts a model.
+// Returns the default dtype: f32 until set_default_dtype changes it. It is the dtype of floating-point
+// tensors that are made without one: by factories and modules (TensorOptions), by integer operands of ops
+// that give fractions (div, exp, ...), and by a floating-point number beside integers.
 DType get_default_dtype();
+// Sets the default dtype of the whole process. Call it before other threads make tensors. Existing tensors
+// keep their dtype: net.to(dtype) converts a model.
 // Errors: DTypeError unless `t` is a floating-point dtype.
 void set_default_dtype(DType t);
 
-// Calls `f.operator()<T>()` with T = double or float; every other dtype is a DTypeError that names `op`.
+// Calls `f.operator()<T>()` with T = double or float.
+// Errors: DTypeError naming `op` for every other dtype.
 template <class F>
 decltype(auto) dispatch_floating(DType t, std::string_view op, F&& f) {
   switch (t) {
@@ -106,6 +107,7 @@ decltype(auto) dispatch_floating(DType t, std::string_view op, F&& f) {
 }
 
 // Calls `f.operator()<T>()` with T = double, float, int64_t, int32_t, int16_t, int8_t or uint8_t.
+// Errors: DTypeError naming `op` for every other dtype.
 template <class F>
 decltype(auto) dispatch_numeric(DType t, std::string_view op, F&& f) {
   switch (t) {

@@ -1,4 +1,5 @@
-// Typed errors. A user's mistake is an Error (or one of its kinds); a bug of ours is an InternalError.
+// Typed errors. A mistake of the user is an Error, or a class derived from it. A bug in Gradus
+// is an InternalError.
 //
 //   throw ShapeError("conv2d", "weight has ", w.size(1), " input channels but x has ", x.size(1),
 //                    ": x ", describe(x));
@@ -14,7 +15,7 @@
 
 namespace gradus {
 
-// Joins the arguments' textual forms.
+// Joins the arguments, each as operator<< prints it.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream out;
@@ -23,12 +24,13 @@ std::string concat(const Parts&... parts) {
 }
 
 namespace internal {
-// The op that this thread's user called, which OpCall (gradus/tensor/op_call.h) sets; null outside of ops.
+// The name of the op that the user called on this thread; null outside of ops. OpCall
+// (gradus/tensor/op_call.h) sets it.
 inline constinit thread_local const char* called_op = nullptr;
 }  // namespace internal
 
-// A mistake in how Gradus is used, or bad input from outside. `op()` names the op that the
-// user called; outside of ops `op`, the function that noticed it.
+// A mistake in how Gradus is used, or bad input from outside. `op()` names the op that the user called.
+// Outside of ops it is the constructor's `op`: the function that found the mistake.
 class Error : public std::runtime_error {
  public:
   template <class... Parts>
@@ -38,10 +40,11 @@ class Error : public std::runtime_error {
         text_(concat('[', op_, "] ", parts...)) {}
   const std::string& op() const { return op_; }
   const char* what() const noexcept override { return text_.c_str(); }
-  // Puts where it happened before the text, on its way up: "while running backward of
-  // conv2d (layer3.1.conv2): ".
+  // Puts "<where>: " in front of the text: "while running backward of conv2d (layer3.1.conv2): ". Code that
+  // catches and rethrows the error calls this.
   void add_context(const std::string& where) { text_ = where + ": " + text_; }
-  // Names the module in which it happened; the innermost, which is told first, counts.
+  // Names the module in which the error happened. Only the first path counts, which is
+  // the innermost module's.
   void set_module(const std::string& path) {
     if (has_module_ || path.empty()) return;
     has_module_ = true;

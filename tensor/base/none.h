@@ -1,5 +1,5 @@
-// None: nothing given, in one spelling for all: an undefined Tensor, an empty std::optional, a bound that a
-// Slice has not, a new dim in x[{None, ...}].
+// None: one spelling for "nothing given". It converts to an undefined Tensor, to an empty std::optional, to a
+// missing bound of a Slice, and to a new dim in x[{None, ...}].
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
-// Number: a number beside a tensor. Its C++ type says what it is, its value never does: 2 is an integer, 2.0
-// a floating-point number, true a bool; the dtype of the result depends on that alone (docs/dtypes.md).
+// Number: a number beside a tensor. Its kind follows from its C++ type, never from its value: 2
+// is an integer, 2.0 a floating-point number, true a bool. The dtype of a result depends on the
+// kind alone (docs/dtypes.md).
 #pragma once
 
 #include <concepts>
@@ -12,7 +13,7 @@ namespace gradus {
 
 class Number {
  public:
-  // Errors: ValueError for an unsigned integer that 64 bits with a sign do not hold.
+  // Errors: ValueError for an unsigned integer above the largest int64_t.
   template <std::integral T>
   constexpr Number(T value)
       : kind_(std::same_as<T, bool> ? Kind::kBool : Kind::kInteger), integer_(int64_t(value)) {
@@ -26,19 +27,19 @@ class Number {
   Number(bf16 value) : Number(float(value)) {}
 
   constexpr bool is_floating() const { return kind_ == Kind::kFloating; }
-  // The dtype that it has without a tensor: bool, i64 or the default one.
+  // Returns the dtype of the number where no tensor decides: bool, i64 or the default dtype.
   DType dtype() const {
     return kind_ == Kind::kBool ? DType::kBool : kind_ == Kind::kInteger ? DType::kI64 : get_default_dtype();
   }
-  // Returns the number as a double: rounded, for an integer beyond 2^53.
+  // Returns the number as a double. An integer beyond 2^53 is rounded.
   constexpr double to_double() const { return is_floating() ? floating_ : static_cast<double>(integer_); }
-  // Returns the integer. Only for one that is no floating-point number.
+  // Returns the integer. Do not call it if is_floating().
   constexpr int64_t integer() const { return integer_; }
-  // Returns the number as an integer: without its fraction, beyond 64 bits the nearest, NaN as 0.
+  // Returns the number as an integer: without its fraction; beyond 64 bits the nearest; NaN as 0.
   int64_t to_i64() const;
-  // As the number itself.
+  // Prints the bare number.
   friend std::ostream& operator<<(std::ostream& out, Number number);
-  // Integers wrap: the least one stays.
+  // Negates. Integers wrap: the negative of the least integer is itself.
   constexpr Number operator-() const {
     return is_floating() ? Number(-floating_) : Number(int64_t(-uint64_t(integer_)));
   }

@@ -7,7 +7,8 @@
 
 namespace gradus {
 
-// Base of objects that count their owners. The last owner calls `dispose`, which deletes unless overridden.
+// Base of reference-counted objects. release() of the last reference calls `dispose`, which deletes the
+// object unless overridden.
 class Counted {
  public:
   Counted() = default;
@@ -19,7 +20,8 @@ class Counted {
     // No shortcut for a sole owner: a registry may be in try_retain, and must see the count reach zero first.
     if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) const_cast<Counted*>(this)->dispose();
   }
-  // Takes a reference unless the count has already reached zero. For registries that hold plain pointers.
+  // Takes a reference and returns true, or returns false when the count has already reached zero. For
+  // registries that hold plain pointers.
   bool try_retain() const {
     uint32_t n = count_.load(std::memory_order_relaxed);
     while (n != 0)

@@ -1,4 +1,4 @@
-// Required<T, "name">: a member of an options aggregate that must be given. Leaving it out does not compile:
+// Required<T, "name">: a member of an options aggregate that must be given. A missing one does not compile:
 //
 //   struct LinearOptions {
 //     Required<int64_t, "in"> in;
@@ -18,7 +18,8 @@
 namespace gradus {
 
 namespace internal {
-// What may initialize a T: any integer but bool for an integer, any number for a float, else what converts.
+// What may initialize a T: for an integer any integer but bool, for a float any number, otherwise
+// what converts to T.
 template <class U, class T>
 concept Gives =
     std::convertible_to<U, T> && (std::same_as<T, bool> || !std::same_as<std::remove_cvref_t<U>, bool>)&&(
@@ -35,7 +36,7 @@ struct OptionName {
 template <class T, OptionName Name = "">
 class Required {
  public:
-  // Not deleted: compilers would say that nothing matches, and not what is missing.
+  // Not `= delete`: the compiler would then say that nothing matches, and not which option is missing.
   constexpr Required() {
     static_assert(sizeof(T) == 0, "an option that must be given is missing: the one that Required names");
   }
@@ -44,7 +45,7 @@ class Required {
     requires(internal::Gives<U, T> && !std::same_as<std::remove_cvref_t<U>, Required>)
   constexpr Required(U&& value) : value_(static_cast<T>(std::forward<U>(value))) {}
 
-  // From several numbers in braces, as T itself: {.kernel = {3, 5}}. Does not narrow.
+  // Builds T from several numbers in braces: {.kernel = {3, 5}}. Does not narrow.
   template <class A, class B, class... More>
     requires requires(A a, B b, More... more) {
       T{a, b, more...};

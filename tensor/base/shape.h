@@ -22,7 +22,7 @@ concept DimIndex = std::integral<T> && !std::same_as<T, bool>;
 
 class Dims {
  public:
-  // One entry, so that {n, 3, v.size()} of different integer types is a list.
+  // One entry, so that a list may mix integer types: {n, 3, v.size()}.
   struct Entry {
     template <class I>
       requires(DimIndex<I> ||
@@ -37,12 +37,12 @@ class Dims {
       throw_too_many(dims.size());
     std::transform(dims.begin(), dims.end(), d_.begin(), [](Entry e) { return e.value; });
   }
-  // A single entry: zeros(5), sum(x, -1).
+  // A list of one entry: zeros(5), sum(x, -1).
   template <DimIndex I>
   Dims(I only) : n_(1) {
     d_[0] = static_cast<int64_t>(only);
   }
-  explicit Dims(std::span<const int64_t> dims);  // Errors: ShapeError above kMaxDims.
+  explicit Dims(std::span<const int64_t> dims);  // Errors: ShapeError above kMaxDims
   static Dims filled(int n, int64_t value);
 
   int size() const { return n_; }
@@ -55,7 +55,7 @@ class Dims {
   int64_t* begin() { return d_.data(); }
   int64_t* end() { return d_.data() + n_; }
 
-  void push_back(int64_t v);  // Errors: ShapeError above kMaxDims.
+  void push_back(int64_t v);  // Errors: ShapeError above kMaxDims
   void insert(int at, int64_t v);
   void erase(int at);
 
@@ -79,7 +79,7 @@ using Strides = Dims;
 std::string to_string(const Dims& d);  // "[32,8,28,28]"
 std::ostream& operator<<(std::ostream& out, const Dims& d);
 
-// Returns `dim` counted from the front; negative counts from the back.
+// Returns the index of dim `dim` of `n`, counted from the front. A negative `dim` counts from the back.
 // Errors: IndexError naming `op`.
 int wrap_dim(int64_t dim, int n, std::string_view op);
 
@@ -87,12 +87,12 @@ int wrap_dim(int64_t dim, int n, std::string_view op);
 // Errors: ShapeError naming `op` and both shapes.
 Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view op);
 
-// Returns the element count, checked: ShapeError for a negative size or a product above 2^59
-// (2^62 bytes of f64).
+// Returns the number of elements of shape `s`.
+// Errors: ShapeError naming `op` for a negative size or for more than 2^59 elements (2^62 bytes of f64).
 int64_t checked_numel(const Shape& s, std::string_view op);
 
 Strides row_major_strides(const Shape& s);
-// NHWC strides of an NCHW shape (4 dims; 3 and 5 dims alike: channels innermost).
+// NHWC strides of an NCHW shape. Shapes of 3 and 5 dims get channels innermost in the same way.
 Strides channels_last_strides(const Shape& s);
 
 // A height and a width; one number means both.

@@ -9,7 +9,7 @@
 namespace gradus::cpu {
 namespace {
 
-// Zero is all bits 0 in every dtype, so bytes are enough.
+// Copies bytes: in every dtype 0 has all bits 0.
 void triangle_cpu(const Tensor& out, const Tensor& x, int64_t diagonal, bool upper) {
   const int64_t cols = out.shape().back(), rows = out.shape()[out.dim() - 2];
   const int64_t size = size_of(out.dtype()), bytes = cols * size;

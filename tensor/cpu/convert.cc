@@ -17,7 +17,7 @@ To convert_one(From x) {
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
   } else if constexpr (std::is_integral_v<To> && sizeof(To) < 4 && std::is_floating_point_v<From>) {
-    return static_cast<To>(static_cast<int32_t>(x));  // the low bits, as the hardware's
+    return static_cast<To>(static_cast<int32_t>(x));  // the low bits, as the hardware takes them
   } else {
     return static_cast<To>(x);
   }

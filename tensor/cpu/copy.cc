@@ -1,4 +1,4 @@
-// Copies on the CPU: straight runs, blocked transposes (NCHW <-> NHWC), and everything else row by row.
+// Copies on the CPU: contiguous runs, blocked transposes (NCHW <-> NHWC), and all other layouts row by row.
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/kernel.h"
 
@@ -12,7 +12,8 @@
 namespace gradus::cpu {
 namespace {
 
-// Rows of the inner loop, long ones cut into blocks, shared among the threads.
+// Copies row by row along the inner loop. Long rows are cut into blocks. Threads divide the
+// blocks among them.
 void copy_rows(const LoopNest& nest, char* dst, int64_t dst_size, const char* src, int64_t src_size,
                ConvertFunction convert) {
   constexpr int64_t kBlock = 16384;
@@ -30,7 +31,8 @@ void copy_rows(const LoopNest& nest, char* dst, int64_t dst_size, const char* sr
   });
 }
 
-// The loop along which the source is contiguous while the destination is along the inner one; -1: none.
+// Returns the loop along which the source is contiguous, where the destination is contiguous along the inner
+// loop; -1: none.
 int transposed_dim(const LoopNest& nest) {
   if (nest.inner_stride(0) != 1 || nest.inner_stride(1) <= 1) return -1;
   for (int d = 0; d < nest.dims - 1; ++d)
@@ -39,7 +41,7 @@ int transposed_dim(const LoopNest& nest) {
 }
 
 void copy_transposed(const LoopNest& nest, int dim, char* dst, const char* src, int64_t size) {
-  // Strips of the matrix rows are the unit of work: strip x the other loops.
+  // The unit of work is a strip of matrix rows, for each position of the other loops.
   const int64_t rows = nest.size[dim], cols = nest.inner();
   const int64_t strip = std::clamp<int64_t>(8192 / cols, 16, 512);
   const int64_t strips = (rows + strip - 1) / strip, planes = nest.numel / (rows * cols);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kBlock = 512;
 
-// Writes f(i), computed in f64, to every element of the row-major `out`.
+// Writes f(i) to every element i of the row-major `out`. f computes in f64.
 template <class F>
 void generate(const Tensor& out, F f) {
   const ConvertFunction store = converter(out.dtype(), DType::kF64);
@@ -29,7 +29,7 @@ void arange_cpu(const Tensor& out, double start, double step) {
   generate(out, [=](int64_t i) { return start + double(i) * step; });
 }
 
-// From both ends toward the middle, so that both are exact.
+// Computes from both ends toward the middle, so that both ends are exact.
 void linspace_cpu(const Tensor& out, double start, double end) {
   const int64_t n = out.numel();
   const double step = n > 1 ? (end - start) / double(n - 1) : 0;

@@ -10,7 +10,7 @@ namespace gradus::raw {
 namespace {
 
 constexpr int64_t kGrain = 16384;  // elements moved
-constexpr int64_t kColumns = 64;   // least neighbors that one thread takes, where columns are shared out
+constexpr int64_t kColumns = 64;   // the least number of neighbors for a thread, where columns are divided
 
 [[noreturn]] void out_of_range(int64_t index, const IndexedDim& d) {
   throw IndexError(d.op, "index ", index, " is out of range for dim ", d.dim, " of size ", d.n);
@@ -22,7 +22,7 @@ inline int64_t checked(int64_t index, const IndexedDim& d) {
   return index;
 }
 
-// Calls f.operator()<T>() with an unsigned type as wide as x's elements: moving needs no more.
+// Calls f.operator()<T>() with an unsigned type as wide as x's elements. That suffices to move elements.
 template <class F>
 void dispatch_width(const Tensor& x, F&& f) {
   switch (size_of(x.dtype())) {
@@ -55,15 +55,15 @@ T product_of(T a, T b) {
     return a * b;
 }
 
-// NaN wins.
+// Returns the larger (or smaller) of a and b, or NaN if one of them is NaN.
 template <class T>
 T extremum_of(T a, T b, bool largest) {
   if (a != a) return a;
   return b != b || (largest ? b > a : b < a) ? b : a;
 }
 
-// Calls f.operator()<T>(combine) with the function that says what becomes of a place. Where places are only
-// overwritten, T is as wide as x's elements and no more is known of it.
+// Calls f.operator()<T>(combine). `combine` gives the new value of a place from its old value and the written
+// one. For kPut, T is only an unsigned type as wide as x's elements.
 template <class F>
 void dispatch_write(const Tensor& x, const char* op, Write how, F&& f) {
   if (how == Write::kPut)
@@ -106,8 +106,8 @@ void gather_cpu(const Tensor& out, const Tensor& x, const Tensor& index, Indexed
   });
 }
 
-// Columns of `inner`, so that lines [outer, ., inner] can be shared out: equal places lie on one line along
-// the indexed dimension, and one thread takes a line in order.
+// Divides the columns of `inner` among threads. All writes to one place lie on one line [outer, ., inner]
+// along the indexed dim, and one thread takes a line in order.
 struct Columns {
   int64_t inner, width, tiles;
   Columns(const IndexedDim& d) : inner(d.inner) {
@@ -115,7 +115,7 @@ struct Columns {
     width = std::min(inner, std::max(kColumns, (inner + shares - 1) / shares));
     tiles = (inner + width - 1) / width;
   }
-  // Calls f(o, first column, number of columns) for all tiles; each holds `k` rows of work.
+  // Calls f(o, first column, number of columns) for all tiles. Each tile has `k` rows of work.
   template <class F>
   void for_each(int64_t outer, int64_t k, F f) const {
     parallel_for(0, outer * tiles, std::max<int64_t>(1, kGrain / (k * width)),
@@ -217,7 +217,7 @@ void flat_index_cpu(const Tensor& out, const Tensor& index, IndexedDim d, int64_
 
 constexpr int64_t kMaskBlock = 4096;
 
-// The number of true elements before each block of kMaskBlock, and at the end all of them.
+// Returns the number of true elements before each block of kMaskBlock, and at the end the number of all.
 std::vector<int64_t> counts_before(const bool* mask, int64_t n) {
   const int64_t blocks = (n + kMaskBlock - 1) / kMaskBlock;
   std::vector<int64_t> before(blocks + 1, 0);
@@ -251,7 +251,8 @@ void nonzero_cpu(const Tensor& out, const Tensor& x) {
   });
 }
 
-// Packs a block in a buffer of its own, where one element too many does no harm: so nothing branches.
+// Packs each block in its own buffer. There, writing one element too many does no harm, so no
+// branch is needed.
 void masked_select_cpu(const Tensor& out, const Tensor& x, const Tensor& mask) {
   const bool* m = mask.ptr<bool>();
   const int64_t n = mask.numel();

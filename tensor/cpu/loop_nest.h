@@ -1,4 +1,4 @@
-// LoopNest: the loops that an element-wise kernel runs, in memory order and as few as possible.
+// LoopNest: the loops of an element-wise kernel, in memory order and as few as possible.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@ inline constexpr int kMaxOperands = 5;
 // Elements below which a loop is not worth a second thread.
 inline constexpr int64_t kPointwiseGrain = 32768;
 
-// The iteration space of operand 0 (the output). Dimensions are ordered by its strides, outermost first,
-// and merged where every operand allows it; an operand that is broadcast has stride 0. Same-layout
-// operands give one loop.
+// The iteration space is that of operand 0, the output. Its dims are ordered by the output's strides,
+// outermost first. Neighboring dims are merged where every operand allows it, so operands of one dense layout
+// give one loop. A broadcast operand has stride 0.
 struct LoopNest {
   int operands = 0;
   int dims = 1;  // at least one
@@ -25,12 +25,12 @@ struct LoopNest {
 
   int64_t inner() const { return size[dims - 1]; }
   int64_t inner_stride(int operand) const { return stride[operand][dims - 1]; }
-  // The operand is read or written in order, without gaps.
+  // Returns whether the operand is read or written in order, without gaps.
   bool flat(int operand) const {
     return dims == 1 ? stride[operand][0] == 1 || numel == 1 : flat_dims(operand);
   }
 
-  // Element offsets of all operands at position `linear` of the space.
+  // Sets the element offsets of all operands at position `linear` of the space.
   void locate(int64_t linear, int64_t* offsets) const {
     for (int k = 0; k < operands; ++k) offsets[k] = 0;
     for (int d = dims - 1; d >= 0; --d) {
@@ -49,7 +49,7 @@ struct LoopNest {
   }
 };
 
-// Makes the nest of `count` operands; each one's shape broadcasts to operand 0's. Requires numel > 0.
+// Makes the nest of `count` operands. Each operand's shape broadcasts to operand 0's. Requires numel > 0.
 inline LoopNest make_loop_nest(const Tensor* const* operands, int count) {
   LoopNest nest;
   nest.operands = count;

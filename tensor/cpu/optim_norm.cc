@@ -1,5 +1,5 @@
 // Kernels that need norms of whole tensors: gradient clipping, LAMB, LARS. Blocks of fixed size are summed in
-// fixed order, in f64: the same sum for any number of threads.
+// f64 in a fixed order, so a sum is the same for any number of threads.
 #include <atomic>
 #include <limits>
 
@@ -22,7 +22,7 @@ std::vector<Block> blocks_of(const std::vector<int64_t>& sizes) {
   return blocks;
 }
 
-// Calls f(block, number) in parallel.
+// Calls f(block, index of the block) in parallel.
 template <class F>
 void over_blocks(const std::vector<Block>& blocks, F f) {
   parallel_for(0, static_cast<int64_t>(blocks.size()), 2, [&](int64_t first, int64_t last) {
@@ -30,7 +30,8 @@ void over_blocks(const std::vector<Block>& blocks, F f) {
   });
 }
 
-// A sum of squares in four vectors of four parts: one sum would wait for itself at every addition.
+// A sum of squares in four vectors of four parts. A single sum would wait for each addition
+// before the next one.
 struct Squares {
   using Part [[gnu::vector_size(32)]] = double;
   Part parts[4] = {};
@@ -61,7 +62,7 @@ double power_sum(const T* x, int64_t n, double p) {
   if (std::isinf(p)) {
     for (int64_t k = 0; k < n; ++k) {
       const double a = std::abs(double(x[k]));
-      sum = a > sum || std::isnan(a) ? a : sum;  // NaN stays: nothing compares greater
+      sum = a > sum || std::isnan(a) ? a : sum;  // NaN stays: no number compares greater
     }
   } else if (p == 2) {
     Squares squares;
@@ -141,7 +142,7 @@ void unscale_cpu(const Tensor& found, const std::vector<Tensor>& tensors, double
   *found.ptr<float>() = any;
 }
 
-// Two norms of each item: f(item, begin, end, first, second) adds a block's squares.
+// Two norms of each item. f(item, begin, end, first, second) adds the squares of a block to both.
 struct Norms {
   double first = 0, second = 0;
 };
@@ -201,7 +202,7 @@ LAMBNumbers<T> lamb_numbers(const LAMBStep& o, int64_t step) {
           .decay = T(o.weight_decay)};
 }
 
-// The directions are computed twice, for their norm and for the step, instead of being stored.
+// The directions are not stored but computed twice: for their norm, and for the step.
 constexpr int64_t kTile = 512;
 
 template <class T, class F>

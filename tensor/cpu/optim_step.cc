@@ -1,4 +1,4 @@
-// Optimizer steps on the CPU that treat every element alike: one parallel pass over the elements
+// Optimizer steps on the CPU that treat every element alike, in one parallel pass over the elements
 // of all parameters.
 #include "gradus/tensor/cpu/optim_step.h"
 
@@ -9,11 +9,11 @@
 namespace gradus::raw {
 namespace {
 
-// A rule is one element's step: rule(p, d, a, b, c) with d = sign grad + decay p and the states that it uses.
-// Its numbers are in the type that is computed in, so that its loop is vector code.
+// A rule is the step of one element: rule(p, d, a, b, c) with d = sign grad + decay p, and the states that
+// the rule uses. Its numbers have the type in which it computes, so that its loop is vector code.
 using Uses = std::array<bool, 3>;
 
-// The loop stands in a function of its own: as parameters, __restrict pointers let the compiler turn it
+// The loop has a function of its own: as parameters, __restrict pointers let the compiler turn it
 // into vector code.
 template <class T, class Rule>
 [[gnu::noinline]] void run_rule(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict a,
@@ -26,7 +26,7 @@ template <class T, class Rule>
   }
 }
 
-// `make.operator()<T>(item)` says the rule of a parameter.
+// `make.operator()<T>(item)` returns the rule for a parameter.
 template <class Make>
 void step(const char* op, const std::vector<StepItem>& items, double decay, bool maximize, Make make) {
   dispatch_stored(items.front().param.dtype(), op, [&]<class P, class T>() {
@@ -68,7 +68,7 @@ void sgd_step_cpu(const Tensor&, const std::vector<StepItem>& items, const SGDSt
     return step("sgd_step", items, o.weight_decay, o.maximize,
                 [&]<class T>(const StepItem&) { return SGDRule<T>{T(o.lr)}; });
   step("sgd_step", items, o.weight_decay, o.maximize, [&]<class T>(const StepItem& item) {
-    // A new buffer is zero: the first gradient enters it as it is.
+    // A new buffer is zero. The first gradient enters it undamped.
     const bool fresh = item.step == 1;
     return MomentumRule<T>{.lr = T(o.lr),
                            .keep = fresh ? T(0) : T(o.momentum),
@@ -80,7 +80,7 @@ void sgd_step_cpu(const Tensor&, const std::vector<StepItem>& items, const SGDSt
 
 double correction(double beta, int64_t step) { return 1 - std::pow(beta, double(step)); }
 
-// The two moments that most rules keep.
+// The two moments that most rules use.
 template <class T>
 struct Moments {
   T b1, c1, b2, c2;
@@ -237,7 +237,7 @@ struct RMSpropRule {
     T square = v;
     if constexpr (centered) {
       mean = keep * mean + fresh * d;
-      // Rounding may take the variance of a constant below 0.
+      // Rounding may make the variance of a constant negative.
       square = v - mean * mean;
       square = square > T(0) ? square : square < T(0) ? T(0) : square;
     }
@@ -259,7 +259,8 @@ void rmsprop_step_cpu(const Tensor&, const std::vector<StepItem>& items, const R
   return o.centered ? rmsprop<true, true>(items, o) : rmsprop<true, false>(items, o);
 }
 
-// NaN has no sign and stays, so that it shows. One choice, not two: nested ones are not made vector code.
+// Returns the sign of x; a NaN stays NaN, so that it shows. One selection, because compilers do not
+// vectorize nested ones.
 template <class T>
 T sign_of(T x) {
   const T one = std::copysign(T(1), x);

@@ -1,5 +1,5 @@
-// What the optimizers' kernels share: work shared out over many tensors, and elements of 16-bit types that
-// are computed in f32.
+// What the kernels of all optimizers need: to divide the elements of many tensors among threads, and to
+// compute elements of 16-bit types in f32.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace gradus::raw {
 
-// Calls f(i, begin, end) on parts of tensor i of sizes[i] elements, in parallel over all of them together:
-// many small tensors cost no more than one large one.
+// Calls f(i, begin, end) on parts of tensor i of sizes[i] elements. The elements of all tensors are divided
+// among the threads together: many small tensors cost no more than one large one.
 template <class F>
 void over_all(const std::vector<int64_t>& sizes, F f) {
   constexpr int64_t kGrain = 1 << 14;
@@ -34,7 +34,7 @@ void over_items(const std::vector<StepItem>& items, F f) {
   over_all(sizes, [&](size_t i, int64_t begin, int64_t end) { f(items[i], begin, end); });
 }
 
-// Calls `f.operator()<P, T>()`: P is what is stored, T what is computed in.
+// Calls `f.operator()<P, T>()`. P is the type of stored elements, T the type to compute in.
 template <class F>
 decltype(auto) dispatch_stored(DType t, const char* op, F&& f) {
   if (t == DType::kF16) return f.template operator()<f16, float>();
@@ -42,8 +42,8 @@ decltype(auto) dispatch_stored(DType t, const char* op, F&& f) {
   return dispatch_floating(t, op, [&]<class T>() { return f.template operator()<T, T>(); });
 }
 
-// Calls f(p, g, offset, count) on p and g in T: on all n elements as they are, or on tiles of them that are
-// converted; what f leaves in p is stored.
+// Calls f(p, g, offset, count) with p and g in T: once with all n elements where P is T, else on converted
+// tiles. What f leaves in p is stored.
 template <class P, class T, class F>
 void in_tiles(P* p, const P* g, int64_t n, F f) {
   if constexpr (std::is_same_v<P, T>) {

@@ -1,4 +1,4 @@
-// Steps of recurrent networks on the CPU: one pass over a sample's gates, which lie one after the other.
+// Steps of recurrent networks on the CPU, in one pass over a sample's gates, which lie side by side.
 #include "gradus/tensor/ops/recurrent.h"
 #include "gradus/tensor/kernel.h"
 

@@ -1,4 +1,4 @@
-// Reductions on the CPU: what is combined. How: reduce_loops.h.
+// The Ops of reductions on the CPU. gradus/tensor/cpu/reduce_loops.h runs them over a tensor.
 #include <cmath>
 
 #include "gradus/tensor/kernel.h"
@@ -22,7 +22,7 @@ struct Prod {
   Wide finish(Wide a) const { return a; }
 };
 
-// Of bools, bytes 0 and 1: all is the smallest, any the largest.
+// On bools, which are bytes 0 and 1, all is the smallest and any the largest element.
 template <bool any>
 struct Logical : Extreme<uint8_t, any> {
   uint8_t finish(uint8_t a) const { return a != 0; }
@@ -55,9 +55,9 @@ struct ExtremeAbs : Extreme<T, largest> {
   Lane step(Lane a, T x) const { return this->join(a, std::abs(static_cast<Lane>(x))); }
 };
 
-// scale times the sum of squared distances from the mean, in one pass over memory: a block, which is in
-// the cache, gives its own mean first, then the distances from it; blocks are joined by how far apart
-// their means are.
+// scale times the sum of squared distances from the mean, in one pass over memory. A block fits into the
+// cache: first its own mean is computed, then the distances from that. Blocks are merged using the distance
+// of their means.
 // Source: Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
 struct Spread {
   double n = 0, mean = 0, squares = 0;
@@ -76,7 +76,8 @@ struct Variance {
   }
   double finish(const Spread& a) const { return a.squares * scale; }
 
-  // What a sum of distances from `center`, and of their squares, say about n elements.
+  // Returns the Spread of n elements, given the sums of their distances from `center` and of the
+  // squares of these.
   static Spread spread(T center, T sum, T squares, double n) {
     const double off = static_cast<double>(sum) / n;
     const double left = static_cast<double>(squares) - off * off * n;
@@ -120,7 +121,7 @@ struct Variance {
         sum[j] += d;
         squares[j] += d * d;
       }
-    // As spread and merge; all columns have seen as many rows.
+    // Like spread and merge, for columns that have all seen equally many rows.
     const double before = total[0].n, part = n / (before + n), share = 1.0 / n;
     for (int64_t j = 0; j < width; ++j) {
       const double off = static_cast<double>(sum[j]) * share;

@@ -1,23 +1,26 @@
-// How a reduction goes through a tensor of any layout. What is combined is an Op:
+// Loops of a reduction over a tensor of any layout. An Op says how elements are combined:
 //
 //   struct Op {
-//     using Lane = ...; using Wide = ...;   // of the inner loop; outside of it
-//     Lane start() const;                   // the neutral element
-//     Lane step(Lane a, T x) const;         // takes in an element
+//     using Lane = ...;              // accumulator of the inner loop
+//     using Wide = ...;              // accumulator outside of it
+//     Lane start() const;            // the neutral element
+//     Lane step(Lane a, T x) const;  // takes in an element
 //     Wide merge(Wide a, Wide b) const;
-//     auto finish(Wide a) const;            // the result
+//     auto finish(Wide a) const;     // the result
 //   };
 //
-// An Op that needs more than one look at an element, Lane and Wide one type, has instead of step
-//     Wide block(const T* x, int64_t n, int64_t stride) const;                  // n <= kBlock * kLanes
-//     void add_rows(Wide* total, const T* const* rows, int n, int64_t width, int64_t stride) const;  // n <=
-//     kBlock
+// An Op that needs more than one look at an element has one type for Lane and Wide, and instead of step:
+//
+//   // n <= kBlock * kLanes
+//   Wide block(const T* x, int64_t n, int64_t stride) const;
+//   // n <= kBlock
+//   void add_rows(Wide* total, const T* const* rows, int n, int64_t width, int64_t stride) const;
 //
 // Note [Order of summation]
-// A result is the same for any number of threads because the way its elements are combined follows from
-// shapes alone: lanes within a block of at most kBlock steps, in the input's precision; blocks into a wide
-// accumulator (f64 for floats); tasks of about kTask elements, each with a wide partial, combined in order.
-// Threads only share out tasks.
+// A result is the same for any number of threads, because shapes alone decide how its elements are combined.
+// Within a block of at most kBlock steps they are summed in lanes, in the input's precision. Blocks are
+// merged into a wide accumulator (f64 for floats). A task of about kTask elements has one wide partial
+// result, and partial results are merged in order. Threads only divide the tasks among them.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +36,7 @@ namespace gradus::cpu {
 inline constexpr int64_t kTask = 32768;  // elements
 inline constexpr int64_t kBlock = 16;    // steps of a lane: few, so that f32 lanes round little
 inline constexpr int kLanes = 32;
-inline constexpr int64_t kTile = 1024;  // columns: rows of a tile are long enough to be fetched ahead
+inline constexpr int64_t kTile = 1024;  // columns: rows of a tile are long enough for prefetching
 
 struct Axis {
   int64_t size, x_stride, out_stride;
@@ -56,13 +59,15 @@ class Axes {
   int n_ = 0;
 };
 
-// x's dims, outermost in memory first, neighbors that lie like one merged, the innermost apart.
+// x's dims, the outermost in memory first. Neighboring dims are merged where their strides allow it. The
+// innermost dim is kept apart.
 struct Plan {
   Axes kept, reduced;  // without the innermost
   Axis inner{1, 1, 1, true};
   int64_t outputs = 1, reductions = 1;  // products of the sizes of kept and reduced
 
-  // Rows of `width` columns follow each other without a gap: so do not those of a tile, a part of each row.
+  // Returns whether rows of `width` columns follow each other without a gap. Rows of a tile, which are parts
+  // of rows, do not.
   bool rows_lie_densely(int64_t width) const {
     return inner.x_stride == 1 && reduced.size() == 1 && reduced[0].x_stride == width;
   }
@@ -76,7 +81,7 @@ inline Plan make_plan(const Tensor& out, const Tensor& x) {
     const bool reduced = out.shape()[i] == 1;
     axes.push_back({n, x.strides()[i], reduced ? 0 : out.strides()[i], reduced});
   }
-  // A stride of 0 is a broadcast: outermost, so that the inner loop has a real one.
+  // A stride of 0 is a broadcast. It goes outermost, so that the inner loop has a real stride.
   const auto rank = [](const Axis& a) {
     return a.x_stride == 0 ? std::numeric_limits<int64_t>::max() : a.x_stride;
   };
@@ -105,7 +110,7 @@ inline Plan make_plan(const Tensor& out, const Tensor& x) {
   return plan;
 }
 
-// Steps through the positions of some axes in row-major order.
+// Visits the positions of some axes in row-major order.
 class Walker {
  public:
   Walker(const Axes& axes, int64_t position) : axes_(axes) {
@@ -152,8 +157,8 @@ typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride
         typename Op::Lane lanes[kLanes];
         for (auto& lane : lanes) lane = op.start();
         const int64_t steps = std::min(kBlock, (n - i) / kLanes);
-        // A block is too short for the processor to see the stream: ask for the next one, which may be
-        // of the next row.
+        // A block is too short for the processor's own prefetching, so fetch the next one. It may lie
+        // in the next row.
         if (n >= kBlock * kLanes)
           for (int64_t k = 0; k < kBlock * kLanes; k += 64 / int64_t(sizeof(T)))
             __builtin_prefetch(p + i + kBlock * kLanes + k);
@@ -175,7 +180,7 @@ typename Op::Wide reduce_row(const Op& op, const T* p, int64_t n, int64_t stride
   }
 }
 
-// The innermost axis is reduced: each task of an output takes whole rows, or a piece of one.
+// For a reduced innermost axis: each task of an output takes whole rows, or a piece of one.
 template <class T, class Out, class Op>
 void reduce_rows(Out* out, const T* x, const Plan& plan, const Op& op) {
   using Wide = typename Op::Wide;
@@ -230,7 +235,7 @@ void add_rows(const Op& op, typename Op::Lane* __restrict lanes, const T* const*
     for (int64_t j = 0; j < width; ++j) lanes[j] = op.step(lanes[j], rows[r][j * st]);
 }
 
-// Adds rows [first, last) of `width` neighboring columns, row 0 of which begins at `base`, to `total`.
+// Adds rows [first, last) of `width` neighboring columns to `total`. Row 0 begins at `base`.
 template <class T, class Op>
 void reduce_column_block(const Op& op, typename Op::Wide* total, const T* base, const Plan& plan,
                          int64_t first, int64_t last, int64_t width) {
@@ -247,7 +252,7 @@ void reduce_column_block(const Op& op, typename Op::Wide* total, const T* base, 
     }
   } else {
     typename Op::Lane lanes[kTile];
-    // Few columns that lie densely: several rows are taken as one long one.
+    // Few columns without gaps between rows: several rows are taken as one long row.
     if (const int64_t pack = kLanes / width; pack > 1 && plan.rows_lie_densely(width)) {
       const int64_t wide = pack * width;
       while (last - row >= pack) {
@@ -276,7 +281,7 @@ void reduce_column_block(const Op& op, typename Op::Wide* total, const T* base, 
   }
 }
 
-// The innermost axis is kept: each task takes some rows of a tile of columns.
+// For a kept innermost axis: each task takes some rows of a tile of columns.
 template <class T, class Out, class Op>
 void reduce_columns(Out* out, const T* x, const Plan& plan, const Op& op) {
   using Wide = typename Op::Wide;
@@ -285,7 +290,7 @@ void reduce_columns(Out* out, const T* x, const Plan& plan, const Op& op) {
   const int64_t per_task = std::max(kBlock, 4 * kTask / tile), tasks = (rows + per_task - 1) / per_task;
   std::vector<Wide> partials(tasks > 1 ? plan.outputs * tasks * columns : 0);
   const int64_t grain = std::max<int64_t>(1, 2 * kTask / (std::min(rows, per_task) * tile));
-  // The index counts tasks of a tile fastest, then tiles, then outputs.
+  // In the index i, tasks of a tile run fastest, then tiles, then outputs.
   parallel_for(0, plan.outputs * tiles * tasks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t task = i % tasks, at = i / tasks % tiles * tile, output = i / tasks / tiles;

@@ -1,4 +1,5 @@
-// What elements are accumulated in and compared as; sums and extrema as Ops (reduce_loops.h).
+// The types in which elements are accumulated and compared; sums and extrema
+// as Ops (gradus/tensor/cpu/reduce_loops.h).
 #pragma once
 
 #include <limits>
@@ -9,7 +10,8 @@
 
 namespace gradus::cpu {
 
-// Few elements; many. Integers as unsigned ones, which wrap.
+// The accumulator of few elements (LaneOf) and of many (WideOf). Integers are summed as unsigned
+// ones, which wrap.
 template <class T>
 using LaneOf = std::conditional_t<std::is_same_v<T, double>, double,
                                   std::conditional_t<is_floating(dtype_v<T>), float, uint64_t>>;
@@ -35,7 +37,7 @@ struct Sum {
   }
 };
 
-// What values of T compare as.
+// The type in which values of T are compared.
 template <class T>
 using OrderOf = std::conditional_t<is_floating(dtype_v<T>), LaneOf<T>, T>;
 
@@ -45,7 +47,7 @@ constexpr bool is_nan(V v) {
   return false;
 }
 
-// The largest or smallest, or NaN when there is one.
+// The largest or smallest element; NaN when there is one.
 template <class T, bool largest>
 struct Extreme {
   using Lane = OrderOf<T>;
@@ -56,7 +58,7 @@ struct Extreme {
     return largest ? L::lowest() : L::max();
   }
   Lane join(Lane a, Lane x) const {
-    const Lane better = (largest ? x > a : x < a) ? x : a;  // a where it is NaN
+    const Lane better = (largest ? x > a : x < a) ? x : a;  // a where x is NaN
     return is_nan(x) ? x : better;
   }
   Lane step(Lane a, T x) const { return join(a, static_cast<Lane>(x)); }
@@ -64,7 +66,8 @@ struct Extreme {
   Wide finish(Wide a) const { return a; }
 };
 
-// Calls f.operator()<T>() with the C++ type of any dtype; bools are taken as what they are, bytes 0 and 1.
+// Calls f.operator()<T>() with the C++ type of any dtype, and with uint8_t for bools, which
+// are bytes 0 and 1.
 template <class F>
 void dispatch_bytes(const Tensor& x, F&& f) {
   dispatch_all(x.dtype(), [&]<class T>() {

@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-// g++ 12's own header of these functions starts from variables that it does not set.
+// The AVX-512 header of g++ 12 starts from variables that it does not set, and g++ warns of them.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
@@ -11,7 +11,7 @@ namespace gradus::cpu {
 
 // to[c] = column c of the 16 x 16 numbers r.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void transpose(const __m512* r, __m512* to) {
-  __m512 u[16];  // u[4 g + c] has, in its l-th quarter, the rows 4 g to 4 g + 3 of column 4 l + c
+  __m512 u[16];  // in u[4 g + c], the l-th quarter is rows 4 g to 4 g + 3 of column 4 l + c
 #pragma GCC unroll 4
   for (int g = 0; g < 16; g += 4) {
     const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(r[g], r[g + 1])),

@@ -1,4 +1,5 @@
-// Along one dim of a row-major tensor on the CPU: extrema with their indices, running sums and their like.
+// Kernels along one dim of a row-major tensor on the CPU: extrema with their indices, running
+// sums and similar.
 #include <cmath>
 #include <limits>
 
@@ -12,8 +13,8 @@ namespace {
 
 using namespace cpu;
 
-// How many neighboring columns are taken together: fewer when all threads would not get some. It changes
-// nothing about a column.
+// Returns how many neighboring columns are taken together, which is fewer where some threads would get none.
+// Results do not depend on it.
 int64_t column_tile(int64_t outer, int64_t inner) {
   return std::clamp<int64_t>((outer * inner / num_threads() + 15) / 16 * 16, 1, std::min(inner, kTile));
 }
@@ -25,7 +26,7 @@ void extremum_row(T* value, int64_t* index, const T* x, int64_t n) {
   const auto hit = [best](T v) {
     return (static_cast<V>(v) == best) | (is_nan(best) & is_nan(static_cast<V>(v)));
   };
-  // Whole blocks first, without a branch per element.
+  // Whole blocks first, without a branch for each element.
   int64_t at = 0;
   for (int hits = 0; at + kLanes <= n; at += kLanes) {
     for (int j = 0; j < kLanes; ++j) hits |= hit(x[at + j]);
@@ -36,8 +37,8 @@ void extremum_row(T* value, int64_t* index, const T* x, int64_t n) {
   *index = at;
 }
 
-// `width` neighboring columns of an [n, inner] block. Positions are kept in integers as wide as the values,
-// which go into vectors with them, and are written out before they overflow.
+// Takes `width` neighboring columns of an [n, inner] block. Positions are kept in integers as wide as the
+// values, so that both go into vectors together. They are written out before they overflow.
 template <class T, bool largest>
 void extremum_columns(T* values, int64_t* indices, const T* x, int64_t n, int64_t inner, int64_t width) {
   using V = OrderOf<T>;
@@ -93,7 +94,7 @@ void extremum_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, 
   });
 }
 
-// Goes along rows, `count` of them side by side: one alone waits for its own last step.
+// Visits `count` rows side by side, because a single row waits for its own last step.
 template <int count, class State, class Visit>
 void scan_rows(int64_t first, int64_t n, bool reverse, const State& start, Visit&& visit) {
   State states[count];
@@ -104,7 +105,7 @@ void scan_rows(int64_t first, int64_t n, bool reverse, const State& start, Visit
   }
 }
 
-// Goes along the lines of x, seen as [outer, n, inner], with visit(state, position, step) for each
+// Visits the lines of x, seen as [outer, n, inner], and calls visit(state, position, step) for each
 // element in turn.
 template <class State, class Visit>
 void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
@@ -141,9 +142,9 @@ void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
 }
 
 // Note [Running sums of a row]
-// A row is cut into segments of kSegment elements. Each starts from the sum of the totals of those before
-// it, so that kStreams of them run side by side (one alone waits for its own additions), and threads may
-// share a long row.
+// A row is cut into segments of kSegment elements. A segment starts from the sum of the totals of all
+// segments before it. So kStreams segments run side by side (a single one would wait for its own additions),
+// and threads can divide a long row.
 constexpr int64_t kSegment = 512, kStreams = 8, kPiece = kSegment * kStreams;
 
 template <class T>
@@ -156,7 +157,8 @@ WideOf<T> segment_total(const T* x) {
   return lanes[0];
 }
 
-// One row, forwards or backwards: `step` is 1 or -1, x and y the first elements in that direction.
+// The running sums of one row. `step` is 1 (forward) or -1 (backward). x and y point to the first elements
+// in that direction.
 template <class T, class R, int64_t step>
 class RowSums {
  public:
@@ -174,7 +176,7 @@ class RowSums {
     run_tail(at, carry);
   }
 
-  // The same, with the same results, shared among threads.
+  // Like run(), with the same results, on several threads.
   void run_parallel() const {
     const int64_t pieces = n_ / kPiece;
     std::vector<Wide> totals(pieces * kStreams), carries(pieces + 1);

@@ -15,7 +15,7 @@ constexpr int64_t kTile = 256;
 
 constexpr int kLanes = 16;
 
-// Combines the values f(i) of a row in lanes, which compilers turn into vectors.
+// Combines the values f(i) of a row in lanes, which compilers turn into vector code.
 template <class T, class F, class Join>
 T in_lanes(int64_t n, T start, F&& f, Join&& join) {
   T lanes[kLanes];
@@ -29,7 +29,7 @@ T in_lanes(int64_t n, T start, F&& f, Join&& join) {
   return lanes[0];
 }
 
-// The sum of f(i) over a row: tiles in T, their sums in f64.
+// Returns the sum of f(i) over a row. Tiles are summed in T, their sums in f64.
 template <class T, class F>
 T row_sum(int64_t n, F&& f) {
   const auto tile_sum = [&](int64_t at) {
@@ -60,7 +60,7 @@ void softmax_row(T* __restrict y, const T* x, int64_t n, bool log) {
   for (int64_t i = 0; i < n; ++i) y[i] *= scale;
 }
 
-// Rows of at most kShort elements, of which a buffer holds several: their exponentials are one long loop.
+// Rows of at most kShort elements. A buffer holds several, so their exponentials are one long loop.
 constexpr int64_t kShort = 128, kBuffer = 2048;
 
 template <class T>
@@ -147,8 +147,8 @@ void softmax_backward_columns(T* __restrict dx, const T* dy, const T* y, int64_t
   }
 }
 
-// Calls rows(offset, number) for softmaxes along the innermost axis, or columns(offset, width) for
-// tiles of neighbors.
+// Calls rows(offset, number of rows) for softmaxes along the innermost axis, else columns(offset, width) for
+// tiles of neighboring columns.
 template <class Rows, class Columns>
 void for_each_softmax(int64_t numel, int64_t n, int64_t inner, Rows&& rows, Columns&& columns) {
   if (numel == 0) return;

@@ -1,9 +1,10 @@
 // Sorting, selection and search on the CPU.
 //
 // Note [Sort keys]
-// Elements are sorted as unsigned integers of the same order, with their position in the low bits: no two are
-// equal, so every algorithm is stable and says the same, and floats need no comparison of their own. Reversed
-// bits sort descending. Values are then copied from where the positions point, so -0 stays -0.
+// Elements are sorted as unsigned integers of the same order, with the element's position in the low bits.
+// So no two keys are equal: every algorithm is stable and gives the same result, and floats need no
+// comparison of their own. Reversed bits sort in descending order. Values are then copied from the
+// positions, so -0 stays -0.
 #include "gradus/tensor/ops/sort.h"
 #include "gradus/tensor/kernel.h"
 
@@ -46,7 +47,7 @@ KeyOf<T> key_of(T x) {
   }
 }
 
-// A key with a position. 32-bit ones share a word.
+// A key with its position. A 32-bit key and its position share one word.
 struct Wide {
   uint64_t key;
   uint64_t at;
@@ -64,7 +65,7 @@ inline uint64_t key_bits(const Wide& i) { return i.key; }
 inline uint64_t key_bits(uint64_t i) { return i >> 32; }
 // clang-format on
 
-// Sorts by digits of 8 bits, the lowest first; `spare` has room for n. Returns which of the two
+// Sorts by digits of 8 bits, the lowest first. `spare` has room for n items. Returns the array that
 // holds the result.
 template <class I, int digits>
 I* radix_sort(I* items, I* spare, int64_t n) {
@@ -76,7 +77,7 @@ I* radix_sort(I* items, I* spare, int64_t n) {
   }
   for (int d = 0; d < digits; ++d) {
     uint32_t* count = &counts[d * 256];
-    if (count[key_bits(items[0]) >> (8 * d) & 255] == n) continue;  // all alike
+    if (count[key_bits(items[0]) >> (8 * d) & 255] == n) continue;  // all items have the same digit
     uint32_t sum = 0;
     for (int b = 0; b < 256; ++b) sum += std::exchange(count[b], sum);
     for (int64_t i = 0; i < n; ++i) spare[count[key_bits(items[i]) >> (8 * d) & 255]++] = items[i];
@@ -101,7 +102,7 @@ class Line {
       items_[i] = item(descending ? K(~key_of(x[i * stride])) : key_of(x[i * stride]), i);
   }
 
-  // All items in order.
+  // Returns all items in order.
   const I* sorted() {
     if (n_ < kRadixFrom) {
       std::sort(items_.get(), items_.get() + n_);
@@ -123,8 +124,8 @@ class Line {
   std::unique_ptr<I[]> items_, spare_;
 };
 
-// The first k of a line in order, found among few candidates: what is not below the k-th so
-// far is never kept.
+// Finds the first k items of a line, in order. It keeps few candidates: an element behind the current
+// k-th is dropped.
 template <class T>
 class Top {
  public:
@@ -155,8 +156,7 @@ class Top {
   std::unique_ptr<I[]> items_;
 };
 
-// Calls f(scratch, line) for every line, `line` counted through outer and inner; each thread makes
-// its own scratch.
+// Calls f(scratch, line) for every line, numbered through outer and inner. Each thread makes its own scratch.
 template <class Make, class F>
 void for_lines(const Tensor& x, Make&& make, F&& f) {
   const int64_t n = x.shape()[1], lines = x.shape()[0] * x.shape()[2];
@@ -198,7 +198,8 @@ void sort_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, bool
   });
 }
 
-// The position of the most frequent key in sorted items: the last of the smallest such.
+// Returns the position of the most frequent key in sorted items: of several keys the smallest,
+// its last place.
 template <class I>
 int64_t mode_of(const I* items, int64_t n) {
   int64_t best = 0, best_run = 0, run = 0;
@@ -256,8 +257,8 @@ void sort_rows_cpu(const Tensor& order, const Tensor& x) {
   });
 }
 
-// How many of the n elements of a line in order come before v: halving without branches, for which way it
-// goes is chance.
+// Returns how many of the n elements of a sorted line come before v. Halves without branches: which half is
+// next is random, so no branch could be predicted.
 template <bool past_equals, class V, class T>
 int64_t place_of(V v, const T* line, int64_t n) {
   const T* first = line;

@@ -14,7 +14,7 @@ void transpose_scalar(T* __restrict dst, int64_t dst_row, const T* __restrict sr
     for (int64_t c = 0; c < cols; ++c) dst[r * dst_row + c] = src[c * src_col + r];
 }
 
-// An n x n tile in registers: log2(n) rounds, each interleaving row i with row i + n/2.
+// Transposes an n x n tile in registers, in log2(n) rounds. Each round interleaves row i with row i + n/2.
 template <class T, int n>
 void transpose_tile(T* dst, int64_t dst_row, const T* src, int64_t src_col) {
   typedef T Vector __attribute__((vector_size(n * sizeof(T))));
@@ -31,8 +31,8 @@ void transpose_tile(T* dst, int64_t dst_row, const T* src, int64_t src_col) {
   for (int r = 0; r < n; ++r) std::memcpy(dst + r * dst_row, &v[r], sizeof(Vector));
 }
 
-// Works in squares a cache line wide, so that every line is used up on both sides, and fetches the next
-// square's lines ahead: they are too far apart for the processor to foresee.
+// Works in squares that are a cache line wide, so that every line is used completely on both sides.
+// Prefetches the lines of the next square: they are too far apart for the processor's own prefetching.
 template <class T, int n>
 void transpose_tiled(void* dst_bytes, int64_t dst_row, const void* src_bytes, int64_t src_col, int64_t rows,
                      int64_t cols) {

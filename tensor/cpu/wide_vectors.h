@@ -1,4 +1,4 @@
-// Loops that are compiled twice: for the processor that the build is for, and for AVX-512.
+// Loops that are compiled twice: for the processor of the build, and for AVX-512.
 #pragma once
 
 #include "gradus/tensor/runtime/processor.h"
@@ -6,7 +6,8 @@
 namespace gradus::cpu {
 
 #if defined(__x86_64__)
-// What f calls is compiled into it, for a function of its own would be for the build's processor.
+// `flatten` compiles the functions that f calls into this one. A function of its own would be compiled for
+// the processor of the build.
 template <class F>
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"), gnu::flatten]] void
 run_in_avx512(const F& f) {
@@ -14,8 +15,9 @@ run_in_avx512(const F& f) {
 }
 #endif
 
-// Calls f(), whose loops the compiler has turned into code for vectors of 64 bytes as well. For loops that
-// convert 16-bit floats: their rounding takes as long as memory does, in vectors of 32 bytes.
+// Calls f(). Its loops exist for vectors of 64 bytes as well, which run where the processor has
+// AVX-512. For loops that convert 16-bit floats: in vectors of 32 bytes their rounding takes as long as
+// the memory accesses.
 template <class F>
 void with_wide_vectors(const F& f) {
 #if defined(__x86_64__)

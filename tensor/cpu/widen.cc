@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kGrain = 32768;
 
-// The strides of a dense tensor that steps through its dims in x's order; 0 where x has 0.
+// Returns dense strides. The dims keep x's order in memory; a stride is 0 where x's is 0.
 Strides dense_strides(const Tensor& x) {
   std::array<int, kMaxDims> order;
   std::iota(order.begin(), order.begin() + x.dim(), 0);
@@ -27,14 +27,14 @@ Strides dense_strides(const Tensor& x) {
   return strides;
 }
 
-// The number of elements that the strides reach.
+// Returns the number of elements from the first to the last that the strides reach.
 int64_t extent(const Tensor& x, const Strides& strides) {
   int64_t last = 0;
   for (int d = 0; d < x.dim(); ++d) last += (x.shape()[d] - 1) * strides[d];
   return last + 1;
 }
 
-// Converts the part of x from dim `d` on whose first element is x[from], to[at].
+// Converts a part of x, which spans the dims from `d` on and starts at x[from], to to[at].
 void widen_part(const Tensor& x, const Strides& to_strides, ConvertFunction convert, int inner, int d,
                 float* to, int64_t from, int64_t at) {
   if (d == inner) ++d;

@@ -18,7 +18,7 @@ struct Shift {
   int64_t by;  // in (0, size)
 };
 
-// Each dim is moved as two blocks.
+// Copies x with the shifts applied. Each shifted dim is moved as two blocks.
 void copy_rolled(const Tensor& out, const Tensor& x, std::span<const Shift> shifts) {
   if (shifts.empty()) return copy_(out, x);
   const auto [dim, by] = shifts[0];
@@ -109,14 +109,14 @@ Tensor repeat_index(const Tensor& counts, std::optional<int64_t> total) {
                         describe(counts));
     total = c.numel() == 0 ? 0 : sum(c).item<int64_t>();
   }
-  // A sum that is negative, or overflowed, is not the size that the kernel finds: it tells.
+  // A negative or overflowed sum is not the size that the kernel finds. The kernel then throws.
   const Tensor out = empty({std::max<int64_t>(*total, 0)}, {.dtype = DType::kI64, .device = counts.device()});
   if (c.numel() > 0 || *total > 0) repeat_kernel(out, c);
   return out;
 }
 
 Tensor places_in(const Tensor& x, const Tensor& view) {
-  // A number for every place in the storage between the first and the last that either has.
+  // Numbers every place in the storage between the first and the last one that x or view has.
   int64_t last = std::max(x.impl().offset, view.impl().offset);
   for (const Tensor* t : {&x, &view}) {
     int64_t end = t->impl().offset;

@@ -1,4 +1,4 @@
-// Raw joining of tensors. Taking apart is a matter of views: tensor/ops/view.h.
+// Raw ops that join tensors. View ops take tensors apart: gradus/tensor/ops/view.h.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace gradus::raw {
 
-// Mixed dtypes are promoted. Channels-last when all of xs are.
+// Return the joined tensors. Mixed dtypes are promoted. The result is channels-last when all of xs are.
 Tensor cat(const std::vector<Tensor>& xs, int64_t dim);
 Tensor stack(const std::vector<Tensor>& xs, int64_t dim);
 

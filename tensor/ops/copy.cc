@@ -10,7 +10,7 @@
 namespace gradus::raw {
 namespace {
 
-// Views src with dst's shape: stride 0 along the dimensions that are repeated.
+// Returns a view of src with dst's shape: stride 0 along repeated dims.
 Tensor broadcast_to(const Tensor& src, const Tensor& dst) {
   if (src.shape() == dst.shape()) return src;
   const int lead = dst.dim() - src.dim();
@@ -26,7 +26,7 @@ Tensor broadcast_to(const Tensor& src, const Tensor& dst) {
   return view_as_strided(src, dst.shape(), strides, src.impl().offset);
 }
 
-// First and last element that x touches, counted from the start of its storage, in bytes.
+// Returns the range [first, end) of bytes that x covers in its storage.
 std::pair<int64_t, int64_t> byte_range(const Tensor& x) {
   int64_t last = x.impl().offset;
   for (int d = 0; d < x.dim(); ++d) last += (x.shape()[d] - 1) * x.strides()[d];
@@ -40,7 +40,7 @@ bool overlap(const Tensor& a, const Tensor& b) {
   return a_begin < b_end && b_begin < a_end;
 }
 
-// An uninitialized tensor that lies like x, with another dtype or device.
+// Returns an uninitialized tensor in x's layout on another device.
 Tensor empty_like_on(const Tensor& x, Device device) {
   const TensorOptions options{x.dtype(), device};
   if (x.is_row_major()) return empty(x.shape(), options);
@@ -59,21 +59,21 @@ void copy_across(const Tensor& dst, const Tensor& src) {
     Event::record(source).synchronize();
     return copy_kernel(dst, src);
   }
-  // The host may overwrite a host source as soon as this returns, so the queue reads a copy of its own.
+  // The host may overwrite a host source as soon as this returns. So the queue reads its own copy.
   if (source.is_inline()) return copy_kernel(dst, clone(src));
   target.wait(Event::record(source));
   copy_kernel(dst, src);
-  source.wait(Event::record(target));  // later writes to src come after the copy has read it
+  source.wait(Event::record(target));  // later writes to src wait for the copy
 }
 
-// Whether two elements of x lie at one place.
+// Returns whether two elements of x lie at one place.
 bool shares_places(const Tensor& x) {
   if (x.is_row_major() || x.numel() <= 1) return false;
   std::vector<std::pair<int64_t, int64_t>> loops;  // stride and size, the smallest stride first
   for (int d = 0; d < x.dim(); ++d)
     if (x.shape()[d] > 1) loops.emplace_back(std::abs(x.strides()[d]), x.shape()[d]);
   std::sort(loops.begin(), loops.end());
-  bool steps_over = true;  // each loop steps over all that those before it reach
+  bool steps_over = true;  // whether each loop steps over everything that the loops before it reach
   int64_t reach = 0;
   for (const auto& [stride, size] : loops) {
     steps_over = steps_over && stride > reach;
@@ -81,7 +81,7 @@ bool shares_places(const Tensor& x) {
   }
   if (steps_over) return false;
   if (loops.front().first == 0 || x.numel() > reach + 1) return true;
-  std::vector<bool> taken(size_t(reach) + 1);  // loops that interleave: by trying
+  std::vector<bool> taken(size_t(reach) + 1);  // loops interleave: try all elements
   for (int64_t i = 0; i < x.numel(); ++i) {
     int64_t at = 0, left = i;
     for (const auto& [stride, size] : loops) at += left % size * stride, left /= size;
@@ -134,7 +134,8 @@ Tensor channels_last(const Tensor& x) {
   if (x.dim() < 3 || x.dim() > 5)
     throw ShapeError("channels_last", "expected an image of 3 to 5 dimensions, given ", describe(x));
   if (x.is_channels_last()) return x;
-  // Row-major and channels-last are the same layout when one of them has nothing to reorder.
+  // Row-major and channels-last are the same layout where the orders of the dims differ only by
+  // dims of size 1.
   Tensor out = empty_channels_last(x.shape(), {x.dtype(), x.device()});
   if (out.strides() == x.strides()) return x;
   if (x.numel() != 0) copy_kernel(out, x);

@@ -7,26 +7,26 @@
 
 namespace gradus::raw {
 
-// Both tensors have one shape; any strides (in src 0, broadcast, and negative ones, reversed, too), any
-// pair of dtypes.
+// Kernels. dst and src have one shape and any pair of dtypes. Strides are arbitrary: those of src may be 0
+// (broadcast) or negative (reversed).
 extern KernelSlot<void(const Tensor& dst, const Tensor& src)> copy_kernel;
 extern KernelSlot<void(const Tensor& dst, Number value)> fill_kernel;
 
-// Errors: ShapeError when several elements of x, which `op` is to write, share a place: x is expanded, or
-// its strides overlap.
+// Checks that `op` may write x.
+// Errors: ShapeError when several elements of x share a place: x is expanded, or its strides overlap.
 void check_writable(std::string_view op, const Tensor& x);
 
-// Writes src's elements into dst: any strides, dtypes and devices; src broadcasts to dst's shape.
-// Errors: ShapeError when it does not, and as check_writable unless src is one element; DeviceError for a
-// meta source of a real tensor.
+// Writes src's elements into dst, for any strides, dtypes and devices. src broadcasts to dst's shape.
+// Errors: ShapeError when src does not broadcast, and as check_writable unless src has one element;
+// DeviceError when src is a meta tensor and dst is not.
 void copy_(const Tensor& dst, const Tensor& src);
-// Writes `value`, converted, into every element, which may share places.
+// Writes `value`, converted, into every element. Elements may share places.
 void fill_(const Tensor& dst, Number value);
 
-// Return x itself when it already lies so, else a copy that does.
+// Return x itself when it already has the layout, else a copy.
 Tensor contiguous(const Tensor& x);
 Tensor channels_last(const Tensor& x);  // Errors: ShapeError unless x has 3 to 5 dimensions
-// Return x itself when it already is so, else a copy in x's layout.
+// Return x itself when it already has the dtype or is on the device, else a copy in x's layout.
 Tensor to(const Tensor& x, DType dtype);
 Tensor to(const Tensor& x, Device device);
 // Returns a copy in x's layout.

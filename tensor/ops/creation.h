@@ -9,7 +9,7 @@
 namespace gradus {
 
 namespace raw {
-// out[i] = start + i step, and n evenly spaced values that include both ends.
+// arange: out[i] = start + i step. linspace: evenly spaced values from start to end, both included.
 extern KernelSlot<void(const Tensor& out, double start, double step)> arange_kernel;
 extern KernelSlot<void(const Tensor& out, double start, double end)> linspace_kernel;
 }  // namespace raw
@@ -18,7 +18,7 @@ Tensor zeros(const Shape& shape, TensorOptions options = {});
 Tensor ones(const Shape& shape, TensorOptions options = {});
 Tensor full(const Shape& shape, Number value, TensorOptions options = {});
 
-// Return a tensor with x's shape, dtype, device and layout.
+// Return a tensor with the shape, dtype, device and layout of x.
 Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
 Tensor full_like(const Tensor& x, Number value);
@@ -27,8 +27,8 @@ Tensor zeros_like(const Tensor& x, DType dtype);
 Tensor ones_like(const Tensor& x, DType dtype);
 Tensor full_like(const Tensor& x, Number value, DType dtype);
 
-// Returns start, start + step, ... below (above, for a negative step) end.
-// Errors: ValueError for a step of 0 or of the wrong sign, or anything not finite.
+// Returns start, start + step, ... as long as they lie below `end`, or above it for a negative step.
+// Errors: ValueError for a step of 0 or of the wrong sign, and for numbers that are not finite.
 Tensor arange_from(double start, double end, double step, TensorOptions options);
 
 template <class T>
@@ -41,8 +41,8 @@ DType dtype_of_numbers() {
 }
 }  // namespace internal
 
-// The same in PyTorch's forms: arange(5), arange(2, 5), arange(0, 1, 0.25). Integers give i64, a
-// floating-point number among them the default dtype.
+// Return the same in PyTorch's forms: arange(5), arange(2, 5), arange(0, 1, 0.25). Integers give i64. If one
+// of the numbers is floating-point the result has the default dtype.
 template <Arithmetic A>
 Tensor arange(A end, TensorOptions options = {.dtype = internal::dtype_of_numbers<A>()}) {
   return arange_from(0, double(end), 1, options);
@@ -61,20 +61,20 @@ Tensor arange(A start, B end, C step,
 // Errors: ValueError for a negative number of steps.
 Tensor linspace(double start, double end, int64_t steps, TensorOptions options = {});
 
-// Returns the powers of `base` whose exponents are those values.
+// Returns `base` to the power of each value of linspace(start, end, steps).
 // Errors: as linspace.
 Tensor logspace(double start, double end, int64_t steps, double base = 10, TensorOptions options = {});
 
-// Return the coordinates of what tril, or triu, of a matrix keeps, row by row.
-// Shapes: -> [2,count], rows then columns.
+// Return the coordinates of the elements that tril, or triu, keeps of a matrix, row by row.
+// Shapes: -> [2,count]: first the rows, then the columns.
 // Errors: ValueError for a negative size; DTypeError unless the dtype is an integer.
 Tensor tril_indices(int64_t rows, int64_t cols, int64_t offset = 0,
                     TensorOptions options = {.dtype = DType::kI64});
 Tensor triu_indices(int64_t rows, int64_t cols, int64_t offset = 0,
                     TensorOptions options = {.dtype = DType::kI64});
 
-// Returns the matrix f[n, m] with ones on the diagonal; m = -1: square. The diagonal lies `offset` places to
-// the right of the main one, or below it for a negative one.
+// Returns a matrix [n,m] of zeros with ones on a diagonal; m = -1: square. The diagonal lies `offset` places
+// to the right of the main one; a negative offset lies below.
 Tensor eye(int64_t n, int64_t m = -1, TensorOptions options = {});
 Tensor eye(int64_t n, int64_t m, int64_t offset, TensorOptions options = {});
 

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "gradus/tensor/ops/math.h"
+#include "gradus/tensor/ops/special_functions.h"
 
 namespace gradus::functors {
 
@@ -41,6 +42,8 @@ struct OnAll {
   template <class T>
   static constexpr bool accepts = true;
 };
+// Integers are their own results.
+struct OnFractions : OnFloats {};
 struct OnIntegers {
   template <class T>
   static constexpr bool accepts = std::is_integral_v<T>;
@@ -52,24 +55,28 @@ struct OnBools {
 
 // Arithmetic.
 struct Add : OnAll {
+  static constexpr const char* name = "add";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     return T(W<T>(a) + W<T>(b));
   }
 };
 struct Sub : OnNumbers {
+  static constexpr const char* name = "sub";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     return T(W<T>(a) - W<T>(b));
   }
 };
 struct Mul : OnAll {
+  static constexpr const char* name = "mul";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     return T(W<T>(a) * W<T>(b));
   }
 };
 struct Div : OnFloats {
+  static constexpr const char* name = "div";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     return a / b;
@@ -77,12 +84,14 @@ struct Div : OnFloats {
 };
 // A comparison with NaN is false, so each of these lets a NaN on either side through.
 struct Maximum : OnAll {
+  static constexpr const char* name = "maximum";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     return a > b || a != a ? a : b;
   }
 };
 struct Minimum : OnAll {
+  static constexpr const char* name = "minimum";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     return a < b || a != a ? a : b;
@@ -90,6 +99,7 @@ struct Minimum : OnAll {
 };
 // a + alpha b
 struct AddScaled : OnNumbers {
+  static constexpr const char* name = "add";
   double alpha;
   int64_t integer_alpha;  // exact, for integers
   template <class T>
@@ -103,6 +113,7 @@ struct AddScaled : OnNumbers {
 
 // a to the power b. Negative powers of integers round toward zero.
 struct Pow : OnNumbers {
+  static constexpr const char* name = "pow";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>) {
@@ -127,6 +138,7 @@ struct OnQuotients : OnNumbers {
 
 // The remainder with the divisor's sign. Integers: 0 for a divisor of 0.
 struct Remainder : OnQuotients {
+  static constexpr const char* name = "remainder";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, float>) {
@@ -152,12 +164,14 @@ struct Remainder : OnQuotients {
 
 // a + weight (b - a), exact at both ends.
 struct LerpTensor : OnFloats {
+  static constexpr const char* name = "lerp";
   template <class T>
   GRADUS_HD T operator()(T a, T b, T weight) const {
     return m::abs(weight) < T(0.5) ? m::fma(weight, b - a, a) : m::fma(weight - T(1), b - a, b);
   }
 };
 struct Lerp : OnFloats {
+  static constexpr const char* name = "lerp";
   double weight;
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
@@ -167,6 +181,7 @@ struct Lerp : OnFloats {
 
 // x + value a b, x + value a / b
 struct AddCMul : OnFloats {
+  static constexpr const char* name = "addcmul";
   double value;
   template <class T>
   GRADUS_HD T operator()(T x, T a, T b) const {
@@ -174,6 +189,7 @@ struct AddCMul : OnFloats {
   }
 };
 struct AddCDiv : OnFloats {
+  static constexpr const char* name = "addcdiv";
   double value;
   template <class T>
   GRADUS_HD T operator()(T x, T a, T b) const {
@@ -183,66 +199,77 @@ struct AddCDiv : OnFloats {
 
 // Comparison and logic.
 struct Eq : OnAll {
+  static constexpr const char* name = "eq";
   template <class T>
   GRADUS_HD bool operator()(T a, T b) const {
     return a == b;
   }
 };
 struct Ne : OnAll {
+  static constexpr const char* name = "ne";
   template <class T>
   GRADUS_HD bool operator()(T a, T b) const {
     return a != b;
   }
 };
 struct Lt : OnAll {
+  static constexpr const char* name = "lt";
   template <class T>
   GRADUS_HD bool operator()(T a, T b) const {
     return a < b;
   }
 };
 struct Le : OnAll {
+  static constexpr const char* name = "le";
   template <class T>
   GRADUS_HD bool operator()(T a, T b) const {
     return a <= b;
   }
 };
 struct Gt : OnAll {
+  static constexpr const char* name = "gt";
   template <class T>
   GRADUS_HD bool operator()(T a, T b) const {
     return a > b;
   }
 };
 struct Ge : OnAll {
+  static constexpr const char* name = "ge";
   template <class T>
   GRADUS_HD bool operator()(T a, T b) const {
     return a >= b;
   }
 };
 struct LogicalAnd : OnBools {
+  static constexpr const char* name = "logical_and";
   template <class T>
   GRADUS_HD bool operator()(T a, T b) const {
     return a & b;
   }
 };
 struct LogicalOr : OnBools {
+  static constexpr const char* name = "logical_or";
   template <class T>
   GRADUS_HD bool operator()(T a, T b) const {
     return a | b;
   }
 };
 struct LogicalNot : OnBools {
+  static constexpr const char* name = "logical_not";
   template <class T>
   GRADUS_HD bool operator()(T a) const {
     return !a;
   }
 };
 struct IsNaN : OnAll {
+  static constexpr const char* name = "isnan";
   template <class T>
   GRADUS_HD bool operator()(T x) const {
     return x != x;
   }
 };
 struct IsFinite : OnAll {
+  static constexpr const char* name = "isfinite";
   template <class T>
   GRADUS_HD bool operator()(T x) const {
     return T(x - x) == T(0);
@@ -274,12 +301,14 @@ struct MaskedScale : OnFloats {
 
 // Functions of one number.
 struct Neg : OnNumbers {
+  static constexpr const char* name = "neg";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return T(-W<T>(x));
   }
 };
 struct Abs : OnNumbers {
+  static constexpr const char* name = "abs";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     if constexpr (std::is_floating_point_v<T>)
@@ -289,54 +318,63 @@ struct Abs : OnNumbers {
   }
 };
 struct Sign : OnNumbers {
+  static constexpr const char* name = "sign";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return T((T(0) < x) - (x < T(0)));
   }
 };
 struct Square : OnNumbers {
+  static constexpr const char* name = "square";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return T(W<T>(x) * W<T>(x));
   }
 };
 struct Exp : OnFloats {
+  static constexpr const char* name = "exp";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::exp(x);
   }
 };
 struct Expm1 : OnFloats {
+  static constexpr const char* name = "expm1";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::expm1(x);
   }
 };
 struct Log : OnFloats {
+  static constexpr const char* name = "log";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::log(x);
   }
 };
 struct Log1p : OnFloats {
+  static constexpr const char* name = "log1p";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::log1p(x);
   }
 };
 struct Sqrt : OnFloats {
+  static constexpr const char* name = "sqrt";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::sqrt(x);
   }
 };
 struct Rsqrt : OnFloats {
+  static constexpr const char* name = "rsqrt";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return T(1) / m::sqrt(x);
   }
 };
 struct Reciprocal : OnFloats {
+  static constexpr const char* name = "reciprocal";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return T(1) / x;
@@ -347,6 +385,7 @@ struct OnAngles : OnFloats {
   GRADUS_HD bool is_far(float x) const { return !(m::abs(x) < 1e15f); }
 };
 struct Sin : OnAngles {
+  static constexpr const char* name = "sin";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::sin(x);
@@ -354,6 +393,7 @@ struct Sin : OnAngles {
   float far(float x) const { return std::sin(x); }
 };
 struct Cos : OnAngles {
+  static constexpr const char* name = "cos";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::cos(x);
@@ -361,42 +401,49 @@ struct Cos : OnAngles {
   float far(float x) const { return std::cos(x); }
 };
 struct Tanh : OnFloats {
+  static constexpr const char* name = "tanh";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::tanh(x);
   }
 };
 struct Sigmoid : OnFloats {
+  static constexpr const char* name = "sigmoid";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::sigmoid(x);
   }
 };
 struct Erf : OnFloats {
+  static constexpr const char* name = "erf";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::erf(x);
   }
 };
-struct Floor : OnFloats {
+struct Floor : OnFractions {
+  static constexpr const char* name = "floor";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return std::floor(x);
   }
 };
-struct Ceil : OnFloats {
+struct Ceil : OnFractions {
+  static constexpr const char* name = "ceil";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return std::ceil(x);
   }
 };
-struct Round : OnFloats {
+struct Round : OnFractions {
+  static constexpr const char* name = "round";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return std::rint(x);
   }
 };
 struct Clamp : OnNumbers {
+  static constexpr const char* name = "clamp";
   double low, high;
   int64_t integer_low, integer_high;  // exact, for integers
   template <class T>
@@ -413,18 +460,21 @@ struct Clamp : OnNumbers {
 
 // Activations and their fused backward forms; a backward takes dy and the input x or the output y.
 struct Relu : OnNumbers {
+  static constexpr const char* name = "relu";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return x < T(0) ? T(0) : x;
   }
 };
 struct ReluBackward : OnFloats {
+  static constexpr const char* name = "relu_backward";
   template <class T>
   GRADUS_HD T operator()(T dy, T y) const {
     return y <= T(0) ? T(0) : dy;
   }
 };
 struct LeakyRelu : OnFloats {
+  static constexpr const char* name = "leaky_relu";
   double slope;
   template <class T>
   GRADUS_HD T operator()(T x) const {
@@ -432,6 +482,7 @@ struct LeakyRelu : OnFloats {
   }
 };
 struct LeakyReluBackward : OnFloats {
+  static constexpr const char* name = "leaky_relu_backward";
   double slope;
   template <class T>
   GRADUS_HD T operator()(T dy, T x) const {
@@ -439,6 +490,7 @@ struct LeakyReluBackward : OnFloats {
   }
 };
 struct Elu : OnFloats {
+  static constexpr const char* name = "elu";
   double alpha;
   template <class T>
   GRADUS_HD T operator()(T x) const {
@@ -446,6 +498,7 @@ struct Elu : OnFloats {
   }
 };
 struct EluBackward : OnFloats {
+  static constexpr const char* name = "elu_backward";
   double alpha;
   template <class T>
   GRADUS_HD T operator()(T dy, T x) const {
@@ -453,18 +506,21 @@ struct EluBackward : OnFloats {
   }
 };
 struct SigmoidBackward : OnFloats {
+  static constexpr const char* name = "sigmoid_backward";
   template <class T>
   GRADUS_HD T operator()(T dy, T y) const {
     return dy * (y * (T(1) - y));
   }
 };
 struct TanhBackward : OnFloats {
+  static constexpr const char* name = "tanh_backward";
   template <class T>
   GRADUS_HD T operator()(T dy, T y) const {
     return dy * (T(1) - y * y);
   }
 };
 struct Softplus : OnFloats {
+  static constexpr const char* name = "softplus";
   double beta, threshold;
   template <class T>
   GRADUS_HD T operator()(T x) const {
@@ -474,18 +530,21 @@ struct Softplus : OnFloats {
 };
 // log(1 / (1 + e^-x)), in a form whose exponential does not overflow.
 struct LogSigmoid : OnFloats {
+  static constexpr const char* name = "logsigmoid";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return (x < T(0) ? x : T(0)) - m::log1p(m::exp(-m::abs(x)));
   }
 };
 struct Silu : OnFloats {
+  static constexpr const char* name = "silu";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return x * m::sigmoid(x);
   }
 };
 struct SiluBackward : OnFloats {
+  static constexpr const char* name = "silu_backward";
   template <class T>
   GRADUS_HD T operator()(T dy, T x) const {
     const T s = m::sigmoid(x);
@@ -493,12 +552,14 @@ struct SiluBackward : OnFloats {
   }
 };
 struct Gelu : OnFloats {
+  static constexpr const char* name = "gelu";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return T(0.5) * x * (T(1) + m::erf(x * T(0.70710678118654752)));
   }
 };
 struct GeluBackward : OnFloats {
+  static constexpr const char* name = "gelu_backward";
   template <class T>
   GRADUS_HD T operator()(T dy, T x) const {
     const T cdf = T(0.5) * (T(1) + m::erf(x * T(0.70710678118654752)));
@@ -508,6 +569,7 @@ struct GeluBackward : OnFloats {
 };
 // With u = sqrt(2/pi) (x + 0.044715 x^3).
 struct GeluTanh : OnFloats {
+  static constexpr const char* name = "gelu_tanh";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     const T u = T(0.79788456080286536) * (x + T(0.044715) * x * x * x);
@@ -515,6 +577,7 @@ struct GeluTanh : OnFloats {
   }
 };
 struct GeluTanhBackward : OnFloats {
+  static constexpr const char* name = "gelu_tanh_backward";
   template <class T>
   GRADUS_HD T operator()(T dy, T x) const {
     const T u = T(0.79788456080286536) * (x + T(0.044715) * x * x * x);
@@ -525,6 +588,7 @@ struct GeluTanhBackward : OnFloats {
 };
 // dy where low < x < high, else 0, NaN included; an infinite bound is none.
 struct ClampBackward : OnFloats {
+  static constexpr const char* name = "clamp_backward";
   double low, high;
   template <class T>
   GRADUS_HD T operator()(T dy, T x) const {
@@ -535,6 +599,7 @@ struct ClampBackward : OnFloats {
 
 // Further functions of one number.
 struct Tan : OnAngles {
+  static constexpr const char* name = "tan";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::tan(x);
@@ -542,84 +607,122 @@ struct Tan : OnAngles {
   float far(float x) const { return std::tan(x); }
 };
 struct Asin : OnFloats {
+  static constexpr const char* name = "asin";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::asin(x);
   }
 };
 struct Acos : OnFloats {
+  static constexpr const char* name = "acos";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::acos(x);
   }
 };
 struct Atan : OnFloats {
+  static constexpr const char* name = "atan";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::atan(x);
   }
 };
 struct Sinh : OnFloats {
+  static constexpr const char* name = "sinh";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::sinh(x);
   }
 };
 struct Cosh : OnFloats {
+  static constexpr const char* name = "cosh";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::cosh(x);
   }
 };
 struct Asinh : OnFloats {
+  static constexpr const char* name = "asinh";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::asinh(x);
   }
 };
 struct Acosh : OnFloats {
+  static constexpr const char* name = "acosh";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::acosh(x);
   }
 };
 struct Atanh : OnFloats {
+  static constexpr const char* name = "atanh";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::atanh(x);
   }
 };
 struct Exp2 : OnFloats {
+  static constexpr const char* name = "exp2";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::exp2(x);
   }
 };
 struct Log2 : OnFloats {
+  static constexpr const char* name = "log2";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::log2(x);
   }
 };
 struct Log10 : OnFloats {
+  static constexpr const char* name = "log10";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::log10(x);
   }
 };
+// These three compute in double.
+struct Erfinv : OnFloats {
+  static constexpr const char* name = "erfinv";
+  template <class T>
+  T operator()(T x) const {
+    return T(m::erfinv(x));
+  }
+};
+struct Lgamma : OnFloats {
+  static constexpr const char* name = "lgamma";
+  template <class T>
+  T operator()(T x) const {
+    int sign;
+    return T(::lgamma_r(double(x), &sign));
+  }
+};
+struct Polygamma : OnFloats {
+  static constexpr const char* name = "polygamma";
+  int64_t n = 0;
+  template <class T>
+  T operator()(T x) const {
+    return T(m::polygamma(int(n), x));
+  }
+};
 struct Erfc : OnFloats {
+  static constexpr const char* name = "erfc";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return m::erfc(x);
   }
 };
-struct Trunc : OnFloats {
+struct Trunc : OnFractions {
+  static constexpr const char* name = "trunc";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return std::trunc(x);
   }
 };
 struct IsInf : OnAll {
+  static constexpr const char* name = "isinf";
   template <class T>
   GRADUS_HD bool operator()(T x) const {
     if constexpr (std::is_floating_point_v<T>)
@@ -628,7 +731,8 @@ struct IsInf : OnAll {
       return false;
   }
 };
-struct NanToNum : OnFloats {
+struct NanToNum : OnFractions {
+  static constexpr const char* name = "nan_to_num";
   double nan, positive, negative;
   template <class T>
   GRADUS_HD T operator()(T x) const {
@@ -639,6 +743,7 @@ struct NanToNum : OnFloats {
 
 // Of two numbers.
 struct Atan2 : OnFloats {
+  static constexpr const char* name = "atan2";
   template <class T>
   GRADUS_HD T operator()(T y, T x) const {
     // The angle of (|x|, |y|), then the half-plane and the sign.
@@ -652,6 +757,7 @@ struct Atan2 : OnFloats {
   }
 };
 struct Fmod : OnQuotients {
+  static constexpr const char* name = "fmod";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, float>) {
@@ -676,6 +782,7 @@ struct Fmod : OnQuotients {
 };
 // Rounded down. Integers: 0 for a divisor of 0.
 struct FloorDivide : OnNumbers {
+  static constexpr const char* name = "floor_divide";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>) {
@@ -696,6 +803,7 @@ struct FloorDivide : OnNumbers {
 };
 // Rounded toward 0. Integers: 0 for a divisor of 0.
 struct TruncDivide : OnNumbers {
+  static constexpr const char* name = "div";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>)
@@ -707,6 +815,7 @@ struct TruncDivide : OnNumbers {
   }
 };
 struct Hypot : OnFloats {
+  static constexpr const char* name = "hypot";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     const T x = m::abs(a), y = m::abs(b), large = x > y ? x : y, small = x > y ? y : x;
@@ -719,6 +828,7 @@ struct Hypot : OnFloats {
   }
 };
 struct Copysign : OnFloats {
+  static constexpr const char* name = "copysign";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     return m::copysign(a, b);
@@ -726,12 +836,14 @@ struct Copysign : OnFloats {
 };
 // x log y, 0 where x is 0 (unless y is NaN).
 struct Xlogy : OnFloats {
+  static constexpr const char* name = "xlogy";
   template <class T>
   GRADUS_HD T operator()(T x, T y) const {
     return x == T(0) && y == y ? T(0) : x * m::log(y);
   }
 };
 struct LogAddExp : OnFloats {
+  static constexpr const char* name = "logaddexp";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     const T large = a > b ? a : b, off = -m::abs(a - b);
@@ -741,30 +853,35 @@ struct LogAddExp : OnFloats {
   }
 };
 struct Heaviside : OnNumbers {
+  static constexpr const char* name = "heaviside";
   template <class T>
   GRADUS_HD T operator()(T x, T at_zero) const {
     return x != x ? x : x == T(0) ? at_zero : T(x > T(0));
   }
 };
 struct BitwiseAnd : OnIntegers {
+  static constexpr const char* name = "bitwise_and";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     return T(a & b);
   }
 };
 struct BitwiseOr : OnIntegers {
+  static constexpr const char* name = "bitwise_or";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     return T(a | b);
   }
 };
 struct BitwiseXor : OnIntegers {
+  static constexpr const char* name = "bitwise_xor";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     return T(a ^ b);
   }
 };
 struct BitwiseNot : OnIntegers {
+  static constexpr const char* name = "bitwise_not";
   template <class T>
   GRADUS_HD T operator()(T a) const {
     if constexpr (std::is_same_v<T, bool>)
@@ -775,6 +892,7 @@ struct BitwiseNot : OnIntegers {
 };
 // Shifts by less than 0, or by the width and more, leave 0 (or the sign, to the right).
 struct ShiftLeft : OnIntegers {
+  static constexpr const char* name = "bitwise_left_shift";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     const bool out = b < T(0) || uint64_t(b) >= 8 * sizeof(T);
@@ -782,6 +900,7 @@ struct ShiftLeft : OnIntegers {
   }
 };
 struct ShiftRight : OnIntegers {
+  static constexpr const char* name = "bitwise_right_shift";
   template <class T>
   GRADUS_HD T operator()(T a, T b) const {
     const bool out = b < T(0) || uint64_t(b) >= 8 * sizeof(T);
@@ -791,12 +910,14 @@ struct ShiftRight : OnIntegers {
 
 // Further activations.
 struct Selu : OnFloats {
+  static constexpr const char* name = "selu";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     return x > T(0) ? T(1.0507009873554805) * x : T(1.0507009873554805 * 1.6732632423543772) * m::expm1(x);
   }
 };
 struct Celu : OnFloats {
+  static constexpr const char* name = "celu";
   double alpha;
   template <class T>
   GRADUS_HD T operator()(T x) const {
@@ -805,6 +926,7 @@ struct Celu : OnFloats {
 };
 // x tanh(log(1 + e^x)), with n = e^x: x (n^2 + 2n) / (n^2 + 2n + 2)
 struct Mish : OnFloats {
+  static constexpr const char* name = "mish";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     const T n = m::exp(x > T(20) ? T(20) : x), t = n * (n + T(2));
@@ -812,6 +934,7 @@ struct Mish : OnFloats {
   }
 };
 struct HardSigmoid : OnFloats {
+  static constexpr const char* name = "hardsigmoid";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     const T y = (x + T(3)) / T(6);
@@ -819,6 +942,7 @@ struct HardSigmoid : OnFloats {
   }
 };
 struct HardSwish : OnFloats {
+  static constexpr const char* name = "hardswish";
   template <class T>
   GRADUS_HD T operator()(T x) const {
     const T y = x + T(3), c = y < T(0) ? T(0) : y > T(6) ? T(6) : y;
@@ -826,6 +950,7 @@ struct HardSwish : OnFloats {
   }
 };
 struct HardShrink : OnFloats {
+  static constexpr const char* name = "hardshrink";
   double lambda;
   template <class T>
   GRADUS_HD T operator()(T x) const {
@@ -833,6 +958,7 @@ struct HardShrink : OnFloats {
   }
 };
 struct SoftShrink : OnFloats {
+  static constexpr const char* name = "softshrink";
   double lambda;
   template <class T>
   GRADUS_HD T operator()(T x) const {
@@ -841,6 +967,7 @@ struct SoftShrink : OnFloats {
   }
 };
 struct Threshold : OnNumbers {
+  static constexpr const char* name = "threshold";
   double threshold, value;
   template <class T>
   GRADUS_HD T operator()(T x) const {
@@ -848,6 +975,7 @@ struct Threshold : OnNumbers {
   }
 };
 struct Prelu : OnFloats {
+  static constexpr const char* name = "prelu";
   template <class T>
   GRADUS_HD T operator()(T x, T slope) const {
     return x > T(0) ? x : slope * x;

@@ -22,7 +22,7 @@ IndexedDim indexed_dim(const Tensor& x, int64_t dim, const char* op) {
 
 Tensor as_indices(const Tensor& index) { return contiguous(to(index, DType::kI64)); }
 
-// The corner of x that has `shape`, but for dimension `except`.
+// Returns the corner of x that has `shape`, without cutting dim `except`.
 Tensor corner(const Tensor& x, const Shape& shape, int except) {
   Tensor y = x;
   for (int i = 0; i < x.dim(); ++i)
@@ -35,7 +35,7 @@ void check_pair(const Tensor& x, const Tensor& src, const char* op) {
   check_same_dtype(op, "src", src, "x", x);
 }
 
-// gather's and scatter's rule for index: as many dims as `x`, no larger outside of `dim`.
+// Checks an index of gather or scatter: it has as many dims as `x`, and is no larger outside of `dim`.
 void check_fits(const Tensor& index, const Tensor& x, int dim, const char* name, const char* op) {
   bool fits = index.dim() == x.dim();
   for (int i = 0; fits && i < x.dim(); ++i) fits = i == dim || index.shape()[i] <= x.shape()[i];
@@ -44,7 +44,7 @@ void check_fits(const Tensor& index, const Tensor& x, int dim, const char* name,
                      name, ' ', describe(x));
 }
 
-// 16-bit floats are combined in f32 and rounded once.
+// Returns whether x is combined in f32 and rounded once, as 16-bit floats are.
 bool widens(const Tensor& x, Write how) {
   return how != Write::kPut && is_floating(x.dtype()) && size_of(x.dtype()) == 2;
 }
@@ -123,7 +123,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
   constexpr const char* kOp = "scatter_reduce";
   if (x.dtype() == DType::kBool) throw DTypeError(kOp, "is not defined for bool: x ", describe(x));
   if (include_self) return scatter(x, dim, index, src, how, kOp);
-  // The places begin with what leaves the others as they are.
+  // The written places start with the neutral element.
   const double infinity = std::numeric_limits<double>::infinity();
   const Tensor start = empty(src.shape(), {.dtype = src.dtype(), .device = src.device()});
   if (is_floating(x.dtype()) || how == Write::kAdd || how == Write::kMultiply) {
@@ -133,7 +133,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
                                            : infinity);
     return scatter(scatter(x, dim, index, start, Write::kPut, kOp), dim, index, src, how, kOp);
   }
-  // Of integers: any of the elements that go there.
+  // Integers have no infinity: the places start with any of the elements written to them.
   return scatter(scatter(x, dim, index, src, Write::kPut, kOp), dim, index, src, how, kOp);
 }
 

@@ -1,8 +1,8 @@
-// Mathematical functions that element-wise functors are written with, for float and double, host and device.
+// Mathematical functions for element-wise functors, for float and double, host and device.
 //
-// The float ones on the host are branch-free, so that compilers turn a loop over them into vector code, and
-// the same element gives the same bits in a vector as alone. Within 2 units in the last place; edge cases as
-// in the C library.
+// On the host the float functions have no branches, so that compilers turn a loop over them into vector code.
+// An element gives the same bits in a vector as alone. Results are within 2 units in the last place. Edge
+// cases are as in the C library.
 #pragma once
 
 #include <bit>
@@ -91,13 +91,13 @@ namespace detail {
 
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-// ln 2 in two parts; the first has trailing zeros, so that its product with a small integer is exact.
+// ln 2 in two parts. The first part ends in zeros, so that its product with a small integer is exact.
 inline constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
 
 GRADUS_HD float power_of_two(int32_t n) { return std::bit_cast<float>((uint32_t(n) + 127u) << 23); }
 
-// x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20. Adding 1.5 * 2^23 rounds to an integer held
-// in the low bits.
+// x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20. Adding 1.5 * 2^23 rounds to an integer, which the low
+// bits then hold.
 struct Reduced {
   float r;
   int32_t n;
@@ -167,7 +167,7 @@ GRADUS_HD float log(float x) {
 
 GRADUS_HD float log1p(float x) {
   const float u = 1.f + x;
-  // What rounding u lost, to first order.
+  // The first-order effect of rounding u.
   const float lost = u > 0.f && u < detail::kInf ? (x - (u - 1.f)) / u : 0.f;
   return m::log(u) + lost;
 }
@@ -198,7 +198,7 @@ GRADUS_HD float erf_small(float x) {
   return m::fma(p, x, x);
 }
 
-// Above 1: 1 - e^Q(|x|), Q interpolating too.
+// Above 1: 1 - e^Q(|x|), where Q interpolates too.
 GRADUS_HD float erf(float x) {
   const float t = std::fabs(x);
   const float c = t > 4.f ? 4.f : t;  // 1 - erf(4) is below half a unit in the last place
@@ -229,7 +229,7 @@ GRADUS_HD float erfc(float x) {
   p = m::fma(p, t, 0.384401649f);
   p = m::fma(p, t, 0.998883784f);
   p = m::fma(p, t, -1.2654599f);
-  // c^2 in two parts, so that its rounding does not become one of the result.
+  // c^2 in two parts, so that its rounding error does not reach the result.
   const float square = c * c, rest = m::fma(c, c, -square);
   const float y = t * m::exp(-square) * (m::exp(p) * (1.f - rest));
   const float far = x < 0.f ? 2.f - y : y;
@@ -238,7 +238,7 @@ GRADUS_HD float erfc(float x) {
 
 namespace detail {
 
-// An angle less the nearest multiple n of pi / 2. The products with the parts of pi / 2 are exact
+// An angle minus the nearest multiple n of pi / 2. The products with the parts of pi / 2 are exact
 // up to |x| = 1e15.
 struct Angle {
   float r;
@@ -416,7 +416,8 @@ GRADUS_HD float log10(float x) {
   return x > 0.f && x < detail::kInf ? y : special;
 }
 
-// |x|^y by logarithm and exponential in double; then what C says of signs, zeros, infinities and NaN.
+// |x|^y by logarithm and exponential in double. The rest follows C's rules for signs, zeros,
+// infinities and NaN.
 GRADUS_HD float pow(float x, float y) {
   const float a = std::fabs(x), far = std::fabs(y);
   const bool inside = (a > 0.f) & (a < detail::kInf);
@@ -425,9 +426,9 @@ GRADUS_HD float pow(float x, float y) {
   e = e < -1000.0 ? -1000.0 : e;
   e = e == e ? e : 0.0;
   float r = float(detail::exp2_of(e));
-  const float edge = (a == 0.f) == (y < 0.f) ? detail::kInf : 0.f;  // of 0 and of infinity
+  const float edge = (a == 0.f) == (y < 0.f) ? detail::kInf : 0.f;  // |x|^y for x = 0 and for x infinite
   r = inside ? r : edge;
-  // An infinite exponent: the product above was infinite, or 0 * infinity where |x| is 1.
+  // An infinite exponent: the product y log2 |x| was infinite, or NaN (0 * infinity) where |x| is 1.
   r = (far == detail::kInf) & (a == 1.f) ? 1.f : r;
   const float half = 0.5f * y;
   const bool whole = std::floor(y) == y, odd = whole & (std::floor(half) != half);

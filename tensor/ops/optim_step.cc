@@ -17,7 +17,7 @@ void check_fits(const char* op, const char* what, const Tensor& t, const Tensor&
     throw ShapeError(op, what, " is ", describe(t), " but its parameter is ", describe(param));
 }
 
-// Runs the kernel on the items of each device and dtype, with everything row-major.
+// Runs the kernel on the items of each device and dtype. All tensors are made row-major.
 template <class Options>
 void run_steps(const char* op, const StepSlot<Options>& kernel, const std::vector<StepItem>& items,
                const Options& options) {
@@ -51,7 +51,7 @@ void check_one_device(const char* op, const std::vector<Tensor>& tensors) {
                         describe(t));
 }
 
-// Calls f(row-major tensors); those that were copies for it are written back.
+// Calls f(row-major tensors). Copies that were made for it are written back.
 template <class F>
 void in_place(const std::vector<Tensor>& tensors, F f) {
   std::vector<Tensor> dense;

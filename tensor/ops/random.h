@@ -1,6 +1,6 @@
-// Random tensors. Each call takes the next draw of the Context's generator; element i of a draw depends on
-// the seed, the draw's number and i (row-major) alone: not on threads, layout or device. Dropout masks depend
-// on the rank in the job as well.
+// Random tensors. Each call takes the next draw of the Context's generator. Element i (row-major) of a draw
+// depends on the seed, the number of the draw and i alone, and not on threads, layout or device. Dropout
+// masks also depend on the rank in the job.
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"
@@ -28,27 +28,28 @@ extern KernelSlot<void(const Tensor& out, double p, PhiloxKey key)> dropout_mask
 // low + [0, range), into an i64 tensor.
 extern KernelSlot<void(const Tensor& out, int64_t low, uint64_t range, PhiloxKey key)> randint_kernel;
 extern KernelSlot<void(const Tensor& out, PhiloxKey key)> randperm_kernel;
-// out i64 [rows, k]; weights f64 [rows, n]; uniform numbers f64: with replacement [rows, k], else [rows, n].
+// out i64 [rows, k]; weights f64 [rows, n]; uniform f64 [rows, k] with replacement, else [rows, n].
 extern KernelSlot<void(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement)>
     multinomial_kernel;
-// u = 1 where it is below p, else 0; both f64 or both f32, row-major. Throws when p is no probability.
+// u = 1 where u < p, else 0. Both are f64 or both f32, row-major. Throws where an element of p
+// is no probability.
 extern KernelSlot<void(const Tensor& u, const Tensor& p)> below_kernel;
 // y = scale x where the mask (bool) holds, else 0.
 extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, double scale)>
     masked_scale_kernel;
 
-// Fill x with uniform numbers of [low, high), or normal ones.
+// Fill x with uniform numbers of [low, high), or with normal numbers.
 // Errors: DTypeError unless floating; ValueError.
 void uniform_(const Tensor& x, double low = 0, double high = 1);
 void normal_(const Tensor& x, double mean = 0, double std = 1);
-// Fills x, of any dtype, with 1 with probability p, else 0.
+// Fills x, of any dtype, with 1 with probability p, and with 0 otherwise.
 // Errors: ValueError unless 0 <= p <= 1.
 void bernoulli_(const Tensor& x, double p);
-// Return a bool tensor in x's layout, true with probability p; for dropout, p is rounded up to a multiple of
-// 2^-16, and each rank has a draw of its own.
+// Return a bool tensor in x's layout, true with probability p. dropout_mask rounds p up to a multiple of
+// 2^-16 and draws other elements on each rank.
 Tensor bernoulli_mask(const Tensor& x, double p);
 Tensor dropout_mask(const Tensor& x, double p);
-// Returns scale x where the mask holds, else 0; into `out` (which may share x's buffer) where given.
+// Returns scale x where the mask holds, else 0. Writes into `out` where given; it may share x's buffer.
 Tensor masked_scale(const Tensor& x, const Tensor& mask, double scale, const Tensor& out = {});
 
 }  // namespace raw
@@ -65,19 +66,19 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, TensorOptions opti
 // Returns integers of [0, high).
 Tensor randint(int64_t high, const Shape& shape, TensorOptions options = {.dtype = DType::kI64});
 template <DimIndex A, DimIndex B>
-Tensor randint(A low, B high) = delete;  // of which shape? randint(low, high, shape); randint(high, {n})
+Tensor randint(A low, B high) = delete;  // no shape: write randint(low, high, shape) or randint(high, {n})
 // Returns a random order of 0 .. n - 1.
 // Errors: ValueError for a negative n.
 Tensor randperm(int64_t n, TensorOptions options = {.dtype = DType::kI64});
-// Returns 1 with the probability that each element of p says, else 0, in p's dtype.
-// Errors: DTypeError unless floating; ValueError for an element that is not from 0 to 1.
+// Returns 1 with the probability that each element of p gives, else 0, in p's dtype.
+// Errors: DTypeError unless floating; ValueError for an element outside [0, 1].
 Tensor bernoulli(const Tensor& p);
 // Returns integers of [low, high) in x's shape and dtype.
 // Errors: as randint.
 Tensor randint_like(const Tensor& x, int64_t low, int64_t high);
-// Returns numbers of normal distributions with the given means and standard deviations,
-// which broadcast together.
-// Errors: DTypeError unless floating; ValueError for a negative std that is a number.
+// Returns numbers of normal distributions with the given means and standard deviations.
+// These broadcast together.
+// Errors: DTypeError unless floating; ValueError for a negative std given as a number.
 Tensor normal(const Tensor& mean, const Tensor& std);
 Tensor normal(const Tensor& mean, double std = 1);
 Tensor normal(double mean, const Tensor& std);
@@ -86,11 +87,11 @@ Tensor normal(double mean, double std, const Shape& shape, TensorOptions options
 struct MultinomialOptions {
   bool replacement = false;  // an index may be drawn more than once
 };
-// Returns `count` indices per row, drawn with probabilities proportional to the row's numbers.
+// Returns `count` indices for each row, drawn with probabilities proportional to the weights of the row.
 // Shapes: weights[n] -> i64[count]; weights[rows,n] -> i64[rows,count].
-// Errors: ShapeError for another number of dims, or no numbers; DTypeError unless floating; ValueError for a
-// count below 1, for numbers that are negative, not finite or all 0, and without replacement for a count
-// above that of numbers above 0.
+// Errors: ShapeError for another number of dims, or for no weights; DTypeError unless floating; ValueError
+// for a count below 1, and for weights that are negative, not finite or all 0. Without replacement also
+// ValueError for a count above the number of positive weights.
 Tensor multinomial(const Tensor& weights, int64_t count, MultinomialOptions options = {});
 
 }  // namespace gradus

@@ -6,7 +6,7 @@
 namespace gradus::raw {
 namespace {
 
-// What the kernels compute in: 16-bit floats as f32.
+// Returns the dtype in which the kernels compute: 16-bit floats as f32.
 DType wide(DType t) { return t == DType::kF64 ? t : DType::kF32; }
 Tensor prepared(const Tensor& t, DType type) { return contiguous(to(t, type)); }
 Tensor prepared_or_zeros(const Tensor& t, const Shape& shape, TensorOptions like) {

@@ -1,5 +1,5 @@
-// Raw steps of recurrent networks. The differentiable forms are in gradus/autograd/ops/recurrent.h, which
-// checks the arguments and says what is computed.
+// Raw steps of recurrent networks. The differentiable forms in gradus/autograd/ops/recurrent.h check the
+// arguments and document the formulas.
 #pragma once
 
 #include <utility>
@@ -9,14 +9,17 @@
 
 namespace gradus::raw {
 
-// gates [N,4H], c [N,H] -> h', c' [N,H].
+// Returns h' and c'.
+// Shapes: gates[N,4H], c[N,H] -> h'[N,H], c'[N,H].
 std::pair<Tensor, Tensor> lstm_cell(const Tensor& gates, const Tensor& c);
-// Gradients of gates and c for those of h' and c', of which one may be undefined. The gates are computed
-// again: that is cheaper than to keep five more tensors for every time.
+// Returns the gradients of gates and c for the gradients dh of h' and dc of c'; one of these may
+// be undefined. The gates are computed again: that is cheaper than to keep five more tensors for
+// every time step.
 std::pair<Tensor, Tensor> lstm_cell_backward(const Tensor& dh, const Tensor& dc, const Tensor& gates,
                                              const Tensor& c);
 
-// x_gates, h_gates [N,3H], h [N,H] -> h' [N,H].
+// Returns h'.
+// Shapes: x_gates[N,3H], h_gates[N,3H], h[N,H] -> h'[N,H].
 Tensor gru_cell(const Tensor& x_gates, const Tensor& h_gates, const Tensor& h);
 struct GruCellGrads {
   Tensor dx_gates, dh_gates, dh;

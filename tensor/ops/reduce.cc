@@ -12,7 +12,7 @@ namespace {
 
 DType sum_dtype(DType t) { return is_floating(t) ? t : DType::kI64; }
 
-// 16-bit floats, which only sum reduces as they are.
+// Returns whether x has 16-bit floats. Only the sum kernel takes these.
 bool half(const Tensor& x) { return is_floating(x.dtype()) && size_of(x.dtype()) == 2; }
 
 std::pair<Tensor, Tensor> extremum(const Tensor& x, int64_t dim, bool keepdim, bool largest) {

@@ -7,7 +7,7 @@
 namespace gradus::raw {
 namespace {
 
-// How `dim` of a dense tensor lies: its size, and how many elements separate its neighbors.
+// A dim of a dense tensor: its size, and the distance of its neighbors in elements.
 struct Run {
   int64_t n = 1, inner = 1;
 };

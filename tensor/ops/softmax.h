@@ -1,4 +1,4 @@
-// Raw softmax ops. They work in x's memory order: a channels-last x gives a channels-last result.
+// Raw softmax ops. They work in x's memory order: for a channels-last x the result is channels-last.
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"
@@ -6,7 +6,7 @@
 
 namespace gradus::raw {
 
-// Dense tensors of one layout, seen as [outer, n, inner] with the softmax over n.
+// Kernels take dense tensors of one layout, seen as [outer, n, inner]. The softmax is over n.
 // clang-format off
 extern KernelSlot<void(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool log)> softmax_kernel;
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& y, int64_t n, int64_t inner, bool
@@ -15,7 +15,9 @@ extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& y, int6
 
 Tensor softmax(const Tensor& x, int64_t dim);
 Tensor log_softmax(const Tensor& x, int64_t dim);
-// dx = y (dy - sum(dy y)), and dx = dy - exp(y) sum(dy), where y is the forward's result.
+// Return dx, given the forward's result y:
+//   softmax:      dx = y (dy - sum(dy y))
+//   log_softmax:  dx = dy - exp(y) sum(dy)
 Tensor softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim);
 Tensor log_softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim);
 

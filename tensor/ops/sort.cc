@@ -15,13 +15,13 @@
 namespace gradus::raw {
 namespace {
 
-// The size of a dim; a 0-dim tensor has one element along it.
+// Returns the size of a dim. A 0-dim tensor has one element along it.
 int64_t length_of(const Tensor& x, int64_t dim, std::string_view op) {
   const int d = wrap_dim(dim, std::max(x.dim(), 1), op);
   return x.dim() == 0 ? 1 : x.shape()[d];
 }
 
-// x's shape with `n` elements along `dim`, or without it.
+// Returns x's shape with `n` elements along `dim`, or without that dim.
 Shape shape_along(const Tensor& x, int64_t dim, int64_t n, bool keepdim, std::string_view op) {
   Shape s = x.shape();
   if (x.dim() == 0) return s;
@@ -58,11 +58,11 @@ std::pair<Tensor, Tensor> selected(const Tensor& x, Selection what, int64_t k, i
   return {values, indices};
 }
 
-// From x's distinct rows (or elements) in order, where `starts` marks the first of equal ones.
+// Computes the result of unique from x's sorted rows (or elements). `starts` marks the first of equal ones.
 Unique group(const Tensor& x, const Tensor& order, const Tensor& starts, UniqueWants wants) {
   const int64_t n = starts.numel();
   const Tensor at = reshape(nonzero(starts), {-1});
-  // Equal elements are in the order in which they stand in x.
+  // Equal elements are in their order in x, so this is the first place.
   const Tensor first = order.defined() ? index_select(order, 0, at) : at;
   Unique u;
   u.values = index_select(x, 0, first);
@@ -78,7 +78,7 @@ Unique group(const Tensor& x, const Tensor& order, const Tensor& starts, UniqueW
   return u;
 }
 
-// Whether each but the first of x's rows differs from the one before; true for the first.
+// Returns, for each row, whether it differs from the row before; true for the first row.
 Tensor marks_of_change(const Tensor& rows) {
   const int64_t n = rows.shape()[0];
   const Tensor first = full({std::min<int64_t>(n, 1)}, 1, {.dtype = DType::kBool, .device = rows.device()});

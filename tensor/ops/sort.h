@@ -1,5 +1,5 @@
-// Raw sorting, selection and search. Everywhere NaN counts as larger than all numbers, equal elements keep
-// their order, and -0 equals 0.
+// Raw sorting, selection and search. NaN counts as larger than all numbers, -0 equals 0, and equal elements
+// keep their order.
 #pragma once
 
 #include <optional>
@@ -10,50 +10,51 @@
 
 namespace gradus::raw {
 
-// Which element of a line `select` takes.
+// Which element of a line the `select` kernel takes.
 enum class Selection {
   kKth,        // the k-th smallest, counted from 0
   kMedian,     // the lower median; the first NaN where there is one
-  kNanMedian,  // the lower median of what is not NaN; NaN when all are
-  kMode,       // the most frequent, the smallest of equally frequent ones; at its last place
+  kNanMedian,  // the lower median of the elements that are not NaN; NaN when all are NaN
+  kMode,       // the most frequent element, the smallest of several; its last place
 };
 
-// Kernels take row-major tensors of any dtype seen as [outer, n, inner] (as_lines); indices are i64.
+// Kernels take row-major tensors of any dtype, seen as [outer, n, inner] (as_lines). Indices are i64.
 // clang-format off
-// values, indices [outer, k, inner], k <= n: the first k of each line in order.
+// values, indices [outer, k, inner] = the first k elements of each sorted line, k <= n.
 extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, bool descending)>
     sort_kernel;
 // values, indices [outer, 1, inner].
 extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, Selection what, int64_t
     k)> select_kernel;
-// order [n]: the rows of x [n, m] in lexicographic order.
+// order [n] = the row numbers of x [n, m] in the lexicographic order of the rows.
 extern KernelSlot<void(const Tensor& order, const Tensor& x)> sort_rows_kernel;
-// out: how many of `sorted` [lines or 1, n] come before each of values [lines, m], which has its dtype; those
-// equal to it too when `right`.
+// out = how many elements of `sorted` [lines or 1, n] come before each of values [lines, m], with `right`
+// also those that equal it. Both have one dtype.
 extern KernelSlot<void(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right)>
     searchsorted_kernel;
-// out [bins], f64 or f32 like x: how many elements lie in each part of [low, high]; of x's range if
-// these are equal.
+// out [bins], f64 or f32 like x = how many elements lie in each of the equal parts of [low, high]. Equal
+// bounds stand for the range of x.
 extern KernelSlot<void(const Tensor& out, const Tensor& x, double low, double high)> histc_kernel;
 // clang-format on
 
 std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending);
 std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest);
-// `k` counts from 1, as users count.
+// `k` counts from 1.
 std::pair<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim);
-// Any selection but kKth. `op` is for error texts.
+// Returns a selection other than kKth. `op` is for error texts.
 std::pair<Tensor, Tensor> select_along(const Tensor& x, Selection what, int64_t dim, bool keepdim,
                                        std::string_view op);
 
 struct Unique {
   Tensor values, inverse, counts, index;
 };
-// The distinct elements of x, of all when `dim` is none, else slices along it; in order, or, `consecutive`,
-// without repetitions of the one before. Inverse, counts and first places are computed when wanted. Waits
-// for the device.
+// What unique computes besides the values.
 struct UniqueWants {
   bool inverse = false, counts = false, index = false;
 };
+// Returns the distinct elements of x, or its distinct slices along `dim` if given, in order. With
+// `consecutive` it keeps x's order and only leaves out elements that equal the one before. Computes inverse,
+// counts and index (the first places) where wanted. Waits for the device.
 Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, UniqueWants wants);
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right);

@@ -1,4 +1,4 @@
-// Functions of higher mathematics, in double: the gamma function's relatives and the inverse error function.
+// Special functions in double: relatives of the gamma function, and the inverse error function.
 #pragma once
 
 #include <cmath>
@@ -6,7 +6,7 @@
 
 namespace gradus::m {
 
-// The logarithm's derivative of the gamma function: recurrence up to 10, then the asymptotic series.
+// The derivative of log gamma: recurrence up to 10, then the asymptotic series.
 inline double digamma(double x) {
   constexpr double kPi = 3.14159265358979324;
   if (x == 0) return std::copysign(std::numeric_limits<double>::infinity(), -x);
@@ -24,8 +24,8 @@ inline double digamma(double x) {
   return y + std::log(x) - 0.5 / x - series;
 }
 
-// Hurwitz' zeta function, the sum of (x + k)^-s over k >= 0, for s > 1 and x > 0: the first terms, then
-// Euler-Maclaurin. NaN elsewhere; infinite for x = 0.
+// The Hurwitz zeta function, the sum of (x + k)^-s over k >= 0, for s > 1 and x > 0: the first terms, then
+// Euler-Maclaurin. Infinite for x = 0, NaN elsewhere.
 inline double zeta(double s, double x) {
   constexpr int kTerms = 12;
   if (!(s > 1) || x < 0) return std::numeric_limits<double>::quiet_NaN();
@@ -34,7 +34,7 @@ inline double zeta(double s, double x) {
   for (int k = 0; k < kTerms; ++k) sum += std::pow(x + k, -s);
   const double a = x + kTerms;
   sum += std::pow(a, 1 - s) / (s - 1) + 0.5 * std::pow(a, -s);
-  // Bernoulli numbers over factorials.
+  // Bernoulli numbers B_2k / (2k)!.
   constexpr double kB[] = {1.0 / 12,           -1.0 / 720,     1.0 / 30240,
                            -1.0 / 1209600,     1.0 / 47900160, -691.0 / 1307674368000.0,
                            1.0 / 74724249600.0};
@@ -47,7 +47,7 @@ inline double zeta(double s, double x) {
   return sum;
 }
 
-// The n-th derivative of digamma. Below 0 by recurrence, down to where doubles have few digits left
+// The n-th derivative of digamma. Below 0 by recurrence, down to -1e6, where doubles have few digits left
 // for the fraction.
 inline double polygamma(int n, double x) {
   if (n == 0) return digamma(x);
@@ -58,8 +58,8 @@ inline double polygamma(int n, double x) {
   return (n % 2 ? 1 : -1) * std::tgamma(n + 1.0) * (sum + zeta(n + 1.0, x));
 }
 
-// The x with erf(x) = y: a polynomial in log(1 - y^2), then Newton's steps. Source of the polynomial: M.
-// Giles, "Approximating the erfinv function", 2010.
+// The x with erf(x) = y: a polynomial in log(1 - y^2), then Newton's steps.
+// Source: M. Giles, "Approximating the erfinv function", 2010 (the polynomial).
 inline double erfinv(double y) {
   if (std::fabs(y) >= 1) return std::fabs(y) == 1 ? std::copysign(INFINITY, y) : NAN;
   constexpr double kCenter[] = {2.81022636e-08,  3.43273939e-07, -3.5233877e-06,
@@ -73,7 +73,7 @@ inline double erfinv(double y) {
   for (double c : center ? kCenter : kTail) p = p * w + c;
   double x = p * y;
   for (int i = 0; i < 2; ++i) {
-    // Near 1 by the complement, which keeps its digits.
+    // Near 1 through erfc, which keeps the digits of 1 - erf.
     const double far = (1 - std::fabs(y)) - std::erfc(std::fabs(x));
     const double off = y > 0.5 ? far : y < -0.5 ? -far : std::erf(x) - y;
     x -= off / (1.12837916709551257 * std::exp(-x * x));

@@ -14,7 +14,7 @@ Tensor var(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) 
   check_reducible_float(x, dims, "var");
   if (size_of(x.dtype()) == 2) return to(var(to(x, DType::kF32), dims, correction, keepdim), x.dtype());
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "var");
-  // Too few elements give 0/0, NaN, as they should.
+  // Too few elements give 0/0 = NaN, as intended.
   const double n = std::max(double(reduced_numel(x, dims, "var")) - double(correction), 0.0);
   var_kernel(r.kept, x, 1.0 / n);
   return r.result;
@@ -24,7 +24,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   check_reducible_float(x, dims, "logsumexp");
   if (reduced_numel(x, dims, "logsumexp") == 0) return log(sum(x, dims, keepdim));
   if (size_of(x.dtype()) == 2) return to(logsumexp(to(x, DType::kF32), dims, keepdim), x.dtype());
-  // The shift is any finite number near the maximum: an infinite one would give inf - inf.
+  // The shift is a finite number near the maximum. An infinite shift would give inf - inf.
   const double limit =
       x.dtype() == DType::kF64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
   const Tensor shift = clamp(amax(x, dims, true), -limit, limit);

@@ -36,8 +36,8 @@ std::optional<Strides> view_strides(const Tensor& x, const Shape& shape) {
   const Shape& old = x.shape();
   const Strides& st = x.strides();
   Strides out = Strides::filled(shape.size(), 1);
-  // Walks from the back. `run` collects old dimensions that lie like one; each must be cut
-  // exactly into new ones.
+  // Walks from the back. `run` collects old dims that can be merged. Each run must be cut
+  // exactly into new dims.
   int j = shape.size() - 1;
   int64_t run = 1, run_stride = old.empty() ? 1 : st.back();
   for (int i = old.size() - 1; i >= 0; --i) {
@@ -111,7 +111,7 @@ Tensor permute(const Tensor& x, const Dims& order) {
 }
 
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
-  // A 0-dimensional tensor takes the dims that a 1-dimensional one takes, as everywhere.
+  // A 0-dimensional tensor takes the same dims as a 1-dimensional one, as in other ops.
   const int n = std::max(x.dim(), 1);
   const int a = wrap_dim(dim0, n, "transpose"), b = wrap_dim(dim1, n, "transpose");
   Shape s = x.shape();
@@ -177,7 +177,7 @@ Tensor unsqueeze(const Tensor& x, int64_t dim) {
   const int d = wrap_dim(dim, x.dim() + 1, "unsqueeze");
   Shape s = x.shape();
   Strides st = x.strides();
-  // The stride that keeps a dense layout dense; normalization takes care of the rest.
+  // This stride keeps a dense layout dense. The tensor's constructor normalizes it.
   const int64_t stride = d < x.dim() ? s[d] * st[d] : 1;
   s.insert(d, 1);
   st.insert(d, stride);
@@ -259,10 +259,10 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, i
     throw ShapeError(kOp, "shape ", shape, " and strides ", strides, " differ in length: x ", describe(x));
   if (offset < 0) throw ValueError(kOp, "expected an offset of at least 0, given ", offset);
   const int64_t n = checked_numel(shape, kOp), room = x.storage()->bytes() / size_of(x.dtype());
-  int64_t end = std::min(offset, room) + 1;  // behind the last element
+  int64_t end = std::min(offset, room) + 1;  // one past the last element
   for (int i = 0; i < shape.size(); ++i) {
     if (strides[i] < 0) throw ValueError(kOp, "strides ", strides, " are not all at least 0");
-    // Products are compared by division, as they might overflow.
+    // Compares by division, because the product might overflow.
     if (n > 0 && shape[i] > 1 && strides[i] > 0 && (room - end) / strides[i] < shape[i] - 1) end = room + 1;
     if (n > 0 && end <= room) end += (shape[i] - 1) * strides[i];
   }

@@ -1,5 +1,5 @@
-// Raw view ops: the same elements under another shape. All but `reshape` and `flatten` share storage
-// with their input.
+// Raw view ops: the same elements under another shape. The results share storage with the input, except that
+// `reshape` and `flatten` may copy.
 #pragma once
 
 #include <optional>
@@ -8,16 +8,16 @@
 
 namespace gradus::raw {
 
-// Returns `shape` with its -1 (at most one) replaced so that it holds x's elements.
-// Errors: ShapeError.
+// Returns `shape` with its -1 (at most one) replaced by the size that fits x's elements.
+// Errors: ShapeError when no size fits.
 Shape resolve_shape(const Tensor& x, const Shape& shape, std::string_view op);
-// Returns the strides with which x's elements can be seen as `shape`, or none when that takes a copy.
+// Returns strides by which x's elements can be seen as `shape`, or none where a copy is needed.
 std::optional<Strides> view_strides(const Tensor& x, const Shape& shape);
 
 Tensor view(const Tensor& x, const Shape& shape);
 Tensor reshape(const Tensor& x, const Shape& shape);
 Tensor flatten(const Tensor& x, int64_t start = 0, int64_t end = -1);
-// The shape that flatten gives.
+// Returns the shape of flatten's result.
 Shape flatten_shape(const Shape& shape, int64_t start, int64_t end);
 
 Tensor permute(const Tensor& x, const Dims& order);
@@ -28,30 +28,29 @@ Tensor squeeze(const Tensor& x, int64_t dim);
 Tensor unsqueeze(const Tensor& x, int64_t dim);
 Tensor squeeze(const Tensor& x, const Dims& dims);
 Tensor movedim(const Tensor& x, int64_t from, int64_t to);
-// The order of x's dims that brings from[i] to place to[i], the others as they were.
+// Returns an order of x's dims that brings dim from[i] to place to[i] and keeps the order of the others.
 Dims moved_order(const Tensor& x, const Dims& from, const Dims& to);
 Tensor select(const Tensor& x, int64_t dim, int64_t index);
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
-// Every `step`-th element of [start, stop) of `dim`; bounds are clamped as Python clamps them.
+// Returns every `step`-th element of [start, stop) along `dim`. Bounds are clamped as in Python.
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step = 1);
 
-// The first element, the number of elements and the step of a slice of a dimension of `size`.
+// The first element, the number of elements and the step of a slice along a dim of length `size`.
 struct SliceRange {
   int64_t start = 0, length = 0, step = 1;
 };
 SliceRange clamp_slice(int64_t size, int64_t start, int64_t stop,
                        int64_t step);  // Errors: ValueError for step < 1
 
-// The elements where coordinates in dim1 and dim2 differ by `offset` (dim2's is the larger when positive),
-// as the last dim.
+// Returns the elements with coordinates (i, i + offset) in dim1 and dim2, as the last dim.
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2);
-// Windows of `size` elements along `dim`, `step` apart; the place in the window is the last dim.
+// Returns windows of `size` elements along `dim`, `step` apart. The place within the window is the last dim.
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step);
-// Elements of x's storage.
+// Returns a view of x's storage with the given shape, strides and offset.
 // Errors: ShapeError when the storage is too small; ValueError for a negative stride.
 Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset);
 
-// The order of dimensions that undoes `order`.
+// Returns the order of dims that undoes `order`.
 Dims inverse_order(const Dims& order);
 
 }  // namespace gradus::raw

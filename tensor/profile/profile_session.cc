@@ -16,10 +16,11 @@
 namespace gradus::internal {
 namespace {
 
-// A broadcast operand is read once, however often its elements are repeated.
+// Returns the bytes that reading x moves. A broadcast operand is read once, however often its
+// elements are repeated.
 int64_t bytes_of(const Tensor& x) { return std::min(x.nbytes(), x.storage()->bytes()); }
 
-// "f32[32,64] f32[64,10]", of the first few: an optimizer's step takes hundreds.
+// Returns "f32[32,64] f32[64,10]" for the first few tensors. An optimizer's step has hundreds.
 std::string shapes_of(std::span<const Tensor* const> tensors) {
   constexpr size_t kShown = 6;
   std::string text;
@@ -38,7 +39,8 @@ std::string shapes_of(std::span<const Tensor* const> tensors) {
   return text;
 }
 
-// What name_thread gave it; new threads have their creator's name, and that is the program's in the end.
+// Returns the name that name_thread gave this thread. Without it a new thread has its creator's name, and in
+// the end the program's.
 std::string own_thread_name() {
   if (::gettid() == ::getpid()) return "main";
   char name[16] = "", program[16] = "";

@@ -1,4 +1,4 @@
-// ProfileSession: what a Profiler has recorded. Threads write to it at once.
+// ProfileSession: the record of a Profiler. Several threads write to it at once.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace gradus::internal {
 
-// Numbers for texts.
+// Gives each distinct text a number.
 class Names {
  public:
   int id_of(std::string_view text);
@@ -28,16 +28,16 @@ class Names {
 struct ProfileEvent {
   RangeKind kind;
   bool in_backward;
-  int name;    // of Names
-  int shapes;  // of Names: "f32[32,64] f32[64,10]"
-  int module;  // of Names
-  int thread;  // that it runs on; until it begins, that which announced it
+  int name;    // index into Names
+  int shapes;  // index into Names: "f32[32,64] f32[64,10]"
+  int module;  // index into Names
+  int thread;  // the thread that runs it; before it begins, the one that announced it
   int64_t parent = -1;
-  int64_t begin = 0, end = -1;  // ns; -1: it has not ended
-  int64_t inner = 0;            // ns in events within it that count as work
+  int64_t begin = 0, end = -1;  // ns; end = -1: it has not ended
+  int64_t inner = 0;            // ns spent in events within it that are work
   int64_t bytes, flops;
 
-  // Work counts in tables by op; the other kinds hold work.
+  // Returns whether the event is work, which the tables by op count. Events of other kinds contain work.
   bool is_work() const {
     return kind == RangeKind::kKernel || kind == RangeKind::kCollective || kind == RangeKind::kData;
   }
@@ -47,16 +47,16 @@ struct ProfileThread {
   std::string name;
   int rank = 0;
   int64_t system_id = 0;
-  bool records = false;            // opened the scope
-  std::vector<int64_t> open = {};  // events, outermost first
+  bool records = false;            // whether it opened the scope
+  std::vector<int64_t> open = {};  // events under way, outermost first
 };
 
-// What tensors of a device held.
+// The bytes that tensors on a device held at one moment.
 struct MemorySample {
   Device device;
   int rank;
   int64_t at, live_bytes;
-  int64_t event;  // under way; -1: none
+  int64_t event;  // the event under way; -1: none
 };
 
 class ProfileSession final : public Observer {
@@ -74,7 +74,7 @@ class ProfileSession final : public Observer {
   void step();
   void clear();
 
-  // All of it at one moment.
+  // A copy of everything at one moment.
   struct Snapshot {
     Names names;
     std::vector<ProfileEvent> events;
@@ -87,7 +87,7 @@ class ProfileSession final : public Observer {
 
  private:
   static int64_t now();
-  int this_thread(int rank);  // its index; `rank` if it is new
+  int this_thread(int rank);  // returns its index; `rank` is used if the thread is new
   void update_active();
   bool is_scheduled() const;
 
@@ -96,7 +96,7 @@ class ProfileSession final : public Observer {
 
   mutable std::mutex mutex_;
   Names names_;
-  int64_t first_ = 0;  // the number of events_[0]: events before it were cleared
+  int64_t first_ = 0;  // the number of events_[0], as events before it were cleared
   std::vector<ProfileEvent> events_;
   std::vector<ProfileThread> threads_;
   std::unordered_map<std::thread::id, int> thread_index_;
@@ -104,7 +104,7 @@ class ProfileSession final : public Observer {
   bool open_ = false;
   int64_t steps_ = 0, steps_recorded_ = 0;
   int64_t recorded_ = 0;      // ns of the spans that have ended
-  int64_t active_since_ = 0;  // of the one under way
+  int64_t active_since_ = 0;  // when the current span began
 };
 
 }  // namespace gradus::internal

@@ -22,7 +22,7 @@ using Snapshot = internal::ProfileSession::Snapshot;
 
 constexpr char kName[] = "Profiler";
 
-// The row that a range belongs to; "": none.
+// Returns the name of the row to which an event belongs; "": none.
 std::string row_of(const Snapshot& s, const ProfileEvent& e, Profiler::By by) {
   if (by == Profiler::kRange) return e.kind == RangeKind::kUser ? s.names[e.name] : "";
   if (!e.is_work()) return "";
@@ -65,14 +65,14 @@ std::string formatted(const char* format, Args... args) {
   return text;
 }
 
-// `value` with `digits` behind the point; blank when there is none.
+// Returns `value` with `digits` digits after the point; blanks if not `there`.
 std::string cell(int width, int digits, double value, bool there = true) {
   return there ? formatted("%*.*f", width, digits, value) : std::string(static_cast<size_t>(width), ' ');
 }
 
 std::string percent(double part, double of) { return formatted("%.1f %%", of > 0 ? 100 * part / of : 0.); }
 
-// The work of the threads that record, by which their time is used.
+// Returns the seconds of work on the threads that record. The rest of their time is spent outside of kernels.
 double working_seconds(const Snapshot& s) {
   int64_t ns = 0;
   for (const ProfileEvent& e : s.events)
@@ -134,11 +134,11 @@ class TraceFile {
       throw FileError(kName, path_.string(), ": cannot write: ", std::generic_category().message(errno));
   }
 
-  // A string in JSON. Names may be anything.
+  // Returns a string in JSON. Names may contain any characters.
   static std::string quoted(const std::string& text) {
     return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
-  // Exact to the nanosecond, so that ranges nest.
+  // Microseconds, exact to the nanosecond, so that ranges nest.
   static std::string microseconds(int64_t ns) {
     return formatted("%" PRId64 ".%03d", ns / 1000, int(ns % 1000));
   }

@@ -1,6 +1,6 @@
-// Profiler: where the time of a training goes. It records every kernel, forward and backward, with its
-// shapes and the module that it works for; calls of modules; rules of a backward; batches; collectives; and
-// ranges of one's own.
+// Profiler: where the time of a training goes. It records every kernel, forward and backward, with its shapes
+// and the module for which it works. It also records calls of modules, rules of a backward, batches,
+// collectives, and ranges that the program names.
 //
 //   Profiler profiler;
 //   {
@@ -30,18 +30,18 @@ class ProfileSession;
 }
 
 struct ProfilerOptions {
-  // With step() at the end of each step: the first `skip` steps are not recorded, the `steps` after them are,
+  // Call step() at the end of each step. The first `skip` steps are not recorded, the next `steps` steps are,
   // and no more. 0 steps: all that follow.
   int64_t skip = 0;
   int64_t steps = 0;
 };
 
-// What has one name in a profile.
+// The sum of all events that have one name.
 struct ProfileRow {
   std::string name;
   int64_t calls = 0;
   double seconds = 0;           // in all calls
-  double backward_seconds = 0;  // of these, within rules of a backward
+  double backward_seconds = 0;  // the part of `seconds` within rules of a backward
   int64_t bytes = 0;            // moved: each operand and result of a kernel once; what a collective sends
   int64_t flops = 0;            // of matrix products and convolutions
 };
@@ -53,8 +53,8 @@ class Profiler {
   enum By {
     kOp,          // kernels, collectives and the data loader, by name
     kOpAndShape,  // the same, by name, dtypes and shapes
-    kModule,      // the same, by the module that they work for, backward included
-    kRange,       // ranges: those of profile_range, "backward" and "optimizer step", with all that is in them
+    kModule,      // the same, by the module for which they work, backward included
+    kRange,       // profile_range, "backward" and "optimizer step", with all that runs in them
   };
 
   // Errors: ValueError for negative numbers.
@@ -64,33 +64,35 @@ class Profiler {
   Profiler& operator=(const Profiler&) = delete;
 
   class Scope;
-  // Records what this thread does until the scope ends, and what other threads do for it: those that start
-  // within the scope (loader workers, ranks), queues of other devices, asynchronous collectives. Scopes add
-  // up. Of nested scopes of several profilers the innermost records.
-  // Errors: StateError when this profiler records already.
+  // Records what this thread does until the scope ends. It also records other threads that work for it: those
+  // that start within the scope (loader workers, ranks), queues of other devices, and asynchronous
+  // collectives. Several scopes add up. Where scopes of several profilers are nested the innermost records.
+  // Errors: StateError when a scope of this profiler is open.
   [[nodiscard]] Scope record();
 
-  // The end of a step: counts them for ProfilerOptions.
+  // Marks the end of a step, for ProfilerOptions.
   void step();
 
-  // Longest first. Ranges that are still open do not count. Time in a kernel within a kernel counts for the
-  // inner one. Work of threads other than the one that records has the thread's name in brackets.
+  // Returns the rows, the longest time first. Ranges that are still open do not count. Time in a kernel
+  // within a kernel counts for the inner one. Rows of threads other than the recording one have the thread's
+  // name in brackets.
   std::vector<ProfileRow> rows(By by = kOp) const;
-  // The rows as text, and below them: what was recorded in all, how much of it was spent outside of kernels
-  // (by this thread, for graphs, checks and allocation), and when tensors held most.
+  // Returns the rows as text. Below them it says how much time was recorded in all, how much of it this
+  // thread spent outside of kernels (on graphs, checks and allocation), and when tensors held most memory.
   std::string table(const ProfileTableOptions& options) const;
   std::string table() const;
 
-  double seconds() const;      // of the scopes
-  int64_t steps() const;       // recorded, when step() was called
-  int64_t peak_bytes() const;  // most bytes that tensors held at one time on one device while recording
+  double seconds() const;      // recorded, in all scopes
+  int64_t steps() const;       // steps recorded, if the program calls step()
+  int64_t peak_bytes() const;  // the most bytes that tensors held on one device while recording
 
-  // Writes trace events in JSON: one process per rank, one line per thread, and what tensors hold over time.
-  // Times are those of the host's monotonic clock, so that traces of several ranks can be put together.
+  // Writes trace events as JSON: one process for each rank, one line for each thread, and the memory
+  // that tensors hold over time. Times come from the host's monotonic clock, so traces of several
+  // ranks can be merged.
   // Errors: FileError naming the file.
   void write_trace(const std::filesystem::path& path) const;
 
-  // Forgets what was recorded, and the count of steps.
+  // Removes all records, and sets the count of steps to 0.
   void clear();
 
  private:
@@ -102,7 +104,8 @@ struct ProfileTableOptions {
   int64_t limit = 30;  // rows
 };
 
-// Ends on the thread that opened it. Movable: the one that it is moved to ends it.
+// The lifetime of a recording. It must end on the thread that opened it. Moving a scope passes on the duty to
+// end the recording.
 class [[nodiscard]] Profiler::Scope {
  public:
   ~Scope();
@@ -116,7 +119,8 @@ class [[nodiscard]] Profiler::Scope {
   Ref<Observer> outer_;
 };
 
-// Names what this thread does for the lifetime of the result, when a profiler records it.
+// Records what this thread does during the lifetime of the result, under `name`, where a
+// profiler is recording.
 [[nodiscard]] inline RunningRange profile_range(std::string_view name) {
   return observed({.kind = RangeKind::kUser, .name = name});
 }

@@ -24,9 +24,10 @@ namespace gradus {
 namespace {
 
 // Note [Size classes]
-// Small requests (up to 1 MiB) round up to multiples of 64 bytes up to 1 KiB, then to 16 steps per power of
-// two, and each class has a free list. Large ones round up to 64 KiB and are matched best fit, at most a
-// quarter too large: training repeats its shapes, so nearly every request finds a block of its very size.
+// Small requests (up to 1 MiB) are rounded up to multiples of 64 bytes below 1 KiB, and above to 16 steps per
+// power of two. Each size class has a free list. Large requests are rounded up to 64 KiB and matched best
+// fit, with a block at most a quarter too large. Training repeats its shapes, so nearly every request finds a
+// block of exactly its size.
 constexpr int64_t kSmallest = 64;
 constexpr int64_t kSmallLimit = int64_t{1} << 20;
 constexpr int64_t kLargeStep = int64_t{64} << 10;
@@ -129,7 +130,7 @@ class CachingAllocator {
       try {
         large_free_.emplace(size, p);
         stats_.cached_bytes += size;
-      } catch (const std::bad_alloc&) {  // no room to remember it
+      } catch (const std::bad_alloc&) {  // no memory for the entry
         large_sizes_.erase(p);
         std::free(p);
       }
@@ -152,7 +153,7 @@ class CachingAllocator {
     stats_.cached_bytes = 0;
   }
 
-  // A block that nobody will write to: on the meta device.
+  // Counts a block on the meta device, which nobody writes to.
   void count(int64_t bytes) {
     std::lock_guard lock(lock_);
     ++stats_.allocations;
@@ -175,7 +176,7 @@ class CachingAllocator {
     stats_.peak_bytes = stats_.live_bytes;
   }
 
-  // Peaks of scopes, each from its own beginning.
+  // Peaks of PeakMemory scopes, each since its own beginning.
   int begin_peak(int64_t& live) {
     std::lock_guard lock(lock_);
     live = stats_.live_bytes;
@@ -242,17 +243,17 @@ class CachingAllocator {
 
   static void* from_system(int64_t size) {
     if (size > physical_memory())
-      return nullptr;  // else the system may grant it, and kill the process that uses it
+      return nullptr;  // otherwise the system may grant it, and kill the process that uses it
     const bool huge = size >= kHugePage;
     void* p = std::aligned_alloc(huge ? kHugePage : 64, round_up(size, huge ? kHugePage : 64));
-    if (p && huge) madvise(p, size, MADV_HUGEPAGE);  // fewer page faults; a hint, so its failure is no error
+    if (p && huge) madvise(p, size, MADV_HUGEPAGE);  // saves page faults; only a hint, so failure is no error
     return p;
   }
 
   const bool guarding_ = is_guarding();
   SpinLock lock_;
   MemoryStats stats_;
-  std::vector<int64_t> peaks_;  // of open scopes; -1: free
+  std::vector<int64_t> peaks_;  // one for each open scope; -1: free
   std::array<void*, kClasses> free_{};
   std::multimap<int64_t, void*> large_free_;
   std::unordered_map<void*, int64_t> large_sizes_;
@@ -270,10 +271,10 @@ std::string in_column(const std::string& text, size_t width) {
 
 using Allocators = std::array<CachingAllocator, kMaxCpuDevices + 1>;
 
-// Never destroyed: tensors with static lifetime may outlive any order of destruction.
+// Never destroyed, because static tensors may be destroyed later.
 Allocators& allocators() {
   static auto* all = [] {
-    // A child gets no lock that another thread of the parent holds.
+    // Takes all locks around fork(), so that a child gets no lock that another thread of the parent holds.
     pthread_atfork(
         [] {
           for (CachingAllocator& a : allocators()) a.lock();

@@ -1,5 +1,6 @@
-// Context: all implicit state of a thread of work in one value. A thread points to one; whatever runs user
-// code on another thread (loader workers, ranks as threads, communication) installs its caller's.
+// Context: all implicit state of a thread's work in one value. Each thread has a pointer to one. Code
+// that runs user code on another thread (loader workers, ranks as threads, communication) installs its
+// caller's Context there.
 //
 //   std::thread([ctx = Context::current().snapshot()]() mutable { ContextScope scope(ctx); ... });
 #pragma once
@@ -22,27 +23,26 @@ class AutogradSlot;
 class Tensor;
 
 struct Context {
-  // Open recordings that see this thread's ops, oldest first; autograd owns their meaning.
+  // Open recordings that see this thread's ops, oldest first. Only autograd knows their type.
   std::vector<Ref<Counted>> recordings;
-  // The node whose rule runs now, and whether it is for the last time (then the rule may consume
-  // what it saved).
+  // The node whose rule runs now. last_run: the rule will not run again, so it may consume what it saved.
   AutogradSlot* running_node = nullptr;
   bool last_run = false;
-  // How differentiable ops cast their operands; null: not at all. autograd owns its meaning.
+  // How differentiable ops cast their operands; null: they do not. Only autograd knows the type.
   Ref<Counted> autocast;
 
   Device device = kCPU;         // where layers put their parameters
   std::vector<Stream> streams;  // current streams that differ from their device's default
   std::shared_ptr<RandomGenerator> generator = std::make_shared<RandomGenerator>();
-  int threads = 0;             // of parallel_for; 0: usable_cores()
-  bool deterministic = false;  // refuse kernels that may differ from run to run; none on the CPU does
+  int threads = 0;             // of parallel_for; 0: OMP_NUM_THREADS, else usable_cores()
+  bool deterministic = false;  // refuse kernels whose results may differ from run to run; the CPU has none
   std::vector<const std::string*> module_path;  // names of the modules being called, outermost first
-  Ref<Observer> observer;                       // sees kernels and other ranges of time; null: nobody
-  Ref<Job> job;                                 // this rank's, when ranks are threads; null: the process's
+  Ref<Observer> observer;                       // sees kernels and other timed ranges; null: none
+  Ref<Job> job;                                 // this rank's, where ranks are threads; null: the process's
 
-  // The calling thread's context; a thread starts with one of its own.
+  // Returns the calling thread's context. A thread starts with a context of its own.
   static Context& current() { return current_ ? *current_ : own(); }
-  // A copy for another thread: same recordings, generator and settings.
+  // Returns a copy for another thread, with the same recordings, generator and settings.
   Context snapshot() const {
     Context copy = *this;
     copy.running_node = nullptr;  // a rule runs on the thread that called it
@@ -57,7 +57,8 @@ struct Context {
   static constinit thread_local Context* current_;
 };
 
-// Makes `context` the calling thread's for its lifetime. The context must outlive the scope.
+// Makes `context` the calling thread's context for the lifetime of the scope. The context must
+// outlive the scope.
 class ContextScope {
  public:
   explicit ContextScope(Context& context);
@@ -69,20 +70,20 @@ class ContextScope {
   Context* previous_;
 };
 
-// Who observes this thread; null when nobody does. Costs a load while nobody observes any thread.
+// Returns this thread's observer, or null. While no thread is observed this costs one load.
 inline Observer* observer() {
   if (internal::observers.load(std::memory_order_relaxed) == 0) [[likely]]
     return nullptr;
   return Context::current().observer.get();
 }
 
-// A range of this thread's, until the result goes.
+// Announces and begins a range on this thread. It ends with the result's lifetime.
 [[nodiscard]] inline RunningRange observed(const Range& range) {
   Observer* o = observer();
   return o ? RunningRange(*o, range) : RunningRange();
 }
 
-// The stream that kernels on `device` launch on now.
+// Returns the stream on which kernels of `device` launch now.
 Stream current_stream(Device device);
 
 // Makes `stream` current for its device.

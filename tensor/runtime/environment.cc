@@ -20,19 +20,19 @@ template <class... Parts>
   throw ValueError("environment", parts...);
 }
 
-// What of a value goes into a message.
+// Returns the part of a value that messages show.
 std::string shown(std::string_view value) {
   return concat('\'', value.substr(0, 80), value.size() > 80 ? "..." : "", '\'');
 }
 
-// Reads variables; an empty one counts as not set.
+// Reads variables. An empty variable counts as not set.
 class Variables {
  public:
   explicit Variables(const GetVariable& get) : get_(get) {}
 
   bool has(const char* name) const { return !raw(name).empty(); }
 
-  // The first of the named ones that is set; null when none is.
+  // Returns the first of the names that is set; null when none is.
   const char* first(std::initializer_list<const char*> names) const {
     for (const char* name : names)
       if (has(name)) return name;
@@ -73,7 +73,7 @@ class Variables {
   const GetVariable& get_;
 };
 
-// Under which names a launcher says what every launcher says. Null: it does not say it.
+// The names of the variables that all launchers have. Null: the launcher does not set it.
 struct Names {
   const char *source, *rank, *world_size, *local_rank, *local_world_size, *node;
 };
@@ -91,11 +91,11 @@ constexpr Names kSlurmStep{"Slurm",         "SLURM_PROCID", "SLURM_STEP_NUM_TASK
                            "SLURM_LOCALID", nullptr,        "SLURM_NODEID"};
 constexpr Names kKubernetes{"Kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", nullptr, nullptr, nullptr};
 
-// Which launcher started this process, if one did.
+// Returns the variables of the launcher that started this process, or null if none did.
 const Names* launched_by(const Variables& v) {
   if (v.has(kTorchrun.rank)) return &kTorchrun;
   if (v.has(kOpenMpi.rank) && v.has(kOpenMpi.world_size)) return &kOpenMpi;
-  // In the script of a batch job Slurm speaks of rank 0 too, but only srun starts ranks.
+  // In the script of a batch job Slurm sets rank 0 too. But only srun starts ranks.
   const bool step = v.first({"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS"}) != nullptr;
   const bool script = !step && v.text_of({"ENVIRONMENT"}, "") == "BATCH";
   if (v.has(kSlurm.rank) && !script) {
@@ -103,13 +103,14 @@ const Names* launched_by(const Variables& v) {
     if (v.has(kSlurm.world_size)) return &kSlurm;
   }
   if (v.has(kPmi.rank) && v.has(kPmi.world_size)) return &kPmi;
-  // An index alone is no rank: many indexed jobs are not distributed.
+  // An index alone does not make a rank: many indexed jobs are not distributed.
   if (v.has(kKubernetes.rank) && v.has(kKubernetes.world_size)) return &kKubernetes;
   if (v.has("WORLD_SIZE")) fail("WORLD_SIZE is set but RANK is not");
   return nullptr;
 }
 
-// Ranks of this node, from a list such as "2(x3),1": two on each of the first three nodes, one on the fourth.
+// Returns the ranks of a node, from a list such as "2(x3),1": two on each of the first three nodes,
+// one on the fourth.
 int tasks_of_node(const Variables& v, const char* name, int node) {
   const std::string list = v.text(name);
   std::string_view left = list;
@@ -139,7 +140,7 @@ int tasks_of_node(const Variables& v, const char* name, int node) {
   }
 }
 
-// What Slurm says in its own way: the first host, a port, ranks per node.
+// Reads the variables that only Slurm has: the first host, a port, ranks per node.
 void read_slurm(const Variables& v, Environment& e) {
   if (const char* tasks = v.first({"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
       tasks && e.node >= 0)
@@ -148,12 +149,12 @@ void read_slurm(const Variables& v, Environment& e) {
     e.master_addr = first_slurm_host(v.text(nodes));
   if (const char* job = v.first({"SLURM_JOB_ID", "SLURM_JOBID"})) {
     const int id = v.number(job, 0, 2'147'483'647);
-    e.master_port = 15'000 + id % 10'000;  // below the ports that systems hand out by themselves
+    e.master_port = 15'000 + id % 10'000;  // below the ports that systems assign automatically
     e.job_id = concat("slurm-", id, '-', v.text_of({"SLURM_STEP_ID", "SLURM_STEPID"}, "0"));
   }
 }
 
-// "host:port", or "[address]:port".
+// Returns whether text is "host:port", or "[address]:port".
 bool is_host_and_port(const std::string& text) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) return false;
@@ -229,7 +230,7 @@ std::optional<Environment> read_environment(const GetVariable& get) {
   if (names == &kOpenMpi) e.job_id = v.text_of({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}, e.job_id);
   if (names != &kTorchrun && e.local_world_size == e.world_size) e.master_addr = "127.0.0.1";
 
-  // Whoever starts ranks may say these; what is said counts.
+  // These variables, if set, win over values derived above.
   e.master_addr = v.text_of({"MASTER_ADDR"}, e.master_addr);
   e.master_port = v.number_of({"MASTER_PORT"}, 1, 65535, e.master_port);
   e.port_is_given = v.has("MASTER_PORT");
@@ -247,7 +248,7 @@ std::optional<Environment> read_environment(const GetVariable& get) {
 
 void check_joined(std::string_view op) {
   if (Context::current().job || Job::of_process()) return;
-  // Looked at once: loops of one process come by here in every step.
+  // Read once: a process on its own calls this in every step.
   static const std::string place = [] {
     const std::optional<Environment> e = read_environment();
     if (!e || e->world_size == 1) return std::string();

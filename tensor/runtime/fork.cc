@@ -11,7 +11,7 @@ std::atomic<int> forks{0};
 [[maybe_unused]] const int registered =
     pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
 
-thread_local int team_of = -1;  // the fork_count() at which this thread started a team; -1: it has not
+thread_local int team_of = -1;  // the fork_count() at which this thread started a team; -1: no team
 
 }  // namespace
 

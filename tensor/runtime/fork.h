@@ -1,5 +1,5 @@
-// fork(): threads and connections stay with the parent. A child may go on to compute, on one thread where the
-// parent's OpenMP was in use.
+// Support for fork(). Threads and connections stay with the parent. A child may go on to compute. Where the
+// parent used OpenMP, the child computes on one thread.
 #pragma once
 
 #include <thread>
@@ -7,16 +7,16 @@
 
 namespace gradus::internal {
 
-// How many forks lie between the program's start and this process. What was made at another count
-// is the parent's.
+// Returns the number of forks between the program's start and this process. An object made at another count
+// belongs to the parent.
 int fork_count();
 
-// This thread starts a team of OpenMP's threads, which will not be there in a child.
+// Notes that this thread starts an OpenMP team. Its threads will not exist in a child.
 void use_team();
-// Whether its team is the parent's: OpenMP would wait for it for ever.
+// Returns whether this thread's team belongs to the parent. OpenMP would wait for its threads forever.
 bool has_lost_team();
 
-// Leaves a thread of the parent's alone: here is nothing to join, nor to detach.
+// Abandons a thread of the parent. In the child it can be neither joined nor detached.
 inline void forget_thread(std::thread& thread) { new std::thread(std::move(thread)); }
 
 }  // namespace gradus::internal

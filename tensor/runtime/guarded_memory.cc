@@ -38,7 +38,7 @@ int64_t page_size() {
   return size;
 }
 
-// The pages that a block of so many bytes lies in, without the two around them.
+// Returns the bytes of the pages that hold a block, without the two unreadable ones around them.
 int64_t pages_of(int64_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); }
 
 }  // namespace

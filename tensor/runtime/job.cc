@@ -8,7 +8,7 @@
 namespace gradus {
 namespace {
 
-// The job of this process. Never destroyed: the process's last words need it.
+// Guards the job of this process. Never destroyed, because code at the end of the process still uses it.
 std::mutex& mutex() {
   static auto& mutex = *new std::mutex;
   return mutex;

@@ -1,5 +1,5 @@
-// What people print about memory: a table of all devices, and the peak of a stretch of code.
-// tensor/runtime/allocator.h has the counts of one device.
+// Memory use as text and numbers for users: a table of all devices, and the peak within a stretch of code.
+// gradus/tensor/runtime/allocator.h has the counts of one device.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,11 @@
 
 namespace gradus {
 
-// A table with a line for each device that was ever asked for memory.
+// Returns a table with a line for each device that was ever asked for memory.
 std::string memory_summary();
 
-// The highest live_bytes of a stretch of code, whatever was before. Scopes nest, on one thread or on several.
+// The highest live_bytes within a stretch of code, regardless of earlier peaks. Scopes nest, on one
+// thread or on several.
 //
 //   PeakMemory peak;
 //   step();

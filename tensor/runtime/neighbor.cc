@@ -33,20 +33,20 @@ namespace gradus::internal {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
-constexpr int64_t kLook = 20 * kMillisecond;  // between two looks
-constexpr double kBusy = 0.35;                // of the time: both threads' waits for a core
-constexpr int64_t kGap = 50 * kMillisecond;   // between two loops; how the threads waited then does not count
+constexpr int64_t kLook = 20 * kMillisecond;  // between two measurements
+constexpr double kBusy = 0.35;                // of the time: waits of both threads for a core, added
+constexpr int64_t kGap = 50 * kMillisecond;   // pause between loops after which a measurement starts anew
 constexpr int64_t kShortestPause = 250 * kMillisecond;  // until both threads are tried again
 constexpr int64_t kLongestPause = 2'000 * kMillisecond;
 
-// Nanoseconds, as exact as the system's tick: 1 to 10 ms.
+// Returns nanoseconds with the resolution of the system's tick: 1 to 10 ms.
 int64_t coarse_now() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
   return t.tv_sec * 1'000'000'000 + t.tv_nsec;
 }
 
-// One thread of a team, as the system's scheduler sees it.
+// One thread of a team, as the system's scheduler knows it.
 class Scheduled {
  public:
   Scheduled() = default;
@@ -60,20 +60,20 @@ class Scheduled {
     file_ = ::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
   }
 
-  // Nanoseconds for which the thread has waited for a core so far; nothing where it has ended, or
-  // nobody says so.
+  // Returns the nanoseconds for which the thread has waited for a core so far. Returns nothing where the
+  // thread has ended, or the system does not tell.
   std::optional<int64_t> waited() const {
     char text[96];
     const ssize_t n = file_ < 0 ? -1 : ::pread(file_, text, sizeof text, 0);
     if (n <= 0) return {};
-    const char* second = std::find(text, text + n, ' ');  // of three numbers
+    const char* second = std::find(text, text + n, ' ');  // the second of three numbers
     int64_t waited = 0;
     if (second == text + n || std::from_chars(second + 1, text + n, waited).ec != std::errc()) return {};
     return waited;
   }
 
-  // How long the thread may keep a core from others: who takes little at a time comes to a core sooner. 0:
-  // the system's default. Linux 6.12 and later; no effect elsewhere.
+  // Sets how long the thread may keep a core from others. A thread with a short slice gets a core sooner. 0:
+  // the system's default. Has an effect on Linux 6.12 and later.
   void set_slice(uint64_t nanoseconds) const {
     struct {
       uint32_t size, policy;
@@ -83,7 +83,7 @@ class Scheduled {
       uint64_t runtime, deadline, period;
     } attributes{};
     if (file_ < 0 || ::syscall(SYS_sched_getattr, thread_, &attributes, sizeof attributes, 0) != 0) return;
-    if (attributes.policy != SCHED_OTHER) return;  // elsewhere the number means something else
+    if (attributes.policy != SCHED_OTHER) return;  // other policies give the number another meaning
     attributes.size = sizeof attributes;
     attributes.runtime = nanoseconds;
     ::syscall(SYS_sched_setattr, thread_, &attributes, 0);
@@ -100,11 +100,13 @@ class Scheduled {
 };
 
 // Note [Waiting asleep]
-// A thread of libgomp's that waits for another looks 300,000 times whether it has come, some milliseconds,
-// and then sleeps. Beside a neighbor it so keeps the core to which the other one could move, and has used up
-// its share of the core when there is work. libgomp looks 100 times only while the process has more threads
-// in teams than there are cores: a team of threads that sleep makes it so, without a word to libgomp, whose
-// settings cannot be changed once a program runs. On a quiet machine sleeping costs more than it gives, up to
+// A libgomp thread that waits for another thread first spins for 300,000 rounds, which take some
+// milliseconds, and then sleeps. Beside a busy neighbor this spinning occupies the core to which the other
+// thread could move. It also uses up the thread's share of the core before there is work.
+//
+// libgomp spins for only 100 rounds while the process has more threads in teams than there are cores. This
+// class brings that about with one more team, whose threads sleep. libgomp's settings cannot be changed once
+// a program runs, so there is no direct way. On a quiet machine sleeping costs more than it saves: up to
 // twice the time of a small step.
 class WaitingAsleep {
  public:
@@ -117,7 +119,7 @@ class WaitingAsleep {
     if (wanted_++ > 0) return;
     try {
       std::thread([this, turn = turn_] { hold_team(turn); }).detach();
-    } catch (const std::system_error&) {  // as before, then
+    } catch (const std::system_error&) {  // then threads go on spinning
     }
   }
   void end() {
@@ -130,11 +132,11 @@ class WaitingAsleep {
   }
 
  private:
-  // With the thread that holds it the team ends.
+  // Makes a team and keeps it until end(). The team ends with this thread.
   void hold_team(int64_t turn) {
     std::atomic<int> members{0};
 #pragma omp parallel num_threads(2)
-    members.fetch_add(1, std::memory_order_relaxed);  // a team without work is left out by the compiler
+    members.fetch_add(1, std::memory_order_relaxed);  // work, as the compiler removes an empty team
     std::unique_lock lock(mutex_);
     ended_.wait(lock, [&] { return turn_ != turn; });
   }
@@ -145,12 +147,12 @@ class WaitingAsleep {
   int64_t turn_ = 0;
 };
 
-// What a thread knows of the two of its team.
+// What a thread knows of the two threads of its team.
 class Watch {
  public:
   Watch() = default;
   ~Watch() {
-    if (busy_ && process_ == fork_count()) WaitingAsleep::get().end();  // a child has no team that sleeps
+    if (busy_ && process_ == fork_count()) WaitingAsleep::get().end();  // a child has no sleeping team
   }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -202,7 +204,7 @@ class Watch {
     };
     if (!can_tell_) return {};
     if (const auto waited = sum()) return waited;
-      // At first, and where the team has another thread than before.
+      // On the first call, and where the team has other threads than before.
 #pragma omp parallel num_threads(2)
     threads_[omp_get_thread_num()].be_me();
     waited_.reset();
@@ -212,7 +214,7 @@ class Watch {
   }
 
   std::array<Scheduled, 2> threads_;
-  std::optional<int64_t> waited_;  // when it looked last; nothing where a gap came since
+  std::optional<int64_t> waited_;  // at the last measurement; nothing after a gap
   int64_t asked_ = 0, looked_ = 0, tried_ = 0, next_ = 0, pause_ = kShortestPause;
   bool busy_ = false, can_tell_ = true;
   const int process_ = fork_count();

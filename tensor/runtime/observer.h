@@ -1,6 +1,6 @@
-// Observer: sees what a thread does while it is in the thread's Context. nn::summary counts operations
-// with one, Profiler (tensor/profile/profiler.h) times them. While nobody observes, a kernel call pays
-// one load for it.
+// Observer: sees what a thread does while the observer is in the thread's Context. nn::summary counts
+// operations with one; Profiler (gradus/tensor/profile/profiler.h) times them. While nobody observes, a
+// kernel call pays one load.
 #pragma once
 
 #include <atomic>
@@ -18,41 +18,41 @@ class Tensor;
 
 enum class RangeKind : uint8_t {
   kKernel,
-  kModule,      // a module's call
-  kBackward,    // a node's rule
-  kCollective,  // a collective, with what it waits for
+  kModule,      // a call of a module
+  kBackward,    // the rule of a node
+  kCollective,  // a collective, including its waits
   kData,        // reading a batch, or waiting for one
   kUser,        // named by the program: profile_range
 };
 
-// Something that takes time. Views of what the caller holds.
+// A stretch of work that takes time. Its members refer to data of the caller.
 struct Range {
   RangeKind kind;
   std::string_view name;
-  std::string_view module = {};  // the path of the module that it belongs to; "": that of the range around it
+  std::string_view module = {};  // path of the module that it belongs to; "": the enclosing range's
   std::span<const Tensor* const> tensors = {};  // of a kernel: results first, undefined ones left out
-  int64_t bytes = 0;                            // that it moves, where there are no tensors to tell
+  int64_t bytes = 0;                            // bytes moved, where `tensors` does not tell
 };
 
 class Observer : public Counted {
  public:
-  // A kernel on the meta device, which does not run. Tensors as in Range.
+  // Called for a kernel on the meta device, which does not run. Tensors as in Range.
   virtual void launched(const char* op, std::span<const Tensor* const> tensors) { (void)op, (void)tensors; }
 
-  // A range is about to begin, on this thread or on one that works for it. Returns its number; below 0:
-  // of no interest.
+  // Called before a range begins, on this thread or on one that works for it. Returns the range's number, or
+  // a negative number when the observer does not want the range.
   virtual int64_t announce(const Range& range) { return (void)range, -1; }
-  // It begins, and ends, on this thread. Ranges of a thread nest.
+  // Called when the range begins and ends, on the thread that runs it. Ranges of a thread nest.
   virtual void begin(int64_t range) { (void)range; }
   virtual void end(int64_t range) noexcept { (void)range; }
 
-  // A tensor's memory was allocated by this thread.
+  // Called when this thread has allocated a tensor's memory.
   virtual void allocated(Device device) { (void)device; }
 };
 
 namespace internal {
-// How many observers want more than `launched`, in the whole process: the first question, because
-// it costs least.
+// The number of observers, in the whole process, that want more than `launched`. It is checked first, because
+// that costs least.
 inline constinit std::atomic<int> observers{0};
 }  // namespace internal
 
@@ -81,7 +81,7 @@ class RunningRange {
   int64_t id_ = -1;
 };
 
-// Names the calling thread, for profiles, debuggers and tools of the system: at most 15 characters are kept.
+// Names the calling thread, for profiles, debuggers and system tools. At most 15 characters are kept.
 void name_thread(const std::string& name);
 
 }  // namespace gradus

@@ -23,7 +23,7 @@
 namespace gradus {
 namespace {
 
-// The CPU quota of this process's cgroup (v2), or a large number.
+// Returns the CPU quota of this process's cgroup (v2), or a large number where there is none.
 int cgroup_cores() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   std::string quota;
@@ -44,11 +44,11 @@ int usable_cores() {
   return cores;
 }
 
-// What OpenMP takes too, so that all libraries of a process agree.
+// Returns the number that OpenMP takes too, so that all libraries of a process agree.
 static int default_threads() {
   static const int threads = [] {
     const char* text = std::getenv("OMP_NUM_THREADS");
-    const long n = text ? std::strtol(text, nullptr, 10) : 0;  // of a list, the outermost level's
+    const long n = text ? std::strtol(text, nullptr, 10) : 0;  // of a list the first: the outermost level's
     return n > 0 ? int(std::min(n, 1024L)) : usable_cores();
   }();
   return threads;
@@ -85,7 +85,7 @@ class FirstException {
 
 }  // namespace
 
-static thread_local bool in_share = false;  // of a loop that OpenMP knows nothing of
+static thread_local bool in_share = false;  // whether this thread runs a share of a loop without OpenMP
 
 struct InShare {
   InShare() { in_share = true; }

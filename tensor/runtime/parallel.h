@@ -1,5 +1,6 @@
-// parallel_for: splits an index range over the Context's threads (OpenMP, the pool that oneDNN uses;
-// std::thread under GRADUS_NO_OPENMP, for ThreadSanitizer, which does not understand libgomp).
+// parallel_for: divides an index range among the Context's threads. The threads are OpenMP's,
+// which oneDNN uses too. Under GRADUS_NO_OPENMP they are std::thread, for ThreadSanitizer, which
+// does not understand libgomp.
 #pragma once
 
 #include <algorithm>
@@ -8,23 +9,25 @@
 
 namespace gradus {
 
-// CPU cores this process may use (its affinity mask, and its cgroup's CPU quota).
+// Returns the number of CPU cores this process may use (its affinity mask, and its cgroup's CPU quota).
 int usable_cores();
-// Threads that parallel_for and oneDNN use on the calling thread: the Context's, else OMP_NUM_THREADS, else
-// usable_cores(). A rank that joins a job without OMP_NUM_THREADS has its part of the host's cores.
+// Returns the number of threads that parallel_for and oneDNN use on the calling thread: the Context's, else
+// OMP_NUM_THREADS, else usable_cores(). A rank that joins a job without OMP_NUM_THREADS gets its share of
+// the host's cores.
 int num_threads();
-void set_num_threads(int n);  // of the current Context. Errors: ValueError below 1
+void set_num_threads(int n);  // sets the current Context's. Errors: ValueError below 1
 
 namespace internal {
-// Calls body(context, begin, end) on `threads` threads with equal shares of [begin, end); inline when threads
-// is 1 or when called from inside a parallel region. Exceptions of a share reach the caller.
+// Calls body(context, begin, end) on `threads` threads with equal shares of [begin, end). Runs on the
+// calling thread alone when threads is 1, or inside a parallel region. An exception of a share is
+// rethrown to the caller.
 void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t),
                   void* context);
 }  // namespace internal
 
 // Calls f(first, last) on consecutive shares of [begin, end). A range of at most `grain` elements stays on
-// the calling thread, and a longer one is cut into shares of more than half of that. They depend on sizes and
-// thread count alone.
+// the calling thread. A longer one is cut into shares of more than grain / 2. The shares depend on the sizes
+// and the number of threads alone.
 template <class F>
 void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& f) {
   const int64_t n = end - begin;

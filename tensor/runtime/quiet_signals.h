@@ -1,5 +1,5 @@
-// QuietSignals: what a system call would tell its thread by a signal that ends the process is
-// its error instead.
+// QuietSignals: turns a failed write into an error of the system call, where the system would end the
+// process by a signal.
 #pragma once
 
 #include <signal.h>
@@ -10,8 +10,9 @@
 
 namespace gradus::internal {
 
-// While it lives, a write of this thread beyond `ulimit -f` fails with EFBIG (SIGXFSZ), and one that nobody
-// reads with EPIPE (SIGPIPE). The program's handlers stay as they are.
+// While an object lives, writes of this thread fail with an error instead of a signal: beyond `ulimit -f`
+// with EFBIG (SIGXFSZ), and to a pipe or socket without a reader with EPIPE (SIGPIPE). The program's handlers
+// stay as they are.
 class QuietSignals {
  public:
   explicit QuietSignals(std::initializer_list<int> signals = {SIGXFSZ}) {
@@ -21,7 +22,7 @@ class QuietSignals {
     sigpending(&pending);
     for (const int s : signals) {
       sigaddset(&blocked, s);
-      if (sigismember(&pending, s) == 0) sigaddset(&ours_, s);  // an earlier one is the program's
+      if (sigismember(&pending, s) == 0) sigaddset(&ours_, s);  // a signal already pending is the program's
     }
     pthread_sigmask(SIG_BLOCK, &blocked, &before_);
   }

@@ -1,6 +1,6 @@
-// Randomness: counter-based Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,
-// 3", SC 2011). Every draw names its position, so results do not depend on the number of threads or on
-// the memory layout.
+// Randomness: counter-based Philox4x32-10. Every draw names its position, so results depend neither on the
+// number of threads nor on the memory layout.
+// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace gradus {
 
-// The 128 random bits of `counter` under `key`.
+// Returns the 128 random bits of `counter` under `key` and `stream`.
 inline std::array<uint32_t, 4> philox(uint64_t key, uint64_t stream, uint64_t counter) {
   std::array<uint32_t, 4> c = {uint32_t(counter), uint32_t(counter >> 32), uint32_t(stream),
                                uint32_t(stream >> 32)};
@@ -23,20 +23,20 @@ inline std::array<uint32_t, 4> philox(uint64_t key, uint64_t stream, uint64_t co
   return c;
 }
 
-// One reserved run of random numbers: what a kernel needs to draw the same values again.
+// One reserved run of random numbers. A kernel that gets the same key draws the same values.
 struct PhiloxKey {
   uint64_t seed = 0;
   uint64_t stream = 0;  // number of the draw since seeding
 };
 
-// A seedable source of PhiloxKeys; copyable, its state is two numbers.
+// A seedable source of PhiloxKeys. It can be copied; its state is two numbers.
 class RandomGenerator {
  public:
   explicit RandomGenerator(uint64_t seed = 0) : seed_(seed) {}
   void manual_seed(uint64_t seed) { *this = RandomGenerator(seed); }
   uint64_t seed() const { return seed_; }
 
-  // Reserves the next draw; every element index of it has its own numbers.
+  // Reserves the next draw. In a draw every element index has its own numbers.
   PhiloxKey next() { return {seed_, draws_++}; }
 
   // The state as numbers, for checkpoints.
@@ -48,9 +48,9 @@ class RandomGenerator {
   uint64_t draws_ = 0;
 };
 
-// Uniform in [0, 1) with 24 bits: the same on every device.
+// Returns a uniform number in [0, 1) with 24 bits, the same on every device.
 inline float uniform_f32(uint32_t bits) { return float(bits >> 8) * 0x1p-24f; }
-// Uniform in [0, 1) with 53 bits.
+// Returns a uniform number in [0, 1) with 53 bits.
 inline double uniform_f64(uint32_t hi, uint32_t lo) {
   return double((uint64_t(hi) << 21) ^ (uint64_t(lo) >> 11)) * 0x1p-53;
 }

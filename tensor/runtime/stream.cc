@@ -16,7 +16,7 @@
 namespace gradus {
 namespace internal {
 
-// In a process that fork() made, the parent's streams have no thread that would do their work.
+// The process that made a stream. In a child of fork() the stream has no thread that would do its work.
 class Owner {
  public:
   bool is_here() const { return process_ == fork_count(); }
@@ -37,7 +37,7 @@ struct EventState {
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
-  std::exception_ptr error;  // what had gone wrong on the stream by then
+  std::exception_ptr error;  // the stream's error at that point
 
   void set(std::exception_ptr e) {
     {
@@ -55,15 +55,15 @@ struct EventState {
   }
 };
 
-// What a worker thread, its stream's handles and synchronize(device) share. The last may come when the
-// handles are gone.
+// State that a worker thread, the handles of its stream and synchronize(device) share. synchronize may come
+// when the handles are gone.
 struct WorkQueue {
   const Owner owner;
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> tasks;
   bool busy = false, stop = false;
-  std::exception_ptr error;  // the first since the last synchronize
+  std::exception_ptr error;  // the first one since the last synchronize
 
   void push(std::function<void()> task) {
     owner.check();
@@ -86,7 +86,7 @@ struct WorkQueue {
     return error;
   }
 
-  // Nothing to wait for and nothing to tell any more.
+  // Returns whether there is nothing to wait for and no error to report any more.
   bool is_over() {
     std::lock_guard lock(mutex);
     return stop && tasks.empty() && !busy && !error;
@@ -107,7 +107,7 @@ struct WorkQueue {
       } catch (...) {
         thrown = std::current_exception();
       }
-      task = nullptr;  // frees the tensors it held before the stream counts as idle
+      task = nullptr;  // frees its tensors before the stream counts as idle
       lock.lock();
       if (thrown && !error) error = thrown;
       busy = false;
@@ -116,7 +116,7 @@ struct WorkQueue {
   }
 };
 
-// The handles' side: when the last one goes, the worker finishes what is queued and ends.
+// The part that belongs to the handles. When the last handle is gone, the worker finishes the queue and ends.
 struct StreamQueue {
   std::shared_ptr<WorkQueue> work = std::make_shared<WorkQueue>();
   std::thread worker{[work = work] { work->run(); }};
@@ -131,7 +131,7 @@ struct StreamQueue {
       work->stop = true;
     }
     work->changed.notify_all();
-    // A task may have held the last handle (a tensor knows its node, a node its stream).
+    // The last handle may be in a task: a tensor refers to its node, a node to its stream.
     if (worker.get_id() == std::this_thread::get_id())
       worker.detach();
     else
@@ -206,7 +206,7 @@ Event Event::record(const Stream& stream) {
   Event e;
   if (stream.is_inline()) return e;
   e.state_ = std::make_shared<internal::EventState>();
-  internal::WorkQueue* work = stream.queue_->work.get();  // alive as long as its tasks
+  internal::WorkQueue* work = stream.queue_->work.get();  // lives as long as its tasks
   work->push([state = e.state_, work] { state->set(work->pending_error()); });
   return e;
 }

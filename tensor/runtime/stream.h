@@ -1,5 +1,5 @@
-// Streams: in-order queues of kernels on a device. cpu:0's stream runs inline; cpu:1.. have a worker thread
-// each and follow the same rules as CUDA streams, so that multi-device code is tested without a GPU.
+// Streams: in-order queues of kernels on a device. The stream of cpu:0 runs kernels at once. cpu:1.. have a
+// worker thread each and follow the rules of CUDA streams, so that multi-device code is tested without a GPU.
 #pragma once
 
 #include <functional>
@@ -15,21 +15,21 @@ struct StreamQueue;
 struct EventState;
 }  // namespace internal
 
-// A handle. When the last one of a further stream goes, what is queued still runs.
+// A handle to a stream. When the last handle of a stream made by create() is gone, queued tasks still run.
 class Stream {
  public:
-  // The device's default stream.
+  // Returns the device's default stream.
   static Stream of(Device device);
-  // A further stream of the device (cpu:0 has only the inline one, which this returns).
+  // Returns a new stream of the device. cpu:0 has only its inline stream, and returns that.
   static Stream create(Device device);
 
   Device device() const { return device_; }
-  // Kernels run in the calling thread.
+  // Returns whether kernels run in the calling thread.
   bool is_inline() const { return queue_ == nullptr; }
   // Runs `task` after everything enqueued before it. An exception in it surfaces at synchronize().
   void enqueue(std::function<void()> task) const;
-  // Later tasks of this stream wait for `event`; the host does not. An error that the event's stream had met
-  // by then becomes this stream's as well.
+  // Makes later tasks of this stream wait for `event`. The host does not wait. An error that the event's
+  // stream had met before the event becomes this stream's error too.
   void wait(const Event& event) const;
   // Blocks the host until all enqueued tasks are done.
   // Errors: the first exception of a task since the last call.
@@ -43,14 +43,14 @@ class Stream {
   std::shared_ptr<internal::StreamQueue> queue_;
 };
 
-// A point in a stream's order.
+// A point in the order of a stream's tasks.
 class Event {
  public:
   Event() = default;  // already happened
   static Event record(const Stream& stream);
   bool done() const;
-  // Blocks the host.
-  // Errors: what a task before the event threw, unless the stream's synchronize() has told.
+  // Blocks the host until the event has happened.
+  // Errors: what a task before the event threw, unless the stream's synchronize() has already thrown it.
   void synchronize() const;
 
  private:

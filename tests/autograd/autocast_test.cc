@@ -1,4 +1,5 @@
-// Autocast: which dtypes ops compute in, where gradients arrive, and what becomes of the casts that are kept.
+// Autocast: the dtypes that ops compute in, where gradients arrive, and what happens to the
+// casts that are kept.
 #include "gradus/autograd/graph/autocast.h"
 
 #include <cmath>

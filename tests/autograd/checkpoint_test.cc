@@ -1,5 +1,5 @@
-// Checkpointing: what is computed again gives the same bits and changes no state, whatever its inputs; and
-// memory falls while a backward goes on.
+// Checkpointing: computing again gives the same bits and changes no state, for any inputs. Memory falls while
+// a backward goes on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

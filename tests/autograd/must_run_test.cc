@@ -1,5 +1,5 @@
-// Nodes that others count on: kept by their recordings, run in every backward, told when a recording
-// ends without them.
+// Nodes that other nodes depend on: their recordings keep them, every backward runs them, and they are told
+// when a recording ends without them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

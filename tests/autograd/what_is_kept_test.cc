@@ -1,4 +1,5 @@
-// What a user keeps with `auto` outlives what it came from; and x[0][1], x += y under a recording.
+// Tensors that a user keeps with `auto` outlive the tensors that they came from. Also x[0][1] and x += y
+// under a recording.
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/functional.h"

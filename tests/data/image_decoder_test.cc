@@ -1,5 +1,5 @@
-// Decoded pixels against Pillow's (golden/make_images.py), parts against the whole, and files that are
-// damaged or made to harm.
+// Compares decoded pixels with Pillow's (golden/make_images.py), and parts with the whole. Damaged and
+// malicious files give errors.
 #include "gradus/data/images/image_decoder.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What the ranks of a job get from their loaders, together.
+// The samples that the ranks of a job get from their loaders together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

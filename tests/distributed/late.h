@@ -1,4 +1,4 @@
-// Tensors whose device takes its time: whoever reads them on the host without waiting finds NaN.
+// Tensors on a slow device: reading them on the host without waiting gives NaN.
 #pragma once
 
 #include <chrono>

@@ -1,8 +1,9 @@
 // Ranks that are processes: starts this test program again, once per rank, to run one of its functions.
 //
 //   const RankFunction sums{"sums", [] { init_process_group(...); ...; return 0; }};
-//   TEST(Sums, Add) { for (const RankEnd& end : run_processes("sums", 3)) EXPECT_EQ(end.exit_code, 0) <<
-//   end.output; }
+//   TEST(Sums, Add) {
+//     for (const RankEnd& end : run_processes("sums", 3)) EXPECT_EQ(end.exit_code, 0) << end.output;
+//   }
 #pragma once
 
 #include <functional>

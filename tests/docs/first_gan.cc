@@ -24,7 +24,7 @@ struct Disc : nn::Layer {
   }
 };
 
-void train() {
+void run() {
   manual_seed(1 + uint64_t(dist::get_rank()));  // each rank draws noise of its own
   const data::GeneratedDigits digits({.size = 1024, .normalize = false});
   data::DataLoader loader(digits, {.batch_size = 16, .shuffle = true, .drop_last = true, .seed = 1});
@@ -71,4 +71,4 @@ void train() {
   }
 }
 
-int main() { return dist::launcher({.nproc_per_node = 2}, train); }
+int main() { return dist::launcher({.nproc_per_node = 2}, run); }

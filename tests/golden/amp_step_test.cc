@@ -1,6 +1,6 @@
-// Training steps under autocast against torch.autocast("cpu", torch.bfloat16): Gradus is no farther from the
-// steps in f32 than twice what PyTorch is, or one rounding to bf16. Signs at rectifiers differ, so that
-// elements may not agree.
+// Training steps under autocast against torch.autocast("cpu", torch.bfloat16). Gradus may differ from the
+// steps in f32 by at most twice PyTorch's difference, or by one rounding to bf16. Single elements may differ,
+// because signs at rectifiers do.
 #include <map>
 
 #include "gradus/autograd/grad_manager.h"

@@ -1,4 +1,4 @@
-// Mistakes, one at a time, and what the compiler is to say of each.
+// Mistakes, one at a time, and what the compiler must say about each.
 #include "gradus/autograd/ops/images/interpolate.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/nn/layers/linear.h"

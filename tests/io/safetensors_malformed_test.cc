@@ -1,6 +1,5 @@
-// Files from outside: whatever the bytes, reading gives a result or a FileError that names the
-// file. Run it with
-// --config=asan too.
+// Files from outside: for any bytes, reading gives a result or a FileError that names the file. Run it
+// with --config=asan too.
 #include <random>
 
 #include "gradus/io/safetensors.h"

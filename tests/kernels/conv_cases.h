@@ -1,7 +1,7 @@
 // Random convolutions and matrix products, checked against sums in f64.
 //
-// Values are odd multiples of 1/4 below 2, so that all sums of fewer than 2^24 / 49 products are exact in
-// f32, in whatever order they are made: a result is wrong when it is not the sum, rounded once to its dtype.
+// Values are odd multiples of 1/4 below 2. So all sums of fewer than 2^24 / 49 products are exact in f32, in
+// any order. A result is wrong when it is not the sum, rounded once to its dtype.
 #pragma once
 
 #include <cstdint>

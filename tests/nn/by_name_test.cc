@@ -1,4 +1,4 @@
-// Parameters by name, and what comes to a model after it was converted.
+// Parameters by name, and parts that are added to a model after its conversion.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The default dtype: what is made without one gets it, and nothing else changes.
+// The default dtype: tensors made without a dtype get it, and nothing else changes.
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/grad_manager.h"

@@ -1,4 +1,4 @@
-// The mistakes that everybody makes first: what the error says, and that it names what converts.
+// The mistakes that everybody makes first: what the error says, and that it names the conversion that helps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -547,7 +547,7 @@ TEST(LayerTable, HoldsEveryLayerAndLossThatTheHeadersDeclare) {
   // A class that nobody derives from, a loss's name, or what changes a layer.
   const std::regex declared(R"(^class (\w+) final : public|^using (\w+) = Loss<|^L& (\w+)\(L& layer)");
   int found = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("nn")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator("nn")) {
     if (entry.path().extension() != ".h") continue;
     std::ifstream header(entry.path());
     for (std::string line; std::getline(header, line);) {

@@ -1,5 +1,5 @@
-// Options: a floating-point number is no integer. Mistakes do not compile, so this asks the compiler; that
-// what is required cannot be left out is in tests/install/headers_test.sh.
+// Options: a floating-point number is no integer. Mistakes do not compile, so this test asks the compiler.
+// tests/install/headers_test.sh tests that required options cannot be left out.
 #include <gtest/gtest.h>
 
 #include "gradus/nn/nn.h"

@@ -1,4 +1,4 @@
-// What summary finds on the meta device is what a network really computes and holds.
+// summary finds on the meta device what a network really computes and holds.
 #include "gradus/nn/summary.h"
 
 #include <gmock/gmock.h>

@@ -733,7 +733,7 @@ std::set<std::string> ops_with_integers() {
   std::set<std::string> options, ops;
   for (const bool structs : {true, false}) {
     for (const char* folder : {"autograd/ops", "tensor/ops"}) {
-      for (const auto& file : std::filesystem::directory_iterator(folder)) {
+      for (const auto& file : std::filesystem::recursive_directory_iterator(folder)) {
         if (file.path().extension() != ".h") continue;
         std::ifstream text(file.path());
         std::string inside;

@@ -1,4 +1,4 @@
-// What the forms of dropout draw, and what becomes of it.
+// The forms of dropout: the random numbers that they draw, and the results.
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/ops/copy.h"

@@ -9,8 +9,8 @@
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/math.h"
+#include "gradus/tensor/ops/pointwise.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tests/ops/values.h"
@@ -60,17 +60,17 @@ struct Function {
 };
 
 const Function kFunctions[] = {
-    {"exp", raw::exp, std::exp, 2},
-    {"expm1", raw::expm1, std::expm1, 3},
-    {"log", raw::log, std::log, 2},
-    {"log1p", raw::log1p, std::log1p, 3},
-    {"tanh", raw::tanh, std::tanh, 3},
-    {"erf", raw::erf, std::erf, 3},
-    {"sqrt", raw::sqrt, std::sqrt, 1},
-    {"sin", raw::sin, std::sin, 2},
-    {"cos", raw::cos, std::cos, 2},
-    {"rsqrt", raw::rsqrt, [](double v) { return 1 / std::sqrt(v); }, 2},
-    {"sigmoid", raw::sigmoid, [](double v) { return 1 / (1 + std::exp(-v)); }, 4, 0x1p-126},
+    {"exp", raw::unary<functors::Exp>, std::exp, 2},
+    {"expm1", raw::unary<functors::Expm1>, std::expm1, 3},
+    {"log", raw::unary<functors::Log>, std::log, 2},
+    {"log1p", raw::unary<functors::Log1p>, std::log1p, 3},
+    {"tanh", raw::unary<functors::Tanh>, std::tanh, 3},
+    {"erf", raw::unary<functors::Erf>, std::erf, 3},
+    {"sqrt", raw::unary<functors::Sqrt>, std::sqrt, 1},
+    {"sin", raw::unary<functors::Sin>, std::sin, 2},
+    {"cos", raw::unary<functors::Cos>, std::cos, 2},
+    {"rsqrt", raw::unary<functors::Rsqrt>, [](double v) { return 1 / std::sqrt(v); }, 2},
+    {"sigmoid", raw::unary<functors::Sigmoid>, [](double v) { return 1 / (1 + std::exp(-v)); }, 4, 0x1p-126},
 };
 
 // Every 4099th float: 2^32 / 4099 of them, all exponents, subnormals, infinities and NaNs included.
@@ -124,14 +124,15 @@ const std::pair<const char*, Op> kOps[] = {
     {"sub", [](const Tensor& a, const Tensor& b) { return raw::sub(a, b); }},
     {"mul", [](const Tensor& a, const Tensor& b) { return raw::mul(a, b); }},
     {"div", [](const Tensor& a, const Tensor& b) { return raw::div(a, b); }},
-    {"pow", [](const Tensor& a, const Tensor& b) { return raw::pow(raw::abs(a), b); }},
+    {"pow", [](const Tensor& a, const Tensor& b) { return raw::pow(raw::unary<functors::Abs>(a), b); }},
     {"remainder", [](const Tensor& a, const Tensor& b) { return raw::remainder(a, b); }},
     {"maximum", [](const Tensor& a, const Tensor& b) { return raw::maximum(a, b); }},
     {"minimum", [](const Tensor& a, const Tensor& b) { return raw::minimum(a, b); }},
     {"add scaled", [](const Tensor& a, const Tensor& b) { return raw::add(a, b, 0.3); }},
     {"add number", [](const Tensor& a, const Tensor&) { return raw::add(a, 0.3); }},
     {"lerp", [](const Tensor& a, const Tensor& b) { return raw::lerp(a, b, 0.7); }},
-    {"lerp tensor", [](const Tensor& a, const Tensor& b) { return raw::lerp(a, b, raw::abs(b)); }},
+    {"lerp tensor",
+     [](const Tensor& a, const Tensor& b) { return raw::lerp(a, b, raw::unary<functors::Abs>(b)); }},
     {"where", [](const Tensor& a, const Tensor& b) { return raw::where(raw::gt(a, b), a, b); }},
     {"eq", [](const Tensor& a, const Tensor& b) { return raw::eq(a, b); }},
     {"ne", [](const Tensor& a, const Tensor& b) { return raw::ne(a, b); }},
@@ -141,41 +142,54 @@ const std::pair<const char*, Op> kOps[] = {
     {"ge", [](const Tensor& a, const Tensor& b) { return raw::ge(a, b); }},
     {"and", [](const Tensor& a, const Tensor& b) { return raw::logical_and(raw::gt(a, 0), raw::gt(b, 0)); }},
     {"or", [](const Tensor& a, const Tensor& b) { return raw::logical_or(raw::gt(a, 0), raw::gt(b, 0)); }},
-    {"not", [](const Tensor& a, const Tensor&) { return raw::logical_not(raw::gt(a, 0)); }},
-    {"isnan", [](const Tensor& a, const Tensor&) { return raw::isnan(a); }},
-    {"isfinite", [](const Tensor& a, const Tensor&) { return raw::isfinite(a); }},
-    {"neg", [](const Tensor& a, const Tensor&) { return raw::neg(a); }},
-    {"abs", [](const Tensor& a, const Tensor&) { return raw::abs(a); }},
-    {"sign", [](const Tensor& a, const Tensor&) { return raw::sign(a); }},
-    {"square", [](const Tensor& a, const Tensor&) { return raw::square(a); }},
-    {"exp", [](const Tensor& a, const Tensor&) { return raw::exp(a); }},
-    {"log", [](const Tensor& a, const Tensor&) { return raw::log(raw::abs(a)); }},
-    {"sqrt", [](const Tensor& a, const Tensor&) { return raw::sqrt(raw::abs(a)); }},
-    {"reciprocal", [](const Tensor& a, const Tensor&) { return raw::reciprocal(a); }},
-    {"tanh", [](const Tensor& a, const Tensor&) { return raw::tanh(a); }},
-    {"sigmoid", [](const Tensor& a, const Tensor&) { return raw::sigmoid(a); }},
-    {"erf", [](const Tensor& a, const Tensor&) { return raw::erf(a); }},
-    {"floor", [](const Tensor& a, const Tensor&) { return raw::floor(a); }},
-    {"ceil", [](const Tensor& a, const Tensor&) { return raw::ceil(a); }},
-    {"round", [](const Tensor& a, const Tensor&) { return raw::round(a); }},
+    {"not", [](const Tensor& a, const Tensor&) { return raw::unary<functors::LogicalNot>(raw::gt(a, 0)); }},
+    {"isnan", [](const Tensor& a, const Tensor&) { return raw::unary<functors::IsNaN>(a); }},
+    {"isfinite", [](const Tensor& a, const Tensor&) { return raw::unary<functors::IsFinite>(a); }},
+    {"neg", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Neg>(a); }},
+    {"abs", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Abs>(a); }},
+    {"sign", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Sign>(a); }},
+    {"square", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Square>(a); }},
+    {"exp", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Exp>(a); }},
+    {"log",
+     [](const Tensor& a, const Tensor&) { return raw::unary<functors::Log>(raw::unary<functors::Abs>(a)); }},
+    {"sqrt",
+     [](const Tensor& a, const Tensor&) { return raw::unary<functors::Sqrt>(raw::unary<functors::Abs>(a)); }},
+    {"reciprocal", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Reciprocal>(a); }},
+    {"tanh", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Tanh>(a); }},
+    {"sigmoid", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Sigmoid>(a); }},
+    {"erf", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Erf>(a); }},
+    {"floor", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Floor>(a); }},
+    {"ceil", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Ceil>(a); }},
+    {"round", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Round>(a); }},
     {"clamp", [](const Tensor& a, const Tensor&) { return raw::clamp(a, -0.2, 0.4); }},
-    {"relu", [](const Tensor& a, const Tensor&) { return raw::relu(a); }},
-    {"leaky_relu", [](const Tensor& a, const Tensor&) { return raw::leaky_relu(a, 0.1); }},
-    {"elu", [](const Tensor& a, const Tensor&) { return raw::elu(a, 1.5); }},
-    {"softplus", [](const Tensor& a, const Tensor&) { return raw::softplus(a, 2); }},
-    {"silu", [](const Tensor& a, const Tensor&) { return raw::silu(a); }},
-    {"gelu", [](const Tensor& a, const Tensor&) { return raw::gelu(a); }},
-    {"gelu_tanh", [](const Tensor& a, const Tensor&) { return raw::gelu_tanh(a); }},
-    {"relu_backward", [](const Tensor& a, const Tensor& b) { return raw::relu_backward(a, b); }},
+    {"relu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Relu>(a); }},
+    {"leaky_relu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::LeakyRelu>(a, 0.1); }},
+    {"elu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Elu>(a, 1.5); }},
+    {"softplus", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Softplus>(a, 2); }},
+    {"silu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Silu>(a); }},
+    {"gelu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Gelu>(a); }},
+    {"gelu_tanh", [](const Tensor& a, const Tensor&) { return raw::unary<functors::GeluTanh>(a); }},
+    {"relu_backward",
+     [](const Tensor& a, const Tensor& b) { return raw::backward<functors::ReluBackward>(a, b); }},
     {"leaky_relu_backward",
-     [](const Tensor& a, const Tensor& b) { return raw::leaky_relu_backward(a, b, 0.1); }},
-    {"elu_backward", [](const Tensor& a, const Tensor& b) { return raw::elu_backward(a, b, 1.5); }},
-    {"sigmoid_backward", [](const Tensor& a, const Tensor& b) { return raw::sigmoid_backward(a, b); }},
-    {"tanh_backward", [](const Tensor& a, const Tensor& b) { return raw::tanh_backward(a, b); }},
-    {"silu_backward", [](const Tensor& a, const Tensor& b) { return raw::silu_backward(a, b); }},
-    {"gelu_backward", [](const Tensor& a, const Tensor& b) { return raw::gelu_backward(a, b); }},
-    {"gelu_tanh_backward", [](const Tensor& a, const Tensor& b) { return raw::gelu_tanh_backward(a, b); }},
-    {"clamp_backward", [](const Tensor& a, const Tensor& b) { return raw::clamp_backward(a, b, -0.5, 0.5); }},
+     [](const Tensor& a,
+        const Tensor& b) { return raw::backward<functors::LeakyReluBackward>(a, b, Tensor(), 0.1); }},
+    {"elu_backward",
+     [](const Tensor& a,
+        const Tensor& b) { return raw::backward<functors::EluBackward>(a, b, Tensor(), 1.5); }},
+    {"sigmoid_backward",
+     [](const Tensor& a, const Tensor& b) { return raw::backward<functors::SigmoidBackward>(a, b); }},
+    {"tanh_backward",
+     [](const Tensor& a, const Tensor& b) { return raw::backward<functors::TanhBackward>(a, b); }},
+    {"silu_backward",
+     [](const Tensor& a, const Tensor& b) { return raw::backward<functors::SiluBackward>(a, b); }},
+    {"gelu_backward",
+     [](const Tensor& a, const Tensor& b) { return raw::backward<functors::GeluBackward>(a, b); }},
+    {"gelu_tanh_backward",
+     [](const Tensor& a, const Tensor& b) { return raw::backward<functors::GeluTanhBackward>(a, b); }},
+    {"clamp_backward",
+     [](const Tensor& a,
+        const Tensor& b) { return raw::backward<functors::ClampBackward>(a, b, Tensor(), -0.5, 0.5); }},
 };
 
 // The same logical elements in other places: channels-last, transposed storage, every second
@@ -221,7 +235,8 @@ TEST(ElementwiseLayouts, SixteenBitFloatsAreComputedAsF32AndRoundedOnce) {
       for (size_t i = 0; i < g.size(); ++i)
         ASSERT_NEAR(g[i], w[i], tolerance * std::max(1.0, std::abs(w[i]))) << name << " in " << name_of(t);
     }
-    EXPECT_EQ(values(raw::exp(a)), values(raw::to(raw::exp(raw::to(a, DType::kF32)), t)));
+    EXPECT_EQ(values(raw::unary<functors::Exp>(a)),
+              values(raw::to(raw::unary<functors::Exp>(raw::to(a, DType::kF32)), t)));
   }
 }
 
@@ -248,7 +263,7 @@ TEST(ElementwiseLayouts, ResultsTakeTheOperandsLayout) {
   EXPECT_TRUE(raw::add(rows, image).is_channels_last());
   EXPECT_TRUE(raw::add(image, bias).is_channels_last());
   EXPECT_TRUE(raw::add(bias, image).is_channels_last());
-  EXPECT_TRUE(raw::relu(image).is_channels_last());
+  EXPECT_TRUE(raw::unary<functors::Relu>(image).is_channels_last());
   EXPECT_TRUE(raw::gt(image, 0).is_channels_last());
   EXPECT_TRUE(raw::where(raw::gt(image, 0), image, raw::operand(0, image)).is_channels_last());
   const Tensor transposed = raw::permute(random_tensor({6, 5}), {1, 0});
@@ -302,7 +317,7 @@ TEST(ElementwiseBroadcast, LongRowsAndManyRowsAgree) {
 
 TEST(ElementwiseBroadcast, EmptyTensorsStayEmpty) {
   EXPECT_EQ(raw::add(empty({0, 3}), empty({1, 3})).shape(), (Shape{0, 3}));
-  EXPECT_EQ(raw::exp(empty({2, 0})).shape(), (Shape{2, 0}));
+  EXPECT_EQ(raw::unary<functors::Exp>(empty({2, 0})).shape(), (Shape{2, 0}));
   EXPECT_EQ(raw::where(empty({0}, {.dtype = DType::kBool}), empty({0}), empty({1})).numel(), 0);
 }
 
@@ -317,12 +332,13 @@ TEST(ElementwiseSpecial, NaNFollowsItsRules) {
     EXPECT_EQ(raw::ne(pair.first, pair.second).item<float>(), 1);
     EXPECT_EQ(raw::le(pair.first, pair.second).item<float>(), 0);
   }
-  EXPECT_TRUE(std::isnan(raw::relu(nan).item<float>()));
+  EXPECT_TRUE(std::isnan(raw::unary<functors::Relu>(nan).item<float>()));
   EXPECT_TRUE(std::isnan(raw::clamp(nan, -1, 1).item<float>()));
-  EXPECT_TRUE(std::isnan(raw::leaky_relu(nan, 0.1).item<float>()));
-  EXPECT_EQ(raw::sign(nan).item<float>(), 0);
-  EXPECT_EQ(values(raw::isnan(tensor({kNaN, kInf, 1.f}))), (std::vector<double>{1, 0, 0}));
-  EXPECT_EQ(values(raw::isfinite(tensor({kNaN, kInf, -kInf, 1.f}))), (std::vector<double>{0, 0, 0, 1}));
+  EXPECT_TRUE(std::isnan(raw::unary<functors::LeakyRelu>(nan, 0.1).item<float>()));
+  EXPECT_EQ(raw::unary<functors::Sign>(nan).item<float>(), 0);
+  EXPECT_EQ(values(raw::unary<functors::IsNaN>(tensor({kNaN, kInf, 1.f}))), (std::vector<double>{1, 0, 0}));
+  EXPECT_EQ(values(raw::unary<functors::IsFinite>(tensor({kNaN, kInf, -kInf, 1.f}))),
+            (std::vector<double>{0, 0, 0, 1}));
   // A NaN that is not taken does not matter.
   EXPECT_EQ(raw::where(raw::gt(one, 0), one, nan).item<float>(), 1);
 }
@@ -336,17 +352,18 @@ TEST(ElementwiseSpecial, RemainderHasTheDivisorsSign) {
 }
 
 TEST(ElementwiseSpecial, RoundTakesHalvesToTheEvenNeighbor) {
-  EXPECT_EQ(values(raw::round(tensor({0.5f, 1.5f, 2.5f, -0.5f, -1.5f}))),
+  EXPECT_EQ(values(raw::unary<functors::Round>(tensor({0.5f, 1.5f, 2.5f, -0.5f, -1.5f}))),
             (std::vector<double>{0, 2, 2, 0, -2}));
 }
 
 TEST(ElementwiseSpecial, SoftplusAndGeluAreRightFarOut) {
-  const auto s = values(raw::softplus(tensor({-200.f, 0.f, 30.f, 1000.f}), 1));
+  const auto s = values(raw::unary<functors::Softplus>(tensor({-200.f, 0.f, 30.f, 1000.f}), 1));
   EXPECT_EQ(s[0], 0);
   EXPECT_NEAR(s[1], std::log(2.0), 1e-7);
   EXPECT_EQ(s[2], 30);
   EXPECT_EQ(s[3], 1000);
-  for (const Tensor& y : {raw::gelu(tensor({-40.f, 40.f})), raw::gelu_tanh(tensor({-40.f, 40.f}))}) {
+  for (const Tensor& y : {raw::unary<functors::Gelu>(tensor({-40.f, 40.f})),
+                          raw::unary<functors::GeluTanh>(tensor({-40.f, 40.f}))}) {
     EXPECT_EQ(values(y)[0], 0);
     EXPECT_EQ(values(y)[1], 40);
   }
@@ -365,8 +382,8 @@ TEST(ElementwiseTypes, PromotionFollowsPyTorch) {
   EXPECT_EQ(raw::add(flag, u8).dtype(), DType::kU8);
   EXPECT_EQ(raw::add(flag, flag).dtype(), DType::kBool);
   EXPECT_EQ(raw::div(i64, i64).dtype(), DType::kF32);
-  EXPECT_EQ(raw::exp(i64).dtype(), DType::kF32);
-  EXPECT_EQ(raw::floor(i64).dtype(), DType::kI64);
+  EXPECT_EQ(raw::unary<functors::Exp>(i64).dtype(), DType::kF32);
+  EXPECT_EQ(raw::unary<functors::Floor>(i64).dtype(), DType::kI64);
   // A 0-dimensional tensor decides only by its kind.
   EXPECT_EQ(raw::add(f32, scalar(1, {.dtype = DType::kF64})).dtype(), DType::kF32);
   EXPECT_EQ(raw::add(i64, scalar(1.5)).dtype(), DType::kF32);
@@ -394,8 +411,8 @@ TEST(ElementwiseTypes, IntegersWrapAndDoNotTrap) {
   EXPECT_EQ(values(raw::sub(u, 201)), (std::vector<double>{255, 58}));
   const Tensor i = raw::to(tensor({INT32_MAX, INT32_MIN}), DType::kI32);
   EXPECT_EQ(raw::add(i, i).to_vector<int32_t>(), (std::vector<int32_t>{-2, 0}));
-  EXPECT_EQ(raw::square(i).to_vector<int32_t>(), (std::vector<int32_t>{1, 0}));
-  EXPECT_EQ(raw::abs(i).to_vector<int32_t>(), (std::vector<int32_t>{INT32_MAX, INT32_MIN}));
+  EXPECT_EQ(raw::unary<functors::Square>(i).to_vector<int32_t>(), (std::vector<int32_t>{1, 0}));
+  EXPECT_EQ(raw::unary<functors::Abs>(i).to_vector<int32_t>(), (std::vector<int32_t>{INT32_MAX, INT32_MIN}));
 }
 
 TEST(ElementwiseTypes, UnsupportedOnesAreErrors) {
@@ -466,7 +483,7 @@ TEST(ElementwiseInPlace, FusedFormsMatchTheirFormulas) {
   check([&](const Tensor& t) { raw::addcdiv_(t, a, b, 0.3); }, x + a / b * 0.3);
   check([&](const Tensor& t) { raw::maximum_(t, a); }, maximum(x, a));
   check([&](const Tensor& t) { raw::clamp_(t, -0.1, 0.1); }, clamp(x, -0.1, 0.1));
-  check([&](const Tensor& t) { raw::square_(t); }, x * x);
+  check([&](const Tensor& t) { raw::unary_<functors::Square>("square_", t); }, x * x);
 }
 
 TEST(ElementwiseInPlace, OverlappingOperandsAreReadFirst) {
@@ -499,7 +516,7 @@ TEST(ElementwiseInPlace, RefusesWhatDoesNotFit) {
 TEST(ElementwiseInPlace, ReluOfATemporaryReusesItsBufferAlsoWhileRecording) {
   Tensor x = random_tensor({100});
   const void* buffer = x.raw_ptr();
-  const auto want = values(raw::relu(x));
+  const auto want = values(raw::unary<functors::Relu>(x));
   const Tensor y = relu(std::move(x));
   EXPECT_EQ(y.raw_ptr(), buffer);
   EXPECT_EQ(values(y), want);

@@ -1,4 +1,4 @@
-// What the op table does not say of autograd/ops/functions.h: results that are no tensors,
+// Cases of autograd/ops/functions.h that the op table does not have: results that are no tensors,
 // mixed dtypes, poles.
 #include <gtest/gtest.h>
 

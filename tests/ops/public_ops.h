@@ -15,7 +15,7 @@ namespace gradus::optest {
 template <class Visit>
 void visit_op_files(const char* extension, const Visit& visit) {
   for (const char* folder : {"autograd/ops", "tensor/ops"}) {
-    for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    for (const auto& file : std::filesystem::recursive_directory_iterator(folder)) {
       if (file.path().extension() != extension) continue;
       std::ifstream text(file.path());
       std::vector<std::string> namespaces;

@@ -1,4 +1,4 @@
-// What the op table does not say of layer_norm, group_norm and their like.
+// Cases of layer_norm, group_norm and the like that the op table does not have.
 #include <limits>
 
 #include "gradus/autograd/functional.h"

@@ -1,4 +1,4 @@
-// One call per batch: shares of accumulated losses, when it steps, what it clips, when
+// One call per batch: the shares of accumulated losses, when the optimizer steps, what it clips, and when
 // gradients are kept back.
 #include "gradus/optim/optimizer_wrapper.h"
 

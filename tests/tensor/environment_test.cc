@@ -1,4 +1,4 @@
-// What schedulers say in the environment is understood; what is malformed is refused by name.
+// Variables that schedulers set in the environment are understood; malformed ones are refused by name.
 #include "gradus/tensor/runtime/environment.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Job: who this process or thread is among the ranks, as the parts see it that know nothing of other ranks.
+// Job: the number of this process or thread among the ranks, for parts that know nothing of other ranks.
 #include "gradus/tensor/runtime/job.h"
 
 #include <cstring>

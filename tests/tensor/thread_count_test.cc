@@ -1,4 +1,4 @@
-// The number of threads of a process that nobody has told otherwise than by the environment.
+// The number of threads of a process, as the environment sets it when nothing else does.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

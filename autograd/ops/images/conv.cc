@@ -15,7 +15,7 @@ namespace {
 
 using raw::ConvGeometry;
 
-// The names that one rank's three ops have in errors and in recordings.
+// The names of the three ops of one rank, for errors and recordings.
 struct Names {
   const char *conv, *input_grad, *weight_grad;
 };
@@ -26,16 +26,16 @@ constexpr Names kNames[] = {{},
 const Names& names_of(const ConvGeometry& g) { return kNames[g.rank()]; }
 
 // Note [Three convolutions]
-// y = conv(x, w), dx = conv_input_grad(dy, w) and dw = conv_weight_grad(dy, x) are the three ways to
-// contract one trilinear form; the derivative of each consists of the other two, to any order. The bias rides
-// along: its gradient falls out of the weight gradient's kernel, and that op's derivative is a convolution
+// y = conv(x, w), dx = conv_input_grad(dy, w) and dw = conv_weight_grad(dy, x) are the three contractions
+// of one trilinear form. The derivative of each consists of the other two, to any order. The kernel of
+// the weight gradient computes the bias's gradient as well, and that op's derivative is a convolution
 // with a bias again.
 
 Tensor input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const ConvGeometry& g);
 std::pair<Tensor, Tensor> weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape, bool with_bias,
                                       const ConvGeometry& g, DType dtype);
 
-// The dtype that w's gradient is computed in.
+// Returns the dtype in which w's gradient is computed.
 DType grad_dtype_of(const Tensor& w) {
   return autograd::gradient_dtype(w) == DType::kF32 ? DType::kF32 : w.dtype();
 }
@@ -61,7 +61,7 @@ Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeom
   return y;
 }
 
-// The transposed convolution of dy to `x_shape`, plus bias[x's channels] if defined.
+// Returns the transposed convolution of dy to `x_shape`, plus bias[x's channels] if defined.
 Tensor transposed_conv(const char* op, const Tensor& dy, const Tensor& w, const Tensor& bias,
                        const Shape& x_shape, const ConvGeometry& g) {
   Tensor dx = raw::conv_input_grad(op, dy, w, bias, x_shape, g);
@@ -95,7 +95,7 @@ std::pair<Tensor, Tensor> weight_grad(const Tensor& dy, const Tensor& x, const S
             vs[0] = empty(w_shape, {v.dtype(), v.device()});
             raw::fill_(vs[0], 0);
           }
-          for (Tensor& of_result : vs)  // in f32 if the results are
+          for (Tensor& of_result : vs)  // brings both into the dtype of v
             if (of_result.defined()) of_result = to(of_result, v.dtype());
           if (needs[0]) grads[0] = conv(v, vs[0], vs[1], g);
           if (needs[1]) grads[1] = input_grad(dy.get(), vs[0], v.shape(), g);
@@ -113,13 +113,13 @@ Tensor with_zeros_at_end(const Tensor& x, int64_t dim, int64_t count) {
   return slice_backward(x, shape, dim, 0);
 }
 
-// Replaces same_padding by zeros of equal number on both sides; an odd one goes to the end of x.
+// Replaces same_padding by equal numbers of zeros on both sides. An odd zero is added at the end of x.
 Tensor pad_same(const char* op, Tensor x, const Tensor& w, ConvGeometry& g) {
   for (int d = 0; d < g.rank(); ++d) {
     if (g.stride[d] != 1) throw ValueError(op, "same_padding needs a stride of 1, given ", g.stride[d]);
     if (g.padding[d] != 0)
       throw ValueError(op, "same_padding leaves no room for a padding of ", g.padding[d]);
-    if (g.dilation[d] < 1 || x.dim() != g.rank() + 2 || w.dim() != g.rank() + 2) return x;  // said later
+    if (g.dilation[d] < 1 || x.dim() != g.rank() + 2 || w.dim() != g.rank() + 2) return x;  // checked later
     check_bounds(op, "dilation", g.dilation[d], 1);
     const int64_t zeros = Checked(op, w.size(d + 2) - 1) * g.dilation[d];
     g.padding[d] = zeros / 2;
@@ -128,7 +128,7 @@ Tensor pad_same(const char* op, Tensor x, const Tensor& w, ConvGeometry& g) {
   return x;
 }
 
-// A signal is an image of height 1.
+// Returns the geometry for a signal treated as an image of height 1.
 ConvGeometry as_image(ConvGeometry g) {
   g.stride.insert(0, 1), g.padding.insert(0, 0), g.dilation.insert(0, 1);
   return g;
@@ -143,7 +143,7 @@ Tensor conv_of(const char* op, const Tensor& x, const Tensor& w, const Tensor& b
   return squeeze(conv(unsqueeze(padded, 2), unsqueeze(w, 2), bias, as_image(g)), 2);
 }
 
-// The shape of a transposed convolution's result but for what the output padding adds beyond whole strides.
+// Returns the shape of a transposed convolution's result.
 Shape transposed_shape(const char* op, const Tensor& x, const Tensor& w, const ConvGeometry& g,
                        const Dims& output_padding) {
   const int rank = g.rank();
@@ -177,10 +177,11 @@ Tensor transpose_of(const char* op, const Tensor& x, const Tensor& w, const Tens
   if (x.dim() == g.rank() + 1)
     return squeeze(transpose_of(op, unsqueeze(x, 0), w, bias, g, output_padding), 0);
   const Shape shape = transposed_shape(op, x, w, g, output_padding);
-  Tensor source = x;  // with zeros for an output padding of whole strides
+  Tensor source = x;  // with zeros added for an output padding of whole strides
   for (int d = 0; d < g.rank(); ++d)
     source = with_zeros_at_end(source, d + 2, output_padding[d] / g.stride[d]);
-  // The convolution whose gradient this is says what else is wrong; it has the channels of the result.
+  // Checks the arguments as those of the convolution with this gradient. Its x has the shape of
+  // the result here.
   const Shape want = raw::check_conv(op, empty(shape, {x.dtype(), Device{DeviceType::kMeta, 0}}),
                                      empty(w.shape(), {x.dtype(), Device{DeviceType::kMeta, 0}}), {}, g);
   if (!(want == source.shape())) throw InternalError(op, ": ", want, " is not ", source.shape());

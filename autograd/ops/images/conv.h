@@ -10,10 +10,11 @@
 namespace gradus {
 
 // Correlates each image with a bank of filters:
-//   y[n,o,p,q] = bias[o] + sum over c,i,j of w[o,c,i,j] x[n, group(o) + c, p*stride - padding + i*dilation,
-//   q*... + j*...]
-// where the C channels of x and the O filters are cut into `groups` independent parts. The result lies
-// channels-last. Computed in f64, f32 or bf16 with sums in f32; f16 in f32, rounded once.
+//   y[n,o,p,q] = bias[o] + sum over c,i,j of
+//       w[o,c,i,j] x[n, group(o) + c, p*stride - padding + i*dilation, q*stride - padding + j*dilation]
+// The C channels of x and the O filters are cut into `groups` independent parts; group(o) is the first
+// channel of o's part. The result lies channels-last. Computed in f64, f32 or bf16 with sums in f32. f16 is
+// computed in f32 and rounded once.
 // Shapes: x [N,C,H,W] or [C,H,W], w [O,C/groups,KH,KW], bias [O] or undefined -> y [N,O,P,Q] or [O,P,Q],
 //   P = floor((H + 2 padding - dilation (KH-1) - 1) / stride) + 1, Q alike.
 // Errors: ShapeError for other dims, channels or groups that do not fit, a filter larger than the padded
@@ -33,17 +34,17 @@ Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
 Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
               const Conv3dFuncOptions& options = {});
 
-// Returns conv2d's gradient with respect to its x of shape `x_shape`, given that of its result:
-// the transposed convolution.
+// Return the gradient of conv2d, or conv3d, with respect to its x of shape `x_shape`, given the gradient dy
+// of its result. This is the transposed convolution.
 // Shapes: dy [N,O,P,Q], w [O,C/groups,KH,KW] -> [N,C,H,W].
-// Errors: as conv2d, and ShapeError unless dy has the shape of conv2d's result.
+// Errors: as conv2d, and ShapeError unless dy has the shape of the convolution's result.
 Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
                          const Conv2dFuncOptions& options = {});
 Tensor conv3d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
                          const Conv3dFuncOptions& options = {});
 
-// Returns conv2d's gradients with respect to its w of shape `w_shape` and, if `with_bias`, its
-// bias (else undefined).
+// Return the gradients of conv2d, or conv3d, with respect to its w of shape `w_shape` and to its bias.
+// Without `with_bias` the bias's gradient is undefined.
 // Shapes: dy [N,O,P,Q], x [N,C,H,W] -> [O,C/groups,KH,KW], [O].
 // Errors: as conv2d_input_grad.
 std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
@@ -74,8 +75,9 @@ struct ConvTranspose3dFuncOptions {
   int64_t groups = 1;
 };
 
-// Convolves transposed, as conv2d's gradient does: every x[n,c,h,w] adds x w[c,o,i,j] to
-// y[n, group(c) + o, h*stride - padding + i*dilation, w*... + j*...]; then bias[o] is added.
+// Convolves transposed, as conv2d's gradient does. Every x[n,c,h,w] adds x[n,c,h,w] w[c,o,i,j] to
+//   y[n, group(c) + o, h*stride - padding + i*dilation, w*stride - padding + j*dilation].
+// Then bias[o] is added.
 // Shapes: x [N,C,H,W] or [C,H,W], w [C,O/groups,KH,KW], bias [O] or undefined -> y [N,O,P,Q] or [O,P,Q],
 //   P = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1, Q alike.
 // Errors: ShapeError for other dims, channels or groups that do not fit, or no result left; ValueError for a
@@ -83,10 +85,12 @@ struct ConvTranspose3dFuncOptions {
 // dilation; DTypeError, DeviceError.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose2dFuncOptions& options = {});
+// The same over signals.
 // Shapes: x [N,C,L] or [C,L], w [C,O/groups,K], bias [O] or undefined.
 // Errors: as conv_transpose2d.
 Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose1dFuncOptions& options = {});
+// The same over volumes.
 // Shapes: x [N,C,D,H,W] or [C,D,H,W], w [C,O/groups,KD,KH,KW], bias [O] or undefined.
 // Errors: as conv_transpose2d.
 Tensor conv_transpose3d(const Tensor& x, const Tensor& w, const Tensor& bias = {},

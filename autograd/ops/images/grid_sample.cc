@@ -32,30 +32,30 @@ void check(const Tensor& x, const Tensor& grid) {
     throw DeviceError(kOp, "operands on different devices: x ", describe(x), " and grid ", describe(grid));
 }
 
-// Mirrors positions at the edges of n cells as often as it takes.
+// Reflects positions at the edges of n cells as often as needed.
 Tensor reflected(const Tensor& at, int64_t n, bool aligned) {
   const double low = aligned ? 0 : -0.5, span = aligned ? double(n - 1) : double(n);
   if (span == 0) return mul(at, 0);
   const Tensor away = abs(sub(at, low)), turns = detach(floor(div(away, span)));
   const Tensor rest = sub(away, mul(turns, span)), odd = remainder(turns, 2);
-  // Even turns give rest, odd ones span - rest.
+  // An even number of turns gives rest, an odd one span - rest.
   return add(add(mul(rest, sub(1, mul(odd, 2))), mul(odd, span)), low);
 }
 
-// Positions in cells of an axis of n.
+// Returns positions in units of cells, on an axis of n cells.
 Tensor position(const Tensor& grid, int64_t n, const GridSampleOptions& o) {
   return o.align_corners ? mul(add(grid, 1), double(n - 1) / 2)
                          : div(sub(mul(add(grid, 1), double(n)), 1), 2);
 }
 
-// The positions where the padding finds what lies outside.
+// Returns positions moved inside as the padding demands.
 Tensor padded(const Tensor& at, int64_t n, const GridSampleOptions& o) {
   if (o.padding == SamplePadding::kZeros) return at;
   const Tensor back = o.padding == SamplePadding::kReflection ? reflected(at, n, o.align_corners) : at;
   return clamp(back, 0, double(n - 1));
 }
 
-// Whole positions: the cells, brought inside, and 1 where they were there, else 0.
+// Cell indices of whole positions, with 0 for those outside; `inside` is 1 for a position inside, else 0.
 struct Cells {
   Tensor index, inside;
 };
@@ -64,14 +64,14 @@ Cells cells_at(const Tensor& whole, int64_t n) {
   return {to(where(inside, whole, 0.0), DType::kI64), to(inside, whole.dtype())};
 }
 
-// The four cells around positions along an axis, and their weights by cubic convolution.
+// The four cells around each position on an axis, and their weights by cubic convolution.
 struct CubicTaps {
   std::array<Cells, 4> cells;
   std::array<Tensor, 4> weights;
 };
 CubicTaps cubic_taps(const Tensor& at, int64_t n, const GridSampleOptions& o) {
   constexpr double a = -0.75;
-  // Of a cell at a distance of at most 1, and of one at 1 to 2.
+  // Weights of a cell at a distance of at most 1, and of one at a distance of 1 to 2.
   const auto near = [](const Tensor& d) { return add(mul(mul(sub(mul(d, a + 2), a + 3), d), d), 1); };
   const auto far = [](const Tensor& d) {
     return sub(mul(add(mul(sub(mul(d, a), 5 * a), d), 8 * a), d), 4 * a);
@@ -82,7 +82,7 @@ CubicTaps cubic_taps(const Tensor& at, int64_t n, const GridSampleOptions& o) {
   return taps;
 }
 
-// The rows of pixels [N H W, C] at the given cells, times weight[N P Q].
+// Returns the rows of pixels [N H W, C] at the given cells, times weight[N P Q].
 Tensor read(const Tensor& pixels, Size2 size, const Tensor& first, const Cells& h, const Cells& w,
             const Tensor& weight) {
   const Tensor index = add(mul(add(first, h.index), size.w), w.index);

@@ -6,7 +6,7 @@
 namespace gradus {
 
 enum class SampleMode { kBilinear, kNearest, kBicubic };
-enum class SamplePadding { kZeros, kBorder, kReflection };  // what lies outside of the image
+enum class SamplePadding { kZeros, kBorder, kReflection };  // the values outside of the image
 
 struct GridSampleOptions {
   SampleMode mode = SampleMode::kBilinear;
@@ -14,20 +14,20 @@ struct GridSampleOptions {
   bool align_corners = false;  // -1 and 1 are the centers of the corner cells, not their outer edges
 };
 
-// Reads x at the positions grid[n,p,q] = (horizontal, vertical), in which an image reaches from -1 to 1.
-// kBicubic weighs 4 x 4 cells by cubic convolution (a = -0.75), each cell outside as the padding says;
-// it may overshoot.
+// Reads x at the positions grid[n,p,q] = (horizontal, vertical). In each direction an image reaches from -1
+// to 1. kBicubic combines 4 x 4 cells by cubic convolution (a = -0.75) and may overshoot. Cells outside
+// follow the padding.
 // Shapes: x [N,C,H,W], grid [N,P,Q,2] -> [N,C,P,Q].
 // Errors: ShapeError; DTypeError unless both are f32 or both f64; DeviceError.
-// Grad: to x and, but for kNearest, to the grid; both of any order.
+// Grad: to x and, except for kNearest, to the grid; both of any order.
 // Source: Jaderberg et al. 2015, https://arxiv.org/abs/1506.02025
 Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options = {});
 
 struct AffineGridOptions {
   bool align_corners = false;
 };
-// Returns the grid that maps an image of `size` by the matrices theta: grid[n,p,q] = theta[n] (u, v, 1), (u,
-// v) being the position of cell (p, q).
+// Returns the grid that maps an image of `size` by the matrices theta: grid[n,p,q] = theta[n] (u, v, 1). (u,
+// v) is the position of cell (p, q).
 // Shapes: theta [N,2,3] -> [N,size.h,size.w,2].
 // Errors: ShapeError; ValueError for a size below 1; DTypeError unless f32 or f64.
 Tensor affine_grid(const Tensor& theta, Size2 size, const AffineGridOptions& options = {});

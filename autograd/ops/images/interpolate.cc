@@ -15,15 +15,15 @@ namespace {
 using Mode = Interpolation;
 constexpr const char* kOp = "interpolate";
 
-// One axis of a resizing; scale 0: none was given.
+// One axis of a resizing. scale is 0 when none was given.
 struct Axis {
   int64_t in, out;
   double scale;
   bool align_corners;
 };
 
-// The distance of neighboring output cells, in input cells. T is what PyTorch computes positions in: the
-// dtype of x, so that a nearest cell is the same one.
+// Returns the distance between neighboring output cells, in input cells. T is x's dtype, in which PyTorch
+// computes positions, so that a nearest cell is the same as PyTorch's.
 template <class T>
 T step_of(const Axis& a) {
   if (a.align_corners) return a.out > 1 ? T(a.in - 1) / T(a.out - 1) : T(0);
@@ -84,7 +84,8 @@ void cubic(AxisTaps& taps, const Axis& a) {
   }
 }
 
-// The filter widened to cover what lies between output cells, its weights normalized.
+// Adds the taps of the filter, with normalized weights. When shrinking, the filter is widened to cover the
+// input between output cells.
 template <class T>
 void antialiased(AxisTaps& taps, const Axis& a, bool is_cubic) {
   const T step = step_of<T>(a), shrink = std::max(step, T(1)), support = (is_cubic ? T(2) : T(1)) * shrink;

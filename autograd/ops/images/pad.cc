@@ -17,12 +17,12 @@ namespace {
 
 constexpr const char* kOp = "pad";
 
-// Cells in front of and behind a dim.
+// Numbers of cells to add before and after a dim.
 struct Sides {
   int64_t front = 0, back = 0;
 };
 
-// One pair per dim of x, in x's order.
+// Returns one pair per dim of x, in x's order.
 std::vector<Sides> sides_of(const Tensor& x, const std::vector<int64_t>& pads) {
   if (pads.size() % 2 != 0) throw ValueError(kOp, "pads come in pairs, given ", pads.size(), " of them");
   if (int64_t(pads.size()) > 2 * x.dim())
@@ -39,7 +39,7 @@ std::vector<Sides> sides_of(const Tensor& x, const std::vector<int64_t>& pads) {
   return sides;
 }
 
-// Writes `value` into what is new in y: slabs, which overlap in the corners.
+// Writes `value` into the new cells of y. They form slabs, which overlap in the corners.
 void fill_sides(const Tensor& y, const std::vector<Sides>& sides, double value) {
   for (int d = 0; d < y.dim(); ++d) {
     const int64_t n = y.size(d), front = std::clamp<int64_t>(sides[size_t(d)].front, 0, n);
@@ -68,7 +68,7 @@ Tensor padded_by(const Tensor& x, const std::vector<Sides>& sides, double value)
   return y;
 }
 
-// Padding by zeros and cropping are each other's transposes.
+// Pads with a constant or crops. Zero padding and cropping are each other's transposes.
 Tensor constant_pad(const Tensor& x, const std::vector<int64_t>& pads, double value) {
   const Tensor y = padded_by(x, sides_of(x, pads), value);
   if (Recorder r{kOp, x})
@@ -88,7 +88,7 @@ void check_value(const Tensor& x, double value) {
     throw ValueError(kOp, "a value of ", value, " is none of ", t, ": x ", describe(x));
 }
 
-// The cell of an axis of n cells that stands at position i, which may lie outside.
+// Returns the cell, on an axis of n cells, that position i shows. i may lie outside.
 int64_t source(PadMode mode, int64_t i, int64_t n) {
   if (mode == PadMode::kReplicate) return std::clamp<int64_t>(i, 0, n - 1);
   if (mode == PadMode::kCircular) return (i % n + n) % n;

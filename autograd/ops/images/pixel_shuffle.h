@@ -1,13 +1,12 @@
-// Moving elements between channels and cells. Results lie as x does: channels-last if it
-// does, else row-major.
+// Moving elements between channels and cells. Results are channels-last if x is, else row-major.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
 
-// Spreads groups of factor^2 channels over squares of cells: y[n, c, h f + i, w f + j] = x[n, (c f +
-// i) f + j, h, w].
+// Spreads groups of factor^2 channels over squares of cells. With f = factor:
+//   y[n, c, h f + i, w f + j] = x[n, (c f + i) f + j, h, w]
 // Shapes: x [...,C f^2,H,W] -> [...,C,H f,W f].
 // Errors: ShapeError for fewer than 3 dims or channels that f^2 does not divide; ValueError for a
 // factor below 1.
@@ -19,11 +18,11 @@ Tensor pixel_shuffle(const Tensor& x, int64_t factor);
 // Errors: ShapeError for fewer than 3 dims or sizes that f does not divide; ValueError for a factor below 1.
 Tensor pixel_unshuffle(const Tensor& x, int64_t factor);
 
-// Deals channels, which are in `groups` groups, out anew: y[n, i groups + g, ...] = x[n, g
-// C/groups + i, ...].
+// Interleaves the channels of `groups` groups:
+//   y[n, i groups + g, ...] = x[n, g C/groups + i, ...]
 // Errors: ShapeError for fewer than 3 dims or channels that `groups` does not divide; ValueError for
 // groups below 1.
-// Grad: dy dealt back.
+// Grad: dy in the original order of channels.
 // Source: Zhang et al. 2017, https://arxiv.org/abs/1707.01083
 Tensor channel_shuffle(const Tensor& x, int64_t groups);
 

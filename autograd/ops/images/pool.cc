@@ -35,29 +35,28 @@ Tensor avg_pool_over(const char* op, const Tensor& x, const PoolWindows& windows
 }
 
 // Note [Pooling a relu]
-// For max_pool2d(relu(x)) over disjoint windows, the relu's result h is all that backward needs: x's gradient
-// is dy at each window's first maximum if that is positive, and 0 elsewhere. So one node stands for both ops,
-// with the relu's edge; the relu's own node remains for whoever else uses h. The node keeps h, and if by the
-// time of backward nobody else does, h's buffer, overwritten window by window, becomes x's gradient: no
-// index, no mask, no new memory. Asked for the gradient of h itself, the node splits: it is the pooling alone
-// again, with an edge to the relu.
+// For max_pool2d(relu(x)) over disjoint windows, the backward needs only the relu's result h: x's gradient is
+// dy at each window's first maximum if that maximum is positive, and 0 elsewhere. So one node stands for both
+// ops, with the relu's edge. The relu's own node remains for other users of h. The pooling's node keeps h. If
+// nothing else holds h at the time of the backward, h's buffer is overwritten window by window and becomes
+// x's gradient: no index, no mask, no new memory. When the gradient of h itself is wanted, the node splits:
+// it then stands for the pooling only, with an edge to the relu.
 
-// The relu node that made x, or null.
+// Returns the relu node that made x, or null.
 const autograd::Node* relu_of(const Tensor& x) {
   const auto& slot = x.ref()->slot;
   if (!slot || slot->is_leaf()) return nullptr;
   const auto* node = static_cast<const autograd::Node*>(slot.get());
-  // A recording that has h for a leaf (a checkpoint's) does not know what made it.
+  // A recording with h as a leaf (a checkpoint's) does not know the op that made h.
   for (const auto& open : autograd::open_recordings())
     if (const auto* r = autograd::as_recording(open); r->follows(slot.get()) && !node->belongs_to(r))
       return nullptr;
   return std::string_view(node->op()) == "relu" && node->edges().size() == 1 ? node : nullptr;
 }
 
-// Returns the gradient of max_pool2d(relu(.)) given h = relu(.), which is overwritten if
-// nobody else holds it.
+// Returns the gradient of max_pool2d(relu(.)) given h = relu(.). Overwrites h if nothing else holds it.
 Tensor max_pool_relu_grad(const Tensor& dy, Tensor h, const PoolWindows& windows) {
-  if (autograd::is_tracked(dy)) {  // this backward will be differentiated: it is linear in dy
+  if (autograd::is_tracked(dy)) {  // this backward will be differentiated; it is linear in dy
     const Tensor index = raw::max_pool(h, windows).second;
     return mul(max_pool_scatter(dy, index, windows), to(gt(h, 0), h.dtype()));
   }
@@ -91,13 +90,13 @@ class MaxPoolReluNode final : public autograd::Node {
  private:
   autograd::Saved h_;
   PoolWindows windows_;
-  uint64_t relu_;  // sequence number of the relu's node; 0 once it is on its own
+  uint64_t relu_;  // sequence number of the relu's node; 0 after a split
 };
 
 }  // namespace
 
 namespace {
-// Max pooling of signals and images, which joins the node of a relu that made x where that is possible.
+// Max pooling of signals and images. If a relu made x, its node is joined where possible.
 Tensor max_pool_maybe_of_relu(const char* op, const Tensor& x, const PoolWindows& windows) {
   const autograd::Node* relu = windows.are_disjoint() && windows.padding == Size3(0) ? relu_of(x) : nullptr;
   Recorder r{"max_pool2d(relu)", x};
@@ -118,14 +117,14 @@ std::pair<Tensor, Tensor> max_pool_with_indices_over(const char* op, const Tenso
   return {y, raw::max_pool_positions(index, windows)};
 }
 
-// The p-th root of a window's sum of p-th powers; `mean` times `cells` is the sum.
+// Returns the p-th root of a window's sum of p-th powers; the sum is `mean` times `cells`.
 Tensor root_of_sum(const Tensor& mean, double cells, double p) { return pow(mul(mean, cells), 1 / p); }
 
 void check_p(const char* op, double p) {
   if (!(p > 0) || std::isinf(p)) throw ValueError(op, "p must be positive and finite, given ", p);
 }
 
-// Whether x is a signal (rank 1), an image or a volume without a batch dim.
+// Returns whether x is a signal (rank 1), an image or a volume without a batch dim.
 bool is_sample(const Tensor& x, int rank) { return x.defined() && x.dim() == rank + 1; }
 std::pair<Tensor, Tensor> squeezed(const std::pair<Tensor, Tensor>& batches) {
   return {squeeze(batches.first, 0), squeeze(batches.second, 0)};

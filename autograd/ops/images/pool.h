@@ -1,6 +1,6 @@
 // Pooling over windows of signals [N,C,L], images [N,C,H,W] and volumes [N,C,D,H,W], or of one of them
-// without N, differentiable to any order. Options: gradus/tensor/ops/images/pool.h. Results of batches lie
-// channels-last. 16-bit floats are computed in f32.
+// without N, differentiable to any order. gradus/tensor/ops/images/pool.h has the options. Results of batches
+// lie channels-last. 16-bit floats are computed in f32.
 #pragma once
 
 #include <utility>
@@ -10,15 +10,15 @@
 
 namespace gradus {
 
-// Take the maximum of each window: y[n,c,p,q] = max over i,j of x[n, c, p*stride - padding + i*dilation,
-// ...]. The first of equal cells, row by row, wins and gets the gradient; a NaN wins over numbers.
-// Shapes: x [N,C,H,W] -> [N,C,P,Q] or [C,H,W] -> [C,P,Q], P = floor((H + 2 padding - dilation (kernel-1) - 1)
-// / stride) + 1 (ceil with
-//   ceil_mode, unless the last window would start beyond the image).
-// Errors: ShapeError for other dims or a window larger than the padded image; ValueError for sizes
-// out of range or a
-//   padding of more than half the window; DTypeError unless floating.
-// max_pool2d(x, 2) is max_pool2d(x, {.kernel = 2}); stride and padding may follow.
+// Take the maximum of each window:
+//   y[n,c,p,q] = max over i,j of x[n, c, p*stride - padding + i*dilation, q*stride - padding + j*dilation]
+// The first of equal cells, row by row, wins and gets the gradient. A NaN wins over numbers. max_pool2d(x, 2)
+// is max_pool2d(x, {.kernel = 2}); stride and padding may follow.
+// Shapes: x [N,C,H,W] -> [N,C,P,Q] or [C,H,W] -> [C,P,Q],
+//   P = floor((H + 2 padding - dilation (kernel-1) - 1) / stride) + 1, Q alike
+//   (ceil with ceil_mode, unless the last window would start beyond the image).
+// Errors: ShapeError for other dims or a window larger than the padded image; ValueError for sizes out of
+// range or a padding of more than half the window; DTypeError unless floating.
 Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options);
 inline Tensor max_pool1d(const Tensor& x, int64_t kernel, int64_t stride = 0, int64_t padding = 0) {
   return max_pool1d(x, MaxPool1dOptions{.kernel = kernel, .stride = stride, .padding = padding});
@@ -32,18 +32,19 @@ inline Tensor max_pool3d(const Tensor& x, Size3 kernel, Size3 stride = 0, Size3 
   return max_pool3d(x, MaxPool3dOptions{.kernel = kernel, .stride = stride, .padding = padding});
 }
 
-// The same, with the maxima's positions (i64) in the row-major order of their signal, image or volume.
+// The same, with the positions (i64) of the maxima in the row-major order of their signal, image or volume.
 std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const MaxPool1dOptions& options);
 std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const MaxPool2dOptions& options);
 std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const MaxPool3dOptions& options);
 
-// Puts each element of x at the position that `indices` names, amid zeros: the inverse of max pooling, as far
-// as it has one. Of several elements at one position the last stays.
+// Puts each element of x at the position in `indices`, and zeros elsewhere. It inverts max pooling as far as
+// possible. Of several elements at one position the last stays.
 // Shapes: x and indices [N,C,...] -> [N,C,size...], or without N.
 // Errors: ShapeError; ValueError for a size below 1; IndexError for a position beyond the result.
 Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size);
 
-// Take the mean of each window; the padding counts as zeros, or not at all without count_include_pad.
+// Take the mean of each window. The padding counts as zeros; without count_include_pad it does
+// not count at all.
 // Shapes: as max_pool2d.
 // Errors: as max_pool2d; ValueError for a divisor below 0.
 Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options);
@@ -70,7 +71,7 @@ Tensor adaptive_max_pool1d(const Tensor& x, int64_t output);
 Tensor adaptive_max_pool2d(const Tensor& x, Size2 output);
 Tensor adaptive_max_pool3d(const Tensor& x, Size3 output);
 
-// The same, with the maxima's positions (i64) in the row-major order of their signal, image or volume.
+// The same, with the positions (i64) of the maxima in the row-major order of their signal, image or volume.
 std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, int64_t output);
 std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, Size2 output);
 std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, Size3 output);
@@ -92,11 +93,11 @@ struct LpPool2dOptions {
 Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& options);
 Tensor lp_pool2d(const Tensor& x, const LpPool2dOptions& options);
 
-// The ops that max pooling's derivatives are made of: a gradient moved to the cells that an index names, and
-// the cells of an image that it names. Each is the other's gradient.
+// The ops that max pooling's derivatives consist of. max_pool_scatter moves a gradient to the cells that
+// `index` names; max_pool_gather reads those cells of x. Each is the other's gradient.
 Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& windows);
 Tensor max_pool_gather(const Tensor& x, const Tensor& index, const PoolWindows& windows);
-// Average pooling's gradient, each dy spread evenly over its window.
+// Returns average pooling's gradient: each dy spread evenly over its window.
 Tensor avg_pool_spread(const Tensor& dy, const PoolWindows& windows);
 
 }  // namespace gradus

@@ -6,12 +6,12 @@
 
 namespace gradus {
 
-// Lays the windows of images out as columns (im2col): y[n, (c KH + i) KW + j, p Q + q] =
-//   x[n, c, p stride - padding + i dilation, q stride - padding + j dilation], 0 outside.
+// Returns the windows of images as columns (im2col):
+//   y[n, (c KH + i) KW + j, p Q + q] =
+//       x[n, c, p stride - padding + i dilation, q stride - padding + j dilation], 0 outside
 // Shapes: x [N,C,H,W] -> [N, C KH KW, P Q], P = floor((H + 2 padding - dilation (KH-1) - 1) / stride) + 1.
-// Errors: ShapeError for other dims or a window larger than the padded image; ValueError for
-// sizes out of range;
-//   DTypeError unless floating.
+// Errors: ShapeError for other dims or a window larger than the padded image; ValueError for sizes out of
+// range; DTypeError unless floating.
 // Grad: fold of dy.
 Tensor unfold(const Tensor& x, const UnfoldOptions& options);
 

@@ -12,12 +12,12 @@ namespace {
 
 using raw::UpfirdnGeometry;
 
-// y is linear in x and in the kernel, and so are their gradients: three bilinear ops, each one's derivatives
-// made of the other two.
+// y is linear in x and in the kernel, and so are their gradients. These are three bilinear ops; the
+// derivatives of each consist of the other two.
 Tensor forward(const Tensor& x, const Tensor& kernel, const UpfirdnGeometry& g);
 Tensor kernel_grad(const Tensor& dy, const Tensor& x, const UpfirdnGeometry& g);
 
-// What takes a gradient back to the input: up and down exchanged, the kernel turned.
+// Returns the geometry that takes a gradient back to the input: up and down exchanged, the kernel turned.
 UpfirdnGeometry backward_of(const UpfirdnGeometry& g) {
   return {g.output,  g.input, g.kernel, g.down, g.up, g.kernel.w - 1 - g.left, g.kernel.h - 1 - g.top,
           !g.flipped};
@@ -40,7 +40,7 @@ Tensor kernel_grad(const Tensor& dy, const Tensor& x, const UpfirdnGeometry& g) 
   return dk;
 }
 
-// An odd cell of padding goes to the front, as in StyleGAN2.
+// Padding before and after; an odd cell goes to the front, as in StyleGAN2.
 struct Ends {
   int64_t front, back;
 };
@@ -51,7 +51,7 @@ Upfirdn2dOptions padded(Upfirdn2dOptions o, Ends h, Ends w) {
 
 void check_factor(const char* op, int64_t factor) { check_bounds(op, "factor", factor, 1); }
 
-// Rounds down for negative numbers too.
+// Halves, rounding down for negative numbers too.
 int64_t half(int64_t n) { return n >= 0 ? n / 2 : -((1 - n) / 2); }
 
 int64_t height(const Tensor& kernel) { return kernel.dim() > 0 ? kernel.size(0) : 1; }

@@ -7,19 +7,19 @@
 
 namespace gradus {
 
-// Upsamples by zeros, pads or crops, filters and downsamples each channel: with u = x where every cell is
-// followed by up - 1 zeros, y[n,c,p,q] = sum over i,j of kernel[KH-1-i][KW-1-j] u[n, c, p down + i - top, q
-// down + j - left], u being 0 outside. A kernel of one dim stands for its outer product with itself.
-// Shapes: x [N,C,H,W], kernel [KH,KW] or [K] -> [N,C,P,Q], P = floor((H up + top + bottom - KH) /
-// down) + 1. Errors:
-// ShapeError for other dims or a kernel larger than the padded image; ValueError for up or down below 1;
-//   DTypeError unless both are of one floating dtype; DeviceError.
+// Upsamples by zeros, pads or crops, filters and downsamples each channel. Let u be x with up - 1 zeros after
+// every cell, and 0 outside. Then
+//   y[n,c,p,q] = sum over i,j of kernel[KH-1-i][KW-1-j] u[n, c, p down + i - top, q down + j - left].
+// A kernel of one dim stands for its outer product with itself.
+// Shapes: x [N,C,H,W], kernel [KH,KW] or [K] -> [N,C,P,Q], P = floor((H up + top + bottom - KH) / down) + 1.
+// Errors: ShapeError for other dims or a kernel larger than the padded image; ValueError for up or down below
+// 1; DTypeError unless both are of one floating dtype; DeviceError.
 // Grad: dx by upfirdn2d with up and down exchanged and the kernel turned; dkernel by upfirdn2d_kernel_grad.
 // Source: Karras et al. 2020, https://arxiv.org/abs/1912.04958
 Tensor upfirdn2d(const Tensor& x, const Tensor& kernel, const Upfirdn2dOptions& options = {});
 
-// Filters images by `kernel` so that they keep their size.
-// Shapes,
+// Filters images by `kernel` and keeps their size.
+// Shapes: as upfirdn2d.
 // Errors: as upfirdn2d.
 Tensor filter2d(const Tensor& x, const Tensor& kernel);
 // Makes images `factor` times as large; a kernel of sum 1 keeps their brightness.

@@ -15,7 +15,7 @@
 namespace gradus {
 namespace {
 
-// The dims of x in front of the last two.
+// Returns the dims of x before the last two.
 Shape batch_of(const Tensor& x) {
   Shape s = x.shape();
   s.erase(s.size() - 1);
@@ -45,7 +45,7 @@ void check(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, co
                      describe(o.mask));
 }
 
-// bool[L,S], true where key s is no later than query l.
+// Returns a bool[L,S] that is true where key s is no later than query l.
 Tensor causal_mask(int64_t l, int64_t s, Device device) {
   const auto places = [&](int64_t n) { return arange(0, n, 1, {DType::kI64, device}); };
   return ge(unsqueeze(places(l), 1), unsqueeze(places(s), 0));
@@ -54,7 +54,7 @@ Tensor causal_mask(int64_t l, int64_t s, Device device) {
 AttentionResult attend(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
                        const AttentionOptions& o) {
   check(op, q, k, v, o);
-  // The queries are fewer than the scores, and scaled in their place.
+  // Scales the queries instead of the scores, because they have fewer elements.
   const double scale = o.scale ? *o.scale : 1 / std::sqrt(double(q.size(-1)));
   Tensor scores = matmul(q * scale, transpose(k, -2, -1));
   if (o.mask.defined())

@@ -12,7 +12,7 @@
 namespace gradus {
 namespace {
 
-// The shape that both broadcast to.
+// Returns the shape that both broadcast to.
 Shape check(const char* op, const Tensor& a, const Tensor& b) {
   check_floating(op, "a", a);
   check_floating(op, "b", b);
@@ -21,10 +21,11 @@ Shape check(const char* op, const Tensor& a, const Tensor& b) {
   return shape;
 }
 
-// 16 bits are computed in f32 and rounded once: the numbers that guard a division would be 0 in f16.
+// Widens 16-bit floats to f32, to be rounded once at the end: the eps values that guard divisions
+// would be 0 in f16.
 Tensor widened(const Tensor& x) { return x.dtype() == DType::kF64 ? x : to(x, DType::kF32); }
 
-// max(|x|, eps) along `dim`; where eps takes over it is a constant.
+// Returns max(|x|, eps) along `dim`. Where |x| < eps it is a constant.
 Tensor length(const Tensor& x, int64_t dim, double eps) { return maximum(norm(x, {dim}, 2, true), eps); }
 
 }  // namespace
@@ -44,7 +45,7 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarit
   if (o.dim < -shape.size() || o.dim >= shape.size())
     throw IndexError(op, "dim ", o.dim, " is out of range for ", shape.size(), " dims: ", describe(a),
                      " and ", describe(b));
-  // Counted from the back, it is the same dim of both, whatever broadcasts in front.
+  // Counted from the end, it is the same dim of both operands, for any leading dims.
   const int64_t dim = o.dim < 0 ? o.dim : o.dim - shape.size();
   const Tensor x = expand(widened(a), shape), y = expand(widened(b), shape);
   return to(sum((x / length(x, dim, o.eps)) * (y / length(y, dim, o.eps)), dim),
@@ -69,7 +70,7 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) {
     throw ShapeError("cdist", "expected [...,m,d] and [...,n,d]: a ", describe(a), ", b ", describe(b));
   if (!(p >= 0)) throw ValueError("cdist", "expected p of at least 0, given ", p);
   const Tensor differences = unsqueeze(a, -2) - unsqueeze(b, -3);
-  // Over no coordinates every distance is 0, the largest too.
+  // Over no coordinates every distance is 0, also for infinite p.
   return a.size(-1) == 0 ? sum(differences, -1) : norm(differences, {-1}, p);
 }
 

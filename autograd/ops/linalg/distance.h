@@ -1,4 +1,4 @@
-// Distances and similarities of vectors, and vectors of length 1.
+// Distances and similarities of vectors, and normalization of vectors.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -33,11 +33,11 @@ struct NormalizeFuncOptions {
 // Errors: DTypeError unless floating point; IndexError.
 Tensor normalize(const Tensor& x, const NormalizeFuncOptions& options = {});
 
-// Returns the p-norms of the differences of every row of a and every row of b, p >= 0.
+// Returns the p-norms of the differences between every row of a and every row of b, p >= 0.
 // Shapes: a[...,m,d], b[...,n,d], leading dims broadcasting -> [...,m,n].
 // Errors: DTypeError unless floating point; ShapeError unless both have at least 2 dims and d in common;
 // ValueError for negative p; DeviceError.
-// Grad: as norm's: 0 where two rows are equal.
+// Grad: as norm; 0 where two rows are equal.
 Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
 
 }  // namespace gradus

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kOp = "einsum";
 
-// A label is a letter; the dims of "..." have the labels '0', '1', ... from the last one on, so
+// A label is a letter. The dims of "..." have the labels '0', '1', ..., counted from the last dim, so
 // that they line up.
 using Labels = std::string;
 constexpr char kEllipsis = '.';
@@ -28,7 +28,7 @@ struct Operand {
 
 bool has(const Labels& labels, char label) { return labels.find(label) != Labels::npos; }
 
-// The terms of an equation, "..." as kEllipsis, without spaces.
+// The terms of an equation, without spaces and with kEllipsis for "...".
 struct Equation {
   explicit Equation(std::string_view equation) : text(equation) {
     std::string s;
@@ -109,7 +109,7 @@ void sum_others(Operand& o, const Labels& kept) {
   if (!dims.empty()) o = {sum(o.x, dims), left};
 }
 
-// x with its dims in the order of `labels`.
+// Returns x with its dims in the order of `labels`.
 Tensor ordered(const Operand& o, const Labels& labels) {
   if (o.labels == labels) return o.x;
   Dims order;
@@ -123,7 +123,7 @@ int64_t size_of(const Operand& o, const Labels& labels) {
   return n;
 }
 
-// The product of two operands, summed over the labels that are not in `kept`.
+// Returns the product of two operands, summed over the labels that are not in `kept`.
 Operand product(Operand a, Operand b, const Labels& kept) {
   sum_others(a, kept + b.labels);
   sum_others(b, kept + a.labels);
@@ -140,8 +140,8 @@ Operand product(Operand a, Operand b, const Labels& kept) {
   shape = shape_batch;
   for (char l : left) shape.push_back(size_of(a, {l}));
   for (char l : right) shape.push_back(size_of(b, {l}));
-  // Matrices [left,summed] and [summed,right] per element of the batch; a product without a
-  // sum multiplies elements.
+  // Multiplies matrices [left,summed] and [summed,right] per element of the batch. Without a label to sum
+  // over, it multiplies elements.
   const auto matrices = [&](const Operand& o, const Labels& rows, const Labels& columns) {
     Shape s = shape_batch;
     s.push_back(size_of(o, rows)), s.push_back(size_of(o, columns));
@@ -216,7 +216,7 @@ Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
 
   for (Operand& o : all) {
     take_diagonals(o, text);
-    // A size of 1 where the label is longer: without that dim it broadcasts.
+    // Removes a dim of size 1 where its label is longer elsewhere: without the dim the operand broadcasts.
     for (size_t d = o.labels.size(); d-- > 0;)
       if (o.x.size(int64_t(d)) == 1 && sizes[o.labels[d]] != 1)
         o.x = squeeze(o.x, int64_t(d)), o.labels.erase(d, 1);

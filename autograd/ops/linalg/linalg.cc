@@ -33,8 +33,8 @@ void check_pair(const char* op, const Tensor& a, const Tensor& b) {
   check_floating(op, "a", a);
 }
 
-// Checks a product of a, which has `a_dims` dims, with b; their inner sizes and, in batches,
-// their numbers agree.
+// Checks the product of a, with `a_dims` dims, and b: their inner sizes must agree and, for batches,
+// their batch sizes.
 void check_product(const char* op, const Tensor& a, int a_dims, const Tensor& b, int b_dims) {
   check_pair(op, a, b);
   if (a.dim() != a_dims || b.dim() != b_dims)
@@ -45,7 +45,7 @@ void check_product(const char* op, const Tensor& a, int a_dims, const Tensor& b,
     throw ShapeError(op, "batches of ", a.size(0), " and ", b.size(0), both(a, b));
 }
 
-// beta c + alpha a b; the arguments are checked but for c.
+// Returns beta c + alpha a b. The caller has checked the arguments except c.
 Tensor add_product(const char* op, const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& o) {
   check_pair(op, a, c);
   Shape shape = a.shape();
@@ -56,14 +56,14 @@ Tensor add_product(const char* op, const Tensor& c, const Tensor& a, const Tenso
   bool fits = c.dim() <= shape.size();
   for (int d = 1; fits && d <= c.dim(); ++d) fits = c.size(-d) == 1 || c.size(-d) == shape[shape.size() - d];
   if (!fits) throw ShapeError(op, "c does not broadcast to ", shape, ": c ", describe(c));
-  // A bias for each column is what the kernel adds itself.
+  // The kernel can add a bias for each column itself.
   const bool is_bias =
       o.beta == 1 && o.alpha == 1 && c.dim() == 1 && a.dim() == 2 && b.dim() == 2 && c.size(0) == b.size(1);
   Tensor y;
   if (is_bias) {
     y = raw::linear(a, raw::transpose(b, 0, 1), c);
   } else {
-    y = raw::matmul_in_f32(a, b);  // 16-bit floats are rounded once, in the end
+    y = raw::matmul_in_f32(a, b);  // 16-bit floats are rounded once, at the end
     if (o.alpha != 1) raw::mul_(y, o.alpha);
     if (o.beta == 1)
       raw::add_(y, c);
@@ -201,7 +201,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dim
   check_pair(op, a, b);
   if (dims_a.size() != dims_b.size())
     throw ShapeError(op, "dims ", dims_a, " and ", dims_b, " do not pair up", both(a, b));
-  // The dims summed over, and the others with their sizes.
+  // The dims summed over, and the other dims with their sizes.
   struct Side {
     Dims summed, kept, kept_sizes;
     int64_t length = 1;
@@ -257,7 +257,8 @@ Tensor chain_matmul(const std::vector<Tensor>& matrices) {
   const int n = int(matrices.size());
   if (matrices[0].dim() != 2) throw ShapeError(op, "expected matrices, given ", describe(matrices[0]));
   for (int i = 1; i < n; ++i) check_product(op, matrices[i - 1], 2, matrices[i], 2);
-  // cost[i][j]: of the product of matrices i to j; split[i][j]: after which matrix it is cut.
+  // cost[i][j] is the cost of the product of matrices i to j; split[i][j] is the matrix after
+  // which it is cut.
   std::vector<std::vector<double>> cost(n, std::vector<double>(n, 0));
   std::vector<std::vector<int>> split(n, std::vector<int>(n, 0));
   for (int length = 2; length <= n; ++length)

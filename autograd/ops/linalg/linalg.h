@@ -1,7 +1,8 @@
-// Products of matrices and vectors by their special names, differentiable to any order. The general ones,
-// matmul and linear, are in gradus/autograd/ops/linalg/matmul.h, sums of products by equation in
-// gradus/autograd/ops/linalg/einsum.h. Errors of all: DTypeError, DeviceError when operands differ;
-// DTypeError unless floating, but for outer, kron and cross.
+// Special products of matrices and vectors, differentiable to any order. The general products,
+// matmul and linear, are in gradus/autograd/ops/linalg/matmul.h; sums of products by equation
+// are in gradus/autograd/ops/linalg/einsum.h.
+// Errors of all: DTypeError, DeviceError when operands differ; DTypeError unless floating, except for outer,
+// kron and cross.
 #pragma once
 
 #include <vector>
@@ -27,7 +28,8 @@ Tensor mv(const Tensor& a, const Tensor& v);
 // Shapes: a [K], b [K] -> [].
 // Errors: ShapeError for other dims or when K differs.
 Tensor dot(const Tensor& a, const Tensor& b);
-// Returns the dot products along the last dims: y[i,j] = sum over k of a[i,k] b[j,k]. A scalar multiplies.
+// Returns the dot products along the last dims: y[i,j] = sum over k of a[i,k] b[j,k]. With a scalar,
+// multiplies by it.
 // Shapes: a [...,K], b [---,K] -> [...,---].
 // Errors: ShapeError when K differs.
 Tensor inner(const Tensor& a, const Tensor& b);
@@ -36,7 +38,7 @@ Tensor inner(const Tensor& a, const Tensor& b);
 // Errors: ShapeError for other dims.
 Tensor outer(const Tensor& a, const Tensor& b);
 
-// The weights of the sum beta c + alpha a b. With beta 0, c is not read: its infinities and NaN do not count.
+// The factors in beta c + alpha a b. With beta 0, c is not read, so its infinities and NaN have no effect.
 struct AddmmOptions {
   double beta = 1;
   double alpha = 1;
@@ -46,11 +48,11 @@ struct AddmmOptions {
 // Errors: ShapeError for other dims, when K differs, or c does not broadcast.
 // Grad: dc = beta dy, da = alpha dy b^T, db = alpha a^T dy.
 Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& options = {});
-// The same of a matrix and a vector.
+// The same for a matrix and a vector.
 // Shapes: c broadcasts to [M], a [M,K], v [K] -> [M].
 // Errors: as addmm.
 Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& v, const AddmmOptions& options = {});
-// The same of batches.
+// The same for batches of matrices.
 // Shapes: c broadcasts to [G,M,N], a [G,M,K], b [G,K,N] -> [G,M,N].
 // Errors: as addmm, and when G differs.
 Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& options = {});
@@ -60,29 +62,29 @@ Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOpt
 // Errors: ShapeError when they do not fit.
 Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& w, const Tensor& bias = {});
 
-// Sums products over the last `dims` dims of a and the first of b, or over pairs of listed dims.
+// Sum products over the last `dims` dims of a and the first `dims` of b, or over pairs of listed dims.
 // Shapes: a [...,K1,K2], b [K1,K2,---] -> [...,---] for 2 dims.
 // Errors: ShapeError when the sizes, or the numbers of dims, differ; ValueError for a number below 0 or above
-// what a and b have; IndexError for a dim that they have not.
+// the number of dims of a or b; IndexError for a dim that they do not have.
 Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims = 2);
 Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dims& dims_b);
 
-// Returns the Kronecker product: a's elements, each replaced by its product with all of b. Missing leading
-// dims are of size 1.
+// Returns the Kronecker product: each element of a is replaced by its product with all of b. Missing leading
+// dims count as dims of size 1.
 // Shapes: a [M,N], b [P,Q] -> [MP,NQ].
 // Errors: ShapeError for more than 4 dims.
 Tensor kron(const Tensor& a, const Tensor& b);
 // Multiplies matrices in the order that takes the fewest multiplications.
 // Errors: ValueError for none; ShapeError unless all are matrices and neighbors fit.
 Tensor chain_matmul(const std::vector<Tensor>& matrices);
-// Multiplies a square matrix, or each of a batch, with itself: x^n; the identity for n = 0.
+// Raises a square matrix, or each of a batch, to a power: x^n. n = 0 gives the identity.
 // Shapes: [...,M,M] -> [...,M,M].
 // Errors: ShapeError unless square; ValueError for n below 0.
 Tensor matrix_power(const Tensor& x, int64_t n);
-// Returns the cross products of vectors of three along `dim`; the other dims broadcast.
+// Returns the cross products of vectors of 3 elements along `dim`. The other dims broadcast.
 // Shapes: a [...,3], b [...,3] -> [...,3].
-// Errors: ShapeError when the numbers of dims differ or a size in `dim` is not 3; IndexError for a dim
-// that they have not.
+// Errors: ShapeError when the numbers of dims differ or a size in `dim` is not 3; IndexError for a dim that
+// they do not have.
 Tensor cross(const Tensor& a, const Tensor& b, int64_t dim = -1);
 
 }  // namespace gradus

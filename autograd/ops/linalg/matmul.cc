@@ -11,17 +11,17 @@ namespace gradus {
 namespace {
 
 Tensor transposed(const Tensor& x) { return transpose(x, -2, -1); }
-// x[..., K] as a matrix [rows, K].
+// Returns x[..., K] as a matrix [rows, K].
 Tensor as_rows(const Tensor& x) {
   const int64_t k = x.size(-1);
   return x.dim() == 2 ? x : reshape(x, {k == 0 ? x.shape().product() : x.numel() / k, k});
 }
 
-// Gradients of matmul between operands of two dimensions or more; the engine sums over batch
+// Return the gradients of matmul for operands of two dimensions or more. The engine sums over batch
 // dims that broadcast.
 Tensor matmul_left_grad(const Tensor& dy, const Tensor& b) { return matmul(dy, transposed(b)); }
 Tensor matmul_right_grad(const Tensor& dy, const Tensor& a, int b_dims) {
-  // One matrix on the right of a whole batch: one large product instead of a sum over the batch.
+  // When b is one matrix for a whole batch, computes one large product instead of a sum over the batch.
   if (b_dims == 2 && a.dim() > 2) return matmul(transposed(as_rows(a)), as_rows(dy));
   return matmul(transposed(a), dy);
 }
@@ -31,7 +31,7 @@ Tensor matmul_right_grad(const Tensor& dy, const Tensor& a, int b_dims) {
 Tensor matmul(const Tensor& a, const Tensor& b) {
   const OpCall call("matmul", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"matmul"}) return matmul(cast(a), cast(b));
-  // Vectors become matrices first, so that the rules need not know them.
+  // Vectors become matrices first, so that the rules handle matrices only.
   if (a.dim() == 1 && b.dim() >= 1) return squeeze(matmul(unsqueeze(a, 0), b), b.dim() == 1 ? -1 : -2);
   if (b.dim() == 1 && a.dim() >= 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
   Tensor y = raw::matmul(a, b);

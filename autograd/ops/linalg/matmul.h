@@ -5,9 +5,9 @@
 
 namespace gradus {
 
-// Multiplies matrices: y[..., M, N] = a[..., M, K] b[..., K, N], batch dims broadcast. A vector is a row on
-// the left and a column on the right, and that dimension goes again from the result. Transposed operands are
-// read in place. Computed in f64, f32 or bf16 with sums in f32; f16 in f32, rounded once.
+// Multiplies matrices: y[..., M, N] = a[..., M, K] b[..., K, N]; batch dims broadcast. A vector counts as a
+// row on the left and as a column on the right; the result lacks that dim. Transposed operands are read in
+// place. Computed in f64, f32 or bf16 with sums in f32. f16 is computed in f32 and rounded once.
 // Shapes: a [...,M,K] or [K]; b [...,K,N] or [K].
 // Errors: ShapeError when K differs, an operand is 0-dimensional or batch dims do not broadcast; DTypeError,
 // DeviceError when the operands differ or are not floating.

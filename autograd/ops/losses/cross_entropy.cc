@@ -100,8 +100,8 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
   const Tensor dx = raw::cross_entropy_grad(dy, x, target, weight, forward, spec);
   if (Recorder r{"cross_entropy_grad", dy, x}) {
     const int64_t dim = x.dim() == 1 ? 0 : 1;
-    // -a of every sample and class: the gradient for log-probabilities, unscaled. It depends on
-    // the targets alone.
+    // -a for every sample and class: the unscaled gradient for log-probabilities. It depends only
+    // on the targets.
     raw::CrossEntropySpec plain = spec;
     plain.log_probs = true, plain.reduction = Reduction::kSum;
     const Tensor minus_a =

@@ -1,4 +1,4 @@
-// Losses of scores for classes. 16-bit floats are computed in f32.
+// Losses for class scores. 16-bit floats are computed in f32.
 #pragma once
 
 #include "gradus/tensor/ops/losses/cross_entropy.h"
@@ -8,18 +8,18 @@ namespace gradus {
 
 struct CrossEntropyOptions {
   Reduction reduction = Reduction::kMean;
-  Tensor weight = {};           // [C], of x's dtype, a constant: how much each class counts; none: 1 each
-  int64_t ignore_index = -100;  // samples with this target count for nothing
-  double label_smoothing = 0;   // this share of the target is spread evenly over all classes
+  Tensor weight = {};           // [C], of x's dtype, a constant: weight of each class; none: 1 each
+  int64_t ignore_index = -100;  // samples with this target are ignored
+  double label_smoothing = 0;   // this part of the target is spread evenly over all classes
 };
 
-// Computes the cross-entropy of softmax(x) relative to the class numbers `target`: -log
-// softmax(x)[target], weighted. kMean divides by the sum of the counted targets' weights. A floating-point
-// target of x's shape is taken as probabilities: -sum_c target_c weight_c log softmax(x)_c; kMean then
-// divides by the number of samples.
+// Computes the cross-entropy of softmax(x) relative to the class numbers `target`: -log softmax(x)[target],
+// weighted. kMean divides by the sum of the weights of the targets that are not ignored. A floating-point
+// target of x's shape holds probabilities: -sum_c target_c weight_c log softmax(x)_c. kMean then divides by
+// the number of samples.
 // Shapes: x[N,C,D...], target integral [N,D...] (or x[C], target []) -> [] or, for kNone, [N,D...].
-// Errors: ShapeError, DTypeError and DeviceError for what does not fit x; ValueError for a label_smoothing
-// outside of [0, 1] and for kBatchMean; IndexError naming a target that is no class.
+// Errors: ShapeError, DTypeError and DeviceError for arguments that do not fit x; ValueError for a
+// label_smoothing outside of [0, 1] and for kBatchMean; IndexError naming a target that is no class.
 // Grad: softmax(x) - onehot(target), scaled.
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& options = {});
 
@@ -29,13 +29,14 @@ struct NllLossOptions {
   int64_t ignore_index = -100;
 };
 
-// Computes -x[target], weighted, where x holds log-probabilities (of log_softmax).
-// Shapes,
-// Errors: as cross_entropy's for class numbers.
+// Computes -x[target], weighted, where x holds log-probabilities (from log_softmax).
+// Shapes: as cross_entropy for class numbers.
+// Errors: as cross_entropy for class numbers.
 // Grad: -onehot(target), scaled.
 Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossOptions& options = {});
 
-// The gradient of cross_entropy (of nll_loss with spec.log_probs) to x, as an op: differentiable in dy and x.
+// Returns the gradient of cross_entropy (of nll_loss with spec.log_probs) with respect to x.
+// Differentiable in dy and x.
 Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
                           const raw::CrossEntropyResult& forward, const raw::CrossEntropySpec& spec);
 

@@ -1,4 +1,4 @@
-// What a loss does with the losses of its elements.
+// Reduction of a loss's elements.
 #pragma once
 
 #include "gradus/autograd/ops/reduce.h"
@@ -6,6 +6,7 @@
 
 namespace gradus::autograd {
 
+// Returns the mean or the sum of the losses, or the losses themselves for kNone.
 // Errors: ValueError, named `op`, for kBatchMean.
 inline Tensor reduce_losses(const char* op, const Tensor& losses, Reduction reduction) {
   switch (reduction) {

@@ -22,7 +22,7 @@ void check_one_device(const char* op, const Tensor& x, const Tensor& other) {
     throw DeviceError(op, "expected tensors on one device, given ", describe(x), " and ", describe(other));
 }
 
-// max(0, x), whose gradient passes where x is 0 too.
+// Returns max(0, x). Its gradient is 0 where x is 0.
 Tensor hinge(const Tensor& x) { return clamp(x, 0); }
 
 void check_triplet(const char* op, const Tensor& anchor, const Tensor& positive, const Tensor& negative) {
@@ -53,7 +53,7 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEm
   check_floating(op, "x", x);
   check_one_device(op, x, target);
   broadcast_shapes(x.shape(), target.shape(), op);
-  // A target that is neither 1 nor -1 counts for both.
+  // For a target that is neither 1 nor -1, both terms count.
   const Tensor losses = where(ne(target, 1), hinge(o.margin - x), 0) + where(ne(target, -1), x, 0);
   return reduce_losses(op, losses, o.reduction);
 }
@@ -170,7 +170,7 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   const Tensor excess = hinge(x - gather(x, -1, index) + o.margin);
   const Tensor others = ne(arange(classes, {.dtype = DType::kI64, .device = x.device()}), index);
   const Tensor terms = where(others, o.p == 1 ? excess : square(excess), 0);
-  Tensor losses = mean(terms, -1);  // the sum alone may leave f16's range
+  Tensor losses = mean(terms, -1);  // the sum may leave f16's range
   if (o.weight.defined())
     losses = losses * reshape(index_select(o.weight, 0, reshape(index, {-1})), losses.shape());
   return reduce_losses(op, losses, o.reduction);

@@ -1,5 +1,5 @@
-// Losses that ask for a margin between scores, similarities or distances. The mean of nothing is NaN. Targets
-// and weights are constants of any dtype, if nothing else is said.
+// Losses that require a margin between scores, similarities or distances. The mean of no elements is NaN.
+// Targets and weights are constants of any dtype unless stated otherwise.
 // Errors of all: ShapeError for shapes that do not fit together; DTypeError unless x
 // is floating; DeviceError.
 #pragma once
@@ -42,7 +42,7 @@ struct TripletMarginLossOptions {
   double margin = 1;
   double p = 2;       // of the distance's norm
   double eps = 1e-6;  // added to every difference
-  bool swap = false;  // the negative's distance is the smaller one of those from anchor and positive
+  bool swap = false;  // uses the smaller of the negative's distances to anchor and positive
   Reduction reduction = Reduction::kMean;
 };
 // Computes max(0, d(anchor, positive) - d(anchor, negative) + margin), d as pairwise_distance.
@@ -57,7 +57,7 @@ struct TripletMarginWithDistanceLossOptions {
   bool swap = false;
   Reduction reduction = Reduction::kMean;
 };
-// The same with a distance of one's own.
+// The same with a caller-defined distance.
 Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                                          const TripletMarginWithDistanceLossOptions& options = {});
 

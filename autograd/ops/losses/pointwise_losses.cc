@@ -20,7 +20,8 @@ using autograd::reduce_losses;
 using raw::PointLoss;
 using raw::PointLossSpec;
 
-// Each loss's slopes by public ops. In x: what second derivatives are made of.
+// Return the derivative of each loss by public ops, for use in second derivatives: here with respect to x,
+// below with respect to the target.
 Tensor slope_in_x(const Tensor& x, const Tensor& t, const PointLossSpec& s) {
   switch (s.kind) {
     case PointLoss::kSquaredError:
@@ -75,7 +76,8 @@ Tensor slope_in_target(const Tensor& x, const Tensor& t, const PointLossSpec& s)
   throw InternalError("unknown point loss ", int(s.kind));
 }
 
-// 16-bit floats are computed as f32 where several roundings would add up, or a guard of a division be 0.
+// 16-bit floats are computed in f32 where several rounding errors would add up, or where a small constant
+// that guards a division would be 0.
 bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
 Tensor wide(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
 
@@ -167,7 +169,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
                                                {o.reduction, wide(o.weight), wide(o.pos_weight)}),
               x.dtype());
   Tensor losses = losses_of(op, x, target, {PointLoss::kBinaryCrossEntropyWithLogits});
-  // -target log sigmoid(x) counts pos_weight times instead of once.
+  // The term -target log sigmoid(x) counts pos_weight times instead of once.
   if (o.pos_weight.defined()) losses = losses - (o.pos_weight - 1) * target * logsigmoid(x);
   return reduce_losses(op, o.weight.defined() ? losses * o.weight : losses, o.reduction);
 }
@@ -226,7 +228,7 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
                        describe(var), ", x ", describe(x));
   }
   const Tensor errors = losses_of(op, x, target, {PointLoss::kSquaredError});
-  // The least variance is put in without a gradient of its own.
+  // The least variance is used without a gradient of its own.
   const Tensor constant = detach(v);
   v = v + (clamp(constant, o.eps) - constant);
   Tensor losses = 0.5 * (log(v) + errors / v);

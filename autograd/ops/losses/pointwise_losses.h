@@ -1,5 +1,5 @@
-// Losses of every element and its target, differentiable in both. x and target have one shape -> [] or, for
-// Reduction::kNone, that shape; the mean of no elements is NaN.
+// Losses of every element and its target, differentiable in both. x and target have one shape. The result is
+// [] or, for Reduction::kNone, has that shape. The mean of no elements is NaN.
 // Errors of all: ShapeError unless the shapes are equal; DTypeError unless both are floating; DeviceError.
 #pragma once
 
@@ -54,9 +54,9 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target,
 struct BinaryCrossEntropyWithLogitsOptions {
   Reduction reduction = Reduction::kMean;
   Tensor weight = {};      // multiplies the losses; broadcasts to x's shape
-  Tensor pos_weight = {};  // multiplies the term of target; broadcasts to x's shape
+  Tensor pos_weight = {};  // multiplies the term with target as factor; broadcasts to x's shape
 };
-// Computes the same of sigmoid(x), without overflow: max(x, 0) - x target + log(1 + e^-|x|).
+// Computes binary_cross_entropy of sigmoid(x), without overflow: max(x, 0) - x target + log(1 + e^-|x|).
 // Errors: also ShapeError for a weight or pos_weight that does not broadcast to x.
 // Grad: (sigmoid(x) - target) dy.
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
@@ -75,7 +75,7 @@ struct KlDivOptions {
   bool log_target = false;  // target holds logarithms too
 };
 // Computes target (log target - x), the terms of the divergence of target from e^x; 0 where target is not
-// positive. With log_target e^target (target - x).
+// positive. With log_target computes e^target (target - x).
 // Errors: also ShapeError for kBatchMean of a scalar.
 // Grad: -target dy.
 Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options = {});
@@ -83,8 +83,8 @@ Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options
 struct PoissonNllLossOptions {
   Reduction reduction = Reduction::kMean;
   bool log_input = true;  // x holds the logarithm of the rate
-  bool full = false;      // add Stirling's approximation of log(target!) where target > 1
-  double eps = 1e-8;      // added to a rate whose logarithm is taken
+  bool full = false;      // adds Stirling's approximation of log(target!) where target > 1
+  double eps = 1e-8;      // added to the rate before its logarithm is taken
 };
 // Computes the negative log likelihood of counts: e^x - target x, or x - target log(x + eps).
 // Errors: also ValueError for eps <= 0.
@@ -93,8 +93,8 @@ Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllL
 
 struct GaussianNllLossOptions {
   Reduction reduction = Reduction::kMean;
-  bool full = false;  // add log(2 pi) / 2
-  double eps = 1e-6;  // the least variance; a smaller one has the gradient of this
+  bool full = false;  // adds log(2 pi) / 2
+  double eps = 1e-6;  // the least variance; a smaller variance gets the gradient at eps
 };
 // Computes the negative log likelihood of a normal distribution: (log var + (x - target)^2 / var) / 2.
 // Shapes: var as x, or with a last dim of size 1 or without it.

@@ -15,20 +15,21 @@
 namespace gradus {
 
 // Note [Rectified batch norm]
-// relu of a batch norm's temporary result takes no node of its own: batch norm's rule looks only where the
-// result was positive, whose sign it finds again from x. The gradient then passes through memory half as
-// often, and nothing has to keep the result. batch_norm_relu is recorded the same, and rectifies forward in
-// the same pass as well. The sign of a sum with a residual cannot be found from x: batch_norm_add_relu keeps
-// the result, whose buffer becomes x's gradient if nobody else holds it by then, and dy's the residual's.
+// relu of a batch norm's temporary result gets no node of its own. Batch norm's rule uses dy only where the
+// result was positive; it computes that sign again from x. The gradient then passes through memory half as
+// often, and the result need not be kept. batch_norm_relu is recorded in the same way, and also rectifies in
+// the forward's pass. With a residual the sign cannot be computed from x, so batch_norm_add_relu keeps the
+// result. If nothing else holds it at the time of the backward, its buffer becomes x's gradient, and dy's
+// buffer becomes the residual's gradient.
 namespace {
 
-// All dims but the channels'.
+// Returns all dims except the channels'.
 Dims all_but_channels(const Tensor& x) {
   Dims dims{0};
   for (int d = 2; d < x.dim(); ++d) dims.push_back(d);
   return dims;
 }
-// t[C] as [1,C,1,...], against x.
+// Returns t[C] as [1,C,1,...], to broadcast with x.
 Tensor per_channel(const Tensor& t, const Tensor& x) {
   Shape shape = Dims::filled(x.dim(), 1);
   shape[1] = x.size(1);
@@ -37,11 +38,11 @@ Tensor per_channel(const Tensor& t, const Tensor& x) {
 
 int64_t elements_per_channel(const Tensor& x) { return x.size(1) > 0 ? x.numel() / x.size(1) : 0; }
 
-// x in the dtype that sums over its channels are computed in.
+// Returns x in the dtype in which sums over its channels are computed.
 Tensor widened(const Tensor& x) { return to(x, raw::channel_dtype(x.dtype())); }
 
-// Gradients of batch_norm by public ops: what further derivatives are made of. x's part in mean
-// and variance included.
+// Computes the gradients of batch_norm by public ops, for further derivatives. They include x's part in
+// mean and variance.
 raw::BatchNormGrads batch_norm_grads(const Tensor& dy_in, const Tensor& x_in, const Tensor& weight,
                                      double eps) {
   const Tensor dy = widened(dy_in), x = widened(x_in);
@@ -54,7 +55,7 @@ raw::BatchNormGrads batch_norm_grads(const Tensor& dy_in, const Tensor& x_in, co
           sum(dy * normal, dims, false), sum(dy, dims, false)};
 }
 
-// y by given statistics: constants, which may move on before backward.
+// Normalizes by given statistics. They are constants, and may change before the backward.
 Tensor normalize_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                     const Tensor& bias, double eps) {
   Tensor y = raw::batch_norm_apply(x, mean, var, weight, bias, eps);
@@ -92,7 +93,7 @@ void check_arguments(const char* op, const Tensor& x, const Tensor& weight, cons
     throw ValueError(op, "training needs more than one element per channel: x ", describe(x));
 }
 
-// Moves the running statistics, where there are some, toward the batch's.
+// Moves the running statistics, if there are any, toward the batch's.
 void move_statistics(const Tensor& running_mean, const Tensor& running_var, const raw::BatchNormResult& batch,
                      double momentum) {
   const int64_t rows = elements_per_channel(batch.y);
@@ -100,8 +101,8 @@ void move_statistics(const Tensor& running_mean, const Tensor& running_var, cons
     raw::batch_norm_update_(running_mean, running_var, batch.mean, batch.var, rows, momentum);
 }
 
-// Records y, normalized by the batch's own statistics; is_rectified: y is the relu of that. Otherwise
-// it may become so.
+// Records y, normalized by the batch's own statistics. With `is_rectified`, y is the relu of that; otherwise
+// a later relu may still join its node.
 void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const raw::BatchNormResult& result, double eps, bool is_rectified) {
   Recorder r{op, x, weight, bias};
@@ -126,8 +127,8 @@ void record_by_batch(const char* op, const Tensor& x, const Tensor& weight, cons
   static_cast<autograd::Node&>(*result.y.ref()->slot).rectified = rectified;
 }
 
-// The rule of batch_statistics. The two ways by which x takes part in the result are added here, so the
-// gradient of the x that passed through comes unrounded.
+// The rule of batch_statistics. x reaches the result directly and through the statistics. Both gradients are
+// added here, so the direct one arrives unrounded.
 class BatchStatisticsNode final : public autograd::Node {
  public:
   BatchStatisticsNode(autograd::Saved x, autograd::Saved mean)

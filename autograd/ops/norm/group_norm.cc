@@ -39,7 +39,7 @@ void check_channels(const char* op, const Tensor& x,
   }
 }
 
-// t[C] as [1,C,1,...], against x.
+// Returns t[C] as [1,C,1,...], to broadcast with x.
 Tensor per_channel(const Tensor& t, const Tensor& x) {
   Shape shape = Dims::filled(x.dim(), 1);
   shape[1] = x.size(1);
@@ -52,7 +52,7 @@ Dims all_but_channels(const Tensor& x) {
   return dims;
 }
 
-// The gradients by public ops: what further derivatives are made of.
+// Computes the gradients by public ops, for further derivatives.
 raw::GroupNormGrads grads_by_ops(const Tensor& dy, const Tensor& x, const Tensor& weight,
                                  const raw::GroupNormSpec& spec) {
   const DType type = wide(x.dtype());
@@ -86,7 +86,8 @@ raw::GroupNormResult normalized(const char* op, const Tensor& x, const Tensor& w
   return result;
 }
 
-// Moves running statistics [C] toward `factor` times the average of the samples' [N,C].
+// Moves running statistics [C] toward `factor` times the average over the batch of the
+// samples' statistics [N,C].
 void move_toward(const Tensor& running, const Tensor& samples, double factor, double momentum) {
   const Tensor batch = raw::mul(raw::mean(samples, {0}, false), factor);
   raw::copy_(running, raw::lerp(raw::to(running, DType::kF64), batch, momentum));

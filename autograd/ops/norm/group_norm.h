@@ -1,5 +1,5 @@
 // Normalization of each sample over groups of its channels, and over neighboring channels, differentiable.
-// 16-bit floats are computed in f32. Images lie channels-last in the result.
+// 16-bit floats are computed in f32. In the result images lie channels-last.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -7,7 +7,8 @@
 namespace gradus {
 
 // Normalizes each sample over groups of C / groups neighboring channels and all positions:
-// y = (x - mean) / sqrt(var + eps) * weight + bias, with the biased variance.
+//   y = (x - mean) / sqrt(var + eps) * weight + bias
+// The variance is the biased one.
 // Shapes: x [N,C], [N,C,L], [N,C,H,W] or [N,C,D,H,W]; weight and bias [C] (1 and 0 when undefined), of x's
 // dtype or f32 -> x's shape.
 // Errors: ShapeError for other shapes; ValueError unless groups >= 1 divides C, and for eps <
@@ -22,9 +23,9 @@ struct InstanceNormFuncOptions {
   double eps = 1e-5;            // added to the variance
 };
 
-// Normalizes each channel of each sample over its positions, as group_norm does with a channel per group.
-// Running statistics, when given, move toward the batch's average of the samples' means and unbiased
-// variances in place; without use_input_stats they are what x is normalized by.
+// Normalizes each channel of each sample over its positions, as group_norm does with one channel per group.
+// Running statistics, when given, move in place toward the average over the batch of the samples' means and
+// unbiased variances. Without use_input_stats x is normalized by the running statistics.
 // Shapes: x [N,C,L], [N,C,H,W] or [N,C,D,H,W], the others [C] or undefined -> x's shape.
 // Errors: ShapeError for other shapes; ValueError for one position per channel, for eps < 0, and without
 // use_input_stats when there are no running statistics, or only one of them; DTypeError; DeviceError.
@@ -37,8 +38,9 @@ struct LocalResponseNormFuncOptions {
   double alpha = 1e-4, beta = 0.75, k = 1;
 };
 
-// Divides by what neighboring channels hold: y_c = x_c / (k + alpha / size * sum x_j^2)^beta; j goes over
-// `size` channels around c (one more before it than after when size is even), as far as they exist.
+// Divides by a power of the sum of squares over neighboring channels: y_c = x_c / (k + alpha / size * sum
+// x_j^2)^beta. j runs over `size` channels around c, as far as they exist. When size is even, one more
+// channel before c is used than after it.
 // Shapes: x [N,C,...] of 3 to 5 dims.
 // Errors: ShapeError; ValueError for size < 1; DTypeError.
 // Source: Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", NeurIPS 2012.
@@ -49,7 +51,7 @@ struct ChannelWindowOptions {
 };
 
 // Sums over neighboring channels: y[n,c,...] is the sum of x[n,c - before,...] to x[n,c + after,...], as far
-// as these exist.
+// as these channels exist.
 // Shapes: x [N,C,...] of 2 to 5 dims.
 // Errors: ShapeError; ValueError for a negative extent; DTypeError unless floating point.
 // Grad: the same of dy with before and after swapped.

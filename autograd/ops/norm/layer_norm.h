@@ -7,18 +7,19 @@
 
 namespace gradus {
 
-// Normalizes over the last dims, whose sizes are `normalized_shape`: y = (x - mean) / sqrt(var
-// + eps) * weight
-// + bias, with the biased variance. 16-bit floats are computed in f32. The result is row-major.
+// Normalizes over the last dims, with the sizes `normalized_shape`:
+//   y = (x - mean) / sqrt(var + eps) * weight + bias
+// The variance is the biased one. 16-bit floats are computed in f32. The result is row-major.
 // Shapes: x [...,S], weight and bias S (1 and 0 when undefined), of x's dtype or f32 -> x's shape.
-// Errors: ShapeError for an empty normalized_shape, one that x does not end with, or a weight or bias shaped
-// otherwise; DTypeError; DeviceError; ValueError for eps < 0.
+// Errors: ShapeError for an empty normalized_shape, one that x does not end with, or a weight or bias of
+// another shape; DTypeError; DeviceError; ValueError for eps < 0.
 // Source: Ba et al., "Layer normalization", 2016.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);
 
-// Divides by the root of the mean square over the last dims: y = x / sqrt(mean(x^2) + eps) * weight; eps is
-// by default the machine precision of the type computed in. Shapes,
+// Divides by the root mean square over the last dims: y = x / sqrt(mean(x^2) + eps) * weight. By default eps
+// is the machine precision of the type computed in.
+// Shapes: as layer_norm.
 // Errors: as layer_norm.
 // Source: Zhang and Sennrich, "Root mean square layer normalization", NeurIPS 2019.
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},

@@ -56,7 +56,7 @@ RankSet RankSet::parse(std::string_view text, int world_size) {
     run.last = run.first;
     if (good && sign('-')) good = number(run.last);
     if (good && sign('/')) good = number(run.step);
-    // Runs come in order: so no rank comes twice, and there are no more than the world has.
+    // Runs must be in order. So no rank comes twice, and there are at most world_size ranks.
     const int before = set.runs_.empty() ? -1 : set.runs_.back().last;
     if (good && run.first > before && run.last >= run.first && run.last < world_size && run.step > 0 &&
         run.step <= world_size)

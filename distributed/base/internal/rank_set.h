@@ -1,4 +1,4 @@
-// RankSet: ranks as the few runs that groups are made of, however many they are.
+// RankSet: a set of ranks, stored as runs. Groups consist of few runs, however many ranks they have.
 #pragma once
 
 #include <compare>
@@ -16,9 +16,10 @@ class RankSet {
   bool empty() const { return runs_.empty(); }
   bool contains(int rank) const;
   std::vector<int> ranks() const;
-  // "0-3,8,9-15/2": 0 to 3, 8, and every second one from 9. Runs that would make it longer are left out.
+  // Returns "0-3,8,9-15/2": ranks 0 to 3, 8, and every second rank from 9 to 15. Runs that would make the
+  // text longer than `most_bytes` are left out.
   std::string text(size_t most_bytes) const;
-  // Malformed runs, and those with ranks outside of the world, are left out.
+  // Reads such a text. Leaves out malformed runs and runs with ranks outside of the world.
   static RankSet parse(std::string_view text, int world_size);
 
   auto operator<=>(const RankSet&) const = default;

@@ -6,7 +6,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr size_t kHead = 7;  // numbers before the bits
+constexpr size_t kHead = 7;  // how many numbers precede the bits
 
 std::vector<int64_t> write(const BackwardNote& note) {
   std::vector<int64_t> text{note.kind,
@@ -31,7 +31,7 @@ std::optional<BackwardNote> read(const std::vector<int64_t>& text) {
   return note;
 }
 
-// The members whose value differs from that of most, among those that count.
+// Returns a member whose value differs from that of most members, and one of these; only members that count.
 template <class Counts, class Value>
 std::optional<std::pair<size_t, size_t>> find_odd(const std::vector<BackwardNote>& notes, Counts counts,
                                                   Value value) {
@@ -47,7 +47,7 @@ std::optional<std::pair<size_t, size_t>> find_odd(const std::vector<BackwardNote
   return std::nullopt;
 }
 
-// Collective: every member's lines, where all have found that these differ.
+// Returns every member's lines. Collective; all members have found that their fingerprints differ.
 std::vector<std::vector<std::string>> exchange_lines(const Turn& turn, const std::vector<std::string>& mine) {
   constexpr size_t kAtOnce = kMaxExchangeBytes / 2;
   std::string text;
@@ -70,8 +70,8 @@ std::vector<std::vector<std::string>> exchange_lines(const Turn& turn, const std
   return lines;
 }
 
-// ": fc.weight f32[3,4] on rank 1, where rank 0 has fc.weight f32[3,5]". The first line is that of the
-// options; in others a name that need not be the same follows a tab.
+// Returns ": fc.weight f32[3,4] on rank 1, where rank 0 has fc.weight f32[3,5]". The first line has the
+// options. In the other lines a tab and a name follow; the name need not be the same on all ranks.
 std::string first_difference(const std::vector<std::string>& a, int rank_a, const std::vector<std::string>& b,
                              int rank_b) {
   const auto form = [](const std::string& line) { return line.substr(0, line.find('\t')); };
@@ -86,7 +86,8 @@ std::string first_difference(const std::vector<std::string>& a, int rank_a, cons
   return concat(": ", text(a), " on rank ", rank_a, ", where rank ", rank_b, " has ", text(b));
 }
 
-// `difference` says in what the plans of two members differ; all members call it, or none.
+// Returns what does not fit, or nothing. `difference` returns how the plans of two members differ. Either all
+// members call it or none does.
 std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNote>>& given,
                                      const std::vector<int>& ranks,
                                      const std::function<std::string(size_t, size_t)>& difference) {

@@ -1,4 +1,4 @@
-// What ranks tell each other at the begin of a backward, so that all send the same.
+// What ranks tell each other at the start of a backward, so that all send the same buckets.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace gradus::dist::internal {
 struct BackwardNote {
   enum Kind : int64_t {
     kBackward,
-    kNone,    // a recording ended without one: nobody's counts
+    kNone,    // a recording ended without a backward: no rank's backward counts
     kJoined,  // no more data: takes part with zeros
   };
   enum Flag : int64_t {
@@ -23,7 +23,7 @@ struct BackwardNote {
     kEndEarly = 8,  // throw_on_early_termination
   };
   int64_t kind = kBackward;
-  int64_t number = 0;    // of the backward, those in no_sync included
+  int64_t number = 0;    // of the backward, counting those in no_sync
   int64_t plan = 0;      // fingerprints: of what was attached, with the options,
   int64_t attached = 0;  // and of the tensors of the manager whose backward it is
   int64_t flags = 0;
@@ -31,20 +31,21 @@ struct BackwardNote {
   std::vector<bool> reached;
 };
 
-// The most tensors that a note has room for.
+// The maximal number of tensors in a note.
 inline constexpr int64_t kMaxReached = 50'000;
 
-// Notes on their way.
+// Notes under way.
 class BackwardExchange {
  public:
-  // Gives this rank's note, without waiting. All members' notes must fit: else it is a MismatchError, which
-  // names one that differs, on all of them. `plan` are the lines of which a note has the fingerprint: what
-  // ranks compare when these differ.
+  // Sends this rank's note, without waiting. `plan` has the lines of which a note has the fingerprint. Ranks
+  // compare the lines if the fingerprints differ.
+  // Errors: in notes(), MismatchError on all ranks if the members' notes do not fit; it names
+  // one that differs.
   BackwardExchange(const Group& group, const BackwardNote& mine,
                    std::shared_ptr<const std::vector<std::string>> plan);
 
   bool has_come() const { return work_.is_completed(); }
-  // Waits. Returns all members' notes, in the group's order.
+  // Waits, and returns all members' notes in the group's order.
   const std::vector<BackwardNote>& notes();
 
  private:
@@ -52,8 +53,8 @@ class BackwardExchange {
   std::shared_ptr<std::vector<BackwardNote>> notes_;
 };
 
-// Collective: returns every member's numbers, of which all give equally many. For the few times when a note
-// was not enough.
+// Returns every member's numbers. Collective; all members give equally many. For the few cases in which a
+// note is not enough.
 std::vector<std::vector<int64_t>> exchange_numbers(const Group& group, const std::vector<int64_t>& mine);
 
 }  // namespace gradus::dist::internal

@@ -1,4 +1,4 @@
-// How gradients are put together for the way: few large messages instead of many small ones.
+// How gradients are packed into buckets: few large messages instead of many small ones.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct BucketItem {
 };
 
 // Puts items, in their order, into buckets of one dtype and device each. A bucket is closed when it holds at
-// least its limit: limits[0] for the first one of a dtype and device, limits[1] for the next, and so on; the
-// last limit serves all that follow. Returns the items' indices, buckets ordered by their first item: the
-// lists of PyTorch's _compute_bucket_assignment_by_size.
+// least its limit. The limit is limits[0] for the first bucket of a dtype and device, limits[1] for the next,
+// and so on; the last limit serves all further buckets. Returns the items' indices, with buckets ordered by
+// their first item. These are the lists of PyTorch's _compute_bucket_assignment_by_size.
 std::vector<std::vector<size_t>> assign_buckets(std::span<const BucketItem> items,
                                                 std::span<const int64_t> limits);
 
-// A number that is equal where shapes and dtypes are, and (very likely) nowhere else.
+// A hash of shapes and dtypes. Equal shapes and dtypes have equal values; others very likely do not.
 class Fingerprint {
  public:
   void add(uint64_t value) { hash_ = (hash_ ^ value) * 0x100000001b3; }

@@ -1,4 +1,5 @@
-// What has gone wrong on one rank, so that all say the same of it. All calls are collective over the group.
+// Finds what has gone wrong on one rank, with the same result on all ranks. All calls are collective
+// over the group.
 #pragma once
 
 #include <optional>
@@ -9,20 +10,21 @@
 
 namespace gradus::dist::internal {
 
-// A tensor that is not the same on all ranks: that of member `odd` differs from that of most (of the first
-// one, when there are as many of each).
+// A tensor that is not the same on all ranks: member `odd` has another value than most members (on a tie,
+// than the first member).
 struct Difference {
   size_t tensor;
   int odd, usual;
 };
-// The first such tensor, of as many on every rank; nothing when all are the same, bit by bit.
+// Returns the first such tensor; nothing if all are the same, bit by bit. All ranks give
+// equally many tensors.
 std::optional<Difference> find_difference(const Group& group, const std::vector<Tensor>& tensors);
 
-// Where a gradient has NaN or infinity; tensor -1: nowhere.
+// Where a gradient has NaN or infinity. tensor is -1 if no gradient has.
 struct NotFinite {
   int64_t tensor = -1, element = 0;
 };
-// Every member's first.
+// Returns every member's `mine`.
 std::vector<NotFinite> share(const Group& group, const NotFinite& mine);
 
 }  // namespace gradus::dist::internal

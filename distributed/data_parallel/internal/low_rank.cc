@@ -9,7 +9,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-// In f64 and in one order. Eight sums, which become one vector register or two.
+// Computes in f64 and in a fixed order, with eight partial sums, which fill one or two vector registers.
 template <class A, class B>
 double dot(const A* a, const B* b, int64_t n) {
   double sums[8] = {};

@@ -7,11 +7,11 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr int64_t kPackBytes = int64_t(25) << 20;
-constexpr int64_t kAlign = 16;  // of each tensor in its pack
+constexpr int64_t kAlign = 16;  // alignment in bytes of each tensor in its pack
 
 int64_t room_of(const Tensor& x) { return (x.nbytes() + kAlign - 1) / kAlign * kAlign; }
 
-// Calls f(tensor, the same elements in the pack, row-major) for each.
+// Calls f(tensor, its elements in the pack, row-major) for each tensor.
 template <class F>
 void for_each(const std::vector<Tensor>& tensors, const Tensor& flat, F f) {
   char* at = static_cast<char*>(flat.raw_ptr());

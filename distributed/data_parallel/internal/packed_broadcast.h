@@ -1,4 +1,4 @@
-// Many tensors of one rank to all, in few messages.
+// PackedBroadcast: sends many tensors of one rank to all ranks, in few messages.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,9 @@
 
 namespace gradus::dist::internal {
 
-// Under way from construction to finish(), which writes the tensors. Any dtypes, layouts and devices; shapes
-// and dtypes are equal on all ranks. Open recordings do not see it.
+// The broadcast is under way from construction to finish(), which writes the tensors. Tensors may have
+// any dtypes, layouts and devices. Shapes and dtypes must be equal on all ranks. Open recordings do not
+// see the broadcast.
 class PackedBroadcast {
  public:
   // `root` is an index in the group.

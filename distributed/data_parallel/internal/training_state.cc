@@ -21,7 +21,8 @@ double largest_of(const nn::StateDict& tensors) {
   return largest;
 }
 
-// Relative to the larger of `floor` and the tensors' largest element. None counts as zeros.
+// Returns the largest difference, relative to the larger of `floor` and the tensors' largest element. Missing
+// elements count as zeros.
 Difference difference_of(const Tensor& given, const Tensor& expected, double floor) {
   std::vector<double> a = values(given), b = values(expected);
   a.resize(std::max(a.size(), b.size()));

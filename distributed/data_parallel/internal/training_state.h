@@ -1,4 +1,4 @@
-// TrainingState: what a step of training leaves behind, and where two of them differ. For verify.
+// TrainingState: the state after a training step, and where two states differ. For verify.
 #pragma once
 
 #include <array>
@@ -11,12 +11,12 @@
 
 namespace gradus::dist::internal {
 
-// In the order in which they are compared.
+// The kinds of tensors, in the order in which they are compared.
 enum class StateKind { kLoss, kGradient, kParameter, kBuffer };
-// "gradient of ", "parameter ", ...
+// Returns "gradient of ", "parameter ", ...
 const char* prefix(StateKind kind);
 
-// Names and tensors of each kind; they share the model's memory.
+// The names and tensors of each kind. Tensors share the model's memory.
 struct TrainingState {
   std::array<nn::StateDict, 4> tensors;
 
@@ -27,7 +27,7 @@ struct TrainingState {
   TrainingState clone() const;
 };
 
-// The largest of two tensors' differences.
+// The largest difference between elements of two tensors.
 struct Difference {
   double relative = 0;
   size_t at = 0;  // element
@@ -40,7 +40,7 @@ struct StateDifference {
   StateKind kind = StateKind::kLoss;
   size_t index = 0;
   std::string name;
-  int rank = -1;  // from rank 0's value; -1: the ranks' from the expected one
+  int rank = -1;  // differs from rank 0; -1: all ranks differ from the expected value
   Difference difference;
   bool one_element = false;
 
@@ -50,18 +50,18 @@ struct StateDifference {
 struct Comparison {
   std::optional<StateDifference> first;
   double largest = 0;  // of all differences
-  std::string buffer;  // the first that differs between ranks
+  std::string buffer;  // the first buffer that differs between ranks
 };
 
 struct ComparisonOptions {
   double tolerance = 0;
-  // Ranks had the same batch: their losses must be equal too.
+  // Whether ranks had the same batch: then their losses must be equal too.
   bool same_batch = false;
 };
 
-// Compares the ranks' states after a step with each other; and with `expected` unless that is null, where the
-// loss is the mean of theirs. A difference is relative to the tensor's largest element, or to a thousandth of
-// the largest among its kind where that is more.
+// Compares the ranks' states after a step with each other. Also compares them with `expected`, unless that is
+// null; there the loss is the mean of the ranks' losses. A difference is relative to the tensor's largest
+// element, or to a thousandth of the largest element of its kind if that is more.
 Comparison compare(const std::vector<TrainingState>& ranks, const TrainingState* expected, int step,
                    const ComparisonOptions& options);
 

@@ -5,7 +5,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr int kLines = 16;  // more do not help who reads them
+constexpr int kLines = 16;  // more do not help the reader
 
 }  // namespace
 

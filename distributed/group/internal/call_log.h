@@ -14,7 +14,7 @@ class CallLog {
   static constexpr size_t kCalls = 256;
 
   void add(const CallRecord& record, const std::string& group);
-  // One line per call, newest first; equal ones in a row share one. "" without calls.
+  // Returns one line per call, newest first; equal calls in a row share a line. "" without calls.
   std::string text() const;
 
  private:
@@ -24,7 +24,7 @@ class CallLog {
   };
   mutable std::mutex mutex_;
   std::array<Entry, kCalls> entries_;
-  size_t count_ = 0;  // of all calls so far
+  size_t count_ = 0;  // number of all calls so far
 };
 
 }  // namespace gradus::dist::internal

@@ -21,7 +21,7 @@ void CallQueue::State::end_call() {
   changed.notify();
 }
 
-// There are calls left where a simulation kills the rank: what they hold goes.
+// Drops the calls that are left. There are some only if a simulation kills the rank.
 void CallQueue::State::end() noexcept {
   std::deque<Call> dropped;
   {
@@ -55,7 +55,7 @@ CallQueue::CallQueue(std::shared_ptr<PostedCalls> posted, std::string group)
 
 CallQueue::~CallQueue() {
   if (!thread_.joinable()) return;
-  // In a child that the rank forked the thread is the rank's.
+  // In a forked child, the thread is the parent's.
   if (process_ != gradus::internal::fork_count()) {
     gradus::internal::forget_thread(thread_);
     return;
@@ -95,14 +95,14 @@ void CallQueue::post(Call call) {
     start = !std::exchange(state_->started, true);
   }
   if (start) {
-    // Also when the thread never comes to run.
+    // Calls end() in any case, even if the thread cannot be started.
     const std::shared_ptr<State> until_end(state_.get(), [state = state_](State*) { state->end(); });
     thread_ = start_thread([state = until_end] {
       name_own_thread("calls");
       posted_calls = state.get();
-      Context::current().recordings.clear();  // calls record nothing, and should keep no recording alive
-      Context::current().observer = nullptr;  // nor a profile
-      Context::current().job = nullptr;       // nor a job: they hold their group
+      Context::current().recordings.clear();  // calls record nothing and keep no recording alive
+      Context::current().observer = nullptr;  // nor an observer
+      Context::current().job = nullptr;       // nor a job, since they hold their group
       serve(*state);
     });
   }
@@ -134,7 +134,7 @@ void CallQueue::serve(State& state) {
       State& state;
       Call& next;
       ~End() {
-        next = nullptr;  // what it held goes before others may believe that the queue is idle
+        next = nullptr;  // releases what it held before the queue counts as idle
         state.end_call();
         state.posted->add(state.group, -1);
       }

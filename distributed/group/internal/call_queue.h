@@ -1,12 +1,12 @@
-// CallQueue: runs the calls of a group one at a time, in the order in which they are made. A call that
-// nothing is before runs in the caller's thread; others on a thread of the queue's own, which starts with
-// the first of them.
+// CallQueue: runs the calls of a group one at a time, in the order in which they are made. try_run runs a
+// call in the caller's thread if no other call is under way. Posted calls run on the queue's own thread,
+// which starts with the first of them.
 //
 // Note [Groups that go first]
-// A call waits for other ranks. No destructor may: it may run while an exception unwinds, and the others
-// learn of that exception only when its stack is gone. So a posted call holds its group, and the queue goes
-// when it has nothing left to run. PostedCalls counts the calls of all groups of a rank: a rank that leaves
-// in order waits for them there.
+// A call waits for other ranks. A destructor must not wait for them: it may run while an exception unwinds,
+// and other ranks learn of that exception only after the stack is unwound. So a posted call holds its group,
+// and the queue is destroyed when it has nothing left to run. PostedCalls counts the posted calls of all
+// groups of a rank. A rank that leaves in order waits for them there.
 #pragma once
 
 #include <atomic>
@@ -23,12 +23,12 @@
 
 namespace gradus::dist::internal {
 
-// Calls that were posted and have not ended.
+// The calls that were posted and have not ended.
 class PostedCalls {
  public:
   void add(const std::string& group, int calls);
   bool none() const { return count_.load(std::memory_order_acquire) == 0; }
-  // Whether one is of the group that a status names at its end.
+  // Returns whether one of the calls is of the group that `doing`, a status text, names at its end.
   bool is_of(std::string_view doing) const;
 
   Futex changed;
@@ -41,18 +41,19 @@ class PostedCalls {
 
 class CallQueue {
  public:
-  // What it throws does not stop the queue, and reaches nobody when it was posted.
+  // An exception from a call run by try_run goes to the caller, and the queue goes on. A posted call must
+  // catch its errors itself; only RankKilled of a simulation may leave it.
   using Call = std::function<void()>;
 
   CallQueue(std::shared_ptr<PostedCalls> posted, std::string group);
-  ~CallQueue();  // after its last call: posted ones hold what owns the queue
+  ~CallQueue();  // after its last call: posted calls hold the queue's owner
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
-  // Runs the call now, unless another one is under way or waits. Returns whether it did.
+  // Runs the call now, unless another call runs or waits. Returns whether it ran.
   bool try_run(const Call& call);
   void post(Call call);
-  // What posted_calls is on its thread.
+  // Returns the value of posted_calls on the queue's thread.
   const void* id() const { return state_.get(); }
 
  private:
@@ -61,10 +62,10 @@ class CallQueue {
     const std::string group;
     std::mutex mutex;
     std::deque<Call> calls;
-    bool busy = false;     // a call runs
-    bool started = false;  // the thread
+    bool busy = false;     // whether a call runs
+    bool started = false;  // whether the thread has started
     bool stop = false;
-    bool ended = false;  // the thread: nothing runs what would be posted
+    bool ended = false;  // whether the thread has ended: nothing would run a posted call
     Futex changed;
 
     void end_call();
@@ -72,14 +73,15 @@ class CallQueue {
   };
   static void serve(State& state);
 
-  // Shared with the thread: the queue may be destroyed on it, by the last owner of a group that a call held.
+  // Shared with the thread. A call on the thread may hold the last reference to the group, and so
+  // destroy the queue.
   const std::shared_ptr<State> state_;
   const int process_ = gradus::internal::fork_count();
   std::thread thread_;
 };
 
-// The watch of a wait for another thread of this rank, which ends without help from other ranks: not
-// by their failure.
+// Returns the watch of a wait for another thread of this rank. Such a wait needs no other rank, and the job's
+// failure does not end it.
 Watch local_watch(const Deadline& deadline = Deadline::after(Milliseconds::max()));
 
 }  // namespace gradus::dist::internal

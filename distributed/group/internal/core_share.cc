@@ -14,7 +14,7 @@ namespace {
 constexpr int kMostCores = CPU_SETSIZE;
 using Cores = std::bitset<kMostCores>;
 
-// "0-3,8"; other ranks wrote it, so it may be anything.
+// Reads "0-3,8". Other ranks wrote the text, so it may be malformed.
 Cores read(const std::string& list) {
   Cores cores;
   const char *at = list.data(), *end = at + list.size();

@@ -29,20 +29,20 @@ uint64_t random_number() {
   return number;
 }
 
-// This process, among all that there ever were.
+// Returns a random number that identifies this process.
 uint64_t own_id() {
   static const uint64_t id = random_number();
   return id;
 }
 
-// Numbers mean the same process only within a namespace of processes.
+// Returns this process's PID namespace: process ids are comparable only within one.
 uint64_t process_namespace() {
   struct stat status {};
   stat("/proc/self/ns/pid", &status);
   return status.st_ino;
 }
 
-// What the store holds for a copy, and who may do what next:
+// The store's value for a copy, and what may happen next:
 //   nothing, or kFree    nobody has it: whoever replaces this by a kFilling of its own fills it
 //   kFilling             `rank` fills it; others wait
 //   kReady               it is descriptor `fd` of process `pid`. When it is not there any more, as kFree
@@ -82,7 +82,8 @@ Memory map_read_only(int fd, size_t bytes) {
           [bytes](const std::byte* p) { munmap(const_cast<std::byte*>(p), bytes); }};
 }
 
-// Copies that this process has filled, by their inodes: ranks that are threads use the same mapping.
+// The copies that this process has filled, by inode. Ranks that are threads of this process use
+// the same mapping.
 class OwnCopies {
  public:
   Memory find(uint64_t inode) {
@@ -90,7 +91,7 @@ class OwnCopies {
     const auto it = copies_.find(inode);
     return it == copies_.end() ? nullptr : it->second.lock();
   }
-  // Keeps `fd`, through which other processes come, until the last user here is gone.
+  // Keeps `fd` open until the last user in this process is gone: other processes map the memory through it.
   Memory add(uint64_t inode, int fd, Memory mapping) {
     const Memory copy(mapping.get(), [this, inode, fd, mapping](const std::byte*) mutable {
       {
@@ -106,7 +107,7 @@ class OwnCopies {
   }
 
   static OwnCopies& instance() {
-    static auto& copies = *new OwnCopies;  // data sets may live as long as the process
+    static auto& copies = *new OwnCopies;  // never destroyed: data sets may live as long as the process
     return copies;
   }
 
@@ -120,7 +121,8 @@ class NewCopy {
  public:
   explicit NewCopy(size_t bytes)
       : bytes_(bytes), fd_(memfd_create("gradus-copy", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
-    // Takes the memory now: a lack of it shall not be a signal later, nor `ulimit -f` one now.
+    // Allocates the memory now, so that a lack of memory is no signal later. QuietSignals: `ulimit -f` must
+    // raise no signal now.
     const gradus::internal::QuietSignals quiet;
     if (fd_ < 0 || fallocate(fd_, 0, 0, off_t(bytes)) != 0) return;
     void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
@@ -133,9 +135,10 @@ class NewCopy {
   NewCopy(const NewCopy&) = delete;
   NewCopy& operator=(const NewCopy&) = delete;
 
-  std::byte* data() const { return data_; }  // null: the system has no such memory
+  std::byte* data() const { return data_; }  // null if the system has no such memory
 
-  // Makes it what nobody can change, and says in `claim` where it is. Null when the system refuses.
+  // Seals the memory, so that nobody can change it, and writes its place to `claim`. Returns null if
+  // the system refuses.
   Memory finish(Claim& claim) {
     munmap(std::exchange(data_, nullptr), bytes_);
     struct stat status {};
@@ -159,7 +162,8 @@ class NewCopy {
   std::byte* data_ = nullptr;
 };
 
-// Maps what `claim` says is ready. `gone`: it is not there any more; null otherwise: it is out of reach.
+// Maps the ready copy of `claim`. Returns null if that fails: with `gone` set, the copy is not there any
+// more; otherwise it is out of reach.
 Memory attach(const Claim& claim, size_t bytes, bool& gone) {
   gone = false;
   if (claim.process == own_id() && claim.pid == getpid()) {
@@ -174,7 +178,7 @@ Memory attach(const Claim& claim, size_t bytes, bool& gone) {
     gone = errno == ENOENT || errno == ESRCH;
     return nullptr;
   }
-  // The number may by now be another file's, or another process's.
+  // The descriptor's number may meanwhile belong to another file, or the pid to another process.
   struct stat status {};
   const int seals = fcntl(fd, F_GET_SEALS), needed = F_SEAL_WRITE | F_SEAL_SHRINK;
   gone = fstat(fd, &status) != 0 || status.st_dev != claim.device || status.st_ino != claim.inode ||
@@ -185,7 +189,7 @@ Memory attach(const Claim& claim, size_t bytes, bool& gone) {
   return memory;
 }
 
-// Tells the store when this rank does not fill after all.
+// Frees the claim in the store if this rank does not fill the copy.
 class Filling {
  public:
   Filling(Store& store, const std::string& key, const Claim& claim)
@@ -194,7 +198,7 @@ class Filling {
     try {
       if (!done_) store_.compare_set(key_, claim_.text(), Claim::make(Claim::kFree, claim_.rank).text());
     } catch (const std::exception&) {
-      // Nobody waits where the store is gone.
+      // The store is gone, so no rank waits for the copy.
     }
   }
   void done(Claim claim) {
@@ -210,7 +214,7 @@ class Filling {
   bool done_ = false;
 };
 
-// Fills the copy that this rank has claimed. Null when that takes other memory.
+// Fills the copy that this rank has claimed. Returns null if there is no memory that can be shared.
 Memory fill_claimed(Store& store, const std::string& key, Claim claim, size_t bytes, const Job::Fill& fill) {
   Filling filling(store, key, claim);
   NewCopy copy(bytes);
@@ -231,7 +235,7 @@ HostMemory share_on_host(World& world, const std::string& key, size_t bytes, con
 
   const std::string store_key = concat("share/", world.host_of[size_t(world.rank)], '/', bytes, '/', key);
   const Watch watch = world.watch();
-  std::string replaceable;  // the value that stands for nothing
+  std::string replaceable;  // the store's value that this rank may replace
   for (Milliseconds pause{1};; pause = std::min(2 * pause, Milliseconds(20))) {
     const Claim own = Claim::make(Claim::kFilling, world.rank);
     const std::string held = world.store->compare_set(store_key, replaceable, own.text());

@@ -37,44 +37,46 @@ namespace {
 
 constexpr const char* kOp = "init_process_group";
 constexpr int kFurtherPorts = 15;
-// How long ranks that know each other by a port alone exchange nothing: more may come than there can be.
+// Ranks that know each other by a port alone exchange nothing for this long. If a second process comes as the
+// same rank in this time, two jobs have met.
 constexpr Milliseconds kSettle{500};
-// Who waits for ranks looks so often whether one has left.
+// How often a wait for ranks looks whether one has left.
 constexpr Milliseconds kLookAgain{200};
 
 // Note [Whose store it is]
-// Ranks that were started apart must not meet. A launcher of ours hosts the store and tells its address to
-// its own ranks. torchrun hosts one of its own: rank 0 opens ours at a port that the system picks, under a
-// random name, and both go through torchrun's, which only that torchrun's ranks know. The name of a
-// scheduler's job tells its store from others, so that one of a few ports will do. All else has a port alone:
-// it is the one that was asked for or an error, and when two processes come as one rank while ranks still
-// meet, or shortly after, nobody can tell which job the others belong to: both end. Ranks that come when rank
-// 0 is gone already hear of it by a note at the port.
+// Ranks of different jobs must not meet. A launcher of Gradus hosts the store and tells its address to its
+// own ranks. torchrun hosts a store of its own. There rank 0 opens the job's store at a port that the system
+// picks, under a random name. Rank 0 passes port and name through torchrun's store, which only ranks of that
+// torchrun know. Under a scheduler, the job's name tells its store from others, so the store may be at any
+// of a few ports.
+// All other ranks know the store by a port alone. They use exactly that port or fail. If two processes come
+// as one rank while ranks still meet, or shortly after, nothing tells which job the other ranks belong to, so
+// both jobs end. Ranks that come after rank 0 has ended learn of this from a note at the port.
 
 bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-// Where a rank stands, and how it finds the others.
+// A rank's place in the job, and how the rank finds the others.
 struct Place {
   int rank = -1, size = -1;
   int local_rank = -1, local_size = -1;  // -1: not said
-  StoreAddress store;                    // no host: it is agreed on through `meeting`
+  StoreAddress store;                    // no host: agreed on through `meeting`
   bool hosted_by_launcher = false;
-  bool by_torchrun = false;  // `store` is torchrun's own, which knows where the job's is
+  bool by_torchrun = false;  // `store` is torchrun's own, which says where the job's store is
   std::shared_ptr<Store> meeting;
-  std::optional<PortNote> note;  // where ranks know each other by a port alone
-  std::string file;              // of the meeting
-  std::string token_file;        // where the token is from; "": it was given
+  std::optional<PortNote> note;  // if ranks know each other by a port alone
+  std::string file;              // of the store `meeting`
+  std::string token_file;        // where the token is from; "": the token was given
 
-  // "": this host.
+  // Returns the store's host; "" for this host.
   std::string remote_host() const { return is_loopback(store.host) ? "" : store.host; }
   bool is_known_by_port_alone() const {
     return !meeting && !hosted_by_launcher && !by_torchrun && !store.further_ports && store.job_id == "none";
   }
 };
 
-// Errors: MismatchError when two jobs have met at the port just now.
+// Errors: MismatchError if two jobs have met at the port just now.
 void check_note(const std::optional<PortNote>& note) {
   const std::string text = note ? note->text() : "";
   if (!text.empty())
@@ -92,7 +94,7 @@ int to_number(const std::string& text, const char* what, int low, int high) {
   return number;
 }
 
-// "host:port", "[::1]:port".
+// Reads "host:port" or "[::1]:port".
 void set_address(StoreAddress& address, const std::string& text, const char* what) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0)
@@ -106,7 +108,7 @@ void set_address(StoreAddress& address, const std::string& text, const char* wha
 void read_env(const InitOptions& options, Place& place) {
   const auto environment = read_environment();
   if (!environment) {
-    // Rank and size as options, the master as a variable.
+    // Rank and size are given as options, the master by environment variables.
     const char* address = std::getenv("MASTER_ADDR");
     const char* port = std::getenv("MASTER_PORT");
     if (place.rank < 0 || place.size < 1 || !address)
@@ -134,14 +136,14 @@ void read_env(const InitOptions& options, Place& place) {
   place.store.port = environment->master_port;
   place.by_torchrun = environment->torchrun_store;
   if (!environment->port_is_given && environment->job_id != "none") place.store.further_ports = kFurtherPorts;
-  // All on one host: nobody else needs to reach the store.
+  // All ranks are on one host, so no other host needs to reach the store.
   if (place.local_size == place.size) place.store.host = "127.0.0.1";
   if (place.store.host.empty())
     throw ValueError(kOp, "env://: the environment variable MASTER_ADDR is not set, and ",
                      environment->source, " does not say that all ranks are on one host");
 }
 
-// "host:port?rank=0&world_size=2"
+// Reads "host:port?rank=0&world_size=2".
 void read_tcp(std::string text, Place& place) {
   if (const size_t query = text.find('?'); query != std::string::npos) {
     std::string left = text.substr(query + 1);
@@ -198,7 +200,7 @@ std::string text_of(const sockaddr* address, socklen_t length) {
   return getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0 ? host : "";
 }
 
-// The address of this host that a peer sees, or "": no packet is sent.
+// Returns the address of this host that a peer sees, or "". Sends no packet.
 std::string address_toward(const std::string& host, int port, const Deadline& deadline) {
   std::string why;
   for (const SocketAddress& peer : resolve(host, port, deadline, &why)) {
@@ -211,7 +213,7 @@ std::string address_toward(const std::string& host, int port, const Deadline& de
   return "";
 }
 
-// An address of this host that others may reach: the first interface that is up and no loopback.
+// Returns an address of this host that others may reach: of the first interface that is up and no loopback.
 std::string own_address() {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return "";
@@ -230,19 +232,20 @@ std::string list_ranks(const std::vector<int>& ranks) {
   return concat(ranks.size() == 1 ? "rank " : "ranks ", to_text(ranks));
 }
 
-// Throws for ranks that did not come. Those that have come learn why from the first one whose time is over.
+// Throws for ranks that did not come. The other ranks learn the reason from the first rank
+// whose time is over.
 [[noreturn]] void throw_failure_of(const std::vector<int>& missing, Membership* membership,
                                    Failure::Kind kind, const std::string& text) {
   const Failure failure{kind, missing[0], concat(list_ranks(missing), ' ', text)};
   throw_failure(kOp, membership ? membership->report(failure) : failure);
 }
 
-// Per rank: its host, and the cores that it may use there.
+// Each rank's host, and the cores that it may use there.
 struct Hosts {
   std::vector<std::string> ids, cores;
 };
 
-// The hosts of all ranks. Without a membership nobody knows who has left.
+// Returns the hosts of all ranks. Without a membership, ranks that have left are not noticed.
 Hosts exchange_hosts(const Place& place, Store& store, Membership* membership, const Deadline& deadline,
                      const std::string& where, const StoreServer* server = nullptr) {
   const auto key = [](int rank) { return concat("init/host/", rank); };
@@ -270,7 +273,7 @@ Hosts exchange_hosts(const Place& place, Store& store, Membership* membership, c
       return hosts;
     } catch (const TimeoutError&) {
     } catch (const PeerError&) {      // all others have left
-    } catch (const MismatchError&) {  // two jobs
+    } catch (const MismatchError&) {  // two jobs have met
     }
     if (membership) membership->check(kOp);
     if (!late) continue;
@@ -283,7 +286,7 @@ Hosts exchange_hosts(const Place& place, Store& store, Membership* membership, c
   }
 }
 
-// Rank 0 cannot have its port. Another job's rank 0, if it is there, must hear of it: Note
+// Throws for rank 0, whose port is taken. If another job's rank 0 has the port, it must hear of this: Note
 // [Whose store it is].
 [[noreturn]] void throw_taken(const Place& place, const ConnectionError& taken) {
   constexpr Milliseconds kLook{2'000};
@@ -324,7 +327,7 @@ std::shared_ptr<StoreServer> host_store(Place& place, const std::string& host) {
 
 std::string random_token() { return random_digits(kOp, 32); }
 
-// What rank 0 says in the meeting of the store that it hosts.
+// Returns what rank 0 has written to `meeting` about the store that it hosts.
 std::string find_store(Store& meeting, const Deadline& deadline, const std::string& where) {
   try {
     return meeting.get("init/store", deadline.left());
@@ -334,7 +337,7 @@ std::string find_store(Store& meeting, const Deadline& deadline, const std::stri
   }
 }
 
-// Connects to the job's store, which rank 0 may have to open first.
+// Connects to the job's store. Tries until rank 0 has opened it.
 std::shared_ptr<Store> connect(const Place& place, const Deadline& deadline) {
   try {
     return connect_tcp_store(place.store, deadline);
@@ -348,7 +351,7 @@ std::shared_ptr<Store> connect(const Place& place, const Deadline& deadline) {
   }
 }
 
-// Agrees on where the job's store is, through a store that all ranks see. Returns the server on rank 0.
+// Agrees on the job's store through another store that all ranks see. Returns the server on rank 0.
 std::shared_ptr<StoreServer> meet(Place& place, const Deadline& deadline) {
   const std::string where = place.file.empty() ? "in the given store" : "by file " + place.file;
   Store& meeting = *place.meeting;
@@ -361,7 +364,7 @@ std::shared_ptr<StoreServer> meet(Place& place, const Deadline& deadline) {
   const bool one_host = std::ranges::count(hosts, hosts[0]) == place.size;
   std::shared_ptr<StoreServer> server;
   if (place.rank == 0) {
-    if (place.store.token.empty()) place.store.token = random_token();  // those who see the meeting know it
+    if (place.store.token.empty()) place.store.token = random_token();  // known to all that see `meeting`
     const std::string address = one_host ? "127.0.0.1" : own_address();
     if (address.empty()) throw ConnectionError(kOp, 0, "rank 0 has no address that other hosts could reach");
     server = host_store(place, address);
@@ -378,7 +381,7 @@ std::shared_ptr<StoreServer> meet(Place& place, const Deadline& deadline) {
   return server;
 }
 
-// Agrees on where the job's store is through torchrun's. Returns the server on rank 0.
+// Agrees on the job's store through torchrun's store. Returns the server on rank 0.
 std::shared_ptr<StoreServer> meet_by_torchrun(Place& place, const Deadline& deadline) {
   static std::atomic<int> joins{0};  // a process may join one job after another
   const std::string key = concat("gradus/", place.store.attempt, '/', joins++);
@@ -414,7 +417,7 @@ void set_hosts(World& world, const Place& place, const Hosts& of) {
   world.local_rank =
       int(std::count(world.host_of.begin(), world.host_of.begin() + world.rank, world.host_of[world.rank]));
   world.threads = share_of_cores(of.cores, world.host_of, world.rank, usable_cores());
-  // The launcher's numbers count where it gives some: a host may be cut into several.
+  // The launcher's numbers count if it gives them: it may treat parts of a host as several nodes.
   if (place.local_rank >= 0) world.local_rank = place.local_rank;
   if (place.local_size > 0) world.local_size = place.local_size;
 }
@@ -442,7 +445,7 @@ std::shared_ptr<Transport> make_transport(World& world, const std::string& addre
   return within ? within : across;
 }
 
-// A job of one rank that nobody hosts needs nobody.
+// Sets up a job of one rank, without a server or a network.
 void stay_alone(World& world) {
   world.membership = make_local_memberships(1)[0];
   world.store = make_memory_store();
@@ -451,8 +454,8 @@ void stay_alone(World& world) {
   world.threads = usable_cores();
 }
 
-// Where ranks of other hosts reach this one: at the address from which it reaches the master. The master
-// itself, and those beside it, may know it by a loopback address, which is of no use to others.
+// Returns the address at which ranks of other hosts reach this rank: the one from which it reaches the
+// master. On the master's own host, that may be a loopback address, which other hosts cannot use.
 std::string address_for_others(const World& world, const std::string& master, int port,
                                const Deadline& deadline) {
   const std::string address = address_toward(master, port, deadline);
@@ -461,16 +464,16 @@ std::string address_for_others(const World& world, const std::string& master, in
 }
 
 void join_others(World& world, Place& place, const Deadline& deadline) {
-  const std::string master = place.store.host;  // rank 0 goes on with a loopback address
+  const std::string master = place.store.host;  // as given; rank 0 may replace it by a loopback address
   if (place.is_known_by_port_alone()) {
-    // The folder of notes may be that of several hosts, each of which has such a port.
+    // Several hosts may share the folder of notes, and each has such a port. So the note names the host.
     const std::string remote = place.remote_host();
     place.note.emplace(remote.empty() ? host_id() : remote, place.store.port, !remote.empty());
     place.store.between_tries = [note = place.note] { check_note(note); };
     check_note(place.note);
   }
-  // Without a secret any user of this host could be a rank. On every rank, so that none waits for a store
-  // that rank 0 does not open.
+  // Without a secret, any user of this host could join as a rank. All ranks get the token here, so that a
+  // missing one fails on every rank, and none waits for a store that rank 0 does not open.
   if (!place.meeting && !place.hosted_by_launcher && place.store.token.empty()) {
     const UserToken own = user_token(kOp, place.remote_host());
     place.store.token = own.token;
@@ -499,7 +502,7 @@ void join_others(World& world, Place& place, const Deadline& deadline) {
             exchange_hosts(place, *world.store, world.membership.get(), deadline, where, server_of(world)));
   if (place.note) world.settled = now() + kSettle;
   Futex::set_ranks_on_host(world.local_size);
-  if (!place.file.empty() && place.rank == 0) unlink(place.file.c_str());  // everyone has read it
+  if (!place.file.empty() && place.rank == 0) unlink(place.file.c_str());  // all ranks have read it
   world.transport = make_transport(
       world,
       address_for_others(world, master.empty() ? place.store.host : master, place.store.port, deadline),
@@ -531,7 +534,7 @@ Ref<World> join_job(const InitOptions& options) {
       join_others(*world, place, deadline);
     } catch (const ConnectionError&) {
       report();
-      check_note(place.note);  // it says more
+      check_note(place.note);  // throws the note's text, which says more
       throw;
     } catch (...) {
       report();
@@ -554,7 +557,7 @@ Ref<World> join_job(const InitOptions& options) {
 void leave_job(World& world) {
   world.membership->leave();
   if (!world.hosted) return;
-  // The store's server ends with this rank.
+  // The store's server ends with this rank, so this rank waits for the others.
   const auto all_left = [&] {
     for (int rank = 0; rank < world.size; ++rank)
       if (!world.membership->has_left(rank)) return false;
@@ -563,7 +566,7 @@ void leave_job(World& world) {
   const Deadline patience = Deadline::after(world.timeout);
   Deadline goodbye = patience;
   while (!all_left() && !patience.passed() && !goodbye.passed()) {
-    // After a failure they hear of it and go, each in its way.
+    // After a failure the other ranks learn of it and end soon.
     if (world.membership->failed() && goodbye.time() == patience.time())
       goodbye = Deadline::after(Milliseconds(500));
     std::this_thread::sleep_for(Milliseconds(2));

@@ -1,4 +1,4 @@
-// How a process becomes a rank of a job, and ceases to be one.
+// How a process becomes a rank of a job, and how it leaves.
 #pragma once
 
 #include "gradus/distributed/group/process_group.h"
@@ -6,15 +6,15 @@
 
 namespace gradus::dist::internal {
 
-// Collective over the job.
+// Joins a job. Collective over the job.
 // Errors: those of init_process_group.
 Ref<World> join_job(const InitOptions& options);
 
-// Leaves in order. The rank that hosts the store stays until the others have left as well.
+// Leaves in order. The rank that hosts the store stays until the others have left too.
 void leave_job(World& world);
 
-// From now on the process's end is known to the others: in order (exit status 0), or with what ended it, an
-// exception that nobody caught or another exit status.
+// From now on other ranks learn how this process ends: in order (exit status 0), or with the uncaught
+// exception or the exit status that ended it.
 void install_exit_hooks();
 
 }  // namespace gradus::dist::internal

@@ -32,7 +32,7 @@ MessageWork::MessageWork(const Message& message, const Tensor& keep, bool receiv
       receives_(receives) {}
 
 MessageWork::~MessageWork() {
-  // In a child that the rank forked, the message is still the rank's.
+  // In a forked child, the message is the parent's.
   if (!membership_->is_rank()) new Ref<Request>(std::move(request_));
 }
 
@@ -74,7 +74,7 @@ Ref<MessageWork> MessageWork::receive(const Message& message, TakeMessage take, 
 
 void MessageWork::wait(std::optional<Milliseconds> timeout) {
   if (timeout && *timeout < deadline_.left()) {
-    // The caller's patience, not the message's time: running out of it harms nobody.
+    // This limit is the caller's, not the message's. When it is over, the message is still under way.
     const Deadline limit = Deadline::after(*timeout);
     Futex never;
     while (!is_completed() && !limit.passed())
@@ -99,12 +99,12 @@ bool MessageWork::is_completed() {
   try {
     if (!request_->done()) return false;
     written();
-  } catch (const DistributedError&) {  // wait() tells
+  } catch (const DistributedError&) {  // wait() throws it
   }
   return true;
 }
 
-// What was received is there: seen first by whoever asks first.
+// Marks the tensor as written, once, when a receive is known to be done.
 void MessageWork::written() {
   if (!receives_ || written_.exchange(true)) return;
   membership_->count_received(request_->source());

@@ -1,4 +1,4 @@
-// Messages between two ranks: what send, recv and their object forms are made of.
+// Messages between two ranks, for send, recv and their object forms.
 #pragma once
 
 #include <functional>
@@ -12,22 +12,22 @@
 
 namespace gradus::dist::internal {
 
-// What goes before the payload.
+// Precedes the payload.
 struct MessageHeader {
   enum class Kind : uint8_t { kTensor, kObject, kNone } kind = Kind::kTensor;
   DType dtype = DType::kU8;
   int32_t ndim = 0;
   int64_t dims[kMaxDims] = {};
-  // Of remote_send: Note [Remote messages] in remote.cc.
+  // For remote_send: Note [Remote messages] in remote.cc.
   uint8_t channels_last = 0;
-  uint32_t open = 0;   // recordings of the sender's
-  uint32_t id = 0;     // of the answer for the first recording that wants one
-  uint64_t wants = 0;  // bit i: the i-th open recording
+  uint32_t open = 0;   // how many recordings the sender has open
+  uint32_t id = 0;     // the answer's id for the first recording that wants one
+  uint64_t wants = 0;  // bit i: the i-th open recording wants an answer
 };
 std::string describe(const MessageHeader& header);  // "f32[4,8]", "an object"
 
-// Says where the payload goes.
-// Errors: MismatchError, which becomes that of both ranks.
+// Returns where the payload goes.
+// Errors: MismatchError, which both ranks get.
 using TakeMessage = std::function<void*(int source, const MessageHeader& header, size_t bytes)>;
 
 struct Message {
@@ -39,15 +39,15 @@ struct Message {
   Channel channel = Channel::kUser;
 };
 
-// Checks the place of a message.
-// Errors: ValueError when this rank or the peer is no member, or they are the same.
+// Returns a message's description, after checking it.
+// Errors: ValueError if this rank or the peer is no member, or they are the same rank.
 Message make_message(const char* op, const Group& group, int peer, const char* what, uint32_t tag,
                      std::optional<Milliseconds> timeout);
 
 // A message under way.
 class MessageWork final : public WorkState {
  public:
-  // `keep` holds the memory, and for a receive is what it writes; it may be undefined.
+  // `keep` is kept alive as the owner of the memory; a receive writes to it. It may be undefined.
   static Ref<MessageWork> send(const Message& message, const MessageHeader& header,
                                std::span<const std::byte> payload, const Tensor& keep);
   static Ref<MessageWork> receive(const Message& message, TakeMessage take, const Tensor& keep);
@@ -58,7 +58,8 @@ class MessageWork final : public WorkState {
   bool is_completed() override;
   int source_rank() override;
   bool receives() const { return receives_; }
-  // Moves on without anyone who waits, and is kept until it is done, also when no Work is.
+  // From now on the message makes progress even if nobody waits for it. It is kept until it is done, even if
+  // no Work refers to it.
   void detach(World& world);
 
  private:
@@ -77,7 +78,7 @@ class MessageWork final : public WorkState {
   Ref<Request> request_;
 };
 
-// Waits for the messages that this rank still sends, as long as their time allows; forgets the rest.
+// Waits for the messages that this rank still sends, at most until their deadlines. Gives up the others.
 void finish_messages(World& world);
 
 }  // namespace gradus::dist::internal

@@ -1,9 +1,10 @@
-// What this machine has to put ranks on.
+// Counts the devices of this machine that ranks can run on.
 #pragma once
 
 namespace gradus::dist::internal {
 
-// NVIDIA GPUs that programs started here may use: those of CUDA_VISIBLE_DEVICES where it is set, else all.
+// Returns how many NVIDIA GPUs programs started here may use: those of CUDA_VISIBLE_DEVICES if it
+// is set, else all.
 int gpu_count();
 
 }  // namespace gradus::dist::internal

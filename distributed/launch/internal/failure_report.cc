@@ -22,7 +22,7 @@ std::string clock_text(std::chrono::system_clock::time_point time) {
   return all;
 }
 
-// The first line of a text, without what makes a table unreadable.
+// Returns the first line of a text, without characters that make a table unreadable.
 std::string first_line(const std::string& text, size_t width) {
   std::string line = text.substr(0, text.find('\n'));
   if (line.size() > width) line = line.substr(0, width) + "...";
@@ -52,7 +52,7 @@ std::string padded(std::string text, size_t width) {
   return text;
 }
 
-// Errors of others say why they ended, too; those that only repeat the first failure are no news.
+// Returns why another rank ended. Errors that only repeat the first failure are left out.
 std::string reason(const RankEnd& end, const Failure& first) {
   if (end.message.empty() || end.ok()) return "";
   if (end.text.find(first.text) != std::string::npos) return "because of it";

@@ -1,5 +1,5 @@
-// What a user sees of a job that failed: the first failure, with all that is known about it, and how
-// the others ended.
+// The report of a failed job: the first failure, with all that is known about it, and how the
+// other ranks ended.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace gradus::dist::internal {
 
-// Several lines. Empty for a job that did not fail.
+// Returns several lines; empty for a job that did not fail.
 std::string failure_report(const char* op, const Outcome& outcome);
 
 }  // namespace gradus::dist::internal

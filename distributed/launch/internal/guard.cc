@@ -24,7 +24,8 @@ namespace {
 
 // Messages are datagrams: a letter, then content.
 constexpr char kId = 'i', kStranger = 'o', kForget = 'f', kDone = 'd';
-// How often it looks which orphans the launcher has adopted: when the launcher is gone, they are nobody's.
+// How often the guard notes which orphans the launcher has adopted. When the launcher is gone, they
+// have another parent.
 constexpr Milliseconds kLook{1'000};
 constexpr size_t kMaxMessage = 1 << 16;
 
@@ -32,7 +33,8 @@ constexpr size_t kMaxMessage = 1 << 16;
   prctl(PR_SET_NAME, "gradus-guard");
   for (int s = 1; s < NSIG; ++s)
     if (s != SIGCHLD) signal(s, SIG_IGN);  // only SIGKILL ends it
-  // It keeps nothing of the launcher's open: neither its folder nor pipes that somebody reads to their end.
+  // Keeps nothing of the launcher open: neither its folder, nor pipes that another process reads
+  // until they close.
   (void)!chdir("/");
   if (socket != 3) dup2(socket, 3);
   socket = 3;
@@ -48,7 +50,8 @@ constexpr size_t kMaxMessage = 1 << 16;
       family.adopted = adopted_processes(family);
       look = std::chrono::steady_clock::now() + kLook;
     }
-    // A child of another of its threads may hold the launcher's end open: then its process id tells.
+    // A child that another thread of the launcher forked may hold the launcher's end of the socket open. Then
+    // the parent's process id shows that the launcher is gone.
     if (fd.revents == 0 && getppid() == launcher) continue;
     const ssize_t n = recv(socket, message.data(), message.size(), MSG_DONTWAIT);
     if (n < 0 && (errno == EINTR || errno == EAGAIN) && getppid() == launcher) continue;
@@ -61,7 +64,7 @@ constexpr size_t kMaxMessage = 1 << 16;
       std::memcpy(&(message[0] == kStarted ? family.groups : family.strangers).emplace_back(), content.data(),
                   sizeof(pid_t));
   }
-  family.adopter = 0;  // its number may be another's soon
+  family.adopter = 0;  // its process id may soon belong to another process
   if (!family.id.empty()) kill_processes(family, Milliseconds(4'500));
   _exit(0);
 }
@@ -72,7 +75,7 @@ __attribute__((constructor(101))) void become_guard() {
   if (!socket) return;
   int fd = -1, launcher = -1;
   struct stat file;
-  // The launcher may be gone already: then there is something to do at once.
+  // The guard starts even if the launcher is gone already: then it has to act at once.
   if (std::sscanf(socket, "%d:%d", &fd, &launcher) == 2 && fstat(fd, &file) == 0 && S_ISSOCK(file.st_mode))
     guard(fd, launcher);
 }
@@ -109,7 +112,7 @@ Guard::~Guard() {
   for (int i = 0; i < 1000; ++i) {  // a second
     const pid_t ended = waitpid(pid_, nullptr, WNOHANG);
     if (ended != 0 && !(ended < 0 && errno == EINTR)) return;
-    if (i == 900) kill(pid_, SIGKILL);  // it was stopped, or is stuck
+    if (i == 900) kill(pid_, SIGKILL);  // the guard is stopped or stuck
     usleep(1000);
   }
 }

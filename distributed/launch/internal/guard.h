@@ -1,5 +1,5 @@
-// Guard: a small process beside the launcher that ends all of the job's processes when the launcher is gone,
-// by SIGKILL too. It is this program, started again; guard.cc takes over before main().
+// Guard: a small process beside the launcher. It ends all of the job's processes when the launcher is gone,
+// even after a SIGKILL. It is this program, started again; guard.cc takes over before main().
 #pragma once
 
 #include <sys/types.h>
@@ -14,15 +14,15 @@ class Guard {
   // `id`: what the environments of the job's processes carry. `strangers`: processes below the launcher that
   // are not of the job (processes.h).
   Guard(const std::string& id, const std::vector<pid_t>& strangers);
-  // Sends it away; whoever is left of the job stays.
+  // Ends the guard. Processes of the job that are left stay.
   ~Guard();
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  // A process that spawn() starts tells the guard of itself there, before it can start others. A guard that
-  // was killed is no error.
+  // Returns the socket to the guard. A process that spawn() starts announces itself there, before it can
+  // start others. A guard that was killed is no error.
   int socket() const { return socket_; }
-  // All that were told of are gone.
+  // Makes the guard forget the announced processes, which are all gone.
   void forget();
   pid_t pid() const { return pid_; }
 

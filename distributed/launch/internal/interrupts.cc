@@ -11,7 +11,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-int pipe_ends[2] = {-1, -1};  // stays for the life of the process: a late handler finds it
+int pipe_ends[2] = {-1, -1};  // never closed: a late handler may still write to it
 
 void on_signal(int signal) {
   const int error = errno;

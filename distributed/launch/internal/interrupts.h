@@ -1,4 +1,4 @@
-// Interrupts: signals that ask the launcher to end, as something that can be polled, while it has a job.
+// Interrupts: makes the signals that ask the launcher to end pollable while it has a job.
 #pragma once
 
 #include <csignal>
@@ -7,8 +7,8 @@
 
 namespace gradus::dist::internal {
 
-// Catches the signals for its lifetime; the program's own handlers are back afterward. A signal that is
-// ignored (nohup) stays so. One at a time in a process.
+// Catches the signals for its lifetime, and then restores the program's own handlers. A signal that is
+// ignored (nohup) stays ignored. A process has at most one Interrupts at a time.
 class Interrupts {
  public:
   explicit Interrupts(const std::vector<int>& signals);
@@ -16,9 +16,9 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  // Becomes readable when one comes.
+  // Returns a descriptor that becomes readable when a signal comes.
   int fd() const;
-  // The next one that came; 0 when none did.
+  // Returns the next signal that came; 0 if there is none.
   int take();
 
  private:

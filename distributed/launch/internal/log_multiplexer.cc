@@ -20,16 +20,16 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr size_t kTail = 16 << 10;      // bytes kept of each rank
+constexpr size_t kTail = 16 << 10;      // bytes kept for each rank
 constexpr size_t kLongLine = 64 << 10;  // a longer one is cut on a console with prefixes
-constexpr size_t kAtOnce = 4096;        // what a pipe that is ready takes without blocking
+constexpr size_t kAtOnce = 4096;        // how much a ready pipe takes without blocking
 
-// One stream of one rank; the copying thread's alone.
+// One stream of one rank. Only the copying thread uses it.
 struct Stream {
   int rank, in, file;
   bool keep;
   StreamOptions options;
-  std::string line;  // begun, not ended
+  std::string line;  // a line without its end
 };
 
 // Writes until `give_up` says so.
@@ -48,7 +48,8 @@ void write_patiently(int fd, std::string_view text, GiveUp&& give_up) {
 }  // namespace
 
 void write_console(int fd, std::string_view text, Milliseconds limit) {
-  // A console without a reader, or a full file in its place, must not end this process while it cleans up.
+  // If the console has no reader, or is a file that is full, the write must not end this process
+  // while it cleans up.
   const gradus::internal::QuietSignals quiet({SIGPIPE, SIGXFSZ});
   const Deadline deadline = Deadline::after(limit);
   write_patiently(fd, text, [&] { return deadline.passed(); });
@@ -59,7 +60,7 @@ class LogMultiplexer::Impl {
   Impl() {
     if (pipe2(wake_, O_CLOEXEC | O_NONBLOCK) < 0)
       throw FileError("launcher", "cannot make a pipe: ", std::strerror(errno));
-    sigset_t all, before;  // signals are for the caller's threads
+    sigset_t all, before;  // the new thread gets no signals
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     thread_ = std::thread([this] { run(); });
@@ -97,7 +98,7 @@ class LogMultiplexer::Impl {
   void finish(Milliseconds limit) {
     std::unique_lock lock(mutex_);
     if (closed_.wait_for(lock, limit, [&] { return open_ == 0; })) return;
-    // A process beyond our reach keeps a pipe open, or nobody reads the console.
+    // A process that cannot be ended keeps a pipe open, or nobody reads the console.
     stop_ = true;
     wake();
     closed_.wait_for(lock, Milliseconds(500), [&] { return open_ == 0; });
@@ -181,12 +182,12 @@ class LogMultiplexer::Impl {
     while (s.file >= 0 && !part.empty()) {
       const ssize_t n = write(s.file, part.data(), part.size());
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return;  // a full disk ends no job
+      if (n <= 0) return;  // a full disk does not end the job
       part.remove_prefix(size_t(n));
     }
   }
 
-  // Whole lines, so that those of ranks do not mix. Without a prefix what is no line yet follows soon.
+  // Writes whole lines, so that lines of different ranks do not mix.
   void write_lines(Stream& s, std::string_view part, bool flush) {
     const bool prefix = !s.options.prefix.empty();
     std::string out;
@@ -208,8 +209,8 @@ class LogMultiplexer::Impl {
 
   mutable std::mutex mutex_;
   std::condition_variable closed_;
-  std::vector<Stream> added_;  // not seen by the thread yet
-  size_t open_ = 0;            // streams, these included
+  std::vector<Stream> added_;  // the thread has not seen these yet
+  size_t open_ = 0;            // number of open streams, including added_
   std::map<int, std::string> tails_;
   std::atomic<bool> stop_ = false;
   int wake_[2];

@@ -1,4 +1,5 @@
-// What ranks write: to the console with a prefix, to files, and its end for the report of a failure.
+// Copies the ranks' output to the console with a prefix and to files, and keeps its end for the
+// report of a failure.
 #pragma once
 
 #include <memory>
@@ -18,25 +19,26 @@ struct StreamOptions {
   std::string file;    // "": none
 };
 
-// Writes to stdout (1) or stderr (2) of this process; gives up after so long when nobody reads.
+// Writes to stdout (1) or stderr (2) of this process. Gives up after `limit` if nobody reads.
 void write_console(int fd, std::string_view text, Milliseconds limit);
 
-// Copies what comes through the ranks' pipes, in a thread of its own: a console that nobody reads holds up
-// the ranks that write to it, not their supervision.
+// Copies what comes through the ranks' pipes, in a thread of its own. If nobody reads the console, only the
+// ranks that write to it are held up, not their supervision.
 class LogMultiplexer {
  public:
   LogMultiplexer();
-  ~LogMultiplexer();  // what was not copied is lost
+  ~LogMultiplexer();  // loses what was not copied
   LogMultiplexer(const LogMultiplexer&) = delete;
   LogMultiplexer& operator=(const LogMultiplexer&) = delete;
 
-  // Returns the end to write to; the caller closes it.
+  // Adds a stream of a rank. Returns the end to write to; the caller closes it. `keep`: last_lines
+  // returns its lines.
   // Errors: FileError.
-  // `keep`: for last_lines.
   int add(int rank, bool keep, const StreamOptions& options);
-  // Waits until all writers have closed their ends and all is copied, at most so long. The rest is lost.
+  // Waits until all writers have closed their ends and everything is copied, at most for `limit`.
+  // The rest is lost.
   void finish(Milliseconds limit);
-  // The last lines that this rank has written to the streams kept, oldest first. Lines longer than
+  // Returns the last lines that the rank has written to streams with `keep`, oldest first. Lines longer than
   // 400 bytes are cut.
   std::vector<std::string> last_lines(int rank, size_t count) const;
 

@@ -18,9 +18,9 @@ namespace {
 
 constexpr Milliseconds kPoll{50};
 constexpr Milliseconds kConnect{60'000};
-constexpr Milliseconds kOthersEnd{15'000};  // after a failure: for the other launchers to end their ranks
+constexpr Milliseconds kOthersEnd{15'000};  // after a failure, for the other launchers to end their ranks
 constexpr size_t kPart = 32 << 20;          // results travel in parts below the store's limit
-// Keys with this beginning outlive attempts.
+// Keys with this prefix outlive attempts.
 constexpr const char* kKeys = "launcher/";
 
 std::string host_name() {
@@ -29,7 +29,7 @@ std::string host_name() {
   return name;
 }
 
-// What a node says of itself.
+// What a node announces.
 struct Node {
   int index = 0, nproc = 0, first_rank = -1;
   std::string host;
@@ -128,7 +128,7 @@ class Rendezvous::Impl {
       const Verdict verdict = server_ ? decide(restart, check) : wait_for_verdict(check);
       if (verdict == Verdict::kDone) {
         *results = get_results();
-        // The store is here.
+        // This launcher hosts the store: waits until the others have left.
         const Deadline patience = Deadline::after(kOthersEnd);
         while (server_ && server_->launchers() > 0 && !patience.passed()) std::this_thread::sleep_for(kPoll);
       }
@@ -142,7 +142,7 @@ class Rendezvous::Impl {
   Place place_;
 
  private:
-  // A port that the user named for the ranks' own use.
+  // Checks a port that the user named for the ranks' own use.
   void check_free(int port) const {
     std::string why;
     bool taken = false;
@@ -179,7 +179,7 @@ class Rendezvous::Impl {
   bool is_first() {
     if (options_.node_rank >= 0) return options_.node_rank == 0;
     if (options_.first_rank >= 0) return options_.first_rank == 0;
-    // In order of arrival: the one that can listen there.
+    // In order of arrival, the first node is the one that can listen there.
     std::string why;
     bool taken = false;
     for (const SocketAddress& address : resolve(options_.host, 0, Deadline::after(kConnect), &why))
@@ -213,7 +213,7 @@ class Rendezvous::Impl {
     read_plan(wait_for(concat(kKeys, "plan"), options_.join_timeout, check));
   }
 
-  // Hosts the store; in order of arrival only one of a machine's launchers can.
+  // Hosts the store. If nodes are numbered in order of arrival, only one of a machine's launchers can listen.
   void host(const SocketAddress& address) {
     const char* all = address.storage.ss_family == AF_INET6 ? "::" : "0.0.0.0";
     try {
@@ -228,7 +228,7 @@ class Rendezvous::Impl {
   }
 
   std::shared_ptr<Store> connect_patiently(const StoreAddress& address, const std::function<void()>& check) {
-    // In short tries, so that a signal ends the wait.
+    // Tries for a short time each, so that a signal ends the wait.
     for (const Deadline deadline = Deadline::after(options_.join_timeout);;) {
       check();
       try {
@@ -244,9 +244,9 @@ class Rendezvous::Impl {
   void announce(int nproc) {
     me_ = {
         .index = options_.node_rank, .nproc = nproc, .first_rank = options_.first_rank, .host = host_name()};
-    // The one that hosts the store comes first; arrival decides between the others.
+    // The node that hosts the store is the first. The others are numbered in order of arrival.
     if (me_.index < 0) me_.index = server_ ? 0 : int(store_->add(concat(kKeys, "arrivals"), 1));
-    // The process id makes two announcements differ.
+    // The process id makes the announcements of two launchers differ.
     const std::string mine = me_.to_bytes() + std::to_string(getpid());
     if (store_->compare_set(node_key(me_.index), "", mine) != mine)
       throw ValueError(options_.op, "two launchers say that they are node ", me_.index);
@@ -314,7 +314,7 @@ class Rendezvous::Impl {
   std::string refusals() const { return server_ ? server_->refusals() : ""; }
 
   Verdict decide(bool restart, const std::function<void()>& check) {
-    // Ranks of other nodes may have long to go; once one has failed, launchers answer soon.
+    // Without a failure, ranks of other nodes may run for long. After a failure, launchers answer soon.
     std::optional<Deadline> deadline;
     const auto ended = [&](int node, const char* how) {
       const std::string name = key(concat("ended/", node));
@@ -328,7 +328,7 @@ class Rendezvous::Impl {
     const std::optional<Deadline> last_end = exit_deadline();
     while (!all("")) {
       if (failed(nullptr) && !deadline) deadline = Deadline::after(kOthersEnd);
-      // A launcher that is gone was interrupted, or died: there is nobody to wait for.
+      // A launcher that is gone was interrupted or died, so there is nothing to wait for.
       if (server_->launchers() < place_.nodes - 1 || (deadline && deadline->passed())) break;
       if (last_end && last_end->passed()) {
         const auto missing = [&](int node) { return !ended(node, ""); };
@@ -344,12 +344,12 @@ class Rendezvous::Impl {
     return verdict;
   }
 
-  // This node's ranks have ended: how long others may go on.
+  // Returns until when other nodes may go on after this node's ranks have ended.
   std::optional<Deadline> exit_deadline() const {
     if (failed(nullptr) || options_.exit_timeout == Milliseconds(0)) return {};
     return Deadline::after(options_.exit_timeout);
   }
-  // The launchers end what is left after a failure.
+  // Reports a node whose ranks go on for too long. The launchers then end these ranks.
   void report_straggler(int node) {
     if (failed(nullptr)) return;
     report({.kind = Failure::Kind::kTimeout,

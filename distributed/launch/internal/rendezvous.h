@@ -1,5 +1,6 @@
-// Rendezvous: the launchers of a job's machines, who agree on ranks, on the first failure, and on what comes
-// after it. The first node's hosts the job's store. One machine is the simple case: nothing to agree on.
+// Rendezvous: lets the launchers of a job's machines (nodes) agree on ranks, on the first failure, and
+// on what comes after it. The first node's launcher hosts the job's store. With one machine there is
+// nothing to agree on.
 #pragma once
 
 #include <functional>
@@ -16,11 +17,12 @@ namespace gradus::dist::internal {
 struct RendezvousOptions {
   const char* op = "launcher";  // for errors
   int min_nodes = 1, max_nodes = 1;
-  // How this node says which one it is: its number; or its first rank and the job's ranks (MegEngine's way);
-  // or neither: in order of arrival, and whoever can listen at `host` is the first.
+  // How this node says which one it is: by its number, or by its first rank and the job's number of ranks
+  // (MegEngine's way). With neither, nodes are numbered in order of arrival, and the one that can listen at
+  // `host` is the first.
   int node_rank = -1;
   int first_rank = -1, world_size = 0;
-  // Where the first node's launcher hosts the store; several nodes need the port too.
+  // Where the first node's launcher hosts the store. Several nodes need the port too.
   std::string host = "127.0.0.1";
   int port = 0;
   int worker_port = 0;     // MASTER_PORT of ranks on one machine; 0: any free one
@@ -28,7 +30,7 @@ struct RendezvousOptions {
   std::string job_id = "none", token;
   Milliseconds join_timeout{600'000};
   Milliseconds last_call{30'000};  // how long to wait for more than min_nodes
-  int max_restarts = 0;            // the first node's counts
+  int max_restarts = 0;            // the first node's value counts
   Milliseconds exit_timeout{
       600'000};  // how long ranks may go on when others have ended in order; 0: for ever
 
@@ -40,7 +42,7 @@ struct Place {
   int node = 0, nodes = 1;
   int first_rank = 0, world_size = 1;
   std::string master_addr;  // of workers
-  int master_port = 0;      // the same; another one for every attempt
+  int master_port = 0;      // of workers; another one for every attempt
   std::string store;        // "host:port"
   std::string token;        // the job's secret
   int max_restarts = 0;
@@ -50,23 +52,23 @@ enum class Verdict { kDone, kRestart, kOver };
 
 class Rendezvous {
  public:
-  // Finds the others. `check` is called every now and then, and may throw to end the wait.
+  // Finds the other nodes. `check` is called now and then, and may throw to end the wait.
   // Errors: ValueError; ConnectionError for a taken port, or an unreachable first node; TimeoutError naming
   // the nodes that did not come.
   Rendezvous(const RendezvousOptions& options, int nproc, const std::function<void()>& check);
   ~Rendezvous();
 
   const Place& place() const;
-  // All nodes start ranks now.
+  // Begins an attempt on all nodes, with another MASTER_PORT for the ranks. `check` as above.
   void begin_attempt(int attempt, const std::function<void()>& check);
-  // Ends the attempt for all ranks everywhere, unless it has failed already.
+  // Ends the attempt for all ranks of all nodes, unless it has failed already.
   void report(const Failure& failure);
-  // A rank of this node has ended with exit code 0.
+  // Notes that a rank of this node has ended with exit code 0.
   void ended(int rank);
-  // What ended it first.
+  // Returns whether the attempt has failed, and sets `failure` to the first failure.
   bool failed(Failure* failure = nullptr) const;
-  // This node's ranks have ended: in order, with these results, or not. Returns what all nodes do next; with
-  // kDone `results` are those of all ranks.
+  // Notes that this node's ranks have ended: with `ok` in order and with these results. Returns what all
+  // nodes do next. With kDone, `results` becomes the results of all ranks.
   Verdict end_attempt(bool ok, std::vector<std::string>* results, const std::function<void()>& check);
 
  private:
@@ -74,7 +76,7 @@ class Rendezvous {
   std::unique_ptr<Impl> impl_;
 };
 
-// A port of `host` that was free just now.
+// Returns a port of `host` that was free just now.
 int free_port(const char* op, const std::string& host);
 
 }  // namespace gradus::dist::internal

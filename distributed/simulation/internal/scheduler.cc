@@ -1,12 +1,13 @@
 // Note [One at a time]
 //
-// Each simulated thread is a real one that holds still unless it has the turn. The one with the turn calls
-// hooks; in a hook it may give the turn to another that can run: one that is not waiting, or whose `ready`
-// holds, or whose time has come. When none can run, time jumps to the next moment at which one could. When
-// there is no such moment before `give_up`, the run hangs: that is a finding, and all threads are unwound.
+// Each simulated thread is a real thread that holds still unless it has the turn. The thread with the turn
+// calls hooks. In a hook it may give the turn to another thread that can run. A thread can run if it is not
+// waiting, if its `ready` holds, or if its time has come. If no thread can run, time jumps to the next moment
+// at which one could. If there is no such moment before `give_up`, the run hangs. The report says so, and all
+// threads are unwound.
 //
-// A rank that is killed is unwound by RankKilled, thrown by the next hook that each of its threads calls.
-// Hooks that are called while a thread unwinds do not throw; join never does.
+// A rank that is killed is unwound by RankKilled: the next hook that each of its threads calls throws it.
+// Hooks that are called while a thread unwinds do not throw; join never throws.
 #include "gradus/distributed/simulation/internal/scheduler.h"
 
 #include <algorithm>
@@ -24,15 +25,14 @@ namespace {
 
 constexpr TimePoint kStart{std::chrono::seconds(1000)};
 constexpr size_t kEventsKept = 256;
-constexpr uint64_t kMaxSteps = 3'000'000;  // a run with more goes in circles
-constexpr std::chrono::seconds kStuck{
-    120};  // of real time without a hook: a thread waits for what no hook knows of
+constexpr uint64_t kMaxSteps = 3'000'000;    // a run with more goes in circles
+constexpr std::chrono::seconds kStuck{120};  // of real time without a hook: a thread waits outside of hooks
 
 }  // namespace
 
 struct Scheduler::Thread {
   int number = 0, rank = -1;
-  uint64_t weight = 1;  // how often it is chosen, against others
+  uint64_t weight = 1;  // how often it is chosen, relative to others
   std::binary_semaphore turn{0};
   std::thread::id id;
   bool done = false;
@@ -40,7 +40,7 @@ struct Scheduler::Thread {
   const std::function<bool()>* ready = nullptr;
   TimePoint until;
   const char* what = "";
-  bool must_finish = false;  // the wait goes on when the rank is dead
+  bool must_finish = false;  // the wait goes on even if the rank is dead
 };
 
 constinit thread_local Scheduler::Thread* Scheduler::self_ = nullptr;
@@ -129,7 +129,7 @@ std::thread Scheduler::start_thread(std::function<void()> body) {
 }
 
 void Scheduler::join(std::thread& thread) {
-  // The latest one: an id is used again once its thread has been joined or detached.
+  // Takes the latest thread with this id. An id is used again after its thread has been joined or detached.
   const auto it = std::find_if(threads_.rbegin(), threads_.rend(),
                                [&](const auto& t) { return t->id == thread.get_id(); });
   if (it == threads_.rend()) throw InternalError("a simulated thread joins one that is not simulated");
@@ -154,7 +154,7 @@ bool Scheduler::can_run(const Thread& thread) {
   if (!thread.ready || thread.until <= now_) return true;
   if (is_dead(thread) && !thread.must_finish) return true;
   judging_ = true;
-  bool ready = true;  // a throw is for the thread itself, which will ask again
+  bool ready = true;  // if it throws, the thread itself calls it again and gets the exception
   try {
     ready = (*thread.ready)();
   } catch (...) {
@@ -163,7 +163,7 @@ bool Scheduler::can_run(const Thread& thread) {
   return ready;
 }
 
-// Decides who has the turn next; moves time on when nobody can.
+// Decides which thread has the turn next. Moves time on if no thread can run.
 Scheduler::Thread* Scheduler::choose() {
   for (;;) {
     deliver_due_news();
@@ -207,7 +207,8 @@ void Scheduler::deliver_due_news() {
   on_death_(report_.killed);
 }
 
-// Nothing will ever happen, or too much has: keeps what each thread waits for, and has all of them unwound.
+// Ends a run in which nothing can happen any more, or too much has happened. Records what each thread waits
+// for, and lets all threads unwind.
 void Scheduler::give_up() {
   if (hung_) {
     std::fprintf(stderr, "simulation with seed %llu: threads that were to end do not\n%s",
@@ -236,7 +237,7 @@ std::thread Scheduler::launch(int rank, std::function<void()> body) {
       if (!is_dead(self)) body();
     } catch (const RankKilled&) {
     }
-    body = nullptr;  // what it holds ends within the simulation
+    body = nullptr;  // what it holds is destroyed within the simulation
     record("ends", "");
     self.done = true;
     current_ = nullptr;
@@ -251,7 +252,7 @@ std::thread Scheduler::launch(int rank, std::function<void()> body) {
 
 bool Scheduler::is_dead(const Thread& thread) const { return hung_ || thread.rank == report_.killed; }
 
-// At the begin of every hook: time passes a little, and the victim's time may have come.
+// Begins every hook: advances time a little, and kills the victim if its time has come.
 void Scheduler::enter(const char* kind, const char* what) {
   record(kind, what);
   now_ += std::chrono::microseconds(random() % 16);
@@ -288,7 +289,7 @@ void Scheduler::wait_for(const std::function<bool()>& ready, TimePoint until, co
 
 void Scheduler::record(const char* kind, const char* what) {
   progress_.fetch_add(1, std::memory_order_relaxed);
-  if (hung_) return;  // the trace ends with what led there
+  if (hung_) return;  // the trace ends with what led to the hang
   Event event{now_, self_->number, self_->rank, kind, {}};
   std::strncpy(event.what.data(), what, event.what.size() - 1);
   const auto mix = [&](uint64_t value) {

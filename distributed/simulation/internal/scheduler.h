@@ -17,13 +17,13 @@ namespace gradus::dist::internal {
 
 class Scheduler final : public Simulation {
  public:
-  // `on_death(rank)` is called some virtual time after a rank was killed: how others hear of it.
-  // It may not wait.
+  // `on_death(rank)` is called some virtual time after a rank was killed, to tell the other ranks.
+  // It must not wait.
   Scheduler(int world_size, const SimulationOptions& options, std::function<void(int rank)> on_death);
   ~Scheduler();
 
-  // Runs body(rank) for each rank, on threads of their own, until all have ended, and the
-  // threads they started.
+  // Runs body(rank) for each rank, on a thread of its own. Returns when all of them, and the threads that
+  // they started, have ended.
   SimulationReport run(const std::function<void(int rank)>& body);
 
   TimePoint now() const override { return now_; }
@@ -65,11 +65,11 @@ class Scheduler final : public Simulation {
   const std::function<void(int)> on_death_;
   SimulationReport report_;
 
-  // All of this belongs to the one thread that runs.
+  // Only the thread that has the turn uses what follows.
   std::vector<std::unique_ptr<Thread>> threads_;
   TimePoint now_;
   uint64_t draws_ = 0;
-  // When something may become visible.
+  // Times at which something may become visible.
   std::priority_queue<TimePoint, std::vector<TimePoint>, std::greater<>> timers_;
   bool judging_ = false;  // a thread's `ready` is being called
   bool hung_ = false;

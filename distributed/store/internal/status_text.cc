@@ -18,14 +18,14 @@ bool take(std::string_view& from, char mark) {
   return there;
 }
 
-// Whether all of them had room.
+// Returns whether all waits had room.
 bool add_waits(std::string& text, const RankStatus& status) {
   for (const RankWait& wait : status.waits) {
     const std::string head =
         concat(text.empty() ? "" : " ", wait.holds ? "" : "~", wait.any ? "?" : "", wait.call, ':');
     if (text.size() + head.size() > kMost) return false;
     text += head;
-    text += wait.ranks.text((kMost - text.size()) / 2);  // and leave room for the others
+    text += wait.ranks.text((kMost - text.size()) / 2);  // leaves room for the other waits
   }
   return true;
 }

@@ -1,4 +1,4 @@
-// A rank's status as it travels.
+// A rank's status as text, which travels in heartbeats.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace gradus::dist::internal {
 
-// "!7f ^3.0#12 ^5.0#2 3.0#12:0-3 ~5.0#2:0,2 ?:1-3\nin all_reduce #12 ...": the number of a rank that is
-// stuck and the calls that it has come to, then its waits. Before each of these are a mark for one that
-// does not hold the rank, and one for ranks of which any is enough. What has no room is left out; then the
-// rank is not stuck.
+// Returns "!7f ^3.0#12 ^5.0#2 3.0#12:0-3 ~5.0#2:0,2 ?:1-3\nin all_reduce #12 ...". If the rank is stuck, the
+// text begins with the number RankStatus::stuck ("!") and the calls that the rank has come to ("^"). The
+// waits follow: "~" marks a wait that does not hold the rank, "?" a wait for any of its ranks. What has no
+// room is left out; then the text does not say that the rank is stuck.
 std::string to_text(const RankStatus& status);
-// Takes what is sound.
+// Reads such a text into `status`. Skips what is malformed.
 void read_text(std::string_view text, int world_size, RankStatus& status);
-// The number of a rank that is stuck, else 0.
+// Returns RankStatus::stuck of such a text; 0 if the rank is not stuck.
 uint64_t read_stuck(std::string_view text);
 
 }  // namespace gradus::dist::internal

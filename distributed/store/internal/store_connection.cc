@@ -9,25 +9,25 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr Milliseconds kFirstPause{20}, kLongestPause{500};
-// A server answers at once, unless its machine is busy. Somebody else at the port may never answer.
+// A server answers at once, unless its machine is busy. Another program at the port may never answer.
 constexpr Milliseconds kFirstPatience{1'000}, kLongestPatience{5'000};
 
-// For one step; the last ones get a fair chance too, so that the error says what is wrong and not
-// that time was over.
+// Returns the deadline of one step. The last steps get a fair chance too, so that the error says what is
+// wrong, and not that time was over.
 Deadline step(const Deadline& deadline, Milliseconds limit) {
   return Deadline::after(std::clamp(deadline.left(), Milliseconds(100), limit));
 }
 
 }  // namespace
 
-// One try to reach the server, at one address.
+// One attempt to reach the server at one address.
 class Greeting {
  public:
   enum class Outcome {
     kWelcome,
-    kNobody,     // nobody there, or too busy: try again
-    kElse,       // somebody else is there
-    kUnwelcome,  // it is the server, and it never will let us in
+    kNobody,     // nothing listens there, or the server is busy: try again
+    kElse,       // another program or another job's server is there
+    kUnwelcome,  // it is the server, and it will never accept this client
   };
 
   Greeting(const SocketAddress& address, std::string_view token, Hello who, const Deadline& deadline)
@@ -61,7 +61,7 @@ class Greeting {
     return Outcome::kElse;
   }
 
-  // Sends a frame and waits for the answer; else sets outcome_.
+  // Sends a frame and waits for the answer. Returns false and sets outcome_ if no answer came.
   bool ask(std::string_view frame, Message* answer) {
     Io io = connection_->send(frame, deadline_, &why_);
     if (io == Io::kDone) io = connection_->receive(answer, deadline_, &why_);
@@ -105,8 +105,8 @@ StoreConnection StoreConnection::open(const char* op, const StoreAddress& addres
                                 : concat(address.host, ", ports ", address.port, " to ", last);
   who.job_id = address.job_id;
   Milliseconds pause = kFirstPause, patience = retry ? kFirstPatience : kLongestPatience;
-  // What was wrong, and at which ports, when somebody answered last: who refuses this rank may end
-  // before it gives up.
+  // What was wrong at which ports, in the last round in which something answered. A server that refuses this
+  // rank may be gone when the rank gives up.
   std::map<std::string, std::vector<int>> told;
   bool anyone = false;
   for (;;) {
@@ -122,7 +122,7 @@ StoreConnection StoreConnection::open(const char* op, const StoreAddress& addres
         if (greeting.outcome() == Greeting::Outcome::kWelcome) return std::move(greeting.connection());
         reasons[greeting.why()].push_back(port);
         answered = answered || greeting.outcome() == Greeting::Outcome::kElse;
-        // Further ports are there for the case that somebody else has the first one.
+        // Another program at one port is no error while there are further ports to try.
         if (greeting.outcome() == Greeting::Outcome::kUnwelcome ||
             (greeting.outcome() == Greeting::Outcome::kElse && last == address.port))
           throw ConnectionError(op, -1, "no connection to the store at ", place, ": ", greeting.why());

@@ -1,4 +1,5 @@
-// StoreConnection: a client's connection to a StoreServer, over which both have proven who they are.
+// StoreConnection: a client's connection to a StoreServer. Both sides have proven that they know
+// the job's token.
 #pragma once
 
 #include <optional>
@@ -12,22 +13,22 @@ namespace gradus::dist::internal {
 
 class StoreConnection {
  public:
-  // Connects to the server at one of the address' ports, trying again until it is there or time is over. With
-  // `retry` off, only once. `who` says in which role.
-  // Errors: ConnectionError, as connect_tcp_store.
+  // Connects to the server at one of the address's ports. Tries again until the server is there or time is
+  // over; without `retry`, tries once. `who` gives the client's role.
+  // Errors: ConnectionError, as for connect_tcp_store.
   static StoreConnection open(const char* op, const StoreAddress& address, Hello who,
                               const Deadline& deadline, bool retry = true);
 
-  // Each says why it failed.
+  // Both set `why` when they fail.
   Io send(std::string_view frame, const Deadline& deadline, std::string* why);
-  // The next message; its texts are valid until the next call. Bytes that are no message count as
-  // kClosed. Once it has begun to come, every further part of it may take `patience`, if that is later
-  // than the deadline.
+  // Waits for the next message. Its texts are valid until the next call. Bytes that are no message
+  // count as kClosed. Once the message has begun to come, each further part may take `patience`, even
+  // beyond the deadline.
   Io receive(Message* message, const Deadline& deadline, std::string* why,
              Milliseconds patience = Milliseconds(0));
-  // The next message among those that have come already.
+  // Returns the next message among those that have come already.
   std::optional<Message> next();
-  // Takes in what has come, waiting until `deadline` for the first byte; kClosed also after bytes that
+  // Reads what has come. Waits until `deadline` for the first byte. Returns kClosed also after bytes that
   // are no message.
   Io read(std::string* why, const Deadline& deadline = Deadline::after(Milliseconds(0)));
   int fd() const { return socket_.fd(); }

@@ -6,7 +6,7 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr std::string_view kBadMessage = "its connection carried something that is no message";
-// Enough for one answer to go out while the next is made.
+// Enough to send one answer while the next one is made.
 constexpr size_t kMaxUnsent = 1 << 20;
 
 }  // namespace
@@ -15,7 +15,7 @@ StoreService::Id StoreService::connect(TimePoint now) {
   const Id id = ++last_id_;
   Connection& c = connections_[id];
   changed_.insert(id);
-  // Strangers make room for strangers only.
+  // Only connections that have not proven themselves make room for new ones.
   greeting_.insert(id);
   if (greeting_.size() > options_.max_greeting) {
     const Id oldest = *greeting_.begin();
@@ -48,7 +48,7 @@ void StoreService::handle(Id id, Connection& c, std::string_view body, TimePoint
   if (!message) return drop(id, c, kBadMessage);
   if (c.hello.role != Role::kClient) return handle_notice(id, c, *message, now);
 
-  // One question at a time: else answers could pile up.
+  // A client may send one request at a time, or answers could pile up.
   StoreTable::Answers answers;
   if (table_.waits(id) || !c.out.empty() || !table_.request(id, *message, now, &answers))
     return drop(id, c, kBadMessage);
@@ -78,7 +78,7 @@ void StoreService::check_proof(Id id, Connection& c, std::string_view body, Time
     refused_token_ = true;
     return refuse(id, c, Refusal::kToken, "the token is not this job's");
   }
-  // What follows is for those who know the token.
+  // From here on the client is known to have the token.
   const Hello& hello = c.hello;
   if (hello.job_id != options_.job_id) {
     refused_job_ = true;
@@ -90,7 +90,8 @@ void StoreService::check_proof(Id id, Connection& c, std::string_view body, Time
   if (hello.role == Role::kMember)
     if (const auto why = roster_.join(hello.rank, hello.world_size, now)) {
       if (options_.two_jobs_met && roster_.is_contended(hello.rank, now)) {
-        options_.two_jobs_met(two_jobs(hello.rank));  // first: who hears of the failure may be gone soon
+        options_.two_jobs_met(
+            two_jobs(hello.rank));  // before report(), after which this process may soon end
         report(two_jobs(hello.rank));
       }
       return refuse(id, c, Refusal::kRank, *why);
@@ -107,7 +108,7 @@ void StoreService::check_proof(Id id, Connection& c, std::string_view body, Time
   if (roster_.failure()) send(id, c, encode(MessageType::kFailed, attempt_, *roster_.failure()));
 }
 
-// From members and launchers.
+// Handles messages that are not requests. They come from members and launchers.
 void StoreService::handle_notice(Id id, Connection& c, const Message& message, TimePoint now) {
   const bool member = c.hello.role == Role::kMember;
   switch (message.type) {
@@ -197,7 +198,7 @@ void StoreService::drop(Id id, Connection& c, std::string_view why) {
   close(id, c);
 }
 
-// Takes nothing more from it. What is still to be sent has until the connection's deadline.
+// Stops reading from the connection. What is still to be sent may take until the connection's deadline.
 void StoreService::close(Id id, Connection& c) {
   c.state = State::kClosing;
   greeting_.erase(id);
@@ -236,7 +237,7 @@ void StoreService::sent(Id id, size_t bytes, TimePoint now) {
 
 bool StoreService::finished(Id id) const { return connections_.at(id).state == State::kClosing; }
 
-// Who has proven itself must go on with what it has begun: a frame that it sends, or one that it receives.
+// A client that has proven itself must finish in time a frame that it has begun to send or to receive.
 void StoreService::update_deadline(Id id, Connection& c, TimePoint now) {
   if (c.state != State::kOpen) return;
   const bool busy = !c.out.empty() || c.in.pending() > 0;

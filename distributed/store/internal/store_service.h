@@ -1,6 +1,6 @@
-// StoreService: all of a store's server but the sockets: connections as streams of bytes, who is behind
-// them, what they are answered and told. Time is what the caller says it is, so that tests (and a
-// fuzzer) can drive it.
+// StoreService: all of a store's server except the sockets. A connection is a stream of bytes; the service
+// knows which client is behind it, answers its requests and sends it news. The caller passes the time, so
+// that tests (and a fuzzer) can drive it.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ namespace gradus::dist::internal {
 struct StoreServiceOptions {
   std::string job_id, token;
   size_t max_connections = 4096;
-  size_t max_greeting = 256;           // of them, how many may still have to prove who they are
-  Milliseconds greeting_limit{5'000};  // to prove it
-  Milliseconds stall_limit{30'000};    // to take or to give a part of a message
+  size_t max_greeting = 256;                              // connections that have not proven themselves yet
+  Milliseconds greeting_limit{5'000};                     // how long they may take for that
+  Milliseconds stall_limit{30'000};                       // for a client to take or send a part of a message
   std::function<void(const Failure&)> two_jobs_met = {};  // as in StoreServerOptions
   std::function<std::string()> nonce = random_nonce;
 };
@@ -35,24 +35,24 @@ class StoreService {
 
   explicit StoreService(StoreServiceOptions options) : options_(std::move(options)) {}
 
-  // Somebody has connected.
+  // Notes a new connection.
   Id connect(TimePoint now);
-  // Bytes came in. Whoever does not stick to the protocol is dropped: see finished().
+  // Handles bytes that came in. A client that breaks the protocol is dropped: see finished().
   void receive(Id id, std::string_view bytes, TimePoint now);
-  // Whether to take bytes from it: not while it has not taken its answers.
+  // Returns whether to read from the connection: not while the client has yet to take its answers.
   bool wants_input(Id id) const;
-  // What to send, and that so many bytes of it have been sent.
+  // output returns the bytes to send; sent notes how many of them have been sent.
   std::string_view output(Id id) const;
   void sent(Id id, size_t bytes, TimePoint now);
-  // Whether to close the connection, once output() is empty.
+  // Returns whether to close the connection, once output() is empty.
   bool finished(Id id) const;
-  // The connection is closed. `why`: "its connection closed".
+  // Notes that the connection is closed. `why`: "its connection closed".
   void disconnect(Id id, std::string_view why, TimePoint now);
 
-  // To be called when next_deadline() has passed.
+  // Ends what has taken too long. Call it when next_deadline() has passed.
   void expire(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
-  // The connections of which output, wants_input or finished may have changed since the last call.
+  // Returns the connections whose output, wants_input or finished may have changed since the last call.
   std::vector<Id> take_changed();
 
   void report(const Failure& failure);
@@ -61,7 +61,7 @@ class StoreService {
   void begin_attempt(int attempt, TimePoint now);
   size_t connections() const { return connections_.size(); }
   std::string refusals() const;  // as StoreServer's
-  int launchers() const;         // that are connected and have not left
+  int launchers() const;         // how many are connected and have not left
 
  private:
   enum class State { kHello, kProof, kOpen, kClosing };
@@ -71,10 +71,10 @@ class StoreService {
     std::string out;
     size_t sent = 0;
     Hello hello;
-    std::string hello_frame, challenge_frame;  // as they were on the wire: what is signed
+    std::string hello_frame, challenge_frame;  // as they were on the wire, since their bytes are signed
     bool present = false;                      // a member or launcher whose end would be a death
-    std::string why;                           // it was dropped
-    std::optional<TimePoint> deadline;         // drop it then
+    std::string why;                           // why it was dropped
+    std::optional<TimePoint> deadline;         // when to drop it
   };
 
   void handle(Id id, Connection& c, std::string_view body, TimePoint now);

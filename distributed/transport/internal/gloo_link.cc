@@ -47,11 +47,13 @@ void GlooLink::post(Place& place) {
     place.buffer->recv(peer_, kFrameSlot);
     place.posted = true;
   } catch (const std::exception&) {
-    // Closed. What is in the other places still counts; the thread notices when it comes to this one.
+    // The connection is closed. Frames in the other places still count. The thread notices when it
+    // comes to this place.
   }
 }
 
-// Calls gloo under the lock. When that says that the connection is closed, the thread comes to it in time.
+// Calls gloo under the lock. If gloo says that the connection is closed, only notes it: the thread
+// finds out by itself.
 template <class Action>
 void GlooLink::with_gloo(Action&& action) {
   std::lock_guard lock(mutex_);
@@ -101,10 +103,10 @@ void GlooLink::receive_payload(uint64_t id, const GlooBuffer& buffer) {
 }
 
 // Note [Probes]
-// gloo tells whoever waits for a message that the connection is closed, unless half of that message has
-// come. So those who wait long for a peer send it a frame now and then, which fails when the connection is
-// closed; the thread is woken, takes what is complete, and when it is woken again, it waits for something
-// that will never come.
+// gloo tells a waiting thread that the connection is closed, except when half of the awaited message has
+// come. So a rank that waits long for a peer sends it a frame now and then. The send fails if the connection
+// is closed. Then the link's thread is woken, and takes what has come completely. If it has to be woken a
+// second time, it waits for data that will never come, and the link is broken.
 void GlooLink::probe() {
   with_gloo([&] {
     if (under_way_.size() < kProbesLimit) send_locked({.kind = Frame::Kind::kCount, .asks = true}, {}, {});
@@ -142,7 +144,8 @@ void GlooLink::run() {
         std::lock_guard lock(mutex_);
         if (!payloads_.empty()) payload = payloads_.front();
       }
-      // A payload that has a place is on its way, whatever the peer does: frames can wait for it.
+      // A payload that has a place is on its way, whatever the peer does. So the thread waits
+      // for payloads first.
       Place& place = places_[next];
       if (!payload.second && !place.posted) throw ConnectionError("gloo", peer_, "the connection is closed");
       const Came came = wait_for(payload.second ? payload.second : place.buffer);
@@ -175,7 +178,7 @@ GlooLink::Came GlooLink::wait_for(const GlooBuffer& buffer) {
   {
     std::lock_guard lock(mutex_);
     if (stopped_) return Came::kStopped;
-    // A payload may have been given a place meanwhile.
+    // A payload may have got a place meanwhile: it comes first.
     if (!payloads_.empty() && payloads_.front().second != buffer) return Came::kWoken;
     awaited_ = buffer;
   }

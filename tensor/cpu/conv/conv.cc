@@ -1,7 +1,8 @@
-// Convolution on the CPU: oneDNN in f32 and bf16; in f32, where they pay, Winograd's algorithm for 3x3
-// filters and our own matrix products for pointwise ones; patches and Eigen in f64. f16, and bf16 where
-// oneDNN is no help, are computed in f32 and rounded once. Images lie channels-last; weights are reordered to
-// the layout that oneDNN picks, once per update (onednn::weights_as).
+// Convolution on the CPU. Images are channels-last. oneDNN computes f32 and bf16, except where a kernel of
+// gradus/tensor/cpu/conv is faster: Winograd's algorithm for 3x3 filters in f32, matrix products for
+// pointwise filters, and several kernels for gradients. Patches and Eigen compute f64. f16, and bf16 where
+// oneDNN does not compute it, are computed in f32 and rounded once. Weights are reordered to the layout that
+// oneDNN picks, once per update (onednn::weights_as).
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/kernel.h"
 
@@ -36,7 +37,8 @@ onednn::PlanKey key_of(const char* kind, const Tensor& x, const Tensor& w, const
   return key;
 }
 
-// Pointwise filters with a stride: both oneDNN and our products are faster on the pixels that they see alone.
+// Pointwise filters with a stride. Both oneDNN and our matrix products are faster on an image of the
+// seen pixels alone.
 bool is_strided_pointwise(const Tensor& x, const Tensor& w, const ConvGeometry& g) {
   return (x.dtype() == DType::kF32 || x.dtype() == DType::kBF16) && g.rank() == 2 &&
          w.size(2) * w.size(3) == 1 && g.stride[0] * g.stride[1] > 1 && g.padding[0] + g.padding[1] == 0;
@@ -46,7 +48,7 @@ ConvGeometry without_stride(ConvGeometry g) {
   return g;
 }
 
-// Those pixels of x, as [N,C,P,Q].
+// Returns the pixels of x that the filters see, as [N,C,P,Q].
 Tensor seen_pixels(const Tensor& x, const Tensor& y, const ConvGeometry& g) {
   const int64_t C = x.size(1), H = x.size(2), W = x.size(3), P = y.size(2), Q = y.size(3);
   const int64_t pixel = C * size_of(x.dtype());
@@ -62,7 +64,7 @@ Tensor seen_pixels(const Tensor& x, const Tensor& y, const ConvGeometry& g) {
   return seen;
 }
 
-// dx = the gradient of those pixels, and zeros.
+// Writes the gradient of the seen pixels into dx, and zeros for all other pixels.
 void spread_seen_pixels(const Tensor& dx, const Tensor& dseen, const ConvGeometry& g) {
   const int64_t C = dx.size(1), H = dx.size(2), W = dx.size(3), P = dseen.size(2), Q = dseen.size(3);
   const int64_t pixel = C * size_of(dx.dtype());
@@ -149,14 +151,14 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
                       {DNNL_ARG_DIFF_SRC, onednn::memory(plan->src, dx)}});
 }
 
-// With a stride the weight gradient of channels-last images takes oneDNN 1.6 times as long as that of blocked
-// ones, which is more than reordering them.
+// With a stride, oneDNN's weight gradient of channels-last images takes 1.6 times as long as that of blocked
+// images. The difference is more than the time to reorder them.
 bool pays_own_layout(const Tensor& dw, const ConvGeometry& g) {
   return dw.dtype() == DType::kF32 && g.rank() == 2 && g.groups == 1 && g.stride[0] > 1 && dw.size(2) > 1 &&
          dw.size(1) >= 16;
 }
 
-// x, which lies as `plain`, in the layout `want`.
+// Returns x, whose layout is `plain`, in the layout `want`.
 dnnl::memory image_as(const Tensor& x, const Desc& plain, const Desc& want, Tensor& hold) {
   if (want == plain) return onednn::memory(plain, x);
   hold = onednn::scratch(want);
@@ -169,7 +171,7 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
                           ConvGeometry g) {
   if (dw.dtype() != dy.dtype()) {
     if (has_bf16_weight_grad(dy, x, g)) return bf16_weight_grad(dw, db, dy, x, g);
-    // Without such a kernel oneDNN's, rounded, is faster than f32 copies of images.
+    // Elsewhere a 16-bit gradient from oneDNN, widened, is faster than f32 copies of the images.
     const Tensor narrow_dw = empty(dw.shape(), {dy.dtype()});
     const Tensor narrow_db = db.defined() ? empty(db.shape(), {dy.dtype()}) : Tensor();
     conv_weight_grad_cpu(narrow_dw, narrow_db, dy, x, g);
@@ -197,7 +199,7 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
     round_to(dw, wide_dw), round_to(db, wide_db);
     return;
   }
-  // Gradients are row-major like their weights.
+  // dw is row-major, like its weights.
   const bool direct = plan->weights == plan->plain_weights;
   const Tensor packed = direct ? dw : onednn::scratch(plan->weights);
   const dnnl::memory weights = onednn::memory(plan->weights, packed);

@@ -7,18 +7,24 @@
 #include "gradus/tensor/runtime/processor.h"
 
 // Note [Pointwise convolution]
-// y[pixel, n] = sum over k of x[pixel, k] f[k, n], where f is w turned, or w itself for the gradient of x: a
-// matrix product. The filters are copied to panels, f[k][32] one after the other. With many pixels all panels
-// are copied first; each thread takes some pixels, and a hundred of them stay in the second cache while all
-// panels pass, and the next hundred come from memory. With few pixels and many filters each thread takes some
-// panels, and copies one just before all pixels are multiplied by it.
+// A pointwise convolution is a matrix product:
+//   y[pixel, n] = sum over k of x[pixel, k] f[k, n]
+// f is w transposed, or w itself for the gradient of x. The filters are copied to panels of 32 columns,
+// f[k][32], one after another.
+//
+// With many pixels all panels are copied first. Each thread takes some of the pixels. About a hundred of
+// its pixels stay in the second-level cache while all panels are read; the next hundred are prefetched
+// from memory meanwhile.
+//
+// With few pixels and many filters each thread takes some of the panels. It copies a panel and then
+// multiplies all pixels by it.
 
 namespace gradus {
 namespace {
 
 using cpu::kLanes, cpu::kPanel;
 
-// Of bf16, what follows calls a number is a pair of them: neighbors in x, and rows k and k + 1 of f.
+// In bf16, the comments below call a pair of bf16 a number: two neighbors in x, or the rows k and k + 1 of f.
 template <class T>
 constexpr int64_t kInNumber = sizeof(float) / sizeof(T);
 
@@ -28,7 +34,7 @@ struct Pixels {
   int64_t row;  // from one pixel to the next
 };
 
-// The matrix f[K][N] in w: w[k][n], or w[n][k] if turned.
+// The matrix f[K][N] in w: f[k][n] is w[k][n], or w[n][k] if turned.
 template <class T>
 struct Filters {
   const T* w;
@@ -36,11 +42,11 @@ struct Filters {
   bool turned;
 
   int64_t numbers() const { return K / kInNumber<T>; }
-  // A line more than a panel has, so that panels lie in different places of a cache.
+  // One cache line more than a panel needs, so that panels do not compete for the same places in a cache.
   int64_t panel_floats() const { return numbers() * kPanel + kLanes; }
 };
 
-constexpr int64_t kAhead = 16;  // rows of w that are on their way from memory
+constexpr int64_t kAhead = 16;  // rows of w to prefetch
 
 void copy_panel(const Filters<float>& f, int64_t n, float* to) {
   for (int64_t k = 0; k < f.K; ++k) {
@@ -84,7 +90,7 @@ void copy_panels(const Filters<T>& f, int64_t first, int64_t last, float* to) {
     f.turned ? copy_turned_panel(f, i * kPanel, to) : copy_panel(f, i * kPanel, to);
 }
 
-// By rows - 1.
+// The product for each number of rows: at index rows - 1.
 template <class T>
 constexpr const auto& products() {
   if constexpr (kInNumber<T> == 1)
@@ -93,8 +99,8 @@ constexpr const auto& products() {
     return cpu::kProductsOfPairs;
 }
 
-// Pixels that registers hold at once. Where they lie a multiple of 4 KiB apart, they compete for the same
-// places in the first cache, which has 12 of each.
+// The number of pixels whose sums registers hold at once. Pixels that lie a multiple of 4 KiB apart compete
+// for the same places in the first-level cache. It has 12 of each.
 int64_t most_rows(int64_t row) { return row * sizeof(float) % 4096 == 0 ? 12 : cpu::kMostRows; }
 
 template <class T>

@@ -5,11 +5,11 @@
 
 namespace gradus {
 
-// Whether it serves the convolution of x by w, or the gradient dx of one (then y is dx and x is dy), and is
-// faster there than oneDNN is with filters that it has to reorder first.
+// Returns whether these kernels serve the convolution of x by w and are faster than oneDNN, which has to
+// reorder the filters first. For the gradient dx pass dx as y and dy as x.
 bool pays_pointwise(const Tensor& y, const Tensor& x, const Shape& w, const raw::ConvGeometry& geometry);
 
-// As raw::conv_kernel and raw::conv_input_grad_kernel, without bias.
+// Compute what raw::conv_kernel and raw::conv_input_grad_kernel compute, without a bias.
 void pointwise_conv(const Tensor& y, const Tensor& x, const Tensor& w);
 void pointwise_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w);
 

@@ -1,5 +1,5 @@
-// Matrix products of convolutions that are computed in pieces, whose operands were just written and are still
-// in a cache: a block of the result is summed in registers. For processors with AVX-512.
+// Matrix products for convolutions that are computed in pieces. The operands of a piece were just written and
+// are still in a cache. A block of the result is summed in registers. For processors with AVX-512.
 #pragma once
 
 #include <immintrin.h>
@@ -15,19 +15,20 @@
 namespace gradus::cpu {
 
 constexpr int kLanes = 16;          // floats in a register
-constexpr int kPanel = 2 * kLanes;  // columns of a result that registers hold
-constexpr int kMostRows = 14;       // and rows
+constexpr int kPanel = 2 * kLanes;  // columns of a block of the result
+constexpr int kMostRows = 14;       // and its rows
 
-// Memory that a product, while it computes, brings into the second cache: with each of its K steps the line
-// at `at`, which then moves on.
+// Memory that a product prefetches into the second-level cache while it computes. Each of the product's K
+// steps prefetches the line at `at`, then adds `step` to `at`.
 struct Ahead {
   const char* at = nullptr;
   int64_t step = 0;
 };
 
-constexpr int kColumnsAhead = 8;  // of a, which may lie in memory: further ones would push out each other
+constexpr int kColumnsAhead = 8;  // columns of a, perhaps in memory, to prefetch; more evict each other
 
-// c[R][32] = (or += if kAdd) a[R][K] b[K][32], given the steps between a's rows and between its columns.
+// Computes c[R][32] = a[R][K] b[K][32], or c += a b if kAdd. a_row and a_column are the steps between a's
+// rows and columns.
 template <int R, bool kAdd>
 [[gnu::target("avx512f")]] void product(const float* a, int64_t a_row, int64_t a_column, const float* b,
                                         int64_t b_row, int64_t K, float* c, int64_t c_row, Ahead ahead) {
@@ -36,7 +37,7 @@ template <int R, bool kAdd>
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = _mm512_setzero_ps();
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {  // to be written: on their way while the sums are made
+  for (int r = 0; r < R; ++r) {  // c is written at the end: fetch it while the sums are made
     __builtin_prefetch(c + r * c_row, 1);
     __builtin_prefetch(c + r * c_row + kLanes, 1);
   }
@@ -74,12 +75,13 @@ constexpr std::array<Product, kMostRows> make_products(std::index_sequence<R...>
 inline constexpr auto kProducts = make_products<false>(std::make_index_sequence<kMostRows>());
 inline constexpr auto kAddedProducts = make_products<true>(std::make_index_sequence<kMostRows>());
 
-// Memory for a kernel's own use, in few different sizes, so that the same blocks serve many convolutions.
+// Returns memory for a kernel's own use. Its size is rounded so that few different sizes occur and many
+// convolutions reuse the same blocks.
 inline Tensor scratch(int64_t floats) {
   return empty({floats < (1 << 18) ? floats : int64_t(std::bit_ceil(uint64_t(floats)))}, {DType::kF32});
 }
 
-// Calls f(first, count) for row_blocks(n) parts of [0, n) of at most `most`, as even as they can be.
+// The number of parts into which for_row_blocks cuts n rows.
 inline int64_t row_blocks(int64_t n, int64_t most = kMostRows) { return (n + most - 1) / most; }
 template <class F>
 void for_row_blocks(int64_t n, F f, int64_t most = kMostRows) {
@@ -87,12 +89,12 @@ void for_row_blocks(int64_t n, F f, int64_t most = kMostRows) {
   for (int64_t i = 0; i < parts; ++i) f(n * i / parts, n * (i + 1) / parts - n * i / parts);
 }
 
-// Matrices [positions, channels], one for each plane, a little apart, so that neighbors do not compete for
-// places in a cache.
+// Matrices [positions, channels], one for each plane. Rows and planes lie a little further apart than their
+// length, so that neighbors do not compete for places in a cache.
 struct Planes {
   Planes(float* data, int64_t positions, int64_t channels)
       : data(data), row(row_of(channels)), plane(positions * row + kLanes) {}
-  // One matrix whose rows lie side by side.
+  // A single matrix whose rows follow each other without a gap.
   static Planes rows(float* data, int64_t channels) {
     Planes p(data, 0, channels);
     p.row = channels;
@@ -107,11 +109,11 @@ struct Planes {
   int64_t row, plane;
 };
 
-// Bytes of up to two tensors that a number of products read ahead, together.
+// Memory of up to two tensors that is prefetched in equal shares by a number of products.
 class Upcoming {
  public:
   explicit Upcoming(int64_t products) : products_(products) {}
-  // t's share of [first, last), when [0, of) is all of it.
+  // Adds a part of t to prefetch: if `of` positions make up t, the positions [first, last).
   void add(const Tensor& t, int64_t first, int64_t last, int64_t of) {
     const auto at = [&](int64_t i) { return int64_t(double(t.nbytes()) / double(of) * double(i)); };
     first_bytes_ = bytes_;
@@ -119,7 +121,7 @@ class Upcoming {
     second_ = static_cast<const char*>(t.raw_ptr()) + at(first);
     bytes_ += at(last) - at(first);
   }
-  // What the i-th product, which has K steps, reads ahead.
+  // Returns the i-th product's share. The product has K steps.
   Ahead share(int64_t i, int64_t K) const {
     const int64_t at = bytes_ * i / products_, end = bytes_ * (i + 1) / products_;
     return {at < first_bytes_ ? first_ + at : second_ + (at - first_bytes_), (end - at) / K};
@@ -130,19 +132,18 @@ class Upcoming {
   int64_t first_bytes_ = 0, bytes_ = 0, products_;
 };
 
-// Sums over all positions of d[position][o] * v[position][c] for each plane: what weight
-// gradients are made of.
+// Sums for weight gradients: for each plane, over all positions, d[position][o] * v[position][c].
 struct PositionSums {
   int64_t planes, O, C;
-  bool one_d;         // the planes have one d together
-  bool d_is_dy;       // and it is read where it lies, dy[position][o]
-  Tensor dy, x;       // what d and v are made of, in the order of positions, at least nearly
+  bool one_d;         // all planes share one d
+  bool d_is_dy;       // d is dy itself, read in place: dy[position][o]
+  Tensor dy, x;       // d and v are made of them, in nearly the order of positions: the source to prefetch
   int64_t positions;  // in all
-  int64_t at_once;    // as many as caches hold
+  int64_t at_once;    // positions that caches hold at once
 
-  // The sums, as each thread has them.
+  // One or several partial results, a set of sums for each share of the positions.
   struct Result {
-    // Adds those of the other threads to row o of plane p, once, and returns it.
+    // Adds row o of plane p of the other shares to the first share's, and returns it. Call it once for a row.
     const float* total(int64_t p, int64_t o, int64_t C) const {
       float* to = planes.at(p, o);
       for (int64_t s = 1; s < shares; ++s)
@@ -151,14 +152,15 @@ struct PositionSums {
     }
     Tensor bytes;
     Planes planes;
-    int64_t shares, share;  // floats from one thread's to the next
+    int64_t shares, share;  // floats from one share's sums to the next
   };
-  // fill(first, last, base, d, v) writes the positions [first, last) to places that count from `base`.
+  // Returns the sums. fill(first, last, base, d, v) writes the positions [first, last) to d and v, at
+  // `position - base`.
   template <class Fill>
   Result of(Fill fill) const;
 
  private:
-  // Adds the panels [first, last) of all planes; the positions [next, after) come then.
+  // Adds the panels [first, last), counted over all planes, and prefetches the positions [next, after).
   void add(const Planes& d, const Planes& v, int64_t count, int64_t first, int64_t last, bool fresh,
            const Planes& sums, int64_t next, int64_t after) const {
     const auto& products = fresh ? kProducts : kAddedProducts;
@@ -180,7 +182,8 @@ struct PositionSums {
 template <class Fill>
 PositionSums::Result PositionSums::of(Fill fill) const {
   const int64_t chunk = std::min(at_once, positions), size = Planes::floats(planes, O, C);
-  // Each thread has sums of its own, or, where those are large, a part of them.
+  // Where the sums are small each thread has its own. Where they are large all threads share one set and
+  // divide its panels among them.
   const int64_t threads = std::min<int64_t>(num_threads(), positions / 64 + 1);
   const bool own = threads * size * int64_t(sizeof(float)) <= (int64_t{8} << 20);
   const int64_t shares = own ? threads : 1;

@@ -1,5 +1,5 @@
-// As gradus/tensor/cpu/conv/products.h for bf16, for processors that multiply pairs of them and add both
-// products to an f32. A pair of neighbors along the inner dim takes the place of a float.
+// The products of gradus/tensor/cpu/conv/products.h in bf16. A pair of bf16 that are neighbors along the
+// inner dim takes the place of a float. The processor multiplies two pairs and adds both products to an f32.
 #pragma once
 
 #include "gradus/tensor/base/dtype.h"
@@ -9,7 +9,7 @@ namespace gradus::cpu {
 
 #define GRADUS_AVX512_BF16 gnu::target("avx512f,avx512bw,avx512vl,avx512bf16")
 
-// c[R][32] = a[R][K pairs] b[K][32 pairs], rounded, given the step between a's rows in pairs.
+// Computes c[R][32] = a[R][K pairs] b[K][32 pairs], rounded to bf16. Steps between a's rows count pairs.
 template <int R>
 [[GRADUS_AVX512_BF16]] void product_of_pairs(const float* a, int64_t a_row, int64_t a_column, const float* b,
                                              int64_t b_row, int64_t K, bf16* c, int64_t c_row, Ahead ahead) {
@@ -45,7 +45,7 @@ constexpr std::array<ProductOfPairs, kMostRows> make_products_of_pairs(std::inde
 }
 inline constexpr auto kProductsOfPairs = make_products_of_pairs(std::make_index_sequence<kMostRows>());
 
-// Two rows of 32 as 32 pairs of what lies above each other: the first 16, the last 16.
+// Two rows of 32 bf16, interleaved into 32 pairs (upper, lower): the first 16 pairs and the last 16.
 struct Zipped {
   __m512i low, high;
 };

@@ -9,7 +9,7 @@ namespace {
 
 template <class T>
 using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-// A group's channels of an image that lies [H*W, C].
+// The channels of one group in an image that lies as [H*W, C].
 template <class T>
 using Channels = Eigen::Map<Matrix<T>, 0, Eigen::OuterStride<>>;
 
@@ -44,7 +44,7 @@ struct Geometry {
     return {y.ptr<T>() + n * P * O + g * Og, P, Og, Eigen::OuterStride<>(O)};
   }
 
-  // Calls f(index of the output or tap) for the volume d, row by row.
+  // Calls f(index) for each place of the volume d, in row-major order: output positions or taps.
   template <class F>
   static void for_each_place(const Dims& d, F f) {
     for (int64_t i = 0; i < d[0]; ++i)
@@ -52,8 +52,8 @@ struct Geometry {
         for (int64_t k = 0; k < d[2]; ++k) f(std::array<int64_t, 3>{i, j, k});
   }
 
-  // Calls f(row, column, offset): element (row, column) of the patch matrix [P, K*Cg] starts Cg channels at
-  // `offset` of the image; taps in the padding are skipped.
+  // Calls f(row, column, offset) for the runs of Cg channels of the patch matrix [P, K*Cg]. A run starts at
+  // element (row, column) of the matrix and at `offset` of the image. Taps in the padding are skipped.
   template <class F>
   void for_each_tap(F f) const {
     int64_t row = 0;
@@ -84,7 +84,7 @@ struct Geometry {
     return patches;
   }
 
-  // Adds patches into the image; the transpose of unfold.
+  // Adds the patches to the image: the transpose of unfold.
   template <class T>
   void fold(const Matrix<T>& patches, const Tensor& x, int64_t n, int64_t g) const {
     T* image = x.ptr<T>() + n * pixels * C + g * Cg;
@@ -108,7 +108,7 @@ struct Geometry {
     return filters;
   }
 
-  // Images that make a thread worth waking: some 64 thousand multiplications.
+  // Images that are worth a thread: about 65 thousand multiplications.
   int64_t images_per_thread() const { return 1 + 65536 / std::max<int64_t>(1, P * K * Cg * Og); }
 
   const int64_t N, C, O;

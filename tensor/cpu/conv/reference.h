@@ -1,5 +1,6 @@
-// The readable convolution: unfold the image into a matrix of patches, multiply by Eigen. Computes f64, and
-// checks the fast f32 kernels. Arguments as for the kernel slots in gradus/tensor/ops/images/conv.h.
+// The readable convolution: unfolds the image into a matrix of patches and multiplies with Eigen.
+// It computes f64, and tests compare the fast f32 kernels with it. Arguments as for the kernel
+// slots in gradus/tensor/ops/images/conv.h.
 #pragma once
 
 #include "gradus/tensor/ops/images/conv.h"

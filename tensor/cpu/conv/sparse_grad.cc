@@ -10,13 +10,19 @@
 #include "gradus/tensor/runtime/processor.h"
 
 // Note [Sparse gradients]
-// A nonzero dy[n,p,q,o] adds dy * x[n, p*s+kh, (q*s+kw, c)] to dw[o, kh, (kw, c)], and dy * w[o, kh, (kw, c)]
-// to dx[n, p*s+kh, (q*s+kw, c)]: for each row kh of the filter one run of KW*C neighbors in memory on either
-// side, KH*KW*C numbers that vector registers hold. dw takes one filter after the other, its sums in
-// registers while its nonzeros pass over the image; dx takes one pixel after the other, its sums in registers
-// while its nonzeros pass over the filters. Pixels whose window leaves the image are added piece by piece. A
-// zero of dy adds nothing, not even where x or w is infinite. Images are cut into a fixed number of parts,
-// each with sums of its own that are added in order: the result does not depend on the number of threads.
+// A nonzero dy[n,p,q,o] adds
+//   dy * x[n, p*s+kh, (q*s+kw, c)] to dw[o, kh, (kw, c)], and
+//   dy * w[o, kh, (kw, c)] to dx[n, p*s+kh, (q*s+kw, c)]
+// For each row kh of the filter these are runs of KW*C neighbors in memory on both sides. Vector registers
+// hold all KH*KW*C numbers.
+//
+// dw takes one filter after the other. The filter's sums stay in registers while its nonzeros visit their
+// places in the image. dx takes one pixel after the other. The pixel's sums stay in registers while its
+// nonzeros visit their filters. Pixels whose window leaves the image are added piece by piece. A zero of dy
+// adds nothing, not even where x or w is infinite.
+//
+// For dw the images are cut into a fixed number of parts. Each part has its own sums, which are added in
+// order. So the result does not depend on the number of threads.
 
 namespace gradus {
 namespace {
@@ -25,7 +31,7 @@ constexpr int kLanes = 16;
 constexpr double kMostNonzero = 0.3;
 constexpr int64_t kParts = 8;
 
-// One convolution's numbers.
+// The sizes of one convolution.
 struct Problem {
   Problem(const Tensor& x, const Tensor& dy, const Shape& w, const raw::ConvGeometry& o)
       : N(x.size(0)),
@@ -57,7 +63,7 @@ struct Problem {
       _mm512_fmadd_ps(scale, _mm512_maskz_loadu_ps(tail, from + i), _mm512_maskz_loadu_ps(tail, to + i)));
 }
 
-// A window's place in its image: where its first run starts, and whether all of it lies inside.
+// A window's place in its image: the start of its first run, and whether all of the window lies inside.
 struct Window {
   Window(const Problem& s, int64_t p, int64_t q)
       : h(p * s.o.stride[0] - s.o.padding[0]),
@@ -67,7 +73,7 @@ struct Window {
   bool inside;
 };
 
-// Adds one nonzero of a window that leaves the image: to its filter's sums (kWeights), or to the image.
+// Adds one nonzero whose window leaves the image: to the filter's sums (kWeights), or to the image.
 template <bool kWeights>
 [[gnu::target("avx512f")]] void add_clipped(const Problem& s, const Window& at, float value, float* image,
                                             float* filter) {
@@ -89,14 +95,14 @@ template <bool kWeights>
   return _mm512_cmp_ps_mask(g, _mm512_setzero_ps(), _CMP_NEQ_UQ);  // NaN counts
 }
 
-// A filter's nonzeros in one image: where the first run of x starts, and the gradient.
+// A nonzero of a filter in one image: the start of its first run in x, and the gradient.
 struct Nonzero {
   int32_t at;
   float value;
 };
 
-// Adds one image's share to the sums of the 16 filters from `first`, and to their bias gradients.
-// KH: the filter's rows; R: vectors in a run. `lists`: room for 16 times P*Q nonzeros.
+// Adds one image's share to the sums of the 16 filters from `first`, and to their bias gradients. KH is the
+// number of the filter's rows, R the vectors in a run. `lists` has room for 16 times P*Q nonzeros.
 template <int KH, int R>
 [[gnu::target("avx512f")]] void add_weight_grad(const Problem& s, const float* dy, const float* image,
                                                 int64_t first, float* sums, float* bias, Nonzero* lists) {
@@ -171,7 +177,7 @@ template <int KH, int R>
     }
 }
 
-// The functions for one size of filter.
+// The functions for one filter size.
 struct Kernels {
   int64_t KH, run;
   void (*weight_grad)(const Problem&, const float*, const float*, int64_t, float*, float*, Nonzero*);
@@ -181,7 +187,7 @@ template <int KH, int R>
 constexpr Kernels kernels_of() {
   return {KH, R * kLanes, &add_weight_grad<KH, R>, &add_input_grad<KH, R>};
 }
-// 3x3 of 16, 32 and 48 channels, 5x5 of 16: up to 27 registers of sums.
+// 3x3 with 16, 32 and 48 channels, 5x5 with 16: up to 27 registers of sums.
 constexpr Kernels kKernels[] = {kernels_of<3, 3>(), kernels_of<3, 6>(), kernels_of<3, 9>(),
                                 kernels_of<5, 5>()};
 
@@ -191,7 +197,7 @@ const Kernels* kernels_for(const Shape& w) {
   return nullptr;
 }
 
-// The share of nonzeros in evenly spaced rows of dy.
+// Returns the share of nonzeros in evenly spaced rows of dy.
 double sampled_density(const Tensor& dy) {
   const int64_t rows = dy.size(0) * dy.size(2), row = dy.size(3) * dy.size(1);
   const int64_t step = std::max<int64_t>(1, rows / 32);
@@ -251,7 +257,7 @@ void sparse_input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, cons
     for (int64_t c = 0; c < s.C; ++c)
       for (int64_t k = 0; k < s.KH * s.KW; ++k)
         filters.ptr<float>()[f * taps + k * s.C + c] = w.ptr<float>()[(f * s.C + c) * s.KH * s.KW + k];
-  // As many filters together as keep half of a first cache of 48 KiB busy.
+  // Filters that are taken together: as many as fit into 32 KiB of a first-level cache of 48 KiB.
   const int64_t together = std::max<int64_t>(kLanes, 8192 / taps / kLanes * kLanes);
   parallel_for(0, s.N, 1, [&](int64_t first, int64_t last) {
     for (int64_t n = first; n < last; ++n) {

@@ -8,11 +8,12 @@
 #include "gradus/tensor/runtime/processor.h"
 
 // Note [Gradient by taps]
-// For each tap (kh, kw) of the filters, dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the tap,
-// c]: a matrix product. Some hundred pixels of x, per tap, are copied to where they lie well in the caches,
-// and their products with dy are added to sums; the next ones' memory is on its way meanwhile. oneDNN reads
-// all where it is: with a power of two of channels, neighboring pixels then compete for the same places in a
-// cache. So do those of dy, which matters only above some hundred channels: then they are copied too.
+// The weight gradient is a matrix product for each tap (kh, kw) of the filters:
+//   dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the tap, c]
+// For each tap some hundred pixels of x are copied to where they lie well in the caches. Their products with
+// dy are added to the sums while the next pixels are prefetched. oneDNN reads x in place. Where the number of
+// channels is a power of two, neighboring pixels then compete for the same places in a cache. Pixels of dy
+// compete too, but this matters only above 512 filters: then dy is copied as well.
 
 namespace gradus {
 
@@ -26,7 +27,7 @@ bool pays_tap_weight_grad(const Tensor& dw, const Tensor& dy, const raw::ConvGeo
 
 namespace {
 
-// dw[c][tap] = by_tap[tap][c], for up to 16 taps by 16 channels at a time in registers.
+// dw[c][tap] = by_tap[tap][c]. Registers hold 16 channels of up to 16 taps at a time.
 [[gnu::target("avx512f")]] void write_filter(const std::vector<const float*>& by_tap, int64_t C, float* dw) {
   const auto taps = int64_t(by_tap.size());
   if (taps == 1) {

@@ -6,10 +6,10 @@
 
 namespace gradus {
 
-// Whether it serves this problem, and is faster there than oneDNN.
+// Returns whether the kernel serves this problem and is faster than oneDNN.
 bool pays_tap_weight_grad(const Tensor& dw, const Tensor& dy, const raw::ConvGeometry& geometry);
 
-// As raw::conv_weight_grad_kernel without bias.
+// Computes what raw::conv_weight_grad_kernel computes, without a bias.
 void tap_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const raw::ConvGeometry& geometry);
 
 }  // namespace gradus

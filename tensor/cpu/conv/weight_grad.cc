@@ -10,25 +10,26 @@
 #include "gradus/tensor/runtime/processor.h"
 
 // Note [Weight gradient in registers]
-// dw[kh, (kw,c), o] = sum over pixels (n,p,q) of x[n, p*s+kh, (q*s+kw, c)] dy[n,p,q,o]. For a row kh of the
-// filter, (kw, c) runs over KW*C neighbors in memory. A tile is R of those by V*16 filters o, its sums in
-// R*V vector registers: per pixel V loads of dy, R broadcasts of x, R*V fused multiply-adds. Pixels come in
-// blocks of rows that stay in the first cache while all tiles pass over them. Threads share out the tiles, so
-// no sum is split between threads and the result does not depend on their number.
+//   dw[kh, (kw,c), o] = sum over pixels (n,p,q) of x[n, p*s+kh, (q*s+kw, c)] dy[n,p,q,o]
+// For a row kh of the filter, (kw, c) runs over KW*C neighbors in memory. A tile is R of these neighbors by
+// V*16 filters o. Its sums stay in R*V vector registers. For each pixel it takes V loads of dy, R broadcasts
+// of x, and R*V fused multiply-adds. Pixels come in blocks of rows that stay in the first-level cache while
+// all tiles visit them. Threads divide the tiles among them, so no sum is split between threads, and the
+// result does not depend on their number.
 
 namespace gradus {
 namespace {
 
 constexpr int kLanes = 16;
 
-// Rows of pixels: each one's first dy and first x, and the steps between neighboring pixels.
+// Rows of pixels: the first dy and the first x of each row, and the steps between neighboring pixels.
 struct PixelRows {
   const float* const* dy;
   const float* const* x;
   int64_t rows, pixels, dy_step, x_step;
 };
 
-// sums[R][stride] += over all pixels, x[0..R) times dy[0..V*16).
+// Adds to sums[R][stride], over all pixels, x[0..R) times dy[0..V*16).
 template <int V, int R>
 [[gnu::target("avx512f")]] void add_tile(const PixelRows& b, int64_t dy_at, int64_t x_at, float* sums,
                                          int64_t stride) {
@@ -60,7 +61,7 @@ template <int V, int R>
     }
 }
 
-// sums[0..V*16) += over all pixels, dy.
+// Adds to sums[0..V*16), over all pixels, dy.
 template <int V>
 [[gnu::target("avx512f")]] void add_bias(const PixelRows& b, int64_t dy_at, float* sums) {
   __m512 sum[V];
@@ -80,7 +81,8 @@ template <int V>
 using TileFunction = void (*)(const PixelRows&, int64_t, int64_t, float*, int64_t);
 using BiasFunction = void (*)(const PixelRows&, int64_t, float*);
 
-// Tiles of V vectors by 1 to kMost columns: as many as the 32 registers hold beside V of dy and a broadcast.
+// Tiles of V vectors by 1 to kMost columns. kMost is what the 32 registers hold beside V of dy
+// and a broadcast.
 template <int V>
 struct Tiles {
   static constexpr int kMost = V == 4 ? 6 : 12;
@@ -94,11 +96,11 @@ struct Tiles {
 // One tile's place: filters [o, o + 16 V), columns [column, column + count) of filter row kh.
 struct Tile {
   TileFunction add;
-  BiasFunction add_bias;  // null but for one tile of each range of filters
+  BiasFunction add_bias;  // null except for one tile of each range of filters
   int64_t o, kh, column;
 };
 
-// Tiles for the filters from `o`: V vectors by as even a share of the columns as they allow.
+// Appends tiles of V vectors for the filters from `o`. The columns are cut as evenly as possible.
 template <int V>
 void cut_columns(int64_t o, int64_t KH, int64_t columns, bool with_bias, std::vector<Tile>& tiles) {
   const int64_t parts = (columns + Tiles<V>::kMost - 1) / Tiles<V>::kMost;
@@ -134,8 +136,7 @@ void fast_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, cons
   const bool padded = o.padding[0] > 0 || o.padding[1] > 0;
   const int64_t width = W + 2 * o.padding[1];  // of a padded row
 
-  // Rows of output pixels that are worked on together: more of them when the sums themselves leave
-  // the second cache.
+  // Rows of output pixels in a block. With large sums, which leave the second-level cache, blocks are larger.
   const int64_t pixels = KH * columns * O <= (1 << 18) ? 96 : 512;
   const int64_t block = std::clamp<int64_t>(pixels / Q, 1, 64);
   Tensor sums = empty({KH * columns, O}, {DType::kF32});
@@ -155,7 +156,7 @@ void fast_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, cons
           const int64_t h = p * o.stride[0] - o.padding[0] + kh * o.dilation[0];
           const bool inside = h >= 0 && h < H;
           const float* row = inside ? x.ptr<float>() + (n * H + h) * W * C : nullptr;
-          if (padded) {  // the row between zeros
+          if (padded) {  // copies the row between zeros
             float* to = copy.data() + (i * KH + kh) * width * C;
             if (inside)
               std::memcpy(to + o.padding[1] * C, row, W * C * sizeof(float));

@@ -13,21 +13,24 @@
 #include "gradus/tensor/runtime/processor.h"
 
 // Note [Weight gradient in pairs]
-// For each tap (kh, kw) of the filters, dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the
-// tap, c]: a product of matrices whose inner dim are the pixels. The processor multiplies pairs of bf16 and
-// adds both products to an f32, so pixels are taken two at a time: packed so that the two elements of a
-// pair are neighbors, in panels of 32 channels of x and tiles of 8 filters of dy. A panel by a tile are
-// 256 sums, in registers. Pixels come in blocks so long that sums are seldom loaded and stored: a tile of
-// dy stays in the first cache while some panels, as all taps see them, pass by it from the second one,
-// which is as fast as sums can be added. Then comes the next tile, of which four are packed at a time; what
-// is packed next is fetched meanwhile.
+// The weight gradient is a matrix product for each tap (kh, kw) of the filters, with the pixels as inner dim:
+//   dw[o, c] = sum over pixels of dy[pixel, o] x[pixel moved by the tap, c]
+// The processor multiplies pairs of bf16 and adds both products to an f32, so pixels are taken two at a time.
+// They are packed so that the two elements of a pair are neighbors: x in panels of 32 channels, dy in tiles
+// of 8 filters. A panel times a tile gives 256 sums, which stay in registers.
 //
-// What a tap moves out of the image is packed as zeros. Where rows have an even number of pixels, no pair
-// reaches over the end of a row, so x is packed by columns: for each kw the image's rows, where each kh
-// starts at another row. Else it is packed for each tap, without regard to the ends of rows.
+// Pixels come in blocks so long that sums are seldom loaded and stored. A tile of dy stays in the
+// first-level cache. Meanwhile some panels, as all taps see them, are read from the second-level cache,
+// which is as fast as sums can be added. Then comes the next tile. Four tiles are packed at a time. Data to
+// be packed next is prefetched meanwhile.
 //
-// Threads share out the panels of x, or where these are few the filters too, so no sum is split between them.
-// Where there are few sums they share out the pixels, each with sums of its own, which are added at the end.
+// Pixels that a tap moves out of the image are packed as zeros. Where rows have an even number of pixels, no
+// pair crosses the end of a row. Then x is packed by columns: for each kw once, and each kh starts at another
+// row of that copy. Otherwise x is packed for each tap, and pairs may cross the ends of rows.
+//
+// Threads divide the panels of x among them, and where these are few also the filters. So no sum is split
+// between threads. Where there are few sums, threads divide the pixels instead. Each thread then has its own
+// sums, which are added at the end.
 
 namespace gradus {
 namespace {
@@ -38,24 +41,24 @@ constexpr int64_t kStrip = 32;  // filters that are packed at a time
 constexpr int64_t kStripSums = kPanel * kStrip;
 
 constexpr int64_t kFewSums = 1 << 17;       // stay in the second cache
-constexpr int64_t kMostPixels = 1024;       // of which a tile of dy stays in the first cache
-constexpr int64_t kMostOverlapping = 1792;  // where neighboring blocks both pack the rows between them
+constexpr int64_t kMostPixels = 1024;       // of a block: a tile of dy then stays in the first-level cache
+constexpr int64_t kMostOverlapping = 1792;  // of a block whose neighbors also pack the rows between them
 constexpr int64_t kPackedPixels = 8 << 10;  // of panels, as each tap or column sees them, in the second cache
 constexpr int64_t kPackedElements = 3 << 16;  // of dy and x, packed, beside as many of the next block
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t panels(int64_t n) { return ceil_div(n, kPanel); }
-// Elements from one panel, or tile, of so many pairs to the next: no power of two, whose lines would
-// share a cache set.
+// Elements from one panel, or tile, of `pairs` pairs to the next. The distance is no power of two, because
+// such lines would share a cache set.
 int64_t panel_step(int64_t pairs) { return (pairs * 2 + 1) * kPanel; }
 int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
 
-// Up to 32 elements, then zeros.
+// Loads up to 32 elements, then zeros.
 [[GRADUS_AVX512_BF16]] inline __m512i load(const bf16* p, int64_t n) {
   return n >= kPanel ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16((__mmask32(1) << n) - 1, p);
 }
 
-// Packs channels [first, last) of the pixels' rows into panels of 32, each [pairs][32][2].
+// Packs channels [first, last) of the pixels into panels of 32 channels, each [pairs][32][2].
 [[GRADUS_AVX512_BF16]] void pack_panels(bf16* to, const std::vector<const bf16*>& pixels, int64_t first,
                                         int64_t last) {
   const int64_t pairs = int64_t(pixels.size()) / 2, step = panel_step(pairs);
@@ -79,8 +82,8 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
   _mm256_store_si256((__m256i*)(to + step), __builtin_shufflevector(v, v, 4, 5, 6, 7));
 }
 
-// Packs up to 32 filters of `count` neighboring pixels of dy, which has O filters, into 4 tiles of 8, each
-// [pairs][8][2]. An odd number of pixels is made even by zeros.
+// Packs up to 32 filters of `count` neighboring pixels of dy into 4 tiles of 8 filters, each [pairs][8][2].
+// dy has O filters. An odd number of pixels is filled up with zeros.
 [[GRADUS_AVX512_BF16]] void pack_strip(bf16* to, const bf16* dy, int64_t filters, int64_t O, int64_t count) {
   const int64_t pairs = ceil_div(count, 2), step = tile_step(pairs);
   constexpr int64_t kAhead = 48;  // pixels
@@ -92,17 +95,17 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
   }
 }
 
-// Pairs that lie together in a tile of dy and, as a tap sees them, in a panel of x.
+// Pairs that follow each other both in a tile of dy and, as a tap sees them, in a panel of x.
 struct Run {
   int64_t dy, x, pairs;
 };
 
-// Fetches rows of memory into the second cache, little by little while something else is computed.
+// Prefetches rows of memory into the second-level cache, little by little during another computation.
 class Ahead {
  public:
   Ahead(const bf16* first, int64_t rows, int64_t length, int64_t step)
       : row_(first), rows_(length > 0 ? rows : 0), length_(length), step_(step) {}
-  // Spreads what is left over so many steps.
+  // Spreads what is left over `steps` steps.
   void spread(int64_t steps) { rate_ = (rows_ * ceil_div(length_, kLine) * kUnit + steps - 1) / steps; }
   void pass(int64_t steps) {
     for (credit_ += rate_ * steps; credit_ >= kUnit && rows_ > 0; credit_ -= kUnit) {
@@ -118,7 +121,7 @@ class Ahead {
   int64_t rows_, length_, step_, at_ = 0, rate_ = 0, credit_ = 0;
 };
 
-// sums[8][32] = or += over all pairs of the runs, dy[8][2] of a tile times x[32][2] of a panel.
+// sums[8][32] = or += over all pairs of the runs, dy[8][2] of a tile times x[32][2] of a panel; = if fresh.
 [[GRADUS_AVX512_BF16]] void add_tile(float* sums, bool fresh, const bf16* dy, const bf16* x, const Run* runs,
                                      int64_t count, Ahead& next_dy, Ahead& next_x) {
   constexpr int64_t kPairs = 16;
@@ -170,7 +173,7 @@ class Ahead {
                    a2 = _mm512_load_ps(from + 2 * kStripSums), a3 = _mm512_load_ps(from + 3 * kStripSums);
       const auto b0 = (__m512d)unpack_low(a0, a1), b1 = (__m512d)unpack_high(a0, a1),
                  b2 = (__m512d)unpack_low(a2, a3), b3 = (__m512d)unpack_high(a2, a3);
-      // In each, four taps of one channel in each 128 bits.
+      // Each holds, in each 128 bits, four taps of one channel.
       const __m512d quads[] = {__builtin_shufflevector(b0, b2, 0, 8, 2, 10, 4, 12, 6, 14),
                                __builtin_shufflevector(b0, b2, 1, 9, 3, 11, 5, 13, 7, 15),
                                __builtin_shufflevector(b1, b3, 0, 8, 2, 10, 4, 12, 6, 14),
@@ -188,7 +191,7 @@ class Ahead {
     for (int c = 0; c < kPanel; ++c) row[c * taps + t] = sums[t * kStripSums + c];
 }
 
-// Writes a row, rounded if it is to be bf16.
+// Writes a row, rounded to bf16 if `to` is bf16.
 [[GRADUS_AVX512_BF16]] void write_row(bf16* to, const float* from, int64_t n) {
   int64_t i = 0;
   for (; i + 16 <= n; i += 16)
@@ -202,13 +205,13 @@ void write_row(float* to, const float* from, int64_t n) { std::copy_n(from, n, t
 // A block of dy's pixels.
 struct Block {
   int64_t begin, end;
-  std::vector<const bf16*> seen;  // the pixels of x to pack: an even number for each tap or column
-  std::vector<Run> runs;          // of the first tap, then of the second...
+  std::vector<const bf16*> seen;  // pixels of x to pack, an even number for each tap or column
+  std::vector<Run> runs;          // those of the first tap, then of the second...
   int64_t pairs() const { return ceil_div(end - begin, 2); }
   int64_t x_pairs() const { return int64_t(seen.size()) / 2; }
 };
 
-// Of panels or strips: [first, last).
+// The range [first, last) of panels or strips.
 struct Range {
   int64_t first, last;
 };
@@ -238,12 +241,13 @@ class WeightGrad {
     const int64_t threads = num_threads(), copies = by_columns_ ? KW_ * g_.stride[0] : taps_;
     const bool overlap = by_columns_ && g_.stride[0] == 1;
     int64_t most = std::min(overlap ? kMostOverlapping : kMostPixels, kPackedPixels / copies);
-    // Beside a block, packed, the second cache is to hold the next one.
+    // The second-level cache is to hold the packed block and also the next block.
     if (few_sums_) most = std::min({most, kPackedElements / (O_ + C_), pixels_ / threads});
     cut_blocks(std::max<int64_t>(most, 64));
     groups_ = ceil_div(panels(C_), std::max<int64_t>(1, kPackedPixels / (copies * block_)));
     if (few_sums_) return;
-    // As many for each thread: by a finer cut of the channels or, where they are few, by one of the filters.
+    // Gives all threads equally many parts: by cutting the channels finer or, where these are
+    // few, the filters.
     if (panels(C_) >= 4 * threads) groups_ = ceil_div(groups_, threads) * threads;
     parts_ = std::min(strips_, threads / std::gcd(groups_, threads));
   }
@@ -251,7 +255,8 @@ class WeightGrad {
   void run() const { few_sums_ ? share_pixels() : share_channels(); }
 
  private:
-  // In blocks of up to so many pixels: of whole rows if packed by columns, else an even number.
+  // Cuts the pixels into blocks of up to `most`: of whole rows if x is packed by columns, else of
+  // an even number.
   void cut_blocks(int64_t most) {
     const int64_t unit = by_columns_ ? Q_ : 2, units = ceil_div(pixels_, unit);
     block_ = ceil_div(units, ceil_div(units, std::max<int64_t>(1, most / unit))) * unit;
@@ -266,7 +271,8 @@ class WeightGrad {
     });
   }
 
-  // The gradients of a part of the filters in a group of panels. The caller's Block saves work.
+  // Computes and writes the gradients of a part of the filters in a group of panels. b is kept between
+  // calls to save work.
   void sum_and_write(Block& b, int64_t group, int64_t part, bool another) const {
     const int64_t p0 = first_panel(group), p1 = first_panel(group + 1);
     const Range strips{strips_ * part / parts_, strips_ * (part + 1) / parts_};
@@ -311,7 +317,7 @@ class WeightGrad {
     Block b;
     for (int64_t i = first; i < last; ++i) {
       look(b, i);
-      // The next block's pixels are fetched while this one's are multiplied.
+      // Prefetches the next block's pixels while this block's are multiplied.
       Ahead next_x = i + 1 < last ? x_of(i + 1, {0, panels(C_)}) : x_of(0, {0, 0});
       for (int64_t group = 0; group < groups_; ++group) {
         const Range p{first_panel(group), first_panel(group + 1)};
@@ -353,7 +359,7 @@ class WeightGrad {
     return Ahead(dy_ + begin * O_ + strip * kStrip, end - begin, std::min(kStrip, O_ - strip * kStrip), O_);
   }
 
-  // sums[panels][taps][32][32] of the panels [p0, p1) -> dw[o, c, kh, kw] of a strip
+  // Writes sums[panels][taps][32][32] of the panels [p0, p1) to dw[o, c, kh, kw] of a strip.
   void write(const float* sums, int64_t strip, int64_t p0, int64_t p1) const {
     dw_.dtype() == DType::kBF16 ? write_as<bf16>(sums, strip, p0, p1) : write_as<float>(sums, strip, p0, p1);
   }
@@ -376,14 +382,14 @@ class WeightGrad {
   }
 
   int64_t end_of(int64_t block) const { return std::min(pixels_, (block + 1) * block_); }
-  // About what a block sees of some panels' channels.
+  // Approximately the pixels of x that a block sees, in the channels of `panels`, for prefetching.
   Ahead x_of(int64_t block, Range panels) const {
     const int64_t begin = x_pixels_ * (block * block_) / pixels_, end = x_pixels_ * end_of(block) / pixels_;
     const int64_t c = panels.first * kPanel, length = std::min(C_, panels.last * kPanel) - c;
     return Ahead(x_ + begin * C_ + c, end - begin, length, C_);
   }
 
-  // Lists what the taps see of a block's pixels.
+  // Lists the pixels of x that the taps see for a block of dy.
   void look(Block& b, int64_t block) const {
     const int64_t begin = block * block_;
     if (b.begin == begin && !b.runs.empty()) return;
@@ -401,7 +407,7 @@ class WeightGrad {
       if (b.seen.size() % 2) b.seen.push_back(zeros_.data());
     }
   }
-  // Rows are ordered so that those that a tap sees lie together: by the remainder of the stride.
+  // Rows are ordered by their remainder modulo the stride, so that the rows that one tap sees lie together.
   void look_by_columns(Block& b) const {
     const int64_t first = b.begin / Q_, last = b.end / Q_, stride = g_.stride[0], dilation = g_.dilation[0];
     const int64_t images = (last - 1) / P_ - first / P_ + 1;
@@ -420,7 +426,8 @@ class WeightGrad {
         row += rows;
       }
   }
-  // Lists what column kw sees of `count` pixels of dy from q on in row h of the padded image n.
+  // Lists the pixels of x that column kw sees in row h of the padded image n, for `count` pixels
+  // of dy from q on.
   void see(Block& b, int64_t n, int64_t h, int64_t kw, int64_t q, int64_t count) const {
     h -= g_.padding[0];
     const bool inside = uint64_t(h) < uint64_t(H_);
@@ -437,7 +444,7 @@ class WeightGrad {
   const int64_t C_, H_, W_, O_, P_, Q_, KH_, KW_, taps_, strips_, pixels_, x_pixels_;
   const bool by_columns_, few_sums_;
   int64_t block_, blocks_;  // pixels of a block; blocks
-  int64_t groups_;          // of panels of x that are packed at a time
+  int64_t groups_;          // groups of panels of x; one group is packed at a time
   int64_t parts_ = 1;       // of the filters, for different threads
   std::vector<bf16> zeros_;
 };

@@ -5,10 +5,11 @@
 
 namespace gradus {
 
-// Whether the kernel serves this problem: bf16 images, one group, enough channels, and the processor.
+// Returns whether the kernel serves this problem: bf16 images, one group, enough channels, and a
+// processor with AVX512-BF16.
 bool has_bf16_weight_grad(const Tensor& dy, const Tensor& x, const raw::ConvGeometry& geometry);
 
-// As raw::conv_weight_grad_kernel; dw and db are bf16 or f32.
+// Computes what raw::conv_weight_grad_kernel computes. dw and db are bf16 or f32.
 void bf16_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
                       const raw::ConvGeometry& geometry);
 

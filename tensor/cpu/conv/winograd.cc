@@ -17,17 +17,18 @@
 //        0 -1  1  0         1/2 -1/2  1/2          0  1 -1 -1
 //        0  1  0 -1          0    0    1
 //
-// y = A' [(G w G') * (B' x B)] A, summed over input channels, where * multiplies element by element: 16
-// products for 4 results instead of 36. So each of the 16 places of a 4x4 tile, a plane, has a matrix product
-// of its own: [tiles, C] by [C, O]. The gradient of x is such a convolution too, by filters that are turned
-// and whose channels change places; that of w is G' [(A dy A') * (B' x B)] G summed over tiles: per plane
-// [O, tiles] by [tiles, C].
+// y = A' [(G w G') * (B' x B)] A, summed over input channels, where * multiplies element by element. This
+// takes 16 products for 4 results, where the definition takes 36. Each of the 16 places of a 4x4 tile is
+// called a plane and has a matrix product of its own: [tiles, C] by [C, O]. The gradient of x is a
+// convolution of the same kind. Its filters are turned by half a turn and their channels change places. The
+// gradient of w is
+//   G' [(A dy A') * (B' x B)] G, summed over tiles: per plane [O, tiles] by [tiles, C]
 //
-// All factors are 0, 1 and 1/2, and a sum over C has a ninth of the direct one's terms: its rounding
-// errors are of the same size (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes all
-// of its tile NaN.
+// All factors are 0, 1 and 1/2 in absolute value, and a sum over C has a ninth of the terms of the
+// definition. So rounding errors are of the same size as the definition's (tests/ops/conv_test.cc bounds
+// them). A pixel that is not finite makes all of its tile NaN.
 //
-// The weight gradient's sums are those of a thread's tiles, so they depend on the number of threads.
+// In the weight gradient each thread sums over its own tiles, so the result depends on the number of threads.
 
 namespace gradus {
 namespace {
@@ -40,14 +41,14 @@ constexpr int kPlanes = 16;
 
 #define GRADUS_AVX512 gnu::target("avx512f")
 
-// The tiles of all images of a batch, by numbers: image, row of tiles, column.
+// The tiles of all images of a batch, numbered by image, row of tiles, column of tiles.
 struct Tiles {
   Tiles(const Tensor& y)
       : rows((y.size(2) + 1) / 2), columns((y.size(3) + 1) / 2), count(y.size(0) * rows * columns) {}
   int64_t rows, columns, count;
 };
 
-// An image of C channels; outside of it there are zeros.
+// An image of C channels. Its surroundings are zeros.
 class Image {
  public:
   explicit Image(const Tensor& x)
@@ -60,7 +61,7 @@ class Image {
   const float* at(int64_t n, int64_t h, int64_t w) const {
     return inside(h, w) ? data_ + ((n * height_ + h) * width_ + w) * channels_ : zeros_.data();
   }
-  // Null outside.
+  // Returns null outside of the image.
   float* pixel(int64_t n, int64_t h, int64_t w) const {
     return inside(h, w) ? data_ + ((n * height_ + h) * width_ + w) * channels_ : nullptr;
   }
@@ -74,7 +75,7 @@ class Image {
 
 // ---- tiles to planes and back ----
 
-// B' d B of the 4x4 pixels at `pixels`, for 16 channels from c.
+// Computes B' d B of the 4x4 pixels at `pixels`, for 16 channels from c.
 [[GRADUS_AVX512]] inline void transform_input(const float* const* pixels, int64_t c, float* to,
                                               int64_t plane) {
   __m512 t[4][4];
@@ -94,7 +95,7 @@ class Image {
   }
 }
 
-// A dy A' of the 2x2 pixels at `pixels`, for 16 channels from c.
+// Computes A dy A' of the 2x2 pixels at `pixels`, for 16 channels from c.
 [[GRADUS_AVX512]] inline void transform_result_grad(const float* const* pixels, int64_t c, float* to,
                                                     int64_t plane) {
   __m512 t[4][2];
@@ -113,7 +114,7 @@ class Image {
   }
 }
 
-// A' m A + bias, to those of the 2x2 pixels that are there.
+// Writes A' m A + bias to the 2x2 pixels, except to those outside of the image (null).
 [[GRADUS_AVX512]] inline void transform_result(const float* from, int64_t plane, __m512 bias, int64_t c,
                                                float* const* pixels) {
   __m512 t[2][4];
@@ -140,7 +141,7 @@ Place place_of(const Tiles& tiles, int64_t t) {
   return {t / (tiles.rows * tiles.columns), t / tiles.columns % tiles.rows, t % tiles.columns};
 }
 
-// Tiles [first, last) of x, whose first pixel lies `padding` before the image.
+// Transforms tiles [first, last) of x. The first pixel of x lies `padding` before the image.
 [[GRADUS_AVX512]] void inputs_to_planes(const Image& x, const Tiles& tiles, const ConvGeometry& g,
                                         int64_t first, int64_t last, int64_t base, const Planes& v) {
   const float* pixels[16];
@@ -164,7 +165,7 @@ Place place_of(const Tiles& tiles, int64_t t) {
   }
 }
 
-// The channels of `m` are those of y from `channel`.
+// Writes the results to y. `m` holds the `channels` channels of y from `channel`.
 [[GRADUS_AVX512]] void planes_to_results(const Image& y, const Tiles& tiles, const float* bias, int64_t first,
                                          int64_t last, int64_t base, const Planes& m, int64_t channel,
                                          int64_t channels) {
@@ -181,9 +182,9 @@ Place place_of(const Tiles& tiles, int64_t t) {
 // ---- filters ----
 
 constexpr __mmask16 kTaps = 0x1ff;  // the 9 numbers of a filter
-constexpr int kFiltersAhead = 8;    // are on their way from memory
+constexpr int kFiltersAhead = 8;    // filters to prefetch
 
-// How far the 16 planes of K x N numbers lie apart: not in the same places of a cache.
+// The distance of the 16 planes of K x N numbers: such that planes do not compete for places in a cache.
 int64_t plane_of_filters(int64_t K, int64_t N) { return K * N + kPanel; }
 
 // The filters of a convolution from K channels to N: element (k, n, tap) is at k * k_step + n * n_step + tap.
@@ -193,7 +194,7 @@ struct Filters {
   bool turned;  // by half a turn
 };
 
-// G w G' in panels: to[plane][n / 32][k][n % 32].
+// Writes G w G' in panels: to[plane][n / 32][k][n % 32].
 template <bool kTurned>
 [[GRADUS_AVX512]] void transform_filters_of(const Filters& f, int64_t first, int64_t last, float* to) {
   const __m512 half = _mm512_set1_ps(0.5f);
@@ -234,7 +235,7 @@ void transform_filters(const Filters& f, int64_t first, int64_t last, float* to)
   (f.turned ? transform_filters_of<true> : transform_filters_of<false>)(f, first, last, to);
 }
 
-// dw[c] = G' u G of the planes u[c], for one filter.
+// Writes dw[c] = G' u G for one filter, where u[c] are the planes.
 [[GRADUS_AVX512]] void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
   const __m512 half = _mm512_set1_ps(0.5f);
   for (int64_t c = 0; c < C; c += kLanes) {
@@ -266,8 +267,8 @@ void transform_filters(const Filters& f, int64_t first, int64_t last, float* to)
 
 // ---- the three convolutions ----
 
-// Many tiles: each thread takes some, a few at a time, so that their planes stay in the second cache, from
-// where they are read to where they are multiplied. All filters are transformed before.
+// For many tiles. All filters are transformed first. Each thread takes some of the tiles, a few at a time, so
+// that their planes stay in the second-level cache until they are multiplied.
 void convolve_by_tiles(const Tensor& result, const Tensor& input, const Tiles& tiles, const Filters& f,
                        const float* bias, const ConvGeometry& g) {
   const Image y(result), x(input);
@@ -302,8 +303,8 @@ void convolve_by_tiles(const Tensor& result, const Tensor& input, const Tiles& t
   });
 }
 
-// Many filters: each thread takes some, a panel at a time, which stays in the second cache from where it is
-// transformed to where the planes of all tiles are multiplied by it.
+// For many filters. Each thread takes some of the filters, a panel at a time. A panel is transformed and
+// stays in the second-level cache while the planes of all tiles are multiplied by it.
 void convolve_by_panels(const Tensor& result, const Tensor& input, const Tiles& tiles, const Filters& f,
                         const float* bias, const ConvGeometry& g) {
   const Image y(result), x(input);
@@ -355,7 +356,7 @@ bool serves(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry
 
 bool prefers_winograd(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g) {
   return serves(x, y, w, g,
-                std::max<int64_t>(128, w[0] * w[1] / 4096));  // they pay for transforming the filters
+                std::max<int64_t>(128, w[0] * w[1] / 4096));  // enough to pay for transforming the filters
 }
 bool pays_winograd_weight_grad(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g) {
   return serves(x, y, w, g, 128);

@@ -1,5 +1,4 @@
 #include "gradus/tensor/cpu/elementwise/pointwise_kernels.h"
-#include "gradus/tensor/kernel.h"
 
 namespace gradus::cpu {
 namespace {
@@ -20,19 +19,19 @@ void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Te
 }  // namespace gradus::cpu
 
 namespace gradus::raw {
-using namespace cpu;  // NOLINT
+using namespace functors;  // NOLINT
 
-constinit BinarySlot eq_kernel{"eq", &binary<Eq>};
-constinit BinarySlot ne_kernel{"ne", &binary<Ne>};
-constinit BinarySlot lt_kernel{"lt", &binary<Lt>};
-constinit BinarySlot le_kernel{"le", &binary<Le>};
-constinit BinarySlot gt_kernel{"gt", &binary<Gt>};
-constinit BinarySlot ge_kernel{"ge", &binary<Ge>};
-constinit BinarySlot logical_and_kernel{"logical_and", &binary<LogicalAnd>};
-constinit BinarySlot logical_or_kernel{"logical_or", &binary<LogicalOr>};
-constinit UnarySlot logical_not_kernel{"logical_not", &unary<LogicalNot>};
-constinit UnarySlot isnan_kernel{"isnan", &unary<IsNaN>};
-constinit UnarySlot isfinite_kernel{"isfinite", &unary<IsFinite>};
-constinit TernarySlot where_kernel{"where", &cpu::where};
+template struct Binary<Eq>;
+template struct Binary<Ne>;
+template struct Binary<Lt>;
+template struct Binary<Le>;
+template struct Binary<Gt>;
+template struct Binary<Ge>;
+template struct Binary<LogicalAnd>;
+template struct Binary<LogicalOr>;
+template struct Unary<LogicalNot>;
+template struct Unary<IsNaN>;
+template struct Unary<IsFinite>;
+constinit decltype(where_kernel) where_kernel{"where", &cpu::where};
 
 }  // namespace gradus::raw

@@ -15,12 +15,12 @@ namespace gradus::cpu {
 inline constexpr int kPhiloxCounters = 8;
 inline constexpr int kPhiloxWords = 4 * kPhiloxCounters;
 
-// Writes the words of counters first .. first + 7 under `key`, counter by counter: philox() of
-// random.h, but five times as fast. A compiler finds no vector form of 32 x 32 -> 64 bit products by
-// itself, hence the intrinsic.
+// Writes the words of counters first .. first + 7 under `key`, counter by counter. They equal those of
+// philox() in gradus/tensor/runtime/random.h, but come five times as fast. Compilers do not vectorize
+// products of two 32-bit words into 64 bits, hence the intrinsic.
 inline void philox_words(PhiloxKey key, uint64_t first, uint32_t* words) {
 #if defined(__AVX2__)
-  // A 32-bit word per 64-bit lane; what shifts and products leave in the upper half is never read.
+  // A 32-bit word per 64-bit lane. Shifts and products leave garbage in the upper half, which is never read.
   typedef uint64_t Lanes __attribute__((vector_size(32)));
   constexpr int kVectors = kPhiloxCounters / 4;
   const Lanes m0 = Lanes{} + 0xD2511F53u, m1 = Lanes{} + 0xCD9E8D57u;

@@ -17,16 +17,16 @@
 namespace gradus::cpu {
 namespace {
 
-// Elements that are gathered at a time; the buffers of all operands stay in the first-level cache.
+// Elements in a chunk. The buffers of all operands then stay in the first-level cache.
 constexpr int64_t kChunk = 512;
-// From this length on, rows are worth a call each.
+// The length from which a row is worth a call of its own.
 constexpr int64_t kLongRow = 128;
 
 // How an operand's elements reach the chunk function.
 enum class Access : uint8_t {
-  kDirect,  // one flat run of the right type: by address
+  kDirect,  // one flat run of the right type: passed by address
   kScalar,  // one element for all: converted once
-  kRows,    // runs of the right type along the inner loop: by address when a chunk lies within a row
+  kRows,    // runs of the right type along the inner loop: passed by address where a chunk lies within a row
   kGather,  // copied into a buffer, chunk by chunk
 };
 
@@ -53,7 +53,7 @@ class Loops {
     for (int k = 0; k <= inputs_; ++k)
       buffered_ =
           buffered_ || operands_[k].access == Access::kGather || operands_[k].access == Access::kScalar;
-    // Repeated along the inner loop: one value per row, as cheap as a row by address.
+    // An operand repeated along the inner loop is one value per row: as cheap as a row by address.
     for (int k = 1; k <= inputs_; ++k) by_rows_ = by_rows_ || (long_rows && repeats(k));
   }
 
@@ -128,7 +128,7 @@ class Loops {
     return buffer;
   }
 
-  // Calls f(offsets of all operands, elements before, length) for the pieces of rows in [at, at + n).
+  // Calls f(offsets of all operands, elements before, length) for each piece of a row within [at, at + n).
   template <class F>
   void for_each_row(int64_t at, int64_t n, F&& f) const {
     for (int64_t done = 0; done < n;) {
@@ -149,14 +149,14 @@ class Loops {
   bool buffered_ = false;  // chunks are no longer than the buffers
 };
 
-// A large operand that lies in another order than the output is brought into the output's order first: the
-// blocked transpose is many times faster than a gather across its rows.
+// Returns whether a large operand lies in another order than the output. It is then first copied into the
+// output's order: a blocked transpose is many times faster than a gather across rows.
 bool lies_across(const LoopNest& nest, int k, const Tensor& x) {
   return nest.inner_stride(k) > 1 && x.numel() == nest.numel && nest.numel >= 4096;
 }
 
-// Results of this size and more leave the cache before anybody reads them: they are written past it, which
-// spares memory the reading of what they overwrite.
+// Results of this size or more leave the cache before they are read. They are written past the cache, which
+// saves reading the memory that they overwrite.
 constexpr int64_t kStreamedBytes = int64_t(48) << 20;
 
 // Copies to memory past the cache.
@@ -174,7 +174,7 @@ void stream_out(char* to, const char* from, int64_t bytes) {
 #endif
 }
 
-// call.chunk on n elements, through a buffer that stays in the cache.
+// Runs call.chunk on n elements. Results go through a buffer that stays in the cache.
 void run_streamed(const PointwiseCall& call, int64_t n, char* to, const void* const* in, const int64_t* sizes,
                   size_t inputs) {
   constexpr int64_t kPiece = 1024;

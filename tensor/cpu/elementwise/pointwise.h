@@ -18,13 +18,13 @@ using ChunkFunction = void (*)(int64_t n, void* out, const void* const* in, cons
 struct PointwiseCall {
   ChunkFunction chunk;
   const void* functor;
-  DType out_type;  // the types that chunk works in; operands of another are converted on the way
+  DType out_type;  // the types that chunk works in; operands of other types are converted
   std::array<DType, 3> in_types;
 };
 void run_pointwise(const PointwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs);
 
-// A functor may hold for most numbers only, so that it can be vector code: `is_far` says for which it does
-// not, and `far` computes those.
+// A functor that is vector code may be right for most numbers only. Then `is_far` picks the numbers for which
+// it is not, and `far` computes those.
 template <class F, class T>
 concept HasFarNumbers = requires(const F& f, T x) {
   requires std::is_same_v<T, float>;
@@ -68,7 +68,7 @@ void pointwise_chunk(int64_t n, void* out, const void* const* in, const void* fu
       return;
     }
     const auto loop = [&] {
-    // An input is either elsewhere or the output itself, index by index.
+    // An input either lies elsewhere or is the output itself: element i is read before it is written.
 #pragma GCC ivdep
       for (int64_t i = 0; i < n; ++i) o[i] = f(std::get<I>(x)[i]...);
     };
@@ -79,8 +79,8 @@ void pointwise_chunk(int64_t n, void* out, const void* const* in, const void* fu
   }(std::index_sequence_for<In...>());
 }
 
-// Calls g with the C++ type to compute `t` in, if F accepts it: i8 and i16 in i32, whose low bits
-// are the result.
+// Calls g with the C++ type to compute `t` in, if F accepts that type. i8 and i16 are computed in i32; the
+// low bits are the result.
 // Errors: DTypeError naming `op`.
 template <class F, class G>
 void with_compute_type(const char* op, DType t, G&& g) {

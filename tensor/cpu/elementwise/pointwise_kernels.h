@@ -2,12 +2,12 @@
 #pragma once
 
 #include "gradus/tensor/cpu/elementwise/pointwise.h"
-#include "gradus/tensor/ops/elementwise.h"
-#include "gradus/tensor/ops/elementwise_functors.h"
+#include "gradus/tensor/ops/pointwise.h"
 
 namespace gradus::cpu {
 
-// The type to compute in: a predicate's operands decide it, else the result does.
+// Returns the dtype to compute in: for predicates the common dtype of the operands, else the
+// dtype of the result.
 template <class F, class... In>
 DType compute_type(const Tensor& out, const In&... in) {
   if constexpr (!F::template accepts<float> && !F::template accepts<int64_t>)
@@ -18,7 +18,7 @@ DType compute_type(const Tensor& out, const In&... in) {
     return out.dtype();
 }
 
-// F on bf16: computed in f32 and rounded once.
+// F on bf16: computes in f32 and rounds once.
 template <class F>
 struct OnBF16 {
   F f;
@@ -28,8 +28,8 @@ struct OnBF16 {
   }
 };
 
-// Functors so light that their loops wait for memory. They have loops of their own for bf16; others reach
-// theirs through buffers of f32.
+// Functors so light that their loops wait for memory. These get a loop of their own for bf16; the others
+// convert bf16 to f32 in buffers.
 template <class F, class... List>
 constexpr bool is_one_of = (std::is_same_v<F, List> || ...);
 template <class F>
@@ -37,7 +37,7 @@ constexpr bool is_light = is_one_of<F, functors::Add, functors::Sub, functors::M
                                     functors::Maximum, functors::Minimum, functors::Relu,
                                     functors::ReluBackward, functors::LeakyRelu, functors::LeakyReluBackward>;
 
-// Returns whether it has computed out = f(inputs...), all of them bf16, by such a loop.
+// Computes out = f(inputs...) by such a loop if all tensors are bf16 and F has one. Returns whether it did.
 template <class F, class... In>
 bool computed_in_bf16(const F& f, const Tensor& out, const In&... inputs) {
   if constexpr (is_light<F>) {
@@ -87,3 +87,17 @@ void ternary(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& 
 }
 
 }  // namespace gradus::cpu
+
+namespace gradus::raw {
+
+template <class F, class... P>
+constinit KernelSlot<void(const Tensor&, const Tensor&, P...)> Unary<F, P...>::kernel{F::name,
+                                                                                      &cpu::unary<F, P...>};
+template <class F, class... P>
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, P...)> Binary<F, P...>::kernel{
+    F::name, &cpu::binary<F, P...>};
+template <class F, class... P>
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&, P...)>
+    Ternary<F, P...>::kernel{F::name, &cpu::ternary<F, P...>};
+
+}  // namespace gradus::raw

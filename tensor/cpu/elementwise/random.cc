@@ -16,7 +16,8 @@
 namespace gradus::cpu {
 namespace {
 
-// Which numbers an element gets: Note [Draws]. Each function turns the words of 8 counters into its elements.
+// Note [Draws] says which numbers an element gets. Each function here turns the words of 8
+// counters into elements.
 
 template <class T>
 T uniform_at(const uint32_t* words, int i) {
@@ -29,8 +30,8 @@ T uniform_at(const uint32_t* words, int i) {
 template <class T>
 constexpr int elements_per_block = std::is_same_v<T, float> ? kPhiloxWords : kPhiloxWords / 2;
 
-// Calls f(words, values) for blocks of elements of the row-major draw and stores the values in `out`, which
-// may lie and be typed differently.
+// Calls f(words, values) for blocks of elements of the row-major draw, and stores the values in `out`. `out`
+// may have another layout or dtype.
 template <class T, int kElements, class F>
 void draw(const Tensor& out, PhiloxKey key, F f) {
   if (!out.is_row_major() || out.dtype() != dtype_v<T>) {
@@ -65,7 +66,7 @@ void with_draw_type(const Tensor& out, F&& f) {
 void uniform_cpu(const Tensor& out, double low, double high, PhiloxKey key) {
   with_draw_type(out, [&]<class T>() {
     constexpr int kElements = elements_per_block<T>;
-    // Rounding may reach `high` itself, which does not belong to the interval.
+    // Rounding may give `high` itself, which the interval excludes.
     const T base = T(low), width = T(high - low),
             last = low < high ? std::nextafter(T(high), T(low)) : T(high);
     draw<T, kElements>(out, key, [=](const uint32_t* words, T* values) {
@@ -77,8 +78,8 @@ void uniform_cpu(const Tensor& out, double low, double high, PhiloxKey key) {
   });
 }
 
-// The sine and cosine of 2 pi u for u in [0, 1): u is brought to within an eighth of a turn of a
-// quarter turn, exactly.
+// The sine and cosine of 2 pi u for u in [0, 1). u is reduced, exactly, to its distance from the nearest
+// quarter turn: at most an eighth of a turn.
 struct SinCos {
   float sin, cos;
 };
@@ -119,7 +120,7 @@ void normal_cpu(const Tensor& out, double mean, double std, PhiloxKey key) {
 }
 
 void bernoulli_cpu(const Tensor& out, double p, PhiloxKey key) {
-  // uniform_f32(word) < p, in integers.
+  // uniform_f32(word) < p, computed in integers.
   const uint32_t below = static_cast<uint32_t>(std::ceil(p * 0x1p24));
   draw<bool, kPhiloxWords>(out, key, [=](const uint32_t* words, bool* values) {
     for (int i = 0; i < kPhiloxWords; ++i) values[i] = (words[i] >> 8) < below;
@@ -163,7 +164,7 @@ void randperm_cpu(const Tensor& out, PhiloxKey key) {
   }
 }
 
-// Sums of the weights up to each; the last is their total.
+// Checks the weights of a row and computes their running sums. The last sum is the total.
 void accumulate_weights(const double* weights, int64_t n, int64_t count, bool replacement, double* sums) {
   double total = 0;
   int64_t positive = 0;
@@ -180,8 +181,8 @@ void accumulate_weights(const double* weights, int64_t n, int64_t count, bool re
                      " numbers are above 0");
 }
 
-// With replacement by the inverse of the distribution; without, the order of exponential numbers divided by
-// the weights is that of draws one after another.
+// With replacement: inverts the distribution function. Without: sorts exponential random numbers divided by
+// the weights. Their order has the distribution of draws one after another.
 void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement) {
   const int64_t n = weights.shape().back(), rows = weights.numel() / n, count = out.numel() / rows;
   parallel_for(0, rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
@@ -193,7 +194,7 @@ void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uni
       int64_t* const to = out.ptr<int64_t>() + row * count;
       accumulate_weights(w, n, count, replacement, sums.data());
       if (replacement) {
-        // Rounding may take a draw beyond the last weight that is not 0.
+        // Rounding may take a draw beyond the last positive weight.
         const int64_t last = std::lower_bound(sums.begin(), sums.end(), sums.back()) - sums.begin();
         for (int64_t i = 0; i < count; ++i)
           to[i] = std::min<int64_t>(

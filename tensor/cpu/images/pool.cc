@@ -1,6 +1,5 @@
-// Pooling on the CPU. Images lie channels-last, so each cell of a window is a run of C neighbors, and
-// every loop below works on whole runs, or on vectors of neighboring channels where a window's state is to
-// stay in registers.
+// Pooling on the CPU. Images are channels-last, so each cell of a window is a run of C neighbors. The loops
+// work on whole runs, or on vectors of neighboring channels where a window's state is to stay in registers.
 #include "gradus/tensor/ops/images/pool.h"
 #include "gradus/tensor/kernel.h"
 
@@ -18,7 +17,7 @@ namespace {
 
 using namespace cpu;
 
-// N neighboring channels. Comparisons give lanes of all ones or zeros, which `? :` selects by.
+// N neighboring channels. Comparisons give lanes of all ones or all zeros, by which `? :` selects.
 template <class T, int N>
 using Vector [[gnu::vector_size(N * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
 template <class T>
@@ -33,8 +32,8 @@ const Vector<T, N>& lanes(const T* p) {
   return *reinterpret_cast<const Vector<T, N>*>(p);
 }
 
-// Calls f(number of lanes, first channel) so that all C channels are covered: vectors of 32 bytes,
-// then single ones.
+// Calls f(number of lanes, first channel) until all C channels are covered: with vectors of 32 bytes, then
+// with single channels.
 template <class T, class F>
 void for_each_vector(int64_t C, F f) {
   constexpr int kLanes = 32 / sizeof(T);
@@ -144,14 +143,14 @@ void max_pool_positions_cpu(const Tensor& positions, const Tensor& index, PoolWi
   });
 }
 
-// One over the number of cells that a window's sum is divided by.
+// Returns one over the number by which a window's sum is divided.
 template <class T>
 T weight_of(const PoolWindows& w, const Window& window) {
   if (w.divisor) return T(1) / T(w.divisor);
   return T(1) / T(w.count_include_pad ? window.padded_size : int64_t(window.cells.size()));
 }
 
-// Means of Count vectors of N channels over a window's cells.
+// Writes the means over a window's cells for Count vectors of N channels.
 template <int N, int Count, class T>
 void mean_of_cells(T* to, const T* from, std::span<const Cell> cells, T weight) {
   Vector<T, N> sums[Count] = {};
@@ -196,7 +195,7 @@ void avg_pool_spread_cpu(const Tensor& dx, const Tensor& dy, PoolWindows w) {
   });
 }
 
-// Writes zeros where no window of a signal or an image looks.
+// Writes zeros to the cells of a signal or an image that lie in no window.
 template <class T>
 void clear_uncovered(T* image, int64_t C, const PoolWindows& w) {
   auto covered = [](int64_t i, int64_t stride, int64_t kernel, int64_t count) {
@@ -208,7 +207,7 @@ void clear_uncovered(T* image, int64_t C, const PoolWindows& w) {
         std::fill_n(image + (h * w.input.w + v) * C, C, T(0));
 }
 
-// Each window is read and overwritten before the next one, so x's buffer becomes the gradient in one pass.
+// x's buffer becomes the gradient in one pass: each window is read and overwritten before the next one.
 template <class T>
 void relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
   const int64_t C = x.size(1), image = image_elements(w, C);
@@ -221,7 +220,7 @@ void relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
         const Vector<T, N> v = lanes<N>(in + cell.offset);
         best = v > best ? v : best;
       }
-      Vector<T, N> left = lanes<N>(from + window.at + c);  // what no cell has taken yet
+      Vector<T, N> left = lanes<N>(from + window.at + c);  // dy until a cell has taken it, then 0
       left = best > 0 ? left : Vector<T, N>{};
       for (const Cell& cell : window.cells) {
         const auto wins = lanes<N>(in + cell.offset) == best;

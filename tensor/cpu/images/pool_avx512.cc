@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kLanes = 16;
 
-// Calls f(lanes, first channel) for vectors of all C channels; the last one may be short of lanes.
+// Calls f(lanes, first channel) for vectors that cover all C channels. The last vector may have fewer lanes.
 template <class F>
 GRADUS_AVX512 [[gnu::always_inline]] inline void for_each_vector(int64_t C, F f) {
   int64_t c = 0;
@@ -31,7 +31,8 @@ GRADUS_AVX512 inline __m512 load(__mmask16 lanes, const bf16* p) {
 
 GRADUS_AVX512 inline __m512 load(__mmask16 lanes, const float* p) { return _mm512_maskz_loadu_ps(lanes, p); }
 
-// Rounds as bf16(float) does. A masked store takes far longer than others.
+// Rounds as bf16(float) does. Stores with a mask only where lanes are missing, because masked stores
+// are far slower.
 GRADUS_AVX512 inline void store(bf16* p, __mmask16 lanes, __m512 v) {
   const __m512i bits = _mm512_castps_si512(v), high = _mm512_maskz_srli_epi32(-1, bits, 16);
   const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
@@ -59,7 +60,7 @@ GRADUS_AVX512 inline void store(uint8_t* p, __mmask16 lanes, __m512i v) {
     _mm_mask_storeu_epi8(p, lanes, narrow);
 }
 
-// The largest of a window's cells, or a NaN, for each channel; `where` may be null.
+// Writes, for each channel, the largest of a window's cells, or a NaN. `where` may be null.
 template <class T>
 GRADUS_AVX512 void pool_window(T* to, uint8_t* where, const T* from, std::span<const Cell> cells, int64_t C) {
   for_each_vector(C, [&](__mmask16 lanes, int64_t c) GRADUS_INLINE {
@@ -76,7 +77,7 @@ GRADUS_AVX512 void pool_window(T* to, uint8_t* where, const T* from, std::span<c
   });
 }
 
-// Sums what windows have for one place: their gradients where it won.
+// Sums dy over the windows in which a place won. This is the gradient of the place.
 template <class T>
 GRADUS_AVX512 void collect(T* to, const T* dy, const uint8_t* index, std::span<const Cell> windows,
                            int64_t C) {
@@ -92,13 +93,14 @@ GRADUS_AVX512 void collect(T* to, const T* dy, const uint8_t* index, std::span<c
   });
 }
 
-// A window that has a place for its cell.
+// A window that covers a place, and the number of the place's cell within it.
 struct Look {
   int64_t window, cell;
 };
 using Looks = std::vector<std::vector<Look>>;
 
-// The windows, in order, that look at each place along an axis, where span(i) is the window i's.
+// Returns, for each place along an axis, the windows that cover it, in order. span(i) is the
+// span of window i.
 template <class F>
 Looks looks_along(int64_t in, int64_t out, F span) {
   Looks looks(in);
@@ -121,7 +123,7 @@ void pool(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindo
   });
 }
 
-// Every place collects its gradient, in the order of the windows, so each sum is rounded once.
+// Every place collects its own gradient in the order of the windows, so each sum is rounded once.
 template <class T>
 void scatter(const Tensor& dx, const Tensor& dy, const Tensor& index, const PoolWindows& w) {
   const Looks slices = looks_along(w.input.d, w.output.d, [&](int64_t i) { return slices_of(w, i); }),

@@ -5,10 +5,11 @@
 
 namespace gradus::cpu {
 
-// Whether the two below serve this: f32 or bf16, windows of up to 256 cells, and the processor.
+// Returns whether the two kernels below serve this pooling: f32 or bf16, windows of up to 256 cells, and a
+// processor with AVX-512.
 bool has_avx512_pool(const Tensor& x, const PoolWindows& w);
 
-// As raw::max_pool_kernel and raw::max_pool_scatter_kernel.
+// Compute what raw::max_pool_kernel and raw::max_pool_scatter_kernel compute.
 void max_pool_avx512(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w);
 void max_pool_scatter_avx512(const Tensor& dx, const Tensor& dy, const Tensor& index, const PoolWindows& w);
 

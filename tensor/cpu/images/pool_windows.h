@@ -9,8 +9,8 @@
 
 namespace gradus::cpu {
 
-// The cells of one window along one axis: number k, of which those from `first` to `last` lie inside the
-// input, at position origin + k * step.
+// The cells of one window along one axis. Cells [first, last) lie inside the input; cell k lies at position
+// origin + k * step.
 struct Span {
   int64_t first, last, origin, step, padded_length;
 };
@@ -36,25 +36,25 @@ inline Span columns_of(const PoolWindows& w, int64_t q) {
   return span_of(w, w.input.w, w.output.w, w.kernel.w, w.stride.w, w.padding.w, w.dilation.w, q);
 }
 
-// One cell of a window: its number there, and where its run starts in the image of C channels.
+// One cell of a window: its number in the window, and the offset of its C channels in the image.
 struct Cell {
   int32_t number;
   int64_t offset;
 };
 struct Window {
   int64_t image;                // n
-  int64_t at;                   // where the output's run starts
+  int64_t at;                   // offset of the output's C channels
   std::span<const Cell> cells;  // those inside of the image
   int64_t padded_size;          // cells in the padding counted
 };
 
-// Rows of windows in one image, and its elements.
+// Output rows of one image, and elements of one image.
 inline int64_t output_rows(const PoolWindows& w) { return w.output.d * w.output.h; }
 inline int64_t image_elements(const PoolWindows& w, int64_t C) {
   return w.input.d * w.input.h * w.input.w * C;
 }
 
-// Lists the cells of the window at (slices, rows, columns) that are inside of the image.
+// Lists the cells inside the image of the window at (slices, rows, columns). Returns their number.
 inline size_t list_cells(const PoolWindows& w, int64_t C, const Span& slices, const Span& rows,
                          const Span& columns, Cell* cells) {
   size_t count = 0;
@@ -68,7 +68,7 @@ inline size_t list_cells(const PoolWindows& w, int64_t C, const Span& slices, co
   return count;
 }
 
-// The most cells that a window has inside of the image.
+// Returns the largest number of cells that a window has inside the image.
 inline int64_t most_cells(const PoolWindows& w) {
   const auto along = [](int64_t kernel, int64_t in, int64_t dilation) {
     return std::min(kernel, (in + dilation - 1) / dilation);
@@ -77,7 +77,7 @@ inline int64_t most_cells(const PoolWindows& w) {
          along(w.kernel.w, w.input.w, w.dilation.w);
 }
 
-// Calls f(window) for the output rows [first_row, last_row), counted over all images.
+// Calls f(window) for the windows of the output rows [first_row, last_row), counted over all images.
 template <class F>
 void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t last_row, F f) {
   std::vector<Cell> cells(most_cells(w));
@@ -94,11 +94,11 @@ void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t
   }
 }
 
-// Rows of windows that are worth a thread.
+// The number of output rows that are worth a thread.
 inline int64_t row_grain(const PoolWindows& w, int64_t C) {
   return 1 + 16384 / (1 + w.output.w * C * most_cells(w));
 }
-// The same for whole images: overlapping windows write to shared cells, so an image is one thread's.
+// The same in whole images. Overlapping windows write to shared cells, so one thread takes a whole image.
 inline int64_t image_grain(const PoolWindows& w, int64_t C) {
   return 1 + 16384 / (1 + output_rows(w) * w.output.w * C * most_cells(w));
 }

@@ -1,5 +1,6 @@
-// Resampling on the CPU, a row of output at a time: the rows that it is made of are summed into one that
-// stays in cache, then the cells along the row are. Channels lie innermost, so both sum runs of neighbors.
+// Resampling on the CPU, one row of output at a time. The input rows that it is made of are summed into one
+// row, which stays in cache. Then cells along that row are summed. Channels are innermost, so both steps sum
+// runs of neighbors.
 #include "gradus/tensor/ops/images/resample.h"
 #include "gradus/tensor/kernel.h"
 
@@ -52,7 +53,7 @@ void sum_of(T* __restrict to, int64_t n, const std::vector<Tap<T>>& taps) {
   }
 }
 
-// One row along W: to[q,c] = sum over k of weight[k] row[from[k],c].
+// Resamples one row along W: to[q,c] = sum over k of weight[k] row[from[k],c].
 template <class T>
 void sum_along(T* to, const T* row, int64_t C, const AxisTaps& taps, std::vector<Tap<T>>& scratch) {
   for (int64_t q = 0; q < taps.out; ++q, to += C) {
@@ -73,7 +74,7 @@ void sum_along(T* to, const T* row, int64_t C, const AxisTaps& taps, std::vector
   }
 }
 
-// Cells of an axis that make up cell i; without taps, cell i itself.
+// The cells of an axis that make up output cell i. Without taps this is cell i itself.
 struct Cells {
   const AxisTaps* taps;
   int64_t i;

@@ -1,5 +1,5 @@
-// Unfold and fold on the CPU: for each channel and cell of the window, one row of neighboring
-// windows at a time.
+// Unfold and fold on the CPU. They take one row of neighboring windows at a time, for each channel and each
+// cell of the window.
 #include "gradus/tensor/ops/images/unfold.h"
 #include "gradus/tensor/kernel.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 using raw::UnfoldWindows;
 
-// Windows q in [first, last) whose cell `offset` (before stride) lies inside of n.
+// The windows q in [first, last): those whose cell at q * stride + offset lies inside of [0, n).
 struct Inside {
   int64_t first, last;
 };
@@ -22,8 +22,8 @@ Inside inside(int64_t n, int64_t blocks, int64_t stride, int64_t offset) {
   return {first, std::max(first, last)};
 }
 
-// Calls f(columns of one row of windows, image row or null, first, last, offset) for every cell of the
-// windows over one channel.
+// Calls f(columns of one row of windows, offset of the image row or -1, windows inside, offset) for every
+// cell of the windows over one channel.
 template <class T, class F>
 void for_each_run(const UnfoldWindows& w, T* columns, int64_t image_row, F f) {
   for (int64_t i = 0; i < w.kernel.h; ++i)

@@ -1,5 +1,5 @@
-// upfirdn2d on the CPU. Of the upsampled image only the cells that are no zeros are looked at: each output
-// cell is a weighted sum of a few input cells, runs of C neighbors.
+// upfirdn2d on the CPU. It visits only the input cells, not the zeros between them in the upsampled image.
+// Each output cell is a weighted sum of a few input cells, which are runs of C neighbors.
 #include "gradus/tensor/ops/images/upfirdn.h"
 #include "gradus/tensor/kernel.h"
 
@@ -13,12 +13,12 @@ namespace {
 
 using raw::UpfirdnGeometry;
 
-// An input cell along one axis and the kernel's cell that it meets.
+// An input cell along one axis, and the cell of the kernel that it is multiplied by.
 struct Meeting {
   int64_t from, k;
 };
 
-// For each output cell of an axis, what it is made of.
+// Returns, for each output cell along an axis, the input cells that it is made of.
 std::vector<std::vector<Meeting>> meetings(int64_t in, int64_t out, int64_t kernel, int64_t up, int64_t down,
                                            int64_t padding, bool flipped) {
   std::vector<std::vector<Meeting>> all(static_cast<size_t>(out));
@@ -48,7 +48,7 @@ struct Tap {
 template <class T, int N>
 using Vector [[gnu::vector_size(N * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
 
-// The sums of Count vectors of N channels stay in registers.
+// Sums the taps. The sums of Count vectors of N channels stay in registers.
 template <int N, int Count, class T>
 void sum_lanes(T* to, int64_t c, const std::vector<Tap<T>>& taps) {
   using Lanes = Vector<T, N>;
@@ -88,7 +88,7 @@ void upfirdn2d(const Tensor& y, const Tensor& x, const T* kernel, const UpfirdnG
   });
 }
 
-// Each cell of the kernel is one thread's, and a sum over all images.
+// Each cell of the kernel is a sum over all images, which one thread computes.
 template <class T>
 void kernel_grad(T* dk, const Tensor& dy, const Tensor& x, const UpfirdnGeometry& g) {
   const int64_t C = x.size(1), row = g.input.w * C, N = x.size(0);

@@ -1,5 +1,5 @@
-// Matrix products on the CPU: oneDNN in f32 and bf16, Eigen in f64. f16, and bf16 where oneDNN is no help,
-// are computed in f32 and rounded once.
+// Matrix products on the CPU. oneDNN computes f32 and bf16, Eigen f64. f16, and bf16 where oneDNN does not
+// compute it, are computed in f32 and rounded once.
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/kernel.h"
 
@@ -12,7 +12,8 @@
 namespace gradus {
 namespace {
 
-// Strides of a [rows, cols] matrix as oneDNN accepts them: a dim of size 1 has the stride of a dense matrix.
+// Returns the strides of a [rows, cols] matrix as oneDNN accepts them: a dim of size 1 gets the stride that
+// it has in a dense matrix.
 std::array<int64_t, 2> matrix_strides(const Tensor& x) {
   const int n = x.dim();
   const int64_t rows = x.shape()[n - 2], cols = x.shape()[n - 1];
@@ -25,7 +26,8 @@ std::array<int64_t, 2> matrix_strides(const Tensor& x) {
   return {row_step, col_step};
 }
 
-// Returns whether oneDNN computes this product in a's dtype; always for f32.
+// Multiplies with oneDNN in a's dtype. Returns false where oneDNN does not compute in it; for
+// f32 always true.
 bool gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   static const char kind[] = "matmul";
   const auto layout = [](const Tensor& x) {
@@ -64,7 +66,7 @@ Tensor matrix(const Tensor& t, int64_t i) {
   return view_as_strided(t, shape, strides, t.impl().offset + i * t.stride(0));
 }
 
-// The same two matrices all along the batch, which oneDNN refuses: one product, and copies of it.
+// For batches that repeat the same two matrices. oneDNN refuses them, so computes one product and copies it.
 void repeated_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   matmul_cpu(matrix(out, 0), matrix(a, 0), matrix(b, 0), bias);
   char* to = static_cast<char*>(out.raw_ptr());
@@ -72,7 +74,7 @@ void repeated_product(const Tensor& out, const Tensor& a, const Tensor& b, const
   for (int64_t i = 1; i < out.size(0); ++i) std::memcpy(to + i * bytes, to, bytes);
 }
 
-// At most one batch dim.
+// A product with at most one batch dim.
 void product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (gemm(out, a, b, bias)) return;
   const Tensor wide = out.dtype() == DType::kF32 ? out : cpu::wide_like(out);
@@ -80,7 +82,7 @@ void product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& 
   if (!wide.is_same(out)) cpu::round_to(out, wide);
 }
 
-// Merges neighboring batch dims that all three tensors step through evenly, so that as few products
+// Merges neighboring batch dims where the strides of all three tensors allow it, so that as few products
 // as possible remain.
 void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
   Tensor* all[] = {&out, &a, &b};
@@ -99,7 +101,7 @@ void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
   }
 }
 
-// The product of matrices without inner elements.
+// The product of matrices with an inner size of 0.
 void fill_with_bias(const Tensor& out, const Tensor& bias) {
   char* to = static_cast<char*>(out.raw_ptr());
   const int64_t row = out.size(-1) * size_of(out.dtype());
@@ -108,7 +110,7 @@ void fill_with_bias(const Tensor& out, const Tensor& bias) {
   for (int64_t at = 0; at < out.nbytes(); at += row) std::memcpy(to + at, bias.raw_ptr(), row);
 }
 
-// A product that is over before oneDNN has begun.
+// Returns whether a product is so small that oneDNN's start takes longer than the product.
 bool is_tiny(const Tensor& out, const Tensor& a) {
   return out.dtype() == DType::kF32 && a.dtype() == DType::kF32 && out.dim() == 2 &&
          out.numel() * a.size(-1) <= 4096;

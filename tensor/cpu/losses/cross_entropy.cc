@@ -17,7 +17,7 @@ using Scores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>, 0, Eigen::InnerStr
 template <class T>
 using DenseScores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
 
-// Calls f(sample's scores) with an expression that vectorizes when they lie side by side.
+// Calls f(sample's scores). Where they lie side by side they are an expression that vectorizes.
 template <class T, class F>
 void with_scores(T* x, int64_t sample, const CrossEntropySpec& s, F f) {
   if (s.inner == 1) return f(DenseScores<T>(x + sample * s.classes, s.classes));
@@ -65,7 +65,7 @@ void cross_entropy_cpu(const Tensor& loss, const Tensor& stats, const Tensor& to
         });
       }
     });
-    // One thread, in order: the same for any number of threads.
+    // One thread adds in order, so the sum is the same for any number of threads.
     double sum = 0, counted = 0;
     for (int64_t i = 0; i < samples; ++i) {
       sum += losses[static_cast<size_t>(i)];

@@ -1,6 +1,6 @@
-// Batch normalization on the CPU. Channels are innermost, so an image is a matrix [rows, C] and a statistic
-// is a sum over its rows. It is summed over blocks of rows that do not depend on the number of threads.
-// 16-bit floats are computed as f32.
+// Batch normalization on the CPU. Channels are innermost, so an image is a matrix [rows, C], and a statistic
+// is a sum over its rows. The rows are summed in blocks that do not depend on the number of threads. 16-bit
+// floats are computed as f32.
 #include <algorithm>
 #include <cmath>
 #include <new>
@@ -15,7 +15,7 @@
 namespace gradus {
 namespace {
 
-// Numbers by channel, from the beginning of a cache line on: loops load them in vectors as long as one.
+// One number per channel, aligned to a cache line, because loops load vectors as long as a line.
 template <class T>
 struct FromALine {
   using value_type = T;
@@ -26,14 +26,14 @@ struct FromALine {
 template <class T>
 using Channels = std::vector<T, FromALine<T>>;
 
-// The matrix [rows, C] that an image is. Rows of few channels are joined, `fold` at a time, so that loops
-// over `width` elements fill vector registers; what belongs to a channel is then repeated.
+// An image as a matrix [rows, C]. Rows of few channels are joined, `fold` at a time, so that loops over
+// `width` elements fill vector registers. Numbers by channel are then repeated `fold` times.
 struct Rows {
   explicit Rows(const Tensor& x) : C(x.size(1)), total(x.numel() / C) {
     while (C * fold * 2 <= 128 && total % (fold * 2) == 0) fold *= 2;
     count = total / fold, width = C * fold;
   }
-  // One number a channel, f(c), repeated for the width.
+  // Returns f(c) for each channel, repeated to the width.
   template <class T, class F>
   Channels<T> spread(F f) const {
     Channels<T> v(width);
@@ -50,11 +50,11 @@ struct Rows {
   int64_t C, total, fold = 1, count, width;
 };
 
-// What T is computed in.
+// The type in which T is computed.
 template <class T>
 using Arithmetic = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// Calls f<T>() for the element types that a batch norm takes.
+// Calls f<T>() for the dtypes that a batch norm takes.
 template <class F>
 void dispatch(DType t, F&& f) {
   switch (t) {
@@ -71,7 +71,7 @@ void dispatch(DType t, F&& f) {
   }
 }
 
-// Calls f(part of N rows as a constant, first row) for all rows in [first, last): eight at a time, then one.
+// Calls f(N as a constant, first row) for all rows in [first, last): eight rows at a time, then single ones.
 template <class F>
 void for_each_rows(int64_t first, int64_t last, F f) {
   int64_t r = first;
@@ -79,8 +79,9 @@ void for_each_rows(int64_t first, int64_t last, F f) {
   for (; r < last; ++r) f(std::integral_constant<int, 1>(), r);
 }
 
-// Returns K sums per channel over all rows: add(N, part, r) adds the N rows from r to K * width numbers. Some
-// rows are added as they are, so that they go through vector registers, before their sum is added in double.
+// Returns K sums per channel over all rows. add(N, part, r) adds the N rows from r to the K * width
+// numbers of `part`. Some rows are summed in A, so that they go through vector registers. Their sum is
+// then added in double.
 template <int K, class A, class Add>
 std::vector<double> sum_rows(const Rows& rows, Add add) {
   constexpr int64_t kRowsInPart = 32;
@@ -115,8 +116,8 @@ std::vector<double> sum_rows(const Rows& rows, Add add) {
   return total;
 }
 
-// The normalized value. In one place: the gradient of a rectified batch norm finds the sign of
-// the result again.
+// The normalized value. Forward and backward share this function, so that the gradient of a rectified batch
+// norm finds the same sign of the result.
 template <class A>
 inline A normalized(A v, A mean, A scale, A shift) {
   return std::fma(v - mean, scale, shift);
@@ -128,7 +129,7 @@ double scale_of(const Tensor& weight, double var, double eps, int64_t c) {
   return (weight.defined() ? weight.ptr<A>()[c] : 1.0) / std::sqrt(var + eps);
 }
 
-// The numbers of each channel that turn x into y.
+// The numbers by channel that turn x into y.
 template <class A>
 struct Affine {
   Affine(const Rows& rows, const Tensor& m, const Tensor& var, const Tensor& weight, const Tensor& bias,
@@ -139,7 +140,8 @@ struct Affine {
   Channels<A> mean, scale, shift;
 };
 
-// Calls f(first element, a row's width, affine) for all rows; f is compiled for wide vectors.
+// Calls f(first element, width of a row, mean, scale, shift) for all rows. f is also compiled
+// for wide vectors.
 template <class A, class F>
 void for_each_row(const Rows& rows, const Affine<A>& affine, F f) {
   parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
@@ -159,7 +161,7 @@ void normalize(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
   });
 }
 
-// Lets NaN pass.
+// Returns max(v, 0), but NaN for NaN.
 template <class A>
 inline A positive_part(A v) {
   return v < 0 ? A(0) : v;
@@ -191,7 +193,7 @@ struct Moments {
   std::vector<double> mean, m2;  // by channel; m2: sum of squared differences from the mean
 };
 
-// Adds the differences between N rows of x and `about`, and their squares, to the sums.
+// Adds x - about, and its square, of N rows to the sums.
 template <int N, class T, class A>
 void add_differences(int64_t n, A* __restrict sum, A* __restrict squares, const T* __restrict x,
                      const A* __restrict about) {
@@ -208,9 +210,9 @@ void add_differences(int64_t n, A* __restrict sum, A* __restrict squares, const 
   }
 }
 
-// Mean and m2 in one pass over differences from a guess: the mean of some rows. Where the guess is so
-// far off that the subtraction at the end would cost digits, a second pass goes over differences from
-// the mean itself.
+// Computes mean and m2 in one pass over the differences from a guess, which is the mean of some rows. Where
+// the guess is so far off that the subtraction at the end would lose digits, a second pass takes the
+// differences from the mean itself.
 template <class T>
 Moments moments(const Tensor& x) {
   using A = Arithmetic<T>;
@@ -227,7 +229,7 @@ Moments moments(const Tensor& x) {
     channel_guess[i % rows.C] += guess[i] / double(samples * rows.fold);
   Channels<A> about = rows.spread<A>([&](int64_t c) { return channel_guess[c]; });
 
-  const auto differences = [&] {  // from `about`: their sums and those of their squares
+  const auto differences = [&] {  // sums of the differences from `about`, and of their squares
     return sum_rows<2, A>(rows, [&](auto count, A* __restrict part, int64_t r) {
       add_differences<count()>(rows.width, part, part + rows.width, rows.at<T>(x, r), about.data());
     });
@@ -258,7 +260,7 @@ void batch_statistics_cpu(const Tensor& mean, const Tensor& m2, const Tensor& x)
   });
 }
 
-// to = offset + (x - mean) * slope, plus `add` if given. `to` may be `add`.
+// to = offset + (x - mean) * slope, plus `add` if given. `to` may be `add` itself.
 template <class T, class A>
 void affine_row(int64_t n, T* to, const A* add, const T* x, const A* mean, const A* offset, const A* slope) {
   if (add) {
@@ -289,7 +291,7 @@ void batch_statistics_backward_cpu(const Tensor& dx, const Tensor& add, const Te
   });
 }
 
-// dx = dy * scale; adds dy and dy * (x - mean) to the sums.
+// dx = dy * scale. Adds dy and dy * (x - mean) to the sums.
 template <int N, class T, class A>
 void apply_backward_rows(int64_t n, A* __restrict dx, A* __restrict sum, A* __restrict centered_sum,
                          const T* __restrict dy, const T* __restrict x, const A* __restrict mean,
@@ -333,7 +335,7 @@ void batch_norm_apply_cpu(const Tensor& y, const Tensor& x, const Tensor& mean, 
   });
 }
 
-// Writes the batch's mean and variance, and returns what normalizes by them.
+// Writes the batch's mean and variance. Returns the numbers that normalize by them.
 template <class T, class A = Arithmetic<T>>
 Affine<A> by_the_batch(const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
                        const Tensor& bias, double eps) {
@@ -361,7 +363,8 @@ void batch_norm_relu_cpu(const Tensor& y, const Tensor& mean, const Tensor& var,
   });
 }
 
-// Adds the dy of N rows and dy * (x - mean) to the sums; of a rectified result, where it is not 0.
+// Adds dy and dy * (x - mean) of N rows to the sums. With kRectified only elements with a
+// nonzero result count.
 template <bool kRectified, int N, class T, class A>
 void backward_sums_rows(int64_t n, A* __restrict sum, A* __restrict centered_sum, const T* __restrict dy,
                         const T* __restrict x, const Affine<A>& affine) {
@@ -395,7 +398,7 @@ void backward_row(int64_t n, T* dx, const T* dy, const T* x, const Affine<A>& af
   }
 }
 
-// dx, dweight and dbias, given the sums of dy and of dy * (x - mean).
+// Computes dx, dweight and dbias from the sums of dy and of dy * (x - mean).
 template <class T, bool kRectified>
 void backward_by_sums(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                       const Tensor& x, const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps,
@@ -444,7 +447,7 @@ void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
   });
 }
 
-// The gradient of relu: g = dy where y is not 0, for N rows; adds g and g * (x - mean) to the
+// The gradient of relu: g = dy where y is not 0, for N rows. Adds g and g * (x - mean) to the
 // sums. g may be dy.
 template <int N, class T, class A>
 void relu_backward_sums_rows(int64_t n, T* g, A* __restrict sum, A* __restrict centered_sum, const T* dy,

@@ -1,7 +1,7 @@
-// Group and instance normalization on the CPU. Channels are innermost, so a sample is a matrix [rows, C];
-// every pass goes over its rows and treats all channels alike, with one set of coefficients per channel. A
-// sample's passes follow each other while it is in the cache. Sums run over blocks of rows that do not depend
-// on the number of threads.
+// Group and instance normalization on the CPU. Channels are innermost, so a sample is a matrix [rows, C].
+// Every pass visits the sample's rows and treats all channels alike, with one set of coefficients per
+// channel. All passes over a sample follow each other while it is in the cache. Rows are summed in blocks
+// that do not depend on the number of threads.
 #include "gradus/tensor/ops/norm/group_norm.h"
 #include "gradus/tensor/kernel.h"
 
@@ -26,7 +26,8 @@ struct Samples {
   int64_t N, C, rows, per_group, groups;
 };
 
-// Calls f(sample) for each. With fewer samples than threads the threads share each sample's rows instead.
+// Calls f(sample) for each sample. Where there are fewer samples than threads, threads divide each
+// sample's rows instead.
 template <class F>
 void for_each_sample(const Samples& s, F f) {
   const int64_t grain = s.N < num_threads() ? s.N : 1 + kGrain / (s.rows * s.C);
@@ -35,13 +36,13 @@ void for_each_sample(const Samples& s, F f) {
   });
 }
 
-// Into how many blocks a sample's rows are cut for sums.
+// Returns the number of blocks into which a sample's rows are cut for sums.
 int64_t blocks_of(const Samples& s) {
   return std::min(s.rows, std::clamp<int64_t>(s.rows * s.C / 65536, 1, 64));
 }
 
-// Returns K * C sums over a sample's rows: row(part, r) adds row r to `part`, a few rows in T, so that they
-// go through vector registers, before their sum is added in double.
+// Returns K * C sums over a sample's rows. row(part, r) adds row r to `part`. A few rows are summed in T, so
+// that they go through vector registers. Their sum is then added in double.
 template <class T, int K, class AddRow>
 std::vector<double> sum_rows(const Samples& s, AddRow row) {
   const int64_t width = K * s.C, blocks = blocks_of(s);
@@ -64,7 +65,7 @@ std::vector<double> sum_rows(const Samples& s, AddRow row) {
   return parts;
 }
 
-// Adds what x differs from `about`, and the squares of that.
+// Adds x - about, and its square, to the sums.
 template <class T>
 void add_differences(int64_t C, T* __restrict sum, T* __restrict squares, const T* __restrict x,
                      const T* __restrict about) {
@@ -74,9 +75,9 @@ void add_differences(int64_t C, T* __restrict sum, T* __restrict squares, const 
   }
 }
 
-// Sums over rows of x, by channel, in f64: of x - the sample's first row, and of its square. A few rows are
-// summed in T about the first of them: whatever the mean, or an outlier, is, their squares are then at most
-// as many times too large as there are rows.
+// Sums by channel, in f64, over rows of x: of the differences from the sample's first row, and of their
+// squares. A few rows at a time are summed in T, as differences from the first of them. Whatever the mean or
+// an outlier is, the squares are then too large at most by a factor of the number of rows.
 template <class T>
 struct ChannelStatistics {
   explicit ChannelStatistics(const Samples& s) : sum(size_t(s.C)), squares(size_t(s.C)) {}
@@ -99,7 +100,7 @@ struct ChannelStatistics {
   }
 };
 
-// Mean and biased variance of each group.
+// Computes the mean and the biased variance of each group.
 template <class T>
 void statistics(const Samples& s, const T* x, double* mean, double* var) {
   const int64_t blocks = blocks_of(s);
@@ -130,7 +131,8 @@ void statistics(const Samples& s, const T* x, double* mean, double* var) {
   }
 }
 
-// Per channel: y = (x - high) * scale + shift. The mean in two parts, so that a large one costs no digits.
+// Per channel: y = (x - high) * scale + shift. The mean is in two parts (high and shift), so that a large
+// mean costs no digits.
 template <class T>
 struct Coefficients {
   explicit Coefficients(int64_t C) : high(size_t(C)), scale(size_t(C)), shift(size_t(C)) {}
@@ -185,7 +187,7 @@ void backward_row(int64_t C, T* __restrict dx, const T* __restrict dy, const T* 
   for (int64_t c = 0; c < C; ++c) dx[c] = dy[c] * scale[c] - (x[c] - high[c]) * slope[c] - offset[c];
 }
 
-// With z the normalized x: dx = (dy w - mean(dy w) - z mean(dy w z)) / std, the means over a group.
+// dx = (dy w - mean(dy w) - z mean(dy w z)) / std, where z is the normalized x and means are over a group.
 void group_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                              const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                              const GroupNormSpec& spec) {
@@ -239,7 +241,7 @@ void add_row(int64_t n, T* __restrict y, const T* __restrict x) {
   for (int64_t i = 0; i < n; ++i) y[i] += x[i];
 }
 
-// A row at a time: y is x moved by each offset of the window in turn, added up.
+// A row at a time: y is the sum of x moved by each offset of the window.
 void channel_window_sum_cpu(const Tensor& y, const Tensor& x, const ChannelWindow& window) {
   dispatch_floating(x.dtype(), "channel_window_sum", [&]<class T>() {
     const int64_t C = x.size(1);

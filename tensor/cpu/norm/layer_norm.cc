@@ -1,5 +1,6 @@
-// Layer normalization on the CPU, a row at a time while it is in the first-level cache. Sums run in lanes of
-// T over short stretches, which are added in f64. What is summed does not depend on the number of threads.
+// Layer normalization on the CPU, one row at a time while it is in the first-level cache. Sums run in lanes
+// of T over short stretches. The stretches are added in f64. The order of the additions does not depend on
+// the number of threads.
 #include "gradus/tensor/ops/norm/layer_norm.h"
 #include "gradus/tensor/kernel.h"
 
@@ -15,7 +16,7 @@ constexpr int64_t kLanes = 32;     // independent sums, so that they fill vector
 constexpr int64_t kStretch = 512;  // elements that are added in T
 constexpr int64_t kGrain = 16384;  // elements
 
-// The sums of what f(i) gives for i in [0, n), K of them at once: f returns std::array<T, K>.
+// Returns K sums of f(i) over i in [0, n). f returns std::array<T, K>.
 template <class T, size_t K, class F>
 std::array<double, K> sum_lanes(int64_t n, F f) {
   std::array<double, K> total{};
@@ -37,7 +38,8 @@ std::array<double, K> sum_lanes(int64_t n, F f) {
   return total;
 }
 
-// A mean in two parts, so that x - mean loses nothing where the mean is large: (x - high) * scale + shift.
+// y = (x - high) * scale + shift. The mean is in two parts (high and shift), so that x - mean loses no digits
+// where the mean is large.
 template <class T>
 struct Row {
   Row(double mean, double inv_std)
@@ -106,7 +108,8 @@ void layer_norm_cpu(const Tensor& y, const Tensor& stats, const Tensor& x, const
   });
 }
 
-// With z the normalized x: dx = (dy w - mean(dy w) - z mean(dy w z)) / std; the first mean only when centered.
+// dx = (dy w - mean(dy w) - z mean(dy w z)) / std, where z is the normalized x. The first mean
+// only if centered.
 template <class T>
 void backward_row(T* __restrict dx, T* __restrict dw, T* __restrict db, const T* __restrict dy,
                   const T* __restrict x, const T* __restrict w, int64_t n, Row<T> row, double inv_std,

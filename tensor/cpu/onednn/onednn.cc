@@ -12,7 +12,7 @@
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/runtime/processor.h"
 
-// Declared here so that this file needs no OpenMP flags; oneDNN brings the runtime.
+// Declared here so that this file needs no OpenMP flags. oneDNN brings the OpenMP library.
 extern "C" void omp_set_num_threads(int);
 
 namespace gradus::onednn {
@@ -24,7 +24,7 @@ struct KeyHash {
   size_t operator()(const PlanKey& k) const { return k.hash(); }
 };
 
-// Least recently used plans leave first.
+// A bounded cache that removes the least recently used plans first.
 class PlanCache {
  public:
   PlanPtr find(const PlanKey& key) {
@@ -74,7 +74,8 @@ struct ReorderedWeights final : Counted {
   };
   std::vector<Copy> copies;
 };
-// oneDNN may use what our own kernels may. It takes this before it has made its first primitive.
+// Limits oneDNN to the instruction sets that our own kernels use. oneDNN accepts this only before
+// its first primitive.
 void hold_to_level() {
   using dnnl::cpu_isa;
   constexpr cpu_isa kIsa[] = {cpu_isa::sse41, cpu_isa::avx2, cpu_isa::avx512_core, cpu_isa::avx512_core_bf16};
@@ -99,7 +100,7 @@ int use_threads() {
 #else
   const int n = num_threads();
   if (n > 1) internal::use_team();
-  internal::has_busy_neighbor(n);  // which has the threads wait asleep
+  internal::has_busy_neighbor(n);  // makes threads wait asleep beside a busy neighbor
 #endif
   omp_set_num_threads(n);  // of this thread; cheap, and other code may have set it since
   return n;
@@ -160,7 +161,7 @@ void run(const Plan& plan, std::initializer_list<Arg> args) {
 }
 
 void reorder(const dnnl::memory& from, const dnnl::memory& to) {
-  // Its result is the same for any number of threads.
+  // One thread beside a busy neighbor: the result is the same for any number of threads.
   if (internal::has_busy_neighbor(use_threads())) omp_set_num_threads(1);
   Plan plan;
   const dnnl::reorder::primitive_desc pd(engine(), from.get_desc(), engine(), to.get_desc(),
@@ -171,7 +172,7 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to) {
 }
 
 bool keeps_reordered(const Tensor& w) {
-  // On a queueing device the version has run ahead of the contents, so it says nothing about them.
+  // On a queueing device the version is ahead of the contents, so it says nothing about them.
   const Context& context = Context::current();
   return w.device() == kCPU && context.recordings.empty() && !context.running_node;
 }

@@ -17,17 +17,17 @@ dnnl::engine& engine();
 // Sets the number of threads that oneDNN uses on the calling thread to num_threads(), and returns it.
 int use_threads();
 
-// A ready primitive, and the layouts it was made for.
+// A ready primitive, and the layouts for which it was made.
 struct Plan {
   dnnl::primitive primitive;
   Desc src, weights, bias, dst, scratchpad;
-  Desc plain_weights;  // how Gradus keeps what the primitive wants as `weights`
+  Desc plain_weights;  // Gradus's layout of the tensor that the primitive takes as `weights`
 };
 
 // Everything that a plan depends on, as numbers.
 class PlanKey {
  public:
-  // `kind` is the address of a kernel's own constant, so that kernels cannot collide.
+  // `kind` is the address of a constant that only one kernel has, so keys of different kernels never collide.
   explicit PlanKey(const char* kind) { add(reinterpret_cast<int64_t>(kind)), add(use_threads()); }
   PlanKey& add(int64_t v) {
     if (size_ == int(values_.size())) throw InternalError("PlanKey: too long");
@@ -54,8 +54,8 @@ using PlanPtr = std::shared_ptr<const Plan>;
 PlanPtr find_plan(const PlanKey& key);
 PlanPtr keep_plan(const PlanKey& key, Plan plan);
 
-// Returns the plan of `key`, made on first use. Two threads may make the same plan; the first one
-// kept serves both.
+// Returns the plan of `key`, and makes it on first use. Two threads may make the same plan at once; the first
+// one to be stored then serves both.
 template <class Make>
 PlanPtr plan_for(const PlanKey& key, Make make) {
   if (PlanPtr p = find_plan(key)) return p;
@@ -66,16 +66,16 @@ PlanPtr plan_for(const PlanKey& key, Make make) {
   }
 }
 
-// Whether oneDNN has kernels for this dtype on this processor: f32 everywhere, bf16 with AVX-512.
+// Returns whether oneDNN has kernels for this dtype on this processor: for f32 always, for bf16 with AVX-512.
 bool computes_in(DType t);
-// Whether oneDNN serves the problem by its slow reference code.
+// Returns whether oneDNN would solve the problem with its slow reference code.
 bool is_reference(const_dnnl_primitive_desc_t pd);
 inline dnnl::memory::data_type type_of(DType t) {
   return t == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
-// Like plan_for, for problems in any dtype; null where f32 has to serve: oneDNN does not compute in this
-// dtype, or has only reference code for this problem.
+// Like plan_for, for problems in any dtype. Returns null where the caller must compute in f32: oneDNN does
+// not compute in this dtype, or has only reference code for this problem.
 template <class Make>
 PlanPtr plan_in(DType t, PlanKey key, Make make) {
   if (t == DType::kF32) return plan_for(key, make);
@@ -95,7 +95,7 @@ PlanPtr plan_in(DType t, PlanKey key, Make make) {
   return p->primitive ? p : nullptr;
 }
 
-// An attribute that lets scratch memory come from our allocator.
+// Returns attributes by which oneDNN takes its scratch memory from the caller.
 dnnl::primitive_attr user_scratchpad();
 
 inline dnnl::memory memory(const Desc& d, void* p) { return dnnl::memory(d, engine(), p); }
@@ -111,16 +111,16 @@ void run(const Plan& plan, std::initializer_list<Arg> args);
 // Copies `from` into the layout of `to`.
 void reorder(const dnnl::memory& from, const dnnl::memory& to);
 
-// A tensor of raw bytes for a memory of this layout.
+// Returns uninitialized bytes for a memory of this layout.
 Tensor scratch(const Desc& d);
 
-// Whether a reordered copy of w would stay: outside of recordings and backward. In training each layout
-// serves once before an update, so that copies would only take memory.
+// Returns whether a reordered copy of w would be kept: outside of recordings and backward. In training each
+// layout is used once before the next update, so copies would only take memory.
 bool keeps_reordered(const Tensor& w);
 
-// Returns `w`, which lies as `plain`, in the layout `want`. If it is kept, the reordered
-// copy stays with w's storage until its contents change, so an unchanged weight is reordered once. `hold`
-// keeps the bytes alive for the call.
+// Returns `w`, whose layout is `plain`, in the layout `want`. Where keeps_reordered(w), the reordered copy
+// stays with w's storage until its contents change, so an unchanged weight is reordered once. `hold` keeps
+// the returned bytes alive.
 dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& want, Tensor& hold);
 
 }  // namespace gradus::onednn

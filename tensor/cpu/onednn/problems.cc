@@ -15,8 +15,8 @@ using BackwardWeights = dnnl::convolution_backward_weights;
 
 struct NoHint {};
 
-// The first implementation for which errs(name) does not hold. Before its version 3 oneDNN has an object for
-// a problem, which must be there for as long as its implementations are gone through.
+// Returns the first implementation for which errs(name) is false. Before version 3, oneDNN has an object for
+// a problem, which must live while its implementations are tried.
 template <class Primitive, class Errs, class Hint, class... Part>
 typename Primitive::primitive_desc first_right(const Errs& errs, const Hint& hint, const Part&... problem) {
   using Implementation = typename Primitive::primitive_desc;

@@ -11,12 +11,16 @@
 #include "gradus/tensor/runtime/processor.h"
 
 // Note [Layouts of filters]
-// oneDNN keeps filters w[A][B][taps] in blocks, say Acdb48a: for each 48 of A, for each tap, for each b, the
-// 48 numbers of A side by side; where 48 does not divide A there are zeros. Either A or B is innermost, in
-// blocks of a multiple of 16, so that 16 neighbors along it are one register. B's neighbors are so in w
-// too, if there is one tap; all else is read as 16 x 16 numbers that are transposed in registers: 16 of A by
-// 16 of B for one tap, and 16 filters by their taps for up to 16 of them. In bf16 pairs lie together, of the
-// dim that is not innermost: AcdB32a2b has pairs of B, ABcd8a16b2a of A. A pair is as large as an f32.
+// oneDNN keeps filters w[A][B][taps] in blocks. For example Acdb48a holds, for each 48 of A, for each tap,
+// for each b, the 48 numbers of A side by side. Where 48 does not divide A it is filled up with zeros. Either
+// A or B is innermost, in blocks of a multiple of 16, so that 16 neighbors along it fill one register.
+//
+// Where B is innermost and there is one tap, the 16 neighbors lie together in w too. All other filters are
+// read as 16 x 16 numbers that are transposed in registers: 16 of A by 16 of B for one tap, and 16 filters by
+// their taps for up to 16 taps.
+//
+// In bf16, pairs along the dim that is not innermost lie together: AcdB32a2b has pairs of B, ABcd8a16b2a has
+// pairs of A. A pair is as large as an f32.
 
 namespace gradus::onednn {
 namespace {
@@ -31,7 +35,8 @@ class Blocks {
  public:
   explicit Blocks(Blocking of) : of_(std::move(of)) {}
 
-  // The innermost block is of whole registers, or in 16 bits of pairs within such a block of the other dim.
+  // Returns whether the innermost block consists of whole registers. In 16 bits, pairs of the other dim
+  // must lie within it.
   bool serves(DType t) const {
     if (of_.sizes.size() != 4) return false;
     for (int64_t dim : of_.block_dims)
@@ -44,10 +49,10 @@ class Blocks {
     }
     return last >= 0 && of_.block_sizes[last] % kLanes == 0;
   }
-  // The dim whose neighbors lie together, as numbers or as pairs: 0 or 1.
+  // Returns the dim whose neighbors lie together, as numbers or as pairs: 0 or 1.
   int innermost(DType t) const { return int(*(of_.block_dims.rbegin() + (t == DType::kBF16 ? 1 : 0))); }
 
-  // Where the numbers of [a, b] start: steps(0)[a] + steps(1)[b].
+  // Returns where the numbers of [a, b] start: at steps(0)[a] + steps(1)[b].
   std::vector<int64_t> steps(int dim) const {
     std::vector<int64_t> to(of_.padded_sizes[dim]);
     for (int64_t i = 0; i < int64_t(to.size()); ++i) {
@@ -58,7 +63,7 @@ class Blocks {
     }
     return to;
   }
-  // From one tap to the next; 0 if they are not evenly spaced.
+  // Returns the step from one tap to the next; 0 if the taps are not evenly spaced.
   int64_t tap_step() const {
     return of_.sizes[2] == 1 || of_.steps[2] == of_.sizes[3] * of_.steps[3] ? of_.steps[3] : 0;
   }
@@ -77,7 +82,7 @@ struct Filters {
   int64_t tap_step;
 };
 
-// 16 of A, from a: one tap, B innermost.
+// Copies 16 of A from a on: one tap, B innermost.
 [[GRADUS_AVX512]] void copy_rows(const Filters<float>& f, int64_t a) {
   for (int64_t b = 0; b < f.B; b += kLanes) {
     const float* from = f.from + a * f.B + b;
@@ -90,7 +95,7 @@ struct Filters {
   }
 }
 
-// 16 of A, from a: one tap, A innermost.
+// Copies 16 of A from a on: one tap, A innermost.
 [[GRADUS_AVX512]] void transpose_rows(const Filters<float>& f, int64_t a) {
   for (int64_t b = 0; b < f.B; b += kLanes) {
     __m512 rows[kLanes], columns[kLanes];
@@ -107,7 +112,7 @@ struct Filters {
   }
 }
 
-// 16 filters that lie `step` apart, all taps, to 16 neighbors for each tap.
+// Copies all taps of 16 filters, `step` apart, to 16 neighbors for each tap.
 [[GRADUS_AVX512]] inline void transpose_taps(const Filters<float>& f, const float* from, int64_t step,
                                              float* to) {
   const auto mask = __mmask16((1u << f.taps) - 1);
@@ -121,14 +126,14 @@ struct Filters {
   for (int t = 0; t < f.taps; ++t) _mm512_storeu_ps(to + t * f.tap_step, by_tap[t]);
 }
 
-// 16 of A, from a: some taps, B innermost.
+// Copies 16 of A from a on: several taps, B innermost.
 [[GRADUS_AVX512]] void copy_taps(const Filters<float>& f, int64_t a) {
   for (int64_t i = a; i < a + kLanes; ++i)
     for (int64_t b = 0; b < f.B; b += kLanes)
       transpose_taps(f, f.from + (i * f.B + b) * f.taps, f.taps, f.to + f.a_steps[i] + f.b_steps[b]);
 }
 
-// 16 of A, from a: some taps, A innermost.
+// Copies 16 of A from a on: several taps, A innermost.
 [[GRADUS_AVX512]] void transpose_taps_of_rows(const Filters<float>& f, int64_t a) {
   for (int64_t b = 0; b < f.B; ++b)
     transpose_taps(f, f.from + (a * f.B + b) * f.taps, f.B * f.taps, f.to + f.a_steps[a] + f.b_steps[b]);
@@ -136,7 +141,7 @@ struct Filters {
 
 #define GRADUS_AVX512_WORDS gnu::target("avx512f,avx512bw")
 
-// As transpose_taps, for pairs of numbers from two places each.
+// Like transpose_taps, for pairs whose two numbers come from two places.
 [[GRADUS_AVX512_WORDS]] inline void transpose_pairs(const Filters<bf16>& f, const bf16* first,
                                                     const bf16* second, int64_t step, bf16* to) {
   alignas(64) static constexpr int16_t kPairs[] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
@@ -156,7 +161,7 @@ struct Filters {
   for (int t = 0; t < f.taps; ++t) _mm512_storeu_ps(to + t * f.tap_step, by_tap[t]);
 }
 
-// 16 of A, from a: pairs of A, B innermost.
+// Copies 16 of A from a on: pairs of A, B innermost.
 [[GRADUS_AVX512_WORDS]] void copy_pairs(const Filters<bf16>& f, int64_t a) {
   const int64_t row = f.B * f.taps;
   for (int64_t i = a; i < a + kLanes; i += 2)
@@ -166,7 +171,7 @@ struct Filters {
     }
 }
 
-// 16 of A, from a: pairs of B, A innermost.
+// Copies 16 of A from a on: pairs of B, A innermost.
 [[GRADUS_AVX512_WORDS]] void transpose_pairs_of_rows(const Filters<bf16>& f, int64_t a) {
   const int64_t row = f.B * f.taps;
   for (int64_t b = 0; b < f.B; b += 2) {
@@ -175,7 +180,7 @@ struct Filters {
   }
 }
 
-// The function that copies 16 of A; across: A is innermost.
+// Returns the function that copies 16 of A. across: A is innermost.
 auto copy_of(const Filters<float>& f, bool across) {
   return f.taps == 1 ? (across ? &transpose_rows : &copy_rows)
                      : (across ? &transpose_taps_of_rows : &copy_taps);

@@ -5,9 +5,8 @@
 
 namespace gradus::onednn {
 
-// Copies row-major filters into the layout `want` and returns true, or returns false for what is not served:
-// other layouts, dtypes and processors. Faster than oneDNN's reorder, on memory that is in no
-// cache.
+// Copies row-major filters into the layout `want` and returns true. Returns false for layouts, dtypes and
+// processors that it does not serve. On memory that is in no cache it is faster than oneDNN's reorder.
 bool copy_filters(const Tensor& w, const Desc& want, const Tensor& to);
 
 }  // namespace gradus::onednn

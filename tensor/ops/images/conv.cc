@@ -8,7 +8,7 @@
 namespace gradus::raw {
 namespace {
 
-// How errors show the shapes of a convolution over 1, 2 or 3 dimensions, and sizes: "3x3".
+// How error texts show the shapes of a convolution over 1, 2 or 3 dims, and sizes ("3x3").
 constexpr const char* kInput[] = {"", "[N,C,L]", "[N,C,H,W]", "[N,C,D,H,W]"};
 constexpr const char* kWeight[] = {"", "[O,C/groups,K]", "[O,C/groups,KH,KW]", "[O,C/groups,KD,KH,KW]"};
 std::string sizes(const Dims& d) {
@@ -17,7 +17,7 @@ std::string sizes(const Dims& d) {
   return s;
 }
 
-// x is data, t one of the parameters that it meets.
+// Checks that t, a parameter, has the device and dtype of the data x.
 void check_pair(const char* op, const char* x_name, const Tensor& x, const char* name, const Tensor& t) {
   if (t.device() != x.device())
     throw DeviceError(op, name, " is on ", t.device(), " but ", x_name, " on ", x.device(), ": ", name, ' ',
@@ -35,7 +35,7 @@ void check_size(const char* op, const char* what, const Dims& s, int64_t least) 
 
 // Checks that filters w fit images of shape x, and returns the result's shape.
 Shape conv_shape(const char* op, const Shape& x, const Shape& w, const ConvGeometry& g, TensorOptions like) {
-  auto given = [&] {  // only put together for an error
+  auto given = [&] {  // called for errors only
     return concat(": x ", like.dtype, x, ' ', like.device, ", weight ", like.dtype, w, ' ', like.device);
   };
   const int rank = g.rank();
@@ -69,7 +69,7 @@ Shape conv_shape(const char* op, const Shape& x, const Shape& w, const ConvGeome
   return y;
 }
 
-// A filter of one tap has no gaps, whatever its dilation; kernels are spared the case.
+// Sets the dilation to 1 where a filter has one tap: it has no gaps, and kernels need not handle the case.
 ConvGeometry without_idle_dilation(ConvGeometry g, const Shape& w) {
   for (int d = 0; d < g.rank(); ++d)
     if (w[d + 2] == 1) g.dilation[d] = 1;

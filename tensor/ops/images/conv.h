@@ -1,5 +1,5 @@
-// Raw convolution and its two gradients: three bilinear ops, each one's derivative made of the other two. The
-// differentiable forms are in gradus/autograd/ops/images/conv.h.
+// Raw convolution and its two gradients. These are three bilinear ops, and the derivatives of each are made
+// of the other two. The differentiable forms are in gradus/autograd/ops/images/conv.h.
 #pragma once
 
 #include <optional>
@@ -10,16 +10,16 @@
 
 namespace gradus {
 
-// PyTorch's padding "valid": none. For "same" there is same_padding.
+// PyTorch's padding "valid": no padding. For "same" set same_padding.
 inline constexpr int64_t kValidPadding = 0;
 
-// How a filter moves over a signal, an image, a volume.
+// How a filter moves over a signal, an image or a volume.
 struct Conv1dFuncOptions {
   int64_t stride = 1;
   int64_t padding = 0;        // zeros on both sides
   int64_t dilation = 1;       // distance between the filter's taps
   int64_t groups = 1;         // channels in independent groups
-  bool same_padding = false;  // zeros that keep the size, an odd one at the end; for stride 1 and padding 0
+  bool same_padding = false;  // zeros that keep the size, an odd one at the end; for stride 1, padding 0
 };
 struct Conv2dFuncOptions {
   Size2 stride = 1;
@@ -38,7 +38,7 @@ struct Conv3dFuncOptions {
 
 namespace raw {
 
-// The same for any number of dimensions, one number each.
+// The options of any of the three, with one number for each dim.
 struct ConvGeometry {
   ConvGeometry() = default;
   ConvGeometry(const Conv1dFuncOptions& o)
@@ -59,19 +59,21 @@ struct ConvGeometry {
   int64_t groups = 1;
 };
 
-// Checks that x[N,C,...], filters w[O,C/groups,...] and, if defined, bias[O] go together, and returns the
-// result's shape. Errors name `op`.
+// Checks that x[N,C,...], filters w[O,C/groups,...] and, if defined, bias[O] fit together. Returns
+// the result's shape.
+// Errors: typed, naming `op`.
 Shape check_conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
                  const ConvGeometry& geometry);
 
-// Over images and volumes: x has two dims more than the geometry.
+// Returns the convolution of images or volumes. x has two dims more than the geometry.
 Tensor conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
             const ConvGeometry& geometry);
-// The gradient of conv's x[N,C,...] = `x_shape` when that of its result is dy, plus bias[C] if defined.
+// Returns the gradient of conv's x[N,C,...], which has shape `x_shape`, for the gradient dy of the result.
+// Adds bias[C] to it if defined.
 Tensor conv_input_grad(const char* op, const Tensor& dy, const Tensor& w, const Tensor& bias,
                        const Shape& x_shape, const ConvGeometry& geometry);
-// The gradients of conv's w[O,C/groups,...] = `w_shape` and, if `with_bias`, of its bias (else undefined). In
-// x's dtype, or in f32.
+// Returns the gradients of conv's w[O,C/groups,...], which has shape `w_shape`, and of its bias (undefined
+// unless `with_bias`). They have x's dtype, or `dtype` if given, which may be f32.
 std::pair<Tensor, Tensor> conv_weight_grad(const char* op, const Tensor& dy, const Tensor& x,
                                            const Shape& w_shape, bool with_bias, const ConvGeometry& geometry,
                                            std::optional<DType> dtype = {});
@@ -88,9 +90,9 @@ inline std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tens
   return conv_weight_grad("conv2d_weight_grad", dy, x, w_shape, with_bias, o);
 }
 
-// Kernels: one floating dtype; x, y and their gradients dense with channels innermost, w and bias row-major
-// (bias and db may be undefined), no empty tensors. Two or three dimensions. dw and db may be f32 for
-// others in 16 bits.
+// Kernels for two or three dims. x, y and their gradients are dense with channels innermost; w and bias are
+// row-major; bias and db may be undefined; no tensor is empty. All have one floating dtype, except that dw
+// and db may be f32 where x and dy have 16 bits.
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry)>
     conv_kernel;
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias, ConvGeometry)>

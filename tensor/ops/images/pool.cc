@@ -12,7 +12,7 @@ constexpr const char* kShapes[] = {"[N,C,L] or [C,L]", "[N,C,H,W] or [C,H,W]", "
 constexpr const char* kMaxNames[] = {"max_pool1d", "max_pool2d", "max_pool3d"};
 constexpr const char* kAvgNames[] = {"avg_pool1d", "avg_pool2d", "avg_pool3d"};
 
-// Sizes of the dims behind the channels; those in front of the last `rank` are 1.
+// Returns the sizes of the last `rank` dims; the dims that are missing are 1.
 Size3 extent(const Tensor& x, int rank) {
   return {rank > 2 ? x.size(-3) : 1, rank > 1 ? x.size(-2) : 1, x.size(-1)};
 }
@@ -36,8 +36,8 @@ int64_t output_extent(const char* op, const Tensor& x, int64_t in, int64_t kerne
   if (2 * padding > reach)
     throw ValueError(op, "padding ", padding, " is more than half of the window's ", reach);
   const int64_t room = in + 2 * padding - reach;
-  // With ceil_mode the last window may hang over the edge, and the first one too if it reaches the padded
-  // input's last `stride` cells; it starts inside the image or its left padding.
+  // With ceil_mode the last window may hang over the edge. So may the first window, if it exceeds the padded
+  // input by less than `stride` cells. Every window starts inside the image or its left padding.
   if (room < 0 && (!ceil_mode || room <= -stride))
     throw ShapeError(op, "window of ", reach, " is larger than the padded input of ", in + 2 * padding,
                      ceil_mode ? concat(" by a stride of ", stride, " or more") : "", ": x ", describe(x));
@@ -45,7 +45,8 @@ int64_t output_extent(const char* op, const Tensor& x, int64_t in, int64_t kerne
   return ceil_mode && (out - 1) * stride >= in + padding ? out - 1 : out;
 }
 
-// The options of a signal's or an image's pooling as a volume's; `filler` for the dims that it has not.
+// The options of a pooling over signals or images, as those over volumes. `filler` stands for
+// the missing dims.
 Size3 as_volume(int64_t w, int64_t filler) { return {filler, filler, w}; }
 Size3 as_volume(Size2 s, int64_t filler) { return {filler, s.h, s.w}; }
 Size3 as_volume(Size3 s, int64_t) { return s; }
@@ -103,7 +104,7 @@ Tensor image_like(const Tensor& x, int rank, Size3 size, DType dtype) {
   return empty_channels_last(shape, {dtype, x.device()});
 }
 
-// What a kernel computes x's dtype in.
+// Returns the dtype in which a kernel computes x.
 DType computed(DType t) { return t == DType::kF64 ? t : DType::kF32; }
 Tensor prepared(const Tensor& x) { return channels_last(to(x, computed(x.dtype()))); }
 Tensor outputs_like(const Tensor& x, const PoolWindows& w) {

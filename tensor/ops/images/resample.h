@@ -1,5 +1,5 @@
-// Raw resampling: signals, images and volumes of which every output cell is a weighted sum of input cells,
-// axis by axis. Interpolation, padding by reflection and the like, and their gradients, are all of this form.
+// Raw resampling of signals, images and volumes: every output cell is a weighted sum of input cells, one axis
+// after the other. Interpolation, padding by reflection, and the gradients of both have this form.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ struct AxisTaps {
   void end_cell() { start.push_back(int64_t(from.size())), ++out; }
 };
 
-// One matrix for each axis of [N,C,(D,(H,))W]; none: the axis stays as it is.
+// One matrix for each axis of [N,C,(D,(H,))W]. Without a matrix the axis stays as it is.
 struct Resampling {
   std::array<std::shared_ptr<const AxisTaps>, 3> axes;  // D, H, W
 
@@ -32,7 +32,7 @@ struct Resampling {
 
 namespace raw {
 
-// Returns x, of 3 to 5 dims, resampled; channels-last.
+// Returns x, of 3 to 5 dims, resampled. The result is channels-last.
 // Errors: ShapeError, DTypeError unless floating.
 Tensor resample(const Tensor& x, const Resampling& map);
 

@@ -1,4 +1,4 @@
-// Raw unfold (im2col) and fold (col2im): each other's transposes. The differentiable forms
+// Raw unfold (im2col) and fold (col2im), which are transposes of each other. The differentiable forms
 // are in gradus/autograd/ops/images/unfold.h.
 #pragma once
 
@@ -17,7 +17,7 @@ struct UnfoldOptions {
 
 namespace raw {
 
-// Windows over an image [C,H,W], `blocks` of them.
+// The windows over an image [C,H,W]; blocks.h by blocks.w of them.
 struct UnfoldWindows {
   Size2 image, blocks, kernel, stride, padding, dilation;
 };
@@ -26,7 +26,8 @@ UnfoldWindows unfold_windows(const char* op, Size2 image, const UnfoldOptions& o
 Tensor unfold(const Tensor& x, const UnfoldOptions& options);
 Tensor fold(const Tensor& x, Size2 output, const UnfoldOptions& options);
 
-// Row-major f32 or f64, not empty: columns [N, C kernel, blocks], images [N,C,H,W].
+// Kernels: f32 or f64, row-major, not empty. Shapes of the tensors:
+//   images [N,C,H,W], columns [N, C * kernel.h * kernel.w, blocks.h * blocks.w]
 extern KernelSlot<void(const Tensor& columns, const Tensor& images, UnfoldWindows)> unfold_kernel;
 extern KernelSlot<void(const Tensor& images, const Tensor& columns, UnfoldWindows)> fold_kernel;
 

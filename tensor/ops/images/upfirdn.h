@@ -21,18 +21,18 @@ struct Upfirdn2dOptions {
 
 namespace raw {
 
-// y[n,c,p,q] = sum over i,j of kernel[KH-1-i][KW-1-j] u[n, c, p down + i - top, q down + j - left], u
-// the upsampled x.
+// With u the upsampled x:
+//   y[n,c,p,q] = sum over i,j of kernel[KH-1-i][KW-1-j] u[n, c, p down + i - top, q down + j - left]
 struct UpfirdnGeometry {
   Size2 input, output, kernel, up, down;
   int64_t left = 0, top = 0;
-  bool flipped = false;  // kernel[i][j] instead
+  bool flipped = false;  // kernel[i][j] instead of kernel[KH-1-i][KW-1-j]
 };
 UpfirdnGeometry upfirdn2d_geometry(const Tensor& x, const Tensor& kernel, const Upfirdn2dOptions& options,
                                    bool flipped);
 
 Tensor upfirdn2d(const Tensor& x, const Tensor& kernel, const UpfirdnGeometry& geometry);
-// The kernel's gradient.
+// Returns the gradient of the kernel.
 Tensor upfirdn2d_kernel_grad(const Tensor& dy, const Tensor& x, const UpfirdnGeometry& geometry);
 
 // f32 or f64; images dense with channels innermost, kernels row-major.

@@ -27,7 +27,7 @@ Shape broadcast_batch(const Tensor& a, const Tensor& b, const Shape& batch_a, co
   }
 }
 
-// Both orders of the two innermost dims are fine for a kernel, as long as one of them is dense.
+// Kernels take both orders of the two innermost dims, as long as one of the two is dense.
 bool lies_as_matrices(const Tensor& x) {
   const int n = x.dim();
   const int64_t rows = x.shape()[n - 2], cols = x.shape()[n - 1];
@@ -51,7 +51,7 @@ Tensor expand_batch(const Tensor& x, const Shape& batch) {
   return restrided(x, shape, strides);
 }
 
-// x[..., M, K] as one matrix [... * M, K], when its rows are evenly spaced; else undefined.
+// Returns x[..., M, K] as one matrix [... * M, K] if its rows are evenly spaced; else undefined.
 Tensor fold_batch(const Tensor& x) {
   const int n = x.dim();
   int64_t rows = 1, step = 0;
@@ -71,7 +71,7 @@ Tensor product(const Tensor& a_in, const Tensor& b_in, DType result) {
   if (a_in.dim() == 0 || b_in.dim() == 0)
     throw ShapeError("matmul", "operands need at least one dimension: ", describe(a_in), " and ",
                      describe(b_in));
-  // A vector is a row on the left and a column on the right; the dimension added goes again from the result.
+  // A vector is a row on the left and a column on the right. The added dim is removed from the result.
   const bool row = a_in.dim() == 1, column = b_in.dim() == 1;
   Tensor a = row ? restrided(a_in, {1, a_in.size(0)}, {a_in.size(0), a_in.stride(0)}) : a_in;
   Tensor b = column ? restrided(b_in, {b_in.size(0), 1}, {b_in.stride(0), 1}) : b_in;

@@ -1,4 +1,5 @@
-// What each point-wise loss computes for one element x and its target t, and its slope in x times dy.
+// Functors of the point-wise losses. Each computes the loss of one element x with target t, and dy times
+// its slope in x.
 #pragma once
 
 #include "gradus/tensor/ops/elementwise_functors.h"
@@ -63,7 +64,7 @@ struct HuberBackward : OnFloats {
     return dy * (raised > b ? b : raised);
   }
 };
-// -t log x - (1 - t) log(1 - x), the logarithms at least -100.
+// -t log x - (1 - t) log(1 - x), where each logarithm is at least -100.
 struct BinaryCrossEntropy : OnFloats {
   template <class T>
   GRADUS_HD T operator()(T x, T t) const {
@@ -78,7 +79,8 @@ struct BinaryCrossEntropyBackward : OnFloats {
     return dy * (x - t) / (variance < least ? least : variance);
   }
 };
-// The same of sigmoid(x), as max(x, 0) - x t + log(1 + e^-|x|): nothing overflows or cancels.
+// BinaryCrossEntropy of sigmoid(x), computed as max(x, 0) - x t + log(1 + e^-|x|): nothing
+// overflows or cancels.
 struct BinaryCrossEntropyWithLogits : OnFloats {
   template <class T>
   GRADUS_HD T operator()(T x, T t) const {

@@ -1,4 +1,4 @@
-// Raw point-wise losses: of every element and its target. The differentiable forms
+// Raw point-wise losses, which compare every element with its target. The differentiable forms
 // are in gradus/autograd/ops/losses/pointwise_losses.h.
 #pragma once
 
@@ -7,7 +7,8 @@
 
 namespace gradus::raw {
 
-// Which one; `parameter` belongs to those that name it. Formulas: gradus/tensor/ops/losses/loss_functors.h.
+// The losses. A comment names the meaning of `parameter`, where a loss has one. Their formulas
+// are in gradus/tensor/ops/losses/loss_functors.h.
 enum class PointLoss {
   kSquaredError,
   kAbsoluteError,
@@ -26,15 +27,15 @@ struct PointLossSpec {
   double parameter = 0;
 };
 
-// x and target of one shape -> the loss of every element.
-// Errors, named `op`: ShapeError unless the shapes are equal; DTypeError unless both
+// Returns the loss of every element. x and target have one shape.
+// Errors, naming `op`: ShapeError unless the shapes are equal; DTypeError unless both
 // are floating; DeviceError.
 Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec);
-// dy, which broadcasts to x, times the slope in x.
+// Returns dy times the slope in x. dy broadcasts to x.
 Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target,
                            const PointLossSpec& spec);
 
-// Kernels: any strides and floating dtypes.
+// Kernels: any strides, any floating dtype.
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& target, const PointLossSpec&)>
     point_loss_kernel;
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,

@@ -14,18 +14,18 @@ struct BatchNormFuncOptions {
 
 namespace raw {
 
-// x[N,C,...]; weight and bias [C] may be undefined (1 and 0). What belongs to channels has x's dtype, or is
-// f32 next to an x of 16 bits. What is computed for channels always has the dtype that this returns.
+// x is [N,C,...]. weight and bias [C] may be undefined (1 and 0). Given [C] tensors have x's dtype, or f32
+// where x has 16 bits. Computed [C] tensors always have the dtype that this function returns.
 inline DType channel_dtype(DType x) { return x == DType::kF64 ? x : DType::kF32; }
 struct BatchNormResult {
   Tensor y, mean, var;  // statistics [C] of the batch; the variance is biased
 };
 BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
-// The same with y = relu(normalized + residual). The residual is like x, or undefined (0); in_place: its
-// buffer may become y.
+// Returns the same with y = relu(normalized + residual). The residual is like x, or undefined (0). in_place:
+// the residual's buffer may become y.
 BatchNormResult batch_norm_relu(const Tensor& x, const Tensor& residual, const Tensor& weight,
                                 const Tensor& bias, double eps, bool in_place);
-// Normalizes by given statistics.
+// Returns x normalized by the given statistics.
 Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                         const Tensor& bias, double eps);
 struct BatchNormGrads {
@@ -33,10 +33,10 @@ struct BatchNormGrads {
 };
 struct BatchNormBackwardOptions {
   double eps = 1e-5;
-  bool rectified = false;  // dy is that of relu(y)
+  bool rectified = false;  // dy is the gradient of relu(y)
   bool in_place = false;   // dy's buffer may become dx
 };
-// The gradients of batch_norm (the batch's own statistics, with their part in it).
+// Returns the gradients of batch_norm. Those of x include the paths through the batch's mean and variance.
 BatchNormGrads batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                    const Tensor& weight, const Tensor& bias,
                                    const BatchNormBackwardOptions& options);
@@ -48,41 +48,42 @@ struct BatchNormAddReluBackwardOptions {
   bool dy_in_place = false;  // dy's buffer may become dresidual
   bool y_in_place = false;   // y's buffer may become dx
 };
-// The gradients of batch_norm_relu's y with a residual.
+// Returns the gradients of batch_norm_relu with a residual.
 BatchNormAddReluGrads batch_norm_add_relu_backward(const Tensor& dy, const Tensor& y, const Tensor& x,
                                                    const Tensor& mean, const Tensor& var,
                                                    const Tensor& weight,
                                                    const BatchNormAddReluBackwardOptions& options);
-// Moves running statistics toward the batch's; `rows` elements of each channel went into them. Running ones
-// of 16 bits are moved in f32 and rounded once.
+// Moves the running statistics toward those of the batch. `rows` is the number of elements of each channel in
+// the batch. Running statistics of 16 bits are moved in f32 and rounded once.
 void batch_norm_update_(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
                         const Tensor& var, int64_t rows, double momentum);
 
-// What batches that are normalized together must know of each other; an empty x has zeros.
+// What batches that are normalized together exchange. For an empty x it is zeros.
 struct BatchStatistics {
   Tensor mean, m2;  // f64[C]: over batch and positions, the mean and the sum of squared differences from it
 };
 BatchStatistics batch_statistics(const Tensor& x);
-// dx = add (or nothing) + offset + (x - mean) * slope, by channel, rounded once; in_place: add may
-// become the result.
+// Returns dx = add (or nothing) + offset + (x - mean) * slope, by channel, rounded once. in_place: the buffer
+// of `add` may become dx.
 Tensor batch_statistics_backward(const Tensor& add, const Tensor& x, const Tensor& mean, const Tensor& offset,
                                  const Tensor& slope, bool in_place);
 struct BatchNormApplyGrads {
-  Tensor dx;                 // dy * weight / sqrt(var + eps), in channel_dtype: more will be added
+  Tensor dx;                 // dy * weight / sqrt(var + eps), in channel_dtype, because a sum follows
   Tensor sum, centered_sum;  // [C]: of dy, and of dy * (x - mean)
 };
-// The gradients of batch_norm_apply, or what they are made of.
+// Returns the parts of the gradients of batch_norm_apply.
 BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x, const Tensor& mean,
                                               const Tensor& var, const Tensor& weight, double eps);
 
-// Checks x[N,C,...] and the [C] tensors that belong to it (undefined ones are fine).
-// Errors: typed, named `op`.
+// Checks x[N,C,...] and its [C] tensors. These may be undefined.
+// Errors: typed, naming `op`.
 void check_batch_norm(const char* op, const Tensor& x,
                       std::initializer_list<std::pair<const char*, const Tensor*>> named);
 
-// Kernels: x and y of one floating dtype, dense with channels innermost; [C] tensors row-major, of that
-// dtype, or f32 where it has 16 bits (running statistics may have 16 bits too); no empty x.
-// batch_norm_apply_backward's dx, which is batch_statistics_backward's add, has the dtype of [C] tensors.
+// Kernels: x and y have one floating dtype and are dense with channels innermost; x is not empty. Tensors
+// [C] are row-major and have x's dtype, or f32 where x has 16 bits; running statistics may then have 16 bits
+// too. dx of batch_norm_apply_backward, which becomes `add` of batch_statistics_backward, has the dtype of
+// the [C] tensors.
 extern KernelSlot<void(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                        const Tensor& weight, const Tensor& bias, double eps)>
     batch_norm_kernel;

@@ -12,8 +12,9 @@ struct GroupNormSpec {
   double eps = 1e-5;
 };
 
-// y = (x - mean) / sqrt(var + eps) * weight + bias; mean and variance are of a sample's C / groups channels
-// at all positions. x [N,C,...] of 2 to 5 dims; weight and bias [C] may be undefined (1 and 0).
+// y = (x - mean) / sqrt(var + eps) * weight + bias. Mean and variance are taken over the C / groups channels
+// of a group in one sample, at all positions. x [N,C,...] has 2 to 5 dims; weight and bias [C] may be
+// undefined (1 and 0).
 struct GroupNormResult {
   Tensor y;
   Tensor mean, var;  // f64[N,groups]; the variance is biased
@@ -21,12 +22,12 @@ struct GroupNormResult {
 GroupNormResult group_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                            const GroupNormSpec& spec);
 struct GroupNormGrads {
-  Tensor dx, dweight, dbias;  // the last two [C], always
+  Tensor dx, dweight, dbias;  // dweight and dbias [C] are always computed
 };
 GroupNormGrads group_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                    const Tensor& weight, const GroupNormSpec& spec);
 
-// y[n,c,...] = the sum of x[n,c - before ... c + after,...], as far as these channels exist. x [N,C,...].
+// y[n,c,...] = the sum of x[n,c - before ... c + after,...] over the channels that exist. x is [N,C,...].
 struct ChannelWindow {
   int64_t before = 0, after = 0;
 };

@@ -9,11 +9,11 @@ namespace gradus::raw {
 
 struct LayerNormSpec {
   double eps = 1e-5;
-  bool centered = true;  // by mean and variance; otherwise by the mean square alone
+  bool centered = true;  // normalize by mean and variance; else by the mean square alone
 };
 
-// y = (x - mean) / sqrt(var + eps) * weight + bias over rows of x: its last weight.dim() (or `dims`) dims are
-// one. weight and bias may be undefined (1 and 0).
+// y = (x - mean) / sqrt(var + eps) * weight + bias over rows of x. A row is the last weight.dim() (or `dims`)
+// dims. weight and bias may be undefined (1 and 0).
 struct LayerNormResult {
   Tensor y;
   Tensor stats;  // f64[rows,2]: mean and 1 / sqrt(var + eps)
@@ -21,7 +21,7 @@ struct LayerNormResult {
 LayerNormResult layer_norm(const Tensor& x, int dims, const Tensor& weight, const Tensor& bias,
                            const LayerNormSpec& spec);
 struct LayerNormGrads {
-  Tensor dx, dweight, dbias;  // those of weight and bias always exist, shaped like the last dims
+  Tensor dx, dweight, dbias;  // dweight and dbias are always computed, shaped like the last dims
 };
 LayerNormGrads layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& stats,
                                    const Tensor& weight, int dims, const LayerNormSpec& spec);

@@ -1,4 +1,4 @@
-// What ranks are about to do is compared before data moves: the verdict and its text are the
+// Ranks compare what they are about to do before data moves. The verdict and its text are the
 // same on every rank.
 #include "gradus/distributed/base/call_record.h"
 

@@ -1,5 +1,5 @@
-// Ranks that wait for each other in calls of different groups: as processes, as threads, and
-// by what they say.
+// Ranks that wait for each other in calls of different groups: as processes, as threads, and the rule alone
+// on statuses made by hand.
 #include "gradus/distributed/base/deadlock.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Who is alive, what ended the job, and what an error says about the ranks that it was waited for.
+// Which ranks are alive, what ended the job, and what an error says about the ranks that it waited for.
 #include "gradus/distributed/base/waiting.h"
 
 #include <gmock/gmock.h>

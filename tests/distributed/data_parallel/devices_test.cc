@@ -1,4 +1,4 @@
-// Whatever ranks do with tensors, on cpu:1, which writes them late, and on cpu:0: the same bits.
+// All that ranks do with tensors gives the same bits on cpu:0 and on cpu:1, which writes its tensors late.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// An exception of one rank reaches the others at once, wherever it is thrown: no destructor on its way
-// waits for them.
+// An exception of one rank reaches the others at once, wherever it is thrown. No destructor that it passes
+// waits for the other ranks.
 #include <thread>
 
 #include <gmock/gmock.h>

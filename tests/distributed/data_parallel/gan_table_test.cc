@@ -1,5 +1,5 @@
 // GANs under every kind of data parallelism: static and dynamic ones, whole-model and per-module, with every
-// value of the options that decide elsewhere whether that works. All of them must come to what one process
+// value of the options that elsewhere decide whether that works. All of them must give what one process
 // computes on the joined batch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

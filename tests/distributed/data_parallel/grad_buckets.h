@@ -1,4 +1,4 @@
-// Buckets of gradients without a reducer, and what a hook sent for them.
+// Buckets of gradients without a reducer, and what a hook has sent for them.
 #pragma once
 
 #include <regex>

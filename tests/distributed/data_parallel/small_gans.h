@@ -1,6 +1,6 @@
-// A GAN small enough to be trained many times in a test, whose networks grow and go other ways from
-// step to step and from rank to rank, and its training on the joined batch of all ranks: what several
-// ranks must come to.
+// A GAN small enough to be trained many times in a test. Its networks grow, and take different paths
+// from step to step and from rank to rank. Its training on the joined batch of all ranks is what several
+// ranks must reproduce.
 #pragma once
 
 #include <functional>

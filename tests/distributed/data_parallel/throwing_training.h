@@ -1,5 +1,5 @@
-// A small training on several ranks in which one rank throws, at any place of a step: what a seed makes up,
-// and what the ranks must make of it.
+// A small training on several ranks in which one rank throws, at any place of a step. A seed makes up the
+// case. The checks say how the ranks must end.
 #pragma once
 
 #include <cstdint>

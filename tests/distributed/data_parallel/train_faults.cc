@@ -1,7 +1,7 @@
-// Ranks of a real training that are killed, many times over: at any moment, and aimed at those in which a
-// checkpoint is written or takes the place of the one before. The job must end well by itself, having gone on
-// from its last checkpoint; every sample counts once in its epoch; and the weights are those of a run that
-// nobody disturbed, bit by bit. Then a job that is killed for good goes on with another number of ranks.
+// Kills ranks of a real training, many times over: at any moment, and at the moments in which a checkpoint is
+// written or replaces the one before. The job must recover by itself from its last checkpoint and end well.
+// Every sample counts once in its epoch. The weights equal those of an undisturbed run, bit by bit. Then a
+// job that is killed for good continues with another number of ranks.
 //
 //   ./run train_faults                            50 repetitions, on digits that the program draws
 //   ./run train_faults --data DIR --seed 7        MNIST
@@ -67,7 +67,7 @@ int64_t saves_until(const Position& p) {
   return p.epoch * ((batches - 1) / kInterval + 1) + p.samples / global_batch / kInterval;
 }
 
-// What the program's sample log says (gradus/examples/support/sample_log.h).
+// What the program's sample log says (gradus/train/internal/sample_log.h).
 struct History {
   std::vector<Position> begins;                    // of every run
   std::map<Position, std::vector<int64_t>> steps;  // by their ends; those that were lost are gone
@@ -466,7 +466,7 @@ int main(int argc, char** argv) {
   int repetitions = 50;
   uint64_t seed = 1;
   Settings settings;
-  settings.program = (fs::read_symlink("/proc/self/exe").parent_path() / "../../examples/mnist").string();
+  settings.program = (fs::read_symlink("/proc/self/exe").parent_path() / "../../../examples/mnist").string();
   CLI::App app{"Kills ranks of a training, also while they write checkpoints, many times over"};
   app.add_option("--repetitions", repetitions,
                  "jobs that restart by themselves, and as many that are resumed")

@@ -1,4 +1,4 @@
-// verify: models that are right pass; each fault is named by its first tensor and its cause.
+// verify: correct models pass. For each fault, the error names the first tensor and the cause.
 #include "gradus/distributed/data_parallel/verify.h"
 
 #include <gmock/gmock.h>

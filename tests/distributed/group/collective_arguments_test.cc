@@ -1,4 +1,4 @@
-// What collectives accept, refuse and leave behind: besides the cases of collectives_test and mismatch_test.
+// What collectives accept, refuse and leave behind, beyond the cases of collectives_test and mismatch_test.
 #include <gmock/gmock.h>
 
 #include <cmath>

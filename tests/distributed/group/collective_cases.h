@@ -1,5 +1,5 @@
-// What collectives must do, as one list of cases with closed-form results. It knows nothing of backends:
-// ranks may be threads or processes, tensors on any device.
+// One list of cases for collectives, with closed-form results. It knows nothing of backends: ranks may be
+// threads or processes, and tensors may lie on any device.
 #pragma once
 
 #include <functional>

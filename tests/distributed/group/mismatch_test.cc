@@ -1,4 +1,4 @@
-// Ranks that call different things get the same error, which names the one that differs.
+// Ranks that make different calls get the same error. It names the rank that differs.
 #include <gmock/gmock.h>
 
 #include "gradus/distributed/group/client.h"

@@ -1,5 +1,6 @@
-// Ranks that make their calls in different orders, in groups of their own, fast or slow, on one thread or
-// two: those that wait for each other for ever must hear so at once, and all others must never.
+// Random programs of ranks that make their calls in different orders, in groups of their own, fast or slow,
+// on one thread or two. Ranks that wait for each other forever must get an error at once. All other ranks
+// must never get one.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Ranks on one host or several, of which one stalls: it lives, and does not come. Whatever the others are in
-// by then, and however they wait for each other, all errors must name it.
+// Random programs of ranks on one host or several, in which one rank stalls: it lives, but makes no call. In
+// any call and for any chain of waiting ranks, all errors must name that rank.
 #pragma once
 
 #include <cstdint>

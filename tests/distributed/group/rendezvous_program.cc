@@ -1,5 +1,5 @@
-// A rank of nodes_test and of stalls_test: `collectives` checks every collective, `reduce MILLISECONDS`
-// all-reduces until that fails, `stall HOW` lets rank 3 of 4 not come.
+// A rank of rendezvous_test and of stalls_test. `collectives` checks every collective. `reduce MILLISECONDS`
+// all-reduces until that fails. With `stall HOW`, rank 3 of 4 makes no call.
 #include <chrono>
 #include <cstdlib>
 #include <exception>

@@ -1,4 +1,5 @@
-// Ranks that live and do not come: some of the stalls of ./run simulate --stalls, and some of real processes.
+// Ranks that live but make no call: some of the stalls of ./run simulate --stalls, and some
+// of real processes.
 #include <memory>
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// A process that a launcher started as one rank of several, and that joins no job: the first thing that ranks
-// do together is an error.
+// A launcher has started a process as one rank of several, but the process joins no job. Then the first thing
+// that ranks do together is an error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

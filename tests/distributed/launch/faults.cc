@@ -1,6 +1,6 @@
-// Ranks that are killed, stopped, and that do what the others do not, many times over: every other rank must
-// get a typed error that names the right rank and cause within two seconds, the launcher must end within
-// five, and nothing may be left.
+// Kills or stops ranks, or lets them do what the others do not, many times over. Every other rank must get a
+// typed error that names the right rank and cause within two seconds. The launcher must end within five
+// seconds, and nothing may be left.
 //
 //   ./run faults                          50 repetitions of every fault, with 2 and 4 ranks
 //   ./run faults --kind stop --repetitions 5 --seed 7

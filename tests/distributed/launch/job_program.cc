@@ -1,5 +1,5 @@
-// A program that launchers start, for launchers.py: job_program TAG MODE. Ranks show each other their tags:
-// two jobs whose ranks were exchanged, and that nothing ends, end with status 99. Then:
+// A program that launchers start, for launchers.py: job_program TAG MODE. Ranks show each other their tags.
+// Two jobs with exchanged ranks end with status 99 if nothing else ends them. Then:
 //   ok       they add up a tensor
 //   throw    rank 1 throws
 //   exit     rank 1 ends with status 7
@@ -44,7 +44,7 @@ struct Net : nn::Layer {
   }
 };
 
-void train() {
+void run_training() {
   using Clock = std::chrono::steady_clock;
   Net net;
   dist::DistributedDataParallel ddp(net);
@@ -72,7 +72,7 @@ void run_rank(const std::string& tag, const std::string& mode) {
       std::cout << "MIXED " << tag << ' ' << other << std::endl;
       std::_Exit(kMixed);
     }
-  if (mode == "train") return train();
+  if (mode == "train") return run_training();
   const char* count = std::getenv("TORCHELASTIC_RESTART_COUNT");
   const bool first = !count || std::string(count) == "0";
   if (dist::get_rank() == 1) {

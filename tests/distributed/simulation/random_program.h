@@ -1,5 +1,6 @@
-// A program of collectives, messages and store operations that a seed makes up, the same for all ranks; but
-// for one that may leave in the middle, throw, or call something else. It checks every value that it gets.
+// A program of collectives, messages and store operations that a seed makes up. It is the same for all
+// ranks, except that one rank may leave in the middle, throw, or make another call. It checks every
+// value that it gets.
 #pragma once
 
 #include <atomic>

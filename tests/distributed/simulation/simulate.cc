@@ -4,9 +4,8 @@
 //
 //   ./run simulate --seeds 10000
 //   ./run simulate --show 846          what happened with one seed
-//   ./run simulate --stalls 1000       a rank that lives and does not come, on 1 to 3 hosts: who is named
-//   ./run simulate --deadlocks 10000   calls in different orders, slow ranks: who waits for ever hears so,
-//   nobody else
+//   ./run simulate --stalls 1000       a rank that lives but makes no call, on 1 to 3 hosts: who is named
+//   ./run simulate --deadlocks 10000   calls in different orders, slow ranks: only a deadlock is an error
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>

@@ -1,6 +1,5 @@
-// Ranks under a scheduler that a seed drives: what it finds, that it replays, and that the framework
-// stands up to it.
-// `./run simulate` tries many more seeds.
+// Ranks under a scheduler that a seed drives: it finds faults and replays them, and the framework stands up
+// to it. `./run simulate` tries many more seeds.
 #include "gradus/distributed/simulation/simulation.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Who is alive, and why the job failed, through a store's server.
+// Which ranks are alive, and why the job failed, as known through a store's server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,9 +1,9 @@
 // Drives a store's server, without its sockets, by arbitrary bytes: ./run fuzz store.
 // store_fuzz_test replays some.
 //
-// The input is a script: who connects, what bytes each sends, how much of its answers it takes, how time
-// passes. Whatever it does, the server must go on: what it sends is well-formed and meant for who gets it, a
-// failure stays the one that it was, and at the end an honest client is served.
+// The input is a script: which clients connect, what bytes each sends, how much of its answers it takes, how
+// time passes. The server must go on under any script. What it sends is well-formed and meant for the client
+// that gets it, a failure stays the one that it was, and at the end an honest client is served.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

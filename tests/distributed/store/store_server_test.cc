@@ -1,4 +1,4 @@
-// What a store's server says to whom it does not know, and what it survives.
+// What a store's server answers to unknown clients, and what it survives.
 #include "gradus/distributed/store/store_server.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// What torchrun's store is asked, byte by byte, and answers that are none of its own. ./run launchers
-// tries the real one.
+// Requests to torchrun's store, byte by byte, and answers that such a store would never give. ./run launchers
+// tries the real store.
 #include "gradus/distributed/store/torchrun_store.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Masks follow their images: as torchvision and Pillow have it (masks.py), and by the same random numbers.
+// Masks follow their images, as in torchvision and Pillow (masks.py), and with the same random numbers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -7,9 +7,9 @@
 //                        [](auto& lstm, X x) { return lstm(x[0]).output; }),
 //   });
 //
-// Names of the state, in order, are torch.nn's. f64: |y - PyTorch's| <= 1e-12 of the largest |y|; gradients
-// of inputs and parameters, and buffers after the step, alike. f32: at most twice PyTorch's own error plus
-// 1e-6 (also of that scale).
+// Names of the state, in order, are torch.nn's. In f64, |y - PyTorch's| is at most 1e-12 of the largest |y|.
+// The same holds for gradients of inputs and parameters, and for buffers after the step. In f32 the error is
+// at most twice PyTorch's own error plus 1e-6 (also of that scale).
 #pragma once
 
 #include <functional>

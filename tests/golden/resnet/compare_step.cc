@@ -1,9 +1,8 @@
 // Compares all elements of a training step with PyTorch's, from a file of weights:
 //
-//   tools/export_weights.py resnet50 --random -o resnet50.safetensors
-//   tests/golden/resnet/make_golden.py --step resnet50 --weights resnet50.safetensors --output
-//   step.safetensors bazel run //tests/golden/resnet:compare_step -- resnet50 $PWD/resnet50.safetensors
-//   $PWD/step.safetensors
+//   tools/export_weights.py resnet50 --random -o net.safetensors
+//   tests/golden/resnet/make_golden.py --step resnet50 --weights net.safetensors --output step.safetensors
+//   bazel run //tests/golden/resnet:compare_step -- resnet50 $PWD/net.safetensors $PWD/step.safetensors
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,5 +1,5 @@
-// The search for shapes at which an op is wrong: cases (fuzz_case.h) whose sizes are chosen where the kernels
-// that run change what they do. Their constants are read from their sources (kernel_sizes.py).
+// The search for shapes at which an op is wrong. Cases (fuzz_case.h) have sizes at which the kernels that run
+// change what they do. The constants of the kernels are read from their sources (kernel_sizes.py).
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
-// One case of the search: a row of the op table with sizes, values, layouts, dtype and threads of its own.
-// Its value is compared with the row's reference, in plain f64, and its gradient with differences of that.
+// One case of the search: a row of the op table with its own sizes, values, layouts, dtype and
+// threads. Its value is compared with the row's reference in plain f64, and its gradient with
+// differences of the reference.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A minute of the search with a fixed seed, and what holds it together.
+// A minute of the search with a fixed seed, and tests of its parts.
 #include "gradus/tests/ops/fuzz/fuzz.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 """Reads the sizes at which kernels change what they do, where they are written: python3 kernel_sizes.py OUT FILE...
 
 Every whole number in the source of a kernel may be one: the length of a tile, the width of a vector, the number of
-elements from which on another loop is taken. So all of them are collected, by the op whose slot the file fills; those
+elements from which on another loop is taken. So all of them are collected, by the op whose slot the file defines; those
 of a header, and of the file that belongs to it, count for every file that includes it. Nothing is to be done for a new
 kernel or a new constant. A number that is no size costs the search a few shapes.
 """
@@ -9,9 +9,10 @@ import re
 import sys
 
 COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'', re.S)
-INCLUDE = re.compile(r'#include "gradus/tensor/cpu/(\w+)\.h"')
-SLOT = re.compile(r'(\w+)_kernel\s*\{\s*"(\w+)"')
-FILLED = re.compile(r"(\w+)_kernel\s*,\s*DeviceType::kCPU")
+INCLUDE = re.compile(r'#include "gradus/tensor/cpu/([\w/]+)\.h"')
+SLOT = re.compile(r'\w+_kernel\s*\{\s*"(\w+)"')
+FUNCTOR = re.compile(r"template struct (?:Unary|Binary|Ternary)<(\w+)")
+NAME = re.compile(r'struct (\w+) : \w+ \{\s*static constexpr const char\* name = "(\w+)"')
 SHIFT = re.compile(r"(?<![\w.])(?:int64_t\s*[({]\s*)?(\d+)\s*[)}]?\s*<<\s*(\d+)(?![\w.])")
 NUMBER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
 LEAST, MOST = 3, 1 << 20
@@ -25,14 +26,13 @@ def sizes_in(text):
 
 
 def main(out, paths):
-    files, ops = {}, {}
+    files, names = {}, {}
     for path in paths:
         with open(path) as f:
             text = f.read()
-        for slot, op in SLOT.findall(text):
-            ops[slot] = op
+        names.update(NAME.findall(text))
         if "tensor/cpu/" in path:
-            files[path.rsplit("/", 1)[1]] = text
+            files[path.split("tensor/cpu/", 1)[1]] = text
     stems = {}  # stem -> [its .h and .cc, without comments]
     for name, text in files.items():
         # Includes are strings: they are read before these are taken out.
@@ -48,15 +48,17 @@ def main(out, paths):
 
     by_op = {}
     for name, text in files.items():
-        slots = FILLED.findall(text)
-        if not slots:
+        ops = SLOT.findall(text) + [names[functor] for functor in FUNCTOR.findall(text)]
+        if not ops:
             continue
         sizes = set()
         for stem in closure(name.rsplit(".", 1)[0], set()):
             for part, _ in stems[stem]:
                 sizes |= sizes_in(part)
-        for slot in slots:
-            by_op.setdefault(ops[slot], set()).update(sizes)
+        for op in ops:
+            by_op.setdefault(op, set()).update(sizes)
+    if len(by_op) < 150:
+        sys.exit("kernel_sizes.py: found the slots of %d ops only; how are they defined today?" % len(by_op))
     with open(out, "w") as f:
         for op in sorted(by_op):
             f.write('{"%s", {%s}},\n' % (op, ", ".join(map(str, sorted(by_op[op])))))

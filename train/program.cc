@@ -1,17 +1,17 @@
-#include "gradus/examples/support/program.h"
+#include "gradus/train/program.h"
 
 #include <exception>
 #include <filesystem>
 #include <iostream>
 
 #include "gradus/distributed/launch/launcher.h"
-#include "gradus/examples/support/interrupt.h"
-#include "gradus/examples/support/ranks.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/environment.h"
 #include "gradus/tensor/runtime/parallel.h"
+#include "gradus/train/internal/interrupt.h"
+#include "gradus/train/ranks.h"
 
-namespace gradus::examples {
+namespace gradus::train {
 namespace fs = std::filesystem;
 namespace {
 
@@ -22,7 +22,7 @@ void check_folder_of(const fs::path& file) {
 }
 
 // Runs it on this rank. Returns a status.
-int run_here(const std::string& name, const RunOptions& o, const std::function<void()>& train) {
+int run_on_this_rank(const std::string& name, const RunOptions& o, const std::function<void()>& train) {
   for (const std::string& file : {o.summary, o.sample_log})
     if (!file.empty()) check_folder_of(file);
   if (o.threads > 0) set_num_threads(o.threads);
@@ -34,15 +34,15 @@ int run_here(const std::string& name, const RunOptions& o, const std::function<v
       std::cerr << name << ": interrupted"
                 << (where.checkpoint.empty() ? "" : "; continue with --resume " + where.checkpoint)
                 << std::endl;
-    return kInterruptedStatus;
+    return internal::kInterruptedStatus;
   }
 }
 
 }  // namespace
 
-int run_program(const std::string& name, const RunOptions& o, const std::function<void()>& train) {
+int run(const std::string& name, const RunOptions& o, const std::function<void()>& train) {
   int status = 0;
-  const auto body = [&] { status = run_here(name, o, train); };
+  const auto body = [&] { status = run_on_this_rank(name, o, train); };
   try {
     // A single rank is this process, unless somebody supervises it.
     if (o.nproc == 1 && o.max_restarts == 0 && !read_environment()) {
@@ -61,4 +61,4 @@ int run_program(const std::string& name, const RunOptions& o, const std::functio
   }
 }
 
-}  // namespace gradus::examples
+}  // namespace gradus::train

@@ -1,9 +1,9 @@
-#include "gradus/examples/support/interrupt.h"
+#include "gradus/train/internal/interrupt.h"
 
 #include <atomic>
 #include <csignal>
 
-namespace gradus::examples {
+namespace gradus::train::internal {
 namespace {
 
 std::atomic<bool> g_requested{false};
@@ -30,4 +30,4 @@ Interrupt::~Interrupt() { set_handlers(SIG_DFL, 0); }
 
 bool Interrupt::requested() const { return g_requested; }
 
-}  // namespace gradus::examples
+}  // namespace gradus::train::internal

@@ -1,4 +1,4 @@
-#include "gradus/examples/support/stop.h"
+#include "gradus/train/internal/stop.h"
 
 #include <exception>
 
@@ -6,7 +6,7 @@
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/ops/creation.h"
 
-namespace gradus::examples {
+namespace gradus::train::internal {
 
 Stop::~Stop() {
   try {
@@ -28,4 +28,4 @@ bool Stop::agreed() {
   return stop;
 }
 
-}  // namespace gradus::examples
+}  // namespace gradus::train::internal

@@ -4,10 +4,10 @@
 #include <optional>
 
 #include "gradus/distributed/group/work.h"
-#include "gradus/examples/support/interrupt.h"
 #include "gradus/tensor/tensor.h"
+#include "gradus/train/internal/interrupt.h"
 
-namespace gradus::examples {
+namespace gradus::train::internal {
 
 class Stop {
  public:
@@ -24,4 +24,4 @@ class Stop {
   std::optional<dist::Work> under_way_;
 };
 
-}  // namespace gradus::examples
+}  // namespace gradus::train::internal

@@ -1,18 +1,19 @@
-#include "gradus/examples/support/training.h"
+#include "gradus/train/training.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
 
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/losses/cross_entropy.h"
 #include "gradus/distributed/data_parallel/bcast_checkpoint.h"
-#include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/examples/support/program.h"
-#include "gradus/examples/support/ranks.h"
-#include "gradus/examples/support/text.h"
 #include "gradus/tensor/runtime/environment.h"
+#include "gradus/train/program.h"
+#include "gradus/train/ranks.h"
+#include "gradus/train/text.h"
 
-namespace gradus::examples {
+namespace gradus::train {
 namespace fs = std::filesystem;
 namespace {
 
@@ -28,17 +29,27 @@ int64_t global_batch_size(const data::DataLoader& loader) {
 }
 
 void put(io::Checkpoint& c, const std::string& name, const Sums& s) {
-  c.put(name + ".loss", s.loss);
-  c.put(name + ".correct", s.correct);
-  c.put(name + ".correct_in_5", s.correct_in_5);
   c.put(name + ".seen", s.seen);
+  c.put(name + ".size", int64_t(s.of.size()));
+  for (size_t i = 0; i < s.of.size(); ++i) {
+    c.put(concat(name, ".name.", i), s.of[i].first);
+    c.put(concat(name, ".sum.", i), s.of[i].second);
+  }
 }
 
 Sums get(const io::Checkpoint& c, const std::string& name) {
-  return {.loss = c.get<double>(name + ".loss"),
-          .correct = c.get<int64_t>(name + ".correct"),
-          .seen = c.get<int64_t>(name + ".seen"),
-          .correct_in_5 = c.get<int64_t>(name + ".correct_in_5")};
+  Sums s{.seen = c.get<int64_t>(name + ".seen")};
+  const int64_t size = c.get<int64_t>(name + ".size");
+  for (int64_t i = 0; i < size; ++i)  // an entry that is missing ends it
+    s.of.emplace_back(c.get<std::string>(concat(name, ".name.", i)), c.get<double>(concat(name, ".sum.", i)));
+  return s;
+}
+
+// All parts of a training's state: the program's, the loader, and what Training counts itself.
+std::vector<TrainingState::Part> with(std::vector<TrainingState::Part> parts,
+                                      std::initializer_list<TrainingState::Part> more) {
+  parts.insert(parts.end(), more);
+  return parts;
 }
 
 void put(io::Checkpoint& c, const std::vector<EpochResult>& history) {
@@ -71,29 +82,29 @@ std::string step_line(const StepReport& r) {
   return format("Train Epoch: %lld [%lld/%lld (%.0f%%)]\tLoss: %.6f\tAccuracy: %.2f%%\t%.0f images/s",
                 static_cast<long long>(r.epoch), static_cast<long long>(r.samples),
                 static_cast<long long>(r.total), 100.0 * double(r.samples) / double(r.total),
-                r.recent.mean_loss(), 100 * r.all.accuracy(), r.images_per_second);
+                r.recent.mean("loss"), 100 * r.all.mean("accuracy"), r.images_per_second);
 }
 
 std::string test_line(const Sums& all) {
-  return format("Test set: Average loss: %.4f, Accuracy: %lld/%lld (%.2f%%)", all.mean_loss(),
-                static_cast<long long>(all.correct), static_cast<long long>(all.seen), 100 * all.accuracy());
+  return format("Test set: Average loss: %.4f, Accuracy: %lld/%lld (%.2f%%)", all.mean("loss"),
+                static_cast<long long>(all.sum("accuracy")), static_cast<long long>(all.seen),
+                100 * all.mean("accuracy"));
 }
 
-Training::Training(std::string program, const RunOptions& run, TrainingParts parts, TrainingOptions options)
+Training::Training(std::string program, const RunOptions& run, data::DataLoader& loader,
+                   std::vector<TrainingState::Part> parts, TrainingOptions options)
     : program_(std::move(program)),
       run_(run),
-      parts_(parts),
+      loader_(loader),
       options_(std::move(options)),
       samples_(run.sample_log),
       tested_(epoch()),
-      state_{{"model", parts_.model},
-             {"optimizer", parts_.optimizer},
-             {"schedule", parts_.schedule},
-             {"loader", parts_.loader},
-             {"tested", tested_},
-             {"images", images_},
-             {"steps", steps_},
-             {"seconds", seconds_}} {}
+      state_(with(std::move(parts), {{"loader", loader_},
+                                     {"tested", tested_},
+                                     {"tested_steps", tested_steps_},
+                                     {"images", images_},
+                                     {"steps", steps_},
+                                     {"seconds", seconds_}})) {}
 
 // ---- checkpoints ----
 
@@ -118,7 +129,7 @@ io::LoadedCheckpoint Training::find_checkpoint() const {
 
 void Training::resume() {
   if (const io::LoadedCheckpoint from = find_checkpoint(); !from.path.empty()) load(from);
-  samples_.begin(parts_.loader.state());
+  samples_.begin(loader_.state());
   if (run_.tensorboard.empty() || !is_first_rank()) return;
   // What an earlier run wrote of the steps to come is not shown.
   events_ = std::make_unique<io::EventWriter>(
@@ -133,7 +144,7 @@ void Training::load(const io::LoadedCheckpoint& loaded) {
   if (c.get<std::string>("program") != program_)
     throw FileError("resume", loaded.path, ": expected a checkpoint of ", program_, ", given one of ",
                     c.get<std::string>("program"));
-  const std::string dataset = parts_.loader.dataset().name();
+  const std::string dataset = loader_.dataset().name();
   if (c.get<std::string>("dataset") != dataset)
     throw ValueError("resume", loaded.path, " was trained on ", c.get<std::string>("dataset"), ", not on ",
                      dataset);
@@ -144,7 +155,7 @@ void Training::load(const io::LoadedCheckpoint& loaded) {
   train_ = Tally(get(c, "epoch"));
   history_ = get_history(c);
   print(format("Resuming from %s: epoch %lld, %lld images done", loaded.path.c_str(),
-               static_cast<long long>(epoch()) + 1, static_cast<long long>(parts_.loader.state().samples)));
+               static_cast<long long>(epoch()) + 1, static_cast<long long>(loader_.state().samples)));
 }
 
 // Rank 0 writes, the others go on meanwhile.
@@ -154,7 +165,7 @@ void Training::save(const std::string& file) {
   io::Checkpoint c = state_.collect();
   if (!is_first_rank()) return;
   c.put("program", program_);
-  c.put("dataset", parts_.loader.dataset().name());
+  c.put("dataset", loader_.dataset().name());
   c.put("job", environment().job_id);
   for (const auto& [name, value] : options_.fixed) c.put("fixed." + name, value);
   put(c, "epoch", train_.total());
@@ -165,16 +176,21 @@ void Training::save(const std::string& file) {
 
 // ---- epochs ----
 
+bool Training::ended() const {
+  return dry_run_done_ || (run_.iterations > 0 ? steps_ >= run_.iterations : epoch() >= run_.epochs);
+}
+
 bool Training::next_epoch() {
-  if (dry_run_done_ || epoch() >= run_.epochs) return false;
-  const data::LoaderState at = parts_.loader.state();
+  if (options_.test && test_due()) end_test(options_.test());
+  if (ended()) return false;
+  const data::LoaderState at = loader_.state();
   if (at.samples == 0) train_ = Tally();
   seconds_before_ = seconds_;
   step_time_ = data_time_ = {};
-  progress_.emplace(ProgressOptions{.title = format("Epoch %d/%d", int(at.epoch) + 1, int(run_.epochs)),
-                                    .total = parts_.loader.dataset().size(),
-                                    .done = at.samples,
-                                    .shown = is_first_rank()});
+  const std::string title = run_.iterations > 0 ? format("Epoch %d", int(at.epoch) + 1)
+                                                : format("Epoch %d/%d", int(at.epoch) + 1, int(run_.epochs));
+  progress_.emplace(ProgressOptions{
+      .title = title, .total = loader_.dataset().size(), .done = at.samples, .shown = is_first_rank()});
   step_ended_ = Clock::now();
   return true;
 }
@@ -184,12 +200,12 @@ Training::Batches Training::batches() { return Batches(*this); }
 void Training::begin_step(const data::Batch& b) {
   data_time_.add(seconds_since(step_ended_));
   images_of_step_ = b.global_size;
-  samples_.add(parts_.loader.state(), b.indices);
+  samples_.add(loader_.state(), b.indices);
 }
 
 void Training::end_step(const Sums& mine) {
-  const data::LoaderState at = parts_.loader.state();
-  const data::DataLoader& loader = parts_.loader;
+  const data::LoaderState at = loader_.state();
+  const data::DataLoader& loader = loader_;
   const int64_t total = loader.dataset().size(), global = global_batch_size(loader);
   const int64_t batch = (at.samples + global - 1) / global;  // from 1
   train_.add(mine);
@@ -199,14 +215,18 @@ void Training::end_step(const Sums& mine) {
   step_time_.add(seconds_since(step_ended_));
   dry_run_done_ = run_.dry_run;
 
-  const bool last = at.samples == total || run_.dry_run;
+  const bool last = at.samples == total || ended();
   const bool log = (batch - 1) % run_.log_interval == 0;
   Sums recent;
   if (log || last) recent = train_.reduce();
   progress_->update(at.samples, figures());
   if (log) {
     write_events("train", recent);
-    if (events_) events_->add_scalar("learning_rate", parts_.optimizer.lr(), steps_);
+    const auto optimizers = state_.optimizers();
+    for (const auto& [name, optimizer] : optimizers)
+      if (events_)
+        events_->add_scalar(optimizers.size() > 1 ? "learning_rate/" + name : "learning_rate",
+                            optimizer->lr(), steps_);
     if (events_) events_->add_scalar("images_per_second", progress_->units_per_second(), steps_);
   }
   if (log && !Progress::is_bar())
@@ -232,27 +252,27 @@ void Training::end_step(const Sums& mine) {
 }
 
 std::string Training::figures() const {
-  return format("loss %.4f  accuracy %.2f %%", train_.total().mean_loss(), 100 * train_.total().accuracy());
+  std::string text;
+  for (const auto& [name, sum] : train_.total().of) {
+    text += (text.empty() ? "" : "  ") + mean_text(name, train_.total().mean(name));
+  }
+  return text;
 }
 
 void Training::write_events(const std::string& prefix, const Sums& sums) {
   if (!events_) return;
-  events_->add_scalar(prefix + "/loss", sums.mean_loss(), steps_);
-  events_->add_scalar(prefix + "/accuracy", sums.accuracy(), steps_);
+  for (const auto& [name, sum] : sums.of) events_->add_scalar(prefix + "/" + name, sums.mean(name), steps_);
 }
 
 void Training::end_epoch() {
   progress_.reset();
-  dist::check_synchronized(parts_.model);  // says so, should ranks ever have trained apart
+  state_.check_synchronized();  // says so, should ranks ever have trained apart
   if (!run_.dry_run) save();
 }
 
 // ---- tests ----
 
-bool Training::test_due() const {
-  const bool ended = dry_run_done_ || epoch() >= run_.epochs;
-  return epoch() > tested_ || (ended && history_.empty());
-}
+bool Training::test_due() const { return epoch() > tested_ || (ended() && steps_ > tested_steps_); }
 
 bool Training::end_test_step() {
   if (stop_.agreed()) throw Interrupted{checkpoint_path()};
@@ -264,10 +284,36 @@ void Training::end_test(const Sums& all) {
   write_events("test", all);
   if (events_) events_->flush();
   tested_ = epoch();
+  tested_steps_ = steps_;
   history_.push_back({.epoch = tested_, .train = train_.total(), .test = all, .seconds = seconds_});
   if (!options_.keep_best || run_.dry_run) return;
   if (best() == last()) save(checkpoint_path(".best"));
   save();
+}
+
+Sums Training::evaluate(nn::Layer& net, data::DataLoader& loader) {
+  const bool was_training = net.is_training();
+  net.eval();
+  const auto off = no_record();
+  Tally tally;
+  for (const data::Batch& b : loader) {
+    const Tensor logits = net(b.input);
+    tally.add(score(cross_entropy(logits, b.target, {.reduction = Reduction::kNone}), logits, b));
+    if (end_test_step()) break;
+  }
+  net.train(was_training);
+  return tally.reduce();
+}
+
+void Training::describe(const nn::Module& net, const data::DataLoader& test_loader) const {
+  describe(concat(net), test_loader);
+}
+
+void Training::describe(const std::string& net, const data::DataLoader& test_loader) const {
+  const data::Dataset &train = loader_.dataset(), &test = test_loader.dataset();
+  check_same_on_all_ranks("data sets", concat(train.size(), '+', test.size(), " images of ", train.name()));
+  print(concat(train.size(), " training and ", test.size(), " test images of ", train.name(), "; ",
+               machine_text(), "; seed ", run_.seed, '\n', net));
 }
 
 const EpochResult& Training::last() const {
@@ -277,9 +323,9 @@ const EpochResult& Training::last() const {
 
 const EpochResult& Training::best() const {
   last();
-  return *std::max_element(history_.begin(), history_.end(), [](const EpochResult& a, const EpochResult& b) {
-    return a.test.accuracy() < b.test.accuracy();
-  });
+  const double sign = options_.lower_is_better ? -1 : 1;
+  return *std::ranges::max_element(
+      history_, {}, [&](const EpochResult& e) { return sign * e.test.mean(options_.best_by); });
 }
 
 double Training::seconds() const { return seconds_since(start_); }
@@ -292,18 +338,18 @@ Training::Batches::Iterator::Iterator(Training& training, data::DataLoader::Iter
 }
 
 Training::Batches::Iterator& Training::Batches::Iterator::operator++() {
-  if (training_->dry_run_done_) return *this;
+  if (training_->stops_in_epoch()) return *this;
   ++at_;
   if (at_ != std::default_sentinel) training_->begin_step(*at_);
   return *this;
 }
 
 bool Training::Batches::Iterator::operator==(std::default_sentinel_t) const {
-  return training_->dry_run_done_ || at_ == std::default_sentinel;
+  return training_->stops_in_epoch() || at_ == std::default_sentinel;
 }
 
 Training::Batches::Iterator Training::Batches::begin() const {
-  return {training_, training_.parts_.loader.begin()};
+  return {training_, training_.loader_.begin()};
 }
 
-}  // namespace gradus::examples
+}  // namespace gradus::train

@@ -1,14 +1,14 @@
-#include "gradus/examples/support/sample_log.h"
+#include "gradus/train/internal/sample_log.h"
 
 #include <fstream>
 
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/group/object.h"
-#include "gradus/examples/support/ranks.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/quiet_signals.h"
+#include "gradus/train/ranks.h"
 
-namespace gradus::examples {
+namespace gradus::train::internal {
 
 void SampleLog::begin(const data::LoaderState& at) const {
   if (!file_.empty() && is_first_rank()) write(concat("from ", at.epoch, ' ', at.samples));
@@ -23,10 +23,10 @@ void SampleLog::add(const data::LoaderState& at, const std::vector<int64_t>& ind
 }
 
 void SampleLog::write(const std::string& line) const {
-  const internal::QuietSignals quiet;
+  const gradus::internal::QuietSignals quiet;
   std::ofstream out(file_, std::ios::app);
   out << line << '\n' << std::flush;
   if (!out) throw FileError("sample_log", "cannot write ", file_.string());
 }
 
-}  // namespace gradus::examples
+}  // namespace gradus::train::internal

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-namespace gradus::examples {
+namespace gradus::train {
 
 // Returns the text; at most 511 characters of it.
 template <class... Values>
@@ -14,4 +14,4 @@ std::string format(const char* pattern, Values... values) {
   return text;
 }
 
-}  // namespace gradus::examples
+}  // namespace gradus::train

@@ -1,20 +1,22 @@
-// Training: what a training program does around its steps. It shows and logs how well they do, writes
-// checkpoints and goes on from them, and ends when somebody asks.
+// Training: what a program does around its steps. It shows and logs how well they do, writes checkpoints and
+// goes on from them, also in the middle of an epoch, and ends when somebody asks.
 //
-//   Training training("mnist", options, {net, opt, schedule, loader});
+//   train::Training training("mnist", args, loader,
+//                            {{"model", net}, {"optimizer", opt}, {"schedule", schedule}});
 //   training.resume();
 //   for (;;) {
 //     if (training.test_due()) training.end_test(test());
 //     if (!training.next_epoch()) break;
 //     for (const data::Batch& b : training.batches()) {
 //       ...the step...
-//       training.end_step({loss.item<double>() * b.size(), count_correct(logits, b.target), b.size()});
+//       training.end_step(train::score(loss, logits, b));
 //     }
 //     schedule.step();
 //     training.end_epoch();
 //   }
 //
-// All calls are collective. Rank 0 alone prints and writes.
+// A GAN names its two networks and two optimizers. What a step reports is up to the program: any sums, under
+// any names. All calls are collective. Rank 0 alone prints and writes.
 #pragma once
 
 #include <chrono>
@@ -27,18 +29,17 @@
 #include <vector>
 
 #include "gradus/data/dataloader.h"
-#include "gradus/examples/support/progress.h"
-#include "gradus/examples/support/run_options.h"
-#include "gradus/examples/support/sample_log.h"
-#include "gradus/examples/support/stop.h"
-#include "gradus/examples/support/tally.h"
 #include "gradus/io/checkpoint.h"
 #include "gradus/io/event_writer.h"
-#include "gradus/nn/module.h"
-#include "gradus/optim/optim.h"
+#include "gradus/nn/layer.h"
+#include "gradus/train/command_line.h"
+#include "gradus/train/internal/sample_log.h"
+#include "gradus/train/internal/stop.h"
+#include "gradus/train/progress.h"
+#include "gradus/train/tally.h"
 #include "gradus/train/training_state.h"
 
-namespace gradus::examples {
+namespace gradus::train {
 
 // How an epoch went, over all ranks.
 struct EpochResult {
@@ -72,36 +73,39 @@ std::string step_line(const StepReport& r);
 // Test set: Average loss: 0.0312, Accuracy: 9897/10000 (98.97%)
 std::string test_line(const Sums& all);
 
-// What is trained, and with what. With data parallel training all of it is the same on every rank.
-struct TrainingParts {
-  nn::Module& model;
-  optim::Optimizer& optimizer;
-  optim::LRSchedule& schedule;
-  data::DataLoader& loader;
-};
-
 struct TrainingOptions {
   // What must be as it was when a checkpoint was written, by name: "network", "resnet20".
   std::vector<std::pair<std::string, std::string>> fixed = {};
-  // Keeps the checkpoint of the best test accuracy too, as DIR/PROGRAM.best.ckpt.
+  // Makes a test, and returns its sums over all ranks. next_epoch() calls it whenever one is due; without it
+  // the program calls test_due() and end_test() itself.
+  std::function<Sums()> test = {};
+  // The mean of a test by which one is better than another.
+  std::string best_by = "accuracy";
+  bool lower_is_better = false;
+  // Keeps the checkpoint of the best test too, as DIR/PROGRAM.best.ckpt.
   bool keep_best = false;
-  std::function<std::string(const StepReport&)> step_line = examples::step_line;
-  std::function<std::string(const Sums&)> test_line = examples::test_line;
+  std::function<std::string(const StepReport&)> step_line = train::step_line;
+  std::function<std::string(const Sums&)> test_line = train::test_line;
 };
 
 class Training {
  public:
   class Batches;
 
+  // `parts` are what is trained, and with what: modules, optimizers, schedules, averages, a GradScaler,
+  // numbers. The loader is a part by itself. With data parallel training all of it is the same on every rank.
   // Everything it is given must outlive it.
-  Training(std::string program, const RunOptions& run, TrainingParts parts, TrainingOptions options = {});
+  // Errors: ValueError for names of parts, as TrainingState.
+  Training(std::string program, const RunOptions& run, data::DataLoader& loader,
+           std::vector<TrainingState::Part> parts, TrainingOptions options = {});
 
   // Goes on where --resume says, or where this job was when it was started again; from the beginning where
   // neither says anything.
   // Errors: FileError, ValueError for a checkpoint of another training.
   void resume();
 
-  // True while there are epochs left.
+  // Makes a test if one is due and the options have one. Returns true while there are epochs left, or steps
+  // where --iterations counts.
   bool next_epoch();
   // The batches that are left of this epoch. The body of the loop makes a step of each, and ends it.
   Batches batches();
@@ -119,6 +123,16 @@ class Training {
   // Prints and keeps the result, of all ranks together.
   void end_test(const Sums& all);
 
+  // Tests a classifier: runs it over the loader in evaluation mode, without recording, and returns
+  // cross-entropy and accuracy over all ranks. The net's mode is afterward what it was. Collective.
+  // Errors: Interrupted.
+  Sums evaluate(nn::Layer& net, data::DataLoader& loader);
+  // Prints what is trained, on what and where: the sizes of the data sets, ranks, threads, seed, and the
+  // network. Collective.
+  // Errors: ValueError when ranks have different data sets.
+  void describe(const nn::Module& net, const data::DataLoader& test_loader) const;
+  void describe(const std::string& net, const data::DataLoader& test_loader) const;
+
   // Writes the checkpoint, to `file` instead of the latest one's if that is not empty.
   void save(const std::string& file = "");
   // "DIR/mnist.ckpt", without --checkpoint-dir "".
@@ -128,8 +142,8 @@ class Training {
   io::EventWriter* events() { return events_.get(); }
   int64_t steps() const { return steps_; }
 
-  int64_t epoch() const { return int64_t(parts_.loader.epoch()); }  // epochs done
-  const data::DataLoader& loader() const { return parts_.loader; }
+  int64_t epoch() const { return int64_t(loader_.epoch()); }  // epochs done
+  const data::DataLoader& loader() const { return loader_; }
   const RunOptions& run() const { return run_; }
   const std::string& program() const { return program_; }
   const std::vector<EpochResult>& history() const { return history_; }
@@ -143,6 +157,9 @@ class Training {
   double seconds() const;
 
  private:
+  bool ended() const;
+  // Ended, though the epoch has batches left.
+  bool stops_in_epoch() const { return dry_run_done_ || (run_.iterations > 0 && steps_ >= run_.iterations); }
   io::LoadedCheckpoint find_checkpoint() const;
   void load(const io::LoadedCheckpoint& loaded);
   void begin_step(const data::Batch& b);
@@ -151,17 +168,18 @@ class Training {
 
   std::string program_;
   const RunOptions& run_;
-  TrainingParts parts_;
+  data::DataLoader& loader_;
   TrainingOptions options_;
-  SampleLog samples_;
+  internal::SampleLog samples_;
   std::unique_ptr<io::EventWriter> events_;
-  Stop stop_;
+  internal::Stop stop_;
   Tally train_;
   std::vector<EpochResult> history_;
   int64_t images_ = 0, steps_ = 0;  // trained on, and how long that took
   double seconds_ = 0;
-  int64_t tested_ = 0;   // epochs done when the last test was made
-  TrainingState state_;  // of all of these
+  int64_t tested_ = 0;         // epochs done when the last test was made
+  int64_t tested_steps_ = -1;  // and steps; -1: no test yet
+  TrainingState state_;        // of all of these
   bool dry_run_done_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 
@@ -197,4 +215,4 @@ class Training::Batches {
   Training& training_;
 };
 
-}  // namespace gradus::examples
+}  // namespace gradus::train

@@ -1,4 +1,4 @@
-#include "gradus/examples/support/progress.h"
+#include "gradus/train/progress.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -7,10 +7,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
-namespace gradus::examples {
+namespace gradus::train {
 namespace {
 
 int terminal_columns() {
@@ -99,4 +101,21 @@ void Progress::draw(const std::string& figures) {
   line_open_ = true;
 }
 
-}  // namespace gradus::examples
+std::function<void(const data::DownloadProgress&)> download_bar() {
+  struct State {
+    std::string file;
+    std::unique_ptr<Progress> bar;
+  };
+  return [state = std::make_shared<State>()](const data::DownloadProgress& p) {
+    if (p.file != state->file) {
+      if (state->bar) state->bar->finish("");
+      state->file = p.file;
+      if (!Progress::is_bar()) std::cout << "Downloading " << p.file << std::endl;
+      state->bar =
+          std::make_unique<Progress>(ProgressOptions{.title = p.file, .total = p.total, .unit = "bytes"});
+    }
+    state->bar->update(p.done, "");
+  };
+}
+
+}  // namespace gradus::train

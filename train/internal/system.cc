@@ -1,4 +1,4 @@
-#include "gradus/examples/support/system.h"
+#include "gradus/train/internal/system.h"
 
 #include <sys/resource.h>
 
@@ -9,7 +9,7 @@
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/quiet_signals.h"
 
-namespace gradus::examples {
+namespace gradus::train::internal {
 
 double peak_rss_mib() {
   rusage usage{};
@@ -18,7 +18,7 @@ double peak_rss_mib() {
 }
 
 void write_text_file(const std::filesystem::path& path, const std::string& text) {
-  const internal::QuietSignals quiet;
+  const gradus::internal::QuietSignals quiet;
   errno = 0;
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << text << std::flush;
@@ -27,4 +27,4 @@ void write_text_file(const std::filesystem::path& path, const std::string& text)
                     errno ? std::string(": ") + std::strerror(errno) : "");
 }
 
-}  // namespace gradus::examples
+}  // namespace gradus::train::internal

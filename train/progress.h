@@ -3,9 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
-namespace gradus::examples {
+#include "gradus/data/files/download.h"
+
+namespace gradus::train {
 
 struct ProgressOptions {
   std::string title;  // "Epoch 3/14"
@@ -43,7 +46,10 @@ class Progress {
   bool line_open_ = false;
 };
 
+// Returns what shows a download's progress, file by file: data::download_mnist(dir, train::download_bar()).
+std::function<void(const data::DownloadProgress&)> download_bar();
+
 // "1:02:03" or "4:05".
 std::string clock_text(double seconds);
 
-}  // namespace gradus::examples
+}  // namespace gradus::train

@@ -1,19 +1,25 @@
-#include "gradus/examples/support/ranks.h"
+#include "gradus/train/ranks.h"
 
 #include <iostream>
 #include <vector>
 
+#include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/parallel.h"
 
-namespace gradus::examples {
+namespace gradus::train {
 
 bool is_first_rank() { return dist::get_rank() == 0; }
 
 void print(const std::string& line) {
   if (is_first_rank()) std::cout << line << std::endl;
+}
+
+void on_one_rank_per_host(const std::function<void()>& f) {
+  if (dist::get_local_rank() == 0) f();
+  dist::barrier();
 }
 
 std::string machine_text() {
@@ -29,4 +35,4 @@ void check_same_on_all_ranks(const std::string& what, const std::string& value) 
       throw ValueError("ranks", what, " differ: ", all[0], " on rank 0, ", all[rank], " on rank ", rank);
 }
 
-}  // namespace gradus::examples
+}  // namespace gradus::train

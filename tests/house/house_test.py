@@ -1,0 +1,131 @@
+"""The house is in order: includes have no circles, rooms are small and known, text keeps its layout.
+
+    python3 tests/house/house_test.py [FOLDER]
+"""
+import os
+import re
+import sys
+import unittest
+
+ROOT = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "."
+CODE = ("tensor", "autograd", "nn", "optim", "data", "io", "models", "distributed", "train")
+# Headers that lead to a whole layer: a folder's own umbrella is no part of its walls.
+UMBRELLAS = {"gradus.h", "core.h", "autograd/ops/ops.h", "nn/nn.h", "optim/optim.h", "data/data.h",
+             "distributed/distributed.h", "train/train.h", "models/models.h"}
+MOST_FILES = 40
+TAG = re.compile(r"//.*[^\s/(] (?:Shapes?|Errors|Grad|Source): ")
+SHORT = 2  # words: a paragraph that ends in so few after a full line is an orphan
+
+
+def files(folders, endings):
+    for folder in folders:
+        for place, below, names in os.walk(os.path.join(ROOT, folder)):
+            below[:] = [b for b in below if not b.startswith((".", "bazel-"))]
+            for name in names:
+                if name.endswith(endings):
+                    yield os.path.relpath(os.path.join(place, name), ROOT)
+
+
+def text(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def includes():
+    graph = {}
+    for path in list(files(CODE, (".h", ".cc"))) + ["gradus.h", "core.h"]:
+        graph[path] = re.findall(r'^#include "gradus/([^"]+)"', text(path), re.M)
+    return graph
+
+
+def circles(graph):
+    """The strongly connected parts of more than one node (Tarjan)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph.get(node, ()):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            part = []
+            while not part or part[-1] != node:
+                part.append(stack.pop())
+            if len(part) > 1:
+                found.append(sorted(part))
+
+    sys.setrecursionlimit(100000)
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return found
+
+
+def room(path):
+    folder = os.path.dirname(path)
+    return os.path.dirname(folder) if folder.endswith("/internal") else folder
+
+
+class House(unittest.TestCase):
+    def test_files_include_each_other_in_one_direction(self):
+        graph = includes()
+        self.assertGreater(len(graph), 500, "the sources were not found")
+        self.assertEqual(circles(graph), [])
+
+    def test_folders_include_each_other_in_one_direction(self):
+        folders = {}
+        for path, heads in includes().items():
+            if path in UMBRELLAS:
+                continue
+            below = folders.setdefault(room(path), set())
+            below.update(room(h) for h in heads if room(h) != room(path) and h not in UMBRELLAS)
+        self.assertEqual(circles(folders), [])
+
+    def test_what_is_internal_is_included_from_its_own_room_alone(self):
+        wrong = [f"{path} includes {h}" for path, heads in includes().items()
+                 for h in heads if "/internal/" in h and room(h) != room(path)]
+        self.assertEqual(wrong, [])
+
+    def test_no_folder_has_too_many_files_and_each_is_in_the_architecture(self):
+        page = text("docs/architecture.md")
+        crowded, unknown = [], []
+        for folder in CODE + ("examples", "benchmarks", "tests", "tools", "bazel"):
+            for place, below, names in os.walk(os.path.join(ROOT, folder)):
+                below[:] = [b for b in below if b not in ("__pycache__", "golden", "found", "internal")]
+                path = os.path.relpath(place, ROOT)
+                names = [n for n in names if not n.endswith((".pyc", ".bazel"))]
+                if len(names) > MOST_FILES:
+                    crowded.append(f"{path}: {len(names)}")
+                if names and not path.startswith("tests/") and f"{path}/" not in page:
+                    unknown.append(path)
+        self.assertEqual(crowded, [])
+        self.assertEqual(unknown, [], "docs/architecture.md does not name them")
+
+    def test_lines_are_short_and_tags_begin_them(self):
+        long, glued, orphans = [], [], []
+        everything = CODE + ("examples", "benchmarks", "tests")
+        for path in list(files(everything, (".h", ".cc"))) + ["gradus.h", "core.h"]:
+            before = ""
+            for number, line in enumerate(text(path).split("\n"), 1):
+                place = f"{path}:{number}"
+                if len(line) > 110:
+                    long.append(place)
+                if TAG.search(line) and line.lstrip().startswith("//"):
+                    glued.append(place)
+                prose = re.match(r"\s*// (\S.*)", line)
+                if (prose and len(before) > 100 and len(prose[1].split(" ")) <= SHORT and re.match(r"\s*// \S", before)
+                        and not prose[1].endswith(":") and not prose[1][0].isupper()):
+                    orphans.append(place)
+                before = line
+        for path in files(("docs",), (".md",)):
+            long += [f"{path}:{n}" for n, line in enumerate(text(path).split("\n"), 1) if len(line) > 120]
+        long += [f"README.md:{n}" for n, line in enumerate(text("README.md").split("\n"), 1) if len(line) > 120]
+        self.assertEqual((long, glued, orphans), ([], [], []))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,106 @@
+#include "gradus/train/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <type_traits>
+
+namespace gradus::train {
+namespace {
+
+constexpr ArgumentOptions at_least(double low) { return {.at_least = low}; }
+
+}  // namespace
+
+struct CommandLine::Impl {
+  CLI::App app;
+  RunOptions& run;
+};
+
+CommandLine::CommandLine(const std::string& program, const std::string& about, RunOptions& o)
+    : impl_(new Impl{CLI::App(about), o}) {
+  const std::string file = "DIR/" + program + ".ckpt";
+  add("--nproc", o.nproc, "ranks on this machine", {.at_least = 1, .at_most = 256});
+  add("--max-restarts", o.max_restarts,
+      "times that ranks are started again after a failure; they go on from " + file,
+      {.at_least = 0, .at_most = 1e6});
+  add("--epochs", o.epochs, "passes over the training data", at_least(0));
+  add("--iterations", o.iterations, "instead: steps of training", {.at_least = 1, .value = "N"});
+  add("--seed", o.seed, "seed of all random numbers");
+  add("-p,--log-interval,--print-freq", o.log_interval, "batches between two lines of the log", at_least(1));
+  add("--dry-run", o.dry_run, "one training step and one test step only");
+  add("-j,--workers", o.workers, "threads of each rank that prepare batches ahead",
+      {.at_least = 0, .at_most = 256});
+  add("--threads", o.threads, "threads of each rank that compute [its share of the cores]",
+      {.at_least = 1, .at_most = 4096});
+  add("--resume", o.resume, "continue from this checkpoint", {.value = "FILE"});
+  add("--checkpoint-dir", o.checkpoint_dir, "write " + file + " after every epoch", {.value = "DIR"});
+  add("--checkpoint-interval", o.checkpoint_interval, "write it also every K batches",
+      {.at_least = 1, .value = "K"});
+  add("--summary", o.summary, "write the results as JSON", {.value = "FILE"});
+  add("--tensorboard", o.tensorboard, "write event files for TensorBoard", {.value = "DIR"});
+  add("--sample-log", o.sample_log, "write which samples each step used", {.value = "FILE"});
+}
+
+CommandLine::~CommandLine() = default;
+
+template <class T>
+void CommandLine::add_option(const std::string& names, T& variable, const std::string& help,
+                             const ArgumentOptions& o) {
+  CLI::Option* option = impl_->app.add_option(names, variable, help);
+  if (variable != T()) option->capture_default_str();
+  if (!o.value.empty()) option->type_name(o.value);
+  if (!o.one_of.empty()) option->check(CLI::IsMember(o.one_of));
+  if constexpr (std::is_arithmetic_v<T>) {
+    // Integers beyond 2^40 are taken for a mistake.
+    const double most = o.at_most.value_or(std::is_floating_point_v<T>
+                                               ? std::numeric_limits<double>::max()
+                                               : std::min(0x1p40, double(std::numeric_limits<T>::max())));
+    if (o.above)
+      option->check(CLI::Range(std::nextafter(*o.above, most), most));
+    else if (o.at_least || o.at_most)
+      option->check(CLI::Range(T(o.at_least.value_or(0)), T(most)));
+  }
+}
+
+void CommandLine::add(const std::string& names, int& v, const std::string& help, const ArgumentOptions& o) {
+  add_option(names, v, help, o);
+}
+void CommandLine::add(const std::string& names, int64_t& v, const std::string& help,
+                      const ArgumentOptions& o) {
+  add_option(names, v, help, o);
+}
+void CommandLine::add(const std::string& names, uint64_t& v, const std::string& help,
+                      const ArgumentOptions& o) {
+  add_option(names, v, help, o);
+}
+void CommandLine::add(const std::string& names, double& v, const std::string& help,
+                      const ArgumentOptions& o) {
+  add_option(names, v, help, o);
+}
+void CommandLine::add(const std::string& names, std::string& v, const std::string& help,
+                      const ArgumentOptions& o) {
+  add_option(names, v, help, o);
+}
+void CommandLine::add(const std::string& names, bool& v, const std::string& help) {
+  impl_->app.add_flag(names, v, help);
+}
+
+void CommandLine::parse_or_exit(int argc, char** argv) {
+  try {
+    impl_->app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    std::exit(impl_->app.exit(e) == 0 ? 0 : 2);
+  }
+  impl_->run.values.clear();
+  for (const CLI::Option* o : impl_->app.get_options()) {
+    const std::string name = o->get_single_name();
+    if (name == "help") continue;
+    std::string given;
+    for (const std::string& part : o->results()) given += (given.empty() ? "" : " ") + part;
+    impl_->run.values.emplace_back(name, o->count() > 0 ? given : o->get_default_str());
+  }
+}
+
+}  // namespace gradus::train

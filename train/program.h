@@ -1,0 +1,28 @@
+// The frame of a training program: its ranks, its errors, its exit status.
+//
+//   int main(int argc, char** argv) { return train::run("mnist", parse(argc, argv), fit); }
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <string>
+
+#include "gradus/train/command_line.h"
+
+namespace gradus::train {
+
+// Somebody asked to stop: where to go on, if there is a checkpoint.
+struct Interrupted {
+  std::string checkpoint;
+};
+
+// Calls `body` on every rank, and returns the program's exit status: 0; 130 when it was interrupted; 1 after
+// an exception, which becomes one line. Outputs that cannot be written are noticed before the training.
+int run(const std::string& name, const RunOptions& options, const std::function<void()>& body);
+// The same for a function of the options: run("mnist", parse(argc, argv), fit).
+template <std::derived_from<RunOptions> Options>
+int run(const std::string& name, const Options& options, void (*body)(const Options&)) {
+  return run(name, options, [&] { body(options); });
+}
+
+}  // namespace gradus::train

@@ -1,0 +1,70 @@
+#include "gradus/train/summary.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/tensor/runtime/parallel.h"
+#include "gradus/train/internal/system.h"
+#include "gradus/train/ranks.h"
+#include "gradus/train/text.h"
+
+namespace gradus::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void add_means(Json& to, const std::string& prefix, const Sums& sums) {
+  for (const auto& [name, sum] : sums.of) to[prefix + name] = sums.mean(name);
+}
+
+Json history_of(const Training& t) {
+  Json history = Json::array();
+  for (const EpochResult& e : t.history()) {
+    Json& entry = history.emplace_back(Json{{"epoch", e.epoch}});
+    add_means(entry, "train_", e.train);
+    add_means(entry, "test_", e.test);
+    entry["seconds"] = e.seconds;
+  }
+  return history;
+}
+
+}  // namespace
+
+void report(const Training& t) {
+  std::string text = "Test";
+  for (const auto& [name, sum] : t.last().test.of)
+    text += (text == "Test" ? " " : ", ") + mean_text(name, t.last().test.mean(name));
+  print(concat(text, "; trained at ", format("%.0f", t.images_per_second()), " images/s"));
+  write_summary(t);
+}
+
+void write_summary(const Training& t, const std::vector<std::pair<std::string, double>>& more) {
+  if (t.run().summary.empty() || !is_first_rank()) return;
+  const Sums& test = t.last().test;
+  Json summary = {{"example", t.program()},
+                  {"dataset", t.loader().dataset().name()},
+                  {"train_samples", t.loader().dataset().size()},
+                  {"test_samples", test.seen},
+                  {"epochs", t.epoch()},
+                  {"steps", t.steps()}};
+  add_means(summary, "test_", test);
+  add_means(summary, "best_test_", t.best().test);
+  summary.update({{"images_per_second", t.images_per_second()},
+                  {"peak_rss_mib", internal::peak_rss_mib()},
+                  {"device", "cpu"},
+                  {"threads", num_threads()},
+                  {"world_size", dist::get_world_size()},
+                  {"seconds", t.seconds()},
+                  {"seed", t.run().seed},
+                  {"history", history_of(t)}});
+  for (const auto& [name, value] : t.run().values) summary["options"][name] = value;
+  for (const auto& [name, value] : more)
+    if (value == std::trunc(value) && std::abs(value) < 0x1p53)
+      summary[name] = int64_t(value);
+    else
+      summary[name] = value;
+  internal::write_text_file(t.run().summary, summary.dump(2) + "\n");
+}
+
+}  // namespace gradus::train

@@ -1,0 +1,89 @@
+#include "gradus/train/tally.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gradus/distributed/base/wire.h"
+#include "gradus/distributed/group/object.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/train/text.h"
+
+namespace gradus::train {
+
+Sums& Sums::operator+=(const Sums& s) {
+  seen += s.seen;
+  for (const auto& [name, value] : s.of) {
+    const auto mine = std::ranges::find(of, name, &std::pair<std::string, double>::first);
+    if (mine == of.end())
+      of.emplace_back(name, value);
+    else
+      mine->second += value;
+  }
+  return *this;
+}
+
+double Sums::sum(std::string_view name) const {
+  for (const auto& [own, value] : of)
+    if (own == name) return value;
+  return 0;
+}
+
+double Sums::mean(std::string_view name) const { return seen ? sum(name) / double(seen) : 0; }
+
+std::string mean_text(const std::string& name, double mean) {
+  return name.starts_with("accuracy") ? format("%s %.2f %%", name.c_str(), 100 * mean)
+                                      : format("%s %.4f", name.c_str(), mean);
+}
+
+Sums Tally::reduce() {
+  Sums recent;
+  if (dist::get_world_size() == 1) {
+    recent = mine_;
+  } else {
+    // A rank that has seen nothing yet has no names.
+    using Wire = std::pair<int64_t, std::vector<std::pair<std::string, double>>>;
+    for (const std::string& bytes : dist::all_gather_object(dist::to_wire(Wire{mine_.seen, mine_.of}))) {
+      Wire one = dist::from_wire<Wire>(bytes);
+      recent += {.seen = one.first, .of = std::move(one.second)};
+    }
+  }
+  mine_ = {};
+  total_ += recent;
+  return recent;
+}
+
+int64_t count_correct(const Tensor& logits, const Tensor& target, int64_t k, int64_t rows) {
+  const Tensor values = raw::contiguous(raw::to(logits, DType::kF32));
+  const float* x = values.data<float>();
+  const int64_t* y = target.data<int64_t>();
+  const int64_t classes = logits.size(1);
+  if (rows < 0) rows = logits.size(0);
+  int64_t correct = 0;
+  for (int64_t i = 0; i < rows; ++i, x += classes) {
+    // The target's place: how many come before it.
+    const float at_target = x[y[i]];
+    int64_t before = 0;
+    for (int64_t c = 0; c < classes; ++c)
+      before += x[c] > at_target || (x[c] == at_target && c < y[i]) || (std::isnan(x[c]) && c != y[i]);
+    correct += before < k && !std::isnan(at_target);
+  }
+  return correct;
+}
+
+Sums score(const Tensor& loss, const Tensor& logits, const data::Batch& b, ScoreOptions options) {
+  const int64_t rows = b.size() - b.padding;
+  double sum = 0;
+  if (loss.dim() == 0) {
+    sum = loss.item<double>() * double(rows);
+  } else {
+    const Tensor values = raw::contiguous(raw::to(loss, DType::kF32));
+    for (int64_t i = 0; i < rows; ++i) sum += double(values.data<float>()[i]);
+  }
+  Sums sums{.seen = rows,
+            .of = {{"loss", sum}, {"accuracy", double(count_correct(logits, b.target, 1, rows))}}};
+  if (options.in_5) sums.of.emplace_back("accuracy_in_5", count_correct(logits, b.target, 5, rows));
+  return sums;
+}
+
+}  // namespace gradus::train
