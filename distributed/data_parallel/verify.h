@@ -52,7 +52,7 @@ struct VerifyReport {
   bool agrees = true;
   std::string tensor;     // the first difference: "loss", "gradient of fc.weight", ...
   int step = 0;           // in which it differs, from 0
-  int rank = -1;          // whose value differs from rank 0's; -1: the ranks agree with each other
+  int rank = -1;          // the rank that differs from rank 0; -1: the ranks agree with each other
   double difference = 0;  // relative: that tensor's; if all agree, the largest
   Cause cause = Cause::kNone;
   std::string text;  // the whole report in sentences, with what to do

@@ -32,8 +32,8 @@ std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const Watch& wa
   const std::vector<int>& members = setup.members;
   if (setup.group_id >= kAcross) throw StateError("new_group", "too many groups: ", setup.group_id);
 
-  std::vector<int> hosts;  // by first member
-  std::vector<int> host;   // per member: its place there
+  std::vector<int> hosts;  // the hosts, ordered by their first member
+  std::vector<int> host;   // per member: its host's place in `hosts`
   std::vector<int> leaders;
   for (int member : members) {
     const int at = place_of(world.host_of[member], hosts);

@@ -24,8 +24,8 @@
 
 namespace gradus::dist::internal {
 
-// A job of several ranks. Each rank that is a thread has one in its Context; a process has one. Every Job is
-// a World, except the one of a group of one.
+// A job of several ranks. A rank that is a thread has its World in its Context; a process has one World.
+// Every Job is a World, except the Job of a process without other ranks.
 class World : public Job {
  public:
   std::string backend;  // "local", "gloo"
@@ -45,7 +45,7 @@ class World : public Job {
   CallLog calls;  // this rank's calls in all groups
   const std::shared_ptr<PostedCalls> posted = std::make_shared<PostedCalls>();
   std::mutex messages_mutex;
-  std::vector<Ref<WorkState>> messages;  // under way, without anyone who must wait for them
+  std::vector<Ref<WorkState>> messages;  // under way; nothing has to wait for them
 
   Watch watch(std::optional<Milliseconds> limit = {}) const {
     return {membership.get(), Deadline::after(limit.value_or(timeout))};

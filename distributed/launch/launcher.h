@@ -30,15 +30,16 @@ struct LauncherOptions {
   int world_size = 0;  // MegEngine's way: ranks of all machines
   int rank_start = 0;  // MegEngine's way: first rank of this machine
   std::string master_addr = "127.0.0.1";
-  std::string master_ip = {};            // MegEngine's name for master_addr
-  int master_port = 0;                   // 0: any free one, with one machine
-  int port = 0;                          // MegEngine's name for master_port
-  std::string backend = "gloo";          // "local": ranks are threads of this process
-  int max_restarts = 0;                  // how often all ranks are started again after a failure
-  int threads_per_rank = 0;              // 0: usable cores / ranks on this machine
-  std::string log_dir = {};              // the ranks' output, one folder per attempt and rank; "": none
-  Milliseconds timeout{600'000};         // of collectives, unless they say otherwise; and how long ranks
-                                         // may go on when another has returned
+  std::string master_ip = {};    // MegEngine's name for master_addr
+  int master_port = 0;           // 0: any free one, with one machine
+  int port = 0;                  // MegEngine's name for master_port
+  std::string backend = "gloo";  // "local": ranks are threads of this process
+  int max_restarts = 0;          // how often all ranks are started again after a failure
+  int threads_per_rank = 0;      // 0: usable cores / ranks on this machine
+  std::string log_dir = {};      // the ranks' output, one folder per attempt and rank; "": none
+  // The timeout of collectives, unless they say otherwise; also how long ranks may go on after another rank
+  // has returned.
+  Milliseconds timeout{600'000};
   Milliseconds shutdown_timeout{3'000};  // between asking ranks to end and killing them
 };
 

@@ -18,8 +18,9 @@ struct SpawnOptions {
   int in = -1, out = -1, err = -1;  // its standard streams; -1: this process's
   std::vector<int> inherit;         // further descriptors that the program keeps
   int guard = -1;                   // a socket: the process first sends kStarted and its id there
-  bool outlives_us = false;  // in a session of its own; else in a process group of its own, and killed when
-                             // the calling thread ends, by whatever
+  // true: in a session of its own. false: in a process group of its own, and killed when the calling thread
+  // ends for any reason.
+  bool outlives_us = false;
 };
 
 inline constexpr char kStarted = 's';

@@ -34,7 +34,7 @@ struct SimulationReport {
   std::vector<std::exception_ptr> errors;  // per rank; null: its function returned
   int killed = -1;                         // the rank that was killed, or -1
   bool dropped = false;                    // a message was lost
-  bool hung = false;                       // every rank waited for ever: what each waited for is in `trace`
+  bool hung = false;                       // every rank waited forever; `trace` says for what
   uint64_t trace_hash = 0;                 // equal for equal runs
   std::vector<std::string> trace;          // the last decisions, oldest first
 };

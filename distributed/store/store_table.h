@@ -30,7 +30,7 @@ class StoreTable {
   bool waits(Client client) const { return waiters_.contains(client); }
   // Ends a wait without an answer.
   void forget(Client client);
-  // Ends the waits whose time is over.
+  // Ends the waits that have timed out.
   void expire(TimePoint now, Answers* answers);
   std::optional<TimePoint> next_deadline() const;
   // Removes all keys except the launchers'.

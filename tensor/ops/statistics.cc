@@ -4,7 +4,7 @@
 
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/pointwise.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
 
@@ -22,13 +22,13 @@ Tensor var(const Tensor& x, const Dims& dims, int64_t correction, bool keepdim) 
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   check_reducible_float(x, dims, "logsumexp");
-  if (reduced_numel(x, dims, "logsumexp") == 0) return log(sum(x, dims, keepdim));
+  if (reduced_numel(x, dims, "logsumexp") == 0) return unary<functors::Log>(sum(x, dims, keepdim));
   if (size_of(x.dtype()) == 2) return to(logsumexp(to(x, DType::kF32), dims, keepdim), x.dtype());
   // The shift is a finite number near the maximum. An infinite shift would give inf - inf.
   const double limit =
       x.dtype() == DType::kF64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
   const Tensor shift = clamp(amax(x, dims, true), -limit, limit);
-  const Tensor y = add(log(sum(exp(sub(x, shift)), dims, true)), shift);
+  const Tensor y = add(unary<functors::Log>(sum(unary<functors::Exp>(sub(x, shift)), dims, true)), shift);
   return keepdim ? y : reshape(y, reduced_shape(x, dims, false, "logsumexp"));
 }
 

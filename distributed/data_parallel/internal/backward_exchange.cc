@@ -31,7 +31,8 @@ std::optional<BackwardNote> read(const std::vector<int64_t>& text) {
   return note;
 }
 
-// Returns a member whose value differs from that of most members, and one of these; only members that count.
+// Among the members that count, returns one with another value than most, and one with the value
+// that most have.
 template <class Counts, class Value>
 std::optional<std::pair<size_t, size_t>> find_odd(const std::vector<BackwardNote>& notes, Counts counts,
                                                   Value value) {

@@ -25,7 +25,7 @@ struct BackwardNote {
   int64_t kind = kBackward;
   int64_t number = 0;    // of the backward, counting those in no_sync
   int64_t plan = 0;      // fingerprints: of what was attached, with the options,
-  int64_t attached = 0;  // and of the tensors of the manager whose backward it is
+  int64_t attached = 0;  // and of the tensors of the backward's manager
   int64_t flags = 0;
   int64_t checksum = 0;  // of the parameters; 0: not compared this time
   std::vector<bool> reached;
@@ -37,8 +37,8 @@ inline constexpr int64_t kMaxReached = 50'000;
 // Notes under way.
 class BackwardExchange {
  public:
-  // Sends this rank's note, without waiting. `plan` has the lines of which a note has the fingerprint. Ranks
-  // compare the lines if the fingerprints differ.
+  // Sends this rank's note, without waiting. `plan` has the lines that the note's fingerprint is made from.
+  // Ranks compare the lines if the fingerprints differ.
   // Errors: in notes(), MismatchError on all ranks if the members' notes do not fit; it names
   // one that differs.
   BackwardExchange(const Group& group, const BackwardNote& mine,

@@ -43,7 +43,7 @@ uint64_t process_namespace() {
 }
 
 // The store's value for a copy, and what may happen next:
-//   nothing, or kFree    nobody has it: whoever replaces this by a kFilling of its own fills it
+//   nothing, or kFree    no rank has it: a rank that replaces this by its own kFilling fills it
 //   kFilling             `rank` fills it; others wait
 //   kReady               it is descriptor `fd` of process `pid`. When it is not there any more, as kFree
 struct Claim {

@@ -232,8 +232,7 @@ std::string list_ranks(const std::vector<int>& ranks) {
   return concat(ranks.size() == 1 ? "rank " : "ranks ", to_text(ranks));
 }
 
-// Throws for ranks that did not come. The other ranks learn the reason from the first rank
-// whose time is over.
+// Throws for ranks that did not come. The first rank that runs out of time tells the others the reason.
 [[noreturn]] void throw_failure_of(const std::vector<int>& missing, Membership* membership,
                                    Failure::Kind kind, const std::string& text) {
   const Failure failure{kind, missing[0], concat(list_ranks(missing), ' ', text)};
@@ -286,7 +285,7 @@ Hosts exchange_hosts(const Place& place, Store& store, Membership* membership, c
   }
 }
 
-// Throws for rank 0, whose port is taken. If another job's rank 0 has the port, it must hear of this: Note
+// Throws because rank 0's port is taken. If another job's rank 0 has the port, it must hear of this: Note
 // [Whose store it is].
 [[noreturn]] void throw_taken(const Place& place, const ConnectionError& taken) {
   constexpr Milliseconds kLook{2'000};

@@ -31,8 +31,8 @@ struct RendezvousOptions {
   Milliseconds join_timeout{600'000};
   Milliseconds last_call{30'000};  // how long to wait for more than min_nodes
   int max_restarts = 0;            // the first node's value counts
-  Milliseconds exit_timeout{
-      600'000};  // how long ranks may go on when others have ended in order; 0: for ever
+  // How long ranks may go on after others have ended in order; 0: forever.
+  Milliseconds exit_timeout{600'000};
 
   bool several() const { return max_nodes > 1; }
 };

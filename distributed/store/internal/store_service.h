@@ -72,7 +72,7 @@ class StoreService {
     size_t sent = 0;
     Hello hello;
     std::string hello_frame, challenge_frame;  // as they were on the wire, since their bytes are signed
-    bool present = false;                      // a member or launcher whose end would be a death
+    bool present = false;                      // a member or launcher that has not left: its end is a death
     std::string why;                           // why it was dropped
     std::optional<TimePoint> deadline;         // when to drop it
   };
