@@ -10,10 +10,6 @@
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/tensor_checks.h"
 
-namespace gradus::autograd {
-bool is_tracked(const Tensor& x);  // from autograd/graph/tracking.h; resolved at link time, as Tensor::grad
-}
-
 namespace gradus::optim {
 namespace {
 
@@ -82,7 +78,7 @@ std::vector<Tensor> Optimizer::parameters() const {
 }
 
 void Optimizer::check_step(const Tensor& param, const Tensor& grad) const {
-  if (autograd::is_tracked(param))
+  if (param.defined() && param.ref()->slot && param.ref()->slot->is_followed())
     throw StateError(kind(),
                      "step would overwrite a parameter that an open recording follows: ", describe(param),
                      "; run the recording's backward or release it first");

@@ -32,6 +32,8 @@ class AutogradSlot : public Counted {
  public:
   // Returns whether this is a leaf (an attached tensor) rather than the node of an op.
   bool is_leaf() const { return is_leaf_; }
+  // Returns whether an open recording of this thread follows the tensor.
+  virtual bool is_followed() const = 0;
   // Called when the tensor that owned this slot is destroyed.
   virtual void owner_gone() {}
 

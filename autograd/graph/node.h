@@ -52,6 +52,8 @@ class Node : public AutogradSlot {
  public:
   explicit Node(const char* op);
 
+  bool is_followed() const override;
+
   // Computes the gradients of the inputs marked in `needs`, into `dxs` (same length as edges()). `dys` holds
   // the outputs' gradients, undefined where none arrived; at least one did. May be called once per recording.
   virtual void run(std::span<Tensor> dys, std::span<const char> needs, std::span<Tensor> dxs) = 0;
@@ -126,6 +128,7 @@ class Node : public AutogradSlot {
 class Leaf final : public AutogradSlot {
  public:
   explicit Leaf(TensorImpl* owner) : AutogradSlot(true), owner_(owner) {}
+  bool is_followed() const override;
   void owner_gone() override {
     std::lock_guard lock(mutex_);
     owner_ = nullptr;

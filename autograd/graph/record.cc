@@ -144,12 +144,7 @@ void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vect
   if (probes_only) node->drop_rule();
 }
 
-bool is_tracked(const Tensor& x) {
-  if (!x.defined() || !x.ref()->slot) return false;
-  for (const Ref<Counted>& r : open_recordings())
-    if (as_recording(r)->follows(x.ref()->slot.get())) return true;
-  return false;
-}
+bool is_tracked(const Tensor& x) { return x.defined() && x.ref()->slot && x.ref()->slot->is_followed(); }
 
 bool take_relu_over(const Tensor& x) {
   const auto& slot = x.ref()->slot;

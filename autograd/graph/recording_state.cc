@@ -156,4 +156,17 @@ Ref<RecordingState> innermost_following(const Tensor& x) {
   return nullptr;
 }
 
+namespace {
+
+bool is_followed(const AutogradSlot* slot) {
+  for (const Ref<Counted>& r : open_recordings())
+    if (as_recording(r)->follows(slot)) return true;
+  return false;
+}
+
+}  // namespace
+
+bool Node::is_followed() const { return autograd::is_followed(this); }
+bool Leaf::is_followed() const { return autograd::is_followed(this); }
+
 }  // namespace gradus::autograd

@@ -37,8 +37,8 @@ struct LauncherOptions {
   int max_restarts = 0;          // how often all ranks are started again after a failure
   int threads_per_rank = 0;      // 0: usable cores / ranks on this machine
   std::string log_dir = {};      // the ranks' output, one folder per attempt and rank; "": none
-  // The timeout of collectives, unless they say otherwise; also how long ranks may go on after another rank
-  // has returned.
+  // The timeout of collectives, unless they say otherwise. Ranks may also go on for this long after another
+  // rank has returned.
   Milliseconds timeout{600'000};
   Milliseconds shutdown_timeout{3'000};  // between asking ranks to end and killing them
 };

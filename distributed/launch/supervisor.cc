@@ -464,8 +464,8 @@ class Attempt {
   std::vector<Rank> ranks_;
   Stage stage_ = Stage::kRunning;
   Clock::time_point next_step_ = Clock::time_point::max(), next_reap_ = Clock::now() + kReap;
-  std::optional<std::pair<int, Deadline>>
-      first_end_;  // the first end in order: its rank; how long others may go on
+  // The rank that first ended in order, and until when the others may go on.
+  std::optional<std::pair<int, Deadline>> first_end_;
   bool failed_ = false, asked_to_end_ = false, ended_ = false;
   int signal_ = 0;
   Failure failure_;  // the first failure seen here
