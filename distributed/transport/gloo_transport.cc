@@ -253,8 +253,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
   }
 
   void on_payload(int peer, uint64_t id) override {
-    links_[peer]->send(
-        {.kind = Frame::Kind::kTaken, .id = id});  // first, since this rank may end once it has everything
+    links_[peer]->send({.kind = Frame::Kind::kTaken, .id = id});  // first: this rank may end when it has all
     finish_moving(incoming_, {peer, id});
     signal_.notify();
   }

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "gradus/examples/support/ranks.h"
 #include "gradus/tensor/tensor.h"
+#include "gradus/train/ranks.h"
 
 namespace gradus::examples {
 

@@ -90,8 +90,7 @@ void StoreService::check_proof(Id id, Connection& c, std::string_view body, Time
   if (hello.role == Role::kMember)
     if (const auto why = roster_.join(hello.rank, hello.world_size, now)) {
       if (options_.two_jobs_met && roster_.is_contended(hello.rank, now)) {
-        options_.two_jobs_met(
-            two_jobs(hello.rank));  // before report(), after which this process may soon end
+        options_.two_jobs_met(two_jobs(hello.rank));  // before report(): this process may then end
         report(two_jobs(hello.rank));
       }
       return refuse(id, c, Refusal::kRank, *why);
