@@ -1,13 +1,33 @@
 #include "gradus/train/command_line.h"
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <type_traits>
 
 namespace gradus::train {
 namespace {
+
+// Numbers within the options' bounds, and no NaN. Integers beyond 2^40 are taken for a mistake.
+template <class T>
+CLI::Validator interval(const ArgumentOptions& o) {
+  const double least = o.above.value_or(o.at_least.value_or(0));
+  const double most = o.at_most.value_or(std::is_integral_v<T> ? 0x1p40 : std::numeric_limits<double>::max());
+  const bool open = o.above.has_value();
+  std::string text = open ? "ABOVE " : "FROM ";
+  text += CLI::detail::to_string(least);
+  if (o.at_most) text += " TO " + CLI::detail::to_string(most);
+  return CLI::Validator(
+      [=](const std::string& given) -> std::string {
+        T value{};
+        const bool reads = CLI::detail::lexical_cast(given, value);
+        const double v = double(value);
+        return reads && (open ? v > least : v >= least) && v <= most
+                   ? ""
+                   : "expected a number " + text + ", given " + given;
+      },
+      text);
+}
 
 constexpr ArgumentOptions at_least(double low) { return {.at_least = low}; }
 
@@ -53,14 +73,7 @@ void CommandLine::add_option(const std::string& names, T& variable, const std::s
   if (!o.value.empty()) option->type_name(o.value);
   if (!o.one_of.empty()) option->check(CLI::IsMember(o.one_of));
   if constexpr (std::is_arithmetic_v<T>) {
-    // Integers beyond 2^40 are taken for a mistake.
-    const double most = o.at_most.value_or(std::is_floating_point_v<T>
-                                               ? std::numeric_limits<double>::max()
-                                               : std::min(0x1p40, double(std::numeric_limits<T>::max())));
-    if (o.above)
-      option->check(CLI::Range(std::nextafter(*o.above, most), most));
-    else if (o.at_least || o.at_most)
-      option->check(CLI::Range(T(o.at_least.value_or(0)), T(most)));
+    if (o.at_least || o.at_most || o.above) option->check(interval<T>(o));
   }
 }
 

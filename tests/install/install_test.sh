@@ -29,7 +29,7 @@ step() {
 
 project() {
   mkdir -p "$work/$1"
-  cp "$here/train.cc" "$work/$1"
+  cp "$here/train.cc" "$here/resnet.cc" "$sources/examples/mnist.cc" "$work/$1"
   cd "$work/$1"
 }
 
@@ -52,6 +52,15 @@ check_small() {
   [[ -z $others ]] || { echo "FAILED: $1 needs" $others; exit 1; }
 }
 
+# The example of README, unchanged, and a network of models/.
+check_programs() {
+  step "resnet50" "$1/resnet"
+  mkdir -p runs
+  step "mnist" "$1/mnist" --train-samples 640 --test-samples 100 --epochs 1 --threads 1 --checkpoint-dir runs
+  [[ $(grep -c 'Test set: Average loss' "$work/log") == 1 && -s runs/mnist.ckpt ]] ||
+    { cat "$work/log"; echo "FAILED: mnist"; exit 1; }
+}
+
 project pkg-config
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 # shellcheck disable=SC2046  # one word per flag
@@ -62,6 +71,11 @@ check_small train
 step "g++, gradus/core.h alone" g++ -O2 "$here/small.cc" -o small $(pkg-config --cflags --libs gradus)
 ./small
 check_small small
+for program in resnet mnist; do
+  # shellcheck disable=SC2046
+  step "g++ $program.cc" g++ -O1 "$program.cc" -o "$program" $(pkg-config --cflags --libs gradus)
+done
+check_programs .
 # shellcheck disable=SC2046
 step "g++, all of Gradus" g++ -O2 "$here/job.cc" -o job $(pkg-config --cflags --libs gradus)
 step "two ranks" ./job "$work"
@@ -74,6 +88,7 @@ step "cmake" cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=
 step "cmake --build" cmake --build build
 build/train
 check_small build/train
+check_programs build
 sed -i 's/find_package(Gradus 0.1/find_package(Gradus 99.0/' CMakeLists.txt
 if cmake -S . -B other -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1; then
   echo "FAILED: CMake took version 0.1 for 99.0"
@@ -106,9 +121,10 @@ in_bazel() {
 
 project bazel
 workspace "$prefix/share/gradus/bazel"
-step "bazel build" in_bazel build //:train
+step "bazel build" in_bazel build //:train //:resnet //:mnist
 bazel-bin/train
 check_small bazel-bin/train
+check_programs bazel-bin
 
 project bazel_from_source
 workspace "$sources"

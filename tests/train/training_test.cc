@@ -1,0 +1,200 @@
+// Training in a process of one rank: by epochs and by iterations, with sums of any names, resumed in the middle
+// of an epoch. The programs under examples/ are tested from outside, on several ranks too.
+#include "gradus/train/training.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "gradus/gradus.h"
+
+namespace gradus {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Net : nn::Layer {
+  nn::Linear fc{this, "fc", {.in = 784, .out = 10}};
+  Tensor forward(const Tensor& x) override { return fc(flatten(x, 1)); }
+};
+
+class Folder {
+ public:
+  Folder() : path_(fs::path(testing::TempDir()) / "training_test") {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_;
+};
+
+// Two networks and two optimizers, as a GAN has, and what they have seen.
+struct Pair {
+  explicit Pair(train::RunOptions options, train::TrainingOptions more = {})
+      : run(std::move(options)), training("pair", run, loader, parts(), std::move(more)) {}
+
+  std::vector<TrainingState::Part> parts() {
+    return {{"gen", gen}, {"disc", disc}, {"opt_g", opt_g}, {"opt_d", opt_d}};
+  }
+
+  void train_on() {
+    training.resume();
+    while (training.next_epoch()) {
+      for (const data::Batch& b : training.batches()) {
+        indices.insert(indices.end(), b.indices.begin(), b.indices.end());
+        training.end_step({.seen = b.size(), .of = {{"loss_g", 2.0 * double(b.size())}, {"loss_d", 0.5}}});
+        if (stop_after && training.steps() == stop_after) return training.save();
+      }
+      training.end_epoch();
+    }
+  }
+
+  Net gen, disc;
+  optim::Adam opt_g{gen.parameters()}, opt_d{disc.parameters(), {.lr = 0.5}};
+  data::DataLoader loader{data::GeneratedDigits({.size = 50}), {.batch_size = 10, .shuffle = true}};
+  train::RunOptions run;
+  train::Training training;
+  std::vector<int64_t> indices;  // of the samples used, in order
+  int64_t stop_after = 0;
+};
+
+TEST(Training, EndsAfterEpochs) {
+  Pair p({.epochs = 2});
+  p.train_on();
+  EXPECT_EQ(p.training.steps(), 10);
+  EXPECT_EQ(p.training.epoch(), 2);
+  EXPECT_EQ(p.indices.size(), 100u);
+}
+
+TEST(Training, EndsAfterIterationsInTheMiddleOfAnEpoch) {
+  Pair p({.iterations = 7});
+  p.train_on();
+  EXPECT_EQ(p.training.steps(), 7);
+  EXPECT_EQ(p.indices.size(), 70u);
+  EXPECT_FALSE(p.training.next_epoch());
+}
+
+TEST(Training, GoesOnInTheMiddleOfAnEpochWithTheSamplesThatAreLeft) {
+  Folder folder;
+  Pair straight({.epochs = 2});
+  straight.train_on();
+  Pair first({.epochs = 2, .checkpoint_dir = folder / "c"});
+  first.stop_after = 3;
+  first.train_on();
+  Pair second({.epochs = 2, .resume = folder / "c/pair.ckpt"});
+  second.train_on();
+  std::vector<int64_t> both = first.indices;
+  both.insert(both.end(), second.indices.begin(), second.indices.end());
+  EXPECT_EQ(both, straight.indices);
+  EXPECT_EQ(second.training.steps(), 10);
+}
+
+TEST(Training, MakesATestAfterEachEpochAndAtTheEnd) {
+  for (const int64_t iterations : {0, 7}) {
+    int tests = 0;
+    Pair p({.epochs = 2, .iterations = iterations},
+           {.test =
+                [&] {
+                  ++tests;
+                  return train::Sums{.seen = 4, .of = {{"fid", 12.0 * tests}}};
+                },
+            .best_by = "fid",
+            .lower_is_better = true});
+    p.train_on();
+    EXPECT_EQ(tests, 2) << iterations;
+    EXPECT_EQ(p.training.last().test.mean("fid"), 6);
+    EXPECT_EQ(p.training.best().test.mean("fid"), 3);
+  }
+}
+
+TEST(Training, LogsEveryMeanAndEveryLearningRate) {
+  Folder folder;
+  Pair p({.epochs = 1, .log_interval = 1, .summary = folder / "s.json", .tensorboard = folder / "t"},
+         {.test =
+              [] {
+                return train::Sums{.seen = 2, .of = {{"psnr", 40}}};
+              },
+          .best_by = "psnr"});
+  p.train_on();
+  train::write_summary(p.training, {{"skipped", 3}});
+  nlohmann::json summary;
+  std::ifstream(folder / "s.json") >> summary;
+  EXPECT_EQ(summary.at("test_psnr"), 20);
+  EXPECT_EQ(summary.at("steps"), 5);
+  EXPECT_EQ(summary.at("skipped"), 3);
+  EXPECT_EQ(summary.at("history")[0].at("train_loss_g"), 2);
+  EXPECT_EQ(summary.at("history")[0].at("train_loss_d"), 0.05);
+  std::string events;
+  for (const auto& file : fs::directory_iterator(folder / "t")) {
+    std::ifstream in(file.path(), std::ios::binary);
+    events.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  for (const char* name :
+       {"train/loss_g", "train/loss_d", "test/psnr", "learning_rate/opt_g", "learning_rate/opt_d"})
+    EXPECT_THAT(events, testing::HasSubstr(name));
+}
+
+TEST(Training, SumsOfOtherNamesAreAddedBehind) {
+  train::Sums a{.seen = 2, .of = {{"loss", 3}}};
+  a += {.seen = 2, .of = {{"accuracy", 1}, {"loss", 5}}};
+  EXPECT_EQ(a, (train::Sums{.seen = 4, .of = {{"loss", 8}, {"accuracy", 1}}}));
+  EXPECT_EQ(a.mean("loss"), 2);
+  EXPECT_EQ(a.mean("other"), 0);
+  EXPECT_EQ(train::Sums{}.mean("loss"), 0);
+}
+
+TEST(CommandLine, SetsVariablesAndRemembersAllValues) {
+  struct Args : train::RunOptions {
+    double lr = 1;
+    std::string arch = "a";
+    bool fast = false;
+  } args;
+  train::CommandLine line("program", "About", args);
+  line.add("--lr", args.lr, "rate", {.above = 0});
+  line.add("-a,--arch", args.arch, "network", {.one_of = {"a", "b"}});
+  line.add("--fast", args.fast, "no rest");
+  std::string words[] = {"program", "--lr", "0.5", "-a", "b", "--fast", "--epochs", "3"};
+  std::vector<char*> argv;
+  for (std::string& w : words) argv.push_back(w.data());
+  line.parse_or_exit(int(argv.size()), argv.data());
+  EXPECT_EQ(args.lr, 0.5);
+  EXPECT_EQ(args.arch, "b");
+  EXPECT_TRUE(args.fast);
+  EXPECT_EQ(args.epochs, 3);
+  EXPECT_THAT(args.values, testing::Contains(testing::Pair("epochs", "3")));
+  EXPECT_THAT(args.values, testing::Contains(testing::Pair("workers", "")));
+}
+
+TEST(CommandLine, EndsTheProgramAfterAMistake) {
+  const auto parse = [](std::string option, std::string value) {
+    struct Args : train::RunOptions {
+      double lr = 1;
+      int64_t n = 5;
+    } args;
+    train::CommandLine line("program", "About", args);
+    line.add("--lr", args.lr, "rate", {.above = 0});
+    line.add("--n", args.n, "count", {.at_least = 1});
+    std::string name = "program";
+    char* argv[] = {name.data(), option.data(), value.data()};
+    line.parse_or_exit(3, argv);
+  };
+  const testing::ExitedWithCode failed(2);
+  EXPECT_EXIT(parse("--lr", "0"), failed, "--lr");
+  EXPECT_EXIT(parse("--lr", "nan"), failed, "--lr");
+  EXPECT_EXIT(parse("--n", "0"), failed, "--n");
+  EXPECT_EXIT(parse("--n", "99999999999999999999"), failed, "--n");
+  EXPECT_EXIT(parse("--n", "many"), failed, "--n");
+  EXPECT_EXIT(parse("--epochs", "-1"), failed, "--epochs");
+  EXPECT_EXIT(parse("--no-such", "1"), failed, "--no-such");
+}
+
+}  // namespace
+}  // namespace gradus
