@@ -1,0 +1,25 @@
+"""Counts the places that something new touches, by something that is there: python3 tests/house/places.py
+
+A place is a file of the product, its op table, its tests or its pages that names the example; files of golden values
+are left out. docs/adding-an-op.md has the table.
+"""
+import subprocess
+
+EXAMPLES = {
+    "an element-wise op": r"\b(heaviside|Heaviside)\b",
+    "an optimizer": r"\b(lion|Lion\w*|lion_\w+)\b",
+    "a data set": r"\b(FashionMNIST|fashion_mnist)\b",
+    "a collective": r"\b(all_to_all|kAllToAll)\b",
+}
+
+
+def main():
+    for what, pattern in EXAMPLES.items():
+        found = subprocess.run(["git", "grep", "-lP", pattern, "--", ":!*golden*", ":!tests/house", ":!benchmarks", ":!examples"],
+                               capture_output=True, text=True, check=True).stdout.split()
+        print(f"{what}: {len(found)}")
+        for path in found:
+            print(f"  {path}")
+
+
+main()
