@@ -95,17 +95,18 @@ Data find_data(const Args& a) {
   if (!split)
     train::print("There is no train and no val in " + a.dir + ": training and validating on the same images");
   const auto images = [&](const char* part, const data::Transform& transform) {
-    return data::ImageFolder(
+    return std::make_shared<data::ImageFolder>(
         split ? dir / part : dir,
-        {.transform = transform,
-         .on_error = a.on_error == "skip" ? data::OnError::kSkip : data::OnError::kThrow});
+        data::ImageFolderOptions{
+            .transform = transform,
+            .on_error = a.on_error == "skip" ? data::OnError::kSkip : data::OnError::kThrow});
   };
   const auto train = images("train", augment), val = images("val", plain);
-  if (train.classes() != val.classes())
+  if (train->classes() != val->classes())
     throw ValueError("imagenet", "train and val in ", a.dir,
-                     " have different classes: ", train.classes().size(), " and ", val.classes().size(),
+                     " have different classes: ", train->classes().size(), " and ", val->classes().size(),
                      ", or other names");
-  return {train, val, int64_t(train.classes().size())};
+  return {data::DatasetRef(train), data::DatasetRef(val), int64_t(train->classes().size())};
 }
 
 Data load_data(const Args& a) {
