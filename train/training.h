@@ -127,8 +127,8 @@ class Training {
   // cross-entropy and accuracy over all ranks. The net's mode is afterward what it was. Collective.
   // Errors: Interrupted.
   Sums evaluate(nn::Layer& net, data::DataLoader& loader);
-  // Prints what is trained, on what and where: the sizes of the data sets, ranks, threads, seed, and the
-  // network. Collective.
+  // Prints what is trained, on what and where: the sizes of the data sets, ranks, threads, seed, and
+  // the network. Collective.
   // Errors: ValueError when ranks have different data sets.
   void describe(const nn::Module& net, const data::DataLoader& test_loader) const;
   void describe(const std::string& net, const data::DataLoader& test_loader) const;

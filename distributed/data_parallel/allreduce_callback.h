@@ -76,10 +76,12 @@ struct JoinOptions {
   bool enable = true;                       // false: only runs the body
 };
 
+class AllReduceCallback;
+
 // Ends no_sync when it goes out of scope. Movable: `std::optional<NoSync> off; off.emplace(ddp.no_sync());`.
 class [[nodiscard]] NoSync {
  public:
-  explicit NoSync(std::vector<std::shared_ptr<internal::Reducer>> reducers);
+  explicit NoSync(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks);
   ~NoSync();
   NoSync(NoSync&& other) noexcept : reducers_(std::move(other.reducers_)) { other.reducers_.clear(); }
   NoSync& operator=(NoSync&& other) noexcept {
@@ -91,38 +93,26 @@ class [[nodiscard]] NoSync {
   std::vector<std::shared_ptr<internal::Reducer>> reducers_;
 };
 
-// One object may serve several managers, whose backwards come one after the other.
-class AllReduceCallback final : public GradCallback {
+// What make_allreduce_cb returns. One object may serve several managers, whose backwards come one after the
+// other. internal::Reducer is the only class of this kind.
+class AllReduceCallback : public GradCallback {
  public:
-  // `maker`: what the user called; ranks compare it.
-  AllReduceCallback(ReduceOp op, AllReduceCallbackOptions options, internal::Op maker);
-  ~AllReduceCallback() override;
-
   // Gradients of backwards in the scope are kept back, not sent: grad() stays as it was. The next backward
   // outside adds them to its own, and sends once. All ranks must do the same.
-  NoSync no_sync();
+  virtual NoSync no_sync() = 0;
   // Forgets what no_sync has kept back.
-  void drop_pending();
+  virtual void drop_pending() = 0;
 
-  const ReducerStats& stats() const;
-  // Tensors that no rank reached in each of the last `backwards` synchronizing backwards, by
-  // name: dead parameters.
-  std::vector<std::string> unused_parameters(int backwards = 1) const;
-  // What this rank's last synchronizing backward did not reach though another rank did.
-  std::vector<std::string> locally_unused_parameters() const;
-
-  const std::shared_ptr<internal::Reducer>& reducer() const { return reducer_; }
-
-  void attached_to(const Tensor& param) override;
-  void recording_opened(GradManager& manager) override;
-  void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) override;
-  std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) override;
-  std::vector<Delivery> landed() override;
-  std::vector<Delivery> finish() override;
-  void abandon(std::exception_ptr error) noexcept override;
+  virtual const ReducerStats& stats() const = 0;
+  // Returns the names of dead parameters: tensors that no rank reached in each of the last
+  // `backwards` synchronizing backwards.
+  virtual std::vector<std::string> unused_parameters(int backwards = 1) const = 0;
+  // Returns what this rank's last synchronizing backward did not reach though another rank did.
+  virtual std::vector<std::string> locally_unused_parameters() const = 0;
 
  private:
-  std::shared_ptr<internal::Reducer> reducer_;
+  friend class internal::Reducer;
+  AllReduceCallback() = default;
 };
 
 // Collective over the group: it makes a group of its own for the gradients. All members make their callbacks

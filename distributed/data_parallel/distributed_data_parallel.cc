@@ -126,7 +126,7 @@ class DataParallelModel::State final : public autograd::LeafGuard {
           for (auto& [name, b] : state->buffers_()) tensors.push_back(std::move(b));
         return tensors;
       };
-    callback_ = std::make_shared<AllReduceCallback>(ReduceOp::kMean, std::move(options), maker_);
+    callback_ = std::make_shared<internal::Reducer>(ReduceOp::kMean, std::move(options), maker_);
     if (group().size() > 1)
       agree_on(
           maker_, "options",
@@ -180,7 +180,8 @@ class DataParallelModel::State final : public autograd::LeafGuard {
     const auto reduces = [](const Callback& c) {
       return dynamic_cast<const AllReduceCallback*>(c.object.get()) != nullptr;
     };
-    if (group().size() == 1 || callback_->reducer()->keeps() || std::ranges::any_of(callbacks, reduces))
+    if (group().size() == 1 || internal::reducer_of(callback_).keeps() ||
+        std::ranges::any_of(callbacks, reduces))
       return;
     throw StateError("record", "'", names_->of(param), "' is a parameter of a ", name_of(maker_),
                      ", but this GradManager is not attached to it: its gradients would stay this rank's "
@@ -193,7 +194,7 @@ class DataParallelModel::State final : public autograd::LeafGuard {
 
  private:
   // The reducer's own: a rank whose model has grown alone meets the others' backward there, and is told.
-  const Group& group() const { return callback_->reducer()->group(); }
+  const Group& group() const { return internal::reducer_of(callback_).group(); }
   bool broadcasts_buffers() const { return options_.broadcast_buffers.value_or(true); }
   static std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
 

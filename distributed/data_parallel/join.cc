@@ -10,7 +10,7 @@
 namespace gradus::dist {
 namespace {
 
-using internal::Reducer;
+using internal::Reducer, internal::reducer_of;
 
 // Serves all reducers, each in a thread of its own, since nothing tells which reducer the other ranks use
 // next. Returns the member that joined last in the first reducer's group.
@@ -20,7 +20,7 @@ int serve(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks) {
   int last = 0;
   const auto serve_one = [&](size_t i) {
     try {
-      const int member = callbacks[i]->reducer()->serve_until_all_joined();
+      const int member = reducer_of(callbacks[i]).serve_until_all_joined();
       if (i == 0) last = member;
     } catch (...) {
       errors[i] = std::current_exception();
@@ -44,16 +44,16 @@ void join(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks, cons
     const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks;
     size_t begun = 0;
     ~Scope() {
-      for (size_t i = 0; i < begun; ++i) callbacks[i]->reducer()->end_join();
+      for (size_t i = 0; i < begun; ++i) reducer_of(callbacks[i]).end_join();
     }
   } scope{callbacks};
   for (; scope.begun < callbacks.size(); ++scope.begun)
-    callbacks[scope.begun]->reducer()->begin_join(options);
+    reducer_of(callbacks[scope.begun]).begin_join(options);
   body();
-  if (callbacks[0]->reducer()->group().size() == 1) return;
+  if (reducer_of(callbacks[0]).group().size() == 1) return;
   const int last = serve(callbacks);
   for (size_t i = 0; i < callbacks.size(); ++i) {
-    Reducer& reducer = *callbacks[i]->reducer();
+    const Reducer& reducer = reducer_of(callbacks[i]);
     std::vector<Tensor> tensors = reducer.tensors();
     if (i == 0) tensors.insert(tensors.end(), also.begin(), also.end());
     internal::PackedBroadcast(reducer.group(), tensors, last).finish();

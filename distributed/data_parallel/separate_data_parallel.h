@@ -93,11 +93,7 @@ class SeparateDistributedDataParallel {
   }
 
   // Of all parts: see AllReduceCallback::no_sync.
-  NoSync no_sync() {
-    std::vector<std::shared_ptr<internal::Reducer>> reducers;
-    for (const auto& callback : models_.callbacks()) reducers.push_back(callback->reducer());
-    return NoSync(std::move(reducers));
-  }
+  NoSync no_sync() { return NoSync(models_.callbacks()); }
   // Uneven inputs: see dist::join.
   void join(const std::function<void()>& body, const JoinOptions& options = {}) {
     dist::join(models_.callbacks(), body, options, module_.buffers());

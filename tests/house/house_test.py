@@ -118,7 +118,7 @@ class House(unittest.TestCase):
                     glued.append(place)
                 prose = re.match(r"\s*// (\S.*)", line)
                 if (prose and len(before) > 100 and len(prose[1].split(" ")) <= SHORT and re.match(r"\s*// \S", before)
-                        and not prose[1].endswith(":") and not prose[1][0].isupper()):
+                        and "clang-format" not in line and not prose[1].endswith(":") and not prose[1][0].isupper()):
                     orphans.append(place)
                 before = line
         for path in files(("docs",), (".md",)):

@@ -1,5 +1,5 @@
-// Training in a process of one rank: by epochs and by iterations, with sums of any names, resumed in the middle
-// of an epoch. The programs under examples/ are tested from outside, on several ranks too.
+// Training in a process of one rank: by epochs and by iterations, with sums of any names, resumed in the
+// middle of an epoch. The programs under examples/ are tested from outside, on several ranks too.
 #include "gradus/train/training.h"
 
 #include <gmock/gmock.h>

@@ -17,27 +17,29 @@
 
 namespace gradus::dist::internal {
 
-class Reducer {
+class Reducer final : public AllReduceCallback, public std::enable_shared_from_this<Reducer> {
  public:
-  using Delivery = GradCallback::Delivery;
-
-  // Collective: `maker` is what the user called.
+  // Collective: `maker` is what the user called; ranks compare it.
   Reducer(ReduceOp op, AllReduceCallbackOptions options, Op maker);
-  ~Reducer();
+  ~Reducer() override;
 
-  // As in GradCallback.
-  void attached_to(const Tensor& param);
-  void recording_opened() { users_group_.state().recording_opens(); }
-  void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached);
-  std::optional<Tensor> ready(const Tensor& param, const Tensor& grad);
-  std::vector<Delivery> landed();
-  std::vector<Delivery> finish();
-  void abandon(std::exception_ptr error) noexcept;
+  void attached_to(const Tensor& param) override;
+  void recording_opened(GradManager&) override { users_group_.state().recording_opens(); }
+  void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) override;
+  std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) override;
+  std::vector<Delivery> landed() override;
+  std::vector<Delivery> finish() override;
+  void abandon(std::exception_ptr error) noexcept override;
+
+  NoSync no_sync() override { return NoSync({shared_from_this()}); }
+  void drop_pending() override;
+  const ReducerStats& stats() const override { return stats_; }
+  std::vector<std::string> unused_parameters(int backwards) const override;
+  std::vector<std::string> locally_unused_parameters() const override;
 
   void enter_no_sync() { ++no_sync_; }
   void leave_no_sync() { --no_sync_; }
   bool keeps() const { return no_sync_ > 0; }
-  void drop_pending();
 
   // ---- join(): between the two calls, ranks may end at different times.
   void begin_join(const JoinOptions& options);
@@ -50,9 +52,6 @@ class Reducer {
   const Group& group() const { return group_; }
   // Attached tensors that are alive, in the order of attaching.
   std::vector<Tensor> tensors() const;
-  const ReducerStats& stats() const { return stats_; }
-  std::vector<std::string> unused_parameters(int backwards) const;
-  std::vector<std::string> locally_unused_parameters() const;
 
  private:
   // An attached tensor.
@@ -165,5 +164,9 @@ class Reducer {
   int64_t tracked_bytes_ = 0;  // sent outside of buckets
   ReducerStats stats_;
 };
+
+inline Reducer& reducer_of(const std::shared_ptr<AllReduceCallback>& callback) {
+  return static_cast<Reducer&>(*callback);
+}
 
 }  // namespace gradus::dist::internal

@@ -141,7 +141,7 @@ Result train(const Task& task, bool alone) {
       if (task.jitter) sleep_now_and_then();
       const bool last = ++micro_step % task.micro_batches == 0;
       std::optional<NoSync> pause;
-      if (!last && !alone) pause.emplace(std::vector{callback->reducer()});
+      if (!last && !alone) pause.emplace(std::vector{callback});
       Tensor loss;
       {
         auto recording = gm.record();

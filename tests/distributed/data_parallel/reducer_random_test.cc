@@ -89,7 +89,7 @@ void run(const Program& program) {
     const Step& step = program.steps[s];
     {
       std::optional<NoSync> off;
-      if (step.kind == Step::kKept) off.emplace(std::vector{cb->reducer()});
+      if (step.kind == Step::kKept) off.emplace(std::vector{cb});
       auto recording = gm.record();
       Tensor loss = scalar(0, {DType::kF64});
       for (size_t p = 0; p < params.size(); ++p)
