@@ -132,8 +132,7 @@ class Surroundings {
   Surroundings() : Surroundings(Context::current()) {}
 
   // Calls f in the surroundings of the first run.
-  template <class F>
-  auto run_again(F f) const {
+  template <class F> auto run_again(F f) const {
     struct Restore {
       Context& c;
       std::array<uint64_t, 2> random = c.generator->state();

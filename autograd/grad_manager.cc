@@ -35,8 +35,7 @@ using Objects = std::vector<std::shared_ptr<GradCallback>>;
 
 // Calls f(object) once for each callback object of the wanted attached tensors, in the order of
 // attaching. Allocates nothing.
-template <class Wanted, class F>
-void for_each_object(const ManagerState& manager, Wanted wanted, F f) {
+template <class Wanted, class F> void for_each_object(const ManagerState& manager, Wanted wanted, F f) {
   // An object counts at the first place that has it.
   const auto first_place = [&](const GradCallback* object) -> const Callback* {
     for (const Attached& a : manager.attached)
@@ -49,8 +48,7 @@ void for_each_object(const ManagerState& manager, Wanted wanted, F f) {
       if (c.object && first_place(c.object.get()) == &c) f(c.object);
 }
 
-template <class Wanted>
-Objects objects_of(const ManagerState& manager, Wanted wanted) {
+template <class Wanted> Objects objects_of(const ManagerState& manager, Wanted wanted) {
   Objects found;
   for_each_object(manager, wanted, [&](const auto& object) { found.push_back(object); });
   return found;

@@ -83,14 +83,8 @@ class Indexed {
   // Grad: dy in the part, zeros elsewhere.
   Tensor get() const;
   operator Tensor() const { return get(); }
-  template <class T>
-  T item() const {
-    return get().item<T>();
-  }
-  template <class T>
-  std::vector<T> to_vector() const {
-    return get().to_vector<T>();
-  }
+  template <class T> T item() const { return get().item<T>(); }
+  template <class T> std::vector<T> to_vector() const { return get().to_vector<T>(); }
   Shape shape() const { return get().shape(); }
   int64_t size(int64_t dim) const { return get().size(dim); }
   int dim() const { return get().dim(); }

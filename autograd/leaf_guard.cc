@@ -23,8 +23,7 @@ Table& table() {
   return table;
 }
 
-template <class F>
-void forget(Table& table, F&& is_over) {
+template <class F> void forget(Table& table, F&& is_over) {
   std::erase_if(table.guarded, [&](const auto& entry) { return is_over(entry.second); });
   table.empty = table.guarded.empty();
 }

@@ -21,8 +21,7 @@ typedef float V8 __attribute__((vector_size(32)));
 typedef float V16 __attribute__((vector_size(64)));
 
 // Independent chains of multiply-adds, enough to hide the latency; in the widest registers the CPU has.
-template <class V>
-[[gnu::always_inline]] inline float chains(int64_t iterations) {
+template <class V> [[gnu::always_inline]] inline float chains(int64_t iterations) {
   const V a = V{} + 0.999f, b = V{} + 1e-3f;
   V acc[12];
   for (V& v : acc) v = b;
@@ -37,8 +36,7 @@ template <class V>
 [[gnu::target("avx512f")]] float chains_512(int64_t n) { return chains<V16>(n); }
 float chains_256(int64_t n) { return chains<V8>(n); }
 
-template <class F>
-void on_threads(int threads, F f) {
+template <class F> void on_threads(int threads, F f) {
   std::vector<std::thread> workers;
   for (int t = 1; t < threads; ++t) workers.emplace_back(f, t);
   f(0);
@@ -73,10 +71,7 @@ struct Mix {
   int reads, writes;
   Pass plain, streaming;
 };
-template <int R, int W>
-constexpr Mix mix_of() {
-  return {R, W, &pass<R, W, false>, &pass<R, W, true>};
-}
+template <int R, int W> constexpr Mix mix_of() { return {R, W, &pass<R, W, false>, &pass<R, W, true>}; }
 const Mix kMixes[] = {mix_of<1, 0>(), mix_of<4, 1>(), mix_of<3, 1>(), mix_of<2, 1>(),
                       mix_of<3, 2>(), mix_of<1, 1>(), mix_of<1, 2>(), mix_of<0, 1>()};
 

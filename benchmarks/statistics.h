@@ -11,8 +11,7 @@ inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-template <class F>
-double seconds_of(F&& f) {
+template <class F> double seconds_of(F&& f) {
   const double start = seconds_now();
   f();
   return seconds_now() - start;

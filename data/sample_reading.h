@@ -32,8 +32,7 @@ class SampleGenerator {
 };
 
 // Calls read(). Turns every exception into a SampleError; a SampleError itself passes unchanged.
-template <class F>
-auto reading_sample(const Dataset& dataset, int64_t index, F&& read) {
+template <class F> auto reading_sample(const Dataset& dataset, int64_t index, F&& read) {
   try {
     return read();
   } catch (const SampleError&) {

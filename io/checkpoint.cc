@@ -19,14 +19,12 @@ constexpr std::string_view kVersion = "1";
 constexpr std::string_view kChecksum = "__crc32__";
 constexpr int64_t kChecksumBytes = 4;
 
-template <class T>
-std::string number_text(T v) {
+template <class T> std::string number_text(T v) {
   std::array<char, 64> buffer;  // the shortest text that reads back as the same number
   return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), v).ptr};
 }
 
-template <class T>
-std::optional<T> parse_number(std::string_view text) {
+template <class T> std::optional<T> parse_number(std::string_view text) {
   T v{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;

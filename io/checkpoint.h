@@ -78,8 +78,7 @@ class Checkpoint {
   void put(const std::string& name, const Tensor& x);
   void put(const std::string& name, const std::string& text) { set(name, text); }
   void put(const std::string& name, const char* text) { set(name, std::string(text)); }
-  template <std::integral T>
-  void put(const std::string& name, T value) {
+  template <std::integral T> void put(const std::string& name, T value) {
     if constexpr (std::same_as<T, bool>) {
       set(name, value);
     } else if constexpr (std::is_signed_v<T>) {
@@ -97,15 +96,13 @@ class Checkpoint {
   void put(const std::string& prefix, const NamedTensors& tensors);
   void put(const std::string& prefix, const Checkpoint& section);
   // Sets prefix.NAME for all parts of an object's state: put("net", net), put("optimizer", opt).
-  template <Stateful T>
-  void put(const std::string& prefix, const T& object) {
+  template <Stateful T> void put(const std::string& prefix, const T& object) {
     if constexpr (internal::HasStateDict<T>)
       put(prefix, object.state_dict());
     else
       put(prefix, object.state());
   }
-  template <internal::IsState T>
-  void put(const std::string& prefix, const T& state);
+  template <internal::IsState T> void put(const std::string& prefix, const T& state);
   void put(const std::string& prefix, const RandomGenerator& generator);
 
   bool contains(const std::string& name) const { return values_.contains(name); }
@@ -118,13 +115,11 @@ class Checkpoint {
   const Tensor& tensor(const std::string& name) const;
   // Returns the value `name` as an integer, float, double, bool or std::string.
   // Errors: FileError if there is none, it is of another kind, or it does not fit T.
-  template <class T>
-  T get(const std::string& name) const;
+  template <class T> T get(const std::string& name) const;
   // Gives an object the state that was put under `prefix`.
   // Errors: FileError if there is none; those of the object's load_state_dict or set_state, which say
   // what does not fit.
-  template <Stateful T>
-  void get(const std::string& prefix, T& object) const;
+  template <Stateful T> void get(const std::string& prefix, T& object) const;
   void get(const std::string& prefix, RandomGenerator& generator) const;
   // Sets x to the tensor or value `name`. A tensor is moved to the device of the tensor that it replaces.
   // Errors: as tensor() and get<T>(); ShapeError, DTypeError when x is defined and has another
@@ -141,8 +136,7 @@ class Checkpoint {
   Checkpoint section(std::string_view prefix) const;
   // Calls f(name, value) for everything, sorted by name. A value is a Tensor, bool, int64_t, uint64_t,
   // double or std::string.
-  template <class F>
-  void each(F&& f) const {
+  template <class F> void each(F&& f) const {
     for (const auto& entry : values_) std::visit([&](const auto& v) { f(entry.first, v); }, entry.second);
   }
 
@@ -157,8 +151,7 @@ class Checkpoint {
 
   static std::string join(std::string_view prefix, std::string_view name);
   void set(const std::string& name, Value value);
-  template <class T>
-  T read_state(const std::string& prefix) const;
+  template <class T> T read_state(const std::string& prefix) const;
   // Throws when nothing lies below `prefix`, unless the object's state `own` is empty too.
   void check_section(const std::string& prefix, const Checkpoint& own) const;
   const Value& value(const std::string& name, std::string_view wanted) const;
@@ -189,8 +182,7 @@ struct LoadedCheckpoint {
 // Errors: FileError naming both files and what is wrong with each.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& path);
 
-template <class T>
-T Checkpoint::get(const std::string& name) const {
+template <class T> T Checkpoint::get(const std::string& name) const {
   if constexpr (std::same_as<T, std::string> || std::same_as<T, bool>) {
     constexpr std::string_view kWanted = std::same_as<T, bool> ? "boolean" : "string";
     if (const T* v = std::get_if<T>(&value(name, kWanted))) return *v;
@@ -212,8 +204,7 @@ T Checkpoint::get(const std::string& name) const {
   }
 }
 
-template <internal::IsState T>
-void Checkpoint::put(const std::string& prefix, const T& state) {
+template <internal::IsState T> void Checkpoint::put(const std::string& prefix, const T& state) {
   if constexpr (internal::TensorsAndNumbers<T>) {
     put(join(prefix, "tensors"), state.tensors);
     for (const auto& [name, value] : state.numbers) put(join(join(prefix, "numbers"), name), value);
@@ -222,8 +213,7 @@ void Checkpoint::put(const std::string& prefix, const T& state) {
   }
 }
 
-template <Stateful T>
-void Checkpoint::get(const std::string& prefix, T& object) const {
+template <Stateful T> void Checkpoint::get(const std::string& prefix, T& object) const {
   Checkpoint own;
   own.put(prefix, object);
   check_section(prefix, own);
@@ -238,8 +228,7 @@ void Checkpoint::get(const std::string& prefix, T& object) const {
   }
 }
 
-template <class T>
-T Checkpoint::read_state(const std::string& prefix) const {
+template <class T> T Checkpoint::read_state(const std::string& prefix) const {
   if constexpr (std::same_as<T, NamedTensors>) {
     return tensors(prefix);
   } else if constexpr (internal::TensorsAndNumbers<T>) {

@@ -47,15 +47,13 @@ class FileReader {
   uint32_t crc32() const { return crc_; }
 
   // Throws a FileError that starts with the file's name.
-  template <class... Parts>
-  [[noreturn]] void fail(const Parts&... parts) const {
+  template <class... Parts> [[noreturn]] void fail(const Parts&... parts) const {
     throw FileError(options_.op, path_.string(), ": ", parts...);
   }
 
   // Returns f(), which reads this file. Whatever f throws becomes a FileError. That includes std::bad_alloc:
   // there is too little memory for what the file claims to hold.
-  template <class F>
-  auto parse(F&& f) const {
+  template <class F> auto parse(F&& f) const {
     try {
       return f();
     } catch (const FileError&) {

@@ -43,8 +43,7 @@ size_t rank_of(DType t) {
 }
 
 // Returns the text, with each byte for which `hides` holds written as a hexadecimal number: \x1f.
-template <class F>
-std::string escaped(std::string_view text, F hides) {
+template <class F> std::string escaped(std::string_view text, F hides) {
   std::string out;
   for (const char c : text) {
     const auto u = static_cast<unsigned char>(c);

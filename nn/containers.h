@@ -18,8 +18,7 @@ namespace gradus::nn {
 
 // Base of both containers. The container owns its children, which are all of type M or of a type
 // derived from it.
-template <class M>
-class Container : public Module {
+template <class M> class Container : public Module {
  public:
   Container() = default;
   Container(Module* parent, std::string name) : Module(parent, std::move(name)) {}
@@ -29,8 +28,7 @@ class Container : public Module {
   auto end() const { return modules_.end(); }
 
  protected:
-  template <class T>
-  T& append(std::unique_ptr<T> module) {
+  template <class T> T& append(std::unique_ptr<T> module) {
     T& m = *module;
     modules_.push_back(std::move(module));
     return m;
@@ -40,8 +38,7 @@ class Container : public Module {
 };
 
 // Children named by their numbers: "0", "1", ...
-template <class M = Layer>
-class ModuleList final : public Container<M> {
+template <class M = Layer> class ModuleList final : public Container<M> {
  public:
   using Container<M>::Container;
 
@@ -66,8 +63,7 @@ class ModuleList final : public Container<M> {
 };
 
 // Children under names.
-template <class M = Layer>
-class ModuleDict final : public Container<M> {
+template <class M = Layer> class ModuleDict final : public Container<M> {
  public:
   using Container<M>::Container;
 

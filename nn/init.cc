@@ -31,8 +31,7 @@ struct Draws {
 };
 
 // Fills x with f(draws of element i), computed in f64.
-template <class F>
-const Tensor& fill_random(const char* op, const Tensor& x, F f) {
+template <class F> const Tensor& fill_random(const char* op, const Tensor& x, F f) {
   check(op, x);
   const PhiloxKey key = Context::current().generator->next();
   if (x.device().type == DeviceType::kMeta) return x;

@@ -63,8 +63,7 @@ class Layer : public Module {
   using Hook = std::function<Tensor(Layer&, const Tensor&, const Tensor&)>;
   struct Hooks;
 
-  template <class... Args, class F>
-  static std::function<Tensor(Args...)> returning_tensor(F f) {
+  template <class... Args, class F> static std::function<Tensor(Args...)> returning_tensor(F f) {
     if constexpr (std::is_void_v<std::invoke_result_t<F&, Args...>>)
       return [f = std::move(f)](Args... args) mutable { return f(args...), Tensor(); };
     else
@@ -79,8 +78,7 @@ class Layer : public Module {
 
 // A layer with options: as a child {parent, name, options}, as a root {options}. When none of the options is
 // required, they may be omitted.
-template <class O>
-class LayerWith : public Layer {
+template <class O> class LayerWith : public Layer {
  public:
   using Options = O;
   LayerWith(Module* parent, std::string name, Options options = {})

@@ -40,10 +40,8 @@ using gradus::triplet_margin_loss;
 using gradus::triplet_margin_with_distance_loss;
 
 // A loss with its options. A call passes the options to the function as its last argument.
-template <auto kFunction>
-class Loss;
-template <class... Arguments, Tensor (*kFunction)(Arguments...)>
-class Loss<kFunction> {
+template <auto kFunction> class Loss;
+template <class... Arguments, Tensor (*kFunction)(Arguments...)> class Loss<kFunction> {
  public:
   using Options =
       std::remove_cvref_t<std::tuple_element_t<sizeof...(Arguments) - 1, std::tuple<Arguments...>>>;

@@ -128,8 +128,7 @@ void Module::forget(const Tensor* member) {
   std::erase_if(buffers_, is_it);
 }
 
-template <class F>
-void Module::each_slot(const std::string& prefix, F&& f) const {
+template <class F> void Module::each_slot(const std::string& prefix, F&& f) const {
   for (const Slot& s : parameters_)
     if (s.tensor->defined()) f(join(prefix, s.name), s, true);
   for (const Slot& s : buffers_)
@@ -391,8 +390,7 @@ void warn(const std::string& text) {
 internal::ApartCalls::ApartCalls() : outer_(apart_calls) { apart_calls = this; }
 internal::ApartCalls::~ApartCalls() { apart_calls = outer_; }
 
-template <class F>
-bool Module::any_parameter(const F& holds) const {
+template <class F> bool Module::any_parameter(const F& holds) const {
   const auto of = [&](const Slot& s) { return s.tensor->defined() && holds(*s.tensor); };
   return std::ranges::any_of(parameters_, of) ||
          std::ranges::any_of(children_, [&](const Module* c) { return c->any_parameter(holds); });

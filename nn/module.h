@@ -201,8 +201,7 @@ class Module {
   };
   // Calls f() under this module's name, and returns its result: errors then report the module's path. Modules
   // with call operators of their own (LSTM, MultiheadAttention) use it for their calls.
-  template <class F>
-  auto call(F f) {
+  template <class F> auto call(F f) {
     const CallScope scope(*this);
     try {
       return f();
@@ -223,13 +222,11 @@ class Module {
   };
 
   void check_new_name(const std::string& name) const;
-  template <class F>
-  bool any_parameter(const F& holds) const;  // in this module or below
+  template <class F> bool any_parameter(const F& holds) const;  // in this module or below
   void called_apart_in(const Module& outer) const;
   void forget(const Tensor* member);
   // Calls f(dotted name, slot, is_parameter) for all slots: own parameters, own buffers, then the children's.
-  template <class F>
-  void each_slot(const std::string& prefix, F&& f) const;
+  template <class F> void each_slot(const std::string& prefix, F&& f) const;
   void convert(const std::function<Tensor(const Tensor&)>& f, const char* op);
   void adopt(Tensor& member) const;
 
@@ -245,8 +242,7 @@ class Module {
 
 namespace internal {
 // Gives a readable compiler message when a container cannot make a child of class M.
-template <class M, class... Args>
-constexpr void check_child() {
+template <class M, class... Args> constexpr void check_child() {
   static_assert(
       std::is_constructible_v<M, Module*, std::string, Args...>,
       "this module cannot be made as a child of these arguments: write `using Layer::Layer;` (or "

@@ -17,8 +17,7 @@ namespace {
 
 // Registers hooks that compute `member` before each call. The captures of `compute` hold the tensors that
 // replace it, so they live as long as the layer's hooks, which is as long as the layer.
-template <class F>
-void compute_before_calls(Layer& layer, Tensor& member, F compute) {
+template <class F> void compute_before_calls(Layer& layer, Tensor& member, F compute) {
   layer.register_forward_pre_hook([&member, compute](Layer& l, const Tensor&) { member = compute(l); });
   // Releases the call's graph, which `member` would keep.
   layer.register_forward_hook([&member](Layer&, const Tensor&, const Tensor&) { member = detach(member); });

@@ -57,18 +57,15 @@ struct EqualizedLROptions {
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 void apply_equalized_lr(Layer& layer, const EqualizedLROptions& options);
 
-template <class L>
-L& spectral_norm(L& layer, SpectralNormOptions options = {}) {
+template <class L> L& spectral_norm(L& layer, SpectralNormOptions options = {}) {
   apply_spectral_norm(layer, options);
   return layer;
 }
-template <class L>
-L& weight_norm(L& layer, WeightNormOptions options = {}) {
+template <class L> L& weight_norm(L& layer, WeightNormOptions options = {}) {
   apply_weight_norm(layer, options);
   return layer;
 }
-template <class L>
-L& equalized_lr(L& layer, EqualizedLROptions options = {}) {
+template <class L> L& equalized_lr(L& layer, EqualizedLROptions options = {}) {
   apply_equalized_lr(layer, options);
   return layer;
 }

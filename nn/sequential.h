@@ -75,8 +75,7 @@ class Sequential : public Layer {
   void add_all(const std::vector<LayerFactory>& layers) {
     for (const LayerFactory& make : layers) add(make);
   }
-  template <class L>
-  L& append(std::unique_ptr<L> layer) {
+  template <class L> L& append(std::unique_ptr<L> layer) {
     L& l = *layer;
     layers_.push_back(std::move(layer));
     return l;

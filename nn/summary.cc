@@ -88,8 +88,7 @@ int64_t bytes_of(const std::vector<Tensor>& tensors) {
 }
 
 // Returns the highest number of bytes on the meta device while f runs, without the `others` bytes held there.
-template <class F>
-int64_t peak_of(int64_t others, F f) {
+template <class F> int64_t peak_of(int64_t others, F f) {
   reset_peak_memory(kMeta);
   f();
   return memory_stats(kMeta).peak_bytes - others;

@@ -91,8 +91,7 @@ class BatchNormUpdate {
 
 // Computes the running statistics of batch norms anew from all of `batches`, a loader or a range of tensors.
 // To use it for averaged weights, call it within their ParameterScope.
-template <class Batches>
-void update_bn(Batches&& batches, nn::Layer& model) {
+template <class Batches> void update_bn(Batches&& batches, nn::Layer& model) {
   const BatchNormUpdate update(model);
   if (!update.has_batch_norms()) return;
   for (const auto& batch : batches)

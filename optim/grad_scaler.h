@@ -55,8 +55,7 @@ class GradScaler {
   // clip_grad_value_ and Optimizer::step refuse them.
   // Errors: ShapeError unless the loss has one element or dy its shape; StateError when a gradient is added
   // to one that is not scaled.
-  template <class Manager>
-  void backward(Manager& gm, const Tensor& loss, const Tensor& dy = {}) {
+  template <class Manager> void backward(Manager& gm, const Tensor& loss, const Tensor& dy = {}) {
     if (!options_.enabled) return gm.backward(loss, dy);
     const std::vector<Tensor> params = gm.attached_tensors();
     const std::vector<Before> before = begin_backward(params);

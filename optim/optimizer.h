@@ -136,8 +136,7 @@ class Optimizer {
 // static function `each(options, f)` that calls f("name", member) for every member. The library's optimizers
 // are instantiated only in their own files (extern template). Members are not inline, because each program
 // that includes them would compile them all.
-template <class O>
-class OptimizerWith : public Optimizer {
+template <class O> class OptimizerWith : public Optimizer {
  public:
   using Options = O;
   // Adds parameters with their own options.
@@ -158,41 +157,30 @@ class OptimizerWith : public Optimizer {
   std::vector<Options> options_;
 };
 
-template <class O>
-void OptimizerWith<O>::add_param_group(const std::vector<Tensor>& params, O options) {
+template <class O> void OptimizerWith<O>::add_param_group(const std::vector<Tensor>& params, O options) {
   options.check();
   add_params(params);
   options_.push_back(options);
 }
-template <class O>
-void OptimizerWith<O>::set_options(size_t group, O options) {
+template <class O> void OptimizerWith<O>::set_options(size_t group, O options) {
   options.check();
   options_.at(group) = options;
 }
-template <class O>
-Optimizer::Numbers OptimizerWith<O>::group_numbers(size_t group) const {
+template <class O> Optimizer::Numbers OptimizerWith<O>::group_numbers(size_t group) const {
   Numbers numbers;
   O::each(options_[group], [&](const char* name, const auto& v) { numbers.emplace_back(name, double(v)); });
   return numbers;
 }
-template <class O>
-void OptimizerWith<O>::set_group_numbers(size_t group, const Numbers& numbers) {
+template <class O> void OptimizerWith<O>::set_group_numbers(size_t group, const Numbers& numbers) {
   set_options(group, with_numbers(options_[group], numbers));
 }
 template <class O>
 void OptimizerWith<O>::add_group(const std::vector<Tensor>& params, const Numbers& numbers) {
   OptimizerWith::add_param_group(params, with_numbers(options_.at(0), numbers));
 }
-template <class O>
-double OptimizerWith<O>::group_lr(size_t group) const {
-  return options_[group].lr;
-}
-template <class O>
-void OptimizerWith<O>::set_group_lr(size_t group, double lr) {
-  options_[group].lr = lr;
-}
-template <class O>
-O OptimizerWith<O>::with_numbers(O options, const Numbers& numbers) {
+template <class O> double OptimizerWith<O>::group_lr(size_t group) const { return options_[group].lr; }
+template <class O> void OptimizerWith<O>::set_group_lr(size_t group, double lr) { options_[group].lr = lr; }
+template <class O> O OptimizerWith<O>::with_numbers(O options, const Numbers& numbers) {
   auto it = numbers.begin();
   O::each(options, [&]<class T>(const char*, T& v) { v = static_cast<T>((it++)->second); });
   return options;

@@ -7,14 +7,12 @@ namespace {
 
 constexpr const char* kOp = "OptimizerDict";
 
-template <class List>
-void append_prefixed(List& to, const std::string& prefix, const List& from) {
+template <class List> void append_prefixed(List& to, const std::string& prefix, const List& from) {
   for (const auto& [name, value] : from) to.emplace_back(prefix + name, value);
 }
 
 // Moves the entries named "prefix..." from one list to another, without the prefix.
-template <class List>
-void take_prefixed(List& from, const std::string& prefix, List& to) {
+template <class List> void take_prefixed(List& from, const std::string& prefix, List& to) {
   std::erase_if(from, [&](const auto& entry) {
     if (entry.first.compare(0, prefix.size(), prefix) != 0) return false;
     to.emplace_back(entry.first.substr(prefix.size()), entry.second);

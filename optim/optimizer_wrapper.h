@@ -37,8 +37,7 @@ class OptimizerWrapper {
   // result of `no_sync()` keeps gradients on this rank as long as it lives. It is held during a backward
   // without a step, so that ranks communicate once per step. Returns whether it stepped.
   // Errors: ShapeError unless the loss has one element.
-  template <class Manager, class F>
-  bool update_params(Manager& gm, const Tensor& loss, F no_sync) {
+  template <class Manager, class F> bool update_params(Manager& gm, const Tensor& loss, F no_sync) {
     const Tensor share = share_of(loss);
     const auto backward = [&] {
       if (options_.scaler) {
@@ -57,8 +56,7 @@ class OptimizerWrapper {
     }
     return after_backward();
   }
-  template <class Manager>
-  bool update_params(Manager& gm, const Tensor& loss) {
+  template <class Manager> bool update_params(Manager& gm, const Tensor& loss) {
     return update_params(gm, loss, [] { return 0; });
   }
 

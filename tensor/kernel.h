@@ -33,20 +33,17 @@ using TensorPointers = std::vector<const Tensor*>;
 inline void collect(TensorPointers& into, const Tensor& x) {
   if (x.defined()) into.push_back(&x);
 }
-template <class T>
-void collect(TensorPointers& into, const T& arg) {
+template <class T> void collect(TensorPointers& into, const T& arg) {
   if constexpr (requires { for_each_tensor(arg, [](const Tensor&) {}); })
     for_each_tensor(arg, [&](const Tensor& x) { collect(into, x); });
 }
-template <class T>
-void collect(TensorPointers& into, const std::vector<T>& list) {
+template <class T> void collect(TensorPointers& into, const std::vector<T>& list) {
   for (const T& element : list) collect(into, element);
 }
 
 }  // namespace internal
 
-template <class... Args>
-class KernelSlot<void(const Tensor&, Args...)> {
+template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
  public:
   using Function = void (*)(const Tensor&, Args...);
   constexpr explicit KernelSlot(const char* op, Function cpu_kernel = nullptr) : cpu(cpu_kernel), op_(op) {}

@@ -4,7 +4,6 @@
 
 namespace gradus {
 
-template <class Signature>
-class KernelSlot;
+template <class Signature> class KernelSlot;
 
 }  // namespace gradus

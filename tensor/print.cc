@@ -39,8 +39,7 @@ class Printer {
 
  private:
   // Calls f with the offset of every element that is shown.
-  template <class F>
-  void visit(int d, int64_t offset, F&& f) const {
+  template <class F> void visit(int d, int64_t offset, F&& f) const {
     if (x_.numel() == 0) return;
     if (d == x_.dim()) return f(offset);
     for (int64_t i = 0; i < x_.shape()[d]; ++i) {

@@ -118,8 +118,7 @@ int64_t Tensor::item_i64() const {
   return *ptr<int64_t>();
 }
 
-template <class T>
-std::vector<T> Tensor::to_vector() const {
+template <class T> std::vector<T> Tensor::to_vector() const {
   if (device().type != DeviceType::kCPU)
     throw DeviceError("to_vector", "not in host memory: ", describe(*this));
   synchronize(device());
@@ -196,8 +195,7 @@ Tensor from_blob(void* data, const Shape& shape, TensorOptions options, std::fun
 }
 
 namespace {
-template <class T, class Range>
-Tensor copy_in(const Range& values, const Shape& shape, Device device) {
+template <class T, class Range> Tensor copy_in(const Range& values, const Shape& shape, Device device) {
   if (checked_numel(shape, "tensor") != static_cast<int64_t>(values.size()))
     throw ShapeError("tensor", values.size(), " values do not fill shape ", shape);
   if (device.type != DeviceType::kCPU) throw DeviceError("tensor", "expected a cpu device, given ", device);
@@ -207,8 +205,7 @@ Tensor copy_in(const Range& values, const Shape& shape, Device device) {
 }
 }  // namespace
 
-template <class T>
-Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device) {
+template <class T> Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device) {
   return copy_in<T>(values, shape, device);
 }
 template Tensor tensor(const std::vector<double>&, const Shape&, Device);
@@ -224,8 +221,7 @@ template Tensor tensor(const std::vector<bool>&, const Shape&, Device);
 
 namespace {
 
-template <class T>
-T element(Number number) {
+template <class T> T element(Number number) {
   if constexpr (std::is_same_v<T, bool>)
     return number.to_double() != 0;
   else if constexpr (std::is_integral_v<T>)

@@ -95,12 +95,8 @@ class Tensor {
   // bumps the version.
   // Errors: DTypeError unless the dtype is T's; ShapeError "call contiguous()" unless row-major; DeviceError
   // unless in host memory.
-  template <class T>
-  const T* data() const {
-    return static_cast<const T*>(host_data(dtype_v<T>));
-  }
-  template <class T>
-  T* mutable_data() {
+  template <class T> const T* data() const { return static_cast<const T*>(host_data(dtype_v<T>)); }
+  template <class T> T* mutable_data() {
     T* p = static_cast<T*>(const_cast<void*>(host_data(dtype_v<T>)));
     storage()->bump_version();
     return p;
@@ -108,14 +104,12 @@ class Tensor {
 
   // Returns the only element, converted to T. Waits for the device.
   // Errors: ShapeError unless numel() is 1.
-  template <class T>
-  T item() const {
+  template <class T> T item() const {
     return dtype() == DType::kI64 ? static_cast<T>(item_i64()) : static_cast<T>(item_f64());
   }
 
   // Copies the elements, in row-major order, into a vector of T (converted). Waits for the device.
-  template <class T>
-  std::vector<T> to_vector() const;
+  template <class T> std::vector<T> to_vector() const;
 
   // Reads or assigns a part: x[{1, Slice(0, 3)}], x[0], x[mask]. Defined in gradus/autograd/indexing.h.
   Indexed operator[](std::initializer_list<Index> index) &;
@@ -143,8 +137,7 @@ class Tensor {
   const Ref<TensorImpl>& ref() const { return impl_; }
   const Ref<Storage>& storage() const { return impl().storage; }
   // Returns the address of the first element. Checks nothing and does not wait.
-  template <class T>
-  T* ptr() const {
+  template <class T> T* ptr() const {
     static_assert(
         !std::is_same_v<std::remove_cv_t<T>, char> && !std::is_same_v<std::remove_cv_t<T>, std::byte>,
         "ptr() counts elements; bytes are at raw_ptr()");
@@ -186,8 +179,7 @@ Tensor empty_like(const Tensor& x, DType dtype);
 Tensor from_blob(void* data, const Shape& shape, TensorOptions options = {},
                  std::function<void()> release = {});
 // Copies values into a new row-major tensor. tensor({1.f, 2.f}) is f32[2].
-template <class T>
-Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device = kCPU);
+template <class T> Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device = kCPU);
 template <class T>
 concept Element = std::is_arithmetic_v<T> || std::same_as<T, f16> || std::same_as<T, bf16>;
 namespace internal {
@@ -195,8 +187,7 @@ namespace internal {
 // temporaries, so do not keep a Literal.
 class Literal {
  public:
-  template <Element T>
-  Literal(T value) : number_(value), dtype_(dtype_for<T>()) {}
+  template <Element T> Literal(T value) : number_(value), dtype_(dtype_for<T>()) {}
   Literal(std::initializer_list<Literal> row)
       : number_(false), dtype_(DType::kBool), row_(row), is_row_(true) {}
 
@@ -205,8 +196,7 @@ class Literal {
   Number number() const { return number_; }
   // The dtype of the number. Integer types, int among them, are i64.
   DType dtype() const { return dtype_; }
-  template <Element T>
-  static constexpr DType dtype_for() {
+  template <Element T> static constexpr DType dtype_for() {
     if constexpr (std::same_as<T, bool>)
       return DType::kBool;
     else if constexpr (std::integral<T>)

@@ -9,8 +9,7 @@ namespace gradus::train {
 namespace {
 
 // Numbers within the options' bounds, and no NaN. Integers beyond 2^40 are taken for a mistake.
-template <class T>
-CLI::Validator interval(const ArgumentOptions& o) {
+template <class T> CLI::Validator interval(const ArgumentOptions& o) {
   const double least = o.above.value_or(o.at_least.value_or(0));
   const double most = o.at_most.value_or(std::is_integral_v<T> ? 0x1p40 : std::numeric_limits<double>::max());
   const bool open = o.above.has_value();

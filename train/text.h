@@ -7,8 +7,7 @@
 namespace gradus::train {
 
 // Returns the text; at most 511 characters of it.
-template <class... Values>
-std::string format(const char* pattern, Values... values) {
+template <class... Values> std::string format(const char* pattern, Values... values) {
   char text[512];
   std::snprintf(text, sizeof text, pattern, values...);
   return text;

@@ -78,8 +78,7 @@ class Casting {
     if (Context::current().autocast) begin(op.policy(), {});
   }
   // Takes all operands: CastPolicy::kWidest needs them to choose the dtype.
-  template <class... Operands>
-  Casting(CastOp op, const Tensor& first, const Operands&... others) {
+  template <class... Operands> Casting(CastOp op, const Tensor& first, const Operands&... others) {
     const Tensor* const all[] = {&first, &others...};
     if (Context::current().autocast) begin(op.policy(), all);
   }

@@ -36,15 +36,11 @@
 namespace gradus::autograd {
 
 // Binds a rule to the input whose gradient it computes.
-template <class F>
-struct Wrt {
+template <class F> struct Wrt {
   const Tensor& input;
   F rule;
 };
-template <class F>
-Wrt<F> wrt(const Tensor& input, F rule) {
-  return {input, std::move(rule)};
-}
+template <class F> Wrt<F> wrt(const Tensor& input, F rule) { return {input, std::move(rule)}; }
 
 // Tells a joint rule for which inputs it must compute the gradient.
 class Needs {
@@ -61,8 +57,7 @@ class Needs {
 // none is needed).
 using JointRule = std::function<std::vector<Tensor>(std::vector<Tensor> dys, Needs needs)>;
 
-template <class... Rules>
-class RuleNode final : public Node {
+template <class... Rules> class RuleNode final : public Node {
  public:
   RuleNode(const char* op, std::optional<Rules>&&... rules) : Node(op), rules_(std::move(rules)...) {}
 
@@ -111,8 +106,7 @@ class Recorder {
   Saved save_output(const Tensor& y, int output = 0) const;
 
   // Makes `y` the result of an op whose gradients the given rules compute.
-  template <class... Rules>
-  void record(const Tensor& y, Wrt<Rules>... rules) {
+  template <class... Rules> void record(const Tensor& y, Wrt<Rules>... rules) {
     Ref<Node> node(new RuleNode<Rules...>(op_, keep(rules)...));
     attach(std::move(node), {&y, 1}, {edge_to(rules.input)...});
   }
@@ -126,8 +120,7 @@ class Recorder {
   const std::vector<RecordingState*>& recordings() const { return joined_; }
 
  private:
-  template <class F>
-  std::optional<F> keep(Wrt<F>& w) const {
+  template <class F> std::optional<F> keep(Wrt<F>& w) const {
     return tracked(w.input) ? std::optional<F>(std::move(w.rule)) : std::nullopt;
   }
   bool tracked(const Tensor& x) const { return bool(edge_to(x).slot); }

@@ -71,8 +71,7 @@ Tensor stack(const std::vector<Tensor>& xs, int64_t dim) {
 
 namespace {
 
-template <class F>
-std::vector<Tensor> each(const std::vector<Tensor>& xs, F f) {
+template <class F> std::vector<Tensor> each(const std::vector<Tensor>& xs, F f) {
   std::vector<Tensor> ys;
   ys.reserve(xs.size());
   for (const Tensor& x : xs) ys.push_back(f(x));

@@ -240,12 +240,10 @@ Tensor remainder(const Tensor& a, Number b) {
 namespace {
 
 // Returns 1 where a > b, 1/2 where they are equal, else 0, in dy's dtype.
-template <class B>
-Tensor share_of_larger(const Tensor& dy, const Tensor& a, const B& b) {
+template <class B> Tensor share_of_larger(const Tensor& dy, const Tensor& a, const B& b) {
   return (to(gt(a, b), dy.dtype()) + to(ge(a, b), dy.dtype())) * 0.5;
 }
-template <class B>
-Tensor share_of_smaller(const Tensor& dy, const Tensor& a, const B& b) {
+template <class B> Tensor share_of_smaller(const Tensor& dy, const Tensor& a, const B& b) {
   return (to(lt(a, b), dy.dtype()) + to(le(a, b), dy.dtype())) * 0.5;
 }
 

@@ -146,8 +146,7 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 namespace {
 
 // Returns x with src in the part that `part` views.
-template <class Part>
-Tensor with_part(const char* op, const Tensor& x, const Tensor& src, Part part) {
+template <class Part> Tensor with_part(const char* op, const Tensor& x, const Tensor& src, Part part) {
   if (src.device() != x.device()) throw DeviceError(op, "x is on ", x.device(), " but src on ", src.device());
   Tensor y = raw::clone(x);
   const Tensor place = part(y);

@@ -85,8 +85,7 @@ std::pair<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {}, VarOp
 Tensor norm(const Tensor& x, const Dims& dims = {}, double p = 2, bool keepdim = false);
 // Deleted, because norm(x, 1) is ambiguous: 1 could be a dim or p. norm(x, {1}) reduces dim 1; vector_norm(x,
 // 1) is the sum of magnitudes.
-template <DimIndex I>
-Tensor norm(const Tensor& x, I dim_or_p, double p = 2, bool keepdim = false) = delete;
+template <DimIndex I> Tensor norm(const Tensor& x, I dim_or_p, double p = 2, bool keepdim = false) = delete;
 // The same with the arguments in the order of torch.linalg.vector_norm.
 Tensor vector_norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false);
 

@@ -10,8 +10,7 @@
 namespace gradus::bench {
 namespace {
 
-template <class F>
-Workload quiet(F f) {
+template <class F> Workload quiet(F f) {
   return work([f] {
     torch::NoGradGuard off;
     f();

@@ -11,8 +11,7 @@ Entry classes(const char* name, int64_t batch, int64_t classes) {
             return work([=] { autograd::grad([&](const Tensor& v) { return cross_entropy(v, y); }, x); });
           }};
 }
-template <class F>
-Entry points(const char* name, F f) {
+template <class F> Entry points(const char* name, F f) {
   return {name, [=] {
             const Tensor x = rand({1 << 22}), t = rand({1 << 22});
             return work([=] { autograd::grad([&](const Tensor& v) { return f(v, t); }, x); });

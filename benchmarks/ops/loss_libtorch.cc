@@ -15,8 +15,7 @@ Entry classes(const char* name, int64_t batch, int64_t classes) {
             return work([=] { torch::autograd::grad({torch::cross_entropy_loss(x, y)}, {x}); });
           }};
 }
-template <class F>
-Entry points(const char* name, F f) {
+template <class F> Entry points(const char* name, F f) {
   return {name, [=] {
             auto x = torch::rand({1 << 22}).requires_grad_(), t = torch::rand({1 << 22});
             return work([=] { torch::autograd::grad({f(x, t)}, {x}); });

@@ -17,8 +17,7 @@ std::vector<Tensor> parameters(int64_t number, int64_t size) {
 }
 
 // `states`: tensors of state that are read and written.
-template <class O, class Options>
-Entry step(const char* name, int states, Options options) {
+template <class O, class Options> Entry step(const char* name, int states, Options options) {
   return {name, [=] {
             const auto opt = std::make_shared<O>(parameters(100, kLarge), options);
             const double bytes = 100.0 * kLarge * sizeof(float);

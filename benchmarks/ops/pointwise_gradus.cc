@@ -5,30 +5,26 @@
 namespace gradus::bench {
 namespace {
 
-template <class F>
-Entry unary(const char* name, F f) {
+template <class F> Entry unary(const char* name, F f) {
   return {name, [f] {
             const Tensor x = rand({k32M});
             return streaming([=] { f(x); }, double(x.nbytes()), double(x.nbytes()));
           }};
 }
 // More computation than memory.
-template <class F>
-Entry costly(const char* name, F f) {
+template <class F> Entry costly(const char* name, F f) {
   return {name, [f] {
             const Tensor x = rand({k32M});
             return work([=] { f(x); });
           }};
 }
-template <class F>
-Entry costly_pair(const char* name, F f) {
+template <class F> Entry costly_pair(const char* name, F f) {
   return {name, [f] {
             const Tensor a = rand({k32M}), b = rand({k32M});
             return work([=] { f(a, b); });
           }};
 }
-template <class F>
-Entry binary(const char* name, F f) {
+template <class F> Entry binary(const char* name, F f) {
   return {name, [f] {
             const Tensor a = rand({k32M}), b = rand({k32M});
             return streaming([=] { f(a, b); }, 2.0 * a.nbytes(), double(a.nbytes()));

@@ -6,8 +6,7 @@
 namespace gradus::bench {
 namespace {
 
-template <class F>
-Entry unary(const char* name, F f) {
+template <class F> Entry unary(const char* name, F f) {
   return {name, [f] {
             auto x = torch::rand({k32M});
             return work([=] {
@@ -16,8 +15,7 @@ Entry unary(const char* name, F f) {
             });
           }};
 }
-template <class F>
-Entry binary(const char* name, F f) {
+template <class F> Entry binary(const char* name, F f) {
   return {name, [f] {
             auto a = torch::rand({k32M}), b = torch::rand({k32M});
             return work([=] {

@@ -7,24 +7,21 @@ namespace {
 
 constexpr int64_t kRows = 32768, kColumns = 1024;
 
-template <class F>
-Entry read(const std::string& name, F f) {
+template <class F> Entry read(const std::string& name, F f) {
   return {name, [f] {
             const Tensor x = randn({kRows, kColumns});
             return streaming([=] { f(x); }, static_cast<double>(x.nbytes()), 0);
           }};
 }
 
-template <class F>
-Entry read_write(const std::string& name, const Shape& shape, F f) {
+template <class F> Entry read_write(const std::string& name, const Shape& shape, F f) {
   return {name, [f, shape] {
             const Tensor x = randn(shape);
             return streaming([=] { f(x); }, static_cast<double>(x.nbytes()), static_cast<double>(x.nbytes()));
           }};
 }
 
-template <class F>
-Entry backward(const std::string& name, const Shape& shape, F f) {
+template <class F> Entry backward(const std::string& name, const Shape& shape, F f) {
   return {name, [f, shape] {
             const Tensor y = softmax(randn(shape), shape.size() == 4 ? 1 : -1), dy = randn(shape);
             const double bytes = static_cast<double>(y.nbytes());
@@ -32,8 +29,7 @@ Entry backward(const std::string& name, const Shape& shape, F f) {
           }};
 }
 
-template <class F>
-Entry timed(const std::string& name, const Shape& shape, F f) {
+template <class F> Entry timed(const std::string& name, const Shape& shape, F f) {
   return {name, [f, shape] {
             const Tensor x = randn(shape);
             return work([=] { f(x); });

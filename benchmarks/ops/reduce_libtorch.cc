@@ -16,8 +16,7 @@ using Shape = std::vector<int64_t>;
 
 constexpr int64_t kRows = 32768, kColumns = 1024;
 
-template <class F>
-Entry timed(const std::string& name, const Shape& shape, F f) {
+template <class F> Entry timed(const std::string& name, const Shape& shape, F f) {
   return {name, [f, shape] {
             const Tensor x = torch::randn(shape);
             return work([=] {
@@ -33,8 +32,7 @@ std::string text(const Shape& shape) {
   return s + "]";
 }
 
-template <class F>
-Entry backward(const std::string& name, const Shape& shape, F f) {
+template <class F> Entry backward(const std::string& name, const Shape& shape, F f) {
   return {name, [f, shape] {
             const Tensor y = torch::softmax(torch::randn(shape), shape.size() == 4 ? 1 : -1),
                          dy = torch::randn(shape);

@@ -6,8 +6,7 @@ namespace gradus::bench {
 namespace {
 
 // The gradients of everything that f depends on.
-template <class F>
-auto training(std::vector<Tensor> leaves, Tensor dy, F f) {
+template <class F> auto training(std::vector<Tensor> leaves, Tensor dy, F f) {
   return work([=] {
     GradManager gm;
     gm.attach(leaves);
@@ -25,8 +24,7 @@ Entry attention(const char* name, int64_t batch, int64_t heads, int64_t time, in
           }};
 }
 
-template <class L>
-Entry recurrent(const char* name, int64_t time, int64_t batch, int64_t size) {
+template <class L> Entry recurrent(const char* name, int64_t time, int64_t batch, int64_t size) {
   return {name, [=] {
             const auto layer =
                 std::make_shared<L>(typename L::Options{.input_size = size, .hidden_size = size});

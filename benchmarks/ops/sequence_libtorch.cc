@@ -9,8 +9,7 @@
 namespace gradus::bench {
 namespace {
 
-template <class F>
-auto training(std::vector<torch::Tensor> leaves, torch::Tensor dy, F f) {
+template <class F> auto training(std::vector<torch::Tensor> leaves, torch::Tensor dy, F f) {
   return work([=]() mutable { torch::autograd::grad({f()}, leaves, {dy}); });
 }
 

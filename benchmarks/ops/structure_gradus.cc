@@ -8,13 +8,11 @@ namespace {
 constexpr int64_t k8M = 1L << 23, kRows = 4096, kColumns = 2048;  // kRows x kColumns = k8M
 
 // Makes its inputs and gives back the work.
-template <class F>
-Entry entry(const char* name, F make) {
+template <class F> Entry entry(const char* name, F make) {
   return {name, [make] { return work(make()); }};
 }
 // An op of one [4096,2048] matrix.
-template <class F>
-Entry of_matrix(const char* name, F f) {
+template <class F> Entry of_matrix(const char* name, F f) {
   return {name, [f] {
             const Tensor x = randn({kRows, kColumns});
             return streaming([=] { f(x); }, double(x.nbytes()), double(x.nbytes()));

@@ -10,8 +10,7 @@ namespace {
 
 constexpr int64_t k8M = 1L << 23, kRows = 4096, kColumns = 2048;
 
-template <class F>
-Entry entry(const char* name, F make) {
+template <class F> Entry entry(const char* name, F make) {
   return {name, [make] {
             return work([f = make()] {
               torch::NoGradGuard off;
@@ -19,8 +18,7 @@ Entry entry(const char* name, F make) {
             });
           }};
 }
-template <class F>
-Entry of_matrix(const char* name, F f) {
+template <class F> Entry of_matrix(const char* name, F f) {
   return entry(name, [f] {
     auto x = torch::randn({kRows, kColumns});
     return [=] { f(x); };

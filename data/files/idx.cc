@@ -78,8 +78,7 @@ void decode(std::span<const unsigned char> from, unsigned char code, void* out, 
 
 }  // namespace
 
-template <class... Parts>
-void IdxFile::fail(const Parts&... parts) const {
+template <class... Parts> void IdxFile::fail(const Parts&... parts) const {
   throw FileError(kOp, file_.path().string(), ": ", parts...);
 }
 

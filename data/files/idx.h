@@ -29,8 +29,7 @@ class IdxFile {
   void read(void* out);
 
  private:
-  template <class... Parts>
-  [[noreturn]] void fail(const Parts&... parts) const;
+  template <class... Parts> [[noreturn]] void fail(const Parts&... parts) const;
 
   InputFile file_;
   unsigned char code_ = 0;  // of the element type

@@ -35,8 +35,7 @@ struct InputFile::State {
     if (fd >= 0) ::close(fd);
   }
 
-  template <class... Parts>
-  [[noreturn]] void fail(const Parts&... parts) const {
+  template <class... Parts> [[noreturn]] void fail(const Parts&... parts) const {
     throw FileError(op, path.string(), ": ", parts...);
   }
 

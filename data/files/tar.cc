@@ -43,8 +43,7 @@ class Archive {
   }
 
   // Gives the content of a member to use(), piece by piece, and skips the padding of its last block.
-  template <class F>
-  void read(const Member& member, F&& use) {
+  template <class F> void read(const Member& member, F&& use) {
     std::vector<char> buffer(1 << 16);
     int64_t left = (member.size + kBlock - 1) / kBlock * kBlock, content = member.size;
     while (left > 0) {
@@ -56,8 +55,7 @@ class Archive {
     }
   }
 
-  template <class... Parts>
-  [[noreturn]] void fail(const Parts&... parts) const {
+  template <class... Parts> [[noreturn]] void fail(const Parts&... parts) const {
     throw FileError(kOp, file_.path().string(), ": ", parts...);
   }
 

@@ -16,8 +16,7 @@ struct EncodedImage {
   std::vector<uint8_t> bytes;
   DecodeOptions options;
 
-  template <class... Parts>
-  [[noreturn]] void fail(const Parts&... parts) const {
+  template <class... Parts> [[noreturn]] void fail(const Parts&... parts) const {
     throw FileError("decode_image", name, ": ", parts...);
   }
   // Checks the size that a file claims.

@@ -21,8 +21,7 @@ enum class PaddingMode { kConstant, kEdge, kReflect, kSymmetric };
 struct Padding {
   int64_t left = 0, top = 0, right = 0, bottom = 0;
   constexpr Padding() = default;
-  template <std::integral T>
-  constexpr Padding(T all) : left(all), top(all), right(all), bottom(all) {}
+  template <std::integral T> constexpr Padding(T all) : left(all), top(all), right(all), bottom(all) {}
   constexpr Padding(int64_t horizontal, int64_t vertical)
       : left(horizontal), top(vertical), right(horizontal), bottom(vertical) {}
   constexpr Padding(int64_t left_, int64_t top_, int64_t right_, int64_t bottom_)
@@ -34,8 +33,7 @@ struct Padding {
 struct Fill {
   std::array<uint8_t, 3> rgb{};
   constexpr Fill() = default;
-  template <std::integral T>
-  constexpr Fill(T gray) : rgb{uint8_t(gray), uint8_t(gray), uint8_t(gray)} {}
+  template <std::integral T> constexpr Fill(T gray) : rgb{uint8_t(gray), uint8_t(gray), uint8_t(gray)} {}
   constexpr Fill(uint8_t r, uint8_t g, uint8_t b) : rgb{r, g, b} {}
 };
 

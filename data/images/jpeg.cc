@@ -163,8 +163,7 @@ class JpegReader {
   }
 
   // Runs a step of the library. Nothing in it may have a destructor, because an error jumps over destructors.
-  template <class Step>
-  void guarded(const Step& step) {
+  template <class Step> void guarded(const Step& step) {
     if (setjmp(state_.errors.jump)) file_.fail("damaged or unsupported JPEG: ", state_.errors.text);
     step();
   }
@@ -204,8 +203,7 @@ class JpegReader {
   }
 
   // Reads each row y of the box to target(y), then calls done(y).
-  template <class Target, class Done>
-  void read_rows(Box box, const Target& target, const Done& done) {
+  template <class Target, class Done> void read_rows(Box box, const Target& target, const Done& done) {
     guarded([&] {
       if (box.top > 0 && !info_.progressive_mode)
         jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(box.top));

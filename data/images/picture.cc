@@ -333,8 +333,7 @@ Tensor Picture::tensor() {
 }
 
 // Replaces each value v of channel c by f(c, v).
-template <class F>
-Picture& Picture::map_values(F&& f) {
+template <class F> Picture& Picture::map_values(F&& f) {
   if (stage_ == Stage::kFloats) {
     auto mapped = std::make_shared<ValueTable>(*values_);
     for (int64_t c = 0; c < channels(); ++c)

@@ -124,8 +124,7 @@ class Picture {
     bool scaled_decoding;
   };
 
-  template <class F>
-  Picture& map_values(F&& f);
+  template <class F> Picture& map_values(F&& f);
   Image resized() const;
   void replace(Image image);
   const Image& settled();

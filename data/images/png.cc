@@ -175,8 +175,7 @@ class PngReader {
 
  private:
   // Runs a step of the library. Nothing in it may have a destructor, because an error jumps over destructors.
-  template <class Step>
-  void guarded(const Step& step) {
+  template <class Step> void guarded(const Step& step) {
     if (setjmp(state_.jump)) file_.fail("damaged or unsupported PNG: ", state_.text);
     step();
   }
@@ -218,8 +217,7 @@ class PngReader {
       if (!file_.options.allow_damaged) throw;
     }
   }
-  template <class Target>
-  void read_rows(int passes, int64_t rows, const Target& target) {
+  template <class Target> void read_rows(int passes, int64_t rows, const Target& target) {
     read_rows(passes, rows, target, [](int64_t) {});
   }
 

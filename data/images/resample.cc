@@ -120,8 +120,7 @@ std::vector<int32_t> nearest_inputs(int64_t in_size, double low, double high, in
 
 namespace {
 
-template <int kChannels>
-void resample_row(const uint8_t* in, const AxisWeights& x, uint8_t* out) {
+template <int kChannels> void resample_row(const uint8_t* in, const AxisWeights& x, uint8_t* out) {
   const int32_t* weights = x.weights.data();
   for (size_t i = 0; i < x.start.size(); ++i, weights += x.taps, out += kChannels) {
     const uint8_t* from = in + x.start[i] * kChannels;

@@ -37,8 +37,7 @@ class ImageDataset : public Dataset {
  private:
   struct BatchWriter;
   // Calls read(i) for indices after `index` until it does not throw a FileError.
-  template <class F>
-  void read_stand_in(int64_t index, const std::string& cause, const F& read) const;
+  template <class F> void read_stand_in(int64_t index, const std::string& cause, const F& read) const;
 
   Transform transform_;
 };

@@ -38,8 +38,7 @@ bool ends_with_any(std::string name, const std::vector<std::string>& endings) {
 }
 
 // Calls f(entry) for each entry of a folder, in any order.
-template <class F>
-void for_each_in(const fs::path& folder, F&& f) {
+template <class F> void for_each_in(const fs::path& folder, F&& f) {
   std::error_code error;
   fs::directory_iterator it(folder, error);
   for (; !error && it != fs::directory_iterator(); it.increment(error)) f(*it);

@@ -15,8 +15,7 @@ struct ResizeSize {
   Size2 both;  // used when `shorter` is 0
   int64_t shorter = 0;
   constexpr ResizeSize() = default;
-  template <std::integral T>
-  constexpr ResizeSize(T shorter_) : shorter(shorter_) {}
+  template <std::integral T> constexpr ResizeSize(T shorter_) : shorter(shorter_) {}
   constexpr ResizeSize(int64_t height, int64_t width) : both(height, width) {}
 };
 

@@ -63,8 +63,7 @@ Tensor mixed_targets(const Tensor& labels, int64_t classes, float r) {
 
 // Calls f(sample, previous) from the last sample to the first. For the first sample, `previous` is a copy of
 // the last sample's old values.
-template <class F>
-void for_each_pair(const Tensor& x, F&& f) {
+template <class F> void for_each_pair(const Tensor& x, F&& f) {
   const int64_t n = x.size(0), item = x.numel() / n;
   float* first = x.ptr<float>();
   const std::vector<float> last(first + (n - 1) * item, first + n * item);

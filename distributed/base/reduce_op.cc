@@ -15,8 +15,7 @@ constexpr int64_t kBlock = 1024;
 
 // Signed sums and products wrap around, as in tensor ops. Narrow types are widened: a product of two
 // u16 overflows int.
-template <class T>
-auto wrapping(T x) {
+template <class T> auto wrapping(T x) {
   if constexpr (std::is_integral_v<T>)
     return static_cast<std::make_unsigned_t<decltype(x + 0)>>(x);
   else
@@ -24,53 +23,35 @@ auto wrapping(T x) {
 }
 
 struct Sum {
-  template <class T>
-  T operator()(T a, T b) const {
-    return T(wrapping(a) + wrapping(b));
-  }
+  template <class T> T operator()(T a, T b) const { return T(wrapping(a) + wrapping(b)); }
 };
 struct Product {
-  template <class T>
-  T operator()(T a, T b) const {
-    return T(wrapping(a) * wrapping(b));
-  }
+  template <class T> T operator()(T a, T b) const { return T(wrapping(a) * wrapping(b)); }
 };
 struct Min {
-  template <class T>
-  T operator()(T a, T b) const {
+  template <class T> T operator()(T a, T b) const {
     const T r = a < b ? a : b;
     return a != a ? a : r;
   }
 };
 struct Max {
-  template <class T>
-  T operator()(T a, T b) const {
+  template <class T> T operator()(T a, T b) const {
     const T r = a > b ? a : b;
     return a != a ? a : r;
   }
 };
 struct Band {
-  template <class T>
-  T operator()(T a, T b) const {
-    return T(a & b);
-  }
+  template <class T> T operator()(T a, T b) const { return T(a & b); }
 };
 struct Bor {
-  template <class T>
-  T operator()(T a, T b) const {
-    return T(a | b);
-  }
+  template <class T> T operator()(T a, T b) const { return T(a | b); }
 };
 struct Bxor {
-  template <class T>
-  T operator()(T a, T b) const {
-    return T(a ^ b);
-  }
+  template <class T> T operator()(T a, T b) const { return T(a ^ b); }
 };
 
 // Calls f(function object) for the op on values of T.
-template <class T, class F>
-void dispatch_op(ReduceOp op, F&& f) {
+template <class T, class F> void dispatch_op(ReduceOp op, F&& f) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAvg:
@@ -95,13 +76,11 @@ void dispatch_op(ReduceOp op, F&& f) {
 }
 
 // out may be a or b.
-template <class T, class Op>
-void combine(T* out, const T* a, const T* b, int64_t n, Op op) {
+template <class T, class Op> void combine(T* out, const T* a, const T* b, int64_t n, Op op) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) out[i] = op(a[i], b[i]);
 }
-template <class T>
-void divide(T* x, int64_t n, int size) {
+template <class T> void divide(T* x, int64_t n, int size) {
   const T divisor = static_cast<T>(size);
   for (int64_t i = 0; i < n; ++i) x[i] = T(x[i] / divisor);
 }
@@ -131,16 +110,13 @@ void store(f16* to, const float* from, int64_t n) {
 }
 
 // Calls f(first, count) on consecutive blocks of [0, n).
-template <class F>
-void for_blocks(int64_t n, F&& f) {
+template <class F> void for_blocks(int64_t n, F&& f) {
   for (int64_t first = 0; first < n; first += kBlock) f(first, std::min(kBlock, n - first));
 }
 
 // Reduces values in their own type.
-template <class T>
-struct Plain {
-  template <class Op>
-  static void into(T* accumulator, const T* x, int64_t n, Op op) {
+template <class T> struct Plain {
+  template <class Op> static void into(T* accumulator, const T* x, int64_t n, Op op) {
     combine(accumulator, accumulator, x, n, op);
   }
 
@@ -167,10 +143,8 @@ struct Plain {
 };
 
 // Reduces 16-bit floats in f32.
-template <class T>
-struct Widened {
-  template <class Op>
-  static void into(T* accumulator, const T* x, int64_t n, Op op) {
+template <class T> struct Widened {
+  template <class Op> static void into(T* accumulator, const T* x, int64_t n, Op op) {
     const void* inputs[] = {accumulator, x};
     all_into(accumulator, inputs, 2, n, 1, op);
   }
@@ -197,8 +171,7 @@ struct Widened {
 
 // Calls f.operator()<T, Reduction, Value>(op). T is how values of `dtype` are stored, Reduction reduces them,
 // and Value is the type of the arithmetic.
-template <class F>
-void dispatch_reduction(DType dtype, ReduceOp op, F&& f) {
+template <class F> void dispatch_reduction(DType dtype, ReduceOp op, F&& f) {
   switch (dtype) {
     case DType::kF16:
       return f.template operator()<f16, Widened<f16>, float>(op);

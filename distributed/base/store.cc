@@ -120,8 +120,7 @@ class MemoryStore final : public Store {
     if (internal::Simulation* simulation = internal::Simulation::current()) simulation->step(what);
   }
 
-  template <class F>
-  std::invoke_result_t<F> change(const char* op, F&& f) {
+  template <class F> std::invoke_result_t<F> change(const char* op, F&& f) {
     step(op);
     struct Notify {  // once the lock is free
       internal::Futex& changed;
@@ -130,8 +129,7 @@ class MemoryStore final : public Store {
     std::lock_guard lock(mutex_);
     return f();
   }
-  template <class F>
-  std::invoke_result_t<F> look(const char* op, F&& f) {
+  template <class F> std::invoke_result_t<F> look(const char* op, F&& f) {
     step(op);
     std::lock_guard lock(mutex_);
     return f();

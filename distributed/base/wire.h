@@ -28,13 +28,11 @@ class WireWriter {
   void put(const std::string& value) { put(std::string_view(value)); }
   void put(const Dims& value);
   void put(const Tensor& value);
-  template <class T>
-  void put(const std::vector<T>& values) {
+  template <class T> void put(const std::vector<T>& values) {
     put(uint64_t(values.size()));
     for (const T& v : values) put(v);
   }
-  template <class A, class B>
-  void put(const std::pair<A, B>& value) {
+  template <class A, class B> void put(const std::pair<A, B>& value) {
     put(value.first);
     put(value.second);
   }
@@ -65,8 +63,7 @@ class WireReader {
   }
   void get(Dims& value);
   void get(Tensor& value);
-  template <class T>
-  void get(std::vector<T>& values) {
+  template <class T> void get(std::vector<T>& values) {
     uint64_t size;
     get(size);
     if (size > left_.size()) fail();  // each element takes a byte at least
@@ -77,8 +74,7 @@ class WireReader {
       values.push_back(std::move(value));
     }
   }
-  template <class A, class B>
-  void get(std::pair<A, B>& value) {
+  template <class A, class B> void get(std::pair<A, B>& value) {
     get(value.first);
     get(value.second);
   }
@@ -95,14 +91,12 @@ class WireReader {
   std::string_view left_;
 };
 
-template <class T>
-std::string to_wire(const T& value) {
+template <class T> std::string to_wire(const T& value) {
   WireWriter writer;
   writer.put(value);
   return writer.take();
 }
-template <class T>
-T from_wire(std::string_view bytes) {
+template <class T> T from_wire(std::string_view bytes) {
   WireReader reader(bytes);
   T value{};
   reader.get(value);

@@ -17,10 +17,7 @@ constexpr const char* kOp = "bcast_checkpoint";
 // The errors of tensor/base/error.h, which keep their type on all ranks.
 enum class ErrorKind : uint8_t { kNone, kShape, kDType, kDevice, kIndex, kValue, kState, kFile, kOther };
 
-template <class E>
-bool is(const std::exception& error) {
-  return dynamic_cast<const E*>(&error) != nullptr;
-}
+template <class E> bool is(const std::exception& error) { return dynamic_cast<const E*>(&error) != nullptr; }
 
 ErrorKind kind_of(const std::exception& error) {
   if (is<ShapeError>(error)) return ErrorKind::kShape;
@@ -86,8 +83,7 @@ struct Writer {
   void head(const std::string& name, ValueKind kind) { wire.put(name), wire.put(kind); }
 };
 
-template <class T>
-T take(WireReader& wire) {
+template <class T> T take(WireReader& wire) {
   T value{};
   wire.get(value);
   return value;

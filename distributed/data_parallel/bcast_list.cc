@@ -44,8 +44,7 @@ std::string ranks_text(const Group& group, const std::vector<size_t>& members) {
 }
 
 // Returns the members whose entry `i` differs from the first member's. Lists may end before `i`.
-template <class T>
-std::vector<size_t> members_with_other(const std::vector<std::vector<T>>& all, size_t i) {
+template <class T> std::vector<size_t> members_with_other(const std::vector<std::vector<T>>& all, size_t i) {
   const auto at = [&](size_t member) { return i < all[member].size() ? &all[member][i] : nullptr; };
   std::vector<size_t> others;
   for (size_t m = 1; m < all.size(); ++m)
@@ -53,8 +52,7 @@ std::vector<size_t> members_with_other(const std::vector<std::vector<T>>& all, s
   return others;
 }
 
-template <class T>
-std::vector<std::vector<T>> gather(Op op, const std::vector<T>& mine, const Group& group) {
+template <class T> std::vector<std::vector<T>> gather(Op op, const std::vector<T>& mine, const Group& group) {
   std::vector<std::vector<T>> all;
   for (const std::string& bytes : internal::gather_strings(group.state(), op, to_wire(mine)))
     all.push_back(from_wire<std::vector<T>>(bytes));

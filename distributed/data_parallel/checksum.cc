@@ -19,8 +19,7 @@ Tensor in_host_memory(const Tensor& x) {
 
 // Returns the first element whose exponent bits are all set, as in NaN and infinity. One compare
 // per element vectorizes.
-template <class Word>
-int64_t find_exponent(const void* data, int64_t n, Word mask) {
+template <class Word> int64_t find_exponent(const void* data, int64_t n, Word mask) {
   const Word* const words = static_cast<const Word*>(data);
   constexpr int64_t kBlock = 4096;
   for (int64_t begin = 0; begin < n; begin += kBlock) {

@@ -55,8 +55,7 @@ class DataParallelBase {
   std::unique_ptr<internal::Replicas> replicas_;
 };
 
-template <class M>
-class DataParallel : public DataParallelBase {
+template <class M> class DataParallel : public DataParallelBase {
  public:
   explicit DataParallel(std::function<std::unique_ptr<M>()> make, DataParallelOptions options = {})
       : DataParallelBase(std::move(make), std::move(options)) {}

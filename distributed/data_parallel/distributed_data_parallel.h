@@ -102,8 +102,7 @@ inline std::string owner_name(const nn::Module& module) {
   return module.name().empty() ? module.type_name() : module.name();
 }
 
-template <class T>
-constexpr bool is_tensor = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
+template <class T> constexpr bool is_tensor = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
 
 // module(args...), tensors among the arguments and a tensor result moved to where they belong.
 template <class M, class... Args>
@@ -122,10 +121,7 @@ decltype(auto) call(const DataParallelModel& model, M& module, Args&&... args) {
 
 template <class T>
 concept IsCallback = std::is_constructible_v<Callback, T>;
-template <IsCallback... C>
-std::vector<Callback> callbacks_of(C... c) {
-  return {Callback(std::move(c))...};
-}
+template <IsCallback... C> std::vector<Callback> callbacks_of(C... c) { return {Callback(std::move(c))...}; }
 
 // The state under the names that `module` has: wrappers of other frameworks put "module." in front of a
 // model's names or of its children's.
@@ -133,8 +129,7 @@ nn::StateDict without_wrappers(const nn::StateDict& state, const nn::Module& mod
 
 }  // namespace internal
 
-template <class M>
-class DistributedDataParallel {
+template <class M> class DistributedDataParallel {
  public:
   // The module must outlive it. Collective over the group.
   explicit DistributedDataParallel(M& module, DistributedDataParallelOptions options = {})
@@ -144,14 +139,12 @@ class DistributedDataParallel {
             [&module] { return module.named_buffers(); }, std::move(options)) {}
 
   // Attaches the model's parameters. `more`: callbacks that get the reduced gradients.
-  template <internal::IsCallback... C>
-  void attach(GradManager& gm, C... more) {
+  template <internal::IsCallback... C> void attach(GradManager& gm, C... more) {
     model_.attach(
         gm, [&m = module_] { return m.named_parameters(); }, internal::callbacks_of(std::move(more)...));
   }
   // Attaches those of a part of the model: for several managers. The part must live as long as they do.
-  template <internal::IsCallback... C>
-  void attach(GradManager& gm, const nn::Module& part, C... more) {
+  template <internal::IsCallback... C> void attach(GradManager& gm, const nn::Module& part, C... more) {
     model_.attach(
         gm, [&part] { return part.named_parameters(); }, internal::callbacks_of(std::move(more)...));
   }
@@ -162,22 +155,18 @@ class DistributedDataParallel {
   M& module() { return module_; }
 
   // Calls the model: tensors go to device_ids[0], a tensor result to output_device.
-  template <class... Args>
-  decltype(auto) operator()(Args&&... args) {
+  template <class... Args> decltype(auto) operator()(Args&&... args) {
     return internal::call(model_, module_, std::forward<Args>(args)...);
   }
 
   // The model's own, as runners call them: model.train_step(data, optimizers).
-  template <class... Args>
-  decltype(auto) train_step(Args&&... args) {
+  template <class... Args> decltype(auto) train_step(Args&&... args) {
     return module_.train_step(std::forward<Args>(args)...);
   }
-  template <class... Args>
-  decltype(auto) val_step(Args&&... args) {
+  template <class... Args> decltype(auto) val_step(Args&&... args) {
     return module_.val_step(std::forward<Args>(args)...);
   }
-  template <class... Args>
-  decltype(auto) test_step(Args&&... args) {
+  template <class... Args> decltype(auto) test_step(Args&&... args) {
     return module_.test_step(std::forward<Args>(args)...);
   }
 

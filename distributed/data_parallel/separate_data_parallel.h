@@ -42,21 +42,18 @@ class SeparateModels {
 
 }  // namespace internal
 
-template <class M>
-class SeparateDistributedDataParallel {
+template <class M> class SeparateDistributedDataParallel {
  public:
   // The module must outlive it. Options: as DistributedDataParallel; broadcast_buffers is off by default.
   explicit SeparateDistributedDataParallel(M& module, DistributedDataParallelOptions options = {})
       : module_(module), models_(module, std::move(options)) {}
 
   // Attaches one child's parameters, or the root's own (`part` is the model itself).
-  template <internal::IsCallback... C>
-  void attach(GradManager& gm, const nn::Module& part, C... more) {
+  template <internal::IsCallback... C> void attach(GradManager& gm, const nn::Module& part, C... more) {
     models_.attach(gm, part, internal::callbacks_of(std::move(more)...));
   }
   // Attaches all of them to one manager, and those that come later.
-  template <internal::IsCallback... C>
-  void attach(GradManager& gm, C... more) {
+  template <internal::IsCallback... C> void attach(GradManager& gm, C... more) {
     models_.attach_all(gm, internal::callbacks_of(std::move(more)...));
   }
 
@@ -66,20 +63,16 @@ class SeparateDistributedDataParallel {
   M& module() { return module_; }
 
   // As DistributedDataParallel's.
-  template <class... Args>
-  decltype(auto) operator()(Args&&... args) {
+  template <class... Args> decltype(auto) operator()(Args&&... args) {
     return internal::call(models_.first(), module_, std::forward<Args>(args)...);
   }
-  template <class... Args>
-  decltype(auto) train_step(Args&&... args) {
+  template <class... Args> decltype(auto) train_step(Args&&... args) {
     return module_.train_step(std::forward<Args>(args)...);
   }
-  template <class... Args>
-  decltype(auto) val_step(Args&&... args) {
+  template <class... Args> decltype(auto) val_step(Args&&... args) {
     return module_.val_step(std::forward<Args>(args)...);
   }
-  template <class... Args>
-  decltype(auto) test_step(Args&&... args) {
+  template <class... Args> decltype(auto) test_step(Args&&... args) {
     return module_.test_step(std::forward<Args>(args)...);
   }
 

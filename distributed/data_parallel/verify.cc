@@ -47,8 +47,7 @@ struct Outcome {
 };
 
 // Returns the names of the modules of type M for which `wanted` holds.
-template <class M, class Wanted>
-Names names_of(nn::Module& model, Wanted wanted) {
+template <class M, class Wanted> Names names_of(nn::Module& model, Wanted wanted) {
   Names names;
   for (auto& [name, module] : model.named_modules())
     if (auto* m = dynamic_cast<M*>(module); m && wanted(*m))

@@ -40,8 +40,7 @@ int64_t to_number(std::string_view text) {
 
 // Runs f, which waits in the store. Returns whether the awaited key came in time.
 // Errors: the job's failure.
-template <class F>
-bool came(F&& f) {
+template <class F> bool came(F&& f) {
   try {
     f();
     return true;
@@ -106,8 +105,7 @@ void wait_until(const char* op, const Deadline& deadline, const std::string& tex
 }
 
 // Runs f. If the job has failed, throws its failure under the caller's name instead of the store's error.
-template <class F>
-auto run_as(const char* op, F&& f) {
+template <class F> auto run_as(const char* op, F&& f) {
   try {
     return f();
   } catch (const DistributedError&) {

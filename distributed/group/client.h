@@ -31,13 +31,11 @@ class Client {
   explicit Client(std::shared_ptr<Store> store) : store_(std::move(store)) {}
 
   // Replaces all values of the key by `value`, its newest version. Returns the version.
-  template <class T>
-  int64_t user_set(const std::string& key, const T& value) {
+  template <class T> int64_t user_set(const std::string& key, const T& value) {
     return put("user_set", key, typeid(ValueOf<T>), to_bytes(value), true);
   }
   // Adds `value` after the values that the key has, as its newest version.
-  template <class T>
-  void user_push(const std::string& key, const T& value) {
+  template <class T> void user_push(const std::string& key, const T& value) {
     put("user_push", key, typeid(ValueOf<T>), to_bytes(value), false);
   }
   // Waits until the key has a value of version `version` or later. Returns the newest value, which stays. A
@@ -57,15 +55,13 @@ class Client {
  private:
   template <class T>
   using ValueOf = std::conditional_t<std::is_convertible_v<const T&, std::string_view>, std::string, T>;
-  template <class T>
-  static std::string to_bytes(const T& value) {
+  template <class T> static std::string to_bytes(const T& value) {
     if constexpr (std::is_convertible_v<const T&, std::string_view>)
       return std::string(std::string_view(value));
     else
       return to_wire(value);
   }
-  template <class T>
-  static T from_bytes(std::string bytes) {
+  template <class T> static T from_bytes(std::string bytes) {
     if constexpr (std::is_same_v<T, std::string>)
       return bytes;
     else

@@ -245,8 +245,7 @@ Group make_group(const Group& parent, const GroupPlan& plan,
   }
 }
 
-template <class T>
-std::string to_text(const std::vector<T>& numbers) {
+template <class T> std::string to_text(const std::vector<T>& numbers) {
   std::string text;
   for (const T& number : numbers) text += concat(text.empty() ? "" : ", ", number);
   return text;

@@ -136,7 +136,6 @@ std::vector<std::string> gather_strings(GroupState& group, Op op, const std::str
                                         std::optional<Milliseconds> timeout = {});
 
 // Returns "0, 1, 2". T is int or int64_t.
-template <class T>
-std::string to_text(const std::vector<T>& numbers);
+template <class T> std::string to_text(const std::vector<T>& numbers);
 
 }  // namespace gradus::dist::internal

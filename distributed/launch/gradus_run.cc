@@ -45,10 +45,7 @@ struct Args {
   std::vector<std::string> command;
 };
 
-template <class... Parts>
-[[noreturn]] void fail(const Parts&... parts) {
-  throw ValueError(kOp, parts...);
-}
+template <class... Parts> [[noreturn]] void fail(const Parts&... parts) { throw ValueError(kOp, parts...); }
 
 // Returns both spellings: "--nproc-per-node,--nproc_per_node". torchrun's variable is PET_NPROC_PER_NODE.
 std::string spellings(const std::string& name) {

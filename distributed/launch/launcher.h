@@ -64,8 +64,7 @@ std::vector<std::string> launch_bytes(const LauncherOptions& options,
 // Returns what the function returned on every rank, in rank order, including ranks of other machines. R may
 // be numbers, enums, strings, Tensors, and vectors and pairs of these (gradus/distributed/base/wire.h).
 // Errors: as for launcher; LaunchError instead of a non-zero exit status.
-template <class R>
-std::vector<R> launch(const LauncherOptions& options, const std::function<R()>& body) {
+template <class R> std::vector<R> launch(const LauncherOptions& options, const std::function<R()>& body) {
   std::vector<R> results;
   for (const std::string& bytes : internal::launch_bytes(options, [&] { return to_wire(body()); }))
     results.push_back(from_wire<R>(bytes));

@@ -36,8 +36,7 @@ uint64_t checksum(std::string_view bytes) {  // FNV-1a
   return sum;
 }
 
-template <class T>
-T little_endian(const char* bytes) {
+template <class T> T little_endian(const char* bytes) {
   T value = 0;
   for (size_t i = 0; i < sizeof value; ++i) value |= T(static_cast<uint8_t>(bytes[i])) << (8 * i);
   return value;
@@ -149,8 +148,7 @@ class FileStore final : public Store {
 
  private:
   // Changes a key here, and appends the change to the file. If the file cannot take it, the change is undone.
-  template <class F>
-  void change(const char* op, std::string_view key, F&& f) {
+  template <class F> void change(const char* op, std::string_view key, F&& f) {
     with_lock(op, [&] {
       const std::string* found = keys_.find(key);
       const std::optional<std::string> before = found ? std::optional(*found) : std::nullopt;
@@ -185,8 +183,7 @@ class FileStore final : public Store {
   }
 
   // Runs f() with the file locked against others, after reading all that they wrote.
-  template <class F>
-  void with_lock(const char* op, F&& f) {
+  template <class F> void with_lock(const char* op, F&& f) {
     std::lock_guard lock(mutex_);
     lock_file(op);
     struct Unlock {

@@ -13,8 +13,7 @@ constexpr Milliseconds kSlice{200};
 class GuardedStore final : public Store {
  private:
   // If the store is gone, throws the job's failure instead, which becomes known soon after.
-  template <class F>
-  auto checked(const char* op, F&& f) {
+  template <class F> auto checked(const char* op, F&& f) {
     membership_->check(op);
     try {
       return f();

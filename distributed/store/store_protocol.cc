@@ -77,15 +77,13 @@ std::optional<Form> form_of(uint8_t type) {
   return {};
 }
 
-template <class T>
-void put(std::string* out, T value) {
+template <class T> void put(std::string* out, T value) {
   for (size_t i = 0; i < sizeof value; ++i)
     out->push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * i)));
 }
 
 // Reads a value from the front of `left`. Returns false if `left` is too short.
-template <class T>
-bool take(std::string_view* left, T* value) {
+template <class T> bool take(std::string_view* left, T* value) {
   if (left->size() < sizeof *value) return false;
   uint64_t bits = 0;
   for (size_t i = 0; i < sizeof *value; ++i) bits |= uint64_t(static_cast<uint8_t>((*left)[i])) << (8 * i);

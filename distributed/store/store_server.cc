@@ -90,8 +90,7 @@ class StoreServer::Impl {
   }
 
   int port() const { return port_; }
-  template <class F>
-  void change(F&& f) {
+  template <class F> void change(F&& f) {
     {
       std::lock_guard lock(mutex_);
       f(service_);

@@ -21,8 +21,7 @@ constexpr Milliseconds kPause{20}, kLongestPause{500};
 // The time limit for an answer. A real store answers at once.
 constexpr Milliseconds kAnswerLimit{10'000};
 
-template <class T>
-std::string bytes_of(T number) {
+template <class T> std::string bytes_of(T number) {
   std::string bytes(sizeof number, '\0');
   std::memcpy(bytes.data(), &number, sizeof number);
   return bytes;

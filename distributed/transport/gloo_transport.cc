@@ -261,8 +261,7 @@ class Core final : public GlooLink::Listener, public std::enable_shared_from_thi
   void on_broken(int) override { signal_.notify(); }
 
  private:
-  template <class F>
-  void for_links(F&& f) const {
+  template <class F> void for_links(F&& f) const {
     for (int peer = 0; peer < int(links_.size()); ++peer)
       if (links_[peer]) f(peer, *links_[peer]);
   }

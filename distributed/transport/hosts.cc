@@ -11,12 +11,10 @@ namespace {
 // 16-bit floats are added in f32, in pieces of this many elements.
 constexpr int64_t kWidePiece = 1 << 20;
 
-template <class T>
-void widen(float* to, const void* from, int64_t n) {
+template <class T> void widen(float* to, const void* from, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = static_cast<const T*>(from)[i];
 }
-template <class T>
-void narrow(void* to, const float* from, int64_t n) {
+template <class T> void narrow(void* to, const float* from, int64_t n) {
   for (int64_t i = 0; i < n; ++i) static_cast<T*>(to)[i] = T(from[i]);
 }
 

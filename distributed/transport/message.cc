@@ -96,8 +96,7 @@ class Traffic {
     return header;
   }
 
-  template <class Place>
-  Ref<Request> receive(size_t member, const Header& expected, Place place) {
+  template <class Place> Ref<Request> receive(size_t member, const Header& expected, Place place) {
     return transport_.receive(
         members_[member], tag_,
         [expected, place](int source, std::span<const std::byte> bytes, size_t payload) -> void* {
@@ -293,8 +292,7 @@ class MessageBackend final : public Backend {
 
   // Calls f with every other member, the next one first, so that the members do not all serve the
   // same one at once.
-  template <class F>
-  void for_others(F&& f) const {
+  template <class F> void for_others(F&& f) const {
     for (size_t distance = 1; distance < size_; ++distance) f((index_ + distance) % size_);
   }
   std::vector<Ref<Request>> receive_all(Traffic& traffic, std::span<const Block> blocks) const {

@@ -10,8 +10,7 @@ namespace gradus::nn {
 struct NoOptions {};
 
 // Base of the activations without options. F is the op.
-template <Tensor (*F)(const Tensor&)>
-class PlainActivation : public LayerWith<NoOptions> {
+template <Tensor (*F)(const Tensor&)> class PlainActivation : public LayerWith<NoOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override { return F(x); }

@@ -56,8 +56,7 @@ bool BatchNorm::joins_batches() const {
 
 // Returns op(x, weight, bias, running_mean, running_var, options). op is batch_norm or an op
 // that contains it.
-template <class Op>
-Tensor BatchNorm::forward_by(Op op, const Tensor& x) {
+template <class Op> Tensor BatchNorm::forward_by(Op op, const Tensor& x) {
   check_input(x);
   const bool tracks = running_mean.defined();
   const bool by_batch = is_training() || !tracks;

@@ -63,8 +63,7 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
 
  private:
   bool joins_batches() const;
-  template <class Op>
-  Tensor forward_by(Op op, const Tensor& x);
+  template <class Op> Tensor forward_by(Op op, const Tensor& x);
   Tensor forward_joined(const Tensor& x);
   Tensor initial(bool wanted, double value) const;
   Tensor initial_count() const;

@@ -15,11 +15,9 @@ Shape sizes(int64_t n) { return {n}; }
 Shape sizes(Size2 s) { return {s.h, s.w}; }
 Shape sizes(Size3 s) { return {s.d, s.h, s.w}; }
 
-template <class O>
-constexpr bool kTransposed = requires(O o) { o.output_padding; };
+template <class O> constexpr bool kTransposed = requires(O o) { o.output_padding; };
 
-template <class O>
-std::string name_of_layer(const O& o) {
+template <class O> std::string name_of_layer(const O& o) {
   return concat(kTransposed<O> ? "ConvTranspose" : "Conv", sizes(*o.kernel).size(), "d");
 }
 
@@ -31,8 +29,7 @@ int64_t reflected(int64_t i, int64_t n, PaddingMode mode) {
 }
 
 // Returns x padded with the values outside of it.
-template <class O>
-Tensor padded(const Tensor& x, const O& o) {
+template <class O> Tensor padded(const Tensor& x, const O& o) {
   Tensor y = x;
   const Shape kernel = sizes(*o.kernel), dilation = sizes(o.dilation), padding = sizes(o.padding);
   for (int d = 0; d < kernel.size(); ++d) {
@@ -96,8 +93,7 @@ gradus::ConvTranspose3dFuncOptions of_op(const ConvTranspose3dOptions& o) {
 
 }  // namespace
 
-template <class O>
-Tensor Conv<O>::initial_weight() const {
+template <class O> Tensor Conv<O>::initial_weight() const {
   const O& o = this->options();
   const Shape kernel = sizes(*o.kernel);
   const bool empty_kernel = std::any_of(kernel.begin(), kernel.end(), [](int64_t k) { return k < 1; });
@@ -112,16 +108,14 @@ Tensor Conv<O>::initial_weight() const {
   return init::kaiming_uniform_(empty(shape, {.device = Context::current().device}), {.a = std::sqrt(5.0)});
 }
 
-template <class O>
-Tensor Conv<O>::initial_bias() const {
+template <class O> Tensor Conv<O>::initial_bias() const {
   if (!this->options().bias) return {};
   const double bound = 1 / std::sqrt(double(init::fans(weight).in));
   return init::uniform_(empty({this->options().out}, {.device = Context::current().device}),
                         {.low = -bound, .high = bound});
 }
 
-template <class O>
-Tensor Conv<O>::forward(const Tensor& x) {
+template <class O> Tensor Conv<O>::forward(const Tensor& x) {
   const O& o = this->options();
   if constexpr (!kTransposed<O>) {
     if (o.padding_mode != PaddingMode::kZeros) {
@@ -134,8 +128,7 @@ Tensor Conv<O>::forward(const Tensor& x) {
   return apply(x, weight, bias, of_op(o));
 }
 
-template <class O>
-std::string Conv<O>::extra_repr() const {
+template <class O> std::string Conv<O>::extra_repr() const {
   const O& o = this->options();
   std::string text = concat(*o.in, ", ", *o.out, ", kernel=", *o.kernel);
   if (o.stride != decltype(o.stride)(1)) text += concat(", stride=", o.stride);

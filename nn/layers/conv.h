@@ -80,8 +80,7 @@ struct ConvTranspose3dOptions {
 };
 
 // Base of the six layers. Weight and bias start uniform in +-1/sqrt(weight.size(1) * elements of the kernel).
-template <class O>
-class Conv : public LayerWith<O> {
+template <class O> class Conv : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;
 

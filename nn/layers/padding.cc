@@ -16,8 +16,7 @@ static_assert(int(PadMode::kConstant) == 0 && int(PadMode::kReflect) == 1 && int
 
 }  // namespace
 
-template <class O, int kMode>
-Tensor PadLayer<O, kMode>::forward(const Tensor& x) {
+template <class O, int kMode> Tensor PadLayer<O, kMode>::forward(const Tensor& x) {
   const std::vector<int64_t> pads = listed(*this->options().padding);
   const int rank = int(pads.size()) / 2;
   if (x.dim() != rank + 2 && x.dim() != rank + 1)
@@ -28,8 +27,7 @@ Tensor PadLayer<O, kMode>::forward(const Tensor& x) {
   return x.dim() == rank + 2 ? pad(x, pads, options) : squeeze(pad(unsqueeze(x, 0), pads, options), 0);
 }
 
-template <class O, int kMode>
-std::string PadLayer<O, kMode>::extra_repr() const {
+template <class O, int kMode> std::string PadLayer<O, kMode>::extra_repr() const {
   std::string text;
   for (const int64_t n : listed(*this->options().padding))
     text += concat(text.empty() ? "padding={" : ", ", n);

@@ -10,14 +10,12 @@ namespace gradus::nn {
 // Negative numbers crop.
 struct Padding1d {
   int64_t left = 0, right = 0;
-  template <std::integral T>
-  constexpr Padding1d(T all) : left(all), right(all) {}
+  template <std::integral T> constexpr Padding1d(T all) : left(all), right(all) {}
   constexpr Padding1d(int64_t l, int64_t r) : left(l), right(r) {}
 };
 struct Padding2d {
   int64_t left = 0, right = 0, top = 0, bottom = 0;
-  template <std::integral T>
-  constexpr Padding2d(T all) : left(all), right(all), top(all), bottom(all) {}
+  template <std::integral T> constexpr Padding2d(T all) : left(all), right(all), top(all), bottom(all) {}
   constexpr Padding2d(int64_t l, int64_t r, int64_t t, int64_t b) : left(l), right(r), top(t), bottom(b) {}
 };
 struct Padding3d {
@@ -28,19 +26,16 @@ struct Padding3d {
       : left(l), right(r), top(t), bottom(b), front(f), back(k) {}
 };
 
-template <class P>
-struct PadLayerOptions {
+template <class P> struct PadLayerOptions {
   Required<P, "padding"> padding;
 };
-template <class P>
-struct ConstantPadOptions {
+template <class P> struct ConstantPadOptions {
   Required<P, "padding"> padding;
   double value = 0;
 };
 
 // Base of the padding layers. kMode is a PadMode.
-template <class O, int kMode>
-class PadLayer : public LayerWith<O> {
+template <class O, int kMode> class PadLayer : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;
   Tensor forward(const Tensor& x) override;

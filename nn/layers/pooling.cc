@@ -21,13 +21,9 @@ Tensor pool(const Tensor& x, const AdaptiveMaxPool3dOptions& o) { return adaptiv
 
 }  // namespace
 
-template <class O>
-Tensor Pool<O>::forward(const Tensor& x) {
-  return pool(x, this->options());
-}
+template <class O> Tensor Pool<O>::forward(const Tensor& x) { return pool(x, this->options()); }
 
-template <class O>
-std::string Pool<O>::extra_repr() const {
+template <class O> std::string Pool<O>::extra_repr() const {
   const O& o = this->options();
   if constexpr (requires { o.output; }) {
     return concat("output=", *o.output);

@@ -27,8 +27,7 @@ struct AdaptiveMaxPool3dOptions {
 };
 
 // Base of the pooling layers. The options O select the op.
-template <class O>
-class Pool : public LayerWith<O> {
+template <class O> class Pool : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;
   Tensor forward(const Tensor& x) override;

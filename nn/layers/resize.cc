@@ -5,8 +5,7 @@
 namespace gradus::nn {
 namespace {
 
-template <class O>
-std::string window_repr(const O& o) {
+template <class O> std::string window_repr(const O& o) {
   std::string text = concat("kernel=", *o.kernel);
   if (o.stride != Size2(1)) text += concat(", stride=", o.stride);
   if (o.padding != Size2(0)) text += concat(", padding=", o.padding);

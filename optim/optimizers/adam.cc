@@ -7,8 +7,7 @@ template class OptimizerWith<AdamWOptions>;
 
 namespace {
 
-template <class Options>
-void check_adam(const Options& o, const char* kind) {
+template <class Options> void check_adam(const Options& o, const char* kind) {
   check_option(o.lr >= 0, kind, "lr", ">= 0", o.lr);
   check_betas(kind, o.betas);
   check_option(o.eps >= 0, kind, "eps", ">= 0", o.eps);
@@ -20,8 +19,7 @@ std::vector<const char*> adam_states(bool amsgrad) {
   return {"exp_avg", "exp_avg_sq"};
 }
 
-template <class Options>
-raw::AdamStep adam_step(const Options& o, bool decoupled) {
+template <class Options> raw::AdamStep adam_step(const Options& o, bool decoupled) {
   return {o.lr, o.betas[0], o.betas[1], o.eps, o.weight_decay, decoupled, o.amsgrad, o.maximize};
 }
 

@@ -61,25 +61,13 @@ class Checked {
       throw_overflow(a.op_, a.value_, '*', b.value_);
     return {a.op_, r};
   }
-  template <std::integral T>
-  friend Checked operator+(Checked a, T b) {
-    return a + Checked(a.op_, b);
-  }
-  template <std::integral T>
-  friend Checked operator-(Checked a, T b) {
-    return a - Checked(a.op_, b);
-  }
-  template <std::integral T>
-  friend Checked operator*(Checked a, T b) {
-    return a * Checked(a.op_, b);
-  }
+  template <std::integral T> friend Checked operator+(Checked a, T b) { return a + Checked(a.op_, b); }
+  template <std::integral T> friend Checked operator-(Checked a, T b) { return a - Checked(a.op_, b); }
+  template <std::integral T> friend Checked operator*(Checked a, T b) { return a * Checked(a.op_, b); }
   // The checked number must be the left operand.
-  template <std::integral T>
-  friend Checked operator+(T, Checked) = delete;
-  template <std::integral T>
-  friend Checked operator-(T, Checked) = delete;
-  template <std::integral T>
-  friend Checked operator*(T, Checked) = delete;
+  template <std::integral T> friend Checked operator+(T, Checked) = delete;
+  template <std::integral T> friend Checked operator-(T, Checked) = delete;
+  template <std::integral T> friend Checked operator*(T, Checked) = delete;
 
  private:
   std::string_view op_;

@@ -94,8 +94,7 @@ void set_default_dtype(DType t);
 
 // Calls `f.operator()<T>()` with T = double or float.
 // Errors: DTypeError naming `op` for every other dtype.
-template <class F>
-decltype(auto) dispatch_floating(DType t, std::string_view op, F&& f) {
+template <class F> decltype(auto) dispatch_floating(DType t, std::string_view op, F&& f) {
   switch (t) {
     case DType::kF32:
       return f.template operator()<float>();
@@ -108,8 +107,7 @@ decltype(auto) dispatch_floating(DType t, std::string_view op, F&& f) {
 
 // Calls `f.operator()<T>()` with T = double, float, int64_t, int32_t, int16_t, int8_t or uint8_t.
 // Errors: DTypeError naming `op` for every other dtype.
-template <class F>
-decltype(auto) dispatch_numeric(DType t, std::string_view op, F&& f) {
+template <class F> decltype(auto) dispatch_numeric(DType t, std::string_view op, F&& f) {
   switch (t) {
     case DType::kF32:
       return f.template operator()<float>();
@@ -131,8 +129,7 @@ decltype(auto) dispatch_numeric(DType t, std::string_view op, F&& f) {
 }
 
 // Calls `f.operator()<T>()` with the C++ type of any dtype.
-template <class F>
-decltype(auto) dispatch_all(DType t, F&& f) {
+template <class F> decltype(auto) dispatch_all(DType t, F&& f) {
   switch (t) {
     case DType::kF64:
       return f.template operator()<double>();

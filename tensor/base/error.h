@@ -16,8 +16,7 @@
 namespace gradus {
 
 // Joins the arguments, each as operator<< prints it.
-template <class... Parts>
-std::string concat(const Parts&... parts) {
+template <class... Parts> std::string concat(const Parts&... parts) {
   std::ostringstream out;
   (out << ... << parts);
   return std::move(out).str();

@@ -7,10 +7,7 @@
 namespace gradus {
 
 struct NoneType {
-  template <class T>
-  constexpr operator std::optional<T>() const {
-    return std::nullopt;
-  }
+  template <class T> constexpr operator std::optional<T>() const { return std::nullopt; }
 };
 inline constexpr NoneType None;
 

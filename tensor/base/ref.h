@@ -39,8 +39,7 @@ class Counted {
 };
 
 // An owning handle to a Counted object; null by default.
-template <class T>
-class Ref {
+template <class T> class Ref {
  public:
   Ref() = default;
   Ref(std::nullptr_t) {}
@@ -49,8 +48,7 @@ class Ref {
   }
   Ref(const Ref& o) : Ref(o.p_) {}
   Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
-  template <class U>
-  Ref(const Ref<U>& o) : Ref(static_cast<T*>(o.get())) {}
+  template <class U> Ref(const Ref<U>& o) : Ref(static_cast<T*>(o.get())) {}
   Ref& operator=(Ref o) noexcept {
     std::swap(p_, o.p_);
     return *this;
@@ -76,8 +74,7 @@ class Ref {
   T* p_ = nullptr;
 };
 
-template <class T, class... Args>
-Ref<T> make_ref(Args&&... args) {
+template <class T, class... Args> Ref<T> make_ref(Args&&... args) {
   return Ref<T>(new T(std::forward<Args>(args)...));
 }
 

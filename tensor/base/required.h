@@ -27,14 +27,12 @@ concept Gives =
 }  // namespace internal
 
 // A member's name, for the compiler's message.
-template <size_t N>
-struct OptionName {
+template <size_t N> struct OptionName {
   constexpr OptionName(const char (&text)[N]) { std::copy_n(text, N, name); }
   char name[N] = {};
 };
 
-template <class T, OptionName Name = "">
-class Required {
+template <class T, OptionName Name = ""> class Required {
  public:
   // Not `= delete`: the compiler would then say that nothing matches, and not which option is missing.
   constexpr Required() {

@@ -38,10 +38,7 @@ class Dims {
     std::transform(dims.begin(), dims.end(), d_.begin(), [](Entry e) { return e.value; });
   }
   // A list of one entry: zeros(5), sum(x, -1).
-  template <DimIndex I>
-  Dims(I only) : n_(1) {
-    d_[0] = static_cast<int64_t>(only);
-  }
+  template <DimIndex I> Dims(I only) : n_(1) { d_[0] = static_cast<int64_t>(only); }
   explicit Dims(std::span<const int64_t> dims);  // Errors: ShapeError above kMaxDims
   static Dims filled(int n, int64_t value);
 

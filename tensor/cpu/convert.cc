@@ -6,8 +6,7 @@
 namespace gradus::cpu {
 namespace {
 
-template <class To, class From>
-To convert_one(From x) {
+template <class To, class From> To convert_one(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
   } else if constexpr (std::is_same_v<From, f16> || std::is_same_v<From, bf16>) {

@@ -10,8 +10,7 @@ namespace {
 constexpr int64_t kBlock = 512;
 
 // Writes f(i) to every element i of the row-major `out`. f computes in f64.
-template <class F>
-void generate(const Tensor& out, F f) {
+template <class F> void generate(const Tensor& out, F f) {
   const ConvertFunction store = converter(out.dtype(), DType::kF64);
   char* const to = static_cast<char*>(out.raw_ptr());
   const int64_t size = size_of(out.dtype());

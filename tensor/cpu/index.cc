@@ -23,8 +23,7 @@ inline int64_t checked(int64_t index, const IndexedDim& d) {
 }
 
 // Calls f.operator()<T>() with an unsigned type as wide as x's elements. That suffices to move elements.
-template <class F>
-void dispatch_width(const Tensor& x, F&& f) {
+template <class F> void dispatch_width(const Tensor& x, F&& f) {
   switch (size_of(x.dtype())) {
     case 1:
       return f.template operator()<uint8_t>();
@@ -37,8 +36,7 @@ void dispatch_width(const Tensor& x, F&& f) {
   }
 }
 
-template <class T>
-T sum_of(T a, T b) {
+template <class T> T sum_of(T a, T b) {
   if constexpr (std::is_same_v<T, bool>)
     return a || b;
   else if constexpr (std::is_integral_v<T>)
@@ -47,8 +45,7 @@ T sum_of(T a, T b) {
     return a + b;
 }
 
-template <class T>
-T product_of(T a, T b) {
+template <class T> T product_of(T a, T b) {
   if constexpr (std::is_integral_v<T>)
     return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
   else
@@ -56,16 +53,14 @@ T product_of(T a, T b) {
 }
 
 // Returns the larger (or smaller) of a and b, or NaN if one of them is NaN.
-template <class T>
-T extremum_of(T a, T b, bool largest) {
+template <class T> T extremum_of(T a, T b, bool largest) {
   if (a != a) return a;
   return b != b || (largest ? b > a : b < a) ? b : a;
 }
 
 // Calls f.operator()<T>(combine). `combine` gives the new value of a place from its old value and the written
 // one. For kPut, T is only an unsigned type as wide as x's elements.
-template <class F>
-void dispatch_write(const Tensor& x, const char* op, Write how, F&& f) {
+template <class F> void dispatch_write(const Tensor& x, const char* op, Write how, F&& f) {
   if (how == Write::kPut)
     return dispatch_width(x, [&]<class T>() { f.template operator()<T>([](T, T b) { return b; }); });
   if (how == Write::kAdd) {
@@ -116,8 +111,7 @@ struct Columns {
     tiles = (inner + width - 1) / width;
   }
   // Calls f(o, first column, number of columns) for all tiles. Each tile has `k` rows of work.
-  template <class F>
-  void for_each(int64_t outer, int64_t k, F f) const {
+  template <class F> void for_each(int64_t outer, int64_t k, F f) const {
     parallel_for(0, outer * tiles, std::max<int64_t>(1, kGrain / (k * width)),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t tile = begin; tile < end; ++tile) {

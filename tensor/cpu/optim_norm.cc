@@ -23,8 +23,7 @@ std::vector<Block> blocks_of(const std::vector<int64_t>& sizes) {
 }
 
 // Calls f(block, index of the block) in parallel.
-template <class F>
-void over_blocks(const std::vector<Block>& blocks, F f) {
+template <class F> void over_blocks(const std::vector<Block>& blocks, F f) {
   parallel_for(0, static_cast<int64_t>(blocks.size()), 2, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) f(blocks[static_cast<size_t>(i)], static_cast<size_t>(i));
   });
@@ -36,8 +35,7 @@ struct Squares {
   using Part [[gnu::vector_size(32)]] = double;
   Part parts[4] = {};
 
-  template <class T>
-  void add(const T* x, int64_t n) {
+  template <class T> void add(const T* x, int64_t n) {
     const auto load = [x](int64_t i) {
       return Part{double(x[i]), double(x[i + 1]), double(x[i + 2]), double(x[i + 3])};
     };
@@ -56,8 +54,7 @@ struct Squares {
   }
 };
 
-template <class T>
-double power_sum(const T* x, int64_t n, double p) {
+template <class T> double power_sum(const T* x, int64_t n, double p) {
   double sum = 0;
   if (std::isinf(p)) {
     for (int64_t k = 0; k < n; ++k) {
@@ -98,8 +95,7 @@ void norm_of_cpu(const Tensor& out, const std::vector<Tensor>& tensors, double p
 }
 
 // Calls f(pointer, count, T()) on parts of the tensors in parallel.
-template <class F>
-void over_tensors(const char* op, const std::vector<Tensor>& tensors, F f) {
+template <class F> void over_tensors(const char* op, const std::vector<Tensor>& tensors, F f) {
   over_all(sizes_of(tensors), [&](size_t i, int64_t begin, int64_t end) {
     dispatch_stored(tensors[i].dtype(), op,
                     [&]<class P, class T>() { f(tensors[i].ptr<P>() + begin, end - begin, T()); });
@@ -146,8 +142,7 @@ void unscale_cpu(const Tensor& found, const std::vector<Tensor>& tensors, double
 struct Norms {
   double first = 0, second = 0;
 };
-template <class F>
-std::vector<Norms> norms_of(const std::vector<StepItem>& items, F f) {
+template <class F> std::vector<Norms> norms_of(const std::vector<StepItem>& items, F f) {
   std::vector<int64_t> sizes;
   for (const StepItem& item : items) sizes.push_back(item.param.numel());
   const std::vector<Block> blocks = blocks_of(sizes);
@@ -165,8 +160,7 @@ std::vector<Norms> norms_of(const std::vector<StepItem>& items, F f) {
   return norms;
 }
 
-template <class T>
-struct LAMBNumbers {
+template <class T> struct LAMBNumbers {
   T sign, b1, c1, b2, c2, first, root, eps, decay;
 };
 
@@ -186,8 +180,7 @@ void lamb_directions(int64_t n, T* __restrict u, const T* __restrict p, const T*
   for (int64_t i = 0; i < n; ++i) u[i] = k.first * m[i] / (std::sqrt(v[i]) * k.root + k.eps) + k.decay * p[i];
 }
 
-template <class T>
-LAMBNumbers<T> lamb_numbers(const LAMBStep& o, int64_t step) {
+template <class T> LAMBNumbers<T> lamb_numbers(const LAMBStep& o, int64_t step) {
   const auto correction = [&](double beta) {
     return o.bias_correction ? 1 - std::pow(beta, double(step)) : 1.0;
   };

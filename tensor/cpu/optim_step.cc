@@ -45,16 +45,14 @@ void step(const char* op, const std::vector<StepItem>& items, double decay, bool
   });
 }
 
-template <class T>
-struct SGDRule {
+template <class T> struct SGDRule {
   static constexpr Uses kUses = {};
   T lr;
   void operator()(T& p, T d, T&, T&, T&) const { p -= lr * d; }
 };
 
 // b = keep b + take d;  p -= lr (direct d + ahead b)
-template <class T>
-struct MomentumRule {
+template <class T> struct MomentumRule {
   static constexpr Uses kUses = {true};
   T lr, keep, take, direct, ahead;
   void operator()(T& p, T d, T& b, T&, T&) const {
@@ -81,11 +79,9 @@ void sgd_step_cpu(const Tensor&, const std::vector<StepItem>& items, const SGDSt
 double correction(double beta, int64_t step) { return 1 - std::pow(beta, double(step)); }
 
 // The two moments that most rules use.
-template <class T>
-struct Moments {
+template <class T> struct Moments {
   T b1, c1, b2, c2;
-  template <class Options>
-  static Moments of(const Options& o) {
+  template <class Options> static Moments of(const Options& o) {
     return {T(o.beta1), T(1 - o.beta1), T(o.beta2), T(1 - o.beta2)};
   }
   void update(T d, T& m, T& v) const {
@@ -94,8 +90,7 @@ struct Moments {
   }
 };
 
-template <class T, bool amsgrad>
-struct AdamRule {
+template <class T, bool amsgrad> struct AdamRule {
   static constexpr Uses kUses = {true, true, amsgrad};
   Moments<T> moments;
   T shrink, rate, root, eps;
@@ -107,8 +102,7 @@ struct AdamRule {
   }
 };
 
-template <bool amsgrad>
-void adam(const std::vector<StepItem>& items, const AdamStep& o) {
+template <bool amsgrad> void adam(const std::vector<StepItem>& items, const AdamStep& o) {
   step("adam_step", items, o.decoupled ? 0 : o.weight_decay, o.maximize, [&]<class T>(const StepItem& item) {
     return AdamRule<T, amsgrad>{.moments = Moments<T>::of(o),
                                 .shrink = o.decoupled ? T(1 - o.lr * o.weight_decay) : T(1),
@@ -122,8 +116,7 @@ void adam_step_cpu(const Tensor&, const std::vector<StepItem>& items, const Adam
   o.amsgrad ? adam<true>(items, o) : adam<false>(items, o);
 }
 
-template <class T>
-struct AdamaxRule {
+template <class T> struct AdamaxRule {
   static constexpr Uses kUses = {true, true};
   T b1, c1, b2, rate, eps;
   void operator()(T& p, T d, T& m, T& u, T&) const {
@@ -145,8 +138,7 @@ void adamax_step_cpu(const Tensor&, const std::vector<StepItem>& items, const Ad
 }
 
 // p -= (now d + ahead m) / (sqrt(v) root + eps)
-template <class T>
-struct NAdamRule {
+template <class T> struct NAdamRule {
   static constexpr Uses kUses = {true, true};
   Moments<T> moments;
   T now, ahead, root, eps;
@@ -169,8 +161,7 @@ void nadam_step_cpu(const Tensor&, const std::vector<StepItem>& items, const NAd
 }
 
 // p -= rate m / (root sqrt(v) + rest)
-template <class T>
-struct RAdamRule {
+template <class T> struct RAdamRule {
   static constexpr Uses kUses = {true, true};
   Moments<T> moments;
   T rate, root, rest;
@@ -194,8 +185,7 @@ void radam_step_cpu(const Tensor&, const std::vector<StepItem>& items, const RAd
   });
 }
 
-template <class T>
-struct AdadeltaRule {
+template <class T> struct AdadeltaRule {
   static constexpr Uses kUses = {true, true};
   T lr, rho, fresh, eps;
   void operator()(T& p, T d, T& v, T& u, T&) const {
@@ -212,8 +202,7 @@ void adadelta_step_cpu(const Tensor&, const std::vector<StepItem>& items, const 
   });
 }
 
-template <class T>
-struct AdagradRule {
+template <class T> struct AdagradRule {
   static constexpr Uses kUses = {true};
   T rate, eps;
   void operator()(T& p, T d, T& sum, T&, T&) const {
@@ -228,8 +217,7 @@ void adagrad_step_cpu(const Tensor&, const std::vector<StepItem>& items, const A
   });
 }
 
-template <class T, bool momentum, bool centered>
-struct RMSpropRule {
+template <class T, bool momentum, bool centered> struct RMSpropRule {
   static constexpr Uses kUses = {true, momentum, centered};
   T lr, keep, fresh, eps, mass;
   void operator()(T& p, T d, T& v, T& b, T& mean) const {
@@ -261,14 +249,12 @@ void rmsprop_step_cpu(const Tensor&, const std::vector<StepItem>& items, const R
 
 // Returns the sign of x; a NaN stays NaN, so that it shows. One selection, because compilers do not
 // vectorize nested ones.
-template <class T>
-T sign_of(T x) {
+template <class T> T sign_of(T x) {
   const T one = std::copysign(T(1), x);
   return std::abs(x) > T(0) ? one : x;
 }
 
-template <class T>
-struct LionRule {
+template <class T> struct LionRule {
   static constexpr Uses kUses = {true};
   T lr, shrink, b1, c1, b2, c2;
   void operator()(T& p, T d, T& m, T&, T&) const {
@@ -284,8 +270,7 @@ void lion_step_cpu(const Tensor&, const std::vector<StepItem>& items, const Lion
   });
 }
 
-template <class T>
-struct RpropRule {
+template <class T> struct RpropRule {
   static constexpr Uses kUses = {true, true};
   T eta_minus, eta_plus, min_step, max_step;
   void operator()(T& p, T d, T& previous, T& size, T&) const {
@@ -305,8 +290,7 @@ void rprop_step_cpu(const Tensor&, const std::vector<StepItem>& items, const Rpr
   });
 }
 
-template <class T>
-struct ASGDRule {
+template <class T> struct ASGDRule {
   static constexpr Uses kUses = {true};
   T eta, shrink, mu;
   void operator()(T& p, T d, T& average, T&, T&) const {
@@ -322,8 +306,7 @@ void asgd_step_cpu(const Tensor&, const std::vector<StepItem>& items, const ASGD
   });
 }
 
-template <class T>
-struct AverageRule {
+template <class T> struct AverageRule {
   static constexpr Uses kUses = {};
   T weight;
   void operator()(T& p, T d, T&, T&, T&) const { p = weight == T(1) ? d : p + weight * (d - p); }

@@ -14,8 +14,7 @@ namespace gradus::raw {
 
 // Calls f(i, begin, end) on parts of tensor i of sizes[i] elements. The elements of all tensors are divided
 // among the threads together: many small tensors cost no more than one large one.
-template <class F>
-void over_all(const std::vector<int64_t>& sizes, F f) {
+template <class F> void over_all(const std::vector<int64_t>& sizes, F f) {
   constexpr int64_t kGrain = 1 << 14;
   std::vector<int64_t> starts(sizes.size() + 1, 0);
   for (size_t i = 0; i < sizes.size(); ++i) starts[i + 1] = starts[i] + sizes[i];
@@ -27,16 +26,14 @@ void over_all(const std::vector<int64_t>& sizes, F f) {
   });
 }
 
-template <class F>
-void over_items(const std::vector<StepItem>& items, F f) {
+template <class F> void over_items(const std::vector<StepItem>& items, F f) {
   std::vector<int64_t> sizes;
   for (const StepItem& item : items) sizes.push_back(item.param.numel());
   over_all(sizes, [&](size_t i, int64_t begin, int64_t end) { f(items[i], begin, end); });
 }
 
 // Calls `f.operator()<P, T>()`. P is the type of stored elements, T the type to compute in.
-template <class F>
-decltype(auto) dispatch_stored(DType t, const char* op, F&& f) {
+template <class F> decltype(auto) dispatch_stored(DType t, const char* op, F&& f) {
   if (t == DType::kF16) return f.template operator()<f16, float>();
   if (t == DType::kBF16) return f.template operator()<bf16, float>();
   return dispatch_floating(t, op, [&]<class T>() { return f.template operator()<T, T>(); });
@@ -44,8 +41,7 @@ decltype(auto) dispatch_stored(DType t, const char* op, F&& f) {
 
 // Calls f(p, g, offset, count) with p and g in T: once with all n elements where P is T, else on converted
 // tiles. What f leaves in p is stored.
-template <class P, class T, class F>
-void in_tiles(P* p, const P* g, int64_t n, F f) {
+template <class P, class T, class F> void in_tiles(P* p, const P* g, int64_t n, F f) {
   if constexpr (std::is_same_v<P, T>) {
     f(p, g, int64_t(0), n);
   } else {

@@ -11,8 +11,7 @@ namespace {
 constexpr int64_t kGrain = 4096;  // elements of the state
 
 // Calls f(first row, end) for pieces of the rows of [N,H].
-template <class F>
-void for_rows(const Tensor& state, F f) {
+template <class F> void for_rows(const Tensor& state, F f) {
   parallel_for(0, state.size(0), 1 + kGrain / state.size(1), f);
 }
 

@@ -12,8 +12,7 @@ namespace {
 
 using namespace cpu;
 
-template <class T>
-struct Prod {
+template <class T> struct Prod {
   using Lane = WideOf<T>;  // a product of few f32 leaves their range easily
   using Wide = WideOf<T>;
   Lane start() const { return 1; }
@@ -23,15 +22,13 @@ struct Prod {
 };
 
 // On bools, which are bytes 0 and 1, all is the smallest and any the largest element.
-template <bool any>
-struct Logical : Extreme<uint8_t, any> {
+template <bool any> struct Logical : Extreme<uint8_t, any> {
   uint8_t finish(uint8_t a) const { return a != 0; }
 };
 
 enum class Power { kZero, kOne, kTwo, kAny };
 
-template <class T, Power power>
-struct Norm : Sum<T> {
+template <class T, Power power> struct Norm : Sum<T> {
   using Lane = LaneOf<T>;
   double p = 2;
   bool root = true;
@@ -49,8 +46,7 @@ struct Norm : Sum<T> {
   }
 };
 
-template <class T, bool largest>
-struct ExtremeAbs : Extreme<T, largest> {
+template <class T, bool largest> struct ExtremeAbs : Extreme<T, largest> {
   using Lane = typename Extreme<T, largest>::Lane;
   Lane step(Lane a, T x) const { return this->join(a, std::abs(static_cast<Lane>(x))); }
 };
@@ -62,8 +58,7 @@ struct ExtremeAbs : Extreme<T, largest> {
 struct Spread {
   double n = 0, mean = 0, squares = 0;
 };
-template <class T>
-struct Variance {
+template <class T> struct Variance {
   using Lane = Spread;
   using Wide = Spread;
   double scale = 1;
@@ -84,8 +79,7 @@ struct Variance {
     return {n, static_cast<double>(center) + off, left < 0 ? 0 : left};
   }
 
-  template <class F>
-  static T lane_sum(int64_t n, F&& f) {
+  template <class F> static T lane_sum(int64_t n, F&& f) {
     T lanes[kLanes] = {};
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes)
@@ -95,8 +89,7 @@ struct Variance {
       for (int j = 0; j < half; ++j) lanes[j] += lanes[j + half];
     return lanes[0];
   }
-  template <int64_t fixed_stride>
-  static Spread block_of(const T* x, int64_t n, int64_t any_stride) {
+  template <int64_t fixed_stride> static Spread block_of(const T* x, int64_t n, int64_t any_stride) {
     const int64_t stride = fixed_stride ? fixed_stride : any_stride;
     const T center = lane_sum(n, [=](int64_t i) { return x[i * stride]; }) / static_cast<T>(n);
     const T sum = lane_sum(n, [=](int64_t i) { return x[i * stride] - center; });
@@ -150,14 +143,12 @@ void prod_cpu(const Tensor& out, const Tensor& x) {
   dispatch_floating(x.dtype(), "prod", [&]<class T>() { reduce<T, T>(out, x, Prod<T>{}); });
 }
 
-template <bool largest>
-void extreme_cpu(const Tensor& out, const Tensor& x) {
+template <bool largest> void extreme_cpu(const Tensor& out, const Tensor& x) {
   if (x.dtype() == DType::kBool) return reduce<uint8_t, uint8_t>(out, x, Extreme<uint8_t, largest>{});
   dispatch_numeric(x.dtype(), "amax", [&]<class T>() { reduce<T, T>(out, x, Extreme<T, largest>{}); });
 }
 
-template <bool any>
-void logical_cpu(const Tensor& out, const Tensor& x) {
+template <bool any> void logical_cpu(const Tensor& out, const Tensor& x) {
   reduce<uint8_t, uint8_t>(out, x, Logical<any>{});
 }
 

@@ -318,8 +318,7 @@ void reduce_columns(Out* out, const T* x, const Plan& plan, const Op& op) {
   }
 }
 
-template <class T, class Out, class Op>
-void reduce(const Tensor& out, const Tensor& x, const Op& op) {
+template <class T, class Out, class Op> void reduce(const Tensor& out, const Tensor& x, const Op& op) {
   if (out.numel() == 0) return;
   Out* y = out.ptr<Out>();
   if (x.numel() == 0) {

@@ -15,16 +15,13 @@ namespace gradus::cpu {
 template <class T>
 using LaneOf = std::conditional_t<std::is_same_v<T, double>, double,
                                   std::conditional_t<is_floating(dtype_v<T>), float, uint64_t>>;
-template <class T>
-using WideOf = std::conditional_t<is_floating(dtype_v<T>), double, uint64_t>;
+template <class T> using WideOf = std::conditional_t<is_floating(dtype_v<T>), double, uint64_t>;
 
 // The dtype of sums.
-template <class T>
-using SumResult = std::conditional_t<is_floating(dtype_v<T>), T, int64_t>;
+template <class T> using SumResult = std::conditional_t<is_floating(dtype_v<T>), T, int64_t>;
 
 // scale times the sum.
-template <class T>
-struct Sum {
+template <class T> struct Sum {
   using Lane = LaneOf<T>;
   using Wide = WideOf<T>;
   double scale = 1;
@@ -38,18 +35,15 @@ struct Sum {
 };
 
 // The type in which values of T are compared.
-template <class T>
-using OrderOf = std::conditional_t<is_floating(dtype_v<T>), LaneOf<T>, T>;
+template <class T> using OrderOf = std::conditional_t<is_floating(dtype_v<T>), LaneOf<T>, T>;
 
-template <class V>
-constexpr bool is_nan(V v) {
+template <class V> constexpr bool is_nan(V v) {
   if constexpr (std::is_floating_point_v<V>) return v != v;
   return false;
 }
 
 // The largest or smallest element; NaN when there is one.
-template <class T, bool largest>
-struct Extreme {
+template <class T, bool largest> struct Extreme {
   using Lane = OrderOf<T>;
   using Wide = Lane;
   Lane start() const {
@@ -68,8 +62,7 @@ struct Extreme {
 
 // Calls f.operator()<T>() with the C++ type of any dtype, and with uint8_t for bools, which
 // are bytes 0 and 1.
-template <class F>
-void dispatch_bytes(const Tensor& x, F&& f) {
+template <class F> void dispatch_bytes(const Tensor& x, F&& f) {
   dispatch_all(x.dtype(), [&]<class T>() {
     f.template operator()<std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>();
   });

@@ -19,8 +19,7 @@ int64_t column_tile(int64_t outer, int64_t inner) {
   return std::clamp<int64_t>((outer * inner / num_threads() + 15) / 16 * 16, 1, std::min(inner, kTile));
 }
 
-template <class T, bool largest>
-void extremum_row(T* value, int64_t* index, const T* x, int64_t n) {
+template <class T, bool largest> void extremum_row(T* value, int64_t* index, const T* x, int64_t n) {
   using V = OrderOf<T>;
   const V best = reduce_row(Extreme<T, largest>{}, x, n, 1);
   const auto hit = [best](T v) {
@@ -147,8 +146,7 @@ void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
 // and threads can divide a long row.
 constexpr int64_t kSegment = 512, kStreams = 8, kPiece = kSegment * kStreams;
 
-template <class T>
-WideOf<T> segment_total(const T* x) {
+template <class T> WideOf<T> segment_total(const T* x) {
   WideOf<T> lanes[16] = {};
   for (int64_t i = 0; i < kSegment; i += 16)
     for (int j = 0; j < 16; ++j) lanes[j] += static_cast<WideOf<T>>(x[i + j]);
@@ -159,8 +157,7 @@ WideOf<T> segment_total(const T* x) {
 
 // The running sums of one row. `step` is 1 (forward) or -1 (backward). x and y point to the first elements
 // in that direction.
-template <class T, class R, int64_t step>
-class RowSums {
+template <class T, class R, int64_t step> class RowSums {
  public:
   using Wide = WideOf<T>;
   RowSums(R* y, const T* x, int64_t n) : y_(y), x_(x), n_(n) {}
@@ -218,8 +215,7 @@ class RowSums {
   int64_t n_;
 };
 
-template <class T, class R, int64_t step>
-void cumsum_rows(R* y, const T* x, int64_t rows, int64_t n) {
+template <class T, class R, int64_t step> void cumsum_rows(R* y, const T* x, int64_t rows, int64_t n) {
   const int64_t first = step > 0 ? 0 : n - 1;
   if (rows < num_threads() && n >= 4 * kPiece) {
     for (int64_t r = 0; r < rows; ++r)
@@ -248,8 +244,7 @@ void cumsum_cpu(const Tensor& out, const Tensor& x, bool reverse) {
   });
 }
 
-template <class T>
-void cumprod_of(const Tensor& out, const Tensor& x, bool reverse) {
+template <class T> void cumprod_of(const Tensor& out, const Tensor& x, bool reverse) {
   const T* p = x.ptr<T>();
   T* y = out.ptr<T>();
   scan(x, reverse, WideOf<T>(1), [=](WideOf<T>& product, int64_t at, int64_t) {

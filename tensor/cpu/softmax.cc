@@ -16,8 +16,7 @@ constexpr int64_t kTile = 256;
 constexpr int kLanes = 16;
 
 // Combines the values f(i) of a row in lanes, which compilers turn into vector code.
-template <class T, class F, class Join>
-T in_lanes(int64_t n, T start, F&& f, Join&& join) {
+template <class T, class F, class Join> T in_lanes(int64_t n, T start, F&& f, Join&& join) {
   T lanes[kLanes];
   for (T& lane : lanes) lane = start;
   int64_t i = 0;
@@ -30,8 +29,7 @@ T in_lanes(int64_t n, T start, F&& f, Join&& join) {
 }
 
 // Returns the sum of f(i) over a row. Tiles are summed in T, their sums in f64.
-template <class T, class F>
-T row_sum(int64_t n, F&& f) {
+template <class T, class F> T row_sum(int64_t n, F&& f) {
   const auto tile_sum = [&](int64_t at) {
     return in_lanes<T>(
         std::min(kTile, n - at), 0, [&](int64_t i) { return f(at + i); }, [](T a, T b) { return a + b; });
@@ -42,14 +40,12 @@ T row_sum(int64_t n, F&& f) {
   return static_cast<T>(sum);
 }
 
-template <class T>
-T row_max(const T* x, int64_t n) {
+template <class T> T row_max(const T* x, int64_t n) {
   return in_lanes<T>(
       n, x[0], [=](int64_t i) { return x[i]; }, [](T a, T b) { return b > a ? b : a; });
 }
 
-template <class T>
-void softmax_row(T* __restrict y, const T* x, int64_t n, bool log) {
+template <class T> void softmax_row(T* __restrict y, const T* x, int64_t n, bool log) {
   const T top = row_max(x, n);
   if (log) {
     const T shift = std::log(row_sum<T>(n, [=](int64_t i) { return m::exp(x[i] - top); }));
@@ -63,8 +59,7 @@ void softmax_row(T* __restrict y, const T* x, int64_t n, bool log) {
 // Rows of at most kShort elements. A buffer holds several, so their exponentials are one long loop.
 constexpr int64_t kShort = 128, kBuffer = 2048;
 
-template <class T>
-void softmax_short_rows(T* __restrict y, const T* x, int64_t rows, int64_t n, bool log) {
+template <class T> void softmax_short_rows(T* __restrict y, const T* x, int64_t rows, int64_t n, bool log) {
   T exps[kBuffer], last[kBuffer];
   const int64_t per_buffer = kBuffer / n;
   for (int64_t first = 0; first < rows; first += per_buffer) {
@@ -92,8 +87,7 @@ void softmax_short_rows(T* __restrict y, const T* x, int64_t rows, int64_t n, bo
 }
 
 // `width` neighboring columns of an [n, inner] block.
-template <class T>
-void softmax_columns(T* y, const T* x, int64_t n, int64_t inner, int64_t width, bool log) {
+template <class T> void softmax_columns(T* y, const T* x, int64_t n, int64_t inner, int64_t width, bool log) {
   T top[kTile], sum[kTile] = {}, last[kTile];
   for (int64_t j = 0; j < width; ++j) top[j] = x[j];
   for (int64_t i = 1; i < n; ++i)
@@ -119,8 +113,7 @@ void softmax_columns(T* y, const T* x, int64_t n, int64_t inner, int64_t width, 
   }
 }
 
-template <class T>
-void softmax_backward_row(T* __restrict dx, const T* dy, const T* y, int64_t n, bool log) {
+template <class T> void softmax_backward_row(T* __restrict dx, const T* dy, const T* y, int64_t n, bool log) {
   if (log) {
     const T sum = row_sum<T>(n, [=](int64_t i) { return dy[i]; });
     for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - m::exp(y[i]) * sum;

@@ -27,11 +27,9 @@ using cpu::is_nan;
 constexpr int64_t kGrain = 8192;     // elements
 constexpr int64_t kRadixFrom = 256;  // below, comparing is faster
 
-template <class T>
-using KeyOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+template <class T> using KeyOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
-template <class T>
-KeyOf<T> key_of(T x) {
+template <class T> KeyOf<T> key_of(T x) {
   using K = KeyOf<T>;
   constexpr K kSign = K(1) << (8 * sizeof(K) - 1);
   if constexpr (is_floating(dtype_v<T>)) {
@@ -53,8 +51,7 @@ struct Wide {
   uint64_t at;
   bool operator<(const Wide& o) const { return key < o.key || (key == o.key && at < o.at); }
 };
-template <class K>
-using Item = std::conditional_t<sizeof(K) == 8, Wide, uint64_t>;
+template <class K> using Item = std::conditional_t<sizeof(K) == 8, Wide, uint64_t>;
 
 // clang-format off
 inline Wide item(uint64_t key, int64_t at) { return {key, static_cast<uint64_t>(at)}; }
@@ -67,8 +64,7 @@ inline uint64_t key_bits(uint64_t i) { return i >> 32; }
 
 // Sorts by digits of 8 bits, the lowest first. `spare` has room for n items. Returns the array that
 // holds the result.
-template <class I, int digits>
-I* radix_sort(I* items, I* spare, int64_t n) {
+template <class I, int digits> I* radix_sort(I* items, I* spare, int64_t n) {
   static_assert(digits <= 8);
   std::vector<uint32_t> counts(digits * 256);
   for (int64_t i = 0; i < n; ++i) {
@@ -87,8 +83,7 @@ I* radix_sort(I* items, I* spare, int64_t n) {
 }
 
 // The items of one line, and room to sort them in.
-template <class T>
-class Line {
+template <class T> class Line {
  public:
   using K = KeyOf<T>;
   using I = Item<K>;
@@ -126,8 +121,7 @@ class Line {
 
 // Finds the first k items of a line, in order. It keeps few candidates: an element behind the current
 // k-th is dropped.
-template <class T>
-class Top {
+template <class T> class Top {
  public:
   using K = KeyOf<T>;
   using I = Item<K>;
@@ -157,8 +151,7 @@ class Top {
 };
 
 // Calls f(scratch, line) for every line, numbered through outer and inner. Each thread makes its own scratch.
-template <class Make, class F>
-void for_lines(const Tensor& x, Make&& make, F&& f) {
+template <class Make, class F> void for_lines(const Tensor& x, Make&& make, F&& f) {
   const int64_t n = x.shape()[1], lines = x.shape()[0] * x.shape()[2];
   parallel_for(0, lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)),
                [&](int64_t begin, int64_t end) {
@@ -200,8 +193,7 @@ void sort_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, bool
 
 // Returns the position of the most frequent key in sorted items: of several keys the smallest,
 // its last place.
-template <class I>
-int64_t mode_of(const I* items, int64_t n) {
+template <class I> int64_t mode_of(const I* items, int64_t n) {
   int64_t best = 0, best_run = 0, run = 0;
   for (int64_t i = 0; i < n; ++i) {
     run = i > 0 && key_bits(items[i]) == key_bits(items[i - 1]) ? run + 1 : 1;
@@ -259,8 +251,7 @@ void sort_rows_cpu(const Tensor& order, const Tensor& x) {
 
 // Returns how many of the n elements of a sorted line come before v. Halves without branches: which half is
 // next is random, so no branch could be predicted.
-template <bool past_equals, class V, class T>
-int64_t place_of(V v, const T* line, int64_t n) {
+template <bool past_equals, class V, class T> int64_t place_of(V v, const T* line, int64_t n) {
   const T* first = line;
   while (n > 0) {
     const int64_t half = (n + 1) / 2;

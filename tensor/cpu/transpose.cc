@@ -15,8 +15,7 @@ void transpose_scalar(T* __restrict dst, int64_t dst_row, const T* __restrict sr
 }
 
 // Transposes an n x n tile in registers, in log2(n) rounds. Each round interleaves row i with row i + n/2.
-template <class T, int n>
-void transpose_tile(T* dst, int64_t dst_row, const T* src, int64_t src_col) {
+template <class T, int n> void transpose_tile(T* dst, int64_t dst_row, const T* src, int64_t src_col) {
   typedef T Vector __attribute__((vector_size(n * sizeof(T))));
   Vector v[n], w[n];
   for (int c = 0; c < n; ++c) std::memcpy(&v[c], src + c * src_col, sizeof(Vector));

@@ -18,8 +18,7 @@ run_in_avx512(const F& f) {
 // Calls f(). Its loops exist for vectors of 64 bytes as well, which run where the processor has
 // AVX-512. For loops that convert 16-bit floats: in vectors of 32 bytes their rounding takes as long as
 // the memory accesses.
-template <class F>
-void with_wide_vectors(const F& f) {
+template <class F> void with_wide_vectors(const F& f) {
 #if defined(__x86_64__)
   if (has_avx512()) return run_in_avx512(f);
 #endif

@@ -35,8 +35,7 @@ template <class T>
 concept Arithmetic = std::is_arithmetic_v<T>;
 
 namespace internal {
-template <class... N>
-DType dtype_of_numbers() {
+template <class... N> DType dtype_of_numbers() {
   return (std::is_integral_v<N> && ...) ? DType::kI64 : get_default_dtype();
 }
 }  // namespace internal

@@ -61,8 +61,7 @@ void check_bounds(const char* op, DType t, Number low, Number high) {
   });
 }
 
-template <class F>
-Tensor ternary(const Tensor& x, const Tensor& a, const Tensor& b, double parameter) {
+template <class F> Tensor ternary(const Tensor& x, const Tensor& a, const Tensor& b, double parameter) {
   const DType dtype = promote(result_dtype(x, a), result_dtype(x, b));
   internal::check_floating(F::name, dtype, x);
   Tensor y = empty_result(F::name, dtype, {&x, &a, &b});

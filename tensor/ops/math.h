@@ -18,22 +18,10 @@
 
 namespace gradus::m {
 
-template <class T>
-GRADUS_HD T fma(T a, T b, T c) {
-  return std::fma(a, b, c);
-}
-template <class T>
-GRADUS_HD T sqrt(T x) {
-  return std::sqrt(x);
-}
-template <class T>
-GRADUS_HD T abs(T x) {
-  return std::fabs(x);
-}
-template <class T>
-GRADUS_HD T copysign(T x, T sign) {
-  return std::copysign(x, sign);
-}
+template <class T> GRADUS_HD T fma(T a, T b, T c) { return std::fma(a, b, c); }
+template <class T> GRADUS_HD T sqrt(T x) { return std::sqrt(x); }
+template <class T> GRADUS_HD T abs(T x) { return std::fabs(x); }
+template <class T> GRADUS_HD T copysign(T x, T sign) { return std::copysign(x, sign); }
 
 // clang-format off
 GRADUS_HD double exp(double x) { return std::exp(x); }
@@ -441,9 +429,6 @@ GRADUS_HD float pow(float x, float y) {
 
 #endif
 
-template <class T>
-GRADUS_HD T sigmoid(T x) {
-  return T(1) / (T(1) + m::exp(-x));
-}
+template <class T> GRADUS_HD T sigmoid(T x) { return T(1) / (T(1) + m::exp(-x)); }
 
 }  // namespace gradus::m

@@ -52,8 +52,7 @@ void check_one_device(const char* op, const std::vector<Tensor>& tensors) {
 }
 
 // Calls f(row-major tensors). Copies that were made for it are written back.
-template <class F>
-void in_place(const std::vector<Tensor>& tensors, F f) {
+template <class F> void in_place(const std::vector<Tensor>& tensors, F f) {
   std::vector<Tensor> dense;
   for (const Tensor& t : tensors) dense.push_back(contiguous(t));
   f(dense);

@@ -18,8 +18,7 @@ struct StepItem {
 };
 
 // Shows a kernel's observer the tensors of an item.
-template <class F>
-void for_each_tensor(const StepItem& item, F f) {
+template <class F> void for_each_tensor(const StepItem& item, F f) {
   f(item.param), f(item.grad);
   for (const Tensor& x : item.state) f(x);
 }

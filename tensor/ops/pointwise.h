@@ -20,16 +20,13 @@
 namespace gradus::raw {
 
 // The slot of a functor F, for the types P of its parameters.
-template <class F, class... P>
-struct Unary {
+template <class F, class... P> struct Unary {
   static KernelSlot<void(const Tensor& out, const Tensor& x, P...)> kernel;
 };
-template <class F, class... P>
-struct Binary {
+template <class F, class... P> struct Binary {
   static KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, P...)> kernel;
 };
-template <class F, class... P>
-struct Ternary {
+template <class F, class... P> struct Ternary {
   static KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, P...)> kernel;
 };
 
@@ -42,16 +39,14 @@ void check_floating(const char* op, DType t, const Tensor& x);
 void check_backward(const char* op, const Tensor& dy, const Tensor& x);
 void check_destination(const char* op, const Tensor& dst, bool only_floats);
 
-template <class F>
-constexpr bool only_floats = !F::template accepts<int64_t> && !F::template accepts<bool>;
+template <class F> constexpr bool only_floats = !F::template accepts<int64_t> && !F::template accepts<bool>;
 template <class F, class... In>
 constexpr bool yields_bool =
     std::derived_from<F, functors::OnBools> || std::is_same_v<decltype(F{}(In()...)), bool>;
 
 // The dtype of F's result where its operands promote to t.
 // Errors: DTypeError where F does not accept t.
-template <class F>
-DType result_of(DType t, const Tensor& x) {
+template <class F> DType result_of(DType t, const Tensor& x) {
   if constexpr (only_floats<F>) {
     if (!is_floating(t)) t = get_default_dtype();
   } else if constexpr (!F::template accepts<bool>) {
@@ -64,8 +59,7 @@ DType result_of(DType t, const Tensor& x) {
 
 // Computes F of each element. A predicate's result is bool.
 // Errors: DTypeError.
-template <class F, class... P>
-Tensor unary(const Tensor& x, P... parameters) {
+template <class F, class... P> Tensor unary(const Tensor& x, P... parameters) {
   if constexpr (std::derived_from<F, functors::OnFractions>)
     if (!is_floating(x.dtype())) return raw::clone(x);
   if constexpr (std::derived_from<F, functors::OnIntegers>) internal::check_integral(F::name, x);
@@ -77,8 +71,7 @@ Tensor unary(const Tensor& x, P... parameters) {
 
 // Computes F of each pair of elements. A predicate's result is bool.
 // Errors: ShapeError, DTypeError, DeviceError.
-template <class F, class... P>
-Tensor binary(const Tensor& a, const Tensor& b, P... parameters) {
+template <class F, class... P> Tensor binary(const Tensor& a, const Tensor& b, P... parameters) {
   if constexpr (std::derived_from<F, functors::OnIntegers>)
     internal::check_integral(F::name, a), internal::check_integral(F::name, b);
   const bool is_predicate = internal::yields_bool<F, float, float>;
@@ -99,15 +92,11 @@ Tensor backward(const Tensor& dy, const Tensor& x, const Tensor& out, P... param
   return dx;
 }
 
-template <class F>
-Tensor backward(const Tensor& dy, const Tensor& x) {
-  return backward<F>(dy, x, Tensor());
-}
+template <class F> Tensor backward(const Tensor& dy, const Tensor& x) { return backward<F>(dy, x, Tensor()); }
 
 // Computes F of each element of dst in its place, and bumps dst's version. `op` is the name in errors.
 // Errors: DTypeError unless the result fits dst's dtype; StateError unless dst may be written to.
-template <class F, class... P>
-void unary_(const char* op, const Tensor& dst, P... parameters) {
+template <class F, class... P> void unary_(const char* op, const Tensor& dst, P... parameters) {
   internal::check_destination(op, dst, internal::only_floats<F>);
   internal::result_of<F>(dst.dtype(), dst);
   Unary<F, P...>::kernel(dst, dst, parameters...);

@@ -58,8 +58,7 @@ std::vector<ProfileRow> rows_of(const Snapshot& s, Profiler::By by) {
   return sorted;
 }
 
-template <class... Args>
-std::string formatted(const char* format, Args... args) {
+template <class... Args> std::string formatted(const char* format, Args... args) {
   char text[256];
   std::snprintf(text, sizeof text, format, args...);
   return text;

@@ -15,8 +15,7 @@ namespace {
 constexpr int kMaxRanks = 1'000'000;
 constexpr size_t kMaxText = 4096;
 
-template <class... Parts>
-[[noreturn]] void fail(const Parts&... parts) {
+template <class... Parts> [[noreturn]] void fail(const Parts&... parts) {
   throw ValueError("environment", parts...);
 }
 

@@ -28,8 +28,7 @@ void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, i
 // Calls f(first, last) on consecutive shares of [begin, end). A range of at most `grain` elements stays on
 // the calling thread. A longer one is cut into shares of more than grain / 2. The shares depend on the sizes
 // and the number of threads alone.
-template <class F>
-void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& f) {
+template <class F> void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& f) {
   const int64_t n = end - begin;
   if (n <= 0) return;
   grain = std::max<int64_t>(grain, 1);

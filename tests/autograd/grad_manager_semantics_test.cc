@@ -21,8 +21,7 @@ using testing::HasSubstr;
 std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
 Tensor f64(std::initializer_list<double> v) { return tensor(v); }
 
-template <class E, class F>
-std::string error_of(F&& f) {
+template <class E, class F> std::string error_of(F&& f) {
   try {
     f();
   } catch (const E& e) {

@@ -15,8 +15,7 @@ namespace {
 
 const Device kOther = Device::parse("cpu:1");
 
-template <class F>
-void on_threads(int n, F f) {
+template <class F> void on_threads(int n, F f) {
   std::vector<std::thread> threads;
   for (int t = 0; t < n; ++t) threads.emplace_back([&f, t] { f(t); });
   for (auto& t : threads) t.join();

@@ -38,8 +38,7 @@ std::string names(int n) {
   return text + "\n";
 }
 
-template <class F>
-std::string file_error(F&& f) {
+template <class F> std::string file_error(F&& f) {
   try {
     f();
   } catch (const FileError& e) {

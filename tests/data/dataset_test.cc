@@ -45,8 +45,7 @@ class Draws : public Dataset {
   }
 };
 
-template <class E, class F>
-std::string message_of(F&& f) {
+template <class E, class F> std::string message_of(F&& f) {
   try {
     f();
   } catch (const E& e) {

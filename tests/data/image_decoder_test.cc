@@ -47,8 +47,7 @@ std::vector<std::string> all_images() {
   return names;
 }
 
-template <class Range>
-void append(Bytes& to, const Range& what) {
+template <class Range> void append(Bytes& to, const Range& what) {
   for (const auto b : what) to.push_back(static_cast<uint8_t>(b));
 }
 

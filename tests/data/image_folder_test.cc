@@ -40,8 +40,7 @@ std::vector<std::string> listed(const ImageFolder& folder, const Scratch& s) {
   return names;
 }
 
-template <class E = FileError, class F>
-std::string error_of(F&& f) {
+template <class E = FileError, class F> std::string error_of(F&& f) {
   try {
     f();
   } catch (const E& e) {

@@ -31,8 +31,7 @@ std::string labels(uint32_t n, int first = 0) {
   return bytes;
 }
 
-template <class F>
-std::string file_error(F&& f) {
+template <class F> std::string file_error(F&& f) {
   try {
     f();
   } catch (const FileError& e) {

@@ -35,8 +35,7 @@ std::string member(const std::string& name, const std::string& content, char typ
 
 const std::string kEnd(1024, '\0');
 
-template <class F>
-std::string file_error(F&& f) {
+template <class F> std::string file_error(F&& f) {
   try {
     f();
   } catch (const FileError& e) {

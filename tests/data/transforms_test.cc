@@ -23,8 +23,7 @@ Image ramp(int64_t h, int64_t w, int64_t c = 3) {
 
 std::vector<int> bytes(const Image& image) { return {image.data(), image.data() + image.bytes()}; }
 
-template <class F>
-std::string error_of(F&& f) {
+template <class F> std::string error_of(F&& f) {
   try {
     f();
   } catch (const Error& e) {

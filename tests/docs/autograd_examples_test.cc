@@ -180,8 +180,7 @@ TEST(AutogradPage, Threads) {
   EXPECT_EQ(w.grad().item<float>(), 2);
 }
 
-template <class F>
-std::string error_of(F f) {
+template <class F> std::string error_of(F f) {
   try {
     f();
   } catch (const Error& e) {

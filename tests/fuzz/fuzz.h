@@ -24,8 +24,7 @@ void check(bool ok, const char* condition, const char* file, int line);
 
 // Calls read(); says whether it gave a result. A FileError is the other thing that may come of bytes from
 // outside; what else is thrown ends the process.
-template <class F>
-bool survives(const F& read) {
+template <class F> bool survives(const F& read) {
   try {
     read();
     return true;

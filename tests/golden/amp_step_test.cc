@@ -63,8 +63,7 @@ double distance(const Tensor& a, const Tensor& b) {
 }
 
 // Calls check(name in the file, value).
-template <class Check>
-void train(bool low, Check check) {
+template <class Check> void train(bool low, Check check) {
   const io::SafetensorsFile file = golden::load("amp");
   Net net;
   GradManager gm;

@@ -14,8 +14,7 @@ using namespace optim;
 using Params = std::vector<Tensor>;
 
 // Two groups of one parameter each, the second at half the rate.
-template <class O, class Options>
-std::unique_ptr<Optimizer> two_groups(const Params& p, Options options) {
+template <class O, class Options> std::unique_ptr<Optimizer> two_groups(const Params& p, Options options) {
   auto opt = std::make_unique<O>(Params{p[0]}, options);
   options.lr = 0.5 * double(options.lr);
   opt->add_param_group({p[1]}, options);
@@ -27,8 +26,7 @@ struct Trajectory {
   std::function<std::unique_ptr<Optimizer>(const Params&)> make;
 };
 
-template <class O, class Options>
-Trajectory of(const char* name, Options options) {
+template <class O, class Options> Trajectory of(const char* name, Options options) {
   return {name, [options](const Params& p) { return two_groups<O>(p, options); }};
 }
 

@@ -19,8 +19,7 @@ struct Case {
   std::function<std::shared_ptr<LRSchedule>(Optimizer&, Owned&)> make;
 };
 
-template <class S, class Options>
-Case of(const char* name, bool exact, Options options) {
+template <class S, class Options> Case of(const char* name, bool exact, Options options) {
   return {name, exact, [options](Optimizer& o, Owned&) { return std::make_shared<S>(o, options); }};
 }
 
@@ -33,8 +32,7 @@ std::vector<LRSchedule*> pointers(const Owned& owned) {
   return all;
 }
 
-template <class S, class... Args>
-void own(Owned& owned, Optimizer& o, Args... args) {
+template <class S, class... Args> void own(Owned& owned, Optimizer& o, Args... args) {
   owned.push_back(std::make_shared<S>(o, args...));
 }
 

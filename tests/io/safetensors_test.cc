@@ -14,8 +14,7 @@ using testing::StartsWith;
 
 const std::filesystem::path kGolden = "tests/io/golden/interchange.safetensors";
 
-template <class T, class F>
-Tensor made(const Shape& shape, F&& f) {
+template <class T, class F> Tensor made(const Shape& shape, F&& f) {
   Tensor x = empty(shape, {.dtype = dtype_v<T>});
   for (int64_t i = 0; i < x.numel(); ++i) x.ptr<T>()[i] = T(f(i));
   return x;

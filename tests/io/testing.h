@@ -58,8 +58,7 @@ inline void spit(const std::filesystem::path& path, std::string_view content) {
 }
 
 // The text of the E that f throws; another exception, or none, fails the test.
-template <class E, class F>
-std::string error_of(F&& f) {
+template <class E, class F> std::string error_of(F&& f) {
   try {
     f();
   } catch (const E& e) {

@@ -26,8 +26,7 @@ void expect_equal(const nn::StateDict& a, const nn::StateDict& b) {
   }
 }
 
-template <class E, class F>
-std::string text_of(F f) {
+template <class E, class F> std::string text_of(F f) {
   try {
     f();
   } catch (const E& e) {

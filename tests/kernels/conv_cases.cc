@@ -21,8 +21,7 @@ class Random {
   explicit Random(uint64_t seed) : bits_(seed) {}
   int64_t in(int64_t first, int64_t last) { return first + int64_t(bits_() % uint64_t(last - first + 1)); }
   bool one_in(int64_t n) { return in(1, n) == 1; }
-  template <class T>
-  T of(std::initializer_list<T> list) {
+  template <class T> T of(std::initializer_list<T> list) {
     return list.begin()[in(0, int64_t(list.size()) - 1)];
   }
 
@@ -201,8 +200,7 @@ bool choose(Random& r, Convolution& c) {
 }
 
 // f(x's element, w's element, y's element) for each product of the convolution.
-template <class F>
-void for_each_product(const Convolution& c, F f) {
+template <class F> void for_each_product(const Convolution& c, F f) {
   const int rank = c.g.rank();
   const auto three = [&](const Dims& d, int skip, int64_t none) {
     std::array<int64_t, 3> t{none, none, none};
@@ -375,8 +373,7 @@ std::string run(const Product& p, Random& r) {
 }
 
 // Calls f(problem, the random numbers that follow) with the seed's problem.
-template <class F>
-auto with_problem(uint64_t seed, F f) {
+template <class F> auto with_problem(uint64_t seed, F f) {
   Random r(seed);
   for (;;) {
     if (r.one_in(5)) {

@@ -16,8 +16,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-template <class E, class F>
-std::string error_of(F f) {
+template <class E, class F> std::string error_of(F f) {
   try {
     f();
   } catch (const E& e) {

@@ -18,8 +18,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // The text of the E that f throws.
-template <class E, class F>
-std::string error_of(F f) {
+template <class E, class F> std::string error_of(F f) {
   try {
     f();
   } catch (const E& e) {
@@ -109,8 +108,7 @@ TEST(FirstMistakes, WhatIsNoMask) {
 }
 
 // Layers by name, each called with data of another dtype than its parameters'.
-template <class L, class O>
-Call layer(const char* what, O options, const Shape& shape, DType dtype) {
+template <class L, class O> Call layer(const char* what, O options, const Shape& shape, DType dtype) {
   return {what, [=] {
             L l(options);
             l(ones(shape, {.dtype = dtype}));

@@ -11,8 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-template <class E, class F>
-void expect_error(F f, std::initializer_list<const char*> says) {
+template <class E, class F> void expect_error(F f, std::initializer_list<const char*> says) {
   try {
     f();
     ADD_FAILURE() << "no error, expected one with " << *says.begin();

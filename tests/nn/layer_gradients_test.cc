@@ -12,8 +12,7 @@ namespace gradus {
 namespace {
 
 // Checks both orders of f with respect to x and the module's parameters.
-template <class F>
-void expect_gradients(nn::Module& m, const Tensor& x, F f) {
+template <class F> void expect_gradients(nn::Module& m, const Tensor& x, F f) {
   m.to(DType::kF64);
   std::vector<Tensor> inputs{x};
   for (const Tensor& p : m.parameters()) inputs.push_back(p);

@@ -40,8 +40,7 @@ struct Row {
 };
 
 // A layer that maps one tensor to one.
-template <class L>
-Row layer(std::string name, Shape shape, typename L::Options options = {}) {
+template <class L> Row layer(std::string name, Shape shape, typename L::Options options = {}) {
   return {std::move(name), std::move(shape), [options] { return std::make_unique<L>(options); },
           [](nn::Module& m, const Tensor& x) { return dynamic_cast<nn::Layer&>(m)(x); }};
 }
@@ -73,8 +72,7 @@ Tensor joined(const std::vector<Tensor>& parts) {
   return cat(flat, 0);
 }
 // A loss of x, whose further arguments are made for it.
-template <class L, class F>
-Row loss(std::string name, typename L::Options options, F arguments) {
+template <class L, class F> Row loss(std::string name, typename L::Options options, F arguments) {
   options.reduction = Reduction::kSum;
   return {std::move(name),
           {kRows, 8},

@@ -34,16 +34,14 @@ struct Net : nn::Layer {
   Tensor forward(const Tensor& x) override { return head(block(x) * scale + offset); }
 };
 
-template <class Named>
-std::vector<std::string> names(const Named& named) {
+template <class Named> std::vector<std::string> names(const Named& named) {
   std::vector<std::string> all;
   for (const auto& [name, value] : named) all.push_back(name);
   return all;
 }
 std::vector<float> values(const Tensor& x) { return x.to_vector<float>(); }
 
-template <class F>
-std::string error_of(F f) {
+template <class F> std::string error_of(F f) {
   try {
     f();
   } catch (const std::exception& e) {

@@ -41,8 +41,7 @@ TEST(Summary, NamesEveryCallWithItsOutput) {
 }
 
 // Bytes that `f` adds at its highest to what was live.
-template <class F>
-int64_t peak_of(F f) {
+template <class F> int64_t peak_of(F f) {
   const int64_t before = memory_stats().live_bytes;
   reset_peak_memory();
   f();

@@ -52,8 +52,7 @@ TEST(UsersClasses, NamesOfTheirOwnAreNotAmbiguous) {
 }
 
 // What f writes to stderr.
-template <class F>
-std::string said(F f) {
+template <class F> std::string said(F f) {
   testing::internal::CaptureStderr();
   f();
   return testing::internal::GetCapturedStderr();

@@ -53,8 +53,7 @@ const std::map<std::string, Op> kOps = {
      [](const Tensor& a, const Tensor& b) { return where(ones({2}, {.dtype = DType::kBool}), a, b); }},
 };
 Tensor chosen() { return ones({2}, {.dtype = DType::kBool}); }
-template <class F>
-OfNumber in_place(F f) {
+template <class F> OfNumber in_place(F f) {
   return [f](const Tensor& a, Number b) { return f(a, b), a; };
 }
 const std::map<std::string, OfNumber> kOfNumbers = {
@@ -96,8 +95,7 @@ bool is_ours(const std::vector<std::string>& w) {
 }
 
 // "-" for an error.
-template <class F>
-std::string result(F f) {
+template <class F> std::string result(F f) {
   try {
     return std::string(name_of(f().dtype()));
   } catch (const DTypeError&) {

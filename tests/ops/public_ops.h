@@ -12,8 +12,7 @@ namespace gradus::optest {
 
 // Calls visit(line, text) for each line of the op files with this extension that stands in namespace gradus
 // itself; `text` goes on behind the line. The files are looked for below the current folder.
-template <class Visit>
-void visit_op_files(const char* extension, const Visit& visit) {
+template <class Visit> void visit_op_files(const char* extension, const Visit& visit) {
   for (const char* folder : {"autograd/ops", "tensor/ops"}) {
     for (const auto& file : std::filesystem::recursive_directory_iterator(folder)) {
       if (file.path().extension() != extension) continue;

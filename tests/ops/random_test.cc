@@ -16,8 +16,7 @@
 namespace gradus {
 namespace {
 
-template <class F>
-Tensor seeded(uint64_t seed, F f) {
+template <class F> Tensor seeded(uint64_t seed, F f) {
   manual_seed(seed);
   return f();
 }

@@ -74,8 +74,7 @@ Columns columns_of(const Tensor& x) {
 }
 
 // Each column reduced by f.
-template <class F>
-std::vector<double> by_column(const Columns& columns, F f) {
+template <class F> std::vector<double> by_column(const Columns& columns, F f) {
   std::vector<double> y;
   for (const std::vector<double>& column : columns) y.push_back(f(column));
   return y;

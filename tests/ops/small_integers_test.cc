@@ -20,8 +20,7 @@ namespace gradus {
 namespace {
 
 // Some numbers of T, the ends of its range among them; in an order of no meaning.
-template <class T>
-std::vector<T> numbers(int64_t n, uint64_t key = 1) {
+template <class T> std::vector<T> numbers(int64_t n, uint64_t key = 1) {
   std::vector<T> v;
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t u = (uint64_t(i) + 977 * key) * 0x9E3779B97F4A7C15u;
@@ -37,8 +36,7 @@ Tensor strided(const Tensor& x) {
   return transpose(contiguous(transpose(stack({x, x}, -1), 0, 1)), 0, 1)[{Ellipsis, 0}];
 }
 
-template <class T>
-class SmallIntegers : public testing::Test {
+template <class T> class SmallIntegers : public testing::Test {
  protected:
   SmallIntegers() { set_num_threads(1); }  // the tensors are small
 };

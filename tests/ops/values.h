@@ -62,8 +62,7 @@ inline void expect_rounded_once(const Tensor& got, const Tensor& exact, double t
 }
 
 // Expects `f` to throw E with each of `parts` in its text.
-template <class E, class F>
-void expect_error(F f, std::initializer_list<const char*> parts) {
+template <class E, class F> void expect_error(F f, std::initializer_list<const char*> parts) {
   try {
     f();
     FAIL() << "nothing was thrown";

@@ -21,8 +21,7 @@ struct Named {
   std::function<std::unique_ptr<Optimizer>(const Params&)> make;
 };
 
-template <class O, class Options>
-Named of(const char* name, Options options) {
+template <class O, class Options> Named of(const char* name, Options options) {
   return {name, [options](const Params& p) { return std::make_unique<O>(p, options); }};
 }
 

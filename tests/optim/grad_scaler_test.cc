@@ -23,8 +23,7 @@ using testing::HasSubstr;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-template <class E, class F>
-std::string message_of(F f) {
+template <class E, class F> std::string message_of(F f) {
   try {
     f();
   } catch (const E& e) {

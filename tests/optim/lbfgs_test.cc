@@ -50,8 +50,7 @@ std::vector<double> values(const std::vector<Tensor>& params) {
   return all;
 }
 
-template <class E, class F>
-void expect_error(F f, const std::string& says) {
+template <class E, class F> void expect_error(F f, const std::string& says) {
   try {
     f();
     ADD_FAILURE() << "nothing was thrown";

@@ -236,8 +236,7 @@ TEST(Optimizer, RefusesAGradientThatDoesNotFit) {
   EXPECT_THAT(values(q), ElementsAre(3));
 }
 
-template <class O>
-void continues_exactly(const std::function<std::unique_ptr<O>(const Tensor&)>& make) {
+template <class O> void continues_exactly(const std::function<std::unique_ptr<O>(const Tensor&)>& make) {
   const auto step = [](Optimizer& opt, const Tensor& p, int t) {
     std::vector<double> g;
     for (double v : values(p)) g.push_back(gradient(v, t));

@@ -28,8 +28,7 @@ class ProcessJob {
   Ref<Job> before_;
 };
 
-template <class F>
-auto as_rank(int rank, int size, F&& f) {
+template <class F> auto as_rank(int rank, int size, F&& f) {
   Context context = Context::current().snapshot();
   context.job = make_job(rank, size);
   ContextScope scope(context);

@@ -40,13 +40,11 @@ void on_ranks(const std::string& output, const std::string& target, Update updat
     });
 }
 
-template <class Make, class Compare>
-struct Check {
+template <class Make, class Compare> struct Check {
   Make make;
   Compare compare;
 };
-template <class Make, class Compare>
-Check(Make, Compare) -> Check<Make, Compare>;
+template <class Make, class Compare> Check(Make, Compare) -> Check<Make, Compare>;
 
 constexpr auto kUpdate = [](auto& metric, const Tensor& x, const Tensor& y) { metric.update(x, y); };
 
@@ -177,8 +175,7 @@ TEST(Metrics, NothingIsRecordedAndNothingCountedIsNaN) {
   EXPECT_TRUE(std::isnan(ignored.compute()));
 }
 
-template <class F>
-std::string error_of(F f) {
+template <class F> std::string error_of(F f) {
   try {
     f();
   } catch (const Error& e) {

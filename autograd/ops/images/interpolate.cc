@@ -24,19 +24,16 @@ struct Axis {
 
 // Returns the distance between neighboring output cells, in input cells. T is x's dtype, in which PyTorch
 // computes positions, so that a nearest cell is the same as PyTorch's.
-template <class T>
-T step_of(const Axis& a) {
+template <class T> T step_of(const Axis& a) {
   if (a.align_corners) return a.out > 1 ? T(a.in - 1) / T(a.out - 1) : T(0);
   return a.scale > 0 ? T(1.0 / a.scale) : T(a.in) / T(a.out);
 }
 
-template <class T>
-T position(const Axis& a, T step, int64_t i) {
+template <class T> T position(const Axis& a, T step, int64_t i) {
   return a.align_corners ? step * T(i) : step * (T(i) + T(0.5)) - T(0.5);
 }
 
-template <class T>
-void nearest(AxisTaps& taps, const Axis& a, bool exact) {
+template <class T> void nearest(AxisTaps& taps, const Axis& a, bool exact) {
   const T step = step_of<T>(a);
   for (int64_t i = 0; i < a.out; ++i) {
     const T at = exact ? (T(i) + T(0.5)) * step : T(i) * step;
@@ -45,8 +42,7 @@ void nearest(AxisTaps& taps, const Axis& a, bool exact) {
   }
 }
 
-template <class T>
-void linear(AxisTaps& taps, const Axis& a) {
+template <class T> void linear(AxisTaps& taps, const Axis& a) {
   const T step = step_of<T>(a);
   for (int64_t i = 0; i < a.out; ++i) {
     const T at = a.in == a.out ? T(i) : std::max(position(a, step, i), T(0));
@@ -63,16 +59,14 @@ void linear(AxisTaps& taps, const Axis& a) {
 }
 
 // Keys' cubic convolution kernel at distance t.
-template <class T>
-T cubic_weight(T t, T a) {
+template <class T> T cubic_weight(T t, T a) {
   t = std::abs(t);
   if (t <= 1) return ((a + 2) * t - (a + 3)) * t * t + 1;
   if (t < 2) return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a;
   return 0;
 }
 
-template <class T>
-void cubic(AxisTaps& taps, const Axis& a) {
+template <class T> void cubic(AxisTaps& taps, const Axis& a) {
   const T step = step_of<T>(a);
   for (int64_t i = 0; i < a.out; ++i) {
     const T at = position(a, step, i);
@@ -86,8 +80,7 @@ void cubic(AxisTaps& taps, const Axis& a) {
 
 // Adds the taps of the filter, with normalized weights. When shrinking, the filter is widened to cover the
 // input between output cells.
-template <class T>
-void antialiased(AxisTaps& taps, const Axis& a, bool is_cubic) {
+template <class T> void antialiased(AxisTaps& taps, const Axis& a, bool is_cubic) {
   const T step = step_of<T>(a), shrink = std::max(step, T(1)), support = (is_cubic ? T(2) : T(1)) * shrink;
   std::vector<T> weights;
   for (int64_t i = 0; i < a.out; ++i) {
@@ -107,8 +100,7 @@ void antialiased(AxisTaps& taps, const Axis& a, bool is_cubic) {
   }
 }
 
-template <class T>
-AxisTaps taps_of(const Axis& a, Mode mode, bool antialias) {
+template <class T> AxisTaps taps_of(const Axis& a, Mode mode, bool antialias) {
   AxisTaps taps;
   taps.in = a.in;
   if (antialias)

@@ -10,8 +10,7 @@ namespace gradus::dist::internal {
 namespace {
 
 // Computes in f64 and in a fixed order, with eight partial sums, which fill one or two vector registers.
-template <class A, class B>
-double dot(const A* a, const B* b, int64_t n) {
+template <class A, class B> double dot(const A* a, const B* b, int64_t n) {
   double sums[8] = {};
   int64_t i = 0;
   for (; i + 8 <= n; i += 8)
@@ -22,8 +21,7 @@ double dot(const A* a, const B* b, int64_t n) {
   return total;
 }
 
-template <class T>
-void orthonormalize(T* x, int64_t r, int64_t n, double epsilon) {
+template <class T> void orthonormalize(T* x, int64_t r, int64_t n, double epsilon) {
   const int passes = epsilon == 0 ? 2 : 1;  // epsilon is for vectors as they come
   std::vector<double> row(n);
   for (int64_t i = 0; i < r; ++i) {

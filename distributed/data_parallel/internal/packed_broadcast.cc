@@ -12,8 +12,7 @@ constexpr int64_t kAlign = 16;  // alignment in bytes of each tensor in its pack
 int64_t room_of(const Tensor& x) { return (x.nbytes() + kAlign - 1) / kAlign * kAlign; }
 
 // Calls f(tensor, its elements in the pack, row-major) for each tensor.
-template <class F>
-void for_each(const std::vector<Tensor>& tensors, const Tensor& flat, F f) {
+template <class F> void for_each(const std::vector<Tensor>& tensors, const Tensor& flat, F f) {
   char* at = static_cast<char*>(flat.raw_ptr());
   for (const Tensor& x : tensors) {
     f(x, from_blob(at, x.shape(), {.dtype = x.dtype()}));

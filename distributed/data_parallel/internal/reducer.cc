@@ -382,8 +382,7 @@ void Reducer::clear_backward() {
   not_finite_ = {};
 }
 
-template <class E, class... Parts>
-void Reducer::throw_on_all(int rank, const Parts&... parts) {
+template <class E, class... Parts> void Reducer::throw_on_all(int rank, const Parts&... parts) {
   agreed_error_ = true;
   if constexpr (std::is_base_of_v<DistributedError, E>)
     throw E("backward", rank, parts...);

@@ -117,8 +117,7 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
   void note_if_not_finite(size_t param, const Tensor& grad);
   void check_finite();
   void count(TimePoint computed);
-  template <class E, class... Parts>
-  [[noreturn]] void throw_on_all(int rank, const Parts&... parts);
+  template <class E, class... Parts> [[noreturn]] void throw_on_all(int rank, const Parts&... parts);
 
   const ReduceOp op_;
   const AllReduceCallbackOptions options_;

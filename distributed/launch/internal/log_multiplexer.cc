@@ -33,8 +33,7 @@ struct Stream {
 };
 
 // Writes until `give_up` says so.
-template <class GiveUp>
-void write_patiently(int fd, std::string_view text, GiveUp&& give_up) {
+template <class GiveUp> void write_patiently(int fd, std::string_view text, GiveUp&& give_up) {
   while (!text.empty() && !give_up()) {
     pollfd ready{fd, POLLOUT, 0};
     if (poll(&ready, 1, 50) == 0) continue;

@@ -54,8 +54,7 @@ void GlooLink::post(Place& place) {
 
 // Calls gloo under the lock. If gloo says that the connection is closed, only notes it: the thread
 // finds out by itself.
-template <class Action>
-void GlooLink::with_gloo(Action&& action) {
+template <class Action> void GlooLink::with_gloo(Action&& action) {
   std::lock_guard lock(mutex_);
   if (stopped_ || closed_) return;
   try {

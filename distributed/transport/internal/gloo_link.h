@@ -103,8 +103,7 @@ class GlooLink {
   void run();
   Came wait_for(const GlooBuffer& buffer);
   void receive_frame(const Place& place);
-  template <class Action>
-  void with_gloo(Action&& action);
+  template <class Action> void with_gloo(Action&& action);
   void send_locked(Frame frame, std::span<const std::byte> header, std::span<const std::byte> payload);
 
   gloo::transport::Context& incoming_;

@@ -25,18 +25,15 @@ namespace {
 using cpu::kLanes, cpu::kPanel;
 
 // In bf16, the comments below call a pair of bf16 a number: two neighbors in x, or the rows k and k + 1 of f.
-template <class T>
-constexpr int64_t kInNumber = sizeof(float) / sizeof(T);
+template <class T> constexpr int64_t kInNumber = sizeof(float) / sizeof(T);
 
-template <class T>
-struct Pixels {
+template <class T> struct Pixels {
   T* data;
   int64_t row;  // from one pixel to the next
 };
 
 // The matrix f[K][N] in w: f[k][n] is w[k][n], or w[n][k] if turned.
-template <class T>
-struct Filters {
+template <class T> struct Filters {
   const T* w;
   int64_t K, N;
   bool turned;
@@ -84,15 +81,13 @@ template <class T>
     }
 }
 
-template <class T>
-void copy_panels(const Filters<T>& f, int64_t first, int64_t last, float* to) {
+template <class T> void copy_panels(const Filters<T>& f, int64_t first, int64_t last, float* to) {
   for (int64_t i = first; i < last; ++i, to += f.panel_floats())
     f.turned ? copy_turned_panel(f, i * kPanel, to) : copy_panel(f, i * kPanel, to);
 }
 
 // The product for each number of rows: at index rows - 1.
-template <class T>
-constexpr const auto& products() {
+template <class T> constexpr const auto& products() {
   if constexpr (kInNumber<T> == 1)
     return cpu::kProducts;
   else
@@ -156,8 +151,7 @@ void multiply_by_panels(Pixels<T> y, Pixels<const float> from, int64_t pixels, c
   });
 }
 
-template <class T>
-void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
+template <class T> void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
   const Filters<T> f{w.ptr<T>(), w.size(turned ? 1 : 0), w.size(turned ? 0 : 1), turned};
   const int64_t pixels = x.numel() / f.K;
   const bool few = pixels <= 1024 && f.K * f.N >= 1 << 19;

@@ -83,8 +83,7 @@ inline Tensor scratch(int64_t floats) {
 
 // The number of parts into which for_row_blocks cuts n rows.
 inline int64_t row_blocks(int64_t n, int64_t most = kMostRows) { return (n + most - 1) / most; }
-template <class F>
-void for_row_blocks(int64_t n, F f, int64_t most = kMostRows) {
+template <class F> void for_row_blocks(int64_t n, F f, int64_t most = kMostRows) {
   const int64_t parts = row_blocks(n, most);
   for (int64_t i = 0; i < parts; ++i) f(n * i / parts, n * (i + 1) / parts - n * i / parts);
 }
@@ -156,8 +155,7 @@ struct PositionSums {
   };
   // Returns the sums. fill(first, last, base, d, v) writes the positions [first, last) to d and v, at
   // `position - base`.
-  template <class Fill>
-  Result of(Fill fill) const;
+  template <class Fill> Result of(Fill fill) const;
 
  private:
   // Adds the panels [first, last), counted over all planes, and prefetches the positions [next, after).
@@ -179,8 +177,7 @@ struct PositionSums {
   }
 };
 
-template <class Fill>
-PositionSums::Result PositionSums::of(Fill fill) const {
+template <class Fill> PositionSums::Result PositionSums::of(Fill fill) const {
   const int64_t chunk = std::min(at_once, positions), size = Planes::floats(planes, O, C);
   // Where the sums are small each thread has its own. Where they are large all threads share one set and
   // divide its panels among them.

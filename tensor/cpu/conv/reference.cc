@@ -7,11 +7,9 @@
 namespace gradus {
 namespace {
 
-template <class T>
-using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class T> using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 // The channels of one group in an image that lies as [H*W, C].
-template <class T>
-using Channels = Eigen::Map<Matrix<T>, 0, Eigen::OuterStride<>>;
+template <class T> using Channels = Eigen::Map<Matrix<T>, 0, Eigen::OuterStride<>>;
 
 // Sizes of one convolution; an image is a volume of depth 1.
 struct Geometry {
@@ -39,14 +37,12 @@ struct Geometry {
     return padded_to_3(Dims(std::span(s.begin() + 2, s.end())), fill);
   }
 
-  template <class T>
-  Channels<T> outputs(const Tensor& y, int64_t n, int64_t g) const {
+  template <class T> Channels<T> outputs(const Tensor& y, int64_t n, int64_t g) const {
     return {y.ptr<T>() + n * P * O + g * Og, P, Og, Eigen::OuterStride<>(O)};
   }
 
   // Calls f(index) for each place of the volume d, in row-major order: output positions or taps.
-  template <class F>
-  static void for_each_place(const Dims& d, F f) {
+  template <class F> static void for_each_place(const Dims& d, F f) {
     for (int64_t i = 0; i < d[0]; ++i)
       for (int64_t j = 0; j < d[1]; ++j)
         for (int64_t k = 0; k < d[2]; ++k) f(std::array<int64_t, 3>{i, j, k});
@@ -54,8 +50,7 @@ struct Geometry {
 
   // Calls f(row, column, offset) for the runs of Cg channels of the patch matrix [P, K*Cg]. A run starts at
   // element (row, column) of the matrix and at `offset` of the image. Taps in the padding are skipped.
-  template <class F>
-  void for_each_tap(F f) const {
+  template <class F> void for_each_tap(F f) const {
     int64_t row = 0;
     for_each_place(out, [&](const std::array<int64_t, 3>& p) {
       int64_t column = 0;
@@ -74,8 +69,7 @@ struct Geometry {
     });
   }
 
-  template <class T>
-  Matrix<T> unfold(const Tensor& x, int64_t n, int64_t g) const {
+  template <class T> Matrix<T> unfold(const Tensor& x, int64_t n, int64_t g) const {
     Matrix<T> patches = Matrix<T>::Zero(P, K * Cg);
     const T* image = x.ptr<T>() + n * pixels * C + g * Cg;
     for_each_tap([&](int64_t row, int64_t column, int64_t offset) {
@@ -85,8 +79,7 @@ struct Geometry {
   }
 
   // Adds the patches to the image: the transpose of unfold.
-  template <class T>
-  void fold(const Matrix<T>& patches, const Tensor& x, int64_t n, int64_t g) const {
+  template <class T> void fold(const Matrix<T>& patches, const Tensor& x, int64_t n, int64_t g) const {
     T* image = x.ptr<T>() + n * pixels * C + g * Cg;
     for_each_tap([&](int64_t row, int64_t column, int64_t offset) {
       for (int64_t c = 0; c < Cg; ++c) image[offset + c] += patches(row, column + c);
@@ -101,8 +94,7 @@ struct Geometry {
       for (int64_t c = 0; c < Cg; ++c)
         for (int64_t k = 0; k < K; ++k) f(*p++, filters(k * Cg + c, i));
   }
-  template <class T>
-  Matrix<T> filters_of(const Tensor& w, int64_t g) const {
+  template <class T> Matrix<T> filters_of(const Tensor& w, int64_t g) const {
     Matrix<T> filters(K * Cg, Og);
     for_each_weight(w, g, filters, [](T& from, T& to) { to = from; });
     return filters;

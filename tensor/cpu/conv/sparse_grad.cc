@@ -183,8 +183,7 @@ struct Kernels {
   void (*weight_grad)(const Problem&, const float*, const float*, int64_t, float*, float*, Nonzero*);
   void (*input_grad)(const Problem&, const float*, float*, int64_t, int64_t, const float*);
 };
-template <int KH, int R>
-constexpr Kernels kernels_of() {
+template <int KH, int R> constexpr Kernels kernels_of() {
   return {KH, R * kLanes, &add_weight_grad<KH, R>, &add_input_grad<KH, R>};
 }
 // 3x3 with 16, 32 and 48 channels, 5x5 with 16: up to 27 registers of sums.

@@ -62,8 +62,7 @@ template <int V, int R>
 }
 
 // Adds to sums[0..V*16), over all pixels, dy.
-template <int V>
-[[gnu::target("avx512f")]] void add_bias(const PixelRows& b, int64_t dy_at, float* sums) {
+template <int V> [[gnu::target("avx512f")]] void add_bias(const PixelRows& b, int64_t dy_at, float* sums) {
   __m512 sum[V];
 #pragma GCC unroll 16
   for (int v = 0; v < V; ++v) sum[v] = _mm512_setzero_ps();
@@ -83,11 +82,9 @@ using BiasFunction = void (*)(const PixelRows&, int64_t, float*);
 
 // Tiles of V vectors by 1 to kMost columns. kMost is what the 32 registers hold beside V of dy
 // and a broadcast.
-template <int V>
-struct Tiles {
+template <int V> struct Tiles {
   static constexpr int kMost = V == 4 ? 6 : 12;
-  template <size_t... R>
-  static constexpr std::array<TileFunction, kMost> make(std::index_sequence<R...>) {
+  template <size_t... R> static constexpr std::array<TileFunction, kMost> make(std::index_sequence<R...>) {
     return {&add_tile<V, int(R) + 1>...};
   }
   static constexpr std::array<TileFunction, kMost> functions = make(std::make_index_sequence<kMost>());

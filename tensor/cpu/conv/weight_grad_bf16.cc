@@ -363,8 +363,7 @@ class WeightGrad {
   void write(const float* sums, int64_t strip, int64_t p0, int64_t p1) const {
     dw_.dtype() == DType::kBF16 ? write_as<bf16>(sums, strip, p0, p1) : write_as<float>(sums, strip, p0, p1);
   }
-  template <class T>
-  void write_as(const float* sums, int64_t strip, int64_t p0, int64_t p1) const {
+  template <class T> void write_as(const float* sums, int64_t strip, int64_t p0, int64_t p1) const {
     const int64_t c0 = p0 * kPanel, length = (std::min(C_, p1 * kPanel) - c0) * taps_;
     const int64_t last = std::min(O_, (strip + 1) * kStrip);
     std::vector<float> row(taps_ == 1 ? 0 : kPanel * taps_);

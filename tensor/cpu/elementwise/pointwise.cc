@@ -129,8 +129,7 @@ class Loops {
   }
 
   // Calls f(offsets of all operands, elements before, length) for each piece of a row within [at, at + n).
-  template <class F>
-  void for_each_row(int64_t at, int64_t n, F&& f) const {
+  template <class F> void for_each_row(int64_t at, int64_t n, F&& f) const {
     for (int64_t done = 0; done < n;) {
       int64_t row[kMaxOperands];
       nest_.locate(at + done, row);

@@ -82,8 +82,7 @@ void pointwise_chunk(int64_t n, void* out, const void* const* in, const void* fu
 // Calls g with the C++ type to compute `t` in, if F accepts that type. i8 and i16 are computed in i32; the
 // low bits are the result.
 // Errors: DTypeError naming `op`.
-template <class F, class G>
-void with_compute_type(const char* op, DType t, G&& g) {
+template <class F, class G> void with_compute_type(const char* op, DType t, G&& g) {
   auto call = [&]<class T>() {
     if constexpr (F::template accepts<T>)
       g.template operator()<T>();

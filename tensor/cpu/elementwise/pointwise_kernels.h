@@ -8,8 +8,7 @@ namespace gradus::cpu {
 
 // Returns the dtype to compute in: for predicates the common dtype of the operands, else the
 // dtype of the result.
-template <class F, class... In>
-DType compute_type(const Tensor& out, const In&... in) {
+template <class F, class... In> DType compute_type(const Tensor& out, const In&... in) {
   if constexpr (!F::template accepts<float> && !F::template accepts<int64_t>)
     return DType::kBool;
   else if constexpr (sizeof...(In) <= 2 && std::is_same_v<decltype(F{}((void(in), 0.f)...)), bool>)
@@ -19,27 +18,21 @@ DType compute_type(const Tensor& out, const In&... in) {
 }
 
 // F on bf16: computes in f32 and rounds once.
-template <class F>
-struct OnBF16 {
+template <class F> struct OnBF16 {
   F f;
-  template <class... In>
-  bf16 operator()(In... x) const {
-    return bf16(f(float(x)...));
-  }
+  template <class... In> bf16 operator()(In... x) const { return bf16(f(float(x)...)); }
 };
 
 // Functors so light that their loops wait for memory. These get a loop of their own for bf16; the others
 // convert bf16 to f32 in buffers.
-template <class F, class... List>
-constexpr bool is_one_of = (std::is_same_v<F, List> || ...);
+template <class F, class... List> constexpr bool is_one_of = (std::is_same_v<F, List> || ...);
 template <class F>
 constexpr bool is_light = is_one_of<F, functors::Add, functors::Sub, functors::Mul, functors::AddScaled,
                                     functors::Maximum, functors::Minimum, functors::Relu,
                                     functors::ReluBackward, functors::LeakyRelu, functors::LeakyReluBackward>;
 
 // Computes out = f(inputs...) by such a loop if all tensors are bf16 and F has one. Returns whether it did.
-template <class F, class... In>
-bool computed_in_bf16(const F& f, const Tensor& out, const In&... inputs) {
+template <class F, class... In> bool computed_in_bf16(const F& f, const Tensor& out, const In&... inputs) {
   if constexpr (is_light<F>) {
     if (out.dtype() != DType::kBF16 || ((inputs.dtype() != DType::kBF16) || ...)) return false;
     const OnBF16<F> functor{f};
@@ -54,8 +47,7 @@ bool computed_in_bf16(const F& f, const Tensor& out, const In&... inputs) {
   return false;
 }
 
-template <class F, class... P>
-void unary(const Tensor& out, const Tensor& x, P... parameters) {
+template <class F, class... P> void unary(const Tensor& out, const Tensor& x, P... parameters) {
   const F f{{}, parameters...};
   if (computed_in_bf16(f, out, x)) return;
   with_compute_type<F>("elementwise", compute_type<F>(out, x), [&]<class T>() {

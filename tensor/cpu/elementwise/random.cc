@@ -19,8 +19,7 @@ namespace {
 // Note [Draws] says which numbers an element gets. Each function here turns the words of 8
 // counters into elements.
 
-template <class T>
-T uniform_at(const uint32_t* words, int i) {
+template <class T> T uniform_at(const uint32_t* words, int i) {
   if constexpr (std::is_same_v<T, double>)
     return uniform_f64(words[2 * i], words[2 * i + 1]);
   else
@@ -32,8 +31,7 @@ constexpr int elements_per_block = std::is_same_v<T, float> ? kPhiloxWords : kPh
 
 // Calls f(words, values) for blocks of elements of the row-major draw, and stores the values in `out`. `out`
 // may have another layout or dtype.
-template <class T, int kElements, class F>
-void draw(const Tensor& out, PhiloxKey key, F f) {
+template <class T, int kElements, class F> void draw(const Tensor& out, PhiloxKey key, F f) {
   if (!out.is_row_major() || out.dtype() != dtype_v<T>) {
     const Tensor values = empty(out.shape(), {dtype_v<T>, out.device()});
     draw<T, kElements>(values, key, f);
@@ -58,8 +56,7 @@ void draw(const Tensor& out, PhiloxKey key, F f) {
   });
 }
 
-template <class F>
-void with_draw_type(const Tensor& out, F&& f) {
+template <class F> void with_draw_type(const Tensor& out, F&& f) {
   out.dtype() == DType::kF64 ? f.template operator()<double>() : f.template operator()<float>();
 }
 

@@ -20,22 +20,16 @@ using namespace cpu;
 // N neighboring channels. Comparisons give lanes of all ones or all zeros, by which `? :` selects.
 template <class T, int N>
 using Vector [[gnu::vector_size(N * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
-template <class T>
-using IntegerLike = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+template <class T> using IntegerLike = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
 
-template <int N, class T>
-Vector<T, N>& lanes(T* p) {
-  return *reinterpret_cast<Vector<T, N>*>(p);
-}
-template <int N, class T>
-const Vector<T, N>& lanes(const T* p) {
+template <int N, class T> Vector<T, N>& lanes(T* p) { return *reinterpret_cast<Vector<T, N>*>(p); }
+template <int N, class T> const Vector<T, N>& lanes(const T* p) {
   return *reinterpret_cast<const Vector<T, N>*>(p);
 }
 
 // Calls f(number of lanes, first channel) until all C channels are covered: with vectors of 32 bytes, then
 // with single channels.
-template <class T, class F>
-void for_each_vector(int64_t C, F f) {
+template <class T, class F> void for_each_vector(int64_t C, F f) {
   constexpr int kLanes = 32 / sizeof(T);
   int64_t c = 0;
   for (; c + kLanes <= C; c += kLanes) f(std::integral_constant<int, kLanes>(), c);
@@ -67,8 +61,7 @@ void max_forward(const Tensor& y, I* where, const Tensor& x, const PoolWindows& 
                [&](int64_t first, int64_t last) { for_each_window(w, C, first, last, pool); });
 }
 
-template <class F>
-void dispatch_index(DType t, F f) {
+template <class F> void dispatch_index(DType t, F f) {
   t == DType::kU8 ? f.template operator()<uint8_t>() : f.template operator()<int32_t>();
 }
 
@@ -144,8 +137,7 @@ void max_pool_positions_cpu(const Tensor& positions, const Tensor& index, PoolWi
 }
 
 // Returns one over the number by which a window's sum is divided.
-template <class T>
-T weight_of(const PoolWindows& w, const Window& window) {
+template <class T> T weight_of(const PoolWindows& w, const Window& window) {
   if (w.divisor) return T(1) / T(w.divisor);
   return T(1) / T(w.count_include_pad ? window.padded_size : int64_t(window.cells.size()));
 }
@@ -196,8 +188,7 @@ void avg_pool_spread_cpu(const Tensor& dx, const Tensor& dy, PoolWindows w) {
 }
 
 // Writes zeros to the cells of a signal or an image that lie in no window.
-template <class T>
-void clear_uncovered(T* image, int64_t C, const PoolWindows& w) {
+template <class T> void clear_uncovered(T* image, int64_t C, const PoolWindows& w) {
   auto covered = [](int64_t i, int64_t stride, int64_t kernel, int64_t count) {
     return i / stride < count && i % stride < kernel;
   };
@@ -208,8 +199,7 @@ void clear_uncovered(T* image, int64_t C, const PoolWindows& w) {
 }
 
 // x's buffer becomes the gradient in one pass: each window is read and overwritten before the next one.
-template <class T>
-void relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
+template <class T> void relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
   const int64_t C = x.size(1), image = image_elements(w, C);
   const auto replace = [=, cells = x.ptr<T>(), from = dy.ptr<T>()](const Window& window) {
     for_each_vector<T>(C, [=](auto count, int64_t c) {

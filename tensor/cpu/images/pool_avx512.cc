@@ -17,8 +17,7 @@ namespace {
 constexpr int64_t kLanes = 16;
 
 // Calls f(lanes, first channel) for vectors that cover all C channels. The last vector may have fewer lanes.
-template <class F>
-GRADUS_AVX512 [[gnu::always_inline]] inline void for_each_vector(int64_t C, F f) {
+template <class F> GRADUS_AVX512 [[gnu::always_inline]] inline void for_each_vector(int64_t C, F f) {
   int64_t c = 0;
   for (; c + kLanes <= C; c += kLanes) f(__mmask16(-1), c);
   if (c < C) f(__mmask16((1 << (C - c)) - 1), c);
@@ -101,8 +100,7 @@ using Looks = std::vector<std::vector<Look>>;
 
 // Returns, for each place along an axis, the windows that cover it, in order. span(i) is the
 // span of window i.
-template <class F>
-Looks looks_along(int64_t in, int64_t out, F span) {
+template <class F> Looks looks_along(int64_t in, int64_t out, F span) {
   Looks looks(in);
   for (int64_t i = 0; i < out; ++i) {
     const Span s = span(i);
@@ -111,8 +109,7 @@ Looks looks_along(int64_t in, int64_t out, F span) {
   return looks;
 }
 
-template <class T>
-void pool(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w) {
+template <class T> void pool(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w) {
   const int64_t C = x.size(1), image = image_elements(w, C);
   uint8_t* const where = index.defined() ? index.ptr<uint8_t>() : nullptr;
   parallel_for(0, x.size(0) * output_rows(w), row_grain(w, C), [&](int64_t first, int64_t last) {

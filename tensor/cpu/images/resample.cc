@@ -11,15 +11,13 @@
 namespace gradus {
 namespace {
 
-template <class T>
-struct Tap {
+template <class T> struct Tap {
   const T* from;
   T weight;
 };
 
 // to[0..n) = sum over taps of weight * from[0..n).
-template <class T>
-void sum_of(T* __restrict to, int64_t n, const std::vector<Tap<T>>& taps) {
+template <class T> void sum_of(T* __restrict to, int64_t n, const std::vector<Tap<T>>& taps) {
   const size_t count = taps.size();
   if (count == 0) {
     std::fill_n(to, n, T(0));
@@ -83,8 +81,7 @@ struct Cells {
   double weight(int64_t k) const { return taps ? taps->weight[size_t(taps->start[size_t(i)] + k)] : 1; }
 };
 
-template <class T>
-void resample(const Tensor& y, const Tensor& x, const Resampling& map) {
+template <class T> void resample(const Tensor& y, const Tensor& x, const Resampling& map) {
   const auto size = [](const Tensor& t, int from_back) {
     return t.dim() - from_back >= 2 ? t.size(-from_back) : 1;
   };

@@ -24,8 +24,7 @@ Inside inside(int64_t n, int64_t blocks, int64_t stride, int64_t offset) {
 
 // Calls f(columns of one row of windows, offset of the image row or -1, windows inside, offset) for every
 // cell of the windows over one channel.
-template <class T, class F>
-void for_each_run(const UnfoldWindows& w, T* columns, int64_t image_row, F f) {
+template <class T, class F> void for_each_run(const UnfoldWindows& w, T* columns, int64_t image_row, F f) {
   for (int64_t i = 0; i < w.kernel.h; ++i)
     for (int64_t j = 0; j < w.kernel.w; ++j) {
       const int64_t offset = j * w.dilation.w - w.padding.w;
@@ -37,8 +36,7 @@ void for_each_run(const UnfoldWindows& w, T* columns, int64_t image_row, F f) {
     }
 }
 
-template <class T>
-void unfold(const Tensor& columns, const Tensor& images, const UnfoldWindows& w) {
+template <class T> void unfold(const Tensor& columns, const Tensor& images, const UnfoldWindows& w) {
   const int64_t image = w.image.h * w.image.w, length = columns.numel() / (images.size(0) * images.size(1));
   parallel_for(0, images.size(0) * images.size(1), 1 + 32768 / (1 + length),
                [&](int64_t first, int64_t last) {
@@ -60,8 +58,7 @@ void unfold(const Tensor& columns, const Tensor& images, const UnfoldWindows& w)
                });
 }
 
-template <class T>
-void fold(const Tensor& images, const Tensor& columns, const UnfoldWindows& w) {
+template <class T> void fold(const Tensor& images, const Tensor& columns, const UnfoldWindows& w) {
   const int64_t image = w.image.h * w.image.w, length = columns.numel() / (images.size(0) * images.size(1));
   parallel_for(0, images.size(0) * images.size(1), 1 + 32768 / (1 + length),
                [&](int64_t first, int64_t last) {

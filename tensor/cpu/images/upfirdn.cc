@@ -38,8 +38,7 @@ struct Axes {
         columns(meetings(g.input.w, g.output.w, g.kernel.w, g.up.w, g.down.w, g.left, g.flipped)) {}
 };
 
-template <class T>
-struct Tap {
+template <class T> struct Tap {
   const T* from;
   T weight;
 };
@@ -49,8 +48,7 @@ template <class T, int N>
 using Vector [[gnu::vector_size(N * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
 
 // Sums the taps. The sums of Count vectors of N channels stay in registers.
-template <int N, int Count, class T>
-void sum_lanes(T* to, int64_t c, const std::vector<Tap<T>>& taps) {
+template <int N, int Count, class T> void sum_lanes(T* to, int64_t c, const std::vector<Tap<T>>& taps) {
   using Lanes = Vector<T, N>;
   Lanes sums[Count] = {};
   for (const Tap<T>& t : taps)
@@ -58,8 +56,7 @@ void sum_lanes(T* to, int64_t c, const std::vector<Tap<T>>& taps) {
   for (int i = 0; i < Count; ++i) *reinterpret_cast<Lanes*>(to + c + i * N) = sums[i];
 }
 
-template <class T>
-void weighted_sum(T* to, int64_t C, const std::vector<Tap<T>>& taps) {
+template <class T> void weighted_sum(T* to, int64_t C, const std::vector<Tap<T>>& taps) {
   constexpr int kLanes = 32 / sizeof(T);
   int64_t c = 0;
   for (; c + 4 * kLanes <= C; c += 4 * kLanes) sum_lanes<kLanes, 4>(to, c, taps);
@@ -89,8 +86,7 @@ void upfirdn2d(const Tensor& y, const Tensor& x, const T* kernel, const UpfirdnG
 }
 
 // Each cell of the kernel is a sum over all images, which one thread computes.
-template <class T>
-void kernel_grad(T* dk, const Tensor& dy, const Tensor& x, const UpfirdnGeometry& g) {
+template <class T> void kernel_grad(T* dk, const Tensor& dy, const Tensor& x, const UpfirdnGeometry& g) {
   const int64_t C = x.size(1), row = g.input.w * C, N = x.size(0);
   const Axes axes(g);
   parallel_for(0, g.kernel.h * g.kernel.w, 1 + 16384 / (1 + dy.numel()), [&](int64_t first, int64_t last) {

@@ -11,8 +11,7 @@ template <class T>
 using Matrix = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>, 0,
                           Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>>;
 
-template <class T>
-Matrix<T> matrix_at(const Tensor& x, int64_t offset) {
+template <class T> Matrix<T> matrix_at(const Tensor& x, int64_t offset) {
   const int n = x.dim();
   return Matrix<T>(x.ptr<T>() + offset, x.shape()[n - 2], x.shape()[n - 1],
                    Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>(x.strides()[n - 2], x.strides()[n - 1]));

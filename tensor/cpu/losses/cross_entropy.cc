@@ -12,14 +12,11 @@ namespace gradus::raw {
 namespace {
 
 // The scores of one sample, `inner` elements apart.
-template <class T>
-using Scores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>, 0, Eigen::InnerStride<>>;
-template <class T>
-using DenseScores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
+template <class T> using Scores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>, 0, Eigen::InnerStride<>>;
+template <class T> using DenseScores = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
 
 // Calls f(sample's scores). Where they lie side by side they are an expression that vectorizes.
-template <class T, class F>
-void with_scores(T* x, int64_t sample, const CrossEntropySpec& s, F f) {
+template <class T, class F> void with_scores(T* x, int64_t sample, const CrossEntropySpec& s, F f) {
   if (s.inner == 1) return f(DenseScores<T>(x + sample * s.classes, s.classes));
   f(Scores<T>(x + sample / s.inner * s.classes * s.inner + sample % s.inner, s.classes,
               Eigen::InnerStride<>(s.inner)));

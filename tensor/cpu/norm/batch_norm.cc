@@ -16,15 +16,13 @@ namespace gradus {
 namespace {
 
 // One number per channel, aligned to a cache line, because loops load vectors as long as a line.
-template <class T>
-struct FromALine {
+template <class T> struct FromALine {
   using value_type = T;
   T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64))); }
   void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t(64)); }
   bool operator==(const FromALine&) const = default;
 };
-template <class T>
-using Channels = std::vector<T, FromALine<T>>;
+template <class T> using Channels = std::vector<T, FromALine<T>>;
 
 // An image as a matrix [rows, C]. Rows of few channels are joined, `fold` at a time, so that loops over
 // `width` elements fill vector registers. Numbers by channel are then repeated `fold` times.
@@ -34,29 +32,23 @@ struct Rows {
     count = total / fold, width = C * fold;
   }
   // Returns f(c) for each channel, repeated to the width.
-  template <class T, class F>
-  Channels<T> spread(F f) const {
+  template <class T, class F> Channels<T> spread(F f) const {
     Channels<T> v(width);
     for (int64_t c = 0; c < C; ++c) v[c] = T(f(c));
     for (int64_t i = C; i < width; ++i) v[i] = v[i - C];
     return v;
   }
-  template <class T>
-  T* at(const Tensor& t, int64_t row) const {
-    return t.ptr<T>() + row * width;
-  }
+  template <class T> T* at(const Tensor& t, int64_t row) const { return t.ptr<T>() + row * width; }
   int64_t grain() const { return 1 + 16384 / width; }
 
   int64_t C, total, fold = 1, count, width;
 };
 
 // The type in which T is computed.
-template <class T>
-using Arithmetic = std::conditional_t<std::is_same_v<T, double>, double, float>;
+template <class T> using Arithmetic = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 // Calls f<T>() for the dtypes that a batch norm takes.
-template <class F>
-void dispatch(DType t, F&& f) {
+template <class F> void dispatch(DType t, F&& f) {
   switch (t) {
     case DType::kF64:
       return f.template operator()<double>();
@@ -72,8 +64,7 @@ void dispatch(DType t, F&& f) {
 }
 
 // Calls f(N as a constant, first row) for all rows in [first, last): eight rows at a time, then single ones.
-template <class F>
-void for_each_rows(int64_t first, int64_t last, F f) {
+template <class F> void for_each_rows(int64_t first, int64_t last, F f) {
   int64_t r = first;
   for (; r + 8 <= last; r += 8) f(std::integral_constant<int, 8>(), r);
   for (; r < last; ++r) f(std::integral_constant<int, 1>(), r);
@@ -82,8 +73,7 @@ void for_each_rows(int64_t first, int64_t last, F f) {
 // Returns K sums per channel over all rows. add(N, part, r) adds the N rows from r to the K * width
 // numbers of `part`. Some rows are summed in A, so that they go through vector registers. Their sum is
 // then added in double.
-template <int K, class A, class Add>
-std::vector<double> sum_rows(const Rows& rows, Add add) {
+template <int K, class A, class Add> std::vector<double> sum_rows(const Rows& rows, Add add) {
   constexpr int64_t kRowsInPart = 32;
   const int64_t width = K * rows.width;
   const int64_t most = std::clamp<int64_t>(rows.count / kRowsInPart, 1, 64);
@@ -118,20 +108,17 @@ std::vector<double> sum_rows(const Rows& rows, Add add) {
 
 // The normalized value. Forward and backward share this function, so that the gradient of a rectified batch
 // norm finds the same sign of the result.
-template <class A>
-inline A normalized(A v, A mean, A scale, A shift) {
+template <class A> inline A normalized(A v, A mean, A scale, A shift) {
   return std::fma(v - mean, scale, shift);
 }
 
 // weight / sqrt(var + eps), by channel.
-template <class A>
-double scale_of(const Tensor& weight, double var, double eps, int64_t c) {
+template <class A> double scale_of(const Tensor& weight, double var, double eps, int64_t c) {
   return (weight.defined() ? weight.ptr<A>()[c] : 1.0) / std::sqrt(var + eps);
 }
 
 // The numbers by channel that turn x into y.
-template <class A>
-struct Affine {
+template <class A> struct Affine {
   Affine(const Rows& rows, const Tensor& m, const Tensor& var, const Tensor& weight, const Tensor& bias,
          double eps)
       : mean(rows.spread<A>([&](int64_t c) { return m.ptr<A>()[c]; })),
@@ -142,8 +129,7 @@ struct Affine {
 
 // Calls f(first element, width of a row, mean, scale, shift) for all rows. f is also compiled
 // for wide vectors.
-template <class A, class F>
-void for_each_row(const Rows& rows, const Affine<A>& affine, F f) {
+template <class A, class F> void for_each_row(const Rows& rows, const Affine<A>& affine, F f) {
   parallel_for(0, rows.count, rows.grain(), [&](int64_t first, int64_t last) {
     cpu::with_wide_vectors([&] {
       for (int64_t r = first; r < last; ++r)
@@ -152,8 +138,7 @@ void for_each_row(const Rows& rows, const Affine<A>& affine, F f) {
   });
 }
 
-template <class T, class A>
-void normalize(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
+template <class T, class A> void normalize(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
   for_each_row(Rows(x), affine, [&](int64_t at, int64_t n, const A* mean, const A* scale, const A* shift) {
     T* __restrict to = y.ptr<T>() + at;
     const T* __restrict v = x.ptr<T>() + at;
@@ -162,13 +147,9 @@ void normalize(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
 }
 
 // Returns max(v, 0), but NaN for NaN.
-template <class A>
-inline A positive_part(A v) {
-  return v < 0 ? A(0) : v;
-}
+template <class A> inline A positive_part(A v) { return v < 0 ? A(0) : v; }
 
-template <class T, class A>
-void normalize_relu(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
+template <class T, class A> void normalize_relu(const Tensor& y, const Tensor& x, const Affine<A>& affine) {
   for_each_row(Rows(x), affine, [&](int64_t at, int64_t n, const A* mean, const A* scale, const A* shift) {
     T* __restrict to = y.ptr<T>() + at;
     const T* __restrict v = x.ptr<T>() + at;
@@ -213,8 +194,7 @@ void add_differences(int64_t n, A* __restrict sum, A* __restrict squares, const 
 // Computes mean and m2 in one pass over the differences from a guess, which is the mean of some rows. Where
 // the guess is so far off that the subtraction at the end would lose digits, a second pass takes the
 // differences from the mean itself.
-template <class T>
-Moments moments(const Tensor& x) {
+template <class T> Moments moments(const Tensor& x) {
   using A = Arithmetic<T>;
   const Rows rows(x);
   const double n = double(rows.total);

@@ -28,8 +28,7 @@ struct Samples {
 
 // Calls f(sample) for each sample. Where there are fewer samples than threads, threads divide each
 // sample's rows instead.
-template <class F>
-void for_each_sample(const Samples& s, F f) {
+template <class F> void for_each_sample(const Samples& s, F f) {
   const int64_t grain = s.N < num_threads() ? s.N : 1 + kGrain / (s.rows * s.C);
   parallel_for(0, s.N, grain, [&](int64_t first, int64_t last) {
     for (int64_t n = first; n < last; ++n) f(n);
@@ -43,8 +42,7 @@ int64_t blocks_of(const Samples& s) {
 
 // Returns K * C sums over a sample's rows. row(part, r) adds row r to `part`. A few rows are summed in T, so
 // that they go through vector registers. Their sum is then added in double.
-template <class T, int K, class AddRow>
-std::vector<double> sum_rows(const Samples& s, AddRow row) {
+template <class T, int K, class AddRow> std::vector<double> sum_rows(const Samples& s, AddRow row) {
   const int64_t width = K * s.C, blocks = blocks_of(s);
   std::vector<double> parts(size_t(blocks * width), 0.0);
   parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
@@ -78,8 +76,7 @@ void add_differences(int64_t C, T* __restrict sum, T* __restrict squares, const 
 // Sums by channel, in f64, over rows of x: of the differences from the sample's first row, and of their
 // squares. A few rows at a time are summed in T, as differences from the first of them. Whatever the mean or
 // an outlier is, the squares are then too large at most by a factor of the number of rows.
-template <class T>
-struct ChannelStatistics {
+template <class T> struct ChannelStatistics {
   explicit ChannelStatistics(const Samples& s) : sum(size_t(s.C)), squares(size_t(s.C)) {}
   std::vector<double> sum, squares;
 
@@ -101,8 +98,7 @@ struct ChannelStatistics {
 };
 
 // Computes the mean and the biased variance of each group.
-template <class T>
-void statistics(const Samples& s, const T* x, double* mean, double* var) {
+template <class T> void statistics(const Samples& s, const T* x, double* mean, double* var) {
   const int64_t blocks = blocks_of(s);
   std::vector parts(static_cast<size_t>(blocks), ChannelStatistics<T>(s));
   parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
@@ -133,8 +129,7 @@ void statistics(const Samples& s, const T* x, double* mean, double* var) {
 
 // Per channel: y = (x - high) * scale + shift. The mean is in two parts (high and shift), so that a large
 // mean costs no digits.
-template <class T>
-struct Coefficients {
+template <class T> struct Coefficients {
   explicit Coefficients(int64_t C) : high(size_t(C)), scale(size_t(C)), shift(size_t(C)) {}
   std::vector<T> high, scale, shift;
 };
@@ -145,10 +140,7 @@ void apply_row(int64_t C, T* __restrict y, const T* __restrict x, const T* __res
   for (int64_t c = 0; c < C; ++c) y[c] = (x[c] - high[c]) * scale[c] + shift[c];
 }
 
-template <class T>
-const T* or_null(const Tensor& t) {
-  return t.defined() ? t.ptr<T>() : nullptr;
-}
+template <class T> const T* or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
 
 void group_norm_cpu(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
                     const Tensor& weight, const Tensor& bias, const GroupNormSpec& spec) {
@@ -236,8 +228,7 @@ void group_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
   });
 }
 
-template <class T>
-void add_row(int64_t n, T* __restrict y, const T* __restrict x) {
+template <class T> void add_row(int64_t n, T* __restrict y, const T* __restrict x) {
   for (int64_t i = 0; i < n; ++i) y[i] += x[i];
 }
 

@@ -17,8 +17,7 @@ constexpr int64_t kStretch = 512;  // elements that are added in T
 constexpr int64_t kGrain = 16384;  // elements
 
 // Returns K sums of f(i) over i in [0, n). f returns std::array<T, K>.
-template <class T, size_t K, class F>
-std::array<double, K> sum_lanes(int64_t n, F f) {
+template <class T, size_t K, class F> std::array<double, K> sum_lanes(int64_t n, F f) {
   std::array<double, K> total{};
   for (int64_t first = 0; first < n; first += kStretch) {
     const int64_t last = std::min(n, first + kStretch), even = first + (last - first) / kLanes * kLanes;
@@ -40,8 +39,7 @@ std::array<double, K> sum_lanes(int64_t n, F f) {
 
 // y = (x - high) * scale + shift. The mean is in two parts (high and shift), so that x - mean loses no digits
 // where the mean is large.
-template <class T>
-struct Row {
+template <class T> struct Row {
   Row(double mean, double inv_std)
       : high(T(mean)), scale(T(inv_std)), shift(T((double(high) - mean) * inv_std)) {}
   T operator()(T x) const { return (x - high) * scale + shift; }
@@ -53,8 +51,7 @@ struct Stats {
 };
 
 // The first pass sums differences from the first element, the second squares of differences from the mean.
-template <class T>
-Stats statistics(const T* x, int64_t n, const LayerNormSpec& spec) {
+template <class T> Stats statistics(const T* x, int64_t n, const LayerNormSpec& spec) {
   Stats s;
   double square;
   if (spec.centered) {
@@ -86,10 +83,7 @@ void normalize(T* __restrict y, const T* __restrict x, const T* __restrict w, co
     for (int64_t i = 0; i < n; ++i) y[i] = row(x[i]);
 }
 
-template <class T>
-const T* or_null(const Tensor& t) {
-  return t.defined() ? t.ptr<T>() : nullptr;
-}
+template <class T> const T* or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
 
 void layer_norm_cpu(const Tensor& y, const Tensor& stats, const Tensor& x, const Tensor& weight,
                     const Tensor& bias, const LayerNormSpec& spec) {

@@ -56,8 +56,7 @@ PlanPtr keep_plan(const PlanKey& key, Plan plan);
 
 // Returns the plan of `key`, and makes it on first use. Two threads may make the same plan at once; the first
 // one to be stored then serves both.
-template <class Make>
-PlanPtr plan_for(const PlanKey& key, Make make) {
+template <class Make> PlanPtr plan_for(const PlanKey& key, Make make) {
   if (PlanPtr p = find_plan(key)) return p;
   try {
     return keep_plan(key, make());
@@ -76,8 +75,7 @@ inline dnnl::memory::data_type type_of(DType t) {
 
 // Like plan_for, for problems in any dtype. Returns null where the caller must compute in f32: oneDNN does
 // not compute in this dtype, or has only reference code for this problem.
-template <class Make>
-PlanPtr plan_in(DType t, PlanKey key, Make make) {
+template <class Make> PlanPtr plan_in(DType t, PlanKey key, Make make) {
   if (t == DType::kF32) return plan_for(key, make);
   if (!computes_in(t)) return nullptr;
   key.add(int64_t(t));

@@ -73,8 +73,7 @@ class Blocks {
 };
 
 // Filters [A, B, taps] and where each goes.
-template <class T>
-struct Filters {
+template <class T> struct Filters {
   const T* from;
   int64_t A, B, taps;
   T* to;
@@ -187,8 +186,7 @@ auto copy_of(const Filters<float>& f, bool across) {
 }
 auto copy_of(const Filters<bf16>&, bool across) { return across ? &transpose_pairs_of_rows : &copy_pairs; }
 
-template <class T>
-bool copy(const Tensor& w, const Blocks& blocks, const Tensor& to) {
+template <class T> bool copy(const Tensor& w, const Blocks& blocks, const Tensor& to) {
   const Filters<T> f{w.ptr<T>(),  w.size(0),       w.size(1),       w.size(2) * w.size(3),
                      to.ptr<T>(), blocks.steps(0), blocks.steps(1), blocks.tap_step()};
   const bool pairs = sizeof(T) == 2;

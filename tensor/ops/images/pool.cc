@@ -69,14 +69,12 @@ PoolWindows windows_of(const char* op, const Tensor& x, int rank, Size3 kernel, 
   return {rank, in, output, kernel, stride, padding, dilation};
 }
 
-template <class Options>
-PoolWindows max_windows(const Tensor& x, int rank, const Options& o) {
+template <class Options> PoolWindows max_windows(const Tensor& x, int rank, const Options& o) {
   return windows_of(kMaxNames[rank - 1], x, rank, as_volume(*o.kernel, 1), as_volume(o.stride, 1),
                     as_volume(o.padding, 0), as_volume(o.dilation, 1), o.ceil_mode);
 }
 
-template <class Options>
-PoolWindows avg_windows(const Tensor& x, int rank, const Options& o) {
+template <class Options> PoolWindows avg_windows(const Tensor& x, int rank, const Options& o) {
   PoolWindows w = windows_of(kAvgNames[rank - 1], x, rank, as_volume(*o.kernel, 1), as_volume(o.stride, 1),
                              as_volume(o.padding, 0), 1, o.ceil_mode);
   if (rank == 3)  // PyTorch has no value for it either

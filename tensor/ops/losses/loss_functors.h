@@ -7,42 +7,28 @@
 namespace gradus::functors {
 
 struct SquaredError : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T x, T t) const {
-    return (x - t) * (x - t);
-  }
+  template <class T> GRADUS_HD T operator()(T x, T t) const { return (x - t) * (x - t); }
 };
 struct SquaredErrorBackward : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T dy, T x, T t) const {
-    return T(2) * dy * (x - t);
-  }
+  template <class T> GRADUS_HD T operator()(T dy, T x, T t) const { return T(2) * dy * (x - t); }
 };
 struct AbsoluteError : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T x, T t) const {
-    return m::abs(x - t);
-  }
+  template <class T> GRADUS_HD T operator()(T x, T t) const { return m::abs(x - t); }
 };
 struct AbsoluteErrorBackward : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T dy, T x, T t) const {
-    return dy * (T(x > t) - T(x < t));
-  }
+  template <class T> GRADUS_HD T operator()(T dy, T x, T t) const { return dy * (T(x > t) - T(x < t)); }
 };
 // d^2 / (2 beta) for |d| < beta, else |d| - beta / 2.
 struct SmoothL1 : OnFloats {
   double beta;
-  template <class T>
-  GRADUS_HD T operator()(T x, T t) const {
+  template <class T> GRADUS_HD T operator()(T x, T t) const {
     const T d = m::abs(x - t), b = T(beta);
     return d < b ? T(0.5) * d * d / b : d - T(0.5) * b;
   }
 };
 struct SmoothL1Backward : OnFloats {
   double beta;
-  template <class T>
-  GRADUS_HD T operator()(T dy, T x, T t) const {
+  template <class T> GRADUS_HD T operator()(T dy, T x, T t) const {
     const T d = (x - t) / T(beta), raised = d < T(-1) ? T(-1) : d;
     return dy * (raised > T(1) ? T(1) : raised);
   }
@@ -50,31 +36,27 @@ struct SmoothL1Backward : OnFloats {
 // d^2 / 2 for |d| <= delta, else delta (|d| - delta / 2).
 struct Huber : OnFloats {
   double delta;
-  template <class T>
-  GRADUS_HD T operator()(T x, T t) const {
+  template <class T> GRADUS_HD T operator()(T x, T t) const {
     const T d = m::abs(x - t), b = T(delta);
     return d <= b ? T(0.5) * d * d : b * (d - T(0.5) * b);
   }
 };
 struct HuberBackward : OnFloats {
   double delta;
-  template <class T>
-  GRADUS_HD T operator()(T dy, T x, T t) const {
+  template <class T> GRADUS_HD T operator()(T dy, T x, T t) const {
     const T b = T(delta), d = x - t, raised = d < -b ? -b : d;
     return dy * (raised > b ? b : raised);
   }
 };
 // -t log x - (1 - t) log(1 - x), where each logarithm is at least -100.
 struct BinaryCrossEntropy : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T x, T t) const {
+  template <class T> GRADUS_HD T operator()(T x, T t) const {
     const T yes = m::log(x), no = m::log1p(-x);
     return (t - T(1)) * (no < T(-100) ? T(-100) : no) - t * (yes < T(-100) ? T(-100) : yes);
   }
 };
 struct BinaryCrossEntropyBackward : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T dy, T x, T t) const {
+  template <class T> GRADUS_HD T operator()(T dy, T x, T t) const {
     const T variance = (T(1) - x) * x, least = T(1e-12);
     return dy * (x - t) / (variance < least ? least : variance);
   }
@@ -82,84 +64,52 @@ struct BinaryCrossEntropyBackward : OnFloats {
 // BinaryCrossEntropy of sigmoid(x), computed as max(x, 0) - x t + log(1 + e^-|x|): nothing
 // overflows or cancels.
 struct BinaryCrossEntropyWithLogits : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T x, T t) const {
+  template <class T> GRADUS_HD T operator()(T x, T t) const {
     return (x < T(0) ? T(0) : x) - x * t + m::log1p(m::exp(-m::abs(x)));
   }
 };
 struct BinaryCrossEntropyWithLogitsBackward : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T dy, T x, T t) const {
-    return dy * (m::sigmoid(x) - t);
-  }
+  template <class T> GRADUS_HD T operator()(T dy, T x, T t) const { return dy * (m::sigmoid(x) - t); }
 };
 // log(1 + e^(-t x)).
 struct SoftMargin : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T x, T t) const {
-    return -LogSigmoid{}(x * t);
-  }
+  template <class T> GRADUS_HD T operator()(T x, T t) const { return -LogSigmoid{}(x * t); }
 };
 struct SoftMarginBackward : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T dy, T x, T t) const {
-    return -dy * t * m::sigmoid(-x * t);
-  }
+  template <class T> GRADUS_HD T operator()(T dy, T x, T t) const { return -dy * t * m::sigmoid(-x * t); }
 };
 // t (log t - x), 0 where t is not positive.
 struct KlDiv : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T x, T t) const {
+  template <class T> GRADUS_HD T operator()(T x, T t) const {
     const T v = t * (m::log(t) - x);
     return t > T(0) ? v : T(0);
   }
 };
 struct KlDivBackward : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T dy, T, T t) const {
-    return t > T(0) ? -t * dy : T(0);
-  }
+  template <class T> GRADUS_HD T operator()(T dy, T, T t) const { return t > T(0) ? -t * dy : T(0); }
 };
 // e^t (t - x).
 struct KlDivOfLogs : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T x, T t) const {
-    return m::exp(t) * (t - x);
-  }
+  template <class T> GRADUS_HD T operator()(T x, T t) const { return m::exp(t) * (t - x); }
 };
 struct KlDivOfLogsBackward : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T dy, T, T t) const {
-    return -m::exp(t) * dy;
-  }
+  template <class T> GRADUS_HD T operator()(T dy, T, T t) const { return -m::exp(t) * dy; }
 };
 // x - t log(x + eps).
 struct PoissonNll : OnFloats {
   double eps;
-  template <class T>
-  GRADUS_HD T operator()(T x, T t) const {
-    return x - t * m::log(x + T(eps));
-  }
+  template <class T> GRADUS_HD T operator()(T x, T t) const { return x - t * m::log(x + T(eps)); }
 };
 struct PoissonNllBackward : OnFloats {
   double eps;
-  template <class T>
-  GRADUS_HD T operator()(T dy, T x, T t) const {
-    return dy * (T(1) - t / (x + T(eps)));
-  }
+  template <class T> GRADUS_HD T operator()(T dy, T x, T t) const { return dy * (T(1) - t / (x + T(eps))); }
 };
 // e^x - t x.
 struct PoissonNllOfLogs : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T x, T t) const {
-    return m::exp(x) - t * x;
-  }
+  template <class T> GRADUS_HD T operator()(T x, T t) const { return m::exp(x) - t * x; }
 };
 struct PoissonNllOfLogsBackward : OnFloats {
-  template <class T>
-  GRADUS_HD T operator()(T dy, T x, T t) const {
-    return dy * (m::exp(x) - t);
-  }
+  template <class T> GRADUS_HD T operator()(T dy, T x, T t) const { return dy * (m::exp(x) - t); }
 };
 
 }  // namespace gradus::functors

@@ -38,8 +38,7 @@ template <> struct arithmetic<bool> { using type = int; };
 // clang-format on
 
 // One element, the slow and plain way.
-template <class T>
-T reference(const std::vector<T>& values, ReduceOp op) {
+template <class T> T reference(const std::vector<T>& values, ReduceOp op) {
   using A = typename arithmetic<T>::type;
   using Ordered = std::conditional_t<std::is_integral_v<T>, T, A>;  // signed where T is
   A x = A(values[0]);
@@ -69,8 +68,7 @@ T reference(const std::vector<T>& values, ReduceOp op) {
   return T(x);
 }
 
-template <class T>
-std::vector<T> random_values(int64_t n, unsigned seed) {
+template <class T> std::vector<T> random_values(int64_t n, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<T> values;
   for (int64_t i = 0; i < n; ++i) {
@@ -85,8 +83,7 @@ std::vector<T> random_values(int64_t n, unsigned seed) {
 }
 
 // std::vector<bool> has no elements to point to.
-template <class T>
-struct Array {
+template <class T> struct Array {
   explicit Array(const std::vector<T>& values) : size(values.size()), data(new T[size + 1]) {
     std::copy(values.begin(), values.end(), data.get());
   }

@@ -7,10 +7,7 @@
 namespace gradus::dist {
 namespace {
 
-template <class T>
-void expect_round_trip(const T& value) {
-  EXPECT_EQ(from_wire<T>(to_wire(value)), value);
-}
+template <class T> void expect_round_trip(const T& value) { EXPECT_EQ(from_wire<T>(to_wire(value)), value); }
 
 enum class Color : uint8_t { kRed, kBlue };
 

@@ -36,10 +36,7 @@ std::unique_ptr<Net> twin(const nn::Module& net) {
 
 Tensor images(int64_t n, uint64_t seed = 1) { return random_tensor({n, 2, 4, 4}, DType::kF64, seed); }
 
-template <class M>
-std::unique_ptr<M> make() {
-  return std::make_unique<M>();
-}
+template <class M> std::unique_ptr<M> make() { return std::make_unique<M>(); }
 
 // What the test's layers see of where they run.
 struct Log {

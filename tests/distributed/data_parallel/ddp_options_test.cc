@@ -698,8 +698,7 @@ TEST(SeparateDistributedDataParallel, BuffersStayEachRanksOwnByDefault) {
 
 // --- growth ---
 
-template <class Ddp>
-void check_growth(Net& net, Ddp& ddp, GradManager& gm) {
+template <class Ddp> void check_growth(Net& net, Ddp& ddp, GradManager& gm) {
   backward(gm, net);
   net.grow();
   net.grow_norm(get_rank() + 7);

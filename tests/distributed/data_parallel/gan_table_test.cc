@@ -61,12 +61,10 @@ class Steps {
   // Whether D's step must cut the way to G itself: nothing else narrows it.
   bool detach_fake() const { return wrapper_ == Wrapper::kWhole; }
 
-  template <class Loss>
-  void backward_of_discriminator(SmallGan& gan, Loss loss) {
+  template <class Loss> void backward_of_discriminator(SmallGan& gan, Loss loss) {
     backward(gm_d_, gan.disc, loss);
   }
-  template <class Loss>
-  void backward_of_generator(SmallGan& gan, Loss loss) {
+  template <class Loss> void backward_of_generator(SmallGan& gan, Loss loss) {
     backward(wrapper_ == Wrapper::kWhole || wrapper_ == Wrapper::kWholeNarrowed ? gm_d_ : gm_g_, gan.gen,
              loss);
   }
@@ -76,8 +74,7 @@ class Steps {
   }
 
  private:
-  template <class Loss>
-  void backward(GradManager& gm, const nn::Module& part, Loss loss) {
+  template <class Loss> void backward(GradManager& gm, const nn::Module& part, Loss loss) {
     auto recording =
         wrapper_ == Wrapper::kWholeNarrowed ? gm.record({.only = part.parameters()}) : gm.record();
     gm.backward(loss());

@@ -22,8 +22,7 @@ using testing::Each;
 using testing::ElementsAre;
 
 // What each rank has in the end.
-template <class T, class Body>
-std::vector<T> on_ranks(int world, Body body) {
+template <class T, class Body> std::vector<T> on_ranks(int world, Body body) {
   std::vector<T> results(world);
   std::mutex mutex;
   run_ranks(world, [&] {

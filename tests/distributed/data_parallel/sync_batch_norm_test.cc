@@ -201,8 +201,7 @@ const Mode kModes[] = {{"autocast to bf16", DType::kBF16, true},
 // Largest relative error of rounding.
 double unit(DType t) { return t == DType::kBF16 ? 0x1p-8 : 0x1p-11; }
 
-template <class F>
-auto in_mode(const Mode& m, Net& net, F f) {
+template <class F> auto in_mode(const Mode& m, Net& net, F f) {
   net.to(m.autocast ? DType::kF32 : m.dtype);
   std::optional<Autocast> amp;
   if (m.autocast) amp.emplace(m.dtype);

@@ -43,8 +43,7 @@ struct InBackward : autograd::Function {
   std::function<void()> called;
 };
 
-template <class... Names>
-std::string name_in(size_t i, Names... names) {
+template <class... Names> std::string name_in(size_t i, Names... names) {
   const char* const all[] = {names...};
   return all[i];
 }

@@ -29,8 +29,7 @@ struct ThrowingTraining {
   std::string text() const;
 
   // The training, on every rank of a job. `on_fault` is called where the exception is about to be thrown.
-  template <class OnFault>
-  void run(OnFault&& on_fault) const {
+  template <class OnFault> void run(OnFault&& on_fault) const {
     run_with([](void* f) { (*static_cast<OnFault*>(f))(); }, &on_fault);
   }
   // What is wrong with an error that an innocent rank got, "" for nothing: the rank that it names, its text.

@@ -37,10 +37,7 @@ data::TensorDataset samples(const Shape& sample, int64_t n = 64) {
 }
 data::TensorDataset vectors() { return samples({kFeatures}); }
 
-template <class M>
-std::unique_ptr<M> make() {
-  return std::make_unique<M>();
-}
+template <class M> std::unique_ptr<M> make() { return std::make_unique<M>(); }
 
 struct Net : nn::Layer {
   nn::Linear first{this, "first", {.in = kFeatures, .out = 5}};

@@ -16,8 +16,7 @@ using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 
-template <class F>
-std::string text_of_error(F&& f) {
+template <class F> std::string text_of_error(F&& f) {
   try {
     f();
   } catch (const Error& error) {

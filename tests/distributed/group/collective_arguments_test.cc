@@ -21,8 +21,7 @@ Tensor f32(std::vector<float> values) {
   return tensor(values, {n});
 }
 
-template <class E = Error, class F>
-std::string error_of(F&& f) {
+template <class E = Error, class F> std::string error_of(F&& f) {
   try {
     f();
   } catch (const E& error) {

@@ -29,8 +29,7 @@ using testing::StartsWith;
 // As gradus-run and torchrun do.
 const bool is_started_as_a_rank = setenv("RANK", "1", 1) == 0 && setenv("WORLD_SIZE", "4", 1) == 0;
 
-template <class F>
-std::string error_of(F&& f) {
+template <class F> std::string error_of(F&& f) {
   try {
     f();
   } catch (const StateError& e) {
@@ -39,8 +38,7 @@ std::string error_of(F&& f) {
   return "";
 }
 
-template <class F>
-void expect_refused(const std::string& op, F&& f) {
+template <class F> void expect_refused(const std::string& op, F&& f) {
   EXPECT_THAT(error_of(f),
               StartsWith("[" + op +
                          "] this process is rank 1 of 4, as RANK and WORLD_SIZE say, but it is in "

@@ -28,8 +28,7 @@ int rank_and_sum(int64_t* sum = nullptr) {
   return get_rank();
 }
 
-template <class T>
-void print(const char* what, const std::vector<T>& values) {
+template <class T> void print(const char* what, const std::vector<T>& values) {
   std::cout << what;
   for (const T& v : values) std::cout << ' ' << v;
   std::cout << std::endl;

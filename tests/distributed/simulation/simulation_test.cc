@@ -20,8 +20,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 
 // The text of what a rank threw, "" for nothing.
-template <class E>
-std::string text_of(const std::exception_ptr& error) {
+template <class E> std::string text_of(const std::exception_ptr& error) {
   try {
     if (error) std::rethrow_exception(error);
   } catch (const E& e) {

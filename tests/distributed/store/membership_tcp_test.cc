@@ -26,8 +26,7 @@ StoreAddress address_of(const StoreServer& server, int attempt = 0) {
   return {.host = "127.0.0.1", .port = server.port(), .attempt = attempt};
 }
 
-template <class F>
-bool comes_true(F&& f, Milliseconds limit = kLong) {
+template <class F> bool comes_true(F&& f, Milliseconds limit = kLong) {
   const Deadline deadline = Deadline::after(limit);
   while (!f()) {
     if (deadline.passed()) return false;

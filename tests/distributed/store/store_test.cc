@@ -77,10 +77,7 @@ struct Kind {
   const char* name;
   std::unique_ptr<Place> (*make)();
 };
-template <class P>
-std::unique_ptr<Place> make() {
-  return std::make_unique<P>();
-}
+template <class P> std::unique_ptr<Place> make() { return std::make_unique<P>(); }
 
 class StoreTest : public testing::TestWithParam<Kind> {
  protected:
@@ -99,8 +96,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, StoreTest,
                          [](const auto& info) { return std::string(info.param.name); });
 
 // Runs f and returns the text of the error of type E that it throws.
-template <class E, class F>
-std::string error_of(F&& f) {
+template <class E, class F> std::string error_of(F&& f) {
   try {
     f();
   } catch (const E& error) {

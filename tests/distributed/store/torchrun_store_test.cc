@@ -58,8 +58,7 @@ const std::string kGetA = std::string("\3") + number(1) + "k";
 
 Deadline soon(int ms = 5'000) { return Deadline::after(Milliseconds(ms)); }
 
-template <class E, class F>
-std::string error_of(F&& f) {
+template <class E, class F> std::string error_of(F&& f) {
   try {
     f();
   } catch (const E& e) {

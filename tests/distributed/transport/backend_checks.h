@@ -19,15 +19,13 @@ namespace gradus::dist::internal {
 // that can hold them.
 inline int contribution(int rank, int64_t i) { return int((rank * 7 + i * 3) % 5); }
 
-template <class T>
-std::vector<T> contributions(int rank, int64_t n, int64_t from = 0) {
+template <class T> std::vector<T> contributions(int rank, int64_t n, int64_t from = 0) {
   std::vector<T> values(n);
   for (int64_t i = 0; i < n; ++i) values[i] = T(contribution(rank, from + i));
   return values;
 }
 
-template <class T>
-std::vector<T> reduced(int ranks, int64_t n, ReduceOp op, int64_t from = 0) {
+template <class T> std::vector<T> reduced(int ranks, int64_t n, ReduceOp op, int64_t from = 0) {
   std::vector<T> values(n);
   for (int64_t i = 0; i < n; ++i) {
     double x = contribution(0, from + i);
@@ -85,8 +83,7 @@ class BackendChecks {
     }
   }
 
-  template <class T>
-  void reductions(int64_t n, const std::vector<ReduceOp>& ops) {
+  template <class T> void reductions(int64_t n, const std::vector<ReduceOp>& ops) {
     for (const ReduceOp op : ops) {
       const std::string what =
           concat(name_of(op), " of ", n, ' ', name_of(dtype_v<T>), " on ", size_, " ranks");

@@ -119,8 +119,7 @@ TEST(Masks, FillIsAnOption) {
   EXPECT_EQ(mask[0], 9);
 }
 
-template <class F>
-std::string error_of(F f) {
+template <class F> std::string error_of(F f) {
   try {
     f();
   } catch (const Error& e) {

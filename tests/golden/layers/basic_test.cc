@@ -3,8 +3,7 @@
 namespace gradus::golden {
 namespace {
 
-template <class L>
-GoldenLayer of_two(std::string name, typename L::Options o) {
+template <class L> GoldenLayer of_two(std::string name, typename L::Options o) {
   return golden<L>(std::move(name), o, [](L& m, X x) { return m(x[0], x[1]); });
 }
 

@@ -31,8 +31,7 @@ struct GoldenLayer {
 };
 
 // The case of an L with these options, called as `call` says, by default on the one input.
-template <class L, class Call>
-GoldenLayer golden(std::string name, typename L::Options options, Call call) {
+template <class L, class Call> GoldenLayer golden(std::string name, typename L::Options options, Call call) {
   return {std::move(name), [options] { return std::make_unique<L>(options); },
           [call](nn::Module& m, X x) {
             if constexpr (std::is_same_v<std::invoke_result_t<Call, L&, X>, Tensor>)
@@ -41,8 +40,7 @@ GoldenLayer golden(std::string name, typename L::Options options, Call call) {
               return call(static_cast<L&>(m), x);
           }};
 }
-template <class L>
-GoldenLayer golden(std::string name, typename L::Options options = {}) {
+template <class L> GoldenLayer golden(std::string name, typename L::Options options = {}) {
   return golden<L>(std::move(name), options, [](L& layer, X x) { return layer(x[0]); });
 }
 

@@ -6,8 +6,7 @@ namespace {
 Tensor input(X x, size_t i) { return i < x.size() ? x[i] : Tensor(); }
 std::vector<Tensor> all(const LSTMState& s) { return {s.h, s.c}; }
 
-template <class L>
-GoldenLayer recurrent(std::string name, typename L::Options o) {
+template <class L> GoldenLayer recurrent(std::string name, typename L::Options o) {
   return golden<L>(std::move(name), o, [](L& layer, X x) {
     const nn::RNNResult r = layer(x[0], input(x, 1));
     return std::vector<Tensor>{r.output, r.h};
@@ -21,8 +20,7 @@ GoldenLayer lstm(std::string name, nn::LSTMOptions o) {
   });
 }
 
-template <class L>
-GoldenLayer cell(std::string name, typename L::Options o) {
+template <class L> GoldenLayer cell(std::string name, typename L::Options o) {
   return golden<L>(std::move(name), o, [](L& layer, X x) { return layer(x[0], input(x, 1)); });
 }
 

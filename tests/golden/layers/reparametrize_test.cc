@@ -5,8 +5,7 @@ namespace gradus::golden {
 namespace {
 
 // A case of an L that `change` has changed.
-template <class L, class Change>
-GoldenLayer changed(std::string name, typename L::Options o, Change change) {
+template <class L, class Change> GoldenLayer changed(std::string name, typename L::Options o, Change change) {
   return {std::move(name),
           [o, change] {
             auto layer = std::make_unique<L>(o);
@@ -19,8 +18,7 @@ template <class L>
 GoldenLayer spectral(std::string name, typename L::Options o, nn::SpectralNormOptions s = {}) {
   return changed<L>(std::move(name), o, [s](L& l) { nn::spectral_norm(l, s); });
 }
-template <class L>
-GoldenLayer weight(std::string name, typename L::Options o, nn::WeightNormOptions s = {}) {
+template <class L> GoldenLayer weight(std::string name, typename L::Options o, nn::WeightNormOptions s = {}) {
   return changed<L>(std::move(name), o, [s](L& l) { nn::weight_norm(l, s); });
 }
 template <class L>

@@ -68,8 +68,7 @@ class GoldenTest : public testing::Test {
   }
 
  private:
-  template <class LayOut>
-  void check(DType t, const char* layout, LayOut lay_out) {
+  template <class LayOut> void check(DType t, const char* layout, LayOut lay_out) {
     const std::string at = op_.name + " " + std::string(name_of(t)) + " " + layout + " ";
     std::vector<Tensor> x;
     for (size_t i = 0; file_.contains(numbered(op_.name, "x", i)); ++i) {

@@ -9,16 +9,14 @@ namespace {
 std::vector<GoldenOp> cases;
 
 // A case whose results are those of every reduction.
-template <class F>
-void add(const std::string& name, F f) {
+template <class F> void add(const std::string& name, F f) {
   cases.push_back(
       {name, [f](X x) {
          return std::vector<Tensor>{f(x, Reduction::kMean), f(x, Reduction::kSum), f(x, Reduction::kNone)};
        }});
 }
 
-template <class F>
-void add_points(const std::string& name, F f) {
+template <class F> void add_points(const std::string& name, F f) {
   for (const char* kind : {"matrix", "scalar", "empty"}) add(name + "/" + kind, f);
 }
 

@@ -26,8 +26,7 @@ GoldenOp instances_in_evaluation(const std::string& name) {
 }
 
 // The running statistics afterward are results too.
-template <class Op>
-GoldenOp with_momentum(const std::string& op, const std::string& momentum, Op f) {
+template <class Op> GoldenOp with_momentum(const std::string& op, const std::string& momentum, Op f) {
   return {op + "/momentum_" + momentum, [f, a = std::stod(momentum)](X x) {
             const Tensor mean = raw::clone(without_history(x[1])), var = square(without_history(x[2])) + 0.5;
             const Tensor y = f(x[0], mean, var, a);

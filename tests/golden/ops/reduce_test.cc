@@ -17,10 +17,7 @@ const Over kOver[] = {
     {"all", {}, false},     {"inner", {-1}, false}, {"outer", {0}, true}, {"channels", {0, 2, 3}, true},
     {"middle", {1}, false}, {"one", {0}, false},    {"row", {1}, false}};
 
-template <class A, class B>
-Many both(const std::pair<A, B>& p) {
-  return {p.first, p.second};
-}
+template <class A, class B> Many both(const std::pair<A, B>& p) { return {p.first, p.second}; }
 
 std::vector<GoldenOp> reductions() {
   std::vector<GoldenOp> ops;

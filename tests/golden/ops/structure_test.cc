@@ -14,8 +14,7 @@ GoldenOp reduced(const std::string& name, ScatterReduce how, bool include_self) 
 }
 
 // x with v assigned to a part.
-template <class At>
-GoldenOp assigned(const std::string& name, At at) {
+template <class At> GoldenOp assigned(const std::string& name, At at) {
   return {"assign/" + name, [at](X x) {
             Tensor y = clone(x[0]);
             Indexed{y, &y, at(x)} = x[1];

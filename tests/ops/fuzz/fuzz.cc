@@ -38,8 +38,7 @@ class Kernels : public Observer {
   std::set<std::string> names;
 };
 
-template <class F>
-std::set<std::string> kernels_of(F f) {
+template <class F> std::set<std::string> kernels_of(F f) {
   Ref<Kernels> kernels(new Kernels);
   Context context = Context::current().snapshot();
   context.observer = kernels;
@@ -243,10 +242,7 @@ class Dice {
   }
   int64_t below(int64_t n) { return int64_t(bits() % uint64_t(n)); }
   bool chance(int64_t percent) { return below(100) < percent; }
-  template <class C>
-  const auto& of(const C& c) {
-    return c[size_t(below(int64_t(std::size(c))))];
-  }
+  template <class C> const auto& of(const C& c) { return c[size_t(below(int64_t(std::size(c))))]; }
 
  private:
   uint64_t seed_, number_, at_ = 0;

@@ -83,8 +83,7 @@ Reference convolution(const ConvGeometry& g) {
 
 double taps(const Shape& w) { return double(w.product() / w[0]); }
 
-template <class Options>
-struct ConvCase {
+template <class Options> struct ConvCase {
   const char* name;
   Shape x, w;
   Options options;
