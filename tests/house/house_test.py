@@ -126,6 +126,10 @@ class House(unittest.TestCase):
         long += [f"README.md:{n}" for n, line in enumerate(text("README.md").split("\n"), 1) if len(line) > 120]
         self.assertEqual((long, glued, orphans), ([], [], []))
 
+    def test_what_is_read_first_is_short(self):
+        self.assertLessEqual(len(text("examples/mnist.cc").splitlines()), 80)
+        self.assertLessEqual(len(text("docs/architecture.md").split()), 3000)
+
 
 if __name__ == "__main__":
     unittest.main()
