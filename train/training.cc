@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <sstream>
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/losses/cross_entropy.h"
@@ -29,19 +30,20 @@ int64_t global_batch_size(const data::DataLoader& loader) {
 }
 
 void put(io::Checkpoint& c, const std::string& name, const Sums& s) {
-  c.put(name + ".seen", s.seen);
-  c.put(name + ".size", int64_t(s.of.size()));
-  for (size_t i = 0; i < s.of.size(); ++i) {
-    c.put(concat(name, ".name.", i), s.of[i].first);
-    c.put(concat(name, ".sum.", i), s.of[i].second);
+  std::string names;
+  for (const auto& [key, sum] : s.of) {
+    names += key + '\n';
+    c.put(concat(name, ".sum.", key), sum);
   }
+  c.put(name + ".seen", s.seen);
+  c.put(name + ".names", names);  // in their order
 }
 
 Sums get(const io::Checkpoint& c, const std::string& name) {
   Sums s{.seen = c.get<int64_t>(name + ".seen")};
-  const int64_t size = c.get<int64_t>(name + ".size");
-  for (int64_t i = 0; i < size; ++i)  // an entry that is missing ends it
-    s.of.emplace_back(c.get<std::string>(concat(name, ".name.", i)), c.get<double>(concat(name, ".sum.", i)));
+  std::istringstream names(c.get<std::string>(name + ".names"));
+  for (std::string key; std::getline(names, key);)
+    s.of.emplace_back(key, c.get<double>(concat(name, ".sum.", key)));
   return s;
 }
 

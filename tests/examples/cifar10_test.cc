@@ -85,8 +85,8 @@ TEST(Cifar10Program, LearnsToTellColorsApart) {
   for (const auto& epoch : j["history"]) best = std::max(best, epoch.at("test_accuracy").get<double>());
   EXPECT_EQ(j.at("best_test_accuracy"), best);
   const io::Checkpoint kept = io::load_checkpoint(s.dir() / "c/cifar10.best.ckpt").checkpoint;
-  EXPECT_EQ(double(kept.get<int64_t>("history." + std::to_string(kept.get<int64_t>("history.size") - 1) +
-                                     ".test.correct")) /
+  EXPECT_EQ(double(kept.get<double>("history." + std::to_string(kept.get<int64_t>("history.size") - 1) +
+                                    ".test.sum.accuracy")) /
                 kTest,
             best);
   models::ResNet net(models::cifar_resnet(20));

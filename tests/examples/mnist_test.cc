@@ -197,7 +197,7 @@ TEST(MnistOnSeveralRanks, LogsOfTrainingAreOverAllRanks) {
     ASSERT_EQ(r.status, 0) << r.output;
     const io::SafetensorsFile c = io::load_safetensors(s.dir() / "c/mnist.ckpt");
     EXPECT_EQ(c.metadata.at("epoch.seen"), "i64:600");
-    loss[ranks - 1] = std::stod(c.metadata.at("epoch.loss").substr(4)) / 600;
+    loss[ranks - 1] = std::stod(c.metadata.at("epoch.sum.loss").substr(4)) / 600;
   }
   EXPECT_NEAR(loss[0], loss[1], 0.01 * loss[0]);
 }
