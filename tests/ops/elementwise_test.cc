@@ -165,7 +165,7 @@ const std::pair<const char*, Op> kOps[] = {
     {"relu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Relu>(a); }},
     {"leaky_relu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::LeakyRelu>(a, 0.1); }},
     {"elu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Elu>(a, 1.5); }},
-    {"softplus", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Softplus>(a, 2); }},
+    {"softplus", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Softplus>(a, 2.0, 20.0); }},
     {"silu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Silu>(a); }},
     {"gelu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Gelu>(a); }},
     {"gelu_tanh", [](const Tensor& a, const Tensor&) { return raw::unary<functors::GeluTanh>(a); }},
@@ -357,7 +357,7 @@ TEST(ElementwiseSpecial, RoundTakesHalvesToTheEvenNeighbor) {
 }
 
 TEST(ElementwiseSpecial, SoftplusAndGeluAreRightFarOut) {
-  const auto s = values(raw::unary<functors::Softplus>(tensor({-200.f, 0.f, 30.f, 1000.f}), 1));
+  const auto s = values(raw::unary<functors::Softplus>(tensor({-200.f, 0.f, 30.f, 1000.f}), 1.0, 20.0));
   EXPECT_EQ(s[0], 0);
   EXPECT_NEAR(s[1], std::log(2.0), 1e-7);
   EXPECT_EQ(s[2], 30);
