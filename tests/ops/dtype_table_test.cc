@@ -143,8 +143,8 @@ TEST(DTypeTable, ThePageSaysWhatTheCodeDoes) {
   for (std::string line; std::getline(page, line);) {
     const auto w = words(line);
     if (line.rfind("| | f64 |", 0) == 0) columns = w;
-    if (columns.empty() || std::ranges::count(line, '|') != int64_t(columns.size()) + 2 || w[0] == "---")
-      continue;
+    const bool is_row = std::ranges::count(line, '|') == int64_t(columns.size()) + 2;  // of that table
+    if (columns.empty() || !is_row || w.size() != columns.size() + 1 || w[0] == "---") continue;
     for (size_t k = 0; k < columns.size(); ++k, ++cells) {
       const DType s = by_name(w[0]), t = by_name(columns[k]);
       EXPECT_EQ(name_of(promote(s, t)), w[k + 1]) << line;
