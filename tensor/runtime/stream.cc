@@ -33,7 +33,7 @@ class Owner {
 };
 
 struct EventState {
-  const Owner owner;
+  const Owner owner = {};
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
@@ -58,7 +58,7 @@ struct EventState {
 // State that a worker thread, the handles of its stream and synchronize(device) share. synchronize may come
 // when the handles are gone.
 struct WorkQueue {
-  const Owner owner;
+  const Owner owner = {};
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> tasks;
