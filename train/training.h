@@ -68,8 +68,10 @@ struct StepReport {
   const Meter &step, &data;  // seconds: of whole steps, and of them waiting for data
   double images_per_second;
 };
+// Returns a line of the log:
 // Train Epoch: 1 [640/60000 (1%)]  Loss: 1.203912  Accuracy: 52.10%  5210 images/s
 std::string step_line(const StepReport& r);
+// Returns the line of a test:
 // Test set: Average loss: 0.0312, Accuracy: 9897/10000 (98.97%)
 std::string test_line(const Sums& all);
 
@@ -79,7 +81,7 @@ struct TrainingOptions {
   // Makes a test, and returns its sums over all ranks. next_epoch() calls it whenever one is due; without it
   // the program calls test_due() and end_test() itself.
   std::function<Sums()> test = {};
-  // The mean of a test by which one is better than another.
+  // best() compares tests by this mean.
   std::string best_by = "accuracy";
   bool lower_is_better = false;
   // Keeps the checkpoint of the best test too, as DIR/PROGRAM.best.ckpt.
@@ -99,25 +101,27 @@ class Training {
   Training(std::string program, const RunOptions& run, data::DataLoader& loader,
            std::vector<TrainingState::Part> parts, TrainingOptions options = {});
 
-  // Goes on where --resume says, or where this job was when it was started again; from the beginning where
-  // neither says anything.
+  // Loads the checkpoint that --resume names. After a restart by the launcher it loads this job's own last
+  // one instead. Without either the training begins at its beginning.
   // Errors: FileError, ValueError for a checkpoint of another training.
   void resume();
 
   // Makes a test if one is due and the options have one. Returns true while there are epochs left, or steps
   // where --iterations counts.
   bool next_epoch();
-  // The batches that are left of this epoch. The body of the loop makes a step of each, and ends it.
+  // Returns the batches that are left of this epoch. The body of the loop makes a step with each batch,
+  // and calls end_step().
   Batches batches();
-  // Counts what the step has seen on this rank.
+  // Counts what the step has seen on this rank, and logs it. Saves where --checkpoint-interval says so.
   // Errors: Interrupted, after saving, when somebody asked to stop.
   void end_step(const Sums& mine);
-  // Saves; not after a dry run.
+  // Writes the checkpoint, but not in a dry run. Compares the parameters of all ranks before.
+  // Errors: MismatchError naming the first tensor that differs.
   void end_epoch();
 
-  // True when no test has been made of the weights at hand: after an epoch, and at the very end.
+  // Returns true after an epoch, and at the very end, until a test has been made.
   bool test_due() const;
-  // Once per test step: true when there is to be no further one, in a dry run.
+  // Ends a step of a test. Returns true when it was the last one: in a dry run.
   // Errors: Interrupted.
   bool end_test_step();
   // Prints and keeps the result, of all ranks together.
@@ -135,25 +139,25 @@ class Training {
 
   // Writes the checkpoint, to `file` instead of the latest one's if that is not empty.
   void save(const std::string& file = "");
-  // "DIR/mnist.ckpt", without --checkpoint-dir "".
+  // Returns "DIR/mnist.ckpt", and "DIR/mnist.best.ckpt" for kind ".best"; "" without --checkpoint-dir.
   std::string checkpoint_path(const std::string& kind = "") const;
 
-  // Where --tensorboard writes: on rank 0, else null. Steps are counted by steps(), over all runs.
+  // Returns the writer of --tensorboard: on rank 0, else null. Its steps are those of steps().
   io::EventWriter* events() { return events_.get(); }
-  int64_t steps() const { return steps_; }
+  int64_t steps() const { return steps_; }  // over all runs of this training
 
   int64_t epoch() const { return int64_t(loader_.epoch()); }  // epochs done
   const data::DataLoader& loader() const { return loader_; }
   const RunOptions& run() const { return run_; }
   const std::string& program() const { return program_; }
   const std::vector<EpochResult>& history() const { return history_; }
-  // Of the last and of the best test.
+  // Return the result of the last test, and of the best one.
   // Errors: StateError before the first.
   const EpochResult& last() const;
   const EpochResult& best() const;
-  // Of all ranks together, over all runs of this training.
+  // Returns the speed of all ranks together, over all runs of this training.
   double images_per_second() const { return seconds_ > 0 ? double(images_) / seconds_ : 0; }
-  // Since this was made.
+  // Returns the time since this object was made.
   double seconds() const;
 
  private:
@@ -189,7 +193,6 @@ class Training {
   int64_t images_of_step_ = 0;
   std::chrono::steady_clock::time_point step_ended_;
   Meter step_time_, data_time_;
-  std::string figures_;
 };
 
 // An input range.
