@@ -4,6 +4,7 @@
 """
 import os
 import re
+import subprocess
 import sys
 import unittest
 
@@ -129,6 +130,11 @@ class House(unittest.TestCase):
     def test_what_is_read_first_is_short(self):
         self.assertLessEqual(len(text("examples/mnist.cc").splitlines()), 80)
         self.assertLessEqual(len(text("docs/architecture.md").split()), 3000)
+
+    def test_the_mistakes_that_fuzz_edits_makes_still_have_their_places(self):
+        tool = os.path.join(ROOT, "tests", "ops", "fuzz", "fuzz_edits.py")
+        listed = subprocess.run([sys.executable, tool, "--list"], capture_output=True, text=True)
+        self.assertEqual((listed.returncode, listed.stderr), (0, ""))
 
 
 if __name__ == "__main__":

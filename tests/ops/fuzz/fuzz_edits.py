@@ -31,44 +31,44 @@ EDITS = [
     ("transpose.cc", "whole_rows = rows / n * n", "whole_rows = (rows + 1) / n * n"),
     ("copy.cc", "strips = (rows + strip - 1) / strip", "strips = (rows + strip - 2) / strip"),
     ("copy.cc", "blocks = (inner + kBlock - 1) / kBlock;", "blocks = (inner + kBlock - 2) / kBlock;"),
-    ("pointwise.cc", "const int64_t length = std::min(n - done, nest_.inner() - (at + done) % nest_.inner());",
+    ("elementwise/pointwise.cc", "const int64_t length = std::min(n - done, nest_.inner() - (at + done) % nest_.inner());",
      "const int64_t length = std::min(n - done, nest_.inner() - (at + done) % nest_.inner() + 1);"),
-    ("norm.cc", "for (; r + 8 <= last; r += 8)", "for (; r + 8 <= last + 1; r += 8)"),
-    ("norm.cc", "r < end; r += kRowsInPart) {", "r + 1 < end; r += kRowsInPart) {"),
-    ("layer_norm.cc", "even = first + (last - first) / kLanes * kLanes;",
+    ("norm/batch_norm.cc", "for (; r + 8 <= last; r += 8)", "for (; r + 8 <= last + 1; r += 8)"),
+    ("norm/batch_norm.cc", "r < end; r += kRowsInPart) {", "r + 1 < end; r += kRowsInPart) {"),
+    ("norm/layer_norm.cc", "even = first + (last - first) / kLanes * kLanes;",
      "even = first + (last - first + 1) / kLanes * kLanes;"),
-    ("layer_norm.cc", "const int64_t end = rows * (b + 1) / blocks;",
+    ("norm/layer_norm.cc", "const int64_t end = rows * (b + 1) / blocks;",
      "const int64_t end = (rows * (b + 1) - 1) / blocks;"),
-    ("group_norm.cc", "for (int64_t r = first; r < last; r += 16) {",
+    ("norm/group_norm.cc", "for (int64_t r = first; r < last; r += 16) {",
      "for (int64_t r = first; r + 1 < last; r += 16) {"),
-    ("pool.cc", "  for (; c + kLanes <= C; c += kLanes) f(", "  for (; c + kLanes <= C + 1; c += kLanes) f("),
-    ("pool.cc", "for (; c + 4 * kLanes <= C; c += 4 * kLanes)", "for (; c + 4 * kLanes <= C + 1; c += 4 * kLanes)"),
-    ("pool_avx512.cc", "for (; c + kLanes <= C; c += kLanes)", "for (; c + kLanes <= C + 1; c += kLanes)"),
-    ("upfirdn.cc", "for (; c + kLanes <= C; c += kLanes)", "for (; c + kLanes <= C + 1; c += kLanes)"),
+    ("images/pool.cc", "  for (; c + kLanes <= C; c += kLanes) f(", "  for (; c + kLanes <= C + 1; c += kLanes) f("),
+    ("images/pool.cc", "for (; c + 4 * kLanes <= C; c += 4 * kLanes)", "for (; c + 4 * kLanes <= C + 1; c += 4 * kLanes)"),
+    ("images/pool_avx512.cc", "for (; c + kLanes <= C; c += kLanes)", "for (; c + kLanes <= C + 1; c += kLanes)"),
+    ("images/upfirdn.cc", "for (; c + kLanes <= C; c += kLanes)", "for (; c + kLanes <= C + 1; c += kLanes)"),
     ("index.cc", "blocks = (n + kMaskBlock - 1) / kMaskBlock;", "blocks = (n + kMaskBlock - 2) / kMaskBlock;"),
     ("index.cc", "tiles = (inner + width - 1) / width;", "tiles = (inner + width - 2) / width;"),
     ("arrange.cc", "for (int64_t row = begin; row < end; ++row) {",
      "for (int64_t row = begin; row + (end < out.numel() / cols) < end; ++row) {"),
-    ("cross_entropy.cc", "for (int64_t i = 0; i < samples; ++i) {\n      sum +=",
+    ("losses/cross_entropy.cc", "for (int64_t i = 0; i < samples; ++i) {\n      sum +=",
      "for (int64_t i = 0; i + (samples > 1) < samples; ++i) {\n      sum +="),
-    ("conv_products.h", "begin = positions * share / shares, end = positions * (share + 1) / shares;",
+    ("conv/products.h", "begin = positions * share / shares, end = positions * (share + 1) / shares;",
      "begin = positions * share / shares, end = positions * (share + 1) / shares - (share + 1 < shares);"),
-    ("conv_winograd.cc", ": rows((y.size(2) + 1) / 2)", ": rows(y.size(2) / 2)"),
-    ("conv_winograd.cc", "const int64_t end = tiles.count * last_share / shares;",
+    ("conv/winograd.cc", ": rows((y.size(2) + 1) / 2)", ": rows(y.size(2) / 2)"),
+    ("conv/winograd.cc", "const int64_t end = tiles.count * last_share / shares;",
      "const int64_t end = (tiles.count * last_share - 1) / shares;"),
-    ("conv_weight_grad_bf16.cc", "2 * k + 1 < count ? load(dy + O, filters)", "2 * k < count ? load(dy + O, filters)"),
-    ("conv_sparse_grad.cc", "length = std::min(s.KW, s.W - at.w) * s.C - skip;",
+    ("conv/weight_grad_bf16.cc", "2 * k + 1 < count ? load(dy + O, filters)", "2 * k < count ? load(dy + O, filters)"),
+    ("conv/sparse_grad.cc", "length = std::min(s.KW, s.W - at.w) * s.C - skip;",
      "length = std::min(s.KW, s.W - at.w - 1) * s.C - skip;"),
-    ("conv_tap_grad.cc", "w >= 0 && w < W)", "w >= 0 && w <= W)"),
-    ("conv_weight_grad.cc", "for (int64_t at = 0; at < N * P; at += block) {",
+    ("conv/tap_grad.cc", "w >= 0 && w < W)", "w >= 0 && w <= W)"),
+    ("conv/weight_grad.cc", "for (int64_t at = 0; at < N * P; at += block) {",
      "for (int64_t at = 0; at + 1 < N * P; at += block) {"),
-    ("conv_pointwise.cc", "for (int64_t at = first; at < last; at += kChunk) {",
+    ("conv/pointwise.cc", "for (int64_t at = first; at < last; at += kChunk) {",
      "for (int64_t at = first; at + 1 < last; at += kChunk) {"),
-    ("weight_layout.cc",
+    ("onednn/weight_layout.cc",
      "  cpu::transpose(filters, by_tap);\n  for (int t = 0; t < f.taps; ++t) _mm512_storeu_ps(to + t * f.tap_step, "
-     "by_tap[t]);\n}\n\n// 16 of A, from a: some taps, B",
+     "by_tap[t]);\n}\n\n// Copies 16 of A from a on: several taps, B",
      "  cpu::transpose(filters, by_tap);\n  for (int t = 0; t + 1 < f.taps; ++t) _mm512_storeu_ps(to + t * f.tap_step, "
-     "by_tap[t]);\n}\n\n// 16 of A, from a: some taps, B"),
+     "by_tap[t]);\n}\n\n// Copies 16 of A from a on: several taps, B"),
 ]
 
 
@@ -98,7 +98,7 @@ def main():
     parser.add_argument("--list", action="store_true", help="only list the mistakes")
     parser.add_argument("numbers", type=int, nargs="*", help="these alone, counted from 1")
     options = parser.parse_args()
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    root = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
     kernels = os.path.join(root, "tensor", "cpu")
     chosen = options.numbers or range(1, len(EDITS) + 1)
     for file, old, new in EDITS:
