@@ -46,6 +46,14 @@ TEST(Losses, CallTheFunctionWithTheirOptions) {
   EXPECT_EQ(value(sum(nn::CosineSimilarity()(x, t))), value(sum(cosine_similarity(x, t))));
 }
 
+TEST(Losses, BatchMeanHoldsWhereTheSumDoesNot) {
+  // The sum, 160,000, is beyond f16's 65,504.
+  const Tensor x = full({1000, 20}, -8, {.dtype = DType::kF16}), t = ones({1000, 20}, {.dtype = DType::kF16});
+  const Tensor mean = kl_div(x, t, {.reduction = Reduction::kBatchMean});
+  EXPECT_EQ(mean.dtype(), DType::kF16);
+  EXPECT_EQ(mean.item<double>(), 160);
+}
+
 TEST(Losses, AreUnderBothNames) {
   const Tensor x = randn({3, 2}), t = rand({3, 2});
   EXPECT_EQ(value(nn::mse_loss(x, t)), value(mse_loss(x, t)));

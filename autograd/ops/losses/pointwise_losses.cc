@@ -189,7 +189,8 @@ Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& o) {
       losses_of(op, x, target, {o.log_target ? PointLoss::kKlDivOfLogs : PointLoss::kKlDiv});
   if (o.reduction != Reduction::kBatchMean) return reduce_losses(op, losses, o.reduction);
   if (x.dim() == 0) throw ShapeError(op, "kBatchMean needs a batch, given x ", describe(x));
-  return sum(losses) / double(x.size(0));
+  // A sum that no f16 holds may be a batch mean that one does.
+  return to(sum(wide(losses)) / double(x.size(0)), losses.dtype());
 }
 
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllLossOptions& o) {

@@ -70,7 +70,7 @@ struct SoftMarginLossOptions {
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const SoftMarginLossOptions& options = {});
 
 struct KlDivOptions {
-  // KBatchMean, which divides the sum by x.size(0), is the divergence.
+  // With kBatchMean the loss is the divergence: the sum divided by x.size(0).
   Reduction reduction = Reduction::kMean;
   bool log_target = false;  // target holds logarithms too
 };
