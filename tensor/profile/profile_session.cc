@@ -85,6 +85,7 @@ int64_t ProfileSession::announce(const Range& range) {
                      .name = names_.id_of(range.name),
                      .shapes = names_.id_of(shapes),
                      .module = names_.id_of(range.module),
+                     .kernel = names_.id_of(""),
                      .thread = this_thread(rank),
                      .bytes = bytes,
                      .flops = flops};
@@ -125,6 +126,19 @@ void ProfileSession::end(int64_t id) noexcept {
     around.inner += at - event.begin;
     break;
   }
+}
+
+void ProfileSession::chose(std::string_view kernel) {
+  if (!active_.load(std::memory_order_relaxed)) return;
+  const int rank = Job::current()->rank;
+  const std::lock_guard lock(mutex_);
+  const std::vector<int64_t>& open = threads_[static_cast<size_t>(this_thread(rank))].open;
+  if (open.empty()) return;
+  ProfileEvent& event = events_[static_cast<size_t>(open.back() - first_)];
+  std::string kernels = names_[event.kernel];
+  if (kernels.ends_with(kernel)) return;  // once more, in a loop
+  if (!kernels.empty()) kernels += ", ";
+  event.kernel = names_.id_of(kernels.append(kernel));
 }
 
 void ProfileSession::allocated(Device device) {

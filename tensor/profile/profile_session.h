@@ -31,6 +31,7 @@ struct ProfileEvent {
   int name;    // index into Names
   int shapes;  // index into Names: "f32[32,64] f32[64,10]"
   int module;  // index into Names
+  int kernel;  // index into Names: of a kernel, "winograd", or "seen pixels, onednn"
   int thread;  // the thread that runs it; before it begins, the one that announced it
   int64_t parent = -1;
   int64_t begin = 0, end = -1;  // ns; end = -1: it has not ended
@@ -67,6 +68,7 @@ class ProfileSession final : public Observer {
   int64_t announce(const Range& range) override;
   void begin(int64_t id) override;
   void end(int64_t id) noexcept override;
+  void chose(std::string_view kernel) override;
   void allocated(Device device) override;
 
   void open();

@@ -29,6 +29,7 @@ std::string row_of(const Snapshot& s, const ProfileEvent& e, Profiler::By by) {
   std::string name = s.names[e.name];
   if (by == Profiler::kModule) name = s.names[e.module].empty() ? "(no module)" : s.names[e.module];
   if (by == Profiler::kOpAndShape && !s.names[e.shapes].empty()) name += " " + s.names[e.shapes];
+  if (by == Profiler::kOpAndShape && !s.names[e.kernel].empty()) name += " (" + s.names[e.kernel] + ")";
   const ProfileThread& thread = s.threads[static_cast<size_t>(e.thread)];
   return thread.records ? name : name + " [" + thread.name + "]";
 }
@@ -172,6 +173,7 @@ class TraceFile {
     };
     if (!module.empty()) add("module", quoted(module));
     if (!shapes.empty()) add("shapes", quoted(shapes));
+    if (!s.names[e.kernel].empty()) add("kernel", quoted(s.names[e.kernel]));
     if (e.bytes > 0) add("bytes", std::to_string(e.bytes));
     if (e.flops > 0) add("flops", std::to_string(e.flops));
     const ProfileThread& thread = s.threads[static_cast<size_t>(e.thread)];

@@ -52,7 +52,7 @@ class Profiler {
  public:
   enum By {
     kOp,          // kernels, collectives and the data loader, by name
-    kOpAndShape,  // the same, by name, dtypes and shapes
+    kOpAndShape,  // the same, by name, dtypes, shapes, and the kernel where an op has several
     kModule,      // the same, by the module for which they work, backward included
     kRange,       // profile_range, "backward" and "optimizer step", with all that runs in them
   };

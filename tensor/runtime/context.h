@@ -83,6 +83,12 @@ inline Observer* observer() {
   return o ? RunningRange(*o, range) : RunningRange();
 }
 
+// Tells this thread's observer which of an op's kernels runs.
+inline void tell_kernel(std::string_view kernel) {
+  if (Observer* o = observer()) [[unlikely]]
+    o->chose(kernel);
+}
+
 // Returns the stream on which kernels of `device` launch now.
 Stream current_stream(Device device);
 

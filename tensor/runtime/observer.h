@@ -46,6 +46,10 @@ class Observer : public Counted {
   virtual void begin(int64_t range) { (void)range; }
   virtual void end(int64_t range) noexcept { (void)range; }
 
+  // Called within a kernel's range, on the thread that runs it, by an op that chose one of several kernels. A
+  // kernel that calls the op again, on a simpler problem, chooses again.
+  virtual void chose(std::string_view kernel) { (void)kernel; }
+
   // Called when this thread has allocated a tensor's memory.
   virtual void allocated(Device device) { (void)device; }
 };

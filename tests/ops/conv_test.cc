@@ -183,8 +183,8 @@ TEST_P(SparseConv2d, GradientsAreThoseOfF64) {
   const Tensor x = raw::channels_last(random_tensor(c.x)), w = random_tensor(c.w, DType::kF32, 2);
   const Tensor dy = sparse(result_shape(c));
   if (cpu::has_avx512()) {
-    EXPECT_TRUE(pays_sparse_grad(dy, x, c.w, c.options));
-    EXPECT_FALSE(pays_sparse_grad(raw::channels_last(random_tensor(result_shape(c))), x, c.w, c.options));
+    EXPECT_TRUE(prefers_sparse_grad(dy, x, c.w, c.options));
+    EXPECT_FALSE(prefers_sparse_grad(raw::channels_last(random_tensor(result_shape(c))), x, c.w, c.options));
   }
   const Tensor x64 = raw::to(x, DType::kF64), w64 = raw::to(w, DType::kF64), dy64 = raw::to(dy, DType::kF64);
   const auto [dw, db] = raw::conv2d_weight_grad(dy, x, c.w, true, c.options);
@@ -233,7 +233,7 @@ class WinogradConv2d : public testing::TestWithParam<Case> {
   void SetUp() override {
     if (!cpu::has_avx512()) GTEST_SKIP() << "needs AVX-512";
     ASSERT_TRUE(prefers_winograd(x, dy, shape.w, shape.options));
-    ASSERT_TRUE(pays_winograd_weight_grad(x, dy, shape.w, shape.options));
+    ASSERT_TRUE(prefers_winograd_weight_grad(x, dy, shape.w, shape.options));
   }
   const Case& shape = GetParam();
   Tensor x = raw::channels_last(random_tensor(shape.x, DType::kF32, 1));
@@ -324,7 +324,7 @@ TEST_P(TapConv2d, WeightGradientsAreExactForIntegers) {
   };
   const Tensor x = integers(c.x, 1), dy = integers(result_shape(c), 2);
   if (cpu::has_avx512()) {
-    EXPECT_TRUE(pays_tap_weight_grad(empty(c.w), dy, c.options));
+    EXPECT_TRUE(prefers_tap_weight_grad(empty(c.w), dy, c.options));
   }
   const Tensor exact =
       raw::conv2d_weight_grad(raw::to(dy, DType::kF64), raw::to(x, DType::kF64), c.w, false, c.options).first;
@@ -377,8 +377,8 @@ TEST_P(PointwiseConv2d, IsExactForIntegers) {
   for (int threads : {1, 2, 3}) {
     set_num_threads(threads);
     const Tensor y = empty_channels_last(dy.shape(), {dtype}), dx = empty_channels_last(x.shape(), {dtype});
-    ASSERT_TRUE(pays_pointwise(y, x, w.shape(), Conv2dFuncOptions{}));
-    ASSERT_TRUE(pays_pointwise(dx, dy, w.shape(), Conv2dFuncOptions{}));
+    ASSERT_TRUE(prefers_pointwise(y, x, w.shape(), Conv2dFuncOptions{}));
+    ASSERT_TRUE(prefers_pointwise(dx, dy, w.shape(), Conv2dFuncOptions{}));
     pointwise_conv(y, x, w);
     pointwise_input_grad(dx, dy, w);
     expect_near(wide(y), y64, 0);

@@ -28,6 +28,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsSupersetOf;
 using testing::Not;
+using testing::StartsWith;
 
 const ProfileRow* find(const std::vector<ProfileRow>& rows, const std::string& name) {
   for (const ProfileRow& r : rows)
@@ -130,6 +131,23 @@ TEST(Profiler, GroupsByShapeAndDType) {
               testing::UnorderedElementsAre("exp f32[8] f32[8]", "exp f32[2,3] f32[2,3]", "exp f64[8] f64[8]",
                                             "exp f32[] f32[]"));
   EXPECT_EQ(find(profiler.rows(Profiler::kOpAndShape), "exp f32[8] f32[8]")->calls, 2);
+}
+
+TEST(Profiler, NamesTheKernelOfAConvolution) {
+  Profiler profiler;
+  const Tensor x = randn({2, 3, 8, 8}, {.dtype = DType::kF64}),
+               w = randn({4, 3, 3, 3}, {.dtype = DType::kF64});
+  const Tensor half = raw::channels_last(to(x, DType::kF16));
+  {
+    auto scope = profiler.record();
+    conv2d(x, w);
+    conv2d(half, to(w, DType::kF16));
+  }
+  const auto names = names_of(profiler.rows(Profiler::kOpAndShape));
+  EXPECT_THAT(names, Contains("conv f64[2,4,6,6] f64[2,3,8,8] f64[4,3,3,3] (patches)"));
+  EXPECT_THAT(names, Contains(StartsWith("conv f16[2,4,6,6] f16[2,3,8,8] f16[4,3,3,3] (f32, onednn, ")));
+
+  EXPECT_THAT(trace_of(profiler).dump(), HasSubstr("\"kernel\":\"patches\""));
 }
 
 TEST(Profiler, GivesATrainingStepToItsModulesForwardAndBackward) {

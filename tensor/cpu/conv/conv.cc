@@ -1,12 +1,11 @@
-// Convolution on the CPU. Images are channels-last. oneDNN computes f32 and bf16, except where a kernel of
-// gradus/tensor/cpu/conv is faster: Winograd's algorithm for 3x3 filters in f32, matrix products for
-// pointwise filters, and several kernels for gradients. Patches and Eigen compute f64. f16, and bf16 where
-// oneDNN does not compute it, are computed in f32 and rounded once. Weights are reordered to the layout that
-// oneDNN picks, once per update (onednn::weights_as).
+// Convolution on the CPU: three tables of kernels, one for each direction. The first kernel that applies to a
+// problem computes it, and a profiler shows its name. Images are channels-last. oneDNN computes most of f32
+// and bf16; the entries before it are faster where they apply. The last entry takes the rest.
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/kernel.h"
 
 #include <cstring>
+#include <span>
 
 #include "gradus/tensor/cpu/conv/pointwise.h"
 #include "gradus/tensor/cpu/conv/reference.h"
@@ -80,27 +79,87 @@ void spread_seen_pixels(const Tensor& dx, const Tensor& dseen, const ConvGeometr
   });
 }
 
-void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
-  if (y.dtype() == DType::kF64) return conv_reference(y, x, w, bias, g);
-  if (!bias.defined() && pays_pointwise(y, x, w.shape(), g) && !onednn::keeps_reordered(w))
-    return pointwise_conv(y, x, w);
-  if (prefers_winograd(x, y, w.shape(), g)) return winograd_conv(y, x, w, bias, g);
-  if (is_strided_pointwise(x, w, g)) return conv_cpu(y, seen_pixels(x, y, g), w, bias, without_stride(g));
-  static const char kind[] = "conv";
-  const auto plan = onednn::plan_in(y.dtype(), key_of(kind, x, w, g, bias.defined()), [&] {
-    return onednn::conv_plan(Pass::kForward, x, w, y, g, bias.defined());
-  });
-  if (!plan) {
-    const Tensor wide = wide_like(y);
-    conv_cpu(wide, widened(x), widened(w), widened(bias), g);
-    return round_to(y, wide);
+// A convolution, or one gradient of it. x is the image, w the weight and y the result, or their gradients: a
+// direction computes one of them from the other two. The bias, or its gradient, may be undefined.
+struct Problem {
+  const Tensor &x, &w, &bias, &y;
+  const ConvGeometry& geometry;
+  mutable onednn::PlanPtr plan = nullptr;  // set where oneDNN applies
+};
+
+struct Kernel {
+  const char* name;
+  bool (*applies)(const Problem&);
+  void (*run)(const Problem&);
+};
+
+// Runs the first kernel that applies. The last one of a table always does.
+void run_first(std::span<const Kernel> table, const Problem& p) {
+  for (const Kernel& kernel : table) {
+    if (!kernel.applies(p)) continue;
+    tell_kernel(kernel.name);
+    return kernel.run(p);
   }
-  Tensor hold;
-  onednn::run(*plan, {{DNNL_ARG_SRC, onednn::memory(plan->src, x)},
-                      {DNNL_ARG_WEIGHTS, onednn::weights_as(w, plan->plain_weights, plan->weights, hold)},
-                      {DNNL_ARG_BIAS, bias.defined() ? onednn::memory(plan->bias, bias) : dnnl::memory()},
-                      {DNNL_ARG_DST, onednn::memory(plan->dst, y)}});
 }
+
+bool always(const Problem&) { return true; }
+bool is_f64(const Problem& p) { return p.y.dtype() == DType::kF64; }
+bool strided_pointwise(const Problem& p) { return is_strided_pointwise(p.x, p.w, p.geometry); }
+
+void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g);
+void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
+                         ConvGeometry g);
+void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
+                          ConvGeometry g);
+
+// Forward.
+
+bool has_forward_plan(const Problem& p) {
+  static const char kind[] = "conv";
+  p.plan = onednn::plan_in(p.y.dtype(), key_of(kind, p.x, p.w, p.geometry, p.bias.defined()), [&] {
+    return onednn::conv_plan(Pass::kForward, p.x, p.w, p.y, p.geometry, p.bias.defined());
+  });
+  return p.plan != nullptr;
+}
+
+void run_forward_plan(const Problem& p) {
+  const onednn::Plan& plan = *p.plan;
+  Tensor hold;
+  onednn::run(plan, {{DNNL_ARG_SRC, onednn::memory(plan.src, p.x)},
+                     {DNNL_ARG_WEIGHTS, onednn::weights_as(p.w, plan.plain_weights, plan.weights, hold)},
+                     {DNNL_ARG_BIAS, p.bias.defined() ? onednn::memory(plan.bias, p.bias) : dnnl::memory()},
+                     {DNNL_ARG_DST, onednn::memory(plan.dst, p.y)}});
+}
+
+void forward_in_f32(const Problem& p) {
+  const Tensor wide = wide_like(p.y);
+  conv_cpu(wide, widened(p.x), widened(p.w), widened(p.bias), p.geometry);
+  round_to(p.y, wide);
+}
+
+constexpr Kernel kForward[] = {
+    {"patches", is_f64, [](const Problem& p) { conv_reference(p.y, p.x, p.w, p.bias, p.geometry); }},
+    {"pointwise product",
+     [](const Problem& p) {
+       return !p.bias.defined() && prefers_pointwise(p.y, p.x, p.w.shape(), p.geometry) &&
+              !onednn::keeps_reordered(p.w);
+     },
+     [](const Problem& p) { pointwise_conv(p.y, p.x, p.w); }},
+    {"winograd", [](const Problem& p) { return prefers_winograd(p.x, p.y, p.w.shape(), p.geometry); },
+     [](const Problem& p) { winograd_conv(p.y, p.x, p.w, p.bias, p.geometry); }},
+    {"seen pixels", strided_pointwise,
+     [](const Problem& p) {
+       conv_cpu(p.y, seen_pixels(p.x, p.y, p.geometry), p.w, p.bias, without_stride(p.geometry));
+     }},
+    {"onednn", has_forward_plan, run_forward_plan},
+    {"f32", always, forward_in_f32},
+};
+
+void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
+  run_first(kForward, {x, w, bias, y, g});
+}
+
+// The gradient of the image, which is f32 or of the result's dtype.
 
 // Adds bias[C] to every pixel of x.
 void add_to_channels(const Tensor& x, const Tensor& bias) {
@@ -114,48 +173,95 @@ void add_to_channels(const Tensor& x, const Tensor& bias) {
   });
 }
 
-// dx is f32 or of dy's dtype.
+// A transposed convolution has a bias. It is added before the one rounding.
+void input_grad_and_bias(const Problem& p) {
+  const bool narrow = cpu::is_narrow(p.x.dtype());
+  const Tensor sum = narrow ? wide_like(p.x) : p.x;
+  conv_input_grad_cpu(sum, p.y, p.w, {}, p.geometry);
+  add_to_channels(sum, narrow ? widened(p.bias) : p.bias);
+  if (narrow) round_to(p.x, sum);
+}
+
+void input_grad_of_seen_pixels(const Problem& p) {
+  const Tensor dseen =
+      empty_channels_last({p.x.size(0), p.x.size(1), p.y.size(2), p.y.size(3)}, {p.x.dtype(), p.x.device()});
+  conv_input_grad_cpu(dseen, p.y, p.w, {}, without_stride(p.geometry));
+  spread_seen_pixels(p.x, dseen, p.geometry);
+}
+
+bool has_input_grad_plan(const Problem& p) {
+  static const char kind[] = "conv_input_grad";
+  onednn::PlanKey key = key_of(kind, p.x, p.w, p.geometry, false);
+  p.plan = onednn::plan_in(p.y.dtype(), key.add(int64_t(p.x.dtype())), [&] {
+    return onednn::conv_plan(Pass::kInputGrad, p.x, p.w, p.y, p.geometry, false);
+  });
+  return p.plan != nullptr;
+}
+
+void run_input_grad_plan(const Problem& p) {
+  const onednn::Plan& plan = *p.plan;
+  Tensor hold;
+  onednn::run(plan, {{DNNL_ARG_DIFF_DST, onednn::memory(plan.dst, p.y)},
+                     {DNNL_ARG_WEIGHTS, onednn::weights_as(p.w, plan.plain_weights, plan.weights, hold)},
+                     {DNNL_ARG_DIFF_SRC, onednn::memory(plan.src, p.x)}});
+}
+
+void input_grad_in_f32(const Problem& p) {
+  const Tensor wide = p.x.dtype() == DType::kF32 ? p.x : wide_like(p.x);
+  conv_input_grad_cpu(wide, widened(p.y), widened(p.w), {}, p.geometry);
+  if (!wide.is_same(p.x)) round_to(p.x, wide);
+}
+
+constexpr Kernel kInputGrad[] = {
+    {"bias", [](const Problem& p) { return p.bias.defined(); }, input_grad_and_bias},
+    {"patches", [](const Problem& p) { return p.x.dtype() == DType::kF64; },
+     [](const Problem& p) { conv_input_grad_reference(p.x, p.y, p.w, p.geometry); }},
+    {"nonzeros", [](const Problem& p) { return prefers_sparse_grad(p.y, p.x, p.w.shape(), p.geometry); },
+     [](const Problem& p) { sparse_input_grad(p.x, p.y, p.w, p.geometry); }},
+    {"pointwise product",
+     [](const Problem& p) { return prefers_pointwise(p.x, p.y, p.w.shape(), p.geometry); },
+     [](const Problem& p) { pointwise_input_grad(p.x, p.y, p.w); }},
+    {"winograd", [](const Problem& p) { return prefers_winograd(p.x, p.y, p.w.shape(), p.geometry); },
+     [](const Problem& p) { winograd_input_grad(p.x, p.y, p.w, p.geometry); }},
+    {"seen pixels", [](const Problem& p) { return p.x.dtype() == p.y.dtype() && strided_pointwise(p); },
+     input_grad_of_seen_pixels},
+    {"onednn", has_input_grad_plan, run_input_grad_plan},
+    {"f32", always, input_grad_in_f32},
+};
+
 void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
                          ConvGeometry g) {
-  if (bias.defined()) {  // added before the one rounding
-    const bool narrow = cpu::is_narrow(dx.dtype());
-    const Tensor sum = narrow ? wide_like(dx) : dx;
-    conv_input_grad_cpu(sum, dy, w, {}, g);
-    add_to_channels(sum, narrow ? widened(bias) : bias);
-    if (narrow) round_to(dx, sum);
-    return;
-  }
-  if (dx.dtype() == DType::kF64) return conv_input_grad_reference(dx, dy, w, g);
-  if (pays_sparse_grad(dy, dx, w.shape(), g)) return sparse_input_grad(dx, dy, w, g);
-  if (pays_pointwise(dx, dy, w.shape(), g)) return pointwise_input_grad(dx, dy, w);
-  if (prefers_winograd(dx, dy, w.shape(), g)) return winograd_input_grad(dx, dy, w, g);
-  if (dy.dtype() == dx.dtype() && is_strided_pointwise(dx, w, g)) {
-    const Tensor dseen =
-        empty_channels_last({dx.size(0), dx.size(1), dy.size(2), dy.size(3)}, {dx.dtype(), dx.device()});
-    conv_input_grad_cpu(dseen, dy, w, {}, without_stride(g));
-    return spread_seen_pixels(dx, dseen, g);
-  }
-  static const char kind[] = "conv_input_grad";
-  onednn::PlanKey key = key_of(kind, dx, w, g, false);
-  const auto plan = onednn::plan_in(dy.dtype(), key.add(int64_t(dx.dtype())),
-                                    [&] { return onednn::conv_plan(Pass::kInputGrad, dx, w, dy, g, false); });
-  if (!plan) {
-    const Tensor wide = dx.dtype() == DType::kF32 ? dx : wide_like(dx);
-    conv_input_grad_cpu(wide, widened(dy), widened(w), {}, g);
-    if (!wide.is_same(dx)) round_to(dx, wide);
-    return;
-  }
-  Tensor hold;
-  onednn::run(*plan, {{DNNL_ARG_DIFF_DST, onednn::memory(plan->dst, dy)},
-                      {DNNL_ARG_WEIGHTS, onednn::weights_as(w, plan->plain_weights, plan->weights, hold)},
-                      {DNNL_ARG_DIFF_SRC, onednn::memory(plan->src, dx)}});
+  run_first(kInputGrad, {dx, w, bias, dy, g});
+}
+
+// The gradients of the weight and of the bias.
+
+bool wants_f32_of_narrow(const Problem& p) { return p.w.dtype() != p.y.dtype(); }
+
+// A 16-bit gradient, widened, is faster than f32 copies of the images.
+void widened_weight_grad(const Problem& p) {
+  const Tensor dw = empty(p.w.shape(), {p.y.dtype()});
+  const Tensor db = p.bias.defined() ? empty(p.bias.shape(), {p.y.dtype()}) : Tensor();
+  conv_weight_grad_cpu(dw, db, p.y, p.x, p.geometry);
+  const auto widen = cpu::converter(p.w.dtype(), p.y.dtype());
+  widen(dw.numel(), p.w.raw_ptr(), 1, dw.raw_ptr(), 1);
+  if (db.defined()) widen(db.numel(), p.bias.raw_ptr(), 1, db.raw_ptr(), 1);
 }
 
 // With a stride, oneDNN's weight gradient of channels-last images takes 1.6 times as long as that of blocked
 // images. The difference is more than the time to reorder them.
-bool pays_own_layout(const Tensor& dw, const ConvGeometry& g) {
-  return dw.dtype() == DType::kF32 && g.rank() == 2 && g.groups == 1 && g.stride[0] > 1 && dw.size(2) > 1 &&
-         dw.size(1) >= 16;
+bool prefers_blocked_images(const Problem& p) {
+  return p.w.dtype() == DType::kF32 && p.geometry.rank() == 2 && p.geometry.groups == 1 &&
+         p.geometry.stride[0] > 1 && p.w.size(2) > 1 && p.w.size(1) >= 16;
+}
+
+bool has_weight_grad_plan(const Problem& p) {
+  static const char kind[] = "conv_weight_grad";
+  p.plan = onednn::plan_in(p.w.dtype(), key_of(kind, p.x, p.w, p.geometry, p.bias.defined()), [&] {
+    return onednn::conv_plan(Pass::kWeightGrad, p.x, p.w, p.y, p.geometry, p.bias.defined(),
+                             prefers_blocked_images(p));
+  });
+  return p.plan != nullptr;
 }
 
 // Returns x, whose layout is `plain`, in the layout `want`.
@@ -167,48 +273,56 @@ dnnl::memory image_as(const Tensor& x, const Desc& plain, const Desc& want, Tens
   return to;
 }
 
+// dw is row-major, like its weights.
+void run_weight_grad_plan(const Problem& p) {
+  const onednn::Plan& plan = *p.plan;
+  const bool direct = plan.weights == plan.plain_weights;
+  const Tensor packed = direct ? p.w : onednn::scratch(plan.weights);
+  const dnnl::memory weights = onednn::memory(plan.weights, packed);
+  Tensor hold_x, hold_dy;
+  onednn::run(plan,
+              {{DNNL_ARG_SRC, image_as(p.x, onednn::image_layout(p.x), plan.src, hold_x)},
+               {DNNL_ARG_DIFF_DST, image_as(p.y, onednn::image_layout(p.y), plan.dst, hold_dy)},
+               {DNNL_ARG_DIFF_WEIGHTS, weights},
+               {DNNL_ARG_DIFF_BIAS, p.bias.defined() ? onednn::memory(plan.bias, p.bias) : dnnl::memory()}});
+  if (!direct) onednn::reorder(weights, onednn::memory(plan.plain_weights, p.w));
+}
+
+void weight_grad_in_f32(const Problem& p) {
+  const Tensor dw = wide_like(p.w), db = wide_like(p.bias);
+  conv_weight_grad_cpu(dw, db, widened(p.y), widened(p.x), p.geometry);
+  round_to(p.w, dw), round_to(p.bias, db);
+}
+
+constexpr Kernel kWeightGrad[] = {
+    {"pairs of pixels", [](const Problem& p) { return has_bf16_weight_grad(p.y, p.x, p.geometry); },
+     [](const Problem& p) { bf16_weight_grad(p.w, p.bias, p.y, p.x, p.geometry); }},
+    {"16 bits, widened", wants_f32_of_narrow, widened_weight_grad},
+    {"patches", is_f64,
+     [](const Problem& p) { conv_weight_grad_reference(p.w, p.bias, p.y, p.x, p.geometry); }},
+    {"nonzeros", [](const Problem& p) { return prefers_sparse_grad(p.y, p.x, p.w.shape(), p.geometry); },
+     [](const Problem& p) { sparse_weight_grad(p.w, p.bias, p.y, p.x, p.geometry); }},
+    {"winograd",
+     [](const Problem& p) {
+       return !p.bias.defined() && prefers_winograd_weight_grad(p.x, p.y, p.w.shape(), p.geometry);
+     },
+     [](const Problem& p) { winograd_weight_grad(p.w, p.y, p.x, p.geometry); }},
+    {"taps",
+     [](const Problem& p) { return !p.bias.defined() && prefers_tap_weight_grad(p.w, p.y, p.geometry); },
+     [](const Problem& p) { tap_weight_grad(p.w, p.y, p.x, p.geometry); }},
+    {"registers", [](const Problem& p) { return p.bias.defined() && has_fast_weight_grad(p.w, p.geometry); },
+     [](const Problem& p) { fast_weight_grad(p.w, p.bias, p.y, p.x, p.geometry); }},
+    {"seen pixels", strided_pointwise,
+     [](const Problem& p) {
+       conv_weight_grad_cpu(p.w, p.bias, p.y, seen_pixels(p.x, p.y, p.geometry), without_stride(p.geometry));
+     }},
+    {"onednn", has_weight_grad_plan, run_weight_grad_plan},
+    {"f32", always, weight_grad_in_f32},
+};
+
 void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
                           ConvGeometry g) {
-  if (dw.dtype() != dy.dtype()) {
-    if (has_bf16_weight_grad(dy, x, g)) return bf16_weight_grad(dw, db, dy, x, g);
-    // Elsewhere a 16-bit gradient from oneDNN, widened, is faster than f32 copies of the images.
-    const Tensor narrow_dw = empty(dw.shape(), {dy.dtype()});
-    const Tensor narrow_db = db.defined() ? empty(db.shape(), {dy.dtype()}) : Tensor();
-    conv_weight_grad_cpu(narrow_dw, narrow_db, dy, x, g);
-    const auto widen = cpu::converter(dw.dtype(), dy.dtype());
-    widen(dw.numel(), dw.raw_ptr(), 1, narrow_dw.raw_ptr(), 1);
-    if (db.defined()) widen(db.numel(), db.raw_ptr(), 1, narrow_db.raw_ptr(), 1);
-    return;
-  }
-  if (dw.dtype() == DType::kF64) return conv_weight_grad_reference(dw, db, dy, x, g);
-  if (pays_sparse_grad(dy, x, dw.shape(), g)) return sparse_weight_grad(dw, db, dy, x, g);
-  if (!db.defined() && pays_winograd_weight_grad(x, dy, dw.shape(), g))
-    return winograd_weight_grad(dw, dy, x, g);
-  if (!db.defined() && pays_tap_weight_grad(dw, dy, g)) return tap_weight_grad(dw, dy, x, g);
-  if (db.defined() && has_fast_weight_grad(dw, g)) return fast_weight_grad(dw, db, dy, x, g);
-  if (has_bf16_weight_grad(dy, x, g)) return bf16_weight_grad(dw, db, dy, x, g);
-  if (is_strided_pointwise(x, dw, g))
-    return conv_weight_grad_cpu(dw, db, dy, seen_pixels(x, dy, g), without_stride(g));
-  static const char kind[] = "conv_weight_grad";
-  const auto plan = onednn::plan_in(dw.dtype(), key_of(kind, x, dw, g, db.defined()), [&] {
-    return onednn::conv_plan(Pass::kWeightGrad, x, dw, dy, g, db.defined(), pays_own_layout(dw, g));
-  });
-  if (!plan) {
-    const Tensor wide_dw = wide_like(dw), wide_db = wide_like(db);
-    conv_weight_grad_cpu(wide_dw, wide_db, widened(dy), widened(x), g);
-    round_to(dw, wide_dw), round_to(db, wide_db);
-    return;
-  }
-  // dw is row-major, like its weights.
-  const bool direct = plan->weights == plan->plain_weights;
-  const Tensor packed = direct ? dw : onednn::scratch(plan->weights);
-  const dnnl::memory weights = onednn::memory(plan->weights, packed);
-  Tensor hold_x, hold_dy;
-  onednn::run(*plan, {{DNNL_ARG_SRC, image_as(x, onednn::image_layout(x), plan->src, hold_x)},
-                      {DNNL_ARG_DIFF_DST, image_as(dy, onednn::image_layout(dy), plan->dst, hold_dy)},
-                      {DNNL_ARG_DIFF_WEIGHTS, weights},
-                      {DNNL_ARG_DIFF_BIAS, db.defined() ? onednn::memory(plan->bias, db) : dnnl::memory()}});
-  if (!direct) onednn::reorder(weights, onednn::memory(plan->plain_weights, dw));
+  run_first(kWeightGrad, {x, dw, db, dy, g});
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
 
 }  // namespace
 
-bool pays_pointwise(const Tensor& y, const Tensor& x, const Shape& w, const raw::ConvGeometry& g) {
+bool prefers_pointwise(const Tensor& y, const Tensor& x, const Shape& w, const raw::ConvGeometry& g) {
   if (y.dtype() != x.dtype() || g.rank() != 2 || g.groups != 1) return false;
   if (!(x.dtype() == DType::kF32 ? cpu::has_avx512() : x.dtype() == DType::kBF16 && cpu::has_avx512_bf16()))
     return false;

@@ -7,7 +7,7 @@ namespace gradus {
 
 // Returns whether these kernels serve the convolution of x by w and are faster than oneDNN, which has to
 // reorder the filters first. For the gradient dx pass dx as y and dy as x.
-bool pays_pointwise(const Tensor& y, const Tensor& x, const Shape& w, const raw::ConvGeometry& geometry);
+bool prefers_pointwise(const Tensor& y, const Tensor& x, const Shape& w, const raw::ConvGeometry& geometry);
 
 // Compute what raw::conv_kernel and raw::conv_input_grad_kernel compute, without a bias.
 void pointwise_conv(const Tensor& y, const Tensor& x, const Tensor& w);

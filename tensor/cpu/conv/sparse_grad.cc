@@ -208,7 +208,7 @@ double sampled_density(const Tensor& dy) {
 
 }  // namespace
 
-bool pays_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w, const raw::ConvGeometry& o) {
+bool prefers_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w, const raw::ConvGeometry& o) {
   return cpu::has_avx512() && dy.dtype() == DType::kF32 && o.rank() == 2 && o.groups == 1 &&
          w[0] % kLanes == 0 && o.dilation[1] == 1 && kernels_for(w) &&
          x.numel() / x.size(0) < (int64_t{1} << 31) && sampled_density(dy) < kMostNonzero;

@@ -10,7 +10,7 @@ namespace gradus {
 // Returns whether visiting the nonzeros alone pays. It does with AVX-512, one group, filters w[O,C,KH,KW]
 // with O and C multiples of 16 and KH*KW*C sums that registers hold, no horizontal dilation, and few nonzeros
 // in a sample of dy.
-bool pays_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
+bool prefers_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                       const raw::ConvGeometry& geometry);
 
 // Compute what raw::conv_weight_grad_kernel and raw::conv_input_grad_kernel compute.

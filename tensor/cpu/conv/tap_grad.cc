@@ -17,7 +17,7 @@
 
 namespace gradus {
 
-bool pays_tap_weight_grad(const Tensor& dw, const Tensor& dy, const raw::ConvGeometry& g) {
+bool prefers_tap_weight_grad(const Tensor& dw, const Tensor& dy, const raw::ConvGeometry& g) {
   if (!cpu::has_avx512() || dw.dtype() != DType::kF32 || g.rank() != 2 || g.groups != 1) return false;
   const int64_t O = dw.size(0), C = dw.size(1);
   const bool one_tap = dw.numel() == O * C;

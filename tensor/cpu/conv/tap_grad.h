@@ -7,7 +7,7 @@
 namespace gradus {
 
 // Returns whether the kernel serves this problem and is faster than oneDNN.
-bool pays_tap_weight_grad(const Tensor& dw, const Tensor& dy, const raw::ConvGeometry& geometry);
+bool prefers_tap_weight_grad(const Tensor& dw, const Tensor& dy, const raw::ConvGeometry& geometry);
 
 // Computes what raw::conv_weight_grad_kernel computes, without a bias.
 void tap_weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const raw::ConvGeometry& geometry);

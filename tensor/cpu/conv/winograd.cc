@@ -358,7 +358,7 @@ bool prefers_winograd(const Tensor& x, const Tensor& y, const Shape& w, const Co
   return serves(x, y, w, g,
                 std::max<int64_t>(128, w[0] * w[1] / 4096));  // enough to pay for transforming the filters
 }
-bool pays_winograd_weight_grad(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g) {
+bool prefers_winograd_weight_grad(const Tensor& x, const Tensor& y, const Shape& w, const ConvGeometry& g) {
   return serves(x, y, w, g, 128);
 }
 

@@ -10,7 +10,7 @@ namespace gradus {
 // Return whether these kernels serve the convolution of channels-last x to y by filters of shape w, and are
 // faster than oneDNN. The first answers for y and for the gradient of x, the second for the gradient of w.
 bool prefers_winograd(const Tensor& x, const Tensor& y, const Shape& w, const raw::ConvGeometry& geometry);
-bool pays_winograd_weight_grad(const Tensor& x, const Tensor& y, const Shape& w,
+bool prefers_winograd_weight_grad(const Tensor& x, const Tensor& y, const Shape& w,
                                const raw::ConvGeometry& geometry);
 
 // Compute what raw::conv_kernel computes, and without a bias what raw::conv_input_grad_kernel

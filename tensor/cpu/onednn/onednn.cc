@@ -116,11 +116,14 @@ bool computes_in(DType t) {
   return t == DType::kF32 || (t == DType::kBF16 && has_bf16);
 }
 
-bool is_reference(const_dnnl_primitive_desc_t pd) {
+// Returns oneDNN's name of an implementation, "jit:avx512_core".
+static std::string_view implementation(const_dnnl_primitive_desc_t pd) {
   const char* name = nullptr;
   dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
-  return name && std::strncmp(name, "ref", 3) == 0;
+  return name ? name : "";
 }
+
+bool is_reference(const_dnnl_primitive_desc_t pd) { return implementation(pd).starts_with("ref"); }
 
 size_t PlanKey::hash() const {
   uint64_t h = 0xcbf29ce484222325u;
@@ -157,6 +160,7 @@ static void execute(const Plan& plan, std::initializer_list<Arg> args) {
 
 void run(const Plan& plan, std::initializer_list<Arg> args) {
   use_threads();
+  if (observer()) tell_kernel(implementation(plan.primitive.get_primitive_desc()));
   execute(plan, args);
 }
 
