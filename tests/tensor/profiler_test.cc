@@ -137,7 +137,7 @@ TEST(Profiler, NamesTheKernelOfAConvolution) {
   Profiler profiler;
   const Tensor x = randn({2, 3, 8, 8}, {.dtype = DType::kF64}),
                w = randn({4, 3, 3, 3}, {.dtype = DType::kF64});
-  const Tensor half = raw::channels_last(to(x, DType::kF16));
+  const Tensor half = channels_last(to(x, DType::kF16));
   {
     auto scope = profiler.record();
     conv2d(x, w);
