@@ -167,6 +167,7 @@ bool choose(Random& r, Convolution& c) {
     if (!(is_signal && d == 0)) {
       I = r.one_in(8) ? r.in(1, volume ? 20 : 40) : r.in(1, volume ? 8 : 14);
       K = pointwise ? 1 : r.in(1, r.one_in(4) ? 7 : 4);
+      if (!volume && !pointwise && r.one_in(10)) K = r.in(8, 20), I = K + r.in(0, 13);
       S = r.one_in(2) ? 1 : r.in(1, 5);
       P = pointwise || r.one_in(2) ? 0 : r.in(0, r.one_in(3) ? 5 : K);
       D = r.one_in(3) ? r.in(1, 4) : 1;

@@ -67,7 +67,7 @@ bool of_narrow_results_and_a_stride(const Problem& p) {
 bool of_dilated_filters(const Problem& p) { return p.g.dilation.product() > 1; }
 bool of_large_filters(const Problem& p) {
   for (int d = 0; d < p.g.rank(); ++d)
-    if (p.w[d + 2] > 12) return true;
+    if (p.w[d + 2] > 7) return true;
   return false;
 }
 // The last row may end before its padding does.
