@@ -329,7 +329,7 @@ void check_alike(Job& job, const Sampler& sampler, const DataLoaderOptions& o, c
 
 }  // namespace
 
-DataLoader::DataLoader(DatasetRef dataset, DataLoaderOptions options) {
+DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
   const auto require = [&](bool ok, const char* option, const char* expected, int64_t given) {
     if (!ok) throw ValueError("DataLoader", option, " must be ", expected, ", given ", given);
   };

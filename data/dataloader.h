@@ -102,7 +102,7 @@ class DataLoader {
   // Errors: ValueError for an option outside its domain. ValueError when the ranks of a job would not
   // share one order: their n-th loaders must be alike, unless they give rank or world_size, or a
   // sampler with a share.
-  explicit DataLoader(DatasetRef dataset, DataLoaderOptions options = {});
+  explicit DataLoader(DatasetArg dataset, DataLoaderOptions options = {});
   // Movable; a copy would share its place in the order.
   DataLoader(DataLoader&&) = default;
   DataLoader& operator=(DataLoader&&) = default;

@@ -182,7 +182,7 @@ Batch TensorDataset::get_batch(std::span<const int64_t> indices) const {
   return {rows(inputs_, indices), rows(targets_, indices), {indices.begin(), indices.end()}};
 }
 
-Subset::Subset(DatasetRef dataset, std::vector<int64_t> indices)
+Subset::Subset(DatasetArg dataset, std::vector<int64_t> indices)
     : dataset_(std::move(dataset)), indices_(std::move(indices)) {
   for (size_t i = 0; i < indices_.size(); ++i) {
     if (indices_[i] < 0 || indices_[i] >= dataset_->size())
@@ -191,7 +191,7 @@ Subset::Subset(DatasetRef dataset, std::vector<int64_t> indices)
   }
 }
 
-Subset Subset::first(DatasetRef dataset, int64_t count) {
+Subset Subset::first(DatasetArg dataset, int64_t count) {
   if (count < 0) throw ValueError("Subset", "count must not be negative, given ", count);
   std::vector<int64_t> indices(static_cast<size_t>(std::min(count, dataset->size())));
   for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i);
@@ -234,7 +234,7 @@ Batch Subset::get_batch(std::span<const int64_t> indices) const {
   return batch;
 }
 
-ConcatDataset::ConcatDataset(std::vector<DatasetRef> parts) : parts_(std::move(parts)) {
+ConcatDataset::ConcatDataset(const std::vector<DatasetArg>& parts) : parts_(parts.begin(), parts.end()) {
   if (parts_.empty()) throw ValueError("ConcatDataset", "needs at least one data set");
   int64_t end = 0;
   for (const DatasetRef& part : parts_) ends_.push_back(end += part->size());

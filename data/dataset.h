@@ -97,10 +97,11 @@ std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t>
 // Moves the samples that stand in for others, and their indices, to the end. Returns their number.
 int64_t move_stand_ins_last(std::vector<Sample>& samples, std::vector<int64_t>& indices);
 
-// Holds a data set. It borrows an lvalue, which must outlive it. It owns an rvalue or a shared_ptr.
+// Holds a data set. It owns an rvalue or a shared_ptr, and `return set;` moves a local set into it. It borrows
+// an lvalue only where that is written out, as DatasetRef(set). The set must then outlive it.
 class DatasetRef {
  public:
-  DatasetRef(const Dataset& borrowed) : p_(std::shared_ptr<const Dataset>(), &borrowed) {}
+  explicit DatasetRef(const Dataset& borrowed) : p_(std::shared_ptr<const Dataset>(), &borrowed) {}
   DatasetRef(std::shared_ptr<const Dataset> shared);  // Errors: ValueError for null
   template <class D>
     requires(!std::is_lvalue_reference_v<D> && std::derived_from<std::remove_cvref_t<D>, Dataset>)
@@ -111,6 +112,15 @@ class DatasetRef {
 
  private:
   std::shared_ptr<const Dataset> p_;
+};
+
+// A parameter that takes a data set. It borrows any lvalue, so the set must outlive the loader or the subset
+// that is made of it. A function that returns a subset of a local set passes std::move(set).
+class DatasetArg : public DatasetRef {
+ public:
+  using DatasetRef::DatasetRef;
+  DatasetArg(const Dataset& borrowed) : DatasetRef(borrowed) {}
+  DatasetArg(DatasetRef set) : DatasetRef(std::move(set)) {}
 };
 
 // Rows of tensors: sample i is (inputs[i], targets[i]).
@@ -133,9 +143,9 @@ class TensorDataset : public Dataset {
 class Subset : public Dataset {
  public:
   // Errors: IndexError for an index outside the data set.
-  Subset(DatasetRef dataset, std::vector<int64_t> indices);
+  Subset(DatasetArg dataset, std::vector<int64_t> indices);
   // The first `count` samples (all, when there are fewer).
-  static Subset first(DatasetRef dataset, int64_t count);
+  static Subset first(DatasetArg dataset, int64_t count);
 
   std::string name() const override { return dataset_->name(); }
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
@@ -150,7 +160,7 @@ class Subset : public Dataset {
 // The samples of several data sets, one set after the other.
 class ConcatDataset : public Dataset {
  public:
-  explicit ConcatDataset(std::vector<DatasetRef> parts);  // Errors: ValueError for no parts
+  explicit ConcatDataset(const std::vector<DatasetArg>& parts);  // Errors: ValueError for no parts
 
   std::string name() const override;
   int64_t size() const override { return ends_.back(); }

@@ -397,7 +397,7 @@ double weight_of(const data::Batch& batch) {
   return double(batch.size()) * get_world_size() / double(batch.global_size);
 }
 
-VerifyReport verify(const MakeModule& make, const LossOf& loss, data::DatasetRef data,
+VerifyReport verify(const MakeModule& make, const LossOf& loss, data::DatasetArg data,
                     const VerifyOptions& options) {
   return Verification(make, loss, *data, options).report();
 }

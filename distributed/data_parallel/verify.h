@@ -65,7 +65,7 @@ namespace internal {
 using MakeModule = std::function<std::unique_ptr<nn::Module>()>;
 using LossOf = std::function<Tensor(nn::Module&, const data::Batch&)>;
 double weight_of(const data::Batch& batch);  // size * ranks / global_size
-VerifyReport verify(const MakeModule& make, const LossOf& loss, data::DatasetRef data,
+VerifyReport verify(const MakeModule& make, const LossOf& loss, data::DatasetArg data,
                     const VerifyOptions& options);
 }  // namespace internal
 
@@ -82,7 +82,7 @@ VerifyReport verify(const MakeModule& make, const LossOf& loss, data::DatasetRef
 // model that has other tensors in a job of one rank.
 template <class Make, class Loss>
   requires std::is_invocable_v<Make>
-VerifyReport verify(Make make, data::DatasetRef data, const VerifyOptions& options, Loss loss) {
+VerifyReport verify(Make make, data::DatasetArg data, const VerifyOptions& options, Loss loss) {
   using M = std::remove_cvref_t<decltype(*make())>;
   return internal::verify([make]() -> std::unique_ptr<nn::Module> { return make(); },
                           [loss](nn::Module& m, const data::Batch& b) { return loss(static_cast<M&>(m), b); },
@@ -90,7 +90,7 @@ VerifyReport verify(Make make, data::DatasetRef data, const VerifyOptions& optio
 }
 // Does the same with cross entropy, weighted in this way.
 template <class Make>
-VerifyReport verify(Make make, data::DatasetRef data, const VerifyOptions& options = {}) {
+VerifyReport verify(Make make, data::DatasetArg data, const VerifyOptions& options = {}) {
   return verify(make, std::move(data), options, [](auto& model, const data::Batch& b) {
     return nn::cross_entropy(model(b.input), b.target) * internal::weight_of(b);
   });

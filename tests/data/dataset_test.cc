@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <type_traits>
+
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus::data {
@@ -161,6 +163,30 @@ TEST(Subset, SelectsInOrderAndNamesTheUnderlyingSample) {
 TEST(Subset, OwnsATemporary) {
   const Subset s(Numbers(20), {5});
   EXPECT_EQ(s.get(0).target.item<int64_t>(), 5);
+}
+
+// A local set that a function returns as a DatasetRef is owned. Where a function would return, or keep, a
+// reference to a local set, nothing compiles unless it says DatasetRef(set).
+TEST(DatasetRef, BorrowsOnlyWhenItSaysSo) {
+  const auto local = []() -> DatasetRef {
+    Numbers set(20);
+    return set;
+  };
+  const auto constant = []() -> DatasetRef {
+    const Numbers set(21);
+    return set;
+  };
+  EXPECT_EQ(local()->get(5).target.item<int64_t>(), 5);
+  EXPECT_EQ(constant()->size(), 21);
+  static_assert(std::is_convertible_v<Numbers, DatasetRef>);
+  static_assert(std::is_convertible_v<std::shared_ptr<const Dataset>, DatasetRef>);
+  static_assert(!std::is_convertible_v<Numbers&, DatasetRef>);
+  static_assert(!std::is_convertible_v<const Numbers&, DatasetRef>);
+  static_assert(std::is_convertible_v<const Numbers&, DatasetArg>);
+  const Numbers lasting(3);
+  EXPECT_EQ(&*DatasetRef(lasting), &lasting);
+  EXPECT_EQ(&*DatasetArg(lasting), &lasting);
+  EXPECT_EQ(&*DatasetArg(DatasetRef(lasting)), &lasting);
 }
 
 TEST(ConcatDataset, PlacesSetsOneAfterTheOther) {
