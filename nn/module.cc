@@ -517,4 +517,14 @@ ParameterScope::~ParameterScope() {
   for (auto it = originals_.rbegin(); it != originals_.rend(); ++it) *it->first = std::move(it->second);
 }
 
+ModeScope::ModeScope(Module& module, bool training) {
+  for (const auto& [path, m] : module.named_modules()) modes_.emplace_back(m, m->is_training());
+  module.train(training);
+}
+
+ModeScope::~ModeScope() {
+  // A module comes before its children. train() also sets the children, which then set their own mode.
+  for (const auto& [module, training] : modes_) module->train(training);
+}
+
 }  // namespace gradus::nn

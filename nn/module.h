@@ -281,6 +281,19 @@ class ParameterScope {
   std::vector<std::pair<Tensor*, Tensor>> originals_;
 };
 
+// Sets the training mode of `module` and all modules below until the end of the scope. Each module then has
+// its own mode again.
+class ModeScope {
+ public:
+  ModeScope(Module& module, bool training);
+  ~ModeScope();
+  ModeScope(const ModeScope&) = delete;
+  ModeScope& operator=(const ModeScope&) = delete;
+
+ private:
+  std::vector<std::pair<Module*, bool>> modes_;
+};
+
 // Returns the tree with types, options, parameter counts and their total, as text:
 //
 //   Net(

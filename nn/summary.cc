@@ -63,24 +63,6 @@ class CallLog {
   std::vector<HookHandle> hooks_;
 };
 
-// Sets a training mode for a scope, and then restores each module's own mode.
-class ModeScope {
- public:
-  ModeScope(Layer& net, bool training) {
-    for (auto& [path, module] : net.named_modules()) before_.emplace_back(module, module->is_training());
-    net.train(training);
-  }
-  ~ModeScope() {
-    // train() also sets the modules below. They come later in the list and set their own mode.
-    for (auto& [module, training] : before_) module->train(training);
-  }
-  ModeScope(const ModeScope&) = delete;
-  ModeScope& operator=(const ModeScope&) = delete;
-
- private:
-  std::vector<std::pair<Module*, bool>> before_;
-};
-
 int64_t bytes_of(const std::vector<Tensor>& tensors) {
   int64_t bytes = 0;
   for (const Tensor& t : tensors) bytes += t.nbytes();

@@ -128,7 +128,6 @@ void AveragedModel::load_state_dict(const State& state) {
 
 BatchNormUpdate::BatchNormUpdate(nn::Module& model) {
   for (const auto& [name, module] : model.named_modules()) {
-    training_.emplace_back(module, module->is_training());
     if (auto* bn = dynamic_cast<nn::BatchNorm*>(module); bn && bn->running_mean.defined())
       batch_norms_.push_back(bn);
   }
@@ -136,13 +135,11 @@ BatchNormUpdate::BatchNormUpdate(nn::Module& model) {
     bn->reset_running_stats();
     bn->weigh_all_batches_alike(true);
   }
-  if (!batch_norms_.empty()) model.train();
+  if (!batch_norms_.empty()) mode_.emplace(model, true);
 }
 
 BatchNormUpdate::~BatchNormUpdate() {
   for (nn::BatchNorm* bn : batch_norms_) bn->weigh_all_batches_alike(false);
-  // A module comes before its children. train() also sets the children, which then set their own mode.
-  for (const auto& [module, was_training] : training_) module->train(was_training);
 }
 
 }  // namespace gradus::optim

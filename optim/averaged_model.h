@@ -86,7 +86,7 @@ class BatchNormUpdate {
 
  private:
   std::vector<nn::BatchNorm*> batch_norms_;
-  std::vector<std::pair<nn::Module*, bool>> training_;
+  std::optional<nn::ModeScope> mode_;
 };
 
 // Computes the running statistics of batch norms anew from all of `batches`, a loader or a range of tensors.

@@ -294,8 +294,7 @@ void Training::end_test(const Sums& all) {
 }
 
 Sums Training::evaluate(nn::Layer& net, data::DataLoader& loader) {
-  const bool was_training = net.is_training();
-  net.eval();
+  const nn::ModeScope mode(net, false);
   const auto off = no_record();
   Tally tally;
   for (const data::Batch& b : loader) {
@@ -303,7 +302,6 @@ Sums Training::evaluate(nn::Layer& net, data::DataLoader& loader) {
     tally.add(score(cross_entropy(logits, b.target, {.reduction = Reduction::kNone}), logits, b));
     if (end_test_step()) break;
   }
-  net.train(was_training);
   return tally.reduce();
 }
 

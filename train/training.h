@@ -128,7 +128,8 @@ class Training {
   void end_test(const Sums& all);
 
   // Tests a classifier: runs it over the loader in evaluation mode, without recording, and returns
-  // cross-entropy and accuracy over all ranks. The net's mode is afterward what it was. Collective.
+  // cross-entropy and accuracy over all ranks. Afterward, also after an error, each module has the mode
+  // that it had before. Collective.
   // Errors: Interrupted.
   Sums evaluate(nn::Layer& net, data::DataLoader& loader);
   // Prints what is trained, on what and where: the sizes of the data sets, ranks, threads, seed, and

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -113,6 +114,35 @@ TEST(Training, MakesATestAfterEachEpochAndAtTheEnd) {
     EXPECT_EQ(p.training.last().test.mean("fid"), 6);
     EXPECT_EQ(p.training.best().test.mean("fid"), 3);
   }
+}
+
+TEST(Training, EvaluationRestoresTheModeOfEachModuleAlsoWhenItIsInterrupted) {
+  struct Partly : Net {
+    nn::Dropout frozen{this, "frozen", {}};
+    Tensor forward(const Tensor& x) override {
+      EXPECT_FALSE(is_training());
+      if (ask_to_stop) std::raise(SIGINT);
+      if (fail) throw ValueError("net", "cannot go on");
+      return Net::forward(frozen(x));
+    }
+    bool ask_to_stop = false, fail = false;
+  } net;
+  net.frozen.eval();
+  Pair p({});
+  const auto expect_restored = [&] {
+    EXPECT_TRUE(net.is_training());
+    EXPECT_TRUE(net.fc.is_training());
+    EXPECT_FALSE(net.frozen.is_training());
+  };
+  EXPECT_EQ(p.training.evaluate(net, p.loader).seen, 50);
+  expect_restored();
+  net.fail = true;
+  EXPECT_THROW(p.training.evaluate(net, p.loader), ValueError);
+  expect_restored();
+  net.fail = false;
+  net.ask_to_stop = true;
+  EXPECT_THROW(p.training.evaluate(net, p.loader), train::Interrupted);
+  expect_restored();
 }
 
 TEST(Training, LogsEveryMeanAndEveryLearningRate) {
