@@ -1,7 +1,6 @@
 #include "gradus/data/sets/cifar.h"
 
 #include <algorithm>
-#include <cstring>
 #include <sstream>
 #include <system_error>
 
@@ -29,6 +28,9 @@ struct CifarSet::Kind {
   static const Kind& cifar100();
   // Returns the files of the set, in order, or none when they are not there.
   std::vector<fs::path> files(const fs::path& dir, bool train) const;
+  // Errors: FileError when they are not there.
+  std::vector<fs::path> find(const fs::path& dir, bool train) const;
+  ImagesInMemory load(const std::vector<fs::path>& files, const Transform& transform) const;
 };
 
 const CifarSet::Kind& CifarSet::Kind::cifar10() {
@@ -98,82 +100,69 @@ std::vector<fs::path> CifarSet::Kind::files(const fs::path& dir, bool train) con
   return found;
 }
 
-namespace {
+std::vector<fs::path> CifarSet::Kind::find(const fs::path& dir, bool train) const {
+  std::vector<fs::path> found = files(dir, train);
+  if (!found.empty()) return found;
+  std::error_code ignored;
+  const char* file =
+      classes == 100 ? (train ? "train.bin" : "test.bin") : (train ? "data_batch_1.bin" : "test_batch.bin");
+  throw FileError(name, fs::is_directory(dir, ignored) ? "found no " : "there is no such folder, so no ",
+                  file, " in ", dir.string(), " (nor in ", folder, " below it); data::download_cifar",
+                  classes, " gets the binary version, ", origin);
+}
 
-struct Part {
-  InputFile file;
-  int64_t images;
-};
-
-}  // namespace
-
-CifarSet::CifarSet(const fs::path& dir, const Kind& kind, const CifarOptions& options)
-    : ImageDataset(options.transform), name_(kind.name) {
-  const std::vector<fs::path> paths = kind.files(dir, options.train);
-  if (paths.empty()) {
-    std::error_code ignored;
-    const char* file = kind.classes == 100 ? (options.train ? "train.bin" : "test.bin")
-                                           : (options.train ? "data_batch_1.bin" : "test_batch.bin");
-    throw FileError(name_, fs::is_directory(dir, ignored) ? "found no " : "there is no such folder, so no ",
-                    file, " in ", dir.string(), " (nor in ", kind.folder, " below it); data::download_cifar",
-                    kind.classes, " gets the binary version, ", kind.origin);
-  }
-
-  const int64_t record = kind.record_bytes();
+ImagesInMemory CifarSet::Kind::load(const std::vector<fs::path>& files, const Transform& transform) const {
+  struct Part {
+    InputFile file;
+    int64_t images;
+  };
+  const int64_t record = record_bytes();
   std::vector<Part> parts;
-  std::string key = concat(name_, " interleaved");
+  std::string key = concat(name, " interleaved");
   int64_t n = 0;
-  for (const fs::path& path : paths) {
-    InputFile file(path, name_);
+  for (const fs::path& path : files) {
+    InputFile file(path, name);
     const int64_t bytes = file.file_size();
     if (bytes == 0 || bytes % record != 0)
-      throw FileError(name_, path.string(), ": is ", bytes, " bytes long, expected a multiple of ", record,
+      throw FileError(name, path.string(), ": is ", bytes, " bytes long, expected a multiple of ", record,
                       ", the size of a label and an image");
     key += " " + file.identity();
     n += bytes / record;
     parts.push_back({std::move(file), bytes / record});
   }
 
-  const HostTensor memory = host_tensor(key, n * (kImageBytes + 1), [&](uint8_t* images) {
+  // The images, then the labels.
+  const HostTensor all = host_tensor(key, n * (kImageBytes + 1), [&](uint8_t* images) {
     uint8_t* labels = images + n * kImageBytes;
     std::vector<uint8_t> buffer(static_cast<size_t>(record));
     for (Part& part : parts) {
       for (int64_t i = 0; i < part.images; ++i) {
         if (part.file.read(buffer.data(), record) != record)
-          throw FileError(name_, part.file.path().string(), ": is cut short: no image ", i, " of ",
+          throw FileError(name, part.file.path().string(), ": is cut short: no image ", i, " of ",
                           part.images);
-        const int label = buffer[static_cast<size_t>(kind.label_bytes - 1)];
-        if (label >= kind.classes)
-          throw FileError(name_, part.file.path().string(), ": label ", i, " is ", label, ", expected 0 to ",
-                          kind.classes - 1);
-        interleave(buffer.data() + kind.label_bytes, images);
+        const int label = buffer[static_cast<size_t>(label_bytes - 1)];
+        if (label >= classes)
+          throw FileError(name, part.file.path().string(), ": label ", i, " is ", label, ", expected 0 to ",
+                          classes - 1);
+        interleave(buffer.data() + label_bytes, images);
         images += kImageBytes;
         *labels++ = static_cast<uint8_t>(label);
       }
     }
   });
-  memory_ = memory.memory;
-  bytes_ = memory.bytes;
-  images_ = view_as_strided(bytes_, {n, 3, kSide, kSide}, {kImageBytes, 1, 3 * kSide, 3}, 0);
-  labels_ = view_as_strided(bytes_, {n}, {1}, n * kImageBytes);
+  const Shape image_shape{n, 3, kSide, kSide};
+  return ImagesInMemory(name, view_as_strided(all.bytes, image_shape, channels_last_strides(image_shape), 0),
+                        view_as_strided(all.bytes, {n}, {1}, n * kImageBytes), classes, transform,
+                        all.memory);
+}
 
-  const fs::path names = paths[0].parent_path() / kind.class_file;
+CifarSet::CifarSet(const fs::path& dir, const Kind& kind, const CifarOptions& options)
+    : ImagesInMemory(kind.load(kind.find(dir, options.train), options.transform)) {
+  const fs::path names = kind.find(dir, options.train)[0].parent_path() / kind.class_file;
   if (!is_there(names)) return;
-  classes_ = read_names(names, name_);
+  classes_ = read_names(names, kind.name);
   if (static_cast<int64_t>(classes_.size()) != kind.classes)
-    throw FileError(name_, names.string(), ": has ", classes_.size(), " names, expected ", kind.classes);
-}
-
-Image CifarSet::image(int64_t index) const {
-  check_index(index);
-  Image image(kSide, kSide, 3);
-  std::memcpy(image.mutable_data(), bytes_.ptr<uint8_t>() + index * kImageBytes, kImageBytes);
-  return image;
-}
-
-int64_t CifarSet::label(int64_t index) const {
-  check_index(index);
-  return labels_.ptr<uint8_t>()[index];
+    throw FileError(kind.name, names.string(), ": has ", classes_.size(), " names, expected ", kind.classes);
 }
 
 CIFAR10::CIFAR10(const fs::path& dir, CifarOptions options) : CifarSet(dir, Kind::cifar10(), options) {}

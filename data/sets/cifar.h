@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "gradus/data/sets/host_tensor.h"
-#include "gradus/data/sets/image_dataset.h"
+#include "gradus/data/sets/images_in_memory.h"
 #include "gradus/data/transforms/transforms.h"
 
 namespace gradus::data {
@@ -18,30 +17,18 @@ struct CifarOptions {
   Transform transform = ToTensor();  // what becomes of each image when it is read
 };
 
-// The base of CIFAR10 and CIFAR100: the images in memory, as bytes, once per host.
-class CifarSet : public ImageDataset {
+// The base of CIFAR10 and CIFAR100.
+class CifarSet : public ImagesInMemory {
  public:
-  std::string name() const override { return name_; }
-  int64_t size() const override { return images_.size(0); }
-  Image image(int64_t index) const override;
-  int64_t label(int64_t index) const override;
-
   // Names of the classes, in the order of their labels. Empty when the folder has no file of names.
   const std::vector<std::string>& classes() const { return classes_; }
-  const Tensor& images() const { return images_; }     // u8[N,3,32,32], channels-last; not to be written to
-  const Tensor& labels() const { return labels_; }     // u8[N]; not to be written to
-  const MemoryUse& memory() const { return memory_; }  // of images and labels
 
  protected:
   struct Kind;
   CifarSet(const std::filesystem::path& dir, const Kind& kind, const CifarOptions& options);
 
  private:
-  std::string name_;
-  Tensor bytes_;  // images, then labels
-  Tensor images_, labels_;
   std::vector<std::string> classes_;
-  MemoryUse memory_;
 };
 
 // 50,000 training and 10,000 test images of 10 classes (Krizhevsky 2009).

@@ -277,7 +277,7 @@ void draw_digit(Draws& draws, int label, uint8_t* out) {
   canvas.develop(draws, pen, noise, out);
 }
 
-ImageSet generate(const GeneratedDigitsOptions& options) {
+ImagesInMemory generate(const GeneratedDigitsOptions& options) {
   const int64_t n = options.size.value_or(options.train ? 60'000 : 10'000), pixels = n * kSide * kSide;
   if (n < 1) throw ValueError("GeneratedDigits", "size must be at least 1, given ", n);
   constexpr uint64_t kDigitStream = uint64_t{5} << 60;
@@ -296,14 +296,14 @@ ImageSet generate(const GeneratedDigitsOptions& options) {
   const HostTensor all =
       host_tensor(concat("digits:", options.train, ':', n, ':', options.seed), pixels + n, draw);
   const Shape image_shape{n, 1, kSide, kSide}, label_shape{n};
-  return ImageSet("GeneratedDigits",
-                  view_as_strided(all.bytes, image_shape, row_major_strides(image_shape), 0),
-                  view_as_strided(all.bytes, label_shape, row_major_strides(label_shape), pixels), 10,
-                  options.normalize ? Normalization{{0.1307f}, {0.3081f}} : Normalization{}, all.memory);
+  return ImagesInMemory("GeneratedDigits",
+                        view_as_strided(all.bytes, image_shape, row_major_strides(image_shape), 0),
+                        view_as_strided(all.bytes, label_shape, row_major_strides(label_shape), pixels), 10,
+                        options.transform, all.memory);
 }
 
 }  // namespace
 
-GeneratedDigits::GeneratedDigits(GeneratedDigitsOptions options) : ImageSet(generate(options)) {}
+GeneratedDigits::GeneratedDigits(GeneratedDigitsOptions options) : ImagesInMemory(generate(options)) {}
 
 }  // namespace gradus::data

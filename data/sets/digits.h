@@ -9,7 +9,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "gradus/data/sets/image_set.h"
+#include "gradus/data/sets/images_in_memory.h"
+#include "gradus/data/transforms/transforms.h"
 
 namespace gradus::data {
 
@@ -17,11 +18,12 @@ struct GeneratedDigitsOptions {
   bool train = true;                 // train and test images are different draws
   std::optional<int64_t> size = {};  // by default 60,000 training and 10,000 test images, as MNIST has
   uint64_t seed = 0;
-  bool normalize = true;  // with MNIST's mean 0.1307 and std 0.3081; else only to [0, 1]
+  // What becomes of each image when it is read. By default normalizes with MNIST's mean and std.
+  Transform transform = Compose({ToTensor(), Normalize({.mean = {0.1307}, .std = {0.3081}})});
 };
 
 // An image depends on (seed, train, index) alone. Drawn at construction, in parallel, one byte per pixel.
-class GeneratedDigits : public ImageSet {
+class GeneratedDigits : public ImagesInMemory {
  public:
   // Errors: ValueError for a size below 1.
   explicit GeneratedDigits(GeneratedDigitsOptions options = {});

@@ -12,24 +12,16 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Kind {
-  const char* name;  // in errors, and of the folder that other tools use
-  Normalization normalization;
+  const char* name;    // in errors, and of the folder that other tools use
+  double mean, std;    // of the training images
   const char* origin;  // where to get the files
 };
 
-const Kind& mnist() {
-  static const Kind kind{"MNIST",
-                         {{0.1307f}, {0.3081f}},
-                         "https://ossci-datasets.s3.amazonaws.com/mnist/ or "
-                         "https://storage.googleapis.com/cvdf-datasets/mnist/"};
-  return kind;
-}
-
-const Kind& fashion_mnist() {
-  static const Kind kind{
-      "FashionMNIST", {{0.2860f}, {0.3530f}}, "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"};
-  return kind;
-}
+constexpr Kind kMnist{"MNIST", 0.1307, 0.3081,
+                      "https://ossci-datasets.s3.amazonaws.com/mnist/ or "
+                      "https://storage.googleapis.com/cvdf-datasets/mnist/"};
+constexpr Kind kFashionMnist{"FashionMNIST", 0.2860, 0.3530,
+                             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"};
 
 std::vector<fs::path> folders(const fs::path& dir, const Kind& kind) {
   return {dir, dir / kind.name / "raw", dir / "raw"};
@@ -88,7 +80,7 @@ HostTensor read(IdxFile& file, const Kind& kind) {
   });
 }
 
-ImageSet load(const fs::path& dir, const Kind& kind, MnistOptions options) {
+ImagesInMemory load(const fs::path& dir, const Kind& kind, const MnistOptions& options) {
   const std::string part = options.train ? "train" : "t10k";
   IdxFile image_file = open(dir, kind, part + "-images", 3),
           label_file = open(dir, kind, part + "-labels", 1);
@@ -98,10 +90,11 @@ ImageSet load(const fs::path& dir, const Kind& kind, MnistOptions options) {
                     "-labels has ", m, " labels; expected as many, and at least one");
   const HostTensor images = read(image_file, kind), labels = read(label_file, kind);
   const Shape shape{n, 1, 28, 28};
-  return ImageSet(kind.name, view_as_strided(images.bytes, shape, row_major_strides(shape), 0), labels.bytes,
-                  10, options.normalize ? kind.normalization : Normalization{},
-                  MemoryUse{.own = images.memory.own + labels.memory.own,
-                            .shared = images.memory.shared + labels.memory.shared});
+  const Compose normalized({ToTensor(), Normalize({.mean = {kind.mean}, .std = {kind.std}})});
+  return ImagesInMemory(kind.name, view_as_strided(images.bytes, shape, row_major_strides(shape), 0),
+                        labels.bytes, 10, options.transform.value_or(normalized),
+                        MemoryUse{.own = images.memory.own + labels.memory.own,
+                                  .shared = images.memory.shared + labels.memory.shared});
 }
 
 bool all_there(const fs::path& dir, const Kind& kind) {
@@ -114,11 +107,11 @@ bool all_there(const fs::path& dir, const Kind& kind) {
 
 }  // namespace
 
-MNIST::MNIST(const fs::path& dir, MnistOptions options) : ImageSet(load(dir, mnist(), options)) {}
-bool MNIST::available(const fs::path& dir) { return all_there(dir, mnist()); }
+MNIST::MNIST(const fs::path& dir, MnistOptions options) : ImagesInMemory(load(dir, kMnist, options)) {}
+bool MNIST::available(const fs::path& dir) { return all_there(dir, kMnist); }
 
 FashionMNIST::FashionMNIST(const fs::path& dir, MnistOptions options)
-    : ImageSet(load(dir, fashion_mnist(), options)) {}
-bool FashionMNIST::available(const fs::path& dir) { return all_there(dir, fashion_mnist()); }
+    : ImagesInMemory(load(dir, kFashionMnist, options)) {}
+bool FashionMNIST::available(const fs::path& dir) { return all_there(dir, kFashionMnist); }
 
 }  // namespace gradus::data

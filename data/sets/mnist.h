@@ -4,18 +4,22 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
-#include "gradus/data/sets/image_set.h"
+#include "gradus/data/sets/images_in_memory.h"
+#include "gradus/data/transforms/transforms.h"
 
 namespace gradus::data {
 
 struct MnistOptions {
-  bool train = true;      // the training images; else the test images
-  bool normalize = true;  // to mean 0 and standard deviation 1 over the training images; else only to [0, 1]
+  bool train = true;  // the training images; else the test images
+  // What becomes of each image when it is read. By default ToTensor, then Normalize to mean 0 and standard
+  // deviation 1 over the training images.
+  std::optional<Transform> transform = {};
 };
 
 // Handwritten digits (LeCun, Cortes, Burges). Normalizes with mean 0.1307 and std 0.3081.
-class MNIST : public ImageSet {
+class MNIST : public ImagesInMemory {
  public:
   // Reads train-images-idx3-ubyte and train-labels-idx1-ubyte (t10k-... for the test images), each plain or
   // with .gz, from `dir` or from the MNIST/raw below it.
@@ -27,7 +31,7 @@ class MNIST : public ImageSet {
 
 // Zalando's article images (Xiao, Rasul, Vollgraf 2017), in MNIST's format. Normalizes with mean 0.2860
 // and std 0.3530.
-class FashionMNIST : public ImageSet {
+class FashionMNIST : public ImagesInMemory {
  public:
   // Reads the files that MNIST reads, from `dir` or from the FashionMNIST/raw below it.
   explicit FashionMNIST(const std::filesystem::path& dir, MnistOptions options = {});

@@ -15,6 +15,7 @@ namespace gradus::data {
 class ToTensor : public TransformStep {
  public:
   void apply(Picture& picture) const override { picture.to_float(); }
+  bool is_pointwise() const override { return true; }
 };
 
 struct NormalizeOptions {
@@ -27,6 +28,7 @@ class Normalize : public TransformStep {
   // Errors: ValueError for no numbers, and a std that is not above 0.
   explicit Normalize(NormalizeOptions options);
   void apply(Picture& picture) const override;  // Errors: ValueError for another number of channels
+  bool is_pointwise() const override { return true; }
 
  private:
   std::vector<float> mean_, std_;

@@ -1,5 +1,7 @@
 #include "gradus/data/transforms/transform.h"
 
+#include <algorithm>
+
 #include "gradus/data/transforms/random_numbers.h"
 #include "gradus/tensor/base/error.h"
 
@@ -8,6 +10,8 @@ namespace gradus::data {
 void Compose::apply(Picture& picture) const {
   for (const Transform& step : steps_) step.apply(picture);
 }
+
+bool Compose::is_pointwise() const { return std::ranges::all_of(steps_, &Transform::is_pointwise); }
 
 RandomApply::RandomApply(std::vector<Transform> steps, RandomApplyOptions options)
     : steps_(std::move(steps)), p_(options.p) {

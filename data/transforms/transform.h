@@ -26,6 +26,9 @@ class TransformStep {
  public:
   virtual ~TransformStep() = default;
   virtual void apply(Picture& picture) const = 0;
+  // Says whether the step only computes floats, each from its channel and its byte, as ToTensor and Normalize
+  // do. Data sets in memory then compute the floats of all 256 bytes once.
+  virtual bool is_pointwise() const { return false; }
   // Returns the picture after this step: flip(image).image().
   Picture operator()(Picture picture) const {
     apply(picture);
@@ -41,6 +44,7 @@ class Transform {
   Transform(Step&& step) : step_(std::make_shared<std::remove_cvref_t<Step>>(std::forward<Step>(step))) {}
 
   void apply(Picture& picture) const { step_->apply(picture); }
+  bool is_pointwise() const { return step_->is_pointwise(); }
   Picture operator()(Picture picture) const { return (*step_)(std::move(picture)); }
 
  private:
@@ -53,6 +57,7 @@ class Compose : public TransformStep {
   explicit Compose(std::vector<Transform> steps) : steps_(std::move(steps)) {}
   Compose(std::initializer_list<Transform> steps) : steps_(steps) {}
   void apply(Picture& picture) const override;
+  bool is_pointwise() const override;
 
  private:
   std::vector<Transform> steps_;

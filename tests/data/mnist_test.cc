@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "gradus/data/dataloader.h"
 #include "gradus/data/files/cache_dir.h"
 #include "gradus/data/files/sha256.h"
 #include "gradus/tests/data/scratch.h"
@@ -71,7 +72,7 @@ TEST(MNIST, NormalizesLikePyTorch) {
     const float byte = d.images().data<uint8_t>()[2 * 784 + i];
     ASSERT_EQ(x.input.data<float>()[i], (byte / 255.f - 0.1307f) / 0.3081f);
   }
-  const MNIST plain(s.dir(), {.normalize = false});
+  const MNIST plain(s.dir(), {.transform = ToTensor()});
   EXPECT_EQ(plain.get(0).input.data<float>()[1], 7.f / 255.f);
 }
 
@@ -116,19 +117,77 @@ TEST(MNIST, FilesThatDoNotBelongTogetherAreErrors) {
   EXPECT_THAT(with(images(3).substr(0, 2000), labels(3)), HasSubstr("cut short"));
 }
 
-TEST(ImageSet, NormalizesEachChannel) {
-  const ImageSet d("rgb", tensor<uint8_t>({0, 255, 51, 102, 255, 0}, {1, 3, 1, 2}), tensor<uint8_t>({4}, {1}),
-                   10, {{0.f, .5f, 1.f}, {1.f, .5f, .25f}});
-  const auto x = d.get(0).input.to_vector<float>();
-  EXPECT_EQ(x, (std::vector<float>{0, 1, (51.f / 255.f - .5f) / .5f, (102.f / 255.f - .5f) / .5f, 0, -4}));
+TEST(MNIST, CropsAndFlipsAlikeForAnyNumberOfWorkers) {
+  Scratch s;
+  s.write("train-images-idx3-ubyte", images(30));
+  s.write("train-labels-idx1-ubyte", labels(30));
+  const Normalize normalize({.mean = {0.1307}, .std = {0.3081}});
+  const MNIST plain(s.dir()),
+      augmented(s.dir(), {.transform = Compose({RandomCrop({.size = 28, .padding = 2}),
+                                                RandomHorizontalFlip(), ToTensor(), normalize})});
+  const auto epoch_of = [](const MNIST& d, int workers) {
+    std::vector<float> all;
+    DataLoader loader(d, {.batch_size = 8, .shuffle = true, .num_workers = workers, .seed = 3});
+    for (const Batch& b : loader) {
+      const auto values = b.input.to_vector<float>();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  };
+  const auto alone = epoch_of(augmented, 0);
+  EXPECT_NE(alone, epoch_of(plain, 0));
+  for (int workers : {1, 3}) EXPECT_EQ(epoch_of(augmented, workers), alone) << workers;
+}
+
+// Images whose bytes are given pixel by pixel.
+Tensor rgb(const std::vector<uint8_t>& bytes, const Shape& shape) {
+  return view_as_strided(tensor<uint8_t>(bytes, {int64_t(bytes.size())}), shape, channels_last_strides(shape),
+                         0);
+}
+
+TEST(ImagesInMemory, NormalizesEachChannel) {
+  const auto normalize = [](std::vector<double> mean, std::vector<double> std) {
+    return Compose({ToTensor(), Normalize({.mean = std::move(mean), .std = std::move(std)})});
+  };
+  const ImagesInMemory d("rgb", rgb({0, 51, 255, 255, 102, 0}, {1, 3, 1, 2}), tensor<uint8_t>({4}, {1}), 10,
+                         normalize({0, .5, 1}, {1, .5, .25}));
+  const std::vector<float> expected{0, 1, (51.f / 255.f - .5f) / .5f, (102.f / 255.f - .5f) / .5f, 0, -4};
+  EXPECT_EQ(d.get(0).input.to_vector<float>(), expected);
+  EXPECT_EQ(d.get_batch(std::vector<int64_t>{0}).input.to_vector<float>(), expected);
+  EXPECT_THROW(ImagesInMemory("x", empty({2, 1, 2, 2}, {.dtype = DType::kU8}),
+                              empty({3}, {.dtype = DType::kU8}), 10, ToTensor()),
+               ShapeError);
+  EXPECT_THROW(ImagesInMemory("x", tensor<uint8_t>({0, 255, 51, 102, 255, 0}, {1, 3, 1, 2}),
+                              tensor<uint8_t>({4}, {1}), 10, ToTensor()),
+               ShapeError)
+      << "row-major";
+  EXPECT_THROW(ImagesInMemory("x", empty({1, 2, 2, 2}, {.dtype = DType::kU8}),
+                              empty({1}, {.dtype = DType::kU8}), 10, ToTensor()),
+               ShapeError);
   EXPECT_THROW(
-      ImageSet("x", empty({2, 1, 2, 2}, {.dtype = DType::kU8}), empty({3}, {.dtype = DType::kU8}), 10, {}),
-      ShapeError);
-  EXPECT_THROW(ImageSet("x", tensor<uint8_t>({1}, {1, 1, 1, 1}), tensor<uint8_t>({10}, {1}), 10, {}),
-               ValueError);
-  EXPECT_THROW(
-      ImageSet("x", tensor<uint8_t>({1}, {1, 1, 1, 1}), tensor<uint8_t>({1}, {1}), 10, {{0, 0}, {1, 1}}),
+      ImagesInMemory("x", tensor<uint8_t>({1}, {1, 1, 1, 1}), tensor<uint8_t>({10}, {1}), 10, ToTensor()),
       ValueError);
+  EXPECT_THROW(ImagesInMemory("x", tensor<uint8_t>({1}, {1, 1, 1, 1}), tensor<uint8_t>({1}, {1}), 10,
+                              normalize({0, 0}, {1, 1})),
+               ValueError);
+}
+
+// A pointwise transform of bytes in memory, read at once, and image by image as other transforms are.
+TEST(ImagesInMemory, APointwiseTransformGivesTheSameBatch) {
+  for (const int64_t channels : {1, 3}) {
+    std::vector<uint8_t> bytes(static_cast<size_t>(4 * channels * 5 * 7));
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 37);
+    const Shape shape{4, channels, 5, 7};
+    const ImagesInMemory d("d", channels == 3 ? rgb(bytes, shape) : tensor<uint8_t>(bytes, shape),
+                           tensor<uint8_t>({0, 1, 2, 3}, {4}), 4,
+                           Compose({ToTensor(), Normalize({.mean = {.4}, .std = {.2}})}));
+    const std::vector<int64_t> indices = {3, 0, 3, 1};
+    const Batch at_once = d.get_batch(indices), one_by_one = d.ImageDataset::get_batch(indices);
+    EXPECT_EQ(at_once.input.strides(), one_by_one.input.strides());
+    EXPECT_EQ(at_once.input.to_vector<float>(), one_by_one.input.to_vector<float>());
+    EXPECT_EQ(at_once.target.to_vector<int64_t>(), one_by_one.target.to_vector<int64_t>());
+    EXPECT_EQ(at_once.indices, one_by_one.indices);
+  }
 }
 
 TEST(CacheDir, FollowsTheEnvironment) {

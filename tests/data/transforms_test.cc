@@ -339,5 +339,17 @@ TEST(Transforms, OptionsOutOfTheirDomainsAreErrors) {
               HasSubstr("3 channels"));
 }
 
+TEST(Transforms, OnlyBytesToFloatsArePointwise) {
+  const Normalize normalize({.mean = {.5}, .std = {.2}});
+  EXPECT_TRUE(Transform(ToTensor()).is_pointwise());
+  EXPECT_TRUE(Transform(Compose({Compose({ToTensor()}), normalize})).is_pointwise());
+  for (const Transform& other :
+       {Transform(RandomHorizontalFlip()), Transform(RandomErasing()), Transform(Lighting()),
+        Transform(RandomApply({ToTensor()})), Transform(Lambda([](const Tensor& x) { return x; }))}) {
+    EXPECT_FALSE(other.is_pointwise());
+    EXPECT_FALSE(Compose({ToTensor(), other}).is_pointwise());
+  }
+}
+
 }  // namespace
 }  // namespace gradus::data

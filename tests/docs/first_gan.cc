@@ -26,7 +26,7 @@ struct Disc : nn::Layer {
 
 void run() {
   manual_seed(1 + uint64_t(dist::get_rank()));  // each rank draws noise of its own
-  const data::GeneratedDigits digits({.size = 1024, .normalize = false});
+  const data::GeneratedDigits digits({.size = 1024, .transform = data::ToTensor()});
   data::DataLoader loader(digits, {.batch_size = 16, .shuffle = true, .drop_last = true, .seed = 1});
 
   Gen gen;

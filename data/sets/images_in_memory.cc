@@ -1,0 +1,80 @@
+#include "gradus/data/sets/images_in_memory.h"
+
+#include <cstring>
+#include <utility>
+
+namespace gradus::data {
+
+ImagesInMemory::ImagesInMemory(std::string name, Tensor images, Tensor labels, int64_t num_classes,
+                               Transform transform, std::optional<MemoryUse> memory)
+    : ImageDataset(std::move(transform)),
+      name_(std::move(name)),
+      images_(std::move(images)),
+      labels_(std::move(labels)),
+      num_classes_(num_classes),
+      memory_(memory.value_or(MemoryUse{.own = images_.nbytes() + labels_.nbytes()})) {
+  const int64_t channels = images_.dim() == 4 ? images_.size(1) : 0;
+  const bool fits = channels == 1 ? images_.is_row_major() : channels == 3 && images_.is_channels_last();
+  if (!fits || labels_.dim() != 1 || images_.size(0) != labels_.size(0) || !labels_.is_row_major())
+    throw ShapeError(name_, "expected row-major images [N,1,H,W] or channels-last images [N,3,H,W], and ",
+                     "row-major labels [N], given images ", describe(images_), ", labels ",
+                     describe(labels_));
+  if (images_.dtype() != DType::kU8 || labels_.dtype() != DType::kU8)
+    throw DTypeError(name_, "expected u8, given images ", describe(images_), ", labels ", describe(labels_));
+  for (int64_t i = 0; i < labels_.numel(); ++i) {
+    if (labels_.ptr<uint8_t>()[i] >= num_classes)
+      throw ValueError(name_, "label ", i, " is ", int(labels_.ptr<uint8_t>()[i]), ", expected less than ",
+                       num_classes);
+  }
+  const Transform& step = this->transform();
+  if (step.is_pointwise()) values_ = step(Image(1, 1, channels)).values();
+}
+
+const uint8_t* ImagesInMemory::pixels(int64_t index) const {
+  return images_.ptr<uint8_t>() + index * images_.size(1) * images_.size(2) * images_.size(3);
+}
+
+Image ImagesInMemory::image(int64_t index) const {
+  check_index(index);
+  Image image(images_.size(2), images_.size(3), images_.size(1));
+  std::memcpy(image.mutable_data(), pixels(index), static_cast<size_t>(image.bytes()));
+  return image;
+}
+
+int64_t ImagesInMemory::label(int64_t index) const {
+  check_index(index);
+  return labels_.ptr<uint8_t>()[index];
+}
+
+namespace {
+
+template <int kChannels>
+void fill(const uint8_t* from, int64_t pixels, const ValueTable& values, float* out) {
+  for (int64_t i = 0; i < pixels; ++i, from += kChannels, out += kChannels) {
+    for (int c = 0; c < kChannels; ++c) out[c] = values.of[c][from[c]];
+  }
+}
+
+}  // namespace
+
+Batch ImagesInMemory::get_batch(std::span<const int64_t> indices) const {
+  if (!values_) return ImageDataset::get_batch(indices);
+  for (int64_t index : indices) check_index(index);
+  Shape shape = images_.shape();
+  shape[0] = static_cast<int64_t>(indices.size());
+  Batch b{empty_channels_last(shape, {DType::kF32}),
+          empty({shape[0]}, {.dtype = DType::kI64}),
+          {indices.begin(), indices.end()}};
+  float* out = b.input.ptr<float>();
+  int64_t* target = b.target.ptr<int64_t>();
+  const int64_t plane = shape[2] * shape[3];
+  for (int64_t index : indices) {
+    shape[1] == 1 ? fill<1>(pixels(index), plane, *values_, out)
+                  : fill<3>(pixels(index), plane, *values_, out);
+    out += shape[1] * plane;
+    *target++ = labels_.ptr<uint8_t>()[index];
+  }
+  return b;
+}
+
+}  // namespace gradus::data
