@@ -1,4 +1,4 @@
-// Flatten: joins dimensions.
+// Flatten and Unflatten: join dimensions, and split one.
 #pragma once
 
 #include "gradus/nn/layer.h"
@@ -11,6 +11,20 @@ struct FlattenOptions {
 
 // Shapes: x [N,C,H,W] -> [N,C*H*W] by default.
 class Flatten final : public LayerWith<FlattenOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+
+struct UnflattenOptions {
+  Required<int64_t, "dim"> dim;
+  Required<Shape, "sizes"> sizes;  // one may be -1
+};
+
+// Splits a dim into several: the reverse of Flatten.
+// Shapes: x [N,C*H*W] -> [N,C,H,W] for dim 1, sizes {C,H,W}.
+class Unflatten final : public LayerWith<UnflattenOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;

@@ -9,7 +9,7 @@
 #include "gradus/nn/containers.h"
 #include "gradus/nn/layers/attention.h"
 #include "gradus/nn/layers/dropout.h"
-#include "gradus/nn/layers/norm.h"
+#include "gradus/nn/layers/layer_norm.h"
 
 namespace gradus::nn {
 

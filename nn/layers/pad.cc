@@ -1,4 +1,4 @@
-#include "gradus/nn/layers/padding.h"
+#include "gradus/nn/layers/pad.h"
 
 #include "gradus/autograd/ops/images/pad.h"
 #include "gradus/autograd/ops/view.h"

@@ -1,4 +1,4 @@
-#include "gradus/nn/layers/activation.h"
+#include "gradus/nn/layers/activations.h"
 
 #include <cmath>
 #include <utility>

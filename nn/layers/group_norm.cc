@@ -1,9 +1,6 @@
-#include "gradus/nn/layers/norm.h"
-
-#include <algorithm>
+#include "gradus/nn/layers/group_norm.h"
 
 #include "gradus/autograd/ops/norm/group_norm.h"
-#include "gradus/autograd/ops/norm/layer_norm.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
 #include "gradus/tensor/ops/copy.h"
@@ -15,38 +12,7 @@ Tensor constant(const Shape& shape, double value) {
   return init::constant_(empty(shape, {.device = Context::current().device}), value);
 }
 
-void check_sizes(const char* layer, const Shape& shape) {
-  if (shape.size() == 0 || std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 1; }))
-    throw ValueError(layer, "expected a shape of sizes >= 1, given ", shape);
-}
-
 }  // namespace
-
-Tensor LayerNorm::initial(bool wanted, double value) const {
-  check_sizes("LayerNorm", *options().shape);
-  return wanted ? constant(*options().shape, value) : Tensor();
-}
-Tensor LayerNorm::forward(const Tensor& x) {
-  return layer_norm(x, *options().shape, weight, bias, options().eps);
-}
-std::string LayerNorm::extra_repr() const {
-  const Options& o = options();
-  return concat(static_cast<const Shape&>(*o.shape), ", eps=", o.eps, o.affine ? "" : ", affine=false",
-                o.bias ? "" : ", bias=false");
-}
-
-Tensor RMSNorm::initial() const {
-  check_sizes("RMSNorm", *options().shape);
-  return options().affine ? constant(*options().shape, 1) : Tensor();
-}
-Tensor RMSNorm::forward(const Tensor& x) { return rms_norm(x, *options().shape, weight, options().eps); }
-std::string RMSNorm::extra_repr() const {
-  const Options& o = options();
-  std::string text = concat(static_cast<const Shape&>(*o.shape));
-  if (o.eps) text += concat(", eps=", *o.eps);
-  if (!o.affine) text += ", affine=false";
-  return text;
-}
 
 Tensor GroupNorm::initial(double value) const {
   const Options& o = options();

@@ -1,4 +1,4 @@
-#include "gradus/nn/layers/pooling.h"
+#include "gradus/nn/layers/pool.h"
 
 namespace gradus::nn {
 namespace {

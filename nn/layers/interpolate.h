@@ -1,0 +1,27 @@
+// Upsample: resizes signals, images and volumes.
+#pragma once
+
+#include <vector>
+
+#include "gradus/autograd/ops/images/interpolate.h"
+#include "gradus/nn/layer.h"
+
+namespace gradus::nn {
+
+struct UpsampleOptions {
+  Dims size = {};                         // one per dim after the channels; or
+  std::vector<double> scale_factor = {};  // one per such dim, or one for all
+  Interpolation mode = Interpolation::kNearest;
+  bool align_corners = false;
+};
+
+// Resizes as interpolate does.
+// Shapes: x [N,C,L], [N,C,H,W] or [N,C,D,H,W].
+class Upsample final : public LayerWith<UpsampleOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+
+}  // namespace gradus::nn

@@ -1,0 +1,42 @@
+#include "gradus/nn/layers/layer_norm.h"
+
+#include <algorithm>
+
+#include "gradus/autograd/ops/norm/layer_norm.h"
+#include "gradus/nn/init.h"
+
+namespace gradus::nn {
+namespace {
+
+// Returns a parameter of the sizes `shape`, or none.
+Tensor initial_parameter(const char* layer, const Shape& shape, bool wanted, double value) {
+  if (shape.size() == 0 || std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 1; }))
+    throw ValueError(layer, "expected a shape of sizes >= 1, given ", shape);
+  return wanted ? init::constant_(empty(shape, {.device = Context::current().device}), value) : Tensor();
+}
+
+}  // namespace
+
+Tensor LayerNorm::initial(bool wanted, double value) const {
+  return initial_parameter("LayerNorm", options().shape, wanted, value);
+}
+Tensor LayerNorm::forward(const Tensor& x) {
+  return layer_norm(x, *options().shape, weight, bias, options().eps);
+}
+std::string LayerNorm::extra_repr() const {
+  const Options& o = options();
+  return concat(static_cast<const Shape&>(*o.shape), ", eps=", o.eps, o.affine ? "" : ", affine=false",
+                o.bias ? "" : ", bias=false");
+}
+
+Tensor RMSNorm::initial() const { return initial_parameter("RMSNorm", options().shape, options().affine, 1); }
+Tensor RMSNorm::forward(const Tensor& x) { return rms_norm(x, *options().shape, weight, options().eps); }
+std::string RMSNorm::extra_repr() const {
+  const Options& o = options();
+  std::string text = concat(static_cast<const Shape&>(*o.shape));
+  if (o.eps) text += concat(", eps=", *o.eps);
+  if (!o.affine) text += ", affine=false";
+  return text;
+}
+
+}  // namespace gradus::nn

@@ -1,0 +1,26 @@
+#include "gradus/nn/layers/pixel_shuffle.h"
+
+#include "gradus/autograd/ops/images/pixel_shuffle.h"
+#include "gradus/autograd/ops/view.h"
+
+namespace gradus::nn {
+
+Tensor PixelShuffle::forward(const Tensor& x) { return pixel_shuffle(x, options().factor); }
+std::string PixelShuffle::extra_repr() const { return concat("factor=", *options().factor); }
+Tensor PixelUnshuffle::forward(const Tensor& x) { return pixel_unshuffle(x, options().factor); }
+std::string PixelUnshuffle::extra_repr() const { return concat("factor=", *options().factor); }
+
+Tensor ChannelShuffle::forward(const Tensor& x) {
+  const int64_t groups = options().groups;
+  if (groups < 1) throw ValueError("ChannelShuffle", "expected groups >= 1, given ", groups);
+  if (x.dim() < 2 || x.size(1) % groups != 0)
+    throw ShapeError("ChannelShuffle", "expected x [N,C,...] with C a multiple of ", groups, ", given ",
+                     describe(x));
+  Shape apart = x.shape();
+  apart[1] = x.size(1) / groups;
+  apart.insert(1, groups);
+  return reshape(transpose(reshape(x, apart), 1, 2), x.shape());
+}
+std::string ChannelShuffle::extra_repr() const { return concat("groups=", *options().groups); }
+
+}  // namespace gradus::nn

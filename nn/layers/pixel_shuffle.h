@@ -1,0 +1,46 @@
+// Layers that move elements between channels and cells, or among channels: PixelShuffle, PixelUnshuffle,
+// ChannelShuffle.
+#pragma once
+
+#include "gradus/nn/layer.h"
+
+namespace gradus::nn {
+
+struct PixelShuffleOptions {
+  Required<int64_t, "factor"> factor;
+};
+
+// Spreads channels over cells, as pixel_shuffle does.
+// Shapes: x [...,C f^2,H,W] -> [...,C,H f,W f].
+class PixelShuffle final : public LayerWith<PixelShuffleOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+
+// Gathers cells in channels, as pixel_unshuffle does.
+// Shapes: x [...,C,H f,W f] -> [...,C f^2,H,W].
+class PixelUnshuffle final : public LayerWith<PixelShuffleOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+
+struct ChannelShuffleOptions {
+  Required<int64_t, "groups"> groups;
+};
+
+// Mixes the channels of groups: channel g * C/groups + c goes to c * groups + g.
+// Shapes: x [N,C,...] -> the same.
+// Errors: ShapeError unless groups divides C.
+// Source: Zhang et al., "ShuffleNet", CVPR 2018.
+class ChannelShuffle final : public LayerWith<ChannelShuffleOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+  std::string extra_repr() const override;
+};
+
+}  // namespace gradus::nn
