@@ -5,7 +5,7 @@
 #include <memory>
 #include <type_traits>
 
-#include "gradus/nn/module.h"
+#include "gradus/nn/options.h"
 
 namespace gradus::nn {
 
@@ -76,18 +76,10 @@ class Layer : public Module {
   std::shared_ptr<Hooks> hooks_;
 };
 
-// A layer with options: as a child {parent, name, options}, as a root {options}. When none of the options is
-// required, they may be omitted.
-template <class O> class LayerWith : public Layer {
+// A layer with options: as ModuleWith.
+template <class O> class LayerWith : public ModuleWith<O, Layer> {
  public:
-  using Options = O;
-  LayerWith(Module* parent, std::string name, Options options = {})
-      : Layer(parent, std::move(name)), options_(std::move(options)) {}
-  explicit LayerWith(Options options = {}) : options_(std::move(options)) {}
-  const Options& options() const { return options_; }
-
- private:
-  Options options_;
+  using ModuleWith<O, Layer>::ModuleWith;
 };
 
 }  // namespace gradus::nn

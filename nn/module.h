@@ -297,8 +297,8 @@ class ModeScope {
 // Returns the tree with types, options, parameter counts and their total, as text:
 //
 //   Net(
-//     (conv1): Conv2d(1, 32, kernel=3x3)       320
-//     (fc): Linear(in=128, out=10)           1,290
+//     (conv1): Conv2d(in=1, out=32, kernel=3x3)     320
+//     (fc): Linear(in=128, out=10)                1,290
 //   )
 //   1,610 parameters in 4 tensors (6.3 KiB)
 std::string to_string(const Module& m);

@@ -14,7 +14,6 @@ Tensor ReLU::forward(const Tensor& x) { return relu(x); }
 Tensor ReLU::forward_temporary(Tensor&& x) { return relu(std::move(x)); }
 
 Tensor LeakyReLU::forward(const Tensor& x) { return leaky_relu(x, options().negative_slope); }
-std::string LeakyReLU::extra_repr() const { return concat("negative_slope=", options().negative_slope); }
 
 Tensor PReLU::initial() const {
   if (options().num_parameters < 1)
@@ -23,7 +22,6 @@ Tensor PReLU::initial() const {
                          options().init);
 }
 Tensor PReLU::forward(const Tensor& x) { return prelu(x, weight); }
-std::string PReLU::extra_repr() const { return concat("num_parameters=", options().num_parameters); }
 
 Tensor RReLU::forward(const Tensor& x) {
   const Options& o = options();
@@ -34,49 +32,28 @@ Tensor RReLU::forward(const Tensor& x) {
   uniform_(slope, o.lower, o.upper);
   return where(ge(x, 0), x, x * slope);
 }
-std::string RReLU::extra_repr() const {
-  return concat("lower=", options().lower, ", upper=", options().upper);
-}
 
 Tensor ELU::forward(const Tensor& x) { return elu(x, options().alpha); }
-std::string ELU::extra_repr() const { return concat("alpha=", options().alpha); }
 Tensor CELU::forward(const Tensor& x) { return celu(x, options().alpha); }
-std::string CELU::extra_repr() const { return concat("alpha=", options().alpha); }
 
 Tensor GELU::forward(const Tensor& x) { return gelu(x, options().approximate); }
-std::string GELU::extra_repr() const {
-  return options().approximate == Gelu::kTanh ? "approximate=tanh" : "";
-}
 
 Tensor Softplus::forward(const Tensor& x) { return softplus(x, options().beta, options().threshold); }
-std::string Softplus::extra_repr() const {
-  return concat("beta=", options().beta, ", threshold=", options().threshold);
-}
 
 Tensor Hardtanh::forward(const Tensor& x) { return hardtanh(x, options().low, options().high); }
-std::string Hardtanh::extra_repr() const { return concat("low=", options().low, ", high=", options().high); }
 
 Tensor Hardshrink::forward(const Tensor& x) { return hardshrink(x, options().lambda); }
-std::string Hardshrink::extra_repr() const { return concat("lambda=", options().lambda); }
 Tensor Softshrink::forward(const Tensor& x) { return softshrink(x, options().lambda); }
-std::string Softshrink::extra_repr() const { return concat("lambda=", options().lambda); }
 
 Tensor Threshold::forward(const Tensor& x) {
   return threshold(x, {.threshold = options().threshold, .value = options().value});
 }
-std::string Threshold::extra_repr() const {
-  return concat("threshold=", *options().threshold, ", value=", *options().value);
-}
 
 Tensor GLU::forward(const Tensor& x) { return glu(x, options().dim); }
-std::string GLU::extra_repr() const { return concat("dim=", options().dim); }
 
 Tensor Softmax::forward(const Tensor& x) { return softmax(x, options().dim); }
-std::string Softmax::extra_repr() const { return concat("dim=", *options().dim); }
 Tensor Softmin::forward(const Tensor& x) { return softmax(-x, options().dim); }
-std::string Softmin::extra_repr() const { return concat("dim=", *options().dim); }
 Tensor LogSoftmax::forward(const Tensor& x) { return log_softmax(x, options().dim); }
-std::string LogSoftmax::extra_repr() const { return concat("dim=", *options().dim); }
 Tensor Softmax2d::forward(const Tensor& x) {
   if (x.dim() != 3 && x.dim() != 4)
     throw ShapeError("Softmax2d", "expected x [N,C,H,W] or [C,H,W], given ", describe(x));

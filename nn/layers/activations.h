@@ -89,7 +89,6 @@ class LeakyReLU final : public LayerWith<LeakyReLUOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 struct PReLUOptions {
@@ -103,7 +102,6 @@ class PReLU final : public LayerWith<PReLUOptions> {
   using LayerWith::LayerWith;
   Parameter weight{this, "weight", initial()};
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 
  private:
   Tensor initial() const;
@@ -119,7 +117,6 @@ class RReLU final : public LayerWith<RReLUOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 struct ELUOptions {
@@ -130,14 +127,12 @@ class ELU final : public LayerWith<ELUOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 // x where x > 0, else alpha (exp(x / alpha) - 1)
 class CELU final : public LayerWith<ELUOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 struct GELUOptions {
@@ -148,7 +143,6 @@ class GELU final : public LayerWith<GELUOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 struct SoftplusOptions {
@@ -159,7 +153,6 @@ class Softplus final : public LayerWith<SoftplusOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 struct HardtanhOptions {
@@ -170,7 +163,6 @@ class Hardtanh final : public LayerWith<HardtanhOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 struct ShrinkOptions {
@@ -181,14 +173,12 @@ class Hardshrink final : public LayerWith<ShrinkOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 // x moved toward 0 by lambda, and no further than 0
 class Softshrink final : public LayerWith<ShrinkOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 struct ThresholdOptions {
@@ -200,7 +190,6 @@ class Threshold final : public LayerWith<ThresholdOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 struct GLUOptions {
@@ -211,7 +200,6 @@ class GLU final : public LayerWith<GLUOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 struct SoftmaxOptions {
@@ -222,21 +210,18 @@ class Softmax final : public LayerWith<SoftmaxOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 // softmax(-x) along `dim`
 class Softmin final : public LayerWith<SoftmaxOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 // log softmax(x) along `dim`
 class LogSoftmax final : public LayerWith<SoftmaxOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 // softmax over the channels of images [N,C,H,W] or [C,H,W]
 class Softmax2d final : public LayerWith<NoOptions> {

@@ -41,12 +41,12 @@ Tensor heads_apart(const Tensor& x, int64_t heads) {
 }  // namespace
 
 bool MultiheadAttention::same_sizes() const {
-  const auto same = [&](int64_t n) { return n == 0 || n == options_.embed_dim; };
-  return same(options_.kdim) && same(options_.vdim);
+  const auto same = [&](int64_t n) { return n == 0 || n == options().embed_dim; };
+  return same(options().kdim) && same(options().vdim);
 }
 
 Tensor MultiheadAttention::initial_projection(int64_t rows, int64_t in, bool wanted) const {
-  const Options& o = options_;
+  const Options& o = options();
   if (o.embed_dim < 1 || o.num_heads < 1 || o.embed_dim % o.num_heads != 0)
     throw ValueError("MultiheadAttention", "expected embed_dim >= 1, a multiple of num_heads >= 1, given ",
                      *o.embed_dim, " and ", *o.num_heads);
@@ -60,24 +60,24 @@ Tensor MultiheadAttention::initial_projection(int64_t rows, int64_t in, bool wan
 }
 
 Tensor MultiheadAttention::initial_bias() const {
-  if (!options_.bias) return {};
-  return init::zeros_(empty({3 * options_.embed_dim}, {.device = Context::current().device}));
+  if (!options().bias) return {};
+  return init::zeros_(empty({3 * options().embed_dim}, {.device = Context::current().device}));
 }
 
 Tensor MultiheadAttention::initial_extra() const {
-  if (!options_.add_bias_kv) return {};
-  return init::xavier_normal_(empty({1, 1, *options_.embed_dim}, {.device = Context::current().device}));
+  if (!options().add_bias_kv) return {};
+  return init::xavier_normal_(empty({1, 1, *options().embed_dim}, {.device = Context::current().device}));
 }
 
 void MultiheadAttention::zero_biases() {
-  if (options_.bias) init::zeros_(out_proj.bias);
+  if (options().bias) init::zeros_(out_proj.bias);
 }
 
 std::vector<Tensor> MultiheadAttention::project(const Tensor& query, const Tensor& key,
                                                 const Tensor& value) const {
   if (in_proj_weight.defined() && query.is_same(key) && key.is_same(value))
     return chunk(linear(query, in_proj_weight, in_proj_bias), 3, -1);
-  const int64_t e = options_.embed_dim;
+  const int64_t e = options().embed_dim;
   std::vector<Tensor> w{q_proj_weight, k_proj_weight, v_proj_weight}, b(3);
   if (in_proj_weight.defined()) w = split(in_proj_weight, e, 0);
   if (in_proj_bias.defined()) b = split(in_proj_bias, e, 0);
@@ -87,7 +87,7 @@ std::vector<Tensor> MultiheadAttention::project(const Tensor& query, const Tenso
 // Returns one mask over [N,heads,L,S] with the effect of attn_mask and key_padding_mask.
 Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s,
                                        DType dtype) const {
-  const int64_t extra = options_.add_bias_kv + options_.add_zero_attn, heads = options_.num_heads;
+  const int64_t extra = options().add_bias_kv + options().add_zero_attn, heads = options().num_heads;
   // Added keys are never masked.
   const auto widened = [&](const Tensor& m) {
     if (extra == 0) return m;
@@ -115,25 +115,25 @@ Tensor MultiheadAttention::joined_mask(const AttentionCallOptions& o, int64_t n,
 
 AttentionResult MultiheadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
                                            const AttentionCallOptions& o) {
-  const int64_t l = query.size(0), n = query.size(1), s = key.size(0), heads = options_.num_heads;
+  const int64_t l = query.size(0), n = query.size(1), s = key.size(0), heads = options().num_heads;
   std::vector<Tensor> qkv = project(query, key, value);
-  if (options_.add_bias_kv) qkv[1] = with_one_more(qkv[1], bias_k), qkv[2] = with_one_more(qkv[2], bias_v);
-  if (options_.add_zero_attn) qkv[1] = with_one_more(qkv[1], {}), qkv[2] = with_one_more(qkv[2], {});
+  if (options().add_bias_kv) qkv[1] = with_one_more(qkv[1], bias_k), qkv[2] = with_one_more(qkv[2], bias_v);
+  if (options().add_zero_attn) qkv[1] = with_one_more(qkv[1], {}), qkv[2] = with_one_more(qkv[2], {});
   const AttentionResult r = attention_with_weights(heads_apart(qkv[0], heads), heads_apart(qkv[1], heads),
                                                    heads_apart(qkv[2], heads),
                                                    {.mask = joined_mask(o, n, l, s, query.dtype()),
                                                     .causal = o.causal,
-                                                    .dropout = is_training() ? options_.dropout : 0.0});
-  const Tensor joined = reshape(permute(r.output, {2, 0, 1, 3}), {l, n, *options_.embed_dim});
+                                                    .dropout = is_training() ? options().dropout : 0.0});
+  const Tensor joined = reshape(permute(r.output, {2, 0, 1, 3}), {l, n, *options().embed_dim});
   AttentionResult result{out_proj(joined), {}};
   if (o.need_weights) result.weights = o.average_attn_weights ? mean(r.weights, 1) : r.weights;
   return result;
 }
 
 AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor& key, const Tensor& value,
-                                               const AttentionCallOptions& options) {
+                                               const AttentionCallOptions& given) {
   return call([&] {
-    const Options& o = options_;
+    const Options& o = options();
     const bool batch = query.dim() == 3;
     const int times = o.batch_first && batch ? 1 : 0, places = 1 - times;
     const auto sized = [&](const Tensor& x, int64_t size) {
@@ -154,7 +154,7 @@ AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor
                  v = value.is_same(query) ? q
                      : value.is_same(key) ? k
                                           : laid_out(value);
-    AttentionCallOptions masks = options;
+    AttentionCallOptions masks = given;
     if (!batch && masks.key_padding_mask.defined())
       masks.key_padding_mask = unsqueeze(masks.key_padding_mask, 0);
     AttentionResult r = attend(q, k, v, masks);
@@ -162,19 +162,6 @@ AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor
     if (!batch && r.weights.defined()) r.weights = squeeze(r.weights, 0);
     return r;
   });
-}
-
-std::string MultiheadAttention::extra_repr() const {
-  const Options& o = options_;
-  std::string text = concat("embed_dim=", *o.embed_dim, ", num_heads=", *o.num_heads);
-  if (o.dropout != 0) text += concat(", dropout=", o.dropout);
-  if (!o.bias) text += ", bias=false";
-  if (o.add_bias_kv) text += ", add_bias_kv=true";
-  if (o.add_zero_attn) text += ", add_zero_attn=true";
-  if (o.kdim) text += concat(", kdim=", o.kdim);
-  if (o.vdim) text += concat(", vdim=", o.vdim);
-  if (o.batch_first) text += ", batch_first=true";
-  return text;
 }
 
 }  // namespace gradus::nn

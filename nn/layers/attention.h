@@ -35,20 +35,27 @@ struct AttentionCallOptions {
 // Shapes: query [L,N,embed_dim], key [S,N,kdim], value [S,N,vdim] -> output [L,N,embed_dim], weights [N,L,S]
 // or, not averaged, [N,num_heads,L,S]. With batch_first N is the first dim. Without a batch there is no N.
 // Source: Vaswani et al., "Attention is all you need", 2017.
-class MultiheadAttention final : public Module {
+class MultiheadAttention final : public ModuleWith<MultiheadAttentionOptions> {
  public:
-  using Options = MultiheadAttentionOptions;
   MultiheadAttention(Module* parent, std::string name, Options options)
-      : Module(parent, std::move(name)), options_(options) {
+      : ModuleWith(parent, std::move(name), options) {
     zero_biases();
   }
-  explicit MultiheadAttention(Options options) : options_(options) { zero_biases(); }
-  const Options& options() const { return options_; }
+  explicit MultiheadAttention(Options options) : ModuleWith(options) { zero_biases(); }
+
+  Parameter in_proj_weight{this, "in_proj_weight", initial_projection(3, options().embed_dim, same_sizes())};
+  Parameter q_proj_weight{this, "q_proj_weight", initial_projection(1, options().embed_dim, !same_sizes())};
+  Parameter k_proj_weight{this, "k_proj_weight", initial_projection(1, options().kdim, !same_sizes())};
+  Parameter v_proj_weight{this, "v_proj_weight", initial_projection(1, options().vdim, !same_sizes())};
+  Parameter in_proj_bias{this, "in_proj_bias", initial_bias()};
+  Parameter bias_k{this, "bias_k", initial_extra()};
+  Parameter bias_v{this, "bias_v", initial_extra()};
+  Linear out_proj{
+      this, "out_proj", {.in = *options().embed_dim, .out = *options().embed_dim, .bias = options().bias}};
 
   // Errors: ShapeError, DTypeError for arguments that do not fit.
   AttentionResult operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionCallOptions& options = {});
-  std::string extra_repr() const override;
 
  private:
   bool same_sizes() const;
@@ -60,18 +67,6 @@ class MultiheadAttention final : public Module {
   AttentionResult attend(const Tensor& query, const Tensor& key, const Tensor& value,
                          const AttentionCallOptions& o);
   Tensor joined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s, DType dtype) const;
-  Options options_;
-
- public:
-  Parameter in_proj_weight{this, "in_proj_weight", initial_projection(3, options_.embed_dim, same_sizes())};
-  Parameter q_proj_weight{this, "q_proj_weight", initial_projection(1, options_.embed_dim, !same_sizes())};
-  Parameter k_proj_weight{this, "k_proj_weight", initial_projection(1, options_.kdim, !same_sizes())};
-  Parameter v_proj_weight{this, "v_proj_weight", initial_projection(1, options_.vdim, !same_sizes())};
-  Parameter in_proj_bias{this, "in_proj_bias", initial_bias()};
-  Parameter bias_k{this, "bias_k", initial_extra()};
-  Parameter bias_v{this, "bias_v", initial_extra()};
-  Linear out_proj{
-      this, "out_proj", {.in = *options_.embed_dim, .out = *options_.embed_dim, .bias = options_.bias}};
 };
 
 }  // namespace gradus::nn

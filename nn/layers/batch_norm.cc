@@ -118,19 +118,6 @@ Tensor BatchNorm::forward_joined(const Tensor& x) {
   return batch_norm_by(mine.x, mean, var, weight, bias, options().eps);
 }
 
-std::string BatchNorm::extra_repr() const {
-  const Options& o = options();
-  std::string text = concat(*o.features);
-  if (o.eps != 1e-5) text += concat(", eps=", o.eps);
-  if (!o.momentum)
-    text += ", momentum=none";
-  else if (*o.momentum != 0.1)
-    text += concat(", momentum=", *o.momentum);
-  if (!o.affine) text += ", affine=false";
-  if (!o.track_running_stats) text += ", track_running_stats=false";
-  return text;
-}
-
 void BatchNorm1d::check_input(const Tensor& x) const {
   if ((x.dim() != 2 && x.dim() != 3) || x.size(1) != options().features)
     throw ShapeError("BatchNorm1d", "expected x [N,", *options().features, "] or [N,", *options().features,

@@ -54,7 +54,6 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   // with one batch's statistics, and without hooks on the layer.
   Tensor relu(const Tensor& x);
   Tensor add_relu(const Tensor& x, Tensor residual);
-  std::string extra_repr() const override;
 
  protected:
   using LayerWith::LayerWith;

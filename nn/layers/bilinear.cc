@@ -11,7 +11,7 @@
 namespace gradus::nn {
 
 Tensor Bilinear::initial(bool wanted, const Shape& shape) const {
-  const Options& o = options_;
+  const Options& o = options();
   if (o.in1 < 1 || o.in2 < 1 || o.out < 1)
     throw ValueError("Bilinear", "expected in1, in2, out >= 1, given ", *o.in1, ", ", *o.in2, ", ", *o.out);
   if (!wanted) return {};
@@ -21,7 +21,7 @@ Tensor Bilinear::initial(bool wanted, const Shape& shape) const {
 
 Tensor Bilinear::operator()(const Tensor& a, const Tensor& b) {
   return call([&] {
-    const Options& o = options_;
+    const Options& o = options();
     const auto front = [](const Tensor& x) {
       Shape s = x.shape();
       s.erase(s.size() - 1);
@@ -40,11 +40,6 @@ Tensor Bilinear::operator()(const Tensor& a, const Tensor& b) {
     shape.push_back(o.out);
     return reshape(bias.defined() ? y + bias : y, shape);
   });
-}
-
-std::string Bilinear::extra_repr() const {
-  const Options& o = options_;
-  return concat("in1=", *o.in1, ", in2=", *o.in2, ", out=", *o.out, o.bias ? "" : ", bias=false");
 }
 
 }  // namespace gradus::nn

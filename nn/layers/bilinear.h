@@ -1,7 +1,7 @@
 // Bilinear: a layer of two inputs, linear in each.
 #pragma once
 
-#include "gradus/nn/module.h"
+#include "gradus/nn/options.h"
 
 namespace gradus::nn {
 
@@ -15,24 +15,16 @@ struct BilinearOptions {
 // Computes y_o = a^T W_o b + bias_o. Weight and bias start uniform in +-1/sqrt(in1).
 // Shapes: a [...,in1], b [...,in2] -> [...,out]; weight [out,in1,in2], bias [out].
 // Errors: ShapeError.
-class Bilinear final : public Module {
+class Bilinear final : public ModuleWith<BilinearOptions> {
  public:
-  using Options = BilinearOptions;
-  Bilinear(Module* parent, std::string name, Options options)
-      : Module(parent, std::move(name)), options_(options) {}
-  explicit Bilinear(Options options) : options_(options) {}
-  const Options& options() const { return options_; }
+  using ModuleWith::ModuleWith;
+  Parameter weight{this, "weight", initial(true, {*options().out, *options().in1, *options().in2})};
+  Parameter bias{this, "bias", initial(options().bias, {*options().out})};
 
   Tensor operator()(const Tensor& a, const Tensor& b);
-  std::string extra_repr() const override;
 
  private:
   Tensor initial(bool wanted, const Shape& shape) const;
-  const Options options_;
-
- public:
-  Parameter weight{this, "weight", initial(true, {*options_.out, *options_.in1, *options_.in2})};
-  Parameter bias{this, "bias", initial(options_.bias, {*options_.out})};
 };
 
 }  // namespace gradus::nn

@@ -128,24 +128,6 @@ template <class O> Tensor Conv<O>::forward(const Tensor& x) {
   return apply(x, weight, bias, of_op(o));
 }
 
-template <class O> std::string Conv<O>::extra_repr() const {
-  const O& o = this->options();
-  std::string text = concat(*o.in, ", ", *o.out, ", kernel=", *o.kernel);
-  if (o.stride != decltype(o.stride)(1)) text += concat(", stride=", o.stride);
-  if (o.padding != decltype(o.padding)(0)) text += concat(", padding=", o.padding);
-  if constexpr (kTransposed<O>)
-    if (o.output_padding != decltype(o.padding)(0)) text += concat(", output_padding=", o.output_padding);
-  if (o.dilation != decltype(o.dilation)(1)) text += concat(", dilation=", o.dilation);
-  if (o.groups != 1) text += concat(", groups=", o.groups);
-  if (!o.bias) text += ", bias=false";
-  if constexpr (!kTransposed<O>) {
-    const char* modes[] = {"zeros", "reflect", "replicate", "circular"};
-    if (o.same_padding) text += ", same_padding=true";
-    if (o.padding_mode != PaddingMode::kZeros) text += concat(", padding_mode=", modes[int(o.padding_mode)]);
-  }
-  return text;
-}
-
 template class Conv<Conv1dOptions>;
 template class Conv<Conv2dOptions>;
 template class Conv<Conv3dOptions>;

@@ -88,7 +88,6 @@ template <class O> class Conv : public LayerWith<O> {
   Parameter bias{this, "bias", initial_bias()};
 
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 
  private:
   Tensor initial_weight() const;

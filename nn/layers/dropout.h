@@ -14,7 +14,6 @@ class Dropout final : public LayerWith<DropoutOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 
  private:
   Tensor forward_temporary(Tensor&& x) override;
@@ -25,19 +24,16 @@ class Dropout1d final : public LayerWith<DropoutOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 class Dropout2d final : public LayerWith<DropoutOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 class Dropout3d final : public LayerWith<DropoutOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 // Dropout that keeps mean 0 and variance 1 after SELU: alpha_dropout, and for
@@ -46,13 +42,11 @@ class AlphaDropout final : public LayerWith<DropoutOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 class FeatureAlphaDropout final : public LayerWith<DropoutOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 }  // namespace gradus::nn

@@ -26,14 +26,4 @@ Tensor Embedding::forward(const Tensor& index) {
   return embedding(index, weight, {.padding_idx = o.padding_idx, .scale_grad_by_freq = o.scale_grad_by_freq});
 }
 
-std::string Embedding::extra_repr() const {
-  const Options& o = options();
-  std::string text = concat(*o.num_embeddings, ", ", *o.embedding_dim);
-  if (o.padding_idx) text += concat(", padding_idx=", *o.padding_idx);
-  if (o.max_norm) text += concat(", max_norm=", *o.max_norm);
-  if (o.norm_type != 2) text += concat(", norm_type=", o.norm_type);
-  if (o.scale_grad_by_freq) text += ", scale_grad_by_freq=true";
-  return text;
-}
-
 }  // namespace gradus::nn

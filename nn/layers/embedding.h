@@ -24,7 +24,6 @@ class Embedding final : public LayerWith<EmbeddingOptions> {
   using LayerWith::LayerWith;
   Parameter weight{this, "weight", initial()};
   Tensor forward(const Tensor& index) override;
-  std::string extra_repr() const override;
 
  private:
   Tensor initial() const;

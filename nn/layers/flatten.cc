@@ -5,7 +5,6 @@
 namespace gradus::nn {
 
 Tensor Flatten::forward(const Tensor& x) { return flatten(x, options().start, options().end); }
-std::string Flatten::extra_repr() const { return concat("start=", options().start, ", end=", options().end); }
 
 Tensor Unflatten::forward(const Tensor& x) {
   const int dim = wrap_dim(*options().dim, x.dim(), "Unflatten");
@@ -22,9 +21,6 @@ Tensor Unflatten::forward(const Tensor& x) {
   for (const int64_t n : *options().sizes) shape.push_back(n == -1 ? x.size(dim) / known : n);
   for (int d = dim + 1; d < x.dim(); ++d) shape.push_back(x.size(d));
   return reshape(x, shape);
-}
-std::string Unflatten::extra_repr() const {
-  return concat("dim=", *options().dim, ", sizes=", *options().sizes);
 }
 
 }  // namespace gradus::nn

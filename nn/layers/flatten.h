@@ -14,7 +14,6 @@ class Flatten final : public LayerWith<FlattenOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 struct UnflattenOptions {
@@ -28,7 +27,6 @@ class Unflatten final : public LayerWith<UnflattenOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 }  // namespace gradus::nn

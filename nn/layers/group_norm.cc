@@ -27,10 +27,6 @@ Tensor GroupNorm::forward(const Tensor& x) {
     throw ShapeError("GroupNorm", "expected x [N,", *o.channels, ",...], given ", describe(x));
   return group_norm(x, o.groups, weight, bias, o.eps);
 }
-std::string GroupNorm::extra_repr() const {
-  const Options& o = options();
-  return concat(*o.groups, ", ", *o.channels, ", eps=", o.eps, o.affine ? "" : ", affine=false");
-}
 
 Tensor InstanceNorm::initial(bool wanted, double value) const {
   if (options().features < 1)
@@ -56,23 +52,10 @@ Tensor InstanceNorm::forward(const Tensor& x) {
       {.use_input_stats = is_training() || !o.track_running_stats, .momentum = o.momentum, .eps = o.eps});
   return batch ? y : squeeze(y, 0);
 }
-std::string InstanceNorm::extra_repr() const {
-  const Options& o = options();
-  std::string text = concat(*o.features);
-  if (o.eps != 1e-5) text += concat(", eps=", o.eps);
-  if (o.momentum != 0.1) text += concat(", momentum=", o.momentum);
-  if (o.affine) text += ", affine=true";
-  if (o.track_running_stats) text += ", track_running_stats=true";
-  return text;
-}
 
 Tensor LocalResponseNorm::forward(const Tensor& x) {
   const Options& o = options();
   return local_response_norm(x, o.size, {.alpha = o.alpha, .beta = o.beta, .k = o.k});
-}
-std::string LocalResponseNorm::extra_repr() const {
-  const Options& o = options();
-  return concat(*o.size, ", alpha=", o.alpha, ", beta=", o.beta, ", k=", o.k);
 }
 
 }  // namespace gradus::nn

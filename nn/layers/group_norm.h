@@ -21,7 +21,6 @@ class GroupNorm final : public LayerWith<GroupNormOptions> {
   Parameter weight{this, "weight", initial(1)};
   Parameter bias{this, "bias", initial(0)};
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 
  private:
   Tensor initial(double value) const;
@@ -45,7 +44,6 @@ class InstanceNorm : public LayerWith<InstanceNormOptions> {
   Buffer num_batches_tracked{this, "num_batches_tracked", initial_count()};  // i64[]; stays 0, as in torch.nn
 
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 
  protected:
   InstanceNorm(Module* parent, std::string name, Options options, int positions)
@@ -91,7 +89,6 @@ class LocalResponseNorm final : public LayerWith<LocalResponseNormOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 }  // namespace gradus::nn

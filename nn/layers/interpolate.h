@@ -20,8 +20,12 @@ struct UpsampleOptions {
 class Upsample final : public LayerWith<UpsampleOptions> {
  public:
   using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
+  Tensor forward(const Tensor& x) override {
+    const Options& o = options();
+    return interpolate(
+        x,
+        {.size = o.size, .scale_factor = o.scale_factor, .mode = o.mode, .align_corners = o.align_corners});
+  }
 };
 
 }  // namespace gradus::nn

@@ -23,20 +23,8 @@ Tensor LayerNorm::initial(bool wanted, double value) const {
 Tensor LayerNorm::forward(const Tensor& x) {
   return layer_norm(x, *options().shape, weight, bias, options().eps);
 }
-std::string LayerNorm::extra_repr() const {
-  const Options& o = options();
-  return concat(static_cast<const Shape&>(*o.shape), ", eps=", o.eps, o.affine ? "" : ", affine=false",
-                o.bias ? "" : ", bias=false");
-}
 
 Tensor RMSNorm::initial() const { return initial_parameter("RMSNorm", options().shape, options().affine, 1); }
 Tensor RMSNorm::forward(const Tensor& x) { return rms_norm(x, *options().shape, weight, options().eps); }
-std::string RMSNorm::extra_repr() const {
-  const Options& o = options();
-  std::string text = concat(static_cast<const Shape&>(*o.shape));
-  if (o.eps) text += concat(", eps=", *o.eps);
-  if (!o.affine) text += ", affine=false";
-  return text;
-}
 
 }  // namespace gradus::nn

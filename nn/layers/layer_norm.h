@@ -22,7 +22,6 @@ class LayerNorm final : public LayerWith<LayerNormOptions> {
   Parameter weight{this, "weight", initial(options().affine, 1)};
   Parameter bias{this, "bias", initial(options().affine&& options().bias, 0)};
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 
  private:
   Tensor initial(bool wanted, double value) const;
@@ -41,7 +40,6 @@ class RMSNorm final : public LayerWith<RMSNormOptions> {
   using LayerWith::LayerWith;
   Parameter weight{this, "weight", initial()};
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 
  private:
   Tensor initial() const;

@@ -24,8 +24,4 @@ Tensor Linear::initial_bias(const LinearOptions& o) {
 
 Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias); }
 
-std::string Linear::extra_repr() const {
-  return concat("in=", *options().in, ", out=", *options().out, options().bias ? "" : ", bias=false");
-}
-
 }  // namespace gradus::nn

@@ -21,7 +21,6 @@ class Linear final : public LayerWith<LinearOptions> {
   Parameter bias{this, "bias", initial_bias(options())};
 
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 
  private:
   static Tensor initial_weight(const LinearOptions& o);

@@ -30,8 +30,4 @@ Tensor MinibatchStdDev::forward(const Tensor& x) {
              1);
 }
 
-std::string MinibatchStdDev::extra_repr() const {
-  return concat("group_size=", options().group_size, ", channel_groups=", options().channel_groups);
-}
-
 }  // namespace gradus::nn

@@ -22,7 +22,6 @@ class MinibatchStdDev final : public LayerWith<MinibatchStdDevOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 }  // namespace gradus::nn

@@ -12,11 +12,13 @@ struct Padding1d {
   int64_t left = 0, right = 0;
   template <std::integral T> constexpr Padding1d(T all) : left(all), right(all) {}
   constexpr Padding1d(int64_t l, int64_t r) : left(l), right(r) {}
+  operator Dims() const { return {left, right}; }
 };
 struct Padding2d {
   int64_t left = 0, right = 0, top = 0, bottom = 0;
   template <std::integral T> constexpr Padding2d(T all) : left(all), right(all), top(all), bottom(all) {}
   constexpr Padding2d(int64_t l, int64_t r, int64_t t, int64_t b) : left(l), right(r), top(t), bottom(b) {}
+  operator Dims() const { return {left, right, top, bottom}; }
 };
 struct Padding3d {
   int64_t left = 0, right = 0, top = 0, bottom = 0, front = 0, back = 0;
@@ -24,6 +26,7 @@ struct Padding3d {
   constexpr Padding3d(T all) : left(all), right(all), top(all), bottom(all), front(all), back(all) {}
   constexpr Padding3d(int64_t l, int64_t r, int64_t t, int64_t b, int64_t f, int64_t k)
       : left(l), right(r), top(t), bottom(b), front(f), back(k) {}
+  operator Dims() const { return {left, right, top, bottom, front, back}; }
 };
 
 template <class P> struct PadLayerOptions {
@@ -39,7 +42,6 @@ template <class O, int kMode> class PadLayer : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 // Pads x [N,C,...] or [C,...] with `value`, or with 0.

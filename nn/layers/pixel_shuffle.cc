@@ -6,9 +6,7 @@
 namespace gradus::nn {
 
 Tensor PixelShuffle::forward(const Tensor& x) { return pixel_shuffle(x, options().factor); }
-std::string PixelShuffle::extra_repr() const { return concat("factor=", *options().factor); }
 Tensor PixelUnshuffle::forward(const Tensor& x) { return pixel_unshuffle(x, options().factor); }
-std::string PixelUnshuffle::extra_repr() const { return concat("factor=", *options().factor); }
 
 Tensor ChannelShuffle::forward(const Tensor& x) {
   const int64_t groups = options().groups;
@@ -21,6 +19,5 @@ Tensor ChannelShuffle::forward(const Tensor& x) {
   apart.insert(1, groups);
   return reshape(transpose(reshape(x, apart), 1, 2), x.shape());
 }
-std::string ChannelShuffle::extra_repr() const { return concat("groups=", *options().groups); }
 
 }  // namespace gradus::nn

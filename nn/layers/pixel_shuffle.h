@@ -16,7 +16,6 @@ class PixelShuffle final : public LayerWith<PixelShuffleOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 // Gathers cells in channels, as pixel_unshuffle does.
@@ -25,7 +24,6 @@ class PixelUnshuffle final : public LayerWith<PixelShuffleOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 struct ChannelShuffleOptions {
@@ -40,7 +38,6 @@ class ChannelShuffle final : public LayerWith<ChannelShuffleOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 }  // namespace gradus::nn

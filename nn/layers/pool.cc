@@ -23,28 +23,6 @@ Tensor pool(const Tensor& x, const AdaptiveMaxPool3dOptions& o) { return adaptiv
 
 template <class O> Tensor Pool<O>::forward(const Tensor& x) { return pool(x, this->options()); }
 
-template <class O> std::string Pool<O>::extra_repr() const {
-  const O& o = this->options();
-  if constexpr (requires { o.output; }) {
-    return concat("output=", *o.output);
-  } else {
-    std::string text;
-    if constexpr (requires { o.p; }) text += concat("p=", *o.p, ", ");
-    text += concat("kernel=", *o.kernel);
-    if (o.stride != decltype(o.stride)(0)) text += concat(", stride=", o.stride);
-    if constexpr (requires { o.padding; })
-      if (o.padding != decltype(o.padding)(0)) text += concat(", padding=", o.padding);
-    if (o.ceil_mode) text += ", ceil_mode=true";
-    if constexpr (requires { o.dilation; })
-      if (o.dilation != decltype(o.dilation)(1)) text += concat(", dilation=", o.dilation);
-    if constexpr (requires { o.count_include_pad; })
-      if (!o.count_include_pad) text += ", count_include_pad=false";
-    if constexpr (requires { o.divisor_override; })
-      if (o.divisor_override) text += concat(", divisor_override=", o.divisor_override);
-    return text;
-  }
-}
-
 template class Pool<MaxPool1dOptions>;
 template class Pool<MaxPool2dOptions>;
 template class Pool<MaxPool3dOptions>;

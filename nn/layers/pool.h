@@ -31,7 +31,6 @@ template <class O> class Pool : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 // Take the maximum of each window.

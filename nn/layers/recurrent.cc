@@ -26,52 +26,59 @@ Tensor activated(RNNActivation a, const Tensor& x) { return a == RNNActivation::
 }  // namespace
 
 template <class O>
-Recurrent::Form Recurrent::form_of(const char* type, int64_t gates, const O& o, int64_t projection) {
-  return {type,       gates,  o.input_size,  o.hidden_size,   o.num_layers,
-          projection, o.bias, o.batch_first, o.bidirectional, o.dropout};
-}
-
-Recurrent::Recurrent(Module* parent, std::string name, const Form& form)
-    : Module(parent, std::move(name)), form_(form) {
+Recurrent<O>::Recurrent(Module* parent, std::string name, O options, const char* type, int64_t gates)
+    : ModuleWith<O>(parent, std::move(name), options), type_(type), gates_(gates) {
   add_weights();
 }
-Recurrent::Recurrent(const Form& form) : form_(form) { add_weights(); }
-
-std::unique_ptr<Parameter> Recurrent::weight(const std::string& name, const Shape& shape) {
-  return std::make_unique<Parameter>(this, name, uniform_parameter(shape, form_.hidden));
+template <class O>
+Recurrent<O>::Recurrent(O options, const char* type, int64_t gates)
+    : ModuleWith<O>(options), type_(type), gates_(gates) {
+  add_weights();
 }
 
-void Recurrent::add_weights() {
-  const Form& f = form_;
-  if (f.input < 1 || f.hidden < 1 || f.layers < 1)
-    throw ValueError(f.type, "expected input_size, hidden_size, num_layers >= 1, given ", f.input, ", ",
-                     f.hidden, ", ", f.layers);
-  if (!(f.dropout >= 0 && f.dropout <= 1))
-    throw ValueError(f.type, "expected dropout in [0, 1], given ", f.dropout);
-  if (f.projection < 0 || f.projection >= f.hidden)
-    throw ValueError(f.type, "expected 0 <= proj_size < hidden_size, given ", f.projection, " and ",
-                     f.hidden);
-  const int64_t rows = f.gates * f.hidden;
-  for (int64_t layer = 0; layer < f.layers; ++layer) {
-    const int64_t in = layer == 0 ? f.input : output_size() * directions();
+template <class O> int64_t Recurrent<O>::projection() const {
+  if constexpr (requires(O o) { o.proj_size; }) return this->options().proj_size;
+  return 0;
+}
+
+template <class O>
+std::unique_ptr<Parameter> Recurrent<O>::weight(const std::string& name, const Shape& shape) {
+  return std::make_unique<Parameter>(this, name, uniform_parameter(shape, this->options().hidden_size));
+}
+
+template <class O> void Recurrent<O>::add_weights() {
+  const O& o = this->options();
+  if (o.input_size < 1 || o.hidden_size < 1 || o.num_layers < 1)
+    throw ValueError(type_, "expected input_size, hidden_size, num_layers >= 1, given ", *o.input_size, ", ",
+                     *o.hidden_size, ", ", o.num_layers);
+  if (!(o.dropout >= 0 && o.dropout <= 1))
+    throw ValueError(type_, "expected dropout in [0, 1], given ", o.dropout);
+  if (projection() < 0 || projection() >= o.hidden_size)
+    throw ValueError(type_, "expected 0 <= proj_size < hidden_size, given ", projection(), " and ",
+                     *o.hidden_size);
+  const int64_t rows = gates_ * o.hidden_size;
+  for (int64_t layer = 0; layer < o.num_layers; ++layer) {
+    const int64_t in = layer == 0 ? *o.input_size : output_size() * directions();
     for (int64_t d = 0; d < directions(); ++d) {
       const std::string end = concat("_l", layer, d ? "_reverse" : "");
       Direction w;
       w.w_ih = weight("weight_ih" + end, {rows, in});
       w.w_hh = weight("weight_hh" + end, {rows, output_size()});
-      if (f.bias) w.b_ih = weight("bias_ih" + end, {rows}), w.b_hh = weight("bias_hh" + end, {rows});
-      if (f.projection) w.w_hr = weight("weight_hr" + end, {f.projection, f.hidden});
+      if (o.bias) w.b_ih = weight("bias_ih" + end, {rows}), w.b_hh = weight("bias_hh" + end, {rows});
+      if (projection()) w.w_hr = weight("weight_hr" + end, {projection(), o.hidden_size});
       directions_.push_back(std::move(w));
     }
   }
 }
 
-void Recurrent::check_state(const char* name, const Tensor& given, const Shape& expected) const {
+template <class O>
+void Recurrent<O>::check_state(const char* name, const Tensor& given, const Shape& expected) const {
   if (given.shape() != expected)
-    throw ShapeError(form_.type, "expected ", name, " ", expected, ", given ", describe(given));
+    throw ShapeError(type_, "expected ", name, " ", expected, ", given ", describe(given));
 }
 
-LSTMResult Recurrent::unroll(const Direction& d, const Tensor& x, LSTMState state, bool backwards) {
+template <class O>
+LSTMResult Recurrent<O>::unroll(const Direction& d, const Tensor& x, LSTMState state, bool backwards) {
   Tensor bias;
   if (d.b_ih) bias = joins_biases() ? *d.b_ih + *d.b_hh : *d.b_ih;
   std::vector<Tensor> x_gates = unbind(linear(x, *d.w_ih, bias), 0), outputs;
@@ -84,15 +91,15 @@ LSTMResult Recurrent::unroll(const Direction& d, const Tensor& x, LSTMState stat
   return {stack(outputs, 0), state};
 }
 
-LSTMResult Recurrent::run(const Tensor& given, const LSTMState& state) {
-  const Form& f = form_;
+template <class O> LSTMResult Recurrent<O>::run(const Tensor& given, const LSTMState& state) {
+  const O& o = this->options();
   const bool batch = given.dim() == 3;
-  if ((given.dim() != 2 && !batch) || given.size(-1) != f.input ||
-      given.size(f.batch_first && batch ? 1 : 0) < 1)
-    throw ShapeError(f.type, "expected x ", f.batch_first ? "[N,T," : "[T,N,", f.input, "] or [T,", f.input,
-                     "] with T >= 1, given ", describe(given));
-  Tensor x = !batch ? unsqueeze(given, 1) : f.batch_first ? transpose(given, 0, 1) : given;
-  const int64_t n = x.size(1), count = f.layers * directions();
+  if ((given.dim() != 2 && !batch) || given.size(-1) != o.input_size ||
+      given.size(o.batch_first && batch ? 1 : 0) < 1)
+    throw ShapeError(type_, "expected x ", o.batch_first ? "[N,T," : "[T,N,", *o.input_size, "] or [T,",
+                     *o.input_size, "] with T >= 1, given ", describe(given));
+  Tensor x = !batch ? unsqueeze(given, 1) : o.batch_first ? transpose(given, 0, 1) : given;
+  const int64_t n = x.size(1), count = o.num_layers * directions();
 
   // Returns the part of a state for one direction of one layer.
   const auto parts = [&](const char* name, const Tensor& t, int64_t size) {
@@ -101,10 +108,10 @@ LSTMResult Recurrent::run(const Tensor& given, const LSTMState& state) {
     return unbind(batch ? t : unsqueeze(t, 1), 0);
   };
   std::vector<Tensor> h = parts("h", state.h, output_size()), c;
-  const bool cells = f.gates == 4;
-  if (cells) c = parts("c", state.c, f.hidden);
+  const bool cells = gates_ == 4;
+  if (cells) c = parts("c", state.c, o.hidden_size);
 
-  for (int64_t layer = 0; layer < f.layers; ++layer) {
+  for (int64_t layer = 0; layer < o.num_layers; ++layer) {
     std::vector<Tensor> outputs;
     for (int64_t d = 0; d < directions(); ++d) {
       const size_t i = size_t(layer * directions() + d);
@@ -114,35 +121,13 @@ LSTMResult Recurrent::run(const Tensor& given, const LSTMState& state) {
       if (cells) c[i] = r.state.c;
     }
     x = outputs.size() == 1 ? outputs[0] : cat(outputs, 2);
-    if (layer + 1 < f.layers && f.dropout > 0) x = dropout(std::move(x), f.dropout, is_training());
+    if (layer + 1 < o.num_layers && o.dropout > 0) x = dropout(std::move(x), o.dropout, this->is_training());
   }
   const auto joined = [&](const std::vector<Tensor>& all) {
     return all.empty() ? Tensor() : batch ? stack(all, 0) : squeeze(stack(all, 0), 1);
   };
-  return {!batch ? squeeze(x, 1) : f.batch_first ? transpose(x, 0, 1) : x, {joined(h), joined(c)}};
+  return {!batch ? squeeze(x, 1) : o.batch_first ? transpose(x, 0, 1) : x, {joined(h), joined(c)}};
 }
-
-std::string Recurrent::extra_repr() const {
-  const Form& f = form_;
-  std::string text = concat(f.input, ", ", f.hidden);
-  if (f.projection) text += concat(", proj_size=", f.projection);
-  if (f.layers != 1) text += concat(", num_layers=", f.layers);
-  if (!f.bias) text += ", bias=false";
-  if (f.batch_first) text += ", batch_first=true";
-  if (f.dropout != 0) text += concat(", dropout=", f.dropout);
-  if (f.bidirectional) text += ", bidirectional=true";
-  return text;
-}
-
-RNN::RNN(Module* parent, std::string name, Options o)
-    : Recurrent(parent, std::move(name), form_of("RNN", 1, o)), options_(o) {}
-RNN::RNN(Options o) : Recurrent(form_of("RNN", 1, o)), options_(o) {}
-LSTM::LSTM(Module* parent, std::string name, Options o)
-    : Recurrent(parent, std::move(name), form_of("LSTM", 4, o, o.proj_size)), options_(o) {}
-LSTM::LSTM(Options o) : Recurrent(form_of("LSTM", 4, o, o.proj_size)), options_(o) {}
-GRU::GRU(Module* parent, std::string name, Options o)
-    : Recurrent(parent, std::move(name), form_of("GRU", 3, o)), options_(o) {}
-GRU::GRU(Options o) : Recurrent(form_of("GRU", 3, o)), options_(o) {}
 
 RNNResult RNN::operator()(const Tensor& x, const Tensor& h) {
   return call([&] {
@@ -161,7 +146,7 @@ RNNResult GRU::operator()(const Tensor& x, const Tensor& h) {
 }
 
 LSTMState RNN::step(const Direction& d, const Tensor& x_gates, const LSTMState& state) {
-  return {activated(options_.nonlinearity, x_gates + linear(state.h, *d.w_hh)), {}};
+  return {activated(options().nonlinearity, x_gates + linear(state.h, *d.w_hh)), {}};
 }
 LSTMState LSTM::step(const Direction& d, const Tensor& x_gates, const LSTMState& state) {
   LSTMState next = lstm_cell(x_gates + linear(state.h, *d.w_hh), state.c);
@@ -172,62 +157,49 @@ LSTMState GRU::step(const Direction& d, const Tensor& x_gates, const LSTMState& 
   return {gru_cell(x_gates, linear(state.h, *d.w_hh, d.b_hh ? Tensor(*d.b_hh) : Tensor()), state.h), {}};
 }
 
-std::string RNN::extra_repr() const {
-  return Recurrent::extra_repr() +
-         (options_.nonlinearity == RNNActivation::kReLU ? ", nonlinearity=relu" : "");
-}
-
 // --- cells ---
 
-RecurrentCell::RecurrentCell(Module* parent, std::string name, const Form& form)
-    : Module(parent, std::move(name)), form_(form) {}
-RecurrentCell::RecurrentCell(const Form& form) : form_(form) {}
-
-Tensor RecurrentCell::initial(const Shape& shape) const {
-  if (form_.input < 1 || form_.hidden < 1)
-    throw ValueError(form_.type, "expected input_size, hidden_size >= 1, given ", form_.input, ", ",
-                     form_.hidden);
-  return uniform_parameter(shape, form_.hidden);
+template <class O> Tensor RecurrentCell<O>::initial_weight(int64_t in) const {
+  const O& o = this->options();
+  if (o.input_size < 1 || o.hidden_size < 1)
+    throw ValueError(type_, "expected input_size, hidden_size >= 1, given ", *o.input_size, ", ",
+                     *o.hidden_size);
+  return uniform_parameter({gates_ * o.hidden_size, in}, o.hidden_size);
+}
+template <class O> Tensor RecurrentCell<O>::initial_bias() const {
+  const O& o = this->options();
+  return o.bias ? uniform_parameter({gates_ * o.hidden_size}, o.hidden_size) : Tensor();
 }
 
-bool RecurrentCell::prepare(Tensor& x, std::initializer_list<Tensor*> state) const {
+template <class O> bool RecurrentCell<O>::prepare(Tensor& x, std::initializer_list<Tensor*> state) const {
+  const O& o = this->options();
   const bool batch = x.dim() == 2;
-  if ((x.dim() != 1 && !batch) || x.size(-1) != form_.input)
-    throw ShapeError(form_.type, "expected x [N,", form_.input, "] or [", form_.input, "], given ",
+  if ((x.dim() != 1 && !batch) || x.size(-1) != o.input_size)
+    throw ShapeError(type_, "expected x [N,", *o.input_size, "] or [", *o.input_size, "], given ",
                      describe(x));
-  const Shape expected = batch ? Shape{x.size(0), form_.hidden} : Shape{form_.hidden};
+  const Shape expected = batch ? Shape{x.size(0), o.hidden_size} : Shape{o.hidden_size};
   for (Tensor* s : state) {
     if (!s->defined()) *s = zeros(expected, {x.dtype(), x.device()});
     if (s->shape() != expected)
-      throw ShapeError(form_.type, "expected a state ", expected, ", given ", describe(*s));
+      throw ShapeError(type_, "expected a state ", expected, ", given ", describe(*s));
     if (!batch) *s = unsqueeze(*s, 0);
   }
   if (!batch) x = unsqueeze(x, 0);
   return batch;
 }
 
-std::string RecurrentCell::extra_repr() const {
-  return concat(form_.input, ", ", form_.hidden, form_.bias ? "" : ", bias=false");
-}
-
-RNNCell::RNNCell(Module* parent, std::string name, Options o)
-    : RecurrentCell(parent, std::move(name), Form{"RNNCell", 1, *o.input_size, *o.hidden_size, o.bias}),
-      nonlinearity_(o.nonlinearity) {}
-RNNCell::RNNCell(Options o)
-    : RecurrentCell(Form{"RNNCell", 1, *o.input_size, *o.hidden_size, o.bias}),
-      nonlinearity_(o.nonlinearity) {}
-LSTMCell::LSTMCell(Module* parent, std::string name, Options o)
-    : RecurrentCell(parent, std::move(name), Form{"LSTMCell", 4, *o.input_size, *o.hidden_size, o.bias}) {}
-LSTMCell::LSTMCell(Options o) : RecurrentCell(Form{"LSTMCell", 4, *o.input_size, *o.hidden_size, o.bias}) {}
-GRUCell::GRUCell(Module* parent, std::string name, Options o)
-    : RecurrentCell(parent, std::move(name), Form{"GRUCell", 3, *o.input_size, *o.hidden_size, o.bias}) {}
-GRUCell::GRUCell(Options o) : RecurrentCell(Form{"GRUCell", 3, *o.input_size, *o.hidden_size, o.bias}) {}
+template class Recurrent<RNNOptions>;
+template class Recurrent<LSTMOptions>;
+template class Recurrent<GRUOptions>;
+template class RecurrentCell<RNNCellOptions>;
+template class RecurrentCell<RecurrentCellOptions>;
 
 Tensor RNNCell::operator()(const Tensor& given, const Tensor& given_h) {
   return call([&] {
     Tensor x = given, h = given_h;
     const bool batch = prepare(x, {&h});
-    const Tensor y = activated(nonlinearity_, linear(x, weight_ih, bias_ih) + linear(h, weight_hh, bias_hh));
+    const Tensor y =
+        activated(options().nonlinearity, linear(x, weight_ih, bias_ih) + linear(h, weight_hh, bias_hh));
     return batch ? y : squeeze(y, 0);
   });
 }
@@ -248,10 +220,6 @@ Tensor GRUCell::operator()(const Tensor& given, const Tensor& given_h) {
     const Tensor y = gru_cell(linear(x, weight_ih, bias_ih), linear(h, weight_hh, bias_hh), h);
     return batch ? y : squeeze(y, 0);
   });
-}
-
-std::string RNNCell::extra_repr() const {
-  return RecurrentCell::extra_repr() + (nonlinearity_ == RNNActivation::kReLU ? ", nonlinearity=relu" : "");
 }
 
 }  // namespace gradus::nn

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "gradus/autograd/ops/recurrent.h"
-#include "gradus/nn/module.h"
+#include "gradus/nn/options.h"
 
 namespace gradus::nn {
 
@@ -65,27 +65,18 @@ struct LSTMResult {
 };
 
 // Base of the three layers: the weights, and the loop over times, layers and directions.
-class Recurrent : public Module {
+template <class O> class Recurrent : public ModuleWith<O> {
  protected:
-  struct Form {
-    const char* type;
-    int64_t gates, input, hidden, layers, projection;
-    bool bias, batch_first, bidirectional;
-    double dropout;
-  };
-  template <class O>
-  static Form form_of(const char* type, int64_t gates, const O& options, int64_t projection = 0);
   // One direction of one layer.
   struct Direction {
     std::unique_ptr<Parameter> w_ih, w_hh, b_ih, b_hh, w_hr;
   };
 
-  Recurrent(Module* parent, std::string name, const Form& form);
-  explicit Recurrent(const Form& form);
+  Recurrent(Module* parent, std::string name, O options, const char* type, int64_t gates);
+  Recurrent(O options, const char* type, int64_t gates);
 
   // Runs all times, layers and directions.
   LSTMResult run(const Tensor& x, const LSTMState& state);
-  std::string extra_repr() const override;
 
  private:
   // Returns whether the biases of input and state may be added once for all times.
@@ -97,53 +88,49 @@ class Recurrent : public Module {
   std::unique_ptr<Parameter> weight(const std::string& name, const Shape& shape);
   LSTMResult unroll(const Direction& d, const Tensor& x, LSTMState state, bool backwards);
   void check_state(const char* name, const Tensor& given, const Shape& expected) const;
-  int64_t directions() const { return form_.bidirectional ? 2 : 1; }
-  int64_t output_size() const { return form_.projection ? form_.projection : form_.hidden; }
+  int64_t directions() const { return this->options().bidirectional ? 2 : 1; }
+  int64_t projection() const;
+  int64_t output_size() const { return projection() ? projection() : *this->options().hidden_size; }
 
-  const Form form_;
+  const char* const type_;
+  const int64_t gates_;
   std::vector<Direction> directions_;  // layer 0 (forward, backward), layer 1, ...
 };
 
 // In every layer h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of that sum.
-class RNN final : public Recurrent {
+class RNN final : public Recurrent<RNNOptions> {
  public:
-  using Options = RNNOptions;
-  RNN(Module* parent, std::string name, Options options);
-  explicit RNN(Options options);
-  const Options& options() const { return options_; }
+  RNN(Module* parent, std::string name, Options options)
+      : Recurrent(parent, std::move(name), options, "RNN", 1) {}
+  explicit RNN(Options options) : Recurrent(options, "RNN", 1) {}
 
   // Errors: ShapeError for an x or h that does not fit, or no times.
   RNNResult operator()(const Tensor& x, const Tensor& h = {});
-  std::string extra_repr() const override;
 
  private:
   LSTMState step(const Direction& d, const Tensor& x_gates, const LSTMState& state) override;
-  Options options_;
 };
 
 // Long short-term memory: in every layer lstm_cell of the gates W_ih x + b_ih + W_hh h + b_hh.
-class LSTM final : public Recurrent {
+class LSTM final : public Recurrent<LSTMOptions> {
  public:
-  using Options = LSTMOptions;
-  LSTM(Module* parent, std::string name, Options options);
-  explicit LSTM(Options options);
-  const Options& options() const { return options_; }
+  LSTM(Module* parent, std::string name, Options options)
+      : Recurrent(parent, std::move(name), options, "LSTM", 4) {}
+  explicit LSTM(Options options) : Recurrent(options, "LSTM", 4) {}
 
   // Errors: ShapeError for an x or state that does not fit, or no times.
   LSTMResult operator()(const Tensor& x, const LSTMState& state = {});
 
  private:
   LSTMState step(const Direction& d, const Tensor& x_gates, const LSTMState& state) override;
-  Options options_;
 };
 
 // Gated recurrent units: in every layer gru_cell of the gates W_ih x + b_ih and W_hh h + b_hh.
-class GRU final : public Recurrent {
+class GRU final : public Recurrent<GRUOptions> {
  public:
-  using Options = GRUOptions;
-  GRU(Module* parent, std::string name, Options options);
-  explicit GRU(Options options);
-  const Options& options() const { return options_; }
+  GRU(Module* parent, std::string name, Options options)
+      : Recurrent(parent, std::move(name), options, "GRU", 3) {}
+  explicit GRU(Options options) : Recurrent(options, "GRU", 3) {}
 
   // Errors: ShapeError for an x or h that does not fit, or no times.
   RNNResult operator()(const Tensor& x, const Tensor& h = {});
@@ -151,7 +138,6 @@ class GRU final : public Recurrent {
  private:
   bool joins_biases() const override { return false; }
   LSTMState step(const Direction& d, const Tensor& x_gates, const LSTMState& state) override;
-  Options options_;
 };
 
 struct RNNCellOptions {
@@ -167,60 +153,54 @@ struct RecurrentCellOptions {
 };
 
 // Base of the cells: weight_ih [gates * hidden,input], weight_hh [gates * hidden,hidden], bias_ih, bias_hh.
-class RecurrentCell : public Module {
+template <class O> class RecurrentCell : public ModuleWith<O> {
  protected:
-  struct Form {
-    const char* type;
-    int64_t gates, input, hidden;
-    bool bias;
-  };
-  RecurrentCell(Module* parent, std::string name, const Form& form);
-  explicit RecurrentCell(const Form& form);
+  RecurrentCell(Module* parent, std::string name, O options, const char* type, int64_t gates)
+      : ModuleWith<O>(parent, std::move(name), options), type_(type), gates_(gates) {}
+  RecurrentCell(O options, const char* type, int64_t gates)
+      : ModuleWith<O>(options), type_(type), gates_(gates) {}
 
   // Checks x [N,input] or [input]. Adds a batch dim to x and to the state; a state that is not
   // given becomes zeros.
   bool prepare(Tensor& x, std::initializer_list<Tensor*> state) const;
-  std::string extra_repr() const override;
 
  private:
-  Tensor initial(const Shape& shape) const;
-  const Form form_;
+  Tensor initial_weight(int64_t in) const;
+  Tensor initial_bias() const;
+  const char* const type_;
+  const int64_t gates_;
 
  public:
-  Parameter weight_ih{this, "weight_ih", initial({form_.gates * form_.hidden, form_.input})};
-  Parameter weight_hh{this, "weight_hh", initial({form_.gates * form_.hidden, form_.hidden})};
-  Parameter bias_ih{this, "bias_ih", form_.bias ? initial({form_.gates * form_.hidden}) : Tensor()};
-  Parameter bias_hh{this, "bias_hh", form_.bias ? initial({form_.gates * form_.hidden}) : Tensor()};
+  Parameter weight_ih{this, "weight_ih", initial_weight(this->options().input_size)};
+  Parameter weight_hh{this, "weight_hh", initial_weight(this->options().hidden_size)};
+  Parameter bias_ih{this, "bias_ih", initial_bias()};
+  Parameter bias_hh{this, "bias_hh", initial_bias()};
 };
 
 // Shapes: x [N,input], h [N,hidden] -> [N,hidden]; all without N alike.
-class RNNCell final : public RecurrentCell {
+class RNNCell final : public RecurrentCell<RNNCellOptions> {
  public:
-  using Options = RNNCellOptions;
-  RNNCell(Module* parent, std::string name, Options options);
-  explicit RNNCell(Options options);
+  RNNCell(Module* parent, std::string name, Options options)
+      : RecurrentCell(parent, std::move(name), options, "RNNCell", 1) {}
+  explicit RNNCell(Options options) : RecurrentCell(options, "RNNCell", 1) {}
   Tensor operator()(const Tensor& x, const Tensor& h = {});
-  std::string extra_repr() const override;
-
- private:
-  RNNActivation nonlinearity_;
 };
 
 // Shapes: x [N,input], h and c [N,hidden] -> h and c [N,hidden]; all without N alike.
-class LSTMCell final : public RecurrentCell {
+class LSTMCell final : public RecurrentCell<RecurrentCellOptions> {
  public:
-  using Options = RecurrentCellOptions;
-  LSTMCell(Module* parent, std::string name, Options options);
-  explicit LSTMCell(Options options);
+  LSTMCell(Module* parent, std::string name, Options options)
+      : RecurrentCell(parent, std::move(name), options, "LSTMCell", 4) {}
+  explicit LSTMCell(Options options) : RecurrentCell(options, "LSTMCell", 4) {}
   LSTMState operator()(const Tensor& x, const LSTMState& state = {});
 };
 
 // Shapes: x [N,input], h [N,hidden] -> [N,hidden]; all without N alike.
-class GRUCell final : public RecurrentCell {
+class GRUCell final : public RecurrentCell<RecurrentCellOptions> {
  public:
-  using Options = RecurrentCellOptions;
-  GRUCell(Module* parent, std::string name, Options options);
-  explicit GRUCell(Options options);
+  GRUCell(Module* parent, std::string name, Options options)
+      : RecurrentCell(parent, std::move(name), options, "GRUCell", 3) {}
+  explicit GRUCell(Options options) : RecurrentCell(options, "GRUCell", 3) {}
   Tensor operator()(const Tensor& x, const Tensor& h = {});
 };
 

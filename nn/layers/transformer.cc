@@ -49,12 +49,6 @@ Tensor TransformerEncoderLayer::encode(const Tensor& x, const TransformerMasks& 
   return norm2(h + fed_forward(h));
 }
 
-std::string TransformerEncoderLayer::extra_repr() const {
-  const Options& o = options();
-  return concat("activation=", o.activation == TransformerActivation::kGELU ? "gelu" : "relu",
-                o.norm_first ? ", norm_first=true" : "", o.batch_first ? ", batch_first=true" : "");
-}
-
 TransformerEncoder::TransformerEncoder(Module* parent, std::string name, Options options)
     : LayerWith(parent, std::move(name), options) {
   add_layers();

@@ -57,7 +57,6 @@ class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOp
   Tensor operator()(const Tensor& x, const TransformerMasks& masks) {
     return call([&] { return encode(x, masks); });
   }
-  std::string extra_repr() const override;
 
  private:
   int64_t feedforward() const;

@@ -12,7 +12,6 @@ class Unfold final : public LayerWith<UnfoldOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 struct FoldOptions {
@@ -29,7 +28,6 @@ class Fold final : public LayerWith<FoldOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-  std::string extra_repr() const override;
 };
 
 }  // namespace gradus::nn

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
@@ -127,7 +128,7 @@ struct Printed {
 TEST(Printing, ShowsOptionsThatDiffer) {
   const auto text = [](const nn::Module& m) { return m.type_name() + "(" + m.extra_repr() + ")"; };
   const Printed all[] = {
-      {text(nn::LSTM({.input_size = 3, .hidden_size = 4})), "LSTM(3, 4)"},
+      {text(nn::LSTM({.input_size = 3, .hidden_size = 4})), "LSTM(input_size=3, hidden_size=4)"},
       {text(nn::LSTM({.input_size = 3,
                       .hidden_size = 4,
                       .num_layers = 2,
@@ -136,40 +137,42 @@ TEST(Printing, ShowsOptionsThatDiffer) {
                       .dropout = 0.5,
                       .bidirectional = true,
                       .proj_size = 2})),
-       "LSTM(3, 4, proj_size=2, num_layers=2, bias=false, batch_first=true, dropout=0.5, "
-       "bidirectional=true)"},
+       "LSTM(input_size=3, hidden_size=4, num_layers=2, bias=false, batch_first=true, dropout=0.5, "
+       "bidirectional=true, proj_size=2)"},
       {text(nn::RNN({.input_size = 3, .hidden_size = 4, .nonlinearity = nn::RNNActivation::kReLU})),
-       "RNN(3, 4, nonlinearity=relu)"},
-      {text(nn::GRUCell({.input_size = 3, .hidden_size = 4, .bias = false})), "GRUCell(3, 4, bias=false)"},
+       "RNN(input_size=3, hidden_size=4, nonlinearity=kReLU)"},
+      {text(nn::GRUCell({.input_size = 3, .hidden_size = 4, .bias = false})),
+       "GRUCell(input_size=3, hidden_size=4, bias=false)"},
       {text(nn::MultiheadAttention({.embed_dim = 8, .num_heads = 2, .batch_first = true})),
        "MultiheadAttention(embed_dim=8, num_heads=2, batch_first=true)"},
       {text(nn::TransformerEncoderLayer({.d_model = 8, .nhead = 2, .norm_first = true})),
-       "TransformerEncoderLayer(activation=relu, norm_first=true)"},
-      {text(nn::LayerNorm({.shape = 8})), "LayerNorm([8], eps=1e-05)"},
-      {text(nn::RMSNorm({.shape = {2, 3}, .affine = false})), "RMSNorm([2,3], affine=false)"},
-      {text(nn::GroupNorm({.groups = 2, .channels = 4})), "GroupNorm(2, 4, eps=1e-05)"},
-      {text(nn::InstanceNorm1d({.features = 4, .affine = true})), "InstanceNorm1d(4, affine=true)"},
-      {text(nn::LocalResponseNorm({.size = 2})), "LocalResponseNorm(2, alpha=0.0001, beta=0.75, k=1)"},
-      {text(nn::BatchNorm3d({.features = 4})), "BatchNorm3d(4)"},
+       "TransformerEncoderLayer(d_model=8, nhead=2, norm_first=true)"},
+      {text(nn::LayerNorm({.shape = 8})), "LayerNorm(shape=[8])"},
+      {text(nn::RMSNorm({.shape = {2, 3}, .affine = false})), "RMSNorm(shape=[2,3], affine=false)"},
+      {text(nn::GroupNorm({.groups = 2, .channels = 4})), "GroupNorm(groups=2, channels=4)"},
+      {text(nn::InstanceNorm1d({.features = 4, .affine = true})), "InstanceNorm1d(features=4, affine=true)"},
+      {text(nn::LocalResponseNorm({.size = 2})), "LocalResponseNorm(size=2)"},
+      {text(nn::BatchNorm3d({.features = 4})), "BatchNorm3d(features=4)"},
+      {text(nn::BatchNorm1d({.features = 4, .momentum = {}})), "BatchNorm1d(features=4, momentum=none)"},
       {text(nn::Embedding({.num_embeddings = 5, .embedding_dim = 3, .padding_idx = 0})),
-       "Embedding(5, 3, padding_idx=0)"},
+       "Embedding(num_embeddings=5, embedding_dim=3, padding_idx=0)"},
       {text(nn::Bilinear({.in1 = 2, .in2 = 3, .out = 4})), "Bilinear(in1=2, in2=3, out=4)"},
       {text(nn::Unflatten({.dim = 1, .sizes = {2, -1}})), "Unflatten(dim=1, sizes=[2,-1])"},
       {text(nn::ChannelShuffle({.groups = 2})), "ChannelShuffle(groups=2)"},
       {text(nn::Identity()), "Identity()"},
       {text(nn::Mish()), "Mish()"},
-      {text(nn::ConstantPad1d({.padding = {1, 2}, .value = 3})), "ConstantPad1d(padding={1, 2}, value=3)"},
-      {text(nn::ReflectionPad2d({.padding = 1})), "ReflectionPad2d(padding={1, 1, 1, 1})"},
-      {text(nn::Upsample({.scale_factor = {2}})), "Upsample(scale_factor={2}, mode=nearest)"},
+      {text(nn::ConstantPad1d({.padding = {1, 2}, .value = 3})), "ConstantPad1d(padding=[1,2], value=3)"},
+      {text(nn::ReflectionPad2d({.padding = 1})), "ReflectionPad2d(padding=[1,1,1,1])"},
+      {text(nn::Upsample({.scale_factor = {2}})), "Upsample(scale_factor=[2])"},
       {text(nn::PixelShuffle({.factor = 2})), "PixelShuffle(factor=2)"},
       {text(nn::Fold({.output = 4, .kernel = 2, .stride = 2})), "Fold(output=4x4, kernel=2x2, stride=2x2)"},
       {text(nn::PReLU({.num_parameters = 3})), "PReLU(num_parameters=3)"},
       {text(nn::RReLU({.lower = 0.25, .upper = 0.5})), "RReLU(lower=0.25, upper=0.5)"},
-      {text(nn::GELU({.approximate = Gelu::kTanh})), "GELU(approximate=tanh)"},
-      {text(nn::Softplus()), "Softplus(beta=1, threshold=20)"},
-      {text(nn::Hardtanh()), "Hardtanh(low=-1, high=1)"},
+      {text(nn::GELU({.approximate = Gelu::kTanh})), "GELU(approximate=kTanh)"},
+      {text(nn::Softplus()), "Softplus()"},
+      {text(nn::Hardtanh()), "Hardtanh()"},
       {text(nn::Threshold({.threshold = 1, .value = 2})), "Threshold(threshold=1, value=2)"},
-      {text(nn::GLU()), "GLU(dim=-1)"},
+      {text(nn::GLU()), "GLU()"},
       {text(nn::MaxPool1d({.kernel = 2, .dilation = 3})), "MaxPool1d(kernel=2, dilation=3)"},
       {text(nn::AvgPool3d({.kernel = 2, .padding = 1, .count_include_pad = false, .divisor_override = 3})),
        "AvgPool3d(kernel=2x2x2, padding=1x1x1, count_include_pad=false, divisor_override=3)"},
@@ -177,20 +180,53 @@ TEST(Printing, ShowsOptionsThatDiffer) {
        "LPPool2d(p=2, kernel=3x3, stride=1x1, ceil_mode=true)"},
       {text(nn::AdaptiveMaxPool2d({.output = {2, 3}})), "AdaptiveMaxPool2d(output=2x3)"},
       {text(nn::Conv1d({.in = 2, .out = 3, .kernel = 4, .same_padding = true})),
-       "Conv1d(2, 3, kernel=4, same_padding=true)"},
+       "Conv1d(in=2, out=3, kernel=4, same_padding=true)"},
       {text(nn::Conv3d({.in = 2,
                         .out = 3,
                         .kernel = {1, 2, 3},
                         .padding = 1,
                         .padding_mode = nn::PaddingMode::kCircular})),
-       "Conv3d(2, 3, kernel=1x2x3, padding=1x1x1, padding_mode=circular)"},
+       "Conv3d(in=2, out=3, kernel=1x2x3, padding=1x1x1, padding_mode=kCircular)"},
       {text(nn::ConvTranspose2d(
            {.in = 2, .out = 3, .kernel = 4, .stride = 2, .output_padding = 1, .bias = false})),
-       "ConvTranspose2d(2, 3, kernel=4x4, stride=2x2, output_padding=1x1, bias=false)"},
+       "ConvTranspose2d(in=2, out=3, kernel=4x4, stride=2x2, output_padding=1x1, bias=false)"},
       {text(nn::Dropout2d({.p = 0.2})), "Dropout2d(p=0.2)"},
-      {text(nn::MinibatchStdDev()), "MinibatchStdDev(group_size=4, channel_groups=1)"},
+      {text(nn::MinibatchStdDev()), "MinibatchStdDev()"},
+      {text(nn::TransformerEncoder({.layer = {.d_model = 8, .nhead = 2}, .num_layers = 1})),
+       "TransformerEncoder(layer={d_model=8, nhead=2}, num_layers=1)"},
   };
   for (const Printed& p : all) EXPECT_EQ(p.text, p.expected);
+}
+
+struct ScaleOptions {
+  bool inverse = false;
+  Required<double, "by"> by;
+  std::vector<std::string> names = {"a"};
+  std::function<void()> done = {};
+};
+struct Scale : nn::LayerWith<ScaleOptions> {
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override {
+    return options().inverse ? x / *options().by : x * *options().by;
+  }
+};
+struct NamedScale : Scale {
+  using Scale::Scale;
+  std::string extra_repr() const override { return "named, " + Scale::extra_repr(); }
+};
+struct ShiftOptions : ScaleOptions {
+  double shift = 0;
+};
+struct Shift : nn::LayerWith<ShiftOptions> {
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override { return x + options().shift; }
+};
+
+TEST(Printing, ShowsTheOptionsOfUsersLayers) {
+  EXPECT_EQ(Scale({.by = 2}).extra_repr(), "inverse=false, by=2");
+  EXPECT_EQ(NamedScale({.by = 2, .names = {"b", "c"}}).extra_repr(),
+            "named, inverse=false, by=2, names=[b,c]");
+  EXPECT_EQ(Shift({{.by = 2}, 3}).extra_repr(), "") << "options with a base";
 }
 
 }  // namespace

@@ -196,7 +196,7 @@ TEST(MnistNet, HasPyTorchsNamesAndSizes) {
   EXPECT_EQ(net.num_parameters(), 1199882);
   EXPECT_EQ(net.named_parameters()[4].first, "fc1.weight");
   EXPECT_EQ(net(nn::init::zeros_(empty({2, 1, 28, 28}))).shape(), (Shape{2, 10}));
-  EXPECT_THAT(to_string(net), HasSubstr("(conv2): Conv2d(32, 64, kernel=3x3)"));
+  EXPECT_THAT(to_string(net), HasSubstr("(conv2): Conv2d(in=32, out=64, kernel=3x3)"));
   EXPECT_THAT(to_string(net), HasSubstr("1,199,882 parameters in 8 tensors (4.6 MiB)"));
 }
 

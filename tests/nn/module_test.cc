@@ -327,7 +327,7 @@ TEST(Print, ShowsTheTreeWithCountsAndTheirTotal) {
             "Net(\n"
             "  (block): Block(                          15\n"
             "    (fc): Linear(in=2, out=3)               9\n"
-            "    (bn): BatchNorm1d(3)                    6\n"
+            "    (bn): BatchNorm1d(features=3)           6\n"
             "  )\n"
             "  (head): Linear(in=3, out=2, bias=false)   6\n"
             ")\n"

@@ -1,0 +1,100 @@
+// ModuleWith: a module that has options and prints them.
+#pragma once
+
+#include <concepts>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "gradus/nn/module.h"
+#include "gradus/tensor/base/fields.h"
+
+namespace gradus::nn {
+
+// Returns "in=20, out=30, bias=false": the options up to the last Required one, and those that differ from
+// their defaults. Numbers, sizes and shapes print as in errors (3x3, [8,4]), lists as shapes, enumerators by
+// name, no value as "none". The text is empty unless HasFields<O>.
+template <class O> std::string options_text(const O& options);
+
+namespace internal {
+
+template <class T> constexpr bool is_required = false;
+template <class T, OptionName name> constexpr bool is_required<Required<T, name>> = true;
+
+template <class T> std::string value_text(const T& v) {
+  if constexpr (is_required<T>) {
+    return value_text(*v);
+  } else if constexpr (std::same_as<T, bool>) {
+    return v ? "true" : "false";
+  } else if constexpr (std::is_enum_v<T>) {
+    return std::string(enumerator_name(v));
+  } else if constexpr (requires { v.has_value(); }) {
+    return v ? value_text(*v) : "none";
+  } else if constexpr (requires(std::ostream& out) { out << v; }) {
+    return concat(v);
+  } else if constexpr (std::convertible_to<T, Dims>) {
+    return value_text<Dims>(v);
+  } else if constexpr (requires { v.begin(); }) {
+    std::string text;
+    for (const auto& element : v) text += (text.empty() ? "" : ",") + value_text(element);
+    return "[" + text + "]";
+  } else {
+    return "{" + options_text(v) + "}";
+  }
+}
+
+template <class T> bool differ(const T& a, const T& b) {
+  if constexpr (std::equality_comparable<T>)
+    return !(a == b);
+  else
+    return false;
+}
+
+// Returns how many initializers an O needs, whose fields are T...
+template <class... T> constexpr size_t needed(const std::tuple<const T&...>&) {
+  size_t i = 0, n = 0;
+  ((++i, n = is_required<T> ? i : n), ...);
+  return n;
+}
+
+}  // namespace internal
+
+template <class O> std::string options_text(const O& options) {
+  std::string text;
+  if constexpr (HasFields<O>) {
+    const auto values = fields(options);
+    constexpr auto names = field_names<O>();
+    constexpr size_t needed = internal::needed(values);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+    const O plain = [&]<size_t... I>(std::index_sequence<I...>) {
+      return O{std::get<I>(values)...};
+    }(std::make_index_sequence<needed>());
+#pragma GCC diagnostic pop
+    const auto add = [&](size_t i, const auto& value, const auto& otherwise) {
+      if (i < needed || internal::differ(value, otherwise))
+        text += concat(text.empty() ? "" : ", ", names[i], '=', internal::value_text(value));
+    };
+    [&]<size_t... I>(std::index_sequence<I...>) {
+      (add(I, std::get<I>(values), std::get<I>(fields(plain))), ...);
+    }(std::make_index_sequence<names.size()>());
+  }
+  return text;
+}
+
+// A module with options: as a child {parent, name, options}, as a root {options}. When none of the options is
+// required, they may be omitted.
+template <class O, class Base = Module> class ModuleWith : public Base {
+ public:
+  using Options = O;
+  ModuleWith(Module* parent, std::string name, Options options = {})
+      : Base(parent, std::move(name)), options_(std::move(options)) {}
+  explicit ModuleWith(Options options = {}) : options_(std::move(options)) {}
+  const Options& options() const { return options_; }
+  std::string extra_repr() const override { return options_text(options_); }
+
+ private:
+  Options options_;
+};
+
+}  // namespace gradus::nn

@@ -1,0 +1,128 @@
+// The fields of an aggregate and their names, and the names of enumerators:
+//
+//   struct Point { int x, y; };
+//   fields(point)              // std::tuple<int&, int&>
+//   field_names<Point>()       // {"x", "y"}
+//   enumerator_name(color)     // "kRed"
+//
+// None of the fields may be an array or a bit-field. Enumerators lie between 0 and 15.
+// C++20 has no reflection: initializers are counted, and names are read from the text of a function's type.
+#pragma once
+
+#include <array>
+#include <cstdlib>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace gradus {
+namespace internal {
+
+// Initializes a field of any type. Being const, it is a worse match than the constructors of std::optional
+// and Required, so that the call is not ambiguous.
+struct AnyField {
+  template <class T> operator T() const { std::abort(); }
+};
+template <class O, size_t N = 16> constexpr size_t field_count() {
+  constexpr bool fits = []<size_t... I>(std::index_sequence<I...>) {
+    return requires { O{(void(I), AnyField())...}; };
+  }(std::make_index_sequence<N>());
+  if constexpr (fits)
+    return N;
+  else
+    return field_count<O, N - 1>();
+}
+
+// Initializes a base of O.
+template <class O> struct AnyBase {
+  template <class B>
+    requires(std::is_base_of_v<B, O> && !std::is_same_v<B, O>)
+  operator B() const {
+    std::abort();
+  }
+};
+template <class O, size_t... I> constexpr bool begins_with_base(std::index_sequence<0, I...>) {
+  return requires { O{AnyBase<O>(), (void(I), AnyField())...}; };
+}
+// Returns field_count if `fields` can bind them, else 0.
+template <class O> constexpr size_t bindable_count() {
+  if constexpr (std::is_aggregate_v<O>) {
+    constexpr size_t n = field_count<O>();
+    if constexpr (n >= 1 && n <= 12) return begins_with_base<O>(std::make_index_sequence<n>()) ? 0 : n;
+  }
+  return 0;
+}
+
+// An object without a constructor call, whose fields have addresses.
+template <class O> union Unmade {
+  constexpr Unmade() : none() {}
+  constexpr ~Unmade() {}
+  char none;
+  O object;
+};
+template <class O> inline Unmade<O> unmade;
+
+// As a template's argument, clang 16 takes a pointer to a field only within a class.
+template <class T> struct Address {
+  constexpr Address(const T* p) : of(p) {}
+  const T* of;
+};
+
+// Returns the last name in the text of V: "in" of &unmade<O>.object.in.
+template <auto V> constexpr auto name_in_text() {
+  const std::string_view text = __PRETTY_FUNCTION__;
+  constexpr auto in_name = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+  };
+  size_t end = text.size();
+  while (!in_name(text[end - 1])) --end;
+  size_t begin = end;
+  while (in_name(text[begin - 1])) --begin;
+  return text.substr(begin, end - begin);
+}
+
+}  // namespace internal
+
+// True of aggregates with 1 to 12 fields and no bases.
+template <class O>
+concept HasFields = internal::bindable_count<std::remove_const_t<O>>() > 0;
+
+// Returns references to o's fields.
+template <HasFields O> constexpr auto fields(O& o) {
+  using std::tie;
+  constexpr size_t n = internal::field_count<std::remove_const_t<O>>();
+  // clang-format off
+  if constexpr (n == 1) { auto& [a] = o; return tie(a); }
+  if constexpr (n == 2) { auto& [a, b] = o; return tie(a, b); }
+  if constexpr (n == 3) { auto& [a, b, c] = o; return tie(a, b, c); }
+  if constexpr (n == 4) { auto& [a, b, c, d] = o; return tie(a, b, c, d); }
+  if constexpr (n == 5) { auto& [a, b, c, d, e] = o; return tie(a, b, c, d, e); }
+  if constexpr (n == 6) { auto& [a, b, c, d, e, f] = o; return tie(a, b, c, d, e, f); }
+  if constexpr (n == 7) { auto& [a, b, c, d, e, f, g] = o; return tie(a, b, c, d, e, f, g); }
+  if constexpr (n == 8) { auto& [a, b, c, d, e, f, g, h] = o; return tie(a, b, c, d, e, f, g, h); }
+  if constexpr (n == 9) { auto& [a, b, c, d, e, f, g, h, i] = o; return tie(a, b, c, d, e, f, g, h, i); }
+  if constexpr (n == 10) {
+    auto& [a, b, c, d, e, f, g, h, i, j] = o; return tie(a, b, c, d, e, f, g, h, i, j); }
+  if constexpr (n == 11) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k] = o; return tie(a, b, c, d, e, f, g, h, i, j, k); }
+  if constexpr (n == 12) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l] = o; return tie(a, b, c, d, e, f, g, h, i, j, k, l); }
+  // clang-format on
+}
+
+template <HasFields O> constexpr auto field_names() {
+  return []<size_t... I>(std::index_sequence<I...>) {
+    return std::array<std::string_view, sizeof...(I)>{
+        internal::name_in_text<internal::Address{&std::get<I>(fields(internal::unmade<O>.object))}>()...};
+  }(std::make_index_sequence<internal::field_count<O>()>());
+}
+
+template <class E> constexpr std::string_view enumerator_name(E e) {
+  return [e]<size_t... I>(std::index_sequence<I...>) {
+    constexpr std::string_view names[] = {internal::name_in_text<E(I)>()...};
+    return size_t(e) < sizeof...(I) ? names[size_t(e)] : "?";
+  }(std::make_index_sequence<16>());
+}
+
+}  // namespace gradus
