@@ -5,7 +5,7 @@
 // When backward returns, grad() of every attached tensor is the sum or mean over the ranks. All ranks run the
 // same number of backwards; they need not reach the same parameters: what one rank does not reach counts as
 // zero there, what nobody reaches keeps its grad(). Gradients travel in buckets while backward goes on (Note
-// [Bucket order] in reducer.cc), and only those of parameters that some rank reached.
+// [Bucket order] in bucket_plan.h), and only those of parameters that some rank reached.
 //
 // A recording that ends without a backward on some rank cancels that step on all: no gradient is delivered,
 // so optimizers skip it everywhere and parameters stay equal (what no_sync has kept back waits for the next

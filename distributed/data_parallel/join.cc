@@ -44,11 +44,11 @@ void join(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks, cons
     const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks;
     size_t begun = 0;
     ~Scope() {
-      for (size_t i = 0; i < begun; ++i) reducer_of(callbacks[i]).end_join();
+      for (size_t i = 0; i < begun; ++i) reducer_of(callbacks[i]).join().end();
     }
   } scope{callbacks};
   for (; scope.begun < callbacks.size(); ++scope.begun)
-    reducer_of(callbacks[scope.begun]).begin_join(options);
+    reducer_of(callbacks[scope.begun]).join().begin(options);
   body();
   if (reducer_of(callbacks[0]).group().size() == 1) return;
   const int last = serve(callbacks);

@@ -1,19 +1,21 @@
-// Reducer: what stands behind an AllReduceCallback. It knows the tensors from attach, plans buckets
-// over them, and in each backward sends the buckets of those that some rank reached. Note [Bucket
-// order] in reducer.cc.
+// Reducer: what stands behind an AllReduceCallback. It connects the parts: the attached tensors, the plan of
+// buckets over them, the exchange of notes at the start of a backward, and the reduction of the buckets that
+// some rank reached. Note [Bucket order] in bucket_plan.h.
+//
+// A step's way: begin opens a Backward and sends this rank's note. ready puts gradients into the Reduction,
+// which launches full buckets. landed and finish deliver what has come. finish or abandon closes the
+// Backward. In reducer.cc these come first; what they call follows.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "gradus/autograd/graph/node.h"
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
-#include "gradus/distributed/data_parallel/internal/backward_exchange.h"
-#include "gradus/distributed/data_parallel/internal/divergence.h"
+#include "gradus/distributed/data_parallel/internal/join_state.h"
 #include "gradus/distributed/data_parallel/internal/packed_broadcast.h"
+#include "gradus/distributed/data_parallel/internal/reduction.h"
 
 namespace gradus::dist::internal {
 
@@ -21,10 +23,9 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
  public:
   // Collective: `maker` is what the user called; ranks compare it.
   Reducer(ReduceOp op, AllReduceCallbackOptions options, Op maker);
-  ~Reducer() override;
 
   void attached_to(const Tensor& param) override;
-  void recording_opened(GradManager&) override { users_group_.state().recording_opens(); }
+  void recording_opened(GradManager&) override { config_.users_group.state().recording_opens(); }
   void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) override;
   std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) override;
   std::vector<Delivery> landed() override;
@@ -32,7 +33,7 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
   void abandon(std::exception_ptr error) noexcept override;
 
   NoSync no_sync() override { return NoSync({shared_from_this()}); }
-  void drop_pending() override;
+  void drop_pending() override { params_.drop_kept(); }
   const ReducerStats& stats() const override { return stats_; }
   std::vector<std::string> unused_parameters(int backwards) const override;
   std::vector<std::string> locally_unused_parameters() const override;
@@ -41,126 +42,64 @@ class Reducer final : public AllReduceCallback, public std::enable_shared_from_t
   void leave_no_sync() { --no_sync_; }
   bool keeps() const { return no_sync_ > 0; }
 
-  // ---- join(): between the two calls, ranks may end at different times.
-  void begin_join(const JoinOptions& options);
+  // Of join(): between its begin and its end, ranks may end at different times.
+  JoinState& join() { return join_; }
   // Takes part in the others' backwards until all have come here. Returns the index of a member
   // that came last.
   // Errors: PeerError with throw_on_early_termination when others go on.
   int serve_until_all_joined();
-  void end_join() noexcept;
 
-  const Group& group() const { return group_; }
+  const Group& group() const { return config_.group; }
   // Attached tensors that are alive, in the order of attaching.
-  std::vector<Tensor> tensors() const;
+  std::vector<Tensor> tensors() const { return params_.tensors(); }
 
  private:
-  // An attached tensor.
-  struct Param {
-    Ref<autograd::Leaf> leaf;
-    size_t bucket = 0;
-    Tensor kept;  // by no_sync
-    // The last synchronizing backward in which some rank reached it, or the one before the first.
-    int64_t last_use = 0;
-    bool unused_here = false;  // in the last one, though another rank reached it
+  // The backward under way.
+  struct Backward {
+    Backward(TimePoint begun, bool keeping, bool check_finite)
+        : begun(begun), keeping(keeping), finite(check_finite) {}
+    bool canceled() const { return reduction && reduction->consensus() && reduction->consensus()->canceled; }
 
-    // ---- of the backward under way
-    Tensor tensor;          // defined: of the manager whose backward it is
-    Tensor grad;            // this rank's
-    bool mine = false;      // reached here, or kept
-    bool used = false;      // on some rank
-    bool is_ours = false;   // nobody else looks at `grad`
-    bool in_place = false;  // it becomes the result itself
-  };
-  struct Times;
-  struct Bucket {
-    DType dtype;
-    std::vector<size_t> params;  // in the order of sending
-    Tensor memory;               // [elements of all]
-
-    // ---- of the backward under way
-    int waiting = 0;           // gradients that are still to come on this rank
-    std::vector<size_t> used;  // of params
-    Tensor buffer;             // of memory: the used ones, in a row (for a hook)
-    int64_t sent = 0;          // bytes
-    Work work;
-    std::function<void()> complete;  // of a hook
-    std::shared_ptr<Times> times;
+    const TimePoint begun;
+    const bool keeping;  // within no_sync
+    FiniteCheck finite;
+    Gradients gradients;                 // of the attached tensors
+    std::optional<Reduction> reduction;  // none when keeping, or alone
+    std::optional<PackedBroadcast> broadcast;
+    bool outer = false;         // an outer recording may see it
+    int64_t tracked_bytes = 0;  // sent outside of buckets
+    bool agreed_error = false;  // all ranks throw the same
+    int owed_none = 0;          // recordings that were dropped meanwhile
   };
 
-  bool alone() const { return group_.size() == 1; }
-  std::string name_of(size_t param) const;
-  size_t index_of(const Tensor& param) const;
-  static Tensor tensor_of(const Param& p) { return p.tensor.defined() ? p.tensor : p.leaf->tensor(); }
+  bool alone() const { return group().size() == 1; }
+  Backward& open_backward();
   void forget_dead();
   void plan();
   BackwardNote note(BackwardNote::Kind kind) const;
-
-  void clear_backward();
+  void send(const BackwardNote& note);
+  void start_reduction(Backward& b, const std::shared_ptr<BackwardExchange>& exchange);
   void post_none();
-  void learn();
-  void use(const std::vector<BackwardNote>& notes);
-  void check_static() const;
-  void choose_used(const std::vector<bool>& used);
-  void advance();
-  void launch(size_t bucket, bool finishing);
-  void make_room(Bucket& bucket);
-  void pack(Bucket& bucket);
-  Tensor host_gradient(size_t param);
-  Tensor part_of(const Bucket& bucket, int64_t offset, const Shape& shape) const;
-  void start_all_reduce(Bucket& bucket, bool async);
-  void start_hook(Bucket& bucket);
-  void unpack(Bucket& bucket, std::vector<Delivery>& to);
-  void deliver_tracked(std::vector<Delivery>& to);
-  bool someone_tracks();
-  void start_broadcast();
-  [[noreturn]] void throw_difference();
-  void note_if_not_finite(size_t param, const Tensor& grad);
-  void check_finite();
-  void count(TimePoint computed);
-  template <class E, class... Parts> [[noreturn]] void throw_on_all(int rank, const Parts&... parts);
 
-  const ReduceOp op_;
-  const AllReduceCallbackOptions options_;
-  const bool without_job_;  // made before there was one
-  // Collectives that an outer recording follows go through the user's group: their order is that of the
-  // program, while buckets are sent when they are ready.
-  const Group users_group_;
-  Group group_;  // its own
+  void learn(Backward& b);
+  bool learn_if_come(Backward& b);
+  template <class F> void on_all(Backward& b, F check);
+  void reduce_rest(Backward& b, std::vector<Delivery>* to);
+  bool someone_tracks(const Backward& b) const;
+  void deliver_tracked(Backward& b, std::vector<Delivery>& to);
+  void start_broadcast(Backward& b);
+  void conclude(Backward& b);
+  void count(const Backward& b, TimePoint computed);
 
-  std::vector<Param> params_;
-  std::unordered_map<const AutogradSlot*, size_t> index_;
-  std::vector<Bucket> buckets_;
-  bool planned_ = false;
-  int64_t fingerprint_ = 0;
-  std::shared_ptr<const std::vector<std::string>> plan_lines_;  // what it is of: options, then a tensor each
-  bool static_known_ = false;  // static_graph: what is reached is settled, for this plan
-  std::vector<bool> static_mine_, static_used_;
-
-  int no_sync_ = 0;
+  const ReducerConfig config_;
+  AttachedParams params_;
+  std::shared_ptr<BucketPlan> plan_;  // null: to be made
+  JoinState join_;
+  int no_sync_ = 0;           // how many scopes are open
   int64_t number_ = 0;        // of the last backward
   int64_t synchronized_ = 0;  // backwards
-  std::optional<JoinOptions> join_;
   std::shared_ptr<BackwardExchange> last_exchange_;
-
-  // ---- of the backward under way
-  bool running_ = false;
-  bool keeping_ = false;
-  bool outer_ = false;
-  bool agreed_error_ = false;  // all ranks throw the same
-  int64_t attached_ = 0;       // fingerprint
-  int owed_none_ = 0;          // recordings that were dropped meanwhile
-  std::shared_ptr<BackwardExchange> exchange_;
-  bool known_ = false;  // what the others reach
-  bool canceled_ = false;
-  int divisor_ = 1;
-  int root_ = 0;                      // index of the member whose buffers count
-  size_t launched_ = 0, landed_ = 0;  // buckets, in order
-  size_t last_bucket_ = 0;            // that is not empty
-  NotFinite not_finite_;              // in a gradient of this rank
-  std::unique_ptr<PackedBroadcast> broadcast_;
-  TimePoint begun_;
-
-  int64_t tracked_bytes_ = 0;  // sent outside of buckets
+  std::shared_ptr<Backward> backward_;
   ReducerStats stats_;
 };
 

@@ -1127,6 +1127,26 @@ TEST(Reducer, ABackwardWithinAnotherOneEndsBoth) {
   }
 }
 
+TEST(Reducer, ABackwardWithinAHookEndsBoth) {
+  for (const bool overlap : {true, false}) {
+    const auto errors = errors_of(2, [&] {
+      const Tensor x = f64({1}), y = f64({1});
+      GradManager outer, inner;
+      const CommHook hook = [&](const GradBucket& bucket) -> std::function<void()> {
+        auto recording = inner.record();
+        EXPECT_THROW(inner.backward(y * 2), StateError);
+        return [buffer = bucket.buffer] { mul_(buffer, 2); };
+      };
+      const auto callback = make_allreduce_cb(ReduceOp::kSum, {.overlap = overlap, .comm_hook = hook});
+      inner.attach(y, callback);
+      outer.attach(x, callback);
+      auto recording = outer.record();
+      outer.backward(x * 2);
+    });
+    EXPECT_THAT(errors, Each(HasSubstr("one backward at a time"))) << overlap;
+  }
+}
+
 // Other collectives of the user's, in forward and backward, cannot get between the reducer's own.
 TEST(Reducer, TheUsersOwnCollectivesDoNotInterfere) {
   run_ranks(

@@ -1,0 +1,69 @@
+#include "gradus/distributed/data_parallel/internal/attached_params.h"
+
+#include <algorithm>
+
+#include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/tensor/ops/elementwise.h"
+
+namespace gradus::dist::internal {
+
+bool AttachedParams::add(const Tensor& param, int64_t last_use) {
+  Ref<autograd::Leaf> leaf = autograd::leaf_of(param);
+  if (!index_.try_emplace(leaf.get(), params_.size()).second) return false;
+  params_.push_back({.leaf = std::move(leaf), .last_use = last_use});
+  return true;
+}
+
+bool AttachedParams::forget_dead() {
+  if (std::erase_if(params_, [](const auto& p) { return !p.leaf->tensor().defined(); }) == 0) return false;
+  index_.clear();
+  for (size_t i = 0; i < params_.size(); ++i) index_[params_[i].leaf.get()] = i;
+  return true;
+}
+
+std::vector<Tensor> AttachedParams::tensors() const {
+  std::vector<Tensor> alive;
+  for (const AttachedParam& p : params_)
+    if (Tensor x = p.leaf->tensor(); x.defined()) alive.push_back(std::move(x));
+  return alive;
+}
+
+size_t AttachedParams::index_of(const Tensor& param) const {
+  const auto it = index_.find(param.ref()->slot.get());
+  if (it == index_.end())
+    throw InternalError("a gradient of a tensor that is not attached: ", describe(param));
+  return it->second;
+}
+
+std::string AttachedParams::name_of(size_t i) const {
+  const Tensor x = tensor(i);
+  if (given_name_ && x.defined())
+    if (std::string name = given_name_(x); !name.empty()) return name;
+  return concat("parameter ", i);
+}
+
+std::vector<std::string> AttachedParams::names(const std::function<bool(const AttachedParam&)>& is) const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < params_.size(); ++i)
+    if (is(params_[i]) && tensor(i).defined()) names.push_back(name_of(i));
+  return names;
+}
+
+void AttachedParams::keep(size_t i, const Tensor& grad) {
+  Tensor& kept = params_[i].kept;
+  if (!grad.defined()) return;
+  if (!kept.defined())
+    kept = grad.sole_owner() ? grad : clone(grad);
+  else if (autograd::may_reuse(kept) && !autograd::is_tracked(kept) && !autograd::is_tracked(grad))
+    raw::add_(kept, grad);
+  else
+    kept = gradus::add(kept, grad);
+}
+
+void AttachedParams::drop_kept() {
+  for (AttachedParam& p : params_) p.kept = Tensor();
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,123 @@
+#include "gradus/distributed/data_parallel/internal/backward_note.h"
+
+#include <algorithm>
+
+#include "gradus/distributed/base/error.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr size_t kHead = 7;  // how many numbers precede the bits
+
+// Among the members that count, returns one with another value than most, and one with the value
+// that most have.
+template <class Counts, class Value>
+std::optional<std::pair<size_t, size_t>> find_odd(const std::vector<BackwardNote>& notes, Counts counts,
+                                                  Value value) {
+  std::vector<size_t> all;
+  for (size_t i = 0; i < notes.size(); ++i)
+    if (counts(notes[i])) all.push_back(i);
+  const auto votes = [&](size_t i) {
+    return std::ranges::count_if(all, [&](size_t j) { return value(notes[i]) == value(notes[j]); });
+  };
+  const auto usual = std::ranges::max_element(all, {}, votes);
+  for (size_t i : all)
+    if (value(notes[i]) != value(notes[*usual])) return std::pair(i, *usual);
+  return std::nullopt;
+}
+
+template <class Is> int first(const BackwardNotes& notes, Is is) {
+  const auto it = std::ranges::find_if(notes, is);
+  return it == notes.end() ? -1 : int(it - notes.begin());
+}
+
+bool is_joined(const BackwardNote& note) { return note.kind == BackwardNote::kJoined; }
+
+}  // namespace
+
+std::vector<int64_t> write(const BackwardNote& note) {
+  std::vector<int64_t> text{note.kind,
+                            note.number,
+                            note.plan,
+                            note.attached,
+                            note.flags,
+                            note.checksum,
+                            int64_t(note.reached.size())};
+  text.resize(kHead + (note.reached.size() + 63) / 64);
+  for (size_t i = 0; i < note.reached.size(); ++i)
+    if (note.reached[i]) text[kHead + i / 64] |= int64_t(uint64_t{1} << i % 64);
+  return text;
+}
+
+std::optional<BackwardNote> read(const std::vector<int64_t>& text) {
+  if (text.size() < kHead || text[0] < 0 || text[0] > BackwardNote::kJoined || text[6] < 0 ||
+      text[6] > kMaxReached || text.size() != kHead + size_t(text[6] + 63) / 64)
+    return std::nullopt;
+  BackwardNote note{text[0], text[1], text[2], text[3], text[4], text[5], std::vector<bool>(text[6])};
+  for (size_t i = 0; i < note.reached.size(); ++i) note.reached[i] = text[kHead + i / 64] >> i % 64 & 1;
+  return note;
+}
+
+std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNote>>& given,
+                                     const std::vector<int>& ranks,
+                                     const std::function<std::string(size_t, size_t)>& difference) {
+  const auto mismatch = [&](size_t i, const auto&... parts) {
+    return Failure{Failure::Kind::kMismatch, ranks[i], concat("rank ", ranks[i], parts...)};
+  };
+  std::vector<BackwardNote> notes;
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (!given[i]) return mismatch(i, " sent a malformed note: do all ranks run the same program?");
+    notes.push_back(*given[i]);
+  }
+  const auto all = [](const BackwardNote&) { return true; };
+  const auto here = [](const BackwardNote& n) { return n.kind != BackwardNote::kJoined; };
+  const auto backward = [](const BackwardNote& n) { return n.kind == BackwardNote::kBackward; };
+  if (const auto odd =
+          find_odd(notes, all, [](const auto& n) { return std::pair(n.plan, n.reached.size()); }))
+    return mismatch(odd->first, " attached other tensors to its all-reduce callback than rank ",
+                    ranks[odd->second], ", or gave it other options", difference(odd->first, odd->second));
+  if (const auto odd = find_odd(notes, all, [](const auto& n) { return n.flags & ~BackwardNote::kOuter; }))
+    return mismatch(odd->first, " is within join() and rank ", ranks[odd->second],
+                    " is not, or has other options there");
+  if (const auto odd = find_odd(notes, here, [](const auto& n) { return n.number; }))
+    return mismatch(odd->first, " synchronizes its backward ", notes[odd->first].number, " where rank ",
+                    ranks[odd->second], " synchronizes its backward ", notes[odd->second].number,
+                    ": all ranks must run the same backwards, and under no_sync() the same of them");
+  if (const auto odd = find_odd(notes, backward, [](const auto& n) { return n.attached; }))
+    return mismatch(odd->first, " runs the backward of another manager than rank ", ranks[odd->second]);
+  if (const auto odd = find_odd(notes, backward, [](const auto& n) { return n.flags; }))
+    return mismatch(odd->first, " has an outer recording open and rank ", ranks[odd->second],
+                    " has none, or the other way round: what one rank differentiates, all must record");
+  return std::nullopt;
+}
+
+Consensus::Consensus(const BackwardNotes& notes)
+    : canceled(std::ranges::any_of(notes, [](const auto& n) { return n.kind == BackwardNote::kNone; })),
+      joined(first(notes, is_joined)),
+      active(first(notes, std::not_fn(is_joined))),
+      divisor(int(notes.size())),
+      used(notes[0].reached.size()) {
+  const bool some_joined = joined >= 0 && active >= 0;
+  diverged = !canceled && joined < 0 &&
+             std::ranges::any_of(notes, [&](const auto& n) { return n.checksum != notes[0].checksum; });
+  if (some_joined && notes[active].flags & BackwardNote::kDivideByActive)
+    divisor -= int(std::ranges::count_if(notes, is_joined));
+  const bool error = some_joined && (notes[joined].flags & BackwardNote::kEndEarly ||
+                                     notes[active].flags & BackwardNote::kOuter);
+  if (canceled || diverged || error) return;
+  for (const BackwardNote& n : notes)
+    for (size_t i = 0; i < used.size(); ++i) used[i] = used[i] || n.reached[i];
+}
+
+void Consensus::check_joined(const BackwardNotes& notes, const std::vector<int>& ranks) const {
+  if (joined < 0 || active < 0) return;
+  const int rank = ranks[joined];
+  if (notes[joined].flags & BackwardNote::kEndEarly)
+    throw PeerError("backward", rank, "rank ", rank,
+                    " has no more data, and others have: throw_on_early_termination");
+  if (notes[active].flags & BackwardNote::kOuter)
+    throw StateError("backward", "rank ", rank,
+                     " has no more data: it cannot take part in what an outer recording sees");
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,65 @@
+#include "gradus/distributed/data_parallel/internal/bucket.h"
+
+#include "gradus/distributed/group/collective_argument.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/elementwise.h"
+
+namespace gradus::dist::internal {
+
+void Bucket::make_room(const Gradients& gradients) {
+  if (memory.defined() && memory.storage()->use_count() == 1) return;
+  int64_t room = 0;
+  for (size_t i : params) room += gradients[i].param.numel();
+  memory = empty({room}, {.dtype = dtype});
+}
+
+Tensor Bucket::view(int64_t offset, const Shape& shape) const {
+  Strides strides = Strides::filled(shape.size(), 1);
+  for (int d = shape.size() - 2; d >= 0; --d)
+    strides[d] = strides[d + 1] * std::max<int64_t>(shape[d + 1], 1);
+  return view_as_strided(memory, shape, strides, offset);
+}
+
+int64_t Bucket::pack(Gradients& gradients, FiniteCheck& check) const {
+  return for_each_used(gradients, [&](size_t i, Gradient& g, const Tensor& view) {
+    if (!g.grad.defined()) return raw::fill_(view, 0);
+    raw::copy_(view, g.grad);
+    check.look(i, view);
+    if (as_views) g.grad = Tensor();
+  });
+}
+
+std::vector<BucketPart> Bucket::parts(Gradients& gradients, FiniteCheck& check) const {
+  std::vector<BucketPart> parts;
+  for (size_t i : params) {
+    Gradient& g = gradients[i];
+    BucketPart& part = parts.emplace_back(BucketPart{i, g.param.nbytes(), {}, false});
+    if (!g.grad.defined()) continue;
+    part.grad = raw::contiguous(g.grad);
+    wait_for_device(part.grad);
+    check.look(i, part.grad);
+    if (as_views) g.grad = Tensor();
+    g.in_place = part.in_place = part.bytes >= kAloneBytes && g.is_ours && part.grad.is_same(g.grad);
+  }
+  return parts;
+}
+
+int64_t Bucket::unpack(Gradients& gradients, std::vector<GradCallback::Delivery>& to) const {
+  const int64_t elements = for_each_used(gradients, [&](size_t, Gradient& g, Tensor view) {
+    if (g.in_place) {
+      to.push_back({g.param, std::exchange(g.grad, Tensor())});
+    } else if (as_views && g.param.is_row_major() && g.param.device() == kCPU) {
+      to.push_back({g.param, std::move(view), true});
+    } else {
+      // Back to where it came from, if nobody else has an eye on that.
+      Tensor grad = g.grad.sole_owner() && g.grad.is_dense() ? std::move(g.grad) : empty_like(g.param);
+      g.grad = Tensor();
+      raw::copy_(grad, view);
+      to.push_back({g.param, std::move(grad)});
+    }
+  });
+  return elements * size_of(dtype);
+}
+
+}  // namespace gradus::dist::internal

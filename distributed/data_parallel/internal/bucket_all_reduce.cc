@@ -1,0 +1,68 @@
+#include "gradus/distributed/data_parallel/internal/bucket_all_reduce.h"
+
+#include <cstring>
+
+namespace gradus::dist::internal {
+
+Collective bucket_all_reduce(const ReducerConfig& config, const std::shared_ptr<BackwardExchange>& exchange,
+                             const Tensor& memory, std::vector<BucketPart> parts,
+                             const std::shared_ptr<BucketTraffic>& traffic) {
+  Collective call{.op = "backward"};
+  call.prepare = [parts = std::move(parts), x = memory, exchange, traffic, op = config.op,
+                  size = config.group.size()](Collective& call) {
+    const Consensus& consensus = exchange->consensus();
+    traffic->start = clock_now();
+    // What is sent in one piece: small gradients that were packed, or a large one, where it lies if it may.
+    std::vector<std::pair<char*, int64_t>> pieces;
+    std::vector<Tensor> in_place;
+    char* const begin = static_cast<char*>(x.raw_ptr());
+    char* end = begin;
+    bool last_is_packed = false;
+    for (const BucketPart& part : parts) {
+      if (!consensus.used[part.param] || part.bytes == 0) continue;
+      const bool alone = part.bytes >= kAloneBytes;
+      char* at = end;
+      end += part.bytes;
+      if (part.in_place) {
+        at = static_cast<char*>(part.grad.raw_ptr());
+        in_place.push_back(part.grad);
+      } else if (part.grad.defined()) {
+        std::memcpy(at, part.grad.raw_ptr(), size_t(part.bytes));
+      } else {
+        std::memset(at, 0, size_t(part.bytes));
+      }
+      if (!alone && last_is_packed)
+        pieces.back().second += part.bytes;
+      else
+        pieces.emplace_back(at, part.bytes);
+      last_is_packed = !alone;
+    }
+    const int64_t bytes = end - begin, n = bytes / size_of(x.dtype());
+    traffic->end = traffic->start;
+    if (n == 0) return false;
+    // Division by fewer than all comes after the sum.
+    const int divisor = consensus.divisor;
+    const ReduceOp reduce = op == ReduceOp::kAvg && divisor != size ? ReduceOp::kSum : op;
+    call.record = {
+        .op = Op::kAllReduce, .reduce = reduce, .dtype = x.dtype(), .ndim = 1, .dims = {n}, .bytes = bytes};
+    call.move = [=](Turn& turn) {
+      for (const auto& [data, bytes] : pieces) {
+        const int64_t count = bytes / size_of(x.dtype());
+        turn.backend.all_reduce(turn.call, data, data, count, x.dtype(), reduce);
+        if (reduce != op) finish_reduce(data, count, x.dtype(), op, divisor);
+      }
+      x.storage()->bump_version();
+      for (const Tensor& grad : in_place) grad.storage()->bump_version();
+      traffic->end = clock_now();
+    };
+    return true;
+  };
+  call.check = [&state = config.group.state()](const Turn& turn) {
+    return find_odd(turn, state, [](const std::vector<int64_t>& sizes) {
+      return sizes.size() == 2 ? concat("bucket ", sizes[1], " of backward ", sizes[0]) : "nonsense";
+    });
+  };
+  return call;
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,57 @@
+#include "gradus/distributed/data_parallel/internal/reducer_checks.h"
+
+#include <algorithm>
+
+#include "gradus/distributed/data_parallel/checksum.h"
+#include "gradus/distributed/data_parallel/internal/backward_exchange.h"
+
+namespace gradus::dist::internal {
+
+void FiniteCheck::look(size_t param, const Tensor& grad) {
+  if (!enabled_ || param_ >= 0) return;
+  element_ = first_not_finite(grad);
+  if (element_ >= 0) param_ = int64_t(param);
+}
+
+std::string FiniteCheck::found(const Group& group, const AttachedParams& params) const {
+  if (!enabled_) return {};
+  std::vector<std::vector<int64_t>> all{{param_, element_}};
+  if (group.size() > 1) all = exchange_numbers(group, all[0]);
+  std::string text;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i][0] >= 0)
+      text += concat(text.empty() ? "" : "; ", "rank ", group.ranks()[i],
+                     " has NaN or infinity in the gradient of ", params.name_of(all[i][0]),
+                     ", first in element ", all[i][1]);
+  return text;
+}
+
+Divergence find_divergence(const Group& group, const AttachedParams& params) {
+  const std::vector<Tensor> tensors = params.tensors();
+  std::vector<int64_t> mine;
+  for (const Tensor& x : tensors) mine.push_back(checksum_of(x));
+  const auto all = exchange_numbers(group, mine);
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    const auto votes = [&](const auto& member) {
+      return std::ranges::count_if(all, [&](const auto& other) { return other[t] == member[t]; });
+    };
+    const auto usual = std::ranges::max_element(all, {}, votes);
+    const auto odd = std::ranges::find_if(all, [&](const auto& member) { return member[t] != (*usual)[t]; });
+    if (odd == all.end()) continue;
+    const int rank = group.ranks()[odd - all.begin()];
+    return {rank, concat(params.name_of(params.index_of(tensors[t])), " of rank ", rank,
+                         " is not that of rank ", group.ranks()[usual - all.begin()])};
+  }
+  throw InternalError("checksums that differ, of parameters that do not");
+}
+
+void check_static(BackwardExchange& settled, const Group& group, const std::vector<bool>& reached,
+                  const AttachedParams& params) {
+  const std::vector<bool>& before = settled.notes()[group.rank()].reached;
+  for (size_t i = 0; i < before.size(); ++i)
+    if (reached[i] != before[i])
+      throw StateError("backward", params.name_of(i), before[i] ? " is no longer reached" : " is reached now",
+                       ", but static_graph promises that every backward reaches the same");
+}
+
+}  // namespace gradus::dist::internal
