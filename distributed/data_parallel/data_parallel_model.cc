@@ -1,4 +1,4 @@
-#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
+#include "gradus/distributed/data_parallel/data_parallel_model.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -261,11 +261,6 @@ class NewParameters final : public RecordingWatcher {
 }  // namespace
 
 DataParallelModel::DataParallelModel(std::string owner, NamedTensors parameters, NamedTensors buffers,
-                                     DistributedDataParallelOptions options)
-    : DataParallelModel(std::move(owner), std::move(parameters), std::move(buffers), std::move(options),
-                        Op::kDistributedDataParallel) {}
-
-DataParallelModel::DataParallelModel(std::string owner, NamedTensors parameters, NamedTensors buffers,
                                      DistributedDataParallelOptions options, Op maker)
     : state_(std::make_shared<State>(std::move(owner), std::move(parameters), std::move(buffers),
                                      std::move(options), maker)) {
@@ -299,17 +294,15 @@ Tensor DataParallelModel::to_output(const Tensor& y) const {
   return !device || !y.defined() || y.device() == *device ? y : to(y, *device);
 }
 
-nn::StateDict without_wrappers(const nn::StateDict& state, const nn::Module& module) {
-  std::unordered_set<std::string> known;
-  for (const auto& [name, x] : module.state_dict()) known.insert(name);
-  nn::StateDict renamed;
-  for (const auto& [name, x] : state) {
-    std::string bare = "." + name;
-    for (size_t at; (at = bare.find(".module.")) != std::string::npos;) bare.erase(at, 7);
-    bare.erase(0, 1);
-    renamed.emplace_back(!known.count(name) && known.count(bare) ? bare : name, x);
-  }
-  return renamed;
+WholeModel::WholeModel(nn::Module& module, DistributedDataParallelOptions options)
+    : module_(module),
+      model_(
+          owner_name(module), [&module] { return module.named_parameters(); },
+          [&module] { return module.named_buffers(); }, std::move(options), Op::kDistributedDataParallel) {}
+
+void WholeModel::attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more) {
+  model_.attach(
+      gm, [&part] { return part.named_parameters(); }, std::move(more));
 }
 
 }  // namespace gradus::dist::internal
