@@ -91,39 +91,19 @@ State AveragedModel::state_dict() const {
 
 void AveragedModel::load_state_dict(const State& state) {
   follow("load_state_dict");
-  std::map<std::string, Tensor> tensors(state.tensors.begin(), state.tensors.end());
-  std::map<std::string, double> numbers(state.numbers.begin(), state.numbers.end());
-  std::string wrong;
-  const auto take_count = [&](const std::string& name, double otherwise) {
-    const auto node = numbers.extract(name);
-    if (!node) return otherwise;
-    if (!(node.mapped() >= 0 && node.mapped() < 0x1p53))
-      wrong += concat("\n  unexpected: ", name, " = ", node.mapped());
-    return node.mapped();
-  };
-  const double updates = take_count("n_averaged", -1);
-  if (updates < 0) wrong += "\n  missing: n_averaged";
-  std::vector<double> seen;
-  for (const Average& a : averages_) {
-    seen.push_back(take_count("n_averaged." + a.name, updates));
-    const auto node = tensors.extract("module." + a.name);
-    if (!node)
-      wrong += "\n  missing: module." + a.name;
-    else if (!node.mapped().defined() || node.mapped().shape() != a.value.shape())
-      wrong += concat("\n  module.", a.name, ": expected ", describe(a.value), ", given ",
-                      describe(node.mapped()));
+  StateReader in(state);
+  const int64_t updates = in.count("n_averaged");
+  for (Average& a : averages_) {
+    const std::string own = "n_averaged." + a.name;
+    const int64_t seen = in.contains(own) ? in.count(own) : updates;
+    const Tensor value = in.tensor("module." + a.name, a.value.shape(), {a.value.dtype(), a.value.device()});
+    in.then([&a, seen, value] {
+      a.updates = seen;
+      raw::copy_(a.value, value);
+    });
   }
-  for (const auto& [name, t] : tensors) wrong += "\n  unexpected: " + name;
-  for (const auto& [name, v] : numbers) wrong += concat("\n  unexpected: ", name, " = ", v);
-  if (!wrong.empty())
-    throw ValueError("load_state_dict", "the state does not fit this AveragedModel:", wrong);
-  for (size_t i = 0; i < averages_.size(); ++i) {
-    Average& a = averages_[i];
-    a.updates = static_cast<int64_t>(seen[i]);
-    for (const auto& [name, t] : state.tensors)
-      if (name == "module." + a.name && !t.is_same(a.value)) raw::copy_(a.value, t);
-  }
-  updates_ = static_cast<int64_t>(updates);
+  in.finish("this AveragedModel");
+  updates_ = updates;
 }
 
 BatchNormUpdate::BatchNormUpdate(nn::Module& model) {

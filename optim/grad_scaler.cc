@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <string_view>
 
 #include "gradus/optim/clip_grad.h"
 #include "gradus/optim/scaled_gradient.h"
@@ -171,37 +169,17 @@ State GradScaler::state_dict() const {
 }
 
 void GradScaler::load_state_dict(const State& state) {
-  const char* op = "GradScaler::load_state_dict";
-  std::map<std::string_view, double> numbers(state.numbers.begin(), state.numbers.end());
-  if (!state.tensors.empty())
-    throw ValueError(op, "expected numbers alone, given a tensor \"", state.tensors[0].first, '"');
-  std::string wrong;
-  for (const auto& [name, value] : state_dict().numbers)
-    if (!numbers.count(name)) wrong += concat(wrong.empty() ? "" : ", ", '"', name, "\" is missing");
-  for (const auto& [name, value] : numbers) {
-    const State known = state_dict();
-    if (std::none_of(known.numbers.begin(), known.numbers.end(),
-                     [&](const auto& n) { return n.first == name; }))
-      wrong += concat(wrong.empty() ? "" : ", ", '"', name, "\" is unexpected");
-  }
-  if (!wrong.empty()) throw ValueError(op, wrong);
-  // Accepts whole numbers only, so that a damaged file causes no undefined conversion.
-  const auto count = [&](const char* name) {
-    const double v = numbers[name];
-    if (!(v >= 0 && v <= 0x1p53 && v == std::floor(v)))
-      throw ValueError(op, "expected a count in \"", name, "\", given ", v);
-    return int64_t(v);
-  };
+  StateReader in(state);
   GradScalerOptions options = options_;
-  options.init_scale = numbers["scale"];
-  options.growth_factor = numbers["growth_factor"];
-  options.backoff_factor = numbers["backoff_factor"];
-  options.growth_interval = count("growth_interval");
-  const int64_t clean = count("growth_tracker"), skipped = count("skipped_steps");
+  options.init_scale = in.number("scale");
+  options.growth_factor = in.number("growth_factor");
+  options.backoff_factor = in.number("backoff_factor");
+  options.growth_interval = in.count("growth_interval");
+  const int64_t clean = in.count("growth_tracker"), skipped = in.count("skipped_steps");
+  in.finish("this GradScaler");
   check(options);
-  options.init_scale = options_.init_scale;
+  progress_ = {std::exchange(options.init_scale, options_.init_scale), clean};
   options_ = std::move(options);
-  progress_ = {numbers["scale"], clean};
   stepped_ = found_ = false;
   unscaled_.clear();
   skipped_steps_ = skipped;

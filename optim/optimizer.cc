@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "gradus/optim/scaled_gradient.h"
@@ -94,7 +93,7 @@ Optimizer& Optimizer::step() {
   std::vector<std::pair<Tensor, ParamState*>> rounded;  // parameters whose master copy is stepped
   for (size_t g = 0; g < groups_.size(); ++g) {
     Group& group = groups_[g];
-    const std::vector<const char*> names = state_names(g);
+    const std::vector<const char*> names = group_state_names(g);
     for (size_t i = 0; i < group.params.size(); ++i) {
       const Tensor& p = group.params[i];
       Tensor grad = p.grad();
@@ -209,7 +208,7 @@ State Optimizer::state_dict() const {
     out.numbers.emplace_back(group_name(g, "params"), double(groups_[g].params.size()));
     for (const auto& [name, value] : group_numbers(g)) out.numbers.emplace_back(group_name(g, name), value);
     if (groups_[g].initial_lr) out.numbers.emplace_back(group_name(g, "initial_lr"), *groups_[g].initial_lr);
-    const std::vector<const char*> names = state_names(g), numbers = number_names();
+    const std::vector<const char*> names = group_state_names(g), numbers = number_names();
     for (size_t i = 0; i < groups_[g].states.size(); ++i, ++number) {
       const ParamState& s = groups_[g].states[i];
       if (s.step == 0) continue;
@@ -229,90 +228,48 @@ State Optimizer::state_dict() const {
 }
 
 void Optimizer::load_state_dict(const State& state) {
-  std::unordered_map<std::string, double> numbers;
-  std::unordered_map<std::string, Tensor> tensors;
-  std::string wrong;
-  for (const auto& [name, v] : state.numbers)
-    if (!numbers.emplace(name, v).second) wrong += "\n  given more than once: " + name;
-  for (const auto& [name, t] : state.tensors)
-    if (!tensors.emplace(name, t).second) wrong += "\n  given more than once: " + name;
-  const auto take = [&](const std::string& name) {
-    const auto it = numbers.find(name);
-    if (it == numbers.end()) return wrong += "\n  missing: " + name, 0.0;
-    const double v = it->second;
-    numbers.erase(it);
-    return v;
-  };
+  StateReader in(state);
+  read_state(in);
+  in.finish(concat("this ", kind()));
+}
 
-  std::vector<Numbers> group_values(groups_.size());
-  std::vector<std::optional<double>> initial_lrs(groups_.size());
+void Optimizer::read_state(StateReader in) {
+  size_t number = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
-    if (const double n = take(group_name(g, "params")); n != double(groups_[g].params.size()))
-      wrong += concat("\n  group ", g, " has ", groups_[g].params.size(), " parameters, given ", n);
-    for (const auto& [name, value] : group_numbers(g))
-      group_values[g].emplace_back(name, take(group_name(g, name)));
+    Group group{groups_[g].params, std::vector<ParamState>(groups_[g].params.size()), groups_[g].initial_lr};
+    const double size = double(group.params.size());
+    StateReader of_group = in.below(concat("group.", g));
+    if (const double n = of_group.number("params", size); n != size)
+      of_group.wrong("params", concat("expected ", size, ", given ", n));
+    Numbers options = group_numbers(g);
+    for (auto& [name, value] : options) value = of_group.number(name, value);
     // Only optimizers with a schedule have an initial rate.
-    initial_lrs[g] = groups_[g].initial_lr;
-    if (numbers.count(group_name(g, "initial_lr"))) initial_lrs[g] = take(group_name(g, "initial_lr"));
-  }
-  if (!wrong.empty()) throw ValueError("load_state_dict", "the state does not fit this ", kind(), ':', wrong);
+    if (of_group.contains("initial_lr")) group.initial_lr = of_group.number("initial_lr");
 
-  // The options determine which states there are. So they are set first, and restored if the
-  // rest does not fit.
-  std::vector<Numbers> previous;
-  for (size_t g = 0; g < groups_.size(); ++g) previous.push_back(group_numbers(g));
-  try {
-    for (size_t g = 0; g < groups_.size(); ++g) set_group_numbers(g, group_values[g]);
-    std::vector<std::vector<ParamState>> loaded;
-    size_t number = 0;
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      const std::vector<const char*> names = state_names(g);
-      std::vector<ParamState>& states = loaded.emplace_back(groups_[g].params.size());
-      for (size_t i = 0; i < states.size(); ++i, ++number) {
-        const Tensor& p = groups_[g].params[i];
-        const auto step = numbers.find(state_name(number, "step"));
-        if (step == numbers.end()) continue;  // this parameter was never stepped
-        if (!(step->second >= 1 && step->second < 0x1p53) || step->second != double(int64_t(step->second)))
-          wrong += concat("\n  ", step->first, ": expected a whole number above 0, given ", step->second);
-        states[i].step = wrong.empty() ? static_cast<int64_t>(step->second) : 0;
-        numbers.erase(step);
-        for (size_t k = 0; const char* name : number_names())
-          states[i].numbers[k++] = take(state_name(number, name));
-        // Copies the tensor of this name from the state into `t`.
-        const auto take_tensor = [&](const char* which, Tensor& t, bool needed) {
-          const std::string name = state_name(number, which);
-          const auto it = tensors.find(name);
-          if (it == tensors.end()) {
-            if (needed) wrong += "\n  missing: " + name;
-          } else if (!it->second.defined() || it->second.shape() != p.shape() ||
-                     !is_floating(it->second.dtype())) {
-            wrong += concat("\n  ", name, ": expected the shape of ", describe(p), ", given ",
-                            describe(it->second));
-            tensors.erase(it);
-          } else {
-            t = empty(p.shape(), {raw::step_dtype(p.dtype()), p.device()});
-            raw::copy_(t, it->second);
-            tensors.erase(it);
-          }
-        };
-        for (size_t k = 0; k < names.size(); ++k)
-          if (names[k]) take_tensor(names[k], states[i].tensors[k], true);
-        if (keeps_master_of(p)) take_tensor(kMaster, states[i].master, false);
-      }
+    std::vector<const char*> names = group_state_names(g);
+    try {
+      names = state_names_with(options);
+    } catch (const ValueError& error) {
+      in.wrong(concat("group.", g), error.what());
     }
-    for (const auto& [name, v] : state.numbers)
-      if (numbers.erase(name)) wrong += "\n  unexpected: " + name;
-    for (const auto& [name, t] : state.tensors)
-      if (tensors.erase(name)) wrong += "\n  unexpected: " + name;
-    if (!wrong.empty())
-      throw ValueError("load_state_dict", "the state does not fit this ", kind(), ':', wrong);
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      groups_[g].states = std::move(loaded[g]);
-      groups_[g].initial_lr = initial_lrs[g];
+    for (size_t i = 0; i < group.states.size(); ++i, ++number) {
+      StateReader of_param = in.below(concat("state.", number));
+      if (!of_param.contains("step")) continue;  // this parameter was never stepped
+      const Tensor& p = group.params[i];
+      ParamState& state = group.states[i];
+      const auto tensor = [&](const char* name) {
+        return of_param.tensor(name, p.shape(), {raw::step_dtype(p.dtype()), p.device()});
+      };
+      state.step = of_param.count("step", 1);
+      for (size_t k = 0; const char* name : number_names()) state.numbers[k++] = of_param.number(name);
+      for (size_t k = 0; k < names.size(); ++k)
+        if (names[k]) state.tensors[k] = tensor(names[k]);
+      if (keeps_master_of(p) && of_param.contains(kMaster)) state.master = tensor(kMaster);
     }
-  } catch (...) {
-    for (size_t g = 0; g < groups_.size(); ++g) set_group_numbers(g, previous[g]);
-    throw;
+    in.then([this, g, options, group] {
+      set_group_numbers(g, options);
+      groups_[g] = group;
+    });
   }
 }
 

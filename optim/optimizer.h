@@ -15,18 +15,12 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/optim/state.h"
 #include "gradus/tensor/base/required.h"
-#include "gradus/tensor/named_tensors.h"
 #include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::optim {
-
-// The state of an optimizer or a schedule, as named tensors and numbers. A checkpoint stores it.
-struct State {
-  NamedTensors tensors;
-  std::vector<std::pair<std::string, double>> numbers;
-};
 
 class Optimizer {
  public:
@@ -77,7 +71,9 @@ class Optimizer {
   // Tensors are copied.
   // Errors: ValueError that lists everything missing and unexpected and every wrong shape. Nothing
   // is changed then.
-  virtual void load_state_dict(const State& state);
+  void load_state_dict(const State& state);
+  // Reads a state and leaves the changes to in.then(): load_state_dict as a part of a larger state's.
+  virtual void read_state(StateReader in);
 
  protected:
   struct ParamState {
@@ -102,9 +98,11 @@ class Optimizer {
 
   // Returns the optimizer's name: "SGD".
   virtual const char* kind() const = 0;
-  // Returns the names of the states in the order of StepItem::state; null for a state that the group's
-  // options do not use.
-  virtual std::vector<const char*> state_names(size_t group) const = 0;
+  // Return the names of the states, with a group's options or with these, in the order of StepItem::state;
+  // null for a state that the options do not use.
+  // Errors: ValueError for numbers that the options do not allow.
+  virtual std::vector<const char*> group_state_names(size_t group) const = 0;
+  virtual std::vector<const char*> state_names_with(const Numbers& numbers) const = 0;
   // Returns the value to fill a new state with.
   virtual double initial_state(size_t /*group*/, size_t /*state*/) const { return 0; }
   // Return the names of StepItem::numbers, and their initial values, and update them after a step.
@@ -146,6 +144,10 @@ template <class O> class OptimizerWith : public Optimizer {
   void set_options(size_t group, Options options);
 
  protected:
+  // Returns the names of the states with these options; see group_state_names.
+  virtual std::vector<const char*> state_names(const Options& options) const = 0;
+  std::vector<const char*> group_state_names(size_t group) const override;
+  std::vector<const char*> state_names_with(const Numbers& numbers) const override;
   Numbers group_numbers(size_t group) const override;
   void set_group_numbers(size_t group, const Numbers& numbers) override;
   void add_group(const std::vector<Tensor>& params, const Numbers& numbers) override;
@@ -165,6 +167,14 @@ template <class O> void OptimizerWith<O>::add_param_group(const std::vector<Tens
 template <class O> void OptimizerWith<O>::set_options(size_t group, O options) {
   options.check();
   options_.at(group) = options;
+}
+template <class O> std::vector<const char*> OptimizerWith<O>::group_state_names(size_t group) const {
+  return state_names(options_[group]);
+}
+template <class O> std::vector<const char*> OptimizerWith<O>::state_names_with(const Numbers& numbers) const {
+  const O options = with_numbers(options_.at(0), numbers);
+  options.check();
+  return state_names(options);
 }
 template <class O> Optimizer::Numbers OptimizerWith<O>::group_numbers(size_t group) const {
   Numbers numbers;

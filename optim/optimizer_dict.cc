@@ -11,15 +11,6 @@ template <class List> void append_prefixed(List& to, const std::string& prefix, 
   for (const auto& [name, value] : from) to.emplace_back(prefix + name, value);
 }
 
-// Moves the entries named "prefix..." from one list to another, without the prefix.
-template <class List> void take_prefixed(List& from, const std::string& prefix, List& to) {
-  std::erase_if(from, [&](const auto& entry) {
-    if (entry.first.compare(0, prefix.size(), prefix) != 0) return false;
-    to.emplace_back(entry.first.substr(prefix.size()), entry.second);
-    return true;
-  });
-}
-
 }  // namespace
 
 OptimizerDict::OptimizerDict(std::initializer_list<Entry> optimizers) {
@@ -82,27 +73,9 @@ State OptimizerDict::state_dict() const {
 }
 
 void OptimizerDict::load_state_dict(const State& state) const {
-  State rest = state;
-  std::vector<State> parts(entries_.size()), previous;
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    take_prefixed(rest.tensors, entries_[i].first + ".", parts[i].tensors);
-    take_prefixed(rest.numbers, entries_[i].first + ".", parts[i].numbers);
-  }
-  std::string unexpected;
-  for (const auto& [name, t] : rest.tensors) unexpected += "\n  unexpected: " + name;
-  for (const auto& [name, v] : rest.numbers) unexpected += "\n  unexpected: " + name;
-  if (!unexpected.empty()) throw ValueError(kOp, "the state has what belongs to no optimizer:", unexpected);
-
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    previous.push_back(entries_[i].second.get().state_dict());
-    try {
-      entries_[i].second.get().load_state_dict(parts[i]);
-    } catch (Error& error) {
-      for (size_t k = 0; k < i; ++k) entries_[k].second.get().load_state_dict(previous[k]);
-      error.add_context(concat("optimizer '", entries_[i].first, "'"));
-      throw;
-    }
-  }
+  StateReader in(state);
+  for (const auto& [name, optimizer] : entries_) optimizer.get().read_state(in.below(name));
+  in.finish("these optimizers");
 }
 
 }  // namespace gradus::optim

@@ -38,8 +38,7 @@ class OptimizerDict {
 
   // Returns "disc.state.0.momentum_buffer", ...
   State state_dict() const;
-  // Errors: ValueError naming the optimizer with a part that does not fit, or parts that belong to no
-  // optimizer. Nothing is changed then.
+  // Errors: ValueError listing what does not fit an optimizer, or belongs to none. Nothing is changed then.
   void load_state_dict(const State& state) const;
 
  private:

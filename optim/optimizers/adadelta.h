@@ -29,7 +29,9 @@ class Adadelta final : public OptimizerWith<AdadeltaOptions> {
 
  private:
   const char* kind() const override { return "Adadelta"; }
-  std::vector<const char*> state_names(size_t) const override { return {"square_avg", "acc_delta"}; }
+  std::vector<const char*> state_names(const AdadeltaOptions&) const override {
+    return {"square_avg", "acc_delta"};
+  }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
 };
 

@@ -30,7 +30,7 @@ class Adagrad final : public OptimizerWith<AdagradOptions> {
 
  private:
   const char* kind() const override { return "Adagrad"; }
-  std::vector<const char*> state_names(size_t) const override { return {"sum"}; }
+  std::vector<const char*> state_names(const AdagradOptions&) const override { return {"sum"}; }
   double initial_state(size_t group, size_t) const override {
     return options(group).initial_accumulator_value;
   }

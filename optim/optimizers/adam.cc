@@ -28,10 +28,8 @@ template <class Options> raw::AdamStep adam_step(const Options& o, bool decouple
 void AdamOptions::check() const { check_adam(*this, "Adam"); }
 void AdamWOptions::check() const { check_adam(*this, "AdamW"); }
 
-std::vector<const char*> Adam::state_names(size_t group) const { return adam_states(options(group).amsgrad); }
-std::vector<const char*> AdamW::state_names(size_t group) const {
-  return adam_states(options(group).amsgrad);
-}
+std::vector<const char*> Adam::state_names(const AdamOptions& o) const { return adam_states(o.amsgrad); }
+std::vector<const char*> AdamW::state_names(const AdamWOptions& o) const { return adam_states(o.amsgrad); }
 
 void Adam::step_group(size_t group, const std::vector<raw::StepItem>& items) {
   raw::adam_step_(items, adam_step(options(group), false));

@@ -48,7 +48,7 @@ class Adam final : public OptimizerWith<AdamOptions> {
 
  private:
   const char* kind() const override { return "Adam"; }
-  std::vector<const char*> state_names(size_t group) const override;
+  std::vector<const char*> state_names(const AdamOptions& o) const override;
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
 };
 
@@ -62,7 +62,7 @@ class AdamW final : public OptimizerWith<AdamWOptions> {
 
  private:
   const char* kind() const override { return "AdamW"; }
-  std::vector<const char*> state_names(size_t group) const override;
+  std::vector<const char*> state_names(const AdamWOptions& o) const override;
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
 };
 

@@ -32,7 +32,7 @@ class Adamax final : public OptimizerWith<AdamaxOptions> {
 
  private:
   const char* kind() const override { return "Adamax"; }
-  std::vector<const char*> state_names(size_t) const override { return {"exp_avg", "exp_inf"}; }
+  std::vector<const char*> state_names(const AdamaxOptions&) const override { return {"exp_avg", "exp_inf"}; }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
 };
 

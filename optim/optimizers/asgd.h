@@ -31,7 +31,7 @@ class ASGD final : public OptimizerWith<ASGDOptions> {
 
  private:
   const char* kind() const override { return "ASGD"; }
-  std::vector<const char*> state_names(size_t) const override { return {"ax"}; }
+  std::vector<const char*> state_names(const ASGDOptions&) const override { return {"ax"}; }
   std::vector<const char*> number_names() const override { return {"eta", "mu"}; }
   std::array<double, 2> initial_numbers(size_t group) const override { return {options(group).lr, 1}; }
   void advance_numbers(size_t group, const raw::StepItem& item,

@@ -35,7 +35,9 @@ class LAMB final : public OptimizerWith<LAMBOptions> {
 
  private:
   const char* kind() const override { return "LAMB"; }
-  std::vector<const char*> state_names(size_t) const override { return {"exp_avg", "exp_avg_sq"}; }
+  std::vector<const char*> state_names(const LAMBOptions&) const override {
+    return {"exp_avg", "exp_avg_sq"};
+  }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
 };
 

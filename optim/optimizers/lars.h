@@ -30,7 +30,7 @@ class LARS final : public OptimizerWith<LARSOptions> {
 
  private:
   const char* kind() const override { return "LARS"; }
-  std::vector<const char*> state_names(size_t) const override { return {"momentum_buffer"}; }
+  std::vector<const char*> state_names(const LARSOptions&) const override { return {"momentum_buffer"}; }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <unordered_map>
 
 #include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/copy.h"
@@ -256,91 +255,43 @@ void LBFGS::step_group(size_t, const std::vector<raw::StepItem>&) {
   throw StateError(kind(), "needs a closure: opt.step([&] { ...; return loss; })");
 }
 
-namespace {
-
-constexpr const char* kPrefix = "lbfgs.";
-std::string own(const char* name) { return kPrefix + std::string(name); }
-std::string own(const char* name, size_t i) { return concat(kPrefix, name, '.', i); }
-
-}  // namespace
-
 State LBFGS::state_dict() const {
   State state = OptimizerWith::state_dict();
   if (memory_.iterations == 0 && memory_.evaluations == 0) return state;
-  state.numbers.emplace_back(own("n_iter"), double(memory_.iterations));
-  state.numbers.emplace_back(own("func_evals"), double(memory_.evaluations));
-  state.numbers.emplace_back(own("history"), double(memory_.pairs.size()));
-  state.numbers.emplace_back(own("t"), memory_.t);
+  state.numbers.emplace_back("lbfgs.n_iter", double(memory_.iterations));
+  state.numbers.emplace_back("lbfgs.func_evals", double(memory_.evaluations));
+  state.numbers.emplace_back("lbfgs.history", double(memory_.pairs.size()));
+  state.numbers.emplace_back("lbfgs.t", memory_.t);
   if (memory_.iterations == 0) return state;
-  state.tensors.emplace_back(own("d"), memory_.direction);
-  state.tensors.emplace_back(own("prev_flat_grad"), memory_.gradient);
+  state.tensors.emplace_back("lbfgs.d", memory_.direction);
+  state.tensors.emplace_back("lbfgs.prev_flat_grad", memory_.gradient);
   for (size_t i = 0; i < memory_.pairs.size(); ++i) {
-    state.tensors.emplace_back(own("old_dirs", i), memory_.pairs[i].y);
-    state.tensors.emplace_back(own("old_stps", i), memory_.pairs[i].s);
+    state.tensors.emplace_back(concat("lbfgs.old_dirs.", i), memory_.pairs[i].y);
+    state.tensors.emplace_back(concat("lbfgs.old_stps.", i), memory_.pairs[i].s);
   }
   return state;
 }
 
-void LBFGS::load_state_dict(const State& state) {
-  State groups;
-  std::unordered_map<std::string, double> numbers;
-  std::unordered_map<std::string, Tensor> tensors;
-  std::string wrong;
-  for (const auto& [name, v] : state.numbers) {
-    if (!name.starts_with(kPrefix))
-      groups.numbers.emplace_back(name, v);
-    else if (!numbers.emplace(name, v).second)
-      wrong += "\n  given more than once: " + name;
-  }
-  for (const auto& [name, t] : state.tensors) {
-    if (!name.starts_with(kPrefix))
-      groups.tensors.emplace_back(name, t);
-    else if (!tensors.emplace(name, t).second)
-      wrong += "\n  given more than once: " + name;
-  }
-  const auto number = [&](const char* name) {
-    const auto it = numbers.find(own(name));
-    if (it == numbers.end()) return wrong += "\n  missing: " + own(name), 0.0;
-    const double v = it->second;
-    numbers.erase(it);
-    return v;
-  };
-  const auto count = [&](const char* name) {
-    const double v = number(name);
-    if (v >= 0 && v < 0x1p53 && v == std::trunc(v)) return int64_t(v);
-    wrong += concat("\n  ", own(name), ": expected a whole number, given ", v);
-    return int64_t(0);
-  };
+void LBFGS::read_state(StateReader in) {
+  OptimizerWith::read_state(in);
+  StateReader own = in.below("lbfgs");
   const auto vector = [&](const std::string& name) {
-    const auto it = tensors.find(name);
-    if (it == tensors.end()) return wrong += "\n  missing: " + name, Tensor();
-    const Tensor given = it->second;
-    tensors.erase(it);
-    if (!given.defined() || given.shape() != Shape{length_} || !is_floating(given.dtype()))
-      return wrong += concat("\n  ", name, ": expected ", length_, " elements, given ", describe(given)),
-             Tensor();
-    const Tensor copy = empty({length_}, {dtype_, parameters(0)[0].device()});
-    raw::copy_(copy, given);
-    return copy;
+    return own.tensor(name, {length_}, {dtype_, parameters(0)[0].device()});
   };
-
   Memory memory;
-  if (!numbers.empty() || !tensors.empty()) {
-    memory.iterations = count("n_iter"), memory.evaluations = count("func_evals"), memory.t = number("t");
-    const int64_t pairs = count("history");
-    if (memory.iterations > 0)
-      memory.direction = vector(own("d")), memory.gradient = vector(own("prev_flat_grad"));
-    for (int64_t i = 0; i < pairs && wrong.empty(); ++i) {
-      Tensor y = vector(own("old_dirs", size_t(i))), s = vector(own("old_stps", size_t(i)));
-      if (wrong.empty()) memory.pairs.push_back(pair_of(std::move(y), std::move(s)));
+  if (!own.empty()) {
+    memory.iterations = own.count("n_iter"), memory.evaluations = own.count("func_evals");
+    memory.t = own.number("t");
+    const int64_t pairs = own.count("history");
+    if (memory.iterations > 0) memory.direction = vector("d"), memory.gradient = vector("prev_flat_grad");
+    for (int64_t i = 0; i < pairs; ++i) {
+      const bool is_there = own.contains(concat("old_dirs.", i));
+      Tensor y = vector(concat("old_dirs.", i)), s = vector(concat("old_stps.", i));
+      if (!is_there) break;  // the number of pairs may be far too large
+      if (y.defined() && s.defined()) memory.pairs.push_back(pair_of(std::move(y), std::move(s)));
     }
   }
-  for (const auto& [name, v] : numbers) wrong += "\n  unexpected: " + name;
-  if (wrong.empty())
-    for (const auto& [name, t] : tensors) wrong += "\n  unexpected: " + name;
-  if (!wrong.empty()) throw ValueError("load_state_dict", "the state does not fit this ", kind(), ':', wrong);
-  OptimizerWith::load_state_dict(groups);
-  memory_ = std::move(memory);
+  in.then([this, memory] { memory_ = memory; });
 }
 
 }  // namespace gradus::optim

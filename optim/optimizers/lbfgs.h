@@ -57,7 +57,7 @@ class LBFGS final : public OptimizerWith<LBFGSOptions> {
   Tensor step(const std::function<Tensor()>& closure);
 
   State state_dict() const override;
-  void load_state_dict(const State& state) override;
+  void read_state(StateReader in) override;
 
  private:
   // y is the change of the gradients that the change s of the parameters caused; ys is their product.
@@ -81,7 +81,7 @@ class LBFGS final : public OptimizerWith<LBFGSOptions> {
   void iterate(const std::function<Tensor()>& closure, Tensor& first_loss);
 
   const char* kind() const override { return "LBFGS"; }
-  std::vector<const char*> state_names(size_t) const override { return {}; }
+  std::vector<const char*> state_names(const LBFGSOptions&) const override { return {}; }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
 
   DType dtype_ = DType::kF32;  // dtype of vectors: the widest of the parameters'

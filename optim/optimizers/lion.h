@@ -31,7 +31,7 @@ class Lion final : public OptimizerWith<LionOptions> {
 
  private:
   const char* kind() const override { return "Lion"; }
-  std::vector<const char*> state_names(size_t) const override { return {"exp_avg"}; }
+  std::vector<const char*> state_names(const LionOptions&) const override { return {"exp_avg"}; }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
 };
 

@@ -33,7 +33,9 @@ class NAdam final : public OptimizerWith<NAdamOptions> {
 
  private:
   const char* kind() const override { return "NAdam"; }
-  std::vector<const char*> state_names(size_t) const override { return {"exp_avg", "exp_avg_sq"}; }
+  std::vector<const char*> state_names(const NAdamOptions&) const override {
+    return {"exp_avg", "exp_avg_sq"};
+  }
   std::vector<const char*> number_names() const override { return {"mu_product"}; }
   std::array<double, 2> initial_numbers(size_t) const override { return {1}; }
   void advance_numbers(size_t group, const raw::StepItem& item,

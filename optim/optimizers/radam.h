@@ -32,7 +32,9 @@ class RAdam final : public OptimizerWith<RAdamOptions> {
 
  private:
   const char* kind() const override { return "RAdam"; }
-  std::vector<const char*> state_names(size_t) const override { return {"exp_avg", "exp_avg_sq"}; }
+  std::vector<const char*> state_names(const RAdamOptions&) const override {
+    return {"exp_avg", "exp_avg_sq"};
+  }
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
 };
 

@@ -12,8 +12,7 @@ void RMSpropOptions::check() const {
   check_option(momentum >= 0, "RMSprop", "momentum", ">= 0", momentum);
 }
 
-std::vector<const char*> RMSprop::state_names(size_t group) const {
-  const RMSpropOptions& o = options(group);
+std::vector<const char*> RMSprop::state_names(const RMSpropOptions& o) const {
   return {"square_avg", o.momentum == 0 ? nullptr : "momentum_buffer", o.centered ? "grad_avg" : nullptr};
 }
 

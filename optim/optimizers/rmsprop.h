@@ -31,7 +31,7 @@ class RMSprop final : public OptimizerWith<RMSpropOptions> {
 
  private:
   const char* kind() const override { return "RMSprop"; }
-  std::vector<const char*> state_names(size_t group) const override;
+  std::vector<const char*> state_names(const RMSpropOptions& o) const override;
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
 };
 

@@ -33,7 +33,7 @@ class Rprop final : public OptimizerWith<RpropOptions> {
 
  private:
   const char* kind() const override { return "Rprop"; }
-  std::vector<const char*> state_names(size_t) const override { return {"prev", "step_size"}; }
+  std::vector<const char*> state_names(const RpropOptions&) const override { return {"prev", "step_size"}; }
   double initial_state(size_t group, size_t state) const override {
     return state == 1 ? options(group).lr : 0;
   }

@@ -12,8 +12,8 @@ void SGDOptions::check() const {
   check_option(!nesterov || dampening == 0, "SGD", "dampening", "0 with nesterov", dampening);
 }
 
-std::vector<const char*> SGD::state_names(size_t group) const {
-  if (options(group).momentum == 0) return {};
+std::vector<const char*> SGD::state_names(const SGDOptions& o) const {
+  if (o.momentum == 0) return {};
   return {"momentum_buffer"};
 }
 

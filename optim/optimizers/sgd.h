@@ -27,7 +27,7 @@ class SGD final : public OptimizerWith<SGDOptions> {
 
  private:
   const char* kind() const override { return "SGD"; }
-  std::vector<const char*> state_names(size_t group) const override;
+  std::vector<const char*> state_names(const SGDOptions& o) const override;
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
 };
 

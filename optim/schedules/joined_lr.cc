@@ -15,39 +15,17 @@ JoinedLR::JoinedLR(const char* kind, Optimizer& optimizer, std::vector<LRSchedul
   }
 }
 
-namespace {
-std::string prefix(size_t i) { return concat("schedule.", i, "."); }
-}  // namespace
-
 State JoinedLR::state_dict() const {
   State state = LRSchedule::state_dict();
   for (size_t i = 0; i < schedules_.size(); ++i)
     for (const auto& [name, value] : schedules_[i]->state_dict().numbers)
-      state.numbers.emplace_back(prefix(i) + name, value);
+      state.numbers.emplace_back(concat("schedule.", i, '.', name), value);
   return state;
 }
 
-void JoinedLR::load_state_dict(const State& state) {
-  State own{.tensors = state.tensors, .numbers = {}};
-  std::vector<State> parts(schedules_.size());
-  for (const auto& [name, value] : state.numbers) {
-    State* to = &own;
-    std::string key = name;
-    for (size_t i = 0; i < parts.size(); ++i)
-      if (name.starts_with(prefix(i))) to = &parts[i], key = name.substr(prefix(i).size());
-    to->numbers.emplace_back(key, value);
-  }
-  const State previous = state_dict();
-  LRSchedule::load_state_dict(own);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    try {
-      schedules_[i]->load_state_dict(parts[i]);
-    } catch (Error& error) {
-      error.add_context(concat("schedule ", i));
-      load_state_dict(previous);
-      throw;
-    }
-  }
+void JoinedLR::read_state(StateReader in) {
+  LRSchedule::read_state(in);
+  for (size_t i = 0; i < schedules_.size(); ++i) schedules_[i]->read_state(in.below(concat("schedule.", i)));
 }
 
 SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<LRSchedule*> schedules,

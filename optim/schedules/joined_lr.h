@@ -14,7 +14,7 @@ namespace gradus::optim {
 class JoinedLR : public LRSchedule {
  public:
   State state_dict() const override;
-  void load_state_dict(const State& state) override;
+  void read_state(StateReader in) override;
 
  protected:
   // Errors: ValueError for no schedules, for a null one, and for a schedule of another optimizer.

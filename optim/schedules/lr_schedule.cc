@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numbers>
 
 // Rates are computed by the same operations in the same order as in PyTorch. So they agree to the last bit
@@ -76,31 +75,25 @@ State LRSchedule::state_dict() const {
 }
 
 void LRSchedule::load_state_dict(const State& state) {
-  std::map<std::string, double> numbers(state.numbers.begin(), state.numbers.end());
-  std::string wrong;
-  const auto take = [&](const std::string& name, double least) {
-    const auto node = numbers.extract(name);
-    if (!node) return wrong += "\n  missing: " + name, 0.0;
-    if (!(node.mapped() >= least && node.mapped() < 0x1p53))
-      wrong += concat("\n  ", name, ": out of range: ", node.mapped());
-    return node.mapped();
-  };
+  StateReader in(state);
+  read_state(in);
+  in.finish("this schedule");
+}
+
+void LRSchedule::read_state(StateReader in) {
   // -1: SequentialLR has not started this schedule yet.
-  const double epoch = take("last_epoch", -1), steps = take("num_steps", 0);
+  const int64_t epoch = in.count("last_epoch", -1), steps = in.count("num_steps");
   std::vector<double> base, rates, more;
   for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
-    base.push_back(take(concat("base_lr.", g), 0));
-    rates.push_back(take(concat("last_lr.", g), 0));
+    base.push_back(in.rate(concat("base_lr.", g)));
+    rates.push_back(in.rate(concat("last_lr.", g)));
   }
-  for (const auto& [name, value] : more_state()) more.push_back(take(name, 0));
-  for (const auto& [name, v] : numbers) wrong += "\n  unexpected: " + name;
-  for (const auto& [name, t] : state.tensors) wrong += "\n  unexpected: " + name;
-  if (!wrong.empty()) throw ValueError("load_state_dict", "the state does not fit this schedule:", wrong);
-  epoch_ = static_cast<int64_t>(epoch);
-  steps_ = static_cast<int64_t>(steps);
-  base_ = std::move(base);
-  for (size_t i = 0; const auto& [name, value] : more_state()) *value = more[i++];
-  for (size_t g = 0; g < rates.size(); ++g) optimizer_.set_lr(g, rates[g]);
+  for (const auto& [name, value] : more_state()) more.push_back(in.rate(name));
+  in.then([=, this] {
+    epoch_ = epoch, steps_ = steps, base_ = base;
+    for (size_t i = 0; const auto& [name, value] : more_state()) *value = more[i++];
+    for (size_t g = 0; g < rates.size(); ++g) optimizer_.set_lr(g, rates[g]);
+  });
 }
 
 namespace {

@@ -48,7 +48,9 @@ class LRSchedule {
   virtual State state_dict() const;
   // Loads a state, and sets the optimizer's rates.
   // Errors: ValueError listing what does not fit. Nothing is changed then.
-  virtual void load_state_dict(const State& state);
+  void load_state_dict(const State& state);
+  // Reads a state and leaves the changes to in.then(): load_state_dict as a part of a larger state's.
+  virtual void read_state(StateReader in);
 
  protected:
   // `optimizer` must outlive the schedule. Every constructor ends with start().

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 
 namespace gradus::optim {
 namespace {
@@ -69,26 +68,14 @@ State ReduceLROnPlateau::state_dict() const {
 }
 
 void ReduceLROnPlateau::load_state_dict(const State& state) {
-  std::map<std::string, double> numbers(state.numbers.begin(), state.numbers.end());
-  std::string wrong;
-  const auto take = [&](const std::string& name, bool counts) {
-    const auto node = numbers.extract(name);
-    if (!node) return wrong += "\n  missing: " + name, 0.0;
-    if (counts && !(node.mapped() >= 0 && node.mapped() < 0x1p53))
-      wrong += concat("\n  ", name, ": out of range: ", node.mapped());
-    return node.mapped();
-  };
-  const double epoch = take("last_epoch", true), best = take("best", false),
-               bad = take("num_bad_epochs", true), cooldown = take("cooldown_counter", true);
+  StateReader in(state);
+  const int64_t epoch = in.count("last_epoch"), bad = in.count("num_bad_epochs"),
+                cooldown = in.count("cooldown_counter");
+  const double best = in.number("best");
   std::vector<double> rates;
-  for (size_t g = 0; g < optimizer_.num_groups(); ++g) rates.push_back(take(concat("last_lr.", g), true));
-  for (const auto& [name, v] : numbers) wrong += "\n  unexpected: " + name;
-  for (const auto& [name, t] : state.tensors) wrong += "\n  unexpected: " + name;
-  if (!wrong.empty()) throw ValueError("load_state_dict", "the state does not fit ", kOp, ':', wrong);
-  epoch_ = static_cast<int64_t>(epoch);
-  best_ = best;
-  bad_epochs_ = static_cast<int64_t>(bad);
-  cooldown_left_ = static_cast<int64_t>(cooldown);
+  for (size_t g = 0; g < optimizer_.num_groups(); ++g) rates.push_back(in.rate(concat("last_lr.", g)));
+  in.finish(kOp);
+  epoch_ = epoch, best_ = best, bad_epochs_ = bad, cooldown_left_ = cooldown;
   for (size_t g = 0; g < rates.size(); ++g) optimizer_.set_lr(g, rates[g]);
 }
 

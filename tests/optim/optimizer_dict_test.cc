@@ -107,8 +107,13 @@ TEST(OptimizerDict, AStateThatDoesNotFitChangesNothing) {
 
   State incomplete = other.both.state_dict();
   std::erase_if(incomplete.numbers, [](const auto& entry) { return entry.first == "disc.group.0.lr"; });
-  expect_error<ValueError>([&] { two.both.load_state_dict(incomplete); }, {"'disc'", "group.0.lr"});
+  expect_error<ValueError>([&] { two.both.load_state_dict(incomplete); }, {"missing: disc.group.0.lr"});
   EXPECT_TRUE(two.gen.state_dict().tensors.empty()) << "the first optimizer keeps what it had";
+
+  for (auto& [name, v] : incomplete.numbers)
+    if (name == "gen.group.0.lr") v = -1;
+  expect_error<ValueError>([&] { two.both.load_state_dict(incomplete); },
+                           {"gen.group.0: [SGD] expected lr >= 0, given -1", "missing: disc.group.0.lr"});
 }
 
 }  // namespace

@@ -1,0 +1,86 @@
+#include "gradus/optim/state.h"
+
+#include <cmath>
+#include <map>
+
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::optim {
+
+struct StateReader::Content {
+  std::map<std::string, double> numbers;  // those not yet read
+  std::map<std::string, Tensor> tensors;
+  std::string wrong;
+  std::vector<std::function<void()>> then;
+};
+
+StateReader::StateReader(std::shared_ptr<Content> content, std::string prefix)
+    : content_(std::move(content)), prefix_(std::move(prefix)) {}
+
+StateReader::StateReader(const State& state) : StateReader(std::make_shared<Content>(), "") {
+  for (const auto& [name, v] : state.numbers)
+    if (!content_->numbers.emplace(name, v).second) content_->wrong += "\n  given more than once: " + name;
+  for (const auto& [name, t] : state.tensors)
+    if (!content_->tensors.emplace(name, t).second) content_->wrong += "\n  given more than once: " + name;
+}
+
+StateReader StateReader::below(const std::string& prefix) const { return {content_, prefix_ + prefix + "."}; }
+
+bool StateReader::contains(const std::string& name) const {
+  return content_->numbers.contains(prefix_ + name) || content_->tensors.contains(prefix_ + name);
+}
+
+bool StateReader::empty() const {
+  const auto none = [this](const auto& entries) {
+    const auto it = entries.lower_bound(prefix_);
+    return it == entries.end() || !it->first.starts_with(prefix_);
+  };
+  return none(content_->numbers) && none(content_->tensors);
+}
+
+double StateReader::number(const std::string& name, double otherwise) {
+  if (const auto node = content_->numbers.extract(prefix_ + name)) return node.mapped();
+  content_->wrong += concat("\n  missing: ", prefix_, name);
+  return otherwise;
+}
+
+double StateReader::rate(const std::string& name) {
+  const double v = number(name);
+  if (!(v >= 0 && std::isfinite(v))) wrong(name, concat("expected a finite number from 0 on, given ", v));
+  return v;
+}
+
+int64_t StateReader::count(const std::string& name, int64_t least) {
+  const double v = number(name, double(least));
+  if (v >= double(least) && v < 0x1p53 && v == std::trunc(v)) return int64_t(v);
+  wrong(name, concat("expected a whole number from ", least, " on, given ", v));
+  return least;
+}
+
+Tensor StateReader::tensor(const std::string& name, const Shape& shape, const TensorOptions& options) {
+  const auto node = content_->tensors.extract(prefix_ + name);
+  if (!node) return content_->wrong += concat("\n  missing: ", prefix_, name), Tensor();
+  const Tensor given = node.mapped(), copy = gradus::empty(shape, options);
+  const bool fits = given.defined() && given.shape() == shape;
+  if (fits && is_floating(given.dtype()) == is_floating(copy.dtype())) return raw::copy_(copy, given), copy;
+  wrong(name, concat("expected ", fits ? "a dtype like that of " : "the shape of ", describe(copy),
+                     ", given ", describe(given)));
+  return {};
+}
+
+void StateReader::wrong(const std::string& name, const std::string& text) {
+  content_->wrong += concat("\n  ", prefix_, name, ": ", text);
+}
+
+void StateReader::then(std::function<void()> f) { content_->then.push_back(std::move(f)); }
+
+void StateReader::finish(const std::string& what) {
+  for (const auto& [name, v] : content_->numbers)
+    content_->wrong += concat("\n  unexpected: ", name, " = ", v);
+  for (const auto& [name, t] : content_->tensors) content_->wrong += "\n  unexpected: " + name;
+  if (!content_->wrong.empty())
+    throw ValueError("load_state_dict", "the state does not fit ", what, ':', content_->wrong);
+  for (const auto& f : content_->then) f();
+}
+
+}  // namespace gradus::optim
