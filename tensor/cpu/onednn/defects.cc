@@ -40,6 +40,11 @@ bool of_several_turns(const Problem& p) {
   const int64_t channels = summed_channels(p);
   return channels > 2048 || (channels > 1024 && channels % 16 != 0);
 }
+// The channels of a row of taps fill registers of 32, so that the kernel joins them into one sum.
+bool of_joined_taps(const Problem& p) {
+  const int64_t taps = p.w[p.last() + 2], channels = summed_channels(p);
+  return taps >= 4 && channels < 48 && taps * channels % 32 == 0;
+}
 // The kernel loads whole tiles of input rows, also those that follow the last one.
 bool of_long_rows(const Problem& p) {
   const bool pointwise = p.w.product() == p.w[0] * p.w[1];
@@ -107,6 +112,7 @@ const struct {
     {"brgconv:", kForward, of_a_stride_beyond_the_filter},
     {"brgconv*amx", kOfImages, of_long_rows},
     {"brgconv*amx", kOfImages, of_dilated_filters},
+    {"brgconv*amx", kOfImages, of_joined_taps},
     {"brgconv", kEvery, of_large_filters},
     {"brdgmm", kEvery, of_large_filters},
     {"brgconv*bf16", kOfImages, volumes},
