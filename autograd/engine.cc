@@ -5,10 +5,10 @@
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
-#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/arithmetic.h"
 
 namespace gradus::autograd {
 namespace {

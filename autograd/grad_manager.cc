@@ -6,10 +6,10 @@
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/leaf_guard.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "gradus/autograd/graph/record.h"
-#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/ops/copy.h"

@@ -6,8 +6,8 @@
 
 #include "gradus/optim/clip_grad.h"
 #include "gradus/optim/scaled_gradient.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/tensor_checks.h"
 

@@ -7,12 +7,15 @@
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/arithmetic.h"
+#include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/math.h"
 #include "gradus/autograd/ops/reuse.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
-#include "gradus/tensor/ops/pointwise.h"
+#include "gradus/tensor/ops/activations.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {

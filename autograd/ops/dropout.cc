@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reuse.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/random.h"

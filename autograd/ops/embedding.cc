@@ -1,12 +1,14 @@
 #include "gradus/autograd/ops/embedding.h"
 
 #include "gradus/autograd/graph/record.h"
-#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/arithmetic.h"
+#include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/arithmetic.h"
+#include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/index.h"
-#include "gradus/tensor/ops/pointwise.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
 

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "gradus/autograd/ops/activations.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/arrange.h"
+#include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/dropout.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/embedding.h"
-#include "gradus/autograd/ops/functions.h"
 #include "gradus/autograd/ops/images/conv.h"
 #include "gradus/autograd/ops/images/grid_sample.h"
 #include "gradus/autograd/ops/images/interpolate.h"
@@ -26,6 +26,7 @@
 #include "gradus/autograd/ops/losses/cross_entropy.h"
 #include "gradus/autograd/ops/losses/margin_losses.h"
 #include "gradus/autograd/ops/losses/pointwise_losses.h"
+#include "gradus/autograd/ops/math.h"
 #include "gradus/autograd/ops/norm/batch_norm.h"
 #include "gradus/autograd/ops/norm/group_norm.h"
 #include "gradus/autograd/ops/norm/layer_norm.h"

@@ -2,9 +2,10 @@
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
+#include "gradus/autograd/ops/math.h"
 #include "gradus/autograd/ops/random.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/tensor/op_call.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/data/dataset.h"
 #include "gradus/nn/layer.h"
 #include "gradus/nn/losses.h"

@@ -7,9 +7,10 @@
 #include "gradus/autograd/grad_manager.h"  // NoRecord
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/recording_state.h"
+#include "gradus/autograd/ops/arithmetic.h"
+#include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/distributed/group/agreement.h"

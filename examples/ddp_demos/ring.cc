@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"

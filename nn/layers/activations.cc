@@ -3,7 +3,8 @@
 #include <cmath>
 #include <utility>
 
-#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/arithmetic.h"
+#include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/random.h"
 #include "gradus/autograd/ops/softmax.h"
 #include "gradus/nn/init.h"

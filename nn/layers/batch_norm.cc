@@ -4,15 +4,15 @@
 
 #include "gradus/autograd/graph/recomputing.h"
 #include "gradus/autograd/ops/activations.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/norm/batch_norm.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus::nn {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 

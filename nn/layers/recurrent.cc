@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "gradus/autograd/ops/activations.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/dropout.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"

@@ -1,7 +1,7 @@
 #include "gradus/nn/layers/transformer.h"
 
 #include "gradus/autograd/ops/activations.h"
-#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/arithmetic.h"
 
 namespace gradus::nn {
 

@@ -19,7 +19,7 @@ void copy_rows(const LoopNest& nest, char* dst, int64_t dst_size, const char* sr
   constexpr int64_t kBlock = 16384;
   const int64_t inner = nest.inner(), blocks = (inner + kBlock - 1) / kBlock;
   const int64_t rows = nest.numel / inner;
-  const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / std::min(inner, kBlock));
+  const int64_t grain = std::max<int64_t>(1, kElementwiseGrain / std::min(inner, kBlock));
   parallel_for(0, rows * blocks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       const int64_t first = item % blocks * kBlock;
@@ -46,7 +46,7 @@ void copy_transposed(const LoopNest& nest, int dim, char* dst, const char* src, 
   const int64_t strip = std::clamp<int64_t>(8192 / cols, 16, 512);
   const int64_t strips = (rows + strip - 1) / strip, planes = nest.numel / (rows * cols);
   const int64_t dst_row = nest.stride[0][dim], src_col = nest.inner_stride(1);
-  const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (std::min(strip, rows) * cols));
+  const int64_t grain = std::max<int64_t>(1, kElementwiseGrain / (std::min(strip, rows) * cols));
   parallel_for(0, planes * strips, grain, [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       const int64_t first = item % strips * strip, count = std::min(strip, rows - first);

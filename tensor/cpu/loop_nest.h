@@ -11,7 +11,7 @@ namespace gradus::cpu {
 inline constexpr int kMaxOperands = 5;
 
 // Elements below which a loop is not worth a second thread.
-inline constexpr int64_t kPointwiseGrain = 32768;
+inline constexpr int64_t kElementwiseGrain = 32768;
 
 // The iteration space is that of operand 0, the output. Its dims are ordered by the output's strides,
 // outermost first. Neighboring dims are merged where every operand allows it, so operands of one dense layout

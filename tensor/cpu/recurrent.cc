@@ -2,7 +2,7 @@
 #include "gradus/tensor/ops/recurrent.h"
 #include "gradus/tensor/kernel.h"
 
-#include "gradus/tensor/ops/math.h"
+#include "gradus/tensor/ops/scalar_math.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {

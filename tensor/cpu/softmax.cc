@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "gradus/tensor/ops/math.h"
+#include "gradus/tensor/ops/scalar_math.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {

@@ -5,8 +5,8 @@
 
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
 

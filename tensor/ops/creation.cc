@@ -6,8 +6,8 @@
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/elementwise.h"
 
 namespace gradus {
 

@@ -1,100 +1,150 @@
-// Raw element-wise ops: operands broadcast to a common shape; results keep the operands' common layout. No
-// autograd; users call gradus/autograd/ops/elementwise.h and activations.h.
+// Raw element-wise ops, by their functors: raw::unary<functors::Exp>(x). The functor says which dtypes it
+// accepts, what it is called, and what it computes for one element (functor.h). These templates check, find
+// the dtype and shape of the result, allocate it, and call the functor's slot. The functor stands in
+// arithmetic.h, comparison.h, math.h or activations.h. The file of tensor/cpu/elementwise/ with the same name
+// instantiates the slot:
+//
+//   template struct Unary<LogSigmoid>;
+//
+// Operands broadcast. Results keep the operands' common layout.
 #pragma once
 
+#include <concepts>
+#include <initializer_list>
+#include <type_traits>
+
 #include "gradus/tensor/base/number.h"
-#include "gradus/tensor/kernel_slot.h"
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/functor.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {
 
-// The kernel of where(), the one that is no functor's alone; those of the others: pointwise.h.
-extern KernelSlot<void(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b)>
-    where_kernel;
+// The slot of a functor. Kernels get the functor with its parameters.
+template <class F> struct Unary {
+  static KernelSlot<void(const Tensor& out, const Tensor& x, F f)> kernel;
+};
+template <class F> struct Binary {
+  static KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, F f)> kernel;
+};
+template <class F> struct Ternary {
+  static KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, F f)> kernel;
+};
 
-// The dtype that arithmetic yields: promote()'s, but a 0-dimensional operand counts only when its kind (bool,
-// integer, float) is the higher one.
+// Returns the dtype that arithmetic yields: promote()'s, but a 0-dimensional operand counts only when its
+// kind (bool, integer, float) is the higher one.
 DType result_dtype(const Tensor& a, const Tensor& b);
 inline DType result_dtype(const Tensor& x) { return x.dtype(); }
-// The dtype of x with a number: x's, unless the number's kind is the higher one (f32, i64).
+// Returns the dtype of x with a number: x's, unless the number's kind is the higher one (f32, i64).
 DType result_dtype(const Tensor& x, Number number);
-// A 0-dimensional tensor for `number` as an operand next to x.
+// Returns a 0-dimensional tensor for `number` as an operand next to x.
 Tensor operand(Number number, const Tensor& x);
 
-// a + b and so on.
+// Returns an uninitialized tensor for the result of an op on operands that broadcast together: it lies as
+// they do where those of the full shape agree, else channels-last if one of them does, else row-major.
+// Errors: ShapeError, DeviceError.
+Tensor empty_result(const char* op, DType dtype, std::initializer_list<const Tensor*> operands);
+
+// Returns src as it can be read while dst is written: src itself, or a copy when the two overlap but not
+// element by element.
+// Errors: ShapeError unless src broadcasts to dst; DeviceError; DTypeError for fractions into integers.
+Tensor source_for(const char* op, const Tensor& dst, const Tensor& src);
+
+namespace internal {
+
+// Errors: DTypeError.
+[[noreturn]] void throw_no_bool(const char* op, const Tensor& x);
+void check_integral(const char* op, const Tensor& x);
+void check_backward(const char* op, const Tensor& dy, const Tensor& x);
+void check_destination(const char* op, const Tensor& dst, bool only_floats);
+
+template <class F> constexpr bool only_floats = !F::template accepts<int64_t> && !F::template accepts<bool>;
+template <class F, class... In>
+constexpr bool yields_bool =
+    std::derived_from<F, functors::OnBools> || std::is_same_v<decltype(F{}(In()...)), bool>;
+
+// Returns the dtype of F's result where its operands promote to t.
+// Errors: DTypeError where F does not accept t.
+template <class F> DType result_of(DType t, const Tensor& x) {
+  if constexpr (only_floats<F>) {
+    if (!is_floating(t)) t = get_default_dtype();
+  } else if constexpr (!F::template accepts<bool>) {
+    if (t == DType::kBool) throw_no_bool(F::name, x);
+  }
+  return t;
+}
+
+// A number that becomes the type of the parameter it is given for.
+template <class P> struct Parameter {
+  P value;
+  template <class T> constexpr operator T() const { return static_cast<T>(value); }
+};
+
+// Returns F with its parameters, of which none may be missing.
+template <class F, class... P> F functor(P... parameters) {
+  static_assert(
+      !requires {
+        F{{}, Parameter<P>{parameters}..., Parameter<int>{}};
+      }, "the functor has more parameters than these");
+  return F{{}, Parameter<P>{parameters}...};
+}
+
+}  // namespace internal
+
+// Computes F of each element. A predicate's result is bool.
+// Errors: DTypeError.
+template <class F, class... P> Tensor unary(const Tensor& x, P... parameters) {
+  if constexpr (std::derived_from<F, functors::OnFractions>)
+    if (!is_floating(x.dtype())) return raw::clone(x);
+  if constexpr (std::derived_from<F, functors::OnIntegers>) internal::check_integral(F::name, x);
+  const bool is_predicate = internal::yields_bool<F, float>;
+  Tensor y = empty_like(x, is_predicate ? DType::kBool : internal::result_of<F>(x.dtype(), x));
+  Unary<F>::kernel(y, x, internal::functor<F>(parameters...));
+  return y;
+}
+
+// Computes F of each pair of elements. A predicate's result is bool.
 // Errors: ShapeError, DTypeError, DeviceError.
-Tensor add(const Tensor& a, const Tensor& b);
-Tensor sub(const Tensor& a, const Tensor& b);
-Tensor mul(const Tensor& a, const Tensor& b);
-Tensor div(const Tensor& a, const Tensor& b);  // integers give f32
-Tensor pow(const Tensor& a, const Tensor& b);
-Tensor remainder(const Tensor& a, const Tensor& b);  // with b's sign
-Tensor maximum(const Tensor& a, const Tensor& b);
-Tensor minimum(const Tensor& a, const Tensor& b);
-Tensor add(const Tensor& a, const Tensor& b, Number alpha);    // a + alpha b
-Tensor lerp(const Tensor& a, const Tensor& b, double weight);  // a + weight (b - a)
-Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+template <class F, class... P> Tensor binary(const Tensor& a, const Tensor& b, P... parameters) {
+  if constexpr (std::derived_from<F, functors::OnIntegers>)
+    internal::check_integral(F::name, a), internal::check_integral(F::name, b);
+  const bool is_predicate = internal::yields_bool<F, float, float>;
+  Tensor y = empty_result(
+      F::name, is_predicate ? DType::kBool : internal::result_of<F>(result_dtype(a, b), a), {&a, &b});
+  Binary<F>::kernel(y, a, b, internal::functor<F>(parameters...));
+  return y;
+}
 
-// Results are bool.
-Tensor eq(const Tensor& a, const Tensor& b);
-Tensor ne(const Tensor& a, const Tensor& b);
-Tensor lt(const Tensor& a, const Tensor& b);
-Tensor le(const Tensor& a, const Tensor& b);
-Tensor gt(const Tensor& a, const Tensor& b);
-Tensor ge(const Tensor& a, const Tensor& b);
-Tensor logical_and(const Tensor& a, const Tensor& b);
-Tensor logical_or(const Tensor& a, const Tensor& b);
+// Computes a fused gradient, with dy's dtype. `out`, where given, receives it, and may share dy's buffer.
+// Errors: ShapeError, DTypeError, DeviceError.
+template <class F, class... P>
+Tensor backward(const Tensor& dy, const Tensor& x, const Tensor& out = {}, P... parameters) {
+  internal::check_backward(F::name, dy, x);
+  Tensor dx = out ? out : empty_result(F::name, dy.dtype(), {&dy, &x});
+  Binary<F>::kernel(dx, dy, x, internal::functor<F>(parameters...));
+  if (out) out.storage()->bump_version();
+  return dx;
+}
 
-// With a number in place of a tensor.
-inline Tensor add(const Tensor& a, Number b) { return raw::add(a, operand(b, a)); }
-inline Tensor sub(const Tensor& a, Number b) { return raw::sub(a, operand(b, a)); }
-inline Tensor sub(Number a, const Tensor& b) { return raw::sub(operand(a, b), b); }
-inline Tensor mul(const Tensor& a, Number b) { return raw::mul(a, operand(b, a)); }
-inline Tensor div(const Tensor& a, Number b) { return raw::div(a, operand(b, a)); }
-inline Tensor div(Number a, const Tensor& b) { return raw::div(operand(a, b), b); }
-inline Tensor pow(const Tensor& a, Number b) { return raw::pow(a, operand(b, a)); }
-inline Tensor pow(Number a, const Tensor& b) { return raw::pow(operand(a, b), b); }
-inline Tensor remainder(const Tensor& a, Number b) { return raw::remainder(a, operand(b, a)); }
-inline Tensor maximum(const Tensor& a, Number b) { return raw::maximum(a, operand(b, a)); }
-inline Tensor minimum(const Tensor& a, Number b) { return raw::minimum(a, operand(b, a)); }
-inline Tensor eq(const Tensor& a, Number b) { return raw::eq(a, operand(b, a)); }
-inline Tensor ne(const Tensor& a, Number b) { return raw::ne(a, operand(b, a)); }
-inline Tensor lt(const Tensor& a, Number b) { return raw::lt(a, operand(b, a)); }
-inline Tensor le(const Tensor& a, Number b) { return raw::le(a, operand(b, a)); }
-inline Tensor gt(const Tensor& a, Number b) { return raw::gt(a, operand(b, a)); }
-inline Tensor ge(const Tensor& a, Number b) { return raw::ge(a, operand(b, a)); }
+// Computes F of each element of dst in its place, and bumps dst's version. `op` is the name in errors.
+// Errors: DTypeError unless the result fits dst's dtype; StateError unless dst may be written to.
+template <class F, class... P> void unary_(const char* op, const Tensor& dst, P... parameters) {
+  internal::check_destination(op, dst, internal::only_floats<F>);
+  internal::result_of<F>(dst.dtype(), dst);
+  Unary<F>::kernel(dst, dst, internal::functor<F>(parameters...));
+  dst.storage()->bump_version();
+}
 
-Tensor clamp(const Tensor& x, Number low, Number high);
-
-Tensor relu_backward(const Tensor& dy, const Tensor& y, const Tensor& out = {});
-Tensor leaky_relu_backward(const Tensor& dy, const Tensor& x, double slope, const Tensor& out = {});
-Tensor elu_backward(const Tensor& dy, const Tensor& x, double alpha, const Tensor& out = {});
-Tensor sigmoid_backward(const Tensor& dy, const Tensor& y, const Tensor& out = {});
-Tensor tanh_backward(const Tensor& dy, const Tensor& y, const Tensor& out = {});
-Tensor silu_backward(const Tensor& dy, const Tensor& x, const Tensor& out = {});
-Tensor gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& out = {});
-Tensor gelu_tanh_backward(const Tensor& dy, const Tensor& x, const Tensor& out = {});
-Tensor clamp_backward(const Tensor& dy, const Tensor& x, double low, double high, const Tensor& out = {});
-
-// In place: dst keeps its shape, dtype and layout; the others broadcast to it. Bump dst's version.
-// Errors: ShapeError when they do not; DTypeError when the result does not fit dst's kind.
-void add_(const Tensor& dst, const Tensor& src);
-void add_(const Tensor& dst, const Tensor& src, Number alpha);  // dst += alpha src
-void sub_(const Tensor& dst, const Tensor& src);
-void mul_(const Tensor& dst, const Tensor& src);
-void div_(const Tensor& dst, const Tensor& src);
-void maximum_(const Tensor& dst, const Tensor& src);
-void lerp_(const Tensor& dst, const Tensor& src, double weight);  // dst += weight (src - dst)
-void addcmul_(const Tensor& dst, const Tensor& a, const Tensor& b, double value);  // dst += value a b
-void addcdiv_(const Tensor& dst, const Tensor& a, const Tensor& b, double value);  // dst += value a / b
-inline void add_(const Tensor& dst, Number number) { raw::add_(dst, operand(number, dst)); }
-inline void sub_(const Tensor& dst, Number number) { raw::sub_(dst, operand(number, dst)); }
-inline void mul_(const Tensor& dst, Number number) { raw::mul_(dst, operand(number, dst)); }
-inline void div_(const Tensor& dst, Number number) { raw::div_(dst, operand(number, dst)); }
-void clamp_(const Tensor& x, Number low, Number high);
-
-Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value);
-Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value);
+// Computes the same of dst and src, which broadcasts to dst.
+// Errors: those of unary_, and ShapeError, DeviceError.
+template <class F, class... P>
+void binary_(const char* op, const Tensor& dst, const Tensor& src, P... parameters) {
+  const Tensor source = source_for(op, dst, src);
+  internal::check_destination(op, dst, internal::only_floats<F>);
+  internal::result_of<F>(dst.dtype(), dst);
+  Binary<F>::kernel(dst, dst, source, internal::functor<F>(parameters...));
+  dst.storage()->bump_version();
+}
 
 }  // namespace gradus::raw

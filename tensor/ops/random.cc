@@ -4,9 +4,8 @@
 
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/elementwise.h"
-#include "gradus/tensor/ops/elementwise_result.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/job.h"
 #include "gradus/tensor/tensor_checks.h"

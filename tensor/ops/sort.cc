@@ -3,10 +3,11 @@
 #include <cmath>
 
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/arithmetic.h"
+#include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/index.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"

@@ -3,8 +3,9 @@
 #include <limits>
 
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/pointwise.h"
+#include "gradus/tensor/ops/math.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
 

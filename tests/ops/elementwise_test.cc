@@ -7,10 +7,12 @@
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
+#include "gradus/tensor/ops/activations.h"
+#include "gradus/tensor/ops/arithmetic.h"
+#include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/math.h"
-#include "gradus/tensor/ops/pointwise.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tests/ops/values.h"
@@ -400,6 +402,12 @@ TEST(ElementwiseTypes, NumbersTakeTheTensorsDtype) {
   EXPECT_EQ(values(raw::clamp(arange(5), 1, INFINITY)), (std::vector<double>{1, 1, 2, 3, 4}));
   EXPECT_EQ(values(raw::clamp(raw::to(arange(5), DType::kU8), -3, 300)),
             (std::vector<double>{0, 1, 2, 3, 4}));
+}
+
+TEST(ElementwiseTypes, ParametersTakeTheTypeThatTheFunctorHas) {
+  const Tensor x = tensor({-1.f, 0.5f, 3.f});
+  EXPECT_EQ(values(raw::unary<functors::LeakyRelu>(x, 2)), values(raw::unary<functors::LeakyRelu>(x, 2.0)));
+  EXPECT_EQ(values(raw::unary<functors::Polygamma>(x, 1)), values(polygamma(1, x)));
 }
 
 TEST(ElementwiseTypes, IntegersWrapAndDoNotTrap) {

@@ -1,4 +1,4 @@
-// Cases of autograd/ops/functions.h that the op table does not have: results that are no tensors,
+// Cases of element-wise ops that the op table does not have: results that are no tensors,
 // mixed dtypes, poles.
 #include <gtest/gtest.h>
 

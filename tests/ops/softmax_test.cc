@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "gradus/autograd/functional.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/random.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/tensor/ops/creation.h"

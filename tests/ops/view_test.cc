@@ -2,8 +2,8 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/gradcheck.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus {

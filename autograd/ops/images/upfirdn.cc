@@ -2,7 +2,7 @@
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
-#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"

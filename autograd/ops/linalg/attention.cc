@@ -3,8 +3,9 @@
 #include <cmath>
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/ops/arithmetic.h"
+#include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/dropout.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/autograd/ops/softmax.h"
 #include "gradus/autograd/ops/view.h"

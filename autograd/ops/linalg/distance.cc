@@ -1,8 +1,8 @@
 #include "gradus/autograd/ops/linalg/distance.h"
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"

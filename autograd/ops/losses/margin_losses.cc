@@ -1,8 +1,9 @@
 #include "gradus/autograd/ops/losses/margin_losses.h"
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/ops/arithmetic.h"
+#include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/linalg/distance.h"
 #include "gradus/autograd/ops/losses/loss_reduction.h"

@@ -4,7 +4,7 @@
 
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/tensor/ops/elementwise.h"
 
 namespace gradus::dist::internal {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/distributed/data_parallel/internal/bucket_all_reduce.h"
 
 namespace gradus::dist::internal {

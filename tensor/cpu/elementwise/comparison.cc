@@ -1,4 +1,6 @@
-#include "gradus/tensor/cpu/elementwise/pointwise_kernels.h"
+#include "gradus/tensor/ops/comparison.h"
+
+#include "gradus/tensor/cpu/elementwise/kernels.h"
 
 namespace gradus::cpu {
 namespace {
@@ -9,8 +11,8 @@ void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Te
   const Where f;
   with_compute_type<Where>("where", out.dtype(), [&]<class T>() {
     const Tensor* in[] = {&condition, &a, &b};
-    run_pointwise(
-        {&pointwise_chunk<Where, T, uint8_t, T, T>, &f, dtype_v<T>, {DType::kBool, dtype_v<T>, dtype_v<T>}},
+    run_elementwise(
+        {&elementwise_chunk<Where, T, uint8_t, T, T>, &f, dtype_v<T>, {DType::kBool, dtype_v<T>, dtype_v<T>}},
         out, in);
   });
 }
@@ -32,6 +34,14 @@ template struct Binary<LogicalOr>;
 template struct Unary<LogicalNot>;
 template struct Unary<IsNaN>;
 template struct Unary<IsFinite>;
+template struct Unary<IsInf>;
+template struct Unary<NanToNum>;
+template struct Binary<BitwiseAnd>;
+template struct Binary<BitwiseOr>;
+template struct Binary<BitwiseXor>;
+template struct Unary<BitwiseNot>;
+template struct Binary<ShiftLeft>;
+template struct Binary<ShiftRight>;
 constinit decltype(where_kernel) where_kernel{"where", &cpu::where};
 
 }  // namespace gradus::raw

@@ -1,26 +1,35 @@
-#include "gradus/tensor/cpu/elementwise/pointwise_kernels.h"
+#include "gradus/tensor/ops/math.h"
+
+#include "gradus/tensor/cpu/elementwise/kernels.h"
 
 namespace gradus::raw {
 using namespace functors;  // NOLINT
 
-template struct Unary<Neg>;
-template struct Unary<Abs>;
-template struct Unary<Sign>;
-template struct Unary<Square>;
 template struct Unary<Exp>;
+template struct Unary<Exp2>;
 template struct Unary<Expm1>;
 template struct Unary<Log>;
+template struct Unary<Log2>;
+template struct Unary<Log10>;
 template struct Unary<Log1p>;
-template struct Unary<Sqrt>;
-template struct Unary<Rsqrt>;
-template struct Unary<Reciprocal>;
+template struct Binary<LogAddExp>;
+template struct Binary<Xlogy>;
 template struct Unary<Sin>;
 template struct Unary<Cos>;
+template struct Unary<Tan>;
+template struct Unary<Asin>;
+template struct Unary<Acos>;
+template struct Unary<Atan>;
+template struct Binary<Atan2>;
+template struct Unary<Sinh>;
+template struct Unary<Cosh>;
+template struct Unary<Asinh>;
+template struct Unary<Acosh>;
+template struct Unary<Atanh>;
 template struct Unary<Erf>;
-template struct Unary<Floor>;
-template struct Unary<Ceil>;
-template struct Unary<Round>;
-template struct Unary<Clamp, double, double, int64_t, int64_t>;
-template struct Binary<ClampBackward, double, double>;
+template struct Unary<Erfc>;
+template struct Unary<Erfinv>;
+template struct Unary<Lgamma>;
+template struct Unary<Polygamma>;
 
 }  // namespace gradus::raw

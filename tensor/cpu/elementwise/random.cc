@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "gradus/tensor/cpu/convert.h"
+#include "gradus/tensor/cpu/elementwise/elementwise.h"
 #include "gradus/tensor/cpu/elementwise/philox.h"
-#include "gradus/tensor/cpu/elementwise/pointwise.h"
+#include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/elementwise_functors.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::cpu {
@@ -214,9 +214,11 @@ void masked_scale_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, do
   const functors::MaskedScale f{{}, scale};
   with_compute_type<functors::MaskedScale>("masked_scale", out.dtype(), [&]<class T>() {
     const Tensor* in[] = {&x, &mask};
-    run_pointwise(
-        {&pointwise_chunk<functors::MaskedScale, T, T, uint8_t>, &f, dtype_v<T>, {dtype_v<T>, DType::kBool}},
-        out, in);
+    run_elementwise({&elementwise_chunk<functors::MaskedScale, T, T, uint8_t>,
+                     &f,
+                     dtype_v<T>,
+                     {dtype_v<T>, DType::kBool}},
+                    out, in);
   });
 }
 

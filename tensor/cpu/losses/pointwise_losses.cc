@@ -2,7 +2,7 @@
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 #include "gradus/tensor/kernel.h"
 
-#include "gradus/tensor/cpu/elementwise/pointwise_kernels.h"
+#include "gradus/tensor/cpu/elementwise/kernels.h"
 #include "gradus/tensor/ops/losses/loss_functors.h"
 
 namespace gradus::cpu {
@@ -18,9 +18,9 @@ void point_loss(const Tensor& y, const Tensor& x, const Tensor& target, const ra
     case PointLoss::kAbsoluteError:
       return binary<AbsoluteError>(y, x, target);
     case PointLoss::kSmoothL1:
-      return binary<SmoothL1>(y, x, target, s.parameter);
+      return binary<SmoothL1>(y, x, target, {{}, s.parameter});
     case PointLoss::kHuber:
-      return binary<Huber>(y, x, target, s.parameter);
+      return binary<Huber>(y, x, target, {{}, s.parameter});
     case PointLoss::kBinaryCrossEntropy:
       return binary<BinaryCrossEntropy>(y, x, target);
     case PointLoss::kBinaryCrossEntropyWithLogits:
@@ -32,7 +32,7 @@ void point_loss(const Tensor& y, const Tensor& x, const Tensor& target, const ra
     case PointLoss::kKlDivOfLogs:
       return binary<KlDivOfLogs>(y, x, target);
     case PointLoss::kPoissonNll:
-      return binary<PoissonNll>(y, x, target, s.parameter);
+      return binary<PoissonNll>(y, x, target, {{}, s.parameter});
     case PointLoss::kPoissonNllOfLogs:
       return binary<PoissonNllOfLogs>(y, x, target);
   }
@@ -46,9 +46,9 @@ void point_loss_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, co
     case PointLoss::kAbsoluteError:
       return ternary<AbsoluteErrorBackward>(dx, dy, x, target);
     case PointLoss::kSmoothL1:
-      return ternary<SmoothL1Backward>(dx, dy, x, target, s.parameter);
+      return ternary<SmoothL1Backward>(dx, dy, x, target, {{}, s.parameter});
     case PointLoss::kHuber:
-      return ternary<HuberBackward>(dx, dy, x, target, s.parameter);
+      return ternary<HuberBackward>(dx, dy, x, target, {{}, s.parameter});
     case PointLoss::kBinaryCrossEntropy:
       return ternary<BinaryCrossEntropyBackward>(dx, dy, x, target);
     case PointLoss::kBinaryCrossEntropyWithLogits:
@@ -60,7 +60,7 @@ void point_loss_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, co
     case PointLoss::kKlDivOfLogs:
       return ternary<KlDivOfLogsBackward>(dx, dy, x, target);
     case PointLoss::kPoissonNll:
-      return ternary<PoissonNllBackward>(dx, dy, x, target, s.parameter);
+      return ternary<PoissonNllBackward>(dx, dy, x, target, {{}, s.parameter});
     case PointLoss::kPoissonNllOfLogs:
       return ternary<PoissonNllOfLogsBackward>(dx, dy, x, target);
   }

@@ -2,7 +2,7 @@
 // its slope in x.
 #pragma once
 
-#include "gradus/tensor/ops/elementwise_functors.h"
+#include "gradus/tensor/ops/functor.h"
 
 namespace gradus::functors {
 

@@ -1,7 +1,7 @@
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 
 #include "gradus/tensor/kernel.h"
-#include "gradus/tensor/ops/elementwise_result.h"
+#include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {

@@ -15,7 +15,6 @@
 #include "gradus/optim/optim.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tests/distributed/data_parallel/grad_buckets.h"
 #include "gradus/tests/distributed/threads.h"

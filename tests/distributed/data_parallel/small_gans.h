@@ -14,7 +14,7 @@
 #include "gradus/nn/layers/conv.h"
 #include "gradus/nn/layers/linear.h"
 #include "gradus/optim/optimizers/sgd.h"
-#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/runtime/random.h"
 #include "gradus/tests/ops/values.h"
 

@@ -31,7 +31,7 @@ EDITS = [
     ("transpose.cc", "whole_rows = rows / n * n", "whole_rows = (rows + 1) / n * n"),
     ("copy.cc", "strips = (rows + strip - 1) / strip", "strips = (rows + strip - 2) / strip"),
     ("copy.cc", "blocks = (inner + kBlock - 1) / kBlock;", "blocks = (inner + kBlock - 2) / kBlock;"),
-    ("elementwise/pointwise.cc", "const int64_t length = std::min(n - done, nest_.inner() - (at + done) % nest_.inner());",
+    ("elementwise/elementwise.cc", "const int64_t length = std::min(n - done, nest_.inner() - (at + done) % nest_.inner());",
      "const int64_t length = std::min(n - done, nest_.inner() - (at + done) % nest_.inner() + 1);"),
     ("norm/batch_norm.cc", "for (; r + 8 <= last; r += 8)", "for (; r + 8 <= last + 1; r += 8)"),
     ("norm/batch_norm.cc", "r < end; r += kRowsInPart) {", "r + 1 < end; r += kRowsInPart) {"),

@@ -1,4 +1,4 @@
-#include "gradus/tensor/cpu/elementwise/pointwise.h"
+#include "gradus/tensor/cpu/elementwise/elementwise.h"
 
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -39,7 +39,7 @@ struct Operand {
 
 class Loops {
  public:
-  Loops(const PointwiseCall& call, const LoopNest& nest, const Tensor& out,
+  Loops(const ElementwiseCall& call, const LoopNest& nest, const Tensor& out,
         std::span<const Tensor* const> inputs)
       : call_(call), nest_(nest), inputs_(static_cast<int>(inputs.size())) {
     set(0, out, call.out_type);
@@ -139,7 +139,7 @@ class Loops {
     }
   }
 
-  const PointwiseCall& call_;
+  const ElementwiseCall& call_;
   const LoopNest& nest_;
   int inputs_;
   Operand operands_[4];
@@ -174,8 +174,8 @@ void stream_out(char* to, const char* from, int64_t bytes) {
 }
 
 // Runs call.chunk on n elements. Results go through a buffer that stays in the cache.
-void run_streamed(const PointwiseCall& call, int64_t n, char* to, const void* const* in, const int64_t* sizes,
-                  size_t inputs) {
+void run_streamed(const ElementwiseCall& call, int64_t n, char* to, const void* const* in,
+                  const int64_t* sizes, size_t inputs) {
   constexpr int64_t kPiece = 1024;
   alignas(64) char buffer[kPiece * 8];
   const int64_t size = size_of(call.out_type);
@@ -193,7 +193,7 @@ void run_streamed(const PointwiseCall& call, int64_t n, char* to, const void* co
 
 }  // namespace
 
-void run_pointwise(const PointwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs) {
+void run_elementwise(const ElementwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs) {
   const int64_t n = out.numel();
   if (n == 0) return;
 
@@ -206,13 +206,13 @@ void run_pointwise(const PointwiseCall& call, const Tensor& out, std::span<const
     in[k] = x.raw_ptr();
     sizes[k] = size_of(x.dtype());
   }
-  if (same && n <= kPointwiseGrain) return call.chunk(n, out.raw_ptr(), in, call.functor);
+  if (same && n <= kElementwiseGrain) return call.chunk(n, out.raw_ptr(), in, call.functor);
   if (same) {
     char* const to = static_cast<char*>(out.raw_ptr());
     const int64_t size = size_of(out.dtype());
     const bool streamed =
         out.nbytes() >= kStreamedBytes && std::find(in, in + inputs.size(), to) == in + inputs.size();
-    return parallel_for(0, n, kPointwiseGrain, [&](int64_t begin, int64_t end) {
+    return parallel_for(0, n, kElementwiseGrain, [&](int64_t begin, int64_t end) {
       const void* from[3];
       for (size_t k = 0; k < inputs.size(); ++k) from[k] = static_cast<const char*>(in[k]) + begin * sizes[k];
       if (streamed) return run_streamed(call, end - begin, to + begin * size, from, sizes, inputs.size());
@@ -234,7 +234,7 @@ void run_pointwise(const PointwiseCall& call, const Tensor& out, std::span<const
   }
   if (reordered[1] || reordered[2] || reordered[3]) nest = make_loop_nest(operands, count);
   const Loops loops(call, nest, out, {operands + 1, inputs.size()});
-  parallel_for(0, n, kPointwiseGrain, [&](int64_t begin, int64_t end) { loops.run(begin, end); });
+  parallel_for(0, n, kElementwiseGrain, [&](int64_t begin, int64_t end) { loops.run(begin, end); });
 }
 
 }  // namespace gradus::cpu

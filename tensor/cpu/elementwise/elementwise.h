@@ -15,13 +15,13 @@ namespace gradus::cpu {
 // Computes n consecutive elements: out[i] = f(in[0][i], in[1][i], ...). `out` may be one of the inputs.
 using ChunkFunction = void (*)(int64_t n, void* out, const void* const* in, const void* functor);
 
-struct PointwiseCall {
+struct ElementwiseCall {
   ChunkFunction chunk;
   const void* functor;
   DType out_type;  // the types that chunk works in; operands of other types are converted
   std::array<DType, 3> in_types;
 };
-void run_pointwise(const PointwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs);
+void run_elementwise(const ElementwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs);
 
 // A functor that is vector code may be right for most numbers only. Then `is_far` picks the numbers for which
 // it is not, and `far` computes those.
@@ -40,7 +40,7 @@ concept HasFarPairs = requires(const F& f, T x) {
 };
 
 template <class F, class Out, class... In>
-void pointwise_chunk(int64_t n, void* out, const void* const* in, const void* functor) {
+void elementwise_chunk(int64_t n, void* out, const void* const* in, const void* functor) {
   const F f = *static_cast<const F*>(functor);
   [&]<size_t... I>(std::index_sequence<I...>) {
     Out* o = static_cast<Out*>(out);

@@ -1,17 +1,19 @@
-#include "gradus/autograd/ops/elementwise.h"
+#include "gradus/autograd/ops/arithmetic.h"
 
 #include <cmath>
-#include <numbers>
+#include <functional>
 #include <type_traits>
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/in_place.h"
+#include "gradus/autograd/ops/math.h"
 #include "gradus/autograd/ops/reuse.h"
 #include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/pointwise.h"
 
 namespace gradus {
 namespace {
@@ -32,6 +34,12 @@ bool takes_over(const Tensor& x, const Tensor& other) {
   return takes_over(x) && other.defined() && other.device() == x.device() &&
          raw::result_dtype(x, other) == x.dtype() && spans(x.shape(), other.shape()) &&
          (x.is_channels_last() || !other.is_channels_last());
+}
+
+// Records a step function of xs: its derivative is 0 wherever it exists.
+template <class... X> Tensor step(const char* op, Tensor y, const X&... xs) {
+  if (Recorder r{op, xs...}) r.record(y, wrt(xs, [](const Tensor& dy) { return dy * 0; })...);
+  return y;
 }
 
 }  // namespace
@@ -237,6 +245,40 @@ Tensor remainder(const Tensor& a, Number b) {
   return y;
 }
 
+Tensor fmod(const Tensor& a, const Tensor& b) {
+  const OpCall call("fmod", {{"a", a}, {"b", b}});
+  Tensor y = raw::binary<functors::Fmod>(a, b);
+  if (Recorder r{"fmod", a, b})
+    r.record(
+        y, wrt(a, [](Tensor dy) { return dy; }),
+        wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) { return -dy * trunc(a.get() / b.get()); }));
+  return y;
+}
+Tensor fmod(const Tensor& a, Number b) {
+  const OpCall call("fmod", {{"a", a}});
+  return fmod(a, raw::operand(b, a));
+}
+
+Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  const OpCall call("floor_divide", {{"a", a}, {"b", b}});
+  return step("floor_divide", raw::binary<functors::FloorDivide>(a, b), a, b);
+}
+Tensor floor_divide(const Tensor& a, Number b) {
+  const OpCall call("floor_divide", {{"a", a}});
+  return floor_divide(a, raw::operand(b, a));
+}
+
+Tensor div(const Tensor& a, const Tensor& b, RoundingMode rounding_mode) {
+  const OpCall call("div", {{"a", a}, {"b", b}});
+  if (rounding_mode == RoundingMode::kNone) return div(a, b);
+  if (rounding_mode == RoundingMode::kFloor) return floor_divide(a, b);
+  return step("div", raw::binary<functors::TruncDivide>(a, b), a, b);
+}
+Tensor div(const Tensor& a, Number b, RoundingMode rounding_mode) {
+  const OpCall call("div", {{"a", a}});
+  return div(a, raw::operand(b, a), rounding_mode);
+}
+
 namespace {
 
 // Returns 1 where a > b, 1/2 where they are equal, else 0, in dy's dtype.
@@ -309,6 +351,49 @@ Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
   return y;
 }
 
+Tensor add(const Tensor& a, const Tensor& b, Number alpha) {
+  const OpCall call("add", {{"a", a}, {"b", b}});
+  Tensor y = raw::add(a, b, alpha);
+  if (Recorder r{"add", a, b})
+    r.record(y, wrt(a, [](Tensor dy) { return dy; }),
+             wrt(b, [alpha](const Tensor& dy) { return dy * alpha; }));
+  return y;
+}
+Tensor add(const Tensor& a, Number b, Number alpha) {
+  const OpCall call("add", {{"a", a}});
+  return add(a, raw::operand(b, a), alpha);
+}
+Tensor sub(const Tensor& a, const Tensor& b, Number alpha) {
+  const OpCall call("sub", {{"a", a}, {"b", b}});
+  return add(a, b, -alpha);
+}
+Tensor sub(const Tensor& a, Number b, Number alpha) {
+  const OpCall call("sub", {{"a", a}});
+  return add(a, raw::operand(b, a), -alpha);
+}
+
+Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
+  const OpCall call("addcmul", {{"x", x}, {"a", a}, {"b", b}});
+  Tensor y = raw::addcmul(x, a, b, value);
+  if (Recorder r{"addcmul", x, a, b})
+    r.record(y, wrt(x, [](Tensor dy) { return dy; }),
+             wrt(a, [b = r.save(b), value](const Tensor& dy) { return dy * b.get() * value; }),
+             wrt(b, [a = r.save(a), value](const Tensor& dy) { return dy * a.get() * value; }));
+  return y;
+}
+
+Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
+  const OpCall call("addcdiv", {{"x", x}, {"a", a}, {"b", b}});
+  Tensor y = raw::addcdiv(x, a, b, value);
+  if (Recorder r{"addcdiv", x, a, b})
+    r.record(y, wrt(x, [](Tensor dy) { return dy; }),
+             wrt(a, [b = r.save(b), value](const Tensor& dy) { return dy / b.get() * value; }),
+             wrt(b, [a = r.save(a), b = r.save(b), value](const Tensor& dy) {
+               return dy * (a.get() / square(b.get())) * -value;
+             }));
+  return y;
+}
+
 namespace {
 
 // A bound that is not given counts as infinite.
@@ -345,97 +430,11 @@ Tensor clamp_backward(Tensor dy, const Tensor& x, double low, double high) {
   return dx;
 }
 
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  const OpCall call("where", {{"condition", condition}, {"a", a}, {"b", b}});
-  Tensor y = raw::where(condition, a, b);
-  if (Recorder r{"where", a, b}) {
-    const auto c = r.save(condition);
-    r.record(y, wrt(a, [c](const Tensor& dy) { return where(c.get(), dy, 0); }),
-             wrt(b, [c](const Tensor& dy) { return where(c.get(), 0, dy); }));
-  }
-  return y;
-}
-Tensor where(const Tensor& condition, const Tensor& a, Number b) {
-  const OpCall call("where", {{"condition", condition}, {"a", a}});
-  return where(condition, a, raw::operand(b, a));
-}
-Tensor where(const Tensor& condition, Number a, const Tensor& b) {
-  const OpCall call("where", {{"condition", condition}, {"b", b}});
-  return where(condition, raw::operand(a, b), b);
-}
-Tensor where(const Tensor& condition, Number a, Number b) {
-  const OpCall call("where", {{"condition", condition}});
-  return raw::where(condition, scalar(a, {a.dtype(), condition.device()}),
-                    scalar(b, {b.dtype(), condition.device()}));
-}
-
-Tensor eq(const Tensor& a, const Tensor& b) {
-  const OpCall call("eq", {{"a", a}, {"b", b}});
-  return raw::eq(a, b);
-}
-Tensor eq(const Tensor& a, Number b) {
-  const OpCall call("eq", {{"a", a}});
-  return raw::eq(a, b);
-}
-Tensor ne(const Tensor& a, const Tensor& b) {
-  const OpCall call("ne", {{"a", a}, {"b", b}});
-  return raw::ne(a, b);
-}
-Tensor ne(const Tensor& a, Number b) {
-  const OpCall call("ne", {{"a", a}});
-  return raw::ne(a, b);
-}
-Tensor lt(const Tensor& a, const Tensor& b) {
-  const OpCall call("lt", {{"a", a}, {"b", b}});
-  return raw::lt(a, b);
-}
-Tensor lt(const Tensor& a, Number b) {
-  const OpCall call("lt", {{"a", a}});
-  return raw::lt(a, b);
-}
-Tensor le(const Tensor& a, const Tensor& b) {
-  const OpCall call("le", {{"a", a}, {"b", b}});
-  return raw::le(a, b);
-}
-Tensor le(const Tensor& a, Number b) {
-  const OpCall call("le", {{"a", a}});
-  return raw::le(a, b);
-}
-Tensor gt(const Tensor& a, const Tensor& b) {
-  const OpCall call("gt", {{"a", a}, {"b", b}});
-  return raw::gt(a, b);
-}
-Tensor gt(const Tensor& a, Number b) {
-  const OpCall call("gt", {{"a", a}});
-  return raw::gt(a, b);
-}
-Tensor ge(const Tensor& a, const Tensor& b) {
-  const OpCall call("ge", {{"a", a}, {"b", b}});
-  return raw::ge(a, b);
-}
-Tensor ge(const Tensor& a, Number b) {
-  const OpCall call("ge", {{"a", a}});
-  return raw::ge(a, b);
-}
-Tensor logical_and(const Tensor& a, const Tensor& b) {
-  const OpCall call("logical_and", {{"a", a}, {"b", b}});
-  return raw::logical_and(a, b);
-}
-Tensor logical_or(const Tensor& a, const Tensor& b) {
-  const OpCall call("logical_or", {{"a", a}, {"b", b}});
-  return raw::logical_or(a, b);
-}
-Tensor logical_not(const Tensor& x) {
-  const OpCall call("logical_not", {{"x", x}});
-  return raw::unary<functors::LogicalNot>(x);
-}
-Tensor isnan(const Tensor& x) {
-  const OpCall call("isnan", {{"x", x}});
-  return raw::unary<functors::IsNaN>(x);
-}
-Tensor isfinite(const Tensor& x) {
-  const OpCall call("isfinite", {{"x", x}});
-  return raw::unary<functors::IsFinite>(x);
+Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high) {
+  const OpCall call("clamp", {{"x", x}});
+  if (!low.defined() && !high.defined()) throw ValueError("clamp", "both bounds are undefined");
+  const Tensor raised = low.defined() ? maximum(x, low) : x;
+  return high.defined() ? minimum(raised, high) : raised;
 }
 
 Tensor neg(const Tensor& x) {
@@ -459,41 +458,6 @@ Tensor square(const Tensor& x) {
   Tensor y = raw::unary<functors::Square>(x);
   if (Recorder r{"square", x})
     r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * (x.get() * 2); }));
-  return y;
-}
-
-Tensor exp(const Tensor& x) {
-  const OpCall call("exp", {{"x", x}});
-  if (autograd::Casting cast{"exp"}) return exp(cast(x));
-  Tensor y = raw::unary<functors::Exp>(x);
-  if (Recorder r{"exp", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * y.get(); }));
-  return y;
-}
-
-Tensor expm1(const Tensor& x) {
-  const OpCall call("expm1", {{"x", x}});
-  if (autograd::Casting cast{"expm1"}) return expm1(cast(x));
-  Tensor y = raw::unary<functors::Expm1>(x);
-  if (Recorder r{"expm1", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() + 1); }));
-  return y;
-}
-
-Tensor log(const Tensor& x) {
-  const OpCall call("log", {{"x", x}});
-  if (autograd::Casting cast{"log"}) return log(cast(x));
-  Tensor y = raw::unary<functors::Log>(x);
-  if (Recorder r{"log", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / x.get(); }));
-  return y;
-}
-
-Tensor log1p(const Tensor& x) {
-  const OpCall call("log1p", {{"x", x}});
-  if (autograd::Casting cast{"log1p"}) return log1p(cast(x));
-  Tensor y = raw::unary<functors::Log1p>(x);
-  if (Recorder r{"log1p", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() + 1); }));
   return y;
 }
 
@@ -525,57 +489,74 @@ Tensor reciprocal(const Tensor& x) {
   return y;
 }
 
-Tensor sin(const Tensor& x) {
-  const OpCall call("sin", {{"x", x}});
-  Tensor y = raw::unary<functors::Sin>(x);
-  if (Recorder r{"sin", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * cos(x.get()); }));
+Tensor hypot(const Tensor& a, const Tensor& b) {
+  const OpCall call("hypot", {{"a", a}, {"b", b}});
+  Tensor y = raw::binary<functors::Hypot>(a, b);
+  if (Recorder r{"hypot", a, b}) {
+    const auto out = r.save_output(y);
+    r.record(y, wrt(a, [a = r.save(a), out](const Tensor& dy) { return dy * (a.get() / out.get()); }),
+             wrt(b, [b = r.save(b), out](const Tensor& dy) { return dy * (b.get() / out.get()); }));
+  }
   return y;
 }
 
-Tensor cos(const Tensor& x) {
-  const OpCall call("cos", {{"x", x}});
-  Tensor y = raw::unary<functors::Cos>(x);
-  if (Recorder r{"cos", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * sin(x.get()); }));
+Tensor copysign(const Tensor& a, const Tensor& b) {
+  const OpCall call("copysign", {{"a", a}, {"b", b}});
+  Tensor y = raw::binary<functors::Copysign>(a, b);
+  if (Recorder r{"copysign", a, b})
+    r.record(y,
+             wrt(a,
+                 [a = r.save(a), b = r.save(b)](const Tensor& dy) {
+                   return dy * (sign(a.get()) *
+                                raw::binary<functors::Copysign>(raw::operand(1, b.get()), b.get()));
+                 }),
+             wrt(b, [](const Tensor& dy) { return dy * 0; }));
   return y;
 }
 
-Tensor erf(const Tensor& x) {
-  const OpCall call("erf", {{"x", x}});
-  Tensor y = raw::unary<functors::Erf>(x);
-  if (Recorder r{"erf", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               return dy * (exp(-square(x.get())) * (2 * std::numbers::inv_sqrtpi));
-             }));
+Tensor heaviside(const Tensor& x, const Tensor& at_zero) {
+  const OpCall call("heaviside", {{"x", x}, {"at_zero", at_zero}});
+  Tensor y = raw::binary<functors::Heaviside>(x, at_zero);
+  if (Recorder r{"heaviside", x, at_zero})
+    r.record(y, wrt(x, [](const Tensor& dy) { return dy * 0; }),
+             wrt(at_zero, [x = r.save(x)](const Tensor& dy) { return where(eq(x.get(), 0), dy, 0); }));
   return y;
 }
-
-namespace {
-
-// Records a step function: its derivative is 0 wherever it exists.
-Tensor step(const char* op, const Tensor& x, Tensor y) {
-  if (Recorder r{op, x}) r.record(y, wrt(x, [](const Tensor& dy) { return dy * 0; }));
-  return y;
-}
-
-}  // namespace
 
 Tensor sign(const Tensor& x) {
   const OpCall call("sign", {{"x", x}});
-  return step("sign", x, raw::unary<functors::Sign>(x));
+  return step("sign", raw::unary<functors::Sign>(x), x);
 }
 Tensor floor(const Tensor& x) {
   const OpCall call("floor", {{"x", x}});
-  return step("floor", x, raw::unary<functors::Floor>(x));
+  return step("floor", raw::unary<functors::Floor>(x), x);
 }
 Tensor ceil(const Tensor& x) {
   const OpCall call("ceil", {{"x", x}});
-  return step("ceil", x, raw::unary<functors::Ceil>(x));
+  return step("ceil", raw::unary<functors::Ceil>(x), x);
 }
 Tensor round(const Tensor& x) {
   const OpCall call("round", {{"x", x}});
-  return step("round", x, raw::unary<functors::Round>(x));
+  return step("round", raw::unary<functors::Round>(x), x);
+}
+
+Tensor round(const Tensor& x, int64_t decimals) {
+  const OpCall call("round", {{"x", x}});
+  if (decimals == 0 || is_integral(x.dtype())) return round(x);
+  const double scale = std::pow(10.0, std::fabs(double(decimals)));
+  if (std::isinf(scale)) return decimals > 0 ? x * 1.0 : x * 0.0;      // no number has that many digits
+  const Tensor v = x.dtype() == DType::kF64 ? x : to(x, DType::kF32);  // 16-bit floats are rounded once
+  return to(decimals > 0 ? round(v * scale) / scale : round(v / scale) * scale, x.dtype());
+}
+
+Tensor trunc(const Tensor& x) {
+  const OpCall call("trunc", {{"x", x}});
+  return step("trunc", raw::unary<functors::Trunc>(x), x);
+}
+
+Tensor frac(const Tensor& x) {
+  const OpCall call("frac", {{"x", x}});
+  return x - trunc(x);
 }
 
 void add_(const Tensor& x, const Tensor& y) {
@@ -659,44 +640,28 @@ Tensor& assign(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place)
 }  // namespace
 
 Tensor& operator+=(Tensor& x, const Tensor& y) {
-  return assign(
-      "add_", x, y, [](const Tensor& a, const Tensor& b) { return a + b; },
-      [](const Tensor& a, const Tensor& b) { add_(a, b); });
+  return assign("add_", x, y, std::plus<>(), [](auto& a, auto& b) { add_(a, b); });
 }
 Tensor& operator-=(Tensor& x, const Tensor& y) {
-  return assign(
-      "sub_", x, y, [](const Tensor& a, const Tensor& b) { return a - b; },
-      [](const Tensor& a, const Tensor& b) { sub_(a, b); });
+  return assign("sub_", x, y, std::minus<>(), [](auto& a, auto& b) { sub_(a, b); });
 }
 Tensor& operator*=(Tensor& x, const Tensor& y) {
-  return assign(
-      "mul_", x, y, [](const Tensor& a, const Tensor& b) { return a * b; },
-      [](const Tensor& a, const Tensor& b) { mul_(a, b); });
+  return assign("mul_", x, y, std::multiplies<>(), [](auto& a, auto& b) { mul_(a, b); });
 }
 Tensor& operator/=(Tensor& x, const Tensor& y) {
-  return assign(
-      "div_", x, y, [](const Tensor& a, const Tensor& b) { return a / b; },
-      [](const Tensor& a, const Tensor& b) { div_(a, b); });
+  return assign("div_", x, y, std::divides<>(), [](auto& a, auto& b) { div_(a, b); });
 }
 Tensor& operator+=(Tensor& x, Number y) {
-  return assign(
-      "add_", x, y, [](const Tensor& a, Number b) { return a + b; },
-      [](const Tensor& a, Number b) { add_(a, b); });
+  return assign("add_", x, y, std::plus<>(), [](auto& a, auto& b) { add_(a, b); });
 }
 Tensor& operator-=(Tensor& x, Number y) {
-  return assign(
-      "sub_", x, y, [](const Tensor& a, Number b) { return a - b; },
-      [](const Tensor& a, Number b) { sub_(a, b); });
+  return assign("sub_", x, y, std::minus<>(), [](auto& a, auto& b) { sub_(a, b); });
 }
 Tensor& operator*=(Tensor& x, Number y) {
-  return assign(
-      "mul_", x, y, [](const Tensor& a, Number b) { return a * b; },
-      [](const Tensor& a, Number b) { mul_(a, b); });
+  return assign("mul_", x, y, std::multiplies<>(), [](auto& a, auto& b) { mul_(a, b); });
 }
 Tensor& operator/=(Tensor& x, Number y) {
-  return assign(
-      "div_", x, y, [](const Tensor& a, Number b) { return a / b; },
-      [](const Tensor& a, Number b) { div_(a, b); });
+  return assign("div_", x, y, std::divides<>(), [](auto& a, auto& b) { div_(a, b); });
 }
 
 }  // namespace gradus

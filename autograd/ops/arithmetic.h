@@ -1,5 +1,4 @@
-// Element-wise arithmetic, functions of one number, comparison and selection. Activations
-// are in autograd/ops/activations.h.
+// Element-wise arithmetic: sums, products, quotients, powers, roots, extrema, limits, signs, rounding.
 //
 // Operands of different shapes broadcast (NumPy's rule). Dtypes promote as in PyTorch. A number takes
 // the tensor's dtype unless its C++ type is of a higher kind (docs/dtypes.md). The result has the
@@ -15,8 +14,6 @@
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
-
-// --- arithmetic ---
 
 // Adds: y = a + b.
 // Grad: da = dy, db = dy.
@@ -47,6 +44,20 @@ Tensor pow(Number a, const Tensor& b);
 // Grad: da = dy, db = -dy floor(a / b).
 Tensor remainder(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, Number b);
+// Takes the remainder with the dividend's sign: y = a - b trunc(a / b). Integers: 0 for a divisor of 0.
+// Grad: dy, -dy trunc(a / b).
+Tensor fmod(const Tensor& a, const Tensor& b);
+Tensor fmod(const Tensor& a, Number b);
+// Divides and rounds down. Integers: 0 for a divisor of 0.
+// Grad: 0.
+Tensor floor_divide(const Tensor& a, const Tensor& b);
+Tensor floor_divide(const Tensor& a, Number b);
+// Divides, then rounds toward 0 or down. kNone: as div. When the result is rounded, integers stay integers,
+// and a divisor of 0 gives 0.
+// Grad: 0 where rounded.
+enum class RoundingMode { kNone, kTrunc, kFloor };
+Tensor div(const Tensor& a, const Tensor& b, RoundingMode rounding_mode);
+Tensor div(const Tensor& a, Number b, RoundingMode rounding_mode);
 // Takes the larger operand; NaN if either is NaN.
 // Grad: dy to the larger, half each where equal.
 Tensor maximum(const Tensor& a, const Tensor& b);
@@ -85,6 +96,17 @@ inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
 inline Tensor operator/(const Tensor& a, Number b) { return div(a, b); }
 inline Tensor operator/(Number a, const Tensor& b) { return div(a, b); }
 
+// Compute a + alpha b, and a - alpha b.
+// Errors: DTypeError for integers and a floating-point alpha.
+// Grad: to a, dy; to b, alpha dy for add and -alpha dy for sub.
+Tensor add(const Tensor& a, const Tensor& b, Number alpha);
+Tensor add(const Tensor& a, Number b, Number alpha);
+Tensor sub(const Tensor& a, const Tensor& b, Number alpha);
+Tensor sub(const Tensor& a, Number b, Number alpha);
+// Compute x + value a b, and x + value a / b.
+// Errors: DTypeError for integers.
+Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
+Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
 // Interpolates: y = a + weight (b - a).
 // Grad: da = dy (1 - weight), db = dy weight, dweight = dy (b - a).
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
@@ -94,40 +116,16 @@ Tensor lerp(const Tensor& a, const Tensor& b, double weight);
 // Errors: ValueError for a NaN bound, and for integers where no value of x's dtype lies between the bounds.
 // Grad: dy where low < x < high, else 0, also at the bounds and for NaN. An infinite bound does not limit.
 Tensor clamp(const Tensor& x, std::optional<Number> low = {}, std::optional<Number> high = {});
+// Limits x to the range between two tensors. An undefined bound does not limit. Where low > high, the
+// result is high.
+// Errors: ValueError when both are undefined.
+// Grad: dy to x within the bounds, else to the bound that x was set to; at a bound half to each.
+Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
+// Returns dy where low < x < high, else 0. An infinite bound does not limit. May write into dy's buffer.
+// Grad: d(dy) = the same of dy's gradient.
+Tensor clamp_backward(Tensor dy, const Tensor& x, double low, double high);
 
-// --- selection and comparison ---
-
-// Selects a where the condition (bool) is true, else b.
-// Grad: dy to the selected operand.
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
-Tensor where(const Tensor& condition, const Tensor& a, Number b);
-Tensor where(const Tensor& condition, Number a, const Tensor& b);
-Tensor where(const Tensor& condition, Number a, Number b);
-
-// Compare; the result is bool. A comparison with NaN is false, except for ne.
-Tensor eq(const Tensor& a, const Tensor& b);
-Tensor eq(const Tensor& a, Number b);
-Tensor ne(const Tensor& a, const Tensor& b);
-Tensor ne(const Tensor& a, Number b);
-Tensor lt(const Tensor& a, const Tensor& b);
-Tensor lt(const Tensor& a, Number b);
-Tensor le(const Tensor& a, const Tensor& b);
-Tensor le(const Tensor& a, Number b);
-Tensor gt(const Tensor& a, const Tensor& b);
-Tensor gt(const Tensor& a, Number b);
-Tensor ge(const Tensor& a, const Tensor& b);
-Tensor ge(const Tensor& a, Number b);
-
-// Combine truth values; in other dtypes than bool, every value but 0 is true. The result is bool.
-Tensor logical_and(const Tensor& a, const Tensor& b);
-Tensor logical_or(const Tensor& a, const Tensor& b);
-Tensor logical_not(const Tensor& x);
-
-// Test for NaN, and for neither NaN nor infinite. The result is bool.
-Tensor isnan(const Tensor& x);
-Tensor isfinite(const Tensor& x);
-
-// --- functions of one number; those with fractional values give f32 for integers ---
+// --- of one number; those with fractional values give f32 for integers ---
 
 // Negates: y = -x.
 // Grad: -dy.
@@ -142,18 +140,6 @@ Tensor sign(const Tensor& x);
 // Squares: y = x^2.
 // Grad: 2 dy x.
 Tensor square(const Tensor& x);
-// Takes the exponential: y = e^x.
-// Grad: dy y.
-Tensor exp(const Tensor& x);
-// Takes e^x - 1, accurate near 0.
-// Grad: dy (y + 1).
-Tensor expm1(const Tensor& x);
-// Takes the natural logarithm.
-// Grad: dy / x.
-Tensor log(const Tensor& x);
-// Takes log(1 + x), accurate near 0.
-// Grad: dy / (1 + x).
-Tensor log1p(const Tensor& x);
 // Takes the square root.
 // Grad: dy / (2 y).
 Tensor sqrt(const Tensor& x);
@@ -163,20 +149,27 @@ Tensor rsqrt(const Tensor& x);
 // Takes the reciprocal: y = 1 / x.
 // Grad: -dy y^2.
 Tensor reciprocal(const Tensor& x);
-// Takes the sine of radians.
-// Grad: dy cos(x).
-Tensor sin(const Tensor& x);
-// Takes the cosine of radians.
-// Grad: -dy sin(x).
-Tensor cos(const Tensor& x);
-// Takes the error function: y = 2/sqrt(pi) times the integral of e^(-t^2) from 0 to x.
-// Grad: dy 2/sqrt(pi) e^(-x^2).
-Tensor erf(const Tensor& x);
+// Takes sqrt(a^2 + b^2) without overflow.
+// Grad: dy a / y, dy b / y.
+Tensor hypot(const Tensor& a, const Tensor& b);
+// Takes |a| with the sign of b.
+// Grad: to a, dy sign(a) sign(b), 0 where a is 0; to b, 0.
+Tensor copysign(const Tensor& a, const Tensor& b);
+// Takes 0 where x < 0, 1 where x > 0, and `at_zero` where x is 0.
+// Grad: to x, none; to at_zero, dy where x is 0.
+Tensor heaviside(const Tensor& x, const Tensor& at_zero);
 // Round down, up, and to the nearest integer (halves to the even one). The dtype stays.
 // Grad: 0.
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
 Tensor round(const Tensor& x);
+// Round toward 0, and to a number of decimals (to tens, hundreds, ... when it is negative).
+// Grad: 0.
+Tensor trunc(const Tensor& x);
+Tensor round(const Tensor& x, int64_t decimals);
+// Takes x - trunc(x).
+// Grad: dy.
+Tensor frac(const Tensor& x);
 
 // --- in place ---
 // x keeps its shape, dtype and layout. The operand broadcasts to it. Not differentiable.
@@ -210,11 +203,5 @@ Tensor& operator+=(Tensor& x, Number y);
 Tensor& operator-=(Tensor& x, Number y);
 Tensor& operator*=(Tensor& x, Number y);
 Tensor& operator/=(Tensor& x, Number y);
-
-// --- fused gradients ---
-
-// Returns dy where low < x < high, else 0. An infinite bound does not limit. May write into dy's buffer.
-// Grad: d(dy) = the same of dy's gradient.
-Tensor clamp_backward(Tensor dy, const Tensor& x, double low, double high);
 
 }  // namespace gradus

@@ -1,8 +1,9 @@
 // Turns a functor into a kernel for its slot.
 #pragma once
 
-#include "gradus/tensor/cpu/elementwise/pointwise.h"
-#include "gradus/tensor/ops/pointwise.h"
+#include "gradus/tensor/cpu/elementwise/elementwise.h"
+#include "gradus/tensor/ops/activations.h"
+#include "gradus/tensor/ops/arithmetic.h"
 
 namespace gradus::cpu {
 
@@ -37,44 +38,40 @@ template <class F, class... In> bool computed_in_bf16(const F& f, const Tensor& 
     if (out.dtype() != DType::kBF16 || ((inputs.dtype() != DType::kBF16) || ...)) return false;
     const OnBF16<F> functor{f};
     const Tensor* in[] = {&inputs...};
-    run_pointwise({&pointwise_chunk<OnBF16<F>, bf16, std::conditional_t<true, bf16, In>...>,
-                   &functor,
-                   DType::kBF16,
-                   {(void(inputs), DType::kBF16)...}},
-                  out, in);
+    run_elementwise({&elementwise_chunk<OnBF16<F>, bf16, std::conditional_t<true, bf16, In>...>,
+                     &functor,
+                     DType::kBF16,
+                     {(void(inputs), DType::kBF16)...}},
+                    out, in);
     return true;
   }
   return false;
 }
 
-template <class F, class... P> void unary(const Tensor& out, const Tensor& x, P... parameters) {
-  const F f{{}, parameters...};
+template <class F> void unary(const Tensor& out, const Tensor& x, F f) {
   if (computed_in_bf16(f, out, x)) return;
   with_compute_type<F>("elementwise", compute_type<F>(out, x), [&]<class T>() {
     using Out = decltype(f(T()));
     const Tensor* in[] = {&x};
-    run_pointwise({&pointwise_chunk<F, Out, T>, &f, dtype_v<Out>, {dtype_v<T>}}, out, in);
+    run_elementwise({&elementwise_chunk<F, Out, T>, &f, dtype_v<Out>, {dtype_v<T>}}, out, in);
   });
 }
 
-template <class F, class... P>
-void binary(const Tensor& out, const Tensor& a, const Tensor& b, P... parameters) {
-  const F f{{}, parameters...};
+template <class F> void binary(const Tensor& out, const Tensor& a, const Tensor& b, F f = {}) {
   if (computed_in_bf16(f, out, a, b)) return;
   with_compute_type<F>("elementwise", compute_type<F>(out, a, b), [&]<class T>() {
     using Out = decltype(f(T(), T()));
     const Tensor* in[] = {&a, &b};
-    run_pointwise({&pointwise_chunk<F, Out, T, T>, &f, dtype_v<Out>, {dtype_v<T>, dtype_v<T>}}, out, in);
+    run_elementwise({&elementwise_chunk<F, Out, T, T>, &f, dtype_v<Out>, {dtype_v<T>, dtype_v<T>}}, out, in);
   });
 }
 
-template <class F, class... P>
-void ternary(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, P... parameters) {
-  const F f{{}, parameters...};
+template <class F>
+void ternary(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, F f = {}) {
   with_compute_type<F>("elementwise", out.dtype(), [&]<class T>() {
     const Tensor* in[] = {&a, &b, &c};
-    run_pointwise({&pointwise_chunk<F, T, T, T, T>, &f, dtype_v<T>, {dtype_v<T>, dtype_v<T>, dtype_v<T>}},
-                  out, in);
+    run_elementwise({&elementwise_chunk<F, T, T, T, T>, &f, dtype_v<T>, {dtype_v<T>, dtype_v<T>, dtype_v<T>}},
+                    out, in);
   });
 }
 
@@ -82,14 +79,13 @@ void ternary(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& 
 
 namespace gradus::raw {
 
-template <class F, class... P>
-constinit KernelSlot<void(const Tensor&, const Tensor&, P...)> Unary<F, P...>::kernel{F::name,
-                                                                                      &cpu::unary<F, P...>};
-template <class F, class... P>
-constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, P...)> Binary<F, P...>::kernel{
-    F::name, &cpu::binary<F, P...>};
-template <class F, class... P>
-constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&, P...)>
-    Ternary<F, P...>::kernel{F::name, &cpu::ternary<F, P...>};
+template <class F>
+constinit KernelSlot<void(const Tensor&, const Tensor&, F)> Unary<F>::kernel{F::name, &cpu::unary<F>};
+template <class F>
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, F)> Binary<F>::kernel{F::name,
+                                                                                             &cpu::binary<F>};
+template <class F>
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&, F)> Ternary<F>::kernel{
+    F::name, &cpu::ternary<F>};
 
 }  // namespace gradus::raw

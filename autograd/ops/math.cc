@@ -1,0 +1,295 @@
+#include "gradus/autograd/ops/math.h"
+
+#include <numbers>
+
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/ops/activations.h"
+#include "gradus/autograd/ops/arithmetic.h"
+#include "gradus/autograd/ops/comparison.h"
+#include "gradus/tensor/op_call.h"
+#include "gradus/tensor/ops/math.h"
+
+namespace gradus {
+
+Tensor exp(const Tensor& x) {
+  const OpCall call("exp", {{"x", x}});
+  if (autograd::Casting cast{"exp"}) return exp(cast(x));
+  Tensor y = raw::unary<functors::Exp>(x);
+  if (Recorder r{"exp", x})
+    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * y.get(); }));
+  return y;
+}
+
+Tensor exp2(const Tensor& x) {
+  const OpCall call("exp2", {{"x", x}});
+  if (autograd::Casting cast{"exp2"}) return exp2(cast(x));
+  Tensor y = raw::unary<functors::Exp2>(x);
+  if (Recorder r{"exp2", x})
+    r.record(y,
+             wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() * std::numbers::ln2); }));
+  return y;
+}
+
+Tensor expm1(const Tensor& x) {
+  const OpCall call("expm1", {{"x", x}});
+  if (autograd::Casting cast{"expm1"}) return expm1(cast(x));
+  Tensor y = raw::unary<functors::Expm1>(x);
+  if (Recorder r{"expm1", x})
+    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() + 1); }));
+  return y;
+}
+
+Tensor log(const Tensor& x) {
+  const OpCall call("log", {{"x", x}});
+  if (autograd::Casting cast{"log"}) return log(cast(x));
+  Tensor y = raw::unary<functors::Log>(x);
+  if (Recorder r{"log", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / x.get(); }));
+  return y;
+}
+
+Tensor log2(const Tensor& x) {
+  const OpCall call("log2", {{"x", x}});
+  if (autograd::Casting cast{"log2"}) return log2(cast(x));
+  Tensor y = raw::unary<functors::Log2>(x);
+  if (Recorder r{"log2", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() * std::numbers::ln2); }));
+  return y;
+}
+
+Tensor log10(const Tensor& x) {
+  const OpCall call("log10", {{"x", x}});
+  if (autograd::Casting cast{"log10"}) return log10(cast(x));
+  Tensor y = raw::unary<functors::Log10>(x);
+  if (Recorder r{"log10", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() * std::numbers::ln10); }));
+  return y;
+}
+
+Tensor log1p(const Tensor& x) {
+  const OpCall call("log1p", {{"x", x}});
+  if (autograd::Casting cast{"log1p"}) return log1p(cast(x));
+  Tensor y = raw::unary<functors::Log1p>(x);
+  if (Recorder r{"log1p", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() + 1); }));
+  return y;
+}
+
+Tensor logaddexp(const Tensor& a, const Tensor& b) {
+  const OpCall call("logaddexp", {{"a", a}, {"b", b}});
+  if (autograd::Casting cast{"logaddexp"}) return logaddexp(cast(a), cast(b));
+  Tensor y = raw::binary<functors::LogAddExp>(a, b);
+  if (Recorder r{"logaddexp", a, b}) {
+    const auto u = r.save(a), v = r.save(b);
+    r.record(y, wrt(a, [u, v](const Tensor& dy) { return dy * sigmoid(u.get() - v.get()); }),
+             wrt(b, [u, v](const Tensor& dy) { return dy * sigmoid(v.get() - u.get()); }));
+  }
+  return y;
+}
+
+Tensor xlogy(const Tensor& x, const Tensor& y) {
+  const OpCall call("xlogy", {{"x", x}, {"y", y}});
+  if (autograd::Casting cast{"xlogy"}) return xlogy(cast(x), cast(y));
+  Tensor z = raw::binary<functors::Xlogy>(x, y);
+  if (Recorder r{"xlogy", x, y}) {
+    const auto u = r.save(x), v = r.save(y);
+    r.record(z,
+             wrt(x,
+                 [u, v](const Tensor& dz) {
+                   const Tensor vanishes = logical_and(eq(u.get(), 0), le(v.get(), 0));
+                   return where(vanishes, 0, dz * log(where(vanishes, 1, v.get())));
+                 }),
+             wrt(y, [u, v](const Tensor& dz) { return dz * (u.get() / v.get()); }));
+  }
+  return z;
+}
+
+Tensor logit(const Tensor& x, std::optional<double> eps) {
+  const OpCall call("logit", {{"x", x}});
+  if (autograd::Casting cast{"logit"}) return logit(cast(x), eps);
+  if (eps && !(*eps >= 0 && *eps < 0.5)) throw ValueError("logit", "expected 0 <= eps < 1/2, given ", *eps);
+  const Tensor p = eps ? clamp(x, *eps, 1 - *eps) : x;
+  return log(p / (1 - p));
+}
+
+Tensor sin(const Tensor& x) {
+  const OpCall call("sin", {{"x", x}});
+  Tensor y = raw::unary<functors::Sin>(x);
+  if (Recorder r{"sin", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * cos(x.get()); }));
+  return y;
+}
+
+Tensor cos(const Tensor& x) {
+  const OpCall call("cos", {{"x", x}});
+  Tensor y = raw::unary<functors::Cos>(x);
+  if (Recorder r{"cos", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * sin(x.get()); }));
+  return y;
+}
+
+Tensor tan(const Tensor& x) {
+  const OpCall call("tan", {{"x", x}});
+  if (autograd::Casting cast{"tan"}) return tan(cast(x));
+  Tensor y = raw::unary<functors::Tan>(x);
+  if (Recorder r{"tan", x})
+    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (square(y.get()) + 1); }));
+  return y;
+}
+
+Tensor asin(const Tensor& x) {
+  const OpCall call("asin", {{"x", x}});
+  if (autograd::Casting cast{"asin"}) return asin(cast(x));
+  Tensor y = raw::unary<functors::Asin>(x);
+  if (Recorder r{"asin", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(1 - square(x.get())); }));
+  return y;
+}
+
+Tensor acos(const Tensor& x) {
+  const OpCall call("acos", {{"x", x}});
+  if (autograd::Casting cast{"acos"}) return acos(cast(x));
+  Tensor y = raw::unary<functors::Acos>(x);
+  if (Recorder r{"acos", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * rsqrt(1 - square(x.get())); }));
+  return y;
+}
+
+Tensor atan(const Tensor& x) {
+  const OpCall call("atan", {{"x", x}});
+  Tensor y = raw::unary<functors::Atan>(x);
+  if (Recorder r{"atan", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (square(x.get()) + 1); }));
+  return y;
+}
+
+Tensor atan2(const Tensor& y, const Tensor& x) {
+  const OpCall call("atan2", {{"y", y}, {"x", x}});
+  Tensor angle = raw::binary<functors::Atan2>(y, x);
+  if (Recorder r{"atan2", y, x}) {
+    const auto v = r.save(y), u = r.save(x);
+    r.record(
+        angle,
+        wrt(y, [u, v](const Tensor& d) { return d * (u.get() / (square(u.get()) + square(v.get()))); }),
+        wrt(x, [u, v](const Tensor& d) { return -d * (v.get() / (square(u.get()) + square(v.get()))); }));
+  }
+  return angle;
+}
+
+Tensor sinh(const Tensor& x) {
+  const OpCall call("sinh", {{"x", x}});
+  if (autograd::Casting cast{"sinh"}) return sinh(cast(x));
+  Tensor y = raw::unary<functors::Sinh>(x);
+  if (Recorder r{"sinh", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * cosh(x.get()); }));
+  return y;
+}
+
+Tensor cosh(const Tensor& x) {
+  const OpCall call("cosh", {{"x", x}});
+  if (autograd::Casting cast{"cosh"}) return cosh(cast(x));
+  Tensor y = raw::unary<functors::Cosh>(x);
+  if (Recorder r{"cosh", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sinh(x.get()); }));
+  return y;
+}
+
+Tensor asinh(const Tensor& x) {
+  const OpCall call("asinh", {{"x", x}});
+  Tensor y = raw::unary<functors::Asinh>(x);
+  if (Recorder r{"asinh", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(square(x.get()) + 1); }));
+  return y;
+}
+
+Tensor acosh(const Tensor& x) {
+  const OpCall call("acosh", {{"x", x}});
+  Tensor y = raw::unary<functors::Acosh>(x);
+  if (Recorder r{"acosh", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt(square(x.get()) - 1); }));
+  return y;
+}
+
+Tensor atanh(const Tensor& x) {
+  const OpCall call("atanh", {{"x", x}});
+  Tensor y = raw::unary<functors::Atanh>(x);
+  if (Recorder r{"atanh", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (1 - square(x.get())); }));
+  return y;
+}
+
+Tensor sinc(const Tensor& x) {
+  const OpCall call("sinc", {{"x", x}});
+  if (autograd::Casting cast{"sinc"}) return sinc(cast(x));
+  const Tensor at_zero = eq(x, 0);
+  const Tensor angle = where(at_zero, 1, x) * std::numbers::pi;
+  // At 0 the first terms of the series, 1 - (pi x)^2 / 6, so that gradients are right there.
+  return where(at_zero, 1 - square(x) * (std::numbers::pi * std::numbers::pi / 6), sin(angle) / angle);
+}
+
+Tensor deg2rad(const Tensor& x) {
+  const OpCall call("deg2rad", {{"x", x}});
+  return x * (std::numbers::pi / 180);
+}
+Tensor rad2deg(const Tensor& x) {
+  const OpCall call("rad2deg", {{"x", x}});
+  return x * (180 / std::numbers::pi);
+}
+
+Tensor erf(const Tensor& x) {
+  const OpCall call("erf", {{"x", x}});
+  Tensor y = raw::unary<functors::Erf>(x);
+  if (Recorder r{"erf", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
+               return dy * (exp(-square(x.get())) * (2 * std::numbers::inv_sqrtpi));
+             }));
+  return y;
+}
+
+Tensor erfc(const Tensor& x) {
+  const OpCall call("erfc", {{"x", x}});
+  Tensor y = raw::unary<functors::Erfc>(x);
+  if (Recorder r{"erfc", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
+               return dy * (exp(-square(x.get())) * (-2 * std::numbers::inv_sqrtpi));
+             }));
+  return y;
+}
+
+Tensor erfinv(const Tensor& x) {
+  const OpCall call("erfinv", {{"x", x}});
+  if (autograd::Casting cast{"erfinv"}) return erfinv(cast(x));
+  Tensor y = raw::unary<functors::Erfinv>(x);
+  if (Recorder r{"erfinv", x})
+    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) {
+               return dy * (exp(square(y.get())) * (0.5 / std::numbers::inv_sqrtpi));
+             }));
+  return y;
+}
+
+Tensor lgamma(const Tensor& x) {
+  const OpCall call("lgamma", {{"x", x}});
+  if (autograd::Casting cast{"lgamma"}) return lgamma(cast(x));
+  Tensor y = raw::unary<functors::Lgamma>(x);
+  if (Recorder r{"lgamma", x})
+    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * digamma(x.get()); }));
+  return y;
+}
+
+Tensor digamma(const Tensor& x) {
+  const OpCall call("digamma", {{"x", x}});
+  if (autograd::Casting cast{"digamma"}) return digamma(cast(x));
+  return polygamma(0, x);
+}
+
+Tensor polygamma(int64_t n, const Tensor& x) {
+  const OpCall call("polygamma", {{"x", x}});
+  if (autograd::Casting cast{"polygamma"}) return polygamma(n, cast(x));
+  if (n < 0 || n > 100) throw ValueError("polygamma", "expected 0 <= n <= 100, given ", n);
+  Tensor y = raw::unary<functors::Polygamma>(x, n);
+  if (Recorder r{"polygamma", x})
+    r.record(y, wrt(x, [n, x = r.save(x)](const Tensor& dy) { return dy * polygamma(n + 1, x.get()); }));
+  return y;
+}
+
+}  // namespace gradus

@@ -1,0 +1,171 @@
+// Functors of activations and of their fused gradients. A gradient takes dy and the input x or the output y.
+#pragma once
+
+#include "gradus/tensor/ops/elementwise.h"
+
+namespace gradus::functors {
+
+struct Relu : OnNumbers {
+  static constexpr const char* name = "relu";
+  template <class T> GRADUS_HD T operator()(T x) const { return x < T(0) ? T(0) : x; }
+};
+struct ReluBackward : OnFloats {
+  static constexpr const char* name = "relu_backward";
+  template <class T> GRADUS_HD T operator()(T dy, T y) const { return y <= T(0) ? T(0) : dy; }
+};
+struct LeakyRelu : OnFloats {
+  static constexpr const char* name = "leaky_relu";
+  double slope;
+  template <class T> GRADUS_HD T operator()(T x) const { return x < T(0) ? T(slope) * x : x; }
+};
+struct LeakyReluBackward : OnFloats {
+  static constexpr const char* name = "leaky_relu_backward";
+  double slope;
+  template <class T> GRADUS_HD T operator()(T dy, T x) const { return x > T(0) ? dy : T(slope) * dy; }
+};
+struct Prelu : OnFloats {
+  static constexpr const char* name = "prelu";
+  template <class T> GRADUS_HD T operator()(T x, T slope) const { return x > T(0) ? x : slope * x; }
+};
+struct Threshold : OnNumbers {
+  static constexpr const char* name = "threshold";
+  double threshold, value;
+  template <class T> GRADUS_HD T operator()(T x) const { return x <= T(threshold) ? T(value) : x; }
+};
+struct Elu : OnFloats {
+  static constexpr const char* name = "elu";
+  double alpha;
+  template <class T> GRADUS_HD T operator()(T x) const { return x <= T(0) ? T(alpha) * m::expm1(x) : x; }
+};
+struct EluBackward : OnFloats {
+  static constexpr const char* name = "elu_backward";
+  double alpha;
+  template <class T> GRADUS_HD T operator()(T dy, T x) const {
+    return x <= T(0) ? dy * T(alpha) * m::exp(x) : dy;
+  }
+};
+struct Celu : OnFloats {
+  static constexpr const char* name = "celu";
+  double alpha;
+  template <class T> GRADUS_HD T operator()(T x) const {
+    return x > T(0) ? x : T(alpha) * m::expm1(x / T(alpha));
+  }
+};
+struct Selu : OnFloats {
+  static constexpr const char* name = "selu";
+  template <class T> GRADUS_HD T operator()(T x) const {
+    return x > T(0) ? T(1.0507009873554805) * x : T(1.0507009873554805 * 1.6732632423543772) * m::expm1(x);
+  }
+};
+struct Sigmoid : OnFloats {
+  static constexpr const char* name = "sigmoid";
+  template <class T> GRADUS_HD T operator()(T x) const { return m::sigmoid(x); }
+};
+struct SigmoidBackward : OnFloats {
+  static constexpr const char* name = "sigmoid_backward";
+  template <class T> GRADUS_HD T operator()(T dy, T y) const { return dy * (y * (T(1) - y)); }
+};
+// log(1 / (1 + e^-x)), in a form whose exponential does not overflow.
+struct LogSigmoid : OnFloats {
+  static constexpr const char* name = "logsigmoid";
+  template <class T> GRADUS_HD T operator()(T x) const {
+    return (x < T(0) ? x : T(0)) - m::log1p(m::exp(-m::abs(x)));
+  }
+};
+struct Tanh : OnFloats {
+  static constexpr const char* name = "tanh";
+  template <class T> GRADUS_HD T operator()(T x) const { return m::tanh(x); }
+};
+struct TanhBackward : OnFloats {
+  static constexpr const char* name = "tanh_backward";
+  template <class T> GRADUS_HD T operator()(T dy, T y) const { return dy * (T(1) - y * y); }
+};
+struct Softplus : OnFloats {
+  static constexpr const char* name = "softplus";
+  double beta, threshold;
+  template <class T> GRADUS_HD T operator()(T x) const {
+    const T z = x * T(beta);
+    return z > T(threshold) ? x : m::log1p(m::exp(z)) / T(beta);
+  }
+};
+struct Silu : OnFloats {
+  static constexpr const char* name = "silu";
+  template <class T> GRADUS_HD T operator()(T x) const { return x * m::sigmoid(x); }
+};
+struct SiluBackward : OnFloats {
+  static constexpr const char* name = "silu_backward";
+  template <class T> GRADUS_HD T operator()(T dy, T x) const {
+    const T s = m::sigmoid(x);
+    return dy * s * (T(1) + x * (T(1) - s));
+  }
+};
+// x tanh(log(1 + e^x)), with n = e^x: x (n^2 + 2n) / (n^2 + 2n + 2)
+struct Mish : OnFloats {
+  static constexpr const char* name = "mish";
+  template <class T> GRADUS_HD T operator()(T x) const {
+    const T n = m::exp(x > T(20) ? T(20) : x), t = n * (n + T(2));
+    return x > T(20) ? x : x * (t / (t + T(2)));
+  }
+};
+struct Gelu : OnFloats {
+  static constexpr const char* name = "gelu";
+  template <class T> GRADUS_HD T operator()(T x) const {
+    return T(0.5) * x * (T(1) + m::erf(x * T(0.70710678118654752)));
+  }
+};
+struct GeluBackward : OnFloats {
+  static constexpr const char* name = "gelu_backward";
+  template <class T> GRADUS_HD T operator()(T dy, T x) const {
+    const T cdf = T(0.5) * (T(1) + m::erf(x * T(0.70710678118654752)));
+    const T pdf = T(0.39894228040143268) * m::exp(T(-0.5) * x * x);
+    return dy * (cdf + x * pdf);
+  }
+};
+// With u = sqrt(2/pi) (x + 0.044715 x^3).
+struct GeluTanh : OnFloats {
+  static constexpr const char* name = "gelu_tanh";
+  template <class T> GRADUS_HD T operator()(T x) const {
+    const T u = T(0.79788456080286536) * (x + T(0.044715) * x * x * x);
+    return T(0.5) * x * (T(1) + m::tanh(u));
+  }
+};
+struct GeluTanhBackward : OnFloats {
+  static constexpr const char* name = "gelu_tanh_backward";
+  template <class T> GRADUS_HD T operator()(T dy, T x) const {
+    const T u = T(0.79788456080286536) * (x + T(0.044715) * x * x * x);
+    const T t = m::tanh(u);
+    const T du = T(0.79788456080286536) * (T(1) + T(3 * 0.044715) * x * x);
+    return dy * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * du);
+  }
+};
+struct HardSigmoid : OnFloats {
+  static constexpr const char* name = "hardsigmoid";
+  template <class T> GRADUS_HD T operator()(T x) const {
+    const T y = (x + T(3)) / T(6);
+    return y < T(0) ? T(0) : y > T(1) ? T(1) : y;
+  }
+};
+struct HardSwish : OnFloats {
+  static constexpr const char* name = "hardswish";
+  template <class T> GRADUS_HD T operator()(T x) const {
+    const T y = x + T(3), c = y < T(0) ? T(0) : y > T(6) ? T(6) : y;
+    return x * c / T(6);
+  }
+};
+struct HardShrink : OnFloats {
+  static constexpr const char* name = "hardshrink";
+  double lambda;
+  template <class T> GRADUS_HD T operator()(T x) const {
+    return x >= T(-lambda) && x <= T(lambda) ? T(0) : x;
+  }
+};
+struct SoftShrink : OnFloats {
+  static constexpr const char* name = "softshrink";
+  double lambda;
+  template <class T> GRADUS_HD T operator()(T x) const {
+    const T l = T(lambda);
+    return x > l ? x - l : x < -l ? x + l : x * T(0);  // NaN stays
+  }
+};
+
+}  // namespace gradus::functors

@@ -1,0 +1,314 @@
+// Raw arithmetic: sums, products, quotients, powers, roots, extrema, limits, signs, rounding. No autograd;
+// users call gradus/autograd/ops/arithmetic.h. Operands broadcast; results keep the operands' common layout.
+#pragma once
+
+#include "gradus/tensor/ops/elementwise.h"
+
+namespace gradus::functors {
+
+struct Add : OnAll {
+  static constexpr const char* name = "add";
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) + W<T>(b)); }
+};
+struct Sub : OnNumbers {
+  static constexpr const char* name = "sub";
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) - W<T>(b)); }
+};
+struct Mul : OnAll {
+  static constexpr const char* name = "mul";
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) * W<T>(b)); }
+};
+struct Div : OnFloats {
+  static constexpr const char* name = "div";
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return a / b; }
+};
+// a + alpha b
+struct AddScaled : OnNumbers {
+  static constexpr const char* name = "add";
+  double alpha;
+  int64_t integer_alpha;  // exact, for integers
+  template <class T> GRADUS_HD T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return m::fma(T(alpha), b, a);
+    else
+      return T(W<T>(a) + W<T>(T(integer_alpha)) * W<T>(b));
+  }
+};
+// x + value a b, x + value a / b
+struct AddCMul : OnFloats {
+  static constexpr const char* name = "addcmul";
+  double value;
+  template <class T> GRADUS_HD T operator()(T x, T a, T b) const { return m::fma(T(value) * a, b, x); }
+};
+struct AddCDiv : OnFloats {
+  static constexpr const char* name = "addcdiv";
+  double value;
+  template <class T> GRADUS_HD T operator()(T x, T a, T b) const { return m::fma(T(value), a / b, x); }
+};
+// a to the power b. Negative powers of integers round toward zero.
+struct Pow : OnNumbers {
+  static constexpr const char* name = "pow";
+  template <class T> GRADUS_HD T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      return m::pow(a, b);
+    } else {
+      if constexpr (std::is_signed_v<T>)
+        if (b < 0) return a == 1 ? T(1) : a == -1 ? (b % 2 ? T(-1) : T(1)) : T(0);
+      // Unsigned inside: overflow wraps.
+      uint64_t result = 1, base = static_cast<uint64_t>(a);
+      for (uint64_t e = static_cast<uint64_t>(b); e; e >>= 1, base *= base)
+        if (e & 1) result *= base;
+      return static_cast<T>(result);
+    }
+  }
+};
+// a - b q, by double: q is too large by one at most, which `r` shows, and the product is exact. Not for
+// quotients of 2^52 and more, infinities and NaN.
+struct OnQuotients : OnNumbers {
+  GRADUS_HD bool is_far(float a, float b) const { return !(m::abs(a) < 4e15f * m::abs(b)); }
+};
+// The remainder with the divisor's sign. Integers: 0 for a divisor of 0.
+struct Remainder : OnQuotients {
+  static constexpr const char* name = "remainder";
+  template <class T> GRADUS_HD T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, float>) {
+      const double u = a, v = b;
+      const double r = m::fma(-std::floor(u / v), v, u);
+      return float(((r < 0) != (v < 0)) & (r != 0) ? r + v : r);
+    } else {
+      return far(a, b);
+    }
+  }
+  template <class T> GRADUS_HD T far(T a, T b) const {
+    T r;
+    if constexpr (std::is_floating_point_v<T>)
+      r = std::fmod(a, b);
+    else if constexpr (std::is_signed_v<T>)
+      r = b == 0 || b == -1 ? T(0) : T(a % b);
+    else
+      r = b == 0 ? T(0) : T(a % b);
+    return r != 0 && (r < 0) != (b < 0) ? T(r + b) : r;
+  }
+};
+struct Fmod : OnQuotients {
+  static constexpr const char* name = "fmod";
+  template <class T> GRADUS_HD T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, float>) {
+      const double u = a, v = m::abs(double(b));
+      double r = m::fma(-std::trunc(u / v), v, u);
+      r = (r < 0) != (u < 0) && r != 0 ? r + (u < 0 ? -v : v) : r;
+      r = m::abs(r) >= v ? r - (u < 0 ? -v : v) : r;
+      return m::copysign(float(r), a);
+    } else {
+      return far(a, b);
+    }
+  }
+  template <class T> GRADUS_HD T far(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return std::fmod(a, b);
+    else if constexpr (std::is_signed_v<T>)
+      return b == 0 || b == -1 ? T(0) : T(a % b);
+    else
+      return b == 0 ? T(0) : T(a % b);
+  }
+};
+// Rounded down. Integers: 0 for a divisor of 0.
+struct FloorDivide : OnNumbers {
+  static constexpr const char* name = "floor_divide";
+  template <class T> GRADUS_HD T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (b == T(0)) return a / b;
+      T r = std::fmod(a, b), q = (a - r) / b;
+      if (r != T(0) && (r < T(0)) != (b < T(0))) q -= T(1);
+      if (q == T(0)) return m::copysign(T(0), a / b);
+      const T down = std::floor(q);
+      return q - down > T(0.5) ? down + T(1) : down;
+    } else if constexpr (std::is_signed_v<T>) {
+      if (b == 0) return T(0);
+      if (b == -1) return T(-W<T>(a));
+      return T(a / b - (a % b != 0 && (a < 0) != (b < 0)));
+    } else {
+      return b == 0 ? T(0) : T(a / b);
+    }
+  }
+};
+// Rounded toward 0. Integers: 0 for a divisor of 0.
+struct TruncDivide : OnNumbers {
+  static constexpr const char* name = "div";
+  template <class T> GRADUS_HD T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return std::trunc(a / b);
+    else if constexpr (std::is_signed_v<T>)
+      return b == 0 ? T(0) : b == -1 ? T(-W<T>(a)) : T(a / b);
+    else
+      return b == 0 ? T(0) : T(a / b);
+  }
+};
+// A comparison with NaN is false, so each of these lets a NaN on either side through.
+struct Maximum : OnAll {
+  static constexpr const char* name = "maximum";
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return a > b || a != a ? a : b; }
+};
+struct Minimum : OnAll {
+  static constexpr const char* name = "minimum";
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return a < b || a != a ? a : b; }
+};
+struct Clamp : OnNumbers {
+  static constexpr const char* name = "clamp";
+  double low, high;
+  int64_t integer_low, integer_high;  // exact, for integers
+  template <class T> GRADUS_HD T operator()(T x) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      const T raised = x < T(low) ? T(low) : x;
+      return raised > T(high) ? T(high) : raised;
+    } else {  // compared in 64 bits: the bounds may lie outside of T
+      const int64_t raised = x < integer_low ? integer_low : x;
+      return T(raised > integer_high ? integer_high : raised);
+    }
+  }
+};
+// dy where low < x < high, else 0, NaN included; an infinite bound is none.
+struct ClampBackward : OnFloats {
+  static constexpr const char* name = "clamp_backward";
+  double low, high;
+  template <class T> GRADUS_HD T operator()(T dy, T x) const {
+    const bool above = x > T(low) || low == -INFINITY, below = x < T(high) || high == INFINITY;
+    return above && below ? dy : T(0);
+  }
+};
+// a + weight (b - a), exact at both ends.
+struct LerpTensor : OnFloats {
+  static constexpr const char* name = "lerp";
+  template <class T> GRADUS_HD T operator()(T a, T b, T weight) const {
+    return m::abs(weight) < T(0.5) ? m::fma(weight, b - a, a) : m::fma(weight - T(1), b - a, b);
+  }
+};
+struct Lerp : OnFloats {
+  static constexpr const char* name = "lerp";
+  double weight;
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return LerpTensor{}(a, b, T(weight)); }
+};
+struct Neg : OnNumbers {
+  static constexpr const char* name = "neg";
+  template <class T> GRADUS_HD T operator()(T x) const { return T(-W<T>(x)); }
+};
+struct Abs : OnNumbers {
+  static constexpr const char* name = "abs";
+  template <class T> GRADUS_HD T operator()(T x) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return m::abs(x);
+    else
+      return x < T(0) ? T(-W<T>(x)) : x;
+  }
+};
+struct Sign : OnNumbers {
+  static constexpr const char* name = "sign";
+  template <class T> GRADUS_HD T operator()(T x) const { return T((T(0) < x) - (x < T(0))); }
+};
+struct Square : OnNumbers {
+  static constexpr const char* name = "square";
+  template <class T> GRADUS_HD T operator()(T x) const { return T(W<T>(x) * W<T>(x)); }
+};
+struct Reciprocal : OnFloats {
+  static constexpr const char* name = "reciprocal";
+  template <class T> GRADUS_HD T operator()(T x) const { return T(1) / x; }
+};
+struct Sqrt : OnFloats {
+  static constexpr const char* name = "sqrt";
+  template <class T> GRADUS_HD T operator()(T x) const { return m::sqrt(x); }
+};
+struct Rsqrt : OnFloats {
+  static constexpr const char* name = "rsqrt";
+  template <class T> GRADUS_HD T operator()(T x) const { return T(1) / m::sqrt(x); }
+};
+struct Hypot : OnFloats {
+  static constexpr const char* name = "hypot";
+  template <class T> GRADUS_HD T operator()(T a, T b) const {
+    const T x = m::abs(a), y = m::abs(b), large = x > y ? x : y, small = x > y ? y : x;
+    const T t = large > T(0) && large < std::numeric_limits<T>::infinity() ? small / large : T(0);
+    const T r = large * m::sqrt(T(1) + t * t);
+    return x == std::numeric_limits<T>::infinity() || y == std::numeric_limits<T>::infinity()
+               ? std::numeric_limits<T>::infinity()
+           : a != a || b != b ? a + b
+                              : r;
+  }
+};
+struct Copysign : OnFloats {
+  static constexpr const char* name = "copysign";
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return m::copysign(a, b); }
+};
+struct Heaviside : OnNumbers {
+  static constexpr const char* name = "heaviside";
+  template <class T> GRADUS_HD T operator()(T x, T at_zero) const {
+    return x != x ? x : x == T(0) ? at_zero : T(x > T(0));
+  }
+};
+struct Floor : OnFractions {
+  static constexpr const char* name = "floor";
+  template <class T> GRADUS_HD T operator()(T x) const { return std::floor(x); }
+};
+struct Ceil : OnFractions {
+  static constexpr const char* name = "ceil";
+  template <class T> GRADUS_HD T operator()(T x) const { return std::ceil(x); }
+};
+struct Round : OnFractions {
+  static constexpr const char* name = "round";
+  template <class T> GRADUS_HD T operator()(T x) const { return std::rint(x); }
+};
+struct Trunc : OnFractions {
+  static constexpr const char* name = "trunc";
+  template <class T> GRADUS_HD T operator()(T x) const { return std::trunc(x); }
+};
+
+}  // namespace gradus::functors
+
+namespace gradus::raw {
+
+// a + b and so on.
+// Errors: ShapeError, DTypeError, DeviceError.
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor sub(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor div(const Tensor& a, const Tensor& b);  // integers give f32
+Tensor pow(const Tensor& a, const Tensor& b);
+Tensor remainder(const Tensor& a, const Tensor& b);  // with b's sign
+Tensor maximum(const Tensor& a, const Tensor& b);
+Tensor minimum(const Tensor& a, const Tensor& b);
+Tensor add(const Tensor& a, const Tensor& b, Number alpha);    // a + alpha b
+Tensor lerp(const Tensor& a, const Tensor& b, double weight);  // a + weight (b - a)
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
+Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value);  // x + value a b
+Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value);  // x + value a / b
+Tensor clamp(const Tensor& x, Number low, Number high);
+
+// With a number in place of a tensor.
+inline Tensor add(const Tensor& a, Number b) { return raw::add(a, operand(b, a)); }
+inline Tensor sub(const Tensor& a, Number b) { return raw::sub(a, operand(b, a)); }
+inline Tensor sub(Number a, const Tensor& b) { return raw::sub(operand(a, b), b); }
+inline Tensor mul(const Tensor& a, Number b) { return raw::mul(a, operand(b, a)); }
+inline Tensor div(const Tensor& a, Number b) { return raw::div(a, operand(b, a)); }
+inline Tensor div(Number a, const Tensor& b) { return raw::div(operand(a, b), b); }
+inline Tensor pow(const Tensor& a, Number b) { return raw::pow(a, operand(b, a)); }
+inline Tensor pow(Number a, const Tensor& b) { return raw::pow(operand(a, b), b); }
+inline Tensor remainder(const Tensor& a, Number b) { return raw::remainder(a, operand(b, a)); }
+inline Tensor maximum(const Tensor& a, Number b) { return raw::maximum(a, operand(b, a)); }
+inline Tensor minimum(const Tensor& a, Number b) { return raw::minimum(a, operand(b, a)); }
+
+// In place: dst keeps its shape, dtype and layout; the others broadcast to it. Bump dst's version.
+// Errors: ShapeError when they do not; DTypeError when the result does not fit dst's kind.
+void add_(const Tensor& dst, const Tensor& src);
+void add_(const Tensor& dst, const Tensor& src, Number alpha);  // dst += alpha src
+void sub_(const Tensor& dst, const Tensor& src);
+void mul_(const Tensor& dst, const Tensor& src);
+void div_(const Tensor& dst, const Tensor& src);
+void maximum_(const Tensor& dst, const Tensor& src);
+void lerp_(const Tensor& dst, const Tensor& src, double weight);  // dst += weight (src - dst)
+void addcmul_(const Tensor& dst, const Tensor& a, const Tensor& b, double value);  // dst += value a b
+void addcdiv_(const Tensor& dst, const Tensor& a, const Tensor& b, double value);  // dst += value a / b
+void clamp_(const Tensor& dst, Number low, Number high);
+inline void add_(const Tensor& dst, Number number) { raw::add_(dst, operand(number, dst)); }
+inline void sub_(const Tensor& dst, Number number) { raw::sub_(dst, operand(number, dst)); }
+inline void mul_(const Tensor& dst, Number number) { raw::mul_(dst, operand(number, dst)); }
+inline void div_(const Tensor& dst, Number number) { raw::div_(dst, operand(number, dst)); }
+
+}  // namespace gradus::raw

@@ -1,0 +1,152 @@
+// Raw comparison, logic, selection, and the bits of integers. No autograd; users call
+// gradus/autograd/ops/comparison.h. Operands broadcast; results keep the operands' common layout.
+#pragma once
+
+#include "gradus/tensor/ops/elementwise.h"
+
+namespace gradus::functors {
+
+struct Eq : OnAll {
+  static constexpr const char* name = "eq";
+  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a == b; }
+};
+struct Ne : OnAll {
+  static constexpr const char* name = "ne";
+  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a != b; }
+};
+struct Lt : OnAll {
+  static constexpr const char* name = "lt";
+  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a < b; }
+};
+struct Le : OnAll {
+  static constexpr const char* name = "le";
+  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a <= b; }
+};
+struct Gt : OnAll {
+  static constexpr const char* name = "gt";
+  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a > b; }
+};
+struct Ge : OnAll {
+  static constexpr const char* name = "ge";
+  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a >= b; }
+};
+struct LogicalAnd : OnBools {
+  static constexpr const char* name = "logical_and";
+  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a & b; }
+};
+struct LogicalOr : OnBools {
+  static constexpr const char* name = "logical_or";
+  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a | b; }
+};
+struct LogicalNot : OnBools {
+  static constexpr const char* name = "logical_not";
+  template <class T> GRADUS_HD bool operator()(T a) const { return !a; }
+};
+struct IsNaN : OnAll {
+  static constexpr const char* name = "isnan";
+  template <class T> GRADUS_HD bool operator()(T x) const { return x != x; }
+};
+struct IsFinite : OnAll {
+  static constexpr const char* name = "isfinite";
+  template <class T> GRADUS_HD bool operator()(T x) const { return T(x - x) == T(0); }
+};
+struct IsInf : OnAll {
+  static constexpr const char* name = "isinf";
+  template <class T> GRADUS_HD bool operator()(T x) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return m::abs(x) == std::numeric_limits<T>::infinity();
+    else
+      return false;
+  }
+};
+// a where the condition holds, else b; by bit masks, because a branch between two loads is not turned into
+// vector code. Conditions are read as bytes for the same reason.
+template <class T> GRADUS_HD T choose(uint8_t condition, T a, T b) {
+  using U =
+      std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint8_t>>;
+  const U mask = U(U(0) - U(condition != 0));
+  return std::bit_cast<T>(U((std::bit_cast<U>(a) & mask) | (std::bit_cast<U>(b) & U(~mask))));
+}
+struct Where : OnAll {
+  template <class T> GRADUS_HD T operator()(uint8_t condition, T a, T b) const {
+    return choose(condition, a, b);
+  }
+};
+struct MaskedScale : OnFloats {
+  double scale;
+  template <class T> GRADUS_HD T operator()(T x, uint8_t keep) const {
+    return choose(keep, T(x * T(scale)), T(0));
+  }
+};
+struct NanToNum : OnFractions {
+  static constexpr const char* name = "nan_to_num";
+  double nan, positive, negative;
+  template <class T> GRADUS_HD T operator()(T x) const {
+    constexpr T kInf = std::numeric_limits<T>::infinity();
+    return x != x ? T(nan) : x == kInf ? T(positive) : x == -kInf ? T(negative) : x;
+  }
+};
+struct BitwiseAnd : OnIntegers {
+  static constexpr const char* name = "bitwise_and";
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a & b); }
+};
+struct BitwiseOr : OnIntegers {
+  static constexpr const char* name = "bitwise_or";
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a | b); }
+};
+struct BitwiseXor : OnIntegers {
+  static constexpr const char* name = "bitwise_xor";
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a ^ b); }
+};
+struct BitwiseNot : OnIntegers {
+  static constexpr const char* name = "bitwise_not";
+  template <class T> GRADUS_HD T operator()(T a) const {
+    if constexpr (std::is_same_v<T, bool>)
+      return !a;
+    else
+      return T(~a);
+  }
+};
+// Shifts by less than 0, or by the width and more, leave 0 (or the sign, to the right).
+struct ShiftLeft : OnIntegers {
+  static constexpr const char* name = "bitwise_left_shift";
+  template <class T> GRADUS_HD T operator()(T a, T b) const {
+    const bool out = b < T(0) || uint64_t(b) >= 8 * sizeof(T);
+    return out ? T(0) : T(W<T>(a) << (out ? T(0) : b));
+  }
+};
+struct ShiftRight : OnIntegers {
+  static constexpr const char* name = "bitwise_right_shift";
+  template <class T> GRADUS_HD T operator()(T a, T b) const {
+    const bool out = b < T(0) || uint64_t(b) >= 8 * sizeof(T);
+    return out ? T(a < T(0) ? -1 : 0) : T(a >> (out ? T(0) : b));
+  }
+};
+
+}  // namespace gradus::functors
+
+namespace gradus::raw {
+
+// The kernel of where(): its operands have two types, so it is no functor's alone.
+extern KernelSlot<void(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b)>
+    where_kernel;
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+
+// Results are bool.
+Tensor eq(const Tensor& a, const Tensor& b);
+Tensor ne(const Tensor& a, const Tensor& b);
+Tensor lt(const Tensor& a, const Tensor& b);
+Tensor le(const Tensor& a, const Tensor& b);
+Tensor gt(const Tensor& a, const Tensor& b);
+Tensor ge(const Tensor& a, const Tensor& b);
+Tensor logical_and(const Tensor& a, const Tensor& b);
+Tensor logical_or(const Tensor& a, const Tensor& b);
+inline Tensor eq(const Tensor& a, Number b) { return raw::eq(a, operand(b, a)); }
+inline Tensor ne(const Tensor& a, Number b) { return raw::ne(a, operand(b, a)); }
+inline Tensor lt(const Tensor& a, Number b) { return raw::lt(a, operand(b, a)); }
+inline Tensor le(const Tensor& a, Number b) { return raw::le(a, operand(b, a)); }
+inline Tensor gt(const Tensor& a, Number b) { return raw::gt(a, operand(b, a)); }
+inline Tensor ge(const Tensor& a, Number b) { return raw::ge(a, operand(b, a)); }
+
+}  // namespace gradus::raw
