@@ -97,8 +97,8 @@ std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t>
 // Moves the samples that stand in for others, and their indices, to the end. Returns their number.
 int64_t move_stand_ins_last(std::vector<Sample>& samples, std::vector<int64_t>& indices);
 
-// Holds a data set. It owns an rvalue or a shared_ptr, and `return set;` moves a local set into it. It borrows
-// an lvalue only where that is written out, as DatasetRef(set). The set must then outlive it.
+// Holds a data set. It owns an rvalue or a shared_ptr, and `return set;` moves a local set into it. It
+// borrows an lvalue only where that is written out, as DatasetRef(set). The set must then outlive it.
 class DatasetRef {
  public:
   explicit DatasetRef(const Dataset& borrowed) : p_(std::shared_ptr<const Dataset>(), &borrowed) {}

@@ -13,8 +13,8 @@ namespace gradus::data {
 
 class ImagesInMemory : public ImageDataset {
  public:
-  // `memory` says how many of the bytes are this process's own and how many are shared. By default all are
-  // its own.
+  // `memory` says how many of the bytes are this process's own and how many are shared. By default all
+  // are its own.
   // Shapes: images u8[N,1,H,W], or u8[N,3,H,W] channels-last; labels u8[N].
   // Errors: ShapeError; DTypeError; ValueError for a label of `num_classes` or more, or for a transform that
   // needs another number of channels.
