@@ -68,7 +68,7 @@ void AveragedModel::update_parameters() {
       raw::copy_(a.value, a.source);
     ++a.updates;
   }
-  for (const auto& [updates, same] : items) raw::average_step_(same, {newest_weight(updates)});
+  for (const auto& [updates, same] : items) raw::average_step_(same, newest_weight(updates));
   ++updates_;
 }
 

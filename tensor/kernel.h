@@ -12,7 +12,6 @@
 // other devices it is queued.
 #pragma once
 
-#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -59,9 +58,7 @@ template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
     const Stream stream = current_stream(device);
     if (stream.is_inline() || device.type == DeviceType::kCUDA) return f(out, args...);
     // The queue holds copies of the tensors, so no block is freed before the kernel has used it.
-    stream.enqueue([f, out, copies = std::tuple<std::decay_t<Args>...>(args...)]() mutable {
-      std::apply([&](auto&... a) { f(out, a...); }, copies);
-    });
+    stream.enqueue([f, out, ... copies = std::decay_t<Args>(args)]() mutable { f(out, copies...); });
   }
 
   Function cpu;
@@ -82,9 +79,9 @@ template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
       const RunningRange running(std::move(observer), range);
       return f(out, args...);
     }
-    stream.enqueue([f, out, observer, range, copies = std::tuple<std::decay_t<Args>...>(args...)]() mutable {
+    stream.enqueue([f, out, observer, range, ... copies = std::decay_t<Args>(args)]() mutable {
       const RunningRange running(observer, range);
-      std::apply([&](auto&... a) { f(out, a...); }, copies);
+      f(out, copies...);
     });
   }
 

@@ -17,6 +17,7 @@ struct AdadeltaOptions {
   }
 };
 extern template class OptimizerWith<AdadeltaOptions>;
+extern raw::StepSlot<AdadeltaOptions> adadelta_step_kernel;
 
 // v = rho v + (1 - rho) g^2;  d = sqrt(u + eps) / sqrt(v + eps) g;  u = rho u + (1 - rho) d^2;  p -= lr d,
 // with g = grad + weight_decay p.

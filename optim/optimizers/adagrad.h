@@ -18,6 +18,7 @@ struct AdagradOptions {
   }
 };
 extern template class OptimizerWith<AdagradOptions>;
+extern raw::StepSlot<AdagradOptions> adagrad_step_kernel;
 
 // s += g^2;  p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps), with g = grad + weight_decay p; s
 // starts at initial_accumulator_value.

@@ -23,6 +23,7 @@ struct AdamOptions {
   }
 };
 extern template class OptimizerWith<AdamOptions>;
+extern raw::StepSlot<AdamOptions> adam_step_kernel;
 
 struct AdamWOptions {
   double lr = 1e-3;
@@ -36,6 +37,7 @@ struct AdamWOptions {
   static void each(auto& o, auto&& f) { AdamOptions::each(o, f); }
 };
 extern template class OptimizerWith<AdamWOptions>;
+extern raw::StepSlot<AdamWOptions> adamw_step_kernel;
 
 // m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
 // p -= lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps), with g = grad + weight_decay p.

@@ -20,6 +20,7 @@ struct AdamaxOptions {
   }
 };
 extern template class OptimizerWith<AdamaxOptions>;
+extern raw::StepSlot<AdamaxOptions> adamax_step_kernel;
 
 // m = beta1 m + (1 - beta1) g;  u = max(beta2 u, |g| + eps);  p -= lr / (1 - beta1^t) m / u, with
 // g = grad + weight_decay p.

@@ -19,6 +19,7 @@ struct ASGDOptions {
   }
 };
 extern template class OptimizerWith<ASGDOptions>;
+extern raw::StepSlot<ASGDOptions> asgd_step_kernel;
 
 // p = (1 - lambd eta) p - eta g,  with g = grad + weight_decay p  and  eta = lr / (1 + lambd lr t)^alpha
 // after step t. State "ax" is the average of the parameters after step t0.

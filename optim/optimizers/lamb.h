@@ -23,6 +23,7 @@ struct LAMBOptions {
   }
 };
 extern template class OptimizerWith<LAMBOptions>;
+extern raw::StepSlot<LAMBOptions> lamb_step_kernel;
 
 // m, v as in Adam;  u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p;
 // p -= lr |p| / |u| u, with the 2-norms of each parameter as a whole. The ratio is 1 if a norm is 0.

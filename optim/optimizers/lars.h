@@ -19,6 +19,7 @@ struct LARSOptions {
   }
 };
 extern template class OptimizerWith<LARSOptions>;
+extern raw::StepSlot<LARSOptions> lars_step_kernel;
 
 // b = momentum b + lr trust_coefficient |p| / (|grad| + weight_decay |p| + eps) g;  p -= b,
 // with g = grad + weight_decay p and the 2-norms of each parameter as a whole. The ratio is 1 if |p|

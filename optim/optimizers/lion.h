@@ -20,6 +20,7 @@ struct LionOptions {
   }
 };
 extern template class OptimizerWith<LionOptions>;
+extern raw::StepSlot<LionOptions> lion_step_kernel;
 
 // p -= lr (sign(beta1 m + (1 - beta1) grad) + weight_decay p);  m = beta2 m + (1 - beta2) grad.
 // Source: Chen et al., arXiv:2302.06675, algorithm 2.

@@ -20,6 +20,7 @@ struct NAdamOptions {
   }
 };
 extern template class OptimizerWith<NAdamOptions>;
+extern raw::StepSlot<NAdamOptions> nadam_step_kernel;
 
 // As Adam, with Nesterov's look-ahead: it uses the momentum of the next step and the gradient of this one,
 //   p -= lr ((1 - mu_t) / (1 - M_t) g + mu_(t+1) / (1 - M_(t+1)) m) / (sqrt(v / (1 - beta2^t)) + eps),

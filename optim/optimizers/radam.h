@@ -20,9 +20,12 @@ struct RAdamOptions {
   }
 };
 extern template class OptimizerWith<RAdamOptions>;
+extern raw::StepSlot<RAdamOptions> radam_step_kernel;
 
 // As Adam, but without the division by sqrt(v) in the first steps, and then with a factor r_t: v is too
-// uncertain at first. g = grad + weight_decay p.
+// uncertain at first. g = grad + weight_decay p. From rho_t > 5 on,
+//   r_t = sqrt((rho_t - 4) (rho_t - 2) r / ((r - 4) (r - 2) rho_t)),
+// with r = 2 / (1 - beta2) - 1 and rho_t = r - 2 t beta2^t / (1 - beta2^t).
 // Source: Liu et al., ICLR 2020, algorithm 2.
 class RAdam final : public OptimizerWith<RAdamOptions> {
  public:

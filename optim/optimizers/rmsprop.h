@@ -18,6 +18,7 @@ struct RMSpropOptions {
   }
 };
 extern template class OptimizerWith<RMSpropOptions>;
+extern raw::StepSlot<RMSpropOptions> rmsprop_step_kernel;
 
 // v = alpha v + (1 - alpha) g^2;  a = alpha a + (1 - alpha) g;
 // d = g / (sqrt(v - a^2 if centered, else v) + eps);  b = momentum b + d;  p -= lr b,

@@ -20,6 +20,7 @@ struct RpropOptions {
   }
 };
 extern template class OptimizerWith<RpropOptions>;
+extern raw::StepSlot<RpropOptions> rprop_step_kernel;
 
 // Moves each element by its own step size against its gradient's sign. The step size grows while the
 // sign stays the same. When the sign changes, the step size shrinks and the element does not move.

@@ -18,6 +18,7 @@ struct SGDOptions {
   }
 };
 extern template class OptimizerWith<SGDOptions>;
+extern raw::StepSlot<SGDOptions> sgd_step_kernel;
 
 // g = grad + weight_decay p;  b = momentum b + (1 - dampening) g, in the first step b = g;
 // p -= lr (nesterov ? g + momentum b : b).

@@ -1,7 +1,5 @@
 #include "gradus/tensor/ops/optim_step.h"
 
-#include <cmath>
-
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 
@@ -15,33 +13,6 @@ void check_fits(const char* op, const char* what, const Tensor& t, const Tensor&
     throw DTypeError(op, what, " is ", describe(t), " but its parameter is ", describe(param));
   if (t.shape() != param.shape())
     throw ShapeError(op, what, " is ", describe(t), " but its parameter is ", describe(param));
-}
-
-// Runs the kernel on the items of each device and dtype. All tensors are made row-major.
-template <class Options>
-void run_steps(const char* op, const StepSlot<Options>& kernel, const std::vector<StepItem>& items,
-               const Options& options) {
-  check_step_items(op, items);
-  std::vector<bool> done(items.size());
-  for (size_t first = 0; first < items.size(); ++first) {
-    if (done[first]) continue;
-    std::vector<StepItem> batch;
-    std::vector<std::pair<Tensor, size_t>> copies;  // parameters that are not row-major are updated in a copy
-    for (size_t i = first; i < items.size(); ++i) {
-      const Tensor& p = items[i].param;
-      if (done[i] || p.device() != items[first].param.device() || p.dtype() != items[first].param.dtype())
-        continue;
-      done[i] = true;
-      StepItem item = items[i];
-      if (!p.is_row_major()) copies.emplace_back(p, batch.size());
-      item.param = contiguous(p);
-      item.grad = contiguous(item.grad);
-      batch.push_back(std::move(item));
-    }
-    kernel(batch.front().param, batch, options);
-    for (const StepItem& item : batch) item.param.storage()->bump_version();
-    for (const auto& [p, i] : copies) copy_(p, batch[i].param);
-  }
 }
 
 void check_one_device(const char* op, const std::vector<Tensor>& tensors) {
@@ -72,51 +43,33 @@ void check_step_items(const char* op, const std::vector<StepItem>& items) {
   }
 }
 
-void sgd_step_(const std::vector<StepItem>& items, const SGDStep& o) {
-  run_steps("sgd_step", sgd_step_kernel, items, o);
-}
-void adam_step_(const std::vector<StepItem>& items, const AdamStep& o) {
-  run_steps("adam_step", adam_step_kernel, items, o);
-}
-void adamax_step_(const std::vector<StepItem>& items, const AdamaxStep& o) {
-  run_steps("adamax_step", adamax_step_kernel, items, o);
-}
-void nadam_step_(const std::vector<StepItem>& items, const NAdamStep& o) {
-  run_steps("nadam_step", nadam_step_kernel, items, o);
-}
-void radam_step_(const std::vector<StepItem>& items, const RAdamStep& o) {
-  run_steps("radam_step", radam_step_kernel, items, o);
-}
-void adadelta_step_(const std::vector<StepItem>& items, const AdadeltaStep& o) {
-  run_steps("adadelta_step", adadelta_step_kernel, items, o);
-}
-void adagrad_step_(const std::vector<StepItem>& items, const AdagradStep& o) {
-  run_steps("adagrad_step", adagrad_step_kernel, items, o);
-}
-void rmsprop_step_(const std::vector<StepItem>& items, const RMSpropStep& o) {
-  run_steps("rmsprop_step", rmsprop_step_kernel, items, o);
-}
-void lion_step_(const std::vector<StepItem>& items, const LionStep& o) {
-  run_steps("lion_step", lion_step_kernel, items, o);
-}
-void rprop_step_(const std::vector<StepItem>& items, const RpropStep& o) {
-  run_steps("rprop_step", rprop_step_kernel, items, o);
-}
-void asgd_step_(const std::vector<StepItem>& items, const ASGDStep& o) {
-  run_steps("asgd_step", asgd_step_kernel, items, o);
-}
-void lamb_step_(const std::vector<StepItem>& items, const LAMBStep& o) {
-  run_steps("lamb_step", lamb_step_kernel, items, o);
-}
-void lars_step_(const std::vector<StepItem>& items, const LARSStep& o) {
-  run_steps("lars_step", lars_step_kernel, items, o);
-}
-void average_step_(const std::vector<StepItem>& items, const AverageStep& o) {
-  run_steps("average_step", average_step_kernel, items, o);
+void over_batches(const std::vector<StepItem>& items,
+                  const std::function<void(const std::vector<StepItem>&)>& run) {
+  std::vector<bool> done(items.size());
+  for (size_t first = 0; first < items.size(); ++first) {
+    if (done[first]) continue;
+    std::vector<StepItem> batch;
+    std::vector<std::pair<Tensor, size_t>> copies;  // parameters that are not row-major are updated in a copy
+    for (size_t i = first; i < items.size(); ++i) {
+      const Tensor& p = items[i].param;
+      if (done[i] || p.device() != items[first].param.device() || p.dtype() != items[first].param.dtype())
+        continue;
+      done[i] = true;
+      StepItem item = items[i];
+      if (!p.is_row_major()) copies.emplace_back(p, batch.size());
+      item.param = contiguous(p);
+      item.grad = contiguous(item.grad);
+      batch.push_back(std::move(item));
+    }
+    run(batch);
+    for (const StepItem& item : batch) item.param.storage()->bump_version();
+    for (const auto& [p, i] : copies) copy_(p, batch[i].param);
+  }
 }
 
-double nadam_mu(double beta1, double momentum_decay, int64_t step) {
-  return beta1 * (1 - 0.5 * std::pow(0.96, double(step) * momentum_decay));
+void average_step_(const std::vector<StepItem>& items, double weight) {
+  check_step_items("average_step", items);
+  run_step(average_step_kernel, items, weight);
 }
 
 Tensor norm_of(const std::vector<Tensor>& tensors, double p) {

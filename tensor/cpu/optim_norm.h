@@ -1,0 +1,76 @@
+// Norms of whole tensors, for kernels. Blocks of fixed size are summed in f64 in a fixed order, so a sum is
+// the same for any number of threads.
+#pragma once
+
+#include "gradus/tensor/cpu/optim_step.h"
+
+namespace gradus::raw {
+
+struct Block {
+  size_t tensor;
+  int64_t begin, end;
+};
+
+inline std::vector<Block> blocks_of(const std::vector<int64_t>& sizes) {
+  constexpr int64_t kBlock = 1 << 14;
+  std::vector<Block> blocks;
+  for (size_t t = 0; t < sizes.size(); ++t)
+    for (int64_t b = 0; b < sizes[t]; b += kBlock) blocks.push_back({t, b, std::min(b + kBlock, sizes[t])});
+  return blocks;
+}
+
+// Calls f(block, index of the block) in parallel.
+template <class F> void over_blocks(const std::vector<Block>& blocks, F f) {
+  parallel_for(0, static_cast<int64_t>(blocks.size()), 2, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) f(blocks[static_cast<size_t>(i)], static_cast<size_t>(i));
+  });
+}
+
+// A sum of squares in four vectors of four parts. A single sum would wait for each addition
+// before the next one.
+struct Squares {
+  using Part [[gnu::vector_size(32)]] = double;
+  Part parts[4] = {};
+
+  template <class T> void add(const T* x, int64_t n) {
+    const auto load = [x](int64_t i) {
+      return Part{double(x[i]), double(x[i + 1]), double(x[i + 2]), double(x[i + 3])};
+    };
+    Part a = parts[0], b = parts[1], c = parts[2], d = parts[3];
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+      const Part p = load(i), q = load(i + 4), r = load(i + 8), s = load(i + 12);
+      a += p * p, b += q * q, c += r * r, d += s * s;
+    }
+    for (; i < n; ++i) a[i % 4] += double(x[i]) * double(x[i]);
+    parts[0] = a, parts[1] = b, parts[2] = c, parts[3] = d;
+  }
+  double sum() const {
+    const Part total = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+    return (total[0] + total[1]) + (total[2] + total[3]);
+  }
+};
+
+// Two norms of each item. f(item, begin, end, first, second) adds the squares of a block to both.
+struct Norms {
+  double first = 0, second = 0;
+};
+template <class F> std::vector<Norms> norms_of(const std::vector<StepItem>& items, F f) {
+  std::vector<int64_t> sizes;
+  for (const StepItem& item : items) sizes.push_back(item.param.numel());
+  const std::vector<Block> blocks = blocks_of(sizes);
+  std::vector<Norms> partial(blocks.size()), norms(items.size());
+  over_blocks(blocks, [&](const Block& b, size_t i) {
+    Squares first, second;
+    f(items[b.tensor], b.begin, b.end, first, second);
+    partial[i] = {first.sum(), second.sum()};
+  });
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    norms[blocks[i].tensor].first += partial[i].first;
+    norms[blocks[i].tensor].second += partial[i].second;
+  }
+  for (Norms& n : norms) n = {std::sqrt(n.first), std::sqrt(n.second)};
+  return norms;
+}
+
+}  // namespace gradus::raw
