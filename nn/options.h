@@ -91,10 +91,16 @@ template <class O, class Base = Module> class ModuleWith : public Base {
       : Base(parent, std::move(name)), options_(std::move(options)) {}
   explicit ModuleWith(Options options = {}) : options_(std::move(options)) {}
   const Options& options() const { return options_; }
-  std::string extra_repr() const override { return options_text(options_); }
+  std::string extra_repr() const override;
 
  private:
   Options options_;
 };
+
+// Not inline: options of the library's layers are printed by code of the library, which `extern template`
+// beside them says, and cost no time to compile.
+template <class O, class Base> std::string ModuleWith<O, Base>::extra_repr() const {
+  return options_text(options_);
+}
 
 }  // namespace gradus::nn

@@ -2,10 +2,13 @@
 // beside the op and defined with the op's kernel for the CPU, so a program that links the op links this
 // kernel and no other:
 //
-//   // tensor/ops/relu.h      in namespace raw
-//   extern KernelSlot<void(const Tensor& out, const Tensor& x)> relu_kernel;
-//   // tensor/cpu/relu.cc     constinit decltype(relu_kernel) relu_kernel{"relu", &relu_cpu};
-//   // tensor/ops/relu.cc     relu_kernel(out, x);
+//   // tensor/ops/softmax.h      in namespace raw
+//   extern KernelSlot<void(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool log)>
+//       softmax_kernel;
+//   // tensor/cpu/softmax.cc     constinit decltype(softmax_kernel) softmax_kernel{"softmax", &softmax_cpu};
+//   // tensor/ops/softmax.cc     softmax_kernel(y, x, n, inner, log);
+//
+// The slot of an element-wise op is found by its functor: tensor/ops/elementwise.h.
 //
 // The op checks its arguments, infers shapes and allocates results. The kernel only computes. A call of a
 // slot launches the kernel on the current stream of the first tensor's device: on cpu:0 it runs at once, on

@@ -61,4 +61,16 @@ Tensor Softmax2d::forward(const Tensor& x) {
   return softmax(x, -3);
 }
 
+template class ModuleWith<ELUOptions, Layer>;
+template class ModuleWith<GELUOptions, Layer>;
+template class ModuleWith<GLUOptions, Layer>;
+template class ModuleWith<HardtanhOptions, Layer>;
+template class ModuleWith<LeakyReLUOptions, Layer>;
+template class ModuleWith<NoOptions, Layer>;
+template class ModuleWith<PReLUOptions, Layer>;
+template class ModuleWith<RReLUOptions, Layer>;
+template class ModuleWith<ShrinkOptions, Layer>;
+template class ModuleWith<SoftmaxOptions, Layer>;
+template class ModuleWith<SoftplusOptions, Layer>;
+template class ModuleWith<ThresholdOptions, Layer>;
 }  // namespace gradus::nn

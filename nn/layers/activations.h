@@ -15,6 +15,7 @@ template <Tensor (*F)(const Tensor&)> class PlainActivation : public LayerWith<N
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override { return F(x); }
 };
+extern template class ModuleWith<NoOptions, Layer>;
 
 // max(x, 0)
 class ReLU final : public LayerWith<NoOptions> {
@@ -84,6 +85,7 @@ class Hardswish final : public PlainActivation<&hardswish> {
 struct LeakyReLUOptions {
   double negative_slope = 0.01;
 };
+extern template class ModuleWith<LeakyReLUOptions, Layer>;
 // x where x > 0, else negative_slope x
 class LeakyReLU final : public LayerWith<LeakyReLUOptions> {
  public:
@@ -95,6 +97,7 @@ struct PReLUOptions {
   int64_t num_parameters = 1;  // 1, or the number of channels
   double init = 0.25;
 };
+extern template class ModuleWith<PReLUOptions, Layer>;
 // x where x > 0, else weight x. The weight is learned, one for all elements or one for each channel.
 // Shapes: x [N,C,...], weight [num_parameters].
 class PReLU final : public LayerWith<PReLUOptions> {
@@ -110,6 +113,7 @@ class PReLU final : public LayerWith<PReLUOptions> {
 struct RReLUOptions {
   double lower = 1.0 / 8, upper = 1.0 / 3;
 };
+extern template class ModuleWith<RReLUOptions, Layer>;
 // x where x >= 0, else a x. In training a is uniform in [lower, upper] for each element; in evaluation it is
 // the mean of lower and upper.
 // Source: Xu et al., "Empirical evaluation of rectified activations", 2015.
@@ -122,6 +126,7 @@ class RReLU final : public LayerWith<RReLUOptions> {
 struct ELUOptions {
   double alpha = 1;
 };
+extern template class ModuleWith<ELUOptions, Layer>;
 // x where x > 0, else alpha (exp(x) - 1)
 class ELU final : public LayerWith<ELUOptions> {
  public:
@@ -138,6 +143,7 @@ class CELU final : public LayerWith<ELUOptions> {
 struct GELUOptions {
   Gelu approximate = Gelu::kExact;
 };
+extern template class ModuleWith<GELUOptions, Layer>;
 // x Phi(x), Phi the normal distribution function
 class GELU final : public LayerWith<GELUOptions> {
  public:
@@ -148,6 +154,7 @@ class GELU final : public LayerWith<GELUOptions> {
 struct SoftplusOptions {
   double beta = 1, threshold = 20;
 };
+extern template class ModuleWith<SoftplusOptions, Layer>;
 // log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold
 class Softplus final : public LayerWith<SoftplusOptions> {
  public:
@@ -158,6 +165,7 @@ class Softplus final : public LayerWith<SoftplusOptions> {
 struct HardtanhOptions {
   double low = -1, high = 1;
 };
+extern template class ModuleWith<HardtanhOptions, Layer>;
 // min(max(x, low), high)
 class Hardtanh final : public LayerWith<HardtanhOptions> {
  public:
@@ -168,6 +176,7 @@ class Hardtanh final : public LayerWith<HardtanhOptions> {
 struct ShrinkOptions {
   double lambda = 0.5;
 };
+extern template class ModuleWith<ShrinkOptions, Layer>;
 // x where |x| > lambda, else 0
 class Hardshrink final : public LayerWith<ShrinkOptions> {
  public:
@@ -185,6 +194,7 @@ struct ThresholdOptions {
   Required<double, "threshold"> threshold;
   Required<double, "value"> value;
 };
+extern template class ModuleWith<ThresholdOptions, Layer>;
 // x where x > threshold, else `value`
 class Threshold final : public LayerWith<ThresholdOptions> {
  public:
@@ -195,6 +205,7 @@ class Threshold final : public LayerWith<ThresholdOptions> {
 struct GLUOptions {
   int64_t dim = -1;
 };
+extern template class ModuleWith<GLUOptions, Layer>;
 // a sigmoid(b), a and b the halves of x along `dim`
 class GLU final : public LayerWith<GLUOptions> {
  public:
@@ -205,6 +216,7 @@ class GLU final : public LayerWith<GLUOptions> {
 struct SoftmaxOptions {
   Required<int64_t, "dim"> dim;
 };
+extern template class ModuleWith<SoftmaxOptions, Layer>;
 // exp(x) / sum exp(x) along `dim`
 class Softmax final : public LayerWith<SoftmaxOptions> {
  public:

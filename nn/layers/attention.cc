@@ -165,4 +165,5 @@ AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor
   });
 }
 
+template class ModuleWith<MultiheadAttentionOptions>;
 }  // namespace gradus::nn

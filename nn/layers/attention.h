@@ -18,6 +18,7 @@ struct MultiheadAttentionOptions {
   int64_t kdim = 0, vdim = 0;  // sizes of keys and values; 0: embed_dim
   bool batch_first = false;
 };
+extern template class ModuleWith<MultiheadAttentionOptions>;
 
 // Masks and results of one call. In a bool mask true excludes: a key that is padding, or a pair of query and
 // key that may not attend. A floating-point mask is added to the scores.

@@ -134,4 +134,5 @@ void BatchNorm3d::check_input(const Tensor& x) const {
     throw ShapeError("BatchNorm3d", "expected x [N,", *options().features, ",D,H,W], given ", describe(x));
 }
 
+template class ModuleWith<BatchNormOptions, Layer>;
 }  // namespace gradus::nn

@@ -17,6 +17,7 @@ struct BatchNormOptions {
   bool affine = true;               // learns weight and bias
   bool track_running_stats = true;  // false: evaluation also uses the batch's statistics
 };
+extern template class ModuleWith<BatchNormOptions, Layer>;
 
 // Joins the statistics of several batches, such as those of a job's ranks; distributed/
 // implements it. Differentiable.

@@ -42,4 +42,5 @@ Tensor Bilinear::operator()(const Tensor& a, const Tensor& b) {
   });
 }
 
+template class ModuleWith<BilinearOptions>;
 }  // namespace gradus::nn

@@ -11,6 +11,7 @@ struct BilinearOptions {
   Required<int64_t, "out"> out;
   bool bias = true;
 };
+extern template class ModuleWith<BilinearOptions>;
 
 // Computes y_o = a^T W_o b + bias_o. Weight and bias start uniform in +-1/sqrt(in1).
 // Shapes: a [...,in1], b [...,in2] -> [...,out]; weight [out,in1,in2], bias [out].

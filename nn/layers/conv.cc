@@ -135,4 +135,10 @@ template class Conv<ConvTranspose1dOptions>;
 template class Conv<ConvTranspose2dOptions>;
 template class Conv<ConvTranspose3dOptions>;
 
+template class ModuleWith<Conv1dOptions, Layer>;
+template class ModuleWith<Conv2dOptions, Layer>;
+template class ModuleWith<Conv3dOptions, Layer>;
+template class ModuleWith<ConvTranspose1dOptions, Layer>;
+template class ModuleWith<ConvTranspose2dOptions, Layer>;
+template class ModuleWith<ConvTranspose3dOptions, Layer>;
 }  // namespace gradus::nn

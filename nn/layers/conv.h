@@ -20,6 +20,7 @@ struct Conv1dOptions {
   bool same_padding = false;  // as much padding as keeps the size; for stride 1
   PaddingMode padding_mode = PaddingMode::kZeros;
 };
+extern template class ModuleWith<Conv1dOptions, Layer>;
 struct Conv2dOptions {
   Required<int64_t, "in"> in;
   Required<int64_t, "out"> out;  // channels
@@ -32,6 +33,7 @@ struct Conv2dOptions {
   bool same_padding = false;  // as much padding as keeps the size; for stride 1
   PaddingMode padding_mode = PaddingMode::kZeros;
 };
+extern template class ModuleWith<Conv2dOptions, Layer>;
 struct Conv3dOptions {
   Required<int64_t, "in"> in;
   Required<int64_t, "out"> out;  // channels
@@ -44,6 +46,7 @@ struct Conv3dOptions {
   bool same_padding = false;  // as much padding as keeps the size; for stride 1
   PaddingMode padding_mode = PaddingMode::kZeros;
 };
+extern template class ModuleWith<Conv3dOptions, Layer>;
 
 struct ConvTranspose1dOptions {
   Required<int64_t, "in"> in;
@@ -56,6 +59,7 @@ struct ConvTranspose1dOptions {
   int64_t groups = 1;
   bool bias = true;
 };
+extern template class ModuleWith<ConvTranspose1dOptions, Layer>;
 struct ConvTranspose2dOptions {
   Required<int64_t, "in"> in;
   Required<int64_t, "out"> out;  // channels
@@ -67,6 +71,7 @@ struct ConvTranspose2dOptions {
   int64_t groups = 1;
   bool bias = true;
 };
+extern template class ModuleWith<ConvTranspose2dOptions, Layer>;
 struct ConvTranspose3dOptions {
   Required<int64_t, "in"> in;
   Required<int64_t, "out"> out;  // channels
@@ -78,6 +83,7 @@ struct ConvTranspose3dOptions {
   int64_t groups = 1;
   bool bias = true;
 };
+extern template class ModuleWith<ConvTranspose3dOptions, Layer>;
 
 // Base of the six layers. Weight and bias start uniform in +-1/sqrt(weight.size(1) * elements of the kernel).
 template <class O> class Conv : public LayerWith<O> {

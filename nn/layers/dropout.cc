@@ -16,4 +16,5 @@ Tensor FeatureAlphaDropout::forward(const Tensor& x) {
   return feature_alpha_dropout(x, options().p, is_training());
 }
 
+template class ModuleWith<DropoutOptions, Layer>;
 }  // namespace gradus::nn

@@ -8,6 +8,7 @@ namespace gradus::nn {
 struct DropoutOptions {
   double p = 0.5;  // probability of a zero, in [0, 1]
 };
+extern template class ModuleWith<DropoutOptions, Layer>;
 
 // In training, zeroes each element with probability p and scales the others by 1 / (1 - p); else returns x.
 class Dropout final : public LayerWith<DropoutOptions> {

@@ -26,4 +26,5 @@ Tensor Embedding::forward(const Tensor& index) {
   return embedding(index, weight, {.padding_idx = o.padding_idx, .scale_grad_by_freq = o.scale_grad_by_freq});
 }
 
+template class ModuleWith<EmbeddingOptions, Layer>;
 }  // namespace gradus::nn

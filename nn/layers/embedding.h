@@ -16,6 +16,7 @@ struct EmbeddingOptions {
   double norm_type = 2;                 // the p of the p-norm that max_norm bounds
   bool scale_grad_by_freq = false;      // divides a row's gradient by how often the row is looked up
 };
+extern template class ModuleWith<EmbeddingOptions, Layer>;
 
 // Looks up rows of weight as embedding does. weight starts normal with deviation 1.
 // Shapes: index i64 or i32 [...] -> [...,embedding_dim]; weight [num_embeddings,embedding_dim].

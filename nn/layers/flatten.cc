@@ -23,4 +23,6 @@ Tensor Unflatten::forward(const Tensor& x) {
   return reshape(x, shape);
 }
 
+template class ModuleWith<FlattenOptions, Layer>;
+template class ModuleWith<UnflattenOptions, Layer>;
 }  // namespace gradus::nn

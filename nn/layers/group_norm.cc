@@ -58,4 +58,7 @@ Tensor LocalResponseNorm::forward(const Tensor& x) {
   return local_response_norm(x, o.size, {.alpha = o.alpha, .beta = o.beta, .k = o.k});
 }
 
+template class ModuleWith<GroupNormOptions, Layer>;
+template class ModuleWith<InstanceNormOptions, Layer>;
+template class ModuleWith<LocalResponseNormOptions, Layer>;
 }  // namespace gradus::nn

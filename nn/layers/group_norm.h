@@ -12,6 +12,7 @@ struct GroupNormOptions {
   double eps = 1e-5;
   bool affine = true;  // learns weight and bias
 };
+extern template class ModuleWith<GroupNormOptions, Layer>;
 
 // Normalizes each sample over groups of channels, as group_norm does.
 // Shapes: x [N,channels,...] -> the same; weight, bias [channels].
@@ -33,6 +34,7 @@ struct InstanceNormOptions {
   bool affine = false;               // learns weight and bias
   bool track_running_stats = false;  // tracks running statistics and uses them in evaluation
 };
+extern template class ModuleWith<InstanceNormOptions, Layer>;
 
 // Normalizes each channel of each sample over its positions, as instance_norm does.
 class InstanceNorm : public LayerWith<InstanceNormOptions> {
@@ -82,6 +84,7 @@ struct LocalResponseNormOptions {
   Required<int64_t, "size"> size;  // number of channels in the sum
   double alpha = 1e-4, beta = 0.75, k = 1;
 };
+extern template class ModuleWith<LocalResponseNormOptions, Layer>;
 
 // Divides by a power of the sum of squares over neighboring channels, as local_response_norm does.
 // Shapes: x [N,C,...] -> the same.

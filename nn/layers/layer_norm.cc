@@ -27,4 +27,6 @@ Tensor LayerNorm::forward(const Tensor& x) {
 Tensor RMSNorm::initial() const { return initial_parameter("RMSNorm", options().shape, options().affine, 1); }
 Tensor RMSNorm::forward(const Tensor& x) { return rms_norm(x, *options().shape, weight, options().eps); }
 
+template class ModuleWith<LayerNormOptions, Layer>;
+template class ModuleWith<RMSNormOptions, Layer>;
 }  // namespace gradus::nn

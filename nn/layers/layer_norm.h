@@ -13,6 +13,7 @@ struct LayerNormOptions {
   bool affine = true;  // learns weight and bias
   bool bias = true;    // with affine, learns a bias too
 };
+extern template class ModuleWith<LayerNormOptions, Layer>;
 
 // Normalizes over the last dims, of the sizes `shape`, as layer_norm does.
 // Shapes: x [...,shape] -> the same; weight, bias `shape`.
@@ -32,6 +33,7 @@ struct RMSNormOptions {
   std::optional<double> eps = {};  // none: the machine precision of the type computed in
   bool affine = true;              // learns a weight
 };
+extern template class ModuleWith<RMSNormOptions, Layer>;
 
 // Divides by the root mean square over the last dims, of the sizes `shape`, as rms_norm does.
 // Shapes: x [...,shape] -> the same; weight `shape`.

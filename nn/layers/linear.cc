@@ -24,4 +24,5 @@ Tensor Linear::initial_bias(const LinearOptions& o) {
 
 Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias); }
 
+template class ModuleWith<LinearOptions, Layer>;
 }  // namespace gradus::nn

@@ -10,6 +10,7 @@ struct LinearOptions {
   Required<int64_t, "out"> out;
   bool bias = true;
 };
+extern template class ModuleWith<LinearOptions, Layer>;
 
 // Computes y = x w^T + b. Weight and bias start uniform in +-1/sqrt(in).
 // Shapes: x [...,in] -> [...,out]; weight [out,in], bias [out].

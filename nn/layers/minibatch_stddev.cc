@@ -30,4 +30,5 @@ Tensor MinibatchStdDev::forward(const Tensor& x) {
              1);
 }
 
+template class ModuleWith<MinibatchStdDevOptions, Layer>;
 }  // namespace gradus::nn

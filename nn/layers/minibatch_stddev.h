@@ -10,6 +10,7 @@ struct MinibatchStdDevOptions {
   int64_t channel_groups = 1;  // number of channels to append
   double eps = 1e-8;
 };
+extern template class ModuleWith<MinibatchStdDevOptions, Layer>;
 
 // Splits the batch into groups: the images n, n + N/group_size, ... are a group. Averages the standard
 // deviations of all elements within a group and appends this average as channels. Each of the appended

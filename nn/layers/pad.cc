@@ -32,4 +32,10 @@ template class PadLayer<PadLayerOptions<Padding1d>, 2>;
 template class PadLayer<PadLayerOptions<Padding2d>, 2>;
 template class PadLayer<PadLayerOptions<Padding3d>, 2>;
 
+template class ModuleWith<ConstantPadOptions<Padding1d>, Layer>;
+template class ModuleWith<ConstantPadOptions<Padding2d>, Layer>;
+template class ModuleWith<ConstantPadOptions<Padding3d>, Layer>;
+template class ModuleWith<PadLayerOptions<Padding1d>, Layer>;
+template class ModuleWith<PadLayerOptions<Padding2d>, Layer>;
+template class ModuleWith<PadLayerOptions<Padding3d>, Layer>;
 }  // namespace gradus::nn

@@ -32,10 +32,16 @@ struct Padding3d {
 template <class P> struct PadLayerOptions {
   Required<P, "padding"> padding;
 };
+extern template class ModuleWith<PadLayerOptions<Padding1d>, Layer>;
+extern template class ModuleWith<PadLayerOptions<Padding2d>, Layer>;
+extern template class ModuleWith<PadLayerOptions<Padding3d>, Layer>;
 template <class P> struct ConstantPadOptions {
   Required<P, "padding"> padding;
   double value = 0;
 };
+extern template class ModuleWith<ConstantPadOptions<Padding1d>, Layer>;
+extern template class ModuleWith<ConstantPadOptions<Padding2d>, Layer>;
+extern template class ModuleWith<ConstantPadOptions<Padding3d>, Layer>;
 
 // Base of the padding layers. kMode is a PadMode.
 template <class O, int kMode> class PadLayer : public LayerWith<O> {

@@ -20,4 +20,6 @@ Tensor ChannelShuffle::forward(const Tensor& x) {
   return reshape(transpose(reshape(x, apart), 1, 2), x.shape());
 }
 
+template class ModuleWith<ChannelShuffleOptions, Layer>;
+template class ModuleWith<PixelShuffleOptions, Layer>;
 }  // namespace gradus::nn

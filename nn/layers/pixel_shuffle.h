@@ -9,6 +9,7 @@ namespace gradus::nn {
 struct PixelShuffleOptions {
   Required<int64_t, "factor"> factor;
 };
+extern template class ModuleWith<PixelShuffleOptions, Layer>;
 
 // Spreads channels over cells, as pixel_shuffle does.
 // Shapes: x [...,C f^2,H,W] -> [...,C,H f,W f].
@@ -29,6 +30,7 @@ class PixelUnshuffle final : public LayerWith<PixelShuffleOptions> {
 struct ChannelShuffleOptions {
   Required<int64_t, "groups"> groups;
 };
+extern template class ModuleWith<ChannelShuffleOptions, Layer>;
 
 // Mixes the channels of groups: channel g * C/groups + c goes to c * groups + g.
 // Shapes: x [N,C,...] -> the same.

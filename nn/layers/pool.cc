@@ -38,4 +38,18 @@ template class Pool<AdaptiveMaxPool1dOptions>;
 template class Pool<AdaptiveMaxPool2dOptions>;
 template class Pool<AdaptiveMaxPool3dOptions>;
 
+template class ModuleWith<AdaptiveAvgPool1dOptions, Layer>;
+template class ModuleWith<AdaptiveAvgPool2dOptions, Layer>;
+template class ModuleWith<AdaptiveAvgPool3dOptions, Layer>;
+template class ModuleWith<AdaptiveMaxPool1dOptions, Layer>;
+template class ModuleWith<AdaptiveMaxPool2dOptions, Layer>;
+template class ModuleWith<AdaptiveMaxPool3dOptions, Layer>;
+template class ModuleWith<AvgPool1dOptions, Layer>;
+template class ModuleWith<AvgPool2dOptions, Layer>;
+template class ModuleWith<AvgPool3dOptions, Layer>;
+template class ModuleWith<LpPool1dOptions, Layer>;
+template class ModuleWith<LpPool2dOptions, Layer>;
+template class ModuleWith<MaxPool1dOptions, Layer>;
+template class ModuleWith<MaxPool2dOptions, Layer>;
+template class ModuleWith<MaxPool3dOptions, Layer>;
 }  // namespace gradus::nn

@@ -10,21 +10,27 @@ namespace gradus::nn {
 struct AdaptiveAvgPool1dOptions {
   Required<int64_t, "output"> output;
 };
+extern template class ModuleWith<AdaptiveAvgPool1dOptions, Layer>;
 struct AdaptiveAvgPool2dOptions {
   Required<Size2, "output"> output;
 };
+extern template class ModuleWith<AdaptiveAvgPool2dOptions, Layer>;
 struct AdaptiveAvgPool3dOptions {
   Required<Size3, "output"> output;
 };
+extern template class ModuleWith<AdaptiveAvgPool3dOptions, Layer>;
 struct AdaptiveMaxPool1dOptions {
   Required<int64_t, "output"> output;
 };
+extern template class ModuleWith<AdaptiveMaxPool1dOptions, Layer>;
 struct AdaptiveMaxPool2dOptions {
   Required<Size2, "output"> output;
 };
+extern template class ModuleWith<AdaptiveMaxPool2dOptions, Layer>;
 struct AdaptiveMaxPool3dOptions {
   Required<Size3, "output"> output;
 };
+extern template class ModuleWith<AdaptiveMaxPool3dOptions, Layer>;
 
 // Base of the pooling layers. The options O select the op.
 template <class O> class Pool : public LayerWith<O> {
@@ -33,39 +39,55 @@ template <class O> class Pool : public LayerWith<O> {
   Tensor forward(const Tensor& x) override;
 };
 
+extern template class ModuleWith<MaxPool1dOptions, Layer>;
+
 // Take the maximum of each window.
 class MaxPool1d final : public Pool<MaxPool1dOptions> {
  public:
   using Pool::Pool;
 };
+extern template class ModuleWith<MaxPool2dOptions, Layer>;
+
 class MaxPool2d final : public Pool<MaxPool2dOptions> {
  public:
   using Pool::Pool;
 };
+extern template class ModuleWith<MaxPool3dOptions, Layer>;
+
 class MaxPool3d final : public Pool<MaxPool3dOptions> {
  public:
   using Pool::Pool;
 };
+
+extern template class ModuleWith<AvgPool1dOptions, Layer>;
 
 // Take the mean of each window.
 class AvgPool1d final : public Pool<AvgPool1dOptions> {
  public:
   using Pool::Pool;
 };
+extern template class ModuleWith<AvgPool2dOptions, Layer>;
+
 class AvgPool2d final : public Pool<AvgPool2dOptions> {
  public:
   using Pool::Pool;
 };
+extern template class ModuleWith<AvgPool3dOptions, Layer>;
+
 class AvgPool3d final : public Pool<AvgPool3dOptions> {
  public:
   using Pool::Pool;
 };
+
+extern template class ModuleWith<LpPool1dOptions, Layer>;
 
 // Take the p-th root of the sum of each window's p-th powers.
 class LPPool1d final : public Pool<LpPool1dOptions> {
  public:
   using Pool::Pool;
 };
+extern template class ModuleWith<LpPool2dOptions, Layer>;
+
 class LPPool2d final : public Pool<LpPool2dOptions> {
  public:
   using Pool::Pool;

@@ -222,4 +222,9 @@ Tensor GRUCell::operator()(const Tensor& given, const Tensor& given_h) {
   });
 }
 
+template class ModuleWith<GRUOptions>;
+template class ModuleWith<LSTMOptions>;
+template class ModuleWith<RNNCellOptions>;
+template class ModuleWith<RNNOptions>;
+template class ModuleWith<RecurrentCellOptions>;
 }  // namespace gradus::nn

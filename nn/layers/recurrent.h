@@ -33,6 +33,7 @@ struct RNNOptions {
   double dropout = 0;  // of the outputs of all layers but the last, in training
   bool bidirectional = false;
 };
+extern template class ModuleWith<RNNOptions>;
 
 struct LSTMOptions {
   Required<int64_t, "input_size"> input_size;
@@ -44,6 +45,7 @@ struct LSTMOptions {
   bool bidirectional = false;
   int64_t proj_size = 0;  // if positive, h is projected to that size
 };
+extern template class ModuleWith<LSTMOptions>;
 
 struct GRUOptions {
   Required<int64_t, "input_size"> input_size;
@@ -54,6 +56,7 @@ struct GRUOptions {
   double dropout = 0;  // of the outputs of all layers but the last, in training
   bool bidirectional = false;
 };
+extern template class ModuleWith<GRUOptions>;
 
 // The output of the last layer at all times, and the states of all layers after the last time.
 struct RNNResult {
@@ -146,11 +149,13 @@ struct RNNCellOptions {
   bool bias = true;
   RNNActivation nonlinearity = RNNActivation::kTanh;
 };
+extern template class ModuleWith<RNNCellOptions>;
 struct RecurrentCellOptions {
   Required<int64_t, "input_size"> input_size;
   Required<int64_t, "hidden_size"> hidden_size;
   bool bias = true;
 };
+extern template class ModuleWith<RecurrentCellOptions>;
 
 // Base of the cells: weight_ih [gates * hidden,input], weight_hh [gates * hidden,hidden], bias_ih, bias_hh.
 template <class O> class RecurrentCell : public ModuleWith<O> {

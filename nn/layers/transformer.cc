@@ -72,4 +72,6 @@ Tensor TransformerEncoder::encode(const Tensor& x, const TransformerMasks& masks
   return norm ? (*norm)(h) : h;
 }
 
+template class ModuleWith<TransformerEncoderLayerOptions, Layer>;
+template class ModuleWith<TransformerEncoderOptions, Layer>;
 }  // namespace gradus::nn

@@ -26,6 +26,7 @@ struct TransformerEncoderLayerOptions {
   bool norm_first = false;  // normalizes the inputs of attention and feed-forward instead of their outputs
   bool bias = true;
 };
+extern template class ModuleWith<TransformerEncoderLayerOptions, Layer>;
 
 // The masks, as MultiheadAttention takes them: true where a position may not attend, or numbers
 // added to the scores.
@@ -72,6 +73,7 @@ struct TransformerEncoderOptions {
   Required<int64_t, "num_layers"> num_layers;
   bool norm = false;  // normalizes the result
 };
+extern template class ModuleWith<TransformerEncoderOptions, Layer>;
 
 // Encoder layers one after the other. Each has initial weights of its own; torch.nn copies
 // those of one layer.

@@ -10,4 +10,6 @@ Tensor Fold::forward(const Tensor& x) {
               {.kernel = *o.kernel, .stride = o.stride, .padding = o.padding, .dilation = o.dilation});
 }
 
+template class ModuleWith<FoldOptions, Layer>;
+template class ModuleWith<UnfoldOptions, Layer>;
 }  // namespace gradus::nn

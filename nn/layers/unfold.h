@@ -6,6 +6,8 @@
 
 namespace gradus::nn {
 
+extern template class ModuleWith<UnfoldOptions, Layer>;
+
 // Returns windows as columns, as unfold does.
 // Shapes: x [N,C,H,W] -> [N,C KH KW,windows].
 class Unfold final : public LayerWith<UnfoldOptions> {
@@ -21,6 +23,7 @@ struct FoldOptions {
   Size2 padding = 0;
   Size2 dilation = 1;
 };
+extern template class ModuleWith<FoldOptions, Layer>;
 
 // Adds columns up to images, as fold does.
 // Shapes: x [N,C KH KW,windows] -> [N,C,output.h,output.w].

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "gradus/autograd/graph/record.h"
-#include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/arithmetic.h"
-#include "gradus/tensor/ops/elementwise.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/tensor/ops/arithmetic.h"
 
 namespace gradus::dist::internal {
 
