@@ -26,7 +26,7 @@ Tensor gradient(int rank, int backward, int parameter, const Shape& shape) {
   return reshape(matmul(of_formula({n, 2}, key + 3), of_formula({2, m}, key + 4)) * double(rank + 1), shape);
 }
 
-TEST(GoldenPowerSGD, gradients_are_those_of_pytorch) {
+TEST(GoldenPowerSGD, GradientsAreThoseOfPytorch) {
   const io::SafetensorsFile file = golden::load("power_sgd");
   for (const bool feedback : {true, false})
     run_ranks(2, [&] {

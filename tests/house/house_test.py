@@ -127,6 +127,14 @@ class House(unittest.TestCase):
         long += [f"README.md:{n}" for n, line in enumerate(text("README.md").split("\n"), 1) if len(line) > 120]
         self.assertEqual((long, glued, orphans), ([], [], []))
 
+    def test_names_of_tests_are_in_one_style(self):
+        other = []
+        for path in files(("tests",), (".h", ".cc")):
+            for suite, name in re.findall(r"^(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", text(path), re.M):
+                if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", suite) or not re.fullmatch(r"[A-Z][A-Za-z0-9]*", name):
+                    other.append(f"{suite}.{name}")
+        self.assertEqual(other, [], "expected Suite.WhatHolds")
+
     def test_what_is_read_first_is_short(self):
         self.assertLessEqual(len(text("examples/mnist.cc").splitlines()), 80)
         self.assertLessEqual(len(text("docs/architecture.md").split()), 3000)

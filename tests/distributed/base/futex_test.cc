@@ -37,7 +37,7 @@ void play(Table& table, int player, int turns, const Watch& watch) {
   }
 }
 
-TEST_P(Signals, no_wakeup_is_lost_between_threads) {
+TEST_P(Signals, NoWakeupIsLostBetweenThreads) {
   Table table;
   const TimePoint start = now();
   on_threads(2, [&](int player) { play(table, player, 5'000, watch()); });
@@ -45,7 +45,7 @@ TEST_P(Signals, no_wakeup_is_lost_between_threads) {
   EXPECT_LT(now() - start, 10s);
 }
 
-TEST_P(Signals, no_wakeup_is_lost_between_processes) {
+TEST_P(Signals, NoWakeupIsLostBetweenProcesses) {
   SharedMapping memory(4096);
   Table& table = *reinterpret_cast<Table*>(memory.data());
   const TimePoint start = now();
@@ -55,7 +55,7 @@ TEST_P(Signals, no_wakeup_is_lost_between_processes) {
   EXPECT_LT(now() - start, 10s);
 }
 
-TEST_P(Signals, all_who_wait_are_woken) {
+TEST_P(Signals, AllWhoWaitAreWoken) {
   Table table;
   const TimePoint start = now();
   for (int i = 1; i <= 100; ++i)
@@ -73,7 +73,7 @@ TEST_P(Signals, all_who_wait_are_woken) {
   EXPECT_LT(now() - start, 3s);  // 5 s, if each looked up after 50 ms only
 }
 
-TEST_P(Signals, a_wait_ends_at_its_deadline) {
+TEST_P(Signals, AWaitEndsAtItsDeadline) {
   Table table;
   for (const Milliseconds timeout : {0ms, 1ms, 120ms}) {
     const TimePoint start = now();
@@ -85,7 +85,7 @@ TEST_P(Signals, a_wait_ends_at_its_deadline) {
   }
 }
 
-TEST_P(Signals, a_failure_that_nobody_signals_ends_a_wait) {
+TEST_P(Signals, AFailureThatNobodySignalsEndsAWait) {
   Table table;
   std::thread reporter([&] {
     std::this_thread::sleep_for(20ms);
@@ -99,7 +99,7 @@ TEST_P(Signals, a_failure_that_nobody_signals_ends_a_wait) {
   reporter.join();
 }
 
-TEST_P(Signals, what_is_ready_counts_more_than_failure_and_deadline) {
+TEST_P(Signals, WhatIsReadyCountsMoreThanFailureAndDeadline) {
   Table table;
   memberships[1]->report({Failure::Kind::kFailed, 1, "rank 1 threw"});
   EXPECT_EQ(table.signal.wait(
@@ -110,7 +110,7 @@ TEST_P(Signals, what_is_ready_counts_more_than_failure_and_deadline) {
             Wait::kFailed);
 }
 
-TEST_P(Signals, a_sleeper_that_is_killed_leaves_nothing_behind) {
+TEST_P(Signals, ASleeperThatIsKilledLeavesNothingBehind) {
   SharedMapping memory(4096);
   Table& table = *reinterpret_cast<Table*>(memory.data());
   ForkedProcess sleeper([&] {
@@ -123,7 +123,7 @@ TEST_P(Signals, a_sleeper_that_is_killed_leaves_nothing_behind) {
   EXPECT_EQ(table.turn, 100);
 }
 
-TEST(Futex, waiters_sleep_soon_when_there_are_more_ranks_than_cores) {
+TEST(Futex, WaitersSleepSoonWhenThereAreMoreRanksThanCores) {
   Futex::set_ranks_on_host(100'000);
   EXPECT_LT(Futex::spin_limit(), 20);
   Futex::set_ranks_on_host(1);

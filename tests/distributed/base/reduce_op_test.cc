@@ -104,7 +104,7 @@ void expect_reduced(const T* given, const std::vector<std::vector<T>>& inputs, R
   }
 }
 
-TEST(ReduceOp, reduce_all_into_is_right_for_all_dtypes_ops_and_lengths) {
+TEST(ReduceOp, ReduceAllIntoIsRightForAllDtypesOpsAndLengths) {
   for (const DType dtype : kDTypes)
     for (const ReduceOp op : kOps)
       for (const int count : {1, 2, 3, 4, 8})
@@ -131,7 +131,7 @@ TEST(ReduceOp, reduce_all_into_is_right_for_all_dtypes_ops_and_lengths) {
         }
 }
 
-TEST(ReduceOp, the_output_may_be_any_of_the_inputs) {
+TEST(ReduceOp, TheOutputMayBeAnyOfTheInputs) {
   for (int count = 1; count <= 5; ++count)
     for (int into = 0; into < count; ++into) {
       std::vector<std::vector<int32_t>> values;
@@ -144,7 +144,7 @@ TEST(ReduceOp, the_output_may_be_any_of_the_inputs) {
     }
 }
 
-TEST(ReduceOp, reduce_into_and_finish_are_right_for_all_dtypes_ops_and_lengths) {
+TEST(ReduceOp, ReduceIntoAndFinishAreRightForAllDtypesOpsAndLengths) {
   for (const DType dtype : kDTypes)
     for (const ReduceOp op : kOps)
       for (const int64_t n : {0, 1, 7, 1000, 2051}) {
@@ -169,7 +169,7 @@ TEST(ReduceOp, reduce_into_and_finish_are_right_for_all_dtypes_ops_and_lengths) 
       }
 }
 
-TEST(ReduceOp, nan_wins_on_either_side) {
+TEST(ReduceOp, NanWinsOnEitherSide) {
   const float nan = NAN;
   for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kSum})
     for (const bool first : {true, false}) {
@@ -180,7 +180,7 @@ TEST(ReduceOp, nan_wins_on_either_side) {
     }
 }
 
-TEST(ReduceOp, sixteen_bit_floats_are_rounded_once) {
+TEST(ReduceOp, SixteenBitFloatsAreRoundedOnce) {
   // 256 + 1 is 256 in bf16, 2048 + 1 is 2048 in f16: adding the ones one by one would lose them.
   std::vector<bf16> large(30, bf16(256.f)), one(30, bf16(1.f));
   const void* inputs[] = {large.data(), one.data(), one.data()};
@@ -194,14 +194,14 @@ TEST(ReduceOp, sixteen_bit_floats_are_rounded_once) {
   for (const f16 x : sum16) EXPECT_EQ(float(x), 2050.f);
 }
 
-TEST(ReduceOp, averages_of_integers_are_truncated_toward_zero) {
+TEST(ReduceOp, AveragesOfIntegersAreTruncatedTowardZero) {
   std::vector<int64_t> a = {-3, 3, -4, 7}, b = {0, 0, -1, 0};
   const void* inputs[] = {a.data(), b.data()};
   reduce_all_into(a.data(), inputs, 2, 4, DType::kI64, ReduceOp::kAvg);
   EXPECT_EQ(a, (std::vector<int64_t>{-1, 1, -2, 3}));
 }
 
-TEST(ReduceOp, names_and_what_is_refused) {
+TEST(ReduceOp, NamesAndWhatIsRefused) {
   EXPECT_EQ(name_of(ReduceOp::kMean), "avg");
   EXPECT_EQ(name_of(ReduceOp::kBxor), "bxor");
   EXPECT_EQ(name_of(static_cast<ReduceOp>(77)), "unknown");

@@ -32,7 +32,7 @@ io::LoadedCheckpoint everything() {
   return {c, "run.ckpt.previous", "the newest is damaged"};
 }
 
-TEST(BcastCheckpoint, every_rank_gets_what_one_rank_loads) {
+TEST(BcastCheckpoint, EveryRankGetsWhatOneRankLoads) {
   std::atomic<int> loads = 0;
   run_ranks(3, [&] {
     const io::LoadedCheckpoint loaded = bcast_checkpoint(
@@ -61,7 +61,7 @@ TEST(BcastCheckpoint, every_rank_gets_what_one_rank_loads) {
   EXPECT_EQ(loads, 1);
 }
 
-TEST(BcastCheckpoint, a_file_that_only_the_first_rank_sees_is_read_by_it_alone) {
+TEST(BcastCheckpoint, AFileThatOnlyTheFirstRankSeesIsReadByItAlone) {
   const auto path = std::filesystem::path(testing::TempDir()) / "bcast_checkpoint_test.ckpt";
   io::save_checkpoint(path, everything().checkpoint);
   run_ranks(2, [&] {
@@ -73,7 +73,7 @@ TEST(BcastCheckpoint, a_file_that_only_the_first_rank_sees_is_read_by_it_alone) 
   std::filesystem::remove(path);
 }
 
-TEST(BcastCheckpoint, the_error_of_the_rank_that_loads_is_that_of_all_and_the_group_goes_on) {
+TEST(BcastCheckpoint, TheErrorOfTheRankThatLoadsIsThatOfAllAndTheGroupGoesOn) {
   run_ranks(3, [&] {
     std::string text;
     try {
@@ -88,7 +88,7 @@ TEST(BcastCheckpoint, the_error_of_the_rank_that_loads_is_that_of_all_and_the_gr
   });
 }
 
-TEST(BcastCheckpoint, an_error_of_another_kind_names_the_rank) {
+TEST(BcastCheckpoint, AnErrorOfAnotherKindNamesTheRank) {
   run_ranks(2, [&] {
     const auto load = []() -> io::LoadedCheckpoint {
       throw std::out_of_range("no such file in the archive");
@@ -107,7 +107,7 @@ TEST(BcastCheckpoint, an_error_of_another_kind_names_the_rank) {
   });
 }
 
-TEST(BcastCheckpoint, alone_it_only_loads) {
+TEST(BcastCheckpoint, AloneItOnlyLoads) {
   EXPECT_EQ(bcast_checkpoint(everything).checkpoint.get<int>("epoch"), -3);
   EXPECT_THROW(bcast_checkpoint("/nowhere/run.ckpt"), FileError);
 }

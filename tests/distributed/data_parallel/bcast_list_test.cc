@@ -38,7 +38,7 @@ Tensor filled(const Shape& shape, DType dtype, double value) {
   return x;
 }
 
-TEST(BcastList, every_rank_gets_the_first_ranks_values_in_its_own_tensors) {
+TEST(BcastList, EveryRankGetsTheFirstRanksValuesInItsOwnTensors) {
   run_ranks(3, [] {
     const int rank = get_rank();
     std::vector<Tensor> xs = {filled({2, 3}, DType::kF32, rank + 1),
@@ -59,7 +59,7 @@ TEST(BcastList, every_rank_gets_the_first_ranks_values_in_its_own_tensors) {
   });
 }
 
-TEST(BcastList, more_than_one_message_of_tensors_arrives) {
+TEST(BcastList, MoreThanOneMessageOfTensorsArrives) {
   run_ranks(2, [] {
     std::vector<Tensor> xs;  // 60 MB: three messages
     for (int i = 0; i < 5; ++i) xs.push_back(filled({3'000'000}, DType::kF32, get_rank() * 10 + i));
@@ -71,7 +71,7 @@ TEST(BcastList, more_than_one_message_of_tensors_arrives) {
   });
 }
 
-TEST(BcastList, tensors_may_lie_on_further_devices) {
+TEST(BcastList, TensorsMayLieOnFurtherDevices) {
   run_ranks(3, [] {
     const Tensor x = to(filled({2, 3}, DType::kF32, get_rank() + 1), Device{DeviceType::kCPU, 1});
     const Tensor y =
@@ -83,7 +83,7 @@ TEST(BcastList, tensors_may_lie_on_further_devices) {
   });
 }
 
-TEST(BcastList, another_source_and_a_subgroup) {
+TEST(BcastList, AnotherSourceAndASubgroup) {
   run_ranks(4, [] {
     const Group odd = new_group({1, 3});
     const Tensor x = filled({4}, DType::kF32, get_rank());
@@ -92,7 +92,7 @@ TEST(BcastList, another_source_and_a_subgroup) {
   });
 }
 
-TEST(BcastList, a_module_gets_parameters_and_buffers) {
+TEST(BcastList, AModuleGetsParametersAndBuffers) {
   run_ranks(2, [] {
     manual_seed(get_rank());
     Net net;
@@ -105,7 +105,7 @@ TEST(BcastList, a_module_gets_parameters_and_buffers) {
   });
 }
 
-TEST(BcastList, the_result_is_compared_unless_that_is_switched_off) {
+TEST(BcastList, TheResultIsComparedUnlessThatIsSwitchedOff) {
   run_ranks(2, [] {
     const Tensor x = filled({4}, DType::kF32, 1);
     bcast_list_({x});
@@ -115,7 +115,7 @@ TEST(BcastList, the_result_is_compared_unless_that_is_switched_off) {
   });
 }
 
-TEST(BcastList, an_optimizer_that_has_not_stepped_takes_over_state_and_options) {
+TEST(BcastList, AnOptimizerThatHasNotSteppedTakesOverStateAndOptions) {
   run_ranks(2, [] {
     const bool first = get_rank() == 0;
     const Tensor p = filled({3}, DType::kF32, 1);
@@ -136,7 +136,7 @@ TEST(BcastList, an_optimizer_that_has_not_stepped_takes_over_state_and_options) 
   });
 }
 
-TEST(BcastList, tensors_that_do_not_fit_are_named_on_all_ranks_before_anything_is_changed) {
+TEST(BcastList, TensorsThatDoNotFitAreNamedOnAllRanksBeforeAnythingIsChanged) {
   const auto errors = errors_of(3, [] {
     const Tensor a = filled({2}, DType::kF32, get_rank());
     const Tensor b = get_rank() == 2 ? filled({2, 3}, DType::kF32, 9) : filled({3, 2}, DType::kF32, 9);
@@ -151,13 +151,13 @@ TEST(BcastList, tensors_that_do_not_fit_are_named_on_all_ranks_before_anything_i
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("fc.weight"), HasSubstr("rank 2"), HasSubstr("[2,3]"))));
 }
 
-TEST(BcastList, a_list_that_is_shorter_on_one_rank_is_a_mismatch) {
+TEST(BcastList, AListThatIsShorterOnOneRankIsAMismatch) {
   const auto errors =
       errors_of(2, [] { bcast_list_(std::vector<Tensor>(get_rank() + 1, filled({2}, DType::kF32, 0))); });
   EXPECT_THAT(errors, Each(HasSubstr("only 1 tensors")));
 }
 
-TEST(BcastList, a_tensor_that_a_recording_follows_is_refused) {
+TEST(BcastList, ATensorThatARecordingFollowsIsRefused) {
   Tensor p = filled({3}, DType::kF32, 1);
   GradManager gm;
   gm.attach(p);
@@ -165,7 +165,7 @@ TEST(BcastList, a_tensor_that_a_recording_follows_is_refused) {
   EXPECT_THROW(bcast_list_({p}), StateError);
 }
 
-TEST(CheckSynchronized, names_the_first_tensor_that_differs_and_the_ranks) {
+TEST(CheckSynchronized, NamesTheFirstTensorThatDiffersAndTheRanks) {
   const auto errors = errors_of(4, [] {
     manual_seed(1);
     Net net;
@@ -175,7 +175,7 @@ TEST(CheckSynchronized, names_the_first_tensor_that_differs_and_the_ranks) {
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("bn.bias"), HasSubstr("ranks 1, 3"))));
 }
 
-TEST(Checksum, sees_every_bit_place_shape_and_dtype) {
+TEST(Checksum, SeesEveryBitPlaceShapeAndDtype) {
   const Tensor x = filled({4, 6}, DType::kF32, 1);
   const int64_t sum = internal::checksum_of(x);
   EXPECT_EQ(sum, internal::checksum_of(filled({4, 6}, DType::kF32, 1)));
@@ -192,7 +192,7 @@ TEST(Checksum, sees_every_bit_place_shape_and_dtype) {
   EXPECT_EQ(internal::checksum_of(to(image, Device{DeviceType::kCPU, 1})), internal::checksum_of(image));
 }
 
-TEST(FirstNotFinite, finds_nan_and_infinity_in_every_floating_dtype) {
+TEST(FirstNotFinite, FindsNanAndInfinityInEveryFloatingDtype) {
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
     Tensor x = filled({10'000}, dtype, 1);
     EXPECT_EQ(internal::first_not_finite(x), -1);

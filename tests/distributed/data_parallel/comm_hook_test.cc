@@ -44,7 +44,7 @@ void expect_equal_on_all_ranks(const Tensor& x) {
   for (const Tensor& other : all_gather(x)) EXPECT_EQ(other.to_vector<double>(), x.to_vector<double>());
 }
 
-TEST(CommHook, the_all_reduce_gives_what_there_is_without_a_hook) {
+TEST(CommHook, TheAllReduceGivesWhatThereIsWithoutAHook) {
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg})
     run_ranks(3, [=] {
       const Tensor x = values_of(get_rank(), {37});
@@ -55,7 +55,7 @@ TEST(CommHook, the_all_reduce_gives_what_there_is_without_a_hook) {
     });
 }
 
-TEST(CommHook, a_mean_counts_the_ranks_that_the_bucket_says) {
+TEST(CommHook, AMeanCountsTheRanksThatTheBucketSays) {
   for (const CommHook& hook : {allreduce_hook(), fp16_compress_hook(), bf16_compress_hook()})
     run_ranks(3, [=] {
       GradBucket bucket = make_bucket({ones({4})}, {ones({4})});
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(CommHook, Compressed,
                                          Compression{"bf16", bf16_compress_hook(), 0x1p-9}),
                          [](const auto& info) { return info.param.name; });
 
-TEST_P(Compressed, sends_16_bits_and_rounds_no_more_than_they_must) {
+TEST_P(Compressed, Sends16BitsAndRoundsNoMoreThanTheyMust) {
   const auto& [name, hook, rounding] = GetParam();
   for (const DType dtype : {DType::kF32, DType::kF64})
     for (const bool messages : {false, true})
@@ -101,7 +101,7 @@ TEST_P(Compressed, sends_16_bits_and_rounds_no_more_than_they_must) {
                 {.messages_only = messages});
 }
 
-TEST_P(Compressed, a_mean_of_large_numbers_stays_in_range) {
+TEST_P(Compressed, AMeanOfLargeNumbersStaysInRange) {
   run_ranks(4, [] {
     const Tensor x = ones({8}) * 60000;  // their sum is infinite in f16
     const GradBucket bucket = make_bucket({x}, {x});
@@ -111,7 +111,7 @@ TEST_P(Compressed, a_mean_of_large_numbers_stays_in_range) {
   });
 }
 
-TEST_P(Compressed, a_sum_is_not_divided) {
+TEST_P(Compressed, ASumIsNotDivided) {
   run_ranks(2, [] {
     const GradBucket bucket = make_bucket({ones({3})}, {ones({3})}, ReduceOp::kSum);
     run_hook(GetParam().hook, bucket);
@@ -119,7 +119,7 @@ TEST_P(Compressed, a_sum_is_not_divided) {
   });
 }
 
-TEST_P(Compressed, gradients_of_16_bits_go_as_they_are) {
+TEST_P(Compressed, GradientsOf16BitsGoAsTheyAre) {
   for (const DType dtype : {DType::kF16, DType::kBF16})
     run_ranks(2, [=] {
       const Tensor x = values_of(get_rank(), {100}, dtype);
@@ -130,7 +130,7 @@ TEST_P(Compressed, gradients_of_16_bits_go_as_they_are) {
     });
 }
 
-TEST(CommHook, noop_keeps_each_ranks_own_and_sends_nothing) {
+TEST(CommHook, NoopKeepsEachRanksOwnAndSendsNothing) {
   run_ranks(2, [] {
     barrier();
     const Tensor x = values_of(get_rank(), {10});
@@ -167,7 +167,7 @@ struct Three {
   }
 };
 
-TEST(CommHookInCallback, hooks_make_gradients_the_mean_of_all_ranks) {
+TEST(CommHookInCallback, HooksMakeGradientsTheMeanOfAllRanks) {
   struct Case {
     CommHook hook;
     double tolerance;
@@ -187,7 +187,7 @@ TEST(CommHookInCallback, hooks_make_gradients_the_mean_of_all_ranks) {
     });
 }
 
-TEST(CommHookInCallback, noop_leaves_ranks_with_their_own) {
+TEST(CommHookInCallback, NoopLeavesRanksWithTheirOwn) {
   run_ranks(2, [] {
     Three net(noop_hook());
     net.step();
@@ -195,7 +195,7 @@ TEST(CommHookInCallback, noop_leaves_ranks_with_their_own) {
   });
 }
 
-TEST(CommHookInCallback, a_users_hook_sees_buckets_in_order_and_is_completed_in_order) {
+TEST(CommHookInCallback, AUsersHookSeesBucketsInOrderAndIsCompletedInOrder) {
   run_ranks(2, [] {
     std::vector<std::string> seen;
     const Three* net = nullptr;
@@ -226,7 +226,7 @@ TEST(CommHookInCallback, a_users_hook_sees_buckets_in_order_and_is_completed_in_
   });
 }
 
-TEST(CommHookInCallback, what_a_hook_throws_on_one_rank_ends_the_step_on_all) {
+TEST(CommHookInCallback, WhatAHookThrowsOnOneRankEndsTheStepOnAll) {
   const auto errors = errors_of(3, [] {
     const CommHook hook = [](const GradBucket& bucket) -> std::function<void()> {
       if (get_rank() == 1 && bucket.index == 1) throw ValueError("my_hook", "out of luck");
@@ -238,7 +238,7 @@ TEST(CommHookInCallback, what_a_hook_throws_on_one_rank_ends_the_step_on_all) {
   EXPECT_THAT(errors[0], HasSubstr("rank 1"));
 }
 
-TEST(CommHookInCallback, a_group_of_one_calls_no_hook) {
+TEST(CommHookInCallback, AGroupOfOneCallsNoHook) {
   Three net([](const GradBucket&) -> std::function<void()> { throw ValueError("hook", "called"); });
   net.step();
   EXPECT_EQ(net.take_gradients()[0], values_of(0, {4}).to_vector<double>());

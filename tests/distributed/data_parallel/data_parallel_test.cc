@@ -71,7 +71,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.nam
 
 class DataParallelOn : public testing::TestWithParam<Case> {};
 
-TEST_P(DataParallelOn, several_devices_equals_one_to_second_order) {
+TEST_P(DataParallelOn, SeveralDevicesEqualsOneToSecondOrder) {
   const Case& c = GetParam();
   DataParallel<Net> net(make<Net>, c.options);
   const std::unique_ptr<Net> plain = twin(net.module());
@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"one_device", {.device_ids = {kOne}}, 3}, Case{"none_named", {}, 3}),
     [](const auto& info) { return info.param.name; });
 
-TEST(DataParallel, runs_a_part_of_the_batch_on_each_device) {
+TEST(DataParallel, RunsAPartOfTheBatchOnEachDevice) {
   DataParallel<Logged> net(make<Logged>, {.device_ids = kThreeDevices});
   const Tensor y = net(ones({7, 2}));
   EXPECT_EQ(g_log.take(), (std::vector<std::string>{"[1,2] cpu:2", "[3,2] cpu", "[3,2] cpu:1"}));
@@ -124,7 +124,7 @@ TEST(DataParallel, runs_a_part_of_the_batch_on_each_device) {
   EXPECT_EQ(g_log.take(), (std::vector<std::string>{"[0,2] cpu"}));
 }
 
-TEST(DataParallel, splits_and_joins_at_dim_and_gives_the_result_to_output_device) {
+TEST(DataParallel, SplitsAndJoinsAtDimAndGivesTheResultToOutputDevice) {
   for (const int64_t dim : {1, -1}) {
     DataParallel<Logged> net(make<Logged>, {.device_ids = {kCPU, kOne}, .output_device = kTwo, .dim = dim});
     const Tensor x = random_tensor({2, 5}, DType::kF32);
@@ -140,7 +140,7 @@ struct Loss : nn::Layer {
   Tensor forward(const Tensor& x) override { return mean(fc(x)); }
 };
 
-TEST(DataParallel, makes_a_vector_of_scalars_in_order_of_the_devices) {
+TEST(DataParallel, MakesAVectorOfScalarsInOrderOfTheDevices) {
   DataParallel<Loss> net(make<Loss>, {.device_ids = {kCPU, kOne}});
   const Tensor x = random_tensor({4, 2});
   GradManager gm;
@@ -162,7 +162,7 @@ struct Counting : nn::Layer {
   Tensor forward(const Tensor& x) override { return bn(x) + offset; }
 };
 
-TEST(DataParallel, copies_buffers_and_keeps_what_the_first_copy_writes) {
+TEST(DataParallel, CopiesBuffersAndKeepsWhatTheFirstCopyWrites) {
   DataParallel<Counting> net(make<Counting>, {.device_ids = {kCPU, kOne}});
   raw::fill_(net->offset, 5);
   net->eval();
@@ -179,7 +179,7 @@ struct Modes : nn::Layer {
   Tensor forward(const Tensor& x) override { return second(first(x)); }
 };
 
-TEST(DataParallel, gives_copies_the_mode_of_each_module) {
+TEST(DataParallel, GivesCopiesTheModeOfEachModule) {
   DataParallel<Modes> net(make<Modes>, {.device_ids = {kCPU, kOne}});
   net->first.eval();
   const auto values = net(ones({2, 1000})).to_vector<float>();
@@ -188,7 +188,7 @@ TEST(DataParallel, gives_copies_the_mode_of_each_module) {
   expect_near(net(ones({2, 10})), ones({2, 10}), 0);
 }
 
-TEST(DataParallel, draws_differently_on_each_device_and_alike_in_every_run) {
+TEST(DataParallel, DrawsDifferentlyOnEachDeviceAndAlikeInEveryRun) {
   std::vector<std::vector<float>> runs;
   for (int run = 0; run < 2; ++run) {
     DataParallel<Modes> net(make<Modes>, {.device_ids = {kCPU, kOne}});
@@ -201,7 +201,7 @@ TEST(DataParallel, draws_differently_on_each_device_and_alike_in_every_run) {
   EXPECT_EQ(runs[0], runs[1]);
 }
 
-TEST(DataParallel, building_copies_draws_no_random_numbers_of_the_caller) {
+TEST(DataParallel, BuildingCopiesDrawsNoRandomNumbersOfTheCaller) {
   manual_seed(3);
   const Net plain;
   const auto after = Context::current().generator->state();
@@ -211,7 +211,7 @@ TEST(DataParallel, building_copies_draws_no_random_numbers_of_the_caller) {
   expect_near(net->fc.weight, plain.fc.weight, 0);
 }
 
-TEST(DataParallel, keeps_the_models_names_and_members) {
+TEST(DataParallel, KeepsTheModelsNamesAndMembers) {
   DataParallel<Net> net(make<Net>, {.device_ids = {kOne, kTwo}});
   EXPECT_EQ(net->state_dict()[0].first, "conv.weight");
   EXPECT_EQ(net->fc.weight.device(), kOne);
@@ -220,7 +220,7 @@ TEST(DataParallel, keeps_the_models_names_and_members) {
   EXPECT_TRUE(net->fc.weight.is_same(before));
 }
 
-TEST(DataParallel, records_nothing_under_no_record) {
+TEST(DataParallel, RecordsNothingUnderNoRecord) {
   DataParallel<Net> net(make<Net>, {.device_ids = {kCPU, kOne}});
   GradManager gm;
   gm.attach(net->parameters());
@@ -232,7 +232,7 @@ TEST(DataParallel, records_nothing_under_no_record) {
   EXPECT_TRUE(autograd::is_tracked(net(images(4))));
 }
 
-TEST(DataParallel, trains_as_one_device_does) {
+TEST(DataParallel, TrainsAsOneDeviceDoes) {
   DataParallel<Net> net(make<Net>, {.device_ids = kThreeDevices});
   const std::unique_ptr<Net> plain = twin(net.module());
   const auto train = [](nn::Layer& owner, auto& f) {
@@ -259,7 +259,7 @@ struct Tied : nn::Layer {
   Tensor forward(const Tensor& x) override { return b(a(x)); }
 };
 
-TEST(DataParallel, keeps_tied_weights_tied) {
+TEST(DataParallel, KeepsTiedWeightsTied) {
   DataParallel<Tied> net(make<Tied>, {.device_ids = {kCPU, kOne}});
   const Tensor x = random_tensor({4, 2});
   ASSERT_EQ(net->parameters().size(), 1u);
@@ -278,7 +278,7 @@ struct Failing : nn::Layer {
   }
 };
 
-TEST(DataParallel, tells_what_a_copy_throws_with_its_device) {
+TEST(DataParallel, TellsWhatACopyThrowsWithItsDevice) {
   DataParallel<Failing> net(make<Failing>, {.device_ids = kThreeDevices});
   const auto x = [](float a, float b, float c) { return tensor(std::vector<float>{a, b, c}, {3, 1}); };
   expect_error<ShapeError>([&] { net(x(0, 1, 2)); }, {"DataParallel on cpu:1", "in fc"});  // the first of two
@@ -294,7 +294,7 @@ TEST(DataParallel, tells_what_a_copy_throws_with_its_device) {
   EXPECT_EQ(net(x(0, 0, 0)).shape(), (Shape{3, 1}));  // and goes on
 }
 
-TEST(DataParallel, refuses_wrong_devices_and_inputs) {
+TEST(DataParallel, RefusesWrongDevicesAndInputs) {
   expect_error<ValueError>(
       [] {
         DataParallel<Net>(make<Net>, {.device_ids = {kOne, kCPU, kOne}});

@@ -53,7 +53,7 @@ void expect_equal_on_all_ranks(const Tensor& x) {
 
 // ---- pieces ----
 
-TEST(LowRank, rows_become_orthonormal_also_when_they_nearly_depend_on_each_other) {
+TEST(LowRank, RowsBecomeOrthonormalAlsoWhenTheyNearlyDependOnEachOther) {
   for (const DType dtype : {DType::kF32, DType::kF64})
     for (const double apart : {1.0, 1e-5}) {
       const Tensor common = normal({1, 50}, 1, 0);
@@ -66,7 +66,7 @@ TEST(LowRank, rows_become_orthonormal_also_when_they_nearly_depend_on_each_other
     }
 }
 
-TEST(LowRank, a_row_of_zeros_stays_one_and_epsilon_is_added_to_norms) {
+TEST(LowRank, ARowOfZerosStaysOneAndEpsilonIsAddedToNorms) {
   const Tensor x = zeros({2, 4}), y = ones({1, 4});
   internal::orthonormalize(x, 0);
   EXPECT_THAT(x.to_vector<double>(), Each(0));
@@ -74,7 +74,7 @@ TEST(LowRank, a_row_of_zeros_stays_one_and_epsilon_is_added_to_norms) {
   EXPECT_THAT(y.to_vector<double>(), Each(0.25));
 }
 
-TEST(LowRank, a_product_is_added) {
+TEST(LowRank, AProductIsAdded) {
   const Tensor a = normal({3, 70}, 1, 0), b = normal({3, 900}, 2, 0),
                out = ones({70, 900}, {.dtype = DType::kF64});
   internal::add_product(out, a, b, -2);
@@ -106,7 +106,7 @@ V mean_over_ranks(const Tensor& x) {
   return mean.to_vector<double>();
 }
 
-TEST(PowerSGD, a_rank_that_is_high_enough_gives_the_mean) {
+TEST(PowerSGD, ARankThatIsHighEnoughGivesTheMean) {
   for (const Shape& shape : {Shape{6, 4}, Shape{4, 6}, Shape{5, 5}, Shape{3, 2, 2}})
     run_ranks(3, [&] {
       const Tensor p = ones(shape, {.dtype = DType::kF64});
@@ -177,7 +177,7 @@ class Reference {
   std::vector<V> errors_;
 };
 
-TEST(PowerSGD, results_are_those_of_the_papers_algorithm) {
+TEST(PowerSGD, ResultsAreThoseOfThePapersAlgorithm) {
   constexpr int kWorld = 3, kRank = 2;
   constexpr uint64_t kSeed = 77;
   const std::vector<Shape> shapes = {{12, 10}, {7}, {8, 3, 3}};
@@ -237,14 +237,14 @@ double lag(int steps, bool feedback) {
   return lag;
 }
 
-TEST(PowerSGD, with_error_feedback_nothing_is_lost_only_late) {
+TEST(PowerSGD, WithErrorFeedbackNothingIsLostOnlyLate) {
   // Rank 1 of 16: what is late stays below some 16 steps, however long it goes on.
   EXPECT_LT(lag(50, true), 16);
   EXPECT_LT(lag(200, true), 16);
   EXPECT_GT(lag(50, false), 0.5 * 50);
 }
 
-TEST(PowerSGD, a_mean_counts_the_ranks_that_the_bucket_says_and_a_sum_none) {
+TEST(PowerSGD, AMeanCountsTheRanksThatTheBucketSaysAndASumNone) {
   run_ranks(3, [] {
     const Tensor p = ones({4, 4}), b = ones({4});
     for (const bool sum : {false, true}) {
@@ -261,7 +261,7 @@ TEST(PowerSGD, a_mean_counts_the_ranks_that_the_bucket_says_and_a_sum_none) {
   });
 }
 
-TEST(PowerSGD, ranks_get_the_same_bits_whatever_their_threads) {
+TEST(PowerSGD, RanksGetTheSameBitsWhateverTheirThreads) {
   for (const DType dtype : {DType::kF32, DType::kF64})
     for (const bool messages : {false, true})
       run_ranks(3,
@@ -280,7 +280,7 @@ TEST(PowerSGD, ranks_get_the_same_bits_whatever_their_threads) {
                 {.messages_only = messages});
 }
 
-TEST(PowerSGD, the_first_backwards_are_not_compressed_whatever_the_number_of_buckets) {
+TEST(PowerSGD, TheFirstBackwardsAreNotCompressedWhateverTheNumberOfBuckets) {
   run_ranks(2, [] {
     const Tensor p = ones({20, 20});
     const CommHook hook = power_sgd_hook({.start_iter = 3});
@@ -300,7 +300,7 @@ TEST(PowerSGD, the_first_backwards_are_not_compressed_whatever_the_number_of_buc
   });
 }
 
-TEST(PowerSGD, what_is_sent_is_two_small_messages_and_what_does_not_shrink_goes_along) {
+TEST(PowerSGD, WhatIsSentIsTwoSmallMessagesAndWhatDoesNotShrinkGoesAlong) {
   run_ranks(2, [] {
     // [10,5] would shrink to 30 of 50 with rank 2: less than half is asked for.
     const std::vector<Tensor> params = {ones({100, 50}), ones({100}), ones({10, 5}), ones({30, 40})};
@@ -314,7 +314,7 @@ TEST(PowerSGD, what_is_sent_is_two_small_messages_and_what_does_not_shrink_goes_
   });
 }
 
-TEST(PowerSGD, gradients_of_zero_lose_no_direction) {
+TEST(PowerSGD, GradientsOfZeroLoseNoDirection) {
   run_ranks(2, [] {
     const Tensor p = ones({6, 6});
     const CommHook hook = started({.matrix_approximation_rank = 6, .min_compression_rate = 0.1}, {p});
@@ -332,7 +332,7 @@ TEST(PowerSGD, gradients_of_zero_lose_no_direction) {
   });
 }
 
-TEST(PowerSGD, small_and_large_gradients_stay_in_range) {
+TEST(PowerSGD, SmallAndLargeGradientsStayInRange) {
   for (const double scale : {1e-25, 1e25})
     run_ranks(2, [=] {
       const Tensor p = ones({6, 6});
@@ -347,7 +347,7 @@ TEST(PowerSGD, small_and_large_gradients_stay_in_range) {
     });
 }
 
-TEST(PowerSGD, nan_and_infinity_reach_all_ranks_and_leave_nothing_behind) {
+TEST(PowerSGD, NanAndInfinityReachAllRanksAndLeaveNothingBehind) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
     run_ranks(2, [=] {
       const Tensor p = ones({20, 20});
@@ -366,7 +366,7 @@ TEST(PowerSGD, nan_and_infinity_reach_all_ranks_and_leave_nothing_behind) {
     });
 }
 
-TEST(PowerSGD, gradients_of_16_bits_go_uncompressed) {
+TEST(PowerSGD, GradientsOf16BitsGoUncompressed) {
   run_ranks(2, [] {
     const Tensor p = ones({20, 20}, {.dtype = DType::kBF16});
     const CommHook hook = started({}, {p});
@@ -377,7 +377,7 @@ TEST(PowerSGD, gradients_of_16_bits_go_uncompressed) {
   });
 }
 
-TEST(PowerSGD, a_parameter_that_is_dropped_is_forgotten) {
+TEST(PowerSGD, AParameterThatIsDroppedIsForgotten) {
   bool released = false;
   std::vector<float> memory(400);
   Tensor p = from_blob(memory.data(), {20, 20}, {}, [&] { released = true; });
@@ -390,7 +390,7 @@ TEST(PowerSGD, a_parameter_that_is_dropped_is_forgotten) {
   EXPECT_TRUE(released);
 }
 
-TEST(PowerSGD, options_out_of_range_are_refused) {
+TEST(PowerSGD, OptionsOutOfRangeAreRefused) {
   EXPECT_THROW(power_sgd_hook({.matrix_approximation_rank = 0}), ValueError);
   EXPECT_THROW(power_sgd_hook({.start_iter = 1}), ValueError);
   EXPECT_THROW(power_sgd_hook({.start_iter = 1, .warm_start = false}), ValueError);
@@ -429,7 +429,7 @@ double train(const std::function<CommHook()>& make) {
   return loss_of_all;
 }
 
-TEST(PowerSGDInCallback, a_compressed_training_learns_and_parameters_stay_equal) {
+TEST(PowerSGDInCallback, ACompressedTrainingLearnsAndParametersStayEqual) {
   const double plain = train([] { return CommHook(); }), first = 32;  // at the start: the variance of y
   EXPECT_LT(plain, 1e-3 * first);
   const auto compressed = [] { return power_sgd_hook({.matrix_approximation_rank = 4, .start_iter = 2}); };

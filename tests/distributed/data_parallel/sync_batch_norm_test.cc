@@ -123,7 +123,7 @@ Derivatives derivatives_on_all_ranks(Net& net, const Tensor& x, const Tensor& fa
 
 class SyncBatchNorm : public testing::TestWithParam<Case> {};
 
-TEST_P(SyncBatchNorm, equals_batch_norm_of_the_joined_batch_to_second_order) {
+TEST_P(SyncBatchNorm, EqualsBatchNormOfTheJoinedBatchToSecondOrder) {
   const Case& c = GetParam();
   const int world = int(c.rows.size());
   Net joined_net(c.options, c.row.size() == 3);
@@ -210,7 +210,7 @@ template <class F> auto in_mode(const Mode& m, Net& net, F f) {
 
 class SyncBatchNormIn16Bits : public testing::TestWithParam<Case> {};
 
-TEST_P(SyncBatchNormIn16Bits, is_as_close_to_f64_as_batch_norm_of_the_joined_batch) {
+TEST_P(SyncBatchNormIn16Bits, IsAsCloseToF64AsBatchNormOfTheJoinedBatch) {
   const Case& c = GetParam();
   const bool images = c.row.size() == 3;
   for (const Mode& m : kModes) {
@@ -308,7 +308,7 @@ std::vector<Tensor> gradients(Small& net, const Tensor& x, bool amp,
   return all;
 }
 
-TEST(SyncBatchNormIn16Bits, trains_under_data_parallelism_and_autocast) {
+TEST(SyncBatchNormIn16Bits, TrainsUnderDataParallelismAndAutocast) {
   manual_seed(9);
   const Tensor x = randn({24, 6});
   const auto attach_to = [](Small& net) { return [&](GradManager& gm) { gm.attach(net.parameters()); }; };
@@ -336,7 +336,7 @@ TEST(SyncBatchNormIn16Bits, trains_under_data_parallelism_and_autocast) {
     });
 }
 
-TEST(SyncBatchNormTraining, takes_batches_that_are_empty_on_all_ranks) {
+TEST(SyncBatchNormTraining, TakesBatchesThatAreEmptyOnAllRanks) {
   run_ranks(2, [] {
     nn::BatchNorm2d bn({.features = 2});
     convert_sync_batchnorm(bn);
@@ -365,7 +365,7 @@ struct Deep : nn::Layer {
   }
 };
 
-TEST(ConvertSyncBatchNorm, finds_every_layer_and_goes_back) {
+TEST(ConvertSyncBatchNorm, FindsEveryLayerAndGoesBack) {
   run_ranks(2, [] {
     Deep net;
     Tensor x = ones({2, 2});
@@ -386,7 +386,7 @@ TEST(ConvertSyncBatchNorm, finds_every_layer_and_goes_back) {
   });
 }
 
-TEST(ConvertSyncBatchNorm, a_group_of_its_own_counts) {
+TEST(ConvertSyncBatchNorm, AGroupOfItsOwnCounts) {
   run_ranks(4, [] {
     const Group pair = world().split(get_rank() / 2);
     nn::BatchNorm1d bn({.features = 1});
@@ -398,7 +398,7 @@ TEST(ConvertSyncBatchNorm, a_group_of_its_own_counts) {
   });
 }
 
-TEST(ConvertSyncBatchNorm, evaluation_needs_nobody) {
+TEST(ConvertSyncBatchNorm, EvaluationNeedsNobody) {
   run_ranks(2, [] {
     nn::BatchNorm1d bn({.features = 2});
     convert_sync_batchnorm(bn);
@@ -408,7 +408,7 @@ TEST(ConvertSyncBatchNorm, evaluation_needs_nobody) {
   });
 }
 
-TEST(ConvertSyncBatchNorm, one_element_on_all_ranks_together_is_an_error_on_all) {
+TEST(ConvertSyncBatchNorm, OneElementOnAllRanksTogetherIsAnErrorOnAll) {
   const auto errors = errors_of(2, [] {
     nn::BatchNorm1d bn({.features = 2});
     convert_sync_batchnorm(bn);
@@ -417,7 +417,7 @@ TEST(ConvertSyncBatchNorm, one_element_on_all_ranks_together_is_an_error_on_all)
   EXPECT_THAT(errors, Each(HasSubstr("more than one element")));
 }
 
-TEST(SyncBatchNormTraining, a_rank_that_does_not_use_the_result_takes_part) {
+TEST(SyncBatchNormTraining, ARankThatDoesNotUseTheResultTakesPart) {
   run_ranks(2, [] {
     nn::BatchNorm1d bn({.features = 1});
     convert_sync_batchnorm(bn);
@@ -436,7 +436,7 @@ TEST(SyncBatchNormTraining, a_rank_that_does_not_use_the_result_takes_part) {
 }
 
 // The rounding of a mean of 10,000 to f32 is all that either has to show: half a unit of 2^-10 at most.
-TEST(SyncBatchNormTraining, a_large_mean_costs_no_more_accuracy_than_on_one_rank) {
+TEST(SyncBatchNormTraining, ALargeMeanCostsNoMoreAccuracyThanOnOneRank) {
   constexpr int64_t kMany = 64, kRows = 3 * 41;
   manual_seed(4);
   const Tensor x = randn({kRows, kMany}) + 10'000.0;
@@ -475,7 +475,7 @@ const RankFunction trains{"trains", [] {
                             return same ? 0 : 1;
                           }};
 
-TEST(SyncBatchNormTraining, runs_between_processes) {
+TEST(SyncBatchNormTraining, RunsBetweenProcesses) {
   const int port = free_port();
   const auto ends = run_processes("trains", 3, {.variables = [&](int rank) -> Variables {
                                     return {{"RANK", std::to_string(rank)},

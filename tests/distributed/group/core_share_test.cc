@@ -9,40 +9,40 @@ namespace {
 
 constexpr int kNoQuota = 1024;
 
-TEST(CoreShare, ranks_that_may_use_the_same_cores_share_them) {
+TEST(CoreShare, RanksThatMayUseTheSameCoresShareThem) {
   const std::vector<std::string> all = {"0-7", "0-7", "0-7"};
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(share_of_cores(all, {0, 0, 0}, rank, kNoQuota), 2);
 }
 
-TEST(CoreShare, ranks_that_are_bound_to_cores_of_their_own_keep_them) {
+TEST(CoreShare, RanksThatAreBoundToCoresOfTheirOwnKeepThem) {
   const std::vector<std::string> bound = {"0-3", "4-7"};
   EXPECT_EQ(share_of_cores(bound, {0, 0}, 0, kNoQuota), 4);
   EXPECT_EQ(share_of_cores(bound, {0, 0}, 1, kNoQuota), 4);
 }
 
-TEST(CoreShare, only_ranks_of_the_same_host_count) {
+TEST(CoreShare, OnlyRanksOfTheSameHostCount) {
   EXPECT_EQ(share_of_cores({"0-3", "0-3", "0-3"}, {0, 1, 1}, 0, kNoQuota), 4);
   EXPECT_EQ(share_of_cores({"0-3", "0-3", "0-3"}, {0, 1, 1}, 2, kNoQuota), 2);
 }
 
-TEST(CoreShare, a_core_that_two_ranks_may_use_is_half_each_ones) {
+TEST(CoreShare, ACoreThatTwoRanksMayUseIsHalfEachOnes) {
   // Rank 0 has cores 0 and 1 alone, and half of 2 and 3.
   EXPECT_EQ(share_of_cores({"0,1,2,3", "2-3"}, {0, 0}, 0, kNoQuota), 3);
   EXPECT_EQ(share_of_cores({"0,1,2,3", "2-3"}, {0, 0}, 1, kNoQuota), 1);
 }
 
-TEST(CoreShare, ranks_share_a_quota) {
+TEST(CoreShare, RanksShareAQuota) {
   EXPECT_EQ(share_of_cores({"0-63", "0-63"}, {0, 0}, 0, 4), 2);
   EXPECT_EQ(share_of_cores({"0-1", "0-1", "0-1"}, {0, 0, 0}, 0, 2), 1);
 }
 
-TEST(CoreShare, what_is_no_list_of_cores_is_none) {
+TEST(CoreShare, WhatIsNoListOfCoresIsNone) {
   for (const char* text : {"", ",", "x", "-1", "0-", "1024", "0-99999999999", "0--3", "3-0x", "0-3;4"})
     EXPECT_EQ(share_of_cores({text, "0-3"}, {0, 0}, 1, kNoQuota), 4) << text;
   EXPECT_EQ(share_of_cores({"x"}, {0}, 0, kNoQuota), 1);
 }
 
-TEST(CoreShare, own_cores_can_be_read) {
+TEST(CoreShare, OwnCoresCanBeRead) {
   const std::string own = own_cores();
   EXPECT_GE(share_of_cores({own}, {0}, 0, kNoQuota), 1);
   EXPECT_EQ(share_of_cores({own, own}, {0, 0}, 0, kNoQuota),

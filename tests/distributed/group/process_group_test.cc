@@ -154,7 +154,7 @@ TEST(InitProcessGroup, ByTheEnvironmentOfTorchrun) {
     EXPECT_THAT(ends[rank], succeeded(concat("sum 10 local ", rank, "/4")));
 }
 
-TEST(InitProcessGroup, ranks_of_a_host_share_its_cores) {
+TEST(InitProcessGroup, RanksOfAHostShareItsCores) {
   unsetenv("OMP_NUM_THREADS");
   const int world = 2, share = std::max(1, usable_cores() / world);
   const auto plain = [variables = torchrun_variables(world, free_port())](int rank) {

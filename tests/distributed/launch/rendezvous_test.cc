@@ -117,8 +117,8 @@ void check_collectives(int count) {
     EXPECT_THAT(launcher->out(), HasSubstr("finished on local rank 1 of 2\n"));
   }
 }
-TEST_F(Rendezvous, every_collective_is_right_on_two_hosts_with_two_ranks_each) { check_collectives(2); }
-TEST_F(Rendezvous, every_collective_is_right_on_three_hosts_with_two_ranks_each) { check_collectives(3); }
+TEST_F(Rendezvous, EveryCollectiveIsRightOnTwoHostsWithTwoRanksEach) { check_collectives(2); }
+TEST_F(Rendezvous, EveryCollectiveIsRightOnThreeHostsWithTwoRanksEach) { check_collectives(3); }
 
 // Two ranks on each of two hosts, started by hand: rank 0 hosts the store.
 class Reducing {
@@ -171,12 +171,10 @@ void check_cut(int cut) {
     EXPECT_THAT(text, HasSubstr(rank < 2 ? "no sign of life" : "is this host cut off?"));
   }
 }
-TEST_F(Rendezvous, a_host_that_is_cut_off_is_an_error_everywhere_soon_after_the_timeout) { check_cut(1); }
-TEST_F(Rendezvous, a_first_host_that_is_cut_off_is_an_error_everywhere_soon_after_the_timeout) {
-  check_cut(0);
-}
+TEST_F(Rendezvous, AHostThatIsCutOffIsAnErrorEverywhereSoonAfterTheTimeout) { check_cut(1); }
+TEST_F(Rendezvous, AFirstHostThatIsCutOffIsAnErrorEverywhereSoonAfterTheTimeout) { check_cut(0); }
 
-TEST_F(Rendezvous, a_host_that_dies_is_an_error_on_the_others_within_two_seconds) {
+TEST_F(Rendezvous, AHostThatDiesIsAnErrorOnTheOthersWithinTwoSeconds) {
   const Hosts hosts(2);
   if (!hosts.work()) GTEST_SKIP() << "no network namespaces here";
   Reducing ranks(hosts, 60'000);

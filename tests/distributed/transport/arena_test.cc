@@ -36,7 +36,7 @@ double seconds_since(TimePoint start) { return std::chrono::duration<double>(now
 class ArenaOfRanks : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(, ArenaOfRanks, ::testing::Range(1, 9));
 
-TEST_P(ArenaOfRanks, every_collective_is_right) {
+TEST_P(ArenaOfRanks, EveryCollectiveIsRight) {
   Job job(GetParam());
   on_threads(job.size, [&](int rank) {
     const auto backend = job.backend(rank);
@@ -47,7 +47,7 @@ TEST_P(ArenaOfRanks, every_collective_is_right) {
 }
 
 // Lengths around those at which rounds, parts and ways change.
-TEST_P(ArenaOfRanks, all_reduce_is_right_at_every_length) {
+TEST_P(ArenaOfRanks, AllReduceIsRightAtEveryLength) {
   Job job(GetParam());
   on_threads(job.size, [&](int rank) {
     const auto backend = job.backend(rank);
@@ -61,7 +61,7 @@ TEST_P(ArenaOfRanks, all_reduce_is_right_at_every_length) {
   });
 }
 
-TEST(Arena, every_rank_gets_the_same_bits_in_every_run) {
+TEST(Arena, EveryRankGetsTheSameBitsInEveryRun) {
   for (const int64_t n : {100, 400'003})
     for (const int size : {2, 3, 5}) {
       std::vector<std::vector<float>> results;
@@ -80,7 +80,7 @@ TEST(Arena, every_rank_gets_the_same_bits_in_every_run) {
     }
 }
 
-TEST(Arena, a_gather_may_take_from_its_own_output) {
+TEST(Arena, AGatherMayTakeFromItsOwnOutput) {
   Job job(3);
   on_threads(job.size, [&](int rank) {
     const auto backend = job.backend(rank);
@@ -97,7 +97,7 @@ TEST(Arena, a_gather_may_take_from_its_own_output) {
   });
 }
 
-TEST(Arena, many_short_rounds_keep_apart) {
+TEST(Arena, ManyShortRoundsKeepApart) {
   Job job(4);
   on_threads(job.size, [&](int rank) {
     const auto backend = job.backend(rank);
@@ -112,7 +112,7 @@ TEST(Arena, many_short_rounds_keep_apart) {
   });
 }
 
-TEST(Arena, a_rank_that_does_not_come_is_named_in_time) {
+TEST(Arena, ARankThatDoesNotComeIsNamedInTime) {
   Job job(3);
   const TimePoint start = now();
   on_threads(2, [&](int rank) {
@@ -127,7 +127,7 @@ TEST(Arena, a_rank_that_does_not_come_is_named_in_time) {
   EXPECT_LT(seconds_since(start), 2);
 }
 
-TEST(Arena, a_rank_that_has_left_is_an_error_at_once) {
+TEST(Arena, ARankThatHasLeftIsAnErrorAtOnce) {
   Job job(3);
   const TimePoint start = now();
   on_threads(3, [&](int rank) {
@@ -144,7 +144,7 @@ TEST(Arena, a_rank_that_has_left_is_an_error_at_once) {
   EXPECT_LT(seconds_since(start), 2);
 }
 
-TEST(Arena, what_a_rank_gave_before_it_left_counts) {
+TEST(Arena, WhatARankGaveBeforeItLeftCounts) {
   for (int i = 0; i < 50; ++i) {
     Job job(2);
     on_threads(2, [&](int rank) {
@@ -156,7 +156,7 @@ TEST(Arena, what_a_rank_gave_before_it_left_counts) {
   }
 }
 
-TEST(Arena, nonsense_in_the_memory_is_an_error) {
+TEST(Arena, NonsenseInTheMemoryIsAnError) {
   Job job(2);
   on_threads(2, [&](int rank) {
     const auto backend = job.backend(rank);
@@ -182,7 +182,7 @@ TEST(Arena, nonsense_in_the_memory_is_an_error) {
   });
 }
 
-TEST(ArenaOfProcesses, every_collective_is_right) {
+TEST(ArenaOfProcesses, EveryCollectiveIsRight) {
   Job job(3);
   std::vector<ForkedProcess> others;
   for (int rank = 1; rank < job.size; ++rank)
@@ -194,7 +194,7 @@ TEST(ArenaOfProcesses, every_collective_is_right) {
 }
 
 // Kills rank 1 somewhere inside of a collective, several times at different points.
-TEST(ArenaOfProcesses, a_rank_that_is_killed_in_a_collective_ends_it_on_the_others) {
+TEST(ArenaOfProcesses, ARankThatIsKilledInACollectiveEndsItOnTheOthers) {
   for (int i = 0; i < 10; ++i) {
     Job job(3);
     const auto run = [&job](int rank) {

@@ -68,7 +68,7 @@ std::string text(size_t bytes, int seed) {
 
 // ---- what arrives
 
-TEST(GlooTransport, messages_of_all_sizes_arrive_in_order) {
+TEST(GlooTransport, MessagesOfAllSizesArriveInOrder) {
   const std::vector<size_t> sizes = {0, 1, 100, 16'384, 16'385, 100'000, 3'000'001, 5, 0, 70'000};
   Job(2).run([&](int rank, Transport& transport, const Watch& watch) {
     const int peer = 1 - rank;
@@ -89,7 +89,7 @@ TEST(GlooTransport, messages_of_all_sizes_arrive_in_order) {
   });
 }
 
-TEST(GlooTransport, a_thousand_small_messages_arrive_in_order_whoever_waits_first) {
+TEST(GlooTransport, AThousandSmallMessagesArriveInOrderWhoeverWaitsFirst) {
   Job(2).run([&](int rank, Transport& transport, const Watch& watch) {
     const int n = 1000;
     if (rank == 0) {
@@ -105,7 +105,7 @@ TEST(GlooTransport, a_thousand_small_messages_arrive_in_order_whoever_waits_firs
   });
 }
 
-TEST(GlooTransport, tags_are_apart_and_may_be_received_in_any_order) {
+TEST(GlooTransport, TagsAreApartAndMayBeReceivedInAnyOrder) {
   for (const size_t bytes : {10, 200'000})
     Job(2).run([&](int rank, Transport& transport, const Watch& watch) {
       if (rank == 0) {
@@ -124,7 +124,7 @@ TEST(GlooTransport, tags_are_apart_and_may_be_received_in_any_order) {
     });
 }
 
-TEST(GlooTransport, a_receive_from_any_rank_says_who_it_was) {
+TEST(GlooTransport, AReceiveFromAnyRankSaysWhoItWas) {
   for (const size_t bytes : {10, 100'000})
     Job(4).run([&](int rank, Transport& transport, const Watch& watch) {
       if (rank != 0) {
@@ -146,7 +146,7 @@ TEST(GlooTransport, a_receive_from_any_rank_says_who_it_was) {
     });
 }
 
-TEST(GlooTransport, a_probe_sees_what_nobody_receives) {
+TEST(GlooTransport, AProbeSeesWhatNobodyReceives) {
   Job(2).run([&](int rank, Transport& transport, const Watch& watch) {
     if (rank == 0) {
       transport.wait(*transport.send(1, tag(3), {}, bytes_of("x")), watch, "send");
@@ -161,7 +161,7 @@ TEST(GlooTransport, a_probe_sees_what_nobody_receives) {
   });
 }
 
-TEST(GlooTransport, a_rank_may_send_to_itself) {
+TEST(GlooTransport, ARankMaySendToItself) {
   Job(1).run([&](int, Transport& transport, const Watch& watch) {
     const std::string mine = text(100'000, 1);
     const auto send = transport.send(0, tag(1), bytes_of("head"), bytes_of(mine));
@@ -173,7 +173,7 @@ TEST(GlooTransport, a_rank_may_send_to_itself) {
   });
 }
 
-TEST(GlooTransport, large_messages_move_both_ways_between_all_at_once) {
+TEST(GlooTransport, LargeMessagesMoveBothWaysBetweenAllAtOnce) {
   Job(3).run([&](int rank, Transport& transport, const Watch& watch) {
     const std::string mine = text(8 << 20, rank);
     std::vector<Letter> letters(3);
@@ -189,7 +189,7 @@ TEST(GlooTransport, large_messages_move_both_ways_between_all_at_once) {
   });
 }
 
-TEST(GlooTransport, done_becomes_true_without_a_wait) {
+TEST(GlooTransport, DoneBecomesTrueWithoutAWait) {
   Job(2).run([&](int rank, Transport& transport, const Watch&) {
     const std::string mine = text(500'000, rank);
     Letter letter;
@@ -200,7 +200,7 @@ TEST(GlooTransport, done_becomes_true_without_a_wait) {
   });
 }
 
-TEST(GlooTransport, what_accept_throws_is_the_receives_error_and_no_one_elses) {
+TEST(GlooTransport, WhatAcceptThrowsIsTheReceivesErrorAndNoOneElses) {
   for (const size_t bytes : {10, 100'000})
     Job(2).run([&](int rank, Transport& transport, const Watch& watch) {
       if (rank == 0) {
@@ -220,7 +220,7 @@ TEST(GlooTransport, what_accept_throws_is_the_receives_error_and_no_one_elses) {
     });
 }
 
-TEST(GlooTransport, carries_all_collectives) {
+TEST(GlooTransport, CarriesAllCollectives) {
   for (int size = 1; size <= 4; ++size)
     Job(size).run([&](int rank, Transport& transport, const Watch& watch) {
       std::vector<int> all(size);
@@ -233,7 +233,7 @@ TEST(GlooTransport, carries_all_collectives) {
 
 // ---- what goes wrong
 
-TEST(GlooTransport, a_rank_that_does_not_come_is_named_within_the_timeout) {
+TEST(GlooTransport, ARankThatDoesNotComeIsNamedWithinTheTimeout) {
   const Job job(3);
   const auto start = now();
   on_threads(3, [&](int rank) {
@@ -244,7 +244,7 @@ TEST(GlooTransport, a_rank_that_does_not_come_is_named_within_the_timeout) {
   EXPECT_LT(now() - start, std::chrono::seconds(2));
 }
 
-TEST(GlooTransport, a_rank_that_stops_on_its_way_in_ends_the_others_with_the_job) {
+TEST(GlooTransport, ARankThatStopsOnItsWayInEndsTheOthersWithTheJob) {
   const Job job(3);
   const auto start = now();
   on_threads(3, [&](int rank) {
@@ -263,7 +263,7 @@ TEST(GlooTransport, a_rank_that_stops_on_its_way_in_ends_the_others_with_the_job
   EXPECT_LT(now() - start, std::chrono::seconds(3));
 }
 
-TEST(GlooTransport, a_message_that_does_not_come_is_a_timeout_that_names_the_rank) {
+TEST(GlooTransport, AMessageThatDoesNotComeIsATimeoutThatNamesTheRank) {
   const Job job(2);
   on_threads(2, [&](int rank) {
     const auto transport = job.connect(rank);
@@ -280,7 +280,7 @@ TEST(GlooTransport, a_message_that_does_not_come_is_a_timeout_that_names_the_ran
   EXPECT_EQ(job.memberships[1]->failure().rank, 1);
 }
 
-TEST(GlooTransport, a_payload_that_nobody_takes_is_a_timeout_of_its_sender) {
+TEST(GlooTransport, APayloadThatNobodyTakesIsATimeoutOfItsSender) {
   const Job job(2);
   on_threads(2, [&](int rank) {
     const auto transport = job.connect(rank);
@@ -294,7 +294,7 @@ TEST(GlooTransport, a_payload_that_nobody_takes_is_a_timeout_of_its_sender) {
   });
 }
 
-TEST(GlooTransport, a_rank_that_leaves_has_sent_what_it_sent_and_no_more) {
+TEST(GlooTransport, ARankThatLeavesHasSentWhatItSentAndNoMore) {
   const Job job(2);
   on_threads(2, [&](int rank) {
     auto transport = job.connect(rank);
@@ -318,7 +318,7 @@ TEST(GlooTransport, a_rank_that_leaves_has_sent_what_it_sent_and_no_more) {
   EXPECT_EQ(job.memberships[0]->failure().kind, Failure::Kind::kLeft);
 }
 
-TEST(GlooTransport, a_broken_connection_is_an_error_when_nobody_knows_better) {
+TEST(GlooTransport, ABrokenConnectionIsAnErrorWhenNobodyKnowsBetter) {
   for (const bool sends : {false, true}) {
     const Job job(2);
     on_threads(2, [&](int rank) {
@@ -338,7 +338,7 @@ TEST(GlooTransport, a_broken_connection_is_an_error_when_nobody_knows_better) {
   }
 }
 
-TEST(GlooTransport, strangers_who_connect_are_no_ranks) {
+TEST(GlooTransport, StrangersWhoConnectAreNoRanks) {
   const Job job(2);
   std::vector<Socket> strangers;
   const auto start = now();
@@ -364,7 +364,7 @@ TEST(GlooTransport, strangers_who_connect_are_no_ranks) {
   EXPECT_LT(now() - start, std::chrono::seconds(6));
 }
 
-TEST(GlooTransport, who_does_not_know_a_ranks_secret_is_not_that_rank) {
+TEST(GlooTransport, WhoDoesNotKnowARanksSecretIsNotThatRank) {
   // Each rank has a store of its own; what rank 1 says of itself comes to rank 0 with other secrets.
   Job one(2), other(2);
   other.memberships = one.memberships;
@@ -467,7 +467,7 @@ void reduce_until_rank_1_fails(int rank, const std::shared_ptr<Transport>& trans
   }
 }
 
-TEST(GlooTransport, a_killed_rank_is_an_error_on_the_others_within_two_seconds) {
+TEST(GlooTransport, AKilledRankIsAnErrorOnTheOthersWithinTwoSeconds) {
   for (const size_t n : {10, 4'000'000}) {
     Processes ranks(3, [&](int rank, auto transport, auto membership) {
       reduce_until_rank_1_fails<PeerError>(rank, transport, membership, n, std::chrono::seconds(30));
@@ -481,7 +481,7 @@ TEST(GlooTransport, a_killed_rank_is_an_error_on_the_others_within_two_seconds) 
   }
 }
 
-TEST(GlooTransport, a_connection_that_breaks_within_a_message_is_noticed_even_when_nobody_tells) {
+TEST(GlooTransport, AConnectionThatBreaksWithinAMessageIsNoticedEvenWhenNobodyTells) {
   Processes ranks(2, [](int rank, auto transport, auto) {
     const auto ignorant = make_local_memberships(2)[rank];
     const Watch watch{ignorant.get(), Deadline::after(std::chrono::seconds(20))};
@@ -503,7 +503,7 @@ TEST(GlooTransport, a_connection_that_breaks_within_a_message_is_noticed_even_wh
   EXPECT_LT(now() - start, std::chrono::seconds(4));
 }
 
-TEST(GlooTransport, a_stopped_rank_is_a_timeout_on_the_others) {
+TEST(GlooTransport, AStoppedRankIsATimeoutOnTheOthers) {
   Processes ranks(3, [](int rank, auto transport, auto membership) {
     reduce_until_rank_1_fails<TimeoutError>(rank, transport, membership, 4'000'000, std::chrono::seconds(3));
   });

@@ -47,7 +47,7 @@ struct Job {
   std::vector<std::shared_ptr<Transport>> within, across;
 };
 
-TEST(HostsBackend, every_collective_is_right_whatever_rank_is_where) {
+TEST(HostsBackend, EveryCollectiveIsRightWhateverRankIsWhere) {
   for (const std::vector<int>& host : std::vector<std::vector<int>>{
            {0, 0, 1, 1}, {0, 1, 0, 1, 0}, {0, 0, 0, 1}, {0, 1, 1, 2, 2, 2}, {0, 0}, {0, 1}}) {
     Job job(host);
@@ -57,7 +57,7 @@ TEST(HostsBackend, every_collective_is_right_whatever_rank_is_where) {
   }
 }
 
-TEST(HostsBackend, the_mean_of_large_16_bit_floats_does_not_overflow) {
+TEST(HostsBackend, TheMeanOfLarge16BitFloatsDoesNotOverflow) {
   Job job({0, 0, 1, 1});
   on_threads(4, [&](int rank) {
     f16 x = f16(40'000.f);
@@ -66,7 +66,7 @@ TEST(HostsBackend, the_mean_of_large_16_bit_floats_does_not_overflow) {
   });
 }
 
-TEST(HostsBackend, a_rank_that_does_not_come_is_an_error_on_all_hosts) {
+TEST(HostsBackend, ARankThatDoesNotComeIsAnErrorOnAllHosts) {
   Job job({0, 0, 1, 1});
   on_threads(4, [&](int rank) {
     if (rank == 3) return;
@@ -78,7 +78,7 @@ TEST(HostsBackend, a_rank_that_does_not_come_is_an_error_on_all_hosts) {
 
 const Tag kTag{.group = 7, .channel = Channel::kUser, .number = 3};
 
-TEST(HybridTransport, a_receive_from_any_rank_takes_what_comes_on_either_way) {
+TEST(HybridTransport, AReceiveFromAnyRankTakesWhatComesOnEitherWay) {
   Job job({0, 0, 1});
   on_threads(3, [&](int rank) {
     const auto transport = job.hybrid(rank);
@@ -104,7 +104,7 @@ TEST(HybridTransport, a_receive_from_any_rank_takes_what_comes_on_either_way) {
   });
 }
 
-TEST(HybridTransport, a_receive_from_any_rank_ends_with_the_time_or_the_job) {
+TEST(HybridTransport, AReceiveFromAnyRankEndsWithTheTimeOrTheJob) {
   Job job({0, 0, 1});
   const auto transport = job.hybrid(0);
   int value;

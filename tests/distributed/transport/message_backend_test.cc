@@ -31,7 +31,7 @@ struct Job {
   std::vector<std::shared_ptr<Transport>> transports;
 };
 
-TEST(MessageBackend, every_collective_is_right_on_1_to_8_ranks) {
+TEST(MessageBackend, EveryCollectiveIsRightOn1To8Ranks) {
   for (int size = 1; size <= 8; ++size) {
     Job job(size);
     on_threads(size, [&](int rank) {
@@ -40,7 +40,7 @@ TEST(MessageBackend, every_collective_is_right_on_1_to_8_ranks) {
   }
 }
 
-TEST(MessageBackend, every_rank_gets_the_same_bits_in_every_run) {
+TEST(MessageBackend, EveryRankGetsTheSameBitsInEveryRun) {
   for (const int64_t n : {100, 400'003})
     for (const int size : {3, 5}) {
       std::vector<std::vector<float>> results;
@@ -59,7 +59,7 @@ TEST(MessageBackend, every_rank_gets_the_same_bits_in_every_run) {
     }
 }
 
-TEST(MessageBackend, sixteen_bit_floats_are_rounded_once) {
+TEST(MessageBackend, SixteenBitFloatsAreRoundedOnce) {
   // 256 + 1 is 256 in bf16: adding the ones one by one would lose them all.
   const int size = 8;
   for (const int64_t n : {3, 200'000}) {
@@ -73,7 +73,7 @@ TEST(MessageBackend, sixteen_bit_floats_are_rounded_once) {
   }
 }
 
-TEST(MessageBackend, groups_on_one_transport_do_not_mix) {
+TEST(MessageBackend, GroupsOnOneTransportDoNotMix) {
   const int size = 4;
   Job job(size);
   on_threads(size, [&](int rank) {
@@ -90,7 +90,7 @@ TEST(MessageBackend, groups_on_one_transport_do_not_mix) {
   });
 }
 
-TEST(MessageBackend, a_stray_message_is_the_same_mismatch_on_every_rank) {
+TEST(MessageBackend, AStrayMessageIsTheSameMismatchOnEveryRank) {
   const int size = 3;
   Job job(size);
   on_threads(size, [&](int rank) {
@@ -136,7 +136,7 @@ class LossyTransport final : public Transport {
   bool lost_ = false;
 };
 
-TEST(MessageBackend, the_next_calls_message_is_not_taken_for_a_lost_one) {
+TEST(MessageBackend, TheNextCallsMessageIsNotTakenForALostOne) {
   Job job(2);
   on_threads(2, [&](int rank) {
     const auto backend =
@@ -152,7 +152,7 @@ TEST(MessageBackend, the_next_calls_message_is_not_taken_for_a_lost_one) {
   });
 }
 
-TEST(MessageBackend, a_rank_that_does_not_come_is_named_within_the_timeout) {
+TEST(MessageBackend, ARankThatDoesNotComeIsNamedWithinTheTimeout) {
   const int size = 3;
   Job job(size);
   const auto start = now();
@@ -168,7 +168,7 @@ TEST(MessageBackend, a_rank_that_does_not_come_is_named_within_the_timeout) {
   EXPECT_LT(now() - start, std::chrono::seconds(5));
 }
 
-TEST(MessageBackend, a_failure_of_the_job_ends_a_call) {
+TEST(MessageBackend, AFailureOfTheJobEndsACall) {
   Job job(2);
   on_threads(2, [&](int rank) {
     if (rank == 1) {

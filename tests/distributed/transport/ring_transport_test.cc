@@ -78,7 +78,7 @@ std::string text_of(size_t bytes, int seed) {
   return text;
 }
 
-TEST(RingTransport, messages_of_one_tag_keep_their_order) {
+TEST(RingTransport, MessagesOfOneTagKeepTheirOrder) {
   Job job(2);
   job.on_ranks([](const Rank& me) {
     for (int i = 0; i < 2000; ++i) {
@@ -90,7 +90,7 @@ TEST(RingTransport, messages_of_one_tag_keep_their_order) {
   });
 }
 
-TEST(RingTransport, a_receive_takes_the_message_of_its_tag) {
+TEST(RingTransport, AReceiveTakesTheMessageOfItsTag) {
   Job job(2);
   job.on_ranks([](const Rank& me) {
     if (me.rank == 0) {
@@ -107,7 +107,7 @@ TEST(RingTransport, a_receive_takes_the_message_of_its_tag) {
   });
 }
 
-TEST(RingTransport, groups_and_channels_are_tags_too) {
+TEST(RingTransport, GroupsAndChannelsAreTagsToo) {
   Job job(2);
   job.on_ranks([](const Rank& me) {
     const Tag tags[] = {{1, Channel::kUser, 5}, {2, Channel::kUser, 5}, {1, Channel::kRemote, 5}};
@@ -125,7 +125,7 @@ TEST(RingTransport, groups_and_channels_are_tags_too) {
   });
 }
 
-TEST(RingTransport, headers_and_empty_messages_arrive) {
+TEST(RingTransport, HeadersAndEmptyMessagesArrive) {
   Job job(2);
   job.on_ranks([](const Rank& me) {
     for (const size_t header_bytes : {size_t(0), size_t(1), kMaxHeaderBytes})
@@ -143,7 +143,7 @@ TEST(RingTransport, headers_and_empty_messages_arrive) {
   });
 }
 
-TEST(RingTransport, any_source_takes_each_message_once_and_says_whose_it_is) {
+TEST(RingTransport, AnySourceTakesEachMessageOnceAndSaysWhoseItIs) {
   Job job(4);
   job.on_ranks([](const Rank& me) {
     constexpr int kEach = 100;
@@ -161,7 +161,7 @@ TEST(RingTransport, any_source_takes_each_message_once_and_says_whose_it_is) {
   });
 }
 
-TEST(RingTransport, long_messages_pass_each_other) {
+TEST(RingTransport, LongMessagesPassEachOther) {
   Job job(2);
   job.on_ranks([](const Rank& me) {
     const int other = 1 - me.rank;
@@ -175,7 +175,7 @@ TEST(RingTransport, long_messages_pass_each_other) {
   });
 }
 
-TEST(RingTransport, a_rank_may_send_to_itself) {
+TEST(RingTransport, ARankMaySendToItself) {
   Job job(1);
   const Rank me = job.rank(0);
   const std::string mine = text_of(kLarge, 1);
@@ -187,7 +187,7 @@ TEST(RingTransport, a_rank_may_send_to_itself) {
   EXPECT_TRUE(again == mine);
 }
 
-TEST(RingTransport, a_sender_is_held_back_until_its_message_is_asked_for) {
+TEST(RingTransport, ASenderIsHeldBackUntilItsMessageIsAskedFor) {
   Job job(2);
   const Rank sender = job.rank(0), receiver = job.rank(1);
   const std::string text = text_of(kLarge, 1);
@@ -208,7 +208,7 @@ TEST(RingTransport, a_sender_is_held_back_until_its_message_is_asked_for) {
   EXPECT_EQ(other, "behind");
 }
 
-TEST(RingTransport, a_message_on_its_way_to_the_heap_can_be_taken) {
+TEST(RingTransport, AMessageOnItsWayToTheHeapCanBeTaken) {
   Job job(2);
   const Rank sender = job.rank(0), receiver = job.rank(1);
   const std::string text = text_of(kLarge, 1);
@@ -226,7 +226,7 @@ TEST(RingTransport, a_message_on_its_way_to_the_heap_can_be_taken) {
   EXPECT_TRUE(behind->done());
 }
 
-TEST(RingTransport, probe_says_who_sent_a_message_that_nobody_asked_for) {
+TEST(RingTransport, ProbeSaysWhoSentAMessageThatNobodyAskedFor) {
   Job job(3);
   const Rank me = job.rank(0), one = job.rank(1), two = job.rank(2);
   EXPECT_EQ(me.transport->probe(Rank::tag(5), {1, 2}), kAnySource);
@@ -239,7 +239,7 @@ TEST(RingTransport, probe_says_who_sent_a_message_that_nobody_asked_for) {
   EXPECT_EQ(me.receive(1, 4), "in the way");
 }
 
-TEST(RingTransport, a_message_that_is_not_accepted_is_an_error_and_the_next_one_arrives) {
+TEST(RingTransport, AMessageThatIsNotAcceptedIsAnErrorAndTheNextOneArrives) {
   Job job(2);
   job.on_ranks([](const Rank& me) {
     if (me.rank == 0) {
@@ -262,7 +262,7 @@ TEST(RingTransport, a_message_that_is_not_accepted_is_an_error_and_the_next_one_
   });
 }
 
-TEST(RingTransport, many_messages_of_all_sizes_between_all_ranks) {
+TEST(RingTransport, ManyMessagesOfAllSizesBetweenAllRanks) {
   Job job(4);
   job.on_ranks([](const Rank& me) {
     const auto message = [](int from, int to, int i) {
@@ -299,7 +299,7 @@ TEST(RingTransport, many_messages_of_all_sizes_between_all_ranks) {
   });
 }
 
-TEST(RingTransport, messages_move_in_the_background) {
+TEST(RingTransport, MessagesMoveInTheBackground) {
   Job job(2);
   std::string into;
   const Rank receiver = job.rank(1);
@@ -314,7 +314,7 @@ TEST(RingTransport, messages_move_in_the_background) {
   EXPECT_TRUE(into == text_of(kLarge, 1));
 }
 
-TEST(RingTransport, what_a_rank_sent_before_it_left_arrives) {
+TEST(RingTransport, WhatARankSentBeforeItLeftArrives) {
   Job job(2);
   const Rank sender = job.rank(0), receiver = job.rank(1);
   sender.send(1, 0, "last words");
@@ -329,14 +329,14 @@ TEST(RingTransport, what_a_rank_sent_before_it_left_arrives) {
   }
 }
 
-TEST(RingTransport, a_send_to_a_rank_that_has_left_is_an_error) {
+TEST(RingTransport, ASendToARankThatHasLeftIsAnError) {
   Job job(2);
   const Rank sender = job.rank(0);
   job.memberships[1]->leave();
   EXPECT_THROW(sender.send(1, 0, text_of(kLarge, 0)), PeerError);
 }
 
-TEST(RingTransport, a_message_that_does_not_come_is_a_timeout_that_names_the_sender) {
+TEST(RingTransport, AMessageThatDoesNotComeIsATimeoutThatNamesTheSender) {
   Job job(3);
   const TimePoint start = now();
   try {
@@ -349,7 +349,7 @@ TEST(RingTransport, a_message_that_does_not_come_is_a_timeout_that_names_the_sen
   EXPECT_LT(now() - start, 2s);
 }
 
-TEST(RingTransport, a_failure_of_the_job_ends_all_waits) {
+TEST(RingTransport, AFailureOfTheJobEndsAllWaits) {
   Job job(2);
   const TimePoint start = now();
   std::thread reporter([&] {
@@ -368,7 +368,7 @@ TEST(RingTransport, a_failure_of_the_job_ends_all_waits) {
   EXPECT_LT(now() - start, 1s);
 }
 
-TEST(RingTransport, memory_of_a_request_that_was_given_up_is_not_touched) {
+TEST(RingTransport, MemoryOfARequestThatWasGivenUpIsNotTouched) {
   Job job(2);
   const Rank sender = job.rank(0), receiver = job.rank(1);
   receiver.transport->progress_in_background();
@@ -389,7 +389,7 @@ TEST(RingTransport, memory_of_a_request_that_was_given_up_is_not_touched) {
 }
 
 // Every value a rank may find there is either refused or harmless.
-TEST(RingTransport, nonsense_in_the_memory_is_an_error) {
+TEST(RingTransport, NonsenseInTheMemoryIsAnError) {
   std::minstd_rand random(1);
   for (int i = 0; i < 200; ++i) {
     Job job(2);
@@ -422,7 +422,7 @@ TEST(RingTransport, nonsense_in_the_memory_is_an_error) {
   }
 }
 
-TEST(RingTransportOfProcesses, messages_arrive) {
+TEST(RingTransportOfProcesses, MessagesArrive) {
   Job job(2);
   const auto play = [&job](int rank) {
     const Rank me = job.rank(rank);
@@ -439,7 +439,7 @@ TEST(RingTransportOfProcesses, messages_arrive) {
   EXPECT_EQ(other.wait(), 0);
 }
 
-TEST(RingTransportOfProcesses, a_rank_that_is_killed_ends_the_waits_of_others) {
+TEST(RingTransportOfProcesses, ARankThatIsKilledEndsTheWaitsOfOthers) {
   for (int i = 0; i < 5; ++i) {
     Job job(2);
     ForkedProcess victim([&] {

@@ -123,7 +123,7 @@ class Segments : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(, Segments, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "OfProcesses" : "OfThreads"; });
 
-TEST_P(Segments, members_share_zeroed_memory) {
+TEST_P(Segments, MembersShareZeroedMemory) {
   Job job(4, GetParam());
   const int files = open_files();
   on_threads(4, [&](int rank) {
@@ -142,12 +142,12 @@ TEST_P(Segments, members_share_zeroed_memory) {
   EXPECT_EQ(job.store->num_keys(), 0);
 }
 
-TEST_P(Segments, a_segment_of_one_needs_nobody) {
+TEST_P(Segments, ASegmentOfOneNeedsNobody) {
   Job job(1, GetParam());
   EXPECT_EQ(job.open(0)->bytes(), kBytes);
 }
 
-TEST(SegmentsOfProcesses, a_member_that_does_not_come_is_named_in_time) {
+TEST(SegmentsOfProcesses, AMemberThatDoesNotComeIsNamedInTime) {
   Job job(3);
   const TimePoint start = now();
   on_threads(2, [&](int rank) {
@@ -162,7 +162,7 @@ TEST(SegmentsOfProcesses, a_member_that_does_not_come_is_named_in_time) {
   EXPECT_LT(now() - start, 2s);
 }
 
-TEST(SegmentsOfProcesses, a_first_member_that_does_not_come_is_named_in_time) {
+TEST(SegmentsOfProcesses, AFirstMemberThatDoesNotComeIsNamedInTime) {
   Job job(2);
   try {
     job.open(1, "key", 200ms);
@@ -172,7 +172,7 @@ TEST(SegmentsOfProcesses, a_first_member_that_does_not_come_is_named_in_time) {
   }
 }
 
-TEST(SegmentsOfProcesses, a_member_that_has_left_is_an_error_at_once) {
+TEST(SegmentsOfProcesses, AMemberThatHasLeftIsAnErrorAtOnce) {
   Job job(2);
   job.memberships[1]->leave();
   const TimePoint start = now();
@@ -198,7 +198,7 @@ class Stranger {
   int fd_;
 };
 
-TEST(SegmentsOfProcesses, nonsense_from_a_stranger_does_not_matter) {
+TEST(SegmentsOfProcesses, NonsenseFromAStrangerDoesNotMatter) {
   Job job(2);
   std::thread first([&] { EXPECT_EQ(job.open(0)->bytes(), kBytes); });
   const std::string name = job.store->get("segment/key", 10s);
@@ -217,7 +217,7 @@ TEST(SegmentsOfProcesses, nonsense_from_a_stranger_does_not_matter) {
   first.join();
 }
 
-TEST(SegmentsOfProcesses, a_limit_of_file_sizes_is_an_error) {
+TEST(SegmentsOfProcesses, ALimitOfFileSizesIsAnError) {
   Job job(2);
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
@@ -227,7 +227,7 @@ TEST(SegmentsOfProcesses, a_limit_of_file_sizes_is_an_error) {
   setrlimit(RLIMIT_FSIZE, &before);
 }
 
-TEST(SegmentsOfProcesses, a_name_that_is_none_is_an_error) {
+TEST(SegmentsOfProcesses, ANameThatIsNoneIsAnError) {
   for (const std::string& name : {std::string(), std::string(63, 'a'), std::string(32, '/')}) {
     Job job(2);
     job.store->set("segment/key", name);
@@ -235,7 +235,7 @@ TEST(SegmentsOfProcesses, a_name_that_is_none_is_an_error) {
   }
 }
 
-TEST(SegmentsOfProcesses, processes_share_memory_and_leave_nothing_behind) {
+TEST(SegmentsOfProcesses, ProcessesShareMemoryAndLeaveNothingBehind) {
   Job job(3);
   const auto body = [&job](int rank) {
     const auto segment = job.open(rank);
@@ -258,7 +258,7 @@ TEST(SegmentsOfProcesses, processes_share_memory_and_leave_nothing_behind) {
 
 // Members are killed at many points of opening: the others end with the job's failure, or have
 // got the memory.
-TEST(SegmentsOfProcesses, a_member_that_is_killed_while_opening_holds_up_nobody) {
+TEST(SegmentsOfProcesses, AMemberThatIsKilledWhileOpeningHoldsUpNobody) {
   int failed = 0;
   for (int i = 0; i < 30; ++i) {
     Job job(2);
@@ -290,7 +290,7 @@ TEST(SegmentsOfProcesses, a_member_that_is_killed_while_opening_holds_up_nobody)
   EXPECT_GT(failed, 0);
 }
 
-TEST(HostId, is_the_same_each_time_or_what_the_environment_says) {
+TEST(HostId, IsTheSameEachTimeOrWhatTheEnvironmentSays) {
   EXPECT_EQ(host_id(), host_id());
   EXPECT_GT(host_id().size(), 20u);
   setenv("GRADUS_HOST_ID", "box-7", 1);
