@@ -7,7 +7,6 @@
 #include "gradus/tensor/cpu/conv/pointwise.h"
 #include "gradus/tensor/cpu/conv/reference.h"
 #include "gradus/tensor/cpu/conv/sparse_grad.h"
-#include "gradus/tensor/cpu/conv/tap_grad.h"
 #include "gradus/tensor/cpu/conv/winograd.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
@@ -296,8 +295,8 @@ TEST_P(WinogradConv2d, GivesTheSameBitsAgain) {
   }
 }
 
-// Weight gradients that are made tap by tap.
-const Case kTapCases[] = {
+// Weight gradients of pointwise filters and of filters with a stride.
+const Case kSumCases[] = {
     {"Pointwise", {3, 64, 17, 19}, {160, 64, 1, 1}, {}},
     {"PointwiseSeveralChunks", {2, 32, 40, 37}, {48, 32, 1, 1}, {}},
     {"PointwiseManyFilters", {2, 96, 13, 12}, {544, 96, 1, 1}, {}},
@@ -310,12 +309,12 @@ const Case kTapCases[] = {
      {520, 32, 3, 3},
      {.stride = {2, 1}, .padding = {0, 2}, .dilation = 2}},
 };
-class TapConv2d : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Cases, TapConv2d, testing::ValuesIn(kTapCases),
+class SumConv2d : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Cases, SumConv2d, testing::ValuesIn(kSumCases),
                          [](const auto& info) { return info.param.name; });
 
 // Sums of small integers are exact, whatever the order.
-TEST_P(TapConv2d, WeightGradientsAreExactForIntegers) {
+TEST_P(SumConv2d, WeightGradientsAreExactForIntegers) {
   const Case& c = GetParam();
   const auto integers = [](const Shape& shape, uint64_t seed) {
     Tensor t = random_tensor(shape, DType::kF32, seed);
@@ -323,9 +322,6 @@ TEST_P(TapConv2d, WeightGradientsAreExactForIntegers) {
     return raw::channels_last(t);
   };
   const Tensor x = integers(c.x, 1), dy = integers(result_shape(c), 2);
-  if (cpu::has_avx512()) {
-    EXPECT_TRUE(prefers_tap_weight_grad(empty(c.w), dy, c.options));
-  }
   const Tensor exact =
       raw::conv2d_weight_grad(raw::to(dy, DType::kF64), raw::to(x, DType::kF64), c.w, false, c.options).first;
   const int before = num_threads();

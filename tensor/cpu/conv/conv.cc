@@ -10,7 +10,6 @@
 #include "gradus/tensor/cpu/conv/pointwise.h"
 #include "gradus/tensor/cpu/conv/reference.h"
 #include "gradus/tensor/cpu/conv/sparse_grad.h"
-#include "gradus/tensor/cpu/conv/tap_grad.h"
 #include "gradus/tensor/cpu/conv/weight_grad.h"
 #include "gradus/tensor/cpu/conv/weight_grad_bf16.h"
 #include "gradus/tensor/cpu/conv/winograd.h"
@@ -307,9 +306,6 @@ constexpr Kernel kWeightGrad[] = {
        return !p.bias.defined() && prefers_winograd_weight_grad(p.x, p.y, p.w.shape(), p.geometry);
      },
      [](const Problem& p) { winograd_weight_grad(p.w, p.y, p.x, p.geometry); }},
-    {"taps",
-     [](const Problem& p) { return !p.bias.defined() && prefers_tap_weight_grad(p.w, p.y, p.geometry); },
-     [](const Problem& p) { tap_weight_grad(p.w, p.y, p.x, p.geometry); }},
     {"registers", [](const Problem& p) { return p.bias.defined() && has_fast_weight_grad(p.w, p.geometry); },
      [](const Problem& p) { fast_weight_grad(p.w, p.bias, p.y, p.x, p.geometry); }},
     {"seen pixels", strided_pointwise,

@@ -93,12 +93,6 @@ template <class F> void for_row_blocks(int64_t n, F f, int64_t most = kMostRows)
 struct Planes {
   Planes(float* data, int64_t positions, int64_t channels)
       : data(data), row(row_of(channels)), plane(positions * row + kLanes) {}
-  // A single matrix whose rows follow each other without a gap.
-  static Planes rows(float* data, int64_t channels) {
-    Planes p(data, 0, channels);
-    p.row = channels;
-    return p;
-  }
   static int64_t row_of(int64_t channels) { return channels + kLanes; }
   static int64_t floats(int64_t planes, int64_t positions, int64_t channels) {
     return planes * (positions * row_of(channels) + kLanes);
@@ -134,8 +128,6 @@ class Upcoming {
 // Sums for weight gradients: for each plane, over all positions, d[position][o] * v[position][c].
 struct PositionSums {
   int64_t planes, O, C;
-  bool one_d;         // all planes share one d
-  bool d_is_dy;       // d is dy itself, read in place: dy[position][o]
   Tensor dy, x;       // d and v are made of them, in nearly the order of positions: the source to prefetch
   int64_t positions;  // in all
   int64_t at_once;    // positions that caches hold at once
@@ -164,14 +156,14 @@ struct PositionSums {
     const auto& products = fresh ? kProducts : kAddedProducts;
     const int64_t panels = C / kPanel;
     Upcoming upcoming((last - first) * row_blocks(O));
-    if (!d_is_dy) upcoming.add(dy, next, after, positions);
+    upcoming.add(dy, next, after, positions);
     upcoming.add(x, next, after, positions);
     int64_t done = 0;
     for (int64_t i = first; i < last; ++i) {
       const int64_t p = i / panels, c = i % panels * kPanel;
       for_row_blocks(O, [&](int64_t o, int64_t rows) {
-        products[rows - 1](d.at(one_d ? 0 : p, 0) + o, 1, d.row, v.at(p, 0) + c, v.row, count,
-                           sums.at(p, o) + c, sums.row, upcoming.share(done++, count));
+        products[rows - 1](d.at(p, 0) + o, 1, d.row, v.at(p, 0) + c, v.row, count, sums.at(p, o) + c,
+                           sums.row, upcoming.share(done++, count));
       });
     }
   }
@@ -185,7 +177,7 @@ template <class Fill> PositionSums::Result PositionSums::of(Fill fill) const {
   const bool own = threads * size * int64_t(sizeof(float)) <= (int64_t{8} << 20);
   const int64_t shares = own ? threads : 1;
   const Tensor sums = cpu::scratch(shares * size);
-  const int64_t d_floats = d_is_dy ? 0 : Planes::floats(one_d ? 1 : planes, chunk, O);
+  const int64_t d_floats = Planes::floats(planes, chunk, O);
   const int64_t floats = d_floats + Planes::floats(planes, chunk, C);
   const Tensor bytes = cpu::scratch(shares * floats);
 
@@ -196,8 +188,8 @@ template <class Fill> PositionSums::Result PositionSums::of(Fill fill) const {
       const int64_t count = std::min(chunk, end - base), next = base + count;
       each(count, [&](int64_t first, int64_t last) { fill(base + first, base + last, base, d, v); });
       each(planes * (C / kPanel), [&](int64_t first, int64_t last) {
-        add(d_is_dy ? Planes::rows(dy.ptr<float>() + base * O, O) : d, v, count, first, last, base == begin,
-            {sums.ptr<float>() + share * size, O, C}, next, std::min(end, next + chunk));
+        add(d, v, count, first, last, base == begin, {sums.ptr<float>() + share * size, O, C}, next,
+            std::min(end, next + chunk));
       });
     }
   };

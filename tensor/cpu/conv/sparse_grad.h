@@ -11,7 +11,7 @@ namespace gradus {
 // with O and C multiples of 16 and KH*KW*C sums that registers hold, no horizontal dilation, and few nonzeros
 // in a sample of dy.
 bool prefers_sparse_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
-                      const raw::ConvGeometry& geometry);
+                         const raw::ConvGeometry& geometry);
 
 // Compute what raw::conv_weight_grad_kernel and raw::conv_input_grad_kernel compute.
 void sparse_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,

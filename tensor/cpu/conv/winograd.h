@@ -11,7 +11,7 @@ namespace gradus {
 // faster than oneDNN. The first answers for y and for the gradient of x, the second for the gradient of w.
 bool prefers_winograd(const Tensor& x, const Tensor& y, const Shape& w, const raw::ConvGeometry& geometry);
 bool prefers_winograd_weight_grad(const Tensor& x, const Tensor& y, const Shape& w,
-                               const raw::ConvGeometry& geometry);
+                                  const raw::ConvGeometry& geometry);
 
 // Compute what raw::conv_kernel computes, and without a bias what raw::conv_input_grad_kernel
 // and raw::conv_weight_grad_kernel compute.

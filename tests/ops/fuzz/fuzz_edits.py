@@ -59,7 +59,6 @@ EDITS = [
     ("conv/weight_grad_bf16.cc", "2 * k + 1 < count ? load(dy + O, filters)", "2 * k < count ? load(dy + O, filters)"),
     ("conv/sparse_grad.cc", "length = std::min(s.KW, s.W - at.w) * s.C - skip;",
      "length = std::min(s.KW, s.W - at.w - 1) * s.C - skip;"),
-    ("conv/tap_grad.cc", "w >= 0 && w < W)", "w >= 0 && w <= W)"),
     ("conv/weight_grad.cc", "for (int64_t at = 0; at < N * P; at += block) {",
      "for (int64_t at = 0; at + 1 < N * P; at += block) {"),
     ("conv/pointwise.cc", "for (int64_t at = first; at < last; at += kChunk) {",
