@@ -466,8 +466,8 @@ void bias_grad(const Tensor& db, const Tensor& dy) {
 }  // namespace
 
 bool has_bf16_weight_grad(const Tensor& dy, const Tensor& x, const raw::ConvGeometry& g) {
-  return cpu::has_avx512_bf16() && dy.dtype() == DType::kBF16 && g.rank() == 2 &&
-         g.groups == 1 && x.size(1) >= 16 && dy.size(1) >= kFilters;
+  return cpu::has_avx512_bf16() && dy.dtype() == DType::kBF16 && g.rank() == 2 && g.groups == 1 &&
+         x.size(1) >= 16 && dy.size(1) >= kFilters;
 }
 
 void bf16_weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
