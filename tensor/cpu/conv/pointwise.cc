@@ -168,7 +168,8 @@ void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool turned) {
 
 bool prefers_pointwise(const Tensor& y, const Tensor& x, const Shape& w, const raw::ConvGeometry& g) {
   if (y.dtype() != x.dtype() || g.rank() != 2 || g.groups != 1) return false;
-  if (!(x.dtype() == DType::kF32 ? cpu::has_avx512() : x.dtype() == DType::kBF16 && cpu::has_avx512_bf16()))
+  if (!(x.dtype() == DType::kF32 ? cpu::has_avx512()
+                                 : x.dtype() == DType::kBF16 && cpu::level() == cpu::Level::kAvx512Bf16))
     return false;
   for (int d = 0; d < 2; ++d)
     if (w[d + 2] != 1 || g.stride[d] != 1 || g.padding[d] != 0) return false;

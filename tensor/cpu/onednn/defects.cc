@@ -45,6 +45,10 @@ bool of_joined_taps(const Problem& p) {
   const int64_t taps = p.w[p.last() + 2], channels = summed_channels(p);
   return taps >= 4 && channels < 48 && taps * channels % 32 == 0;
 }
+// The taps of one channel are joined in pairs. The last pair of a row ends beyond what was copied of it.
+bool of_one_channel_odd_taps_and_a_stride(const Problem& p) {
+  return summed_channels(p) == 1 && p.w[p.last() + 2] % 2 == 1 && p.g.stride[p.last()] > 1;
+}
 // The kernel loads whole tiles of input rows, also those that follow the last one.
 bool of_long_rows(const Problem& p) {
   const bool pointwise = p.w.product() == p.w[0] * p.w[1];
@@ -58,6 +62,7 @@ bool of_narrow_or_dilated_images_and_volumes(const Problem& p) {
   return p.x[p.last() + 2] < p.g.stride[p.last()] || p.g.dilation[0] > 1 || p.g.rank() == 3;
 }
 bool of_few_channels(const Problem& p) { return std::min(p.w[0] / p.g.groups, p.w[1]) < 16; }
+bool of_wide_images(const Problem& p) { return p.x[p.last() + 2] > 56; }
 bool of_wide_images_and_few_channels_without_a_stride(const Problem& p) {
   return of_few_channels(p) && p.x[p.last() + 2] > 128 && p.g.stride[p.last()] == 1;
 }
@@ -113,6 +118,8 @@ const struct {
     {"brgconv*amx", kOfImages, of_long_rows},
     {"brgconv*amx", kOfImages, of_dilated_filters},
     {"brgconv*amx", kOfImages, of_joined_taps},
+    {"brgconv*bf16", kForward, of_one_channel_odd_taps_and_a_stride},
+    {"brgconv*amx", kForward, of_one_channel_odd_taps_and_a_stride},
     {"brgconv", kEvery, of_large_filters},
     {"brdgmm", kEvery, of_large_filters},
     {"brgconv*bf16", kOfImages, volumes},
@@ -124,6 +131,7 @@ const struct {
     {"amx", kEvery, of_taps_that_meet_padding_alone},
     {"brgconv_bwd_w*amx", kWeightGrad, of_few_channels},
     {"brgconv_bwd_w*amx", kWeightGrad, of_thousands_of_channels},
+    {"brgconv_bwd_w*amx", kWeightGrad, of_wide_images},
     {"jit:avx512_core$", bit(Pass::kInputGrad), of_many_filters_and_a_part_of_a_block},
     {"jit_bf16_1x1:avx512_core$", kOfImages, always},
     {"jit_bf16_1x1:", kOfImages, of_odd_channels},

@@ -116,14 +116,11 @@ bool computes_in(DType t) {
   return t == DType::kF32 || (t == DType::kBF16 && has_bf16);
 }
 
-// Returns oneDNN's name of an implementation, "jit:avx512_core".
-static std::string_view implementation(const_dnnl_primitive_desc_t pd) {
+std::string_view implementation(const dnnl::primitive& primitive) {
   const char* name = nullptr;
-  dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+  dnnl_primitive_desc_query(primitive.get_primitive_desc(), dnnl_query_impl_info_str, 0, &name);
   return name ? name : "";
 }
-
-bool is_reference(const_dnnl_primitive_desc_t pd) { return implementation(pd).starts_with("ref"); }
 
 size_t PlanKey::hash() const {
   uint64_t h = 0xcbf29ce484222325u;
@@ -160,7 +157,7 @@ static void execute(const Plan& plan, std::initializer_list<Arg> args) {
 
 void run(const Plan& plan, std::initializer_list<Arg> args) {
   use_threads();
-  if (observer()) tell_kernel(implementation(plan.primitive.get_primitive_desc()));
+  if (observer()) tell_kernel(implementation(plan.primitive));
   execute(plan, args);
 }
 

@@ -65,7 +65,7 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
   memory::dims filters = dims_of(w.shape());
   if (g.groups > 1) filters[0] /= g.groups, filters.insert(filters.begin(), g.groups);
   const Desc weights(filters, type_of(y.dtype()), tag::any);
-  const Desc bias = with_bias ? row_major({w.size(0)}, y.dtype()) : Desc();
+  const Desc bias = with_bias ? row_major({w.size(0)}, w.dtype()) : Desc();
   const memory::dims stride(g.stride.begin(), g.stride.end()), padding(g.padding.begin(), g.padding.end());
   memory::dims gaps(g.dilation.begin(), g.dilation.end());
   for (auto& gap : gaps) --gap;
@@ -79,7 +79,7 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
                                 src, weights, bias, dst, stride, gaps, padding, padding);
   };
   Plan plan;
-  plan.src = src, plan.dst = dst, plan.bias = bias, plan.plain_weights = row_major(filters, y.dtype());
+  plan.src = src, plan.dst = dst, plan.bias = bias, plan.plain_weights = row_major(filters, w.dtype());
   switch (pass) {
     case Pass::kForward: {
       const auto pd = forward();
@@ -94,8 +94,9 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
       break;
     }
     case Pass::kWeightGrad: {
-      const auto pd = first_right<BackwardWeights>(errs_in(pass), forward(), kDirect, src, weights, bias, dst,
-                                                   stride, gaps, padding, padding);
+      const Desc gradient(filters, type_of(w.dtype()), tag::any);
+      const auto pd = first_right<BackwardWeights>(errs_in(pass), forward(), kDirect, src, gradient, bias,
+                                                   dst, stride, gaps, padding, padding);
       plan.primitive = BackwardWeights(pd), plan.weights = pd.diff_weights_desc();
       plan.scratchpad = pd.scratchpad_desc(), plan.src = pd.src_desc(), plan.dst = pd.diff_dst_desc();
       break;

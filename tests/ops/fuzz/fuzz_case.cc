@@ -145,16 +145,18 @@ double noise(uint64_t seed, uint64_t stream, uint64_t i) {
 
 // How far each of the reference's elements moves when the inputs move by about their last place: what
 // inputs that lie badly make of roundings, and at a step from one value to another, such as that of
-// the nearest cell.
+// the nearest cell. The first two turns move all up and all down, so that a step that lies so near is found.
 Values shake(const OpCase& row, const FuzzCase& c, const std::vector<Array>& at, const Array& expected) {
   Values most(expected.v.size());
-  for (uint64_t turn = 0; turn < 8; ++turn) {
+  for (uint64_t turn = 0; turn < 10; ++turn) {
     std::vector<Array> moved = at;
     for (size_t k = 0; k < moved.size(); ++k) {
       if (row.samples[c.sample][k].fixed) continue;
       for (size_t i = 0; i < moved[k].v.size(); ++i)
         moved[k].v[i] += 2 * unit_of(c.dtype) * std::max(1.0, std::abs(moved[k].v[i])) *
-                         noise(c.seed, 4000 + 100 * turn + k, i);
+                         (turn == 0   ? 1
+                          : turn == 1 ? -1
+                                      : noise(c.seed, 4000 + 100 * turn + k, i));
     }
     const Array other = row.reference(moved);
     if (other.v.size() != expected.v.size()) continue;
@@ -295,7 +297,7 @@ std::string compare_gradient(const OpCase& row, const FuzzCase& c, const std::ve
   const auto slope = slope_at(at);
   if (!slope || std::abs(along - *slope) <= room + sides) return "";
   // As shake: a cell's edge may lie on one side of the inputs alone.
-  for (uint64_t turn = 0; turn < 8; ++turn) {
+  for (uint64_t turn = 0; turn < 10; ++turn) {
     std::vector<Array> moved = at;
     for (size_t k : wanted)
       for (size_t i = 0; i < moved[k].v.size(); ++i)
