@@ -142,7 +142,8 @@ bool choose(Random& r, Convolution& c) {
   } else if (r.one_in(6)) {
     groups = r.in(2, 5), C = groups * r.in(1, 20), O = groups * r.in(1, 20);
   }
-  if (kind == Kind::kWide) N = r.in(1, 2), C = r.in(1, 20), O = r.in(1, 20), groups = 1;
+  if (kind == Kind::kWide)
+    N = r.in(1, 2), C = r.in(1, r.of({20, 70})), O = r.in(1, r.of({20, 70})), groups = 1;
   if (kind == Kind::kDeep) {
     N = r.in(1, 2), C = r.in(64, 1100), O = r.in(1, 20), groups = 1;
     if (r.one_in(2)) std::swap(C, O);

@@ -63,9 +63,8 @@ bool of_narrow_or_dilated_images_and_volumes(const Problem& p) {
 }
 bool of_few_channels(const Problem& p) { return std::min(p.w[0] / p.g.groups, p.w[1]) < 16; }
 bool of_wide_images(const Problem& p) { return p.x[p.last() + 2] > 56; }
-bool of_wide_images_and_few_channels_without_a_stride(const Problem& p) {
-  return of_few_channels(p) && p.x[p.last() + 2] > 128 && p.g.stride[p.last()] == 1;
-}
+// Rows of more than 7 tiles of 32 pixels.
+bool of_very_wide_images(const Problem& p) { return p.x[p.last() + 2] > 224; }
 // Results in dim d, the first two of x's dims aside.
 int64_t results(const Problem& p, int d) {
   return (p.x[d + 2] + 2 * p.g.padding[d] - p.g.dilation[d] * (p.w[d + 2] - 1) - 1) / p.g.stride[d] + 1;
@@ -80,6 +79,7 @@ bool of_large_filters(const Problem& p) {
     if (p.w[d + 2] > 7) return true;
   return false;
 }
+bool of_large_filters_and_a_stride(const Problem& p) { return of_large_filters(p) && with_a_stride(p); }
 // The last row may end before its padding does.
 bool of_a_stride_beyond_the_padding(const Problem& p) {
   const int64_t padding = p.g.padding[p.last()];
@@ -133,13 +133,14 @@ const struct {
     {"brgconv_bwd_w*amx", kWeightGrad, of_thousands_of_channels},
     {"brgconv_bwd_w*amx", kWeightGrad, of_wide_images},
     {"jit:avx512_core$", bit(Pass::kInputGrad), of_many_filters_and_a_part_of_a_block},
+    {"jit:avx512_core$", bit(Pass::kInputGrad), of_large_filters_and_a_stride},
     {"jit_bf16_1x1:avx512_core$", kOfImages, always},
     {"jit_bf16_1x1:", kOfImages, of_odd_channels},
     {"1x1:", kWeightGrad, with_a_stride},
     {"jit:", kWeightGrad, of_padding_like_the_stride},
     {"jit_bf16:", kWeightGrad, of_narrow_or_dilated_images_and_volumes},
     {"jit:avx512_core_amx", kWeightGrad, of_narrow_or_dilated_images_and_volumes},
-    {"jit:avx512_core_amx", kWeightGrad, of_wide_images_and_few_channels_without_a_stride},
+    {"jit:avx512_core_amx", kWeightGrad, of_very_wide_images},
 };
 
 // The name that oneDNN 2 has for it, where version 3 has another.
