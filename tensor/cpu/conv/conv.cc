@@ -3,6 +3,8 @@
 // and bf16; the entries before it are faster where they apply. The last entry takes the rest.
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/reduce.h"
 
 #include <cstring>
 #include <span>
@@ -11,7 +13,6 @@
 #include "gradus/tensor/cpu/conv/pointwise.h"
 #include "gradus/tensor/cpu/conv/reference.h"
 #include "gradus/tensor/cpu/conv/sparse_grad.h"
-#include "gradus/tensor/cpu/conv/weight_grad.h"
 #include "gradus/tensor/cpu/conv/weight_grad_bf16.h"
 #include "gradus/tensor/cpu/conv/winograd.h"
 #include "gradus/tensor/cpu/convert.h"
@@ -284,6 +285,14 @@ void run_weight_grad_plan(const Problem& p) {
   if (!direct) onednn::reorder(weights, onednn::memory(plan.plain_weights, p.w));
 }
 
+// oneDNN takes longer for both together, and other kernels compute the weight's alone.
+void weight_grad_and_bias(const Problem& p) {
+  conv_weight_grad_cpu(p.w, {}, p.y, p.x, p.geometry);
+  Dims all_but_channels{0};
+  for (int d = 2; d < p.y.dim(); ++d) all_but_channels.push_back(d);
+  raw::copy_(p.bias, raw::sum(p.y, all_but_channels));
+}
+
 void weight_grad_in_f32(const Problem& p) {
   const bool narrow = cpu::is_narrow(p.w.dtype());
   const Tensor dw = narrow ? wide_like(p.w) : p.w, db = narrow ? wide_like(p.bias) : p.bias;
@@ -299,16 +308,11 @@ constexpr Kernel kWeightGrad[] = {
      [](const Problem& p) { conv_weight_grad_reference(p.w, p.bias, p.y, p.x, p.geometry); }},
     {"nonzeros", [](const Problem& p) { return prefers_sparse_grad(p.y, p.x, p.w.shape(), p.geometry); },
      [](const Problem& p) { sparse_weight_grad(p.w, p.bias, p.y, p.x, p.geometry); }},
+    {"bias", [](const Problem& p) { return p.bias.defined() && p.y.dtype() == DType::kF32; },
+     weight_grad_and_bias},
     {"winograd",
-     [](const Problem& p) {
-       return !p.bias.defined() && prefers_winograd_weight_grad(p.x, p.y, p.w.shape(), p.geometry);
-     },
+     [](const Problem& p) { return prefers_winograd_weight_grad(p.x, p.y, p.w.shape(), p.geometry); },
      [](const Problem& p) { winograd_weight_grad(p.w, p.y, p.x, p.geometry); }},
-    {"registers",
-     [](const Problem& p) {
-       return p.bias.defined() && has_fast_weight_grad(p.w, p.geometry) && p.y.dtype() == p.w.dtype();
-     },
-     [](const Problem& p) { fast_weight_grad(p.w, p.bias, p.y, p.x, p.geometry); }},
     {"seen pixels", strided_pointwise,
      [](const Problem& p) {
        conv_weight_grad_cpu(p.w, p.bias, p.y, seen_pixels(p.x, p.y, p.geometry), without_stride(p.geometry));

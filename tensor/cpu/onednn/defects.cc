@@ -174,15 +174,17 @@ bool errs(std::string_view implementation, Pass pass, const Shape& x, const Shap
   return false;
 }
 
-bool errs_in_matmul(std::string_view implementation, const Matrices& a, int64_t batch, int threads) {
+bool errs_in_matmul(std::string_view implementation, const Matrices& a, const Matrices& b, int64_t batch,
+                    int threads) {
   const std::string name = common_name(implementation);
-  const int64_t inner = a.sizes.back();
+  const int64_t inner = a.sizes.back(), columns = b.sizes.back();
   if (is(name, "amx") && inner % 32 != 0) return true;
   // A row whose elements lie apart is taken for one whose elements are neighbors.
   if (is(name, "brg:") && a.sizes[a.sizes.size() - 2] == 1 && inner > 1 && a.steps.back() != 1) return true;
   // Threads without a product of their own share out the inner elements of the others'.
+  const bool shared = is(name, "brg:") && batch > 1 && batch < threads;
   const bool turned = a.steps[a.steps.size() - 2] < a.steps.back();
-  return is(name, "brg:") && turned && batch > 1 && batch < threads && inner >= 1024;
+  return shared && ((turned && inner >= 1024) || (is(name, "amx") && columns % 64 > 48));
 }
 
 }  // namespace gradus::onednn

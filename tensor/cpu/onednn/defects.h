@@ -12,7 +12,8 @@ namespace gradus::onednn {
 bool errs(std::string_view implementation, Pass pass, const Shape& x, const Shape& w,
           const raw::ConvGeometry& g);
 
-// Whether it must not serve a batch of so many products, with `a` on the left, by so many threads.
-bool errs_in_matmul(std::string_view implementation, const Matrices& a, int64_t batch, int threads);
+// Whether it must not serve a batch of so many products a b, by so many threads.
+bool errs_in_matmul(std::string_view implementation, const Matrices& a, const Matrices& b, int64_t batch,
+                    int threads);
 
 }  // namespace gradus::onednn

@@ -114,7 +114,7 @@ Plan matmul_plan(DType dtype, const Matrices& a, const Matrices& b, const Tensor
   plan.bias = with_bias ? row_major(bias_sizes, dtype) : Desc();
   plan.dst = row_major(dims_of(out.shape()), out.dtype());
   const int64_t batch = out.dim() == 3 ? out.size(0) : 1;
-  const auto errs = [&](const char* name) { return errs_in_matmul(name, a, batch, use_threads()); };
+  const auto errs = [&](const char* name) { return errs_in_matmul(name, a, b, batch, use_threads()); };
   const auto pd = first_right<dnnl::matmul>(errs, NoHint(), plan.src, plan.weights, plan.bias, plan.dst);
   plan.primitive = dnnl::matmul(pd), plan.scratchpad = pd.scratchpad_desc();
   return plan;
