@@ -51,8 +51,8 @@ template <class T> bool differ(const T& a, const T& b) {
 }
 
 // Returns how many initializers an O needs, whose fields are T...
-template <class... T> constexpr size_t needed(const std::tuple<const T&...>&) {
-  size_t i = 0, n = 0;
+template <class... T> constexpr int needed(const std::tuple<const T&...>&) {
+  int i = 0, n = 0;
   ((++i, n = is_required<T> ? i : n), ...);
   return n;
 }
@@ -64,19 +64,19 @@ template <class O> std::string options_text(const O& options) {
   if constexpr (HasFields<O>) {
     const auto values = fields(options);
     constexpr auto names = field_names<O>();
-    constexpr size_t needed = internal::needed(values);
+    constexpr int needed = internal::needed(values);  // signed: g++ 14 warns of i < 0 otherwise
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
     const O plain = [&]<size_t... I>(std::index_sequence<I...>) {
       return O{std::get<I>(values)...};
     }(std::make_index_sequence<needed>());
 #pragma GCC diagnostic pop
-    const auto add = [&](size_t i, const auto& value, const auto& otherwise) {
+    const auto add = [&](int i, const auto& value, const auto& otherwise) {
       if (i < needed || internal::differ(value, otherwise))
-        text += concat(text.empty() ? "" : ", ", names[i], '=', internal::value_text(value));
+        text += concat(text.empty() ? "" : ", ", names[size_t(i)], '=', internal::value_text(value));
     };
     [&]<size_t... I>(std::index_sequence<I...>) {
-      (add(I, std::get<I>(values), std::get<I>(fields(plain))), ...);
+      (add(int(I), std::get<I>(values), std::get<I>(fields(plain))), ...);
     }(std::make_index_sequence<names.size()>());
   }
   return text;
