@@ -94,7 +94,7 @@ TEST(ImagenetProgram, LearnsKeepsTheBestAndEvaluatesIt) {
 TEST(ImagenetProgram, LearnsInMixedPrecisionAndWritesEvents) {
   Place s;
   const Result r =
-      run(s.dir(), with(kSmall, {"--epochs", "8", "--lr", "0.05", "--amp", "bf16", "--tensorboard", "t"}));
+      run(s.dir(), with(kSmall, {"--epochs", "8", "--lr", "0.01", "--amp", "bf16", "--tensorboard", "t"}));
   ASSERT_EQ(r.status, 0) << r.output;
   const nlohmann::json j = summary(s.dir() / "s.json");
   EXPECT_GE(j.at("best_test_accuracy").get<double>(), 0.9) << r.output;

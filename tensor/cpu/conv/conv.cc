@@ -3,13 +3,12 @@
 // and bf16; the entries before it are faster where they apply. The last entry takes the rest.
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/kernel.h"
-#include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/ops/reduce.h"
 
 #include <cstring>
 #include <span>
 #include <string_view>
 
+#include "gradus/tensor/cpu/conv/bias_grad.h"
 #include "gradus/tensor/cpu/conv/pointwise.h"
 #include "gradus/tensor/cpu/conv/reference.h"
 #include "gradus/tensor/cpu/conv/sparse_grad.h"
@@ -288,9 +287,7 @@ void run_weight_grad_plan(const Problem& p) {
 // oneDNN takes longer for both together, and other kernels compute the weight's alone.
 void weight_grad_and_bias(const Problem& p) {
   conv_weight_grad_cpu(p.w, {}, p.y, p.x, p.geometry);
-  Dims all_but_channels{0};
-  for (int d = 2; d < p.y.dim(); ++d) all_but_channels.push_back(d);
-  raw::copy_(p.bias, raw::sum(p.y, all_but_channels));
+  bias_grad(p.bias, p.y);
 }
 
 void weight_grad_in_f32(const Problem& p) {

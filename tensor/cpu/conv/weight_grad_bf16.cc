@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "gradus/tensor/cpu/conv/bias_grad.h"
 #include "gradus/tensor/cpu/conv/products_bf16.h"
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/runtime/parallel.h"
@@ -447,21 +448,6 @@ class WeightGrad {
   int64_t parts_ = 1;       // of the filters, for different threads
   std::vector<bf16> zeros_;
 };
-
-// db[o] = sum of dy over the pixels.
-void bias_grad(const Tensor& db, const Tensor& dy) {
-  const int64_t O = dy.size(1), pixels = dy.numel() / O;
-  const Tensor sums = empty({O}, {DType::kF32});
-  parallel_for(0, O, 1 + 16384 / pixels, [&](int64_t first, int64_t last) {
-    float* __restrict sum = sums.ptr<float>();
-    std::fill(sum + first, sum + last, 0.0f);
-    for (int64_t i = 0; i < pixels; ++i) {
-      const bf16* __restrict row = dy.ptr<bf16>() + i * O;
-      for (int64_t o = first; o < last; ++o) sum[o] += float(row[o]);
-    }
-  });
-  cpu::converter(db.dtype(), DType::kF32)(O, db.raw_ptr(), 1, sums.raw_ptr(), 1);
-}
 
 }  // namespace
 

@@ -1,0 +1,48 @@
+#include "gradus/tensor/cpu/conv/bias_grad.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "gradus/tensor/cpu/convert.h"
+#include "gradus/tensor/runtime/parallel.h"
+
+namespace gradus {
+namespace {
+
+constexpr int64_t kRows = 64;         // pixels whose sum is in f32
+constexpr int64_t kPart = 64 * 1024;  // approximately the elements of a part, which one thread sums
+
+template <class T> void sum_pixels(const Tensor& db, const Tensor& dy) {
+  const int64_t O = dy.size(1), pixels = dy.numel() / O;
+  const int64_t part = std::max<int64_t>(1, kPart / (kRows * O)) * kRows, parts = (pixels + part - 1) / part;
+  const Tensor sums = empty({parts, O}, {DType::kF64});
+  parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+    std::vector<float> rows(static_cast<size_t>(O));
+    for (int64_t i = first; i < last; ++i) {
+      double* __restrict sum = sums.ptr<double>() + i * O;
+      std::fill(sum, sum + O, 0.0);
+      const int64_t end = std::min(pixels, (i + 1) * part);
+      for (int64_t p = i * part; p < end;) {
+        float* __restrict few = rows.data();
+        std::fill(few, few + O, 0.0f);
+        for (const int64_t block = std::min(end, p + kRows); p < block; ++p) {
+          const T* __restrict row = dy.ptr<T>() + p * O;
+          for (int64_t o = 0; o < O; ++o) few[o] += float(row[o]);
+        }
+        for (int64_t o = 0; o < O; ++o) sum[o] += few[o];
+      }
+    }
+  });
+  double* all = sums.ptr<double>();
+  for (int64_t i = 1; i < parts; ++i)
+    for (int64_t o = 0; o < O; ++o) all[o] += all[i * O + o];
+  cpu::converter(db.dtype(), DType::kF64)(O, db.raw_ptr(), 1, all, 1);
+}
+
+}  // namespace
+
+void bias_grad(const Tensor& db, const Tensor& dy) {
+  dy.dtype() == DType::kBF16 ? sum_pixels<bf16>(db, dy) : sum_pixels<float>(db, dy);
+}
+
+}  // namespace gradus
