@@ -33,6 +33,12 @@ std::pair<Tensor&, Tensor> taken_out(const char* op, Layer& layer, const std::st
   }
 }
 
+// Whether the weight's first dim is the input's channels.
+bool is_transposed(const Layer& layer) {
+  const std::string type = layer.type_name();
+  return type.starts_with("ConvTranspose") || type == "UpConv2d";
+}
+
 Tensor normalized(const Tensor& x, double eps) { return x / maximum(norm(x), eps); }
 
 struct SpectralState {
@@ -71,8 +77,7 @@ void apply_spectral_norm(Layer& layer, const SpectralNormOptions& o) {
   if (o.n_power_iterations < 1)
     throw ValueError("spectral_norm", "expected n_power_iterations >= 1, given ", o.n_power_iterations);
   const auto [member, weight] = taken_out("spectral_norm", layer, o.name);
-  const bool transposed = layer.type_name().rfind("ConvTranspose", 0) == 0;
-  const int dim = wrap_dim(o.dim.value_or(transposed ? 1 : 0), weight.dim(), "spectral_norm");
+  const int dim = wrap_dim(o.dim.value_or(is_transposed(layer) ? 1 : 0), weight.dim(), "spectral_norm");
   const auto state = std::make_shared<SpectralState>();
   state->weight_orig = weight;
   const auto random_direction = [&](int64_t n) {
@@ -118,19 +123,32 @@ void apply_weight_norm(Layer& layer, const WeightNormOptions& o) {
                        [state, norms](Layer&) { return state->v * (state->g / norms(state->v)); });
 }
 
+// Registers `value` as a parameter of this name, from which `member` is computed: value times scale.
+static void compute_as_multiple(Layer& layer, Tensor& member, const Tensor& value, const std::string& name,
+                                double scale) {
+  const auto state = std::make_shared<Tensor>(value);
+  layer.register_parameter(name, *state);
+  member = detach(value * scale);
+  compute_before_calls(layer, member, [state, scale](Layer&) { return *state * scale; });
+}
+
 void apply_equalized_lr(Layer& layer, const EqualizedLROptions& o) {
   if (!(o.lr_mul > 0)) throw ValueError("equalized_lr", "expected lr_mul > 0, given ", o.lr_mul);
   const auto [member, weight] = taken_out("equalized_lr", layer, o.name);
   const init::Fans fans = init::fans(weight);
-  const int64_t fan = o.mode == init::FanMode::kFanIn ? fans.in : fans.out;
-  const double scale = fan > 0 ? o.gain * o.lr_mul / std::sqrt(double(fan)) : 0;
+  const int64_t fan = (o.mode == init::FanMode::kFanIn) != is_transposed(layer) ? fans.in : fans.out;
   init::normal_(weight, {.stddev = 1 / o.lr_mul});
-  for (const auto& [name, p] : layer.named_parameters())
-    if (name == "bias") init::zeros_(p);
-  const auto state = std::make_shared<Tensor>(weight);
-  layer.register_parameter(o.name + "_orig", *state);
-  member = detach(weight * scale);
-  compute_before_calls(layer, member, [state, scale](Layer&) { return *state * scale; });
+  const double scale = fan > 0 ? o.gain * o.lr_mul / std::sqrt(double(fan)) : 0;
+  compute_as_multiple(layer, member, weight, o.name + "_orig", scale);
+  for (const auto& [name, p] : layer.named_parameters()) {
+    if (name != "bias") continue;
+    const double by = o.scale_bias ? o.lr_mul : 1;
+    init::constant_(p, o.bias / by);
+    if (by == 1) break;
+    const auto [bias_member, bias] = taken_out("equalized_lr", layer, "bias");
+    compute_as_multiple(layer, bias_member, bias, "bias", by);
+    break;
+  }
 }
 
 }  // namespace gradus::nn

@@ -47,12 +47,17 @@ void apply_weight_norm(Layer& layer, const WeightNormOptions& options);
 struct EqualizedLROptions {
   std::string name = "weight";
   double gain = 1.4142135623730951;  // sqrt(2), for a rectifier after the layer; 1 for none
+  // Numbers that go into one result: in times the kernel, of transposed convolutions too. kFanOut: out times
+  // the kernel. What PyTorch calls the fan in of a transposed convolution is its fan out here.
   init::FanMode mode = init::FanMode::kFanIn;
   double lr_mul = 1;
+  double bias = 0;         // what the bias starts as
+  bool scale_bias = true;  // the bias is multiplied by lr_mul too
 };
 
-// Computes the weight as w gain lr_mul / sqrt(fan). The parameter weight_orig replaces weight; it starts
-// normal with deviation 1 / lr_mul, so that all layers learn at the same speed. The bias starts at 0.
+// Computes the weight as w gain lr_mul / sqrt(fan), and the bias as b lr_mul. The parameter weight_orig
+// replaces weight; it starts normal with deviation 1 / lr_mul, so that all layers learn at the same speed. b
+// is the parameter bias.
 // Errors: ValueError for a layer without that parameter, or lr_mul not above 0.
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 void apply_equalized_lr(Layer& layer, const EqualizedLROptions& options);

@@ -49,8 +49,9 @@ static const bool added = add_golden_layers(
         weight<nn::Linear>("weight_norm/all", {.in = 3, .out = 4, .bias = false}, {.dim = {}}),
         weight<nn::Conv2d>("weight_norm/Conv2d", {.in = 2, .out = 3, .kernel = 2}, {.dim = 1}),
         equalized<nn::Linear>("equalized_lr/Linear", {.in = 3, .out = 4}),
-        equalized<nn::Linear>("equalized_lr/fan_out", {.in = 3, .out = 4},
-                              {.gain = 1, .mode = nn::init::FanMode::kFanOut, .lr_mul = 0.01}),
+        equalized<nn::Linear>(
+            "equalized_lr/fan_out", {.in = 3, .out = 4},
+            {.gain = 1, .mode = nn::init::FanMode::kFanOut, .lr_mul = 0.01, .scale_bias = false}),
         equalized<nn::Conv2d>("equalized_lr/Conv2d",
                               {.in = 2, .out = 3, .kernel = 3, .stride = 2, .padding = 1}),
         golden<nn::MinibatchStdDev>("MinibatchStdDev"),

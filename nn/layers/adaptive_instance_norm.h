@@ -1,0 +1,31 @@
+// AdaptiveInstanceNorm: an instance norm whose scale and shift come from a style.
+#pragma once
+
+#include "gradus/nn/layers/linear.h"
+
+namespace gradus::nn {
+
+struct AdaptiveInstanceNormOptions {
+  Required<int64_t, "channels"> channels;
+  Required<int64_t, "style"> style;  // the style's size
+  double eps = 1e-8;
+};
+extern template class ModuleWith<AdaptiveInstanceNormOptions>;
+
+// y = instance_norm(x) (s0 + 1) + s1, where affine(w) = [s0, s1]. affine has an equalized learning rate of
+// gain 1.
+// Shapes: x [N,channels,H,W], w [N,style] -> [N,channels,H,W].
+// Errors: ShapeError, DTypeError.
+// Source: Karras et al., "A style-based generator architecture for generative adversarial networks", CVPR 2019.
+class AdaptiveInstanceNorm final : public ModuleWith<AdaptiveInstanceNormOptions> {
+ public:
+  AdaptiveInstanceNorm(Module* parent, std::string name, Options options);
+  explicit AdaptiveInstanceNorm(Options options);
+
+  Linear affine{this, "affine", {.in = *options().style, .out = 2 * *options().channels}};
+
+  Tensor forward(const Tensor& x, const Tensor& w);
+  Tensor operator()(const Tensor& x, const Tensor& w) { return forward(x, w); }
+};
+
+}  // namespace gradus::nn

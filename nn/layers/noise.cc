@@ -1,0 +1,45 @@
+#include "gradus/nn/layers/noise.h"
+
+#include "gradus/autograd/ops/arithmetic.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/view.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/random.h"
+#include "gradus/tensor/runtime/context.h"
+
+namespace gradus::nn {
+
+Tensor NoiseInjection::initial_strength(const NoiseInjectionOptions& o) {
+  if (o.channels < 1) throw ValueError("NoiseInjection", "expected channels >= 1, given ", o.channels);
+  return zeros({o.channels}, {.device = Context::current().device});
+}
+Tensor NoiseInjection::initial_noise(const NoiseInjectionOptions& o) {
+  if (o.size.h < 0 || o.size.w < 0)
+    throw ValueError("NoiseInjection", "expected a size >= 0, given ", o.size);
+  if (o.size.h * o.size.w == 0) return {};
+  return randn({1, 1, o.size.h, o.size.w}, {.device = Context::current().device});
+}
+
+Tensor NoiseInjection::forward(const Tensor& x) {
+  if (mode == NoiseMode::kNone) return x;
+  if (x.dim() != 4) throw ShapeError("NoiseInjection", "expected x [N,C,H,W], given ", describe(x));
+  if (mode == NoiseMode::kRandom)
+    return forward(x, randn({x.size(0), 1, x.size(2), x.size(3)}, {x.dtype(), x.device()}));
+  if (!noise_const.defined())
+    throw StateError("NoiseInjection", "there is no fixed noise: give the layer its size when it is made");
+  return forward(x, noise_const);
+}
+
+Tensor NoiseInjection::forward(const Tensor& x, const Tensor& n) {
+  const bool fits = x.dim() == 4 && n.dim() == 4 && (n.size(0) == 1 || n.size(0) == x.size(0)) &&
+                    n.size(1) == 1 && n.size(2) == x.size(2) && n.size(3) == x.size(3) &&
+                    (strength.size(0) == 1 || strength.size(0) == x.size(1));
+  if (!fits)
+    throw ShapeError("NoiseInjection",
+                     "expected x [N,C,H,W] and noise [N,1,H,W], with one strength or C, given ", describe(x),
+                     ", ", describe(n), " and ", describe(strength));
+  return x + gradus::to(reshape(strength, {1, -1, 1, 1}), x.dtype()) * gradus::to(n, x.dtype());
+}
+
+template class ModuleWith<NoiseInjectionOptions, Layer>;
+}  // namespace gradus::nn

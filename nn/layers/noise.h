@@ -1,0 +1,41 @@
+// NoiseInjection: adds noise to the pixels of an image, as strong as the layer learns.
+#pragma once
+
+#include "gradus/nn/layer.h"
+
+namespace gradus::nn {
+
+enum class NoiseMode {
+  kRandom,  // other noise for each image and call
+  kFixed,   // the buffer noise_const, of the options' size
+  kNone,
+};
+
+struct NoiseInjectionOptions {
+  Size2 size = 0;        // of noise_const; 0: there is none
+  int64_t channels = 1;  // of the strength: 1, or x's number of channels
+};
+extern template class ModuleWith<NoiseInjectionOptions, Layer>;
+
+// y = x + strength n, n ~ N(0,1): one number for each pixel, for all channels the same.
+// Shapes: x [N,C,H,W] -> the same; strength [channels], which starts at 0; noise_const [1,1,size].
+// Errors: ShapeError unless x fits strength and noise; StateError for kFixed without noise_const.
+// Source: Karras et al., "A style-based generator architecture for generative adversarial networks", CVPR 2019.
+class NoiseInjection final : public LayerWith<NoiseInjectionOptions> {
+ public:
+  using LayerWith::LayerWith;
+
+  Parameter strength{this, "strength", initial_strength(options())};
+  Buffer noise_const{this, "noise_const", initial_noise(options())};
+  NoiseMode mode = NoiseMode::kRandom;
+
+  Tensor forward(const Tensor& x) override;
+  // With noise of the caller's: n [N,1,H,W] or [1,1,H,W].
+  Tensor forward(const Tensor& x, const Tensor& n);
+
+ private:
+  static Tensor initial_strength(const NoiseInjectionOptions& o);
+  static Tensor initial_noise(const NoiseInjectionOptions& o);
+};
+
+}  // namespace gradus::nn

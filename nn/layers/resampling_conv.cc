@@ -1,0 +1,55 @@
+#include "gradus/nn/layers/resampling_conv.h"
+
+#include <cmath>
+
+#include "gradus/autograd/ops/arithmetic.h"
+#include "gradus/autograd/ops/images/conv.h"
+#include "gradus/autograd/ops/images/pad.h"
+#include "gradus/nn/init.h"
+#include "gradus/tensor/runtime/context.h"
+
+namespace gradus::nn {
+namespace {
+
+Tensor uniform(const Shape& shape, int64_t fan) {
+  const double bound = 1 / std::sqrt(double(fan));
+  return init::uniform_(empty(shape, {.device = Context::current().device}), {.low = -bound, .high = bound});
+}
+template <class O> int64_t checked_fan(const char* layer, const O& o) {
+  if (o.in < 1 || o.out < 1) throw ValueError(layer, "expected in, out >= 1, given ", *o.in, " and ", *o.out);
+  return 9 * o.in;
+}
+
+// Returns the 4x4 filters of a 3x3 convolution between pixels of which 2x2 are one: the sum of w at the four
+// places that it has there.
+Tensor between_pixels(const Tensor& w) {
+  return pad(w, {0, 1, 0, 1}) + pad(w, {1, 0, 0, 1}) + pad(w, {0, 1, 1, 0}) + pad(w, {1, 0, 1, 0});
+}
+
+}  // namespace
+
+Tensor UpConv2d::initial_weight() const {
+  const int64_t fan = checked_fan("UpConv2d", options());
+  return uniform({options().in, options().out, 3, 3}, fan);
+}
+Tensor UpConv2d::initial_bias() const {
+  return options().bias ? uniform({options().out}, 9 * options().in) : Tensor();
+}
+Tensor UpConv2d::forward(const Tensor& x) {
+  return conv_transpose2d(x, between_pixels(weight), bias, {.stride = 2, .padding = 1});
+}
+
+Tensor DownConv2d::initial_weight() const {
+  const int64_t fan = checked_fan("DownConv2d", options());
+  return uniform({options().out, options().in, 3, 3}, fan);
+}
+Tensor DownConv2d::initial_bias() const {
+  return options().bias ? uniform({options().out}, 9 * options().in) : Tensor();
+}
+Tensor DownConv2d::forward(const Tensor& x) {
+  return conv2d(x, between_pixels(weight) * 0.25, bias, {.stride = 2, .padding = 1});
+}
+
+template class ModuleWith<UpConv2dOptions, Layer>;
+template class ModuleWith<DownConv2dOptions, Layer>;
+}  // namespace gradus::nn
