@@ -94,8 +94,8 @@ TEST(InitialValues, OfEqualizedLayersAreNormal) {
   nn::equalized_lr(linear, {.lr_mul = 0.01});
   const nn::StateDict state = linear.state_dict();
   ASSERT_EQ(state.size(), 2u);
-  EXPECT_EQ(state[1].first, "weight_orig");
-  expect_normal(state[1].second, 100);
+  EXPECT_EQ(state[0].first, "weight_orig");
+  expect_normal(state[0].second, 100);
   EXPECT_THAT(values(linear.bias), Each(0));
   expect_normal(linear.weight, std::sqrt(2.0 / 50));
 }
@@ -192,6 +192,8 @@ TEST(Printing, ShowsOptionsThatDiffer) {
        "ConvTranspose2d(in=2, out=3, kernel=4x4, stride=2x2, output_padding=1x1, bias=false)"},
       {text(nn::Dropout2d({.p = 0.2})), "Dropout2d(p=0.2)"},
       {text(nn::MinibatchStdDev()), "MinibatchStdDev()"},
+      {text(nn::FirFilter2d({.up = 2, .padding = {2, 1}})), "FirFilter2d(up=2, padding=[2,1])"},
+      {text(nn::BiasLeakyReLU({.channels = 3, .gain = 1})), "BiasLeakyReLU(channels=3, gain=1)"},
       {text(nn::TransformerEncoder({.layer = {.d_model = 8, .nhead = 2}, .num_layers = 1})),
        "TransformerEncoder(layer={d_model=8, nhead=2}, num_layers=1)"},
   };

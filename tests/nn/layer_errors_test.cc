@@ -205,6 +205,52 @@ TEST(LayerErrors, OfTheOthers) {
       {"[MinibatchStdDev]", "0"});
 }
 
+TEST(LayerErrors, OfBlocksOfGANs) {
+  expect_error<ShapeError>([] { nn::PixelNorm()(ones({6})); }, {"[PixelNorm]", "f32[6]"});
+  expect_error<ValueError>([] { nn::UpConv2d({.in = 0, .out = 2}); }, {"[UpConv2d]", "0 and 2"});
+  expect_error<ValueError>([] { nn::DownConv2d({.in = 2, .out = -1}); }, {"[DownConv2d]", "2 and -1"});
+  expect_error<ShapeError>([] { nn::FirFilter2d()(ones({2, 3, 3})); }, {"[FirFilter2d]", "f32[2,3,3]"});
+  expect_error<ValueError>(
+      [] {
+        nn::FirFilter2d({.taps = {1, -1}})(ones({1, 1, 3, 3}));
+      },
+      {"[FirFilter2d]", "2 taps of sum 0"});
+  expect_error<ValueError>([] { nn::FirFilter2d({.up = 0})(ones({1, 1, 3, 3})); }, {"[FirFilter2d]", "up 0"});
+  expect_error<ValueError>(
+      [] {
+        nn::FirFilter2d({.padding = {1}})(ones({1, 1, 3, 3}));
+      },
+      {"[FirFilter2d]", "[1]"});
+  expect_error<ValueError>([] { nn::BiasLeakyReLU({.channels = 0}); }, {"[BiasLeakyReLU]", "0"});
+  expect_error<ValueError>([] { nn::BiasLeakyReLU({.channels = 1, .clamp = 0}); }, {"clamp", "0"});
+  expect_error<ShapeError>(
+      [] {
+        nn::BiasLeakyReLU({.channels = 3})(ones({2, 4}));
+      },
+      {"[BiasLeakyReLU]", "[N,3]", "f32[2,4]"});
+  expect_error<ValueError>([] { nn::NoiseInjection({.channels = 0}); }, {"[NoiseInjection]", "0"});
+  nn::NoiseInjection noise;
+  expect_error<ShapeError>([&] { noise(ones({2, 4})); }, {"[NoiseInjection]", "f32[2,4]"});
+  expect_error<ShapeError>(
+      [&] {
+        noise.forward(ones({2, 1, 4, 4}), ones({2, 1, 4, 3}));
+      },
+      {"[NoiseInjection]", "f32[2,1,4,3]"});
+  noise.mode = nn::NoiseMode::kFixed;
+  expect_error<StateError>([&] { noise(ones({2, 1, 4, 4})); }, {"[NoiseInjection]", "size"});
+  nn::AdaptiveInstanceNorm norm({.channels = 3, .style = 4});
+  expect_error<ShapeError>(
+      [&] {
+        norm(ones({2, 4, 2, 2}), ones({2, 4}));
+      },
+      {"[AdaptiveInstanceNorm]", "f32[2,4,2,2]"});
+  expect_error<ShapeError>(
+      [&] {
+        norm(ones({2, 3, 2, 2}), ones({1, 4}));
+      },
+      {"[AdaptiveInstanceNorm]", "f32[1,4]"});
+}
+
 TEST(LayerErrors, OfReparametrizations) {
   nn::Linear linear({.in = 3, .out = 4, .bias = false});
   expect_error<ValueError>([&] { nn::spectral_norm(linear, {.name = "bias"}); },

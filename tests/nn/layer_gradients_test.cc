@@ -59,6 +59,53 @@ TEST(LayerGradients, OfNormalizedWeights) {
   expect_gradients(linear, input({2, 3}), [&](const Tensor& x) { return linear(x); });
 }
 
+TEST(LayerGradients, OfBlocksOfGANs) {
+  manual_seed(4);
+  const auto expect_of = [](nn::Layer& layer, const Shape& shape) {
+    expect_gradients(layer, input(shape), [&](const Tensor& x) { return layer(x); });
+  };
+  nn::PixelNorm norm;
+  expect_of(norm, {2, 3, 2, 2});
+  nn::UpConv2d up({.in = 2, .out = 2});
+  expect_of(nn::equalized_lr(up, {.lr_mul = 0.5}), {1, 2, 2, 2});
+  nn::DownConv2d down({.in = 2, .out = 2});
+  expect_of(nn::equalized_lr(down), {1, 2, 4, 2});
+  nn::FirFilter2d filter({.up = 2, .down = 3, .padding = {2, 1}});
+  expect_of(filter, {1, 2, 3, 3});
+  nn::BiasLeakyReLU bias({.channels = 3});
+  expect_of(bias, {2, 3, 2});
+  nn::NoiseInjection noise({.size = 2});
+  noise.mode = nn::NoiseMode::kFixed;
+  expect_of(noise, {2, 2, 2, 2});
+  nn::AdaptiveInstanceNorm adaptive({.channels = 2, .style = 3});
+  const Tensor w = input({2, 3});
+  expect_gradients(adaptive, input({2, 2, 2, 2}), [&](const Tensor& x) { return adaptive(x, w); });
+}
+
+TEST(NoiseInjection, DrawsOtherNoiseForEachCallAndNoneWhenOff) {
+  manual_seed(5);
+  nn::NoiseInjection noise;
+  nn::init::ones_(noise.strength);
+  const Tensor x = zeros({4, 3, 8, 8}), first = noise(x), second = noise(x);
+  EXPECT_NE(first.to_vector<float>(), second.to_vector<float>());
+  // One number for all channels of a pixel.
+  EXPECT_EQ(narrow(first, 1, 0, 1).to_vector<float>(), narrow(first, 1, 2, 1).to_vector<float>());
+  EXPECT_NEAR(mean(square(first)).item<double>(), 1, 0.3);
+  noise.mode = nn::NoiseMode::kNone;
+  EXPECT_EQ(noise(x).to_vector<float>(), x.to_vector<float>());
+}
+
+TEST(EqualizedLR, StartsTheBiasAndScalesItLikeTheWeight) {
+  nn::Linear layer({.in = 4, .out = 2});
+  nn::equalized_lr(layer, {.gain = 1, .lr_mul = 0.5, .bias = 3});
+  EXPECT_THAT(layer.parameter("bias").to_vector<float>(), testing::Each(6.0f));
+  EXPECT_THAT(layer(zeros({1, 4})).to_vector<float>(), testing::Each(3.0f));
+  nn::Linear plain({.in = 4, .out = 2});
+  nn::equalized_lr(plain, {.gain = 1, .lr_mul = 0.5, .bias = 3, .scale_bias = false});
+  EXPECT_THAT(plain.parameter("bias").to_vector<float>(), testing::Each(3.0f));
+  EXPECT_THAT(plain(zeros({1, 4})).to_vector<float>(), testing::Each(3.0f));
+}
+
 TEST(SpectralNorm, MakesTheLargestSingularValueOne) {
   manual_seed(4);
   nn::Linear linear({.in = 6, .out = 5, .bias = false});

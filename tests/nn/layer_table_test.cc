@@ -227,6 +227,21 @@ std::vector<Row> table() {
       layer<nn::GroupNorm>("GroupNorm", images, {.groups = 2, .channels = 4}),
       layer<nn::LocalResponseNorm>("LocalResponseNorm", images, {.size = 2}),
       layer<nn::MinibatchStdDev>("MinibatchStdDev", images),
+      layer<nn::PixelNorm>("PixelNorm", images),
+      layer<nn::UpConv2d>("UpConv2d", images, {.in = 4, .out = 3}),
+      layer<nn::DownConv2d>("DownConv2d", images, {.in = 4, .out = 3}),
+      layer<nn::FirFilter2d>("FirFilter2d", images, {.padding = {2, 1}}),
+      layer<nn::FirFilter2d>("FirFilter2d/up", images, {.up = 2, .padding = {2, 1}, .gain = 4}),
+      layer<nn::BiasLeakyReLU>("BiasLeakyReLU", images, {.channels = 4}),
+      module<nn::NoiseInjection>("NoiseInjection", images, 8, {.size = 6},
+                                 [](nn::NoiseInjection& m, const Tensor& x) {
+                                   m.mode = nn::NoiseMode::kFixed;
+                                   return m(x);
+                                 }),
+      module<nn::AdaptiveInstanceNorm>("AdaptiveInstanceNorm", images, 64, {.channels = 4, .style = 6},
+                                       [](nn::AdaptiveInstanceNorm& m, const Tensor& x) {
+                                         return m(x, like(pattern({x.size(0), 6}, 31), x));
+                                       }),
       layer<nn::MaxPool1d>("MaxPool1d", lines, {.kernel = 2}),
       layer<nn::MaxPool2d>("MaxPool2d", images, {.kernel = 2}),
       layer<nn::MaxPool3d>("MaxPool3d", volumes, {.kernel = 2}),

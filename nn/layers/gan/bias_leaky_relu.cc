@@ -1,4 +1,4 @@
-#include "gradus/nn/layers/bias_leaky_relu.h"
+#include "gradus/nn/layers/gan/bias_leaky_relu.h"
 
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/arithmetic.h"

@@ -20,7 +20,7 @@ extern template class ModuleWith<NoiseInjectionOptions, Layer>;
 // y = x + strength n, n ~ N(0,1): one number for each pixel, for all channels the same.
 // Shapes: x [N,C,H,W] -> the same; strength [channels], which starts at 0; noise_const [1,1,size].
 // Errors: ShapeError unless x fits strength and noise; StateError for kFixed without noise_const.
-// Source: Karras et al., "A style-based generator architecture for generative adversarial networks", CVPR 2019.
+// Source: Karras et al., "A style-based generator architecture for GANs", CVPR 2019.
 class NoiseInjection final : public LayerWith<NoiseInjectionOptions> {
  public:
   using LayerWith::LayerWith;

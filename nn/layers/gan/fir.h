@@ -18,9 +18,9 @@ extern template class ModuleWith<FirFilter2dOptions, Layer>;
 
 // Upsamples by zeros, pads, convolves each channel with taps^T taps, downsamples.
 //
-//   FirFilter2d blur(this, "blur", {.taps = {1, 2, 1}, .padding = {1, 1}});                  // the same size
-//   FirFilter2d up(this, "up", {.up = 2, .padding = {2, 1}, .gain = 4});                     // twice the size
-//   FirFilter2d down(this, "down", {.down = 2, .padding = {1, 1}});                          // half the size
+//   FirFilter2d blur(this, "blur", {.taps = {1, 2, 1}, .padding = {1, 1}});      // the same size
+//   FirFilter2d up(this, "up", {.up = 2, .padding = {2, 1}, .gain = 4});         // twice the size
+//   FirFilter2d down(this, "down", {.down = 2, .padding = {1, 1}});              // half the size
 //
 // Shapes: x [N,C,H,W] -> [N,C,P,Q], P = (H up + padding[0] + padding[1] - taps) / down + 1, Q likewise.
 // Errors: ValueError for no taps or a sum of 0, factors < 1; ShapeError for no result left.

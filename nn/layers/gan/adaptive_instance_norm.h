@@ -16,7 +16,7 @@ extern template class ModuleWith<AdaptiveInstanceNormOptions>;
 // gain 1.
 // Shapes: x [N,channels,H,W], w [N,style] -> [N,channels,H,W].
 // Errors: ShapeError, DTypeError.
-// Source: Karras et al., "A style-based generator architecture for generative adversarial networks", CVPR 2019.
+// Source: Karras et al., "A style-based generator architecture for GANs", CVPR 2019.
 class AdaptiveInstanceNorm final : public ModuleWith<AdaptiveInstanceNormOptions> {
  public:
   AdaptiveInstanceNorm(Module* parent, std::string name, Options options);

@@ -1,4 +1,4 @@
-#include "gradus/nn/layers/noise.h"
+#include "gradus/nn/layers/gan/noise.h"
 
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"

@@ -1,4 +1,4 @@
-#include "gradus/nn/layers/resampling_conv.h"
+#include "gradus/nn/layers/gan/resampling_conv.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "gradus/nn/layers/adaptive_instance_norm.h"
+#include "gradus/nn/layers/gan/adaptive_instance_norm.h"
 
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/norm/group_norm.h"

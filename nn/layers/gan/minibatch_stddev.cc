@@ -1,4 +1,4 @@
-#include "gradus/nn/layers/minibatch_stddev.h"
+#include "gradus/nn/layers/gan/minibatch_stddev.h"
 
 #include <algorithm>
 

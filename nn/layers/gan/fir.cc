@@ -1,4 +1,4 @@
-#include "gradus/nn/layers/fir.h"
+#include "gradus/nn/layers/gan/fir.h"
 
 #include <cmath>
 #include <numeric>

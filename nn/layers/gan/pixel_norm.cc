@@ -1,4 +1,4 @@
-#include "gradus/nn/layers/pixel_norm.h"
+#include "gradus/nn/layers/gan/pixel_norm.h"
 
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
