@@ -12,8 +12,8 @@ struct AdaptiveInstanceNormOptions {
 };
 extern template class ModuleWith<AdaptiveInstanceNormOptions>;
 
-// y = instance_norm(x) (s0 + 1) + s1, where affine(w) = [s0, s1]. affine has an equalized learning rate of
-// gain 1.
+// y = instance_norm(x) (s0 + 1) + s1, where affine(w) = [s0, s1]. affine's learning rate is equalized, with a
+// gain of 1.
 // Shapes: x [N,channels,H,W], w [N,style] -> [N,channels,H,W].
 // Errors: ShapeError, DTypeError.
 // Source: Karras et al., "A style-based generator architecture for GANs", CVPR 2019.
