@@ -70,7 +70,7 @@ EDITS = [
 ]
 
 
-# Kernels that a processor with more than this does not use.
+# The level of processor at which a kernel is used, where a higher one has a better kernel.
 LEVELS = {"conv/weight_grad_bf16.cc": {"GRADUS_CPU": "avx512_bf16"}}
 
 
