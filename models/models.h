@@ -1,5 +1,9 @@
-// All networks: MnistNet and ResNet.
+// All networks: MnistNet, ResNet and those of GANs.
 #pragma once
 
+#include "gradus/models/gan/dcgan.h"
+#include "gradus/models/gan/lsgan.h"
+#include "gradus/models/gan/pggan.h"
+#include "gradus/models/gan/wgan_gp.h"
 #include "gradus/models/mnist_net.h"
 #include "gradus/models/resnet.h"

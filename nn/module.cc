@@ -3,10 +3,8 @@
 #include <cxxabi.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <typeinfo>
 #include <unordered_map>
 #include <unordered_set>
@@ -16,6 +14,7 @@
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/warning.h"
 
 namespace gradus::nn {
 namespace {
@@ -375,16 +374,6 @@ void add_once(std::vector<std::string>& all, const std::string& text) {
   if (std::ranges::find(all, text) == all.end()) all.push_back(text);
 }
 
-// Prints each text once per process.
-void warn(const std::string& text) {
-  static std::mutex mutex;
-  static std::vector<std::string> said;
-  const std::lock_guard lock(mutex);
-  if (std::ranges::find(said, text) != said.end()) return;
-  said.push_back(text);
-  std::fprintf(stderr, "gradus: warning: %s\n", text.c_str());
-}
-
 }  // namespace
 
 internal::ApartCalls::ApartCalls() : outer_(apart_calls) { apart_calls = this; }
@@ -420,7 +409,7 @@ void Module::called_apart_in(const Module& outer) const {
     return;
   const std::string note = text(", whose parameters are followed,");
   for (const Ref<Counted>& r : recordings) autograd::as_recording(r)->add_note(note);
-  warn(note);
+  warn_once(note);
 }
 
 // Ops that run during the scope know the module they belong to.

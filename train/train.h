@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gradus/train/command_line.h"
+#include "gradus/train/gan/gan.h"
 #include "gradus/train/metrics.h"
 #include "gradus/train/program.h"
 #include "gradus/train/progress.h"

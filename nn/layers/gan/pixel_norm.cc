@@ -11,7 +11,10 @@ Tensor PixelNorm::forward(const Tensor& x) {
   if (x.dim() < 2) throw ShapeError("PixelNorm", "expected x [N,C] or [N,C,...], given ", describe(x));
   // In f32, because eps would be 0 in f16.
   const Tensor wide = x.dtype() == DType::kF64 ? x : gradus::to(x, DType::kF32);
-  return x * gradus::to(rsqrt(mean(square(wide), 1, true) + options().eps), x.dtype());
+  const Tensor squares = mean(square(wide), 1, true);
+  const double eps = options().eps;
+  if (options().eps_outside) return x * gradus::to(1 / (sqrt(squares) + eps), x.dtype());
+  return x * gradus::to(rsqrt(squares + eps), x.dtype());
 }
 
 template class ModuleWith<PixelNormOptions, Layer>;

@@ -7,6 +7,7 @@ namespace gradus::nn {
 
 struct PixelNormOptions {
   double eps = 1e-8;
+  bool eps_outside = false;  // y = x / (sqrt(mean of x^2) + eps), which has no gradient where x is 0
 };
 extern template class ModuleWith<PixelNormOptions, Layer>;
 

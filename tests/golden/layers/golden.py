@@ -23,8 +23,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Family:
-    def __init__(self, name):
-        self.name, self.tensors, self.names = name, {}, {}
+    def __init__(self, name, folder=HERE):
+        self.name, self.folder, self.tensors, self.names = name, folder, {}, {}
         self.random = np.random.RandomState(zlib.crc32(name.encode()))
 
     # Inputs. Floating ones are rounded to f32, so that both precisions see the same numbers.
@@ -105,7 +105,7 @@ class Family:
                     put(f"after/{key}", t)
 
     def save(self):
-        header = {"__metadata__": {"torch": torch.__version__, "made_by": f"tests/golden/layers/{self.name}.py"}}
+        header = {"__metadata__": {"torch": torch.__version__, "made_by": self.name + ".py"}}
         header["__metadata__"].update({name: ",".join(keys) for name, keys in self.names.items()})
         blobs, at = [], 0
         names = {torch.float64: "F64", torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL"}
@@ -117,7 +117,7 @@ class Family:
             at += len(blob)
         text = json.dumps(header, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
-        with open(os.path.join(HERE, self.name + ".safetensors"), "wb") as out:
+        with open(os.path.join(self.folder, self.name + ".safetensors"), "wb") as out:
             out.write(struct.pack("<Q", len(text)))
             out.write(text)
             out.writelines(blobs)

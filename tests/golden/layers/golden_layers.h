@@ -8,8 +8,9 @@
 //   });
 //
 // Names of the state, in order, are torch.nn's. In f64, |y - PyTorch's| is at most 1e-12 of the largest |y|.
-// The same holds for gradients of inputs and parameters, and for buffers after the step. In f32 the error is
-// at most twice PyTorch's own error plus 1e-6 (also of that scale).
+// The same holds for gradients of inputs, and for buffers after the step; for gradients of parameters the
+// scale is the largest of them all. In f32 the error is at most twice PyTorch's own error plus 1e-6 (also of
+// that scale; `single` of the scale for networks).
 #pragma once
 
 #include <functional>
@@ -28,6 +29,7 @@ struct GoldenLayer {
   std::string name;
   std::function<std::unique_ptr<nn::Module>()> make;
   std::function<std::vector<Tensor>(nn::Module&, X)> run;
+  double single = 1e-6;
 };
 
 // The case of an L with these options, called as `call` says, by default on the one input.
@@ -44,7 +46,8 @@ template <class L> GoldenLayer golden(std::string name, typename L::Options opti
   return golden<L>(std::move(name), options, [](L& layer, X x) { return layer(x[0]); });
 }
 
-// Adds the tests of a family while the program starts.
-bool add_golden_layers(const std::string& family, std::vector<GoldenLayer> layers);
+// Adds the tests of a family while the program starts. Its file lies in tests/golden/<folder>.
+bool add_golden_layers(const std::string& family, std::vector<GoldenLayer> layers,
+                       const std::string& folder = "layers");
 
 }  // namespace gradus::golden

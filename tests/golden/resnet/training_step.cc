@@ -10,12 +10,6 @@
 namespace gradus::golden {
 namespace {
 
-uint64_t fnv1a(const std::string& text) {
-  uint64_t h = 0xCBF29CE484222325u;
-  for (unsigned char c : text) h = (h ^ c) * 0x100000001B3u;
-  return h;
-}
-
 double power_of_two(double x) { return std::exp2(std::floor(std::log2(x) + 0.5)); }
 
 // offset + scale * uniform
@@ -48,19 +42,6 @@ void set_momentum(optim::SGD& opt, const nn::Module& net) {
 }
 
 }  // namespace
-
-std::vector<double> uniform(const std::string& name, int64_t n) {
-  const uint64_t start = fnv1a(name);
-  std::vector<double> v(n);
-  for (int64_t i = 0; i < n; ++i) {
-    uint64_t z = (start + uint64_t(i)) * 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    z ^= z >> 31;
-    v[i] = double(z >> 48) / 32768 - 1;
-  }
-  return v;
-}
 
 nn::StateDict state_from_formula(const std::string& network) {
   Context context = Context::current().snapshot();

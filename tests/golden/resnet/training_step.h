@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gradus/nn/module.h"
+#include "gradus/tests/golden/uniform.h"
 
 namespace gradus::golden {
 
@@ -17,8 +18,7 @@ struct TrainingStep {
 // From the weights in `state`, in `dtype`, on images of height and width `size`.
 TrainingStep training_step(const std::string& network, const nn::StateDict& state, int64_t size, DType dtype);
 
-// The numbers of make_golden.py's `uniform`, of the names of a network's state.
-std::vector<double> uniform(const std::string& name, int64_t n);
+// The state that make_golden.py's `value_of` gives a network.
 nn::StateDict state_from_formula(const std::string& network);
 
 // Euclidean norm of x, and of x - y; computed in f64.

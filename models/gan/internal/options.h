@@ -1,0 +1,42 @@
+// What the options of GANs' networks have in common: their domains, and labels beside the latent vector.
+#pragma once
+
+#include <bit>
+
+#include "gradus/autograd/ops/ops.h"
+
+namespace gradus::models::internal {
+
+// Errors: ValueError unless `size` is a power of two in [least, 65536].
+inline void check_image_size(const char* network, int64_t size, int64_t least) {
+  if (size < least || size > 65536 || !std::has_single_bit(static_cast<uint64_t>(size)))
+    throw ValueError(network, "expected a size of ", least, ", ", 2 * least, ", ", 4 * least,
+                     ", ... pixels, at most 65536, given ", size);
+}
+// Errors: ValueError unless `value` is in [least, 2^20], so that products of a few such numbers fit.
+inline void check_count(const char* network, const char* what, int64_t value, int64_t least = 1) {
+  if (value < least || value > int64_t{1} << 20)
+    throw ValueError(network, "expected ", what, " in [", least, ", ", int64_t{1} << 20, "], given ", value);
+}
+
+// Returns labels as columns of ones and zeros, in x's dtype.
+// Shapes: labels [N] -> [N,classes], where x is [N,...].
+// Errors: StateError for a network without labels; ShapeError; IndexError for a label that is no class.
+Tensor one_hot_like(const char* network, const Tensor& x, const Tensor& labels, int64_t classes);
+
+// Errors: StateError if the network has classes: it is called with labels.
+inline void check_unlabeled(const char* network, int64_t classes) {
+  if (classes > 0)
+    throw StateError(network, "the network has ", classes,
+                     " classes: call it with labels, as in gen(z, labels)");
+}
+
+// Errors: ShapeError unless x is [N,channels,size,size].
+void check_images(const char* network, const Tensor& x, int64_t channels, int64_t size);
+
+// Returns the latent vectors, without dims of one pixel.
+// Shapes: z [N,latent] or [N,latent,1,1] -> [N,latent].
+// Errors: ShapeError.
+Tensor latent_vectors(const char* network, const Tensor& z, int64_t latent);
+
+}  // namespace gradus::models::internal

@@ -1,0 +1,68 @@
+// LSGAN: a generator of transposed convolutions and a discriminator of 5x5 convolutions, for images from 32
+// pixels on. Trained by squared errors (train/gan/losses.h).
+//
+// Parameters and buffers have mmgeneration's names ("conv_blocks.0.conv.weight").
+#pragma once
+
+#include <memory>
+
+#include "gradus/nn/nn.h"
+
+namespace gradus::models {
+
+struct LSGANGeneratorOptions {
+  int64_t size = 128;    // of the images: 32, 64, 128, ...
+  int64_t channels = 3;  // of the images
+  int64_t width = 256;   // channels of the first layers; a multiple of 4
+  int64_t latent = 1024;
+};
+
+// Returns images in [-1,1]. Convolutions start normal by their number of outputs (He et al., ICCV 2015).
+// Shapes: z [N,latent] -> [N,channels,size,size].
+// Errors: ValueError for options outside of their domain; ShapeError.
+// Source: Mao et al., "Least squares generative adversarial networks", ICCV 2017; in the form of
+// open-mmlab/mmgeneration, mmgen/models/architectures/lsgan.
+class LSGANGenerator final : public nn::LayerWith<LSGANGeneratorOptions> {
+ public:
+  explicit LSGANGenerator(Options options) : LayerWith(std::move(options)) { build(); }
+  LSGANGenerator(nn::Module* parent, std::string name, Options options)
+      : LayerWith(parent, std::move(name), std::move(options)) {
+    build();
+  }
+
+  Tensor forward(const Tensor& z) override;
+
+ private:
+  void build();
+
+  nn::Sequential noise2feat_head_{this, "noise2feat_head"}, noise2feat_tail_{this, "noise2feat_tail"};
+  nn::ModuleList<> conv_blocks_{this, "conv_blocks"};
+};
+
+struct LSGANDiscriminatorOptions {
+  int64_t size = 128;    // of the images: 32, 64, 128, ...
+  int64_t channels = 3;  // of the images
+  int64_t width = 64;    // channels of the first layer; each layer behind has twice as many
+};
+
+// Returns logits: the larger, the more real the image seems.
+// Shapes: x [N,channels,size,size] -> [N,1].
+// Errors, source: as LSGANGenerator.
+class LSGANDiscriminator final : public nn::LayerWith<LSGANDiscriminatorOptions> {
+ public:
+  explicit LSGANDiscriminator(Options options) : LayerWith(std::move(options)) { build(); }
+  LSGANDiscriminator(nn::Module* parent, std::string name, Options options)
+      : LayerWith(parent, std::move(name), std::move(options)) {
+    build();
+  }
+
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  void build();
+
+  nn::ModuleList<> conv_blocks_{this, "conv_blocks"};
+  nn::Sequential decision_{this, "decision"};
+};
+
+}  // namespace gradus::models

@@ -1,0 +1,217 @@
+#include "gradus/models/gan/pggan.h"
+
+#include <bit>
+#include <cmath>
+
+#include "gradus/models/gan/internal/options.h"
+
+namespace gradus::models {
+namespace {
+
+const double kSlope = 0.2;
+
+int log2_of(int64_t size) { return std::countr_zero(static_cast<uint64_t>(size)); }
+
+// Channels of the blocks for 2^(r + 1) by 2^(r + 1) pixels.
+template <class O> int64_t channels_at(const O& o, int r) {
+  return std::min(int64_t(double(o.channel_base) / std::exp2(r * o.channel_decay)), o.channel_max);
+}
+
+template <class O> void check(const char* network, const O& o) {
+  internal::check_image_size(network, o.size, 4);
+  internal::check_count(network, "channels", o.channels);
+  internal::check_count(network, "classes", o.classes, 0);
+  internal::check_count(network, "channel_base", o.channel_base);
+  internal::check_count(network, "channel_max", o.channel_max);
+  if (!(o.channel_decay >= 0))
+    throw ValueError(network, "expected channel_decay >= 0, given ", o.channel_decay);
+  internal::check_count(network, "channels of the last block", channels_at(o, log2_of(o.size) - 1));
+}
+
+// Errors: ValueError unless the network, made for images of `largest` pixels, computes this scale.
+void check_scale(const char* network, Scale scale, int64_t largest) {
+  internal::check_image_size(network, scale.size, 4);
+  if (scale.size > largest)
+    throw ValueError(network, "expected a scale of at most ", largest, " pixels, given ", scale.size);
+  if (!(scale.fade >= 0 && scale.fade <= 1))
+    throw ValueError(network, "expected a fade in [0,1], given ", scale.fade);
+}
+
+// The options of a convolution of C, between images of one size.
+nn::Conv2dOptions same_size(int64_t in, int64_t out, int64_t kernel) {
+  return {.in = in, .out = out, .kernel = kernel, .padding = kernel / 2};
+}
+
+// A convolution with an equalized learning rate, and what follows it: "conv".
+template <class Conv> struct Block final : nn::Layer {
+  struct Options {
+    typename Conv::Options conv;
+    nn::EqualizedLROptions equalized = {};
+    bool rectifier = true;
+    std::optional<nn::PixelNormOptions> pixel_norm = {};
+  };
+  Block(nn::Module* parent, std::string name, Options options)
+      : Layer(parent, std::move(name)),
+        o(std::move(options)),
+        conv{this, "conv", o.conv},
+        norm{o.pixel_norm.value_or(nn::PixelNormOptions{})} {
+    nn::equalized_lr(conv, o.equalized);
+  }
+  Tensor forward(const Tensor& x) override {
+    Tensor h = conv(x);
+    if (o.rectifier) h = leaky_relu(h, kSlope);
+    return o.pixel_norm ? norm(h) : h;
+  }
+
+  Options o;
+  Conv conv;
+  nn::PixelNorm norm;  // without parameters, so that it needs no place in the tree
+};
+
+// From vectors to 4x4 pixels: pixel_norm(leaky_relu(linear(pixel_norm(z)) + bias)).
+struct NoiseToFeatures final : nn::Layer {
+  NoiseToFeatures(nn::Module* parent, std::string name, int64_t latent, int64_t channels,
+                  nn::PixelNormOptions pixel_norm)
+      : Layer(parent, std::move(name)),
+        linear{this, "linear", {.in = latent, .out = 16 * channels, .bias = false}},
+        bias{this, "bias", zeros({1, channels, 1, 1}, {.device = Context::current().device})},
+        norm{pixel_norm} {
+    nn::equalized_lr(linear, {.gain = std::sqrt(2.0) / 4});
+  }
+  Tensor forward(const Tensor& z) override {
+    const Tensor h = reshape(linear(norm(z)), {z.size(0), bias.size(1), 4, 4});
+    return norm(leaky_relu(h + bias, kSlope));
+  }
+
+  nn::Linear linear;
+  nn::Parameter bias;
+  nn::PixelNorm norm;
+};
+
+// From 4x4 pixels to scores.
+struct Decision final : nn::Layer {
+  Decision(nn::Module* parent, std::string name, int64_t in, int64_t hidden, int64_t out)
+      : Layer(parent, std::move(name)),
+        linear0{this, "linear0", {.in = in, .out = hidden}},
+        linear1{this, "linear1", {.in = hidden, .out = out}} {
+    nn::equalized_lr(linear0);
+    nn::equalized_lr(linear1, {.gain = 1});
+  }
+  Tensor forward(const Tensor& x) override { return linear1(leaky_relu(linear0(flatten(x, 1)), kSlope)); }
+
+  nn::Linear linear0, linear1;
+};
+
+using ConvBlock = Block<nn::Conv2d>;
+using UpBlock = Block<nn::UpConv2d>;
+using DownBlock = Block<nn::DownConv2d>;
+
+}  // namespace
+
+void PGGANGenerator::build() {
+  const Options& o = options();
+  check("PGGANGenerator", o);
+  internal::check_count("PGGANGenerator", "latent", o.latent);
+  int64_t in = channels_at(o, 1);
+  noise2feat_ = std::make_unique<NoiseToFeatures>(this, "noise2feat", o.latent + o.classes, in, o.pixel_norm);
+  torgb_layers_ = std::make_unique<nn::ModuleList<>>(this, "torgb_layers");
+  conv_blocks_ = std::make_unique<nn::ModuleList<>>(this, "conv_blocks");
+  for (int r = 2; r <= log2_of(o.size); ++r) {
+    const int64_t out = channels_at(o, r - 1);
+    torgb_layers_->add<ConvBlock>(ConvBlock::Options{
+        .conv = same_size(out, o.channels, 1), .equalized = {.gain = 1}, .rectifier = false});
+    if (r > 2)
+      conv_blocks_->add<UpBlock>(UpBlock::Options{
+          .conv = {.in = in, .out = out}, .equalized = {.mode = o.up_fan}, .pixel_norm = o.pixel_norm});
+    conv_blocks_->add<ConvBlock>(
+        ConvBlock::Options{.conv = same_size(out, out, 3), .pixel_norm = o.pixel_norm});
+    in = out;
+  }
+}
+
+Tensor PGGANGenerator::forward(const Tensor& z) {
+  internal::check_unlabeled("PGGANGenerator", options().classes);
+  return compute(internal::latent_vectors("PGGANGenerator", z, options().latent), {.size = options().size});
+}
+Tensor PGGANGenerator::operator()(const Tensor& z, Scale scale) {
+  return call([&] {
+    internal::check_unlabeled("PGGANGenerator", options().classes);
+    return compute(internal::latent_vectors("PGGANGenerator", z, options().latent), scale);
+  });
+}
+Tensor PGGANGenerator::operator()(const Tensor& z, const Tensor& labels, Scale scale) {
+  return call([&] {
+    const Tensor vectors = internal::latent_vectors("PGGANGenerator", z, options().latent);
+    return compute(cat({vectors, internal::one_hot_like("PGGANGenerator", z, labels, options().classes)}, 1),
+                   scale);
+  });
+}
+
+Tensor PGGANGenerator::compute(const Tensor& vectors, Scale scale) {
+  check_scale("PGGANGenerator", scale, options().size);
+  const int last = log2_of(scale.size);
+  Tensor x = (*conv_blocks_)[0]((*noise2feat_)(vectors)), half;
+  for (int r = 3; r <= last; ++r) {
+    if (r == last && scale.fade < 1) half = (*torgb_layers_)[r - 3](x);
+    x = (*conv_blocks_)[2 * r - 5](x);
+    x = (*conv_blocks_)[2 * r - 4](x);
+  }
+  const Tensor image = (*torgb_layers_)[last - 2](x);
+  return half.defined() ? lerp(interpolate(half, {.scale_factor = {2}}), image, scale.fade) : image;
+}
+
+void PGGANDiscriminator::build() {
+  const Options& o = options();
+  check("PGGANDiscriminator", o);
+  internal::check_count("PGGANDiscriminator", "group_size", o.group_size);
+  conv_blocks_ = std::make_unique<nn::ModuleList<>>(this, "conv_blocks");
+  fromrgb_layers_ = std::make_unique<nn::ModuleList<>>(this, "fromrgb_layers");
+  const int64_t last = channels_at(o, 1), with_stddev = last + 1;
+  for (int r = 2; r <= log2_of(o.size); ++r) {
+    const int64_t in = channels_at(o, r - 1), out = channels_at(o, r - 2);
+    fromrgb_layers_->add<ConvBlock>(ConvBlock::Options{.conv = same_size(o.channels, in, 1)});
+    if (r == 2) {
+      conv_blocks_->add<ConvBlock>(
+          ConvBlock::Options{.conv = same_size(o.last_conv ? with_stddev : last, last, 3)});
+    } else {
+      conv_blocks_->add<ConvBlock>(ConvBlock::Options{.conv = same_size(in, in, 3)});
+      conv_blocks_->add<DownBlock>(DownBlock::Options{.conv = {.in = in, .out = out}});
+    }
+  }
+  minibatch_stddev_ = std::make_unique<nn::MinibatchStdDev>(
+      this, "minibatch_stddev", nn::MinibatchStdDevOptions{.group_size = o.group_size});
+  decision_ = std::make_unique<Decision>(this, "decision", 16 * (o.last_conv ? last : with_stddev),
+                                         channels_at(o, 0), 1 + o.classes);
+}
+
+Tensor PGGANDiscriminator::forward(const Tensor& x) { return compute(x, {.size = options().size}); }
+Tensor PGGANDiscriminator::operator()(const Tensor& x, Scale scale) {
+  return call([&] { return compute(x, scale); });
+}
+
+Tensor PGGANDiscriminator::compute(const Tensor& x, Scale scale) {
+  check_scale("PGGANDiscriminator", scale, options().size);
+  internal::check_images("PGGANDiscriminator", x, options().channels, scale.size);
+  const int first = log2_of(scale.size);
+  Tensor h = (*fromrgb_layers_)[first - 2](x);
+  for (int r = first; r > 2; --r) {
+    h = (*conv_blocks_)[2 * r - 5](h);
+    h = (*conv_blocks_)[2 * r - 4](h);
+    if (r == first && scale.fade < 1) h = lerp((*fromrgb_layers_)[r - 3](avg_pool2d(x, 2)), h, scale.fade);
+  }
+  h = (*minibatch_stddev_)(h);
+  if (options().last_conv) h = (*conv_blocks_)[0](h);
+  return (*decision_)(h);
+}
+
+PGGANGeneratorOptions mmgen(PGGANGeneratorOptions o) {
+  o.pixel_norm = {.eps = 1e-6, .eps_outside = true};
+  o.up_fan = nn::init::FanMode::kFanOut;
+  return o;
+}
+PGGANDiscriminatorOptions mmgen(PGGANDiscriminatorOptions o) {
+  o.last_conv = false;
+  return o;
+}
+
+}  // namespace gradus::models

@@ -1,0 +1,218 @@
+// Networks of GANs: numbers of parameters as published, names, initial values, scales and fades, errors.
+// tests/golden/gan compares their results and gradients with PyTorch's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/models/models.h"
+
+namespace gradus::models {
+namespace {
+
+using testing::HasSubstr;
+
+// Returns the number of parameters of a network that takes no memory.
+template <class Net> int64_t parameters(typename Net::Options options) {
+  Context context = Context::current().snapshot();
+  context.device = {DeviceType::kMeta};
+  const ContextScope scope(context);
+  return Net(options).num_parameters();
+}
+
+template <class F> std::string message(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+std::vector<std::string> names_of(const nn::Module& net) {
+  std::vector<std::string> names;
+  for (const auto& [name, t] : net.state_dict()) names.push_back(name);
+  return names;
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) { return max(abs(a - b)).item<double>(); }
+
+// The published sizes: pytorch/examples, open-mmlab/mmgeneration, and the tables of the papers.
+TEST(GanNetworks, HaveThePublishedNumbersOfParameters) {
+  EXPECT_EQ(parameters<DCGANGenerator>({}), 3'576'704);
+  EXPECT_EQ(parameters<DCGANDiscriminator>({}), 2'765'568);
+  EXPECT_EQ(parameters<DCGANGenerator>({.channels = 1}), 3'574'656);
+  EXPECT_EQ(parameters<DCGANDiscriminator>({.channels = 1}), 2'763'520);
+  EXPECT_EQ(parameters<DCGANGenerator>({.size = 32, .channels = 1}), 1'066'880);
+  EXPECT_EQ(parameters<DCGANGenerator>({.size = 32, .channels = 1, .width = 32}), 369'600);
+  EXPECT_EQ(parameters<DCGANDiscriminator>({.size = 32, .channels = 1}), 661'248);
+  EXPECT_EQ(parameters<DCGANDiscriminator>({.size = 32, .channels = 1, .width = 32}), 166'784);
+  EXPECT_EQ(parameters<DCGANGenerator>(mmgen(DCGANGeneratorOptions{})), 12'658'435);
+  EXPECT_EQ(parameters<DCGANDiscriminator>(mmgen(DCGANDiscriminatorOptions{})), 11'036'289);
+  EXPECT_EQ(parameters<DCGANGenerator>(mmgen(DCGANGeneratorOptions{.size = 128})), 12'786'563);
+  EXPECT_EQ(parameters<DCGANDiscriminator>(mmgen(DCGANDiscriminatorOptions{.size = 128, .outputs = 100})),
+            47'855'332);
+
+  EXPECT_EQ(parameters<LSGANGenerator>({.size = 128}), 19'526'211);
+  EXPECT_EQ(parameters<LSGANGenerator>({.size = 64}), 18'345'539);
+  EXPECT_EQ(parameters<LSGANDiscriminator>({.size = 128}), 4'340'225);
+  EXPECT_EQ(parameters<LSGANDiscriminator>({.size = 64}), 1'046'017);
+
+  const int64_t wgan_gp[][3] = {
+      {128, 10'485'667, 11'272'545}, {64, 10'457'923, 11'244'737}, {32, 10'347'139, 11'133'825}};
+  for (const auto& [size, gen, disc] : wgan_gp) {
+    EXPECT_EQ(parameters<WGANGPGenerator>({.size = size}), gen) << size;
+    EXPECT_EQ(parameters<WGANGPDiscriminator>({.size = size}), disc) << size;
+  }
+  const int64_t pggan[][3] = {
+      {1024, 23'079'115, 23'087'249}, {128, 22'933'394, 22'941'313}, {32, 20'719'628, 20'726'785}};
+  for (const auto& [size, gen, disc] : pggan) {
+    EXPECT_EQ(parameters<PGGANGenerator>({.size = size}), gen) << size;
+    EXPECT_EQ(parameters<PGGANDiscriminator>({.size = size}), disc) << size;
+  }
+}
+
+TEST(GanNetworks, HaveTheReferencesNames) {
+  using testing::ElementsAre;
+  EXPECT_THAT(names_of(DCGANGenerator({.size = 8, .width = 1, .latent = 1})),
+              ElementsAre("main.0.weight", "main.1.weight", "main.1.bias", "main.1.running_mean",
+                          "main.1.running_var", "main.1.num_batches_tracked", "main.3.weight"));
+  EXPECT_THAT(names_of(WGANGPDiscriminator({.size = 8, .channel_base = 16})),
+              ElementsAre("from_rgb.conv.weight", "from_rgb.conv.bias", "conv_blocks.0.conv.weight",
+                          "conv_blocks.0.conv.bias", "conv_blocks.0.GN.weight", "conv_blocks.0.GN.bias",
+                          "conv_blocks.1.conv.weight", "conv_blocks.1.conv.bias", "conv_blocks.1.GN.weight",
+                          "conv_blocks.1.GN.bias", "decision.conv.conv.weight", "decision.conv.conv.bias",
+                          "decision.conv.GN.weight", "decision.conv.GN.bias", "decision.linear.weight",
+                          "decision.linear.bias"));
+  EXPECT_THAT(names_of(PGGANGenerator({.size = 8, .latent = 1, .channel_base = 8})),
+              testing::UnorderedElementsAre("noise2feat.bias", "noise2feat.linear.weight_orig",
+                                            "torgb_layers.0.conv.bias", "torgb_layers.0.conv.weight_orig",
+                                            "torgb_layers.1.conv.bias", "torgb_layers.1.conv.weight_orig",
+                                            "conv_blocks.0.conv.bias", "conv_blocks.0.conv.weight_orig",
+                                            "conv_blocks.1.conv.bias", "conv_blocks.1.conv.weight_orig",
+                                            "conv_blocks.2.conv.bias", "conv_blocks.2.conv.weight_orig"));
+}
+
+// mean and standard deviation of a tensor.
+std::pair<double, double> moments(const Tensor& t) {
+  const std::vector<double> v = t.to_vector<double>();
+  double mean = 0, square = 0;
+  for (double x : v) mean += x / double(v.size());
+  for (double x : v) square += (x - mean) * (x - mean) / double(v.size());
+  return {mean, std::sqrt(square)};
+}
+
+// A sample deviation of n numbers is off by about 1 / sqrt(2 n): within 5 of these.
+void expect_deviation(const nn::Module& net, const std::string& name, double expected) {
+  const Tensor t = net.parameter(name);
+  const double off = 5 / std::sqrt(2.0 * double(t.numel()));
+  EXPECT_NEAR(moments(t).second / expected, 1, off) << name;
+}
+
+TEST(GanNetworks, StartAsTheirSourcesSay) {
+  manual_seed(3);
+  const DCGANGenerator dcgan({.size = 16});
+  expect_deviation(dcgan, "main.0.weight", 0.02);
+  expect_deviation(dcgan, "main.1.weight", 0.02);
+  EXPECT_NEAR(moments(dcgan.parameter("main.1.weight")).first, 1, 0.02);
+  const DCGANDiscriminator disc(mmgen(DCGANDiscriminatorOptions{.size = 16}));
+  expect_deviation(disc, "main.2.weight", 0.02);
+  expect_deviation(disc, "main.3.weight", 1);
+  EXPECT_EQ(moments(disc.parameter("main.0.bias")).second, 0);
+
+  // Of PyTorch's fan_out: all but a weight's second dim.
+  const LSGANGenerator lsgan({.size = 32, .width = 64, .latent = 8});
+  expect_deviation(lsgan, "conv_blocks.0.conv.weight", std::sqrt(2.0 / (64 * 9)));
+  const WGANGPDiscriminator wgan({.size = 8, .channel_base = 256});
+  expect_deviation(wgan, "conv_blocks.1.conv.weight", std::sqrt(2 / (1 + 0.04) / (64 * 9)));
+  expect_deviation(wgan, "decision.linear.weight", 1);
+  const PGGANGenerator pggan({.size = 8, .channel_base = 64});
+  for (const auto& [name, p] : pggan.named_parameters()) {
+    if (name.ends_with("bias"))
+      EXPECT_EQ(max(abs(p)).item<double>(), 0) << name;
+    else
+      expect_deviation(pggan, name, 1);
+  }
+}
+
+TEST(Pggan, AFadeBeginsAsTheHalfSizeAndEndsAsTheFullOne) {
+  manual_seed(1);
+  PGGANGenerator gen({.size = 16, .latent = 4, .channel_base = 32});
+  PGGANDiscriminator disc({.size = 16, .channel_base = 32});
+  const Tensor z = randn({4, 4});
+  const Tensor begun = gen(z, {.size = 16, .fade = 0}), half = gen(z, {.size = 8});
+  EXPECT_EQ(largest_difference(begun, interpolate(half, {.scale_factor = {2}})), 0);
+  EXPECT_EQ(largest_difference(gen(z, {.size = 16, .fade = 1}), gen(z)), 0);
+  EXPECT_GT(largest_difference(begun, gen(z)), 0.01);
+
+  const Tensor x = randn({4, 3, 16, 16});
+  EXPECT_LT(largest_difference(disc(x, {.size = 16, .fade = 0}), disc(avg_pool2d(x, 2), {.size = 8})), 1e-6);
+  EXPECT_EQ(largest_difference(disc(x, {.size = 16}), disc(x)), 0);
+}
+
+TEST(Pggan, BlocksOfLargerSizesGetNoGradient) {
+  PGGANGenerator gen({.size = 16, .latent = 4, .channel_base = 32});
+  GradManager gm;
+  gm.attach(gen.parameters());
+  {
+    auto recording = gm.record();
+    gm.backward(sum(gen(randn({2, 4}), {.size = 8, .fade = 0.5})));
+  }
+  for (const auto& [name, p] : gen.named_parameters()) {
+    const bool larger = name.starts_with("torgb_layers.2.") || name.starts_with("conv_blocks.3.") ||
+                        name.starts_with("conv_blocks.4.");
+    EXPECT_EQ(p.grad().defined(), !larger) << name;
+  }
+}
+
+TEST(GanNetworks, ReportWhatTheyCannotTake) {
+  DCGANGenerator gen({.size = 8, .width = 2, .latent = 3});
+  DCGANGenerator labeled({.size = 8, .width = 2, .latent = 3, .classes = 2});
+  DCGANDiscriminator disc({.size = 8, .width = 2});
+  EXPECT_THAT(message([&] {
+                gen(zeros({2, 4}));
+              }),
+              HasSubstr("expected z [N,3] or [N,3,1,1], given f32[2,4]"));
+  EXPECT_THAT(message([&] { gen(zeros({2, 3}), tensor({0, 1})); }), HasSubstr("has no classes"));
+  EXPECT_THAT(message([&] { labeled(zeros({2, 3})); }), HasSubstr("call it with labels"));
+  EXPECT_THAT(message([&] { labeled(zeros({2, 3}), tensor({0})); }), HasSubstr("one label for each of 2"));
+  EXPECT_THROW(labeled(zeros({2, 3}), tensor({0, 2})), IndexError);
+  EXPECT_THAT(message([&] {
+                disc(zeros({2, 3, 16, 16}));
+              }),
+              HasSubstr("expected images [N,3,8,8], given f32[2,3,16,16]"));
+
+  EXPECT_THAT(message([] { DCGANGenerator({.size = 28}); }), HasSubstr("expected a size of 8, 16, 32, ..."));
+  EXPECT_THAT(message([] { LSGANGenerator({.size = 16}); }),
+              HasSubstr("expected a size of 32, 64, 128, ..."));
+  EXPECT_THAT(message([] { LSGANGenerator({.size = 32, .width = 6}); }), HasSubstr("divisible by 4"));
+  EXPECT_THAT(message([] { WGANGPGenerator({.size = 8192}); }), HasSubstr("channel_base / size"));
+  EXPECT_THAT(message([] { WGANGPSmallGenerator({.size = 30}); }), HasSubstr("28 or 32"));
+  EXPECT_THAT(message([] { DCGANDiscriminator({.width = int64_t{1} << 40}); }),
+              HasSubstr("expected width in"));
+  EXPECT_THAT(message([] { PGGANGenerator({.channel_decay = NAN}); }), HasSubstr("channel_decay"));
+
+  PGGANGenerator grows({.size = 8, .latent = 3, .channel_base = 16});
+  PGGANDiscriminator judge({.size = 8, .channel_base = 16});
+  const Tensor z = zeros({4, 3}), x = zeros({4, 3, 8, 8});
+  EXPECT_THAT(message([&] { grows(z, {.size = 16}); }), HasSubstr("a scale of at most 8 pixels, given 16"));
+  EXPECT_THAT(message([&] { grows(z, {.size = 2}); }), HasSubstr("expected a size of 4, 8, 16"));
+  EXPECT_THAT(message([&] { grows(z, {.size = 8, .fade = 1.5}); }), HasSubstr("a fade in [0,1], given 1.5"));
+  EXPECT_THAT(message([&] { judge(x, {.size = 4}); }), HasSubstr("expected images [N,3,4,4]"));
+}
+
+// Labels change what a network computes.
+TEST(GanNetworks, TakeLabels) {
+  manual_seed(1);
+  DCGANGenerator gen({.size = 8, .width = 4, .latent = 3, .classes = 2});
+  DCGANDiscriminator disc({.size = 8, .width = 4, .classes = 2});
+  gen.eval(), disc.eval();
+  const Tensor z = randn({1, 3}), x = gen(z, tensor({0}));
+  EXPECT_GT(largest_difference(x, gen(z, tensor({1}))), 0);
+  EXPECT_NE(disc(x, tensor({0})).item<double>(), disc(x, tensor({1})).item<double>());
+}
+
+}  // namespace
+}  // namespace gradus::models

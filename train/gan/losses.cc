@@ -1,0 +1,59 @@
+#include "gradus/train/gan/losses.h"
+
+#include "gradus/autograd/ops/activations.h"
+#include "gradus/autograd/ops/arithmetic.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/reduce.h"
+
+namespace gradus::gan {
+namespace {
+
+// The scores, in f32 at least: a mean in 16 bits would lose what a step changes.
+Tensor scores(const char* loss, const Tensor& x) {
+  if (!is_floating(x.dtype()))
+    throw DTypeError(loss, "expected scores of a floating type, given ", describe(x));
+  return x.dtype() == DType::kF64 ? x : to(x, DType::kF32);
+}
+
+// The mean binary cross-entropy of sigmoid(x) against one label.
+Tensor cross_entropy_of(const Tensor& x, double label) {
+  const Tensor y = -logsigmoid(x);
+  return mean(label == 1 ? y : y + (1 - label) * x);
+}
+
+Tensor squared_distance(const Tensor& x, double to) { return mean(square(x - to)); }
+
+}  // namespace
+
+Tensor vanilla_d(const Tensor& real, const Tensor& fake, LabelOptions labels) {
+  return cross_entropy_of(scores("vanilla_d", real), labels.real) +
+         cross_entropy_of(scores("vanilla_d", fake), labels.fake);
+}
+Tensor vanilla_g(const Tensor& fake, LabelOptions labels) {
+  return cross_entropy_of(scores("vanilla_g", fake), labels.real);
+}
+
+Tensor logistic_d(const Tensor& real, const Tensor& fake) {
+  return mean(softplus(-scores("logistic_d", real))) + mean(softplus(scores("logistic_d", fake)));
+}
+Tensor logistic_g(const Tensor& fake) { return mean(softplus(-scores("logistic_g", fake))); }
+
+Tensor lsgan_d(const Tensor& real, const Tensor& fake, LsganOptions o) {
+  return o.factor * (squared_distance(scores("lsgan_d", real), o.real) +
+                     squared_distance(scores("lsgan_d", fake), o.fake));
+}
+Tensor lsgan_g(const Tensor& fake, LsganOptions o) {
+  return o.factor * squared_distance(scores("lsgan_g", fake), o.real);
+}
+
+Tensor wgan_d(const Tensor& real, const Tensor& fake) {
+  return mean(scores("wgan_d", fake)) - mean(scores("wgan_d", real));
+}
+Tensor wgan_g(const Tensor& fake) { return -mean(scores("wgan_g", fake)); }
+
+Tensor hinge_d(const Tensor& real, const Tensor& fake) {
+  return mean(relu(1 - scores("hinge_d", real))) + mean(relu(1 + scores("hinge_d", fake)));
+}
+Tensor hinge_g(const Tensor& fake) { return -mean(scores("hinge_g", fake)); }
+
+}  // namespace gradus::gan
