@@ -4,6 +4,7 @@
 #include "gradus/distributed/group/functional.h"
 #include "gradus/distributed/group/group_state.h"
 #include "gradus/nn/layers/batch_norm.h"
+#include "gradus/nn/layers/gan/minibatch_stddev.h"
 
 namespace gradus::dist {
 namespace {
@@ -12,6 +13,7 @@ class OverRanks final : public nn::StatisticsReduction {
  public:
   explicit OverRanks(Group group) : group_(std::move(group)) {}
   int size() const override { return group_.size(); }
+  int rank() const override { return group_.rank(); }
   Tensor all_gather(const Tensor& x) override {
     return functional::cat_all_gather(reshape(x, {1, x.numel()}), 0, {group_});
   }
@@ -20,10 +22,12 @@ class OverRanks final : public nn::StatisticsReduction {
   const Group group_;
 };
 
+// Sets the reduction of all layers of type L.
+template <class L>
 int set_reduction(nn::Module& module, const std::shared_ptr<nn::StatisticsReduction>& reduction) {
   int count = 0;
   module.apply([&](nn::Module& m) {
-    if (auto* layer = dynamic_cast<nn::BatchNorm*>(&m)) {
+    if (auto* layer = dynamic_cast<L*>(&m)) {
       layer->set_reduction(reduction);
       ++count;
     }
@@ -35,9 +39,18 @@ int set_reduction(nn::Module& module, const std::shared_ptr<nn::StatisticsReduct
 
 int convert_sync_batchnorm(nn::Module& module, const Group& group) {
   group.state().check_member("convert_sync_batchnorm");
-  return set_reduction(module, std::make_shared<OverRanks>(group));
+  return set_reduction<nn::BatchNorm>(module, std::make_shared<OverRanks>(group));
 }
 
-int revert_sync_batchnorm(nn::Module& module) { return set_reduction(module, nullptr); }
+int revert_sync_batchnorm(nn::Module& module) { return set_reduction<nn::BatchNorm>(module, nullptr); }
+
+int convert_sync_minibatch_stddev(nn::Module& module, const Group& group) {
+  group.state().check_member("convert_sync_minibatch_stddev");
+  return set_reduction<nn::MinibatchStdDev>(module, std::make_shared<OverRanks>(group));
+}
+
+int revert_sync_minibatch_stddev(nn::Module& module) {
+  return set_reduction<nn::MinibatchStdDev>(module, nullptr);
+}
 
 }  // namespace gradus::dist

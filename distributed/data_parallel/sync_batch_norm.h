@@ -20,4 +20,11 @@ int convert_sync_batchnorm(nn::Module& module, const Group& group = {});
 // Makes every batch norm in the module plain again. Returns how many there are.
 int revert_sync_batchnorm(nn::Module& module);
 
+// Makes every MinibatchStdDev in the module look at the joined batch of all ranks. Returns how many there
+// are. In training each layer runs one collective in its forward and one in its backward. The ranks' batches
+// must be of one shape. Gradients of any order are those of the joined batch.
+int convert_sync_minibatch_stddev(nn::Module& module, const Group& group = {});
+// Makes every MinibatchStdDev in the module look at its own rank's batch again. Returns how many there are.
+int revert_sync_minibatch_stddev(nn::Module& module);
+
 }  // namespace gradus::dist

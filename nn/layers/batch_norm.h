@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gradus/nn/layer.h"
+#include "gradus/nn/layers/statistics_reduction.h"
 
 namespace gradus::nn {
 
@@ -18,17 +19,6 @@ struct BatchNormOptions {
   bool track_running_stats = true;  // false: evaluation also uses the batch's statistics
 };
 extern template class ModuleWith<BatchNormOptions, Layer>;
-
-// Joins the statistics of several batches, such as those of a job's ranks; distributed/
-// implements it. Differentiable.
-class StatisticsReduction {
- public:
-  virtual ~StatisticsReduction() = default;
-  virtual int size() const = 0;
-  // Returns every rank's x.
-  // Shapes: x [k] -> [size,k].
-  virtual Tensor all_gather(const Tensor& x) = 0;
-};
 
 // Normalizes each channel as batch_norm does: by the batch in training, by the running statistics in
 // evaluation. weight starts at 1, bias at 0, running_mean at 0, running_var at 1.

@@ -95,6 +95,7 @@ TEST(BatchNormLayer, AddsInOnePassAsSoonAsNoHookIsLeft) {
 class Twice final : public nn::StatisticsReduction {
  public:
   int size() const override { return 2; }
+  int rank() const override { return 0; }
   Tensor all_gather(const Tensor& x) override { return cat({reshape(x, {1, -1}), reshape(x, {1, -1})}, 0); }
 };
 

@@ -10,24 +10,41 @@
 
 namespace gradus::nn {
 
+// Returns what to append to the samples of a batch [N,C,H,W]: [N,channel_groups,1,1].
+Tensor MinibatchStdDev::deviations(const Tensor& batch) const {
+  const Options& o = options();
+  const int64_t n = batch.size(0), group = std::clamp<int64_t>(n, 1, o.group_size);
+  if (n % group != 0 || batch.size(1) % o.channel_groups != 0)
+    throw ShapeError("MinibatchStdDev", "expected x [N,C,H,W] with N at most or a multiple of ", o.group_size,
+                     " and C a multiple of ", o.channel_groups, ", given ", describe(batch));
+  const int64_t C = batch.size(1), H = batch.size(2), W = batch.size(3), groups = n / group;
+  // In f32, because eps would be 0 in f16.
+  const Tensor wide = batch.dtype() == DType::kF64 ? batch : gradus::to(batch, DType::kF32);
+  const Tensor y = reshape(wide, {group, groups, o.channel_groups, C / o.channel_groups * H * W});
+  // [groups,channel_groups,...].
+  const Tensor deviation = sqrt(mean(square(y - mean(y, 0, true)), 0) + o.eps);
+  const Tensor one =
+      reshape(gradus::to(mean(deviation, -1), batch.dtype()), {1, groups, o.channel_groups, 1});
+  return reshape(expand(one, {group, groups, o.channel_groups, 1}), {n, o.channel_groups, 1, 1});
+}
+
 Tensor MinibatchStdDev::forward(const Tensor& x) {
   const Options& o = options();
   if (o.group_size < 1 || o.channel_groups < 1)
     throw ValueError("MinibatchStdDev", "expected group_size, channel_groups >= 1, given ", o.group_size,
                      " and ", o.channel_groups);
-  const int64_t n = x.dim() == 4 ? x.size(0) : 0, group = std::clamp<int64_t>(n, 1, o.group_size);
-  if (x.dim() != 4 || n % group != 0 || x.size(1) % o.channel_groups != 0)
-    throw ShapeError("MinibatchStdDev", "expected x [N,C,H,W] with N at most or a multiple of ", o.group_size,
-                     " and C a multiple of ", o.channel_groups, ", given ", describe(x));
-  const int64_t C = x.size(1), H = x.size(2), W = x.size(3), groups = n / group;
-  // In f32, because eps would be 0 in f16.
-  const Tensor wide = x.dtype() == DType::kF64 ? x : gradus::to(x, DType::kF32);
-  const Tensor y = reshape(wide, {group, groups, o.channel_groups, C / o.channel_groups * H * W});
-  // [groups,channel_groups,...].
-  const Tensor deviation = sqrt(mean(square(y - mean(y, 0, true)), 0) + o.eps);
-  const Tensor one = reshape(gradus::to(mean(deviation, -1), x.dtype()), {1, groups, o.channel_groups, 1, 1});
-  return cat({x, reshape(expand(one, {group, groups, o.channel_groups, H, W}), {n, o.channel_groups, H, W})},
-             1);
+  if (x.dim() != 4) throw ShapeError("MinibatchStdDev", "expected x [N,C,H,W], given ", describe(x));
+  const int64_t n = x.size(0), C = x.size(1), H = x.size(2), W = x.size(3);
+  Tensor appended;
+  if (is_training() && reduction_ && reduction_->size() > 1) {
+    const int64_t ranks = reduction_->size();
+    const Tensor of_ranks = reshape(reduction_->all_gather(reshape(x, {x.numel()})), {ranks, n, C, H, W});
+    const Tensor joined = deviations(reshape(transpose(of_ranks, 0, 1), {n * ranks, C, H, W}));
+    appended = select(reshape(joined, {n, ranks, o.channel_groups, 1, 1}), 1, reduction_->rank());
+  } else {
+    appended = deviations(x);
+  }
+  return cat({x, expand(appended, {n, o.channel_groups, H, W})}, 1);
 }
 
 template class ModuleWith<MinibatchStdDevOptions, Layer>;

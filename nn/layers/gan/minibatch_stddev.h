@@ -1,7 +1,10 @@
 // MinibatchStdDev: tells a discriminator how much the images of a batch differ.
 #pragma once
 
+#include <memory>
+
 #include "gradus/nn/layer.h"
+#include "gradus/nn/layers/statistics_reduction.h"
 
 namespace gradus::nn {
 
@@ -17,12 +20,21 @@ extern template class ModuleWith<MinibatchStdDevOptions, Layer>;
 // channels averages over its share of x's channels.
 // Shapes: x [N,C,H,W] -> [N,C+channel_groups,H,W], N at most or a multiple of group_size, C a
 // multiple of channel_groups.
-// Errors: ShapeError.
+// Errors: ShapeError; ValueError for options < 1.
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 class MinibatchStdDev final : public LayerWith<MinibatchStdDevOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
+
+  // In training, the batches of all processes of `reduction` count as one of N size samples. Sample n of rank
+  // r is number n size + r there, as in a DataLoader's global batch. The batches must be of one shape. Null:
+  // only this process's batch.
+  void set_reduction(std::shared_ptr<StatisticsReduction> reduction) { reduction_ = std::move(reduction); }
+
+ private:
+  Tensor deviations(const Tensor& batch) const;
+  std::shared_ptr<StatisticsReduction> reduction_;
 };
 
 }  // namespace gradus::nn
