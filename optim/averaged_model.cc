@@ -58,7 +58,8 @@ double AveragedModel::newest_weight(int64_t updates) const {
   return 1 - decay;
 }
 
-void AveragedModel::update_parameters() {
+// Weight(updates) says how much the present weights of a tensor with so many updates count.
+template <class Weight> void AveragedModel::update(Weight newest_weight) {
   follow("update_parameters");
   std::map<int64_t, std::vector<raw::StepItem>> items;  // by the number of updates of the tensor
   for (Average& a : averages_) {
@@ -70,6 +71,15 @@ void AveragedModel::update_parameters() {
   }
   for (const auto& [updates, same] : items) raw::average_step_(same, newest_weight(updates));
   ++updates_;
+}
+
+void AveragedModel::update_parameters() {
+  update([this](int64_t updates) { return newest_weight(updates); });
+}
+
+void AveragedModel::update_parameters(double decay) {
+  check_option(decay >= 0 && decay <= 1, "update_parameters", "decay", "in [0, 1]", decay);
+  update([decay](int64_t) { return 1 - decay; });
 }
 
 nn::StateDict AveragedModel::weights() const {

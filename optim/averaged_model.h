@@ -43,6 +43,9 @@ class AveragedModel {
   // Errors: StateError while a ParameterScope of the model is open: the model then holds other tensors
   // than its weights.
   void update_parameters();
+  // The same with this decay, in [0, 1], in place of the options': average = decay average + (1 - decay)
+  // weights. The average begins with the weights that the model had when it was first seen.
+  void update_parameters(double decay);
   int64_t n_averaged() const { return updates_; }
   // Returns parameters and buffers by name, in the model's dtypes, for nn::ParameterScope. The scope
   // reports tensors that no update has seen yet. The result holds the averages themselves, or copies where
@@ -66,6 +69,7 @@ class AveragedModel {
     int64_t updates = 0;  // updates of this tensor
   };
   void follow(const char* op);
+  template <class Weight> void update(Weight newest_weight);
   double newest_weight(int64_t updates) const;
 
   const nn::Module* model_;

@@ -46,6 +46,7 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
       {.at_least = 0, .at_most = 1e6});
   add("--epochs", o.epochs, "passes over the training data", at_least(0));
   add("--iterations", o.iterations, "instead: steps of training", {.at_least = 1, .value = "N"});
+  add("--images", o.images, "instead: images to train on, of all ranks", {.at_least = 1, .value = "N"});
   add("--seed", o.seed, "seed of all random numbers");
   add("-p,--log-interval,--print-freq", o.log_interval, "batches between two lines of the log", at_least(1));
   add("--dry-run", o.dry_run, "one training step and one test step only");

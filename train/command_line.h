@@ -25,6 +25,7 @@ namespace gradus::train {
 struct RunOptions {
   int nproc = 1, max_restarts = 0;     // --nproc, --max-restarts: ranks that the program starts itself
   int64_t epochs = 1, iterations = 0;  // --epochs; --iterations: ends after so many steps; 0: by epochs
+  int64_t images = 0;                  // --images: ends when so many have been shown; 0: by the two above
   uint64_t seed = 1;                   // --seed
   int64_t log_interval = 10;           // --log-interval: batches between two lines of the log
   bool dry_run = false;                // --dry-run: one training step and one test step

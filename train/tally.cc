@@ -11,15 +11,25 @@
 
 namespace gradus::train {
 
-Sums& Sums::operator+=(const Sums& s) {
-  seen += s.seen;
-  for (const auto& [name, value] : s.of) {
-    const auto mine = std::ranges::find(of, name, &std::pair<std::string, double>::first);
-    if (mine == of.end())
-      of.emplace_back(name, value);
+namespace {
+
+template <class T>
+void add(std::vector<std::pair<std::string, T>>& all, const std::vector<std::pair<std::string, T>>& more) {
+  for (const auto& [name, value] : more) {
+    const auto mine = std::ranges::find(all, name, &std::pair<std::string, T>::first);
+    if (mine == all.end())
+      all.emplace_back(name, value);
     else
       mine->second += value;
   }
+}
+
+}  // namespace
+
+Sums& Sums::operator+=(const Sums& s) {
+  seen += s.seen;
+  add(of, s.of);
+  add(seen_of, s.seen_of);
   return *this;
 }
 
@@ -29,7 +39,12 @@ double Sums::sum(std::string_view name) const {
   return 0;
 }
 
-double Sums::mean(std::string_view name) const { return seen ? sum(name) / double(seen) : 0; }
+double Sums::mean(std::string_view name) const {
+  int64_t count = seen;
+  for (const auto& [own, values] : seen_of)
+    if (own == name) count = values;
+  return count ? sum(name) / double(count) : 0;
+}
 
 std::string mean_text(const std::string& name, double mean) {
   return name.starts_with("accuracy") ? format("%s %.2f %%", name.c_str(), 100 * mean)
@@ -42,10 +57,17 @@ Sums Tally::reduce() {
     recent = mine_;
   } else {
     // A rank that has seen nothing yet has no names.
-    using Wire = std::pair<int64_t, std::vector<std::pair<std::string, double>>>;
-    for (const std::string& bytes : dist::all_gather_object(dist::to_wire(Wire{mine_.seen, mine_.of}))) {
-      Wire one = dist::from_wire<Wire>(bytes);
-      recent += {.seen = one.first, .of = std::move(one.second)};
+    dist::WireWriter mine;
+    mine.put(mine_.seen);
+    mine.put(mine_.of);
+    mine.put(mine_.seen_of);
+    for (const std::string& bytes : dist::all_gather_object(mine.take())) {
+      dist::WireReader wire(bytes);
+      Sums one;
+      wire.get(one.seen);
+      wire.get(one.of);
+      wire.get(one.seen_of);
+      recent += one;
     }
   }
   mine_ = {};

@@ -22,12 +22,14 @@ namespace gradus::train {
 struct Sums {
   int64_t seen = 0;
   std::vector<std::pair<std::string, double>> of = {};
+  // How many values a sum is of, where it is not `seen`: of a loss that not every step has.
+  std::vector<std::pair<std::string, int64_t>> seen_of = {};
 
   // Adds sums of the same names. Names that are new here are added behind the others.
   Sums& operator+=(const Sums& s);
   // Returns 0 for a name that is not there.
   double sum(std::string_view name) const;
-  // Returns sum(name) / seen; 0 when nothing was seen.
+  // Returns sum(name) / seen, or over seen_of; 0 when nothing was seen.
   double mean(std::string_view name) const;
   bool operator==(const Sums&) const = default;
 };

@@ -108,6 +108,31 @@ Training::Training(std::string program, const RunOptions& run, data::DataLoader&
                                      {"steps", steps_},
                                      {"seconds", seconds_}})) {}
 
+namespace {
+
+std::vector<TrainingState::Part> parts_of(Trained& trained) {
+  std::vector<TrainingState::Part> parts = {{"model", trained.model}};
+  for (auto& [name, optimizer] : trained.optimizers) parts.emplace_back("optimizer_" + name, optimizer.get());
+  if (trained.ema) parts.emplace_back("ema", trained.ema->get());
+  parts.insert(parts.end(), trained.more.begin(), trained.more.end());
+  return parts;
+}
+
+// "12,800 images  loss/d 0.6812  loss/g 0.9320  5210 images/s"
+std::string range_line(const StepReport& r, int64_t step, int64_t images) {
+  std::string text =
+      format("step %lld  %lld images", static_cast<long long>(step), static_cast<long long>(images));
+  for (const auto& [name, sum] : r.recent.of) text += "  " + mean_text(name, r.recent.mean(name));
+  return text + format("  %.0f images/s", r.images_per_second);
+}
+
+}  // namespace
+
+Training::Training(std::string program, Trained trained, const RunOptions& run, TrainingOptions options)
+    : Training(std::move(program), run, trained.loader, parts_of(trained), std::move(options)) {
+  is_range_ = true;
+}
+
 // ---- checkpoints ----
 
 std::string Training::checkpoint_path(const std::string& kind) const {
@@ -121,11 +146,15 @@ io::LoadedCheckpoint Training::find_checkpoint() const {
   return dist::bcast_checkpoint([&] {
     const Environment job = environment();
     const std::string last = checkpoint_path();
-    if (job.restart_count > 0 && !last.empty() && (fs::exists(last) || fs::exists(last + ".previous"))) {
+    const auto is_there = [](const std::string& file) {
+      return fs::exists(file) || fs::exists(file + ".previous");
+    };
+    if (job.restart_count > 0 && !last.empty() && is_there(last)) {
       io::LoadedCheckpoint found = io::load_checkpoint(last);
       if (found.checkpoint.get<std::string>("job") == job.job_id) return found;  // else an earlier training's
     }
-    return run_.resume.empty() ? io::LoadedCheckpoint() : io::load_checkpoint(run_.resume);
+    if (!run_.resume.empty()) return io::load_checkpoint(run_.resume);
+    return is_range_ && !last.empty() && is_there(last) ? io::load_checkpoint(last) : io::LoadedCheckpoint();
   });
 }
 
@@ -179,7 +208,8 @@ void Training::save(const std::string& file) {
 // ---- epochs ----
 
 bool Training::ended() const {
-  return dry_run_done_ || (run_.iterations > 0 ? steps_ >= run_.iterations : epoch() >= run_.epochs);
+  const bool by_epochs = run_.images == 0 && run_.iterations == 0;
+  return stops_in_epoch() || (by_epochs && epoch() >= run_.epochs);
 }
 
 bool Training::next_epoch() {
@@ -189,8 +219,9 @@ bool Training::next_epoch() {
   if (at.samples == 0) train_ = Tally();
   seconds_before_ = seconds_;
   step_time_ = data_time_ = {};
-  const std::string title = run_.iterations > 0 ? format("Epoch %d", int(at.epoch) + 1)
-                                                : format("Epoch %d/%d", int(at.epoch) + 1, int(run_.epochs));
+  const bool by_epochs = run_.images == 0 && run_.iterations == 0;
+  const std::string title = by_epochs ? format("Epoch %d/%d", int(at.epoch) + 1, int(run_.epochs))
+                                      : format("Epoch %d", int(at.epoch) + 1);
   progress_.emplace(ProgressOptions{
       .title = title, .total = loader_.dataset().size(), .done = at.samples, .shown = is_first_rank()});
   step_ended_ = Clock::now();
@@ -218,7 +249,7 @@ void Training::end_step(const Sums& mine) {
   dry_run_done_ = run_.dry_run;
 
   const bool last = at.samples == total || ended();
-  const bool log = (batch - 1) % run_.log_interval == 0;
+  const bool log = is_range_ ? steps_ % run_.log_interval == 0 : (batch - 1) % run_.log_interval == 0;
   Sums recent;
   if (log || last) recent = train_.reduce();
   progress_->update(at.samples, figures());
@@ -231,22 +262,25 @@ void Training::end_step(const Sums& mine) {
                             optimizer->lr(), steps_);
     if (events_) events_->add_scalar("images_per_second", progress_->units_per_second(), steps_);
   }
-  if (log && !Progress::is_bar())
-    print(options_.step_line({.epoch = int64_t(at.epoch) + 1,
-                              .epochs = run_.epochs,
-                              .batch = batch,
-                              .batches = (total + global - 1) / global,
-                              .samples = at.samples,
-                              .total = total,
-                              .recent = recent,
-                              .all = train_.total(),
-                              .step = step_time_,
-                              .data = data_time_,
-                              .images_per_second = progress_->units_per_second()}));
+  if (log && !Progress::is_bar()) {
+    const StepReport report = {.epoch = int64_t(at.epoch) + 1,
+                               .epochs = run_.epochs,
+                               .batch = batch,
+                               .batches = (total + global - 1) / global,
+                               .samples = at.samples,
+                               .total = total,
+                               .recent = recent,
+                               .all = train_.total(),
+                               .step = step_time_,
+                               .data = data_time_,
+                               .images_per_second = progress_->units_per_second()};
+    print(is_range_ ? range_line(report, steps_, images_) : options_.step_line(report));
+  }
   if (last) progress_->finish(figures());
   if (!last) {  // the end of the epoch saves as well
     const bool stop = stop_.agreed();
-    const bool due = run_.checkpoint_interval > 0 && batch % run_.checkpoint_interval == 0;
+    const int64_t count = is_range_ ? steps_ : batch;
+    const bool due = run_.checkpoint_interval > 0 && count % run_.checkpoint_interval == 0;
     if (stop || due) save();
     if (stop) throw Interrupted{checkpoint_path()};
   }
@@ -268,6 +302,7 @@ void Training::write_events(const std::string& prefix, const Sums& sums) {
 
 void Training::end_epoch() {
   progress_.reset();
+  if (is_range_ && run_.checkpoint_interval > 0 && !ended()) return;  // data sets may be small
   state_.check_synchronized();  // says so, should ranks ever have trained apart
   if (!run_.dry_run) save();
 }
@@ -350,6 +385,51 @@ bool Training::Batches::Iterator::operator==(std::default_sentinel_t) const {
 
 Training::Batches::Iterator Training::Batches::begin() const {
   return {training_, training_.loader_.begin()};
+}
+
+// ---- steps ----
+
+Step Training::step_with(const data::Batch& b) const {
+  const data::DataLoaderOptions& o = loader_.options();
+  Step s;
+  s.batch_ = &b;
+  s.number_ = steps_ + 1;
+  s.images_ = images_ + b.global_size;
+  s.seed_ = run_.seed;
+  s.rank_ = o.rank >= 0 ? o.rank : dist::get_rank();
+  s.ranks_ = o.world_size > 0 ? o.world_size : dist::get_world_size();
+  return s;
+}
+
+void Training::end_step(Step& step) {
+  Sums mine = {.seen = step.batch().size()};
+  for (const auto& [name, value] : step.values_)
+    mine += {.of = {{name, value.item<double>()}}, .seen_of = {{name, 1}}};
+  end_step(mine);
+}
+
+Training::Steps Training::begin() {
+  resume();
+  return Steps(*this);
+}
+
+Training::Steps::Steps(Training& training) : training_(&training) { find(); }
+
+void Training::Steps::find() {
+  while (!at_ || *at_ == std::default_sentinel) {
+    if (at_) training_->end_epoch();
+    at_.reset();
+    if (!training_->next_epoch()) return;
+    at_.emplace(training_->batches().begin());
+  }
+  step_ = training_->step_with(**at_);
+}
+
+Training::Steps& Training::Steps::operator++() {
+  training_->end_step(step_);
+  ++*at_;
+  find();
+  return *this;
 }
 
 }  // namespace gradus::train

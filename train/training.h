@@ -17,6 +17,17 @@
 //
 // A GAN names its two networks and two optimizers. What a step reports is up to the program: any sums, under
 // any names. All calls are collective. Rank 0 alone prints and writes.
+//
+// A training without epochs and tests is a range of steps (step.h). The loop goes on from the checkpoint in its
+// folder, if there is one, logs what the steps log, and saves:
+//
+//   train::Training training("ring", {.model = net, .loader = loader, .optimizers = {{"disc", opt_d},
+//                                     {"gen", opt_g}}, .ema = ema},
+//                            {.images = 2'000'000, .checkpoint_dir = "runs/ring"});
+//   for (train::Step& s : training) {
+//     ...the step, with s.batch()...
+//     ema.update(s.images());
+//   }
 #pragma once
 
 #include <chrono>
@@ -33,9 +44,11 @@
 #include "gradus/io/event_writer.h"
 #include "gradus/nn/layer.h"
 #include "gradus/train/command_line.h"
+#include "gradus/train/gan/ema.h"
 #include "gradus/train/internal/sample_log.h"
 #include "gradus/train/internal/stop.h"
 #include "gradus/train/progress.h"
+#include "gradus/train/step.h"
 #include "gradus/train/tally.h"
 #include "gradus/train/training_state.h"
 
@@ -75,6 +88,15 @@ std::string step_line(const StepReport& r);
 // Test set: Average loss: 0.0312, Accuracy: 9897/10000 (98.97%)
 std::string test_line(const Sums& all);
 
+// What is trained, with what and on what, by role. All of it must outlive the training.
+struct Trained {
+  nn::Module& model;
+  data::DataLoader& loader;
+  std::vector<std::pair<std::string, std::reference_wrapper<optim::Optimizer>>> optimizers = {};
+  std::optional<std::reference_wrapper<gan::Ema>> ema = {};
+  std::vector<TrainingState::Part> more = {};  // schedules, scalers, numbers, ...
+};
+
 struct TrainingOptions {
   // What must be as it was when a checkpoint was written, by name: "network", "resnet20".
   std::vector<std::pair<std::string, std::string>> fixed = {};
@@ -93,6 +115,7 @@ struct TrainingOptions {
 class Training {
  public:
   class Batches;
+  class Steps;
 
   // `parts` are what is trained, and with what: modules, optimizers, schedules, averages, a GradScaler,
   // numbers. The loader is a part by itself. With data parallel training all of it is the same on every rank.
@@ -100,6 +123,10 @@ class Training {
   // Errors: ValueError for names of parts, as TrainingState.
   Training(std::string program, const RunOptions& run, data::DataLoader& loader,
            std::vector<TrainingState::Part> parts, TrainingOptions options = {});
+
+  // A training that is a range of steps. The parts are "model", "optimizer_NAME", "ema", and `more`.
+  // Errors: as above.
+  Training(std::string program, Trained trained, const RunOptions& run, TrainingOptions options = {});
 
   // Loads the checkpoint that --resume names. After a restart by the launcher it loads this job's own last
   // one instead. Without either the training begins at its beginning.
@@ -118,6 +145,13 @@ class Training {
   // Writes the checkpoint, but not in a dry run. Compares the parameters of all ranks before.
   // Errors: MismatchError naming the first tensor that differs.
   void end_epoch();
+
+  // The steps that are left, of all epochs. Begins with resume(); without --resume it goes on from the latest
+  // checkpoint in --checkpoint-dir, if there is one. Saves every --checkpoint-interval steps (0: after each
+  // epoch), and at the end.
+  // Errors: as resume, end_step and end_epoch.
+  Steps begin();
+  std::default_sentinel_t end() const { return {}; }
 
   // Returns true after an epoch, and at the very end, until a test has been made.
   bool test_due() const;
@@ -145,7 +179,8 @@ class Training {
 
   // Returns the writer of --tensorboard: on rank 0, else null. Its steps are those of steps().
   io::EventWriter* events() { return events_.get(); }
-  int64_t steps() const { return steps_; }  // over all runs of this training
+  int64_t steps() const { return steps_; }    // over all runs of this training
+  int64_t images() const { return images_; }  // shown in them, to all ranks together
 
   int64_t epoch() const { return int64_t(loader_.epoch()); }  // epochs done
   const data::DataLoader& loader() const { return loader_; }
@@ -164,15 +199,22 @@ class Training {
  private:
   bool ended() const;
   // Ended, though the epoch has batches left.
-  bool stops_in_epoch() const { return dry_run_done_ || (run_.iterations > 0 && steps_ >= run_.iterations); }
+  bool stops_in_epoch() const {
+    return dry_run_done_ || (run_.images > 0       ? images_ >= run_.images
+                             : run_.iterations > 0 ? steps_ >= run_.iterations
+                                                   : false);
+  }
   io::LoadedCheckpoint find_checkpoint() const;
   void load(const io::LoadedCheckpoint& loaded);
   void begin_step(const data::Batch& b);
+  // Makes the step of the batch at hand; ends it.
+  Step step_with(const data::Batch& b) const;
+  void end_step(Step& step);
   std::string figures() const;
   void write_events(const std::string& prefix, const Sums& sums);
 
   std::string program_;
-  const RunOptions& run_;
+  const RunOptions run_;
   data::DataLoader& loader_;
   TrainingOptions options_;
   internal::SampleLog samples_;
@@ -186,6 +228,7 @@ class Training {
   int64_t tested_steps_ = -1;  // and steps; -1: no test yet
   TrainingState state_;        // of all of these
   bool dry_run_done_ = false;
+  bool is_range_ = false;  // of steps, and not of epochs with batches
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 
   // Of the epoch at hand.
@@ -217,6 +260,27 @@ class Training::Batches {
 
  private:
   Training& training_;
+};
+
+// An input iterator over the steps of all epochs. Moving it ends the step.
+class Training::Steps {
+ public:
+  using value_type = Step;
+  using difference_type = std::ptrdiff_t;
+  using iterator_category = std::input_iterator_tag;
+
+  explicit Steps(Training& training);
+  Step& operator*() { return step_; }
+  Steps& operator++();
+  void operator++(int) { ++*this; }
+  bool operator==(std::default_sentinel_t) const { return !at_; }
+
+ private:
+  void find();  // the next batch, in this epoch or the next
+
+  Training* training_;
+  std::optional<Batches::Iterator> at_;
+  Step step_;
 };
 
 }  // namespace gradus::train

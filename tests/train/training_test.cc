@@ -204,6 +204,7 @@ TEST(CommandLine, SetsVariablesAndRemembersAllValues) {
 }
 
 TEST(CommandLine, EndsTheProgramAfterAMistake) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a new process: this one may have threads
   const auto parse = [](std::string option, std::string value) {
     struct Args : train::RunOptions {
       double lr = 1;

@@ -1,0 +1,312 @@
+// A training as a range of steps: where it ends, what it counts and logs, random numbers by global sample, going
+// on after an interruption, on any number of ranks. And the average of a generator's weights.
+#include "gradus/train/step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <mutex>
+
+#include "gradus/gradus.h"
+#include "gradus/tests/distributed/threads.h"
+
+namespace gradus {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class Folder {
+ public:
+  Folder() : path_(fs::path(testing::TempDir()) / "steps_test") { fs::remove_all(path_); }
+  ~Folder() { fs::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  std::string text() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+// Points on a line, 48 of them.
+struct Points : data::Dataset {
+  int64_t size() const override { return 48; }
+  data::Sample get(int64_t i) const override {
+    return {.input = tensor(std::vector<double>{double(i) / 48, 1 - double(i) / 48}, {2})};
+  }
+};
+
+struct Mlp : nn::Layer {
+  using Layer::Layer;
+  nn::Linear first{this, "first", {.in = 2, .out = 8}}, last{this, "last", {.in = 8, .out = 2}};
+  Tensor forward(const Tensor& x) override { return last(tanh(first(x))); }
+};
+struct Gan : nn::Module {
+  Mlp gen{this, "gen"}, disc{this, "disc"};
+};
+
+// A small GAN in f64, trained as docs/gans.md shows it.
+struct Trainer {
+  explicit Trainer(train::RunOptions options) : run(std::move(options)) {
+    net.to(DType::kF64);
+    int64_t i = 0;
+    for (const Tensor& p : net.parameters()) {
+      std::vector<double> v(size_t(p.numel()));
+      for (double& x : v) x = 0.3 * std::sin(double(++i));
+      copy_(p, tensor(v, p.shape()));
+    }
+    ema.emplace(net.gen, gan::EmaOptions{.half_life_images = 50});
+  }
+
+  // Returns the final weights and averages. Raises SIGTERM in step `interrupt_at`.
+  std::vector<double> train_on(int64_t interrupt_at = 0) {
+    dist::SeparateDistributedDataParallel ddp(net);
+    ddp.attach(gm_d, net.disc);
+    ddp.attach(gm_g, net.gen);
+    train::Training training(
+        "points",
+        {.model = net, .loader = loader, .optimizers = {{"disc", opt_d}, {"gen", opt_g}}, .ema = *ema}, run);
+    for (train::Step& s : training) {
+      numbers.push_back(s.number());
+      images.push_back(s.images());
+      {
+        auto recording = gm_d.record();
+        const Tensor real = s.batch().input, fake = net.gen(normal(s));
+        const Tensor penalty = gan::gradient_penalty(net.disc, real, fake, s.rand());
+        gm_d.backward(s.log("loss/d", gan::wgan_d(net.disc(real), net.disc(fake)) + penalty));
+        opt_d.step().clear_grad();
+      }
+      if (s.number() == interrupt_at) std::raise(SIGTERM);
+      if (!s.every(2)) continue;
+      auto recording = gm_g.record();
+      gm_g.backward(s.log("loss/g", gan::wgan_g(net.disc(net.gen(normal(s))))));
+      opt_g.step().clear_grad();
+      ema->update(s.images());
+    }
+    std::vector<double> all;
+    for (const nn::StateDict& state : {net.state_dict(), ema->weights()})
+      for (const auto& [name, t] : state)
+        for (const double v : t.to_vector<double>()) all.push_back(v);
+    return all;
+  }
+  static Tensor normal(train::Step& s) { return to(s.randn({2}), DType::kF64); }
+
+  train::RunOptions run;
+  Gan net;
+  data::DataLoader loader{Points(), {.global_batch_size = 12, .shuffle = true, .drop_last = true, .seed = 3}};
+  GradManager gm_d, gm_g;
+  optim::Adam opt_d{net.disc.parameters(), {.lr = 0.01, .eps = 1e-3}},
+      opt_g{net.gen.parameters(), {.lr = 0.01, .eps = 1e-3}};
+  std::optional<gan::Ema> ema;
+  std::vector<int64_t> numbers, images;
+};
+
+TEST(Steps, EndAfterTheImagesThatWereAskedFor) {
+  Trainer t({.images = 72});
+  t.train_on();
+  EXPECT_THAT(t.numbers, ElementsAre(1, 2, 3, 4, 5, 6));  // four a pass
+  EXPECT_THAT(t.images, ElementsAre(12, 24, 36, 48, 60, 72));
+}
+
+TEST(Steps, EndAfterIterationsOrEpochsToo) {
+  Trainer by_steps({.iterations = 5}), by_epochs({.epochs = 2}), dry({.dry_run = true});
+  by_steps.train_on();
+  by_epochs.train_on();
+  dry.train_on();
+  EXPECT_EQ(by_steps.numbers.size(), 5u);
+  EXPECT_EQ(by_epochs.numbers.size(), 8u);
+  EXPECT_EQ(dry.numbers.size(), 1u);
+}
+
+TEST(Steps, LogMeansOverTheStepsThatHadAValue) {
+  Trainer t({.images = 96, .log_interval = 4});
+  testing::internal::CaptureStdout();
+  t.train_on();
+  const std::string log = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(log, HasSubstr("step 4  48 images  loss/d "));
+  EXPECT_THAT(log, HasSubstr("step 8  96 images  loss/d "));
+  EXPECT_THAT(log, HasSubstr("  loss/g "));
+
+  train::Sums sums = {.seen = 12, .of = {{"a", 6}}, .seen_of = {{"a", 3}}};
+  sums += {.seen = 12, .of = {{"a", 2}, {"b", 5}}, .seen_of = {{"a", 1}, {"b", 1}}};
+  EXPECT_EQ(sums.mean("a"), 2);
+  EXPECT_EQ(sums.mean("b"), 5);
+}
+
+TEST(Steps, GoOnFromTheCheckpointInTheirFolderToTheSameBits) {
+  const Folder folder;
+  Trainer whole({.images = 240});
+  const std::vector<double> expected = whole.train_on();
+  for (const int64_t stop : {1, 4, 7, 10}) {  // within passes, and at the end of one
+    const train::RunOptions run = {.images = 240, .checkpoint_dir = folder / std::to_string(stop)};
+    Trainer first(run), second(run);
+    bool interrupted = false;
+    try {
+      first.train_on(stop);
+    } catch (const train::Interrupted& where) {
+      interrupted = true;
+      EXPECT_EQ(where.checkpoint, folder / (std::to_string(stop) + "/points.ckpt"));
+    }
+    EXPECT_EQ(second.train_on(), expected) << stop;
+    EXPECT_TRUE(interrupted);  // at the end of a pass, which saves by itself, a step later
+    if (!second.numbers.empty()) {
+      EXPECT_EQ(second.numbers.front(), stop % 4 == 0 ? stop + 2 : stop + 1);
+    }
+  }
+}
+
+TEST(Steps, OfAFinishedTrainingAreNone) {
+  const Folder folder;
+  const train::RunOptions run = {.images = 24, .checkpoint_dir = folder.text()};
+  Trainer first(run), second(run);
+  const std::vector<double> weights = first.train_on();
+  EXPECT_EQ(second.train_on(), weights);
+  EXPECT_TRUE(second.numbers.empty());
+}
+
+TEST(Steps, SaveAtTheirInterval) {
+  const Folder folder;
+  Trainer t({.iterations = 3, .checkpoint_dir = folder.text(), .checkpoint_interval = 2});
+  t.train_on();
+  EXPECT_TRUE(fs::exists(folder / "points.ckpt"));
+  EXPECT_TRUE(fs::exists(folder / "points.ckpt.previous")) << "after two steps, and at the end";
+}
+
+// Every rank has the same weights in the end; they are those of one process on the whole batch.
+TEST(Steps, OfAnyNumberOfRanksTrainAlike) {
+  Trainer one({.images = 600});
+  const std::vector<double> expected = one.train_on();
+  for (const int world : {2, 3, 4}) {
+    std::mutex mutex;
+    dist::run_ranks(world, [&] {
+      Trainer t({.images = 600});
+      const std::vector<double> weights = t.train_on();
+      const std::lock_guard lock(mutex);
+      ASSERT_EQ(weights.size(), expected.size());
+      for (size_t i = 0; i < weights.size(); ++i)
+        ASSERT_NEAR(weights[i], expected[i], 1e-8) << world << ' ' << i;
+      EXPECT_EQ(t.images.back(), 600);
+    });
+  }
+}
+
+// The rows of all ranks' draws are one process's, sample by sample.
+TEST(Steps, DrawRandomNumbersByGlobalSample) {
+  const auto draws = [] {
+    Gan net;
+    data::DataLoader loader{Points(), {.global_batch_size = 12}};
+    train::Training training("points", {.model = net, .loader = loader}, {.iterations = 2, .seed = 9});
+    std::vector<std::vector<float>> all;
+    for (train::Step& s : training) {
+      const Tensor z = s.randn({3}), more = s.randn({3}), u = s.rand();
+      EXPECT_EQ(to_string(u.shape()), to_string(Shape{s.batch().size()}));
+      EXPECT_NE(z.to_vector<float>(), more.to_vector<float>());
+      for (const Tensor& t : {z, more, u}) all.push_back(t.to_vector<float>());
+    }
+    EXPECT_NE(all[0], all[3]) << "the second step has others";
+    return all;
+  };
+  const auto one = draws();
+  for (const int world : {2, 4}) {
+    std::mutex mutex;
+    dist::run_ranks(world, [&] {
+      const auto mine = draws();
+      const int rank = dist::get_rank();
+      const std::lock_guard lock(mutex);
+      for (size_t k = 0; k < one.size(); ++k) {
+        const size_t row = one[k].size() / 12;
+        for (size_t i = 0; i < mine[k].size(); ++i)
+          EXPECT_EQ(mine[k][i], one[k][(i / row * size_t(world) + size_t(rank)) * row + i % row]);
+      }
+    });
+  }
+}
+
+TEST(Steps, DrawStandardNormalAndUniformNumbers) {
+  Gan net;
+  data::DataLoader loader{Points(), {.batch_size = 48}};
+  train::Training training("points", {.model = net, .loader = loader}, {.iterations = 1});
+  for (train::Step& s : training) {
+    const Tensor z = s.randn({2000}), u = s.rand({2000});
+    const double n = 48 * 2000;
+    EXPECT_NEAR(mean(z).item<double>(), 0, 5 / std::sqrt(n));
+    EXPECT_NEAR(mean(square(z)).item<double>(), 1, 5 * std::sqrt(2 / n));
+    EXPECT_NEAR(mean(u).item<double>(), 0.5, 5 * std::sqrt(1 / 12.0 / n));
+    EXPECT_THROW(s.every(0), ValueError);
+    EXPECT_THROW(s.log("two", zeros({2})), ShapeError);
+    EXPECT_EQ(s.log("one", 2.5), 2.5);
+  }
+}
+
+struct Weight : nn::Module {
+  nn::Parameter w{this, "w", full({1}, 1.0, {.dtype = DType::kF64})};
+};
+double averaged(const gan::Ema& ema) { return ema.weights().at("w").item<double>(); }
+
+// mmgeneration's sequence: a decay of one half, weights that grow from 1 to 2.
+TEST(Ema, AveragesByItsDecay) {
+  Weight net;
+  gan::Ema ema(net, {.decay = 0.5});
+  copy_(net.w, full({1}, 2.0));
+  ema.update();
+  EXPECT_EQ(averaged(ema), 1.5);
+  ema.update();
+  EXPECT_EQ(averaged(ema), 1.75);
+}
+
+TEST(Ema, HalvesTheOldWeightsAfterItsHalfLife) {
+  Weight net;
+  gan::Ema ema(net, {.half_life_images = 1000}), often(net, {.half_life_images = 1000});
+  copy_(net.w, full({1}, 2.0));
+  ema.update(1000);
+  EXPECT_NEAR(averaged(ema), 1.5, 1e-15);
+  for (int64_t images = 100; images <= 1000; images += 100) often.update(images);
+  EXPECT_NEAR(averaged(often), 1.5, 1e-12) << "however often it is updated";
+  EXPECT_THROW(ema.update(999), ValueError);
+}
+
+TEST(Ema, RampsItsHalfLifeUp) {
+  Weight net;
+  gan::Ema ema(net, {.half_life_images = 10'000, .ramp_up = 0.05});
+  EXPECT_DOUBLE_EQ(ema.decay(968, 1000), std::exp2(-32.0 / 50));
+  EXPECT_DOUBLE_EQ(ema.decay(999'968, 1'000'000), std::exp2(-32.0 / 10'000));
+  EXPECT_EQ(ema.decay(0, 0), 0);
+}
+
+TEST(Ema, GoesOnFromItsState) {
+  Weight net, other;
+  gan::Ema ema(net, {.half_life_images = 100}), copy(other, {.half_life_images = 100});
+  copy_(net.w, full({1}, 2.0));
+  ema.update(70);
+  copy.load_state_dict(ema.state_dict());
+  copy_(net.w, full({1}, 5.0));
+  copy_(other.w, full({1}, 5.0));
+  ema.update(120), copy.update(120);
+  EXPECT_EQ(averaged(copy), averaged(ema));
+  EXPECT_THROW(copy.load_state_dict({}), ValueError);
+}
+
+TEST(Ema, OfALayerThatIsAddedBeginsAsACopy) {
+  nn::Sequential net;
+  net.add<nn::Linear>({.in = 1, .out = 1});
+  gan::Ema ema(net, {.decay = 0.9});
+  ema.update();
+  auto& added = net.add<nn::Linear>({.in = 1, .out = 1});
+  ema.update();
+  EXPECT_EQ(ema.weights().at("1.weight").item<float>(), added.weight.item<float>());
+}
+
+TEST(Ema, TakesOneKindOfDecay) {
+  Weight net;
+  EXPECT_THROW(gan::Ema(net, {}), ValueError);
+  EXPECT_THROW(gan::Ema(net, {.decay = 0.9, .half_life_images = 5}), ValueError);
+  EXPECT_THROW(gan::Ema(net, {.decay = 1}), ValueError);
+  EXPECT_THROW(gan::Ema(net, {.half_life_images = 0}), ValueError);
+  EXPECT_THROW(gan::Ema(net, {.half_life_images = 1, .ramp_up = -1}), ValueError);
+}
+
+}  // namespace
+}  // namespace gradus

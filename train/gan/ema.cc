@@ -1,0 +1,51 @@
+#include "gradus/train/gan/ema.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gradus::gan {
+
+Ema::Ema(const nn::Module& model, EmaOptions options) : options_(options), average_(model) {
+  const EmaOptions& o = options_;
+  if (o.decay.has_value() == o.half_life_images.has_value())
+    throw ValueError("Ema", "expected one of decay and half_life_images");
+  if (o.decay && !(*o.decay >= 0 && *o.decay < 1))
+    throw ValueError("Ema", "expected a decay in [0, 1), given ", *o.decay);
+  if (o.half_life_images && !(*o.half_life_images > 0))
+    throw ValueError("Ema", "expected half_life_images > 0, given ", *o.half_life_images);
+  if (!(o.ramp_up >= 0)) throw ValueError("Ema", "expected ramp_up >= 0, given ", o.ramp_up);
+}
+
+double Ema::decay(int64_t before, int64_t images) const {
+  if (options_.decay) return *options_.decay;
+  double half_life = *options_.half_life_images;
+  if (options_.ramp_up > 0) half_life = std::min(half_life, options_.ramp_up * double(images));
+  return half_life > 0 ? std::exp2(-double(images - before) / half_life) : 0;
+}
+
+void Ema::update(int64_t images) {
+  if (images < images_)
+    throw ValueError("Ema", "expected the number of images shown so far, at least ", images_, ", given ",
+                     images);
+  average_.update_parameters(decay(images_, images));
+  images_ = images;
+}
+
+optim::State Ema::state_dict() const {
+  optim::State state = average_.state_dict();
+  state.numbers.emplace_back("images", double(images_));
+  return state;
+}
+
+void Ema::load_state_dict(const optim::State& state) {
+  optim::State averages = state;
+  const auto images = std::ranges::find(averages.numbers, "images", [](const auto& n) { return n.first; });
+  if (images == averages.numbers.end() || !(images->second >= 0 && images->second <= 0x1p53))
+    throw ValueError("Ema", "the state has no number of images");
+  const auto shown = static_cast<int64_t>(images->second);
+  averages.numbers.erase(images);
+  average_.load_state_dict(averages);
+  images_ = shown;
+}
+
+}  // namespace gradus::gan

@@ -1,0 +1,55 @@
+// Step: one step of a training, as the loop over a Training sees it.
+//
+//   for (train::Step& s : training) {
+//     const Tensor fake = gen(s.randn({512}));           // one latent vector for each of the batch's images
+//     Tensor loss = s.log("loss/d", gan::hinge_d(...));  // its mean is in the log, over steps and ranks
+//     ...
+//     if (s.every(5)) ...                                // in the steps 5, 10, 15, ...
+//   }
+#pragma once
+
+#include <string>
+
+#include "gradus/data/dataset.h"
+#include "gradus/train/tally.h"
+
+namespace gradus::train {
+
+class Step {
+ public:
+  // This rank's share of the step's global batch.
+  const data::Batch& batch() const { return *batch_; }
+  int64_t number() const { return number_; }  // from 1, over all runs of this training
+  // Returns the images shown so far, on all ranks together, this step's included.
+  int64_t images() const { return images_; }
+  // Returns whether this is every n-th step.
+  // Errors: ValueError for n < 1.
+  bool every(int64_t n) const;
+
+  // Return random numbers for each of the batch's samples: standard normal ones, and uniform ones of [0, 1), in
+  // the default dtype and on the batch's device. A sample's numbers depend on the training's seed, the step, its
+  // place in the global batch, and on how many of these calls the step has made before: any number of ranks
+  // draws the same, and so does a resumed training.
+  // Shapes: {a,b} -> [batch().size(),a,b].
+  Tensor randn(const Shape& sample = {});
+  Tensor rand(const Shape& sample = {});
+
+  // Adds a value of this rank to the log, and returns it. The log shows its mean since the line before, over
+  // all ranks and over the steps that had it.
+  // Errors: ShapeError unless it has one element.
+  Tensor log(const std::string& name, const Tensor& value);
+  double log(const std::string& name, double value);
+
+ private:
+  friend class Training;
+  template <class Fill> Tensor for_each_sample(const Shape& sample, Fill fill);
+
+  const data::Batch* batch_ = nullptr;
+  int64_t number_ = 0, images_ = 0;
+  uint64_t seed_ = 0;
+  int rank_ = 0, ranks_ = 1;  // of the loader's share
+  uint64_t calls_ = 0;        // of randn and rand
+  std::vector<std::pair<std::string, Tensor>> values_;
+};
+
+}  // namespace gradus::train
