@@ -4,16 +4,26 @@
 #pragma once
 
 #include <concepts>
+#include <exception>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "gradus/train/command_line.h"
 
 namespace gradus::train {
 
 // Somebody asked to stop: where to go on, if there is a checkpoint.
-struct Interrupted {
+struct Interrupted : std::exception {
+  explicit Interrupted(std::string file)
+      : checkpoint(std::move(file)),
+        text_("interrupted" + (checkpoint.empty() ? "" : "; the training goes on from " + checkpoint)) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+
   std::string checkpoint;
+
+ private:
+  std::string text_;
 };
 
 // Calls `body` on every rank, and returns the program's exit status: 0; 130 when it was interrupted; 1 after

@@ -26,10 +26,10 @@ class Step {
   // Errors: ValueError for n < 1.
   bool every(int64_t n) const;
 
-  // Return random numbers for each of the batch's samples: standard normal ones, and uniform ones of [0, 1), in
-  // the default dtype and on the batch's device. A sample's numbers depend on the training's seed, the step, its
-  // place in the global batch, and on how many of these calls the step has made before: any number of ranks
-  // draws the same, and so does a resumed training.
+  // Return random numbers for each of the batch's samples: standard normal ones, and uniform ones of [0, 1).
+  // They have the default dtype and lie on the batch's device. A sample's numbers depend on the training's
+  // seed, on the step, on the sample's place in the global batch, and on how many of these calls the step has
+  // made before. So any number of ranks draws the same, and so does a resumed training.
   // Shapes: {a,b} -> [batch().size(),a,b].
   Tensor randn(const Shape& sample = {});
   Tensor rand(const Shape& sample = {});

@@ -7,6 +7,7 @@
 #include "gradus/train/program.h"
 #include "gradus/train/progress.h"
 #include "gradus/train/ranks.h"
+#include "gradus/train/step.h"
 #include "gradus/train/summary.h"
 #include "gradus/train/tally.h"
 #include "gradus/train/text.h"

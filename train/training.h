@@ -18,8 +18,8 @@
 // A GAN names its two networks and two optimizers. What a step reports is up to the program: any sums, under
 // any names. All calls are collective. Rank 0 alone prints and writes.
 //
-// A training without epochs and tests is a range of steps (step.h). The loop goes on from the checkpoint in its
-// folder, if there is one, logs what the steps log, and saves:
+// A training without epochs and tests is a range of steps (step.h). The loop goes on from the checkpoint in
+// its folder, if there is one, logs what the steps log, and saves:
 //
 //   train::Training training("ring", {.model = net, .loader = loader, .optimizers = {{"disc", opt_d},
 //                                     {"gen", opt_g}}, .ema = ema},

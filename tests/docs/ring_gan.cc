@@ -49,19 +49,19 @@ void run() {
   GradManager gm_d, gm_g;
   ddp.attach(gm_d, net.disc);
   ddp.attach(gm_g, net.gen);
-  optim::Adam opt_d(net.disc.parameters(), {.lr = 1e-3, .betas = {0.5, 0.9}});
-  optim::Adam opt_g(net.gen.parameters(), {.lr = 1e-3, .betas = {0.5, 0.9}});
+  optim::Adam opt_d(net.disc.parameters(), {.lr = 2e-3, .betas = {0.5, 0.9}});
+  optim::Adam opt_g(net.gen.parameters(), {.lr = 2e-3, .betas = {0.5, 0.9}});
   gan::Ema ema(net.gen, {.half_life_images = 10'000});
   train::Training training(
       "ring", {.model = net, .loader = loader, .optimizers = {{"disc", opt_d}, {"gen", opt_g}}, .ema = ema},
-      {.images = 2'000'000, .log_interval = 500, .checkpoint_dir = "runs/ring"});
+      {.images = 3'000'000, .log_interval = 500, .checkpoint_dir = "runs/ring"});
 
   for (train::Step& s : training) {  // resumed where it was; log, checkpoints, Ctrl-C
     {
       auto recording = gm_d.record();
       const Tensor real = s.batch().input, fake = net.gen(s.randn({2}));  // the same for any number of ranks
       const Tensor penalty = gan::gradient_penalty(net.disc, real, fake, s.rand());
-      gm_d.backward(s.log("loss/d", gan::wgan_d(net.disc(real), net.disc(fake)) + 10 * penalty));
+      gm_d.backward(s.log("loss/d", gan::wgan_d(net.disc(real), net.disc(fake)) + penalty));
       opt_d.step().clear_grad();
     }
     if (!s.every(5)) continue;  // five critic steps for each of the generator

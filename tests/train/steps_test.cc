@@ -1,5 +1,5 @@
-// A training as a range of steps: where it ends, what it counts and logs, random numbers by global sample, going
-// on after an interruption, on any number of ranks. And the average of a generator's weights.
+// A training as a range of steps: where it ends, what it counts and logs, random numbers by global sample,
+// going on after an interruption, any number of ranks. And the average of a generator's weights.
 #include "gradus/train/step.h"
 
 #include <gmock/gmock.h>

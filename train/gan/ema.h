@@ -18,14 +18,15 @@ struct EmaOptions {
   // After so many images that are shown, the weights of before count half: the decay of an update is
   // 0.5^(images since the one before / half_life_images).
   std::optional<double> half_life_images = {};
-  // Shortens the half-life at first, to ramp_up times the images shown so far: 0.05 in StyleGAN2-ADA. 0: never.
+  // Shortens the half-life at first, to ramp_up times the images shown so far; 0: never. StyleGAN2-ADA has
+  // a ramp_up of 0.05.
   double ramp_up = 0;
 };
 
 // Parameters are averaged, in f32 at least; buffers are copied. The average begins as a copy. So does that of
 // a layer that is added later.
-// Source: Karras et al., "Progressive growing of GANs", ICLR 2018; the half-life: "Analyzing and improving the
-// image quality of StyleGAN", CVPR 2020.
+// Source: Karras et al., "Progressive growing of GANs", ICLR 2018; the half-life: "Analyzing and improving
+// the image quality of StyleGAN", CVPR 2020.
 class Ema {
  public:
   // `model` must outlive it.
@@ -33,8 +34,8 @@ class Ema {
   explicit Ema(const nn::Module& model, EmaOptions options);
   Ema(const nn::Module&& model, EmaOptions options) = delete;  // would dangle
 
-  // Adds the model's present weights to the average. `images` counts those that the training has shown so far,
-  // on all ranks together; only a half-life needs them.
+  // Adds the model's present weights to the average. `images` counts those that the training has shown so
+  // far, on all ranks together; only a half-life needs them.
   // Errors: ValueError when there are fewer than at the update before; StateError as AveragedModel.
   void update(int64_t images = 0);
   // Returns the averages by name, for nn::ParameterScope.

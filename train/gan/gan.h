@@ -1,5 +1,6 @@
-// What trains GANs beside layers and networks: losses and penalties.
+// What trains GANs beside layers and networks: averages of weights, losses, penalties.
 #pragma once
 
+#include "gradus/train/gan/ema.h"
 #include "gradus/train/gan/losses.h"
 #include "gradus/train/gan/penalties.h"

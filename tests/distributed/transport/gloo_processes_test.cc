@@ -1,0 +1,150 @@
+// Messages between ranks that are processes, of which one is killed or stops. They are forked off this
+// program, so no test of it may have started threads: gloo keeps those of its connections.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <optional>
+#include <thread>
+
+#include "gradus/distributed/base/error.h"
+#include "gradus/distributed/store/store_server.h"
+#include "gradus/distributed/store/tcp_store.h"
+#include "gradus/distributed/transport/gloo_transport.h"
+#include "gradus/distributed/transport/message.h"
+#include "gradus/tests/distributed/transport/backend_checks.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr Tag kTag = {.group = 5, .channel = Channel::kUser, .number = 1};
+
+// Runs body(rank, transport, membership) in a process for each rank; its status is 0 when body returns.
+class Processes {
+ public:
+  using Body = std::function<void(int, std::shared_ptr<Transport>, std::shared_ptr<Membership>)>;
+
+  Processes(int size, const Body& body) {
+    int port[2];
+    if (pipe(port) != 0) throw InternalError("pipe");
+    // First the processes, then the threads of this one.
+    for (int rank = 0; rank < size; ++rank) {
+      pids_.push_back(fork());
+      if (pids_.back() == 0) run(rank, size, port[0], body);
+    }
+    server_.emplace(StoreServerOptions{.job_id = "gloo_processes_test"});
+    for (int rank = 0; rank < size; ++rank) {
+      const int number = server_->port();
+      EXPECT_EQ(write(port[1], &number, sizeof number), ssize_t(sizeof number));
+    }
+    close(port[0]);
+    close(port[1]);
+  }
+  ~Processes() {
+    for (const pid_t pid : pids_)
+      if (pid > 0) kill(pid, SIGKILL);
+    for (int rank = 0; rank < int(pids_.size()); ++rank) wait(rank);
+  }
+
+  void send_signal(int rank, int signal) { kill(pids_[rank], signal); }
+  // Its exit status, or -1 when a signal ended it.
+  int wait(int rank) {
+    int status = 0;
+    if (pids_[rank] > 0) waitpid(pids_[rank], &status, 0);
+    pids_[rank] = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  [[noreturn]] static void run(int rank, int size, int port, const Body& body) {
+    int status = 0;
+    try {
+      int number = 0;
+      if (read(port, &number, sizeof number) != ssize_t(sizeof number)) _exit(9);
+      const StoreAddress address{.host = "127.0.0.1", .port = number, .job_id = "gloo_processes_test"};
+      const auto membership = join_tcp(address, rank, size, std::chrono::seconds(20));
+      const auto store = guarded_store(connect_tcp_store(address, std::chrono::seconds(20)), membership);
+      const Watch watch{membership.get(), Deadline::after(std::chrono::seconds(20))};
+      body(rank, make_gloo_transport({rank, size, store, membership, "127.0.0.1"}, watch), membership);
+      membership->leave();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "rank %d: %s\n", rank, e.what());
+      status = 1;
+    }
+    _exit(status);
+  }
+
+  std::vector<pid_t> pids_;
+  std::optional<StoreServer> server_;
+};
+
+// All-reduces until an E is thrown that names rank 1.
+template <class E>
+void reduce_until_rank_1_fails(int rank, const std::shared_ptr<Transport>& transport,
+                               const std::shared_ptr<Membership>& membership, size_t n,
+                               Milliseconds timeout) {
+  const auto backend = make_message_backend(transport, {0, 1, 2}, rank, 1);
+  std::vector<float> x(n);
+  membership->set_doing("in all_reduce");
+  try {
+    for (;;) {
+      const Watch watch{membership.get(), Deadline::after(timeout)};
+      backend->all_reduce({"all_reduce", watch}, x.data(), x.data(), int64_t(n), DType::kF32, ReduceOp::kMax);
+    }
+  } catch (const E& e) {
+    if (e.rank() != 1) throw;
+  }
+}
+
+TEST(GlooProcesses, AKilledRankIsAnErrorOnTheOthersWithinTwoSeconds) {
+  for (const size_t n : {10, 4'000'000}) {
+    Processes ranks(3, [&](int rank, auto transport, auto membership) {
+      reduce_until_rank_1_fails<PeerError>(rank, transport, membership, n, std::chrono::seconds(30));
+    });
+    std::this_thread::sleep_for(Milliseconds(700));
+    const auto start = now();
+    ranks.send_signal(1, SIGKILL);
+    EXPECT_EQ(ranks.wait(0), 0);
+    EXPECT_EQ(ranks.wait(2), 0);
+    EXPECT_LT(now() - start, std::chrono::seconds(2));
+  }
+}
+
+TEST(GlooProcesses, AConnectionThatBreaksWithinAMessageIsNoticedEvenWhenNobodyTells) {
+  Processes ranks(2, [](int rank, auto transport, auto) {
+    const auto ignorant = make_local_memberships(2)[rank];
+    const Watch watch{ignorant.get(), Deadline::after(std::chrono::seconds(20))};
+    std::string data(64 << 20, 'x');
+    const auto place = [&](int, std::span<const std::byte>, size_t) { return data.data(); };
+    try {
+      for (;;)
+        transport->wait(rank == 0 ? *transport->receive(1, kTag, place)
+                                  : *transport->send(0, kTag, {}, std::as_bytes(std::span(data))),
+                        watch, "test");
+    } catch (const PeerError& e) {
+      if (e.rank() != 1) throw;
+    }
+  });
+  std::this_thread::sleep_for(Milliseconds(700));
+  const auto start = now();
+  ranks.send_signal(1, SIGKILL);
+  EXPECT_EQ(ranks.wait(0), 0);
+  EXPECT_LT(now() - start, std::chrono::seconds(4));
+}
+
+TEST(GlooProcesses, AStoppedRankIsATimeoutOnTheOthers) {
+  Processes ranks(3, [](int rank, auto transport, auto membership) {
+    reduce_until_rank_1_fails<TimeoutError>(rank, transport, membership, 4'000'000, std::chrono::seconds(3));
+  });
+  std::this_thread::sleep_for(Milliseconds(700));
+  const auto start = now();
+  ranks.send_signal(1, SIGSTOP);
+  EXPECT_EQ(ranks.wait(0), 0);
+  EXPECT_EQ(ranks.wait(2), 0);
+  EXPECT_LT(now() - start, std::chrono::seconds(5));
+}
+
+}  // namespace
+}  // namespace gradus::dist::internal
