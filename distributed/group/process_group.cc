@@ -8,6 +8,7 @@
 #include "gradus/distributed/group/internal/join_job.h"
 #include "gradus/distributed/group/internal/message_work.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::dist {
@@ -47,7 +48,7 @@ void destroy_process_group() {
   }
   if (!world) return;
   if (!world->membership->is_rank()) {  // in a forked child, all of it is the parent's
-    new Ref<World>(std::move(world));
+    gradus::internal::abandon(std::move(world));
     return;
   }
   try {

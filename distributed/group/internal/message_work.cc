@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "gradus/distributed/group/collectives.h"
+#include "gradus/tensor/runtime/fork.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -33,7 +34,7 @@ MessageWork::MessageWork(const Message& message, const Tensor& keep, bool receiv
 
 MessageWork::~MessageWork() {
   // In a forked child, the message is the parent's.
-  if (!membership_->is_rank()) new Ref<Request>(std::move(request_));
+  if (!membership_->is_rank()) gradus::internal::abandon(std::move(request_));
 }
 
 Ref<MessageWork> MessageWork::send(const Message& message, const MessageHeader& header,
