@@ -1,6 +1,7 @@
-// What trains GANs beside layers and networks: averages of weights, losses, penalties.
+// What trains GANs beside layers and networks: averages of weights, growth, losses, penalties.
 #pragma once
 
 #include "gradus/train/gan/ema.h"
+#include "gradus/train/gan/growth.h"
 #include "gradus/train/gan/losses.h"
 #include "gradus/train/gan/penalties.h"

@@ -71,8 +71,7 @@ struct Model {
   std::function<Scale(int step)> scale;
 };
 
-// 4x4 pixels for four steps, 8x8 from then on, 16x16 from step 12 on. Each of the growths takes four steps to
-// fade in.
+// 4x4 pixels for four steps, 8x8 from then on, 16x16 from step 12 on. Each growth fades in for four steps.
 Scale growing(int step) {
   if (step < 4) return {.size = 4};
   const int since = step < 12 ? step - 4 : step - 12;
@@ -182,8 +181,8 @@ class Training {
     ema_.emplace(*net.gen, gan::EmaOptions{.half_life_images = 20});
   }
 
-  // Returns what the discriminator's step and the generator's have touched that they should not have sent, and
-  // the reverse; "" if nothing.
+  // Makes a step of each network. Returns which of them has sent other bytes than those of the parameters
+  // that it touched; "" if none.
   std::string step(int number) {
     Gan& net = *net_;
     const Scale scale = model_.scale(number);
@@ -193,7 +192,7 @@ class Training {
     {
       auto recording = record(*net.disc, gm_d_);
       const auto generate = [&] { return net.generate(samples("zd" + n, {model_.latent}, 2), scale); };
-      // Of one manager for both networks, nothing narrows this recording. A batch norm over ranks has recorded
+      // Of one manager for both networks, nothing narrows this recording. A batch norm over ranks records
       // collectives in the generator, which detach(fake) would not cut off.
       const Tensor fake = cell_.row == Row::kWhole ? without_recording(generate) : generate();
       const auto judge = [&](const Tensor& x) { return net.judge(x, scale); };
