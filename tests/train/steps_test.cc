@@ -136,6 +136,15 @@ TEST(Steps, LogMeansOverTheStepsThatHadAValue) {
   EXPECT_EQ(sums.mean("b"), 5);
 }
 
+TEST(Steps, LogMeansOverAllRanks) {
+  dist::run_ranks(2, [] {
+    train::Tally tally;
+    tally.add({.seen = 8, .of = {{"a", dist::get_rank() == 0 ? 2 : 5}}, .seen_of = {{"a", 1}}});
+    EXPECT_EQ(tally.reduce().mean("a"), 3.5);
+    EXPECT_EQ(tally.total().seen, 16);
+  });
+}
+
 TEST(Steps, GoOnFromTheCheckpointInTheirFolderToTheSameBits) {
   const Folder folder;
   Trainer whole({.images = 240});
