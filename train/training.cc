@@ -277,7 +277,8 @@ void Training::end_step(const Sums& mine) {
     print(is_range_ ? range_line(report, steps_, images_) : options_.step_line(report));
   }
   if (last) progress_->finish(figures());
-  if (!last) {  // the end of the epoch saves as well
+  // The end of the epoch saves as well, unless a range of steps saves at its interval.
+  if (!last || (is_range_ && run_.checkpoint_interval > 0 && !ended())) {
     const bool stop = stop_.agreed();
     const int64_t count = is_range_ ? steps_ : batch;
     const bool due = run_.checkpoint_interval > 0 && count % run_.checkpoint_interval == 0;

@@ -182,6 +182,11 @@ TEST(Steps, SaveAtTheirInterval) {
   t.train_on();
   EXPECT_TRUE(fs::exists(folder / "points.ckpt"));
   EXPECT_TRUE(fs::exists(folder / "points.ckpt.previous")) << "after two steps, and at the end";
+
+  const Folder other;
+  Trainer at_the_end_of_a_pass({.iterations = 5, .checkpoint_dir = other.text(), .checkpoint_interval = 4});
+  at_the_end_of_a_pass.train_on();
+  EXPECT_TRUE(fs::exists(other / "points.ckpt.previous")) << "after four steps, and at the end";
 }
 
 // Every rank has the same weights in the end; they are those of one process on the whole batch.
