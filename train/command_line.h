@@ -30,10 +30,10 @@ struct RunOptions {
   int64_t log_interval = 10;           // --log-interval: batches between two lines of the log
   bool dry_run = false;                // --dry-run: one training step and one test step
   int workers = 0, threads = 0;        // --workers of the loader; --threads that compute; 0: the default
-  std::string resume, checkpoint_dir;  // --resume FILE; --checkpoint-dir DIR
-  int64_t checkpoint_interval = 0;     // --checkpoint-interval: batches; 0: after each epoch alone
-  std::string summary, sample_log;     // --summary FILE (JSON), --sample-log FILE
-  std::string tensorboard;             // --tensorboard DIR
+  std::string resume = {}, checkpoint_dir = {};  // --resume FILE; --checkpoint-dir DIR
+  int64_t checkpoint_interval = 0;               // --checkpoint-interval: batches; 0: after each epoch alone
+  std::string summary = {}, sample_log = {};     // --summary FILE (JSON), --sample-log FILE
+  std::string tensorboard = {};                  // --tensorboard DIR
 
   // Every option of the program with its value, defaults included, once the command line has been read.
   std::vector<std::pair<std::string, std::string>> values = {};
