@@ -25,7 +25,7 @@ struct DCGANGeneratorOptions {
 // Returns images in [-1,1]. Weights of convolutions start as N(0, 0.02).
 // Shapes: z [N,latent] or [N,latent,1,1], labels [N] -> [N,channels,size,size].
 // Errors: ValueError for options outside of their domain; StateError for labels without classes, and classes
-// without labels; ShapeError.
+// without labels; IndexError for a label that is no class; ShapeError.
 // Source: Radford et al., "Unsupervised representation learning with deep convolutional generative
 // adversarial networks", ICLR 2016; pytorch/examples, dcgan/main.py.
 class DCGANGenerator final : public nn::LayerWith<DCGANGeneratorOptions> {

@@ -39,7 +39,7 @@ struct PGGANGeneratorOptions {
 // Returns images, which are not bounded. Each z is normalized. All layers' learning rates are equalized.
 // Shapes: z [N,latent], labels [N] -> [N,channels,scale.size,scale.size].
 // Errors: ValueError for options or a scale outside of their domain; StateError for labels without classes,
-// and classes without labels; ShapeError.
+// and classes without labels; IndexError for a label that is no class; ShapeError.
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 class PGGANGenerator final : public nn::LayerWith<PGGANGeneratorOptions> {
  public:
