@@ -14,6 +14,7 @@
 
 // A fault ends the program by its signal, in a build with a sanitizer too.
 extern "C" const char* __asan_default_options() { return "handle_segv=0"; }
+extern "C" const char* __tsan_default_options() { return "handle_segv=0"; }
 
 namespace gradus {
 namespace {
