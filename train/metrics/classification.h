@@ -1,57 +1,14 @@
-// Metrics: counts that batches add to, and that the ranks add up when the value is asked for.
-//
-//   metrics::Accuracy top1, top5({.k = 5});
-//   metrics::ConfusionMatrix confusion({.classes = 10});
-//   for (const data::Batch& b : test_loader) {
-//     const Tensor scores = net(b.input);
-//     top1.update(scores, b), top5.update(scores, b), confusion.update(scores, b);
-//   }
-//   std::cout << top1.compute() << ' ' << top5.compute() << '\n' << confusion.compute();
-//
-// compute() is collective: it is the value over the batches of all ranks, the same on each, whatever the
-// number of ranks (counts to the last bit, sums of fractions to rounding). It changes nothing: updates may go
-// on. Of a Batch, samples that came again to fill it up count once (Batch::padding). Nothing is recorded.
+// Metrics of classifiers: accuracy, confusion matrix, intersection over union, perplexity, area under the
+// ROC curve. What they have in common: gradus/train/metrics/metric.h.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
-#include "gradus/data/dataset.h"
-#include "gradus/distributed/group/group.h"
 #include "gradus/tensor/base/required.h"
-#include "gradus/tensor/tensor.h"
+#include "gradus/train/metrics/metric.h"
 
 namespace gradus::metrics {
-
-// What all metrics have.
-class Metric {
- public:
-  virtual ~Metric() = default;
-
-  // Counts a batch. Shapes and
-  // Errors: those of the metric's update; DTypeError, ShapeError, ValueError naming the metric.
-  void update(const Tensor& output, const Tensor& target);
-  // The same with the batch's target, without its padding: `output` is what the network made of batch.input.
-  void update(const Tensor& output, const data::Batch& batch);
-  // Forgets all batches of this rank.
-  void reset();
-
- protected:
-  // What was counted is a tensor like `zeros`, on the host.
-  Metric(const char* name, Tensor zeros, dist::Group group);
-  // Returns what a batch adds.
-  virtual Tensor count(const Tensor& output, const Tensor& target) const = 0;
-  // Adds up all ranks' counts. Collective.
-  // Errors: those of all_reduce.
-  Tensor total() const;
-  const char* name() const { return name_; }
-
- private:
-  const char* name_;
-  Tensor counts_;
-  dist::Group group_;
-};
 
 struct AccuracyOptions {
   int64_t k = 1;  // right when the target is among the k classes of the highest scores
@@ -157,27 +114,6 @@ class AUC final : public Metric {
  private:
   Tensor count(const Tensor& output, const Tensor& target) const override;
   AUCOptions options_;
-};
-
-struct MeanOptions {
-  dist::Group group = {};
-};
-
-// The mean of numbers that were seen over the batches, as of a loss.
-class Mean {
- public:
-  explicit Mean(MeanOptions options = {}) : group_(options.group) {}
-  // Counts `value` as that of `count` samples: the mean loss of a batch as that of its size().
-  void update(double value, int64_t count = 1) { sum_ += value * double(count), count_ += count; }
-  void update(const Tensor& value, int64_t count = 1) { update(value.item<double>(), count); }
-  void reset() { sum_ = 0, count_ = 0; }
-  // Returns the mean; NaN for no samples. Collective.
-  double compute() const;
-
- private:
-  dist::Group group_;
-  double sum_ = 0;
-  int64_t count_ = 0;
 };
 
 }  // namespace gradus::metrics

@@ -1,5 +1,5 @@
-// Metrics against PyTorch (tests/golden/metrics.py), on any number of ranks.
-#include "gradus/train/metrics.h"
+// Metrics of classifiers against PyTorch (tests/golden/metrics.py), on any number of ranks.
+#include "gradus/train/metrics/classification.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,14 +48,14 @@ template <class Make, class Compare> Check(Make, Compare) -> Check<Make, Compare
 
 constexpr auto kUpdate = [](auto& metric, const Tensor& x, const Tensor& y) { metric.update(x, y); };
 
-TEST(Metrics, AccuracyIsPyTorchs) {
+TEST(ClassificationMetrics, AccuracyIsPyTorchs) {
   for (const int64_t k : {1, 3, 7})
     on_ranks("scores", "target", kUpdate,
              Check{[&] { return Accuracy({.k = k}); },
                    [&](const Accuracy& m) { EXPECT_EQ(m.compute(), number("top" + std::to_string(k))); }});
 }
 
-TEST(Metrics, AccuracyHasRulesForTiesAndNaN) {
+TEST(ClassificationMetrics, AccuracyHasRulesForTiesAndNaN) {
   const double nan = std::nan("");
   const Tensor scores = reshape(tensor({1.0, 1.0, 0.0, nan, 2.0, 1.0, 0.0, nan, 1.0}), {3, 3});
   const auto of = [&](std::vector<int64_t> target, int64_t k) {
@@ -69,7 +69,7 @@ TEST(Metrics, AccuracyHasRulesForTiesAndNaN) {
   EXPECT_DOUBLE_EQ(of({2, 0, 1}, 3), 1. / 3);  // a target whose score is NaN is wrong
 }
 
-TEST(Metrics, ConfusionMatrixIsPyTorchs) {
+TEST(ClassificationMetrics, ConfusionMatrixIsPyTorchs) {
   on_ranks("scores", "target", kUpdate,
            Check{[] { return ConfusionMatrix({.classes = 7}); },
                  [](const ConfusionMatrix& m) {
@@ -85,7 +85,7 @@ TEST(Metrics, ConfusionMatrixIsPyTorchs) {
             }});
 }
 
-TEST(Metrics, IoUIsPyTorchs) {
+TEST(ClassificationMetrics, IoUIsPyTorchs) {
   on_ranks("masks/scores", "masks/target", kUpdate,
            Check{[] { return IoU({.classes = 5, .ignore_index = 255}); },
                  [](const IoU& m) {
@@ -97,7 +97,7 @@ TEST(Metrics, IoUIsPyTorchs) {
                  }});
 }
 
-TEST(Metrics, PerplexityIsPyTorchs) {
+TEST(ClassificationMetrics, PerplexityIsPyTorchs) {
   on_ranks("scores", "target", kUpdate,
            Check{[] { return Perplexity(); },
                  [](const Perplexity& m) {
@@ -111,7 +111,7 @@ TEST(Metrics, PerplexityIsPyTorchs) {
                  }});
 }
 
-TEST(Metrics, AUCIsPyTorchsToItsBins) {
+TEST(ClassificationMetrics, AUCIsPyTorchsToItsBins) {
   for (const int64_t bins : {10, 1000})
     on_ranks("binary/scores", "binary/target", kUpdate,
              Check{[&] { return AUC({.bins = bins}); },
@@ -121,7 +121,7 @@ TEST(Metrics, AUCIsPyTorchsToItsBins) {
                    }});
 }
 
-TEST(Metrics, AUCOfScoresAtTheEdges) {
+TEST(ClassificationMetrics, AUCOfScoresAtTheEdges) {
   AUC m({.bins = 4, .low = -1, .high = 1});
   m.update(tensor({-7.0, -1.0, 1.0, 7.0}), tensor({0, 0, 1, 1}));
   EXPECT_EQ(m.compute(), 1);
@@ -131,7 +131,7 @@ TEST(Metrics, AUCOfScoresAtTheEdges) {
   EXPECT_EQ(m.compute_error(), 0.5);
 }
 
-TEST(Metrics, MeanWeighsBatchesByTheirSize) {
+TEST(ClassificationMetrics, MeanWeighsBatchesByTheirSize) {
   dist::run_ranks(2, [] {
     Mean loss;
     if (dist::get_rank() == 0) loss.update(3, 2), loss.update(tensor({1.5f}), 4);
@@ -143,7 +143,7 @@ TEST(Metrics, MeanWeighsBatchesByTheirSize) {
 }
 
 // Whatever the number of ranks, samples that fill up the last batches count once.
-TEST(Metrics, PaddingCountsOnce) {
+TEST(ClassificationMetrics, PaddingCountsOnce) {
   const data::TensorDataset set(golden("scores"), golden("target"));
   for (const int world : {1, 2, 4, 7})
     dist::run_ranks(world, [&] {
@@ -156,7 +156,7 @@ TEST(Metrics, PaddingCountsOnce) {
     });
 }
 
-TEST(Metrics, NothingIsRecordedAndNothingCountedIsNaN) {
+TEST(ClassificationMetrics, NothingIsRecordedAndNothingCountedIsNaN) {
   const Tensor scores = golden("scores");
   GradManager gm;
   gm.attach(scores);
@@ -184,7 +184,7 @@ template <class F> std::string error_of(F f) {
   return "";
 }
 
-TEST(Metrics, WhatDoesNotFitIsNamed) {
+TEST(ClassificationMetrics, WhatDoesNotFitIsNamed) {
   const Tensor classes = zeros({4}, {.dtype = DType::kI64});
   Accuracy accuracy;
   EXPECT_THAT(error_of([&] {

@@ -1,4 +1,4 @@
-#include "gradus/train/metrics.h"
+#include "gradus/train/metrics/classification.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,10 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/distributed/group/collectives.h"
-#include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::metrics {
@@ -91,35 +88,6 @@ void check_number_of_classes(const char* op, int64_t classes) {
 }
 
 }  // namespace
-
-// ---- all ----
-
-Metric::Metric(const char* name, Tensor zeros, dist::Group group)
-    : name_(name), counts_(std::move(zeros)), group_(std::move(group)) {}
-
-void Metric::update(const Tensor& output, const Tensor& target) {
-  const auto off = no_record();
-  if (!output.defined() || !target.defined())
-    throw ValueError(name_, output.defined() ? "target" : "output", " is undefined");
-  counts_ = counts_ + raw::to(count(output, target), kCPU);
-}
-
-void Metric::update(const Tensor& output, const data::Batch& batch) {
-  const int64_t seen = batch.size() - batch.padding;
-  if (output.defined() && (output.dim() == 0 || output.size(0) != batch.size()))
-    throw ShapeError(name_, "expected the output of ", batch.size(), " samples: output ", describe(output));
-  if (batch.padding == 0 || !output.defined() || !batch.target.defined()) return update(output, batch.target);
-  const auto off = no_record();
-  update(narrow(output, 0, 0, seen), narrow(batch.target, 0, 0, seen));
-}
-
-void Metric::reset() { counts_ = zeros_like(counts_); }
-
-Tensor Metric::total() const {
-  const Tensor all = raw::clone(counts_);
-  dist::all_reduce(all, {.group = group_});
-  return all;
-}
 
 // ---- Accuracy ----
 
@@ -261,14 +229,5 @@ double AUC::compute() const {
 }
 
 double AUC::compute_error() const { return pairs_of(total()).second / 2; }
-
-// ---- Mean ----
-
-double Mean::compute() const {
-  const Tensor all = tensor({sum_, double(count_)});
-  dist::all_reduce(all, {.group = group_});
-  const std::vector<double> n = all.to_vector<double>();
-  return n[1] > 0 ? n[0] / n[1] : kNone;
-}
 
 }  // namespace gradus::metrics

@@ -1,0 +1,107 @@
+// Kernel distance, precision and recall: known cases and errors. Values: tests/golden/metrics.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "gradus/gradus.h"
+
+namespace gradus::metrics {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr TensorOptions kF64{.dtype = DType::kF64};
+
+Tensor features(uint64_t seed, int64_t n, int64_t d) {
+  manual_seed(seed);
+  return randn({n, d}, kF64);
+}
+
+TEST(KernelDistance, SubsetsOfAllSamplesAreTheWhole) {
+  const Tensor a = features(1, 12, 3), b = features(2, 12, 3) + 1;
+  const KernelDistance d = kernel_distance_of_subsets(a, b, {.subsets = 3});
+  EXPECT_NEAR(d.mean, kernel_distance(a, b), 1e-12);
+  EXPECT_NEAR(d.std, 0, 1e-12);
+}
+
+TEST(KernelDistance, OfSubsetsScattersAroundTheWhole) {
+  const Tensor a = features(1, 60, 3), b = features(2, 50, 3) + 1;
+  const KernelDistance d = kernel_distance_of_subsets(a, b, {.subsets = 400, .subset_size = 20});
+  EXPECT_GT(d.std, 0);
+  EXPECT_NEAR(d.mean, kernel_distance(a, b), 4 * d.std / 20);
+  EXPECT_EQ(kernel_distance_of_subsets(a, b, {.subsets = 400, .subset_size = 20}).mean, d.mean);
+  EXPECT_NE(kernel_distance_of_subsets(a, b, {.subsets = 400, .subset_size = 20, .seed = 1}).mean, d.mean);
+}
+
+// Of samples of one distribution it is below 0 as well as above. With each sample's kernel with itself it
+// would be 4 or more.
+TEST(KernelDistance, HasNoBias) {
+  double sum = 0;
+  int below = 0;
+  for (uint64_t i = 0; i < 400; ++i) {
+    const double d = kernel_distance(features(2 * i, 6, 4), features(2 * i + 1, 6, 4));
+    sum += d, below += d < 0;
+  }
+  EXPECT_NEAR(sum / 400, 0, 0.5);
+  EXPECT_GT(below, 100);
+}
+
+TEST(PrecisionRecall, OfSetsThatAreKnown) {
+  const auto line = [](std::vector<double> x) { return tensor(x, {int64_t(x.size()), 1}); };
+  const Tensor real = line({0, 1, 2, 10}), generated = line({2.5, 3, 30, 31});
+  // Radii with k = 1: real 1, 1, 1, 8; generated .5, .5, 1, 1.
+  const PrecisionRecall r = precision_recall(real, generated, {.k = 1});
+  EXPECT_DOUBLE_EQ(r.precision, 0.5);  // 2.5 and 3, which is on the edge
+  EXPECT_DOUBLE_EQ(r.recall, 0.25);    // 2, on the edge
+  const PrecisionRecall same = precision_recall(real, real);
+  EXPECT_EQ(same.precision, 1);
+  EXPECT_EQ(same.recall, 1);
+  const Tensor constant = full({6, 3}, 0.1, kF64);
+  EXPECT_EQ(precision_recall(constant, constant).precision, 1) << "balls of radius 0";
+  EXPECT_EQ(precision_recall(constant, constant + 1e-9).precision, 0);
+}
+
+TEST(PrecisionRecall, FewSamplesAmongManyModesArePreciseAlone) {
+  const Tensor real = features(1, 300, 2);
+  const PrecisionRecall r = precision_recall(real, features(2, 100, 2) * 0.05);
+  EXPECT_EQ(r.precision, 1);
+  EXPECT_LT(r.recall, 0.1);
+}
+
+template <class E, class F> std::string error_of(F f) {
+  try {
+    f();
+  } catch (const E& e) {
+    return e.what();
+  }
+  return "no error of this type";
+}
+
+TEST(FeatureMetrics, WhatDoesNotFitIsNamed) {
+  const Tensor x = features(1, 6, 2);
+  const auto both = [](Tensor a, Tensor b, auto check) {
+    check([=] { kernel_distance(a, b); });
+    check([=] { kernel_distance_of_subsets(a, b); });
+    check([=] { precision_recall(a, b); });
+  };
+  both(x, features(1, 6, 3),
+       [](auto f) { EXPECT_THAT(error_of<ShapeError>(f), HasSubstr("as many features")); });
+  both(x, flatten(x), [](auto f) { EXPECT_THAT(error_of<ShapeError>(f), HasSubstr("b [N,D]")); });
+  both(Tensor(), x, [](auto f) { EXPECT_THAT(error_of<ValueError>(f), HasSubstr("a is undefined")); });
+  both(to(x, DType::kI64), x, [](auto f) { EXPECT_THAT(error_of<DTypeError>(f), HasSubstr("a ")); });
+  both(x, x * std::nan(""), [](auto f) { EXPECT_THAT(error_of<ValueError>(f), HasSubstr("row 0 of b")); });
+  both(narrow(x, 0, 0, 1), x, [](auto f) { EXPECT_THAT(error_of<ValueError>(f), HasSubstr("samples")); });
+  for (const int64_t bad : {int64_t{0}, int64_t{-5}, std::numeric_limits<int64_t>::max()}) {
+    EXPECT_THAT(error_of<ValueError>([&] { kernel_distance_of_subsets(x, x, {.subsets = bad}); }),
+                HasSubstr("subsets"));
+    EXPECT_THAT(error_of<ValueError>([&] { kernel_distance_of_subsets(x, x, {.subset_size = bad}); }),
+                HasSubstr("subset_size"));
+    EXPECT_THAT(error_of<ValueError>([&] { precision_recall(x, x, {.k = bad}); }), HasSubstr("k of 1 to 5"));
+  }
+  EXPECT_THAT(error_of<ValueError>([&] { precision_recall(x, x, {.k = 6}); }), HasSubstr("given 6"));
+}
+
+}  // namespace
+}  // namespace gradus::metrics

@@ -1,0 +1,35 @@
+#include "gradus/train/metrics/internal/features.h"
+
+#include <cmath>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/tensor_checks.h"
+
+namespace gradus::metrics::internal {
+
+Tensor checked_features(const char* metric, const char* name, const Tensor& features) {
+  constexpr double kLargest = 1e40;  // f32 ends before
+  if (!features.defined()) throw ValueError(metric, name, " is undefined");
+  if (features.dim() != 2 || features.size(1) < 1)
+    throw ShapeError(metric, "expected ", name, " [N,D]: ", name, ' ', describe(features));
+  check_floating(metric, name, features);
+  const auto off = no_record();
+  const Tensor x = raw::contiguous(raw::to(raw::to(features, kCPU), DType::kF64));
+  const double* p = x.data<double>();
+  for (int64_t i = 0; i < x.numel(); ++i)
+    if (!(std::abs(p[i]) <= kLargest))
+      throw ValueError(metric, "expected finite numbers below ", kLargest, ", given ", p[i], " in row ",
+                       i / x.size(1), " of ", name, ' ', describe(features));
+  return x;
+}
+
+FeaturePair checked_features(const char* metric, const Tensor& a, const Tensor& b) {
+  const FeaturePair pair{checked_features(metric, "a", a), checked_features(metric, "b", b)};
+  if (a.size(1) != b.size(1))
+    throw ShapeError(metric, "expected as many features in both sets: a ", describe(a), ", b ", describe(b));
+  return pair;
+}
+
+}  // namespace gradus::metrics::internal

@@ -1,0 +1,62 @@
+#include "gradus/train/metrics/precision_recall.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <Eigen/Core>
+
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/parallel.h"
+#include "gradus/train/metrics/internal/features.h"
+
+namespace gradus::metrics {
+namespace {
+
+constexpr const char* kName = "precision_recall";
+
+using Sample = Eigen::Map<const Eigen::ArrayXd>;
+
+Sample sample(const Tensor& set, int64_t i) { return {set.data<double>() + i * set.size(1), set.size(1)}; }
+
+// From differences, not from products: equal samples are at distance 0, and a to b is as far as b to a.
+double squared_distance(const Sample& a, const Sample& b) { return (a - b).square().sum(); }
+
+// Returns the squared distance of each sample to its k-th nearest neighbor in the set.
+std::vector<double> squared_radii(const Tensor& set, int64_t k) {
+  const int64_t n = set.size(0);
+  std::vector<double> radii(static_cast<size_t>(n));
+  parallel_for(0, n, 1, [&](int64_t first, int64_t last) {
+    std::vector<double> distances(static_cast<size_t>(n));
+    for (int64_t i = first; i < last; ++i) {
+      for (int64_t j = 0; j < n; ++j) distances[j] = squared_distance(sample(set, i), sample(set, j));
+      std::nth_element(distances.begin(), distances.begin() + k, distances.end());  // itself comes first
+      radii[i] = distances[k];
+    }
+  });
+  return radii;
+}
+
+// Returns the share of `probes` that lie in a ball of the set.
+double share_inside(const Tensor& probes, const Tensor& set, int64_t k) {
+  const std::vector<double> radii = squared_radii(set, k);
+  std::vector<int64_t> inside(static_cast<size_t>(probes.size(0)));
+  parallel_for(0, probes.size(0), 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i)
+      for (int64_t j = 0; j < set.size(0) && !inside[i]; ++j)
+        inside[i] = squared_distance(sample(probes, i), sample(set, j)) <= radii[j];
+  });
+  return double(std::count(inside.begin(), inside.end(), 1)) / double(inside.size());
+}
+
+}  // namespace
+
+PrecisionRecall precision_recall(const Tensor& real, const Tensor& generated,
+                                 const PrecisionRecallOptions& o) {
+  const internal::FeaturePair x = internal::checked_features(kName, real, generated);
+  const int64_t fewest = std::min(real.size(0), generated.size(0));
+  if (o.k < 1 || o.k >= fewest)
+    throw ValueError(kName, "expected k of 1 to ", fewest - 1, ", fewer than there are samples, given ", o.k);
+  return {share_inside(x.b, x.a, o.k), share_inside(x.a, x.b, o.k)};
+}
+
+}  // namespace gradus::metrics
