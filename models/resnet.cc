@@ -258,14 +258,16 @@ void ResNet::build() {
   });
 }
 
-Tensor ResNet::forward(const Tensor& x) {
+Tensor ResNet::features(const Tensor& x) {
   auto layer = layers_.begin();
   const auto next = [&](auto&& h) { return (**layer++)(std::forward<decltype(h)>(h)); };
   Tensor h = next(x);
   h = dynamic_cast<nn::BatchNorm2d&>(**layer++).relu(h);
   if (options().stem == Options::Stem::kImageNet) h = max_pool2d(h, {.kernel = 3, .stride = 2, .padding = 1});
   for (size_t s = 0; s < options().stages.size(); ++s) h = next(std::move(h));
-  return next(flatten(adaptive_avg_pool2d(h, 1), 1));
+  return flatten(adaptive_avg_pool2d(h, 1), 1);
 }
+
+Tensor ResNet::forward(const Tensor& x) { return (*layers_.back())(features(x)); }
 
 }  // namespace gradus::models

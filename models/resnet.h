@@ -89,6 +89,9 @@ class ResNet final : public nn::LayerWith<ResNetOptions> {
   }
 
   Tensor forward(const Tensor& x) override;
+  // Returns what the last layer sees: means over the pixels of the last stage.
+  // Shapes: x [N,in,H,W] -> [N,C].
+  Tensor features(const Tensor& x);
 
  private:
   void build();

@@ -1,6 +1,8 @@
 #include "gradus/train/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <type_traits>
@@ -26,6 +28,17 @@ template <class T> CLI::Validator interval(const ArgumentOptions& o) {
                    : "expected a number " + text + ", given " + given;
       },
       text);
+}
+
+// Writes 60k as 60000. What is no count stays, for the message about it.
+CLI::Validator in_digits() {
+  return CLI::Validator(
+      [](std::string& given) -> std::string {
+        if (given.ends_with('k') || given.ends_with('M'))
+          if (const auto count = count_of(given)) given = std::to_string(*count);
+        return "";
+      },
+      "");
 }
 
 constexpr ArgumentOptions at_least(double low) { return {.at_least = low}; }
@@ -72,6 +85,7 @@ void CommandLine::add_option(const std::string& names, T& variable, const std::s
   if (variable != T()) option->capture_default_str();
   if (!o.value.empty()) option->type_name(o.value);
   if (!o.one_of.empty()) option->check(CLI::IsMember(o.one_of));
+  if constexpr (std::is_same_v<T, int64_t>) option->transform(in_digits());
   if constexpr (std::is_arithmetic_v<T>) {
     if (o.at_least || o.at_most || o.above) option->check(interval<T>(o));
   }
@@ -114,6 +128,19 @@ void CommandLine::parse_or_exit(int argc, char** argv) {
     for (const std::string& part : o->results()) given += (given.empty() ? "" : " ") + part;
     impl_->run.values.emplace_back(name, o->count() > 0 ? given : o->get_default_str());
   }
+}
+
+std::optional<int64_t> count_of(const std::string& text) {
+  double number = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  if (error != std::errc()) return {};
+  const std::string unit(end, last);
+  if (!unit.empty() && unit != "k" && unit != "M") return {};
+  number *= unit == "k" ? 1e3 : unit == "M" ? 1e6 : 1;
+  const double count = std::round(number);
+  if (!(std::abs(count - number) < 1e-6 && count >= 0 && count <= 0x1p40)) return {};  // NaN too
+  return int64_t(count);
 }
 
 }  // namespace gradus::train

@@ -54,7 +54,8 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
 
   // Adds an option. Names are separated by commas: "-a,--arch". A name without dashes is an argument without
-  // a name of its own. A bool is set by its name alone. The variable must outlive the CommandLine.
+  // a name of its own. A bool is set by its name alone. Integers may be written as count_of() reads them. The
+  // variable must outlive the CommandLine.
   void add(const std::string& names, int& variable, const std::string& help, const ArgumentOptions& o = {});
   void add(const std::string& names, int64_t& variable, const std::string& help,
            const ArgumentOptions& o = {});
@@ -75,5 +76,9 @@ class CommandLine {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Returns the count that a text says: "60000", "60k" and "0.06M" are the same. Returns nothing for a text that
+// says no whole number from 0 to 2^40.
+std::optional<int64_t> count_of(const std::string& text);
 
 }  // namespace gradus::train

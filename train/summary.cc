@@ -29,6 +29,13 @@ Json history_of(const Training& t) {
   return history;
 }
 
+// Whole numbers are written as such.
+Json json_of(const SummaryValue& figure) {
+  if (const std::string* word = std::get_if<std::string>(&figure.value)) return *word;
+  const double number = std::get<double>(figure.value);
+  return number == std::trunc(number) && std::abs(number) < 0x1p53 ? Json(int64_t(number)) : Json(number);
+}
+
 }  // namespace
 
 void report(const Training& t) {
@@ -39,17 +46,17 @@ void report(const Training& t) {
   write_summary(t);
 }
 
-void write_summary(const Training& t, const std::vector<std::pair<std::string, double>>& more) {
+void write_summary(const Training& t, const std::vector<std::pair<std::string, SummaryValue>>& more) {
   if (t.run().summary.empty() || !is_first_rank()) return;
-  const Sums& test = t.last().test;
   Json summary = {{"example", t.program()},
                   {"dataset", t.loader().dataset().name()},
-                  {"train_samples", t.loader().dataset().size()},
-                  {"test_samples", test.seen},
-                  {"epochs", t.epoch()},
-                  {"steps", t.steps()}};
-  add_means(summary, "test_", test);
-  add_means(summary, "best_test_", t.best().test);
+                  {"train_samples", t.loader().dataset().size()}};
+  if (!t.history().empty()) summary["test_samples"] = t.last().test.seen;
+  summary.update({{"epochs", t.epoch()}, {"steps", t.steps()}});
+  if (!t.history().empty()) {
+    add_means(summary, "test_", t.last().test);
+    add_means(summary, "best_test_", t.best().test);
+  }
   summary.update({{"images_per_second", t.images_per_second()},
                   {"peak_rss_mib", internal::peak_rss_mib()},
                   {"device", "cpu"},
@@ -59,11 +66,7 @@ void write_summary(const Training& t, const std::vector<std::pair<std::string, d
                   {"seed", t.run().seed},
                   {"history", history_of(t)}});
   for (const auto& [name, value] : t.run().values) summary["options"][name] = value;
-  for (const auto& [name, value] : more)
-    if (value == std::trunc(value) && std::abs(value) < 0x1p53)
-      summary[name] = int64_t(value);
-    else
-      summary[name] = value;
+  for (const auto& [name, value] : more) summary[Json::json_pointer("/" + name)] = json_of(value);
   internal::write_text_file(t.run().summary, summary.dump(2) + "\n");
 }
 

@@ -250,11 +250,10 @@ void Training::end_step(const Sums& mine) {
 
   const bool last = at.samples == total || ended();
   const bool log = is_range_ ? steps_ % run_.log_interval == 0 : (batch - 1) % run_.log_interval == 0;
-  Sums recent;
-  if (log || last) recent = train_.reduce();
+  if (log || last) recent_ = train_.reduce();
   progress_->update(at.samples, figures());
   if (log) {
-    write_events("train", recent);
+    write_events("train", recent_);
     const auto optimizers = state_.optimizers();
     for (const auto& [name, optimizer] : optimizers)
       if (events_)
@@ -269,7 +268,7 @@ void Training::end_step(const Sums& mine) {
                                .batches = (total + global - 1) / global,
                                .samples = at.samples,
                                .total = total,
-                               .recent = recent,
+                               .recent = recent_,
                                .all = train_.total(),
                                .step = step_time_,
                                .data = data_time_,
@@ -414,7 +413,13 @@ Training::Steps Training::begin() {
   return Steps(*this);
 }
 
-Training::Steps::Steps(Training& training) : training_(&training) { find(); }
+Training::Steps::Steps(Training& training) : training_(&training) {
+  const data::DataLoader& loader = training_->loader_;
+  if (loader.size() == 0 && !training_->ended())
+    throw ValueError("training", "there is no full batch of ", global_batch_size(loader), " among the ",
+                     loader.dataset().size(), " samples of ", loader.dataset().name());
+  find();
+}
 
 void Training::Steps::find() {
   while (!at_ || *at_ == std::default_sentinel) {

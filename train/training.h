@@ -149,7 +149,7 @@ class Training {
   // The steps that are left, of all epochs. Begins with resume(); without --resume it goes on from the latest
   // checkpoint in --checkpoint-dir, if there is one. Saves every --checkpoint-interval steps (0: after each
   // epoch), and at the end.
-  // Errors: as resume, end_step and end_epoch.
+  // Errors: as resume, end_step and end_epoch; ValueError for a loader without a batch.
   Steps begin();
   std::default_sentinel_t end() const { return {}; }
 
@@ -187,6 +187,8 @@ class Training {
   const RunOptions& run() const { return run_; }
   const std::string& program() const { return program_; }
   const std::vector<EpochResult>& history() const { return history_; }
+  // Returns the sums of the last line of the log, over all ranks.
+  const Sums& recent() const { return recent_; }
   // Return the result of the last test, and of the best one.
   // Errors: StateError before the first.
   const EpochResult& last() const;
@@ -221,6 +223,7 @@ class Training {
   std::unique_ptr<io::EventWriter> events_;
   internal::Stop stop_;
   Tally train_;
+  Sums recent_;
   std::vector<EpochResult> history_;
   int64_t images_ = 0, steps_ = 0;  // trained on, and how long that took
   double seconds_ = 0;

@@ -1,7 +1,8 @@
-// What trains GANs beside layers and networks: averages of weights, growth, losses, penalties.
+// What trains GANs beside layers and networks: averages of weights, growth, latents, losses, penalties.
 #pragma once
 
 #include "gradus/train/gan/ema.h"
 #include "gradus/train/gan/growth.h"
+#include "gradus/train/gan/latents.h"
 #include "gradus/train/gan/losses.h"
 #include "gradus/train/gan/penalties.h"

@@ -52,6 +52,7 @@ class Growth {
   // Returns the images of all phases together; 0 when the last one has no end.
   int64_t images() const;
   const std::vector<GrowthPhase>& phases() const { return phases_; }
+  const GrowthOptions& options() const { return options_; }
 
  private:
   std::vector<GrowthPhase> phases_;

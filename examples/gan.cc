@@ -1,0 +1,28 @@
+// Trains GANs: DCGAN, LSGAN, WGAN-GP and PGGAN, on digits, CIFAR-10 or a folder of images.
+//
+//   ./run gan                                        DCGAN on digits that the program draws itself
+//   ./run gan --model pggan --data DIR --size 32     DIR has MNIST, CIFAR-10 or images of any sizes
+//   ./run gan --data DIR --nproc 4                   4 ranks, data parallel; also under gradus-run, torchrun, ...
+//   ./run gan --data DIR --checkpoint-dir runs/a     the same command again goes on where it was
+//   ./run gan sample --checkpoint runs/a/gan.ckpt    a grid of images; `interpolate`: walks between latents
+//   ./run gan classifier --data DIR                  once, for the next one
+//   ./run gan evaluate --checkpoint runs/a/gan.ckpt --data DIR
+//
+// Grids of samples go to samples/, or to the checkpoints' folder.
+#include <string>
+
+#include "gradus/examples/gans/classifier.h"
+#include "gradus/examples/gans/evaluate.h"
+#include "gradus/examples/gans/show.h"
+#include "gradus/examples/gans/train.h"
+
+using namespace gradus;
+
+int main(int argc, char** argv) {
+  const std::string command = argc > 1 ? argv[1] : "";
+  if (command == "sample") return examples::run_sample(argc - 1, argv + 1);
+  if (command == "interpolate") return examples::run_interpolate(argc - 1, argv + 1);
+  if (command == "evaluate") return examples::run_evaluate(argc - 1, argv + 1);
+  if (command == "classifier") return examples::run_classifier(argc - 1, argv + 1);
+  return train::run("gan", examples::parse(argc, argv), examples::train_gan);
+}

@@ -1,0 +1,111 @@
+#include "gradus/examples/gans/args.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace gradus::examples {
+namespace {
+
+[[noreturn]] void fail_plan(const std::string& text) {
+  throw ValueError("gan", "--images-per-scale: expected SIZE:IMAGES,... as 4:20k,8:40k, given ", text);
+}
+
+std::vector<gan::GrowthPhase> phases_of(const std::string& plan) {
+  std::vector<gan::GrowthPhase> phases;
+  for (size_t begin = 0; begin <= plan.size();) {
+    const size_t end = std::min(plan.find(',', begin), plan.size());
+    const std::string part = plan.substr(begin, end - begin);
+    const size_t colon = part.find(':');
+    int64_t size = 0;
+    const char* last = part.data() + std::min(colon, part.size());
+    if (colon == std::string::npos || std::from_chars(part.data(), last, size).ptr != last) fail_plan(plan);
+    const std::optional<int64_t> images = train::count_of(part.substr(colon + 1));
+    if (!images || *images == 0) fail_plan(plan);
+    phases.push_back({.size = size, .images = *images});
+    begin = end + 1;
+  }
+  return phases;
+}
+
+// All sizes from 4 on, with equal shares of the images.
+std::vector<gan::GrowthPhase> equal_phases(int64_t size, int64_t images) {
+  std::vector<gan::GrowthPhase> phases;
+  for (int64_t s = 4; s <= size; s *= 2) phases.push_back({.size = s});
+  for (gan::GrowthPhase& phase : phases) phase.images = std::max(images / int64_t(phases.size()), int64_t{2});
+  return phases;
+}
+
+}  // namespace
+
+Args parse(int argc, char** argv) {
+  Args a;
+  a.images = 600'000;
+  a.log_interval = 100;
+  train::CommandLine line("gan", "Trains a GAN", a);
+  line.add("--model", a.model, "what is trained", {.one_of = recipe_names()});
+  line.add("--data", a.data, "folder with MNIST, CIFAR-10 or images [generated digits]", {.value = "DIR"});
+  line.add("--size", a.size, "height and width of images [32; 64 for a folder of images]",
+           {.at_least = 4, .at_most = 1024, .value = "N"});
+  line.add("--width", a.width, "channels where images are largest [the model's]",
+           {.at_least = 1, .at_most = 4096, .value = "N"});
+  line.add("--batch", a.batch, "images of a step, of all ranks [the model's]",
+           {.at_least = 1, .at_most = 1 << 20, .value = "N"});
+  line.add("--disc-steps", a.disc_steps, "the discriminator's steps for each of the generator [the model's]",
+           {.at_least = 1, .at_most = 1000, .value = "N"});
+  line.add("--lr", a.lr, "learning rate of both networks [the model's]", {.above = 0, .value = "RATE"});
+  line.add("--ema-images", a.ema_images, "half-life of the generator's average", {.above = 0});
+  line.add("--images-per-scale", a.images_per_scale,
+           "pggan: images to train on at each size, 4:20k,8:40k,... [equal shares]", {.value = "PLAN"});
+  line.add("--fade", a.fade, "pggan: images that fade a size in [half of the shortest share]",
+           {.at_least = 1, .value = "N"});
+  line.add("--conditional", a.conditional, "dcgan: generate images of a given class");
+  line.add("--augment", a.augment, "changes to the images", {.one_of = {"none", "flip"}});
+  line.add("--on-error", a.on_error, "when an image file cannot be read", {.one_of = {"fail", "skip"}});
+  line.add("--ddp", a.ddp, "data parallelism of the networks",
+           {.one_of = {"separate", "whole", "callbacks"}});
+  line.add("--find-unused-parameters", a.find_unused_parameters, "option of the wrapper");
+  line.add("--syncbn", a.syncbn, "batch norm over all ranks");
+  line.add("--amp", a.amp, "compute products and convolutions in this dtype: bf16",
+           {.one_of = {"bf16"}, .value = "DTYPE"});
+  line.add("--sample-every", a.sample_every, "images between two grids of samples [a tenth of all]",
+           {.at_least = 1, .value = "N"});
+  line.add("--samples", a.samples, "folder of the grids [below --checkpoint-dir, or samples]",
+           {.value = "DIR"});
+  line.add("--init", a.init, "begin with these weights of both networks", {.value = "FILE"});
+  line.add("--export", a.export_file, "write the weights, the generator's averaged", {.value = "FILE"});
+  line.parse_or_exit(argc, argv);
+  return a;
+}
+
+NetworkOptions network_options(const Args& a, int64_t size, int64_t channels, int64_t classes) {
+  const Recipe& r = recipe(a.model);
+  NetworkOptions o = r.networks;
+  o.size = size, o.channels = channels;
+  if (a.width) o.width = a.width;
+  if (!a.conditional) return o;
+  if (!r.takes_labels) throw ValueError("gan", "--conditional: ", a.model, " takes no labels; dcgan does");
+  if (classes == 0)
+    throw ValueError("gan", "--conditional: the images have no labels; make a folder per class");
+  o.classes = classes;
+  return o;
+}
+
+std::optional<gan::Growth> growth(const Args& a, int64_t size) {
+  if (!recipe(a.model).grows) {
+    if (!a.images_per_scale.empty() || a.fade)
+      throw ValueError("gan", "--images-per-scale, --fade: ", a.model, " does not grow; pggan does");
+    return {};
+  }
+  std::vector<gan::GrowthPhase> phases =
+      a.images_per_scale.empty() ? equal_phases(size, a.images) : phases_of(a.images_per_scale);
+  int64_t shortest = phases.front().images;
+  for (const gan::GrowthPhase& phase : phases) shortest = std::min(shortest, phase.images);
+  phases.back().images = 0;  // trained to the end
+  gan::Growth plan(std::move(phases), {.fade_images = a.fade ? a.fade : shortest / 2});
+  if (const int64_t last = plan.phases().back().size; last != size)
+    throw ValueError("gan", "--images-per-scale: expected the last size to be that of the images, ", size,
+                     ", given ", last);
+  return plan;
+}
+
+}  // namespace gradus::examples

@@ -1,0 +1,30 @@
+// The command line of the gan program.
+#pragma once
+
+#include "gradus/examples/gans/trainer.h"
+
+namespace gradus::examples {
+
+struct Args : train::RunOptions {
+  std::string model = "dcgan", data;
+  int64_t size = 0, width = 0, batch = 0, disc_steps = 0;  // 0: the data's, the recipe's
+  double lr = 0, ema_images = 10'000;
+  std::string images_per_scale;  // "4:20k,8:40k,16:60k"; "": equal shares
+  int64_t fade = 0;
+  std::string ddp = "separate", augment = "none", on_error = "fail", amp;
+  bool find_unused_parameters = false, syncbn = false, conditional = false;
+  int64_t sample_every = 0;
+  std::string samples, init, export_file;
+};
+
+// Reads the options of a training, or ends the program.
+Args parse(int argc, char** argv);
+
+// Returns the networks' options: the recipe's for these images, as far as the command line has none.
+// Errors: ValueError for --conditional where images have no labels or the model takes none.
+NetworkOptions network_options(const Args& a, int64_t size, int64_t channels, int64_t classes);
+// Returns how a network of this size grows; none for models that do not.
+// Errors: ValueError for a plan that is no list of SIZE:IMAGES, or whose sizes are out of order.
+std::optional<gan::Growth> growth(const Args& a, int64_t size);
+
+}  // namespace gradus::examples

@@ -1,0 +1,44 @@
+// DCGAN, as PyTorch's example trains it: images that are generated once serve the discriminator's step and the
+// generator's.
+// Source: Radford et al., "Unsupervised representation learning with deep convolutional generative adversarial
+// networks", ICLR 2016; pytorch/examples, dcgan/main.py.
+#include "gradus/examples/gans/trainer.h"
+
+namespace gradus::examples {
+namespace {
+
+void step(train::Step& s, Trainer& t) {
+  const Tensor real = t.real(s), real_labels = t.labels(s), labels = t.random_labels(s);
+  Recording making = t.gen.record();
+  const Tensor fake = t.generate(s, labels);
+  making.pause();
+  {
+    Recording judging = t.disc.record();
+    const Tensor real_scores = t.judge(real, real_labels), fake_scores = t.judge(detach(fake), labels);
+    judging.backward(s.log("loss/d", gan::vanilla_d(real_scores, fake_scores)));
+    t.disc.step();
+    s.log("d/real", mean(sigmoid(detach(real_scores))));
+    s.log("d/fake", mean(sigmoid(detach(fake_scores))));
+  }
+  making.resume();
+  making.backward(s.log("loss/g", gan::vanilla_g(t.judge(fake, labels))));
+  t.gen.step();
+  t.ema().update(s.images());
+}
+
+std::unique_ptr<Networks> make(const NetworkOptions& o) {
+  return networks_of<models::DCGANGenerator, models::DCGANDiscriminator>(
+      {.size = o.size, .channels = o.channels, .width = o.width, .latent = o.latent, .classes = o.classes},
+      {.size = o.size, .channels = o.channels, .width = o.width, .classes = o.classes}, o.size);
+}
+
+}  // namespace
+
+const Recipe kDcgan = {.name = "dcgan",
+                       .networks = {.model = "dcgan", .size = 64, .width = 64, .latent = 100},
+                       .adam = {.lr = 2e-4, .betas = {0.5, 0.999}},
+                       .takes_labels = true,
+                       .make = make,
+                       .step = step};
+
+}  // namespace gradus::examples

@@ -1,0 +1,39 @@
+// LSGAN: scores are compared with 1 and 0 by their squared distance.
+// Source: Mao et al., "Least squares generative adversarial networks", ICCV 2017; the networks and the
+// optimizer of open-mmlab/mmgeneration, configs/lsgan.
+#include "gradus/examples/gans/trainer.h"
+
+namespace gradus::examples {
+namespace {
+
+void step(train::Step& s, Trainer& t) {
+  const Tensor real = t.real(s), fake = t.generate(s);
+  {
+    Recording judging = t.disc.record();
+    const Tensor real_scores = t.judge(real), fake_scores = t.judge(fake);
+    judging.backward(s.log("loss/d", gan::lsgan_d(real_scores, fake_scores)));
+    t.disc.step();
+    s.log("d/real", mean(detach(real_scores)));
+    s.log("d/fake", mean(detach(fake_scores)));
+  }
+  Recording making = t.gen.record();
+  making.backward(s.log("loss/g", gan::lsgan_g(t.judge(t.generate(s)))));
+  t.gen.step();
+  t.ema().update(s.images());
+}
+
+std::unique_ptr<Networks> make(const NetworkOptions& o) {
+  return networks_of<models::LSGANGenerator, models::LSGANDiscriminator>(
+      {.size = o.size, .channels = o.channels, .width = 4 * o.width, .latent = o.latent},
+      {.size = o.size, .channels = o.channels, .width = o.width}, o.size);
+}
+
+}  // namespace
+
+const Recipe kLsgan = {.name = "lsgan",
+                       .networks = {.model = "lsgan", .size = 64, .width = 64, .latent = 1024},
+                       .adam = {.lr = 1e-3, .betas = {0.5, 0.99}},
+                       .make = make,
+                       .step = step};
+
+}  // namespace gradus::examples

@@ -1,0 +1,64 @@
+// Networks: a generator and a discriminator, which are called alike whatever the model is.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "gradus/gradus.h"
+
+namespace gradus::examples {
+
+// What networks are made from. Checkpoints hold it: samples need nothing else.
+struct NetworkOptions {
+  std::string model = "dcgan";
+  int64_t size = 32, channels = 1;  // of the images
+  int64_t width = 0;                // channels where images are largest; 0: the recipe's
+  int64_t latent = 100;
+  int64_t classes = 0;  // 0: no labels
+
+  static void each(auto& o, auto&& f) {
+    f("model", o.model), f("size", o.size), f("channels", o.channels), f("width", o.width);
+    f("latent", o.latent), f("classes", o.classes);
+  }
+};
+
+struct Networks : nn::Module {
+  nn::Module *gen = nullptr, *disc = nullptr;
+  models::Scale scale = {.size = 0};  // of networks that grow: of images that they make and judge
+
+  // Shapes: z [N,latent], labels [N] or undefined -> [N,channels,S,S] in [-1,1], S being the size or the scale's.
+  virtual Tensor generate(const Tensor& z, const Tensor& labels) = 0;
+  // Shapes: x [N,channels,S,S], labels as above -> [N,1].
+  virtual Tensor judge(const Tensor& x, const Tensor& labels) = 0;
+};
+
+template <class G, class D> class NetworksOf final : public Networks {
+ public:
+  NetworksOf(typename G::Options g, typename D::Options d, int64_t size)
+      : g_(this, "gen", g), d_(this, "disc", d) {
+    gen = &g_, disc = &d_;
+    scale.size = size;
+  }
+  Tensor generate(const Tensor& z, const Tensor& labels) override { return call(g_, z, labels); }
+  Tensor judge(const Tensor& x, const Tensor& labels) override { return call(d_, x, labels); }
+
+ private:
+  template <class Net> Tensor call(Net& net, const Tensor& x, const Tensor& labels) const {
+    if constexpr (requires { net(x, scale); })
+      return net(x, scale);
+    else if constexpr (requires { net(x, labels); })
+      return labels.defined() ? net(x, labels) : net(x);
+    else
+      return net(x);
+  }
+
+  G g_;
+  D d_;
+};
+
+template <class G, class D>
+std::unique_ptr<Networks> networks_of(typename G::Options g, typename D::Options d, int64_t size) {
+  return std::make_unique<NetworksOf<G, D>>(std::move(g), std::move(d), size);
+}
+
+}  // namespace gradus::examples

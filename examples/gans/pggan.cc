@@ -1,0 +1,45 @@
+// PGGAN: training begins with images of 4x4 pixels, and blocks for twice the size fade in one after the other.
+// Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
+#include "gradus/examples/gans/trainer.h"
+
+namespace gradus::examples {
+namespace {
+
+void step(train::Step& s, Trainer& t) {
+  const Tensor real = t.real(s), fake = t.generate(s);
+  {
+    Recording judging = t.disc.record();
+    const Tensor real_scores = t.judge(real), fake_scores = t.judge(fake);
+    const Tensor penalty =
+        gan::gradient_penalty([&](const Tensor& x) { return t.judge(x); }, real, fake, s.rand());
+    judging.backward(s.log("loss/d", gan::wgan_d(real_scores, fake_scores)) + 10 * s.log("penalty", penalty) +
+                     0.001 * gan::drift(real_scores));
+    t.disc.step();
+    s.log("d/real", mean(detach(real_scores)));
+    s.log("d/fake", mean(detach(fake_scores)));
+  }
+  t.ema().update(s.images());  // before the generator's step, as the paper's program
+  if (!s.every(t.disc_steps())) return;
+  Recording making = t.gen.record();
+  making.backward(s.log("loss/g", gan::wgan_g(t.judge(t.generate(s)))));
+  t.gen.step();
+}
+
+std::unique_ptr<Networks> make(const NetworkOptions& o) {
+  const int64_t base = o.width * o.size / 2;  // so many channels for the largest images
+  return networks_of<models::PGGANGenerator, models::PGGANDiscriminator>(
+      {.size = o.size, .channels = o.channels, .latent = o.latent, .channel_base = base},
+      {.size = o.size, .channels = o.channels, .channel_base = base}, o.size);
+}
+
+}  // namespace
+
+const Recipe kPggan = {.name = "pggan",
+                       .networks = {.model = "pggan", .size = 32, .width = 32, .latent = 128},
+                       .adam = {.lr = 1e-3, .betas = {0, 0.99}},
+                       .batch = 64,
+                       .grows = true,
+                       .make = make,
+                       .step = step};
+
+}  // namespace gradus::examples

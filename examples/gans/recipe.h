@@ -1,0 +1,32 @@
+// Recipe: how one of the models is made and trained. Each has a file of its own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "gradus/examples/gans/networks.h"
+
+namespace gradus::examples {
+
+class Trainer;
+
+struct Recipe {
+  const char* name;
+  NetworkOptions networks;  // by default
+  optim::AdamOptions adam;  // of both networks
+  int64_t batch = 128;      // images of a step, of all ranks
+  int64_t disc_steps = 1;   // of the discriminator, for each of the generator
+  bool grows = false;
+  bool takes_labels = false;
+  std::unique_ptr<Networks> (*make)(const NetworkOptions&);
+  // Trains both networks with the step's images.
+  void (*step)(train::Step&, Trainer&);
+};
+
+extern const Recipe kDcgan, kLsgan, kWganGp, kPggan;
+
+std::vector<std::string> recipe_names();
+// Errors: ValueError listing the names.
+const Recipe& recipe(const std::string& name);
+
+}  // namespace gradus::examples

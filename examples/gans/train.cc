@@ -1,0 +1,122 @@
+#include "gradus/examples/gans/train.h"
+
+#include "gradus/examples/gans/images.h"
+#include "gradus/examples/gans/samples.h"
+
+namespace gradus::examples {
+namespace {
+
+// What a checkpoint must have been trained with, and what `sample` makes networks from.
+std::vector<std::pair<std::string, std::string>> fixed(const NetworkOptions& o, const std::string& growth) {
+  std::vector<std::pair<std::string, std::string>> values;
+  NetworkOptions::each(
+      o, [&](const char* name, const auto& value) { values.emplace_back(name, concat(value)); });
+  values.emplace_back("growth", growth);
+  return values;
+}
+
+TrainerOptions trainer_options(const Args& a, int64_t size) {
+  const Recipe& r = recipe(a.model);
+  TrainerOptions o = {.adam = r.adam,
+                      .disc_steps = a.disc_steps ? a.disc_steps : r.disc_steps,
+                      .ema_images = a.ema_images,
+                      .ddp = a.ddp,
+                      .find_unused_parameters = a.find_unused_parameters,
+                      .sync_batch_norm = a.syncbn,
+                      .growth = growth(a, size)};
+  if (a.lr > 0) o.adam.lr = a.lr;
+  return o;
+}
+
+std::filesystem::path samples_folder(const Args& a) {
+  if (!a.samples.empty()) return a.samples;
+  return a.checkpoint_dir.empty() ? std::filesystem::path("samples")
+                                  : std::filesystem::path(a.checkpoint_dir) / "samples";
+}
+
+// Returns whether a multiple of `interval` lies among the step's images.
+bool crosses(const train::Step& s, int64_t interval) {
+  return s.images() / interval != (s.images() - s.batch().global_size) / interval;
+}
+
+void describe(const train::Training& training, const Networks& net, const Images& images,
+              const Trainer& trainer) {
+  train::print(concat(training.loader().dataset().size(), " images of ", images.kind, ", ", images.size, "x",
+                      images.size, "x", images.channels, "; ", train::machine_text(), "; seed ",
+                      training.run().seed, '\n', net));
+  if (const auto at = trainer.scale(0); at.size != images.size)
+    train::print(concat("Training begins at ", at.size, "x", at.size));
+}
+
+// The summary's further figures: the last means of what the steps logged, and what the training was.
+void write_summary(const train::Training& t, const Args& a, const Images& images, const Trainer& trainer) {
+  const models::Scale at = trainer.scale(t.images());
+  const int64_t disc_steps = a.disc_steps ? a.disc_steps : recipe(a.model).disc_steps;
+  std::vector<std::pair<std::string, train::SummaryValue>> more = {{"model", a.model},
+                                                                   {"size", images.size},
+                                                                   {"images", t.images()},
+                                                                   {"scale", at.size},
+                                                                   {"fade", at.fade},
+                                                                   {"d_steps", t.steps()},
+                                                                   {"g_steps", t.steps() / disc_steps},
+                                                                   {"ddp", a.ddp},
+                                                                   {"bytes_sent_d", trainer.bytes_sent_d()},
+                                                                   {"bytes_sent_g", trainer.bytes_sent_g()}};
+  for (const auto& [name, sum] : t.recent().of) {
+    std::string key = name;
+    std::ranges::replace(key, '/', '_');
+    more.emplace_back(key, t.recent().mean(name));
+  }
+  train::write_summary(t, more);
+}
+
+}  // namespace
+
+void train_gan(const Args& a) {
+  manual_seed(a.seed);
+  const Recipe& r = recipe(a.model);
+  const Images images = open_images(
+      {.dir = a.data, .size = a.size, .flip = a.augment == "flip", .on_error_skip = a.on_error == "skip"});
+  if (a.data.empty()) train::print("Training on generated digits: --data DIR names a folder of images");
+  const NetworkOptions networks = network_options(a, images.size, images.channels, images.classes);
+  const std::unique_ptr<Networks> net = r.make(networks);
+  if (!a.init.empty()) io::load_weights(*net, a.init);
+  data::DataLoader loader(images.set, {.global_batch_size = a.batch ? a.batch : r.batch,
+                                       .shuffle = true,
+                                       .num_workers = a.workers,
+                                       .drop_last = true,
+                                       .seed = a.seed});
+  Trainer trainer(*net, networks, trainer_options(a, images.size));
+  train::Training training(
+      "gan",
+      {.model = *net,
+       .loader = loader,
+       .optimizers = {{"disc", trainer.disc.optimizer()}, {"gen", trainer.gen.optimizer()}},
+       .ema = trainer.ema(),
+       .more = {{"scale_size", net->scale.size}, {"scale_fade", net->scale.fade}}},
+      a, {.fixed = fixed(networks, trainer.growth_text())});
+  describe(training, *net, images, trainer);
+  const Grids grids(samples_folder(a), networks, a.seed);
+  const int64_t sample_every = a.sample_every ? a.sample_every : std::max(a.images / 10, int64_t{1});
+
+  for (train::Step& s : training) {
+    trainer.begin(s);
+    {
+      std::optional<Autocast> amp;
+      if (!a.amp.empty()) amp.emplace(DType::kBF16);
+      r.step(s, trainer);
+    }
+    trainer.end();
+    if (crosses(s, sample_every) && train::is_first_rank()) {
+      const Tensor grid = grids.write(*net, trainer.ema().weights(), s.images());
+      if (training.events()) training.events()->add_image("samples", grid, s.number(), {.nrow = 8});
+    }
+  }
+  if (!a.export_file.empty() && train::is_first_rank()) {
+    trainer.ema().copy_to(*net->gen);
+    io::save_weights(*net, a.export_file);
+  }
+  write_summary(training, a, images, trainer);
+}
+
+}  // namespace gradus::examples

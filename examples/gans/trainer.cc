@@ -1,0 +1,93 @@
+#include "gradus/examples/gans/trainer.h"
+
+namespace gradus::examples {
+
+Recording Trainer::Side::record() {
+  return narrows_ ? manager_->record({.only = net_->parameters()}) : manager_->record();
+}
+
+void Trainer::Side::step() { adam_->step().clear_grad(); }
+
+Trainer::Trainer(Networks& net, const NetworkOptions& networks, TrainerOptions options)
+    : net_(net), networks_(networks), options_(std::move(options)) {
+  if (options_.sync_batch_norm) dist::convert_sync_batchnorm(net_);
+  dist::convert_sync_minibatch_stddev(net_);
+  attach();
+  ema_.emplace(*net.gen, gan::EmaOptions{.half_life_images = options_.ema_images});
+  make_optimizers();
+}
+
+void Trainer::attach() {
+  const bool whole = options_.ddp == "whole";
+  disc.net_ = net_.disc, gen.net_ = net_.gen;
+  disc.manager_ = &managers_[0], gen.manager_ = &managers_[whole ? 0 : 1];
+  disc.narrows_ = gen.narrows_ = whole;
+  const dist::DistributedDataParallelOptions wrapper = {
+      .broadcast_buffers = false, .find_unused_parameters = options_.find_unused_parameters};
+  if (whole) {
+    whole_ = std::make_unique<dist::DistributedDataParallel<Networks>>(net_, wrapper);
+    whole_->attach(managers_[0]);
+  } else if (options_.ddp == "separate") {
+    separate_ = std::make_unique<dist::SeparateDistributedDataParallel<Networks>>(net_, wrapper);
+    separate_->attach(managers_[0], *net_.disc);
+    separate_->attach(managers_[1], *net_.gen);
+  } else {
+    dist::bcast_list_(net_);
+    for (auto& callback : callbacks_) callback = dist::make_allreduce_cb(dist::ReduceOp::kMean);
+    managers_[0].attach(net_.disc->parameters(), callbacks_[0]);
+    managers_[1].attach(net_.gen->parameters(), callbacks_[1]);
+  }
+}
+
+void Trainer::make_optimizers() {
+  disc.adam_.emplace(net_.disc->parameters(), options_.adam);
+  gen.adam_.emplace(net_.gen->parameters(), options_.adam);
+}
+
+models::Scale Trainer::scale(int64_t images) const {
+  if (!options_.growth) return {.size = networks_.size};
+  const gan::Growth::State at = options_.growth->at(images);
+  return {.size = at.size, .fade = at.fade};
+}
+
+void Trainer::begin(const train::Step& s) {
+  const int64_t batch = s.batch().global_size, before = s.images() - batch;  // images shown before this step
+  net_.scale = scale(before);
+  if (!options_.growth || before < batch) return;
+  if (options_.growth->at(before).turns != options_.growth->at(before - batch).turns) make_optimizers();
+}
+
+void Trainer::end() {
+  const std::vector<Tensor> buffers = net_.buffers();
+  if (dist::get_world_size() > 1 && !buffers.empty()) dist::bcast_list_(buffers, {.verify = false});
+}
+
+Tensor Trainer::real(const train::Step& s) const {
+  const Tensor x = s.batch().input;
+  return options_.growth ? gan::scaled_images(x, net_.scale.size, net_.scale.fade) : x;
+}
+
+Tensor Trainer::labels(const train::Step& s) const {
+  return networks_.classes > 0 ? s.batch().target : Tensor();
+}
+
+Tensor Trainer::random_labels(train::Step& s) const {
+  if (networks_.classes == 0) return {};
+  return to(floor(s.rand() * double(networks_.classes)), DType::kI64);
+}
+
+std::string Trainer::growth_text() const {
+  if (!options_.growth) return "none";
+  std::string text;
+  for (const gan::GrowthPhase& phase : options_.growth->phases())
+    text += concat(text.empty() ? "" : ",", phase.size, ':', phase.images);
+  return concat(text, " fade ", options_.growth->options().fade_images);
+}
+
+int64_t Trainer::bytes_sent(const nn::Module& part) const {
+  if (whole_) return whole_->stats().bytes;
+  if (separate_) return separate_->stats(part).bytes;
+  return callbacks_[&part == net_.disc ? 0 : 1]->stats().bytes;
+}
+
+}  // namespace gradus::examples

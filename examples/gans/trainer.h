@@ -1,0 +1,89 @@
+// Trainer: what the recipes' steps work with. It holds both networks with their managers and optimizers, whatever
+// kind of data parallelism they have.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gradus/examples/gans/recipe.h"
+
+namespace gradus::examples {
+
+struct TrainerOptions {
+  optim::AdamOptions adam;  // of both networks
+  int64_t disc_steps = 1;
+  double ema_images = 10'000;           // half-life of the generator's average
+  std::string ddp = "separate";         // "separate", "whole" or "callbacks"
+  bool find_unused_parameters = false;  // of DistributedDataParallel
+  bool sync_batch_norm = false;         // over all ranks
+  std::optional<gan::Growth> growth = {};
+};
+
+class Trainer {
+ public:
+  // One of the two networks.
+  class Side {
+   public:
+    // Follows the network's parameters.
+    Recording record();
+    // Makes the optimizer's step, and drops the gradients.
+    void step();
+    optim::Adam& optimizer() { return *adam_; }
+
+   private:
+    friend class Trainer;
+    nn::Module* net_ = nullptr;
+    GradManager* manager_ = nullptr;
+    bool narrows_ = false;  // the manager follows both networks
+    std::optional<optim::Adam> adam_;
+  };
+
+  // Collective: all ranks begin with the first rank's weights. `net` must outlive it.
+  Trainer(Networks& net, const NetworkOptions& networks, TrainerOptions options);
+
+  Side disc, gen;
+  gan::Ema& ema() { return *ema_; }  // of the generator
+
+  // Sets the size and the fade of a network that grows. Both optimizers begin anew where a fade begins or ends.
+  void begin(const train::Step& s);
+  // Ends a step: running statistics, which each rank has of its own images, become the first rank's.
+  void end();
+
+  // Returns this rank's images of the step, in the present size.
+  Tensor real(const train::Step& s) const;
+  // Return labels of classes: those of the images, and random ones. Undefined for networks without labels.
+  // Shapes: [N].
+  Tensor labels(const train::Step& s) const;
+  Tensor random_labels(train::Step& s) const;
+  // Returns as many images of fresh latents.
+  Tensor generate(train::Step& s, const Tensor& labels = {}) {
+    return net_.generate(s.randn({networks_.latent}), labels);
+  }
+  Tensor judge(const Tensor& x, const Tensor& labels = {}) { return net_.judge(x, labels); }
+
+  int64_t disc_steps() const { return options_.disc_steps; }
+  // Returns where a training with so many images is: its size and fade.
+  models::Scale scale(int64_t images) const;
+  // Returns the sizes with their images, and the images of a fade: "4:20000,8:40000,16:0 fade 10000"; "none".
+  std::string growth_text() const;
+  // Return the bytes that the last step has sent for the gradients of a network.
+  int64_t bytes_sent_d() const { return bytes_sent(*net_.disc); }
+  int64_t bytes_sent_g() const { return bytes_sent(*net_.gen); }
+
+ private:
+  void attach();
+  void make_optimizers();
+  int64_t bytes_sent(const nn::Module& part) const;
+
+  Networks& net_;
+  const NetworkOptions networks_;
+  const TrainerOptions options_;
+  GradManager managers_[2];  // of the discriminator and the generator; "whole": the first has both
+  std::unique_ptr<dist::DistributedDataParallel<Networks>> whole_;
+  std::unique_ptr<dist::SeparateDistributedDataParallel<Networks>> separate_;
+  std::shared_ptr<dist::AllReduceCallback> callbacks_[2];
+  std::optional<gan::Ema> ema_;
+};
+
+}  // namespace gradus::examples

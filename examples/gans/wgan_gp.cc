@@ -1,0 +1,49 @@
+// WGAN-GP: a critic whose gradient has a norm of 1, and five of its steps for each of the generator.
+// Source: Gulrajani et al., "Improved training of Wasserstein GANs", NeurIPS 2017; for images of more than 32
+// pixels the networks of open-mmlab/mmgeneration, configs/wgan-gp.
+#include "gradus/examples/gans/trainer.h"
+
+namespace gradus::examples {
+namespace {
+
+void step(train::Step& s, Trainer& t) {
+  const Tensor real = t.real(s), fake = t.generate(s);
+  {
+    Recording judging = t.disc.record();
+    const Tensor real_scores = t.judge(real), fake_scores = t.judge(fake);
+    const Tensor penalty =
+        gan::gradient_penalty([&](const Tensor& x) { return t.judge(x); }, real, fake, s.rand());
+    judging.backward(s.log("loss/d", gan::wgan_d(real_scores, fake_scores)) + 10 * s.log("penalty", penalty));
+    t.disc.step();
+    s.log("d/real", mean(detach(real_scores)));
+    s.log("d/fake", mean(detach(fake_scores)));
+  }
+  if (!s.every(t.disc_steps())) return;
+  Recording making = t.gen.record();
+  making.backward(s.log("loss/g", gan::wgan_g(t.judge(t.generate(s)))));
+  t.gen.step();
+  t.ema().update(s.images());
+}
+
+std::unique_ptr<Networks> make(const NetworkOptions& o) {
+  if (o.size == 28 || o.size == 32)
+    return networks_of<models::WGANGPSmallGenerator, models::WGANGPSmallDiscriminator>(
+        {.size = o.size, .channels = o.channels, .latent = o.latent, .width = o.width, .sigmoid = false},
+        {.size = o.size, .channels = o.channels, .width = o.width}, o.size);
+  const int64_t base = o.width * o.size;
+  return networks_of<models::WGANGPGenerator, models::WGANGPDiscriminator>(
+      {.size = o.size, .channels = o.channels, .latent = o.latent, .channel_base = base},
+      {.size = o.size, .channels = o.channels, .channel_base = base}, o.size);
+}
+
+}  // namespace
+
+const Recipe kWganGp = {.name = "wgan_gp",
+                        .networks = {.model = "wgan_gp", .size = 64, .width = 64, .latent = 128},
+                        .adam = {.lr = 1e-4, .betas = {0.5, 0.9}},
+                        .batch = 64,
+                        .disc_steps = 5,
+                        .make = make,
+                        .step = step};
+
+}  // namespace gradus::examples

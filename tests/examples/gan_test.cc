@@ -1,0 +1,189 @@
+// The GAN program from outside: every model under every kind of data parallelism, on a folder of images of many
+// sizes; that a run which is interrupted or killed goes on to the same bits; what it says of mistakes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "gradus/io/save_image.h"
+#include "gradus/tensor/ops/random.h"
+#include "gradus/tests/examples/program_run.h"
+
+namespace gradus::examples {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+using Arguments = std::vector<std::string>;
+
+Result gan(const fs::path& dir, const Arguments& args, int signal = 0, const std::string& text = "") {
+  return examples::run("gan", dir, args, signal, text);
+}
+
+// Two classes of 20 images each, gray and colored, from 5x9 to 24x28 pixels.
+void make_images(const fs::path& dir) {
+  manual_seed(1);
+  for (int i = 0; i < 40; ++i) {
+    const fs::path folder = dir / "images" / (i % 2 ? "a" : "b");
+    fs::create_directories(folder);
+    io::save_image(folder / (std::to_string(i) + ".png"), rand({i % 3 ? 3 : 1, 5 + i / 2, 9 + i / 2}));
+  }
+}
+
+struct Model {
+  std::string name;
+  Arguments args;  // of a small one
+};
+
+const std::vector<Model>& all_models() {
+  static const std::vector<Model> all = {
+      {"dcgan", {"--size", "8", "--width", "2"}},
+      {"lsgan", {"--size", "32", "--width", "2"}},
+      {"wgan_gp", {"--size", "8", "--width", "4", "--disc-steps", "2"}},
+      {"pggan", {"--size", "8", "--width", "2", "--images-per-scale", "4:64,8:96", "--fade", "32"}}};
+  return all;
+}
+
+// 16 images of all ranks, ten steps, with what all runs have in common.
+Arguments small(const Model& m, const Arguments& more = {}) {
+  Arguments args = {"--model", m.name,      "--data", "images",         "--batch", "16",        "--images",
+                    "160",     "--threads", "1",      "--log-interval", "1",       "--summary", "s.json"};
+  args.insert(args.end(), m.args.begin(), m.args.end());
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+class GanProgram : public testing::TestWithParam<Model> {};
+INSTANTIATE_TEST_SUITE_P(Models, GanProgram, testing::ValuesIn(all_models()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(GanProgram, TrainsUnderEveryKindOfDataParallelism) {
+  Scratch s;
+  make_images(s.dir());
+  for (const std::string ranks : {"2", "4"})
+    for (const std::string ddp : {"separate", "whole", "callbacks"}) {
+      const Result r = gan(s.dir(), small(GetParam(), {"--nproc", ranks, "--ddp", ddp}));
+      ASSERT_EQ(r.status, 0) << ddp << ", " << ranks << " ranks: " << r.output;
+      const nlohmann::json j = summary(s.dir() / "s.json");
+      EXPECT_EQ(j.at("model"), GetParam().name);
+      EXPECT_EQ(j.at("ddp"), ddp);
+      EXPECT_EQ(j.at("images"), 160);
+      EXPECT_EQ(j.at("d_steps"), 10);
+      EXPECT_EQ(j.at("g_steps"), GetParam().name == "wgan_gp" ? 5 : 10);
+      for (const char* key : {"loss_d", "loss_g", "d_real", "d_fake"})
+        EXPECT_TRUE(std::isfinite(j.at(key).get<double>())) << key;
+      for (const char* key : {"bytes_sent_d", "bytes_sent_g"}) EXPECT_GT(j.at(key), 0) << key;
+    }
+}
+
+TEST_P(GanProgram, GoesOnToTheSameBitsAfterBeingInterruptedOrKilled) {
+  const Arguments args = small(GetParam(), {"--checkpoint-dir", "c", "--checkpoint-interval", "2", "--export",
+                                            "w.safetensors", "--sample-every", "32"});
+  Scratch straight;
+  make_images(straight.dir());
+  ASSERT_EQ(gan(straight.dir(), args).status, 0);
+  const std::string last = "c/samples/" + GetParam().name + "_000000160_ema.png";
+  ASSERT_FALSE(bytes_of(straight.dir() / last).empty());
+  for (const int signal : {SIGINT, SIGKILL}) {
+    Scratch s;
+    make_images(s.dir());
+    const Result first = gan(s.dir(), args, signal, "step 5 ");
+    EXPECT_EQ(first.status, signal == SIGINT ? 130 : 128 + SIGKILL) << first.output;
+    EXPECT_THAT(first.output, Not(HasSubstr("step 10 ")));
+    const Result second = gan(s.dir(), args);
+    ASSERT_EQ(second.status, 0) << second.output;
+    EXPECT_THAT(second.output, HasSubstr("Resuming from c/gan.ckpt"));
+    EXPECT_EQ(bytes_of(s.dir() / "w.safetensors"), bytes_of(straight.dir() / "w.safetensors"));
+    EXPECT_EQ(bytes_of(s.dir() / last), bytes_of(straight.dir() / last));
+  }
+}
+
+TEST(GanPictures, AreMadeOfACheckpointAlone) {
+  Scratch s;
+  make_images(s.dir());
+  const Model& pggan = all_models()[3];
+  ASSERT_EQ(gan(s.dir(), small(pggan, {"--checkpoint-dir", "c"})).status, 0);
+  const Arguments of = {"--checkpoint", "c/gan.ckpt"};
+  const auto run = [&](const Arguments& command) {
+    const Result r = gan(s.dir(), command);
+    EXPECT_EQ(r.status, 0) << r.output;
+  };
+  run({"sample", of[0], of[1], "--number", "9", "--out", "a.png"});
+  run({"sample", of[0], of[1], "--number", "9", "--out", "b.png"});
+  run({"sample", of[0], of[1], "--number", "9", "--out", "c.png", "--seed", "2"});
+  run({"interpolate", of[0], of[1], "--number", "2", "--steps", "3", "--out", "walk.png"});
+  EXPECT_THAT(bytes_of(s.dir() / "a.png"), HasSubstr("PNG"));
+  EXPECT_EQ(bytes_of(s.dir() / "a.png"), bytes_of(s.dir() / "b.png"));
+  EXPECT_NE(bytes_of(s.dir() / "a.png"), bytes_of(s.dir() / "c.png"));
+  EXPECT_THAT(bytes_of(s.dir() / "walk.png"), HasSubstr("PNG"));
+
+  std::ofstream(s.dir() / "bad.ckpt") << "this is no checkpoint";
+  for (const std::string file : {"bad.ckpt", "none.ckpt"}) {
+    const Result r = gan(s.dir(), {"sample", "--checkpoint", file});
+    EXPECT_EQ(r.status, 1);
+    EXPECT_THAT(r.output, HasSubstr(file));
+  }
+}
+
+TEST(GanMistakes, AreToldBeforeTheFirstStep) {
+  Scratch s;
+  make_images(s.dir());
+  fs::create_directories(s.dir() / "empty");
+  const Model &dcgan = all_models()[0], &pggan = all_models()[3];
+  const auto expect_error = [&](const Arguments& args, const std::string& text) {
+    const Result r = gan(s.dir(), args);
+    EXPECT_EQ(r.status, 1) << text;
+    EXPECT_THAT(r.output, HasSubstr(text));
+    EXPECT_THAT(r.output, Not(HasSubstr("step 1 ")));
+  };
+  expect_error({"--data", "nowhere"}, "nowhere");
+  expect_error({"--data", "empty"}, "expected the files of MNIST or of CIFAR-10, or images");
+  expect_error({"--data", "images", "--size", "12"}, "12");
+  expect_error(small(dcgan, {"--fade", "10"}), "dcgan does not grow");
+  expect_error(small(all_models()[1], {"--conditional"}), "lsgan takes no labels");
+  expect_error(small(dcgan, {"--init", "none.safetensors"}), "none.safetensors");
+  for (const std::string plan : {"4", "4:", "4:x", "8:10k,4:10k", "4:10k,16:10k", ":5", "4:-1", "4:10k,"}) {
+    Arguments args = {"--model",           "pggan", "--data", "images", "--size", "16", "--images", "16",
+                      "--images-per-scale"};
+    args.push_back(plan);
+    const Result r = gan(s.dir(), args);
+    EXPECT_EQ(r.status, 1) << plan << r.output;
+  }
+  expect_error({"--data", "images", "--size", "8", "--width", "2", "--batch", "41"}, "no full batch of 41");
+
+  ASSERT_EQ(gan(s.dir(), small(dcgan, {"--checkpoint-dir", "c"})).status, 0);
+  expect_error({"--data", "images", "--size", "16", "--width", "2", "--batch", "16", "--checkpoint-dir", "c"},
+               "size 8");
+  expect_error(with(small(pggan), {"--checkpoint-dir", "c"}), "model dcgan");
+}
+
+TEST(GanMistakes, OfTheDiskDoNotEndTheTraining) {
+  Scratch s;
+  make_images(s.dir());
+  std::ofstream(s.dir() / "file") << "not a folder";
+  const Result r = gan(s.dir(), small(all_models()[0], {"--samples", "file/below"}));
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("no grid was written"));
+}
+
+TEST(GanMistakes, InImageFilesEndItOrAreSkipped) {
+  Scratch s;
+  make_images(s.dir());
+  std::ofstream(s.dir() / "images" / "a" / "1.png") << "this is no image";
+  const Result fail = gan(s.dir(), small(all_models()[0]));
+  EXPECT_EQ(fail.status, 1);
+  EXPECT_THAT(fail.output, HasSubstr("1.png"));
+  const Result skip = gan(s.dir(), small(all_models()[0], {"--on-error", "skip"}));
+  EXPECT_EQ(skip.status, 0) << skip.output;
+}
+
+}  // namespace
+}  // namespace gradus::examples
