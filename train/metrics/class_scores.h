@@ -22,7 +22,7 @@ struct ClassScoresOptions {
 };
 
 struct ClassScores {
-  // e to the mean of KL(p(y|x) | p(y)), from 1 to C: the mean and the standard deviation over the splits. With
+  // e to the mean of KL(p(y|x) | p(y)), from 1 to C: mean and standard deviation over the splits. With
   // an Inception network this is the Inception score.
   double score, score_std;
   double confident;  // share of images with a class of at least the probability ClassScoresOptions::confident

@@ -36,8 +36,8 @@ class FeatureStatistics {
 
   // Counts a batch. Nothing is recorded.
   // Shapes: features [N,D], D alike in all batches, at most 16384.
-  // Errors: DTypeError unless floating point; ShapeError; ValueError for NaN, infinities and numbers
-  // beyond 1e40.
+  // Errors: DTypeError unless floating point; ShapeError; ValueError for NaN, infinities and numbers beyond
+  // 1e40, more than f32 can hold.
   void update(const Tensor& features);
   // The same without the batch's padding: `features` are those of batch.input.
   void update(const Tensor& features, const data::Batch& batch);

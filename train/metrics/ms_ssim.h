@@ -10,15 +10,15 @@ namespace gradus::metrics {
 
 // Returns the similarity of each pair (a[i], b[i]): the product of the contrasts of 4 sizes and of the
 // structural similarity of the fifth, each to the power of its weight. From size to size, means of 2 x 2
-// pixels are taken. The window is Gaussian, of 11 pixels with standard deviation 1.5, or smaller by one factor
-// where the image is. Negative contrasts and similarities count as 0.
+// pixels are taken. The window is Gaussian, of 11 pixels with standard deviation 1.5, or smaller where the
+// image is. Negative contrasts and similarities count as 0.
 // Shapes: a, b u8[N,C,H,W] alike, H and W multiples of 16 -> f64[N].
 // Errors: DTypeError, ShapeError.
 // Source: Wang et al., "Multi-scale structural similarity for image quality assessment", 2003.
 Tensor ms_ssim(const Tensor& a, const Tensor& b);
 
-// Returns the mean similarity of the pairs (0,1), (2,3), ... of images. The lower it is, the more diverse they
-// are. The last of an odd number is left out.
+// Returns the mean similarity of the pairs (0,1), (2,3), ... of images: the lower, the more diverse they are.
+// The last of an odd number is left out.
 // Shapes: images u8[N,C,H,W].
 // Errors: those of ms_ssim; ValueError for fewer than 2 images.
 // Source: Odena et al., "Conditional image synthesis with auxiliary classifier GANs", ICML 2017.

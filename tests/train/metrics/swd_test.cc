@@ -58,6 +58,22 @@ TEST(SlicedWasserstein, IsSmallBetweenSamplesOfOneDistributionAlone) {
   EXPECT_DOUBLE_EQ(other.mean, (other.levels[0] + other.levels[1]) / 2);
 }
 
+// Along a direction of length 1, noise of deviation 1 is at a mean distance of (2 / pi)^(1/2) from 0.
+TEST(SlicedWasserstein, DrawsDirectionsOfLengthOne) {
+  const Tensor noise = images(1, {300, 1, 16, 16}), black = zeros_like(noise);
+  EXPECT_NEAR(sliced_wasserstein(noise, black, {.patches = 8, .directions = 64}).mean, 798, 8);
+}
+
+// One pixel in a corner is seen by the outermost patch alone.
+TEST(SlicedWasserstein, DrawsPatchesUpToEachCorner) {
+  for (const int64_t corner : {0, 23, 15 * 24, 15 * 24 + 23}) {
+    const Tensor black = zeros({1, 1, 16, 24}, {.dtype = DType::kU8});
+    Tensor lit = clone(black);
+    lit.mutable_data<uint8_t>()[corner] = 255;
+    EXPECT_GT(sliced_wasserstein(lit, black, {.patches = 4000, .directions = 4}).mean, 0) << corner;
+  }
+}
+
 TEST(SlicedWasserstein, FollowsFromItsSeedAndLeavesTheGeneratorAlone) {
   const Tensor x = images(1, {4, 3, 32, 32}), y = images(2, {4, 3, 32, 32});
   const auto of = [&](uint64_t seed) {
