@@ -2,7 +2,7 @@
 //
 //   ./run gan                                        DCGAN on digits that the program draws itself
 //   ./run gan --model pggan --data DIR --size 32     DIR has MNIST, CIFAR-10 or images of any sizes
-//   ./run gan --data DIR --nproc 4                   4 ranks, data parallel; also under gradus-run, torchrun, ...
+//   ./run gan --data DIR --nproc 4                   4 ranks; also under gradus-run, torchrun, ...
 //   ./run gan --data DIR --checkpoint-dir runs/a     the same command again goes on where it was
 //   ./run gan sample --checkpoint runs/a/gan.ckpt    a grid of images; `interpolate`: walks between latents
 //   ./run gan classifier --data DIR                  once, for the next one

@@ -77,8 +77,8 @@ class CommandLine {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns the count that a text says: "60000", "60k" and "0.06M" are the same. Returns nothing for a text that
-// says no whole number from 0 to 2^40.
+// Returns the count that a text says: "60000", "60k" and "0.06M" are the same. Returns nothing for a text
+// that says no whole number from 0 to 2^40.
 std::optional<int64_t> count_of(const std::string& text);
 
 }  // namespace gradus::train

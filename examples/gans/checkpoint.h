@@ -14,7 +14,8 @@ struct LoadedGan {
   nn::StateDict averaged;         // the generator's average
 };
 
-// Errors: FileError for a file that is none, or of another program; ValueError for options that no model takes.
+// Errors: FileError for a file that is none, or of another program; ValueError for options that
+// no model takes.
 LoadedGan load_gan(const std::string& file);
 
 }  // namespace gradus::examples

@@ -1,7 +1,7 @@
-// DCGAN, as PyTorch's example trains it: images that are generated once serve the discriminator's step and the
-// generator's.
-// Source: Radford et al., "Unsupervised representation learning with deep convolutional generative adversarial
-// networks", ICLR 2016; pytorch/examples, dcgan/main.py.
+// DCGAN, as PyTorch's example trains it: images that are generated once serve the discriminator's step
+// and the generator's.
+// Source: Radford et al., "Unsupervised representation learning with deep convolutional generative
+// adversarial networks", ICLR 2016; pytorch/examples, dcgan/main.py.
 #include "gradus/examples/gans/trainer.h"
 
 namespace gradus::examples {

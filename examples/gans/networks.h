@@ -26,7 +26,8 @@ struct Networks : nn::Module {
   nn::Module *gen = nullptr, *disc = nullptr;
   models::Scale scale = {.size = 0};  // of networks that grow: of images that they make and judge
 
-  // Shapes: z [N,latent], labels [N] or undefined -> [N,channels,S,S] in [-1,1], S being the size or the scale's.
+  // Shapes: z [N,latent], labels [N] or undefined -> [N,channels,S,S] in [-1,1], S being the size
+  // or the scale's.
   virtual Tensor generate(const Tensor& z, const Tensor& labels) = 0;
   // Shapes: x [N,channels,S,S], labels as above -> [N,1].
   virtual Tensor judge(const Tensor& x, const Tensor& labels) = 0;

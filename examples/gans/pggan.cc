@@ -1,4 +1,5 @@
-// PGGAN: training begins with images of 4x4 pixels, and blocks for twice the size fade in one after the other.
+// PGGAN: training begins with images of 4x4 pixels, and blocks for twice the size fade in one
+// after the other.
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 #include "gradus/examples/gans/trainer.h"
 

@@ -7,8 +7,8 @@
 
 namespace gradus::examples {
 
-// Returns `count` latents that depend on the seed alone, and the labels 0, 1, ..., 0, 1, ... for networks with
-// classes.
+// Returns `count` latents that depend on the seed alone, and the labels 0, 1, ..., 0, 1, ... for
+// networks with classes.
 // Shapes: z [count,latent], labels [count] or undefined.
 struct Latents {
   Tensor z;

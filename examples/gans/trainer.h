@@ -1,5 +1,5 @@
-// Trainer: what the recipes' steps work with. It holds both networks with their managers and optimizers, whatever
-// kind of data parallelism they have.
+// Trainer: what the recipes' steps work with. It holds both networks with their managers and optimizers,
+// whatever kind of data parallelism they have.
 #pragma once
 
 #include <memory>
@@ -45,7 +45,8 @@ class Trainer {
   Side disc, gen;
   gan::Ema& ema() { return *ema_; }  // of the generator
 
-  // Sets the size and the fade of a network that grows. Both optimizers begin anew where a fade begins or ends.
+  // Sets the size and the fade of a network that grows. Both optimizers begin anew where a fade
+  // begins or ends.
   void begin(const train::Step& s);
   // Ends a step: running statistics, which each rank has of its own images, become the first rank's.
   void end();

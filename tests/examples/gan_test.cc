@@ -1,5 +1,5 @@
-// The GAN program from outside: every model under every kind of data parallelism, on a folder of images of many
-// sizes; that a run which is interrupted or killed goes on to the same bits; what it says of mistakes.
+// The GAN program from outside: every model under every kind of data parallelism, on a folder of images of
+// many sizes; that a run which is interrupted or killed goes on to the same bits; what it says of mistakes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

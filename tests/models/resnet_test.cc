@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "gradus/autograd/ops/ops.h"
+#include "gradus/models/mnist_net.h"
 
 namespace gradus::models {
 namespace {
@@ -117,6 +118,20 @@ TEST(CifarResNet, ShortcutsPadChannels) {
       const float expected = c < 2 || c >= 6 ? 0 : in[(c - 2) * 36 + (i / 3) * 12 + (i % 3) * 2];
       EXPECT_EQ(out[c * 9 + i], expected) << "channel " << c << ", pixel " << i;
     }
+}
+
+TEST(ResNet, GivesTheFeaturesThatItsLastLayerSees) {
+  manual_seed(1);
+  ResNet net(cifar_resnet(20));
+  MnistNet digits;
+  net.eval(), digits.eval();
+  const Tensor x = randn({2, 3, 32, 32}), y = randn({2, 1, 28, 28});
+  const Tensor features = net.features(x), numbers = digits.features(y);
+  EXPECT_EQ(features.shape(), (Shape{2, 64}));
+  EXPECT_EQ(numbers.shape(), (Shape{2, 128}));
+  auto& last = dynamic_cast<nn::Layer&>(*net.children().back());
+  EXPECT_EQ(last(features).to_vector<float>(), net(x).to_vector<float>());
+  EXPECT_EQ(digits.fc2(numbers).to_vector<float>(), digits(y).to_vector<float>());
 }
 
 TEST(ResNet, MapsImagesToLogits) {

@@ -41,7 +41,7 @@ int64_t sum_in_parallel(int64_t n) {
   return std::accumulate(parts.begin(), parts.end(), int64_t{0});
 }
 
-// Without OpenMP, in the build for ThreadSanitizer, ranges are split over plain threads, and a child has as many.
+// Without OpenMP, as in the build for ThreadSanitizer, plain threads share a range, also in a child.
 #ifdef GRADUS_NO_OPENMP
 constexpr bool kOpenMp = false;
 #else

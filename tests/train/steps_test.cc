@@ -121,6 +121,18 @@ TEST(Steps, EndAfterIterationsOrEpochsToo) {
   EXPECT_EQ(dry.numbers.size(), 1u);
 }
 
+TEST(Steps, OfALoaderWithoutABatchAreAnError) {
+  Mlp net;
+  data::DataLoader loader(Points(), {.batch_size = 49, .drop_last = true});
+  train::Training training("gan", {.model = net, .loader = loader}, {.images = 10, .workers = 0});
+  try {
+    training.begin();
+    FAIL() << "no error";
+  } catch (const ValueError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("no full batch of 49 among the 48 samples of dataset"));
+  }
+}
+
 TEST(Steps, LogMeansOverTheStepsThatHadAValue) {
   Trainer t({.images = 96, .log_interval = 4});
   testing::internal::CaptureStdout();

@@ -154,12 +154,15 @@ TEST(Training, LogsEveryMeanAndEveryLearningRate) {
               },
           .best_by = "psnr"});
   p.train_on();
-  train::write_summary(p.training, {{"skipped", 3}});
+  train::write_summary(p.training, {{"skipped", 3}, {"kind", "pair"}, {"gan/fade", 0.5}, {"gan/size", 8}});
   nlohmann::json summary;
   std::ifstream(folder / "s.json") >> summary;
   EXPECT_EQ(summary.at("test_psnr"), 20);
   EXPECT_EQ(summary.at("steps"), 5);
   EXPECT_EQ(summary.at("skipped"), 3);
+  EXPECT_EQ(summary.at("kind"), "pair");
+  EXPECT_EQ(summary.at("gan").at("fade"), 0.5);
+  EXPECT_EQ(summary.at("gan").at("size"), 8);
   EXPECT_EQ(summary.at("history")[0].at("train_loss_g"), 2);
   EXPECT_EQ(summary.at("history")[0].at("train_loss_d"), 0.05);
   std::string events;
@@ -201,6 +204,21 @@ TEST(CommandLine, SetsVariablesAndRemembersAllValues) {
   EXPECT_EQ(args.epochs, 3);
   EXPECT_THAT(args.values, testing::Contains(testing::Pair("epochs", "3")));
   EXPECT_THAT(args.values, testing::Contains(testing::Pair("workers", "")));
+}
+
+TEST(CommandLine, ReadsThousandsAndMillions) {
+  for (const auto& [text, count] :
+       {std::pair("600k", 600'000), {"1.5M", 1'500'000}, {"0.5k", 500}, {"0", 0}, {"7", 7}})
+    EXPECT_EQ(train::count_of(text), count) << text;
+  for (const char* text :
+       {"", "k", "-1", "-1k", "1.5", "1.2345k", "1G", "1kk", "1k ", "nan", "inf", "1e300k", "2000000M"})
+    EXPECT_FALSE(train::count_of(text)) << text;
+  train::RunOptions options;
+  train::CommandLine line("program", "About", options);
+  std::string words[] = {"program", "--images", "60k"};
+  char* argv[] = {words[0].data(), words[1].data(), words[2].data()};
+  line.parse_or_exit(3, argv);
+  EXPECT_EQ(options.images, 60'000);
 }
 
 TEST(CommandLine, EndsTheProgramAfterAMistake) {
