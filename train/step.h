@@ -34,8 +34,9 @@ class Step {
   Tensor randn(const Shape& sample = {});
   Tensor rand(const Shape& sample = {});
 
-  // Adds a value of this rank to the log, and returns it. The log shows its mean since the line before, over
-  // all ranks and over the steps that had it.
+  // Adds a value of this rank to the log, and returns it. The log shows its mean since the line
+  // before, over all ranks and over the steps that had it. The step ends with a ValueError if the
+  // value is NaN or infinite.
   // Errors: ShapeError unless it has one element.
   Tensor log(const std::string& name, const Tensor& value);
   double log(const std::string& name, double value);

@@ -1,6 +1,7 @@
 #include "gradus/train/training.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <sstream>
@@ -403,9 +404,24 @@ Step Training::step_with(const data::Batch& b) const {
 
 void Training::end_step(Step& step) {
   Sums mine = {.seen = step.batch().size()};
-  for (const auto& [name, value] : step.values_)
-    mine += {.of = {{name, value.item<double>()}}, .seen_of = {{name, 1}}};
+  for (const auto& [name, tensor] : step.values_) {
+    const double value = tensor.item<double>();
+    check_finite(name, value);
+    mine += {.of = {{name, value}}, .seen_of = {{name, 1}}};
+  }
   end_step(mine);
+}
+
+void Training::check_finite(const std::string& name, double value) {
+  if (std::isfinite(value)) {
+    last_values_[name] = value;
+    return;
+  }
+  const auto before = last_values_.find(name);
+  const std::string saved = checkpoint_path();
+  throw ValueError(program_, "step ", steps_ + 1, ": ", name, " is ", value, " on rank ", dist::get_rank(),
+                   before == last_values_.end() ? "" : concat("; before it was ", before->second),
+                   saved.empty() ? "" : concat("; ", saved, " stays as it was before"));
 }
 
 Training::Steps Training::begin() {

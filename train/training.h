@@ -33,6 +33,7 @@
 #include <chrono>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -212,6 +213,8 @@ class Training {
   // Makes the step of the batch at hand; ends it.
   Step step_with(const data::Batch& b) const;
   void end_step(Step& step);
+  // Errors: ValueError for a value that is not finite.
+  void check_finite(const std::string& name, double value);
   std::string figures() const;
   void write_events(const std::string& prefix, const Sums& sums);
 
@@ -231,7 +234,8 @@ class Training {
   int64_t tested_steps_ = -1;  // and steps; -1: no test yet
   TrainingState state_;        // of all of these
   bool dry_run_done_ = false;
-  bool is_range_ = false;  // of steps, and not of epochs with batches
+  bool is_range_ = false;                      // of steps, and not of epochs with batches
+  std::map<std::string, double> last_values_;  // that this rank's steps have logged
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 
   // Of the epoch at hand.

@@ -133,6 +133,51 @@ TEST(Steps, OfALoaderWithoutABatchAreAnError) {
   }
 }
 
+TEST(Steps, ThatLogNoFiniteValueEndTheTrainingAndKeepItsCheckpoint) {
+  for (const double bad : {double(NAN), double(INFINITY)}) {
+    Folder folder;
+    Mlp net;
+    data::DataLoader loader(Points(), {.batch_size = 12});
+    const train::RunOptions run = {.images = 96, .checkpoint_dir = folder.text(), .checkpoint_interval = 2};
+    int64_t made = 0;
+    try {
+      train::Training training("gan", {.model = net, .loader = loader}, run);
+      for (train::Step& s : training) s.log("loss/d", ++made == 3 ? bad : 0.25);
+      FAIL() << "no error";
+    } catch (const ValueError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("step 3: loss/d is "));
+      EXPECT_THAT(e.what(), HasSubstr(" on rank 0; before it was 0.25; "));
+      EXPECT_THAT(e.what(), HasSubstr("gan.ckpt stays"));
+    }
+    const io::LoadedCheckpoint loaded = io::load_checkpoint(folder / "gan.ckpt");
+    EXPECT_EQ(loaded.checkpoint.get<int64_t>("steps"), 2);
+  }
+}
+
+TEST(Steps, ThatLogNoFiniteValueEndAllRanks) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::string texts[2];
+  try {
+    dist::run_ranks(2, [&] {
+      Mlp net;
+      data::DataLoader loader(Points(), {.global_batch_size = 12});
+      train::Training training("gan", {.model = net, .loader = loader}, {.images = 96, .log_interval = 1});
+      try {
+        for (train::Step& s : training)
+          s.log("penalty", s.number() == 2 && dist::get_rank() == 1 ? double(NAN) : 1.0);
+      } catch (const std::exception& e) {
+        texts[dist::get_rank()] = e.what();
+        throw;
+      }
+    });
+    FAIL() << "no error";
+  } catch (const std::exception&) {
+  }
+  EXPECT_THAT(texts[1], HasSubstr("step 2: penalty is nan on rank 1; before it was 1"));
+  EXPECT_NE(texts[0], "");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+}
+
 TEST(Steps, LogMeansOverTheStepsThatHadAValue) {
   Trainer t({.images = 96, .log_interval = 4});
   testing::internal::CaptureStdout();
