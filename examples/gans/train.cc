@@ -39,6 +39,19 @@ bool crosses(const train::Step& s, int64_t interval) {
   return s.images() / interval != (s.images() - s.batch().global_size) / interval;
 }
 
+// Returns the images of a step, of all ranks.
+// Errors: ValueError unless all ranks, and all groups of the minibatch standard deviation, get as
+// many of them.
+int64_t checked_batch(const Args& a, const Recipe& r) {
+  const int64_t batch = a.batch ? a.batch : r.batch, ranks = dist::get_world_size(), group = r.grows ? 4 : 1;
+  if (batch % ranks != 0)
+    throw ValueError("gan", "--batch ", batch, ": expected a multiple of the ", ranks, " ranks");
+  if (batch > group && batch % group != 0)
+    throw ValueError("gan", "--batch ", batch, ": expected a multiple of ", group,
+                     ", the images of a group of the minibatch standard deviation");
+  return batch;
+}
+
 void describe(const train::Training& training, const Networks& net, const Images& images,
               const Trainer& trainer) {
   train::print(concat(training.loader().dataset().size(), " images of ", images.kind, ", ", images.size, "x",
@@ -81,7 +94,7 @@ void train_gan(const Args& a) {
   const NetworkOptions networks = network_options(a, images.size, images.channels, images.classes);
   const std::unique_ptr<Networks> net = r.make(networks);
   if (!a.init.empty()) io::load_weights(*net, a.init);
-  data::DataLoader loader(images.set, {.global_batch_size = a.batch ? a.batch : r.batch,
+  data::DataLoader loader(images.set, {.global_batch_size = checked_batch(a, r),
                                        .shuffle = true,
                                        .num_workers = a.workers,
                                        .drop_last = true,

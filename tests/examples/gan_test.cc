@@ -159,6 +159,11 @@ TEST(GanMistakes, AreToldBeforeTheFirstStep) {
   }
   expect_error({"--data", "images", "--size", "8", "--width", "2", "--batch", "41"}, "no full batch of 41");
 
+  expect_error({"--data", "images", "--size", "8", "--width", "2", "--batch", "15", "--nproc", "2"},
+               "--batch 15: expected a multiple of the 2 ranks");
+  expect_error({"--model", "pggan", "--data", "images", "--size", "8", "--width", "2", "--batch", "6"},
+               "--batch 6: expected a multiple of 4");
+
   ASSERT_EQ(gan(s.dir(), small(dcgan, {"--checkpoint-dir", "c"})).status, 0);
   expect_error({"--data", "images", "--size", "16", "--width", "2", "--batch", "16", "--checkpoint-dir", "c"},
                "size 8");
