@@ -28,9 +28,7 @@ struct Network {
                        expected, " pixels, given ", gradus::describe(bytes));
     return (to(x, DType::kF32) / 255 - mean) / std;
   }
-  Tensor logits(const Tensor& features) const {
-    return dynamic_cast<nn::Layer&>(*net->children().back())(features);
-  }
+  Tensor logits(const Tensor& seen) const { return dynamic_cast<nn::Layer&>(*net->children().back())(seen); }
 
   std::unique_ptr<nn::Layer> net;
   std::function<Tensor(const Tensor&)> features;
