@@ -39,7 +39,7 @@ std::vector<gan::GrowthPhase> equal_phases(int64_t size, int64_t images) {
 
 Args parse(int argc, char** argv) {
   Args a;
-  a.images = 600'000;
+  a.epochs = 0;
   a.log_interval = 100;
   train::CommandLine line("gan", "Trains a GAN", a);
   line.add("--model", a.model, "what is trained", {.one_of = recipe_names()});
@@ -74,6 +74,7 @@ Args parse(int argc, char** argv) {
   line.add("--init", a.init, "begin with these weights of both networks", {.value = "FILE"});
   line.add("--export", a.export_file, "write the weights, the generator's averaged", {.value = "FILE"});
   line.parse_or_exit(argc, argv);
+  if (!a.images && !a.iterations && !a.epochs) a.images = kImages;
   return a;
 }
 
@@ -96,6 +97,8 @@ std::optional<gan::Growth> growth(const Args& a, int64_t size) {
       throw ValueError("gan", "--images-per-scale, --fade: ", a.model, " does not grow; pggan does");
     return {};
   }
+  if (a.images_per_scale.empty() && !a.images)
+    throw ValueError("gan", "expected --images-per-scale or --images, by which ", a.model, " grows");
   std::vector<gan::GrowthPhase> phases =
       a.images_per_scale.empty() ? equal_phases(size, a.images) : phases_of(a.images_per_scale);
   int64_t shortest = phases.front().images;

@@ -63,7 +63,7 @@ fs::path Classifier::default_file(const std::string& kind) {
   return data::cache_dir() / "gan" / ("classifier_" + kind + ".safetensors");
 }
 
-Classifier::Classifier(const std::string& kind, const fs::path& file) : kind_(kind) {
+Classifier::Classifier(const std::string& kind, const fs::path& file) {
   if (kind == "ImageFolder")
     throw ValueError("gan",
                      "metrics look through a classifier, which there is for MNIST, CIFAR-10 and generated ",

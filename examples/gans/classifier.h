@@ -31,7 +31,7 @@ class Classifier {
  private:
   struct Net;
   std::unique_ptr<Net> net_;
-  std::string kind_, sha256_;
+  std::string sha256_;
 };
 
 // Runs `gan classifier`: trains the network, prints its accuracy, and writes the weights. Returns the

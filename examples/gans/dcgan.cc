@@ -9,9 +9,10 @@ namespace {
 
 void step(train::Step& s, Trainer& t) {
   const Tensor real = t.real(s), real_labels = t.labels(s), labels = t.random_labels(s);
-  Recording making = t.gen.record();
+  const bool both = s.every(t.disc_steps());  // else the discriminator alone
+  Recording making = both ? t.gen.record() : Recording();
   const Tensor fake = t.generate(s, labels);
-  making.pause();
+  if (both) making.pause();
   {
     Recording judging = t.disc.record();
     const Tensor real_scores = t.judge(real, real_labels), fake_scores = t.judge(detach(fake), labels);
@@ -20,6 +21,7 @@ void step(train::Step& s, Trainer& t) {
     s.log("d/real", mean(sigmoid(detach(real_scores))));
     s.log("d/fake", mean(sigmoid(detach(fake_scores))));
   }
+  if (!both) return;
   making.resume();
   making.backward(s.log("loss/g", gan::vanilla_g(t.judge(fake, labels))));
   t.gen.step();

@@ -16,6 +16,7 @@ void step(train::Step& s, Trainer& t) {
     s.log("d/real", mean(detach(real_scores)));
     s.log("d/fake", mean(detach(fake_scores)));
   }
+  if (!s.every(t.disc_steps())) return;
   Recording making = t.gen.record();
   making.backward(s.log("loss/g", gan::lsgan_g(t.judge(t.generate(s)))));
   t.gen.step();

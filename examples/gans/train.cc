@@ -64,17 +64,17 @@ void describe(const train::Training& training, const Networks& net, const Images
 // The summary's further figures: the last means of what the steps logged, and what the training was.
 void write_summary(const train::Training& t, const Args& a, const Images& images, const Trainer& trainer) {
   const models::Scale at = trainer.scale(t.images());
-  const int64_t disc_steps = a.disc_steps ? a.disc_steps : recipe(a.model).disc_steps;
-  std::vector<std::pair<std::string, train::SummaryValue>> more = {{"model", a.model},
-                                                                   {"size", images.size},
-                                                                   {"images", t.images()},
-                                                                   {"scale", at.size},
-                                                                   {"fade", at.fade},
-                                                                   {"d_steps", t.steps()},
-                                                                   {"g_steps", t.steps() / disc_steps},
-                                                                   {"ddp", a.ddp},
-                                                                   {"bytes_sent_d", trainer.bytes_sent_d()},
-                                                                   {"bytes_sent_g", trainer.bytes_sent_g()}};
+  std::vector<std::pair<std::string, train::SummaryValue>> more = {
+      {"model", a.model},
+      {"size", images.size},
+      {"images", t.images()},
+      {"scale", at.size},
+      {"fade", at.fade},
+      {"d_steps", t.steps()},
+      {"g_steps", t.steps() / trainer.disc_steps()},
+      {"ddp", a.ddp},
+      {"bytes_sent_d", trainer.bytes_sent_d()},
+      {"bytes_sent_g", trainer.bytes_sent_g()}};
   for (const auto& [name, sum] : t.recent().of) {
     std::string key = name;
     std::ranges::replace(key, '/', '_');
@@ -110,7 +110,8 @@ void train_gan(const Args& a) {
       a, {.fixed = fixed(networks, trainer.growth_text())});
   describe(training, *net, images, trainer);
   const Grids grids(samples_folder(a), networks, a.seed);
-  const int64_t sample_every = a.sample_every ? a.sample_every : std::max(a.images / 10, int64_t{1});
+  const int64_t sample_every =
+      a.sample_every ? a.sample_every : std::max((a.images ? a.images : kImages) / 10, int64_t{1});
 
   for (train::Step& s : training) {
     trainer.begin(s);

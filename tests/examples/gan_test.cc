@@ -106,6 +106,28 @@ TEST_P(GanProgram, GoesOnToTheSameBitsAfterBeingInterruptedOrKilled) {
   }
 }
 
+TEST_P(GanProgram, TakesTheStepsThatItIsAskedFor) {
+  Scratch s;
+  make_images(s.dir());
+  std::string generators[2];
+  for (const int steps : {1, 2}) {
+    Arguments args = {"--model",      GetParam().name,      "--data", "images",    "--batch",
+                      "16",           "--iterations",       "2",      "--threads", "1",
+                      "--disc-steps", std::to_string(steps)};
+    for (const char* more : {"--log-interval", "1", "--export", "w.safetensors"}) args.emplace_back(more);
+    for (size_t i = 0; i + 1 < GetParam().args.size(); i += 2)
+      if (GetParam().args[i] != "--disc-steps")
+        args.insert(args.end(), {GetParam().args[i], GetParam().args[i + 1]});
+    const Result r = gan(s.dir(), args);
+    ASSERT_EQ(r.status, 0) << r.output;
+    EXPECT_THAT(r.output, HasSubstr("step 2 "));
+    EXPECT_THAT(r.output, Not(HasSubstr("step 3 ")));
+    EXPECT_EQ(count_of("loss/g", r.output), 3 - steps);
+    generators[steps - 1] = bytes_of(s.dir() / "w.safetensors");
+  }
+  EXPECT_NE(generators[0], generators[1]);
+}
+
 TEST(GanPictures, AreMadeOfACheckpointAlone) {
   Scratch s;
   make_images(s.dir());
