@@ -1,31 +1,42 @@
 // OptimizerDict: the optimizers of a model with several losses, by name.
 //
-//   optim::OptimizerDict optimizers{{"gen", opt_g}, {"disc", opt_d}};
-//   optimizers["disc"].step().clear_grad();
+//   optim::OptimizerDict optimizers{{"gen", opt_g, gm_g}, {"disc", opt_d, gm_d}};
+//   {
+//     auto recording = optimizers["disc"].record();
+//     optimizers["disc"].update_params(loss);  // backward, step, clear_grad
+//   }
 #pragma once
 
-#include <functional>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "gradus/optim/optimizer.h"
+#include "gradus/optim/optimizer_wrapper.h"
 
 namespace gradus::optim {
 
-// Holds references: the optimizers must outlive it. Keeps the order in which they were named. There is no
-// step() and no backward() for all of them, because each loss has its own time for them (mmengine's
-// OptimWrapperDict refuses them as well).
+// Holds references: optimizers, managers and wrappers must outlive it. Keeps the order in which they were
+// named. There is no step() and no backward() for all of them, because each loss has its own time for them
+// (mmengine's OptimWrapperDict refuses them as well).
 class OptimizerDict {
  public:
-  using Entry = std::pair<std::string, std::reference_wrapper<Optimizer>>;
-  // Errors: ValueError for a name that is empty, dotted or repeated.
+  struct Entry {
+    Entry(std::string name, OptimizerWrapper& wrapper);
+    // Make a wrapper. Without a manager it has step() and clear_grad(), but not update_params(loss).
+    // Errors: those of OptimizerWrapper.
+    Entry(std::string name, Optimizer& optimizer);
+    Entry(std::string name, Optimizer& optimizer, GradManager& gm, OptimizerWrapperOptions options = {});
+
+    std::string name;
+    std::shared_ptr<OptimizerWrapper> wrapper;
+  };
+  // Errors: ValueError for a name that is empty, dotted or repeated, and for an optimizer with two names.
   OptimizerDict(std::initializer_list<Entry> optimizers);
 
   // Errors: ValueError listing the existing names.
-  Optimizer& operator[](const std::string& name) const;
+  OptimizerWrapper& operator[](const std::string& name) const;
   bool contains(const std::string& name) const;
   size_t size() const { return entries_.size(); }
   std::vector<std::string> names() const;
@@ -37,11 +48,15 @@ class OptimizerDict {
   std::map<std::string, std::vector<double>> momentum() const;  // the same for Optimizer::momentum
 
   // Returns "disc.state.0.momentum_buffer", ...
+  // Errors: StateError where an optimizer is between the batches of a step, naming it.
   State state_dict() const;
-  // Errors: ValueError listing what does not fit an optimizer, or belongs to none. Nothing is changed then.
+  // Changes all of them or none.
+  // Errors: as state_dict; ValueError listing what does not fit an optimizer, or belongs to none.
   void load_state_dict(const State& state) const;
 
  private:
+  void check_between_steps() const;
+
   std::vector<Entry> entries_;
 };
 

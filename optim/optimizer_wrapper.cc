@@ -12,7 +12,13 @@ constexpr const char* kOp = "OptimizerWrapper";
 }
 
 OptimizerWrapper::OptimizerWrapper(Optimizer& optimizer, OptimizerWrapperOptions options)
-    : optimizer_(optimizer), options_(std::move(options)) {
+    : OptimizerWrapper(optimizer, nullptr, std::move(options)) {}
+
+OptimizerWrapper::OptimizerWrapper(Optimizer& optimizer, GradManager& gm, OptimizerWrapperOptions options)
+    : OptimizerWrapper(optimizer, &gm, std::move(options)) {}
+
+OptimizerWrapper::OptimizerWrapper(Optimizer& optimizer, GradManager* gm, OptimizerWrapperOptions options)
+    : optimizer_(optimizer), manager_(gm), options_(std::move(options)) {
   check_option(options_.accumulative_counts >= 1, kOp, "accumulative_counts", ">= 1",
                double(options_.accumulative_counts));
   if (options_.clip_norm)
@@ -22,6 +28,18 @@ OptimizerWrapper::OptimizerWrapper(Optimizer& optimizer, OptimizerWrapperOptions
   check_option(options_.norm_type > 0, kOp, "norm_type", "> 0", options_.norm_type);
   if (options_.clip_norm && options_.clip_value)
     throw ValueError(kOp, "expected one of clip_norm and clip_value, given both");
+}
+
+GradManager& OptimizerWrapper::manager() const {
+  if (!manager_)
+    throw StateError(kOp,
+                     "expected a GradManager: make it as OptimizerWrapper(optimizer, gm), or in an "
+                     "OptimizerDict as {\"name\", optimizer, gm}");
+  return *manager_;
+}
+
+Recording OptimizerWrapper::record(RecordOptions options) const {
+  return manager().record(std::move(options));
 }
 
 int64_t OptimizerWrapper::batches_of_step() const {
@@ -40,20 +58,35 @@ Tensor OptimizerWrapper::share_of(const Tensor& loss) const {
 
 bool OptimizerWrapper::after_backward() {
   if (!should_update()) return ++accumulated_, false;
-  bool stepped = true;
-  if (options_.scaler) {
-    stepped = options_.scaler->step(optimizer_, {.clip_norm = options_.clip_norm,
-                                                 .norm_type = options_.norm_type,
-                                                 .clip_value = options_.clip_value});
-    grad_norm_ = options_.scaler->grad_norm();
-  } else {
-    clip();
-    optimizer_.step();
-  }
-  optimizer_.clear_grad();
-  if (left_ >= 0) left_ = std::max<int64_t>(0, left_ - accumulated_ - 1);
-  accumulated_ = 0;
+  const bool stepped = clip_and_step();
+  ++accumulated_;
+  clear_grad();
   return stepped;
+}
+
+bool OptimizerWrapper::clip_and_step() {
+  if (options_.scaler) {
+    const bool stepped = options_.scaler->step(optimizer_, {.clip_norm = options_.clip_norm,
+                                                            .norm_type = options_.norm_type,
+                                                            .clip_value = options_.clip_value});
+    grad_norm_ = options_.scaler->grad_norm();
+    return stepped;
+  }
+  clip();
+  optimizer_.step();
+  return true;
+}
+
+OptimizerWrapper& OptimizerWrapper::step() {
+  clip_and_step();
+  return *this;
+}
+
+OptimizerWrapper& OptimizerWrapper::clear_grad() {
+  optimizer_.clear_grad();
+  if (left_ >= 0) left_ = std::max<int64_t>(0, left_ - accumulated_);
+  accumulated_ = 0;
+  return *this;
 }
 
 void OptimizerWrapper::clip() {
@@ -69,6 +102,24 @@ void OptimizerWrapper::initialize_count_status(int64_t done, int64_t total) {
     throw ValueError(kOp, "expected at most ", total, " calls done, given ", done);
   accumulated_ = 0;
   left_ = total < 0 ? -1 : total - done;
+}
+
+void OptimizerWrapper::check_between_steps(const std::string& name) const {
+  if (accumulated_ == 0) return;
+  throw StateError(
+      kOp, name, "the gradients of ", accumulated_, " of ", batches_of_step(),
+      " batches wait for the step, and are no part of the state: save and load between two steps, "
+      "where accumulated() is 0");
+}
+
+State OptimizerWrapper::state_dict() const {
+  check_between_steps("");
+  return optimizer_.state_dict();
+}
+
+void OptimizerWrapper::load_state_dict(const State& state) {
+  check_between_steps("");
+  optimizer_.load_state_dict(state);
 }
 
 std::vector<double> OptimizerWrapper::lr() const {

@@ -1,19 +1,44 @@
 // OptimizerWrapper: one call per batch for backward, gradient accumulation, clipping and step.
 //
-//   optim::OptimizerWrapper optimizer(opt, {.accumulative_counts = 4, .clip_norm = 1.0});
+//   optim::OptimizerWrapper optimizer(
+//       opt, gm, {.accumulative_counts = 4, .clip_norm = 1.0, .no_sync = [&] { return ddp.no_sync(); }});
 //   for (const data::Batch& b : loader) {
-//     auto recording = gm.record();
-//     optimizer.update_params(gm, loss(net(b.input), b.target), [&] { return ddp.no_sync(); });
+//     auto recording = optimizer.record();
+//     optimizer.update_params(loss(net(b.input), b.target));
 //   }
 #pragma once
 
+#include <concepts>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <string>
+#include <type_traits>
 #include <utility>
 
+#include "gradus/autograd/grad_manager.h"
 #include "gradus/optim/grad_scaler.h"
 #include "gradus/optim/optimizer.h"
 
 namespace gradus::optim {
+
+// A function whose result keeps gradients on this rank as long as it lives: [&] { return ddp.no_sync(); }.
+class NoSyncFunction {
+ public:
+  NoSyncFunction() = default;
+  template <std::invocable F>
+    requires(!std::same_as<std::remove_cvref_t<F>, NoSyncFunction> &&
+             !std::is_void_v<std::invoke_result_t<F>>)
+  NoSyncFunction(F f)
+      : open_([f = std::move(f)]() mutable -> std::shared_ptr<void> {
+          return std::shared_ptr<void>(new auto(f()));
+        }) {}
+  // Undefined without a function.
+  std::shared_ptr<void> operator()() const { return open_ ? open_() : nullptr; }
+
+ private:
+  std::function<std::shared_ptr<void>()> open_;
+};
 
 struct OptimizerWrapperOptions {
   int64_t accumulative_counts = 1;       // batches per step
@@ -21,6 +46,7 @@ struct OptimizerWrapperOptions {
   double norm_type = 2;
   std::optional<double> clip_value = {};  // bound of each element; excludes clip_norm
   GradScaler* scaler = nullptr;           // runs the backward, clips and steps; must outlive the wrapper
+  NoSyncFunction no_sync = {};  // held during a backward without a step: ranks communicate once per step
 };
 
 // Averages the losses of the batches of one step: each counts 1 / accumulative_counts. When the training's
@@ -28,15 +54,23 @@ struct OptimizerWrapperOptions {
 // and then each counts more.
 class OptimizerWrapper {
  public:
-  // `optimizer` must outlive it.
+  // `optimizer` and `gm`, the manager of its parameters, must outlive it.
   // Errors: ValueError for accumulative_counts < 1, both kinds of clipping, or a negative bound.
+  OptimizerWrapper(Optimizer& optimizer, GradManager& gm, OptimizerWrapperOptions options = {});
+  // Without a manager, update_params takes one.
   explicit OptimizerWrapper(Optimizer& optimizer, OptimizerWrapperOptions options = {});
 
-  // Runs gm.backward(loss) for the loss's share. Every accumulative_counts-th call also clips, steps and
-  // clears the gradients. `gm` is a GradManager, a Recording, or another object with backward(root, dy). The
-  // result of `no_sync()` keeps gradients on this rank as long as it lives. It is held during a backward
-  // without a step, so that ranks communicate once per step. Returns whether it stepped.
-  // Errors: ShapeError unless the loss has one element.
+  // Opens a recording of the manager: gm.record(options).
+  // Errors: StateError without a manager.
+  [[nodiscard]] Recording record(RecordOptions options = {}) const;
+  // Runs the backward of the loss's share. Every accumulative_counts-th call also clips, steps and clears the
+  // gradients. Returns whether it stepped.
+  // Errors: StateError without a manager; ShapeError unless the loss has one element; those of
+  // GradManager::backward and of the step.
+  bool update_params(const Tensor& loss) { return update_params(manager(), loss); }
+  // The same with another `gm`: a GradManager, a Recording, or another object with backward(root, dy); and
+  // with another `no_sync`.
+  // Errors: as above.
   template <class Manager, class F> bool update_params(Manager& gm, const Tensor& loss, F no_sync) {
     const Tensor share = share_of(loss);
     const auto backward = [&] {
@@ -57,7 +91,7 @@ class OptimizerWrapper {
     return after_backward();
   }
   template <class Manager> bool update_params(Manager& gm, const Tensor& loss) {
-    return update_params(gm, loss, [] { return 0; });
+    return update_params(gm, loss, options_.no_sync);
   }
 
   // Returns whether the next update_params steps.
@@ -65,6 +99,8 @@ class OptimizerWrapper {
   // Returns whether the next backward must reduce gradients across ranks, because it is the
   // last before a step.
   bool should_sync() const { return should_update(); }
+  // Returns the number of batches since the last step, whose gradients wait for the next one.
+  int64_t accumulated() const { return accumulated_; }
   // Continues the training after `done` of `total` calls of update_params (-1: the total is unknown).
   // Accumulation starts anew.
   // Errors: ValueError for a negative `done`, or one above `total`.
@@ -77,20 +113,33 @@ class OptimizerWrapper {
   }                                // of the last step before clipping; undefined without clip_norm
   std::vector<double> lr() const;  // of each group
   std::vector<double> momentum() const;
-  Optimizer& clear_grad() { return optimizer_.clear_grad(); }
 
-  // Returns the optimizer's state. It does not include gradients accumulated since the last step: save
-  // right after a step.
-  State state_dict() const { return optimizer_.state_dict(); }
-  void load_state_dict(const State& state) { optimizer_.load_state_dict(state); }
+  // Clips, and steps with the gradients there are, however many batches they are of: for a backward of one's
+  // own. `scaler` may skip the step.
+  OptimizerWrapper& step();
+  // Clears the gradients; accumulation starts anew. What no_sync keeps back stays, until drop_pending
+  // of its AllReduceCallback.
+  OptimizerWrapper& clear_grad();
+
+  // Return and set the optimizer's state. Gradients that wait for a step are no part of it, and those that
+  // no_sync keeps back differ between ranks: save and load between two steps, where accumulated() is 0.
+  // Errors: StateError between the batches of a step; those of Optimizer::load_state_dict.
+  State state_dict() const;
+  void load_state_dict(const State& state);
 
  private:
+  friend class OptimizerDict;
+  OptimizerWrapper(Optimizer& optimizer, GradManager* gm, OptimizerWrapperOptions options);
+  GradManager& manager() const;
+  void check_between_steps(const std::string& name) const;
+  bool clip_and_step();
   int64_t batches_of_step() const;  // number of batches of the next step
   Tensor share_of(const Tensor& loss) const;
   bool after_backward();
   void clip();
 
   Optimizer& optimizer_;
+  GradManager* const manager_;
   const OptimizerWrapperOptions options_;
   int64_t accumulated_ = 0;  // batches since the last step
   int64_t left_ = -1;        // batches until the end, including those accumulated; -1: unknown

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/optim/optimizers/adam.h"
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/ops/copy.h"
@@ -38,14 +40,14 @@ TEST(OptimizerDict, HasNoStepAndNoBackwardOfAll) {
 
 TEST(OptimizerDict, GivesTheOptimizersByNameInTheOrderOfNaming) {
   Two two;
-  EXPECT_EQ(&two.both["disc"], &two.disc);
-  EXPECT_EQ(&two.both["gen"], &two.gen);
+  EXPECT_EQ(&two.both["disc"].optimizer(), &two.disc);
+  EXPECT_EQ(&two.both["gen"].optimizer(), &two.gen);
   EXPECT_TRUE(two.both.contains("gen"));
   EXPECT_FALSE(two.both.contains("ge"));
   EXPECT_EQ(two.both.size(), 2u);
   EXPECT_THAT(two.both.names(), ElementsAre("gen", "disc"));
   std::vector<const Optimizer*> seen;
-  for (const auto& [name, optimizer] : two.both) seen.push_back(&optimizer.get());
+  for (const auto& [name, wrapper] : two.both) seen.push_back(&wrapper->optimizer());
   EXPECT_THAT(seen, ElementsAre(&two.gen, &two.disc));
   expect_error<ValueError>([&] { two.both["critic"]; }, {"'critic'", "'gen' 'disc'"});
 }
@@ -55,6 +57,52 @@ TEST(OptimizerDict, RefusesNamesThatAStateCouldNotTellApart) {
   EXPECT_THROW((OptimizerDict{{"", two.gen}}), ValueError);
   EXPECT_THROW((OptimizerDict{{"a.b", two.gen}}), ValueError);
   EXPECT_THROW((OptimizerDict{{"a", two.gen}, {"a", two.disc}}), ValueError);
+  expect_error<ValueError>(
+      [&] {
+        (OptimizerDict{{"a", two.gen}, {"b", two.gen}});
+      },
+      {"'a' and 'b' are the same optimizer"});
+}
+
+// The loss is sum(p * slope), so that the gradient is the slope.
+TEST(OptimizerDict, UpdatesTheParametersOfEachByItsOwnManagerAndOptions) {
+  Two two;
+  raw::fill_(two.g, 0);
+  raw::fill_(two.d, 0);
+  GradManager gm_g, gm_d;
+  gm_g.attach(two.g);
+  gm_d.attach(two.d);
+  SGD disc({two.d}, {.lr = 1});
+  OptimizerWrapper wrapper(disc, gm_d, {.accumulative_counts = 2});
+  OptimizerDict optimizers{{"gen", two.gen, gm_g, {.clip_value = 0.5}}, {"disc", wrapper}};
+  EXPECT_EQ(&optimizers["disc"], &wrapper);
+  const auto update = [&](const std::string& name, const Tensor& p, double slope) {
+    auto recording = optimizers[name].record();
+    return optimizers[name].update_params(sum(p * slope));
+  };
+  EXPECT_TRUE(update("gen", two.g, 3));
+  EXPECT_FALSE(update("disc", two.d, 1));
+  EXPECT_TRUE(update("disc", two.d, 5));
+  EXPECT_THAT(two.g.to_vector<float>(), testing::Each(-0.05f));
+  EXPECT_THAT(two.d.to_vector<float>(), testing::Each(-3.f));
+
+  EXPECT_FALSE(update("disc", two.d, 7));
+  const State state = OptimizerDict{{"gen", two.gen}, {"disc", two.disc}}.state_dict();
+  expect_error<StateError>([&] { optimizers.state_dict(); }, {"'disc'", "1 of 2 batches"});
+  expect_error<StateError>([&] { optimizers.load_state_dict(state); }, {"'disc'", "1 of 2 batches"});
+  optimizers.clear_grad();
+  EXPECT_EQ(wrapper.accumulated(), 0);
+  optimizers.load_state_dict(optimizers.state_dict());
+}
+
+TEST(OptimizerDict, StepsOptimizersThatHaveNoManager) {
+  Two two;
+  raw::fill_(two.g, 0);
+  two.g.set_grad(ones({2}));
+  two.both["gen"].step().clear_grad();
+  EXPECT_THAT(two.g.to_vector<float>(), testing::Each(-0.1f));
+  EXPECT_FALSE(two.g.grad().defined());
+  expect_error<StateError>([&] { (void)two.both["gen"].record(); }, {"GradManager"});
 }
 
 TEST(OptimizerDict, ClearsTheGradientsOfAll) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <utility>
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
@@ -129,6 +130,107 @@ TEST(OptimizerWrapper, ARecordingTakesTheManagersPlace) {
   EXPECT_THAT(m.weights(), ElementsAre(-1, -1));
 }
 
+TEST(OptimizerWrapper, RecordsAndRunsTheBackwardOfItsManager) {
+  Linear m;
+  OptimizerWrapper wrapper(m.sgd, m.gm, {.accumulative_counts = 2});
+  std::vector<bool> stepped;
+  for (int i = 1; i <= 4; ++i) {
+    auto recording = wrapper.record();
+    stepped.push_back(wrapper.update_params(sum(m.w * tensor<double>({double(i), 1}, {2}))));
+    EXPECT_EQ(wrapper.accumulated(), i % 2);
+  }
+  EXPECT_THAT(stepped, ElementsAre(false, true, false, true));
+  EXPECT_THAT(m.weights(), ElementsAre(-1.5 - 3.5, -2));
+}
+
+TEST(OptimizerWrapper, RecordsOfItsManagerWhatItIsToldTo) {
+  const Tensor a = tensor<double>({0}, {1}), b = tensor<double>({0}, {1});
+  GradManager gm;
+  gm.attach({a, b});
+  SGD sgd({a, b}, {.lr = 1});
+  OptimizerWrapper wrapper(sgd, gm);
+  auto recording = wrapper.record({.only = {b}});
+  wrapper.update_params(sum(a + b));
+  EXPECT_EQ(a.item<double>(), 0);
+  EXPECT_EQ(b.item<double>(), -1);
+}
+
+TEST(OptimizerWrapper, KeepsGradientsBackAsItsOptionsSay) {
+  Linear m;
+  int inside = 0;
+  std::vector<int> during;  // inside, as each backward sees it
+  struct Held {             // not copied, as ranks' own
+    explicit Held(int* count) : count(count) { ++*count; }
+    Held(Held&& other) noexcept : count(std::exchange(other.count, nullptr)) {}
+    ~Held() {
+      if (count) --*count;
+    }
+    int* count;
+  };
+  GradManager gm;
+  gm.attach(m.w, [&](const Tensor&, const Tensor& g) { return during.push_back(inside), g; });
+  OptimizerWrapper wrapper(m.sgd, gm, {.accumulative_counts = 3, .no_sync = [&] { return Held(&inside); }});
+  for (int i = 0; i < 6; ++i) {
+    auto recording = wrapper.record();
+    if (i < 3)
+      wrapper.update_params(sum(m.w));
+    else
+      wrapper.update_params(gm, sum(m.w));
+  }
+  EXPECT_THAT(during, ElementsAre(1, 1, 0, 1, 1, 0));
+  EXPECT_EQ(inside, 0);
+}
+
+TEST(OptimizerWrapper, WithoutAManagerSaysHowToGiveOne) {
+  Linear m;
+  OptimizerWrapper wrapper(m.sgd);
+  expect_error<StateError>([&] { (void)wrapper.record(); },
+                           {"GradManager", "OptimizerWrapper(optimizer, gm)"});
+  auto recording = m.gm.record();
+  expect_error<StateError>([&] { wrapper.update_params(sum(m.w)); }, {"GradManager"});
+}
+
+TEST(OptimizerWrapper, StepsAndClearsForABackwardOfOnesOwn) {
+  Linear m;
+  OptimizerWrapper wrapper(m.sgd, {.clip_norm = 1});
+  auto recording = m.gm.record();
+  m.gm.backward(sum(m.w * tensor<double>({3, 4}, {2})));
+  wrapper.step();
+  EXPECT_NEAR(m.weights()[0], -0.6, 1e-6);
+  EXPECT_DOUBLE_EQ(wrapper.grad_norm().item<double>(), 5);
+  EXPECT_TRUE(m.w.grad().defined());
+  wrapper.clear_grad();
+  EXPECT_FALSE(m.w.grad().defined());
+}
+
+TEST(OptimizerWrapper, AccumulatesAnewAfterClearGrad) {
+  Linear m;
+  OptimizerWrapper wrapper(m.sgd, {.accumulative_counts = 2});
+  wrapper.initialize_count_status(0, 4);
+  m.update(wrapper, 100, 0);
+  EXPECT_EQ(wrapper.accumulated(), 1);
+  wrapper.clear_grad();
+  EXPECT_EQ(wrapper.accumulated(), 0);
+  std::vector<bool> stepped;
+  for (int i = 1; i <= 3; ++i) stepped.push_back(m.update(wrapper, i, 0));
+  EXPECT_THAT(stepped, ElementsAre(false, true, true)) << "three of four are left";
+  EXPECT_THAT(m.weights(), ElementsAre(-1.5 - 3, 0));
+}
+
+TEST(OptimizerWrapper, HasNoStateBetweenTheBatchesOfAStep) {
+  Linear m;
+  OptimizerWrapper wrapper(m.sgd, {.accumulative_counts = 3});
+  const State state = wrapper.state_dict();
+  for (int i = 1; i <= 2; ++i) {
+    m.update(wrapper, 1, 0);
+    const std::string count = std::to_string(i) + " of 3 batches";
+    expect_error<StateError>([&] { wrapper.state_dict(); }, {count.c_str(), "between two steps"});
+    expect_error<StateError>([&] { wrapper.load_state_dict(state); }, {count.c_str()});
+  }
+  m.update(wrapper, 1, 0);
+  wrapper.load_state_dict(wrapper.state_dict());
+}
+
 TEST(OptimizerWrapper, RefusesWhatItCannotDo) {
   Linear m;
   EXPECT_THROW(OptimizerWrapper(m.sgd, {.accumulative_counts = 0}), ValueError);
@@ -174,6 +276,23 @@ TEST(OptimizerWrapperWithScaler, SkipsAndStepsAsTheScalerSays) {
   EXPECT_TRUE(update(4));
   EXPECT_EQ(optimizer.grad_norm().item<float>(), 4);
   EXPECT_NEAR(w.item<float>(), 1 - 0.5 * 0.5, 1e-6);
+}
+
+// As above, with the wrapper's own manager: what the scaler multiplies and divides is no other step.
+TEST(OptimizerWrapperWithScaler, IsTheSameStepAsWithoutOne) {
+  Linear plain, scaled;
+  GradScaler scaler({.init_scale = 1024});
+  OptimizerWrapper a(plain.sgd, plain.gm, {.accumulative_counts = 2}),
+      b(scaled.sgd, scaled.gm, {.accumulative_counts = 2, .scaler = &scaler});
+  for (int i = 1; i <= 4; ++i)
+    for (auto& [m, wrapper] : {std::pair(&plain, &a), std::pair(&scaled, &b)}) {
+      auto recording = wrapper->record();
+      wrapper->update_params(sum(m->w * tensor<double>({double(i), -3}, {2})));
+      if (i == 1) {
+        EXPECT_EQ(m->w.grad().to_vector<double>()[0], m == &plain ? 0.5 : 512);
+      }
+    }
+  EXPECT_EQ(scaled.weights(), plain.weights()) << "1024 is a power of two";
 }
 
 }  // namespace
