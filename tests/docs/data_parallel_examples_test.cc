@@ -206,10 +206,11 @@ TEST(DataParallelPage, OptimizerWrapper) {
     GradManager gm;
     ddp.attach(gm);
     optim::SGD opt(net.parameters(), {.lr = 0.1});
-    optim::OptimizerWrapper optimizer(opt, {.accumulative_counts = 4, .clip_norm = 1.0});
+    optim::OptimizerWrapper optimizer(
+        opt, gm, {.accumulative_counts = 4, .clip_norm = 1.0, .no_sync = [&] { return ddp.no_sync(); }});
     for (const data::Batch& b : loader) {
-      auto recording = gm.record();
-      optimizer.update_params(gm, nn::cross_entropy(net(b.input), b.target), [&] { return ddp.no_sync(); });
+      auto recording = optimizer.record();
+      optimizer.update_params(nn::cross_entropy(net(b.input), b.target));
     }
     EXPECT_EQ(ddp.stats().backwards, 1);
     dist::check_synchronized(net);
@@ -243,23 +244,22 @@ TEST(DataParallelPage, OneProcess) {
 
 TEST(DataParallelPage, TrainStep) {
   struct Trained : Gan {
-    GradManager gm_d, gm_g;
-    Tensor train_step(const Tensor& real, const optim::OptimizerDict& optimizers) {
-      auto recording = gm_d.record();
+    Tensor train_step(const Tensor& real, optim::OptimizerDict& optimizers) {
+      auto recording = optimizers["disc"].record();
       Tensor loss = -mean(disc(real));
-      gm_d.backward(loss);
-      optimizers["disc"].step().clear_grad();
+      optimizers["disc"].update_params(loss);
       return loss;
     }
   };
   dist::run_ranks(2, [] {
     Trained gan;
     dist::SeparateDistributedDataParallel ddp(gan);
-    ddp.attach(gan.gm_d, gan.disc);
-    ddp.attach(gan.gm_g, gan.gen);
+    GradManager gm_d, gm_g;
+    ddp.attach(gm_d, gan.disc);
+    ddp.attach(gm_g, gan.gen);
     const Tensor real = ones({2, 4});
     optim::Adam opt_d(gan.disc.parameters()), opt_g(gan.gen.parameters());
-    optim::OptimizerDict optimizers{{"disc", opt_d}, {"gen", opt_g}};
+    optim::OptimizerDict optimizers{{"disc", opt_d, gm_d}, {"gen", opt_g, gm_g}};
     Tensor loss = ddp.train_step(real, optimizers);
     EXPECT_TRUE(loss.defined());
     dist::check_synchronized(gan);
