@@ -1,11 +1,13 @@
 #include "gradus/train/step.h"
 
 #include "gradus/autograd/ops/view.h"
+#include "gradus/distributed/data_parallel/allreduce_callback.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/train/training.h"
 
 namespace gradus::train {
 
@@ -41,6 +43,16 @@ Tensor Step::log(const std::string& name, const Tensor& value) {
   if (value.numel() != 1) throw ShapeError("log", name, ": expected one number, given ", describe(value));
   values_.emplace_back(name, detach(value));
   return value;
+}
+bool Step::backward(const std::string& network, Recording& recording, const Tensor& loss) {
+  try {
+    recording.backward(loss);
+    return true;
+  } catch (const dist::NotFiniteError& e) {
+    const std::string text = e.what();  // "[backward] rank 1 has ..."
+    training_->refuse(*this, network, text.substr(text.find("] ") + 2));
+    return false;
+  }
 }
 double Step::log(const std::string& name, double value) {
   values_.emplace_back(name, full({}, value, {.dtype = DType::kF64, .device = kCPU}));

@@ -10,10 +10,13 @@
 
 #include <string>
 
+#include "gradus/autograd/grad_manager.h"
 #include "gradus/data/dataset.h"
 #include "gradus/train/tally.h"
 
 namespace gradus::train {
+
+class Training;
 
 class Step {
  public:
@@ -35,16 +38,27 @@ class Step {
   Tensor rand(const Shape& sample = {});
 
   // Adds a value of this rank to the log, and returns it. The log shows its mean since the line
-  // before, over all ranks and over the steps that had it. The step ends with a ValueError if the
-  // value is NaN or infinite.
+  // before, over all ranks and over the steps that had it. The step ends with a ValueError if the value is
+  // NaN or infinite, unless backward() has returned false in it.
   // Errors: ShapeError unless it has one element.
   Tensor log(const std::string& name, const Tensor& value);
   double log(const std::string& name, double value);
+
+  // Computes the gradients as recording.backward(loss), and returns true. `network` names what they are of:
+  // "disc". Where the all-reduce finds NaN or infinity in them (check_finite of the wrapper or callback), the
+  // training ends on all ranks. Under OnNotFinite::kSkip it goes on without this step: then this returns
+  // false on all ranks, no gradient is delivered, and the optimizer must not step. Buffers are again as
+  // before the step.
+  //   if (s.backward("disc", recording, loss)) opt_d.step().clear_grad();
+  // Errors: ValueError with the step, the network, the rank and the parameter, the logged values that are not
+  // finite, and the last ones that were; those of Recording::backward.
+  bool backward(const std::string& network, Recording& recording, const Tensor& loss);
 
  private:
   friend class Training;
   template <class Fill> Tensor for_each_sample(const Shape& sample, Fill fill);
 
+  Training* training_ = nullptr;
   const data::Batch* batch_ = nullptr;
   int64_t number_ = 0, images_ = 0;
   uint64_t seed_ = 0;

@@ -46,6 +46,12 @@ double Sums::mean(std::string_view name) const {
   return count ? sum(name) / double(count) : 0;
 }
 
+std::map<std::string, double> Sums::means() const {
+  std::map<std::string, double> all;
+  for (const auto& [name, value] : of) all[name] = mean(name);
+  return all;
+}
+
 std::string mean_text(const std::string& name, double mean) {
   return name.starts_with("accuracy") ? format("%s %.2f %%", name.c_str(), 100 * mean)
                                       : format("%s %.4f", name.c_str(), mean);

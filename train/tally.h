@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,6 +32,7 @@ struct Sums {
   double sum(std::string_view name) const;
   // Returns sum(name) / seen, or over seen_of; 0 when nothing was seen.
   double mean(std::string_view name) const;
+  std::map<std::string, double> means() const;  // of all names
   bool operator==(const Sums&) const = default;
 };
 

@@ -9,7 +9,9 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/losses/cross_entropy.h"
 #include "gradus/distributed/data_parallel/bcast_checkpoint.h"
+#include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/environment.h"
 #include "gradus/train/program.h"
 #include "gradus/train/ranks.h"
@@ -20,6 +22,8 @@ namespace fs = std::filesystem;
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kMostSkippedInARow = 100;
 
 double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
@@ -107,7 +111,8 @@ Training::Training(std::string program, const RunOptions& run, data::DataLoader&
                                      {"tested_steps", tested_steps_},
                                      {"images", images_},
                                      {"steps", steps_},
-                                     {"seconds", seconds_}})) {}
+                                     {"seconds", seconds_},
+                                     {"skipped", skipped_}})) {}
 
 namespace {
 
@@ -120,10 +125,11 @@ std::vector<TrainingState::Part> parts_of(Trained& trained) {
 }
 
 // "12,800 images  loss/d 0.6812  loss/g 0.9320  5210 images/s"
-std::string range_line(const StepReport& r, int64_t step, int64_t images) {
+std::string range_line(const StepReport& r, int64_t step, int64_t images, int64_t skipped) {
   std::string text =
       format("step %lld  %lld images", static_cast<long long>(step), static_cast<long long>(images));
   for (const auto& [name, sum] : r.recent.of) text += "  " + mean_text(name, r.recent.mean(name));
+  if (skipped > 0) text += format("  skipped %lld", static_cast<long long>(skipped));
   return text + format("  %.0f images/s", r.images_per_second);
 }
 
@@ -132,6 +138,7 @@ std::string range_line(const StepReport& r, int64_t step, int64_t images) {
 Training::Training(std::string program, Trained trained, const RunOptions& run, TrainingOptions options)
     : Training(std::move(program), run, trained.loader, parts_of(trained), std::move(options)) {
   is_range_ = true;
+  model_ = &trained.model;
 }
 
 // ---- checkpoints ----
@@ -192,7 +199,7 @@ void Training::load(const io::LoadedCheckpoint& loaded) {
 
 // Rank 0 writes, the others go on meanwhile.
 void Training::save(const std::string& file) {
-  train_.reduce();
+  unlogged_ += train_.reduce();
   if (run_.checkpoint_dir.empty()) return;
   io::Checkpoint c = state_.collect();
   if (!is_first_rank()) return;
@@ -217,7 +224,7 @@ bool Training::next_epoch() {
   if (options_.test && test_due()) end_test(options_.test());
   if (ended()) return false;
   const data::LoaderState at = loader_.state();
-  if (at.samples == 0) train_ = Tally();
+  if (at.samples == 0) train_ = Tally(), unlogged_ = {};
   seconds_before_ = seconds_;
   step_time_ = data_time_ = {};
   const bool by_epochs = run_.images == 0 && run_.iterations == 0;
@@ -251,7 +258,10 @@ void Training::end_step(const Sums& mine) {
 
   const bool last = at.samples == total || ended();
   const bool log = is_range_ ? steps_ % run_.log_interval == 0 : (batch - 1) % run_.log_interval == 0;
-  if (log || last) recent_ = train_.reduce();
+  if (log || last) {
+    recent_ = std::exchange(unlogged_, {});
+    recent_ += train_.reduce();
+  }
   progress_->update(at.samples, figures());
   if (log) {
     write_events("train", recent_);
@@ -274,9 +284,10 @@ void Training::end_step(const Sums& mine) {
                                .step = step_time_,
                                .data = data_time_,
                                .images_per_second = progress_->units_per_second()};
-    print(is_range_ ? range_line(report, steps_, images_) : options_.step_line(report));
+    print(is_range_ ? range_line(report, steps_, images_, skipped_) : options_.step_line(report));
   }
   if (last) progress_->finish(figures());
+  if (log || last) warn();
   // The end of the epoch saves as well, unless a range of steps saves at its interval.
   if (!last || (is_range_ && run_.checkpoint_interval > 0 && !ended())) {
     const bool stop = stop_.agreed();
@@ -390,9 +401,13 @@ Training::Batches::Iterator Training::Batches::begin() const {
 
 // ---- steps ----
 
-Step Training::step_with(const data::Batch& b) const {
+Step Training::step_with(const data::Batch& b) {
   const data::DataLoaderOptions& o = loader_.options();
+  buffers_.clear();
+  if (options_.on_not_finite == OnNotFinite::kSkip)
+    for (const Tensor& x : model_->buffers()) buffers_.push_back(raw::clone(x));
   Step s;
+  s.training_ = this;
   s.batch_ = &b;
   s.number_ = steps_ + 1;
   s.images_ = images_ + b.global_size;
@@ -406,10 +421,44 @@ void Training::end_step(Step& step) {
   Sums mine = {.seen = step.batch().size()};
   for (const auto& [name, tensor] : step.values_) {
     const double value = tensor.item<double>();
+    if (skipped_step_ == steps_ && !std::isfinite(value)) continue;
     check_finite(name, value);
     mine += {.of = {{name, value}}, .seen_of = {{name, 1}}};
   }
+  if (skipped_step_ != steps_) skipped_in_row_ = 0;
   end_step(mine);
+}
+
+void Training::refuse(const Step& step, const std::string& network, const std::string& found) {
+  std::string mine;
+  for (const auto& [name, tensor] : step.values_)
+    if (const double value = tensor.item<double>(); !std::isfinite(value))
+      mine +=
+          concat("; ", name, " is ", std::isnan(value) ? "NaN" : "infinite", " on rank ", dist::get_rank());
+  std::string text = concat("step ", steps_ + 1, ", ", network, ": ", found);
+  if (dist::get_world_size() == 1)
+    text += mine;
+  else
+    for (const std::string& theirs : dist::all_gather_object(mine)) text += theirs;
+  if (!last_values_.empty()) text += "; before";
+  for (const auto& [name, value] : last_values_) text += concat(' ', name, " was ", value);
+  if (skipped_step_ != steps_) ++skipped_in_row_;
+  if (options_.on_not_finite == OnNotFinite::kStop || skipped_in_row_ >= kMostSkippedInARow) {
+    const std::string saved = checkpoint_path();
+    if (skipped_in_row_ > 1) text += concat("; ", skipped_in_row_, " steps in a row were left out");
+    throw ValueError(program_, text, saved.empty() ? "" : concat("; ", saved, " stays as it was before"));
+  }
+  ++skipped_, skipped_step_ = steps_;
+  const std::vector<Tensor> now = model_->buffers();
+  for (size_t i = 0; i < now.size(); ++i) raw::copy_(now[i], buffers_[i]);
+  print(concat("Left out: ", text));
+}
+
+void Training::warn() {
+  if (options_.warnings)
+    for (const std::string& text : options_.warnings(recent_, steps_ - recent_until_))
+      print("Warning: " + text);
+  recent_until_ = steps_;
 }
 
 void Training::check_finite(const std::string& name, double value) {
@@ -419,7 +468,8 @@ void Training::check_finite(const std::string& name, double value) {
   }
   const auto before = last_values_.find(name);
   const std::string saved = checkpoint_path();
-  throw ValueError(program_, "step ", steps_ + 1, ": ", name, " is ", value, " on rank ", dist::get_rank(),
+  throw ValueError(program_, "step ", steps_ + 1, ": ", name, " is ", std::isnan(value) ? "NaN" : "infinite",
+                   " on rank ", dist::get_rank(),
                    before == last_values_.end() ? "" : concat("; before it was ", before->second),
                    saved.empty() ? "" : concat("; ", saved, " stays as it was before"));
 }

@@ -98,6 +98,12 @@ struct Trained {
   std::vector<TrainingState::Part> more = {};  // schedules, scalers, numbers, ...
 };
 
+// What follows when gradients are not finite (Step::backward).
+enum class OnNotFinite {
+  kStop,
+  kSkip,  // the network's step is left out, on all ranks; 100 in a row end the training
+};
+
 struct TrainingOptions {
   // What must be as it was when a checkpoint was written, by name: "network", "resnet20".
   std::vector<std::pair<std::string, std::string>> fixed = {};
@@ -109,6 +115,11 @@ struct TrainingOptions {
   bool lower_is_better = false;
   // Keeps the checkpoint of the best test too, as DIR/PROGRAM.best.ckpt.
   bool keep_best = false;
+  // For a range of steps.
+  OnNotFinite on_not_finite = OnNotFinite::kStop;
+  // Returns warnings, which are printed: given the sums since the line of the log before, and how many steps
+  // they are of. Called on all ranks, with the same.
+  std::function<std::vector<std::string>(const Sums& recent, int64_t steps)> warnings = {};
   std::function<std::string(const StepReport&)> step_line = train::step_line;
   std::function<std::string(const Sums&)> test_line = train::test_line;
 };
@@ -182,6 +193,8 @@ class Training {
   io::EventWriter* events() { return events_.get(); }
   int64_t steps() const { return steps_; }    // over all runs of this training
   int64_t images() const { return images_; }  // shown in them, to all ranks together
+  // Returns how many backwards were left out because gradients were not finite.
+  int64_t skipped() const { return skipped_; }
 
   int64_t epoch() const { return int64_t(loader_.epoch()); }  // epochs done
   const data::DataLoader& loader() const { return loader_; }
@@ -211,10 +224,14 @@ class Training {
   void load(const io::LoadedCheckpoint& loaded);
   void begin_step(const data::Batch& b);
   // Makes the step of the batch at hand; ends it.
-  Step step_with(const data::Batch& b) const;
+  Step step_with(const data::Batch& b);
   void end_step(Step& step);
   // Errors: ValueError for a value that is not finite.
   void check_finite(const std::string& name, double value);
+  // Leaves a backward of the step out, or ends the training. Collective. `found` says what is not finite.
+  friend class Step;
+  void refuse(const Step& step, const std::string& network, const std::string& found);
+  void warn();
   std::string figures() const;
   void write_events(const std::string& prefix, const Sums& sums);
 
@@ -226,7 +243,9 @@ class Training {
   std::unique_ptr<io::EventWriter> events_;
   internal::Stop stop_;
   Tally train_;
-  Sums recent_;
+  Sums recent_;               // since the line of the log before
+  Sums unlogged_;             // what a checkpoint has added up since
+  int64_t recent_until_ = 0;  // steps when the last line was logged
   std::vector<EpochResult> history_;
   int64_t images_ = 0, steps_ = 0;  // trained on, and how long that took
   double seconds_ = 0;
@@ -235,7 +254,11 @@ class Training {
   TrainingState state_;        // of all of these
   bool dry_run_done_ = false;
   bool is_range_ = false;                      // of steps, and not of epochs with batches
+  nn::Module* model_ = nullptr;                // of a range
   std::map<std::string, double> last_values_;  // that this rank's steps have logged
+  int64_t skipped_ = 0, skipped_in_row_ = 0;   // backwards
+  int64_t skipped_step_ = -1;                  // the last step with one
+  std::vector<Tensor> buffers_;                // as before the step, if it may be skipped
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 
   // Of the epoch at hand.

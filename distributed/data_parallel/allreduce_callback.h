@@ -26,6 +26,7 @@
 #include "gradus/distributed/base/reduce_op.h"
 #include "gradus/distributed/data_parallel/comm_hook.h"
 #include "gradus/distributed/group/group.h"
+#include "gradus/tensor/base/error.h"
 
 namespace gradus::dist {
 
@@ -33,6 +34,11 @@ namespace internal {
 class Reducer;
 enum class Op : uint8_t;
 }  // namespace internal
+
+// check_finite has found NaN or infinity.
+struct NotFiniteError : ValueError {
+  using ValueError::ValueError;
+};
 
 struct AllReduceCallbackOptions {
   Group group = {};
@@ -45,8 +51,9 @@ struct AllReduceCallbackOptions {
   // Every so many backwards, compares the parameters of all ranks (0: never).
   // Errors: MismatchError naming the first tensor that differs, and the rank.
   int check_divergence_every = 0;
-  // Looks for NaN and infinity in every rank's gradient.
-  // Errors: ValueError on all ranks naming rank and tensor.
+  // Looks for NaN and infinity in every rank's gradient. Where there is one, no gradient of that backward is
+  // delivered, and training may go on.
+  // Errors: NotFiniteError on all ranks naming rank and tensor.
   bool check_finite = false;
   // The names of parameters, for messages and reports: net.named_parameters(). Else they are numbered.
   std::function<std::string(const Tensor& param)> name_of = {};

@@ -65,6 +65,9 @@ Args parse(int argc, char** argv) {
            {.one_of = {"separate", "whole", "callbacks"}});
   line.add("--find-unused-parameters", a.find_unused_parameters, "option of the wrapper");
   line.add("--syncbn", a.syncbn, "batch norm over all ranks");
+  line.add("--joined-forward", a.joined_forward,
+           "the discriminator sees real and generated images as one batch");
+  line.add("--on-nan", a.on_nan, "when gradients are not finite", {.one_of = {"stop", "skip"}});
   line.add("--amp", a.amp, "compute products and convolutions in this dtype: bf16",
            {.one_of = {"bf16"}, .value = "DTYPE"});
   line.add("--sample-every", a.sample_every, "images between two grids of samples [a tenth of all]",

@@ -15,16 +15,14 @@ void step(train::Step& s, Trainer& t) {
   if (both) making.pause();
   {
     Recording judging = t.disc.record();
-    const Tensor real_scores = t.judge(real, real_labels), fake_scores = t.judge(detach(fake), labels);
-    judging.backward(s.log("loss/d", gan::vanilla_d(real_scores, fake_scores)));
-    t.disc.step();
+    const auto [real_scores, fake_scores] = t.judge(s, real, detach(fake), real_labels, labels);
+    t.disc.update(s, judging, s.log("loss/d", gan::vanilla_d(real_scores, fake_scores)));
     s.log("d/real", mean(sigmoid(detach(real_scores))));
     s.log("d/fake", mean(sigmoid(detach(fake_scores))));
   }
   if (!both) return;
   making.resume();
-  making.backward(s.log("loss/g", gan::vanilla_g(t.judge(fake, labels))));
-  t.gen.step();
+  t.gen.update(s, making, s.log("loss/g", gan::vanilla_g(t.judge(fake, labels))));
   t.ema().update(s.images());
 }
 

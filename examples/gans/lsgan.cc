@@ -10,16 +10,14 @@ void step(train::Step& s, Trainer& t) {
   const Tensor real = t.real(s), fake = t.generate(s);
   {
     Recording judging = t.disc.record();
-    const Tensor real_scores = t.judge(real), fake_scores = t.judge(fake);
-    judging.backward(s.log("loss/d", gan::lsgan_d(real_scores, fake_scores)));
-    t.disc.step();
+    const auto [real_scores, fake_scores] = t.judge(s, real, fake);
+    t.disc.update(s, judging, s.log("loss/d", gan::lsgan_d(real_scores, fake_scores)));
     s.log("d/real", mean(detach(real_scores)));
     s.log("d/fake", mean(detach(fake_scores)));
   }
   if (!s.every(t.disc_steps())) return;
   Recording making = t.gen.record();
-  making.backward(s.log("loss/g", gan::lsgan_g(t.judge(t.generate(s)))));
-  t.gen.step();
+  t.gen.update(s, making, s.log("loss/g", gan::lsgan_g(t.judge(t.generate(s)))));
   t.ema().update(s.images());
 }
 

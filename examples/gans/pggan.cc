@@ -10,20 +10,19 @@ void step(train::Step& s, Trainer& t) {
   const Tensor real = t.real(s), fake = t.generate(s);
   {
     Recording judging = t.disc.record();
-    const Tensor real_scores = t.judge(real), fake_scores = t.judge(fake);
+    const auto [real_scores, fake_scores] = t.judge(s, real, fake);
     const Tensor penalty =
         gan::gradient_penalty([&](const Tensor& x) { return t.judge(x); }, real, fake, s.rand());
-    judging.backward(s.log("loss/d", gan::wgan_d(real_scores, fake_scores)) + 10 * s.log("penalty", penalty) +
-                     0.001 * gan::drift(real_scores));
-    t.disc.step();
+    t.disc.update(s, judging,
+                  s.log("loss/d", gan::wgan_d(real_scores, fake_scores)) + 10 * s.log("penalty", penalty) +
+                      0.001 * gan::drift(real_scores));
     s.log("d/real", mean(detach(real_scores)));
     s.log("d/fake", mean(detach(fake_scores)));
   }
   t.ema().update(s.images());  // before the generator's step, as the paper's program
   if (!s.every(t.disc_steps())) return;
   Recording making = t.gen.record();
-  making.backward(s.log("loss/g", gan::wgan_g(t.judge(t.generate(s)))));
-  t.gen.step();
+  t.gen.update(s, making, s.log("loss/g", gan::wgan_g(t.judge(t.generate(s)))));
 }
 
 std::unique_ptr<Networks> make(const NetworkOptions& o) {
@@ -40,6 +39,7 @@ const Recipe kPggan = {.name = "pggan",
                        .adam = {.lr = 1e-3, .betas = {0, 0.99}},
                        .batch = 64,
                        .grows = true,
+                       .is_critic = true,
                        .make = make,
                        .step = step};
 

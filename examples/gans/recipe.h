@@ -18,6 +18,7 @@ struct Recipe {
   int64_t disc_steps = 1;   // of the discriminator, for each of the generator
   bool grows = false;
   bool takes_labels = false;
+  bool is_critic = false;  // its discriminator's scores have no bounds
   std::unique_ptr<Networks> (*make)(const NetworkOptions&);
   // Trains both networks with the step's images.
   void (*step)(train::Step&, Trainer&);

@@ -23,6 +23,8 @@ TrainerOptions trainer_options(const Args& a, int64_t size) {
                       .ddp = a.ddp,
                       .find_unused_parameters = a.find_unused_parameters,
                       .sync_batch_norm = a.syncbn,
+                      .joined_forward = a.joined_forward,
+                      .log_interval = a.log_interval,
                       .growth = growth(a, size)};
   if (a.lr > 0) o.adam.lr = a.lr;
   return o;
@@ -72,6 +74,7 @@ void write_summary(const train::Training& t, const Args& a, const Images& images
       {"fade", at.fade},
       {"d_steps", t.steps()},
       {"g_steps", t.steps() / trainer.disc_steps()},
+      {"skipped", t.skipped()},
       {"ddp", a.ddp},
       {"bytes_sent_d", trainer.bytes_sent_d()},
       {"bytes_sent_g", trainer.bytes_sent_g()}};
@@ -100,6 +103,7 @@ void train_gan(const Args& a) {
                                        .drop_last = true,
                                        .seed = a.seed});
   Trainer trainer(*net, networks, trainer_options(a, images.size));
+  gan::Watch watch({.won = r.is_critic ? 0 : 0.99});
   train::Training training(
       "gan",
       {.model = *net,
@@ -107,7 +111,12 @@ void train_gan(const Args& a) {
        .optimizers = {{"disc", trainer.disc.optimizer()}, {"gen", trainer.gen.optimizer()}},
        .ema = trainer.ema(),
        .more = {{"scale_size", net->scale.size}, {"scale_fade", net->scale.fade}}},
-      a, {.fixed = fixed(networks, trainer.growth_text())});
+      a,
+      {.fixed = fixed(networks, trainer.growth_text()),
+       .on_not_finite = a.on_nan == "skip" ? train::OnNotFinite::kSkip : train::OnNotFinite::kStop,
+       .warnings = [&](const train::Sums& recent, int64_t steps) {
+         return watch.update(recent.means(), steps);
+       }});
   describe(training, *net, images, trainer);
   const Grids grids(samples_folder(a), networks, a.seed);
   const int64_t sample_every =
@@ -121,6 +130,10 @@ void train_gan(const Args& a) {
       r.step(s, trainer);
     }
     trainer.end();
+    if (training.events() && s.every(a.log_interval)) {
+      training.events()->add_scalar("scale", double(net->scale.size), s.number());
+      training.events()->add_scalar("fade", net->scale.fade, s.number());
+    }
     if (crosses(s, sample_every) && train::is_first_rank()) {
       const Tensor grid = grids.write(*net, trainer.ema().weights(), s.images());
       if (training.events()) training.events()->add_image("samples", grid, s.number(), {.nrow = 8});

@@ -1,12 +1,19 @@
 #include "gradus/examples/gans/trainer.h"
 
+#include <cmath>
+
 namespace gradus::examples {
 
 Recording Trainer::Side::record() {
   return narrows_ ? manager_->record({.only = net_->parameters()}) : manager_->record();
 }
 
-void Trainer::Side::step() { adam_->step().clear_grad(); }
+void Trainer::Side::update(train::Step& s, Recording& recording, const Tensor& loss) {
+  if (!s.backward(name_, recording, loss)) return;
+  if (s.every(log_interval_))
+    s.log("grad_norm/" + name_, optim::clip_grad_norm_(net_->parameters(), INFINITY));
+  adam_->step().clear_grad();
+}
 
 Trainer::Trainer(Networks& net, const NetworkOptions& networks, TrainerOptions options)
     : net_(net), networks_(networks), options_(std::move(options)) {
@@ -20,10 +27,14 @@ Trainer::Trainer(Networks& net, const NetworkOptions& networks, TrainerOptions o
 void Trainer::attach() {
   const bool whole = options_.ddp == "whole";
   disc.net_ = net_.disc, gen.net_ = net_.gen;
+  disc.name_ = "disc", gen.name_ = "gen";
+  disc.log_interval_ = gen.log_interval_ = options_.log_interval;
   disc.manager_ = &managers_[0], gen.manager_ = &managers_[whole ? 0 : 1];
   disc.narrows_ = gen.narrows_ = whole;
   const dist::DistributedDataParallelOptions wrapper = {
-      .broadcast_buffers = false, .find_unused_parameters = options_.find_unused_parameters};
+      .broadcast_buffers = false,
+      .find_unused_parameters = options_.find_unused_parameters,
+      .check_finite = true};
   if (whole) {
     whole_ = std::make_unique<dist::DistributedDataParallel<Networks>>(net_, wrapper);
     whole_->attach(managers_[0]);
@@ -33,7 +44,13 @@ void Trainer::attach() {
     separate_->attach(managers_[1], *net_.gen);
   } else {
     dist::bcast_list_(net_);
-    for (auto& callback : callbacks_) callback = dist::make_allreduce_cb(dist::ReduceOp::kMean);
+    const auto name_of = [this](const Tensor& param) {
+      for (const auto& [name, p] : net_.named_parameters())
+        if (p.is_same(param)) return name;
+      return std::string("a parameter");
+    };
+    for (auto& callback : callbacks_)
+      callback = dist::make_allreduce_cb(dist::ReduceOp::kMean, {.check_finite = true, .name_of = name_of});
     managers_[0].attach(net_.disc->parameters(), callbacks_[0]);
     managers_[1].attach(net_.gen->parameters(), callbacks_[1]);
   }
@@ -65,6 +82,15 @@ void Trainer::end() {
 Tensor Trainer::real(const train::Step& s) const {
   const Tensor x = s.batch().input;
   return options_.growth ? gan::scaled_images(x, net_.scale.size, net_.scale.fade) : x;
+}
+
+Trainer::Scores Trainer::judge(train::Step& s, const Tensor& real, const Tensor& fake,
+                               const Tensor& real_labels, const Tensor& fake_labels) {
+  s.log("diversity", gan::diversity(real, fake));
+  if (!options_.joined_forward) return {judge(real, real_labels), judge(fake, fake_labels)};
+  const Tensor labels = real_labels.defined() ? cat({real_labels, fake_labels}, 0) : Tensor();
+  const Tensor both = judge(cat({real, fake}, 0), labels);
+  return {slice(both, 0, 0, real.size(0)), slice(both, 0, real.size(0), both.size(0))};
 }
 
 Tensor Trainer::labels(const train::Step& s) const {

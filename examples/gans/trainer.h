@@ -17,6 +17,8 @@ struct TrainerOptions {
   std::string ddp = "separate";         // "separate", "whole" or "callbacks"
   bool find_unused_parameters = false;  // of DistributedDataParallel
   bool sync_batch_norm = false;         // over all ranks
+  bool joined_forward = false;          // real and generated images pass the discriminator together
+  int64_t log_interval = 100;           // steps between two norms of the gradients in the log
   std::optional<gan::Growth> growth = {};
 };
 
@@ -27,12 +29,15 @@ class Trainer {
    public:
     // Follows the network's parameters.
     Recording record();
-    // Makes the optimizer's step, and drops the gradients.
-    void step();
+    // Computes the gradients of the loss, and makes the optimizer's step. Leaves it out where gradients
+    // are not finite and --on-nan says so.
+    void update(train::Step& s, Recording& recording, const Tensor& loss);
     optim::Adam& optimizer() { return *adam_; }
 
    private:
     friend class Trainer;
+    std::string name_;
+    int64_t log_interval_ = 1;
     nn::Module* net_ = nullptr;
     GradManager* manager_ = nullptr;
     bool narrows_ = false;  // the manager follows both networks
@@ -62,6 +67,13 @@ class Trainer {
     return net_.generate(s.randn({networks_.latent}), labels);
   }
   Tensor judge(const Tensor& x, const Tensor& labels = {}) { return net_.judge(x, labels); }
+  // Returns the scores of real images and of fakes, of one batch of both with --joined-forward. Logs how
+  // diverse the fakes are.
+  struct Scores {
+    Tensor real, fake;
+  };
+  Scores judge(train::Step& s, const Tensor& real, const Tensor& fake, const Tensor& real_labels = {},
+               const Tensor& fake_labels = {});
 
   int64_t disc_steps() const { return options_.disc_steps; }
   // Returns where a training with so many images is: its size and fade.

@@ -10,18 +10,17 @@ void step(train::Step& s, Trainer& t) {
   const Tensor real = t.real(s), fake = t.generate(s);
   {
     Recording judging = t.disc.record();
-    const Tensor real_scores = t.judge(real), fake_scores = t.judge(fake);
+    const auto [real_scores, fake_scores] = t.judge(s, real, fake);
     const Tensor penalty =
         gan::gradient_penalty([&](const Tensor& x) { return t.judge(x); }, real, fake, s.rand());
-    judging.backward(s.log("loss/d", gan::wgan_d(real_scores, fake_scores)) + 10 * s.log("penalty", penalty));
-    t.disc.step();
+    t.disc.update(s, judging,
+                  s.log("loss/d", gan::wgan_d(real_scores, fake_scores)) + 10 * s.log("penalty", penalty));
     s.log("d/real", mean(detach(real_scores)));
     s.log("d/fake", mean(detach(fake_scores)));
   }
   if (!s.every(t.disc_steps())) return;
   Recording making = t.gen.record();
-  making.backward(s.log("loss/g", gan::wgan_g(t.judge(t.generate(s)))));
-  t.gen.step();
+  t.gen.update(s, making, s.log("loss/g", gan::wgan_g(t.judge(t.generate(s)))));
   t.ema().update(s.images());
 }
 
@@ -43,6 +42,7 @@ const Recipe kWganGp = {.name = "wgan_gp",
                         .adam = {.lr = 1e-4, .betas = {0.5, 0.9}},
                         .batch = 64,
                         .disc_steps = 5,
+                        .is_critic = true,
                         .make = make,
                         .step = step};
 

@@ -212,5 +212,37 @@ TEST(GanMistakes, InImageFilesEndItOrAreSkipped) {
   EXPECT_EQ(skip.status, 0) << skip.output;
 }
 
+TEST(GanProgramNotFinite, EndsAllRanksOrLeavesStepsOut) {
+  Scratch s;
+  make_images(s.dir());
+  const Model& dcgan = all_models().front();
+  const Result stopped = gan(s.dir(), small(dcgan, {"--nproc", "2", "--lr", "1e30"}));
+  EXPECT_NE(stopped.status, 0);
+  EXPECT_THAT(stopped.output,
+              HasSubstr("step 1, gen: rank 0 has NaN or infinity in the gradient of gen.main."));
+  EXPECT_THAT(stopped.output, HasSubstr(" on rank 1"));
+  const Result skipped = gan(s.dir(), small(dcgan, {"--nproc", "2", "--lr", "1e30", "--on-nan", "skip"}));
+  EXPECT_EQ(skipped.status, 0) << skipped.output;
+  EXPECT_THAT(skipped.output, HasSubstr("Left out: step 1, gen: "));
+  EXPECT_GE(summary(s.dir() / "s.json").at("skipped"), 10);
+}
+
+TEST(GanProgramWarning, OfAGeneratorThatMakesOneImage) {
+  Scratch s;
+  make_images(s.dir());
+  const Result r = gan(
+      s.dir(), small(all_models().front(), {"--images", "4960", "--lr", "1e-9", "--log-interval", "100"}));
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_THAT(r.output,
+              HasSubstr("Warning: the generator makes one image: for 300 steps its images have differed"));
+}
+
+TEST_P(GanProgram, JudgesRealAndGeneratedImagesAsOneBatchToo) {
+  Scratch s;
+  make_images(s.dir());
+  const Result r = gan(s.dir(), small(GetParam(), {"--joined-forward", "--nproc", "2", "--syncbn"}));
+  EXPECT_EQ(r.status, 0) << r.output;
+}
+
 }  // namespace
 }  // namespace gradus::examples

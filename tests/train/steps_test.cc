@@ -173,7 +173,7 @@ TEST(Steps, ThatLogNoFiniteValueEndAllRanks) {
     FAIL() << "no error";
   } catch (const std::exception&) {
   }
-  EXPECT_THAT(texts[1], HasSubstr("step 2: penalty is nan on rank 1; before it was 1"));
+  EXPECT_THAT(texts[1], HasSubstr("step 2: penalty is NaN on rank 1; before it was 1"));
   EXPECT_NE(texts[0], "");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
 }

@@ -1,4 +1,5 @@
-// What trains GANs beside layers and networks: averages of weights, growth, latents, losses, penalties.
+// What trains GANs beside layers and networks: averages of weights, growth, latents, losses, penalties,
+// what goes wrong.
 #pragma once
 
 #include "gradus/train/gan/ema.h"
@@ -6,3 +7,4 @@
 #include "gradus/train/gan/latents.h"
 #include "gradus/train/gan/losses.h"
 #include "gradus/train/gan/penalties.h"
+#include "gradus/train/gan/watch.h"

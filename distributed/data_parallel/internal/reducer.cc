@@ -299,7 +299,7 @@ void Reducer::conclude(Backward& b) {
   const std::string text = b.finite.found(group(), params_);
   if (!text.empty()) {
     drop_pending();
-    on_all(b, [&] { throw ValueError("backward", text); });
+    on_all(b, [&] { throw NotFiniteError("backward", text); });
   }
   if (b.broadcast) b.broadcast->finish();
   ++synchronized_;

@@ -873,7 +873,7 @@ TEST_P(OfWorlds, AGradientThatIsNotFiniteIsTheSameErrorOnAllByRankAndName) {
             try {
               step(true);
               ADD_FAILURE() << "no error";
-            } catch (const ValueError& e) {
+            } catch (const NotFiniteError& e) {
               EXPECT_THAT(e.what(), HasSubstr(want));
             }
             EXPECT_THAT(values(params[1].grad()), Each(1)) << "nothing of the bad step was delivered";

@@ -1,0 +1,71 @@
+#include "gradus/train/gan/watch.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/tensor/ops/creation.h"
+
+namespace gradus::gan {
+namespace {
+
+using Means = std::map<std::string, double>;
+
+std::string text(double x) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%.4f", x);
+  return digits;
+}
+
+// The mean over pixels of the variance over the batch.
+double variance(const Tensor& x) {
+  const auto off = no_record();
+  return mean(var(to(detach(x), DType::kF32), 0, {.correction = 0})).item<double>();
+}
+
+}  // namespace
+
+Tensor diversity(const Tensor& real, const Tensor& fake) {
+  const double reals = variance(real), ratio = reals > 0 ? variance(fake) / reals : 1;
+  return full({}, std::sqrt(ratio), {.dtype = DType::kF64, .device = kCPU});
+}
+
+Watch::Watch(WatchOptions options) : options_(options) {
+  if (options.steps < 1) throw ValueError("watch", "expected steps >= 1, given ", options.steps);
+}
+
+bool Watch::counts(Kind& kind, bool now, int64_t steps) const {
+  kind.steps = now ? kind.steps + steps : 0;
+  if (kind.said || kind.steps < options_.steps) return false;
+  return kind.said = true;
+}
+
+std::vector<std::string> Watch::update(const Means& means, int64_t steps) {
+  std::vector<std::string> warnings;
+  if (options_.won > 0 && means.contains("d/real") && means.contains("d/fake")) {
+    const double real = means.at("d/real"), fake = means.at("d/fake");
+    if (counts(won_, real > options_.won && fake < 1 - options_.won, steps))
+      warnings.push_back(concat("the discriminator has won: for ", won_.steps, " steps d/real has been ",
+                                text(real), " and d/fake ", text(fake), ", so the generator learns nothing"));
+  }
+  if (means.contains("diversity")) {
+    const double value = means.at("diversity");
+    if (counts(same_, value < options_.diversity, steps))
+      warnings.push_back(concat("the generator makes one image: for ", same_.steps,
+                                " steps its images have differed by ", text(value), " of what real ones do"));
+  }
+  if (means.contains("penalty")) {
+    const double value = means.at("penalty");
+    const bool grown = least_penalty_ >= 0 && value > 1 && value > options_.penalty_grows * least_penalty_;
+    if (counts(grows_, grown, steps))
+      warnings.push_back(concat("the penalty grows: for ", grows_.steps, " steps it has been above ",
+                                options_.penalty_grows, " times its least, ", text(least_penalty_),
+                                ", and is now ", text(value)));
+    if (least_penalty_ < 0 || value < least_penalty_) least_penalty_ = value;
+  }
+  return warnings;
+}
+
+}  // namespace gradus::gan
