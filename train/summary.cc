@@ -25,6 +25,7 @@ Json history_of(const Training& t) {
     add_means(entry, "train_", e.train);
     add_means(entry, "test_", e.test);
     entry["seconds"] = e.seconds;
+    entry["images"] = e.images;
   }
   return history;
 }

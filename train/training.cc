@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <sstream>
 
 #include "gradus/autograd/grad_manager.h"
@@ -40,6 +41,7 @@ void put(io::Checkpoint& c, const std::string& name, const Sums& s) {
     names += key + '\n';
     c.put(concat(name, ".sum.", key), sum);
   }
+  for (const auto& [key, count] : s.seen_of) c.put(concat(name, ".count.", key), count);
   c.put(name + ".seen", s.seen);
   c.put(name + ".names", names);  // in their order
 }
@@ -47,8 +49,11 @@ void put(io::Checkpoint& c, const std::string& name, const Sums& s) {
 Sums get(const io::Checkpoint& c, const std::string& name) {
   Sums s{.seen = c.get<int64_t>(name + ".seen")};
   std::istringstream names(c.get<std::string>(name + ".names"));
-  for (std::string key; std::getline(names, key);)
+  for (std::string key; std::getline(names, key);) {
     s.of.emplace_back(key, c.get<double>(concat(name, ".sum.", key)));
+    if (const std::string count = concat(name, ".count.", key); c.contains(count))
+      s.seen_of.emplace_back(key, c.get<int64_t>(count));
+  }
   return s;
 }
 
@@ -67,6 +72,7 @@ void put(io::Checkpoint& c, const std::vector<EpochResult>& history) {
     put(c, name + ".train", history[i].train);
     put(c, name + ".test", history[i].test);
     c.put(name + ".seconds", history[i].seconds);
+    c.put(name + ".images", history[i].images);
   }
 }
 
@@ -78,7 +84,8 @@ std::vector<EpochResult> get_history(const io::Checkpoint& c) {
     history.push_back({.epoch = c.get<int64_t>(name + ".epoch"),
                        .train = get(c, name + ".train"),
                        .test = get(c, name + ".test"),
-                       .seconds = c.get<double>(name + ".seconds")});
+                       .seconds = c.get<double>(name + ".seconds"),
+                       .images = c.contains(name + ".images") ? c.get<int64_t>(name + ".images") : 0});
   }
   return history;
 }
@@ -225,15 +232,20 @@ bool Training::next_epoch() {
   if (ended()) return false;
   const data::LoaderState at = loader_.state();
   if (at.samples == 0) train_ = Tally(), unlogged_ = {};
-  seconds_before_ = seconds_;
   step_time_ = data_time_ = {};
+  begin_progress();
+  return true;
+}
+
+void Training::begin_progress() {
+  const data::LoaderState at = loader_.state();
+  seconds_before_ = seconds_;
   const bool by_epochs = run_.images == 0 && run_.iterations == 0;
   const std::string title = by_epochs ? format("Epoch %d/%d", int(at.epoch) + 1, int(run_.epochs))
                                       : format("Epoch %d", int(at.epoch) + 1);
   progress_.emplace(ProgressOptions{
       .title = title, .total = loader_.dataset().size(), .done = at.samples, .shown = is_first_rank()});
   step_ended_ = Clock::now();
-  return true;
 }
 
 Training::Batches Training::batches() { return Batches(*this); }
@@ -321,7 +333,12 @@ void Training::end_epoch() {
 
 // ---- tests ----
 
-bool Training::test_due() const { return epoch() > tested_ || (ended() && steps_ > tested_steps_); }
+bool Training::test_due() const {
+  if (ended() && steps_ > tested_steps_) return true;
+  if (options_.test_every == 0) return epoch() > tested_;
+  const int64_t tested = history_.empty() ? 0 : history_.back().images;
+  return images_ / options_.test_every > tested / options_.test_every;
+}
 
 bool Training::end_test_step() {
   if (stop_.agreed()) throw Interrupted{checkpoint_path()};
@@ -334,7 +351,8 @@ void Training::end_test(const Sums& all) {
   if (events_) events_->flush();
   tested_ = epoch();
   tested_steps_ = steps_;
-  history_.push_back({.epoch = tested_, .train = train_.total(), .test = all, .seconds = seconds_});
+  history_.push_back(
+      {.epoch = tested_, .train = train_.total(), .test = all, .seconds = seconds_, .images = images_});
   if (!options_.keep_best || run_.dry_run) return;
   if (best() == last()) save(checkpoint_path(".best"));
   save();
@@ -371,8 +389,12 @@ const EpochResult& Training::last() const {
 const EpochResult& Training::best() const {
   last();
   const double sign = options_.lower_is_better ? -1 : 1;
-  return *std::ranges::max_element(
-      history_, {}, [&](const EpochResult& e) { return sign * e.test.mean(options_.best_by); });
+  return *std::ranges::max_element(history_, {}, [&](const EpochResult& e) {
+    const bool has =
+        std::ranges::any_of(e.test.of, [&](const auto& sum) { return sum.first == options_.best_by; });
+    const double mean = sign * e.test.mean(options_.best_by);
+    return has && std::isfinite(mean) ? mean : -std::numeric_limits<double>::infinity();
+  });
 }
 
 double Training::seconds() const { return seconds_since(start_); }
@@ -427,6 +449,10 @@ void Training::end_step(Step& step) {
   }
   if (skipped_step_ != steps_) skipped_in_row_ = 0;
   end_step(mine);
+  if (!options_.test || options_.test_every == 0 || !test_due()) return;
+  progress_.reset();  // its time is that of steps
+  end_test(options_.test());
+  begin_progress();
 }
 
 void Training::refuse(const Step& step, const std::string& network, const std::string& found) {

@@ -60,6 +60,7 @@ struct EpochResult {
   int64_t epoch = 0;  // epochs done: 1 after the first
   Sums train, test;
   double seconds = 0;  // of training, over all runs so far
+  int64_t images = 0;  // shown so far
 
   bool operator==(const EpochResult&) const = default;
 };
@@ -110,7 +111,10 @@ struct TrainingOptions {
   // Makes a test, and returns its sums over all ranks. next_epoch() calls it whenever one is due; without it
   // the program calls test_due() and end_test() itself.
   std::function<Sums()> test = {};
-  // best() compares tests by this mean.
+  // Of a range of steps: a test whenever so many more images have been shown, and at the end; 0:
+  // after each epoch.
+  int64_t test_every = 0;
+  // best() compares tests by this mean. One that is missing or not finite is the worst.
   std::string best_by = "accuracy";
   bool lower_is_better = false;
   // Keeps the checkpoint of the best test too, as DIR/PROGRAM.best.ckpt.
@@ -165,7 +169,8 @@ class Training {
   Steps begin();
   std::default_sentinel_t end() const { return {}; }
 
-  // Returns true after an epoch, and at the very end, until a test has been made.
+  // Returns true after an epoch or TrainingOptions::test_every images, and at the very end, until a test
+  // has been made.
   bool test_due() const;
   // Ends a step of a test. Returns true when it was the last one: in a dry run.
   // Errors: Interrupted.
@@ -220,6 +225,7 @@ class Training {
                              : run_.iterations > 0 ? steps_ >= run_.iterations
                                                    : false);
   }
+  void begin_progress();
   io::LoadedCheckpoint find_checkpoint() const;
   void load(const io::LoadedCheckpoint& loaded);
   void begin_step(const data::Batch& b);

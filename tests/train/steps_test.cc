@@ -178,6 +178,97 @@ TEST(Steps, ThatLogNoFiniteValueEndAllRanks) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
 }
 
+// Tests of a training whose values are given; where they were made.
+struct Tested {
+  Tested(const train::RunOptions& run, std::vector<double> given, int64_t every = 36)
+      : values(std::move(given)),
+        training("gan", {.model = net, .loader = loader}, run,
+                 {.test = [this] { return test(); },
+                  .test_every = every,
+                  .best_by = "fid",
+                  .lower_is_better = true,
+                  .keep_best = true,
+                  .test_line = [](const train::Sums& s) { return concat("fid ", s.mean("fid")); }}) {}
+  train::Sums test() {
+    at.push_back(training.images());
+    return {.seen = 7, .of = {{"fid", values.at(at.size() - 1)}}, .seen_of = {{"fid", 1}}};
+  }
+  void train_on(int64_t interrupt_at = 0) {
+    for (train::Step& s : training) {
+      s.log("loss", 1.0);
+      if (s.number() == interrupt_at) std::raise(SIGTERM);
+    }
+  }
+
+  Mlp net;
+  data::DataLoader loader{Points(), {.global_batch_size = 12}};
+  std::vector<double> values;
+  std::vector<int64_t> at;
+  train::Training training;
+};
+
+TEST(Steps, AreTestedWheneverSoManyImagesHaveBeenShownAndAtTheEnd) {
+  Tested t({.images = 96}, {5, NAN, 3});
+  t.train_on();
+  EXPECT_THAT(t.at, ElementsAre(36, 72, 96));
+  EXPECT_EQ(t.training.best().test.mean("fid"), 3);
+  ASSERT_EQ(t.training.history().size(), 3u);
+  EXPECT_EQ(t.training.history()[1].images, 72);
+  Tested not_a_number({.images = 72}, {NAN, 9});
+  not_a_number.train_on();
+  EXPECT_EQ(not_a_number.training.best().test.mean("fid"), 9);
+  Tested more_than_images({.images = 36}, {1}, 1000);
+  more_than_images.train_on();
+  EXPECT_THAT(more_than_images.at, ElementsAre(36));
+}
+
+TEST(Steps, KeepTheCheckpointOfTheBestTestAlsoAfterGoingOn) {
+  const Folder folder;
+  const train::RunOptions run = {.images = 108, .checkpoint_dir = folder.text()};
+  Tested first(run, {5, 3});
+  EXPECT_THROW(first.train_on(7), train::Interrupted);
+  EXPECT_THAT(first.at, ElementsAre(36, 72));
+  Tested second(run, {4});
+  second.train_on();
+  EXPECT_THAT(second.at, ElementsAre(108));
+  EXPECT_EQ(second.training.best().test.mean("fid"), 3);
+  EXPECT_EQ(second.training.last().test.mean("fid"), 4);
+  EXPECT_EQ(io::load_checkpoint(folder / "gan.best.ckpt").checkpoint.get<int64_t>("steps"), 6);
+  EXPECT_EQ(io::load_checkpoint(folder / "gan.ckpt").checkpoint.get<int64_t>("steps"), 9);
+}
+
+// The test after step 3 was not made: the training ended in between.
+TEST(Steps, MakeATestThatIsDueWhenTheyGoOn) {
+  const Folder folder;
+  const train::RunOptions run = {.images = 48, .checkpoint_dir = folder.text()};
+  Tested first(run, {5});
+  EXPECT_THROW(first.train_on(3), train::Interrupted);
+  EXPECT_TRUE(first.at.empty());
+  Tested second(run, {5, 6});
+  second.train_on();
+  EXPECT_THAT(second.at, ElementsAre(36, 48));
+}
+
+TEST(Steps, WhoseTestFailsOnOneRankEndAllRanks) {
+  for (const int bad : {0, 1}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::vector<std::string> texts = dist::errors_of(2, [&] {
+      Mlp net;
+      data::DataLoader loader(Points(), {.global_batch_size = 12});
+      const auto test = [&] {
+        if (dist::get_rank() == bad) throw ValueError("metric", "expected finite features");
+        return train::Sums{.seen = int64_t(dist::broadcast_object("1", {.src = bad}).size())};
+      };
+      train::Training training("gan", {.model = net, .loader = loader}, {.images = 96},
+                               {.test = test, .test_every = 24});
+      for (train::Step& s : training) s.log("loss", 1.0);
+    });
+    EXPECT_THAT(texts[bad], HasSubstr("expected finite features"));
+    EXPECT_THAT(texts[1 - bad], HasSubstr("expected finite features"));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2)) << bad;
+  }
+}
+
 TEST(Steps, LogMeansOverTheStepsThatHadAValue) {
   Trainer t({.images = 96, .log_interval = 4});
   testing::internal::CaptureStdout();
