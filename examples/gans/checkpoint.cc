@@ -1,5 +1,6 @@
 #include "gradus/examples/gans/checkpoint.h"
 
+#include <bit>
 #include <charconv>
 #include <iostream>
 
@@ -11,8 +12,40 @@ namespace {
 void read(const std::string& text, std::string& value, const char*) { value = text; }
 void read(const std::string& text, int64_t& value, const char* name) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > 1 << 20)
-    throw FileError("gan", name, ": expected a number from 0 to 2^20, given ", text);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > 1 << 16)
+    throw FileError("gan", name, ": expected a number from 0 to 65536, given ", text);
+}
+
+void check(const std::string& file, const NetworkOptions& o) {
+  if (o.size < 4 || o.size > 1024 || (o.channels != 1 && o.channels != 3) || o.width > 4096)
+    throw FileError("gan", file,
+                    ": expected a network for images of 4 to 1024 pixels, 1 or 3 channels and a width ",
+                    "of at most 4096, found size ", o.size, ", channels ", o.channels, ", width ", o.width);
+}
+
+// The options may ask for far more than the file holds. On the meta device a network takes no memory.
+void check_weights(const std::string& file, const Recipe& r, const NetworkOptions& o,
+                   const io::Checkpoint& c) {
+  Context own = Context::current().snapshot();
+  own.generator = std::make_shared<RandomGenerator>();
+  own.device = Device{DeviceType::kMeta};
+  const ContextScope scope(own);
+  for (const auto& [name, x] : r.make(o)->state_dict())
+    if (const Tensor& given = c.tensor("model." + name); given.shape() != x.shape())
+      throw FileError("gan", file, ": its options make a network with ", name, ' ', gradus::describe(x),
+                      ", but it holds ", gradus::describe(given));
+}
+
+models::Scale read_scale(const std::string& file, const Recipe& r, const NetworkOptions& o,
+                         const io::Checkpoint& c) {
+  const models::Scale s = {.size = c.get<int64_t>("scale_size"), .fade = c.get<double>("scale_fade")};
+  const bool fits = r.grows ? s.size >= 4 && s.size <= o.size && std::has_single_bit(uint64_t(s.size)) &&
+                                  s.fade >= 0 && s.fade <= 1
+                            : s.size == o.size && s.fade == 1;
+  if (!fits)
+    throw FileError("gan", file, ": the network has no scale of ", s.size, " pixels, fade ", s.fade,
+                    "; it makes images of ", o.size, " pixels");
+  return s;
 }
 
 }  // namespace
@@ -27,9 +60,12 @@ LoadedGan load_gan(const std::string& file) {
   NetworkOptions::each(gan.options, [&](const char* name, auto& value) {
     read(c.get<std::string>(std::string("fixed.") + name), value, name);
   });
-  gan.net = recipe(gan.options.model).make(gan.options);
+  check(file, gan.options);
+  const Recipe& r = recipe(gan.options.model);
+  check_weights(file, r, gan.options, c);
+  gan.net = r.make(gan.options);
   c.get("model", *gan.net);
-  gan.net->scale = {.size = c.get<int64_t>("scale_size"), .fade = c.get<double>("scale_fade")};
+  gan.net->scale = read_scale(file, r, gan.options, c);
   gan::Ema ema(*gan.net->gen, {.decay = 0.5});
   c.get("ema", ema);
   gan.averaged = ema.weights();
