@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "gradus/examples/gans/metrics.h"
+
 namespace gradus::examples {
 namespace {
 
@@ -76,6 +78,13 @@ Args parse(int argc, char** argv) {
            {.value = "DIR"});
   line.add("--init", a.init, "begin with these weights of both networks", {.value = "FILE"});
   line.add("--export", a.export_file, "write the weights, the generator's averaged", {.value = "FILE"});
+  line.add("--metrics", a.metrics, kMetricsHelp, {.value = "LIST"});
+  line.add("--metrics-every", a.metrics_every, "images between two looks at the metrics [a tenth of all]",
+           {.at_least = 1, .value = "N"});
+  line.add("--metrics-samples", a.metrics_samples, "images that are made for them",
+           {.at_least = 10, .at_most = 1 << 16, .value = "N"});
+  line.add("--classifier", a.classifier, "weights of the metrics' classifier [the cache folder's]",
+           {.value = "FILE"});
   line.parse_or_exit(argc, argv);
   if (!a.images && !a.iterations && !a.epochs) a.images = kImages;
   return a;

@@ -17,6 +17,8 @@ struct Args : train::RunOptions {
   bool find_unused_parameters = false, syncbn = false, joined_forward = false, conditional = false;
   int64_t sample_every = 0;
   std::string samples, init, export_file;
+  std::string metrics, classifier;
+  int64_t metrics_every = 0, metrics_samples = 2000;
 };
 
 // Reads the options of a training, or ends the program.

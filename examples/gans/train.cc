@@ -2,6 +2,7 @@
 
 #include "gradus/examples/gans/images.h"
 #include "gradus/examples/gans/samples.h"
+#include "gradus/examples/gans/train_metrics.h"
 
 namespace gradus::examples {
 namespace {
@@ -64,7 +65,8 @@ void describe(const train::Training& training, const Networks& net, const Images
 }
 
 // The summary's further figures: the last means of what the steps logged, and what the training was.
-void write_summary(const train::Training& t, const Args& a, const Images& images, const Trainer& trainer) {
+void write_summary(const train::Training& t, const Args& a, const Images& images, const Trainer& trainer,
+                   const TrainMetrics& metrics) {
   const models::Scale at = trainer.scale(t.images());
   std::vector<std::pair<std::string, train::SummaryValue>> more = {
       {"model", a.model},
@@ -83,6 +85,7 @@ void write_summary(const train::Training& t, const Args& a, const Images& images
     std::ranges::replace(key, '/', '_');
     more.emplace_back(key, t.recent().mean(name));
   }
+  for (auto& figure : metrics.summary(t)) more.push_back(std::move(figure));
   train::write_summary(t, more);
 }
 
@@ -104,6 +107,14 @@ void train_gan(const Args& a) {
                                        .seed = a.seed});
   Trainer trainer(*net, networks, trainer_options(a, images.size));
   gan::Watch watch({.won = r.is_critic ? 0 : 0.99});
+  TrainMetrics metrics(a, images, *net, networks, trainer.ema());
+  train::TrainingOptions options = {
+      .fixed = fixed(networks, trainer.growth_text()),
+      .on_not_finite = a.on_nan == "skip" ? train::OnNotFinite::kSkip : train::OnNotFinite::kStop,
+      .warnings = [&](const train::Sums& recent, int64_t steps) {
+        return watch.update(recent.means(), steps);
+      }};
+  metrics.add_to(options);
   train::Training training(
       "gan",
       {.model = *net,
@@ -111,16 +122,11 @@ void train_gan(const Args& a) {
        .optimizers = {{"disc", trainer.disc.optimizer()}, {"gen", trainer.gen.optimizer()}},
        .ema = trainer.ema(),
        .more = {{"scale_size", net->scale.size}, {"scale_fade", net->scale.fade}}},
-      a,
-      {.fixed = fixed(networks, trainer.growth_text()),
-       .on_not_finite = a.on_nan == "skip" ? train::OnNotFinite::kSkip : train::OnNotFinite::kStop,
-       .warnings = [&](const train::Sums& recent, int64_t steps) {
-         return watch.update(recent.means(), steps);
-       }});
+      a, options);
   describe(training, *net, images, trainer);
   const Grids grids(samples_folder(a), networks, a.seed);
   const int64_t sample_every =
-      a.sample_every ? a.sample_every : std::max((a.images ? a.images : kImages) / 10, int64_t{1});
+      a.sample_every ? a.sample_every : tenth(a, checked_batch(a, r), images.set->size());
 
   for (train::Step& s : training) {
     trainer.begin(s);
@@ -143,7 +149,7 @@ void train_gan(const Args& a) {
     trainer.ema().copy_to(*net->gen);
     io::save_weights(*net, a.export_file);
   }
-  write_summary(training, a, images, trainer);
+  write_summary(training, a, images, trainer, metrics);
 }
 
 }  // namespace gradus::examples

@@ -1,0 +1,202 @@
+#include "gradus/examples/gans/metrics.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+namespace gradus::examples {
+namespace {
+
+// Images of a metric whose time grows too fast with their number.
+constexpr int64_t kSwdImages = 2048, kPairImages = 10'000;
+
+// What a metric compares, and how. Numbers of several names are in the order in which they are shown.
+struct Metric {
+  const char* name;
+  const char* first;  // of its numbers, by which trainings are compared; null: by none
+  bool lower_is_better, needs_classifier;
+  int64_t most = int64_t{1} << 40;  // images
+};
+constexpr Metric kMetrics[] = {
+    {.name = "frechet", .first = "frechet", .lower_is_better = true, .needs_classifier = true},
+    {.name = "scores", .first = "score", .lower_is_better = false, .needs_classifier = true},
+    {.name = "swd", .first = "swd", .lower_is_better = true, .needs_classifier = false, .most = kSwdImages},
+    {.name = "ms_ssim",
+     .first = nullptr,
+     .lower_is_better = true,
+     .needs_classifier = false,
+     .most = kPairImages},
+    {.name = "kid", .first = "kid", .lower_is_better = true, .needs_classifier = true},
+    {.name = "precision_recall",
+     .first = "precision",
+     .lower_is_better = false,
+     .needs_classifier = true,
+     .most = kPairImages}};
+
+const Metric& metric(const std::string& name) {
+  std::string names;
+  for (const Metric& m : kMetrics) {
+    if (m.name == name) return m;
+    names += std::string(names.empty() ? "" : ", ") + m.name;
+  }
+  throw ValueError("gan", "--metrics: expected ", names, ", given '", name, "'");
+}
+
+metrics::FeatureMoments moments(const Tensor& features) {
+  const Tensor x = to(features, DType::kF64), middle = mean(x, {0}), d = x - middle;
+  const Tensor covariance = matmul(transpose(d, 0, 1), d) / double(x.size(0) - 1);
+  return {.mean = middle,
+          .covariance = contiguous((covariance + transpose(covariance, 0, 1)) / 2),
+          .count = x.size(0)};
+}
+
+Tensor first(const Tensor& x, int64_t n) { return slice(x, 0, 0, n); }
+
+// The numbers of one metric. `most` bounds the images of each side.
+using Values = std::vector<std::pair<std::string, double>>;
+
+Values scores_of(const SeenImages& a, const SeenImages& reference) {
+  const Tensor counts = bincount(reference.labels, {.minlength = a.probabilities.size(1)});
+  const metrics::ClassScores s =
+      metrics::class_scores(a.probabilities, {.reference = to(counts, DType::kF64), .labels = a.labels});
+  Values values = {{"score", s.score},
+                   {"score_std", s.score_std},
+                   {"confident", s.confident},
+                   {"classes", double(s.covered)},
+                   {"total_variation", s.total_variation}};
+  if (!std::isnan(s.agreement)) values.emplace_back("agreement", s.agreement);
+  return values;
+}
+
+Values swd_of(const Tensor& a, const Tensor& reference) {
+  const metrics::SlicedWasserstein d = metrics::sliced_wasserstein(reference, a);
+  Values values = {{"swd", d.mean}};
+  int64_t size = a.size(2);
+  for (const double level : d.levels) values.emplace_back(concat("swd_", size), level), size /= 2;
+  return values;
+}
+
+Values values_of(const Metric& m, const SeenImages& a, const SeenImages& reference) {
+  const std::string name = m.name;
+  const int64_t n = std::min(a.n, m.most), others = std::min(reference.n, m.most), both = std::min(n, others);
+  if (name == "frechet")
+    return {{name, metrics::frechet_distance(moments(a.features), moments(reference.features))}};
+  if (name == "scores") return scores_of(a, reference);
+  if (name == "swd") return swd_of(first(a.bytes, both), first(reference.bytes, both));
+  if (name == "ms_ssim") return {{name, metrics::ms_ssim_diversity(first(a.bytes, n))}};
+  if (name == "kid")
+    return {{name, metrics::kernel_distance_of_subsets(a.features, reference.features).mean}};
+  const auto p = metrics::precision_recall(first(reference.features, others), first(a.features, n));
+  return {{"precision", p.precision}, {"recall", p.recall}};
+}
+
+// Returns `count` numbers from 0 to size - 1 at random places of a fixed order, from the place `begin` on.
+std::vector<int64_t> scattered(int64_t size, int64_t begin, int64_t count) {
+  Context own = Context::current().snapshot();
+  own.generator = std::make_shared<RandomGenerator>(0);
+  const ContextScope scope(own);
+  return slice(randperm(size), 0, begin, begin + count).to_vector<int64_t>();
+}
+
+// Images of a set: the test images, or the training images.
+ImageSource reference_of(ImagesOptions options, bool train, int64_t n) {
+  options.train = train, options.flip = false;
+  const Images images = open_images(options);
+  const int64_t size = images.set->size();
+  if (images.kind != "ImageFolder") {
+    std::vector<int64_t> indices(size_t(std::min(n, size)));
+    std::iota(indices.begin(), indices.end(), int64_t{0});
+    return source_of(images.set, indices);
+  }
+  const int64_t half = size / 2;
+  if (half < 10)
+    throw ValueError("gan", options.dir, ": expected a folder of 20 images or more to compare with, given ",
+                     size);
+  return source_of(images.set, scattered(size, train ? half : 0, std::min(n, half)));
+}
+
+}  // namespace
+
+const char* const kMetricsHelp =
+    "numbers to show: frechet, scores, swd, ms_ssim, kid, precision_recall. Of images, swd sees the first "
+    "2048, "
+    "ms_ssim and precision_recall 10000. Only swd and ms_ssim take a folder of images";
+
+std::vector<std::string> metric_names(const std::string& list) {
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const std::string name = list.substr(begin, end - begin);
+    if (std::ranges::count(names, metric(name).name))
+      throw ValueError("gan", "--metrics: ", name, " occurs twice");
+    names.push_back(name);
+    begin = end + 1;
+  }
+  return names;
+}
+
+std::optional<std::pair<std::string, bool>> compared_by(const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  const Metric& m = metric(names.front());
+  if (!m.first) return {};
+  return std::pair(std::string(m.first), m.lower_is_better);
+}
+
+std::string text_of(const Figure& f, const std::string& mode) {
+  std::string text = train::format("%s %.5g  (n %lld", f.name.c_str(), f.value, static_cast<long long>(f.n));
+  if (!mode.empty()) text += ", " + mode;
+  if (!std::isnan(f.floor)) text += train::format(", floor %.5g", f.floor);
+  if (!f.features_sha256.empty()) text += ", features " + f.features_sha256.substr(0, 16);
+  return text + ")";
+}
+
+ImageMetrics::ImageMetrics(ImageMetricsOptions options) : options_(std::move(options)) {
+  kind_ = open_images(options_.images).kind;
+  if (std::ranges::any_of(options_.names, [](const std::string& n) { return metric(n).needs_classifier; })) {
+    classifier_ = std::make_unique<Classifier>(
+        kind_, options_.classifier.empty() ? Classifier::default_file(kind_) : options_.classifier);
+    train::check_same_on_all_ranks("classifiers", classifier_->sha256());
+  }
+  reference_ = look(reference_of(options_.images, false, options_.n));
+  const SeenImages others = look(reference_of(options_.images, true, options_.n));
+  floors_ = measure(others);
+  for (Figure& f : floors_) f.floor = std::exchange(f.value, 0);
+}
+
+SeenImages ImageMetrics::look(const ImageSource& source) const {
+  int64_t kept = 0;
+  for (const std::string& name : options_.names)
+    if (!metric(name).needs_classifier) kept = std::max(kept, metric(name).most);
+  return look_at(source, classifier_.get(), kept);
+}
+
+std::vector<Figure> ImageMetrics::measure(const SeenImages& seen) const {
+  nlohmann::ordered_json figures = nlohmann::ordered_json::array();
+  if (train::is_first_rank())
+    for (const std::string& name : options_.names) {
+      const Metric& m = metric(name);
+      const int64_t n = std::min({seen.n, m.most, name == "swd" ? reference_.n : seen.n});
+      for (const auto& [key, value] : values_of(m, seen, reference_))
+        figures.push_back({key, value, n, m.needs_classifier});
+    }
+  if (dist::get_world_size() > 1)
+    figures = nlohmann::ordered_json::parse(
+        dist::broadcast_object(figures.dump(), {.timeout = std::chrono::hours(1)}));
+  std::vector<Figure> result;
+  for (const auto& f : figures)
+    result.push_back({.name = f[0],
+                      .value = f[1].is_null() ? std::nan("") : f[1].get<double>(),
+                      .n = f[2],
+                      .features_sha256 = f[3].get<bool>() ? classifier_->sha256() : ""});
+  return result;
+}
+
+std::vector<Figure> ImageMetrics::operator()(const ImageSource& generated) const {
+  std::vector<Figure> figures = measure(look(generated));
+  for (Figure& f : figures)
+    if (const auto floor = std::ranges::find(floors_, f.name, &Figure::name); floor != floors_.end())
+      f.floor = floor->floor;
+  return figures;
+}
+
+}  // namespace gradus::examples
