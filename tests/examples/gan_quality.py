@@ -55,7 +55,9 @@ class Quality:
             file = self.out / f'{name}.{kind}.json'
             if not file.exists():
                 self._gan(name, 'evaluate', '--data', self.args.data, '--number', 10000, '--summary', file, *flag)
-            results.append(json.loads(file.read_text()))
+            numbers = json.loads(file.read_text())['metrics']
+            results.append({name: number['value'] for name, number in numbers.items()} | {
+                'floor': numbers['frechet']['floor']})
         return results
 
     def trained(self, kind, seed, options=(), suffix=''):
