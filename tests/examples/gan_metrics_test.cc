@@ -81,7 +81,8 @@ class GanMetrics : public testing::Test {
     const Result r = gan(dir(), args);
     EXPECT_EQ(r.status, 1) << text << '\n' << r.output;
     EXPECT_THAT(r.output, HasSubstr(text));
-    EXPECT_LE(count_of("\n", r.output), 2) << r.output;  // frechet_distance may warn
+    // No stack, no second error: a line, or a list of names that do not fit, or the numbers before.
+    EXPECT_LE(count_of("\n", r.output), 4) << r.output;
     EXPECT_THAT(r.output, Not(HasSubstr("step 1 ")));
   }
 
@@ -227,7 +228,7 @@ TEST_F(GanMetrics, OfAFolderOfImagesNeedNoClassifier) {
   ASSERT_EQ(r.status, 0) << r.output;
   const json metrics = summary(s.dir() / "s.json").at("metrics");
   EXPECT_EQ(metrics.at("swd").at("n"), 22);  // half of the folder is the reference
-  EXPECT_EQ(metrics.at("ms_ssim").at("n"), 30);
+  EXPECT_EQ(metrics.at("ms_ssim").at("n"), 22);
   EXPECT_LT(metrics["swd"]["floor"], metrics["swd"]["value"]);
   EXPECT_FALSE(metrics["swd"].contains("features_sha256"));
   EXPECT_TRUE(fs::exists(s.dir() / "c/gan.best.ckpt"));
@@ -286,7 +287,7 @@ TEST_F(GanMetrics, OfHostileFilesAreOneLine) {
                          {"images", "U8", "[10,1,32,16]", 5120, 5120, "square"},
                          {"images", "U8", "[10,1,0,0]", 0, 0, "4 to 1024 pixels"},
                          {"images", "U8", "[1099511627776,0,32,32]", 0, 0, "1 or 3 channels"},
-                         {"images", "U8", "[10,0,1099511627776,1099511627776]", 0, 0, "1 or 3 channels"},
+                         {"images", "U8", "[10,0,1099511627776,1099511627776]", 0, 0, "h.safetensors"},
                          {"images", "U8", "[4611686018427387904,1,32,32]", 10240, 10240, "h.safetensors"},
                          {"images", "U8", "[4294967296,4294967296,1,1]", 0, 0, "h.safetensors"},
                          {"images", "U8", "[-10,1,32,32]", 10240, 10240, "h.safetensors"},
