@@ -383,13 +383,18 @@ class Harness {
   Kill kill_of(const std::string& kind, int nproc, Random& random, double part) const {
     const Undisturbed& u = undisturbed_.at(nproc);
     const int any = one_of(random, 0, nproc - 1);
-    if (kind == "anywhere") return {.delay = uniform(random, 0, part * u.seconds), .rank = any};
-    if (kind == "growth" || kind == "fade") {
-      const std::vector<int64_t> steps = steps_that(kind == "growth" ? grows : fades);
-      const int64_t step = steps[size_t(one_of(random, 0, int(steps.size()) - 1))];
+    const auto in_step = [&](int64_t step) -> Kill {
       return {.step = epochs_.after((step + 1) * kBatch),
               .delay = uniform(random, 0, u.step_seconds),
               .rank = any};
+    };
+    // Steps find a moment on a machine of any speed. Sometimes it is before the first one.
+    if (kind == "anywhere")
+      return one_of(random, 0, 4) ? in_step(one_of(random, 0, int(part * kSteps)))
+                                  : Kill{.delay = uniform(random, 0, u.step_seconds), .rank = any};
+    if (kind == "growth" || kind == "fade") {
+      const std::vector<int64_t> steps = steps_that(kind == "growth" ? grows : fades);
+      return in_step(steps[size_t(one_of(random, 0, int(steps.size()) - 1))]);
     }
     const int count = one_of(random, 1, std::max(1, int(part * double(saves_after(kSteps)) / 2)));
     const int rank = one_of(random, 0, 3) ? 0 : any;  // mostly the one that writes
