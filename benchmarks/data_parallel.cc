@@ -1,7 +1,8 @@
-// Times data-parallel training steps of the MNIST network.
+// Times data-parallel training steps of the MNIST network, or of a DCGAN.
 //
 //   ./run data_parallel               what the callback costs in a group of one; and ranks of one thread each
 //                                     against one process of as many threads, at equal global batch
+//   ./run data_parallel --model dcgan           the same with a DCGAN for 32x32 pixels
 //   ./run data_parallel --link 1000   two ranks at the ends of a link of 1000 Mbit/s, as two network
 //                                     namespaces (needs root): a step with communication under computation,
 //                                     and without
@@ -18,8 +19,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
+#include "benchmarks/gan_steps.h"
 #include "benchmarks/mnist_step.h"
 #include "benchmarks/statistics.h"
 #include "gradus/distributed/distributed.h"
@@ -32,12 +38,15 @@ using nlohmann::ordered_json;
 struct Args {
   int64_t global_batch = 128, batch = 384;
   int ranks = 2, rounds = 31, steps = 4, link = 0;
-  std::string json_file;
+  std::string model = "mnist_cnn", json_file;
 };
 
 Args parse(int argc, char** argv) {
   Args a;
-  CLI::App app("Times data-parallel training steps of the MNIST network.");
+  CLI::App app("Times data-parallel training steps of the MNIST network, or of a DCGAN.");
+  auto* model = app.add_option("--model", a.model, "what to train")
+                    ->check(CLI::IsMember({"mnist_cnn", "dcgan"}))
+                    ->capture_default_str();
   app.add_option("--ranks", a.ranks, "of one thread each")->check(CLI::Range(2, 64))->capture_default_str();
   app.add_option("--global-batch", a.global_batch, "of all ranks together")
       ->check(CLI::Range(1, 1 << 20))
@@ -48,6 +57,7 @@ Args parse(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--link", a.link, "instead: two ranks over a link of so many Mbit/s")
       ->type_name("MBIT")
+      ->excludes(model)
       ->check(CLI::Range(1, 100000));
   app.add_option("--batch", a.batch, "with --link: per rank")
       ->check(CLI::Range(1, 1 << 20))
@@ -117,11 +127,19 @@ void report_ratio(ordered_json& row, const char* name, const std::vector<double>
 
 // ---- contests ----
 
-ordered_json group_of_one(const Args& args) {
-  MnistStep plain(args.global_batch);
-  MnistStep with(args.global_batch, {dist::make_allreduce_cb(dist::ReduceOp::kMean)});
-  const std::vector<Side> sides = {{"plain step", [&] { plain.run(); }},
-                                   {"step with make_allreduce_cb", [&] { with.run(); }}};
+template <class Step> std::unique_ptr<Step> make_step(int64_t batch, std::vector<Callback> callbacks = {}) {
+  if constexpr (std::is_same_v<Step, DcganStep>)
+    return std::make_unique<Step>(DcganStepOptions{.size = 32, .channels = 1, .width = 32, .batch = batch},
+                                  callbacks);
+  else
+    return std::make_unique<Step>(batch, std::move(callbacks));
+}
+
+template <class Step> ordered_json group_of_one(const Args& args) {
+  const auto plain = make_step<Step>(args.global_batch);
+  const auto with = make_step<Step>(args.global_batch, {dist::make_allreduce_cb(dist::ReduceOp::kMean)});
+  const std::vector<Side> sides = {{"plain step", [&] { plain->run(); }},
+                                   {"step with make_allreduce_cb", [&] { with->run(); }}};
   const Times times = measure(sides, args);
   auto row = report(concat("A group of one: batch ", args.global_batch, ", ", num_threads(), " threads"),
                     sides, times);
@@ -130,24 +148,23 @@ ordered_json group_of_one(const Args& args) {
 }
 
 // On every rank.
-ordered_json ranks_against_threads(const Args& args) {
+template <class Step> ordered_json ranks_against_threads(const Args& args) {
   const int ranks = dist::get_world_size();
   const bool first = dist::get_rank() == 0;
   set_num_threads(1);
   const auto callback = dist::make_allreduce_cb(dist::ReduceOp::kMean);
-  MnistStep shared(args.global_batch / ranks, {callback});
-  dist::bcast_list_(shared.net());
-  MnistStep noop(args.global_batch / ranks);
-  std::optional<MnistStep> alone;
-  if (first) alone.emplace(args.global_batch);
+  const auto shared = make_step<Step>(args.global_batch / ranks, {callback});
+  dist::bcast_list_(shared->net());
+  const auto noop = make_step<Step>(args.global_batch / ranks);
+  const auto alone = first ? make_step<Step>(args.global_batch) : nullptr;
   const std::vector<Side> sides = {
-      {concat(ranks, " ranks of 1 thread"), [&] { shared.run(); }, 1},
+      {concat(ranks, " ranks of 1 thread"), [&] { shared->run(); }, 1},
       {concat("1 process of ", ranks, " threads"),
        [&] {
          if (first) alone->run();
        },
        ranks},
-      {concat(ranks, " ranks of 1 thread that do not communicate"), [&] { noop.run(); }, 1}};
+      {concat(ranks, " ranks of 1 thread that do not communicate"), [&] { noop->run(); }, 1}};
   const Times times = measure(sides, args);
   if (!first) return {};
   auto row = report(concat("Ranks against threads: global batch ", args.global_batch), sides, times);
@@ -260,6 +277,17 @@ void write_json(const Args& args, const ordered_json& rows) {
   if (!out.flush()) throw FileError("data_parallel", "cannot write ", args.json_file);
 }
 
+template <class Step> void on_one_host(const Args& args) {
+  ordered_json rows = ordered_json::array();
+  // The launcher starts this program once per rank: what comes first here happens there as
+  // well, unless asked.
+  if (!dist::is_launched()) rows.push_back(group_of_one<Step>(args));
+  const auto results = dist::launch<std::string>({.nproc_per_node = args.ranks, .threads_per_rank = 1},
+                                                 [&] { return ranks_against_threads<Step>(args).dump(); });
+  rows.push_back(ordered_json::parse(results[0]));
+  write_json(args, rows);
+}
+
 int run(const Args& args) {
   manual_seed(1);
   if (args.link > 0)
@@ -270,14 +298,10 @@ int run(const Args& args) {
     });
   if (args.global_batch % args.ranks != 0)
     throw ValueError("data_parallel", "--global-batch must be a multiple of --ranks");
-  ordered_json rows = ordered_json::array();
-  // The launcher starts this program once per rank: what comes first here happens there as
-  // well, unless asked.
-  if (!dist::is_launched()) rows.push_back(group_of_one(args));
-  const auto results = dist::launch<std::string>({.nproc_per_node = args.ranks, .threads_per_rank = 1},
-                                                 [&] { return ranks_against_threads(args).dump(); });
-  rows.push_back(ordered_json::parse(results[0]));
-  write_json(args, rows);
+  if (args.model == "dcgan")
+    on_one_host<DcganStep>(args);
+  else
+    on_one_host<MnistStep>(args);
   return 0;
 }
 

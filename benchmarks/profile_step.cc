@@ -5,7 +5,11 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "benchmarks/gan_steps.h"
 #include "gradus/gradus.h"
 #include "gradus/models/mnist_net.h"
 #include "gradus/models/resnet.h"
@@ -13,25 +17,77 @@
 namespace gradus::bench {
 namespace {
 
-struct Model {
-  std::function<std::unique_ptr<nn::Layer>()> make;
-  int64_t batch;
-  Shape sample;
-  int64_t classes;
+// A training step on one fixed batch.
+struct Training {
+  std::string batch;  // in words
+  std::function<void()> step;
 };
+
+struct Options {
+  int64_t batch = 0;  // 0: the model's own
+  bool bf16 = false;  // the forward in mixed precision
+};
+using Model = std::function<Training(const Options&)>;
+
+Model classifier(std::function<std::shared_ptr<nn::Layer>()> make, int64_t batch, const Shape& sample,
+                 int64_t classes) {
+  return [=](const Options& o) {
+    struct State {
+      explicit State(std::shared_ptr<nn::Layer> n) : net(std::move(n)) { gm.attach(net->parameters()); }
+      std::shared_ptr<nn::Layer> net;
+      GradManager gm;
+      optim::SGD opt{net->parameters(), {.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4}};
+    };
+    Shape shape = sample;
+    shape.insert(0, o.batch > 0 ? o.batch : batch);
+    const Tensor x = randn(shape), y = randint(0, classes, {shape[0]});
+    const auto state = std::make_shared<State>(make());
+    return Training{"input " + to_string(shape), [=, bf16 = o.bf16] {
+                      auto recording = state->gm.record();
+                      const Tensor loss = [&] {
+                        auto range = profile_range("forward");
+                        auto amp = autocast(DType::kBF16, {.enabled = bf16});
+                        return nn::cross_entropy((*state->net)(x), y);
+                      }();
+                      state->gm.backward(loss);
+                      state->opt.step().clear_grad();
+                    }};
+  };
+}
+
+// A GAN, all of whose step is in mixed precision.
+template <class Step> Model gan_step(int64_t batch, std::function<std::shared_ptr<Step>(int64_t)> make) {
+  return [=](const Options& o) {
+    const int64_t images = o.batch > 0 ? o.batch : batch;
+    const auto step = make(images);
+    return Training{concat("batch ", images), [=, bf16 = o.bf16] {
+                      auto amp = autocast(DType::kBF16, {.enabled = bf16});
+                      step->run();
+                    }};
+  };
+}
 
 std::map<std::string, Model> models_by_name() {
   const auto resnet = [](models::ResNetOptions options, int64_t batch, int64_t size) {
-    return Model{[options] { return std::make_unique<models::ResNet>(options); },
-                 batch,
-                 {3, size, size},
-                 options.classes};
+    return classifier([options] { return std::make_shared<models::ResNet>(options); }, batch, {3, size, size},
+                      options.classes);
+  };
+  const auto dcgan = [](DcganStepOptions o) {
+    return gan_step<DcganStep>(o.batch, [o](int64_t batch) {
+      DcganStepOptions options = o;
+      options.batch = batch;
+      return std::make_shared<DcganStep>(options);
+    });
   };
   return {
-      {"mnist_cnn", {[] { return std::make_unique<models::MnistNet>(); }, 64, {1, 28, 28}, 10}},
+      {"mnist_cnn", classifier([] { return std::make_shared<models::MnistNet>(); }, 64, {1, 28, 28}, 10)},
       {"resnet18", resnet(models::resnet18(), 16, 224)},
       {"resnet50", resnet(models::resnet50(), 8, 224)},
       {"resnet20", resnet(models::cifar_resnet(20), 128, 32)},
+      {"dcgan64", dcgan({})},
+      {"dcgan32", dcgan({.size = 32, .channels = 1, .width = 32, .batch = 128})},
+      {"wgan_gp64", gan_step<WganGpCriticStep>(
+                        64, [](int64_t batch) { return std::make_shared<WganGpCriticStep>(64, 64, batch); })},
   };
 }
 
@@ -59,36 +115,19 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--limit", limit, "rows of a table")->check(CLI::Range(1, 100000))->capture_default_str();
   app.add_option("--threads", threads)->check(CLI::Range(1, 1024))->capture_default_str();
-  app.add_flag("--bf16", bf16, "forward in mixed precision");
+  app.add_flag("--bf16", bf16, "forward (of a GAN: the step) in mixed precision");
   app.add_option("--trace", trace, "write a trace for ui.perfetto.dev to this file");
   CLI11_PARSE(app, argc, argv);
 
   set_num_threads(threads);
   manual_seed(1);
-  const Model& chosen = models.at(model);
-  Shape shape = chosen.sample;
-  shape.insert(0, batch > 0 ? batch : chosen.batch);
-  const Tensor x = randn(shape), y = randint(0, chosen.classes, {shape[0]});
-  const std::unique_ptr<nn::Layer> net = chosen.make();
-  GradManager gm;
-  gm.attach(net->parameters());
-  optim::SGD opt(net->parameters(), {.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4});
-
+  const Training training = models.at(model)({.batch = batch, .bf16 = bf16});
   Profiler profiler({.skip = warmup, .steps = steps});
   {
     auto scope = profiler.record();
-    for (int64_t i = 0; i < warmup + steps; ++i, profiler.step()) {
-      auto recording = gm.record();
-      const Tensor loss = [&] {
-        auto range = profile_range("forward");
-        auto amp = autocast(DType::kBF16, {.enabled = bf16});
-        return nn::cross_entropy((*net)(x), y);
-      }();
-      gm.backward(loss);
-      opt.step().clear_grad();
-    }
+    for (int64_t i = 0; i < warmup + steps; ++i, profiler.step()) training.step();
   }
-  std::printf("%s, input %s, %d threads\n", model.c_str(), to_string(shape).c_str(), threads);
+  std::printf("%s, %s, %d threads\n", model.c_str(), training.batch.c_str(), threads);
   for (const std::string& grouping : by)
     std::cout << '\n' << profiler.table({.by = groupings.at(grouping), .limit = limit});
   if (!trace.empty()) profiler.write_trace(trace);

@@ -1,0 +1,88 @@
+// Training steps of GANs as the recipes of examples/gans make them, on one fixed batch of random images.
+#pragma once
+
+#include <vector>
+
+#include "gradus/gradus.h"
+
+namespace gradus::bench {
+
+struct DcganStepOptions {
+  int64_t size = 64, channels = 3, width = 64, batch = 64;
+};
+
+// A step of both networks: images that are generated once serve the discriminator's and the generator's.
+class DcganStep {
+ public:
+  // `callbacks` see the gradients of both networks.
+  explicit DcganStep(DcganStepOptions o, const std::vector<Callback>& callbacks = {})
+      : net_(o),
+        real_(tanh(randn({o.batch, o.channels, o.size, o.size}))),
+        opt_d_(net_.disc.parameters(), {.lr = 2e-4, .betas = {0.5, 0.999}}),
+        opt_g_(net_.gen.parameters(), {.lr = 2e-4, .betas = {0.5, 0.999}}) {
+    gm_d_.attach(net_.disc.parameters(), callbacks);
+    gm_g_.attach(net_.gen.parameters(), callbacks);
+  }
+
+  nn::Module& net() { return net_; }
+
+  void run() {
+    Recording making = gm_g_.record();
+    const Tensor fake = net_.gen(randn({real_.size(0), net_.gen.options().latent}));
+    making.pause();
+    {
+      Recording judging = gm_d_.record();
+      const Tensor real_scores = net_.disc(real_), fake_scores = net_.disc(detach(fake));
+      judging.backward(gan::vanilla_d(real_scores, fake_scores));
+      opt_d_.step().clear_grad();
+    }
+    making.resume();
+    making.backward(gan::vanilla_g(net_.disc(fake)));
+    opt_g_.step().clear_grad();
+  }
+
+ private:
+  struct Net : nn::Module {
+    explicit Net(const DcganStepOptions& o)
+        : gen{this, "gen", {.size = o.size, .channels = o.channels, .width = o.width}},
+          disc{this, "disc", {.size = o.size, .channels = o.channels, .width = o.width}} {}
+    models::DCGANGenerator gen;
+    models::DCGANDiscriminator disc;
+  };
+
+  Net net_;
+  Tensor real_;
+  GradManager gm_d_, gm_g_;
+  optim::Adam opt_d_, opt_g_;
+};
+
+// A critic's step, with the gradient penalty: a backward of a backward.
+class WganGpCriticStep {
+ public:
+  WganGpCriticStep(int64_t size, int64_t width, int64_t batch)
+      : gen_({.size = size, .channel_base = width * size}),
+        critic_({.size = size, .channel_base = width * size}),
+        real_(tanh(randn({batch, 3, size, size}))),
+        opt_(critic_.parameters(), {.lr = 1e-4, .betas = {0.5, 0.9}}) {
+    gm_.attach(critic_.parameters());
+  }
+
+  void run() {
+    const int64_t batch = real_.size(0);
+    const Tensor fake = gen_(randn({batch, gen_.options().latent}));
+    Recording judging = gm_.record();
+    const Tensor real_scores = critic_(real_), fake_scores = critic_(fake);
+    const Tensor penalty = gan::gradient_penalty(critic_, real_, fake, rand({batch}));
+    judging.backward(gan::wgan_d(real_scores, fake_scores) + 10 * penalty);
+    opt_.step().clear_grad();
+  }
+
+ private:
+  models::WGANGPGenerator gen_;
+  models::WGANGPDiscriminator critic_;
+  Tensor real_;
+  GradManager gm_;
+  optim::Adam opt_;
+};
+
+}  // namespace gradus::bench

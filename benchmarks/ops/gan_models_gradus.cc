@@ -1,0 +1,32 @@
+// Training steps of the models of models/gan, as a Gradus user would write them.
+#include <memory>
+
+#include "benchmarks/contest.h"
+#include "benchmarks/gan_steps.h"
+
+namespace gradus::bench {
+namespace {
+
+Entry dcgan(const char* name, DcganStepOptions options) {
+  return {name, [=] {
+            auto step = std::make_shared<DcganStep>(options);
+            return work([=] { step->run(); });
+          }};
+}
+
+Entry wgan_gp(const char* name, int64_t size, int64_t width, int64_t batch) {
+  return {name, [=] {
+            auto step = std::make_shared<WganGpCriticStep>(size, width, batch);
+            return work([=] { step->run(); });
+          }};
+}
+
+}  // namespace
+
+static const AddWorkloads added(Side::kGradus, "gan_models",
+                                {dcgan("dcgan 64x64 train step, batch 64", {}),
+                                 dcgan("dcgan 32x32 train step, batch 128",
+                                       {.size = 32, .channels = 1, .width = 32, .batch = 128}),
+                                 wgan_gp("wgan-gp 64x64 critic train step, batch 64", 64, 64, 64)});
+
+}  // namespace gradus::bench
