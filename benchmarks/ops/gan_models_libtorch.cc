@@ -53,7 +53,9 @@ struct DcganOptions {
 class DcganStep {
  public:
   DcganStep(const DcganOptions& o, bool channels_last)
-      : gen_(generator(o)), disc_(discriminator(o)), real_(images(o.batch, o.channels, o.size, channels_last)) {
+      : gen_(generator(o)),
+        disc_(discriminator(o)),
+        real_(images(o.batch, o.channels, o.size, channels_last)) {
     set_up(gen_, channels_last, 0.02);
     set_up(disc_, channels_last, 0.02);
   }
@@ -109,8 +111,7 @@ class DcganStep {
 
 struct NoiseToFeaturesImpl : nn::Module {
   NoiseToFeaturesImpl(int64_t latent, int64_t channels) : channels(channels), norm(channels) {
-    linear = register_module("linear",
-                             nn::Linear(nn::LinearOptions(latent, 16 * channels).bias(false)));
+    linear = register_module("linear", nn::Linear(nn::LinearOptions(latent, 16 * channels).bias(false)));
     bias = register_parameter("bias", torch::zeros({1, channels, 1, 1}));
     register_module("norm", norm);
   }
