@@ -116,13 +116,15 @@ Row contest(const std::string& family, const Entry& entry, int threads, int roun
   return row;
 }
 
-// Peak resident memory, in MiB, of a process that runs one training step alone.
-double resident_mib(Side side, const Entry& entry, int threads, int steps) {
+// Peak resident memory, in MiB, of a process that runs one kind of training step: 8 steps, or at least 3 in
+// 10 s where steps are long.
+double resident_mib(Side side, const Entry& entry, int threads) {
   const pid_t child = fork();
   if (child == 0) {
     (side == Side::kGradus ? set_up_gradus : set_up_libtorch)(threads);
     const Workload w = entry.make();
-    for (int i = 0; i < steps; ++i) w.run();
+    double seconds = 0;
+    for (int i = 0; i < 8 && (i < 3 || seconds < 10); ++i) seconds += seconds_of(w.run);
     _exit(0);
   }
   int status = 0;
@@ -133,12 +135,11 @@ double resident_mib(Side side, const Entry& entry, int threads, int steps) {
 
 // The memory of training steps: of LibTorch's ways, the one that takes least counts.
 Row memory_contest(const std::string& family, const Entry& entry, const std::string& name, int threads) {
-  constexpr int kSteps = 8;
   Row row{family, name, "MiB"};
-  row.gradus = resident_mib(Side::kGradus, entry, threads, kSteps);
+  row.gradus = resident_mib(Side::kGradus, entry, threads);
   for (const auto& [other, theirs] : workloads(Side::kLibTorch)) {
     if (theirs.name != entry.name) continue;
-    const double mib = resident_mib(Side::kLibTorch, theirs, threads, kSteps);
+    const double mib = resident_mib(Side::kLibTorch, theirs, threads);
     if (row.peer == 0 || mib < row.peer) row.peer = mib;
   }
   row.ratio = row.low = row.high = row.peer / row.gradus;

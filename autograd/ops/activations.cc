@@ -66,9 +66,9 @@ Tensor relu_backward(Tensor dy, const Tensor& y) {
 Tensor leaky_relu(const Tensor& x, double slope) {
   const OpCall call("leaky_relu", {{"x", x}});
   Tensor y = raw::unary<functors::LeakyRelu>(x, slope);
-  if (Recorder r{"leaky_relu", x})
-    r.record(y, wrt(x, [x = r.save(x), slope](Tensor dy) {
-               return leaky_relu_backward(std::move(dy), x.get(), slope);
+  if (Recorder r{"leaky_relu", x})  // y has the sign of x, and is what the next op keeps
+    r.record(y, wrt(x, [sign = slope >= 0 ? r.save_output(y) : r.save(x), slope](Tensor dy) {
+               return leaky_relu_backward(std::move(dy), sign.get(), slope);
              }));
   return y;
 }

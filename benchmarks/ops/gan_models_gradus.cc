@@ -27,6 +27,6 @@ static const AddWorkloads added(Side::kGradus, "gan_models",
                                 {dcgan("dcgan 64x64 train step, batch 64", {}),
                                  dcgan("dcgan 32x32 train step, batch 128",
                                        {.size = 32, .channels = 1, .width = 32, .batch = 128}),
-                                 wgan_gp("wgan-gp 64x64 critic train step, batch 64", 64, 64, 64)});
+                                 wgan_gp("wgan-gp 64x64 critic train step, batch 16", 64, 64, 16)});
 
 }  // namespace gradus::bench

@@ -214,8 +214,8 @@ std::vector<Entry> steps() {
                            auto step = std::make_shared<DcganStep>(d.options, channels_last);
                            return work([=] { step->run(); });
                          }});
-    entries.push_back({"wgan-gp 64x64 critic train step, batch 64", [=] {
-                         auto step = std::make_shared<WganGpCriticStep>(64, 64, 64, channels_last);
+    entries.push_back({"wgan-gp 64x64 critic train step, batch 16", [=] {
+                         auto step = std::make_shared<WganGpCriticStep>(64, 64, 16, channels_last);
                          return work([=] { step->run(); });
                        }});
   }

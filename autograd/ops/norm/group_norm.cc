@@ -1,5 +1,7 @@
 #include "gradus/autograd/ops/norm/group_norm.h"
 
+#include <algorithm>
+
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
@@ -9,6 +11,7 @@
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/norm/group_norm.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -52,21 +55,54 @@ Dims all_but_channels(const Tensor& x) {
   return dims;
 }
 
-// Computes the gradients by public ops, for further derivatives.
-raw::GroupNormGrads grads_by_ops(const Tensor& dy, const Tensor& x, const Tensor& weight,
-                                 const raw::GroupNormSpec& spec) {
+// Computes the gradients of the backward's results by public ops, for further derivatives. The formulas are
+// those of the kernel group_norm_double_backward.
+raw::GroupNormDoubleGrads double_grads_by_ops(const Tensor& ddx, const Tensor& ddweight, const Tensor& ddbias,
+                                              const Tensor& dy, const Tensor& x, const Tensor& weight,
+                                              const raw::GroupNormSpec& spec) {
   const DType type = wide(x.dtype());
-  const Tensor v = to(x, type), g = to(dy, type);
   const Shape grouped{x.size(0), spec.groups, x.numel() == 0 ? 0 : x.numel() / (x.size(0) * spec.groups)};
   const auto by_group = [&](const Tensor& t) { return reshape(t, grouped); };
   const auto like_x = [&](const Tensor& t) { return reshape(t, x.shape()); };
-  const Tensor flat = by_group(v), centered = flat - mean(flat, 2, true);
-  const Tensor inv_std = rsqrt(mean(square(centered), 2, true) + spec.eps);
-  const Tensor normal = centered * inv_std;
-  const Tensor gw = by_group(weight.defined() ? g * per_channel(weight, x) : g);
-  const Tensor dx = inv_std * (gw - mean(gw, 2, true) - normal * mean(gw * normal, 2, true));
-  const Dims dims = all_but_channels(x);
-  return {like_x(dx), sum(g * like_x(normal), dims, false), sum(g, dims, false)};
+  const auto group_mean = [](const Tensor& t) { return mean(t, 2, true); };
+  const auto scaled = [&](const Tensor& t, const Tensor& by) { return t * per_channel(to(by, type), x); };
+
+  const Tensor g = to(dy, type), a = by_group(to(ddx, type)), v = by_group(to(x, type));
+  const Tensor centered = v - group_mean(v), r = rsqrt(group_mean(square(centered)) + spec.eps);
+  const Tensor z = centered * r, u = by_group(weight.defined() ? scaled(g, weight) : g);
+  const auto normal = [&](const Tensor& t) { return t - group_mean(t) - z * group_mean(t * z); };
+  const Tensor mean_az = group_mean(a * z), mean_uz = group_mean(u * z);
+  const Tensor of_std = group_mean(a * u) - group_mean(a) * group_mean(u) - mean_az * mean_uz;
+  const Tensor of_g = like_x(r * normal(a));
+
+  Tensor h = -r * (a * mean_uz + u * mean_az), ddy = weight.defined() ? scaled(of_g, weight) : of_g;
+  if (ddweight.defined()) h = h + by_group(scaled(g, ddweight)), ddy = ddy + scaled(like_x(z), ddweight);
+  if (ddbias.defined()) ddy = ddy + per_channel(to(ddbias, type), x);
+  return {ddy, like_x(r * normal(h) - square(r) * z * of_std), sum(g * of_g, all_but_channels(x), false)};
+}
+
+// The gradients, as an op that has gradients too.
+raw::GroupNormGrads recorded_backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
+                                      const Tensor& mean, const Tensor& var, const raw::GroupNormSpec& spec) {
+  const OpCall call("group_norm_backward", {{"dy", dy}, {"x", x}});
+  const raw::GroupNormGrads g = raw::group_norm_backward(dy, x, mean, var, weight, spec);
+  if (Recorder r{"group_norm_backward", dy, x, weight}) {
+    const Tensor outputs[] = {g.dx, g.dweight, g.dbias};
+    r.record_joint(outputs, {dy, x, weight},
+                   [dy = r.save(dy), x = r.save(x), weight = r.save(weight), mean, var, spec](
+                       std::vector<Tensor> dds, autograd::Needs) -> std::vector<Tensor> {
+                     const Tensor g = dy.get(), v = x.get(), w = weight.get();
+                     if (!dds[0].defined()) dds[0] = zeros_like(v);
+                     const bool again = std::any_of(dds.begin(), dds.end(), autograd::is_tracked) ||
+                                        autograd::is_tracked(g) || autograd::is_tracked(v) ||
+                                        autograd::is_tracked(w);
+                     const auto grads = again ? double_grads_by_ops(dds[0], dds[1], dds[2], g, v, w, spec)
+                                              : raw::group_norm_double_backward(dds[0], dds[1], dds[2], g, v,
+                                                                                mean, var, w, spec);
+                     return {grads.ddy, grads.dx, grads.dweight};
+                   });
+  }
+  return g;
 }
 
 raw::GroupNormResult normalized(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -76,11 +112,7 @@ raw::GroupNormResult normalized(const char* op, const Tensor& x, const Tensor& w
     r.record_joint({&result.y, 1}, {x, weight, bias},
                    [x = r.save(x), weight = r.save(weight), mean = result.mean, var = result.var, spec](
                        std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
-                     const Tensor dy = dys[0], v = x.get(), w = weight.get();
-                     const bool again =
-                         autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
-                     const auto g = again ? grads_by_ops(dy, v, w, spec)
-                                          : raw::group_norm_backward(dy, v, mean, var, w, spec);
+                     const auto g = recorded_backward(dys[0], x.get(), weight.get(), mean, var, spec);
                      return {g.dx, g.dweight, g.dbias};
                    });
   return result;

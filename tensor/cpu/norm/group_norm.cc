@@ -228,6 +228,119 @@ void group_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
   });
 }
 
+template <class T>
+void add_products(int64_t C, T* __restrict sums, const T* __restrict ddx, const T* __restrict dy,
+                  const T* __restrict x, const T* __restrict high) {
+  T *sum = sums, *centered = sums + C, *dy_sum = sums + 2 * C, *dy_centered = sums + 3 * C,
+    *products = sums + 4 * C;
+  for (int64_t c = 0; c < C; ++c) {
+    const T a = ddx[c], g = dy[c], d = x[c] - high[c];
+    sum[c] += a, centered[c] += a * d, dy_sum[c] += g, dy_centered[c] += g * d, products[c] += a * g;
+  }
+}
+
+// Per channel: ddy = ddx * scale + (x - high) * slope + shift, and dx likewise, from dy too.
+template <class T> struct DoubleCoefficients {
+  explicit DoubleCoefficients(int64_t C)
+      : high(size_t(C)),
+        scale(size_t(C)),
+        slope(size_t(C)),
+        shift(size_t(C)),
+        dx_of_dy(size_t(C)),
+        dx_of_ddx(size_t(C)),
+        dx_slope(size_t(C)),
+        dx_shift(size_t(C)) {}
+  std::vector<T> high, scale, slope, shift, dx_of_dy, dx_of_ddx, dx_slope, dx_shift;
+};
+
+template <class T>
+void ddy_row(int64_t C, T* __restrict ddy, const T* __restrict ddx, const T* __restrict x,
+             const DoubleCoefficients<T>& k) {
+  const T *high = k.high.data(), *scale = k.scale.data(), *slope = k.slope.data(), *shift = k.shift.data();
+  for (int64_t c = 0; c < C; ++c) ddy[c] = ddx[c] * scale[c] + (x[c] - high[c]) * slope[c] + shift[c];
+}
+template <class T>
+void dx_row(int64_t C, T* __restrict dx, const T* __restrict ddx, const T* __restrict dy,
+            const T* __restrict x, const DoubleCoefficients<T>& k) {
+  const T *high = k.high.data(), *of_dy = k.dx_of_dy.data(), *of_ddx = k.dx_of_ddx.data(),
+          *slope = k.dx_slope.data(), *shift = k.dx_shift.data();
+  for (int64_t c = 0; c < C; ++c)
+    dx[c] = dy[c] * of_dy[c] + ddx[c] * of_ddx[c] + (x[c] - high[c]) * slope[c] + shift[c];
+}
+
+// With r = 1 / std, z the normalized x, u = dy w, and means over a group, the backward is
+//   dx = r (u - mean(u) - z mean(u z)),  dweight = sum(dy z),  dbias = sum(dy).
+// With P(v) = v - mean(v) - z mean(v z) its own gradients, in the directions a = ddx, ddweight and ddbias, are
+//   ddy = w r P(a) + ddweight z + ddbias
+//   dx = r P(ddweight dy - r (a mean(u z) + u mean(a z))) - r^2 z (mean(a u) - mean(a) mean(u) - mean(a z) mean(u z))
+//   dweight = sum(dy r P(a)).
+// All means follow from five sums by channel.
+void group_norm_double_backward_cpu(const Tensor& ddy, const Tensor& dx, const Tensor& dweight,
+                                    const Tensor& ddx, const Tensor& ddweight, const Tensor& ddbias,
+                                    const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
+                                    const Tensor& weight, const GroupNormSpec& spec) {
+  dispatch_floating(x.dtype(), "group_norm_double_backward", [&]<class T>() {
+    const Samples s(x, spec);
+    const T *w = or_null<T>(weight), *dw = or_null<T>(ddweight), *db = or_null<T>(ddbias);
+    std::vector<double> dweights(size_t(s.N * s.C));  // of each sample
+    for_each_sample(s, [&](int64_t n) {
+      const int64_t at = n * s.rows * s.C;
+      const T *a = ddx.ptr<T>() + at, *g = dy.ptr<T>() + at, *v = x.ptr<T>() + at;
+      const double *m = mean.ptr<double>() + n * s.groups, *variance = var.ptr<double>() + n * s.groups;
+      DoubleCoefficients<T> k(s.C);
+      for (int64_t c = 0; c < s.C; ++c) k.high[size_t(c)] = T(m[c / s.per_group]);
+      const auto sums = sum_rows<T, 5>(s, [&](T* part, int64_t r) {
+        add_products(s.C, part, a + r * s.C, g + r * s.C, v + r * s.C, k.high.data());
+      });
+      for (int64_t group = 0; group < s.groups; ++group) {
+        const double r = 1 / std::sqrt(variance[group] + spec.eps);
+        const double low = double(T(m[group])) - m[group];  // x - mean = x - high + low
+        const int64_t begin = group * s.per_group, end = begin + s.per_group;
+        const auto sum_of = [&](int64_t which, int64_t c) { return sums[size_t(which * s.C + c)]; };
+        const auto a_z = [&](int64_t c) { return (sum_of(1, c) + low * sum_of(0, c)) * r; };
+        const auto dy_z = [&](int64_t c) { return (sum_of(3, c) + low * sum_of(2, c)) * r; };
+        double mean_a = 0, mean_az = 0, mean_u = 0, mean_uz = 0, mean_au = 0, mean_q = 0, mean_qz = 0;
+        for (int64_t c = begin; c < end; ++c) {
+          const double scale = w ? double(w[c]) : 1.0, q = dw ? double(dw[c]) : 0.0;
+          mean_a += sum_of(0, c), mean_az += a_z(c);
+          mean_u += scale * sum_of(2, c), mean_uz += scale * dy_z(c), mean_au += scale * sum_of(4, c);
+          mean_q += q * sum_of(2, c), mean_qz += q * dy_z(c);
+        }
+        for (double* sum : {&mean_a, &mean_az, &mean_u, &mean_uz, &mean_au, &mean_q, &mean_qz})
+          *sum /= s.group_size();
+        const double mean_h = mean_q - r * (mean_a * mean_uz + mean_u * mean_az);
+        const double mean_hz = mean_qz - 2 * r * mean_az * mean_uz;
+        const double of_std = mean_au - mean_a * mean_u - mean_az * mean_uz;
+        const double dx_slope = -r * r * (mean_hz + r * of_std);
+        for (int64_t c = begin; c < end; ++c) {
+          const double scale = w ? double(w[c]) : 1.0, q = dw ? double(dw[c]) : 0.0;
+          const double slope = r * (q - scale * r * mean_az);
+          k.scale[size_t(c)] = T(scale * r);
+          k.slope[size_t(c)] = T(slope);
+          k.shift[size_t(c)] = T(low * slope - scale * r * mean_a + (db ? double(db[c]) : 0.0));
+          k.dx_of_dy[size_t(c)] = T(r * (q - r * scale * mean_az));
+          k.dx_of_ddx[size_t(c)] = T(-r * r * mean_uz);
+          k.dx_slope[size_t(c)] = T(dx_slope);
+          k.dx_shift[size_t(c)] = T(low * dx_slope - r * mean_h);
+          dweights[size_t(n * s.C + c)] = r * (sum_of(4, c) - mean_a * sum_of(2, c) - mean_az * dy_z(c));
+        }
+      }
+      parallel_for(0, s.rows, 1 + kGrain / s.C, [&](int64_t first, int64_t last) {
+        for (int64_t r = first; r < last; ++r) {
+          const int64_t row = r * s.C;
+          ddy_row(s.C, ddy.ptr<T>() + at + row, a + row, v + row, k);
+          dx_row(s.C, dx.ptr<T>() + at + row, a + row, g + row, v + row, k);
+        }
+      });
+    });
+    for (int64_t c = 0; c < s.C; ++c) {
+      double sum = 0;
+      for (int64_t n = 0; n < s.N; ++n) sum += dweights[size_t(n * s.C + c)];
+      dweight.ptr<T>()[c] = T(sum);
+    }
+  });
+}
+
 template <class T> void add_row(int64_t n, T* __restrict y, const T* __restrict x) {
   for (int64_t i = 0; i < n; ++i) y[i] += x[i];
 }
@@ -254,6 +367,8 @@ void channel_window_sum_cpu(const Tensor& y, const Tensor& x, const ChannelWindo
 constinit decltype(group_norm_kernel) group_norm_kernel{"group_norm", &group_norm_cpu};
 constinit decltype(group_norm_backward_kernel) group_norm_backward_kernel{"group_norm_backward",
                                                                           &group_norm_backward_cpu};
+constinit decltype(group_norm_double_backward_kernel) group_norm_double_backward_kernel{
+    "group_norm_double_backward", &group_norm_double_backward_cpu};
 constinit decltype(channel_window_sum_kernel) channel_window_sum_kernel{"channel_window_sum",
                                                                         &channel_window_sum_cpu};
 

@@ -50,6 +50,24 @@ GroupNormGrads group_norm_backward(const Tensor& dy, const Tensor& x, const Tens
   return g;
 }
 
+GroupNormDoubleGrads group_norm_double_backward(const Tensor& ddx, const Tensor& ddweight,
+                                                const Tensor& ddbias, const Tensor& dy, const Tensor& x,
+                                                const Tensor& mean, const Tensor& var, const Tensor& weight,
+                                                const GroupNormSpec& spec) {
+  const DType type = wide(x.dtype());
+  GroupNormDoubleGrads g{channels_innermost_like(x, type), channels_innermost_like(x, type),
+                         empty({x.size(1)}, {type, x.device()})};
+  if (x.numel() > 0)
+    group_norm_double_backward_kernel(g.ddy, g.dx, g.dweight, channels_innermost(ddx, type),
+                                      row_major(ddweight, type), row_major(ddbias, type),
+                                      channels_innermost(dy, type), channels_innermost(x, type), mean, var,
+                                      row_major(weight, type), spec);
+  else
+    fill_(g.dweight, 0);
+  g.ddy = to(g.ddy, x.dtype()), g.dx = to(g.dx, x.dtype());
+  return g;
+}
+
 Tensor channel_window_sum(const Tensor& x, const ChannelWindow& window) {
   const DType type = wide(x.dtype());
   const Tensor y = channels_innermost_like(x, type);

@@ -26,6 +26,15 @@ struct GroupNormGrads {
 };
 GroupNormGrads group_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                    const Tensor& weight, const GroupNormSpec& spec);
+// The gradients of group_norm_backward's results with respect to dy, x and weight, where ddx, ddweight and
+// ddbias are the gradients with respect to dx, dweight and dbias. ddweight and ddbias [C] may be undefined (0).
+struct GroupNormDoubleGrads {
+  Tensor ddy, dx, dweight;  // dweight [C] is always computed
+};
+GroupNormDoubleGrads group_norm_double_backward(const Tensor& ddx, const Tensor& ddweight,
+                                                const Tensor& ddbias, const Tensor& dy, const Tensor& x,
+                                                const Tensor& mean, const Tensor& var, const Tensor& weight,
+                                                const GroupNormSpec& spec);
 
 // y[n,c,...] = the sum of x[n,c - before ... c + after,...] over the channels that exist. x is [N,C,...].
 struct ChannelWindow {
@@ -41,6 +50,10 @@ extern KernelSlot<void(const Tensor& dx, const Tensor& dweight, const Tensor& db
                        const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                        const GroupNormSpec&)>
     group_norm_backward_kernel;
+extern KernelSlot<void(const Tensor& ddy, const Tensor& dx, const Tensor& dweight, const Tensor& ddx,
+                       const Tensor& ddweight, const Tensor& ddbias, const Tensor& dy, const Tensor& x,
+                       const Tensor& mean, const Tensor& var, const Tensor& weight, const GroupNormSpec&)>
+    group_norm_double_backward_kernel;
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const ChannelWindow&)> channel_window_sum_kernel;
 
 }  // namespace gradus::raw
