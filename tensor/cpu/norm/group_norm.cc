@@ -270,9 +270,10 @@ void dx_row(int64_t C, T* __restrict dx, const T* __restrict ddx, const T* __res
 
 // With r = 1 / std, z the normalized x, u = dy w, and means over a group, the backward is
 //   dx = r (u - mean(u) - z mean(u z)),  dweight = sum(dy z),  dbias = sum(dy).
-// With P(v) = v - mean(v) - z mean(v z) its own gradients, in the directions a = ddx, ddweight and ddbias, are
+// With P(v) = v - mean(v) - z mean(v z), and a = ddx, the gradients are
 //   ddy = w r P(a) + ddweight z + ddbias
-//   dx = r P(ddweight dy - r (a mean(u z) + u mean(a z))) - r^2 z (mean(a u) - mean(a) mean(u) - mean(a z) mean(u z))
+//   dx = r P(ddweight dy - r (a mean(u z) + u mean(a z)))
+//        - r^2 z (mean(a u) - mean(a) mean(u) - mean(a z) mean(u z))
 //   dweight = sum(dy r P(a)).
 // All means follow from five sums by channel.
 void group_norm_double_backward_cpu(const Tensor& ddy, const Tensor& dx, const Tensor& dweight,

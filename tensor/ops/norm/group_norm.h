@@ -26,8 +26,8 @@ struct GroupNormGrads {
 };
 GroupNormGrads group_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                    const Tensor& weight, const GroupNormSpec& spec);
-// The gradients of group_norm_backward's results with respect to dy, x and weight, where ddx, ddweight and
-// ddbias are the gradients with respect to dx, dweight and dbias. ddweight and ddbias [C] may be undefined (0).
+// The gradients of group_norm_backward's results with respect to dy, x and weight. ddx, ddweight and ddbias
+// are the gradients with respect to dx, dweight and dbias. ddweight and ddbias [C] may be undefined (0).
 struct GroupNormDoubleGrads {
   Tensor ddy, dx, dweight;  // dweight [C] is always computed
 };
