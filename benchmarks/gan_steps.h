@@ -85,4 +85,41 @@ class WganGpCriticStep {
   optim::Adam opt_;
 };
 
+// A step of both networks at the largest size, as the recipe of examples/gans/pggan.cc makes it.
+class PgganStep {
+ public:
+  PgganStep(int64_t size, int64_t width, int64_t batch)
+      : gen_({.size = size, .channels = 1, .latent = 128, .channel_base = width * size / 2}),
+        disc_({.size = size, .channels = 1, .channel_base = width * size / 2}),
+        real_(tanh(randn({batch, 1, size, size}))),
+        opt_g_(gen_.parameters(), {.lr = 1e-3, .betas = {0, 0.99}}),
+        opt_d_(disc_.parameters(), {.lr = 1e-3, .betas = {0, 0.99}}) {
+    gm_g_.attach(gen_.parameters());
+    gm_d_.attach(disc_.parameters());
+  }
+
+  void run() {
+    const int64_t batch = real_.size(0);
+    {
+      const Tensor fake = gen_(randn({batch, 128}));
+      Recording judging = gm_d_.record();
+      const Tensor real_scores = disc_(real_), fake_scores = disc_(fake);
+      const Tensor penalty = gan::gradient_penalty(disc_, real_, fake, rand({batch}));
+      judging.backward(gan::wgan_d(real_scores, fake_scores) + 10 * penalty +
+                       0.001 * gan::drift(real_scores));
+      opt_d_.step().clear_grad();
+    }
+    Recording making = gm_g_.record();
+    making.backward(gan::wgan_g(disc_(gen_(randn({batch, 128})))));
+    opt_g_.step().clear_grad();
+  }
+
+ private:
+  models::PGGANGenerator gen_;
+  models::PGGANDiscriminator disc_;
+  Tensor real_;
+  GradManager gm_g_, gm_d_;
+  optim::Adam opt_g_, opt_d_;
+};
+
 }  // namespace gradus::bench

@@ -88,6 +88,8 @@ std::map<std::string, Model> models_by_name() {
       {"dcgan32", dcgan({.size = 32, .channels = 1, .width = 32, .batch = 128})},
       {"wgan_gp64", gan_step<WganGpCriticStep>(
                         64, [](int64_t batch) { return std::make_shared<WganGpCriticStep>(64, 64, batch); })},
+      {"pggan32",
+       gan_step<PgganStep>(32, [](int64_t batch) { return std::make_shared<PgganStep>(32, 16, batch); })},
   };
 }
 
