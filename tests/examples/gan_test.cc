@@ -228,16 +228,31 @@ TEST(GanProgramNotFinite, EndsAllRanksOrLeavesStepsOut) {
   EXPECT_GE(summary(s.dir() / "s.json").at("skipped"), 10);
 }
 
+// A DCGAN on black and white images, which differ as much as images can.
+Result trained_on_black_and_white(const fs::path& dir, std::vector<std::string> more) {
+  fs::create_directories(dir / "images");
+  for (int i = 0; i < 16; ++i)
+    io::save_image(dir / "images" / (std::to_string(i) + ".png"), full({1, 8, 8}, double(i % 2)));
+  std::vector<std::string> args{"--data",  "images", "--size",    "8", "--width",  "2",
+                                "--batch", "16",     "--threads", "1", "--images", "16000"};
+  args.insert(args.end(), more.begin(), more.end());
+  return gan(dir, args);
+}
+
 TEST(GanProgramWarning, OfAGeneratorThatMakesOneImage) {
   Scratch s;
-  fs::create_directories(s.dir() / "images");
-  for (int i = 0; i < 16; ++i)  // black and white: they differ as much as images can
-    io::save_image(s.dir() / "images" / (std::to_string(i) + ".png"), full({1, 8, 8}, double(i % 2)));
-  const Result r = gan(s.dir(), {"--data", "images", "--size", "8", "--width", "2", "--batch", "16",
-                                 "--threads", "1", "--images", "6400", "--lr", "1e-9"});
+  const Result r = trained_on_black_and_white(s.dir(), {"--lr", "1e-9"});
   EXPECT_EQ(r.status, 0) << r.output;
   EXPECT_THAT(r.output,
               HasSubstr("Warning: the generator makes one image: for 300 steps its images have differed"));
+}
+
+TEST(GanProgramWarning, OfADiscriminatorThatHasWon) {
+  Scratch s;
+  const Result r = trained_on_black_and_white(s.dir(), {"--lr", "0.1", "--disc-steps", "1000"});
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_THAT(r.output,
+              HasSubstr("Warning: the discriminator has won: for 300 steps d/real has been 1.0000"));
 }
 
 TEST_P(GanProgram, JudgesRealAndGeneratedImagesAsOneBatchToo) {
