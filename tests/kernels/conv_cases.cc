@@ -161,6 +161,7 @@ bool choose(Random& r, Convolution& c) {
   const bool far = volume && r.one_in(2);  // several places of the filter begin before the image
   const bool pointwise = kind == Kind::kPointwise || r.one_in(8);
   const int64_t filter = r.of<int64_t>({1, 3, 3, 5});
+  const bool halving = kind == Kind::kOurs && r.one_in(3);  // as GANs do
   for (int d = 0; d < rank; ++d) {
     int64_t I = 1, K = 1, S = 1, P = 0, D = 1;
     if (!(is_signal && d == 0)) {
@@ -185,6 +186,7 @@ bool choose(Random& r, Convolution& c) {
       if (kind == Kind::kOurs)
         I = r.in(3, 24), K = filter, P = r.in(0, filter - 1), S = r.one_in(3) ? 2 : 1,
         D = r.one_in(6) ? 2 : 1;
+      if (halving) I = r.one_in(4) ? r.in(2, 30) : 2 * r.in(1, 15), K = 4, S = 2, P = 1, D = 1;
     }
     const int64_t padded = I + 2 * P, extent = D * (K - 1) + 1;
     if (extent > padded) return false;

@@ -8,6 +8,7 @@
 #include "gradus/tensor/cpu/conv/reference.h"
 #include "gradus/tensor/cpu/conv/sparse_grad.h"
 #include "gradus/tensor/cpu/conv/winograd.h"
+#include "gradus/tensor/cpu/conv/winograd_halving.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/parallel.h"
@@ -226,13 +227,23 @@ const Case kWinogradCases[] = {
     {"OneRow", {11, 32, 1, 30}, {32, 32, 3, 3}, {.padding = 1}},
     {"ManyChannels", {8, 320, 7, 8}, {288, 320, 3, 3}, {.padding = 1}},
     {"SeveralChunks", {3, 128, 28, 28}, {64, 128, 3, 3}, {.padding = 1}},
+    {"Halving", {11, 64, 16, 12}, {96, 64, 4, 4}, {.stride = 2, .padding = 1}},
+    {"HalvingToOddSizes", {7, 32, 18, 14}, {64, 32, 4, 4}, {.stride = 2, .padding = 1}},
+    {"HalvingToOnePixel", {130, 32, 2, 2}, {32, 32, 4, 4}, {.stride = 2, .padding = 1}},
+    {"HalvingToOneRow", {11, 32, 2, 62}, {32, 32, 4, 4}, {.stride = 2, .padding = 1}},
+    {"HalvingManyChannels", {33, 320, 8, 8}, {288, 320, 4, 4}, {.stride = 2, .padding = 1}},
+    {"HalvingManyFilters", {64, 96, 8, 8}, {512, 96, 4, 4}, {.stride = 2, .padding = 1}},
+    {"HalvingSeveralChunks", {3, 128, 58, 56}, {64, 128, 4, 4}, {.stride = 2, .padding = 1}},
 };
 class WinogradConv2d : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     if (!cpu::has_avx512()) GTEST_SKIP() << "needs AVX-512";
-    ASSERT_TRUE(prefers_winograd(x, dy, shape.w, shape.options));
-    ASSERT_TRUE(prefers_winograd_weight_grad(x, dy, shape.w, shape.options));
+    const bool halving = shape.w[2] == 4;
+    for (auto prefers : {halving ? &prefers_winograd_halving : &prefers_winograd,
+                         halving ? &prefers_winograd_halving_grad : &prefers_winograd,
+                         halving ? &prefers_winograd_halving_weight_grad : &prefers_winograd_weight_grad})
+      ASSERT_TRUE(prefers(x, dy, shape.w, shape.options));
   }
   const Case& shape = GetParam();
   Tensor x = raw::channels_last(random_tensor(shape.x, DType::kF32, 1));

@@ -14,6 +14,7 @@
 #include "gradus/tensor/cpu/conv/sparse_grad.h"
 #include "gradus/tensor/cpu/conv/weight_grad_bf16.h"
 #include "gradus/tensor/cpu/conv/winograd.h"
+#include "gradus/tensor/cpu/conv/winograd_halving.h"
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/cpu/onednn/problems.h"
 #include "gradus/tensor/cpu/widen.h"
@@ -148,6 +149,9 @@ constexpr Kernel kForward[] = {
      [](const Problem& p) { pointwise_conv(p.y, p.x, p.w); }},
     {"winograd", [](const Problem& p) { return prefers_winograd(p.x, p.y, p.w.shape(), p.geometry); },
      [](const Problem& p) { winograd_conv(p.y, p.x, p.w, p.bias, p.geometry); }},
+    {"winograd, halving",
+     [](const Problem& p) { return prefers_winograd_halving(p.x, p.y, p.w.shape(), p.geometry); },
+     [](const Problem& p) { winograd_halving(p.y, p.x, p.w, p.bias); }},
     {"seen pixels", strided_pointwise,
      [](const Problem& p) {
        conv_cpu(p.y, seen_pixels(p.x, p.y, p.geometry), p.w, p.bias, without_stride(p.geometry));
@@ -224,6 +228,9 @@ constexpr Kernel kInputGrad[] = {
      [](const Problem& p) { pointwise_input_grad(p.x, p.y, p.w); }},
     {"winograd", [](const Problem& p) { return prefers_winograd(p.x, p.y, p.w.shape(), p.geometry); },
      [](const Problem& p) { winograd_input_grad(p.x, p.y, p.w, p.geometry); }},
+    {"winograd, halving",
+     [](const Problem& p) { return prefers_winograd_halving_grad(p.x, p.y, p.w.shape(), p.geometry); },
+     [](const Problem& p) { winograd_halving_grad(p.x, p.y, p.w); }},
     {"seen pixels", [](const Problem& p) { return p.x.dtype() == p.y.dtype() && strided_pointwise(p); },
      input_grad_of_seen_pixels},
     {"onednn", has_input_grad_plan, run_input_grad_plan},
@@ -310,6 +317,9 @@ constexpr Kernel kWeightGrad[] = {
     {"winograd",
      [](const Problem& p) { return prefers_winograd_weight_grad(p.x, p.y, p.w.shape(), p.geometry); },
      [](const Problem& p) { winograd_weight_grad(p.w, p.y, p.x, p.geometry); }},
+    {"winograd, halving",
+     [](const Problem& p) { return prefers_winograd_halving_weight_grad(p.x, p.y, p.w.shape(), p.geometry); },
+     [](const Problem& p) { winograd_halving_weight_grad(p.w, p.y, p.x); }},
     {"seen pixels", strided_pointwise,
      [](const Problem& p) {
        conv_weight_grad_cpu(p.w, p.bias, p.y, seen_pixels(p.x, p.y, p.geometry), without_stride(p.geometry));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gradus/tensor/cpu/conv/products.h"
+#include "gradus/tensor/cpu/conv/tiles.h"
 #include "gradus/tensor/cpu/register_transpose.h"
 #include "gradus/tensor/runtime/processor.h"
 
@@ -35,43 +36,12 @@ namespace {
 
 using raw::ConvGeometry;
 
+using cpu::Image, cpu::Tiles;
 using cpu::kLanes, cpu::kPanel, cpu::Planes;
 
 constexpr int kPlanes = 16;
 
 #define GRADUS_AVX512 gnu::target("avx512f")
-
-// The tiles of all images of a batch, numbered by image, row of tiles, column of tiles.
-struct Tiles {
-  Tiles(const Tensor& y)
-      : rows((y.size(2) + 1) / 2), columns((y.size(3) + 1) / 2), count(y.size(0) * rows * columns) {}
-  int64_t rows, columns, count;
-};
-
-// An image of C channels. Its surroundings are zeros.
-class Image {
- public:
-  explicit Image(const Tensor& x)
-      : data_(x.ptr<float>()),
-        channels_(x.size(1)),
-        height_(x.size(2)),
-        width_(x.size(3)),
-        zeros_(channels_) {}
-  int64_t channels() const { return channels_; }
-  const float* at(int64_t n, int64_t h, int64_t w) const {
-    return inside(h, w) ? data_ + ((n * height_ + h) * width_ + w) * channels_ : zeros_.data();
-  }
-  // Returns null outside of the image.
-  float* pixel(int64_t n, int64_t h, int64_t w) const {
-    return inside(h, w) ? data_ + ((n * height_ + h) * width_ + w) * channels_ : nullptr;
-  }
-
- private:
-  bool inside(int64_t h, int64_t w) const { return h >= 0 && h < height_ && w >= 0 && w < width_; }
-  float* data_;
-  int64_t channels_, height_, width_;
-  std::vector<float> zeros_;
-};
 
 // ---- tiles to planes and back ----
 
@@ -134,13 +104,6 @@ class Image {
   }
 }
 
-struct Place {
-  int64_t n, row, column;
-};
-Place place_of(const Tiles& tiles, int64_t t) {
-  return {t / (tiles.rows * tiles.columns), t / tiles.columns % tiles.rows, t % tiles.columns};
-}
-
 // Transforms tiles [first, last) of x. The first pixel of x lies `padding` before the image.
 [[GRADUS_AVX512]] void inputs_to_planes(const Image& x, const Tiles& tiles, const ConvGeometry& g,
                                         int64_t first, int64_t last, int64_t base, const Planes& v) {
@@ -184,9 +147,6 @@ Place place_of(const Tiles& tiles, int64_t t) {
 constexpr __mmask16 kTaps = 0x1ff;  // the 9 numbers of a filter
 constexpr int kFiltersAhead = 8;    // filters to prefetch
 
-// The distance of the 16 planes of K x N numbers: such that planes do not compete for places in a cache.
-int64_t plane_of_filters(int64_t K, int64_t N) { return K * N + kPanel; }
-
 // The filters of a convolution from K channels to N: element (k, n, tap) is at k * k_step + n * n_step + tap.
 struct Filters {
   const float* data;
@@ -218,7 +178,7 @@ template <bool kTurned>
       t[2][j] = _mm512_sub_ps(outer, middle), t[3][j] = w2;
     }
     float* out = to + (n / kPanel * f.K + k) * kPanel + n % kPanel;
-    const int64_t plane = plane_of_filters(f.K, f.N);
+    const int64_t plane = cpu::plane_of_filters(f.K, f.N);
 #pragma GCC unroll 4
     for (int h = 0; h < 4; ++h) {
       const __m512 outer = _mm512_mul_ps(_mm512_add_ps(t[h][0], t[h][2]), half),
@@ -267,77 +227,30 @@ void transform_filters(const Filters& f, int64_t first, int64_t last, float* to)
 
 // ---- the three convolutions ----
 
-// For many tiles. All filters are transformed first. Each thread takes some of the tiles, a few at a time, so
-// that their planes stay in the second-level cache until they are multiplied.
-void convolve_by_tiles(const Tensor& result, const Tensor& input, const Tiles& tiles, const Filters& f,
-                       const float* bias, const ConvGeometry& g) {
-  const Image y(result), x(input);
-  const int64_t plane = plane_of_filters(f.K, f.N);
-  const Tensor filters = cpu::scratch(kPlanes * plane);
-  parallel_for(0, f.K * f.N / kLanes, 64,
-               [&](int64_t first, int64_t last) { transform_filters(f, first, last, filters.ptr<float>()); });
-  const int64_t fit = (640 << 10) / (kPlanes * (f.K + f.N) * int64_t(sizeof(float)));
-  const int64_t chunk = std::clamp<int64_t>(fit / cpu::kMostRows, 4, 8) * cpu::kMostRows;
-  const int64_t shares = std::min<int64_t>(num_threads(), (tiles.count + chunk - 1) / chunk);
-  const int64_t v_floats = Planes::floats(kPlanes, chunk, f.K),
-                floats = v_floats + Planes::floats(kPlanes, chunk, f.N);
-  const Tensor scratch = cpu::scratch(shares * floats);
-  parallel_for(0, shares, 1, [&](int64_t first_share, int64_t last_share) {
-    const Planes v(scratch.ptr<float>() + first_share * floats, chunk, f.K);
-    const Planes m(v.data + v_floats, chunk, f.N);
-    const int64_t end = tiles.count * last_share / shares;
-    for (int64_t first = tiles.count * first_share / shares; first < end; first += chunk) {
-      const int64_t last = std::min(end, first + chunk);
-      inputs_to_planes(x, tiles, g, first, last, first, v);
-      cpu::Upcoming upcoming(kPlanes * (f.N / kPanel) * cpu::row_blocks(last - first));
-      upcoming.add(input, last, std::min(end, last + chunk), tiles.count);
-      int64_t done = 0;
-      for (int64_t p = 0; p < kPlanes; ++p)
-        for (int64_t n = 0; n < f.N; n += kPanel)
-          cpu::for_row_blocks(last - first, [&](int64_t row, int64_t rows) {
-            cpu::kProducts[rows - 1](v.at(p, row), v.row, 1, filters.ptr<float>() + p * plane + n * f.K,
-                                     kPanel, f.K, m.at(p, row) + n, m.row, upcoming.share(done++, f.K));
-          });
-      planes_to_results(y, tiles, bias, first, last, first, m, 0, f.N);
-    }
-  });
-}
-
-// For many filters. Each thread takes some of the filters, a panel at a time. A panel is transformed and
-// stays in the second-level cache while the planes of all tiles are multiplied by it.
-void convolve_by_panels(const Tensor& result, const Tensor& input, const Tiles& tiles, const Filters& f,
-                        const float* bias, const ConvGeometry& g) {
-  const Image y(result), x(input);
-  const int64_t panels = f.N / kPanel, shares = std::min<int64_t>(num_threads(), panels);
-  const int64_t plane = plane_of_filters(f.K, kPanel);
-  const int64_t v_floats = Planes::floats(kPlanes, tiles.count, f.K);
-  const int64_t floats = kPlanes * plane + Planes::floats(kPlanes, tiles.count, kPanel);
-  const Tensor scratch = cpu::scratch(v_floats + shares * floats);
-  const Planes v(scratch.ptr<float>(), tiles.count, f.K);
-  parallel_for(0, tiles.count, 4,
-               [&](int64_t first, int64_t last) { inputs_to_planes(x, tiles, g, first, last, 0, v); });
-  parallel_for(0, shares, 1, [&](int64_t first_share, int64_t last_share) {
-    float* filters = v.data + v_floats + first_share * floats;
-    const Planes m(filters + kPlanes * plane, tiles.count, kPanel);
-    for (int64_t i = panels * first_share / shares; i < panels * last_share / shares; ++i) {
-      const int64_t n = i * kPanel;
-      const Filters panel{f.data + n * f.n_step, f.K, kPanel, f.k_step, f.n_step, f.turned};
-      transform_filters(panel, 0, f.K * kPanel / kLanes, filters);
-      for (int64_t p = 0; p < kPlanes; ++p)
-        cpu::for_row_blocks(tiles.count, [&](int64_t row, int64_t rows) {
-          cpu::kProducts[rows - 1](v.at(p, row), v.row, 1, filters + p * plane, kPanel, f.K, m.at(p, row),
-                                   m.row, {});
-        });
-      planes_to_results(y, tiles, bias, 0, tiles.count, 0, m, n, kPanel);
-    }
-  });
-}
-
 // y = the convolution of x by filters, plus bias if not null.
-void convolve(const Tensor& y, const Tensor& x, const Filters& f, const float* bias, const ConvGeometry& g) {
-  const Tiles tiles(y);
-  const bool by_panels = f.K * f.N > 256 * 256 && tiles.count <= 512;
-  (by_panels ? convolve_by_panels : convolve_by_tiles)(y, x, tiles, f, bias, g);
+void convolve(const Tensor& result, const Tensor& input, const Filters& f, const float* bias,
+              const ConvGeometry& g) {
+  const Image y(result), x(input);
+  const Tiles tiles(result);
+  cpu::convolve_by_products(
+      {.planes = kPlanes,
+       .K = f.K,
+       .N = f.N,
+       .tiles = tiles.count,
+       .input = input,
+       .filter_rows = f.K,
+       .fill_inputs = [&](int64_t first, int64_t last, int64_t base,
+                          const Planes& v) { inputs_to_planes(x, tiles, g, first, last, base, v); },
+       .fill_filters =
+           [&](int64_t channel, int64_t channels, int64_t first, int64_t last, float* to) {
+             const float* data = f.data + channel * f.n_step;
+             transform_filters({data, f.K, channels, f.k_step, f.n_step, f.turned}, first, last, to);
+           },
+       .write_results =
+           [&](int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
+               int64_t channels) {
+             planes_to_results(y, tiles, bias, first, last, base, m, channel, channels);
+           }});
 }
 
 }  // namespace
