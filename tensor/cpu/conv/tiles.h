@@ -62,12 +62,12 @@ struct TileProducts {
   int64_t filter_rows;  // steps of fill_filters for 16 channels of the result
   // Writes tiles [first, last) to v, at `tile - base`.
   std::function<void(int64_t first, int64_t last, int64_t base, const Planes& v)> fill_inputs;
-  // Writes filters for `channels` channels of the result from `channel`, in panels: to[plane][n / 32][k][n % 32],
-  // with planes at a distance of plane_of_filters(K, channels). Step i writes those of 16 channels, from
+  // Writes filters for `channels` channels of the result from `channel`, in panels: to[plane][n / 32][k][n %
+  // 32], with planes at a distance of plane_of_filters(K, channels). Step i writes those of 16 channels, from
   // 16 (i / filter_rows), and of row i % filter_rows.
   std::function<void(int64_t channel, int64_t channels, int64_t first, int64_t last, float* to)> fill_filters;
-  // Writes the results of tiles [first, last), which are in m at `tile - base`. m has `channels` channels of the
-  // result from `channel`.
+  // Writes the results of tiles [first, last), which are in m at `tile - base`. m has `channels` channels of
+  // the result from `channel`.
   std::function<void(int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
                      int64_t channels)>
       write_results;

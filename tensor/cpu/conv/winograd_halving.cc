@@ -9,23 +9,23 @@
 
 // Note [Winograd, halving]
 // With a padding of 1, y[i] = sum over k = 0..3 of x[2i + k - 1] w[k], in each direction. The even k see only
-// odd pixels of x, and the odd k even ones. So y is the sum of four convolutions at a stride of 1, of an image
-// of every other pixel by 2x2 filters. They are its parts. With the matrices
+// odd pixels of x, and the odd k even ones. So y is the sum of four convolutions at a stride of 1, of an
+// image of every other pixel by 2x2 filters. They are its parts. With the matrices
 //
 //        1 -1  0         1  0          1  1  0
 //   B' = 0  1  0     G = 1  1     A' = 0  1  1 = G'
 //        0 -1  1         0  1
 //
-// a tile of 2x2 pixels is y = A' [(G w G') * (B' x B)] A, summed over the parts and their channels, where x are
-// the 3x3 pixels of the part that it depends on. So a tile of y depends on 6x6 pixels of x. It has 9 planes,
-// with a matrix product each: [tiles, 4 C] by [4 C, O]. This takes 36 products for 4 results, where the
-// definition takes 64.
+// a tile of 2x2 pixels is y = A' [(G w G') * (B' x B)] A, summed over the parts and their channels, where x
+// are the 3x3 pixels of the part that it depends on. So a tile of y depends on 6x6 pixels of x. It has 9
+// planes, with a matrix product each: [tiles, 4 C] by [4 C, O]. This takes 36 products for 4 results, where
+// the definition takes 64.
 //
-// The gradient of x has parts too, of every other pixel: pixel h = 2i of x is in y[i-1] by w[3] and in y[i] by
-// w[1]; pixel h = 2i + 1 is in y[i] by w[2] and in y[i+1] by w[0]. So a part is a convolution of dy, from one
-// pixel before the tile or from its first. The parts are computed one after the other, each with 9 planes:
-// [tiles, O] by [O, C]. The gradient of w is G' [(A dy A') * (B' x B)] G, summed over tiles: per plane
-// [O, tiles] by [tiles, 4 C].
+// The gradient of x has parts too, of every other pixel: pixel h = 2i of x is in y[i-1] by w[3] and in y[i]
+// by w[1]; pixel h = 2i + 1 is in y[i] by w[2] and in y[i+1] by w[0]. So a part is a convolution of dy, from
+// one pixel before the tile or from its first. The parts are computed one after the other, each with 9
+// planes: [tiles, O] by [O, C]. The gradient of w is G' [(A dy A') * (B' x B)] G, summed over tiles: per
+// plane [O, tiles] by [tiles, 4 C].
 //
 // All factors are 0 and 1 in absolute value, so rounding errors are of the definition's size
 // (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes all of its tile NaN.
