@@ -13,6 +13,7 @@ import json
 import math
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 
@@ -165,6 +166,25 @@ def within_spread(quality, report, kind, seeds):
                      f'{kind}, {name}: mean FID-MNIST {mean(b):.2f}, f32 on one process {mean(a):.2f} +- {room:.2f}')
 
 
+def costs(quality, report, rounds=3):
+    """What grids and metrics take of a run of 600,000 images, at their intervals of a tenth."""
+    images, out = 32_000, quality.out / 'costs'
+    kinds = {'bare': ['--sample-every', '100M'], 'grids': [],
+             'metrics': ['--sample-every', '100M', '--metrics', 'frechet,scores']}
+    seconds = {kind: [] for kind in kinds}
+    for _ in range(rounds):
+        for kind, options in kinds.items():
+            summary = out / 's.json'
+            quality._gan('costs', '--data', quality.args.data, '--size', 32, *RUNS['dcgan'][:6], '--images', images,
+                         '--threads', quality.args.threads, '--samples', out / 'samples', '--summary', summary, *options)
+            seconds[kind].append(json.loads(summary.read_text())['seconds'])
+    bare = statistics.median(seconds['bare'])
+    for kind in ('grids', 'metrics'):
+        share = (statistics.median(seconds[kind]) - bare) / (bare * 600_000 / images)
+        report.check(share <= 0.02, f'costs: ten times {kind} take {100 * share:.1f} % of a run of 600,000 images, '
+                                    f'at most 2 %')
+
+
 def conditional(quality, report):
     run = quality.trained('conditional', 1)
     report.row('conditional 1', *run)
@@ -174,7 +194,7 @@ def conditional(quality, report):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    parser.add_argument('what', nargs='*', help='of: matched, ' + ', '.join(sorted(set(RUNS) - {'dcgan'})))
+    parser.add_argument('what', nargs='*', help='of: matched, bf16, ranks, conditional, costs, pggan, wgan_gp')
     parser.add_argument('--data', required=True, help='folder with MNIST')
     parser.add_argument('--gan', required=True, help='the gan program')
     parser.add_argument('--out', required=True, help='folder of what is trained')
@@ -182,7 +202,7 @@ def main():
     parser.add_argument('--threads', type=int, default=2)
     parser.add_argument('--seeds', default='1,2,3')
     args = parser.parse_args()
-    everything = ['matched', 'bf16', 'ranks', 'conditional', *ALONE]
+    everything = ['matched', 'bf16', 'ranks', 'conditional', 'costs', *ALONE]
     for name in args.what:
         if name not in everything:
             parser.error(f'expected some of {", ".join(everything)}, given {name}')
@@ -198,6 +218,8 @@ def main():
             within_spread(quality, report, kind, seeds)
     if 'conditional' in what:
         conditional(quality, report)
+    if 'costs' in what:
+        costs(quality, report)
     for kind in sorted(ALONE):
         if kind in what:
             alone(quality, report, kind, seeds)
