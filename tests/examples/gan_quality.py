@@ -172,6 +172,7 @@ def costs(quality, report, rounds=3):
     kinds = {'bare': ['--sample-every', '100M'], 'grids': [],
              'metrics': ['--sample-every', '100M', '--metrics', 'frechet,scores']}
     seconds = {kind: [] for kind in kinds}
+    out.mkdir(exist_ok=True)
     for _ in range(rounds):
         for kind, options in kinds.items():
             summary = out / 's.json'
