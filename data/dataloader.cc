@@ -345,7 +345,10 @@ DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
   std::optional<Share> share = options.sampler ? options.sampler->share() : std::nullopt;
   const bool by_job = !share && options.rank == -1 && options.world_size == -1;
   if (by_job) check_joined("DataLoader");
-  if (!share) share = Share{job->rank, job->size};
+  if (!share) {
+    const Replica replica = by_job ? job->share_by_replica() : job->replica();
+    share = Share{replica.index, replica.count};
+  }
   if (options.world_size == 1 && options.rank == -1) options.rank = 0;
   if (options.rank == -1) options.rank = share->rank;
   if (options.world_size == -1) options.world_size = share->world_size;

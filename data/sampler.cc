@@ -86,9 +86,11 @@ std::vector<int64_t> ReplacementSampler::order(uint64_t epoch) const {
 DistributedSampler::DistributedSampler(int64_t size, const DistributedSamplerOptions& options)
     : size_(checked_size("DistributedSampler", size)), options_(options) {
   if (options_.num_replicas == -1 || options_.rank == -1) check_joined("DistributedSampler");
-  const Ref<Job> job = Job::current();
-  if (options_.num_replicas == -1) options_.num_replicas = job->size;
-  if (options_.rank == -1) options_.rank = job->rank;
+  if (options_.num_replicas == -1 || options_.rank == -1) {
+    const Replica replica = Job::current()->share_by_replica();
+    if (options_.num_replicas == -1) options_.num_replicas = replica.count;
+    if (options_.rank == -1) options_.rank = replica.index;
+  }
   if (options_.num_replicas < 1 || options_.rank < 0 || options_.rank >= options_.num_replicas)
     throw ValueError("DistributedSampler", "invalid rank ", options_.rank,
                      ", rank should be in the interval [0, ", options_.num_replicas - 1, "]");

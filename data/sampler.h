@@ -69,7 +69,7 @@ class ReplacementSampler : public Sampler {
 };
 
 struct DistributedSamplerOptions {
-  int num_replicas = -1;  // -1: the job's ranks
+  int num_replicas = -1;  // -1: the job's replicas
   int rank = -1;          // -1: this one
   bool shuffle = true;
   uint64_t seed = 0;

@@ -15,6 +15,7 @@
 #include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/functional.h"
+#include "gradus/distributed/group/grid.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/remote.h"

@@ -35,6 +35,7 @@ constexpr Form kForms[] = {
     {.name = "new_group"},
     {.name = "new_subgroups"},
     {.name = "new_subgroups_by_enumeration"},
+    {.name = "Grid"},
     {.name = "split"},
     {.name = "duplicate"},
     {.name = "make_allreduce_cb"},

@@ -35,6 +35,7 @@ enum class Op : uint8_t {
   kNewGroup,
   kNewSubgroups,
   kNewSubgroupsByEnumeration,
+  kGrid,
   kSplit,
   kDuplicate,
   kMakeAllreduceCb,

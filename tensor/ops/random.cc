@@ -54,9 +54,9 @@ Tensor bernoulli_mask(const Tensor& x, double p) {
 Tensor dropout_mask(const Tensor& x, double p) {
   check_probability("dropout", p);
   Tensor mask = empty_like(x, DType::kBool);
-  // Ranks have different samples. So ranks with the same seed drop different elements.
+  // Replicas have different samples. So replicas with the same seed drop different elements.
   PhiloxKey key = next_draw();
-  key.stream += uint64_t(Job::current()->rank) << 40;
+  key.stream += uint64_t(Job::current()->replica().index) << 40;
   if (mask.numel() > 0) dropout_mask_kernel(mask, p, key);
   return mask;
 }

@@ -1,6 +1,6 @@
 // Random tensors. Each call takes the next draw of the Context's generator. Element i (row-major) of a draw
 // depends on the seed, the number of the draw and i alone, and not on threads, layout or device. Dropout
-// masks also depend on the rank in the job.
+// masks also depend on the replica in the job.
 #pragma once
 
 #include "gradus/tensor/kernel_slot.h"

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <utility>
 
+#include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus {
@@ -19,6 +20,31 @@ Ref<Job>& slot() {
 }
 
 }  // namespace
+
+Replica Job::replica() const {
+  std::lock_guard lock(replica_mutex_);
+  return replica_.value_or(Replica{rank, size});
+}
+
+void Job::set_replica(Replica replica) {
+  if (replica.count < 1 || replica.count > size || replica.index < 0 || replica.index >= replica.count)
+    throw ValueError("set_replica", "a job of ", size, " ranks has no replica ", replica.index, " of ",
+                     replica.count);
+  std::lock_guard lock(replica_mutex_);
+  const Replica now = replica_.value_or(Replica{rank, size});
+  if (replica != now && (replica_ || shared_))
+    throw StateError("set_replica", "rank ", rank, " works for replica ", now.index, " of ", now.count,
+                     ", and cannot change to ", replica.index, " of ", replica.count,
+                     shared_ ? ": a loader or sampler has taken its share already; make the grid before it"
+                             : ": a job has one number of replicas");
+  replica_ = replica;
+}
+
+Replica Job::share_by_replica() {
+  std::lock_guard lock(replica_mutex_);
+  shared_ = true;
+  return replica_.value_or(Replica{rank, size});
+}
 
 HostMemory Job::share(const std::string&, size_t bytes, const Fill& fill) {
   const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);

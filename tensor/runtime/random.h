@@ -39,6 +39,13 @@ class RandomGenerator {
   // Reserves the next draw. In a draw every element index has its own numbers.
   PhiloxKey next() { return {seed_, draws_++}; }
 
+  // Returns a generator of its own for one part of what a draw is for: a micro-batch of a step, for example.
+  // The draw must serve nothing else.
+  static RandomGenerator of_part(PhiloxKey draw, uint64_t part) {
+    const std::array<uint32_t, 4> bits = philox(draw.seed, draw.stream, part);
+    return RandomGenerator(uint64_t(bits[1]) << 32 | bits[0]);
+  }
+
   // The state as numbers, for checkpoints.
   std::array<uint64_t, 2> state() const { return {seed_, draws_}; }
   void set_state(std::array<uint64_t, 2> s) { seed_ = s[0], draws_ = s[1]; }

@@ -54,6 +54,19 @@ TEST(DistributedPage, Groups) {
   });
 }
 
+TEST(DistributedPage, Grids) {
+  dist::run_ranks(4, [] {
+    const int rank = dist::get_rank();
+    dist::Grid grid({{"replica", 2}, {"pipeline", -1}});  // -1: as many as the job's ranks leave
+    dist::Group stages = grid.group("pipeline");          // {0, 1} or {2, 3} of 4 ranks
+    dist::Group copies = grid.group("replica");           // {0, 2} or {1, 3}
+    EXPECT_THAT(stages.ranks(), ElementsAre(rank / 2 * 2, rank / 2 * 2 + 1));
+    EXPECT_THAT(copies.ranks(), ElementsAre(rank % 2, rank % 2 + 2));
+    data::DataLoader loader(data::GeneratedDigits({.size = 8}), {.batch_size = 2});
+    EXPECT_EQ(loader.size(), 2);
+  });
+}
+
 TEST(DistributedPage, Messages) {
   dist::run_ranks(2, [] {
     Tensor x = zeros({2});

@@ -109,5 +109,39 @@ TEST(Job, RanksThatAreSeededAlikeDropDifferentElements) {
   EXPECT_EQ(drawn(0), drawn(3));
 }
 
+TEST(Job, ARankIsAReplicaOfItsOwnUnlessItIsSaidOtherwise) {
+  const Ref<Job> job = make_job(2, 4);
+  EXPECT_EQ(job->replica(), (Replica{2, 4}));
+  EXPECT_THROW(job->set_replica({2, 2}), ValueError);
+  EXPECT_THROW(job->set_replica({-1, 2}), ValueError);
+  EXPECT_THROW(job->set_replica({0, 0}), ValueError);
+  EXPECT_THROW(job->set_replica({0, 5}), ValueError);
+  job->set_replica({1, 2});
+  EXPECT_EQ(job->replica(), (Replica{1, 2}));
+  job->set_replica({1, 2});
+  EXPECT_THROW(job->set_replica({0, 2}), StateError);
+  EXPECT_EQ(job->share_by_replica(), (Replica{1, 2}));
+
+  const Ref<Job> shared = make_job(2, 4);
+  EXPECT_EQ(shared->share_by_replica(), (Replica{2, 4}));
+  EXPECT_THROW(shared->set_replica({1, 2}), StateError);
+  shared->set_replica({2, 4});
+}
+
+TEST(Job, GeneratorsOfPartsAreIndependent) {
+  RandomGenerator generator(7);
+  const PhiloxKey draw = generator.next();
+  const auto first = [&](uint64_t part) {
+    Context context = Context::current().snapshot();
+    context.generator = std::make_shared<RandomGenerator>(RandomGenerator::of_part(draw, part));
+    ContextScope scope(context);
+    return rand({4}).to_vector<float>();
+  };
+  EXPECT_EQ(first(3), first(3));
+  EXPECT_NE(first(3), first(4));
+  EXPECT_NE(RandomGenerator::of_part(draw, 0).seed(), RandomGenerator::of_part(generator.next(), 0).seed());
+  EXPECT_EQ(RandomGenerator::of_part(draw, 0).state()[1], 0);
+}
+
 }  // namespace
 }  // namespace gradus
