@@ -52,7 +52,8 @@ struct DataLoaderOptions {
   std::optional<uint64_t> seed = {};
   std::shared_ptr<const Sampler> sampler = {};  // instead of `shuffle`
   // This loader's share of every epoch: see shard(). By default the sampler's share if it has one, else
-  // that of this rank's replica when the loader is made (Job::replica in gradus/tensor/runtime/job.h). world_size = 1 gives every rank all samples.
+  // that of this rank's replica when the loader is made (Job::replica, gradus/tensor/runtime/job.h).
+  // world_size = 1 gives every rank all samples.
   // Errors: StateError for the job's share in a process that was started as a rank and has joined no job.
   int rank = -1;
   int world_size = -1;

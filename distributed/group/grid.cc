@@ -24,8 +24,9 @@ std::vector<Grid::Axis> checked(std::vector<Grid::Axis> axes, int ranks) {
     if (std::ranges::count(axes, axis.name, &Grid::Axis::name) > 1)
       throw ValueError("Grid", "two axes have the name '", axis.name, "'");
     if (axis.size == -1) {
-      if (open) throw ValueError("Grid", "only one axis may have size -1, given '", open->name, "' and '",
-                                 axis.name, "'");
+      if (open)
+        throw ValueError("Grid", "only one axis may have size -1, given '", open->name, "' and '", axis.name,
+                         "'");
       open = &axis;
       continue;
     }
@@ -51,11 +52,10 @@ void check_alike(const std::string& mine) {
   const std::vector<std::string> grids = internal::gather_strings(job, internal::Op::kGrid, mine);
   for (size_t rank = 1; rank < grids.size(); ++rank)
     if (grids[rank] != grids[0])
-      throw_failure(
-          "Grid", job.world()->membership->report(
-                      {Failure::Kind::kMismatch, int(rank),
-                       concat("rank ", rank, " makes a grid of ", grids[rank], ", where rank 0 makes one of ",
-                              grids[0])}));
+      throw_failure("Grid",
+                    job.world()->membership->report({Failure::Kind::kMismatch, int(rank),
+                                                     concat("rank ", rank, " makes a grid of ", grids[rank],
+                                                            ", where rank 0 makes one of ", grids[0])}));
 }
 
 }  // namespace

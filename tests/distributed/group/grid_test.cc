@@ -153,7 +153,9 @@ TEST(Grid, ComesBeforeLoaders) {
   run_ranks(2, [] {
     data::DataLoader everything(Numbers(), {.batch_size = 4, .world_size = 1});
     const Grid grid({{"pipeline", 2}});
-    EXPECT_THAT(error_of<StateError>([] { Grid other({{"replica", 2}}); }),
+    EXPECT_THAT(error_of<StateError>([] {
+                  Grid other({{"replica", 2}});
+                }),
                 HasSubstr("a job has one number of replicas"));
   });
 }
