@@ -72,9 +72,8 @@ struct Answers {
 void post(const char* op, const Tensor& given, const Link& link, uint32_t tag);
 Tensor fetch(const char* op, const Link& link, uint32_t tag, Device device);
 void post_none(const char* op, const Link& link, uint32_t tag) {
-  MessageHeader header;
-  header.kind = MessageHeader::Kind::kNone;
-  MessageWork::send(link.message(op, tag), header, {}, Tensor())->detach(*link.world());
+  MessageWork::send(link.message(op, tag), internal::header_of(Tensor()), {}, Tensor())
+      ->detach(*link.world());
 }
 
 // The node of a message that was sent: waits for the message's gradient.
@@ -159,11 +158,7 @@ void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
   Recorder recorder(op, x);
   const bool followed = recorder && is_floating(x.dtype());
 
-  MessageHeader header;
-  header.dtype = x.dtype();
-  header.ndim = x.dim();
-  std::copy(x.shape().begin(), x.shape().end(), header.dims);
-  header.channels_last = x.is_channels_last();
+  MessageHeader header = internal::header_of(x);
   Answers answers;
   if (followed) {
     header.open = static_cast<uint32_t>(open.size());
@@ -198,15 +193,9 @@ Tensor fetch(const char* op, const Link& link, uint32_t tag, Device device) {
   auto arrived = std::make_shared<Arrived>();
   const auto take = [arrived, op, device](int source, const MessageHeader& header, size_t bytes) -> void* {
     arrived->header = header;
-    if (header.kind == MessageHeader::Kind::kNone && bytes == 0) return nullptr;
     if (header.open > 64) throw MismatchError(op, source, "rank ", source, " sent a malformed message");
-    const Shape shape(std::span(header.dims, header.ndim));
-    const bool channels_last = header.channels_last && header.ndim >= 3 && header.ndim <= 5;
-    if (size_t(checked_numel(shape, op)) * size_of(header.dtype) != bytes)
-      throw MismatchError(op, source, "rank ", source, " sent ", bytes, " bytes for ", describe(header));
-    const TensorOptions options{.dtype = header.dtype, .device = device};
-    arrived->tensor = channels_last ? empty_channels_last(shape, options) : empty(shape, options);
-    return arrived->tensor.raw_ptr();
+    arrived->tensor = internal::room_for(op, source, header, bytes, device);
+    return arrived->tensor.defined() ? arrived->tensor.raw_ptr() : nullptr;
   };
   MessageWork::receive(link.message(op, tag), take, Tensor())->wait({});
 

@@ -16,7 +16,7 @@
 namespace gradus::dist::internal {
 
 // What a message belongs to. Messages of one sender, receiver and tag keep their order.
-enum class Channel : uint8_t { kUser, kRemote, kCollective };
+enum class Channel : uint8_t { kUser, kRemote, kCollective, kMailbox };
 struct Tag {
   uint32_t group = 0;  // the group's id in the job
   Channel channel = Channel::kUser;

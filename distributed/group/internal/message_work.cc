@@ -22,10 +22,36 @@ std::string describe(const MessageHeader& header) {
   return concat(header.dtype, Shape(std::span(header.dims, header.ndim)));
 }
 
+MessageHeader header_of(const Tensor& x) {
+  MessageHeader header;
+  if (!x.defined()) {
+    header.kind = MessageHeader::Kind::kNone;
+    return header;
+  }
+  header.dtype = x.dtype();
+  header.ndim = x.dim();
+  std::copy(x.shape().begin(), x.shape().end(), header.dims);
+  header.channels_last = x.is_channels_last();
+  return header;
+}
+
+Tensor room_for(const char* op, int source, const MessageHeader& header, size_t bytes, Device device) {
+  if (header.kind == MessageHeader::Kind::kNone && bytes == 0) return Tensor();
+  if (header.kind != MessageHeader::Kind::kTensor)
+    throw MismatchError(op, source, "rank ", source, " sent a malformed message");
+  const Shape shape(std::span(header.dims, size_t(header.ndim)));
+  if (size_t(checked_numel(shape, op)) * size_of(header.dtype) != bytes)
+    throw MismatchError(op, source, "rank ", source, " sent ", bytes, " bytes for ", describe(header));
+  const TensorOptions options{.dtype = header.dtype, .device = device};
+  const bool channels_last = header.channels_last && header.ndim >= 3 && header.ndim <= 5;
+  return channels_last ? empty_channels_last(shape, options) : empty(shape, options);
+}
+
 MessageWork::MessageWork(const Message& message, const Tensor& keep, bool receives)
     : op_(message.op),
       membership_(message.group.world()->membership),
       transport_(message.group.world()->transport),
+      timeout_(message.timeout.value_or(message.group.timeout())),
       deadline_(message.group.watch(message.timeout).deadline),
       peer_(message.peer),
       doing_(describe_call(message, receives)),
@@ -84,6 +110,16 @@ void MessageWork::wait(std::optional<Milliseconds> timeout) {
     if (!is_completed())
       throw TimeoutError(op_, -1, "not done within ", timeout->count(), " ms, but still under way");
   }
+  wait_until_deadline();
+}
+
+void MessageWork::wait_from_now(const std::string& doing, std::optional<Milliseconds> timeout) {
+  doing_ = doing;
+  deadline_ = Deadline::after(timeout.value_or(timeout_));
+  wait_until_deadline();
+}
+
+void MessageWork::wait_until_deadline() {
   membership_->set_doing("in " + doing_);
   try {
     std::optional<Membership::Receiving> receiving;

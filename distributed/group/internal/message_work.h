@@ -23,8 +23,19 @@ struct MessageHeader {
   uint32_t open = 0;   // how many recordings the sender has open
   uint32_t id = 0;     // the answer's id for the first recording that wants one
   uint64_t wants = 0;  // bit i: the i-th open recording wants an answer
+  // For a Mailbox, which says what they mean.
+  uint64_t step = 0;
+  uint64_t generator[2] = {};
+  int32_t parcels = 0;
+  uint8_t wants_gradient = 0;
 };
 std::string describe(const MessageHeader& header);  // "f32[4,8]", "an object"
+// Returns the header of a message with x, which must be row-major or channels-last; of "none" for an undefined
+// x.
+MessageHeader header_of(const Tensor& x);
+// Returns room for the tensor that a header announces; undefined for "none".
+// Errors: MismatchError if rank `source` announced something else than the message's `bytes`.
+Tensor room_for(const char* op, int source, const MessageHeader& header, size_t bytes, Device device);
 
 // Returns where the payload goes.
 // Errors: MismatchError, which both ranks get.
@@ -55,6 +66,9 @@ class MessageWork final : public WorkState {
   ~MessageWork() override;
 
   void wait(std::optional<Milliseconds> timeout) override;
+  // Waits as if the message had been started now: `timeout` (default: the group's) counts from here. Other
+  // ranks read `doing` if they ask what this rank does.
+  void wait_from_now(const std::string& doing, std::optional<Milliseconds> timeout = {});
   bool is_completed() override;
   int source_rank() override;
   bool receives() const { return receives_; }
@@ -65,13 +79,15 @@ class MessageWork final : public WorkState {
  private:
   MessageWork(const Message& message, const Tensor& keep, bool receives);
   void written();
+  void wait_until_deadline();
 
   const char* const op_;
   const std::shared_ptr<Membership> membership_;
   const std::shared_ptr<Transport> transport_;
-  const Deadline deadline_;
+  const Milliseconds timeout_;
+  Deadline deadline_;
   const int peer_;
-  const std::string doing_;
+  std::string doing_;
   const Tensor tensor_;
   const bool receives_;
   std::atomic<bool> written_{false};

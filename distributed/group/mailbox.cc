@@ -1,0 +1,128 @@
+#include "gradus/distributed/group/mailbox.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "gradus/distributed/group/agreement.h"
+#include "gradus/distributed/group/collective_argument.h"
+#include "gradus/distributed/group/internal/message_work.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/tensor/ops/copy.h"
+
+namespace gradus::dist::internal {
+
+// Note [Mailboxes]
+// A message's tag is a number made from its address, so the transport finds the receive that a message is for.
+// Messages of one address keep their order: those of the next step come after this step's. A message without
+// a receive stays in its sender's ring, or moves to the heap when a receive waits for one behind it. So any
+// order of sends and takes ends, if each message that is taken is sent before its sender waits for an answer
+// to it.
+
+constexpr const char* kOp = "pipeline";
+
+// A receive that has been posted, and what it gets.
+struct Mailbox::Expected {
+  struct Arrived {
+    MessageHeader header;
+    Tensor tensor;
+  };
+  const std::shared_ptr<Arrived> arrived = std::make_shared<Arrived>();
+  Ref<MessageWork> work;
+};
+
+std::string to_string(const Address& a) {
+  return concat(a.gradient ? "gradient of input " : "input ", a.slot, " of stage ", a.stage, ", micro-batch ",
+                a.micro_batch, ", step ", a.step);
+}
+
+Mailbox::Mailbox(const Group& group, Room room) : group_(resolved(group)), room_(room) {
+  constexpr int kMost = 1 << 16;
+  group_.state().check_member(kOp);
+  if (room.stages < 1 || room.stages > kMost || room.slots < 1 || room.slots > kMost)
+    throw ValueError(kOp, "expected 1 to ", kMost, " stages and slots, given ", room.stages, " and ",
+                     room.slots);
+  if (group_.size() > 1) group_.state().world()->transport->progress_in_background();
+}
+
+Mailbox::~Mailbox() = default;
+
+uint32_t Mailbox::number(const Address& a) const {
+  if (a.stage < 0 || a.stage >= room_.stages || a.slot < 0 || a.slot >= room_.slots || a.micro_batch < 0)
+    throw ValueError(kOp, "no room for ", to_string(a), ": there are ", room_.stages, " stages with ",
+                     room_.slots, " inputs");
+  const uint64_t place = uint64_t(a.micro_batch) * uint64_t(room_.stages) + uint64_t(a.stage);  // below 2^48
+  const uint64_t most = std::numeric_limits<uint32_t>::max();
+  if (place > most / 2 / uint64_t(room_.slots) - 1)
+    throw ValueError(kOp, "too many micro-batches for ", room_.stages, " stages with ", room_.slots,
+                     " inputs: number ", a.micro_batch);
+  return uint32_t((place * uint64_t(room_.slots) + uint64_t(a.slot)) * 2 + a.gradient);
+}
+
+Message Mailbox::message(int member, uint32_t number) const {
+  Message message = make_message(kOp, group_, get_global_rank(group_, member), "rank", number, {});
+  message.channel = Channel::kMailbox;
+  return message;
+}
+
+void Mailbox::send(int to, const Address& address, const Parcel& parcel) {
+  const Message message = this->message(to, number(address));
+  Tensor x = parcel.tensor;
+  std::span<const std::byte> payload;
+  if (x.defined()) {
+    check_in_host_memory(kOp, "x", x);
+    x = x.is_channels_last() ? detach(x) : raw::contiguous(detach(x));
+    wait_for_device(x);
+    payload = {static_cast<const std::byte*>(x.raw_ptr()), size_t(x.nbytes())};
+  }
+  MessageHeader header = header_of(x);
+  header.step = address.step;
+  header.parcels = parcel.parcels;
+  header.wants_gradient = parcel.wants_gradient;
+  std::ranges::copy(parcel.generator, header.generator);
+  MessageWork::send(message, header, payload, x)->detach(*group_.state().world());
+}
+
+Mailbox::Expected& Mailbox::expected(int from, const Address& address, Device device) {
+  check_in_host_memory(kOp, device);
+  const uint32_t n = number(address);
+  const auto found = expected_.find({from, n});
+  if (found != expected_.end()) return *found->second;
+  const Message message = this->message(from, n);
+  auto expected = std::make_unique<Expected>();
+  const int me = group_.state().world()->rank;
+  expected->work = MessageWork::receive(
+      message,
+      [arrived = expected->arrived, address, device, me](int source, const MessageHeader& header,
+                                                        size_t bytes) -> void* {
+        if (header.step != address.step)
+          throw MismatchError(kOp, source, "rank ", source, " is at step ", header.step, ", and rank ", me,
+                              " waits for ", to_string(address));
+        if (header.parcels < 0) throw MismatchError(kOp, source, "rank ", source, " sent a malformed message");
+        arrived->header = header;
+        arrived->tensor = room_for(kOp, source, header, bytes, device);
+        return arrived->tensor.defined() ? arrived->tensor.raw_ptr() : nullptr;
+      },
+      Tensor());
+  return *expected_.emplace(std::pair(from, n), std::move(expected)).first->second;
+}
+
+void Mailbox::expect(int from, const Address& address, Device device) { expected(from, address, device); }
+
+bool Mailbox::has(int from, const Address& address) {
+  const auto found = expected_.find({from, number(address)});
+  return found != expected_.end() && found->second->work->is_completed();
+}
+
+Parcel Mailbox::take(int from, const Address& address, const std::string& doing, Device device) {
+  const Expected expected = this->expected(from, address, device);
+  expected.work->wait_from_now(concat(doing, ", for ", to_string(address), " from rank ",
+                                      get_global_rank(group_, from)));
+  expected_.erase({from, number(address)});
+  const MessageHeader& header = expected.arrived->header;
+  return {.tensor = std::move(expected.arrived->tensor),
+          .parcels = header.parcels,
+          .wants_gradient = header.wants_gradient != 0,
+          .generator = {header.generator[0], header.generator[1]}};
+}
+
+}  // namespace gradus::dist::internal
