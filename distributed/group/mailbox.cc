@@ -12,11 +12,10 @@
 namespace gradus::dist::internal {
 
 // Note [Mailboxes]
-// A message's tag is a number made from its address, so the transport finds the receive that a message is for.
+// A message's tag is a number made from its address. So the transport finds the receive that a message is for.
 // Messages of one address keep their order: those of the next step come after this step's. A message without
-// a receive stays in its sender's ring, or moves to the heap when a receive waits for one behind it. So any
-// order of sends and takes ends, if each message that is taken is sent before its sender waits for an answer
-// to it.
+// a receive stays in its sender's ring, or moves to the heap when a receive is for one behind it. So takes in
+// any order end, once the messages have been sent.
 
 constexpr const char* kOp = "pipeline";
 
@@ -93,11 +92,12 @@ Mailbox::Expected& Mailbox::expected(int from, const Address& address, Device de
   expected->work = MessageWork::receive(
       message,
       [arrived = expected->arrived, address, device, me](int source, const MessageHeader& header,
-                                                        size_t bytes) -> void* {
+                                                         size_t bytes) -> void* {
         if (header.step != address.step)
           throw MismatchError(kOp, source, "rank ", source, " is at step ", header.step, ", and rank ", me,
                               " waits for ", to_string(address));
-        if (header.parcels < 0) throw MismatchError(kOp, source, "rank ", source, " sent a malformed message");
+        if (header.parcels < 0)
+          throw MismatchError(kOp, source, "rank ", source, " sent a malformed message");
         arrived->header = header;
         arrived->tensor = room_for(kOp, source, header, bytes, device);
         return arrived->tensor.defined() ? arrived->tensor.raw_ptr() : nullptr;
@@ -115,8 +115,8 @@ bool Mailbox::has(int from, const Address& address) {
 
 Parcel Mailbox::take(int from, const Address& address, const std::string& doing, Device device) {
   const Expected expected = this->expected(from, address, device);
-  expected.work->wait_from_now(concat(doing, ", for ", to_string(address), " from rank ",
-                                      get_global_rank(group_, from)));
+  expected.work->wait_from_now(
+      concat(doing, ", for ", to_string(address), " from rank ", get_global_rank(group_, from)));
   expected_.erase({from, number(address)});
   const MessageHeader& header = expected.arrived->header;
   return {.tensor = std::move(expected.arrived->tensor),

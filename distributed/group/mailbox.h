@@ -30,9 +30,9 @@ struct Address {
 std::string to_string(const Address& address);  // "input 1 of stage 2, micro-batch 0, step 7"
 
 struct Parcel {
-  Tensor tensor;                          // undefined: none
-  int parcels = 1;                        // how many the sender sends for this stage and micro-batch
-  bool wants_gradient = false;            // the sender waits for this tensor's gradient
+  Tensor tensor;                           // undefined: none
+  int parcels = 1;                         // how many the sender sends for this stage and micro-batch
+  bool wants_gradient = false;             // the sender waits for this tensor's gradient
   std::array<uint64_t, 2> generator = {};  // state of the generator from which the next stage draws
 };
 

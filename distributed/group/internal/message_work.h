@@ -30,8 +30,7 @@ struct MessageHeader {
   uint8_t wants_gradient = 0;
 };
 std::string describe(const MessageHeader& header);  // "f32[4,8]", "an object"
-// Returns the header of a message with x, which must be row-major or channels-last; of "none" for an undefined
-// x.
+// Returns the header of a message with x, which must be row-major or channels-last. An undefined x is "none".
 MessageHeader header_of(const Tensor& x);
 // Returns room for the tensor that a header announces; undefined for "none".
 // Errors: MismatchError if rank `source` announced something else than the message's `bytes`.

@@ -86,8 +86,9 @@ TEST(Mailbox, CarriesFormAndWhatTheNextStageNeeds) {
     for (int i = 0; i < 8; ++i) {
       const Tensor& x = sent[size_t(i)];
       if (get_rank() == 0) {
-        mailbox.send(1, {.slot = i},
-                     {.tensor = x, .parcels = i, .wants_gradient = i % 2 == 1, .generator = {5, uint64_t(i)}});
+        mailbox.send(
+            1, {.slot = i},
+            {.tensor = x, .parcels = i, .wants_gradient = i % 2 == 1, .generator = {5, uint64_t(i)}});
         continue;
       }
       const Parcel got = mailbox.take(0, {.slot = i}, "a test");
@@ -110,7 +111,8 @@ TEST(Mailbox, LargeTensorsMoveWhileBothRanksDoSomethingElse) {
     Mailbox mailbox({}, {});
     const Tensor x = random_tensor({1 << 20}, DType::kF64, 3);  // 8 MiB
     const auto until = [](auto&& condition) {
-      for (int i = 0; i < 5000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      for (int i = 0; i < 5000 && !condition(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return condition();
     };
     if (get_rank() == 0) {
