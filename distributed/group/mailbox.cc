@@ -12,10 +12,10 @@
 namespace gradus::dist::internal {
 
 // Note [Mailboxes]
-// A message's tag is a number made from its address. So the transport finds the receive that a message is for.
-// Messages of one address keep their order: those of the next step come after this step's. A message without
-// a receive stays in its sender's ring, or moves to the heap when a receive is for one behind it. So takes in
-// any order end, once the messages have been sent.
+// A message's tag is a number made from its address. So the transport finds the receive for a message.
+// Messages of one address keep their order: those of the next step come after this step's. A message
+// without a receive stays in its sender's ring, or moves to the heap when a receive is for one behind it.
+// So takes in any order end, once the messages have been sent.
 
 constexpr const char* kOp = "pipeline";
 

@@ -48,16 +48,16 @@ class Mailbox {
   ~Mailbox();  // waits for nobody; drops what has not been taken
 
   // Sends to the member number `to` of the group. The tensor must not be written to afterward.
-  // Errors: ValueError for this rank itself, or an address without room; DeviceError off host memory; the
-  // job's failure.
+  // Errors: ValueError for this rank itself, or an address without room; DeviceError off host memory;
+  // the failure of the job.
   void send(int to, const Address& address, const Parcel& parcel);
   // Makes room for the message from member `from`: it comes in while this rank computes. A second call for
   // the same message does nothing.
   // Errors: as for send.
   void expect(int from, const Address& address, Device device = kCPU);
   // Returns the message when it has come. `doing` tells other ranks for what this rank waits.
-  // Errors: as for send; MismatchError on all ranks for a message of another step; PeerError if its sender is
-  // gone; TimeoutError.
+  // Errors: as for send; MismatchError on all ranks for a message of another step;
+  // PeerError if its sender is gone; TimeoutError.
   Parcel take(int from, const Address& address, const std::string& doing, Device device = kCPU);
   // Returns whether take would not wait.
   bool has(int from, const Address& address);
