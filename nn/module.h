@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/nn/call_filter.h"
 #include "gradus/tensor/base/required.h"
 #include "gradus/tensor/named_tensors.h"
 #include "gradus/tensor/runtime/context.h"
@@ -202,8 +203,12 @@ class Module {
   // Calls f() under this module's name, and returns its result: errors then report the module's path. Modules
   // with call operators of their own (LSTM, MultiheadAttention) use it for their calls.
   template <class F> auto call(F f) {
+    using Result = std::remove_cvref_t<std::invoke_result_t<F&>>;
     const CallScope scope(*this);
     try {
+      if constexpr (internal::holds_tensors<Result>())
+        if (internal::CallFilter* filter = internal::call_filter) [[unlikely]]
+          return internal::filtered<Result>(*filter, *this, f);
       return f();
     } catch (Error& e) {
       e.set_module(Context::current().module_path_text());

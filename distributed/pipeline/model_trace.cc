@@ -1,0 +1,113 @@
+#include "gradus/distributed/pipeline/model_trace.h"
+
+#include <array>
+#include <unordered_map>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/runtime/context.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr Device kMeta{DeviceType::kMeta};
+
+class Tracer final : public Observer, public nn::internal::CallFilter {
+ public:
+  Tracer(ModelTrace& trace, nn::Module& model, const nn::StateDict& state) : trace_(trace) {
+    for (const auto& [path, module] : model.named_modules()) paths_[module] = path;
+    for (const auto& [name, tensor] : state) {
+      trace_.state.push_back(name);
+      trace_.state_memory.push_back(memory_of(tensor));
+    }
+  }
+
+  Memory memory_of(const Tensor& x) {
+    if (!x.defined()) return -1;
+    const auto [it, fresh] = memory_.try_emplace(x.storage().get(), trace_.memories);
+    // Held, so that no other tensor gets the same place.
+    if (fresh) held_.push_back(x), ++trace_.memories;
+    return it->second;
+  }
+
+  void launched(const char*, std::span<const Tensor* const> tensors) override {
+    TracedEvent op{.kind = TracedEvent::kOp, .call = open_};
+    for (const Tensor* x : tensors) op.memory.push_back(memory_of(*x));
+    const auto draws = Context::current().generator->state();
+    op.draws = draws != std::exchange(draws_, draws);
+    trace_.events.push_back(std::move(op));
+  }
+
+  const void* enter(const nn::Module& module) override {
+    const int call = int(trace_.calls.size());
+    const auto path = paths_.find(&module);
+    trace_.calls.push_back({.module = &module,
+                            .path = path == paths_.end() ? module.type_name() : path->second,
+                            .parent = open_,
+                            .hidden = recordings_of_thread() != recordings_});
+    trace_.events.push_back({.kind = TracedEvent::kEnter, .call = call});
+    open_ = call;
+    return nullptr;
+  }
+
+  void leave(const nn::Module&, std::span<Tensor* const> tensors,
+             const std::function<std::shared_ptr<const void>()>& copy) override {
+    TracedCall& call = trace_.calls[open_];
+    call.end = int(trace_.calls.size());
+    for (const Tensor* x : tensors) {
+      call.results.push_back(*x);
+      call.memory.push_back(memory_of(*x));
+    }
+    call.result = copy();
+    trace_.events.push_back({.kind = TracedEvent::kLeave, .call = open_});
+    open_ = call.parent;
+  }
+
+ private:
+  static std::vector<const Counted*> recordings_of_thread() {
+    std::vector<const Counted*> all;
+    for (const Ref<Counted>& r : Context::current().recordings) all.push_back(r.get());
+    return all;
+  }
+
+  ModelTrace& trace_;
+  std::unordered_map<const nn::Module*, std::string> paths_;
+  std::unordered_map<const Storage*, Memory> memory_;
+  std::vector<Tensor> held_;
+  std::array<uint64_t, 2> draws_ = Context::current().generator->state();
+  const std::vector<const Counted*> recordings_ = recordings_of_thread();
+  int open_ = -1;
+};
+
+}  // namespace
+
+Tensor on_meta(const Tensor& x) {
+  return x.defined() ? empty_strided(x.shape(), x.strides(), {x.dtype(), kMeta}) : Tensor();
+}
+
+ModelTrace trace_model(nn::Module& model, const std::vector<Tensor>& inputs,
+                       const std::function<std::vector<Tensor>()>& forward) {
+  Context context = Context::current().snapshot();
+  context.recordings.clear();
+  context.generator = std::make_shared<RandomGenerator>();
+  context.device = kMeta;
+  const ContextScope in_context(context);
+
+  nn::StateDict state;
+  for (const auto& [name, t] : model.named_parameters()) state.emplace_back(name, on_meta(t));
+  for (const auto& [name, t] : model.named_buffers()) state.emplace_back(name, on_meta(t));
+  const nn::ParameterScope substituted(model, state);
+
+  GradManager gm;  // checkpoints hide what is inside from its recording
+  gm.attach(model.parameters());
+  const auto recording = gm.record();
+  ModelTrace trace;
+  const auto tracer = make_ref<Tracer>(trace, model, state);
+  context.observer = tracer;
+  const nn::internal::CallFilterScope filter(tracer.get());
+  for (const Tensor& x : inputs) trace.inputs.push_back(tracer->memory_of(x));
+  for (const Tensor& result : forward()) trace.results.push_back(tracer->memory_of(result));
+  return trace;
+}
+
+}  // namespace gradus::dist::internal

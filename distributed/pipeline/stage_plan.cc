@@ -1,0 +1,225 @@
+#include "gradus/distributed/pipeline/stage_plan.h"
+
+#include <algorithm>
+
+#include "gradus/tensor/base/error.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+using Role = StagePlan::Role;
+
+// Where a value comes from. Values that ops between modules compute come from several.
+struct Source {
+  enum Kind { kState, kResult, kKept, kDrawn } kind;
+  int of;          // the name in the state, or the call
+  int result = 0;  // of the call
+  int stage = 0;
+  auto operator<=>(const Source&) const = default;
+};
+using Sources = std::vector<Source>;  // sorted
+
+void add(Sources& to, const Source& source) {
+  const auto at = std::ranges::lower_bound(to, source);
+  if (at == to.end() || *at != source) to.insert(at, source);
+}
+void add(Sources& to, const Sources& sources) {
+  for (const Source& s : sources) add(to, s);
+}
+
+class Planner {
+ public:
+  Planner(const ModelTrace& trace, StagePlan& plan)
+      : trace_(trace), plan_(plan), sources_(trace.memories), fresh_(trace.memories, true) {
+    for (Memory m : trace.inputs)
+      if (m >= 0) fresh_[m] = false;
+    for (size_t i = 0; i < trace.state.size(); ++i) {
+      add(sources_[trace.state_memory[i]], {Source::kState, int(i)});
+      fresh_[trace.state_memory[i]] = false;
+    }
+  }
+
+  void run() {
+    for (const TracedEvent& event : trace_.events) {
+      if (event.kind == TracedEvent::kEnter) {
+        if (plan_.calls[event.call].role == Role::kOwn) own_ = event.call;
+        plan_.calls[event.call].stage = stage_;
+      } else if (event.kind == TracedEvent::kOp) {
+        run_op(event);
+      } else {
+        leave(event.call);
+      }
+    }
+    for (Memory m : trace_.results)
+      if (m >= 0) read(sources_[m], "the loss");
+    add_links();
+  }
+
+ private:
+  void run_op(const TracedEvent& op) {
+    Sources read_here;
+    for (Memory m : op.memory)
+      if (m >= 0) add(read_here, sources_[m]);
+    read(read_here, op.call < 0 ? "" : trace_.calls[op.call].path);
+    // The first is a result, and so is memory that no op had before.
+    for (size_t i = 0; i < op.memory.size(); ++i) {
+      const Memory m = op.memory[i];
+      if (m < 0 || (i > 0 && !fresh_[m]) || is_state(m)) continue;
+      const bool is_new = fresh_[m];
+      fresh_[m] = false;
+      if (own_ >= 0)
+        sources_[m] = {{Source::kKept, own_, 0, stage_}};
+      else if (is_new)
+        sources_[m] = read_here;
+      else
+        add(sources_[m], read_here);
+      if (own_ < 0 && op.draws) add(sources_[m], {Source::kDrawn, op.call, 0, stage_});
+    }
+  }
+
+  // Notes what the running stage reads.
+  void read(const Sources& sources, const std::string& reader) {
+    for (const Source& s : sources) {
+      if (s.kind == Source::kState) {
+        auto& owners = plan_.owners[s.of];
+        if (owners.empty() || owners.back() != stage_) owners.push_back(stage_);
+      } else if (s.stage < stage_) {
+        const std::string& maker = s.of < 0 ? trace_.calls[0].path : trace_.calls[s.of].path;
+        if (s.kind == Source::kKept)
+          throw ValueError("Pipeline", "'", reader, "' of stage ", stage_, " reads a tensor that '", maker,
+                           "' of stage ", s.stage, " keeps aside: let '", maker, "' return it");
+        if (s.kind == Source::kDrawn)
+          throw ValueError("Pipeline", "'", reader, "' of stage ", stage_,
+                           " reads random numbers that were drawn on stage ", s.stage,
+                           " between modules: draw them in a module (nn::Dropout)");
+        const Crossing crossing{s.of, s.result, s.stage};
+        auto& needs = plan_.needs[stage_];
+        if (std::ranges::find(needs, crossing) == needs.end()) needs.push_back(crossing);
+      }
+    }
+  }
+
+  void leave(int call) {
+    StagePlan::Call& planned = plan_.calls[call];
+    if (planned.role == Role::kOwn) {
+      own_ = -1;
+      // A module that returns views alone, and computes nothing, runs on every stage that has its input.
+      const auto& memory = trace_.calls[call].memory;
+      const auto computed = [&](Memory m) {
+        return m >= 0 && std::ranges::any_of(sources_[m], [&](const Source& s) {
+                 return s.kind == Source::kKept && s.of == call;
+               });
+      };
+      const bool views_alone = std::ranges::none_of(memory, computed) && !reads_state(call);
+      if (views_alone)
+        for (int i = call; i < trace_.calls[call].end; ++i) plan_.calls[i].role = Role::kRun;
+      else
+        for (size_t i = 0; i < memory.size(); ++i)
+          if (memory[i] >= 0) sources_[memory[i]] = {{Source::kResult, call, int(i), stage_}};
+    }
+    if (planned.cut) ++stage_;
+  }
+
+  bool reads_state(int call) const {
+    return std::ranges::any_of(trace_.events, [&](const TracedEvent& e) {
+      return e.kind == TracedEvent::kOp && e.call >= call && e.call < trace_.calls[call].end &&
+             std::ranges::any_of(e.memory, [&](Memory m) { return is_state(m); });
+    });
+  }
+
+  bool is_state(Memory m) const {
+    return std::ranges::find(trace_.state_memory, m) != trace_.state_memory.end();
+  }
+
+  // Each stage hears from the one before, which sends the state of the generator.
+  void add_links() {
+    for (int s = 1; s < plan_.stages; ++s) {
+      auto& needs = plan_.needs[s];
+      const auto link = std::ranges::find(needs, s - 1, &Crossing::stage);
+      if (link != needs.end())
+        std::rotate(needs.begin(), link, link + 1);
+      else
+        needs.insert(needs.begin(), {.stage = s - 1});
+    }
+  }
+
+  const ModelTrace& trace_;
+  StagePlan& plan_;
+  std::vector<Sources> sources_;  // per memory
+  std::vector<char> fresh_;       // per memory: no op had it yet
+  int stage_ = 0;
+  int own_ = -1;  // the own call that is being run
+};
+
+bool can_end_a_stage(const TracedCall& call) { return call.parent >= 0 && !call.hidden; }
+
+}  // namespace
+
+std::vector<StagePlan::Sent> StagePlan::sends(int stage) const {
+  std::vector<Sent> sent;
+  for (int to = stages - 1; to > stage; --to)
+    for (size_t slot = 0; slot < needs[to].size(); ++slot) {
+      const Crossing& value = needs[to][slot];
+      if (value.stage != stage) continue;
+      auto at = std::ranges::find(sent, value, &Sent::value);
+      if (at == sent.end()) at = sent.insert(sent.end(), {value, {}});
+      at->to.emplace_back(to, int(slot));
+    }
+  return sent;
+}
+
+StagePlan plan_stages(const ModelTrace& trace, const std::vector<int>& cuts) {
+  StagePlan plan;
+  plan.stages = int(cuts.size()) + 1;
+  plan.calls.resize(trace.calls.size());
+  plan.needs.resize(plan.stages);
+  plan.owners.resize(trace.state.size());
+  int last_end = -1;
+  for (int cut : cuts) {
+    const TracedCall& call = trace.calls.at(cut);
+    if (!can_end_a_stage(call))
+      throw ValueError("Pipeline", "a stage cannot end after '", call.path, "': ",
+                       call.hidden ? "it is within a checkpoint" : "it is the whole model");
+    if (call.end <= last_end)
+      throw ValueError("Pipeline", "a stage cannot end after '", call.path,
+                       "': no module is called between this cut and the one before");
+    last_end = call.end;
+    plan.calls[cut].cut = true;
+    for (int outer = call.parent; outer >= 0; outer = trace.calls[outer].parent)
+      plan.calls[outer].role = Role::kInner;  // for now: a cut lies inside
+  }
+  // A call without cuts inside is a stage's own, and what is inside with it.
+  for (size_t i = 0; i < trace.calls.size();) {
+    if (plan.calls[i].role == Role::kInner) {
+      plan.calls[i++].role = Role::kRun;
+      continue;
+    }
+    plan.calls[i].role = Role::kOwn;
+    for (int inner = int(i) + 1; inner < trace.calls[i].end; ++inner) plan.calls[inner].role = Role::kInner;
+    i = trace.calls[i].end;
+  }
+  Planner(trace, plan).run();
+  return plan;
+}
+
+std::vector<int> cuts_after(const ModelTrace& trace, const std::vector<std::string>& paths) {
+  std::vector<int> cuts;
+  for (const std::string& path : paths) {
+    std::vector<int> found;
+    std::string possible;
+    for (size_t i = 0; i < trace.calls.size(); ++i) {
+      const TracedCall& call = trace.calls[i];
+      if (!can_end_a_stage(call)) continue;
+      if (call.path == path) found.push_back(int(i));
+      possible += " " + call.path;
+    }
+    if (found.size() != 1)
+      throw ValueError("Pipeline", "expected a module that is called once to cut after, given '", path,
+                       "', which is called ", found.size(), " times; there are:", possible);
+    cuts.push_back(found[0]);
+  }
+  std::ranges::sort(cuts, {}, [&](int c) { return trace.calls[c].end; });
+  return cuts;
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,95 @@
+#include "gradus/distributed/pipeline/stage_run.h"
+
+#include <algorithm>
+
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/context.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+// Leaves the forward after a stage's last call. It is no error, and not caught as one.
+struct EndOfStage {};
+
+class StageFilter final : public nn::internal::CallFilter {
+ public:
+  StageFilter(const ModelTrace& trace, const StagePlan& plan, int stage, const StageInput& input)
+      : trace_(trace), plan_(plan), stage_(stage), input_(input), sends_(plan.sends(stage)) {
+    output_.sent.resize(sends_.size());
+    if (stage_ == 0) begin();
+  }
+
+  const void* enter(const nn::Module& module) override {
+    if (next_ == int(trace_.calls.size()) || trace_.calls[next_].module != &module)
+      throw ValueError("Pipeline", "the model calls ", module.type_name(), " '", module.path(), "' where it called ",
+                       next_ < int(trace_.calls.size()) ? "'" + trace_.calls[next_].path + "'" : "nothing more",
+                       " before: which modules are called may depend on the inputs' shapes alone");
+    const int call = next_++;
+    open_.push_back(call);
+    if (!is_skipped(call)) return nullptr;
+    next_ = trace_.calls[call].end;
+    return trace_.calls[call].result.get();
+  }
+
+  void leave(const nn::Module&, std::span<Tensor* const> tensors,
+             const std::function<std::shared_ptr<const void>()>&) override {
+    const int call = open_.back();
+    open_.pop_back();
+    if (is_skipped(call))
+      replace(call, tensors);
+    else if (plan_.calls[call].role == StagePlan::Role::kOwn)
+      keep(call, tensors);
+    if (!plan_.calls[call].cut) return;
+    if (++reached_ == stage_) begin();
+    if (reached_ > stage_) throw EndOfStage();
+  }
+
+  StageOutput finish() {
+    output_.generator = Context::current().generator->state();
+    return std::move(output_);
+  }
+
+ private:
+  void begin() { Context::current().generator->set_state(input_.generator); }
+
+  bool is_skipped(int call) const {
+    return plan_.calls[call].role == StagePlan::Role::kOwn && plan_.calls[call].stage < stage_;
+  }
+
+  // Puts received tensors in the place of those on meta.
+  void replace(int call, std::span<Tensor* const> tensors) const {
+    const auto& needs = plan_.needs[stage_];
+    for (size_t slot = 0; slot < needs.size(); ++slot)
+      if (needs[slot].call == call) *tensors[needs[slot].result] = input_.received[slot];
+  }
+
+  void keep(int call, std::span<Tensor* const> tensors) {
+    for (size_t i = 0; i < sends_.size(); ++i)
+      if (sends_[i].value.call == call) output_.sent[i] = *tensors[sends_[i].value.result];
+  }
+
+  const ModelTrace& trace_;
+  const StagePlan& plan_;
+  const int stage_;
+  const StageInput& input_;
+  const std::vector<StagePlan::Sent> sends_;
+  StageOutput output_;
+  std::vector<int> open_;
+  int next_ = 0;     // call
+  int reached_ = 0;  // stage
+};
+
+}  // namespace
+
+StageOutput run_stage(const ModelTrace& trace, const StagePlan& plan, int stage, const StageInput& input,
+                      const std::function<void()>& forward) {
+  StageFilter filter(trace, plan, stage, input);
+  const nn::internal::CallFilterScope scope(&filter);
+  try {
+    forward();
+  } catch (const EndOfStage&) {
+  }
+  return filter.finish();
+}
+
+}  // namespace gradus::dist::internal

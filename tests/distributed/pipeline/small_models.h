@@ -1,0 +1,72 @@
+// Models with what is hard to cut: skip connections, tied weights, views, several tensors over a cut.
+#pragma once
+
+#include <utility>
+
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/nn/nn.h"
+
+namespace gradus {
+
+// Four residual blocks between two linear layers. Shapes: x [N,6] -> [N,3].
+struct ResidualMLP : nn::Layer {
+  struct Block : nn::Layer {
+    using Layer::Layer;
+    nn::Linear fc1{this, "fc1", {.in = 8, .out = 12}};
+    nn::Linear fc2{this, "fc2", {.in = 12, .out = 8}};
+    Tensor forward(const Tensor& x) override { return x + fc2(relu(fc1(x))); }
+  };
+  nn::Linear in{this, "in", {.in = 6, .out = 8}};
+  Block b0{this, "b0"}, b1{this, "b1"}, b2{this, "b2"}, b3{this, "b3"};
+  nn::Linear out{this, "out", {.in = 8, .out = 3}};
+  Tensor forward(const Tensor& x) override { return out(b3(b2(b1(b0(tanh(in(x))))))); }
+};
+
+// Skips over one and over three modules. Shapes: x [N,2,8,8] -> [N,2,8,8].
+struct UNet : nn::Layer {
+  nn::Conv2d down0{this, "down0", {.in = 2, .out = 4, .kernel = 3, .padding = 1}};
+  nn::Conv2d down1{this, "down1", {.in = 4, .out = 6, .kernel = 3, .stride = 2, .padding = 1}};
+  nn::BatchNorm2d norm{this, "norm", {.features = 6}};
+  nn::Conv2d middle{this, "middle", {.in = 6, .out = 6, .kernel = 3, .padding = 1}};
+  nn::Dropout dropout{this, "dropout", {.p = 0.25}};
+  nn::ConvTranspose2d up1{this, "up1", {.in = 12, .out = 4, .kernel = 2, .stride = 2}};
+  nn::Conv2d up0{this, "up0", {.in = 8, .out = 2, .kernel = 1}};
+  Tensor forward(const Tensor& x) override {
+    const Tensor d0 = relu(down0(x));
+    const Tensor d1 = relu(norm(down1(d0)));
+    const Tensor m = dropout(relu(middle(d1)));
+    const Tensor u1 = relu(up1(cat({m, d1}, 1)));
+    return up0(cat({u1, d0}, 1));
+  }
+};
+
+// The embedding's weight makes the logits, too. The mask is an integer tensor that crosses cuts.
+// Shapes: x i64[N,T] -> [N,T,11].
+struct TiedText : nn::Layer {
+  struct Masked {
+    Tensor x, padding;
+  };
+  struct Block : nn::Module {
+    using Module::Module;
+    nn::Linear fc{this, "fc", {.in = 6, .out = 6}};
+    nn::LayerNorm norm{this, "norm", {.shape = {6}}};
+    Masked operator()(const Masked& in) {
+      return call([&] { return Masked{where(in.padding, in.x, in.x + gelu(fc(norm(in.x)))), in.padding}; });
+    }
+  };
+  struct Embed : nn::Module {
+    using Module::Module;
+    nn::Embedding tokens{this, "tokens", {.num_embeddings = 11, .embedding_dim = 6}};
+    Masked operator()(const Tensor& x) {
+      return call([&] { return Masked{tokens(x), unsqueeze(eq(x, 0), 2)}; });
+    }
+  };
+  Embed embed{this, "embed"};
+  Block b0{this, "b0"}, b1{this, "b1"}, b2{this, "b2"};
+  nn::LayerNorm norm{this, "norm", {.shape = {6}}};
+  Tensor forward(const Tensor& x) override {
+    return linear(norm(b2(b1(b0(embed(x)))).x), embed.tokens.weight);
+  }
+};
+
+}  // namespace gradus
