@@ -12,6 +12,7 @@
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/recording_state.h"
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/nn/placement.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/warning.h"
@@ -80,8 +81,13 @@ void Module::check_new_name(const std::string& name) const {
                      path());
 }
 
-// Converts and moves a new tensor as the last calls of to() did with the others.
-void Module::adopt(Tensor& member) const {
+// Converts and moves a new tensor: to where an open placement says, and as the last calls of to() did with
+// the others.
+void Module::adopt(const std::string& name, Tensor& member) const {
+  if (internal::Placement* placement = internal::Placement::current()) {
+    const Device place = placement->registered(join(path(), name));
+    if (member.defined()) member = raw::to(member, place);
+  }
   if (!member.defined()) return;
   std::optional<DType> dtype;
   std::optional<Device> device;
@@ -97,13 +103,13 @@ void Module::register_parameter(std::string name, Tensor& member) {
   check_new_name(name);
   if (member.defined() && !is_floating(member.dtype()))
     throw DTypeError("Module", "parameter '", name, "' must be floating point, given ", describe(member));
-  adopt(member);
+  adopt(name, member);
   parameters_.push_back({std::move(name), &member, true});
 }
 
 void Module::register_buffer(std::string name, Tensor& member, BufferOptions options) {
   check_new_name(name);
-  adopt(member);
+  adopt(name, member);
   buffers_.push_back({std::move(name), &member, options.persistent});
 }
 

@@ -233,7 +233,7 @@ class Module {
   // Calls f(dotted name, slot, is_parameter) for all slots: own parameters, own buffers, then the children's.
   template <class F> void each_slot(const std::string& prefix, F&& f) const;
   void convert(const std::function<Tensor(const Tensor&)>& f, const char* op);
-  void adopt(Tensor& member) const;
+  void adopt(const std::string& name, Tensor& member) const;
 
   std::string name_;
   Module* parent_ = nullptr;

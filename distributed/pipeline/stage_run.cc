@@ -20,6 +20,10 @@ class StageFilter final : public nn::internal::CallFilter {
   }
 
   const void* enter(const nn::Module& module) override {
+    if (ended_) {  // what comes after the model: the loss may call modules
+      open_.push_back(-1);
+      return nullptr;
+    }
     if (next_ == int(trace_.calls.size()) || trace_.calls[next_].module != &module)
       throw ValueError("Pipeline", "the model calls ", module.type_name(), " '", module.path(), "' where it called ",
                        next_ < int(trace_.calls.size()) ? "'" + trace_.calls[next_].path + "'" : "nothing more",
@@ -35,6 +39,8 @@ class StageFilter final : public nn::internal::CallFilter {
              const std::function<std::shared_ptr<const void>()>&) override {
     const int call = open_.back();
     open_.pop_back();
+    if (call < 0) return;
+    ended_ = open_.empty();
     if (is_skipped(call))
       replace(call, tensors);
     else if (plan_.calls[call].role == StagePlan::Role::kOwn)
@@ -75,6 +81,7 @@ class StageFilter final : public nn::internal::CallFilter {
   const std::vector<StagePlan::Sent> sends_;
   StageOutput output_;
   std::vector<int> open_;
+  bool ended_ = false;
   int next_ = 0;     // call
   int reached_ = 0;  // stage
 };

@@ -8,6 +8,7 @@
 #include "gradus/autograd/ops/random.h"
 #include "gradus/autograd/ops/softmax.h"
 #include "gradus/nn/init.h"
+#include "gradus/nn/placement.h"
 
 namespace gradus::nn {
 
@@ -19,7 +20,7 @@ Tensor LeakyReLU::forward(const Tensor& x) { return leaky_relu(x, options().nega
 Tensor PReLU::initial() const {
   if (options().num_parameters < 1)
     throw ValueError("PReLU", "expected num_parameters >= 1, given ", options().num_parameters);
-  return init::constant_(empty({options().num_parameters}, {.device = Context::current().device}),
+  return init::constant_(empty({options().num_parameters}, {.device = internal::initial_device()}),
                          options().init);
 }
 Tensor PReLU::forward(const Tensor& x) { return prelu(x, weight); }

@@ -9,6 +9,7 @@
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
+#include "gradus/nn/placement.h"
 #include "gradus/tensor/ops/creation.h"
 
 namespace gradus::nn {
@@ -57,17 +58,17 @@ Tensor MultiheadAttention::initial_projection(int64_t rows, int64_t in, bool wan
     throw ValueError("MultiheadAttention", "expected dropout in [0, 1], given ", o.dropout);
   if (!wanted) return {};
   return init::xavier_uniform_(
-      empty({rows * o.embed_dim, in ? in : *o.embed_dim}, {.device = Context::current().device}));
+      empty({rows * o.embed_dim, in ? in : *o.embed_dim}, {.device = internal::initial_device()}));
 }
 
 Tensor MultiheadAttention::initial_bias() const {
   if (!options().bias) return {};
-  return init::zeros_(empty({3 * options().embed_dim}, {.device = Context::current().device}));
+  return init::zeros_(empty({3 * options().embed_dim}, {.device = internal::initial_device()}));
 }
 
 Tensor MultiheadAttention::initial_extra() const {
   if (!options().add_bias_kv) return {};
-  return init::xavier_normal_(empty({1, 1, *options().embed_dim}, {.device = Context::current().device}));
+  return init::xavier_normal_(empty({1, 1, *options().embed_dim}, {.device = internal::initial_device()}));
 }
 
 void MultiheadAttention::zero_biases() {

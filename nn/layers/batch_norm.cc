@@ -11,9 +11,9 @@
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
+#include "gradus/nn/placement.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::nn {
 
@@ -21,12 +21,12 @@ Tensor BatchNorm::initial(bool wanted, double value) const {
   if (options().features < 1)
     throw ValueError("BatchNorm", "expected features >= 1, given ", *options().features);
   if (!wanted) return {};
-  return init::constant_(empty({options().features}, {.device = Context::current().device}), value);
+  return init::constant_(empty({options().features}, {.device = internal::initial_device()}), value);
 }
 
 Tensor BatchNorm::initial_count() const {
   if (!options().track_running_stats) return {};
-  Tensor count = empty({}, {DType::kI64, Context::current().device});
+  Tensor count = empty({}, {DType::kI64, internal::initial_device()});
   raw::fill_(count, 0);
   return count;
 }

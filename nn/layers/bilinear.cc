@@ -7,6 +7,7 @@
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
+#include "gradus/nn/placement.h"
 
 namespace gradus::nn {
 
@@ -16,7 +17,7 @@ Tensor Bilinear::initial(bool wanted, const Shape& shape) const {
     throw ValueError("Bilinear", "expected in1, in2, out >= 1, given ", *o.in1, ", ", *o.in2, ", ", *o.out);
   if (!wanted) return {};
   const double bound = 1 / std::sqrt(double(*o.in1));
-  return init::uniform_(empty(shape, {.device = Context::current().device}), {.low = -bound, .high = bound});
+  return init::uniform_(empty(shape, {.device = internal::initial_device()}), {.low = -bound, .high = bound});
 }
 
 Tensor Bilinear::operator()(const Tensor& a, const Tensor& b) {

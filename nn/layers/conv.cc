@@ -7,6 +7,7 @@
 #include "gradus/autograd/ops/images/conv.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/nn/init.h"
+#include "gradus/nn/placement.h"
 
 namespace gradus::nn {
 namespace {
@@ -105,13 +106,13 @@ template <class O> Tensor Conv<O>::initial_weight() const {
                      ", out ", *o.out, ", groups ", o.groups);
   Shape shape = kTransposed<O> ? Shape{o.in, o.out / o.groups} : Shape{o.out, o.in / o.groups};
   for (const int64_t k : kernel) shape.push_back(k);
-  return init::kaiming_uniform_(empty(shape, {.device = Context::current().device}), {.a = std::sqrt(5.0)});
+  return init::kaiming_uniform_(empty(shape, {.device = internal::initial_device()}), {.a = std::sqrt(5.0)});
 }
 
 template <class O> Tensor Conv<O>::initial_bias() const {
   if (!this->options().bias) return {};
   const double bound = 1 / std::sqrt(double(init::fans(weight).in));
-  return init::uniform_(empty({this->options().out}, {.device = Context::current().device}),
+  return init::uniform_(empty({this->options().out}, {.device = internal::initial_device()}),
                         {.low = -bound, .high = bound});
 }
 

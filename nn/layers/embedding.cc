@@ -3,6 +3,7 @@
 #include "gradus/autograd/ops/embedding.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
+#include "gradus/nn/placement.h"
 
 namespace gradus::nn {
 
@@ -15,7 +16,7 @@ Tensor Embedding::initial() const {
     throw ValueError("Embedding", "expected padding_idx in [-", *o.num_embeddings, ", ", *o.num_embeddings,
                      "), given ", *o.padding_idx);
   const Tensor w =
-      init::normal_(empty({o.num_embeddings, o.embedding_dim}, {.device = Context::current().device}));
+      init::normal_(empty({o.num_embeddings, o.embedding_dim}, {.device = internal::initial_device()}));
   if (o.padding_idx) init::zeros_(select(w, 0, *o.padding_idx));
   return w;
 }

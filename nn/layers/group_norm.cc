@@ -3,13 +3,14 @@
 #include "gradus/autograd/ops/norm/group_norm.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
+#include "gradus/nn/placement.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::nn {
 namespace {
 
 Tensor constant(const Shape& shape, double value) {
-  return init::constant_(empty(shape, {.device = Context::current().device}), value);
+  return init::constant_(empty(shape, {.device = internal::initial_device()}), value);
 }
 
 }  // namespace
@@ -35,7 +36,7 @@ Tensor InstanceNorm::initial(bool wanted, double value) const {
 }
 Tensor InstanceNorm::initial_count() const {
   if (!options().track_running_stats) return {};
-  const Tensor count = empty({}, {DType::kI64, Context::current().device});
+  const Tensor count = empty({}, {DType::kI64, internal::initial_device()});
   raw::fill_(count, 0);
   return count;
 }

@@ -4,6 +4,7 @@
 
 #include "gradus/autograd/ops/norm/layer_norm.h"
 #include "gradus/nn/init.h"
+#include "gradus/nn/placement.h"
 
 namespace gradus::nn {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 Tensor initial_parameter(const char* layer, const Shape& shape, bool wanted, double value) {
   if (shape.size() == 0 || std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 1; }))
     throw ValueError(layer, "expected a shape of sizes >= 1, given ", shape);
-  return wanted ? init::constant_(empty(shape, {.device = Context::current().device}), value) : Tensor();
+  return wanted ? init::constant_(empty(shape, {.device = internal::initial_device()}), value) : Tensor();
 }
 
 }  // namespace

@@ -4,21 +4,21 @@
 
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/nn/init.h"
-#include "gradus/tensor/runtime/context.h"
+#include "gradus/nn/placement.h"
 
 namespace gradus::nn {
 
 Tensor Linear::initial_weight(const LinearOptions& o) {
   if (o.in < 0 || o.out < 0)
     throw ValueError("Linear", "expected in, out >= 0, given ", *o.in, " and ", *o.out);
-  return init::kaiming_uniform_(empty({o.out, o.in}, {.device = Context::current().device}),
+  return init::kaiming_uniform_(empty({o.out, o.in}, {.device = internal::initial_device()}),
                                 {.a = std::sqrt(5.0)});
 }
 
 Tensor Linear::initial_bias(const LinearOptions& o) {
   if (!o.bias) return {};
   const double bound = o.in > 0 ? 1 / std::sqrt(double(o.in)) : 0;
-  return init::uniform_(empty({o.out}, {.device = Context::current().device}),
+  return init::uniform_(empty({o.out}, {.device = internal::initial_device()}),
                         {.low = -bound, .high = bound});
 }
 

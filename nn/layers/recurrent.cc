@@ -11,6 +11,7 @@
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
+#include "gradus/nn/placement.h"
 #include "gradus/tensor/ops/creation.h"
 
 namespace gradus::nn {
@@ -18,7 +19,7 @@ namespace {
 
 Tensor uniform_parameter(const Shape& shape, int64_t hidden) {
   const double bound = 1 / std::sqrt(double(hidden));
-  return init::uniform_(empty(shape, {.device = Context::current().device}), {.low = -bound, .high = bound});
+  return init::uniform_(empty(shape, {.device = internal::initial_device()}), {.low = -bound, .high = bound});
 }
 
 Tensor activated(RNNActivation a, const Tensor& x) { return a == RNNActivation::kTanh ? tanh(x) : relu(x); }

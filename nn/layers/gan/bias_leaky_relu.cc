@@ -5,14 +5,14 @@
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/runtime/context.h"
+#include "gradus/nn/placement.h"
 
 namespace gradus::nn {
 
 Tensor BiasLeakyReLU::initial_bias(const BiasLeakyReLUOptions& o) {
   if (o.channels < 1) throw ValueError("BiasLeakyReLU", "expected channels >= 1, given ", *o.channels);
   if (o.clamp && !(*o.clamp > 0)) throw ValueError("BiasLeakyReLU", "expected clamp > 0, given ", *o.clamp);
-  return zeros({o.channels}, {.device = Context::current().device});
+  return zeros({o.channels}, {.device = internal::initial_device()});
 }
 
 Tensor BiasLeakyReLU::forward(const Tensor& x) {

@@ -5,19 +5,19 @@
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
-#include "gradus/tensor/runtime/context.h"
+#include "gradus/nn/placement.h"
 
 namespace gradus::nn {
 
 Tensor NoiseInjection::initial_strength(const NoiseInjectionOptions& o) {
   if (o.channels < 1) throw ValueError("NoiseInjection", "expected channels >= 1, given ", o.channels);
-  return zeros({o.channels}, {.device = Context::current().device});
+  return zeros({o.channels}, {.device = internal::initial_device()});
 }
 Tensor NoiseInjection::initial_noise(const NoiseInjectionOptions& o) {
   if (o.size.h < 0 || o.size.w < 0)
     throw ValueError("NoiseInjection", "expected a size >= 0, given ", o.size);
   if (o.size.h * o.size.w == 0) return {};
-  return randn({1, 1, o.size.h, o.size.w}, {.device = Context::current().device});
+  return randn({1, 1, o.size.h, o.size.w}, {.device = internal::initial_device()});
 }
 
 Tensor NoiseInjection::forward(const Tensor& x) {

@@ -8,15 +8,15 @@
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
+#include "gradus/nn/placement.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::nn {
 namespace {
 
 Tensor uniform(const Shape& shape, int64_t fan) {
   const double bound = 1 / std::sqrt(double(fan));
-  return init::uniform_(empty(shape, {.device = Context::current().device}), {.low = -bound, .high = bound});
+  return init::uniform_(empty(shape, {.device = internal::initial_device()}), {.low = -bound, .high = bound});
 }
 template <class O> int64_t checked_fan(const char* layer, const O& o) {
   if (o.in < 1 || o.out < 1) throw ValueError(layer, "expected in, out >= 1, given ", *o.in, " and ", *o.out);

@@ -1,0 +1,238 @@
+#include "gradus/distributed/pipeline/executor.h"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "gradus/autograd/graph/tracking.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/tensor/runtime/context.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr int kMostSlots = 256;
+constexpr int kPrefetched = 2;  // actions whose messages may come in while one before them runs
+
+using LocalKey = std::tuple<int, int, int, bool>;  // of an Address of this step
+
+}  // namespace
+
+// A micro-batch on a stage, between its forward and the end of its backward.
+struct Executor::Running {
+  const Cut* cut = nullptr;
+  Recording recording;
+  StageInput input;
+  std::vector<char> awaited;  // per slot: its maker waits for the gradient
+  StageOutput output;
+  std::vector<char> tracked;  // per output: a gradient will come
+  Tensor loss;
+};
+
+struct Executor::Step {
+  const ActionLists& lists;
+  const StepWork& work;
+  uint64_t number;
+  std::map<std::pair<int, int>, Running> running;  // by stage and micro-batch
+  std::map<LocalKey, Parcel> local;                // between stages of this rank
+  double loss = 0;
+
+  Running& at(const Action& a) { return running[{a.stage, a.micro_batch}]; }
+};
+
+Executor::Executor(StagedModel& model, const Group& group) : model_(model), group_(group) {
+  // One stage more than there are: its messages are the loss and the tied gradients.
+  if (group.size() > 1)
+    mailbox_ = std::make_unique<Mailbox>(group, Mailbox::Room{model.stages() + 1, kMostSlots});
+}
+
+Executor::~Executor() = default;
+
+double Executor::run(const ActionLists& lists, const StepWork& work) {
+  Step step{lists, work, steps_++, {}, {}, 0};
+  std::map<std::string, Tensor> before;
+  if (work.gm)
+    for (const auto& held : model_.state())
+      if (held.is_parameter && held.ranks.size() > 1 && std::ranges::find(held.ranks, model_.rank()) != held.ranks.end()) {
+        const Tensor parameter = model_.module().parameter(held.name);
+        before[held.name] = parameter.grad();
+        parameter.set_grad({});
+      }
+  // A stage draws from its micro-batch's generator, not from the thread's.
+  Context context = Context::current().snapshot();
+  context.generator = std::make_shared<RandomGenerator>();
+  const ContextScope in_context(context);
+
+  const std::vector<Action>& list = lists.of_rank[model_.rank()];
+  for (size_t i = 0; i < list.size(); ++i) {
+    for (size_t j = i; j < std::min(list.size(), i + 1 + kPrefetched); ++j) expect(step, list[j]);
+    try {
+      if (list[i].kind == ActionKind::kForward)
+        forward(step, list[i]);
+      else if (list[i].kind != ActionKind::kInputGradient)
+        backward(step, list[i]);
+    } catch (Error& e) {
+      e.add_context("in " + to_string(list[i]));
+      throw;
+    }
+  }
+  share_tied_gradients(step, before);
+  return share_loss(step);
+}
+
+void Executor::forward(Step& step, const Action& action) {
+  const int s = action.stage, k = action.micro_batch;
+  Running& running = step.at(action);
+  running.cut = &model_.cut_for(step.work.inputs[k]);
+  const auto& needs = running.cut->plan.needs[s];
+  if (s == 0) running.input.generator = RandomGenerator::of_part(step.work.draw, uint64_t(k)).state();
+  for (size_t slot = 0; slot < needs.size(); ++slot) {
+    Parcel parcel = take(step, needs[slot].stage, {step.number, s, k, int(slot), false}, action);
+    if (slot == 0) running.input.generator = parcel.generator;
+    running.input.received.push_back(std::move(parcel.tensor));
+    running.awaited.push_back(parcel.wants_gradient && step.work.gm);
+  }
+  if (step.work.gm) {
+    for (size_t slot = 0; slot < needs.size(); ++slot)
+      if (running.awaited[slot]) {
+        const Address address{step.number, s, k, int(slot), true};
+        // The gradient leaves as soon as it is complete.
+        step.work.gm->attach(running.input.received[slot],
+                             [this, &step, &running, slot, address, maker = needs[slot].stage](
+                                 const Tensor&, const Tensor& dx) -> Tensor {
+                               running.awaited[slot] = false;
+                               send(step, maker, address, {.tensor = dx});
+                               return {};
+                             });
+      }
+    running.recording = step.work.gm->record();
+  }
+  Tensor loss;
+  running.output = run_stage(running.cut->trace, running.cut->plan, s, running.input,
+                             [&] { loss = step.work.compute(k); });
+  running.loss = loss;
+  if (loss.defined()) step.loss += loss.item<double>();
+  const auto sends = running.cut->plan.sends(s);
+  for (size_t i = 0; i < sends.size(); ++i) {
+    const Tensor& y = running.output.sent[i];
+    running.tracked.push_back(step.work.gm && y.defined() && autograd::is_tracked(y));
+    for (const auto& [stage, slot] : sends[i].to)
+      send(step, stage, {step.number, stage, k, slot, false},
+           {.tensor = y.defined() ? detach(y) : y,
+            .wants_gradient = bool(running.tracked[i]),
+            .generator = running.output.generator});
+  }
+  if (step.work.gm)
+    running.recording.pause();
+  else
+    step.running.erase({s, k});
+}
+
+void Executor::backward(Step& step, const Action& action) {
+  const int s = action.stage, k = action.micro_batch;
+  Running& running = step.at(action);
+  const StagePlan& plan = running.cut->plan;
+  std::vector<Tensor> roots, dys;
+  const auto sends = plan.sends(s);
+  for (size_t i = 0; i < sends.size(); ++i) {
+    if (!running.tracked[i]) continue;
+    Tensor sum;
+    for (const auto& [stage, slot] : sends[i].to) {
+      const Tensor dy = take(step, stage, {step.number, stage, k, slot, true}, action).tensor;
+      if (dy.defined()) sum = sum.defined() ? sum + dy : dy;
+    }
+    if (!sum.defined()) continue;
+    roots.push_back(running.output.sent[i]);
+    dys.push_back(sum);
+  }
+  if (running.loss.defined()) {
+    roots.push_back(running.loss);
+    dys.push_back(ones_like(running.loss));
+  }
+  running.output.sent.clear();
+  running.loss = {};
+  if (roots.empty())
+    running.recording.release();
+  else
+    running.recording.backward(std::move(roots), std::move(dys));
+  for (size_t slot = 0; slot < running.awaited.size(); ++slot)
+    if (running.awaited[slot])  // no gradient arrived
+      send(step, plan.needs[s][slot].stage, {step.number, s, k, int(slot), true}, {});
+  step.running.erase({s, k});
+}
+
+// Makes room for an action's messages, as far as it is known which will come.
+void Executor::expect(Step& step, const Action& action) {
+  if (!mailbox_) return;
+  const int s = action.stage, k = action.micro_batch;
+  const auto post = [&](int from_stage, const Address& address) {
+    const int from = model_.rank_of(from_stage);
+    if (from != model_.rank()) mailbox_->expect(from, address);
+  };
+  if (action.kind == ActionKind::kForward) {
+    const auto& needs = model_.cut_for(step.work.inputs[k]).plan.needs[s];
+    for (size_t slot = 0; slot < needs.size(); ++slot)
+      post(needs[slot].stage, {step.number, s, k, int(slot), false});
+  } else if (const auto found = step.running.find({s, k});
+             found != step.running.end() && found->second.cut && action.kind != ActionKind::kWeightGradient) {
+    const Running& running = found->second;
+    const auto sends = running.cut->plan.sends(s);
+    for (size_t i = 0; i < running.tracked.size(); ++i)
+      if (running.tracked[i])
+        for (const auto& [stage, slot] : sends[i].to) post(stage, {step.number, stage, k, slot, true});
+  }
+}
+
+void Executor::send(Step& step, int to_stage, const Address& address, Parcel parcel) {
+  const int to = model_.rank_of(to_stage);
+  if (to == model_.rank())
+    step.local[{address.stage, address.micro_batch, address.slot, address.gradient}] = std::move(parcel);
+  else
+    mailbox_->send(to, address, parcel);
+}
+
+Parcel Executor::take(Step& step, int from_stage, const Address& address, const Action& action) {
+  const int from = model_.rank_of(from_stage);
+  if (from != model_.rank()) return mailbox_->take(from, address, to_string(action));
+  const auto found = step.local.find({address.stage, address.micro_batch, address.slot, address.gradient});
+  if (found == step.local.end())
+    throw StateError("Pipeline", "nothing was made for ", internal::to_string(address));
+  Parcel parcel = std::move(found->second);
+  step.local.erase(found);
+  return parcel;
+}
+
+// The owners of a tied parameter add up its gradients in the order of its stages.
+void Executor::share_tied_gradients(Step& step, const std::map<std::string, Tensor>& before) {
+  int number = 0;
+  for (const auto& held : model_.state()) {
+    if (!held.is_parameter || held.ranks.size() < 2) continue;
+    const Address address{step.number, model_.stages(), number++, 0, true};
+    const auto earlier = before.find(held.name);
+    if (earlier == before.end()) continue;
+    const Tensor parameter = model_.module().parameter(held.name);
+    const Tensor own = parameter.grad();
+    for (int rank : held.ranks)
+      if (rank != model_.rank()) mailbox_->send(rank, address, {.tensor = own});
+    Tensor sum;
+    for (int rank : held.ranks) {
+      const Tensor part = rank == model_.rank() ? own : mailbox_->take(rank, address, held.name).tensor;
+      if (part.defined()) sum = sum.defined() ? add(sum, part) : part;
+    }
+    if (earlier->second.defined()) sum = sum.defined() ? add(earlier->second, sum) : earlier->second;
+    parameter.set_grad(sum);
+  }
+}
+
+double Executor::share_loss(Step& step) {
+  if (!mailbox_) return step.loss;
+  const Address address{step.number, model_.stages(), 0, 1, false};
+  const int last = model_.rank_of(model_.stages() - 1);
+  if (last != model_.rank()) return mailbox_->take(last, address, "the loss").tensor.item<double>();
+  for (int rank = 0; rank < group_.size(); ++rank)
+    if (rank != last)
+      mailbox_->send(rank, address, {.tensor = full({}, step.loss, {.dtype = DType::kF64})});
+  return step.loss;
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,56 @@
+// Executor: runs a step's actions on this rank, and exchanges what crosses cuts.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/distributed/group/mailbox.h"
+#include "gradus/distributed/pipeline/schedule.h"
+#include "gradus/distributed/pipeline/stage_run.h"
+#include "gradus/distributed/pipeline/staged_model.h"
+
+namespace gradus::dist::internal {
+
+// What the program gives for a step.
+struct StepWork {
+  GradManager* gm = nullptr;  // null: forwards alone
+  std::vector<std::vector<Tensor>> inputs;  // per micro-batch
+  // Calls the model with a micro-batch's inputs, and what comes after it: returns the weighted loss, of one
+  // element, or an undefined tensor when there is none.
+  std::function<Tensor(int micro_batch)> compute;
+  PhiloxKey draw;  // the step's: each micro-batch has a generator of its own
+};
+
+class Executor {
+ public:
+  Executor(StagedModel& model, const Group& group);
+  ~Executor();
+
+  // Runs this rank's list. Returns the sum of the losses; every rank has it.
+  // Errors: those of the model, with the action; those of Mailbox.
+  double run(const ActionLists& lists, const StepWork& work);
+
+ private:
+  struct Running;
+  struct Step;
+
+  void forward(Step& step, const Action& action);
+  void backward(Step& step, const Action& action);
+  void expect(Step& step, const Action& action);
+  void send(Step& step, int to_stage, const Address& address, Parcel parcel);
+  Parcel take(Step& step, int from_stage, const Address& address, const Action& action);
+  double share_loss(Step& step);
+  void share_tied_gradients(Step& step, const std::map<std::string, Tensor>& before);
+
+  StagedModel& model_;
+  Group group_;
+  std::unique_ptr<Mailbox> mailbox_;  // null for a pipeline of one rank
+  uint64_t steps_ = 0;
+};
+
+}  // namespace gradus::dist::internal

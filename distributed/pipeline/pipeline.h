@@ -1,0 +1,97 @@
+// Pipeline: a model cut into stages, one or more per rank, that trains as the undivided model does.
+//
+//   dist::Pipeline<Net> pipe([] { return std::make_unique<Net>(); }, example,
+//                            {.stages = 4, .micro_batches = 8, .cut_after = {"a", "b", "c"}});
+//   GradManager gm;
+//   pipe.attach(gm);                                                        // this rank's parameters
+//   optim::AdamW opt(pipe.parameters(), {.lr = 3e-4});
+//   for (const data::Batch& b : loader) {                                   // every rank runs the same loop
+//     double loss = pipe.step(gm, b.input, b.target, nn::cross_entropy);    // the same on every rank
+//     pipe.clip_grad_norm_(1.0);                                            // over all stages
+//     opt.step().clear_grad();
+//   }
+#pragma once
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "gradus/distributed/pipeline/pipeline_base.h"
+
+namespace gradus::dist {
+
+namespace internal {
+
+template <class V> std::vector<Tensor> tensors_of(const V& value) {
+  std::vector<Tensor> tensors;
+  nn::internal::each_tensor(const_cast<V&>(value), [&](Tensor& x) { tensors.push_back(x); });
+  return tensors;
+}
+// Returns a copy of `value` with other tensors.
+template <class V> V with_tensors(V value, std::span<const Tensor> tensors) {
+  size_t i = 0;
+  nn::internal::each_tensor(value, [&](Tensor& x) { x = tensors[i++]; });
+  return value;
+}
+
+// Calls a loss. A function whose last argument are options gets the default ones.
+template <class Loss, class Output, class Target>
+Tensor call_loss(const Loss& loss, const Output& output, const Target& target) {
+  if constexpr (std::is_invocable_r_v<Tensor, const Loss&, const Output&, const Target&>)
+    return loss(output, target);
+  else
+    return []<class O>(Tensor (*f)(const Tensor&, const Tensor&, const O&), const Output& y, const Target& t) {
+      return f(y, t, O{});
+    }(+loss, output, target);
+}
+
+}  // namespace internal
+
+// `Input` is what the model is called with: a tensor, or a vector, pair, tuple or struct of tensors. All have
+// the batch's rows as their first dim.
+template <class M, class Input = Tensor> class Pipeline : public internal::PipelineBase {
+ public:
+  // Builds this rank's part of the model, with the numbers that the undivided model gets from the generator.
+  // `make` is called twice. `example` shows the shapes and dtypes of an input. Collective over the job.
+  // Errors: ValueError for options that do not fit together, for what is not cut there (it lists what can be),
+  // and for ranks that are no multiple of the stages.
+  Pipeline(std::function<std::unique_ptr<M>()> make, const Input& example, PipelineOptions options)
+      : PipelineBase(
+            {.make = [make] { return std::unique_ptr<nn::Module>(make()); },
+             .forward =
+                 [example](nn::Module& model, std::span<const Tensor> inputs) {
+                   return internal::tensors_of(
+                       static_cast<M&>(model)(internal::with_tensors(example, inputs)));
+                 },
+             .inputs = internal::tensors_of(example)},
+            options) {}
+
+  // Computes gradients of loss(model(input), target), a mean over the batch's rows, as the undivided model
+  // does, and adds them to grad() of the attached parameters. Returns the loss. Every rank gives the whole
+  // batch, and gets the same number. Collective over the pipeline.
+  // Errors: ShapeError for a batch without rows, or of tensors with other rows; the model's, with the action
+  // ("in 2F0") and, on the other ranks, as PeerError.
+  template <class Target, class Loss>
+  double step(GradManager& gm, const Input& input, const Target& target, const Loss& loss) {
+    return compute(&gm, input, target, loss);
+  }
+  // Returns the loss alone.
+  template <class Target, class Loss>
+  double eval_step(const Input& input, const Target& target, const Loss& loss) {
+    return compute(nullptr, input, target, loss);
+  }
+
+  // The model. Tensors of other ranks' stages are on the meta device.
+  M& module() { return static_cast<M&>(model_.module()); }
+
+ private:
+  template <class Target, class Loss>
+  double compute(GradManager* gm, const Input& input, const Target& target, const Loss& loss) {
+    return run(gm, {internal::tensors_of(input), internal::tensors_of(target)}, [&](const Batch& part) {
+      return internal::call_loss(loss, module()(internal::with_tensors(input, part.inputs)),
+                                 internal::with_tensors(target, part.targets));
+    });
+  }
+};
+
+}  // namespace gradus::dist

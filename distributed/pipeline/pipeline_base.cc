@@ -1,0 +1,154 @@
+#include "gradus/distributed/pipeline/pipeline_base.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/tensor_checks.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr auto kOp = "Pipeline";
+
+// Returns the rows of a batch: the first size that all its tensors have.
+int64_t rows_of(const std::vector<Tensor>& inputs, const std::vector<Tensor>& targets) {
+  int64_t rows = -1;
+  for (const auto* list : {&inputs, &targets})
+    for (const Tensor& x : *list) {
+      if (!x.defined()) continue;
+      if (x.dim() == 0) throw ShapeError(kOp, "a batch has rows, given ", describe(x));
+      if (rows < 0) rows = x.size(0);
+      if (x.size(0) != rows)
+        throw ShapeError(kOp, "expected as many rows in all tensors of a batch, given ", rows, " and ",
+                         describe(x));
+    }
+  if (rows < 1) throw ShapeError(kOp, "expected a batch of at least one row, given ", std::max<int64_t>(rows, 0));
+  return rows;
+}
+
+std::vector<Tensor> rows_between(const std::vector<Tensor>& tensors, int64_t begin, int64_t end) {
+  std::vector<Tensor> part;
+  for (const Tensor& x : tensors) part.push_back(x.defined() ? narrow(x, 0, begin, end - begin) : x);
+  return part;
+}
+
+ScheduleOptions schedule_options(const PipelineOptions& o, int micro_batches) {
+  return {.ranks = o.stages,
+          .stages_per_rank = o.interleave,
+          .micro_batches = micro_batches,
+          .extra_warmup = o.extra_warmup};
+}
+
+PipelineOptions checked(PipelineOptions o) {
+  if (o.micro_batches < 1) throw ValueError(kOp, "expected micro_batches >= 1, given ", o.micro_batches);
+  if (o.stages < 0) throw ValueError(kOp, "expected stages >= 0, given ", o.stages);
+  if (o.stages == 0) o.stages = get_world_size();
+  return o;
+}
+
+StagedModel::Parts placed(StagedModel::Parts parts, const PipelineOptions& o, const Group& group) {
+  parts.cut_after = o.cut_after;
+  parts.rank_of_stage = make_schedule(o.schedule, schedule_options(o, 1)).rank_of_stage;
+  parts.rank = group.rank();
+  return parts;
+}
+
+}  // namespace
+
+PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& options)
+    : options_(checked(options)),
+      group_(Grid({{"replica", -1}, {"pipeline", options_.stages}}).group("pipeline")),
+      model_(placed(parts, options_, group_)),
+      executor_(model_, group_),
+      example_(parts.inputs) {}
+
+std::vector<Tensor> PipelineBase::parameters() const {
+  std::vector<Tensor> all;
+  for (const auto& [name, tensor] : model_.named_parameters()) all.push_back(tensor);
+  return all;
+}
+
+void PipelineBase::attach(GradManager& gm) { gm.attach(parameters()); }
+
+double PipelineBase::run(GradManager* gm, const Batch& batch,
+                         const std::function<Tensor(const Batch&)>& compute) {
+  const int64_t rows = rows_of(batch.inputs, batch.targets);
+  const int count = int(std::min<int64_t>(options_.micro_batches, rows));
+  ActionLists lists = make_schedule(options_.schedule, schedule_options(options_, count));
+  if (!gm) lists = forwards_of(lists);
+
+  // As even as it goes, larger ones first.
+  std::vector<Batch> parts;
+  StepWork work{.gm = gm, .draw = Context::current().generator->next()};
+  for (int64_t k = 0, begin = 0; k < count; ++k) {
+    const int64_t end = begin + rows / count + (k < rows % count);
+    parts.push_back({rows_between(batch.inputs, begin, end), rows_between(batch.targets, begin, end)});
+    work.inputs.push_back(parts.back().inputs);
+    begin = end;
+  }
+  work.compute = [&](int k) {
+    const Tensor loss = compute(parts[k]);
+    const int64_t own = rows_of(parts[k].inputs, parts[k].targets);
+    return own == rows ? loss : loss * (double(own) / double(rows));
+  };
+  return executor_.run(lists, work);
+}
+
+double PipelineBase::clip_grad_norm_(double max_norm) {
+  if (!(max_norm > 0)) throw ValueError("clip_grad_norm_", "expected max_norm > 0, given ", max_norm);
+  // One number per parameter of the undivided model. Each comes from one rank, and all are added up in one
+  // order: so the norm does not depend on the cuts.
+  const auto& state = model_.state();
+  std::vector<double> squares(state.size());
+  const auto off = no_record();
+  for (size_t i = 0; i < state.size(); ++i) {
+    if (!state[i].is_parameter || state[i].ranks.front() != model_.rank()) continue;
+    const Tensor grad = model_.module().parameter(state[i].name).grad();
+    if (!grad.defined()) continue;
+    const Tensor wide = to(grad, DType::kF64);
+    squares[i] = sum(wide * wide).item<double>();
+  }
+  Tensor all = tensor(squares, {int64_t(squares.size())});
+  if (group_.size() > 1) all_reduce(all, {.group = group_});
+  double total = 0;
+  for (double square : all.to_vector<double>()) total += square;
+  const double norm = std::sqrt(total), scale = max_norm / (norm + 1e-6);
+  if (scale < 1)
+    for (const Tensor& p : parameters())
+      if (p.grad().defined()) p.set_grad(p.grad() * scale);
+  return norm;
+}
+
+std::string PipelineBase::describe() {
+  const Cut& cut = model_.cut_for(example_);
+  std::ostringstream text;
+  for (int s = 0; s < stages(); ++s) {
+    int64_t elements = 0;
+    const nn::StateDict all = model_.module().named_parameters();
+    for (size_t i = 0; i < cut.trace.state.size(); ++i) {
+      const auto& owners = cut.plan.owners[i];
+      if (std::ranges::find(owners, s) != owners.end() && all.contains(cut.trace.state[i]))
+        elements += all.at(cut.trace.state[i]).numel();
+    }
+    text << "stage " << s << " on rank " << model_.rank_of(s) << ": " << elements << " parameters";
+    int64_t bytes = 0;
+    std::string from;
+    for (const Crossing& need : cut.plan.needs[s]) {
+      if (need.call < 0) continue;
+      const TracedCall& call = cut.trace.calls[need.call];
+      bytes += call.results[need.result].nbytes();
+      from += (from.empty() ? "" : ", ") + call.path;
+    }
+    if (s > 0) text << "; receives " << bytes << " bytes from " << from;
+    text << "\n";
+  }
+  return text.str();
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,96 @@
+#include "gradus/distributed/pipeline/staged_model.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "gradus/nn/placement.h"
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/context.h"
+
+namespace gradus::dist::internal {
+namespace {
+
+constexpr size_t kMostKnown = 64;  // cuts for further shapes replace the oldest
+
+std::string signature_of(nn::Module& model, std::span<const Tensor> inputs) {
+  std::ostringstream text;
+  for (const Tensor& x : inputs)
+    if (x.defined()) text << x.dtype() << x.shape() << (x.is_channels_last() ? "c;" : ";");
+    else text << "none;";
+  for (const auto& [name, module] : model.named_modules()) text << module->is_training();
+  return text.str();
+}
+
+}  // namespace
+
+StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)) {
+  std::vector<std::string> names;
+  {
+    // Builds once without memory, to see who owns what. The generator is left as it was.
+    Context context = Context::current().snapshot();
+    context.generator = std::make_shared<RandomGenerator>(*context.generator);
+    const ContextScope in_context(context);
+    nn::internal::Placement everything_on_meta;
+    const std::unique_ptr<nn::Module> model = parts_.make();
+    if (!model) throw ValueError("Pipeline", "the function that makes the model returned null");
+    names = everything_on_meta.names();
+    place(make_cut(*model, parts_.inputs), *model);
+  }
+  std::set<std::string> own;
+  for (const Held& held : state_)
+    if (std::ranges::find(held.ranks, parts_.rank) != held.ranks.end()) own.insert(held.name);
+  const Device here = Context::current().device;
+  nn::internal::Placement placement(names, [&](const std::string& name) {
+    return own.contains(name) ? here : Device{DeviceType::kMeta};
+  });
+  module_ = parts_.make();
+}
+
+Cut StagedModel::make_cut(nn::Module& model, std::span<const Tensor> inputs) const {
+  std::vector<Tensor> meta;
+  for (const Tensor& x : inputs) meta.push_back(on_meta(x));
+  Cut cut{trace_model(model, meta, [&] { return parts_.forward(model, meta); }), {}};
+  cut.plan = plan_stages(cut.trace, cuts_after(cut.trace, parts_.cut_after));
+  if (cut.plan.stages != stages())
+    throw ValueError("Pipeline", "expected ", stages() - 1, " cuts for ", stages(), " stages, given ",
+                     parts_.cut_after.size());
+  return cut;
+}
+
+// A tensor that no op reads goes where the one registered before it goes.
+void StagedModel::place(const Cut& cut, const nn::Module& model) {
+  std::set<std::string> parameters;
+  for (const auto& [name, tensor] : model.named_parameters()) parameters.insert(name);
+  std::vector<int> last = {0};
+  for (size_t i = 0; i < cut.trace.state.size(); ++i) {
+    const std::string& name = cut.trace.state[i];
+    Held held{name, parameters.contains(name), {}};
+    for (int stage : cut.plan.owners[i].empty() ? last : cut.plan.owners[i])
+      if (const int rank = rank_of(stage); std::ranges::find(held.ranks, rank) == held.ranks.end())
+        held.ranks.push_back(rank);
+    if (!cut.plan.owners[i].empty()) last = {cut.plan.owners[i].front()};
+    state_.push_back(std::move(held));
+  }
+}
+
+const Cut& StagedModel::cut_for(std::span<const Tensor> inputs) {
+  const std::string signature = signature_of(*module_, inputs);
+  const auto found = std::ranges::find(known_, signature, [](const auto& k) { return k->signature; });
+  if (found != known_.end()) return (*found)->cut;
+  if (known_.size() == kMostKnown) known_.erase(known_.begin());
+  known_.push_back(std::make_unique<Known>(Known{signature, make_cut(*module_, inputs)}));
+  return known_.back()->cut;
+}
+
+nn::StateDict StagedModel::named_parameters() const {
+  const nn::StateDict all = module_->named_parameters();
+  nn::StateDict own;
+  for (const Held& held : state_)
+    if (held.is_parameter && std::ranges::find(held.ranks, parts_.rank) != held.ranks.end())
+      own.emplace_back(held.name, all.at(held.name));
+  return own;
+}
+
+}  // namespace gradus::dist::internal

@@ -1,0 +1,46 @@
+#include "gradus/nn/placement.h"
+
+#include <utility>
+
+#include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/context.h"
+
+namespace gradus::nn::internal {
+namespace {
+
+constinit thread_local Placement* placement = nullptr;
+
+}  // namespace
+
+Placement::Placement() : outer_(std::exchange(placement, this)) {}
+Placement::Placement(std::vector<std::string> names, DeviceOf device_of)
+    : planned_(std::move(names)),
+      device_of_(std::move(device_of)),
+      outer_(std::exchange(placement, this)) {}
+Placement::~Placement() { placement = outer_; }
+
+Placement* Placement::current() { return placement; }
+
+Device Placement::next() const {
+  if (!device_of_) return Device{DeviceType::kMeta};
+  const size_t i = registered_.size();
+  return i < planned_.size() ? device_of_(planned_[i]) : Device{DeviceType::kMeta};
+}
+
+Device Placement::registered(const std::string& name) {
+  const size_t i = registered_.size();
+  if (device_of_ && (i >= planned_.size() || planned_[i] != name))
+    throw StateError("Module", "the model was built once more, and has '", name, "' where it had ",
+                     i < planned_.size() ? "'" + planned_[i] + "'" : "nothing more",
+                     ": build the same model every time");
+  const Device device = next();
+  registered_.push_back(name);
+  return device;
+}
+
+Device initial_device() {
+  const Placement* p = Placement::current();
+  return p ? p->next() : Context::current().device;
+}
+
+}  // namespace gradus::nn::internal
