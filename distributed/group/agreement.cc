@@ -147,7 +147,8 @@ bool any_gradient(const Group& group, CallRecord record, bool mine) {
   return any;
 }
 
-void report_backward_failure(const World* world, const std::exception_ptr& error) noexcept {
+void report_backward_failure(const World* world, const std::exception_ptr& error,
+                             const char* what) noexcept {
   if (!error || !world || !world->membership || world->membership->failed()) return;
   try {
     try {
@@ -157,7 +158,7 @@ void report_backward_failure(const World* world, const std::exception_ptr& error
     } catch (const RankKilled&) {
       // A simulation kills this rank.
     } catch (...) {
-      world->membership->report(failure_of(world->rank, error, "failed in its backward"));
+      world->membership->report(failure_of(world->rank, error, what));
     }
   } catch (...) {
     // The failure cannot be reported.

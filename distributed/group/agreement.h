@@ -62,8 +62,9 @@ Agreement run_forward(const Group& group, const Forward& forward);
 // over the group.
 bool any_gradient(const Group& group, CallRecord record, bool mine);
 
-// Reports to the job that this rank's backward threw, since other ranks wait for gradients from here. Does
-// nothing if the exception comes from another rank's failure. For Node::skipped.
-void report_backward_failure(const World* world, const std::exception_ptr& error) noexcept;
+// Reports to the job that this rank's backward threw, or what else `what` says, since other ranks wait for
+// gradients from here. Does nothing if the exception comes from another rank's failure. For Node::skipped.
+void report_backward_failure(const World* world, const std::exception_ptr& error,
+                             const char* what = "failed in its backward") noexcept;
 
 }  // namespace gradus::dist::internal

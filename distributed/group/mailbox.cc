@@ -45,6 +45,11 @@ Mailbox::Mailbox(const Group& group, Room room) : group_(resolved(group)), room_
 
 Mailbox::~Mailbox() = default;
 
+void Mailbox::set_program(const std::string& text) {
+  program_ = text;
+  program_number_ = std::hash<std::string>()(text);
+}
+
 uint32_t Mailbox::number(const Address& a) const {
   if (a.stage < 0 || a.stage >= room_.stages || a.slot < 0 || a.slot >= room_.slots || a.micro_batch < 0)
     throw ValueError(kOp, "no room for ", to_string(a), ": there are ", room_.stages, " stages with ",
@@ -75,6 +80,7 @@ void Mailbox::send(int to, const Address& address, const Parcel& parcel) {
   }
   MessageHeader header = header_of(x);
   header.step = address.step;
+  header.program = program_number_;
   header.parcels = parcel.parcels;
   header.wants_gradient = parcel.wants_gradient;
   std::ranges::copy(parcel.generator, header.generator);
@@ -91,8 +97,11 @@ Mailbox::Expected& Mailbox::expected(int from, const Address& address, Device de
   const int me = group_.state().world()->rank;
   expected->work = MessageWork::receive(
       message,
-      [arrived = expected->arrived, address, device, me](int source, const MessageHeader& header,
+      [arrived = expected->arrived, address, device, me, program = program_, number = program_number_](int source, const MessageHeader& header,
                                                          size_t bytes) -> void* {
+        if (header.program != number)
+          throw MismatchError(kOp, source, "rank ", source, " runs another step than rank ", me, ", which runs ",
+                              program, " and waits for ", to_string(address));
         if (header.step != address.step)
           throw MismatchError(kOp, source, "rank ", source, " is at step ", header.step, ", and rank ", me,
                               " waits for ", to_string(address));

@@ -47,6 +47,10 @@ class Mailbox {
   Mailbox(const Group& group, Room room);
   ~Mailbox();  // waits for nobody; drops what has not been taken
 
+  // Says what this rank runs from now on: a number that all ranks must have, made from `text`, which errors
+  // print. A message of a rank that runs something else is an error.
+  void set_program(const std::string& text);
+
   // Sends to the member number `to` of the group. The tensor must not be written to afterward.
   // Errors: ValueError for this rank itself, or an address without room; DeviceError off host memory;
   // the failure of the job.
@@ -56,8 +60,8 @@ class Mailbox {
   // Errors: as for send.
   void expect(int from, const Address& address, Device device = kCPU);
   // Returns the message when it has come. `doing` tells other ranks for what this rank waits.
-  // Errors: as for send; MismatchError on all ranks for a message of another step;
-  // PeerError if its sender is gone; TimeoutError.
+  // Errors: as for send; MismatchError on all ranks for a message of another step or program; PeerError if
+  // its sender is gone; TimeoutError.
   Parcel take(int from, const Address& address, const std::string& doing, Device device = kCPU);
   // Returns whether take would not wait.
   bool has(int from, const Address& address);
@@ -70,6 +74,8 @@ class Mailbox {
 
   Group group_;
   Room room_;
+  std::string program_;
+  uint64_t program_number_ = 0;
   std::map<std::pair<int, uint32_t>, std::unique_ptr<Expected>> expected_;  // by member and number
 };
 

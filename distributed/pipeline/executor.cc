@@ -6,6 +6,7 @@
 
 #include "gradus/autograd/graph/tracking.h"
 #include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/group/agreement.h"
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus::dist::internal {
@@ -40,7 +41,7 @@ struct Executor::Step {
   Running& at(const Action& a) { return running[{a.stage, a.micro_batch}]; }
 };
 
-Executor::Executor(StagedModel& model, const Group& group) : model_(model), group_(group) {
+Executor::Executor(StagedModel& model, const Group& group) : model_(model), group_(resolved(group)) {
   // One stage more than there are: its messages are the loss and the tied gradients.
   if (group.size() > 1)
     mailbox_ = std::make_unique<Mailbox>(group, Mailbox::Room{model.stages() + 1, kMostSlots});
@@ -49,6 +50,18 @@ Executor::Executor(StagedModel& model, const Group& group) : model_(model), grou
 Executor::~Executor() = default;
 
 double Executor::run(const ActionLists& lists, const StepWork& work) {
+  if (!mailbox_) return run_list(lists, work);
+  mailbox_->set_program(work.program);
+  try {
+    return run_list(lists, work);
+  } catch (...) {
+    // The others wait for what this rank does not send any more.
+    report_backward_failure(group_.state().world(), std::current_exception(), "failed in its step");
+    throw;
+  }
+}
+
+double Executor::run_list(const ActionLists& lists, const StepWork& work) {
   Step step{lists, work, steps_++, {}, {}, 0};
   std::map<std::string, Tensor> before;
   if (work.gm)

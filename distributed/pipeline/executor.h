@@ -24,6 +24,7 @@ struct StepWork {
   // element, or an undefined tensor when there is none.
   std::function<Tensor(int micro_batch)> compute;
   PhiloxKey draw;  // the step's: each micro-batch has a generator of its own
+  std::string program;  // what runs, for errors: all ranks must run the same
 };
 
 class Executor {
@@ -32,13 +33,14 @@ class Executor {
   ~Executor();
 
   // Runs this rank's list. Returns the sum of the losses; every rank has it.
-  // Errors: those of the model, with the action; those of Mailbox.
+  // Errors: those of the model, with the action; those of Mailbox. The other ranks hear of them: PeerError.
   double run(const ActionLists& lists, const StepWork& work);
 
  private:
   struct Running;
   struct Step;
 
+  double run_list(const ActionLists& lists, const StepWork& work);
   void forward(Step& step, const Action& action);
   void backward(Step& step, const Action& action);
   void expect(Step& step, const Action& action);

@@ -85,7 +85,10 @@ double PipelineBase::run(GradManager* gm, const Batch& batch,
 
   // As even as it goes, larger ones first.
   std::vector<Batch> parts;
-  StepWork work{.gm = gm, .draw = Context::current().generator->next()};
+  StepWork work{.gm = gm,
+                .draw = Context::current().generator->next(),
+                .program = concat(gm ? "training" : "evaluation", " by ", name_of(options_.schedule), ", ",
+                                  stages(), " stages, ", count, " micro-batches, ", rows, " rows")};
   for (int64_t k = 0, begin = 0; k < count; ++k) {
     const int64_t end = begin + rows / count + (k < rows % count);
     parts.push_back({rows_between(batch.inputs, begin, end), rows_between(batch.targets, begin, end)});

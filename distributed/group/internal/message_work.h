@@ -25,6 +25,7 @@ struct MessageHeader {
   uint64_t wants = 0;  // bit i: the i-th open recording wants an answer
   // For a Mailbox, which says what they mean.
   uint64_t step = 0;
+  uint64_t program = 0;
   uint64_t generator[2] = {};
   int32_t parcels = 0;
   uint8_t wants_gradient = 0;

@@ -1,0 +1,143 @@
+// What all ranks of a pipeline hear when one throws, or runs something else.
+#include <gmock/gmock.h>
+
+#include "gradus/autograd/graph/record.h"
+#include "gradus/distributed/base/error.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/group/run_ranks.h"
+#include "gradus/distributed/pipeline/pipeline.h"
+#include "gradus/tests/distributed/pipeline/small_models.h"
+#include "gradus/tests/ops/values.h"
+
+namespace gradus::dist {
+namespace {
+
+using testing::HasSubstr;
+
+// Two linear layers; the second may throw, in forward or in backward.
+struct Fragile : nn::Layer {
+  struct Middle : nn::Layer {
+    using Layer::Layer;
+    int calls = 0, throw_in_forward = -1, throw_in_backward = -1;
+    nn::Linear fc{this, "fc", {.in = 6, .out = 6}};
+    Tensor forward(const Tensor& x) override {
+      const int call = calls++;
+      if (call == throw_in_forward) throw ValueError("Middle", "does not like it");
+      const Tensor y = fc(x);
+      const Tensor z = detach(y);
+      if (Recorder r{"middle", y})
+        r.record(z, wrt(y, [call, bad = throw_in_backward](const Tensor& dy) {
+                   if (call == bad) throw ValueError("Middle", "does not like it");
+                   return dy;
+                 }));
+      return z;
+    }
+  };
+  nn::Linear in{this, "in", {.in = 6, .out = 6}};
+  Middle middle{this, "middle"};
+  nn::Linear out{this, "out", {.in = 6, .out = 3}};
+  Tensor forward(const Tensor& x) override { return out(middle(in(x))); }
+};
+
+struct Heard {
+  std::string text;
+  double seconds = 0;
+};
+
+// Runs body(pipe) on three ranks, a stage each. Returns what each rank heard.
+template <class F> std::vector<Heard> hear(const F& body, PipelineOptions options = {.micro_batches = 4}) {
+  std::vector<Heard> heard(3);
+  options.cut_after = {"in", "middle"};
+  try {
+    run_ranks(3, [&] {
+      Heard& mine = heard[get_rank()];
+      PipelineOptions own = options;
+      if constexpr (std::is_invocable_v<F, PipelineOptions&>) body(own);
+      const auto begin = std::chrono::steady_clock::now();
+      try {
+        Pipeline<Fragile> pipe([] { return std::make_unique<Fragile>(); }, random_tensor({2, 6}), own);
+        GradManager gm;
+        pipe.attach(gm);
+        for (int step = 0; step < 2; ++step) {
+          if constexpr (std::is_invocable_v<F, Pipeline<Fragile>&, GradManager&, int>)
+            body(pipe, gm, step);
+          else
+            pipe.step(gm, random_tensor({8, 6}), random_tensor({8, 3}), nn::mse_loss);
+        }
+        mine.text = "no error";
+      } catch (const std::exception& e) {
+        mine.text = e.what();
+        mine.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        throw;
+      }
+    });
+  } catch (const std::exception&) {
+  }
+  return heard;
+}
+
+void train(Pipeline<Fragile>& pipe, GradManager& gm) {
+  pipe.step(gm, random_tensor({8, 6}), random_tensor({8, 3}), nn::mse_loss);
+}
+
+TEST(FailingPipeline, AnExceptionIsNamedOnAllRanks) {
+  for (const bool forward : {true, false})
+    for (const int call : {0, 2, 5})
+      for (const Schedule schedule : {Schedule::kGPipe, Schedule::k1F1B}) {
+        const auto heard = hear(
+            [&](Pipeline<Fragile>& pipe, GradManager& gm, int step) {
+              auto& middle = pipe.module().middle;
+              if (step == 0 && get_rank() == 1)
+                // The first call is a trace's.
+                (forward ? middle.throw_in_forward : middle.throw_in_backward) = call + 1;
+              train(pipe, gm);
+              if (step == 1) barrier();  // a rank that has nothing left to do hears of it here
+            },
+            {.schedule = schedule, .micro_batches = 4});
+        const std::string action = "1" + std::string(forward ? "F" : "B") + std::to_string(call % 4);
+        for (int rank = 0; rank < 3; ++rank) {
+          EXPECT_THAT(heard[rank].text, HasSubstr("does not like it")) << rank;
+          EXPECT_THAT(heard[rank].text, HasSubstr("in " + action)) << rank;
+          EXPECT_THAT(heard[rank].text, HasSubstr(rank == 1 ? "Middle" : "rank 1 failed in its step"));
+          EXPECT_LT(heard[rank].seconds, 2);
+        }
+      }
+}
+
+TEST(FailingPipeline, RanksThatRunSomethingElseAreNamed) {
+  const std::function<void(PipelineOptions&)> others[] = {
+      [](PipelineOptions& o) { o.micro_batches = get_rank() == 1 ? 2 : 4; },
+      [](PipelineOptions& o) { o.schedule = get_rank() == 2 ? Schedule::k1F1B : Schedule::kGPipe; },
+  };
+  for (const auto& other : others)
+    for (const Heard& h : hear(other)) {
+      EXPECT_THAT(h.text, HasSubstr("runs another step than rank"));
+      EXPECT_THAT(h.text, HasSubstr("training by "));
+      EXPECT_LT(h.seconds, 2);
+    }
+  const auto heard = hear([](Pipeline<Fragile>& pipe, GradManager& gm, int) {
+    if (get_rank() == 0)
+      pipe.eval_step(random_tensor({8, 6}), random_tensor({8, 3}), nn::mse_loss);
+    else
+      train(pipe, gm);
+  });
+  for (const Heard& h : heard)
+    EXPECT_THAT(h.text, HasSubstr("runs another step than rank")) << h.text;
+}
+
+TEST(FailingPipeline, ARankThatStopsEarlyIsNamed) {
+  for (int early = 0; early < 3; ++early) {
+    const auto heard = hear([&](Pipeline<Fragile>& pipe, GradManager& gm, int step) {
+      if (step == 0 || get_rank() != early) train(pipe, gm);
+    });
+    for (int rank = 0; rank < 3; ++rank)
+      if (rank != early) {
+        EXPECT_THAT(heard[rank].text, HasSubstr("rank " + std::to_string(early))) << heard[rank].text;
+        EXPECT_LT(heard[rank].seconds, 2);
+      }
+  }
+}
+
+}  // namespace
+}  // namespace gradus::dist
