@@ -1,0 +1,24 @@
+// check_schedule: whether the ranks' lists can run.
+#pragma once
+
+#include "gradus/distributed/pipeline/schedule.h"
+#include "gradus/tensor/base/error.h"
+
+namespace gradus::dist {
+
+// Actions that wait for each other in a circle.
+struct ScheduleError : ValueError {
+  template <class... Parts>
+  explicit ScheduleError(std::string_view op, std::vector<Action> circle, const Parts&... parts)
+      : ValueError(op, parts...), cycle(std::move(circle)) {}
+  // Each action waits for the next one, and the last for the first.
+  std::vector<Action> cycle;
+};
+
+// Checks that the lists run to their end, whatever the times: each stage is on one rank, each F occurs once,
+// each backward once as B or as I and W, and no actions wait for each other in a circle. Lists of forwards
+// alone are valid. Takes time in proportion to the number of actions.
+// Errors: ScheduleError, which prints the circle; ValueError for the rest.
+void check_schedule(const ActionLists& lists);
+
+}  // namespace gradus::dist
